@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __SYSCALL_BPF_H
+#define __SYSCALL_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+/*
+ * System calls as raw_syscalls:sys_exit sees them. At exit the registers still
+ * hold what the call was entered with, so one program has both arguments and
+ * result and there is nothing to keep in between. (An execve that succeeded is
+ * the exception: it has new registers.) Unlike the tracepoints of single calls
+ * it needs no CONFIG_FTRACE_SYSCALLS, and 32-bit tasks are not hidden from it.
+ */
+
+#if defined(__TARGET_ARCH_x86)
+
+#define __X32_SYSCALL_BIT 0x40000000
+#define TS_COMPAT 0x0002
+
+#define SYSCALL_NR(regs) ((__s32)(regs)->orig_ax)
+
+enum { /* arch/x86/entry/syscalls/syscall_64.tbl */
+	NR_open = 2,
+	NR_accept = 43,
+	NR_execve = 59,
+	NR_creat = 85,
+	NR_openat = 257,
+	NR_accept4 = 288,
+	NR_execveat = 322,
+	NR_openat2 = 437,
+	NR_x32_execve = 520,
+	NR_x32_execveat = 545,
+};
+
+enum { /* arch/x86/entry/syscalls/syscall_32.tbl */
+	NR_compat_open = 5,
+	NR_compat_creat = 8,
+	NR_compat_execve = 11,
+	NR_compat_openat = 295,
+	NR_compat_execveat = 358,
+	NR_compat_accept4 = 364,
+	NR_compat_openat2 = 437,
+};
+
+static __always_inline __s32 syscall_nr(struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, orig_ax);
+}
+
+static __always_inline bool syscall_is_compat(struct pt_regs *regs)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	return BPF_CORE_READ(task, thread_info.status) & TS_COMPAT;
+}
+
+/* syscall_arg is the n-th argument, from 0; 32-bit tasks pass them as i386 does. */
+static __always_inline __u64 syscall_arg(struct pt_regs *regs, int n, bool compat)
+{
+	if (compat) {
+		switch (n) {
+		case 0:
+			return (__u32)BPF_CORE_READ(regs, bx);
+		case 1:
+			return (__u32)BPF_CORE_READ(regs, cx);
+		case 2:
+			return (__u32)BPF_CORE_READ(regs, dx);
+		case 3:
+			return (__u32)BPF_CORE_READ(regs, si);
+		case 4:
+			return (__u32)BPF_CORE_READ(regs, di);
+		}
+		return 0;
+	}
+	switch (n) {
+	case 0:
+		return BPF_CORE_READ(regs, di);
+	case 1:
+		return BPF_CORE_READ(regs, si);
+	case 2:
+		return BPF_CORE_READ(regs, dx);
+	case 3:
+		return BPF_CORE_READ(regs, r10);
+	case 4:
+		return BPF_CORE_READ(regs, r8);
+	}
+	return 0;
+}
+
+#elif defined(__TARGET_ARCH_arm64)
+
+#define __X32_SYSCALL_BIT 0
+#define PSR_MODE32_BIT 0x10
+
+#define SYSCALL_NR(regs) ((regs)->syscallno)
+
+enum { /* include/uapi/asm-generic/unistd.h; there is no open or creat */
+	NR_open = -1,
+	NR_creat = -2,
+	NR_x32_execve = -3,
+	NR_x32_execveat = -4,
+	NR_openat = 56,
+	NR_accept = 202,
+	NR_execve = 221,
+	NR_accept4 = 242,
+	NR_execveat = 281,
+	NR_openat2 = 437,
+};
+
+enum { /* arch/arm64/tools/syscall_32.tbl */
+	NR_compat_open = 5,
+	NR_compat_creat = 8,
+	NR_compat_execve = 11,
+	NR_compat_openat = 322,
+	NR_compat_accept4 = 366,
+	NR_compat_execveat = 387,
+	NR_compat_openat2 = 437,
+};
+
+static __always_inline __s32 syscall_nr(struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, syscallno);
+}
+
+static __always_inline bool syscall_is_compat(struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, user_regs.pstate) & PSR_MODE32_BIT;
+}
+
+/* The result has replaced x0, orig_x0 keeps the first argument. */
+static __always_inline __u64 syscall_arg(struct pt_regs *regs, int n, bool compat)
+{
+	__u64 arg;
+
+	switch (n) {
+	case 0:
+		arg = BPF_CORE_READ(regs, orig_x0);
+		break;
+	case 1:
+		arg = BPF_CORE_READ(regs, user_regs.regs[1]);
+		break;
+	case 2:
+		arg = BPF_CORE_READ(regs, user_regs.regs[2]);
+		break;
+	case 3:
+		arg = BPF_CORE_READ(regs, user_regs.regs[3]);
+		break;
+	case 4:
+		arg = BPF_CORE_READ(regs, user_regs.regs[4]);
+		break;
+	default:
+		arg = 0;
+	}
+	return compat ? (__u32)arg : arg;
+}
+
+#else
+#error "syscall.bpf.h does not know this architecture"
+#endif
+
+#endif

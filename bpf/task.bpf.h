@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __TASK_BPF_H
+#define __TASK_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#define TASK_COMM_LEN 16
+#define TASK_TARGETS_MAX 16
+#define CGROUP_DEPTH_MAX 32
+
+/* The task filter of every tool; all of it is off unless task_filter is set. */
+const volatile bool task_filter = false;
+const volatile __u32 targ_nr_pids = 0;
+const volatile __u32 targ_pids[TASK_TARGETS_MAX] = {};
+const volatile __u32 targ_nr_tids = 0;
+const volatile __u32 targ_tids[TASK_TARGETS_MAX] = {};
+const volatile bool targ_by_uid = false;
+const volatile __u32 targ_uid = 0;
+/* With its NUL for a whole name, without for a prefix. */
+const volatile __u32 targ_comm_len = 0;
+const volatile char targ_comm[TASK_COMM_LEN] = {};
+const volatile __u64 targ_cgroup_id = 0;
+
+/* Index into css_set.subsys of the v1 hierarchy that cgroups are named by, or -1 for v2. */
+const volatile __s32 task_cgroup_subsys = -1;
+
+/* Head of every event that belongs to a task. */
+struct task_info {
+	__u64 time_ns; /* CLOCK_BOOTTIME */
+	__u64 cgroup_id;
+	__u32 pid; /* of the process (tgid), initial PID namespace */
+	__u32 tid;
+	__u32 uid;
+	char comm[TASK_COMM_LEN];
+	__u32 pad;
+};
+
+static __always_inline struct cgroup *task_cgroup(struct task_struct *p)
+{
+	struct css_set *cset = BPF_CORE_READ(p, cgroups);
+	struct cgroup_subsys_state *css = NULL;
+
+	if (task_cgroup_subsys < 0)
+		return BPF_CORE_READ(cset, dfl_cgrp);
+	bpf_probe_read_kernel(&css, sizeof(css),
+			      (void *)cset + bpf_core_field_offset(struct css_set, subsys) +
+				      task_cgroup_subsys * sizeof(css));
+	return BPF_CORE_READ(css, cgroup);
+}
+
+static __always_inline __u64 task_cgroup_id(struct task_struct *p)
+{
+	return BPF_CORE_READ(task_cgroup(p), kn, id);
+}
+
+/* Walks up by css, as cgroup.ancestor_ids became cgroup.ancestors in 6.1 (7f203bc89eb6). */
+static __always_inline bool cgroup_is_under(struct cgroup *cgrp, __u64 ancestor_id)
+{
+	struct cgroup_subsys_state *css = (void *)cgrp + bpf_core_field_offset(struct cgroup, self);
+
+	for (int i = 0; i < CGROUP_DEPTH_MAX && css; i++) {
+		cgrp = (void *)css - bpf_core_field_offset(struct cgroup, self);
+		if (BPF_CORE_READ(cgrp, kn, id) == ancestor_id)
+			return true;
+		css = BPF_CORE_READ(css, parent);
+	}
+	return false;
+}
+
+static __always_inline bool task_comm_wanted(struct task_struct *p)
+{
+	char comm[TASK_COMM_LEN] = {};
+
+	BPF_CORE_READ_STR_INTO(&comm, p, comm);
+	for (int i = 0; i < TASK_COMM_LEN; i++) {
+		if (i >= targ_comm_len)
+			break;
+		if (comm[i] != targ_comm[i])
+			return false;
+	}
+	return true;
+}
+
+static __always_inline bool id_in(__u32 id, const volatile __u32 *ids, __u32 nr)
+{
+	for (int i = 0; i < TASK_TARGETS_MAX; i++) {
+		if (i >= nr)
+			break;
+		if (ids[i] == id)
+			return true;
+	}
+	return false;
+}
+
+/* The task filter, for any task; tools call it for the task that the event belongs to. */
+static __always_inline bool task_wanted(struct task_struct *p)
+{
+	if (!task_filter)
+		return true;
+	if (targ_nr_pids && !id_in(BPF_CORE_READ(p, tgid), targ_pids, targ_nr_pids))
+		return false;
+	if (targ_nr_tids && !id_in(BPF_CORE_READ(p, pid), targ_tids, targ_nr_tids))
+		return false;
+	if (targ_by_uid && BPF_CORE_READ(p, cred, uid.val) != targ_uid)
+		return false;
+	if (targ_comm_len && !task_comm_wanted(p))
+		return false;
+	if (targ_cgroup_id && !cgroup_is_under(task_cgroup(p), targ_cgroup_id))
+		return false;
+	return true;
+}
+
+static __always_inline struct task_struct *task_current(void)
+{
+	return (struct task_struct *)bpf_get_current_task();
+}
+
+static __always_inline bool task_current_wanted(void)
+{
+	return !task_filter || task_wanted(task_current());
+}
+
+static __always_inline __u64 task_current_cgroup_id(void)
+{
+	if (task_cgroup_subsys < 0)
+		return bpf_get_current_cgroup_id();
+	return task_cgroup_id(task_current());
+}
+
+/* Fills the head from the current task; the caller has zeroed the event. */
+static __always_inline void task_info_current(struct task_info *t)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	t->time_ns = bpf_ktime_get_boot_ns();
+	t->cgroup_id = task_current_cgroup_id();
+	t->pid = id >> 32;
+	t->tid = id;
+	t->uid = bpf_get_current_uid_gid();
+	bpf_get_current_comm(t->comm, sizeof(t->comm));
+}
+
+#endif

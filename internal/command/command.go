@@ -1,0 +1,68 @@
+// Package command is the multi-call binary: it finds the tool that is meant by the
+// name it was called by, or by its first argument, and has the verbs about tools.
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/corescope/corescope/internal/tool"
+)
+
+// Command is the program with its tools.
+type Command struct {
+	Tools   []*tool.Tool
+	Version string
+	Out     io.Writer
+	Err     io.Writer
+}
+
+// Run runs args, of which the first is the name that the program was called by, and
+// returns the exit code. See [tool.Run].
+func (c *Command) Run(ctx context.Context, args []string) int {
+	name := filepath.Base(args[0])
+	if t := c.named(name); t != nil {
+		return tool.Run(ctx, t, args[1:], c.Out, c.Err)
+	}
+	if len(args) < 2 {
+		return c.usage(c.Err, tool.ExitUsage)
+	}
+	if t := c.find(args[1]); t != nil {
+		return tool.Run(ctx, t, args[2:], c.Out, c.Err)
+	}
+	if verb := c.verbs()[args[1]]; verb != nil {
+		return c.report(verb(args[2:]))
+	}
+	fmt.Fprintf(c.Err, "corescope: there is no tool or verb %q; see corescope list\n", args[1])
+	return tool.ExitUsage
+}
+
+// named finds the tool of a command's name, which a distribution may have given a
+// prefix or a suffix: bpf-execsnoop, execsnoop-libbpf.
+func (c *Command) named(name string) *tool.Tool {
+	if t := c.find(name); t != nil {
+		return t
+	}
+	if _, rest, ok := strings.Cut(name, "-"); ok {
+		if t := c.find(rest); t != nil {
+			return t
+		}
+	}
+	if i := strings.LastIndex(name, "-"); i >= 0 {
+		return c.find(name[:i])
+	}
+	return nil
+}
+
+func (c *Command) find(name string) *tool.Tool {
+	for _, t := range c.Tools {
+		if slices.Contains(t.Names(), name) {
+			return t
+		}
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+// Package flags turns the fields of option structs into command-line flags and
+// into the variables of BPF programs.
+//
+//	Failed bool `flag:"failed,x" bpf:"targ_failed" help:"failed opens only"`
+//
+//	flag   long name, short name
+//	bpf    the variable in the BPF object that takes the value; a string also sets
+//	       VAR_len where there is one
+//	arg    what the value is called in the help; a type's own name without it
+//	also   another long name, hidden
+//	pos    the field is a positional argument of this name, in the fields' order
+//	help   one line
+//
+// Underscores and dashes in long names are the same, as BCC's tools have both.
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// ErrUsage is returned for a command line that cannot be understood.
+var ErrUsage = errors.New("usage")
+
+// Set is the flags and positional arguments of one run.
+type Set struct {
+	flags     *pflag.FlagSet
+	positions []position
+	vars      map[string]func() any
+}
+
+type position struct {
+	name string
+	help string
+	set  func(string) error
+}
+
+// New returns an empty set for the tool of that name.
+func New(name string) *Set {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	fs.SortFlags = false
+	fs.Usage = func() {}
+	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+	})
+	return &Set{flags: fs, vars: map[string]func() any{}}
+}
+
+// Add makes flags of the fields of *opts. shorts gives or takes ("") a field's
+// short name by its long one, as these differ between tools.
+func (s *Set) Add(opts any, shorts map[string]string) error {
+	v := reflect.ValueOf(opts).Elem()
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if f.Anonymous {
+			if err := s.Add(v.Field(i).Addr().Interface(), shorts); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.addField(f, v.Field(i), shorts); err != nil {
+			return fmt.Errorf("add flag of %s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string]string) error {
+	if name := f.Tag.Get("bpf"); name != "" {
+		s.vars[name] = func() any { return v.Interface() }
+	}
+	tag, isFlag := f.Tag.Lookup("flag")
+	pos, isPos := f.Tag.Lookup("pos")
+	if !isFlag && !isPos {
+		return nil
+	}
+	val, err := valueOf(v, f.Tag.Get("arg"))
+	if err != nil {
+		return err
+	}
+	if isPos {
+		s.positions = append(s.positions, position{pos, f.Tag.Get("help"), val.Set})
+	}
+	if !isFlag {
+		return nil
+	}
+	name, short, _ := strings.Cut(tag, ",")
+	if given, ok := shorts[name]; ok {
+		short = given
+	}
+	if s.flags.Lookup(name) != nil {
+		return fmt.Errorf("--%s is there already", name)
+	}
+	if short != "" && s.flags.ShorthandLookup(short) != nil {
+		return fmt.Errorf("-%s is there already", short)
+	}
+	s.addFlag(val, name, short, f)
+	return nil
+}
+
+func (s *Set) addFlag(val pflag.Value, name, short string, f reflect.StructField) {
+	flag := s.flags.VarPF(val, name, short, f.Tag.Get("help"))
+	if val.Type() == "bool" {
+		flag.NoOptDefVal = "true"
+	}
+	if also := f.Tag.Get("also"); also != "" {
+		other := s.flags.VarPF(val, also, "", f.Tag.Get("help"))
+		other.NoOptDefVal = flag.NoOptDefVal
+		other.Hidden = true
+	}
+}
+
+// Parse reads the arguments into the structs.
+//
+// Returns [pflag.ErrHelp] or ErrUsage.
+func (s *Set) Parse(args []string) error {
+	if err := s.flags.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return err
+		}
+		return fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	rest := s.flags.Args()
+	if len(rest) > len(s.positions) {
+		return fmt.Errorf("%w: %q is one argument too many", ErrUsage, rest[len(s.positions)])
+	}
+	for i, arg := range rest {
+		if err := s.positions[i].set(arg); err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrUsage, s.positions[i].name, err)
+		}
+	}
+	return nil
+}
+
+// Variables returns what the flags set in the BPF object, by variable.
+func (s *Set) Variables() map[string]any {
+	out := make(map[string]any, len(s.vars))
+	for name, get := range s.vars {
+		out[name] = get()
+	}
+	return out
+}
+
+// Flag describes one flag, or a positional argument when Long is "".
+type Flag struct {
+	Long, Short, Arg, Default, Help string
+	Position                        string
+}
+
+// All lists the flags in the order in which they were added, then the positional arguments.
+func (s *Set) All() []Flag {
+	var out []Flag
+	s.flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		flag := Flag{Long: f.Name, Short: f.Shorthand, Help: f.Usage, Default: f.DefValue}
+		if f.Value.Type() != "bool" {
+			flag.Arg = f.Value.Type()
+		}
+		out = append(out, flag)
+	})
+	for _, p := range s.positions {
+		out = append(out, Flag{Position: p.name, Help: p.help})
+	}
+	return out
+}

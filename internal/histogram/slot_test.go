@@ -1,0 +1,134 @@
+package histogram
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
+	"testing"
+)
+
+var units = []Unit{Nanoseconds, Microseconds, Milliseconds}
+
+// definedSlot is the definition of slots, in terms of the leading bit.
+func definedSlot(x uint64) int {
+	if x < 16 {
+		return int(x)
+	}
+	e := bits.Len64(x) - 1
+	return (e-3)*16 + int(x>>(e-4)&15)
+}
+
+// definedFixedPoint is ns * 2^n / unit without a limit, n being 0, 10 or 20.
+func definedFixedPoint(u Unit, ns uint64) uint64 {
+	n := map[Unit]uint{Nanoseconds: 0, Microseconds: 10, Milliseconds: 20}[u]
+	x := new(big.Int).Lsh(new(big.Int).SetUint64(ns), n)
+	x.Div(x, new(big.Int).SetUint64(uint64(u)))
+	if !x.IsUint64() {
+		panic(fmt.Sprintf("%d ns: %v is no uint64", ns, x))
+	}
+	return x.Uint64()
+}
+
+func TestSlotOfIsInverseOfBounds(t *testing.T) {
+	var next uint64
+	for slot := 0; slot <= lastSlot; slot++ {
+		lo, hi := Bounds(slot)
+		if lo != next || hi <= lo {
+			t.Fatalf("Bounds(%d) = %d, %d, want it to begin at %d", slot, lo, hi, next)
+		}
+		last := hi - 1
+		if slot == lastSlot {
+			last = hi
+		}
+		for _, x := range []uint64{lo, last} {
+			if SlotOf(x) != slot || definedSlot(x) != slot {
+				t.Errorf("SlotOf(%d) = %d, want %d", x, SlotOf(x), slot)
+			}
+		}
+		next = hi
+	}
+	if next != math.MaxUint64 {
+		t.Errorf("slots end at %d", next)
+	}
+}
+
+func TestBoundsOfNoSlot(t *testing.T) {
+	for _, slot := range []int{-1, lastSlot + 1} {
+		mustPanic(t, func() { Bounds(slot) })
+		mustPanic(t, func() { New(Microseconds).Add(slot, Slot{Count: 1}) })
+	}
+}
+
+func mustPanic(t *testing.T, f func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	f()
+}
+
+func TestUnitBounds(t *testing.T) {
+	for _, u := range units {
+		var next uint64
+		for slot := 0; slot <= u.SlotOf(math.MaxUint64); slot++ {
+			lo, hi := u.Bounds(slot)
+			if lo != next || hi < lo {
+				t.Fatalf("%v: Bounds(%d) = %d, %d, want it to begin at %d", u, slot, lo, hi, next)
+			}
+			next = hi
+			if lo == hi {
+				continue // lies between two nanoseconds
+			}
+			if u.SlotOf(lo) != slot || u.SlotOf(hi-1) != slot {
+				t.Errorf("%v: slot %d has bounds %d, %d of slots %d, %d", u, slot, lo, hi, u.SlotOf(lo), u.SlotOf(hi-1))
+			}
+			if hi != math.MaxUint64 && (hi-1-lo) > lo/16 {
+				t.Errorf("%v: slot %d of %d..%d is wider than a sixteenth", u, slot, lo, hi-1)
+			}
+		}
+		if next != math.MaxUint64 {
+			t.Errorf("%v: slots end at %d", u, next)
+		}
+	}
+}
+
+func TestSlotsNestInPowersOfTwo(t *testing.T) {
+	for _, u := range units {
+		for edge := uint64(u); edge < 1<<62; edge *= 2 {
+			if lo, _ := u.Bounds(u.SlotOf(edge)); lo != edge {
+				t.Errorf("%v: the slot of %d begins at %d", u, edge, lo)
+			}
+		}
+	}
+}
+
+func FuzzSlotOf(f *testing.F) {
+	for shift := range 64 {
+		f.Add(uint64(1)<<shift, uint64(1)<<shift-1)
+	}
+	f.Add(uint64(math.MaxUint64), uint64(math.MaxInt64))
+	f.Add(uint64(1<<50-1), uint64(1<<50+1))
+	f.Fuzz(func(t *testing.T, a, b uint64) {
+		if a > b {
+			a, b = b, a
+		}
+		if SlotOf(a) != definedSlot(a) {
+			t.Errorf("SlotOf(%d) = %d, want %d", a, SlotOf(a), definedSlot(a))
+		}
+		for _, u := range units {
+			slot := u.SlotOf(a)
+			if a <= math.MaxInt64 && slot != definedSlot(definedFixedPoint(u, a)) {
+				t.Errorf("%v: SlotOf(%d) = %d", u, a, slot)
+			}
+			if slot > u.SlotOf(b) {
+				t.Errorf("%v: SlotOf(%d) = %d > SlotOf(%d) = %d", u, a, slot, b, u.SlotOf(b))
+			}
+			if lo, hi := u.Bounds(slot); a < lo || a >= hi && hi != math.MaxUint64 {
+				t.Errorf("%v: %d is in slot %d of %d..%d", u, a, slot, lo, hi)
+			}
+		}
+	})
+}

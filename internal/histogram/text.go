@@ -1,0 +1,123 @@
+package histogram
+
+import (
+	"bytes"
+	"fmt"
+	"math/bits"
+	"strconv"
+)
+
+// Bar is the durations of Lo to Hi whole units, both included: a power of two up
+// to the next, or 0 and 1 in the first.
+type Bar struct {
+	Lo, Hi, Count uint64
+}
+
+// Bars returns the histogram folded to powers of two of the unit, from 0 to the
+// last bar that is not empty. It loses nothing: slots nest in bars.
+func (h *Histogram) Bars() []Bar {
+	if len(h.cells) == 0 {
+		return nil
+	}
+	bars := make([]Bar, h.barOf(h.cells[len(h.cells)-1].slot)+1)
+	for i := range bars {
+		bars[i].Lo, bars[i].Hi = 1<<i, 1<<i<<1-1
+	}
+	bars[0].Lo = 0
+	for _, c := range h.cells {
+		bars[h.barOf(c.slot)].Count += c.Count
+	}
+	return bars
+}
+
+func (h *Histogram) barOf(slot int) int {
+	lo, _ := h.unit.Bounds(slot)
+	return max(0, bits.Len64(lo/uint64(h.unit))-1)
+}
+
+// AppendText appends the bars, laid out as libbpf-tools do, and a line of the
+// count, mean, percentiles and maximum in the unit. Both are exact decimals, the
+// mean and the percentiles of whole nanoseconds. If there are no durations, the
+// line says "count 0" and there are no bars.
+func (h *Histogram) AppendText(dst []byte) []byte {
+	dst = h.appendBars(dst)
+	dst = append(dst, "count "...)
+	dst = strconv.AppendUint(dst, h.total.Count, 10)
+	if h.total.Count > 0 {
+		dst = h.appendStats(dst)
+	}
+	return append(dst, '\n')
+}
+
+func (h *Histogram) appendStats(dst []byte) []byte {
+	stat := func(name string, ns uint64) {
+		dst = append(dst, ", "...)
+		dst = append(dst, name...)
+		dst = append(dst, ' ')
+		dst = h.unit.appendDecimal(dst, ns)
+	}
+	stat("mean", h.total.mean())
+	stat("p50", h.percentile(50))
+	stat("p90", h.percentile(90))
+	stat("p99", h.percentile(99))
+	stat("p99.9", h.percentile(99.9))
+	stat("max", h.total.Max)
+	return dst
+}
+
+// layout is the widths of the columns of a table of bars.
+type layout struct {
+	indent, title, bound, count, stars int
+}
+
+// newLayout widens the table for bounds that need more than ten digits as
+// libbpf-tools do, and the count column, as they do not, for greater counts.
+func newLayout(bars []Bar, most uint64) layout {
+	l := layout{indent: 5, title: 19, bound: 10, count: 8, stars: 40}
+	if len(bars) > 33 {
+		l = layout{indent: 15, title: 29, bound: 20, count: 8, stars: 20}
+	}
+	l.count = max(l.count, len(strconv.FormatUint(most, 10)))
+	return l
+}
+
+func (h *Histogram) appendBars(dst []byte) []byte {
+	bars := h.Bars()
+	if len(bars) == 0 {
+		return dst
+	}
+	var most uint64
+	for _, b := range bars {
+		most = max(most, b.Count)
+	}
+	l := newLayout(bars, most)
+	dst = fmt.Appendf(dst, "%*s%-*s : %-*s distribution\n", l.indent, "", l.title, h.unit, l.count, "count")
+	for _, b := range bars {
+		dst = l.appendBar(dst, b, most)
+	}
+	return dst
+}
+
+func (l *layout) appendBar(dst []byte, b Bar, most uint64) []byte {
+	hi, lo := bits.Mul64(b.Count, uint64(l.stars))
+	stars, _ := bits.Div64(hi, lo, most)
+	line := bytes.Repeat([]byte{' '}, l.stars)
+	for i := range stars {
+		line[i] = '*'
+	}
+	return fmt.Appendf(dst, "%*d -> %-*d : %-*d |%s|\n", l.bound, b.Lo, l.bound, b.Hi, l.count, b.Count, line)
+}
+
+// appendDecimal appends nanoseconds in the unit, exactly and without noughts at the end.
+func (u Unit) appendDecimal(dst []byte, ns uint64) []byte {
+	dst = strconv.AppendUint(dst, ns/uint64(u), 10)
+	rest := ns % uint64(u)
+	if rest == 0 {
+		return dst
+	}
+	point := len(dst)
+	// The unit above the rest keeps the noughts in front; its 1 makes place for the point.
+	dst = strconv.AppendUint(dst, uint64(u)+rest, 10)
+	dst[point] = '.'
+	return bytes.TrimRight(dst, "0")
+}

@@ -1,0 +1,102 @@
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+)
+
+// Ready says that every hook is attached, and which they are: one string for
+// each, as "open: tp_btf/sys_exit".
+type Ready struct {
+	Type  string    `json:"type"`
+	Time  time.Time `json:"time"`
+	Tool  string    `json:"tool"`
+	Hooks []string  `json:"hooks"`
+}
+
+// Lost says that events or counts were lost since the last one: how many, by
+// reason, and what can be done.
+type Lost struct {
+	Type    string            `json:"type"`
+	Time    time.Time         `json:"time"`
+	Lost    uint64            `json:"lost"`
+	Reasons map[string]uint64 `json:"reasons"`
+}
+
+// Summary comes last.
+type Summary struct {
+	Type string    `json:"type"`
+	Time time.Time `json:"time"`
+	// Events printed: rows, or the values that histograms count.
+	Events   uint64            `json:"events"`
+	Lost     uint64            `json:"lost"`
+	Reasons  map[string]uint64 `json:"reasons,omitempty"`
+	Counters map[string]uint64 `json:"counters,omitempty"`
+	Stats    any               `json:"stats,omitempty"`
+}
+
+// Ready writes that the tool is ready, at once.
+func (w *Writer) Ready(r Ready) error {
+	r.Type = "ready"
+	if w.format != JSON {
+		w.note("ready: %s", strings.Join(r.Hooks, ", "))
+		return w.Flush()
+	}
+	w.appendObject(r)
+	return w.Flush()
+}
+
+// Lost writes a loss, at once.
+func (w *Writer) Lost(l Lost) error {
+	l.Type = "lost"
+	if w.format != JSON {
+		w.note("lost %d: %s", l.Lost, reasons(l.Reasons))
+		return nil
+	}
+	w.appendObject(l)
+	return w.Flush()
+}
+
+// Summary writes the end. Text has one only when there is something to say.
+func (w *Writer) Summary(s Summary) error {
+	s.Type = "summary"
+	if w.format == JSON {
+		w.appendObject(s)
+		return w.Flush()
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if s.Lost > 0 {
+		w.note("lost %d in all: %s", s.Lost, reasons(s.Reasons))
+	}
+	if odd := reasons(s.Counters); odd != "" {
+		w.note("%s", odd)
+	}
+	return nil
+}
+
+func (w *Writer) note(format string, args ...any) {
+	fmt.Fprintf(w.err, "%s: %s\n", w.name, fmt.Sprintf(format, args...))
+}
+
+func (w *Writer) appendObject(v any) {
+	// These structs have nothing that could not be encoded.
+	b, _ := json.Marshal(v)
+	w.buf = append(append(w.buf, b...), '\n')
+}
+
+// reasons lists what is not zero, by name: "buffer full 3, map full 1".
+func reasons(counts map[string]uint64) string {
+	var out []string
+	for name, n := range counts {
+		if n > 0 {
+			out = append(out, fmt.Sprintf("%s %d", strings.ReplaceAll(name, "_", " "), n))
+		}
+	}
+	sort.Strings(out)
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,92 @@
+package probe
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// Counts are per-CPU counters of a map with one value, a struct of u64: "lost" and
+// "counters". Their names are the struct's members.
+type Counts struct {
+	m     *ebpf.Map
+	names []string
+}
+
+// Counts returns the counters of the map, or none when the object has no such map.
+func (o *Objects) Counts(name string) *Counts {
+	c := &Counts{m: o.Maps[name]}
+	if c.m == nil {
+		return c
+	}
+	if s, ok := btf.UnderlyingType(o.spec.Maps[name].Value).(*btf.Struct); ok {
+		for _, m := range s.Members {
+			c.names = append(c.names, m.Name)
+		}
+	}
+	return c
+}
+
+// Read sums the counters over the CPUs.
+func (c *Counts) Read() (map[string]uint64, error) {
+	out := make(map[string]uint64, len(c.names))
+	if len(c.names) == 0 {
+		return out, nil
+	}
+	var perCPU [][]byte
+	if err := c.m.Lookup(uint32(0), &perCPU); err != nil {
+		return nil, fmt.Errorf("read counters: %w", err)
+	}
+	for _, cpu := range perCPU {
+		for i, name := range c.names {
+			out[name] += nativeUint64(cpu[i*8:])
+		}
+	}
+	return out, nil
+}
+
+// ProgramStats is what one program did and cost.
+type ProgramStats struct {
+	Program string  `json:"program"`
+	Runs    uint64  `json:"runs"`
+	NsARun  float64 `json:"ns_a_run"`
+	// CPU is the share of one CPU over the time that was measured.
+	CPU float64 `json:"cpu"`
+}
+
+// Stats returns the run time of each program over the span; it is 0 unless the kernel
+// was told to measure it ([ebpf.EnableStats], 5.8).
+func (o *Objects) Stats(span time.Duration) ([]ProgramStats, error) {
+	var out []ProgramStats
+	for name, prog := range o.programs {
+		s, err := prog.Stats()
+		if err != nil {
+			return nil, fmt.Errorf("read statistics of %s: %w", name, err)
+		}
+		stats := ProgramStats{Program: name, Runs: s.RunCount, CPU: float64(s.Runtime) / float64(span)}
+		if s.RunCount > 0 {
+			stats.NsARun = float64(s.Runtime) / float64(s.RunCount)
+		}
+		out = append(out, stats)
+	}
+	return out, nil
+}
+
+// Missed counts the runs that the kernel left out because the program was running
+// on that CPU already. Kernels before 5.12 do not say, and give 0.
+func (o *Objects) Missed() (uint64, error) {
+	var missed uint64
+	for name, prog := range o.programs {
+		s, err := prog.Stats()
+		if err != nil {
+			return 0, fmt.Errorf("read statistics of %s: %w", name, err)
+		}
+		missed += s.RecursionMisses
+	}
+	return missed, nil
+}
+
+func nativeUint64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }

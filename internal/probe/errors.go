@@ -1,0 +1,84 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// ErrNoVariant is returned for a hook or a kind of it that a tool does not have.
+	ErrNoVariant = errors.New("the tool has no such hook")
+	// ErrNotPermitted is returned when this process may not do what the tool needs.
+	ErrNotPermitted = errors.New("not permitted")
+	// ErrUnsupported is returned when this kernel has no way to a hook.
+	ErrUnsupported = errors.New("this kernel has no way to it")
+)
+
+// Attempt is how one variant fared: Err is nil for the one that was taken.
+type Attempt struct {
+	Variant Variant
+	Err     error
+}
+
+// HookError says why no variant of a hook could be had. It is ErrNotPermitted when
+// permission is all that was missing, else ErrUnsupported.
+type HookError struct {
+	Hook  string
+	Tried []Attempt
+}
+
+func (e *HookError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "attach hook %s:", e.Hook)
+	for i, a := range e.Tried {
+		if i > 0 {
+			b.WriteByte(';')
+		}
+		fmt.Fprintf(&b, " %s: %s", a.Variant, Reason(a.Err))
+	}
+	return b.String()
+}
+
+// Is tells the two kinds apart. Root that is refused is refused by the kernel's
+// configuration, which no permission mends.
+func (e *HookError) Is(target error) bool {
+	denied := os.Geteuid() != 0
+	for _, a := range e.Tried {
+		denied = denied && isDenied(a.Err)
+	}
+	switch target {
+	case ErrNotPermitted:
+		return denied
+	case ErrUnsupported:
+		return !denied
+	}
+	return false
+}
+
+func isDenied(err error) bool {
+	return errors.Is(err, fs.ErrPermission)
+}
+
+// Reason is an error of loading or attaching in a few words.
+func Reason(err error) string {
+	var verifier *ebpf.VerifierError
+	switch {
+	case err == nil:
+		return "works"
+	case errors.As(err, &verifier):
+		return fmt.Sprintf("refused by the verifier: %v", err)
+	case errors.Is(err, fs.ErrPermission):
+		return "not permitted"
+	case errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EOPNOTSUPP):
+		return "not in this kernel"
+	case errors.Is(err, fs.ErrNotExist):
+		return "not there"
+	}
+	return err.Error()
+}

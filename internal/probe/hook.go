@@ -1,0 +1,113 @@
+// Package probe gets the programs of a BPF object into this kernel: it knows which
+// programs are ways to the same hook, tries them in order, and says why a better
+// one was not to be had. What a kernel can do is told by trying, never by its
+// version, as distributions backport.
+//
+// Programs are named HOOK__KIND, or HOOK__KIND__PART where a variant is made of
+// several programs that go together. A program without "__" is a hook of its own
+// with one variant.
+package probe
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+)
+
+// Hook is one thing that a tool listens to, and the ways to it, best first.
+type Hook struct {
+	Name     string
+	Variants []Variant
+}
+
+// Variant is one way to a hook: all of its programs must load and attach.
+type Variant struct {
+	Kind     string
+	Programs []string
+	// Where are the programs' sections, as "tp_btf/sys_exit".
+	Where []string
+}
+
+// String is the kind and where it attaches.
+func (v Variant) String() string { return strings.Join(v.Where, " + ") }
+
+// order is how good the kinds are: what they cost and what they depend on. Kinds
+// that are not here come after these, in the order of their names.
+var order = []string{"fentry", "btf", "raw", "tp", "kprobe", "uprobe"}
+
+func rank(kind string) int {
+	if i := slices.Index(order, kind); i >= 0 {
+		return i
+	}
+	return len(order)
+}
+
+// Hooks sorts the programs of an object, iterators left out: these are run, not
+// attached.
+func Hooks(spec *ebpf.CollectionSpec) []Hook {
+	hooks := map[string]map[string]*Variant{}
+	for name, prog := range spec.Programs {
+		if prog.AttachType == ebpf.AttachTraceIter {
+			continue
+		}
+		hook, kind := split(name)
+		if hooks[hook] == nil {
+			hooks[hook] = map[string]*Variant{}
+		}
+		v := hooks[hook][kind]
+		if v == nil {
+			v = &Variant{Kind: kind}
+			hooks[hook][kind] = v
+		}
+		v.Programs = append(v.Programs, name)
+	}
+	var out []Hook
+	for name, variants := range hooks {
+		out = append(out, newHook(spec, name, variants))
+	}
+	slices.SortFunc(out, func(a, b Hook) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+func split(program string) (hook, kind string) {
+	parts := strings.SplitN(program, "__", 3)
+	if len(parts) == 1 {
+		return program, "only"
+	}
+	return parts[0], parts[1]
+}
+
+func newHook(spec *ebpf.CollectionSpec, name string, variants map[string]*Variant) Hook {
+	h := Hook{Name: name}
+	for _, v := range variants {
+		slices.Sort(v.Programs)
+		for _, prog := range v.Programs {
+			v.Where = append(v.Where, spec.Programs[prog].SectionName)
+		}
+		h.Variants = append(h.Variants, *v)
+	}
+	slices.SortFunc(h.Variants, func(a, b Variant) int {
+		return cmp.Or(cmp.Compare(rank(a.Kind), rank(b.Kind)), cmp.Compare(a.Kind, b.Kind))
+	})
+	return h
+}
+
+// force leaves a hook one variant, from "HOOK=KIND".
+func force(hooks []Hook, words []string) error {
+	for _, word := range words {
+		name, kind, _ := strings.Cut(word, "=")
+		i := slices.IndexFunc(hooks, func(h Hook) bool { return h.Name == name })
+		if i < 0 {
+			return fmt.Errorf("hook %q: %w", name, ErrNoVariant)
+		}
+		j := slices.IndexFunc(hooks[i].Variants, func(v Variant) bool { return v.Kind == kind })
+		if j < 0 {
+			return fmt.Errorf("hook %q of kind %q: %w", name, kind, ErrNoVariant)
+		}
+		hooks[i].Variants = hooks[i].Variants[j : j+1]
+	}
+	return nil
+}

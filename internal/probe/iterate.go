@@ -1,0 +1,47 @@
+package probe
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cilium/ebpf/link"
+)
+
+// Iterate runs an iterator program and calls yield with each record of size bytes
+// that it writes. A record is good until yield returns. Iterators are there from
+// kernel 5.8 on.
+func (o *Objects) Iterate(program string, size int, yield func([]byte) error) error {
+	prog, err := o.Program(program)
+	if err != nil {
+		return err
+	}
+	it, err := link.AttachIter(link.IterOptions{Program: prog})
+	if err != nil {
+		return fmt.Errorf("attach %s: %w", o.spec.Programs[program].SectionName, err)
+	}
+	defer it.Close()
+	r, err := it.Open()
+	if err != nil {
+		return fmt.Errorf("open iterator %s: %w", program, err)
+	}
+	defer r.Close()
+	return records(bufio.NewReaderSize(r, 64<<10), size, yield)
+}
+
+func records(r io.Reader, size int, yield func([]byte) error) error {
+	record := make([]byte, size)
+	for {
+		_, err := io.ReadFull(r, record)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read iterator: %w", err)
+		}
+		if err := yield(record); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+)
+
+// Options say how an object is loaded.
+type Options struct {
+	// Variables are constants of the programs, by name.
+	Variables map[string]any
+	// MapEntries sets the sizes of maps.
+	MapEntries map[string]uint32
+	// PerfBuffer makes the map "events" a perf event array.
+	PerfBuffer bool
+	// Without lists hooks that are not wanted, Optional those that may be missing.
+	Without, Optional []string
+	// Force allows hooks just one variant each: "HOOK=KIND".
+	Force []string
+	// BTF is the kernel's, from a file. nil takes the kernel's own.
+	BTF *btf.Spec
+}
+
+// Objects are what was loaded and attached. Closing them leaves nothing behind.
+type Objects struct {
+	Maps      map[string]*ebpf.Map
+	Variables map[string]*ebpf.Variable
+	// Tried has each hook's attempts; the last one was taken if its Err is nil.
+	Tried map[string][]Attempt
+
+	spec     *ebpf.CollectionSpec
+	options  Options
+	programs map[string]*ebpf.Program
+	links    []link.Link
+}
+
+// Load makes the object's maps. The programs follow with [Objects.Attach].
+//
+// Returns ErrNotPermitted.
+func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("raise memory lock limit (CAP_SYS_RESOURCE): %w", denied(err))
+	}
+	if err := setUp(spec, o); err != nil {
+		return nil, err
+	}
+	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{
+		Maps: spec.Maps, Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create maps: %w", denied(err))
+	}
+	return &Objects{
+		Maps: coll.Maps, Variables: coll.Variables, Tried: map[string][]Attempt{},
+		spec: spec, options: o, programs: map[string]*ebpf.Program{},
+	}, nil
+}
+
+func denied(err error) error {
+	if isDenied(err) {
+		return fmt.Errorf("%w: %w", ErrNotPermitted, err)
+	}
+	return err
+}
+
+func setUp(spec *ebpf.CollectionSpec, o Options) error {
+	for name, val := range o.Variables {
+		if err := setVariable(spec, name, val); err != nil {
+			return fmt.Errorf("set variable %s: %w", name, err)
+		}
+	}
+	for name, entries := range o.MapEntries {
+		if m := spec.Maps[name]; m != nil {
+			m.MaxEntries = entries
+		}
+	}
+	if m := spec.Maps["events"]; m != nil && o.PerfBuffer {
+		m.Type, m.KeySize, m.ValueSize, m.MaxEntries = ebpf.PerfEventArray, 4, 4, 0
+		return setVariable(spec, "event_perf_buffer", true)
+	}
+	return nil
+}
+
+// Attach takes the first variant of each hook that this kernel has. When it
+// returns, nothing more is attached.
+//
+// Returns a HookError, which is ErrNotPermitted or ErrUnsupported, and ErrNoVariant.
+func (o *Objects) Attach() error {
+	hooks, err := o.Hooks()
+	if err != nil {
+		return err
+	}
+	for _, h := range hooks {
+		if o.try(h) || slices.Contains(o.options.Optional, h.Name) {
+			continue
+		}
+		return &HookError{h.Name, o.Tried[h.Name]}
+	}
+	return nil
+}
+
+// Hooks lists the hooks that are wanted, with the variants that are allowed.
+func (o *Objects) Hooks() ([]Hook, error) {
+	hooks := Hooks(o.spec)
+	if err := force(hooks, o.options.Force); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(hooks, func(h Hook) bool {
+		return slices.Contains(o.options.Without, h.Name)
+	}), nil
+}
+
+func (o *Objects) try(h Hook) bool {
+	for _, v := range h.Variants {
+		links, err := o.attachVariant(v)
+		o.Tried[h.Name] = append(o.Tried[h.Name], Attempt{v, err})
+		if err == nil {
+			o.links = append(o.links, links...)
+			return true
+		}
+	}
+	return false
+}
+
+func (o *Objects) attachVariant(v Variant) (links []link.Link, err error) {
+	defer func() {
+		if err != nil {
+			closeAll(links)
+		}
+	}()
+	for _, name := range v.Programs {
+		prog, err := o.Program(name)
+		if err != nil {
+			return links, err
+		}
+		l, err := attach(o.spec.Programs[name], prog)
+		if err != nil {
+			return links, err
+		}
+		links = append(links, l)
+	}
+	return links, nil
+}
+
+// Program loads one program, with the maps there are.
+func (o *Objects) Program(name string) (*ebpf.Program, error) {
+	if prog := o.programs[name]; prog != nil {
+		return prog, nil
+	}
+	spec := o.spec.Programs[name].Copy()
+	for i := range spec.Instructions {
+		ins := &spec.Instructions[i]
+		if !ins.IsLoadFromMap() || ins.Reference() == "" {
+			continue
+		}
+		if err := ins.AssociateMap(o.Maps[ins.Reference()]); err != nil {
+			return nil, fmt.Errorf("associate map %s: %w", ins.Reference(), err)
+		}
+	}
+	prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{KernelTypes: o.options.BTF})
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", spec.SectionName, err)
+	}
+	o.programs[name] = prog
+	return prog, nil
+}
+
+// Explain tries every variant of every hook, keeps none, and returns how they fared.
+func (o *Objects) Explain() (map[string][]Attempt, error) {
+	hooks, err := o.Hooks()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]Attempt{}
+	for _, h := range hooks {
+		for _, v := range h.Variants {
+			links, err := o.attachVariant(v)
+			closeAll(links)
+			out[h.Name] = append(out[h.Name], Attempt{v, err})
+		}
+	}
+	return out, nil
+}
+
+// Taken lists the hooks with what was taken for them, as "open: tp_btf/sys_exit".
+func (o *Objects) Taken() []string {
+	var out []string
+	for name, tried := range o.Tried {
+		if last := tried[len(tried)-1]; last.Err == nil {
+			out = append(out, name+": "+last.Variant.String())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Attached reports whether programs may still run.
+func (o *Objects) Attached() bool { return len(o.links) > 0 }
+
+// Detach detaches all programs. Counters and maps can still be read.
+func (o *Objects) Detach() error {
+	err := closeAll(o.links)
+	o.links = nil
+	return err
+}
+
+// Close detaches and frees all.
+func (o *Objects) Close() error {
+	errs := []error{o.Detach()}
+	for _, p := range o.programs {
+		errs = append(errs, p.Close())
+	}
+	for _, m := range o.Maps {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func closeAll[C io.Closer](all []C) error {
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}

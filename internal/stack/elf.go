@@ -1,0 +1,256 @@
+package stack
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// maxSection bounds what is read of a file that claims large sections.
+const maxSection = 512 << 20
+
+var errNotELF = errors.New("not an ELF file")
+
+// image is an open ELF file, or the memory of one.
+type image struct {
+	*elf.File
+	data io.ReaderAt
+	size int64
+}
+
+// segment is a part of a file that is mapped as code.
+type segment struct {
+	offset, vaddr, size uint64
+}
+
+func openImage(r io.ReaderAt, size int64) (*image, error) {
+	magic := make([]byte, len(elf.ELFMAG))
+	if _, err := r.ReadAt(magic, 0); err != nil || string(magic) != elf.ELFMAG {
+		return nil, errNotELF
+	}
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return nil, fmt.Errorf("parse ELF header: %w", err)
+	}
+	return &image{f, r, size}, nil
+}
+
+// section returns the contents of an uncompressed section.
+func (m *image) section(s *elf.Section) ([]byte, error) {
+	return m.read(s.Name, s.Type == elf.SHT_NOBITS || s.Flags&elf.SHF_COMPRESSED != 0, s.Offset, s.FileSize)
+}
+
+func (m *image) read(what string, absent bool, offset, size uint64) ([]byte, error) {
+	if absent || size > maxSection || offset > uint64(m.size) || size > uint64(m.size)-offset {
+		return nil, fmt.Errorf("read %s: not within the file", what)
+	}
+	b := make([]byte, size)
+	if _, err := m.data.ReadAt(b, int64(offset)); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read %s: %w", what, err)
+	}
+	return b, nil
+}
+
+// named returns the contents of the section of that name, nil if there is none.
+func (m *image) named(name string) []byte {
+	s := m.Section(name)
+	if s == nil {
+		return nil
+	}
+	b, err := m.section(s)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// segments lists the executable ones, or all that are loaded if none is.
+func (m *image) segments() []segment {
+	var code, all []segment
+	for _, p := range m.Progs {
+		if p.Type != elf.PT_LOAD {
+			continue
+		}
+		s := segment{p.Off, p.Vaddr, p.Filesz}
+		all = append(all, s)
+		if p.Flags&elf.PF_X != 0 {
+			code = append(code, s)
+		}
+	}
+	if code == nil {
+		return all
+	}
+	return code
+}
+
+// buildID returns the GNU build-id in hexadecimal, or "".
+func (m *image) buildID() string {
+	for _, s := range m.Sections {
+		if s.Type != elf.SHT_NOTE {
+			continue
+		}
+		if b, err := m.section(s); err == nil {
+			if id := buildIDNote(b, m.ByteOrder); id != "" {
+				return id
+			}
+		}
+	}
+	for _, p := range m.Progs {
+		if p.Type != elf.PT_NOTE {
+			continue
+		}
+		if b, err := m.read("note", false, p.Off, p.Filesz); err == nil {
+			if id := buildIDNote(b, m.ByteOrder); id != "" {
+				return id
+			}
+		}
+	}
+	return ""
+}
+
+func buildIDNote(b []byte, order binary.ByteOrder) string {
+	const header, typeBuildID = 12, 3
+	for len(b) >= header {
+		name, desc := uint64(order.Uint32(b)), uint64(order.Uint32(b[4:]))
+		kind := order.Uint32(b[8:])
+		at := header + align4(name)
+		if at+desc > uint64(len(b)) {
+			break
+		}
+		if kind == typeBuildID && string(b[header:header+name]) == "GNU\x00" {
+			return hex.EncodeToString(b[at : at+desc])
+		}
+		b = b[min(at+align4(desc), uint64(len(b))):]
+	}
+	return ""
+}
+
+func align4(n uint64) uint64 { return (n + 3) &^ 3 }
+
+// functions builds a table of the function symbols of a section, .symtab or
+// .dynsym, nil if it has none. A .dynsym does not tell where the functions lie
+// that are not exported, so its symbols without a size are left out: they
+// would be stretched over others. .symtab names all code, and there they reach
+// to the next symbol or the end of their section.
+func (m *image) functions(kind elf.SectionType) (*table, error) {
+	s := m.SectionByType(kind)
+	if s == nil || int(s.Link) >= len(m.Sections) {
+		return nil, nil
+	}
+	data, err := m.section(s)
+	if err != nil {
+		return nil, err
+	}
+	names, err := m.section(m.Sections[s.Link])
+	if err != nil {
+		return nil, err
+	}
+	t := newTable(m.decode(data, names, kind == elf.SHT_SYMTAB), names)
+	if len(t.starts) == 0 {
+		return nil, nil
+	}
+	return t, nil
+}
+
+func (m *image) decode(data, names []byte, complete bool) []symbol {
+	entry := elf.Sym64Size
+	if m.Class == elf.ELFCLASS32 {
+		entry = elf.Sym32Size
+	}
+	symbols := make([]symbol, 0, len(data)/entry)
+	for ; len(data) >= entry; data = data[entry:] {
+		s, ok := m.symbol(m.entry(data), names)
+		if ok && (complete || !s.open) {
+			symbols = append(symbols, s)
+		}
+	}
+	return symbols
+}
+
+// entry decodes one symbol of either class.
+func (m *image) entry(b []byte) elf.Sym64 {
+	o := m.ByteOrder
+	if m.Class == elf.ELFCLASS32 {
+		return elf.Sym64{
+			Name: o.Uint32(b), Value: uint64(o.Uint32(b[4:])), Size: uint64(o.Uint32(b[8:])),
+			Info: b[12], Other: b[13], Shndx: o.Uint16(b[14:]),
+		}
+	}
+	return elf.Sym64{
+		Name: o.Uint32(b), Info: b[4], Other: b[5], Shndx: o.Uint16(b[6:]),
+		Value: o.Uint64(b[8:]), Size: o.Uint64(b[16:]),
+	}
+}
+
+// symbol keeps what names code that lies within its section. Labels count if
+// they are global: hand-written functions often have no type.
+func (m *image) symbol(e elf.Sym64, names []byte) (symbol, bool) {
+	if e.Shndx == uint16(elf.SHN_UNDEF) || int(e.Shndx) >= len(m.Sections) {
+		return symbol{}, false
+	}
+	section := m.Sections[e.Shndx]
+	if section.Flags&elf.SHF_EXECINSTR == 0 || e.Value-section.Addr >= section.Size {
+		return symbol{}, false
+	}
+	rank, ok := symbolRank(e.Info)
+	name := cstring(names, e.Name)
+	if !ok || len(name) == 0 || name[0] == '$' {
+		return symbol{}, false
+	}
+	s := symbol{start: e.Value, end: section.Addr + section.Size, name: e.Name, rank: rank, open: e.Size == 0}
+	if left := s.end - s.start; !s.open && e.Size < left {
+		s.end = s.start + e.Size
+	}
+	return s, true
+}
+
+func symbolRank(info uint8) (rank uint8, ok bool) {
+	binding := elf.ST_BIND(info)
+	switch elf.ST_TYPE(info) {
+	case elf.STT_FUNC, elf.STT_GNU_IFUNC:
+	case elf.STT_NOTYPE:
+		if binding == elf.STB_LOCAL {
+			return 0, false
+		}
+		rank = 4
+	default:
+		return 0, false
+	}
+	switch binding {
+	case elf.STB_WEAK:
+		rank++
+	case elf.STB_LOCAL:
+		rank += 2
+	}
+	return rank, true
+}
+
+// count is the number of entries of a symbol section.
+func (m *image) count(kind elf.SectionType) uint64 {
+	s := m.SectionByType(kind)
+	if s == nil || s.Entsize == 0 {
+		return 0
+	}
+	return s.Size / s.Entsize
+}
+
+// debugLink is the content of .gnu_debuglink: the file that holds what was
+// stripped, and its checksum.
+type debugLink struct {
+	name string
+	crc  uint32
+}
+
+func (m *image) debugLink() debugLink {
+	b := m.named(".gnu_debuglink")
+	name := string(cstring(b, 0))
+	at := align4(uint64(len(name)) + 1)
+	if name == "" || strings.Contains(name, "/") || at+4 > uint64(len(b)) {
+		return debugLink{}
+	}
+	return debugLink{name, m.ByteOrder.Uint32(b[at:])}
+}

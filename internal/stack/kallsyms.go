@@ -1,0 +1,294 @@
+package stack
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"sync"
+)
+
+// ErrRestricted is returned when /proc/kallsyms shows every address as zero.
+var ErrRestricted = errors.New("the kernel hides its addresses: " +
+	"kernel frames need CAP_SYSLOG, or kernel.kptr_restrict=0 and kernel.perf_event_paranoid<=1")
+
+// Kernel names kernel addresses. It may be used by several goroutines.
+type Kernel struct {
+	once  sync.Once
+	table *table
+	err   error
+
+	mu    sync.Mutex
+	names map[int]kernelName
+}
+
+type kernelName struct {
+	name, module string
+	padding      bool
+}
+
+// NewKernel returns a Kernel that reads /proc/kallsyms at its first use, and
+// never again: functions of modules and BPF programs that are loaded later
+// have no name or, within 64 KiB behind an older BPF program, that one's.
+// Make a new Kernel after loading programs whose names matter.
+func NewKernel() *Kernel {
+	return &Kernel{}
+}
+
+// ParseKallsyms reads symbols in the form of /proc/kallsyms. The error is
+// ErrRestricted if no line has an address.
+func ParseKallsyms(r io.Reader) (*Kernel, error) {
+	k := &Kernel{}
+	k.once.Do(func() { k.table, k.err = parseKallsyms(r) })
+	return k, k.err
+}
+
+// Load reads the symbols if that has not been done. The error, the same at
+// each call, is ErrRestricted or that of reading /proc/kallsyms; Append may be
+// called all the same.
+func (k *Kernel) Load() error {
+	k.once.Do(func() {
+		f, err := os.Open("/proc/kallsyms")
+		if err != nil {
+			k.err = fmt.Errorf("open kernel symbols: %w", err)
+			return
+		}
+		defer f.Close()
+		k.table, k.err = parseKallsyms(f)
+	})
+	return k.err
+}
+
+// Append appends one frame for each address of a kernel stack, innermost
+// first, up to a zero address.
+func (k *Kernel) Append(dst []Frame, addrs []uint64) []Frame {
+	err := k.Load()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, addr := range addrs {
+		if addr == 0 {
+			break
+		}
+		f := Frame{Addr: addr, Module: "[kernel]", Offset: addr, Kernel: true, Reason: NoSymbols}
+		switch {
+		case errors.Is(err, ErrRestricted):
+			f.Reason = Restricted
+		case err != nil:
+			f.Reason = Unreadable
+		default:
+			k.resolve(&f, i > 0)
+		}
+		dst = append(dst, f)
+	}
+	return dst
+}
+
+// resolve names f. A return address whose call lies in padding is no return
+// address but an interrupted instruction, the first of its function.
+func (k *Kernel) resolve(f *Frame, isReturn bool) {
+	i := k.table.lookup(f.Addr)
+	if isReturn {
+		if j := k.table.lookup(f.Addr - 1); j >= 0 && !k.name(j).padding {
+			i = j
+		}
+	}
+	if i < 0 {
+		return
+	}
+	n := k.name(i)
+	f.Name, f.Module, f.Reason = n.name, n.module, Named
+	f.Offset = f.Addr - k.table.starts[i]
+}
+
+func (k *Kernel) name(i int) kernelName {
+	if n, ok := k.names[i]; ok {
+		return n
+	}
+	name, module, ok := strings.Cut(string(k.table.name(i)), "\t")
+	if !ok {
+		module = "[kernel]"
+	}
+	padding := strings.HasPrefix(name, pfx) || strings.HasPrefix(name, "__cfi_")
+	n := kernelName{demangle(name), module, padding}
+	if k.names == nil {
+		k.names = make(map[int]kernelName)
+	}
+	k.names[i] = n
+	return n
+}
+
+// pfx begins the symbols of the padding in front of functions, which objtool
+// adds so that no table gives it to the function before (9f2899fe36a6, 6.2).
+const pfx = "__pfx_"
+
+func parseKallsyms(r io.Reader) (*table, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read kernel symbols: %w", err)
+	}
+	p := kallsymsParser{names: make([]byte, 0, len(data)/2)}
+	for line := range bytes.Lines(data) {
+		if err := p.line(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
+			return nil, err
+		}
+	}
+	if len(p.symbols) == 0 || p.hidden == len(p.symbols) {
+		return nil, ErrRestricted
+	}
+	p.limit()
+	return newTable(p.symbols, bytes.Clone(p.names)), nil
+}
+
+// kallsymsParser gathers the symbols and their names.
+type kallsymsParser struct {
+	symbols  []symbol
+	names    []byte
+	hidden   int
+	previous []byte // name and module of the last line
+}
+
+// line adds "address type name[\tmodule]".
+func (p *kallsymsParser) line(line []byte) error {
+	addr, rest := parseHex(line)
+	if len(rest) < 4 || rest[0] != ' ' || rest[2] != ' ' || len(rest) == len(line) {
+		return fmt.Errorf("parse kernel symbols: malformed line %q", line)
+	}
+	kind, name := rest[1], rest[3:]
+	if addr == 0 {
+		p.hidden++
+	}
+	p.symbols = append(p.symbols, symbol{
+		start: addr,
+		end:   math.MaxUint64,
+		name:  p.intern(name),
+		rank:  kallsymsRank(kind, name),
+		open:  true,
+		mark:  !isCode(kind) || addr == 0 || isMarker(name),
+	})
+	return nil
+}
+
+// intern stores a name. Most functions follow their own __pfx_ symbol and
+// share its memory.
+func (p *kallsymsParser) intern(name []byte) uint32 {
+	shared := bytes.HasPrefix(p.previous, []byte(pfx)) && bytes.Equal(p.previous[len(pfx):], name)
+	p.previous = name
+	if shared {
+		return uint32(len(p.names) - len(name) - 1)
+	}
+	offset := uint32(len(p.names))
+	p.names = append(append(p.names, name...), 0)
+	return offset
+}
+
+// limit bounds the symbols whose end the next one does not tell.
+func (p *kallsymsParser) limit() {
+	sortSymbols(p.symbols, p.names)
+	for i := range p.symbols {
+		s := &p.symbols[i]
+		s.end = p.reach(s, p.next(i))
+	}
+}
+
+// next returns the first symbol behind i's address, or nil.
+func (p *kallsymsParser) next(i int) *symbol {
+	for j := i + 1; j < len(p.symbols); j++ {
+		if p.symbols[j].start != p.symbols[i].start {
+			return &p.symbols[j]
+		}
+	}
+	return nil
+}
+
+// reach is how far s may be stretched. Code of one module is contiguous, so a
+// function ends where the next begins. The last one of a module has no such
+// end: what follows it is data or another module, far away perhaps; it gets
+// the rest of its page, which holds nothing else. BPF programs share 2 MiB
+// areas with programs that may have come after the symbols were read.
+func (p *kallsymsParser) reach(s, next *symbol) uint64 {
+	const page, program = 4096, 64 << 10
+	name := cstring(p.names, s.name)
+	if string(moduleOf(name)) == "[bpf]" {
+		return s.start + program
+	}
+	if next != nil && p.adjoins(name, next) {
+		return next.start
+	}
+	return s.start&^(page-1) + page
+}
+
+// adjoins reports whether next ends the code of the function name.
+func (p *kallsymsParser) adjoins(name []byte, next *symbol) bool {
+	after := cstring(p.names, next.name)
+	return bytes.Equal(moduleOf(name), moduleOf(after)) && (!next.mark || isMarker(after))
+}
+
+func moduleOf(name []byte) []byte {
+	_, module, _ := bytes.Cut(name, []byte("\t"))
+	return module
+}
+
+// isCode tells functions by the letters of nm(1): text, and weak symbols that
+// are no objects.
+func isCode(kind byte) bool {
+	return strings.IndexByte("tTwWi", kind) >= 0
+}
+
+// isMarker tells the symbols of the linker script that bound a section, and
+// the mapping symbols of assemblers.
+func isMarker(name []byte) bool {
+	switch string(name) {
+	case "_text", "_stext", "_etext", "_sinittext", "_einittext", "__pi__text":
+		return true
+	}
+	return bytes.HasSuffix(name, []byte("text_start")) ||
+		bytes.HasSuffix(name, []byte("text_end")) ||
+		bytes.HasPrefix(name, []byte("$"))
+}
+
+// kallsymsRank prefers global functions, and of the names that a system call
+// shares between the native and the 32-bit table the native one.
+func kallsymsRank(kind byte, name []byte) uint8 {
+	switch {
+	case bytes.HasPrefix(name, []byte("__ia32_")):
+		return 3
+	case kind == 'T':
+		return 0
+	case kind == 't':
+		return 1
+	}
+	return 2
+}
+
+// parseHex reads a hexadecimal number with or without 0x and returns what
+// follows it; rest is b itself if there is none.
+func parseHex(b []byte) (v uint64, rest []byte) {
+	digits := bytes.TrimPrefix(b, []byte("0x"))
+	i := 0
+	for ; i < len(digits) && i < 16; i++ {
+		d := hexDigit(digits[i])
+		if d > 15 {
+			break
+		}
+		v = v<<4 | uint64(d)
+	}
+	if i == 0 {
+		return 0, b
+	}
+	return v, digits[i:]
+}
+
+func hexDigit(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 255
+}

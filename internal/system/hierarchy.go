@@ -1,0 +1,190 @@
+package system
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// hierarchy is a mounted cgroup hierarchy, or a part of one.
+type hierarchy struct {
+	dir         string   // mount point, with the root of the tree
+	base        string   // the cgroup that is mounted there, "/" as a rule
+	v2          bool     // cgroup2, of which there is one
+	controllers []string // v1, by the names of enum cgroup_subsys_id; none for a name=… hierarchy
+	handle      int32    // type of its file handles, 0 if there are none
+}
+
+// preferred lists all controllers by preference as the hierarchy to label events from. Memory and pids come first because
+// systemd and the container runtimes give every service and container one of each by default.
+var preferred = []string{
+	"memory", "pids", "cpu", "io", "cpuacct", "devices", "freezer", "cpuset",
+	"hugetlb", "perf_event", "net_cls", "net_prio", "rdma", "misc", "dmem", "debug",
+}
+
+// readHierarchies returns the mounted cgroup hierarchies in the order of mounting.
+func readHierarchies(root string) ([]*hierarchy, error) {
+	data, err := readFile(filepath.Join(root, "proc/self/mountinfo"), 64<<20)
+	if err != nil {
+		return nil, fmt.Errorf("read mounts: %w", err)
+	}
+	var found []*hierarchy
+	for line := range strings.Lines(string(data)) {
+		h, ok := parseMount(line)
+		if !ok {
+			continue
+		}
+		h.dir = filepath.Join(root, h.dir)
+		h.handle = handleType(h.dir)
+		// What is mounted later on the same place hides what was there.
+		found = slices.DeleteFunc(found, func(o *hierarchy) bool { return o.dir == h.dir })
+		found = append(found, h)
+	}
+	return found, nil
+}
+
+// parseMount reads a line of mountinfo (proc_pid_mountinfo(5)):
+// id parent major:minor root mountpoint options [optional…] - type source superoptions
+func parseMount(line string) (*hierarchy, bool) {
+	mount, super, ok := strings.Cut(strings.TrimSpace(line), " - ")
+	left, right := strings.Fields(mount), strings.Fields(super)
+	if !ok || len(left) < 6 || len(right) < 3 || (right[0] != "cgroup" && right[0] != "cgroup2") {
+		return nil, false
+	}
+	h := &hierarchy{
+		dir:  unescapeMount(left[4]),
+		base: path.Join("/", unescapeMount(left[3])), // "/../.." of an outer cgroup namespace is its root
+		v2:   right[0] == "cgroup2",
+	}
+	if !h.v2 {
+		h.controllers = controllersOf(right[2])
+	}
+	return h, true
+}
+
+// controllersOf picks the controllers out of the options of a v1 mount.
+func controllersOf(options string) []string {
+	var found []string
+	for option := range strings.SplitSeq(options, ",") {
+		if option == "blkio" {
+			option = "io" // renamed in the kernel, but not for its users
+		}
+		if slices.Contains(preferred, option) {
+			found = append(found, option)
+		}
+	}
+	return found
+}
+
+// unescapeMount undoes what the kernel does to blanks and the like in mountinfo.
+var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\043`, "#", `\134`, `\`).Replace
+
+// controller returns the one to tell BPF programs, any of several that share the hierarchy.
+func (h *hierarchy) controller() string {
+	if h.v2 || len(h.controllers) == 0 {
+		return ""
+	}
+	return h.controllers[0]
+}
+
+// visible tells whether a BPF program can find a task's cgroup in this hierarchy: by
+// bpf_get_current_cgroup_id, or by the task's subsystem state.
+func (h *hierarchy) visible() bool { return h.v2 || len(h.controllers) > 0 }
+
+// holds tells whether a cgroup v2 hierarchy has one of the controllers that containers are limited by.
+func (h *hierarchy) holds(names ...string) bool {
+	data, _ := readFile(filepath.Join(h.dir, "cgroup.controllers"), 4096)
+	return slices.ContainsFunc(strings.Fields(string(data)), func(c string) bool {
+		return slices.Contains(names, c)
+	})
+}
+
+// cgroup returns the path of a directory as in /proc/PID/cgroup, and whether it is below this mount.
+func (h *hierarchy) cgroup(dir string) (string, bool) {
+	rest, ok := strings.CutPrefix(dir, h.dir)
+	if !ok || (rest != "" && rest[0] != '/') {
+		return "", false
+	}
+	return path.Join(h.base, rest), true
+}
+
+// target returns what is known of a directory of this hierarchy.
+func (h *hierarchy) target(dir string) (Target, error) {
+	name, ok := h.cgroup(dir)
+	if !ok || !isCgroup(dir) {
+		return Target{}, ErrNotCgroup
+	}
+	if !h.visible() {
+		return Target{}, ErrNamedHierarchy
+	}
+	id, _, err := h.stat(dir)
+	return Target{ID: id, Controller: h.controller(), Path: name}, err
+}
+
+// isCgroup tells a cgroup from the tmpfs around the hierarchies, and from a file in a cgroup.
+func isCgroup(dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, "cgroup.procs"))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// stat returns the cgroup id of a directory, and whether it can have children.
+func (h *hierarchy) stat(dir string) (id uint64, parent bool, err error) {
+	var stat unix.Stat_t
+	if err := unix.Lstat(dir, &stat); err != nil {
+		return 0, false, fmt.Errorf("stat cgroup: %w", err)
+	}
+	id = stat.Ino
+	if h.handle == fileidInoGen32 {
+		id, err = handleID(dir)
+	}
+	// Two links are the directory and its own "."; some file systems of test trees count otherwise.
+	return id, stat.Nlink != 2, err
+}
+
+// walk visits every cgroup of the hierarchy, parents first. Cgroups that vanish meanwhile are skipped.
+func (h *hierarchy) walk(visit func(cgroup string, id uint64)) error {
+	id, parent, err := h.stat(h.dir)
+	if err != nil {
+		return err
+	}
+	visit(h.base, id)
+	if parent {
+		h.walkBelow(h.dir, h.base, visit)
+	}
+	return nil
+}
+
+func (h *hierarchy) walkBelow(dir, cgroup string, visit func(string, uint64)) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	entries, _ := f.ReadDir(-1)
+	f.Close()
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		child, name := filepath.Join(dir, e.Name()), path.Join(cgroup, e.Name())
+		id, parent, err := h.stat(child)
+		if err != nil {
+			continue
+		}
+		visit(name, id)
+		if parent {
+			h.walkBelow(child, name, visit)
+		}
+	}
+}
+
+// size counts the cgroups below the root of the hierarchy.
+func (h *hierarchy) size() int {
+	n := -1
+	_ = h.walk(func(string, uint64) { n++ })
+	return n
+}

@@ -1,0 +1,59 @@
+package system
+
+import "path/filepath"
+
+// storageDrivers are those of containers/storage that are in use, each with directories of its own.
+var storageDrivers = []string{"overlay", "vfs", "btrfs", "zfs"}
+
+// crio reads the annotations in RUN-ROOT/overlay-containers/ID/userdata/config.json. Podman has such a
+// file too, but without these annotations.
+func (r *runtimes) crio(id string, _ rootless) names {
+	for _, driver := range storageDrivers {
+		var spec struct{ Annotations map[string]string }
+		if !r.read(&spec, "/run/containers/storage", driver+"-containers", id, "userdata/config.json") {
+			continue
+		}
+		if n := kubernetesNames(spec.Annotations); n.found() {
+			n.runtime = "cri-o"
+			return n
+		}
+	}
+	return names{}
+}
+
+// podman reads the lists of containers in the storage: root's, and that of the user who may run it
+// rootless.
+func (r *runtimes) podman(id string, u rootless) names {
+	dirs := []string{"/var/lib/containers/storage", "/run/containers/storage"}
+	if u.home != "" {
+		dirs = append(dirs, filepath.Join(u.home, ".local/share/containers/storage"), filepath.Join(u.run, "containers"))
+	}
+	for _, dir := range dirs {
+		for _, driver := range storageDrivers {
+			if name := r.storageName(filepath.Join(dir, driver+"-containers"), id); name != "" {
+				return names{container: name, runtime: "podman"}
+			}
+		}
+	}
+	return names{}
+}
+
+// storageName looks in the two lists that a storage has: the second, of containers that are removed
+// when they exit, may lie below /run instead.
+func (r *runtimes) storageName(dir, id string) string {
+	for _, list := range []string{"containers.json", "volatile-containers.json"} {
+		var containers []struct {
+			ID    string   `json:"id"`
+			Names []string `json:"names"`
+		}
+		if !r.read(&containers, dir, list) {
+			continue
+		}
+		for _, c := range containers {
+			if c.ID == id && len(c.Names) > 0 {
+				return c.Names[0]
+			}
+		}
+	}
+	return ""
+}

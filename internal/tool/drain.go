@@ -1,0 +1,94 @@
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/corescope/corescope/internal/histogram"
+)
+
+// drainBatch is how many entries one system call moves.
+const drainBatch = 4096
+
+// drain moves the entries of the epochs that are over out of the map. Before the
+// end that is all but the current one; at the end, with nothing attached, all.
+func (h *Hists[K, L]) drain(s *session) error {
+	if h.hists == nil {
+		h.hists = map[L]*histogram.Histogram{}
+	}
+	m := s.objects.Maps["hists"]
+	var old []histEntry[K]
+	err := eachEntry(m, func(e *histEntry[K], slot *histogram.Slot) {
+		if s.objects.Attached() && uint32(e.Epoch) == h.epoch {
+			return
+		}
+		old = append(old, *e)
+		h.add(e, slot)
+	})
+	if err != nil {
+		return fmt.Errorf("read histograms: %w", err)
+	}
+	if err := deleteAll(m, old); err != nil {
+		return fmt.Errorf("clear histograms: %w", err)
+	}
+	return nil
+}
+
+func (h *Hists[K, L]) add(e *histEntry[K], slot *histogram.Slot) {
+	label := h.Label(e.Key)
+	hist := h.hists[label]
+	if hist == nil {
+		hist = histogram.New(h.Unit)
+		h.hists[label] = hist
+	}
+	hist.Add(int(e.Slot), *slot)
+}
+
+// eachEntry calls yield for all entries of a map, by batches from kernel 5.6 on.
+func eachEntry[K, V any](m *ebpf.Map, yield func(*K, *V)) error {
+	keys, values := make([]K, drainBatch), make([]V, drainBatch)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			return eachSingle(m, yield)
+		}
+		for i := range n {
+			yield(&keys[i], &values[i])
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func eachSingle[K, V any](m *ebpf.Map, yield func(*K, *V)) error {
+	var key K
+	var val V
+	it := m.Iterate()
+	for it.Next(&key, &val) {
+		yield(&key, &val)
+	}
+	return it.Err()
+}
+
+func deleteAll[K any](m *ebpf.Map, keys []K) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	if _, err := m.BatchDelete(keys, nil); err == nil || !errors.Is(err, ebpf.ErrNotSupported) {
+		return err
+	}
+	for i := range keys {
+		if err := m.Delete(&keys[i]); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

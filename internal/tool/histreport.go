@@ -1,0 +1,100 @@
+package tool
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/histogram"
+	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// histReport writes the histograms of one interval.
+type histReport struct {
+	*session
+	time  value.Time
+	stamp bool
+}
+
+// begin writes what is above them: in text an empty line, and the time if wanted; in CSV
+// the names of the columns, once.
+func (r *histReport) begin(key []column.Column) {
+	r.out.Append(func(b []byte) []byte {
+		switch r.out.Format() {
+		case output.Text:
+			b = append(b, '\n')
+			if r.stamp {
+				b = append(r.time.AppendText(b), '\n')
+			}
+		case output.CSV:
+			if r.shown == 1 && !r.common.NoHeader {
+				names := append(append([]string{"time"}, column.Keys(key)...), "unit", "lo", "hi", "count")
+				b = append(append(b, strings.Join(names, ",")...), '\n')
+			}
+		}
+		return b
+	})
+}
+
+func (r *histReport) write(key []column.Column, h *histogram.Histogram) {
+	r.out.Append(func(b []byte) []byte {
+		switch r.out.Format() {
+		case output.JSON:
+			return r.appendJSON(b, key, h)
+		case output.CSV:
+			return r.appendCSV(b, key, h)
+		}
+		return appendTitled(b, key, h)
+	})
+}
+
+// appendTitled appends libbpf-tools' title, "disk = vda<tab>flags = Read", and the bars.
+func appendTitled(b []byte, key []column.Column, h *histogram.Histogram) []byte {
+	for i := range key {
+		switch {
+		case i == 0:
+			b = append(b, '\n')
+		case key[i].Bare:
+			b = append(b, ' ')
+		default:
+			b = append(b, '\t')
+		}
+		if !key[i].Bare {
+			b = append(append(b, key[i].Key...), " = "...)
+		}
+		b = key[i].AppendText(b)
+	}
+	if len(key) > 0 {
+		b = append(b, '\n')
+	}
+	return h.AppendText(b)
+}
+
+func (r *histReport) appendJSON(b []byte, key []column.Column, h *histogram.Histogram) []byte {
+	b = append(b, `{"type":"histogram","time":`...)
+	b = r.time.AppendJSON(b)
+	b = append(b, `,"key":`...)
+	b = output.AppendObject(b, key)
+	b = append(b, ',')
+	b = h.AppendJSON(b)
+	return append(b, '}', '\n')
+}
+
+// appendCSV appends a line for each bucket: time, key, unit, lo, hi, count.
+func (r *histReport) appendCSV(b []byte, key []column.Column, h *histogram.Histogram) []byte {
+	for _, bucket := range h.Buckets() {
+		b = append(b, bytes.Trim(r.time.AppendJSON(nil), `"`)...)
+		for i := range key {
+			b = output.AppendCell(append(b, ','), &key[i])
+		}
+		b = append(append(b, ','), h.Unit().String()...)
+		for _, ns := range []uint64{bucket.Lo, bucket.Hi} {
+			b = strconv.AppendFloat(append(b, ','), float64(ns)/float64(h.Unit()), 'f', -1, 64)
+		}
+		b = strconv.AppendUint(append(b, ','), bucket.Count, 10)
+		b = append(b, '\n')
+	}
+	return b
+}

@@ -1,0 +1,227 @@
+package tool
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/histogram"
+	"github.com/corescope/corescope/internal/layout"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// Interval are the options of tools that report now and then.
+type Interval struct {
+	Every     float64 `pos:"interval" help:"seconds between reports; one at the end without it"`
+	Count     uint64  `pos:"count" help:"number of reports"`
+	Timestamp bool    `flag:"timestamp,T" help:"show the time of each report"`
+}
+
+// Hists are distributions of durations: the programs count into the map "hists" by
+// struct hist_key (hist.bpf.h), whose Go type is K. Each key is shown as an L, whose
+// fields are columns; histograms of equal labels are added up.
+type Hists[K, L comparable] struct {
+	Plan
+	Interval
+	// Unit of what is shown. The programs measure in ns.
+	Unit histogram.Unit
+	// Label turns a key into what is shown of it.
+	Label func(K) L
+	// Keys are the columns of L that tell the histograms apart in this run; without
+	// any there is one histogram.
+	Keys []string
+
+	label L // the one that columns are bound to
+	key   columns
+	cols  columns
+	stats hstats
+	epoch uint32
+	hists map[L]*histogram.Histogram
+}
+
+// hstats are the columns of a histogram's own, for --filter.
+type hstats struct {
+	Count uint64  `json:"count" help:"values"`
+	Sum   float64 `json:"sum" help:"sum of the values, in the unit"`
+	Min   float64 `json:"min" help:"least value, in the unit"`
+	Max   float64 `json:"max" help:"greatest value, in the unit"`
+	Mean  float64 `json:"mean" help:"mean, in the unit"`
+	P50   float64 `json:"p50" help:"median, in the unit"`
+	P90   float64 `json:"p90" help:"90th percentile, in the unit"`
+	P99   float64 `json:"p99" help:"99th percentile, in the unit"`
+	P999  float64 `json:"p999" help:"99.9th percentile, in the unit"`
+}
+
+// histEntry is struct hist_entry of hist.bpf.h, the key of the map.
+type histEntry[K any] struct {
+	Key   K
+	Slot  uint16
+	Epoch uint8
+	_     uint8
+	CPU   uint32
+}
+
+func (h *Hists[K, L]) describe(env *Env, spec *ebpf.CollectionSpec) (*description, error) {
+	if err := checkHists[K](spec); err != nil {
+		return nil, err
+	}
+	cols, err := column.Of(&h.label)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := column.Select(cols, h.Keys, h.Keys)
+	if err != nil {
+		return nil, err
+	}
+	stats, err := column.Of(&h.stats)
+	if err != nil {
+		return nil, err
+	}
+	h.cols = columns{all: append(keys, stats...)}
+	h.key = columns{all: keys, shown: keys}
+	if h.Variables == nil {
+		h.Variables = map[string]any{}
+	}
+	h.Variables["hist_unit_ns"] = uint64(h.Unit)
+	return &description{columns: &h.cols, keys: keys, text: h.Keys}, nil
+}
+
+func checkHists[K any](spec *ebpf.CollectionSpec) error {
+	m := spec.Maps["hists"]
+	if m == nil {
+		return errors.New("the object has no map hists")
+	}
+	entry, ok := btf.UnderlyingType(m.Key).(*btf.Struct)
+	if !ok {
+		return fmt.Errorf("key of map hists is %s, not a struct", m.Key)
+	}
+	return layout.Check(entry, reflect.TypeFor[histEntry[K]]())
+}
+
+func (h *Hists[K, L]) kind() string { return kindHistogram }
+
+func (h *Hists[K, L]) run(ctx context.Context, s *session) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	tick, stop := ticks(h.Every)
+	defer stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if err := s.objects.Detach(); err != nil {
+				return err
+			}
+			return h.report(s)
+		case <-tick:
+			if err := h.cut(s); err != nil {
+				return err
+			}
+			if err := errors.Join(h.report(s), s.sayLost()); err != nil {
+				return err
+			}
+		}
+		if s.enough() || h.Count > 0 && s.shown >= h.Count {
+			return nil
+		}
+	}
+}
+
+func ticks(seconds float64) (<-chan time.Time, func()) {
+	if seconds <= 0 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(time.Duration(seconds * float64(time.Second)))
+	return t.C, t.Stop
+}
+
+// membarrierGlobal is MEMBARRIER_CMD_GLOBAL of linux/membarrier.h.
+const membarrierGlobal = 1
+
+// cut begins a new epoch, and returns when nobody writes to the old one any more: a
+// program that has read the old epoch is over after an RCU grace period.
+func (h *Hists[K, L]) cut(s *session) error {
+	h.epoch ^= 1
+	if err := s.objects.Variables["hist_epoch"].Set(h.epoch); err != nil {
+		return fmt.Errorf("set epoch: %w", err)
+	}
+	// Waits for a grace period in the kernel; not there with nohz_full (EINVAL).
+	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
+		time.Sleep(50 * time.Millisecond)
+	}
+	return nil
+}
+
+// report writes the histograms of the epochs that are over, and forgets them.
+func (h *Hists[K, L]) report(s *session) error {
+	if err := h.drain(s); err != nil {
+		return err
+	}
+	s.shown++
+	r := histReport{session: s, time: value.Time(time.Now().UnixNano()), stamp: h.Timestamp}
+	r.begin(h.key.shown)
+	for _, l := range h.sorted() {
+		hist := h.hists[l]
+		h.label = l
+		h.stats = statsOf(hist)
+		s.events += hist.Count()
+		if ok, err := h.cols.wanted(); err != nil {
+			return err
+		} else if ok {
+			r.write(h.key.shown, hist)
+		}
+	}
+	clear(h.hists)
+	return s.out.Flush()
+}
+
+func statsOf(h *histogram.Histogram) hstats {
+	return hstats{
+		Count: h.Count(), Sum: h.Sum(), Min: h.Min(), Max: h.Max(), Mean: h.Mean(),
+		P50: h.Percentile(50), P90: h.Percentile(90), P99: h.Percentile(99), P999: h.Percentile(99.9),
+	}
+}
+
+// sorted lists the labels, the one with the most values first.
+func (h *Hists[K, L]) sorted() []L {
+	if len(h.Keys) == 0 && len(h.hists) == 0 {
+		var none L
+		h.hists = map[L]*histogram.Histogram{none: histogram.New(h.Unit)}
+	}
+	type counted struct {
+		label L
+		count uint64
+		text  string
+	}
+	var all []counted
+	for l, hist := range h.hists {
+		h.label = l
+		all = append(all, counted{l, hist.Count(), h.text()})
+	}
+	slices.SortFunc(all, func(a, b counted) int {
+		return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.text, b.text))
+	})
+	labels := make([]L, len(all))
+	for i, c := range all {
+		labels[i] = c.label
+	}
+	return labels
+}
+
+func (h *Hists[K, L]) text() string {
+	var b []byte
+	for i := range h.key.shown {
+		b = append(h.key.shown[i].AppendText(b), ' ')
+	}
+	return string(b)
+}

@@ -1,0 +1,216 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/probe"
+)
+
+// Exit codes of every tool.
+const (
+	ExitOK           = 0
+	ExitFailure      = 1
+	ExitUsage        = 2
+	ExitNotPermitted = 3
+	ExitUnsupported  = 4
+	ExitLost         = 5
+)
+
+// errLost ends a run under --strict.
+var errLost = errors.New("something was lost (--strict)")
+
+// Run runs the tool until it has what it was asked for, or ctx is done, and returns
+// its exit code. args are those behind the tool's name; rows go to out, all else to
+// errOut (see package output).
+func Run(ctx context.Context, t *Tool, args []string, out, errOut io.Writer) int {
+	err := t.run(ctx, args, out, errOut)
+	if err != nil && !isEnd(err) {
+		fmt.Fprintf(errOut, "%s: %v\n", t.Name, err)
+	}
+	return exitCode(err)
+}
+
+// isEnd tells the errors that are a way to end: help was asked for, or nobody reads
+// any more.
+func isEnd(err error) bool {
+	return errors.Is(err, pflag.ErrHelp) || errors.Is(err, unix.EPIPE)
+}
+
+func exitCode(err error) int {
+	switch {
+	case err == nil, isEnd(err):
+		return ExitOK
+	case errors.Is(err, flags.ErrUsage), errors.Is(err, column.ErrUnknown), errors.Is(err, probe.ErrTooLong),
+		errors.Is(err, probe.ErrNoVariant):
+		return ExitUsage
+	case errors.Is(err, probe.ErrNotPermitted):
+		return ExitNotPermitted
+	case errors.Is(err, probe.ErrUnsupported):
+		return ExitUnsupported
+	case errors.Is(err, errLost):
+		return ExitLost
+	}
+	return ExitFailure
+}
+
+func (t *Tool) run(ctx context.Context, args []string, out, errOut io.Writer) error {
+	line, err := t.parse(args)
+	if errors.Is(err, pflag.ErrHelp) {
+		return errors.Join(err, line.help(out))
+	}
+	if err != nil {
+		return fmt.Errorf("%w (see %s --help)", err, t.Name)
+	}
+	s, src, err := t.open(line)
+	if err != nil {
+		return err
+	}
+	defer s.objects.Close()
+	if line.common.Explain {
+		return s.explain(out)
+	}
+	s.out = output.New(output.Options{
+		Format: output.Format(line.common.Output), Name: t.Name, NoHeader: line.common.NoHeader,
+		Columns: s.columns, Out: out, Err: errOut,
+	})
+	return s.follow(ctx, src)
+}
+
+// follow attaches, lets the source run, and tells the end.
+func (s *session) follow(ctx context.Context, src Source) error {
+	if s.common.Stats {
+		if err := s.stats.begin(); err != nil {
+			return err
+		}
+		defer s.stats.close()
+	}
+	if err := s.objects.Attach(); err != nil {
+		return err
+	}
+	if d := time.Duration(s.common.Duration); d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	runErr := src.run(ctx, s)
+	if err := errors.Join(runErr, s.objects.Detach()); err != nil {
+		return err
+	}
+	lost, err := s.summary()
+	if err == nil && lost > 0 && s.common.Strict {
+		return errLost
+	}
+	return err
+}
+
+// line is a command line that was read.
+type line struct {
+	tool      *Tool
+	common    common
+	tasks     tasks
+	selection selection
+	set       *flags.Set
+	options   any
+	build     func(*Env) (Source, error)
+}
+
+func (t *Tool) parse(args []string) (*line, error) {
+	l := &line{tool: t, set: flags.New(t.Name), common: common{Output: string(output.Text)}}
+	l.options, l.build = t.build()
+	groups := []any{l.options}
+	if t.Tasks {
+		groups = append(groups, &l.tasks)
+	}
+	usual, err := t.source()
+	if err != nil {
+		return l, err
+	}
+	if usual.kind() == kindEvent {
+		groups = append(groups, &l.selection)
+	}
+	groups = append(groups, &l.common)
+	for _, g := range groups {
+		if err := l.set.Add(g, t.Shorts); err != nil {
+			return l, err
+		}
+	}
+	if err := l.set.Parse(args); err != nil {
+		return l, err
+	}
+	return l, l.common.check()
+}
+
+// open makes the source and loads the object, with nothing attached.
+func (t *Tool) open(l *line) (*session, Source, error) {
+	env := newEnv()
+	src, err := l.build(env)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
+	}
+	spec, err := t.Object()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read BPF object: %w", err)
+	}
+	d, err := src.describe(env, spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := d.columns.choose(&l.common, l.selection.Columns, d.text); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
+	}
+	objects, err := l.load(env, spec, src.plan(), d.columns.needs())
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &session{
+		tool: t, common: l.common, env: env, objects: objects,
+		losses: losses{counts: objects.Counts("lost")},
+	}
+	if src.kind() == kindEvent {
+		s.columns = d.columns.shown
+	}
+	return s, src, nil
+}
+
+func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[string]any) (*probe.Objects, error) {
+	kernel, err := l.common.kernelBTF()
+	if err != nil {
+		return nil, err
+	}
+	vars := l.set.Variables()
+	maps.Copy(vars, plan.Variables)
+	maps.Copy(vars, needs)
+	if l.tool.Tasks {
+		filter, err := l.tasks.variables(env, spec, kernel)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(vars, filter)
+	}
+	return probe.Load(spec, probe.Options{
+		Variables: vars, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf,
+		Without: plan.Without, Optional: plan.Optional, Force: l.common.Hook, BTF: kernel,
+	})
+}
+
+// ready tells that everything is attached.
+func (s *session) ready() error {
+	return s.out.Ready(output.Ready{Time: time.Now(), Tool: s.tool.Name, Hooks: s.objects.Taken()})
+}
+
+// enough tells that --limit is reached.
+func (s *session) enough() bool {
+	return s.common.Limit > 0 && s.shown >= s.common.Limit
+}

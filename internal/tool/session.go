@@ -1,0 +1,176 @@
+package tool
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// session is one run of a tool.
+type session struct {
+	tool    *Tool
+	common  common
+	env     *Env
+	columns []column.Column
+	objects *probe.Objects
+	out     *output.Writer
+	clock   clock
+	losses  losses
+	stats   stats
+	events  uint64 // that happened, as far as they were wanted
+	shown   uint64 // rows or reports that were written
+}
+
+// clock turns the boot clock's times into wall time. The distance is measured
+// again every second, so that a step of the wall clock shows.
+type clock struct {
+	offset int64
+	next   uint64
+}
+
+func (c *clock) wall(t *value.Time) error {
+	if uint64(*t) >= c.next {
+		offset, err := system.BootOffset()
+		if err != nil {
+			return fmt.Errorf("read clocks: %w", err)
+		}
+		c.offset = offset
+		c.next = uint64(*t) + uint64(time.Second)
+	}
+	*t += value.Time(c.offset)
+	return nil
+}
+
+// losses are what was lost so far, and what was said of it.
+type losses struct {
+	counts *probe.Counts
+	said   map[string]uint64
+	next   time.Time
+}
+
+// total reads all that was lost, by reason.
+func (s *session) lost() (map[string]uint64, error) {
+	reasons, err := s.losses.counts.Read()
+	if err != nil {
+		return nil, err
+	}
+	missed, err := s.objects.Missed()
+	if err != nil {
+		return nil, err
+	}
+	reasons["program_busy"] = missed
+	return reasons, nil
+}
+
+// sayLost tells what was lost since it last did, once a second at most.
+func (s *session) sayLost() error {
+	if now := time.Now(); now.Before(s.losses.next) {
+		return nil
+	} else {
+		s.losses.next = now.Add(time.Second)
+	}
+	reasons, err := s.lost()
+	if err != nil {
+		return err
+	}
+	fresh := map[string]uint64{}
+	for name, n := range reasons {
+		if d := n - s.losses.said[name]; d > 0 {
+			fresh[name] = d
+		}
+	}
+	s.losses.said = reasons
+	if len(fresh) == 0 {
+		return nil
+	}
+	return s.out.Lost(output.Lost{Time: time.Now(), Lost: sum(fresh), Reasons: fresh})
+}
+
+func sum(counts map[string]uint64) (n uint64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// summary tells the end of it, and returns how much was lost.
+func (s *session) summary() (lost uint64, err error) {
+	reasons, err := s.lost()
+	if err != nil {
+		return 0, err
+	}
+	counters, err := s.objects.Counts("counters").Read()
+	if err != nil {
+		return 0, err
+	}
+	end := output.Summary{
+		Time: time.Now(), Events: s.events,
+		Lost: sum(reasons), Reasons: reasons, Counters: counters,
+	}
+	if s.common.Stats {
+		end.Stats, err = s.stats.report(s.objects)
+		if err != nil {
+			return 0, err
+		}
+	}
+	return end.Lost, s.out.Summary(end)
+}
+
+// stats measures what the programs and this process cost.
+type stats struct {
+	enabled io.Closer
+	start   time.Time
+	cpu     time.Duration
+}
+
+func (st *stats) begin() error {
+	closer, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		return fmt.Errorf("measure run time: %w", err)
+	}
+	st.enabled, st.start, st.cpu = closer, time.Now(), processCPU()
+	return nil
+}
+
+func (st *stats) close() {
+	if st.enabled != nil {
+		st.enabled.Close()
+	}
+}
+
+// Stats is what a run has cost.
+type Stats struct {
+	Seconds  float64              `json:"seconds"`
+	Programs []probe.ProgramStats `json:"programs"`
+	// UserCPU is the share of one CPU that this process took, in user and kernel mode.
+	UserCPU float64 `json:"user_cpu"`
+}
+
+func (st *stats) report(o *probe.Objects) (*Stats, error) {
+	span := time.Since(st.start)
+	programs, err := o.Stats(span)
+	if err != nil {
+		return nil, err
+	}
+	return &Stats{
+		Seconds: span.Seconds(), Programs: programs,
+		UserCPU: float64(processCPU()-st.cpu) / float64(span),
+	}, nil
+}
+
+func processCPU() time.Duration {
+	var use unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &use); err != nil {
+		return 0
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}

@@ -1,0 +1,100 @@
+// Package tool is what a tool is made with: it states what is true of the tool
+// (its object, hooks, columns, flags, text) and the package does all the rest, from
+// the command line to the last line of output.
+package tool
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// Spec says what is true of a tool whatever its options are.
+type Spec struct {
+	Name string
+	// Also are other names that it goes by.
+	Also []string
+	// Category is the heading it is listed below: "process", "file", "block", "network", "scheduler".
+	Category string
+	// Summary is one line, without a full stop.
+	Summary string
+	// Description is the manual's text. Paragraphs are apart by an empty line.
+	Description string
+	// Peers says where the tool differs from those of the same name, flags first.
+	Peers []string
+	// Examples are command lines with what they do, behind "# ".
+	Examples []string
+	// Capabilities that it needs beside CAP_BPF and CAP_PERFMON.
+	Capabilities []string
+
+	// Object loads the BPF object.
+	Object func() (*ebpf.CollectionSpec, error)
+	// Tasks tells that its events belong to tasks, so that they can be filtered by
+	// --pid, --tid, --uid, --comm, --cgroup and --container.
+	Tasks bool
+	// Shorts are the short names of the flags that all tools have, by long name.
+	Shorts map[string]string
+}
+
+// Tool is a tool that can be run. See [Define].
+type Tool struct {
+	Spec
+	// build makes a run's options, for the flags, and the source that follows from them.
+	build func() (options any, source func(*Env) (Source, error))
+}
+
+// Plan is what one run of a tool asks of the kernel beyond its object. It is the
+// first part of every source.
+type Plan struct {
+	// Variables of the programs that do not follow from a flag.
+	Variables map[string]any
+	// MapEntries sets the sizes of maps.
+	MapEntries map[string]uint32
+	// Without lists hooks that this run can do without, Optional those that this
+	// kernel may lack: then the tool sees less, and its manual says what.
+	Without, Optional []string
+}
+
+func (p *Plan) plan() *Plan { return p }
+
+// Kinds of what sources show.
+const (
+	kindEvent     = "event"
+	kindHistogram = "histogram"
+)
+
+// Source is where output comes from: [Events] or [Hists].
+type Source interface {
+	plan() *Plan
+	// kind is the "type" in JSON of what the source shows.
+	kind() string
+	// describe binds columns and checks types, without a kernel.
+	describe(*Env, *ebpf.CollectionSpec) (*description, error)
+	// run reads and writes until the context is done or there is enough.
+	run(context.Context, *session) error
+}
+
+// Define makes a tool of its spec, its options' defaults and a function that makes
+// the source once the options are read. The options' fields are flags by their
+// tags; see package flags. build may refuse options with an error, which ends the
+// run as a usage error.
+func Define[O any](s Spec, defaults O, build func(*O, *Env) (Source, error)) *Tool {
+	return &Tool{s, func() (any, func(*Env) (Source, error)) {
+		o := defaults
+		return &o, func(env *Env) (Source, error) { return build(&o, env) }
+	}}
+}
+
+// Names lists all names of the tool, its own first.
+func (t *Tool) Names() []string { return append([]string{t.Name}, t.Also...) }
+
+// source returns a source with default options, to look at.
+func (t *Tool) source() (Source, error) {
+	_, build := t.build()
+	src, err := build(newEnv())
+	if err != nil {
+		return nil, fmt.Errorf("build %s with default options: %w", t.Name, err)
+	}
+	return src, nil
+}

@@ -1,0 +1,55 @@
+package value
+
+import (
+	"strconv"
+)
+
+type flag bool
+
+func (v *flag) AppendText(b []byte) []byte { return strconv.AppendBool(b, bool(*v)) }
+func (v *flag) AppendJSON(b []byte) []byte { return strconv.AppendBool(b, bool(*v)) }
+func (v *flag) Any() any                   { return bool(*v) }
+func (v *flag) Schema() Schema             { return Schema{Type: "boolean"} }
+
+type unsigned[T uint8 | uint16 | uint32 | uint64] struct{ p *T }
+
+func (v unsigned[T]) AppendText(b []byte) []byte { return strconv.AppendUint(b, uint64(*v.p), 10) }
+func (v unsigned[T]) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint64(*v.p), 10) }
+func (v unsigned[T]) Any() any                   { return int(*v.p) }
+func (v unsigned[T]) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
+
+type signed[T int32 | int64] struct{ p *T }
+
+func (v signed[T]) AppendText(b []byte) []byte { return strconv.AppendInt(b, int64(*v.p), 10) }
+func (v signed[T]) AppendJSON(b []byte) []byte { return strconv.AppendInt(b, int64(*v.p), 10) }
+func (v signed[T]) Any() any                   { return int(*v.p) }
+func (v signed[T]) Schema() Schema             { return Schema{Type: "integer"} }
+
+type float float64
+
+func (v *float) AppendText(b []byte) []byte { return strconv.AppendFloat(b, float64(*v), 'f', 2, 64) }
+func (v *float) AppendJSON(b []byte) []byte { return strconv.AppendFloat(b, float64(*v), 'g', -1, 64) }
+func (v *float) Any() any                   { return float64(*v) }
+func (v *float) Schema() Schema             { return Schema{Type: "number"} }
+
+// Nanoseconds is a span of time that text shows in milliseconds.
+type Nanoseconds uint64
+
+func (v *Nanoseconds) AppendText(b []byte) []byte {
+	return strconv.AppendFloat(b, float64(*v)/1e6, 'f', 2, 64)
+}
+
+func (v *Nanoseconds) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint64(*v), 10) }
+func (v *Nanoseconds) Any() any                   { return int(*v) }
+func (v *Nanoseconds) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
+
+// Size is a number of bytes that text shows in units of 1,024.
+type Size uint64
+
+func (v *Size) AppendText(b []byte) []byte {
+	return strconv.AppendFloat(b, float64(*v)/1024, 'f', 2, 64)
+}
+
+func (v *Size) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint64(*v), 10) }
+func (v *Size) Any() any                   { return int(*v) }
+func (v *Size) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }

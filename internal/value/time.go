@@ -1,0 +1,22 @@
+package value
+
+import (
+	"time"
+)
+
+// Time is a moment in ns since 1970. Events carry the boot clock's; the house
+// turns it to wall time as it reads them.
+type Time uint64
+
+func (v *Time) wall() time.Time { return time.Unix(0, int64(*v)) }
+
+func (v *Time) AppendText(b []byte) []byte { return v.wall().AppendFormat(b, time.TimeOnly) }
+
+func (v *Time) AppendJSON(b []byte) []byte {
+	b = append(b, '"')
+	b = v.wall().AppendFormat(b, "2006-01-02T15:04:05.000000000Z07:00")
+	return append(b, '"')
+}
+
+func (v *Time) Any() any       { return v.wall() }
+func (v *Time) Schema() Schema { return Schema{Type: "string", Format: "date-time"} }

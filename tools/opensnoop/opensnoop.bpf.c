@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//go:build ignore
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "event.bpf.h"
+#include "task.bpf.h"
+#include "syscall.bpf.h"
+#include "path.bpf.h"
+
+#define O_ACCMODE 3
+#define O_CREAT 00000100
+#define O_WRONLY 00000001
+#define O_TRUNC 00001000
+#define AT_FDCWD -100
+#define TARG_PATH_MAX 256
+
+const volatile bool targ_failed = false;
+const volatile bool want_full_path = false;
+/* Any of these flags, or one of these access modes (bit 1 << mode). */
+const volatile __u32 targ_flags = 0;
+const volatile __u32 targ_access = 0;
+/* Text that the comm contains. */
+const volatile char targ_name[TASK_COMM_LEN] = {};
+const volatile __u32 targ_name_len = 0;
+/* Start or end of the path as the task gave it. With its NUL a start is the whole path. */
+const volatile char targ_path[TARG_PATH_MAX] = {};
+const volatile __u32 targ_path_len = 0;
+const volatile bool targ_path_is_end = false;
+
+struct event {
+	struct task_info task;
+	__u64 flags; /* as open(2) takes them */
+	__s32 ret; /* the new descriptor, or -errno */
+	__s32 dfd;
+	__u32 mode;
+	__u32 path_len; /* with its NUL; 0 when it could not be read */
+	struct path_names base; /* the directory that the path starts from */
+	__u32 pad;
+	char data[PATH_MAX + PATH_BUF_SIZE]; /* path, then the base's names */
+};
+
+/* struct open_how is UAPI and need not be in the kernel's BTF, so it is told here. */
+struct open_args {
+	__u64 flags;
+	__u64 mode;
+};
+
+/* One open as the system call was given it. */
+struct open_call {
+	const char *path;
+	__u64 flags;
+	__u32 mode;
+	__s32 dfd;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct event);
+} scratch SEC(".maps");
+
+static __always_inline bool flags_wanted(__u64 flags)
+{
+	if (!targ_flags && !targ_access)
+		return true;
+	return (flags & targ_flags) || (targ_access & (1 << (flags & O_ACCMODE)));
+}
+
+static __always_inline bool name_wanted(const char *comm)
+{
+	if (!targ_name_len)
+		return true;
+	for (int from = 0; from < TASK_COMM_LEN; from++) {
+		int i;
+
+		for (i = 0; i < TASK_COMM_LEN; i++) {
+			if (i >= targ_name_len)
+				return true;
+			if (from + i >= TASK_COMM_LEN || comm[from + i] != targ_name[i])
+				break;
+		}
+	}
+	return false;
+}
+
+static __always_inline bool path_wanted(const char *path, __u32 len)
+{
+	__u32 from = 0;
+
+	if (!targ_path_len)
+		return true;
+	if (len < targ_path_len)
+		return false;
+	if (targ_path_is_end)
+		from = len - targ_path_len;
+	for (int i = 0; i < TARG_PATH_MAX; i++) {
+		if (i >= targ_path_len)
+			break;
+		if (path[(from + i) & (PATH_MAX - 1)] != targ_path[i])
+			return false;
+	}
+	return true;
+}
+
+/* The directory that path is looked up from: the task's root, a descriptor's, or cwd. */
+static __always_inline __u32 read_base(struct event *e, char *buf)
+{
+	struct task_struct *task = task_current();
+	struct fs_struct *fs = BPF_CORE_READ(task, fs);
+	const struct path *root = __builtin_preserve_access_index(&fs->root);
+	const struct path *start = root;
+	struct file *file;
+
+	if (e->data[0] != '/' && e->dfd == AT_FDCWD) {
+		start = __builtin_preserve_access_index(&fs->pwd);
+	} else if (e->data[0] != '/') {
+		file = task_file(task, e->dfd);
+		if (!file)
+			return 0;
+		start = __builtin_preserve_access_index(&file->f_path);
+	}
+	path_names(&e->base, buf, start, root);
+	return e->base.len;
+}
+
+static __always_inline int handle_open(void *ctx, const struct open_call *req, long ret)
+{
+	__u32 zero = 0, base_len = 0;
+	struct event *e;
+	long len;
+
+	if (targ_failed && ret >= 0)
+		return 0;
+	if (!flags_wanted(req->flags) || !task_current_wanted())
+		return 0;
+	e = bpf_map_lookup_elem(&scratch, &zero);
+	if (!e)
+		return 0;
+	__builtin_memset(e, 0, offsetof(struct event, data));
+	task_info_current(&e->task);
+	if (!name_wanted(e->task.comm))
+		return 0;
+	len = bpf_probe_read_user_str(e->data, PATH_MAX, req->path);
+	if (len < 0) {
+		len = 0;
+		e->data[0] = 0;
+	}
+	if (!path_wanted(e->data, len))
+		return 0;
+	e->ret = ret;
+	e->dfd = req->dfd;
+	e->flags = req->flags;
+	e->mode = req->mode;
+	len &= 2 * PATH_MAX - 1;
+	if (len > PATH_MAX)
+		return 0;
+	e->path_len = len;
+	if (want_full_path)
+		base_len = read_base(e, e->data + len);
+	if (base_len > PATH_BUF_SIZE)
+		return 0;
+	event_send(ctx, e, offsetof(struct event, data) + len + base_len, e->task.time_ns);
+	return 0;
+}
+
+static __always_inline int handle_how(void *ctx, struct open_call *req, struct pt_regs *regs,
+				      bool compat, long ret)
+{
+	struct open_args how = {};
+
+	bpf_probe_read_user(&how, sizeof(how), (void *)syscall_arg(regs, 2, compat));
+	req->flags = how.flags;
+	req->mode = how.mode;
+	return handle_open(ctx, req, ret);
+}
+
+/* open(path, flags, mode) and openat(dfd, path, flags, mode): first is the path's place. */
+static __always_inline int handle_call(void *ctx, struct pt_regs *regs, int first, bool compat,
+				       long ret)
+{
+	struct open_call req = {
+		.dfd = first ? (__s32)syscall_arg(regs, 0, compat) : AT_FDCWD,
+		.path = (const char *)syscall_arg(regs, first, compat),
+		.flags = (__u32)syscall_arg(regs, first + 1, compat),
+		.mode = syscall_arg(regs, first + 2, compat),
+	};
+
+	return handle_open(ctx, &req, ret);
+}
+
+static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, long ret)
+{
+	struct open_call req = {};
+	bool compat;
+
+	nr &= ~__X32_SYSCALL_BIT;
+	if (nr != NR_open && nr != NR_openat && nr != NR_openat2 && nr != NR_creat &&
+	    nr != NR_compat_open && nr != NR_compat_openat && nr != NR_compat_creat)
+		return 0;
+	compat = syscall_is_compat(regs);
+	if (compat)
+		ret = (__s32)ret;
+	if (nr == (compat ? NR_compat_open : NR_open))
+		return handle_call(ctx, regs, 0, compat, ret);
+	if (nr == (compat ? NR_compat_openat : NR_openat))
+		return handle_call(ctx, regs, 1, compat, ret);
+	if (nr == (compat ? NR_compat_openat2 : NR_openat2)) {
+		req.dfd = syscall_arg(regs, 0, compat);
+		req.path = (const char *)syscall_arg(regs, 1, compat);
+		return handle_how(ctx, &req, regs, compat, ret);
+	}
+	if (nr == (compat ? NR_compat_creat : NR_creat)) {
+		req.dfd = AT_FDCWD;
+		req.path = (const char *)syscall_arg(regs, 0, compat);
+		req.mode = syscall_arg(regs, 1, compat);
+		req.flags = O_CREAT | O_WRONLY | O_TRUNC;
+		return handle_open(ctx, &req, ret);
+	}
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(open__btf, struct pt_regs *regs, long ret)
+{
+	return handle_exit(ctx, regs, SYSCALL_NR(regs), ret);
+}
+
+SEC("raw_tp/sys_exit")
+int BPF_PROG(open__raw, struct pt_regs *regs, long ret)
+{
+	return handle_exit(ctx, regs, syscall_nr(regs), ret);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
