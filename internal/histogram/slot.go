@@ -10,7 +10,7 @@ import (
 const lastSlot = 975
 
 // Slot is what BPF keeps of the durations that fell into one slot on one CPU:
-// struct hist_slot. Sum, Min and Max are nanoseconds.
+// struct hist_slot. Sum, Min and Max are nanoseconds; a sum of 584 years wraps.
 type Slot struct {
 	Count, Sum, Min, Max uint64
 }

@@ -37,13 +37,14 @@ func (h *Histogram) Mean() float64 {
 }
 
 // Percentile returns the p-th percentile in the unit, NaN if there are no
-// durations. It is the nearest-rank one: the least duration that no less than p %
-// of all are not above. p is taken to six decimals and cut to 0..100, of which 0
-// is the least duration.
+// durations. It is the nearest-rank one: the least duration such that at least p %
+// of all durations are no greater. p is taken to six decimals and cut to 0..100,
+// of which 0 gives the least duration.
 //
-// The result is a whole number of nanoseconds, within 5 % of the true one (in
-// practice 1 %), and the true one if its slot holds no more than three durations
-// or equal ones only. So the least and the greatest are always exact.
+// The result is a whole number of nanoseconds, within 5 % of the true one (about
+// 1 % where the distribution is smooth), and the true one if its slot holds no more
+// than three durations or only equal ones. So the least and the greatest are exact.
+// Beyond 2^63 ns there is but one slot: 5 % does not hold there.
 func (h *Histogram) Percentile(p float64) float64 {
 	if h.total.Count == 0 {
 		return math.NaN()

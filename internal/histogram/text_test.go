@@ -18,6 +18,11 @@ func ofBars(u Unit, counts map[int]uint64) *Histogram {
 	return h
 }
 
+// decades has its percentiles in a bar each.
+func decades() *Histogram {
+	return ofBars(Microseconds, map[int]uint64{0: 500, 1: 400, 2: 90, 3: 9, 4: 1})
+}
+
 // The files are what libbpf-tools 0.37 printed for these counts.
 func TestBarsAreThoseOfLibbpfTools(t *testing.T) {
 	tests := []struct {
@@ -60,6 +65,14 @@ count 1, mean 0, p50 0, p90 0, p99 0, p99.9 0, max 0
          0 -> 1          : 1        |*************                           |
          2 -> 3          : 3        |****************************************|
 count 4, mean 2.125104, p50 2, p90 3.999999, p99 3.999999, p99.9 3.999999, max 3.999999
+`},
+		{"each percentile its own", decades(), `     usecs               : count    distribution
+         0 -> 1          : 500      |****************************************|
+         2 -> 3          : 400      |********************************        |
+         4 -> 7          : 90       |*******                                 |
+         8 -> 15         : 9        |                                        |
+        16 -> 31         : 1        |                                        |
+count 1000, mean 1.748, p50 1, p90 2, p99 4, p99.9 8, max 16
 `},
 		{"wide counts", ofBars(Microseconds, map[int]uint64{0: 1, 1: 12345678901}), `     usecs               : count       distribution
          0 -> 1          : 1           |                                        |

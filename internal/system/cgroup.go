@@ -131,28 +131,30 @@ func whole(all []*hierarchy, fits func(*hierarchy) bool) *hierarchy {
 // without the first slash) or, if it is not there, to the Default hierarchy, whose paths the labels of
 // events show. The error is ErrNotCgroup or ErrNamedHierarchy.
 func (c *Cgroups) Lookup(name string) (Target, error) {
-	target, err := c.lookupMounted(name)
-	for _, h := range []*hierarchy{c.v2, c.main} {
-		if h != nil && name != "" && errors.Is(err, ErrNotCgroup) {
-			target, err = h.target(filepath.Join(h.dir, path.Join("/", name)))
+	places := c.places()
+	var dirs []string
+	if path.IsAbs(name) {
+		dirs = append(dirs, c.runtimes.root)
+	}
+	if name != "" {
+		dirs = append(dirs, places...)
+	}
+	for _, dir := range dirs {
+		target, err := c.lookup(filepath.Join(dir, path.Join("/", name)))
+		if err == nil {
+			return target, nil
+		}
+		if !errors.Is(err, ErrNotCgroup) {
+			return Target{}, fmt.Errorf("find cgroup %q: %w", name, err)
 		}
 	}
-	if errors.Is(err, ErrNotCgroup) {
-		return Target{}, fmt.Errorf("find cgroup %q: %w in %s", name, err, c.places())
-	}
-	if err != nil {
-		return Target{}, fmt.Errorf("find cgroup %q: %w", name, err)
-	}
-	return target, nil
+	return Target{}, fmt.Errorf("find cgroup %q: %w in %s", name, ErrNotCgroup, strings.Join(places, " or "))
 }
 
-// lookupMounted finds a cgroup by its path in the file system. It may be given by a symbolic link:
-// systemd makes cpu and cpuacct links to cpu,cpuacct.
-func (c *Cgroups) lookupMounted(name string) (Target, error) {
-	if !path.IsAbs(name) {
-		return Target{}, ErrNotCgroup
-	}
-	dir, err := filepath.EvalSymlinks(filepath.Join(c.runtimes.root, name))
+// lookup finds a cgroup by its path in the file system. It may be given by a symbolic link: systemd
+// makes cpu and cpuacct links to cpu,cpuacct.
+func (c *Cgroups) lookup(dir string) (Target, error) {
+	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return Target{}, ErrNotCgroup
 	}
@@ -168,13 +170,13 @@ func (c *Cgroups) lookupMounted(name string) (Target, error) {
 	return in.target(dir)
 }
 
-// places names the hierarchies where Lookup looks for relative paths.
-func (c *Cgroups) places() string {
+// places returns the mount points where Lookup looks for relative paths.
+func (c *Cgroups) places() []string {
 	var dirs []string
 	for _, h := range []*hierarchy{c.v2, c.main} {
 		if h != nil && !slices.Contains(dirs, h.dir) {
 			dirs = append(dirs, h.dir)
 		}
 	}
-	return strings.Join(dirs, " or ")
+	return dirs
 }

@@ -49,9 +49,9 @@ func open(t *testing.T, root string) *Cgroups {
 // inode is the id of a cgroup of a fake tree.
 func inode(t *testing.T, root, dir string) uint64 {
 	t.Helper()
-	id, _, err := (&hierarchy{}).stat(filepath.Join(root, dir))
+	info, err := (&hierarchy{}).stat(filepath.Join(root, dir))
 	check(t, err)
-	return id
+	return info.id
 }
 
 func TestParseMount(t *testing.T) {
@@ -135,7 +135,7 @@ func TestLookup(t *testing.T) {
 	const c = "/sys/fs/cgroup/"
 	root := machine(t, mountsV1+mountHybrid,
 		c+"unified/system.slice/x.service", c+"unified/both", c+"memory/both", c+"memory/docker/web", c+"memory/docker/db",
-		c+"cpu,cpuacct/a", c+"blkio/a", c+"systemd/a")
+		c+"cpu,cpuacct/a", c+"blkio/a", c+"systemd/a", c+"memoryx")
 	add(t, root, c+"cpu", "-> cpu,cpuacct")
 	add(t, root, c+"memory/file", "")
 	add(t, root, c+"memory/hollow/", "")
@@ -160,7 +160,7 @@ func TestLookup(t *testing.T) {
 		{"nosuch", "", Target{}},
 		{"memory/both", "", Target{}},
 		{"/sys/fs/cgroup", "", Target{}},
-		{c + "memoryboth", "", Target{}},
+		{c + "memoryx", "", Target{}},
 		{c + "memory/file", "", Target{}},
 		{c + "memory/hollow", "", Target{}},
 		{c + "memory/docker/web/cgroup.procs", "", Target{}},
@@ -209,12 +209,31 @@ func TestLookupBelowPart(t *testing.T) {
 // Of mounts of the same hierarchy the whole one counts, of mounts on the same place the last.
 func TestMountsTwice(t *testing.T) {
 	part := "40 1 0:26 /x /run/part rw - cgroup2 none rw\n"
-	c := open(t, machine(t, part+mountsV2+part))
+	c := open(t, machine(t, part+mountsV2))
 	if want := "/sys/fs/cgroup"; !strings.HasSuffix(c.main.dir, want) || c.main != c.v2 {
 		t.Errorf("main is %+v, want the one at %s", c.main, want)
 	}
 	over := "40 30 0:27 / /sys/fs/cgroup rw - cgroup cgroup rw,memory\n"
-	if got := open(t, machine(t, mountsV2+over)).Default(); got != "memory" {
-		t.Errorf("a v1 mount on top of cgroup v2: default is %q, want memory", got)
+	if c := open(t, machine(t, mountsV2+over)); c.Default() != "memory" || c.v2 != nil {
+		t.Errorf("a v1 mount on top of cgroup v2: default is %q, v2 %+v", c.Default(), c.v2)
+	}
+}
+
+// A v1 hierarchy may be mounted in the midst of cgroup v2, with ids of its own.
+func TestLookupInMountWithin(t *testing.T) {
+	const dir = "/sys/fs/cgroup/net_cls"
+	for _, mounts := range []string{
+		mountsV2 + "40 30 0:27 / " + dir + " rw - cgroup cgroup rw,net_cls\n",
+		"40 30 0:27 / " + dir + " rw - cgroup cgroup rw,net_cls\n" + mountsV2,
+	} {
+		root := machine(t, mounts, dir+"/a")
+		add(t, root, "sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
+		cgroups := open(t, root)
+		want := Target{ID: inode(t, root, dir+"/a"), Controller: "net_cls", Path: "/a"}
+		for _, arg := range []string{dir + "/a", "net_cls/a"} {
+			if got, err := cgroups.Lookup(arg); got != want || err != nil {
+				t.Errorf("Lookup(%q) = %+v, %v; want %+v", arg, got, err, want)
+			}
+		}
 	}
 }

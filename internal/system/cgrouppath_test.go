@@ -57,6 +57,10 @@ func TestPathWalksOnceASecond(t *testing.T) {
 			t.Errorf("round %d: %d walks, want %d", i, got, want)
 		}
 	}
+	cgroups.lastWalk = time.Time{}
+	if got := walks(); got != 0 {
+		t.Errorf("%d walks for ids that are known to be missing", got)
+	}
 	now.add(missTTL)
 	if got := walks(); got != 1 {
 		t.Errorf("a second later: %d walks, want 1", got)
@@ -78,6 +82,9 @@ func TestSnapshot(t *testing.T) {
 	root := machine(t, mountsV2, c+"a/b")
 	cgroups := open(t, root)
 	check(t, cgroups.Snapshot())
+	if len(cgroups.paths) != 3 {
+		t.Errorf("3 cgroups, but a snapshot of %v", cgroups.paths)
+	}
 	id := inode(t, root, c+"a/b")
 	check(t, os.RemoveAll(filepath.Join(root, "sys")))
 	if got, _ := cgroups.Path(id); got != "/a/b" {

@@ -12,11 +12,15 @@ import (
 // The clocks cannot be read at once, so one is read between two readings of the other; of several
 // tries the narrowest counts, and the error is below half its width (well under 1 us unless the
 // machine is starved). The offset changes when the wall clock is set or slewed.
-func BootOffset() (int64, error) {
+func BootOffset() (int64, error) { return narrowest(unix.ClockGettime) }
+
+type gettime func(clock int32, into *unix.Timespec) error
+
+func narrowest(get gettime) (int64, error) {
 	const tries = 16
 	var best, width int64
 	for i := range tries {
-		offset, w, err := bootOffset(unix.ClockGettime)
+		offset, w, err := measure(get)
 		if err != nil {
 			return 0, err
 		}
@@ -27,14 +31,14 @@ func BootOffset() (int64, error) {
 	return best, nil
 }
 
-// bootOffset measures once, and returns the width of the window that the measurement lies in.
-func bootOffset(gettime func(int32, *unix.Timespec) error) (offset, width int64, err error) {
+// measure returns the offset and the width of the window that the measurement lies in.
+func measure(get gettime) (offset, width int64, err error) {
 	var before, wall, after unix.Timespec
 	for _, read := range []struct {
 		clock int32
 		into  *unix.Timespec
 	}{{unix.CLOCK_BOOTTIME, &before}, {unix.CLOCK_REALTIME, &wall}, {unix.CLOCK_BOOTTIME, &after}} {
-		if err := gettime(read.clock, read.into); err != nil {
+		if err := get(read.clock, read.into); err != nil {
 			return 0, 0, fmt.Errorf("read clock %d: %w", read.clock, err)
 		}
 	}

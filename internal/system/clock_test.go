@@ -47,22 +47,28 @@ func TestBootOffsetIsTight(t *testing.T) {
 	t.Errorf("of 5 pairs of measurements none agrees within 10 us: %v ns", spread)
 }
 
-func TestBootOffsetArithmetic(t *testing.T) {
-	at := int64(1000)
-	step := func(clock int32, ts *unix.Timespec) error {
-		at += 100
+// A fake clock takes time to be read, each time less by one up to the tenth, then more.
+func TestNarrowest(t *testing.T) {
+	const offset = 5e9
+	at, reads := int64(1000), int64(0)
+	get := func(clock int32, ts *unix.Timespec) error {
+		try := reads / 3
+		reads++
+		at += 100 + 10*max(10-try, try-10)
 		*ts = unix.NsecToTimespec(at)
 		if clock == unix.CLOCK_REALTIME {
-			*ts = unix.NsecToTimespec(at + 5e9)
+			*ts = unix.NsecToTimespec(at + offset + 1000*max(10-try, try-10)) // wrong but in the tenth
 		}
 		return nil
 	}
-	offset, width, err := bootOffset(step)
-	if offset != 5e9 || width != 200 || err != nil {
-		t.Errorf("got offset %d, width %d, %v; want 5000000000, 200", offset, width, err)
+	if got, err := narrowest(get); got != offset || err != nil {
+		t.Errorf("got %d, %v; want %d", got, err, int64(offset))
+	}
+	if reads != 16*3 {
+		t.Errorf("%d reads of clocks, want 16 times 3", reads)
 	}
 	boom := errors.New("boom")
-	if _, _, err := bootOffset(func(int32, *unix.Timespec) error { return boom }); !errors.Is(err, boom) {
+	if _, err := narrowest(func(int32, *unix.Timespec) error { return boom }); !errors.Is(err, boom) {
 		t.Errorf("got %v, want boom", err)
 	}
 }

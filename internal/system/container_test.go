@@ -130,6 +130,11 @@ func TestOwnerOverTime(t *testing.T) {
 	check(t, os.RemoveAll(filepath.Join(root, "sys/fs/cgroup/docker")))
 	now.add(missTTL)
 	expect("after the container is gone", "web")
+	if got := cgroups.runtimes.lookup(idA, ""); got.container != "web" {
+		t.Errorf("by another cgroup of a container that is gone: %+v, want web", got)
+	}
+	clear(cgroups.paths)
+	expect("from the cache", "web")
 	if got := cgroups.Owner(1 << 60); got != (Owner{}) {
 		t.Errorf("an id that nothing has belongs to %+v", got)
 	}

@@ -122,8 +122,8 @@ func (h *hierarchy) target(dir string) (Target, error) {
 	if !h.visible() {
 		return Target{}, ErrNamedHierarchy
 	}
-	id, _, err := h.stat(dir)
-	return Target{ID: id, Controller: h.controller(), Path: name}, err
+	info, err := h.stat(dir)
+	return Target{ID: info.id, Controller: h.controller(), Path: name}, err
 }
 
 // isCgroup tells a cgroup from the tmpfs around the hierarchies, and from a file in a cgroup.
@@ -132,34 +132,43 @@ func isCgroup(dir string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// stat returns the cgroup id of a directory, and whether it can have children.
-func (h *hierarchy) stat(dir string) (id uint64, parent bool, err error) {
+// cgroupInfo is what the file system says of a cgroup.
+type cgroupInfo struct {
+	id     uint64
+	dev    uint64
+	parent bool // whether it can have children
+}
+
+func (h *hierarchy) stat(dir string) (cgroupInfo, error) {
 	var stat unix.Stat_t
 	if err := unix.Lstat(dir, &stat); err != nil {
-		return 0, false, fmt.Errorf("stat cgroup: %w", err)
+		return cgroupInfo{}, fmt.Errorf("stat cgroup: %w", err)
 	}
-	id = stat.Ino
+	// Two links are the directory and its own "."; not all file systems of test trees count so.
+	info := cgroupInfo{id: stat.Ino, dev: stat.Dev, parent: stat.Nlink != 2}
 	if h.handle == fileidInoGen32 {
-		id, err = handleID(dir)
+		id, err := handleID(dir)
+		return cgroupInfo{id, info.dev, info.parent}, err
 	}
-	// Two links are the directory and its own "."; some file systems of test trees count otherwise.
-	return id, stat.Nlink != 2, err
+	return info, nil
 }
 
 // walk visits every cgroup of the hierarchy, parents first. Cgroups that vanish meanwhile are skipped.
 func (h *hierarchy) walk(visit func(cgroup string, id uint64)) error {
-	id, parent, err := h.stat(h.dir)
+	top, err := h.stat(h.dir)
 	if err != nil {
 		return err
 	}
-	visit(h.base, id)
-	if parent {
-		h.walkBelow(h.dir, h.base, visit)
+	visit(h.base, top.id)
+	if top.parent {
+		h.walkBelow(h.dir, h.base, top.dev, visit)
 	}
 	return nil
 }
 
-func (h *hierarchy) walkBelow(dir, cgroup string, visit func(string, uint64)) {
+// walkBelow stays on one device: a v1 hierarchy, with ids of its own, may be mounted in the midst of
+// cgroup v2, as some set up net_cls.
+func (h *hierarchy) walkBelow(dir, cgroup string, dev uint64, visit func(string, uint64)) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return
@@ -171,13 +180,13 @@ func (h *hierarchy) walkBelow(dir, cgroup string, visit func(string, uint64)) {
 			continue
 		}
 		child, name := filepath.Join(dir, e.Name()), path.Join(cgroup, e.Name())
-		id, parent, err := h.stat(child)
-		if err != nil {
+		info, err := h.stat(child)
+		if err != nil || info.dev != dev {
 			continue
 		}
-		visit(name, id)
-		if parent {
-			h.walkBelow(child, name, visit)
+		visit(name, info.id)
+		if info.parent {
+			h.walkBelow(child, name, dev, visit)
 		}
 	}
 }

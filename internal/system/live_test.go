@@ -7,6 +7,8 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -124,19 +126,42 @@ func TestLiveOutsidePart(t *testing.T) {
 	}
 	defer unix.Unmount(part.dir, unix.MNT_DETACH)
 	for cgroup, want := range map[string]string{"child": name + "/child", "": ""} {
-		id, _, err := c.main.stat(filepath.Join(dir, cgroup))
+		info, err := c.main.stat(filepath.Join(dir, cgroup))
 		check(t, err)
-		if got, err := part.byHandle(id); got != want || errors.Is(err, errGone) != (want == "") {
+		if got, err := part.byHandle(info.id); got != want || errors.Is(err, errGone) != (want == "") {
 			t.Errorf("%q: got %q, %v; want %q", cgroup, got, err, want)
 		}
+	}
+}
+
+// The walk of a hierarchy does not enter another file system that is mounted in it.
+func TestLiveWalkStays(t *testing.T) {
+	c, name, dir := live(t, func(c *Cgroups) *hierarchy { return c.main })
+	child := filepath.Join(dir, "child")
+	if err := unix.Mount("none", child, "tmpfs", 0, ""); errors.Is(err, unix.EPERM) {
+		t.Skipf("mounting is forbidden here: %v", err)
+	} else {
+		check(t, err)
+	}
+	defer unix.Unmount(child, unix.MNT_DETACH)
+	check(t, os.MkdirAll(filepath.Join(child, "alien"), 0o755))
+	var seen []string
+	check(t, c.main.walk(func(cgroup string, _ uint64) {
+		if strings.HasPrefix(cgroup, name) {
+			seen = append(seen, cgroup)
+		}
+	}))
+	if !slices.Equal(seen, []string{name}) {
+		t.Errorf("walked %q, want %q alone", seen, name)
 	}
 }
 
 // Without the capability to open by handle cgroups are looked for.
 func TestLiveWithoutCapability(t *testing.T) {
 	c, name, dir := live(t, func(c *Cgroups) *hierarchy { return c.main })
-	id, _, err := c.main.stat(dir)
+	info, err := c.main.stat(dir)
 	check(t, err)
+	id := info.id
 	defer without(t, unix.CAP_DAC_READ_SEARCH)()
 	if _, err := c.main.byHandle(id); !errors.Is(err, errNoHandles) {
 		t.Errorf("byHandle without the capability: %v, want errNoHandles", err)
@@ -185,7 +210,8 @@ func BenchmarkPath(b *testing.B) {
 	if err != nil {
 		b.Skip(err)
 	}
-	root, _, _ := c.main.stat(c.main.dir)
+	top, _ := c.main.stat(c.main.dir)
+	root := top.id
 	b.Run("cached", func(b *testing.B) {
 		for b.Loop() {
 			c.Path(root)

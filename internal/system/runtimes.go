@@ -127,10 +127,9 @@ func (r *runtimes) containerd(id string, _ rootless) names {
 			if !readJSON(&spec, bundle) {
 				continue
 			}
-			if n := criNames(spec.Annotations); n.found() {
-				n.runtime = "containerd"
-				return n
-			}
+			n := criNames(spec.Annotations)
+			n.runtime = "containerd"
+			return n
 		}
 	}
 	return names{}

@@ -13,10 +13,9 @@ func (r *runtimes) crio(id string, _ rootless) names {
 		if !r.read(&spec, "/run/containers/storage", driver+"-containers", id, "userdata/config.json") {
 			continue
 		}
-		if n := kubernetesNames(spec.Annotations); n.found() {
-			n.runtime = "cri-o"
-			return n
-		}
+		n := kubernetesNames(spec.Annotations)
+		n.runtime = "cri-o"
+		return n
 	}
 	return names{}
 }

@@ -13,6 +13,7 @@ toor:x:0:0:another root:/other:/bin/sh
 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
 broken:x:many:1::/:/bin/sh
 +::::::
+root:x:9:9:a second of that name:/:/bin/sh
 1000:x:4242:4242:a name of digits:/home/1000:/bin/sh
 max:x:4294967295:1::/:/bin/sh
 over:x:4294967296:1::/:/bin/sh
@@ -21,7 +22,7 @@ last:x:7:7::/home/last:/bin/sh`
 func TestUsersName(t *testing.T) {
 	users := NewUsers(tree(t, map[string]string{"etc/passwd": passwdFile}))
 	for uid, want := range map[uint32]string{
-		0: "root", 65534: "nobody", 4242: "1000", 4294967295: "max", 7: "last", 1: "",
+		0: "root", 65534: "nobody", 4242: "1000", 4294967295: "max", 7: "last", 9: "root", 1: "",
 	} {
 		if got, ok := users.Name(uid); got != want || ok != (want != "") {
 			t.Errorf("Name(%d) = %q, %v; want %q", uid, got, ok, want)

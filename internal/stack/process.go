@@ -1,0 +1,238 @@
+package stack
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	defaultBudget = 256 << 20
+	// maxProcesses bounds the processes that are remembered; the one that has
+	// not been asked for the longest time is forgotten first.
+	maxProcesses = 8192
+	// refreshEvery is how often at most the mappings of a process are read
+	// again for addresses they do not hold. Broken stacks hold many.
+	refreshEvery = 100 * time.Millisecond
+)
+
+// Processes names user addresses. It may be used by several goroutines.
+type Processes struct {
+	cache cache
+	self  *root // our own root, nil if it cannot be opened
+	now   func() time.Time
+
+	mu     sync.Mutex
+	pids   map[int]*process
+	shared map[rootID]*root
+}
+
+// process is what is known of one pid.
+type process struct {
+	pid  int
+	used atomic.Int64
+
+	mu    sync.Mutex
+	taken *snapshot // nil if none could be taken
+	gone  Reason    // why no newer one can be: Named if it can
+	next  time.Time // when a newer one may be taken
+}
+
+// NewProcesses returns a Processes whose symbol tables take up to budget bytes
+// of memory, 256 MiB if it is 0. A single file larger than that is kept as
+// long as no other is needed. Close it to release the files it holds.
+func NewProcesses(budget int64) *Processes {
+	if budget == 0 {
+		budget = defaultBudget
+	}
+	self, _ := openRoot("/")
+	return &Processes{
+		cache:  cache{budget: budget, modules: make(map[moduleKey]*module)},
+		self:   self,
+		now:    time.Now,
+		pids:   make(map[int]*process),
+		shared: make(map[rootID]*root),
+	}
+}
+
+// Remember reads the mappings of a process and holds its files, so that its
+// addresses can be named after it has exited; no symbols are read yet. Call it
+// when a pid is seen first, and again when it has called exec or when the pid
+// has been given to another process, which takes the place of the first. The
+// error says why the process could not be read; Append may be called all the
+// same.
+func (ps *Processes) Remember(pid int) error {
+	p := ps.process(pid)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return ps.take(p)
+}
+
+// Append appends the frames of the addresses of a user stack of process pid,
+// innermost first, up to a zero address. A process that is not remembered is
+// now. Addresses outside its mappings make it read them again, not more often
+// than ten times a second.
+func (ps *Processes) Append(dst []Frame, pid int, addrs []uint64) []Frame {
+	p := ps.process(pid)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken == nil {
+		ps.refresh(p)
+	}
+	exact := true
+	for _, addr := range addrs {
+		if addr == 0 {
+			break
+		}
+		f := ps.frame(p, addr, exact)
+		exact = isTrampoline(f.Name)
+		dst = append(dst, f)
+	}
+	return dst
+}
+
+// Forget releases what is held for a process.
+func (ps *Processes) Forget(pid int) {
+	ps.mu.Lock()
+	p := ps.pids[pid]
+	delete(ps.pids, pid)
+	ps.mu.Unlock()
+	if p != nil {
+		ps.clear(p)
+	}
+}
+
+// Close releases everything.
+func (ps *Processes) Close() error {
+	ps.mu.Lock()
+	pids := ps.pids
+	ps.pids = make(map[int]*process)
+	ps.mu.Unlock()
+	for _, p := range pids {
+		ps.clear(p)
+	}
+	if ps.self != nil {
+		return ps.self.dir.Close()
+	}
+	return nil
+}
+
+func (ps *Processes) clear(p *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ps.discard(p.taken)
+	p.taken = nil
+}
+
+// process returns the one of that pid, making room for it if there are many.
+func (ps *Processes) process(pid int) *process {
+	ps.mu.Lock()
+	p := ps.pids[pid]
+	var oldest *process
+	if p == nil {
+		if len(ps.pids) >= maxProcesses {
+			oldest = ps.oldest()
+			delete(ps.pids, oldest.pid)
+		}
+		p = &process{pid: pid}
+		ps.pids[pid] = p
+	}
+	p.used.Store(ps.cache.tick.Add(1))
+	ps.mu.Unlock()
+	if oldest != nil {
+		ps.clear(oldest)
+	}
+	return p
+}
+
+func (ps *Processes) oldest() *process {
+	var oldest *process
+	for _, p := range ps.pids {
+		if oldest == nil || p.used.Load() < oldest.used.Load() {
+			oldest = p
+		}
+	}
+	return oldest
+}
+
+// take replaces the snapshot of p. One that cannot be replaced stays.
+func (ps *Processes) take(p *process) error {
+	began := ps.now()
+	s, err := ps.read(p.pid, p.taken)
+	now := ps.now()
+	// A tenth of the time at most goes into processes that map a lot.
+	p.next = now.Add(max(refreshEvery, 10*now.Sub(began)))
+	if err != nil {
+		p.gone = reasonOf(err)
+		return fmt.Errorf("read mappings of process %d: %w", p.pid, err)
+	}
+	ps.discard(p.taken)
+	p.taken, p.gone = s, Named
+	return nil
+}
+
+// refresh takes a new snapshot if it is time, and reports whether it did.
+func (ps *Processes) refresh(p *process) bool {
+	if p.gone == Exited && p.taken != nil || ps.now().Before(p.next) {
+		return false
+	}
+	return ps.take(p) == nil
+}
+
+// discard releases what a snapshot refers to.
+func (ps *Processes) discard(s *snapshot) {
+	if s == nil {
+		return
+	}
+	for i := range s.maps {
+		if m := s.maps[i].module; m != nil {
+			ps.cache.release(m)
+		}
+	}
+	if s.perf != nil {
+		ps.cache.release(s.perf)
+	}
+	ps.unshareRoot(s.root)
+}
+
+// shareRoot opens the root of a process; processes of one container share it.
+func (ps *Processes) shareRoot(d procDir) *root {
+	r, err := openRoot(d.path + "/root")
+	if err != nil {
+		return nil
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if known := ps.shared[r.id]; known != nil {
+		r.dir.Close()
+		r = known
+	}
+	ps.shared[r.id] = r
+	r.refs++
+	return r
+}
+
+func (ps *Processes) unshareRoot(r *root) {
+	if r == nil {
+		return
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if r.refs--; r.refs == 0 {
+		delete(ps.shared, r.id)
+		r.dir.Close()
+	}
+}
+
+// roots lists where to look for the files of a process.
+func (ps *Processes) roots(s *snapshot) []*root {
+	roots := make([]*root, 0, 2)
+	if s.root != nil {
+		roots = append(roots, s.root)
+	}
+	if ps.self != nil && (s.root == nil || s.root.id != ps.self.id) {
+		roots = append(roots, ps.self)
+	}
+	return roots
+}

@@ -1,0 +1,163 @@
+// Package tooltest runs tools in live tests: it waits until they are ready, lets a
+// workload happen, stops them and returns all that they said.
+package tooltest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/corescope/corescope/internal/tool"
+)
+
+// Row is one JSON object of a tool's output. Numbers are float64, so ids up to 2^53
+// are exact.
+type Row map[string]any
+
+// Str returns a text of the row, "" if it has none by that key.
+func (r Row) Str(key string) string { s, _ := r[key].(string); return s }
+
+// Num returns a number of the row, 0 if it has none by that key.
+func (r Row) Num(key string) float64 { n, _ := r[key].(float64); return n }
+
+// Has reports whether the row has the key.
+func (r Row) Has(key string) bool { _, ok := r[key]; return ok }
+
+// List returns an array of texts.
+func (r Row) List(key string) []string {
+	all, _ := r[key].([]any)
+	out := make([]string, len(all))
+	for i, v := range all {
+		out[i], _ = v.(string)
+	}
+	return out
+}
+
+// Object returns an object of the row, such as a histogram's key.
+func (r Row) Object(key string) Row { m, _ := r[key].(map[string]any); return m }
+
+// Result is what a tool printed, by type.
+type Result struct {
+	Ready      Row
+	Events     []Row
+	Histograms []Row
+	Summary    Row
+	Stderr     string
+	Code       int
+}
+
+// Where returns the events for which keep is true.
+func (r *Result) Where(keep func(Row) bool) []Row {
+	return slices.DeleteFunc(slices.Clone(r.Events), func(row Row) bool { return !keep(row) })
+}
+
+// deadline is a bound on a tool that does not get ready or does not stop; it is no
+// part of any judgement.
+const deadline = 60 * time.Second
+
+// Root skips the test for users who may not load programs.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to load BPF programs")
+	}
+}
+
+// JSON runs the tool with args and --output json, calls load when all its hooks are
+// attached, stops it when load returns, and returns what it printed. It fails the test
+// if the tool does.
+func JSON(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
+	t.Helper()
+	Root(t)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	r, w := io.Pipe()
+	var stderr bytes.Buffer
+	res := &Result{}
+	var done sync.WaitGroup
+	done.Go(func() {
+		res.Code = tool.Run(ctx, tl, append([]string{"--output", "json"}, args...), w, &stderr)
+		w.Close()
+	})
+	res.read(t, r, func() {
+		load()
+		cancel()
+	})
+	done.Wait()
+	res.Stderr = stderr.String()
+	if res.Code != tool.ExitOK || res.Summary == nil {
+		t.Fatalf("%s %q: exit code %d, summary %v: %s", tl.Name, args, res.Code, res.Summary, res.Stderr)
+	}
+	return res
+}
+
+// read sorts the lines, and calls ready beside itself, so that the tool never waits
+// for its reader.
+func (res *Result) read(t testing.TB, r io.Reader, ready func()) {
+	t.Helper()
+	var done sync.WaitGroup
+	in := bufio.NewReader(r)
+	for {
+		text, err := in.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		var row Row
+		if err := json.Unmarshal(text, &row); err != nil {
+			t.Errorf("line is not JSON: %v: %q", err, text)
+			continue
+		}
+		switch row.Str("type") {
+		case "ready":
+			res.Ready = row
+			done.Go(ready)
+		case "event":
+			res.Events = append(res.Events, row)
+		case "histogram":
+			res.Histograms = append(res.Histograms, row)
+		case "summary":
+			res.Summary = row
+		}
+	}
+	done.Wait()
+}
+
+// Text runs the tool as JSON does, but with its output as it is: in text, or as args
+// say. It returns standard output.
+func Text(t testing.TB, tl *tool.Tool, args []string, load func()) string {
+	t.Helper()
+	Root(t)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	var out bytes.Buffer
+	r, w := io.Pipe()
+	var code int
+	var done sync.WaitGroup
+	done.Go(func() {
+		code = tool.Run(ctx, tl, args, &out, w)
+		w.Close()
+	})
+	in := bufio.NewScanner(r)
+	var stderr []string
+	for in.Scan() {
+		stderr = append(stderr, in.Text())
+		if len(stderr) == 1 && bytes.Contains(in.Bytes(), []byte(": ready: ")) {
+			done.Go(func() {
+				load()
+				cancel()
+			})
+		}
+	}
+	done.Wait()
+	if code != tool.ExitOK {
+		t.Fatalf("%s %q: exit code %d: %q", tl.Name, args, code, stderr)
+	}
+	return out.String()
+}
