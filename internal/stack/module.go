@@ -53,24 +53,27 @@ type place struct {
 	roots []*root // of the process if known, and our own
 }
 
-// resolve names f, whose address pc lies at offset of the module's file.
-func (m *module) resolve(f *Frame, pc, offset uint64, at place) {
+// resolve names f, whose address pc lies at offset of the module's file. It
+// returns false if the module is a file without the form of a program, such as
+// the memory of a JIT compiler.
+func (m *module) resolve(f *Frame, pc, offset uint64, at place) bool {
 	s := m.symbols(at)
 	m.used.Store(m.cache.tick.Add(1))
 	f.BuildID, f.Offset, f.Reason = s.buildID, offset, s.reason
 	if s.reason != Named {
-		return
+		return s.reason != NoSymbols
 	}
 	vaddr, ok := s.vaddr(offset)
 	f.Offset, f.Reason = vaddr, NoSymbols
 	if !ok {
-		return
+		return true
 	}
 	name, start, grown := s.find(vaddr, at)
 	if name != "" {
 		f.Name, f.Offset, f.Reason = name, vaddr-start+f.Addr-pc, Named
 	}
 	m.cache.grow(m, s, grown)
+	return true
 }
 
 // symbols returns what the module names, reading it if need be.

@@ -13,7 +13,7 @@ const maxPerfMap = 256 << 20
 // perfMapPath is where a JIT compiler writes the functions it made, with the
 // pid that the process has within its own namespace.
 func perfMapPath(pid int) string {
-	return fmt.Sprintf("tmp/perf-%d.map", pid)
+	return fmt.Sprintf("/tmp/perf-%d.map", pid)
 }
 
 // parsePerfMap builds a table of lines "start size name", both numbers in

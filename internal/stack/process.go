@@ -33,10 +33,11 @@ type process struct {
 	pid  int
 	used atomic.Int64
 
-	mu    sync.Mutex
-	taken *snapshot // nil if none could be taken
-	gone  Reason    // why no newer one can be: Named if it can
-	next  time.Time // when a newer one may be taken
+	mu        sync.Mutex
+	taken     *snapshot // nil if none could be taken
+	gone      Reason    // why no newer one can be: Named if it can
+	next      time.Time // when a newer one may be taken
+	forgotten bool      // no longer the process of its pid
 }
 
 // NewProcesses returns a Processes whose symbol tables take up to budget bytes
@@ -63,8 +64,7 @@ func NewProcesses(budget int64) *Processes {
 // error says why the process could not be read; Append may be called all the
 // same.
 func (ps *Processes) Remember(pid int) error {
-	p := ps.process(pid)
-	p.mu.Lock()
+	p := ps.lock(pid)
 	defer p.mu.Unlock()
 	return ps.take(p)
 }
@@ -74,8 +74,7 @@ func (ps *Processes) Remember(pid int) error {
 // now. Addresses outside its mappings make it read them again, not more often
 // than ten times a second.
 func (ps *Processes) Append(dst []Frame, pid int, addrs []uint64) []Frame {
-	p := ps.process(pid)
-	p.mu.Lock()
+	p := ps.lock(pid)
 	defer p.mu.Unlock()
 	if p.taken == nil {
 		ps.refresh(p)
@@ -122,7 +121,19 @@ func (ps *Processes) clear(p *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ps.discard(p.taken)
-	p.taken = nil
+	p.taken, p.forgotten = nil, true
+}
+
+// lock returns the process of that pid, locked.
+func (ps *Processes) lock(pid int) *process {
+	for {
+		p := ps.process(pid)
+		p.mu.Lock()
+		if !p.forgotten {
+			return p
+		}
+		p.mu.Unlock()
+	}
 }
 
 // process returns the one of that pid, making room for it if there are many.
@@ -225,13 +236,13 @@ func (ps *Processes) unshareRoot(r *root) {
 	}
 }
 
-// roots lists where to look for the files of a process.
-func (ps *Processes) roots(s *snapshot) []*root {
+// roots lists where to look for the files of a process whose root is r.
+func (ps *Processes) roots(r *root) []*root {
 	roots := make([]*root, 0, 2)
-	if s.root != nil {
-		roots = append(roots, s.root)
+	if r != nil {
+		roots = append(roots, r)
 	}
-	if ps.self != nil && (s.root == nil || s.root.id != ps.self.id) {
+	if ps.self != nil && (r == nil || r.id != ps.self.id) {
 		roots = append(roots, ps.self)
 	}
 	return roots

@@ -1,28 +1,30 @@
 package stack
 
-// frame names one address, with newer mappings if the known ones cannot.
+// frame names one address, with newer mappings if the known ones cannot. The
+// address is exact if the thread was interrupted there; else it is a return
+// address, and lies in the function that holds the byte before it.
 func (ps *Processes) frame(p *process, addr uint64, exact bool) Frame {
-	f, mapped := ps.lookup(p, addr, exact)
-	if f.Name == "" && !mapped && ps.refresh(p) {
-		f, _ = ps.lookup(p, addr, exact)
+	pc := addr
+	if !exact {
+		pc--
+	}
+	f, sure := p.lookup(addr, pc)
+	if !sure && ps.refresh(p) {
+		f, _ = p.lookup(addr, pc)
+	}
+	if f.Name != "" || exact {
+		return f
+	}
+	// A signal handler returns to the very start of code that called nothing.
+	if t, _ := p.lookup(addr, addr); t.Offset == 0 && isTrampoline(t.Name) {
+		return t
 	}
 	return f
 }
 
-// lookup names one address. The address is exact if it was interrupted there,
-// and a return address otherwise; but a signal handler returns to the very
-// start of a trampoline that was never called. mapped is false if newer
-// mappings, or a newer perf map, might help.
-func (ps *Processes) lookup(p *process, addr uint64, exact bool) (f Frame, mapped bool) {
-	f, mapped = ps.lookupAt(p, addr, addr)
-	if exact || f.Offset == 0 && isTrampoline(f.Name) {
-		return f, mapped
-	}
-	return ps.lookupAt(p, addr, addr-1)
-}
-
-// lookupAt names addr after what holds pc.
-func (ps *Processes) lookupAt(p *process, addr, pc uint64) (f Frame, mapped bool) {
+// lookup names addr after what holds pc. It is sure if newer mappings, or a
+// newer perf map, cannot change the answer.
+func (p *process) lookup(addr, pc uint64) (f Frame, sure bool) {
 	f = Frame{Addr: addr, Reason: p.gone}
 	if f.Reason == Named {
 		f.Reason = Unmapped
@@ -30,52 +32,48 @@ func (ps *Processes) lookupAt(p *process, addr, pc uint64) (f Frame, mapped bool
 	if p.taken == nil {
 		return f, false
 	}
-	m := p.taken.mapping(pc)
-	if m != nil {
-		ps.resolve(&f, m, p.taken, pc)
-		if f.Name != "" || m.isELF(&f) {
-			return f, true
-		}
+	if m := p.taken.mapping(pc); m != nil && p.taken.resolve(&f, m, pc) {
+		return f, true
 	}
-	if perf := p.taken.perf; perf != nil {
-		ps.resolveJIT(&f, p.taken, pc)
+	if p.taken.perf != nil {
+		p.taken.resolveJIT(&f, pc)
 	}
 	return f, f.Name != ""
 }
 
-// resolve names f after the module of its mapping.
-func (ps *Processes) resolve(f *Frame, m *mapping, s *snapshot, pc uint64) {
-	f.Module, f.Reason = m.path, m.reason
+// resolve names f after the module of its mapping. It is sure if that is a
+// file with symbols: no JIT compiler writes into those.
+func (s *snapshot) resolve(f *Frame, m *mapping, pc uint64) (sure bool) {
+	f.Module = m.path
 	if m.module != nil {
-		m.module.resolve(f, pc, pc-m.start+m.offset, place{m.file(), ps.roots(s)})
-		return
+		return m.module.resolve(f, pc, pc-m.start+m.offset, place{m.file(), s.roots})
 	}
-	f.Offset = f.Addr - m.start
+	f.Offset, f.Reason = f.Addr-m.start, NoSymbols
 	if m.isFile() {
 		f.Offset += m.offset
 	}
-	if f.Reason == Named {
-		f.Reason = NoSymbols
+	if m.reason != Named {
+		f.Reason = m.reason
 	}
+	return m.reason == Unreadable
 }
 
 // resolveJIT names f after the perf map, if that has it.
-func (ps *Processes) resolveJIT(f *Frame, s *snapshot, pc uint64) {
-	path := perfMapPath(s.innerPID)
+func (s *snapshot) resolveJIT(f *Frame, pc uint64) {
 	jit := *f
-	s.perf.resolve(&jit, pc, pc, place{path, ps.roots(s)})
+	s.perf.resolve(&jit, pc, pc, place{s.perfPath, s.roots})
 	if jit.Name != "" {
 		*f = jit
-		f.Module, f.BuildID = "/"+path, ""
+		f.Module = s.perfPath
 	}
 }
 
-// isTrampoline tells what a signal handler returns to. The frame behind it is
+// isTrampoline tells what signal handlers return to. The frame behind it is
 // the interrupted instruction.
 func isTrampoline(name string) bool {
 	switch name {
-	case "__restore_rt", "__restore", "__kernel_rt_sigreturn", "__vdso_rt_sigreturn",
-		"__kernel_sigreturn", "__vdso_sigreturn", "runtime.sigreturn__sigaction":
+	case "__restore_rt", "__restore", "runtime.sigreturn__sigaction",
+		"__kernel_rt_sigreturn", "__kernel_sigreturn", "__vdso_rt_sigreturn", "__vdso_sigreturn":
 		return true
 	}
 	return false

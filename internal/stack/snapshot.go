@@ -18,11 +18,12 @@ import (
 // snapshot is what was read of a process while it lived: enough to name its
 // addresses after it has exited.
 type snapshot struct {
-	start    uint64 // when the process began, in clock ticks since boot
-	innerPID int    // its pid in its own namespace
-	root     *root  // nil if it may not be opened
+	start    uint64  // when the process began, in clock ticks since boot
+	root     *root   // nil if it may not be opened
+	roots    []*root // where its files may be found: there, and below our own
 	maps     []mapping
 	perf     *module // its perf map, if it has one
+	perfPath string
 }
 
 // procDir is a directory of /proc held open, so that all that is read below
@@ -121,8 +122,9 @@ func (ps *Processes) read(pid int, old *snapshot) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot{start: start, innerPID: d.innerPID(pid), maps: parseMaps(lines)}
+	s := &snapshot{start: start, perfPath: perfMapPath(d.innerPID(pid)), maps: parseMaps(lines)}
 	s.root = ps.shareRoot(d)
+	s.roots = ps.roots(s.root)
 	if old != nil && old.start != start {
 		old = nil
 	}
@@ -212,7 +214,7 @@ func (ps *Processes) openMapped(m *mapping, s *snapshot, d procDir) (*handle, er
 	if err == nil || errors.Is(err, errIrregular) {
 		return h, err
 	}
-	for _, r := range ps.roots(s) {
+	for _, r := range s.roots {
 		h, pathErr := r.handle(m.file())
 		if pathErr != nil {
 			continue
@@ -249,7 +251,7 @@ func (ps *Processes) perfMap(s *snapshot) *module {
 	if s.root == nil {
 		return nil
 	}
-	h, err := s.root.handle(perfMapPath(s.innerPID))
+	h, err := s.root.handle(s.perfPath)
 	if err != nil {
 		return nil
 	}
