@@ -6,9 +6,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -38,6 +40,19 @@ func (r Row) List(key string) []string {
 		out[i], _ = v.(string)
 	}
 	return out
+}
+
+// Bytes returns the exact bytes of a text, which KEY_base64 has where they are not UTF-8.
+func (r Row) Bytes(t testing.TB, key string) string {
+	t.Helper()
+	if !r.Has(key + "_base64") {
+		return r.Str(key)
+	}
+	b, err := base64.StdEncoding.DecodeString(r.Str(key + "_base64"))
+	if err != nil {
+		t.Fatalf("%s_base64: %v", key, err)
+	}
+	return string(b)
 }
 
 // Object returns an object of the row, such as a histogram's key.
@@ -160,4 +175,61 @@ func Text(t testing.TB, tl *tool.Tool, args []string, load func()) string {
 		t.Fatalf("%s %q: exit code %d: %q", tl.Name, args, code, stderr)
 	}
 	return out.String()
+}
+
+// File runs the tool as JSON does, with its output going to a file, as fast as a tool
+// can write. It returns the number of rows and the summary.
+func File(t testing.TB, tl *tool.Tool, args []string, load func()) (rows int, summary Row) {
+	t.Helper()
+	Root(t)
+	f, err := os.Create(filepath.Join(t.TempDir(), "out.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	out := &readyWriter{w: f, ready: func() {
+		load()
+		cancel()
+	}}
+	var stderr bytes.Buffer
+	if code := tool.Run(ctx, tl, append([]string{"--output", "json"}, args...), out, &stderr); code != tool.ExitOK {
+		t.Fatalf("%s %q: exit code %d: %s", tl.Name, args, code, &stderr)
+	}
+	out.done.Wait()
+	return readFile(t, f.Name())
+}
+
+// readyWriter calls ready beside itself after the first write, which is the tool's
+// word that it is ready.
+type readyWriter struct {
+	w     io.Writer
+	ready func()
+	once  sync.Once
+	done  sync.WaitGroup
+}
+
+func (w *readyWriter) Write(b []byte) (int, error) {
+	w.once.Do(func() { w.done.Go(w.ready) })
+	return w.w.Write(b)
+}
+
+func readFile(t testing.TB, path string) (rows int, summary Row) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last []byte
+	for text := range bytes.Lines(b) {
+		if bytes.HasPrefix(text, []byte(`{"type":"event"`)) {
+			rows++
+		}
+		last = text
+	}
+	if err := json.Unmarshal(last, &summary); err != nil || summary.Str("type") != "summary" {
+		t.Fatalf("last line is no summary: %q", last)
+	}
+	return rows, summary
 }

@@ -19,8 +19,11 @@ const (
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
 	bpfMapScratch           = "scratch"
+	bpfMapUring             = "uring"
 	bpfProgOpenBtf          = "open__btf"
 	bpfProgOpenRaw          = "open__raw"
+	bpfProgUringBtfComplete = "uring__btf__complete"
+	bpfProgUringBtfSubmit   = "uring__btf__submit"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
@@ -88,8 +91,10 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	OpenBtf *ebpf.ProgramSpec `ebpf:"open__btf"`
-	OpenRaw *ebpf.ProgramSpec `ebpf:"open__raw"`
+	OpenBtf          *ebpf.ProgramSpec `ebpf:"open__btf"`
+	OpenRaw          *ebpf.ProgramSpec `ebpf:"open__raw"`
+	UringBtfComplete *ebpf.ProgramSpec `ebpf:"uring__btf__complete"`
+	UringBtfSubmit   *ebpf.ProgramSpec `ebpf:"uring__btf__submit"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -99,6 +104,7 @@ type bpfMapSpecs struct {
 	Events  *ebpf.MapSpec `ebpf:"events"`
 	Lost    *ebpf.MapSpec `ebpf:"lost"`
 	Scratch *ebpf.MapSpec `ebpf:"scratch"`
+	Uring   *ebpf.MapSpec `ebpf:"uring"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -153,6 +159,7 @@ type bpfMaps struct {
 	Events  *ebpf.Map `ebpf:"events"`
 	Lost    *ebpf.Map `ebpf:"lost"`
 	Scratch *ebpf.Map `ebpf:"scratch"`
+	Uring   *ebpf.Map `ebpf:"uring"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -160,6 +167,7 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Lost,
 		m.Scratch,
+		m.Uring,
 	)
 }
 
@@ -196,14 +204,18 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	OpenBtf *ebpf.Program `ebpf:"open__btf"`
-	OpenRaw *ebpf.Program `ebpf:"open__raw"`
+	OpenBtf          *ebpf.Program `ebpf:"open__btf"`
+	OpenRaw          *ebpf.Program `ebpf:"open__raw"`
+	UringBtfComplete *ebpf.Program `ebpf:"uring__btf__complete"`
+	UringBtfSubmit   *ebpf.Program `ebpf:"uring__btf__submit"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.OpenBtf,
 		p.OpenRaw,
+		p.UringBtfComplete,
+		p.UringBtfSubmit,
 	)
 }
 

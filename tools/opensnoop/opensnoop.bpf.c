@@ -48,17 +48,18 @@ struct open_args {
 	__u64 mode;
 };
 
-/* One open as the system call was given it. */
+/* One open as the task asked for it. */
 struct open_call {
 	const char *path;
 	__u64 flags;
 	__u32 mode;
 	__s32 dfd;
+	bool in_kernel; /* path is a copy in the kernel */
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2); /* of system calls, of io_uring */
 	__type(key, __u32);
 	__type(value, struct event);
 } scratch SEC(".maps");
@@ -107,7 +108,7 @@ static __always_inline bool path_wanted(const char *path, __u32 len)
 }
 
 /* The directory that path is looked up from: the task's root, a descriptor's, or cwd. */
-static __always_inline __u32 read_base(struct event *e, char *buf)
+static __always_inline void read_base(struct event *e, char *buf)
 {
 	struct task_struct *task = task_current();
 	struct fs_struct *fs = BPF_CORE_READ(task, fs);
@@ -120,50 +121,67 @@ static __always_inline __u32 read_base(struct event *e, char *buf)
 	} else if (e->data[0] != '/') {
 		file = task_file(task, e->dfd);
 		if (!file)
-			return 0;
+			return;
 		start = __builtin_preserve_access_index(&file->f_path);
 	}
 	path_names(&e->base, buf, start, root);
-	return e->base.len;
 }
 
-static __always_inline int handle_open(void *ctx, const struct open_call *req, long ret)
+static __always_inline long read_path(char *buf, const struct open_call *call)
 {
-	__u32 zero = 0, base_len = 0;
-	struct event *e;
+	if (call->in_kernel)
+		return bpf_probe_read_kernel_str(buf, PATH_MAX, call->path);
+	return bpf_probe_read_user_str(buf, PATH_MAX, call->path);
+}
+
+/* Fills the event and tells whether it is wanted, as far as that is known without the result. */
+static __always_inline bool fill_event(struct event *e, const struct open_call *call)
+{
 	long len;
 
-	if (targ_failed && ret >= 0)
-		return 0;
-	if (!flags_wanted(req->flags) || !task_current_wanted())
-		return 0;
-	e = bpf_map_lookup_elem(&scratch, &zero);
-	if (!e)
-		return 0;
+	if (!flags_wanted(call->flags) || !task_current_wanted())
+		return false;
 	__builtin_memset(e, 0, offsetof(struct event, data));
 	task_info_current(&e->task);
 	if (!name_wanted(e->task.comm))
-		return 0;
-	len = bpf_probe_read_user_str(e->data, PATH_MAX, req->path);
+		return false;
+	len = read_path(e->data, call);
 	if (len < 0) {
 		len = 0;
 		e->data[0] = 0;
 	}
 	if (!path_wanted(e->data, len))
-		return 0;
-	e->ret = ret;
-	e->dfd = req->dfd;
-	e->flags = req->flags;
-	e->mode = req->mode;
-	len &= 2 * PATH_MAX - 1;
-	if (len > PATH_MAX)
-		return 0;
+		return false;
+	e->dfd = call->dfd;
+	e->flags = call->flags;
+	e->mode = call->mode;
 	e->path_len = len;
-	if (want_full_path)
-		base_len = read_base(e, e->data + len);
-	if (base_len > PATH_BUF_SIZE)
+	len &= 2 * PATH_MAX - 1;
+	if (want_full_path && len <= PATH_MAX)
+		read_base(e, e->data + len);
+	return true;
+}
+
+static __always_inline void send_event(void *ctx, struct event *e, long ret)
+{
+	__u32 path_len = e->path_len, base_len = e->base.len;
+
+	if (path_len > PATH_MAX || base_len > PATH_BUF_SIZE)
+		return;
+	e->ret = ret;
+	event_send(ctx, e, offsetof(struct event, data) + path_len + base_len, e->task.time_ns);
+}
+
+static __always_inline int handle_open(void *ctx, const struct open_call *call, long ret)
+{
+	__u32 zero = 0;
+	struct event *e;
+
+	if (targ_failed && ret >= 0)
 		return 0;
-	event_send(ctx, e, offsetof(struct event, data) + len + base_len, e->task.time_ns);
+	e = bpf_map_lookup_elem(&scratch, &zero);
+	if (e && fill_event(e, call))
+		send_event(ctx, e, ret);
 	return 0;
 }
 
@@ -233,6 +251,74 @@ SEC("raw_tp/sys_exit")
 int BPF_PROG(open__raw, struct pt_regs *regs, long ret)
 {
 	return handle_exit(ctx, regs, syscall_nr(regs), ret);
+}
+
+/*
+ * io_uring: the request has its copy of the path when it is submitted, and its result
+ * when it is completed, maybe by another thread. io_uring_submit_req has its name
+ * from 6.4 on (2ad57931db64), requests are commands from 6.0 on (f2ccb5aed7bc).
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, struct io_kiocb *);
+	__type(value, struct event);
+} uring SEC(".maps");
+
+/* The copied path, which a struct delayed_filename holds from 7.0 on. */
+struct io_open___name {
+	struct filename *filename;
+};
+
+static __always_inline struct filename *uring_filename(void *open)
+{
+	struct filename *name = NULL;
+	__u32 offset;
+
+	if (bpf_core_field_exists(struct io_open___name, filename))
+		offset = bpf_core_field_offset(struct io_open___name, filename);
+	else
+		offset = bpf_core_field_offset(struct io_open, filename);
+	bpf_probe_read_kernel(&name, sizeof(name), open + offset);
+	return name;
+}
+
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(uring__btf__submit, struct io_kiocb *req)
+{
+	void *open = (void *)req + bpf_core_field_offset(struct io_kiocb, cmd);
+	__u8 opcode = BPF_CORE_READ(req, opcode);
+	struct open_call call = { .in_kernel = true };
+	__u32 one = 1;
+	struct event *e;
+
+	if (opcode != IORING_OP_OPENAT && opcode != IORING_OP_OPENAT2)
+		return 0;
+	call.path = BPF_CORE_READ(uring_filename(open), name);
+	call.dfd = BPF_CORE_READ((struct io_open *)open, dfd);
+	call.flags = BPF_CORE_READ((struct io_open *)open, how.flags);
+	call.mode = BPF_CORE_READ((struct io_open *)open, how.mode);
+	e = bpf_map_lookup_elem(&scratch, &one);
+	if (e && fill_event(e, &call) && bpf_map_update_elem(&uring, &req, e, BPF_ANY))
+		lost_add(map_full);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(uring__btf__complete, struct io_ring_ctx *ring, struct io_kiocb *req)
+{
+	struct event *e = bpf_map_lookup_elem(&uring, &req);
+	__s32 ret;
+
+	if (!e)
+		return 0;
+	ret = BPF_CORE_READ(req, cqe.res);
+	e->task.time_ns = bpf_ktime_get_boot_ns();
+	if (!targ_failed || ret < 0)
+		send_event(ctx, e, ret);
+	bpf_map_delete_elem(&uring, &req);
+	return 0;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -62,7 +62,9 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Show the files that are opened",
 	Description: `Shows each open(2), creat(2), openat(2) and openat2(2), of 64-bit and of 32-bit tasks, as it ends.
 
-An open is seen when the system call returns, by one program on raw_syscalls:sys_exit. The registers still hold the arguments then, so nothing is kept between entry and exit, and the path has been read by the kernel just before. That program runs at the end of every system call and ends at once for those that open nothing.`,
+An open is seen when the system call returns, by one program on raw_syscalls:sys_exit. The registers still hold the arguments then, so nothing is kept between entry and exit, and the path has been read by the kernel just before. That program runs at the end of every system call and ends at once for those that open nothing.
+
+Opens by io_uring are seen from kernel 6.4 on (hook uring; --explain tells). A direct descriptor of io_uring is a row whose FD is what the request returned.`,
 	Peers: []string{
 		"-c (libbpf-tools: callers) is not there.",
 		"FLAGS are names, where libbpf-tools and BCC print an octal number.",
@@ -92,7 +94,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		buffer = o.Pages * 4096
 	}
 	return &tool.Events[row]{
-		Plan:        tool.Plan{Variables: vars},
+		Plan:        tool.Plan{Variables: vars, Optional: []string{"uring"}},
 		Columns:     columns(o),
 		BufferBytes: buffer,
 		Row:         row{full: o.FullPath},

@@ -1,0 +1,138 @@
+package tooltest
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Peer is a tool of libbpf-tools that runs beside ours.
+type Peer struct {
+	cmd  *exec.Cmd
+	out  bytes.Buffer
+	mu   sync.Mutex
+	more chan struct{}
+	done chan struct{}
+}
+
+// StartPeer starts NAME-libbpf, of the machine or of the tree in CORESCOPE_PEERS
+// (test/peers/install.sh makes one). It skips the test where there is none.
+func StartPeer(t testing.TB, name string, args ...string) *Peer {
+	t.Helper()
+	Root(t)
+	p := &Peer{more: make(chan struct{}, 1), done: make(chan struct{})}
+	p.cmd = peerCommand(t, name+"-libbpf", args)
+	// On a terminal they do not keep back what they print.
+	master, slave := pty(t)
+	p.cmd.Stdout, p.cmd.Stderr = slave, slave
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	go p.read(master)
+	t.Cleanup(func() { p.cmd.Process.Kill() })
+	return p
+}
+
+func peerCommand(t testing.TB, name string, args []string) *exec.Cmd {
+	t.Helper()
+	tree := os.Getenv("CORESCOPE_PEERS")
+	if tree == "" {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Skipf("the peer is not installed: %v", err)
+		}
+		return exec.Command(path, args...)
+	}
+	_, file, _, _ := runtime.Caller(0)
+	run := filepath.Join(filepath.Dir(file), "../../test/peers/run.sh")
+	return exec.Command(run, append([]string{tree, name}, args...)...)
+}
+
+func pty(t testing.TB) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	fd := int(master.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(n)), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+func (p *Peer) read(from *os.File) {
+	defer close(p.done)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		p.mu.Lock()
+		p.out.Write(buf[:n])
+		p.mu.Unlock()
+		select {
+		case p.more <- struct{}{}:
+		default:
+		}
+		if err != nil { // EIO when the last writer is gone
+			return
+		}
+	}
+}
+
+func (p *Peer) output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.ReplaceAll(p.out.String(), "\r\n", "\n")
+}
+
+// Await calls trigger, again and again, until the peer has printed text: then it is
+// ready, as these tools do not say so. trigger may be nil.
+func (p *Peer) Await(t testing.TB, text string, trigger func()) {
+	t.Helper()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	timeout := time.After(deadline)
+	for !strings.Contains(p.output(), text) {
+		if trigger != nil {
+			trigger()
+		}
+		select {
+		case <-p.more:
+		case <-again.C:
+		case <-p.done:
+			t.Fatalf("the peer has ended: %s", p.output())
+		case <-timeout:
+			t.Fatalf("the peer has not printed %q: %s", text, p.output())
+		}
+	}
+}
+
+// Stop interrupts the peer and returns all lines that it printed.
+func (p *Peer) Stop(t testing.TB) []string {
+	t.Helper()
+	if err := p.cmd.Process.Signal(unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Wait()
+	<-p.done
+	return strings.Split(p.output(), "\n")
+}
