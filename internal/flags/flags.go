@@ -31,6 +31,7 @@ type Set struct {
 	flags     *pflag.FlagSet
 	positions []position
 	vars      map[string]func() any
+	flagOf    map[string]string
 }
 
 type position struct {
@@ -47,7 +48,7 @@ func New(name string) *Set {
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 	})
-	return &Set{flags: fs, vars: map[string]func() any{}}
+	return &Set{flags: fs, vars: map[string]func() any{}, flagOf: map[string]string{}}
 }
 
 // Add makes flags of the fields of *opts. shorts gives or takes ("") a field's
@@ -72,6 +73,7 @@ func (s *Set) Add(opts any, shorts map[string]string) error {
 func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string]string) error {
 	if name := f.Tag.Get("bpf"); name != "" {
 		s.vars[name] = func() any { return v.Interface() }
+		s.flagOf[name], _, _ = strings.Cut(f.Tag.Get("flag"), ",")
 	}
 	tag, isFlag := f.Tag.Lookup("flag")
 	pos, isPos := f.Tag.Lookup("pos")
@@ -111,6 +113,7 @@ func (s *Set) addFlag(val pflag.Value, name, short string, f reflect.StructField
 		other := s.flags.VarPF(val, also, "", f.Tag.Get("help"))
 		other.NoOptDefVal = flag.NoOptDefVal
 		other.Hidden = true
+		flag.Annotations = map[string][]string{annotationAlso: {also}}
 	}
 }
 
@@ -145,10 +148,23 @@ func (s *Set) Variables() map[string]any {
 	return out
 }
 
+// annotationAlso is where a flag keeps its other long name.
+const annotationAlso = "also"
+
+// FlagOf returns the long name of the flag that sets a variable, or the variable's.
+func (s *Set) FlagOf(variable string) string {
+	if name := s.flagOf[variable]; name != "" {
+		return name
+	}
+	return variable
+}
+
 // Flag describes one flag, or a positional argument when Long is "".
 type Flag struct {
 	Long, Short, Arg, Default, Help string
-	Position                        string
+	// Also is the other long name.
+	Also     string
+	Position string
 }
 
 // All lists the flags in the order in which they were added, then the positional arguments.
@@ -161,6 +177,9 @@ func (s *Set) All() []Flag {
 		flag := Flag{Long: f.Name, Short: f.Shorthand, Help: f.Usage, Default: f.DefValue}
 		if f.Value.Type() != "bool" {
 			flag.Arg = f.Value.Type()
+		}
+		if also := f.Annotations[annotationAlso]; len(also) > 0 {
+			flag.Also = also[0]
 		}
 		out = append(out, flag)
 	})

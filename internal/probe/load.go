@@ -45,9 +45,8 @@ type Objects struct {
 //
 // Returns ErrNotPermitted.
 func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("raise memory lock limit (CAP_SYS_RESOURCE): %w", denied(err))
-	}
+	// Only kernels before 5.11 count BPF memory as locked, and there creating maps fails.
+	limitErr := rlimit.RemoveMemlock()
 	if err := setUp(spec, o); err != nil {
 		return nil, err
 	}
@@ -55,7 +54,7 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		Maps: spec.Maps, Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create maps: %w", denied(err))
+		return nil, fmt.Errorf("create maps: %w", errors.Join(denied(err), limitErr))
 	}
 	return &Objects{
 		Maps: coll.Maps, Variables: coll.Variables, Tried: map[string][]Attempt{},
@@ -81,6 +80,7 @@ func setUp(spec *ebpf.CollectionSpec, o Options) error {
 			m.MaxEntries = entries
 		}
 	}
+	preallocate(spec, o.BTF)
 	if m := spec.Maps["events"]; m != nil && o.PerfBuffer {
 		m.Type, m.KeySize, m.ValueSize, m.MaxEntries = ebpf.PerfEventArray, 4, 4, 0
 		return setVariable(spec, "event_perf_buffer", true)

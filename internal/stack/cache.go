@@ -67,13 +67,14 @@ func (c *cache) retain(m *module) {
 }
 
 // release gives a reference back. Symbols that were read stay for the next
-// process, except those of a perf map, which has only one.
+// process, except those of a perf map, which belongs to one.
 func (c *cache) release(m *module) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m.refs--; m.refs > 0 {
 		return
 	}
+	c.letGo(m)
 	if m.loaded.Load() == nil || m.key.kind == kindPerfMap {
 		c.drop(m)
 	}
@@ -153,7 +154,6 @@ func (c *cache) drop(m *module) {
 		m.size = 0
 	}
 	if m.refs == 0 {
-		c.letGo(m)
 		delete(c.modules, m.key)
 	}
 }

@@ -183,12 +183,15 @@ func (ps *Processes) take(p *process) error {
 	return nil
 }
 
-// refresh takes a new snapshot if it is time, and reports whether it did.
+// refresh takes a new snapshot if it is time, and reports whether it tried:
+// another one, or the exit of the process, may change what is said of an
+// address.
 func (ps *Processes) refresh(p *process) bool {
 	if p.gone == Exited && p.taken != nil || ps.now().Before(p.next) {
 		return false
 	}
-	return ps.take(p) == nil
+	_ = ps.take(p)
+	return true
 }
 
 // discard releases what a snapshot refers to.

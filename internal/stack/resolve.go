@@ -1,5 +1,7 @@
 package stack
 
+import "strings"
+
 // frame names one address, with newer mappings if the known ones cannot. The
 // address is exact if the thread was interrupted there; else it is a return
 // address, and lies in the function that holds the byte before it.
@@ -71,7 +73,7 @@ func (s *snapshot) resolveJIT(f *Frame, pc uint64) {
 // isTrampoline tells what signal handlers return to. The frame behind it is
 // the interrupted instruction.
 func isTrampoline(name string) bool {
-	switch name {
+	switch strings.TrimSuffix(name, ".abi0") {
 	case "__restore_rt", "__restore", "runtime.sigreturn__sigaction",
 		"__kernel_rt_sigreturn", "__kernel_sigreturn", "__vdso_rt_sigreturn", "__vdso_sigreturn":
 		return true

@@ -1,6 +1,8 @@
 package tool
 
 import (
+	"slices"
+
 	"github.com/corescope/corescope/internal/column"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/value"
@@ -31,19 +33,32 @@ func (c *columns) choose(o *common, words, text []string) error {
 	return err
 }
 
+// used are the columns that are shown or filtered by.
+func (c *columns) used() []column.Column {
+	if c.filter == nil {
+		return c.shown
+	}
+	return slices.Concat(c.shown, c.filter.Needs())
+}
+
 // needs are the variables of the programs that must be set for what is shown.
 func (c *columns) needs() map[string]any {
 	vars := map[string]any{}
-	used := c.shown
-	if c.filter != nil {
-		used = append(used[:len(used):len(used)], c.filter.Needs()...)
-	}
-	for _, col := range used {
+	for _, col := range c.used() {
 		if col.Need != "" {
 			vars[col.Need] = true
 		}
 	}
 	return vars
+}
+
+// usesCgroups tells whether a column that is shown or filtered by is looked up by a
+// cgroup's id.
+func (c *columns) usesCgroups() bool {
+	return slices.ContainsFunc(c.used(), func(col column.Column) bool {
+		_, ok := col.Value.(derived[uint64])
+		return ok
+	})
 }
 
 func (c *columns) wanted() (bool, error) {
@@ -111,8 +126,8 @@ func ownerColumns(id *uint64, env *Env) []column.Column {
 // description is what a source shows.
 type description struct {
 	columns *columns
-	// keys are the columns that tell histograms apart.
-	keys []column.Column
+	// keys are the columns that tell histograms apart, labels all that could.
+	keys, labels []column.Column
 	// text has the keys of the columns that text shows.
 	text []string
 }

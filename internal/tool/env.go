@@ -32,6 +32,16 @@ func (e *Env) Cgroups() (*system.Cgroups, error) {
 	return c, nil
 }
 
+// rememberCgroups reads all cgroups there are, so that those that go before an event is
+// read have their names.
+func (e *Env) rememberCgroups() error {
+	c, err := e.Cgroups()
+	if err != nil {
+		return err
+	}
+	return c.Snapshot()
+}
+
 // Owner returns what owns a cgroup, as far as it is known.
 func (e *Env) Owner(cgroupID uint64) system.Owner {
 	c, err := e.Cgroups()

@@ -10,34 +10,48 @@ import (
 
 // help writes the usage and the flags.
 func (l *line) help(w io.Writer) error {
+	groups, err := l.tool.flagGroups()
+	if err != nil {
+		return err
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n\nUsage: %s\n\n", l.tool.Name, l.tool.Summary, l.usage())
-	for _, f := range l.set.All() {
-		if f.Position == "" {
-			fmt.Fprintf(&b, "  %-28s %s\n", flagText(f), flagHelp(f))
+	fmt.Fprintf(&b, "%s: %s\n\nUsage: %s\n", l.tool.Name, l.tool.Summary, usage(l.tool.Name+" [flags]", groups))
+	for _, g := range groups {
+		fmt.Fprintf(&b, "\n%s:\n", g.Title)
+		for _, f := range g.Flags {
+			if f.Position == "" {
+				fmt.Fprintf(&b, "  %-28s %s\n", flagText(f), flagHelp(f))
+			}
 		}
 	}
 	if len(l.tool.Examples) > 0 {
-		b.WriteString("\nExamples:\n")
-		for _, e := range l.tool.Examples {
-			fmt.Fprintf(&b, "  %s\n", e)
-		}
+		fmt.Fprintf(&b, "\nExamples:\n  %s\n", strings.Join(l.tool.Examples, "\n  "))
 	}
 	fmt.Fprintf(&b, "\nThe whole manual: corescope man %s\n", l.tool.Name)
-	_, err := io.WriteString(w, b.String())
+	_, err = io.WriteString(w, b.String())
 	return err
 }
 
-func (l *line) usage() string {
-	usage := l.tool.Name + " [flags]"
+// usage appends the positional arguments to what comes before them: "[interval [count]]".
+func usage(start string, groups []FlagGroup) string {
 	end := ""
-	for _, f := range l.set.All() {
-		if f.Position != "" {
-			usage += " [" + f.Position
-			end += "]"
+	for _, f := range positions(groups) {
+		start += " [" + f.Position
+		end += "]"
+	}
+	return start + end
+}
+
+func positions(groups []FlagGroup) []flags.Flag {
+	var out []flags.Flag
+	for _, g := range groups {
+		for _, f := range g.Flags {
+			if f.Position != "" {
+				out = append(out, f)
+			}
 		}
 	}
-	return usage + end
+	return out
 }
 
 func flagText(f flags.Flag) string {
@@ -48,9 +62,14 @@ func flagText(f flags.Flag) string {
 	return strings.TrimRight(short+"--"+f.Long+" "+f.Arg, " ")
 }
 
+// flagHelp is what a flag does, with its other name and its default.
 func flagHelp(f flags.Flag) string {
-	if f.Default == "" || f.Default == "false" {
-		return f.Help
+	help := f.Help
+	if f.Also != "" {
+		help += "; also --" + f.Also
 	}
-	return fmt.Sprintf("%s (%s)", f.Help, f.Default)
+	if f.Default != "" && f.Default != "false" {
+		help += " (" + f.Default + ")"
+	}
+	return help
 }

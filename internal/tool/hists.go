@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/histogram"
 	"github.com/corescope/corescope/internal/layout"
 	"github.com/corescope/corescope/internal/value"
@@ -22,9 +23,9 @@ import (
 
 // Interval are the options of tools that report now and then.
 type Interval struct {
-	Every     float64 `pos:"interval" help:"seconds between reports; one at the end without it"`
-	Count     uint64  `pos:"count" help:"number of reports"`
-	Timestamp bool    `flag:"timestamp,T" help:"show the time of each report"`
+	Every     flags.Duration `pos:"interval" help:"time between reports, in seconds or as 500ms; one report at the end without it"`
+	Count     uint64         `pos:"count" help:"number of reports"`
+	Timestamp bool           `flag:"timestamp,T" help:"show the time of each report"`
 }
 
 // Hists are distributions of durations: the programs count into the map "hists" by
@@ -93,7 +94,21 @@ func (h *Hists[K, L]) describe(env *Env, spec *ebpf.CollectionSpec) (*descriptio
 		h.Variables = map[string]any{}
 	}
 	h.Variables["hist_unit_ns"] = uint64(h.Unit)
-	return &description{columns: &h.cols, keys: keys, text: h.Keys}, nil
+	h.sizeMap()
+	return &description{columns: &h.cols, keys: keys, labels: cols, text: h.Keys}, nil
+}
+
+// sizeMap leaves the map as large as the object has it only where there are keys.
+// One histogram has some 100 slots on each CPU, 975 at the most; its empty buckets
+// cost 16 bytes for each entry that there may be.
+func (h *Hists[K, L]) sizeMap() {
+	if len(h.Keys) > 0 {
+		return
+	}
+	if h.MapEntries == nil {
+		h.MapEntries = map[string]uint32{}
+	}
+	h.MapEntries["hists"] = 1 << 16
 }
 
 func checkHists[K any](spec *ebpf.CollectionSpec) error {
@@ -114,7 +129,7 @@ func (h *Hists[K, L]) run(ctx context.Context, s *session) error {
 	if err := s.ready(); err != nil {
 		return err
 	}
-	tick, stop := ticks(h.Every)
+	tick, stop := ticks(time.Duration(h.Every))
 	defer stop()
 	for {
 		select {
@@ -137,11 +152,11 @@ func (h *Hists[K, L]) run(ctx context.Context, s *session) error {
 	}
 }
 
-func ticks(seconds float64) (<-chan time.Time, func()) {
-	if seconds <= 0 {
+func ticks(every time.Duration) (<-chan time.Time, func()) {
+	if every <= 0 {
 		return nil, func() {}
 	}
-	t := time.NewTicker(time.Duration(seconds * float64(time.Second)))
+	t := time.NewTicker(every)
 	return t.C, t.Stop
 }
 

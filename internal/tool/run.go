@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -37,9 +38,18 @@ var errLost = errors.New("something was lost (--strict)")
 func Run(ctx context.Context, t *Tool, args []string, out, errOut io.Writer) int {
 	err := t.run(ctx, args, out, errOut)
 	if err != nil && !isEnd(err) {
-		fmt.Fprintf(errOut, "%s: %v\n", t.Name, err)
+		fmt.Fprintf(errOut, "%s: %v%s\n", t.Name, err, t.remedy(err))
 	}
 	return exitCode(err)
+}
+
+// remedy is the end of an error's sentence: what the user can do.
+func (t *Tool) remedy(err error) string {
+	if !errors.Is(err, probe.ErrNotPermitted) {
+		return ""
+	}
+	needs := append([]string{"CAP_BPF", "CAP_PERFMON"}, t.Capabilities...)
+	return fmt.Sprintf(" (needs %s: run it as root, or give it these)", strings.Join(needs, ", "))
 }
 
 // isEnd tells the errors that are a way to end: help was asked for, or nobody reads
@@ -81,6 +91,9 @@ func (t *Tool) run(ctx context.Context, args []string, out, errOut io.Writer) er
 	if line.common.Explain {
 		return s.explain(out)
 	}
+	ctx, stop := untilClosed(ctx, out)
+	defer stop()
+	s.errOut = errOut
 	s.out = output.New(output.Options{
 		Format: output.Format(line.common.Output), Name: t.Name, NoHeader: line.common.NoHeader,
 		Columns: s.columns, Out: out, Err: errOut,
@@ -127,29 +140,29 @@ type line struct {
 }
 
 func (t *Tool) parse(args []string) (*line, error) {
-	l := &line{tool: t, set: flags.New(t.Name), common: common{Output: string(output.Text)}}
-	l.options, l.build = t.build()
-	groups := []any{l.options}
-	if t.Tasks {
-		groups = append(groups, &l.tasks)
-	}
-	usual, err := t.source()
+	l := t.newLine()
+	groups, err := l.groups()
 	if err != nil {
 		return l, err
 	}
-	if usual.kind() == kindEvent {
-		groups = append(groups, &l.selection)
-	}
-	groups = append(groups, &l.common)
 	for _, g := range groups {
-		if err := l.set.Add(g, t.Shorts); err != nil {
-			return l, err
+		for _, options := range g.options {
+			if err := l.set.Add(options, t.Shorts); err != nil {
+				return l, err
+			}
 		}
 	}
 	if err := l.set.Parse(args); err != nil {
 		return l, err
 	}
 	return l, l.common.check()
+}
+
+// newLine is a line before it is read.
+func (t *Tool) newLine() *line {
+	l := &line{tool: t, set: flags.New(t.Name), common: common{Output: string(output.Text)}}
+	l.options, l.build = t.build()
+	return l
 }
 
 // open makes the source and loads the object, with nothing attached.
@@ -169,6 +182,11 @@ func (t *Tool) open(l *line) (*session, Source, error) {
 	}
 	if err := d.columns.choose(&l.common, l.selection.Columns, d.text); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
+	}
+	if d.columns.usesCgroups() {
+		if err := env.rememberCgroups(); err != nil {
+			return nil, nil, err
+		}
 	}
 	objects, err := l.load(env, spec, src.plan(), d.columns.needs())
 	if err != nil {
@@ -199,14 +217,41 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 		}
 		maps.Copy(vars, filter)
 	}
+	if err := l.checkLengths(spec, vars); err != nil {
+		return nil, err
+	}
 	return probe.Load(spec, probe.Options{
 		Variables: vars, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf,
 		Without: plan.Without, Optional: plan.Optional, Force: l.common.Hook, BTF: kernel,
 	})
 }
 
+// checkLengths refuses texts that the programs have no room for.
+func (l *line) checkLengths(spec *ebpf.CollectionSpec, vars map[string]any) error {
+	for name, val := range vars {
+		text, ok := val.(string)
+		if v := spec.Variables[name]; ok && v != nil && len(text) > int(v.Size()) {
+			return fmt.Errorf("%w: --%s: %d bytes are too many, there is room for %d",
+				flags.ErrUsage, l.set.FlagOf(name), len(text), v.Size())
+		}
+	}
+	return nil
+}
+
+// sayTried tells which ways to the hooks were tried, and how they fared.
+func (s *session) sayTried() {
+	for hook, attempts := range s.objects.Tried {
+		for _, a := range attempts {
+			fmt.Fprintf(s.errOut, "%s: hook %s: %s: %s\n", s.tool.Name, hook, a.Variant, probe.Reason(a.Err))
+		}
+	}
+}
+
 // ready tells that everything is attached.
 func (s *session) ready() error {
+	if s.common.Verbose {
+		s.sayTried()
+	}
 	return s.out.Ready(output.Ready{Time: time.Now(), Tool: s.tool.Name, Hooks: s.objects.Taken()})
 }
 

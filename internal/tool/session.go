@@ -3,6 +3,7 @@ package tool
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -23,6 +24,7 @@ type session struct {
 	columns []column.Column
 	objects *probe.Objects
 	out     *output.Writer
+	errOut  io.Writer
 	clock   clock
 	losses  losses
 	stats   stats
@@ -116,13 +118,18 @@ func (s *session) summary() (lost uint64, err error) {
 		Time: time.Now(), Events: s.events,
 		Lost: sum(reasons), Reasons: reasons, Counters: counters,
 	}
-	if s.common.Stats {
-		end.Stats, err = s.stats.report(s.objects)
-		if err != nil {
-			return 0, err
-		}
+	if !s.common.Stats {
+		return end.Lost, s.out.Summary(end)
 	}
-	return end.Lost, s.out.Summary(end)
+	cost, err := s.stats.report(s.objects)
+	if err != nil {
+		return 0, err
+	}
+	end.Stats = cost
+	if err := s.out.Summary(end); err != nil || s.out.Format() == output.JSON {
+		return end.Lost, err
+	}
+	return end.Lost, cost.write(s.errOut)
 }
 
 // stats measures what the programs and this process cost.
@@ -165,6 +172,17 @@ func (st *stats) report(o *probe.Objects) (*Stats, error) {
 		Seconds: span.Seconds(), Programs: programs,
 		UserCPU: float64(processCPU()-st.cpu) / float64(span),
 	}, nil
+}
+
+// write writes the costs as a table, this process last.
+func (c *Stats) write(w io.Writer) error {
+	rows := append(c.Programs, probe.ProgramStats{Program: "user space", CPU: c.UserCPU})
+	return table(w, []string{"PROGRAM", "RUNS", "NS/RUN", "CPU%"}, rows, func(p probe.ProgramStats) []string {
+		return []string{
+			p.Program, strconv.FormatUint(p.Runs, 10),
+			strconv.FormatFloat(p.NsARun, 'f', 0, 64), strconv.FormatFloat(100*p.CPU, 'f', 2, 64),
+		}
+	})
 }
 
 func processCPU() time.Duration {

@@ -1,0 +1,60 @@
+// Package manual writes manual pages: as roff, for man(1), or as plain text. A page
+// is made once, of sections, paragraphs, items and examples, and knows neither.
+package manual
+
+import "strings"
+
+// Page is a manual page. Its methods add to it, in order.
+type Page struct {
+	name    string
+	section string
+	blocks  []block
+}
+
+type kind int
+
+const (
+	heading kind = iota
+	paragraph
+	item
+	example
+)
+
+// block is one part of a page. Only items have a tag and an argument.
+type block struct {
+	kind     kind
+	tag, arg string
+	text     string
+}
+
+// New returns the page of that name, in a section of the manual: "8". The first
+// heading is NAME, with a summary of one line.
+func New(name, section, summary string) *Page {
+	p := &Page{name: name, section: section}
+	p.Section("NAME")
+	p.Text(name + " - " + summary)
+	return p
+}
+
+// Section begins a section.
+func (p *Page) Section(title string) { p.add(block{kind: heading, text: title}) }
+
+// Text adds paragraphs, which are apart by an empty line. Their own line ends are
+// spaces.
+func (p *Page) Text(text string) {
+	for para := range strings.SplitSeq(text, "\n\n") {
+		if para = strings.Join(strings.Fields(para), " "); para != "" {
+			p.add(block{kind: paragraph, text: para})
+		}
+	}
+}
+
+// Item adds a tag, in bold, with its argument, in italics, and the text below it.
+func (p *Page) Item(tag, arg, text string) {
+	p.add(block{item, tag, arg, strings.Join(strings.Fields(text), " ")})
+}
+
+// Code adds lines that are shown as they are.
+func (p *Page) Code(lines string) { p.add(block{kind: example, text: lines}) }
+
+func (p *Page) add(b block) { p.blocks = append(p.blocks, b) }

@@ -1,0 +1,71 @@
+package manual
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Roff returns the page in the man(7) language, as groff and mandoc read it. It has no
+// date, so that the same words give the same bytes.
+func (p *Page) Roff() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, ".TH %s %s \"\" corescope \"corescope manual\"\n", escape(strings.ToUpper(p.name)), p.section)
+	// No hyphenation and no adjustment: words can be searched for.
+	b.WriteString(".nh\n.ad l\n")
+	for _, block := range p.blocks {
+		b.WriteString(block.roff())
+	}
+	return b.String()
+}
+
+func (b block) roff() string {
+	switch b.kind {
+	case heading:
+		return fmt.Sprintf(".SH %s\n", escape(b.text))
+	case item:
+		return fmt.Sprintf(".TP\n%s\n%s", tagRoff(b.tag, b.arg), lines(b.text))
+	case example:
+		return ".PP\n.in +4n\n.nf\n" + lines(b.text) + ".fi\n.in\n"
+	}
+	return ".PP\n" + lines(b.text)
+}
+
+func tagRoff(tag, arg string) string {
+	if arg == "" {
+		return `\fB` + escape(tag) + `\fR`
+	}
+	return `\fB` + escape(tag) + `\fR \fI` + escape(arg) + `\fR`
+}
+
+// lines escapes text that may begin with what roff takes for a request.
+func lines(text string) string {
+	var b strings.Builder
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		if strings.HasPrefix(line, ".") {
+			b.WriteString(`\&`)
+		}
+		b.WriteString(escape(line) + "\n")
+	}
+	return b.String()
+}
+
+// special are characters that roff reads, or prints, as others: a bare hyphen or
+// quote comes out as a typographic one, which no shell takes.
+var special = strings.NewReplacer(
+	`\`, `\e`, `-`, `\-`, `'`, `\(aq`, "`", `\(ga`, `"`, `\(dq`, `^`, `\(ha`, `~`, `\(ti`,
+)
+
+// escape returns text that roff prints as it is. What is not ASCII goes by its
+// code point, as not every roff reads UTF-8.
+func escape(text string) string {
+	var b strings.Builder
+	for _, r := range special.Replace(text) {
+		if r < utf8.RuneSelf {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\[u%04X]`, r)
+		}
+	}
+	return b.String()
+}

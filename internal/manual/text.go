@@ -1,0 +1,57 @@
+package manual
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// width of plain text, which begins indent columns from the left, and that of items
+// as many again.
+const (
+	width  = 79
+	indent = 7
+)
+
+// String returns the page for a terminal of 80 columns, without control characters.
+func (p *Page) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s(%s)\n", strings.ToUpper(p.name), p.section)
+	for _, block := range p.blocks {
+		b.WriteString("\n" + block.plain())
+	}
+	return b.String()
+}
+
+func (b block) plain() string {
+	switch b.kind {
+	case heading:
+		return b.text + "\n"
+	case item:
+		tag := strings.TrimSpace(b.tag + " " + b.arg)
+		return indented(tag, indent) + wrap(b.text, 2*indent)
+	case example:
+		return indented(strings.TrimRight(b.text, "\n"), indent+4)
+	}
+	return wrap(b.text, indent)
+}
+
+func indented(text string, left int) string {
+	margin := strings.Repeat(" ", left)
+	return margin + strings.ReplaceAll(text, "\n", "\n"+margin) + "\n"
+}
+
+// wrap breaks text into lines between its words; a word that is wider than the page
+// stays whole.
+func wrap(text string, left int) string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && left+utf8.RuneCountInString(line+" "+word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	return indented(strings.Join(append(lines, line), "\n"), left)
+}

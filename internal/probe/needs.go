@@ -1,0 +1,32 @@
+package probe
+
+import "strings"
+
+// Needs says what a kernel must have for a program of the section, as
+// "tp_btf/sys_exit": a part of a sentence, or "" for what is not known.
+func Needs(section string) string {
+	kind, _, _ := strings.Cut(section, "/")
+	switch strings.TrimSuffix(kind, ".s") {
+	case "fentry", "fexit", "fmod_ret":
+		// arm64 has trampolines from 6.0 on, but the direct calls that attach them to
+		// a function only since 2aa6ac03516d.
+		return "kernel BTF, BPF trampolines (5.5; on arm64 6.4) and the function not inlined"
+	case "tp_btf":
+		return "kernel BTF with the tracepoint (5.5)"
+	case "raw_tp", "raw_tracepoint":
+		return "the tracepoint (4.17)"
+	case "tp", "tracepoint":
+		return "the tracepoint and a tracefs that is mounted"
+	case "kprobe", "kretprobe", "ksyscall", "kretsyscall":
+		return "CONFIG_KPROBES and the function not inlined"
+	case "kprobe.multi", "kretprobe.multi":
+		return "CONFIG_FPROBE (5.18)"
+	case "uprobe", "uretprobe", "usdt":
+		return "CONFIG_UPROBES and the symbol in the file"
+	case "iter":
+		return "kernel BTF with the iterator (5.8)"
+	case "perf_event":
+		return "perf events (CONFIG_PERF_EVENTS)"
+	}
+	return ""
+}

@@ -1,0 +1,181 @@
+package stack
+
+import (
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const goProgram = `package main
+
+import "fmt"
+
+//go:noinline
+func callee(x int) int { fmt.Println(x); return x + 1 }
+
+type worker struct{}
+
+//go:noinline
+func (*worker) work(x int) int { return callee(x) }
+
+func main() { new(worker).work(1) }
+`
+
+// cgoProgram is linked by the C linker, which puts its start code into .text
+// before that of Go.
+const cgoProgram = `package main
+
+// static int one(void) { return 1; }
+import "C"
+
+import "fmt"
+
+//go:noinline
+func callee(x int) int { fmt.Println(x); return x + 1 }
+
+func main() { callee(int(C.one())) }
+`
+
+func buildGo(t *testing.T, source string, env []string, flags ...string) string {
+	t.Helper()
+	need(t, "go")
+	dir := t.TempDir()
+	file, out := filepath.Join(dir, "main.go"), filepath.Join(dir, "prog")
+	if err := os.WriteFile(file, []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", append(append([]string{"build", "-o", out}, flags...), file)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...) // outside of this module
+	if message, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, message)
+	}
+	return out
+}
+
+// TestGoFunctions compares the table of a stripped program with the symbols it
+// had before: each Go function must have its name at its first and last byte.
+func TestGoFunctions(t *testing.T) {
+	tests := []struct {
+		name, source string
+		flags        []string
+	}{
+		{"exe", goProgram, nil},
+		{"pie", goProgram, []string{"-buildmode=pie"}},
+		{"cgo exe", cgoProgram, nil},
+		{"cgo pie", cgoProgram, []string{"-buildmode=pie"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			env := []string{"CGO_ENABLED=0"}
+			if test.source == cgoProgram {
+				need(t, "gcc")
+				env[0] = "CGO_ENABLED=1"
+			}
+			full := buildGo(t, test.source, env, test.flags...)
+			checkGoTable(t, full, stripped(t, full))
+		})
+	}
+}
+
+func checkGoTable(t *testing.T, full, bare string) {
+	t.Helper()
+	table := openTestImage(t, bare).goFunctions()
+	if table == nil {
+		t.Fatal("no table")
+	}
+	functions := 0
+	for _, fn := range elfFunctions(t, full) {
+		if !isGoName(fn) {
+			continue
+		}
+		functions++
+		// The table does not tell a function from its wrapper for assembly.
+		want := strings.TrimSuffix(fn.Name, ".abi0")
+		for _, addr := range []uint64{fn.Value, fn.Value + fn.Size - 1} {
+			if got := table.at(addr); got != want {
+				t.Errorf("%s at %#x is %q", fn.Name, addr, got)
+			}
+		}
+	}
+	if functions < 1000 {
+		t.Errorf("only %d functions", functions)
+	}
+}
+
+// isGoName tells Go's functions from those of C, which the table has not.
+func isGoName(fn elf.Symbol) bool {
+	return strings.HasPrefix(fn.Name, "runtime.") || strings.HasPrefix(fn.Name, "main.") || strings.HasPrefix(fn.Name, "fmt.")
+}
+
+// TestGoFunctionsOfTest looks at this very program, which go test strips.
+func TestGoFunctionsOfTest(t *testing.T) {
+	ps := newProcesses(t)
+	addr := uint64(funcAddress())
+	f := ps.name(os.Getpid(), addr)
+	if !strings.HasSuffix(f.Name, "/internal/stack.funcAddress") {
+		t.Errorf("got %#v", f)
+	}
+}
+
+// TestGoFunctionsDoubtful takes away what proves where the table applies.
+func TestGoFunctionsDoubtful(t *testing.T) {
+	bare := stripped(t, buildGo(t, goProgram, []string{"CGO_ENABLED=0"}))
+	m := openTestImage(t, bare)
+	if m.goFunctions() == nil {
+		t.Fatal("no table")
+	}
+	m.Entry += 16
+	if m.goFunctions() != nil {
+		t.Error("took a table by which the program starts amidst a function")
+	}
+	m = openTestImage(t, bare)
+	m.Section(".text").Size /= 2
+	if m.goFunctions() != nil {
+		t.Error("took a table whose functions lie outside the code")
+	}
+}
+
+// TestGoFunctionsOlder reads programs built by older Go versions, which are
+// named in the environment, as they take a download.
+func TestGoFunctionsOlder(t *testing.T) {
+	versions := os.Getenv("STACK_TEST_GO")
+	if versions == "" {
+		t.Skip("STACK_TEST_GO names no versions")
+	}
+	for version := range strings.FieldsSeq(versions) {
+		for _, mode := range []string{"exe", "pie"} {
+			for cgo, source := range map[string]string{"0": goProgram, "1": cgoProgram} {
+				t.Run(version+" "+mode+" cgo="+cgo, func(t *testing.T) {
+					full := buildGo(t, source, []string{"CGO_ENABLED=" + cgo, "GOTOOLCHAIN=" + version}, "-buildmode="+mode)
+					checkGoTable(t, full, stripped(t, full))
+				})
+			}
+		}
+	}
+}
+
+func TestFindPclntab(t *testing.T) {
+	header := "\xf1\xff\xff\xff\x00\x00\x01\x08"
+	tests := []struct {
+		data string
+		want int
+	}{
+		{"", -1},
+		{header, 0},
+		{header[:7], -1},
+		{strings.Repeat("\x00", 16) + header, 16},
+		{"\x00" + header + "\x00\x00\x00\x00\x00\x00\x00" + header, 16}, // the first is not aligned
+		{"\xff\xff\xff\x00\x00\x00\x00\x00" + header, 8},
+		{"\xf2\xff\xff\xff\x00\x00\x01\x08", -1},
+		{"\xf1\xff\xff\xff\x00\x00\x03\x08", -1},
+		{"\xf1\xff\xff\xff\x00\x00\x01\x04", -1},
+	}
+	for _, test := range tests {
+		if got := findPclntab([]byte(test.data)); got != test.want {
+			t.Errorf("%x: got %d, want %d", test.data, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package stack
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+func loadFixture(t *testing.T) *Kernel {
+	t.Helper()
+	f, err := os.Open("testdata/kallsyms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	k, err := ParseKallsyms(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestKernelNames(t *testing.T) {
+	k := loadFixture(t)
+	tests := []struct {
+		addr   uint64
+		name   string
+		offset uint64
+		module string
+	}{
+		{0x10, "", 0, ""},                                       // per-CPU data is not at 0
+		{0xffffffff80ffffff, "", 0, ""},                         // before all
+		{0xffffffff81000000, "startup_64", 0, "[kernel]"},       // not _stext
+		{0xffffffff81000105, "__pfx_do_one", 5, "[kernel]"},     // not startup_64
+		{0xffffffff81000110, "do_one", 0, "[kernel]"},           //
+		{0xffffffff810001ff, "do_one", 0xef, "[kernel]"},        //
+		{0xffffffff81000210, "__x64_sys_getpid", 0, "[kernel]"}, // not the 32-bit name
+		{0xffffffff81000301, "strong_name", 1, "[kernel]"},      //
+		{0xffffffff81000341, "foo::bar", 1, "[kernel]"},         //
+		{0xffffffff81000400, "", 0, ""},                         // a marker names nothing,
+		{0xffffffff811fffff, "", 0, ""},                         // however far it is to the next
+		{0xffffffff81209987, "last_function", 0x9987, "[kernel]"},
+		{0xffffffff81209988, "", 0, ""}, // _etext
+		{0xffffffff82400001, "", 0, ""}, // data
+		{0xffffffff82400009, "", 0, ""},
+		{0xffffffff830000ff, "init_function", 0xff, "[kernel]"},
+		{0xffffffff83000100, "", 0, ""},
+		{0xffffffffc010003f, "ext4_read", 0x3f, "[ext4]"},
+		{0xffffffffc0100fff, "ext4_exit", 0xfbf, "[ext4]"}, // the rest of its page,
+		{0xffffffffc0101000, "", 0, ""},                    // not the data behind
+		{0xffffffffc0104000, "", 0, ""},
+		{0xffffffffc0200fff, "nf_hook", 0xfff, "[nf]"},
+		{0xffffffffc0201000, "", 0, ""},
+		{0xffffffffc03020ff, "bpf_prog_6deef7357e7b4530_first", 0x20ff, "[bpf]"},
+		{0xffffffffc03120ff, "bpf_prog_7deef7357e7b4530_second", 0xffff, "[bpf]"},
+		{0xffffffffc0312100, "", 0, ""},
+	}
+	for _, test := range tests {
+		f := k.Append(nil, []uint64{test.addr})[0]
+		if f.Name != test.name {
+			t.Errorf("%x: got %q, want %q", test.addr, f.Name, test.name)
+			continue
+		}
+		if !f.Kernel || f.Addr != test.addr {
+			t.Errorf("%x: %#v", test.addr, f)
+		}
+		if test.name == "" {
+			if f.Reason != NoSymbols || f.Module != "[kernel]" || f.Offset != test.addr {
+				t.Errorf("%x: %#v", test.addr, f)
+			}
+		} else if f.Offset != test.offset || f.Module != test.module || f.Reason != Named {
+			t.Errorf("%x: %#v", test.addr, f)
+		}
+	}
+}
+
+func TestKernelReturnAddresses(t *testing.T) {
+	k := loadFixture(t)
+	tests := []struct {
+		addr uint64
+		want string
+	}{
+		{0xffffffff81000120, "do_one+0x10"},
+		{0xffffffff81000200, "do_one+0xf0"}, // behind a call at its very end
+		{0xffffffff81000110, "do_one+0x0"},  // interrupted: nothing calls from padding
+		{0xffffffff81209988, "last_function+0x9988"},
+	}
+	for _, test := range tests {
+		f := k.Append(nil, []uint64{1, test.addr})[1]
+		if got := fmt.Sprintf("%s+%#x", f.Name, f.Offset); got != test.want {
+			t.Errorf("%x: got %s, want %s", test.addr, got, test.want)
+		}
+	}
+}
+
+func TestKernelStackEndsAtZero(t *testing.T) {
+	k := loadFixture(t)
+	addrs := []uint64{0xffffffff81000110, 0xffffffff81000210, 0, 0xffffffff81000110}
+	if got := len(k.Append(nil, addrs)); got != 2 {
+		t.Errorf("got %d frames, want 2", got)
+	}
+}
+
+func TestKernelRestricted(t *testing.T) {
+	for _, text := range []string{"", "0000000000000000 T _stext\n0000000000000000 t foo\t[ext4]\n"} {
+		k, err := ParseKallsyms(strings.NewReader(text))
+		if !errors.Is(err, ErrRestricted) {
+			t.Errorf("%q: got error %v", text, err)
+		}
+		f := k.Append(nil, []uint64{0xffffffff81000000})[0]
+		if f.Reason != Restricted || f.Name != "" {
+			t.Errorf("%q: %#v", text, f)
+		}
+	}
+}
+
+func TestKernelMalformed(t *testing.T) {
+	for _, line := range []string{"x", "ffffffff81000000", "ffffffff81000000 T", "ffffffff81000000 T ", " T foo", "ffffffff81000000-T foo"} {
+		k, err := ParseKallsyms(strings.NewReader(line + "\n"))
+		if err == nil || errors.Is(err, ErrRestricted) {
+			t.Errorf("%q: got error %v", line, err)
+		}
+		if f := k.Append(nil, []uint64{1})[0]; f.Reason != Unreadable {
+			t.Errorf("%q: %#v", line, f)
+		}
+	}
+}
+
+// loadLive returns the symbols of this kernel, or skips if it hides them.
+func loadLive(t testing.TB) *Kernel {
+	t.Helper()
+	k := NewKernel()
+	err := k.Load()
+	if errors.Is(err, ErrRestricted) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// TestKernelLive looks up every text symbol of this kernel: its address must
+// have a name that /proc/kallsyms gives to that very address.
+func TestKernelLive(t *testing.T) {
+	k := loadLive(t)
+	data, err := os.ReadFile("/proc/kallsyms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[uint64][]string)
+	lines := bufio.NewScanner(strings.NewReader(string(data)))
+	for lines.Scan() {
+		var addr uint64
+		var kind, name string
+		if _, err := fmt.Sscanf(lines.Text(), "%x %s %s", &addr, &kind, &name); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains("tTwW", kind) {
+			names[addr] = append(names[addr], name)
+		}
+	}
+	unnamed := 0
+	for addr, want := range names {
+		f := k.Append(nil, []uint64{addr})[0]
+		if f.Name == "" {
+			unnamed++
+			t.Logf("no name for %q", want)
+			continue
+		}
+		if f.Offset != 0 || !contains(want, f.Name) {
+			t.Errorf("%x: got %s+%#x, want one of %q", addr, f.Name, f.Offset, want)
+		}
+	}
+	if len(names) < 1000 || unnamed > 20 {
+		t.Errorf("%d of %d addresses have no name", unnamed, len(names))
+	}
+}
+
+func contains(names []string, name string) bool {
+	for _, n := range names {
+		if n == name || demangle(n) == name {
+			return true
+		}
+	}
+	return false
+}

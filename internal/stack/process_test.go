@@ -1,0 +1,275 @@
+package stack
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestProcess(t *testing.T) {
+	for _, flags := range [][]string{{"-pie", "-fPIE"}, {"-no-pie", "-fno-pie"}, {"-static"}, {"-Wl,-z,noseparate-code"}} {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			file := compile(t, program, flags...)
+			c, ps := start(t, file), newProcesses(t)
+			f := ps.name(c.pid(), c.addrs[0]+4)
+			expect(t, f, "static_one", 4)
+			if f.Module != file || len(f.BuildID) != 40 || f.Kernel {
+				t.Errorf("%#v", f)
+			}
+			expect(t, ps.name(c.pid(), c.addrs[1]), "global_two", 0)
+		})
+	}
+}
+
+// TestProcessStripped checks that what has no name is not given that of a
+// neighbour, and that addr2line could take its offset.
+func TestProcessStripped(t *testing.T) {
+	file := compile(t, program, "-pie", "-fPIE", "-rdynamic")
+	bare := stripped(t, file)
+	c, ps := start(t, bare), newProcesses(t)
+	expect(t, ps.name(c.pid(), c.addrs[1]+2), "global_two", 2)
+
+	f := ps.name(c.pid(), c.addrs[0]+3)
+	if f.Name != "" || f.Reason != NoSymbols || f.Module != bare || len(f.BuildID) != 40 {
+		t.Errorf("%#v", f)
+	}
+	need(t, "nm")
+	if want := symbolAddress(t, file, "static_one"); f.Offset != want+3 {
+		t.Errorf("offset %#x, want %#x", f.Offset, want+3)
+	}
+}
+
+func symbolAddress(t *testing.T, file, symbol string) uint64 {
+	for line := range strings.Lines(run(t, "nm", file)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[2] == symbol {
+			addr, _ := parseHex([]byte(fields[0]))
+			return addr
+		}
+	}
+	t.Fatalf("no symbol %s in %s", symbol, file)
+	return 0
+}
+
+func TestProcessDeleted(t *testing.T) {
+	file := compile(t, program)
+	c, ps := start(t, file), newProcesses(t)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	f := ps.name(c.pid(), c.addrs[0]+4)
+	expect(t, f, "static_one", 4)
+	if f.Module != file+" (deleted)" {
+		t.Errorf("module %q", f.Module)
+	}
+}
+
+// TestProcessReplaced checks that the file that was mapped is read, not the one
+// that has its path now.
+func TestProcessReplaced(t *testing.T) {
+	file := compile(t, program)
+	other := compile(t, strings.ReplaceAll(program, "static_one", "another_one"))
+	c, ps := start(t, file), newProcesses(t)
+	if err := os.Rename(other, file); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
+}
+
+func TestProcessExited(t *testing.T) {
+	deleted := compile(t, program)
+	for _, test := range []struct {
+		name   string
+		file   string
+		delete bool
+	}{{"file", compile(t, program), false}, {"deleted", deleted, true}} {
+		t.Run(test.name, func(t *testing.T) {
+			c, ps := start(t, test.file), newProcesses(t)
+			if test.delete {
+				if err := os.Remove(test.file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := ps.Remember(c.pid()); err != nil {
+				t.Fatal(err)
+			}
+			c.stop()
+			expect(t, ps.name(c.pid(), c.addrs[0]+4), "static_one", 4)
+			if vdso := c.addrs[2]; vdso != 0 && ps.name(c.pid(), vdso).Module != "[vdso]" {
+				t.Errorf("vDSO: %#v", ps.name(c.pid(), vdso))
+			}
+			ps.now = func() time.Time { return time.Now().Add(time.Hour) }
+			if f := ps.name(c.pid(), 0x10); f.Reason != Exited || f.Module != "" {
+				t.Errorf("%#v", f)
+			}
+		})
+	}
+}
+
+func TestProcessNeverSeen(t *testing.T) {
+	c, ps := start(t, compile(t, program)), newProcesses(t)
+	c.stop()
+	if err := ps.Remember(c.pid()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got error %v", err)
+	}
+	f := ps.name(c.pid(), c.addrs[0])
+	if f.Reason != Exited || f.Name != "" || f.String() == "" {
+		t.Errorf("%#v", f)
+	}
+}
+
+func TestProcessUnmapped(t *testing.T) {
+	ps := newProcesses(t)
+	for _, addr := range []uint64{1, ^uint64(0) >> 1, ^uint64(0)} {
+		f := ps.name(os.Getpid(), addr)
+		if f.Reason != Unmapped || f.Module != "" || f.Addr != addr {
+			t.Errorf("%#x: %#v", addr, f)
+		}
+	}
+	if got := ps.Append(nil, os.Getpid(), []uint64{1, 0, 1}); len(got) != 1 {
+		t.Errorf("%d frames, want 1", len(got))
+	}
+}
+
+// TestProcessMountNamespace runs a program from a file system that only its
+// own mount namespace has, and at a path that leads to another one outside.
+func TestProcessMountNamespace(t *testing.T) {
+	file := compile(t, program)
+	need(t, "unshare", "mount")
+	if out, err := exec.Command("unshare", "-m", "true").CombinedOutput(); err != nil {
+		t.Skipf("mount namespaces: %v: %s", err, out)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "prog")
+	outside := compile(t, strings.ReplaceAll(program, "static_one", "outside_one"))
+	if err := os.Rename(outside, path); err != nil {
+		t.Fatal(err)
+	}
+	script := `mount -t tmpfs none "$2" && cp "$1" "$2/prog" && exec "$2/prog"`
+	c := start(t, "unshare", "-m", "sh", "-c", script, "sh", file, dir)
+
+	ps := newProcesses(t)
+	expect(t, ps.name(c.pid(), c.addrs[0]+4), "static_one", 4)
+
+	// Without the right to use map_files, and after the exit of the process.
+	s := *ps.pids[c.pid()].taken
+	m := s.mapping(c.addrs[0])
+	h, err := ps.openMapped(m, &s, procDir{path: "/nonexistent"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if h.id != m.module.key.file {
+		t.Errorf("path leads to %+v, mapped is %+v", h.id, m.module.key.file)
+	}
+	s.root, s.roots = nil, ps.roots(nil)
+	if h, err := ps.openMapped(m, &s, procDir{path: "/nonexistent"}); err == nil {
+		t.Errorf("outside, the path leads to %+v, mapped is %+v", h.id, m.module.key.file)
+	}
+}
+
+func TestProcessVDSO(t *testing.T) {
+	c, ps := start(t, compile(t, program)), newProcesses(t)
+	base := c.addrs[2]
+	if base == 0 {
+		t.Skip("the kernel has no vDSO")
+	}
+	ps.name(c.pid(), base)
+	var names []string
+	for addr := base; addr < base+0x2000; addr += 16 {
+		f := ps.name(c.pid(), addr)
+		if f.Name != "" && f.Module == "[vdso]" && !contains(names, f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	if all := strings.Join(names, " "); !strings.Contains(all, "clock_gettime") {
+		t.Errorf("the vDSO has the functions %q", names)
+	}
+}
+
+// TestProcessLater loads a library after the process has been remembered, and
+// unloads it again.
+func TestProcessLater(t *testing.T) {
+	source := `
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+	void *lib;
+	puts("1"), fflush(stdout), getchar();
+	lib = dlopen(argv[1], RTLD_NOW);
+	printf("%p\n", dlsym(lib, "loaded_late")), fflush(stdout), getchar();
+	dlclose(lib);
+	puts("3"), fflush(stdout);
+	while (getchar() != EOF)
+		;
+	return 0;
+}
+`
+	file := compile(t, source, "-ldl")
+	lib := compile(t, "int loaded_late(int x) { return x * 7; }", "-shared", "-fPIC")
+	c, ps := start(t, file, lib), newProcesses(t)
+	clock := time.Now()
+	ps.now = func() time.Time { return clock }
+	if err := ps.Remember(c.pid()); err != nil {
+		t.Fatal(err)
+	}
+	w := c.stdin.(interface{ Write([]byte) (int, error) })
+	w.Write([]byte("\n"))
+	late := c.line()[0]
+	if f := ps.name(c.pid(), late); f.Reason != Unmapped {
+		t.Errorf("mappings were read again at once: %#v", f)
+	}
+	clock = clock.Add(time.Second)
+	expect(t, ps.name(c.pid(), late), "loaded_late", 0)
+
+	w.Write([]byte("\n"))
+	c.line()
+	if err := ps.Remember(c.pid()); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ps.name(c.pid(), late), "loaded_late", 0)
+}
+
+// TestProcessReturnAddress checks the function that ends in a call: what it
+// returns to belongs to the next one.
+func TestProcessReturnAddress(t *testing.T) {
+	source := `
+#include <stdio.h>
+__asm__(".text\n.type f_last,@function\nf_last: nop\n nop\n.size f_last,.-f_last\n"
+	".type f_next,@function\nf_next: nop\n.size f_next,.-f_next\n nop\n"
+	".globl __restore_rt\n.type __restore_rt,@function\n__restore_rt: nop\n.size __restore_rt,.-__restore_rt\n");
+extern char __restore_rt[];
+int main(void) { printf("%p\n", __restore_rt); fflush(stdout); while (getchar() != EOF); return 0; }
+`
+	c, ps := start(t, compile(t, source)), newProcesses(t)
+	trampoline := c.addrs[0]
+	next := trampoline - 2
+	frames := ps.Append(nil, c.pid(), []uint64{next, next, trampoline, next})
+	want := []struct {
+		name   string
+		offset uint64
+	}{{"f_next", 0}, {"f_last", 2}, {"__restore_rt", 0}, {"f_next", 0}}
+	for i, w := range want {
+		expect(t, frames[i], w.name, w.offset)
+	}
+}
+
+func TestProcessForget(t *testing.T) {
+	c, ps := start(t, compile(t, program)), newProcesses(t)
+	if err := ps.Remember(c.pid()); err != nil {
+		t.Fatal(err)
+	}
+	if ps.cache.held == 0 {
+		t.Error("no files held")
+	}
+	ps.Forget(c.pid())
+	if ps.cache.held != 0 || len(ps.cache.modules) != 0 || len(ps.shared) != 0 {
+		t.Errorf("%d files, %d modules, %d roots are left", ps.cache.held, len(ps.cache.modules), len(ps.shared))
+	}
+	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
+}

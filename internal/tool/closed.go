@@ -1,0 +1,29 @@
+package tool
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// untilClosed returns a context that is done when nobody can read from out any more,
+// so that a tool which waits for an event does not outlive its pipe.
+func untilClosed(ctx context.Context, out io.Writer) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if f, ok := out.(*os.File); ok {
+		fd := int32(f.Fd())
+		go func() {
+			for {
+				fds := []unix.PollFd{{Fd: fd}}
+				if _, err := unix.Poll(fds, -1); err == unix.EINTR {
+					continue
+				}
+				cancel()
+				return
+			}
+		}()
+	}
+	return ctx, cancel
+}

@@ -1,0 +1,159 @@
+package tool
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/probe"
+)
+
+// Facts are what can be told of a tool without a kernel, for one command line.
+type Facts struct {
+	*Tool
+	// Kind is the "type" in JSON of what it shows: "event" or "histogram".
+	Kind  string
+	Flags []FlagGroup
+	// Columns are all that there are, for histograms those of their statistics. They
+	// are bound to a row in memory.
+	Columns []column.Column
+	// Keys are the columns that can tell histograms apart.
+	Keys []column.Column
+	// Text has the keys of the columns that text shows, JSON those of JSON and CSV.
+	Text, JSON []string
+	// Hooks are in the order of their names. Without are those that this command line
+	// does without, Optional those that a kernel may lack.
+	Hooks             []probe.Hook
+	Without, Optional []string
+	// Iterators are the sections of programs that list what is there already.
+	Iterators []string
+	// Lost are the reasons why something can be lost, Counters what else is counted.
+	Lost, Counters []string
+
+	spec *ebpf.CollectionSpec
+	line *line
+}
+
+// FlagGroup is flags below one heading.
+type FlagGroup struct {
+	Title string
+	Flags []flags.Flag
+}
+
+// Facts describes the tool as it is run with args.
+func (t *Tool) Facts(args ...string) (*Facts, error) {
+	l, err := t.parse(args)
+	if err != nil {
+		return nil, err
+	}
+	src, err := l.build(newEnv())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
+	}
+	return l.facts(src)
+}
+
+func (l *line) facts(src Source) (*Facts, error) {
+	groups, err := l.tool.flagGroups()
+	if err != nil {
+		return nil, err
+	}
+	spec, err := l.tool.Object()
+	if err != nil {
+		return nil, fmt.Errorf("read BPF object: %w", err)
+	}
+	f := &Facts{
+		Tool: l.tool, Kind: src.kind(), Flags: groups, Hooks: probe.Hooks(spec), Iterators: iterators(spec),
+		Without: src.plan().Without, Optional: src.plan().Optional,
+		Lost: members(spec, "lost"), Counters: members(spec, "counters"), spec: spec, line: l,
+	}
+	return f, f.addColumns(src)
+}
+
+func (f *Facts) addColumns(src Source) error {
+	d, err := src.describe(newEnv(), f.spec)
+	if err != nil {
+		return err
+	}
+	asJSON := f.line.common
+	asJSON.Output = string(output.JSON)
+	if err := d.columns.choose(&asJSON, f.line.selection.Columns, d.text); err != nil {
+		return fmt.Errorf("%w: %w", flags.ErrUsage, err)
+	}
+	f.Text, f.JSON = d.text, column.Keys(d.columns.shown)
+	f.Columns, f.Keys = d.columns.all[len(d.keys):], d.labels
+	return nil
+}
+
+func iterators(spec *ebpf.CollectionSpec) []string {
+	var out []string
+	for _, prog := range spec.Programs {
+		if prog.AttachType == ebpf.AttachTraceIter {
+			out = append(out, prog.SectionName)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// members lists the names of what a map of counters counts.
+func members(spec *ebpf.CollectionSpec, name string) []string {
+	m := spec.Maps[name]
+	if m == nil {
+		return nil
+	}
+	var out []string
+	if s, ok := btf.UnderlyingType(m.Value).(*btf.Struct); ok {
+		for _, m := range s.Members {
+			out = append(out, m.Name)
+		}
+	}
+	return out
+}
+
+// group is the options whose flags are below one heading.
+type group struct {
+	title   string
+	options []any
+}
+
+// groups are all options of a command line, the tool's own first.
+func (l *line) groups() ([]group, error) {
+	src, err := l.tool.source()
+	if err != nil {
+		return nil, err
+	}
+	all := []group{{"Flags of its own", []any{l.options}}}
+	if l.tool.Tasks {
+		all = append(all, group{"Task filter", []any{&l.tasks}})
+	}
+	common := group{"Common flags", []any{&l.common}}
+	if src.kind() == kindEvent {
+		common.options = []any{&l.selection, &l.common}
+	}
+	return append(all, common), nil
+}
+
+// flagGroups lists the flags as they are before any is given.
+func (t *Tool) flagGroups() ([]FlagGroup, error) {
+	groups, err := t.newLine().groups()
+	if err != nil {
+		return nil, err
+	}
+	var out []FlagGroup
+	for _, g := range groups {
+		set := flags.New(t.Name)
+		for _, options := range g.options {
+			if err := set.Add(options, t.Shorts); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, FlagGroup{g.title, set.All()})
+	}
+	return out, nil
+}
