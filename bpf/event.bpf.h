@@ -33,15 +33,22 @@ static __always_inline __u64 event_wakeup_flags(__u64 now_ns)
 	return BPF_RB_FORCE_WAKEUP;
 }
 
-/* event_send sends size bytes; now_ns is the event's own time, of any one clock. */
+/*
+ * event_output sends size bytes; now_ns is the event's own time, of any one clock. What
+ * it means that they could not be sent is the caller's to say.
+ */
+static __always_inline long event_output(void *ctx, void *event, __u64 size, __u64 now_ns)
+{
+	if (event_perf_buffer)
+		return bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, event, size);
+	return bpf_ringbuf_output(&events, event, size, event_wakeup_flags(now_ns));
+}
+
+/* event_send sends an event that is lost if it cannot be sent. */
 static __always_inline long event_send(void *ctx, void *event, __u64 size, __u64 now_ns)
 {
-	long err;
+	long err = event_output(ctx, event, size, now_ns);
 
-	if (event_perf_buffer)
-		err = bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, event, size);
-	else
-		err = bpf_ringbuf_output(&events, event, size, event_wakeup_flags(now_ns));
 	if (err)
 		lost_add(buffer_full);
 	return err;

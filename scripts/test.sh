@@ -13,6 +13,7 @@ if [ -n "$unformatted" ]; then
 	printf 'not formatted (gofmt -w does it):\n%s\n' "$unformatted" >&2
 	exit 1
 fi
+scripts/check-generated.sh
 go vet ./...
 GOARCH=arm64 go vet ./...
 

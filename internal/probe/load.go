@@ -45,8 +45,9 @@ type Objects struct {
 //
 // Returns ErrNotPermitted.
 func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
-	// Only kernels before 5.11 count BPF memory as locked, and there creating maps fails.
-	limitErr := rlimit.RemoveMemlock()
+	// Kernels before 5.11 count BPF memory as locked. Where the limit cannot be raised,
+	// creating maps tells.
+	_ = rlimit.RemoveMemlock()
 	if err := setUp(spec, o); err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		Maps: spec.Maps, Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create maps: %w", errors.Join(denied(err), limitErr))
+		return nil, fmt.Errorf("create maps: %w", denied(err))
 	}
 	return &Objects{
 		Maps: coll.Maps, Variables: coll.Variables, Tried: map[string][]Attempt{},
@@ -62,9 +63,10 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	}, nil
 }
 
+// denied is ErrNotPermitted for an error of permission, without the library's guesses.
 func denied(err error) error {
 	if isDenied(err) {
-		return fmt.Errorf("%w: %w", ErrNotPermitted, err)
+		return ErrNotPermitted
 	}
 	return err
 }

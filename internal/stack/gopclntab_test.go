@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -138,14 +139,21 @@ func TestGoFunctionsDoubtful(t *testing.T) {
 	}
 }
 
-// TestGoFunctionsOlder reads programs built by older Go versions, which are
-// named in the environment, as they take a download.
+// TestGoFunctionsOlder reads programs built by the older Go toolchains that
+// this machine has.
 func TestGoFunctionsOlder(t *testing.T) {
-	versions := os.Getenv("STACK_TEST_GO")
-	if versions == "" {
-		t.Skip("STACK_TEST_GO names no versions")
+	need(t, "go", "gcc")
+	pattern := filepath.Join(strings.TrimSpace(run(t, "go", "env", "GOMODCACHE")),
+		"golang.org/toolchain@v0.0.1-go*."+runtime.GOOS+"-"+runtime.GOARCH)
+	dirs, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for version := range strings.FieldsSeq(versions) {
+	if len(dirs) == 0 {
+		t.Skip("no " + pattern)
+	}
+	for _, dir := range dirs {
+		_, version, _ := strings.Cut(strings.TrimSuffix(dir, "."+runtime.GOOS+"-"+runtime.GOARCH), "v0.0.1-")
 		for _, mode := range []string{"exe", "pie"} {
 			for cgo, source := range map[string]string{"0": goProgram, "1": cgoProgram} {
 				t.Run(version+" "+mode+" cgo="+cgo, func(t *testing.T) {

@@ -128,7 +128,7 @@ func (l *line) groups() ([]group, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []group{{"Flags of its own", []any{l.options}}}
+	all := []group{{"Flags", []any{l.options}}}
 	if l.tool.Tasks {
 		all = append(all, group{"Task filter", []any{&l.tasks}})
 	}

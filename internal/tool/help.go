@@ -69,7 +69,7 @@ func flagHelp(f flags.Flag) string {
 		help += "; also --" + f.Also
 	}
 	if f.Default != "" && f.Default != "false" {
-		help += " (" + f.Default + ")"
+		help += " (default: " + f.Default + ")"
 	}
 	return help
 }

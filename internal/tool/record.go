@@ -1,0 +1,121 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// object is a JSON object whose keys keep their order.
+type object []member
+
+type member struct {
+	key   string
+	value any
+}
+
+// MarshalJSON returns the object.
+func (o object) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	for i, m := range o {
+		sep := ','
+		if i == 0 {
+			sep = '{'
+		}
+		val, err := json.Marshal(m.value)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, "%c%q:%s", sep, m.key, val)
+	}
+	if len(o) == 0 {
+		b.WriteByte('{')
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// record is the schema of an object, as it is made.
+type record struct {
+	properties object
+	required   []string
+}
+
+func (r *record) add(key string, schema any, required bool) {
+	r.properties = append(r.properties, member{key, schema})
+	if required {
+		r.required = append(r.required, key)
+	}
+}
+
+// schema closes the record: an object has no other keys.
+func (r *record) schema() object {
+	return object{
+		{"type", "object"}, {"properties", r.properties},
+		{"required", append([]string{}, r.required...)}, {"additionalProperties", false},
+	}
+}
+
+// typed is the schema of a line of that type.
+func typed(name string, r *record) object {
+	all := &record{required: append([]string{"type"}, r.required...)}
+	all.properties = append(object{{"type", object{{"const", name}}}}, r.properties...)
+	return all.schema()
+}
+
+// structSchema follows a struct as encoding/json writes it; help tags become
+// descriptions. known has the schemas of fields whose types do not tell them. The
+// field "type" is left out, see typed.
+func structSchema(t reflect.Type, known map[string]any) *record {
+	r := &record{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if key == "type" {
+			continue
+		}
+		schema := known[key]
+		if schema == nil {
+			schema = typeSchema(f.Type)
+		}
+		if help := f.Tag.Get("help"); help != "" {
+			if o, ok := schema.(object); ok {
+				schema = append(slices.Clip(o), member{"description", help})
+			}
+		}
+		r.add(key, schema, opts == "")
+	}
+	return r
+}
+
+func typeSchema(t reflect.Type) object {
+	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return object{{"type", "string"}, {"format", "date-time"}}
+	case t.Kind() == reflect.String:
+		return object{{"type", "string"}}
+	case t.Kind() == reflect.Float64:
+		return object{{"type", "number"}}
+	case t.Kind() == reflect.Uint64:
+		return object{{"type", "integer"}, {"minimum", 0}}
+	case t.Kind() == reflect.Slice:
+		return object{{"type", "array"}, {"items", typeSchema(t.Elem())}}
+	case t.Kind() == reflect.Struct:
+		return structSchema(t, nil).schema()
+	}
+	return object{}
+}
+
+// countsSchema is that of counters of these names, and of others.
+func countsSchema(names []string) object {
+	count := object{{"type", "integer"}, {"minimum", 0}}
+	known := object{}
+	for _, name := range names {
+		known = append(known, member{name, count})
+	}
+	return object{{"type", "object"}, {"properties", known}, {"additionalProperties", count}}
+}

@@ -1,0 +1,3 @@
+package execsnoop
+
+//go:generate ../../scripts/bpf2go.sh execsnoop.bpf.c
