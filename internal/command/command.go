@@ -24,26 +24,27 @@ type Command struct {
 // Run runs args, of which the first is the name that the program was called by, and
 // returns the exit code. See [tool.Run].
 func (c *Command) Run(ctx context.Context, args []string) int {
-	name := filepath.Base(args[0])
-	if t := c.named(name); t != nil {
+	if t := c.named(args[0]); t != nil {
 		return tool.Run(ctx, t, args[1:], c.Out, c.Err)
 	}
 	if len(args) < 2 {
-		return c.usage(c.Err, tool.ExitUsage)
+		c.usage(c.Err)
+		return tool.ExitUsage
 	}
 	if t := c.find(args[1]); t != nil {
 		return tool.Run(ctx, t, args[2:], c.Out, c.Err)
 	}
-	if verb := c.verbs()[args[1]]; verb != nil {
-		return c.report(verb(args[2:]))
+	if v := findVerb(args[1]); v != nil {
+		return c.report(v.run(c, ctx, args[2:]))
 	}
-	fmt.Fprintf(c.Err, "corescope: there is no tool or verb %q; see corescope list\n", args[1])
+	fmt.Fprintf(c.Err, "corescope: there is no tool or verb %q; see corescope help\n", args[1])
 	return tool.ExitUsage
 }
 
 // named finds the tool of a command's name, which a distribution may have given a
 // prefix or a suffix: bpf-execsnoop, execsnoop-libbpf.
-func (c *Command) named(name string) *tool.Tool {
+func (c *Command) named(path string) *tool.Tool {
+	name := filepath.Base(path)
 	if t := c.find(name); t != nil {
 		return t
 	}
@@ -65,4 +66,13 @@ func (c *Command) find(name string) *tool.Tool {
 		}
 	}
 	return nil
+}
+
+// names lists the names of all tools, their other names among them.
+func (c *Command) names() []string {
+	var names []string
+	for _, t := range c.Tools {
+		names = append(names, t.Names()...)
+	}
+	return names
 }

@@ -1,56 +1,107 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
-	"strings"
 
+	"github.com/spf13/pflag"
+
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/tool"
 )
 
-var errUsage = errors.New("usage")
+// verb is what the program does that is no tool.
+type verb struct {
+	name string
+	// args are its arguments, as usage has them.
+	args    string
+	summary string
+	run     func(c *Command, ctx context.Context, args []string) error
+}
 
-func (c *Command) verbs() map[string]func(args []string) error {
-	return map[string]func([]string) error{
-		"list":    c.list,
-		"version": c.version,
+// verbs lists the verbs. There is one more, complete, for the completions alone.
+func verbs() []verb {
+	return []verb{
+		{"list", "[--names]", "list the tools", (*Command).list},
+		{"help", "[TOOL]", "show the verbs, or the flags of a tool", (*Command).help},
+		{"man", "[TOOL]", "show the manual page: as text on a terminal, else as roff", (*Command).man},
+		{"schema", "TOOL [flags]", "print the JSON Schema of a tool's --output json", (*Command).schema},
+		{"completion", "bash|zsh|fish", "print the completion script of a shell", (*Command).completion},
+		{"version", "", "print the version", (*Command).version},
 	}
 }
 
+func findVerb(name string) *verb {
+	switch name {
+	case "-h", "--help":
+		name = "help"
+	case "--version":
+		name = "version"
+	case "complete":
+		return &verb{name: name, run: (*Command).complete}
+	}
+	all := verbs()
+	if i := slices.IndexFunc(all, func(v verb) bool { return v.name == name }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+// report tells a verb's error and returns the exit code.
 func (c *Command) report(err error) int {
 	switch {
 	case err == nil:
 		return tool.ExitOK
-	case errors.Is(err, errUsage):
-		fmt.Fprintf(c.Err, "corescope: %v\n", err)
+	case errors.Is(err, pflag.ErrHelp):
+		return c.report(c.usage(c.Out))
+	case errors.Is(err, flags.ErrUsage):
+		fmt.Fprintf(c.Err, "corescope: %v (see corescope help)\n", err)
 		return tool.ExitUsage
 	}
 	fmt.Fprintf(c.Err, "corescope: %v\n", err)
 	return tool.ExitFailure
 }
 
-func (c *Command) usage(w io.Writer, code int) int {
-	verbs := slices.Sorted(maps.Keys(c.verbs()))
-	fmt.Fprintf(w, "Usage: corescope TOOL [flags]\n       corescope %s\n", strings.Join(verbs, "|"))
-	return code
+func (c *Command) usage(w io.Writer) error {
+	text := "Usage: corescope TOOL [flags]\n"
+	for _, v := range verbs() {
+		text += fmt.Sprintf("       corescope %-24s %s\n", v.name+" "+v.args, v.summary)
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }
 
-// list writes the tools; with --names all names, one a line.
-func (c *Command) list(args []string) error {
-	for _, t := range c.Tools {
-		if slices.Contains(args, "--names") {
-			fmt.Fprintln(c.Out, strings.Join(t.Names(), "\n"))
-			continue
-		}
-		fmt.Fprintf(c.Out, "%-16s %-10s %s\n", t.Name, t.Category, t.Summary)
+func (c *Command) help(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return c.usage(c.Out)
 	}
+	t, err := c.argument(args)
+	if err != nil {
+		return err
+	}
+	tool.Run(ctx, t, []string{"--help"}, c.Out, c.Err)
 	return nil
 }
 
-func (c *Command) version([]string) error {
-	_, err := io.WriteString(c.Out, "corescope "+c.Version+"\n")
+// argument is the tool that a verb's only argument names.
+func (c *Command) argument(args []string) (*tool.Tool, error) {
+	if len(args) != 1 {
+		return nil, fmt.Errorf("%w: name one tool", flags.ErrUsage)
+	}
+	t := c.named(args[0])
+	if t == nil {
+		return nil, fmt.Errorf("%w: there is no tool %q", flags.ErrUsage, args[0])
+	}
+	return t, nil
+}
+
+func (c *Command) version(_ context.Context, args []string) error {
+	if err := flags.New("version").Parse(args); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(c.Out, "corescope "+c.Version)
 	return err
 }

@@ -15,7 +15,9 @@ type kind int
 
 const (
 	heading kind = iota
+	subheading
 	paragraph
+	bullet
 	item
 	example
 )
@@ -39,22 +41,31 @@ func New(name, section, summary string) *Page {
 // Section begins a section.
 func (p *Page) Section(title string) { p.add(block{kind: heading, text: title}) }
 
+// Subsection begins a part of a section.
+func (p *Page) Subsection(title string) { p.add(block{kind: subheading, text: title}) }
+
 // Text adds paragraphs, which are apart by an empty line. Their own line ends are
 // spaces.
 func (p *Page) Text(text string) {
 	for para := range strings.SplitSeq(text, "\n\n") {
-		if para = strings.Join(strings.Fields(para), " "); para != "" {
+		if para = join(para); para != "" {
 			p.add(block{kind: paragraph, text: para})
 		}
 	}
 }
 
+// Bullet adds a member of a list.
+func (p *Page) Bullet(text string) { p.add(block{kind: bullet, text: join(text)}) }
+
 // Item adds a tag, in bold, with its argument, in italics, and the text below it.
 func (p *Page) Item(tag, arg, text string) {
-	p.add(block{item, tag, arg, strings.Join(strings.Fields(text), " ")})
+	p.add(block{item, tag, arg, join(text)})
 }
 
 // Code adds lines that are shown as they are.
 func (p *Page) Code(lines string) { p.add(block{kind: example, text: lines}) }
 
 func (p *Page) add(b block) { p.blocks = append(p.blocks, b) }
+
+// join makes one line of text.
+func join(text string) string { return strings.Join(strings.Fields(text), " ") }

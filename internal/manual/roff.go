@@ -23,6 +23,10 @@ func (b block) roff() string {
 	switch b.kind {
 	case heading:
 		return fmt.Sprintf(".SH %s\n", escape(b.text))
+	case subheading:
+		return fmt.Sprintf(".SS %s\n", escape(b.text))
+	case bullet:
+		return ".IP \\(bu 2\n" + lines(b.text)
 	case item:
 		return fmt.Sprintf(".TP\n%s\n%s", tagRoff(b.tag, b.arg), lines(b.text))
 	case example:
@@ -40,6 +44,9 @@ func tagRoff(tag, arg string) string {
 
 // lines escapes text that may begin with what roff takes for a request.
 func lines(text string) string {
+	if text == "" {
+		return ""
+	}
 	var b strings.Builder
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		if strings.HasPrefix(line, ".") {

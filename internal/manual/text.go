@@ -27,9 +27,13 @@ func (b block) plain() string {
 	switch b.kind {
 	case heading:
 		return b.text + "\n"
+	case subheading:
+		return "   " + b.text + "\n"
+	case bullet:
+		return strings.Repeat(" ", indent) + "- " + strings.TrimLeft(wrap(b.text, indent+2), " ")
 	case item:
 		tag := strings.TrimSpace(b.tag + " " + b.arg)
-		return indented(tag, indent) + wrap(b.text, 2*indent)
+		return wrap(tag, indent) + wrap(b.text, 2*indent)
 	case example:
 		return indented(strings.TrimRight(b.text, "\n"), indent+4)
 	}
@@ -44,6 +48,9 @@ func indented(text string, left int) string {
 // wrap breaks text into lines between its words; a word that is wider than the page
 // stays whole.
 func wrap(text string, left int) string {
+	if text == "" {
+		return ""
+	}
 	var lines []string
 	line := ""
 	for _, word := range strings.Fields(text) {

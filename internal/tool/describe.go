@@ -157,3 +157,26 @@ func (t *Tool) flagGroups() ([]FlagGroup, error) {
 	}
 	return out, nil
 }
+
+// capabilities are all that the tool needs.
+func (t *Tool) capabilities() []string {
+	return append([]string{"CAP_BPF", "CAP_PERFMON"}, t.Capabilities...)
+}
+
+// ExitCode is what a number that the program exits with means.
+type ExitCode struct {
+	Code    int
+	Meaning string
+}
+
+// ExitCodes lists the exit codes of all tools.
+func ExitCodes() []ExitCode {
+	return []ExitCode{
+		{ExitOK, "It ended as it was asked to, or by a signal, or nobody read its output any more."},
+		{ExitFailure, "Something failed, such as writing the output."},
+		{ExitUsage, "The command line was wrong, or names what is not there: a flag, a column, a cgroup, a container."},
+		{ExitNotPermitted, "Not permitted. The error says which capabilities are needed."},
+		{ExitUnsupported, "This kernel cannot. The error says what is missing."},
+		{ExitLost, "Something was lost, under --strict."},
+	}
+}

@@ -26,6 +26,9 @@ type Events[R any] struct {
 	Plan
 	// Columns are the keys of the columns that text shows.
 	Columns []string
+	// Headers are what text calls columns, by key, where users know them by other
+	// names than the usual.
+	Headers map[string]string
 	// BufferBytes is the size of the ring buffer, a power of two; also that of all
 	// perf buffers together.
 	BufferBytes int
@@ -68,6 +71,11 @@ func (e *Events[R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description,
 	}
 	if o, ok := any(e.row).(owned); ok {
 		cols = append(cols, taskColumns(o.Head(), env)...)
+	}
+	for i := range cols {
+		if header, ok := e.Headers[cols[i].Key]; ok {
+			cols[i].Header = header
+		}
 	}
 	e.cols = columns{all: cols}
 	return &description{columns: &e.cols, text: e.Columns}, nil

@@ -48,8 +48,7 @@ func (t *Tool) remedy(err error) string {
 	if !errors.Is(err, probe.ErrNotPermitted) {
 		return ""
 	}
-	needs := append([]string{"CAP_BPF", "CAP_PERFMON"}, t.Capabilities...)
-	return fmt.Sprintf(" (needs %s: run it as root, or give it these)", strings.Join(needs, ", "))
+	return fmt.Sprintf(" (needs %s: run it as root, or give it these)", strings.Join(t.capabilities(), ", "))
 }
 
 // isEnd tells the errors that are a way to end: help was asked for, or nobody reads

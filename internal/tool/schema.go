@@ -21,7 +21,7 @@ func (f *Facts) Schema() ([]byte, error) {
 	}
 	known := map[string]any{
 		"reasons": countsSchema(f.Lost), "counters": countsSchema(f.Counters),
-		"stats": structSchema(reflect.TypeFor[Stats](), nil),
+		"stats": structSchema(reflect.TypeFor[Stats](), nil).schema(),
 	}
 	b, err := json.MarshalIndent(object{
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},

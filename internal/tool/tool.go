@@ -23,6 +23,8 @@ type Spec struct {
 	Description string
 	// Peers says where the tool differs from those of the same name, flags first.
 	Peers []string
+	// Overhead says what it costs, with figures and how they were measured.
+	Overhead string
 	// Examples are command lines with what they do, behind "# ".
 	Examples []string
 	// Capabilities that it needs beside CAP_BPF and CAP_PERFMON.

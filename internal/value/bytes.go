@@ -64,18 +64,22 @@ func (v List) All(yield func([]byte) bool) {
 }
 
 func (v *List) AppendText(b []byte) []byte {
-	for s := range v.All {
-		b = append(AppendEscaped(b, s), ' ')
-	}
-	return bytes.TrimSuffix(b, []byte(" "))
+	return v.appendJoined(b, ' ', AppendEscaped[[]byte])
 }
 
 func (v *List) appendArray(b []byte, one func(b, s []byte) []byte) []byte {
-	b = append(b, '[')
+	return append(v.appendJoined(append(b, '['), ',', one), ']')
+}
+
+func (v *List) appendJoined(b []byte, sep byte, one func(b, s []byte) []byte) []byte {
+	first := true
 	for s := range v.All {
-		b = append(one(b, s), ',')
+		if !first {
+			b = append(b, sep)
+		}
+		b, first = one(b, s), false
 	}
-	return append(bytes.TrimSuffix(b, []byte(",")), ']')
+	return b
 }
 
 func (v *List) AppendJSON(b []byte) []byte   { return v.appendArray(b, AppendString[[]byte]) }

@@ -4,80 +4,90 @@ import (
 	"encoding/base64"
 	"strconv"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
 const hex = "0123456789abcdef"
+
+// isPlain tells the bytes that no output escapes, but for the quote.
+func isPlain(c byte) bool { return c >= ' ' && c < 0x7f && c != '\\' }
 
 // AppendEscaped appends s so that a terminal shows it and does nothing else:
 // control bytes, bytes that are not UTF-8, invisible and direction-changing
 // characters and the backslash itself become Go escapes.
 func AppendEscaped[T ~string | ~[]byte](b []byte, s T) []byte {
 	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= ' ' && c < utf8.RuneSelf && c != '\\' && c != 0x7f {
-			b = append(b, c)
+		if isPlain(s[i]) {
+			b = append(b, s[i])
 			i++
 			continue
 		}
-		n := escapeOne(&b, string(s[i:min(i+utf8.UTFMax, len(s))]))
+		n := 0
+		b, n = escapeOne(b, string(s[i:min(i+utf8.UTFMax, len(s))]))
 		i += n
 	}
 	return b
 }
 
-func escapeOne(b *[]byte, s string) int {
+func escapeOne(b []byte, s string) ([]byte, int) {
 	r, n := utf8.DecodeRuneInString(s)
 	switch {
-	case r == utf8.RuneError && n <= 1:
-		*b = append(*b, '\\', 'x', hex[s[0]>>4], hex[s[0]&15])
-		return 1
+	case r == utf8.RuneError && n == 1:
+		return append(b, '\\', 'x', hex[s[0]>>4], hex[s[0]&15]), n
 	case r == '\\':
-		*b = append(*b, '\\', '\\')
+		return append(b, '\\', '\\'), n
 	case unicode.IsPrint(r):
-		*b = append(*b, s[:n]...)
-	default:
-		quoted := strconv.AppendQuoteRuneToASCII(nil, r)
-		*b = append(*b, quoted[1:len(quoted)-1]...)
+		return append(b, s[:n]...), n
 	}
-	return n
+	start := len(b)
+	b = strconv.AppendQuoteRuneToASCII(b, r)
+	return append(b[:start], b[start+1:len(b)-1]...), n
 }
 
-// AppendString appends s as a JSON string. Bytes that are not UTF-8 become
-// U+FFFD; see [Exact] for how they are kept.
+// AppendString appends s as a JSON string, all ASCII but for characters that can be
+// seen: what would do something to a terminal is escaped here too. Bytes that are not
+// UTF-8 become U+FFFD; see [Exact] for how they are kept.
 func AppendString[T ~string | ~[]byte](b []byte, s T) []byte {
 	b = append(b, '"')
 	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' && c != 0x7f {
-			b = append(b, c)
+		if isPlain(s[i]) && s[i] != '"' {
+			b = append(b, s[i])
 			i++
 			continue
 		}
-		i += stringOne(&b, string(s[i:min(i+utf8.UTFMax, len(s))]))
+		n := 0
+		b, n = stringOne(b, string(s[i:min(i+utf8.UTFMax, len(s))]))
+		i += n
 	}
 	return append(b, '"')
 }
 
-func stringOne(b *[]byte, s string) int {
+func stringOne(b []byte, s string) ([]byte, int) {
 	r, n := utf8.DecodeRuneInString(s)
 	switch {
-	case r == utf8.RuneError && n <= 1:
-		*b = append(*b, `\ufffd`...)
-		return 1
+	case r == utf8.RuneError && n == 1:
+		b = append(b, `\ufffd`...)
 	case r == '"' || r == '\\':
-		*b = append(*b, '\\', s[0])
+		b = append(b, '\\', s[0])
 	case r == '\n':
-		*b = append(*b, '\\', 'n')
+		b = append(b, '\\', 'n')
 	case r == '\t':
-		*b = append(*b, '\\', 't')
-	// Control characters, C1 among them, never reach a terminal even in JSON.
-	case r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029':
-		*b = append(*b, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
+		b = append(b, '\\', 't')
+	case unicode.IsPrint(r):
+		b = append(b, s[:n]...)
+	case r > 0xffff:
+		high, low := utf16.EncodeRune(r)
+		b = appendUnicode(appendUnicode(b, high), low)
 	default:
-		*b = append(*b, s[:n]...)
+		b = appendUnicode(b, r)
 	}
-	return n
+	return b, n
+}
+
+// appendUnicode appends \uXXXX.
+func appendUnicode(b []byte, r rune) []byte {
+	return append(b, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
 }
 
 func appendBase64(b, s []byte) []byte {

@@ -1,6 +1,7 @@
 package value
 
 import (
+	"math"
 	"strconv"
 )
 
@@ -15,7 +16,7 @@ type unsigned[T uint8 | uint16 | uint32 | uint64] struct{ p *T }
 
 func (v unsigned[T]) AppendText(b []byte) []byte { return strconv.AppendUint(b, uint64(*v.p), 10) }
 func (v unsigned[T]) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint64(*v.p), 10) }
-func (v unsigned[T]) Any() any                   { return int(*v.p) }
+func (v unsigned[T]) Any() any                   { return integer(uint64(*v.p)) }
 func (v unsigned[T]) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
 
 type signed[T int32 | int64] struct{ p *T }
@@ -28,9 +29,21 @@ func (v signed[T]) Schema() Schema             { return Schema{Type: "integer"} 
 type float float64
 
 func (v *float) AppendText(b []byte) []byte { return strconv.AppendFloat(b, float64(*v), 'f', 2, 64) }
-func (v *float) AppendJSON(b []byte) []byte { return strconv.AppendFloat(b, float64(*v), 'g', -1, 64) }
 func (v *float) Any() any                   { return float64(*v) }
 func (v *float) Schema() Schema             { return Schema{Type: "number"} }
+
+// AppendJSON appends null for what is not a number, as JSON has no word for it.
+func (v *float) AppendJSON(b []byte) []byte {
+	f := float64(*v)
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return append(b, "null"...)
+	}
+	return strconv.AppendFloat(b, f, 'g', -1, 64)
+}
+
+// integer is n for expressions, which know int alone: what is above that is its maximum,
+// so that comparisons go the right way.
+func integer(n uint64) int { return int(min(n, math.MaxInt)) }
 
 // Nanoseconds is a span of time that text shows in milliseconds.
 type Nanoseconds uint64
@@ -40,8 +53,19 @@ func (v *Nanoseconds) AppendText(b []byte) []byte {
 }
 
 func (v *Nanoseconds) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint64(*v), 10) }
-func (v *Nanoseconds) Any() any                   { return int(*v) }
+func (v *Nanoseconds) Any() any                   { return integer(uint64(*v)) }
 func (v *Nanoseconds) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
+
+// Elapsed is a span of time in ns that text shows in seconds, with milliseconds.
+type Elapsed uint64
+
+func (v *Elapsed) AppendText(b []byte) []byte {
+	return strconv.AppendFloat(b, float64(*v)/1e9, 'f', 3, 64)
+}
+
+func (v *Elapsed) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint64(*v), 10) }
+func (v *Elapsed) Any() any                   { return int(*v) }
+func (v *Elapsed) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
 
 // Size is a number of bytes that text shows in units of 1,024.
 type Size uint64
@@ -51,5 +75,5 @@ func (v *Size) AppendText(b []byte) []byte {
 }
 
 func (v *Size) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint64(*v), 10) }
-func (v *Size) Any() any                   { return int(*v) }
+func (v *Size) Any() any                   { return integer(uint64(*v)) }
 func (v *Size) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }

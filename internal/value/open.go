@@ -19,39 +19,36 @@ type namedFlag struct {
 
 // openFlags has flags that contain others before those. The names are those of
 // open(2); bits that no name covers are shown as a number.
-func openFlags() []namedFlag {
-	return []namedFlag{
-		{unix.O_TMPFILE, "O_TMPFILE"},
-		{unix.O_SYNC, "O_SYNC"},
-		{unix.O_CREAT, "O_CREAT"},
-		{unix.O_EXCL, "O_EXCL"},
-		{unix.O_NOCTTY, "O_NOCTTY"},
-		{unix.O_TRUNC, "O_TRUNC"},
-		{unix.O_APPEND, "O_APPEND"},
-		{unix.O_NONBLOCK, "O_NONBLOCK"},
-		{unix.O_DSYNC, "O_DSYNC"},
-		{unix.O_ASYNC, "O_ASYNC"},
-		{unix.O_DIRECT, "O_DIRECT"},
-		{kernelLargefile, "O_LARGEFILE"},
-		{unix.O_DIRECTORY, "O_DIRECTORY"},
-		{unix.O_NOFOLLOW, "O_NOFOLLOW"},
-		{unix.O_NOATIME, "O_NOATIME"},
-		{unix.O_CLOEXEC, "O_CLOEXEC"},
-		{unix.O_PATH, "O_PATH"},
-	}
+var openFlags = []namedFlag{
+	{unix.O_TMPFILE, "O_TMPFILE"},
+	{unix.O_SYNC, "O_SYNC"},
+	{unix.O_CREAT, "O_CREAT"},
+	{unix.O_EXCL, "O_EXCL"},
+	{unix.O_NOCTTY, "O_NOCTTY"},
+	{unix.O_TRUNC, "O_TRUNC"},
+	{unix.O_APPEND, "O_APPEND"},
+	{unix.O_NONBLOCK, "O_NONBLOCK"},
+	{unix.O_DSYNC, "O_DSYNC"},
+	{unix.O_ASYNC, "O_ASYNC"},
+	{unix.O_DIRECT, "O_DIRECT"},
+	{kernelLargefile, "O_LARGEFILE"},
+	{unix.O_DIRECTORY, "O_DIRECTORY"},
+	{unix.O_NOFOLLOW, "O_NOFOLLOW"},
+	{unix.O_NOATIME, "O_NOATIME"},
+	{unix.O_CLOEXEC, "O_CLOEXEC"},
+	{unix.O_PATH, "O_PATH"},
 }
 
-func accessModes() [4]string { return [4]string{"O_RDONLY", "O_WRONLY", "O_RDWR", "O_ACCMODE"} }
+var accessModes = [4]string{"O_RDONLY", "O_WRONLY", "O_RDWR", "O_ACCMODE"}
 
 // names calls yield with the access mode and then each flag.
 func (v *OpenFlags) names(yield func(string) bool) {
 	rest := uint64(*v)
-	modes := accessModes()
-	if !yield(modes[rest&unix.O_ACCMODE]) {
+	if !yield(accessModes[rest&unix.O_ACCMODE]) {
 		return
 	}
 	rest &^= unix.O_ACCMODE
-	for _, f := range openFlags() {
+	for _, f := range openFlags {
 		if rest&f.bits != f.bits {
 			continue
 		}
@@ -103,12 +100,12 @@ func ParseOpenFlag(name string) (bits uint64, access bool, err error) {
 	if !strings.HasPrefix(name, "O_") {
 		name = "O_" + name
 	}
-	for bits, mode := range accessModes() {
+	for bits, mode := range accessModes {
 		if mode == name {
 			return uint64(bits), true, nil
 		}
 	}
-	for _, f := range openFlags() {
+	for _, f := range openFlags {
 		if f.name == name {
 			return f.bits, false, nil
 		}
@@ -138,5 +135,5 @@ func (v *FileMode) AppendText(b []byte) []byte {
 }
 
 func (v *FileMode) AppendJSON(b []byte) []byte { return append(v.AppendText(append(b, '"')), '"') }
-func (v *FileMode) Any() any                   { return int(v.Bits) }
+func (v *FileMode) Any() any                   { return string(v.AppendText(nil)) }
 func (v *FileMode) Schema() Schema             { return Schema{Type: "string"} }

@@ -19,8 +19,8 @@ type Value interface {
 	// AppendJSON appends the JSON value.
 	AppendJSON(b []byte) []byte
 
-	// Any returns the value for an expression: a bool, an int, a float64,
-	// a string or a []string.
+	// Any returns the value for an expression, of the type that Schema gives: a bool,
+	// an int, a float64, a string, a []string, or a time.Time for a date-time.
 	Any() any
 
 	// Schema is the JSON Schema of what AppendJSON appends.

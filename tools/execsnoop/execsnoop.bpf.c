@@ -129,10 +129,6 @@ static __always_inline void add_paths(struct event *e)
 	}
 }
 
-/*
- * Sends the record. One that does not fit takes the following ones' chance to: they
- * are smaller.
- */
 static __noinline long record_send(void *ctx, struct event *e)
 {
 	__u32 len = e->data_len;
@@ -142,7 +138,10 @@ static __noinline long record_send(void *ctx, struct event *e)
 	return event_output(ctx, e, offsetof(struct event, data) + len, e->task.time_ns);
 }
 
-/* The arguments of a record that does not fit are missing, and the following ones with them. */
+/*
+ * Sends what there is, to make room. When it cannot be sent, the last record says that
+ * something is missing: it has no data, so it may still fit.
+ */
 static __always_inline bool args_flush(void *ctx, struct event *e)
 {
 	bool sent;
@@ -151,6 +150,8 @@ static __always_inline bool args_flush(void *ctx, struct event *e)
 	sent = !record_send(ctx, e);
 	if (sent)
 		e->args_off += e->args_len;
+	else
+		e->exe.truncated = e->cwd.truncated = 1;
 	e->args_more = 0;
 	e->args_len = 0;
 	e->data_len = 0;

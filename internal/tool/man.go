@@ -1,0 +1,154 @@
+package tool
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/manual"
+	"github.com/corescope/corescope/internal/probe"
+)
+
+// Manual returns the tool's manual page.
+func (f *Facts) Manual() *manual.Page {
+	p := manual.New(f.Name, "8", f.Summary)
+	p.Section("SYNOPSIS")
+	for _, name := range f.Names() {
+		p.Code(usage(name+" [flags]", f.Flags))
+	}
+	p.Code(usage("corescope "+f.Name+" [flags]", f.Flags))
+	p.Section("DESCRIPTION")
+	p.Text(f.Description)
+	f.manualFlags(p)
+	f.manualColumns(p)
+	f.manualHooks(p)
+	f.manualOutput(p)
+	f.manualUse(p)
+	f.manualNeeds(p)
+	manualFiles(p)
+	f.manualPeers(p)
+	p.Section("SEE ALSO")
+	p.Text("corescope(1), bpf(2), capabilities(7)")
+	return p
+}
+
+func (f *Facts) manualFlags(p *manual.Page) {
+	p.Section("OPTIONS")
+	for _, g := range f.Flags {
+		p.Subsection(g.Title)
+		for _, flag := range g.Flags {
+			if flag.Position == "" {
+				p.Item(strings.TrimSpace(strings.TrimSuffix(flagText(flag), flag.Arg)), flag.Arg, flagHelp(flag))
+			} else {
+				p.Item("", flag.Position, flag.Help)
+			}
+		}
+	}
+}
+
+func (f *Facts) manualColumns(p *manual.Page) {
+	p.Section("COLUMNS")
+	if f.Kind == kindHistogram {
+		f.manualKeys(p)
+	} else {
+		p.Text(fmt.Sprintf("In text %s are shown, if no option changes that; in JSON and CSV all but those on demand, which --columns +NAME adds. "+
+			"A column has its key in JSON, CSV, --columns and --filter, and its header in text.", strings.Join(f.Text, ", ")))
+	}
+	for _, c := range f.Columns {
+		p.Item(c.Key, headerOf(c), columnHelp(c))
+	}
+}
+
+func (f *Facts) manualKeys(p *manual.Page) {
+	if len(f.Keys) > 0 {
+		p.Text("Histograms can be told apart by these, which are in the object key of JSON:")
+	}
+	for _, c := range f.Keys {
+		p.Item(c.Key, headerOf(c), columnHelp(c))
+	}
+	p.Text("Each has these, which --filter can ask for as well:")
+}
+
+func headerOf(c column.Column) string {
+	if strings.EqualFold(c.Header, c.Key) {
+		return ""
+	}
+	return c.Header
+}
+
+func columnHelp(c column.Column) string {
+	if c.Extra {
+		return c.Help + "; on demand"
+	}
+	return c.Help
+}
+
+func (f *Facts) manualHooks(p *manual.Page) {
+	p.Section("HOOKS")
+	p.Text("Each hook is taken in the first of its ways that this kernel allows; it is tried, and no version is looked at. " +
+		"--explain says which that is here and why not a better one, --hook takes another.")
+	for _, h := range f.Hooks {
+		for i, v := range h.Variants {
+			p.Item(h.Name+"="+v.Kind, "", fmt.Sprintf("%d. %s%s", i+1, f.wayText(v), f.hookText(h.Name)))
+		}
+	}
+	if len(f.Iterators) > 0 {
+		p.Text("What is there already is listed by " + strings.Join(f.Iterators, ", ") + " (needs " + probe.Needs(f.Iterators[0]) + ").")
+	}
+}
+
+// wayText says where a variant attaches and what it needs.
+func (f *Facts) wayText(v probe.Variant) string {
+	var needs []string
+	for _, section := range v.Where {
+		if need := probe.Needs(section); need != "" && !slices.Contains(needs, need) {
+			needs = append(needs, need)
+		}
+	}
+	return v.String() + ": needs " + cmp.Or(strings.Join(needs, "; "), "nothing more")
+}
+
+func (f *Facts) hookText(name string) string {
+	switch {
+	case slices.Contains(f.Optional, name):
+		return ". The tool runs without this hook where there is no way to it."
+	case slices.Contains(f.Without, name):
+		return ". Only with the options that ask for it."
+	}
+	return "."
+}
+
+func (f *Facts) manualUse(p *manual.Page) {
+	p.Section("EXAMPLES")
+	for _, e := range f.Examples {
+		command, what, _ := strings.Cut(e, "# ")
+		p.Item(strings.TrimSpace(command), "", what)
+	}
+	p.Section("EXIT STATUS")
+	for _, e := range ExitCodes() {
+		p.Item(fmt.Sprint(e.Code), "", e.Meaning)
+	}
+}
+
+func (f *Facts) manualNeeds(p *manual.Page) {
+	if f.Overhead != "" {
+		p.Section("OVERHEAD")
+		p.Text(f.Overhead)
+	}
+	p.Section("PRIVILEGES")
+	p.Text("Needs " + strings.Join(f.capabilities(), ", ") + "; before kernel 5.8 CAP_SYS_ADMIN in the place of the first two, " +
+		"before 5.11 CAP_SYS_RESOURCE as well.")
+}
+
+func (f *Facts) manualPeers(p *manual.Page) {
+	if len(f.Peers) == 0 {
+		return
+	}
+	p.Section("DIFFERENCES")
+	p.Text("From the tools of this name in BCC and libbpf-tools:")
+	for _, peer := range f.Peers {
+		p.Bullet(peer)
+	}
+}

@@ -1,0 +1,232 @@
+package tool_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/tooltest"
+	"github.com/corescope/corescope/tools/opensnoop"
+)
+
+// run runs opensnoop and calls load when it is ready. It returns the exit code and
+// standard error.
+func run(t *testing.T, ctx context.Context, out io.Writer, load func(), args ...string) (int, string) {
+	t.Helper()
+	r, w := io.Pipe()
+	defer w.Close()
+	var stderr bytes.Buffer
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		buf := make([]byte, 4096)
+		for ready := false; ; {
+			n, err := r.Read(buf)
+			stderr.Write(buf[:n])
+			if !ready && load != nil && strings.Contains(stderr.String(), ": ready: ") {
+				ready = true
+				go load()
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	code := tool.Run(ctx, opensnoop.Tool, args, out, w)
+	w.Close()
+	<-done
+	return code, stderr.String()
+}
+
+func pid() string { return strconv.Itoa(os.Getpid()) }
+
+func open(path string) {
+	if fd, err := unix.Open(path, unix.O_RDONLY, 0); err == nil {
+		unix.Close(fd)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--no-such-flag"}, "unknown flag"},
+		{[]string{"argument"}, `"argument" is one argument too many`},
+		{[]string{"--pid", "-1"}, `"-1" is not a number`},
+		{[]string{"--pid", "4294967296"}, "4294967296 is out of range"},
+		{[]string{"--pid", strings.Repeat("1,", 16) + "1"}, "17 ids: 16 at most"},
+		{[]string{"--duration", "0"}, "not above zero"},
+		{[]string{"--output", "xml"}, "it is text, json or csv"},
+		{[]string{"--columns", "pid,none"}, "no such column"},
+		{[]string{"--filter", "nosuch == 1"}, "unknown name nosuch"},
+		{[]string{"--uid", "no such user"}, "no such user"},
+		{[]string{"--cgroup", "/no/such"}, "no such cgroup"},
+		{[]string{"--container", "none-such"}, "none-such"},
+		{[]string{"--cgroup", "/", "--container", "x"}, "do not go together"},
+		{[]string{"--name", strings.Repeat("x", 17)}, "--name: 17 bytes are too many"},
+		{[]string{"--hook", "open=none"}, "no such hook"},
+		{[]string{"--flag-filter", "O_NONE"}, "no open flag O_NONE"},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			tooltest.Root(t)
+			var out bytes.Buffer
+			code, stderr := run(t, t.Context(), &out, nil, tt.args...)
+			if code != tool.ExitUsage || !strings.Contains(stderr, tt.says) || out.Len() > 0 {
+				t.Errorf("exit code %d, standard error %q, want 2 and %q", code, stderr, tt.says)
+			}
+		})
+	}
+}
+
+func TestNotPermitted(t *testing.T) {
+	tooltest.Root(t)
+	type result struct {
+		code   int
+		stderr string
+	}
+	done := make(chan result)
+	go func() {
+		// A thread that gives up its rights ends with its goroutine.
+		runtime.LockOSThread()
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
+			done <- result{-1, errno.Error()}
+			return
+		}
+		var stderr bytes.Buffer
+		code := tool.Run(t.Context(), opensnoop.Tool, nil, io.Discard, &stderr)
+		done <- result{code, stderr.String()}
+	}()
+	if r := <-done; r.code != tool.ExitNotPermitted || !strings.Contains(r.stderr, "CAP_BPF, CAP_PERFMON") {
+		t.Errorf("exit code %d, want 3: %s", r.code, r.stderr)
+	}
+}
+
+func TestLimitAndDuration(t *testing.T) {
+	tooltest.Root(t)
+	path := filepath.Join(t.TempDir(), "x")
+	var out bytes.Buffer
+	code, stderr := run(t, t.Context(), &out, func() {
+		for range 10 {
+			open(path)
+		}
+	}, "--pid", pid(), "--path", path, "--limit", "3", "--no-header")
+	if rows := strings.Count(out.String(), "\n"); code != 0 || rows != 3 {
+		t.Errorf("--limit 3: exit code %d, %d rows: %s", code, rows, stderr)
+	}
+	start := time.Now()
+	code, stderr = run(t, t.Context(), io.Discard, nil, "--pid", "1", "--duration", "200ms")
+	if span := time.Since(start); code != 0 || span < 200*time.Millisecond {
+		t.Errorf("--duration 200ms: exit code %d after %v: %s", code, span, stderr)
+	}
+}
+
+// TestStrict fills the smallest ring while the output is stuck, so that events must be
+// lost: all are said, and the exit code tells.
+func TestStrict(t *testing.T) {
+	tooltest.Root(t)
+	path := filepath.Join(t.TempDir(), "x")
+	const opens = 20_000
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &stuck{free: make(chan struct{})}
+	code, stderr := run(t, ctx, out, func() {
+		for range opens {
+			open(path)
+		}
+		close(out.free)
+		cancel()
+	}, "--pid", pid(), "--path", path, "--buffer-pages", "1", "--strict", "--no-header")
+	if code != tool.ExitLost {
+		t.Errorf("exit code %d, want 5: %s", code, stderr)
+	}
+	var lost int
+	for line := range strings.Lines(stderr) {
+		if strings.Contains(line, "in all") {
+			fmt.Sscanf(line, "opensnoop: lost %d in all", &lost)
+		}
+	}
+	if rows := bytes.Count(out.Bytes(), []byte("\n")); lost == 0 || rows+lost != opens {
+		t.Errorf("%d rows and %d lost of %d: %s", rows, lost, opens, stderr)
+	}
+}
+
+// stuck is an output that takes nothing until it is free.
+type stuck struct {
+	bytes.Buffer
+	free chan struct{}
+}
+
+func (s *stuck) Write(b []byte) (int, error) {
+	<-s.free
+	return s.Buffer.Write(b)
+}
+
+func TestClosedPipe(t *testing.T) {
+	tooltest.Root(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	// Nothing happens that it could write: the closed pipe itself must end it.
+	code, stderr := run(t, t.Context(), w, func() { r.Close() }, "--path", "/none", "--no-header")
+	if code != tool.ExitOK {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+func TestUnwritable(t *testing.T) {
+	tooltest.Root(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	code, stderr := run(t, t.Context(), full, nil, "--path", "/none")
+	if code != tool.ExitFailure || !strings.Contains(stderr, "no space left") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// TestNothingLeft looks at the process's own descriptors after runs that end in
+// different ways: nothing is pinned, so what no descriptor holds is gone.
+func TestNothingLeft(t *testing.T) {
+	tooltest.Root(t)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range [][]string{
+		{"--duration", "50ms"}, {"--explain"}, {"--columns", "none"}, {"--hook", "open=raw"}, {"--perf-buffer"}, {"--stats"},
+	} {
+		run(t, canceled, io.Discard, nil, args...)
+		if left := bpfDescriptors(t); len(left) > 0 {
+			t.Errorf("%v has left %v", args, left)
+		}
+	}
+}
+
+func bpfDescriptors(t *testing.T) []string {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, fd := range fds {
+		to, err := os.Readlink("/proc/self/fd/" + fd.Name())
+		if err == nil && (strings.Contains(to, "bpf") || strings.Contains(to, "perf_event")) {
+			left = append(left, to)
+		}
+	}
+	return left
+}
