@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
 )
@@ -23,9 +22,8 @@ type Options struct {
 	// Without lists hooks that are not wanted, Optional those that may be missing.
 	Without, Optional []string
 	// Force allows hooks just one variant each: "HOOK=KIND".
-	Force []string
-	// BTF is the kernel's, from a file. nil takes the kernel's own.
-	BTF *btf.Spec
+	Force  []string
+	Kernel *Kernel
 }
 
 // Objects are what was loaded and attached. Closing them leaves nothing behind.
@@ -52,7 +50,7 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		return nil, err
 	}
 	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{
-		Maps: spec.Maps, Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
+		Maps: common(spec), Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create maps: %w", denied(err))
@@ -61,6 +59,22 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		Maps: coll.Maps, Variables: coll.Variables, Tried: map[string][]Attempt{},
 		spec: spec, options: o, programs: map[string]*ebpf.Program{},
 	}, nil
+}
+
+// common are the maps that user space reads and those that variables lie in. Others
+// come with the first program that uses them, so that a way which is not taken costs
+// no memory.
+func common(spec *ebpf.CollectionSpec) map[string]*ebpf.MapSpec {
+	maps := map[string]*ebpf.MapSpec{}
+	for _, name := range []string{"events", "lost", "counters", "hists"} {
+		if m := spec.Maps[name]; m != nil {
+			maps[name] = m
+		}
+	}
+	for _, v := range spec.Variables {
+		maps[v.SectionName] = spec.Maps[v.SectionName]
+	}
+	return maps
 }
 
 // denied is ErrNotPermitted for an error of permission, without the library's guesses.
@@ -82,7 +96,7 @@ func setUp(spec *ebpf.CollectionSpec, o Options) error {
 			m.MaxEntries = entries
 		}
 	}
-	preallocate(spec, o.BTF)
+	preallocate(spec, o.Kernel)
 	if m := spec.Maps["events"]; m != nil && o.PerfBuffer {
 		m.Type, m.KeySize, m.ValueSize, m.MaxEntries = ebpf.PerfEventArray, 4, 4, 0
 		return setVariable(spec, "event_perf_buffer", true)
@@ -151,27 +165,40 @@ func (o *Objects) attachVariant(v Variant) (links []link.Link, err error) {
 	return links, nil
 }
 
-// Program loads one program, with the maps there are.
+// Program loads one program, and the maps that only it needs.
 func (o *Objects) Program(name string) (*ebpf.Program, error) {
 	if prog := o.programs[name]; prog != nil {
 		return prog, nil
 	}
-	spec := o.spec.Programs[name].Copy()
-	for i := range spec.Instructions {
-		ins := &spec.Instructions[i]
-		if !ins.IsLoadFromMap() || ins.Reference() == "" {
-			continue
-		}
-		if err := ins.AssociateMap(o.Maps[ins.Reference()]); err != nil {
-			return nil, fmt.Errorf("associate map %s: %w", ins.Reference(), err)
+	spec := o.spec.Programs[name]
+	maps := map[string]*ebpf.MapSpec{}
+	for _, ins := range spec.Instructions {
+		if ref := ins.Reference(); ins.IsLoadFromMap() && ref != "" {
+			maps[ref] = o.spec.Maps[ref]
 		}
 	}
-	prog, err := ebpf.NewProgramWithOptions(spec, ebpf.ProgramOptions{KernelTypes: o.options.BTF})
+	there := map[string]*ebpf.Map{}
+	for ref := range maps {
+		if m := o.Maps[ref]; m != nil {
+			there[ref] = m
+		}
+	}
+	coll, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
+		Programs: map[string]*ebpf.ProgramSpec{name: spec}, Maps: maps, Types: o.spec.Types, ByteOrder: o.spec.ByteOrder,
+	}, ebpf.CollectionOptions{
+		Programs: ebpf.ProgramOptions{KernelTypes: o.options.Kernel.given}, MapReplacements: there, Cache: o.options.Kernel.cache,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", spec.SectionName, err)
 	}
-	o.programs[name] = prog
-	return prog, nil
+	defer coll.Close()
+	o.programs[name] = coll.DetachProgram(name)
+	for ref := range maps {
+		if there[ref] == nil {
+			o.Maps[ref] = coll.DetachMap(ref)
+		}
+	}
+	return o.programs[name], nil
 }
 
 // Explain tries every variant of every hook, keeps none, and returns how they fared.

@@ -10,9 +10,9 @@ func Needs(section string) string {
 	case "fentry", "fexit", "fmod_ret":
 		// arm64 has trampolines from 6.0 on, but the direct calls that attach them to
 		// a function only since 2aa6ac03516d.
-		return "kernel BTF, BPF trampolines (5.5; on arm64 6.4) and the function not inlined"
+		return "the kernel's own BTF, BPF trampolines (5.5; on arm64 6.4) and the function not inlined"
 	case "tp_btf":
-		return "kernel BTF with the tracepoint (5.5)"
+		return "the kernel's own BTF with the tracepoint (5.5)"
 	case "raw_tp", "raw_tracepoint":
 		return "the tracepoint (4.17)"
 	case "tp", "tracepoint":
@@ -24,7 +24,7 @@ func Needs(section string) string {
 	case "uprobe", "uretprobe", "usdt":
 		return "CONFIG_UPROBES and the symbol in the file"
 	case "iter":
-		return "kernel BTF with the iterator (5.8)"
+		return "the kernel's own BTF with the iterator (5.8)"
 	case "perf_event":
 		return "perf events (CONFIG_PERF_EVENTS)"
 	}

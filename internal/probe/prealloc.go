@@ -14,7 +14,7 @@ const oldEntries = 1 << 16
 // where growing is not safe in tracing programs: before 6.1 (fba1a1c6c912) it was
 // kmalloc, which the kernel warns of (94dacdbd5d2d). struct bpf_mem_alloc is what made
 // it safe.
-func preallocate(spec *ebpf.CollectionSpec, kernel *btf.Spec) {
+func preallocate(spec *ebpf.CollectionSpec, kernel *Kernel) {
 	if growsSafely(kernel) {
 		return
 	}
@@ -26,13 +26,11 @@ func preallocate(spec *ebpf.CollectionSpec, kernel *btf.Spec) {
 	}
 }
 
-func growsSafely(kernel *btf.Spec) bool {
-	if kernel == nil {
-		var err error
-		if kernel, err = btf.LoadKernelSpec(); err != nil {
-			return false
-		}
+func growsSafely(kernel *Kernel) bool {
+	types, err := kernel.Types()
+	if err != nil {
+		return false
 	}
 	var alloc *btf.Struct
-	return kernel.TypeByName("bpf_mem_alloc", &alloc) == nil
+	return types.TypeByName("bpf_mem_alloc", &alloc) == nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/probe"
 )
 
 // common are the flags that every tool has.
@@ -47,17 +48,6 @@ func (c *common) check() error {
 	return nil
 }
 
-func (c *common) kernelBTF() (*btf.Spec, error) {
-	if c.BTF == "" {
-		return nil, nil
-	}
-	spec, err := btf.LoadSpec(c.BTF)
-	if err != nil {
-		return nil, fmt.Errorf("read BTF: %w", err)
-	}
-	return spec, nil
-}
-
 // tasks are the flags of tools whose events belong to tasks. The filter runs in
 // the kernel (task.bpf.h), for the task that the event belongs to.
 type tasks struct {
@@ -77,7 +67,7 @@ const (
 
 // variables returns the filter's constants. Labels of cgroups come from the same
 // hierarchy as the filter's.
-func (t *tasks) variables(env *Env, spec *ebpf.CollectionSpec, kernel *btf.Spec) (map[string]any, error) {
+func (t *tasks) variables(env *Env, kernel *probe.Kernel) (map[string]any, error) {
 	vars := map[string]any{}
 	if err := t.ids(vars); err != nil {
 		return nil, err
@@ -174,15 +164,13 @@ func (t *tasks) cgroup(env *Env, vars map[string]any) (controller string, err er
 
 // subsystem is the kernel's number of a v1 controller: its place in
 // enum cgroup_subsys_id, which depends on the configuration.
-func subsystem(kernel *btf.Spec, controller string) (int32, error) {
-	if kernel == nil {
-		var err error
-		if kernel, err = btf.LoadKernelSpec(); err != nil {
-			return 0, fmt.Errorf("read kernel BTF: %w", err)
-		}
+func subsystem(kernel *probe.Kernel, controller string) (int32, error) {
+	types, err := kernel.Types()
+	if err != nil {
+		return 0, err
 	}
 	var enum *btf.Enum
-	if err := kernel.TypeByName("cgroup_subsys_id", &enum); err != nil {
+	if err := types.TypeByName("cgroup_subsys_id", &enum); err != nil {
 		return 0, fmt.Errorf("find cgroup controllers: %w", err)
 	}
 	for _, v := range enum.Values {

@@ -202,7 +202,7 @@ func (t *Tool) open(l *line) (*session, Source, error) {
 }
 
 func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[string]any) (*probe.Objects, error) {
-	kernel, err := l.common.kernelBTF()
+	kernel, err := probe.NewKernel(l.common.BTF)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	maps.Copy(vars, plan.Variables)
 	maps.Copy(vars, needs)
 	if l.tool.Tasks {
-		filter, err := l.tasks.variables(env, spec, kernel)
+		filter, err := l.tasks.variables(env, kernel)
 		if err != nil {
 			return nil, err
 		}
@@ -221,7 +221,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	}
 	return probe.Load(spec, probe.Options{
 		Variables: vars, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf,
-		Without: plan.Without, Optional: plan.Optional, Force: l.common.Hook, BTF: kernel,
+		Without: plan.Without, Optional: plan.Optional, Force: l.common.Hook, Kernel: kernel,
 	})
 }
 

@@ -22,7 +22,7 @@ import (
 
 // run runs opensnoop and calls load when it is ready. It returns the exit code and
 // standard error.
-func run(t *testing.T, ctx context.Context, out io.Writer, load func(), args ...string) (int, string) {
+func run(t testing.TB, ctx context.Context, out io.Writer, load func(), args ...string) (int, string) {
 	t.Helper()
 	r, w := io.Pipe()
 	defer w.Close()
