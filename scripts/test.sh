@@ -21,5 +21,7 @@ GOARCH=arm64 go vet ./...
 if [ "$(id -u)" -ne 0 ]; then
 	set -- -exec 'sudo -E' "$@"
 fi
-# What a live test saw of the kernel is never taken from a cache.
-exec go test -count=1 "$@" ./...
+# What a live test saw of the kernel is never taken from a cache. Benchmarks run once,
+# so that they do not rot.
+# One package at a time: the tools watch the whole machine, and some measure it.
+exec go test -count=1 -p 1 -bench . -benchtime 1x "$@" ./...

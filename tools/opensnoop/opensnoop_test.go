@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -236,23 +237,44 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// TestStorm opens as fast as the machine can. Each open is a row or counted as lost.
-func TestStorm(t *testing.T) {
-	const opens = 300_000
+// storm opens a file as fast as the machine can, with the output going to a file.
+func storm(t testing.TB, opens int) (rows, lost int, span time.Duration) {
 	path := filepath.Join(t.TempDir(), "storm")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	rows, summary := tooltest.File(t, Tool, append(self(), "--path", path), func() {
+		begin := time.Now()
 		for range opens {
 			closing(unix.Open(path, unix.O_RDONLY, 0))
 		}
+		span = time.Since(begin)
 	})
-	lost := int(summary.Num("lost"))
-	if rows+lost != opens {
-		t.Errorf("%d rows and %d lost of %d opens: %v", rows, lost, opens, summary)
+	return rows, int(summary.Num("lost")), span
+}
+
+func TestStorm(t *testing.T) {
+	opens := 300_000
+	if testing.Short() {
+		opens = 20_000
 	}
-	t.Logf("%d opens: %d rows, %d lost", opens, rows, lost)
+	if rows, lost, _ := storm(t, opens); rows+lost != opens {
+		t.Errorf("%d rows and %d lost of %d opens", rows, lost, opens)
+	}
+}
+
+// BenchmarkStorm is 300,000 opens at full speed: how many a second, and how many were
+// rows in the end.
+func BenchmarkStorm(b *testing.B) {
+	const opens = 300_000
+	var rows, lost int
+	var span time.Duration
+	for b.Loop() {
+		rows, lost, span = storm(b, opens)
+	}
+	b.ReportMetric(opens/span.Seconds(), "opens/s")
+	b.ReportMetric(float64(rows), "rows")
+	b.ReportMetric(float64(lost), "lost")
 }
 
 func creat(path string, mode uint32) (int, error) {
