@@ -3,15 +3,16 @@ JOBS ?= $(shell nproc)
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
+MANDIR ?= $(PREFIX)/share/man
 # Distributions that have a command of the same name can give ours another:
 # bpf-execsnoop (TOOL_PREFIX=bpf-) or execsnoop-bpfcc (TOOL_SUFFIX=-bpfcc).
 TOOL_PREFIX ?=
 TOOL_SUFFIX ?=
 
 # What `make generate` makes: git's pathspecs.
-GENERATED := '*_bpfel*.go' '*_bpfel*.o'
+GENERATED := '*_bpfel*.go' '*_bpfel*.o' 'man/*' 'docs/schema/*'
 
-.PHONY: all generate docs check-generated test test-kernels install clean
+.PHONY: all generate docs check-generated new test test-kernels install clean
 
 # Go is all it takes: the BPF objects are in the tree.
 all:
@@ -26,31 +27,40 @@ generate:
 	packages=$$(go list -e ./...) && echo "$$packages" | xargs -n 8 -P $(JOBS) go generate
 	$(MAKE) docs
 
-# Documentation made from the tools' own words; its files belong in GENERATED.
+# Documentation made from the tools' own words; its files belong in GENERATED, but for
+# the README, of which one part is made.
 docs:
+	scripts/docs.sh
 
 # Everything generated is made anew, so that what nothing makes any more shows up too.
 check-generated:
 	git ls-files -z -- $(GENERATED) | xargs -0 rm -f
 	$(MAKE) generate
-	git diff --exit-code --stat -- $(GENERATED)
+	git diff --exit-code --stat -- $(GENERATED) README.md
 	new=$$(git ls-files --others --exclude-standard -- $(GENERATED)) && \
 		if [ -n "$$new" ]; then echo "not committed: $$new"; exit 1; fi
+
+# A new tool, from the one in internal/template: make new TOOL=x.
+new:
+	scripts/new.sh "$(TOOL)"
 
 test:
 	scripts/test.sh
 
 # The live tests on other kernels, in virtual machines.
 test-kernels:
-	test/kernels/run.sh
+	go run ./test/kernels
 
 bin/corescope:
 	$(MAKE) all
 
 install: bin/corescope
 	install -D -m 755 bin/corescope "$(DESTDIR)$(BINDIR)/corescope"
+	install -D -m 644 man/man1/corescope.1 "$(DESTDIR)$(MANDIR)/man1/corescope.1"
 	names=$$(bin/corescope list --names) && for name in $$names; do \
-		ln -sf corescope "$(DESTDIR)$(BINDIR)/$(TOOL_PREFIX)$$name$(TOOL_SUFFIX)" || exit; done
+		given="$(TOOL_PREFIX)$$name$(TOOL_SUFFIX)"; \
+		ln -sf corescope "$(DESTDIR)$(BINDIR)/$$given" && \
+		install -D -m 644 "man/man8/$$name.8" "$(DESTDIR)$(MANDIR)/man8/$$given.8" || exit; done
 
 clean:
 	rm -rf bin

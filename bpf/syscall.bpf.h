@@ -34,10 +34,12 @@ enum { /* arch/x86/entry/syscalls/syscall_64.tbl */
 	NR_x32_execveat = 545,
 };
 
-enum { /* arch/x86/entry/syscalls/syscall_32.tbl */
+enum { /* arch/x86/entry/syscalls/syscall_32.tbl; there is no accept */
+	NR_compat_accept = -2,
 	NR_compat_open = 5,
 	NR_compat_creat = 8,
 	NR_compat_execve = 11,
+	NR_compat_socketcall = 102,
 	NR_compat_openat = 295,
 	NR_compat_execveat = 358,
 	NR_compat_accept4 = 364,
@@ -109,10 +111,12 @@ enum { /* include/uapi/asm-generic/unistd.h; there is no open or creat */
 	NR_openat2 = 437,
 };
 
-enum { /* arch/arm64/tools/syscall_32.tbl */
+enum { /* arch/arm64/tools/syscall_32.tbl; there is no socketcall */
+	NR_compat_socketcall = -2,
 	NR_compat_open = 5,
 	NR_compat_creat = 8,
 	NR_compat_execve = 11,
+	NR_compat_accept = 285,
 	NR_compat_openat = 322,
 	NR_compat_accept4 = 366,
 	NR_compat_execveat = 387,

@@ -94,8 +94,8 @@ static __always_inline bool id_in(__u32 id, const volatile __u32 *ids, __u32 nr)
 	return false;
 }
 
-/* The task filter, for any task; tools call it for the task that the event belongs to. */
-static __always_inline bool task_wanted(struct task_struct *p)
+/* The task filter, for a task that acts for a cgroup which need not be its own. */
+static __always_inline bool task_wanted_in(struct task_struct *p, struct cgroup *cgrp)
 {
 	if (!task_filter)
 		return true;
@@ -107,9 +107,15 @@ static __always_inline bool task_wanted(struct task_struct *p)
 		return false;
 	if (targ_comm_len && !task_comm_wanted(p))
 		return false;
-	if (targ_cgroup_id && !cgroup_is_under(task_cgroup(p), targ_cgroup_id))
+	if (targ_cgroup_id && !cgroup_is_under(cgrp, targ_cgroup_id))
 		return false;
 	return true;
+}
+
+/* The task filter, for any task; tools call it for the task that the event belongs to. */
+static __always_inline bool task_wanted(struct task_struct *p)
+{
+	return task_wanted_in(p, targ_cgroup_id ? task_cgroup(p) : NULL);
 }
 
 static __always_inline struct task_struct *task_current(void)
@@ -127,6 +133,16 @@ static __always_inline __u64 task_current_cgroup_id(void)
 	if (task_cgroup_subsys < 0)
 		return bpf_get_current_cgroup_id();
 	return task_cgroup_id(task_current());
+}
+
+/* Fills the head from any task, but for the time; the caller has zeroed the event. */
+static __always_inline void task_info_read(struct task_info *t, struct task_struct *p)
+{
+	t->cgroup_id = task_cgroup_id(p);
+	t->pid = BPF_CORE_READ(p, tgid);
+	t->tid = BPF_CORE_READ(p, pid);
+	t->uid = BPF_CORE_READ(p, cred, uid.val);
+	BPF_CORE_READ_STR_INTO(&t->comm, p, comm);
 }
 
 /* Fills the head from the current task; the caller has zeroed the event. */

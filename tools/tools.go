@@ -3,12 +3,20 @@ package tools
 
 import (
 	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/tools/biolatency"
+	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/opensnoop"
+	"github.com/corescope/corescope/tools/runqlat"
+	"github.com/corescope/corescope/tools/tcplife"
 )
 
 // All returns every tool, by name.
 func All() []*tool.Tool {
 	return []*tool.Tool{
+		biolatency.Tool,
+		execsnoop.Tool,
 		opensnoop.Tool,
+		runqlat.Tool,
+		tcplife.Tool,
 	}
 }

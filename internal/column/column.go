@@ -4,6 +4,7 @@
 //
 //	Ret int32 `json:"ret" col:"RET,width=3,right" help:"what the call returned"`
 //
+//	json   the key, in snake_case, another for each column
 //	col    header in text, then width=N (cells are padded to it), right (aligned),
 //	       bare (above a histogram it stands without its name),
 //	       extra (shown only when asked for), need=VAR (the BPF variable that must
@@ -18,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,10 +76,19 @@ func appendField(cols []Column, f reflect.StructField, v reflect.Value) ([]Colum
 		return nil, fmt.Errorf("column %s: %w", f.Name, err)
 	}
 	c := Column{Key: f.Tag.Get("json"), Help: f.Tag.Get("help"), Value: val}
+	if !isKey(c.Key) || slices.Contains(Keys(cols), c.Key) {
+		return nil, fmt.Errorf("column %s: key %q is not snake_case or not the only one", f.Name, c.Key)
+	}
 	if err := c.parse(f.Tag.Get("col")); err != nil {
 		return nil, fmt.Errorf("column %s: %w", f.Name, err)
 	}
 	return append(cols, c), nil
+}
+
+// isKey tells the keys that --columns and --filter can name.
+func isKey(s string) bool {
+	rest := strings.TrimLeft(s, "abcdefghijklmnopqrstuvwxyz_0123456789")
+	return rest == "" && strings.IndexAny(s, "abcdefghijklmnopqrstuvwxyz") == 0
 }
 
 func (c *Column) parse(tag string) error {
@@ -160,10 +171,13 @@ func pick(cols []Column, keys []string) ([]Column, error) {
 	return out, nil
 }
 
-// Find returns the column whose key or header is name, or nil.
+// Find returns the column whose key is name, or else whose header is, or nil.
+// Capitals do not matter.
 func Find(cols []Column, name string) *Column {
-	for i := range cols {
-		if strings.EqualFold(cols[i].Key, name) || strings.EqualFold(cols[i].Header, name) {
+	byKey := func(c Column) bool { return strings.EqualFold(c.Key, name) }
+	byHeader := func(c Column) bool { return strings.EqualFold(c.Header, name) }
+	for _, is := range []func(Column) bool{byKey, byHeader} {
+		if i := slices.IndexFunc(cols, is); i >= 0 {
 			return &cols[i]
 		}
 	}

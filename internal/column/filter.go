@@ -12,7 +12,8 @@ import (
 //
 //	ret < 0 and path startsWith "/etc"
 //
-// in the language of github.com/expr-lang/expr. Columns go by their keys.
+// in the language of github.com/expr-lang/expr. Columns go by their keys. One that
+// the row has not counts as 0, false, "" or an empty list.
 type Filter struct {
 	cols    []Column
 	env     map[string]any
@@ -33,7 +34,7 @@ func NewFilter(source string, cols []Column) (*Filter, error) {
 	}
 	f.program = program
 	for _, c := range cols {
-		if program.Node() != nil && usesName(program, c.Key) {
+		if usesName(program, c.Key) {
 			f.cols = append(f.cols, c)
 		}
 	}

@@ -11,11 +11,12 @@ type nameFinder struct {
 }
 
 func (n *nameFinder) Visit(node *ast.Node) {
-	if id, ok := (*node).(*ast.IdentifierNode); ok && id.Value == n.name {
+	if id, ok := (*node).(*ast.IdentifierNode); ok && (id.Value == n.name || id.Value == "$env") {
 		n.found = true
 	}
 }
 
+// usesName reports whether the program may read the name. $env is all of them.
 func usesName(p *vm.Program, name string) bool {
 	finder := &nameFinder{name: name}
 	node := p.Node()

@@ -45,7 +45,7 @@ func (c *Command) candidates(words []string) []tool.Candidate {
 func (c *Command) completeVerb(name string, args []string) []tool.Candidate {
 	v := findVerb(name)
 	switch {
-	case v == nil:
+	case v == nil || v.args == "":
 		return nil
 	case v.name == "schema" && len(args) > 1:
 		if t := c.find(args[0]); t != nil {

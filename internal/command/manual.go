@@ -62,10 +62,11 @@ func isTerminal(w io.Writer) bool {
 func (c *Command) page() *manual.Page {
 	p := manual.New("corescope", "1", "tools that observe a Linux system by eBPF")
 	p.Section("SYNOPSIS")
-	p.Code("corescope TOOL [flags]\nTOOL [flags]")
+	synopsis := "TOOL [flags]\ncorescope TOOL [flags]\n"
 	for _, v := range verbs() {
-		p.Code(strings.TrimSpace("corescope " + v.name + " " + v.args))
+		synopsis += strings.TrimSpace("corescope "+v.name+" "+v.args) + "\n"
 	}
+	p.Code(synopsis)
 	p.Section("DESCRIPTION")
 	p.Text("One program holds all the tools. It is the tool that it is called by, through a symbolic link of that name, " +
 		"which may have a prefix or a suffix (bpf-execsnoop, execsnoop-bpfcc), or else the one that its first argument names. " +

@@ -7,8 +7,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/spf13/pflag"
-
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/tool"
 )
@@ -55,7 +53,7 @@ func (c *Command) report(err error) int {
 	switch {
 	case err == nil:
 		return tool.ExitOK
-	case errors.Is(err, pflag.ErrHelp):
+	case errors.Is(err, flags.ErrHelp):
 		return c.report(c.usage(c.Out))
 	case errors.Is(err, flags.ErrUsage):
 		fmt.Fprintf(c.Err, "corescope: %v (see corescope help)\n", err)

@@ -26,6 +26,9 @@ import (
 // ErrUsage is returned for a command line that cannot be understood.
 var ErrUsage = errors.New("usage")
 
+// ErrHelp is returned when the command line asks for help.
+var ErrHelp = pflag.ErrHelp
+
 // Set is the flags and positional arguments of one run.
 type Set struct {
 	flags     *pflag.FlagSet
@@ -54,11 +57,14 @@ func New(name string) *Set {
 // Add makes flags of the fields of *opts. shorts gives or takes ("") a field's
 // short name by its long one, as these differ between tools.
 func (s *Set) Add(opts any, shorts map[string]string) error {
-	v := reflect.ValueOf(opts).Elem()
+	return s.addStruct(reflect.ValueOf(opts).Elem(), shorts)
+}
+
+func (s *Set) addStruct(v reflect.Value, shorts map[string]string) error {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
-		if f.Anonymous {
-			if err := s.Add(v.Field(i).Addr().Interface(), shorts); err != nil {
+		if f.Anonymous && f.Type.Kind() == reflect.Struct {
+			if err := s.addStruct(v.Field(i), shorts); err != nil {
 				return err
 			}
 			continue
@@ -71,6 +77,12 @@ func (s *Set) Add(opts any, shorts map[string]string) error {
 }
 
 func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string]string) error {
+	if !f.IsExported() {
+		if f.Tag != "" {
+			return errors.New("only exported fields can be flags")
+		}
+		return nil
+	}
 	if name := f.Tag.Get("bpf"); name != "" {
 		s.vars[name] = func() any { return v.Interface() }
 		s.flagOf[name], _, _ = strings.Cut(f.Tag.Get("flag"), ",")
@@ -94,13 +106,26 @@ func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string
 	if given, ok := shorts[name]; ok {
 		short = given
 	}
-	if s.flags.Lookup(name) != nil {
-		return fmt.Errorf("--%s is there already", name)
+	if err := s.checkFree(name, f.Tag.Get("also"), short); err != nil {
+		return err
+	}
+	s.addFlag(val, name, short, f)
+	return nil
+}
+
+// checkFree returns an error for names that are taken or cannot be.
+func (s *Set) checkFree(name, also, short string) error {
+	if name == "" || len(short) > 1 {
+		return fmt.Errorf("flag %q, %q: no long name, or a short one of more than a letter", name, short)
+	}
+	for _, long := range []string{name, also} {
+		if s.flags.Lookup(long) != nil {
+			return fmt.Errorf("--%s is there already", long)
+		}
 	}
 	if short != "" && s.flags.ShorthandLookup(short) != nil {
 		return fmt.Errorf("-%s is there already", short)
 	}
-	s.addFlag(val, name, short, f)
 	return nil
 }
 
@@ -119,10 +144,10 @@ func (s *Set) addFlag(val pflag.Value, name, short string, f reflect.StructField
 
 // Parse reads the arguments into the structs.
 //
-// Returns [pflag.ErrHelp] or ErrUsage.
+// Returns ErrHelp or ErrUsage.
 func (s *Set) Parse(args []string) error {
 	if err := s.flags.Parse(args); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
+		if errors.Is(err, ErrHelp) {
 			return err
 		}
 		return fmt.Errorf("%w: %w", ErrUsage, err)

@@ -32,7 +32,7 @@ func valueOf(v reflect.Value, arg string) (pflag.Value, error) {
 }
 
 func (f *field) check() error {
-	if _, ok := f.v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if unmarshaler(f.v) != nil {
 		return nil
 	}
 	t := f.v.Type()
@@ -47,15 +47,25 @@ func (f *field) check() error {
 	return fmt.Errorf("no flag can have type %s", f.v.Type())
 }
 
+// unmarshaler is v as what reads itself, or nil.
+func unmarshaler(v reflect.Value) encoding.TextUnmarshaler {
+	u, _ := v.Addr().Interface().(encoding.TextUnmarshaler)
+	return u
+}
+
 // String is the default, in the help.
 func (f *field) String() string {
 	if f.v.IsZero() {
 		return ""
 	}
-	if f.v.Kind() == reflect.Slice {
-		return strings.Trim(fmt.Sprint(f.v.Interface()), "[]")
+	if f.v.Kind() != reflect.Slice {
+		return fmt.Sprint(f.v.Interface())
 	}
-	return fmt.Sprint(f.v.Interface())
+	var parts []string
+	for i := range f.v.Len() {
+		parts = append(parts, fmt.Sprint(f.v.Index(i).Interface()))
+	}
+	return strings.Join(parts, ",")
 }
 
 func (f *field) Type() string {
@@ -70,16 +80,14 @@ func (f *field) Type() string {
 	return "N"
 }
 
-// Set reads one value; a list takes several between commas, and more each time.
+// Set reads one value; a list takes several between commas, and more each time. The
+// first takes the place of the default.
 func (f *field) Set(s string) error {
-	if u, ok := f.v.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		return u.UnmarshalText([]byte(s))
-	}
-	if f.v.Kind() != reflect.Slice {
+	if f.v.Kind() != reflect.Slice || unmarshaler(f.v) != nil {
 		return setScalar(f.v, s)
 	}
 	if !f.set {
-		f.v.SetLen(0)
+		f.v.SetZero()
 		f.set = true
 	}
 	for part := range strings.SplitSeq(s, ",") {
@@ -93,42 +101,57 @@ func (f *field) Set(s string) error {
 }
 
 func setScalar(v reflect.Value, s string) error {
-	var err error
+	if u := unmarshaler(v); u != nil {
+		return u.UnmarshalText([]byte(s))
+	}
 	switch v.Kind() {
 	case reflect.String:
 		if s == "" {
-			return errors.New("empty")
+			return errors.New("it is empty")
 		}
 		v.SetString(s)
+		return nil
 	case reflect.Bool:
-		var b bool
-		b, err = strconv.ParseBool(s)
+		b, err := strconv.ParseBool(s)
 		v.SetBool(b)
+		if err != nil {
+			return fmt.Errorf("%q is not true or false", s)
+		}
+		return nil
+	}
+	return setNumber(v, s)
+}
+
+func setNumber(v reflect.Value, s string) error {
+	switch v.Kind() {
 	case reflect.Float64:
-		var n float64
-		n, err = strconv.ParseFloat(s, 64)
+		n, err := strconv.ParseFloat(s, 64)
+		if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+			return numError(s, "number", err)
+		}
 		v.SetFloat(n)
 	case reflect.Int, reflect.Int32, reflect.Int64:
-		var n int64
-		n, err = strconv.ParseInt(s, 10, v.Type().Bits())
+		n, err := strconv.ParseInt(s, 10, v.Type().Bits())
+		if err != nil {
+			return numError(s, "whole number", err)
+		}
 		v.SetInt(n)
 	default:
-		var n uint64
-		n, err = strconv.ParseUint(s, 10, v.Type().Bits())
+		n, err := strconv.ParseUint(s, 10, v.Type().Bits())
+		if err != nil {
+			return numError(s, "whole number from 0 on", err)
+		}
 		v.SetUint(n)
 	}
-	return numError(s, err)
+	return nil
 }
 
 // numError says what is wrong with a number in a user's words.
-func numError(s string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, strconv.ErrRange):
+func numError(s, want string, err error) error {
+	if errors.Is(err, strconv.ErrRange) {
 		return fmt.Errorf("%s is out of range", s)
 	}
-	return fmt.Errorf("%q is not a number", s)
+	return fmt.Errorf("%q is not a %s", s, want)
 }
 
 // Duration is a span of time: "2s", "1m30s", "250ms", or a number of seconds. It is not
@@ -137,23 +160,30 @@ type Duration time.Duration
 
 // UnmarshalText reads s.
 func (d *Duration) UnmarshalText(s []byte) error {
-	text := string(s)
-	span, err := time.ParseDuration(text)
+	span, err := parseSpan(string(s))
 	if err != nil {
-		seconds, numErr := strconv.ParseFloat(text, 64)
-		if numErr != nil {
-			return fmt.Errorf("%q is not a time: write 2s, 1m or a number of seconds", text)
-		}
-		if math.IsNaN(seconds) || seconds >= math.MaxInt64/1e9 {
-			return fmt.Errorf("%s is out of range", text)
-		}
-		span = time.Duration(seconds * float64(time.Second))
+		return err
 	}
 	if span <= 0 {
-		return fmt.Errorf("%s is not above zero", text)
+		return fmt.Errorf("%s is not above zero", s)
 	}
 	*d = Duration(span)
 	return nil
+}
+
+func parseSpan(s string) (time.Duration, error) {
+	span, err := time.ParseDuration(s)
+	if err == nil {
+		return span, nil
+	}
+	seconds, err := strconv.ParseFloat(s, 64)
+	switch {
+	case math.Abs(seconds) >= math.MaxInt64/1e9:
+		return 0, fmt.Errorf("%s is out of range", s)
+	case err != nil, math.IsNaN(seconds):
+		return 0, fmt.Errorf("%q is not a time: write 2s, 1m or a number of seconds", s)
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
 }
 
 // String is the span as Go writes it.

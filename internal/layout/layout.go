@@ -19,6 +19,7 @@ var ErrMismatch = errors.New("layouts differ")
 // offset, size and sign. Names match without case and underscores, or by the
 // tag `btf:"name"`; blank Go fields match padding. The C struct may end with an array
 // of char that t does not have, whose used part is sent behind the fixed part.
+// A t that passes has no pointers.
 //
 // Returns ErrMismatch.
 func Check(s *btf.Struct, t reflect.Type) error {
@@ -52,27 +53,62 @@ func checkField(m btf.Member, f reflect.StructField) error {
 	if name := fieldName(f); f.Name != "_" && name != fold(m.Name) {
 		return fmt.Errorf("member %s is %s in Go: %w", m.Name, f.Name, ErrMismatch)
 	}
-	if uintptr(m.Offset.Bytes()) != f.Offset {
-		return fmt.Errorf("member %s is at %d, in Go at %d: %w", m.Name, m.Offset.Bytes(), f.Offset, ErrMismatch)
+	if uintptr(m.Offset.Bytes()) != f.Offset || m.BitfieldSize != 0 {
+		return fmt.Errorf("member %s is at bit %d, in Go at byte %d: %w", m.Name, m.Offset, f.Offset, ErrMismatch)
 	}
-	size, err := btf.Sizeof(m.Type)
-	if err != nil {
-		return fmt.Errorf("size member %s: %w", m.Name, err)
-	}
-	if uintptr(size) != f.Type.Size() {
-		return fmt.Errorf("member %s has %d bytes, in Go %d: %w", m.Name, size, f.Type.Size(), ErrMismatch)
-	}
-	switch under := btf.UnderlyingType(m.Type).(type) {
-	case *btf.Struct:
-		if f.Type.Kind() == reflect.Struct {
-			return Check(under, f.Type)
-		}
-	case *btf.Int:
-		if signed(f.Type.Kind()) != (under.Encoding == btf.Signed) {
-			return fmt.Errorf("member %s differs in sign: %w", m.Name, ErrMismatch)
-		}
+	if err := checkType(m.Type, f.Type); err != nil {
+		return fmt.Errorf("member %s: %w", m.Name, err)
 	}
 	return nil
+}
+
+// checkType compares sizes, and what is inside structs and arrays. In Go bytes may
+// stand for any type, and a struct around a value for the value.
+func checkType(c btf.Type, t reflect.Type) error {
+	size, err := btf.Sizeof(c)
+	if err != nil {
+		return fmt.Errorf("size %s: %w", c, err)
+	}
+	if uintptr(size) != t.Size() {
+		return fmt.Errorf("%d bytes, in Go %d: %w", size, t.Size(), ErrMismatch)
+	}
+	if t.Kind() == reflect.Array && t.Elem().Kind() == reflect.Uint8 {
+		return nil
+	}
+	under := btf.UnderlyingType(c)
+	if s, ok := under.(*btf.Struct); ok && t.Kind() == reflect.Struct {
+		return Check(s, t)
+	}
+	if t.Kind() == reflect.Struct && t.NumField() == 1 {
+		return checkType(c, t.Field(0).Type)
+	}
+	switch under := under.(type) {
+	case *btf.Array:
+		if t.Kind() == reflect.Array && int(under.Nelems) == t.Len() {
+			return checkType(under.Type, t.Elem())
+		}
+	case *btf.Int:
+		if isInteger(under, t.Kind()) {
+			return nil
+		}
+	case *btf.Enum:
+		if t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 {
+			return nil
+		}
+	case *btf.Pointer: // an address, which means nothing to Go
+		if t.Kind() == reflect.Uint64 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is %s in Go: %w", c, t, ErrMismatch)
+}
+
+// isInteger reports whether a Go kind has the integer's sign. A bool has none.
+func isInteger(c *btf.Int, k reflect.Kind) bool {
+	if k >= reflect.Int && k <= reflect.Int64 {
+		return c.Encoding == btf.Signed
+	}
+	return (k == reflect.Bool || k >= reflect.Uint && k <= reflect.Uint64) && c.Encoding != btf.Signed
 }
 
 func fieldName(f reflect.StructField) string {
@@ -85,8 +121,6 @@ func fieldName(f reflect.StructField) string {
 func fold(name string) string {
 	return strings.ToLower(strings.ReplaceAll(name, "_", ""))
 }
-
-func signed(k reflect.Kind) bool { return k >= reflect.Int && k <= reflect.Int64 }
 
 // Wire is the part of a row type that is copied from the kernel: its first
 // field, which is embedded, or the whole type when that is not a struct with one.
@@ -112,7 +146,9 @@ func NewDecoder(row any) *Decoder {
 	return &Decoder{unsafe.Slice((*byte)(v.UnsafePointer()), size)}
 }
 
-// Decode copies the fixed part and returns the tail, which points into sample.
+// Decode copies the fixed part and returns the tail, which points into sample. From a
+// perf buffer the tail may be up to 7 bytes longer than what was sent, so an event
+// says how long it is.
 //
 // Returns ErrShort.
 func (d *Decoder) Decode(sample []byte) (tail []byte, err error) {

@@ -6,6 +6,8 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"github.com/corescope/corescope/internal/value"
 )
 
 // Ready says that every hook is attached, and which they are: one string for
@@ -38,33 +40,51 @@ type Summary struct {
 	Stats    any               `json:"stats,omitempty"`
 }
 
+// stamp is a time with all nine digits, as rows have it.
+type stamp time.Time
+
+// MarshalJSON returns the time as a JSON string.
+func (s stamp) MarshalJSON() ([]byte, error) {
+	t := value.Time(time.Time(s).UnixNano())
+	return t.AppendJSON(nil), nil
+}
+
 // Ready writes that the tool is ready, at once.
 func (w *Writer) Ready(r Ready) error {
-	r.Type = "ready"
 	if w.format != JSON {
 		w.note("ready: %s", strings.Join(r.Hooks, ", "))
 		return w.Flush()
 	}
-	w.appendObject(r)
+	w.appendObject(struct {
+		Type string `json:"type"`
+		Time stamp  `json:"time"`
+		Ready
+	}{"ready", stamp(r.Time), r})
 	return w.Flush()
 }
 
 // Lost writes a loss, at once.
 func (w *Writer) Lost(l Lost) error {
-	l.Type = "lost"
 	if w.format != JSON {
 		w.note("lost %d: %s", l.Lost, reasons(l.Reasons))
 		return nil
 	}
-	w.appendObject(l)
+	w.appendObject(struct {
+		Type string `json:"type"`
+		Time stamp  `json:"time"`
+		Lost
+	}{"lost", stamp(l.Time), l})
 	return w.Flush()
 }
 
 // Summary writes the end. Text has one only when there is something to say.
 func (w *Writer) Summary(s Summary) error {
-	s.Type = "summary"
 	if w.format == JSON {
-		w.appendObject(s)
+		w.appendObject(struct {
+			Type string `json:"type"`
+			Time stamp  `json:"time"`
+			Summary
+		}{"summary", stamp(s.Time), s})
 		return w.Flush()
 	}
 	if err := w.Flush(); err != nil {

@@ -14,6 +14,7 @@ type rows struct {
 	cols   []column.Column
 	keys   [][]byte // `,"key":` of each column
 	b64    [][]byte // `,"key_base64":` of each column
+	schema []value.Schema
 	cell   []byte
 }
 
@@ -22,6 +23,7 @@ func newRows(format Format, cols []column.Column) *rows {
 	for _, c := range cols {
 		r.keys = append(r.keys, jsonKey(c.Key))
 		r.b64 = append(r.b64, jsonKey(c.Key+"_base64"))
+		r.schema = append(r.schema, c.Schema())
 	}
 	return r
 }
@@ -59,10 +61,12 @@ func (r *rows) appendRow(b []byte, kind string) []byte {
 func (r *rows) appendText(b []byte) []byte {
 	for i := range r.cols {
 		c := &r.cols[i]
-		if c.Absent() {
-			r.cell = append(r.cell[:0], '-')
-		} else {
-			r.cell = c.AppendText(r.cell[:0])
+		r.cell = r.cell[:0]
+		if !c.Absent() {
+			r.cell = c.AppendText(r.cell)
+		}
+		if len(r.cell) == 0 { // the next column must not take this one's place
+			r.cell = append(r.cell, '-')
 		}
 		b = r.appendCell(b, i, r.cell)
 	}
@@ -133,12 +137,16 @@ func AppendObject(b []byte, cols []column.Column) []byte {
 }
 
 func (r *rows) appendCSVRow(b []byte) []byte {
+	start := len(b)
 	for i := range r.cols {
 		r.cell = r.cell[:0]
 		if c := &r.cols[i]; !c.Absent() {
-			r.cell = appendPlain(r.cell, c)
+			r.cell = appendPlain(r.cell, c, &r.schema[i])
 		}
 		b = appendCSV(b, i, r.cell)
+	}
+	if len(b) == start {
+		b = append(b, `""`...) // readers skip empty lines
 	}
 	return append(b, '\n')
 }
@@ -148,15 +156,17 @@ func AppendCell(b []byte, c *column.Column) []byte {
 	if c.Absent() {
 		return b
 	}
-	return appendCSV(b, 0, appendPlain(nil, c))
+	s := c.Schema()
+	return appendCSV(b, 0, appendPlain(nil, c, &s))
 }
 
 // appendPlain appends a cell for machines: numbers and times as in JSON, strings
 // escaped as in text.
-func appendPlain(b []byte, c *column.Column) []byte {
-	s := c.Schema()
+func appendPlain(b []byte, c *column.Column, s *value.Schema) []byte {
 	if s.Format == "date-time" {
-		return bytes.Trim(c.AppendJSON(b), `"`)
+		start := len(b)
+		b = c.AppendJSON(b)
+		return append(b[:start], b[start+1:len(b)-1]...) // without its quotes
 	}
 	if s.Type == "string" || s.Type == "array" {
 		return c.AppendText(b)

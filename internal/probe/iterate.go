@@ -9,22 +9,29 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
+// Iterator is a program that the kernel calls for each object of a kind.
+type Iterator struct {
+	Program string
+	// Map is the one that a program of iter/bpf_map_elem goes through.
+	Map string
+}
+
 // Iterate runs an iterator program and calls yield with each record of size bytes
 // that it writes. A record is good until yield returns. Iterators are there from
-// kernel 5.8 on.
-func (o *Objects) Iterate(program string, size int, yield func([]byte) error) error {
-	prog, err := o.Program(program)
+// kernel 5.8 on, those through maps from 5.9.
+func (o *Objects) Iterate(i Iterator, size int, yield func([]byte) error) error {
+	prog, err := o.Program(i.Program)
 	if err != nil {
 		return err
 	}
-	it, err := link.AttachIter(link.IterOptions{Program: prog})
+	it, err := link.AttachIter(link.IterOptions{Program: prog, Map: o.Maps[i.Map]})
 	if err != nil {
-		return fmt.Errorf("attach %s: %w", o.spec.Programs[program].SectionName, err)
+		return fmt.Errorf("attach %s: %w", o.spec.Programs[i.Program].SectionName, err)
 	}
 	defer it.Close()
 	r, err := it.Open()
 	if err != nil {
-		return fmt.Errorf("open iterator %s: %w", program, err)
+		return fmt.Errorf("open iterator %s: %w", i.Program, err)
 	}
 	defer r.Close()
 	return records(bufio.NewReaderSize(r, 64<<10), size, yield)

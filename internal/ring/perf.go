@@ -1,36 +1,42 @@
 package ring
 
 import (
-	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/perf"
 )
 
-// hold is how long an event is kept back for earlier ones of other CPUs. An event
-// is in its buffer within microseconds; the rest is for the reader to come round.
-const hold = 20 * time.Millisecond
+const (
+	// hold is how long an event is kept back for earlier ones of other CPUs. An event
+	// is in its buffer within microseconds of its time; the rest is for a program that
+	// was interrupted or preempted in between.
+	hold = 20 * time.Millisecond
+	// pause is how long the reader sleeps while it holds events back.
+	pause = 5 * time.Millisecond
+)
 
-// perfReader puts the events of several CPUs' buffers in order. Every event begins
-// with its time (struct task_info), so a sample's first 8 bytes are its place.
-type perfReader struct {
-	reader  *perf.Reader
-	pending []perfSample // sorted up to ready
-	ready   int          // how many of pending may be shown
-	closing bool
-	shown   bool // a sample was shown since the last ErrIdle
+// perfSource is what a perfReader needs of a [perf.Reader].
+type perfSource interface {
+	ReadInto(*perf.Record) error
+	Flush() error
+	Close() error
 }
 
-type perfSample struct {
-	time uint64
-	read time.Time
-	data []byte
+// perfReader puts the events of several CPUs' buffers in order.
+//
+// Whatever was read a hold before a pass through all buffers begins may be shown when
+// that pass is over: an event that is earlier than it is in its buffer by then.
+type perfReader struct {
+	source   perfSource
+	queue    queue
+	shown    bool // a sample was shown since the last ErrIdle
+	stopping atomic.Bool
+	closed   bool
 }
 
 func newPerf(events *ebpf.Map, perCPUBytes int) (*perfReader, error) {
@@ -38,75 +44,80 @@ func newPerf(events *ebpf.Map, perCPUBytes int) (*perfReader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create perf buffer reader: %w", err)
 	}
-	return &perfReader{reader: r}, nil
+	return &perfReader{source: r}, nil
 }
 
 func (r *perfReader) Read() ([]byte, error) {
-	for r.ready == 0 {
+	for {
+		if data := r.queue.next(); data != nil {
+			r.shown = true
+			return data, nil
+		}
 		if r.shown {
 			r.shown = false
 			return nil, ErrIdle
 		}
-		if r.closing && len(r.pending) == 0 {
+		if r.closed {
 			return nil, os.ErrClosed
 		}
 		if err := r.gather(); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read perf buffer: %w", err)
 		}
 	}
-	s := r.pending[0]
-	r.pending = r.pending[1:]
-	r.ready--
-	r.shown = true
-	return s.data, nil
 }
 
-// gather reads what comes within the hold, then frees what has waited for it.
+// gather waits for events, or for those that it has to become ready, and makes a pass.
 func (r *perfReader) gather() error {
-	if len(r.pending) == 0 {
-		r.reader.SetDeadline(time.Time{})
-	} else {
-		r.reader.SetDeadline(time.Now().Add(hold / 2))
+	if r.queue.held() > 0 {
+		time.Sleep(pause)
+		return r.pass()
 	}
-	for !r.closing {
-		var rec perf.Record
-		err := r.reader.ReadInto(&rec)
+	if err := r.readOne(); err != nil && !errors.Is(err, perf.ErrFlushed) {
+		return err
+	}
+	return r.pass()
+}
+
+// pass reads what all buffers have, and releases what has been held for long enough.
+// Flush is what makes ReadInto go to each buffer once more and then say so.
+func (r *perfReader) pass() error {
+	last := r.stopping.Load()
+	ready := time.Now().Add(-hold)
+	if err := r.source.Flush(); err != nil {
+		return err
+	}
+	for {
+		err := r.readOne()
 		if errors.Is(err, perf.ErrFlushed) {
-			r.closing = true
-			break
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("read perf buffer: %w", err)
-		}
-		r.keep(&rec)
-		if rec.Remaining == 0 {
-			break
+			return err
 		}
 	}
-	r.release()
+	if last {
+		r.closed, ready = true, time.Now()
+	}
+	r.queue.release(ready)
 	return nil
 }
 
-// keep leaves out the records that say how many were lost: bpf_perf_event_output has
-// failed for each of those, so the program has counted them.
-func (r *perfReader) keep(rec *perf.Record) {
-	if len(rec.RawSample) < 8 {
-		return
+func (r *perfReader) readOne() error {
+	var rec perf.Record
+	if err := r.source.ReadInto(&rec); err != nil {
+		return err
 	}
-	t := binary.NativeEndian.Uint64(rec.RawSample)
-	r.pending = append(r.pending, perfSample{t, time.Now(), rec.RawSample})
+	// A record that says how many were lost has no sample: bpf_perf_event_output has
+	// failed for each of those, so the program has counted them.
+	if len(rec.RawSample) >= timeSize {
+		r.queue.add(rec.RawSample, time.Now())
+	}
+	return nil
 }
 
-func (r *perfReader) release() {
-	slices.SortStableFunc(r.pending, func(a, b perfSample) int { return cmp.Compare(a.time, b.time) })
-	limit := time.Now().Add(-hold)
-	for r.ready < len(r.pending) && (r.closing || r.pending[r.ready].read.Before(limit)) {
-		r.ready++
-	}
+func (r *perfReader) Stop() error {
+	r.stopping.Store(true)
+	return r.source.Flush()
 }
 
-func (r *perfReader) Stop() error  { return r.reader.Flush() }
-func (r *perfReader) Close() error { return r.reader.Close() }
+func (r *perfReader) Close() error { return r.source.Close() }

@@ -16,81 +16,98 @@ import (
 // what was read.
 var ErrIdle = errors.New("no events for now")
 
-// Reader reads events in the order of their time. A sample is good until the next Read.
+// Reader reads events in the order of their time; those of different CPUs that are
+// microseconds apart may be the other way round. A sample is good until the next Read.
 type Reader interface {
 	// Read returns the next sample. It waits for one, except after a sample that
 	// was the last for now: then it returns ErrIdle once. Returns os.ErrClosed after
-	// Close, when all that was there has been read.
+	// Stop, when all that was there has been read, and after Close.
+	//
+	// A sample from a perf buffer may have up to 7 bytes more than were sent.
 	Read() ([]byte, error)
-	// Stop lets Read return what is there and then os.ErrClosed.
+	// Stop lets Read return what is there and then os.ErrClosed. It may be called
+	// while Read waits.
 	Stop() error
 	Close() error
 }
 
-// New returns a reader of the map "events".
+// New returns a reader of the map "events". perCPUBytes is the size of each CPU's
+// perf buffer, if it is these.
 func New(events *ebpf.Map, perCPUBytes int) (Reader, error) {
 	if events.Type() == ebpf.PerfEventArray {
-		return newPerf(events, perCPUBytes)
+		r, err := newPerf(events, perCPUBytes)
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
 	}
 	r, err := ringbuf.NewReader(events)
 	if err != nil {
 		return nil, fmt.Errorf("create ring buffer reader: %w", err)
 	}
-	return &ringReader{reader: r}, nil
+	return newRing(r), nil
 }
 
-// Programs wake the reader for the first event in a while and then let it be
-// (event.bpf.h), so it looks again by itself until it finds nothing; the longer
-// last look is for an event that was late to be committed.
+// Programs wake the reader for one event and then, for event_wakeup_ns (10 ms,
+// event.bpf.h), for none. So the reader looks by itself when that time is over; waits
+// are cut to whole milliseconds, therefore 12. From then on an event wakes it again,
+// but one that was decided on before, or whose wake-up went with an event that did
+// not fit, may still come unannounced. That is why it never stops looking: however an
+// event got there, it is read within lookLater.
 const (
-	lookAgain = 10 * time.Millisecond
-	lastLook  = 50 * time.Millisecond
+	lookSoon  = 12 * time.Millisecond
+	lookLater = 50 * time.Millisecond
 )
 
+// source is what a ringReader needs of a [ringbuf.Reader].
+type source interface {
+	ReadInto(*ringbuf.Record) error
+	SetDeadline(time.Time)
+	Flush() error
+	Close() error
+}
+
 type ringReader struct {
-	reader *ringbuf.Reader
+	source source
 	record ringbuf.Record
-	empty  bool // the last sample was the last for now
-	read   bool // a sample was read since the last look
-	last   bool // the last look was begun
+	shown  bool // a sample was returned since the last ErrIdle
+	closed bool
+}
+
+func newRing(s source) *ringReader {
+	s.SetDeadline(time.Now().Add(lookLater))
+	return &ringReader{source: s}
 }
 
 func (r *ringReader) Read() ([]byte, error) {
-	if r.empty {
-		r.empty = false
-		r.last = false
-		r.reader.SetDeadline(time.Now().Add(lookAgain))
-		return nil, ErrIdle
-	}
-	for {
-		err := r.reader.ReadInto(&r.record)
+	for !r.closed {
+		err := r.source.ReadInto(&r.record)
 		switch {
 		case err == nil:
-			r.read = true
-			r.empty = r.record.Remaining == 0
+			r.show()
 			return r.record.RawSample, nil
+		case errors.Is(err, os.ErrDeadlineExceeded) && r.shown:
+			r.shown = false
+			r.source.SetDeadline(time.Now().Add(lookSoon))
+			return nil, ErrIdle
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			r.nextLook()
+			r.source.SetDeadline(time.Now().Add(lookLater))
 		case errors.Is(err, ringbuf.ErrFlushed):
-			return nil, os.ErrClosed
+			r.closed = true
 		default:
 			return nil, fmt.Errorf("read ring buffer: %w", err)
 		}
 	}
+	return nil, os.ErrClosed
 }
 
-func (r *ringReader) nextLook() {
-	switch {
-	case r.read:
-		r.reader.SetDeadline(time.Now().Add(lookAgain))
-	case !r.last:
-		r.last = true
-		r.reader.SetDeadline(time.Now().Add(lastLook))
-	default:
-		r.reader.SetDeadline(time.Time{})
+// show makes the next ReadInto return at once if there is no further sample.
+func (r *ringReader) show() {
+	if !r.shown {
+		r.shown = true
+		r.source.SetDeadline(time.Unix(1, 0))
 	}
-	r.read = false
 }
 
-func (r *ringReader) Stop() error  { return r.reader.Flush() }
-func (r *ringReader) Close() error { return r.reader.Close() }
+func (r *ringReader) Stop() error  { return r.source.Flush() }
+func (r *ringReader) Close() error { return r.source.Close() }

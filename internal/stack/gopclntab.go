@@ -3,54 +3,106 @@ package stack
 import (
 	"bytes"
 	"debug/elf"
-	"debug/gosym"
+	"encoding/binary"
 )
 
-// goFunctions builds a table of the function table that every Go program
-// carries for its own tracebacks, stripped or not; nil if there is none, or if
-// it cannot be told for sure where in memory it applies.
+// goTable is the table of functions that every Go program carries for its own
+// tracebacks, stripped or not. debug/gosym reads it as well, but copies a name
+// for each function, which a file made to that end turns into terabytes, and
+// takes a caller's word for where the functions lie.
+type goTable struct {
+	vaddr    uint64
+	relative bool // to runtime.text: 1.18 and later
+	funcs    []symbol
+	names    []byte
+}
+
+// goFunctions builds a table of the functions of a Go program; nil if it is
+// none, or if it cannot be told for sure where in memory they lie.
 func (m *image) goFunctions() *table {
 	data, vaddr := m.pclntab()
-	if data == nil {
+	t := parsePclntab(data, m.ByteOrder)
+	if t == nil {
 		return nil
 	}
-	funcs := goFuncs(data)
-	if len(funcs) == 0 {
-		return nil
-	}
-	// Since 1.18 the table counts from the symbol runtime.text, which
-	// stripping removes, and which is not where .text begins if a C linker
-	// put its own code in front. debug/gosym takes a caller's word for it.
-	for _, text := range m.goText(data, vaddr, funcs) {
-		if m.isGoText(text, funcs) {
-			return goTable(text, funcs)
+	t.vaddr = vaddr
+	// runtime.text is a symbol, which stripping removes, and not where .text
+	// begins if a C linker put its own code in front.
+	for _, text := range m.goText(t) {
+		if m.isGoText(text, t) {
+			return t.table(text)
 		}
 	}
 	return nil
 }
 
-// goFuncs lists the functions, counted from 0 if the table is relative.
-func goFuncs(data []byte) []gosym.Func {
-	t, err := gosym.NewTable(nil, gosym.NewLineTable(data, 0))
-	if err != nil {
+func (t *goTable) first() uint64 { return t.funcs[0].start }
+
+func (t *goTable) last() uint64 { return t.funcs[len(t.funcs)-1].end }
+
+func (t *goTable) table(text uint64) *table {
+	for i := range t.funcs {
+		t.funcs[i].start += text
+		t.funcs[i].end += text
+	}
+	return newTable(t.funcs, bytes.Clone(t.names))
+}
+
+// The first byte of the table, for 1.2, 1.16, 1.18 and 1.20.
+const go12, go116, go118, go120 = 0xfb, 0xfa, 0xf0, 0xf1
+
+// parsePclntab lists the functions of a table, nil if it is malformed. Behind
+// the header lie words that say how many functions there are and where the
+// parts begin: their names, and pairs of an address and the place of a record
+// that begins with the address again and the place of the name.
+func parsePclntab(data []byte, order binary.ByteOrder) *goTable {
+	const header, wordSize = 8, 8
+	if len(data) < header+8*wordSize {
 		return nil
 	}
-	return t.Funcs
-}
-
-func goTable(text uint64, funcs []gosym.Func) *table {
-	symbols := make([]symbol, 0, len(funcs))
-	var names []byte
-	for i := range funcs {
-		f := &funcs[i]
-		symbols = append(symbols, symbol{start: text + f.Entry, end: text + f.End, name: uint32(len(names))})
-		names = append(append(names, f.Name...), 0)
+	word := func(i int) uint64 { return order.Uint64(data[header+i*wordSize:]) }
+	between := func(from, to uint64) []byte {
+		to = min(to, uint64(len(data)))
+		return data[min(from, to):to]
 	}
-	return newTable(symbols, bytes.Clone(names))
+	count, end := word(0), uint64(len(data))
+	switch data[0] {
+	case go118, go120:
+		funcs := between(word(7), end)
+		return readPclntab(count, funcs, funcs, between(word(3), word(4)), 4, order)
+	case go116:
+		funcs := between(word(6), end)
+		return readPclntab(count, funcs, funcs, between(word(2), word(3)), 8, order)
+	}
+	return readPclntab(count, data[header+wordSize:], data, data, 8, order)
 }
 
-// Headers of the table: 1.2, 1.16, 1.18 and 1.20.
-const go12, go116, go118, go120 = 0xfb, 0xfa, 0xf0, 0xf1
+// readPclntab reads count pairs of fields of size bytes, one more address
+// behind the last.
+func readPclntab(count uint64, pairs, records, names []byte, size uint64, order binary.ByteOrder) *goTable {
+	if count == 0 || count > uint64(len(pairs)) || (2*count+1)*size > uint64(len(pairs)) {
+		return nil
+	}
+	field := func(i uint64) uint64 {
+		if size == 4 {
+			return uint64(order.Uint32(pairs[4*i:]))
+		}
+		return order.Uint64(pairs[8*i:])
+	}
+	t := &goTable{relative: size == 4, names: names, funcs: make([]symbol, count)}
+	for i := range count {
+		record := records[min(field(2*i+1), uint64(len(records))):]
+		if uint64(len(record)) < size+4 {
+			return nil
+		}
+		f := symbol{start: field(2 * i), end: field(2*i + 2), name: order.Uint32(record[size:])}
+		if f.end < f.start || uint64(f.name) >= uint64(len(names)) {
+			return nil
+		}
+		t.funcs[i] = f
+	}
+	return t
+}
 
 // pclntab returns the table and its address. Position-independent programs
 // before 1.26 have it in .data.rel.ro, among other things if the C linker was
@@ -89,19 +141,19 @@ func findPclntab(data []byte) int {
 // goText lists where runtime.text may be, the surest first. It is in the
 // header of the table up to 1.25 (the third word) and in the module data
 // since, and where .text begins if no C linker was used.
-func (m *image) goText(data []byte, vaddr uint64, funcs []gosym.Func) []uint64 {
-	if data[0] == go12 || data[0] == go116 {
+func (m *image) goText(t *goTable) []uint64 {
+	if !t.relative {
 		return []uint64{0}
 	}
 	const word, textStart = 8, 8 + 2*8
 	var found []uint64
-	if text := m.words(vaddr+textStart, word); len(text) == 1 && text[0] != 0 {
+	if text := m.words(t.vaddr+textStart, word); len(text) == 1 && text[0] != 0 {
 		found = append(found, text[0])
 	}
-	if text, ok := m.goModuleText(funcs); ok {
+	if text, ok := m.goModuleText(t); ok {
 		found = append(found, text)
 	}
-	if s := m.Section(".text"); s != nil && m.isGoEntry(s.Addr, funcs) {
+	if s := m.Section(".text"); s != nil && m.isGoEntry(s.Addr, t) {
 		found = append(found, s.Addr)
 	}
 	return found
@@ -109,16 +161,15 @@ func (m *image) goText(data []byte, vaddr uint64, funcs []gosym.Func) []uint64 {
 
 // goModuleText looks in the module data for minpc and maxpc, two words that
 // follow one another and are as far apart as the first and the last function.
-func (m *image) goModuleText(funcs []gosym.Func) (uint64, bool) {
+func (m *image) goModuleText(t *goTable) (uint64, bool) {
 	s := m.Section(".go.module")
 	if s == nil || s.Size > 64<<10 {
 		return 0, false
 	}
-	first, last := funcs[0].Entry, funcs[len(funcs)-1].End
 	words := m.words(s.Addr, s.Size)
 	for i := 1; i < len(words); i++ {
-		if words[i]-words[i-1] == last-first && words[i-1] >= first {
-			return words[i-1] - first, true
+		if words[i]-words[i-1] == t.last()-t.first() && words[i-1] >= t.first() {
+			return words[i-1] - t.first(), true
 		}
 	}
 	return 0, false
@@ -126,10 +177,9 @@ func (m *image) goModuleText(funcs []gosym.Func) (uint64, bool) {
 
 // isGoText reports whether all functions lie in code if they count from text,
 // and whether the program then starts in a Go function that may do so.
-func (m *image) isGoText(text uint64, funcs []gosym.Func) bool {
-	first, last := text+funcs[0].Entry, text+funcs[len(funcs)-1].End
-	inside := m.Entry >= first && m.Entry < last
-	if inside && !m.isGoEntry(text, funcs) {
+func (m *image) isGoText(text uint64, t *goTable) bool {
+	first, last := text+t.first(), text+t.last()
+	if m.Entry >= first && m.Entry < last && !m.isGoEntry(text, t) {
 		return false
 	}
 	for _, s := range m.Sections {
@@ -141,10 +191,10 @@ func (m *image) isGoText(text uint64, funcs []gosym.Func) bool {
 }
 
 // isGoEntry reports whether the program starts at a Go start routine.
-func (m *image) isGoEntry(text uint64, funcs []gosym.Func) bool {
-	for i := range funcs {
-		if text+funcs[i].Entry == m.Entry {
-			return len(funcs[i].Name) > 5 && funcs[i].Name[:5] == "_rt0_"
+func (m *image) isGoEntry(text uint64, t *goTable) bool {
+	for _, f := range t.funcs {
+		if text+f.start == m.Entry {
+			return bytes.HasPrefix(cstring(t.names, f.name), []byte("_rt0_"))
 		}
 	}
 	return false

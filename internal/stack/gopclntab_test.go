@@ -2,6 +2,7 @@ package stack
 
 import (
 	"debug/elf"
+	"encoding/binary"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -186,4 +187,89 @@ func TestFindPclntab(t *testing.T) {
 			t.Errorf("%x: got %d, want %d", test.data, got, test.want)
 		}
 	}
+}
+
+// makePclntab writes a table of two functions, one() at 0x10 and two() at 0x30
+// up to 0x40, in the layout of a version.
+func makePclntab(magic byte) []byte {
+	le := binary.LittleEndian
+	word := func(b []byte, v uint64) []byte { return le.AppendUint64(b, v) }
+	names := []byte("one\x00two\x00")
+	b := []byte{magic, 0xff, 0xff, 0xff, 0, 0, 1, 8}
+	var parts []uint64 // behind the counts: where the names begin and end, and the functions
+	size := 8
+	switch magic {
+	case go118, go120:
+		size = 4
+		parts = []uint64{2, 1, 0, 72, 80, 80, 80, 80}
+	case go116:
+		parts = []uint64{2, 1, 64, 72, 72, 72, 72}
+	default:
+		parts = []uint64{2}
+	}
+	for _, p := range parts {
+		b = word(b, p)
+	}
+	nameBase, recordBase := 0, 0
+	if magic != go12 {
+		b = append(b, names...)
+		recordBase = len(b)
+	}
+	field := func(b []byte, v int) []byte {
+		if size == 4 {
+			return le.AppendUint32(b, uint32(v))
+		}
+		return word(b, uint64(v))
+	}
+	records := len(b) + 5*size - recordBase
+	if magic == go12 {
+		nameBase = len(b) + 5*size + 2*(size+4)
+	}
+	for _, v := range []int{0x10, records, 0x30, records + size + 4, 0x40} {
+		b = field(b, v)
+	}
+	b = le.AppendUint32(field(b, 0x10), uint32(nameBase))
+	b = le.AppendUint32(field(b, 0x30), uint32(nameBase+4))
+	if magic == go12 {
+		b = append(b, names...)
+	}
+	return append(b, make([]byte, 64)...)
+}
+
+func TestParsePclntab(t *testing.T) {
+	for _, magic := range []byte{go12, go116, go118, go120} {
+		table := parsePclntab(makePclntab(magic), binary.LittleEndian)
+		if table == nil {
+			t.Errorf("%x: no table", magic)
+			continue
+		}
+		base := uint64(0)
+		if table.relative {
+			base = 0x1000
+		}
+		if want := magic == go118 || magic == go120; table.relative != want {
+			t.Errorf("%x: relative %t, want %t", magic, table.relative, want)
+		}
+		functions := table.table(base)
+		for addr, want := range map[uint64]string{0xf: "", 0x10: "one", 0x2f: "one", 0x30: "two", 0x3f: "two", 0x40: ""} {
+			if got := functions.at(base + addr); got != want {
+				t.Errorf("%x: %#x: got %q, want %q", magic, addr, got, want)
+			}
+		}
+	}
+}
+
+func FuzzPclntab(f *testing.F) {
+	for _, magic := range []byte{go12, go116, go118, go120} {
+		f.Add(makePclntab(magic))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if at := findPclntab(data); at >= 0 {
+			data = data[at:]
+		}
+		if table := parsePclntab(data, binary.LittleEndian); table != nil {
+			table.first()
+			table.table(table.last())
+		}
+	})
 }

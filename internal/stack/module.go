@@ -204,12 +204,16 @@ func (s *symbols) find(vaddr uint64, at place) (name string, start uint64, grown
 	}
 }
 
+// maxName bounds the names that are remembered.
+const maxName = 64 << 10
+
 // name returns the demangled name; n is the memory it took to remember it.
 func (s *symbols) name(i symbolIndex) (name string, n int64) {
 	if name, ok := s.names[i]; ok {
 		return name, 0
 	}
-	name = string(s.tables[i.table].name(i.symbol))
+	raw := s.tables[i.table].name(i.symbol)
+	name = string(raw[:min(len(raw), maxName)])
 	if !s.perfMap {
 		name = demangle(unversioned(name))
 	}

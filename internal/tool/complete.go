@@ -67,8 +67,10 @@ func (f *Facts) valuesOf(word string) []Candidate {
 	}
 	switch flag.Long {
 	case "output":
-		for _, format := range []output.Format{output.Text, output.JSON, output.CSV} {
-			out = append(out, Candidate{string(format), ""})
+		return []Candidate{
+			{string(output.Text), "columns for people"},
+			{string(output.JSON), "an object a line"},
+			{string(output.CSV), "values between commas"},
 		}
 	case "columns":
 		return append(columnWords(f.Columns), Candidate{"all", "every column there is"})

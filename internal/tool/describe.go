@@ -69,7 +69,7 @@ func (l *line) facts(src Source) (*Facts, error) {
 	}
 	f := &Facts{
 		Tool: l.tool, Kind: src.kind(), Flags: groups, Hooks: probe.Hooks(spec), Iterators: iterators(spec),
-		Without: src.plan().Without, Optional: src.plan().Optional,
+		Without: l.without(src.plan()), Optional: src.plan().Optional,
 		Lost: members(spec, "lost"), Counters: members(spec, "counters"), spec: spec, line: l,
 	}
 	return f, f.addColumns(src)

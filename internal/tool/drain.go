@@ -13,20 +13,49 @@ import (
 // drainBatch is how many entries one system call moves.
 const drainBatch = 4096
 
-// drain moves the entries of the epochs that are over out of the map. Before the
-// end that is all but the current one; at the end, with nothing attached, all.
+// drain moves the values of the epochs that are over out of the maps. Before the end
+// that is all but the current one; at the end, with nothing attached, all.
 func (h *Hists[K, L]) drain(s *session) error {
 	if h.hists == nil {
 		h.hists = map[L]*histogram.Histogram{}
 	}
-	m := s.objects.Maps["hists"]
+	over := func(epoch uint32) bool { return !s.objects.Attached() || epoch != h.epoch }
+	if h.plain {
+		return h.drainPlain(s.objects.Maps["hists_plain"], over)
+	}
+	return h.drainKeyed(s.objects.Maps["hists"], over)
+}
+
+func (h *Hists[K, L]) drainPlain(m *ebpf.Map, over func(epoch uint32) bool) error {
+	var none K
+	for epoch := range uint32(2) {
+		if !over(epoch) {
+			continue
+		}
+		var cpus []histSlots
+		if err := m.Lookup(epoch, &cpus); err != nil {
+			return fmt.Errorf("read histogram: %w", err)
+		}
+		for cpu := range cpus {
+			for nr := range cpus[cpu].Slots {
+				h.add(none, nr, &cpus[cpu].Slots[nr])
+			}
+		}
+		clear(cpus)
+		if err := m.Put(epoch, cpus); err != nil {
+			return fmt.Errorf("clear histogram: %w", err)
+		}
+	}
+	return nil
+}
+
+func (h *Hists[K, L]) drainKeyed(m *ebpf.Map, over func(epoch uint32) bool) error {
 	var old []histEntry[K]
 	err := eachEntry(m, func(e *histEntry[K], slot *histogram.Slot) {
-		if s.objects.Attached() && uint32(e.Epoch) == h.epoch {
-			return
+		if over(uint32(e.Epoch)) {
+			old = append(old, *e)
+			h.add(e.Key, int(e.Slot), slot)
 		}
-		old = append(old, *e)
-		h.add(e, slot)
 	})
 	if err != nil {
 		return fmt.Errorf("read histograms: %w", err)
@@ -37,14 +66,17 @@ func (h *Hists[K, L]) drain(s *session) error {
 	return nil
 }
 
-func (h *Hists[K, L]) add(e *histEntry[K], slot *histogram.Slot) {
-	label := h.Label(e.Key)
+func (h *Hists[K, L]) add(key K, nr int, slot *histogram.Slot) {
+	if slot.Count == 0 {
+		return
+	}
+	label := h.Label(key)
 	hist := h.hists[label]
 	if hist == nil {
 		hist = histogram.New(h.Unit)
 		h.hists[label] = hist
 	}
-	hist.Add(int(e.Slot), *slot)
+	hist.Add(nr, *slot)
 }
 
 // eachEntry calls yield for all entries of a map, by batches from kernel 5.6 on.

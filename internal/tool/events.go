@@ -12,6 +12,7 @@ import (
 
 	"github.com/corescope/corescope/internal/column"
 	"github.com/corescope/corescope/internal/layout"
+	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/ring"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -29,6 +30,8 @@ type Events[R any] struct {
 	// Headers are what text calls columns, by key, where users know them by other
 	// names than the usual.
 	Headers map[string]string
+	// Widths are those of columns, by key, that differ from the usual.
+	Widths map[string]int
 	// BufferBytes is the size of the ring buffer, a power of two; also that of all
 	// perf buffers together.
 	BufferBytes int
@@ -36,14 +39,17 @@ type Events[R any] struct {
 	Row R
 	// Keep, if set, is asked whether a decoded row is wanted.
 	Keep func(*R) bool
-	// Before and After are iterator programs whose events are rows too: what is
-	// there before the first event and after the last one.
-	Before, After []string
+	// Before and After are iterator programs whose events are rows too: Before run when
+	// all is attached, ahead of "ready", and After when nothing is any more.
+	Before, After []Iterator
 
 	row     *R // the one that columns are bound to
 	decoder *layout.Decoder
 	cols    columns
 }
+
+// Iterator is an iterator program.
+type Iterator = probe.Iterator
 
 // ErrMore is returned by a row's Decode when the event goes on in a later sample.
 var ErrMore = errors.New("event goes on")
@@ -76,6 +82,9 @@ func (e *Events[R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description,
 		if header, ok := e.Headers[cols[i].Key]; ok {
 			cols[i].Header = header
 		}
+		if width, ok := e.Widths[cols[i].Key]; ok {
+			cols[i].Width = width
+		}
 	}
 	e.cols = columns{all: cols}
 	return &description{columns: &e.cols, text: e.Columns}, nil
@@ -97,10 +106,10 @@ func (e *Events[R]) run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer reader.Close()
-	if err := s.ready(); err != nil {
+	if err := e.iterate(s, e.Before); err != nil {
 		return err
 	}
-	if err := e.iterate(s, e.Before); err != nil {
+	if err := s.ready(); err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() {
@@ -163,9 +172,9 @@ func (e *Events[R]) show(s *session, sample []byte) error {
 }
 
 // iterate runs iterator programs and shows the events that they write.
-func (e *Events[R]) iterate(s *session, programs []string) error {
-	for _, name := range programs {
-		if err := s.objects.Iterate(name, e.decoder.Size(), func(sample []byte) error {
+func (e *Events[R]) iterate(s *session, programs []Iterator) error {
+	for _, it := range programs {
+		if err := s.objects.Iterate(it, e.decoder.Size(), func(sample []byte) error {
 			return e.show(s, sample)
 		}); err != nil {
 			return err

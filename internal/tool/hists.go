@@ -46,6 +46,7 @@ type Hists[K, L comparable] struct {
 	key   columns
 	cols  columns
 	stats hstats
+	plain bool // there are no keys, so all is in the map "hists_plain"
 	epoch uint32
 	hists map[L]*histogram.Histogram
 }
@@ -72,6 +73,11 @@ type histEntry[K any] struct {
 	CPU   uint32
 }
 
+// histSlots is struct hist_slots of hist.bpf.h, the value of the map "hists_plain".
+type histSlots struct {
+	Slots [976]histogram.Slot
+}
+
 func (h *Hists[K, L]) describe(env *Env, spec *ebpf.CollectionSpec) (*description, error) {
 	if err := checkHists[K](spec); err != nil {
 		return nil, err
@@ -94,33 +100,43 @@ func (h *Hists[K, L]) describe(env *Env, spec *ebpf.CollectionSpec) (*descriptio
 		h.Variables = map[string]any{}
 	}
 	h.Variables["hist_unit_ns"] = uint64(h.Unit)
-	h.sizeMap()
+	h.plain = len(h.Keys) == 0
+	h.Variables["hist_plain"] = h.plain
+	h.sizeMaps()
 	return &description{columns: &h.cols, keys: keys, labels: cols, text: h.Keys}, nil
 }
 
-// sizeMap leaves the map as large as the object has it only where there are keys.
-// One histogram has some 100 slots on each CPU, 975 at the most; its empty buckets
-// cost 16 bytes for each entry that there may be.
-func (h *Hists[K, L]) sizeMap() {
-	if len(h.Keys) > 0 {
-		return
-	}
+// sizeMaps keeps small what this run does not use of the two maps: the hash costs 16
+// bytes for each entry that there may be, the array 31 KB on each CPU.
+func (h *Hists[K, L]) sizeMaps() {
 	if h.MapEntries == nil {
 		h.MapEntries = map[string]uint32{}
 	}
-	h.MapEntries["hists"] = 1 << 16
+	if h.plain {
+		h.MapEntries["hists"] = 1
+	} else {
+		h.MapEntries["hists_plain"] = 1
+	}
 }
 
 func checkHists[K any](spec *ebpf.CollectionSpec) error {
-	m := spec.Maps["hists"]
-	if m == nil {
-		return errors.New("the object has no map hists")
+	hists, plain := spec.Maps["hists"], spec.Maps["hists_plain"]
+	if hists == nil || plain == nil {
+		return errors.New("the object has no histograms")
 	}
-	entry, ok := btf.UnderlyingType(m.Key).(*btf.Struct)
+	return errors.Join(
+		checkStruct(hists.Key, reflect.TypeFor[histEntry[K]]()),
+		checkStruct(hists.Value, reflect.TypeFor[histogram.Slot]()),
+		checkStruct(plain.Value, reflect.TypeFor[histSlots]()),
+	)
+}
+
+func checkStruct(c btf.Type, t reflect.Type) error {
+	s, ok := btf.UnderlyingType(c).(*btf.Struct)
 	if !ok {
-		return fmt.Errorf("key of map hists is %s, not a struct", m.Key)
+		return fmt.Errorf("check %s: %s is not a struct", t, c)
 	}
-	return layout.Check(entry, reflect.TypeFor[histEntry[K]]())
+	return layout.Check(s, t)
 }
 
 func (h *Hists[K, L]) kind() string { return kindHistogram }

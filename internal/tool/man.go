@@ -15,10 +15,11 @@ import (
 func (f *Facts) Manual() *manual.Page {
 	p := manual.New(f.Name, "8", f.Summary)
 	p.Section("SYNOPSIS")
-	for _, name := range f.Names() {
-		p.Code(usage(name+" [flags]", f.Flags))
+	synopsis := ""
+	for _, name := range append(f.Names(), "corescope "+f.Name) {
+		synopsis += usage(name+" [flags]", f.Flags) + "\n"
 	}
-	p.Code(usage("corescope "+f.Name+" [flags]", f.Flags))
+	p.Code(synopsis)
 	p.Section("DESCRIPTION")
 	p.Text(f.Description)
 	f.manualFlags(p)
@@ -88,10 +89,13 @@ func columnHelp(c column.Column) string {
 func (f *Facts) manualHooks(p *manual.Page) {
 	p.Section("HOOKS")
 	p.Text("Each hook is taken in the first of its ways that this kernel allows; it is tried, and no version is looked at. " +
-		"--explain says which that is here and why not a better one, --hook takes another.")
+		"--explain says which that is here and why not a better one, --hook HOOK=KIND takes another. " +
+		"All need a description of the kernel's types, its own BTF or that of --btf.")
 	for _, h := range f.Hooks {
-		for i, v := range h.Variants {
-			p.Item(h.Name+"="+v.Kind, "", fmt.Sprintf("%d. %s%s", i+1, f.wayText(v), f.hookText(h.Name)))
+		p.Subsection(h.Name)
+		p.Text(f.hookText(h.Name))
+		for _, v := range h.Variants {
+			p.Item(v.Kind, "", f.wayText(v))
 		}
 	}
 	if len(f.Iterators) > 0 {
@@ -107,17 +111,18 @@ func (f *Facts) wayText(v probe.Variant) string {
 			needs = append(needs, need)
 		}
 	}
-	return v.String() + ": needs " + cmp.Or(strings.Join(needs, "; "), "nothing more")
+	return v.String() + "; needs " + cmp.Or(strings.Join(needs, "; "), "nothing more")
 }
 
+// hookText says when the tool does without a hook, if ever.
 func (f *Facts) hookText(name string) string {
 	switch {
 	case slices.Contains(f.Optional, name):
-		return ". The tool runs without this hook where there is no way to it."
+		return "The tool sees less where there is no way to this hook."
 	case slices.Contains(f.Without, name):
-		return ". Only with the options that ask for it."
+		return "Only with the options that ask for it."
 	}
-	return "."
+	return ""
 }
 
 func (f *Facts) manualUse(p *manual.Page) {

@@ -26,7 +26,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 		if i == 0 {
 			sep = '{'
 		}
-		val, err := json.Marshal(m.value)
+		val, err := encode(m.value, "")
 		if err != nil {
 			return nil, err
 		}
@@ -37,6 +37,16 @@ func (o object) MarshalJSON() ([]byte, error) {
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil
+}
+
+// encode is json.Marshal, but leaves <, > and & as they are.
+func encode(v any, indent string) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
+	err := enc.Encode(v)
+	return b.Bytes(), err
 }
 
 // record is the schema of an object, as it is made.

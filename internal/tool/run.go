@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/column"
@@ -54,7 +55,7 @@ func (t *Tool) remedy(err error) string {
 // isEnd tells the errors that are a way to end: help was asked for, or nobody reads
 // any more.
 func isEnd(err error) bool {
-	return errors.Is(err, pflag.ErrHelp) || errors.Is(err, unix.EPIPE)
+	return errors.Is(err, flags.ErrHelp) || errors.Is(err, unix.EPIPE)
 }
 
 func exitCode(err error) int {
@@ -76,7 +77,7 @@ func exitCode(err error) int {
 
 func (t *Tool) run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	line, err := t.parse(args)
-	if errors.Is(err, pflag.ErrHelp) {
+	if errors.Is(err, flags.ErrHelp) {
 		return errors.Join(err, line.help(out))
 	}
 	if err != nil {
@@ -171,6 +172,9 @@ func (t *Tool) open(l *line) (*session, Source, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
 	}
+	if output := src.plan().Output; output != "" {
+		l.common.Output = output
+	}
 	spec, err := t.Object()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read BPF object: %w", err)
@@ -221,8 +225,16 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	}
 	return probe.Load(spec, probe.Options{
 		Variables: vars, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf,
-		Without: plan.Without, Optional: plan.Optional, Force: l.common.Hook, Kernel: kernel,
+		Without: l.without(plan), Optional: plan.Optional, Force: l.common.Hook, Kernel: kernel,
 	})
+}
+
+// without lists the hooks that this command line does without.
+func (l *line) without(plan *Plan) []string {
+	if reflect.ValueOf(l.tasks).IsZero() {
+		return slices.Concat(plan.Without, plan.ForFilter)
+	}
+	return plan.Without
 }
 
 // checkLengths refuses texts that the programs have no room for.

@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -23,7 +22,7 @@ func (f *Facts) Schema() ([]byte, error) {
 		"reasons": countsSchema(f.Lost), "counters": countsSchema(f.Counters),
 		"stats": structSchema(reflect.TypeFor[Stats](), nil).schema(),
 	}
-	b, err := json.MarshalIndent(object{
+	b, err := encode(object{
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
 		{"title", f.Name + " --output json"},
 		{"description", f.Summary + ". Each line is one of these objects. Required is what a line has without --columns."},
@@ -33,11 +32,11 @@ func (f *Facts) Schema() ([]byte, error) {
 			typed("lost", structSchema(reflect.TypeFor[output.Lost](), known)),
 			typed("summary", structSchema(reflect.TypeFor[output.Summary](), known)),
 		}},
-	}, "", "  ")
+	}, "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encode schema: %w", err)
 	}
-	return append(b, '\n'), nil
+	return b, nil
 }
 
 func (f *Facts) eventSchema() *record {

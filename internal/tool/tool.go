@@ -56,6 +56,10 @@ type Plan struct {
 	// Without lists hooks that this run can do without, Optional those that this
 	// kernel may lack: then the tool sees less, and its manual says what.
 	Without, Optional []string
+	// ForFilter lists hooks that this run needs only if it filters by task.
+	ForFilter []string
+	// Output, if set, is the --output that one of the tool's own flags stands for.
+	Output string
 }
 
 func (p *Plan) plan() *Plan { return p }

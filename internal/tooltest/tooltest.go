@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -63,6 +64,7 @@ type Result struct {
 	Ready      Row
 	Events     []Row
 	Histograms []Row
+	Lost       []Row
 	Summary    Row
 	Stderr     string
 	Code       int
@@ -85,9 +87,16 @@ func Root(t testing.TB) {
 	}
 }
 
+// run is tool.Run, with the arguments that CORESCOPE_ARGS has for every run, split at
+// spaces: by them test/kernels takes each way to a hook, and each buffer, in turn.
+func run(ctx context.Context, tl *tool.Tool, args []string, out, errOut io.Writer) int {
+	extra := strings.Fields(os.Getenv("CORESCOPE_ARGS"))
+	return tool.Run(ctx, tl, slices.Concat(args, extra), out, errOut)
+}
+
 // JSON runs the tool with args and --output json, calls load when all its hooks are
 // attached, stops it when load returns, and returns what it printed. It fails the test
-// if the tool does.
+// if the tool does, or if a line is not as the tool's schema says.
 func JSON(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 	t.Helper()
 	Root(t)
@@ -98,7 +107,7 @@ func JSON(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 	res := &Result{}
 	var done sync.WaitGroup
 	done.Go(func() {
-		res.Code = tool.Run(ctx, tl, append([]string{"--output", "json"}, args...), w, &stderr)
+		res.Code = run(ctx, tl, append([]string{"--output", "json"}, args...), w, &stderr)
 		w.Close()
 	})
 	res.read(t, r, func() {
@@ -110,6 +119,7 @@ func JSON(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 	if res.Code != tool.ExitOK || res.Summary == nil {
 		t.Fatalf("%s %q: exit code %d, summary %v: %s", tl.Name, args, res.Code, res.Summary, res.Stderr)
 	}
+	res.validate(t, tl, args)
 	return res
 }
 
@@ -137,8 +147,12 @@ func (res *Result) read(t testing.TB, r io.Reader, ready func()) {
 			res.Events = append(res.Events, row)
 		case "histogram":
 			res.Histograms = append(res.Histograms, row)
+		case "lost":
+			res.Lost = append(res.Lost, row)
 		case "summary":
 			res.Summary = row
+		default:
+			t.Errorf("line has no type: %q", text)
 		}
 	}
 	done.Wait()
@@ -156,7 +170,7 @@ func Text(t testing.TB, tl *tool.Tool, args []string, load func()) string {
 	var code int
 	var done sync.WaitGroup
 	done.Go(func() {
-		code = tool.Run(ctx, tl, args, &out, w)
+		code = run(ctx, tl, args, &out, w)
 		w.Close()
 	})
 	in := bufio.NewScanner(r)
@@ -194,7 +208,7 @@ func File(t testing.TB, tl *tool.Tool, args []string, load func()) (rows int, su
 		cancel()
 	}}
 	var stderr bytes.Buffer
-	if code := tool.Run(ctx, tl, append([]string{"--output", "json"}, args...), out, &stderr); code != tool.ExitOK {
+	if code := run(ctx, tl, append([]string{"--output", "json"}, args...), out, &stderr); code != tool.ExitOK {
 		t.Fatalf("%s %q: exit code %d: %s", tl.Name, args, code, &stderr)
 	}
 	out.done.Wait()

@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	bpfMapCalls             = "calls"
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
 	bpfMapScratch           = "scratch"
@@ -94,6 +95,7 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	Calls   *ebpf.MapSpec `ebpf:"calls"`
 	Events  *ebpf.MapSpec `ebpf:"events"`
 	Lost    *ebpf.MapSpec `ebpf:"lost"`
 	Scratch *ebpf.MapSpec `ebpf:"scratch"`
@@ -142,6 +144,7 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	Calls   *ebpf.Map `ebpf:"calls"`
 	Events  *ebpf.Map `ebpf:"events"`
 	Lost    *ebpf.Map `ebpf:"lost"`
 	Scratch *ebpf.Map `ebpf:"scratch"`
@@ -149,6 +152,7 @@ type bpfMaps struct {
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.Calls,
 		m.Events,
 		m.Lost,
 		m.Scratch,

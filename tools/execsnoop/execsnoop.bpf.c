@@ -11,17 +11,16 @@
 #include "path.bpf.h"
 
 #define AT_FDCWD -100
-/* Arguments are read in pieces that do not cross a page, as a page may be missing. */
-#define PIECE 4096
-/* Arguments and environment may have 6 MiB (_STK_LIM / 4 * 3), so this is all there can be. */
-#define PIECES_MAX 1537
-/* An argument takes one step, or one for each PIECE of it. */
-#define FAIL_STEPS_MAX 1024
+#define PAGE_BYTES 4096
+/* Arguments are read in pieces of pages, or of one where not all of them are resident. */
+#define PIECE (3 * PAGE_BYTES)
+/* 2 MiB: what a stack of the usual 8 MiB has room for. The verifier follows each turn. */
+#define PIECES_MAX ((2 << 20) / PIECE + 2)
+/* An argument of a failed call takes one turn, or one for each page that it has. */
+#define FAIL_TURNS_MAX 256
 /* Room for the names: file and twice a path, and an interpreter. */
 #define NAMES_SIZE (1 << 14)
 #define INTERP_MAX 2048
-/* A record that has so many bytes is sent before more are added. */
-#define RECORD_FULL (NAMES_SIZE - PIECE)
 
 const volatile bool want_exe = false;
 const volatile bool want_cwd = false;
@@ -49,7 +48,7 @@ struct event {
 	struct path_names exe;
 	struct path_names cwd;
 	char parent_comm[TASK_COMM_LEN];
-	char data[NAMES_SIZE + PATH_BUF_SIZE]; /* file, interpreter, exe, cwd, arguments */
+	char data[NAMES_SIZE + PIECE]; /* file, interpreter, exe, cwd, arguments */
 };
 
 /* A failing exec may come between while another one is looked at, so each has its own. */
@@ -165,7 +164,7 @@ static __always_inline bool args_flush(void *ctx, struct event *e)
 /* Room for one more piece, or NULL. */
 static __always_inline char *args_room(void *ctx, struct event *e)
 {
-	if (e->data_len >= RECORD_FULL && !args_flush(ctx, e))
+	if (e->data_len >= NAMES_SIZE && !args_flush(ctx, e))
 		return NULL;
 	return event_room(e);
 }
@@ -176,6 +175,21 @@ static __always_inline void args_added(struct event *e, __u32 len)
 	e->args_len += len;
 }
 
+/* read_piece reads to the end of the piece, or of its first page, and returns the length or 0. */
+static __always_inline __u32 read_piece(char *room, __u64 addr, __u64 left)
+{
+	__u64 page = PAGE_BYTES - (addr & (PAGE_BYTES - 1));
+	__u64 len = page + PIECE - PAGE_BYTES;
+
+	if (len > left)
+		len = left;
+	if (len <= PIECE && !bpf_probe_read_user(room, len, (void *)addr))
+		return len;
+	if (len <= page || bpf_probe_read_user(room, page, (void *)addr))
+		return 0;
+	return page;
+}
+
 /* The new image's own arguments: all of it was just written, and is one stretch. */
 static __always_inline bool read_args(void *ctx, struct event *e)
 {
@@ -183,16 +197,11 @@ static __always_inline bool read_args(void *ctx, struct event *e)
 	__u64 addr = BPF_CORE_READ(task, mm, arg_start);
 	__u64 end = BPF_CORE_READ(task, mm, arg_end);
 
-	for (int i = 0; i < PIECES_MAX; i++) {
-		__u64 len = PIECE - (addr & (PIECE - 1));
-		char *room;
+	for (int i = 0; i < PIECES_MAX && addr < end; i++) {
+		char *room = args_room(ctx, e);
+		__u32 len = room ? read_piece(room, addr, end - addr) : 0;
 
-		if (addr >= end)
-			return true;
-		if (len > end - addr)
-			len = end - addr;
-		room = args_room(ctx, e);
-		if (!room || len > PIECE || bpf_probe_read_user(room, len, (void *)addr))
+		if (!len)
 			return false;
 		args_added(e, len);
 		addr += len;
@@ -200,38 +209,63 @@ static __always_inline bool read_args(void *ctx, struct event *e)
 	return addr >= end;
 }
 
-/* read_pointer reads argv[i] of a caller with long or short pointers. */
-static __always_inline long read_pointer(__u64 *ptr, __u64 argv, __u32 i, bool is_short)
+/*
+ * A failed call. It is kept in a map's memory, whose contents the verifier does not know:
+ * so all turns of the loop over the arguments look alike to it.
+ */
+struct exec_call {
+	__u64 file;
+	__u64 argv; /* address of the next pointer */
+	__u64 arg; /* rest of an argument, or 0 */
+	__u32 pointer_bytes;
+	__s32 dfd;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct exec_call);
+} calls SEC(".maps");
+
+static __always_inline long next_arg(volatile struct exec_call *call)
 {
-	*ptr = 0;
-	return bpf_probe_read_user(ptr, is_short ? 4 : 8, (void *)(argv + i * (is_short ? 4 : 8)));
+	__u32 bytes = call->pointer_bytes;
+	__u64 arg = 0;
+	long err = -1;
+
+	if (bytes <= sizeof(arg))
+		err = bpf_probe_read_user(&arg, bytes, (void *)call->argv);
+	call->argv += bytes;
+	call->arg = arg;
+	return err;
 }
 
 /* The arguments that a failed exec was given, still where the caller has them. */
-static __always_inline bool read_argv(void *ctx, struct event *e, __u64 argv, bool is_short)
+static __always_inline bool read_argv(void *ctx, struct event *e, volatile struct exec_call *call)
 {
-	__u64 arg = 0;
-	__u32 next = 0;
-
-	if (!argv)
+	if (!call->argv)
 		return true;
-	for (int i = 0; i < FAIL_STEPS_MAX; i++) {
+	for (int i = 0; i < FAIL_TURNS_MAX; i++) {
 		char *room;
 		long len;
 
-		if (!arg && read_pointer(&arg, argv, next++, is_short))
+		if (!call->arg && next_arg(call))
 			return false;
-		if (!arg)
+		if (!call->arg)
 			return true;
 		room = args_room(ctx, e);
 		if (!room)
 			return false;
-		len = bpf_probe_read_user_str(room, PIECE, (void *)arg);
+		len = bpf_probe_read_user_str(room, PAGE_BYTES, (void *)call->arg);
 		if (len <= 0)
 			return false;
-		/* A full piece ends with a NUL that need not be the argument's own. */
-		arg = len == PIECE ? arg + PIECE - 1 : 0;
-		args_added(e, len == PIECE ? PIECE - 1 : len);
+		/* A full page ends with a NUL that need not be the argument's own. */
+		if (len == PAGE_BYTES)
+			call->arg += --len;
+		else
+			call->arg = 0;
+		args_added(e, len);
 	}
 	return false;
 }
@@ -261,54 +295,56 @@ static __always_inline int handle_exec(void *ctx, struct linux_binprm *bprm)
 	return event_end(ctx, e, read_args(ctx, e));
 }
 
-struct exec_call {
-	__s32 dfd;
-	bool is_short;
-	__u64 file;
-	__u64 argv;
-};
-
-static __always_inline int handle_fail(void *ctx, const struct exec_call *call, long ret)
+static __always_inline int handle_fail(void *ctx, struct exec_call *call, long ret)
 {
 	struct event *e = event_begin(SCRATCH_FAIL, ret);
-	long len;
 
 	if (!e)
 		return 0;
 	e->dfd = call->dfd;
-	len = bpf_probe_read_user_str(event_room(e), PATH_MAX, (void *)call->file);
-	e->file_len = add_name(e, len);
+	e->file_len = add_name(
+		e, bpf_probe_read_user_str(event_room(e), PATH_MAX, (void *)call->file));
 	add_paths(e);
-	return event_end(ctx, e, read_argv(ctx, e, call->argv, call->is_short));
+	return event_end(ctx, e, read_argv(ctx, e, call));
+}
+
+/* The place of the path among the arguments of execve and execveat, or -1 for other calls. */
+static __always_inline int exec_path_arg(__s32 nr, bool compat)
+{
+	if (nr == (compat ? NR_compat_execve : NR_execve))
+		return 0;
+	if (nr == (compat ? NR_compat_execveat : NR_execveat))
+		return 1;
+	if (nr == (__X32_SYSCALL_BIT | NR_x32_execve))
+		return 0;
+	if (nr == (__X32_SYSCALL_BIT | NR_x32_execveat))
+		return 1;
+	return -1;
 }
 
 static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, long ret)
 {
-	bool is_x32 = nr == (__X32_SYSCALL_BIT | NR_x32_execve) ||
-		      nr == (__X32_SYSCALL_BIT | NR_x32_execveat);
-	struct exec_call call = { .dfd = AT_FDCWD };
+	__u32 zero = 0;
+	struct exec_call *call;
 	bool compat;
-	int first;
+	int place;
 
-	if (!is_x32 && nr != NR_execve && nr != NR_execveat && nr != NR_compat_execve &&
-	    nr != NR_compat_execveat)
+	/* Nearly all calls are others, and end here. */
+	if (exec_path_arg(nr, false) < 0 && exec_path_arg(nr, true) < 0)
 		return 0;
 	compat = syscall_is_compat(regs);
-	ret = (__s32)ret;
-	if (ret >= 0)
+	place = exec_path_arg(nr, compat);
+	if (place < 0 || (__s32)ret >= 0)
 		return 0;
-	if (nr == (compat ? NR_compat_execve : NR_execve) || nr == (__X32_SYSCALL_BIT | NR_x32_execve)) {
-		first = 0;
-	} else if (nr == (compat ? NR_compat_execveat : NR_execveat) || is_x32) {
-		first = 1;
-		call.dfd = syscall_arg(regs, 0, compat);
-	} else {
+	call = bpf_map_lookup_elem(&calls, &zero);
+	if (!call)
 		return 0;
-	}
-	call.file = syscall_arg(regs, first, compat);
-	call.argv = syscall_arg(regs, first + 1, compat);
-	call.is_short = compat || is_x32;
-	return handle_fail(ctx, &call, ret);
+	call->dfd = place ? (__s32)syscall_arg(regs, 0, compat) : AT_FDCWD;
+	call->file = syscall_arg(regs, place, compat);
+	call->argv = syscall_arg(regs, place + 1, compat);
+	call->arg = 0;
+	call->pointer_bytes = compat || (nr & __X32_SYSCALL_BIT) ? 4 : 8;
+	return handle_fail(ctx, call, (__s32)ret);
 }
 
 SEC("tp_btf/sched_process_exec")

@@ -25,6 +25,8 @@ type options struct {
 	Line      string `flag:"line,l" help:"only where the arguments, with blanks between them, contain this"`
 	PPID      uint32 `flag:"ppid,P" arg:"PID" bpf:"targ_ppid" help:"only children of this process"`
 	MaxArgs   int    `flag:"max-args" help:"cut behind so many arguments"`
+
+	bufferBytes int
 }
 
 // Tool is execsnoop.
@@ -56,7 +58,7 @@ Text shows the command as it was given: the file, and the arguments behind the f
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"uid": "u", "cgroup": "c"},
-}, options{}, build)
+}, options{bufferBytes: bufferBytes}, build)
 
 // bufferBytes holds 30,000 execs of common size, or 60 with 128 KiB of arguments.
 const bufferBytes = 8 << 20
@@ -78,7 +80,8 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Plan:        plan,
 		Columns:     columns(o),
 		Headers:     map[string]string{"comm": "PCOMM"},
-		BufferBytes: bufferBytes,
+		Widths:      map[string]int{"pid": 6, "ppid": 6},
+		BufferBytes: o.bufferBytes,
 		Row:         row{start: start, maxArgs: o.MaxArgs, quote: o.Quote, pending: map[source]parts{}},
 		Keep:        o.keep(),
 	}, nil

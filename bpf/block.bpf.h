@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __BLOCK_BPF_H
+#define __BLOCK_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "task.bpf.h"
+
+/*
+ * Block requests and bios as the tracepoints block:* see them, from kernel 5.8 on.
+ *
+ * Functions that take "direct", a constant, are for both kinds of program: those of
+ * tp_btf follow pointers by themselves (direct), those of raw_tp ask a helper to read.
+ */
+
+#define PF_KTHREAD 0x00200000
+#define MINORBITS 20
+
+#define block_read(direct, p, field) ((direct) ? (p)->field : BPF_CORE_READ(p, field))
+
+/*
+ * The argument that comes behind request_queue. Requests lost that first argument in
+ * 5.11 and 5.10.137 (a54895fa057c), bios in 5.11 (e8a676d61c07).
+ */
+typedef void (*btf_trace_block_rq_insert___q)(void *, struct request_queue *, struct request *);
+typedef void (*btf_trace_block_rq_issue___q)(void *, struct request_queue *, struct request *);
+typedef void (*btf_trace_block_rq_requeue___q)(void *, struct request_queue *, struct request *);
+typedef void (*btf_trace_block_rq_merge___q)(void *, struct request_queue *, struct request *);
+typedef void (*btf_trace_block_bio_queue___q)(void *, struct request_queue *, struct bio *);
+
+#define block_arg(ctx, event) \
+	(bpf_core_type_exists(btf_trace_##event##___q) ? (void *)(ctx)[1] : (void *)(ctx)[0])
+
+/* 5.17 took rq_disk away (f3fa33acca9f); queues know their disk from 5.15 on (d152c682f03c). */
+struct request___rq_disk {
+	struct gendisk *rq_disk;
+} __attribute__((preserve_access_index));
+
+/* Before 5.11 a partition was no block_device (0d02129e76ed). */
+struct hd_struct___old {
+	struct device __dev;
+} __attribute__((preserve_access_index));
+
+struct request___hd_struct {
+	struct hd_struct___old *part;
+} __attribute__((preserve_access_index));
+
+/* Before 5.12 a bio knew its disk alone (309dca309fc3). */
+struct bio___bi_disk {
+	struct gendisk *bi_disk;
+} __attribute__((preserve_access_index));
+
+/* Kernels before 6.0 (ff07a02e9e8e) have the operations in this enum. */
+enum req_opf___old {
+	REQ_OP_SECURE_ERASE___old,
+	REQ_OP_WRITE_ZEROES___old,
+	REQ_OP_WRITE_SAME___old,
+	REQ_OP_ZONE_APPEND___old,
+	REQ_OP_ZONE_OPEN___old,
+	REQ_OP_ZONE_CLOSE___old,
+	REQ_OP_ZONE_FINISH___old,
+	REQ_OP_ZONE_RESET___old,
+	REQ_OP_ZONE_RESET_ALL___old,
+	REQ_OP_DRV_IN___old,
+	REQ_OP_DRV_OUT___old,
+	REQ_OP_SCSI_IN___old,
+	REQ_OP_SCSI_OUT___old,
+};
+
+/* Operations in numbers that no kernel moves. */
+enum block_op {
+	BLOCK_OP_READ,
+	BLOCK_OP_WRITE,
+	BLOCK_OP_FLUSH,
+	BLOCK_OP_DISCARD,
+	BLOCK_OP_SECURE_ERASE,
+	BLOCK_OP_WRITE_ZEROES,
+	BLOCK_OP_WRITE_SAME,
+	BLOCK_OP_ZONE_APPEND,
+	BLOCK_OP_ZONE_OPEN,
+	BLOCK_OP_ZONE_CLOSE,
+	BLOCK_OP_ZONE_FINISH,
+	BLOCK_OP_ZONE_RESET,
+	BLOCK_OP_ZONE_RESET_ALL,
+	BLOCK_OP_DRV_IN,
+	BLOCK_OP_DRV_OUT,
+	BLOCK_OP_SCSI_IN,
+	BLOCK_OP_SCSI_OUT,
+	BLOCK_OP_OTHER,
+};
+
+#define REQ_OP_MASK 0xff
+
+/* What is only in the old enum has no number in vmlinux.h to begin with. */
+#define block_op_is_old(op, name)                                              \
+	(bpf_core_enum_value_exists(enum req_opf___old, REQ_OP_##name##___old) && \
+	 (op) == bpf_core_enum_value(enum req_opf___old, REQ_OP_##name##___old))
+
+#define block_op_is(op, name)                                          \
+	(bpf_core_enum_value_exists(enum req_op, REQ_OP_##name) ?       \
+		 (op) == bpf_core_enum_value(enum req_op, REQ_OP_##name) : \
+		 block_op_is_old(op, name))
+
+/* The first four are numbers of devices' protocols and stand in all kernels. */
+static __always_inline enum block_op block_op(__u32 cmd_flags)
+{
+	__u32 op = cmd_flags & REQ_OP_MASK;
+
+	if (op <= REQ_OP_DISCARD)
+		return op;
+	if (block_op_is(op, SECURE_ERASE))
+		return BLOCK_OP_SECURE_ERASE;
+	if (block_op_is(op, WRITE_ZEROES))
+		return BLOCK_OP_WRITE_ZEROES;
+	if (block_op_is_old(op, WRITE_SAME))
+		return BLOCK_OP_WRITE_SAME;
+	if (block_op_is(op, ZONE_APPEND))
+		return BLOCK_OP_ZONE_APPEND;
+	if (block_op_is(op, ZONE_OPEN))
+		return BLOCK_OP_ZONE_OPEN;
+	if (block_op_is(op, ZONE_CLOSE))
+		return BLOCK_OP_ZONE_CLOSE;
+	if (block_op_is(op, ZONE_FINISH))
+		return BLOCK_OP_ZONE_FINISH;
+	if (block_op_is(op, ZONE_RESET))
+		return BLOCK_OP_ZONE_RESET;
+	if (block_op_is(op, ZONE_RESET_ALL))
+		return BLOCK_OP_ZONE_RESET_ALL;
+	if (block_op_is(op, DRV_IN))
+		return BLOCK_OP_DRV_IN;
+	if (block_op_is(op, DRV_OUT))
+		return BLOCK_OP_DRV_OUT;
+	if (block_op_is_old(op, SCSI_IN))
+		return BLOCK_OP_SCSI_IN;
+	if (block_op_is_old(op, SCSI_OUT))
+		return BLOCK_OP_SCSI_OUT;
+	return BLOCK_OP_OTHER;
+}
+
+/* 1 when a request or bio has the flag. */
+#define block_flag(cmd_flags, name)                                             \
+	(bpf_core_enum_value_exists(enum req_flag_bits, __REQ_##name) ?          \
+		 (cmd_flags) >> bpf_core_enum_value(enum req_flag_bits, __REQ_##name) & 1 : \
+		 0)
+
+/*
+ * The flags that say what an I/O is, in bits that no kernel moves. How its driver may
+ * fail or poll is left out: that would only tear one histogram into several.
+ */
+static __always_inline __u16 block_flags(__u32 cmd_flags)
+{
+	return block_flag(cmd_flags, SYNC) << 0 | block_flag(cmd_flags, META) << 1 |
+	       block_flag(cmd_flags, PRIO) << 2 | block_flag(cmd_flags, NOMERGE) << 3 |
+	       block_flag(cmd_flags, IDLE) << 4 | block_flag(cmd_flags, INTEGRITY) << 5 |
+	       block_flag(cmd_flags, FUA) << 6 | block_flag(cmd_flags, PREFLUSH) << 7 |
+	       block_flag(cmd_flags, RAHEAD) << 8 | block_flag(cmd_flags, BACKGROUND) << 9 |
+	       block_flag(cmd_flags, NOWAIT) << 10;
+}
+
+/* MAJOR << 20 | MINOR, 0 for no disk. */
+static __always_inline __u32 disk_dev(struct gendisk *disk, const bool direct)
+{
+	if (!disk)
+		return 0;
+	return block_read(direct, disk, major) << MINORBITS |
+	       block_read(direct, disk, first_minor);
+}
+
+/* The disk that the request is for, also if it is for a partition of it. */
+static __always_inline __u32 rq_dev(struct request *rq, const bool direct)
+{
+	struct request___rq_disk *old = (void *)rq;
+	struct request_queue *q;
+
+	if (!bpf_core_field_exists(struct request_queue, disk))
+		return disk_dev(block_read(direct, old, rq_disk), direct);
+	q = block_read(direct, rq, q);
+	return disk_dev(block_read(direct, q, disk), direct);
+}
+
+static __always_inline __u32 bdev_dev(struct block_device *bdev, const bool direct)
+{
+	return bdev ? block_read(direct, bdev, bd_dev) : 0;
+}
+
+/*
+ * The partition that the request is for, or the disk if it is for all of that. Where
+ * the disk's I/O is not accounted (queue/iostats) only the request's bio knows it, and
+ * before 5.12 nobody.
+ */
+static __always_inline __u32 rq_part_dev(struct request *rq, const bool direct)
+{
+	struct request___hd_struct *old = (void *)rq;
+	struct hd_struct___old *hd;
+	struct block_device *part;
+	struct bio *bio;
+	__u32 dev = 0;
+
+	if (bpf_core_type_exists(struct hd_struct___old)) {
+		hd = block_read(direct, old, part);
+		if (hd)
+			dev = block_read(direct, hd, __dev.devt);
+	} else {
+		part = block_read(direct, rq, part);
+		bio = block_read(direct, rq, bio);
+		if (!part && bio && bpf_core_field_exists(struct bio, bi_bdev))
+			part = block_read(direct, bio, bi_bdev);
+		dev = bdev_dev(part, direct);
+	}
+	return dev ?: rq_dev(rq, direct);
+}
+
+/* Such a request is a step of a write that comes with flushes, and more steps follow. */
+static __always_inline bool rq_is_flush_step(struct request *rq, const bool direct)
+{
+	__u32 bit = 4; /* of the macro that it was before it was in an enum */
+
+	if (bpf_core_enum_value_exists(enum rqf_flags, __RQF_FLUSH_SEQ))
+		bit = bpf_core_enum_value(enum rqf_flags, __RQF_FLUSH_SEQ);
+	return block_read(direct, rq, rq_flags) >> bit & 1;
+}
+
+static __always_inline struct gendisk *bio_disk(struct bio *bio, const bool direct)
+{
+	struct bio___bi_disk *old = (void *)bio;
+	struct block_device *bdev;
+
+	if (!bpf_core_field_exists(struct bio, bi_bdev))
+		return block_read(direct, old, bi_disk);
+	bdev = block_read(direct, bio, bi_bdev);
+	return bdev ? block_read(direct, bdev, bd_disk) : NULL;
+}
+
+/* As rq_part_dev; before 5.12 it is the disk. */
+static __always_inline __u32 bio_part_dev(struct bio *bio, const bool direct)
+{
+	if (!bpf_core_field_exists(struct bio, bi_bdev))
+		return disk_dev(bio_disk(bio, direct), direct);
+	return bdev_dev(block_read(direct, bio, bi_bdev), direct);
+}
+
+/* Disks that are given bios and make no requests: those of dm and md, zram. */
+static __always_inline bool disk_is_bio_based(struct gendisk *disk, const bool direct)
+{
+	struct request_queue *q;
+
+	if (!disk)
+		return false;
+	q = block_read(direct, disk, queue);
+	return !block_read(direct, q, mq_ops);
+}
+
+/*
+ * The cgroup that the task submits the bio for. Kernel threads write back and resubmit
+ * what others began; then the bio knows whose it is, by the nearest cgroup that the I/O
+ * controller is enabled for. It does not help where cgroups go by another hierarchy.
+ */
+static __always_inline struct cgroup *bio_cgroup(struct task_struct *task, struct bio *bio)
+{
+	struct cgroup *own = task_cgroup(task), *cgrp;
+
+	if (!bio || !bpf_core_field_exists(struct bio, bi_blkg))
+		return own;
+	if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD))
+		return own;
+	cgrp = BPF_CORE_READ(bio, bi_blkg, blkcg, css.cgroup);
+	if (!cgrp || BPF_CORE_READ(cgrp, root) != BPF_CORE_READ(own, root))
+		return own;
+	return cgrp;
+}
+
+#endif

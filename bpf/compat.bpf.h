@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __COMPAT_BPF_H
+#define __COMPAT_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+/*
+ * What differs between kernels: each with the commit that changed it, and found by
+ * looking into the kernel's types.
+ */
+
+/* Scheduler */
+
+/* task_struct.state was a long until 5.14 (2f064a59a11f); RHEL 8 has that too. */
+struct task_struct___state {
+	long state;
+} __attribute__((preserve_access_index));
+
+static __always_inline long task_state(struct task_struct *p)
+{
+	struct task_struct___state *old = (void *)p;
+
+	if (bpf_core_field_exists(p->__state))
+		return BPF_CORE_READ(p, __state);
+	return BPF_CORE_READ(old, state);
+}
+
+/* The same without a helper's call, for a task that the verifier knows as such. */
+#define TASK_STATE(p)                                                        \
+	(bpf_core_field_exists((p)->__state) ? (long)(p)->__state :          \
+					       ((struct task_struct___state *)(p))->state)
+
+#endif

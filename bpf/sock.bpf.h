@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __SOCK_BPF_H
+#define __SOCK_BPF_H
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+
+#define AF_INET 2
+#define AF_INET6 10
+#define S_IFMT 00170000
+#define S_IFSOCK 0140000
+
+/* The two ends of a connection. An IPv4 address is one that is mapped to IPv6. */
+struct sock_ends {
+	struct in6_addr laddr;
+	struct in6_addr raddr;
+	__u16 lport;
+	__u16 rport;
+	__u32 netns; /* inode of the network namespace */
+};
+
+static __always_inline bool addr_is_ipv4(const struct in6_addr *addr)
+{
+	const __be32 *word = addr->in6_u.u6_addr32;
+
+	return !word[0] && !word[1] && word[2] == bpf_htonl(0xffff);
+}
+
+static __always_inline void addr_set_ipv4(struct in6_addr *addr, __be32 ipv4)
+{
+	__be32 *word = addr->in6_u.u6_addr32;
+
+	word[0] = 0;
+	word[1] = 0;
+	word[2] = bpf_htonl(0xffff);
+	word[3] = ipv4;
+}
+
+/*
+ * sock_ends_read reads the addresses of a socket of either family. The port that
+ * closing takes away is skc_num; inet_sport stays.
+ */
+static __always_inline void sock_ends_read(struct sock_ends *ends, const struct sock *sk)
+{
+	const struct inet_sock *inet = (const struct inet_sock *)sk;
+
+	if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_INET) {
+		addr_set_ipv4(&ends->laddr, BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr));
+		addr_set_ipv4(&ends->raddr, BPF_CORE_READ(sk, __sk_common.skc_daddr));
+	} else {
+		BPF_CORE_READ_INTO(&ends->laddr, sk, __sk_common.skc_v6_rcv_saddr);
+		BPF_CORE_READ_INTO(&ends->raddr, sk, __sk_common.skc_v6_daddr);
+	}
+	ends->lport = bpf_ntohs(BPF_CORE_READ(inet, inet_sport));
+	ends->rport = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	ends->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+}
+
+/* file_sock is the socket that a file stands for, or NULL. */
+static __always_inline struct sock *file_sock(struct file *file)
+{
+	struct socket *sock;
+
+	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+		return NULL;
+	/* A file opened with O_PATH has none. */
+	sock = BPF_CORE_READ(file, private_data);
+	return sock ? BPF_CORE_READ(sock, sk) : NULL;
+}
+
+#endif

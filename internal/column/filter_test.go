@@ -1,0 +1,142 @@
+package column
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corescope/corescope/internal/value"
+)
+
+func sample() *row {
+	r := &row{
+		Error: -2, Path: value.Bytes("/etc/passwd"), Bare: "n", Args: value.List("ls\x00-l\x00"),
+		At: value.Time(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC).UnixNano()), Failed: true, Ratio: 0.5,
+	}
+	r.PID, r.Ret = 7, -2
+	copy(r.Comm[:], "bash")
+	return r
+}
+
+func TestFilter(t *testing.T) {
+	cols := of(t, sample())
+	for _, tt := range []struct {
+		source, needs string
+		want          bool
+	}{
+		{`true`, "", true},
+		{`ret < 0`, "ret", true},
+		{`ret < 0 and path startsWith "/etc"`, "ret path", true},
+		{`ret >= 0 || pid != 7`, "pid ret", false},
+		{`error == "ENOENT"`, "error", true},
+		{`comm matches "^ba"`, "comm", true},
+		{`comm in ["sh", "bash"]`, "comm", true},
+		{`pid in 5..8`, "pid", true},
+		{`not failed`, "failed", false},
+		{`ratio * 2 == 1`, "ratio", true},
+		{`len(args) == 2 and args[1] == "-l"`, "args", true},
+		{`any(args, # startsWith "-")`, "args", true},
+		{`time > date("2026-01-01") and time < date("2027-01-01")`, "time", true},
+		{`let p = path; p endsWith "wd"`, "path", true},
+		{`$env["ret"] == -2`, "pid comm ret error path name args time failed ratio", true},
+	} {
+		f, err := NewFilter(tt.source, cols)
+		if err != nil {
+			t.Errorf("%s: %v", tt.source, err)
+			continue
+		}
+		if got := strings.Join(Keys(f.Needs()), " "); got != tt.needs {
+			t.Errorf("%s needs %q, want %q", tt.source, got, tt.needs)
+		}
+		for range 2 {
+			if got, err := f.Match(); err != nil || got != tt.want {
+				t.Errorf("%s is %v, %v", tt.source, got, err)
+			}
+		}
+	}
+}
+
+func TestFilterFollowsTheRow(t *testing.T) {
+	r := sample()
+	f, err := NewFilter(`error == "ENOENT" and path contains "passwd" or args == [] and error == ""`, of(t, r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		change func()
+		want   bool
+	}{
+		{func() {}, true},
+		{func() { r.Path = value.Bytes("/tmp") }, false},
+		{func() { r.Error, r.Path, r.Args = 0, nil, nil }, true}, // nothing is left over of the row before
+		{func() { r.Error = -1 }, false},
+	} {
+		step.change()
+		if got, err := f.Match(); err != nil || got != step.want {
+			t.Errorf("row %+v: %v, %v, want %v", r, got, err, step.want)
+		}
+	}
+}
+
+// Columns of histograms have the names of functions of the language.
+func TestFilterKeysThatAreFunctions(t *testing.T) {
+	cols := of(t, &struct {
+		Count uint64  `json:"count"`
+		Sum   float64 `json:"sum"`
+		Min   float64 `json:"min"`
+		Max   float64 `json:"max"`
+		Mean  float64 `json:"mean"`
+		P99   float64 `json:"p99"`
+		Len   uint32  `json:"len"`
+		Type  string  `json:"type"`
+		Now   uint32  `json:"now"`
+	}{Count: 3, Max: 2, P99: 1.5, Type: "x"})
+	f, err := NewFilter(`count > 2 and max >= p99 and min + sum + mean == 0 and len == 0 and type == "x" and now == 0`, cols)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := f.Match(); err != nil || !ok || len(f.Needs()) != len(cols) {
+		t.Errorf("%v, %v, needs %v", ok, err, Keys(f.Needs()))
+	}
+}
+
+func TestFilterErrorsPointToThePlace(t *testing.T) {
+	cols := of(t, sample())
+	for _, tt := range []struct{ source, what, place string }{
+		{`ret < 0 and pth == "x"`, "unknown name pth", "(1:13)"},
+		{`ret == "x"`, "mismatched types int and string", "(1:5)"},
+		{`ret <`, "unexpected token EOF", "(1:5)"},
+		{`ret < 0 path`, "unexpected token", "(1:9)"},
+		{`path`, "expected bool, but got string", ""},
+		{`PID == 1`, "unknown name PID", "(1:1)"},
+		{`comm matches "("`, "missing closing )", "(1:6)"},
+	} {
+		_, err := NewFilter(tt.source, cols)
+		if err == nil || !strings.Contains(err.Error(), tt.what) || !strings.Contains(err.Error(), tt.place) {
+			t.Errorf("%s: %v, want %q at %s", tt.source, err, tt.what, tt.place)
+		}
+	}
+}
+
+func TestFilterEvaluationFails(t *testing.T) {
+	f, err := NewFilter(`args[5] == "x"`, of(t, sample()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := f.Match(); err == nil || ok || !strings.Contains(err.Error(), "out of range") {
+		t.Errorf("%v, %v", ok, err)
+	}
+}
+
+func BenchmarkFilter(b *testing.B) {
+	f, err := NewFilter(`ret < 0 and path startsWith "/etc"`, of(b, sample()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := f.Match(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

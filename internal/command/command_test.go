@@ -1,0 +1,129 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/corescope/corescope/internal/command"
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/tools"
+)
+
+// The test binary is corescope itself where it is called so, by the shells below.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "corescope" {
+		c := command.Command{Tools: tools.All(), Version: "test", Out: os.Stdout, Err: os.Stderr}
+		os.Exit(c.Run(context.Background(), os.Args))
+	}
+	os.Exit(m.Run())
+}
+
+// run runs the program and returns its exit code and what it wrote.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	c := command.Command{Tools: tools.All(), Version: "v1", Out: &out, Err: &errOut}
+	code = c.Run(t.Context(), args)
+	return code, out.String(), errOut.String()
+}
+
+func TestRun(t *testing.T) {
+	const ok, usage = tool.ExitOK, tool.ExitUsage
+	help := "opensnoop: Show the files that are opened\n\nUsage: opensnoop [flags]\n"
+	for _, tc := range []struct {
+		args   string
+		code   int
+		out    string // beginning of standard output
+		errOut string // part of standard error
+	}{
+		{"corescope opensnoop --help", ok, help, ""},
+		{"corescope help opensnoop", ok, help, ""},
+		{"/usr/bin/opensnoop --help", ok, help, ""},
+		{"bpf-opensnoop --help", ok, help, ""},
+		{"opensnoop-bpfcc --help", ok, help, ""},
+		{"opensnoop-libbpf -h", ok, help, ""},
+		{"corescope help", ok, "Usage: corescope TOOL", ""},
+		{"corescope --help", ok, "Usage: corescope TOOL", ""},
+		{"corescope list --help", ok, "Usage: corescope TOOL", ""},
+		{"corescope version", ok, "corescope v1\n", ""},
+		{"corescope --version", ok, "corescope v1\n", ""},
+		{"corescope man opensnoop", ok, ".TH OPENSNOOP 8 ", ""},
+		{"corescope man", ok, ".TH CORESCOPE 1 ", ""},
+		{"corescope schema opensnoop", ok, "{\n  \"$schema\"", ""},
+		{"corescope completion bash", ok, "# Completion of corescope", ""},
+		{"corescope", usage, "", "Usage: corescope TOOL"},
+		{"corescope nosuch", usage, "", `there is no tool or verb "nosuch"`},
+		{"snoop-snoop", usage, "", "Usage: corescope TOOL"},
+		{"corescope help nosuch", usage, "", `there is no tool "nosuch"`},
+		{"corescope man opensnoop opensnoop", usage, "", "name one tool"},
+		{"corescope schema", usage, "", "name one tool"},
+		{"corescope schema opensnoop --columns nosuch", usage, "", "no such column"},
+		{"corescope list --nosuch", usage, "", "unknown flag: --nosuch"},
+		{"corescope version 2", usage, "", "one argument too many"},
+		{"corescope completion tcsh", usage, "", "bash, zsh or fish"},
+		{"corescope completion", usage, "", "bash, zsh or fish"},
+	} {
+		code, out, errOut := run(t, strings.Fields(tc.args)...)
+		if code != tc.code || !strings.HasPrefix(out, tc.out) || !strings.Contains(errOut, tc.errOut) {
+			t.Errorf("%s: exit code %d, want %d: %q, %q", tc.args, code, tc.code, out, errOut)
+		}
+		if (out == "") != (tc.out == "") || (errOut == "") != (tc.errOut == "") {
+			t.Errorf("%s: wrote %q and %q", tc.args, out, errOut)
+		}
+	}
+}
+
+// Each tool has one line in the list, below its category.
+func TestList(t *testing.T) {
+	_, text, _ := run(t, "corescope", "list")
+	_, names, _ := run(t, "corescope", "list", "--names")
+	_, table, _ := run(t, "corescope", "list", "--markdown")
+	for _, tl := range tools.All() {
+		if !strings.Contains(text, tl.Category+":\n") || strings.Count(text, "  "+tl.Summary+"\n") != 1 {
+			t.Errorf("%s is not in the list once: %s", tl.Name, text)
+		}
+		if strings.Count(table, "| ["+tl.Name+"](man/man8/"+tl.Name+".8) | "+tl.Category+" | "+tl.Summary+" |\n") != 1 {
+			t.Errorf("%s is not in the table once: %s", tl.Name, table)
+		}
+		for _, name := range tl.Names() {
+			if !slices.Contains(strings.Split(names, "\n"), name) {
+				t.Errorf("%s is not a line of %q", name, names)
+			}
+		}
+	}
+}
+
+// Every tool has a page with all sections that a page must have, and a schema.
+func TestEveryTool(t *testing.T) {
+	for _, tl := range tools.All() {
+		code, page, errOut := run(t, "corescope", "man", tl.Name)
+		for _, section := range []string{
+			"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COLUMNS", "HOOKS", "OUTPUT",
+			"EXAMPLES", `EXIT STATUS`, "PRIVILEGES", `SEE ALSO`,
+		} {
+			if code != tool.ExitOK || strings.Count(page, "\n.SH "+section+"\n") != 1 {
+				t.Errorf("page of %s: exit code %d, %s: section %s is not there once", tl.Name, code, errOut, section)
+			}
+		}
+		code, schema, errOut := run(t, "corescope", "schema", tl.Name)
+		if code != tool.ExitOK || !json.Valid([]byte(schema)) {
+			t.Errorf("schema of %s: exit code %d: %s%s", tl.Name, code, schema, errOut)
+		}
+	}
+}
+
+// A tool by a verb's name would hide the verb.
+func TestNoToolIsAVerb(t *testing.T) {
+	_, out, _ := run(t, "corescope", "complete", "--", "corescope", "")
+	words := firstFields(out)
+	slices.Sort(words)
+	if unique := slices.Compact(slices.Clone(words)); len(words) != len(unique) || !slices.Contains(words, "schema") {
+		t.Errorf("tools and verbs are %q", words)
+	}
+}

@@ -1,0 +1,283 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+type inner struct {
+	PIDs []uint32 `flag:"pid,p" arg:"PID" help:"processes"`
+}
+
+type options struct {
+	inner
+	Failed   bool       `flag:"failed,x" bpf:"targ_failed" help:"failures only"`
+	Name     string     `flag:"full-name,n" also:"fullname" arg:"TEXT" bpf:"targ_name" help:"the name"`
+	Words    []string   `flag:"words" help:"words"`
+	Span     Duration   `flag:"duration" arg:"TIME" help:"how long"`
+	Spans    []Duration `flag:"spans"`
+	Limit    uint64     `flag:"limit" help:"rows"`
+	Port     uint16     `flag:"port"`
+	Level    int32      `flag:"level"`
+	Ratio    float64    `flag:"ratio"`
+	Interval float64    `pos:"interval" help:"seconds"`
+	Count    uint64     `pos:"count" help:"reports"`
+	Knob     uint32     `bpf:"knob"`
+	Plain    string
+	hidden   int
+}
+
+func parse(t testing.TB, o *options, shorts map[string]string, args ...string) error {
+	t.Helper()
+	s := New("tool")
+	if err := s.Add(o, shorts); err != nil {
+		t.Fatal(err)
+	}
+	return s.Parse(args)
+}
+
+func TestParse(t *testing.T) {
+	second := Duration(time.Second)
+	for _, tt := range []struct {
+		args string
+		want options
+	}{
+		{"", options{}},
+		{"--failed", options{Failed: true}},
+		{"-x", options{Failed: true}},
+		{"--failed=false", options{}},
+		{"-p 1", options{inner: inner{[]uint32{1}}}},
+		{"-p1,2", options{inner: inner{[]uint32{1, 2}}}},
+		{"--pid 1 --pid=2,3 -p 4", options{inner: inner{[]uint32{1, 2, 3, 4}}}},
+		{"--words a,b", options{Words: []string{"a", "b"}}},
+		{"--full-name n", options{Name: "n"}},
+		{"--full_name n", options{Name: "n"}},
+		{"--fullname n", options{Name: "n"}},
+		{"--full-name a --fullname b", options{Name: "b"}},
+		{"-xn n", options{Failed: true, Name: "n"}},
+		{"--duration 2s", options{Span: 2 * second}},
+		{"--duration 2", options{Span: 2 * second}},
+		{"--spans 1,2s", options{Spans: []Duration{second, 2 * second}}},
+		{"--limit 18446744073709551615", options{Limit: 1<<64 - 1}},
+		{"--level -5", options{Level: -5}},
+		{"--ratio=-1e3", options{Ratio: -1000}},
+		{"1.5", options{Interval: 1.5}},
+		{"1 3", options{Interval: 1, Count: 3}},
+		{"1 -x 3", options{Interval: 1, Count: 3, Failed: true}},
+		{"-x -- 1", options{Interval: 1, Failed: true}},
+	} {
+		var o options
+		if err := parse(t, &o, nil, strings.Fields(tt.args)...); err != nil {
+			t.Errorf("%q: %v", tt.args, err)
+		} else if !reflect.DeepEqual(o, tt.want) {
+			t.Errorf("%q: %+v, want %+v", tt.args, o, tt.want)
+		}
+	}
+}
+
+func TestShorts(t *testing.T) {
+	var o options
+	shorts := map[string]string{"pid": "P", "failed": "", "words": "w"}
+	if err := parse(t, &o, shorts, "-P", "1", "-w", "a"); err != nil || len(o.PIDs) != 1 || len(o.Words) != 1 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	for _, gone := range []string{"-p", "-x"} {
+		if err := parse(t, &options{}, shorts, gone, "1"); !errors.Is(err, ErrUsage) {
+			t.Errorf("%s: %v", gone, err)
+		}
+	}
+}
+
+// Each is refused with one sentence that has what was wrong in it.
+func TestUsageErrors(t *testing.T) {
+	for _, tt := range []struct{ args, says string }{
+		{"--nope", "--nope"},
+		{"-z", "'z'"},
+		{"--pid", "--pid"},
+		{"--pid x", `"x" is not a whole number`},
+		{"--pid=", `"" is not a whole number`},
+		{"--pid 1,,2", `"" is not a whole number`},
+		{"--pid 1.5", `"1.5" is not a whole number`},
+		{"--pid 0x10", `"0x10" is not a whole number`},
+		{"--pid -1", `"-1" is not a whole number from 0 on`},
+		{"--pid 4294967296", "4294967296 is out of range"},
+		{"--port 65536", "65536 is out of range"},
+		{"--level 2147483648", "2147483648 is out of range"},
+		{"--limit 18446744073709551616", "out of range"},
+		{"--ratio NaN", `"NaN" is not a number`},
+		{"--ratio Inf", `"Inf" is not a number`},
+		{"--ratio 1e400", "1e400 is out of range"},
+		{"--failed=maybe", `"maybe" is not true or false`},
+		{"--full-name=", "empty"},
+		{"--words a,,b", "empty"},
+		{"--duration x", `"x" is not a time`},
+		{"x", `interval: "x" is not a number`},
+		{"NaN", `interval: "NaN" is not a number`},
+		{"1 -- -1", `count: "-1" is not a whole number from 0 on`},
+		{"1 2 3", `"3" is one argument too many`},
+		{"1 2 3 4", `"3" is one argument too many`},
+	} {
+		err := parse(t, &options{}, nil, strings.Fields(tt.args)...)
+		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v, want %q", tt.args, err, tt.says)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, arg := range []string{"--help", "-h"} {
+		if err := parse(t, &options{}, nil, arg); !errors.Is(err, ErrHelp) || errors.Is(err, ErrUsage) {
+			t.Errorf("%s: %v", arg, err)
+		}
+	}
+}
+
+// A list on the command line takes the place of the default and leaves it as it was,
+// for the next run has it too.
+func TestListDefaults(t *testing.T) {
+	defaults := options{Words: []string{"a", "b"}}
+	o := defaults
+	if err := parse(t, &o, nil, "--words", "c", "--words", "d"); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(o.Words, defaults.Words); got != "[c d] [a b]" {
+		t.Errorf("read and default: %s", got)
+	}
+}
+
+func TestVariables(t *testing.T) {
+	o := options{Knob: 3}
+	s := New("tool")
+	if err := s.Add(&o, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Parse([]string{"-x", "-n", "abc"}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"targ_failed": true, "targ_name": "abc", "knob": uint32(3)}
+	if got := s.Variables(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for variable, flag := range map[string]string{"targ_name": "full-name", "knob": "knob", "other": "other"} {
+		if got := s.FlagOf(variable); got != flag {
+			t.Errorf("%s is set by %s, want %s", variable, got, flag)
+		}
+	}
+}
+
+func TestAll(t *testing.T) {
+	o := options{Words: []string{"a", "b"}, Span: Duration(90 * time.Second), Limit: 5}
+	s := New("tool")
+	if err := s.Add(&o, nil); err != nil {
+		t.Fatal(err)
+	}
+	all := s.All()
+	want := []Flag{
+		{Long: "pid", Short: "p", Arg: "PID", Help: "processes"},
+		{Long: "failed", Short: "x", Help: "failures only"},
+		{Long: "full-name", Short: "n", Arg: "TEXT", Also: "fullname", Help: "the name"},
+		{Long: "words", Arg: "N", Default: "a,b", Help: "words"},
+		{Long: "duration", Arg: "TIME", Default: "1m30s", Help: "how long"},
+		{Long: "spans", Arg: "N"},
+		{Long: "limit", Arg: "N", Default: "5", Help: "rows"},
+		{Long: "port", Arg: "N"},
+		{Long: "level", Arg: "N"},
+		{Long: "ratio", Arg: "N"},
+		{Position: "interval", Help: "seconds"},
+		{Position: "count", Help: "reports"},
+	}
+	if !reflect.DeepEqual(all, want) {
+		t.Errorf("got  %+v\nwant %+v", all, want)
+	}
+}
+
+func TestAddRefuses(t *testing.T) {
+	for name, opts := range map[string]any{
+		"long name twice": &struct {
+			A, B bool `flag:"same"`
+		}{},
+		"short name twice": &struct {
+			A bool `flag:"a,x"`
+			B bool `flag:"b,x"`
+		}{},
+		"dash and underscore": &struct {
+			A bool `flag:"a-b"`
+			B bool `flag:"a_b"`
+		}{},
+		"other name twice": &struct {
+			A bool `flag:"a"`
+			B bool `flag:"b" also:"a"`
+		}{},
+		"no name": &struct {
+			A bool `flag:",x"`
+		}{},
+		"long short name": &struct {
+			A bool `flag:"a,xy"`
+		}{},
+		"type": &struct {
+			A chan int `flag:"a"`
+		}{},
+		"element type": &struct {
+			A []complex64 `flag:"a"`
+		}{},
+		"map": &struct {
+			A map[string]int `flag:"a"`
+		}{},
+		"unexported": &struct {
+			a bool `flag:"a"`
+		}{},
+	} {
+		if err := New("tool").Add(opts, nil); err == nil {
+			t.Errorf("%s: added", name)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for in, want := range map[string]string{
+		"2s": "2s", "1m": "1m0s", "1m30s": "1m30s", "250ms": "250ms", "2": "2s", "0.5": "500ms", "1e3": "16m40s", "1ns": "1ns",
+		"9223372036": "2562047h47m16s",
+	} {
+		var d Duration
+		if err := d.UnmarshalText([]byte(in)); err != nil || d.String() != want {
+			t.Errorf("%q is %s, %v, want %s", in, d, err, want)
+		}
+	}
+	for in, says := range map[string]string{
+		"0": "not above zero", "0s": "not above zero", "-1": "not above zero", "-1s": "not above zero", "1e-12": "not above zero",
+		"1e400": "out of range", "1e18": "out of range", "-1e18": "out of range", "Inf": "out of range", "-Inf": "out of range", "9223372037": "out of range",
+		"NaN": "not a time", "": "not a time", "x": "not a time", "2x": "not a time", "2 s": "not a time",
+	} {
+		d := Duration(7)
+		if err := d.UnmarshalText([]byte(in)); err == nil || !strings.Contains(err.Error(), says) || d != 7 {
+			t.Errorf("%q is %s, %v, want %q", in, d, err, says)
+		}
+	}
+	if s := Duration(0).String(); s != "" {
+		t.Errorf("no time is %q", s)
+	}
+}
+
+// No command line does more than be read or refused.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		"", "-x", "--pid 1,2", "-p=1", "--duration NaN", "1 2 3", "--", "-", "--=", "-=", "---", "--failed=x", "--help",
+		"--ratio 1e400", "-xn", "-xp1", "--full_name \x00", "--pid\n1",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		var o options
+		err := parse(t, &o, nil, strings.Split(line, " ")...)
+		if err != nil && !errors.Is(err, ErrUsage) && !errors.Is(err, ErrHelp) {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if o.Span < 0 || o.Ratio != o.Ratio || o.Interval != o.Interval {
+			t.Fatalf("%q: %+v", line, o)
+		}
+	})
+}

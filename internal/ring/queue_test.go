@@ -1,0 +1,119 @@
+package ring
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// event is a sample of the time and a number that tells it from others.
+func event(t, n uint64) []byte {
+	return binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, t), n)
+}
+
+func timeOf(data []byte) uint64 { return binary.NativeEndian.Uint64(data) }
+
+func numberOf(data []byte) uint64 { return binary.NativeEndian.Uint64(data[8:]) }
+
+// drain returns the times of what is ready.
+func drain(q *queue) []uint64 {
+	var out []uint64
+	for data := q.next(); data != nil; data = q.next() {
+		out = append(out, timeOf(data))
+	}
+	return out
+}
+
+func TestQueue(t *testing.T) {
+	var q queue
+	begin := time.Now()
+	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
+	for _, step := range []struct {
+		add  []uint64 // times of what is read at that ms
+		ms   int
+		free int // what was read by that ms is released
+		want string
+	}{
+		{[]uint64{30, 10}, 0, -1, "[]"},
+		{[]uint64{20}, 5, 0, "[10 20 30]"}, // 20 is before 30, though it was read later
+		{nil, 6, 6, "[]"},
+		{[]uint64{60, 50, 40}, 10, 9, "[]"},
+		{[]uint64{45, 70}, 20, 10, "[40 45 50 60]"},
+		{[]uint64{65}, 30, 20, "[65 70]"},
+		{[]uint64{5}, 40, 40, "[5]"}, // far too late: shown all the same
+		{nil, 50, 50, "[]"},
+	} {
+		for _, time := range step.add {
+			q.add(event(time, 0), at(step.ms))
+		}
+		q.release(at(step.free))
+		if got := fmt.Sprint(drain(&q)); got != step.want {
+			t.Errorf("at %d ms: %s, want %s", step.ms, got, step.want)
+		}
+	}
+	if q.held() != 0 {
+		t.Errorf("%d samples left", q.held())
+	}
+}
+
+func TestQueueKeepsEqualTimesInOrder(t *testing.T) {
+	var q queue
+	now := time.Now()
+	for n := range uint64(100) {
+		q.add(event(7, n), now)
+	}
+	q.release(now)
+	for want := range uint64(100) {
+		if got := numberOf(q.next()); got != want {
+			t.Fatalf("number %d, want %d", got, want)
+		}
+	}
+}
+
+// Samples that are read at most a hold late come out in order, each once.
+func TestQueueOrdersWhatIsLate(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	type arrival struct{ time, read time.Duration }
+	var all []arrival
+	for range 20000 {
+		at := time.Duration(rnd.Int64N(int64(time.Second)))
+		all = append(all, arrival{at, at + time.Duration(rnd.Int64N(int64(hold)))})
+	}
+	slices.SortFunc(all, func(a, b arrival) int { return int(a.read - b.read) })
+	var q queue
+	var got []uint64
+	begin := time.Now()
+	i := 0
+	for now := time.Duration(0); now < 2*time.Second; now += pause {
+		for ; i < len(all) && all[i].read <= now; i++ {
+			q.add(event(uint64(all[i].time), 0), begin.Add(all[i].read))
+		}
+		q.release(begin.Add(now - hold))
+		got = append(got, drain(&q)...)
+	}
+	if len(got) != len(all) || !slices.IsSorted(got) {
+		t.Errorf("%d of %d samples, sorted: %v", len(got), len(all), slices.IsSorted(got))
+	}
+}
+
+func BenchmarkQueue(b *testing.B) {
+	data := make([][]byte, 10000)
+	for i := range data {
+		data[i] = event(uint64(i/2+i%2*5000), 0) // of two CPUs
+	}
+	var q queue
+	b.ReportAllocs()
+	for b.Loop() {
+		now := time.Now()
+		for _, d := range data {
+			q.add(d, now)
+		}
+		q.release(now)
+		for q.next() != nil {
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(data)), "ns/event")
+}

@@ -1,0 +1,154 @@
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// Check returns all that is wrong with how a tool is stated, without a kernel: in
+// its texts, flags, columns, the layout of its types, and the names of its programs.
+func Check(t *Tool) error {
+	errs := []error{checkSpec(&t.Spec)}
+	f, err := t.Facts()
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	errs = append(errs, f.checkFlags(), f.checkVariables(), f.checkColumns(), f.checkHooks(), f.checkExamples())
+	if _, err := f.Schema(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func checkSpec(s *Spec) error {
+	var errs []error
+	name := regexp.MustCompile(`^[a-z][a-z0-9]*$`)
+	for _, n := range append([]string{s.Name}, s.Also...) {
+		if !name.MatchString(n) {
+			errs = append(errs, fmt.Errorf("name %q is not of small letters and digits", n))
+		}
+	}
+	for what, text := range map[string]string{"category": s.Category, "summary": s.Summary, "description": s.Description} {
+		if text == "" {
+			errs = append(errs, fmt.Errorf("there is no %s", what))
+		}
+	}
+	if strings.HasSuffix(s.Summary, ".") || strings.Contains(s.Summary, "\n") {
+		errs = append(errs, errors.New("the summary is not one line without a full stop"))
+	}
+	if len(s.Examples) == 0 {
+		errs = append(errs, errors.New("there are no examples"))
+	}
+	return errors.Join(errs...)
+}
+
+func (f *Facts) checkFlags() error {
+	var errs []error
+	name := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+	for _, g := range f.Flags {
+		for _, flag := range g.Flags {
+			if flag.Help == "" {
+				errs = append(errs, fmt.Errorf("flag %s%s has no help", flag.Long, flag.Position))
+			}
+			if flag.Long != "" && !name.MatchString(flag.Long) {
+				errs = append(errs, fmt.Errorf("flag --%s is not of small letters and dashes", flag.Long))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkVariables looks for the variables that flags and columns set in the object.
+func (f *Facts) checkVariables() error {
+	names := slices.Collect(maps.Keys(f.line.set.Variables()))
+	for _, c := range f.Columns {
+		if c.Need != "" {
+			names = append(names, c.Need)
+		}
+	}
+	if f.Tasks {
+		names = append(names, "task_filter")
+	}
+	var errs []error
+	for _, name := range names {
+		if f.spec.Variables[name] == nil {
+			errs = append(errs, fmt.Errorf("the object has no variable %s", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (f *Facts) checkColumns() error {
+	var errs []error
+	seen := map[string]bool{"type": true}
+	for _, c := range append(slices.Clone(f.Keys), f.Columns...) {
+		switch {
+		case seen[c.Key]:
+			errs = append(errs, fmt.Errorf("there are two columns %s", c.Key))
+		case c.Help == "":
+			errs = append(errs, fmt.Errorf("column %s has no help", c.Key))
+		}
+		seen[c.Key] = true
+		errs = append(errs, checkUnit(&c))
+	}
+	_, err := column.Select(append(slices.Clone(f.Keys), f.Columns...), f.Text, nil)
+	return errors.Join(append(errs, err)...)
+}
+
+// checkUnit sees that a key names the unit of its numbers.
+func checkUnit(c *column.Column) error {
+	var unit string
+	switch c.Value.(type) {
+	case *value.Nanoseconds:
+		unit = "ns"
+	case *value.Size:
+		unit = "bytes"
+	default:
+		return nil
+	}
+	if c.Key != unit && !strings.HasSuffix(c.Key, "_"+unit) {
+		return fmt.Errorf("column %s does not end with its unit, %s", c.Key, unit)
+	}
+	return nil
+}
+
+// checkHooks sees that a program's kind is that of its section.
+func (f *Facts) checkHooks() error {
+	var errs []error
+	if len(f.Hooks)+len(f.Iterators) == 0 {
+		errs = append(errs, errors.New("the object has no programs"))
+	}
+	kinds := map[string][]string{
+		"fentry": {"fentry", "fexit", "fmod_ret"}, "btf": {"tp_btf"}, "raw": {"raw_tp"},
+		"tp": {"tp", "tracepoint"}, "kprobe": {"kprobe", "kretprobe"}, "uprobe": {"uprobe", "uretprobe"},
+	}
+	for _, h := range f.Hooks {
+		for _, v := range h.Variants {
+			for _, section := range v.Where {
+				kind, _, _ := strings.Cut(section, "/")
+				if of := kinds[v.Kind]; of != nil && !slices.Contains(of, kind) {
+					errs = append(errs, fmt.Errorf("program %s__%s is in section %s", h.Name, v.Kind, section))
+				}
+			}
+		}
+	}
+	return errors.Join(append(errs, f.checkHookNames())...)
+}
+
+func (f *Facts) checkHookNames() error {
+	var errs []error
+	for _, name := range append(slices.Clone(f.Without), f.Optional...) {
+		if !slices.ContainsFunc(f.Hooks, func(h probe.Hook) bool { return h.Name == name }) {
+			errs = append(errs, fmt.Errorf("the object has no hook %s", name))
+		}
+	}
+	return errors.Join(errs...)
+}

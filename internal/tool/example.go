@@ -1,0 +1,56 @@
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// checkExamples reads the examples as command lines. The part behind a pipe is
+// another program's.
+func (f *Facts) checkExamples() error {
+	var errs []error
+	for _, example := range f.Examples {
+		if err := f.checkExample(example); err != nil {
+			errs = append(errs, fmt.Errorf("example %q: %w", example, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (f *Facts) checkExample(example string) error {
+	command, what, _ := strings.Cut(example, "# ")
+	if what == "" {
+		return errors.New("it does not say what it does, behind a #")
+	}
+	words := splitWords(command)
+	if len(words) == 0 || words[0] != f.Name {
+		return fmt.Errorf("it does not begin with %s", f.Name)
+	}
+	line, err := f.Tool.parse(words[1:])
+	if err != nil {
+		return err
+	}
+	src, err := line.build(newEnv())
+	if err != nil {
+		// It may name a disk or a process that this machine does not have.
+		return nil
+	}
+	_, err = line.facts(src)
+	return err
+}
+
+// splitWords splits a command line as a shell does, up to a pipe or a redirection.
+func splitWords(line string) []string {
+	word := regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"|>])+|[|>]`)
+	quoted := regexp.MustCompile(`'([^']*)'|"([^"]*)"`)
+	var words []string
+	for _, w := range word.FindAllString(line, -1) {
+		if w == "|" || w == ">" {
+			break
+		}
+		words = append(words, quoted.ReplaceAllString(w, "$1$2"))
+	}
+	return words
+}

@@ -1,0 +1,57 @@
+package value
+
+import (
+	"net/netip"
+	"strconv"
+)
+
+// Addr is an IP address in 16 bytes, an IPv4 one mapped to IPv6. It is shown as the
+// address that is on the wire, so a mapped one is IPv4.
+type Addr [16]byte
+
+// IP returns the address, IPv4 where it is mapped.
+func (v *Addr) IP() netip.Addr { return netip.AddrFrom16(*v).Unmap() }
+
+// Family is the version of the Internet Protocol: 4 or 6.
+func (v *Addr) Family() uint8 {
+	if v.IP().Is4() {
+		return 4
+	}
+	return 6
+}
+
+func (v *Addr) AppendText(b []byte) []byte { return v.IP().AppendTo(b) }
+func (v *Addr) AppendJSON(b []byte) []byte { return append(v.AppendText(append(b, '"')), '"') }
+func (v *Addr) Any() any                   { return v.IP().String() }
+func (v *Addr) Schema() Schema             { return Schema{Type: "string"} }
+
+// Ends is struct sock_ends of sock.bpf.h: the two ends of a connection.
+type Ends struct {
+	LAddr Addr   `json:"laddr" col:"LADDR,width=15" help:"local address; one of IPv4 mapped to IPv6 is shown as IPv4"`
+	RAddr Addr   `json:"raddr" col:"RADDR,width=15" help:"remote address, likewise"`
+	LPort uint16 `json:"lport" col:"LPORT,width=5" help:"local port"`
+	RPort uint16 `json:"rport" col:"RPORT,width=5" help:"remote port"`
+	NetNS uint32 `json:"netns" col:"NETNS,width=10" help:"network namespace: inode of /proc/PID/ns/net"`
+}
+
+// TCPState is a state of a TCP connection, as include/net/tcp_states.h numbers them.
+type TCPState uint8
+
+func tcpStates() []string {
+	return []string{
+		1: "ESTABLISHED", "SYN_SENT", "SYN_RECV", "FIN_WAIT1", "FIN_WAIT2", "TIME_WAIT",
+		"CLOSE", "CLOSE_WAIT", "LAST_ACK", "LISTEN", "CLOSING", "NEW_SYN_RECV", "BOUND_INACTIVE",
+	}
+}
+
+func (v *TCPState) name() string {
+	if names := tcpStates(); *v > 0 && int(*v) < len(names) {
+		return names[*v]
+	}
+	return strconv.Itoa(int(*v))
+}
+
+func (v *TCPState) AppendText(b []byte) []byte { return append(b, v.name()...) }
+func (v *TCPState) AppendJSON(b []byte) []byte { return AppendString(b, v.name()) }
+func (v *TCPState) Any() any                   { return v.name() }
+func (v *TCPState) Schema() Schema             { return Schema{Type: "string"} }

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Write what follows from the tools' own words: the manual pages, the JSON schemas, and
+# the README's table of tools, between its lines <!-- tools --> and <!-- /tools -->.
+set -eu
+cd "$(dirname "$0")/.."
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+CGO_ENABLED=0 go build -o "$tmp/corescope" ./cmd/corescope
+
+mkdir -p man/man1 man/man8 docs/schema
+rm -f man/man1/*.1 man/man8/*.8 docs/schema/*.json
+"$tmp/corescope" man >man/man1/corescope.1
+"$tmp/corescope" list --names >"$tmp/names"
+while read -r name; do
+	"$tmp/corescope" man "$name" >"man/man8/$name.8"
+	"$tmp/corescope" schema "$name" >"docs/schema/$name.json"
+done <"$tmp/names"
+
+if [ -f README.md ]; then
+	"$tmp/corescope" list --markdown >"$tmp/table"
+	awk -v table="$tmp/table" '
+		/^<!-- \/tools -->/ { inside = 0 }
+		!inside
+		/^<!-- tools -->/ {
+			inside = 1
+			while ((getline line <table) > 0)
+				print line
+		}' README.md >"$tmp/README.md"
+	cmp -s "$tmp/README.md" README.md || cat "$tmp/README.md" >README.md
+fi

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// emulators are the commands that run the machines, and the packages that they are in.
+var emulators = map[string]struct{ command, pkg string }{
+	"amd64": {"qemu-system-x86_64", "qemu-system-x86"},
+	"arm64": {"qemu-system-aarch64", "qemu-system-arm"},
+}
+
+// install installs the emulator of the architecture where it is missing.
+func install(ctx context.Context, arch string) error {
+	e := emulators[arch]
+	if _, err := exec.LookPath(e.command); err == nil {
+		return nil
+	}
+	script := `apt-get -qq install -y --no-install-recommends "$0" ||
+		{ apt-get -qq update && apt-get -qq install -y --no-install-recommends "$0"; }`
+	cmd := exec.CommandContext(ctx, "sh", "-c", script, e.pkg)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("install %s: %w: %s", e.pkg, err, out)
+	}
+	return nil
+}
+
+// image is an unpacked kernel.
+type image struct {
+	vmlinuz string
+	modules string // folder of its modules
+}
+
+func fetchKernel(ctx context.Context, k kernel) (*image, error) {
+	dir, err := fetch(ctx, k.suite, k.arch, k.pkg)
+	if err != nil {
+		return nil, err
+	}
+	// Newer packages have both in /usr/lib.
+	vmlinuz, err := one(dir, "boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz")
+	if err != nil {
+		return nil, err
+	}
+	modules, err := one(dir, "lib/modules/*", "usr/lib/modules/*")
+	if err != nil {
+		return nil, err
+	}
+	return &image{vmlinuz, modules}, nil
+}
+
+// fetchBusybox returns the static busybox of the architecture.
+func fetchBusybox(ctx context.Context, arch string) (string, error) {
+	dir, err := fetch(ctx, "bookworm", arch, "busybox-static")
+	if err != nil {
+		return "", err
+	}
+	return one(dir, "bin/busybox", "usr/bin/busybox")
+}
+
+// fetch returns the folder of a package, unpacked; it downloads it the first time.
+func fetch(ctx context.Context, suite, arch, pkg string) (string, error) {
+	cmd := exec.CommandContext(ctx, "scripts/fetch-deb.sh", suite, arch, pkg)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("fetch %s: %w: %s", pkg, err, &stderr)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// one returns the one file below dir that matches the first pattern that any does.
+func one(dir string, patterns ...string) (string, error) {
+	for _, p := range patterns {
+		found, err := filepath.Glob(filepath.Join(dir, p))
+		if err != nil {
+			return "", fmt.Errorf("find %s: %w", p, err)
+		}
+		if len(found) > 1 {
+			return "", fmt.Errorf("find %s: %d of them in %s", p, len(found), dir)
+		}
+		if len(found) == 1 {
+			return found[0], nil
+		}
+	}
+	return "", fmt.Errorf("find %s: not in %s", strings.Join(patterns, " or "), dir)
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corescope/corescope/test/kernels/plan"
+)
+
+// timeout is that of one check; the test binary then says where it hangs.
+const timeout = "5m"
+
+// outputMax is how much of a test's output the host is told; all of it is on the console.
+const outputMax = 4000
+
+// check runs the tool's tests and fills in how they fared.
+func check(c *plan.Check) {
+	start := time.Now()
+	if err := runTests(c); err != nil {
+		c.Error = err.Error()
+	}
+	c.Seconds = time.Since(start).Seconds()
+}
+
+func runTests(c *plan.Check) error {
+	args := []string{"-t", "/test/" + c.Tool + ".test", "-test.v=test2json", "-test.timeout=" + timeout}
+	if c.Short {
+		args = append(args, "-test.short")
+	}
+	cmd := exec.Command("/test/test2json", args...)
+	cmd.Dir = "/src/" + c.Tool
+	cmd.Env = append(os.Environ(), "CORESCOPE_ARGS="+strings.Join(c.Args(), " "))
+	cmd.Stderr = os.Stdout
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	fmt.Println("check:", c)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start tests: %w", err)
+	}
+	unfinished, readErr := read(c, out)
+	err = cmd.Wait()
+	switch {
+	case readErr != nil:
+		return fmt.Errorf("read tests' output: %w", readErr)
+	case err != nil && len(c.Failed) == 0:
+		return fmt.Errorf("run tests: %w: %s", err, unfinished)
+	case err == nil && c.Passed == 0:
+		return errors.New("no test has passed")
+	}
+	return nil
+}
+
+// event is a line of test2json.
+type event struct {
+	Action, Test, Output string
+}
+
+// read sorts the tests, and returns what those printed that did not end, and the run
+// itself.
+func read(c *plan.Check, from io.Reader) (unfinished string, err error) {
+	printed := map[string]string{}
+	for in := json.NewDecoder(from); in.More(); {
+		var e event
+		if err := in.Decode(&e); err != nil {
+			return "", err
+		}
+		fmt.Print(e.Output)
+		if !isFrame(e.Output) {
+			printed[e.Test] += e.Output
+		}
+		if e.Test == "" {
+			continue
+		}
+		t := plan.Test{Name: e.Test, Output: end(printed[e.Test])}
+		switch e.Action {
+		case "pass":
+			c.Passed++
+		case "skip":
+			c.Skipped = append(c.Skipped, t)
+		case "fail":
+			c.Failed = append(c.Failed, t)
+		default:
+			continue
+		}
+		delete(printed, e.Test)
+	}
+	return end(strings.Join(slices.Collect(maps.Values(printed)), "")), nil
+}
+
+// isFrame tells the lines that every test has.
+func isFrame(line string) bool {
+	line = strings.TrimLeft(line, " ")
+	return strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ")
+}
+
+func end(s string) string {
+	return strings.TrimSpace(s[max(0, len(s)-outputMax):])
+}

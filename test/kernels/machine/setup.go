@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/test/kernels/plan"
+)
+
+func setUp(p *plan.Plan) error {
+	if err := mountAll(p.Hybrid); err != nil {
+		return err
+	}
+	if out, err := exec.Command("/bin/busybox", "--install", "-s", "/bin").CombinedOutput(); err != nil {
+		return fmt.Errorf("install busybox: %w: %s", err, out)
+	}
+	os.Setenv("PATH", "/bin")
+	os.Setenv("HOME", "/root")
+	os.Setenv("TMPDIR", "/tmp")
+	if out, err := exec.Command("/bin/ifconfig", "lo", "127.0.0.1", "up").CombinedOutput(); err != nil {
+		return fmt.Errorf("set loopback up: %w: %s", err, out)
+	}
+	if err := unix.Sethostname([]byte("machine")); err != nil {
+		return fmt.Errorf("set host name: %w", err)
+	}
+	return load(p.Modules)
+}
+
+type mount struct{ kind, at, options string }
+
+var mounts = []mount{
+	{"proc", "/proc", ""},
+	{"sysfs", "/sys", ""},
+	{"devtmpfs", "/dev", ""},
+	{"devpts", "/dev/pts", ""},
+	{"tmpfs", "/dev/shm", ""},
+	{"tmpfs", "/tmp", ""},
+	{"tmpfs", "/run", ""},
+	{"debugfs", "/sys/kernel/debug", ""},
+	{"tracefs", "/sys/kernel/tracing", ""},
+	{"bpf", "/sys/fs/bpf", ""},
+}
+
+// unified and hybrid are the two ways of systemd to mount cgroups.
+var (
+	unified = []mount{{"cgroup2", "/sys/fs/cgroup", ""}}
+	hybrid  = []mount{
+		{"tmpfs", "/sys/fs/cgroup", ""},
+		{"cgroup2", "/sys/fs/cgroup/unified", ""},
+		{"cgroup", "/sys/fs/cgroup/memory", "memory"},
+	}
+)
+
+func mountAll(isHybrid bool) error {
+	cgroups := unified
+	if isHybrid {
+		cgroups = hybrid
+	}
+	for _, m := range slices.Concat(mounts, cgroups) {
+		// Where sysfs has a folder for it there is nothing to make.
+		if err := os.MkdirAll(m.at, 0o755); err != nil {
+			return fmt.Errorf("make mount point: %w", err)
+		}
+		if err := unix.Mount(m.kind, m.at, m.kind, 0, m.options); err != nil {
+			return fmt.Errorf("mount %s: %w", m.at, err)
+		}
+	}
+	return nil
+}
+
+// load loads modules in their order; those that are there already stay.
+func load(modules []plan.Module) error {
+	for _, m := range modules {
+		if err := loadFile("/modules/"+m.File, m.Params); err != nil && err != unix.EEXIST {
+			return fmt.Errorf("load module %s %s: %w", m.File, m.Params, err)
+		}
+	}
+	return nil
+}
+
+func loadFile(path, params string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.FinitModule(int(f.Fd()), params, 0)
+}
+
+// bootParam returns the value of NAME=VALUE on the kernel's command line.
+func bootParam(name string) (string, error) {
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return "", err
+	}
+	for word := range strings.FieldsSeq(string(line)) {
+		if val, ok := strings.CutPrefix(word, name+"="); ok {
+			return val, nil
+		}
+	}
+	return "", fmt.Errorf("no %s= on the kernel's command line", name)
+}

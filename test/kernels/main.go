@@ -1,0 +1,117 @@
+// Command kernels runs the tools' live tests on Debian's kernels, in virtual machines:
+// every way to every hook that a kernel has, by either buffer. It prints what passed,
+// and, when it ran all there is, writes docs/compatibility.md. It runs in the root of
+// the tree, by `make test-kernels`:
+//
+//	KERNELS="6.1 7.2" TOOLS=tcplife make test-kernels
+//
+// runs a part, and SHORT=1 leaves out tests that take long. What it fetches is kept in
+// the user's cache, with each machine's console in corescope/machines/NAME/console.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"github.com/corescope/corescope/internal/tool"
+)
+
+func main() {
+	// A machine ends with the thread that started it.
+	runtime.LockOSThread()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "test-kernels:", err)
+		os.Exit(1)
+	}
+}
+
+func progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+}
+
+func run(ctx context.Context) error {
+	kernels, all, isWhole, err := chosen()
+	if err != nil {
+		return err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	h := &house{filepath.Join(cache, "corescope", "machines"), all, map[string]string{}}
+	var reports []*report
+	for _, k := range kernels {
+		r, err := h.test(ctx, k)
+		if err != nil {
+			return fmt.Errorf("kernel %s: %w", k.name, err)
+		}
+		reports = append(reports, r)
+	}
+	return conclude(reports, all, isWhole)
+}
+
+// house is where the machines are made.
+type house struct {
+	dir     string
+	tools   []*tool.Tool
+	busybox map[string]string // by architecture, once all of it is built
+}
+
+func (h *house) test(ctx context.Context, k kernel) (*report, error) {
+	built, err := h.prepare(ctx, k.arch)
+	if err != nil {
+		return nil, err
+	}
+	img, err := fetchKernel(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(h.dir, k.name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	initrd := filepath.Join(dir, "initrd")
+	if err := makeInitrd(initrd, built, h.busybox[k.arch], img, k, h.tools); err != nil {
+		return nil, err
+	}
+	defer os.Remove(initrd)
+	r := boot(ctx, k, img.vmlinuz, initrd, filepath.Join(dir, "console"))
+	if errors.Is(r.err, context.Canceled) {
+		return nil, r.err
+	}
+	if r.err != nil {
+		progress("%s: %v", k.name, r.err)
+	}
+	return r, nil
+}
+
+// prepare fetches and builds what all machines of an architecture have, once.
+func (h *house) prepare(ctx context.Context, arch string) (dir string, err error) {
+	dir = filepath.Join(h.dir, arch)
+	if h.busybox[arch] != "" {
+		return dir, nil
+	}
+	if err := install(ctx, arch); err != nil {
+		return "", err
+	}
+	busybox, err := fetchBusybox(ctx, arch)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	if err := build(ctx, arch, dir, h.tools); err != nil {
+		return "", err
+	}
+	h.busybox[arch] = busybox
+	return dir, nil
+}

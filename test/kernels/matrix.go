@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/tools"
+)
+
+// kernel is a Debian kernel and the machine around it.
+type kernel struct {
+	name             string // for KERNELS
+	suite, arch, pkg string
+	hybrid           bool // cgroup v1 beside v2
+	modules          []string
+}
+
+// matrix is all kernels. 6.12 is the security suite's, as that of the backports
+// crashed in most boots under QEMU 7.2. From 6.12 on the memory controller has no v1.
+var matrix = []kernel{
+	{name: "5.10", suite: "bullseye", arch: "amd64", pkg: "linux-image-cloud-amd64", hybrid: true},
+	{name: "6.1", suite: "bookworm", arch: "amd64", pkg: "linux-image-cloud-amd64"},
+	{name: "6.1-rt", suite: "bookworm", arch: "amd64", pkg: "linux-image-rt-amd64", hybrid: true},
+	{name: "6.12", suite: "bookworm-security", arch: "amd64", pkg: "linux-image-6.12-cloud-amd64"},
+	{name: "7.2", suite: "sid", arch: "amd64", pkg: "linux-image-cloud-amd64"},
+	{name: "6.1-arm64", suite: "bookworm", arch: "arm64", pkg: "linux-image-cloud-arm64"},
+	{name: "7.2-arm64", suite: "sid", arch: "arm64", pkg: "linux-image-cloud-arm64"},
+}
+
+// needs is what a tool's tests want of a machine.
+type needs struct {
+	// modules are kernel modules, each with its parameters.
+	modules []string
+	// explain are options with which the tool has hooks that it has not without.
+	explain []string
+}
+
+// toolNeeds has the tools that need something.
+var toolNeeds = map[string]needs{
+	// Each request takes 10 ms, by a timer.
+	"biolatency": {modules: []string{"null_blk queue_mode=2 irqmode=2 completion_nsec=10000000"}},
+}
+
+// chosen returns the kernels and tools that the environment asks for, and whether
+// these are all.
+func chosen() (kernels []kernel, all []*tool.Tool, whole bool, err error) {
+	kernels, err = choose(matrix, os.Getenv("KERNELS"), func(k kernel) string { return k.name })
+	if err != nil {
+		return nil, nil, false, fmt.Errorf("KERNELS: %w", err)
+	}
+	all, err = choose(tools.All(), os.Getenv("TOOLS"), func(t *tool.Tool) string { return t.Name })
+	if err != nil {
+		return nil, nil, false, fmt.Errorf("TOOLS: %w", err)
+	}
+	return kernels, all, len(kernels) == len(matrix) && len(all) == len(tools.All()), nil
+}
+
+// choose keeps what words name; no word keeps all.
+func choose[T any](all []T, words string, name func(T) string) ([]T, error) {
+	var out, names []string
+	for _, v := range all {
+		names = append(names, name(v))
+	}
+	for word := range strings.FieldsSeq(words) {
+		if !slices.Contains(names, word) {
+			return nil, fmt.Errorf("there is no %s among %s", word, strings.Join(names, " "))
+		}
+		out = append(out, word)
+	}
+	if len(out) == 0 {
+		return all, nil
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(v T) bool { return !slices.Contains(out, name(v)) }), nil
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/corescope/corescope/test/kernels/plan"
+)
+
+// How long a machine may say nothing: until it has booted, and then between two
+// messages, which is more than the tests' own timeout.
+const (
+	bootTimeout = 3 * time.Minute
+	idleTimeout = 7 * time.Minute
+)
+
+// report is what one machine told.
+type report struct {
+	kernel  kernel
+	release string
+	boot    time.Duration
+	ways    map[string][]plan.Way // by tool
+	noWays  map[string]string     // by tool, why there are none
+	checks  []plan.Check
+	err     error // the machine itself failed
+}
+
+// hardware are QEMU's arguments. The second serial port is for the results: it writes
+// to descriptor 3. KVM is not asked for, as the matrix must run where there is none.
+func hardware(arch, vmlinuz, initrd, console string) []string {
+	args := []string{
+		"-accel", "tcg,thread=multi", "-smp", "2", "-m", "2G",
+		"-nodefaults", "-display", "none", "-no-reboot",
+		"-kernel", vmlinuz, "-initrd", initrd,
+		"-serial", "file:" + console,
+	}
+	const line = "panic=-1 softlockup_panic=1 softlockup_all_cpu_backtrace=1 "
+	if arch == "arm64" { // the board has one serial port
+		return append(args, "-M", "virt", "-cpu", "max,pauth-impdef=on",
+			"-chardev", "file,id=results,path=/dev/fd/3", "-device", "pci-serial,chardev=results",
+			"-append", line+"console=ttyAMA0 results=/dev/ttyS0")
+	}
+	return append(args, "-cpu", "max", "-serial", "file:/dev/fd/3",
+		"-append", line+"console=ttyS0 results=/dev/ttyS1")
+}
+
+// boot runs a machine to its end.
+func boot(ctx context.Context, k kernel, vmlinuz, initrd, console string) *report {
+	r := &report{kernel: k, ways: map[string][]plan.Way{}, noWays: map[string]string{}}
+	if err := r.run(ctx, hardware(k.arch, vmlinuz, initrd, console)); err != nil {
+		r.err = fmt.Errorf("%w; the console's end (%s):\n%s", err, console, lastLines(console))
+	}
+	return r
+}
+
+func (r *report) run(ctx context.Context, args []string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	in, out, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	cmd := exec.CommandContext(ctx, emulators[r.kernel.arch].command, args...)
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stderr, os.Stderr, []*os.File{out}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err = cmd.Start()
+	out.Close()
+	if err != nil {
+		return fmt.Errorf("start machine: %w", err)
+	}
+	err = r.follow(ctx, in)
+	cancel()
+	cmd.Wait()
+	return err
+}
+
+// follow takes the machine's messages until it ends or says nothing for too long.
+func (r *report) follow(ctx context.Context, in io.Reader) error {
+	messages := make(chan plan.Message)
+	broken := make(chan error, 1)
+	go func() { broken <- receive(ctx, in, messages) }()
+	start := time.Now()
+	idle := time.NewTimer(bootTimeout)
+	doing := "booting"
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-idle.C:
+			return fmt.Errorf("machine hangs while %s: killed", doing)
+		case err := <-broken:
+			return fmt.Errorf("machine ended while %s: %w", doing, err)
+		case m := <-messages:
+			idle.Reset(idleTimeout)
+			if m.Type == plan.Boot {
+				r.boot = time.Since(start)
+			}
+			if m.Type == plan.End {
+				return nil
+			}
+			doing = r.take(m)
+		}
+	}
+}
+
+// take notes a message, and returns what the machine does next.
+func (r *report) take(m plan.Message) (doing string) {
+	switch m.Type {
+	case plan.Boot:
+		r.release = m.Release
+		progress("%s: %s is up after %.0f s", r.kernel.name, m.Release, r.boot.Seconds())
+	case plan.Ways:
+		r.ways[m.Tool] = m.Ways
+		if m.Error != "" {
+			r.noWays[m.Tool] = m.Error
+			progress("%s: %s: %s", r.kernel.name, m.Tool, m.Error)
+		}
+	case plan.Start:
+		return "testing " + m.Check.String()
+	case plan.Done:
+		r.checks = append(r.checks, *m.Check)
+		progress("%s: %s: %s", r.kernel.name, m.Check, verdict(m.Check))
+	}
+	return "getting ready"
+}
+
+func receive(ctx context.Context, in io.Reader, messages chan<- plan.Message) error {
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return err
+		}
+		var m plan.Message
+		if err := json.Unmarshal(line, &m); err != nil {
+			return fmt.Errorf("read message %q: %w", line, err)
+		}
+		select {
+		case messages <- m:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func lastLines(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(lines[max(0, len(lines)-30):], "\n")
+}
+
+var errFailed = errors.New("some checks failed")

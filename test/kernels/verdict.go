@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/test/kernels/plan"
+)
+
+// verdict is a check in one line.
+func verdict(c *plan.Check) string {
+	end := fmt.Sprintf("%d passed, %d skipped, %.0f s", c.Passed, len(c.Skipped), c.Seconds)
+	if c.OK() {
+		return "pass: " + end
+	}
+	return "FAIL: " + end + "\n" + indent(complaint(c))
+}
+
+// complaint is all that is wrong with a check.
+func complaint(c *plan.Check) string {
+	var lines []string
+	if c.Error != "" {
+		lines = append(lines, c.Error)
+	}
+	for _, t := range c.Failed {
+		lines = append(lines, t.Name+": "+t.Output)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func indent(s string) string {
+	return "\t" + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n\t")
+}
+
+// failures lists what failed for the tool on the report's kernel.
+func (r *report) failures(tool string) []string {
+	var all []string
+	if why := r.noWays[tool]; why != "" {
+		all = append(all, why)
+	}
+	if r.err != nil {
+		all = append(all, r.err.Error())
+	}
+	for _, w := range r.ways[tool] {
+		if w.Refused() {
+			all = append(all, fmt.Sprintf("hook %s=%s: %s", w.Hook, w.Kind, w.Result))
+		}
+	}
+	for _, c := range r.checks {
+		if c.Tool == tool && !c.OK() {
+			all = append(all, fmt.Sprintf("%s: %s", &c, complaint(&c)))
+		}
+	}
+	return all
+}
+
+// conclude prints the tables. It fails when any check did and, if all kernels had
+// their say, when a way was exercised by none of them.
+func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
+	failed := false
+	for _, t := range all {
+		ways, err := waysOf(t)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("\n%s\n", t.Name)
+		if err := waysTable(reports, ways).text(os.Stdout); err != nil {
+			return err
+		}
+		for _, r := range reports {
+			for _, f := range r.failures(t.Name) {
+				failed = true
+				fmt.Printf("%s: %s\n", r.kernel.name, f)
+			}
+		}
+		for _, w := range never(reports, ways) {
+			failed = failed || isWhole
+			fmt.Printf("not exercised: %s %s=%s, buffer %s\n", w.tool, w.hook, w.kind, w.buffer())
+		}
+	}
+	fmt.Println()
+	if err := skippedTable(reports).text(os.Stdout); err != nil {
+		return err
+	}
+	if isWhole {
+		if err := writeDoc(reports, all); err != nil {
+			return err
+		}
+	}
+	if failed {
+		return errFailed
+	}
+	return nil
+}
+
+// never lists the ways that passed on no kernel.
+func never(reports []*report, ways []way) []way {
+	return slices.DeleteFunc(slices.Clone(ways), func(w way) bool {
+		return slices.ContainsFunc(reports, func(r *report) bool { return r.cell(&w) == passed })
+	})
+}
+
+// skippedTable lists the tests that ran nowhere or not everywhere, with their reasons.
+func skippedTable(reports []*report) table {
+	type skip struct{ tool, test, reason string }
+	kernels := map[skip][]string{}
+	var order []skip
+	for _, r := range reports {
+		for _, c := range r.checks {
+			for _, t := range c.Skipped {
+				s := skip{c.Tool, t.Name, reason(t.Output)}
+				if kernels[s] == nil {
+					order = append(order, s)
+				}
+				if !slices.Contains(kernels[s], r.kernel.name) {
+					kernels[s] = append(kernels[s], r.kernel.name)
+				}
+			}
+		}
+	}
+	t := table{{"tool", "test left out", "kernels", "because"}}
+	for _, s := range order {
+		t = append(t, []string{s.tool, s.test, strings.Join(kernels[s], ", "), s.reason})
+	}
+	return t
+}
+
+// reason is what a test that was skipped said last, without the place in its source.
+func reason(output string) string {
+	lines := strings.Split(output, "\n")
+	last := strings.TrimSpace(lines[len(lines)-1])
+	if _, text, ok := strings.Cut(last, ".go:"); ok {
+		_, last, _ = strings.Cut(text, ": ")
+	}
+	return last
+}

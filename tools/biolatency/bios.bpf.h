@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __BIOS_BPF_H
+#define __BIOS_BPF_H
+
+/*
+ * Disks without requests (dm, md, zram): their time is that from the queueing of a bio
+ * to its end. A bio that is split or handed on to another disk keeps what is noted
+ * here, as the kernel traces the queueing of a bio once.
+ */
+
+/* How many bios of one request are looked at: more than devices take segments. */
+#define BIOS_OF_REQUEST 256
+
+#define BLK_STS_OK 0
+
+struct bio_io {
+	struct hist_key key;
+	__u64 queue_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 18);
+	__type(key, __u64);
+	__type(value, struct bio_io);
+} bios SEC(".maps");
+
+/* Until there is one, requests need not be searched for it. */
+bool bios_noted;
+
+/* An empty write that flushes is what a disk without requests gets for a flush. */
+static __always_inline void bio_key_add_flags(struct hist_key *key, struct bio *bio,
+					      const bool direct)
+{
+	__u32 opf = block_read(direct, bio, bi_opf);
+
+	key_add_flags(key, opf);
+	if (block_flag(opf, PREFLUSH) && !block_read(direct, bio, bi_iter.bi_size))
+		key->op = BLOCK_OP_FLUSH;
+}
+
+static __always_inline void bio_begin(struct bio *bio, struct bio_io *b, const bool direct)
+{
+	if (want_disk)
+		b->key.dev = disk_dev(bio_disk(bio, direct), direct);
+	if (want_partition)
+		b->key.part = bio_part_dev(bio, direct);
+	if (want_operation || want_flags)
+		bio_key_add_flags(&b->key, bio, direct);
+	if (want_stages)
+		b->key.stage = STAGE_TOTAL;
+	b->queue_ns = bpf_ktime_get_ns();
+}
+
+static __always_inline bool bio_wanted(struct bio *bio, struct gendisk *disk, const bool direct)
+{
+	return !targ_dev || dev_wanted(disk_dev(disk, direct), bio_part_dev(bio, direct));
+}
+
+static __always_inline bool bio_owner_wanted(struct bio *bio, struct hist_key *key)
+{
+	struct task_struct *task;
+	struct cgroup *cgrp;
+
+	if (!task_filter && !want_cgroup)
+		return true;
+	task = task_current();
+	cgrp = bio_cgroup(task, bio);
+	if (want_cgroup)
+		key->cgroup_id = BPF_CORE_READ(cgrp, kn, id);
+	return task_wanted_in(task, cgrp);
+}
+
+static __always_inline int handle_bio_queue(struct bio *bio, const bool direct)
+{
+	struct gendisk *disk = bio_disk(bio, direct);
+	struct bio_io b = {};
+	__u64 id = (__u64)bio;
+
+	if (!disk_is_bio_based(disk, direct))
+		return 0;
+	if (!bio_wanted(bio, disk, direct) || !bio_owner_wanted(bio, &b.key)) {
+		bpf_map_delete_elem(&bios, &id);
+		return 0;
+	}
+	bio_begin(bio, &b, direct);
+	if (!bios_noted)
+		bios_noted = true;
+	if (bpf_map_update_elem(&bios, &id, &b, BPF_ANY))
+		lost_add(map_full);
+	return 0;
+}
+
+static __always_inline void bio_end(__u64 id, __u32 error, __u64 now_ns)
+{
+	struct bio_io *b = bpf_map_lookup_elem(&bios, &id);
+
+	if (!b)
+		return;
+	if (error != BLK_STS_OK)
+		counter_add(errors);
+	record(&b->key, b->queue_ns, now_ns);
+	bpf_map_delete_elem(&bios, &id);
+}
+
+static __always_inline int handle_bio_complete(struct bio *bio, const bool direct)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+
+	bio_end((__u64)bio, block_read(direct, bio, bi_status), now_ns);
+	return 0;
+}
+
+/* Global, so that the verifier goes through it once and not for each of its calls. */
+__noinline int bio_end_of(__u64 id, __u32 error, __u64 now_ns)
+{
+	bio_end(id, error, now_ns);
+	return 0;
+}
+
+/*
+ * A bio that its disk handed on as it is to one with requests (md without accounting,
+ * multipath NVMe) ends with the request, where the kernel does not trace it.
+ */
+static __always_inline void bios_complete(struct request *rq, __u32 error, __u32 nr_bytes,
+					  __u64 now_ns, const bool direct)
+{
+	struct bio *bio;
+	__u32 size;
+
+	if (!bios_noted || rq_is_flush_step(rq, direct))
+		return;
+	bio = BPF_CORE_READ(rq, bio);
+	for (int i = 0; i < BIOS_OF_REQUEST && bio; i++) {
+		size = BPF_CORE_READ(bio, bi_iter.bi_size);
+		if (size > nr_bytes)
+			return;
+		nr_bytes -= size;
+		bio_end_of((__u64)bio, error, now_ns);
+		bio = BPF_CORE_READ(bio, bi_next);
+	}
+}
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __IO_BPF_H
+#define __IO_BPF_H
+
+/*
+ * One for each struct request that was ever used, and used again with it: there are
+ * not more of them than the disks have tags. So an I/O neither allocates nor frees,
+ * and a completion that is missed leaves nothing behind but a use that is not live.
+ */
+struct io {
+	__u64 born_ns; /* the request's start_time_ns when it was first seen, or 0 */
+	__u64 begin_ns; /* inserted or issued, whichever came first */
+	__u64 issue_ns; /* issued last */
+	__u64 cgroup_id; /* the issuer's */
+	bool live; /* allocated and not complete */
+	bool requeued; /* and not issued again since */
+	bool unwanted; /* by the task filter */
+	__u8 pad[5];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 18);
+	__type(key, __u64);
+	__type(value, struct io);
+} ios SEC(".maps");
+
+/*
+ * The submitter runs the hooks until the request is in a queue. From then on it can be
+ * any task, and it is too late to ask who runs.
+ */
+static __always_inline void io_add_owner(struct io *io, struct bio *bio)
+{
+	struct task_struct *task;
+	struct cgroup *cgrp;
+
+	if (!task_filter && !want_cgroup)
+		return;
+	task = task_current();
+	cgrp = bio_cgroup(task, bio);
+	io->unwanted = !task_wanted_in(task, cgrp);
+	io->cgroup_id = BPF_CORE_READ(cgrp, kn, id);
+}
+
+static __always_inline struct io *io_new(__u64 id)
+{
+	struct io fresh = {};
+	struct io *io;
+
+	bpf_map_update_elem(&ios, &id, &fresh, BPF_NOEXIST);
+	io = bpf_map_lookup_elem(&ios, &id);
+	if (!io)
+		lost_add(map_full);
+	return io;
+}
+
+static __always_inline struct io *io_begin(struct io *io, struct request *rq, const bool direct)
+{
+	if (!io)
+		io = io_new((__u64)rq);
+	if (!io)
+		return NULL;
+	io->born_ns = block_read(direct, rq, start_time_ns);
+	io->begin_ns = 0;
+	io->issue_ns = 0;
+	io->requeued = false;
+	io->live = true;
+	io_add_owner(io, block_read(direct, rq, bio));
+	return io;
+}
+
+static __always_inline struct io *io_find(struct request *rq)
+{
+	__u64 id = (__u64)rq;
+
+	return bpf_map_lookup_elem(&ios, &id);
+}
+
+/*
+ * Whether it tells of the request's present use. A later use has a later birth; in one
+ * use it changes only to an earlier one, that of a request which is merged into it.
+ */
+static __always_inline bool io_is_of(struct io *io, struct request *rq, const bool direct)
+{
+	return io && io->live && io->born_ns >= block_read(direct, rq, start_time_ns);
+}
+
+/* The request's present use, NULL if none was seen: not one whose end was missed. */
+static __always_inline struct io *io_current(struct request *rq, const bool direct)
+{
+	struct io *io = io_find(rq);
+
+	return io_is_of(io, rq, direct) ? io : NULL;
+}
+
+/* Of a use that was not seen the owner is not known. */
+static __always_inline bool io_wanted(struct io *io)
+{
+	return io ? !io->unwanted : !task_filter;
+}
+
+/*
+ * The use that a stamp is for, a new one unless it goes on. Where the disk's I/O is not
+ * accounted a request may have no birth: then one that has the stamp already, and was
+ * not requeued, is used anew.
+ */
+static __always_inline struct io *io_stamped(struct request *rq, bool is_issue, const bool direct)
+{
+	struct io *io = io_find(rq);
+
+	if (!io_is_of(io, rq, direct))
+		return io_begin(io, rq, direct);
+	if (!io->born_ns && !io->requeued && (is_issue ? io->issue_ns : io->begin_ns))
+		return io_begin(io, rq, direct);
+	return io;
+}
+
+#endif

@@ -1,0 +1,72 @@
+package biolatency
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/corescope/corescope/internal/tool"
+)
+
+// stages are the names of enum stage.
+var stages = [...]string{"", "queue", "device", "total"}
+
+// operations are the names of enum block_op in flags.
+var operations = [...]string{
+	"Read", "Write", "Flush", "Discard", "SecureErase", "WriteZeroes", "WriteSame", "ZoneAppend",
+	"ZoneOpen", "ZoneClose", "ZoneFinish", "ZoneReset", "ZoneResetAll", "DrvIn", "DrvOut", "SCSIIn",
+	"SCSIOut", "Unknown",
+}
+
+// flagNames are the names of the bits that block_flags gives.
+var flagNames = [...]string{
+	"Sync", "Metadata", "Priority", "NoMerge", "Idle", "Integrity", "FUA", "PreFlush", "ReadAhead",
+	"Background", "NoWait",
+}
+
+// label names what the key tells apart; histograms of equal labels are added up.
+func (o *options) label(k histKey, env *tool.Env) label {
+	l := label{Stage: name(stages[:], k.Stage)}
+	if o.Disks {
+		l.Disk = deviceName(k.Dev, env)
+	}
+	if o.Partitions {
+		l.Partition = deviceName(k.Part, env)
+	}
+	if o.Flags {
+		l.Flags = flagsName(k.Flags, k.Op)
+	}
+	if o.Operations {
+		l.Operation = strings.ToLower(name(operations[:], k.Op))
+	}
+	if o.Cgroups {
+		l.Cgroup = env.CgroupPath(k.CgroupID)
+	}
+	if o.Containers {
+		l.Container = env.Owner(k.CgroupID).Container
+	}
+	return l
+}
+
+func name(names []string, n uint8) string {
+	return names[min(int(n), len(names)-1)]
+}
+
+// deviceName is the number where there is no name, as for the hidden disks below a
+// multipath one.
+func deviceName(dev uint32, env *tool.Env) string {
+	if name, ok := env.Disks.Name(dev); ok {
+		return name
+	}
+	return fmt.Sprintf("%d:%d", dev>>20, dev&(1<<20-1))
+}
+
+// flagsName is libbpf-tools' text: the flags from the highest down, then the operation.
+func flagsName(flags uint16, op uint8) string {
+	var b strings.Builder
+	for i := len(flagNames) - 1; i >= 0; i-- {
+		if flags>>i&1 != 0 {
+			b.WriteString(flagNames[i] + "-")
+		}
+	}
+	return b.String() + name(operations[:], op)
+}

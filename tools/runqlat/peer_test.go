@@ -1,0 +1,60 @@
+package runqlat
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// TestPeer lets libbpf-tools' runqlat see two processes from their birth to their end:
+// it counts as many waits of each as we do.
+func TestPeer(t *testing.T) {
+	cpu := cpus(t)[0]
+	peer := tooltest.StartPeer(t, "runqlat", "-P")
+	peer.Await(t, "Tracing", nil)
+	var both [2]*worker
+	var want [2]facts
+	var lines []string
+	res := tooltest.JSON(t, Tool, []string{"-P"}, func() {
+		both[0], both[1] = pair(t, cpu, cpu, nil)
+		want = play(t, both[0], both[1], 10000)
+		for _, w := range both {
+			w.cmd.Process.Kill()
+			w.cmd.Wait()
+		}
+		lines = peer.Stop(t)
+	})
+	for i, w := range both {
+		theirs, ours := peerWaits(lines, w.pid), uint64(0)
+		for _, h := range res.Histograms {
+			if int(h.Object("key").Num("pid")) == w.pid {
+				ours += uint64(h.Num("count"))
+			}
+		}
+		t.Logf("process %d: the peer has %d waits, we have %d", w.pid, theirs, ours)
+		if ours < want[i].wakeup+want[i].preempted-want[i].hidden {
+			t.Errorf("process %d: %d waits, its first thread alone had %d", w.pid, ours, want[i].wakeup+want[i].preempted)
+		}
+		if theirs == 0 || theirs > ours || ours-theirs > ours/1000 {
+			t.Errorf("process %d: the peer has %d waits, we have %d", w.pid, theirs, ours)
+		}
+	}
+}
+
+// peerWaits adds up the lines below "pid = PID COMM".
+func peerWaits(lines []string, pid int) uint64 {
+	title := fmt.Sprintf("pid = %d ", pid)
+	for i, line := range lines {
+		if !strings.HasPrefix(line, title) {
+			continue
+		}
+		end := i + 1
+		for end < len(lines) && lines[end] != "" {
+			end++
+		}
+		return bars(strings.Join(lines[i:end], "\n"))
+	}
+	return 0
+}

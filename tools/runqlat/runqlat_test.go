@@ -1,0 +1,172 @@
+package runqlat
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// found are the waits of one reason and thread, over all reports.
+type found struct {
+	count uint64
+	sum   time.Duration
+}
+
+func waits(res *tooltest.Result, tid int, reason string) (f found) {
+	for _, h := range res.Histograms {
+		key := h.Object("key")
+		if int(key.Num("tid")) != tid || key.Str("reason") != reason {
+			continue
+		}
+		f.count += uint64(h.Num("count"))
+		f.sum += time.Duration(h.Num("sum") * 1000)
+	}
+	return f
+}
+
+// checkCounts compares with the kernel's own counts, which must be met exactly but for
+// what is hidden.
+func checkCounts(t *testing.T, res *tooltest.Result, w *worker, want facts) {
+	t.Helper()
+	var missing uint64
+	for reason, n := range map[string]uint64{"wakeup": want.wakeup, "preempted": want.preempted} {
+		got := waits(res, w.pid, reason)
+		if got.count > n {
+			t.Errorf("thread %d: %d waits by %s, want %d", w.pid, got.count, reason, n)
+		}
+		missing += n - got.count
+	}
+	if missing > want.hidden {
+		t.Errorf("thread %d: %d of %d waits are missing, %d may be hidden", w.pid, missing, want.wakeup+want.preempted, want.hidden)
+	}
+	if lost := res.Summary.Num("lost"); lost != 0 {
+		t.Errorf("%v lost", lost)
+	}
+}
+
+// near tells whether two numbers differ by the share at most.
+func near(a, b, share float64) bool { return math.Abs(a-b) <= share*math.Abs(b) }
+
+// TestSpinners lets two threads compete for one CPU: each waits while the other runs.
+// How long is known twice: the kernel's own run_delay, and the time that passed less
+// the CPU time.
+func TestSpinners(t *testing.T) {
+	cpu := cpus(t)[0]
+	both := []*worker{start(t, cpu, nil), start(t, cpu, nil)}
+	args := []string{"-L", "--reasons", "--pid", strconv.Itoa(both[0].pid), "--pid", strconv.Itoa(both[1].pid)}
+	want := make([]facts, 2)
+	wall := make([]time.Duration, 2)
+	res := tooltest.JSON(t, Tool, args, func() {
+		for i, w := range both {
+			want[i] = w.facts(t)
+			w.begin(t, "spin", 300)
+		}
+		for i, w := range both {
+			w.end(t)
+			end := w.facts(t)
+			wall[i] = end.at.Sub(want[i].at)
+			want[i] = end.since(want[i])
+		}
+	})
+	for i, w := range both {
+		checkCounts(t, res, w, want[i])
+		// What is hidden are some waits of as many as there are.
+		hidden := float64(want[i].hidden) / float64(want[i].wakeup+want[i].preempted)
+		got := waits(res, w.pid, "preempted")
+		all := got.sum + waits(res, w.pid, "wakeup").sum
+		t.Logf("thread %d waited %v in %d waits after preemptions, %v in all; the kernel says %v; %v passed, of them %v on the CPU",
+			w.pid, got.sum, got.count, all, want[i].wait, wall[i], want[i].cpu)
+		if !near(float64(all), float64(want[i].wait), 0.01+hidden) {
+			t.Errorf("thread %d waited %v in all, the kernel says %v", w.pid, all, want[i].wait)
+		}
+		if !near(float64(got.sum), float64(all), 0.1) {
+			t.Errorf("thread %d waited %v of %v by preemption", w.pid, got.sum, all)
+		}
+	}
+	// The first to end has rested since, which is neither.
+	last := 0
+	if wall[1] > wall[0] {
+		last = 1
+	}
+	all := waits(res, both[last].pid, "preempted").sum + waits(res, both[last].pid, "wakeup").sum
+	if off := wall[last] - want[last].cpu; !near(float64(all), float64(off), 0.05) {
+		t.Errorf("thread %d waited %v, but was off the CPU for %v", both[last].pid, all, off)
+	}
+}
+
+// TestPingPong counts the waits of two threads that wake each other, on one CPU and on
+// two, each way to the hook.
+func TestPingPong(t *testing.T) {
+	const trips = 5000
+	all := cpus(t)
+	for _, kind := range []string{"btf", "raw"} {
+		for _, cpu := range []int{all[0], all[len(all)-1]} {
+			t.Run(fmt.Sprintf("%s/%d-%d", kind, all[0], cpu), func(t *testing.T) {
+				a, b := pair(t, all[0], cpu, nil)
+				var want [2]facts
+				args := []string{"-L", "--reasons", "--hook", "queue=" + kind}
+				res := tooltest.JSON(t, Tool, args, func() { want = play(t, a, b, trips) })
+				for i, w := range []*worker{a, b} {
+					checkCounts(t, res, w, want[i])
+					if n := want[i].wakeup + want[i].preempted; n < trips && cpu == all[0] {
+						t.Errorf("thread %d: %d waits in %d round trips", w.pid, n, trips)
+					}
+				}
+				checkNoIdle(t, res)
+			})
+		}
+	}
+}
+
+// play lets a and b play ping-pong, and returns the facts of that.
+func play(t *testing.T, a, b *worker, trips int) [2]facts {
+	t.Helper()
+	begin := [2]facts{a.facts(t), b.facts(t)}
+	b.begin(t, "pong", trips)
+	a.begin(t, "ping", trips)
+	a.end(t)
+	b.end(t)
+	return [2]facts{a.facts(t).since(begin[0]), b.facts(t).since(begin[1])}
+}
+
+// checkNoIdle looks for the idle tasks, which are thread 0 of each CPU.
+func checkNoIdle(t *testing.T, res *tooltest.Result) {
+	t.Helper()
+	if len(res.Histograms) < 3 {
+		t.Errorf("%d histograms of the whole machine", len(res.Histograms))
+	}
+	for _, h := range res.Histograms {
+		if key := h.Object("key"); key.Num("tid") == 0 {
+			t.Errorf("an idle task has waited: %v", h)
+		}
+	}
+}
+
+// TestIntervals adds up what was reported while the waits went on, with keys and without.
+func TestIntervals(t *testing.T) {
+	for _, keys := range [][]string{{"-L", "--reasons"}, nil} {
+		a, b := pair(t, cpus(t)[0], cpus(t)[0], nil)
+		var want [2]facts
+		args := append(keys, "--tid", strconv.Itoa(a.pid), "0.02")
+		res := tooltest.JSON(t, Tool, args, func() { want = play(t, a, b, 20000) })
+		times := map[string]bool{}
+		var all uint64
+		for _, h := range res.Histograms {
+			times[h.Str("time")] = true
+			all += uint64(h.Num("count"))
+		}
+		if n := want[0].wakeup + want[0].preempted; all > n || n-all > want[0].hidden {
+			t.Errorf("%v: %d waits in %d reports, want %d", keys, all, len(times), n)
+		}
+		if len(times) < 5 {
+			t.Errorf("%v: %d reports", keys, len(times))
+		}
+		if events := res.Summary.Num("events"); events != float64(all) {
+			t.Errorf("%v: the summary has %v events, the reports %d", keys, events, all)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package runqlat
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// TestThreads makes 20,000 threads that end at once: each has waited once at least, and
+// is forgotten.
+func TestThreads(t *testing.T) {
+	const n = 20000
+	w := start(t, cpus(t)[0], nil)
+	var left []uint32
+	var hidden uint64
+	res := tooltest.JSON(t, Tool, []string{"--reasons", "--pid", strconv.Itoa(w.pid)}, func() {
+		begin := w.facts(t)
+		w.begin(t, "threads", n)
+		w.end(t)
+		hidden = w.facts(t).since(begin).hidden
+		left = leftBehind(t)
+	})
+	for _, tid := range left {
+		t.Errorf("thread %d has ended, and its stamp is still there", tid)
+	}
+	if lost := res.Summary.Num("lost"); lost != 0 {
+		t.Errorf("%v lost: %v", lost, res.Summary)
+	}
+	for _, h := range res.Histograms {
+		if h.Object("key").Str("reason") == "wakeup" && h.Num("count") >= float64(n-hidden) {
+			return
+		}
+	}
+	t.Errorf("%d threads have not waited as often: %v", n, res.Histograms)
+}
+
+// leftBehind lists the stamps of threads that are no more.
+func leftBehind(t *testing.T) (left []uint32) {
+	t.Helper()
+	m := newestMap(t, "sched_waits")
+	defer m.Close()
+	for _, tid := range stamped(t, m) {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", tid)); err == nil {
+			continue
+		}
+		// It may have ended after it was listed, and then takes its stamp along.
+		var since uint64
+		if err := m.Lookup(tid, &since); err != nil {
+			t.Fatal(err)
+		}
+		if since != 0 {
+			left = append(left, tid)
+		}
+	}
+	return left
+}
+
+func stamped(t *testing.T, m *ebpf.Map) (tids []uint32) {
+	t.Helper()
+	keys, values := make([]uint32, 4096), make([]uint64, 4096)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		for i := range n {
+			if values[i] != 0 {
+				tids = append(tids, keys[i])
+			}
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return tids
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func newestMap(t *testing.T, name string) (found *ebpf.Map) {
+	t.Helper()
+	for id := ebpf.MapID(0); ; {
+		var err error
+		if id, err = ebpf.MapGetNextID(id); err != nil {
+			break
+		}
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			continue
+		}
+		if info, err := m.Info(); err != nil || info.Name != name {
+			m.Close()
+			continue
+		}
+		found = m
+	}
+	if found == nil {
+		t.Fatalf("there is no map %s", name)
+	}
+	return found
+}

@@ -1,0 +1,270 @@
+package runqlat
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// A worker is a process whose first thread does jobs on one CPU and otherwise rests in
+// read(2). The kernel tells how often it was switched out by its own will (to sleep)
+// and against it; from one rest to the next that is how often it waited after a
+// wake-up and after a preemption.
+type worker struct {
+	cmd *exec.Cmd
+	in  io.Writer
+	out *bufio.Reader
+	pid int // its first thread's id too
+}
+
+const workerEnv = "CORESCOPE_RUNQLAT_WORKER"
+
+func init() {
+	if os.Getenv(workerEnv) != "" {
+		// In init, so that it is the first thread.
+		runtime.LockOSThread()
+	}
+}
+
+func TestMain(m *testing.M) {
+	if cpu, err := strconv.Atoi(os.Getenv(workerEnv)); err == nil {
+		pin(cpu)
+		work()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// work does what the lines on standard input say, and answers each.
+func work() {
+	buf := make([]byte, 256)
+	for {
+		unix.Write(1, []byte("done\n"))
+		n, err := unix.Read(0, buf)
+		if n <= 0 || err != nil {
+			return
+		}
+		name, arg, _ := strings.Cut(strings.TrimSpace(string(buf[:n])), " ")
+		number, _ := strconv.Atoi(arg)
+		switch name {
+		case "spin":
+			spin(time.Duration(number) * time.Millisecond)
+		case "ping":
+			pass(number, true)
+		case "pong":
+			pass(number, false)
+		case "threads":
+			threads(number)
+		case "name":
+			unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&append([]byte(arg), 0)[0])), 0, 0, 0)
+		}
+	}
+}
+
+func pin(cpu int) {
+	var set unix.CPUSet
+	set.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		panic(err)
+	}
+}
+
+// cpus lists those that this process may use.
+func cpus(t testing.TB) []int {
+	t.Helper()
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+	var all []int
+	for cpu := 0; len(all) < set.Count(); cpu++ {
+		if set.IsSet(cpu) {
+			all = append(all, cpu)
+		}
+	}
+	return all
+}
+
+// spin takes CPU time.
+func spin(cpu time.Duration) {
+	for start := threadTime(); threadTime()-start < cpu; {
+	}
+}
+
+func threadTime() time.Duration {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts)
+	return time.Duration(ts.Nano())
+}
+
+// pass gives a byte to and fro, from descriptor 3 and to 4.
+func pass(n int, first bool) {
+	buf := make([]byte, 1)
+	for range n {
+		if first {
+			unix.Write(4, buf)
+		}
+		unix.Read(3, buf)
+		if !first {
+			unix.Write(4, buf)
+		}
+	}
+}
+
+// threads makes threads, one after another, that end at once.
+func threads(n int) {
+	done := make(chan struct{})
+	for range n {
+		go func() {
+			// A goroutine that ends with its thread locked takes the thread with it.
+			runtime.LockOSThread()
+			done <- struct{}{}
+		}()
+		<-done
+	}
+}
+
+// start starts a worker on the CPU. change may change its command, and be nil.
+func start(t testing.TB, cpu int, change func(*exec.Cmd) *exec.Cmd) *worker {
+	t.Helper()
+	tooltest.Root(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	if change != nil {
+		cmd = change(cmd)
+	}
+	cmd.Env = append(os.Environ(), workerEnv+"="+strconv.Itoa(cpu))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	w := &worker{cmd, in, bufio.NewReader(out), cmd.Process.Pid}
+	w.end(t)
+	return w
+}
+
+// pair starts two workers that can play ping-pong.
+func pair(t testing.TB, cpuA, cpuB int, changeA func(*exec.Cmd) *exec.Cmd) (a, b *worker) {
+	t.Helper()
+	readA, writeB, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	readB, writeA, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []*os.File{readA, writeA, readB, writeB} {
+		defer f.Close()
+	}
+	a = start(t, cpuA, func(cmd *exec.Cmd) *exec.Cmd {
+		if changeA != nil {
+			cmd = changeA(cmd)
+		}
+		cmd.ExtraFiles = []*os.File{readA, writeA}
+		return cmd
+	})
+	b = start(t, cpuB, func(cmd *exec.Cmd) *exec.Cmd {
+		cmd.ExtraFiles = []*os.File{readB, writeB}
+		return cmd
+	})
+	return a, b
+}
+
+func (w *worker) begin(t testing.TB, name string, arg any) {
+	t.Helper()
+	if _, err := fmt.Fprintf(w.in, "%s %v\n", name, arg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end waits until the worker is at rest.
+func (w *worker) end(t testing.TB) {
+	t.Helper()
+	if line, err := w.out.ReadString('\n'); err != nil || line != "done\n" {
+		t.Fatalf("worker answers %q: %v", line, err)
+	}
+	resting := fmt.Sprintf("%d 0x0 ", unix.SYS_READ)
+	for !strings.HasPrefix(w.read(t, "syscall"), resting) {
+		if w.cmd.Process.Signal(unix.Signal(0)) != nil {
+			t.Fatal("worker has ended")
+		}
+		runtime.Gosched()
+	}
+}
+
+func (w *worker) read(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/%s", w.pid, w.pid, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// facts are what the kernel itself has counted of a thread.
+type facts struct {
+	wakeup, preempted uint64
+	cpu, wait         time.Duration
+	at                time.Time
+	// hidden is how often process 1 has had a CPU. There are guests whose kernel
+	// runs no BPF program in its context, as it is the host's agent: then whatever
+	// is woken by it, or given the CPU by it, is not seen to be.
+	hidden uint64
+}
+
+func (w *worker) facts(t testing.TB) (f facts) {
+	t.Helper()
+	f.at = time.Now()
+	for line := range strings.Lines(w.read(t, "status")) {
+		fmt.Sscanf(line, "voluntary_ctxt_switches: %d", &f.wakeup)
+		fmt.Sscanf(line, "nonvoluntary_ctxt_switches: %d", &f.preempted)
+	}
+	fmt.Sscan(w.read(t, "schedstat"), &f.cpu, &f.wait)
+	all, err := filepath.Glob("/proc/1/task/*/schedstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		text, _ := os.ReadFile(name)
+		var cpu, wait, runs uint64
+		fmt.Sscan(string(text), &cpu, &wait, &runs)
+		f.hidden += runs
+	}
+	return f
+}
+
+// since are the facts of what came after.
+func (f facts) since(o facts) facts {
+	return facts{
+		f.wakeup - o.wakeup, f.preempted - o.preempted, f.cpu - o.cpu, f.wait - o.wait, f.at, f.hidden - o.hidden,
+	}
+}

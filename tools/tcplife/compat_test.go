@@ -1,0 +1,70 @@
+package tcplife
+
+import (
+	"encoding/binary"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// TestCompat lets 32-bit programs accept, by either system call that they have. The
+// connections are reset while the programs read, so that closing tells nothing.
+func TestCompat(t *testing.T) {
+	args := binary.LittleEndian.AppendUint32(nil, 3)
+	args = append(args, make([]byte, 12)...)
+	for name, accept := range map[string]func(data uint32) []byte{
+		"accept by socketcall": func(data uint32) []byte { return tooltest.Call386(102, 5, data) },
+		"accept4":              func(uint32) []byte { return tooltest.Call386(364, 3, 0, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			prog := tooltest.I386(t, args, func(data uint32) []byte {
+				code := accept(data)
+				code = append(code, tooltest.Call386(4, 4, data+12, 1)...)
+				code = append(code, tooltest.Call386(3, 4, data+12, 1)...)
+				return append(code, tooltest.Exit386()...)
+			})
+			child := exec.Command(prog)
+			var p *pair
+			res := tooltest.JSON(t, Tool, nil, func() { p = resetChild(t, child) })
+			_, server := p.rows(res)
+			fields(t, name, one(t, name, server), map[string]any{
+				"pid": child.Process.Pid, "comm": "prog386", "tcp_state": "ESTABLISHED", "error": "ECONNRESET",
+			})
+		})
+	}
+}
+
+// resetChild connects to a program that accepts at its descriptor 3 and sends a byte.
+func resetChild(t testing.TB, child *exec.Cmd) *pair {
+	t.Helper()
+	l := listen(t, "127.0.0.1:0")
+	f, err := l.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	// Go's listeners do not block.
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Control(func(fd uintptr) { err = unix.SetNonblock(int(fd), false) })
+	child.ExtraFiles = []*os.File{f}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &pair{t: t, client: dial(t, l.Addr().String(), 0), rport: port(l.Addr())}
+	p.lport = port(p.client.LocalAddr())
+	_, err = io.ReadFull(p.client, make([]byte, 1))
+	p.check(err)
+	p.check(p.client.SetLinger(0))
+	p.check(p.client.Close())
+	child.Wait()
+	p.awaitEnd()
+	return p
+}

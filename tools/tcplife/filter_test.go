@@ -1,0 +1,136 @@
+package tcplife
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// freePort is a port that nothing uses now.
+func freePort(t testing.TB) int {
+	t.Helper()
+	l := listen(t, "127.0.0.1:0")
+	defer l.Close()
+	return port(l.Addr())
+}
+
+// TestPorts filters by either port, of either end.
+func TestPorts(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		args           func(lport, rport string) []string
+		client, server int
+	}{
+		{"local port of the client", func(l, _ string) []string { return []string{"-L", l} }, 1, 0},
+		{"local port of the server", func(_, r string) []string { return []string{"-L", r} }, 0, 1},
+		{"remote port of the client", func(_, r string) []string { return []string{"-D", r} }, 1, 0},
+		{"remote port of the server", func(l, _ string) []string { return []string{"-D", l} }, 0, 1},
+		{"list", func(l, r string) []string { return []string{"-L", "1," + l + ",65535", "-D", r + ",0"} }, 1, 0},
+		{"both local ports", func(l, r string) []string { return []string{"-L", l, "-L", r} }, 1, 1},
+		{"neither", func(_, _ string) []string { return []string{"-L", "1"} }, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := listen(t, "127.0.0.1:0")
+			lport := freePort(t)
+			var p *pair
+			res := tooltest.JSON(t, Tool, c.args(strconv.Itoa(lport), strconv.Itoa(port(l.Addr()))), func() {
+				p = connect(t, l, "127.0.0.1", lport)
+				p.fin(p.client, p.server)
+			})
+			client, server := p.rows(res)
+			if len(client) != c.client || len(server) != c.server || len(res.Events) != c.client+c.server {
+				t.Errorf("%d rows of the client's end and %d of the server's, %d in all, want %d and %d",
+					len(client), len(server), len(res.Events), c.client, c.server)
+			}
+			for _, r := range res.Events {
+				fields(t, c.name, r, map[string]any{"pid": os.Getpid()})
+			}
+		})
+	}
+}
+
+// TestFamily filters by what is on the wire.
+func TestFamily(t *testing.T) {
+	for flag, want := range map[string][3]int{"-4": {2, 0, 2}, "-6": {0, 2, 0}} {
+		var pairs [3]*pair
+		res := tooltest.JSON(t, Tool, []string{flag}, func() {
+			any := listen(t, "[::]:0")
+			pairs[0] = connect(t, listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+			pairs[1] = connect(t, any, "::1", 0)
+			pairs[2] = connect(t, any, "127.0.0.1", 0)
+			for _, p := range pairs {
+				p.fin(p.server, p.client)
+			}
+		})
+		for i, p := range pairs {
+			client, server := p.rows(res)
+			if n := len(client) + len(server); n != want[i] {
+				t.Errorf("%s: %d rows of connection %d, want %d", flag, n, i, want[i])
+			}
+		}
+	}
+}
+
+// TestPID filters by the owner, which of an end that accepts is not known at its beginning.
+func TestPID(t *testing.T) {
+	var connected, accepted *pair
+	res := tooltest.JSON(t, Tool, []string{"-p", strconv.Itoa(os.Getpid())}, func() {
+		_, connected = childConnects(t, listen(t, "127.0.0.1:0"), nil)
+		_, accepted = childAccepts(t, listen(t, "127.0.0.1:0"))
+	})
+	c, s := connected.rows(res)
+	if len(c) != 0 || len(s) != 1 {
+		t.Errorf("connection of another process: %d rows of its end and %d of ours, want 0 and 1", len(c), len(s))
+	}
+	c, s = accepted.rows(res)
+	if len(c) != 1 || len(s) != 0 {
+		t.Errorf("connection to another process: %d rows of our end and %d of its, want 1 and 0", len(c), len(s))
+	}
+}
+
+// TestCgroup filters by the owner's cgroup.
+func TestCgroup(t *testing.T) {
+	dir := tooltest.Cgroup(t, "cgroup2", fmt.Sprintf("corescope-tcplife-%d", os.Getpid()))
+	var inside, outside *pair
+	res := tooltest.JSON(t, Tool, []string{"--cgroup", dir}, func() {
+		l := listen(t, "127.0.0.1:0")
+		_, outside = childConnects(t, l, nil)
+		_, inside = childConnects(t, l, func(child *exec.Cmd) *exec.Cmd {
+			cmd := tooltest.InCgroup(dir, child.Path)
+			cmd.Env = child.Env
+			return cmd
+		})
+	})
+	c, _ := inside.rows(res)
+	one(t, "client in the cgroup", c)
+	if c, s := outside.rows(res); len(c)+len(s) > 0 || len(res.Events) != 1 {
+		t.Errorf("%d rows, want 1: %v", len(res.Events), res.Events)
+	}
+}
+
+// TestNetNS has a connection of another network namespace.
+func TestNetNS(t *testing.T) {
+	p := &pair{t: t}
+	var inode int
+	res := tooltest.JSON(t, Tool, nil, func() {
+		cmd := inRole("netns")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+		if _, err := fmt.Sscan(output(t, cmd), &p.lport, &p.rport, &inode); err != nil {
+			t.Fatal(err)
+		}
+	})
+	client, server := p.rows(res)
+	fields(t, "client", one(t, "client", client), map[string]any{"netns": inode})
+	fields(t, "server", one(t, "server", server), map[string]any{"netns": inode})
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/net", &st); err != nil || int(st.Ino) == inode {
+		t.Errorf("namespace of the child is %d, ours %d (%v)", inode, st.Ino, err)
+	}
+}

@@ -1,0 +1,310 @@
+package tcplife
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// TestMain lets the test binary be another process of the load: CORESCOPE_ROLE says
+// which.
+func TestMain(m *testing.M) {
+	if err := loopbackUp(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	role := roles()[os.Getenv("CORESCOPE_ROLE")]
+	if role == nil {
+		os.Exit(m.Run())
+	}
+	if err := role(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func roles() map[string]func() error {
+	return map[string]func() error{"client": clientRole, "server": serverRole, "netns": netnsRole}
+}
+
+// inRole is this binary in a role.
+func inRole(role string, env ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), "CORESCOPE_ROLE="+role), env...)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// output waits for the command's end.
+func output(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Errorf("%v: %v", cmd.Env[len(cmd.Env)-1], err)
+	}
+	return string(out)
+}
+
+// loopbackUp sets lo up, which in a new network namespace or a small machine it is not.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, ifr); err != nil {
+		return err
+	}
+	if ifr.Uint16()&unix.IFF_UP != 0 {
+		return nil
+	}
+	ifr.SetUint16(ifr.Uint16() | unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
+}
+
+// pair is the two ends of one connection.
+type pair struct {
+	t              testing.TB
+	client, server *net.TCPConn
+	lport, rport   int // of the client
+}
+
+func listen(t testing.TB, addr string) *net.TCPListener {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.(*net.TCPListener)
+}
+
+func port(a net.Addr) int { return a.(*net.TCPAddr).Port }
+
+func dial(t testing.TB, addr string, lport int) *net.TCPConn {
+	t.Helper()
+	d := net.Dialer{KeepAlive: -1}
+	if lport > 0 {
+		d.LocalAddr = &net.TCPAddr{Port: lport}
+	}
+	c, err := d.DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*net.TCPConn)
+}
+
+// connect makes a connection from lport, or 0, to the host at the listener.
+func connect(t testing.TB, l *net.TCPListener, host string, lport int) *pair {
+	t.Helper()
+	c := dial(t, net.JoinHostPort(host, strconv.Itoa(port(l.Addr()))), lport)
+	s, err := l.AcceptTCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return &pair{t, c, s, port(c.LocalAddr()), port(c.RemoteAddr())}
+}
+
+func (p *pair) check(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Error(err)
+	}
+}
+
+// send moves n bytes from one end to the other, and returns when they are read.
+func (p *pair) send(from, to net.Conn, n int) {
+	p.t.Helper()
+	sent := make(chan error)
+	go func() {
+		_, err := from.Write(make([]byte, n))
+		sent <- err
+	}()
+	_, err := io.CopyN(io.Discard, to, int64(n))
+	p.check(err)
+	p.check(<-sent)
+}
+
+// fin closes one end and, when the other has seen that, the other.
+func (p *pair) fin(first, second *net.TCPConn) {
+	p.t.Helper()
+	p.check(first.Close())
+	p.drain(second, 0)
+}
+
+// reset ends the connection by an RST of the first end.
+func (p *pair) reset(first, second *net.TCPConn) {
+	p.t.Helper()
+	p.check(first.SetLinger(0))
+	p.check(first.Close())
+	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+		p.t.Errorf("read from a connection that was reset: %v", err)
+	}
+	p.check(second.Close())
+	p.awaitEnd()
+}
+
+// drain reads n bytes and the end behind them, and closes.
+func (p *pair) drain(c *net.TCPConn, n int64) {
+	p.t.Helper()
+	if got, err := io.Copy(io.Discard, c); got != n || err != nil {
+		p.t.Errorf("read %d bytes, want %d: %v", got, n, err)
+	}
+	p.check(c.Close())
+	p.awaitEnd()
+}
+
+// awaitEnd returns when neither end is a connection to the kernel any more.
+func (p *pair) awaitEnd() {
+	p.t.Helper()
+	p.check(awaitEnd(p.t.Context(), p.lport))
+}
+
+func awaitEnd(ctx context.Context, port int) error {
+	for {
+		open, err := isOpen(port)
+		if !open || err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("await the end of a connection of port %d: %w", port, err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// refused connects to a port where nobody listens.
+func refused(t testing.TB, port int) {
+	t.Helper()
+	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err == nil {
+		c.Close()
+	}
+	if !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("connect where nobody listens: %v", err)
+	}
+}
+
+// lateHandshake lets a connection wait for room in the listener's queue, which the one
+// before it takes.
+func lateHandshake(t testing.TB) (first, late *pair) {
+	t.Helper()
+	l := listen(t, "127.0.0.1:0")
+	raw, err := l.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 0) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	first = &pair{t: t, client: dial(t, l.Addr().String(), 0), rport: port(l.Addr())}
+	first.lport = port(first.client.LocalAddr())
+	before := overflows(t)
+	accepted := make(chan *net.TCPConn)
+	go func() {
+		for t.Context().Err() == nil && overflows(t) == before {
+			time.Sleep(time.Millisecond)
+		}
+		s, _ := l.AcceptTCP()
+		accepted <- s
+	}()
+	late = &pair{t: t, client: dial(t, l.Addr().String(), 0), rport: port(l.Addr())}
+	late.lport = port(late.client.LocalAddr())
+	first.server = <-accepted
+	late.server, err = l.AcceptTCP()
+	late.check(err)
+	first.fin(first.client, first.server)
+	late.fin(late.client, late.server)
+	return first, late
+}
+
+// overflows is how often a listener had no room (LINUX_MIB_LISTENOVERFLOWS).
+func overflows(t testing.TB) string {
+	b, err := os.ReadFile("/proc/net/netstat")
+	if err != nil {
+		t.Error(err)
+	}
+	lines := strings.Split(string(b), "\n")
+	for i, name := range strings.Fields(lines[0]) {
+		if name == "ListenOverflows" {
+			return strings.Fields(lines[1])[i]
+		}
+	}
+	t.Error("the kernel does not count overflows of listeners")
+	return ""
+}
+
+// isOpen looks for sockets of the port in /proc/net/tcp, other than those that listen
+// or are in TIME_WAIT.
+func isOpen(port int) (bool, error) {
+	suffix := fmt.Sprintf(":%04X", port)
+	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		b, err := os.ReadFile(name)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return false, err
+		}
+		for line := range strings.Lines(string(b)) {
+			f := strings.Fields(line)
+			ends := strings.HasSuffix(f[1], suffix) || strings.HasSuffix(f[2], suffix)
+			if ends && f[3] != "06" && f[3] != "0A" {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// rows are those of the client's and of the server's end.
+func (p *pair) rows(res *tooltest.Result) (client, server []tooltest.Row) {
+	of := func(lport, rport int) []tooltest.Row {
+		return res.Where(func(r tooltest.Row) bool {
+			return int(r.Num("lport")) == lport && int(r.Num("rport")) == rport
+		})
+	}
+	return of(p.lport, p.rport), of(p.rport, p.lport)
+}
+
+// one is the only row.
+func one(t testing.TB, what string, rows []tooltest.Row) tooltest.Row {
+	t.Helper()
+	if len(rows) != 1 {
+		t.Fatalf("%s: %d rows, want 1: %v", what, len(rows), rows)
+	}
+	return rows[0]
+}
+
+// fields compares a row's fields.
+func fields(t testing.TB, what string, r tooltest.Row, want map[string]any) {
+	t.Helper()
+	for key, w := range want {
+		got := r[key]
+		if n, ok := w.(int); ok {
+			w = float64(n)
+		}
+		if got != w {
+			t.Errorf("%s: %s is %v, want %v", what, key, got, w)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s: %v", what, r)
+	}
+}

@@ -1,0 +1,126 @@
+package tcplife
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// TestOpen lists what is open at the start and at the end: connections that close and
+// stay, old and new, and one that nobody has accepted.
+func TestOpen(t *testing.T) {
+	l := listen(t, "127.0.0.1:0")
+	closes, stays := connect(t, l, "127.0.0.1", 0), connect(t, l, "127.0.0.1", 0)
+	closes.send(closes.client, closes.server, fromClient)
+	waits := &pair{t: t, client: dial(t, l.Addr().String(), 0), rport: port(l.Addr())}
+	waits.lport = port(waits.client.LocalAddr())
+	var fresh *pair
+	res := tooltest.JSON(t, Tool, []string{"--existing", "--active"}, func() {
+		closes.send(closes.server, closes.client, fromServer)
+		closes.fin(closes.server, closes.client)
+		fresh = connect(t, listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+		fresh.send(fresh.client, fresh.server, fromClient)
+	})
+	ours := map[string]any{"pid": os.Getpid(), "partial": true}
+	nobody := map[string]any{"pid": 0, "comm": "", "partial": true}
+	for _, c := range []struct {
+		name           string
+		pair           *pair
+		states         []string
+		client, server map[string]any
+		tx, rx         []int
+	}{
+		{"closes", closes, []string{"existing", "closed"}, ours, ours, []int{fromClient, fromClient}, []int{0, fromServer}},
+		{"stays", stays, []string{"existing", "open"}, ours, ours, []int{0, 0}, []int{0, 0}},
+		{"waits", waits, []string{"existing", "open"}, ours, nobody, []int{0, 0}, []int{0, 0}},
+		{"fresh", fresh, []string{"open"}, map[string]any{"pid": os.Getpid(), "partial": false}, map[string]any{"direction": "passive"}, []int{fromClient}, []int{0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			client, server := c.pair.rows(res)
+			if len(client) != len(c.states) || len(server) != len(c.states) {
+				t.Fatalf("%d and %d rows, want %d: %v %v", len(client), len(server), len(c.states), client, server)
+			}
+			for i, state := range c.states {
+				fields(t, "client "+state, client[i], map[string]any{"state": state, "tx_bytes": c.tx[i], "rx_bytes": c.rx[i]})
+				fields(t, "server "+state, server[i], map[string]any{"state": state, "tx_bytes": c.rx[i], "rx_bytes": c.tx[i]})
+				fields(t, "client "+state, client[i], c.client)
+				fields(t, "server "+state, server[i], c.server)
+				if partial := client[i]["partial"] == true; partial == client[i].Has("duration_ns") || partial == client[i].Has("direction") {
+					t.Errorf("partial is %v: %v", partial, client[i])
+				}
+			}
+		})
+	}
+}
+
+// TestNotAsked leaves out what is open at the start.
+func TestNotAsked(t *testing.T) {
+	p := connect(t, listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+	res := tooltest.JSON(t, Tool, nil, func() { p.fin(p.client, p.server) })
+	if client, server := p.rows(res); len(client)+len(server) > 0 {
+		t.Errorf("rows of a connection that was there before: %v %v", client, server)
+	}
+}
+
+// TestManyOpen lists more than one read of an iterator gives, each once.
+func TestManyOpen(t *testing.T) {
+	const n, closing = 500, 20
+	l := listen(t, "127.0.0.1:0")
+	pairs := make([]*pair, n)
+	for i := range pairs {
+		pairs[i] = connect(t, l, "127.0.0.1", 0)
+	}
+	res := tooltest.JSON(t, Tool, []string{"--existing", "--active"}, func() {
+		for _, p := range pairs[:closing] {
+			p.fin(p.client, p.server)
+		}
+	})
+	byPort := map[[2]int][]tooltest.Row{}
+	for _, r := range res.Events {
+		ends := [2]int{int(r.Num("lport")), int(r.Num("rport"))}
+		byPort[ends] = append(byPort[ends], r)
+	}
+	for i, p := range pairs {
+		last := "open"
+		if i < closing {
+			last = "closed"
+		}
+		for _, ends := range [][2]int{{p.lport, p.rport}, {p.rport, p.lport}} {
+			rows := byPort[ends]
+			if len(rows) != 2 || rows[0].Str("state") != "existing" || rows[1].Str("state") != last {
+				t.Fatalf("rows of connection %d: %v, want existing and %s", i, rows, last)
+			}
+		}
+	}
+}
+
+// TestOpenOfHolder finds a connection that two processes hold by either.
+func TestOpenOfHolder(t *testing.T) {
+	p := connect(t, listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+	f, err := p.client.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	child := exec.Command("/bin/cat")
+	child.ExtraFiles = []*os.File{f}
+	hold, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for what, pid := range map[string]int{"the one": os.Getpid(), "the other": child.Process.Pid} {
+		res := tooltest.JSON(t, Tool, []string{"--existing", "-p", strconv.Itoa(pid)}, func() {})
+		client, _ := p.rows(res)
+		fields(t, what, one(t, what, client), map[string]any{"pid": pid, "state": "existing"})
+	}
+	if err := errors.Join(hold.Close(), child.Wait()); err != nil {
+		t.Error(err)
+	}
+}

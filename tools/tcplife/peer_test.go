@@ -1,0 +1,129 @@
+package tcplife
+
+import (
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// peerRow is a line of the peer: PID COMM LADDR LPORT RADDR RPORT TX_KB RX_KB MS.
+type peerRow struct {
+	pid, lport, rport int
+	comm, laddr       string
+	tx, rx, ms        float64
+}
+
+func parsePeer(t *testing.T, line string) (r peerRow, ok bool) {
+	t.Helper()
+	f := strings.Fields(line)
+	if len(f) != 9 || f[0] == "PID" {
+		return r, false
+	}
+	r.comm, r.laddr = f[1], f[2]
+	for i, p := range map[int]*int{0: &r.pid, 3: &r.lport, 5: &r.rport} {
+		n, err := strconv.Atoi(f[i])
+		if err != nil {
+			return r, false
+		}
+		*p = n
+	}
+	for i, p := range map[int]*float64{6: &r.tx, 7: &r.rx, 8: &r.ms} {
+		n, err := strconv.ParseFloat(f[i], 64)
+		if err != nil {
+			return r, false
+		}
+		*p = n
+	}
+	return r, true
+}
+
+// TestPeer lets libbpf-tools' tcplife see the same connections. Each of its lines is a
+// row of ours with the same ends and the same payload, but for the SYN and FIN that it
+// counts, and for the rounding of its units of 1,024. Its time is our established one.
+func TestPeer(t *testing.T) {
+	peer := tooltest.StartPeer(t, "tcplife")
+	closed := freePort(t)
+	peer.Await(t, " "+strconv.Itoa(closed)+" ", func() {
+		if c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(closed))); err == nil {
+			c.Close()
+		}
+	})
+	var pairs []*pair
+	last := freePort(t)
+	refusing := freePort(t)
+	res := tooltest.JSON(t, Tool, nil, func() {
+		for _, host := range []string{"127.0.0.1", "::1"} {
+			l := listen(t, net.JoinHostPort(host, "0"))
+			for range 20 {
+				p := connect(t, l, host, 0)
+				p.send(p.client, p.server, fromClient)
+				p.send(p.server, p.client, fromServer)
+				p.fin(p.client, p.server)
+				pairs = append(pairs, p)
+			}
+		}
+		refused(t, refusing)
+		refused(t, last)
+		peer.Await(t, " "+strconv.Itoa(last)+" ", nil)
+	})
+	ours := map[[2]int]tooltest.Row{}
+	for _, r := range res.Events {
+		ours[[2]int{int(r.Num("lport")), int(r.Num("rport"))}] = r
+	}
+	theirs := map[[2]int]peerRow{}
+	for _, line := range peer.Stop(t) {
+		if r, ok := parsePeer(t, line); ok && r.rport != closed {
+			theirs[[2]int{r.lport, r.rport}] = r
+		}
+	}
+	compared := 0
+	for ends, peer := range theirs {
+		r, ok := ours[ends]
+		if !ok {
+			if ends[1] == refusing || ends[1] == last {
+				t.Errorf("the peer's line of a refused connect is not among ours: %+v", peer)
+			}
+			continue // another program's
+		}
+		compared++
+		samePeer(t, peer, r)
+	}
+	for _, p := range pairs {
+		for _, ends := range [][2]int{{p.lport, p.rport}, {p.rport, p.lport}} {
+			if _, ok := theirs[ends]; !ok {
+				t.Logf("the peer has no line of %v", ends)
+			}
+			if _, ok := ours[ends]; !ok {
+				t.Errorf("we have no row of %v", ends)
+			}
+		}
+	}
+	if compared < len(pairs) {
+		t.Errorf("%d rows could be compared, of %d", compared, 2*len(pairs)+2)
+	}
+	t.Logf("compared %d rows", compared)
+}
+
+func samePeer(t *testing.T, peer peerRow, r tooltest.Row) {
+	t.Helper()
+	const flags, rounding, late = 2, 0.005 * 1024, 20
+	if peer.laddr != r.Str("laddr") || int(r.Num("pid")) != peer.pid || r.Str("comm") != peer.comm {
+		t.Errorf("the peer has %+v, we %v", peer, r)
+	}
+	for what, bytes := range map[string][2]float64{"sent": {peer.tx, r.Num("tx_bytes")}, "received": {peer.rx, r.Num("rx_bytes")}} {
+		if more := bytes[0]*1024 - bytes[1]; more < -rounding || more > flags+rounding {
+			t.Errorf("%s: the peer has %.2f KB, we %.0f bytes: %v", what, bytes[0], bytes[1], r)
+		}
+	}
+	est := r.Num("established_ns")
+	if est == 0 {
+		est = r.Num("duration_ns")
+	}
+	if math.Abs(peer.ms-est/1e6) > late {
+		t.Errorf("the peer has %.2f ms, we %.2f established: %v", peer.ms, est/1e6, r)
+	}
+}

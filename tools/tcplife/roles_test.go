@@ -1,0 +1,76 @@
+package tcplife
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// clientRole connects to CORESCOPE_ADDR, says something, hears the answer out and closes.
+// It prints its port.
+func clientRole() error {
+	c, err := net.Dial("tcp", os.Getenv("CORESCOPE_ADDR"))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("hello")); err != nil {
+		return err
+	}
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, c); err != nil {
+		return err
+	}
+	fmt.Println(port(c.LocalAddr()))
+	return nil
+}
+
+// serverRole accepts one connection of the listener that is descriptor 3, answers and
+// closes before the client does.
+func serverRole() error {
+	l, err := net.FileListener(os.NewFile(3, "listener"))
+	if err != nil {
+		return err
+	}
+	c, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	if _, err := c.Write([]byte("welcome")); err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// netnsRole connects to itself, in the network namespace that it was started in. It
+// prints its ports and the inode of the namespace.
+func netnsRole() error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return err
+	}
+	s, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.Close(), s.Close(), awaitEnd(context.Background(), port(c.LocalAddr()))); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/net", &st); err != nil {
+		return err
+	}
+	fmt.Println(port(c.LocalAddr()), port(l.Addr()), st.Ino)
+	return nil
+}

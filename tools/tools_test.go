@@ -1,0 +1,99 @@
+package tools_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/tools"
+)
+
+func names() []string {
+	var names []string
+	for _, t := range tools.All() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// Each folder is a tool of that name, and they are listed in order.
+func TestFoldersAreListed(t *testing.T) {
+	files, err := filepath.Glob("*/*.bpf.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var folders []string
+	for _, file := range files {
+		folder, source := filepath.Split(file)
+		if source != filepath.Base(folder)+".bpf.c" {
+			t.Errorf("%s is not called after its folder", file)
+		}
+		folders = append(folders, filepath.Base(folder))
+	}
+	if !slices.Equal(folders, names()) {
+		t.Errorf("All has %q, the folders are %q", names(), folders)
+	}
+}
+
+func TestNamesAreUnique(t *testing.T) {
+	seen := map[string]bool{"corescope": true}
+	for _, tl := range tools.All() {
+		for _, name := range tl.Names() {
+			if seen[name] {
+				t.Errorf("the name %s is taken twice", name)
+			}
+			seen[name] = true
+		}
+	}
+}
+
+// What a tool states is right on each architecture.
+func TestCheck(t *testing.T) {
+	for _, tl := range tools.All() {
+		objects, err := filepath.Glob(tl.Name + "/bpf_*_bpfel.o")
+		if err != nil || len(objects) != 2 {
+			t.Errorf("%s has objects %q, %v, want two", tl.Name, objects, err)
+		}
+		for _, object := range objects {
+			t.Run(object, func(t *testing.T) {
+				other := *tl
+				other.Object = func() (*ebpf.CollectionSpec, error) { return ebpf.LoadCollectionSpec(object) }
+				if err := tool.Check(&other); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+func TestLiveTests(t *testing.T) {
+	for _, name := range names() {
+		if !isLive(t, name) {
+			t.Errorf("%s has no test that runs it: none calls tooltest.JSON", name)
+		}
+	}
+}
+
+func isLive(t *testing.T, folder string) bool {
+	t.Helper()
+	tests, err := fs.Glob(os.DirFS(folder), "*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range tests {
+		source, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(source), "tooltest.JSON(") {
+			return true
+		}
+	}
+	return false
+}
