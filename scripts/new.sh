@@ -32,6 +32,5 @@ mv "tools/$name/list" tools/tools.go
 
 scripts/toolchain.sh
 go generate "./tools/$name"
-gofmt -l -w "tools/$name"
 scripts/docs.sh
 echo "tools/$name is there; now: sudo -E go test ./tools/$name"

@@ -10,34 +10,33 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// Ready says that every hook is attached, and which they are: one string for
-// each, as "open: tp_btf/sys_exit".
+// Ready says that every hook is attached, and which they are. The help tags of this
+// and the next types are the descriptions in their JSON Schemas.
 type Ready struct {
 	Type  string    `json:"type"`
-	Time  time.Time `json:"time"`
-	Tool  string    `json:"tool"`
-	Hooks []string  `json:"hooks"`
+	Time  time.Time `json:"time" help:"when it was written, wall time"`
+	Tool  string    `json:"tool" help:"name of the tool"`
+	Hooks []string  `json:"hooks" help:"hooks that are attached and the way that was taken to each, as open: tp_btf/sys_exit"`
 }
 
 // Lost says that events or counts were lost since the last one: how many, by
 // reason, and what can be done.
 type Lost struct {
 	Type    string            `json:"type"`
-	Time    time.Time         `json:"time"`
-	Lost    uint64            `json:"lost"`
-	Reasons map[string]uint64 `json:"reasons"`
+	Time    time.Time         `json:"time" help:"when it was written, wall time"`
+	Lost    uint64            `json:"lost" help:"events or counts lost since the last such line"`
+	Reasons map[string]uint64 `json:"reasons" help:"these by reason"`
 }
 
 // Summary comes last.
 type Summary struct {
-	Type string    `json:"type"`
-	Time time.Time `json:"time"`
-	// Events printed: rows, or the values that histograms count.
-	Events   uint64            `json:"events"`
-	Lost     uint64            `json:"lost"`
-	Reasons  map[string]uint64 `json:"reasons,omitempty"`
-	Counters map[string]uint64 `json:"counters,omitempty"`
-	Stats    any               `json:"stats,omitempty"`
+	Type     string            `json:"type"`
+	Time     time.Time         `json:"time" help:"when it was written, wall time"`
+	Events   uint64            `json:"events" help:"rows that were printed, or values that histograms count"`
+	Lost     uint64            `json:"lost" help:"events or counts lost in all"`
+	Reasons  map[string]uint64 `json:"reasons,omitempty" help:"these by reason"`
+	Counters map[string]uint64 `json:"counters,omitempty" help:"what else was counted"`
+	Stats    any               `json:"stats,omitempty" help:"with --stats: what the run has cost"`
 }
 
 // stamp is a time with all nine digits, as rows have it.

@@ -52,9 +52,8 @@ func (c *Counts) Read() (map[string]uint64, error) {
 type ProgramStats struct {
 	Program string  `json:"program"`
 	Runs    uint64  `json:"runs"`
-	NsARun  float64 `json:"ns_a_run"`
-	// CPU is the share of one CPU over the time that was measured.
-	CPU float64 `json:"cpu"`
+	NsARun  float64 `json:"ns_a_run" help:"mean time of a run, in ns"`
+	CPU     float64 `json:"cpu" help:"share of one CPU, over the time that was measured"`
 }
 
 // Stats returns the run time of each program over the span; it is 0 unless the kernel

@@ -7,13 +7,11 @@ import (
 )
 
 // demangle returns the name as the source writes it, for C++ and Rust; a name
-// that is not mangled, or is longer than is safe, comes back unchanged. The
-// version behind the name of an ELF symbol (memcpy@@GLIBC_2.14) is cut off.
+// that is not mangled comes back unchanged, and so does one that grows beyond
+// what anybody reads: the demangler cuts it off without a sign.
 func demangle(name string) string {
-	// The demangler recurses with the name; its results may grow far beyond
-	// it, and are cut without a sign when they reach the limit.
-	const longest, limit = 32 << 10, 14
-	if !strings.HasPrefix(name, "_") || len(name) > longest {
+	const limit = 14 // 16 KiB
+	if !strings.HasPrefix(name, "_") {
 		return name
 	}
 	plain, err := itanium.ToString(name, itanium.MaxLength(limit))
@@ -23,7 +21,8 @@ func demangle(name string) string {
 	return plain
 }
 
-// unversioned cuts the version off the name of an ELF symbol.
+// unversioned cuts the version off the name of an ELF symbol
+// (memcpy@@GLIBC_2.14).
 func unversioned(name string) string {
 	if i := strings.IndexByte(name, '@'); i > 0 {
 		return name[:i]

@@ -18,24 +18,13 @@ func TestDemangle(t *testing.T) {
 		{"_Zbroken", "_Zbroken"},
 		{"_start", "_start"},
 		{"__libc_start_main", "__libc_start_main"},
-		{"_Z" + strings.Repeat("P", 1<<20), "_Z" + strings.Repeat("P", 1<<20)},
+		{"_Z1fPPi", "f(int**)"},
+		{"_Z1f" + strings.Repeat("P", maxName) + "i", "_Z1f" + strings.Repeat("P", maxName) + "i"},
 	}
 	for _, test := range tests {
 		if got := demangle(test.in); got != test.want {
 			t.Errorf("demangle(%.60q) = %.60q, want %.60q", test.in, got, test.want)
 		}
-	}
-}
-
-// TestDemangleGrowth has a name that refers to itself again and again, so that
-// each character doubles the length.
-func TestDemangleGrowth(t *testing.T) {
-	name := "_Z1fI1A" + strings.Repeat("S_S_", 2) + "EvT_"
-	for i := range 20 {
-		name = strings.Replace(name, "EvT_", "1B"+strings.Repeat("IS_S_E", i)+"EvT_", 1)
-	}
-	if got := demangle(name); len(got) > len(name) && len(got) >= 1<<14 {
-		t.Errorf("%d bytes became %d", len(name), len(got))
 	}
 }
 

@@ -267,8 +267,13 @@ func TestDebugFile(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			d := makeDebugTree(t, test.at)
-			if got := d.symbols.at(d.function+1, place{d.path, []*root{d.root}}); got != test.want {
+			where := place{d.path, []*root{d.root}}
+			if got := d.symbols.at(d.function+1, where); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
+			}
+			tables := len(d.symbols.tables)
+			if d.symbols.at(1, where); len(d.symbols.tables) != tables {
+				t.Error("read the debug file again")
 			}
 		})
 	}
@@ -379,22 +384,43 @@ func TestUnxz(t *testing.T) {
 
 func TestSymbol32(t *testing.T) {
 	m := &image{File: &elf.File{FileHeader: elf.FileHeader{Class: elf.ELFCLASS32, ByteOrder: binary.LittleEndian}}}
-	m.Sections = []*elf.Section{{}, {SectionHeader: elf.SectionHeader{Flags: elf.SHF_EXECINSTR, Addr: 0x1000, Size: 0x100}}}
+	m.Sections = []*elf.Section{
+		{},
+		{SectionHeader: elf.SectionHeader{Flags: elf.SHF_EXECINSTR, Addr: 0x1000, Size: 0x100}},
+		{SectionHeader: elf.SectionHeader{Flags: elf.SHF_WRITE, Addr: 0x3000, Size: 0x100}},
+	}
 	var b bytes.Buffer
 	for _, s := range []elf.Sym32{
 		{Name: 1, Value: 0x1010, Size: 8, Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), Shndx: 1},
 		{Name: 3, Value: 0x1020, Size: 0x1000, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Shndx: 1},
 		{Name: 5, Value: 0x1030, Size: 8, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_OBJECT), Shndx: 1},
 		{Name: 5, Value: 0x2000, Size: 8, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Shndx: 1},
+		{Name: 5, Value: 0x3000, Size: 8, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Shndx: 2},
 		{Name: 5, Value: 0x1040, Size: 8, Info: elf.ST_INFO(elf.STB_LOCAL, elf.STT_FUNC), Shndx: 0},
 	} {
 		binary.Write(&b, binary.LittleEndian, s)
 	}
 	names := []byte("\x00a\x00b\x00c\x00")
 	table := newTable(m.decode(b.Bytes(), names, true), names)
-	for addr, want := range map[uint64]string{0x1010: "a", 0x1018: "", 0x1020: "b", 0x1035: "b", 0x10ff: "b", 0x1100: "", 0x2000: ""} {
+	for addr, want := range map[uint64]string{0x1010: "a", 0x1018: "", 0x1020: "b", 0x1035: "b", 0x10ff: "b", 0x1100: "", 0x2000: "", 0x3000: ""} {
 		if got := table.at(addr); got != want {
 			t.Errorf("%#x: got %q, want %q", addr, got, want)
+		}
+	}
+}
+
+func TestSegments(t *testing.T) {
+	s := symbols{segments: []segment{{offset: 0x1000, vaddr: 0x402000, size: 0x234}, {offset: 0x1234, vaddr: 0x503234, size: 0x10}}}
+	tests := []struct {
+		offset, want uint64
+		ok           bool
+	}{
+		{0xfff, 0xfff, false}, {0x1000, 0x402000, true}, {0x1233, 0x402233, true}, // two segments in one page
+		{0x1234, 0x503234, true}, {0x1243, 0x503243, true}, {0x1244, 0x1244, false},
+	}
+	for _, test := range tests {
+		if got, ok := s.vaddr(test.offset); got != test.want || ok != test.ok {
+			t.Errorf("%#x: got %#x, %t, want %#x, %t", test.offset, got, ok, test.want, test.ok)
 		}
 	}
 }

@@ -140,6 +140,24 @@ func TestGoFunctionsDoubtful(t *testing.T) {
 	}
 }
 
+// TestGoFunctionsRelocated takes the values away that GNU ld writes beside the
+// relocations, as other linkers do not.
+func TestGoFunctionsRelocated(t *testing.T) {
+	need(t, "gcc")
+	full := buildGo(t, cgoProgram, []string{"CGO_ENABLED=1"}, "-buildmode=pie")
+	bare := stripped(t, full)
+	module := openTestImage(t, bare).Section(".go.module")
+	data, err := os.ReadFile(bare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(data[module.Offset : module.Offset+module.Size])
+	if err := os.WriteFile(bare, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	checkGoTable(t, full, bare)
+}
+
 // TestGoFunctionsOlder reads programs built by the older Go toolchains that
 // this machine has.
 func TestGoFunctionsOlder(t *testing.T) {

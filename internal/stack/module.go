@@ -16,7 +16,7 @@ import (
 // one container must not name the functions of another.
 type moduleKey struct {
 	file fileID
-	root rootID
+	root inodeID
 	kind moduleKind
 	sum  [32]byte // SHA-256 of the contents, for a vDSO
 }
@@ -204,7 +204,8 @@ func (s *symbols) find(vaddr uint64, at place) (name string, start uint64, grown
 	}
 }
 
-// maxName bounds the names that are remembered.
+// maxName bounds the names that are remembered, and how deep the demangler may
+// recurse.
 const maxName = 64 << 10
 
 // name returns the demangled name; n is the memory it took to remember it.

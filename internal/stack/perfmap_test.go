@@ -26,6 +26,7 @@ func TestParsePerfMap(t *testing.T) {
 		{"neighbours", "10 8 a\n18 8 b\n8 8 c\n", want{0xf: "c", 0x10: "a", 0x17: "a", 0x18: "b"}},
 		{"being written", "10 8 a\n20 8 b", want{0x10: "a", 0x20: ""}},
 		{"malformed", "x 8 a\n10\n10 8\n10 8 \n10 x a\n-10 8 a\n20 8 b\n", want{0x10: "", 0x20: "b"}},
+		{"empty one frees nothing", "10 8 a\n10 0 b\n", want{0x10: "a"}},
 		{"beyond the end", "fffffffffffffff0 20 a\n10 0 b\n", want{^uint64(0): "", 0x10: ""}},
 	}
 	for _, test := range tests {
@@ -104,6 +105,12 @@ func TestPerfMap(t *testing.T) {
 
 	c.stop()
 	expect(t, ps.name(c.pid(), page+0x21), "more", 1)
+	ps.Forget(c.pid())
+	for _, m := range ps.cache.modules {
+		if m.key.kind == kindPerfMap {
+			t.Error("the perf map of a process that is forgotten is still there")
+		}
+	}
 }
 
 // TestPerfMapStale checks that the file of an earlier process is not taken.
@@ -162,8 +169,8 @@ func TestPerfMapIsPipe(t *testing.T) {
 	need(t, "mkfifo")
 	c, ps := start(t, compile(t, jit)), newProcesses(t)
 	file := fmt.Sprintf("/tmp/perf-%d.map", c.addrs[1])
-	run(t, "mkfifo", file)
 	t.Cleanup(func() { os.Remove(file) })
+	run(t, "mkfifo", file)
 	if f := ps.name(c.pid(), c.addrs[0]); f.Name != "" {
 		t.Errorf("got %#v", f)
 	}

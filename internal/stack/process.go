@@ -25,12 +25,13 @@ type Processes struct {
 
 	mu     sync.Mutex
 	pids   map[int]*process
-	shared map[rootID]*root
+	shared map[inodeID]*root
 }
 
 // process is what is known of one pid.
 type process struct {
 	pid  int
+	exe  string // link to the program it runs
 	used atomic.Int64
 
 	mu        sync.Mutex
@@ -53,31 +54,35 @@ func NewProcesses(budget int64) *Processes {
 		self:   self,
 		now:    time.Now,
 		pids:   make(map[int]*process),
-		shared: make(map[rootID]*root),
+		shared: make(map[inodeID]*root),
 	}
 }
 
 // Remember reads the mappings of a process and holds its files, so that its
 // addresses can be named after it has exited; no symbols are read yet. Call it
-// when a pid is seen first, and again when it has called exec or when the pid
+// when a pid is seen first, when its process has called exec, and when the pid
 // has been given to another process, which takes the place of the first. The
 // error says why the process could not be read; Append may be called all the
 // same.
 func (ps *Processes) Remember(pid int) error {
 	p := ps.lock(pid)
 	defer p.mu.Unlock()
-	return ps.take(p)
+	return ps.take(p, true)
 }
 
 // Append appends the frames of the addresses of a user stack of process pid,
 // innermost first, up to a zero address. A process that is not remembered is
-// now. Addresses outside its mappings make it read them again, not more often
-// than ten times a second.
+// now, and read again if it runs another program than then. Addresses outside
+// its mappings make it read them again as well, not more often than ten times
+// a second. What it has unmapped since is kept; but where an exec has put other
+// code in the same place, addresses sampled before it are named after that.
 func (ps *Processes) Append(dst []Frame, pid int, addrs []uint64) []Frame {
 	p := ps.lock(pid)
 	defer p.mu.Unlock()
 	if p.taken == nil {
 		ps.refresh(p)
+	} else if p.runsOther() {
+		_ = ps.take(p, false)
 	}
 	exact := true
 	for _, addr := range addrs {
@@ -89,6 +94,15 @@ func (ps *Processes) Append(dst []Frame, pid int, addrs []uint64) []Frame {
 		dst = append(dst, f)
 	}
 	return dst
+}
+
+// runsOther reports whether the process has called exec since the snapshot.
+func (p *process) runsOther() bool {
+	if p.gone == Exited || p.taken.program == (inodeID{}) {
+		return false
+	}
+	program, err := inodeOf(p.exe)
+	return err == nil && program != p.taken.program
 }
 
 // Forget releases what is held for a process.
@@ -146,7 +160,7 @@ func (ps *Processes) process(pid int) *process {
 			oldest = ps.oldest()
 			delete(ps.pids, oldest.pid)
 		}
-		p = &process{pid: pid}
+		p = &process{pid: pid, exe: fmt.Sprintf("/proc/%d/exe", pid)}
 		ps.pids[pid] = p
 	}
 	p.used.Store(ps.cache.tick.Add(1))
@@ -167,10 +181,11 @@ func (ps *Processes) oldest() *process {
 	return oldest
 }
 
-// take replaces the snapshot of p. One that cannot be replaced stays.
-func (ps *Processes) take(p *process) error {
+// take replaces the snapshot of p, by one of another process of its pid only if
+// a successor is welcome. One that cannot be replaced stays.
+func (ps *Processes) take(p *process, successor bool) error {
 	began := ps.now()
-	s, err := ps.read(p.pid, p.taken)
+	s, err := ps.read(p.pid, p.taken, successor)
 	now := ps.now()
 	// A tenth of the time at most goes into processes that map a lot.
 	p.next = now.Add(max(refreshEvery, 10*now.Sub(began)))
@@ -190,7 +205,7 @@ func (ps *Processes) refresh(p *process) bool {
 	if p.gone == Exited && p.taken != nil || ps.now().Before(p.next) {
 		return false
 	}
-	_ = ps.take(p)
+	_ = ps.take(p, false)
 	return true
 }
 

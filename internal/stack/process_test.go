@@ -2,10 +2,12 @@ package stack
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +101,8 @@ func TestProcessExited(t *testing.T) {
 			}
 			c.stop()
 			expect(t, ps.name(c.pid(), c.addrs[0]+4), "static_one", 4)
+			dropSymbols(ps)
+			expect(t, ps.name(c.pid(), c.addrs[0]+4), "static_one", 4)
 			if vdso := c.addrs[2]; vdso != 0 && ps.name(c.pid(), vdso).Module != "[vdso]" {
 				t.Errorf("vDSO: %#v", ps.name(c.pid(), vdso))
 			}
@@ -108,6 +112,14 @@ func TestProcessExited(t *testing.T) {
 			}
 		})
 	}
+}
+
+// dropSymbols makes the cache drop all it has read.
+func dropSymbols(ps *Processes) {
+	budget := ps.cache.budget
+	ps.cache.budget = 0
+	ps.cache.evict(nil)
+	ps.cache.budget = budget
 }
 
 func TestProcessNeverSeen(t *testing.T) {
@@ -218,7 +230,7 @@ int main(int argc, char **argv)
 	if err := ps.Remember(c.pid()); err != nil {
 		t.Fatal(err)
 	}
-	w := c.stdin.(interface{ Write([]byte) (int, error) })
+	w := c.stdin.(io.Writer)
 	w.Write([]byte("\n"))
 	late := c.line()[0]
 	if f := ps.name(c.pid(), late); f.Reason != Unmapped {
@@ -235,27 +247,87 @@ int main(int argc, char **argv)
 	expect(t, ps.name(c.pid(), late), "loaded_late", 0)
 }
 
-// TestProcessReturnAddress checks the function that ends in a call: what it
-// returns to belongs to the next one.
+// TestProcessReturnAddress has a function that ends in a call, so that what it
+// returns to belongs to the next one, a gap that no symbol covers, and what
+// signal handlers return to.
 func TestProcessReturnAddress(t *testing.T) {
 	source := `
 #include <stdio.h>
-__asm__(".text\n.type f_last,@function\nf_last: nop\n nop\n.size f_last,.-f_last\n"
-	".type f_next,@function\nf_next: nop\n.size f_next,.-f_next\n nop\n"
-	".globl __restore_rt\n.type __restore_rt,@function\n__restore_rt: nop\n.size __restore_rt,.-__restore_rt\n");
-extern char __restore_rt[];
-int main(void) { printf("%p\n", __restore_rt); fflush(stdout); while (getchar() != EOF); return 0; }
+#define FUNCTION(name, code) ".globl " #name "\\n.type " #name ",@function\\n" \
+	#name ": " code "\\n.size " #name ",.-" #name "\\n"
+__asm__(".text\\n" FUNCTION(f_last, "nop\\n nop") FUNCTION(f_next, "nop")
+	"nop\\n" FUNCTION(f_gap, "nop") "nop\\n" FUNCTION(__restore_rt, "nop"));
+extern char f_next[], f_gap[], __restore_rt[];
+int main(void) { printf("%p %p %p\\n", f_next, f_gap, __restore_rt); fflush(stdout); while (getchar() != EOF); return 0; }
 `
-	c, ps := start(t, compile(t, source)), newProcesses(t)
-	trampoline := c.addrs[0]
-	next := trampoline - 2
-	frames := ps.Append(nil, c.pid(), []uint64{next, next, trampoline, next})
+	c, ps := start(t, compile(t, strings.ReplaceAll(source, `\\n`, `\n`))), newProcesses(t)
+	next, gap, trampoline := c.addrs[0], c.addrs[1], c.addrs[2]
+	frames := ps.Append(nil, c.pid(), []uint64{next, next, gap, trampoline, next})
 	want := []struct {
 		name   string
 		offset uint64
-	}{{"f_next", 0}, {"f_last", 2}, {"__restore_rt", 0}, {"f_next", 0}}
+	}{{"f_next", 0}, {"f_last", 2}, {}, {"__restore_rt", 0}, {"f_next", 0}}
 	for i, w := range want {
-		expect(t, frames[i], w.name, w.offset)
+		if w.name != "" {
+			expect(t, frames[i], w.name, w.offset)
+		} else if frames[i].Name != "" {
+			t.Errorf("behind a call in unknown code: %#v", frames[i])
+		}
+	}
+}
+
+// TestProcessExec replaces the program by another with the same addresses.
+func TestProcessExec(t *testing.T) {
+	first := `
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((noinline)) static int static_one(int x) { return x * 3 + 1; }
+int main(int argc, char **argv)
+{
+	printf("%p\n", (void *)static_one), fflush(stdout);
+	if (argc > 1 && getchar() == '\n')
+		execv(argv[1], argv + 1);
+	while (getchar() != EOF)
+		;
+	return static_one(1) & 1;
+}
+`
+	second := strings.ReplaceAll(first, "static_one", "static_two")
+	flags := []string{"-no-pie", "-fno-pie"}
+	c := start(t, compile(t, first, flags...), compile(t, second, flags...))
+	ps := newProcesses(t)
+	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
+	c.stdin.(io.Writer).Write([]byte("\n"))
+	if addrs := c.line(); len(addrs) != 1 || addrs[0] != c.addrs[0] {
+		t.Fatalf("the second program has %#x, the first %#x", addrs, c.addrs)
+	}
+	expect(t, ps.name(c.pid(), c.addrs[0]), "static_two", 0)
+}
+
+// TestProcessSuccessor pretends that the pid belonged to another process.
+func TestProcessSuccessor(t *testing.T) {
+	c, ps := start(t, compile(t, program)), newProcesses(t)
+	if err := ps.Remember(c.pid()); err != nil {
+		t.Fatal(err)
+	}
+	const gone = 0x1000
+	s := ps.pids[c.pid()].taken
+	s.start--
+	s.maps = slices.Insert(s.maps, 0, mapping{start: gone, end: gone + 1, path: "/gone", reason: Unreadable})
+
+	ps.now = func() time.Time { return time.Now().Add(time.Hour) }
+	if f := ps.name(c.pid(), 1); f.Reason != Exited {
+		t.Errorf("nothing says that the process has exited: %#v", f)
+	}
+	if f := ps.name(c.pid(), gone); f.Module != "/gone" {
+		t.Errorf("the successor took its place: %#v", f)
+	}
+	if err := ps.Remember(c.pid()); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
+	if f := ps.name(c.pid(), gone); f.Module != "" {
+		t.Errorf("the successor has inherited: %#v", f)
 	}
 }
 

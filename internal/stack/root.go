@@ -57,12 +57,21 @@ func (h *handle) Close() error { return h.file.Close() }
 
 // root is the root directory of a process, kept after the process has exited.
 type root struct {
-	id   rootID
+	id   inodeID
 	dir  *os.File // O_PATH
 	refs int      // processes that share it
 }
 
-type rootID struct{ dev, inode uint64 }
+type inodeID struct{ dev, inode uint64 }
+
+// inodeOf identifies what path leads to.
+func inodeOf(path string) (inodeID, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return inodeID{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return inodeID{st.Dev, st.Ino}, nil
+}
 
 func openRoot(path string) (*root, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -75,7 +84,7 @@ func openRoot(path string) (*root, error) {
 		dir.Close()
 		return nil, fmt.Errorf("stat root directory: %w", err)
 	}
-	return &root{id: rootID{st.Dev, st.Ino}, dir: dir}, nil
+	return &root{id: inodeID{st.Dev, st.Ino}, dir: dir}, nil
 }
 
 // handle finds a path as the process would: symbolic links, absolute ones too,

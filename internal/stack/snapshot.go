@@ -1,15 +1,9 @@
 package stack
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +13,7 @@ import (
 // addresses after it has exited.
 type snapshot struct {
 	start    uint64  // when the process began, in clock ticks since boot
+	program  inodeID // what it runs, zero if that may not be seen
 	root     *root   // nil if it may not be opened
 	roots    []*root // where its files may be found: there, and below our own
 	maps     []mapping
@@ -26,89 +21,10 @@ type snapshot struct {
 	perfPath string
 }
 
-// procDir is a directory of /proc held open, so that all that is read below
-// path is of one process even if its pid is given to another.
-type procDir struct {
-	file *os.File
-	path string
-}
-
-func openProc(pid int) (procDir, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d", pid))
-	if err != nil {
-		return procDir{}, err
-	}
-	return procDir{f, fmt.Sprintf("/proc/self/fd/%d", f.Fd())}, nil
-}
-
-func (d procDir) Close() error { return d.file.Close() }
-
-func (d procDir) read(name string) ([]byte, error) {
-	return os.ReadFile(filepath.Join(d.path, name))
-}
-
-// startTime is field 22 of stat; the second one, in parentheses, may hold
-// anything.
-func (d procDir) startTime() (uint64, error) {
-	const field = 22 - 3
-	b, err := d.read("stat")
-	if err != nil {
-		return 0, err
-	}
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(fields) <= field {
-		return 0, errors.New("malformed stat")
-	}
-	return strconv.ParseUint(string(fields[field]), 10, 64)
-}
-
-// innerPID is the last number of NSpid (4.1 and later), or pid.
-func (d procDir) innerPID(pid int) int {
-	status, err := d.read("status")
-	if err != nil {
-		return pid
-	}
-	for line := range bytes.Lines(status) {
-		rest, ok := bytes.CutPrefix(line, []byte("NSpid:"))
-		if !ok {
-			continue
-		}
-		pids := bytes.Fields(rest)
-		if n, err := strconv.Atoi(string(pids[max(len(pids)-1, 0)])); err == nil {
-			return n
-		}
-	}
-	return pid
-}
-
-// maps returns the executable mappings. The first thread of a process may exit
-// before the others, and shows none from then on: theirs are the same.
-func (d procDir) maps() ([]byte, error) {
-	b, err := d.read("maps")
-	if err != nil || len(b) > 0 {
-		return b, err
-	}
-	tasks, _ := os.ReadDir(filepath.Join(d.path, "task"))
-	for _, task := range tasks {
-		b, err := d.read(filepath.Join("task", task.Name(), "maps"))
-		if err == nil && len(b) > 0 {
-			return b, nil
-		}
-	}
-	return nil, nil
-}
-
-// reasonOf classifies an error of reading below /proc/PID.
-func reasonOf(err error) Reason {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return Exited
-	}
-	return Unreadable
-}
-
-// read takes a snapshot of a process. Mappings that old has as well are taken
-// from there, as long as it is of the same process.
-func (ps *Processes) read(pid int, old *snapshot) (*snapshot, error) {
+// read takes a snapshot of a process. What it has in common with old, one of
+// the same process, is taken from there; if the pid has passed to a successor
+// that is not welcome, the process has exited.
+func (ps *Processes) read(pid int, old *snapshot, successor bool) (*snapshot, error) {
 	d, err := openProc(pid)
 	if err != nil {
 		return nil, err
@@ -118,6 +34,12 @@ func (ps *Processes) read(pid int, old *snapshot) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	if old != nil && old.start != start {
+		if !successor {
+			return nil, fmt.Errorf("pid is another process: %w", fs.ErrNotExist)
+		}
+		old = nil
+	}
 	lines, err := d.maps()
 	if err != nil {
 		return nil, err
@@ -125,9 +47,7 @@ func (ps *Processes) read(pid int, old *snapshot) (*snapshot, error) {
 	s := &snapshot{start: start, perfPath: perfMapPath(d.innerPID(pid)), maps: parseMaps(lines)}
 	s.root = ps.shareRoot(d)
 	s.roots = ps.roots(s.root)
-	if old != nil && old.start != start {
-		old = nil
-	}
+	s.program, _ = inodeOf(d.path + "/exe")
 	for i := range s.maps {
 		if !ps.reuse(&s.maps[i], old) {
 			ps.find(&s.maps[i], s, d)
@@ -182,86 +102,6 @@ func overlaps(maps []mapping, o mapping) bool {
 	return i < len(maps) && maps[i].start < o.end
 }
 
-// find gives a mapping its module, or the reason why it has none.
-func (ps *Processes) find(m *mapping, s *snapshot, d procDir) {
-	if m.path == "[vdso]" {
-		m.module = ps.vdso(m, d)
-		return
-	}
-	if !m.isFile() {
-		return
-	}
-	h, err := ps.openMapped(m, s, d)
-	switch {
-	case errors.Is(err, errIrregular): // device memory, /dev/zero
-		m.reason = NoSymbols
-	case err != nil:
-		m.reason = Unreadable
-		if _, err := d.startTime(); err != nil {
-			m.reason = reasonOf(err)
-		}
-	default:
-		m.module = ps.cache.module(moduleKey{file: h.id, root: s.rootID()}, h, nil)
-	}
-}
-
-// openMapped opens the mapped file itself, which works for deleted ones, for
-// memfds and in other mount namespaces, but takes CAP_CHECKPOINT_RESTORE or
-// CAP_SYS_ADMIN. Without it the path has to do, if it leads to the same inode;
-// the device in maps is not what stat says on btrfs and overlayfs.
-func (ps *Processes) openMapped(m *mapping, s *snapshot, d procDir) (*handle, error) {
-	h, err := handleAt(fmt.Sprintf("%s/map_files/%x-%x", d.path, m.start, m.end))
-	if err == nil || errors.Is(err, errIrregular) {
-		return h, err
-	}
-	for _, r := range s.roots {
-		h, pathErr := r.handle(m.file())
-		if pathErr != nil {
-			continue
-		}
-		if h.id.inode == m.inode {
-			return h, nil
-		}
-		h.Close()
-	}
-	return nil, err
-}
-
-// vdso reads the vDSO out of the memory of the process, at once, as no file
-// holds it; most processes have the same.
-func (ps *Processes) vdso(m *mapping, d procDir) *module {
-	const maxVDSO = 64 << 10
-	f, err := os.Open(filepath.Join(d.path, "mem"))
-	if err != nil {
-		m.reason = Unreadable
-		return nil
-	}
-	defer f.Close()
-	b := make([]byte, min(m.end-m.start, maxVDSO))
-	if _, err := f.ReadAt(b, int64(m.start)); err != nil {
-		m.reason = Unreadable
-		return nil
-	}
-	return ps.cache.module(moduleKey{kind: kindVDSO, sum: sha256.Sum256(b)}, nil, b)
-}
-
-// perfMap finds the perf map that the process writes, not one that an earlier
-// process of that pid has left, as is common in containers.
-func (ps *Processes) perfMap(s *snapshot) *module {
-	if s.root == nil {
-		return nil
-	}
-	h, err := s.root.handle(s.perfPath)
-	if err != nil {
-		return nil
-	}
-	if time.Unix(0, h.id.mtime).Before(s.born()) {
-		h.Close()
-		return nil
-	}
-	return ps.cache.module(moduleKey{file: h.id, root: s.root.id, kind: kindPerfMap}, h, nil)
-}
-
 // born is when the process began, or a little earlier: the two clocks differ
 // by a tick, and the wall clock may have been set.
 func (s *snapshot) born() time.Time {
@@ -274,9 +114,9 @@ func (s *snapshot) born() time.Time {
 	return time.Now().Add(-age - slack)
 }
 
-func (s *snapshot) rootID() rootID {
+func (s *snapshot) rootID() inodeID {
 	if s.root == nil {
-		return rootID{}
+		return inodeID{}
 	}
 	return s.root.id
 }

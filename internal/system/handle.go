@@ -76,8 +76,12 @@ func (h *hierarchy) byHandle(id uint64) (string, error) {
 }
 
 // pathOf asks the kernel where an open cgroup lies. A cgroup outside the mounted part is said to lie
-// at "/", which is never below the mount point.
+// at "/", which is never below the mount point. The files of a cgroup have ids of the same kind.
 func (h *hierarchy) pathOf(fd int) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return "", errGone
+	}
 	dir, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
 		return "", errNoHandles

@@ -235,3 +235,18 @@ func BenchmarkPath(b *testing.B) {
 		}
 	})
 }
+
+// TestPathOfFile asks for the inode of a cgroup's file, which is no cgroup.
+func TestPathOfFile(t *testing.T) {
+	c, err := OpenCgroups("/")
+	if err != nil {
+		t.Skip(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(c.main.dir+"/cgroup.procs", &st); err != nil {
+		t.Skip(err)
+	}
+	if path, ok := c.Path(st.Ino); ok {
+		t.Errorf("the file cgroup.procs is said to be the cgroup %q", path)
+	}
+}

@@ -19,6 +19,15 @@ type Owner struct {
 	Slice       string // innermost slice of systemd, unescaped
 }
 
+// Name is that of the container, or the first 12 digits of its ID where no file tells
+// its name; "" for what is in none.
+func (o Owner) Name() string {
+	if o.Container == "" {
+		return o.ContainerID[:min(len(o.ContainerID), 12)]
+	}
+	return o.Container
+}
+
 // ParseOwner tells what the path of a cgroup says of its owner: IDs, runtime, pod UID and units; and
 // the names of those who use none but names (LXC, systemd-nspawn, libvirt). Of nested containers it is
 // the innermost. It reads nothing.

@@ -102,7 +102,7 @@ func ownerColumns(id *uint64, env *Env) []column.Column {
 		of                func(system.Owner) string
 	}{
 		{"container", "CONTAINER", "name of the container, or its short id where the runtime's files do not tell", 20,
-			func(o system.Owner) string { return o.Container }},
+			system.Owner.Name},
 		{"container_id", "CONTAINER_ID", "id of the container", 12, func(o system.Owner) string { return o.ContainerID }},
 		{"pod", "POD", "name of the Kubernetes pod", 24, func(o system.Owner) string { return o.Pod }},
 		{"namespace", "NAMESPACE", "Kubernetes namespace of the pod", 16, func(o system.Owner) string { return o.Namespace }},

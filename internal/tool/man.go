@@ -99,6 +99,7 @@ func (f *Facts) manualHooks(p *manual.Page) {
 		}
 	}
 	if len(f.Iterators) > 0 {
+		p.Subsection("iterators")
 		p.Text("What is there already is listed by " + strings.Join(f.Iterators, ", ") + " (needs " + probe.Needs(f.Iterators[0]) + ").")
 	}
 }

@@ -64,7 +64,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{[]string{"--no-such-flag"}, "unknown flag"},
 		{[]string{"argument"}, `"argument" is one argument too many`},
-		{[]string{"--pid", "-1"}, `"-1" is not a number`},
+		{[]string{"--pid", "-1"}, `"-1" is not a`},
 		{[]string{"--pid", "4294967296"}, "4294967296 is out of range"},
 		{[]string{"--pid", strings.Repeat("1,", 16) + "1"}, "17 ids: 16 at most"},
 		{[]string{"--duration", "0"}, "not above zero"},

@@ -156,10 +156,9 @@ func (st *stats) close() {
 
 // Stats is what a run has cost.
 type Stats struct {
-	Seconds  float64              `json:"seconds"`
+	Seconds  float64              `json:"seconds" help:"time that was measured"`
 	Programs []probe.ProgramStats `json:"programs"`
-	// UserCPU is the share of one CPU that this process took, in user and kernel mode.
-	UserCPU float64 `json:"user_cpu"`
+	UserCPU  float64              `json:"user_cpu" help:"share of one CPU that the process took, in user and kernel mode"`
 }
 
 func (st *stats) report(o *probe.Objects) (*Stats, error) {

@@ -87,7 +87,7 @@ static __always_inline void key_add_flags(struct hist_key *key, __u32 cmd_flags)
 #include "io.bpf.h"
 #include "bios.bpf.h"
 
-static __always_inline int handle_start(struct request *rq, const bool direct)
+static __always_inline int handle_submit(struct request *rq, const bool direct)
 {
 	if (rq_wanted(rq, direct))
 		io_begin(io_find(rq), rq, direct);
@@ -129,6 +129,8 @@ static __always_inline int handle_requeue(struct request *rq, const bool direct)
 {
 	struct io *io;
 
+	bpf_printk("E requeue %llx", rq);
+
 	if (!rq_wanted(rq, direct))
 		return 0;
 	io = io_current(rq, direct);
@@ -146,13 +148,15 @@ static __always_inline int handle_merge(struct request *rq, const bool direct)
 {
 	struct io *io;
 
+	bpf_printk("E merge %llx", rq);
+
 	if (!rq_wanted(rq, direct))
 		return 0;
 	io = io_current(rq, direct);
-	if (io)
-		io->live = false;
 	if (io_wanted(io))
 		counter_add(merges);
+	if (io)
+		io_end(rq, io);
 	return 0;
 }
 
@@ -215,33 +219,39 @@ static __always_inline int handle_complete(struct request *rq, __u32 error, __u3
 			counter_add(partial);
 		return 0;
 	}
-	if (io)
-		io->live = false;
+	bpf_printk("E complete %llx %d", rq, nr_bytes);
 	if (!io || !io->issue_ns)
 		count_unmatched(rq, nr_bytes, direct);
 	else if (wanted)
 		report(io, rq, now_ns, direct);
+	if (io)
+		io_end(rq, io);
 	return 0;
 }
 
-/* Both ways to a tracepoint: the programs NAME__btf and NAME__raw. */
-#define HOOK(name, event, call)                \
+/* A program of tp_btf, and one of raw_tp for where there is no such. */
+#define PROGRAMS(btf, raw, event, call)        \
 	SEC("tp_btf/" #event)                  \
-	int name##__btf(__u64 *ctx)            \
+	int btf(__u64 *ctx)                    \
 	{                                      \
 		const bool direct = true;      \
                                                \
 		return call;                   \
 	}                                      \
 	SEC("raw_tp/" #event)                  \
-	int name##__raw(__u64 *ctx)            \
+	int raw(__u64 *ctx)                    \
 	{                                      \
 		const bool direct = false;     \
                                                \
 		return call;                   \
 	}
 
-HOOK(start, block_io_start, handle_start((void *)ctx[0], direct))
+#define HOOK(name, event, call) PROGRAMS(name##__btf, name##__raw, event, call)
+
+/* block_io_start is there from 6.5 on (5a80bd075f3b). */
+HOOK(submit, block_io_start, handle_submit((void *)ctx[0], direct))
+PROGRAMS(submit__oldbtf, submit__oldraw, block_rq_insert,
+	 handle_insert(block_arg(ctx, block_rq_insert), direct))
 HOOK(insert, block_rq_insert, handle_insert(block_arg(ctx, block_rq_insert), direct))
 HOOK(issue, block_rq_issue, handle_issue(block_arg(ctx, block_rq_issue), direct))
 HOOK(requeue, block_rq_requeue, handle_requeue(block_arg(ctx, block_rq_requeue), direct))

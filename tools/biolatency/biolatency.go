@@ -96,17 +96,17 @@ func (o *options) plan() tool.Plan {
 	cgroups, bios := o.Cgroups || o.Containers, o.Disks || o.Partitions || o.Disk != ""
 	p := tool.Plan{
 		Variables:  map[string]any{"want_cgroup": cgroups, "want_bios": bios},
-		MapEntries: map[string]uint32{"ios": 1 << 10},
-		Optional:   []string{"start", "merge", "bioqueue", "biocomplete"},
+		MapEntries: map[string]uint32{},
+		Optional:   []string{"merge", "bioqueue", "biocomplete"},
 	}
 	if o.JSON {
 		p.Output = "json"
 	}
 	if !cgroups {
-		p.ForFilter = append(p.ForFilter, "start")
-		if !o.Queued && !o.Stages {
-			p.ForFilter = append(p.ForFilter, "insert")
-		}
+		p.ForFilter = []string{"submit"}
+	}
+	if !o.Queued && !o.Stages {
+		p.Without = append(p.Without, "insert")
 	}
 	if !bios {
 		p.Without = append(p.Without, "bioqueue", "biocomplete")

@@ -21,7 +21,7 @@ struct bio_io {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 18);
+	__uint(max_entries, 1 << 16);
 	__type(key, __u64);
 	__type(value, struct bio_io);
 } bios SEC(".maps");

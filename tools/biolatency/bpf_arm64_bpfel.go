@@ -36,13 +36,16 @@ const (
 	bpfProgMergeRaw        = "merge__raw"
 	bpfProgRequeueBtf      = "requeue__btf"
 	bpfProgRequeueRaw      = "requeue__raw"
-	bpfProgStartBtf        = "start__btf"
-	bpfProgStartRaw        = "start__raw"
+	bpfProgSubmitBtf       = "submit__btf"
+	bpfProgSubmitOldbtf    = "submit__oldbtf"
+	bpfProgSubmitOldraw    = "submit__oldraw"
+	bpfProgSubmitRaw       = "submit__raw"
 	bpfVarBiosNoted        = "bios_noted"
 	bpfVarFirstIssueNs     = "first_issue_ns"
 	bpfVarHistEpoch        = "hist_epoch"
 	bpfVarHistPlain        = "hist_plain"
 	bpfVarHistUnitNs       = "hist_unit_ns"
+	bpfVarIosCount         = "ios_count"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -121,8 +124,10 @@ type bpfProgramSpecs struct {
 	MergeRaw       *ebpf.ProgramSpec `ebpf:"merge__raw"`
 	RequeueBtf     *ebpf.ProgramSpec `ebpf:"requeue__btf"`
 	RequeueRaw     *ebpf.ProgramSpec `ebpf:"requeue__raw"`
-	StartBtf       *ebpf.ProgramSpec `ebpf:"start__btf"`
-	StartRaw       *ebpf.ProgramSpec `ebpf:"start__raw"`
+	SubmitBtf      *ebpf.ProgramSpec `ebpf:"submit__btf"`
+	SubmitOldbtf   *ebpf.ProgramSpec `ebpf:"submit__oldbtf"`
+	SubmitOldraw   *ebpf.ProgramSpec `ebpf:"submit__oldraw"`
+	SubmitRaw      *ebpf.ProgramSpec `ebpf:"submit__raw"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -146,6 +151,7 @@ type bpfVariableSpecs struct {
 	HistEpoch        *ebpf.VariableSpec `ebpf:"hist_epoch"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	IosCount         *ebpf.VariableSpec `ebpf:"ios_count"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -216,6 +222,7 @@ type bpfVariables struct {
 	HistEpoch        *ebpf.Variable `ebpf:"hist_epoch"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
+	IosCount         *ebpf.Variable `ebpf:"ios_count"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`
@@ -256,8 +263,10 @@ type bpfPrograms struct {
 	MergeRaw       *ebpf.Program `ebpf:"merge__raw"`
 	RequeueBtf     *ebpf.Program `ebpf:"requeue__btf"`
 	RequeueRaw     *ebpf.Program `ebpf:"requeue__raw"`
-	StartBtf       *ebpf.Program `ebpf:"start__btf"`
-	StartRaw       *ebpf.Program `ebpf:"start__raw"`
+	SubmitBtf      *ebpf.Program `ebpf:"submit__btf"`
+	SubmitOldbtf   *ebpf.Program `ebpf:"submit__oldbtf"`
+	SubmitOldraw   *ebpf.Program `ebpf:"submit__oldraw"`
+	SubmitRaw      *ebpf.Program `ebpf:"submit__raw"`
 }
 
 func (p *bpfPrograms) Close() error {
@@ -276,8 +285,10 @@ func (p *bpfPrograms) Close() error {
 		p.MergeRaw,
 		p.RequeueBtf,
 		p.RequeueRaw,
-		p.StartBtf,
-		p.StartRaw,
+		p.SubmitBtf,
+		p.SubmitOldbtf,
+		p.SubmitOldraw,
+		p.SubmitRaw,
 	)
 }
 

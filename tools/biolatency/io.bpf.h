@@ -3,10 +3,13 @@
 #define __IO_BPF_H
 
 /*
- * One for each struct request that was ever used, and used again with it: there are
- * not more of them than the disks have tags. So an I/O neither allocates nor frees,
- * and a completion that is missed leaves nothing behind but a use that is not live.
+ * How many are kept for the next use of their request, which spares the allocation and
+ * the deletion. There is one struct request for each tag of a disk, so only large
+ * machines have more of them.
  */
+#define IOS_KEPT (1 << 15)
+
+/* What is known of a struct request, from one use of it to the next. */
 struct io {
 	__u64 born_ns; /* the request's start_time_ns when it was first seen, or 0 */
 	__u64 begin_ns; /* inserted or issued, whichever came first */
@@ -21,26 +24,35 @@ struct io {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 18);
+	__uint(max_entries, 1 << 17);
 	__type(key, __u64);
 	__type(value, struct io);
 } ios SEC(".maps");
 
+__u64 ios_count;
+
+/* In place of a birth that is not known yet: later than all. */
+#define NOT_BORN (~0ULL)
+
 /*
- * The submitter runs the hooks until the request is in a queue. From then on it can be
- * any task, and it is too late to ask who runs.
+ * For the current task, or the cgroup that it acts for. That is the submitter when the
+ * request is started (block_io_start). It is still the submitter when the request is
+ * first inserted or issued, unless a flush goes before it, or the driver was too busy
+ * to take it and said so without being issued it. Later it can be any task.
  */
 static __always_inline void io_add_owner(struct io *io, struct bio *bio)
 {
 	struct task_struct *task;
-	struct cgroup *cgrp;
+	struct cgroup *cgrp = NULL;
 
 	if (!task_filter && !want_cgroup)
 		return;
 	task = task_current();
-	cgrp = bio_cgroup(task, bio);
+	if (want_cgroup || targ_cgroup_id)
+		cgrp = bio_cgroup(task, bio);
+	if (want_cgroup)
+		io->cgroup_id = BPF_CORE_READ(cgrp, kn, id);
 	io->unwanted = !task_wanted_in(task, cgrp);
-	io->cgroup_id = BPF_CORE_READ(cgrp, kn, id);
 }
 
 static __always_inline struct io *io_new(__u64 id)
@@ -48,11 +60,22 @@ static __always_inline struct io *io_new(__u64 id)
 	struct io fresh = {};
 	struct io *io;
 
-	bpf_map_update_elem(&ios, &id, &fresh, BPF_NOEXIST);
+	if (!bpf_map_update_elem(&ios, &id, &fresh, BPF_NOEXIST))
+		__sync_fetch_and_add(&ios_count, 1);
 	io = bpf_map_lookup_elem(&ios, &id);
 	if (!io)
 		lost_add(map_full);
 	return io;
+}
+
+/* The use is over, the entry is not looked at any more. */
+static __always_inline void io_end(struct request *rq, struct io *io)
+{
+	__u64 id = (__u64)rq;
+
+	io->live = false;
+	if (ios_count > IOS_KEPT && !bpf_map_delete_elem(&ios, &id))
+		__sync_fetch_and_sub(&ios_count, 1);
 }
 
 static __always_inline struct io *io_begin(struct io *io, struct request *rq, const bool direct)
@@ -61,7 +84,7 @@ static __always_inline struct io *io_begin(struct io *io, struct request *rq, co
 		io = io_new((__u64)rq);
 	if (!io)
 		return NULL;
-	io->born_ns = block_read(direct, rq, start_time_ns);
+	io->born_ns = NOT_BORN;
 	io->begin_ns = 0;
 	io->issue_ns = 0;
 	io->requeued = false;
@@ -109,10 +132,16 @@ static __always_inline struct io *io_stamped(struct request *rq, bool is_issue, 
 {
 	struct io *io = io_find(rq);
 
+	bpf_printk("E %s %llx %llu", is_issue ? "issue" : "insert", rq, block_read(direct, rq, start_time_ns));
+	if (io && io->live && io->born_ns < block_read(direct, rq, start_time_ns)) {
+		bpf_printk("E stale %llx born %llu begin %llu", rq, io->born_ns, io->begin_ns);
+		}
 	if (!io_is_of(io, rq, direct))
-		return io_begin(io, rq, direct);
-	if (!io->born_ns && !io->requeued && (is_issue ? io->issue_ns : io->begin_ns))
-		return io_begin(io, rq, direct);
+		io = io_begin(io, rq, direct);
+	else if (!io->born_ns && !io->requeued && (is_issue ? io->issue_ns : io->begin_ns))
+		io = io_begin(io, rq, direct);
+	if (io && !io->begin_ns)
+		io->born_ns = block_read(direct, rq, start_time_ns);
 	return io;
 }
 

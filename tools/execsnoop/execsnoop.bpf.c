@@ -26,6 +26,14 @@ const volatile bool want_exe = false;
 const volatile bool want_cwd = false;
 const volatile __u32 targ_ppid = 0;
 
+/* Lengths have the NUL, and are 0 for what could not be read. */
+struct exec_names {
+	__u32 file_len;
+	__u32 interp_len;
+	struct path_names exe;
+	struct path_names cwd;
+};
+
 /*
  * One exec. Its arguments may need several records: all have the same head, the
  * first one has the names, and args_more is set in all but the last one.
@@ -37,18 +45,15 @@ struct event {
 	__u32 ppid;
 	__u32 cpu;
 	__s32 dfd; /* where a failed execveat began to look, else AT_FDCWD */
-	__u32 file_len; /* lengths have the NUL, and are 0 for what could not be read */
-	__u32 interp_len;
 	__u32 data_len;
 	__u32 args_len; /* of data_len, at its end */
 	__u32 args_off; /* bytes of arguments in earlier records */
 	__u8 args_more;
 	__u8 args_truncated;
 	__u8 pad[2];
-	struct path_names exe;
-	struct path_names cwd;
+	struct exec_names names;
 	char parent_comm[TASK_COMM_LEN];
-	char data[NAMES_SIZE + PIECE]; /* file, interpreter, exe, cwd, arguments */
+	char data[NAMES_SIZE + PIECE]; /* the names in their order, and arguments */
 };
 
 /* A failing exec may come between while another one is looked at, so each has its own. */
@@ -120,11 +125,11 @@ static __always_inline void add_paths(struct event *e)
 
 	if (want_exe) {
 		exe = BPF_CORE_READ(task, mm, exe_file);
-		add_path(e, &e->exe, __builtin_preserve_access_index(&exe->f_path));
+		add_path(e, &e->names.exe, __builtin_preserve_access_index(&exe->f_path));
 	}
 	if (want_cwd) {
 		fs = BPF_CORE_READ(task, fs);
-		add_path(e, &e->cwd, __builtin_preserve_access_index(&fs->pwd));
+		add_path(e, &e->names.cwd, __builtin_preserve_access_index(&fs->pwd));
 	}
 }
 
@@ -147,17 +152,14 @@ static __always_inline bool args_flush(void *ctx, struct event *e)
 
 	e->args_more = 1;
 	sent = !record_send(ctx, e);
+	e->args_more = 0;
+	__builtin_memset(&e->names, 0, sizeof(e->names));
 	if (sent)
 		e->args_off += e->args_len;
 	else
-		e->exe.truncated = e->cwd.truncated = 1;
-	e->args_more = 0;
+		e->names.exe.truncated = e->names.cwd.truncated = 1;
 	e->args_len = 0;
 	e->data_len = 0;
-	e->file_len = 0;
-	e->interp_len = 0;
-	e->exe.len = 0;
-	e->cwd.len = 0;
 	return sent;
 }
 
@@ -175,17 +177,25 @@ static __always_inline void args_added(struct event *e, __u32 len)
 	e->args_len += len;
 }
 
-/* read_piece reads to the end of the piece, or of its first page, and returns the length or 0. */
-static __always_inline __u32 read_piece(char *room, __u64 addr, __u64 left)
+/*
+ * read_piece reads to the end of the piece, or of its first page, and returns the length
+ * or 0. The barriers have the compiler check the very register that is used: 5.10 does
+ * not know that two are equal.
+ */
+static __always_inline __u64 read_piece(char *room, __u64 addr, __u64 left)
 {
 	__u64 page = PAGE_BYTES - (addr & (PAGE_BYTES - 1));
 	__u64 len = page + PIECE - PAGE_BYTES;
 
 	if (len > left)
 		len = left;
-	if (len <= PIECE && !bpf_probe_read_user(room, len, (void *)addr))
+	barrier_var(len);
+	if (len > PIECE)
+		return 0;
+	if (!bpf_probe_read_user(room, len, (void *)addr))
 		return len;
-	if (len <= page || bpf_probe_read_user(room, page, (void *)addr))
+	barrier_var(page);
+	if (len <= page || page > PAGE_BYTES || bpf_probe_read_user(room, page, (void *)addr))
 		return 0;
 	return page;
 }
@@ -199,7 +209,7 @@ static __always_inline bool read_args(void *ctx, struct event *e)
 
 	for (int i = 0; i < PIECES_MAX && addr < end; i++) {
 		char *room = args_room(ctx, e);
-		__u32 len = room ? read_piece(room, addr, end - addr) : 0;
+		__u64 len = room ? read_piece(room, addr, end - addr) : 0;
 
 		if (!len)
 			return false;
@@ -281,16 +291,18 @@ static __always_inline int event_end(void *ctx, struct event *e, bool complete)
 /* Runs in the new image, as its first and only thread, whatever thread and call it came by. */
 static __always_inline int handle_exec(void *ctx, struct linux_binprm *bprm)
 {
-	const char *file = BPF_CORE_READ(bprm, filename);
-	const char *interp = BPF_CORE_READ(bprm, interp);
 	struct event *e = event_begin(SCRATCH_EXEC, 0);
+	const char *file, *interp;
 
 	if (!e)
 		return 0;
-	e->file_len = add_name(e, bpf_probe_read_kernel_str(event_room(e), PATH_MAX, file));
+	file = BPF_CORE_READ(bprm, filename);
+	interp = BPF_CORE_READ(bprm, interp);
+	e->names.file_len =
+		add_name(e, bpf_probe_read_kernel_str(event_room(e), PATH_MAX, file));
 	if (interp != file)
-		e->interp_len = add_name(
-			e, bpf_probe_read_kernel_str(event_room(e), INTERP_MAX, interp));
+		e->names.interp_len =
+			add_name(e, bpf_probe_read_kernel_str(event_room(e), INTERP_MAX, interp));
 	add_paths(e);
 	return event_end(ctx, e, read_args(ctx, e));
 }
@@ -302,7 +314,7 @@ static __always_inline int handle_fail(void *ctx, struct exec_call *call, long r
 	if (!e)
 		return 0;
 	e->dfd = call->dfd;
-	e->file_len = add_name(
+	e->names.file_len = add_name(
 		e, bpf_probe_read_user_str(event_room(e), PATH_MAX, (void *)call->file));
 	add_paths(e);
 	return event_end(ctx, e, read_argv(ctx, e, call));

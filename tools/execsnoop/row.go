@@ -18,6 +18,11 @@ type pathNames struct {
 	_                 [2]byte
 }
 
+type execNames struct {
+	FileLen, InterpLen uint32
+	Exe, Cwd           pathNames
+}
+
 type event struct {
 	value.Task
 	Age           value.Nanoseconds `json:"age_ns" col:"AGE(ms),width=9,right" help:"time since the process was forked (CLOCK_BOOTTIME)" btf:"age_ns"`
@@ -25,16 +30,13 @@ type event struct {
 	PPID          uint32            `json:"ppid" col:"PPID,width=7" help:"process id of the parent, in the initial PID namespace"`
 	CPU           uint32            `json:"cpu" col:"CPU,width=3,right,extra" help:"CPU that the event was seen on"`
 	DirFD         int32             `btf:"dfd"`
-	FileLen       uint32
-	InterpLen     uint32
 	DataLen       uint32
 	ArgsLen       uint32
 	ArgsOff       uint32
 	ArgsMore      bool
 	ArgsTruncated bool `json:"args_truncated" col:"CUT,width=5" help:"arguments are missing at the end: not resident in memory, too many of a failed call, no room in the event buffer, or --max-args"`
 	_             [2]byte
-	ExeNames      pathNames  `btf:"exe"`
-	CwdNames      pathNames  `btf:"cwd"`
+	Names         execNames
 	ParentComm    value.Comm `json:"parent_comm" col:"PARENT,width=16" help:"name of the parent's thread"`
 }
 
@@ -83,21 +85,21 @@ func (r *row) Decode(tail []byte) error {
 
 // split finds the parts of one record.
 func (r *row) split(tail []byte) error {
-	e := &r.event
-	names := e.FileLen + e.InterpLen + e.ExeNames.Len + e.CwdNames.Len
-	if int(e.DataLen) > len(tail) || names+e.ArgsLen != e.DataLen {
-		return fmt.Errorf("event has %d bytes, not %d of names and %d of arguments", len(tail), names, e.ArgsLen)
+	n := &r.Names
+	names := n.FileLen + n.InterpLen + n.Exe.Len + n.Cwd.Len
+	if int(r.DataLen) > len(tail) || names+r.ArgsLen != r.DataLen {
+		return fmt.Errorf("event has %d bytes, not %d of names and %d of arguments", len(tail), names, r.ArgsLen)
 	}
 	next := func(n uint32) (part []byte) {
 		part, tail = tail[:n:n], tail[n:]
 		return part
 	}
 	r.parts = parts{
-		File:        r.fileName(cString(next(e.FileLen))),
-		Interpreter: cString(next(e.InterpLen)),
-		Exe:         value.AppendPath(nil, next(e.ExeNames.Len), e.ExeNames.Truncated != 0),
-		Cwd:         value.AppendPath(nil, next(e.CwdNames.Len), e.CwdNames.Truncated != 0),
-		Args:        next(e.ArgsLen),
+		File:        r.fileName(cString(next(n.FileLen))),
+		Interpreter: cString(next(n.InterpLen)),
+		Exe:         value.AppendPath(nil, next(n.Exe.Len), n.Exe.Truncated != 0),
+		Cwd:         value.AppendPath(nil, next(n.Cwd.Len), n.Cwd.Truncated != 0),
+		Args:        next(r.ArgsLen),
 	}
 	return nil
 }

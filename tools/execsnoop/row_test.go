@@ -21,8 +21,8 @@ type record struct {
 
 func (r *row) take(rec record) error {
 	r.event = event{CPU: rec.cpu, Ret: rec.ret, DirFD: -100, ArgsOff: rec.off, ArgsMore: rec.more}
-	r.FileLen, r.ArgsLen = uint32(len(rec.file)), uint32(len(rec.args))
-	r.DataLen = r.FileLen + r.ArgsLen
+	r.Names.FileLen, r.ArgsLen = uint32(len(rec.file)), uint32(len(rec.args))
+	r.DataLen = r.Names.FileLen + r.ArgsLen
 	return r.Decode([]byte(rec.file + rec.args + "pad")) // perf buffers pad
 }
 

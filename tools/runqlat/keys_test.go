@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -43,11 +44,24 @@ func (w *worker) has(tid int) bool {
 	return err == nil
 }
 
+// labelled is the hierarchy that tasks are named by.
+func labelled(t *testing.T) string {
+	t.Helper()
+	cgroups, err := system.OpenCgroups("/")
+	if err != nil {
+		t.Skipf("no cgroups: %v", err)
+	}
+	if name := cgroups.Default(); name != "" {
+		return name
+	}
+	return "cgroup2"
+}
+
 // TestKeys looks at each key of a task of which it is known.
 func TestKeys(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	cpu := cpus(t)[len(cpus(t))-1]
-	dir := tooltest.Cgroup(t, "cgroup2", "docker/"+id)
+	dir := tooltest.Cgroup(t, labelled(t), "docker/"+id)
 	w := start(t, cpu, func(cmd *exec.Cmd) *exec.Cmd {
 		cmd = tooltest.InCgroup(dir, cmd.Args...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}

@@ -37,7 +37,7 @@ type label struct {
 	Comm      value.Comm `json:"comm" col:"COMM,width=16,bare" help:"name of the thread by --tids, else of the process (its first thread), when the wait ended"`
 	PIDNS     uint32     `json:"pidns" help:"inode number of the PID namespace that the task was made in; 0 when it was reaped before its last wait ended"`
 	Cgroup    string     `json:"cgroup" help:"path of the cgroup that the task was in when the wait ended"`
-	Container string     `json:"container" help:"container by that cgroup; empty for what is in none"`
+	Container string     `json:"container" help:"name of the container by that cgroup, or its short id; empty for what is in none"`
 	CPU       uint32     `json:"cpu" help:"CPU that the task was given"`
 	Reason    string     `json:"reason" help:"what began the wait: wakeup, or preempted for a task that left a CPU while it could run on"`
 }
@@ -65,10 +65,10 @@ The kernel keeps 8 bytes for each thread id that there may be (kernel.pid_max): 
 		"There is no limit of 10,240 tasks.",
 	},
 	Examples: []string{
-		"runqlat 1 10              # a report each second, ten times",
-		"runqlat -P --duration 5s  # by process, over five seconds",
-		"runqlat --reasons -c /system.slice/db.service",
-		"runqlat --containers --filter 'p99 > 10000' 10",
+		"runqlat 1 10                                    # a report each second, ten times",
+		"runqlat -P --duration 5s                        # by process, over five seconds",
+		"runqlat --reasons -c /system.slice/db.service   # one service, wake-ups and preemptions apart",
+		"runqlat --containers --filter 'p99 > 10000' 10  # containers that wait over 10 ms now and then",
 	},
 	Object: loadBpf,
 	Tasks:  true,
@@ -115,7 +115,7 @@ func (o *options) label(k histKey, env *tool.Env) label {
 		l.Cgroup = env.CgroupPath(k.CgroupID)
 	}
 	if o.Containers {
-		l.Container = env.Owner(k.CgroupID).Container
+		l.Container = env.Owner(k.CgroupID).Name()
 	}
 	if o.Reasons {
 		l.Reason = "wakeup"

@@ -12,8 +12,8 @@ import (
 
 // found are the waits of one reason and thread, over all reports.
 type found struct {
-	count uint64
-	sum   time.Duration
+	count    uint64
+	sum, max time.Duration
 }
 
 func waits(res *tooltest.Result, tid int, reason string) (f found) {
@@ -24,32 +24,28 @@ func waits(res *tooltest.Result, tid int, reason string) (f found) {
 		}
 		f.count += uint64(h.Num("count"))
 		f.sum += time.Duration(h.Num("sum") * 1000)
+		f.max = max(f.max, time.Duration(h.Num("max")*1000))
 	}
 	return f
 }
 
 // checkCounts compares with the kernel's own counts, which must be met exactly but for
-// what is hidden.
+// what is hidden. By reason there is one more difference: a task that is woken on its
+// way to sleep, and yet loses the CPU, is to the kernel one that left by its own will.
 func checkCounts(t *testing.T, res *tooltest.Result, w *worker, want facts) {
 	t.Helper()
-	var missing uint64
-	for reason, n := range map[string]uint64{"wakeup": want.wakeup, "preempted": want.preempted} {
-		got := waits(res, w.pid, reason)
-		if got.count > n {
-			t.Errorf("thread %d: %d waits by %s, want %d", w.pid, got.count, reason, n)
-		}
-		missing += n - got.count
+	wakeup, preempted := waits(res, w.pid, "wakeup").count, waits(res, w.pid, "preempted").count
+	got, all := wakeup+preempted, want.wakeup+want.preempted
+	if got > all || all-got > want.hidden {
+		t.Errorf("thread %d: %d waits, want %d, of which %d may be hidden", w.pid, got, all, want.hidden)
 	}
-	if missing > want.hidden {
-		t.Errorf("thread %d: %d of %d waits are missing, %d may be hidden", w.pid, missing, want.wakeup+want.preempted, want.hidden)
+	if off := math.Abs(float64(preempted) - float64(want.preempted)); off > float64(want.hidden)+float64(all)/100 {
+		t.Errorf("thread %d: %d waits by preemption, want %d", w.pid, preempted, want.preempted)
 	}
 	if lost := res.Summary.Num("lost"); lost != 0 {
 		t.Errorf("%v lost", lost)
 	}
 }
-
-// near tells whether two numbers differ by the share at most.
-func near(a, b, share float64) bool { return math.Abs(a-b) <= share*math.Abs(b) }
 
 // TestSpinners lets two threads compete for one CPU: each waits while the other runs.
 // How long is known twice: the kernel's own run_delay, and the time that passed less
@@ -74,16 +70,15 @@ func TestSpinners(t *testing.T) {
 	})
 	for i, w := range both {
 		checkCounts(t, res, w, want[i])
-		// What is hidden are some waits of as many as there are.
-		hidden := float64(want[i].hidden) / float64(want[i].wakeup+want[i].preempted)
 		got := waits(res, w.pid, "preempted")
 		all := got.sum + waits(res, w.pid, "wakeup").sum
 		t.Logf("thread %d waited %v in %d waits after preemptions, %v in all; the kernel says %v; %v passed, of them %v on the CPU",
 			w.pid, got.sum, got.count, all, want[i].wait, wall[i], want[i].cpu)
-		if !near(float64(all), float64(want[i].wait), 0.01+hidden) {
+		hidden := time.Duration(want[i].hidden) * got.max
+		if all > want[i].wait+want[i].wait/100 || all < want[i].wait-want[i].wait/100-hidden {
 			t.Errorf("thread %d waited %v in all, the kernel says %v", w.pid, all, want[i].wait)
 		}
-		if !near(float64(got.sum), float64(all), 0.1) {
+		if got.sum < all*9/10 {
 			t.Errorf("thread %d waited %v of %v by preemption", w.pid, got.sum, all)
 		}
 	}
@@ -92,8 +87,10 @@ func TestSpinners(t *testing.T) {
 	if wall[1] > wall[0] {
 		last = 1
 	}
-	all := waits(res, both[last].pid, "preempted").sum + waits(res, both[last].pid, "wakeup").sum
-	if off := wall[last] - want[last].cpu; !near(float64(all), float64(off), 0.05) {
+	got := waits(res, both[last].pid, "preempted")
+	all := got.sum + waits(res, both[last].pid, "wakeup").sum
+	hidden := time.Duration(want[last].hidden) * got.max
+	if off := wall[last] - want[last].cpu; all > off || all < off-off/20-hidden {
 		t.Errorf("thread %d waited %v, but was off the CPU for %v", both[last].pid, all, off)
 	}
 }
@@ -152,7 +149,7 @@ func TestIntervals(t *testing.T) {
 		a, b := pair(t, cpus(t)[0], cpus(t)[0], nil)
 		var want [2]facts
 		args := append(keys, "--tid", strconv.Itoa(a.pid), "0.02")
-		res := tooltest.JSON(t, Tool, args, func() { want = play(t, a, b, 20000) })
+		res := tooltest.JSON(t, Tool, args, func() { want = play(t, a, b, 50000) })
 		times := map[string]bool{}
 		var all uint64
 		for _, h := range res.Histograms {
@@ -162,7 +159,7 @@ func TestIntervals(t *testing.T) {
 		if n := want[0].wakeup + want[0].preempted; all > n || n-all > want[0].hidden {
 			t.Errorf("%v: %d waits in %d reports, want %d", keys, all, len(times), n)
 		}
-		if len(times) < 5 {
+		if len(times) < 3 {
 			t.Errorf("%v: %d reports", keys, len(times))
 		}
 		if events := res.Summary.Num("events"); events != float64(all) {

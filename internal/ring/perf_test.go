@@ -1,0 +1,201 @@
+package ring
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cilium/ebpf/perf"
+)
+
+// fakePerf is the buffers of some CPUs and their [perf.Reader], in the time of a
+// synctest bubble.
+type fakePerf struct {
+	mu      sync.Mutex
+	rings   [][][]byte
+	heads   []int // what of each ring the reader knows of
+	left    int   // rings that it has to go to
+	wake    chan struct{}
+	flush   chan struct{}
+	pending error
+	cost    time.Duration // of reading one record
+}
+
+func newFakePerf(cpus int) *fakePerf {
+	return &fakePerf{
+		rings: make([][][]byte, cpus), heads: make([]int, cpus),
+		wake: make(chan struct{}, 1), flush: make(chan struct{}, 1),
+	}
+}
+
+func (f *fakePerf) commit(cpu int, data []byte) {
+	f.mu.Lock()
+	f.rings[cpu] = append(f.rings[cpu], data)
+	f.mu.Unlock()
+	set(f.wake)
+}
+
+func set(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (f *fakePerf) Flush() error { set(f.flush); return nil }
+func (f *fakePerf) Close() error { return nil }
+
+// ReadInto does as the real one: it goes through the rings, the last one first, to
+// where they were when it began, and says then that it was flushed.
+func (f *fakePerf) ReadInto(rec *perf.Record) error {
+	for {
+		if f.left == 0 {
+			if err := f.pending; err != nil {
+				f.pending = nil
+				return err
+			}
+			f.wait()
+		}
+		if data := f.pop(); data != nil {
+			time.Sleep(f.cost)
+			rec.RawSample = data
+			return nil
+		}
+		f.left--
+	}
+}
+
+func (f *fakePerf) wait() {
+	select {
+	case <-f.flush:
+		f.pending = perf.ErrFlushed
+	case <-f.wake:
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left = len(f.rings)
+	for i := range f.rings {
+		f.heads[i] = len(f.rings[i])
+	}
+}
+
+func (f *fakePerf) pop() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := f.left - 1
+	if f.heads[i] == 0 {
+		return nil
+	}
+	data := f.rings[i][0]
+	f.rings[i] = f.rings[i][1:]
+	f.heads[i]--
+	return data
+}
+
+// readAll reads until the reader is closed, and returns the times of the events and
+// the longest time that it took to read one.
+func readAll(t *testing.T, r Reader) (times []uint64, worst time.Duration) {
+	t.Helper()
+	for {
+		data, err := r.Read()
+		switch {
+		case errors.Is(err, ErrIdle):
+		case errors.Is(err, os.ErrClosed):
+			return times, worst
+		case err != nil:
+			t.Fatal(err)
+		default:
+			times = append(times, timeOf(data))
+			worst = max(worst, time.Duration(uint64(time.Now().UnixNano())-timeOf(data)))
+		}
+	}
+}
+
+// Events of two CPUs come in the order of their time, though each is committed a
+// while after it, and one CPU's buffer takes the reader longer than it holds any back.
+func TestPerfOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newFakePerf(2)
+		source.cost = time.Microsecond
+		r := &perfReader{source: source}
+		const events = 100000
+		var sending sync.WaitGroup
+		send := func(cpu, n int, gap time.Duration) {
+			rnd := rand.New(rand.NewPCG(uint64(cpu), uint64(n)))
+			for range n {
+				data := event(uint64(time.Now().UnixNano()), 0)
+				delay := time.Duration(rnd.IntN(int(hold - time.Millisecond)))
+				if rnd.IntN(100) > 0 {
+					delay = 0
+				}
+				sending.Go(func() {
+					time.Sleep(delay)
+					source.commit(cpu, data)
+				})
+				time.Sleep(gap)
+			}
+		}
+		sending.Go(func() {
+			send(1, 9*events/10, 900*time.Nanosecond)
+			time.Sleep(time.Second)
+			send(0, events/10-100, 5*time.Microsecond)
+		})
+		sending.Go(func() { send(0, 100, time.Millisecond) })
+		go func() {
+			sending.Wait()
+			r.Stop()
+		}()
+		times, _ := readAll(t, r)
+		if len(times) != events || !slices.IsSorted(times) {
+			t.Errorf("%d of %d events, sorted: %v", len(times), events, slices.IsSorted(times))
+		}
+	})
+}
+
+func TestPerfLoneEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newFakePerf(4)
+		r := &perfReader{source: source}
+		go func() {
+			for i := range 100 {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				source.commit(i%4, event(uint64(time.Now().UnixNano()), 0))
+			}
+			r.Stop()
+		}()
+		times, worst := readAll(t, r)
+		if len(times) != 100 || worst > 2*hold {
+			t.Errorf("%d of 100 events, the slowest after %s", len(times), worst)
+		}
+	})
+}
+
+func TestPerfIdleAndStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newFakePerf(2)
+		r := &perfReader{source: source}
+		source.commit(0, event(2, 0))
+		source.commit(1, event(1, 0))
+		source.commit(1, []byte{}) // a record of losses has no sample
+		for i, want := range []error{nil, nil, ErrIdle} {
+			data, err := r.Read()
+			if !errors.Is(err, want) || err == nil && timeOf(data) != uint64(i+1) {
+				t.Errorf("read %d: %v, %v, want %v", i, data, err, want)
+			}
+		}
+		source.commit(0, event(3, 0))
+		if err := r.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []error{nil, ErrIdle, os.ErrClosed, os.ErrClosed} {
+			if _, err := r.Read(); !errors.Is(err, want) {
+				t.Errorf("read %d after Stop: %v, want %v", i, err, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package stack
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// find gives a mapping its module, or the reason why it has none.
+func (ps *Processes) find(m *mapping, s *snapshot, d procDir) {
+	if m.path == "[vdso]" {
+		m.module = ps.vdso(m, d)
+		return
+	}
+	if !m.isFile() {
+		return
+	}
+	h, err := ps.openMapped(m, s, d)
+	switch {
+	case errors.Is(err, errIrregular): // device memory, /dev/zero
+		m.reason = NoSymbols
+	case err != nil:
+		m.reason = Unreadable
+		if _, err := d.startTime(); err != nil {
+			m.reason = reasonOf(err)
+		}
+	default:
+		m.module = ps.cache.module(moduleKey{file: h.id, root: s.rootID()}, h, nil)
+	}
+}
+
+// openMapped opens the mapped file itself, which works for deleted ones, for
+// memfds and in other mount namespaces, but takes CAP_CHECKPOINT_RESTORE or
+// CAP_SYS_ADMIN. Without it the path has to do, if it leads to the same inode;
+// the device in maps is not what stat says on btrfs and overlayfs.
+func (ps *Processes) openMapped(m *mapping, s *snapshot, d procDir) (*handle, error) {
+	h, err := handleAt(fmt.Sprintf("%s/map_files/%x-%x", d.path, m.start, m.end))
+	if err == nil || errors.Is(err, errIrregular) {
+		return h, err
+	}
+	for _, r := range s.roots {
+		h, pathErr := r.handle(m.file())
+		if pathErr != nil {
+			continue
+		}
+		if h.id.inode == m.inode {
+			return h, nil
+		}
+		h.Close()
+	}
+	return nil, err
+}
+
+// vdso reads the vDSO out of the memory of the process, at once, as no file
+// holds it; most processes have the same.
+func (ps *Processes) vdso(m *mapping, d procDir) *module {
+	const maxVDSO = 64 << 10
+	f, err := os.Open(filepath.Join(d.path, "mem"))
+	if err != nil {
+		m.reason = Unreadable
+		return nil
+	}
+	defer f.Close()
+	b := make([]byte, min(m.end-m.start, maxVDSO))
+	if _, err := f.ReadAt(b, int64(m.start)); err != nil {
+		m.reason = Unreadable
+		return nil
+	}
+	return ps.cache.module(moduleKey{kind: kindVDSO, sum: sha256.Sum256(b)}, nil, b)
+}
+
+// perfMap finds the perf map that the process writes, not one that an earlier
+// process of that pid has left, as is common in containers.
+func (ps *Processes) perfMap(s *snapshot) *module {
+	if s.root == nil {
+		return nil
+	}
+	h, err := s.root.handle(s.perfPath)
+	if err != nil {
+		return nil
+	}
+	if time.Unix(0, h.id.mtime).Before(s.born()) {
+		h.Close()
+		return nil
+	}
+	return ps.cache.module(moduleKey{file: h.id, root: s.root.id, kind: kindPerfMap}, h, nil)
+}

@@ -1,0 +1,41 @@
+package system
+
+import "testing"
+
+func TestPIDMax(t *testing.T) {
+	const own = "-> " + initialPIDNamespace
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  uint32
+	}{
+		"set":                 {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "32768\n"}, 32768},
+		"greatest":            {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "4194304\n"}, 4194304},
+		"of a namespace":      {map[string]string{"proc/self/ns/pid": "-> pid:[4026532177]", "proc/sys/kernel/pid_max": "1000\n"}, pidLimit},
+		"no file":             {map[string]string{"proc/self/ns/pid": own}, pidLimit},
+		"no number":           {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "many\n"}, pidLimit},
+		"none":                {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "0\n"}, pidLimit},
+		"more than there are": {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "4194305\n"}, pidLimit},
+		"nothing":             {nil, pidLimit},
+	} {
+		if got := PIDMax(tree(t, test.files)); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+func TestOwnerName(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for _, test := range []struct {
+		owner Owner
+		want  string
+	}{
+		{Owner{}, ""},
+		{Owner{ContainerID: id}, id[:12]},
+		{Owner{ContainerID: "web"}, "web"},
+		{Owner{Container: "db", ContainerID: id}, "db"},
+	} {
+		if got := test.owner.Name(); got != test.want {
+			t.Errorf("%+v: %q, want %q", test.owner, got, test.want)
+		}
+	}
+}

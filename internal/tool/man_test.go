@@ -1,0 +1,68 @@
+package tool
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/corescope/corescope/internal/column"
+)
+
+func manualText(t *testing.T, f *fake) string {
+	t.Helper()
+	facts, err := f.tool().Facts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts.Manual().String()
+}
+
+// What a tool states stands in its manual, in the section where it belongs.
+func TestManual(t *testing.T) {
+	f := newFake()
+	f.spec.Also = []string{"bogus"}
+	f.spec.Peers = []string{"-x is another."}
+	f.spec.Overhead = "1 ns a call."
+	f.spec.Capabilities = []string{"CAP_NET_ADMIN"}
+	f.Optional = []string{"open"}
+	text := manualText(t, f)
+	for _, want := range []string{
+		"NAME\n\n       fake - Show <nothing>\n",
+		"SYNOPSIS\n\n           fake [flags] [interval [count]]\n           bogus [flags] [interval [count]]\n           corescope fake",
+		"DESCRIPTION\n\n       Shows nothing.\n",
+		"OPTIONS\n\n   Flags\n\n       -x, --failed\n              only failures\n\n       interval\n              seconds\n",
+		"   Common flags\n\n       --columns a,b,c\n",
+		"COLUMNS\n\n       In text time, comm are shown",
+		"       note\n              why; on demand\n",
+		"   open\n\n       The tool sees less where there is no way to this hook.\n\n       btf\n              tp_btf/sys_exit; needs",
+		"   iterators\n\n       What is there already is listed by iter/task (needs",
+		"EXAMPLES\n\n       fake -x --filter 'comm == \"a | b\"' | head\n              failures\n",
+		"EXIT STATUS\n\n       0\n",
+		"OVERHEAD\n\n       1 ns a call.\n",
+		"PRIVILEGES\n\n       Needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN;",
+		"DIFFERENCES\n",
+		"       - -x is another.\n",
+	} {
+		_, text, _ = strings.Cut(text, "\n\n"+want)
+		if text == "" {
+			t.Fatalf("not there, or not behind what is before it: %q in:\n%s", want, manualText(t, f))
+		}
+		text = "\n\n" + text
+	}
+}
+
+func TestManualOfHistograms(t *testing.T) {
+	f := newFake()
+	f.shows, f.row = kindHistogram, &hstats{}
+	f.labels, _ = column.Of(&struct {
+		Disk string `json:"disk" help:"which disk"`
+	}{})
+	text := manualText(t, f)
+	for _, want := range []string{"       disk\n              which disk\n", "       p99\n", "       histogram\n              One distribution"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "--columns") {
+		t.Error("--columns is in it")
+	}
+}
