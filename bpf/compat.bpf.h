@@ -32,4 +32,21 @@ static __always_inline long task_state(struct task_struct *p)
 	(bpf_core_field_exists((p)->__state) ? (long)(p)->__state :          \
 					       ((struct task_struct___state *)(p))->state)
 
+/* Memory */
+
+/*
+ * read_user_str returns the length of a task's string with its NUL. Until 6.13 an empty
+ * one had length 0, and no NUL ("maccess: fix strncpy_from_user_nofault() empty string
+ * handling").
+ */
+static __always_inline long read_user_str(char *dst, __u32 size, const void *src)
+{
+	long len = bpf_probe_read_user_str(dst, size, src);
+
+	if (len)
+		return len;
+	dst[0] = 0;
+	return 1;
+}
+
 #endif

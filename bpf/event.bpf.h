@@ -25,12 +25,16 @@ __u64 event_last_wakeup_ns;
  * only when the last wake-up is a while ago; until then the reader looks again
  * by itself. Two CPUs may both decide to wake: that is harmless.
  */
-static __always_inline __u64 event_wakeup_flags(__u64 now_ns)
+static __always_inline long event_to_ring(void *event, __u64 size, __u64 now_ns)
 {
+	long err;
+
 	if (now_ns - event_last_wakeup_ns < event_wakeup_ns)
-		return BPF_RB_NO_WAKEUP;
-	event_last_wakeup_ns = now_ns;
-	return BPF_RB_FORCE_WAKEUP;
+		return bpf_ringbuf_output(&events, event, size, BPF_RB_NO_WAKEUP);
+	err = bpf_ringbuf_output(&events, event, size, BPF_RB_FORCE_WAKEUP);
+	if (!err)
+		event_last_wakeup_ns = now_ns;
+	return err;
 }
 
 /*
@@ -41,7 +45,7 @@ static __always_inline long event_output(void *ctx, void *event, __u64 size, __u
 {
 	if (event_perf_buffer)
 		return bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, event, size);
-	return bpf_ringbuf_output(&events, event, size, event_wakeup_flags(now_ns));
+	return event_to_ring(event, size, now_ns);
 }
 
 /* event_send sends an event that is lost if it cannot be sent. */

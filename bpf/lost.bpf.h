@@ -12,6 +12,7 @@
 struct lost {
 	__u64 buffer_full; /* an event did not fit into the ring or perf buffer */
 	__u64 map_full; /* a map had no room for the state or count of an event */
+	__u64 program_busy; /* the program was running on the CPU already; user space adds what the kernel counts */
 };
 
 struct {

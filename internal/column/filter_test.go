@@ -56,6 +56,25 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// What a row has not is the zero of its type, whatever is in the field.
+func TestFilterOfAbsentColumns(t *testing.T) {
+	r := &struct {
+		Mode value.FileMode `json:"mode"`
+		Path value.Bytes    `json:"path"`
+	}{Mode: value.FileMode{Bits: 0o644}}
+	f, err := NewFilter(`mode == "" and path == ""`, of(t, r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := f.Match(); err != nil || !ok {
+		t.Errorf("absent columns: %v, %v", ok, err)
+	}
+	r.Mode.Given = true
+	if ok, err := f.Match(); err != nil || ok {
+		t.Errorf("a mode that is there: %v, %v", ok, err)
+	}
+}
+
 func TestFilterFollowsTheRow(t *testing.T) {
 	r := sample()
 	f, err := NewFilter(`error == "ENOENT" and path contains "passwd" or args == [] and error == ""`, of(t, r))

@@ -84,7 +84,7 @@ func checkType(c btf.Type, t reflect.Type) error {
 	}
 	switch under := under.(type) {
 	case *btf.Array:
-		if t.Kind() == reflect.Array && int(under.Nelems) == t.Len() {
+		if t.Kind() == reflect.Array {
 			return checkType(under.Type, t.Elem())
 		}
 	case *btf.Int:

@@ -88,7 +88,7 @@ func TestRows(t *testing.T) {
 `, `7     sh        3 -      ls -l  /etc/passwd
 1234567 very-long-name -2147483648 2147483648 a b,c  /a b/"c"
 8     日本       -2 ENOENT \xff   /x\x1b[31m\n\xff
-9     sh        0 -             -
+9     sh        0 -      -      -
 `},
 		{JSON, "", `{"type":"event","pid":7,"comm":"sh","ret":3,"args":["ls","-l"],"path":"/etc/passwd"}
 {"type":"event","pid":1234567,"comm":"very-long-name","ret":-2147483648,"error":"2147483648","args":["a","b,c"],"path":"/a b/\"c\""}

@@ -3,6 +3,9 @@ package probe
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -12,8 +15,9 @@ import (
 // Counts are per-CPU counters of a map with one value, a struct of u64: "lost" and
 // "counters". Their names are the struct's members.
 type Counts struct {
-	m     *ebpf.Map
-	names []string
+	m       *ebpf.Map
+	members []btf.Member
+	err     error
 }
 
 // Counts returns the counters of the map, or none when the object has no such map.
@@ -22,27 +26,36 @@ func (o *Objects) Counts(name string) *Counts {
 	if c.m == nil {
 		return c
 	}
-	if s, ok := btf.UnderlyingType(o.spec.Maps[name].Value).(*btf.Struct); ok {
-		for _, m := range s.Members {
-			c.names = append(c.names, m.Name)
+	c.members, c.err = counters(o.spec.Maps[name].Value)
+	return c
+}
+
+func counters(value btf.Type) ([]btf.Member, error) {
+	s, ok := btf.UnderlyingType(value).(*btf.Struct)
+	if !ok {
+		return nil, fmt.Errorf("value is %v, not a struct", value)
+	}
+	for _, m := range s.Members {
+		if size, err := btf.Sizeof(m.Type); err != nil || size != 8 {
+			return nil, fmt.Errorf("counter %s has %d bytes, not 8", m.Name, size)
 		}
 	}
-	return c
+	return s.Members, nil
 }
 
 // Read sums the counters over the CPUs.
 func (c *Counts) Read() (map[string]uint64, error) {
-	out := make(map[string]uint64, len(c.names))
-	if len(c.names) == 0 {
-		return out, nil
+	out := make(map[string]uint64, len(c.members))
+	if c.m == nil || c.err != nil {
+		return out, c.err
 	}
 	var perCPU [][]byte
 	if err := c.m.Lookup(uint32(0), &perCPU); err != nil {
 		return nil, fmt.Errorf("read counters: %w", err)
 	}
 	for _, cpu := range perCPU {
-		for i, name := range c.names {
-			out[name] += nativeUint64(cpu[i*8:])
+		for _, m := range c.members {
+			out[m.Name] += binary.NativeEndian.Uint64(cpu[m.Offset.Bytes():])
 		}
 	}
 	return out, nil
@@ -60,8 +73,8 @@ type ProgramStats struct {
 // was told to measure it ([ebpf.EnableStats], 5.8).
 func (o *Objects) Stats(span time.Duration) ([]ProgramStats, error) {
 	var out []ProgramStats
-	for name, prog := range o.programs {
-		s, err := prog.Stats()
+	for _, name := range slices.Sorted(maps.Keys(o.programs)) {
+		s, err := o.programs[name].Stats()
 		if err != nil {
 			return nil, fmt.Errorf("read statistics of %s: %w", name, err)
 		}
@@ -75,10 +88,14 @@ func (o *Objects) Stats(span time.Duration) ([]ProgramStats, error) {
 }
 
 // Missed counts the runs that the kernel left out because the program was running
-// on that CPU already. Kernels before 5.12 do not say, and give 0.
+// on that CPU already. Kernels before 5.12 do not say, and give 0. Of programs that are
+// there twice, the other one has run.
 func (o *Objects) Missed() (uint64, error) {
 	var missed uint64
 	for name, prog := range o.programs {
+		if strings.HasSuffix(name, again) || o.programs[name+again] != nil {
+			continue
+		}
 		s, err := prog.Stats()
 		if err != nil {
 			return 0, fmt.Errorf("read statistics of %s: %w", name, err)
@@ -87,5 +104,3 @@ func (o *Objects) Missed() (uint64, error) {
 	}
 	return missed, nil
 }
-
-func nativeUint64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }

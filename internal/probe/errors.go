@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -26,8 +27,9 @@ type Attempt struct {
 	Err     error
 }
 
-// HookError says why no variant of a hook could be had. It is ErrNotPermitted when
-// permission is all that was missing, else ErrUnsupported.
+// HookError says why no variant of a hook could be had. It is ErrNotPermitted when a
+// variant was refused for want of permission, as with it that one may work, else
+// ErrUnsupported.
 type HookError struct {
 	Hook  string
 	Tried []Attempt
@@ -45,13 +47,10 @@ func (e *HookError) Error() string {
 	return b.String()
 }
 
-// Is tells the two kinds apart. Root that is refused is refused by the kernel's
-// configuration, which no permission mends.
+// Is tells the two kinds apart. Who has CAP_SYS_ADMIN and is refused is refused by the
+// kernel's configuration, which no permission mends.
 func (e *HookError) Is(target error) bool {
-	denied := os.Geteuid() != 0
-	for _, a := range e.Tried {
-		denied = denied && isDenied(a.Err)
-	}
+	denied := !isAdmin() && slices.ContainsFunc(e.Tried, func(a Attempt) bool { return isDenied(a.Err) })
 	switch target {
 	case ErrNotPermitted:
 		return denied
@@ -61,8 +60,31 @@ func (e *HookError) Is(target error) bool {
 	return false
 }
 
+// classify makes an error of the kernel one of the two kinds, if it is one. The
+// library's guesses at permissions are left out.
+func classify(err error) error {
+	switch {
+	case isDenied(err):
+		return ErrNotPermitted
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return err
+}
+
+// isDenied tells errors of permission. The verifier's EACCES is not one.
 func isDenied(err error) bool {
-	return errors.Is(err, fs.ErrPermission)
+	var verifier *ebpf.VerifierError
+	return errors.Is(err, fs.ErrPermission) && !errors.As(err, &verifier)
+}
+
+func isAdmin() bool {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&head, &sets[0]); err != nil {
+		return os.Geteuid() == 0
+	}
+	return sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 // Reason is an error of loading or attaching in a few words.

@@ -6,6 +6,11 @@
 // Programs are named HOOK__KIND, or HOOK__KIND__PART where a variant is made of
 // several programs that go together. A program without "__" is a hook of its own
 // with one variant.
+//
+// A kernel leaves a program out where it is running on the CPU already: softirqs come
+// between, and where programs can be preempted (trampolines, and tracepoints from 7.0
+// on) other tasks. A PROGRAM__again is a copy of PROGRAM for that case, made such that
+// the second of the two to see an event does nothing.
 package probe
 
 import (
@@ -27,12 +32,15 @@ type Hook struct {
 type Variant struct {
 	Kind     string
 	Programs []string
-	// Where are the programs' sections, as "tp_btf/sys_exit".
+	// Where are the programs' sections, as "tp_btf/sys_exit", a copy's left out.
 	Where []string
 }
 
 // String is the kind and where it attaches.
 func (v Variant) String() string { return strings.Join(v.Where, " + ") }
+
+// again ends the name of a copy.
+const again = "__again"
 
 // order is how good the kinds are: what they cost and what they depend on. Kinds
 // that are not here come after these, in the order of their names.
@@ -87,6 +95,7 @@ func newHook(spec *ebpf.CollectionSpec, name string, variants map[string]*Varian
 		for _, prog := range v.Programs {
 			v.Where = append(v.Where, spec.Programs[prog].SectionName)
 		}
+		v.Where = slices.Compact(v.Where)
 		h.Variants = append(h.Variants, *v)
 	}
 	slices.SortFunc(h.Variants, func(a, b Variant) int {
@@ -101,13 +110,29 @@ func force(hooks []Hook, words []string) error {
 		name, kind, _ := strings.Cut(word, "=")
 		i := slices.IndexFunc(hooks, func(h Hook) bool { return h.Name == name })
 		if i < 0 {
-			return fmt.Errorf("hook %q: %w", name, ErrNoVariant)
+			return fmt.Errorf("hook %q: %w (there are: %s)", name, ErrNoVariant, names(hooks))
 		}
 		j := slices.IndexFunc(hooks[i].Variants, func(v Variant) bool { return v.Kind == kind })
 		if j < 0 {
-			return fmt.Errorf("hook %q of kind %q: %w", name, kind, ErrNoVariant)
+			return fmt.Errorf("hook %q of kind %q: %w (there are: %s)", name, kind, ErrNoVariant, kinds(hooks[i]))
 		}
 		hooks[i].Variants = hooks[i].Variants[j : j+1]
 	}
 	return nil
+}
+
+func names(hooks []Hook) string {
+	var all []string
+	for _, h := range hooks {
+		all = append(all, h.Name)
+	}
+	return strings.Join(all, ", ")
+}
+
+func kinds(h Hook) string {
+	var all []string
+	for _, v := range h.Variants {
+		all = append(all, v.Kind)
+	}
+	return strings.Join(all, ", ")
 }

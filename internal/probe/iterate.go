@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // Iterator is a program that the kernel calls for each object of a kind.
@@ -19,14 +20,16 @@ type Iterator struct {
 // Iterate runs an iterator program and calls yield with each record of size bytes
 // that it writes. A record is good until yield returns. Iterators are there from
 // kernel 5.8 on, those through maps from 5.9.
+//
+// Returns ErrNotPermitted and ErrUnsupported.
 func (o *Objects) Iterate(i Iterator, size int, yield func([]byte) error) error {
 	prog, err := o.Program(i.Program)
 	if err != nil {
-		return err
+		return fmt.Errorf("iterator %s: %w", i.Program, classify(err))
 	}
 	it, err := link.AttachIter(link.IterOptions{Program: prog, Map: o.Maps[i.Map]})
 	if err != nil {
-		return fmt.Errorf("attach %s: %w", o.spec.Programs[i.Program].SectionName, err)
+		return fmt.Errorf("attach %s: %w", o.spec.Programs[i.Program].SectionName, classify(err))
 	}
 	defer it.Close()
 	r, err := it.Open()
@@ -34,7 +37,20 @@ func (o *Objects) Iterate(i Iterator, size int, yield func([]byte) error) error 
 		return fmt.Errorf("open iterator %s: %w", i.Program, err)
 	}
 	defer r.Close()
-	return records(bufio.NewReaderSize(r, 64<<10), size, yield)
+	return records(bufio.NewReaderSize(patient{r}, 64<<10), size, yield)
+}
+
+// patient reads again when the kernel asks for that: after a million objects that the
+// program had nothing to say of.
+type patient struct{ io.Reader }
+
+func (p patient) Read(b []byte) (int, error) {
+	for {
+		n, err := p.Reader.Read(b)
+		if n > 0 || !errors.Is(err, unix.EAGAIN) {
+			return n, err
+		}
+	}
 }
 
 func records(r io.Reader, size int, yield func([]byte) error) error {

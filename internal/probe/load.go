@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -22,11 +23,14 @@ type Options struct {
 	// Without lists hooks that are not wanted, Optional those that may be missing.
 	Without, Optional []string
 	// Force allows hooks just one variant each: "HOOK=KIND".
-	Force  []string
+	Force []string
+	// Kernel is always there.
 	Kernel *Kernel
 }
 
-// Objects are what was loaded and attached. Closing them leaves nothing behind.
+// Objects are what was loaded and attached. Closing them leaves nothing attached and
+// nothing loaded, but for maps with variables: these are mapped into memory, and go
+// with the next garbage collection or the process.
 type Objects struct {
 	Maps      map[string]*ebpf.Map
 	Variables map[string]*ebpf.Variable
@@ -36,12 +40,14 @@ type Objects struct {
 	spec     *ebpf.CollectionSpec
 	options  Options
 	programs map[string]*ebpf.Program
+	mu       sync.Mutex // a signal may detach while a run ends by itself
 	links    []link.Link
 }
 
-// Load makes the object's maps. The programs follow with [Objects.Attach].
+// Load sets the variables in spec and makes the object's maps. The programs follow
+// with [Objects.Attach].
 //
-// Returns ErrNotPermitted.
+// Returns ErrNotPermitted and ErrUnsupported.
 func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	// Kernels before 5.11 count BPF memory as locked. Where the limit cannot be raised,
 	// creating maps tells.
@@ -53,7 +59,7 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		Maps: common(spec), Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create maps: %w", denied(err))
+		return nil, fmt.Errorf("create maps: %w", classify(err))
 	}
 	return &Objects{
 		Maps: coll.Maps, Variables: coll.Variables, Tried: map[string][]Attempt{},
@@ -77,14 +83,6 @@ func common(spec *ebpf.CollectionSpec) map[string]*ebpf.MapSpec {
 	return maps
 }
 
-// denied is ErrNotPermitted for an error of permission, without the library's guesses.
-func denied(err error) error {
-	if isDenied(err) {
-		return ErrNotPermitted
-	}
-	return err
-}
-
 func setUp(spec *ebpf.CollectionSpec, o Options) error {
 	for name, val := range o.Variables {
 		if err := setVariable(spec, name, val); err != nil {
@@ -104,8 +102,8 @@ func setUp(spec *ebpf.CollectionSpec, o Options) error {
 	return nil
 }
 
-// Attach takes the first variant of each hook that this kernel has. When it
-// returns, nothing more is attached.
+// Attach takes the first variant of each hook that this kernel has. After an error,
+// what was attached before it is so until Close.
 //
 // Returns a HookError, which is ErrNotPermitted or ErrUnsupported, and ErrNoVariant.
 func (o *Objects) Attach() error {
@@ -138,31 +136,49 @@ func (o *Objects) try(h Hook) bool {
 		links, err := o.attachVariant(v)
 		o.Tried[h.Name] = append(o.Tried[h.Name], Attempt{v, err})
 		if err == nil {
-			o.links = append(o.links, links...)
+			o.keep(links)
 			return true
 		}
 	}
 	return false
 }
 
-func (o *Objects) attachVariant(v Variant) (links []link.Link, err error) {
-	defer func() {
-		if err != nil {
-			closeAll(links)
-		}
-	}()
+func (o *Objects) keep(links []link.Link) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.links = append(o.links, links...)
+}
+
+// attachVariant loads and attaches all programs of a variant. After an error none of
+// them is there.
+func (o *Objects) attachVariant(v Variant) ([]link.Link, error) {
+	var links []link.Link
 	for _, name := range v.Programs {
-		prog, err := o.Program(name)
+		l, err := o.attachProgram(name)
 		if err != nil {
-			return links, err
-		}
-		l, err := attach(o.spec.Programs[name], prog)
-		if err != nil {
-			return links, err
+			o.drop(v, links)
+			return nil, err
 		}
 		links = append(links, l)
 	}
 	return links, nil
+}
+
+func (o *Objects) attachProgram(name string) (link.Link, error) {
+	prog, err := o.Program(name)
+	if err != nil {
+		return nil, err
+	}
+	return attach(o.spec.Programs[name], prog)
+}
+
+// drop detaches and unloads a variant; its maps stay, as others may share them.
+func (o *Objects) drop(v Variant, links []link.Link) {
+	closeAll(links)
+	for _, name := range v.Programs {
+		o.programs[name].Close()
+		delete(o.programs, name)
+	}
 }
 
 // Program loads one program, and the maps that only it needs.
@@ -171,6 +187,9 @@ func (o *Objects) Program(name string) (*ebpf.Program, error) {
 		return prog, nil
 	}
 	spec := o.spec.Programs[name]
+	if spec == nil {
+		return nil, fmt.Errorf("the object has no program %s", name)
+	}
 	maps := map[string]*ebpf.MapSpec{}
 	for _, ins := range spec.Instructions {
 		if ref := ins.Reference(); ins.IsLoadFromMap() && ref != "" {
@@ -201,7 +220,7 @@ func (o *Objects) Program(name string) (*ebpf.Program, error) {
 	return o.programs[name], nil
 }
 
-// Explain tries every variant of every hook, keeps none, and returns how they fared.
+// Explain tries every variant of every hook, keeps no program, and returns how they fared.
 func (o *Objects) Explain() (map[string][]Attempt, error) {
 	hooks, err := o.Hooks()
 	if err != nil {
@@ -211,7 +230,7 @@ func (o *Objects) Explain() (map[string][]Attempt, error) {
 	for _, h := range hooks {
 		for _, v := range h.Variants {
 			links, err := o.attachVariant(v)
-			closeAll(links)
+			o.drop(v, links)
 			out[h.Name] = append(out[h.Name], Attempt{v, err})
 		}
 	}
@@ -231,10 +250,16 @@ func (o *Objects) Taken() []string {
 }
 
 // Attached reports whether programs may still run.
-func (o *Objects) Attached() bool { return len(o.links) > 0 }
+func (o *Objects) Attached() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.links) > 0
+}
 
 // Detach detaches all programs. Counters and maps can still be read.
 func (o *Objects) Detach() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	err := closeAll(o.links)
 	o.links = nil
 	return err
@@ -249,6 +274,9 @@ func (o *Objects) Close() error {
 	for _, m := range o.Maps {
 		errs = append(errs, m.Close())
 	}
+	clear(o.programs)
+	clear(o.Maps)
+	clear(o.Variables)
 	return errors.Join(errs...)
 }
 

@@ -15,11 +15,8 @@ const oldEntries = 1 << 16
 // kmalloc, which the kernel warns of (94dacdbd5d2d). struct bpf_mem_alloc is what made
 // it safe.
 func preallocate(spec *ebpf.CollectionSpec, kernel *Kernel) {
-	if growsSafely(kernel) {
-		return
-	}
 	for _, m := range spec.Maps {
-		if m.Type == ebpf.Hash && m.Flags&unix.BPF_F_NO_PREALLOC != 0 {
+		if m.Type == ebpf.Hash && m.Flags&unix.BPF_F_NO_PREALLOC != 0 && !growsSafely(kernel) {
 			m.Flags &^= unix.BPF_F_NO_PREALLOC
 			m.MaxEntries = min(m.MaxEntries, oldEntries)
 		}

@@ -22,7 +22,7 @@ func setVariable(spec *ebpf.CollectionSpec, name string, val any) error {
 		return v.Set(val)
 	}
 	if len(text) > int(v.Size()) {
-		return fmt.Errorf("%d bytes of %d: %w", len(text), v.Size(), ErrTooLong)
+		return fmt.Errorf("%d bytes where there is room for %d: %w", len(text), v.Size(), ErrTooLong)
 	}
 	buf := make([]byte, v.Size())
 	copy(buf, text)

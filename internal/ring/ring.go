@@ -51,12 +51,12 @@ func New(events *ebpf.Map, perCPUBytes int) (Reader, error) {
 // Programs wake the reader for one event and then, for event_wakeup_ns (10 ms,
 // event.bpf.h), for none. So the reader looks by itself when that time is over; waits
 // are cut to whole milliseconds, therefore 12. From then on an event wakes it again,
-// but one that was decided on before, or whose wake-up went with an event that did
-// not fit, may still come unannounced. That is why it never stops looking: however an
-// event got there, it is read within lookLater.
+// but one that was decided on before may have been preempted on its way: the reader
+// goes on looking for a second, and then now and then, as each look costs some 100 us.
 const (
 	lookSoon  = 12 * time.Millisecond
 	lookLater = 50 * time.Millisecond
+	lookRest  = time.Second
 )
 
 // source is what a ringReader needs of a [ringbuf.Reader].
@@ -70,13 +70,15 @@ type source interface {
 type ringReader struct {
 	source source
 	record ringbuf.Record
-	shown  bool // a sample was returned since the last ErrIdle
+	shown  bool      // a sample was returned since the last ErrIdle
+	idle   time.Time // of that
 	closed bool
 }
 
 func newRing(s source) *ringReader {
-	s.SetDeadline(time.Now().Add(lookLater))
-	return &ringReader{source: s}
+	r := &ringReader{source: s, idle: time.Now()}
+	r.look(lookLater)
+	return r
 }
 
 func (r *ringReader) Read() ([]byte, error) {
@@ -87,11 +89,13 @@ func (r *ringReader) Read() ([]byte, error) {
 			r.show()
 			return r.record.RawSample, nil
 		case errors.Is(err, os.ErrDeadlineExceeded) && r.shown:
-			r.shown = false
-			r.source.SetDeadline(time.Now().Add(lookSoon))
+			r.shown, r.idle = false, time.Now()
+			r.look(lookSoon)
 			return nil, ErrIdle
+		case errors.Is(err, os.ErrDeadlineExceeded) && time.Since(r.idle) < lookRest:
+			r.look(lookLater)
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			r.source.SetDeadline(time.Now().Add(lookLater))
+			r.look(lookRest)
 		case errors.Is(err, ringbuf.ErrFlushed):
 			r.closed = true
 		default:
@@ -99,6 +103,11 @@ func (r *ringReader) Read() ([]byte, error) {
 		}
 	}
 	return nil, os.ErrClosed
+}
+
+// look makes ReadInto look into the ring after a while, if it is not woken before.
+func (r *ringReader) look(after time.Duration) {
+	r.source.SetDeadline(time.Now().Add(after))
 }
 
 // show makes the next ReadInto return at once if there is no further sample.

@@ -7,11 +7,12 @@ import (
 )
 
 // demangle returns the name as the source writes it, for C++ and Rust; a name
-// that is not mangled comes back unchanged, and so does one that grows beyond
-// what anybody reads: the demangler cuts it off without a sign.
+// that is not mangled comes back unchanged. So does one made to do harm: the
+// time the demangler takes grows with the square of the length (65,000
+// characters: 10 s), and what grows beyond its limit it cuts without a sign.
 func demangle(name string) string {
-	const limit = 14 // 16 KiB
-	if !strings.HasPrefix(name, "_") {
+	const longest, limit = 4096, 14 // 16 KiB
+	if !strings.HasPrefix(name, "_") || len(name) > longest {
 		return name
 	}
 	plain, err := itanium.ToString(name, itanium.MaxLength(limit))

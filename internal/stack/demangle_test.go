@@ -6,6 +6,8 @@ import (
 )
 
 func TestDemangle(t *testing.T) {
+	deep := "_Z1f" + strings.Repeat("P", 5000) + "i"
+	wide := "_Z1f1000" + strings.Repeat("x", 1000) + strings.Repeat("S_", 1500)
 	tests := []struct{ in, want string }{
 		{"", ""},
 		{"main", "main"},
@@ -19,7 +21,8 @@ func TestDemangle(t *testing.T) {
 		{"_start", "_start"},
 		{"__libc_start_main", "__libc_start_main"},
 		{"_Z1fPPi", "f(int**)"},
-		{"_Z1f" + strings.Repeat("P", maxName) + "i", "_Z1f" + strings.Repeat("P", maxName) + "i"},
+		{deep, deep},
+		{wide, wide},
 	}
 	for _, test := range tests {
 		if got := demangle(test.in); got != test.want {

@@ -371,6 +371,20 @@ func TestUnxz(t *testing.T) {
 			t.Errorf("no error with byte %d broken", i)
 		}
 	}
+	for _, check := range []string{"--check=crc32", "--check=crc64"} {
+		cmd := exec.Command("xz", "-c", check)
+		cmd.Stdin = strings.NewReader("0123456789abcdefghijklmnopqrstuvwxyz") // too short to compress
+		stored, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unxz(stored); err != nil {
+			t.Errorf("%s: %v", check, err)
+		}
+		if _, err := unxz(bytes.Replace(stored, []byte("xyz"), []byte("xyy"), 1)); err == nil {
+			t.Errorf("%s: no error with a wrong checksum", check)
+		}
+	}
 	huge := bytes.Clone(packed)
 	if i := bytes.Index(huge, []byte{0x21, 0x01}); i < 0 {
 		t.Fatal("no filter in the header")

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func loadFixture(t *testing.T) *Kernel {
@@ -129,6 +131,48 @@ func TestKernelMalformed(t *testing.T) {
 	}
 }
 
+// TestKernelRefresh has a BPF program take the place of another, and a module
+// that is loaded later.
+func TestKernelRefresh(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kallsyms")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock := time.Now()
+	k := &Kernel{path: file, now: func() time.Time { return clock }}
+	name := func(addr uint64) string { return k.Append(nil, []uint64{addr})[0].Name }
+	const text, program, module = 0xffffffff81000010, 0xffffffffc0000010, 0xffffffffc0100010
+
+	write("ffffffff81000000 T _one\nffffffff81000100 T _etext\nffffffffc0000000 t bpf_prog_a\t[bpf]\n")
+	if got := name(program); got != "bpf_prog_a" {
+		t.Errorf("got %q", got)
+	}
+	write("ffffffff81000000 T _two\nffffffff81000100 T _etext\nffffffffc0000008 t bpf_prog_b\t[bpf]\nffffffffc0100000 t init\t[late]\n")
+	if got := name(program); got != "bpf_prog_a" {
+		t.Errorf("read again at once: %q", got)
+	}
+	clock = clock.Add(time.Minute)
+	if got := name(text); got != "_one" {
+		t.Errorf("read again for a function of the kernel itself: %q", got)
+	}
+	if got := name(program); got != "bpf_prog_b" {
+		t.Errorf("got %q", got)
+	}
+	if got := name(module); got != "init" {
+		t.Errorf("got %q", got)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	clock = clock.Add(time.Minute)
+	if got := name(program); got != "bpf_prog_b" {
+		t.Errorf("without the file: %q", got)
+	}
+}
+
 // loadLive returns the symbols of this kernel, or skips if it hides them.
 func loadLive(t testing.TB) *Kernel {
 	t.Helper()
@@ -159,7 +203,7 @@ func TestKernelLive(t *testing.T) {
 		if _, err := fmt.Sscanf(lines.Text(), "%x %s %s", &addr, &kind, &name); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains("tTwW", kind) {
+		if strings.Contains("tTwW", kind) && !strings.HasPrefix(name, "bpf_") { // which come and go
 			names[addr] = append(names[addr], name)
 		}
 	}

@@ -34,24 +34,35 @@ func (ps *Processes) find(m *mapping, s *snapshot, d procDir) {
 
 // openMapped opens the mapped file itself, which works for deleted ones, for
 // memfds and in other mount namespaces, but takes CAP_CHECKPOINT_RESTORE or
-// CAP_SYS_ADMIN. Without it the path has to do, if it leads to the same inode;
-// the device in maps is not what stat says on btrfs and overlayfs.
+// CAP_SYS_ADMIN. Without it the program or the path has to do, if it leads to
+// the same inode; the device in maps is not what stat says on btrfs and
+// overlayfs.
 func (ps *Processes) openMapped(m *mapping, s *snapshot, d procDir) (*handle, error) {
 	h, err := handleAt(fmt.Sprintf("%s/map_files/%x-%x", d.path, m.start, m.end))
 	if err == nil || errors.Is(err, errIrregular) {
 		return h, err
 	}
+	if h := m.same(handleAt(d.path + "/exe")); h != nil {
+		return h, nil
+	}
 	for _, r := range s.roots {
-		h, pathErr := r.handle(m.file())
-		if pathErr != nil {
-			continue
-		}
-		if h.id.inode == m.inode {
+		if h := m.same(r.handle(m.file())); h != nil {
 			return h, nil
 		}
-		h.Close()
 	}
 	return nil, err
+}
+
+// same returns what was opened if it is the file of the mapping.
+func (m *mapping) same(h *handle, err error) *handle {
+	if err != nil {
+		return nil
+	}
+	if h.id.inode != m.inode {
+		h.Close()
+		return nil
+	}
+	return h
 }
 
 // vdso reads the vDSO out of the memory of the process, at once, as no file

@@ -54,14 +54,14 @@ type place struct {
 }
 
 // resolve names f, whose address pc lies at offset of the module's file. It
-// returns false if the module is a file without the form of a program, such as
-// the memory of a JIT compiler.
+// returns false if that is not known to be a program, but perhaps the memory
+// of a JIT compiler.
 func (m *module) resolve(f *Frame, pc, offset uint64, at place) bool {
 	s := m.symbols(at)
 	m.used.Store(m.cache.tick.Add(1))
 	f.BuildID, f.Offset, f.Reason = s.buildID, offset, s.reason
 	if s.reason != Named {
-		return s.reason != NoSymbols
+		return false
 	}
 	vaddr, ok := s.vaddr(offset)
 	f.Offset, f.Reason = vaddr, NoSymbols
@@ -204,8 +204,7 @@ func (s *symbols) find(vaddr uint64, at place) (name string, start uint64, grown
 	}
 }
 
-// maxName bounds the names that are remembered, and how deep the demangler may
-// recurse.
+// maxName bounds the names that are remembered.
 const maxName = 64 << 10
 
 // name returns the demangled name; n is the memory it took to remember it.

@@ -44,7 +44,7 @@ func parsePerfLine(line []byte) (s symbol, name []byte, ok bool) {
 	size, name := parseHex(bytes.TrimPrefix(rest, []byte(" ")))
 	name, complete := bytes.CutSuffix(name, []byte("\n"))
 	name, spaced := bytes.CutPrefix(name, []byte(" "))
-	ok = complete && spaced && len(name) > 0 && start+size > start
+	ok = complete && spaced && len(name) > 0
 	return symbol{start: start, end: start + size}, name, ok
 }
 

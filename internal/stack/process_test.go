@@ -313,7 +313,9 @@ func TestProcessSuccessor(t *testing.T) {
 	const gone = 0x1000
 	s := ps.pids[c.pid()].taken
 	s.start--
-	s.maps = slices.Insert(s.maps, 0, mapping{start: gone, end: gone + 1, path: "/gone", reason: Unreadable})
+	old := mapping{start: gone, end: gone + 1, path: "/gone", module: s.mapping(c.addrs[0]).module}
+	ps.cache.retain(old.module)
+	s.maps = slices.Insert(s.maps, 0, old)
 
 	ps.now = func() time.Time { return time.Now().Add(time.Hour) }
 	if f := ps.name(c.pid(), 1); f.Reason != Exited {

@@ -57,7 +57,7 @@ func (s *snapshot) resolve(f *Frame, m *mapping, pc uint64) (sure bool) {
 	if m.reason != Named {
 		f.Reason = m.reason
 	}
-	return m.reason == Unreadable
+	return false
 }
 
 // resolveJIT names f after the perf map, if that has it.

@@ -63,7 +63,7 @@ func TestTableLookup(t *testing.T) {
 		{"underscores", []entry{sized("__write", 10, 20), sized("write", 10, 20), sized("__libc_write", 10, 20)}, want{11: "write"}},
 		{"vdso", []entry{sized("time", 10, 20), sized("__vdso_time", 10, 20)}, want{11: "__vdso_time"}},
 		{"rank", []entry{{"a", symbol{start: 1, end: 5, rank: 2}}, {"b", symbol{start: 1, end: 5, rank: 1}}}, want{1: "b"}},
-		{"more than 4 GiB", []entry{sized("a", 1, 1<<40)}, want{1 << 31: "a", 1 << 39: ""}},
+		{"more than 4 GiB", []entry{sized("a", 1, 1<<40+1)}, want{1 << 31: "a", 1 << 39: ""}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -88,6 +88,19 @@ func OpenCgroups(root string) (*Cgroups, error) {
 // be mounted for one user only. Only if no v1 hierarchy has a cgroup and v2 has is it v2.
 func (c *Cgroups) Default() string { return c.main.controller() }
 
+// Follow makes the hierarchy of a target the Default: the one that ids are of when events are filtered
+// by a cgroup of it. It comes before the first look-up of an id.
+func (c *Cgroups) Follow(t Target) {
+	of := whole(c.hierarchies, func(h *hierarchy) bool { return h.visible() && h.controller() == t.Controller })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if of != nil && of != c.main {
+		c.main = of
+		clear(c.paths)
+		clear(c.owners)
+	}
+}
+
 func chooseMain(all []*hierarchy) *hierarchy {
 	v2 := whole(all, func(h *hierarchy) bool { return h.v2 })
 	if v2 != nil && v2.holds("memory", "pids", "cpu", "io") {

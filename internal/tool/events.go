@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"runtime"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -32,8 +33,8 @@ type Events[R any] struct {
 	Headers map[string]string
 	// Widths are those of columns, by key, that differ from the usual.
 	Widths map[string]int
-	// BufferBytes is the size of the ring buffer, a power of two; also that of all
-	// perf buffers together.
+	// BufferBytes is the size of the ring buffer, and that of all perf buffers
+	// together. It is made a power of two, and no less than a page.
 	BufferBytes int
 	// Row is what every row begins as: a place for what Decode needs to know.
 	Row R
@@ -46,6 +47,7 @@ type Events[R any] struct {
 	row     *R // the one that columns are bound to
 	decoder *layout.Decoder
 	cols    columns
+	samples uint64
 }
 
 // Iterator is an iterator program.
@@ -63,6 +65,7 @@ func (e *Events[R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description,
 	if e.MapEntries == nil {
 		e.MapEntries = map[string]uint32{}
 	}
+	e.BufferBytes = bufferSize(e.BufferBytes)
 	e.MapEntries["events"] = uint32(e.BufferBytes)
 	e.decoder = layout.NewDecoder(e.row)
 	if err := checkEvent(spec, reflect.TypeFor[R]()); err != nil {
@@ -90,6 +93,15 @@ func (e *Events[R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description,
 	return &description{columns: &e.cols, text: e.Columns}, nil
 }
 
+// bufferSize is the power of two from n on that a buffer can have.
+func bufferSize(n int) int {
+	size := os.Getpagesize()
+	for size < n && size < 1<<30 {
+		size <<= 1
+	}
+	return size
+}
+
 func checkEvent(spec *ebpf.CollectionSpec, row reflect.Type) error {
 	var event *btf.Struct
 	if err := spec.Types.TypeByName("event", &event); err != nil {
@@ -101,7 +113,7 @@ func checkEvent(spec *ebpf.CollectionSpec, row reflect.Type) error {
 func (e *Events[R]) kind() string { return kindEvent }
 
 func (e *Events[R]) run(ctx context.Context, s *session) error {
-	reader, err := ring.New(s.objects.Maps["events"], e.BufferBytes/2)
+	reader, err := ring.New(s.objects.Maps["events"], bufferSize(e.BufferBytes/runtime.NumCPU()))
 	if err != nil {
 		return err
 	}
@@ -139,6 +151,12 @@ func (e *Events[R]) read(ctx context.Context, s *session, reader ring.Reader) er
 		}
 		if err := e.show(s, sample); err != nil {
 			return err
+		}
+		// A storm may leave no idle moment to tell of losses in.
+		if e.samples++; e.samples%4096 == 0 {
+			if err := s.sayLost(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

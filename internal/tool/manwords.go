@@ -39,7 +39,7 @@ func (f *Facts) lineTypes() [][2]string {
 
 func (f *Facts) manualCounts(p *manual.Page) {
 	if len(f.Lost) > 0 {
-		p.Text("Everything lost is counted. The reasons: " + strings.Join(f.Lost, ", ") + ", program_busy.")
+		p.Text("Everything lost is counted. The reasons: " + strings.Join(f.Lost, ", ") + ".")
 	}
 	if len(f.Counters) > 0 {
 		p.Text("Counted beside that, in the summary: " + strings.Join(f.Counters, ", ") + ".")

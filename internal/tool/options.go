@@ -149,6 +149,7 @@ func (t *tasks) cgroup(env *Env, vars map[string]any) (controller string, err er
 		if err != nil {
 			return "", fmt.Errorf("%w: --cgroup: %w", flags.ErrUsage, err)
 		}
+		cgroups.Follow(target)
 		vars["targ_cgroup_id"] = target.ID
 		return target.Controller, nil
 	case t.Container != "":

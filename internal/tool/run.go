@@ -186,14 +186,14 @@ func (t *Tool) open(l *line) (*session, Source, error) {
 	if err := d.columns.choose(&l.common, l.selection.Columns, d.text); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
 	}
-	if d.columns.usesCgroups() {
-		if err := env.rememberCgroups(); err != nil {
-			return nil, nil, err
-		}
-	}
 	objects, err := l.load(env, spec, src.plan(), d.columns.needs())
 	if err != nil {
 		return nil, nil, err
+	}
+	if d.columns.usesCgroups() {
+		if err := env.rememberCgroups(); err != nil {
+			return nil, nil, errors.Join(err, objects.Close())
+		}
 	}
 	s := &session{
 		tool: t, common: l.common, env: env, objects: objects,

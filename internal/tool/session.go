@@ -69,7 +69,7 @@ func (s *session) lost() (map[string]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
-	reasons["program_busy"] = missed
+	reasons["program_busy"] += missed
 	return reasons, nil
 }
 

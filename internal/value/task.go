@@ -7,7 +7,7 @@ type Task struct {
 	CgroupID uint64 `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"id of the task's cgroup: inode of its directory"`
 	PID      uint32 `json:"pid" col:"PID,width=7" help:"process id (tgid) in the initial PID namespace"`
 	TID      uint32 `json:"tid" col:"TID,width=7" help:"thread id in the initial PID namespace"`
-	UID      uint32 `json:"uid" col:"UID,width=6" help:"effective user id in the initial user namespace"`
+	UID      uint32 `json:"uid" col:"UID,width=6" help:"real user id in the initial user namespace"`
 	Comm     Comm   `json:"comm" col:"COMM,width=16" help:"name of the thread"`
 	_        uint32
 }

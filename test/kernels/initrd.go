@@ -87,7 +87,7 @@ func makeInitrd(to, dir, busybox string, img *image, k kernel, all []*tool.Tool)
 func makePlan(tree *moduleTree, k kernel, all []*tool.Tool) (*plan.Plan, error) {
 	p := &plan.Plan{Hybrid: k.hybrid, Short: os.Getenv("SHORT") != ""}
 	var err error
-	if p.Modules, err = tree.needAll(k.modules); err != nil {
+	if p.Modules, err = tree.needAll(modules); err != nil {
 		return nil, err
 	}
 	for _, t := range all {

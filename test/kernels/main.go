@@ -19,6 +19,8 @@ import (
 	"runtime"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/corescope/corescope/internal/tool"
 )
 
@@ -47,6 +49,11 @@ func run(ctx context.Context) error {
 		return err
 	}
 	h := &house{filepath.Join(cache, "corescope", "machines"), all, map[string]string{}}
+	unlock, err := h.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	var reports []*report
 	for _, k := range kernels {
 		r, err := h.test(ctx, k)
@@ -65,6 +72,21 @@ type house struct {
 	busybox map[string]string // by architecture, once all of it is built
 }
 
+// lock waits until no other run uses the machines.
+func (h *house) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(h.dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(h.dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return nil, fmt.Errorf("lock machines: %w", err)
+	}
+	return func() { f.Close() }, nil
+}
+
 func (h *house) test(ctx context.Context, k kernel) (*report, error) {
 	built, err := h.prepare(ctx, k.arch)
 	if err != nil {
@@ -78,12 +100,16 @@ func (h *house) test(ctx context.Context, k kernel) (*report, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	initrd := filepath.Join(dir, "initrd")
+	initrd, disk := filepath.Join(dir, "initrd"), filepath.Join(dir, "disk")
+	defer os.Remove(initrd)
+	defer os.Remove(disk)
 	if err := makeInitrd(initrd, built, h.busybox[k.arch], img, k, h.tools); err != nil {
 		return nil, err
 	}
-	defer os.Remove(initrd)
-	r := boot(ctx, k, img.vmlinuz, initrd, filepath.Join(dir, "console"))
+	if err := makeDisk(disk); err != nil {
+		return nil, err
+	}
+	r := boot(ctx, k, img.vmlinuz, dir)
 	if errors.Is(r.err, context.Canceled) {
 		return nil, r.err
 	}
@@ -91,6 +117,15 @@ func (h *house) test(ctx context.Context, k kernel) (*report, error) {
 		progress("%s: %v", k.name, r.err)
 	}
 	return r, nil
+}
+
+// makeDisk makes an empty disk with room for what a storm of events prints.
+func makeDisk(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(1<<30), f.Close())
 }
 
 // prepare fetches and builds what all machines of an architecture have, once.

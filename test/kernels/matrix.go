@@ -15,8 +15,10 @@ type kernel struct {
 	name             string // for KERNELS
 	suite, arch, pkg string
 	hybrid           bool // cgroup v1 beside v2
-	modules          []string
 }
+
+// modules are those that each machine needs, if its kernel has them not built in.
+var modules = []string{"virtio_pci", "virtio_blk", "crc32c_generic", "ext4"}
 
 // matrix is all kernels. 6.12 is the security suite's, as that of the backports
 // crashed in most boots under QEMU 7.2. From 6.12 on the memory controller has no v1.
@@ -40,8 +42,12 @@ type needs struct {
 
 // toolNeeds has the tools that need something.
 var toolNeeds = map[string]needs{
-	// Each request takes 10 ms, by a timer.
-	"biolatency": {modules: []string{"null_blk queue_mode=2 irqmode=2 completion_nsec=10000000"}},
+	"biolatency": {
+		// A request of /dev/nullb0 takes 10 ms, by a timer.
+		modules: []string{"null_blk queue_mode=2 irqmode=2 completion_nsec=10000000", "loop"},
+		explain: []string{"--stages --disks --cgroups"},
+	},
+	"execsnoop": {explain: []string{"--fails"}},
 }
 
 // chosen returns the kernels and tools that the environment asks for, and whether

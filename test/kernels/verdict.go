@@ -12,11 +12,11 @@ import (
 
 // verdict is a check in one line.
 func verdict(c *plan.Check) string {
-	end := fmt.Sprintf("%d passed, %d skipped, %.0f s", c.Passed, len(c.Skipped), c.Seconds)
+	counts := fmt.Sprintf("%d passed, %d failed, %d skipped, %.0f s", c.Passed, len(c.Failed), len(c.Skipped), c.Seconds)
 	if c.OK() {
-		return "pass: " + end
+		return "pass: " + counts
 	}
-	return "FAIL: " + end + "\n" + indent(complaint(c))
+	return "FAIL: " + counts
 }
 
 // complaint is all that is wrong with a check.
@@ -26,7 +26,9 @@ func complaint(c *plan.Check) string {
 		lines = append(lines, c.Error)
 	}
 	for _, t := range c.Failed {
-		lines = append(lines, t.Name+": "+t.Output)
+		if t.Output != "" { // else its subtests say why
+			lines = append(lines, t.Name+": "+t.Output)
+		}
 	}
 	return strings.Join(lines, "\n")
 }

@@ -49,6 +49,7 @@ struct counters {
 	__u64 partial; /* completions of a part of a request */
 	__u64 in_flight; /* completions of what was issued before this program ran */
 	__u64 unmatched; /* completions of what was never seen to be issued */
+	__u64 unended; /* requests used anew whose completion was never seen */
 	__u64 negative; /* completions that came before the issue */
 };
 
@@ -129,8 +130,6 @@ static __always_inline int handle_requeue(struct request *rq, const bool direct)
 {
 	struct io *io;
 
-	bpf_printk("E requeue %llx", rq);
-
 	if (!rq_wanted(rq, direct))
 		return 0;
 	io = io_current(rq, direct);
@@ -147,8 +146,6 @@ static __always_inline int handle_requeue(struct request *rq, const bool direct)
 static __always_inline int handle_merge(struct request *rq, const bool direct)
 {
 	struct io *io;
-
-	bpf_printk("E merge %llx", rq);
 
 	if (!rq_wanted(rq, direct))
 		return 0;
@@ -219,7 +216,6 @@ static __always_inline int handle_complete(struct request *rq, __u32 error, __u3
 			counter_add(partial);
 		return 0;
 	}
-	bpf_printk("E complete %llx %d", rq, nr_bytes);
 	if (!io || !io->issue_ns)
 		count_unmatched(rq, nr_bytes, direct);
 	else if (wanted)

@@ -84,6 +84,8 @@ static __always_inline struct io *io_begin(struct io *io, struct request *rq, co
 		io = io_new((__u64)rq);
 	if (!io)
 		return NULL;
+	if (io->live && io->issue_ns && !io->unwanted)
+		counter_add(unended);
 	io->born_ns = NOT_BORN;
 	io->begin_ns = 0;
 	io->issue_ns = 0;
@@ -132,10 +134,6 @@ static __always_inline struct io *io_stamped(struct request *rq, bool is_issue, 
 {
 	struct io *io = io_find(rq);
 
-	bpf_printk("E %s %llx %llu", is_issue ? "issue" : "insert", rq, block_read(direct, rq, start_time_ns));
-	if (io && io->live && io->born_ns < block_read(direct, rq, start_time_ns)) {
-		bpf_printk("E stale %llx born %llu begin %llu", rq, io->born_ns, io->begin_ns);
-		}
 	if (!io_is_of(io, rq, direct))
 		io = io_begin(io, rq, direct);
 	else if (!io->born_ns && !io->requeued && (is_issue ? io->issue_ns : io->begin_ns))

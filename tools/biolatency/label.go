@@ -10,11 +10,14 @@ import (
 // stages are the names of enum stage.
 var stages = [...]string{"", "queue", "device", "total"}
 
-// operations are the names of enum block_op in flags.
-var operations = [...]string{
-	"Read", "Write", "Flush", "Discard", "SecureErase", "WriteZeroes", "WriteSame", "ZoneAppend",
-	"ZoneOpen", "ZoneClose", "ZoneFinish", "ZoneReset", "ZoneResetAll", "DrvIn", "DrvOut", "SCSIIn",
-	"SCSIOut", "Unknown",
+// operations are the names of enum block_op, by themselves and behind flags.
+var operations = [...]struct{ name, inFlags string }{
+	{"read", "Read"}, {"write", "Write"}, {"flush", "Flush"}, {"discard", "Discard"},
+	{"secure_erase", "SecureErase"}, {"write_zeroes", "WriteZeroes"}, {"write_same", "WriteSame"},
+	{"zone_append", "ZoneAppend"}, {"zone_open", "ZoneOpen"}, {"zone_close", "ZoneClose"},
+	{"zone_finish", "ZoneFinish"}, {"zone_reset", "ZoneReset"}, {"zone_reset_all", "ZoneResetAll"},
+	{"driver_in", "DrvIn"}, {"driver_out", "DrvOut"}, {"scsi_in", "SCSIIn"}, {"scsi_out", "SCSIOut"},
+	{"unknown", "Unknown"},
 }
 
 // flagNames are the names of the bits that block_flags gives.
@@ -25,7 +28,7 @@ var flagNames = [...]string{
 
 // label names what the key tells apart; histograms of equal labels are added up.
 func (o *options) label(k histKey, env *tool.Env) label {
-	l := label{Stage: name(stages[:], k.Stage)}
+	l := label{Stage: at(stages[:], k.Stage)}
 	if o.Disks {
 		l.Disk = deviceName(k.Dev, env)
 	}
@@ -36,7 +39,7 @@ func (o *options) label(k histKey, env *tool.Env) label {
 		l.Flags = flagsName(k.Flags, k.Op)
 	}
 	if o.Operations {
-		l.Operation = strings.ToLower(name(operations[:], k.Op))
+		l.Operation = at(operations[:], k.Op).name
 	}
 	if o.Cgroups {
 		l.Cgroup = env.CgroupPath(k.CgroupID)
@@ -47,9 +50,8 @@ func (o *options) label(k histKey, env *tool.Env) label {
 	return l
 }
 
-func name(names []string, n uint8) string {
-	return names[min(int(n), len(names)-1)]
-}
+// at is the element, or the last one for what there is no name for.
+func at[T any](all []T, n uint8) T { return all[min(int(n), len(all)-1)] }
 
 // deviceName is the number where there is no name, as for the hidden disks below a
 // multipath one.
@@ -68,5 +70,5 @@ func flagsName(flags uint16, op uint8) string {
 			b.WriteString(flagNames[i] + "-")
 		}
 	}
-	return b.String() + name(operations[:], op)
+	return b.String() + at(operations[:], op).inFlags
 }

@@ -7,6 +7,7 @@
 #include <bpf/bpf_tracing.h>
 #include "event.bpf.h"
 #include "task.bpf.h"
+#include "compat.bpf.h"
 #include "syscall.bpf.h"
 #include "path.bpf.h"
 
@@ -267,7 +268,7 @@ static __always_inline bool read_argv(void *ctx, struct event *e, volatile struc
 		room = args_room(ctx, e);
 		if (!room)
 			return false;
-		len = bpf_probe_read_user_str(room, PAGE_BYTES, (void *)call->arg);
+		len = read_user_str(room, PAGE_BYTES, (void *)call->arg);
 		if (len <= 0)
 			return false;
 		/* A full page ends with a NUL that need not be the argument's own. */
@@ -314,8 +315,8 @@ static __always_inline int handle_fail(void *ctx, struct exec_call *call, long r
 	if (!e)
 		return 0;
 	e->dfd = call->dfd;
-	e->names.file_len = add_name(
-		e, bpf_probe_read_user_str(event_room(e), PATH_MAX, (void *)call->file));
+	e->names.file_len =
+		add_name(e, read_user_str(event_room(e), PATH_MAX, (void *)call->file));
 	add_paths(e);
 	return event_end(ctx, e, read_argv(ctx, e, call));
 }

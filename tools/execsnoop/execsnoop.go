@@ -36,9 +36,9 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Show the programs that are executed",
 	Description: `Shows each execve(2), execveat(2) and fexecve(3) that succeeds, of 64-bit and of 32-bit tasks, from whatever thread; with -x also those that fail.
 
-A success is seen at sched:sched_process_exec, in the new image, when its arguments have just been written: they are read whole, up to the most that the kernel allows. The name, the user and the executable are the new ones. Nothing is kept from one event to another in the kernel.
+A success is seen at sched:sched_process_exec, in the new image, when its arguments have just been written: they are read whole, up to 2 MiB. The name, the user and the executable are the new ones. Nothing is kept from one event to another in the kernel.
 
-A failure is seen as the system call returns, by a program at raw_syscalls:sys_exit that is there with -x only. The name and the executable are the caller's. Arguments are read from the caller's memory, 1,023 of them or pieces of 4 KiB at most. Memory that the kernel itself has not looked at, as it found no file, may not be resident: then args ends before it and args_truncated is true.
+A failure is seen as the system call returns, by a program at raw_syscalls:sys_exit that is there with -x only. The name and the executable are the caller's. Arguments are read from the caller's memory, 255 of them at most, where each 4 KiB of one count. Memory that the kernel itself has not looked at, as it found no file, may not be resident: then args ends before it and args_truncated is true.
 
 Text shows the command as it was given: the file, and the arguments behind the first. In JSON, args is the new image's argument vector. Of a script these differ: args begins with the interpreter.`,
 	Peers: []string{

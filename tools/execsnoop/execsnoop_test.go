@@ -27,8 +27,8 @@ func children(more ...string) []string {
 
 func run(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	if err := cmd.Run(); err != nil {
-		t.Errorf("run %.100q: %v", cmd.Args, err)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("run %.100q: %v: %s", cmd.Args, err, out)
 	}
 }
 
@@ -47,6 +47,13 @@ func argsOf(t *testing.T, r tooltest.Row) []string {
 		args[i] = string(b)
 	}
 	return args
+}
+
+// dropped is how many events had no room. The rest of what is lost is the kernel's doing:
+// where a program can be preempted (7.2), it is not run for another task meanwhile.
+func dropped(summary tooltest.Row) float64 {
+	reasons := summary.Object("reasons")
+	return reasons.Num("buffer_full") + reasons.Num("map_full")
 }
 
 func calls(file string) func(tooltest.Row) bool {
@@ -86,7 +93,7 @@ func TestArguments(t *testing.T) {
 					pids = append(pids, cmd.Process.Pid)
 				}
 			})
-			if len(res.Events) != len(vectors) || res.Summary.Num("lost") != 0 {
+			if len(res.Events) != len(vectors) || dropped(res.Summary) != 0 {
 				t.Fatalf("%d rows of %d, %v", len(res.Events), len(vectors), res.Summary)
 			}
 			for i, r := range res.Events {
@@ -237,7 +244,7 @@ func TestSmallBuffer(t *testing.T) {
 		run(t, &exec.Cmd{Path: target, Args: long(40, 4096)})
 		run(t, &exec.Cmd{Path: target, Args: []string{"next"}})
 	})
-	if len(res.Events) != 2 || res.Summary.Num("lost") != 0 {
+	if len(res.Events) != 2 || dropped(res.Summary) != 0 {
 		t.Fatalf("%d rows, %v", len(res.Events), res.Summary)
 	}
 	if r := res.Events[0]; r["args_truncated"] != true || len(r.List("args")) != 0 || r.Has("file") || r.Str("comm") != "true" {
@@ -275,7 +282,7 @@ func TestAll(t *testing.T) {
 		took = time.Since(start)
 	})
 	t.Logf("%d execs in %v: %d rows, %v lost", n, took, rows, summary["lost"])
-	if rows != n || summary.Num("events") != float64(n) || summary.Num("lost") != 0 {
+	if rows+int(summary.Num("lost")) != n || rows != int(summary.Num("events")) || dropped(summary) != 0 {
 		t.Errorf("%d rows of %d, summary %v", rows, n, summary)
 	}
 }

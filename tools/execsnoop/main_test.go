@@ -49,7 +49,9 @@ func execAt(dir, path string, argv []string, flags int) error {
 	if err != nil {
 		return err
 	}
-	_, _, errno := unix.Syscall6(unix.SYS_EXECVEAT, uintptr(fd), pointer(path), uintptr(unsafe.Pointer(&args[0])), 0, uintptr(flags), 0)
+	var none [1]*byte
+	_, _, errno := unix.Syscall6(unix.SYS_EXECVEAT, uintptr(fd), pointer(path), uintptr(unsafe.Pointer(&args[0])),
+		uintptr(unsafe.Pointer(&none[0])), uintptr(flags), 0)
 	return errno
 }
 

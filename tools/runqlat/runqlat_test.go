@@ -3,7 +3,9 @@ package runqlat
 import (
 	"fmt"
 	"math"
+	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,51 +50,60 @@ func checkCounts(t *testing.T, res *tooltest.Result, w *worker, want facts) {
 }
 
 // TestSpinners lets two threads compete for one CPU: each waits while the other runs.
-// How long is known twice: the kernel's own run_delay, and the time that passed less
-// the CPU time.
+// How long is known twice: by the kernel's own run_delay, and by the time that the
+// thread itself saw go by beyond its CPU time.
 func TestSpinners(t *testing.T) {
 	cpu := cpus(t)[0]
 	both := []*worker{start(t, cpu, nil), start(t, cpu, nil)}
 	args := []string{"-L", "--reasons", "--pid", strconv.Itoa(both[0].pid), "--pid", strconv.Itoa(both[1].pid)}
 	want := make([]facts, 2)
-	wall := make([]time.Duration, 2)
+	off := make([]time.Duration, 2)
 	res := tooltest.JSON(t, Tool, args, func() {
 		for i, w := range both {
 			want[i] = w.facts(t)
 			w.begin(t, "spin", 300)
 		}
 		for i, w := range both {
-			w.end(t)
-			end := w.facts(t)
-			wall[i] = end.at.Sub(want[i].at)
-			want[i] = end.since(want[i])
+			off[i] = w.end(t)
+			want[i] = w.facts(t).since(want[i])
 		}
 	})
 	for i, w := range both {
 		checkCounts(t, res, w, want[i])
+	}
+	steadyClock(t)
+	for i, w := range both {
 		got := waits(res, w.pid, "preempted")
 		all := got.sum + waits(res, w.pid, "wakeup").sum
-		t.Logf("thread %d waited %v in %d waits after preemptions, %v in all; the kernel says %v; %v passed, of them %v on the CPU",
-			w.pid, got.sum, got.count, all, want[i].wait, wall[i], want[i].cpu)
+		t.Logf("thread %d waited %v in all, run_delay is %v; %v in %d waits by preemption, and was off the CPU for %v",
+			w.pid, all, want[i].wait, got.sum, got.count, off[i])
 		hidden := time.Duration(want[i].hidden) * got.max
-		if all > want[i].wait+want[i].wait/100 || all < want[i].wait-want[i].wait/100-hidden {
+		if !near(all, want[i].wait, hidden) {
 			t.Errorf("thread %d waited %v in all, the kernel says %v", w.pid, all, want[i].wait)
 		}
-		if got.sum < all*9/10 {
-			t.Errorf("thread %d waited %v of %v by preemption", w.pid, got.sum, all)
+		if !near(got.sum, off[i], hidden) {
+			t.Errorf("thread %d waited %v by preemption, but was off the CPU for %v", w.pid, got.sum, off[i])
 		}
 	}
-	// The first to end has rested since, which is neither.
-	last := 0
-	if wall[1] > wall[0] {
-		last = 1
+}
+
+// steadyClock skips the rest where the scheduler, whose clock run_delay and CPU time
+// are of, has none but one that goes by leaps, as in an emulated machine.
+func steadyClock(t *testing.T) {
+	t.Helper()
+	name, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+	if err != nil {
+		t.Fatal(err)
 	}
-	got := waits(res, both[last].pid, "preempted")
-	all := got.sum + waits(res, both[last].pid, "wakeup").sum
-	hidden := time.Duration(want[last].hidden) * got.max
-	if off := wall[last] - want[last].cpu; all > off || all < off-off/20-hidden {
-		t.Errorf("thread %d waited %v, but was off the CPU for %v", both[last].pid, all, off)
+	switch source := strings.TrimSpace(string(name)); source {
+	case "hpet", "acpi_pm", "refined-jiffies", "jiffies":
+		t.Skipf("counts compared, times not: the clock source is %s", source)
 	}
+}
+
+// near tells whether a time is another but for 5 % and what is hidden.
+func near(got, want, hidden time.Duration) bool {
+	return got <= want+want/20 && got >= want-want/20-hidden
 }
 
 // TestPingPong counts the waits of two threads that wake each other, on one CPU and on
@@ -100,13 +111,12 @@ func TestSpinners(t *testing.T) {
 func TestPingPong(t *testing.T) {
 	const trips = 5000
 	all := cpus(t)
-	for _, kind := range []string{"btf", "raw"} {
+	for _, way := range [][]string{nil, {"--hook", "queue=raw"}} {
 		for _, cpu := range []int{all[0], all[len(all)-1]} {
-			t.Run(fmt.Sprintf("%s/%d-%d", kind, all[0], cpu), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%d-%d", way, all[0], cpu), func(t *testing.T) {
 				a, b := pair(t, all[0], cpu, nil)
 				var want [2]facts
-				args := []string{"-L", "--reasons", "--hook", "queue=" + kind}
-				res := tooltest.JSON(t, Tool, args, func() { want = play(t, a, b, trips) })
+				res := tooltest.JSON(t, Tool, append(way, "-L", "--reasons"), func() { want = play(t, a, b, trips) })
 				for i, w := range []*worker{a, b} {
 					checkCounts(t, res, w, want[i])
 					if n := want[i].wakeup + want[i].preempted; n < trips && cpu == all[0] {
@@ -120,7 +130,7 @@ func TestPingPong(t *testing.T) {
 }
 
 // play lets a and b play ping-pong, and returns the facts of that.
-func play(t *testing.T, a, b *worker, trips int) [2]facts {
+func play(t testing.TB, a, b *worker, trips int) [2]facts {
 	t.Helper()
 	begin := [2]facts{a.facts(t), b.facts(t)}
 	b.begin(t, "pong", trips)

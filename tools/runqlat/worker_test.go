@@ -50,9 +50,10 @@ func TestMain(m *testing.M) {
 
 // work does what the lines on standard input say, and answers each.
 func work() {
+	var answer time.Duration
 	buf := make([]byte, 256)
 	for {
-		unix.Write(1, []byte("done\n"))
+		unix.Write(1, fmt.Appendln(nil, int64(answer)))
 		n, err := unix.Read(0, buf)
 		if n <= 0 || err != nil {
 			return
@@ -61,7 +62,7 @@ func work() {
 		number, _ := strconv.Atoi(arg)
 		switch name {
 		case "spin":
-			spin(time.Duration(number) * time.Millisecond)
+			answer = spin(time.Duration(number) * time.Millisecond)
 		case "ping":
 			pass(number, true)
 		case "pong":
@@ -98,15 +99,19 @@ func cpus(t testing.TB) []int {
 	return all
 }
 
-// spin takes CPU time.
-func spin(cpu time.Duration) {
-	for start := threadTime(); threadTime()-start < cpu; {
+// spin takes CPU time, and returns how much more time went by.
+func spin(cpu time.Duration) time.Duration {
+	begin, beginCPU := now(unix.CLOCK_MONOTONIC), now(unix.CLOCK_THREAD_CPUTIME_ID)
+	for {
+		if used := now(unix.CLOCK_THREAD_CPUTIME_ID) - beginCPU; used >= cpu {
+			return now(unix.CLOCK_MONOTONIC) - begin - used
+		}
 	}
 }
 
-func threadTime() time.Duration {
+func now(clock int32) time.Duration {
 	var ts unix.Timespec
-	unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts)
+	unix.ClockGettime(clock, &ts)
 	return time.Duration(ts.Nano())
 }
 
@@ -206,12 +211,15 @@ func (w *worker) begin(t testing.TB, name string, arg any) {
 	}
 }
 
-// end waits until the worker is at rest.
-func (w *worker) end(t testing.TB) {
+// end waits until the worker is at rest, and returns its answer.
+func (w *worker) end(t testing.TB) time.Duration {
 	t.Helper()
-	if line, err := w.out.ReadString('\n'); err != nil || line != "done\n" {
+	line, err := w.out.ReadString('\n')
+	if err != nil {
 		t.Fatalf("worker answers %q: %v", line, err)
 	}
+	var ns int64
+	fmt.Sscan(line, &ns)
 	resting := fmt.Sprintf("%d 0x0 ", unix.SYS_READ)
 	for !strings.HasPrefix(w.read(t, "syscall"), resting) {
 		if w.cmd.Process.Signal(unix.Signal(0)) != nil {
@@ -219,6 +227,7 @@ func (w *worker) end(t testing.TB) {
 		}
 		runtime.Gosched()
 	}
+	return time.Duration(ns)
 }
 
 func (w *worker) read(t testing.TB, file string) string {
@@ -233,8 +242,7 @@ func (w *worker) read(t testing.TB, file string) string {
 // facts are what the kernel itself has counted of a thread.
 type facts struct {
 	wakeup, preempted uint64
-	cpu, wait         time.Duration
-	at                time.Time
+	wait              time.Duration // run_delay
 	// hidden is how often process 1 has had a CPU. There are guests whose kernel
 	// runs no BPF program in its context, as it is the host's agent: then whatever
 	// is woken by it, or given the CPU by it, is not seen to be.
@@ -243,12 +251,12 @@ type facts struct {
 
 func (w *worker) facts(t testing.TB) (f facts) {
 	t.Helper()
-	f.at = time.Now()
 	for line := range strings.Lines(w.read(t, "status")) {
 		fmt.Sscanf(line, "voluntary_ctxt_switches: %d", &f.wakeup)
 		fmt.Sscanf(line, "nonvoluntary_ctxt_switches: %d", &f.preempted)
 	}
-	fmt.Sscan(w.read(t, "schedstat"), &f.cpu, &f.wait)
+	var cpu uint64
+	fmt.Sscan(w.read(t, "schedstat"), &cpu, &f.wait)
 	all, err := filepath.Glob("/proc/1/task/*/schedstat")
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +272,5 @@ func (w *worker) facts(t testing.TB) (f facts) {
 
 // since are the facts of what came after.
 func (f facts) since(o facts) facts {
-	return facts{
-		f.wakeup - o.wakeup, f.preempted - o.preempted, f.cpu - o.cpu, f.wait - o.wait, f.at, f.hidden - o.hidden,
-	}
+	return facts{f.wakeup - o.wakeup, f.preempted - o.preempted, f.wait - o.wait, f.hidden - o.hidden}
 }

@@ -16,36 +16,39 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapConns             = "conns"
-	bpfMapEvents            = "events"
-	bpfMapLost              = "lost"
-	bpfProgAcceptBtf        = "accept__btf"
-	bpfProgAcceptFentry     = "accept__fentry"
-	bpfProgAcceptRaw        = "accept__raw"
-	bpfProgExistingFiles    = "existing_files"
-	bpfProgExistingSocks    = "existing_socks"
-	bpfProgOpenConns        = "open_conns"
-	bpfProgStateBtf         = "state__btf"
-	bpfProgStateRaw         = "state__raw"
-	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
-	bpfVarEventPerfBuffer   = "event_perf_buffer"
-	bpfVarEventWakeupNs     = "event_wakeup_ns"
-	bpfVarTargByLport       = "targ_by_lport"
-	bpfVarTargByRport       = "targ_by_rport"
-	bpfVarTargByUid         = "targ_by_uid"
-	bpfVarTargCgroupId      = "targ_cgroup_id"
-	bpfVarTargComm          = "targ_comm"
-	bpfVarTargCommLen       = "targ_comm_len"
-	bpfVarTargFamily        = "targ_family"
-	bpfVarTargLports        = "targ_lports"
-	bpfVarTargNrPids        = "targ_nr_pids"
-	bpfVarTargNrTids        = "targ_nr_tids"
-	bpfVarTargPids          = "targ_pids"
-	bpfVarTargRports        = "targ_rports"
-	bpfVarTargTids          = "targ_tids"
-	bpfVarTargUid           = "targ_uid"
-	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
-	bpfVarTaskFilter        = "task_filter"
+	bpfMapConns              = "conns"
+	bpfMapEvents             = "events"
+	bpfMapLost               = "lost"
+	bpfProgAcceptBtf         = "accept__btf"
+	bpfProgAcceptFentry      = "accept__fentry"
+	bpfProgAcceptFentryAgain = "accept__fentry__again"
+	bpfProgAcceptRaw         = "accept__raw"
+	bpfProgExistingFiles     = "existing_files"
+	bpfProgExistingSocks     = "existing_socks"
+	bpfProgOpenConns         = "open_conns"
+	bpfProgStateBtf          = "state__btf"
+	bpfProgStateBtfAgain     = "state__btf__again"
+	bpfProgStateRaw          = "state__raw"
+	bpfProgStateRawAgain     = "state__raw__again"
+	bpfVarEventLastWakeupNs  = "event_last_wakeup_ns"
+	bpfVarEventPerfBuffer    = "event_perf_buffer"
+	bpfVarEventWakeupNs      = "event_wakeup_ns"
+	bpfVarTargByLport        = "targ_by_lport"
+	bpfVarTargByRport        = "targ_by_rport"
+	bpfVarTargByUid          = "targ_by_uid"
+	bpfVarTargCgroupId       = "targ_cgroup_id"
+	bpfVarTargComm           = "targ_comm"
+	bpfVarTargCommLen        = "targ_comm_len"
+	bpfVarTargFamily         = "targ_family"
+	bpfVarTargLports         = "targ_lports"
+	bpfVarTargNrPids         = "targ_nr_pids"
+	bpfVarTargNrTids         = "targ_nr_tids"
+	bpfVarTargPids           = "targ_pids"
+	bpfVarTargRports         = "targ_rports"
+	bpfVarTargTids           = "targ_tids"
+	bpfVarTargUid            = "targ_uid"
+	bpfVarTaskCgroupSubsys   = "task_cgroup_subsys"
+	bpfVarTaskFilter         = "task_filter"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -90,14 +93,17 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	AcceptBtf     *ebpf.ProgramSpec `ebpf:"accept__btf"`
-	AcceptFentry  *ebpf.ProgramSpec `ebpf:"accept__fentry"`
-	AcceptRaw     *ebpf.ProgramSpec `ebpf:"accept__raw"`
-	ExistingFiles *ebpf.ProgramSpec `ebpf:"existing_files"`
-	ExistingSocks *ebpf.ProgramSpec `ebpf:"existing_socks"`
-	OpenConns     *ebpf.ProgramSpec `ebpf:"open_conns"`
-	StateBtf      *ebpf.ProgramSpec `ebpf:"state__btf"`
-	StateRaw      *ebpf.ProgramSpec `ebpf:"state__raw"`
+	AcceptBtf         *ebpf.ProgramSpec `ebpf:"accept__btf"`
+	AcceptFentry      *ebpf.ProgramSpec `ebpf:"accept__fentry"`
+	AcceptFentryAgain *ebpf.ProgramSpec `ebpf:"accept__fentry__again"`
+	AcceptRaw         *ebpf.ProgramSpec `ebpf:"accept__raw"`
+	ExistingFiles     *ebpf.ProgramSpec `ebpf:"existing_files"`
+	ExistingSocks     *ebpf.ProgramSpec `ebpf:"existing_socks"`
+	OpenConns         *ebpf.ProgramSpec `ebpf:"open_conns"`
+	StateBtf          *ebpf.ProgramSpec `ebpf:"state__btf"`
+	StateBtfAgain     *ebpf.ProgramSpec `ebpf:"state__btf__again"`
+	StateRaw          *ebpf.ProgramSpec `ebpf:"state__raw"`
+	StateRawAgain     *ebpf.ProgramSpec `ebpf:"state__raw__again"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -196,26 +202,32 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	AcceptBtf     *ebpf.Program `ebpf:"accept__btf"`
-	AcceptFentry  *ebpf.Program `ebpf:"accept__fentry"`
-	AcceptRaw     *ebpf.Program `ebpf:"accept__raw"`
-	ExistingFiles *ebpf.Program `ebpf:"existing_files"`
-	ExistingSocks *ebpf.Program `ebpf:"existing_socks"`
-	OpenConns     *ebpf.Program `ebpf:"open_conns"`
-	StateBtf      *ebpf.Program `ebpf:"state__btf"`
-	StateRaw      *ebpf.Program `ebpf:"state__raw"`
+	AcceptBtf         *ebpf.Program `ebpf:"accept__btf"`
+	AcceptFentry      *ebpf.Program `ebpf:"accept__fentry"`
+	AcceptFentryAgain *ebpf.Program `ebpf:"accept__fentry__again"`
+	AcceptRaw         *ebpf.Program `ebpf:"accept__raw"`
+	ExistingFiles     *ebpf.Program `ebpf:"existing_files"`
+	ExistingSocks     *ebpf.Program `ebpf:"existing_socks"`
+	OpenConns         *ebpf.Program `ebpf:"open_conns"`
+	StateBtf          *ebpf.Program `ebpf:"state__btf"`
+	StateBtfAgain     *ebpf.Program `ebpf:"state__btf__again"`
+	StateRaw          *ebpf.Program `ebpf:"state__raw"`
+	StateRawAgain     *ebpf.Program `ebpf:"state__raw__again"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.AcceptBtf,
 		p.AcceptFentry,
+		p.AcceptFentryAgain,
 		p.AcceptRaw,
 		p.ExistingFiles,
 		p.ExistingSocks,
 		p.OpenConns,
 		p.StateBtf,
+		p.StateBtfAgain,
 		p.StateRaw,
+		p.StateRawAgain,
 	)
 }
 

@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -45,6 +47,12 @@ func inRole(role string, env ...string) *exec.Cmd {
 	cmd.Env = append(append(os.Environ(), "CORESCOPE_ROLE="+role), env...)
 	cmd.Stderr = os.Stderr
 	return cmd
+}
+
+// comm is the name of this process, and of those in a role.
+func comm() string {
+	name := filepath.Base(os.Args[0])
+	return name[:min(len(name), 15)]
 }
 
 // output waits for the command's end.
@@ -146,8 +154,16 @@ func (p *pair) send(from, to net.Conn, n int) {
 // fin closes one end and, when the other has seen that, the other.
 func (p *pair) fin(first, second *net.TCPConn) {
 	p.t.Helper()
+	p.close(first, second)
+	p.awaitEnd()
+}
+
+// close is fin, but does not wait for the kernel.
+func (p *pair) close(first, second *net.TCPConn) {
+	p.t.Helper()
 	p.check(first.Close())
-	p.drain(second, 0)
+	p.read(second, 0)
+	p.check(second.Close())
 }
 
 // reset ends the connection by an RST of the first end.
@@ -162,14 +178,12 @@ func (p *pair) reset(first, second *net.TCPConn) {
 	p.awaitEnd()
 }
 
-// drain reads n bytes and the end behind them, and closes.
-func (p *pair) drain(c *net.TCPConn, n int64) {
+// read reads n bytes and the end behind them.
+func (p *pair) read(c *net.TCPConn, n int64) {
 	p.t.Helper()
 	if got, err := io.Copy(io.Discard, c); got != n || err != nil {
 		p.t.Errorf("read %d bytes, want %d: %v", got, n, err)
 	}
-	p.check(c.Close())
-	p.awaitEnd()
 }
 
 // awaitEnd returns when neither end is a connection to the kernel any more.
@@ -178,17 +192,31 @@ func (p *pair) awaitEnd() {
 	p.check(awaitEnd(p.t.Context(), p.lport))
 }
 
-func awaitEnd(ctx context.Context, port int) error {
+// awaitEnd waits until no port has a connection, and all that the kernel does at its
+// end is done: sockets leave the table just before their last change of state, both with
+// bottom halves disabled, which an RCU grace period waits for.
+func awaitEnd(ctx context.Context, ports ...int) error {
 	for {
-		open, err := isOpen(port)
-		if !open || err != nil {
+		open, err := isOpen(ports)
+		if err != nil {
 			return err
 		}
+		if !open {
+			return gracePeriod()
+		}
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("await the end of a connection of port %d: %w", port, err)
+			return fmt.Errorf("await the end of connections of ports %v: %w", ports, err)
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// gracePeriod is MEMBARRIER_CMD_GLOBAL, which is synchronize_rcu.
+func gracePeriod() error {
+	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, 1, 0, 0); errno != 0 {
+		return fmt.Errorf("wait for a grace period: %w", errno)
+	}
+	return nil
 }
 
 // refused connects to a port where nobody listens.
@@ -253,10 +281,9 @@ func overflows(t testing.TB) string {
 	return ""
 }
 
-// isOpen looks for sockets of the port in /proc/net/tcp, other than those that listen
+// isOpen looks for sockets of the ports in /proc/net/tcp, other than those that listen
 // or are in TIME_WAIT.
-func isOpen(port int) (bool, error) {
-	suffix := fmt.Sprintf(":%04X", port)
+func isOpen(ports []int) (bool, error) {
 	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		b, err := os.ReadFile(name)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -264,13 +291,21 @@ func isOpen(port int) (bool, error) {
 		}
 		for line := range strings.Lines(string(b)) {
 			f := strings.Fields(line)
-			ends := strings.HasSuffix(f[1], suffix) || strings.HasSuffix(f[2], suffix)
-			if ends && f[3] != "06" && f[3] != "0A" {
+			if f[0] == "sl" || f[3] == "06" || f[3] == "0A" {
+				continue
+			}
+			if slices.Contains(ports, hexPort(f[1])) || slices.Contains(ports, hexPort(f[2])) {
 				return true, nil
 			}
 		}
 	}
 	return false, nil
+}
+
+// hexPort is the port of an address as /proc/net/tcp has it.
+func hexPort(addr string) int {
+	n, _ := strconv.ParseUint(addr[strings.LastIndexByte(addr, ':')+1:], 16, 16)
+	return int(n)
 }
 
 // rows are those of the client's and of the server's end.

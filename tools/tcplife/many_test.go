@@ -158,7 +158,10 @@ func TestFull(t *testing.T) {
 			t.Error("the map has no connection of this process: it cannot be the right one")
 		}
 		for _, p := range pairs {
-			p.fin(p.client, p.server)
+			p.close(p.client, p.server)
+		}
+		if err := awaitEnd(t.Context(), port(l.Addr())); err != nil {
+			t.Error(err)
 		}
 	})
 	rows := 0

@@ -45,12 +45,12 @@ func TestText(t *testing.T) {
 		addr, host        string
 	}{
 		{"usual", "PID     COMM             LADDR           LPORT RADDR           RPORT TX_KB  RX_KB  MS",
-			`%-7d tcplife.test     127.0.0.1       %-5d 127.0.0.1       %-5d 4.88   1205.63 \d+\.\d\d`, nil, "127.0.0.1:0", "127.0.0.1"},
+			`%-7d %-16s 127.0.0.1       %-5d 127.0.0.1       %-5d 4.88   1205.63 \d+\.\d\d`, nil, "127.0.0.1:0", "127.0.0.1"},
 		{"wide", "PID     COMM             LADDR                                   LPORT RADDR                                   RPORT TX_KB  RX_KB  MS",
-			`%-7d tcplife.test     ::1                                     %-5d ::1                                     %-5d 4.88   1205.63 \d+\.\d\d`,
+			`%-7d %-16s ::1                                     %-5d ::1                                     %-5d 4.88   1205.63 \d+\.\d\d`,
 			[]string{"-w"}, "[::1]:0", "::1"},
 		{"times", "TIME(s)  TIME(s)   PID     COMM             LADDR           LPORT RADDR           RPORT TX_KB  RX_KB  MS",
-			`\d\d:\d\d:\d\d \d\.\d{3}     %-7d tcplife.test     127.0.0.1       %-5d 127.0.0.1       %-5d 4.88   1205.63 \d+\.\d\d`,
+			`\d\d:\d\d:\d\d \d\.\d{3}     %-7d %-16s 127.0.0.1       %-5d 127.0.0.1       %-5d 4.88   1205.63 \d+\.\d\d`,
 			[]string{"-T", "-t"}, "127.0.0.1:0", "127.0.0.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestText(t *testing.T) {
 			if out[0] != c.header {
 				t.Errorf("header %q, want %q", out[0], c.header)
 			}
-			want := regexp.MustCompile("^" + fmt.Sprintf(c.row, os.Getpid(), p.lport, p.rport) + "$")
+			want := regexp.MustCompile("^" + fmt.Sprintf(c.row, os.Getpid(), comm(), p.lport, p.rport) + "$")
 			if len(out) != 3 || !want.MatchString(out[1]) && !want.MatchString(out[2]) {
 				t.Errorf("rows %q, want one like %s", out[1:], want)
 			}
@@ -89,7 +89,7 @@ func TestCSV(t *testing.T) {
 			t.Fatalf("%q: %d rows (%v): %q", args, len(rows), err, out)
 		}
 		want := map[string]string{
-			"pid": strconv.Itoa(os.Getpid()), "comm": "tcplife.test", "laddr": "127.0.0.1", "raddr": "127.0.0.1",
+			"pid": strconv.Itoa(os.Getpid()), "comm": comm(), "laddr": "127.0.0.1", "raddr": "127.0.0.1",
 			"lport": strconv.Itoa(p.lport), "rport": strconv.Itoa(p.rport), "direction": "active", "partial": "false",
 			"tx_bytes": strconv.Itoa(fromClient), "rx_bytes": strconv.Itoa(fromServer), "error": "",
 		}

@@ -50,7 +50,9 @@ func childAccepts(t testing.TB, l *net.TCPListener) (child *exec.Cmd, p *pair) {
 	c := dial(t, l.Addr().String(), 0)
 	output(t, child)
 	p = &pair{t: t, client: c, lport: port(c.LocalAddr()), rport: port(l.Addr())}
-	p.drain(c, int64(len("welcome")))
+	p.read(c, int64(len("welcome")))
+	p.check(c.Close())
+	p.awaitEnd()
 	return child, p
 }
 
@@ -63,11 +65,11 @@ func TestOwners(t *testing.T) {
 		server, accepted = childAccepts(t, listen(t, "127.0.0.1:0"))
 	})
 	c, s := connected.rows(res)
-	fields(t, "child that connected", one(t, "client", c), map[string]any{"pid": client.Process.Pid, "comm": "tcplife.test", "tx_bytes": 5, "tcp_state": "FIN_WAIT2"})
+	fields(t, "child that connected", one(t, "client", c), map[string]any{"pid": client.Process.Pid, "comm": comm(), "tx_bytes": 5, "tcp_state": "FIN_WAIT2"})
 	fields(t, "server of it", one(t, "server", s), map[string]any{"pid": os.Getpid(), "rx_bytes": 5, "tcp_state": "LAST_ACK"})
 	c, s = accepted.rows(res)
 	fields(t, "client of it", one(t, "client", c), map[string]any{"pid": os.Getpid(), "rx_bytes": 7, "tcp_state": "LAST_ACK"})
-	fields(t, "child that accepted", one(t, "server", s), map[string]any{"pid": server.Process.Pid, "comm": "tcplife.test", "tx_bytes": 7, "tcp_state": "FIN_WAIT2"})
+	fields(t, "child that accepted", one(t, "server", s), map[string]any{"pid": server.Process.Pid, "comm": comm(), "tx_bytes": 7, "tcp_state": "FIN_WAIT2"})
 }
 
 // noAccept is the tool without its hook on accept.

@@ -45,8 +45,9 @@ struct conn {
 	__u64 established_ns; /* likewise */
 	__u32 hash; /* of its ends, once they are known: a socket's memory is used again */
 	__u8 direction;
+	__u8 state; /* the newest that was seen */
 	bool wanted; /* its owner is */
-	__u8 pad[2];
+	__u8 pad;
 };
 
 struct {
@@ -187,21 +188,47 @@ static __always_inline void conn_set_owner(struct conn *c)
 	c->wanted = task_current_wanted();
 }
 
-static __always_inline void conn_begin(const struct sock *sk, __u8 direction)
+/*
+ * old is what the socket's last connection left behind, if its end was missed. Of two
+ * programs that find no room only the second tells.
+ */
+static __always_inline void conn_begin(const struct sock *sk, const struct conn *old,
+				       __u8 direction, __u8 state, bool again)
 {
 	struct conn c = {
 		.owner.uid = NO_UID,
 		.direction = direction,
+		.state = state,
 		.wanted = !task_filter,
 	};
 
 	if (!sock_is_tcp(sk))
 		return;
+	if (old)
+		lost_add(program_busy);
 	if (direction == DIRECTION_ACTIVE)
 		conn_set_owner(&c);
 	c.birth_ns = bpf_ktime_get_boot_ns();
-	if (bpf_map_update_elem(&conns, &sk, &c, BPF_ANY))
+	if (bpf_map_update_elem(&conns, &sk, &c, BPF_ANY) && again)
 		lost_add(map_full);
+}
+
+/*
+ * The handshake began before this tool did, or its beginning was missed. If there was
+ * no room for it, that is counted already.
+ */
+static __always_inline struct conn *conn_begin_late(const struct sock *sk, __u8 oldstate)
+{
+	struct conn c = {
+		.owner.uid = NO_UID,
+		.direction = oldstate == TCP_SYN_SENT ? DIRECTION_ACTIVE : DIRECTION_PASSIVE,
+		.wanted = !task_filter,
+	};
+
+	if (!sock_is_tcp(sk))
+		return NULL;
+	bpf_map_update_elem(&conns, &sk, &c, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&conns, &sk);
 }
 
 /*
@@ -245,23 +272,31 @@ static __always_inline void conn_end(void *ctx, const struct sock *sk, const str
 /*
  * Connecting, accepting and closing (to FIN_WAIT1 and LAST_ACK) happen in the task
  * that does so. All else may run in whichever task is there when a packet comes.
+ *
+ * The kernel leaves a program out where it is running on the CPU already: when a
+ * softirq comes between, and from 7.0 (a46023d5616e) another task may too. So each is
+ * there twice. What one has seen, the other sees in the connection's state.
  */
 static __always_inline int handle_state(void *ctx, const struct sock *sk, int oldstate,
-					int newstate)
+					int newstate, bool again)
 {
-	struct conn *c;
+	struct conn *c = bpf_map_lookup_elem(&conns, &sk);
 
+	if (c && c->state == newstate)
+		return 0;
 	if (newstate == TCP_SYN_SENT) {
-		conn_begin(sk, DIRECTION_ACTIVE);
+		conn_begin(sk, c, DIRECTION_ACTIVE, newstate, again);
 		return 0;
 	}
 	if (newstate == TCP_SYN_RECV && oldstate == TCP_LISTEN) {
-		conn_begin(sk, DIRECTION_PASSIVE);
+		conn_begin(sk, c, DIRECTION_PASSIVE, newstate, again);
 		return 0;
 	}
-	c = bpf_map_lookup_elem(&conns, &sk);
+	if (!c && newstate == TCP_ESTABLISHED)
+		c = conn_begin_late(sk, oldstate);
 	if (!c)
 		return 0;
+	c->state = newstate;
 	if (newstate == TCP_ESTABLISHED)
 		conn_establish(sk, c);
 	else if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
@@ -274,13 +309,25 @@ static __always_inline int handle_state(void *ctx, const struct sock *sk, int ol
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(state__btf, const struct sock *sk, int oldstate, int newstate)
 {
-	return handle_state(ctx, sk, oldstate, newstate);
+	return handle_state(ctx, sk, oldstate, newstate, false);
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(state__btf__again, const struct sock *sk, int oldstate, int newstate)
+{
+	return handle_state(ctx, sk, oldstate, newstate, true);
 }
 
 SEC("raw_tp/inet_sock_set_state")
 int BPF_PROG(state__raw, const struct sock *sk, int oldstate, int newstate)
 {
-	return handle_state(ctx, sk, oldstate, newstate);
+	return handle_state(ctx, sk, oldstate, newstate, false);
+}
+
+SEC("raw_tp/inet_sock_set_state")
+int BPF_PROG(state__raw__again, const struct sock *sk, int oldstate, int newstate)
+{
+	return handle_state(ctx, sk, oldstate, newstate, true);
 }
 
 static __always_inline int handle_accept(const struct sock *sk)
@@ -293,12 +340,23 @@ static __always_inline int handle_accept(const struct sock *sk)
 }
 
 /* Three of its four arguments are in a struct from 6.10 on (92ef0fd55ac8). */
-SEC("fexit/inet_csk_accept")
-int accept__fentry(__u64 *ctx)
+static __always_inline int handle_accept_exit(__u64 *ctx)
 {
 	if (bpf_core_type_exists(struct proto_accept_arg))
 		return handle_accept((const struct sock *)ctx[2]);
 	return handle_accept((const struct sock *)ctx[4]);
+}
+
+SEC("fexit/inet_csk_accept")
+int accept__fentry(__u64 *ctx)
+{
+	return handle_accept_exit(ctx);
+}
+
+SEC("fexit/inet_csk_accept")
+int accept__fentry__again(__u64 *ctx)
+{
+	return handle_accept_exit(ctx);
 }
 
 static __always_inline bool is_compat_accept(struct pt_regs *regs, __s32 nr)
@@ -356,6 +414,7 @@ static __always_inline int list_existing(struct seq_file *seq, const struct sock
 	if (!state_is_open(state) || !sock_is_tcp(sk))
 		return 0;
 	c->hash = BPF_CORE_READ(sk, __sk_common.skc_hash);
+	c->state = state;
 	if (state == TCP_SYN_SENT)
 		c->direction = DIRECTION_ACTIVE;
 	err = bpf_map_update_elem(&conns, &sk, c, BPF_NOEXIST);

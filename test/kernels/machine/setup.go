@@ -21,14 +21,39 @@ func setUp(p *plan.Plan) error {
 	}
 	os.Setenv("PATH", "/bin")
 	os.Setenv("HOME", "/root")
-	os.Setenv("TMPDIR", "/tmp")
+	os.Setenv("TMPDIR", disk)
 	if out, err := exec.Command("/bin/ifconfig", "lo", "127.0.0.1", "up").CombinedOutput(); err != nil {
 		return fmt.Errorf("set loopback up: %w: %s", err, out)
 	}
 	if err := unix.Sethostname([]byte("machine")); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
-	return load(p.Modules)
+	// As udev makes it.
+	if err := os.Symlink("/proc/self/fd", "/dev/fd"); err != nil {
+		return fmt.Errorf("make /dev/fd: %w", err)
+	}
+	if err := load(p.Modules); err != nil {
+		return err
+	}
+	return mountDisk()
+}
+
+// disk is where the machine's disk is mounted. Temporary files are on it, as O_DIRECT
+// and block requests are not to be had of tmpfs.
+const disk = "/disk"
+
+func mountDisk() error {
+	// Of busybox there is only this one; the driver of ext4 takes it.
+	if out, err := exec.Command("/bin/mkfs.ext2", "/dev/vda").CombinedOutput(); err != nil {
+		return fmt.Errorf("format disk: %w: %s", err, out)
+	}
+	if err := os.Mkdir(disk, 0o755); err != nil {
+		return fmt.Errorf("make mount point: %w", err)
+	}
+	if err := unix.Mount("/dev/vda", disk, "ext4", 0, ""); err != nil {
+		return fmt.Errorf("mount disk: %w", err)
+	}
+	return nil
 }
 
 type mount struct{ kind, at, options string }

@@ -1,0 +1,457 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+)
+
+func needRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to load BPF programs")
+	}
+}
+
+// object is a spec made by hand. Its programs bear this process's number, so that
+// they can be told from others on the machine.
+type object struct{ *ebpf.CollectionSpec }
+
+func newObject() object {
+	u32 := &btf.Int{Name: "unsigned int", Size: 4}
+	u64 := &btf.Int{Name: "unsigned long long", Size: 8}
+	lost := &btf.Struct{Name: "lost", Size: 16, Members: []btf.Member{
+		{Name: "buffer_full", Type: u64}, {Name: "map_full", Type: u64, Offset: 64},
+	}}
+	spec := object{&ebpf.CollectionSpec{
+		Programs: map[string]*ebpf.ProgramSpec{},
+		Maps: map[string]*ebpf.MapSpec{
+			"lost": {Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 16, MaxEntries: 1, Key: u32, Value: lost},
+			".bss": {Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1, Flags: 1 << 10, Contents: []ebpf.MapKV{{Key: uint32(0), Value: make([]byte, 8)}}},
+			"rare": {Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1},
+		},
+		Variables: map[string]*ebpf.VariableSpec{"runs": {Name: "runs", SectionName: ".bss", Value: make([]byte, 8)}},
+	}}
+	for _, m := range spec.Maps {
+		m.Name = tag()
+	}
+	return spec
+}
+
+func tag() string { return fmt.Sprintf("cst%d", os.Getpid()) }
+
+// add adds a program for the raw tracepoint, which counts its runs in map_full, or is
+// the instructions.
+func (o object) add(name, tracepoint string, ins ...asm.Instruction) object {
+	if len(ins) == 0 {
+		ins = counting()
+	}
+	o.Programs[name] = &ebpf.ProgramSpec{
+		Name: tag(), Type: ebpf.RawTracepoint, AttachTo: tracepoint, SectionName: "raw_tp/" + tracepoint,
+		License: "GPL", Instructions: ins,
+	}
+	return o
+}
+
+func counting() asm.Instructions {
+	return asm.Instructions{
+		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
+		asm.LoadMapPtr(asm.R1, 0).WithReference("lost"),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -4),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "out"),
+		asm.LoadMem(asm.R1, asm.R0, 8, asm.DWord),
+		asm.Add.Imm(asm.R1, 1),
+		asm.StoreMem(asm.R0, 8, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("out"),
+		asm.Return(),
+	}
+}
+
+// wrong is a program that the verifier refuses.
+func wrong() asm.Instructions {
+	return asm.Instructions{asm.LoadMem(asm.R0, asm.R5, 0, asm.DWord), asm.Return()}
+}
+
+func (o object) load(t testing.TB, opts Options) *Objects {
+	t.Helper()
+	needRoot(t)
+	kernel, err := NewKernel("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Kernel = kernel
+	objects, err := Load(o.CollectionSpec, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { objects.Close() })
+	return objects
+}
+
+// results writes what was tried as "KIND:REASON …", the reason's first words.
+func results(tried []Attempt) string {
+	var all []string
+	for _, a := range tried {
+		reason, _, _ := strings.Cut(Reason(a.Err), ":")
+		all = append(all, a.Variant.Kind+":"+reason)
+	}
+	return strings.Join(all, ", ")
+}
+
+// ours counts the programs, maps and links in the kernel that this process has made.
+func ours(t testing.TB) (programs, maps, links int) {
+	t.Helper()
+	mine := map[ebpf.ProgramID]bool{}
+	for id, err := ebpf.ProgramGetNextID(0); err == nil; id, err = ebpf.ProgramGetNextID(id) {
+		p, err := ebpf.NewProgramFromID(id)
+		if err != nil {
+			continue // gone since
+		}
+		if info, err := p.Info(); err == nil && info.Name == tag() {
+			mine[id] = true
+		}
+		p.Close()
+	}
+	for id, err := ebpf.MapGetNextID(0); err == nil; id, err = ebpf.MapGetNextID(id) {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			continue
+		}
+		if info, err := m.Info(); err == nil && info.Name == tag() {
+			maps++
+		}
+		m.Close()
+	}
+	it := new(link.Iterator)
+	defer it.Close()
+	for it.Next() {
+		if info, err := it.Link.Info(); err == nil && mine[info.Program] {
+			links++
+		}
+	}
+	return len(mine), maps, links
+}
+
+// waitFor waits for the kernel to have just these: it frees links and what they hold a
+// while after they are closed, and memory is unmapped when it is collected.
+func waitFor(t testing.TB, programs, maps, links int) {
+	t.Helper()
+	want := [3]int{programs, maps, links}
+	var got [3]int
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		runtime.GC()
+		if got[0], got[1], got[2] = ours(t); got == want {
+			return
+		}
+	}
+	t.Errorf("%d programs, maps and links, want %d", got, want)
+}
+
+func TestFirstVariantThatWorksIsTaken(t *testing.T) {
+	o := newObject().
+		add("exit__fentry", "sys_exit", wrong()...).
+		add("exit__btf", "no_such_tracepoint").
+		add("exit__raw", "sys_exit").
+		add("exit__tp", "sys_exit").
+		load(t, Options{})
+	if err := o.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := results(o.Tried["exit"]), "fentry:refused by the verifier, btf:not there, raw:works"; got != want {
+		t.Errorf("tried %s, want %s", got, want)
+	}
+	if got := fmt.Sprint(o.Taken()); got != "[exit: raw_tp/sys_exit]" {
+		t.Errorf("taken %s", got)
+	}
+	if stats, err := o.Stats(time.Second); err != nil || len(stats) != 1 || stats[0].Program != "exit__raw" {
+		t.Errorf("statistics of what was taken: %+v, %v", stats, err)
+	}
+	waitFor(t, 1, 2, 1)
+}
+
+func TestVariantOfPartsIsAllOrNothing(t *testing.T) {
+	o := newObject().
+		add("io__btf__a", "sys_enter").
+		add("io__btf__b", "sys_exit").
+		add("io__btf__c", "no_such_tracepoint").
+		add("io__raw__a", "sys_enter").
+		add("io__raw__b", "sys_exit").
+		load(t, Options{})
+	if err := o.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	if got := results(o.Tried["io"]); got != "btf:not there, raw:works" {
+		t.Errorf("tried %s", got)
+	}
+	if got := fmt.Sprint(o.Taken()); got != "[io: raw_tp/sys_enter + raw_tp/sys_exit]" {
+		t.Errorf("taken %s", got)
+	}
+	waitFor(t, 2, 2, 2)
+	if err := o.Close(); err != nil { // while all is attached
+		t.Error(err)
+	}
+	waitFor(t, 0, 0, 0)
+	runtime.KeepAlive(o)
+}
+
+func TestNoVariantWorks(t *testing.T) {
+	o := newObject().
+		add("exit__btf", "no_such_tracepoint").
+		add("exit__raw", "sys_exit", wrong()...).
+		load(t, Options{})
+	err := o.Attach()
+	var hook *HookError
+	if !errors.As(err, &hook) || !errors.Is(err, ErrUnsupported) || errors.Is(err, ErrNotPermitted) {
+		t.Fatal(err)
+	}
+	for _, says := range []string{"attach hook exit: raw_tp/no_such_tracepoint: not there; raw_tp/sys_exit: refused by the verifier"} {
+		if !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	if o.Attached() || len(o.Taken()) != 0 {
+		t.Errorf("attached: %v, taken %v", o.Attached(), o.Taken())
+	}
+}
+
+func TestOptionalAndUnwantedHooks(t *testing.T) {
+	o := newObject().
+		add("may__btf", "no_such_tracepoint").
+		add("not__btf", "sys_enter").
+		add("must__raw", "sys_exit").
+		add("must__tp", "sys_exit").
+		load(t, Options{Optional: []string{"may"}, Without: []string{"not"}, Force: []string{"must=tp"}})
+	if err := o.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	if got := results(o.Tried["must"]); got != "tp:works" {
+		t.Errorf("forced: %s", got)
+	}
+	if got := results(o.Tried["may"]); got != "btf:not there" {
+		t.Errorf("optional: %s", got)
+	}
+	if tried := o.Tried["not"]; tried != nil {
+		t.Errorf("tried what is not wanted: %s", results(tried))
+	}
+}
+
+func TestExplainKeepsNothing(t *testing.T) {
+	o := newObject().
+		add("exit__fentry", "sys_exit", wrong()...).
+		add("exit__raw", "sys_exit").
+		add("exit__tp", "no_such_tracepoint").
+		add("enter__raw", "sys_enter").
+		load(t, Options{})
+	tried, err := o.Explain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := results(tried["exit"]); got != "fentry:refused by the verifier, raw:works, tp:not there" {
+		t.Errorf("exit: %s", got)
+	}
+	if got := results(tried["enter"]); got != "raw:works" {
+		t.Errorf("enter: %s", got)
+	}
+	if o.Attached() || len(o.Tried) != 0 {
+		t.Errorf("attached: %v, tried %v", o.Attached(), o.Tried)
+	}
+	waitFor(t, 0, 2, 0)
+}
+
+func TestCountersAndMissed(t *testing.T) {
+	o := newObject().add("exit__raw", "sys_exit").load(t, Options{})
+	if err := o.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	const calls = 1000
+	for range calls {
+		syscall.Getppid()
+	}
+	if err := o.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	counts, err := o.Counts("lost").Read()
+	if err != nil || counts["map_full"] < calls || counts["buffer_full"] != 0 || len(counts) != 2 {
+		t.Errorf("%v, %v, want at least %d", counts, err, calls)
+	}
+	if counts, err := o.Counts("counters").Read(); err != nil || len(counts) != 0 {
+		t.Errorf("counters that are not there: %v, %v", counts, err)
+	}
+	if missed, err := o.Missed(); err != nil || missed != 0 {
+		t.Errorf("missed %d, %v", missed, err)
+	}
+}
+
+// Maps that user space reads are there from the start, others when a program needs them.
+func TestMapsComeWithTheirPrograms(t *testing.T) {
+	uses := asm.Instructions{asm.LoadMapPtr(asm.R1, 0).WithReference("rare"), asm.Mov.Imm(asm.R0, 0), asm.Return()}
+	o := newObject().
+		add("a__raw", "sys_enter").
+		add("b__raw", "sys_exit", uses...).
+		load(t, Options{Without: []string{"b"}})
+	names := func() string { return strings.Join(slices.Sorted(maps.Keys(o.Maps)), " ") }
+	if err := o.Attach(); err != nil || names() != ".bss lost" {
+		t.Errorf("maps %s, %v", names(), err)
+	}
+	first, err := o.Program("b__raw")
+	if err != nil || names() != ".bss lost rare" {
+		t.Errorf("maps %s, %v", names(), err)
+	}
+	if again, err := o.Program("b__raw"); err != nil || again != first {
+		t.Errorf("the program is loaded again: %v", err)
+	}
+	if _, err := o.Program("none"); err == nil {
+		t.Error("a program that is not there is loaded")
+	}
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	spec := newObject().add("a__raw", "sys_enter").add("b__btf", "no_such_tracepoint").add("b__raw", "sys_exit")
+	o := spec.load(t, Options{})
+	if err := o.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	if o.Variables["runs"] == nil {
+		t.Error("there is no variable runs")
+	}
+	waitFor(t, 2, 2, 2)
+	if err := o.Detach(); err != nil || o.Attached() {
+		t.Errorf("attached: %v, %v", o.Attached(), err)
+	}
+	waitFor(t, 2, 2, 0)
+	for range 2 {
+		if err := o.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+	waitFor(t, 0, 0, 0)
+}
+
+// A signal detaches while the run may come to its end by itself.
+func TestDetachTwiceAtOnce(t *testing.T) {
+	o := newObject().add("a__raw", "sys_enter").load(t, Options{})
+	if err := o.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if err := o.Detach(); err != nil || o.Attached() {
+				t.Errorf("attached: %v, %v", o.Attached(), err)
+			}
+		})
+	}
+	both.Wait()
+}
+
+func TestIterate(t *testing.T) {
+	const mark = 0x636f7265
+	o := newObject()
+	o.Programs["tasks"] = &ebpf.ProgramSpec{
+		Name: tag(), Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "task", SectionName: "iter/task", License: "GPL",
+		Instructions: asm.Instructions{
+			asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord), // meta
+			asm.LoadMem(asm.R1, asm.R6, 0, asm.DWord), // seq
+			asm.Mov.Imm(asm.R2, mark),
+			asm.StoreMem(asm.RFP, -8, asm.R2, asm.DWord),
+			asm.Mov.Reg(asm.R2, asm.RFP),
+			asm.Add.Imm(asm.R2, -8),
+			asm.Mov.Imm(asm.R3, 8),
+			asm.FnSeqWrite.Call(),
+			asm.Mov.Imm(asm.R0, 0),
+			asm.Return(),
+		},
+	}
+	objects := o.load(t, Options{})
+	if err := objects.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	records := 0
+	err := objects.Iterate(Iterator{Program: "tasks"}, 8, func(b []byte) error {
+		if len(b) != 8 || b[0] != mark&0xff || b[3] != mark>>24 {
+			t.Fatalf("record %x", b)
+		}
+		records++
+		return nil
+	})
+	if errors.Is(err, ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil || records < 2 {
+		t.Errorf("%d records, %v", records, err)
+	}
+	stop := errors.New("stop")
+	if err := objects.Iterate(Iterator{Program: "tasks"}, 8, func([]byte) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("%v, want %v", err, stop)
+	}
+	if err := objects.Iterate(Iterator{Program: "none"}, 8, nil); err == nil {
+		t.Error("an iterator that is not there")
+	}
+	waitFor(t, 1, 2, 0)
+}
+
+func TestLoadRefuses(t *testing.T) {
+	needRoot(t)
+	kernel, err := NewKernel("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newObject()
+	o.Maps["events"] = &ebpf.MapSpec{Name: tag(), Type: ebpf.RingBuf, MaxEntries: 3}
+	if objects, err := Load(o.CollectionSpec, Options{Kernel: kernel}); err == nil {
+		objects.Close()
+		t.Error("a ring buffer of 3 bytes")
+	}
+	if objects, err := Load(newObject().CollectionSpec, Options{Kernel: kernel, Variables: map[string]any{"none": 1}}); err == nil {
+		objects.Close()
+		t.Error("a variable that is not there")
+	}
+	waitFor(t, 0, 0, 0)
+}
+
+// The test binary runs itself as nobody.
+const asNobody = "PROBE_TEST_AS_NOBODY"
+
+func TestWithoutPermission(t *testing.T) {
+	if os.Getenv(asNobody) != "" {
+		kernel, err := NewKernel("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := Load(newObject().CollectionSpec, Options{Kernel: kernel})
+		if err == nil {
+			objects.Close()
+		}
+		if !errors.Is(err, ErrNotPermitted) {
+			t.Errorf("%v, want %v", err, ErrNotPermitted)
+		}
+		return
+	}
+	needRoot(t)
+	if b, err := os.ReadFile("/proc/sys/kernel/unprivileged_bpf_disabled"); err != nil || strings.TrimSpace(string(b)) == "0" {
+		t.Skip("this kernel lets everyone make maps")
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestWithoutPermission$")
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), asNobody+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}

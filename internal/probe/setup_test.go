@@ -1,0 +1,197 @@
+package probe
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+func variables(sizes map[string]int) *ebpf.CollectionSpec {
+	spec := &ebpf.CollectionSpec{Variables: map[string]*ebpf.VariableSpec{}, Maps: map[string]*ebpf.MapSpec{}}
+	for name, size := range sizes {
+		spec.Variables[name] = &ebpf.VariableSpec{Name: name, SectionName: ".rodata", Value: bytes.Repeat([]byte{0xee}, size)}
+	}
+	return spec
+}
+
+func TestSetVariable(t *testing.T) {
+	spec := variables(map[string]int{"name": 4, "name_len": 4, "bare": 4, "flag": 1, "ids": 8, "bad": 4, "bad_len": 8})
+	for _, tt := range []struct {
+		name string
+		val  any
+		want map[string]string // bytes of variables
+	}{
+		{"name", "ab", map[string]string{"name": "ab\x00\x00", "name_len": "\x02\x00\x00\x00"}},
+		{"name", "", map[string]string{"name": "\x00\x00\x00\x00", "name_len": "\x00\x00\x00\x00"}},
+		{"name", "abcd", map[string]string{"name": "abcd", "name_len": "\x04\x00\x00\x00"}},
+		{"bare", "x\xff", map[string]string{"bare": "x\xff\x00\x00"}},
+		{"flag", true, map[string]string{"flag": "\x01"}},
+		{"ids", [2]uint32{1, 2}, map[string]string{"ids": "\x01\x00\x00\x00\x02\x00\x00\x00"}},
+	} {
+		if err := setVariable(spec, tt.name, tt.val); err != nil {
+			t.Errorf("%s = %v: %v", tt.name, tt.val, err)
+		}
+		for name, want := range tt.want {
+			if got := string(spec.Variables[name].Value); got != want {
+				t.Errorf("%s = %v: %s is %q, want %q", tt.name, tt.val, name, got, want)
+			}
+		}
+	}
+	err := setVariable(spec, "name", "abcde")
+	if !errors.Is(err, ErrTooLong) || !strings.Contains(err.Error(), "5 bytes where there is room for 4") {
+		t.Errorf("a text that is too long: %v", err)
+	}
+	for name, val := range map[string]any{"none": 1, "flag": uint32(1), "bad": "x", "ids": make(chan int)} {
+		if err := setVariable(spec, name, val); err == nil {
+			t.Errorf("%s takes %T", name, val)
+		}
+	}
+}
+
+// kernelOf is a kernel that has the types and no others.
+func kernelOf(t *testing.T, types ...btf.Type) *Kernel {
+	t.Helper()
+	b, err := btf.NewBuilder(types, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := b.Marshal(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Kernel{given: spec}
+}
+
+func TestPreallocate(t *testing.T) {
+	old := kernelOf(t, &btf.Struct{Name: "other", Size: 4})
+	safe := kernelOf(t, &btf.Struct{Name: "bpf_mem_alloc", Size: 4})
+	grows := ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 1 << 20, Flags: unix.BPF_F_NO_PREALLOC}
+	for _, tt := range []struct {
+		name   string
+		kernel *Kernel
+		m      ebpf.MapSpec
+		want   ebpf.MapSpec
+	}{
+		{"safe", safe, grows, grows},
+		{"old", old, grows, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: oldEntries}},
+		{"old and small", old, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 5, Flags: unix.BPF_F_NO_PREALLOC}, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 5}},
+		{"old, all at once", old, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 1 << 20}, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 1 << 20}},
+		{"old, of tasks", old, ebpf.MapSpec{Type: ebpf.TaskStorage, Flags: unix.BPF_F_NO_PREALLOC}, ebpf.MapSpec{Type: ebpf.TaskStorage, Flags: unix.BPF_F_NO_PREALLOC}},
+	} {
+		m := tt.m
+		preallocate(&ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{"m": &m}}, tt.kernel)
+		if !reflect.DeepEqual(m, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, &m, &tt.want)
+		}
+	}
+}
+
+func TestSetUp(t *testing.T) {
+	spec := variables(map[string]int{"event_perf_buffer": 1, "n": 4})
+	spec.Maps["events"] = &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096}
+	spec.Maps["hists"] = &ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 10}
+	o := Options{Variables: map[string]any{"n": uint32(7)}, MapEntries: map[string]uint32{"events": 8192, "none": 1}, Kernel: kernelOf(t)}
+	if err := setUp(spec, o); err != nil {
+		t.Fatal(err)
+	}
+	if m := spec.Maps["events"]; m.Type != ebpf.RingBuf || m.MaxEntries != 8192 || spec.Maps["hists"].MaxEntries != 10 {
+		t.Errorf("maps %v, %v", m, spec.Maps["hists"])
+	}
+	if got := spec.Variables["n"].Value[0]; got != 7 {
+		t.Errorf("n is %d", got)
+	}
+	o.PerfBuffer = true
+	if err := setUp(spec, o); err != nil {
+		t.Fatal(err)
+	}
+	if m := spec.Maps["events"]; m.Type != ebpf.PerfEventArray || m.MaxEntries != 0 || m.KeySize != 4 || m.ValueSize != 4 {
+		t.Errorf("perf event array %v", m)
+	}
+	if got := spec.Variables["event_perf_buffer"].Value[0]; got != 1 {
+		t.Error("the programs are not told of perf buffers")
+	}
+	o.Variables = map[string]any{"none": true}
+	if err := setUp(spec, o); err == nil || !strings.Contains(err.Error(), "none") {
+		t.Errorf("a variable that is not there: %v", err)
+	}
+}
+
+func TestNewKernel(t *testing.T) {
+	if _, err := NewKernel("/no/such/file"); err == nil {
+		t.Error("a file that is not there is read")
+	}
+	if k, err := NewKernel(""); err != nil || k.given != nil {
+		t.Errorf("%v, %v", k, err)
+	}
+	given := kernelOf(t, &btf.Struct{Name: "x", Size: 4})
+	if types, err := given.Types(); err != nil || types != given.given {
+		t.Errorf("%v, %v", types, err)
+	}
+}
+
+func TestCounterTypes(t *testing.T) {
+	u64 := &btf.Int{Name: "u64", Size: 8}
+	good := &btf.Struct{Name: "lost", Size: 16, Members: []btf.Member{{Name: "a", Type: u64}, {Name: "b", Type: u64, Offset: 64}}}
+	if members, err := counters(&btf.Typedef{Name: "t", Type: good}); err != nil || len(members) != 2 {
+		t.Errorf("%v, %v", members, err)
+	}
+	small := &btf.Struct{Name: "lost", Size: 4, Members: []btf.Member{{Name: "a", Type: &btf.Int{Name: "u32", Size: 4}}}}
+	for _, bad := range []btf.Type{nil, u64, small} {
+		if _, err := counters(bad); err == nil {
+			t.Errorf("%v has counters", bad)
+		}
+	}
+	none := (&Objects{}).Counts("lost")
+	if counts, err := none.Read(); err != nil || len(counts) != 0 {
+		t.Errorf("counts of no map: %v, %v", counts, err)
+	}
+}
+
+// stuttering gives some bytes at a time, and asks to be read again in between.
+type stuttering struct {
+	rest  []byte
+	asked bool
+}
+
+func (s *stuttering) Read(b []byte) (int, error) {
+	if s.asked = !s.asked; s.asked {
+		return 0, unix.EAGAIN
+	}
+	if len(s.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, s.rest[:min(3, len(s.rest))])
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+func TestRecords(t *testing.T) {
+	var got []string
+	yield := func(b []byte) error { got = append(got, string(b)); return nil }
+	if err := records(patient{&stuttering{rest: []byte("aaaabbbbcccc")}}, 4, yield); err != nil || strings.Join(got, " ") != "aaaa bbbb cccc" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := records(patient{&stuttering{}}, 4, yield); err != nil || len(got) != 3 {
+		t.Errorf("records of nothing: %q, %v", got, err)
+	}
+	if err := records(patient{&stuttering{rest: []byte("aaaabb")}}, 4, yield); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("half a record: %v", err)
+	}
+	stop := errors.New("stop")
+	n := 0
+	err := records(strings.NewReader("aaaabbbb"), 4, func([]byte) error { n++; return stop })
+	if !errors.Is(err, stop) || n != 1 {
+		t.Errorf("%d records, %v", n, err)
+	}
+}

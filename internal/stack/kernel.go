@@ -1,0 +1,159 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ErrRestricted is returned when /proc/kallsyms shows every address as zero.
+var ErrRestricted = errors.New("the kernel hides its addresses: to name kernel frames, " +
+	"kernel.kptr_restrict must be below 2 for a process with CAP_SYSLOG; " +
+	"for others it must be 0, and kernel.perf_event_paranoid below 2")
+
+// Kernel names kernel addresses. It may be used by several goroutines.
+type Kernel struct {
+	path string // read when needed, "" if the symbols were given
+	now  func() time.Time
+
+	mu    sync.Mutex
+	table *table
+	err   error
+	next  time.Time // when it may be read again
+	names map[int]kernelName
+}
+
+type kernelName struct {
+	name, module string
+	padding      bool
+}
+
+// NewKernel returns a Kernel that reads /proc/kallsyms at its first use. It
+// reads it again, about once a second at most, for addresses without a symbol
+// and for those of BPF programs, as these come and go and leave their place to
+// others: they are named after what lies there when Append is called.
+func NewKernel() *Kernel {
+	return &Kernel{path: "/proc/kallsyms", now: time.Now}
+}
+
+// ParseKallsyms returns a Kernel with the symbols that r has, in the form of
+// /proc/kallsyms, and no others. The error is ErrRestricted if no line has an
+// address.
+func ParseKallsyms(r io.Reader) (*Kernel, error) {
+	t, err := parseKallsyms(r)
+	return &Kernel{table: t, err: err}, err
+}
+
+// Load reads the symbols if that has not been done. The error is ErrRestricted
+// or that of reading /proc/kallsyms; Append may be called all the same.
+func (k *Kernel) Load() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.load()
+}
+
+func (k *Kernel) load() error {
+	if k.table == nil && k.err == nil {
+		k.table, k.err = k.read()
+	}
+	return k.err
+}
+
+func (k *Kernel) read() (*table, error) {
+	const least, share = time.Second, 20 // of the time at most
+	began := k.now()
+	defer func() {
+		now := k.now()
+		k.next = now.Add(max(least, share*now.Sub(began)))
+	}()
+	f, err := os.Open(k.path)
+	if err != nil {
+		return nil, fmt.Errorf("open kernel symbols: %w", err)
+	}
+	defer f.Close()
+	return parseKallsyms(f)
+}
+
+// refresh reads the symbols again if it is time, and reports whether it did.
+func (k *Kernel) refresh() bool {
+	if k.path == "" || k.now().Before(k.next) {
+		return false
+	}
+	t, err := k.read()
+	if err != nil {
+		return false
+	}
+	k.table, k.names = t, nil
+	return true
+}
+
+// Append appends one frame for each address of a kernel stack, innermost
+// first, up to a zero address.
+func (k *Kernel) Append(dst []Frame, addrs []uint64) []Frame {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := k.load()
+	for i, addr := range addrs {
+		if addr == 0 {
+			break
+		}
+		f := Frame{Addr: addr, Module: "[kernel]", Offset: addr, Kernel: true, Reason: NoSymbols}
+		switch {
+		case errors.Is(err, ErrRestricted):
+			f.Reason = Restricted
+		case err != nil:
+			f.Reason = Unreadable
+		default:
+			k.resolve(&f, i > 0)
+		}
+		dst = append(dst, f)
+	}
+	return dst
+}
+
+// resolve names f.
+func (k *Kernel) resolve(f *Frame, isReturn bool) {
+	i := k.lookup(f.Addr, isReturn)
+	if (i < 0 || k.name(i).module == "[bpf]") && k.refresh() {
+		i = k.lookup(f.Addr, isReturn)
+	}
+	if i < 0 {
+		return
+	}
+	n := k.name(i)
+	f.Name, f.Module, f.Reason = n.name, n.module, Named
+	f.Offset = f.Addr - k.table.starts[i]
+}
+
+// lookup returns the symbol of an address, or -1. A return address whose call
+// lies in padding is none, but an interrupted instruction, the first of its
+// function.
+func (k *Kernel) lookup(addr uint64, isReturn bool) int {
+	if isReturn {
+		if i := k.table.lookup(addr - 1); i >= 0 && !k.name(i).padding {
+			return i
+		}
+	}
+	return k.table.lookup(addr)
+}
+
+func (k *Kernel) name(i int) kernelName {
+	if n, ok := k.names[i]; ok {
+		return n
+	}
+	name, module, ok := strings.Cut(string(k.table.name(i)), "\t")
+	if !ok {
+		module = "[kernel]"
+	}
+	padding := strings.HasPrefix(name, pfx) || strings.HasPrefix(name, "__cfi_")
+	n := kernelName{demangle(name), module, padding}
+	if k.names == nil {
+		k.names = make(map[int]kernelName)
+	}
+	k.names[i] = n
+	return n
+}

@@ -1,0 +1,215 @@
+package biolatency
+
+import (
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+func pid() string { return strconv.Itoa(os.Getpid()) }
+
+// find returns the histogram of the key, and fails the test if there is none.
+func find(t testing.TB, res *tooltest.Result, key map[string]string) tooltest.Row {
+	t.Helper()
+	for _, h := range res.Histograms {
+		if matches(h.Object("key"), key) {
+			return h
+		}
+	}
+	t.Fatalf("no histogram of %v in %v", key, keys(res))
+	return nil
+}
+
+func matches(key tooltest.Row, want map[string]string) bool {
+	for name, text := range want {
+		if key.Str(name) != text {
+			return false
+		}
+	}
+	return true
+}
+
+func keys(res *tooltest.Result) (all []string) {
+	for _, h := range res.Histograms {
+		var parts []string
+		for name := range h.Object("key") {
+			parts = append(parts, name+"="+h.Object("key").Str(name))
+		}
+		all = append(all, strings.Join(parts, " ")+" count="+strconv.Itoa(int(h.Num("count"))))
+	}
+	return all
+}
+
+// checkCounters fails the test for counters that are not as wanted; those that are not
+// named are to be 0, but for in_flight, as others may use the machine's disks.
+func checkCounters(t testing.TB, res *tooltest.Result, want map[string]int) {
+	t.Helper()
+	for name := range res.Summary.Object("counters") {
+		got := int(res.Summary.Object("counters").Num(name))
+		if got != want[name] && name != "in_flight" {
+			t.Errorf("counter %s is %d, want %d", name, got, want[name])
+		}
+	}
+	if lost := res.Summary.Num("lost"); lost != 0 {
+		t.Errorf("%v lost: %v", lost, res.Summary)
+	}
+}
+
+func TestReads(t *testing.T) {
+	l := newLoop(t, 0)
+	const n = 500
+	var wall, longest time.Duration
+	res := tooltest.JSON(t, Tool, []string{"-D", "--operations", "-F", "--pid", pid(), "-d", l.path}, func() {
+		for range n {
+			begin := time.Now()
+			readBlocks(t, l.dev, 1)
+			took := time.Since(begin)
+			wall, longest = wall+took, max(longest, took)
+		}
+	})
+	if len(res.Histograms) != 1 {
+		t.Fatalf("histograms: %v", keys(res))
+	}
+	h := find(t, res, map[string]string{"disk": l.name, "operation": "read", "flags": "Sync-Read"})
+	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+	if h.Num("count") != n || h.Num("sum") > us(wall) || h.Num("max") > us(longest) || h.Num("min") <= 0 {
+		t.Errorf("%d reads took %v, the longest %v: %v", n, wall, longest, h)
+	}
+	checkCounters(t, res, nil)
+}
+
+// TestOperations makes each kind of I/O a known number of times.
+func TestOperations(t *testing.T) {
+	l := newLoop(t, 0)
+	res := tooltest.JSON(t, Tool, []string{"--operations", "-d", l.name}, func() {
+		readBlocks(t, l.dev, 11)
+		writeBlocks(t, l.dev, 12)
+		for range 13 {
+			if err := unix.Fsync(int(l.dev.Fd())); err != nil {
+				t.Error(err)
+			}
+		}
+		for i := range 14 {
+			l.discard(t, uint64(i)*stride, blockSize)
+		}
+		for i := range 15 {
+			if err := unix.Fallocate(int(l.dev.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(i)*stride, blockSize); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for op, n := range map[string]float64{"read": 11, "write": 12, "flush": 13, "discard": 14, "write_zeroes": 15} {
+		if h := find(t, res, map[string]string{"operation": op}); h.Num("count") != n {
+			t.Errorf("%v of %s, want %v", h.Num("count"), op, n)
+		}
+	}
+	checkCounters(t, res, nil)
+}
+
+// TestStages compares the three times of the same I/O, with a scheduler's queue and
+// without.
+func TestStages(t *testing.T) {
+	for _, scheduler := range []string{"mq-deadline", "none"} {
+		t.Run(scheduler, func(t *testing.T) {
+			l := newLoop(t, 0)
+			l.scheduler(t, scheduler)
+			const n = 200
+			res := tooltest.JSON(t, Tool, []string{"--stages", "-d", l.name, "--operations"}, func() { writeBlocks(t, l.dev, n) })
+			sums := map[string]float64{}
+			for _, stage := range []string{"queue", "device", "total"} {
+				h := find(t, res, map[string]string{"stage": stage, "operation": "write"})
+				if h.Num("count") != n {
+					t.Errorf("%v times of %s, want %d", h.Num("count"), stage, n)
+				}
+				sums[stage] = h.Num("sum")
+			}
+			if got, want := sums["queue"]+sums["device"], sums["total"]; math.Abs(got-want) > want*1e-9 {
+				t.Errorf("queue and device make %v, the total is %v", got, want)
+			}
+			if (sums["queue"] > 0) != (scheduler != "none") {
+				t.Errorf("time in the queue is %v", sums["queue"])
+			}
+		})
+	}
+}
+
+// TestQueued compares -Q with --stages' total, as two runs over the same I/O.
+func TestQueued(t *testing.T) {
+	l := newLoop(t, 0)
+	l.scheduler(t, "mq-deadline")
+	const n = 100
+	var queued *tooltest.Result
+	stages := tooltest.JSON(t, Tool, []string{"--stages", "-d", l.name}, func() {
+		queued = tooltest.JSON(t, Tool, []string{"-Q", "-d", l.name}, func() { readBlocks(t, l.dev, n) })
+	})
+	total := find(t, stages, map[string]string{"stage": "total"})
+	device := find(t, stages, map[string]string{"stage": "device"})
+	h := find(t, queued, nil)
+	if h.Num("count") != n || total.Num("count") != n || h.Num("mean") <= device.Num("mean") {
+		t.Errorf("-Q has %v of mean %v; total %v of %v, device %v", h.Num("count"), h.Num("mean"), total.Num("count"), total.Num("mean"), device.Num("mean"))
+	}
+}
+
+// TestReports sums reports up while the I/O goes on: none is in two or in neither.
+func TestReports(t *testing.T) {
+	l := newLoop(t, 0)
+	const rounds, n = 40, 50
+	res := tooltest.JSON(t, Tool, []string{"-D", "-d", l.name, "20ms"}, func() {
+		for range rounds {
+			writeBlocks(t, l.dev, n)
+			time.Sleep(5 * time.Millisecond) // lets reports fall between and into rounds
+		}
+	})
+	var sum float64
+	for _, h := range res.Histograms {
+		sum += h.Num("count")
+	}
+	if sum != rounds*n || len(res.Histograms) < 3 {
+		t.Errorf("%v in %d reports, want %d", sum, len(res.Histograms), rounds*n)
+	}
+}
+
+func TestText(t *testing.T) {
+	l := newLoop(t, 0)
+	text := tooltest.Text(t, Tool, []string{"-D", "-F", "-m", "-d", l.name}, func() { writeBlocks(t, l.dev, 20) })
+	for _, want := range []string{
+		"\ndisk = " + l.name + "\tflags = Idle-Sync-Write\n",
+		"     msecs               : count    distribution\n",
+		"count 20, mean ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("text has no %q: %s", want, text)
+		}
+	}
+}
+
+func TestCSV(t *testing.T) {
+	l := newLoop(t, 0)
+	text := tooltest.Text(t, Tool, []string{"-D", "--operations", "--output", "csv", "-d", l.name}, func() { writeBlocks(t, l.dev, 20) })
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if lines[0] != "time,disk,operation,unit,lo,hi,count" {
+		t.Errorf("head is %q", lines[0])
+	}
+	var sum int
+	for _, line := range lines[1:] {
+		f := strings.Split(line, ",")
+		if len(f) != 7 || f[1] != l.name || f[2] != "write" || f[3] != "usecs" {
+			t.Fatalf("line %q", line)
+		}
+		n, err := strconv.Atoi(f[6])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	if sum != 20 {
+		t.Errorf("lines make %d, want 20", sum)
+	}
+}

@@ -1,0 +1,236 @@
+package biolatency
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// loopDepth is how many requests the driver of loop devices takes at once.
+const loopDepth = 128
+
+// hold lets the disk's sectors not be written until the returned function is called: a
+// write to the file that they are in stops in the middle, and has the file locked, as
+// the page that it copies from is not there yet (userfaultfd).
+func (l *loop) hold(t testing.TB) (release func()) {
+	t.Helper()
+	page, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uffd := userfault(t, page)
+	var done sync.WaitGroup
+	done.Go(func() {
+		if _, err := unix.Pwrite(l.back, page[:1], loopSize-1); err != nil {
+			t.Errorf("write to the file: %v", err)
+		}
+	})
+	awaitFault(t, uffd)
+	release = sync.OnceFunc(func() {
+		provide(t, uffd, page)
+		done.Wait()
+		unix.Close(uffd)
+		unix.Munmap(page)
+	})
+	t.Cleanup(release)
+	return release
+}
+
+// What userfaultfd(2) takes, of linux/userfaultfd.h.
+const (
+	uffdAPI      = 0xaa
+	uffdioAPI    = 0xc018aa3f
+	uffdioAdd    = 0xc020aa00
+	uffdioCopy   = 0xc028aa03
+	uffdMissing  = 1
+	uffdMsgBytes = 32
+)
+
+func userfault(t testing.TB, page []byte) int {
+	t.Helper()
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
+	if errno != 0 {
+		t.Skipf("no userfaultfd to hold a disk by: %v", errno)
+	}
+	api := [3]uint64{uffdAPI}
+	add := [4]uint64{uint64(uintptr(unsafe.Pointer(&page[0]))), blockSize, uffdMissing}
+	ioctl(t, fd, uffdioAPI, unsafe.Pointer(&api))
+	ioctl(t, fd, uffdioAdd, unsafe.Pointer(&add))
+	return int(fd)
+}
+
+func awaitFault(t testing.TB, uffd int) {
+	t.Helper()
+	var msg [uffdMsgBytes]byte
+	if _, err := unix.Read(uffd, msg[:]); err != nil {
+		t.Fatalf("wait for the write to stop: %v", err)
+	}
+}
+
+func provide(t testing.TB, uffd int, page []byte) {
+	t.Helper()
+	zeroes := make([]byte, 2*blockSize)
+	from := (uintptr(unsafe.Pointer(&zeroes[0])) + blockSize - 1) &^ (blockSize - 1)
+	args := [5]uint64{uint64(uintptr(unsafe.Pointer(&page[0]))), uint64(from), blockSize}
+	ioctl(t, uintptr(uffd), uffdioCopy, unsafe.Pointer(&args))
+}
+
+func ioctl(t testing.TB, fd uintptr, req uint, arg unsafe.Pointer) {
+	t.Helper()
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, uintptr(req), uintptr(arg)); errno != 0 {
+		t.Fatalf("ioctl %#x: %v", req, errno)
+	}
+}
+
+// writers are writes that wait for the disk, each in a thread of its own.
+type writers struct {
+	t    testing.TB
+	disk *loop
+	n    int
+	done sync.WaitGroup
+}
+
+// write begins to write a block, and returns when its thread waits in the kernel.
+func (w *writers) write(off int64) {
+	w.t.Helper()
+	b := block(w.t)
+	w.n++
+	w.done.Go(func() {
+		if _, err := unix.Pwrite(int(w.disk.dev.Fd()), b, off); err != nil {
+			w.t.Errorf("write at %d: %v", off, err)
+		}
+	})
+	await(w.t, func() error {
+		if n := waiting(w.t); n != w.n {
+			return fmt.Errorf("%d threads wait for the disk, not %d", n, w.n)
+		}
+		return nil
+	})
+}
+
+// fill gives the driver as much as it takes.
+func (w *writers) fill() {
+	w.t.Helper()
+	for range loopDepth {
+		w.write(int64(w.n * stride))
+	}
+	inflight, err := os.ReadFile(w.disk.sys("inflight"))
+	if f := strings.Fields(string(inflight)); err != nil || f[1] != fmt.Sprint(loopDepth) {
+		w.t.Skipf("the driver of loop devices does not take %d requests at once: %q (%v)", loopDepth, inflight, err)
+	}
+}
+
+// waiting counts the threads of this process that are in an uninterruptible sleep, but
+// for the one that holds the disk: that one can be killed.
+func waiting(t testing.TB) (n int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/self/task/*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		stat, _ := os.ReadFile(file) // the thread may have ended
+		_, state, _ := strings.Cut(string(stat), ") ")
+		if strings.HasPrefix(state, "D ") {
+			n++
+		}
+	}
+	return n
+}
+
+func await(t testing.TB, is func() error) {
+	t.Helper()
+	err := is()
+	for end := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(end); err = is() {
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// above counts the values of the histogram that are longer than d, all of the bucket
+// that d is in left out.
+func above(h tooltest.Row, d time.Duration) (n int) {
+	buckets, _ := h["buckets"].([]any)
+	for _, b := range buckets {
+		if bucket := tooltest.Row(b.(map[string]any)); bucket.Num("lo") > float64(d)/float64(time.Microsecond) {
+			n += int(bucket.Num("count"))
+		}
+	}
+	return n
+}
+
+// TestHeld holds a disk for a while that is known: what the driver had taken waited in
+// the device, the rest in the queue.
+func TestHeld(t *testing.T) {
+	l := newLoop(t, 0)
+	l.scheduler(t, "mq-deadline")
+	const queued = 8
+	var held, all time.Duration
+	res := tooltest.JSON(t, Tool, []string{"--stages", "-d", l.name, "--pid", pid()}, func() {
+		begin := time.Now()
+		release := l.hold(t)
+		w := &writers{t: t, disk: l}
+		w.fill()
+		for range queued {
+			w.write(int64(w.n * stride))
+		}
+		stopped := time.Now()
+		time.Sleep(50 * time.Millisecond) // the time that is measured
+		held = time.Since(stopped)
+		release()
+		w.done.Wait()
+		all = time.Since(begin)
+	})
+	for stage, long := range map[string]int{"queue": queued, "device": loopDepth, "total": queued + loopDepth} {
+		h := find(t, res, map[string]string{"stage": stage})
+		if n := above(h, held); n != long || h.Num("count") != queued+loopDepth || h.Num("max") > float64(all)/float64(time.Microsecond) {
+			t.Errorf("%d times of %s are above %v, want %d: %v", n, stage, held, long, h)
+		}
+	}
+	checkCounters(t, res, nil)
+}
+
+// TestMerge closes the gap between two requests in the queue: three writes are one
+// request, the second. The kernel makes it as old as the first, which is no new use.
+func TestMerge(t *testing.T) {
+	l := newLoop(t, 0)
+	l.scheduler(t, "mq-deadline")
+	// The next one is on its way to the driver already, and out of the queue.
+	const before = loopDepth + 1
+	const first = before * stride
+	var waited time.Duration
+	res := tooltest.JSON(t, Tool, []string{"--stages", "-d", l.name}, func() {
+		release := l.hold(t)
+		w := &writers{t: t, disk: l}
+		w.fill()
+		w.write(loopSize - blockSize)
+		w.write(first + 2*blockSize)
+		w.write(first)
+		w.write(first + 1*blockSize)
+		stopped := time.Now()
+		time.Sleep(20 * time.Millisecond) // the time that is measured
+		waited = time.Since(stopped)
+		release()
+		w.done.Wait()
+	})
+	for _, stage := range []string{"queue", "device", "total"} {
+		if h := find(t, res, map[string]string{"stage": stage}); h.Num("count") != before+1 {
+			t.Errorf("%v times of %s, want %d", h.Num("count"), stage, before+1)
+		}
+	}
+	if n := above(find(t, res, map[string]string{"stage": "queue"}), waited); n != 2 {
+		t.Errorf("%d requests were queued for more than %v, want 2", n, waited)
+	}
+	checkCounters(t, res, map[string]int{"merges": 1})
+}

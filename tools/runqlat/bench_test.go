@@ -1,0 +1,75 @@
+package runqlat
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// BenchmarkCost measures what the programs take in the kernel, in ns for each of their
+// runs, while two tasks pass a byte to and fro 100,000 times on one CPU; and what those
+// of libbpf-tools take beside them, where they are installed.
+func BenchmarkCost(b *testing.B) {
+	for b.Loop() {
+		b.Run("ours", func(b *testing.B) {
+			for b.Loop() {
+				measure(b, "queue__")
+			}
+		})
+		b.Run("peer", func(b *testing.B) {
+			peer := tooltest.StartPeer(b, "runqlat")
+			peer.Await(b, "Tracing", nil)
+			for b.Loop() {
+				measure(b, "sched_")
+			}
+			peer.Stop(b)
+		})
+	}
+}
+
+// measure runs the tool and the load, and reports the cost of the programs whose names
+// begin so.
+func measure(b *testing.B, prefix string) {
+	b.Helper()
+	tooltest.Root(b)
+	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		b.Skipf("the kernel does not measure programs: %v", err)
+	}
+	defer stats.Close()
+	cpu := cpus(b)[0]
+	one, other := pair(b, cpu, cpu, nil)
+	tooltest.JSON(b, Tool, nil, func() {
+		ns, runs := programs(b, prefix)
+		play(b, one, other, 100000)
+		endNs, endRuns := programs(b, prefix)
+		b.ReportMetric(float64(endNs-ns)/float64(endRuns-runs), "ns/event")
+	})
+}
+
+// programs adds up the run times of all programs of such a name.
+func programs(b *testing.B, prefix string) (ns, runs uint64) {
+	b.Helper()
+	for id := ebpf.ProgramID(0); ; {
+		var err error
+		if id, err = ebpf.ProgramGetNextID(id); err != nil {
+			return ns, runs
+		}
+		p, err := ebpf.NewProgramFromID(id)
+		if err != nil {
+			continue
+		}
+		info, err := p.Info()
+		if err == nil && strings.HasPrefix(info.Name, prefix) {
+			if s, err := p.Stats(); err == nil {
+				ns += uint64(s.Runtime)
+				runs += s.RunCount
+			}
+		}
+		p.Close()
+	}
+}
