@@ -86,6 +86,22 @@ func TestCacheOldest(t *testing.T) {
 	}
 }
 
+// TestCacheHoldsSome opens a module whose file was not held, since too many
+// were, by its path.
+func TestCacheHoldsSome(t *testing.T) {
+	c, ps := start(t, compile(t, program)), newProcesses(t)
+	ps.cache.held = maxHeld
+	if err := ps.Remember(c.pid()); err != nil {
+		t.Fatal(err)
+	}
+	if ps.cache.held != maxHeld {
+		t.Errorf("%d files held, the limit is %d", ps.cache.held, maxHeld)
+	}
+	c.stop()
+	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
+	ps.cache.held = 0
+}
+
 func TestCacheSharesModules(t *testing.T) {
 	ps := newProcesses(t)
 	file := compile(t, program)

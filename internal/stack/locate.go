@@ -24,7 +24,7 @@ func (ps *Processes) find(m *mapping, s *snapshot, d procDir) {
 		m.reason = NoSymbols
 	case err != nil:
 		m.reason = Unreadable
-		if _, err := d.startTime(); err != nil {
+		if _, _, err := d.stat(); err != nil {
 			m.reason = reasonOf(err)
 		}
 	default:

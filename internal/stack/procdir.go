@@ -33,19 +33,21 @@ func (d procDir) read(name string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(d.path, name))
 }
 
-// startTime is field 22 of stat; the second one, in parentheses, may hold
-// anything.
-func (d procDir) startTime() (uint64, error) {
-	const field = 22 - 3
+// stat returns the state, 'Z' when nothing but the exit code is left, and when
+// the process began, fields 3 and 22 of stat; the second one, in parentheses,
+// may hold anything.
+func (d procDir) stat() (state byte, start uint64, err error) {
+	const startField = 22 - 3
 	b, err := d.read("stat")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(fields) <= field {
-		return 0, errors.New("malformed stat")
+	if len(fields) <= startField {
+		return 0, 0, errors.New("malformed stat")
 	}
-	return strconv.ParseUint(string(fields[field]), 10, 64)
+	start, err = strconv.ParseUint(string(fields[startField]), 10, 64)
+	return fields[0][0], start, err
 }
 
 // innerPID is the last number of NSpid (4.1 and later), or pid.
@@ -67,21 +69,25 @@ func (d procDir) innerPID(pid int) int {
 	return pid
 }
 
-// maps returns the executable mappings. The first thread of a process may exit
-// before the others, and shows none from then on: theirs are the same.
-func (d procDir) maps() ([]byte, error) {
-	b, err := d.read("maps")
-	if err != nil || len(b) > 0 {
-		return b, err
-	}
+// openThread opens the directory of a thread of d that has mappings, which are
+// those of all, and returns them. The first thread may exit before the others.
+func (d procDir) openThread() (t procDir, maps []byte, err error) {
 	tasks, _ := os.ReadDir(filepath.Join(d.path, "task"))
 	for _, task := range tasks {
-		b, err := d.read(filepath.Join("task", task.Name(), "maps"))
-		if err == nil && len(b) > 0 {
-			return b, nil
+		tid, err := strconv.Atoi(task.Name())
+		if err != nil {
+			continue
 		}
+		t, err := openProc(tid)
+		if err != nil {
+			continue
+		}
+		if maps, err := t.read("maps"); err == nil && len(maps) > 0 {
+			return t, maps, nil
+		}
+		t.Close()
 	}
-	return nil, nil
+	return procDir{}, nil, fmt.Errorf("all threads have exited: %w", fs.ErrNotExist)
 }
 
 // reasonOf classifies an error of reading below /proc/PID.

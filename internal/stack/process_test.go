@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestProcess(t *testing.T) {
@@ -112,6 +114,54 @@ func TestProcessExited(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestProcessZombie asks for a process that has exited and is not waited for.
+func TestProcessZombie(t *testing.T) {
+	c, ps := start(t, compile(t, program)), newProcesses(t)
+	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
+	c.stdin.Close()
+	if err := unix.Waitid(unix.P_PID, c.pid(), nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := ps.Remember(c.pid()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got error %v", err)
+	}
+	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
+	if f := ps.name(c.pid(), 1); f.Reason != Exited {
+		t.Errorf("got %#v", f)
+	}
+}
+
+// TestProcessFirstThread has the first thread of a process exit.
+func TestProcessFirstThread(t *testing.T) {
+	source := `
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static pthread_t first;
+static void *second(void *arg)
+{
+	pthread_join(first, 0);
+	printf("%p\n", (void *)second), fflush(stdout);
+	while (getchar() != EOF)
+		;
+	_exit(0);
+}
+int main(void)
+{
+	pthread_t t;
+	first = pthread_self();
+	pthread_create(&t, 0, second, 0);
+	pthread_exit(0);
+}
+`
+	file := compile(t, source, "-pthread")
+	c, ps := start(t, file), newProcesses(t)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ps.name(c.pid(), c.addrs[0]), "second", 0)
 }
 
 // dropSymbols makes the cache drop all it has read.

@@ -30,7 +30,7 @@ func (ps *Processes) read(pid int, old *snapshot, successor bool) (*snapshot, er
 		return nil, err
 	}
 	defer d.Close()
-	start, err := d.startTime()
+	state, start, err := d.stat()
 	if err != nil {
 		return nil, err
 	}
@@ -40,11 +40,26 @@ func (ps *Processes) read(pid int, old *snapshot, successor bool) (*snapshot, er
 		}
 		old = nil
 	}
-	lines, err := d.maps()
+	maps, err := d.read("maps")
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot{start: start, perfPath: perfMapPath(d.innerPID(pid)), maps: parseMaps(lines)}
+	if len(maps) == 0 {
+		t, shared, err := d.openThread()
+		if err == nil {
+			defer t.Close()
+			d, maps = t, shared
+		} else if state == 'Z' { // and not a kernel thread
+			return nil, err
+		}
+	}
+	s := &snapshot{start: start, perfPath: perfMapPath(d.innerPID(pid)), maps: parseMaps(maps)}
+	ps.complete(s, old, d)
+	return s, nil
+}
+
+// complete finds the files of s, which follows old.
+func (ps *Processes) complete(s, old *snapshot, d procDir) {
 	s.root = ps.shareRoot(d)
 	s.roots = ps.roots(s.root)
 	s.program, _ = inodeOf(d.path + "/exe")
@@ -57,7 +72,6 @@ func (ps *Processes) read(pid int, old *snapshot, successor bool) (*snapshot, er
 		ps.keepUnmapped(s, old)
 	}
 	s.perf = ps.perfMap(s)
-	return s, nil
 }
 
 // reuse takes the module of the same mapping of an older snapshot.

@@ -10,24 +10,28 @@ import (
 	"strings"
 )
 
-// emulators are the commands that run the machines, and the packages that they are in.
-var emulators = map[string]struct{ command, pkg string }{
+// program is a command of this machine, and the package that it is in.
+type program struct{ command, pkg string }
+
+// emulators run the machines, by architecture.
+var emulators = map[string]program{
 	"amd64": {"qemu-system-x86_64", "qemu-system-x86"},
 	"arm64": {"qemu-system-aarch64", "qemu-system-arm"},
 }
 
-// install installs the emulator of the architecture where it is missing.
-func install(ctx context.Context, arch string) error {
-	e := emulators[arch]
-	if _, err := exec.LookPath(e.command); err == nil {
+var mke2fs = program{"/sbin/mke2fs", "e2fsprogs"}
+
+// install installs the program where it is missing.
+func (p program) install(ctx context.Context) error {
+	if _, err := exec.LookPath(p.command); err == nil {
 		return nil
 	}
 	script := `apt-get -qq install -y --no-install-recommends "$0" ||
 		{ apt-get -qq update && apt-get -qq install -y --no-install-recommends "$0"; }`
-	cmd := exec.CommandContext(ctx, "sh", "-c", script, e.pkg)
+	cmd := exec.CommandContext(ctx, "sh", "-c", script, p.pkg)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("install %s: %w: %s", e.pkg, err, out)
+		return fmt.Errorf("install %s: %w: %s", p.pkg, err, out)
 	}
 	return nil
 }

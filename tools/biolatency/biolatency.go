@@ -42,7 +42,7 @@ type label struct {
 	Flags     string `json:"flags" help:"flags and operation of the I/O"`
 	Operation string `json:"operation" help:"operation of the I/O"`
 	Cgroup    string `json:"cgroup" help:"path of the cgroup that the I/O was submitted for"`
-	Container string `json:"container" help:"container of that cgroup; empty for what is in none"`
+	Container string `json:"container" help:"name of the container of that cgroup, or its short id; empty for what is in none"`
 }
 
 // Tool is biolatency.

@@ -213,3 +213,32 @@ func TestCSV(t *testing.T) {
 		t.Errorf("lines make %d, want 20", sum)
 	}
 }
+
+// TestHooks takes each way to the hooks in turn; they all see the same.
+func TestHooks(t *testing.T) {
+	l := newLoop(t, 0)
+	l.scheduler(t, "mq-deadline")
+	z := zram(t)
+	const n = 50
+	for _, kind := range []string{"btf", "raw", "oldbtf", "oldraw"} {
+		args := []string{"-D", "-P", "-F", "--operations", "--stages", "--pid", pid(), "--hook", "submit=" + kind}
+		for _, hook := range []string{"insert", "issue", "requeue", "merge", "complete", "bioqueue", "biocomplete"} {
+			args = append(args, "--hook", hook+"="+strings.TrimPrefix(kind, "old"))
+		}
+		res := tooltest.JSON(t, Tool, args, func() {
+			readBlocks(t, l.dev, n)
+			writeBlocks(t, z.dev, n)
+		})
+		for _, stage := range []string{"queue", "device", "total"} {
+			key := map[string]string{"stage": stage, "disk": l.name, "partition": l.name, "flags": "Sync-Read", "operation": "read"}
+			if h := find(t, res, key); h.Num("count") != n {
+				t.Errorf("%s: %v times of %s, want %d", kind, h.Num("count"), stage, n)
+			}
+		}
+		key := map[string]string{"stage": "total", "disk": z.name, "partition": z.name, "flags": "Idle-Sync-Write", "operation": "write"}
+		if h := find(t, res, key); h.Num("count") != n {
+			t.Errorf("%s: %v bios, want %d", kind, h.Num("count"), n)
+		}
+		checkCounters(t, res, nil)
+	}
+}

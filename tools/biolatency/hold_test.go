@@ -84,13 +84,6 @@ func provide(t testing.TB, uffd int, page []byte) {
 	ioctl(t, uintptr(uffd), uffdioCopy, unsafe.Pointer(&args))
 }
 
-func ioctl(t testing.TB, fd uintptr, req uint, arg unsafe.Pointer) {
-	t.Helper()
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, uintptr(req), uintptr(arg)); errno != 0 {
-		t.Fatalf("ioctl %#x: %v", req, errno)
-	}
-}
-
 // writers are writes that wait for the disk, each in a thread of its own.
 type writers struct {
 	t    testing.TB

@@ -45,7 +45,7 @@ func (o *options) label(k histKey, env *tool.Env) label {
 		l.Cgroup = env.CgroupPath(k.CgroupID)
 	}
 	if o.Containers {
-		l.Container = env.Owner(k.CgroupID).Container
+		l.Container = env.Owner(k.CgroupID).Name()
 	}
 	return l
 }

@@ -24,6 +24,7 @@ type loop struct {
 
 const (
 	loopSize  = 8 << 20
+	partSize  = loopSize / 2 // of its partition, if it is made one
 	blockSize = 4096
 	// stride keeps blocks apart, so that they are not merged.
 	stride = 2 * blockSize
@@ -112,7 +113,7 @@ func readBlocks(t testing.TB, f *os.File, n int) {
 	t.Helper()
 	b := block(t)
 	for i := range n {
-		if _, err := unix.Pread(int(f.Fd()), b, int64(i*stride%loopSize)); err != nil {
+		if _, err := unix.Pread(int(f.Fd()), b, int64(i*stride%partSize)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -122,7 +123,7 @@ func writeBlocks(t testing.TB, f *os.File, n int) {
 	t.Helper()
 	b := block(t)
 	for i := range n {
-		if _, err := unix.Pwrite(int(f.Fd()), b, int64(i*stride%loopSize)); err != nil {
+		if _, err := unix.Pwrite(int(f.Fd()), b, int64(i*stride%partSize)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,7 +132,12 @@ func writeBlocks(t testing.TB, f *os.File, n int) {
 func (l *loop) discard(t testing.TB, from, length uint64) {
 	t.Helper()
 	span := [2]uint64{from, length}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, l.dev.Fd(), unix.BLKDISCARD, uintptr(unsafe.Pointer(&span))); errno != 0 {
-		t.Fatalf("discard: %v", errno)
+	ioctl(t, l.dev.Fd(), unix.BLKDISCARD, unsafe.Pointer(&span))
+}
+
+func ioctl(t testing.TB, fd uintptr, req uint, arg unsafe.Pointer) {
+	t.Helper()
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, uintptr(req), uintptr(arg)); errno != 0 {
+		t.Fatalf("ioctl %#x: %v", req, errno)
 	}
 }

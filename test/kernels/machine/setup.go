@@ -43,10 +43,6 @@ func setUp(p *plan.Plan) error {
 const disk = "/disk"
 
 func mountDisk() error {
-	// Of busybox there is only this one; the driver of ext4 takes it.
-	if out, err := exec.Command("/bin/mkfs.ext2", "/dev/vda").CombinedOutput(); err != nil {
-		return fmt.Errorf("format disk: %w: %s", err, out)
-	}
 	if err := os.Mkdir(disk, 0o755); err != nil {
 		return fmt.Errorf("make mount point: %w", err)
 	}

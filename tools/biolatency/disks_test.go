@@ -1,0 +1,131 @@
+package biolatency
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// blkpg and what it takes, of linux/blkpg.h.
+type (
+	blkpgArg struct {
+		op, flags, length int32
+		data              *blkpgPartition
+	}
+	blkpgPartition struct {
+		start, length int64 // bytes
+		number        int32
+		_             [128]byte
+	}
+)
+
+const blkpgAdd = 1
+
+// partition is a loop device with one partition, and that partition.
+func partition(t testing.TB) (*loop, *os.File) {
+	t.Helper()
+	l := newLoop(t, unix.LO_FLAGS_PARTSCAN)
+	part := blkpgPartition{start: loopSize / 4, length: partSize, number: 1}
+	ioctl(t, l.dev.Fd(), unix.BLKPG, unsafe.Pointer(&blkpgArg{op: blkpgAdd, length: int32(unsafe.Sizeof(part)), data: &part}))
+	f, err := os.OpenFile(l.path+"p1", os.O_RDWR|unix.O_DIRECT, 0)
+	if err != nil {
+		t.Skipf("nobody makes the nodes of partitions here: %v", err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return l, f
+}
+
+func TestPartitions(t *testing.T) {
+	l, p := partition(t)
+	load := func() {
+		writeBlocks(t, l.dev, 10)
+		writeBlocks(t, p, 20)
+	}
+	res := tooltest.JSON(t, Tool, []string{"-D", "-P", "-d", l.name}, load)
+	for name, n := range map[string]float64{l.name: 10, l.name + "p1": 20} {
+		if h := find(t, res, map[string]string{"disk": l.name, "partition": name}); h.Num("count") != n {
+			t.Errorf("%v writes of %s, want %v", h.Num("count"), name, n)
+		}
+	}
+	res = tooltest.JSON(t, Tool, []string{"-D", "-d", p.Name()}, load)
+	if h := find(t, res, map[string]string{"disk": l.name}); h.Num("count") != 20 {
+		t.Errorf("%v writes of the partition alone, want 20", h.Num("count"))
+	}
+}
+
+// TestWithoutAccounting has requests that do not know when they began, nor their
+// partition.
+func TestWithoutAccounting(t *testing.T) {
+	l, p := partition(t)
+	if err := os.WriteFile(l.sys("queue/iostats"), []byte("0"), 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.WriteFile(l.sys("queue/iostats"), []byte("1"), 0) })
+	for _, scheduler := range []string{"none", "mq-deadline"} {
+		l.scheduler(t, scheduler)
+		const n = 1000 // uses each of the disk's requests several times
+		res := tooltest.JSON(t, Tool, []string{"--stages", "-P", "-d", l.name, "--pid", pid()}, func() { readBlocks(t, p, n) })
+		for _, stage := range []string{"queue", "device", "total"} {
+			if h := find(t, res, map[string]string{"stage": stage, "partition": l.name + "p1"}); h.Num("count") != n {
+				t.Errorf("%s: %v times of %s, want %d", scheduler, h.Num("count"), stage, n)
+			}
+		}
+		checkCounters(t, res, nil)
+	}
+}
+
+// zram makes a disk without requests.
+func zram(t testing.TB) *loop {
+	t.Helper()
+	tooltest.Root(t)
+	n, err := os.ReadFile("/sys/class/zram-control/hot_add")
+	if err != nil {
+		t.Skipf("no disk without requests can be had: %v", err)
+	}
+	number := strings.TrimSpace(string(n))
+	z := &loop{name: "zram" + number, path: "/dev/zram" + number}
+	t.Cleanup(func() { os.WriteFile("/sys/class/zram-control/hot_remove", []byte(number), 0) })
+	if err := os.WriteFile(z.sys("disksize"), []byte(fmt.Sprint(loopSize)), 0); err != nil {
+		t.Fatal(err)
+	}
+	if z.dev, err = os.OpenFile(z.path, os.O_RDWR|unix.O_DIRECT, 0); err != nil {
+		t.Skipf("nobody makes the nodes of disks here: %v", err)
+	}
+	t.Cleanup(func() { z.dev.Close() })
+	return z
+}
+
+// TestBios sees a disk without requests as a disk of its own, and only then.
+func TestBios(t *testing.T) {
+	z := zram(t)
+	load := func() {
+		writeBlocks(t, z.dev, 100)
+		readBlocks(t, z.dev, 50)
+		for range 3 {
+			if err := unix.Fsync(int(z.dev.Fd())); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	res := tooltest.JSON(t, Tool, []string{"-D", "--operations", "--pid", pid()}, load)
+	for op, n := range map[string]float64{"write": 100, "read": 50} {
+		if h := find(t, res, map[string]string{"disk": z.name, "operation": op}); h.Num("count") != n {
+			t.Errorf("%v of %s, want %v", h.Num("count"), op, n)
+		}
+	}
+	res = tooltest.JSON(t, Tool, []string{"--stages", "-d", z.name}, load)
+	if h := find(t, res, map[string]string{"stage": "total"}); h.Num("count") < 150 || len(res.Histograms) != 1 {
+		t.Errorf("histograms: %v", keys(res))
+	}
+	checkCounters(t, res, nil)
+	res = tooltest.JSON(t, Tool, []string{"--operations", "--pid", pid()}, load)
+	if len(res.Histograms) != 0 {
+		t.Errorf("bios count among requests: %v", keys(res))
+	}
+}
