@@ -64,8 +64,9 @@ The counters at the end: errors; requeues; merges; partial, completions of a par
 	Peers: []string{
 		"-d, --disk DISK is the filter and -D is --disks, as in BCC. libbpf-tools has --disk as the long name of both, and takes it for -D.",
 		"-F is --flags, as in BCC; --flag, as in libbpf-tools, is the same.",
-		"-c and the other task filters are of the task that submits the I/O. libbpf-tools tests the task that is there at the issue and at the completion, which may be any, and leaves out I/O by it.",
-		"A request that is completed in parts is over with the last of them; for libbpf-tools and BCC with the first.",
+		"-c and the other task filters are of the task that submits the I/O. libbpf-tools tests the task that is there at insertion, issue and completion, which at the last two may be any.",
+		"A request that is completed in parts is one I/O. For libbpf-tools and BCC the first part ends it, and the rest is another one if it is issued again.",
+		"With -Q libbpf-tools counts only what was inserted where a disk has a scheduler, so no flushes. Here they begin when they are issued.",
 		"Flags that say how a driver may fail or poll have no name and tell no histograms apart. libbpf-tools has several of the same title then.",
 		"Operations on zones have the right names on all kernels; their numbers have moved.",
 		"-e (BCC: average and total) changes nothing, as count, mean and percentiles are always there. -j (BCC) is --output json, in the form of all tools here.",

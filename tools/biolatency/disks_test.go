@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/tooltest"
@@ -63,10 +64,7 @@ func TestPartitions(t *testing.T) {
 // partition.
 func TestWithoutAccounting(t *testing.T) {
 	l, p := partition(t)
-	if err := os.WriteFile(l.sys("queue/iostats"), []byte("0"), 0); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.WriteFile(l.sys("queue/iostats"), []byte("1"), 0) })
+	l.account(t, "0")
 	for _, scheduler := range []string{"none", "mq-deadline"} {
 		l.scheduler(t, scheduler)
 		const n = 1000 // uses each of the disk's requests several times
@@ -107,6 +105,9 @@ func TestBios(t *testing.T) {
 	load := func() {
 		writeBlocks(t, z.dev, 100)
 		readBlocks(t, z.dev, 50)
+		if n := entries(t, "bios"); n > 0 {
+			t.Errorf("%d bios are left in the kernel's table", n)
+		}
 		for range 3 {
 			if err := unix.Fsync(int(z.dev.Fd())); err != nil {
 				t.Error(err)
@@ -128,4 +129,43 @@ func TestBios(t *testing.T) {
 	if len(res.Histograms) != 0 {
 		t.Errorf("bios count among requests: %v", keys(res))
 	}
+}
+
+// TestEntries uses the requests of a disk again and again: the kernel's table does not
+// get larger than there are of them.
+func TestEntries(t *testing.T) {
+	l := newLoop(t, 0)
+	tooltest.JSON(t, Tool, []string{"-Q", "-d", l.name}, func() {
+		readBlocks(t, l.dev, 10*loopDepth)
+		if n := entries(t, "ios"); n == 0 || n > loopDepth {
+			t.Errorf("%d entries for the disk's %d requests", n, loopDepth)
+		}
+	})
+}
+
+// entries counts what is in the map of that name.
+func entries(t testing.TB, name string) (n int) {
+	t.Helper()
+	for id := ebpf.MapID(0); ; {
+		next, err := ebpf.MapGetNextID(id)
+		if err != nil {
+			return n
+		}
+		id = next
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			continue // it has gone
+		}
+		if info, err := m.Info(); err == nil && info.Name == name {
+			n += count(m)
+		}
+		m.Close()
+	}
+}
+
+func count(m *ebpf.Map) (n int) {
+	var key, value []byte
+	for it := m.Iterate(); it.Next(&key, &value); n++ {
+	}
+	return n
 }

@@ -11,7 +11,7 @@
 
 /* What is known of a struct request, from one use of it to the next. */
 struct io {
-	__u64 born_ns; /* the request's start_time_ns when it was first seen, or 0 */
+	__u64 born_ns; /* the request's start_time_ns when it was first seen */
 	__u64 begin_ns; /* inserted or issued, whichever came first */
 	__u64 issue_ns; /* issued last */
 	__u64 cgroup_id; /* the issuer's */
@@ -126,9 +126,9 @@ static __always_inline bool io_wanted(struct io *io)
 }
 
 /*
- * The use that a stamp is for, a new one unless it goes on. Where the disk's I/O is not
- * accounted a request may have no birth: then one that has the stamp already, and was
- * not requeued, is used anew.
+ * The use that a stamp is for: a new one unless it goes on. Births do not tell where the
+ * disk's I/O is not accounted, as the kernel leaves start_time_ns alone then. But a
+ * request that has the stamp already, and was not requeued, must be used anew.
  */
 static __always_inline struct io *io_stamped(struct request *rq, bool is_issue, const bool direct)
 {
@@ -136,7 +136,7 @@ static __always_inline struct io *io_stamped(struct request *rq, bool is_issue, 
 
 	if (!io_is_of(io, rq, direct))
 		io = io_begin(io, rq, direct);
-	else if (!io->born_ns && !io->requeued && (is_issue ? io->issue_ns : io->begin_ns))
+	else if (!io->requeued && (is_issue ? io->issue_ns : io->begin_ns))
 		io = io_begin(io, rq, direct);
 	if (io && !io->begin_ns)
 		io->born_ns = block_read(direct, rq, start_time_ns);

@@ -95,6 +95,16 @@ func (l *loop) scheduler(t testing.TB, name string) {
 	}
 }
 
+// account has the kernel account the disk's I/O, or not ("0"). It is on in the end, as the
+// next who takes the device expects.
+func (l *loop) account(t testing.TB, on string) {
+	t.Helper()
+	if err := os.WriteFile(l.sys("queue/iostats"), []byte(on), 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.WriteFile(l.sys("queue/iostats"), []byte("1"), 0) })
+}
+
 func (l *loop) sys(file string) string { return filepath.Join("/sys/block", l.name, file) }
 
 // block is memory as direct I/O wants it.

@@ -98,6 +98,37 @@ func TestManyOpen(t *testing.T) {
 	}
 }
 
+// TestOpenOrGone does not take for open what has ended unseen, nor another connection
+// whose socket is in the same memory.
+func TestOpenOrGone(t *testing.T) {
+	const n = 50
+	l := listen(t, "127.0.0.1:0")
+	var old, fresh [n]*pair
+	for i := range old {
+		old[i] = connect(t, l, "127.0.0.1", 0)
+	}
+	res := tooltest.JSON(t, without("state"), []string{"--existing", "--active"}, func() {
+		for _, p := range old {
+			p.close(p.client, p.server)
+		}
+		if err := awaitEnd(t.Context(), port(l.Addr())); err != nil {
+			t.Error(err)
+		}
+		for i := range fresh {
+			fresh[i] = connect(t, l, "127.0.0.1", 0)
+		}
+	})
+	for i := range n {
+		client, server := old[i].rows(res)
+		for _, r := range [][]tooltest.Row{client, server} {
+			fields(t, "old", one(t, "old", r), map[string]any{"state": "existing"})
+		}
+		if client, server := fresh[i].rows(res); len(client)+len(server) > 0 {
+			t.Errorf("rows of a connection whose beginning nobody saw: %v %v", client, server)
+		}
+	}
+}
+
 // TestOpenOfHolder finds a connection that two processes hold by either.
 func TestOpenOfHolder(t *testing.T) {
 	p := connect(t, listen(t, "127.0.0.1:0"), "127.0.0.1", 0)

@@ -72,12 +72,12 @@ func TestOwners(t *testing.T) {
 	fields(t, "child that accepted", one(t, "server", s), map[string]any{"pid": server.Process.Pid, "comm": comm(), "tx_bytes": 7, "tcp_state": "FIN_WAIT2"})
 }
 
-// noAccept is the tool without its hook on accept.
-func noAccept() *tool.Tool {
+// without is the tool without a hook.
+func without(hook string) *tool.Tool {
 	return tool.Define(Tool.Spec, options{}, func(o *options, env *tool.Env) (tool.Source, error) {
 		src, err := build(o, env)
 		if err == nil {
-			src.(*tool.Events[row]).Without = []string{"accept"}
+			src.(*tool.Events[row]).Without = []string{hook}
 		}
 		return src, err
 	})
@@ -88,7 +88,7 @@ func noAccept() *tool.Tool {
 func TestOwnerWithoutAccept(t *testing.T) {
 	var client, server *exec.Cmd
 	var connected, accepted, aborted *pair
-	res := tooltest.JSON(t, noAccept(), nil, func() {
+	res := tooltest.JSON(t, without("accept"), nil, func() {
 		l := listen(t, "127.0.0.1:0")
 		client, connected = childConnects(t, l, nil)
 		server, accepted = childAccepts(t, l)
@@ -122,7 +122,12 @@ func TestNeverAccepted(t *testing.T) {
 	res := tooltest.JSON(t, Tool, nil, func() { p = neverAccepted(t) })
 	client, server := p.rows(res)
 	fields(t, "client", one(t, "client", client), map[string]any{"pid": os.Getpid()})
-	fields(t, "server", one(t, "server", server), map[string]any{"pid": 0, "comm": "", "uid": 1<<32 - 1})
+	s := one(t, "server", server)
+	fields(t, "server", s, map[string]any{"pid": 0, "comm": "", "uid": 1<<32 - 1})
+	// No other sample of the round-trip time has followed that of the handshake.
+	if handshake := s.Num("duration_ns") - s.Num("established_ns"); handshake < s.Num("rtt_us")*1000 {
+		t.Errorf("the handshake took %.0f ns, less than its round trip of %.0f us", handshake, s.Num("rtt_us"))
+	}
 	res = tooltest.JSON(t, Tool, []string{"--uid", "0"}, func() { p = neverAccepted(t) })
 	client, server = p.rows(res)
 	if len(client) != 1 || len(server) != 0 {

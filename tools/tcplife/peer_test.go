@@ -110,7 +110,7 @@ func TestPeer(t *testing.T) {
 
 func samePeer(t *testing.T, peer peerRow, r tooltest.Row) {
 	t.Helper()
-	const flags, rounding, late = 2, 0.005 * 1024, 20
+	const flags, rounding, late = 2, 0.005 * 1024, 100
 	if peer.laddr != r.Str("laddr") || int(r.Num("pid")) != peer.pid || r.Str("comm") != peer.comm {
 		t.Errorf("the peer has %+v, we %v", peer, r)
 	}

@@ -64,7 +64,7 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Show TCP connections and how long they lasted",
 	Description: `Shows each TCP connection of all network namespaces as it ends, with its owner, its ends, the payload it has moved and how long it lasted. A connection between two processes of this machine is two rows, one for each end. A connect that fails is a row too.
 
-Connections are followed at sock:inet_sock_set_state. The pid, uid, comm and cgroup are those of the task that called connect or accept, read in that task. Where neither could be seen, they are those of the task that closed the connection first. Where there was no such task either, as for a connection that was reset before it was accepted, the pid is 0, the uid 4294967295 and the comm empty: it is never that of a task which happened to run when a packet came. The task filter looks at that owner, and ports and addresses are looked at when the connection ends, so that -L also finds connections that are made from here.
+Connections are followed at sock:inet_sock_set_state, by two copies of a program, as the kernel leaves one out that is running on the CPU already. The pid, uid, comm and cgroup are those of the task that called connect or accept, read in that task. Where neither could be seen, they are those of the task that closed the connection first. Where there was no such task either, as for a connection that was reset before it was accepted, the pid is 0, the uid 4294967295 and the comm empty: it is never that of a task which happened to run when a packet came. The task filter looks at that owner, and ports and addresses are looked at when the connection ends, so that -L also finds connections that are made from here.
 
 accept is seen where inet_csk_accept returns. Where that function cannot be traced, it is seen as the system call returns, by a program that runs at the end of every system call and ends at once for the others. Then a connection that io_uring accepts belongs to the task that closes it.
 
@@ -78,6 +78,7 @@ Connections that are open when the tool starts are left out, unless --existing i
 		"-T is titled TIME(s), as libbpf-tools', where BCC has TIME.",
 		"-s (BCC) is --output csv: its header has the keys of JSON, and bytes and nanoseconds as numbers.",
 	},
+	Overhead: `A connection on the loopback has 10 changes of state, for both ends. Of 5,000 connections, with the CPUs of the machine busy otherwise, a change took 500 to 670 ns, in both copies of the program; that of libbpf-tools beside it 2,200 to 2,700 ns. The program at the end of system calls took 61 to 107 ns each time, of which some 20 are the measuring (--stats).`,
 	Examples: []string{
 		"tcplife                                  # connections as they end",
 		"tcplife -D 5432 --container web          # those of a container to a database",
