@@ -10,11 +10,26 @@
 # the same bytes in any checkout. -mcpu=v3 is understood from kernel 5.1 on.
 set -eu
 
-root=$(realpath --relative-to=. "$(dirname "$0")/..")
+root=$(realpath "$(dirname "$0")/..")
+folder=$(realpath --relative-to="$root" .)
 source=$1
 shift
 
+# The order of types in BTF follows the length of the path that the files really have, of
+# all things, so they are compiled in a folder whose name has always the same length.
+bpf2go=$(go tool -n bpf2go)
+copy=$(mktemp -d /tmp/corescope.XXXXXX)
+trap 'rm -rf "$copy"' EXIT
+mkdir -p "$copy/$folder"
+cp -r "$root/bpf" "$root/vmlinux" "$copy"
+cp ./*.c "$copy/$folder"
+cp ./*.h "$copy/$folder" 2>/dev/null || true
+here=$PWD
+cd "$copy/$folder"
+
 # Relative -I, as paths are kept in the objects' BTF line info.
-exec go tool bpf2go -cc clang-19 -strip llvm-strip-19 \
+up=$(realpath --relative-to=. "$copy")
+"$bpf2go" -cc clang-19 -strip llvm-strip-19 \
 	-target amd64,arm64 -tags linux -no-global-types "$@" bpf "$source" -- \
-	-mcpu=v3 -Wall -Werror "-I$root/bpf" "-I$root/vmlinux"
+	-mcpu=v3 -Wall -Werror "-I$up/bpf" "-I$up/vmlinux"
+mv bpf_*_bpfel* "$here"

@@ -121,9 +121,10 @@ func (o *options) unit() histogram.Unit {
 // they are told apart from those that they lie on, or their I/O would count twice.
 func (o *options) plan() tool.Plan {
 	cgroups, bios := o.Cgroups || o.Containers, o.Disks || o.Partitions || o.Disk != ""
+	entries, kept := tableSize(countRequests("/sys"))
 	p := tool.Plan{
-		Variables:  map[string]any{"want_cgroup": cgroups, "want_bios": bios},
-		MapEntries: map[string]uint32{},
+		Variables:  map[string]any{"want_cgroup": cgroups, "want_bios": bios, "ios_kept": kept},
+		MapEntries: map[string]uint32{"ios": entries},
 		Optional:   []string{"merge", "bioqueue", "biocomplete"},
 	}
 	if o.JSON {

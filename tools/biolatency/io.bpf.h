@@ -3,11 +3,11 @@
 #define __IO_BPF_H
 
 /*
- * How many are kept for the next use of their request, which spares the allocation and
- * the deletion. There is one struct request for each tag of a disk, so only large
- * machines have more of them.
+ * How many entries are kept for the next use of their request, which spares allocation
+ * and deletion. There is one struct request for each tag of a disk, so user space knows
+ * how many there are, but for disks that come later.
  */
-#define IOS_KEPT (1 << 15)
+const volatile __u32 ios_kept = 1 << 10;
 
 /* What is known of a struct request, from one use of it to the next. */
 struct io {
@@ -24,7 +24,7 @@ struct io {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 17);
+	__uint(max_entries, 1 << 11);
 	__type(key, __u64);
 	__type(value, struct io);
 } ios SEC(".maps");
@@ -74,7 +74,7 @@ static __always_inline void io_end(struct request *rq, struct io *io)
 	__u64 id = (__u64)rq;
 
 	io->live = false;
-	if (ios_count > IOS_KEPT && !bpf_map_delete_elem(&ios, &id))
+	if (ios_count > ios_kept && !bpf_map_delete_elem(&ios, &id))
 		__sync_fetch_and_sub(&ios_count, 1);
 }
 
