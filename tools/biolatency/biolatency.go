@@ -74,9 +74,9 @@ The counters at the end: errors; requeues; merges; partial, completions of a par
 	Examples: []string{
 		"biolatency 1 10          # a report each second, ten times",
 		"biolatency -D -F         # by disk and flags",
-		"biolatency --stages -d nvme0n1 --duration 10s",
-		"biolatency --containers --operations",
-		"biolatency -P --pid 1234 --filter 'p99 > 5000' 5",
+		"biolatency --stages -d nvme0n1 --duration 10s  # queue, device and total time of one disk",
+		"biolatency --containers --operations  # by who issued it, and what it was",
+		"biolatency -P --pid 1234 --filter 'p99 > 5000' 5  # partitions that are slow for one process",
 	},
 	Object: loadBpf,
 	Tasks:  true,
