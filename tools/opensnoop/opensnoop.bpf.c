@@ -5,6 +5,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "compat.bpf.h"
 #include "event.bpf.h"
 #include "task.bpf.h"
 #include "syscall.bpf.h"
@@ -131,7 +132,7 @@ static __always_inline long read_path(char *buf, const struct open_call *call)
 {
 	if (call->in_kernel)
 		return bpf_probe_read_kernel_str(buf, PATH_MAX, call->path);
-	return bpf_probe_read_user_str(buf, PATH_MAX, call->path);
+	return read_user_str(buf, PATH_MAX, call->path);
 }
 
 /* Fills the event and tells whether it is wanted, as far as that is known without the result. */

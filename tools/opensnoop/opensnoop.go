@@ -48,7 +48,7 @@ type row struct {
 	Errno    int32          `json:"errno" col:"ERR,width=3,right" help:"errno of a failure, else 0"`
 	Error    value.Error    `json:"error" col:"ERROR,width=8" help:"name of the errno of a failure"`
 	FileMode value.FileMode `json:"mode" col:"MODE,width=4" help:"permissions asked for, where the flags create a file"`
-	Path     value.Bytes    `json:"path" col:"PATH,width=40" help:"the path as the task gave it; with -F absolute in the task's mount namespace, symbolic links as they are"`
+	Path     value.Bytes    `json:"path" col:"PATH,width=40" help:"the path as the task gave it; with -F absolute in the task's mount namespace, symbolic links as they are; absent where it could not be read, as it was at an address that is not mapped"`
 	TaskPath value.Bytes    `json:"task_path" col:"TASK_PATH,width=40" help:"with -F: the absolute path from the task's own root directory, as in its chroot or container"`
 
 	full           bool
@@ -168,8 +168,11 @@ func (r *row) Decode(tail []byte) error {
 	}
 	r.Error = value.Error(r.Ret)
 	r.FileMode = value.FileMode{Bits: r.Mode, Given: r.Flags.HasMode()}
-	r.Path = bytes.TrimSuffix(tail[:r.PathLen], []byte{0})
-	if r.full {
+	r.TaskPath = nil
+	if r.Path = nil; r.PathLen > 0 {
+		r.Path = tail[:r.PathLen-1]
+	}
+	if r.full && r.Path != nil {
 		r.resolve(tail[r.PathLen:][:r.Base.Len])
 	}
 	return nil
@@ -180,7 +183,6 @@ func (r *row) resolve(names []byte) {
 	cut := r.Base.Truncated != 0
 	r.path = appendBelow(r.path[:0], names, cut, given)
 	r.Path = r.path
-	r.TaskPath = nil
 	if r.Base.InRoot != 0 {
 		r.taskPath = appendBelow(r.taskPath[:0], names[:r.Base.RootLen], false, given)
 		r.TaskPath = r.taskPath

@@ -192,6 +192,22 @@ func TestLongPath(t *testing.T) {
 	}
 }
 
+// TestNoPath opens an empty path, which is one, and an address that has none.
+func TestNoPath(t *testing.T) {
+	res := tooltest.JSON(t, Tool, append(self(), "-x"), func() {
+		closing(unix.Open("", unix.O_RDONLY, 0))
+		unix.Syscall6(unix.SYS_OPENAT, 8, uintptr(unix.O_RDONLY), 0, 0, 0, 0)
+	})
+	empty := res.Where(func(r tooltest.Row) bool { return r.Has("path") && r.Str("path") == "" })
+	if len(empty) != 1 || empty[0].Str("error") != "ENOENT" {
+		t.Errorf("the empty path: %v", empty)
+	}
+	none := res.Where(func(r tooltest.Row) bool { return !r.Has("path") })
+	if len(none) != 1 || none[0].Str("error") != "EFAULT" {
+		t.Errorf("no path: %v", none)
+	}
+}
+
 func TestTextAndCSV(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x,y")
 	load := func() { closing(unix.Open(path, unix.O_RDONLY, 0)) }
