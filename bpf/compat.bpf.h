@@ -32,6 +32,27 @@ static __always_inline long task_state(struct task_struct *p)
 	(bpf_core_field_exists((p)->__state) ? (long)(p)->__state :          \
 					       ((struct task_struct___state *)(p))->state)
 
+/* Programs */
+
+/*
+ * From 7.0 on (a46023d5616e) a tracepoint's program can be preempted. Until it goes on,
+ * the kernel leaves out its runs for other tasks on that CPU, and what those did is lost
+ * (program_busy). Around the part that takes long, this keeps the time in which that can
+ * happen to nanoseconds. The kernel has the functions from 6.10 on; before, the calls
+ * are dead code.
+ */
+static __always_inline void preempt_off(void)
+{
+	if (bpf_preempt_disable)
+		bpf_preempt_disable();
+}
+
+static __always_inline void preempt_on(void)
+{
+	if (bpf_preempt_enable)
+		bpf_preempt_enable();
+}
+
 /* Memory */
 
 /*

@@ -180,9 +180,11 @@ static __always_inline int handle_open(void *ctx, const struct open_call *call, 
 
 	if (targ_failed && ret >= 0)
 		return 0;
+	preempt_off();
 	e = bpf_map_lookup_elem(&scratch, &zero);
 	if (e && fill_event(e, call))
 		send_event(ctx, e, ret);
+	preempt_on();
 	return 0;
 }
 
@@ -300,9 +302,11 @@ int BPF_PROG(uring__btf__submit, struct io_kiocb *req)
 	call.dfd = BPF_CORE_READ((struct io_open *)open, dfd);
 	call.flags = BPF_CORE_READ((struct io_open *)open, how.flags);
 	call.mode = BPF_CORE_READ((struct io_open *)open, how.mode);
+	preempt_off();
 	e = bpf_map_lookup_elem(&scratch, &one);
 	if (e && fill_event(e, &call) && bpf_map_update_elem(&uring, &req, e, BPF_ANY))
 		lost_add(map_full);
+	preempt_on();
 	return 0;
 }
 

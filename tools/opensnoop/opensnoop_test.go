@@ -253,8 +253,10 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// storm opens a file as fast as the machine can, with the output going to a file.
-func storm(t testing.TB, opens int) (rows, lost int, span time.Duration) {
+// storm opens a file as fast as the machine can, with the output going to a file. missed
+// are the opens that may be among the runs which the kernel left out: it does not tell
+// for which calls they would have been.
+func storm(t testing.TB, opens int) (rows, lost, missed int, span time.Duration) {
 	path := filepath.Join(t.TempDir(), "storm")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -266,7 +268,8 @@ func storm(t testing.TB, opens int) (rows, lost int, span time.Duration) {
 		}
 		span = time.Since(begin)
 	})
-	return rows, int(summary.Num("lost")), span
+	missed = int(summary.Object("reasons").Num("program_busy"))
+	return rows, int(summary.Num("lost")) - missed, missed, span
 }
 
 func TestStorm(t *testing.T) {
@@ -274,8 +277,9 @@ func TestStorm(t *testing.T) {
 	if testing.Short() {
 		opens = 20_000
 	}
-	if rows, lost, _ := storm(t, opens); rows+lost != opens {
-		t.Errorf("%d rows and %d lost of %d opens", rows, lost, opens)
+	rows, lost, missed, _ := storm(t, opens)
+	if told := rows + lost; told > opens || told+missed < opens {
+		t.Errorf("%d rows, %d lost and up to %d missed of %d opens", rows, lost, missed, opens)
 	}
 }
 
@@ -283,14 +287,14 @@ func TestStorm(t *testing.T) {
 // rows in the end.
 func BenchmarkStorm(b *testing.B) {
 	const opens = 300_000
-	var rows, lost int
+	var rows, lost, missed int
 	var span time.Duration
 	for b.Loop() {
-		rows, lost, span = storm(b, opens)
+		rows, lost, missed, span = storm(b, opens)
 	}
 	b.ReportMetric(opens/span.Seconds(), "opens/s")
 	b.ReportMetric(float64(rows), "rows")
-	b.ReportMetric(float64(lost), "lost")
+	b.ReportMetric(float64(lost+missed), "lost")
 }
 
 func creat(path string, mode uint32) (int, error) {

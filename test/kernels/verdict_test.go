@@ -1,0 +1,124 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/corescope/corescope/test/kernels/plan"
+)
+
+// told is the report of a kernel that has the ways "btf" (taken) and "raw", not "tp".
+func told(checks ...plan.Check) *report {
+	return &report{
+		kernel: kernel{name: "k"}, checks: checks,
+		ways: map[string][]plan.Way{"t": {
+			{Hook: "h", Kind: "btf", Result: "taken", Taken: true},
+			{Hook: "h", Kind: "raw", Result: "works"},
+			{Hook: "h", Kind: "tp", Result: "not in this kernel"},
+			{Hook: "h", Kind: "bad", Result: "refused by the verifier: why"},
+		}},
+	}
+}
+
+func TestCell(t *testing.T) {
+	good := plan.Check{Tool: "t", Passed: 1}
+	bad := plan.Check{Tool: "t", Passed: 1, Failed: []plan.Test{{Name: "T"}}}
+	raw := plan.Check{Tool: "t", Hook: "h", Kind: "raw", Passed: 1}
+	none := plan.Check{Tool: "t", Skipped: []plan.Test{{Name: "T"}}}
+	for _, tt := range []struct {
+		name   string
+		report *report
+		way    way
+		want   string
+	}{
+		{"taken", told(good), way{kind: "btf"}, passed},
+		{"a test failed", told(bad), way{kind: "btf"}, "FAIL"},
+		{"all tests skipped", told(none), way{kind: "btf"}, "FAIL"},
+		{"forced", told(good, raw), way{kind: "raw"}, passed},
+		{"only the taken one ran", told(good), way{kind: "raw"}, "not run"},
+		{"only the ring buffer ran", told(good), way{kind: "btf", perf: true}, "not run"},
+		{"missing", told(good), way{kind: "tp"}, "not in this kernel"},
+		{"refused", told(good), way{kind: "bad"}, "FAIL: refused"},
+		{"unknown", told(good), way{kind: "other"}, "not tried"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.way.tool, tt.way.hook = "t", "h"
+			if got := tt.report.cell(&tt.way); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// A way must pass on one kernel of all.
+func TestNever(t *testing.T) {
+	btf, raw := way{tool: "t", hook: "h", kind: "btf"}, way{tool: "t", hook: "h", kind: "raw"}
+	reports := []*report{
+		told(plan.Check{Tool: "t", Error: "timeout", Passed: 1}),
+		told(plan.Check{Tool: "t", Passed: 1}),
+	}
+	if got := never(reports, []way{btf, raw}); !slices.Equal(got, []way{raw}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestReason(t *testing.T) {
+	for output, want := range map[string]string{
+		"    x_test.go:12: no hierarchy":            "no hierarchy",
+		"a log line\nx_test.go:3: read /x: no file": "read /x: no file",
+		"": "",
+	} {
+		if got := reason(output); got != want {
+			t.Errorf("%q: got %q, want %q", output, got, want)
+		}
+	}
+}
+
+// Each program of a tool's objects is a row of the tables.
+func TestWaysOfAllTools(t *testing.T) {
+	_, all, _, err := chosen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tl := range all {
+		ways, err := waysOf(tl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(ways) == 0 {
+			t.Errorf("%s has no way", tl.Name)
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	t.Setenv("KERNELS", "7.2 5.10")
+	kernels, _, whole, err := chosen()
+	if err != nil || whole || len(kernels) != 2 || kernels[0].name != "5.10" {
+		t.Errorf("%v, whole %v: %v", kernels, whole, err)
+	}
+	t.Setenv("KERNELS", "4.19")
+	if _, _, _, err := chosen(); err == nil {
+		t.Error("a kernel that is not in the matrix")
+	}
+}
+
+func TestArchive(t *testing.T) {
+	a := newArchive()
+	a.add("a/b", 0o644, []byte("text"))
+	path := filepath.Join(t.TempDir(), "initrd")
+	if err := a.write(path); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each header of 110 bytes and its name are filled up to four bytes, data too.
+	const dir, file, text, end = 112, 116, 4, 124
+	if len(b) != dir+file+text+end || string(b[dir+file:][:text]) != "text" || string(b[dir:][:6]) != "070701" {
+		t.Errorf("%d bytes: %q", len(b), b)
+	}
+}

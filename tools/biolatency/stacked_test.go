@@ -1,0 +1,231 @@
+package biolatency
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// What the device mapper takes, of linux/dm-ioctl.h: struct dm_ioctl, and for a table
+// struct dm_target_spec with its parameters.
+type (
+	dmCommand struct {
+		version               [3]uint32
+		size, start           uint32
+		targets               uint32
+		open                  int32
+		flags, event, padding uint32
+		dev                   uint64
+		name                  [128]byte
+		uuid                  [136]byte
+		target                dmTarget
+		params                [256]byte
+	}
+	dmTarget struct {
+		start, sectors uint64
+		status         int32
+		next           uint32
+		kind           [16]byte
+	}
+)
+
+const (
+	dmCreate = 0xc138fd03
+	dmRemove = 0xc138fd04
+	dmResume = 0xc138fd06
+	dmLoad   = 0xc138fd09
+)
+
+// mapper makes a disk of the device mapper, of one target over the loop device.
+func mapper(t testing.TB, l *loop, kind, params string) *loop {
+	t.Helper()
+	tooltest.Root(t)
+	control, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("no device mapper: %v", err)
+	}
+	t.Cleanup(func() { control.Close() })
+	do := func(req uint, c dmCommand) (dmCommand, error) {
+		c.version, c.size, c.start = [3]uint32{4}, uint32(unsafe.Sizeof(c)), uint32(unsafe.Offsetof(c.target))
+		copy(c.name[:], "corescope-"+l.name)
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, control.Fd(), uintptr(req), uintptr(unsafe.Pointer(&c)))
+		if errno != 0 {
+			return c, errno
+		}
+		return c, nil
+	}
+	made, err := do(dmCreate, dmCommand{})
+	if err != nil {
+		t.Fatalf("make a disk of the device mapper: %v", err)
+	}
+	t.Cleanup(func() { do(dmRemove, dmCommand{}) })
+	table := dmCommand{targets: 1, target: dmTarget{sectors: loopSize / 512}}
+	copy(table.target.kind[:], kind)
+	copy(table.params[:], params)
+	if _, err := do(dmLoad, table); errors.Is(err, unix.EINVAL) && kind != "linear" {
+		t.Skipf("the device mapper has no target %s", kind)
+	} else if err != nil {
+		t.Fatalf("load table: %v", err)
+	}
+	if _, err := do(dmResume, dmCommand{}); err != nil {
+		t.Fatal(err)
+	}
+	return opened(t, fmt.Sprintf("dm-%d", unix.Minor(made.dev)))
+}
+
+// opened is a disk that the test has made, by the kernel's name.
+func opened(t testing.TB, name string) *loop {
+	t.Helper()
+	d := &loop{name: name, path: "/dev/" + name}
+	var err error
+	if d.dev, err = os.OpenFile(d.path, os.O_RDWR|unix.O_DIRECT, 0); err != nil {
+		t.Skipf("nobody makes the nodes of disks here: %v", err)
+	}
+	t.Cleanup(func() { d.dev.Close() })
+	return d
+}
+
+// TestDeviceMapper sees the mapped disk and the one below it, each with all of the I/O.
+func TestDeviceMapper(t *testing.T) {
+	l := newLoop(t, 0)
+	d := mapper(t, l, "linear", l.path+" 0")
+	load := func() {
+		writeBlocks(t, d.dev, 40)
+		readBlocks(t, d.dev, 30)
+		for range 5 {
+			if err := unix.Fsync(int(d.dev.Fd())); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	res := tooltest.JSON(t, Tool, []string{"-D", "--operations"}, load)
+	for _, disk := range []string{l.name, d.name} {
+		for op, n := range map[string]float64{"write": 40, "read": 30, "flush": 5} {
+			if h := find(t, res, map[string]string{"disk": disk, "operation": op}); h.Num("count") != n {
+				t.Errorf("%v of %s on %s, want %v", h.Num("count"), op, disk, n)
+			}
+		}
+	}
+	res = tooltest.JSON(t, Tool, []string{"-d", d.name}, load)
+	if h := find(t, res, nil); h.Num("count") != 75 {
+		t.Errorf("%v on the mapped disk alone, want 75", h.Num("count"))
+	}
+	res = tooltest.JSON(t, Tool, []string{"--operations", "--pid", pid()}, load)
+	if h := find(t, res, map[string]string{"operation": "write"}); h.Num("count") != 40 {
+		t.Errorf("%v writes where disks are not told apart, want 40", h.Num("count"))
+	}
+}
+
+// TestMappedDelay holds back what is written: that is time of the mapped disk, and not
+// of the one below.
+func TestMappedDelay(t *testing.T) {
+	l := newLoop(t, 0)
+	const n, delay = 20, 30 * time.Millisecond
+	d := mapper(t, l, "delay", fmt.Sprintf("%s 0 %d", l.path, delay.Milliseconds()))
+	res := tooltest.JSON(t, Tool, []string{"-D", "--operations"}, func() { writeBlocks(t, d.dev, n) })
+	for disk, late := range map[string]int{d.name: n, l.name: 0} {
+		h := find(t, res, map[string]string{"disk": disk, "operation": "write"})
+		if h.Num("count") != n || (h.Num("min") >= float64(delay/time.Microsecond)) != (late > 0) {
+			t.Errorf("%s, %d of %d held for %v: %v", disk, late, n, delay, h)
+		}
+	}
+}
+
+// What md takes, of linux/raid/md_u.h.
+const (
+	mdSetArray = 0x40480923
+	mdAddDisk  = 0x40140921
+	mdRun      = 0x400c0930
+	mdStop     = 0x932
+
+	chunk = 64 << 10
+)
+
+// striped makes a disk of md that spreads what it is given over two loop devices.
+func striped(t testing.TB, parts ...*loop) *loop {
+	t.Helper()
+	// Its number is not used again while the kernel still takes it apart.
+	name := "md" + strings.TrimPrefix(parts[0].name, "loop") + fmt.Sprint(time.Now().UnixNano()%1000)
+	if err := os.WriteFile("/sys/module/md_mod/parameters/new_array", []byte(name), 0); err != nil {
+		t.Skipf("no md: %v", err)
+	}
+	d := opened(t, name)
+	array := [18]int32{6: int32(len(parts)), 7: int32(len(parts)), 9: 1, 17: chunk} // level 0, not persistent
+	ioctl(t, d.dev.Fd(), mdSetArray, unsafe.Pointer(&array))
+	t.Cleanup(func() { unix.Syscall(unix.SYS_IOCTL, d.dev.Fd(), mdStop, 0) })
+	for i, l := range parts {
+		var st unix.Stat_t
+		if err := unix.Stat(l.path, &st); err != nil {
+			t.Fatal(err)
+		}
+		disk := [5]int32{int32(i), int32(unix.Major(st.Rdev)), int32(unix.Minor(st.Rdev)), int32(i), 1<<1 | 1<<2}
+		ioctl(t, d.dev.Fd(), mdAddDisk, unsafe.Pointer(&disk))
+	}
+	var params [3]int32
+	ioctl(t, d.dev.Fd(), mdRun, unsafe.Pointer(&params))
+	return d
+}
+
+// TestStriped hands bios on as they are, on kernels before 5.14, or without accounting.
+func TestStriped(t *testing.T) {
+	for _, on := range []string{"1", "0"} {
+		t.Run("iostats "+on, func(t *testing.T) {
+			one, two := newLoop(t, 0), newLoop(t, 0)
+			d := striped(t, one, two)
+			if level, err := os.ReadFile(d.sys("md/level")); err != nil || strings.TrimSpace(string(level)) != "raid0" {
+				t.Fatalf("the array is %q: %v", level, err)
+			}
+			if err := os.WriteFile(d.sys("queue/iostats"), []byte(on), 0); err != nil {
+				t.Logf("set accounting: %v", err)
+			}
+			const n = 2 * chunk / stride // as many on each
+			res := tooltest.JSON(t, Tool, []string{"-D", "--operations"}, func() {
+				writeBlocks(t, d.dev, n)
+				if left := entries(t, "bios"); left > 0 {
+					t.Errorf("%d bios are left in the kernel's table", left)
+				}
+			})
+			for _, disk := range []string{d.name, one.name, two.name} {
+				want := map[bool]float64{true: n, false: n / 2}[disk == d.name]
+				if h := find(t, res, map[string]string{"disk": disk, "operation": "write"}); h.Num("count") != want {
+					t.Errorf("%v writes on %s, want %v", h.Num("count"), disk, want)
+				}
+			}
+		})
+	}
+}
+
+// TestTimer reads from a disk that takes a known time by the kernel's timer.
+func TestTimer(t *testing.T) {
+	const params = "/sys/module/null_blk/parameters"
+	irq, delay := readInt(filepath.Join(params, "irqmode")), time.Duration(readInt(filepath.Join(params, "completion_nsec")))
+	if irq != 2 || delay < time.Millisecond {
+		t.Skip("there is no null_blk with irqmode=2 and a completion_nsec of 1 ms or more")
+	}
+	d := opened(t, "nullb0")
+	const n = 100
+	var wall time.Duration
+	res := tooltest.JSON(t, Tool, []string{"--stages", "-d", d.name}, func() {
+		begin := time.Now()
+		readBlocks(t, d.dev, n)
+		wall = time.Since(begin)
+	})
+	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+	device := find(t, res, map[string]string{"stage": "device"})
+	if device.Num("count") != n || device.Num("min") < us(delay) || device.Num("sum") > us(wall) {
+		t.Errorf("%d reads of %v took %v: %v", n, delay, wall, device)
+	}
+	if queue := find(t, res, map[string]string{"stage": "queue"}); queue.Num("p50") > us(delay)/2 {
+		t.Errorf("the device's time is in the queue: %v", queue)
+	}
+	checkCounters(t, res, nil)
+}
