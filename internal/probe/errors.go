@@ -93,6 +93,8 @@ func Reason(err error) string {
 	switch {
 	case err == nil:
 		return "works"
+	case errors.As(err, &verifier) && strings.Contains(err.Error(), "bad CO-RE relocation"):
+		return "not in this kernel: it lacks a type or field that this way reads"
 	case errors.As(err, &verifier):
 		return fmt.Sprintf("refused by the verifier: %v", err)
 	case errors.Is(err, fs.ErrPermission):

@@ -24,6 +24,7 @@ func TestReason(t *testing.T) {
 		{fmt.Errorf("load x: %w", refused), "refused by the verifier: "},
 		{fmt.Errorf("attach x: %w", unix.EPERM), "not permitted"},
 		{fmt.Errorf("attach x: %w", unix.EACCES), "not permitted"},
+		{fmt.Errorf("load x: %w", &ebpf.VerifierError{Cause: errors.New("bad CO-RE relocation")}), "not in this kernel: it lacks"},
 		{fmt.Errorf("load x: %w", ebpf.ErrNotSupported), "not in this kernel"},
 		{fmt.Errorf("attach x: %w", unix.EOPNOTSUPP), "not in this kernel"},
 		{fmt.Errorf("attach x: %w", fs.ErrNotExist), "not there"},

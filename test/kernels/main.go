@@ -55,6 +55,12 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	// All of it now, so that every machine runs the same sources.
+	for _, k := range kernels {
+		if err := h.prepare(ctx, k.arch); err != nil {
+			return err
+		}
+	}
 	var reports []*report
 	for _, k := range kernels {
 		r, err := h.test(ctx, k)
@@ -89,10 +95,6 @@ func (h *house) lock() (unlock func(), err error) {
 }
 
 func (h *house) test(ctx context.Context, k kernel) (*report, error) {
-	built, err := h.prepare(ctx, k.arch)
-	if err != nil {
-		return nil, err
-	}
 	img, err := fetchKernel(ctx, k)
 	if err != nil {
 		return nil, err
@@ -104,7 +106,7 @@ func (h *house) test(ctx context.Context, k kernel) (*report, error) {
 	initrd, disk := filepath.Join(dir, "initrd"), filepath.Join(dir, "disk")
 	defer os.Remove(initrd)
 	defer os.Remove(disk)
-	if err := makeInitrd(initrd, built, h.busybox[k.arch], img, k, h.tools); err != nil {
+	if err := makeInitrd(initrd, filepath.Join(h.dir, k.arch), h.busybox[k.arch], img, k, h.tools); err != nil {
 		return nil, err
 	}
 	if err := makeDisk(ctx, disk); err != nil {
@@ -132,26 +134,23 @@ func makeDisk(ctx context.Context, path string) error {
 }
 
 // prepare fetches and builds what all machines of an architecture have, once.
-func (h *house) prepare(ctx context.Context, arch string) (dir string, err error) {
-	dir = filepath.Join(h.dir, arch)
+func (h *house) prepare(ctx context.Context, arch string) error {
 	if h.busybox[arch] != "" {
-		return dir, nil
+		return nil
 	}
 	for _, p := range []program{emulators[arch], mke2fs} {
 		if err := p.install(ctx); err != nil {
-			return "", err
+			return err
 		}
 	}
-	busybox, err := fetchBusybox(ctx, arch)
-	if err != nil {
-		return "", err
-	}
+	dir := filepath.Join(h.dir, arch)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
+		return err
 	}
 	if err := build(ctx, arch, dir, h.tools); err != nil {
-		return "", err
+		return err
 	}
+	busybox, err := fetchBusybox(ctx, arch)
 	h.busybox[arch] = busybox
-	return dir, nil
+	return err
 }

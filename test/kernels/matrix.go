@@ -43,15 +43,18 @@ type needs struct {
 // toolNeeds has the tools that need something.
 var toolNeeds = map[string]needs{
 	"biolatency": {
-		// A request of /dev/nullb0 takes 10 ms, by a timer.
-		modules: []string{"null_blk queue_mode=2 irqmode=2 completion_nsec=10000000", "loop"},
+		modules: []string{
+			// A request of /dev/nullb0 takes 10 ms, by a timer.
+			"null_blk queue_mode=2 irqmode=2 completion_nsec=10000000",
+			"loop", "zram", "mq-deadline",
+		},
 		explain: []string{"--stages --disks --cgroups"},
 	},
 	"execsnoop": {explain: []string{"--fails"}},
 }
 
 // chosen returns the kernels and tools that the environment asks for, and whether
-// these are all.
+// this is all there is to run.
 func chosen() (kernels []kernel, all []*tool.Tool, whole bool, err error) {
 	kernels, err = choose(matrix, os.Getenv("KERNELS"), func(k kernel) string { return k.name })
 	if err != nil {
@@ -61,7 +64,8 @@ func chosen() (kernels []kernel, all []*tool.Tool, whole bool, err error) {
 	if err != nil {
 		return nil, nil, false, fmt.Errorf("TOOLS: %w", err)
 	}
-	return kernels, all, len(kernels) == len(matrix) && len(all) == len(tools.All()), nil
+	whole = len(kernels) == len(matrix) && len(all) == len(tools.All()) && os.Getenv("SHORT") == ""
+	return kernels, all, whole, nil
 }
 
 // choose keeps what words name; no word keeps all.

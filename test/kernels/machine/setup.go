@@ -74,6 +74,7 @@ var (
 		{"tmpfs", "/sys/fs/cgroup", ""},
 		{"cgroup2", "/sys/fs/cgroup/unified", ""},
 		{"cgroup", "/sys/fs/cgroup/memory", "memory"},
+		{"cgroup", "/sys/fs/cgroup/blkio", "blkio"},
 	}
 )
 

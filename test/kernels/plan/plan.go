@@ -6,7 +6,7 @@ import "strings"
 
 // Plan is what a machine does.
 type Plan struct {
-	// Hybrid mounts the memory controller as cgroup v1 beside cgroup v2.
+	// Hybrid mounts the memory and blkio controllers as cgroup v1 beside cgroup v2.
 	Hybrid bool
 	// Short has every check leave out what takes long (go test -short).
 	Short bool
