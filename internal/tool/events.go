@@ -112,12 +112,19 @@ func checkEvent(spec *ebpf.CollectionSpec, row reflect.Type) error {
 
 func (e *Events[R]) kind() string { return kindEvent }
 
+// run makes the reader before anything is attached: perf buffers are there only from
+// then on.
 func (e *Events[R]) run(ctx context.Context, s *session) error {
 	reader, err := ring.New(s.objects.Maps["events"], bufferSize(e.BufferBytes/runtime.NumCPU()))
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
+	ctx, cancel, err := s.attach(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
 	if err := e.iterate(s, e.Before); err != nil {
 		return err
 	}

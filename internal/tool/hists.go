@@ -142,6 +142,11 @@ func checkStruct(c btf.Type, t reflect.Type) error {
 func (h *Hists[K, L]) kind() string { return kindHistogram }
 
 func (h *Hists[K, L]) run(ctx context.Context, s *session) error {
+	ctx, cancel, err := s.attach(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
 	if err := s.ready(); err != nil {
 		return err
 	}

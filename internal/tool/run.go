@@ -101,21 +101,13 @@ func (t *Tool) run(ctx context.Context, args []string, out, errOut io.Writer) er
 	return s.follow(ctx, src)
 }
 
-// follow attaches, lets the source run, and tells the end.
+// follow lets the source attach and run, and tells the end.
 func (s *session) follow(ctx context.Context, src Source) error {
 	if s.common.Stats {
 		if err := s.stats.begin(); err != nil {
 			return err
 		}
 		defer s.stats.close()
-	}
-	if err := s.objects.Attach(); err != nil {
-		return err
-	}
-	if d := time.Duration(s.common.Duration); d > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d)
-		defer cancel()
 	}
 	runErr := src.run(ctx, s)
 	if err := errors.Join(runErr, s.objects.Detach()); err != nil {
@@ -256,6 +248,19 @@ func (s *session) sayTried() {
 			fmt.Fprintf(s.errOut, "%s: hook %s: %s: %s\n", s.tool.Name, hook, a.Variant, probe.Reason(a.Err))
 		}
 	}
+}
+
+// attach attaches all hooks; the returned context is done when --duration is over.
+func (s *session) attach(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if err := s.objects.Attach(); err != nil {
+		return nil, nil, err
+	}
+	if d := time.Duration(s.common.Duration); d > 0 {
+		ctx, cancel := context.WithTimeout(ctx, d)
+		return ctx, cancel, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	return ctx, cancel, nil
 }
 
 // ready tells that everything is attached.

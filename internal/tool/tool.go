@@ -77,7 +77,7 @@ type Source interface {
 	kind() string
 	// describe binds columns and checks types, without a kernel.
 	describe(*Env, *ebpf.CollectionSpec) (*description, error)
-	// run reads and writes until the context is done or there is enough.
+	// run attaches, then reads and writes until the context is done or there is enough.
 	run(context.Context, *session) error
 }
 
