@@ -53,6 +53,16 @@ static __always_inline void preempt_on(void)
 		bpf_preempt_enable();
 }
 
+#define NOT_PREEMPTED(call)            \
+	({                             \
+		int __ret;             \
+                                       \
+		preempt_off();         \
+		__ret = (call);        \
+		preempt_on();          \
+		__ret;                 \
+	})
+
 /* Memory */
 
 /*

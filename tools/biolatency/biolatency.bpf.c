@@ -5,6 +5,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include "block.bpf.h"
+#include "compat.bpf.h"
 #include "task.bpf.h"
 #include "lost.bpf.h"
 
@@ -232,14 +233,14 @@ static __always_inline int handle_complete(struct request *rq, __u32 error, __u3
 	{                                      \
 		const bool direct = true;      \
                                                \
-		return call;                   \
+		return NOT_PREEMPTED(call);    \
 	}                                      \
 	SEC("raw_tp/" #event)                  \
 	int raw(__u64 *ctx)                    \
 	{                                      \
 		const bool direct = false;     \
                                                \
-		return call;                   \
+		return NOT_PREEMPTED(call);    \
 	}
 
 #define HOOK(name, event, call) PROGRAMS(name##__btf, name##__raw, event, call)

@@ -308,19 +308,6 @@ static __always_inline int handle_exec(void *ctx, struct linux_binprm *bprm)
 	return event_end(ctx, e, read_args(ctx, e));
 }
 
-static __always_inline int handle_fail(void *ctx, struct exec_call *call, long ret)
-{
-	struct event *e = event_begin(SCRATCH_FAIL, ret);
-
-	if (!e)
-		return 0;
-	e->dfd = call->dfd;
-	e->names.file_len =
-		add_name(e, read_user_str(event_room(e), PATH_MAX, (void *)call->file));
-	add_paths(e);
-	return event_end(ctx, e, read_argv(ctx, e, call));
-}
-
 /* The place of the path among the arguments of execve and execveat, or -1 for other calls. */
 static __always_inline int exec_path_arg(__s32 nr, bool compat)
 {
@@ -335,10 +322,38 @@ static __always_inline int exec_path_arg(__s32 nr, bool compat)
 	return -1;
 }
 
-static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, long ret)
+/* read_call notes the call's arguments; place is that of the path. */
+static __always_inline struct exec_call *read_call(struct pt_regs *regs, __s32 nr, int place,
+						   bool compat)
 {
 	__u32 zero = 0;
-	struct exec_call *call;
+	struct exec_call *call = bpf_map_lookup_elem(&calls, &zero);
+
+	if (!call)
+		return NULL;
+	call->dfd = place ? (__s32)syscall_arg(regs, 0, compat) : AT_FDCWD;
+	call->file = syscall_arg(regs, place, compat);
+	call->argv = syscall_arg(regs, place + 1, compat);
+	call->arg = 0;
+	call->pointer_bytes = compat || (nr & __X32_SYSCALL_BIT) ? 4 : 8;
+	return call;
+}
+
+static __always_inline int handle_fail(void *ctx, struct exec_call *call, __s32 err)
+{
+	struct event *e = call ? event_begin(SCRATCH_FAIL, err) : NULL;
+
+	if (!e)
+		return 0;
+	e->dfd = call->dfd;
+	e->names.file_len =
+		add_name(e, read_user_str(event_room(e), PATH_MAX, (void *)call->file));
+	add_paths(e);
+	return event_end(ctx, e, read_argv(ctx, e, call));
+}
+
+static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret)
+{
 	bool compat;
 	int place;
 
@@ -347,29 +362,21 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 		return 0;
 	compat = syscall_is_compat(regs);
 	place = exec_path_arg(nr, compat);
-	if (place < 0 || (__s32)ret >= 0)
+	if (place < 0 || ret >= 0)
 		return 0;
-	call = bpf_map_lookup_elem(&calls, &zero);
-	if (!call)
-		return 0;
-	call->dfd = place ? (__s32)syscall_arg(regs, 0, compat) : AT_FDCWD;
-	call->file = syscall_arg(regs, place, compat);
-	call->argv = syscall_arg(regs, place + 1, compat);
-	call->arg = 0;
-	call->pointer_bytes = compat || (nr & __X32_SYSCALL_BIT) ? 4 : 8;
-	return handle_fail(ctx, call, (__s32)ret);
+	return NOT_PREEMPTED(handle_fail(ctx, read_call(regs, nr, place, compat), ret));
 }
 
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(exec__btf, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
 {
-	return handle_exec(ctx, bprm);
+	return NOT_PREEMPTED(handle_exec(ctx, bprm));
 }
 
 SEC("raw_tp/sched_process_exec")
 int BPF_PROG(exec__raw, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
 {
-	return handle_exec(ctx, bprm);
+	return NOT_PREEMPTED(handle_exec(ctx, bprm));
 }
 
 SEC("tp_btf/sys_exit")
