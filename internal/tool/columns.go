@@ -61,13 +61,6 @@ func (c *columns) usesCgroups() bool {
 	})
 }
 
-func (c *columns) wanted() (bool, error) {
-	if c.filter == nil {
-		return true, nil
-	}
-	return c.filter.Match()
-}
-
 // derived is a column that is looked up, by what the row has in *id.
 type derived[T any] struct {
 	id     *T

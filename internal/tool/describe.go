@@ -70,7 +70,7 @@ func (l *line) facts(src Source) (*Facts, error) {
 	f := &Facts{
 		Tool: l.tool, Kind: src.kind(), Flags: groups, Hooks: probe.Hooks(spec), Iterators: iterators(spec),
 		Without: l.without(src.plan()), Optional: src.plan().Optional,
-		Lost: members(spec, "lost"), Counters: members(spec, "counters"), spec: spec, line: l,
+		Lost: append(members(spec, "lost"), reasonFilter), Counters: members(spec, "counters"), spec: spec, line: l,
 	}
 	return f, f.addColumns(src)
 }
@@ -100,6 +100,10 @@ func iterators(spec *ebpf.CollectionSpec) []string {
 	slices.Sort(out)
 	return out
 }
+
+// reasonFilter is the one reason for a loss that no program counts: --filter could not be
+// computed for a row.
+const reasonFilter = "filter_failed"
 
 // members lists the names of what a map of counters counts.
 func members(spec *ebpf.CollectionSpec, name string) []string {

@@ -188,8 +188,8 @@ func (e *Events[R]) show(s *session, sample []byte) error {
 	if e.Keep != nil && !e.Keep(e.row) {
 		return nil
 	}
-	if ok, err := e.cols.wanted(); err != nil || !ok {
-		return err
+	if !s.wanted(&e.cols) {
+		return nil
 	}
 	s.events++
 	s.shown++

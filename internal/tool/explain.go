@@ -16,11 +16,12 @@ import (
 
 // explanation is one way to a hook.
 type explanation struct {
+	Type   string `json:"type"`
 	Hook   string `json:"hook"`
 	Kind   string `json:"kind"`
-	Where  string `json:"where"`
-	Taken  bool   `json:"taken"`
-	Result string `json:"result"`
+	Where  string `json:"where" help:"its programs' places in the kernel"`
+	Taken  bool   `json:"taken" help:"whether it is the first that works"`
+	Result string `json:"result" help:"taken, works, or why it does not work"`
 }
 
 // explain writes every way to every hook, best first, with the one that would be taken.
@@ -52,7 +53,7 @@ func explainHook(hook string, attempts []probe.Attempt) []explanation {
 	var out []explanation
 	taken := false
 	for _, a := range attempts {
-		e := explanation{Hook: hook, Kind: a.Variant.Kind, Where: a.Variant.String(), Result: probe.Reason(a.Err)}
+		e := explanation{Type: "explain", Hook: hook, Kind: a.Variant.Kind, Where: a.Variant.String(), Result: probe.Reason(a.Err)}
 		if a.Err == nil && !taken {
 			taken, e.Taken, e.Result = true, true, "taken"
 		}

@@ -211,9 +211,7 @@ func (h *Hists[K, L]) report(s *session) error {
 		h.label = l
 		h.stats = statsOf(hist)
 		s.events += hist.Count()
-		if ok, err := h.cols.wanted(); err != nil {
-			return err
-		} else if ok {
+		if s.wanted(&h.cols) {
 			r.write(h.key.shown, hist)
 		}
 	}

@@ -108,6 +108,8 @@ func typeSchema(t reflect.Type) object {
 		return object{{"type", "string"}, {"format", "date-time"}}
 	case t.Kind() == reflect.String:
 		return object{{"type", "string"}}
+	case t.Kind() == reflect.Bool:
+		return object{{"type", "boolean"}}
 	case t.Kind() == reflect.Float64:
 		return object{{"type", "number"}}
 	case t.Kind() == reflect.Uint64:

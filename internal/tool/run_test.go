@@ -161,6 +161,25 @@ func TestStrict(t *testing.T) {
 	}
 }
 
+// TestFilterFails has a filter that cannot be computed for one of two rows: that one is
+// lost, and the other shown.
+func TestFilterFails(t *testing.T) {
+	tooltest.Root(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	code, stderr := run(t, ctx, &out, func() {
+		open("/none/a")
+		open("/none/ab")
+		cancel()
+	}, "--pid", pid(), "--path", "/none/*", "--no-header", "--strict", "--filter", `path[7:8] == "b" or 1 % (len(path) - 7) == 1`)
+	if rows := strings.Count(out.String(), "\n"); rows != 1 || code != tool.ExitLost {
+		t.Errorf("exit code %d, rows %q", code, out.String())
+	}
+	if strings.Count(stderr, "row left out") != 1 || !strings.Contains(stderr, "lost 1 in all: filter failed 1") {
+		t.Errorf("stderr: %s", stderr)
+	}
+}
+
 // stuck is an output that takes nothing until it is free.
 type stuck struct {
 	bytes.Buffer

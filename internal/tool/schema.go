@@ -31,6 +31,7 @@ func (f *Facts) Schema() ([]byte, error) {
 			typed(f.Kind, rows),
 			typed("lost", structSchema(reflect.TypeFor[output.Lost](), known)),
 			typed("summary", structSchema(reflect.TypeFor[output.Summary](), known)),
+			typed("explain", structSchema(reflect.TypeFor[explanation](), known)),
 		}},
 	}, "  ")
 	if err != nil {

@@ -55,8 +55,26 @@ func (c *clock) wall(t *value.Time) error {
 // losses are what was lost so far, and what was said of it.
 type losses struct {
 	counts *probe.Counts
-	said   map[string]uint64
-	next   time.Time
+	// unfiltered are rows that the filter could not be computed for.
+	unfiltered uint64
+	said       map[string]uint64
+	next       time.Time
+}
+
+// wanted tells whether the filter takes the row. One that it cannot be computed for, as
+// with args[5] where there are two, is left out and counted.
+func (s *session) wanted(c *columns) bool {
+	if c.filter == nil {
+		return true
+	}
+	ok, err := c.filter.Match()
+	if err == nil {
+		return ok
+	}
+	if s.losses.unfiltered++; s.losses.unfiltered == 1 {
+		fmt.Fprintf(s.errOut, "%s: row left out: %v\n", s.tool.Name, err)
+	}
+	return false
 }
 
 // total reads all that was lost, by reason.
@@ -70,6 +88,9 @@ func (s *session) lost() (map[string]uint64, error) {
 		return nil, err
 	}
 	reasons["program_busy"] += missed
+	if s.losses.unfiltered > 0 {
+		reasons[reasonFilter] = s.losses.unfiltered
+	}
 	return reasons, nil
 }
 
