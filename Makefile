@@ -4,6 +4,9 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
 MANDIR ?= $(PREFIX)/share/man
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 # Distributions that have a command of the same name can give ours another:
 # bpf-execsnoop (TOOL_PREFIX=bpf-) or execsnoop-bpfcc (TOOL_SUFFIX=-bpfcc).
 TOOL_PREFIX ?=
@@ -57,9 +60,15 @@ bin/corescope:
 install: bin/corescope
 	install -D -m 755 bin/corescope "$(DESTDIR)$(BINDIR)/corescope"
 	install -D -m 644 man/man1/corescope.1 "$(DESTDIR)$(MANDIR)/man1/corescope.1"
+	install -d "$(DESTDIR)$(BASHDIR)" "$(DESTDIR)$(ZSHDIR)" "$(DESTDIR)$(FISHDIR)"
+	bin/corescope completion bash >"$(DESTDIR)$(BASHDIR)/corescope"
+	bin/corescope completion zsh >"$(DESTDIR)$(ZSHDIR)/_corescope"
+	bin/corescope completion fish >"$(DESTDIR)$(FISHDIR)/corescope.fish"
 	names=$$(bin/corescope list --names) && for name in $$names; do \
 		given="$(TOOL_PREFIX)$$name$(TOOL_SUFFIX)"; \
 		ln -sf corescope "$(DESTDIR)$(BINDIR)/$$given" && \
+		ln -sf corescope "$(DESTDIR)$(BASHDIR)/$$given" && \
+		ln -sf corescope.fish "$(DESTDIR)$(FISHDIR)/$$given.fish" && \
 		install -D -m 644 "man/man8/$$name.8" "$(DESTDIR)$(MANDIR)/man8/$$given.8" || exit; done
 
 clean:
