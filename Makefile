@@ -15,7 +15,7 @@ TOOL_SUFFIX ?=
 # What `make generate` makes: git's pathspecs.
 GENERATED := '*_bpfel*.go' '*_bpfel*.o' 'man/*' 'docs/schema/*'
 
-.PHONY: all generate docs check-generated new test test-kernels install clean
+.PHONY: all generate docs check-generated new test test-kernels bench install clean
 
 # Go is all it takes: the BPF objects are in the tree.
 all:
@@ -53,6 +53,10 @@ test:
 # The live tests on other kernels, in virtual machines.
 test-kernels:
 	go run ./test/kernels
+
+# Ours and the peers under the same loads; writes docs/benchmarks.md.
+bench:
+	go run ./test/bench
 
 bin/corescope:
 	$(MAKE) all

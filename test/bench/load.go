@@ -1,0 +1,223 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// loadArg makes this program a load: bench load NAME COUNT RATE, where a RATE of 0 is as
+// fast as it goes, in events a second. It prints a loadResult.
+const loadArg = "load"
+
+// loadResult is what a load did.
+type loadResult struct {
+	Begin time.Time     `json:"begin"`
+	Count int           `json:"count"`
+	Wall  time.Duration `json:"wall_ns"`
+	// Ticks are the first events' times since Begin.
+	Ticks []time.Duration `json:"ticks_ns"`
+}
+
+// load makes one kind of event.
+type load struct {
+	// open makes what all events need, in dir, and returns the function for one event.
+	open func(dir string) (event func(i int) error, err error)
+	// mark is what a row of event number i has in it, and begins with prefix.
+	prefix string
+	mark   func(i int) string
+}
+
+var loads = map[string]load{
+	"opens": {openOpens, openPrefix, openPath},
+	"execs": {openExecs, execPrefix, execWord},
+	"conns": {openConns, connPrefix, connAddr},
+	"reads": {open: openReads},
+	"trips": {open: openTrips},
+}
+
+const (
+	openPrefix = "/none/corescope-bench-"
+	execPrefix = "corescope-bench-"
+	connPrefix = "127.1."
+)
+
+func openPath(i int) string { return fmt.Sprintf("%s%07d", openPrefix, i) }
+func execWord(i int) string { return fmt.Sprintf("%s%07d", execPrefix, i) }
+
+// connAddr is one of 2^16 addresses of this host.
+func connAddr(i int) string { return fmt.Sprintf("%s%d.%d", connPrefix, i>>8&0xff, i&0xff) }
+
+func runLoad(args []string) error {
+	if len(args) != 4 {
+		return fmt.Errorf("%s: want NAME DIR COUNT RATE", loadArg)
+	}
+	l, ok := loads[args[0]]
+	if !ok {
+		return fmt.Errorf("there is no load %s", args[0])
+	}
+	count, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	rate, err := strconv.Atoi(args[3])
+	if err != nil {
+		return err
+	}
+	// Threads that wait in a raw call keep their processor.
+	runtime.GOMAXPROCS(4)
+	runtime.LockOSThread()
+	event, err := l.open(args[1])
+	if err != nil {
+		return fmt.Errorf("prepare load: %w", err)
+	}
+	r, err := pace(event, count, rate)
+	if err != nil {
+		return fmt.Errorf("run load: %w", err)
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// pace runs the events, evenly spread over each millisecond's share.
+func pace(event func(int) error, count, rate int) (*loadResult, error) {
+	begin := time.Now()
+	r := &loadResult{Begin: begin, Count: count}
+	for i := range count {
+		if rate > 0 {
+			due := begin.Add(time.Duration(i) * time.Second / time.Duration(rate))
+			time.Sleep(time.Until(due))
+		}
+		if i < tickCount && rate > 0 {
+			r.Ticks = append(r.Ticks, time.Since(begin))
+		}
+		if err := event(i); err != nil {
+			return nil, err
+		}
+	}
+	r.Wall = time.Since(begin)
+	return r, nil
+}
+
+// openOpens opens what is not there: no file system is in the way.
+func openOpens(string) (func(int) error, error) {
+	path := append([]byte(openPath(0)), 0)
+	digits := path[len(path)-8 : len(path)-1]
+	dirfd := unix.AT_FDCWD
+	return func(i int) error {
+		for k := len(digits) - 1; k >= 0; k-- {
+			digits[k] = byte('0' + i%10)
+			i /= 10
+		}
+		_, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(dirfd), uintptr(unsafe.Pointer(&path[0])), unix.O_RDONLY, 0, 0, 0)
+		if errno != unix.ENOENT {
+			return fmt.Errorf("open %s: %w", path, errno)
+		}
+		return nil
+	}, nil
+}
+
+func openExecs(string) (func(int) error, error) {
+	path, err := exec.LookPath("true")
+	if err != nil {
+		return nil, err
+	}
+	return func(i int) error {
+		p, err := os.StartProcess(path, []string{path, execWord(i)}, &os.ProcAttr{})
+		if err != nil {
+			return err
+		}
+		_, err = p.Wait()
+		return err
+	}, nil
+}
+
+// openConns makes connections that end with a reset, so that no port stays taken.
+func openConns(string) (func(int) error, error) {
+	l, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		return nil, err
+	}
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	return func(i int) error {
+		c, err := net.Dial("tcp4", net.JoinHostPort(connAddr(i), port))
+		if err != nil {
+			return err
+		}
+		s, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		if err := c.(*net.TCPConn).SetLinger(0); err != nil {
+			return err
+		}
+		c.Close()
+		return s.Close()
+	}, nil
+}
+
+const blockSize = 4096
+
+// openReads reads blocks of a file past the page cache.
+func openReads(dir string) (func(int) error, error) {
+	path := filepath.Join(dir, "blocks")
+	const blocks = 4096
+	if err := os.WriteFile(path, make([]byte, blocks*blockSize), 0o600); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		return nil, err
+	}
+	unix.Sync()
+	block, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, err
+	}
+	return func(i int) error {
+		_, err := unix.Pread(fd, block, int64(i%blocks)*blockSize)
+		return err
+	}, nil
+}
+
+// openTrips sends a byte to another thread and waits for it to come back: two wake-ups,
+// and two tasks that get a CPU.
+func openTrips(string) (func(int) error, error) {
+	var there, back [2]int
+	if err := unix.Pipe(there[:]); err != nil {
+		return nil, err
+	}
+	if err := unix.Pipe(back[:]); err != nil {
+		return nil, err
+	}
+	go func() {
+		runtime.LockOSThread()
+		b := make([]byte, 1)
+		for {
+			if !pass(there[0], unix.SYS_READ, b) || !pass(back[1], unix.SYS_WRITE, b) {
+				return
+			}
+		}
+	}()
+	b := make([]byte, 1)
+	return func(int) error {
+		if !pass(there[1], unix.SYS_WRITE, b) || !pass(back[0], unix.SYS_READ, b) {
+			return unix.EPIPE
+		}
+		return nil
+	}, nil
+}
+
+// pass is without Go's scheduler, which would count.
+func pass(fd int, call uintptr, b []byte) bool {
+	n, _, _ := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), 1)
+	return n == 1
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// sample is what one run of a subject under a load has shown.
+type sample struct {
+	usage
+	load loadResult
+	rows int
+	// lost is what the tool itself says to have lost; only ours says.
+	lost   int
+	mem    memory
+	memory uint64 // of its objects in the kernel
+	stop   time.Duration
+}
+
+// run measures all figures of the benchmark.
+func (b *benchmark) run(ctx context.Context, s *settings) ([]result, error) {
+	dir, err := os.MkdirTemp(scratch, "corescope-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	m := &measurer{benchmark: b, subjects: b.subjects(s), rounds: s.rounds, dir: dir}
+	var all []result
+	for _, rate := range append([]int{0}, b.rates...) {
+		results, err := m.loaded(ctx, rate)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, results...)
+	}
+	starts, err := m.starts(ctx)
+	return append(all, starts), err
+}
+
+// scratch is on a disk, as O_DIRECT is not to be had of tmpfs.
+const scratch = "/var/tmp"
+
+type measurer struct {
+	*benchmark
+	subjects [2]subject
+	rounds   int
+	dir      string
+}
+
+// loaded runs the load with each subject in turn, and without any.
+func (m *measurer) loaded(ctx context.Context, rate int) ([]result, error) {
+	count := m.count
+	if rate > 0 {
+		count = 2 * rate
+	}
+	var alone []float64
+	var samples [2][]sample
+	for round := range m.rounds {
+		progress("%s: %s, round %d of %d", m.name(), pacing(rate), round+1, m.rounds)
+		for i := range m.subjects {
+			one, err := m.measure(ctx, &m.subjects[i], count, rate)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", m.subjects[i].name, err)
+			}
+			samples[i] = append(samples[i], *one)
+		}
+		l, err := m.runLoad(ctx, count, rate)
+		if err != nil {
+			return nil, err
+		}
+		alone = append(alone, l.Wall.Seconds())
+	}
+	return m.results(samples, alone, rate), nil
+}
+
+func pacing(rate int) string {
+	if rate == 0 {
+		return "unpaced"
+	}
+	return fmt.Sprintf("%d/s", rate)
+}
+
+// measure runs the load once beside the subject.
+func (m *measurer) measure(ctx context.Context, sub *subject, count, rate int) (*sample, error) {
+	r, err := sub.start(ctx, m.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer r.cmd.Process.Kill()
+	if err := r.settled(); err != nil {
+		return nil, err
+	}
+	before, err := r.usage()
+	if err != nil {
+		return nil, err
+	}
+	var one sample
+	l, err := m.runLoad(ctx, count, rate)
+	if err != nil {
+		return nil, err
+	}
+	one.load = *l
+	// Peers that do not write to a terminal keep rows back until they end.
+	if _, err := r.drained(loads[m.load].prefix); err != nil {
+		return nil, err
+	}
+	after, err := r.usage()
+	if err != nil {
+		return nil, err
+	}
+	one.usage = after.sub(before)
+	if err := one.sizes(r); err != nil {
+		return nil, err
+	}
+	if one.stop, err = r.stop(); err != nil {
+		return nil, err
+	}
+	one.lost = r.lost()
+	if m.rows > 0 {
+		one.rows, err = r.rows(loads[m.load].prefix)
+	}
+	return &one, err
+}
+
+func (one *sample) sizes(r *running) (err error) {
+	if one.mem, err = processMemory(r.pid()); err != nil {
+		return err
+	}
+	o, err := kernelObjects(r.pid())
+	if err != nil {
+		return err
+	}
+	one.memory = o.memory
+	return nil
+}
+
+func (m *measurer) runLoad(ctx context.Context, count, rate int) (*loadResult, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, self, loadArg, m.load, m.dir, fmt.Sprint(count), fmt.Sprint(rate))
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("run load: %w: %s", err, &stderr)
+	}
+	l := &loadResult{}
+	if err := json.Unmarshal(out, l); err != nil {
+		return nil, fmt.Errorf("read load's result: %w", err)
+	}
+	return l, nil
+}
+
+// bytesBelow sums the files of a folder; links to them cost nothing.
+func bytesBelow(dir string) (n int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			n += info.Size()
+		}
+		return err
+	})
+	return n, err
+}
+
+// packageBytes sums the files of a Debian package in a tree.
+func packageBytes(tree, name string) (n int64, err error) {
+	list, err := os.ReadFile(filepath.Join(tree, "var/lib/dpkg/info", name+".list"))
+	if err != nil {
+		return 0, fmt.Errorf("list files of %s: %w", name, err)
+	}
+	for line := range strings.Lines(string(list)) {
+		info, err := os.Lstat(filepath.Join(tree, strings.TrimSpace(line)))
+		if err == nil && info.Mode().IsRegular() {
+			n += info.Size()
+		}
+	}
+	return n, nil
+}

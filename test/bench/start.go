@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// tickRate and tickCount are the load under which tools start.
+const (
+	tickRate  = 500
+	tickCount = 1000
+)
+
+// starts measures the time from a subject's start to the first event that it sees.
+func (m *measurer) starts(ctx context.Context) (result, error) {
+	var took [2][]float64
+	for range m.rounds {
+		for i := range m.subjects {
+			progress("%s: start of %s", m.name(), m.subjects[i].name)
+			t, err := m.startTime(ctx, &m.subjects[i])
+			if err != nil {
+				return result{}, fmt.Errorf("%s: %w", m.subjects[i].name, err)
+			}
+			took[i] = append(took[i], float64(t)/1e6)
+		}
+	}
+	return m.compare("start to first event", "ms", took, 0.7), nil
+}
+
+// startTime starts the subject while the load ticks. Rows name the first event that was
+// seen; for distributions it is the first after all programs are attached.
+func (m *measurer) startTime(ctx context.Context, sub *subject) (time.Duration, error) {
+	type ended struct {
+		*loadResult
+		err error
+	}
+	done := make(chan ended, 1)
+	go func() {
+		l, err := m.runLoad(ctx, tickCount, tickRate)
+		done <- ended{l, err}
+	}()
+	time.Sleep(100 * time.Millisecond) // any time within the load will do
+	r, err := sub.start(ctx, m.dir)
+	if err != nil {
+		return 0, err
+	}
+	defer r.cmd.Process.Kill()
+	attached, err := r.attached()
+	if err != nil {
+		return 0, err
+	}
+	l := <-done
+	if l.err != nil {
+		return 0, l.err
+	}
+	if _, err := r.drained(loads[m.load].prefix); err != nil {
+		return 0, err
+	}
+	if _, err := r.stop(); err != nil {
+		return 0, err
+	}
+	if m.rows == 0 {
+		return attached, nil
+	}
+	first, err := firstSeen(r.out.Name(), loads[m.load].mark)
+	if err != nil {
+		return 0, err
+	}
+	return l.Begin.Add(l.Ticks[first]).Sub(r.spawned), nil
+}
+
+// attached is when the last of the subject's programs was attached.
+func (r *running) attached() (time.Duration, error) {
+	const quiet = 500 * time.Millisecond
+	var last int
+	var at time.Duration
+	for time.Since(r.spawned) < at+quiet || last == 0 {
+		o, err := kernelObjects(r.pid())
+		if err != nil {
+			return 0, fmt.Errorf("%w: %s", err, &r.stderr)
+		}
+		if o.links > last {
+			last, at = o.links, time.Since(r.spawned)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return at, nil
+}
+
+func firstSeen(path string, mark func(int) string) (int, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	rows := string(b)
+	for i := range tickCount {
+		if strings.Contains(rows, mark(i)) {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("no event of the load was seen in %d bytes", len(b))
+}
