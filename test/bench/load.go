@@ -54,8 +54,8 @@ const (
 func openPath(i int) string { return fmt.Sprintf("%s%07d", openPrefix, i) }
 func execWord(i int) string { return fmt.Sprintf("%s%07d", execPrefix, i) }
 
-// connAddr is one of 2^16 addresses of this host.
-func connAddr(i int) string { return fmt.Sprintf("%s%d.%d", connPrefix, i>>8&0xff, i&0xff) }
+// connAddr is one of 10,000 addresses of this host, all of one length.
+func connAddr(i int) string { return fmt.Sprintf("%s%d.%d", connPrefix, 100+i/100%100, 100+i%100) }
 
 func runLoad(args []string) error {
 	if len(args) != 4 {
