@@ -16,10 +16,10 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapCalls             = "calls"
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
 	bpfMapScratch           = "scratch"
+	bpfMapWalks             = "walks"
 	bpfProgExecBtf          = "exec__btf"
 	bpfProgExecRaw          = "exec__raw"
 	bpfProgFailBtf          = "fail__btf"
@@ -95,10 +95,10 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Calls   *ebpf.MapSpec `ebpf:"calls"`
 	Events  *ebpf.MapSpec `ebpf:"events"`
 	Lost    *ebpf.MapSpec `ebpf:"lost"`
 	Scratch *ebpf.MapSpec `ebpf:"scratch"`
+	Walks   *ebpf.MapSpec `ebpf:"walks"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -144,18 +144,18 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Calls   *ebpf.Map `ebpf:"calls"`
 	Events  *ebpf.Map `ebpf:"events"`
 	Lost    *ebpf.Map `ebpf:"lost"`
 	Scratch *ebpf.Map `ebpf:"scratch"`
+	Walks   *ebpf.Map `ebpf:"walks"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
-		m.Calls,
 		m.Events,
 		m.Lost,
 		m.Scratch,
+		m.Walks,
 	)
 }
 

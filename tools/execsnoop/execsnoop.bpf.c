@@ -164,19 +164,33 @@ static __always_inline bool args_flush(void *ctx, struct event *e)
 	return sent;
 }
 
-/* Room for one more piece, or NULL. */
-static __always_inline char *args_room(void *ctx, struct event *e)
-{
-	if (e->data_len >= NAMES_SIZE && !args_flush(ctx, e))
-		return NULL;
-	return event_room(e);
-}
-
 static __always_inline void args_added(struct event *e, __u32 len)
 {
 	e->data_len += len;
 	e->args_len += len;
 }
+
+/*
+ * Where the arguments are. The steps below are global functions, which the verifier looks
+ * at once and not in every turn of the loops that call them: it is in a map, as until 5.12
+ * (e5069b9c23b3) they take no pointers.
+ */
+struct args_walk {
+	__u64 arg; /* address of the rest of an argument, or 0 */
+	__u64 end; /* of all of them, for an exec that succeeded */
+	__u64 argv; /* for one that failed: address of the next pointer */
+	__u64 file;
+	__u32 pointer_bytes;
+	__s32 dfd;
+	bool done; /* all of them are read */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCH_MAX);
+	__type(key, __u32);
+	__type(value, struct args_walk);
+} walks SEC(".maps");
 
 /*
  * read_piece reads to the end of the piece, or of its first page, and returns the length
@@ -201,89 +215,78 @@ static __always_inline __u64 read_piece(char *room, __u64 addr, __u64 left)
 	return page;
 }
 
-/* The new image's own arguments: all of it was just written, and is one stretch. */
-static __always_inline bool read_args(void *ctx, struct event *e)
+/*
+ * A step returns whether there may be more. This one reads the new image's own arguments:
+ * all of it was just written, and is one stretch.
+ */
+__noinline int step_exec(void)
 {
-	struct task_struct *task = task_current();
-	__u64 addr = BPF_CORE_READ(task, mm, arg_start);
-	__u64 end = BPF_CORE_READ(task, mm, arg_end);
+	__u32 which = SCRATCH_EXEC;
+	struct event *e = bpf_map_lookup_elem(&scratch, &which);
+	struct args_walk *walk = bpf_map_lookup_elem(&walks, &which);
+	__u64 len;
 
-	for (int i = 0; i < PIECES_MAX && addr < end; i++) {
-		char *room = args_room(ctx, e);
-		__u64 len = room ? read_piece(room, addr, end - addr) : 0;
-
-		if (!len)
-			return false;
-		args_added(e, len);
-		addr += len;
-	}
-	return addr >= end;
+	if (!e || !walk)
+		return false;
+	walk->done = walk->arg >= walk->end;
+	if (walk->done)
+		return false;
+	len = read_piece(event_room(e), walk->arg, walk->end - walk->arg);
+	if (!len)
+		return false;
+	args_added(e, len);
+	walk->arg += len;
+	return true;
 }
 
-/*
- * A failed call. It is kept in a map's memory, whose contents the verifier does not know:
- * so all turns of the loop over the arguments look alike to it.
- */
-struct exec_call {
-	__u64 file;
-	__u64 argv; /* address of the next pointer */
-	__u64 arg; /* rest of an argument, or 0 */
-	__u32 pointer_bytes;
-	__s32 dfd;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct exec_call);
-} calls SEC(".maps");
-
-static __always_inline long next_arg(volatile struct exec_call *call)
+static __always_inline long next_arg(struct args_walk *walk)
 {
-	__u32 bytes = call->pointer_bytes;
+	__u32 bytes = walk->pointer_bytes;
 	__u64 arg = 0;
 	long err = -1;
 
 	if (bytes <= sizeof(arg))
-		err = bpf_probe_read_user(&arg, bytes, (void *)call->argv);
-	call->argv += bytes;
-	call->arg = arg;
+		err = bpf_probe_read_user(&arg, bytes, (void *)walk->argv);
+	walk->argv += bytes;
+	walk->arg = arg;
 	return err;
 }
 
 /* The arguments that a failed exec was given, still where the caller has them. */
-static __always_inline bool read_argv(void *ctx, struct event *e, volatile struct exec_call *call)
+__noinline int step_fail(void)
 {
-	if (!call->argv)
-		return true;
-	for (int i = 0; i < FAIL_TURNS_MAX; i++) {
-		char *room;
-		long len;
+	__u32 which = SCRATCH_FAIL;
+	struct event *e = bpf_map_lookup_elem(&scratch, &which);
+	struct args_walk *walk = bpf_map_lookup_elem(&walks, &which);
+	long len;
 
-		if (!call->arg && next_arg(call))
-			return false;
-		if (!call->arg)
-			return true;
-		room = args_room(ctx, e);
-		if (!room)
-			return false;
-		len = read_user_str(room, PAGE_BYTES, (void *)call->arg);
-		if (len <= 0)
-			return false;
-		/* A full page ends with a NUL that need not be the argument's own. */
-		if (len == PAGE_BYTES)
-			call->arg += --len;
-		else
-			call->arg = 0;
-		args_added(e, len);
-	}
-	return false;
+	if (!e || !walk)
+		return false;
+	if (walk->argv && !walk->arg && next_arg(walk))
+		return false;
+	walk->done = !walk->arg;
+	if (walk->done)
+		return false;
+	len = read_user_str(event_room(e), PAGE_BYTES, (void *)walk->arg);
+	if (len <= 0)
+		return false;
+	/* A full page ends with a NUL that need not be the argument's own. */
+	if (len == PAGE_BYTES)
+		walk->arg += --len;
+	else
+		walk->arg = 0;
+	args_added(e, len);
+	return true;
 }
 
-static __always_inline int event_end(void *ctx, struct event *e, bool complete)
+static __always_inline int walk_args(void *ctx, struct event *e, struct args_walk *walk,
+				     int (*const step)(void), int max)
 {
-	e->args_truncated = !complete;
+	walk->done = false;
+	for (int i = 0; i < max; i++)
+		if ((e->data_len >= NAMES_SIZE && !args_flush(ctx, e)) || !step())
+			break;
+	e->args_truncated = !walk->done;
 	if (record_send(ctx, e))
 		lost_add(buffer_full);
 	return 0;
@@ -292,11 +295,16 @@ static __always_inline int event_end(void *ctx, struct event *e, bool complete)
 /* Runs in the new image, as its first and only thread, whatever thread and call it came by. */
 static __always_inline int handle_exec(void *ctx, struct linux_binprm *bprm)
 {
+	struct task_struct *task = task_current();
 	struct event *e = event_begin(SCRATCH_EXEC, 0);
+	__u32 which = SCRATCH_EXEC;
+	struct args_walk *walk = bpf_map_lookup_elem(&walks, &which);
 	const char *file, *interp;
 
-	if (!e)
+	if (!e || !walk)
 		return 0;
+	walk->arg = BPF_CORE_READ(task, mm, arg_start);
+	walk->end = BPF_CORE_READ(task, mm, arg_end);
 	file = BPF_CORE_READ(bprm, filename);
 	interp = BPF_CORE_READ(bprm, interp);
 	e->names.file_len =
@@ -305,7 +313,37 @@ static __always_inline int handle_exec(void *ctx, struct linux_binprm *bprm)
 		e->names.interp_len =
 			add_name(e, bpf_probe_read_kernel_str(event_room(e), INTERP_MAX, interp));
 	add_paths(e);
-	return event_end(ctx, e, read_args(ctx, e));
+	return walk_args(ctx, e, walk, step_exec, PIECES_MAX);
+}
+
+/* read_call notes the call's arguments; place is that of the path. */
+static __always_inline struct args_walk *read_call(struct pt_regs *regs, __s32 nr, int place,
+						   bool compat)
+{
+	__u32 which = SCRATCH_FAIL;
+	struct args_walk *walk = bpf_map_lookup_elem(&walks, &which);
+
+	if (!walk)
+		return NULL;
+	walk->dfd = place ? (__s32)syscall_arg(regs, 0, compat) : AT_FDCWD;
+	walk->file = syscall_arg(regs, place, compat);
+	walk->argv = syscall_arg(regs, place + 1, compat);
+	walk->arg = 0;
+	walk->pointer_bytes = compat || (nr & __X32_SYSCALL_BIT) ? 4 : 8;
+	return walk;
+}
+
+static __always_inline int handle_fail(void *ctx, struct args_walk *walk, __s32 err)
+{
+	struct event *e = walk ? event_begin(SCRATCH_FAIL, err) : NULL;
+
+	if (!e)
+		return 0;
+	e->dfd = walk->dfd;
+	e->names.file_len =
+		add_name(e, read_user_str(event_room(e), PATH_MAX, (void *)walk->file));
+	add_paths(e);
+	return walk_args(ctx, e, walk, step_fail, FAIL_TURNS_MAX);
 }
 
 /* The place of the path among the arguments of execve and execveat, or -1 for other calls. */
@@ -320,36 +358,6 @@ static __always_inline int exec_path_arg(__s32 nr, bool compat)
 	if (nr == (__X32_SYSCALL_BIT | NR_x32_execveat))
 		return 1;
 	return -1;
-}
-
-/* read_call notes the call's arguments; place is that of the path. */
-static __always_inline struct exec_call *read_call(struct pt_regs *regs, __s32 nr, int place,
-						   bool compat)
-{
-	__u32 zero = 0;
-	struct exec_call *call = bpf_map_lookup_elem(&calls, &zero);
-
-	if (!call)
-		return NULL;
-	call->dfd = place ? (__s32)syscall_arg(regs, 0, compat) : AT_FDCWD;
-	call->file = syscall_arg(regs, place, compat);
-	call->argv = syscall_arg(regs, place + 1, compat);
-	call->arg = 0;
-	call->pointer_bytes = compat || (nr & __X32_SYSCALL_BIT) ? 4 : 8;
-	return call;
-}
-
-static __always_inline int handle_fail(void *ctx, struct exec_call *call, __s32 err)
-{
-	struct event *e = call ? event_begin(SCRATCH_FAIL, err) : NULL;
-
-	if (!e)
-		return 0;
-	e->dfd = call->dfd;
-	e->names.file_len =
-		add_name(e, read_user_str(event_room(e), PATH_MAX, (void *)call->file));
-	add_paths(e);
-	return event_end(ctx, e, read_argv(ctx, e, call));
 }
 
 static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret)
