@@ -29,8 +29,21 @@ typedef void (*btf_trace_block_rq_requeue___q)(void *, struct request_queue *, s
 typedef void (*btf_trace_block_rq_merge___q)(void *, struct request_queue *, struct request *);
 typedef void (*btf_trace_block_bio_queue___q)(void *, struct request_queue *, struct bio *);
 
-#define block_arg(ctx, event) \
-	(bpf_core_type_exists(btf_trace_##event##___q) ? (void *)(ctx)[1] : (void *)(ctx)[0])
+/*
+ * The barrier is there for clang, which else chooses between two addresses and reads
+ * from one: the verifier refuses an address in the context that is not a constant.
+ */
+#define block_arg(ctx, event)                                           \
+	({                                                              \
+		void *__arg;                                            \
+		if (bpf_core_type_exists(btf_trace_##event##___q)) {    \
+			__arg = (void *)(ctx)[1];                       \
+			barrier_var(__arg);                             \
+		} else {                                                \
+			__arg = (void *)(ctx)[0];                       \
+		}                                                       \
+		__arg;                                                  \
+	})
 
 /* 5.17 took rq_disk away (f3fa33acca9f); queues know their disk from 5.15 on (d152c682f03c). */
 struct request___rq_disk {
