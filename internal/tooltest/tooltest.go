@@ -87,6 +87,16 @@ func Root(t testing.TB) {
 	}
 }
 
+// AnyWay says that what the test looks at is the same whichever way an event came: flags,
+// filters and rendering in user space. Short runs leave it out, as test/kernels has one
+// for each way to a hook.
+func AnyWay(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("the same by any way to a hook: not in short runs")
+	}
+}
+
 // run is tool.Run, with the arguments that CORESCOPE_ARGS has for every run, split at
 // spaces: by them test/kernels takes each way to a hook, and each buffer, in turn.
 func run(ctx context.Context, tl *tool.Tool, args []string, out, errOut io.Writer) int {

@@ -95,6 +95,12 @@ type writers struct {
 // write begins to write a block, and returns when its thread waits in the kernel.
 func (w *writers) write(off int64) {
 	w.t.Helper()
+	w.begin(off)
+	w.await()
+}
+
+func (w *writers) begin(off int64) {
+	w.t.Helper()
 	b := block(w.t)
 	w.n++
 	w.done.Go(func() {
@@ -102,6 +108,11 @@ func (w *writers) write(off int64) {
 			w.t.Errorf("write at %d: %v", off, err)
 		}
 	})
+}
+
+// await returns when all of them wait in the kernel.
+func (w *writers) await() {
+	w.t.Helper()
 	await(w.t, func() error {
 		if n := waiting(w.t); n != w.n {
 			return fmt.Errorf("%d threads wait for the disk, not %d", n, w.n)
@@ -114,8 +125,9 @@ func (w *writers) write(off int64) {
 func (w *writers) fill() {
 	w.t.Helper()
 	for range loopDepth {
-		w.write(int64(w.n * stride))
+		w.begin(int64(w.n * stride))
 	}
+	w.await()
 	inflight, err := os.ReadFile(w.disk.sys("inflight"))
 	if f := strings.Fields(string(inflight)); err != nil || f[1] != fmt.Sprint(loopDepth) {
 		w.t.Skipf("the driver of loop devices does not take %d requests at once: %q (%v)", loopDepth, inflight, err)
@@ -166,6 +178,7 @@ func above(h tooltest.Row, d time.Duration) (n int) {
 // TestHeld holds a disk for a while that is known: what the driver had taken waited in
 // the device, the rest in the queue.
 func TestHeld(t *testing.T) {
+	tooltest.AnyWay(t)
 	l := newLoop(t, 0)
 	l.scheduler(t, "mq-deadline")
 	const queued = 8

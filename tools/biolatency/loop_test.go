@@ -82,17 +82,42 @@ func (l *loop) close() {
 // scheduler chooses the disk's I/O scheduler.
 func (l *loop) scheduler(t testing.TB, name string) {
 	t.Helper()
+	if !l.setScheduler(t, name) {
+		t.Skipf("%s has no I/O scheduler %s", l.name, name)
+	}
+}
+
+func (l *loop) setScheduler(t testing.TB, name string) bool {
+	t.Helper()
 	file := l.sys("queue/scheduler")
 	known, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(known), name) {
-		t.Skipf("this kernel has no I/O scheduler %s: %s", name, known)
+		return false
 	}
 	if err := os.WriteFile(file, []byte(name), 0); err != nil {
 		t.Fatal(err)
 	}
+	return true
+}
+
+// scheduled is a disk with the I/O scheduler: a loop device, or where these have none
+// (5.10) null_blk's.
+func scheduled(t testing.TB, name string) *loop {
+	t.Helper()
+	l := newLoop(t, 0)
+	if l.setScheduler(t, name) {
+		return l
+	}
+	if _, err := os.Stat("/sys/block/nullb0"); err != nil {
+		t.Skipf("%s has no I/O scheduler %s, and there is no null_blk: %v", l.name, name, err)
+	}
+	n := opened(t, "nullb0")
+	n.scheduler(t, name)
+	t.Cleanup(func() { n.setScheduler(t, "none") })
+	return n
 }
 
 // account has the kernel account the disk's I/O, or not ("0"). It is on in the end, as the

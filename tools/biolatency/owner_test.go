@@ -96,6 +96,7 @@ func TestCgroup(t *testing.T) {
 
 // TestCgroups has a histogram for each.
 func TestCgroups(t *testing.T) {
+	tooltest.AnyWay(t)
 	hierarchy := defaultHierarchy(t)
 	l := newLoop(t, 0)
 	one, other := testCgroup(t, hierarchy, "one"), testCgroup(t, hierarchy, "other")
@@ -112,6 +113,7 @@ func TestCgroups(t *testing.T) {
 
 // TestContainers names the container of a process that is gone.
 func TestContainers(t *testing.T) {
+	tooltest.AnyWay(t)
 	const id = "b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b"
 	dir := tooltest.Cgroup(t, defaultHierarchy(t), "docker/"+id)
 	l := newLoop(t, 0)
@@ -133,6 +135,7 @@ func TestContainers(t *testing.T) {
 // TestKernelThread follows I/O through a second loop device, whose driver submits it to
 // the first one by a kernel thread: the cgroup is still that of the process.
 func TestKernelThread(t *testing.T) {
+	tooltest.AnyWay(t)
 	inside, beside := testCgroup(t, "blkio", "inside"), testCgroup(t, "blkio", "beside")
 	l := newLoop(t, 0)
 	upper := loopOver(t, int(l.dev.Fd()), unix.LO_FLAGS_DIRECT_IO)

@@ -128,6 +128,7 @@ func TestDeviceMapper(t *testing.T) {
 // TestMappedDelay holds back what is written: that is time of the mapped disk, and not
 // of the one below.
 func TestMappedDelay(t *testing.T) {
+	tooltest.AnyWay(t)
 	l := newLoop(t, 0)
 	const n, delay = 20, 30 * time.Millisecond
 	d := mapper(t, l, "delay", fmt.Sprintf("%s 0 %d", l.path, delay.Milliseconds()))
@@ -154,7 +155,7 @@ const (
 func striped(t testing.TB, parts ...*loop) *loop {
 	t.Helper()
 	// Its number is not used again while the kernel still takes it apart.
-	name := "md" + strings.TrimPrefix(parts[0].name, "loop") + fmt.Sprint(time.Now().UnixNano()%1000)
+	name := fmt.Sprintf("md%d", 1000+time.Now().UnixNano()%100000)
 	if err := os.WriteFile("/sys/module/md_mod/parameters/new_array", []byte(name), 0); err != nil {
 		t.Skipf("no md: %v", err)
 	}
