@@ -18,6 +18,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -26,8 +28,6 @@ import (
 )
 
 func main() {
-	// A machine ends with the thread that started it.
-	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
@@ -61,13 +61,9 @@ func run(ctx context.Context) error {
 			return err
 		}
 	}
-	var reports []*report
-	for _, k := range kernels {
-		r, err := h.test(ctx, k)
-		if err != nil {
-			return fmt.Errorf("kernel %s: %w", k.name, err)
-		}
-		reports = append(reports, r)
+	reports, err := h.testAll(ctx, kernels)
+	if err != nil {
+		return err
 	}
 	return conclude(reports, all, isWhole)
 }
@@ -92,6 +88,48 @@ func (h *house) lock() (unlock func(), err error) {
 		return nil, fmt.Errorf("lock machines: %w", err)
 	}
 	return func() { f.Close() }, nil
+}
+
+// testAll runs some machines at a time. The reports are in the order of the kernels.
+func (h *house) testAll(ctx context.Context, kernels []kernel) ([]*report, error) {
+	jobs, err := jobs()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	reports := make([]*report, len(kernels))
+	next := make(chan int)
+	var done sync.WaitGroup
+	for range jobs {
+		done.Go(func() {
+			for i := range next {
+				var err error
+				if reports[i], err = h.test(ctx, kernels[i]); err != nil {
+					cancel(fmt.Errorf("kernel %s: %w", kernels[i].name, err))
+				}
+			}
+		})
+	}
+	for i := range kernels {
+		next <- i
+	}
+	close(next)
+	done.Wait()
+	return reports, context.Cause(ctx)
+}
+
+// jobs is how many machines run at a time.
+func jobs() (int, error) {
+	text := os.Getenv("JOBS")
+	if text == "" {
+		return runtime.NumCPU(), nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("JOBS: %q is no number of machines", text)
+	}
+	return n, nil
 }
 
 func (h *house) test(ctx context.Context, k kernel) (*report, error) {

@@ -46,7 +46,9 @@ var toolNeeds = map[string]needs{
 		modules: []string{
 			// A request of /dev/nullb0 takes 10 ms, by a timer.
 			"null_blk queue_mode=2 irqmode=2 completion_nsec=10000000",
-			"loop", "zram", "mq-deadline",
+			"loop", "mq-deadline", "dm_mod", "dm_delay", "md_mod", "raid0",
+			// The first two are what zram compresses by, on older kernels and newer ones.
+			"lzo-rle", "lz4", "zram",
 		},
 		explain: []string{"--stages --disks --cgroups"},
 	},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -61,6 +62,9 @@ func hardware(arch, vmlinuz, initrd, disk, console string) []string {
 
 // boot runs a machine to its end; dir has its initrd and its disk.
 func boot(ctx context.Context, k kernel, vmlinuz, dir string) *report {
+	// A machine ends with the thread that started it (Pdeathsig).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	r := &report{kernel: k, ways: map[string][]plan.Way{}, noWays: map[string]string{}}
 	console := filepath.Join(dir, "console")
 	args := hardware(k.arch, vmlinuz, filepath.Join(dir, "initrd"), filepath.Join(dir, "disk"), console)

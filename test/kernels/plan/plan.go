@@ -8,7 +8,8 @@ import "strings"
 type Plan struct {
 	// Hybrid mounts the memory and blkio controllers as cgroup v1 beside cgroup v2.
 	Hybrid bool
-	// Short has every check leave out what takes long (go test -short).
+	// Short has one check a tool: as the tool comes, without what takes long (go test
+	// -short).
 	Short bool
 	// Modules are loaded at the start, Tool.Modules before the tool's checks.
 	Modules []Module
