@@ -130,6 +130,7 @@ func TestUring(t *testing.T) {
 }
 
 func TestFilters(t *testing.T) {
+	tooltest.AnyWay(t)
 	dir := t.TempDir()
 	for _, tt := range []struct {
 		name string
@@ -170,6 +171,7 @@ func TestFilters(t *testing.T) {
 }
 
 func TestUntrustedBytes(t *testing.T) {
+	tooltest.AnyWay(t)
 	dir := t.TempDir()
 	name := "\x1b[2J\xff\n\"\\é"
 	load := func() { closing(unix.Open(dir+"/"+name, unix.O_RDONLY, 0)) }
@@ -209,6 +211,7 @@ func TestNoPath(t *testing.T) {
 }
 
 func TestTextAndCSV(t *testing.T) {
+	tooltest.AnyWay(t)
 	path := filepath.Join(t.TempDir(), "x,y")
 	load := func() { closing(unix.Open(path, unix.O_RDONLY, 0)) }
 	comm := strings.TrimSpace(read(t, "/proc/self/comm"))
@@ -275,7 +278,7 @@ func storm(t testing.TB, opens int) (rows, lost, missed int, span time.Duration)
 func TestStorm(t *testing.T) {
 	opens := 300_000
 	if testing.Short() {
-		opens = 20_000
+		opens = 10_000
 	}
 	rows, lost, missed, _ := storm(t, opens)
 	if told := rows + lost; told > opens || told+missed < opens {

@@ -18,6 +18,7 @@ import (
 // TestFilters wants the waits of one of two tasks that wake each other: it is woken by
 // one that is not wanted, and wakes one that is not.
 func TestFilters(t *testing.T) {
+	tooltest.AnyWay(t)
 	cpu := cpus(t)[0]
 	dir := tooltest.Cgroup(t, "cgroup2", fmt.Sprintf("corescope-runqlat-%d", os.Getpid()))
 	a, b := pair(t, cpu, cpu, func(cmd *exec.Cmd) *exec.Cmd { return tooltest.InCgroup(dir, cmd.Args...) })
@@ -59,6 +60,7 @@ func labelled(t *testing.T) string {
 
 // TestKeys looks at each key of a task of which it is known.
 func TestKeys(t *testing.T) {
+	tooltest.AnyWay(t)
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	cpu := cpus(t)[len(cpus(t))-1]
 	dir := tooltest.Cgroup(t, labelled(t), "docker/"+id)
@@ -126,6 +128,7 @@ func TestProcessName(t *testing.T) {
 
 // TestOutput counts the same waits in text and in CSV.
 func TestOutput(t *testing.T) {
+	tooltest.AnyWay(t)
 	cpu := cpus(t)[0]
 	a, b := pair(t, cpu, cpu, nil)
 	args := []string{"-L", "--tid", strconv.Itoa(a.pid)}

@@ -111,7 +111,7 @@ func near(got, want, hidden time.Duration) bool {
 func TestPingPong(t *testing.T) {
 	const trips = 5000
 	all := cpus(t)
-	for _, way := range [][]string{nil, {"--hook", "queue=raw"}} {
+	for _, way := range tooltest.Ways([]string{"--hook", "queue=raw"}) {
 		for _, cpu := range []int{all[0], all[len(all)-1]} {
 			t.Run(fmt.Sprintf("%s/%d-%d", way, all[0], cpu), func(t *testing.T) {
 				a, b := pair(t, all[0], cpu, nil)
@@ -155,6 +155,7 @@ func checkNoIdle(t *testing.T, res *tooltest.Result) {
 
 // TestIntervals adds up what was reported while the waits went on, with keys and without.
 func TestIntervals(t *testing.T) {
+	tooltest.AnyWay(t)
 	for _, keys := range [][]string{{"-L", "--reasons"}, nil} {
 		a, b := pair(t, cpus(t)[0], cpus(t)[0], nil)
 		var want [2]facts

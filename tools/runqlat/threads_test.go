@@ -17,7 +17,7 @@ import (
 func TestThreads(t *testing.T) {
 	n := 20000
 	if testing.Short() {
-		n = 2000
+		n = 1000
 	}
 	w := start(t, cpus(t)[0], nil)
 	var left []uint32

@@ -154,7 +154,9 @@ func start(t testing.TB, cpu int, change func(*exec.Cmd) *exec.Cmd) *worker {
 	if change != nil {
 		cmd = change(cmd)
 	}
-	cmd.Env = append(os.Environ(), workerEnv+"="+strconv.Itoa(cpu))
+	// With one thread of Go's at a time its scheduler has no other to move the work to,
+	// for which the first would sleep, unasked.
+	cmd.Env = append(os.Environ(), workerEnv+"="+strconv.Itoa(cpu), "GOMAXPROCS=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

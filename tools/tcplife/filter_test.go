@@ -23,6 +23,7 @@ func freePort(t testing.TB) int {
 
 // TestPorts filters by either port, of either end.
 func TestPorts(t *testing.T) {
+	tooltest.AnyWay(t)
 	for _, c := range []struct {
 		name           string
 		args           func(lport, rport string) []string
@@ -58,6 +59,7 @@ func TestPorts(t *testing.T) {
 
 // TestFamily filters by what is on the wire.
 func TestFamily(t *testing.T) {
+	tooltest.AnyWay(t)
 	for flag, want := range map[string][3]int{"-4": {2, 0, 2}, "-6": {0, 2, 0}} {
 		var pairs [3]*pair
 		res := tooltest.JSON(t, Tool, []string{flag}, func() {
@@ -117,6 +119,7 @@ func TestCgroup(t *testing.T) {
 
 // TestNetNS has a connection of another network namespace.
 func TestNetNS(t *testing.T) {
+	tooltest.AnyWay(t)
 	p := &pair{t: t}
 	var inode int
 	res := tooltest.JSON(t, Tool, nil, func() {

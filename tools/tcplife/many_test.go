@@ -66,7 +66,10 @@ func hurry(t testing.TB, n int) int {
 // TestMany has two rows for each of many connections, or tells of those it has lost,
 // and keeps nothing of them.
 func TestMany(t *testing.T) {
-	const n = 2000
+	n := 2000
+	if testing.Short() {
+		n = 300
+	}
 	var rport int
 	res := tooltest.JSON(t, Tool, nil, func() {
 		rport = hurry(t, n)

@@ -59,6 +59,7 @@ func TestOpen(t *testing.T) {
 
 // TestNotAsked leaves out what is open at the start.
 func TestNotAsked(t *testing.T) {
+	tooltest.AnyWay(t)
 	p := connect(t, listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
 	res := tooltest.JSON(t, Tool, nil, func() { p.fin(p.client, p.server) })
 	if client, server := p.rows(res); len(client)+len(server) > 0 {
@@ -68,6 +69,7 @@ func TestNotAsked(t *testing.T) {
 
 // TestManyOpen lists more than one read of an iterator gives, each once.
 func TestManyOpen(t *testing.T) {
+	tooltest.AnyWay(t)
 	const n, closing = 500, 20
 	l := listen(t, "127.0.0.1:0")
 	pairs := make([]*pair, n)
@@ -101,6 +103,7 @@ func TestManyOpen(t *testing.T) {
 // TestOpenOrGone does not take for open what has ended unseen, nor another connection
 // whose socket is in the same memory.
 func TestOpenOrGone(t *testing.T) {
+	tooltest.AnyWay(t)
 	const n = 50
 	l := listen(t, "127.0.0.1:0")
 	var old, fresh [n]*pair
@@ -131,6 +134,7 @@ func TestOpenOrGone(t *testing.T) {
 
 // TestOpenOfHolder finds a connection that two processes hold by either.
 func TestOpenOfHolder(t *testing.T) {
+	tooltest.AnyWay(t)
 	p := connect(t, listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
 	f, err := p.client.File()
 	if err != nil {

@@ -39,6 +39,7 @@ func exchange(t *testing.T, addr, host string) *pair {
 
 // TestText has the columns of libbpf-tools, with its widths.
 func TestText(t *testing.T) {
+	tooltest.AnyWay(t)
 	for _, c := range []struct {
 		name, header, row string
 		args              []string
@@ -68,6 +69,7 @@ func TestText(t *testing.T) {
 
 // TestTextOfNobody keeps the columns in their places where a row has no owner.
 func TestTextOfNobody(t *testing.T) {
+	tooltest.AnyWay(t)
 	_, out := lines(t, nil, func() *pair { return neverAccepted(t) })
 	n := 0
 	for _, line := range out[1:] {
@@ -82,6 +84,7 @@ func TestTextOfNobody(t *testing.T) {
 
 // TestCSV has the keys of JSON and numbers as they are, by --csv and --output csv.
 func TestCSV(t *testing.T) {
+	tooltest.AnyWay(t)
 	for _, args := range [][]string{{"-s"}, {"--output", "csv"}} {
 		p, out := lines(t, args, func() *pair { return exchange(t, "127.0.0.1:0", "127.0.0.1") })
 		rows, err := csv.NewReader(strings.NewReader(strings.Join(out, "\n"))).ReadAll()
