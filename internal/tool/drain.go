@@ -117,6 +117,10 @@ func deleteAll[K any](m *ebpf.Map, keys []K) error {
 	if _, err := m.BatchDelete(keys, nil); err == nil || !errors.Is(err, ebpf.ErrNotSupported) {
 		return err
 	}
+	return deleteSingle(m, keys)
+}
+
+func deleteSingle[K any](m *ebpf.Map, keys []K) error {
 	for i := range keys {
 		if err := m.Delete(&keys[i]); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
