@@ -48,8 +48,8 @@ struct hist_slot {
 /*
  * Most of the room is never used, so entries are allocated as they come. Before
  * 6.1 (fba1a1c6c912) that was kmalloc, unsafe under the locks that a tracing
- * program may find held, and loading warned (94dacdbd5d2d): there, user space
- * takes BPF_F_NO_PREALLOC away and asks for fewer entries.
+ * program may find held, and loading warned (94dacdbd5d2d): there, and with
+ * PREEMPT_RT, user space takes BPF_F_NO_PREALLOC away and asks for fewer entries.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"slices"
+
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
@@ -10,10 +12,8 @@ import (
 // at once.
 const oldEntries = 1 << 16
 
-// preallocate makes hash maps that grow as they are filled into ones that do not,
-// where growing is not safe in tracing programs: before 6.1 (fba1a1c6c912) it was
-// kmalloc, which the kernel warns of (94dacdbd5d2d). struct bpf_mem_alloc is what made
-// it safe.
+// preallocate makes hash maps that grow as they are filled into ones that do not, where
+// tracing programs cannot rely on growing.
 func preallocate(spec *ebpf.CollectionSpec, kernel *Kernel) {
 	for _, m := range spec.Maps {
 		if m.Type == ebpf.Hash && m.Flags&unix.BPF_F_NO_PREALLOC != 0 && !growsSafely(kernel) {
@@ -23,11 +23,19 @@ func preallocate(spec *ebpf.CollectionSpec, kernel *Kernel) {
 	}
 }
 
+// growsSafely tells whether entries can be allocated at any place. Before 6.1
+// (fba1a1c6c912) that was kmalloc, unsafe there, and the kernel warned of it
+// (94dacdbd5d2d); struct bpf_mem_alloc has made it safe. It keeps few entries at hand and
+// gets more by an irq_work, which with PREEMPT_RT is a thread's: it comes too late for
+// many new entries in a row, and they fail. There a spinlock is an rt_mutex.
 func growsSafely(kernel *Kernel) bool {
 	types, err := kernel.Types()
 	if err != nil {
 		return false
 	}
-	var alloc *btf.Struct
-	return types.TypeByName("bpf_mem_alloc", &alloc) == nil
+	var alloc, lock *btf.Struct
+	if types.TypeByName("bpf_mem_alloc", &alloc) != nil || types.TypeByName("spinlock", &lock) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(lock.Members, func(m btf.Member) bool { return m.Name == "lock" })
 }

@@ -75,7 +75,12 @@ func kernelOf(t *testing.T, types ...btf.Type) *Kernel {
 
 func TestPreallocate(t *testing.T) {
 	old := kernelOf(t, &btf.Struct{Name: "other", Size: 4})
-	safe := kernelOf(t, &btf.Struct{Name: "bpf_mem_alloc", Size: 4})
+	alloc := &btf.Struct{Name: "bpf_mem_alloc", Size: 4}
+	lockOf := func(member string) *btf.Struct {
+		u32 := &btf.Int{Name: "u32", Size: 4}
+		return &btf.Struct{Name: "spinlock", Size: 4, Members: []btf.Member{{Name: member, Type: u32}}}
+	}
+	safe, realtime := kernelOf(t, alloc, lockOf("")), kernelOf(t, alloc, lockOf("lock"))
 	grows := ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 1 << 20, Flags: unix.BPF_F_NO_PREALLOC}
 	for _, tt := range []struct {
 		name   string
@@ -85,6 +90,7 @@ func TestPreallocate(t *testing.T) {
 	}{
 		{"safe", safe, grows, grows},
 		{"old", old, grows, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: oldEntries}},
+		{"real time", realtime, grows, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: oldEntries}},
 		{"old and small", old, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 5, Flags: unix.BPF_F_NO_PREALLOC}, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 5}},
 		{"old, all at once", old, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 1 << 20}, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 1 << 20}},
 		{"old, of tasks", old, ebpf.MapSpec{Type: ebpf.TaskStorage, Flags: unix.BPF_F_NO_PREALLOC}, ebpf.MapSpec{Type: ebpf.TaskStorage, Flags: unix.BPF_F_NO_PREALLOC}},
