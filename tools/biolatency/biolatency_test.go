@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/tooltest"
@@ -244,7 +245,12 @@ func TestHooks(t *testing.T) {
 	l := scheduled(t, "mq-deadline")
 	z := zram(t)
 	const n = 50
-	for _, kind := range []string{"btf", "raw", "oldbtf", "oldraw"} {
+	kinds := []string{"oldbtf", "oldraw"}
+	var start *btf.Typedef
+	if kernelTypes(t).TypeByName("btf_trace_block_io_start", &start) == nil {
+		kinds = append(kinds, "btf", "raw")
+	}
+	for _, kind := range kinds {
 		args := []string{"-D", "-P", "-F", "--operations", "--stages", "--pid", pid(), "--hook", "submit=" + kind}
 		for _, hook := range []string{"insert", "issue", "requeue", "merge", "complete", "bioqueue", "biocomplete"} {
 			args = append(args, "--hook", hook+"="+strings.TrimPrefix(kind, "old"))

@@ -61,16 +61,21 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// unaccounted is the partition that an I/O to l's partition is told to be for, where the
-// disk's I/O is not accounted: before 5.12 bios knew their disk alone.
-func unaccounted(t testing.TB, l *loop) string {
+func kernelTypes(t testing.TB) *btf.Spec {
 	t.Helper()
 	types, err := btf.LoadKernelSpec()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return types
+}
+
+// unaccounted is the partition that an I/O to l's partition is told to be for, where the
+// disk's I/O is not accounted: before 5.12 bios knew their disk alone.
+func unaccounted(t testing.TB, l *loop) string {
+	t.Helper()
 	var bio *btf.Struct
-	if err := types.TypeByName("bio", &bio); err != nil {
+	if err := kernelTypes(t).TypeByName("bio", &bio); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range bio.Members {
