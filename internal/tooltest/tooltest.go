@@ -97,6 +97,17 @@ func AnyWay(t testing.TB) {
 	}
 }
 
+// OnHooks says which hooks the test is about. A short run by a way to another hook leaves
+// it out.
+func OnHooks(t testing.TB, hooks ...string) {
+	t.Helper()
+	_, forced, _ := strings.Cut(os.Getenv(argsEnv), "--hook ")
+	hook, _, isForced := strings.Cut(forced, "=")
+	if testing.Short() && isForced && !slices.Contains(hooks, hook) {
+		t.Skipf("not about hook %s: not in short runs", hook)
+	}
+}
+
 // Ways are the arguments for each way that a test tries by itself, the tool's own first.
 // It is the only one in short runs, which are given their way.
 func Ways(others ...[]string) [][]string {
@@ -106,10 +117,13 @@ func Ways(others ...[]string) [][]string {
 	return append([][]string{nil}, others...)
 }
 
-// run is tool.Run, with the arguments that CORESCOPE_ARGS has for every run, split at
-// spaces: by them test/kernels takes each way to a hook, and each buffer, in turn.
+// argsEnv has arguments for every run, split at spaces: by them test/kernels takes each
+// way to a hook, and each buffer, in turn.
+const argsEnv = "CORESCOPE_ARGS"
+
+// run is tool.Run, with those arguments.
 func run(ctx context.Context, tl *tool.Tool, args []string, out, errOut io.Writer) int {
-	extra := strings.Fields(os.Getenv("CORESCOPE_ARGS"))
+	extra := strings.Fields(os.Getenv(argsEnv))
 	return tool.Run(ctx, tl, slices.Concat(args, extra), out, errOut)
 }
 

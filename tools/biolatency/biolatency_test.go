@@ -139,6 +139,7 @@ func runs(res *tooltest.Result, hook string) (n int) {
 // TestStages compares the three times of the same I/O, with a scheduler's queue and
 // without. Then some kernels issue a request at once, and others insert it first.
 func TestStages(t *testing.T) {
+	tooltest.OnHooks(t, "insert", "issue", "complete")
 	for _, scheduler := range []string{"mq-deadline", "none"} {
 		t.Run(scheduler, func(t *testing.T) {
 			l := scheduled(t, scheduler)

@@ -44,6 +44,7 @@ func partition(t testing.TB) (*loop, *os.File) {
 }
 
 func TestPartitions(t *testing.T) {
+	tooltest.OnHooks(t, "issue", "complete")
 	l, p := partition(t)
 	load := func() {
 		writeBlocks(t, l.dev, 10)
@@ -89,6 +90,7 @@ func unaccounted(t testing.TB, l *loop) string {
 // TestWithoutAccounting has requests that do not know when they began, nor their
 // partition.
 func TestWithoutAccounting(t *testing.T) {
+	tooltest.OnHooks(t, "insert", "issue", "complete")
 	l, p := partition(t)
 	l.account(t, "0")
 	name := unaccounted(t, l)
@@ -130,6 +132,7 @@ func zram(t testing.TB) *loop {
 
 // TestBios sees a disk without requests as a disk of its own, and only then.
 func TestBios(t *testing.T) {
+	tooltest.OnHooks(t, "bioqueue", "biocomplete")
 	z := zram(t)
 	load := func() {
 		writeBlocks(t, z.dev, 100)

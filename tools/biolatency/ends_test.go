@@ -11,6 +11,7 @@ import (
 
 // TestErrors writes to a disk whose sectors may not be written any more.
 func TestErrors(t *testing.T) {
+	tooltest.OnHooks(t, "complete")
 	l := newLoop(t, 0)
 	if _, err := unix.FcntlInt(uintptr(l.back), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); err != nil {
 		t.Fatal(err)
@@ -35,6 +36,7 @@ func TestErrors(t *testing.T) {
 // first half, gives the request back and takes it again for the rest. That goes on to be
 // one I/O of the task that began it, also where requests do not know when they began.
 func TestPartial(t *testing.T) {
+	tooltest.OnHooks(t, "requeue", "complete")
 	seen := partial(t, "1", "")
 	if c := seen.Summary.Object("counters"); c.Num("partial") == 0 && c.Num("requeues") == 0 {
 		t.Skip("this kernel's loop devices read on by themselves, and complete the whole")

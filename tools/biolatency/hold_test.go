@@ -210,6 +210,7 @@ func TestHeld(t *testing.T) {
 // TestMerge closes the gap between two requests in the queue: three writes are one
 // request, the second. The kernel makes it as old as the first, which is no new use.
 func TestMerge(t *testing.T) {
+	tooltest.OnHooks(t, "merge")
 	l := newLoop(t, 0)
 	l.scheduler(t, "mq-deadline")
 	// The next one is on its way to the driver already, and out of the queue.

@@ -74,6 +74,7 @@ func defaultHierarchy(t testing.TB) string {
 // TestCgroup filters I/O by the cgroup of those who submit it. It is completed by a
 // kernel thread, which is in none of these.
 func TestCgroup(t *testing.T) {
+	tooltest.OnHooks(t, "submit", "insert", "issue")
 	for _, hierarchy := range []string{"cgroup2", "memory"} {
 		t.Run(hierarchy, func(t *testing.T) {
 			l := newLoop(t, 0)

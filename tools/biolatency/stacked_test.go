@@ -96,6 +96,7 @@ func opened(t testing.TB, name string) *loop {
 
 // TestDeviceMapper sees the mapped disk and the one below it, each with all of the I/O.
 func TestDeviceMapper(t *testing.T) {
+	tooltest.OnHooks(t, "bioqueue", "biocomplete", "complete")
 	l := newLoop(t, 0)
 	d := mapper(t, l, "linear", l.path+" 0")
 	load := func() {
@@ -178,6 +179,7 @@ func striped(t testing.TB, parts ...*loop) *loop {
 
 // TestStriped hands bios on as they are, on kernels before 5.14, or without accounting.
 func TestStriped(t *testing.T) {
+	tooltest.OnHooks(t, "bioqueue", "biocomplete", "complete")
 	for _, on := range []string{"1", "0"} {
 		t.Run("iostats "+on, func(t *testing.T) {
 			one, two := newLoop(t, 0), newLoop(t, 0)
@@ -207,6 +209,7 @@ func TestStriped(t *testing.T) {
 
 // TestTimer reads from a disk that takes a known time by the kernel's timer.
 func TestTimer(t *testing.T) {
+	tooltest.OnHooks(t, "issue", "complete")
 	const params = "/sys/module/null_blk/parameters"
 	irq, delay := readInt(filepath.Join(params, "irqmode")), time.Duration(readInt(filepath.Join(params, "completion_nsec")))
 	if irq != 2 || delay < time.Millisecond {

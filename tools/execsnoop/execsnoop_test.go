@@ -148,6 +148,7 @@ func TestWhoAndWhere(t *testing.T) {
 
 // TestWays is exec by descriptor, in a directory, and by a thread that is not the first.
 func TestWays(t *testing.T) {
+	tooltest.OnHooks(t, "exec")
 	target := program(t, "true")
 	for _, c := range []struct{ way, file string }{
 		{"fexecve", "/dev/fd/*"}, {"execveat", "/dev/fd/*/true"}, {"thread", target},
@@ -173,6 +174,7 @@ func TestWays(t *testing.T) {
 }
 
 func TestScript(t *testing.T) {
+	tooltest.OnHooks(t, "exec")
 	script := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(script, []byte("#!/bin/sh -e\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -197,6 +199,7 @@ func TestScript(t *testing.T) {
 
 // TestBeyondLimits: what is cut is an exact beginning, and said to be cut.
 func TestBeyondLimits(t *testing.T) {
+	tooltest.OnHooks(t, "exec")
 	const n = 40 // 4,000 KiB
 	target := program(t, "true")
 	res := tooltest.JSON(t, Tool, children(), func() { run(t, by(t, "unlimited", target, strconv.Itoa(n))) })
@@ -239,6 +242,7 @@ func TestMaxArgs(t *testing.T) {
 
 // TestSmallBuffer: arguments that do not fit are missing, the exec is not.
 func TestSmallBuffer(t *testing.T) {
+	tooltest.OnHooks(t, "exec")
 	target := program(t, "true")
 	small := tool.Define(Tool.Spec, options{bufferBytes: os.Getpagesize()}, build)
 	res := tooltest.JSON(t, small, children(), func() {
@@ -258,6 +262,7 @@ func TestSmallBuffer(t *testing.T) {
 
 // TestAll runs execs as fast as two threads can: none is missing.
 func TestAll(t *testing.T) {
+	tooltest.OnHooks(t, "exec")
 	n := 20000
 	if testing.Short() {
 		n = 500

@@ -23,6 +23,7 @@ func write(t *testing.T, name, text string, mode os.FileMode) string {
 
 // TestFailures: with -x each call that fails is a row with all that it was given.
 func TestFailures(t *testing.T) {
+	tooltest.OnHooks(t, "fail")
 	missing, target := filepath.Join(t.TempDir(), "missing"), program(t, "true")
 	fails := []struct {
 		file, error string
@@ -67,6 +68,7 @@ func TestFailures(t *testing.T) {
 
 // TestTooManyArguments: what a failed call was given beyond the limit is said to be missing.
 func TestTooManyArguments(t *testing.T) {
+	tooltest.OnHooks(t, "fail")
 	args := append([]string{"many"}, strings.Split(strings.Repeat("x", 5000), "")...)
 	res := tooltest.JSON(t, Tool, children("-x"), func() { (&exec.Cmd{Path: "/missing", Args: args}).Run() })
 	if len(res.Events) != 1 {
@@ -81,6 +83,7 @@ func TestTooManyArguments(t *testing.T) {
 // TestCold: arguments end before memory that is not resident. Kernels before 6.9 copy all
 // arguments before they look for the file, so there it is.
 func TestCold(t *testing.T) {
+	tooltest.OnHooks(t, "fail")
 	res := tooltest.JSON(t, Tool, children("-x"), func() { by(t, "cold", "/missing", "", "behind").Run() })
 	rows := res.Where(calls("/missing"))
 	if len(rows) != 1 {
@@ -95,6 +98,7 @@ func TestCold(t *testing.T) {
 
 // TestFailedExecveat names the file as a success would be named.
 func TestFailedExecveat(t *testing.T) {
+	tooltest.OnHooks(t, "fail")
 	dir := t.TempDir()
 	plain := write(t, "plain", "", 0o644)
 	res := tooltest.JSON(t, Tool, children("-x"), func() {

@@ -66,6 +66,7 @@ func TestFilters(t *testing.T) {
 
 // TestPID wants one of two processes that are there before the tool is.
 func TestPID(t *testing.T) {
+	tooltest.OnHooks(t, "exec")
 	target := program(t, "true")
 	var cmds []*exec.Cmd
 	var tell []func()

@@ -15,6 +15,7 @@ import (
 // TestCompat lets 32-bit programs accept, by either system call that they have. The
 // connections are reset while the programs read, so that closing tells nothing.
 func TestCompat(t *testing.T) {
+	tooltest.OnHooks(t, "accept")
 	args := binary.LittleEndian.AppendUint32(nil, 3)
 	args = append(args, make([]byte, 12)...)
 	for name, accept := range map[string]func(data uint32) []byte{

@@ -99,6 +99,7 @@ func TestPID(t *testing.T) {
 
 // TestCgroup filters by the owner's cgroup.
 func TestCgroup(t *testing.T) {
+	tooltest.OnHooks(t, "accept")
 	dir := tooltest.Cgroup(t, "cgroup2", fmt.Sprintf("corescope-tcplife-%d", os.Getpid()))
 	var inside, outside *pair
 	res := tooltest.JSON(t, Tool, []string{"--cgroup", dir}, func() {

@@ -150,6 +150,7 @@ func small(entries uint32) *tool.Tool {
 
 // TestFull tells of each end of a connection that there is no room for.
 func TestFull(t *testing.T) {
+	tooltest.OnHooks(t, "state")
 	const n = 100
 	var pairs [n]*pair
 	res := tooltest.JSON(t, small(n), nil, func() {

@@ -86,6 +86,7 @@ func without(hook string) *tool.Tool {
 // TestOwnerWithoutAccept takes who closes; of a connection that nobody closes, as it is
 // reset, nobody is the owner.
 func TestOwnerWithoutAccept(t *testing.T) {
+	tooltest.OnHooks(t, "state")
 	var client, server *exec.Cmd
 	var connected, accepted, aborted *pair
 	res := tooltest.JSON(t, without("accept"), nil, func() {

@@ -95,6 +95,7 @@ func TestConnections(t *testing.T) {
 
 // TestFinWithData closes while data is held back, so that FIN comes in its segment.
 func TestFinWithData(t *testing.T) {
+	tooltest.OnHooks(t, "state")
 	var p *pair
 	const n = 700
 	res := tooltest.JSON(t, Tool, nil, func() {
@@ -117,6 +118,7 @@ func TestFinWithData(t *testing.T) {
 
 // TestRefused connects to a port where nobody listens.
 func TestRefused(t *testing.T) {
+	tooltest.OnHooks(t, "state")
 	l := listen(t, "127.0.0.1:0")
 	rport := port(l.Addr())
 	l.Close()
@@ -134,6 +136,7 @@ func TestRefused(t *testing.T) {
 // TestLateHandshake lets the first SYN be dropped, as there is no room to wait for
 // accept: the kernel sends another one a second later.
 func TestLateHandshake(t *testing.T) {
+	tooltest.OnHooks(t, "state")
 	var p, first *pair
 	res := tooltest.JSON(t, Tool, nil, func() { first, p = lateHandshake(t) })
 	client, server := p.rows(res)
