@@ -85,7 +85,7 @@ func makeInitrd(to, dir, busybox string, img *image, k kernel, all []*tool.Tool)
 }
 
 func makePlan(tree *moduleTree, k kernel, all []*tool.Tool) (*plan.Plan, error) {
-	p := &plan.Plan{Hybrid: k.hybrid, Short: os.Getenv("SHORT") != ""}
+	p := &plan.Plan{Hybrid: k.hybrid, Short: isShort()}
 	var err error
 	if p.Modules, err = tree.needAll(modules); err != nil {
 		return nil, err

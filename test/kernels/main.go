@@ -1,12 +1,14 @@
 // Command kernels runs the tools' live tests on Debian's kernels, in virtual machines:
-// every way to every hook that a kernel has, by either buffer. It prints what passed,
-// and, when it ran all there is, writes docs/compatibility.md. It runs in the root of
-// the tree, by `make test-kernels`:
+// every way to every hook that a kernel has, by either buffer. It prints what passed, and
+// writes docs/compatibility.md. It runs in the root of the tree, by `make test-kernels`:
 //
 //	KERNELS="6.1 7.2" TOOLS=tcplife make test-kernels
 //
-// runs a part, and SHORT=1 leaves out tests that take long. What it fetches is kept in
-// the user's cache, with each machine's console in corescope/machines/NAME/console.
+// runs a part, and the document tells that part anew once all of it was run. SHORT=1 runs
+// only the ways that the tools take by themselves, with go test -short, and writes
+// nothing. JOBS machines run at a time, as many as there are CPUs unless it says how many:
+// each takes one. What is fetched is kept in the user's cache, and in
+// corescope/machines/KERNEL there each machine's console and what it told of each tool.
 package main
 
 import (
@@ -49,7 +51,11 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h := &house{filepath.Join(cache, "corescope", "machines"), all, map[string]string{}}
+	commit, err := commit(ctx)
+	if err != nil {
+		return err
+	}
+	h := &house{filepath.Join(cache, "corescope", "machines"), all, commit, map[string]string{}}
 	unlock, err := h.lock()
 	if err != nil {
 		return err
@@ -65,6 +71,11 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !isShort() {
+		if err := errors.Join(h.keep(reports), h.writeDoc()); err != nil {
+			return err
+		}
+	}
 	return conclude(reports, all, isWhole)
 }
 
@@ -72,6 +83,7 @@ func run(ctx context.Context) error {
 type house struct {
 	dir     string
 	tools   []*tool.Tool
+	commit  string
 	busybox map[string]string // by architecture, once all of it is built
 }
 
@@ -150,7 +162,7 @@ func (h *house) test(ctx context.Context, k kernel) (*report, error) {
 	if err := makeDisk(ctx, disk); err != nil {
 		return nil, err
 	}
-	r := boot(ctx, k, img.vmlinuz, dir)
+	r := boot(ctx, k, h.commit, img.vmlinuz, dir)
 	if errors.Is(r.err, context.Canceled) {
 		return nil, r.err
 	}

@@ -66,9 +66,11 @@ func chosen() (kernels []kernel, all []*tool.Tool, whole bool, err error) {
 	if err != nil {
 		return nil, nil, false, fmt.Errorf("TOOLS: %w", err)
 	}
-	whole = len(kernels) == len(matrix) && len(all) == len(tools.All()) && os.Getenv("SHORT") == ""
+	whole = len(kernels) == len(matrix) && len(all) == len(tools.All()) && !isShort()
 	return kernels, all, whole, nil
 }
+
+func isShort() bool { return os.Getenv("SHORT") != "" }
 
 // choose keeps what words name; no word keeps all.
 func choose[T any](all []T, words string, name func(T) string) ([]T, error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,15 +26,31 @@ const (
 	idleTimeout = 7 * time.Minute
 )
 
-// report is what one machine told.
+// report is what one machine told, or several that had the same kernel.
 type report struct {
 	kernel  kernel
+	commit  string // of corescope
 	release string
 	boot    time.Duration
-	ways    map[string][]plan.Way // by tool
-	noWays  map[string]string     // by tool, why there are none
-	checks  []plan.Check
+	tools   map[string]*result
 	err     error // the machine itself failed
+}
+
+// result is what is known of a tool on a kernel.
+type result struct {
+	Release, Commit string
+	Ways            []plan.Way
+	Checks          []plan.Check
+	// Error is why there are no ways, or why not all of them were checked.
+	Error string
+}
+
+// of returns the result of the tool, of which nothing may be known.
+func (r *report) of(tool string) *result {
+	if found := r.tools[tool]; found != nil {
+		return found
+	}
+	return &result{}
 }
 
 // hardware are QEMU's arguments. The second serial port is for the results: it writes
@@ -61,11 +78,11 @@ func hardware(arch, vmlinuz, initrd, disk, console string) []string {
 }
 
 // boot runs a machine to its end; dir has its initrd and its disk.
-func boot(ctx context.Context, k kernel, vmlinuz, dir string) *report {
+func boot(ctx context.Context, k kernel, commit, vmlinuz, dir string) *report {
 	// A machine ends with the thread that started it (Pdeathsig).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	r := &report{kernel: k, ways: map[string][]plan.Way{}, noWays: map[string]string{}}
+	r := &report{kernel: k, commit: commit, tools: map[string]*result{}}
 	console := filepath.Join(dir, "console")
 	args := hardware(k.arch, vmlinuz, filepath.Join(dir, "initrd"), filepath.Join(dir, "disk"), console)
 	if err := r.run(ctx, args); err != nil {
@@ -132,19 +149,26 @@ func (r *report) take(m plan.Message) (doing string) {
 		r.release = m.Release
 		progress("%s: %s is up after %.0f s", r.kernel.name, m.Release, r.boot.Seconds())
 	case plan.Ways:
-		r.ways[m.Tool] = m.Ways
+		r.tools[m.Tool] = &result{Release: r.release, Commit: r.commit, Ways: m.Ways, Error: cmp.Or(m.Error, cutShort)}
 		if m.Error != "" {
-			r.noWays[m.Tool] = m.Error
 			progress("%s: %s: %s", r.kernel.name, m.Tool, m.Error)
 		}
 	case plan.Start:
 		return "testing " + m.Check.String()
 	case plan.Done:
-		r.checks = append(r.checks, *m.Check)
+		found := r.tools[m.Check.Tool]
+		found.Checks = append(found.Checks, *m.Check)
 		progress("%s: %s: %s", r.kernel.name, m.Check, verdict(m.Check))
+	case plan.Tested:
+		if found := r.tools[m.Tool]; found.Error == cutShort {
+			found.Error = ""
+		}
 	}
 	return "getting ready"
 }
+
+// cutShort is of a tool whose checks are not over.
+const cutShort = "the machine ended before its checks did"
 
 func receive(ctx context.Context, in io.Reader, messages chan<- plan.Message) error {
 	lines := bufio.NewReader(in)

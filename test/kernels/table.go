@@ -80,20 +80,21 @@ const passed = "pass"
 
 // cell is how the way fared on the report's kernel.
 func (r *report) cell(w *way) string {
-	i := slices.IndexFunc(r.ways[w.tool], func(v plan.Way) bool { return v.Hook == w.hook && v.Kind == w.kind })
+	told := r.of(w.tool)
+	i := slices.IndexFunc(told.Ways, func(v plan.Way) bool { return v.Hook == w.hook && v.Kind == w.kind })
 	if i < 0 {
 		return "not tried"
 	}
-	found := r.ways[w.tool][i]
+	found := told.Ways[i]
 	switch {
 	case found.Refused():
 		return "FAIL: refused"
 	case !found.Works():
 		return found.Result
 	}
-	for _, c := range r.checks {
+	for _, c := range told.Checks {
 		isIts := c.Hook == w.hook && c.Kind == w.kind || c.Hook == "" && found.Taken
-		if c.Tool != w.tool || c.Perf != w.perf || !isIts {
+		if c.Perf != w.perf || !isIts {
 			continue
 		}
 		if c.OK() {
@@ -140,14 +141,15 @@ func toolsTable(reports []*report, all []*tool.Tool) table {
 
 // toolCell is "works", if all checks passed, and the kind of each hook.
 func (r *report) toolCell(tool string) string {
-	if why := r.noWays[tool]; why != "" {
-		return "FAILS: " + why
+	told := r.of(tool)
+	if told.Error != "" {
+		return "FAILS: " + told.Error
 	}
 	var hooks []string
-	for _, w := range r.ways[tool] {
+	for _, w := range told.Ways {
 		if w.Taken {
 			hooks = append(hooks, w.Hook+" "+w.Kind)
-		} else if !slices.ContainsFunc(r.ways[tool], func(v plan.Way) bool { return v.Hook == w.Hook && v.Taken }) {
+		} else if !slices.ContainsFunc(told.Ways, func(v plan.Way) bool { return v.Hook == w.Hook && v.Taken }) {
 			hooks = append(hooks, w.Hook+" "+w.Result)
 		}
 	}

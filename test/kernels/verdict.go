@@ -40,19 +40,17 @@ func indent(s string) string {
 // failures lists what failed for the tool on the report's kernel.
 func (r *report) failures(tool string) []string {
 	var all []string
-	if why := r.noWays[tool]; why != "" {
-		all = append(all, why)
+	told := r.of(tool)
+	if told.Error != "" {
+		all = append(all, told.Error)
 	}
-	if r.err != nil {
-		all = append(all, r.err.Error())
-	}
-	for _, w := range r.ways[tool] {
+	for _, w := range told.Ways {
 		if w.Refused() {
 			all = append(all, fmt.Sprintf("hook %s=%s: %s", w.Hook, w.Kind, w.Result))
 		}
 	}
-	for _, c := range r.checks {
-		if c.Tool == tool && !c.OK() {
+	for _, c := range told.Checks {
+		if !c.OK() {
 			all = append(all, fmt.Sprintf("%s: %s", &c, complaint(&c)))
 		}
 	}
@@ -84,12 +82,13 @@ func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
 		}
 	}
 	fmt.Println()
-	if err := skippedTable(reports).text(os.Stdout); err != nil {
+	if err := skippedTable(reports, all).text(os.Stdout); err != nil {
 		return err
 	}
-	if isWhole {
-		if err := writeDoc(reports, all); err != nil {
-			return err
+	for _, r := range reports {
+		if r.err != nil {
+			failed = true
+			fmt.Printf("%s: %v\n", r.kernel.name, r.err)
 		}
 	}
 	if failed {
@@ -105,29 +104,39 @@ func never(reports []*report, ways []way) []way {
 	})
 }
 
-// skippedTable lists the tests that ran nowhere or not everywhere, with their reasons.
-func skippedTable(reports []*report) table {
+// skippedTable lists the tests that the tools' full checks have left out, and why.
+func skippedTable(reports []*report, all []*tool.Tool) table {
 	type skip struct{ tool, test, reason string }
 	kernels := map[skip][]string{}
 	var order []skip
 	for _, r := range reports {
-		for _, c := range r.checks {
-			for _, t := range c.Skipped {
-				s := skip{c.Tool, t.Name, reason(t.Output)}
+		for _, tl := range all {
+			for _, t := range r.of(tl.Name).skipped() {
+				s := skip{tl.Name, t.Name, reason(t.Output)}
 				if kernels[s] == nil {
 					order = append(order, s)
 				}
-				if !slices.Contains(kernels[s], r.kernel.name) {
-					kernels[s] = append(kernels[s], r.kernel.name)
-				}
+				kernels[s] = append(kernels[s], r.kernel.name)
 			}
 		}
 	}
+	slices.SortStableFunc(order, func(a, b skip) int { return strings.Compare(a.tool, b.tool) })
 	t := table{{"tool", "test left out", "kernels", "because"}}
 	for _, s := range order {
 		t = append(t, []string{s.tool, s.test, strings.Join(kernels[s], ", "), s.reason})
 	}
 	return t
+}
+
+// skipped lists what the check of the tool as it comes has left out: that has all tests,
+// but for runs that are short as a whole.
+func (r *result) skipped() []plan.Test {
+	for _, c := range r.Checks {
+		if c.Hook == "" && !c.Perf {
+			return c.Skipped
+		}
+	}
+	return nil
 }
 
 // reason is what a test that was skipped said last, without the place in its source.

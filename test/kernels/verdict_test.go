@@ -1,25 +1,30 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/corescope/corescope/test/kernels/plan"
+	"github.com/corescope/corescope/tools"
 )
 
 // told is the report of a kernel that has the ways "btf" (taken) and "raw", not "tp".
 func told(checks ...plan.Check) *report {
-	return &report{
-		kernel: kernel{name: "k"}, checks: checks,
-		ways: map[string][]plan.Way{"t": {
+	return &report{kernel: kernel{name: "k"}, tools: map[string]*result{"t": {
+		Checks: checks,
+		Ways: []plan.Way{
 			{Hook: "h", Kind: "btf", Result: "taken", Taken: true},
 			{Hook: "h", Kind: "raw", Result: "works"},
 			{Hook: "h", Kind: "tp", Result: "not in this kernel"},
 			{Hook: "h", Kind: "bad", Result: "refused by the verifier: why"},
-		}},
-	}
+		},
+	}}}
 }
 
 func TestCell(t *testing.T) {
@@ -61,6 +66,59 @@ func TestNever(t *testing.T) {
 	}
 	if got := never(reports, []way{btf, raw}); !slices.Equal(got, []way{raw}) {
 		t.Errorf("got %v", got)
+	}
+}
+
+// What a machine tells is a result of each tool, whole or not, and is kept.
+func TestTake(t *testing.T) {
+	r := &report{kernel: kernel{name: "k"}, commit: "c", tools: map[string]*result{}}
+	good := plan.Check{Tool: "a", Passed: 1, Skipped: []plan.Test{{Name: "T", Output: "x_test.go:1: why"}}}
+	for _, m := range []plan.Message{
+		{Type: plan.Boot, Release: "1.2"},
+		{Type: plan.Ways, Tool: "a", Ways: []plan.Way{{Hook: "h"}}},
+		{Type: plan.Done, Check: &good},
+		{Type: plan.Tested, Tool: "a"},
+		{Type: plan.Ways, Tool: "b", Error: "no ways"},
+		{Type: plan.Tested, Tool: "b"},
+		{Type: plan.Ways, Tool: "c"},
+	} {
+		r.take(m)
+	}
+	for tool, want := range map[string]string{"a": "", "b": "no ways", "c": cutShort, "d": ""} {
+		if got := r.of(tool).Error; got != want {
+			t.Errorf("%s: %q, want %q", tool, got, want)
+		}
+	}
+	h := &house{dir: t.TempDir()}
+	if err := os.Mkdir(filepath.Join(h.dir, "k"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.keep([]*report{r}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.load("k", "a"); err != nil || !reflect.DeepEqual(got, r.of("a")) || got.Commit != "c" || got.Release != "1.2" {
+		t.Errorf("kept %v, %v", got, err)
+	}
+	if _, err := h.load("k", "d"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("nothing was kept: %v", err)
+	}
+}
+
+// The document has a row for each kernel's release and commit, and no holes.
+func TestDocument(t *testing.T) {
+	all := tools.All()[:1]
+	name := all[0].Name
+	r := &report{kernel: matrix[0], tools: map[string]*result{name: {
+		Release: "1.2.3", Commit: "abcdef", Checks: []plan.Check{{Tool: name, Failed: []plan.Test{{Name: "TestX", Output: "bad"}}}},
+	}}}
+	text, err := document([]*report{r}, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| kernel |  |  |  | 1.2.3 |", "| commit |  |  |  | abcdef |", "| " + name + " | FAILS", "TestX: bad"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%q is not in the document:\n%s", want, text)
+		}
 	}
 }
 

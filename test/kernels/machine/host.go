@@ -75,7 +75,7 @@ func (h *host) test(t plan.Tool, short bool) error {
 			return fmt.Errorf("tell host: %w", err)
 		}
 	}
-	return nil
+	return h.port.Encode(plan.Message{Type: plan.Tested, Tool: t.Name})
 }
 
 // explain loads the tool's modules and asks it for its ways, without options first.

@@ -61,13 +61,15 @@ type Message struct {
 // MessageType is what a message tells.
 type MessageType string
 
-// The messages in their order; Ways, Start and Done come again and again.
+// The messages in their order; those between Boot and End come again and again.
 const (
 	Boot  MessageType = "boot"
 	Ways  MessageType = "ways"
 	Start MessageType = "start"
 	Done  MessageType = "done"
-	End   MessageType = "end"
+	// Tested ends a tool's checks.
+	Tested MessageType = "tested"
+	End    MessageType = "end"
 )
 
 // Check is one run of a tool's live tests.

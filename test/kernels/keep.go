@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// keep keeps what was told of each tool, so that a run of a part adds to what is known.
+func (h *house) keep(reports []*report) error {
+	for _, r := range reports {
+		for name, found := range r.tools {
+			text, err := json.MarshalIndent(found, "", "\t")
+			if err != nil {
+				return fmt.Errorf("keep results: %w", err)
+			}
+			if err := os.WriteFile(h.kept(r.kernel.name, name), text, 0o644); err != nil {
+				return fmt.Errorf("keep results: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func (h *house) load(kernel, tool string) (*result, error) {
+	text, err := os.ReadFile(h.kept(kernel, tool))
+	if err != nil {
+		return nil, fmt.Errorf("read results: %w", err)
+	}
+	var found result
+	if err := json.Unmarshal(text, &found); err != nil {
+		return nil, fmt.Errorf("read results: %w", err)
+	}
+	return &found, nil
+}
+
+func (h *house) kept(kernel, tool string) string {
+	return filepath.Join(h.dir, kernel, tool+".json")
+}
+
+// commit names what is tested: the commit, and whether there is more than that.
+func commit(ctx context.Context) (string, error) {
+	hash, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=10", "HEAD").Output()
+	if err != nil {
+		return "", fmt.Errorf("name commit: %w", err)
+	}
+	more, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--", ".", ":!"+docPath).Output()
+	if err != nil {
+		return "", fmt.Errorf("name commit: %w", err)
+	}
+	if len(more) > 0 {
+		return strings.TrimSpace(string(hash)) + " and changes", nil
+	}
+	return strings.TrimSpace(string(hash)), nil
+}
