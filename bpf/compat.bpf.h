@@ -38,18 +38,23 @@ static __always_inline long task_state(struct task_struct *p)
  * From 7.0 on (a46023d5616e) a tracepoint's program can be preempted. Until it goes on,
  * the kernel leaves out its runs for other tasks on that CPU, and what those did is lost
  * (program_busy). Around the part that takes long, this keeps the time in which that can
- * happen to nanoseconds. The kernel has the functions from 6.10 on; before, the calls
- * are dead code.
+ * happen to nanoseconds.
+ *
+ * Elsewhere the calls are dead code: the kernel has the functions from 6.10 on, but
+ * allows no global function between them until 6.14 (e2d8f560d1aa). The type is that
+ * of the guard which replaced the one against preemption.
  */
+#define TRACEPOINTS_ARE_PREEMPTIBLE bpf_core_type_exists(class_srcu_fast_notrace_t)
+
 static __always_inline void preempt_off(void)
 {
-	if (bpf_preempt_disable)
+	if (TRACEPOINTS_ARE_PREEMPTIBLE && bpf_preempt_disable)
 		bpf_preempt_disable();
 }
 
 static __always_inline void preempt_on(void)
 {
-	if (bpf_preempt_enable)
+	if (TRACEPOINTS_ARE_PREEMPTIBLE && bpf_preempt_enable)
 		bpf_preempt_enable();
 }
 
