@@ -11,16 +11,14 @@ import (
 )
 
 // keep keeps what was told of each tool, so that a run of a part adds to what is known.
-func (h *house) keep(reports []*report) error {
-	for _, r := range reports {
-		for name, found := range r.tools {
-			text, err := json.MarshalIndent(found, "", "\t")
-			if err != nil {
-				return fmt.Errorf("keep results: %w", err)
-			}
-			if err := os.WriteFile(h.kept(r.kernel.name, name), text, 0o644); err != nil {
-				return fmt.Errorf("keep results: %w", err)
-			}
+func (h *house) keep(r *report) error {
+	for name, found := range r.tools {
+		text, err := json.MarshalIndent(found, "", "\t")
+		if err != nil {
+			return fmt.Errorf("keep results: %w", err)
+		}
+		if err := os.WriteFile(h.kept(r.kernel.name, name), text, 0o644); err != nil {
+			return fmt.Errorf("keep results: %w", err)
 		}
 	}
 	return nil

@@ -93,7 +93,7 @@ func TestTake(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(h.dir, "k"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.keep([]*report{r}); err != nil {
+	if err := h.keep(r); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := h.load("k", "a"); err != nil || !reflect.DeepEqual(got, r.of("a")) || got.Commit != "c" || got.Release != "1.2" {
