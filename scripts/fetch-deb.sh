@@ -21,7 +21,14 @@ case $suite in
 *-security) label=Debian-Security ;;
 *) label=Debian ;;
 esac
-mirror=$(apt-get indextargets --format '$(REPO_URI)' "Label: $label" | head -n1)
+mirror_of() {
+	apt-get indextargets --format '$(REPO_URI)' "Label: $1" | head -n1
+}
+mirror=$(mirror_of "$label")
+if [ -z "$mirror" ] && [ "$(id -u)" -eq 0 ]; then # the system's lists may be empty
+	apt-get -qq update >&2
+	mirror=$(mirror_of "$label")
+fi
 if [ -z "$mirror" ]; then
 	echo "find mirror: apt has no list labelled $label (apt-get update makes them)" >&2
 	exit 1
@@ -37,7 +44,7 @@ echo "deb [target=Packages lang=none] $mirror $suite main" >"$tmp/sources.list"
 with_suite() {
 	"$@" -o Dir::Etc::SourceList="$tmp/sources.list" -o Dir::Etc::SourceParts=/dev/null \
 		-o Dir::State::Lists="$tmp/lists" -o Dir::State::Status=/dev/null \
-		-o Dir::Cache="$tmp/cache" -o APT::Sandbox::User=root \
+		-o Dir::Cache="$tmp/cache" -o Acquire::Retries=3 -o APT::Sandbox::User=root \
 		-o APT::Architecture="$arch" -o APT::Architectures="$arch"
 }
 

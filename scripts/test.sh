@@ -17,6 +17,7 @@ scripts/check-generated.sh
 go vet ./...
 GOARCH=arm64 go vet ./...
 scripts/test-new.sh
+scripts/test-kernels.sh
 
 # Tests are compiled by the caller, so that root leaves nothing in his caches.
 if [ "$(id -u)" -ne 0 ]; then

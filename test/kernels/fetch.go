@@ -26,12 +26,13 @@ func (p program) install(ctx context.Context) error {
 	if _, err := exec.LookPath(p.command); err == nil {
 		return nil
 	}
-	script := `apt-get -qq install -y --no-install-recommends "$0" ||
-		{ apt-get -qq update && apt-get -qq install -y --no-install-recommends "$0"; }`
+	script := `sudo=; [ "$(id -u)" -eq 0 ] || sudo=sudo
+		install="$sudo apt-get -qq -o Acquire::Retries=3 install -y --no-install-recommends $0"
+		$install || { $sudo apt-get -qq update && $install; }`
 	cmd := exec.CommandContext(ctx, "sh", "-c", script, p.pkg)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("install %s: %w: %s", p.pkg, err, out)
+		return fmt.Errorf("install %s: %w: %w: %s", p.pkg, errNotHere, err, out)
 	}
 	return nil
 }
@@ -75,7 +76,7 @@ func fetch(ctx context.Context, suite, arch, pkg string) (string, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("fetch %s: %w: %s", pkg, err, &stderr)
+		return "", fmt.Errorf("fetch %s: %w: %w: %s", pkg, errNotHere, err, &stderr)
 	}
 	return strings.TrimSpace(string(out)), nil
 }

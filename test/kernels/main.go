@@ -32,10 +32,26 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	err := run(ctx)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "test-kernels:", err)
-		os.Exit(1)
 	}
+	os.Exit(exitCode(err))
+}
+
+// errNotHere is returned where machines or kernels cannot be had: this is not Debian, or
+// there is no network and not all is in the cache.
+var errNotHere = errors.New("cannot be had here")
+
+// exitCode is 3 when nothing was tested as errNotHere says.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errNotHere):
+		return 3
+	}
+	return 1
 }
 
 func progress(format string, args ...any) {

@@ -67,7 +67,8 @@ func hardware(arch, vmlinuz, initrd, disk, console string) []string {
 		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file=" + disk, "-device", "virtio-blk-pci,drive=disk",
 		"-serial", "file:" + console,
 	}
-	const line = "panic=-1 softlockup_panic=1 softlockup_all_cpu_backtrace=1 "
+	// A CPU that stands still for two minutes has hung, also on a busy host.
+	const line = "panic=-1 watchdog_thresh=60 softlockup_panic=1 softlockup_all_cpu_backtrace=1 "
 	if arch == "arm64" { // the board has one serial port
 		return append(args, "-M", "virt", "-cpu", "max,pauth-impdef=on",
 			"-chardev", "file,id=results,path=/dev/fd/3", "-device", "pci-serial,chardev=results",

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/test/kernels/plan"
 	"github.com/corescope/corescope/tools"
 )
@@ -122,6 +123,18 @@ func TestDocument(t *testing.T) {
 	}
 }
 
+func TestExitCode(t *testing.T) {
+	none := program{"no-such-command", "no-such-package"}
+	t.Setenv("PATH", t.TempDir())
+	err := none.install(t.Context())
+	if got := exitCode(err); got != 3 {
+		t.Errorf("nothing can be installed: %d, %v", got, err)
+	}
+	if got := exitCode(errFailed); got != 1 {
+		t.Errorf("a check has failed: %d", got)
+	}
+}
+
 func TestReason(t *testing.T) {
 	for output, want := range map[string]string{
 		"    x_test.go:12: no hierarchy":            "no hierarchy",
@@ -147,6 +160,11 @@ func TestWaysOfAllTools(t *testing.T) {
 		}
 		if len(ways) == 0 {
 			t.Errorf("%s has no way", tl.Name)
+		}
+	}
+	for name := range toolNeeds {
+		if !slices.ContainsFunc(all, func(tl *tool.Tool) bool { return tl.Name == name }) {
+			t.Errorf("there is no tool %s, but what it needs", name)
 		}
 	}
 }
