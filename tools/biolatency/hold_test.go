@@ -86,10 +86,11 @@ func provide(t testing.TB, uffd int, page []byte) {
 
 // writers are writes that wait for the disk, each in a thread of its own.
 type writers struct {
-	t    testing.TB
-	disk *loop
-	n    int
-	done sync.WaitGroup
+	t     testing.TB
+	disk  *loop
+	n     int
+	began time.Time
+	done  sync.WaitGroup
 }
 
 // write begins to write a block, and returns when its thread waits in the kernel.
@@ -124,6 +125,7 @@ func (w *writers) await() {
 // fill gives the driver as much as it takes.
 func (w *writers) fill() {
 	w.t.Helper()
+	w.began = time.Now()
 	for range loopDepth {
 		w.begin(int64(w.n * stride))
 	}
@@ -132,6 +134,14 @@ func (w *writers) fill() {
 	if f := strings.Fields(string(inflight)); err != nil || f[1] != fmt.Sprint(loopDepth) {
 		w.t.Skipf("the driver of loop devices does not take %d requests at once: %q (%v)", loopDepth, inflight, err)
 	}
+}
+
+// stay lets them wait where they are for long: at least twice the time that it returns,
+// in which all of them have come there.
+func (w *writers) stay() time.Duration {
+	took := time.Since(w.began)
+	time.Sleep(20*time.Millisecond + 2*took) // the time that is measured
+	return took
 }
 
 // waiting counts the threads of this process that are in an uninterruptible sleep, but
@@ -191,9 +201,7 @@ func TestHeld(t *testing.T) {
 		for range queued {
 			w.write(int64(w.n * stride))
 		}
-		stopped := time.Now()
-		time.Sleep(50 * time.Millisecond) // the time that is measured
-		held = time.Since(stopped)
+		held = w.stay()
 		release()
 		w.done.Wait()
 		all = time.Since(begin)
@@ -225,9 +233,7 @@ func TestMerge(t *testing.T) {
 		w.write(first + 2*blockSize)
 		w.write(first)
 		w.write(first + 1*blockSize)
-		stopped := time.Now()
-		time.Sleep(20 * time.Millisecond) // the time that is measured
-		waited = time.Since(stopped)
+		waited = w.stay()
 		release()
 		w.done.Wait()
 	})
