@@ -25,14 +25,14 @@ type Command struct {
 // returns the exit code. See [tool.Run].
 func (c *Command) Run(ctx context.Context, args []string) int {
 	if t := c.named(args[0]); t != nil {
-		return tool.Run(ctx, t, args[1:], c.Out, c.Err)
+		return tool.Main(ctx, t, args[1:], c.Out, c.Err)
 	}
 	if len(args) < 2 {
 		c.usage(c.Err)
 		return tool.ExitUsage
 	}
 	if t := c.find(args[1]); t != nil {
-		return tool.Run(ctx, t, args[2:], c.Out, c.Err)
+		return tool.Main(ctx, t, args[2:], c.Out, c.Err)
 	}
 	if v := findVerb(args[1]); v != nil {
 		return c.report(v.run(c, ctx, args[2:]))

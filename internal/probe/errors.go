@@ -60,9 +60,9 @@ func (e *HookError) Is(target error) bool {
 	return false
 }
 
-// classify makes an error of the kernel one of the two kinds, if it is one. The
+// Classify makes an error of the kernel one of the two kinds, if it is one. The
 // library's guesses at permissions are left out.
-func classify(err error) error {
+func Classify(err error) error {
 	switch {
 	case isDenied(err):
 		return ErrNotPermitted

@@ -117,11 +117,11 @@ func TestClassify(t *testing.T) {
 		{refused, refused},
 		{odd, odd},
 	} {
-		if got := classify(tt.err); !errors.Is(got, tt.want) {
+		if got := Classify(tt.err); !errors.Is(got, tt.want) {
 			t.Errorf("%v is %v, want %v", tt.err, got, tt.want)
 		}
 	}
-	if errors.Is(classify(refused), ErrNotPermitted) {
+	if errors.Is(Classify(refused), ErrNotPermitted) {
 		t.Error("the verifier's word is taken for one of permission")
 	}
 }

@@ -17,20 +17,36 @@ type Iterator struct {
 	Map string
 }
 
-// Iterate runs an iterator program and calls yield with each record of size bytes
-// that it writes. A record is good until yield returns. Iterators are there from
-// kernel 5.8 on, those through maps from 5.9.
+// Prepare does all that takes capabilities to run an iterator program later. Iterators
+// are there from kernel 5.8 on, those through maps from 5.9.
 //
 // Returns ErrNotPermitted and ErrUnsupported.
-func (o *Objects) Iterate(i Iterator, size int, yield func([]byte) error) error {
+func (o *Objects) Prepare(i Iterator) error {
+	if o.iterators[i] != nil {
+		return nil
+	}
 	prog, err := o.Program(i.Program)
 	if err != nil {
-		return fmt.Errorf("iterator %s: %w", i.Program, classify(err))
+		return fmt.Errorf("iterator %s: %w", i.Program, Classify(err))
 	}
 	it, err := link.AttachIter(link.IterOptions{Program: prog, Map: o.Maps[i.Map]})
 	if err != nil {
-		return fmt.Errorf("attach %s: %w", o.spec.Programs[i.Program].SectionName, classify(err))
+		return fmt.Errorf("attach %s: %w", o.spec.Programs[i.Program].SectionName, Classify(err))
 	}
+	o.iterators[i] = it
+	return nil
+}
+
+// Iterate runs an iterator program and calls yield with each record of size bytes
+// that it writes. A record is good until yield returns.
+//
+// Returns ErrNotPermitted and ErrUnsupported.
+func (o *Objects) Iterate(i Iterator, size int, yield func([]byte) error) error {
+	if err := o.Prepare(i); err != nil {
+		return err
+	}
+	it := o.iterators[i]
+	delete(o.iterators, i)
 	defer it.Close()
 	r, err := it.Open()
 	if err != nil {

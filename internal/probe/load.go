@@ -40,8 +40,10 @@ type Objects struct {
 	spec     *ebpf.CollectionSpec
 	options  Options
 	programs map[string]*ebpf.Program
-	mu       sync.Mutex // a signal may detach while a run ends by itself
-	links    []link.Link
+	// iterators are attached, but run only as they are read; they leave nothing running.
+	iterators map[Iterator]*link.Iter
+	mu        sync.Mutex // a signal may detach while a run ends by itself
+	links     []link.Link
 }
 
 // Load sets the variables in spec and makes the object's maps. The programs follow
@@ -59,11 +61,11 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		Maps: common(spec), Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create maps: %w", classify(err))
+		return nil, fmt.Errorf("create maps: %w", Classify(err))
 	}
 	return &Objects{
 		Maps: coll.Maps, Variables: coll.Variables, Tried: map[string][]Attempt{},
-		spec: spec, options: o, programs: map[string]*ebpf.Program{},
+		spec: spec, options: o, programs: map[string]*ebpf.Program{}, iterators: map[Iterator]*link.Iter{},
 	}, nil
 }
 
@@ -268,12 +270,16 @@ func (o *Objects) Detach() error {
 // Close detaches and frees all.
 func (o *Objects) Close() error {
 	errs := []error{o.Detach()}
+	for _, it := range o.iterators {
+		errs = append(errs, it.Close())
+	}
 	for _, p := range o.programs {
 		errs = append(errs, p.Close())
 	}
 	for _, m := range o.Maps {
 		errs = append(errs, m.Close())
 	}
+	clear(o.iterators)
 	clear(o.programs)
 	clear(o.Maps)
 	clear(o.Variables)

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/perf"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -41,6 +43,10 @@ type perfReader struct {
 
 func newPerf(events *ebpf.Map, perCPUBytes int) (*perfReader, error) {
 	r, err := perf.NewReader(events, perCPUBytes)
+	if err != nil && strings.HasSuffix(err.Error(), "can't mmap: "+unix.EPERM.Error()) {
+		// The library does not wrap this one: the buffers are more than may be locked.
+		return nil, fmt.Errorf("map perf buffer: %w", unix.EPERM)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("create perf buffer reader: %w", err)
 	}

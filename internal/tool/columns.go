@@ -53,12 +53,10 @@ func (c *columns) needs() map[string]any {
 }
 
 // usesCgroups tells whether a column that is shown or filtered by is looked up by a
-// cgroup's id.
+// cgroup's id: one of the owner's, or a key of a histogram that is called as one of them.
 func (c *columns) usesCgroups() bool {
-	return slices.ContainsFunc(c.used(), func(col column.Column) bool {
-		_, ok := col.Value.(derived[uint64])
-		return ok
-	})
+	owner := column.Keys(ownerColumns(nil, nil))
+	return slices.ContainsFunc(c.used(), func(col column.Column) bool { return slices.Contains(owner, col.Key) })
 }
 
 // derived is a column that is looked up, by what the row has in *id.

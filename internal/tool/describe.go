@@ -11,6 +11,7 @@ import (
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/system"
 )
 
 // Facts are what can be told of a tool without a kernel, for one command line.
@@ -30,6 +31,8 @@ type Facts struct {
 	// does without, Optional those that a kernel may lack.
 	Hooks             []probe.Hook
 	Without, Optional []string
+	// Keep lists capabilities that this command line keeps when all is attached.
+	Keep []system.Capability
 	// Iterators are the sections of programs that list what is there already.
 	Iterators []string
 	// Lost are the reasons why something can be lost, Counters what else is counted.
@@ -69,7 +72,7 @@ func (l *line) facts(src Source) (*Facts, error) {
 	}
 	f := &Facts{
 		Tool: l.tool, Kind: src.kind(), Flags: groups, Hooks: probe.Hooks(spec), Iterators: iterators(spec),
-		Without: l.without(src.plan()), Optional: src.plan().Optional,
+		Without: l.without(src.plan()), Optional: src.plan().Optional, Keep: src.plan().Keep,
 		Lost: append(members(spec, "lost"), reasonFilter), Counters: members(spec, "counters"), spec: spec, line: l,
 	}
 	return f, f.addColumns(src)
@@ -160,11 +163,6 @@ func (t *Tool) flagGroups() ([]FlagGroup, error) {
 		out = append(out, FlagGroup{g.title, set.All()})
 	}
 	return out, nil
-}
-
-// capabilities are all that the tool needs.
-func (t *Tool) capabilities() []string {
-	return append([]string{"CAP_BPF", "CAP_PERFMON"}, t.Capabilities...)
 }
 
 // ExitCode is what a number that the program exits with means.

@@ -117,7 +117,7 @@ func (e *Events[R]) kind() string { return kindEvent }
 func (e *Events[R]) run(ctx context.Context, s *session) error {
 	reader, err := ring.New(s.objects.Maps["events"], bufferSize(e.BufferBytes/runtime.NumCPU()))
 	if err != nil {
-		return err
+		return fmt.Errorf("read events: %w", probe.Classify(err))
 	}
 	defer reader.Close()
 	ctx, cancel, err := s.attach(ctx)
@@ -126,6 +126,9 @@ func (e *Events[R]) run(ctx context.Context, s *session) error {
 	}
 	defer cancel()
 	if err := e.iterate(s, e.Before); err != nil {
+		return err
+	}
+	if err := s.prepare(e.After); err != nil {
 		return err
 	}
 	if err := s.ready(); err != nil {
@@ -194,6 +197,16 @@ func (e *Events[R]) show(s *session, sample []byte) error {
 	s.events++
 	s.shown++
 	return s.out.Row(kindEvent)
+}
+
+// prepare loads and attaches iterators, as it takes rights that are gone when they run.
+func (s *session) prepare(programs []Iterator) error {
+	for _, it := range programs {
+		if err := s.objects.Prepare(it); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // iterate runs iterator programs and shows the events that they write.

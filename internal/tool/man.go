@@ -144,8 +144,9 @@ func (f *Facts) manualNeeds(p *manual.Page) {
 		p.Text(f.Overhead)
 	}
 	p.Section("PRIVILEGES")
-	p.Text("Needs " + strings.Join(f.capabilities(), ", ") + "; before kernel 5.8 CAP_SYS_ADMIN in the place of the first two, " +
-		"before 5.11 CAP_SYS_RESOURCE as well.")
+	for _, text := range f.privileges() {
+		p.Text(text)
+	}
 }
 
 func (f *Facts) manualPeers(p *manual.Page) {

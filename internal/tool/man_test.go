@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/system"
 )
 
 func manualText(t *testing.T, f *fake) string {
@@ -22,7 +23,7 @@ func TestManual(t *testing.T) {
 	f.spec.Also = []string{"bogus"}
 	f.spec.Peers = []string{"-x is another."}
 	f.spec.Overhead = "1 ns a call."
-	f.spec.Capabilities = []string{"CAP_NET_ADMIN"}
+	f.spec.Capabilities = []system.Capability{system.CapSyslog}
 	f.Optional = []string{"open"}
 	text := manualText(t, f)
 	for _, want := range []string{
@@ -38,7 +39,7 @@ func TestManual(t *testing.T) {
 		"EXAMPLES\n\n       fake -x --filter 'comm == \"a | b\"' | head\n              failures\n",
 		"EXIT STATUS\n\n       0\n",
 		"OVERHEAD\n\n       1 ns a call.\n",
-		"PRIVILEGES\n\n       Needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN;",
+		"PRIVILEGES\n\n       Needs CAP_BPF, CAP_PERFMON, CAP_SYSLOG, or root.",
 		"DIFFERENCES\n",
 		"       - -x is another.\n",
 	} {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -18,6 +17,7 @@ import (
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/system"
 )
 
 // Exit codes of every tool.
@@ -37,19 +37,29 @@ var errLost = errors.New("something was lost (--strict)")
 // its exit code. args are those behind the tool's name; rows go to out, all else to
 // errOut (see package output).
 func Run(ctx context.Context, t *Tool, args []string, out, errOut io.Writer) int {
-	err := t.run(ctx, args, out, errOut)
-	if err != nil && !isEnd(err) {
-		fmt.Fprintf(errOut, "%s: %v%s\n", t.Name, err, t.remedy(err))
-	}
-	return exitCode(err)
+	return t.runLine(ctx, args, out, errOut, false)
 }
 
-// remedy is the end of an error's sentence: what the user can do.
-func (t *Tool) remedy(err error) string {
-	if !errors.Is(err, probe.ErrNotPermitted) {
-		return ""
+// Main is Run in a process that is there for nothing else: when all is attached, it
+// gives up for good whatever capabilities the run does not need any more.
+func Main(ctx context.Context, t *Tool, args []string, out, errOut io.Writer) int {
+	return t.runLine(ctx, args, out, errOut, true)
+}
+
+func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer, own bool) int {
+	l, err := t.parse(args)
+	switch {
+	case errors.Is(err, flags.ErrHelp):
+		err = errors.Join(err, l.help(out))
+	case err != nil:
+		err = fmt.Errorf("%w (see %s --help)", err, t.Name)
+	default:
+		err = l.run(ctx, out, errOut, own)
 	}
-	return fmt.Sprintf(" (needs %s: run it as root, or give it these)", strings.Join(t.capabilities(), ", "))
+	if err != nil && !isEnd(err) {
+		fmt.Fprintf(errOut, "%s: %v%s\n", t.Name, err, l.remedy(err))
+	}
+	return exitCode(err)
 }
 
 // isEnd tells the errors that are a way to end: help was asked for, or nobody reads
@@ -75,27 +85,20 @@ func exitCode(err error) int {
 	return ExitFailure
 }
 
-func (t *Tool) run(ctx context.Context, args []string, out, errOut io.Writer) error {
-	line, err := t.parse(args)
-	if errors.Is(err, flags.ErrHelp) {
-		return errors.Join(err, line.help(out))
-	}
-	if err != nil {
-		return fmt.Errorf("%w (see %s --help)", err, t.Name)
-	}
-	s, src, err := t.open(line)
+func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
+	s, src, err := l.tool.open(l)
 	if err != nil {
 		return err
 	}
 	defer s.objects.Close()
-	if line.common.Explain {
+	if l.common.Explain {
 		return s.explain(out)
 	}
 	ctx, stop := untilClosed(ctx, out)
 	defer stop()
-	s.errOut = errOut
+	s.errOut, s.own = errOut, own
 	s.out = output.New(output.Options{
-		Format: output.Format(line.common.Output), Name: t.Name, NoHeader: line.common.NoHeader,
+		Format: output.Format(l.common.Output), Name: l.tool.Name, NoHeader: l.common.NoHeader,
 		Columns: s.columns, Out: out, Err: errOut,
 	})
 	return s.follow(ctx, src)
@@ -182,13 +185,15 @@ func (t *Tool) open(l *line) (*session, Source, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	keep := system.Set(src.plan().Keep...)
 	if d.columns.usesCgroups() {
+		keep |= system.Set(system.CapDACReadSearch)
 		if err := env.rememberCgroups(); err != nil {
 			return nil, nil, errors.Join(err, objects.Close())
 		}
 	}
 	s := &session{
-		tool: t, common: l.common, env: env, objects: objects,
+		tool: t, common: l.common, env: env, objects: objects, keep: keep,
 		losses: losses{counts: objects.Counts("lost")},
 	}
 	if src.kind() == kindEvent {
@@ -263,8 +268,11 @@ func (s *session) attach(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, cancel, nil
 }
 
-// ready tells that everything is attached.
+// ready tells that everything is attached, and all is open that the run needs rights for.
 func (s *session) ready() error {
+	if err := s.confine(); err != nil {
+		return err
+	}
 	if s.common.Verbose {
 		s.sayTried()
 	}

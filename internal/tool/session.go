@@ -23,6 +23,8 @@ type session struct {
 	env     *Env
 	columns []column.Column
 	objects *probe.Objects
+	own     bool                // the process is this run's own
+	keep    system.Capabilities // that are used when all is attached
 	out     *output.Writer
 	errOut  io.Writer
 	clock   clock
@@ -163,7 +165,7 @@ type stats struct {
 func (st *stats) begin() error {
 	closer, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
-		return fmt.Errorf("measure run time: %w", err)
+		return fmt.Errorf("measure run time: %w", probe.Classify(err))
 	}
 	st.enabled, st.start, st.cpu = closer, time.Now(), processCPU()
 	return nil

@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/corescope/corescope/internal/system"
 )
 
 // Spec says what is true of a tool whatever its options are.
@@ -27,8 +29,8 @@ type Spec struct {
 	Overhead string
 	// Examples are command lines with what they do, behind "# ".
 	Examples []string
-	// Capabilities that it needs beside CAP_BPF and CAP_PERFMON.
-	Capabilities []string
+	// Capabilities that every run needs beside CAP_BPF and CAP_PERFMON.
+	Capabilities []system.Capability
 
 	// Object loads the BPF object.
 	Object func() (*ebpf.CollectionSpec, error)
@@ -58,6 +60,10 @@ type Plan struct {
 	Without, Optional []string
 	// ForFilter lists hooks that this run needs only if it filters by task.
 	ForFilter []string
+	// Keep lists capabilities that are of use when all is attached, to look at other
+	// processes as events come; the run gives up all others then. The names of cgroups
+	// and containers need nothing here.
+	Keep []system.Capability
 	// Output, if set, is the --output that one of the tool's own flags stands for.
 	Output string
 }

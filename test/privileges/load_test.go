@@ -1,0 +1,118 @@
+package privileges
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+// everything does a little of all that tools look at. What a new tool looks at belongs
+// here, if it is not here yet.
+func everything(t *testing.T) {
+	t.Helper()
+	for what, do := range map[string]func() error{
+		"run a command": func() error { return exec.Command("/bin/true").Run() },
+		"open a file":   func() error { return open(filepath.Join(t.TempDir(), "file")) },
+		"connect":       connect,
+		"use a disk":    func() error { return useDisk(filepath.Join(t.TempDir(), "block")) },
+	} {
+		if err := do(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func open(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// connect makes and ends a connection. Both ends are this process.
+func connect() error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	served := make(chan error)
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			_, err = io.Copy(io.Discard, conn)
+			err = errors.Join(err, conn.Close())
+		}
+		served <- err
+	}()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	_, err = conn.Write([]byte("x"))
+	return errors.Join(err, conn.Close(), <-served)
+}
+
+// useDisk writes a block past the cache to a file, and reads the first one of each disk,
+// as the file may lie in memory, and a disk may be closed even to root.
+func useDisk(file string) error {
+	paths, err := filepath.Glob("/sys/block/*")
+	if err != nil {
+		return err
+	}
+	errs := []error{writeBlock(file)}
+	for _, path := range paths {
+		errs = append(errs, readBlock("/dev/"+filepath.Base(path)))
+	}
+	if slices.Contains(errs, nil) {
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+func writeBlock(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_DIRECT, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(block())
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func readBlock(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.ReadFull(f, block())
+	return err
+}
+
+// block is memory that direct I/O takes.
+func block() []byte {
+	const size = 4096
+	buf := make([]byte, 2*size)
+	start := size - int(uintptr(unsafe.Pointer(&buf[0]))%size)
+	return buf[start : start+size]
+}
+
+func kernelHas(t *testing.T, name string) bool {
+	t.Helper()
+	types, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = types.AnyTypesByName(name)
+	return err == nil
+}

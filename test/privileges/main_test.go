@@ -1,0 +1,108 @@
+// Package privileges has live tests of what tools need, and of what they give up: each
+// runs in a process of its own, as a user who has just the capabilities of its manual.
+package privileges
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/corescope/corescope/internal/command"
+	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/tooltest"
+	"github.com/corescope/corescope/tools"
+)
+
+// asProgram is a variable of the environment that makes this test binary corescope.
+const asProgram = "TEST_AS_CORESCOPE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) == "" {
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	c := command.Command{Tools: tools.All(), Version: "test", Out: os.Stdout, Err: os.Stderr}
+	os.Exit(c.Run(ctx, os.Args))
+}
+
+const nobody = 65534
+
+// program returns corescope, run as nobody with these capabilities, or as root with all
+// if there are none. It is found by a link of /proc, as nobody may not look into the
+// folder of a test binary.
+func program(ctx context.Context, capabilities system.Capabilities, root bool, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
+	cmd.Args[0] = "corescope"
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if root {
+		return cmd
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	for c := range capabilities.All() {
+		cmd.SysProcAttr.AmbientCaps = append(cmd.SysProcAttr.AmbientCaps, uintptr(c))
+	}
+	return cmd
+}
+
+// deadline bounds a tool that does not get ready, or does not end; it judges nothing.
+const deadline = time.Minute
+
+// run runs a tool until load is over, which is called when the tool is ready, with its
+// process. It returns the lines that the tool printed.
+func run(t *testing.T, capabilities system.Capabilities, root bool, load func(pid int), args ...string) []tooltest.Row {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	args = append(append(args, "--output", "json"), strings.Fields(os.Getenv("CORESCOPE_ARGS"))...)
+	cmd := program(ctx, capabilities, root, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var lines []tooltest.Row
+	for in := bufio.NewReader(out); ; {
+		text, err := in.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		var line tooltest.Row
+		if err := json.Unmarshal(text, &line); err != nil {
+			t.Errorf("%v: %s", err, text)
+		}
+		if lines = append(lines, line); line.Str("type") == "ready" {
+			go func() {
+				load(cmd.Process.Pid)
+				cmd.Process.Signal(os.Interrupt)
+			}()
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%q with %v: %v: %s", args, capabilities, err, &stderr)
+	}
+	return lines
+}
+
+// needsRoot skips the test for who cannot give capabilities to others.
+func needsRoot(t *testing.T) {
+	t.Helper()
+	tooltest.Root(t)
+	held, err := system.Effective()
+	if all := system.Set(system.CapBPF, system.CapPerfmon, system.CapSysAdmin); err != nil || held&all != all {
+		t.Skipf("has only %v to give, %v", held, err)
+	}
+}

@@ -1,0 +1,214 @@
+package privileges
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/tooltest"
+	"github.com/corescope/corescope/tools"
+)
+
+// A tool that has what its manual states shows what happens.
+func TestEnough(t *testing.T) {
+	needsRoot(t)
+	for _, tl := range tools.All() {
+		for _, c := range cases(t, tl) {
+			t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+				lines := run(t, c.capabilities, false, func(int) { everything(t) }, c.args...)
+				if i := slices.IndexFunc(lines, isMine); i < 0 {
+					t.Errorf("with %v there is no row of this process among %d lines", c.capabilities, len(lines))
+				}
+				if last := lines[len(lines)-1]; last.Str("type") != "summary" {
+					t.Errorf("the last line is %v", last)
+				}
+			})
+		}
+	}
+}
+
+// useCase is a command line with the capabilities that it needs.
+type useCase struct {
+	args         []string
+	capabilities system.Capabilities
+}
+
+// cases are a plain run of the tool, and those with options that need more, or that do
+// something when capabilities are gone already.
+func cases(t *testing.T, tl *tool.Tool) []useCase {
+	t.Helper()
+	facts, err := tl.Facts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	needs := tl.Needs()
+	if memlock(t) {
+		needs |= system.Set(system.CapSysResource)
+	}
+	all := []useCase{
+		{[]string{tl.Name}, needs},
+		{[]string{tl.Name, "--stats"}, needs | system.Set(system.CapSysAdmin)},
+	}
+	if facts.Kind == "event" {
+		all = append(all,
+			useCase{[]string{tl.Name, "--columns", "all"}, needs},
+			useCase{[]string{tl.Name, "--perf-buffer"}, needs | system.Set(system.CapIPCLock)})
+	}
+	for _, flag := range []string{"active", "containers"} {
+		if hasFlag(facts, flag) {
+			all = append(all, useCase{[]string{tl.Name, "--" + flag}, needs})
+		}
+	}
+	return all
+}
+
+func hasFlag(f *tool.Facts, name string) bool {
+	for _, g := range f.Flags {
+		for _, flag := range g.Flags {
+			if flag.Long == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// memlock tells whether BPF maps count as locked memory, as before 5.11: struct bpf_map
+// has an account of it then.
+func memlock(t *testing.T) bool {
+	t.Helper()
+	return kernelHas(t, "bpf_map_memory")
+}
+
+// isMine tells the rows that this process or a child of it has made. Histograms are of
+// all; what it does is in them if anything is.
+func isMine(r tooltest.Row) bool {
+	self := float64(os.Getpid())
+	switch r.Str("type") {
+	case "event":
+		return r.Num("pid") == self || r.Num("ppid") == self
+	case "histogram":
+		return r.Num("count") > 0
+	}
+	return false
+}
+
+// A tool that has one capability fewer names it as it fails.
+func TestOneFewer(t *testing.T) {
+	needsRoot(t)
+	for _, tl := range tools.All() {
+		for c := range tl.Needs().All() {
+			t.Run(fmt.Sprint(tl.Name, " without ", c), func(t *testing.T) {
+				fewer := tl.Needs() &^ system.Set(c)
+				cmd := program(t.Context(), fewer, false, tl.Name, "--duration", "1ms")
+				var stderr bytes.Buffer
+				cmd.Stderr = &stderr
+				err := cmd.Run()
+				if code := cmd.ProcessState.ExitCode(); code != tool.ExitNotPermitted {
+					t.Errorf("exit code %d, %v, want %d", code, err, tool.ExitNotPermitted)
+				}
+				want := fmt.Sprintf("(lacks %s: run it as root, or give it %s)\n", c, tl.Needs())
+				if !strings.HasPrefix(stderr.String(), tl.Name+": ") || !strings.HasSuffix(stderr.String(), want) ||
+					strings.Count(stderr.String(), "\n") != 1 {
+					t.Errorf("standard error is %q, want one line that ends with %q", &stderr, want)
+				}
+			})
+		}
+	}
+}
+
+// When a tool is ready, it has nothing on any thread but what it still uses: root's
+// tools too.
+func TestGivenUp(t *testing.T) {
+	needsRoot(t)
+	left := system.Capabilities(0)
+	if bpfIsClosed(t) {
+		left = system.Set(system.CapBPF)
+	}
+	names := left | system.Set(system.CapDACReadSearch)
+	for _, tl := range tools.All() {
+		facts, err := tl.Facts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := []string{tl.Name, "--columns", "+container"}
+		if facts.Kind != "event" {
+			args = []string{tl.Name, "--containers"}
+		}
+		t.Run(tl.Name, func(t *testing.T) {
+			run(t, tl.Needs(), false, func(pid int) { judge(t, pid, left) }, tl.Name)
+			run(t, 0, true, func(pid int) { judge(t, pid, left) }, tl.Name)
+			if facts.Kind == "event" || hasFlag(facts, "containers") {
+				run(t, 0, true, func(pid int) { judge(t, pid, names) }, args...)
+			}
+		})
+	}
+}
+
+// judge looks at every thread of a process.
+func judge(t *testing.T, pid int, left system.Capabilities) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(threads) == 0 {
+		t.Errorf("process %d has no threads: %v", pid, err)
+	}
+	for _, thread := range threads {
+		status, err := os.ReadFile(thread)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the thread is gone
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		for _, want := range []string{
+			fmt.Sprintf("CapInh:\t%016x\nCapPrm:\t%016x\nCapEff:\t%016x\n", 0, uint64(left), uint64(left)),
+			fmt.Sprintf("CapAmb:\t%016x\nNoNewPrivs:\t1\n", 0),
+		} {
+			if !strings.Contains(string(status), want) {
+				t.Errorf("%s has no %q: %s", thread, want, status)
+			}
+		}
+	}
+}
+
+// bpfIsClosed tells whether this kernel lets nobody without capabilities look at a map
+// that it has open.
+func bpfIsClosed(t *testing.T) bool {
+	t.Helper()
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	return system.Try(0, func() error {
+		var val uint32
+		return m.Lookup(uint32(0), &val)
+	}) != nil
+}
+
+// The manual of each tool states what these tests have given to it.
+func TestManualStates(t *testing.T) {
+	for _, tl := range tools.All() {
+		facts, err := tl.Facts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := strings.Join(strings.Fields(facts.Manual().String()), " ")
+		for _, want := range []string{
+			"PRIVILEGES Needs " + tl.Needs().String() + ", or root.",
+			"--stats needs CAP_SYS_ADMIN", "--perf-buffer needs CAP_IPC_LOCK",
+		} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the manual of %s does not say %q", tl.Name, want)
+			}
+		}
+	}
+}
