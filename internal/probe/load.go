@@ -57,6 +57,9 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	if err := setUp(spec, o); err != nil {
 		return nil, err
 	}
+	if err := checkDescriptors(spec, o); err != nil {
+		return nil, err
+	}
 	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{
 		Maps: common(spec), Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
 	})
@@ -114,10 +117,13 @@ func (o *Objects) Attach() error {
 		return err
 	}
 	for _, h := range hooks {
-		if o.try(h) || slices.Contains(o.options.Optional, h.Name) {
-			continue
+		ok, err := o.try(h)
+		if err != nil {
+			return err
 		}
-		return &HookError{h.Name, o.Tried[h.Name]}
+		if !ok && !slices.Contains(o.options.Optional, h.Name) {
+			return &HookError{h.Name, o.Tried[h.Name]}
+		}
 	}
 	return nil
 }
@@ -133,16 +139,19 @@ func (o *Objects) Hooks() ([]Hook, error) {
 	}), nil
 }
 
-func (o *Objects) try(h Hook) bool {
+func (o *Objects) try(h Hook) (ok bool, err error) {
 	for _, v := range h.Variants {
 		links, err := o.attachVariant(v)
+		if short := shortage(err); short != nil {
+			return false, fmt.Errorf("attach hook %s: %s: %w", h.Name, v, short)
+		}
 		o.Tried[h.Name] = append(o.Tried[h.Name], Attempt{v, err})
 		if err == nil {
 			o.keep(links)
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 func (o *Objects) keep(links []link.Link) {
@@ -233,6 +242,9 @@ func (o *Objects) Explain() (map[string][]Attempt, error) {
 		for _, v := range h.Variants {
 			links, err := o.attachVariant(v)
 			o.drop(v, links)
+			if short := shortage(err); short != nil {
+				return nil, fmt.Errorf("explain hook %s: %s: %w", h.Name, v, short)
+			}
 			out[h.Name] = append(out[h.Name], Attempt{v, err})
 		}
 	}
