@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/corescope/corescope/internal/command"
 	"github.com/corescope/corescope/tools"
@@ -20,6 +21,9 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	// Who asks again, as the output is stuck, is not made to wait for it. One that comes
+	// at once may be the first one again, relayed by a parent.
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	// A closed pipe is an error of the write, so that it ends the run in order.
 	signal.Ignore(syscall.SIGPIPE)
 	c := command.Command{Tools: tools.All(), Version: version, Out: os.Stdout, Err: os.Stderr}
