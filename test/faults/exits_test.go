@@ -1,0 +1,197 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// held are the objects of the kernel that a process holds, by their numbers, which the
+// kernel does not give again soon. Whatever is pinned, or held by another object, would
+// be there when the process is gone.
+type held struct {
+	programs []ebpf.ProgramID
+	maps     []ebpf.MapID
+	links    []link.ID
+	types    []btf.ID
+	perf     int // perf events
+}
+
+// heldBy looks at all descriptors of the process, and at the maps of its programs.
+func heldBy(t testing.TB, pid int) *held {
+	t.Helper()
+	h := &held{}
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		to, _ := os.Readlink(strings.Replace(file, "fdinfo", "fd", 1))
+		if strings.Contains(to, "[perf_event]") {
+			h.perf++
+		}
+		text, _ := os.ReadFile(file)
+		h.read(string(text))
+	}
+	for _, id := range h.programs {
+		h.addMaps(t, id)
+	}
+	return h
+}
+
+func (h *held) read(fdinfo string) {
+	for line := range strings.Lines(fdinfo) {
+		var id uint32
+		name, val, _ := strings.Cut(line, ":")
+		if _, err := fmt.Sscan(val, &id); err != nil {
+			continue
+		}
+		switch name {
+		case "prog_id":
+			h.programs = append(h.programs, ebpf.ProgramID(id))
+		case "map_id":
+			h.maps = append(h.maps, ebpf.MapID(id))
+		case "link_id":
+			h.links = append(h.links, link.ID(id))
+		case "btf_id":
+			h.types = append(h.types, btf.ID(id))
+		}
+	}
+}
+
+func (h *held) addMaps(t testing.TB, id ebpf.ProgramID) {
+	t.Helper()
+	prog, err := ebpf.NewProgramFromID(id)
+	if errors.Is(err, os.ErrNotExist) {
+		return // the process has ended
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prog.Close()
+	info, err := prog.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps, _ := info.MapIDs()
+	h.maps = append(h.maps, maps...)
+	if id, ok := info.BTFID(); ok {
+		h.types = append(h.types, id)
+	}
+}
+
+// left lists what of it the kernel still has.
+func (h *held) left() (all []string) {
+	for _, id := range h.programs {
+		p, err := ebpf.NewProgramFromID(id)
+		all = note(all, "program", id, err)
+		p.Close()
+	}
+	for _, id := range h.maps {
+		m, err := ebpf.NewMapFromID(id)
+		all = note(all, "map", id, err)
+		m.Close()
+	}
+	for _, id := range h.links {
+		l, err := link.NewFromID(id)
+		if all = note(all, "link", id, err); err == nil {
+			l.Close()
+		}
+	}
+	for _, id := range h.types {
+		b, err := btf.NewHandleFromID(id)
+		if all = note(all, "types", id, err); err == nil {
+			b.Close()
+		}
+	}
+	return all
+}
+
+func note(all []string, what string, id any, err error) []string {
+	if errors.Is(err, os.ErrNotExist) {
+		return all
+	}
+	return append(all, fmt.Sprintf("%s %v (%v)", what, id, err))
+}
+
+// checkGone waits until nothing is left: the kernel frees after grace periods.
+func (h *held) checkGone(t testing.TB) {
+	t.Helper()
+	for end := time.Now().Add(deadline); ; time.Sleep(10 * time.Millisecond) {
+		left := h.left()
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("left behind: %v", left)
+		}
+	}
+}
+
+// exits are the ways to end. A crash is what Go makes of SIGQUIT and SIGABRT, as of a
+// panic: it says where each goroutine is, and ends with nothing deferred being run.
+func exits() map[string]struct {
+	end  func(*run, testing.TB)
+	want func(*run) bool
+} {
+	type exit = struct {
+		end  func(*run, testing.TB)
+		want func(*run) bool
+	}
+	by := func(sig os.Signal, want func(*run) bool) exit {
+		return exit{func(r *run, t testing.TB) { r.signal(t, sig) }, want}
+	}
+	ordered := func(r *run) bool { return r.ProcessState.ExitCode() == 0 && r.summary != nil }
+	crashed := func(r *run) bool {
+		return r.ProcessState.ExitCode() == 2 && strings.Contains(r.stderr.String(), "goroutine ")
+	}
+	return map[string]exit{
+		"SIGINT":  by(unix.SIGINT, ordered),
+		"SIGTERM": by(unix.SIGTERM, ordered),
+		"SIGHUP":  by(unix.SIGHUP, ordered),
+		"SIGQUIT": by(unix.SIGQUIT, crashed),
+		"SIGABRT": by(unix.SIGABRT, crashed),
+		"SIGKILL": by(unix.SIGKILL, func(r *run) bool {
+			return wasKilled(r.ProcessState)
+		}),
+		"reader gone": {
+			func(r *run, _ testing.TB) { r.out.Close() },
+			func(r *run) bool { return r.ProcessState.ExitCode() == 0 },
+		},
+	}
+}
+
+// TestExits ends the tool in each way while its programs run, and looks for what it had
+// in the kernel.
+func TestExits(t *testing.T) {
+	for name, exit := range exits() {
+		t.Run(name, func(t *testing.T) {
+			eachBuffer(t, func(s *subject) {
+				r := s.command().start(s).await(s)
+				h := heldBy(s, r.Process.Pid)
+				if len(h.programs) == 0 || len(h.maps) == 0 || len(h.links) == 0 || s.perf != (h.perf > 0) {
+					s.Fatalf("holds %+v", h)
+				}
+				done := s.usual()
+				exit.end(r, s)
+				r.end(s)
+				if !exit.want(r) {
+					s.Errorf("%v, summary %v: %s", r.ProcessState, r.summary, &r.stderr)
+				}
+				if r.summary != nil {
+					r.judge(s, done)
+				}
+				h.checkGone(s)
+			})
+		})
+	}
+}

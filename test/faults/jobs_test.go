@@ -1,0 +1,176 @@
+package faults
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// jobs do something n times at a place, and return how often it happened.
+func jobs() map[string]func(n int, place string) (int, error) {
+	return map[string]func(int, string) (int, error){
+		"exec":    func(n int, path string) (int, error) { return execs(n, path, 10) },
+		"execbig": func(n int, path string) (int, error) { return execs(n, path, 60_000) },
+		"open":    opens,
+		"connect": connects,
+		"refuse":  refuses,
+		"read":    reads,
+		"sleep":   sleeps,
+		"crowd":   crowd,
+		"pin":     func(cpu int, _ string) (int, error) { return 0, pin(cpu) },
+	}
+}
+
+func pin(cpu int) error {
+	var set unix.CPUSet
+	set.Set(cpu)
+	return unix.SchedSetaffinity(0, &set)
+}
+
+// execs runs a program with one argument of so many bytes.
+func execs(n int, path string, size int) (int, error) {
+	argv := []string{"true", strings.Repeat("x", size)}
+	for i := range n {
+		pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{})
+		if err != nil {
+			return i, err
+		}
+		if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
+			return i, err
+		}
+	}
+	return n, nil
+}
+
+// opens fail, as there is no such file.
+func opens(n int, path string) (int, error) {
+	for i := range n {
+		if _, err := unix.Open(path, unix.O_RDONLY, 0); err != unix.ENOENT {
+			return i, fmt.Errorf("open: %v", err)
+		}
+	}
+	return n, nil
+}
+
+// connects makes connections to itself, each with two ends, and resets them, so that
+// none waits for its port.
+func connects(n int, _ string) (int, error) {
+	l, to, err := listen()
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(l)
+	for i := range n {
+		if err := connect(l, to); err != nil {
+			return 2 * i, err
+		}
+	}
+	return 2 * n, nil
+}
+
+func listen() (int, unix.Sockaddr, error) {
+	l, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, nil, err
+	}
+	if err := unix.Bind(l, loopback(0)); err != nil {
+		return -1, nil, err
+	}
+	if err := unix.Listen(l, 16); err != nil {
+		return -1, nil, err
+	}
+	to, err := unix.Getsockname(l)
+	return l, to, err
+}
+
+func loopback(port int) unix.Sockaddr {
+	return &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
+}
+
+func connect(l int, to unix.Sockaddr) error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	if err := unix.SetsockoptLinger(s, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
+		return err
+	}
+	if err := unix.Connect(s, to); err != nil {
+		return err
+	}
+	a, _, err := unix.Accept(l)
+	if err != nil {
+		return err
+	}
+	return unix.Close(a)
+}
+
+// refuses connects to a port where nobody listens.
+func refuses(n int, _ string) (int, error) {
+	l, to, err := listen()
+	if err != nil {
+		return 0, err
+	}
+	unix.Close(l)
+	for i := range n {
+		s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return i, err
+		}
+		err = unix.Connect(s, to)
+		unix.Close(s)
+		if err != unix.ECONNREFUSED {
+			return i, fmt.Errorf("connect where nobody listens: %v", err)
+		}
+	}
+	return n, nil
+}
+
+// reads reads blocks of a disk, each by a request of its own.
+func reads(n int, path string) (int, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	block, err := unix.Mmap(-1, 0, diskBlock, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Munmap(block)
+	for i := range n {
+		if _, err := unix.Pread(fd, block, int64(i*2*diskBlock%diskSize)); err != nil {
+			return i, err
+		}
+	}
+	return n, nil
+}
+
+// sleeps returns no number: how often the thread waited for a CPU is for the kernel to
+// say.
+func sleeps(n int, _ string) (int, error) {
+	for range n {
+		unix.Nanosleep(&unix.Timespec{Nsec: 1000}, nil)
+	}
+	return 0, nil
+}
+
+// crowd makes threads that sleep until the process ends.
+func crowd(n int, _ string) (int, error) {
+	there := make(chan struct{})
+	for range n {
+		go func() {
+			runtime.LockOSThread()
+			there <- struct{}{}
+			var never unix.Timespec
+			never.Sec = 1 << 30
+			unix.Nanosleep(&never, nil)
+		}()
+		<-there
+	}
+	return n, nil
+}

@@ -1,0 +1,151 @@
+package faults
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A load is a process whose first thread does jobs and otherwise rests in read(2), so
+// that it is known what a tool can have seen of it.
+type load struct {
+	cmd   *exec.Cmd
+	in    io.Writer
+	out   *bufio.Reader
+	pid   int // its first thread's id too
+	place string
+}
+
+const loadEnv = "CORESCOPE_FAULTS_LOAD"
+
+func init() {
+	if os.Getenv(loadEnv) != "" {
+		// In init, so that it is the first thread.
+		runtime.LockOSThread()
+	}
+}
+
+// work does what the lines on standard input say, "JOB N PLACE", and answers each.
+func work() {
+	var answer any = 0
+	buf := make([]byte, 4096)
+	for {
+		unix.Write(1, fmt.Appendln(nil, answer))
+		n, err := unix.Read(0, buf)
+		if n <= 0 || err != nil {
+			return
+		}
+		words := strings.SplitN(strings.TrimSpace(string(buf[:n])), " ", 3)
+		count, _ := strconv.Atoi(words[1])
+		done, err := jobs()[words[0]](count, words[2])
+		if answer = done; err != nil {
+			answer = err
+		}
+	}
+}
+
+// newLoad starts a load that does its jobs at the place.
+func newLoad(t testing.TB, place string) *load {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), loadEnv+"=1")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	l := &load{cmd, in, bufio.NewReader(out), cmd.Process.Pid, place}
+	l.end(t)
+	return l
+}
+
+// do does a job, and returns how often something happened.
+func (l *load) do(t testing.TB, job string, n int) int {
+	t.Helper()
+	l.begin(t, job, n)
+	return l.end(t)
+}
+
+func (l *load) begin(t testing.TB, job string, n int) {
+	t.Helper()
+	if _, err := fmt.Fprintf(l.in, "%s %d %s\n", job, n, l.place); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end waits until the load is at rest.
+func (l *load) end(t testing.TB) int {
+	t.Helper()
+	line, err := l.out.ReadString('\n')
+	n, failed := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil || failed != nil {
+		t.Fatalf("load answers %q: %v", line, err)
+	}
+	resting := fmt.Sprintf("%d 0x0 ", unix.SYS_READ)
+	for !strings.HasPrefix(l.read(t, "syscall"), resting) {
+		runtime.Gosched()
+	}
+	return n
+}
+
+func (l *load) read(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/%s", l.pid, l.pid, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// waits is how often the load's thread has left a CPU, as the kernel counts it: from one
+// rest to the next that is how often it waited for one.
+func (l *load) waits(t testing.TB) (n int) {
+	t.Helper()
+	for line := range strings.Lines(l.read(t, "status")) {
+		var of int
+		fmt.Sscanf(line, "voluntary_ctxt_switches: %d", &of)
+		if of == 0 {
+			fmt.Sscanf(line, "nonvoluntary_ctxt_switches: %d", &of)
+		}
+		n += of
+	}
+	return n
+}
+
+// hiddenRuns is how often process 1 has had a CPU. There are guests whose kernel runs no
+// BPF program in its context, as it is the host's agent: whatever is woken by it, or
+// given the CPU by it, is not seen to be.
+func hiddenRuns(t testing.TB) (n int) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/1/task/*/schedstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		text, _ := os.ReadFile(name)
+		var cpu, wait, runs int
+		fmt.Sscan(string(text), &cpu, &wait, &runs)
+		n += runs
+	}
+	return n
+}

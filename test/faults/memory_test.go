@@ -1,0 +1,122 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// memory is a memory cgroup, of either version.
+type memory struct{ dir, usage, limit string }
+
+func newMemory(t testing.TB, name string) *memory {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); f[2] == "cgroup" && strings.Contains(","+f[3]+",", ",memory,") {
+			return &memory{tooltest.Cgroup(t, "memory", name), "memory.usage_in_bytes", "memory.limit_in_bytes"}
+		}
+	}
+	dir := tooltest.Cgroup(t, "cgroup2", name)
+	control := filepath.Join(filepath.Dir(dir), "cgroup.subtree_control")
+	if err := os.WriteFile(control, []byte("+memory"), 0); err != nil {
+		t.Skipf("there is no memory controller: %v", err)
+	}
+	return &memory{dir, "memory.current", "memory.max"}
+}
+
+// enter is what a command does to be in it.
+func (m *memory) enter() string { return "echo $$ >" + filepath.Join(m.dir, "cgroup.procs") }
+
+// used is what all in it use, whether memory of processes or of BPF.
+func (m *memory) used(t testing.TB) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(m.dir, m.usage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (m *memory) allow(t testing.TB, bytes int) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(m.dir, m.limit), []byte(strconv.Itoa(bytes)), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMemory allows the tool, with its maps, a part of what it uses. It works, or says
+// that there is no memory, or the kernel kills it, as it does with any process that
+// touches memory it may not have. Then nothing is left.
+func TestMemory(t *testing.T) {
+	const parts = 6
+	var refused atomic.Int32
+	t.Run("each", func(t *testing.T) {
+		eachTool(t, func(s *subject) {
+			use := s.usage()
+			for part := 1; part < parts; part++ {
+				m := newMemory(s, fmt.Sprintf("faults-%d-%d", s.pid, part))
+				m.allow(s, use*part/parts)
+				if s.starved(m) {
+					refused.Add(1)
+				}
+			}
+		})
+	})
+	if !t.Skipped() && refused.Load() == 0 {
+		t.Error("no map was refused")
+	}
+}
+
+// usage is what the tool uses when it is ready.
+func (s *subject) usage() int {
+	s.Helper()
+	m := newMemory(s, fmt.Sprintf("faults-%d", s.pid))
+	r := s.command().within(m.enter()).start(s).await(s)
+	defer r.stop(s)
+	return m.used(s)
+}
+
+// starved tells whether the tool was refused memory, and said so.
+func (s *subject) starved(m *memory) bool {
+	s.Helper()
+	r := s.command().within(m.enter()).start(s)
+	select {
+	case <-r.ready:
+		h := heldBy(s, r.Process.Pid)
+		done := s.usual()
+		r.signal(s, unix.SIGINT)
+		if state := r.end(s); state.ExitCode() == 0 {
+			r.judge(s, done)
+		} else if !wasKilled(state) {
+			s.Errorf("%v: %s", state, &r.stderr)
+		}
+		h.checkGone(s)
+	case <-r.done:
+		if !wasKilled(r.end(s)) {
+			r.says(s, 1, "cannot allocate memory")
+			return true
+		}
+	}
+	return false
+}
+
+func wasKilled(state *os.ProcessState) bool {
+	return state.Sys().(syscall.WaitStatus).Signal() == unix.SIGKILL
+}

@@ -1,0 +1,153 @@
+package faults
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/tooltest"
+	"github.com/corescope/corescope/tools"
+)
+
+// A workload is what a tool is shown.
+type workload struct {
+	// place makes where the load does its jobs.
+	place func(t testing.TB) string
+	// args have the tool show this load and nothing else.
+	args func(l *load) []string
+	// job is what the load does for each row or value, and n how often where no fault
+	// wants more.
+	job string
+	n   int
+	// storm is a job that sends more than the buffers hold, done so many times.
+	storm  string
+	storms int
+	// waits tells that what happened is how often the load's thread waited for a CPU.
+	waits bool
+}
+
+// workloads has each tool's. A new tool needs a line here, and may need a job.
+func workloads() map[string]workload {
+	return map[string]workload{
+		"biolatency": {
+			place: loopDisk, job: "read", n: 300, storm: "read", storms: 5000,
+			args: func(l *load) []string { return []string{"--pid", l.id(), "-d", l.place} },
+		},
+		"execsnoop": {
+			place: program, job: "exec", n: 50, storm: "execbig", storms: 600,
+			args: func(l *load) []string { return []string{"-P", l.id()} },
+		},
+		"opensnoop": {
+			place: missing, job: "open", n: 1000, storm: "open", storms: 150_000,
+			args: func(l *load) []string { return []string{"--pid", l.id(), "--path", l.place} },
+		},
+		"runqlat": {
+			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, waits: true,
+			args: func(l *load) []string { return []string{"--tid", l.id()} },
+		},
+		"tcplife": {
+			place: missing, job: "connect", n: 100, storm: "refuse", storms: 60_000,
+			args: func(l *load) []string { return []string{"--pid", l.id()} },
+		},
+	}
+}
+
+func (l *load) id() string { return strconv.Itoa(l.pid) }
+
+// program is a name of a program that does nothing.
+func program(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fault")
+	if err := os.Symlink("/bin/true", path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func missing(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "missing")
+}
+
+func TestEachToolHasWorkload(t *testing.T) {
+	all := workloads()
+	for _, tl := range tools.All() {
+		if w := all[tl.Name]; w.job == "" || jobs()[w.job] == nil || jobs()[w.storm] == nil {
+			t.Errorf("%s has no workload: it needs a line in workloads()", tl.Name)
+		}
+		delete(all, tl.Name)
+	}
+	for name := range all {
+		t.Errorf("there is no tool %s", name)
+	}
+}
+
+// subject is a tool with a load of its own.
+type subject struct {
+	*testing.T
+	*load
+	workload
+	tool *tool.Tool
+	perf bool // its events come through perf buffers
+}
+
+// eachTool runs test for all tools at once, beside the caller.
+func eachTool(t *testing.T, test func(s *subject)) {
+	t.Helper()
+	for _, tl := range tools.All() {
+		each(t, tl.Name, tl, false, test)
+	}
+}
+
+// eachBuffer is eachTool, and with perf buffers too for those that send events.
+func eachBuffer(t *testing.T, test func(s *subject)) {
+	t.Helper()
+	eachTool(t, test)
+	for _, tl := range tools.All() {
+		if sendsEvents(t, tl) {
+			each(t, tl.Name+" perf", tl, true, test)
+		}
+	}
+}
+
+func each(t *testing.T, name string, tl *tool.Tool, perf bool, test func(s *subject)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		tooltest.Root(t)
+		w := workloads()[tl.Name]
+		test(&subject{t, newLoad(t, w.place(t)), w, tl, perf})
+	})
+}
+
+func sendsEvents(t *testing.T, tl *tool.Tool) bool {
+	t.Helper()
+	spec, err := tl.Object()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec.Maps["events"] != nil
+}
+
+// happened is how often something happened, of which so many may not have been seen.
+type happened struct{ n, hidden int }
+
+func (h *happened) add(more happened) { h.n, h.hidden = h.n+more.n, h.hidden+more.hidden }
+
+// usual does the workload's usual job.
+func (s *subject) usual() happened { return s.does(s.job, s.n) }
+
+// storms does what is more than the buffers hold.
+func (s *subject) storms() happened { return s.does(s.storm, s.workload.storms) }
+
+func (s *subject) does(job string, n int) happened {
+	s.Helper()
+	waits, hidden := s.load.waits(s), hiddenRuns(s)
+	done := s.do(s, job, n)
+	if !s.workload.waits {
+		return happened{n: done}
+	}
+	return happened{s.load.waits(s) - waits, hiddenRuns(s) - hidden}
+}
