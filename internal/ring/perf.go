@@ -1,16 +1,12 @@
 package ring
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/perf"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -22,10 +18,14 @@ const (
 	pause = 5 * time.Millisecond
 )
 
-// perfSource is what a perfReader needs of a [perf.Reader].
+// perfSource is what a perfReader needs of [perfBuffers].
 type perfSource interface {
-	ReadInto(*perf.Record) error
-	Flush() error
+	// wait returns when a buffer has something, or after wake.
+	wait() error
+	// drain gives all that the buffers have when it comes to them. A sample is the
+	// caller's from then on.
+	drain(yield func(sample []byte)) error
+	wake() error
 	Close() error
 }
 
@@ -42,15 +42,11 @@ type perfReader struct {
 }
 
 func newPerf(events *ebpf.Map, perCPUBytes int) (*perfReader, error) {
-	r, err := perf.NewReader(events, perCPUBytes)
-	if err != nil && strings.HasSuffix(err.Error(), "can't mmap: "+unix.EPERM.Error()) {
-		// The library does not wrap this one: the buffers are more than may be locked.
-		return nil, fmt.Errorf("map perf buffer: %w", unix.EPERM)
-	}
+	b, err := newPerfBuffers(events, perCPUBytes)
 	if err != nil {
-		return nil, fmt.Errorf("create perf buffer reader: %w", err)
+		return nil, err
 	}
-	return &perfReader{source: r}, nil
+	return &perfReader{source: b}, nil
 }
 
 func (r *perfReader) Read() ([]byte, error) {
@@ -76,30 +72,18 @@ func (r *perfReader) Read() ([]byte, error) {
 func (r *perfReader) gather() error {
 	if r.queue.held() > 0 {
 		time.Sleep(pause)
-		return r.pass()
-	}
-	if err := r.readOne(); err != nil && !errors.Is(err, perf.ErrFlushed) {
+	} else if err := r.source.wait(); err != nil {
 		return err
 	}
 	return r.pass()
 }
 
 // pass reads what all buffers have, and releases what has been held for long enough.
-// Flush is what makes ReadInto go to each buffer once more and then say so.
 func (r *perfReader) pass() error {
 	last := r.stopping.Load()
 	ready := time.Now().Add(-hold)
-	if err := r.source.Flush(); err != nil {
+	if err := r.source.drain(r.add); err != nil {
 		return err
-	}
-	for {
-		err := r.readOne()
-		if errors.Is(err, perf.ErrFlushed) {
-			break
-		}
-		if err != nil {
-			return err
-		}
 	}
 	if last {
 		r.closed, ready = true, time.Now()
@@ -108,22 +92,15 @@ func (r *perfReader) pass() error {
 	return nil
 }
 
-func (r *perfReader) readOne() error {
-	var rec perf.Record
-	if err := r.source.ReadInto(&rec); err != nil {
-		return err
+func (r *perfReader) add(sample []byte) {
+	if len(sample) >= timeSize {
+		r.queue.add(sample, time.Now())
 	}
-	// A record that says how many were lost has no sample: bpf_perf_event_output has
-	// failed for each of those, so the program has counted them.
-	if len(rec.RawSample) >= timeSize {
-		r.queue.add(rec.RawSample, time.Now())
-	}
-	return nil
 }
 
 func (r *perfReader) Stop() error {
 	r.stopping.Store(true)
-	return r.source.Flush()
+	return r.source.wake()
 }
 
 func (r *perfReader) Close() error { return r.source.Close() }

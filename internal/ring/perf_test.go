@@ -9,92 +9,52 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/cilium/ebpf/perf"
 )
 
-// fakePerf is the buffers of some CPUs and their [perf.Reader], in the time of a
-// synctest bubble.
+// fakePerf is the buffers of some CPUs, in the time of a synctest bubble.
 type fakePerf struct {
-	mu      sync.Mutex
-	rings   [][][]byte
-	heads   []int // what of each ring the reader knows of
-	left    int   // rings that it has to go to
-	wake    chan struct{}
-	flush   chan struct{}
-	pending error
-	cost    time.Duration // of reading one record
+	mu    sync.Mutex
+	rings [][][]byte
+	woken chan struct{}
+	cost  time.Duration // of reading one record
 }
 
 func newFakePerf(cpus int) *fakePerf {
-	return &fakePerf{
-		rings: make([][][]byte, cpus), heads: make([]int, cpus),
-		wake: make(chan struct{}, 1), flush: make(chan struct{}, 1),
-	}
+	return &fakePerf{rings: make([][][]byte, cpus), woken: make(chan struct{}, 1)}
 }
 
 func (f *fakePerf) commit(cpu int, data []byte) {
 	f.mu.Lock()
 	f.rings[cpu] = append(f.rings[cpu], data)
 	f.mu.Unlock()
-	set(f.wake)
+	f.wake()
 }
 
-func set(c chan struct{}) {
+func (f *fakePerf) wake() error {
 	select {
-	case c <- struct{}{}:
+	case f.woken <- struct{}{}:
 	default:
 	}
+	return nil
 }
 
-func (f *fakePerf) Flush() error { set(f.flush); return nil }
+func (f *fakePerf) wait() error  { <-f.woken; return nil }
 func (f *fakePerf) Close() error { return nil }
 
-// ReadInto does as the real one: it goes through the rings, the last one first, to
-// where they were when it began, and says then that it was flushed.
-func (f *fakePerf) ReadInto(rec *perf.Record) error {
-	for {
-		if f.left == 0 {
-			if err := f.pending; err != nil {
-				f.pending = nil
-				return err
-			}
-			f.wait()
-		}
-		if data := f.pop(); data != nil {
+// drain goes through the rings, the last one first, each to where it was when it came
+// to it.
+func (f *fakePerf) drain(yield func([]byte)) error {
+	for i := range slices.Backward(f.rings) {
+		f.mu.Lock()
+		all := f.rings[i]
+		f.rings[i] = nil
+		f.mu.Unlock()
+		for _, data := range all {
 			time.Sleep(f.cost)
-			rec.RawSample = data
-			return nil
+			yield(data)
 		}
-		f.left--
 	}
-}
-
-func (f *fakePerf) wait() {
-	select {
-	case <-f.flush:
-		f.pending = perf.ErrFlushed
-	case <-f.wake:
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.left = len(f.rings)
-	for i := range f.rings {
-		f.heads[i] = len(f.rings[i])
-	}
-}
-
-func (f *fakePerf) pop() []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	i := f.left - 1
-	if f.heads[i] == 0 {
-		return nil
-	}
-	data := f.rings[i][0]
-	f.rings[i] = f.rings[i][1:]
-	f.heads[i]--
-	return data
+	return nil
 }
 
 // readAll reads until the reader is closed, and returns the times of the events and

@@ -1,0 +1,150 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// perfBuffers are the perf buffers of all CPUs that are online, each in the map at the
+// CPU's own number, whatever numbers are missing.
+//
+// The kernel ends the buffer of a CPU that goes, and one that comes has none: what is
+// sent there has no room, and is counted by its program, until the CPU is given one here.
+type perfBuffers struct {
+	events *ebpf.Map
+	bytes  int      // of each
+	woken  *os.File // an eventfd; who stops may write to it when it is closed
+	wakeFD int
+	cpus   *hotplug
+
+	closed atomic.Bool
+	mu     sync.Mutex // Close waits for who reads
+	byCPU  map[int]*perfBuffer
+}
+
+func newPerfBuffers(events *ebpf.Map, bytes int) (*perfBuffers, error) {
+	if bytes <= 0 {
+		return nil, errors.New("create perf buffers: a buffer of no bytes")
+	}
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("create eventfd: %w", err)
+	}
+	b := &perfBuffers{
+		events: events, bytes: powerOfTwo(bytes), woken: os.NewFile(uintptr(fd), "eventfd"), wakeFD: fd,
+		cpus: openHotplug(), byCPU: map[int]*perfBuffer{},
+	}
+	for cpu := range int(events.MaxEntries()) {
+		if err := b.open(cpu); err != nil {
+			return nil, errors.Join(err, b.Close())
+		}
+	}
+	return b, nil
+}
+
+// powerOfTwo is the size of whole pages that a buffer can have.
+func powerOfTwo(bytes int) int {
+	size := os.Getpagesize()
+	for size < bytes {
+		size <<= 1
+	}
+	return size
+}
+
+// open gives the CPU a buffer, if it is online.
+func (b *perfBuffers) open(cpu int) error {
+	buf, err := newPerfBuffer(cpu, b.bytes)
+	if errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := b.events.Put(uint32(cpu), uint32(buf.fd)); err != nil {
+		buf.Close()
+		return fmt.Errorf("set perf buffer of CPU %d: %w", cpu, err)
+	}
+	b.byCPU[cpu] = buf
+	return nil
+}
+
+func (b *perfBuffers) wait() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed.Load() {
+		return os.ErrClosed
+	}
+	fds := []unix.PollFd{{Fd: int32(b.wakeFD), Events: unix.POLLIN}}
+	if b.cpus.socket >= 0 {
+		fds = append(fds, unix.PollFd{Fd: int32(b.cpus.socket), Events: unix.POLLIN})
+	}
+	for _, buf := range b.byCPU {
+		fds = append(fds, unix.PollFd{Fd: int32(buf.fd), Events: unix.POLLIN})
+	}
+	if _, err := unix.Poll(fds, b.cpus.timeout()); err != nil && err != unix.EINTR {
+		return fmt.Errorf("wait for perf buffers: %w", err)
+	}
+	unix.Read(b.wakeFD, make([]byte, 8))
+	return nil
+}
+
+// drain gives a CPU that has come a buffer. If it had been there before, its old buffer
+// is read to its end.
+func (b *perfBuffers) drain(yield func(sample []byte)) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed.Load() {
+		return os.ErrClosed
+	}
+	for _, cpu := range b.cpus.arrived(b.missing) {
+		old := b.byCPU[cpu]
+		if err := b.open(cpu); err != nil {
+			return err
+		}
+		if old != nil && old != b.byCPU[cpu] {
+			old.drain(yield)
+			old.Close()
+		}
+	}
+	for _, buf := range b.byCPU {
+		buf.drain(yield)
+	}
+	return nil
+}
+
+// missing lists the CPUs without a buffer.
+func (b *perfBuffers) missing() (cpus []int) {
+	for cpu := range int(b.events.MaxEntries()) {
+		if b.byCPU[cpu] == nil {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus
+}
+
+func (b *perfBuffers) wake() error {
+	if _, err := b.woken.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil && !errors.Is(err, unix.EAGAIN) {
+		return fmt.Errorf("wake reader: %w", err)
+	}
+	return nil
+}
+
+func (b *perfBuffers) Close() error {
+	if b.closed.Swap(true) {
+		return nil
+	}
+	b.wake() // whoever waits has the lock
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	errs := []error{b.woken.Close(), b.cpus.Close()}
+	for _, buf := range b.byCPU {
+		errs = append(errs, buf.Close())
+	}
+	return errors.Join(errs...)
+}
