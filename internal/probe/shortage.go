@@ -38,7 +38,7 @@ func checkDescriptors(spec *ebpf.CollectionSpec, o Options) error {
 		return fmt.Errorf("read limit of descriptors: %w", err)
 	}
 	if need := len(open) + descriptors(spec, o); limit.Cur < uint64(need) {
-		return fmt.Errorf("load object: %w: it needs %d, and %d are allowed (ulimit -n)", unix.EMFILE, need, limit.Cur)
+		return fmt.Errorf("load object: %w: it needs %d, and %d are allowed", unix.EMFILE, need, limit.Cur)
 	}
 	return nil
 }

@@ -1,0 +1,91 @@
+package faults
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const kernelBTF = "/sys/kernel/btf"
+
+// alone lets the tool's script mount what nobody else sees.
+func (r *run) alone(script string) *run {
+	r.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	return r.within(script)
+}
+
+// hide mounts an empty folder.
+func hide(dir string) string { return "mount -t tmpfs none " + dir }
+
+// TestNoBTF hides the kernel's types. The tool says how it can be given them, and works
+// when it is.
+func TestNoBTF(t *testing.T) {
+	types, err := os.ReadFile(kernelBTF + "/vmlinux")
+	if err != nil {
+		t.Skipf("this kernel has no types to hide: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "kernel.btf")
+	if err := os.WriteFile(file, types, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("none", func(t *testing.T) {
+		eachTool(t, func(s *subject) {
+			r := s.command().alone(hide(kernelBTF)).start(s)
+			r.says(s, r.end(s).ExitCode(), "BTF")
+			if code := r.ProcessState.ExitCode(); code != 1 && code != 4 {
+				s.Errorf("exit code %d", code)
+			}
+		})
+	})
+	t.Run("flag", func(t *testing.T) {
+		eachTool(t, func(s *subject) { s.works(s.command("--btf", file).alone(hide(kernelBTF))) })
+	})
+	t.Run("environment", func(t *testing.T) {
+		eachTool(t, func(s *subject) {
+			r := s.command().alone(hide(kernelBTF))
+			r.Env = append(os.Environ(), "CORESCOPE_BTF="+file)
+			s.works(r)
+		})
+	})
+}
+
+// works runs the tool, and judges it by the usual job.
+func (s *subject) works(r *run) {
+	s.Helper()
+	r.start(s).await(s)
+	done := s.usual()
+	r.stop(s).judge(s, done)
+}
+
+// TestTracefs takes tracefs away in each way there is, and debugfs, which has another
+// place for it.
+func TestTracefs(t *testing.T) {
+	var mounts []string
+	text, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); f[2] == "tracefs" || f[2] == "debugfs" {
+			mounts = append(mounts, f[1])
+		}
+	}
+	absent := "true"
+	for _, at := range mounts {
+		absent += " && " + hide(at)
+	}
+	for name, script := range map[string]string{
+		"absent":    absent,
+		"elsewhere": absent + " && mount -t tmpfs none /mnt && mkdir /mnt/tracing && mount -t tracefs none /mnt/tracing",
+		"closed":    "mount -t tmpfs -o mode=0 none /sys/kernel/tracing",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := os.Stat("/sys/kernel/tracing"); err != nil {
+				t.Skipf("this kernel has no tracefs: %v", err)
+			}
+			eachTool(t, func(s *subject) { s.works(s.command().alone(script)) })
+		})
+	}
+}

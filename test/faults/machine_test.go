@@ -1,0 +1,261 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+	"github.com/corescope/corescope/tools"
+)
+
+// ownMachine skips the test on machines that have another use: it changes what all
+// processes share.
+func ownMachine(t *testing.T) {
+	t.Helper()
+	tooltest.Root(t)
+	if init, err := os.Readlink("/proc/1/exe"); err != nil || init != "/init" {
+		t.Skipf("this changes the whole machine, whose first process is %q: TOOLS=faults make test-kernels runs it in one of its own", init)
+	}
+}
+
+// oneByOne runs test for one tool after another, by both buffers.
+func oneByOne(t *testing.T, test func(s *subject)) {
+	t.Helper()
+	for _, tl := range tools.All() {
+		for _, perf := range []bool{false, true} {
+			if perf && !sendsEvents(t, tl) {
+				continue
+			}
+			name := tl.Name
+			if perf {
+				name += " perf"
+			}
+			t.Run(name, func(t *testing.T) {
+				w := workloads()[tl.Name]
+				test(&subject{t, newLoad(t, w.place(t)), w, tl, perf})
+			})
+		}
+	}
+}
+
+// cpu is one that can be taken offline: not the last one if there are enough, so that
+// there is a gap.
+type cpu struct{ number, behind int }
+
+func findCPU(t *testing.T) cpu {
+	t.Helper()
+	all, err := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/online")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var numbers []int
+	for _, file := range all {
+		n, _ := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(file)), "cpu"))
+		if n > 0 {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	if len(numbers) == 0 {
+		t.Skip("no CPU of this machine can be taken offline")
+	}
+	c := cpu{numbers[0], numbers[len(numbers)-1]}
+	t.Cleanup(func() { c.set(t, true) })
+	return c
+}
+
+func (c cpu) set(t testing.TB, online bool) {
+	t.Helper()
+	file := fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", c.number)
+	val := "0"
+	if online {
+		val = "1"
+	}
+	if now, _ := os.ReadFile(file); strings.TrimSpace(string(now)) == val {
+		return
+	}
+	if err := os.WriteFile(file, []byte(val), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// on does the usual job on a CPU.
+func (s *subject) on(cpu int) happened {
+	s.Helper()
+	s.do(s, "pin", cpu)
+	return s.usual()
+}
+
+// rounds is how often the job is done on a CPU that has come, and gap lies between: long
+// enough for the kernel's word to reach the tool.
+const (
+	rounds = 10
+	gap    = 100 * time.Millisecond
+)
+
+// arrived does jobs on a CPU that has just come.
+func (s *subject) arrived(cpu int) (all happened) {
+	s.Helper()
+	for range rounds {
+		all.add(s.on(cpu))
+		time.Sleep(gap)
+	}
+	return all
+}
+
+// checkArrived fails the test if more was lost than what was sent before the CPU had a
+// buffer.
+func (s *subject) checkArrived(r *run, on happened) {
+	s.Helper()
+	s.Logf("%d rows, %d lost of %d on the CPU that came", r.rows, r.losses(), on.n)
+	if r.losses() > on.n/2 {
+		s.Errorf("%d lost: the CPU was given no buffer", r.losses())
+	}
+}
+
+// TestCPUGap starts the tool with a CPU missing among the others, and lets that come.
+func TestCPUGap(t *testing.T) {
+	ownMachine(t)
+	c := findCPU(t)
+	oneByOne(t, func(s *subject) {
+		c.set(s, false)
+		r := s.command().start(s).await(s)
+		all := s.on(0)
+		if c.behind != c.number {
+			all.add(s.on(c.behind))
+		}
+		c.set(s, true)
+		late := s.arrived(c.number)
+		all.add(late)
+		r.stop(s).judge(s, all)
+		s.checkArrived(r, late)
+	})
+}
+
+// TestCPUOffline takes a CPU from below the load, and lets it come back.
+func TestCPUOffline(t *testing.T) {
+	ownMachine(t)
+	c := findCPU(t)
+	oneByOne(t, func(s *subject) {
+		c.set(s, true)
+		r := s.command().start(s).await(s)
+		all := s.on(c.number)
+		c.set(s, false)
+		all.add(s.usual())
+		c.set(s, true)
+		late := s.arrived(c.number)
+		all.add(late)
+		r.stop(s).judge(s, all)
+		s.checkArrived(r, late)
+	})
+}
+
+const step = time.Hour
+
+// TestClockStep sets the wall clock forward by an hour, and back. No duration shows it;
+// times do, a second later at most.
+func TestClockStep(t *testing.T) {
+	ownMachine(t)
+	oneByOne(t, func(s *subject) {
+		r := s.command()
+		r.keep = true
+		r.start(s).await(s)
+		all := s.usual()
+		for _, by := range []time.Duration{step, -step} {
+			setClock(s, time.Now().Round(0).Add(by))
+			all.add(s.usual())
+			time.Sleep(1200 * time.Millisecond)
+			begin := time.Now().Round(0)
+			all.add(s.usual())
+			defer s.checkTimes(r, begin, time.Now().Round(0))
+		}
+		r.stop(s).judge(s, all)
+		s.checkDurations(r)
+	})
+}
+
+func setClock(t testing.TB, to time.Time) {
+	t.Helper()
+	ts := unix.NsecToTimespec(to.UnixNano())
+	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &ts); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkTimes looks for rows from between two times.
+func (s *subject) checkTimes(r *run, begin, end time.Time) {
+	s.Helper()
+	n := 0
+	for _, row := range r.seen {
+		at, err := time.Parse(time.RFC3339Nano, row.Str("time"))
+		if err != nil {
+			s.Fatal(err)
+		}
+		if !at.Before(begin.Add(-gap)) && !at.After(end.Add(gap)) {
+			n++
+		}
+	}
+	if len(r.seen) > 0 && n < s.n {
+		s.Errorf("%d rows from %v to %v, want %d", n, begin, end, s.n)
+	}
+}
+
+// checkDurations looks at all numbers of nanoseconds, and at the greatest value of
+// histograms.
+func (s *subject) checkDurations(r *run) {
+	s.Helper()
+	for _, row := range r.seen {
+		for key := range row {
+			if ns := row.Num(key); strings.HasSuffix(key, "_ns") && (ns < 0 || ns > float64(step)/2) {
+				s.Errorf("%s is %v", key, time.Duration(ns))
+			}
+		}
+	}
+	for _, h := range r.hists {
+		if us := h.Num("max"); h.Str("unit") != "usecs" || us < 0 || us > float64(step.Microseconds())/2 {
+			s.Errorf("greatest is %v: %v", us, h)
+		}
+	}
+}
+
+// TestLockdown is the last: there is no way back. In mode integrity all works; in mode
+// confidentiality a tool works, or says what is refused.
+func TestLockdown(t *testing.T) {
+	ownMachine(t)
+	const dir, file = "/sys/kernel/security", "/sys/kernel/security/lockdown"
+	if err := unix.Mount("securityfs", dir, "securityfs", 0, ""); err != nil && err != unix.EBUSY {
+		t.Skipf("this kernel has no securityfs: %v", err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Skipf("this kernel has no lockdown: %v", err)
+	}
+	lock := func(mode string) {
+		if err := os.WriteFile(file, []byte(mode), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock("integrity")
+	oneByOne(t, func(s *subject) { s.works(s.command()) })
+	lock("confidentiality")
+	t.Run("confidentiality", func(t *testing.T) {
+		oneByOne(t, func(s *subject) {
+			r := s.command().start(s)
+			select {
+			case <-r.ready:
+				done := s.usual()
+				r.stop(s).judge(s, done)
+			case <-r.done:
+				r.says(s, 4, s.tool.Name)
+				s.Logf("%s", &r.stderr)
+			}
+		})
+	})
+}
