@@ -4,6 +4,7 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
+#include "epoch.bpf.h"
 #include "lost.bpf.h"
 
 /*
@@ -20,12 +21,6 @@ const volatile __u64 hist_unit_ns = 1000;
 
 /* Set by user space when this run tells no keys apart. */
 const volatile bool hist_plain = false;
-
-/*
- * 0 or 1. User space flips it, waits for an RCU grace period, and from then on
- * nobody writes the entries of the other epoch: an interval is cut exactly.
- */
-__u32 hist_epoch;
 
 struct hist_entry {
 	struct hist_key key;
@@ -158,7 +153,7 @@ static __always_inline struct hist_slot *hist_find(const struct hist_key *key, _
 	struct hist_entry entry = {
 		.key = *key,
 		.slot = nr,
-		.epoch = hist_epoch,
+		.epoch = count_epoch,
 		.cpu = bpf_get_smp_processor_id(),
 	};
 	struct hist_slot *slot = bpf_map_lookup_elem(&hists, &entry);
@@ -168,7 +163,7 @@ static __always_inline struct hist_slot *hist_find(const struct hist_key *key, _
 
 static __always_inline struct hist_slot *hist_find_plain(__u32 nr)
 {
-	__u32 epoch = hist_epoch;
+	__u32 epoch = count_epoch;
 	struct hist_slots *all = bpf_map_lookup_elem(&hists_plain, &epoch);
 
 	if (!all || nr >= HIST_SLOTS)

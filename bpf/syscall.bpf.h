@@ -14,6 +14,13 @@
  * it needs no CONFIG_FTRACE_SYSCALLS, and 32-bit tasks are not hidden from it.
  */
 
+/* How the task called, for which numbers have names of their own (value.ABI). */
+enum syscall_abi {
+	SYSCALL_NATIVE,
+	SYSCALL_COMPAT,
+	SYSCALL_X32,
+};
+
 #if defined(__TARGET_ARCH_x86)
 
 #define __X32_SYSCALL_BIT 0x40000000
@@ -24,6 +31,9 @@
 enum { /* arch/x86/entry/syscalls/syscall_64.tbl */
 	NR_open = 2,
 	NR_accept = 43,
+	NR_clone = 56,
+	NR_fork = 57,
+	NR_vfork = 58,
 	NR_execve = 59,
 	NR_creat = 85,
 	NR_openat = 257,
@@ -103,8 +113,11 @@ enum { /* include/uapi/asm-generic/unistd.h; there is no open or creat */
 	NR_creat = -2,
 	NR_x32_execve = -3,
 	NR_x32_execveat = -4,
+	NR_fork = -5,
+	NR_vfork = -6,
 	NR_openat = 56,
 	NR_accept = 202,
+	NR_clone = 220,
 	NR_execve = 221,
 	NR_accept4 = 242,
 	NR_execveat = 281,
@@ -163,5 +176,29 @@ static __always_inline __u64 syscall_arg(struct pt_regs *regs, int n, bool compa
 #else
 #error "syscall.bpf.h does not know this architecture"
 #endif
+
+/* From 424 on numbers are the same everywhere, and those of ARM are i386's until 300. */
+enum {
+	NR_clone3 = 435,
+	NR_compat_fork = 2,
+	NR_compat_clone = 120,
+	NR_compat_vfork = 190,
+};
+
+static __always_inline enum syscall_abi syscall_abi(__s32 nr, bool compat)
+{
+	if (compat)
+		return SYSCALL_COMPAT;
+	return nr & __X32_SYSCALL_BIT ? SYSCALL_X32 : SYSCALL_NATIVE;
+}
+
+/* nr is without the bit of x32. */
+static __always_inline bool syscall_is_fork(__s32 nr, bool compat)
+{
+	if (compat)
+		return nr == NR_compat_fork || nr == NR_compat_clone || nr == NR_compat_vfork ||
+		       nr == NR_clone3;
+	return nr == NR_clone || nr == NR_fork || nr == NR_vfork || nr == NR_clone3;
+}
 
 #endif

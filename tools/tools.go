@@ -7,6 +7,7 @@ import (
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/runqlat"
+	"github.com/corescope/corescope/tools/syscount"
 	"github.com/corescope/corescope/tools/tcplife"
 )
 
@@ -17,6 +18,7 @@ func All() []*tool.Tool {
 		execsnoop.Tool,
 		opensnoop.Tool,
 		runqlat.Tool,
+		syscount.Tool,
 		tcplife.Tool,
 	}
 }

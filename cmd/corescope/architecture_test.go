@@ -13,7 +13,7 @@ const module = "github.com/corescope/corescope/"
 // mayImport is ARCHITECTURE.md's table: what of the project a room may know. A room
 // that is not here may know nothing of it.
 func mayImport() map[string][]string {
-	house := []string{"tool", "value", "flags", "histogram", "system", "stack", "column", "layout", "output", "probe", "ring"}
+	house := []string{"tool", "value", "flags", "histogram", "system", "stack", "column", "layout", "output", "probe", "ring", "screen"}
 	return map[string][]string{
 		"cmd/corescope":     {"internal/command", "tools"},
 		"tools":             {"internal/tool", "tools/"},
@@ -45,6 +45,7 @@ func onlyBy() map[string][]string {
 		"github.com/expr-lang/expr":            {"internal/column"},
 		"github.com/olekukonko/tablewriter":    {"internal/tool", "internal/command", "internal/output"},
 		"github.com/ianlancetaylor/demangle":   {"internal/stack"},
+		"github.com/gdamore/tcell/v2":          {"internal/screen"},
 		"log":                                  {},
 		"github.com/cilium/ebpf/internal/unix": {},
 	}

@@ -8,7 +8,8 @@
 //	col    header in text, then width=N (cells are padded to it), right (aligned),
 //	       bare (above a histogram it stands without its name),
 //	       extra (shown only when asked for), need=VAR (the BPF variable that must
-//	       be true for the column to be filled)
+//	       be true for the column to be filled), hook=A+B (the hooks that fill it: where
+//	       a kernel lacks one of them, the column has no value)
 //	help   the column's definition: clock, start and end event, context
 //
 // Embedded structs give their columns in their place. A column is bound to one
@@ -38,7 +39,11 @@ type Column struct {
 	Bare   bool
 	Extra  bool
 	Need   string
+	Hooks  []string
 	Help   string
+	// Lacking tells that this kernel lacks what fills the column, Off that this run does
+	// not ask for it: then no row has it.
+	Lacking, Off bool
 	value.Value
 }
 
@@ -110,6 +115,8 @@ func (c *Column) parse(tag string) error {
 			c.Extra = true
 		case "need":
 			c.Need = arg
+		case "hook":
+			c.Hooks = strings.Split(arg, "+")
 		case "width":
 			n, err := strconv.Atoi(arg)
 			if err != nil {
@@ -126,7 +133,7 @@ func (c *Column) parse(tag string) error {
 // Absent reports whether the row has nothing in the column.
 func (c *Column) Absent() bool {
 	o, ok := c.Value.(value.Optional)
-	return ok && o.Absent()
+	return c.Off || ok && o.Absent()
 }
 
 // Select chooses columns by their keys. Words come from --columns: "a,b" shows

@@ -1,6 +1,7 @@
 package column
 
 import (
+	"reflect"
 	"errors"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ func TestOf(t *testing.T) {
 	} {
 		got := cols[i]
 		got.Value = nil
-		if got != want {
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("column %+v, want %+v", got, want)
 		}
 	}

@@ -41,7 +41,8 @@ type Options struct {
 	// Name of the tool, said before what goes to Err.
 	Name string
 	// Columns of its rows. Tools without rows have none.
-	Columns  []column.Column
+	Columns []column.Column
+	// NoHeader leaves out the line of column names that else comes first.
 	NoHeader bool
 	Out, Err io.Writer
 }
@@ -66,6 +67,18 @@ func (w *Writer) Row(kind string) error {
 		return nil
 	}
 	return w.Flush()
+}
+
+// Header appends the line of column names once more.
+func (w *Writer) Header() { w.buf = w.rows.appendHeader(w.buf) }
+
+// Headers are the cells of that line in text, as wide as their columns.
+func (w *Writer) Headers() []string { return w.rows.headers() }
+
+// Line returns the row that the columns are bound to as a line of text.
+func (w *Writer) Line() string {
+	line := w.rows.appendText(nil)
+	return string(line[:len(line)-1])
 }
 
 // Append appends what f appends, as it is.

@@ -62,7 +62,10 @@ func (r *rows) appendText(b []byte) []byte {
 	for i := range r.cols {
 		c := &r.cols[i]
 		r.cell = r.cell[:0]
-		if !c.Absent() {
+		switch {
+		case c.Lacking:
+			r.cell = append(r.cell, "n/a"...)
+		case !c.Absent():
 			r.cell = c.AppendText(r.cell)
 		}
 		if len(r.cell) == 0 { // the next column must not take this one's place
@@ -73,11 +76,24 @@ func (r *rows) appendText(b []byte) []byte {
 	return append(b, '\n')
 }
 
+// headers are the cells of the line of column names in text.
+func (r *rows) headers() []string {
+	var cells []string
+	for i := range r.cols {
+		cells = append(cells, string(r.appendPadded(nil, i, []byte(r.cols[i].Header))))
+	}
+	return cells
+}
+
 func (r *rows) appendCell(b []byte, i int, cell []byte) []byte {
-	c := &r.cols[i]
 	if i > 0 {
 		b = append(b, ' ')
 	}
+	return r.appendPadded(b, i, cell)
+}
+
+func (r *rows) appendPadded(b []byte, i int, cell []byte) []byte {
+	c := &r.cols[i]
 	pad := c.Width - utf8.RuneCount(cell)
 	if c.Right {
 		return append(appendSpaces(b, pad), cell...)
@@ -112,6 +128,10 @@ func (r *rows) appendJSON(b []byte, kind string) []byte {
 func (r *rows) appendFields(b []byte) []byte {
 	for i := range r.cols {
 		c := &r.cols[i]
+		if c.Lacking {
+			b = append(append(b, r.keys[i]...), "null"...)
+			continue
+		}
 		if c.Absent() {
 			continue
 		}
@@ -140,7 +160,7 @@ func (r *rows) appendCSVRow(b []byte) []byte {
 	start := len(b)
 	for i := range r.cols {
 		r.cell = r.cell[:0]
-		if c := &r.cols[i]; !c.Absent() {
+		if c := &r.cols[i]; !c.Lacking && !c.Absent() {
 			r.cell = appendPlain(r.cell, c, &r.schema[i])
 		}
 		b = appendCSV(b, i, r.cell)

@@ -77,7 +77,7 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 // no memory.
 func common(spec *ebpf.CollectionSpec) map[string]*ebpf.MapSpec {
 	maps := map[string]*ebpf.MapSpec{}
-	for _, name := range []string{"events", "lost", "counters", "hists"} {
+	for _, name := range []string{"events", "lost", "counters", "hists", "table", "totals"} {
 		if m := spec.Maps[name]; m != nil {
 			maps[name] = m
 		}
@@ -261,6 +261,12 @@ func (o *Objects) Taken() []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// Has reports whether a way to the hook was taken.
+func (o *Objects) Has(hook string) bool {
+	tried := o.Tried[hook]
+	return len(tried) > 0 && tried[len(tried)-1].Err == nil
 }
 
 // Attached reports whether programs may still run.

@@ -145,7 +145,11 @@ func (f *Facts) checkHooks() error {
 
 func (f *Facts) checkHookNames() error {
 	var errs []error
-	for _, name := range append(slices.Clone(f.Without), f.Optional...) {
+	names := append(slices.Clone(f.Without), f.Optional...)
+	for _, c := range f.Columns {
+		names = append(names, c.Hooks...)
+	}
+	for _, name := range names {
 		if !slices.ContainsFunc(f.Hooks, func(h probe.Hook) bool { return h.Name == name }) {
 			errs = append(errs, fmt.Errorf("the object has no hook %s", name))
 		}

@@ -1,9 +1,11 @@
 package tool
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -12,6 +14,7 @@ import (
 type columns struct {
 	all, shown []column.Column
 	filter     *column.Filter
+	sorted     *column.Column // that rows are sorted by, or nil
 }
 
 // choose picks the shown columns: those that the user names, else the tool's own in
@@ -33,12 +36,16 @@ func (c *columns) choose(o *common, words, text []string) error {
 	return err
 }
 
-// used are the columns that are shown or filtered by.
+// used are the columns that are shown, filtered by or sorted by.
 func (c *columns) used() []column.Column {
-	if c.filter == nil {
-		return c.shown
+	used := slices.Clone(c.shown)
+	if c.filter != nil {
+		used = append(used, c.filter.Needs()...)
 	}
-	return slices.Concat(c.shown, c.filter.Needs())
+	if c.sorted != nil {
+		used = append(used, *c.sorted)
+	}
+	return used
 }
 
 // needs are the variables of the programs that must be set for what is shown.
@@ -57,6 +64,26 @@ func (c *columns) needs() map[string]any {
 func (c *columns) usesCgroups() bool {
 	owner := column.Keys(ownerColumns(nil, nil))
 	return slices.ContainsFunc(c.used(), func(col column.Column) bool { return slices.Contains(owner, col.Key) })
+}
+
+// settle marks the columns that this kernel lacks the hooks for. Nothing can be said of
+// rows by what they lack.
+func (c *columns) settle(o *probe.Objects) error {
+	lacks := func(hook string) bool { return !o.Has(hook) }
+	for _, cols := range [][]column.Column{c.all, c.shown} {
+		for i := range cols {
+			cols[i].Lacking = slices.ContainsFunc(cols[i].Hooks, lacks)
+		}
+	}
+	if c.filter == nil {
+		return nil
+	}
+	for _, col := range c.filter.Needs() {
+		if slices.ContainsFunc(col.Hooks, lacks) {
+			return fmt.Errorf("filter by %s: %w", col.Key, probe.ErrUnsupported)
+		}
+	}
+	return nil
 }
 
 // derived is a column that is looked up, by what the row has in *id.
@@ -121,4 +148,7 @@ type description struct {
 	keys, labels []column.Column
 	// text has the keys of the columns that text shows.
 	text []string
+	// blocks tells that text has a line of column names above each interval's rows, and
+	// screen that they can be a screen.
+	blocks, screen bool
 }

@@ -17,9 +17,11 @@ import (
 // Facts are what can be told of a tool without a kernel, for one command line.
 type Facts struct {
 	*Tool
-	// Kind is the "type" in JSON of what it shows: "event" or "histogram".
-	Kind  string
-	Flags []FlagGroup
+	// Kind is the "type" in JSON of what it shows: "event", "row" or "histogram".
+	Kind string
+	// Screen tells that text is a screen on a terminal.
+	Screen bool
+	Flags  []FlagGroup
 	// Columns are all that there are, for histograms those of their statistics. They
 	// are bound to a row in memory.
 	Columns []column.Column
@@ -88,6 +90,7 @@ func (f *Facts) addColumns(src Source) error {
 	if err := d.columns.choose(&asJSON, f.line.selection.Columns, d.text); err != nil {
 		return fmt.Errorf("%w: %w", flags.ErrUsage, err)
 	}
+	f.Screen = d.screen
 	f.Text, f.JSON = d.text, column.Keys(d.columns.shown)
 	f.Columns, f.Keys = d.columns.all[len(d.keys):], d.labels
 	return nil
@@ -140,7 +143,7 @@ func (l *line) groups() ([]group, error) {
 		all = append(all, group{"Task filter", []any{&l.tasks}})
 	}
 	common := group{"Common flags", []any{&l.common}}
-	if src.kind() == kindEvent {
+	if src.kind() != kindHistogram {
 		common.options = []any{&l.selection, &l.common}
 	}
 	return append(all, common), nil

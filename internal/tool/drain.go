@@ -19,7 +19,7 @@ func (h *Hists[K, L]) drain(s *session) error {
 	if h.hists == nil {
 		h.hists = map[L]*histogram.Histogram{}
 	}
-	over := func(epoch uint32) bool { return !s.objects.Attached() || epoch != h.epoch }
+	over := h.epochs.over(s)
 	if h.plain {
 		return h.drainPlain(s.objects.Maps["hists_plain"], over)
 	}

@@ -12,21 +12,12 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
-	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/column"
-	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/histogram"
 	"github.com/corescope/corescope/internal/layout"
 	"github.com/corescope/corescope/internal/value"
 )
-
-// Interval are the options of tools that report now and then.
-type Interval struct {
-	Every     flags.Duration `pos:"interval" help:"time between reports, in seconds or as 500ms; one report at the end without it"`
-	Count     uint64         `pos:"count" help:"number of reports"`
-	Timestamp bool           `flag:"timestamp,T" help:"show the time of each report"`
-}
 
 // Hists are distributions of durations: the programs count into the map "hists" by
 // struct hist_key (hist.bpf.h), whose Go type is K. Each key is shown as an L, whose
@@ -42,13 +33,13 @@ type Hists[K, L comparable] struct {
 	// any there is one histogram.
 	Keys []string
 
-	label L // the one that columns are bound to
-	key   columns
-	cols  columns
-	stats hstats
-	plain bool // there are no keys, so all is in the map "hists_plain"
-	epoch uint32
-	hists map[L]*histogram.Histogram
+	label  L // the one that columns are bound to
+	key    columns
+	cols   columns
+	stats  hstats
+	plain  bool // there are no keys, so all is in the map "hists_plain"
+	epochs epochs
+	hists  map[L]*histogram.Histogram
 }
 
 // hstats are the columns of a histogram's own, for --filter.
@@ -150,52 +141,7 @@ func (h *Hists[K, L]) run(ctx context.Context, s *session) error {
 	if err := s.ready(); err != nil {
 		return err
 	}
-	tick, stop := ticks(time.Duration(h.Every))
-	defer stop()
-	for {
-		select {
-		case <-ctx.Done():
-			if err := s.objects.Detach(); err != nil {
-				return err
-			}
-			return h.report(s)
-		case <-tick:
-			if err := h.cut(s); err != nil {
-				return err
-			}
-			if err := errors.Join(h.report(s), s.sayLost()); err != nil {
-				return err
-			}
-		}
-		if s.enough() || h.Count > 0 && s.shown >= h.Count {
-			return nil
-		}
-	}
-}
-
-func ticks(every time.Duration) (<-chan time.Time, func()) {
-	if every <= 0 {
-		return nil, func() {}
-	}
-	t := time.NewTicker(every)
-	return t.C, t.Stop
-}
-
-// membarrierGlobal is MEMBARRIER_CMD_GLOBAL of linux/membarrier.h.
-const membarrierGlobal = 1
-
-// cut begins a new epoch, and returns when nobody writes to the old one any more: a
-// program that has read the old epoch is over after an RCU grace period.
-func (h *Hists[K, L]) cut(s *session) error {
-	h.epoch ^= 1
-	if err := s.objects.Variables["hist_epoch"].Set(h.epoch); err != nil {
-		return fmt.Errorf("set epoch: %w", err)
-	}
-	// Waits for a grace period in the kernel; not there with nohz_full (EINVAL).
-	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
-		time.Sleep(50 * time.Millisecond)
-	}
-	return nil
+	return h.repeat(ctx, s, &h.epochs, nil, func() error { return h.report(s) })
 }
 
 // report writes the histograms of the epochs that are over, and forgets them.

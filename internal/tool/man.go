@@ -80,10 +80,14 @@ func headerOf(c column.Column) string {
 }
 
 func columnHelp(c column.Column) string {
-	if c.Extra {
-		return c.Help + "; on demand"
+	help := c.Help
+	if len(c.Hooks) > 0 {
+		help += "; n/a, in JSON null, where there is no way to " + strings.Join(c.Hooks, ", ")
 	}
-	return c.Help
+	if c.Extra {
+		help += "; on demand"
+	}
+	return help
 }
 
 func (f *Facts) manualHooks(p *manual.Page) {

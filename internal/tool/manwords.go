@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/corescope/corescope/internal/manual"
+	"github.com/corescope/corescope/internal/screen"
 )
 
 // manualOutput writes what is the same of every tool but for its name.
@@ -22,13 +23,29 @@ func (f *Facts) manualOutput(p *manual.Page) {
 		`and bytes that are not UTF-8, as \x1b or \u202e, a backslash as two. CSV has the same escapes. In JSON bytes that are not UTF-8 ` +
 		"are U+FFFD, and beside KEY there is KEY_base64 with the bytes themselves.")
 	f.manualCounts(p)
+	f.manualScreen(p)
+}
+
+// manualScreen says how a table looks on a terminal.
+func (f *Facts) manualScreen(p *manual.Page) {
+	if !f.Screen {
+		return
+	}
+	p.Section("SCREEN")
+	p.Text("Where text goes to a terminal, it is a screen that is drawn again with each interval, as large as the window. " +
+		"Standard input may be anything: keys are read from the terminal. The last that was seen stays there at the end. " +
+		"Anywhere else, and with --noclear, the tables are printed one below the other.")
+	for _, k := range screen.Manual() {
+		p.Item(k[0], "", k[1])
+	}
 }
 
 func (f *Facts) lineTypes() [][2]string {
-	rows := [2]string{kindEvent, "One row."}
-	if f.Kind == kindHistogram {
-		rows = [2]string{kindHistogram, "One distribution of one interval: key, unit, statistics, and the buckets that are not empty, with lo <= value < hi."}
-	}
+	rows := map[string][2]string{
+		kindEvent:     {kindEvent, "One row."},
+		kindRow:       {kindRow, "One row of one interval, which ended at time and was interval_ns long. All rows of an interval have the same of both."},
+		kindHistogram: {kindHistogram, "One distribution of one interval: key, unit, statistics, and the buckets that are not empty, with lo <= value < hi."},
+	}[f.Kind]
 	return [][2]string{
 		{"ready", "The first line, once every hook is attached: which way was taken to each."},
 		rows,

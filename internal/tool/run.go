@@ -86,7 +86,14 @@ func exitCode(err error) int {
 }
 
 func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
-	s, src, err := l.tool.open(l)
+	src, env, err := l.source()
+	if err != nil {
+		return err
+	}
+	if print := src.plan().Print; print != nil {
+		return print(out)
+	}
+	s, err := l.tool.open(l, src, env)
 	if err != nil {
 		return err
 	}
@@ -96,10 +103,11 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 	}
 	ctx, stop := untilClosed(ctx, out)
 	defer stop()
-	s.errOut, s.own = errOut, own
+	s.terminal, s.errOut, s.own = out, &notes{out: errOut}, own
+	format := output.Format(l.common.Output)
 	s.out = output.New(output.Options{
-		Format: output.Format(l.common.Output), Name: l.tool.Name, NoHeader: l.common.NoHeader,
-		Columns: s.columns, Out: out, Err: errOut,
+		Format: format, Name: l.tool.Name, NoHeader: l.common.NoHeader || s.blocks && format == output.Text,
+		Columns: s.columns, Out: out, Err: s.errOut,
 	})
 	return s.follow(ctx, src)
 }
@@ -160,8 +168,8 @@ func (t *Tool) newLine() *line {
 	return l
 }
 
-// open makes the source and loads the object, with nothing attached.
-func (t *Tool) open(l *line) (*session, Source, error) {
+// source makes the source that the line asks for.
+func (l *line) source() (Source, *Env, error) {
 	env := newEnv()
 	src, err := l.build(env)
 	if err != nil {
@@ -170,36 +178,41 @@ func (t *Tool) open(l *line) (*session, Source, error) {
 	if output := src.plan().Output; output != "" {
 		l.common.Output = output
 	}
+	return src, env, nil
+}
+
+// open loads the object, with nothing attached.
+func (t *Tool) open(l *line, src Source, env *Env) (*session, error) {
 	spec, err := t.Object()
 	if err != nil {
-		return nil, nil, fmt.Errorf("read BPF object: %w", err)
+		return nil, fmt.Errorf("read BPF object: %w", err)
 	}
 	d, err := src.describe(env, spec)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := d.columns.choose(&l.common, l.selection.Columns, d.text); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
+		return nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
 	}
 	objects, err := l.load(env, spec, src.plan(), d.columns.needs())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	keep := system.Set(src.plan().Keep...)
 	if d.columns.usesCgroups() {
 		keep |= system.Set(system.CapDACReadSearch)
 		if err := env.rememberCgroups(); err != nil {
-			return nil, nil, errors.Join(err, objects.Close())
+			return nil, errors.Join(err, objects.Close())
 		}
 	}
 	s := &session{
 		tool: t, common: l.common, env: env, objects: objects, keep: keep,
 		losses: losses{counts: objects.Counts("lost")},
 	}
-	if src.kind() == kindEvent {
-		s.columns = d.columns.shown
+	if src.kind() != kindHistogram {
+		s.columns, s.blocks = d.columns.shown, d.blocks
 	}
-	return s, src, nil
+	return s, nil
 }
 
 func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[string]any) (*probe.Objects, error) {

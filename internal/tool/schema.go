@@ -54,7 +54,12 @@ func (r *record) addColumn(c *column.Column, shown bool) {
 	s := c.Schema()
 	s.Description = c.Help
 	_, optional := c.Value.(value.Optional)
-	r.add(c.Key, s, shown && !optional)
+	optional = optional || c.Off
+	if len(c.Hooks) > 0 {
+		r.add(c.Key, nullable(s, "null where this kernel has no way to the event"), shown && !optional)
+	} else {
+		r.add(c.Key, s, shown && !optional)
+	}
 	if _, ok := c.Value.(value.Exact); ok {
 		r.add(c.Key+"_base64", base64Schema(c.Key, s), false)
 	}
@@ -92,6 +97,15 @@ func units() []string {
 		names = append(names, u.String())
 	}
 	return names
+}
+
+// nullable is the schema of a value that may be null, and when.
+func nullable(s value.Schema, when string) object {
+	o := object{{"type", []string{s.Type, "null"}}}
+	if s.Minimum != nil {
+		o = append(o, member{"minimum", *s.Minimum})
+	}
+	return append(o, member{"description", s.Description + "; " + when})
 }
 
 // statSchema is that of a number that is null in a histogram of nothing.

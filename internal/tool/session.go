@@ -26,12 +26,15 @@ type session struct {
 	own     bool                // the process is this run's own
 	keep    system.Capabilities // that are used when all is attached
 	out     *output.Writer
-	errOut  io.Writer
-	clock   clock
-	losses  losses
-	stats   stats
-	events  uint64 // that happened, as far as they were wanted
-	shown   uint64 // rows or reports that were written
+	errOut  *notes
+	// terminal is where output goes, if it is a terminal; blocks is how text looks.
+	terminal io.Writer
+	blocks   bool
+	clock    clock
+	losses   losses
+	stats    stats
+	events   uint64 // that happened, as far as they were wanted
+	shown    uint64 // rows or reports that were written
 }
 
 // clock turns the boot clock's times into wall time. The distance is measured

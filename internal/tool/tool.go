@@ -6,6 +6,7 @@ package tool
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/cilium/ebpf"
 
@@ -66,6 +67,8 @@ type Plan struct {
 	Keep []system.Capability
 	// Output, if set, is the --output that one of the tool's own flags stands for.
 	Output string
+	// Print, if set, is all that this run does: it needs no kernel.
+	Print func(io.Writer) error
 }
 
 func (p *Plan) plan() *Plan { return p }
@@ -74,9 +77,10 @@ func (p *Plan) plan() *Plan { return p }
 const (
 	kindEvent     = "event"
 	kindHistogram = "histogram"
+	kindRow       = "row"
 )
 
-// Source is where output comes from: [Events] or [Hists].
+// Source is where output comes from: [Events], [Hists] or [Table].
 type Source interface {
 	plan() *Plan
 	// kind is the "type" in JSON of what the source shows.

@@ -43,6 +43,7 @@ func (res *Result) validate(t testing.TB, tl *tool.Tool, args []string) {
 	schema := Schema(t, tl, args...)
 	rows := append([]Row{res.Ready, res.Summary}, res.Events[:min(validated, len(res.Events))]...)
 	rows = append(rows, res.Histograms[:min(validated, len(res.Histograms))]...)
+	rows = append(rows, res.Rows[:min(validated, len(res.Rows))]...)
 	rows = append(rows, res.Lost...)
 	for _, row := range rows {
 		if err := schema.Validate(map[string]any(row)); err != nil {

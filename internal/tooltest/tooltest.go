@@ -63,6 +63,7 @@ func (r Row) Object(key string) Row { m, _ := r[key].(map[string]any); return m 
 type Result struct {
 	Ready      Row
 	Events     []Row
+	Rows       []Row // of tables
 	Histograms []Row
 	Lost       []Row
 	Summary    Row
@@ -70,9 +71,9 @@ type Result struct {
 	Code       int
 }
 
-// Where returns the events for which keep is true.
+// Where returns the events, or the rows of a table, for which keep is true.
 func (r *Result) Where(keep func(Row) bool) []Row {
-	return slices.DeleteFunc(slices.Clone(r.Events), func(row Row) bool { return !keep(row) })
+	return slices.DeleteFunc(slices.Concat(r.Events, r.Rows), func(row Row) bool { return !keep(row) })
 }
 
 // deadline is a bound on a tool that does not get ready or does not stop; it is no
@@ -181,6 +182,8 @@ func (res *Result) read(t testing.TB, r io.Reader, ready func()) {
 			done.Go(ready)
 		case "event":
 			res.Events = append(res.Events, row)
+		case "row":
+			res.Rows = append(res.Rows, row)
 		case "histogram":
 			res.Histograms = append(res.Histograms, row)
 		case "lost":

@@ -97,3 +97,23 @@ func (v *List) Any() any {
 func (v *List) Schema() Schema {
 	return Schema{Type: "array", Items: &Schema{Type: "string"}}
 }
+
+// Name is a string of the kernel's or of a task's that can be compared: the name of a
+// file, a path. It is absent when it is empty.
+type Name string
+
+// NameOf returns the name in a field of the kernel's, which ends at the first NUL.
+func NameOf(b []byte) Name {
+	if n := bytes.IndexByte(b, 0); n >= 0 {
+		b = b[:n]
+	}
+	return Name(b)
+}
+
+func (v *Name) AppendText(b []byte) []byte   { return AppendEscaped(b, *v) }
+func (v *Name) AppendJSON(b []byte) []byte   { return AppendString(b, *v) }
+func (v *Name) Any() any                     { return string(*v) }
+func (v *Name) Schema() Schema               { return Schema{Type: "string"} }
+func (v *Name) Absent() bool                 { return *v == "" }
+func (v *Name) Valid() bool                  { return utf8.ValidString(string(*v)) }
+func (v *Name) AppendBase64(b []byte) []byte { return appendBase64(b, []byte(*v)) }

@@ -1,7 +1,9 @@
 package value
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,4 +47,20 @@ func (v *Error) Any() any {
 		return ""
 	}
 	return string(v.appendName(nil))
+}
+
+// maxErrno is the greatest number of an error.
+const maxErrno = 4095
+
+// ParseErrno reads an error's name or number: ENOENT or 2.
+func ParseErrno(s string) (uint32, error) {
+	if n, err := strconv.ParseUint(s, 10, 32); err == nil && n > 0 && n <= maxErrno {
+		return uint32(n), nil
+	}
+	for n := int32(1); n <= maxErrno; n++ {
+		if e := Error(-n); strings.EqualFold(string(e.appendName(nil)), s) {
+			return uint32(n), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no error's name or number", s)
 }

@@ -77,3 +77,34 @@ func (v *Size) AppendText(b []byte) []byte {
 func (v *Size) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint64(*v), 10) }
 func (v *Size) Any() any                   { return integer(uint64(*v)) }
 func (v *Size) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
+
+// Micros is a span of time in ns that text shows in microseconds.
+type Micros uint64
+
+func (v *Micros) AppendText(b []byte) []byte {
+	return strconv.AppendFloat(b, float64(*v)/1e3, 'f', 3, 64)
+}
+func (v *Micros) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint64(*v), 10) }
+func (v *Micros) Any() any                   { return integer(uint64(*v)) }
+func (v *Micros) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
+
+// Rate is how many there were a second. Text shows it whole from 10 on.
+type Rate float64
+
+func (v *Rate) AppendText(b []byte) []byte {
+	if *v >= 10 || *v == 0 {
+		return strconv.AppendFloat(b, float64(*v), 'f', 0, 64)
+	}
+	return strconv.AppendFloat(b, float64(*v), 'f', 2, 64)
+}
+func (v *Rate) AppendJSON(b []byte) []byte { return (*float)(v).AppendJSON(b) }
+func (v *Rate) Any() any                   { return float64(*v) }
+func (v *Rate) Schema() Schema             { return Schema{Type: "number"} }
+
+// NewRate is n in a span of ns.
+func NewRate(n uint64, ns int64) Rate {
+	if ns <= 0 {
+		return 0
+	}
+	return Rate(float64(n) * 1e9 / float64(ns))
+}

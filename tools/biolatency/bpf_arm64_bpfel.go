@@ -41,8 +41,8 @@ const (
 	bpfProgSubmitOldraw    = "submit__oldraw"
 	bpfProgSubmitRaw       = "submit__raw"
 	bpfVarBiosNoted        = "bios_noted"
+	bpfVarCountEpoch       = "count_epoch"
 	bpfVarFirstIssueNs     = "first_issue_ns"
-	bpfVarHistEpoch        = "hist_epoch"
 	bpfVarHistPlain        = "hist_plain"
 	bpfVarHistUnitNs       = "hist_unit_ns"
 	bpfVarIosCount         = "ios_count"
@@ -148,8 +148,8 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	BiosNoted        *ebpf.VariableSpec `ebpf:"bios_noted"`
+	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	FirstIssueNs     *ebpf.VariableSpec `ebpf:"first_issue_ns"`
-	HistEpoch        *ebpf.VariableSpec `ebpf:"hist_epoch"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	IosCount         *ebpf.VariableSpec `ebpf:"ios_count"`
@@ -220,8 +220,8 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	BiosNoted        *ebpf.Variable `ebpf:"bios_noted"`
+	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	FirstIssueNs     *ebpf.Variable `ebpf:"first_issue_ns"`
-	HistEpoch        *ebpf.Variable `ebpf:"hist_epoch"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	IosCount         *ebpf.Variable `ebpf:"ios_count"`

@@ -32,7 +32,7 @@ const (
 	bpfVarByPidns            = "by_pidns"
 	bpfVarByReason           = "by_reason"
 	bpfVarByTid              = "by_tid"
-	bpfVarHistEpoch          = "hist_epoch"
+	bpfVarCountEpoch         = "count_epoch"
 	bpfVarHistPlain          = "hist_plain"
 	bpfVarHistUnitNs         = "hist_unit_ns"
 	bpfVarTargByUid          = "targ_by_uid"
@@ -118,7 +118,7 @@ type bpfVariableSpecs struct {
 	ByPidns          *ebpf.VariableSpec `ebpf:"by_pidns"`
 	ByReason         *ebpf.VariableSpec `ebpf:"by_reason"`
 	ByTid            *ebpf.VariableSpec `ebpf:"by_tid"`
-	HistEpoch        *ebpf.VariableSpec `ebpf:"hist_epoch"`
+	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
@@ -179,7 +179,7 @@ type bpfVariables struct {
 	ByPidns          *ebpf.Variable `ebpf:"by_pidns"`
 	ByReason         *ebpf.Variable `ebpf:"by_reason"`
 	ByTid            *ebpf.Variable `ebpf:"by_tid"`
-	HistEpoch        *ebpf.Variable `ebpf:"hist_epoch"`
+	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`

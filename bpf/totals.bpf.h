@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __TOTALS_BPF_H
+#define __TOTALS_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include "epoch.bpf.h"
+
+/*
+ * A table of one row: counters of an interval that have no key. The tool defines struct
+ * totals, all of __u64, before it includes this.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2); /* by epoch */
+	__type(key, __u32);
+	__type(value, struct totals);
+} totals SEC(".maps");
+
+/* totals_add(member, n): atomic, as a program may be interrupted by another. */
+#define totals_add(member, n)                                               \
+	do {                                                                \
+		__u32 __epoch = count_epoch;                                \
+		struct totals *__totals = bpf_map_lookup_elem(&totals, &__epoch); \
+		if (__totals)                                               \
+			__sync_fetch_and_add(&__totals->member, (n));       \
+	} while (0)
+
+#endif

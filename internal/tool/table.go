@@ -1,0 +1,241 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// Ranking are the options of tables that have many rows.
+type Ranking struct {
+	Sort string `flag:"sort,s" arg:"COLUMN" help:"sort by this column, the greatest first; +COLUMN puts the least first"`
+	Rows uint64 `flag:"rows,r" arg:"N" also:"maxrows" help:"show only the first N rows of each interval; text has its own limit without it"`
+}
+
+// Top are the options of tables that are a screen.
+type Top struct {
+	Rounds
+	Ranking
+	NoClear bool `flag:"noclear,C" help:"on a terminal too, print one table below the other"`
+}
+
+// Table is what programs count by interval, a row for each key: into the map "table" by
+// struct table_key and struct table_value (table.bpf.h), whose Go types are K and V, or,
+// where K is struct{}, into the one struct totals (totals.bpf.h), whose type is V.
+//
+// Fields of V that are uint64 are counters, which are added up over CPUs and over keys of
+// equal rows; the others are kept from any of them.
+type Table[K, V any, R comparable] struct {
+	Plan
+	Rounds
+	Ranking
+	// Columns are the keys of the columns that text shows.
+	Columns []string
+	// Headers are what text calls columns, by key, where users know them by other
+	// names than the usual.
+	Headers map[string]string
+	// Off are the keys of columns that no row of this run has.
+	Off []string
+	// SortNames are other words for --sort, by which columns they stand for.
+	SortNames map[string]string
+	// Label makes the row of a key, as far as it does not follow from what was counted.
+	// Keys of equal rows are added up.
+	Label func(*K, *V) R
+	// Fill fills the other columns of the row, for an interval of that length.
+	Fill func(*R, *V, time.Duration)
+	// Heading, if set, is said beside the time above the rows.
+	Heading func() string
+	// Screen shows text on a terminal as a screen that is drawn again.
+	Screen bool
+	// TextRows is how many rows text has at the most, but on a screen, where the user
+	// does not say; 0 is all.
+	TextRows uint64
+
+	span     span
+	row      R // the one that columns are bound to, as span is
+	cols     columns
+	order    column.Order
+	counters []uintptr // offsets in V
+	epochs   epochs
+	begin    time.Time // of the interval
+	rows     []ranked[R]
+}
+
+// span is the interval that a row is of.
+type span struct {
+	Time     value.Time    `json:"time" col:"TIME,width=8" help:"when the interval ended, wall time"`
+	Interval value.Elapsed `json:"interval_ns" col:"INTERVAL,width=8,right" help:"how long it was; text shows seconds"`
+}
+
+// tableEntry is struct table_entry of table.bpf.h, the key of the map.
+type tableEntry[K any] struct {
+	Key   K
+	Epoch uint32
+	CPU   uint32
+}
+
+// placed is implemented by rows that know the cgroup of their tasks, in *id.
+type placed interface{ Cgroup() (id *uint64) }
+
+// isTotals tells that there is one row.
+func (t *Table[K, V, R]) isTotals() bool { return reflect.TypeFor[K]().Size() == 0 }
+
+func (t *Table[K, V, R]) kind() string { return kindRow }
+
+func (t *Table[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description, error) {
+	if err := t.check(spec); err != nil {
+		return nil, err
+	}
+	t.counters = counterOffsets(reflect.TypeFor[V](), 0)
+	cols, err := column.Of(&t.span)
+	if err != nil {
+		return nil, err
+	}
+	own, err := column.Of(&t.row)
+	if err != nil {
+		return nil, err
+	}
+	cols = append(cols, own...)
+	if p, ok := any(&t.row).(placed); ok {
+		cols = append(cols, ownerColumns(p.Cgroup(), env)...)
+	}
+	for i := range cols {
+		cols[i].Off = slices.Contains(t.Off, cols[i].Key)
+		if header, ok := t.Headers[cols[i].Key]; ok {
+			cols[i].Header = header
+			cols[i].Width = max(cols[i].Width, len(header))
+		}
+	}
+	t.cols = columns{all: cols}
+	return &description{columns: &t.cols, text: t.Columns, blocks: !t.isTotals(), screen: t.Screen}, t.sortBy(t.Sort)
+}
+
+// sortBy sets the order by a column's name or a peer's word for it.
+func (t *Table[K, V, R]) sortBy(word string) (err error) {
+	if t.isTotals() {
+		return nil
+	}
+	if name, ok := t.SortNames[word]; ok {
+		word = name
+	}
+	t.order, err = column.NewOrder(t.cols.all, word)
+	if err != nil {
+		return err
+	}
+	t.cols.sorted = t.order.Column
+	return nil
+}
+
+func (t *Table[K, V, R]) check(spec *ebpf.CollectionSpec) error {
+	if t.isTotals() {
+		if m := spec.Maps["totals"]; m != nil {
+			return checkStruct(m.Value, reflect.TypeFor[V]())
+		}
+		return errors.New("the object has no totals")
+	}
+	m := spec.Maps["table"]
+	if m == nil {
+		return errors.New("the object has no table")
+	}
+	return errors.Join(
+		checkStruct(m.Key, reflect.TypeFor[tableEntry[K]]()),
+		checkStruct(m.Value, reflect.TypeFor[V]()),
+	)
+}
+
+func (t *Table[K, V, R]) run(ctx context.Context, s *session) error {
+	ctx, cancel, err := s.attach(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if err := t.cols.settle(s.objects); err != nil {
+		return err
+	}
+	if err := t.start(s); err != nil {
+		return err
+	}
+	if err := s.ready(); err != nil {
+		return err
+	}
+	if t.Screen {
+		if d, err := s.openDisplay(cancel); err != nil {
+			return err
+		} else if d != nil {
+			return t.show(ctx, s, d)
+		}
+	}
+	if s.out.Format() == output.Text && t.Rows == 0 {
+		t.Rows = t.TextRows
+	}
+	return t.repeat(ctx, s, &t.epochs, nil, func() error { return t.report(s, t.write) })
+}
+
+// start begins the first interval. What was counted before, when not all hooks were
+// attached, is forgotten.
+func (t *Table[K, V, R]) start(s *session) error {
+	if err := t.epochs.cut(s); err != nil {
+		return err
+	}
+	return t.forget(s)
+}
+
+// forget leaves out what was counted until now.
+func (t *Table[K, V, R]) forget(s *session) error {
+	t.begin = t.epochs.at
+	_, err := t.drain(s)
+	return err
+}
+
+// report reads the interval that is over and shows it. The last one is cut short; when
+// there is nothing in it, it is left out.
+func (t *Table[K, V, R]) report(s *session, show func(*session) error) error {
+	end := t.epochs.at
+	last := !s.objects.Attached()
+	if last {
+		end = time.Now()
+	}
+	sums, err := t.drain(s)
+	if err != nil {
+		return err
+	}
+	length := end.Sub(t.begin)
+	t.begin = end
+	if last && s.shown > 0 && t.isEmpty(sums) {
+		return nil
+	}
+	t.span = span{value.Time(end.UnixNano()), value.Elapsed(length)}
+	t.rank(s, sums, length)
+	s.shown++
+	s.events += uint64(len(t.rows))
+	return show(s)
+}
+
+// limit is how many of the rows are shown.
+func (t *Table[K, V, R]) limit(rows int) int {
+	if t.Rows == 0 {
+		return rows
+	}
+	return int(min(uint64(rows), t.Rows))
+}
+
+// heading is the line above the rows.
+func (t *Table[K, V, R]) heading() string {
+	line := string(t.span.Time.AppendText(nil))
+	if t.Heading != nil {
+		line += " " + t.Heading()
+	}
+	if n := t.limit(len(t.rows)); n < len(t.rows) {
+		line += fmt.Sprintf(" (%d of %d rows)", n, len(t.rows))
+	}
+	return line
+}

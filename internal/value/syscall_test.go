@@ -1,0 +1,56 @@
+package value
+
+import (
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestSyscallNames(t *testing.T) {
+	s := NewSyscalls()
+	for nr, want := range map[uint32]string{
+		unix.SYS_READ: "read", unix.SYS_GETPPID: "getppid", unix.SYS_OPENAT2: "openat2", unix.SYS_CLONE3: "clone3",
+		unix.SYS_NEWFSTATAT: "newfstatat", unix.SYS_MSEAL: "mseal", 470: "listns", 999: "[999]", 1 << 31: "[2147483648]",
+	} {
+		if got := s.Name(ABINative, nr); got != want {
+			t.Errorf("call %d is %s, want %s", nr, got, want)
+		}
+	}
+	for nr, want := range map[uint32]string{3: "read", 64: "getppid", 11: "execve", 120: "clone", 437: "openat2", 469: "file_setattr"} {
+		if got := s.Name(ABICompat, nr); got != want {
+			t.Errorf("call %d of 32-bit tasks is %s, want %s", nr, got, want)
+		}
+	}
+	for nr, want := range map[uint32]string{512: "rt_sigaction", 520: "execve", 545: "execveat", 547: "pwritev2", 548: "[548]"} {
+		if got := s.Name(ABIX32, nr); got != want {
+			t.Errorf("call %d of x32 is %s, want %s", nr, got, want)
+		}
+	}
+	if got := s.Name(7, unix.SYS_READ); got != "read" {
+		t.Errorf("in an ABI that is not there: %s", got)
+	}
+}
+
+func TestSyscallNumbers(t *testing.T) {
+	s := NewSyscalls()
+	for _, abi := range []ABI{ABINative, ABICompat, ABIX32} {
+		for _, name := range s.All() {
+			nr, ok := s.Number(abi, name)
+			if ok && s.Name(abi, nr) != name {
+				t.Errorf("ABI %d: %s has number %d, which is %s", abi, name, nr, s.Name(abi, nr))
+			}
+		}
+	}
+	if nr, ok := s.Number(ABINative, "getppid"); !ok || nr != unix.SYS_GETPPID {
+		t.Errorf("getppid is %d, %v", nr, ok)
+	}
+	for _, name := range []string{"", "none", "[999]"} {
+		if nr, ok := s.Number(ABINative, name); ok {
+			t.Errorf("%q is %d", name, nr)
+		}
+	}
+	if all := s.All(); !slices.IsSorted(all) || len(all) < 300 || all[0] == "" {
+		t.Errorf("names are %q", all)
+	}
+}
