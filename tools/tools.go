@@ -5,6 +5,7 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/tools/biolatency"
 	"github.com/corescope/corescope/tools/execsnoop"
+	"github.com/corescope/corescope/tools/filetop"
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/syscount"
@@ -16,6 +17,7 @@ func All() []*tool.Tool {
 	return []*tool.Tool{
 		biolatency.Tool,
 		execsnoop.Tool,
+		filetop.Tool,
 		opensnoop.Tool,
 		runqlat.Tool,
 		syscount.Tool,

@@ -1,8 +1,8 @@
 package column
 
 import (
-	"reflect"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"

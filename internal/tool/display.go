@@ -125,7 +125,7 @@ func (t *Table[K, V, R]) sorted() int {
 
 func (t *Table[K, V, R]) draw(s *session, d *display) {
 	f := screen.Frame{
-		Title: s.tool.Name + "  " + t.heading(), Header: s.out.Headers(), Marked: t.sorted(), Foot: screen.Help,
+		Title: s.tool.Name + "  " + t.title(), Header: s.out.Headers(), Marked: t.sorted(), Foot: screen.Help,
 	}
 	if d.paused {
 		f.Title += "  PAUSED"

@@ -67,6 +67,7 @@ type Table[K, V any, R comparable] struct {
 	counters []uintptr // offsets in V
 	epochs   epochs
 	begin    time.Time // of the interval
+	heading  string
 	rows     []ranked[R]
 }
 
@@ -214,6 +215,10 @@ func (t *Table[K, V, R]) report(s *session, show func(*session) error) error {
 		return nil
 	}
 	t.span = span{value.Time(end.UnixNano()), value.Elapsed(length)}
+	t.heading = string(t.span.Time.AppendText(nil))
+	if t.Heading != nil {
+		t.heading += " " + t.Heading()
+	}
 	t.rank(s, sums, length)
 	s.shown++
 	s.events += uint64(len(t.rows))
@@ -228,14 +233,10 @@ func (t *Table[K, V, R]) limit(rows int) int {
 	return int(min(uint64(rows), t.Rows))
 }
 
-// heading is the line above the rows.
-func (t *Table[K, V, R]) heading() string {
-	line := string(t.span.Time.AppendText(nil))
-	if t.Heading != nil {
-		line += " " + t.Heading()
-	}
+// title is the line above the rows.
+func (t *Table[K, V, R]) title() string {
 	if n := t.limit(len(t.rows)); n < len(t.rows) {
-		line += fmt.Sprintf(" (%d of %d rows)", n, len(t.rows))
+		return fmt.Sprintf("%s (%d of %d rows)", t.heading, n, len(t.rows))
 	}
-	return line
+	return t.heading
 }

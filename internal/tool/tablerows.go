@@ -55,7 +55,7 @@ func (t *Table[K, V, R]) line(s *session, r *ranked[R]) string {
 func (t *Table[K, V, R]) write(s *session) error {
 	isBlock := s.out.Format() == output.Text && !t.isTotals()
 	if isBlock {
-		s.out.Append(func(b []byte) []byte { return append(append(b, t.heading()...), '\n') })
+		s.out.Append(func(b []byte) []byte { return append(append(b, t.title()...), '\n') })
 		if !s.common.NoHeader {
 			s.out.Header()
 		}
