@@ -10,6 +10,14 @@
 #define AF_INET6 10
 #define S_IFMT 00170000
 #define S_IFSOCK 0140000
+#define PORTS_WORDS (65536 / 64)
+
+/* What goes over the wire; both or neither of them is all. */
+const volatile bool targ_ipv4 = false;
+const volatile bool targ_ipv6 = false;
+/* A bit for each port that is not wanted. */
+const volatile __u64 targ_not_lports[PORTS_WORDS] = {};
+const volatile __u64 targ_not_rports[PORTS_WORDS] = {};
 
 /* The two ends of a connection. An IPv4 address is one that is mapped to IPv6. */
 struct sock_ends {
@@ -55,6 +63,31 @@ static __always_inline void sock_ends_read(struct sock_ends *ends, const struct 
 	ends->lport = bpf_ntohs(BPF_CORE_READ(inet, inet_sport));
 	ends->rport = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
 	ends->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+}
+
+static __always_inline bool port_is_out(__u16 port, const volatile __u64 *not_wanted)
+{
+	return not_wanted[port / 64] & 1ULL << port % 64;
+}
+
+static __always_inline bool family_wanted(bool ipv4)
+{
+	return targ_ipv4 == targ_ipv6 || ipv4 == targ_ipv4;
+}
+
+static __always_inline bool ends_wanted(const struct sock_ends *ends)
+{
+	return family_wanted(addr_is_ipv4(&ends->raddr)) &&
+	       !port_is_out(ends->lport, targ_not_lports) &&
+	       !port_is_out(ends->rport, targ_not_rports);
+}
+
+static __always_inline bool sock_is_tcp(const struct sock *sk)
+{
+	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+
+	return (family == AF_INET || family == AF_INET6) &&
+	       BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
 }
 
 /* file_sock is the socket that a file stands for, or NULL. */

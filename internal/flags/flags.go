@@ -4,8 +4,8 @@
 //	Failed bool `flag:"failed,x" bpf:"targ_failed" help:"failed opens only"`
 //
 //	flag   long name, short name
-//	bpf    the variable in the BPF object that takes the value; a string also sets
-//	       VAR_len where there is one
+//	bpf    the variable in the BPF object that takes the value, or what the value's
+//	       method Variable returns; a string also sets VAR_len where there is one
 //	arg    what the value is called in the help; a type's own name without it
 //	also   another long name, hidden
 //	pos    the field is a positional argument of this name, in the fields' order
@@ -84,7 +84,7 @@ func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string
 		return nil
 	}
 	if name := f.Tag.Get("bpf"); name != "" {
-		s.vars[name] = func() any { return v.Interface() }
+		s.vars[name] = func() any { return variable(v.Interface()) }
 		s.flagOf[name], _, _ = strings.Cut(f.Tag.Get("flag"), ",")
 	}
 	tag, isFlag := f.Tag.Lookup("flag")
@@ -162,6 +162,14 @@ func (s *Set) Parse(args []string) error {
 		}
 	}
 	return nil
+}
+
+// variable is what a flag's value is to the programs.
+func variable(val any) any {
+	if v, ok := val.(interface{ Variable() any }); ok {
+		return v.Variable()
+	}
+	return val
 }
 
 // Variables returns what the flags set in the BPF object, by variable.

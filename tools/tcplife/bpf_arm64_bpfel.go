@@ -33,18 +33,17 @@ const (
 	bpfVarEventLastWakeupNs  = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer    = "event_perf_buffer"
 	bpfVarEventWakeupNs      = "event_wakeup_ns"
-	bpfVarTargByLport        = "targ_by_lport"
-	bpfVarTargByRport        = "targ_by_rport"
 	bpfVarTargByUid          = "targ_by_uid"
 	bpfVarTargCgroupId       = "targ_cgroup_id"
 	bpfVarTargComm           = "targ_comm"
 	bpfVarTargCommLen        = "targ_comm_len"
-	bpfVarTargFamily         = "targ_family"
-	bpfVarTargLports         = "targ_lports"
+	bpfVarTargIpv4           = "targ_ipv4"
+	bpfVarTargIpv6           = "targ_ipv6"
+	bpfVarTargNotLports      = "targ_not_lports"
+	bpfVarTargNotRports      = "targ_not_rports"
 	bpfVarTargNrPids         = "targ_nr_pids"
 	bpfVarTargNrTids         = "targ_nr_tids"
 	bpfVarTargPids           = "targ_pids"
-	bpfVarTargRports         = "targ_rports"
 	bpfVarTargTids           = "targ_tids"
 	bpfVarTargUid            = "targ_uid"
 	bpfVarTaskCgroupSubsys   = "task_cgroup_subsys"
@@ -122,18 +121,17 @@ type bpfVariableSpecs struct {
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
-	TargByLport       *ebpf.VariableSpec `ebpf:"targ_by_lport"`
-	TargByRport       *ebpf.VariableSpec `ebpf:"targ_by_rport"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
 	TargCommLen       *ebpf.VariableSpec `ebpf:"targ_comm_len"`
-	TargFamily        *ebpf.VariableSpec `ebpf:"targ_family"`
-	TargLports        *ebpf.VariableSpec `ebpf:"targ_lports"`
+	TargIpv4          *ebpf.VariableSpec `ebpf:"targ_ipv4"`
+	TargIpv6          *ebpf.VariableSpec `ebpf:"targ_ipv6"`
+	TargNotLports     *ebpf.VariableSpec `ebpf:"targ_not_lports"`
+	TargNotRports     *ebpf.VariableSpec `ebpf:"targ_not_rports"`
 	TargNrPids        *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
 	TargNrTids        *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
 	TargPids          *ebpf.VariableSpec `ebpf:"targ_pids"`
-	TargRports        *ebpf.VariableSpec `ebpf:"targ_rports"`
 	TargTids          *ebpf.VariableSpec `ebpf:"targ_tids"`
 	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
@@ -180,18 +178,17 @@ type bpfVariables struct {
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
-	TargByLport       *ebpf.Variable `ebpf:"targ_by_lport"`
-	TargByRport       *ebpf.Variable `ebpf:"targ_by_rport"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`
 	TargCommLen       *ebpf.Variable `ebpf:"targ_comm_len"`
-	TargFamily        *ebpf.Variable `ebpf:"targ_family"`
-	TargLports        *ebpf.Variable `ebpf:"targ_lports"`
+	TargIpv4          *ebpf.Variable `ebpf:"targ_ipv4"`
+	TargIpv6          *ebpf.Variable `ebpf:"targ_ipv6"`
+	TargNotLports     *ebpf.Variable `ebpf:"targ_not_lports"`
+	TargNotRports     *ebpf.Variable `ebpf:"targ_not_rports"`
 	TargNrPids        *ebpf.Variable `ebpf:"targ_nr_pids"`
 	TargNrTids        *ebpf.Variable `ebpf:"targ_nr_tids"`
 	TargPids          *ebpf.Variable `ebpf:"targ_pids"`
-	TargRports        *ebpf.Variable `ebpf:"targ_rports"`
 	TargTids          *ebpf.Variable `ebpf:"targ_tids"`
 	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`

@@ -119,7 +119,7 @@ func TestCSV(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"-4", "-6"}, {"-L", "65536"}, {"-D", "http"}, {"--pid", "-1"}} {
+	for _, args := range [][]string{{"-L", "65536"}, {"-D", "http"}, {"--pid", "-1"}} {
 		var out, errOut bytes.Buffer
 		code := tool.Run(t.Context(), Tool, args, &out, &errOut)
 		if code != tool.ExitUsage || out.Len() > 0 || strings.Count(errOut.String(), "\n") != 1 {

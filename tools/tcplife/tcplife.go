@@ -2,11 +2,11 @@
 package tcplife
 
 import (
-	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -14,16 +14,16 @@ import (
 //go:generate ../../scripts/bpf2go.sh tcplife.bpf.c
 
 type options struct {
-	LocalPorts  []uint16 `flag:"localport,L" arg:"PORT" help:"only these local ports"`
-	RemotePorts []uint16 `flag:"remoteport,D" arg:"PORT" help:"only these remote ports"`
-	IPv4        bool     `flag:"ipv4,4" help:"only IPv4, also on IPv6 sockets"`
-	IPv6        bool     `flag:"ipv6,6" help:"only IPv6"`
-	Existing    bool     `flag:"existing" help:"list the connections that are open at the start, and show them too when they close"`
-	Active      bool     `flag:"active" help:"list the connections that are still open at the end"`
-	Time        bool     `flag:"time,T" help:"show the time"`
-	Timestamp   bool     `flag:"timestamp,t" help:"show the seconds since the start"`
-	Wide        bool     `flag:"wide,w" help:"make room for IPv6 addresses"`
-	CSV         bool     `flag:"csv,s" help:"same as --output csv"`
+	LocalPorts  flags.Ports `flag:"localport,L" arg:"PORT" bpf:"targ_not_lports" help:"only these local ports"`
+	RemotePorts flags.Ports `flag:"remoteport,D" arg:"PORT" bpf:"targ_not_rports" help:"only these remote ports"`
+	IPv4        bool        `flag:"ipv4,4" bpf:"targ_ipv4" help:"only IPv4, also on IPv6 sockets"`
+	IPv6        bool        `flag:"ipv6,6" bpf:"targ_ipv6" help:"only IPv6"`
+	Existing    bool        `flag:"existing" help:"list the connections that are open at the start, and show them too when they close"`
+	Active      bool        `flag:"active" help:"list the connections that are still open at the end"`
+	Time        bool        `flag:"time,T" help:"show the time"`
+	Timestamp   bool        `flag:"timestamp,t" help:"show the seconds since the start"`
+	Wide        bool        `flag:"wide,w" help:"make room for IPv6 addresses"`
+	CSV         bool        `flag:"csv,s" help:"same as --output csv"`
 }
 
 type event struct {
@@ -94,16 +94,11 @@ Connections that are open when the tool starts are left out, unless --existing i
 const bufferBytes = 8 << 20
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
-	vars, err := o.variables()
-	if err != nil {
-		return nil, err
-	}
 	start, err := bootNow()
 	if err != nil {
 		return nil, err
 	}
 	e := &tool.Events[row]{
-		Plan:        tool.Plan{Variables: vars},
 		Columns:     o.columns(),
 		Headers:     map[string]string{"time": "TIME(s)"},
 		BufferBytes: bufferBytes,
@@ -122,31 +117,6 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		e.After = []tool.Iterator{{Program: "open_conns", Map: "conns"}}
 	}
 	return e, nil
-}
-
-func (o *options) variables() (map[string]any, error) {
-	vars := map[string]any{}
-	switch {
-	case o.IPv4 && o.IPv6:
-		return nil, errors.New("--ipv4 and --ipv6 do not go together")
-	case o.IPv4:
-		vars["targ_family"] = uint8(4)
-	case o.IPv6:
-		vars["targ_family"] = uint8(6)
-	}
-	setPorts(vars, "lport", o.LocalPorts)
-	setPorts(vars, "rport", o.RemotePorts)
-	return vars, nil
-}
-
-// setPorts sets a bit for each port.
-func setPorts(vars map[string]any, name string, ports []uint16) {
-	var bits [65536 / 64]uint64
-	for _, p := range ports {
-		bits[p/64] |= 1 << (p % 64)
-	}
-	vars["targ_by_"+name] = len(ports) > 0
-	vars["targ_"+name+"s"] = bits
 }
 
 func (o *options) columns() []string {

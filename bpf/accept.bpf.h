@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __ACCEPT_BPF_H
+#define __ACCEPT_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "syscall.bpf.h"
+#include "path.bpf.h"
+#include "sock.bpf.h"
+
+#define SYS_ACCEPT 5 /* include/uapi/linux/net.h */
+#define SYS_ACCEPT4 18
+
+/*
+ * The hook "accept": a task takes a connection from a listener. The tool, or a header of
+ * its, defines what happens then. It is called in that task, and may be called twice for
+ * one connection, the second time with again. listener may be NULL.
+ */
+static __always_inline void handle_accept(void *ctx, const struct sock *listener,
+					  const struct sock *sk, bool again);
+
+/* Three of its four arguments are in a struct from 6.10 on (92ef0fd55ac8). */
+static __always_inline int handle_accept_return(__u64 *ctx, bool again)
+{
+	const struct sock *sk;
+
+	if (bpf_core_type_exists(struct proto_accept_arg))
+		sk = (const struct sock *)ctx[2];
+	else
+		sk = (const struct sock *)ctx[4];
+	if (sk)
+		handle_accept(ctx, (const struct sock *)ctx[0], sk, again);
+	return 0;
+}
+
+SEC("fexit/inet_csk_accept")
+int accept__fentry(__u64 *ctx)
+{
+	return handle_accept_return(ctx, false);
+}
+
+SEC("fexit/inet_csk_accept")
+int accept__fentry__again(__u64 *ctx)
+{
+	return handle_accept_return(ctx, true);
+}
+
+static __always_inline bool is_compat_accept(struct pt_regs *regs, __s32 nr)
+{
+	__u64 call;
+
+	if (nr != NR_compat_socketcall)
+		return nr == NR_compat_accept || nr == NR_compat_accept4;
+	call = syscall_arg(regs, 0, true);
+	return call == SYS_ACCEPT || call == SYS_ACCEPT4;
+}
+
+/* The descriptor that the call accepts at; socketcall has it in the task's memory. */
+static __always_inline __u32 accept_fd(struct pt_regs *regs, __s32 nr, bool compat)
+{
+	__u32 fd = -1;
+
+	if (!compat || nr != NR_compat_socketcall)
+		return syscall_arg(regs, 0, compat);
+	bpf_probe_read_user(&fd, sizeof(fd), (void *)syscall_arg(regs, 1, true));
+	return fd;
+}
+
+static __always_inline struct sock *task_sock(__u32 fd)
+{
+	struct file *file = task_file(task_current(), fd);
+
+	return file ? file_sock(file) : NULL;
+}
+
+/* The new descriptor still stands for what was accepted, unless another thread has closed it. */
+static __always_inline int handle_accept_exit(void *ctx, struct pt_regs *regs, __s32 nr, long ret)
+{
+	struct sock *sk;
+	bool compat;
+
+	nr &= ~__X32_SYSCALL_BIT;
+	if (nr != NR_accept && nr != NR_accept4 && nr != NR_compat_accept &&
+	    nr != NR_compat_accept4 && nr != NR_compat_socketcall)
+		return 0;
+	if ((__s32)ret < 0)
+		return 0;
+	compat = syscall_is_compat(regs);
+	if (compat ? !is_compat_accept(regs, nr) : nr != NR_accept && nr != NR_accept4)
+		return 0;
+	sk = task_sock(ret);
+	if (sk)
+		handle_accept(ctx, task_sock(accept_fd(regs, nr, compat)), sk, false);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(accept__btf, struct pt_regs *regs, long ret)
+{
+	return handle_accept_exit(ctx, regs, SYSCALL_NR(regs), ret);
+}
+
+SEC("raw_tp/sys_exit")
+int BPF_PROG(accept__raw, struct pt_regs *regs, long ret)
+{
+	return handle_accept_exit(ctx, regs, syscall_nr(regs), ret);
+}
+
+#endif

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __CONN_BPF_H
+#define __CONN_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "event.bpf.h"
+#include "task.bpf.h"
+#include "sock.bpf.h"
+#include "accept.bpf.h"
+
+/*
+ * TCP sockets and whose they are, from their first state on. Connecting, accepting,
+ * listening and closing (to FIN_WAIT1 and LAST_ACK) happen in the task that does so.
+ * All else may run in whichever task is there when a packet comes, so the owner is kept.
+ */
+
+#define EEXIST 17
+#define NO_UID (-1U) /* as the kernel's INVALID_UID */
+#define PF_KTHREAD 0x00200000
+
+/* The new states in which a socket that is not known yet begins to be followed. */
+#ifndef CONN_BEGINS_LATE
+#define CONN_BEGINS_LATE(state) ((state) == TCP_ESTABLISHED)
+#endif
+
+enum direction {
+	DIRECTION_UNKNOWN,
+	DIRECTION_ACTIVE,
+	DIRECTION_PASSIVE,
+};
+
+struct conn {
+	struct task_info owner; /* pid 0 until there is one; its time is when it was taken */
+	__u64 birth_ns; /* CLOCK_BOOTTIME; 0 when the beginning was not seen */
+	__u64 established_ns; /* likewise */
+	__u64 changed_ns; /* likewise: when it came to its state */
+	__u32 hash; /* of its ends, once they are known: a socket's memory is used again */
+	__u8 direction;
+	__u8 state; /* the newest that was seen */
+	bool wanted; /* its owner is */
+	__u8 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 20);
+	__type(key, const struct sock *);
+	__type(value, struct conn);
+} conns SEC(".maps");
+
+/*
+ * What the tool does when a socket has changed its state: called once for each change,
+ * with c's changed_ns still that of the state before.
+ */
+static __always_inline void handle_change(void *ctx, const struct sock *sk, const struct conn *c,
+					  int oldstate, int newstate, __u64 now_ns);
+
+/*
+ * What the tool does with a socket that was there before. Not 0 means that the kernel
+ * will call again for it.
+ */
+static __always_inline long handle_existing(struct seq_file *seq, const struct sock *sk,
+					    const struct conn *c);
+
+/* The states of a connection that has begun and is not over, as the socket has them. */
+static __always_inline bool state_is_open(__u8 state)
+{
+	const __u32 open = 1 << TCP_ESTABLISHED | 1 << TCP_SYN_SENT | 1 << TCP_SYN_RECV |
+			   1 << TCP_FIN_WAIT1 | 1 << TCP_FIN_WAIT2 | 1 << TCP_CLOSE_WAIT |
+			   1 << TCP_LAST_ACK | 1 << TCP_CLOSING;
+
+	return state < 32 && open & 1 << state;
+}
+
+static __always_inline void conn_set_owner(struct conn *c)
+{
+	task_info_current(&c->owner);
+	c->wanted = task_current_wanted();
+}
+
+/* The owner of a socket, if it is known; NULL and nobody's if not. */
+static __always_inline const struct conn *conn_of(const struct sock *sk, struct task_info *owner)
+{
+	const struct conn *c = bpf_map_lookup_elem(&conns, &sk);
+
+	if (c)
+		*owner = c->owner;
+	else
+		owner->uid = NO_UID;
+	return c;
+}
+
+static __always_inline bool conn_wanted(const struct conn *c)
+{
+	return c ? c->wanted : !task_filter;
+}
+
+/*
+ * old is what the socket's last connection left behind, if its end was missed. Of two
+ * programs that find no room only the second tells.
+ */
+static __always_inline void conn_begin(void *ctx, const struct sock *sk, const struct conn *old,
+				       int oldstate, int newstate, bool again)
+{
+	struct conn c = {
+		.owner.uid = NO_UID,
+		.state = newstate,
+		.wanted = !task_filter,
+	};
+	__u64 now_ns = bpf_ktime_get_boot_ns();
+
+	if (!sock_is_tcp(sk))
+		return;
+	if (old && old->state != TCP_CLOSE)
+		lost_add(program_busy);
+	if (newstate == TCP_SYN_SENT)
+		c.direction = DIRECTION_ACTIVE;
+	else if (newstate == TCP_SYN_RECV)
+		c.direction = DIRECTION_PASSIVE;
+	if (newstate != TCP_SYN_RECV)
+		conn_set_owner(&c);
+	c.birth_ns = now_ns;
+	c.changed_ns = now_ns;
+	if (bpf_map_update_elem(&conns, &sk, &c, BPF_ANY)) {
+		if (!again)
+			return;
+		lost_add(map_full);
+	}
+	c.changed_ns = 0;
+	handle_change(ctx, sk, &c, oldstate, newstate, now_ns);
+}
+
+/*
+ * It began before this tool did, or its beginning was missed. If there was no room for
+ * it, that is counted already.
+ */
+static __always_inline struct conn *conn_begin_late(const struct sock *sk, int oldstate)
+{
+	struct conn c = { .owner.uid = NO_UID, .wanted = !task_filter };
+
+	if (!sock_is_tcp(sk))
+		return NULL;
+	if (oldstate == TCP_SYN_SENT)
+		c.direction = DIRECTION_ACTIVE;
+	else if (oldstate == TCP_SYN_RECV)
+		c.direction = DIRECTION_PASSIVE;
+	bpf_map_update_elem(&conns, &sk, &c, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&conns, &sk);
+}
+
+/*
+ * A passive connection's socket is made when the handshake is over, or at the SYN
+ * with TCP Fast Open. The first sample of the round-trip time, taken just before,
+ * says when the SYN/ACK was sent that is answered here.
+ */
+static __always_inline void conn_establish(const struct sock *sk, struct conn *c, __u64 now_ns)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	__u64 rtt_ns = (BPF_CORE_READ(tp, srtt_us) >> 3) * 1000ULL;
+
+	c->established_ns = now_ns;
+	c->hash = BPF_CORE_READ(sk, __sk_common.skc_hash);
+	if (c->direction == DIRECTION_PASSIVE && c->birth_ns > now_ns - rtt_ns)
+		c->birth_ns = now_ns - rtt_ns;
+}
+
+/*
+ * The owner is who called connect, accept or listen. Only for connections that none was
+ * seen of (accepted by io_uring), it is who closes first; kernel threads close in
+ * place of others.
+ */
+static __always_inline void conn_closing(struct conn *c)
+{
+	if (!c->owner.pid && !(BPF_CORE_READ(task_current(), flags) & PF_KTHREAD))
+		conn_set_owner(c);
+}
+
+static __always_inline bool conn_begins(int oldstate, int newstate)
+{
+	return newstate == TCP_SYN_SENT || newstate == TCP_LISTEN ||
+	       (newstate == TCP_SYN_RECV && oldstate == TCP_LISTEN);
+}
+
+/*
+ * The kernel leaves a program out where it is running on the CPU already: when a
+ * softirq comes between, and from 7.0 (a46023d5616e) another task may too. So each is
+ * there twice. What one has seen, the other sees in the socket's state; at the end the
+ * second one deletes it.
+ */
+static __always_inline int handle_state(void *ctx, const struct sock *sk, int oldstate,
+					int newstate, bool again)
+{
+	struct conn *c = bpf_map_lookup_elem(&conns, &sk);
+	__u64 now_ns;
+
+	if (!c || c->state != newstate) {
+		if (conn_begins(oldstate, newstate)) {
+			conn_begin(ctx, sk, c, oldstate, newstate, again);
+			return 0;
+		}
+		if (!c && CONN_BEGINS_LATE(newstate))
+			c = conn_begin_late(sk, oldstate);
+		if (!c)
+			return 0;
+		now_ns = bpf_ktime_get_boot_ns();
+		c->state = newstate;
+		if (newstate == TCP_ESTABLISHED)
+			conn_establish(sk, c, now_ns);
+		else if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
+			conn_closing(c);
+		handle_change(ctx, sk, c, oldstate, newstate, now_ns);
+		c->changed_ns = now_ns;
+	}
+	if (again && newstate == TCP_CLOSE)
+		bpf_map_delete_elem(&conns, &sk);
+	return 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(state__btf, const struct sock *sk, int oldstate, int newstate)
+{
+	return handle_state(ctx, sk, oldstate, newstate, false);
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(state__btf__again, const struct sock *sk, int oldstate, int newstate)
+{
+	return handle_state(ctx, sk, oldstate, newstate, true);
+}
+
+SEC("raw_tp/inet_sock_set_state")
+int BPF_PROG(state__raw, const struct sock *sk, int oldstate, int newstate)
+{
+	return handle_state(ctx, sk, oldstate, newstate, false);
+}
+
+SEC("raw_tp/inet_sock_set_state")
+int BPF_PROG(state__raw__again, const struct sock *sk, int oldstate, int newstate)
+{
+	return handle_state(ctx, sk, oldstate, newstate, true);
+}
+
+static __always_inline void handle_accept(void *ctx, const struct sock *listener,
+					  const struct sock *sk, bool again)
+{
+	struct conn *c = bpf_map_lookup_elem(&conns, &sk);
+
+	if (c && !c->owner.pid)
+		conn_set_owner(c);
+}
+
+/*
+ * conn_begin_existing begins a socket that was there before. A record that does not fit
+ * is taken back, as the kernel then calls again for the same socket.
+ */
+static __always_inline int conn_begin_existing(struct seq_file *seq, const struct sock *sk,
+					       struct conn *c)
+{
+	__u8 state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	long err;
+
+	if ((!state_is_open(state) && state != TCP_LISTEN) || !sock_is_tcp(sk))
+		return 0;
+	c->hash = BPF_CORE_READ(sk, __sk_common.skc_hash);
+	c->state = state;
+	if (state == TCP_SYN_SENT)
+		c->direction = DIRECTION_ACTIVE;
+	err = bpf_map_update_elem(&conns, &sk, c, BPF_NOEXIST);
+	if (err == -EEXIST)
+		return 0;
+	if (err) {
+		lost_add(map_full);
+		return 0;
+	}
+	/* It may have closed before there was an entry to delete. */
+	if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_CLOSE || handle_existing(seq, sk, c))
+		bpf_map_delete_elem(&conns, &sk);
+	return 0;
+}
+
+/* Sockets that tasks hold, of all network namespaces: the first holder is the owner. */
+SEC("iter/task_file")
+int existing_files(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct conn c = {};
+	struct sock *sk;
+
+	if (!task || !file)
+		return 0;
+	sk = file_sock(file);
+	if (!sk || !task_wanted(task))
+		return 0;
+	c.wanted = true;
+	task_info_read(&c.owner, task);
+	return conn_begin_existing(ctx->meta->seq, sk, &c);
+}
+
+/* The others of this network namespace: not accepted yet, or closed by their tasks. */
+SEC("iter/tcp")
+int existing_socks(struct bpf_iter__tcp *ctx)
+{
+	const struct sock *sk = (const struct sock *)ctx->sk_common;
+	struct conn c = { .owner.uid = NO_UID, .wanted = !task_filter };
+
+	return sk ? conn_begin_existing(ctx->meta->seq, sk, &c) : 0;
+}
+
+#endif

@@ -1,0 +1,37 @@
+package flags
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Ports is a list of ports to filter by; none is all of them.
+type Ports []uint16
+
+// UnmarshalText adds the ports of s, between commas.
+func (p *Ports) UnmarshalText(s []byte) error {
+	for part := range strings.SplitSeq(string(s), ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 16)
+		if err != nil {
+			return numError(part, "port", err)
+		}
+		*p = append(*p, uint16(n))
+	}
+	return nil
+}
+
+// Variable returns a bit for each port that is not wanted, as sock.bpf.h has them.
+func (p Ports) Variable() any {
+	var out [(math.MaxUint16 + 1) / 64]uint64
+	if len(p) == 0 {
+		return out
+	}
+	for i := range out {
+		out[i] = math.MaxUint64
+	}
+	for _, port := range p {
+		out[port/64] &^= 1 << (port % 64)
+	}
+	return out
+}

@@ -1,0 +1,38 @@
+package flags
+
+import (
+	"testing"
+)
+
+func TestPorts(t *testing.T) {
+	var o struct {
+		Ports Ports `flag:"port,P" arg:"PORT" bpf:"targ_not_ports"`
+	}
+	s := New("x")
+	if err := s.Add(&o, nil); err != nil {
+		t.Fatal(err)
+	}
+	out := func() (out []int) {
+		bits := s.Variables()["targ_not_ports"].([1024]uint64)
+		for port := range 65536 {
+			if bits[port/64]&(1<<(port%64)) == 0 {
+				out = append(out, port)
+			}
+		}
+		return out
+	}
+	if n := len(out()); n != 65536 {
+		t.Errorf("without the flag %d ports are wanted, want all", n)
+	}
+	if err := s.Parse([]string{"-P", "0, 80", "--port", "65535"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := out(); len(got) != 3 || got[0] != 0 || got[1] != 80 || got[2] != 65535 {
+		t.Errorf("wanted are %v", got)
+	}
+	for _, bad := range []string{"65536", "http", "-1", "", "1,,2"} {
+		if err := s.Parse([]string{"-P", bad}); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
