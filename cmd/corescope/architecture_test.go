@@ -24,6 +24,7 @@ func mayImport() map[string][]string {
 		"internal/output":   internal("column", "value"),
 		"internal/column":   internal("value"),
 		"internal/tooltest": internal("tool"),
+		"internal/tcptest":  internal("tooltest"),
 		"internal/template": internal("tool", "value"),
 	}
 }

@@ -55,3 +55,22 @@ func (v *TCPState) AppendText(b []byte) []byte { return append(b, v.name()...) }
 func (v *TCPState) AppendJSON(b []byte) []byte { return AppendString(b, v.name()) }
 func (v *TCPState) Any() any                   { return v.name() }
 func (v *TCPState) Schema() Schema             { return Schema{Type: "string"} }
+
+// Direction is enum direction of conn.bpf.h: who began a connection. It is 0, and
+// absent, where that is not known.
+type Direction uint8
+
+func directions() []string { return []string{"active", "passive"} }
+
+func (v *Direction) name() string               { return directions()[(*v-1)%2] }
+func (v *Direction) Absent() bool               { return *v == 0 }
+func (v *Direction) AppendText(b []byte) []byte { return append(b, v.name()...) }
+func (v *Direction) AppendJSON(b []byte) []byte { return AppendString(b, v.name()) }
+func (v *Direction) Schema() Schema             { return Schema{Type: "string", Enum: directions()} }
+
+func (v *Direction) Any() any {
+	if v.Absent() {
+		return ""
+	}
+	return v.name()
+}

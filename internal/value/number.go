@@ -56,6 +56,23 @@ func (v *Nanoseconds) AppendJSON(b []byte) []byte { return strconv.AppendUint(b,
 func (v *Nanoseconds) Any() any                   { return integer(uint64(*v)) }
 func (v *Nanoseconds) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
 
+// Span is a span of time that is absent where it is 0: it is not known.
+type Span struct{ Nanoseconds }
+
+// Absent reports that the time is not known.
+func (v *Span) Absent() bool { return v.Nanoseconds == 0 }
+
+// Address is an address in the kernel. JSON has it as a string, as numbers there need not
+// be exact above 2^53.
+type Address uint64
+
+func (v *Address) AppendText(b []byte) []byte { return strconv.AppendUint(b, uint64(*v), 16) }
+func (v *Address) AppendJSON(b []byte) []byte {
+	return append(strconv.AppendUint(append(b, `"0x`...), uint64(*v), 16), '"')
+}
+func (v *Address) Any() any       { return "0x" + strconv.FormatUint(uint64(*v), 16) }
+func (v *Address) Schema() Schema { return Schema{Type: "string"} }
+
 // Elapsed is a span of time in ns that text shows in seconds, with milliseconds.
 type Elapsed uint64
 

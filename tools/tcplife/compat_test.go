@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/tcptest"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -30,10 +31,10 @@ func TestCompat(t *testing.T) {
 				return append(code, tooltest.Exit386()...)
 			})
 			child := exec.Command(prog)
-			var p *pair
+			var p *tcptest.Pair
 			res := tooltest.JSON(t, Tool, nil, func() { p = resetChild(t, child) })
-			_, server := p.rows(res)
-			fields(t, name, one(t, name, server), map[string]any{
+			_, server := p.Rows(res)
+			tcptest.Fields(t, name, tcptest.One(t, name, server), map[string]any{
 				"pid": child.Process.Pid, "comm": "prog386", "tcp_state": "ESTABLISHED", "error": "ECONNRESET",
 			})
 		})
@@ -41,9 +42,9 @@ func TestCompat(t *testing.T) {
 }
 
 // resetChild connects to a program that accepts at its descriptor 3 and sends a byte.
-func resetChild(t testing.TB, child *exec.Cmd) *pair {
+func resetChild(t testing.TB, child *exec.Cmd) *tcptest.Pair {
 	t.Helper()
-	l := listen(t, "127.0.0.1:0")
+	l := tcptest.Listen(t, "127.0.0.1:0")
 	f, err := l.File()
 	if err != nil {
 		t.Fatal(err)
@@ -59,13 +60,13 @@ func resetChild(t testing.TB, child *exec.Cmd) *pair {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &pair{t: t, client: dial(t, l.Addr().String(), 0), rport: port(l.Addr())}
-	p.lport = port(p.client.LocalAddr())
-	_, err = io.ReadFull(p.client, make([]byte, 1))
-	p.check(err)
-	p.check(p.client.SetLinger(0))
-	p.check(p.client.Close())
+	p := &tcptest.Pair{T: t, Client: tcptest.Dial(t, l.Addr().String(), 0), RPort: tcptest.Port(l.Addr())}
+	p.LPort = tcptest.Port(p.Client.LocalAddr())
+	_, err = io.ReadFull(p.Client, make([]byte, 1))
+	p.Check(err)
+	p.Check(p.Client.SetLinger(0))
+	p.Check(p.Client.Close())
 	child.Wait()
-	p.awaitEnd()
+	p.AwaitEnd()
 	return p
 }

@@ -10,15 +10,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/tcptest"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
 // freePort is a port that nothing uses now.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l := listen(t, "127.0.0.1:0")
+	l := tcptest.Listen(t, "127.0.0.1:0")
 	defer l.Close()
-	return port(l.Addr())
+	return tcptest.Port(l.Addr())
 }
 
 // TestPorts filters by either port, of either end.
@@ -38,20 +39,20 @@ func TestPorts(t *testing.T) {
 		{"neither", func(_, _ string) []string { return []string{"-L", "1"} }, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := listen(t, "127.0.0.1:0")
+			l := tcptest.Listen(t, "127.0.0.1:0")
 			lport := freePort(t)
-			var p *pair
-			res := tooltest.JSON(t, Tool, c.args(strconv.Itoa(lport), strconv.Itoa(port(l.Addr()))), func() {
-				p = connect(t, l, "127.0.0.1", lport)
-				p.fin(p.client, p.server)
+			var p *tcptest.Pair
+			res := tooltest.JSON(t, Tool, c.args(strconv.Itoa(lport), strconv.Itoa(tcptest.Port(l.Addr()))), func() {
+				p = tcptest.Connect(t, l, "127.0.0.1", lport)
+				p.Fin(p.Client, p.Server)
 			})
-			client, server := p.rows(res)
+			client, server := p.Rows(res)
 			if len(client) != c.client || len(server) != c.server || len(res.Events) != c.client+c.server {
 				t.Errorf("%d rows of the client's end and %d of the server's, %d in all, want %d and %d",
 					len(client), len(server), len(res.Events), c.client, c.server)
 			}
 			for _, r := range res.Events {
-				fields(t, c.name, r, map[string]any{"pid": os.Getpid()})
+				tcptest.Fields(t, c.name, r, map[string]any{"pid": os.Getpid()})
 			}
 		})
 	}
@@ -61,18 +62,18 @@ func TestPorts(t *testing.T) {
 func TestFamily(t *testing.T) {
 	tooltest.AnyWay(t)
 	for flag, want := range map[string][3]int{"-4": {2, 0, 2}, "-6": {0, 2, 0}} {
-		var pairs [3]*pair
+		var pairs [3]*tcptest.Pair
 		res := tooltest.JSON(t, Tool, []string{flag}, func() {
-			any := listen(t, "[::]:0")
-			pairs[0] = connect(t, listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
-			pairs[1] = connect(t, any, "::1", 0)
-			pairs[2] = connect(t, any, "127.0.0.1", 0)
+			any := tcptest.Listen(t, "[::]:0")
+			pairs[0] = tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+			pairs[1] = tcptest.Connect(t, any, "::1", 0)
+			pairs[2] = tcptest.Connect(t, any, "127.0.0.1", 0)
 			for _, p := range pairs {
-				p.fin(p.server, p.client)
+				p.Fin(p.Server, p.Client)
 			}
 		})
 		for i, p := range pairs {
-			client, server := p.rows(res)
+			client, server := p.Rows(res)
 			if n := len(client) + len(server); n != want[i] {
 				t.Errorf("%s: %d rows of connection %d, want %d", flag, n, i, want[i])
 			}
@@ -82,16 +83,16 @@ func TestFamily(t *testing.T) {
 
 // TestPID filters by the owner, which of an end that accepts is not known at its beginning.
 func TestPID(t *testing.T) {
-	var connected, accepted *pair
+	var connected, accepted *tcptest.Pair
 	res := tooltest.JSON(t, Tool, []string{"-p", strconv.Itoa(os.Getpid())}, func() {
-		_, connected = childConnects(t, listen(t, "127.0.0.1:0"), nil)
-		_, accepted = childAccepts(t, listen(t, "127.0.0.1:0"))
+		_, connected = childConnects(t, tcptest.Listen(t, "127.0.0.1:0"), nil)
+		_, accepted = childAccepts(t, tcptest.Listen(t, "127.0.0.1:0"))
 	})
-	c, s := connected.rows(res)
+	c, s := connected.Rows(res)
 	if len(c) != 0 || len(s) != 1 {
 		t.Errorf("connection of another process: %d rows of its end and %d of ours, want 0 and 1", len(c), len(s))
 	}
-	c, s = accepted.rows(res)
+	c, s = accepted.Rows(res)
 	if len(c) != 1 || len(s) != 0 {
 		t.Errorf("connection to another process: %d rows of our end and %d of its, want 1 and 0", len(c), len(s))
 	}
@@ -101,9 +102,9 @@ func TestPID(t *testing.T) {
 func TestCgroup(t *testing.T) {
 	tooltest.OnHooks(t, "accept")
 	dir := tooltest.Cgroup(t, "cgroup2", fmt.Sprintf("corescope-tcplife-%d", os.Getpid()))
-	var inside, outside *pair
+	var inside, outside *tcptest.Pair
 	res := tooltest.JSON(t, Tool, []string{"--cgroup", dir}, func() {
-		l := listen(t, "127.0.0.1:0")
+		l := tcptest.Listen(t, "127.0.0.1:0")
 		_, outside = childConnects(t, l, nil)
 		_, inside = childConnects(t, l, func(child *exec.Cmd) *exec.Cmd {
 			cmd := tooltest.InCgroup(dir, child.Path)
@@ -111,9 +112,9 @@ func TestCgroup(t *testing.T) {
 			return cmd
 		})
 	})
-	c, _ := inside.rows(res)
-	one(t, "client in the cgroup", c)
-	if c, s := outside.rows(res); len(c)+len(s) > 0 || len(res.Events) != 1 {
+	c, _ := inside.Rows(res)
+	tcptest.One(t, "client in the cgroup", c)
+	if c, s := outside.Rows(res); len(c)+len(s) > 0 || len(res.Events) != 1 {
 		t.Errorf("%d rows, want 1: %v", len(res.Events), res.Events)
 	}
 }
@@ -121,18 +122,18 @@ func TestCgroup(t *testing.T) {
 // TestNetNS has a connection of another network namespace.
 func TestNetNS(t *testing.T) {
 	tooltest.AnyWay(t)
-	p := &pair{t: t}
+	p := &tcptest.Pair{T: t}
 	var inode int
 	res := tooltest.JSON(t, Tool, nil, func() {
-		cmd := inRole("netns")
+		cmd := tcptest.InRole("netns")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
-		if _, err := fmt.Sscan(output(t, cmd), &p.lport, &p.rport, &inode); err != nil {
+		if _, err := fmt.Sscan(tcptest.Output(t, cmd), &p.LPort, &p.RPort, &inode); err != nil {
 			t.Fatal(err)
 		}
 	})
-	client, server := p.rows(res)
-	fields(t, "client", one(t, "client", client), map[string]any{"netns": inode})
-	fields(t, "server", one(t, "server", server), map[string]any{"netns": inode})
+	client, server := p.Rows(res)
+	tcptest.Fields(t, "client", tcptest.One(t, "client", client), map[string]any{"netns": inode})
+	tcptest.Fields(t, "server", tcptest.One(t, "server", server), map[string]any{"netns": inode})
 	var st unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/net", &st); err != nil || int(st.Ino) == inode {
 		t.Errorf("namespace of the child is %d, ours %d (%v)", inode, st.Ino, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/corescope/corescope/internal/tcptest"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
@@ -18,7 +19,7 @@ import (
 // listener's port.
 func hurry(t testing.TB, n int) int {
 	t.Helper()
-	l := listen(t, "127.0.0.1:0")
+	l := tcptest.Listen(t, "127.0.0.1:0")
 	var served, done sync.WaitGroup
 	next := make(chan struct{})
 	for range 4 {
@@ -54,8 +55,8 @@ func hurry(t testing.TB, n int) int {
 	}
 	close(next)
 	done.Wait()
-	rport := port(l.Addr())
-	if err := awaitEnd(t.Context(), rport); err != nil {
+	rport := tcptest.Port(l.Addr())
+	if err := tcptest.AwaitEnd(t.Context(), rport); err != nil {
 		t.Error(err)
 	}
 	l.Close()
@@ -152,25 +153,25 @@ func small(entries uint32) *tool.Tool {
 func TestFull(t *testing.T) {
 	tooltest.OnHooks(t, "state")
 	const n = 100
-	var pairs [n]*pair
+	var pairs [n]*tcptest.Pair
 	res := tooltest.JSON(t, small(n), nil, func() {
-		l := listen(t, "127.0.0.1:0")
+		l := tcptest.Listen(t, "127.0.0.1:0")
 		for i := range pairs {
-			pairs[i] = connect(t, l, "127.0.0.1", 0)
+			pairs[i] = tcptest.Connect(t, l, "127.0.0.1", 0)
 		}
 		if open := conns(t); open == 0 {
 			t.Error("the map has no connection of this process: it cannot be the right one")
 		}
 		for _, p := range pairs {
-			p.close(p.client, p.server)
+			p.Close(p.Client, p.Server)
 		}
-		if err := awaitEnd(t.Context(), port(l.Addr())); err != nil {
+		if err := tcptest.AwaitEnd(t.Context(), tcptest.Port(l.Addr())); err != nil {
 			t.Error(err)
 		}
 	})
 	rows := 0
 	for _, p := range pairs {
-		client, server := p.rows(res)
+		client, server := p.Rows(res)
 		rows += len(client) + len(server)
 	}
 	lost := int(res.Summary.Object("reasons").Num("map_full"))

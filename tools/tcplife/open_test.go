@@ -7,29 +7,30 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/corescope/corescope/internal/tcptest"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
 // TestOpen lists what is open at the start and at the end: connections that close and
 // stay, old and new, and one that nobody has accepted.
 func TestOpen(t *testing.T) {
-	l := listen(t, "127.0.0.1:0")
-	closes, stays := connect(t, l, "127.0.0.1", 0), connect(t, l, "127.0.0.1", 0)
-	closes.send(closes.client, closes.server, fromClient)
-	waits := &pair{t: t, client: dial(t, l.Addr().String(), 0), rport: port(l.Addr())}
-	waits.lport = port(waits.client.LocalAddr())
-	var fresh *pair
+	l := tcptest.Listen(t, "127.0.0.1:0")
+	closes, stays := tcptest.Connect(t, l, "127.0.0.1", 0), tcptest.Connect(t, l, "127.0.0.1", 0)
+	closes.Send(closes.Client, closes.Server, fromClient)
+	waits := &tcptest.Pair{T: t, Client: tcptest.Dial(t, l.Addr().String(), 0), RPort: tcptest.Port(l.Addr())}
+	waits.LPort = tcptest.Port(waits.Client.LocalAddr())
+	var fresh *tcptest.Pair
 	res := tooltest.JSON(t, Tool, []string{"--existing", "--active"}, func() {
-		closes.send(closes.server, closes.client, fromServer)
-		closes.fin(closes.server, closes.client)
-		fresh = connect(t, listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
-		fresh.send(fresh.client, fresh.server, fromClient)
+		closes.Send(closes.Server, closes.Client, fromServer)
+		closes.Fin(closes.Server, closes.Client)
+		fresh = tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+		fresh.Send(fresh.Client, fresh.Server, fromClient)
 	})
 	ours := map[string]any{"pid": os.Getpid(), "partial": true}
 	nobody := map[string]any{"pid": 0, "comm": "", "partial": true}
 	for _, c := range []struct {
 		name           string
-		pair           *pair
+		pair           *tcptest.Pair
 		states         []string
 		client, server map[string]any
 		tx, rx         []int
@@ -40,15 +41,15 @@ func TestOpen(t *testing.T) {
 		{"fresh", fresh, []string{"open"}, map[string]any{"pid": os.Getpid(), "partial": false}, map[string]any{"direction": "passive"}, []int{fromClient}, []int{0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			client, server := c.pair.rows(res)
+			client, server := c.pair.Rows(res)
 			if len(client) != len(c.states) || len(server) != len(c.states) {
 				t.Fatalf("%d and %d rows, want %d: %v %v", len(client), len(server), len(c.states), client, server)
 			}
 			for i, state := range c.states {
-				fields(t, "client "+state, client[i], map[string]any{"state": state, "tx_bytes": c.tx[i], "rx_bytes": c.rx[i]})
-				fields(t, "server "+state, server[i], map[string]any{"state": state, "tx_bytes": c.rx[i], "rx_bytes": c.tx[i]})
-				fields(t, "client "+state, client[i], c.client)
-				fields(t, "server "+state, server[i], c.server)
+				tcptest.Fields(t, "client "+state, client[i], map[string]any{"state": state, "tx_bytes": c.tx[i], "rx_bytes": c.rx[i]})
+				tcptest.Fields(t, "server "+state, server[i], map[string]any{"state": state, "tx_bytes": c.rx[i], "rx_bytes": c.tx[i]})
+				tcptest.Fields(t, "client "+state, client[i], c.client)
+				tcptest.Fields(t, "server "+state, server[i], c.server)
 				if partial := client[i]["partial"] == true; partial == client[i].Has("duration_ns") || partial == client[i].Has("direction") {
 					t.Errorf("partial is %v: %v", partial, client[i])
 				}
@@ -60,9 +61,9 @@ func TestOpen(t *testing.T) {
 // TestNotAsked leaves out what is open at the start.
 func TestNotAsked(t *testing.T) {
 	tooltest.AnyWay(t)
-	p := connect(t, listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
-	res := tooltest.JSON(t, Tool, nil, func() { p.fin(p.client, p.server) })
-	if client, server := p.rows(res); len(client)+len(server) > 0 {
+	p := tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+	res := tooltest.JSON(t, Tool, nil, func() { p.Fin(p.Client, p.Server) })
+	if client, server := p.Rows(res); len(client)+len(server) > 0 {
 		t.Errorf("rows of a connection that was there before: %v %v", client, server)
 	}
 }
@@ -71,14 +72,14 @@ func TestNotAsked(t *testing.T) {
 func TestManyOpen(t *testing.T) {
 	tooltest.AnyWay(t)
 	const n, closing = 500, 20
-	l := listen(t, "127.0.0.1:0")
-	pairs := make([]*pair, n)
+	l := tcptest.Listen(t, "127.0.0.1:0")
+	pairs := make([]*tcptest.Pair, n)
 	for i := range pairs {
-		pairs[i] = connect(t, l, "127.0.0.1", 0)
+		pairs[i] = tcptest.Connect(t, l, "127.0.0.1", 0)
 	}
 	res := tooltest.JSON(t, Tool, []string{"--existing", "--active"}, func() {
 		for _, p := range pairs[:closing] {
-			p.fin(p.client, p.server)
+			p.Fin(p.Client, p.Server)
 		}
 	})
 	byPort := map[[2]int][]tooltest.Row{}
@@ -91,7 +92,7 @@ func TestManyOpen(t *testing.T) {
 		if i < closing {
 			last = "closed"
 		}
-		for _, ends := range [][2]int{{p.lport, p.rport}, {p.rport, p.lport}} {
+		for _, ends := range [][2]int{{p.LPort, p.RPort}, {p.RPort, p.LPort}} {
 			rows := byPort[ends]
 			if len(rows) != 2 || rows[0].Str("state") != "existing" || rows[1].Str("state") != last {
 				t.Fatalf("rows of connection %d: %v, want existing and %s", i, rows, last)
@@ -105,28 +106,28 @@ func TestManyOpen(t *testing.T) {
 func TestOpenOrGone(t *testing.T) {
 	tooltest.AnyWay(t)
 	const n = 50
-	l := listen(t, "127.0.0.1:0")
-	var old, fresh [n]*pair
+	l := tcptest.Listen(t, "127.0.0.1:0")
+	var old, fresh [n]*tcptest.Pair
 	for i := range old {
-		old[i] = connect(t, l, "127.0.0.1", 0)
+		old[i] = tcptest.Connect(t, l, "127.0.0.1", 0)
 	}
 	res := tooltest.JSON(t, without("state"), []string{"--existing", "--active"}, func() {
 		for _, p := range old {
-			p.close(p.client, p.server)
+			p.Close(p.Client, p.Server)
 		}
-		if err := awaitEnd(t.Context(), port(l.Addr())); err != nil {
+		if err := tcptest.AwaitEnd(t.Context(), tcptest.Port(l.Addr())); err != nil {
 			t.Error(err)
 		}
 		for i := range fresh {
-			fresh[i] = connect(t, l, "127.0.0.1", 0)
+			fresh[i] = tcptest.Connect(t, l, "127.0.0.1", 0)
 		}
 	})
 	for i := range n {
-		client, server := old[i].rows(res)
+		client, server := old[i].Rows(res)
 		for _, r := range [][]tooltest.Row{client, server} {
-			fields(t, "old", one(t, "old", r), map[string]any{"state": "existing"})
+			tcptest.Fields(t, "old", tcptest.One(t, "old", r), map[string]any{"state": "existing"})
 		}
-		if client, server := fresh[i].rows(res); len(client)+len(server) > 0 {
+		if client, server := fresh[i].Rows(res); len(client)+len(server) > 0 {
 			t.Errorf("rows of a connection whose beginning nobody saw: %v %v", client, server)
 		}
 	}
@@ -135,8 +136,8 @@ func TestOpenOrGone(t *testing.T) {
 // TestOpenOfHolder finds a connection that two processes hold by either.
 func TestOpenOfHolder(t *testing.T) {
 	tooltest.AnyWay(t)
-	p := connect(t, listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
-	f, err := p.client.File()
+	p := tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+	f, err := p.Client.File()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +153,8 @@ func TestOpenOfHolder(t *testing.T) {
 	}
 	for what, pid := range map[string]int{"the one": os.Getpid(), "the other": child.Process.Pid} {
 		res := tooltest.JSON(t, Tool, []string{"--existing", "-p", strconv.Itoa(pid)}, func() {})
-		client, _ := p.rows(res)
-		fields(t, what, one(t, what, client), map[string]any{"pid": pid, "state": "existing"})
+		client, _ := p.Rows(res)
+		tcptest.Fields(t, what, tcptest.One(t, what, client), map[string]any{"pid": pid, "state": "existing"})
 	}
 	if err := errors.Join(hold.Close(), child.Wait()); err != nil {
 		t.Error(err)

@@ -10,30 +10,31 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/corescope/corescope/internal/tcptest"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
 // lines runs the tool on one connection and returns its lines about that one, the
 // header first.
-func lines(t *testing.T, args []string, load func() *pair) (p *pair, out []string) {
+func lines(t *testing.T, args []string, load func() *tcptest.Pair) (p *tcptest.Pair, out []string) {
 	t.Helper()
 	text := tooltest.Text(t, Tool, args, func() { p = load() })
 	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	out = all[:1]
 	for _, line := range all[1:] {
-		if strings.Contains(line, strconv.Itoa(p.lport)) && strings.Contains(line, strconv.Itoa(p.rport)) {
+		if strings.Contains(line, strconv.Itoa(p.LPort)) && strings.Contains(line, strconv.Itoa(p.RPort)) {
 			out = append(out, line)
 		}
 	}
 	return p, out
 }
 
-func exchange(t *testing.T, addr, host string) *pair {
-	p := connect(t, listen(t, addr), host, 0)
-	p.send(p.client, p.server, fromClient)
-	p.send(p.server, p.client, fromServer)
-	p.fin(p.client, p.server)
+func exchange(t *testing.T, addr, host string) *tcptest.Pair {
+	p := tcptest.Connect(t, tcptest.Listen(t, addr), host, 0)
+	p.Send(p.Client, p.Server, fromClient)
+	p.Send(p.Server, p.Client, fromServer)
+	p.Fin(p.Client, p.Server)
 	return p
 }
 
@@ -55,11 +56,11 @@ func TestText(t *testing.T) {
 			[]string{"-T", "-t"}, "127.0.0.1:0", "127.0.0.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, out := lines(t, c.args, func() *pair { return exchange(t, c.addr, c.host) })
+			p, out := lines(t, c.args, func() *tcptest.Pair { return exchange(t, c.addr, c.host) })
 			if out[0] != c.header {
 				t.Errorf("header %q, want %q", out[0], c.header)
 			}
-			want := regexp.MustCompile("^" + fmt.Sprintf(c.row, os.Getpid(), comm(), p.lport, p.rport) + "$")
+			want := regexp.MustCompile("^" + fmt.Sprintf(c.row, os.Getpid(), tcptest.Comm(), p.LPort, p.RPort) + "$")
 			if len(out) != 3 || !want.MatchString(out[1]) && !want.MatchString(out[2]) {
 				t.Errorf("rows %q, want one like %s", out[1:], want)
 			}
@@ -70,7 +71,7 @@ func TestText(t *testing.T) {
 // TestTextOfNobody keeps the columns in their places where a row has no owner.
 func TestTextOfNobody(t *testing.T) {
 	tooltest.AnyWay(t)
-	_, out := lines(t, nil, func() *pair { return neverAccepted(t) })
+	_, out := lines(t, nil, func() *tcptest.Pair { return neverAccepted(t) })
 	n := 0
 	for _, line := range out[1:] {
 		if strings.HasPrefix(line, "0       -                127.0.0.1 ") {
@@ -86,14 +87,14 @@ func TestTextOfNobody(t *testing.T) {
 func TestCSV(t *testing.T) {
 	tooltest.AnyWay(t)
 	for _, args := range [][]string{{"-s"}, {"--output", "csv"}} {
-		p, out := lines(t, args, func() *pair { return exchange(t, "127.0.0.1:0", "127.0.0.1") })
+		p, out := lines(t, args, func() *tcptest.Pair { return exchange(t, "127.0.0.1:0", "127.0.0.1") })
 		rows, err := csv.NewReader(strings.NewReader(strings.Join(out, "\n"))).ReadAll()
 		if err != nil || len(rows) != 3 {
 			t.Fatalf("%q: %d rows (%v): %q", args, len(rows), err, out)
 		}
 		want := map[string]string{
-			"pid": strconv.Itoa(os.Getpid()), "comm": comm(), "laddr": "127.0.0.1", "raddr": "127.0.0.1",
-			"lport": strconv.Itoa(p.lport), "rport": strconv.Itoa(p.rport), "direction": "active", "partial": "false",
+			"pid": strconv.Itoa(os.Getpid()), "comm": tcptest.Comm(), "laddr": "127.0.0.1", "raddr": "127.0.0.1",
+			"lport": strconv.Itoa(p.LPort), "rport": strconv.Itoa(p.RPort), "direction": "active", "partial": "false",
 			"tx_bytes": strconv.Itoa(fromClient), "rx_bytes": strconv.Itoa(fromServer), "error": "",
 		}
 		n := 0

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/corescope/corescope/internal/tcptest"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -52,22 +53,22 @@ func TestPeer(t *testing.T) {
 			c.Close()
 		}
 	})
-	var pairs []*pair
+	var pairs []*tcptest.Pair
 	last := freePort(t)
 	refusing := freePort(t)
 	res := tooltest.JSON(t, Tool, nil, func() {
 		for _, host := range []string{"127.0.0.1", "::1"} {
-			l := listen(t, net.JoinHostPort(host, "0"))
+			l := tcptest.Listen(t, net.JoinHostPort(host, "0"))
 			for range 20 {
-				p := connect(t, l, host, 0)
-				p.send(p.client, p.server, fromClient)
-				p.send(p.server, p.client, fromServer)
-				p.fin(p.client, p.server)
+				p := tcptest.Connect(t, l, host, 0)
+				p.Send(p.Client, p.Server, fromClient)
+				p.Send(p.Server, p.Client, fromServer)
+				p.Fin(p.Client, p.Server)
 				pairs = append(pairs, p)
 			}
 		}
-		refused(t, refusing)
-		refused(t, last)
+		tcptest.Refused(t, refusing)
+		tcptest.Refused(t, last)
 		peer.Await(t, " "+strconv.Itoa(last)+" ", nil)
 	})
 	ours := map[[2]int]tooltest.Row{}
@@ -93,7 +94,7 @@ func TestPeer(t *testing.T) {
 		samePeer(t, peer, r)
 	}
 	for _, p := range pairs {
-		for _, ends := range [][2]int{{p.lport, p.rport}, {p.rport, p.lport}} {
+		for _, ends := range [][2]int{{p.LPort, p.RPort}, {p.RPort, p.LPort}} {
 			if _, ok := theirs[ends]; !ok {
 				t.Logf("the peer has no line of %v", ends)
 			}

@@ -7,9 +7,16 @@ import (
 	"io"
 	"net"
 	"os"
+	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tcptest"
 )
+
+func TestMain(m *testing.M) {
+	tcptest.Main(m, map[string]func() error{"client": clientRole, "server": serverRole, "netns": netnsRole})
+}
 
 // clientRole connects to CORESCOPE_ADDR, says something, hears the answer out and closes.
 // It prints its port.
@@ -28,7 +35,7 @@ func clientRole() error {
 	if _, err := io.Copy(io.Discard, c); err != nil {
 		return err
 	}
-	fmt.Println(port(c.LocalAddr()))
+	fmt.Println(tcptest.Port(c.LocalAddr()))
 	return nil
 }
 
@@ -64,13 +71,13 @@ func netnsRole() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(c.Close(), s.Close(), awaitEnd(context.Background(), port(c.LocalAddr()))); err != nil {
+	if err := errors.Join(c.Close(), s.Close(), tcptest.AwaitEnd(context.Background(), tcptest.Port(c.LocalAddr()))); err != nil {
 		return err
 	}
 	var st unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/net", &st); err != nil {
 		return err
 	}
-	fmt.Println(port(c.LocalAddr()), port(l.Addr()), st.Ino)
+	fmt.Println(tcptest.Port(c.LocalAddr()), tcptest.Port(l.Addr()), st.Ino)
 	return nil
 }

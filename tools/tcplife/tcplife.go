@@ -30,16 +30,16 @@ type event struct {
 	value.Task
 	TxBytes     value.Size `json:"tx_bytes" col:"TX_KB,width=6" help:"payload that was sent, each byte once; text shows units of 1,024"`
 	RxBytes     value.Size `json:"rx_bytes" col:"RX_KB,width=6" help:"payload that was received in order; text shows units of 1,024"`
-	Duration    span       `json:"duration_ns" col:"MS,width=8" help:"time since the SYN was sent, at the end that accepts since the SYN/ACK was sent that was answered (at once when the SYN came, unless it was sent again), until TCP_CLOSE, which is TIME_WAIT for the end that closes first (CLOCK_BOOTTIME); absent where partial is true; text shows ms" btf:"duration_ns"`
-	Established span       `json:"established_ns" col:"EST_MS,width=8" help:"time since the handshake was over on this end, until TCP_CLOSE (CLOCK_BOOTTIME); absent where that was not seen, or never came; text shows ms" btf:"established_ns"`
+	Duration    value.Span `json:"duration_ns" col:"MS,width=8" help:"time since the SYN was sent, at the end that accepts since the SYN/ACK was sent that was answered (at once when the SYN came, unless it was sent again), until TCP_CLOSE, which is TIME_WAIT for the end that closes first (CLOCK_BOOTTIME); absent where partial is true; text shows ms" btf:"duration_ns"`
+	Established value.Span `json:"established_ns" col:"EST_MS,width=8" help:"time since the handshake was over on this end, until TCP_CLOSE (CLOCK_BOOTTIME); absent where that was not seen, or never came; text shows ms" btf:"established_ns"`
 	value.Ends
-	Error       value.Error    `json:"error" col:"ERROR,width=12" help:"name of the errno that the socket had at the end: ECONNREFUSED, ECONNRESET, ETIMEDOUT, …"`
-	Retransmits uint32         `json:"retransmits" col:"RETRANS,width=7,right" help:"segments that this end sent again, SYN and SYN/ACK among them"`
-	RTT         uint32         `json:"rtt_us" col:"RTT_US,width=7,right" help:"the kernel's smoothed round-trip time at the end, in us; 0 where none was measured" btf:"rtt_us"`
-	State       rowState       `json:"state" col:"STATE,width=8" help:"closed; or existing or open: the connection is still there, at the start (--existing) or the end (--active), and all numbers are those so far"`
-	TCPState    value.TCPState `json:"tcp_state" col:"TCP_STATE,width=11" help:"state before TCP_CLOSE: LAST_ACK where the other end closed first, FIN_WAIT2 or CLOSING where this one did, ESTABLISHED or CLOSE_WAIT for a reset, SYN_SENT for a connection that never was; of an open one, its state"`
-	Direction   direction      `json:"direction" col:"DIRECTION,width=9" help:"active for the end that connected, passive for the one that accepted; absent where the beginning was not seen"`
-	Partial     bool           `json:"partial" col:"PARTIAL,width=7" help:"the beginning was not seen, as the connection was there before the tool"`
+	Error       value.Error     `json:"error" col:"ERROR,width=12" help:"name of the errno that the socket had at the end: ECONNREFUSED, ECONNRESET, ETIMEDOUT, …"`
+	Retransmits uint32          `json:"retransmits" col:"RETRANS,width=7,right" help:"segments that this end sent again, SYN and SYN/ACK among them"`
+	RTT         uint32          `json:"rtt_us" col:"RTT_US,width=7,right" help:"the kernel's smoothed round-trip time at the end, in us; 0 where none was measured" btf:"rtt_us"`
+	State       rowState        `json:"state" col:"STATE,width=8" help:"closed; or existing or open: the connection is still there, at the start (--existing) or the end (--active), and all numbers are those so far"`
+	TCPState    value.TCPState  `json:"tcp_state" col:"TCP_STATE,width=11" help:"state before TCP_CLOSE: LAST_ACK where the other end closed first, FIN_WAIT2 or CLOSING where this one did, ESTABLISHED or CLOSE_WAIT for a reset, SYN_SENT for a connection that never was; of an open one, its state"`
+	Direction   value.Direction `json:"direction" col:"DIRECTION,width=9" help:"active for the end that connected, passive for the one that accepted; absent where the beginning was not seen"`
+	Partial     bool            `json:"partial" col:"PARTIAL,width=7" help:"the beginning was not seen, as the connection was there before the tool"`
 }
 
 type row struct {

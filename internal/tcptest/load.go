@@ -1,4 +1,5 @@
-package tcplife
+// Package tcptest makes TCP connections for live tests, and finds their rows.
+package tcptest
 
 import (
 	"context"
@@ -20,14 +21,14 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestMain lets the test binary be another process of the load: CORESCOPE_ROLE says
-// which.
-func TestMain(m *testing.M) {
+// Main is a TestMain that lets the test binary be another process of the load:
+// CORESCOPE_ROLE says which of the roles.
+func Main(m *testing.M, roles map[string]func() error) {
 	if err := loopbackUp(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	role := roles()[os.Getenv("CORESCOPE_ROLE")]
+	role := roles[os.Getenv("CORESCOPE_ROLE")]
 	if role == nil {
 		os.Exit(m.Run())
 	}
@@ -37,26 +38,22 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func roles() map[string]func() error {
-	return map[string]func() error{"client": clientRole, "server": serverRole, "netns": netnsRole}
-}
-
-// inRole is this binary in a role.
-func inRole(role string, env ...string) *exec.Cmd {
+// InRole is this binary in a role.
+func InRole(role string, env ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), "CORESCOPE_ROLE="+role), env...)
 	cmd.Stderr = os.Stderr
 	return cmd
 }
 
-// comm is the name of this process, and of those in a role.
-func comm() string {
+// Comm is the name of this process, and of those in a role.
+func Comm() string {
 	name := filepath.Base(os.Args[0])
 	return name[:min(len(name), 15)]
 }
 
-// output waits for the command's end.
-func output(t testing.TB, cmd *exec.Cmd) string {
+// Output waits for the command's end.
+func Output(t testing.TB, cmd *exec.Cmd) string {
 	t.Helper()
 	out, err := cmd.Output()
 	if err != nil {
@@ -86,14 +83,15 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
 }
 
-// pair is the two ends of one connection.
-type pair struct {
-	t              testing.TB
-	client, server *net.TCPConn
-	lport, rport   int // of the client
+// Pair is the two ends of one connection.
+type Pair struct {
+	T              testing.TB
+	Client, Server *net.TCPConn
+	LPort, RPort   int // of the client
 }
 
-func listen(t testing.TB, addr string) *net.TCPListener {
+// Listen listens until the test is over.
+func Listen(t testing.TB, addr string) *net.TCPListener {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -103,9 +101,11 @@ func listen(t testing.TB, addr string) *net.TCPListener {
 	return l.(*net.TCPListener)
 }
 
-func port(a net.Addr) int { return a.(*net.TCPAddr).Port }
+// Port is the port of an address.
+func Port(a net.Addr) int { return a.(*net.TCPAddr).Port }
 
-func dial(t testing.TB, addr string, lport int) *net.TCPConn {
+// Dial connects from lport, or 0, until the test is over.
+func Dial(t testing.TB, addr string, lport int) *net.TCPConn {
 	t.Helper()
 	d := net.Dialer{KeepAlive: -1}
 	if lport > 0 {
@@ -119,83 +119,84 @@ func dial(t testing.TB, addr string, lport int) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// connect makes a connection from lport, or 0, to the host at the listener.
-func connect(t testing.TB, l *net.TCPListener, host string, lport int) *pair {
+// Connect makes a connection from lport, or 0, to the host at the listener.
+func Connect(t testing.TB, l *net.TCPListener, host string, lport int) *Pair {
 	t.Helper()
-	c := dial(t, net.JoinHostPort(host, strconv.Itoa(port(l.Addr()))), lport)
+	c := Dial(t, net.JoinHostPort(host, strconv.Itoa(Port(l.Addr()))), lport)
 	s, err := l.AcceptTCP()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return &pair{t, c, s, port(c.LocalAddr()), port(c.RemoteAddr())}
+	return &Pair{t, c, s, Port(c.LocalAddr()), Port(c.RemoteAddr())}
 }
 
-func (p *pair) check(err error) {
-	p.t.Helper()
+// Check fails the test on an error.
+func (p *Pair) Check(err error) {
+	p.T.Helper()
 	if err != nil {
-		p.t.Error(err)
+		p.T.Error(err)
 	}
 }
 
-// send moves n bytes from one end to the other, and returns when they are read.
-func (p *pair) send(from, to net.Conn, n int) {
-	p.t.Helper()
+// Send moves n bytes from one end to the other, and returns when they are read.
+func (p *Pair) Send(from, to net.Conn, n int) {
+	p.T.Helper()
 	sent := make(chan error)
 	go func() {
 		_, err := from.Write(make([]byte, n))
 		sent <- err
 	}()
 	_, err := io.CopyN(io.Discard, to, int64(n))
-	p.check(err)
-	p.check(<-sent)
+	p.Check(err)
+	p.Check(<-sent)
 }
 
-// fin closes one end and, when the other has seen that, the other.
-func (p *pair) fin(first, second *net.TCPConn) {
-	p.t.Helper()
-	p.close(first, second)
-	p.awaitEnd()
+// Fin closes one end and, when the other has seen that, the other.
+func (p *Pair) Fin(first, second *net.TCPConn) {
+	p.T.Helper()
+	p.Close(first, second)
+	p.AwaitEnd()
 }
 
-// close is fin, but does not wait for the kernel.
-func (p *pair) close(first, second *net.TCPConn) {
-	p.t.Helper()
-	p.check(first.Close())
-	p.read(second, 0)
-	p.check(second.Close())
+// Close is fin, but does not wait for the kernel.
+func (p *Pair) Close(first, second *net.TCPConn) {
+	p.T.Helper()
+	p.Check(first.Close())
+	p.Read(second, 0)
+	p.Check(second.Close())
 }
 
-// reset ends the connection by an RST of the first end.
-func (p *pair) reset(first, second *net.TCPConn) {
-	p.t.Helper()
-	p.check(first.SetLinger(0))
-	p.check(first.Close())
+// Reset ends the connection by an RST of the first end.
+func (p *Pair) Reset(first, second *net.TCPConn) {
+	p.T.Helper()
+	p.Check(first.SetLinger(0))
+	p.Check(first.Close())
 	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
-		p.t.Errorf("read from a connection that was reset: %v", err)
+		p.T.Errorf("read from a connection that was reset: %v", err)
 	}
-	p.check(second.Close())
-	p.awaitEnd()
+	p.Check(second.Close())
+	p.AwaitEnd()
 }
 
-// read reads n bytes and the end behind them.
-func (p *pair) read(c *net.TCPConn, n int64) {
-	p.t.Helper()
+// Read reads n bytes and the end behind them.
+func (p *Pair) Read(c *net.TCPConn, n int64) {
+	p.T.Helper()
 	if got, err := io.Copy(io.Discard, c); got != n || err != nil {
-		p.t.Errorf("read %d bytes, want %d: %v", got, n, err)
+		p.T.Errorf("read %d bytes, want %d: %v", got, n, err)
 	}
 }
 
-// awaitEnd returns when neither end is a connection to the kernel any more.
-func (p *pair) awaitEnd() {
-	p.t.Helper()
-	p.check(awaitEnd(p.t.Context(), p.lport))
+// AwaitEnd returns when neither end is a connection to the kernel any more.
+func (p *Pair) AwaitEnd() {
+	p.T.Helper()
+	p.Check(AwaitEnd(p.T.Context(), p.LPort))
 }
 
-// awaitEnd waits until no port has a connection, and all that the kernel does at its
+// AwaitEnd waits until no port has a connection, and all that the kernel does at its
 // end is done: sockets leave the table just before their last change of state, both with
 // bottom halves disabled, which an RCU grace period waits for.
-func awaitEnd(ctx context.Context, ports ...int) error {
+func AwaitEnd(ctx context.Context, ports ...int) error {
 	for {
 		open, err := isOpen(ports)
 		if err != nil {
@@ -219,8 +220,8 @@ func gracePeriod() error {
 	return nil
 }
 
-// refused connects to a port where nobody listens.
-func refused(t testing.TB, port int) {
+// Refused connects to a port where nobody listens.
+func Refused(t testing.TB, port int) {
 	t.Helper()
 	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err == nil {
@@ -231,11 +232,11 @@ func refused(t testing.TB, port int) {
 	}
 }
 
-// lateHandshake lets a connection wait for room in the listener's queue, which the one
+// LateHandshake lets a connection wait for room in the listener's queue, which the one
 // before it takes.
-func lateHandshake(t testing.TB) (first, late *pair) {
+func LateHandshake(t testing.TB) (first, late *Pair) {
 	t.Helper()
-	l := listen(t, "127.0.0.1:0")
+	l := Listen(t, "127.0.0.1:0")
 	raw, err := l.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
@@ -244,8 +245,8 @@ func lateHandshake(t testing.TB) (first, late *pair) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first = &pair{t: t, client: dial(t, l.Addr().String(), 0), rport: port(l.Addr())}
-	first.lport = port(first.client.LocalAddr())
+	first = &Pair{T: t, Client: Dial(t, l.Addr().String(), 0), RPort: Port(l.Addr())}
+	first.LPort = Port(first.Client.LocalAddr())
 	before := overflows(t)
 	accepted := make(chan *net.TCPConn)
 	go func() {
@@ -255,13 +256,13 @@ func lateHandshake(t testing.TB) (first, late *pair) {
 		s, _ := l.AcceptTCP()
 		accepted <- s
 	}()
-	late = &pair{t: t, client: dial(t, l.Addr().String(), 0), rport: port(l.Addr())}
-	late.lport = port(late.client.LocalAddr())
-	first.server = <-accepted
-	late.server, err = l.AcceptTCP()
-	late.check(err)
-	first.fin(first.client, first.server)
-	late.fin(late.client, late.server)
+	late = &Pair{T: t, Client: Dial(t, l.Addr().String(), 0), RPort: Port(l.Addr())}
+	late.LPort = Port(late.Client.LocalAddr())
+	first.Server = <-accepted
+	late.Server, err = l.AcceptTCP()
+	late.Check(err)
+	first.Fin(first.Client, first.Server)
+	late.Fin(late.Client, late.Server)
 	return first, late
 }
 
@@ -309,17 +310,17 @@ func hexPort(addr string) int {
 }
 
 // rows are those of the client's and of the server's end.
-func (p *pair) rows(res *tooltest.Result) (client, server []tooltest.Row) {
+func (p *Pair) Rows(res *tooltest.Result) (client, server []tooltest.Row) {
 	of := func(lport, rport int) []tooltest.Row {
 		return res.Where(func(r tooltest.Row) bool {
 			return int(r.Num("lport")) == lport && int(r.Num("rport")) == rport
 		})
 	}
-	return of(p.lport, p.rport), of(p.rport, p.lport)
+	return of(p.LPort, p.RPort), of(p.RPort, p.LPort)
 }
 
-// one is the only row.
-func one(t testing.TB, what string, rows []tooltest.Row) tooltest.Row {
+// One is the only row.
+func One(t testing.TB, what string, rows []tooltest.Row) tooltest.Row {
 	t.Helper()
 	if len(rows) != 1 {
 		t.Fatalf("%s: %d rows, want 1: %v", what, len(rows), rows)
@@ -327,8 +328,8 @@ func one(t testing.TB, what string, rows []tooltest.Row) tooltest.Row {
 	return rows[0]
 }
 
-// fields compares a row's fields.
-func fields(t testing.TB, what string, r tooltest.Row, want map[string]any) {
+// Fields compares a row's fields.
+func Fields(t testing.TB, what string, r tooltest.Row, want map[string]any) {
 	t.Helper()
 	for key, w := range want {
 		got := r[key]
