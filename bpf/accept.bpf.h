@@ -72,7 +72,7 @@ static __always_inline struct sock *task_sock(__u32 fd)
 {
 	struct file *file = task_file(task_current(), fd);
 
-	return file ? file_sock(file) : NULL;
+	return file ? file_tcp_sock(file) : NULL;
 }
 
 /* The new descriptor still stands for what was accepted, unless another thread has closed it. */

@@ -293,7 +293,7 @@ int existing_files(struct bpf_iter__task_file *ctx)
 
 	if (!task || !file)
 		return 0;
-	sk = file_sock(file);
+	sk = file_tcp_sock(file);
 	if (!sk || !task_wanted(task))
 		return 0;
 	c.wanted = true;

@@ -102,4 +102,28 @@ static __always_inline struct sock *file_sock(struct file *file)
 	return sock ? BPF_CORE_READ(sock, sk) : NULL;
 }
 
+/* MPTCP came with 5.6; its socket had a first subflow from the beginning. */
+struct mptcp_sock___first {
+	struct sock *first;
+} __attribute__((preserve_access_index));
+
+/*
+ * file_tcp_sock is the TCP socket that a file stands for, or NULL. Of MPTCP, which
+ * programs in Go listen with, it is the first of those that it is made of.
+ */
+static __always_inline struct sock *file_tcp_sock(struct file *file)
+{
+	struct mptcp_sock___first *mptcp;
+	struct sock *sk = file_sock(file);
+
+	if (!sk || sock_is_tcp(sk))
+		return sk;
+	if (!bpf_core_field_exists(struct mptcp_sock___first, first) ||
+	    BPF_CORE_READ(sk, sk_protocol) != IPPROTO_MPTCP)
+		return NULL;
+	mptcp = (void *)sk;
+	sk = BPF_CORE_READ(mptcp, first);
+	return sk && sock_is_tcp(sk) ? sk : NULL;
+}
+
 #endif

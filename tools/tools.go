@@ -10,6 +10,7 @@ import (
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/syscount"
 	"github.com/corescope/corescope/tools/tcplife"
+	"github.com/corescope/corescope/tools/tcpstates"
 )
 
 // All returns every tool, by name.
@@ -22,5 +23,6 @@ func All() []*tool.Tool {
 		runqlat.Tool,
 		syscount.Tool,
 		tcplife.Tool,
+		tcpstates.Tool,
 	}
 }

@@ -45,3 +45,12 @@ func measure(get gettime) (offset, width int64, err error) {
 	width = after.Nano() - before.Nano()
 	return wall.Nano() - before.Nano() - width/2, width, nil
 }
+
+// BootNow returns CLOCK_BOOTTIME in ns: what bpf_ktime_get_boot_ns is now.
+func BootNow() (uint64, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return 0, fmt.Errorf("read boot clock: %w", err)
+	}
+	return uint64(now.Nano()), nil
+}

@@ -2,11 +2,8 @@
 package tcplife
 
 import (
-	"fmt"
-
-	"golang.org/x/sys/unix"
-
 	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -94,7 +91,7 @@ Connections that are open when the tool starts are left out, unless --existing i
 const bufferBytes = 8 << 20
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
-	start, err := bootNow()
+	start, err := system.BootNow()
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +99,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Columns:     o.columns(),
 		Headers:     map[string]string{"time": "TIME(s)"},
 		BufferBytes: bufferBytes,
-		Row:         row{start: start},
+		Row:         row{start: value.Time(start)},
 	}
 	if o.CSV {
 		e.Output = "csv"
@@ -132,12 +129,4 @@ func (o *options) columns() []string {
 		cols = append(cols, "state")
 	}
 	return cols
-}
-
-func bootNow() (value.Time, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return 0, fmt.Errorf("read boot clock: %w", err)
-	}
-	return value.Time(ts.Nano()), nil
 }
