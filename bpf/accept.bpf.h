@@ -13,16 +13,21 @@
 #define SYS_ACCEPT 5 /* include/uapi/linux/net.h */
 #define SYS_ACCEPT4 18
 
+enum accept_run {
+	ACCEPT_ONLY,
+	ACCEPT_FIRST,
+	ACCEPT_AGAIN, /* by the program that is there in case that the first was left out */
+};
+
 /*
  * The hook "accept": a task takes a connection from a listener. The tool, or a header of
- * its, defines what happens then. It is called in that task, and may be called twice for
- * one connection, the second time with again. listener may be NULL.
+ * its, defines what happens then. It is called in that task. listener may be NULL.
  */
 static __always_inline void handle_accept(void *ctx, const struct sock *listener,
-					  const struct sock *sk, bool again);
+					  const struct sock *sk, enum accept_run run);
 
 /* Three of its four arguments are in a struct from 6.10 on (92ef0fd55ac8). */
-static __always_inline int handle_accept_return(__u64 *ctx, bool again)
+static __always_inline int handle_accept_return(__u64 *ctx, enum accept_run run)
 {
 	const struct sock *sk;
 
@@ -31,20 +36,20 @@ static __always_inline int handle_accept_return(__u64 *ctx, bool again)
 	else
 		sk = (const struct sock *)ctx[4];
 	if (sk)
-		handle_accept(ctx, (const struct sock *)ctx[0], sk, again);
+		handle_accept(ctx, (const struct sock *)ctx[0], sk, run);
 	return 0;
 }
 
 SEC("fexit/inet_csk_accept")
 int accept__fentry(__u64 *ctx)
 {
-	return handle_accept_return(ctx, false);
+	return handle_accept_return(ctx, ACCEPT_FIRST);
 }
 
 SEC("fexit/inet_csk_accept")
 int accept__fentry__again(__u64 *ctx)
 {
-	return handle_accept_return(ctx, true);
+	return handle_accept_return(ctx, ACCEPT_AGAIN);
 }
 
 static __always_inline bool is_compat_accept(struct pt_regs *regs, __s32 nr)
@@ -92,7 +97,7 @@ static __always_inline int handle_accept_exit(void *ctx, struct pt_regs *regs, _
 		return 0;
 	sk = task_sock(ret);
 	if (sk)
-		handle_accept(ctx, task_sock(accept_fd(regs, nr, compat)), sk, false);
+		handle_accept(ctx, task_sock(accept_fd(regs, nr, compat)), sk, ACCEPT_ONLY);
 	return 0;
 }
 

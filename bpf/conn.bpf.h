@@ -245,7 +245,7 @@ int BPF_PROG(state__raw__again, const struct sock *sk, int oldstate, int newstat
 }
 
 static __always_inline void handle_accept(void *ctx, const struct sock *listener,
-					  const struct sock *sk, bool again)
+					  const struct sock *sk, enum accept_run run)
 {
 	struct conn *c = bpf_map_lookup_elem(&conns, &sk);
 

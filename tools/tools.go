@@ -9,6 +9,7 @@ import (
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/syscount"
+	"github.com/corescope/corescope/tools/tcpaccept"
 	"github.com/corescope/corescope/tools/tcplife"
 	"github.com/corescope/corescope/tools/tcpstates"
 )
@@ -22,6 +23,7 @@ func All() []*tool.Tool {
 		opensnoop.Tool,
 		runqlat.Tool,
 		syscount.Tool,
+		tcpaccept.Tool,
 		tcplife.Tool,
 		tcpstates.Tool,
 	}

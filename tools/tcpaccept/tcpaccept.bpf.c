@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//go:build ignore
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "event.bpf.h"
+#include "task.bpf.h"
+#include "sock.bpf.h"
+#include "accept.bpf.h"
+
+struct event {
+	struct task_info task;
+	struct sock_ends ends;
+	__s32 backlog; /* -1 where the listener is not known */
+	__s32 backlog_max;
+};
+
+/* Keeps the type in the object, for it to be compared with Go's. */
+const struct event *event_type __attribute__((unused));
+
+/* Connections that the first of two programs has told of, and the second will see. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, const struct sock *);
+	__type(value, __u8);
+} told SEC(".maps");
+
+/* is_told lets one of the programs tell of a connection: the second if the first did not. */
+static __always_inline bool is_told(const struct sock *sk, enum accept_run run)
+{
+	const __u8 yes = 1;
+
+	if (run == ACCEPT_FIRST)
+		return bpf_map_update_elem(&told, &sk, &yes, BPF_ANY);
+	return run == ACCEPT_AGAIN && !bpf_map_delete_elem(&told, &sk);
+}
+
+static __always_inline void read_backlog(struct event *e, const struct sock *listener)
+{
+	e->backlog = -1;
+	e->backlog_max = -1;
+	if (!listener || BPF_CORE_READ(listener, __sk_common.skc_state) != TCP_LISTEN)
+		return;
+	e->backlog = BPF_CORE_READ(listener, sk_ack_backlog);
+	e->backlog_max = BPF_CORE_READ(listener, sk_max_ack_backlog);
+}
+
+static __always_inline void handle_accept(void *ctx, const struct sock *listener,
+					  const struct sock *sk, enum accept_run run)
+{
+	struct event e = {};
+
+	if (!task_current_wanted())
+		return;
+	sock_ends_read(&e.ends, sk);
+	if (!ends_wanted(&e.ends) || is_told(sk, run))
+		return;
+	task_info_current(&e.task);
+	read_backlog(&e, listener);
+	event_send(ctx, &e, sizeof(e), e.task.time_ns);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
