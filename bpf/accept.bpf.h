@@ -6,9 +6,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
-#include "syscall.bpf.h"
-#include "path.bpf.h"
-#include "sock.bpf.h"
+#include "sockcall.bpf.h"
 
 #define SYS_ACCEPT 5 /* include/uapi/linux/net.h */
 #define SYS_ACCEPT4 18
@@ -62,24 +60,6 @@ static __always_inline bool is_compat_accept(struct pt_regs *regs, __s32 nr)
 	return call == SYS_ACCEPT || call == SYS_ACCEPT4;
 }
 
-/* The descriptor that the call accepts at; socketcall has it in the task's memory. */
-static __always_inline __u32 accept_fd(struct pt_regs *regs, __s32 nr, bool compat)
-{
-	__u32 fd = -1;
-
-	if (!compat || nr != NR_compat_socketcall)
-		return syscall_arg(regs, 0, compat);
-	bpf_probe_read_user(&fd, sizeof(fd), (void *)syscall_arg(regs, 1, true));
-	return fd;
-}
-
-static __always_inline struct sock *task_sock(__u32 fd)
-{
-	struct file *file = task_file(task_current(), fd);
-
-	return file ? file_tcp_sock(file) : NULL;
-}
-
 /* The new descriptor still stands for what was accepted, unless another thread has closed it. */
 static __always_inline int handle_accept_exit(void *ctx, struct pt_regs *regs, __s32 nr, long ret)
 {
@@ -95,9 +75,9 @@ static __always_inline int handle_accept_exit(void *ctx, struct pt_regs *regs, _
 	compat = syscall_is_compat(regs);
 	if (compat ? !is_compat_accept(regs, nr) : nr != NR_accept && nr != NR_accept4)
 		return 0;
-	sk = task_sock(ret);
+	sk = task_tcp_sock(ret);
 	if (sk)
-		handle_accept(ctx, task_sock(accept_fd(regs, nr, compat)), sk, ACCEPT_ONLY);
+		handle_accept(ctx, task_tcp_sock(sock_call_arg(regs, nr, 0, compat)), sk, ACCEPT_ONLY);
 	return 0;
 }
 

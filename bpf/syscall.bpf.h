@@ -30,6 +30,7 @@ enum syscall_abi {
 
 enum { /* arch/x86/entry/syscalls/syscall_64.tbl */
 	NR_open = 2,
+	NR_connect = 42,
 	NR_accept = 43,
 	NR_clone = 56,
 	NR_fork = 57,
@@ -52,6 +53,7 @@ enum { /* arch/x86/entry/syscalls/syscall_32.tbl; there is no accept */
 	NR_compat_socketcall = 102,
 	NR_compat_openat = 295,
 	NR_compat_execveat = 358,
+	NR_compat_connect = 362,
 	NR_compat_accept4 = 364,
 	NR_compat_openat2 = 437,
 };
@@ -118,6 +120,7 @@ enum { /* include/uapi/asm-generic/unistd.h; there is no open or creat */
 	NR_openat = 56,
 	NR_accept = 202,
 	NR_clone = 220,
+	NR_connect = 203,
 	NR_execve = 221,
 	NR_accept4 = 242,
 	NR_execveat = 281,
@@ -129,6 +132,7 @@ enum { /* arch/arm64/tools/syscall_32.tbl; there is no socketcall */
 	NR_compat_open = 5,
 	NR_compat_creat = 8,
 	NR_compat_execve = 11,
+	NR_compat_connect = 283,
 	NR_compat_accept = 285,
 	NR_compat_openat = 322,
 	NR_compat_accept4 = 366,

@@ -10,6 +10,7 @@ import (
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/syscount"
 	"github.com/corescope/corescope/tools/tcpaccept"
+	"github.com/corescope/corescope/tools/tcpconnect"
 	"github.com/corescope/corescope/tools/tcplife"
 	"github.com/corescope/corescope/tools/tcpstates"
 )
@@ -24,6 +25,7 @@ func All() []*tool.Tool {
 		runqlat.Tool,
 		syscount.Tool,
 		tcpaccept.Tool,
+		tcpconnect.Tool,
 		tcplife.Tool,
 		tcpstates.Tool,
 	}

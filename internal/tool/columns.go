@@ -15,6 +15,8 @@ type columns struct {
 	all, shown []column.Column
 	filter     *column.Filter
 	sorted     *column.Column // that rows are sorted by, or nil
+	// machine, if set, are the keys of the columns that JSON and CSV show.
+	machine []string
 }
 
 // choose picks the shown columns: those that the user names, else the tool's own in
@@ -22,7 +24,10 @@ type columns struct {
 func (c *columns) choose(o *common, words, text []string) error {
 	defaults := text
 	if o.Output != "text" {
-		defaults = column.Standard(c.all)
+		defaults = c.machine
+		if defaults == nil {
+			defaults = column.Standard(c.all)
+		}
 	}
 	shown, err := column.Select(c.all, defaults, words)
 	if err != nil {

@@ -40,6 +40,10 @@ type Events[R any] struct {
 	Row R
 	// Keep, if set, is asked whether a decoded row is wanted.
 	Keep func(*R) bool
+	// Count, if set, has the keys of columns: then rows are not shown, but counted by the
+	// columns that are shown, which are these and "count" if the user names no others. What
+	// Decode fills must not point into the tail.
+	Count []string
 	// Before and After are iterator programs whose events are rows too: Before run when
 	// all is attached, ahead of "ready", and After when nothing is any more.
 	Before, After []Iterator
@@ -48,6 +52,7 @@ type Events[R any] struct {
 	decoder *layout.Decoder
 	cols    columns
 	samples uint64
+	groups  groups[R]
 }
 
 // Iterator is an iterator program.
@@ -90,6 +95,9 @@ func (e *Events[R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description,
 		}
 	}
 	e.cols = columns{all: cols}
+	if e.Count != nil {
+		return e.describeCounts(), nil
+	}
 	return &description{columns: &e.cols, text: e.Columns}, nil
 }
 
@@ -142,7 +150,10 @@ func (e *Events[R]) run(ctx context.Context, s *session) error {
 	if err := e.read(ctx, s, reader); err != nil {
 		return err
 	}
-	return e.iterate(s, e.After)
+	if err := e.iterate(s, e.After); err != nil {
+		return err
+	}
+	return e.showCounts(s)
 }
 
 func (e *Events[R]) read(ctx context.Context, s *session, reader ring.Reader) error {
@@ -195,6 +206,10 @@ func (e *Events[R]) show(s *session, sample []byte) error {
 		return nil
 	}
 	s.events++
+	if e.Count != nil {
+		e.groups.add(e.row, e.cols.shown)
+		return nil
+	}
 	s.shown++
 	return s.out.Row(kindEvent)
 }

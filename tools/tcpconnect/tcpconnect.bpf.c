@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//go:build ignore
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "event.bpf.h"
+#include "task.bpf.h"
+#include "sockcall.bpf.h"
+
+#define SYS_CONNECT 3 /* include/uapi/linux/net.h */
+#define SHUTDOWN_MASK 3
+#define EINTR 4
+#define EISCONN 106
+#define EALREADY 114
+#define EINPROGRESS 115
+#define ERESTARTSYS 512 /* this and the next four are for the kernel itself */
+
+enum result {
+	RESULT_CONNECTED = 1,
+	RESULT_FAILED,
+	RESULT_CLOSED,
+	RESULT_WAITING,
+};
+
+/* A connect that is under way. */
+struct attempt {
+	struct task_info owner;
+	__u64 birth_ns; /* CLOCK_BOOTTIME */
+	bool wanted; /* its owner is */
+	bool waiting; /* its SYN was sent again */
+	bool failed; /* within the system call, which will know why */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 20);
+	__type(key, const struct sock *);
+	__type(value, struct attempt);
+} attempts SEC(".maps");
+
+/* Failures that are told, by the socket's inode: the system call returns them once more. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, __u8);
+} told SEC(".maps");
+
+struct event {
+	struct task_info task; /* who connects; its time is the row's */
+	__u64 duration_ns; /* 0 where no SYN was sent */
+	struct sock_ends ends;
+	__s32 error; /* -errno */
+	__u8 result; /* enum result */
+	__u8 pad[3];
+};
+
+/* Keeps the type in the object, for it to be compared with Go's. */
+const struct event *event_type __attribute__((unused));
+
+static __always_inline void tell(void *ctx, const struct sock *sk, const struct attempt *a,
+				 enum result result, int error)
+{
+	struct event e = {};
+
+	sock_ends_read(&e.ends, sk);
+	if (!a->wanted || !ends_wanted(&e.ends))
+		return;
+	e.task = a->owner;
+	e.task.time_ns = bpf_ktime_get_boot_ns();
+	e.duration_ns = e.task.time_ns - a->birth_ns;
+	e.error = error;
+	e.result = result;
+	event_send(ctx, &e, sizeof(e), e.task.time_ns);
+}
+
+static __always_inline __u64 sock_ino(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
+}
+
+/* From CLOSE to SYN_SENT, in the task that connects. A second program finds its attempt. */
+static __always_inline void attempt_begin(const struct sock *sk, const struct attempt *old,
+					  bool again)
+{
+	struct attempt a = {};
+
+	if (!sock_is_tcp(sk))
+		return;
+	if (old && again && old->owner.tid == (__u32)bpf_get_current_pid_tgid())
+		return;
+	task_info_current(&a.owner);
+	a.birth_ns = a.owner.time_ns;
+	a.wanted = task_current_wanted();
+	if (bpf_map_update_elem(&attempts, &sk, &a, BPF_ANY) && again)
+		lost_add(map_full);
+}
+
+/*
+ * A connect that finds no port or route ends in the system call, which alone knows why.
+ * So does one that a connect to AF_UNSPEC takes back.
+ */
+static __always_inline void attempt_fail(void *ctx, const struct sock *sk, struct attempt *a)
+{
+	int error = BPF_CORE_READ(sk, sk_err);
+	__u64 ino = sock_ino(sk);
+	const __u8 yes = 1;
+
+	if (error) {
+		bpf_map_update_elem(&told, &ino, &yes, BPF_ANY);
+		tell(ctx, sk, a, RESULT_FAILED, -error);
+	} else if (BPF_CORE_READ_BITFIELD_PROBED(sk, sk_shutdown) == SHUTDOWN_MASK) {
+		tell(ctx, sk, a, RESULT_CLOSED, 0);
+	} else {
+		a->failed = true;
+		return;
+	}
+	bpf_map_delete_elem(&attempts, &sk);
+}
+
+/*
+ * The kernel leaves a program out where it is running on the CPU already, so each is
+ * there twice. What one has ended, the other does not find.
+ */
+static __always_inline int handle_state(void *ctx, const struct sock *sk, int newstate, bool again)
+{
+	struct attempt *a = bpf_map_lookup_elem(&attempts, &sk);
+
+	if (newstate == TCP_SYN_SENT) {
+		attempt_begin(sk, a, again);
+		return 0;
+	}
+	if (!a)
+		return 0;
+	if (newstate == TCP_ESTABLISHED) {
+		tell(ctx, sk, a, RESULT_CONNECTED, 0);
+		bpf_map_delete_elem(&attempts, &sk);
+	} else if (newstate == TCP_CLOSE) {
+		attempt_fail(ctx, sk, a);
+	}
+	return 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(state__btf, const struct sock *sk, int oldstate, int newstate)
+{
+	return handle_state(ctx, sk, newstate, false);
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(state__btf__again, const struct sock *sk, int oldstate, int newstate)
+{
+	return handle_state(ctx, sk, newstate, true);
+}
+
+SEC("raw_tp/inet_sock_set_state")
+int BPF_PROG(state__raw, const struct sock *sk, int oldstate, int newstate)
+{
+	return handle_state(ctx, sk, newstate, false);
+}
+
+SEC("raw_tp/inet_sock_set_state")
+int BPF_PROG(state__raw__again, const struct sock *sk, int oldstate, int newstate)
+{
+	return handle_state(ctx, sk, newstate, true);
+}
+
+/* Nobody has answered for a second: the SYN is sent again. */
+static __always_inline int handle_retransmit(void *ctx, const struct sock *sk)
+{
+	struct attempt *a = bpf_map_lookup_elem(&attempts, &sk);
+
+	if (!a || a->waiting)
+		return 0;
+	a->waiting = true;
+	tell(ctx, sk, a, RESULT_WAITING, 0);
+	return 0;
+}
+
+SEC("tp_btf/tcp_retransmit_skb")
+int BPF_PROG(syn__btf, const struct sock *sk)
+{
+	return handle_retransmit(ctx, sk);
+}
+
+SEC("raw_tp/tcp_retransmit_skb")
+int BPF_PROG(syn__raw, const struct sock *sk)
+{
+	return handle_retransmit(ctx, sk);
+}
+
+static __always_inline bool is_connect(struct pt_regs *regs, __s32 nr, bool compat)
+{
+	if (!compat)
+		return nr == NR_connect;
+	return nr == NR_compat_connect ||
+	       (nr == NR_compat_socketcall && syscall_arg(regs, 0, true) == SYS_CONNECT);
+}
+
+/* The call has failed, and not only been cut short or asked how the last one fares. */
+static __always_inline bool is_failure(__s32 ret)
+{
+	return ret < 0 && ret != -EINPROGRESS && ret != -EALREADY && ret != -EISCONN &&
+	       ret != -EINTR && (ret > -ERESTARTSYS || ret < -ERESTARTSYS - 4);
+}
+
+/* The end that the task asked for: the socket has none when no SYN was sent. */
+static __always_inline void read_wanted_end(struct sock_ends *ends, const void *addr)
+{
+	struct sockaddr_in6 to = {};
+	struct sockaddr_in *to4 = (struct sockaddr_in *)&to;
+
+	bpf_probe_read_user(&to, sizeof(*to4), addr);
+	ends->rport = bpf_ntohs(to4->sin_port);
+	if (to4->sin_family == AF_INET) {
+		addr_set_ipv4(&ends->raddr, to4->sin_addr.s_addr);
+	} else if (to4->sin_family == AF_INET6) {
+		bpf_probe_read_user(&to, sizeof(to), addr);
+		ends->raddr = to.sin6_addr;
+	}
+}
+
+static __always_inline void tell_unsent(void *ctx, const struct sock *sk, const void *addr, int error)
+{
+	struct event e = {
+		.result = error ? RESULT_FAILED : RESULT_CLOSED,
+		.error = error,
+	};
+
+	if (!task_current_wanted())
+		return;
+	sock_ends_read(&e.ends, sk);
+	read_wanted_end(&e.ends, addr);
+	if (!ends_wanted(&e.ends))
+		return;
+	task_info_current(&e.task);
+	event_send(ctx, &e, sizeof(e), e.task.time_ns);
+}
+
+static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret)
+{
+	const struct sock *sk;
+	struct attempt *a;
+	bool compat, unsent;
+	__u64 ino;
+
+	nr &= ~__X32_SYSCALL_BIT;
+	if (nr != NR_connect && nr != NR_compat_connect && nr != NR_compat_socketcall)
+		return 0;
+	compat = syscall_is_compat(regs);
+	if (!is_connect(regs, nr, compat))
+		return 0;
+	sk = task_tcp_sock(sock_call_arg(regs, nr, 0, compat));
+	if (!sk)
+		return 0;
+	a = bpf_map_lookup_elem(&attempts, &sk);
+	unsent = a && a->failed;
+	if (unsent)
+		bpf_map_delete_elem(&attempts, &sk);
+	ino = sock_ino(sk);
+	if (is_failure(ret))
+		unsent = bpf_map_delete_elem(&told, &ino);
+	if (unsent)
+		tell_unsent(ctx, sk, (void *)sock_call_arg(regs, nr, 1, compat), ret);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(connect__btf, struct pt_regs *regs, long ret)
+{
+	return handle_exit(ctx, regs, SYSCALL_NR(regs), ret);
+}
+
+SEC("raw_tp/sys_exit")
+int BPF_PROG(connect__raw, struct pt_regs *regs, long ret)
+{
+	return handle_exit(ctx, regs, syscall_nr(regs), ret);
+}
+
+/* Connects that are still under way at the end, and are not told of yet. */
+SEC("iter/bpf_map_elem")
+int open_attempts(struct bpf_iter__bpf_map_elem *ctx)
+{
+	const struct sock **key = ctx->key;
+	const struct attempt *a = ctx->value;
+	const struct sock *sk;
+	struct event e = {};
+
+	if (!key || !a || !a->wanted || a->waiting || a->failed)
+		return 0;
+	sk = *key;
+	if (BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_SYN_SENT)
+		return 0;
+	sock_ends_read(&e.ends, sk);
+	if (!ends_wanted(&e.ends))
+		return 0;
+	e.task = a->owner;
+	e.task.time_ns = bpf_ktime_get_boot_ns();
+	e.duration_ns = e.task.time_ns - a->birth_ns;
+	e.result = RESULT_WAITING;
+	bpf_seq_write(ctx->meta->seq, &e, sizeof(e));
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

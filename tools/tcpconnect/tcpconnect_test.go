@@ -1,0 +1,301 @@
+package tcpconnect
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tcptest"
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+func TestMain(m *testing.M) {
+	tcptest.Main(m, map[string]func() error{"lost": lostRole})
+}
+
+// lostRole connects in a network namespace that has no route anywhere.
+func lostRole() error {
+	_, err := net.Dial("tcp4", "192.0.2.1:9")
+	if !errors.Is(err, unix.ENETUNREACH) {
+		return fmt.Errorf("connect without a route: %w", err)
+	}
+	return nil
+}
+
+// to are the rows of connects to a port.
+func to(res *tooltest.Result, rport int) []tooltest.Row {
+	return res.Where(func(r tooltest.Row) bool { return int(r.Num("rport")) == rport })
+}
+
+// socket is a TCP socket that does not block, bound to a port of the loopback's.
+func socket(t testing.TB, lport int) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lport > 0 {
+		if err := errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, local(lport))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fd
+}
+
+func local(port int) *unix.SockaddrInet4 {
+	return &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
+}
+
+// closedPort is a port where nobody listens.
+func closedPort(t testing.TB) int {
+	l := tcptest.Listen(t, "127.0.0.1:0")
+	defer l.Close()
+	return tcptest.Port(l.Addr())
+}
+
+// TestConnected has a row for each connection, from the end that connects alone.
+func TestConnected(t *testing.T) {
+	for _, c := range []struct {
+		listen, host string
+		family       int
+	}{{"127.0.0.1:0", "127.0.0.1", 4}, {"[::1]:0", "::1", 6}, {"[::]:0", "127.0.0.1", 4}} {
+		var p *tcptest.Pair
+		var most time.Duration
+		res := tooltest.JSON(t, Tool, nil, func() {
+			l := tcptest.Listen(t, c.listen)
+			begin := time.Now()
+			p = tcptest.Connect(t, l, c.host, 0)
+			most = time.Since(begin)
+			p.Fin(p.Server, p.Client)
+		})
+		r := tcptest.One(t, c.listen, to(res, p.RPort))
+		tcptest.Fields(t, c.listen, r, map[string]any{
+			"pid": os.Getpid(), "comm": tcptest.Comm(), "laddr": c.host, "raddr": c.host, "lport": p.LPort,
+			"family": c.family, "result": "connected", "error": nil,
+		})
+		if d := time.Duration(r.Num("duration_ns")); d <= 0 || d > most {
+			t.Errorf("it took %s, want no more than %s", d, most)
+		}
+		if other := to(res, p.LPort); len(other) > 0 {
+			t.Errorf("rows of the end that accepts: %v", other)
+		}
+	}
+}
+
+// TestFailed has one row for a connect that fails, however it does so.
+func TestFailed(t *testing.T) {
+	refused, polled, taken := closedPort(t), closedPort(t), 0
+	child := tcptest.InRole("lost")
+	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	res := tooltest.JSON(t, Tool, nil, func() {
+		tcptest.Refused(t, refused)
+
+		// It asks by connect how the first one fared.
+		fd := socket(t, 0)
+		defer unix.Close(fd)
+		if err := unix.Connect(fd, local(polled)); err != unix.EINPROGRESS {
+			t.Errorf("connect: %v", err)
+		}
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1); err != nil {
+			t.Error(err)
+		}
+		if err := unix.Connect(fd, local(polled)); err != unix.ECONNREFUSED {
+			t.Errorf("connect once more: %v", err)
+		}
+
+		// The same two ends twice.
+		l := tcptest.Listen(t, "127.0.0.1:0")
+		taken = tcptest.Port(l.Addr())
+		lport := closedPort(t)
+		first, second := socket(t, lport), socket(t, lport)
+		defer unix.Close(first)
+		defer unix.Close(second)
+		if err := unix.Connect(first, local(taken)); err != unix.EINPROGRESS {
+			t.Errorf("connect: %v", err)
+		}
+		if err := unix.Connect(second, local(taken)); err != unix.EADDRNOTAVAIL {
+			t.Errorf("connect the same ends: %v", err)
+		}
+		tcptest.Output(t, child)
+	})
+	failed := func(what string, r tooltest.Row, name string, sent bool) {
+		t.Helper()
+		tcptest.Fields(t, what, r, map[string]any{"result": "failed", "error": name})
+		if r.Has("duration_ns") != sent {
+			t.Errorf("%s: duration %v", what, r["duration_ns"])
+		}
+	}
+	failed("refused", tcptest.One(t, "refused", to(res, refused)), "ECONNREFUSED", true)
+	failed("polled", tcptest.One(t, "polled", to(res, polled)), "ECONNREFUSED", true)
+	rows := to(res, taken)
+	if len(rows) != 2 {
+		t.Fatalf("%d rows of two connects, want 2: %v", len(rows), rows)
+	}
+	for _, r := range rows {
+		if r.Str("result") == "failed" {
+			failed("taken", r, "EADDRNOTAVAIL", false)
+			tcptest.Fields(t, "taken", r, map[string]any{"pid": os.Getpid(), "raddr": "127.0.0.1"})
+		}
+	}
+	lost := tcptest.One(t, "lost", res.Where(func(r tooltest.Row) bool { return int(r.Num("pid")) == child.Process.Pid }))
+	failed("lost", lost, "ENETUNREACH", false)
+	tcptest.Fields(t, "lost", lost, map[string]any{"raddr": "192.0.2.1", "rport": 9})
+}
+
+// TestLate waits for a second and is told of twice.
+func TestLate(t *testing.T) {
+	var late *tcptest.Pair
+	res := tooltest.JSON(t, Tool, nil, func() { _, late = tcptest.LateHandshake(t) })
+	var got []string
+	for _, r := range to(res, late.RPort) {
+		who := "first "
+		if int(r.Num("lport")) == late.LPort {
+			who = "late "
+			if ms := r.Num("duration_ns") / 1e6; ms < 900 || ms > 3500 {
+				t.Errorf("it took %.1f ms, want the second of the retransmission", ms)
+			}
+		}
+		got = append(got, who+r.Str("result"))
+	}
+	if want := "first connected,late waiting,late connected"; strings.Join(got, ",") != want {
+		t.Errorf("rows are %q, want %s", got, want)
+	}
+}
+
+// TestClosed gives up one connect, and leaves another to the end.
+func TestClosed(t *testing.T) {
+	var rport int
+	res := tooltest.JSON(t, Tool, nil, func() {
+		l := tcptest.Listen(t, "127.0.0.1:0")
+		rport = tcptest.Port(l.Addr())
+		raw, err := l.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 0) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		tcptest.Dial(t, l.Addr().String(), 0) // takes the only place
+		for i := range 2 {
+			fd := socket(t, 0)
+			if err := unix.Connect(fd, local(rport)); err != unix.EINPROGRESS {
+				t.Errorf("connect: %v", err)
+			}
+			if i == 0 {
+				unix.Close(fd)
+			} else {
+				t.Cleanup(func() { unix.Close(fd) })
+			}
+		}
+	})
+	count := map[string]int{}
+	for _, r := range to(res, rport) {
+		tcptest.Fields(t, "connect", r, map[string]any{"error": nil, "pid": os.Getpid()})
+		count[r.Str("result")]++
+	}
+	if len(count) != 3 || count["connected"] != 1 || count["closed"] != 1 || count["waiting"] != 1 {
+		t.Errorf("rows are %v, want one connected, one closed, one waiting", count)
+	}
+}
+
+// TestFilters counts the rows of a connect of each version.
+func TestFilters(t *testing.T) {
+	me := strconv.Itoa(os.Getpid())
+	for _, c := range []struct {
+		args func(port4, port6 string) []string
+		want [2]int
+	}{
+		{func(_, _ string) []string { return []string{"-4", "-p", me} }, [2]int{1, 0}},
+		{func(_, _ string) []string { return []string{"-6", "-u", "0"} }, [2]int{0, 1}},
+		{func(l, _ string) []string { return []string{"-P", "1," + l} }, [2]int{1, 0}},
+		{func(_, _ string) []string { return []string{"--pid", "1"} }, [2]int{}},
+	} {
+		l4, l6 := tcptest.Listen(t, "127.0.0.1:0"), tcptest.Listen(t, "[::1]:0")
+		port4, port6 := tcptest.Port(l4.Addr()), tcptest.Port(l6.Addr())
+		args := c.args(strconv.Itoa(port4), strconv.Itoa(port6))
+		res := tooltest.JSON(t, Tool, args, func() {
+			tcptest.Connect(t, l4, "127.0.0.1", 0)
+			tcptest.Connect(t, l6, "::1", 0)
+		})
+		if got := [2]int{len(to(res, port4)), len(to(res, port6))}; got != c.want {
+			t.Errorf("%q: %d rows, want %d", args, got, c.want)
+		}
+	}
+}
+
+// TestCount counts connects to two ports, and by what the user names.
+func TestCount(t *testing.T) {
+	var busy, idle int
+	load := func() {
+		b, i := tcptest.Listen(t, "127.0.0.1:0"), tcptest.Listen(t, "127.0.0.1:0")
+		busy, idle = tcptest.Port(b.Addr()), tcptest.Port(i.Addr())
+		for range 7 {
+			tcptest.Connect(t, b, "127.0.0.1", 0)
+		}
+		tcptest.Connect(t, i, "127.0.0.1", 0)
+		i.Close()
+		tcptest.Refused(t, idle)
+	}
+	res := tooltest.JSON(t, Tool, []string{"-c", "--comm", tcptest.Comm()}, load)
+	b, i := tcptest.One(t, "busy", to(res, busy)), tcptest.One(t, "idle", to(res, idle))
+	tcptest.Fields(t, "busy", b, map[string]any{"count": 7, "laddr": "127.0.0.1", "raddr": "127.0.0.1", "pid": nil})
+	tcptest.Fields(t, "idle", i, map[string]any{"count": 2})
+	if len(res.Events) != 2 || int(res.Events[0].Num("rport")) != busy || res.Summary.Num("events") != 9 {
+		t.Errorf("rows are not sorted, or not all counted: %v, %v", res.Events, res.Summary)
+	}
+	res = tooltest.JSON(t, Tool, []string{"-c", "--comm", tcptest.Comm(), "--columns", "pid,error,count", "--limit", "1"}, load)
+	r := tcptest.One(t, "all", res.Events)
+	tcptest.Fields(t, "all", r, map[string]any{"pid": os.Getpid(), "error": nil, "count": 8})
+
+	out := tooltest.Text(t, Tool, []string{"-c", "-s", "--comm", tcptest.Comm()}, load)
+	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 10 || strings.Join(strings.Fields(lines[0]), " ") != "SADDR LPORT DADDR DPORT COUNT" {
+		t.Errorf("text is %q", out)
+	}
+}
+
+// TestText looks at the columns of text.
+func TestText(t *testing.T) {
+	var p *tcptest.Pair
+	out := tooltest.Text(t, Tool, []string{"-t", "-U", "-L"}, func() {
+		p = tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+	})
+	var lines []string
+	for line := range strings.Lines(out) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	if want := "TIME(s) UID PID COMM IP SADDR LPORT DADDR DPORT RESULT ERROR"; lines[0] != want {
+		t.Errorf("header %q, want %q", lines[0], want)
+	}
+	want := fmt.Sprintf(" 0 %d %s 4 127.0.0.1 %d 127.0.0.1 %d connected -", os.Getpid(), tcptest.Comm(), p.LPort, p.RPort)
+	if !strings.Contains(strings.Join(lines, "\n"), want) {
+		t.Errorf("no %q in %q", want, lines)
+	}
+}
+
+// TestMany has a row for each of many, or tells of those that it has lost.
+func TestMany(t *testing.T) {
+	const n = 2000
+	var port int
+	res := tooltest.JSON(t, Tool, nil, func() {
+		l := tcptest.Listen(t, "127.0.0.1:0")
+		port = tcptest.Port(l.Addr())
+		for range n {
+			p := tcptest.Connect(t, l, "127.0.0.1", 0)
+			p.Check(p.Client.SetLinger(0))
+			p.Check(p.Client.Close())
+			p.Check(p.Server.Close())
+		}
+	})
+	if rows, lost := len(to(res, port)), int(res.Summary.Num("lost")); rows+lost != n {
+		t.Errorf("%d rows and %d lost, want %d", rows, lost, n)
+	}
+}

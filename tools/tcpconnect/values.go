@@ -1,0 +1,16 @@
+package tcpconnect
+
+import "github.com/corescope/corescope/internal/value"
+
+// result is enum result.
+type result uint8
+
+const waiting result = 4
+
+func results() []string { return []string{"connected", "failed", "closed", "waiting"} }
+
+func (v *result) name() string               { return results()[(*v-1)%4] }
+func (v *result) AppendText(b []byte) []byte { return append(b, v.name()...) }
+func (v *result) AppendJSON(b []byte) []byte { return value.AppendString(b, v.name()) }
+func (v *result) Any() any                   { return v.name() }
+func (v *result) Schema() value.Schema       { return value.Schema{Type: "string", Enum: results()} }
