@@ -72,6 +72,8 @@ type ProgramStats struct {
 // Stats returns the run time of each program over the span; it is 0 unless the kernel
 // was told to measure it ([ebpf.EnableStats], 5.8).
 func (o *Objects) Stats(span time.Duration) ([]ProgramStats, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	var out []ProgramStats
 	for _, name := range slices.Sorted(maps.Keys(o.programs)) {
 		s, err := o.programs[name].Stats()
@@ -91,6 +93,8 @@ func (o *Objects) Stats(span time.Duration) ([]ProgramStats, error) {
 // on that CPU already. Kernels before 5.12 do not say, and give 0. Of programs that are
 // there twice, the other one has run.
 func (o *Objects) Missed() (uint64, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	var missed uint64
 	for name, prog := range o.programs {
 		if strings.HasSuffix(name, again) || o.programs[name+again] != nil {

@@ -32,7 +32,8 @@ type Hook struct {
 type Variant struct {
 	Kind     string
 	Programs []string
-	// Where are the programs' sections, as "tp_btf/sys_exit", a copy's left out.
+	// Where are the programs' sections, as "tp_btf/sys_exit", a copy's left out; of those
+	// in user space only the files: "uprobe/libc".
 	Where []string
 }
 
@@ -44,7 +45,7 @@ const again = "__again"
 
 // order is how good the kinds are: what they cost and what they depend on. Kinds
 // that are not here come after these, in the order of their names.
-var order = []string{"fentry", "btf", "raw", "tp", "kprobe", "uprobe"}
+var order = []string{"fentry", "btf", "raw", "tp", "kprobe", "uprobe", "usdt"}
 
 func rank(kind string) int {
 	if i := slices.Index(order, kind); i >= 0 {
@@ -91,9 +92,11 @@ func split(program string) (hook, kind string) {
 func newHook(spec *ebpf.CollectionSpec, name string, variants map[string]*Variant) Hook {
 	h := Hook{Name: name}
 	for _, v := range variants {
-		slices.Sort(v.Programs)
+		slices.SortFunc(v.Programs, func(a, b string) int {
+			return cmp.Or(cmp.Compare(stage(spec.Programs[a]), stage(spec.Programs[b])), cmp.Compare(a, b))
+		})
 		for _, prog := range v.Programs {
-			v.Where = append(v.Where, spec.Programs[prog].SectionName)
+			v.Where = append(v.Where, whereOf(spec.Programs[prog].SectionName))
 		}
 		v.Where = slices.Compact(v.Where)
 		h.Variants = append(h.Variants, *v)
@@ -102,6 +105,15 @@ func newHook(spec *ebpf.CollectionSpec, name string, variants map[string]*Varian
 		return cmp.Or(cmp.Compare(rank(a.Kind), rank(b.Kind)), cmp.Compare(a.Kind, b.Kind))
 	})
 	return h
+}
+
+// stage puts the programs for returns in user space first: who sees a call begin sees it
+// end then.
+func stage(prog *ebpf.ProgramSpec) int {
+	if strings.HasPrefix(prog.SectionName, "uretprobe/") {
+		return 0
+	}
+	return 1
 }
 
 // force leaves a hook one variant, from "HOOK=KIND".

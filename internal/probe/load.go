@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/corescope/corescope/internal/binary"
 )
 
 // Options say how an object is loaded.
@@ -22,6 +25,11 @@ type Options struct {
 	PerfBuffer bool
 	// Without lists hooks that are not wanted, Optional those that may be missing.
 	Without, Optional []string
+	// Files says by name in which files of user space programs are attached.
+	Files map[string]binary.Files
+	// Notify, if set, is told of files that no program could be attached in, and the like:
+	// of what does not end the run, but shows less. It is called from any goroutine.
+	Notify func(error)
 	// Force allows hooks just one variant each: "HOOK=KIND".
 	Force []string
 	// Kernel is always there.
@@ -42,8 +50,10 @@ type Objects struct {
 	programs map[string]*ebpf.Program
 	// iterators are attached, but run only as they are read; they leave nothing running.
 	iterators map[Iterator]*link.Iter
-	mu        sync.Mutex // a signal may detach while a run ends by itself
+	user      *user
+	mu        sync.Mutex // a signal may detach while a run ends by itself, and a file come
 	links     []link.Link
+	detached  bool
 }
 
 // Load sets the variables in spec and makes the object's maps. The programs follow
@@ -66,10 +76,12 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create maps: %w", Classify(err))
 	}
-	return &Objects{
+	objects := &Objects{
 		Maps: coll.Maps, Variables: coll.Variables, Tried: map[string][]Attempt{},
 		spec: spec, options: o, programs: map[string]*ebpf.Program{}, iterators: map[Iterator]*link.Iter{},
-	}, nil
+	}
+	objects.user = newUser(objects)
+	return objects, nil
 }
 
 // common are the maps that user space reads and those that variables lie in. Others
@@ -100,6 +112,7 @@ func setUp(spec *ebpf.CollectionSpec, o Options) error {
 		}
 	}
 	preallocate(spec, o.Kernel)
+	useMulti(spec)
 	if m := spec.Maps["events"]; m != nil && o.PerfBuffer {
 		m.Type, m.KeySize, m.ValueSize, m.MaxEntries = ebpf.PerfEventArray, 4, 4, 0
 		return setVariable(spec, "event_perf_buffer", true)
@@ -110,10 +123,16 @@ func setUp(spec *ebpf.CollectionSpec, o Options) error {
 // Attach takes the first variant of each hook that this kernel has. After an error,
 // what was attached before it is so until Close.
 //
-// Returns a HookError, which is ErrNotPermitted or ErrUnsupported, and ErrNoVariant.
+// Programs in user space are attached in the files that are there, and until Detach in
+// those that come.
+//
+// Returns a HookError, which is ErrNotPermitted or ErrUnsupported, ErrNoVariant and ErrNoPlace.
 func (o *Objects) Attach() error {
 	hooks, err := o.Hooks()
 	if err != nil {
+		return err
+	}
+	if err := o.user.find(); err != nil {
 		return err
 	}
 	for _, h := range hooks {
@@ -125,7 +144,7 @@ func (o *Objects) Attach() error {
 			return &HookError{h.Name, o.Tried[h.Name]}
 		}
 	}
-	return nil
+	return o.user.begun()
 }
 
 // Hooks lists the hooks that are wanted, with the variants that are allowed.
@@ -154,10 +173,24 @@ func (o *Objects) try(h Hook) (ok bool, err error) {
 	return false, nil
 }
 
+// keep keeps links until Detach. What comes after that is closed.
 func (o *Objects) keep(links []link.Link) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.detached {
+		closeTogether(links)
+		return
+	}
 	o.links = append(o.links, links...)
+}
+
+func (o *Objects) notify(errs ...error) {
+	if o.options.Notify == nil {
+		return
+	}
+	for _, err := range errs {
+		o.options.Notify(err)
+	}
 }
 
 // attachVariant loads and attaches all programs of a variant. After an error none of
@@ -165,41 +198,57 @@ func (o *Objects) keep(links []link.Link) {
 func (o *Objects) attachVariant(v Variant) ([]link.Link, error) {
 	var links []link.Link
 	for _, name := range v.Programs {
-		l, err := o.attachProgram(name)
+		more, err := o.attachProgram(name)
 		if err != nil {
 			o.drop(v, links)
 			return nil, err
 		}
-		links = append(links, l)
+		links = append(links, more...)
 	}
 	return links, nil
 }
 
-func (o *Objects) attachProgram(name string) (link.Link, error) {
+func (o *Objects) attachProgram(name string) ([]link.Link, error) {
+	if p, ok := userPlace(o.spec.Programs[name].SectionName); ok {
+		return o.user.attach(name, p)
+	}
 	prog, err := o.Program(name)
 	if err != nil {
 		return nil, err
 	}
-	return attach(o.spec.Programs[name], prog)
+	l, err := attach(o.spec.Programs[name], prog)
+	if err != nil {
+		return nil, err
+	}
+	return []link.Link{l}, nil
 }
 
 // drop detaches and unloads a variant; its maps stay, as others may share them.
 func (o *Objects) drop(v Variant, links []link.Link) {
-	closeAll(links)
-	for _, name := range v.Programs {
-		o.programs[name].Close()
-		delete(o.programs, name)
+	closeTogether(links)
+	o.user.forget(v.Programs)
+	for name, prog := range o.programs {
+		if own, _, _ := strings.Cut(name, forCookie); slices.Contains(v.Programs, own) {
+			prog.Close()
+			delete(o.programs, name)
+		}
 	}
 }
 
 // Program loads one program, and the maps that only it needs.
 func (o *Objects) Program(name string) (*ebpf.Program, error) {
-	if prog := o.programs[name]; prog != nil {
-		return prog, nil
-	}
 	spec := o.spec.Programs[name]
 	if spec == nil {
 		return nil, fmt.Errorf("the object has no program %s", name)
+	}
+	return o.load(name, spec)
+}
+
+func (o *Objects) load(name string, spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if prog := o.programs[name]; prog != nil {
+		return prog, nil
 	}
 	maps := map[string]*ebpf.MapSpec{}
 	for _, ins := range spec.Instructions {
@@ -237,6 +286,9 @@ func (o *Objects) Explain() (map[string][]Attempt, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := o.user.find(); err != nil {
+		return nil, err
+	}
 	out := map[string][]Attempt{}
 	for _, h := range hooks {
 		for _, v := range h.Variants {
@@ -256,7 +308,7 @@ func (o *Objects) Taken() []string {
 	var out []string
 	for name, tried := range o.Tried {
 		if last := tried[len(tried)-1]; last.Err == nil {
-			out = append(out, name+": "+last.Variant.String())
+			out = append(out, name+": "+last.Variant.String()+o.where(last.Variant))
 		}
 	}
 	slices.Sort(out)
@@ -278,11 +330,12 @@ func (o *Objects) Attached() bool {
 
 // Detach detaches all programs. Counters and maps can still be read.
 func (o *Objects) Detach() error {
+	ended := o.user.end()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	err := closeAll(o.links)
-	o.links = nil
-	return err
+	err := closeTogether(o.links)
+	o.links, o.detached = nil, true
+	return errors.Join(ended, err)
 }
 
 // Close detaches and frees all.

@@ -21,8 +21,10 @@ func Needs(section string) string {
 		return "CONFIG_KPROBES and the function not inlined"
 	case "kprobe.multi", "kretprobe.multi":
 		return "CONFIG_FPROBE (5.18)"
-	case "uprobe", "uretprobe", "usdt":
+	case "uprobe", "uretprobe":
 		return "CONFIG_UPROBES and the symbol in the file"
+	case "usdt":
+		return "CONFIG_UPROBES and the probe in the file"
 	case "iter":
 		return "the kernel's own BTF with the iterator (5.8)"
 	case "perf_event":

@@ -129,6 +129,7 @@ func (f *Facts) checkHooks() error {
 	kinds := map[string][]string{
 		"fentry": {"fentry", "fexit", "fmod_ret"}, "btf": {"tp_btf"}, "raw": {"raw_tp"},
 		"tp": {"tp", "tracepoint"}, "kprobe": {"kprobe", "kretprobe"}, "uprobe": {"uprobe", "uretprobe"},
+		"usdt": {"usdt"},
 	}
 	for _, h := range f.Hooks {
 		for _, v := range h.Variants {
@@ -152,6 +153,11 @@ func (f *Facts) checkHookNames() error {
 	for _, name := range names {
 		if !slices.ContainsFunc(f.Hooks, func(h probe.Hook) bool { return h.Name == name }) {
 			errs = append(errs, fmt.Errorf("the object has no hook %s", name))
+		}
+	}
+	for _, name := range probe.FileNames(f.spec) {
+		if _, ok := f.files[name]; !ok {
+			errs = append(errs, fmt.Errorf("the plan does not say which files %s are", name))
 		}
 	}
 	return errors.Join(errs...)

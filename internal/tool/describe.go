@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/corescope/corescope/internal/binary"
 	"github.com/corescope/corescope/internal/column"
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/output"
@@ -40,8 +41,9 @@ type Facts struct {
 	// Lost are the reasons why something can be lost, Counters what else is counted.
 	Lost, Counters []string
 
-	spec *ebpf.CollectionSpec
-	line *line
+	spec  *ebpf.CollectionSpec
+	files map[string]binary.Files
+	line  *line
 }
 
 // FlagGroup is flags below one heading.
@@ -74,7 +76,7 @@ func (l *line) facts(src Source) (*Facts, error) {
 	}
 	f := &Facts{
 		Tool: l.tool, Kind: src.kind(), Flags: groups, Hooks: probe.Hooks(spec), Iterators: iterators(spec),
-		Without: l.without(src.plan()), Optional: src.plan().Optional, Keep: src.plan().Keep,
+		Without: l.without(src.plan()), Optional: src.plan().Optional, Keep: src.plan().Keep, files: src.plan().Files,
 		Lost: append(members(spec, "lost"), reasonFilter), Counters: members(spec, "counters"), spec: spec, line: l,
 	}
 	return f, f.addColumns(src)

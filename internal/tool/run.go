@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/binary"
 	"github.com/corescope/corescope/internal/column"
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/output"
@@ -47,6 +49,7 @@ func Main(ctx context.Context, t *Tool, args []string, out, errOut io.Writer) in
 }
 
 func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer, own bool) int {
+	errOut = &shared{w: errOut}
 	l, err := t.parse(args)
 	switch {
 	case errors.Is(err, flags.ErrHelp):
@@ -73,7 +76,7 @@ func exitCode(err error) int {
 	case err == nil, isEnd(err):
 		return ExitOK
 	case errors.Is(err, flags.ErrUsage), errors.Is(err, column.ErrUnknown), errors.Is(err, probe.ErrTooLong),
-		errors.Is(err, probe.ErrNoVariant):
+		errors.Is(err, probe.ErrNoVariant), errors.Is(err, probe.ErrNoPlace):
 		return ExitUsage
 	case errors.Is(err, probe.ErrNotPermitted):
 		return ExitNotPermitted
@@ -93,7 +96,7 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 	if print := src.plan().Print; print != nil {
 		return print(out)
 	}
-	s, err := l.tool.open(l, src, env)
+	s, err := l.tool.open(l, src, env, func(err error) { fmt.Fprintf(errOut, "%s: %v\n", l.tool.Name, err) })
 	if err != nil {
 		return err
 	}
@@ -182,7 +185,7 @@ func (l *line) source() (Source, *Env, error) {
 }
 
 // open loads the object, with nothing attached.
-func (t *Tool) open(l *line, src Source, env *Env) (*session, error) {
+func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*session, error) {
 	spec, err := t.Object()
 	if err != nil {
 		return nil, fmt.Errorf("read BPF object: %w", err)
@@ -194,11 +197,14 @@ func (t *Tool) open(l *line, src Source, env *Env) (*session, error) {
 	if err := d.columns.choose(&l.common, l.selection.Columns, d.text); err != nil {
 		return nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
 	}
-	objects, err := l.load(env, spec, src.plan(), d.columns.needs())
+	objects, err := l.load(env, spec, src.plan(), d.columns.needs(), notify)
 	if err != nil {
 		return nil, err
 	}
 	keep := system.Set(src.plan().Keep...)
+	if len(src.plan().Files) > 0 { // programs are attached to files as they come
+		keep |= t.Needs()
+	}
 	if d.columns.usesCgroups() {
 		keep |= system.Set(system.CapDACReadSearch)
 		if err := env.rememberCgroups(); err != nil {
@@ -215,7 +221,7 @@ func (t *Tool) open(l *line, src Source, env *Env) (*session, error) {
 	return s, nil
 }
 
-func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[string]any) (*probe.Objects, error) {
+func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[string]any, notify func(error)) (*probe.Objects, error) {
 	kernel, err := probe.NewKernel(l.common.BTF)
 	if err != nil {
 		return nil, err
@@ -233,10 +239,30 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	if err := l.checkLengths(spec, vars); err != nil {
 		return nil, err
 	}
+	files, err := l.files(plan)
+	if err != nil {
+		return nil, err
+	}
 	return probe.Load(spec, probe.Options{
 		Variables: vars, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf,
 		Without: l.without(plan), Optional: plan.Optional, Force: l.common.Hook, Kernel: kernel,
+		Files: files, Notify: notify,
 	})
+}
+
+// files are those of the plan, of the processes that the command line names.
+func (l *line) files(plan *Plan) (map[string]binary.Files, error) {
+	files := maps.Clone(plan.Files)
+	for name, f := range files {
+		for _, path := range f.Paths {
+			if _, err := os.Stat(path); err != nil {
+				return nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
+			}
+		}
+		f.PIDs = l.tasks.PID
+		files[name] = f
+	}
+	return files, nil
 }
 
 // without lists the hooks that this command line does without.

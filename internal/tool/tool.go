@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/corescope/corescope/internal/binary"
 	"github.com/corescope/corescope/internal/system"
 )
 
@@ -65,6 +66,9 @@ type Plan struct {
 	// processes as events come; the run gives up all others then. The names of cgroups
 	// and containers need nothing here.
 	Keep []system.Capability
+	// Files says in which files the programs of user space are attached, by the names
+	// that their sections have for these. --pid leaves those that the processes map.
+	Files map[string]binary.Files
 	// Output, if set, is the --output that one of the tool's own flags stands for.
 	Output string
 	// Print, if set, is all that this run does: it needs no kernel.

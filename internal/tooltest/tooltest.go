@@ -214,9 +214,11 @@ func Text(t testing.TB, tl *tool.Tool, args []string, load func()) string {
 	})
 	in := bufio.NewScanner(r)
 	var stderr []string
+	ready := false
 	for in.Scan() {
 		stderr = append(stderr, in.Text())
-		if len(stderr) == 1 && bytes.Contains(in.Bytes(), []byte(": ready: ")) {
+		if !ready && bytes.Contains(in.Bytes(), []byte(": ready: ")) {
+			ready = true
 			done.Go(func() {
 				load()
 				cancel()

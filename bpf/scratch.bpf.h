@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __SCRATCH_BPF_H
+#define __SCRATCH_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include "lost.bpf.h"
+
+/*
+ * Memory for an event that the stack has no room for, in programs of user space. These
+ * can be preempted from 6.0 on (8c7dcb84e3b7), and run anew on that CPU for another
+ * thread meanwhile; so the memory is not the CPU's but the thread's. The tool defines
+ * struct scratch before it includes this. There is one for each thread that is within a
+ * program at this moment.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u32); /* thread */
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
+/* Never written to. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratch_zero SEC(".maps");
+
+/* scratch_begin returns zeroed memory, or NULL: then the event is lost. */
+static __always_inline struct scratch *scratch_begin(void)
+{
+	__u32 tid = bpf_get_current_pid_tgid(), zero = 0;
+	struct scratch *none = bpf_map_lookup_elem(&scratch_zero, &zero), *s;
+
+	if (!none)
+		return NULL;
+	bpf_map_update_elem(&scratches, &tid, none, BPF_ANY);
+	s = bpf_map_lookup_elem(&scratches, &tid);
+	if (!s)
+		lost_add(map_full);
+	return s;
+}
+
+static __always_inline void scratch_end(void)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+
+	bpf_map_delete_elem(&scratches, &tid);
+}
+
+#endif

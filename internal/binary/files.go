@@ -1,0 +1,32 @@
+package binary
+
+import (
+	"path"
+	"slices"
+)
+
+// Files says which files are meant: libc, wherever a process has one.
+type Files struct {
+	// Names are patterns of file names, as path.Match has them: "libssl.so*". Whatever
+	// file of such a name a process has mapped as code is meant.
+	Names []string
+	// Paths are files in our own mount namespace; with them, Names mean nothing.
+	Paths []string
+	// PIDs leaves only what these processes map, but also the programs that they
+	// execute, whatever their names: these may be linked statically.
+	PIDs []uint32
+}
+
+// Wants tells whether the mapping is of a file that is meant by its name.
+func (f *Files) Wants(m *Mapped) bool {
+	if len(f.Paths) > 0 || len(f.PIDs) > 0 && !slices.Contains(f.PIDs, m.PID) {
+		return false
+	}
+	base := m.Base()
+	for _, name := range f.Names {
+		if ok, _ := path.Match(name, base); ok {
+			return true
+		}
+	}
+	return len(f.PIDs) > 0 && m.IsProgram()
+}

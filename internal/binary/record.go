@@ -1,0 +1,47 @@
+package binary
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sizes of struct perf_event_header, and of PERF_RECORD_MMAP2 up to the file's name.
+const (
+	recordHeader = 8
+	mmap2Size    = recordHeader + 64
+)
+
+func le16(b []byte) uint16 { return binary.NativeEndian.Uint16(b) }
+
+// copyFrom copies out of a ring that begins anew at its end.
+func copyFrom(ring []byte, at, n uint64) []byte {
+	out := make([]byte, n)
+	at %= uint64(len(ring))
+	copied := copy(out, ring[at:])
+	copy(out[copied:], ring)
+	return out
+}
+
+func isLost(record []byte) bool {
+	return binary.NativeEndian.Uint32(record) == unix.PERF_RECORD_LOST
+}
+
+// parseRecord reads a PERF_RECORD_MMAP2. It is false for other records, and for mappings
+// of no file, whose names are no paths.
+func parseRecord(b []byte) (Mapped, bool) {
+	if len(b) <= mmap2Size || binary.NativeEndian.Uint32(b) != unix.PERF_RECORD_MMAP2 {
+		return Mapped{}, false
+	}
+	start := binary.NativeEndian.Uint64(b[16:])
+	name, _, _ := bytes.Cut(b[mmap2Size:], []byte{0})
+	m := Mapped{
+		PID:   binary.NativeEndian.Uint32(b[8:]),
+		Start: start,
+		End:   start + binary.NativeEndian.Uint64(b[24:]),
+		Inode: binary.NativeEndian.Uint64(b[48:]),
+		Path:  string(name),
+	}
+	return m, m.Inode != 0 && len(name) > 0 && name[0] == '/'
+}

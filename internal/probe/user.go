@@ -1,0 +1,287 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/corescope/corescope/internal/binary"
+)
+
+// ErrNoPlace is returned for a file that the user names and that has nothing in it which
+// programs could be attached to.
+var ErrNoPlace = errors.New("has none of the functions")
+
+// user attaches programs in files of user space: in those that processes have mapped
+// already, and in others as they come.
+type user struct {
+	objects *Objects
+	specs   map[usdtSpec]uint32
+	cookies func() bool // the kernel has attach cookies
+
+	mu    sync.Mutex // for the files that come later
+	names map[string]*files
+	watch *binary.Watch
+	done  chan struct{}
+	stop  sync.Once
+}
+
+// files are what a name stands for, and what is attached to them.
+type files struct {
+	want     binary.Files
+	seen     map[binary.ID]bool
+	first    []*binary.File // those that were there at first, until all is attached
+	programs []string       // what each file gets
+	paths    []string       // of the files that got something
+}
+
+func newUser(o *Objects) *user {
+	u := &user{objects: o, specs: map[usdtSpec]uint32{}, cookies: haveCookies, names: map[string]*files{}}
+	for _, name := range FileNames(o.spec) {
+		u.names[name] = &files{want: o.options.Files[name], seen: map[binary.ID]bool{}}
+	}
+	return u
+}
+
+// find looks for the files that are there. It listens for more before, so that none is
+// missed between.
+func (u *user) find() error {
+	if len(u.names) == 0 || u.watch != nil {
+		return nil
+	}
+	for _, fs := range u.names {
+		for _, path := range fs.want.Paths {
+			f, err := binary.Open(path)
+			if err != nil {
+				return err
+			}
+			fs.add(f)
+		}
+	}
+	w, err := binary.NewWatch()
+	if err != nil {
+		return Classify(err)
+	}
+	u.watch = w
+	return binary.Scan(nil, func(m *binary.Mapped) {
+		for _, fs := range u.names {
+			fs.add(fs.open(m))
+		}
+	})
+}
+
+// open returns the file of a mapping if it is wanted and new, else nil. A process that is
+// gone has nothing to be seen in any more.
+func (fs *files) open(m *binary.Mapped) *binary.File {
+	if !fs.want.Wants(m) {
+		return nil
+	}
+	f, err := m.Open()
+	if err != nil {
+		return nil
+	}
+	if fs.seen[f.ID] {
+		f.Close()
+		return nil
+	}
+	return f
+}
+
+func (fs *files) add(f *binary.File) {
+	if f != nil {
+		fs.seen[f.ID] = true
+		fs.first = append(fs.first, f)
+	}
+}
+
+// attach attaches a program in all files that are there. It fails when it could be
+// attached in none of those that have the place.
+func (u *user) attach(name string, p place) ([]link.Link, error) {
+	fs := u.names[p.files]
+	if _, err := u.program(name, 0); err != nil {
+		return nil, err
+	}
+	var links []link.Link
+	var failed []error
+	for _, f := range fs.first {
+		got, err := u.attachIn(name, p, f)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("attach %s/%s in %s: %w", p.kind, p.files, f.Path, err))
+		}
+		if len(got) > 0 {
+			fs.got(f)
+		}
+		links = append(links, got...)
+	}
+	if len(failed) > 0 && len(links) == 0 {
+		return nil, failed[0]
+	}
+	u.objects.notify(failed...)
+	fs.programs = append(fs.programs, name)
+	return links, nil
+}
+
+func (fs *files) got(f *binary.File) {
+	if !slices.Contains(fs.paths, f.Path) {
+		fs.paths = append(fs.paths, f.Path)
+	}
+}
+
+// attachIn attaches a program in one file, at no place if the file does not have it. A
+// file that is no program of this machine does not.
+func (u *user) attachIn(name string, p place, f *binary.File) ([]link.Link, error) {
+	sites, err := u.sites(p, f)
+	if err != nil || len(sites) == 0 {
+		if errors.Is(err, binary.ErrForeign) {
+			err = nil
+		}
+		return nil, err
+	}
+	exe, err := link.OpenExecutable(f.Name())
+	if err != nil {
+		return nil, err
+	}
+	if u.objects.spec.Programs[name].AttachType == ebpf.AttachTraceUprobeMulti {
+		return u.attachMulti(name, p, exe, sites)
+	}
+	return u.attachEach(name, p, exe, sites)
+}
+
+// begun is called when all that is there is attached. From then on files are followed.
+func (u *user) begun() error {
+	for _, name := range slices.Sorted(maps.Keys(u.names)) {
+		fs := u.names[name]
+		fs.close()
+		if len(fs.programs) == 0 || len(fs.paths) > 0 {
+			continue
+		}
+		if len(fs.want.Paths) > 0 {
+			return fmt.Errorf("%s %w: %s", strings.Join(fs.want.Paths, ", "), ErrNoPlace, u.wanted(fs))
+		}
+		u.objects.notify(fmt.Errorf("no process has %s yet: waiting", name))
+	}
+	if u.watch != nil {
+		u.done = make(chan struct{})
+		go u.follow()
+	}
+	return nil
+}
+
+// wanted lists what the programs look for.
+func (u *user) wanted(fs *files) string {
+	var all []string
+	for _, name := range fs.programs {
+		p, _ := userPlace(u.objects.spec.Programs[name].SectionName)
+		for _, what := range append(p.functions, p.probe) {
+			if what != "" && !slices.Contains(all, what) {
+				all = append(all, what)
+			}
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func (fs *files) close() {
+	closeAll(fs.first)
+	fs.first = nil
+}
+
+// follow attaches in files that come later.
+func (u *user) follow() {
+	defer close(u.done)
+	missed := func() { _ = binary.Scan(nil, u.mapped) }
+	if err := u.watch.Run(u.mapped, missed); err != nil {
+		u.objects.notify(fmt.Errorf("follow new files: %w", err))
+	}
+}
+
+func (u *user) mapped(m *binary.Mapped) {
+	for _, fs := range u.names {
+		if f := fs.open(m); f != nil {
+			fs.seen[f.ID] = true
+			u.attachAll(fs, f)
+			f.Close()
+		}
+	}
+}
+
+// attachAll attaches all programs in a file that has come later.
+func (u *user) attachAll(fs *files, f *binary.File) {
+	var all []link.Link
+	for _, name := range fs.programs {
+		p, _ := userPlace(u.objects.spec.Programs[name].SectionName)
+		links, err := u.attachIn(name, p, f)
+		if err != nil {
+			u.objects.notify(fmt.Errorf("attach %s/%s in %s: %w", p.kind, p.files, f.Path, err))
+		}
+		all = append(all, links...)
+	}
+	if len(all) == 0 {
+		return
+	}
+	u.objects.keep(all)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	fs.got(f)
+}
+
+// Files lists the files that a name stands for and that programs are attached in, by
+// their paths below the roots of their processes.
+func (o *Objects) Files(name string) []string {
+	o.user.mu.Lock()
+	defer o.user.mu.Unlock()
+	if fs := o.user.names[name]; fs != nil {
+		return slices.Clone(fs.paths)
+	}
+	return nil
+}
+
+// where names the files that a variant is attached in, the first few of them.
+func (o *Objects) where(v Variant) string {
+	const few = 3
+	var paths []string
+	for _, section := range v.Where {
+		p, _ := userPlace(section)
+		paths = append(paths, o.Files(p.files)...)
+	}
+	slices.Sort(paths)
+	paths = slices.Compact(paths)
+	switch {
+	case len(paths) == 0:
+		return ""
+	case len(paths) > few:
+		return fmt.Sprintf(" in %s and %d more", strings.Join(paths[:few], ", "), len(paths)-few)
+	}
+	return " in " + strings.Join(paths, ", ")
+}
+
+// forget takes programs back that did not all attach.
+func (u *user) forget(programs []string) {
+	for _, fs := range u.names {
+		fs.programs = slices.DeleteFunc(fs.programs, func(name string) bool { return slices.Contains(programs, name) })
+	}
+}
+
+// end lets no file come any more.
+func (u *user) end() (err error) {
+	u.stop.Do(func() {
+		for _, fs := range u.names {
+			fs.close()
+		}
+		if u.watch == nil {
+			return
+		}
+		if u.done != nil {
+			err = u.watch.Stop()
+			<-u.done
+		}
+		err = errors.Join(err, u.watch.Close())
+	})
+	return err
+}

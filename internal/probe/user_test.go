@@ -1,0 +1,264 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
+
+	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/tooltest/native"
+)
+
+// addUser adds a program of user space, which counts as the others do.
+func (o object) addUser(name, section string, ins ...asm.Instruction) object {
+	if len(ins) == 0 {
+		ins = counting()
+	}
+	o.Programs[name] = &ebpf.ProgramSpec{
+		Name: tag(), Type: ebpf.Kprobe, SectionName: section, License: "GPL", Instructions: ins,
+	}
+	return o
+}
+
+// loadUser loads an object whose files "lib" are those of the name.
+func loadUser(t *testing.T, o object, files binary.Files) *Objects {
+	t.Helper()
+	needRoot(t)
+	objects, err := Load(o.CollectionSpec, Options{
+		Kernel: &Kernel{}, Files: map[string]binary.Files{"lib": files},
+		Notify: func(err error) { t.Logf("told: %v", err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { objects.Close() })
+	return objects
+}
+
+func runs(t *testing.T, o *Objects) uint64 {
+	t.Helper()
+	counts, err := o.Counts("lost").Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counts["map_full"]
+}
+
+// each runs a test with a link for all places, where the kernel has these, and with an
+// event for each.
+func each(t *testing.T, test func(t *testing.T, single func(*Objects))) {
+	for _, single := range []bool{false, true} {
+		t.Run(fmt.Sprintf("single=%v", single), func(t *testing.T) {
+			if !single && features.HaveBPFLinkUprobeMulti() != nil {
+				t.Skip("this kernel has no uprobe_multi")
+			}
+			test(t, func(o *Objects) {
+				for _, prog := range o.spec.Programs {
+					if single {
+						prog.AttachType = ebpf.AttachNone
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestUserFunctions(t *testing.T) {
+	each(t, func(t *testing.T, single func(*Objects)) {
+		lib := native.Open(t, "corescope-a.so.1", []string{"one", "two", "three"})
+		o := loadUser(t, newObject().addUser("x__uprobe__in", "uprobe/lib:one,two,none").addUser("x__uprobe__out", "uretprobe/lib:two"),
+			binary.Files{Names: []string{"corescope-a.so*"}})
+		single(o)
+		if err := o.Attach(); err != nil {
+			t.Fatal(err)
+		}
+		for _, fn := range []string{"one", "two", "three"} {
+			lib.Call(fn, native.Call{})
+		}
+		if n := runs(t, o); n != 3 {
+			t.Errorf("%d runs, want one for one and two for two", n)
+		}
+		taken := strings.Join(o.Taken(), "\n")
+		if !slices.Equal(o.Files("lib"), []string{lib.Path}) || !strings.HasSuffix(taken, ": uprobe/lib in "+lib.Path) {
+			t.Errorf("attached in %q: %s", o.Files("lib"), taken)
+		}
+		if err := o.Detach(); err != nil {
+			t.Fatal(err)
+		}
+		lib.Call("one", native.Call{})
+		if n := runs(t, o); n != 3 {
+			t.Errorf("%d runs after all was detached", n)
+		}
+	})
+}
+
+// TestUserFollow has a library that comes later, one that is the same file, and one that
+// has nothing of interest.
+func TestUserFollow(t *testing.T) {
+	each(t, func(t *testing.T, single func(*Objects)) {
+		o := loadUser(t, newObject().addUser("x__uprobe", "uprobe/lib:one"), binary.Files{Names: []string{"corescope-f*.so"}})
+		single(o)
+		if err := o.Attach(); err != nil {
+			t.Fatal(err)
+		}
+		native.Open(t, "corescope-f-none.so", []string{"other"})
+		lib := native.Open(t, "corescope-f.so", []string{"one"})
+		mapped := time.Now()
+		lib.Map(t)
+		for deadline := time.Now().Add(30 * time.Second); len(o.Files("lib")) == 0; {
+			if time.Now().After(deadline) {
+				t.Fatal("a library that came later is not attached to")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		t.Logf("attached %v after it was mapped", time.Since(mapped))
+		lib.Call("one", native.Call{})
+		if n := runs(t, o); n != 1 || !slices.Equal(o.Files("lib"), []string{lib.Path}) {
+			t.Errorf("%d runs, attached in %q", n, o.Files("lib"))
+		}
+		if err := o.Detach(); err != nil {
+			t.Fatal(err)
+		}
+		lib.Call("one", native.Call{})
+		if n := runs(t, o); n != 1 {
+			t.Errorf("%d runs after all was detached", n)
+		}
+	})
+}
+
+// TestUserOneFile maps a file by two names: programs run once.
+func TestUserOneFile(t *testing.T) {
+	lib := native.Open(t, "corescope-o1.so", []string{"one"})
+	link := filepath.Join(filepath.Dir(lib.Path), "corescope-o2.so")
+	if err := os.Link(lib.Path, link); err != nil {
+		t.Fatal(err)
+	}
+	lib.Path = link
+	lib.Map(t)
+	o := loadUser(t, newObject().addUser("x__uprobe", "uprobe/lib:one"), binary.Files{Names: []string{"corescope-o?.so"}})
+	if err := o.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	if lib.Call("one", native.Call{}); runs(t, o) != 1 {
+		t.Errorf("%d runs of one call", runs(t, o))
+	}
+}
+
+// asking stores the cookie as the number of runs.
+func asking() asm.Instructions {
+	return asm.Instructions{
+		asm.FnGetAttachCookie.Call(),
+		asm.Mov.Reg(asm.R6, asm.R0),
+		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
+		asm.LoadMapPtr(asm.R1, 0).WithReference("lost"),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -4),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "out"),
+		asm.StoreMem(asm.R0, 8, asm.R6, asm.DWord),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("out"),
+		asm.Return(),
+	}
+}
+
+// TestUserProbes attaches to probes that are built in, with a semaphore for as long.
+func TestUserProbes(t *testing.T) {
+	each(t, func(t *testing.T, single func(*Objects)) {
+		lib := native.Open(t, "corescope-p.so", []string{"one", "two"},
+			native.Probe{Function: "one", Provider: "p", Name: "go", Semaphore: true},
+			native.Probe{Function: "two", Provider: "p", Name: "other", Semaphore: true},
+			native.Probe{Function: "two", Provider: "p", Name: "go"})
+		o := loadUser(t, newObject().addUser("x__usdt", "usdt/lib:p:go"), binary.Files{Names: []string{"corescope-p.so"}})
+		single(o)
+		if err := o.Attach(); err != nil {
+			t.Fatal(err)
+		}
+		if lib.Semaphore(0) != 1 || lib.Semaphore(1) != 0 {
+			t.Errorf("semaphores are %d and %d, want 1 and 0", lib.Semaphore(0), lib.Semaphore(1))
+		}
+		lib.Call("one", native.Call{})
+		lib.Call("two", native.Call{})
+		if n := runs(t, o); n != 2 {
+			t.Errorf("%d runs of two probes", n)
+		}
+		if err := o.Detach(); err != nil {
+			t.Fatal(err)
+		}
+		if lib.Semaphore(0) != 0 {
+			t.Errorf("semaphore is %d after all was detached", lib.Semaphore(0))
+		}
+	})
+}
+
+// TestCookies gives each place its number, by the kernel's cookies and without.
+func TestCookies(t *testing.T) {
+	for _, kernel := range []bool{true, false} {
+		each(t, func(t *testing.T, single func(*Objects)) {
+			needRoot(t)
+			if kernel && !haveCookies() {
+				t.Skip("this kernel has no cookies")
+			}
+			lib := native.Open(t, "corescope-c.so", []string{"one", "two"},
+				native.Probe{Function: "one", Provider: "p", Name: "go", Args: "4@" + constant("5")},
+				native.Probe{Function: "two", Provider: "p", Name: "go", Args: "4@" + constant("6")})
+			spec := newObject().addUser("x__usdt", "usdt/lib:p:go", asking()...)
+			spec.Maps["usdt_specs"] = &ebpf.MapSpec{Name: tag(), Type: ebpf.Array, KeySize: 4, ValueSize: 392, MaxEntries: 4}
+			o := loadUser(t, spec, binary.Files{Names: []string{"corescope-c.so"}})
+			o.user.cookies = func() bool { return kernel }
+			single(o)
+			maps, err := ebpf.NewMap(spec.Maps["usdt_specs"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Maps["usdt_specs"] = maps
+			err = o.Attach()
+			if !kernel && spec.Programs["x__usdt"].AttachType != ebpf.AttachNone {
+				return // no kernel has the one and not the other
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, fn := range []string{"one", "two"} {
+				if lib.Call(fn, native.Call{}); runs(t, o) != uint64(i) {
+					t.Errorf("%s has cookie %d", fn, runs(t, o))
+				}
+			}
+		})
+	}
+}
+
+func constant(n string) string {
+	if runtime.GOARCH == "amd64" {
+		return "$" + n
+	}
+	return n
+}
+
+func TestUserErrors(t *testing.T) {
+	needRoot(t)
+	lib := native.Write(t, filepath.Join(t.TempDir(), "corescope-e.so"), []string{"other"})
+	o := loadUser(t, newObject().addUser("x__uprobe", "uprobe/lib:one"), binary.Files{Paths: []string{lib.Path}})
+	if err := o.Attach(); !errors.Is(err, ErrNoPlace) || !strings.Contains(err.Error(), lib.Path+" has none of the functions: one") {
+		t.Errorf("attach to what is not there: %v", err)
+	}
+	o = loadUser(t, newObject().addUser("x__uprobe", "uprobe/lib:one", asm.LoadMem(asm.R0, asm.R5, 0, asm.DWord), asm.Return()),
+		binary.Files{Names: []string{"no-such-library"}})
+	if err := o.Attach(); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("attach what does not load: %v", err)
+	}
+	odd := native.Open(t, "corescope-odd.so", []string{"one"}, native.Probe{Function: "one", Provider: "p", Name: "go", Args: "8f@%xmm0"})
+	o = loadUser(t, newObject().addUser("x__usdt", "usdt/lib:p:go"), binary.Files{Paths: []string{odd.Path}})
+	if err := o.Attach(); err == nil || !strings.Contains(err.Error(), "not understood") {
+		t.Errorf("attach to a probe with an argument of floating point: %v", err)
+	}
+}

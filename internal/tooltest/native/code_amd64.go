@@ -1,0 +1,21 @@
+package native
+
+import "debug/elf"
+
+const machine = elf.EM_X86_64
+
+// code is every function: it sleeps what r13 points to, however often it is woken, and
+// returns r12.
+func code() []byte {
+	return []byte{
+		0x90,             // nop
+		0x4c, 0x89, 0xef, // mov rdi, r13
+		0x4c, 0x89, 0xee, // mov rsi, r13
+		0xb8, 0x23, 0, 0, 0, // mov eax, SYS_nanosleep
+		0x0f, 0x05, // syscall
+		0x48, 0x83, 0xf8, 0xfc, // cmp rax, -EINTR
+		0x74, 0xed, // je to the first mov
+		0x4c, 0x89, 0xe0, // mov rax, r12
+		0xc3, // ret
+	}
+}

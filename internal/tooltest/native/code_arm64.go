@@ -1,0 +1,27 @@
+package native
+
+import (
+	"debug/elf"
+	"encoding/binary"
+)
+
+const machine = elf.EM_AARCH64
+
+// code is every function: it sleeps what x13 points to, however often it is woken, and
+// returns x12.
+func code() (b []byte) {
+	for _, word := range []uint32{
+		0xd503201f, // nop
+		0xaa0d03e0, // mov x0, x13
+		0xaa0d03e1, // mov x1, x13
+		0xd2800ca8, // mov x8, SYS_nanosleep
+		0xd4000001, // svc 0
+		0xb100101f, // cmn x0, EINTR
+		0x54ffff60, // b.eq to the first mov
+		0xaa0c03e0, // mov x0, x12
+		0xd65f03c0, // ret
+	} {
+		b = binary.LittleEndian.AppendUint32(b, word)
+	}
+	return b
+}

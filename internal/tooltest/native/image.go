@@ -1,0 +1,146 @@
+package native
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+)
+
+// A library's file: headers, a page of code, a page of data, and what describes them.
+// Addresses differ from places in the file by moved.
+const (
+	partSize = 64 << 10 // the largest page there is
+	moved    = 1 << 20
+	codeSize = 64
+
+	headSize   = 64 // of the ELF header
+	progSize   = 56
+	sectSize   = 64
+	symbolSize = 24
+
+	textOffset = partSize
+	dataOffset = 2 * partSize
+	restOffset = 3 * partSize
+)
+
+// base is where the notes say that the base section was, baseNow where it is: as if the
+// library had been moved since.
+const (
+	baseNow = moved + restOffset
+	base    = baseNow - 0x1000
+)
+
+// image is what a library has in it.
+type image struct {
+	functions []string
+	probes    []Probe
+}
+
+type section struct {
+	name string
+	kind elf.SectionType
+	addr uint64
+	data []byte
+	link uint32
+	size uint64 // of an entry
+}
+
+// bytes is the file.
+func (m *image) bytes() []byte {
+	names, symbols := m.symbols()
+	sections := []section{
+		{},
+		{name: ".dynstr", kind: elf.SHT_STRTAB, data: names},
+		{name: ".dynsym", kind: elf.SHT_DYNSYM, data: symbols, link: 1, size: symbolSize},
+		{name: ".stapsdt.base", kind: elf.SHT_PROGBITS, addr: baseNow},
+		{name: ".note.stapsdt", kind: elf.SHT_NOTE, data: m.notes()},
+		{name: ".shstrtab", kind: elf.SHT_STRTAB},
+	}
+	b := make([]byte, restOffset)
+	for i := range m.functions {
+		copy(b[textOffset+codeSize*i:], code())
+	}
+	return m.finish(b, sections)
+}
+
+// symbols are the functions, behind one of nothing.
+func (m *image) symbols() (names, symbols []byte) {
+	names, symbols = []byte{0}, make([]byte, symbolSize)
+	for i, name := range m.functions {
+		symbols = write(symbols, elf.Sym64{
+			Name: uint32(len(names)), Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), Shndx: 3,
+			Value: m.addr(i), Size: codeSize,
+		})
+		names = append(append(names, name...), 0)
+	}
+	return names, symbols
+}
+
+// addr is the address of a function.
+func (m *image) addr(i int) uint64 { return uint64(moved + textOffset + codeSize*i) }
+
+func (m *image) notes() []byte {
+	var all []byte
+	for i, p := range m.probes {
+		var loc, semaphore uint64
+		for j, name := range m.functions {
+			if name == p.Function {
+				loc = m.addr(j) - baseNow + base
+			}
+		}
+		if p.Semaphore {
+			semaphore = uint64(moved+dataOffset+8*i) - baseNow + base
+		}
+		desc := write(nil, []uint64{loc, base, semaphore})
+		desc = append(desc, p.Provider+"\x00"+p.Name+"\x00"+p.Args+"\x00"...)
+		all = write(all, []uint32{8, uint32(len(desc)), 3})
+		all = append(append(all, "stapsdt\x00"...), desc...)
+		all = append(all, make([]byte, -len(all)&3)...)
+	}
+	return all
+}
+
+// finish appends the sections and their headers, and fills in the head.
+func (m *image) finish(b []byte, sections []section) []byte {
+	var names []byte
+	var at []uint32
+	for _, s := range sections {
+		at = append(at, uint32(len(names)))
+		names = append(append(names, s.name...), 0)
+	}
+	sections[len(sections)-1].data = names
+	var headers []byte
+	for i, s := range sections {
+		headers = write(headers, elf.Section64{
+			Name: at[i], Type: uint32(s.kind), Addr: s.addr, Off: uint64(len(b)), Size: uint64(len(s.data)),
+			Link: s.link, Addralign: 1, Entsize: s.size,
+		})
+		b = append(b, s.data...)
+	}
+	copy(b, m.head(uint64(len(b)), uint16(len(sections))))
+	return append(b, headers...)
+}
+
+func (m *image) head(sectionsAt uint64, sections uint16) []byte {
+	h := elf.Header64{
+		Type: uint16(elf.ET_DYN), Machine: uint16(machine), Version: 1, Phoff: headSize, Shoff: sectionsAt,
+		Ehsize: headSize, Phentsize: progSize, Phnum: 2, Shentsize: sectSize, Shnum: sections, Shstrndx: sections - 1,
+	}
+	copy(h.Ident[:], elf.ELFMAG)
+	h.Ident[elf.EI_CLASS], h.Ident[elf.EI_DATA], h.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1
+	b := write(nil, h)
+	for offset, flags := range map[uint64]elf.ProgFlag{textOffset: elf.PF_R | elf.PF_X, dataOffset: elf.PF_R | elf.PF_W} {
+		b = write(b, elf.Prog64{
+			Type: uint32(elf.PT_LOAD), Flags: uint32(flags), Off: offset, Vaddr: moved + offset,
+			Filesz: partSize, Memsz: partSize, Align: partSize,
+		})
+	}
+	return b
+}
+
+func write(b []byte, v any) []byte {
+	var out bytes.Buffer
+	// None of these types can fail.
+	_ = binary.Write(&out, binary.LittleEndian, v)
+	return append(b, out.Bytes()...)
+}

@@ -1,0 +1,112 @@
+// Package native makes libraries for live tests of programs that are attached in user
+// space, and calls their functions with C's calling convention. What a function is called
+// with and returns is the test's to say. So such tests know the answer, and need neither
+// the real library nor a compiler.
+package native
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Library is an ELF file that is mapped into this process.
+type Library struct {
+	Path  string
+	image image
+	text  []byte
+	data  []byte
+}
+
+// Probe is one that is built in, in the way of sys/sdt.h. It is where a function of the
+// library begins.
+type Probe struct {
+	Function       string
+	Provider, Name string
+	// Args is as the assembler writes it: "8@%rdi -4@%esi".
+	Args string
+	// Semaphore makes it one that counts who looks at it.
+	Semaphore bool
+}
+
+// Call is what a function is called with and does. What its arguments point to has to be
+// reachable otherwise, and allocated.
+type Call struct {
+	Args  [7]uint64
+	Ret   uint64
+	Sleep time.Duration
+}
+
+// Open makes a library of that file name, with the functions, and maps it until the test ends.
+func Open(t testing.TB, name string, functions []string, probes ...Probe) *Library {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	l := Write(t, path, functions, probes...)
+	l.Map(t)
+	return l
+}
+
+// Write makes a library that is not mapped yet.
+func Write(t testing.TB, path string, functions []string, probes ...Probe) *Library {
+	t.Helper()
+	l := &Library{Path: path, image: image{functions: functions, probes: probes}}
+	if err := os.WriteFile(path, l.image.bytes(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Map maps the library from its path, as the dynamic loader does.
+func (l *Library) Map(t testing.TB) {
+	t.Helper()
+	f, err := os.Open(l.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	l.text = mapPart(t, f, textOffset, unix.PROT_READ|unix.PROT_EXEC)
+	l.data = mapPart(t, f, dataOffset, unix.PROT_READ|unix.PROT_WRITE)
+}
+
+func mapPart(t testing.TB, f *os.File, offset int64, prot int) []byte {
+	t.Helper()
+	b, err := unix.Mmap(int(f.Fd()), offset, partSize, prot, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(b) })
+	return b
+}
+
+// Semaphore is how many look at the probe that has the number.
+func (l *Library) Semaphore(probe int) uint16 { return *(*uint16)(unsafe.Pointer(&l.data[8*probe])) }
+
+// Call calls the function. It panics for one that the library does not have.
+func (l *Library) Call(function string, c Call) uint64 {
+	for i, name := range l.image.functions {
+		if name == function {
+			// This goroutine is at no safe point in there, so its stack does not move.
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			sleep := [2]uint64{uint64(c.Sleep / time.Second), uint64(c.Sleep % time.Second)}
+			return call(uintptr(unsafe.Pointer(&l.text[codeSize*i])), &c.Args, c.Ret, &sleep)
+		}
+	}
+	panic("the library has no function " + function)
+}
+
+// call calls fn with the arguments in C's places. fn sleeps and returns val.
+//
+//go:noescape
+func call(fn uintptr, args *[7]uint64, val uint64, sleep *[2]uint64) uint64
+
+// Text is a C string that stays where it is while the pointer is held.
+func Text(s string) *byte { return &append([]byte(s), 0)[0] }
+
+// Pointer is what C is given for a pointer.
+func Pointer[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
