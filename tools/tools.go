@@ -6,6 +6,7 @@ import (
 	"github.com/corescope/corescope/tools/biolatency"
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/filetop"
+	"github.com/corescope/corescope/tools/gethostlatency"
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/syscount"
@@ -21,6 +22,7 @@ func All() []*tool.Tool {
 		biolatency.Tool,
 		execsnoop.Tool,
 		filetop.Tool,
+		gethostlatency.Tool,
 		opensnoop.Tool,
 		runqlat.Tool,
 		syscount.Tool,

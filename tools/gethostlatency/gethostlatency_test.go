@@ -1,0 +1,271 @@
+package gethostlatency
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/tooltest"
+	"github.com/corescope/corescope/internal/tooltest/native"
+)
+
+// The structs of netdb.h.
+type addrinfo struct {
+	flags, family, socktype, protocol int32
+	addrlen                           uint32
+	addr                              *sockaddr
+	canonname                         *byte
+	next                              *addrinfo
+}
+
+type sockaddr struct {
+	family uint16
+	port   uint16
+	flow   [4]byte // IPv4's address
+	ip     [16]byte
+}
+
+type hostent struct {
+	name             *byte
+	aliases          **byte
+	addrtype, length int32
+	addrs            **[16]byte
+}
+
+func v4(a, b, c, d byte, next *addrinfo) *addrinfo {
+	return &addrinfo{family: 2, socktype: 1, addr: &sockaddr{family: 2, flow: [4]byte{a, b, c, d}}, next: next}
+}
+
+func v6(last byte, next *addrinfo) *addrinfo {
+	return &addrinfo{family: 10, addr: &sockaddr{family: 10, ip: [16]byte{0x20, 1, 0xd, 0xb8, 15: last}}, next: next}
+}
+
+func self() []string { return []string{"--pid", fmt.Sprint(os.Getpid())} }
+
+// call is a look-up whose row is known.
+type call struct {
+	function, host, service string
+	answer                  any // *addrinfo, *hostent or nil
+	ret                     int32
+	hErrno                  int32
+	sleep                   time.Duration
+
+	addr, err string
+	addrs     float64
+}
+
+var kept []any // what calls point to
+
+// libc is one of ours: what it answers is known.
+func libc(t testing.TB) *native.Library {
+	t.Helper()
+	return native.Open(t, "libc.so.6", []string{"getaddrinfo", "gethostbyname", "gethostbyname2", "gethostbyname_r", "gethostbyname2_r"})
+}
+
+// do calls, with the arguments where the function has them.
+func (c *call) do(lib *native.Library) {
+	var result, answer uint64
+	switch a := c.answer.(type) {
+	case *addrinfo:
+		answer = native.Pointer(a)
+	case *hostent:
+		answer = native.Pointer(a)
+	}
+	host, service, resultAt, hErrno := native.Text(c.host), native.Text(c.service), &answer, &c.hErrno
+	kept = append(kept, host, service, resultAt, c.answer, c)
+	result = native.Pointer(resultAt)
+	n := native.Call{Ret: uint64(uint32(c.ret)), Sleep: c.sleep}
+	n.Args[0] = native.Pointer(host)
+	switch c.function {
+	case "getaddrinfo":
+		n.Args[1], n.Args[3] = native.Pointer(service), result
+	case "gethostbyname_r":
+		n.Args[4], n.Args[5] = result, native.Pointer(hErrno)
+	case "gethostbyname2_r":
+		n.Args[5], n.Args[6] = result, native.Pointer(hErrno)
+	default:
+		n.Ret = answer
+	}
+	lib.Call(c.function, n)
+}
+
+func calls() []call {
+	four := &[16]byte{192, 0, 2, 7}
+	entry := &hostent{addrtype: 2, length: 4, addrs: &[]*[16]byte{four, {198, 51, 100, 1}, nil}[0]}
+	return []call{
+		{function: "getaddrinfo", host: "one.test", service: "http", answer: v4(192, 0, 2, 1, nil), addr: "192.0.2.1", addrs: 1},
+		{function: "getaddrinfo", host: "types.test", answer: v6(1, v6(1, v6(1, v4(192, 0, 2, 2, nil)))), addr: "2001:db8::1", addrs: 2},
+		{function: "getaddrinfo", host: "slow.test", answer: v4(192, 0, 2, 3, nil), addr: "192.0.2.3", addrs: 1, sleep: 5 * time.Millisecond},
+		{function: "getaddrinfo", host: "none.test", ret: -2, err: "EAI_NONAME"},
+		{function: "getaddrinfo", host: "odd.test", ret: -77, err: "-77"},
+		{function: "getaddrinfo", host: "bad\xff\x1b[31m.test", ret: -3, err: "EAI_AGAIN"},
+		{function: "gethostbyname", host: "old.test", answer: entry, addr: "192.0.2.7", addrs: 2},
+		{function: "gethostbyname", host: "gone.test", err: "FAILED"},
+		{function: "gethostbyname2", host: "old2.test", answer: entry, addr: "192.0.2.7", addrs: 2},
+		{function: "gethostbyname_r", host: "r.test", answer: entry, addr: "192.0.2.7", addrs: 2},
+		{function: "gethostbyname_r", host: "small.test", ret: 34, hErrno: -1, err: "ERANGE"},
+		{function: "gethostbyname_r", host: "nor.test", hErrno: 1, err: "HOST_NOT_FOUND"},
+		{function: "gethostbyname2_r", host: "2r.test", answer: entry, addr: "192.0.2.7", addrs: 2},
+		{function: "gethostbyname2_r", host: "no2r.test", hErrno: 2, err: "TRY_AGAIN"},
+	}
+}
+
+// TestAnswers lets this process, which has a libc of ours, call each function.
+func TestAnswers(t *testing.T) {
+	lib, all := libc(t), calls()
+	var took []time.Duration
+	res := tooltest.JSON(t, Tool, self(), func() {
+		for i := range all {
+			start := time.Now()
+			all[i].do(lib)
+			took = append(took, time.Since(start))
+		}
+	})
+	if len(res.Events) != len(all) {
+		t.Fatalf("%d rows of %d calls: %v", len(res.Events), len(all), res.Events)
+	}
+	for i, want := range all {
+		checkRow(t, res.Events[i], &want, took[i])
+	}
+}
+
+func checkRow(t *testing.T, r tooltest.Row, want *call, took time.Duration) {
+	t.Helper()
+	if r.Bytes(t, "host") != want.host || r.Str("function") != want.function || r.Str("addr") != want.addr ||
+		r.Num("addrs") != want.addrs || r.Str("error") != want.err || r["found"] != (want.answer != nil) {
+		t.Errorf("row %v, want %+v", r, want)
+	}
+	if want.service != "" && r.Str("service") != want.service {
+		t.Errorf("service %q of %v", r.Str("service"), want)
+	}
+	if d := time.Duration(r.Num("delta_ns")); d < want.sleep || d > took {
+		t.Errorf("%s: %v, it slept %v and took %v", want.host, d, want.sleep, took)
+	}
+}
+
+func TestFailed(t *testing.T) {
+	lib := libc(t)
+	res := tooltest.JSON(t, Tool, append(self(), "-x"), func() {
+		for _, c := range calls() {
+			c.do(lib)
+		}
+	})
+	for _, r := range res.Events {
+		if r.Str("error") == "" {
+			t.Errorf("-x shows %v", r)
+		}
+	}
+	if len(res.Events) != 7 {
+		t.Errorf("-x shows %d calls of 7", len(res.Events))
+	}
+}
+
+func TestOtherProcess(t *testing.T) {
+	lib := libc(t)
+	res := tooltest.JSON(t, Tool, []string{"--pid", "1"}, func() { calls()[0].do(lib) })
+	if len(res.Events) != 0 {
+		t.Errorf("--pid 1 shows %v", res.Events)
+	}
+}
+
+func TestText(t *testing.T) {
+	lib := libc(t)
+	args := append(self(), "--columns", "comm,host,addr,error", "--no-header", "--comm", "*")
+	out := tooltest.Text(t, Tool, args, func() {
+		for _, c := range calls()[4:6] {
+			c.do(lib)
+		}
+	})
+	lines := strings.Split(out, "\n")
+	if len(lines) != 3 || strings.Join(strings.Fields(lines[0])[1:], " ") != "odd.test - -77" ||
+		!strings.Contains(lines[1], `bad\xff\x1b[31m.test`) {
+		t.Errorf("text is %q", out)
+	}
+}
+
+func TestCSV(t *testing.T) {
+	lib := libc(t)
+	out := tooltest.Text(t, Tool, append(self(), "--output", "csv", "--columns", "function,host,addrs"), func() { calls()[0].do(lib) })
+	if out != "function,host,addrs\ngetaddrinfo,one.test,1\n" {
+		t.Errorf("CSV is %q", out)
+	}
+}
+
+// getent is a program that looks names up through libc.
+func getent(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("getent")
+	if err != nil {
+		t.Skipf("no program that uses libc: %v", err)
+	}
+	return path
+}
+
+// TestLibc sees a real libc, which calls itself.
+func TestLibc(t *testing.T) {
+	path := getent(t)
+	var pid [3]int
+	res := tooltest.JSON(t, Tool, nil, func() {
+		for i, args := range [][]string{{"ahosts", "127.0.0.9"}, {"ahosts", "no such name"}, {"hosts", "no such name"}} {
+			cmd := exec.Command(path, args...)
+			_ = cmd.Run()
+			pid[i] = cmd.Process.Pid
+		}
+	})
+	rows := func(i int) []tooltest.Row {
+		return res.Where(func(r tooltest.Row) bool { return r.Num("pid") == float64(pid[i]) })
+	}
+	if r := rows(0); len(r) != 1 || r[0].Str("addr") != "127.0.0.9" || r[0].Str("host") != "127.0.0.9" {
+		t.Errorf("rows of an address: %v", r)
+	}
+	if r := rows(1); len(r) != 1 || !strings.HasPrefix(r[0].Str("error"), "EAI_") {
+		t.Errorf("rows of a name that there is not: %v", r)
+	}
+	if r := rows(2); len(r) != 2 || r[0].Str("error") != "HOST_NOT_FOUND" || r[0].Str("function") != "gethostbyname2" {
+		t.Errorf("rows by gethostbyname2: %v", r)
+	}
+}
+
+// TestLibcPath gives a library by its path: another one is not seen then, nor one that
+// has no such functions.
+func TestLibcPath(t *testing.T) {
+	lib, other := libc(t), libc(t)
+	res := tooltest.JSON(t, Tool, append(self(), "-l", lib.Path), func() {
+		calls()[0].do(lib)
+		calls()[1].do(other)
+	})
+	if len(res.Events) != 1 || res.Events[0].Str("host") != "one.test" {
+		t.Errorf("rows %v", res.Events)
+	}
+	none := native.Write(t, filepath.Join(t.TempDir(), "none.so"), []string{"other"})
+	for path, want := range map[string]string{none.Path: "has none of the functions: getaddrinfo", "/no/such/file": "no such file"} {
+		var errOut strings.Builder
+		code := tool.Run(t.Context(), Tool, []string{"-l", path}, io.Discard, &errOut)
+		if code != tool.ExitUsage || !strings.Contains(errOut.String(), want) {
+			t.Errorf("-l %s: exit code %d, %s", path, code, errOut.String())
+		}
+	}
+}
+
+// TestContainers has two libraries of the same name, and one whose file is gone.
+func TestContainers(t *testing.T) {
+	libs := []*native.Library{libc(t), libc(t), libc(t)}
+	if err := os.Remove(libs[2].Path); err != nil {
+		t.Fatal(err)
+	}
+	res := tooltest.JSON(t, Tool, nil, func() {
+		for i, lib := range libs {
+			calls()[i].do(lib)
+		}
+	})
+	mine := res.Where(func(r tooltest.Row) bool { return r.Num("pid") == float64(os.Getpid()) })
+	if len(mine) != len(libs) {
+		t.Errorf("%d rows of %d libraries: %v", len(mine), len(libs), mine)
+	}
+}
