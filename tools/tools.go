@@ -3,6 +3,7 @@ package tools
 
 import (
 	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/tools/bashreadline"
 	"github.com/corescope/corescope/tools/biolatency"
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/filetop"
@@ -19,6 +20,7 @@ import (
 // All returns every tool, by name.
 func All() []*tool.Tool {
 	return []*tool.Tool{
+		bashreadline.Tool,
 		biolatency.Tool,
 		execsnoop.Tool,
 		filetop.Tool,

@@ -155,16 +155,23 @@ func (u *user) attachIn(name string, p place, f *binary.File) ([]link.Link, erro
 
 // begun is called when all that is there is attached. From then on files are followed.
 func (u *user) begun() error {
+	var waiting []string
+	found := false
 	for _, name := range slices.Sorted(maps.Keys(u.names)) {
 		fs := u.names[name]
 		fs.close()
-		if len(fs.programs) == 0 || len(fs.paths) > 0 {
-			continue
-		}
-		if len(fs.want.Paths) > 0 {
+		switch {
+		case len(fs.programs) == 0:
+		case len(fs.paths) > 0:
+			found = true
+		case len(fs.want.Paths) > 0:
 			return fmt.Errorf("%s %w: %s", strings.Join(fs.want.Paths, ", "), ErrNoPlace, u.wanted(fs))
+		default:
+			waiting = append(waiting, name)
 		}
-		u.objects.notify(fmt.Errorf("no process has %s yet: waiting", name))
+	}
+	if !found && len(waiting) > 0 {
+		u.objects.notify(fmt.Errorf("no process has %s yet: waiting", strings.Join(waiting, " or ")))
 	}
 	if u.watch != nil {
 		u.done = make(chan struct{})

@@ -32,7 +32,7 @@ func StartPeer(t testing.TB, name string, args ...string) *Peer {
 	p := &Peer{more: make(chan struct{}, 1), done: make(chan struct{})}
 	p.cmd = peerCommand(t, name+"-libbpf", args)
 	// On a terminal they do not keep back what they print.
-	master, slave := pty(t)
+	master, slave := PTY(t)
 	p.cmd.Stdout, p.cmd.Stderr = slave, slave
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,8 @@ func peerCommand(t testing.TB, name string, args []string) *exec.Cmd {
 	return exec.Command(run, append([]string{tree, name}, args...)...)
 }
 
-func pty(t testing.TB) (master, slave *os.File) {
+// PTY opens a pseudo terminal.
+func PTY(t testing.TB) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {

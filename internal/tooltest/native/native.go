@@ -61,26 +61,36 @@ func Write(t testing.TB, path string, functions []string, probes ...Probe) *Libr
 	return l
 }
 
-// Map maps the library from its path, as the dynamic loader does.
+// Map maps the library from its path, as the dynamic loader does, until the test ends.
 func (l *Library) Map(t testing.TB) {
 	t.Helper()
-	f, err := os.Open(l.Path)
-	if err != nil {
+	if err := l.Load(l.image.functions...); err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	l.text = mapPart(t, f, textOffset, unix.PROT_READ|unix.PROT_EXEC)
-	l.data = mapPart(t, f, dataOffset, unix.PROT_READ|unix.PROT_WRITE)
+	text, data := l.text, l.data
+	t.Cleanup(func() {
+		unix.Munmap(text)
+		unix.Munmap(data)
+	})
 }
 
-func mapPart(t testing.TB, f *os.File, offset int64, prot int) []byte {
-	t.Helper()
-	b, err := unix.Mmap(int(f.Fd()), offset, partSize, prot, unix.MAP_PRIVATE)
+// Load maps a library that another process has made, of these functions, for good.
+func (l *Library) Load(functions ...string) error {
+	l.image.functions = functions
+	f, err := os.Open(l.Path)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	t.Cleanup(func() { unix.Munmap(b) })
-	return b
+	defer f.Close()
+	if l.text, err = mapPart(f, textOffset, unix.PROT_READ|unix.PROT_EXEC); err != nil {
+		return err
+	}
+	l.data, err = mapPart(f, dataOffset, unix.PROT_READ|unix.PROT_WRITE)
+	return err
+}
+
+func mapPart(f *os.File, offset int64, prot int) ([]byte, error) {
+	return unix.Mmap(int(f.Fd()), offset, partSize, prot, unix.MAP_PRIVATE)
 }
 
 // Semaphore is how many look at the probe that has the number.
