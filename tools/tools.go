@@ -10,6 +10,7 @@ import (
 	"github.com/corescope/corescope/tools/gethostlatency"
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/runqlat"
+	"github.com/corescope/corescope/tools/sslsniff"
 	"github.com/corescope/corescope/tools/syscount"
 	"github.com/corescope/corescope/tools/tcpaccept"
 	"github.com/corescope/corescope/tools/tcpconnect"
@@ -27,6 +28,7 @@ func All() []*tool.Tool {
 		gethostlatency.Tool,
 		opensnoop.Tool,
 		runqlat.Tool,
+		sslsniff.Tool,
 		syscount.Tool,
 		tcpaccept.Tool,
 		tcpconnect.Tool,

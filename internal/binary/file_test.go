@@ -173,7 +173,8 @@ func TestWants(t *testing.T) {
 		{"not with paths", Files{Names: []string{"libc.so.6"}, Paths: []string{"/x"}}, Mapped{Path: "/libc.so.6"}, false},
 		{"of the process", Files{Names: []string{"libc.so.6"}, PIDs: []uint32{7}}, Mapped{PID: 7, Path: "/libc.so.6"}, true},
 		{"of another process", Files{Names: []string{"libc.so.6"}, PIDs: []uint32{7}}, Mapped{PID: 8, Path: "/libc.so.6"}, false},
-		{"program", Files{PIDs: []uint32{mine}}, Mapped{PID: mine, Path: exe}, true},
+		{"nothing", Files{PIDs: []uint32{mine}}, Mapped{PID: mine, Path: exe}, false},
+		{"program", Files{Names: []string{"no"}, PIDs: []uint32{mine}}, Mapped{PID: mine, Path: exe}, true},
 		{"program, unasked", Files{}, Mapped{PID: mine, Path: exe}, false},
 	} {
 		if got := tt.files.Wants(&tt.m); got != tt.want {

@@ -8,10 +8,12 @@ import (
 // Files says which files are meant: libc, wherever a process has one.
 type Files struct {
 	// Names are patterns of file names, as path.Match has them: "libssl.so*". Whatever
-	// file of such a name a process has mapped as code is meant.
+	// file of such a name a process has mapped as code is meant. Without any, none is.
 	Names []string
 	// Paths are files in our own mount namespace; with them, Names mean nothing.
 	Paths []string
+	// Extra are such files beside those of the names.
+	Extra []string
 	// PIDs leaves only what these processes map, but also the programs that they
 	// execute, whatever their names: these may be linked statically.
 	PIDs []uint32
@@ -19,7 +21,7 @@ type Files struct {
 
 // Wants tells whether the mapping is of a file that is meant by its name.
 func (f *Files) Wants(m *Mapped) bool {
-	if len(f.Paths) > 0 || len(f.PIDs) > 0 && !slices.Contains(f.PIDs, m.PID) {
+	if len(f.Names) == 0 || len(f.Paths) > 0 || len(f.PIDs) > 0 && !slices.Contains(f.PIDs, m.PID) {
 		return false
 	}
 	base := m.Base()

@@ -56,10 +56,14 @@ func (u *user) find() error {
 		return nil
 	}
 	for _, fs := range u.names {
-		for _, path := range fs.want.Paths {
+		for _, path := range slices.Concat(fs.want.Paths, fs.want.Extra) {
 			f, err := binary.Open(path)
 			if err != nil {
 				return err
+			}
+			if fs.seen[f.ID] {
+				f.Close()
+				continue
 			}
 			fs.add(f)
 		}
@@ -160,13 +164,17 @@ func (u *user) begun() error {
 	for _, name := range slices.Sorted(maps.Keys(u.names)) {
 		fs := u.names[name]
 		fs.close()
-		switch {
-		case len(fs.programs) == 0:
-		case len(fs.paths) > 0:
+		if len(fs.programs) == 0 {
+			continue
+		}
+		for _, path := range slices.Concat(fs.want.Paths, fs.want.Extra) {
+			if !slices.Contains(fs.paths, path) {
+				return fmt.Errorf("%s %w: %s", path, ErrNoPlace, u.wanted(fs))
+			}
+		}
+		if len(fs.paths) > 0 {
 			found = true
-		case len(fs.want.Paths) > 0:
-			return fmt.Errorf("%s %w: %s", strings.Join(fs.want.Paths, ", "), ErrNoPlace, u.wanted(fs))
-		default:
+		} else if len(fs.want.Names) > 0 {
 			waiting = append(waiting, name)
 		}
 	}

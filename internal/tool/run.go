@@ -254,7 +254,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 func (l *line) files(plan *Plan) (map[string]binary.Files, error) {
 	files := maps.Clone(plan.Files)
 	for name, f := range files {
-		for _, path := range f.Paths {
+		for _, path := range slices.Concat(f.Paths, f.Extra) {
 			if _, err := os.Stat(path); err != nil {
 				return nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
 			}

@@ -1,0 +1,143 @@
+package sslsniff
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// serve starts a server, by Go's own TLS, that hands each request to handle.
+func serve(t *testing.T, handle http.HandlerFunc) (addr string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	cert, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := http.Server{Handler: handle}
+	go server.Serve(l)
+	t.Cleanup(func() { server.Close() })
+	return l.Addr().String()
+}
+
+func command(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("no program that uses the library: %v", err)
+	}
+	return exec.Command(path, args...)
+}
+
+// joined joins the data of the rows of processes whose names begin so, and adds up their lengths.
+func joined(t *testing.T, res *tooltest.Result, comm, direction string) (data string, total float64) {
+	for _, r := range res.Events {
+		if strings.HasPrefix(r.Str("comm"), comm) && r.Str("call") == direction {
+			data += r.Bytes(t, "data")
+			total += r.Num("len")
+		}
+	}
+	return data, total
+}
+
+// TestOpenSSL sends a request by OpenSSL's own client.
+func TestOpenSSL(t *testing.T) {
+	body := strings.Repeat("all of this\n", 3000)
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, body) })
+	request := "GET /openssl HTTP/1.0\r\n\r\n"
+	cmd := command(t, "openssl", "s_client", "-quiet", "-ign_eof", "-connect", addr)
+	cmd.Stdin = strings.NewReader(request)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	res := tooltest.JSON(t, Tool, nil, func() {
+		if err := cmd.Run(); err != nil {
+			t.Log(err) // the server closes
+		}
+	})
+	if got, n := joined(t, res, "openssl", "write"); got != request || n != float64(len(request)) {
+		t.Errorf("it wrote %q, %v bytes, want %q", got, n, request)
+	}
+	got, n := joined(t, res, "openssl", "read")
+	if got != out.String() || n != float64(out.Len()) || !strings.HasSuffix(got, body) {
+		t.Errorf("it read %d bytes, %v by its word; it printed %d", len(got), n, out.Len())
+	}
+}
+
+// TestPython writes more at once than is shown.
+func TestPython(t *testing.T) {
+	received := make(chan int, 1)
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		received <- len(b)
+	})
+	host, port, _ := strings.Cut(addr, ":")
+	cmd := command(t, "python3", "-c", fmt.Sprintf(`
+import socket, ssl
+context = ssl._create_unverified_context()
+s = context.wrap_socket(socket.create_connection(("%s", %s)))
+n = s.write(b"POST / HTTP/1.0\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100000)
+s.read()
+print(n)`, host, port))
+	if out, err := exec.Command("python3", "-c", "import ssl").CombinedOutput(); err != nil {
+		t.Skipf("python3 has no ssl: %s", out)
+	}
+	var out []byte
+	res := tooltest.JSON(t, Tool, nil, func() {
+		var err error
+		if out, err = cmd.Output(); err != nil {
+			t.Error(err)
+		}
+	})
+	data, n := joined(t, res, "python3", "write")
+	if want := strings.TrimSpace(string(out)); fmt.Sprintf("%.0f", n) != want {
+		t.Errorf("%v bytes, python wrote %s", n, want)
+	}
+	if len(data) != 8192 || <-received != 100000 {
+		t.Errorf("%d bytes of data are shown, want 8192", len(data))
+	}
+}
+
+// TestGnuTLS lets git, which Debian links with GnuTLS, ask for what is not there.
+func TestGnuTLS(t *testing.T) {
+	cmd := command(t, "git", "-c", "http.sslVerify=false", "-c", "http.proxy=", "ls-remote")
+	var agent string
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		agent = r.UserAgent()
+		http.NotFound(w, r)
+	})
+	cmd.Args = append(cmd.Args, "https://"+addr+"/gnutls")
+	cmd.Env = append(os.Environ(), "no_proxy=127.0.0.1", "GIT_TERMINAL_PROMPT=0")
+	res := tooltest.JSON(t, Tool, []string{"-o", "-n"}, func() { _ = cmd.Run() })
+	data, _ := joined(t, res, "git", "write")
+	if len(res.Events) == 0 && agent != "" {
+		t.Skip("git does not use GnuTLS here: it has asked, and no GnuTLS was seen")
+	}
+	if n := strings.Count(data, "/gnutls/info/refs"); n != 1 && !strings.Contains(data, "PRI * HTTP/2.0") {
+		t.Errorf("the request is there %d times: %q", n, data)
+	}
+	if strings.Count(data, "PRI * HTTP/2.0") > 1 {
+		t.Errorf("a request of HTTP/2 is there twice: %q", data)
+	}
+}
