@@ -55,6 +55,7 @@ type call struct {
 	ret                     int32
 	hErrno                  int32
 	sleep                   time.Duration
+	inner                   string // what it is made of
 
 	addr, err string
 	addrs     float64
@@ -80,7 +81,7 @@ func (c *call) do(lib *native.Library) {
 	host, service, resultAt, hErrno := native.Text(c.host), native.Text(c.service), &answer, &c.hErrno
 	kept = append(kept, host, service, resultAt, c.answer, c)
 	result = native.Pointer(resultAt)
-	n := native.Call{Ret: uint64(uint32(c.ret)), Sleep: c.sleep}
+	n := native.Call{Ret: uint64(uint32(c.ret)), Sleep: c.sleep, Inner: c.inner}
 	n.Args[0] = native.Pointer(host)
 	switch c.function {
 	case "getaddrinfo":
@@ -91,6 +92,9 @@ func (c *call) do(lib *native.Library) {
 		n.Args[5], n.Args[6] = result, native.Pointer(hErrno)
 	default:
 		n.Ret = answer
+	}
+	if c.inner == "gethostbyname_r" {
+		n.Args[4], n.Args[5] = result, native.Pointer(hErrno)
 	}
 	lib.Call(c.function, n)
 }
@@ -107,6 +111,7 @@ func calls() []call {
 		{function: "getaddrinfo", host: "bad\xff\x1b[31m.test", ret: -3, err: "EAI_AGAIN"},
 		{function: "gethostbyname", host: "old.test", answer: entry, addr: "192.0.2.7", addrs: 2},
 		{function: "gethostbyname", host: "gone.test", err: "FAILED"},
+		{function: "gethostbyname", host: "why.test", hErrno: 3, err: "NO_RECOVERY", inner: "gethostbyname_r"},
 		{function: "gethostbyname2", host: "old2.test", answer: entry, addr: "192.0.2.7", addrs: 2},
 		{function: "gethostbyname_r", host: "r.test", answer: entry, addr: "192.0.2.7", addrs: 2},
 		{function: "gethostbyname_r", host: "small.test", ret: 34, hErrno: -1, err: "ERANGE"},
@@ -161,8 +166,8 @@ func TestFailed(t *testing.T) {
 			t.Errorf("-x shows %v", r)
 		}
 	}
-	if len(res.Events) != 7 {
-		t.Errorf("-x shows %d calls of 7", len(res.Events))
+	if len(res.Events) != 8 {
+		t.Errorf("-x shows %d calls of 8", len(res.Events))
 	}
 }
 

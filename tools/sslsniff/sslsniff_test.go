@@ -35,17 +35,21 @@ type call struct {
 	ret                          int64
 	done                         uint64 // what the forms with _ex say
 	sleep                        time.Duration
+	inner                        string // what it is made of
 
 	len int // that were moved; no row without
 }
 
 func (c *call) do(libs libraries) {
 	buf, done := native.Text(c.data), &c.done
-	n := native.Call{Args: [7]uint64{0xabc000, native.Pointer(buf), uint64(len(c.data))}, Ret: uint64(c.ret), Sleep: c.sleep}
+	n := native.Call{Args: [7]uint64{0xabc000, native.Pointer(buf), uint64(len(c.data))}, Ret: uint64(c.ret), Sleep: c.sleep, Inner: c.inner}
 	switch c.function {
 	case "SSL_write_ex", "SSL_read_ex":
 		n.Args[3] = native.Pointer(done)
 	case "SSL_write_ex2":
+		n.Args[4] = native.Pointer(done)
+	}
+	if c.inner == "SSL_write_ex2" {
 		n.Args[4] = native.Pointer(done)
 	}
 	libs[c.library].Call(c.function, n)
@@ -67,6 +71,8 @@ func calls() []call {
 		{library: "openssl", function: "SSL_read_ex", direction: "read", data: big, ret: 1, done: 8193, len: 8193},
 		{library: "openssl", function: "SSL_read_ex", direction: "read", data: "three", ret: 1, done: 3, len: 3},
 		{library: "gnutls", function: "gnutls_record_send", direction: "write", data: "send", ret: 4, len: 4},
+		{library: "gnutls", function: "gnutls_record_send", direction: "write", data: "one of two", ret: 10, len: 10, inner: "gnutls_record_send2"},
+		{library: "openssl", function: "SSL_write_ex", direction: "write", data: "two", ret: 1, done: 3, len: 3, inner: "SSL_write_ex2"},
 		{library: "gnutls", function: "gnutls_record_send2", direction: "write", data: "send2", ret: 5, len: 5},
 		{library: "gnutls", function: "gnutls_record_recv", direction: "read", data: "recv", ret: 4, len: 4},
 		{library: "gnutls", function: "gnutls_record_recv_seq", direction: "read", data: "seq", ret: 3, len: 3},

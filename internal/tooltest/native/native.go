@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -40,6 +41,9 @@ type Call struct {
 	Args  [7]uint64
 	Ret   uint64
 	Sleep time.Duration
+	// Inner is a function of the library that is called from within, with the same
+	// arguments, and that returns the same.
+	Inner string
 }
 
 // Open makes a library of that file name, with the functions, and maps it until the test ends.
@@ -98,22 +102,29 @@ func (l *Library) Semaphore(probe int) uint16 { return *(*uint16)(unsafe.Pointer
 
 // Call calls the function. It panics for one that the library does not have.
 func (l *Library) Call(function string, c Call) uint64 {
-	for i, name := range l.image.functions {
-		if name == function {
-			// This goroutine is at no safe point in there, so its stack does not move.
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			sleep := [2]uint64{uint64(c.Sleep / time.Second), uint64(c.Sleep % time.Second)}
-			return call(uintptr(unsafe.Pointer(&l.text[codeSize*i])), &c.Args, c.Ret, &sleep)
-		}
+	// This goroutine is at no safe point in there, so its stack does not move.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	sleep := [2]uint64{uint64(c.Sleep / time.Second), uint64(c.Sleep % time.Second)}
+	var inner uintptr
+	if c.Inner != "" {
+		inner = l.addr(c.Inner)
 	}
-	panic("the library has no function " + function)
+	return call(l.addr(function), &c.Args, c.Ret, &sleep, inner)
 }
 
-// call calls fn with the arguments in C's places. fn sleeps and returns val.
+func (l *Library) addr(function string) uintptr {
+	i := slices.Index(l.image.functions, function)
+	if i < 0 {
+		panic("the library has no function " + function)
+	}
+	return uintptr(unsafe.Pointer(&l.text[codeSize*i]))
+}
+
+// call calls fn with the arguments in C's places. fn calls inner, sleeps and returns val.
 //
 //go:noescape
-func call(fn uintptr, args *[7]uint64, val uint64, sleep *[2]uint64) uint64
+func call(fn uintptr, args *[7]uint64, val uint64, sleep *[2]uint64, inner uintptr) uint64
 
 // Text is a C string that stays where it is while the pointer is held.
 func Text(s string) *byte { return &append([]byte(s), 0)[0] }
