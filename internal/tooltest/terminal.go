@@ -39,7 +39,7 @@ func StartTerminalAs(t *testing.T, tl *tool.Tool, name string, width, height int
 	t.Helper()
 	Root(t)
 	t.Setenv("TERM", name)
-	master, slave := pty(t)
+	master, slave := PTY(t)
 	term := &Terminal{t: t, master: master, more: make(chan struct{}, 1), done: make(chan struct{}), vt: newVT(width, height)}
 	term.setSize(width, height)
 	ctx, cancel := context.WithCancel(context.Background())
