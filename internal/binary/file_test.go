@@ -207,7 +207,7 @@ func TestScan(t *testing.T) {
 	}
 	for _, pids := range [][]uint32{{uint32(os.Getpid())}, nil} {
 		var found []ID
-		err := Scan(pids, func(m *Mapped) {
+		_, err := Scan(pids, func(m *Mapped) {
 			if m.PID != uint32(os.Getpid()) || m.Base() != "corescope-scan.so" {
 				return
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"strconv"
@@ -22,16 +23,19 @@ type Mapped struct {
 }
 
 // Scan calls yield with all executable mappings of files of the processes, or of all
-// processes when none are given. Processes that end meanwhile are left out.
-func Scan(pids []uint32, yield func(*Mapped)) error {
+// processes when none are given. Processes that end meanwhile are left out. closed are
+// those whose mappings this process may not read (CAP_SYS_PTRACE).
+func Scan(pids []uint32, yield func(*Mapped)) (closed int, err error) {
 	if len(pids) == 0 {
-		var err error
 		if pids, err = processes(); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	for _, pid := range pids {
 		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+		if errors.Is(err, fs.ErrPermission) {
+			closed++
+		}
 		if err != nil {
 			continue
 		}
@@ -42,7 +46,7 @@ func Scan(pids []uint32, yield func(*Mapped)) error {
 			}
 		}
 	}
-	return nil
+	return closed, nil
 }
 
 func processes() ([]uint32, error) {

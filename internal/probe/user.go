@@ -3,6 +3,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	iofs "io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -36,15 +37,16 @@ type user struct {
 type files struct {
 	want     binary.Files
 	seen     map[binary.ID]bool
-	first    []*binary.File // those that were there at first, until all is attached
-	programs []string       // what each file gets
-	paths    []string       // of the files that got something
+	closed   map[string]bool // paths of files that could not be opened
+	first    []*binary.File  // those that were there at first, until all is attached
+	programs []string        // what each file gets
+	paths    []string        // of the files that got something
 }
 
 func newUser(o *Objects) *user {
 	u := &user{objects: o, specs: map[usdtSpec]uint32{}, cookies: haveCookies, names: map[string]*files{}}
 	for _, name := range FileNames(o.spec) {
-		u.names[name] = &files{want: o.options.Files[name], seen: map[binary.ID]bool{}}
+		u.names[name] = &files{want: o.options.Files[name], seen: map[binary.ID]bool{}, closed: map[string]bool{}}
 	}
 	return u
 }
@@ -73,20 +75,31 @@ func (u *user) find() error {
 		return Classify(err)
 	}
 	u.watch = w
-	return binary.Scan(nil, func(m *binary.Mapped) {
+	closed, err := binary.Scan(nil, func(m *binary.Mapped) {
 		for _, fs := range u.names {
-			fs.add(fs.open(m))
+			fs.add(u.open(fs, m))
 		}
 	})
+	if closed > 0 {
+		u.objects.notify(fmt.Errorf("%d processes may not be looked into (%s): what only they have mapped is not seen", closed, lookCapabilities))
+	}
+	return err
 }
+
+// lookCapabilities are what it takes to look into the files of all processes.
+const lookCapabilities = "CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE"
 
 // open returns the file of a mapping if it is wanted and new, else nil. A process that is
 // gone has nothing to be seen in any more.
-func (fs *files) open(m *binary.Mapped) *binary.File {
+func (u *user) open(fs *files, m *binary.Mapped) *binary.File {
 	if !fs.want.Wants(m) {
 		return nil
 	}
 	f, err := m.Open()
+	if errors.Is(err, iofs.ErrPermission) && !fs.closed[m.Path] {
+		fs.closed[m.Path] = true
+		u.objects.notify(fmt.Errorf("%s of process %d is not seen (%s): %w", m.Path, m.PID, lookCapabilities, err))
+	}
 	if err != nil {
 		return nil
 	}
@@ -210,7 +223,7 @@ func (fs *files) close() {
 // follow attaches in files that come later.
 func (u *user) follow() {
 	defer close(u.done)
-	missed := func() { _ = binary.Scan(nil, u.mapped) }
+	missed := func() { _, _ = binary.Scan(nil, u.mapped) }
 	if err := u.watch.Run(u.mapped, missed); err != nil {
 		u.objects.notify(fmt.Errorf("follow new files: %w", err))
 	}
@@ -218,7 +231,7 @@ func (u *user) follow() {
 
 func (u *user) mapped(m *binary.Mapped) {
 	for _, fs := range u.names {
-		if f := fs.open(m); f != nil {
+		if f := u.open(fs, m); f != nil {
 			fs.seen[f.ID] = true
 			u.attachAll(fs, f)
 			f.Close()

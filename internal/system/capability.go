@@ -22,6 +22,8 @@ const (
 	CapSyslog        Capability = unix.CAP_SYSLOG
 	CapPerfmon       Capability = unix.CAP_PERFMON
 	CapBPF           Capability = unix.CAP_BPF
+
+	CapCheckpointRestore Capability = unix.CAP_CHECKPOINT_RESTORE
 )
 
 // capabilityNames are all there are, by their numbers.

@@ -35,7 +35,7 @@ type Facts struct {
 	Hooks             []probe.Hook
 	Without, Optional []string
 	// Keep lists capabilities that this command line keeps when all is attached.
-	Keep []system.Capability
+	Keep system.Capabilities
 	// Iterators are the sections of programs that list what is there already.
 	Iterators []string
 	// Lost are the reasons why something can be lost, Counters what else is counted.
@@ -76,7 +76,7 @@ func (l *line) facts(src Source) (*Facts, error) {
 	}
 	f := &Facts{
 		Tool: l.tool, Kind: src.kind(), Flags: groups, Hooks: probe.Hooks(spec), Iterators: iterators(spec),
-		Without: l.without(src.plan()), Optional: src.plan().Optional, Keep: src.plan().Keep, files: src.plan().Files,
+		Without: l.without(src.plan()), Optional: src.plan().Optional, Keep: l.tool.keep(src.plan()), files: src.plan().Files,
 		Lost: append(members(spec, "lost"), reasonFilter), Counters: members(spec, "counters"), spec: spec, line: l,
 	}
 	return f, f.addColumns(src)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/system"
 )
@@ -12,6 +14,21 @@ import (
 // Needs are the capabilities that every run of the tool needs.
 func (t *Tool) Needs() system.Capabilities {
 	return system.Set(system.CapBPF, system.CapPerfmon) | system.Set(t.Capabilities...)
+}
+
+// fileCapabilities are what it takes to look into the files that processes map, which a
+// tool of user space does as long as it runs.
+func fileCapabilities() system.Capabilities {
+	return system.Set(system.CapSysPtrace, system.CapCheckpointRestore, system.CapDACReadSearch)
+}
+
+// keep are the capabilities that are of use when all is attached.
+func (t *Tool) keep(p *Plan) system.Capabilities {
+	keep := system.Set(p.Keep...)
+	if len(p.Files) > 0 {
+		keep |= t.Needs() | fileCapabilities()
+	}
+	return keep
 }
 
 // extra is a capability that runs need only with some options.
@@ -58,6 +75,10 @@ func (s *session) confine() error {
 		}
 	}
 	left, err := system.Confine(keep)
+	if errors.Is(err, unix.ENOTSUP) { // a binary with cgo, which is not ours to hand out
+		fmt.Fprintf(s.errOut, "%s: capabilities are kept: %v\n", s.tool.Name, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -80,9 +101,14 @@ func (f *Facts) privileges() []string {
 	for _, e := range extras() {
 		options = append(options, fmt.Sprintf("%s needs %s as well, %s.", e.option, e.capability, e.what))
 	}
+	others := ""
+	if len(f.files) > 0 {
+		others = fmt.Sprintf(" To see all processes, and not only those of one's own user, it needs %s as well; it says what it cannot look into.",
+			fileCapabilities())
+	}
 	return []string{
 		fmt.Sprintf("Needs %s, or root. Before kernel 5.11 it also needs CAP_SYS_RESOURCE, or a limit of locked memory (ulimit -l) "+
-			"that its maps fit in.", f.Needs()),
+			"that its maps fit in.", f.Needs()) + others,
 		strings.Join(options, " ") + " CAP_DAC_READ_SEARCH lets an ordinary user see the names of containers, where their runtimes keep " +
 			"them to themselves; without it they are called by their short ids.",
 		"When all is attached the tool gives up all capabilities, those of root too, and may gain none by exec (no_new_privs). " +
@@ -96,8 +122,11 @@ func (f *Facts) keeps() string {
 		"CAP_DAC_READ_SEARCH where cgroups or containers are shown, to find their names",
 		"CAP_BPF where the kernel asks for it at each look at a map (before 5.19, if kernel.unprivileged_bpf_disabled is set)",
 	}
-	if len(f.Keep) > 0 {
-		keeps = append(keeps, system.Set(f.Keep...).String()+" to look at other processes")
+	switch {
+	case len(f.files) > 0:
+		keeps = append(keeps, f.Keep.String()+" to find files that are mapped later, and to attach to them")
+	case f.Keep != 0:
+		keeps = append(keeps, f.Keep.String()+" to look at other processes")
 	}
 	return strings.Join(keeps, "; ")
 }

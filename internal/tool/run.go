@@ -201,10 +201,7 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*session
 	if err != nil {
 		return nil, err
 	}
-	keep := system.Set(src.plan().Keep...)
-	if len(src.plan().Files) > 0 { // programs are attached to files as they come
-		keep |= t.Needs()
-	}
+	keep := t.keep(src.plan())
 	if d.columns.usesCgroups() {
 		keep |= system.Set(system.CapDACReadSearch)
 		if err := env.rememberCgroups(); err != nil {

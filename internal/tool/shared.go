@@ -3,9 +3,12 @@ package tool
 import (
 	"io"
 	"sync"
+
+	"github.com/corescope/corescope/internal/value"
 )
 
-// shared is a writer that several goroutines write whole lines to.
+// shared is standard error: a writer that several goroutines write whole lines to, with
+// names of others in them.
 type shared struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -14,5 +17,8 @@ type shared struct {
 func (s *shared) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.w.Write(b)
+	if _, err := s.w.Write(value.AppendVisible(nil, b)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }

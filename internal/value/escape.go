@@ -30,6 +30,22 @@ func AppendEscaped[T ~string | ~[]byte](b []byte, s T) []byte {
 	return b
 }
 
+// AppendVisible appends lines of text in which names of others may stand: what would do
+// something to a terminal, but for the end of a line and the tab, becomes a Go escape.
+func AppendVisible[T ~string | ~[]byte](b []byte, s T) []byte {
+	for i := 0; i < len(s); {
+		if isPlain(s[i]) || s[i] == '\\' || s[i] == '\n' || s[i] == '\t' {
+			b = append(b, s[i])
+			i++
+			continue
+		}
+		n := 0
+		b, n = escapeOne(b, string(s[i:min(i+utf8.UTFMax, len(s))]))
+		i += n
+	}
+	return b
+}
+
 func escapeOne(b []byte, s string) ([]byte, int) {
 	r, n := utf8.DecodeRuneInString(s)
 	switch {

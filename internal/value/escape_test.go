@@ -124,3 +124,10 @@ func FuzzAppendString(f *testing.F) {
 		}
 	})
 }
+
+func TestAppendVisible(t *testing.T) {
+	const in, want = "a\tb\\x\x1b[2J\u202e\xff ü\n", "a\tb\\x\\x1b[2J\\u202e\\xff ü\n"
+	if got := string(AppendVisible(nil, in)); got != want {
+		t.Errorf("%q becomes %q, want %q", in, got, want)
+	}
+}

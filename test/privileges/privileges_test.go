@@ -145,10 +145,10 @@ func TestGivenUp(t *testing.T) {
 			args = []string{tl.Name, "--containers"}
 		}
 		t.Run(tl.Name, func(t *testing.T) {
-			run(t, tl.Needs(), false, func(pid int) { judge(t, pid, left) }, tl.Name)
-			run(t, 0, true, func(pid int) { judge(t, pid, left) }, tl.Name)
+			run(t, tl.Needs(), false, func(pid int) { judge(t, pid, left|facts.Keep&tl.Needs()) }, tl.Name)
+			run(t, 0, true, func(pid int) { judge(t, pid, left|facts.Keep) }, tl.Name)
 			if facts.Kind == "event" || hasFlag(facts, "containers") {
-				run(t, 0, true, func(pid int) { judge(t, pid, names) }, args...)
+				run(t, 0, true, func(pid int) { judge(t, pid, names|facts.Keep) }, args...)
 			}
 		})
 	}
