@@ -27,7 +27,7 @@ func build(ctx context.Context, arch, dir string, all []*tool.Tool) error {
 		"test2json": {"build", "cmd/test2json"},
 	}
 	for _, t := range all {
-		jobs[t.Name+".test"] = []string{"test", "-c", "./tools/" + t.Name}
+		jobs[t.Name+".test"] = []string{"test", "-c", "./" + folderOf(t)}
 	}
 	for name, job := range jobs {
 		what := len(job) - 1
@@ -59,7 +59,7 @@ func makeInitrd(to, dir, busybox string, img *image, k kernel, all []*tool.Tool)
 	for _, t := range all {
 		files["test/"+t.Name+".test"] = dir + "/" + t.Name + ".test"
 		a.mkdir("src/" + t.Name)
-		if err := a.addTree("src/"+t.Name+"/testdata", "tools/"+t.Name+"/testdata"); err != nil {
+		if err := a.addTree("src/"+t.Name+"/testdata", folderOf(t)+"/testdata"); err != nil {
 			return fmt.Errorf("pack test data: %w", err)
 		}
 	}
@@ -91,7 +91,7 @@ func makePlan(tree *moduleTree, k kernel, all []*tool.Tool) (*plan.Plan, error) 
 		return nil, err
 	}
 	for _, t := range all {
-		one := plan.Tool{Name: t.Name, Explain: toolNeeds[t.Name].explain}
+		one := plan.Tool{Name: t.Name, Explain: toolNeeds[t.Name].explain, Whole: t == faults}
 		if one.Events, err = hasEvents(t); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/tools"
 )
@@ -53,6 +55,22 @@ var toolNeeds = map[string]needs{
 		explain: []string{"--stages --disks --cgroups"},
 	},
 	"execsnoop": {explain: []string{"--fails"}},
+	"faults":    {modules: []string{"loop"}},
+}
+
+// faults stands for the tests of test/faults, which run all tools. It is run only where
+// TOOLS names it; CPUS=4 gives it a CPU among others to take offline.
+var faults = &tool.Tool{Spec: tool.Spec{
+	Name:   "faults",
+	Object: func() (*ebpf.CollectionSpec, error) { return &ebpf.CollectionSpec{}, nil },
+}}
+
+// folderOf is where the tool's tests are.
+func folderOf(t *tool.Tool) string {
+	if t == faults {
+		return "test/faults"
+	}
+	return "tools/" + t.Name
 }
 
 // chosen returns the kernels and tools that the environment asks for, and whether
@@ -62,7 +80,11 @@ func chosen() (kernels []kernel, all []*tool.Tool, whole bool, err error) {
 	if err != nil {
 		return nil, nil, false, fmt.Errorf("KERNELS: %w", err)
 	}
-	all, err = choose(tools.All(), os.Getenv("TOOLS"), func(t *tool.Tool) string { return t.Name })
+	candidates := tools.All()
+	if os.Getenv("TOOLS") != "" {
+		candidates = append(candidates, faults)
+	}
+	all, err = choose(candidates, os.Getenv("TOOLS"), func(t *tool.Tool) string { return t.Name })
 	if err != nil {
 		return nil, nil, false, fmt.Errorf("TOOLS: %w", err)
 	}

@@ -61,7 +61,7 @@ func (r *report) of(tool string) *result {
 // returns to it for ever, and both CPUs hang at a static branch that was just switched.
 func hardware(arch, vmlinuz, initrd, disk, console string) []string {
 	args := []string{
-		"-accel", "tcg,thread=single", "-smp", "2", "-m", "2G",
+		"-accel", "tcg,thread=single", "-smp", cmp.Or(os.Getenv("CPUS"), "2"), "-m", "2G",
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-kernel", vmlinuz, "-initrd", initrd,
 		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file=" + disk, "-device", "virtio-blk-pci,drive=disk",

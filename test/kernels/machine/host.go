@@ -83,6 +83,9 @@ func explain(t plan.Tool) ([]plan.Way, error) {
 	if err := load(t.Modules); err != nil {
 		return nil, err
 	}
+	if t.Whole {
+		return nil, nil
+	}
 	var ways []plan.Way
 	for _, options := range append([]string{""}, t.Explain...) {
 		more, err := explainWith(t.Name, strings.Fields(options))
@@ -133,7 +136,7 @@ func checks(t plan.Tool, ways []plan.Way, short bool) []plan.Check {
 			all = append(all, c)
 		}
 	}
-	if len(ways) > 0 {
+	if len(ways) > 0 || t.Whole {
 		add(plan.Check{})
 	}
 	for _, w := range ways {

@@ -29,6 +29,8 @@ type Tool struct {
 	Modules []Module
 	// Explain are options with which it has hooks that it has not without.
 	Explain []string
+	// Whole is of tests that are no tool's: they run once, as they are.
+	Whole bool
 }
 
 // Way is a variant of a hook as the tool's --explain tells it.

@@ -1,0 +1,52 @@
+package faults
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// TestTable compares docs/faults.md with the tests that there are.
+func TestTable(t *testing.T) {
+	text, err := os.ReadFile("../../docs/faults.md")
+	if err != nil {
+		t.Skipf("the documents are not here: %v", err)
+	}
+	rows := names(regexp.MustCompile("(?m)`(Test\\w+)` \\|$"), text)
+	tests := map[string]bool{}
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range names(regexp.MustCompile(`(?m)^func (Test\w+)\(t `), source) {
+			tests[name] = true
+		}
+	}
+	// These two look at the table of workloads, and at this one.
+	delete(tests, "TestEachToolHasWorkload")
+	delete(tests, "TestTable")
+	for name := range tests {
+		if !rows[name] {
+			t.Errorf("%s has no row in docs/faults.md", name)
+		}
+	}
+	for name := range rows {
+		if !tests[name] {
+			t.Errorf("docs/faults.md names %s, which is not there", name)
+		}
+	}
+}
+
+func names(pattern *regexp.Regexp, in []byte) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range pattern.FindAllSubmatch(in, -1) {
+		found[string(m[1])] = true
+	}
+	return found
+}
