@@ -175,23 +175,32 @@ func exits() map[string]struct {
 func TestExits(t *testing.T) {
 	for name, exit := range exits() {
 		t.Run(name, func(t *testing.T) {
-			eachBuffer(t, func(s *subject) {
-				r := s.command().start(s).await(s)
-				h := heldBy(s, r.Process.Pid)
-				if len(h.programs) == 0 || len(h.maps) == 0 || len(h.links) == 0 || s.perf != (h.perf > 0) {
-					s.Fatalf("holds %+v", h)
-				}
-				done := s.usual()
-				exit.end(r, s)
-				r.end(s)
-				if !exit.want(r) {
-					s.Errorf("%v, summary %v: %s", r.ProcessState, r.summary, &r.stderr)
-				}
-				if r.summary != nil {
-					r.judge(s, done)
-				}
-				h.checkGone(s)
-			})
+			t.Parallel()
+			test := func(s *subject) { s.ends(exit.end, exit.want) }
+			if name == "SIGINT" || name == "SIGKILL" {
+				eachBuffer(t, test)
+			} else {
+				eachTool(t, test)
+			}
 		})
 	}
+}
+
+func (s *subject) ends(end func(*run, testing.TB), want func(*run) bool) {
+	s.Helper()
+	r := s.command().start(s).await(s)
+	h := heldBy(s, r.Process.Pid)
+	if len(h.programs) == 0 || len(h.maps) == 0 || len(h.links) == 0 || s.perf != (h.perf > 0) {
+		s.Fatalf("holds %+v", h)
+	}
+	done := s.usual()
+	end(r, s)
+	r.end(s)
+	if !want(r) {
+		s.Errorf("%v, summary %v: %s", r.ProcessState, r.summary, &r.stderr)
+	}
+	if r.summary != nil {
+		r.judge(s, done)
+	}
+	h.checkGone(s)
 }

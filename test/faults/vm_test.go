@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 	"github.com/corescope/corescope/tools"
 )
@@ -26,22 +27,19 @@ func ownMachine(t *testing.T) {
 	}
 }
 
-// oneByOne runs test for one tool after another, by both buffers.
-func oneByOne(t *testing.T, test func(s *subject)) {
+// oneByOne runs test for one tool after another, and by perf buffers too if asked.
+func oneByOne(t *testing.T, perf bool, test func(s *subject)) {
 	t.Helper()
+	one := func(name string, tl *tool.Tool, perf bool) {
+		t.Run(name, func(t *testing.T) {
+			w := workloads()[tl.Name]
+			test(&subject{t, newLoad(t, w.place(t)), w, tl, perf})
+		})
+	}
 	for _, tl := range tools.All() {
-		for _, perf := range []bool{false, true} {
-			if perf && !sendsEvents(t, tl) {
-				continue
-			}
-			name := tl.Name
-			if perf {
-				name += " perf"
-			}
-			t.Run(name, func(t *testing.T) {
-				w := workloads()[tl.Name]
-				test(&subject{t, newLoad(t, w.place(t)), w, tl, perf})
-			})
+		one(tl.Name, tl, false)
+		if perf && sendsEvents(t, tl) {
+			one(tl.Name+" perf", tl, true)
 		}
 	}
 }
@@ -121,37 +119,25 @@ func (s *subject) checkArrived(r *run, on happened) {
 	}
 }
 
-// TestCPUGap starts the tool with a CPU missing among the others, and lets that come.
-func TestCPUGap(t *testing.T) {
+// TestCPUs starts the tool with a CPU missing among the others, lets that come, takes it
+// from below the load, and lets it come back.
+func TestCPUs(t *testing.T) {
 	ownMachine(t)
 	c := findCPU(t)
-	oneByOne(t, func(s *subject) {
+	oneByOne(t, true, func(s *subject) {
 		c.set(s, false)
 		r := s.command().start(s).await(s)
 		all := s.on(0)
 		if c.behind != c.number {
 			all.add(s.on(c.behind))
 		}
-		c.set(s, true)
-		late := s.arrived(c.number)
-		all.add(late)
-		r.stop(s).judge(s, all)
-		s.checkArrived(r, late)
-	})
-}
-
-// TestCPUOffline takes a CPU from below the load, and lets it come back.
-func TestCPUOffline(t *testing.T) {
-	ownMachine(t)
-	c := findCPU(t)
-	oneByOne(t, func(s *subject) {
-		c.set(s, true)
-		r := s.command().start(s).await(s)
-		all := s.on(c.number)
-		c.set(s, false)
-		all.add(s.usual())
-		c.set(s, true)
-		late := s.arrived(c.number)
+		var late happened
+		for range 2 {
+			c.set(s, true)
+			late.add(s.arrived(c.number))
+			c.set(s, false)
+			all.add(s.usual())
+		}
 		all.add(late)
 		r.stop(s).judge(s, all)
 		s.checkArrived(r, late)
@@ -164,7 +150,7 @@ const step = time.Hour
 // times do, a second later at most.
 func TestClockStep(t *testing.T) {
 	ownMachine(t)
-	oneByOne(t, func(s *subject) {
+	oneByOne(t, false, func(s *subject) {
 		r := s.command()
 		r.keep = true
 		r.start(s).await(s)
@@ -243,10 +229,10 @@ func TestLockdown(t *testing.T) {
 		}
 	}
 	lock("integrity")
-	oneByOne(t, func(s *subject) { s.works(s.command()) })
+	oneByOne(t, false, func(s *subject) { s.works(s.command()) })
 	lock("confidentiality")
 	t.Run("confidentiality", func(t *testing.T) {
-		oneByOne(t, func(s *subject) {
+		oneByOne(t, false, func(s *subject) {
 			r := s.command().start(s)
 			select {
 			case <-r.ready:

@@ -115,6 +115,9 @@ func eachBuffer(t *testing.T, test func(s *subject)) {
 func each(t *testing.T, name string, tl *tool.Tool, perf bool, test func(s *subject)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("long, and the same on every machine")
+		}
 		t.Parallel()
 		tooltest.Root(t)
 		w := workloads()[tl.Name]
@@ -142,12 +145,12 @@ func (s *subject) usual() happened { return s.does(s.job, s.n) }
 // storms does what is more than the buffers hold.
 func (s *subject) storms() happened { return s.does(s.storm, s.workload.storms) }
 
-func (s *subject) does(job string, n int) happened {
+func (s *subject) does(job string, times int) happened {
 	s.Helper()
 	waits, hidden := s.load.waits(s), hiddenRuns(s)
-	done := s.do(s, job, n)
-	if !s.workload.waits {
-		return happened{n: done}
+	n := s.do(s, job, times)
+	if s.workload.waits {
+		n = s.load.waits(s) - waits
 	}
-	return happened{s.load.waits(s) - waits, hiddenRuns(s) - hidden}
+	return happened{n, hiddenRuns(s) - hidden}
 }

@@ -129,7 +129,7 @@ func checks(t plan.Tool, ways []plan.Way, short bool) []plan.Check {
 	}
 	var all []plan.Check
 	add := func(c plan.Check) {
-		c.Tool, c.Short = t.Name, len(all) > 0
+		c.Tool, c.Short = t.Name, t.Whole || len(all) > 0
 		all = append(all, c)
 		if t.Events {
 			c.Perf, c.Short = true, true

@@ -29,7 +29,7 @@ type Tool struct {
 	Modules []Module
 	// Explain are options with which it has hooks that it has not without.
 	Explain []string
-	// Whole is of tests that are no tool's: they run once, as they are.
+	// Whole is of tests that are no tool's: they run once, and short.
 	Whole bool
 }
 
