@@ -173,6 +173,7 @@ func exits() map[string]struct {
 // TestExits ends the tool in each way while its programs run, and looks for what it had
 // in the kernel.
 func TestExits(t *testing.T) {
+	skipShort(t)
 	for name, exit := range exits() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -22,6 +22,7 @@ func hide(dir string) string { return "mount -t tmpfs none " + dir }
 // TestNoBTF hides the kernel's types. The tool says how it can be given them, and works
 // when it is.
 func TestNoBTF(t *testing.T) {
+	skipShort(t)
 	types, err := os.ReadFile(kernelBTF + "/vmlinux")
 	if err != nil {
 		t.Skipf("this kernel has no types to hide: %v", err)
@@ -62,6 +63,7 @@ func (s *subject) works(r *run) {
 // TestTracefs takes tracefs away in each way there is, and debugfs, which has another
 // place for it.
 func TestTracefs(t *testing.T) {
+	skipShort(t)
 	var mounts []string
 	text, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	// Most of the time they wait.
-	flag.Set("test.parallel", "8")
+	flag.Set("test.parallel", "20")
 	os.Exit(withBinary(m.Run))
 }
 

@@ -15,6 +15,7 @@ const suspended = 10 * time.Second
 // TestSuspended stops the tool (SIGSTOP) for ten seconds, in which more happens than the
 // buffers hold, and lets it go on. What events had no room for is counted.
 func TestSuspended(t *testing.T) {
+	t.Parallel()
 	eachBuffer(t, func(s *subject) {
 		r := s.command().start(s).await(s)
 		all := s.usual()
@@ -42,6 +43,7 @@ func (s *subject) checkStorm(r *run) {
 // TestSlowReader has a reader that takes nothing while more happens than the buffers and
 // the pipe hold, and then some KiB a millisecond.
 func TestSlowReader(t *testing.T) {
+	t.Parallel()
 	eachBuffer(t, func(s *subject) {
 		slow := &slowly{stuck: make(chan struct{}), begin: make(chan struct{})}
 		r := s.command().startReading(s, slow.reader).await(s)
@@ -79,6 +81,7 @@ func (s *slowly) Read(b []byte) (int, error) {
 // TestStuckReader never reads. The first SIGINT asks the tool to end, which waits for
 // the reader; the second ends it.
 func TestStuckReader(t *testing.T) {
+	t.Parallel()
 	eachTool(t, func(s *subject) {
 		slow := &slowly{stuck: make(chan struct{}), begin: make(chan struct{})}
 		r := s.command().startReading(s, slow.reader).await(s)

@@ -17,6 +17,7 @@ const (
 // TestTasks has 30,000 threads that sleep. Each tool starts among them and is right in
 // its numbers, while all of them end too.
 func TestTasks(t *testing.T) {
+	skipShort(t)
 	skipWithoutRoom(t)
 	var crowds []*load
 	for range processes {

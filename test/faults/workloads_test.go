@@ -96,8 +96,17 @@ type subject struct {
 // eachTool runs test for all tools at once, beside the caller.
 func eachTool(t *testing.T, test func(s *subject)) {
 	t.Helper()
+	skipShort(t)
 	for _, tl := range tools.All() {
 		each(t, tl.Name, tl, false, test)
+	}
+}
+
+// skipShort leaves out what does not need a machine of its own (test/kernels).
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes long, and is the same on every machine")
 	}
 }
 
@@ -115,9 +124,6 @@ func eachBuffer(t *testing.T, test func(s *subject)) {
 func each(t *testing.T, name string, tl *tool.Tool, perf bool, test func(s *subject)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("long, and the same on every machine")
-		}
 		t.Parallel()
 		tooltest.Root(t)
 		w := workloads()[tl.Name]
