@@ -59,7 +59,8 @@ type Objects struct {
 // Load sets the variables in spec and makes the object's maps. The programs follow
 // with [Objects.Attach].
 //
-// Returns ErrNotPermitted and ErrUnsupported.
+// Returns ErrNotPermitted and ErrUnsupported, and neither where descriptors or memory
+// are short.
 func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	// Kernels before 5.11 count BPF memory as locked. Where the limit cannot be raised,
 	// creating maps tells.
@@ -126,7 +127,8 @@ func setUp(spec *ebpf.CollectionSpec, o Options) error {
 // Programs in user space are attached in the files that are there, and until Detach in
 // those that come.
 //
-// Returns a HookError, which is ErrNotPermitted or ErrUnsupported, ErrNoVariant and ErrNoPlace.
+// Returns a HookError, which is ErrNotPermitted or ErrUnsupported, ErrNoVariant and
+// ErrNoPlace; and none of these where descriptors or memory are short.
 func (o *Objects) Attach() error {
 	hooks, err := o.Hooks()
 	if err != nil {

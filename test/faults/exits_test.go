@@ -137,16 +137,15 @@ func (h *held) checkGone(t testing.TB) {
 	}
 }
 
-// exits are the ways to end. A crash is what Go makes of SIGQUIT and SIGABRT, as of a
-// panic: it says where each goroutine is, and ends with nothing deferred being run.
-func exits() map[string]struct {
+// exit is a way to end, and whether the tool has ended as it should.
+type exit struct {
 	end  func(*run, testing.TB)
 	want func(*run) bool
-} {
-	type exit = struct {
-		end  func(*run, testing.TB)
-		want func(*run) bool
-	}
+}
+
+// exits are the ways to end. A crash is what Go makes of SIGQUIT and SIGABRT, as of a
+// panic: it says where each goroutine is, and ends with nothing deferred being run.
+func exits() map[string]exit {
 	by := func(sig os.Signal, want func(*run) bool) exit {
 		return exit{func(r *run, t testing.TB) { r.signal(t, sig) }, want}
 	}
@@ -160,9 +159,7 @@ func exits() map[string]struct {
 		"SIGHUP":  by(unix.SIGHUP, ordered),
 		"SIGQUIT": by(unix.SIGQUIT, crashed),
 		"SIGABRT": by(unix.SIGABRT, crashed),
-		"SIGKILL": by(unix.SIGKILL, func(r *run) bool {
-			return wasKilled(r.ProcessState)
-		}),
+		"SIGKILL": by(unix.SIGKILL, func(r *run) bool { return wasKilled(r.ProcessState) }),
 		"reader gone": {
 			func(r *run, _ testing.TB) { r.out.Close() },
 			func(r *run) bool { return r.ProcessState.ExitCode() == 0 },
@@ -177,7 +174,7 @@ func TestExits(t *testing.T) {
 	for name, exit := range exits() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test := func(s *subject) { s.ends(exit.end, exit.want) }
+			test := func(s *subject) { s.ends(exit) }
 			if name == "SIGINT" || name == "SIGKILL" {
 				eachBuffer(t, test)
 			} else {
@@ -187,7 +184,7 @@ func TestExits(t *testing.T) {
 	}
 }
 
-func (s *subject) ends(end func(*run, testing.TB), want func(*run) bool) {
+func (s *subject) ends(e exit) {
 	s.Helper()
 	r := s.command().start(s).await(s)
 	h := heldBy(s, r.Process.Pid)
@@ -195,9 +192,9 @@ func (s *subject) ends(end func(*run, testing.TB), want func(*run) bool) {
 		s.Fatalf("holds %+v", h)
 	}
 	done := s.usual()
-	end(r, s)
+	e.end(r, s)
 	r.end(s)
-	if !want(r) {
+	if !e.want(r) {
 		s.Errorf("%v, summary %v: %s", r.ProcessState, r.summary, &r.stderr)
 	}
 	if r.summary != nil {
