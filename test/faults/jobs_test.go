@@ -16,7 +16,14 @@ func jobs() map[string]func(n int, place string) (int, error) {
 		"execbig": func(n int, path string) (int, error) { return execs(n, path, 60_000) },
 		"open":    opens,
 		"connect": connects,
+		"ends":    func(n int, place string) (int, error) { return twice(connects(n, place)) },
 		"refuse":  refuses,
+		"states":  func(n int, place string) (int, error) { return twice(refuses(n, place)) },
+		"pread":   preads,
+		"getppid": getppids,
+		"lookup":  func(n int, path string) (int, error) { return calls(n, path, "getaddrinfo", noName()) },
+		"type":    func(n int, path string) (int, error) { return calls(n, path, "readline", line()) },
+		"encrypt": func(n int, path string) (int, error) { return calls(n, path, "SSL_write", data()) },
 		"read":    reads,
 		"sleep":   sleeps,
 		"crowd":   crowd,
@@ -55,8 +62,10 @@ func opens(n int, path string) (int, error) {
 	return n, nil
 }
 
-// connects makes connections to itself, each with two ends, and resets them, so that
-// none waits for its port.
+// twice is for what has two rows for each.
+func twice(n int, err error) (int, error) { return 2 * n, err }
+
+// connects makes connections to itself and resets them, so that none waits for its port.
 func connects(n int, _ string) (int, error) {
 	l, to, err := listen()
 	if err != nil {
@@ -65,10 +74,10 @@ func connects(n int, _ string) (int, error) {
 	defer unix.Close(l)
 	for i := range n {
 		if err := connect(l, to); err != nil {
-			return 2 * i, err
+			return i, err
 		}
 	}
-	return 2 * n, nil
+	return n, nil
 }
 
 func listen() (int, unix.Sockaddr, error) {
@@ -109,23 +118,44 @@ func connect(l int, to unix.Sockaddr) error {
 	return unix.Close(a)
 }
 
-// refuses connects to a port where nobody listens.
+// refusedPort has nobody who listens.
+const refusedPort = 1
+
+// refuses makes connections that are refused.
 func refuses(n int, _ string) (int, error) {
-	l, to, err := listen()
-	if err != nil {
-		return 0, err
-	}
-	unix.Close(l)
 	for i := range n {
 		s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return i, err
 		}
-		err = unix.Connect(s, to)
+		err = unix.Connect(s, loopback(refusedPort))
 		unix.Close(s)
 		if err != unix.ECONNREFUSED {
 			return i, fmt.Errorf("connect where nobody listens: %v", err)
 		}
+	}
+	return n, nil
+}
+
+// preads reads a file, from the page cache.
+func preads(n int, path string) (int, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 16)
+	for i := range n {
+		if _, err := unix.Pread(fd, b, 0); err != nil {
+			return i, err
+		}
+	}
+	return n, nil
+}
+
+func getppids(n int, _ string) (int, error) {
+	for range n {
+		unix.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
 	}
 	return n, nil
 }

@@ -69,7 +69,9 @@ type run struct {
 	stderr bytes.Buffer
 
 	hooks   []string
-	rows    int // or values of histograms
+	rows    int // or what tables and histograms count
+	lines   int // or what histograms count, as the summary does
+	column  string
 	lost    []tooltest.Row
 	summary tooltest.Row
 	hists   []tooltest.Row
@@ -84,7 +86,7 @@ func (s *subject) command(args ...string) *run {
 	if s.perf {
 		args = append(args, "--perf-buffer")
 	}
-	r := &run{Cmd: exec.Command(binary, args...), ready: make(chan struct{}), done: make(chan struct{})}
+	r := &run{Cmd: exec.Command(binary, args...), ready: make(chan struct{}), done: make(chan struct{}), column: s.column}
 	r.Stderr = &r.stderr
 	return r
 }
@@ -132,7 +134,7 @@ func (r *run) read(from io.Reader) {
 			return
 		}
 		if bytes.HasPrefix(line, []byte(`{"type":"event"`)) && !r.keep {
-			r.rows++
+			r.rows, r.lines = r.rows+1, r.lines+1
 			continue
 		}
 		var row tooltest.Row
@@ -150,11 +152,15 @@ func (r *run) take(row tooltest.Row) {
 		r.hooks = row.List("hooks")
 		close(r.ready)
 	case "event":
-		r.rows++
+		r.rows, r.lines = r.rows+1, r.lines+1
 		r.seen = append(r.seen, row)
 	case "histogram":
 		r.rows += int(row.Num("count"))
+		r.lines = r.rows
 		r.hists = append(r.hists, row)
+	case "row":
+		r.rows += int(row.Num(r.column))
+		r.lines++
 	case "lost":
 		r.lost = append(r.lost, row)
 	case "summary":
@@ -219,8 +225,8 @@ func (r *run) judge(t testing.TB, what happened) {
 	if off := what.n - told; off < -what.hidden || off > busy+what.hidden {
 		t.Errorf("%d rows and %d lost, %d busy, of %+v that happened: %v", r.rows, lost, busy, what, r.summary)
 	}
-	if events := int(r.summary.Num("events")); events != r.rows {
-		t.Errorf("summary says %d rows, there are %d", events, r.rows)
+	if events := int(r.summary.Num("events")); events != r.lines {
+		t.Errorf("summary says %d rows, there are %d", events, r.lines)
 	}
 	var said float64
 	for _, row := range r.lost {

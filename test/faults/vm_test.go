@@ -31,10 +31,7 @@ func ownMachine(t *testing.T) {
 func oneByOne(t *testing.T, perf bool, test func(s *subject)) {
 	t.Helper()
 	one := func(name string, tl *tool.Tool, perf bool) {
-		t.Run(name, func(t *testing.T) {
-			w := workloads()[tl.Name]
-			test(&subject{t, newLoad(t, w.place(t)), w, tl, perf})
-		})
+		t.Run(name, func(t *testing.T) { test(newSubject(t, tl, perf)) })
 	}
 	for _, tl := range tools.All() {
 		one(tl.Name, tl, false)

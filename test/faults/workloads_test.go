@@ -24,37 +24,69 @@ type workload struct {
 	// storm is a job that sends more than the buffers hold, done so many times.
 	storm  string
 	storms int
+	// column counts it, in the rows of a table.
+	column string
 	// waits tells that what happened is how often the load's thread waited for a CPU.
 	waits bool
 }
 
 // workloads has each tool's. A new tool needs a line here, and may need a job.
 func workloads() map[string]workload {
+	byPID := func(more ...string) func(*load) []string {
+		return func(l *load) []string { return append([]string{"--pid", strconv.Itoa(l.pid)}, more...) }
+	}
 	return map[string]workload{
+		"bashreadline": {
+			place: library("libreadline.so.8", "readline"), job: "type", n: 200, storm: "type", storms: 100_000,
+			args: byPID("--any"),
+		},
 		"biolatency": {
 			place: loopDisk, job: "read", n: 300, storm: "read", storms: 5000,
-			args: func(l *load) []string { return []string{"--pid", l.id(), "-d", l.place} },
+			args: func(l *load) []string { return append(byPID()(l), "-d", l.place) },
 		},
 		"execsnoop": {
 			place: program, job: "exec", n: 50, storm: "execbig", storms: 600,
-			args: func(l *load) []string { return []string{"-P", l.id()} },
+			args: func(l *load) []string { return []string{"-P", strconv.Itoa(l.pid)} },
+		},
+		"filetop": {
+			place: file, job: "pread", n: 1000, storm: "pread", storms: 100_000, column: "reads",
+			args: func(l *load) []string { return append(byPID()(l), "--directory", filepath.Dir(l.place)) },
+		},
+		"gethostlatency": {
+			place: library("libc.so.6", "getaddrinfo"), job: "lookup", n: 200, storm: "lookup", storms: 100_000,
+			args: byPID(),
 		},
 		"opensnoop": {
 			place: missing, job: "open", n: 1000, storm: "open", storms: 150_000,
-			args: func(l *load) []string { return []string{"--pid", l.id(), "--path", l.place} },
+			args: func(l *load) []string { return append(byPID()(l), "--path", l.place) },
 		},
 		"runqlat": {
 			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, waits: true,
-			args: func(l *load) []string { return []string{"--tid", l.id()} },
+			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
+		},
+		"sslsniff": {
+			place: library("libssl.so.3", "SSL_write"), job: "encrypt", n: 200, storm: "encrypt", storms: 100_000,
+			args: byPID(),
+		},
+		"syscount": {
+			place: missing, job: "getppid", n: 1000, storm: "getppid", storms: 200_000, column: "count",
+			args: byPID("--syscall", "getppid"),
+		},
+		"tcpaccept": {
+			place: missing, job: "connect", n: 100, storm: "connect", storms: 20_000, args: byPID(),
+		},
+		"tcpconnect": {
+			place: missing, job: "connect", n: 100, storm: "refuse", storms: 60_000, args: byPID(),
 		},
 		"tcplife": {
-			place: missing, job: "connect", n: 100, storm: "refuse", storms: 60_000,
-			args: func(l *load) []string { return []string{"--pid", l.id()} },
+			place: missing, job: "ends", n: 100, storm: "refuse", storms: 60_000, args: byPID(),
+		},
+		"tcpstates": {
+			place: missing, job: "states", n: 100, storm: "states", storms: 40_000,
+			args: byPID("--remoteport", strconv.Itoa(refusedPort)),
 		},
 	}
 }
-
-func (l *load) id() string { return strconv.Itoa(l.pid) }
 
 // program is a name of a program that does nothing.
 func program(t testing.TB) string {
@@ -69,6 +101,15 @@ func program(t testing.TB) string {
 func missing(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), "missing")
+}
+
+func file(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestEachToolHasWorkload(t *testing.T) {
@@ -125,10 +166,20 @@ func each(t *testing.T, name string, tl *tool.Tool, perf bool, test func(s *subj
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		tooltest.Root(t)
-		w := workloads()[tl.Name]
-		test(&subject{t, newLoad(t, w.place(t)), w, tl, perf})
+		test(newSubject(t, tl, perf))
 	})
+}
+
+func newSubject(t *testing.T, tl *tool.Tool, perf bool) *subject {
+	t.Helper()
+	tooltest.Root(t)
+	w, ok := workloads()[tl.Name]
+	if !ok {
+		t.Fatal("no workload")
+	}
+	l := newLoad(t, w.place(t))
+	l.do(t, w.job, 0) // maps its library
+	return &subject{t, l, w, tl, perf}
 }
 
 func sendsEvents(t *testing.T, tl *tool.Tool) bool {
