@@ -67,7 +67,7 @@ func (m *memory) allow(t testing.TB, bytes int) {
 func TestMemory(t *testing.T) {
 	skipShort(t)
 	newMemory(t, "faults") // or this skips
-	const parts = 6
+	const parts = 4
 	var refused atomic.Int32
 	t.Run("each", func(t *testing.T) {
 		eachTool(t, func(s *subject) {

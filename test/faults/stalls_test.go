@@ -31,11 +31,11 @@ func TestSuspended(t *testing.T) {
 	})
 }
 
-// checkStorm fails the test if events were sent and none was lost, as then this was no
-// storm.
+// checkStorm fails the test if nothing was lost of a storm that the buffers do not hold,
+// or something of a histogram or table, which need none.
 func (s *subject) checkStorm(r *run) {
 	s.Helper()
-	if sendsEvents(s.T, s.tool) != (r.losses() > 0) {
+	if sends := sendsEvents(s.T, s.tool); sends && !s.fits && r.losses() == 0 || !sends && r.losses() > 0 {
 		s.Errorf("%d rows, %d lost: %v", r.rows, r.losses(), r.summary)
 	}
 }
@@ -44,7 +44,7 @@ func (s *subject) checkStorm(r *run) {
 // the pipe hold, and then some KiB a millisecond.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	eachBuffer(t, func(s *subject) {
+	eachTool(t, func(s *subject) {
 		slow := &slowly{stuck: make(chan struct{}), begin: make(chan struct{})}
 		r := s.command().startReading(s, slow.reader).await(s)
 		close(slow.stuck)
@@ -88,7 +88,7 @@ func TestStuckReader(t *testing.T) {
 		h := heldBy(s, r.Process.Pid)
 		close(slow.stuck)
 		defer close(slow.begin)
-		s.storms()
+		s.does(s.job, 10*s.n)
 		r.signal(s, unix.SIGINT)
 		ended := make(chan error)
 		go func() { ended <- r.Wait() }()
