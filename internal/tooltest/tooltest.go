@@ -78,7 +78,7 @@ func (r *Result) Where(keep func(Row) bool) []Row {
 
 // deadline is a bound on a tool that does not get ready or does not stop; it is no
 // part of any judgement.
-const deadline = 60 * time.Second
+const deadline = 3 * time.Minute
 
 // Root skips the test for users who may not load programs.
 func Root(t testing.TB) {
