@@ -174,7 +174,7 @@ func TestIntervals(t *testing.T) {
 		a, b := pair(t, cpus(t)[0], cpus(t)[0], nil)
 		var want [2]facts
 		args := append(keys, "--tid", strconv.Itoa(a.pid), "0.02")
-		res := tooltest.JSON(t, Tool, args, func() { want = play(t, a, b, 50000) })
+		res := tooltest.JSON(t, Tool, args, func() { want = play(t, a, b, 15000) })
 		times := map[string]bool{}
 		var all uint64
 		for _, h := range res.Histograms {

@@ -12,10 +12,10 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestThreads makes 20,000 threads that end at once: each has waited once at least, and
+// TestThreads makes 5,000 threads that end at once: each has waited once at least, and
 // is forgotten.
 func TestThreads(t *testing.T) {
-	n := 20000
+	n := 5000
 	if testing.Short() {
 		n = 1000
 	}
