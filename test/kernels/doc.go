@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/tools"
@@ -19,34 +20,55 @@ This file is written by ` + "`make test-kernels`" + `: do not edit it. Each tool
 kernels in virtual machines, once as the tool comes and then by each other way to a hook that the kernel
 has, taken alone (` + "`--hook`" + `), through the ring buffer and through perf buffers (` + "`--perf-buffer`" + `). What a
 kernel has is what ` + "`--explain`" + ` told on it. Each tool's last rows say which kernel that was, and which
-commit of corescope.
+commit of corescope. A tool that is not here was not tested on all of these kernels yet.
 
 `
 
-// writeDoc writes what is known, if every tool had its turn on every kernel.
+// writeDoc writes what is known, if nothing that the document has would be missing.
 func (h *house) writeDoc() error {
-	all := tools.All()
-	var reports []*report
-	for _, k := range matrix {
-		r := &report{kernel: k, tools: map[string]*result{}}
-		for _, t := range all {
-			found, err := h.load(k.name, t.Name)
-			if errors.Is(err, fs.ErrNotExist) {
-				progress("%s stays as it is: %s was not tested on %s", docPath, t.Name, k.name)
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			r.tools[t.Name] = found
-		}
-		reports = append(reports, r)
+	old, err := os.ReadFile(docPath)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read document: %w", err)
 	}
-	text, err := document(reports, all)
+	reports, err := h.known()
 	if err != nil {
 		return err
 	}
+	var complete []*tool.Tool
+	for _, t := range tools.All() {
+		missing := slices.ContainsFunc(reports, func(r *report) bool { return r.tools[t.Name] == nil })
+		if missing && bytes.Contains(old, []byte("\n## "+t.Name+"\n")) {
+			progress("%s stays as it is: it has %s, which was not tested on all kernels here", docPath, t.Name)
+			return nil
+		}
+		if !missing {
+			complete = append(complete, t)
+		}
+	}
+	text, err := document(reports, complete)
+	if err != nil || len(complete) == 0 {
+		return err
+	}
 	return os.WriteFile(docPath, text, 0o644)
+}
+
+// known is what the newest runs have told.
+func (h *house) known() ([]*report, error) {
+	var reports []*report
+	for _, k := range matrix {
+		r := &report{kernel: k, tools: map[string]*result{}}
+		for _, t := range tools.All() {
+			found, err := h.load(k.name, t.Name)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			if err == nil {
+				r.tools[t.Name] = found
+			}
+		}
+		reports = append(reports, r)
+	}
+	return reports, nil
 }
 
 func document(reports []*report, all []*tool.Tool) ([]byte, error) {

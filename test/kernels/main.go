@@ -4,7 +4,7 @@
 //
 //	KERNELS="6.1 7.2" TOOLS=tcplife make test-kernels
 //
-// runs a part, and the document tells that part anew once all of it was run. SHORT=1 runs
+// runs a part, and the document tells that part anew if the rest is known. SHORT=1 runs
 // only the ways that the tools take by themselves, with go test -short, and writes
 // nothing. JOBS machines run at a time, as many as there are CPUs unless it says how many:
 // each takes one. What is fetched is kept in the user's cache, and in
