@@ -16,7 +16,7 @@ import (
 )
 
 // timeout is that of one check; the test binary then says where it hangs.
-const timeout = "5m"
+const timeout = "10m"
 
 // outputMax is how much of a test's output the host is told; all of it is on the console.
 const outputMax = 4000
