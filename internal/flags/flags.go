@@ -8,7 +8,8 @@
 //	       method Variable returns; a string also sets VAR_len where there is one
 //	arg    what the value is called in the help; a type's own name without it
 //	also   another long name, hidden
-//	pos    the field is a positional argument of this name, in the fields' order
+//	pos    the field is a positional argument of this name, in the fields' order; the
+//	       last one, if it is a list and its name ends with "...", takes all that follow
 //	help   one line
 //
 // Underscores and dashes in long names are the same, as BCC's tools have both.
@@ -153,12 +154,13 @@ func (s *Set) Parse(args []string) error {
 		return fmt.Errorf("%w: %w", ErrUsage, err)
 	}
 	rest := s.flags.Args()
-	if len(rest) > len(s.positions) {
-		return fmt.Errorf("%w: %q is one argument too many", ErrUsage, rest[len(s.positions)])
-	}
 	for i, arg := range rest {
-		if err := s.positions[i].set(arg); err != nil {
-			return fmt.Errorf("%w: %s: %w", ErrUsage, s.positions[i].name, err)
+		p := s.position(i)
+		if p == nil {
+			return fmt.Errorf("%w: %q is one argument too many", ErrUsage, arg)
+		}
+		if err := p.set(arg); err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrUsage, p.name, err)
 		}
 	}
 	return nil
@@ -170,6 +172,18 @@ func variable(val any) any {
 		return v.Variable()
 	}
 	return val
+}
+
+// position returns what takes the i-th argument, or nil.
+func (s *Set) position(i int) *position {
+	last := len(s.positions) - 1
+	if i > last && last >= 0 && strings.HasSuffix(s.positions[last].name, "...") {
+		i = last
+	}
+	if i > last {
+		return nil
+	}
+	return &s.positions[i]
 }
 
 // Variables returns what the flags set in the BPF object, by variable.

@@ -281,3 +281,21 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// The last positional argument takes all that follow, if its name says so.
+func TestRest(t *testing.T) {
+	var o struct {
+		First string   `pos:"first" help:"one"`
+		Rest  []string `pos:"rest..." help:"all others"`
+	}
+	s := New("test")
+	if err := s.Add(&o, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Parse([]string{"a", "b", "c,d", "e"}); err != nil {
+		t.Fatal(err)
+	}
+	if o.First != "a" || strings.Join(o.Rest, " ") != "b c d e" {
+		t.Errorf("read %+v", o)
+	}
+}

@@ -19,6 +19,9 @@ var (
 	ErrNotPermitted = errors.New("not permitted")
 	// ErrUnsupported is returned when this kernel has no way to a hook.
 	ErrUnsupported = errors.New("this kernel has no way to it")
+	// ErrNoBTF is returned when there is no description of the kernel's types. It is an
+	// ErrUnsupported.
+	ErrNoBTF = fmt.Errorf("%w: no BTF", ErrUnsupported)
 )
 
 // Attempt is how one variant fared: Err is nil for the one that was taken.
@@ -28,8 +31,8 @@ type Attempt struct {
 }
 
 // HookError says why no variant of a hook could be had. It is ErrNotPermitted when a
-// variant was refused for want of permission, as with it that one may work, else
-// ErrUnsupported.
+// variant was refused for want of permission, as with it that one may work. It is
+// neither when there was no memory or no descriptor for one. Else it is ErrUnsupported.
 type HookError struct {
 	Hook  string
 	Tried []Attempt
@@ -47,6 +50,19 @@ func (e *HookError) Error() string {
 	return b.String()
 }
 
+// Unwrap returns what kept the hook from being had, if it was no fault of the hook's: a
+// want of memory or of descriptors.
+func (e *HookError) Unwrap() []error {
+	for _, a := range e.Tried {
+		for _, errno := range []error{unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
+			if errors.Is(a.Err, errno) {
+				return []error{errno}
+			}
+		}
+	}
+	return nil
+}
+
 // Is tells the two kinds apart. Who has CAP_SYS_ADMIN and is refused is refused by the
 // kernel's configuration, which no permission mends.
 func (e *HookError) Is(target error) bool {
@@ -55,7 +71,7 @@ func (e *HookError) Is(target error) bool {
 	case ErrNotPermitted:
 		return denied
 	case ErrUnsupported:
-		return !denied
+		return !denied && e.Unwrap() == nil
 	}
 	return false
 }
@@ -99,6 +115,10 @@ func Reason(err error) string {
 		return fmt.Sprintf("refused by the verifier: %v", err)
 	case errors.Is(err, fs.ErrPermission):
 		return "not permitted"
+	case errors.Is(err, unix.ENOMEM):
+		return "out of memory"
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		return "too many open files"
 	case errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EOPNOTSUPP):
 		return "not in this kernel"
 	case errors.Is(err, fs.ErrNotExist):

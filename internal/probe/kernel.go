@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf/btf"
@@ -28,12 +29,15 @@ func NewKernel(file string) (*Kernel, error) {
 	return k, nil
 }
 
-// Types returns the types, or ErrNotSupported where the kernel has none.
+// Types returns the types, or ErrNoBTF where the kernel has none.
 func (k *Kernel) Types() (*btf.Spec, error) {
 	if k.given != nil {
 		return k.given, nil
 	}
 	spec, err := k.cache.Kernel()
+	if errors.Is(err, btf.ErrNotSupported) {
+		return nil, ErrNoBTF
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read kernel BTF: %w", err)
 	}

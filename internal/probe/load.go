@@ -59,12 +59,15 @@ type Objects struct {
 // Load sets the variables in spec and makes the object's maps. The programs follow
 // with [Objects.Attach].
 //
-// Returns ErrNotPermitted and ErrUnsupported, and neither where descriptors or memory
-// are short.
+// Returns ErrNotPermitted, ErrUnsupported and ErrNoBTF, and none of them where
+// descriptors or memory are short.
 func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	// Kernels before 5.11 count BPF memory as locked. Where the limit cannot be raised,
 	// creating maps tells.
 	_ = rlimit.RemoveMemlock()
+	if _, err := o.Kernel.Types(); err != nil {
+		return nil, err
+	}
 	if err := setUp(spec, o); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,21 @@
 package probe
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
+
+// Needs says what a kernel must have for all programs of the variant: a part of a
+// sentence, or "" for what is not known.
+func (v Variant) Needs() string {
+	var all []string
+	for _, section := range v.Where {
+		if need := Needs(section); need != "" && !slices.Contains(all, need) {
+			all = append(all, need)
+		}
+	}
+	return strings.Join(all, "; ")
+}
 
 // Needs says what a kernel must have for a program of the section, as
 // "tp_btf/sys_exit": a part of a sentence, or "" for what is not known.
@@ -16,7 +31,7 @@ func Needs(section string) string {
 	case "raw_tp", "raw_tracepoint":
 		return "the tracepoint (4.17)"
 	case "tp", "tracepoint":
-		return "the tracepoint and a tracefs that is mounted"
+		return "the tracepoint and a tracefs that is mounted and may be read"
 	case "kprobe", "kretprobe", "ksyscall", "kretsyscall":
 		return "CONFIG_KPROBES and the function not inlined"
 	case "kprobe.multi", "kretprobe.multi":

@@ -88,6 +88,26 @@ func OpenCgroups(root string) (*Cgroups, error) {
 // be mounted for one user only. Only if no v1 hierarchy has a cgroup and v2 has is it v2.
 func (c *Cgroups) Default() string { return c.main.controller() }
 
+// CgroupMount is a hierarchy that is mounted.
+type CgroupMount struct {
+	Path        string   `json:"path" help:"where it is mounted"`
+	Version     uint64   `json:"version" help:"1 or 2"`
+	Controllers []string `json:"controllers,omitempty" help:"of version 1; none for a named hierarchy"`
+}
+
+// Mounts lists the hierarchies in the order of mounting.
+func (c *Cgroups) Mounts() []CgroupMount {
+	var all []CgroupMount
+	for _, h := range c.hierarchies {
+		m := CgroupMount{Path: strings.TrimPrefix(h.dir, strings.TrimSuffix(c.runtimes.root, "/")), Version: 1, Controllers: h.controllers}
+		if h.v2 {
+			m.Version = 2
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
 // Follow makes the hierarchy of a target the Default: the one that ids are of when events are filtered
 // by a cgroup of it. It comes before the first look-up of an id.
 func (c *Cgroups) Follow(t Target) {

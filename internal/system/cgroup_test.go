@@ -29,7 +29,7 @@ func machine(t *testing.T, mounts string, cgroups ...string) string {
 	t.Helper()
 	root := tree(t, map[string]string{"proc/self/mountinfo": mounts})
 	for line := range strings.Lines(mounts) {
-		if h, ok := parseMount(line); ok {
+		if h, ok := parseHierarchy(line); ok {
 			cgroups = append(cgroups, h.dir)
 		}
 	}
@@ -54,6 +54,14 @@ func inode(t *testing.T, root, dir string) uint64 {
 	return info.id
 }
 
+func parseHierarchy(line string) (*hierarchy, bool) {
+	m, ok := parseMount(line)
+	if !ok {
+		return nil, false
+	}
+	return newHierarchy(m)
+}
+
 func TestParseMount(t *testing.T) {
 	tests := []struct {
 		line string
@@ -72,7 +80,7 @@ func TestParseMount(t *testing.T) {
 		{"", nil},
 	}
 	for _, test := range tests {
-		got, ok := parseMount(test.line + "\n")
+		got, ok := parseHierarchy(test.line + "\n")
 		if ok != (test.want != nil) {
 			t.Errorf("%s: %+v, %v", test.line, got, ok)
 			continue

@@ -29,13 +29,13 @@ var preferred = []string{
 
 // readHierarchies returns the mounted cgroup hierarchies in the order of mounting.
 func readHierarchies(root string) ([]*hierarchy, error) {
-	data, err := readFile(filepath.Join(root, "proc/self/mountinfo"), 64<<20)
+	mounts, err := ReadMounts(root)
 	if err != nil {
-		return nil, fmt.Errorf("read mounts: %w", err)
+		return nil, err
 	}
 	var found []*hierarchy
-	for line := range strings.Lines(string(data)) {
-		h, ok := parseMount(line)
+	for _, m := range mounts {
+		h, ok := newHierarchy(m)
 		if !ok {
 			continue
 		}
@@ -48,23 +48,13 @@ func readHierarchies(root string) ([]*hierarchy, error) {
 	return found, nil
 }
 
-// parseMount reads a line of mountinfo (proc_pid_mountinfo(5)):
-// id parent major:minor root mountpoint options [optional…] - type source superoptions
-func parseMount(line string) (*hierarchy, bool) {
-	mount, super, ok := strings.Cut(strings.TrimSpace(line), " - ")
-	left, right := strings.Fields(mount), strings.Fields(super)
-	if !ok || len(left) < 6 || len(right) < 3 || (right[0] != "cgroup" && right[0] != "cgroup2") {
-		return nil, false
+// newHierarchy tells whether a mount is a cgroup hierarchy, and which.
+func newHierarchy(m Mount) (*hierarchy, bool) {
+	h := &hierarchy{dir: m.Dir, base: m.Base, v2: m.Type == "cgroup2"}
+	if m.Type == "cgroup" {
+		h.controllers = controllersOf(m.Options)
 	}
-	h := &hierarchy{
-		dir:  unescapeMount(left[4]),
-		base: path.Join("/", unescapeMount(left[3])), // "/../.." of an outer cgroup namespace is its root
-		v2:   right[0] == "cgroup2",
-	}
-	if !h.v2 {
-		h.controllers = controllersOf(right[2])
-	}
-	return h, true
+	return h, h.v2 || m.Type == "cgroup"
 }
 
 // controllersOf picks the controllers out of the options of a v1 mount.
@@ -80,9 +70,6 @@ func controllersOf(options string) []string {
 	}
 	return found
 }
-
-// unescapeMount undoes what the kernel does to blanks and the like in mountinfo.
-var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\043`, "#", `\134`, `\`).Replace
 
 // controller returns the one to tell BPF programs, any of several that share the hierarchy.
 func (h *hierarchy) controller() string {

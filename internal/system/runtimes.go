@@ -2,7 +2,9 @@ package system
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -159,6 +161,32 @@ func kubernetesNames(labels map[string]string) names {
 		pod:       labels["io.kubernetes.pod.name"],
 		namespace: labels["io.kubernetes.pod.namespace"],
 	}
+}
+
+// stateDirs are directories that a runtime makes when it is started or installed.
+func stateDirs() map[string][]string {
+	return map[string][]string{
+		"docker":     {"/run/docker.sock", "/var/lib/docker", "/var/snap/docker/common/var-lib-docker"},
+		"containerd": containerdStates,
+		"cri-o":      {"/run/crio", "/var/lib/crio"},
+		"podman":     {"/var/lib/containers/storage", "/run/podman"},
+	}
+}
+
+// Runtimes lists the container runtimes that have left traces on the machine below root:
+// their sockets or directories, running or not, those of rootless users left out.
+func Runtimes(root string) []string {
+	found := []string{}
+	for runtime, dirs := range stateDirs() {
+		if slices.ContainsFunc(dirs, func(dir string) bool {
+			_, err := os.Lstat(filepath.Join("/", root, dir))
+			return err == nil
+		}) {
+			found = append(found, runtime)
+		}
+	}
+	slices.Sort(found)
+	return found
 }
 
 // readJSON decodes a file, which need not be there.

@@ -110,13 +110,7 @@ func (f *Facts) manualHooks(p *manual.Page) {
 
 // wayText says where a variant attaches and what it needs.
 func (f *Facts) wayText(v probe.Variant) string {
-	var needs []string
-	for _, section := range v.Where {
-		if need := probe.Needs(section); need != "" && !slices.Contains(needs, need) {
-			needs = append(needs, need)
-		}
-	}
-	return v.String() + "; needs " + cmp.Or(strings.Join(needs, "; "), "nothing more")
+	return v.String() + "; needs " + cmp.Or(v.Needs(), "nothing more")
 }
 
 // hookText says when the tool does without a hook, if ever.

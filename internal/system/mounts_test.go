@@ -1,0 +1,42 @@
+package system
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestReadMounts(t *testing.T) {
+	root := tree(t, map[string]string{"proc/self/mountinfo": "21 1 0:20 / /sys rw - sysfs sysfs rw\n" +
+		"23 21 0:12 /../x /a\\040b rw shared:1 master:2 - tracefs none rw,gid=1\nbroken\n"})
+	got, err := ReadMounts(root)
+	want := []Mount{{"/sys", "/", "sysfs", "rw"}, {"/a b", "/x", "tracefs", "rw,gid=1"}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("mounts are %+v, %v, want %+v", got, err, want)
+	}
+	if _, err := ReadMounts(t.TempDir()); err == nil {
+		t.Error("no mountinfo is no error")
+	}
+}
+
+func TestMounts(t *testing.T) {
+	got := open(t, machine(t, mountsV1+mountHybrid)).Mounts()
+	last := got[len(got)-1]
+	if last.Path != "/sys/fs/cgroup/unified" || last.Version != 2 || last.Controllers != nil {
+		t.Errorf("the last is %+v", last)
+	}
+	for _, m := range got[:len(got)-1] {
+		if m.Version != 1 || m.Path == "/sys/fs/cgroup/pids" && !slices.Equal(m.Controllers, []string{"pids"}) {
+			t.Errorf("%+v", m)
+		}
+	}
+}
+
+func TestRuntimes(t *testing.T) {
+	if got := Runtimes(t.TempDir()); got == nil || len(got) > 0 {
+		t.Errorf("an empty machine has %#v", got)
+	}
+	root := tree(t, map[string]string{"run/k3s/containerd/x": "", "run/docker.sock": "", "run/crio/x": "", "var/lib/containers/storage/x": ""})
+	if got, want := Runtimes(root), []string{"containerd", "cri-o", "docker", "podman"}; !slices.Equal(got, want) {
+		t.Errorf("runtimes are %q, want %q", got, want)
+	}
+}
