@@ -16,6 +16,7 @@ while read -r name; do
 	"$tmp/corescope" man "$name" >"man/man8/$name.8"
 	"$tmp/corescope" schema "$name" >"docs/schema/$name.json"
 done <"$tmp/names"
+"$tmp/corescope" schema doctor >docs/schema/doctor.json
 
 if [ -f README.md ]; then
 	"$tmp/corescope" list --markdown >"$tmp/table"

@@ -18,6 +18,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"corescope", "vers"}, []string{"version"}},
 		{[]string{"corescope", "man", "opens"}, []string{"opensnoop"}},
 		{[]string{"corescope", "help", "opens"}, []string{"opensnoop"}},
+		{[]string{"corescope", "doctor", "opensnoop", "runq"}, []string{"runqlat"}},
 		{[]string{"corescope", "list", "--n"}, []string{"--names"}},
 		{[]string{"corescope", "completion", ""}, []string{"bash", "zsh", "fish"}},
 		{[]string{"corescope", "version", ""}, nil},

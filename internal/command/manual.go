@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,10 +77,12 @@ func (c *Command) page() *manual.Page {
 		p.Item(v.name, v.args, v.summary)
 	}
 	c.pageTools(p)
+	pageDoctor(p)
 	p.Section("EXIT STATUS")
 	for _, e := range tool.ExitCodes() {
 		p.Item(strconv.Itoa(e.Code), "", e.Meaning)
 	}
+	p.Text("doctor ends with 0 when all tools that it was asked for run, else with what the first one that does not would end with.")
 	return p
 }
 
@@ -98,6 +101,9 @@ func (c *Command) pageTools(p *manual.Page) {
 // schema prints the JSON Schema of what a tool prints, or of what it prints with
 // the flags behind it.
 func (c *Command) schema(_ context.Context, args []string) error {
+	if slices.Equal(args, []string{"doctor"}) {
+		return c.schemaOfDoctor()
+	}
 	t, err := c.argument(args[:min(1, len(args))])
 	if err != nil {
 		return err

@@ -26,7 +26,8 @@ func verbs() []verb {
 		{"list", "[--names]", "list the tools", (*Command).list},
 		{"help", "[TOOL]", "show the verbs, or the flags of a tool", (*Command).help},
 		{"man", "[TOOL]", "show the manual page: as text on a terminal, else as roff", (*Command).man},
-		{"schema", "TOOL [flags]", "print the JSON Schema of a tool's --output json", (*Command).schema},
+		{"doctor", "[TOOL...]", "say whether the tools run here, and what to do where not", (*Command).doctor},
+		{"schema", "TOOL [flags]", "print the JSON Schema of a tool's --output json, or of doctor's", (*Command).schema},
 		{"completion", "bash|zsh|fish", "print the completion script of a shell", (*Command).completion},
 		{"version", "", "print the version", (*Command).version},
 	}
@@ -48,11 +49,19 @@ func findVerb(name string) *verb {
 	return nil
 }
 
+// exitCode ends a verb that has said all there is to say.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprint("exit code ", int(e)) }
+
 // report tells a verb's error and returns the exit code.
 func (c *Command) report(err error) int {
+	var code exitCode
 	switch {
 	case err == nil:
 		return tool.ExitOK
+	case errors.As(err, &code):
+		return int(code)
 	case errors.Is(err, flags.ErrHelp):
 		return c.report(c.usage(c.Out))
 	case errors.Is(err, flags.ErrUsage):

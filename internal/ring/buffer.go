@@ -20,6 +20,18 @@ type perfBuffer struct {
 	tail uint64
 }
 
+// CanOpen returns the error with which this thread could not open a perf buffer.
+func CanOpen() error {
+	b, err := newPerfBuffer(0, unix.Getpagesize())
+	if errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return b.Close()
+}
+
 // newPerfBuffer returns ENODEV where the CPU is not online.
 func newPerfBuffer(cpu, bytes int) (*perfBuffer, error) {
 	attr := unix.PerfEventAttr{

@@ -68,7 +68,7 @@ func (c *columns) needs() map[string]any {
 // cgroup's id: one of the owner's, or a key of a histogram that is called as one of them.
 func (c *columns) usesCgroups() bool {
 	owner := column.Keys(ownerColumns(nil, nil))
-	return slices.ContainsFunc(c.used(), func(col column.Column) bool { return slices.Contains(owner, col.Key) })
+	return slices.ContainsFunc(c.used(), func(col column.Column) bool { return !col.Off && slices.Contains(owner, col.Key) })
 }
 
 // settle marks the columns that this kernel lacks the hooks for. Nothing can be said of

@@ -1,10 +1,10 @@
 package tool
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	"github.com/olekukonko/tablewriter"
@@ -14,11 +14,11 @@ import (
 	"github.com/corescope/corescope/internal/probe"
 )
 
-// explanation is one way to a hook.
-type explanation struct {
-	Type   string `json:"type"`
-	Hook   string `json:"hook"`
-	Kind   string `json:"kind"`
+// Explanation is one way to a hook, and how it fared. Type is set on a line of its own.
+type Explanation struct {
+	Type   string `json:"type,omitempty"`
+	Hook   string `json:"hook" help:"name of the hook"`
+	Kind   string `json:"kind" help:"kind of the way, for --hook HOOK=KIND"`
 	Where  string `json:"where" help:"its programs' places in the kernel"`
 	Taken  bool   `json:"taken" help:"whether it is the first that works"`
 	Result string `json:"result" help:"taken, works, or why it does not work"`
@@ -30,30 +30,36 @@ func (s *session) explain(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var all []explanation
-	for hook, attempts := range tried {
-		all = append(all, explainHook(hook, attempts)...)
-	}
-	slices.SortStableFunc(all, func(a, b explanation) int { return cmp.Compare(a.Hook, b.Hook) })
+	all := explainAll(tried)
 	if output.Format(s.common.Output) == output.JSON {
 		enc := json.NewEncoder(w)
 		for _, e := range all {
+			e.Type = "explain"
 			if err := enc.Encode(e); err != nil {
 				return fmt.Errorf("write explanation: %w", err)
 			}
 		}
 		return nil
 	}
-	return table(w, []string{"HOOK", "KIND", "WHERE", "RESULT"}, all, func(e explanation) []string {
+	return WriteTable(w, []string{"HOOK", "KIND", "WHERE", "RESULT"}, all, func(e Explanation) []string {
 		return []string{e.Hook, e.Kind, e.Where, e.Result}
 	})
 }
 
-func explainHook(hook string, attempts []probe.Attempt) []explanation {
-	var out []explanation
+// explainAll has the ways to each hook, best first.
+func explainAll(tried map[string][]probe.Attempt) []Explanation {
+	all := []Explanation{}
+	for _, hook := range slices.Sorted(maps.Keys(tried)) {
+		all = append(all, explainHook(hook, tried[hook])...)
+	}
+	return all
+}
+
+func explainHook(hook string, attempts []probe.Attempt) []Explanation {
+	var out []Explanation
 	taken := false
 	for _, a := range attempts {
-		e := explanation{Type: "explain", Hook: hook, Kind: a.Variant.Kind, Where: a.Variant.String(), Result: probe.Reason(a.Err)}
+		e := Explanation{Hook: hook, Kind: a.Variant.Kind, Where: a.Variant.String(), Result: probe.Reason(a.Err)}
 		if a.Err == nil && !taken {
 			taken, e.Taken, e.Result = true, true, "taken"
 		}
@@ -62,8 +68,8 @@ func explainHook(hook string, attempts []probe.Attempt) []explanation {
 	return out
 }
 
-// table writes rows below headers, without borders.
-func table[T any](w io.Writer, headers []string, rows []T, cells func(T) []string) error {
+// WriteTable writes rows below headers, without borders.
+func WriteTable[T any](w io.Writer, headers []string, rows []T, cells func(T) []string) error {
 	t := tablewriter.NewTable(w,
 		tablewriter.WithRendition(tw.Rendition{
 			Borders: tw.BorderNone,

@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/doctor"
+	"github.com/corescope/corescope/internal/ring"
 	"github.com/corescope/corescope/internal/system"
 )
 
 // Needs are the capabilities that every run of the tool needs.
 func (t *Tool) Needs() system.Capabilities {
-	return system.Set(system.CapBPF, system.CapPerfmon) | system.Set(t.Capabilities...)
+	return doctor.Needs | system.Set(t.Capabilities...)
 }
 
 // fileCapabilities are what it takes to look into the files that processes map, which a
@@ -64,7 +66,7 @@ func (s *session) confine() error {
 	if !s.own {
 		return nil
 	}
-	keep := s.keep
+	keep := s.keep | s.perfNeeds()
 	// Before 5.19 (c8644cd0efe7) the system call bpf is closed altogether to who has
 	// none of these, if kernel.unprivileged_bpf_disabled is set: also where a descriptor
 	// is all that the operation looks at.
@@ -88,6 +90,19 @@ func (s *session) confine() error {
 	return nil
 }
 
+// perfNeeds is what it takes to give a CPU that comes online a perf buffer, if there are
+// any. A kernel that wants more than CAP_PERFMON for it is told by trying.
+func (s *session) perfNeeds() system.Capabilities {
+	if m := s.objects.Maps["events"]; m == nil || m.Type() != ebpf.PerfEventArray {
+		return 0
+	}
+	needs := system.Set(system.CapPerfmon, system.CapIPCLock)
+	if system.Try(needs, ring.CanOpen) != nil {
+		needs |= system.Set(system.CapSysAdmin)
+	}
+	return needs
+}
+
 // touch does what a run does with the kernel's objects when all is attached: it reads a
 // map and asks about programs.
 func (s *session) touch() error {
@@ -109,7 +124,8 @@ func (f *Facts) privileges() []string {
 	return []string{
 		fmt.Sprintf("Needs %s, or root. Before kernel 5.11 it also needs CAP_SYS_RESOURCE, or a limit of locked memory (ulimit -l) "+
 			"that its maps fit in.", f.Needs()) + others,
-		strings.Join(options, " ") + " CAP_DAC_READ_SEARCH lets an ordinary user see the names of containers, where their runtimes keep " +
+		strings.Join(options, " ") + " Where kernel.perf_event_paranoid is above 2, as on Debian and Ubuntu, perf buffers and hooks of the kinds " +
+			"tp, kprobe and uprobe may need CAP_SYS_ADMIN. CAP_DAC_READ_SEARCH lets an ordinary user see the names of containers, where their runtimes keep " +
 			"them to themselves; without it they are called by their short ids.",
 		"When all is attached the tool gives up all capabilities, those of root too, and may gain none by exec (no_new_privs). " +
 			"It keeps only what it was given and still uses: " + f.keeps() + ".",
@@ -120,6 +136,7 @@ func (f *Facts) privileges() []string {
 func (f *Facts) keeps() string {
 	keeps := []string{
 		"CAP_DAC_READ_SEARCH where cgroups or containers are shown, to find their names",
+		"CAP_PERFMON and CAP_IPC_LOCK where there are perf buffers, for CPUs that come online (CAP_SYS_ADMIN where that is not enough)",
 		"CAP_BPF where the kernel asks for it at each look at a map (before 5.19, if kernel.unprivileged_bpf_disabled is set)",
 	}
 	switch {
@@ -133,16 +150,11 @@ func (f *Facts) keeps() string {
 
 // remedy is the end of an error's sentence: what the user can do.
 func (l *line) remedy(err error) string {
-	if !errors.Is(err, probe.ErrNotPermitted) {
+	if exitCode(err) == ExitUsage {
 		return ""
 	}
-	held, _ := system.Effective()
-	needs := l.needs()
-	if held.Has(system.CapSysAdmin) {
-		held |= system.Set(system.CapBPF, system.CapPerfmon)
-	}
-	if missing := needs &^ held; missing != 0 {
-		return fmt.Sprintf(" (lacks %s: run it as root, or give it %s)", missing, needs)
+	if hint := doctor.Remedy(err, doctor.Read("/", l.common.BTF), l.needs()); hint != "" {
+		return " (" + hint + ")"
 	}
 	return ""
 }

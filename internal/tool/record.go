@@ -85,7 +85,7 @@ func structSchema(t reflect.Type, known map[string]any) *record {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		key, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if key == "type" {
+		if key == "type" || !f.IsExported() {
 			continue
 		}
 		schema := known[key]
@@ -106,6 +106,12 @@ func typeSchema(t reflect.Type) object {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return object{{"type", "string"}, {"format", "date-time"}}
+	case t.Kind() == reflect.Pointer:
+		return typeSchema(t.Elem())
+	case t.Kind() == reflect.Bool:
+		return object{{"type", "boolean"}}
+	case t.Kind() == reflect.Int:
+		return object{{"type", "integer"}}
 	case t.Kind() == reflect.String:
 		return object{{"type", "string"}}
 	case t.Kind() == reflect.Bool:

@@ -31,9 +31,21 @@ func (f *Facts) Schema() ([]byte, error) {
 			typed(f.Kind, rows),
 			typed("lost", structSchema(reflect.TypeFor[output.Lost](), known)),
 			typed("summary", structSchema(reflect.TypeFor[output.Summary](), known)),
-			typed("explain", structSchema(reflect.TypeFor[explanation](), known)),
+			typed("explain", structSchema(reflect.TypeFor[Explanation](), known)),
 		}},
 	}, "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode schema: %w", err)
+	}
+	return b, nil
+}
+
+// SchemaOf returns the JSON Schema of an object that encoding/json makes of v, whose
+// descriptions are the help tags of v's fields.
+func SchemaOf(v any, title, description string) ([]byte, error) {
+	b, err := encode(append(object{
+		{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", title}, {"description", description},
+	}, structSchema(reflect.TypeOf(v), nil).schema()...), "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encode schema: %w", err)
 	}

@@ -202,7 +202,7 @@ func (st *stats) report(o *probe.Objects) (*Stats, error) {
 // write writes the costs as a table, this process last.
 func (c *Stats) write(w io.Writer) error {
 	rows := append(c.Programs, probe.ProgramStats{Program: "user space", CPU: c.UserCPU})
-	return table(w, []string{"PROGRAM", "RUNS", "NS/RUN", "CPU%"}, rows, func(p probe.ProgramStats) []string {
+	return WriteTable(w, []string{"PROGRAM", "RUNS", "NS/RUN", "CPU%"}, rows, func(p probe.ProgramStats) []string {
 		return []string{
 			p.Program, strconv.FormatUint(p.Runs, 10),
 			strconv.FormatFloat(p.NsARun, 'f', 0, 64), strconv.FormatFloat(100*p.CPU, 'f', 2, 64),

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -15,18 +16,30 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/corescope/corescope/internal/command"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tooltest"
 	"github.com/corescope/corescope/tools"
 )
 
-// asProgram is a variable of the environment that makes this test binary corescope.
-const asProgram = "TEST_AS_CORESCOPE"
+// Variables of the environment: the first makes this test binary corescope, the second
+// lists directories that it hides, in a mount namespace that the test has given it.
+const (
+	asProgram = "TEST_AS_CORESCOPE"
+	hidden    = "TEST_HIDDEN"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) == "" {
 		os.Exit(m.Run())
+	}
+	for _, dir := range strings.Fields(os.Getenv(hidden)) {
+		if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
+			fmt.Fprintln(os.Stderr, "hide", dir, err)
+			os.Exit(-1)
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -63,7 +76,7 @@ func run(t *testing.T, capabilities system.Capabilities, root bool, load func(pi
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	args = append(append(args, "--output", "json"), strings.Fields(os.Getenv("CORESCOPE_ARGS"))...)
+	args = append(args, "--output", "json")
 	cmd := program(ctx, capabilities, root, args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -192,6 +192,12 @@ func (o *options) off() []string {
 	if !o.Latency {
 		keys = append(keys, "total_ns", "avg_ns", "total_ms")
 	}
+	if !o.Cgroups {
+		keys = append(keys, "cgroup")
+	}
+	if !o.Containers {
+		keys = append(keys, "container")
+	}
 	return keys
 }
 

@@ -1,0 +1,158 @@
+// Package doctor knows what tools need of a machine: it reads the facts that decide
+// whether they run, and says of an error what the user can do about it.
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/corescope/corescope/internal/system"
+)
+
+// Facts are what decides whether tools run here. What this process cannot find out is
+// absent, and in Unknown.
+type Facts struct {
+	Kernel       string `json:"kernel" help:"release of the kernel"`
+	Architecture string `json:"architecture" help:"as Go calls it: amd64, arm64"`
+
+	BTF        string `json:"btf,omitempty" help:"file with the kernel's types; absent where there is none"`
+	RingBuffer *bool  `json:"ring_buffer,omitempty" help:"the kernel has the BPF ring buffer (5.8); without it there are perf buffers"`
+
+	Tracefs         string `json:"tracefs,omitempty" help:"where tracefs is mounted; absent where it is not"`
+	TracefsReadable bool   `json:"tracefs_readable" help:"this process may read it"`
+	Lockdown        string `json:"lockdown,omitempty" help:"mode of the kernel's lockdown: none, integrity or confidentiality"`
+
+	Capabilities  []string `json:"capabilities" help:"effective ones of this process"`
+	UserNamespace bool     `json:"user_namespace" help:"it is in a user namespace, whose capabilities are nothing to BPF"`
+	Seccomp       string   `json:"seccomp,omitempty" help:"how its system calls are filtered: none, strict or filter"`
+
+	PerfEventParanoid       *int `json:"perf_event_paranoid,omitempty" help:"kernel.perf_event_paranoid"`
+	KptrRestrict            *int `json:"kptr_restrict,omitempty" help:"kernel.kptr_restrict"`
+	UnprivilegedBPFDisabled *int `json:"unprivileged_bpf_disabled,omitempty" help:"kernel.unprivileged_bpf_disabled"`
+	JIT                     *int `json:"bpf_jit_enable,omitempty" help:"net.core.bpf_jit_enable: 0 is none, 1 compiles BPF programs"`
+
+	Cgroups       []system.CgroupMount `json:"cgroups" help:"hierarchies that are mounted"`
+	CgroupDefault string               `json:"cgroup_default,omitempty" help:"hierarchy that events are labelled from: v2, or a controller of v1"`
+	Runtimes      []string             `json:"runtimes" help:"container runtimes that have their directories here"`
+
+	MemlockBytes  *uint64 `json:"memlock_bytes,omitempty" help:"limit of locked memory; absent where there is none"`
+	MemlockCounts *bool   `json:"memlock_counts,omitempty" help:"BPF maps count as locked memory, as before 5.11"`
+	OpenFiles     *uint64 `json:"open_files,omitempty" help:"limit of open files; absent where there is none"`
+
+	Unknown []string `json:"unknown" help:"keys of what this process could not find out"`
+
+	held system.Capabilities
+}
+
+// Read reads the facts of the machine below root, "/" being this one. btf is the file
+// given in place of the kernel's own types, or "".
+func Read(root, btf string) *Facts {
+	r := &reader{root, &Facts{Architecture: runtime.GOARCH, Unknown: []string{}}}
+	r.Kernel, _ = r.text("kernel", "proc/sys/kernel/osrelease")
+	r.readBTF(btf)
+	r.readMounts()
+	r.readStatus()
+	r.readLimits()
+	r.PerfEventParanoid = r.sysctl("perf_event_paranoid", "kernel/perf_event_paranoid")
+	r.KptrRestrict = r.sysctl("kptr_restrict", "kernel/kptr_restrict")
+	r.UnprivilegedBPFDisabled = r.sysctl("unprivileged_bpf_disabled", "kernel/unprivileged_bpf_disabled")
+	r.JIT = r.sysctl("bpf_jit_enable", "net/core/bpf_jit_enable")
+	r.readCgroups()
+	r.Runtimes = system.Runtimes(root)
+	return r.Facts
+}
+
+// reader fills in facts.
+type reader struct {
+	root string
+	*Facts
+}
+
+func (r *reader) path(name string) string { return filepath.Join("/", r.root, name) }
+
+func (r *reader) unknown(key string) { r.Unknown = append(r.Unknown, key) }
+
+// text reads a small file of the kernel, which is unknown by the key if that fails.
+func (r *reader) text(key, name string) (string, bool) {
+	data, err := os.ReadFile(r.path(name))
+	if err != nil {
+		r.unknown(key)
+	}
+	return strings.TrimSpace(string(data)), err == nil
+}
+
+func (r *reader) sysctl(key, name string) *int {
+	text, ok := r.text(key, "proc/sys/"+name)
+	n, err := strconv.Atoi(text)
+	if err == nil {
+		return &n
+	}
+	if ok {
+		r.unknown(key)
+	}
+	return nil
+}
+
+// initialUserNamespace is what the kernel calls the one that all others are within
+// (PROC_USER_INIT_INO).
+const initialUserNamespace = "user:[4026531837]"
+
+// readStatus reads what this thread may do. The process as a whole may do the same, but
+// where a test gives up rights for one thread.
+func (r *reader) readStatus() {
+	if ns, err := os.Readlink(r.path("proc/thread-self/ns/user")); err != nil {
+		r.unknown("user_namespace")
+	} else {
+		r.UserNamespace = ns != initialUserNamespace
+	}
+	status, _ := r.text("capabilities", "proc/thread-self/status")
+	fields := map[string]string{}
+	for line := range strings.Lines(status) {
+		key, val, _ := strings.Cut(line, ":")
+		fields[key] = strings.TrimSpace(val)
+	}
+	held, _ := strconv.ParseUint(fields["CapEff"], 16, 64)
+	r.held = system.Capabilities(held)
+	r.Capabilities = r.held.Names()
+	if mode, err := strconv.Atoi(fields["Seccomp"]); err == nil && mode < 3 {
+		r.Seccomp = [...]string{"none", "strict", "filter"}[mode]
+	} else {
+		r.unknown("seccomp")
+	}
+}
+
+// readLimits reads the soft limits.
+func (r *reader) readLimits() {
+	text, ok := r.text("open_files", "proc/thread-self/limits")
+	if !ok {
+		r.unknown("memlock_bytes")
+	}
+	for line := range strings.Lines(text) {
+		for name, limit := range map[string]**uint64{"Max locked memory ": &r.MemlockBytes, "Max open files ": &r.OpenFiles} {
+			rest, ok := strings.CutPrefix(line, name)
+			if n, err := strconv.ParseUint(first(rest), 10, 64); ok && err == nil {
+				*limit = &n
+			}
+		}
+	}
+}
+
+func first(text string) string {
+	word, _, _ := strings.Cut(strings.TrimSpace(text), " ")
+	return word
+}
+
+func (r *reader) readCgroups() {
+	r.Cgroups = []system.CgroupMount{}
+	c, err := system.OpenCgroups(r.root)
+	if err != nil {
+		return
+	}
+	r.Cgroups = c.Mounts()
+	if r.CgroupDefault = c.Default(); r.CgroupDefault == "" {
+		r.CgroupDefault = "v2"
+	}
+}

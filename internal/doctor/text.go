@@ -1,0 +1,159 @@
+package doctor
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Line is a fact as people read it.
+type Line struct {
+	Name, Value string
+	// Problem says how it may keep tools from running, and what can be done; "" if it
+	// does not.
+	Problem string
+}
+
+// Lines are the facts for people, in an order that does not change.
+func (f *Facts) Lines() []Line {
+	return []Line{
+		{Name: "kernel", Value: f.Kernel + " " + f.Architecture},
+		f.lineBTF(),
+		{Name: "ring buffer", Value: choose(f.RingBuffer, "yes", "no: events go through perf buffers")},
+		f.lineTracefs(),
+		f.lineLockdown(),
+		f.lineCapabilities(),
+		f.lineUserNamespace(),
+		{Name: "seccomp", Value: f.seccomp()},
+		f.lineParanoid(),
+		{Name: "kptr_restrict", Value: number(f.KptrRestrict)},
+		{Name: "unprivileged_bpf_disabled", Value: number(f.UnprivilegedBPFDisabled)},
+		{Name: "bpf_jit_enable", Value: number(f.JIT)},
+		{Name: "cgroups", Value: f.cgroups()},
+		{Name: "container runtimes", Value: or(strings.Join(f.Runtimes, ", "), "none found")},
+		f.lineMemlock(),
+		{Name: "open files", Value: limit(f.OpenFiles, 1, "")},
+	}
+}
+
+const unknown = "not known: this process may not see it"
+
+func or(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+func choose(b *bool, yes, no string) string {
+	switch {
+	case b == nil:
+		return unknown
+	case *b:
+		return yes
+	}
+	return no
+}
+
+func number(n *int) string {
+	if n == nil {
+		return unknown
+	}
+	return strconv.Itoa(*n)
+}
+
+func limit(n *uint64, unit uint64, name string) string {
+	if n == nil {
+		return "no limit"
+	}
+	return strings.TrimSpace(fmt.Sprint(*n/unit, " ", name))
+}
+
+func (f *Facts) lineBTF() Line {
+	if f.BTF == "" {
+		return Line{"BTF", "none", f.noBTF()}
+	}
+	return Line{"BTF", f.BTF, ""}
+}
+
+func (f *Facts) lineTracefs() Line {
+	switch {
+	case f.isUnknown("tracefs"):
+		return Line{"tracefs", unknown, ""}
+	case f.Tracefs == "":
+		return Line{"tracefs", "not mounted, which matters to few hooks", ""}
+	case !f.TracefsReadable:
+		return Line{"tracefs", f.Tracefs + ", closed to this process, which matters to few hooks", ""}
+	}
+	return Line{"tracefs", f.Tracefs, ""}
+}
+
+func (f *Facts) lineLockdown() Line {
+	if f.Lockdown == confidentiality {
+		return Line{"lockdown", f.Lockdown, lockedDown}
+	}
+	return Line{"lockdown", or(f.Lockdown, "not known: securityfs is not mounted or closed to this process"), ""}
+}
+
+// lineCapabilities names the two that all tools need, and how many others there are.
+func (f *Facts) lineCapabilities() Line {
+	missing := f.missing(Needs)
+	if missing != 0 {
+		return Line{"capabilities", f.held.String(), f.notPermitted(Needs)}
+	}
+	if n := len(f.Capabilities); n > 8 {
+		return Line{"capabilities", fmt.Sprintf("%d, %s among them", n, Needs), ""}
+	}
+	return Line{"capabilities", f.held.String(), ""}
+}
+
+func (f *Facts) lineUserNamespace() Line {
+	switch {
+	case f.isUnknown("user_namespace"):
+		return Line{"user namespace", unknown, ""}
+	case f.UserNamespace:
+		return Line{"user namespace", "not the initial one", inUserNamespace}
+	}
+	return Line{"user namespace", "the initial one", ""}
+}
+
+func (f *Facts) seccomp() string {
+	switch f.Seccomp {
+	case "":
+		return unknown
+	case "none":
+		return "no filter"
+	}
+	return f.Seccomp + ": it must let bpf and perf_event_open through"
+}
+
+func (f *Facts) lineParanoid() Line {
+	if f.perfClosed() {
+		return Line{"perf_event_paranoid", number(f.PerfEventParanoid) + ", which closes perf events to all but CAP_SYS_ADMIN", ""}
+	}
+	return Line{"perf_event_paranoid", number(f.PerfEventParanoid), ""}
+}
+
+func (f *Facts) cgroups() string {
+	var versions []string
+	for _, m := range f.Cgroups {
+		if v := fmt.Sprint("v", m.Version); !strings.Contains(strings.Join(versions, " "), v) {
+			versions = append(versions, v)
+		}
+	}
+	if len(versions) == 0 {
+		return "none mounted: events have no containers"
+	}
+	return strings.Join(versions, " and ") + ", events are labelled from " + f.CgroupDefault
+}
+
+func (f *Facts) lineMemlock() Line {
+	text := limit(f.MemlockBytes, 1<<10, "KiB")
+	switch {
+	case f.memlockClosed():
+		return Line{"locked memory", text, f.memlock()}
+	case f.MemlockCounts != nil && !*f.MemlockCounts:
+		text += ", which does not concern BPF on this kernel"
+	}
+	return Line{"locked memory", text, ""}
+}

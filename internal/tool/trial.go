@@ -1,0 +1,72 @@
+package tool
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/corescope/corescope/internal/doctor"
+	"github.com/corescope/corescope/internal/probe"
+)
+
+// Trial is whether a tool runs here as it comes, without options.
+type Trial struct {
+	Name string `json:"name" help:"name of the tool"`
+	Runs bool   `json:"runs" help:"it runs here"`
+	// Hooks are the ways that were tried. None are where it came to none.
+	Hooks  []Explanation `json:"hooks" help:"every way to every hook, best first; none where it did not come to that"`
+	Error  string        `json:"error,omitempty" help:"why it does not run"`
+	Remedy string        `json:"remedy,omitempty" help:"what can be done about it"`
+	// Code is what the tool would exit with.
+	Code uint64 `json:"exit_code" help:"what it would exit with: 0, 3 not permitted, 4 this kernel cannot, 1 else"`
+}
+
+// Try loads and attaches every way to every hook of the tool, as --explain does, and
+// leaves nothing of it. btf is as --btf.
+func (t *Tool) Try(f *doctor.Facts, btf string) *Trial {
+	trial := &Trial{Name: t.Name, Hooks: []Explanation{}}
+	err := t.try(trial, btf)
+	trial.Code, trial.Runs = uint64(exitCode(err)), err == nil
+	if err != nil {
+		trial.Error, trial.Remedy = err.Error(), doctor.Remedy(err, f, t.Needs())
+	}
+	return trial
+}
+
+func (t *Tool) try(trial *Trial, btf string) error {
+	args := []string{}
+	if btf != "" {
+		args = []string{"--btf", btf}
+	}
+	l, err := t.parse(args)
+	if err != nil {
+		return err
+	}
+	src, env, err := l.source()
+	if err != nil {
+		return err
+	}
+	s, err := t.open(l, src, env, func(error) {})
+	if err != nil {
+		return err
+	}
+	defer s.objects.Close()
+	tried, err := s.objects.Explain()
+	if err != nil {
+		return fmt.Errorf("try hooks: %w", err)
+	}
+	trial.Hooks = explainAll(tried)
+	return missingHook(tried, src.plan().Optional)
+}
+
+// missingHook is the error of the first hook that there is no way to and that the tool
+// cannot do without, as attaching would have it.
+func missingHook(tried map[string][]probe.Attempt, optional []string) error {
+	works := func(a probe.Attempt) bool { return a.Err == nil }
+	for _, hook := range slices.Sorted(maps.Keys(tried)) {
+		if !slices.ContainsFunc(tried[hook], works) && !slices.Contains(optional, hook) {
+			return &probe.HookError{Hook: hook, Tried: tried[hook]}
+		}
+	}
+	return nil
+}
