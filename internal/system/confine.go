@@ -1,7 +1,6 @@
 package system
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"syscall"
@@ -51,10 +50,10 @@ func Effective() (Capabilities, error) {
 }
 
 // Confine gives up, on all threads and for good, every capability but those that are in
-// keep, and returns what is left: what is in keep and was there. Nothing that the
-// process may still execute can get others (no_new_privs), nor can it itself: they go
-// from the effective, permitted, inheritable and ambient sets, and from the bounding
-// set where CAP_SETPCAP allows it.
+// keep, and returns what is left: what is in keep and was there. They go from the
+// effective, permitted, inheritable and ambient sets. The bounding set stays: with
+// no_new_privs, nothing that the process may still execute gets from it what the process
+// has not itself, and to empty it would take a round of all threads for each capability.
 //
 // The error is ENOTSUP in a binary with cgo, whose threads Go does not know.
 func Confine(keep Capabilities) (left Capabilities, err error) {
@@ -66,28 +65,12 @@ func Confine(keep Capabilities) (left Capabilities, err error) {
 	if err := allThreads("set no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
 		return 0, err
 	}
-	if d.effective().Has(unix.CAP_SETPCAP) {
-		if err := dropBounding(left); err != nil {
-			return 0, err
-		}
-	}
 	head, data := capHeader(), newCapData(d.effective()&left, left)
 	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(head)), uintptr(unsafe.Pointer(data)), 0)
 	if errno != 0 {
 		return 0, fmt.Errorf("drop capabilities: %w", errno)
 	}
 	return left, nil
-}
-
-// dropBounding takes from the bounding set what is not in keep.
-func dropBounding(keep Capabilities) error {
-	for c := range (^keep).All() {
-		err := allThreads("drop "+c.String(), unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c), 0)
-		if err != nil && !errors.Is(err, unix.EINVAL) { // this kernel does not know it
-			return err
-		}
-	}
-	return nil
 }
 
 func allThreads(what string, trap, a, b, c uintptr) error {

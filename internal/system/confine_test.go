@@ -46,7 +46,7 @@ func confineHere(t *testing.T) {
 	}
 	for _, e := range entries {
 		status := threadStatus(t, "self/task/"+e.Name())
-		for _, set := range []string{"CapEff", "CapPrm", "CapBnd"} {
+		for _, set := range []string{"CapEff", "CapPrm"} {
 			if status[set] != hex(keep) {
 				t.Errorf("%s of thread %s is %s", set, e.Name(), status[set])
 			}

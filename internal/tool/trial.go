@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -53,7 +52,7 @@ func (t *Tool) try(trial *Trial, btf string) error {
 	defer s.objects.Close()
 	tried, err := s.objects.Explain()
 	if err != nil {
-		return fmt.Errorf("try hooks: %w", err)
+		return err
 	}
 	trial.Hooks = explainAll(tried)
 	return missingHook(tried, src.plan().Optional)
