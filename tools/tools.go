@@ -15,6 +15,7 @@ import (
 	"github.com/corescope/corescope/tools/tcpaccept"
 	"github.com/corescope/corescope/tools/tcpconnect"
 	"github.com/corescope/corescope/tools/tcplife"
+	"github.com/corescope/corescope/tools/tcpretrans"
 	"github.com/corescope/corescope/tools/tcpstates"
 )
 
@@ -33,6 +34,7 @@ func All() []*tool.Tool {
 		tcpaccept.Tool,
 		tcpconnect.Tool,
 		tcplife.Tool,
+		tcpretrans.Tool,
 		tcpstates.Tool,
 	}
 }
