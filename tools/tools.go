@@ -14,6 +14,7 @@ import (
 	"github.com/corescope/corescope/tools/syscount"
 	"github.com/corescope/corescope/tools/tcpaccept"
 	"github.com/corescope/corescope/tools/tcpconnect"
+	"github.com/corescope/corescope/tools/tcpdrop"
 	"github.com/corescope/corescope/tools/tcplife"
 	"github.com/corescope/corescope/tools/tcpretrans"
 	"github.com/corescope/corescope/tools/tcpstates"
@@ -33,6 +34,7 @@ func All() []*tool.Tool {
 		syscount.Tool,
 		tcpaccept.Tool,
 		tcpconnect.Tool,
+		tcpdrop.Tool,
 		tcplife.Tool,
 		tcpretrans.Tool,
 		tcpstates.Tool,

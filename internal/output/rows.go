@@ -16,16 +16,33 @@ type rows struct {
 	b64    [][]byte // `,"key_base64":` of each column
 	schema []value.Schema
 	cell   []byte
+	below  []value.Lines // what text shows below the row
 }
 
 func newRows(format Format, cols []column.Column) *rows {
 	r := &rows{format: format, cols: cols}
-	for _, c := range cols {
+	if format == Text {
+		r.takeBelow()
+	}
+	for _, c := range r.cols {
 		r.keys = append(r.keys, jsonKey(c.Key))
 		r.b64 = append(r.b64, jsonKey(c.Key+"_base64"))
 		r.schema = append(r.schema, c.Schema())
 	}
 	return r
+}
+
+// takeBelow takes what is shown below the row out of its columns.
+func (r *rows) takeBelow() {
+	var cells []column.Column
+	for _, c := range r.cols {
+		if lines, ok := c.Value.(value.Lines); ok {
+			r.below = append(r.below, lines)
+		} else {
+			cells = append(cells, c)
+		}
+	}
+	r.cols = cells
 }
 
 func jsonKey(key string) []byte {
@@ -73,7 +90,11 @@ func (r *rows) appendText(b []byte) []byte {
 		}
 		b = r.appendCell(b, i, r.cell)
 	}
-	return append(b, '\n')
+	b = append(b, '\n')
+	for _, lines := range r.below {
+		b = lines.AppendLines(b)
+	}
+	return b
 }
 
 // headers are the cells of the line of column names in text.

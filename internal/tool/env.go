@@ -2,9 +2,16 @@ package tool
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/stack"
 	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/value"
 )
 
 // Env is the machine, as far as a tool asks for it. Each part is read when it is
@@ -13,6 +20,9 @@ type Env struct {
 	cgroups func() (*system.Cgroups, error)
 	Users   *system.Users
 	Disks   *system.Disks
+	kernel  *probe.Kernel // nil where only the tool's words are asked for
+	symbols *stack.Kernel
+	frames  []stack.Frame
 }
 
 func newEnv() *Env {
@@ -20,6 +30,7 @@ func newEnv() *Env {
 		cgroups: sync.OnceValues(func() (*system.Cgroups, error) { return system.OpenCgroups("/") }),
 		Users:   system.NewUsers("/"),
 		Disks:   system.NewDisks("/"),
+		symbols: stack.NewKernel(),
 	}
 }
 
@@ -59,4 +70,57 @@ func (e *Env) CgroupPath(id uint64) string {
 	}
 	path, _ := c.Path(id)
 	return path
+}
+
+// KernelEnum returns the names of an enum of the running kernel, by their values.
+func (e *Env) KernelEnum(name string) (map[uint64]string, error) {
+	if e.kernel == nil {
+		return nil, fmt.Errorf("read enum %s: %w", name, ebpf.ErrNotSupported)
+	}
+	types, err := e.kernel.Types()
+	if err != nil {
+		return nil, err
+	}
+	var enum *btf.Enum
+	if err := types.TypeByName(name, &enum); err != nil {
+		return nil, fmt.Errorf("read enum %s: %w", name, err)
+	}
+	names := make(map[uint64]string, len(enum.Values))
+	for _, v := range enum.Values {
+		names[v.Value] = v.Name
+	}
+	return names, nil
+}
+
+// KernelStack names the addresses of a kernel stack as bpf_get_stack gives them, into
+// what dst has room for. The BPF program and what ran it are left out. The names need
+// CAP_SYSLOG (see Plan.Keep).
+func (e *Env) KernelStack(dst value.Stack, addrs []uint64) value.Stack {
+	e.frames = e.symbols.Append(e.frames[:0], addrs)
+	dst = dst[:0]
+	for _, f := range e.frames[programFrames(e.frames):] {
+		dst = append(dst, value.Frame{Symbol: f.Name, Module: f.Module, Offset: f.Offset, Address: value.Address(f.Addr)})
+	}
+	return dst
+}
+
+// programFrames is how many of the frames are those of the program and of what ran it.
+func programFrames(frames []stack.Frame) int {
+	const most = 16
+	n := 0
+	for i, f := range frames[:min(most, len(frames))] {
+		if f.Module == "[bpf]" || runsPrograms(f.Name) {
+			n = i + 1
+		}
+	}
+	return n
+}
+
+func runsPrograms(function string) bool {
+	for _, prefix := range []string{"bpf_prog_", "bpf_trampoline_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "bpf_get_stack"} {
+		if strings.HasPrefix(function, prefix) {
+			return true
+		}
+	}
+	return false
 }

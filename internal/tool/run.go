@@ -174,6 +174,11 @@ func (t *Tool) newLine() *line {
 // source makes the source that the line asks for.
 func (l *line) source() (Source, *Env, error) {
 	env := newEnv()
+	kernel, err := probe.NewKernel(l.common.BTF)
+	if err != nil {
+		return nil, nil, err
+	}
+	env.kernel = kernel
 	src, err := l.build(env)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
@@ -219,10 +224,7 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*session
 }
 
 func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[string]any, notify func(error)) (*probe.Objects, error) {
-	kernel, err := probe.NewKernel(l.common.BTF)
-	if err != nil {
-		return nil, err
-	}
+	kernel := env.kernel
 	vars := l.set.Variables()
 	maps.Copy(vars, plan.Variables)
 	maps.Copy(vars, needs)

@@ -29,17 +29,27 @@ type Value interface {
 
 // Schema is the part of JSON Schema that values need.
 type Schema struct {
-	Type        string   `json:"type"`
-	Format      string   `json:"format,omitempty"`
-	Minimum     *int64   `json:"minimum,omitempty"`
-	Items       *Schema  `json:"items,omitempty"`
-	Enum        []string `json:"enum,omitempty"`
-	Description string   `json:"description,omitempty"`
+	Type    string   `json:"type"`
+	Format  string   `json:"format,omitempty"`
+	Minimum *int64   `json:"minimum,omitempty"`
+	Items   *Schema  `json:"items,omitempty"`
+	Enum    []string `json:"enum,omitempty"`
+	// Properties are those of an object, Required the keys that it always has.
+	Properties  map[string]Schema `json:"properties,omitempty"`
+	Required    []string          `json:"required,omitempty"`
+	Description string            `json:"description,omitempty"`
 }
 
 // Optional is implemented by values that may be absent. An absent value is left
 // out of JSON and is "-" in text.
 type Optional interface{ Absent() bool }
+
+// Lines is implemented by values that text shows in lines of their own below the row,
+// and not in a cell.
+type Lines interface {
+	// AppendLines appends the lines, each with its end.
+	AppendLines(b []byte) []byte
+}
 
 // Exact is implemented by values made of bytes that need not be UTF-8. Where
 // they are not, JSON has a second key, KEY_base64, with the bytes themselves.

@@ -1,0 +1,30 @@
+package value
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestStack(t *testing.T) {
+	v := &Stack{
+		{Symbol: "tcp_v4_rcv", Module: "[kernel]", Offset: 16, Address: 0xffffffff81000010},
+		{Symbol: "nf_hook\x1b", Module: "[nf_tables]", Address: 0xffffffffc0000000},
+		{Address: 0xffffffff90000000},
+	}
+	for what, c := range map[string]struct{ got, want string }{
+		"lines": {string(v.AppendLines(nil)), "    tcp_v4_rcv+0x10\n    nf_hook\\x1b+0x0 [nf_tables]\n    0xffffffff90000000\n"},
+		"text":  {string(v.AppendText(nil)), "0xffffffff90000000;nf_hook\\x1b;tcp_v4_rcv"},
+		"JSON": {string(v.AppendJSON(nil)), `[{"symbol":"tcp_v4_rcv","offset":16,"module":"[kernel]","address":"0xffffffff81000010"},` +
+			`{"symbol":"nf_hook\u001b","offset":0,"module":"[nf_tables]","address":"0xffffffffc0000000"},{"address":"0xffffffff90000000"}]`},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %q, want %q", what, c.got, c.want)
+		}
+	}
+	if got := v.Any().([]string); !slices.Equal(got, []string{"tcp_v4_rcv", "nf_hook\\x1b", "0xffffffff90000000"}) {
+		t.Errorf("names are %q", got)
+	}
+	if v.Absent() || !new(Stack).Absent() {
+		t.Error("absence is wrong")
+	}
+}

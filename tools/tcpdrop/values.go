@@ -1,0 +1,69 @@
+package tcpdrop
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/corescope/corescope/internal/value"
+)
+
+// state is a TCP state that is 0 where there is no socket.
+type state struct{ value.TCPState }
+
+func (v *state) Absent() bool { return v.TCPState == 0 }
+
+// flags are those of a TCP header.
+type flags uint8
+
+func flagNames() []string {
+	return []string{"FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"}
+}
+
+func (v *flags) list() []string {
+	out := []string{}
+	for i, name := range flagNames() {
+		if *v&(1<<i) != 0 {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func (v *flags) AppendText(b []byte) []byte { return append(b, strings.Join(v.list(), "|")...) }
+func (v *flags) Any() any                   { return v.list() }
+
+func (v *flags) AppendJSON(b []byte) []byte {
+	b = append(b, '[')
+	for i, name := range v.list() {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = value.AppendString(b, name)
+	}
+	return append(b, ']')
+}
+
+func (v *flags) Schema() value.Schema {
+	return value.Schema{Type: "array", Items: &value.Schema{Type: "string", Enum: flagNames()}}
+}
+
+// reasons are the names of the kernel's reasons to drop a packet.
+type reasons struct{ core, subsystems map[uint64]string }
+
+// subsystemShift is SKB_DROP_REASON_SUBSYS_SHIFT: above it is whose reason it is.
+const subsystemShift = 16
+
+// name of a reason, "" for none.
+func (r *reasons) name(reason uint32) string {
+	if reason == 0 {
+		return ""
+	}
+	if name := r.core[uint64(reason)]; name != "" {
+		return strings.TrimPrefix(strings.TrimPrefix(name, "SKB_DROP_REASON_"), "SKB_")
+	}
+	number := strconv.Itoa(int(reason & (1<<subsystemShift - 1)))
+	if name := r.subsystems[uint64(reason>>subsystemShift)]; name != "" && reason>>subsystemShift != 0 {
+		return strings.TrimPrefix(name, "SKB_DROP_REASON_SUBSYS_") + "_" + number
+	}
+	return strconv.Itoa(int(reason))
+}
