@@ -104,6 +104,7 @@ The names of the functions need CAP_SYSLOG; without it there are addresses only.
 		"The stack begins with the function that drops the packet; BCC's with the program's own frames, or with kfree_skb_reason.",
 		"libbpf-tools has no tcpdrop.",
 	},
+	Overhead: `Of 2,000 packets, with the CPUs of the machine busy otherwise, a drop took 6.0 us in both copies of the program, most of it for a stack of 23 functions: --columns without stack leaves that out. To know the owners, each change of a socket's state took some 400 ns in both copies. The program at the end of system calls took 65 to 78 ns each time, of which some 20 are the measuring (--stats).`,
 	Examples: []string{
 		"tcpdrop                                     # packets as they are dropped",
 		"tcpdrop --filter 'reason != \"NO_SOCKET\"'    # but those to ports where nobody listens",

@@ -61,6 +61,7 @@ With --count nothing is shown before the end. --columns chooses by what is count
 		"-l (BCC: all tail loss probes, with a second line for those that send again) adds only those that send new data; the others are there without it, with L in column T.",
 		"-4 and -6 go by what is on the wire; for BCC an IPv6 socket that speaks IPv4 is IPv6.",
 	},
+	Overhead: `What is seen of a connection to know its owner costs more than retransmissions do: of 2,000 connections on the loopback, with the CPUs of the machine busy otherwise, each of the 10 changes of state took 380 ns in both copies of the program. The program at the end of system calls took 65 to 78 ns each time, of which some 20 are the measuring (--stats).`,
 	Examples: []string{
 		"tcpretrans                                # segments as they are sent again",
 		"tcpretrans -c                             # how many of each connection",

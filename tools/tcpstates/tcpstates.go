@@ -67,6 +67,7 @@ The pid, uid, comm and cgroup are those of the task that called connect, accept 
 		"-s (BCC) is --output csv: its header has the keys of JSON, and nanoseconds as numbers.",
 		"-Y (BCC: also to the journal) is not there: tcpstates --output json | systemd-cat -t tcpstates.",
 	},
+	Overhead: `A connection on the loopback has 10 changes of state, for both ends. Of 2,000 connections, with the CPUs of the machine busy otherwise, a change took 1,010 ns in both copies of the program; that of libbpf-tools beside it 7,700 ns. The program at the end of system calls took 65 to 78 ns each time, of which some 20 are the measuring (--stats).`,
 	Examples: []string{
 		"tcpstates                                                  # every change of every socket",
 		"tcpstates -L 443 --filter 'newstate == \"CLOSE\" and error != \"\"'  # connections to port 443 that failed",
