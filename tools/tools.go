@@ -5,6 +5,7 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/tools/bashreadline"
 	"github.com/corescope/corescope/tools/biolatency"
+	"github.com/corescope/corescope/tools/biotop"
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/filetop"
 	"github.com/corescope/corescope/tools/gethostlatency"
@@ -25,6 +26,7 @@ func All() []*tool.Tool {
 	return []*tool.Tool{
 		bashreadline.Tool,
 		biolatency.Tool,
+		biotop.Tool,
 		execsnoop.Tool,
 		filetop.Tool,
 		gethostlatency.Tool,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/corescope/corescope/internal/histogram"
+	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 )
 
@@ -121,9 +122,9 @@ func (o *options) unit() histogram.Unit {
 // they are told apart from those that they lie on, or their I/O would count twice.
 func (o *options) plan() tool.Plan {
 	cgroups, bios := o.Cgroups || o.Containers, o.Disks || o.Partitions || o.Disk != ""
-	entries, kept := tableSize(countRequests("/sys"))
+	entries, kept := system.RequestTable("/")
 	p := tool.Plan{
-		Variables:  map[string]any{"want_cgroup": cgroups, "want_bios": bios, "ios_kept": kept},
+		Variables:  map[string]any{"want_owner": cgroups, "want_bios": bios, "ios_kept": kept},
 		MapEntries: map[string]uint32{"ios": entries},
 		Optional:   []string{"merge", "bioqueue", "biocomplete"},
 	}

@@ -63,11 +63,11 @@ static __always_inline bool bio_owner_wanted(struct bio *bio, struct hist_key *k
 	struct task_struct *task;
 	struct cgroup *cgrp;
 
-	if (!task_filter && !want_cgroup)
+	if (!task_filter && !want_owner)
 		return true;
 	task = task_current();
 	cgrp = bio_cgroup(task, bio);
-	if (want_cgroup)
+	if (want_owner)
 		key->cgroup_id = BPF_CORE_READ(cgrp, kn, id);
 	return task_wanted_in(task, cgrp);
 }

@@ -61,10 +61,10 @@ const (
 	bpfVarTaskCgroupSubsys = "task_cgroup_subsys"
 	bpfVarTaskFilter       = "task_filter"
 	bpfVarWantBios         = "want_bios"
-	bpfVarWantCgroup       = "want_cgroup"
 	bpfVarWantDisk         = "want_disk"
 	bpfVarWantFlags        = "want_flags"
 	bpfVarWantOperation    = "want_operation"
+	bpfVarWantOwner        = "want_owner"
 	bpfVarWantPartition    = "want_partition"
 	bpfVarWantStages       = "want_stages"
 )
@@ -168,10 +168,10 @@ type bpfVariableSpecs struct {
 	TaskCgroupSubsys *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.VariableSpec `ebpf:"task_filter"`
 	WantBios         *ebpf.VariableSpec `ebpf:"want_bios"`
-	WantCgroup       *ebpf.VariableSpec `ebpf:"want_cgroup"`
 	WantDisk         *ebpf.VariableSpec `ebpf:"want_disk"`
 	WantFlags        *ebpf.VariableSpec `ebpf:"want_flags"`
 	WantOperation    *ebpf.VariableSpec `ebpf:"want_operation"`
+	WantOwner        *ebpf.VariableSpec `ebpf:"want_owner"`
 	WantPartition    *ebpf.VariableSpec `ebpf:"want_partition"`
 	WantStages       *ebpf.VariableSpec `ebpf:"want_stages"`
 }
@@ -240,10 +240,10 @@ type bpfVariables struct {
 	TaskCgroupSubsys *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.Variable `ebpf:"task_filter"`
 	WantBios         *ebpf.Variable `ebpf:"want_bios"`
-	WantCgroup       *ebpf.Variable `ebpf:"want_cgroup"`
 	WantDisk         *ebpf.Variable `ebpf:"want_disk"`
 	WantFlags        *ebpf.Variable `ebpf:"want_flags"`
 	WantOperation    *ebpf.Variable `ebpf:"want_operation"`
+	WantOwner        *ebpf.Variable `ebpf:"want_owner"`
 	WantPartition    *ebpf.Variable `ebpf:"want_partition"`
 	WantStages       *ebpf.Variable `ebpf:"want_stages"`
 }

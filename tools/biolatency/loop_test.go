@@ -1,8 +1,6 @@
 package biolatency
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,8 +12,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// loop is a disk of its own for a test: a loop device whose sectors are in memory. Its
-// I/O is completed by a kernel thread, and by nothing else.
+// loop is a disk of its own for a test.
 type loop struct {
 	name, path string
 	dev        *os.File
@@ -23,60 +20,23 @@ type loop struct {
 }
 
 const (
-	loopSize  = 8 << 20
+	loopSize  = tooltest.LoopSize
 	partSize  = loopSize / 2 // of its partition, if it is made one
-	blockSize = 4096
-	// stride keeps blocks apart, so that they are not merged.
-	stride = 2 * blockSize
+	blockSize = tooltest.BlockSize
+	stride    = tooltest.Stride
 )
 
 func newLoop(t testing.TB, flags uint32) *loop {
 	t.Helper()
-	back, err := unix.MemfdCreate("disk", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(back) })
-	if err := unix.Ftruncate(back, loopSize); err != nil {
-		t.Fatal(err)
-	}
-	return loopOver(t, back, flags)
+	l := tooltest.NewLoop(t, flags)
+	return &loop{l.Name, l.Path, l.Dev, l.Back}
 }
 
 // loopOver makes a loop device of a file.
 func loopOver(t testing.TB, back int, flags uint32) *loop {
 	t.Helper()
-	tooltest.Root(t)
-	control, err := unix.Open("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Skipf("no loop devices can be had: %v", err)
-	}
-	defer unix.Close(control)
-	for {
-		n, err := unix.IoctlRetInt(control, unix.LOOP_CTL_GET_FREE)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := &loop{name: fmt.Sprintf("loop%d", n), path: fmt.Sprintf("/dev/loop%d", n), back: back}
-		if l.dev, err = os.OpenFile(l.path, os.O_RDWR|unix.O_DIRECT, 0); err != nil {
-			t.Fatal(err)
-		}
-		config := unix.LoopConfig{Fd: uint32(back), Size: blockSize, Info: unix.LoopInfo64{Flags: flags}}
-		err = unix.IoctlLoopConfigure(int(l.dev.Fd()), &config)
-		if err == nil {
-			t.Cleanup(l.close)
-			return l
-		}
-		l.dev.Close()
-		if !errors.Is(err, unix.EBUSY) { // else another was quicker
-			t.Fatalf("make %s: %v", l.path, err)
-		}
-	}
-}
-
-func (l *loop) close() {
-	unix.IoctlRetInt(int(l.dev.Fd()), unix.LOOP_CLR_FD)
-	l.dev.Close()
+	l := tooltest.LoopOver(t, back, flags)
+	return &loop{l.Name, l.Path, l.Dev, l.Back}
 }
 
 // scheduler chooses the disk's I/O scheduler.
@@ -132,36 +92,20 @@ func (l *loop) account(t testing.TB, on string) {
 
 func (l *loop) sys(file string) string { return filepath.Join("/sys/block", l.name, file) }
 
-// block is memory as direct I/O wants it.
 func block(t testing.TB) []byte {
 	t.Helper()
-	b, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Munmap(b) })
-	return b
+	return tooltest.Block(t)
 }
 
 // readBlocks reads n blocks one after another, each by a request of its own.
 func readBlocks(t testing.TB, f *os.File, n int) {
 	t.Helper()
-	b := block(t)
-	for i := range n {
-		if _, err := unix.Pread(int(f.Fd()), b, int64(i*stride%partSize)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	tooltest.ReadBlocks(t, f, n)
 }
 
 func writeBlocks(t testing.TB, f *os.File, n int) {
 	t.Helper()
-	b := block(t)
-	for i := range n {
-		if _, err := unix.Pwrite(int(f.Fd()), b, int64(i*stride%partSize)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	tooltest.WriteBlocks(t, f, n)
 }
 
 func (l *loop) discard(t testing.TB, from, length uint64) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -205,6 +206,13 @@ func TestStriped(t *testing.T) {
 			}
 		})
 	}
+}
+
+// readInt is 0 for what cannot be read.
+func readInt(file string) int {
+	b, _ := os.ReadFile(file)
+	n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
+	return n
 }
 
 // TestTimer reads from a disk that takes a known time by the kernel's timer.

@@ -1,4 +1,4 @@
-package biolatency
+package system
 
 import (
 	"os"

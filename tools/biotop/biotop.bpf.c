@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//go:build ignore
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "block.bpf.h"
+#include "task.bpf.h"
+
+struct io_owner {
+	__u64 cgroup_id;
+	__u32 pid;
+	__u32 uid;
+	char comm[TASK_COMM_LEN];
+};
+
+#include "rq.bpf.h"
+
+struct table_key {
+	struct io_owner owner;
+	__u32 dev;
+	__u32 op;
+};
+
+struct table_value {
+	__u64 ios;
+	__u64 bytes;
+	__u64 total_ns;
+	__u64 errors;
+};
+
+#include "table.bpf.h"
+
+static __always_inline void io_owner_read(struct io_owner *owner, struct task_struct *task,
+					  struct cgroup *cgrp)
+{
+	owner->cgroup_id = BPF_CORE_READ(cgrp, kn, id);
+	owner->pid = BPF_CORE_READ(task, tgid);
+	owner->uid = BPF_CORE_READ(task, cred, uid.val);
+	BPF_CORE_READ_STR_INTO(&owner->comm, task, comm);
+}
+
+static __always_inline void rq_report(struct io *io, struct request *rq, __u32 error,
+				      __u64 now_ns, const bool direct)
+{
+	struct table_key key = {
+		.owner = io->owner,
+		.dev = rq_dev(rq, direct),
+		.op = block_op(block_read(direct, rq, cmd_flags)),
+	};
+	struct table_value *value;
+
+	if (now_ns < io->issue_ns) {
+		counter_add(negative);
+		return;
+	}
+	value = table_find(&key);
+	if (!value)
+		return;
+	table_add(value, ios, 1);
+	table_add(value, bytes, io->bytes);
+	table_add(value, total_ns, now_ns - io->issue_ns);
+	table_add(value, errors, error != 0);
+}
+
+/* block_io_start is there from 6.5 on (5a80bd075f3b). */
+HOOK(submit, block_io_start, handle_submit((void *)ctx[0], direct))
+PROGRAMS(submit__oldbtf, submit__oldraw, block_rq_insert,
+	 handle_insert(block_arg(ctx, block_rq_insert), direct))
+HOOK(issue, block_rq_issue, handle_issue(block_arg(ctx, block_rq_issue), direct))
+HOOK(requeue, block_rq_requeue, handle_requeue(block_arg(ctx, block_rq_requeue), direct))
+HOOK(merge, block_rq_merge, handle_merge(block_arg(ctx, block_rq_merge), direct))
+HOOK(complete, block_rq_complete,
+     handle_complete((void *)ctx[0], ctx[1], ctx[2], bpf_ktime_get_ns(), direct))
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
