@@ -19,6 +19,7 @@ import (
 	"github.com/corescope/corescope/tools/tcplife"
 	"github.com/corescope/corescope/tools/tcpretrans"
 	"github.com/corescope/corescope/tools/tcpstates"
+	"github.com/corescope/corescope/tools/tcptop"
 )
 
 // All returns every tool, by name.
@@ -40,5 +41,6 @@ func All() []*tool.Tool {
 		tcplife.Tool,
 		tcpretrans.Tool,
 		tcpstates.Tool,
+		tcptop.Tool,
 	}
 }

@@ -54,7 +54,7 @@ func Open(out *os.File) (*Screen, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNone, err)
 	}
-	tty, err := tcell.NewDevTtyFromDev(fmt.Sprintf("/proc/self/fd/%d", out.Fd()))
+	tty, err := openTTY(out)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNone, err)
 	}

@@ -63,6 +63,10 @@ func (d *display) requests(ctx context.Context, handle func(screen.Key) error) <
 func (t *Table[K, V, R]) show(ctx context.Context, s *session, d *display) error {
 	defer s.errOut.release()
 	defer d.Close()
+	if err := s.ready(); err != nil {
+		return err
+	}
+	s.errOut.last = "" // that it is ready can be seen
 	t.draw(s, d)
 	keys := d.requests(ctx, func(k screen.Key) error { return t.handle(s, d, k) })
 	err := t.repeat(ctx, s, &t.epochs, keys, func() error { return t.refresh(s, d) })

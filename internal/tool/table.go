@@ -165,15 +165,16 @@ func (t *Table[K, V, R]) run(ctx context.Context, s *session) error {
 	if err := t.start(s); err != nil {
 		return err
 	}
-	if err := s.ready(); err != nil {
-		return err
-	}
 	if t.Screen {
+		// Before the rights are gone that opening the terminal may take.
 		if d, err := s.openDisplay(cancel); err != nil {
 			return err
 		} else if d != nil {
 			return t.show(ctx, s, d)
 		}
+	}
+	if err := s.ready(); err != nil {
+		return err
 	}
 	if s.out.Format() == output.Text && t.Rows == 0 {
 		t.Rows = t.TextRows

@@ -98,6 +98,16 @@ func (term *Terminal) read() {
 	}
 }
 
+// Raw tells that a program takes each key by itself.
+func (term *Terminal) Raw() bool {
+	term.t.Helper()
+	mode, err := unix.IoctlGetTermios(int(term.master.Fd()), unix.TCGETS)
+	if err != nil {
+		term.t.Fatal(err)
+	}
+	return mode.Lflag&(unix.ICANON|unix.ECHO|unix.ISIG) == 0
+}
+
 // Type types keys.
 func (term *Terminal) Type(keys string) {
 	term.t.Helper()

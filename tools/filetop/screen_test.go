@@ -53,6 +53,9 @@ func TestScreen(t *testing.T) {
 
 	has := func(lines []string) bool { return index(lines, "a-first") >= 2 }
 	lines := term.Await("rows", has)
+	if !term.Raw() {
+		t.Error("the terminal is as it was")
+	}
 	if !strings.HasPrefix(lines[0], "filetop  ") || !strings.Contains(lines[0], " loadavg: ") || !strings.HasPrefix(lines[1], "TID     COMM") {
 		t.Errorf("top of the screen: %q", lines[:2])
 	}
@@ -89,6 +92,9 @@ func TestScreen(t *testing.T) {
 	term.Type("q")
 	if code := term.Wait(); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+	if term.Raw() {
+		t.Error("the terminal is not given back")
 	}
 	left := term.Await("last table", func(lines []string) bool { return index(lines, "a-first") > 0 })
 	if index(left, "scroll") >= 0 {

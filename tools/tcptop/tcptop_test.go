@@ -1,0 +1,179 @@
+package tcptop
+
+import (
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+func self() string { return strconv.Itoa(os.Getpid()) }
+
+// connect returns both ends of a connection over an address of this machine.
+func connect(t *testing.T, network, address string) (client, server *net.TCPConn) {
+	t.Helper()
+	l, err := net.ListenTCP(network, &net.TCPAddr{IP: net.ParseIP(address)})
+	if err != nil {
+		t.Skipf("no connection over %s: %v", address, err)
+	}
+	defer l.Close()
+	client, err = net.DialTCP(network, nil, l.Addr().(*net.TCPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	if server, err = l.AcceptTCP(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	return client, server
+}
+
+// move sends n bytes from one end to the other.
+func move(t *testing.T, from, to *net.TCPConn, n int) {
+	t.Helper()
+	go func() {
+		if _, err := from.Write(make([]byte, n)); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := io.ReadFull(to, make([]byte, n)); err != nil {
+		t.Error(err)
+	}
+}
+
+// total adds up what was sent and received at an end.
+func total(rows []tooltest.Row, end net.Conn) (sent, received float64) {
+	for _, r := range rows {
+		if r.Str("laddr")+"|"+strconv.Itoa(int(r.Num("lport"))) == addr(end.LocalAddr()) &&
+			r.Str("raddr")+"|"+strconv.Itoa(int(r.Num("rport"))) == addr(end.RemoteAddr()) {
+			sent += r.Num("tx_bytes")
+			received += r.Num("rx_bytes")
+		}
+	}
+	return sent, received
+}
+
+func addr(a net.Addr) string {
+	tcp := a.(*net.TCPAddr)
+	return tcp.IP.String() + "|" + strconv.Itoa(tcp.Port)
+}
+
+func check(t *testing.T, rows []tooltest.Row, end net.Conn, sent, received float64) {
+	t.Helper()
+	if s, r := total(rows, end); s != sent || r != received {
+		t.Errorf("%v: sent %v, received %v, want %v, %v", addr(end.LocalAddr()), s, r, sent, received)
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for _, tt := range []struct{ network, address string }{{"tcp4", "127.0.0.1"}, {"tcp6", "::1"}} {
+		t.Run(tt.network, func(t *testing.T) {
+			client, server := connect(t, tt.network, tt.address)
+			res := tooltest.JSON(t, Tool, []string{"--pid", self(), "50ms"}, func() {
+				move(t, client, server, 3_000_000) // more than there is room for at once
+				move(t, server, client, 12345)
+			})
+			check(t, res.Rows, client, 3_000_000, 12345)
+			check(t, res.Rows, server, 12345, 3_000_000)
+		})
+	}
+}
+
+// What is only looked at is not received, and what did not fit is not sent.
+func TestPeekAndFull(t *testing.T) {
+	client, server := connect(t, "tcp4", "127.0.0.1")
+	var sent int
+	res := tooltest.JSON(t, Tool, []string{"--pid", self()}, func() {
+		raw, err := client.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw.Control(func(fd uintptr) {
+			for { // until there is no room for all of it, and then for none
+				n, err := unix.SendmsgN(int(fd), make([]byte, 1<<20), nil, nil, unix.MSG_DONTWAIT)
+				if err != nil {
+					return
+				}
+				sent += n
+			}
+		})
+		raw, err = server.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw.Control(func(fd uintptr) {
+			if _, _, err := unix.Recvfrom(int(fd), make([]byte, 1000), unix.MSG_PEEK); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	if sent == 0 {
+		t.Fatal("nothing was sent")
+	}
+	check(t, res.Rows, client, float64(sent), 0)
+	check(t, res.Rows, server, 0, 0)
+}
+
+func TestSendfile(t *testing.T) {
+	client, server := connect(t, "tcp4", "127.0.0.1")
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := file.Truncate(50000); err != nil {
+		t.Fatal(err)
+	}
+	res := tooltest.JSON(t, Tool, []string{"--pid", self()}, func() {
+		if n, err := client.ReadFrom(file); n != 50000 || err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		if _, err := io.ReadFull(server, make([]byte, 50000)); err != nil {
+			t.Error(err)
+		}
+	})
+	if hooks := strings.Join(res.Ready.List("hooks"), " "); !strings.Contains(hooks, "send_length") && !strings.Contains(hooks, "sendpage") {
+		t.Skipf("not seen by %s", hooks)
+	}
+	check(t, res.Rows, client, 50000, 0)
+	check(t, res.Rows, server, 0, 50000)
+}
+
+func TestFilters(t *testing.T) {
+	client, server := connect(t, "tcp4", "127.0.0.1")
+	client6, server6 := connect(t, "tcp6", "::1")
+	load := func() {
+		move(t, client, server, 100)
+		move(t, client6, server6, 60)
+	}
+	for _, tt := range []struct {
+		args   []string
+		v4, v6 float64
+	}{
+		{[]string{"-4"}, 100, 0}, {[]string{"-6"}, 0, 60}, {[]string{"-4", "-6"}, 100, 60}, {[]string{"--comm", "another"}, 0, 0},
+	} {
+		res := tooltest.JSON(t, Tool, tt.args, load)
+		check(t, res.Rows, client, tt.v4, 0)
+		check(t, res.Rows, server6, 0, tt.v6)
+	}
+}
+
+func TestText(t *testing.T) {
+	client, server := connect(t, "tcp4", "127.0.0.1")
+	out := tooltest.Text(t, Tool, []string{"--pid", self(), "-S", "-s", "sent", "60"}, func() { move(t, client, server, 20480) })
+	lines := strings.Split(out, "\n")
+	if len(lines) < 4 || strings.Contains(lines[0], "loadavg") || strings.Join(strings.Fields(lines[1]), " ") != "PID COMM LADDR RADDR RX_KB TX_KB" {
+		t.Fatalf("%q", out)
+	}
+	f := strings.Fields(lines[2])
+	if len(f) != 6 || f[0] != self() || f[2] != client.LocalAddr().String() || f[3] != client.RemoteAddr().String() || f[4] != "0.00" || f[5] != "20.00" {
+		t.Errorf("%q", lines[2])
+	}
+}
