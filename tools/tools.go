@@ -20,6 +20,7 @@ import (
 	"github.com/corescope/corescope/tools/tcpretrans"
 	"github.com/corescope/corescope/tools/tcpstates"
 	"github.com/corescope/corescope/tools/tcptop"
+	"github.com/corescope/corescope/tools/vfsstat"
 )
 
 // All returns every tool, by name.
@@ -42,5 +43,6 @@ func All() []*tool.Tool {
 		tcpretrans.Tool,
 		tcpstates.Tool,
 		tcptop.Tool,
+		vfsstat.Tool,
 	}
 }
