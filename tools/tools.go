@@ -6,6 +6,7 @@ import (
 	"github.com/corescope/corescope/tools/bashreadline"
 	"github.com/corescope/corescope/tools/biolatency"
 	"github.com/corescope/corescope/tools/biotop"
+	"github.com/corescope/corescope/tools/cachestat"
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/filetop"
 	"github.com/corescope/corescope/tools/gethostlatency"
@@ -29,6 +30,7 @@ func All() []*tool.Tool {
 		bashreadline.Tool,
 		biolatency.Tool,
 		biotop.Tool,
+		cachestat.Tool,
 		execsnoop.Tool,
 		filetop.Tool,
 		gethostlatency.Tool,

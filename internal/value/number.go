@@ -125,3 +125,14 @@ func NewRate(n uint64, ns int64) Rate {
 	}
 	return Rate(float64(n) * 1e9 / float64(ns))
 }
+
+// Percent is a part in a hundred. It is absent where it is not a number.
+type Percent float64
+
+func (v *Percent) AppendText(b []byte) []byte {
+	return append(strconv.AppendFloat(b, float64(*v), 'f', 2, 64), '%')
+}
+func (v *Percent) AppendJSON(b []byte) []byte { return (*float)(v).AppendJSON(b) }
+func (v *Percent) Any() any                   { return float64(*v) }
+func (v *Percent) Schema() Schema             { return Schema{Type: "number"} }
+func (v *Percent) Absent() bool               { return math.IsNaN(float64(*v)) }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//go:build ignore
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "task.bpf.h"
+
+struct totals {
+	__u64 accessed;
+	__u64 added;
+	__u64 dirtied;
+	__u64 dirties;
+};
+
+#include "totals.bpf.h"
+
+/* The events' arguments are not looked at, as they have changed from pages to folios. */
+#define PROGRAM(name, section, member)           \
+	SEC(section)                             \
+	int name(void *ctx)                      \
+	{                                        \
+		if (task_current_wanted())       \
+			totals_add(member, 1);   \
+		return 0;                        \
+	}
+
+/* Folios from 5.16 on (76580b6529db); the function for pages then no longer sees all. */
+PROGRAM(accessed__fentry, "fentry/folio_mark_accessed", accessed)
+PROGRAM(accessed__kprobe, "kprobe/folio_mark_accessed", accessed)
+PROGRAM(accessed__oldfentry, "fentry/mark_page_accessed", accessed)
+PROGRAM(accessed__oldkprobe, "kprobe/mark_page_accessed", accessed)
+
+/* In add_to_page_cache_lru, filemap_add_folio from 5.16 on. */
+PROGRAM(added__btf, "tp_btf/mm_filemap_add_to_page_cache", added)
+PROGRAM(added__raw, "raw_tp/mm_filemap_add_to_page_cache", added)
+
+/* In account_page_dirtied, folio_account_dirtied from 5.15 on (203a31516616). */
+PROGRAM(dirtied__btf, "tp_btf/writeback_dirty_folio", dirtied)
+PROGRAM(dirtied__raw, "raw_tp/writeback_dirty_folio", dirtied)
+PROGRAM(dirtied__oldbtf, "tp_btf/writeback_dirty_page", dirtied)
+PROGRAM(dirtied__oldraw, "raw_tp/writeback_dirty_page", dirtied)
+
+/* In mark_buffer_dirty. */
+PROGRAM(dirties__btf, "tp_btf/block_dirty_buffer", dirties)
+PROGRAM(dirties__raw, "raw_tp/block_dirty_buffer", dirties)
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
