@@ -10,6 +10,7 @@ import (
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/filetop"
 	"github.com/corescope/corescope/tools/gethostlatency"
+	"github.com/corescope/corescope/tools/javagc"
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/sslsniff"
@@ -34,6 +35,7 @@ func All() []*tool.Tool {
 		execsnoop.Tool,
 		filetop.Tool,
 		gethostlatency.Tool,
+		javagc.Tool,
 		opensnoop.Tool,
 		runqlat.Tool,
 		sslsniff.Tool,

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -36,7 +37,7 @@ type Probe struct {
 }
 
 // Call is what a function is called with and does. What its arguments point to has to be
-// reachable otherwise, and allocated.
+// kept alive by the caller.
 type Call struct {
 	Args  [7]uint64
 	Ret   uint64
@@ -130,4 +131,11 @@ func call(fn uintptr, args *[7]uint64, val uint64, sleep *[2]uint64, inner uintp
 func Text(s string) *byte { return &append([]byte(s), 0)[0] }
 
 // Pointer is what C is given for a pointer.
-func Pointer[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
+func Pointer[T any](p *T) uint64 {
+	heap.Store((*byte)(unsafe.Pointer(p)))
+	return uint64(uintptr(unsafe.Pointer(p)))
+}
+
+// heap is where the compiler sees pointers go, so that nothing they point to is on a
+// stack: that might move before the call.
+var heap atomic.Pointer[byte]
