@@ -43,6 +43,13 @@ func StartPeer(t testing.TB, name string, args ...string) *Peer {
 	return p
 }
 
+// PeerCommand is a command of the tree that the peers are in: one that uses the libraries
+// which they attach to. Without such a tree it is one of the machine.
+func PeerCommand(t testing.TB, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	return peerCommand(t, name, args)
+}
+
 func peerCommand(t testing.TB, name string, args []string) *exec.Cmd {
 	t.Helper()
 	tree := os.Getenv("CORESCOPE_PEERS")

@@ -143,15 +143,10 @@ type terminal struct {
 	seen   []byte
 }
 
-func startBash(t *testing.T) *terminal {
+func startBash(t *testing.T, cmd *exec.Cmd) *terminal {
 	t.Helper()
-	path, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skipf("there is no bash: %v", err)
-	}
 	master, slave := tooltest.PTY(t)
 	defer slave.Close()
-	cmd := exec.Command(path, "--norc", "--noprofile", "-i")
 	cmd.Env = []string{"PS1=first$ ", "PS2=more> ", "TERM=dumb", "HISTFILE=", "LC_ALL=C.UTF-8", "PATH=" + os.Getenv("PATH")}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	if err := cmd.Start(); err != nil {
@@ -189,7 +184,11 @@ func (b *terminal) enter(line, prompt string) {
 
 // TestBash types into a real bash.
 func TestBash(t *testing.T) {
-	bash := startBash(t)
+	path, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skipf("there is no bash: %v", err)
+	}
+	bash := startBash(t, exec.Command(path, "--norc", "--noprofile", "-i"))
 	res := tooltest.JSON(t, Tool, nil, func() {
 		bash.enter("true", "first$ ") // by the call that it was in as the tool began
 		bash.enter("echo one two", "first$ ")
