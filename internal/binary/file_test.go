@@ -43,6 +43,15 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
+func TestExports(t *testing.T) {
+	f := open(t, native.Write(t, filepath.Join(t.TempDir(), "lib.so"), []string{"one_two", "three"}).Path)
+	for name, want := range map[string]bool{"one_two": true, "three": true, "one": false, "two": false, "": false} {
+		if f.Exports("none", name) != want {
+			t.Errorf("%q is exported: %v", name, !want)
+		}
+	}
+}
+
 func TestNotPrograms(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "text")

@@ -14,6 +14,9 @@ type Files struct {
 	Paths []string
 	// Extra are such files beside those of the names.
 	Extra []string
+	// Programs means also the programs that processes execute, whatever their names, that
+	// export one of the functions: those that have a library linked in.
+	Programs bool
 	// PIDs leaves only what these processes map, but also the programs that they
 	// execute, whatever their names: these may be linked statically.
 	PIDs []uint32
@@ -21,7 +24,7 @@ type Files struct {
 
 // Wants tells whether the mapping is of a file that is meant by its name.
 func (f *Files) Wants(m *Mapped) bool {
-	if len(f.Names) == 0 || len(f.Paths) > 0 || len(f.PIDs) > 0 && !slices.Contains(f.PIDs, m.PID) {
+	if !f.follows(m) {
 		return false
 	}
 	base := m.Base()
@@ -31,4 +34,12 @@ func (f *Files) Wants(m *Mapped) bool {
 		}
 	}
 	return len(f.PIDs) > 0 && m.IsProgram()
+}
+
+// WantsProgram tells whether the mapping is of a program that is meant if it exports one
+// of the functions.
+func (f *Files) WantsProgram(m *Mapped) bool { return f.Programs && f.follows(m) && m.IsProgram() }
+
+func (f *Files) follows(m *Mapped) bool {
+	return len(f.Names) > 0 && len(f.Paths) == 0 && (len(f.PIDs) == 0 || slices.Contains(f.PIDs, m.PID))
 }

@@ -1,6 +1,7 @@
 package binary
 
 import (
+	"bytes"
 	"debug/elf"
 	"errors"
 	"strings"
@@ -51,4 +52,23 @@ func function(e *elf.File, s *elf.Symbol) (Function, bool) {
 	offset, ok := Offset(e, s.Value)
 	name, _, _ := strings.Cut(s.Name, "@") // .symtab has versions in the names
 	return Function{name, offset, s.Size}, ok
+}
+
+// Exports tells whether one of the names is among those of the dynamic symbols: of what
+// the file exports, or takes from others. That is quick to find out.
+func (f *File) Exports(names ...string) bool {
+	found := false
+	// What cannot be read exports nothing.
+	_ = f.Parse(func(e *elf.File) error {
+		s := e.Section(".dynstr")
+		if s == nil {
+			return nil
+		}
+		data, err := s.Data()
+		for _, name := range names {
+			found = found || bytes.Contains(data, []byte("\x00"+name+"\x00"))
+		}
+		return err
+	})
+	return found
 }

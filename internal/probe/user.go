@@ -35,18 +35,24 @@ type user struct {
 
 // files are what a name stands for, and what is attached to them.
 type files struct {
-	want     binary.Files
-	seen     map[binary.ID]bool
-	closed   map[string]bool // paths of files that could not be opened
-	first    []*binary.File  // those that were there at first, until all is attached
-	programs []string        // what each file gets
-	paths    []string        // of the files that got something
+	want      binary.Files
+	functions []string // that programs look for
+	seen      map[binary.ID]bool
+	closed    map[string]bool // paths of files that could not be opened
+	first     []*binary.File  // those that were there at first, until all is attached
+	programs  []string        // what each file gets
+	paths     []string        // of the files that got something
 }
 
 func newUser(o *Objects) *user {
 	u := &user{objects: o, specs: map[usdtSpec]uint32{}, cookies: haveCookies, names: map[string]*files{}}
 	for _, name := range FileNames(o.spec) {
 		u.names[name] = &files{want: o.options.Files[name], seen: map[binary.ID]bool{}, closed: map[string]bool{}}
+	}
+	for _, prog := range o.spec.Programs {
+		if p, ok := userPlace(prog.SectionName); ok {
+			u.names[p.files].functions = append(u.names[p.files].functions, p.functions...)
+		}
 	}
 	return u
 }
@@ -92,18 +98,20 @@ const lookCapabilities = "CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE"
 // open returns the file of a mapping if it is wanted and new, else nil. A process that is
 // gone has nothing to be seen in any more.
 func (u *user) open(fs *files, m *binary.Mapped) *binary.File {
-	if !fs.want.Wants(m) {
+	byName := fs.want.Wants(m)
+	if !byName && !fs.want.WantsProgram(m) {
 		return nil
 	}
 	f, err := m.Open()
-	if errors.Is(err, iofs.ErrPermission) && !fs.closed[m.Path] {
+	if byName && errors.Is(err, iofs.ErrPermission) && !fs.closed[m.Path] {
 		fs.closed[m.Path] = true
 		u.objects.notify(fmt.Errorf("%s of process %d is not seen (%s): %w", m.Path, m.PID, lookCapabilities, err))
 	}
 	if err != nil {
 		return nil
 	}
-	if fs.seen[f.ID] {
+	if fs.seen[f.ID] || !byName && !f.Exports(fs.functions...) {
+		fs.seen[f.ID] = true
 		f.Close()
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/features"
+	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/binary"
 	"github.com/corescope/corescope/internal/tooltest/native"
@@ -261,4 +262,61 @@ func TestUserErrors(t *testing.T) {
 	if err := o.Attach(); err == nil || !strings.Contains(err.Error(), "not understood") {
 		t.Errorf("attach to a probe with an argument of floating point: %v", err)
 	}
+}
+
+// TestUserOverlay has a file in a layer that two mounts share, and maps it by both: programs
+// run once for each call, and not for those of a copy in an upper layer less.
+func TestUserOverlay(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	if err := os.MkdirAll(dir+"/lower", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	native.Write(t, dir+"/lower/corescope-v.so", []string{"one"})
+	var libs []*native.Library
+	for _, name := range []string{"a", "b", "c"} {
+		merged := mountOverlay(t, filepath.Join(dir, name), dir+"/lower")
+		lib := &native.Library{Path: merged + "/corescope-v.so"}
+		if name == "c" { // copied up
+			if err := os.Chmod(lib.Path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := lib.Load("one"); err != nil {
+			t.Fatal(err)
+		}
+		libs = append(libs, lib)
+	}
+	o := loadUser(t, newObject().addUser("x__uprobe", "uprobe/lib:one"), binary.Files{Names: []string{"corescope-v.so"}})
+	if err := o.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	for i, lib := range libs {
+		if lib.Call("one", native.Call{}); runs(t, o) != uint64(i+1) {
+			t.Errorf("%d runs of %d calls, in %q", runs(t, o), i+1, o.Files("lib"))
+		}
+	}
+}
+
+func mountOverlay(t *testing.T, dir, lower string) string {
+	t.Helper()
+	for _, d := range []string{dir, dir + "/upper", dir + "/work", dir + "/merged"} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if d != dir {
+			continue
+		}
+		// The upper layer cannot be on an overlay itself.
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+			t.Skipf("no tmpfs can be mounted: %v", err)
+		}
+		t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	}
+	options := "lowerdir=" + lower + ",upperdir=" + dir + "/upper,workdir=" + dir + "/work"
+	if err := unix.Mount("overlay", dir+"/merged", "overlay", 0, options); err != nil {
+		t.Skipf("no overlay can be mounted: %v", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir+"/merged", unix.MNT_DETACH) })
+	return dir + "/merged"
 }

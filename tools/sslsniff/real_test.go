@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corescope/corescope/internal/binary"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -116,6 +117,50 @@ print(n)`, host, port))
 	}
 	if len(data) != 8192 || <-received != 100000 {
 		t.Errorf("%d bytes of data are shown, want 8192", len(data))
+	}
+}
+
+// TestNode lets Node.js ask, which has OpenSSL linked in.
+func TestNode(t *testing.T) {
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "to node") })
+	cmd := command(t, "node", "-e", fmt.Sprintf(`
+process.stdin.once('data', () => require('https').get('https://%s/node',
+	{ rejectUnauthorized: false, agent: false }, r => { r.resume(); r.on('end', () => process.exit()) }));
+console.log('begun');`, addr))
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	if _, err := io.ReadFull(stdout, make([]byte, len("begun"))); err != nil {
+		t.Fatal(err)
+	}
+	exe, err := binary.Open(fmt.Sprintf("/proc/%d/exe", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exe.Close()
+	if !exe.Exports("SSL_write") {
+		t.Skip("this node does not export OpenSSL")
+	}
+	res := tooltest.JSON(t, Tool, nil, func() {
+		stdin.Write([]byte{'\n'})
+		cmd.Wait()
+	})
+	mine := res.Where(func(r tooltest.Row) bool { return r.Num("pid") == float64(cmd.Process.Pid) })
+	data := map[string]string{}
+	for _, r := range mine {
+		data[r.Str("call")] += r.Bytes(t, "data")
+	}
+	if !strings.HasPrefix(data["write"], "GET /node HTTP/1.1\r\n") || !strings.HasSuffix(data["read"], "to node") {
+		t.Errorf("rows of node: %q", data)
 	}
 }
 

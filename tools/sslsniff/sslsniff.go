@@ -62,7 +62,9 @@ LEN is what the call moved, however much of it is shown: the first 8,192 bytes, 
 
 The functions are probed in every such library that a process has mapped: those of containers too, and those whose file was deleted by an upgrade. A library that is mapped later is probed some milliseconds after; what is sent before that is not seen. NSS moves the bytes of plain files and sockets by the same functions: they are rows too.
 
-Not seen are programs that have their library linked in, but for those of --pid, which are looked into, and those that are given by --extra-lib, as openssl:/usr/bin/node; programs with a library of their own, such as those in Go, Rust (rustls) and Java; what SSL_sendfile(3) sends; TLS by the kernel; and 32-bit programs.`,
+Programs that have OpenSSL or GnuTLS linked in and export its functions, as Node.js does, are probed too. Where they do not export them but have a table of symbols, --pid or --extra-lib finds them, as openssl:/opt/envoy.
+
+Not seen are programs that have their library linked in and neither; programs with a library of their own, such as those in Go, Rust (rustls) and Java; what goes through BIO_f_ssl(3) or SSL_sendfile(3); TLS by the kernel; and 32-bit programs.`,
 	Peers: []string{
 		"-d (BCC: debug output) is -v.",
 		"Text has the data in one line, behind the other columns, with all that is not printable escaped; BCC prints them as they are, over several lines.",
@@ -73,7 +75,7 @@ Not seen are programs that have their library linked in, but for those of --pid,
 	Examples: []string{
 		"sslsniff                                        # all TLS of the machine",
 		"sslsniff -p 1234 -l                             # of one process, with the time that calls took",
-		"sslsniff --extra-lib openssl:/usr/bin/node -g -n # of Node.js too",
+		"sslsniff --extra-lib openssl:/opt/envoy -g -n   # of a program with OpenSSL linked in",
 		"sslsniff --filter 'data contains \"Authorization\"' # calls whose data have a word",
 	},
 	Object: loadBpf,
@@ -104,8 +106,8 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 // files are the libraries, with those of --extra-lib.
 func (o *options) files() (map[string]binary.Files, error) {
 	files := map[string]binary.Files{
-		"openssl": {Names: []string{"libssl.so*"}},
-		"gnutls":  {Names: []string{"libgnutls.so*"}},
+		"openssl": {Names: []string{"libssl.so*"}, Programs: true},
+		"gnutls":  {Names: []string{"libgnutls.so*"}, Programs: true},
 		"nss":     {Names: []string{"libnspr4.so*"}},
 	}
 	for _, word := range o.ExtraLib {
