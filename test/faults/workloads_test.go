@@ -67,7 +67,7 @@ func workloads() map[string]workload {
 			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
 		},
 		"sslsniff": {
-			place: library("libssl.so.3", "SSL_write"), job: "encrypt", n: 200, storm: "encrypt", storms: 100_000,
+			place: library("libssl.so.3", "SSL_write"), job: "encrypt", n: 200, storm: "encrypt", storms: 10_000, fits: true,
 			args: byPID(),
 		},
 		"syscount": {
