@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/tooltest"
+	"github.com/corescope/corescope/tools"
 )
 
 // deadline is a bound on what does not happen; it is no part of any judgement.
@@ -33,8 +35,8 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	// Most of the time they wait.
-	flag.Set("test.parallel", "20")
+	// Most of the time they wait, in TestTasks for one another.
+	flag.Set("test.parallel", strconv.Itoa(max(20, len(tools.All()))))
 	os.Exit(withBinary(m.Run))
 }
 

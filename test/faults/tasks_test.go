@@ -4,7 +4,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/corescope/corescope/tools"
 )
 
 // tasks are how many there are beside the usual, in so many processes: Go allows a
@@ -30,25 +33,27 @@ func TestTasks(t *testing.T) {
 			t.Fatalf("%d threads", n)
 		}
 	}
-	ready, ended := make(chan bool), make(chan bool)
+	var started sync.WaitGroup
+	ended := make(chan struct{})
 	t.Run("each", func(t *testing.T) {
+		started.Add(len(tools.All()))
 		eachTool(t, func(s *subject) {
+			done := sync.OnceFunc(started.Done)
+			defer done()
 			r := s.command().start(s).await(s)
 			all := s.usual()
-			ready <- true
+			done()
 			<-ended
 			all.add(s.usual())
 			r.stop(s).judge(s, all)
 		})
 		go func() {
-			defer close(ended)
-			for range workloads() {
-				<-ready
-			}
+			started.Wait()
 			for _, l := range crowds {
 				l.cmd.Process.Kill()
 				l.cmd.Wait()
 			}
+			close(ended)
 		}()
 	})
 }
