@@ -9,6 +9,7 @@ import (
 	"github.com/corescope/corescope/tools/cachestat"
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/filetop"
+	"github.com/corescope/corescope/tools/funclatency"
 	"github.com/corescope/corescope/tools/gethostlatency"
 	"github.com/corescope/corescope/tools/javagc"
 	"github.com/corescope/corescope/tools/opensnoop"
@@ -34,6 +35,7 @@ func All() []*tool.Tool {
 		cachestat.Tool,
 		execsnoop.Tool,
 		filetop.Tool,
+		funclatency.Tool,
 		gethostlatency.Tool,
 		javagc.Tool,
 		opensnoop.Tool,

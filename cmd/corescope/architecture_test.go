@@ -17,11 +17,12 @@ func mayImport() map[string][]string {
 	return map[string][]string{
 		"cmd/corescope":     {"internal/command", "tools"},
 		"tools":             {"internal/tool", "tools/"},
-		"tools/":            internal("tool", "value", "flags", "histogram", "system", "stack"),
+		"tools/":            internal("tool", "value", "flags", "histogram", "system", "stack", "target"),
 		"internal/command":  internal("tool", "manual", "output", "column", "flags", "doctor"),
 		"internal/tool":     internal(append(slices.Clone(house[1:]), "manual", "doctor")...),
 		"internal/doctor":   internal("probe", "system"),
 		"internal/probe":    nil,
+		"internal/target":   internal("probe"),
 		"internal/output":   internal("column", "value"),
 		"internal/column":   internal("value"),
 		"internal/tooltest": internal("tool"),

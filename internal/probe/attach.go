@@ -34,3 +34,31 @@ func attachTo(spec *ebpf.ProgramSpec, prog *ebpf.Program) (link.Link, error) {
 	}
 	return nil, fmt.Errorf("program type %s: %w", spec.Type, ebpf.ErrNotSupported)
 }
+
+// attachAt attaches a program to a target. What it is told of the target is its number.
+func attachAt(spec *ebpf.ProgramSpec, prog *ebpf.Program, t numbered) (link.Link, error) {
+	switch {
+	case spec.Type == ebpf.TracePoint:
+		group, name, _ := strings.Cut(t.Name, "/")
+		return link.Tracepoint(group, name, prog, &link.TracepointOptions{Cookie: t.id})
+	case spec.Type != ebpf.Kprobe:
+		return attachTo(spec, prog)
+	case isUser(spec):
+		return attachUser(spec, prog, t)
+	case isReturn(spec):
+		return link.Kretprobe(t.Name, prog, &link.KprobeOptions{Cookie: t.id})
+	}
+	return link.Kprobe(t.Name, prog, &link.KprobeOptions{Cookie: t.id, Offset: t.Offset})
+}
+
+func attachUser(spec *ebpf.ProgramSpec, prog *ebpf.Program, t numbered) (link.Link, error) {
+	ex, err := link.OpenExecutable(t.File)
+	if err != nil {
+		return nil, err
+	}
+	o := &link.UprobeOptions{Address: t.Offset, RefCtrOffset: t.Semaphore, Cookie: t.id}
+	if isReturn(spec) {
+		return ex.Uretprobe("", prog, o)
+	}
+	return ex.Uprobe("", prog, o)
+}

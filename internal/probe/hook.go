@@ -45,7 +45,10 @@ const again = "__again"
 
 // order is how good the kinds are: what they cost and what they depend on. Kinds
 // that are not here come after these, in the order of their names.
-var order = []string{"fentry", "btf", "raw", "tp", "kprobe", "uprobe", "usdt"}
+var order = []string{"fentry", "btf", "raw", "tp", multi, "kprobe", "uprobe", "usdt"}
+
+// multi is the kind of programs that one link attaches to many targets.
+const multi = "multi"
 
 func rank(kind string) int {
 	if i := slices.Index(order, kind); i >= 0 {

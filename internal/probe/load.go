@@ -32,6 +32,8 @@ type Options struct {
 	Notify func(error)
 	// Force allows hooks just one variant each: "HOOK=KIND".
 	Force []string
+	// Instances are the targets of hooks that have none of their own.
+	Instances []Instance
 	// Kernel is always there.
 	Kernel *Kernel
 }
@@ -44,6 +46,8 @@ type Objects struct {
 	Variables map[string]*ebpf.Variable
 	// Tried has each hook's attempts; the last one was taken if its Err is nil.
 	Tried map[string][]Attempt
+	// Refused are targets that could not be had, where others could.
+	Refused []Refusal
 
 	spec     *ebpf.CollectionSpec
 	options  Options
@@ -141,25 +145,52 @@ func (o *Objects) Attach() error {
 		return err
 	}
 	for _, h := range hooks {
-		ok, err := o.try(h)
-		if err != nil {
+		err := o.attachHook(h)
+		var missing *HookError
+		if err != nil && !(errors.As(err, &missing) && slices.Contains(o.options.Optional, h.Name)) {
 			return err
-		}
-		if !ok && !slices.Contains(o.options.Optional, h.Name) {
-			return &HookError{h.Name, o.Tried[h.Name]}
 		}
 	}
 	return o.user.begun()
 }
 
-// Hooks lists the hooks that are wanted, with the variants that are allowed.
+func (o *Objects) attachHook(h Hook) error {
+	instances := o.instances(h)
+	for _, in := range instances {
+		if err := o.attachInstance(h, in); err != nil {
+			return err
+		}
+	}
+	if len(instances) > 0 {
+		return nil
+	}
+	ok, err := o.try(h)
+	if err == nil && !ok {
+		err = &HookError{h.Name, o.Tried[h.Name]}
+	}
+	return err
+}
+
+func (o *Objects) instances(h Hook) []*Instance {
+	var out []*Instance
+	for i := range o.options.Instances {
+		if in := &o.options.Instances[i]; in.Hook == h.Name {
+			out = append(out, in)
+		}
+	}
+	return out
+}
+
+// Hooks lists the hooks that are wanted, with the variants that are allowed. Those whose
+// programs name no target are wanted if an instance gives them some.
 func (o *Objects) Hooks() ([]Hook, error) {
 	hooks := Hooks(o.spec)
 	if err := force(hooks, o.options.Force); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(hooks, func(h Hook) bool {
-		return slices.Contains(o.options.Without, h.Name)
+		isWithoutTarget := isOpen(o.spec.Programs[h.Variants[0].Programs[0]]) && len(o.instances(h)) == 0
+		return isWithoutTarget || slices.Contains(o.options.Without, h.Name)
 	}), nil
 }
 
@@ -240,7 +271,7 @@ func (o *Objects) drop(v Variant, links []link.Link) {
 	}
 }
 
-// Program loads one program, and the maps that only it needs.
+// Program loads one program, if it is not loaded.
 func (o *Objects) Program(name string) (*ebpf.Program, error) {
 	spec := o.spec.Programs[name]
 	if spec == nil {
@@ -249,6 +280,7 @@ func (o *Objects) Program(name string) (*ebpf.Program, error) {
 	return o.load(name, spec)
 }
 
+// load loads a program, and the maps that only it needs, and keeps it by that name.
 func (o *Objects) load(name string, spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -297,8 +329,7 @@ func (o *Objects) Explain() (map[string][]Attempt, error) {
 	out := map[string][]Attempt{}
 	for _, h := range hooks {
 		for _, v := range h.Variants {
-			links, err := o.attachVariant(v)
-			o.drop(v, links)
+			err := o.tryOut(h, v)
 			if short := shortage(err); short != nil {
 				return nil, fmt.Errorf("explain hook %s: %s: %w", h.Name, v, short)
 			}
@@ -308,16 +339,35 @@ func (o *Objects) Explain() (map[string][]Attempt, error) {
 	return out, nil
 }
 
+// tryOut attaches a variant and lets it go.
+func (o *Objects) tryOut(h Hook, v Variant) error {
+	instances := o.instances(h)
+	if len(instances) == 0 {
+		links, err := o.attachVariant(v)
+		o.drop(v, links)
+		return err
+	}
+	for _, in := range instances {
+		refused := o.attachTargets(v, in, in.numbered())
+		if len(refused) > 0 && (!in.Some || len(refused) == len(in.Targets)) {
+			return refused[0].err
+		}
+	}
+	return o.Detach()
+}
+
 // Taken lists the hooks with what was taken for them, as "open: tp_btf/sys_exit".
 func (o *Objects) Taken() []string {
 	var out []string
 	for name, tried := range o.Tried {
-		if last := tried[len(tried)-1]; last.Err == nil {
-			out = append(out, name+": "+last.Variant.String()+o.where(last.Variant))
+		for _, a := range tried {
+			if a.Err == nil {
+				out = append(out, name+": "+a.Variant.String()+o.where(a.Variant))
+			}
 		}
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
 }
 
 // Has reports whether a way to the hook was taken.

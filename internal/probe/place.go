@@ -27,7 +27,10 @@ type place struct {
 
 // userPlace returns the place that the section names, false for programs of the kernel's.
 func userPlace(section string) (place, bool) {
-	kind, rest, _ := strings.Cut(section, "/")
+	kind, rest, ok := strings.Cut(section, "/")
+	if !ok {
+		return place{}, false // its targets are of the user's choice
+	}
 	files, what, _ := strings.Cut(rest, ":")
 	switch kind {
 	case "uprobe", "uretprobe":

@@ -129,7 +129,8 @@ func (f *Facts) checkHooks() error {
 	kinds := map[string][]string{
 		"fentry": {"fentry", "fexit", "fmod_ret"}, "btf": {"tp_btf"}, "raw": {"raw_tp"},
 		"tp": {"tp", "tracepoint"}, "kprobe": {"kprobe", "kretprobe"}, "uprobe": {"uprobe", "uretprobe"},
-		"usdt": {"usdt"},
+		"usdt":  {"usdt"},
+		"multi": {"kprobe.multi", "kretprobe.multi", "uprobe.multi", "uretprobe.multi"},
 	}
 	for _, h := range f.Hooks {
 		for _, v := range h.Variants {

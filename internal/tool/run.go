@@ -225,6 +225,11 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*session
 
 func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[string]any, notify func(error)) (*probe.Objects, error) {
 	kernel := env.kernel
+	if plan.Resolve != nil {
+		if err := plan.Resolve(plan); err != nil {
+			return nil, err
+		}
+	}
 	vars := l.set.Variables()
 	maps.Copy(vars, plan.Variables)
 	maps.Copy(vars, needs)
@@ -244,8 +249,8 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	}
 	return probe.Load(spec, probe.Options{
 		Variables: vars, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf,
-		Without: l.without(plan), Optional: plan.Optional, Force: l.common.Hook, Kernel: kernel,
-		Files: files, Notify: notify,
+		Without: l.without(plan), Optional: plan.Optional, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
+		Files: files, Instances: plan.Instances, Notify: notify,
 	})
 }
 
@@ -293,6 +298,24 @@ func (s *session) sayTried() {
 	}
 }
 
+// refusalsSaid is how many targets that could not be had are named without --verbose.
+const refusalsSaid = 5
+
+// sayRefused tells which targets could not be had.
+func (s *session) sayRefused() {
+	refused := s.objects.Refused
+	said := len(refused)
+	if !s.common.Verbose {
+		said = min(said, refusalsSaid)
+	}
+	for _, r := range refused[:said] {
+		fmt.Fprintf(s.errOut, "%s: not attached to %s: %s\n", s.tool.Name, r.Target, probe.Reason(r.Err))
+	}
+	if rest := len(refused) - said; rest > 0 {
+		fmt.Fprintf(s.errOut, "%s: not attached to %d more\n", s.tool.Name, rest)
+	}
+}
+
 // attach attaches all hooks; the returned context is done when --duration is over.
 func (s *session) attach(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if err := s.objects.Attach(); err != nil {
@@ -314,6 +337,7 @@ func (s *session) ready() error {
 	if s.common.Verbose {
 		s.sayTried()
 	}
+	s.sayRefused()
 	return s.out.Ready(output.Ready{Time: time.Now(), Tool: s.tool.Name, Hooks: s.objects.Taken()})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/system"
 )
 
@@ -73,7 +74,19 @@ type Plan struct {
 	Output string
 	// Print, if set, is all that this run does: it needs no kernel.
 	Print func(io.Writer) error
+	// Hook are uses of --hook that follow from the tool's own flags.
+	Hook []string
+	// Resolve, if set, completes the plan on this machine, before the object is loaded.
+	Resolve func(*Plan) error
+	// Instances are the targets of hooks whose programs' sections name none.
+	Instances []Instance
 }
+
+// Instance is a hook with targets of the user's choice, Target one of these.
+type (
+	Instance = probe.Instance
+	Target   = probe.Target
+)
 
 func (p *Plan) plan() *Plan { return p }
 

@@ -1,0 +1,123 @@
+package target
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/corescope/corescope/internal/probe"
+)
+
+// ErrNotFound is returned when nothing has the name.
+var ErrNotFound = errors.New("not found")
+
+// Place is one place that a spec stands for.
+type Place struct {
+	probe.Target
+	Kind   Kind
+	Return bool
+	// Module is the kernel module of a function, or the file of a user function.
+	Module string
+}
+
+// Finder finds places on this machine.
+type Finder struct {
+	// PID is a process whose libraries and mount namespace are meant, or 0.
+	PID int
+	// Library finds a file by the name of a library or command, as a process sees it.
+	// Without it a simple search is made.
+	Library func(name string, pid int) (string, error)
+	// USDT finds USDT probes by a pattern. Without it there are none.
+	USDT func(file string, match func(string) bool) ([]Place, error)
+	// Tracing is where tracefs is mounted; it is looked for if empty.
+	Tracing string
+	// Proc is where procfs is mounted, /proc if empty.
+	Proc string
+}
+
+// Find returns the places that the spec stands for, in the order of their names.
+//
+// Returns ErrNotFound.
+func (f *Finder) Find(s Spec) ([]Place, error) {
+	match, err := s.matcher()
+	if err != nil {
+		return nil, fmt.Errorf("parse pattern: %w", err)
+	}
+	var places []Place
+	switch s.Kind {
+	case Kernel:
+		places, err = f.kernel(&s, match.MatchString)
+	case User:
+		places, err = f.user(&s, match.MatchString)
+	case Tracepoint:
+		places, err = f.tracepoints(&s, match.MatchString)
+	case USDT:
+		places, err = f.usdt(&s, match.MatchString)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(places) == 0 {
+		return nil, fmt.Errorf("%s %s%s: %w", noun(s.Kind), in(s.File), s.Name, ErrNotFound)
+	}
+	for i := range places {
+		places[i].Kind, places[i].Return = s.Kind, s.Return
+	}
+	slices.SortStableFunc(places, func(a, b Place) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Offset, b.Offset))
+	})
+	return places, nil
+}
+
+func noun(k Kind) string {
+	return [...]string{"kernel function", "function", "tracepoint", "USDT probe"}[k]
+}
+
+func in(file string) string {
+	if file == "" {
+		return ""
+	}
+	return file + ":"
+}
+
+func (f *Finder) usdt(s *Spec, match func(string) bool) ([]Place, error) {
+	if f.USDT == nil {
+		return nil, fmt.Errorf("USDT probes: %w", errors.ErrUnsupported)
+	}
+	path, err := f.path(s.File)
+	if err != nil {
+		return nil, err
+	}
+	return f.USDT(path, match)
+}
+
+// Instances are the places by the hook that they need: "kernel", "user" (USDT probes too,
+// which are places in user functions to the kernel) and "tracepoint", and these with
+// "_return". The places come back in the order of the numbers that the programs know them by.
+// Where a spec is a pattern, it is enough if some of its places can be had.
+func Instances(places []Place, isPattern bool) ([]probe.Instance, []Place) {
+	var out []probe.Instance
+	ordered := slices.Clone(places)
+	slices.SortStableFunc(ordered, func(a, b Place) int { return strings.Compare(a.hook(), b.hook()) })
+	for i, p := range ordered {
+		if i == 0 || p.hook() != ordered[i-1].hook() {
+			out = append(out, probe.Instance{Hook: p.hook(), First: uint64(i), Some: isPattern})
+		}
+		last := &out[len(out)-1]
+		last.Targets = append(last.Targets, p.Target)
+	}
+	return out, ordered
+}
+
+func (p *Place) hook() string {
+	hook := p.Kind.String()
+	if p.Kind == USDT {
+		hook = User.String()
+	}
+	if p.Return {
+		hook += "_return"
+	}
+	return hook
+}

@@ -1,0 +1,103 @@
+package target
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/corescope/corescope/internal/probe"
+)
+
+// kernel finds functions. For a pattern these are the ones that the kernel itself lets be
+// traced, if it tells.
+func (f *Finder) kernel(s *Spec, match func(string) bool) ([]Place, error) {
+	proc := f.Proc
+	if proc == "" {
+		proc = "/proc"
+	}
+	file, err := os.Open(filepath.Join(proc, "kallsyms"))
+	if err != nil {
+		return nil, fmt.Errorf("read kernel symbols: %w", err)
+	}
+	defer file.Close()
+	places, err := symbols(file, match)
+	if err != nil || !s.IsPattern() {
+		return moved(places, s.Offset), err
+	}
+	traceable, err := f.traceable()
+	if err != nil || len(traceable) == 0 {
+		return places, nil // attaching tells
+	}
+	var out []Place
+	for _, p := range places {
+		if traceable[p.Name] {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+func moved(places []Place, offset uint64) []Place {
+	for i := range places {
+		places[i].Offset = offset
+		if places[i].Address != 0 {
+			places[i].Address += offset
+		}
+	}
+	return places
+}
+
+// symbols are the functions in the lines "address type name[\t[module]]".
+func symbols(r io.Reader, match func(string) bool) ([]Place, error) {
+	var places []Place
+	in := bufio.NewScanner(r)
+	for in.Scan() {
+		line, module, _ := strings.Cut(in.Text(), "\t")
+		fields := strings.Fields(line)
+		if len(fields) != 3 || !strings.Contains("tTwW", fields[1]) || isPart(fields[2]) || !match(fields[2]) {
+			continue
+		}
+		addr, err := strconv.ParseUint(fields[0], 16, 64)
+		if err != nil {
+			return nil, fmt.Errorf("parse kernel symbol: %w", err)
+		}
+		places = append(places, Place{
+			Target: probe.Target{Name: fields[2], Address: addr},
+			Module: strings.Trim(module, "[]"),
+		})
+	}
+	if err := in.Err(); err != nil {
+		return nil, fmt.Errorf("read kernel symbols: %w", err)
+	}
+	return places, nil
+}
+
+// isPart tells symbols that are no functions: padding in front of one, and the part of
+// one that is moved out of its way.
+func isPart(name string) bool {
+	return strings.HasPrefix(name, "__pfx_") || strings.HasPrefix(name, "__cfi_") || strings.Contains(name, ".cold")
+}
+
+// traceable are the functions that ftrace knows.
+func (f *Finder) traceable() (map[string]bool, error) {
+	dir, err := f.tracing()
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Open(filepath.Join(dir, "available_filter_functions"))
+	if err != nil {
+		return nil, fmt.Errorf("read traceable functions: %w", err)
+	}
+	defer file.Close()
+	names := map[string]bool{}
+	in := bufio.NewScanner(file)
+	for in.Scan() {
+		name, _, _ := strings.Cut(in.Text(), " ")
+		names[name] = true
+	}
+	return names, in.Err()
+}

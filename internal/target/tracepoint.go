@@ -1,0 +1,45 @@
+package target
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/corescope/corescope/internal/probe"
+)
+
+// tracing is where tracefs is mounted.
+func (f *Finder) tracing() (string, error) {
+	if f.Tracing != "" {
+		return f.Tracing, nil
+	}
+	for _, dir := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
+		if _, err := os.Stat(filepath.Join(dir, "events")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("find tracefs: it is not mounted (mount -t tracefs tracefs /sys/kernel/tracing): %w", os.ErrNotExist)
+}
+
+// tracepoints finds them by "category:event". The events of ftrace itself are none.
+func (f *Finder) tracepoints(_ *Spec, match func(string) bool) ([]Place, error) {
+	dir, err := f.tracing()
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Open(filepath.Join(dir, "available_events"))
+	if err != nil {
+		return nil, fmt.Errorf("read tracepoints: %w", err)
+	}
+	defer file.Close()
+	var places []Place
+	in := bufio.NewScanner(file)
+	for in.Scan() {
+		if name := in.Text(); match(name) && !strings.HasPrefix(name, "ftrace:") {
+			places = append(places, Place{Target: probe.Target{Name: strings.Replace(name, ":", "/", 1)}})
+		}
+	}
+	return places, in.Err()
+}
