@@ -17,7 +17,7 @@ func mayImport() map[string][]string {
 	return map[string][]string{
 		"cmd/corescope":     {"internal/command", "tools"},
 		"tools":             {"internal/tool", "tools/"},
-		"tools/":            internal("tool", "value", "flags", "histogram", "system", "stack", "target"),
+		"tools/":            internal("tool", "value", "flags", "histogram", "system", "stack", "target", "compile"),
 		"internal/command":  internal("tool", "manual", "output", "column", "flags", "doctor"),
 		"internal/tool":     internal(append(slices.Clone(house[1:]), "manual", "doctor")...),
 		"internal/doctor":   internal("probe", "system"),

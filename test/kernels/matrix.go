@@ -36,6 +36,8 @@ var matrix = []kernel{
 
 // needs is what a tool's tests want of a machine.
 type needs struct {
+	// args are what it does not run without.
+	args string
 	// modules are kernel modules, each with its parameters.
 	modules []string
 	// explain are options with which the tool has hooks that it has not without.
@@ -54,8 +56,9 @@ var toolNeeds = map[string]needs{
 		},
 		explain: []string{"--stages --disks --cgroups"},
 	},
-	"execsnoop": {explain: []string{"--fails"}},
-	"faults":    {modules: []string{"loop"}},
+	"execsnoop":   {explain: []string{"--fails"}},
+	"funclatency": {args: "hrtimer_nanosleep"},
+	"faults":      {modules: []string{"loop"}},
 }
 
 // faults stands for the tests of test/faults, which run all tools. It is run only where

@@ -104,20 +104,15 @@ struct pt_regs___none {
 } __attribute__((preserve_access_index));
 
 /*
- * fprobe's returns are fgraph's from 6.14 on (4346ba160409), whose trampoline on x86 makes
- * room for the registers, and for the return address again, before it looks at the stack
- * pointer. Other architectures do not keep it at all: there the program does not load,
- * and kprobes are taken.
+ * fprobe's returns are fgraph's from 6.14 on (4346ba160409), whose trampoline does not keep
+ * the stack pointer as it is in the caller. There the program does not load, and kprobes
+ * are taken.
  */
 static __always_inline __u64 frame_at_multi_end(struct pt_regs *regs)
 {
-	if (!bpf_core_type_exists(struct fprobe_hlist___new))
-		return PT_REGS_SP(regs);
-#ifdef __TARGET_ARCH_x86
-	return PT_REGS_SP(regs) + bpf_core_type_size(struct pt_regs) + sizeof(long);
-#else
-	return BPF_CORE_READ((struct pt_regs___none *)regs, none);
-#endif
+	if (bpf_core_type_exists(struct fprobe_hlist___new))
+		return BPF_CORE_READ((struct pt_regs___none *)regs, none);
+	return PT_REGS_SP(regs);
 }
 
 /* The arguments of a call are kept on its own stack, until the program at its end has run. */

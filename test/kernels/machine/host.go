@@ -88,7 +88,7 @@ func explain(t plan.Tool) ([]plan.Way, error) {
 	}
 	var ways []plan.Way
 	for _, options := range append([]string{""}, t.Explain...) {
-		more, err := explainWith(t.Name, strings.Fields(options))
+		more, err := explainWith(t.Name, strings.Fields(t.Args+" "+options))
 		if err != nil {
 			return nil, err
 		}

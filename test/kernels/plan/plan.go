@@ -27,6 +27,8 @@ type Tool struct {
 	// Events tells that it sends events, by a ring or a perf buffer.
 	Events  bool
 	Modules []Module
+	// Args are what it does not run without.
+	Args string
 	// Explain are options with which it has hooks that it has not without.
 	Explain []string
 	// Whole is of tests that are no tool's: they run once, and short.

@@ -1,0 +1,202 @@
+package compile
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// binary leaves the value of two operands and their operator in R0.
+func (g *generator) binary(e *binaryExpr) (btf.Type, error) {
+	switch e.op {
+	case "&&", "||":
+		return flagType(), g.logical(e)
+	case "==", "!=":
+		if done, err := g.compareText(e); done || err != nil {
+			return flagType(), err
+		}
+	}
+	left, err := g.arithmetic(e.x)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.push(); err != nil {
+		return nil, err
+	}
+	right, err := g.arithmetic(e.y)
+	if err != nil {
+		return nil, err
+	}
+	g.pop(asm.R1)
+	l, _ := scalarOf(left)
+	r, _ := scalarOf(right)
+	return g.operate(e.op, l.signed, l.signed && r.signed)
+}
+
+// operate computes R1 op R0. left tells that R1 is signed, both that both are.
+func (g *generator) operate(op string, left, both bool) (btf.Type, error) {
+	t := ulongType()
+	if both {
+		t = longType()
+	}
+	switch op {
+	case "==", "!=", "<", "<=", ">", ">=":
+		g.compare(jump(op, both))
+		return flagType(), nil
+	case "/", "%":
+		g.divide(op == "/", both)
+		return t, nil
+	case "<<", ">>":
+		if t = ulongType(); left {
+			t = longType()
+		}
+		g.emit(asm.And.Imm(asm.R0, 63))
+	}
+	alu := map[string]asm.ALUOp{
+		"+": asm.Add, "-": asm.Sub, "*": asm.Mul, "&": asm.And, "|": asm.Or, "^": asm.Xor, "<<": asm.LSh, ">>": asm.RSh,
+	}[op]
+	if op == ">>" && left {
+		alu = asm.ArSh
+	}
+	g.emit(alu.Reg(asm.R1, asm.R0), asm.Mov.Reg(asm.R0, asm.R1))
+	return t, nil
+}
+
+func jump(op string, signed bool) asm.JumpOp {
+	if signed {
+		return map[string]asm.JumpOp{"==": asm.JEq, "!=": asm.JNE, "<": asm.JSLT, "<=": asm.JSLE, ">": asm.JSGT, ">=": asm.JSGE}[op]
+	}
+	return map[string]asm.JumpOp{"==": asm.JEq, "!=": asm.JNE, "<": asm.JLT, "<=": asm.JLE, ">": asm.JGT, ">=": asm.JGE}[op]
+}
+
+func (g *generator) compare(op asm.JumpOp) {
+	yes := g.label()
+	g.emit(
+		asm.Mov.Imm(asm.R2, 1),
+		op.Reg(asm.R1, asm.R0, yes),
+		asm.Mov.Imm(asm.R2, 0),
+	)
+	g.mark(yes)
+	g.emit(asm.Mov.Reg(asm.R0, asm.R2))
+}
+
+// divide makes R0 = R1 / R0, or R1 % R0, as in C: towards zero, the rest has the sign of
+// the dividend. BPF divides unsigned numbers only, until 6.6. There is no value for x / 0.
+func (g *generator) divide(quotient, signed bool) {
+	g.emit(asm.JEq.Imm(asm.R0, 0, g.fail), asm.Mov.Imm(asm.R2, 0))
+	if signed {
+		g.absolute(asm.R1, true)
+		g.absolute(asm.R0, quotient)
+	}
+	if quotient {
+		g.emit(asm.Div.Reg(asm.R1, asm.R0))
+	} else {
+		g.emit(asm.Mod.Reg(asm.R1, asm.R0))
+	}
+	if signed {
+		positive := g.label()
+		g.emit(asm.JEq.Imm(asm.R2, 0, positive), asm.Neg.Imm(asm.R1, 0))
+		g.mark(positive)
+	}
+	g.emit(asm.Mov.Reg(asm.R0, asm.R1))
+}
+
+// absolute takes the sign away. R2 is turned over if it counts.
+func (g *generator) absolute(reg asm.Register, counts bool) {
+	positive := g.label()
+	g.emit(asm.JSGE.Imm(reg, 0, positive), asm.Neg.Imm(reg, 0))
+	if counts {
+		g.emit(asm.Xor.Imm(asm.R2, 1))
+	}
+	g.mark(positive)
+}
+
+// logical does not look at the second operand where the first one decides.
+func (g *generator) logical(e *binaryExpr) error {
+	if err := g.condition(e.x); err != nil {
+		return err
+	}
+	decided := g.label()
+	if e.op == "&&" {
+		g.emit(asm.JEq.Imm(asm.R0, 0, decided))
+	} else {
+		g.emit(asm.JNE.Imm(asm.R0, 0, decided))
+	}
+	if err := g.condition(e.y); err != nil {
+		return err
+	}
+	g.mark(decided)
+	return nil
+}
+
+// compareText compares with a string, if there is one.
+func (g *generator) compareText(e *binaryExpr) (done bool, err error) {
+	for _, sides := range [][2]Expr{{e.x, e.y}, {e.y, e.x}} {
+		s, ok := sides[1].(*stringExpr)
+		if !ok {
+			continue
+		}
+		if err := g.equalText(sides[0], s.value); err != nil {
+			return true, err
+		}
+		if e.op == "!=" {
+			g.emit(asm.Xor.Imm(asm.R0, 1))
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// textMax is the longest string that can be compared with.
+const textMax = 120
+
+// equalText leaves 1 in R0 if the text is want, else 0. Two bytes more than that are read:
+// the NUL, and one that tells a longer text.
+func (g *generator) equalText(e Expr, want string) error {
+	if len(want) > textMax {
+		return fmt.Errorf("%w: a string of %d bytes is too long, %d can be", ErrType, len(want), textMax)
+	}
+	size, room := len(want)+2, (max(len(want)+2, commSize)+7)&^7
+	g.textNeed = max(g.textNeed, room)
+	for at := 0; at < room; at += 8 {
+		g.zero(regOut, g.text+at)
+	}
+	var t btf.Type
+	if err := g.readText(e, regOut, g.text, size, &t); err != nil {
+		return err
+	}
+	different, end := g.label(), g.label()
+	bytes := append([]byte(want), 0)
+	for at := 0; at < len(bytes); {
+		size := chunk(len(bytes) - at)
+		var c uint64
+		for i := range int(size.Sizeof()) {
+			c |= uint64(bytes[at+i]) << (8 * i)
+		}
+		g.emit(
+			asm.LoadMem(asm.R1, regOut, int16(g.text+at), size),
+			asm.LoadImm(asm.R2, int64(c), asm.DWord),
+			asm.JNE.Reg(asm.R1, asm.R2, different),
+		)
+		at += size.Sizeof()
+	}
+	g.emit(asm.Mov.Imm(asm.R0, 1), asm.Ja.Label(end))
+	g.mark(different)
+	g.emit(asm.Mov.Imm(asm.R0, 0))
+	g.mark(end)
+	return nil
+}
+
+// chunk is the largest piece of n bytes that can be loaded.
+func chunk(n int) asm.Size {
+	switch {
+	case n >= 8:
+		return asm.DWord
+	case n >= 4:
+		return asm.Word
+	case n >= 2:
+		return asm.Half
+	}
+	return asm.Byte
+}

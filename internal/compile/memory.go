@@ -1,0 +1,221 @@
+package compile
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// address leaves in R0 the address that the bits of a member, element or variable are behind.
+func (g *generator) address(e Expr) (btf.Member, btf.Bits, error) {
+	switch e := e.(type) {
+	case *memberExpr:
+		return g.member(e)
+	case *indexExpr:
+		return g.element(e.x, e.index)
+	case *unaryExpr:
+		if e.op == "*" {
+			return g.element(e.x, &numberExpr{})
+		}
+	}
+	return btf.Member{}, 0, fmt.Errorf("%w: that has no address", ErrType)
+}
+
+// member is one of a struct, or of a struct that a pointer points to.
+func (g *generator) member(e *memberExpr) (btf.Member, btf.Bits, error) {
+	of, bits, err := g.structure(e.x)
+	if err != nil {
+		return btf.Member{}, 0, err
+	}
+	m, offset, ok := field(of, e.name)
+	if !ok {
+		return m, 0, fmt.Errorf("%w: %s has no member %s", ErrType, describe(of), e.name)
+	}
+	return m, bits + offset, nil
+}
+
+// structure leaves in R0 the address that a struct is behind: of a pointer's struct, or of
+// one in another.
+func (g *generator) structure(e Expr) (btf.Type, btf.Bits, error) {
+	switch e.(type) {
+	case *memberExpr, *indexExpr:
+		m, bits, err := g.address(e)
+		if err != nil {
+			return nil, 0, err
+		}
+		if isStruct(m.Type) {
+			return m.Type, bits, nil
+		}
+		if err := g.load(m, bits); err != nil {
+			return nil, 0, err
+		}
+		return pointed(m.Type)
+	}
+	t, err := g.value(e)
+	if err != nil || isStruct(t) {
+		return t, 0, err
+	}
+	return pointed(t)
+}
+
+func pointed(t btf.Type) (btf.Type, btf.Bits, error) {
+	if of, ok := elem(t); ok && isStruct(of) {
+		return of, 0, nil
+	}
+	return nil, 0, fmt.Errorf("%w: %s is no struct and points to none", ErrType, describe(t))
+}
+
+func isStruct(t btf.Type) bool {
+	switch btf.UnderlyingType(t).(type) {
+	case *btf.Struct, *btf.Union:
+		return true
+	}
+	return false
+}
+
+// element is x[index], of a pointer or an array.
+func (g *generator) element(x, index Expr) (btf.Member, btf.Bits, error) {
+	var none btf.Member
+	t, err := g.value(x)
+	if err != nil {
+		return none, 0, err
+	}
+	of, ok := elem(t)
+	if !ok {
+		return none, 0, fmt.Errorf("%w: %s has no elements", ErrType, describe(t))
+	}
+	size, err := btf.Sizeof(of)
+	if err != nil || size == 0 {
+		return none, 0, fmt.Errorf("%w: the size of %s is not known", ErrType, describe(of))
+	}
+	if n, ok := index.(*numberExpr); ok && n.value <= 1<<20 && n.value*uint64(size) < 1<<28 {
+		return btf.Member{Type: of}, btf.Bits(n.value * uint64(size) * 8), nil
+	}
+	if err := g.push(); err != nil {
+		return none, 0, err
+	}
+	if _, err := g.arithmetic(index); err != nil {
+		return none, 0, err
+	}
+	g.pop(asm.R1)
+	g.emit(
+		asm.LoadImm(asm.R2, int64(size), asm.DWord),
+		asm.Mul.Reg(asm.R0, asm.R2),
+		asm.Add.Reg(asm.R1, asm.R0), asm.Mov.Reg(asm.R0, asm.R1),
+	)
+	return btf.Member{Type: of}, 0, nil
+}
+
+// load reads the bits behind the address in R0; of arrays and structs it takes the address.
+func (g *generator) load(m btf.Member, bits btf.Bits) error {
+	s, ok := scalarOf(m.Type)
+	switch {
+	case !ok:
+		g.emit(asm.Add.Imm(asm.R0, int32(bits/8)))
+		return nil
+	case m.BitfieldSize != 0:
+		return g.loadBits(s, bits, m.BitfieldSize)
+	case bits%8 != 0:
+		return fmt.Errorf("%w: the member is not at a byte", ErrType)
+	}
+	g.emit(asm.Add.Imm(asm.R0, int32(bits/8)))
+	if err := g.read(int32(s.size)); err != nil {
+		return err
+	}
+	g.emit(asm.LoadMem(asm.R0, asm.RFP, scratch, sizeOf(s.size)))
+	g.narrow(s)
+	return nil
+}
+
+// loadBits reads a bit field, by the bytes that it lies in.
+func (g *generator) loadBits(s scalar, bits, size btf.Bits) error {
+	first := bits / 8
+	n := (bits+size+7)/8 - first
+	if n > 8 {
+		return fmt.Errorf("%w: the bit field lies in %d bytes", ErrType, n)
+	}
+	g.zero(asm.RFP, scratch)
+	g.emit(asm.Add.Imm(asm.R0, int32(first)))
+	if err := g.read(int32(n)); err != nil {
+		return err
+	}
+	shift := asm.RSh
+	if s.signed {
+		shift = asm.ArSh
+	}
+	g.emit(
+		asm.LoadMem(asm.R0, asm.RFP, scratch, asm.DWord),
+		asm.LSh.Imm(asm.R0, int32(64-(bits-8*first)-size)),
+		shift.Imm(asm.R0, int32(64-size)),
+	)
+	return nil
+}
+
+func sizeOf(n uint32) asm.Size { return chunk(int(n)) }
+
+// read copies bytes from the address in R0 to the scratch.
+func (g *generator) read(size int32) error {
+	return g.readMemory(asm.RFP, scratch, size, asm.FnProbeReadKernel, asm.FnProbeReadUser, asm.JEq)
+}
+
+// readMemory reads from the address in R0, which is the kernel's or the task's: no address is
+// both, so the second helper is asked where the first one cannot read.
+func (g *generator) readMemory(to asm.Register, at int, size int32, kernel, user asm.BuiltinFunc, good asm.JumpOp) error {
+	first, second := kernel, user
+	if g.scope.UserFirst {
+		first, second = user, kernel
+	}
+	if err := g.push(); err != nil {
+		return err
+	}
+	done := g.label()
+	for i, fn := range []asm.BuiltinFunc{first, second} {
+		g.top(asm.R3)
+		g.emit(asm.Mov.Reg(asm.R1, to), asm.Add.Imm(asm.R1, int32(at)), asm.Mov.Imm(asm.R2, size), fn.Call())
+		g.emit(good.Imm(asm.R0, 0, done))
+		if i == 1 {
+			g.emit(asm.Ja.Label(g.fail))
+		}
+	}
+	g.mark(done)
+	g.depth--
+	return nil
+}
+
+// commSize is TASK_COMM_LEN.
+const commSize = 16
+
+func isComm(e Expr) bool {
+	n, ok := e.(*nameExpr)
+	return ok && builtins()[n.name].comm
+}
+
+// readText reads a string to memory, and leaves its length with the NUL in R0.
+func (g *generator) readText(e Expr, to asm.Register, at, size int, of *btf.Type) error {
+	if isComm(e) {
+		*of = &btf.Array{Type: ints()["char"], Nelems: commSize}
+		g.emit(
+			asm.Mov.Reg(asm.R1, to), asm.Add.Imm(asm.R1, int32(at)),
+			asm.Mov.Imm(asm.R2, commSize), asm.FnGetCurrentComm.Call(),
+			asm.Mov.Imm(asm.R0, commSize),
+		)
+		return nil
+	}
+	t, err := g.value(e)
+	if err != nil {
+		return err
+	}
+	s, isScalar := scalarOf(t)
+	array, isArray := btf.UnderlyingType(t).(*btf.Array)
+	if isScalar && s.size != 8 || !isScalar && !isArray {
+		return fmt.Errorf("%w: %s is no string and points to none", ErrType, describe(t))
+	}
+	if isArray && isText(t) && array.Nelems > 0 {
+		size = min(size, int(array.Nelems))
+	}
+	*of = t
+	// An empty string of a task had length 0 and no NUL until 6.13.
+	g.emit(asm.StoreImm(to, int16(at), 0, asm.Byte))
+	return g.readMemory(to, at, int32(size), asm.FnProbeReadKernelStr, asm.FnProbeReadUserStr, asm.JSGE)
+}

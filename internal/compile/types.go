@@ -1,0 +1,175 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// ints are the types of C and the kernel that are known without BTF, by name.
+func ints() map[string]*btf.Int {
+	out := map[string]*btf.Int{}
+	add := func(size uint32, encoding btf.IntEncoding, names ...string) {
+		for _, name := range names {
+			out[name] = &btf.Int{Name: name, Size: size, Encoding: encoding}
+		}
+	}
+	add(1, btf.Char, "char")
+	add(1, btf.Signed, "s8", "__s8", "int8_t", "signed char")
+	add(1, btf.Unsigned, "u8", "__u8", "uint8_t", "unsigned char")
+	add(1, btf.Bool, "bool", "_Bool")
+	add(2, btf.Signed, "short", "short int", "s16", "__s16", "int16_t")
+	add(2, btf.Unsigned, "unsigned short", "unsigned short int", "short unsigned int", "u16", "__u16", "uint16_t", "umode_t", "__be16", "__le16")
+	add(4, btf.Signed, "int", "signed", "signed int", "s32", "__s32", "int32_t", "pid_t")
+	add(4, btf.Unsigned, "unsigned", "unsigned int", "u32", "__u32", "uint32_t", "uid_t", "gid_t", "dev_t", "__be32", "__le32")
+	add(8, btf.Signed, "long", "long int", "long long", "long long int", "s64", "__s64", "int64_t", "ssize_t", "loff_t", "off_t")
+	add(8, btf.Unsigned, "unsigned long", "long unsigned int", "unsigned long long", "long long unsigned int",
+		"unsigned long int", "unsigned long long int", "u64", "__u64", "uint64_t", "size_t", "uintptr_t", "sector_t")
+	return out
+}
+
+// qualifiers say nothing of a type's size.
+var qualifiers = []string{"const", "volatile", "restrict", "__user", "__kernel"}
+
+// typeName reads a type, if there is one: of C, of the kernel's short names, or struct X.
+func (p *parser) typeName() (typeName, bool) {
+	start := p.at
+	var t typeName
+	known := ints()
+	for p.peek().kind == tokenName {
+		word := p.peek().text
+		switch {
+		case slices.Contains(qualifiers, word):
+			p.take()
+			continue
+		case word == "struct" || word == "union" || word == "enum":
+			p.take()
+			t.words = append(t.words, word, p.take().text)
+			continue
+		case word == "void" || word == "unsigned" || known[strings.Join(append(slices.Clone(t.words), word), " ")] != nil:
+			p.take()
+			t.words = append(t.words, word)
+			continue
+		}
+		break
+	}
+	for len(t.words) > 0 && p.accept("*") {
+		t.pointers++
+	}
+	if len(t.words) == 0 {
+		p.at = start
+		return t, false
+	}
+	return t, true
+}
+
+// resolve finds the type, in the BTF for what is not C's own.
+func (t typeName) resolve(types *btf.Spec) (btf.Type, error) {
+	base, err := t.base(types)
+	if err != nil {
+		return nil, err
+	}
+	for range t.pointers {
+		base = &btf.Pointer{Target: base}
+	}
+	return base, nil
+}
+
+func (t typeName) base(types *btf.Spec) (btf.Type, error) {
+	name := strings.Join(t.words, " ")
+	if i := ints()[name]; i != nil {
+		return i, nil
+	}
+	if name == "void" {
+		return (*btf.Void)(nil), nil
+	}
+	if types == nil || len(t.words) != 2 {
+		return nil, fmt.Errorf("type %s is not known", name)
+	}
+	all, err := types.AnyTypesByName(t.words[1])
+	if err != nil {
+		return nil, fmt.Errorf("type %s: %w", name, err)
+	}
+	for _, found := range all {
+		if keyword(found) == t.words[0] {
+			return found, nil
+		}
+	}
+	return nil, fmt.Errorf("type %s is not known", name)
+}
+
+func keyword(t btf.Type) string {
+	switch t.(type) {
+	case *btf.Struct:
+		return "struct"
+	case *btf.Union:
+		return "union"
+	case *btf.Enum:
+		return "enum"
+	}
+	return ""
+}
+
+// scalar is what a value in a register is.
+type scalar struct {
+	size   uint32
+	signed bool
+}
+
+// scalarOf tells how a type's value is held in a register; pointers are unsigned.
+func scalarOf(t btf.Type) (scalar, bool) {
+	switch t := btf.UnderlyingType(t).(type) {
+	case *btf.Int:
+		return scalar{t.Size, t.Encoding == btf.Signed || t.Encoding == btf.Char}, t.Size <= 8
+	case *btf.Enum:
+		return scalar{t.Size, t.Signed}, true
+	case *btf.Pointer:
+		return scalar{8, false}, true
+	}
+	return scalar{}, false
+}
+
+// elem is what a pointer or array is of.
+func elem(t btf.Type) (btf.Type, bool) {
+	switch t := btf.UnderlyingType(t).(type) {
+	case *btf.Pointer:
+		return t.Target, true
+	case *btf.Array:
+		return t.Type, true
+	}
+	return nil, false
+}
+
+// isText tells pointers to and arrays of bytes.
+func isText(t btf.Type) bool {
+	of, ok := elem(t)
+	if !ok {
+		return false
+	}
+	i, ok := btf.UnderlyingType(of).(*btf.Int)
+	return ok && i.Size == 1 && i.Encoding != btf.Bool
+}
+
+// field finds a member by name, also in anonymous structs and unions, and its offset in bits.
+func field(t btf.Type, name string) (btf.Member, btf.Bits, bool) {
+	var members []btf.Member
+	switch t := btf.UnderlyingType(t).(type) {
+	case *btf.Struct:
+		members = t.Members
+	case *btf.Union:
+		members = t.Members
+	}
+	for _, m := range members {
+		if m.Name == name {
+			return m, m.Offset, true
+		}
+		if m.Name == "" {
+			if in, offset, ok := field(m.Type, name); ok {
+				return in, m.Offset + offset, true
+			}
+		}
+	}
+	return btf.Member{}, 0, false
+}

@@ -1,0 +1,197 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// longType and flagType are what constants and comparisons are of.
+func longType() *btf.Int  { return &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed} }
+func ulongType() *btf.Int { return &btf.Int{Name: "unsigned long", Size: 8} }
+func flagType() *btf.Int  { return &btf.Int{Name: "bool", Size: 1, Encoding: btf.Bool} }
+
+// value leaves the value of an expression in R0, widened to 64 bits.
+func (g *generator) value(e Expr) (btf.Type, error) {
+	switch e := e.(type) {
+	case *numberExpr:
+		g.emit(asm.LoadImm(asm.R0, int64(e.value), asm.DWord))
+		if int64(e.value) < 0 {
+			return ulongType(), nil
+		}
+		return longType(), nil
+	case *nameExpr:
+		return g.named(e.name)
+	case *unaryExpr:
+		return g.unary(e)
+	case *binaryExpr:
+		return g.binary(e)
+	case *castExpr:
+		return g.cast(e)
+	case *callExpr:
+		return g.call(e)
+	case *memberExpr, *indexExpr:
+		m, bits, err := g.address(e)
+		if err != nil {
+			return nil, err
+		}
+		return m.Type, g.load(m, bits)
+	}
+	return nil, fmt.Errorf("%w: a string can only be compared", ErrType)
+}
+
+func (g *generator) named(name string) (btf.Type, error) {
+	v, ok := g.find(name)
+	switch {
+	case ok && v.comm:
+		return nil, fmt.Errorf("%w: %s can only be compared or shown", ErrType, name)
+	case ok:
+		g.emit(v.load...)
+		if s, ok := scalarOf(v.Type); ok {
+			g.narrow(s)
+		}
+		return v.Type, nil
+	}
+	if g.scope.Constants != nil {
+		if c, ok := g.scope.Constants(name); ok {
+			g.emit(asm.LoadImm(asm.R0, c, asm.DWord))
+			return longType(), nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %s is not known here (there are: %s)", ErrType, name, g.scope.names())
+}
+
+func (g *generator) find(name string) (Var, bool) {
+	if v, ok := g.scope.Vars[name]; ok {
+		return v, true
+	}
+	v, ok := builtins()[name]
+	return v, ok
+}
+
+func (g *generator) unary(e *unaryExpr) (btf.Type, error) {
+	switch e.op {
+	case "&":
+		m, bits, err := g.address(e.x)
+		if err != nil {
+			return nil, err
+		}
+		if m.BitfieldSize != 0 || bits%8 != 0 {
+			return nil, fmt.Errorf("%w: a bit field has no address", ErrType)
+		}
+		g.emit(asm.Add.Imm(asm.R0, int32(bits/8)))
+		return &btf.Pointer{Target: m.Type}, nil
+	case "*":
+		m, bits, err := g.address(e)
+		if err != nil {
+			return nil, err
+		}
+		return m.Type, g.load(m, bits)
+	case "!":
+		if err := g.condition(e.x); err != nil {
+			return nil, err
+		}
+		g.emit(asm.Xor.Imm(asm.R0, 1))
+		return flagType(), nil
+	}
+	t, err := g.arithmetic(e.x)
+	if err != nil {
+		return nil, err
+	}
+	if e.op == "-" {
+		g.emit(asm.Neg.Imm(asm.R0, 0))
+	} else {
+		g.emit(asm.Xor.Imm(asm.R0, -1))
+	}
+	return t, nil
+}
+
+// arithmetic is the value of an operand, whose type is then long or unsigned long.
+func (g *generator) arithmetic(e Expr) (btf.Type, error) {
+	t, err := g.value(e)
+	if err != nil {
+		return nil, err
+	}
+	s, ok := scalarOf(t)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s is no number", ErrType, describe(t))
+	}
+	if s.size == 8 && !s.signed {
+		return ulongType(), nil
+	}
+	return longType(), nil
+}
+
+func describe(t btf.Type) string { return fmt.Sprintf("%v", t) }
+
+// condition leaves 1 or 0 in R0.
+func (g *generator) condition(e Expr) error {
+	t, err := g.value(e)
+	if err != nil {
+		return err
+	}
+	if _, ok := scalarOf(t); !ok {
+		return fmt.Errorf("%w: %s is no condition", ErrType, describe(t))
+	}
+	g.truth()
+	return nil
+}
+
+// truth makes R0 1 if it is not 0.
+func (g *generator) truth() {
+	end := g.label()
+	g.emit(asm.JEq.Imm(asm.R0, 0, end), asm.Mov.Imm(asm.R0, 1))
+	g.mark(end)
+}
+
+func (g *generator) cast(e *castExpr) (btf.Type, error) {
+	to, err := e.to.resolve(g.scope.Types)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrType, err)
+	}
+	s, ok := scalarOf(to)
+	if !ok {
+		return nil, fmt.Errorf("%w: nothing can be cast to %s", ErrType, describe(to))
+	}
+	t, err := g.value(e.x)
+	if err != nil {
+		return nil, err
+	}
+	_, isArray := btf.UnderlyingType(t).(*btf.Array)
+	if _, ok := scalarOf(t); !ok && !isArray {
+		return nil, fmt.Errorf("%w: %s cannot be cast", ErrType, describe(t))
+	}
+	if i, ok := to.(*btf.Int); ok && i.Encoding == btf.Bool {
+		g.truth()
+		return to, nil
+	}
+	g.narrow(s)
+	return to, nil
+}
+
+// narrow makes of R0 what a value of the size has in it.
+func (g *generator) narrow(s scalar) {
+	if s.size >= 8 || s.size == 0 {
+		return
+	}
+	shift := int32(64 - 8*s.size)
+	g.emit(asm.LSh.Imm(asm.R0, shift))
+	if s.signed {
+		g.emit(asm.ArSh.Imm(asm.R0, shift))
+	} else {
+		g.emit(asm.RSh.Imm(asm.R0, shift))
+	}
+}
+
+// call is a comparison that BCC writes as a function.
+func (g *generator) call(e *callExpr) (btf.Type, error) {
+	if e.name == "STRCMP" && len(e.args) == 2 {
+		i := slices.IndexFunc(e.args, func(a Expr) bool { _, ok := a.(*stringExpr); return ok })
+		if i >= 0 {
+			return flagType(), g.equalText(e.args[1-i], e.args[i].(*stringExpr).value)
+		}
+	}
+	return nil, fmt.Errorf("%w: there is no function %s of %d arguments", ErrType, e.name, len(e.args))
+}
