@@ -23,6 +23,7 @@ import (
 	"github.com/corescope/corescope/tools/tcpretrans"
 	"github.com/corescope/corescope/tools/tcpstates"
 	"github.com/corescope/corescope/tools/tcptop"
+	"github.com/corescope/corescope/tools/trace"
 	"github.com/corescope/corescope/tools/vfsstat"
 )
 
@@ -49,6 +50,7 @@ func All() []*tool.Tool {
 		tcpretrans.Tool,
 		tcpstates.Tool,
 		tcptop.Tool,
+		trace.Tool,
 		vfsstat.Tool,
 	}
 }

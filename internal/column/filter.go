@@ -52,6 +52,8 @@ func zero(c *Column) any {
 		return 0.0
 	case "array":
 		return []string{}
+	case "object":
+		return map[string]any{}
 	}
 	if c.Schema().Format == "date-time" {
 		return time.Time{}

@@ -62,7 +62,8 @@ type Program struct {
 type Slot struct {
 	Name   string
 	Offset int
-	// Size is that of a text's bytes, or 8.
+	// Size is how many bytes of a text are read, or 8. Where all of them are there, the text
+	// may be longer.
 	Size int
 	Type btf.Type
 	// Text has the length in the first 8 bytes, with the NUL, and its bytes behind them.
@@ -146,8 +147,10 @@ func (r *Result) layout(p *Program) {
 	for _, f := range p.Fields {
 		s := Slot{Name: f.Name, Offset: r.Size, Size: 8, Text: f.Text}
 		if r.Size += 8; f.Text {
-			s.Size = (max(p.TextSize+2, commSize) + 7) &^ 7
-			r.Size += s.Size
+			if s.Size = p.TextSize + 2; isComm(f.Expr) {
+				s.Size = commSize
+			}
+			r.Size += (s.Size + 7) &^ 7
 		}
 		r.Slots = append(r.Slots, s)
 	}

@@ -89,3 +89,29 @@ func TypeByName(name string, types *btf.Spec) (btf.Type, error) {
 	}
 	return t.resolve(types)
 }
+
+// isRecord tells that a name is no variable, so that its members are the variables.
+func (s *Scope) isRecord(name string) bool {
+	_, ok := s.Vars[name]
+	return !ok
+}
+
+// IsText tells expressions that are of char: arrays, and pointers.
+//
+// Returns ErrType.
+func IsText(e Expr, s *Scope) (bool, error) {
+	if isComm(e) {
+		return true, nil
+	}
+	g := &generator{scope: s, fail: "none"}
+	t, err := g.value(e)
+	if err != nil {
+		return false, err
+	}
+	of, ok := elem(t)
+	if !ok {
+		return false, nil
+	}
+	i, ok := btf.UnderlyingType(of).(*btf.Int)
+	return ok && i.Name == "char", nil
+}

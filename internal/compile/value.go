@@ -32,7 +32,16 @@ func (g *generator) value(e Expr) (btf.Type, error) {
 		return g.cast(e)
 	case *callExpr:
 		return g.call(e)
-	case *memberExpr, *indexExpr:
+	case *memberExpr:
+		if IsName(e.x, "args") && g.scope.isRecord("args") { // BCC's word for the record
+			return g.named(e.name)
+		}
+		m, bits, err := g.address(e)
+		if err != nil {
+			return nil, err
+		}
+		return m.Type, g.load(m, bits)
+	case *indexExpr:
 		m, bits, err := g.address(e)
 		if err != nil {
 			return nil, err

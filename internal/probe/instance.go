@@ -188,15 +188,8 @@ func (o *Objects) instanceProgram(name string, in *Instance, spec *ebpf.ProgramS
 	if prog := o.programs[key]; prog != nil {
 		return prog, nil
 	}
-	bodies := map[string]asm.Instructions{}
-	if in.Functions != nil {
-		var err error
-		if bodies, err = in.Functions(spec); err != nil {
-			return nil, err
-		}
-	}
 	spec = spec.Copy()
-	for name, body := range bodies {
+	for name, body := range in.Functions {
 		var err error
 		if spec.Instructions, err = replaceFunction(spec.Instructions, name, body); err != nil {
 			return nil, err

@@ -30,8 +30,8 @@ type Instance struct {
 	Hook    string
 	First   uint64
 	Targets []Target
-	// Functions, if set, returns bodies for functions of a program, by their names.
-	Functions func(*ebpf.ProgramSpec) (map[string]asm.Instructions, error)
+	// Functions are bodies for functions of the programs, by their names.
+	Functions map[string]asm.Instructions
 	// Some tells that it is enough when some of the targets can be had.
 	Some bool
 }

@@ -84,7 +84,7 @@ func isPart(name string) bool {
 
 // traceable are the functions that ftrace knows.
 func (f *Finder) traceable() (map[string]bool, error) {
-	dir, err := f.tracing()
+	dir, err := f.TracingDir()
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/corescope/corescope/internal/probe"
 )
 
-// tracing is where tracefs is mounted.
-func (f *Finder) tracing() (string, error) {
+// TracingDir is where tracefs is mounted.
+func (f *Finder) TracingDir() (string, error) {
 	if f.Tracing != "" {
 		return f.Tracing, nil
 	}
@@ -25,7 +25,7 @@ func (f *Finder) tracing() (string, error) {
 
 // tracepoints finds them by "category:event". The events of ftrace itself are none.
 func (f *Finder) tracepoints(_ *Spec, match func(string) bool) ([]Place, error) {
-	dir, err := f.tracing()
+	dir, err := f.TracingDir()
 	if err != nil {
 		return nil, err
 	}

@@ -226,7 +226,7 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*session
 func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[string]any, notify func(error)) (*probe.Objects, error) {
 	kernel := env.kernel
 	if plan.Resolve != nil {
-		if err := plan.Resolve(plan); err != nil {
+		if err := plan.Resolve(plan, kernel); err != nil {
 			return nil, err
 		}
 	}

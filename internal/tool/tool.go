@@ -77,15 +77,17 @@ type Plan struct {
 	// Hook are uses of --hook that follow from the tool's own flags.
 	Hook []string
 	// Resolve, if set, completes the plan on this machine, before the object is loaded.
-	Resolve func(*Plan) error
+	Resolve func(*Plan, *Kernel) error
 	// Instances are the targets of hooks whose programs' sections name none.
 	Instances []Instance
 }
 
-// Instance is a hook with targets of the user's choice, Target one of these.
+// Instance is a hook with targets of the user's choice, Target one of these. Kernel has the
+// running kernel's types.
 type (
 	Instance = probe.Instance
 	Target   = probe.Target
+	Kernel   = probe.Kernel
 )
 
 func (p *Plan) plan() *Plan { return p }

@@ -58,6 +58,7 @@ var toolNeeds = map[string]needs{
 	},
 	"execsnoop":   {explain: []string{"--fails"}},
 	"funclatency": {args: "hrtimer_nanosleep"},
+	"trace":       {args: "do_sys_openat2 r:do_sys_openat2 t:sched:sched_process_exec"},
 	"faults":      {modules: []string{"loop"}},
 }
 

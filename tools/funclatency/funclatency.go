@@ -86,7 +86,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	if o.Kprobes {
 		h.Hook = []string{"kernel=kprobe"}
 	}
-	h.Resolve = func(p *tool.Plan) (err error) {
+	h.Resolve = func(p *tool.Plan, _ *tool.Kernel) (err error) {
 		if places, err = o.find(p); err != nil {
 			return fmt.Errorf("%w: %w", flags.ErrUsage, err)
 		}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __FETCH_BPF_H
+#define __FETCH_BPF_H
+
+#include "vmlinux.h"
+
+/* It must fit into the frame of the program, beside that of fetch(). */
+#define FETCH_DATA_MAX 288
+
+/*
+ * fetch() writes what the user wants to know of a hit to data, of FETCH_DATA_MAX bytes:
+ * a bit for each value that there is none of, and the values. It returns 0 for a hit that
+ * is not wanted. User space writes its body, for the arguments of the target (package
+ * fetch); the assembly keeps the compiler from knowing what this one does.
+ */
+static __noinline __u64 fetch(void *ctx, void *data)
+{
+	__u64 wanted;
+
+	asm volatile("%0 = 1" : "=r"(wanted) : "r"(ctx), "r"(data) : "memory");
+	return wanted;
+}
+
+#endif

@@ -1,0 +1,142 @@
+package fetch
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/corescope/corescope/internal/compile"
+	"github.com/corescope/corescope/internal/target"
+)
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string]string{
+		"vfs_read":                       "vfs_read: 0 items, 0 conditions",
+		"r:c:malloc(retval) if pid == 1": "malloc returns: 1 items, 1 conditions",
+		"f(return, return > 1)":          "f returns: 1 items, 1 conditions",
+		"/x:main.(*T).Run(arg1)":         "main.(*T).Run: 1 items, 0 conditions",
+		`t:a:b "%d%%", x`:                "a:b: 1 items, 0 conditions",
+		" p::f (a == 1)":                 "f: 0 items, 1 conditions",
+	} {
+		p, err := Parse(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		name := p.Spec.Name
+		if p.Spec.Return {
+			name += " returns"
+		}
+		if got := fmt.Sprintf("%s: %d items, %d conditions", name, len(p.Items), len(p.Where)); got != want {
+			t.Errorf("%s is %s, want %s", text, got, want)
+		}
+	}
+	for text, want := range map[string]error{
+		"": target.ErrSpec, "t:a": target.ErrSpec, "f(": compile.ErrSyntax, `f "%d"`: compile.ErrSyntax, `f "x", 1`: compile.ErrSyntax,
+	} {
+		if _, err := Parse(text); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", text, err, want)
+		}
+	}
+}
+
+func TestParseField(t *testing.T) {
+	for line, want := range map[string]string{
+		"\tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;":                  "int dfd at 16, 8 bytes, -1 elements, false",
+		"\tfield:const char * filename;\toffset:24;\tsize:8;\tsigned:0;":    "const char * filename at 24, 8 bytes, -1 elements, false",
+		"\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;":    "__data_loc char[] name at 8, 4 bytes, -1 elements, false",
+		"\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;":       "char prev_comm at 8, 16 bytes, 0 elements, false",
+		"\tfield:char comm[TASK_COMM_LEN];\toffset:8;\tsize:16;\tsigned:0;": "char comm at 8, 16 bytes, 0 elements, false",
+		"\tfield:unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;":   "unsigned long args at 16, 48 bytes, 0 elements, false",
+		"\tfield:pid_t pid;\toffset:12;\tsize:4;\tsigned:1;":                "pid_t pid at 12, 4 bytes, -1 elements, true",
+	} {
+		f, ok := parseField(line)
+		if got := fmt.Sprintf("%s %s at %d, %d bytes, %d elements, %v", f.kind, f.name, f.offset, f.size, f.elems, f.signed); !ok || got != want {
+			t.Errorf("%s is %s, %v, want %s", line, got, ok, want)
+		}
+	}
+	for _, line := range []string{"name: x", "format:", "print fmt: \"%d\", REC->x", ""} {
+		if f, ok := parseField(line); ok {
+			t.Errorf("%q is %+v", line, f)
+		}
+	}
+}
+
+// site has one value of each kind.
+func site(format string) *Site {
+	char := &btf.Int{Name: "char", Size: 1, Encoding: btf.Signed}
+	s := &Site{Probe: &Probe{Clauses: &compile.Clauses{Format: format}}}
+	add := func(name, as string, size int, t btf.Type, isText bool) {
+		offset := 8
+		if n := len(s.slots); n > 0 {
+			last := s.slots[n-1]
+			if offset = last.Offset + 8; last.Text {
+				offset += (last.Size + 7) &^ 7
+			}
+		}
+		s.slots = append(s.slots, slot{compile.Slot{Name: name, Offset: offset, Size: size, Type: t, Text: isText}, as})
+	}
+	add("n", "", 8, &btf.Int{Size: 4, Encoding: btf.Signed}, false)
+	add("u", "", 8, &btf.Int{Size: 8}, false)
+	add("x", "x", 8, &btf.Int{Size: 2, Encoding: btf.Signed}, false)
+	add("p", "", 8, &btf.Pointer{Target: char}, false)
+	add("b", "", 8, &btf.Int{Size: 1, Encoding: btf.Bool}, false)
+	add("e", "", 8, &btf.Enum{Size: 4, Values: []btf.EnumValue{{Name: "ONE", Value: 1}}}, false)
+	add("s", "", 6, &btf.Pointer{Target: char}, true)
+	add("gone", "", 8, &btf.Int{Size: 8}, false)
+	return s
+}
+
+func data(s *Site, text string) []byte {
+	var out []byte
+	for _, n := range []uint64{1 << 7, 1<<64 - 5, 1<<64 - 1, 1<<64 - 1, 0xabc, 1, 1} {
+		out = binary.NativeEndian.AppendUint64(out, n)
+	}
+	out = binary.NativeEndian.AppendUint64(out, uint64(min(6, len(text)+1)))
+	out = append(out, (text + strings.Repeat("\x00", 8))[:8]...)
+	return append(out, make([]byte, 8)...)
+}
+
+func TestValues(t *testing.T) {
+	s := site("")
+	v := s.Decode(data(s, "a\n"))
+	if got, want := string(v.AppendText(nil)), `n=-5 u=18446744073709551615 x=0xffff p=0xabc b=true e=ONE s="a\n" gone=?`; got != want {
+		t.Errorf("text %s, want %s", got, want)
+	}
+	if got, want := string(v.AppendJSON(nil)), `{"n":-5,"u":18446744073709551615,"x":"0xffff","p":"0xabc","b":true,"e":"ONE","s":"a\n"}`; got != want {
+		t.Errorf("JSON %s, want %s", got, want)
+	}
+	v = s.Decode(data(s, "abcdefgh"))
+	if got, want := string(v.AppendText(nil)), `s="abcd"... gone=?`; !strings.HasSuffix(got, want) {
+		t.Errorf("a text that is cut: %s, want %s", got, want)
+	}
+	v = s.Decode(data(s, "\xff"))
+	if got, want := string(v.AppendJSON(nil)), `"s_base64":"/w=="}`; !strings.HasSuffix(got, want) {
+		t.Errorf("a text that is not UTF-8: %s, want %s", got, want)
+	}
+	v = s.Decode(nil)
+	if got := string(v.AppendJSON(nil)); got != "{}" {
+		t.Errorf("nothing: %s", got)
+	}
+}
+
+func TestMessage(t *testing.T) {
+	s := site("n=%5d|%-22llu|%x|%p|%d|%d|%10s|%d 100%%\x1b")
+	v := s.Decode(data(s, "ab"))
+	if got, want := string(v.AppendText(nil)), `n=   -5|18446744073709551615  |ffff|0xabc|true|ONE|        ab|? 100%\x1b`; got != want {
+		t.Errorf("message %q, want %q", got, want)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(`p:c:open(char *a, b:str) (x == 1) "%s %-5d", a, b if z`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := Parse(text); err != nil && !errors.Is(err, compile.ErrSyntax) && !errors.Is(err, target.ErrSpec) {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}

@@ -1,0 +1,212 @@
+package fetch
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/corescope/corescope/internal/value"
+)
+
+// Values are those that one hit of a probe has fetched. They point into what was decoded.
+type Values struct {
+	site *Site
+	data []byte
+}
+
+// Decode is what fetch() wrote at the site.
+func (s *Site) Decode(data []byte) Values { return Values{s, data} }
+
+// has tells whether a value could be had.
+func (v *Values) has(i int) bool {
+	s := &v.site.slots[i]
+	end := s.Offset + 8
+	if s.Text {
+		end += s.Size
+	}
+	return len(v.data) >= end && binary.NativeEndian.Uint64(v.data)&(1<<i) == 0
+}
+
+func (v *Values) word(i int) uint64 {
+	return binary.NativeEndian.Uint64(v.data[v.site.slots[i].Offset:])
+}
+
+// text is a string's bytes, and whether there were more.
+func (v *Values) text(i int) (b []byte, isCut bool) {
+	s := &v.site.slots[i]
+	n := int(min(v.word(i), uint64(s.Size)))
+	b = v.data[s.Offset+8:][:n]
+	if end := strings.IndexByte(string(b), 0); end >= 0 {
+		b = b[:end]
+	}
+	array, isArray := btf.UnderlyingType(s.Type).(*btf.Array)
+	isWhole := isArray && array.Nelems > 0 && int(array.Nelems) <= s.Size
+	if n < s.Size || isWhole {
+		return b, false
+	}
+	return b[:min(len(b), s.Size-2)], true
+}
+
+// appendValue appends a value for people or as JSON.
+func (v *Values) appendValue(b []byte, i int, isJSON bool) []byte {
+	s := &v.site.slots[i]
+	if s.Text {
+		text, isCut := v.text(i)
+		if isJSON {
+			return value.AppendString(b, text)
+		}
+		b = append(value.AppendEscaped(append(b, '"'), text), '"')
+		if isCut {
+			b = append(b, "..."...)
+		}
+		return b
+	}
+	n := v.word(i)
+	switch t := btf.UnderlyingType(s.Type).(type) {
+	case *btf.Enum:
+		if name, ok := enumerator(t, n); ok && s.as == "" {
+			return quoted(b, name, isJSON)
+		}
+		return strconv.AppendInt(b, int64(n), 10)
+	case *btf.Pointer:
+		return quoted(b, "0x"+strconv.FormatUint(n, 16), isJSON)
+	case *btf.Int:
+		return appendInt(b, t, n, s.as, isJSON)
+	}
+	return strconv.AppendUint(b, n, 10)
+}
+
+func appendInt(b []byte, t *btf.Int, n uint64, as string, isJSON bool) []byte {
+	switch {
+	case strings.ContainsAny(as, "xXp"):
+		return quoted(b, "0x"+strconv.FormatUint(n&mask(t.Size), 16), isJSON)
+	case as == "d" || as == "i" || as == "" && (t.Encoding == btf.Signed || t.Encoding == btf.Char):
+		return strconv.AppendInt(b, int64(n), 10)
+	case t.Encoding == btf.Bool:
+		return strconv.AppendBool(b, n != 0)
+	}
+	return strconv.AppendUint(b, n&mask(t.Size), 10)
+}
+
+func mask(size uint32) uint64 {
+	if size >= 8 {
+		return math.MaxUint64
+	}
+	return 1<<(8*size) - 1
+}
+
+func quoted(b []byte, s string, isJSON bool) []byte {
+	if isJSON {
+		return value.AppendString(b, s)
+	}
+	return append(b, s...)
+}
+
+func enumerator(t *btf.Enum, n uint64) (string, bool) {
+	for _, v := range t.Values {
+		if v.Value&mask(t.Size) == n&mask(t.Size) {
+			return v.Name, true
+		}
+	}
+	return "", false
+}
+
+// AppendText appends the message of the user's format, or name=value for each.
+func (v *Values) AppendText(b []byte) []byte {
+	if v.site == nil {
+		return b
+	}
+	if format := v.site.Probe.Format; format != "" {
+		return v.appendMessage(b, format)
+	}
+	for i := range v.site.slots {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = append(value.AppendEscaped(b, v.site.slots[i].Name), '=')
+		if !v.has(i) {
+			b = append(b, '?')
+			continue
+		}
+		b = v.appendValue(b, i, false)
+	}
+	return b
+}
+
+// AppendJSON appends an object of the values that could be had. The bytes of a text that
+// is not UTF-8 are also there as NAME_base64; names of texts that were cut are in "cut".
+func (v *Values) AppendJSON(b []byte) []byte {
+	b = append(b, '{')
+	var cut []string
+	for i := range v.slots() {
+		if !v.has(i) {
+			continue
+		}
+		s := &v.site.slots[i]
+		b = append(value.AppendString(comma(b), s.Name), ':')
+		b = v.appendValue(b, i, true)
+		if !s.Text {
+			continue
+		}
+		text, isCut := v.text(i)
+		if isCut {
+			cut = append(cut, s.Name)
+		}
+		if !utf8.Valid(text) {
+			b = append(value.AppendString(comma(b), s.Name+"_base64"), ':')
+			b = value.AppendString(b, base64.StdEncoding.EncodeToString(text))
+		}
+	}
+	if len(cut) > 0 {
+		b = append(comma(b), `"cut":[`...)
+		for _, name := range cut {
+			b = value.AppendString(comma(b), name)
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+func comma(b []byte) []byte {
+	if last := b[len(b)-1]; last == '{' || last == '[' {
+		return b
+	}
+	return append(b, ',')
+}
+
+func (v *Values) slots() []slot {
+	if v.site == nil {
+		return nil
+	}
+	return v.site.slots
+}
+
+// Any returns the values by their names, for an expression.
+func (v *Values) Any() any {
+	out := map[string]any{}
+	for i, s := range v.slots() {
+		if !v.has(i) {
+			continue
+		}
+		if s.Text {
+			text, _ := v.text(i)
+			out[s.Name] = string(text)
+		} else {
+			out[s.Name] = int(v.word(i))
+		}
+	}
+	return out
+}
+
+// Schema is that of an object.
+func (v *Values) Schema() value.Schema { return value.Schema{Type: "object"} }
+
+// Absent tells that nothing is fetched.
+func (v *Values) Absent() bool {
+	return len(v.slots()) == 0 && (v.site == nil || v.site.Probe.Format == "")
+}

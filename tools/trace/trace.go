@@ -1,0 +1,156 @@
+// Package trace shows each hit of probes of the user's choice, with arguments.
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/corescope/corescope/internal/fetch"
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/value"
+)
+
+//go:generate ../../scripts/bpf2go.sh trace.bpf.c
+
+type options struct {
+	Probes      probes `pos:"probe..." help:"a probe, with what to show of it: 'do_sys_openat2(dfd, filename:str) if dfd == -100'; there may be several"`
+	Timestamp   bool   `flag:"timestamp,t" also:"time" help:"show the time"`
+	PrintCPU    bool   `flag:"print-cpu,C" help:"show the CPU"`
+	StringSize  int    `flag:"string-size,Z" help:"bytes of a string that are fetched"`
+	IncludeSelf bool   `flag:"include-self,S" help:"also hits by this tool itself"`
+	Name        string `flag:"name,n" arg:"TEXT" help:"only tasks whose name contains this"`
+	MsgFilter   string `flag:"msg-filter,f" arg:"TEXT" help:"only rows whose ARGS contain this"`
+	Pages       int    `flag:"buffer-pages,b" help:"size of the event buffer in pages, for BCC's sake"`
+}
+
+// probes are positional arguments, each of which may have commas.
+type probes []string
+
+// UnmarshalText adds one.
+func (p *probes) UnmarshalText(text []byte) error {
+	*p = append(*p, string(text))
+	return nil
+}
+
+type event struct {
+	value.Task
+	Target uint32
+	CPU    uint32 `json:"cpu" col:"CPU,width=3,right" help:"CPU of the hit"`
+}
+
+type row struct {
+	event
+	Func   string       `json:"func" col:"FUNC,width=16" help:"name of the function, or of the tracepoint as category/event"`
+	Module string       `json:"module" col:"MODULE,width=20" help:"file of a user function; module of a kernel function that is in one"`
+	Args   fetch.Values `json:"args" col:"ARGS,width=40" help:"the values that the probe asks for, by the expressions; one that could not be read is absent (? in text), one that was cut is also named in cut"`
+
+	set *fetch.Set
+}
+
+// Decode finds the site, which knows what the tail is.
+func (r *row) Decode(tail []byte) error {
+	if int(r.Target) >= len(r.set.Sites) {
+		return fmt.Errorf("there is no target %d", r.Target)
+	}
+	site := &r.set.Sites[r.Target]
+	r.Func, r.Module, r.Args = site.Name, site.Module, site.Decode(tail)
+	return nil
+}
+
+// Tool is trace.
+var Tool = tool.Define(tool.Spec{
+	Name:     "trace",
+	Category: "function",
+	Summary:  "Show each hit of functions and tracepoints of your choice, with arguments",
+	Description: `Shows a row for each hit of the probes, with the values that they ask for.
+
+A probe is a kernel function (do_sys_openat2 or vfs_*), a function of a library or program (c:open, /usr/bin/bash:readline), either of these when it returns (r:vfs_read, r:c:malloc), or a tracepoint (t:sched:sched_process_exec). The spellings of BCC, bpftrace and ksnoop are understood.
+
+Behind it, in parentheses, stands what to show: expressions as in C over the arguments, by their names in the kernel's BTF or as arg1, arg2 and so on, or over a tracepoint's fields. A return has retval. They may follow pointers (skb->sk->sk_family), take elements, cast, calculate in 64 bits, and name the kernel's enumerators and pid, tid, uid, gid, comm, cpu, cgroup and ts. A value of type char * or char[] is shown as a string; :str makes a string of any address, :x shows hexadecimal, :d and :u a number with and without sign.
+
+A comparison in the parentheses is a condition, and so is what follows the word if: the probe's hit is shown only if it is true. Memory that cannot be read has no value: it is shown as ?, and a condition that needs it is false.
+
+All this is compiled to BPF by the tool itself; neither a compiler nor kernel headers are needed. Arguments of user functions have no types: say (int)arg1 where an int is compared with a negative number.`,
+	Peers: []string{
+		"-t shows the time of day, where BCC's shows seconds since the start; -T and -u are not there, as --time is -t's other name and JSON has full times.",
+		"-K, -U and -a (BCC: stacks), -A (BCC: aggregate; see argdist), -B, -s and -I are not there.",
+		"-M (BCC: end after so many events) is --limit, -L --tid, -c --cgroup.",
+		"BCC's probes, conditions in parentheses and formats are understood. What needs a C compiler is not: functions of C or BPF in expressions, and types of headers that the kernel's BTF does not have.",
+		"ksnoop's \"trace\" in front of its functions, its -s and its \"info\" are not there.",
+	},
+	Examples: []string{
+		`trace 'do_sys_openat2(dfd, filename) if dfd == -100'         # what is opened, relative to the current directory`,
+		`trace 't:syscalls:sys_enter_openat(dfd, filename)'           # the same where there are no kprobes`,
+		`trace 'r:c:malloc(retval) if retval == 0'                    # mallocs that fail`,
+		`trace 'p::vfs_read (arg3 > 20000) "read %d bytes", arg3'     # as BCC writes it`,
+		`trace -M 10 't:sched:sched_process_exec(filename)'           # the first ten programs that start`,
+	},
+	Object: loadBpf,
+	Tasks:  true,
+	Shorts: map[string]string{"pid": "p", "tid": "L", "cgroup": "c", "limit": "M"},
+}, options{StringSize: 80}, build)
+
+func build(o *options, _ *tool.Env) (tool.Source, error) {
+	if o.StringSize < 1 {
+		return nil, errors.New("-Z is 1 at least")
+	}
+	buffer := 8 << 20
+	if o.Pages > 0 {
+		buffer = o.Pages * 4096
+	}
+	set := &fetch.Set{}
+	e := &tool.Events[row]{Columns: o.columns(), BufferBytes: buffer, Row: row{set: set}}
+	if o.Name != "" || o.MsgFilter != "" {
+		e.Keep = o.keep
+	}
+	e.Resolve = func(p *tool.Plan, k *tool.Kernel) error {
+		if err := o.find(set, k); err != nil {
+			return fmt.Errorf("%w: %w", flags.ErrUsage, err)
+		}
+		p.Instances = set.Instances
+		p.Variables = map[string]any{"trace_size": uint32(set.Size)}
+		if !o.IncludeSelf {
+			p.Variables["trace_not_pid"] = uint32(os.Getpid())
+		}
+		return nil
+	}
+	return e, nil
+}
+
+func (o *options) columns() []string {
+	var cols []string
+	if o.Timestamp {
+		cols = append(cols, "time")
+	}
+	if o.PrintCPU {
+		cols = append(cols, "cpu")
+	}
+	return append(cols, "pid", "tid", "comm", "func", "args")
+}
+
+func (o *options) keep(r *row) bool {
+	return strings.Contains(r.Comm.String(), o.Name) && strings.Contains(string(r.Args.AppendText(nil)), o.MsgFilter)
+}
+
+// find finds the places of all probes.
+func (o *options) find(set *fetch.Set, k *tool.Kernel) error {
+	if len(o.Probes) == 0 {
+		return errors.New("there is no probe")
+	}
+	f := fetch.Finder{TextSize: o.StringSize}
+	// Without BTF there are still arguments by number, and fields of tracepoints.
+	f.Types, _ = k.Types()
+	for _, text := range o.Probes {
+		p, err := fetch.Parse(text)
+		if err != nil {
+			return err
+		}
+		if err := f.Add(set, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}

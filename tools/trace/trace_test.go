@@ -1,0 +1,200 @@
+package trace
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+func run(t testing.TB, path string) {
+	t.Helper()
+	if out, err := exec.Command(path).CombinedOutput(); err != nil {
+		t.Errorf("run %s: %v: %s", path, err, out)
+	}
+}
+
+// ways are the options for each way to a user function; a short run has just the first.
+func ways() [][]string {
+	if testing.Short() {
+		return [][]string{nil}
+	}
+	return [][]string{nil, {"--hook", "user=uprobe", "--hook", "user_return=uprobe"}}
+}
+
+// Every hit, in order, with every argument.
+func TestUserFunction(t *testing.T) {
+	const touches = 500
+	path := (&tooltest.Native{Touches: touches}).Write(t)
+	for _, way := range ways() {
+		args := append(way, path+":touch(arg1, (int)arg2, arg3:str, arg3:x, comm)")
+		res := tooltest.JSON(t, Tool, args, func() { run(t, path) })
+		if len(res.Events) != touches || res.Summary.Num("lost") != 0 {
+			t.Fatalf("%v: %d rows, want %d: %v", way, len(res.Events), touches, res.Summary)
+		}
+		for i, row := range res.Events {
+			args := row.Object("args")
+			if row.Str("func") != "touch" || row.Str("module") != path || row.Str("comm") != "native" {
+				t.Errorf("row %v", row)
+			}
+			// The name of the task goes by a helper, the string by memory.
+			if args.Num("arg1") != float64(touches-i) || args.Num("(int)arg2") != -100 || args.Str("comm") != "native" ||
+				args.Str("arg3") != "known answer" || !strings.HasPrefix(args.Str("arg3:x"), "0x4") {
+				t.Fatalf("%v: hit %d has %v", way, i, args)
+			}
+		}
+	}
+}
+
+// Conditions, as in each of the dialects, on entry and on return.
+func TestConditions(t *testing.T) {
+	path := (&tooltest.Native{Touches: 100}).Write(t)
+	for probe, want := range map[string]int{
+		path + ":touch(arg1) if arg1 > 90":                                    10,
+		path + ":touch(arg1, arg1 % 10 == 0)":                                 10,
+		"p:" + path + ":touch (arg1 < 5 && (int)arg2 == -100) \"%d\", arg1":   4,
+		path + ":touch(long n, int m, char *text) if n == 7 && m < 0":         1,
+		path + `:touch if arg3 == 0`:                                          0,
+		path + `:touch(char *a, int b, char *c) (STRCMP("known answer", c))`:  100,
+		path + `:touch(char *a, int b, char *c) (STRCMP("known answers", c))`: 0,
+		path + `:touch(char *a, int b, char *c) (STRCMP("known", c))`:         0,
+		"r:" + path + ":touch(retval) if retval == 101":                       1,
+		"uretprobe:" + path + ":touch if $retval <= 11":                       10,
+		path + `:touch(return > 51)`:                                          -1,
+		path + `:touch if comm == "native"`:                                   100,
+		path + `:touch if comm == "other"`:                                    0,
+		path + `:touch if *(u64 *)8 == 0`:                                     0, // nothing is there
+		path + `:touch if arg1 == 1 || *(u64 *)8 == 0`:                        1,
+	} {
+		if want < 0 {
+			continue
+		}
+		res := tooltest.JSON(t, Tool, []string{probe}, func() { run(t, path) })
+		if len(res.Events) != want {
+			t.Errorf("%s: %d rows, want %d", probe, len(res.Events), want)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	path := (&tooltest.Native{Touches: 2}).Write(t)
+	out := tooltest.Text(t, Tool, []string{
+		path + `:touch "%4d|%-4d|%s|%lx %% %c", arg1, (int)arg2, arg3, 255, 65 if arg1 == 2`,
+		"r:" + path + ":touch(retval, *(u64 *)8) if retval == 2", "-Z", "5",
+	}, func() { run(t, path) })
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	for i, want := range []string{"PID TID COMM FUNC ARGS", "touch    2|-100|known...|ff % A", "touch retval=2 *(u64 *)8=?"} {
+		got := ""
+		if len(lines) > i {
+			got = strings.Join(strings.Fields(lines[i]), " ")
+		}
+		if !strings.HasSuffix(got, strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("line %d is %q, want %q: %s", i, got, want, out)
+		}
+	}
+}
+
+// A string that is cut says so, and CSV has the values as JSON.
+func TestCutAndCSV(t *testing.T) {
+	path := (&tooltest.Native{Touches: 1}).Write(t)
+	res := tooltest.JSON(t, Tool, []string{"-Z", "5", path + ":touch(arg3:str)"}, func() { run(t, path) })
+	if len(res.Events) != 1 || fmt.Sprint(res.Events[0].Object("args")) != "map[arg3:known cut:[arg3]]" {
+		t.Errorf("rows %v", res.Events)
+	}
+	args := []string{"--output", "csv", "--columns", "func,args", path + ":touch(arg1, arg3:str)"}
+	if out := tooltest.Text(t, Tool, args, func() { run(t, path) }); out != "func,args\ntouch,\"{\"\"arg1\"\":1,\"\"arg3\"\":\"\"known answer\"\"}\"\n" {
+		t.Errorf("CSV is %q", out)
+	}
+}
+
+// A program that starts is a tracepoint with a string of a length of its own.
+func TestTracepoint(t *testing.T) {
+	path := (&tooltest.Native{}).Write(t)
+	probe := fmt.Sprintf("t:sched:sched_process_exec(filename, pid, args->old_pid) if filename == %q", path)
+	res := tooltest.JSON(t, Tool, []string{probe, "--filter", "args.pid > 1"}, func() {
+		for range 5 {
+			run(t, path)
+		}
+		run(t, "/bin/true")
+	})
+	if len(res.Events) != 5 {
+		t.Errorf("%d rows, want 5: %v", len(res.Events), res.Events)
+	}
+	for _, row := range res.Events {
+		args := row.Object("args")
+		if args.Str("filename") != path || args.Num("pid") != row.Num("pid") || args.Num("args->old_pid") != row.Num("pid") || row.Str("func") != "sched/sched_process_exec" {
+			t.Errorf("row %v", row)
+		}
+	}
+}
+
+// A system call's record has its arguments in 8 bytes each, whatever their types.
+func TestSystemCall(t *testing.T) {
+	if _, err := os.Stat("/sys/kernel/tracing/events/syscalls/sys_enter_openat"); err != nil {
+		t.Skipf("no tracepoints of system calls: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "none")
+	name := append([]byte(path), 0)
+	name[0] = '/' // the page is there
+	probe := fmt.Sprintf("t:syscalls:sys_enter_openat(dfd, filename, flags:x, mode) if dfd == -100 && pid == %d", os.Getpid())
+	res := tooltest.JSON(t, Tool, []string{"-S", probe, "-f", path}, func() {
+		if _, err := unix.Openat(unix.AT_FDCWD, path, unix.O_WRONLY, 0o640); err == nil {
+			t.Error("there is such a file")
+		}
+	})
+	if len(res.Events) != 1 {
+		t.Fatalf("rows %v", res.Events)
+	}
+	args := res.Events[0].Object("args")
+	if args.Num("dfd") != -100 || args.Str("filename") != path || args.Num("mode") != 0o640 || args.Str("flags") != "0x"+strconv.FormatUint(unix.O_WRONLY|unix.O_LARGEFILE, 16) && args.Str("flags") != "0x1" {
+		t.Errorf("arguments %v", args)
+	}
+}
+
+// A pattern's places are all there, and each hit has its own name.
+func TestPattern(t *testing.T) {
+	path := (&tooltest.Native{Touches: 7, Depth: 3, Naps: 2}).Write(t)
+	res := tooltest.JSON(t, Tool, []string{path + ":*", "r:" + path + ":nap(retval)"}, func() { run(t, path) })
+	count := map[string]int{}
+	for _, row := range res.Events {
+		name := row.Str("func")
+		if row.Has("args") {
+			name = "r:" + name
+		}
+		count[name]++
+	}
+	if want := "map[_start:1 nap:5 r:nap:5 recurse:3 touch:7]"; fmt.Sprint(count) != want {
+		t.Errorf("hits %v, want %s", count, want)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	tooltest.Root(t)
+	path := (&tooltest.Native{}).Write(t)
+	for probe, want := range map[string]string{
+		"":                           "not a probe",
+		path + ":nothing":            "not found",
+		path + ":touch(filename)":    "filename is not known here (there are: arg1, arg2",
+		path + ":touch(retval)":      "retval is not known here",
+		"r:" + path + ":touch(arg1)": "arg1 is not known here",
+		path + ":touch(arg1":         "is missing",
+		path + `:touch "%d %d", 1`:   "2 verbs",
+		"t:sched:sched_switch(x)":    "x is not known here (there are: cgroup, comm, cpu, gid, next_comm",
+		path + ":touch(arg1:str, arg2:str, arg3:str, arg4:str)": "there is room for 288",
+		"u:" + path + ":x": "USDT",
+	} {
+		var out, errOut bytes.Buffer
+		if code := tool.Run(t.Context(), Tool, []string{probe}, &out, &errOut); code != tool.ExitUsage || !strings.Contains(errOut.String(), want) {
+			t.Errorf("%q: exit code %d, %q, want %q", probe, code, errOut.String(), want)
+		}
+	}
+}
