@@ -9,6 +9,7 @@ import (
 	"github.com/corescope/corescope/tools/cachestat"
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/filetop"
+	"github.com/corescope/corescope/tools/funccount"
 	"github.com/corescope/corescope/tools/funclatency"
 	"github.com/corescope/corescope/tools/gethostlatency"
 	"github.com/corescope/corescope/tools/javagc"
@@ -36,6 +37,7 @@ func All() []*tool.Tool {
 		cachestat.Tool,
 		execsnoop.Tool,
 		filetop.Tool,
+		funccount.Tool,
 		funclatency.Tool,
 		gethostlatency.Tool,
 		javagc.Tool,

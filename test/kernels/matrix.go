@@ -57,6 +57,7 @@ var toolNeeds = map[string]needs{
 		explain: []string{"--stages --disks --cgroups"},
 	},
 	"execsnoop":   {explain: []string{"--fails"}},
+	"funccount":   {args: "hrtimer_nanosleep"},
 	"funclatency": {args: "hrtimer_nanosleep"},
 	"trace":       {args: "do_sys_openat2 r:do_sys_openat2 t:sched:sched_process_exec"},
 	"faults":      {modules: []string{"loop"}},

@@ -1,0 +1,133 @@
+package funccount
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+func run(t testing.TB, path string) {
+	t.Helper()
+	if out, err := exec.Command(path).CombinedOutput(); err != nil {
+		t.Errorf("run %s: %v: %s", path, err, out)
+	}
+}
+
+// counted adds up what all reports have.
+func counted(res *tooltest.Result) string {
+	sums := map[string]float64{}
+	for _, r := range res.Rows {
+		sums[r.Str("func")] += r.Num("count")
+	}
+	return fmt.Sprint(sums)
+}
+
+// ways are the options for each way to user functions; a short run has just the first.
+func ways() [][]string {
+	if testing.Short() {
+		return [][]string{nil}
+	}
+	return [][]string{nil, {"--hook", "user=uprobe", "--hook", "user_return=uprobe"}}
+}
+
+// Calls of several functions at once, in one report and in many.
+func TestUserFunctions(t *testing.T) {
+	path := (&tooltest.Native{Touches: 2000, Depth: 7, Naps: 3}).Write(t)
+	for _, way := range ways() {
+		for pattern, want := range map[string]string{
+			path + ":*":                  "map[_start:2 nap:20 recurse:14 touch:4000]",
+			path + ":touch":              "map[touch:4000]",
+			path + ":?a*":                "map[nap:20]",
+			"r:" + path + ":*e*":         "map[recurse:14]",
+			"uretprobe:" + path + ":nap": "map[nap:20]",
+		} {
+			for _, args := range [][]string{nil, {"-i", "0.02"}} {
+				res := tooltest.JSON(t, Tool, append(append(args, way...), pattern), func() {
+					run(t, path)
+					run(t, path)
+				})
+				if got := counted(res); got != want || res.Summary.Num("lost") != 0 {
+					t.Errorf("%v %v %s: %s, want %s: %v", way, args, pattern, got, want, res.Summary)
+				}
+			}
+		}
+	}
+}
+
+func TestRegexp(t *testing.T) {
+	path := (&tooltest.Native{Touches: 5, Depth: 2}).Write(t)
+	res := tooltest.JSON(t, Tool, []string{"-r", path + ":(touch|nap)$"}, func() { run(t, path) })
+	if got, want := counted(res), "map[nap:2 touch:5]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Tracepoints that have a raw one and some that have none, of this thread's own doing.
+func TestTracepoints(t *testing.T) {
+	path := (&tooltest.Native{}).Write(t)
+	res := tooltest.JSON(t, Tool, []string{"--comm", "native", "t:sched:sched_process_e*"}, func() {
+		for range 30 {
+			run(t, path)
+		}
+	})
+	if got, want := counted(res), "map[sched/sched_process_exec:30 sched/sched_process_exit:30]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if _, err := os.Stat("/sys/kernel/tracing/events/syscalls/sys_enter_getppid"); err != nil {
+		t.Skipf("no tracepoints of system calls: %v", err)
+	}
+	res = tooltest.JSON(t, Tool, []string{"-p", strconv.Itoa(os.Getpid()), "t:syscalls:sys_*_getppid"}, func() {
+		for range 1000 {
+			unix.Getppid()
+		}
+	})
+	if got, want := counted(res), "map[syscalls/sys_enter_getppid:1000 syscalls/sys_exit_getppid:1000]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// One CPU's share, and none of another's.
+func TestCPU(t *testing.T) {
+	path := (&tooltest.Native{Touches: 100}).Write(t)
+	var set unix.CPUSet
+	set.Set(0)
+	load := func() {
+		cmd := exec.Command("taskset", "1", path)
+		if err := cmd.Run(); err != nil {
+			t.Skipf("taskset: %v", err)
+		}
+	}
+	res := tooltest.JSON(t, Tool, []string{"-c", "0", path + ":touch"}, load)
+	if got, want := counted(res), "map[touch:100]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	res = tooltest.JSON(t, Tool, []string{"-c", "1", path + ":touch"}, load)
+	if got, want := counted(res), "map[]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestText(t *testing.T) {
+	path := (&tooltest.Native{Touches: 12, Depth: 3}).Write(t)
+	out := tooltest.Text(t, Tool, []string{path + ":*"}, func() { run(t, path) })
+	var lines []string
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) == 2 {
+			lines = append(lines, f[0]+" "+f[1])
+		}
+	}
+	if got, want := strings.Join(lines, ", "), "FUNC COUNT, touch 12, nap 3, recurse 3, _start 1"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	csv := tooltest.Text(t, Tool, []string{"--output", "csv", "--columns", "func,module,count", path + ":touch"}, func() { run(t, path) })
+	if want := "func,module,count\ntouch," + path + ",12\n"; csv != want {
+		t.Errorf("CSV %q, want %q", csv, want)
+	}
+}
