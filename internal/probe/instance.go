@@ -106,7 +106,7 @@ func (o *Objects) attachTargets(v Variant, in *Instance, targets []numbered) []r
 func (o *Objects) attachAll(v Variant, in *Instance, targets []numbered) (refused []refusal) {
 	for _, name := range o.returnsFirst(v.Programs) {
 		spec := o.spec.Programs[name]
-		prog, err := o.instanceProgram(name, in, spec, cookieTarget(), in.First)
+		prog, err := o.sharedProgram(name, in)
 		if err != nil {
 			return append(refused, refuse(targets, err)...)
 		}
@@ -160,18 +160,19 @@ func (o *Objects) attachOne(v Variant, in *Instance, t numbered) error {
 // it was called for, else a copy for each.
 func (o *Objects) attachProgramAt(name string, in *Instance, t numbered) (link.Link, error) {
 	spec := o.spec.Programs[name]
-	if canShare(spec) && len(in.Targets) > 1 {
-		prog, err := o.instanceProgram(name, in, spec, cookieTarget(), in.First)
+	if canShare(spec) && len(in.Targets) > 1 && !in.alone {
+		prog, err := o.sharedProgram(name, in)
 		if err == nil {
 			return attachAt(spec, prog, t)
 		}
+		in.alone = true
 	}
 	spec = spec.Copy()
 	spec.AttachTo = t.Name
 	if _, event, ok := strings.Cut(t.Name, "/"); ok {
 		spec.AttachTo = event
 	}
-	prog, err := o.instanceProgram(name, in, spec, constantTarget(t.id), t.id)
+	prog, err := o.instanceProgram(fmt.Sprintf("%s@%d", name, t.id), in, spec, constantTarget(t.id))
 	if err != nil {
 		return nil, err
 	}
@@ -182,9 +183,14 @@ func (o *Objects) attachProgramAt(name string, in *Instance, t numbered) (link.L
 	return l, nil
 }
 
+// sharedProgram loads the program that is for all targets of the instance.
+func (o *Objects) sharedProgram(name string, in *Instance) (*ebpf.Program, error) {
+	key := fmt.Sprintf("%s@%d+%d", name, in.First, len(in.Targets))
+	return o.instanceProgram(key, in, o.spec.Programs[name], cookieTarget())
+}
+
 // instanceProgram loads a program with the instance's own functions in it.
-func (o *Objects) instanceProgram(name string, in *Instance, spec *ebpf.ProgramSpec, target asm.Instructions, id uint64) (*ebpf.Program, error) {
-	key := fmt.Sprintf("%s@%d", name, id)
+func (o *Objects) instanceProgram(key string, in *Instance, spec *ebpf.ProgramSpec, target asm.Instructions) (*ebpf.Program, error) {
 	if prog := o.programs[key]; prog != nil {
 		return prog, nil
 	}

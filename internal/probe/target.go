@@ -34,6 +34,8 @@ type Instance struct {
 	Functions map[string]asm.Instructions
 	// Some tells that it is enough when some of the targets can be had.
 	Some bool
+
+	alone bool // the kernel cannot tell a program which target it was called for
 }
 
 // Refusal is a target that could not be had.

@@ -34,7 +34,7 @@ func TestKernelFunction(t *testing.T) {
 		})
 		calls := res.Where(func(r tooltest.Row) bool { return r.Object("args").Has("dfd") })
 		returns := res.Where(func(r tooltest.Row) bool { return r.Object("args").Num("retval") == -2 })
-		if len(calls) != 1 || len(returns) != 1 {
+		if len(calls) != 1 || len(returns) == 0 {
 			t.Errorf("%v: rows %v", way, res.Events)
 			continue
 		}
