@@ -3,6 +3,7 @@ package ring
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -104,7 +105,9 @@ func (b *perfBuffers) drain(yield func(sample []byte)) error {
 	}
 	for _, cpu := range b.cpus.arrived(b.missing) {
 		old := b.byCPU[cpu]
-		if err := b.open(cpu); err != nil {
+		if err := b.open(cpu); errors.Is(err, fs.ErrPermission) {
+			continue // it was given up since: what the CPU sends is counted as lost
+		} else if err != nil {
 			return err
 		}
 		if old != nil && old != b.byCPU[cpu] {

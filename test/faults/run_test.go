@@ -74,6 +74,7 @@ type run struct {
 	rows    int // or what tables and histograms count
 	lines   int // or what histograms count, as the summary does
 	column  string
+	tool    string
 	lost    []tooltest.Row
 	summary tooltest.Row
 	hists   []tooltest.Row
@@ -88,7 +89,7 @@ func (s *subject) command(args ...string) *run {
 	if s.perf {
 		args = append(args, "--perf-buffer")
 	}
-	r := &run{Cmd: exec.Command(binary, args...), ready: make(chan struct{}), done: make(chan struct{}), column: s.column}
+	r := &run{Cmd: exec.Command(binary, args...), ready: make(chan struct{}), done: make(chan struct{}), column: s.column, tool: s.tool.Name}
 	r.Stderr = &r.stderr
 	return r
 }
@@ -242,13 +243,14 @@ func (r *run) judge(t testing.TB, what happened) {
 // losses is how many are said to be lost.
 func (r *run) losses() int { return int(r.summary.Num("lost")) }
 
-// says fails the test unless the tool ended with the code, and one line on standard
-// error that has a word.
+// says fails the test unless the tool ended with the code, and a sentence that has the
+// words as the last thing on standard error.
 func (r *run) says(t testing.TB, code int, words ...string) {
 	t.Helper()
 	state := r.end(t)
 	text := strings.TrimSpace(r.stderr.String())
-	if state.ExitCode() != code || strings.Contains(text, "\n") || text == "" {
+	text = text[strings.LastIndexByte(text, '\n')+1:]
+	if state.ExitCode() != code || !strings.HasPrefix(text, r.tool+": ") {
 		t.Errorf("%q: %v, want exit code %d and a sentence: %s", r.Args, state, code, text)
 	}
 	for _, word := range words {

@@ -237,7 +237,7 @@ func TestLockdown(t *testing.T) {
 				done := s.usual()
 				r.stop(s).judge(s, done)
 			case <-r.done:
-				r.says(s, 4, s.tool.Name)
+				r.says(s, 4, "lockdown")
 				s.Logf("%s", &r.stderr)
 			}
 		})
