@@ -28,3 +28,16 @@ func TestStack(t *testing.T) {
 		t.Error("absence is wrong")
 	}
 }
+
+func TestKernelValues(t *testing.T) {
+	addr, none, passive := Address(0xffff888100000000), Direction(0), Direction(2)
+	if text, js := string(addr.AppendText(nil)), string(addr.AppendJSON(nil)); text != "ffff888100000000" || js != `"0xffff888100000000"` {
+		t.Errorf("address is %s and %s", text, js)
+	}
+	if !none.Absent() || none.Any() != "" || passive.Absent() || passive.Any() != "passive" {
+		t.Error("directions are wrong")
+	}
+	if short := (Span{1}); short.Absent() || !new(Span).Absent() {
+		t.Error("spans are absent where they should not be")
+	}
+}
