@@ -35,8 +35,12 @@ func (o object) addUser(name, section string, ins ...asm.Instruction) object {
 func loadUser(t *testing.T, o object, files binary.Files) *Objects {
 	t.Helper()
 	needRoot(t)
+	kernel, err := NewKernel("")
+	if err != nil {
+		t.Fatal(err)
+	}
 	objects, err := Load(o.CollectionSpec, Options{
-		Kernel: &Kernel{}, Files: map[string]binary.Files{"lib": files},
+		Kernel: kernel, Files: map[string]binary.Files{"lib": files},
 		Notify: func(err error) { t.Logf("told: %v", err) },
 	})
 	if err != nil {
