@@ -170,6 +170,7 @@ func (h *house) test(ctx context.Context, k kernel) (*report, error) {
 		return nil, err
 	}
 	initrd, disk := filepath.Join(dir, "initrd"), filepath.Join(dir, "disk")
+	os.Remove(initrd) // as the console
 	defer os.Remove(initrd)
 	defer os.Remove(disk)
 	if err := makeInitrd(initrd, filepath.Join(h.dir, k.arch), h.busybox[k.arch], img, k, h.tools); err != nil {

@@ -85,6 +85,7 @@ func boot(ctx context.Context, k kernel, commit, vmlinuz, dir string) *report {
 	defer runtime.UnlockOSThread()
 	r := &report{kernel: k, commit: commit, tools: map[string]*result{}}
 	console := filepath.Join(dir, "console")
+	os.Remove(console) // it may be linked to by a copy of the cache
 	args := hardware(k.arch, vmlinuz, filepath.Join(dir, "initrd"), filepath.Join(dir, "disk"), console)
 	if err := r.run(ctx, args); err != nil {
 		r.err = fmt.Errorf("%w; the console's end (%s):\n%s", err, console, lastLines(console))

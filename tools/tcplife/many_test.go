@@ -92,10 +92,12 @@ func TestMany(t *testing.T) {
 			t.Errorf("owner is %v: %v", r["pid"], r)
 		}
 	}
-	lost := int(res.Summary.Num("lost"))
-	t.Logf("%d + %d rows of %d connections, %d lost", client, server, n, lost)
-	if client+server+lost != 2*n {
-		t.Errorf("%d + %d rows and %d lost of %d connections", client, server, lost, n)
+	// Of runs that the kernel left out it is not known for what they would have been.
+	missed := int(res.Summary.Object("reasons").Num("program_busy"))
+	lost := int(res.Summary.Num("lost")) - missed
+	t.Logf("%d + %d rows of %d connections, %d lost, %d runs missed", client, server, n, lost, missed)
+	if told := client + server + lost; told > 2*n || told+missed < 2*n {
+		t.Errorf("%d + %d rows, %d lost and up to %d missed of %d connections", client, server, lost, missed, n)
 	}
 }
 
