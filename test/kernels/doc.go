@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,7 +21,7 @@ This file is written by ` + "`make test-kernels`" + `: do not edit it. Each tool
 kernels in virtual machines, once as the tool comes and then by each other way to a hook that the kernel
 has, taken alone (` + "`--hook`" + `), through the ring buffer and through perf buffers (` + "`--perf-buffer`" + `). What a
 kernel has is what ` + "`--explain`" + ` told on it. Each tool's last rows say which kernel that was, and which
-commit of corescope. A tool that is not here was not tested on all of these kernels yet.
+commit of corescope. A tool that is not here was not tested yet.
 
 `
 
@@ -34,22 +35,29 @@ func (h *house) writeDoc() error {
 	if err != nil {
 		return err
 	}
-	var complete []*tool.Tool
+	var told []*tool.Tool
 	for _, t := range tools.All() {
-		missing := slices.ContainsFunc(reports, func(r *report) bool { return r.tools[t.Name] == nil })
-		if missing && bytes.Contains(old, []byte("\n## "+t.Name+"\n")) {
-			progress("%s stays as it is: it has %s, which was not tested on all kernels here", docPath, t.Name)
+		isMissing := func(r *report) bool { return r.tools[t.Name] == nil }
+		if slices.ContainsFunc(reports, isMissing) && isWhole(old, t.Name) {
+			progress("%s stays as it is: it has all of %s, which was not tested on all kernels here", docPath, t.Name)
 			return nil
 		}
-		if !missing {
-			complete = append(complete, t)
+		if slices.ContainsFunc(reports, func(r *report) bool { return !isMissing(r) }) {
+			told = append(told, t)
 		}
 	}
-	text, err := document(reports, complete)
-	if err != nil || len(complete) == 0 {
+	text, err := document(reports, told)
+	if err != nil {
 		return err
 	}
 	return os.WriteFile(docPath, text, 0o644)
+}
+
+// isWhole tells whether the document has the tool on every kernel.
+func isWhole(doc []byte, tool string) bool {
+	_, section, found := bytes.Cut(doc, []byte("\n## "+tool+"\n"))
+	section, _, _ = bytes.Cut(section, []byte("\n## "))
+	return found && !bytes.Contains(section, []byte(notTested))
 }
 
 // known is what the newest runs have told.
@@ -99,8 +107,8 @@ func document(reports []*report, all []*tool.Tool) ([]byte, error) {
 func originRows(reports []*report, tool string) table {
 	rows := table{{"kernel", "", "", ""}, {"commit", "", "", ""}}
 	for _, r := range reports {
-		rows[0] = append(rows[0], r.of(tool).Release)
-		rows[1] = append(rows[1], r.of(tool).Commit)
+		rows[0] = append(rows[0], cmp.Or(r.of(tool).Release, notTested))
+		rows[1] = append(rows[1], cmp.Or(r.of(tool).Commit, notTested))
 	}
 	return rows
 }

@@ -76,11 +76,17 @@ func waysOf(t *tool.Tool) ([]way, error) {
 	return all, nil
 }
 
-const passed = "pass"
+const (
+	passed    = "pass"
+	notTested = "not tested"
+)
 
 // cell is how the way fared on the report's kernel.
 func (r *report) cell(w *way) string {
 	told := r.of(w.tool)
+	if r.tools[w.tool] == nil {
+		return notTested
+	}
 	i := slices.IndexFunc(told.Ways, func(v plan.Way) bool { return v.Hook == w.hook && v.Kind == w.kind })
 	if i < 0 {
 		return "not tried"
@@ -142,6 +148,9 @@ func toolsTable(reports []*report, all []*tool.Tool) table {
 // toolCell is "works", if all checks passed, and the kind of each hook.
 func (r *report) toolCell(tool string) string {
 	told := r.of(tool)
+	if r.tools[tool] == nil {
+		return notTested
+	}
 	if told.Error != "" {
 		return "FAILS: " + told.Error
 	}

@@ -121,6 +121,13 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%q is not in the document:\n%s", want, text)
 		}
 	}
+	if !isWhole(text, name) || isWhole(text, "other") {
+		t.Errorf("%s is all that the document has:\n%s", name, text)
+	}
+	text, err = document([]*report{r, {kernel: matrix[1]}}, all)
+	if err != nil || isWhole(text, name) {
+		t.Errorf("one of two kernels is whole, %v:\n%s", err, text)
+	}
 }
 
 func TestExitCode(t *testing.T) {
