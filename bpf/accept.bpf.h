@@ -29,10 +29,12 @@ static __always_inline int handle_accept_return(__u64 *ctx, enum accept_run run)
 {
 	const struct sock *sk;
 
-	if (bpf_core_type_exists(struct proto_accept_arg))
+	if (bpf_core_type_exists(struct proto_accept_arg)) {
 		sk = (const struct sock *)ctx[2];
-	else
+		barrier_var(sk); /* as in block_arg() */
+	} else {
 		sk = (const struct sock *)ctx[4];
+	}
 	if (sk)
 		handle_accept(ctx, (const struct sock *)ctx[0], sk, run);
 	return 0;
