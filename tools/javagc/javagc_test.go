@@ -137,7 +137,7 @@ func TestFilters(t *testing.T) {
 	eden, old := &pool{manager: native.Text("abc"), name: native.Text("Eden"), nameLen: 4}, &pool{manager: native.Text("abd"), name: native.Text("Old"), nameLen: 3}
 	collect := collector(func() {
 		eden.call(lib, "pool_begin", 0)
-		old.call(lib, "pool_begin", 20*time.Millisecond)
+		old.call(lib, "pool_begin", 400*time.Millisecond)
 		old.call(lib, "pool_end", 0)
 		eden.call(lib, "pool_end", 0)
 		lib.Call("young_begin", native.Call{})
@@ -147,7 +147,7 @@ func TestFilters(t *testing.T) {
 		args []string
 		rows int
 	}{
-		{nil, 3}, {[]string{"-t", "20000"}, 2}, {[]string{"-M", "20"}, 2}, {[]string{"-M", "60000"}, 0},
+		{nil, 3}, {[]string{"-t", "400000"}, 2}, {[]string{"-M", "400"}, 2}, {[]string{"-M", "60000"}, 0},
 		{[]string{"-F", "Ede"}, 1}, {[]string{"-F", "ab"}, 2}, {[]string{"--filter", `what == "collection"`}, 1},
 	} {
 		if res := tooltest.JSON(t, Tool, self(tt.args...), collect); len(res.Events) != tt.rows {

@@ -72,6 +72,7 @@ func TestOpenSSL(t *testing.T) {
 	cmd.Stdin = strings.NewReader(request)
 	var out bytes.Buffer
 	cmd.Stdout = &out
+	hold(t, "libssl.so*")
 	res := tooltest.JSON(t, Tool, nil, func() {
 		if err := cmd.Run(); err != nil {
 			t.Log(err) // the server closes
@@ -105,6 +106,7 @@ print(n)`, host, port))
 		t.Skipf("python3 has no ssl: %s", out)
 	}
 	var out []byte
+	hold(t, "libssl.so*")
 	res := tooltest.JSON(t, Tool, nil, func() {
 		var err error
 		if out, err = cmd.Output(); err != nil {
@@ -174,6 +176,7 @@ func TestGnuTLS(t *testing.T) {
 	})
 	cmd.Args = append(cmd.Args, "https://"+addr+"/gnutls")
 	cmd.Env = append(os.Environ(), "no_proxy=127.0.0.1", "GIT_TERMINAL_PROMPT=0")
+	hold(t, "libgnutls.so*")
 	res := tooltest.JSON(t, Tool, []string{"-o", "-n"}, func() { _ = cmd.Run() })
 	data, _ := joined(t, res, "git", "write")
 	if len(res.Events) == 0 && agent != "" {
