@@ -20,23 +20,34 @@ struct event {
 /* Keeps the type in the object, for it to be compared with Go's. */
 const struct event *event_type __attribute__((unused));
 
-/* Connections that the first of two programs has told of, and the second will see. */
+/*
+ * Connections that one of two programs has told of, and the other will see next: which of
+ * them runs first is the kernel's choice. The value tells a connection from another one
+ * whose socket had the same memory, should the other program have been left out.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 16384);
 	__type(key, const struct sock *);
-	__type(value, __u8);
+	__type(value, __u32);
 } told SEC(".maps");
 
-/* is_told lets one of the programs tell of a connection: the second if the first did not. */
 static __always_inline bool is_told(const struct sock *sk, enum accept_run run)
 {
-	const __u8 yes = 1;
+	__u32 ends = BPF_CORE_READ(sk, __sk_common.skc_hash), *other;
 
-	if (run == ACCEPT_FIRST)
-		return bpf_map_update_elem(&told, &sk, &yes, BPF_ANY);
-	return run == ACCEPT_AGAIN && !bpf_map_delete_elem(&told, &sk);
+	if (run == ACCEPT_ONLY)
+		return false;
+	other = bpf_map_lookup_elem(&told, &sk);
+	if (other && *other == ends) {
+		bpf_map_delete_elem(&told, &sk);
+		return true;
+	}
+	if (!bpf_map_update_elem(&told, &sk, &ends, BPF_ANY))
+		return false;
+	/* Then the other cannot know: just one of them may tell. */
+	return run == ACCEPT_AGAIN;
 }
 
 static __always_inline void read_backlog(struct event *e, const struct sock *listener)
