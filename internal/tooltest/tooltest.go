@@ -71,6 +71,18 @@ type Result struct {
 	Code       int
 }
 
+// Accounts fails the test unless what was shown and what the summary says to be lost make
+// up what happened. Of runs that the kernel left out (program_busy) it does not tell for
+// which calls they would have been: they may make up what is missing.
+func Accounts(t testing.TB, summary Row, shown, happened int) {
+	t.Helper()
+	missed := int(summary.Object("reasons").Num("program_busy"))
+	lost := int(summary.Num("lost")) - missed
+	if told := shown + lost; told > happened || told+missed < happened {
+		t.Errorf("%d shown, %d lost and up to %d missed of %d", shown, lost, missed, happened)
+	}
+}
+
 // Where returns the events, or the rows of a table, for which keep is true.
 func (r *Result) Where(keep func(Row) bool) []Row {
 	return slices.DeleteFunc(slices.Concat(r.Events, r.Rows), func(row Row) bool { return !keep(row) })

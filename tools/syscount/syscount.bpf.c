@@ -183,25 +183,25 @@ static __always_inline int handle_exit(struct pt_regs *regs, __s32 nr, long ret)
 SEC("tp_btf/sys_enter")
 int BPF_PROG(enter__btf, struct pt_regs *regs, long nr)
 {
-	return handle_enter(nr);
+	return NOT_PREEMPTED(handle_enter(nr));
 }
 
 SEC("raw_tp/sys_enter")
 int BPF_PROG(enter__raw, struct pt_regs *regs, long nr)
 {
-	return handle_enter(nr);
+	return NOT_PREEMPTED(handle_enter(nr));
 }
 
 SEC("tp_btf/sys_exit")
 int BPF_PROG(exit__btf, struct pt_regs *regs, long ret)
 {
-	return handle_exit(regs, SYSCALL_NR(regs), ret);
+	return NOT_PREEMPTED(handle_exit(regs, SYSCALL_NR(regs), ret));
 }
 
 SEC("raw_tp/sys_exit")
 int BPF_PROG(exit__raw, struct pt_regs *regs, long ret)
 {
-	return handle_exit(regs, syscall_nr(regs), ret);
+	return NOT_PREEMPTED(handle_exit(regs, syscall_nr(regs), ret));
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -197,9 +197,7 @@ func TestMany(t *testing.T) {
 			p.Check(p.Server.Close())
 		}
 	})
-	if rows, lost := len(at(res, port)), int(res.Summary.Num("lost")); rows+lost != n {
-		t.Errorf("%d rows and %d lost, want %d", rows, lost, n)
-	}
+	tooltest.Accounts(t, res.Summary, len(at(res, port)), n)
 }
 
 // TestText looks at the columns of text and CSV.

@@ -295,7 +295,5 @@ func TestMany(t *testing.T) {
 			p.Check(p.Server.Close())
 		}
 	})
-	if rows, lost := len(to(res, port)), int(res.Summary.Num("lost")); rows+lost != n {
-		t.Errorf("%d rows and %d lost, want %d", rows, lost, n)
-	}
+	tooltest.Accounts(t, res.Summary, len(to(res, port)), n)
 }

@@ -202,9 +202,7 @@ func TestMany(t *testing.T) {
 		}
 	})
 	rows := to(res, port, "SYN")
-	if lost := int(res.Summary.Num("lost")); len(rows)+lost != n {
-		t.Errorf("%d rows and %d lost, want %d", len(rows), lost, n)
-	}
+	tooltest.Accounts(t, res.Summary, len(rows), n)
 	if rows[0].Has("stack") {
 		t.Error("a stack that nobody asked for")
 	}
