@@ -44,7 +44,7 @@ static __always_inline void io_owner_read(struct io_owner *owner, struct task_st
 					  struct cgroup *cgrp);
 
 /* Tells of a request that is complete, and was seen to be issued. */
-static __always_inline void rq_report(struct io *io, struct request *rq, __u32 error,
+static __always_inline void rq_report(void *ctx, struct io *io, struct request *rq, __u32 error,
 				      __u64 now_ns, const bool direct);
 
 struct counters {
@@ -281,8 +281,8 @@ static __always_inline void count_unmatched(struct request *rq, __u32 nr_bytes, 
 		counter_add(unmatched);
 }
 
-static __always_inline int handle_complete(struct request *rq, __u32 error, __u32 nr_bytes,
-					   __u64 now_ns, const bool direct)
+static __always_inline int handle_complete(void *ctx, struct request *rq, __u32 error,
+					   __u32 nr_bytes, __u64 now_ns, const bool direct)
 {
 	struct io *io;
 	bool wanted;
@@ -303,7 +303,7 @@ static __always_inline int handle_complete(struct request *rq, __u32 error, __u3
 	if (!io || !io->issue_ns)
 		count_unmatched(rq, nr_bytes, direct);
 	else if (wanted)
-		rq_report(io, rq, error, now_ns, direct);
+		rq_report(ctx, io, rq, error, now_ns, direct);
 	if (io)
 		io_end(rq, io);
 	return 0;

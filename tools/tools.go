@@ -5,6 +5,7 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/tools/bashreadline"
 	"github.com/corescope/corescope/tools/biolatency"
+	"github.com/corescope/corescope/tools/biosnoop"
 	"github.com/corescope/corescope/tools/biotop"
 	"github.com/corescope/corescope/tools/cachestat"
 	"github.com/corescope/corescope/tools/execsnoop"
@@ -33,6 +34,7 @@ func All() []*tool.Tool {
 	return []*tool.Tool{
 		bashreadline.Tool,
 		biolatency.Tool,
+		biosnoop.Tool,
 		biotop.Tool,
 		cachestat.Tool,
 		execsnoop.Tool,

@@ -186,6 +186,9 @@ func (l *line) source() (Source, *Env, error) {
 	if output := src.plan().Output; output != "" {
 		l.common.Output = output
 	}
+	if d := src.plan().Duration; d > 0 && l.common.Duration == 0 {
+		l.common.Duration = d
+	}
 	return src, env, nil
 }
 

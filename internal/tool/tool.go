@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/system"
 )
@@ -72,6 +73,8 @@ type Plan struct {
 	Files map[string]binary.Files
 	// Output, if set, is the --output that one of the tool's own flags stands for.
 	Output string
+	// Duration, if set, is the --duration that an argument of the tool's own stands for.
+	Duration flags.Duration
 	// Print, if set, is all that this run does: it needs no kernel.
 	Print func(io.Writer) error
 	// Hook are uses of --hook that follow from the tool's own flags.

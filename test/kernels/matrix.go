@@ -61,6 +61,10 @@ var toolNeeds = map[string]needs{
 	"funclatency": {args: "hrtimer_nanosleep"},
 	"trace":       {args: "do_sys_openat2 r:do_sys_openat2 t:sched:sched_process_exec"},
 	"faults":      {modules: []string{"loop"}},
+	"biosnoop":    {modules: []string{"loop"}, explain: []string{"--queued"}},
+	"biotop":      {modules: []string{"loop"}},
+	"cachestat":   {modules: []string{"loop"}},
+	"syscount":    {explain: []string{"--latency"}},
 }
 
 // faults stands for the tests of test/faults, which run all tools. It is run only where

@@ -71,7 +71,7 @@ static __always_inline void key_add_flags(struct hist_key *key, __u32 cmd_flags)
 
 #include "bios.bpf.h"
 
-static __always_inline void rq_report(struct io *io, struct request *rq, __u32 error,
+static __always_inline void rq_report(void *ctx, struct io *io, struct request *rq, __u32 error,
 				      __u64 now_ns, const bool direct)
 {
 	struct hist_key key = {};
@@ -94,14 +94,14 @@ static __always_inline void rq_report(struct io *io, struct request *rq, __u32 e
 	record(&key, want_stages || targ_queued ? io->begin_ns : io->issue_ns, now_ns);
 }
 
-static __always_inline int handle_end(struct request *rq, __u32 error, __u32 nr_bytes,
+static __always_inline int handle_end(void *ctx, struct request *rq, __u32 error, __u32 nr_bytes,
 				      const bool direct)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 
 	if (want_bios)
 		bios_complete(rq, error, nr_bytes, now_ns, direct);
-	return handle_complete(rq, error, nr_bytes, now_ns, direct);
+	return handle_complete(ctx, rq, error, nr_bytes, now_ns, direct);
 }
 
 /* block_io_start is there from 6.5 on (5a80bd075f3b). */
@@ -112,7 +112,7 @@ HOOK(insert, block_rq_insert, handle_insert(block_arg(ctx, block_rq_insert), dir
 HOOK(issue, block_rq_issue, handle_issue(block_arg(ctx, block_rq_issue), direct))
 HOOK(requeue, block_rq_requeue, handle_requeue(block_arg(ctx, block_rq_requeue), direct))
 HOOK(merge, block_rq_merge, handle_merge(block_arg(ctx, block_rq_merge), direct))
-HOOK(complete, block_rq_complete, handle_end((void *)ctx[0], ctx[1], ctx[2], direct))
+HOOK(complete, block_rq_complete, handle_end(ctx, (void *)ctx[0], ctx[1], ctx[2], direct))
 HOOK(bioqueue, block_bio_queue, handle_bio_queue(block_arg(ctx, block_bio_queue), direct))
 HOOK(biocomplete, block_bio_complete, handle_bio_complete((void *)ctx[1], direct))
 

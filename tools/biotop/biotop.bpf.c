@@ -40,7 +40,7 @@ static __always_inline void io_owner_read(struct io_owner *owner, struct task_st
 	BPF_CORE_READ_STR_INTO(&owner->comm, task, comm);
 }
 
-static __always_inline void rq_report(struct io *io, struct request *rq, __u32 error,
+static __always_inline void rq_report(void *ctx, struct io *io, struct request *rq, __u32 error,
 				      __u64 now_ns, const bool direct)
 {
 	struct table_key key = {
@@ -71,6 +71,6 @@ HOOK(issue, block_rq_issue, handle_issue(block_arg(ctx, block_rq_issue), direct)
 HOOK(requeue, block_rq_requeue, handle_requeue(block_arg(ctx, block_rq_requeue), direct))
 HOOK(merge, block_rq_merge, handle_merge(block_arg(ctx, block_rq_merge), direct))
 HOOK(complete, block_rq_complete,
-     handle_complete((void *)ctx[0], ctx[1], ctx[2], bpf_ktime_get_ns(), direct))
+     handle_complete(ctx, (void *)ctx[0], ctx[1], ctx[2], bpf_ktime_get_ns(), direct))
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -16,36 +16,40 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapLost             = "lost"
-	bpfMapSends            = "sends"
-	bpfMapTable            = "table"
-	bpfProgRecvBtf         = "recv__btf"
-	bpfProgRecvFentry      = "recv__fentry"
-	bpfProgRecvKprobe      = "recv__kprobe"
-	bpfProgRecvRaw         = "recv__raw"
-	bpfProgSendBtf         = "send__btf"
-	bpfProgSendFentry      = "send__fentry"
-	bpfProgSendKprobeEnter = "send__kprobe__enter"
-	bpfProgSendKprobeExit  = "send__kprobe__exit"
-	bpfProgSendRaw         = "send__raw"
-	bpfProgSendpageFentry  = "sendpage__fentry"
-	bpfVarCountEpoch       = "count_epoch"
-	bpfVarTableEmpty       = "table_empty"
-	bpfVarTargByUid        = "targ_by_uid"
-	bpfVarTargCgroupId     = "targ_cgroup_id"
-	bpfVarTargComm         = "targ_comm"
-	bpfVarTargCommLen      = "targ_comm_len"
-	bpfVarTargIpv4         = "targ_ipv4"
-	bpfVarTargIpv6         = "targ_ipv6"
-	bpfVarTargNotLports    = "targ_not_lports"
-	bpfVarTargNotRports    = "targ_not_rports"
-	bpfVarTargNrPids       = "targ_nr_pids"
-	bpfVarTargNrTids       = "targ_nr_tids"
-	bpfVarTargPids         = "targ_pids"
-	bpfVarTargTids         = "targ_tids"
-	bpfVarTargUid          = "targ_uid"
-	bpfVarTaskCgroupSubsys = "task_cgroup_subsys"
-	bpfVarTaskFilter       = "task_filter"
+	bpfMapLost              = "lost"
+	bpfMapPeeks             = "peeks"
+	bpfMapSends             = "sends"
+	bpfMapTable             = "table"
+	bpfProgRecvBtf          = "recv__btf"
+	bpfProgRecvFentryCopied = "recv__fentry__copied"
+	bpfProgRecvFentryEnter  = "recv__fentry__enter"
+	bpfProgRecvFentryLeave  = "recv__fentry__leave"
+	bpfProgRecvKprobe       = "recv__kprobe"
+	bpfProgRecvRaw          = "recv__raw"
+	bpfProgSendBtf          = "send__btf"
+	bpfProgSendFentry       = "send__fentry"
+	bpfProgSendKprobeEnter  = "send__kprobe__enter"
+	bpfProgSendKprobeExit   = "send__kprobe__exit"
+	bpfProgSendRaw          = "send__raw"
+	bpfProgSendpageFentry   = "sendpage__fentry"
+	bpfVarCountEpoch        = "count_epoch"
+	bpfVarHasPeeked         = "has_peeked"
+	bpfVarTableEmpty        = "table_empty"
+	bpfVarTargByUid         = "targ_by_uid"
+	bpfVarTargCgroupId      = "targ_cgroup_id"
+	bpfVarTargComm          = "targ_comm"
+	bpfVarTargCommLen       = "targ_comm_len"
+	bpfVarTargIpv4          = "targ_ipv4"
+	bpfVarTargIpv6          = "targ_ipv6"
+	bpfVarTargNotLports     = "targ_not_lports"
+	bpfVarTargNotRports     = "targ_not_rports"
+	bpfVarTargNrPids        = "targ_nr_pids"
+	bpfVarTargNrTids        = "targ_nr_tids"
+	bpfVarTargPids          = "targ_pids"
+	bpfVarTargTids          = "targ_tids"
+	bpfVarTargUid           = "targ_uid"
+	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
+	bpfVarTaskFilter        = "task_filter"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -90,16 +94,18 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	RecvBtf         *ebpf.ProgramSpec `ebpf:"recv__btf"`
-	RecvFentry      *ebpf.ProgramSpec `ebpf:"recv__fentry"`
-	RecvKprobe      *ebpf.ProgramSpec `ebpf:"recv__kprobe"`
-	RecvRaw         *ebpf.ProgramSpec `ebpf:"recv__raw"`
-	SendBtf         *ebpf.ProgramSpec `ebpf:"send__btf"`
-	SendFentry      *ebpf.ProgramSpec `ebpf:"send__fentry"`
-	SendKprobeEnter *ebpf.ProgramSpec `ebpf:"send__kprobe__enter"`
-	SendKprobeExit  *ebpf.ProgramSpec `ebpf:"send__kprobe__exit"`
-	SendRaw         *ebpf.ProgramSpec `ebpf:"send__raw"`
-	SendpageFentry  *ebpf.ProgramSpec `ebpf:"sendpage__fentry"`
+	RecvBtf          *ebpf.ProgramSpec `ebpf:"recv__btf"`
+	RecvFentryCopied *ebpf.ProgramSpec `ebpf:"recv__fentry__copied"`
+	RecvFentryEnter  *ebpf.ProgramSpec `ebpf:"recv__fentry__enter"`
+	RecvFentryLeave  *ebpf.ProgramSpec `ebpf:"recv__fentry__leave"`
+	RecvKprobe       *ebpf.ProgramSpec `ebpf:"recv__kprobe"`
+	RecvRaw          *ebpf.ProgramSpec `ebpf:"recv__raw"`
+	SendBtf          *ebpf.ProgramSpec `ebpf:"send__btf"`
+	SendFentry       *ebpf.ProgramSpec `ebpf:"send__fentry"`
+	SendKprobeEnter  *ebpf.ProgramSpec `ebpf:"send__kprobe__enter"`
+	SendKprobeExit   *ebpf.ProgramSpec `ebpf:"send__kprobe__exit"`
+	SendRaw          *ebpf.ProgramSpec `ebpf:"send__raw"`
+	SendpageFentry   *ebpf.ProgramSpec `ebpf:"sendpage__fentry"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -107,6 +113,7 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Lost  *ebpf.MapSpec `ebpf:"lost"`
+	Peeks *ebpf.MapSpec `ebpf:"peeks"`
 	Sends *ebpf.MapSpec `ebpf:"sends"`
 	Table *ebpf.MapSpec `ebpf:"table"`
 }
@@ -116,6 +123,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HasPeeked        *ebpf.VariableSpec `ebpf:"has_peeked"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -155,6 +163,7 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Lost  *ebpf.Map `ebpf:"lost"`
+	Peeks *ebpf.Map `ebpf:"peeks"`
 	Sends *ebpf.Map `ebpf:"sends"`
 	Table *ebpf.Map `ebpf:"table"`
 }
@@ -162,6 +171,7 @@ type bpfMaps struct {
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Lost,
+		m.Peeks,
 		m.Sends,
 		m.Table,
 	)
@@ -172,6 +182,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	HasPeeked        *ebpf.Variable `ebpf:"has_peeked"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
@@ -194,22 +205,26 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	RecvBtf         *ebpf.Program `ebpf:"recv__btf"`
-	RecvFentry      *ebpf.Program `ebpf:"recv__fentry"`
-	RecvKprobe      *ebpf.Program `ebpf:"recv__kprobe"`
-	RecvRaw         *ebpf.Program `ebpf:"recv__raw"`
-	SendBtf         *ebpf.Program `ebpf:"send__btf"`
-	SendFentry      *ebpf.Program `ebpf:"send__fentry"`
-	SendKprobeEnter *ebpf.Program `ebpf:"send__kprobe__enter"`
-	SendKprobeExit  *ebpf.Program `ebpf:"send__kprobe__exit"`
-	SendRaw         *ebpf.Program `ebpf:"send__raw"`
-	SendpageFentry  *ebpf.Program `ebpf:"sendpage__fentry"`
+	RecvBtf          *ebpf.Program `ebpf:"recv__btf"`
+	RecvFentryCopied *ebpf.Program `ebpf:"recv__fentry__copied"`
+	RecvFentryEnter  *ebpf.Program `ebpf:"recv__fentry__enter"`
+	RecvFentryLeave  *ebpf.Program `ebpf:"recv__fentry__leave"`
+	RecvKprobe       *ebpf.Program `ebpf:"recv__kprobe"`
+	RecvRaw          *ebpf.Program `ebpf:"recv__raw"`
+	SendBtf          *ebpf.Program `ebpf:"send__btf"`
+	SendFentry       *ebpf.Program `ebpf:"send__fentry"`
+	SendKprobeEnter  *ebpf.Program `ebpf:"send__kprobe__enter"`
+	SendKprobeExit   *ebpf.Program `ebpf:"send__kprobe__exit"`
+	SendRaw          *ebpf.Program `ebpf:"send__raw"`
+	SendpageFentry   *ebpf.Program `ebpf:"sendpage__fentry"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.RecvBtf,
-		p.RecvFentry,
+		p.RecvFentryCopied,
+		p.RecvFentryEnter,
+		p.RecvFentryLeave,
 		p.RecvKprobe,
 		p.RecvRaw,
 		p.SendBtf,

@@ -70,9 +70,60 @@ int BPF_PROG(send__fentry, struct sock *sk, struct msghdr *msg, size_t size, int
 	return handle(sk, ret, true);
 }
 
-SEC("fentry/tcp_cleanup_rbuf")
-int BPF_PROG(recv__fentry, struct sock *sk, int copied)
+/* Threads that only look at what there is, until the function returns. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 14);
+	__type(key, __u32);
+	__type(value, bool);
+} peeks SEC(".maps");
+
+/* Whether there was one ever. */
+bool has_peeked;
+
+/*
+ * The fourth argument or, until 5.19 had one less (ec095263a965), the fifth. How many
+ * there are the kernel tells from 5.17 on.
+ */
+static __always_inline int recvmsg_flags(__u64 *ctx)
 {
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_arg_cnt) &&
+	    bpf_get_func_arg_cnt(ctx) == 5)
+		return ctx[3];
+	return ctx[4];
+}
+
+SEC("fentry/tcp_recvmsg")
+int recv__fentry__enter(__u64 *ctx)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	bool yes = true;
+
+	if (!(recvmsg_flags(ctx) & MSG_PEEK))
+		return 0;
+	has_peeked = true;
+	if (bpf_map_update_elem(&peeks, &tid, &yes, BPF_ANY))
+		lost_add(map_full);
+	return 0;
+}
+
+SEC("fexit/tcp_recvmsg")
+int recv__fentry__leave(__u64 *ctx)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+
+	if (has_peeked)
+		bpf_map_delete_elem(&peeks, &tid);
+	return 0;
+}
+
+SEC("fentry/tcp_cleanup_rbuf")
+int BPF_PROG(recv__fentry__copied, struct sock *sk, int copied)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+
+	if (has_peeked && bpf_map_lookup_elem(&peeks, &tid))
+		return 0;
 	return handle(sk, copied, false);
 }
 

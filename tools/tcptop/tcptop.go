@@ -56,7 +56,7 @@ var Tool = tool.Define(tool.Spec{
 
 They are counted as the process hands them over or takes them, in its own context: not as they are on the wire, where there are headers, retransmissions and acknowledgements. What a process looks at and leaves (MSG_PEEK) is not received.
 
-The hooks are the functions tcp_sendmsg and tcp_cleanup_rbuf, or, where these cannot be had, the tracepoints sock_send_length and sock_recv_length (kernel 6.3 and later). By the tracepoints what splice takes from a socket, and what is received by mapping (TCP_ZEROCOPY_RECEIVE), is not seen. sendfile is not seen before 6.5 but with fentry (hook sendpage).`,
+The hooks are the functions tcp_sendmsg and tcp_cleanup_rbuf, or, where these cannot be had, the tracepoints sock_send_length and sock_recv_length (kernel 6.3 and later). By the tracepoints what splice takes from a socket, and what is received by mapping (TCP_ZEROCOPY_RECEIVE), is not seen. sendfile is not seen before 6.5 but with fentry (hook sendpage). With kprobe what is looked at and left counts as received.`,
 	Peers: []string{
 		"Bytes sent are those that the kernel took. libbpf-tools and BCC count what was asked for, so that a socket without room seems to send more.",
 		"IPv6 is in the same table; libbpf-tools and BCC have one of its own for it.",

@@ -118,7 +118,11 @@ func TestPeekAndFull(t *testing.T) {
 		t.Fatal("nothing was sent")
 	}
 	check(t, res.Rows, client, float64(sent), 0)
-	check(t, res.Rows, server, 0, 0)
+	if strings.Contains(strings.Join(res.Ready.List("hooks"), " "), "recv: kprobe") {
+		check(t, res.Rows, server, 0, 1000) // it cannot tell
+	} else {
+		check(t, res.Rows, server, 0, 0)
+	}
 }
 
 func TestSendfile(t *testing.T) {

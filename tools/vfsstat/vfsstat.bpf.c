@@ -59,7 +59,8 @@ static __always_inline void count_open(struct file *file)
 
 FUNCTION(vfs_read, read, reads)
 FUNCTION(vfs_write, write, writes)
-FUNCTION(vfs_fsync, fsync, fsyncs)
+/* fsync(2) need not come to vfs_fsync, which is inlined there. */
+FUNCTION(vfs_fsync_range, fsync, fsyncs)
 FUNCTION(vfs_create, create, creates)
 FUNCTION(vfs_unlink, unlink, unlinks)
 FUNCTION(vfs_mkdir, mkdir, mkdirs)
