@@ -71,6 +71,7 @@ func (t *Table[K, V, R]) show(ctx context.Context, s *session, d *display) error
 	keys := d.requests(ctx, func(k screen.Key) error { return t.handle(s, d, k) })
 	err := t.repeat(ctx, s, &t.epochs, keys, func() error { return t.refresh(s, d) })
 	d.Close()
+	t.limitText()
 	return errors.Join(err, t.write(s))
 }
 

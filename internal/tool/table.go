@@ -176,8 +176,8 @@ func (t *Table[K, V, R]) run(ctx context.Context, s *session) error {
 	if err := s.ready(); err != nil {
 		return err
 	}
-	if s.out.Format() == output.Text && t.Rows == 0 {
-		t.Rows = t.TextRows
+	if s.out.Format() == output.Text {
+		t.limitText()
 	}
 	return t.repeat(ctx, s, &t.epochs, nil, func() error { return t.report(s, t.write) })
 }
@@ -224,6 +224,13 @@ func (t *Table[K, V, R]) report(s *session, show func(*session) error) error {
 	s.shown++
 	s.events += uint64(len(t.rows))
 	return show(s)
+}
+
+// limitText leaves text its own limit of rows if the user sets none.
+func (t *Table[K, V, R]) limitText() {
+	if t.Rows == 0 {
+		t.Rows = t.TextRows
+	}
 }
 
 // limit is how many of the rows are shown.

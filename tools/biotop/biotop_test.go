@@ -88,11 +88,16 @@ func TestText(t *testing.T) {
 func TestScreen(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
 	term := tooltest.StartTerminal(t, Tool, 100, 10, "-d", l.Name, "100ms")
-	read := make(chan struct{})
+	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(read)
-		for range 200 {
-			tooltest.ReadBlocks(t, l.Dev, 20)
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				tooltest.ReadBlocks(t, l.Dev, 20)
+			}
 		}
 	}()
 	term.Await("row", func(lines []string) bool {
@@ -102,5 +107,6 @@ func TestScreen(t *testing.T) {
 	if code := term.Wait(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	<-read
+	close(stop)
+	<-done
 }

@@ -87,10 +87,15 @@ bool has_peeked;
  */
 static __always_inline int recvmsg_flags(__u64 *ctx)
 {
+	__u64 fourth = ctx[3], fifth = ctx[4];
+
+	/* Or clang chooses by a pointer that it changes, which the verifier refuses. */
+	barrier_var(fourth);
+	barrier_var(fifth);
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_arg_cnt) &&
 	    bpf_get_func_arg_cnt(ctx) == 5)
-		return ctx[3];
-	return ctx[4];
+		return fourth;
+	return fifth;
 }
 
 SEC("fentry/tcp_recvmsg")

@@ -17,8 +17,9 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapTotals           = "totals"
+	bpfProgFsyncBtf        = "fsync__btf"
+	bpfProgFsyncRaw        = "fsync__raw"
 	bpfProgVfsFentryCreate = "vfs__fentry__create"
-	bpfProgVfsFentryFsync  = "vfs__fentry__fsync"
 	bpfProgVfsFentryMkdir  = "vfs__fentry__mkdir"
 	bpfProgVfsFentryOpen   = "vfs__fentry__open"
 	bpfProgVfsFentryRead   = "vfs__fentry__read"
@@ -26,7 +27,6 @@ const (
 	bpfProgVfsFentryUnlink = "vfs__fentry__unlink"
 	bpfProgVfsFentryWrite  = "vfs__fentry__write"
 	bpfProgVfsKprobeCreate = "vfs__kprobe__create"
-	bpfProgVfsKprobeFsync  = "vfs__kprobe__fsync"
 	bpfProgVfsKprobeMkdir  = "vfs__kprobe__mkdir"
 	bpfProgVfsKprobeOpen   = "vfs__kprobe__open"
 	bpfProgVfsKprobeRead   = "vfs__kprobe__read"
@@ -91,8 +91,9 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
+	FsyncBtf        *ebpf.ProgramSpec `ebpf:"fsync__btf"`
+	FsyncRaw        *ebpf.ProgramSpec `ebpf:"fsync__raw"`
 	VfsFentryCreate *ebpf.ProgramSpec `ebpf:"vfs__fentry__create"`
-	VfsFentryFsync  *ebpf.ProgramSpec `ebpf:"vfs__fentry__fsync"`
 	VfsFentryMkdir  *ebpf.ProgramSpec `ebpf:"vfs__fentry__mkdir"`
 	VfsFentryOpen   *ebpf.ProgramSpec `ebpf:"vfs__fentry__open"`
 	VfsFentryRead   *ebpf.ProgramSpec `ebpf:"vfs__fentry__read"`
@@ -100,7 +101,6 @@ type bpfProgramSpecs struct {
 	VfsFentryUnlink *ebpf.ProgramSpec `ebpf:"vfs__fentry__unlink"`
 	VfsFentryWrite  *ebpf.ProgramSpec `ebpf:"vfs__fentry__write"`
 	VfsKprobeCreate *ebpf.ProgramSpec `ebpf:"vfs__kprobe__create"`
-	VfsKprobeFsync  *ebpf.ProgramSpec `ebpf:"vfs__kprobe__fsync"`
 	VfsKprobeMkdir  *ebpf.ProgramSpec `ebpf:"vfs__kprobe__mkdir"`
 	VfsKprobeOpen   *ebpf.ProgramSpec `ebpf:"vfs__kprobe__open"`
 	VfsKprobeRead   *ebpf.ProgramSpec `ebpf:"vfs__kprobe__read"`
@@ -187,8 +187,9 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
+	FsyncBtf        *ebpf.Program `ebpf:"fsync__btf"`
+	FsyncRaw        *ebpf.Program `ebpf:"fsync__raw"`
 	VfsFentryCreate *ebpf.Program `ebpf:"vfs__fentry__create"`
-	VfsFentryFsync  *ebpf.Program `ebpf:"vfs__fentry__fsync"`
 	VfsFentryMkdir  *ebpf.Program `ebpf:"vfs__fentry__mkdir"`
 	VfsFentryOpen   *ebpf.Program `ebpf:"vfs__fentry__open"`
 	VfsFentryRead   *ebpf.Program `ebpf:"vfs__fentry__read"`
@@ -196,7 +197,6 @@ type bpfPrograms struct {
 	VfsFentryUnlink *ebpf.Program `ebpf:"vfs__fentry__unlink"`
 	VfsFentryWrite  *ebpf.Program `ebpf:"vfs__fentry__write"`
 	VfsKprobeCreate *ebpf.Program `ebpf:"vfs__kprobe__create"`
-	VfsKprobeFsync  *ebpf.Program `ebpf:"vfs__kprobe__fsync"`
 	VfsKprobeMkdir  *ebpf.Program `ebpf:"vfs__kprobe__mkdir"`
 	VfsKprobeOpen   *ebpf.Program `ebpf:"vfs__kprobe__open"`
 	VfsKprobeRead   *ebpf.Program `ebpf:"vfs__kprobe__read"`
@@ -209,8 +209,9 @@ type bpfPrograms struct {
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
+		p.FsyncBtf,
+		p.FsyncRaw,
 		p.VfsFentryCreate,
-		p.VfsFentryFsync,
 		p.VfsFentryMkdir,
 		p.VfsFentryOpen,
 		p.VfsFentryRead,
@@ -218,7 +219,6 @@ func (p *bpfPrograms) Close() error {
 		p.VfsFentryUnlink,
 		p.VfsFentryWrite,
 		p.VfsKprobeCreate,
-		p.VfsKprobeFsync,
 		p.VfsKprobeMkdir,
 		p.VfsKprobeOpen,
 		p.VfsKprobeRead,

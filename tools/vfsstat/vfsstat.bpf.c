@@ -59,8 +59,6 @@ static __always_inline void count_open(struct file *file)
 
 FUNCTION(vfs_read, read, reads)
 FUNCTION(vfs_write, write, writes)
-/* fsync(2) need not come to vfs_fsync, which is inlined there. */
-FUNCTION(vfs_fsync_range, fsync, fsyncs)
 FUNCTION(vfs_create, create, creates)
 FUNCTION(vfs_unlink, unlink, unlinks)
 FUNCTION(vfs_mkdir, mkdir, mkdirs)
@@ -98,8 +96,6 @@ static __always_inline int handle_exit(struct pt_regs *regs, __s32 nr, long ret)
 		count(reads);
 	else if (call == CALL_WRITE && ret != -EBADF)
 		count(writes);
-	else if (call == CALL_FSYNC && ret != -EBADF)
-		count(fsyncs);
 	if (ret < 0)
 		return 0;
 	if (call == CALL_OPEN)
@@ -111,6 +107,35 @@ static __always_inline int handle_exit(struct pt_regs *regs, __s32 nr, long ret)
 	else if (call == CALL_RMDIR)
 		count(rmdirs);
 	return 0;
+}
+
+/*
+ * Compilers inline what fsync(2) and fdatasync(2) come to, for one of them or both: these
+ * are counted as the system calls that they are, whatever way the others take.
+ */
+static __always_inline int handle_fsync(struct pt_regs *regs, __s32 nr, long ret)
+{
+	bool compat = syscall_is_compat(regs);
+
+	if (nr < 0)
+		return 0;
+	nr &= ~__X32_SYSCALL_BIT;
+	if ((compat ? call_of_compat(nr) : call_of_native(nr)) == CALL_FSYNC &&
+	    (__s32)ret != -EBADF)
+		count(fsyncs);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(fsync__btf, struct pt_regs *regs, long ret)
+{
+	return NOT_PREEMPTED(handle_fsync(regs, SYSCALL_NR(regs), ret));
+}
+
+SEC("raw_tp/sys_exit")
+int BPF_PROG(fsync__raw, struct pt_regs *regs, long ret)
+{
+	return NOT_PREEMPTED(handle_fsync(regs, syscall_nr(regs), ret));
 }
 
 SEC("tp_btf/sys_exit")

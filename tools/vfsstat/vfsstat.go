@@ -17,7 +17,7 @@ type options struct{ tool.Rounds }
 type counts struct {
 	Reads   uint64 `json:"reads" col:"READS,width=8,right" help:"calls of vfs_read; by system calls: read and pread64 of an open file"`
 	Writes  uint64 `json:"writes" col:"WRITES,width=8,right" help:"calls of vfs_write; by system calls: write and pwrite64"`
-	Fsyncs  uint64 `json:"fsyncs" col:"FSYNCS,width=8,right" help:"calls of vfs_fsync_range: of fsync, fdatasync, msync, and of writes that are to be synchronous; by system calls: fsync and fdatasync"`
+	Fsyncs  uint64 `json:"fsyncs" col:"FSYNCS,width=8,right" help:"system calls fsync and fdatasync of an open file"`
 	Opens   uint64 `json:"opens" col:"OPENS,width=8,right" help:"calls of vfs_open; by system calls: open, creat, openat and openat2 that succeed"`
 	Creates uint64 `json:"creates" col:"CREATES,width=8,right" help:"of these opens, those that made the file, and calls of vfs_create, which are of mknod and of file servers; by system calls the first alone"`
 	Unlinks uint64 `json:"unlinks" col:"UNLINKS,width=8,right" help:"calls of vfs_unlink; by system calls: unlink and unlinkat that succeed"`
@@ -42,7 +42,7 @@ var Tool = tool.Define(tool.Spec{
 	Name:     "vfsstat",
 	Category: "file",
 	Summary:  "Count reads, writes, opens and other calls of the virtual file system",
-	Description: `Counts the calls of the kernel's functions vfs_read, vfs_write, vfs_fsync_range, vfs_open, vfs_create, vfs_unlink, vfs_mkdir and vfs_rmdir, each second.
+	Description: `Counts the calls of the kernel's functions vfs_read, vfs_write, vfs_open, vfs_create, vfs_unlink, vfs_mkdir and vfs_rmdir, and the system calls fsync and fdatasync, each second.
 
 Where these can neither be traced by trampolines nor probed, the system calls that come to them are counted, as they return (the ways syscalls and sysraw to the hook; the line "ready" says which way was taken). That is nearly the same for what processes do, but leaves out the kernel's own reads and writes, those of file servers and of io_uring.
 
@@ -51,7 +51,7 @@ readv, preadv, writev and pwritev do not come to vfs_read and vfs_write and are 
 The table shows calls a second; JSON and CSV have how many they were.`,
 	Peers: []string{
 		"CREATE/s has the files that opens make. For libbpf-tools and BCC it is the calls of vfs_create, which open(2) has not come to since kernel 3.6.",
-		"FSYNC/s is of vfs_fsync_range. libbpf-tools and BCC count vfs_fsync, which fsync(2) does not come to where the compiler has inlined it, as in Debian's 6.1.",
+		"FSYNC/s is of the system calls. libbpf-tools and BCC count vfs_fsync, which fsync(2) does not come to where the compiler has inlined it, as in Debian's 6.1.",
 		"-p (BCC) is --pid, and there are the other task filters.",
 		"It works without kprobes and trampolines, by system calls.",
 	},
