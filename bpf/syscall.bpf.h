@@ -70,6 +70,17 @@ static __always_inline bool syscall_is_compat(struct pt_regs *regs)
 	return BPF_CORE_READ(task, thread_info.status) & TS_COMPAT;
 }
 
+/* The same without a call to read, for tp_btf, from 5.11 on (3ca1032ab7ab). */
+static __always_inline bool syscall_is_compat_btf(struct pt_regs *regs)
+{
+	struct task_struct *task;
+
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_current_task_btf))
+		return syscall_is_compat(regs);
+	task = bpf_get_current_task_btf();
+	return task->thread_info.status & TS_COMPAT;
+}
+
 /* syscall_arg is the n-th argument, from 0; 32-bit tasks pass them as i386 does. */
 static __always_inline __u64 syscall_arg(struct pt_regs *regs, int n, bool compat)
 {
@@ -148,6 +159,11 @@ static __always_inline __s32 syscall_nr(struct pt_regs *regs)
 static __always_inline bool syscall_is_compat(struct pt_regs *regs)
 {
 	return BPF_CORE_READ(regs, user_regs.pstate) & PSR_MODE32_BIT;
+}
+
+static __always_inline bool syscall_is_compat_btf(struct pt_regs *regs)
+{
+	return regs->user_regs.pstate & PSR_MODE32_BIT;
 }
 
 /* The result has replaced x0, orig_x0 keeps the first argument. */

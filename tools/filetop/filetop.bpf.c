@@ -117,9 +117,8 @@ static __always_inline void add(__u32 fd, bool is_write, __u64 bytes)
 	}
 }
 
-static __always_inline int handle_exit(struct pt_regs *regs, __s32 nr, long ret)
+static __always_inline int handle_exit(struct pt_regs *regs, __s32 nr, bool compat, long ret)
 {
-	bool compat = syscall_is_compat(regs);
 	struct rw_call call;
 
 	if (compat)
@@ -143,13 +142,13 @@ static __always_inline int handle_exit(struct pt_regs *regs, __s32 nr, long ret)
 SEC("tp_btf/sys_exit")
 int BPF_PROG(exit__btf, struct pt_regs *regs, long ret)
 {
-	return handle_exit(regs, SYSCALL_NR(regs), ret);
+	return handle_exit(regs, SYSCALL_NR(regs), syscall_is_compat_btf(regs), ret);
 }
 
 SEC("raw_tp/sys_exit")
 int BPF_PROG(exit__raw, struct pt_regs *regs, long ret)
 {
-	return handle_exit(regs, syscall_nr(regs), ret);
+	return handle_exit(regs, syscall_nr(regs), syscall_is_compat(regs), ret);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -172,10 +172,10 @@ static __always_inline int count(__s32 nr, bool compat, long ret)
 	return 0;
 }
 
-static __always_inline int handle_exit(struct pt_regs *regs, __s32 nr, long ret)
+static __always_inline int handle_exit(__s32 nr, bool compat, long ret)
 {
 	preempt_off();
-	count(nr, syscall_is_compat(regs), ret);
+	count(nr, compat, ret);
 	preempt_on();
 	return 0;
 }
@@ -195,13 +195,13 @@ int BPF_PROG(enter__raw, struct pt_regs *regs, long nr)
 SEC("tp_btf/sys_exit")
 int BPF_PROG(exit__btf, struct pt_regs *regs, long ret)
 {
-	return NOT_PREEMPTED(handle_exit(regs, SYSCALL_NR(regs), ret));
+	return NOT_PREEMPTED(handle_exit(SYSCALL_NR(regs), syscall_is_compat_btf(regs), ret));
 }
 
 SEC("raw_tp/sys_exit")
 int BPF_PROG(exit__raw, struct pt_regs *regs, long ret)
 {
-	return NOT_PREEMPTED(handle_exit(regs, syscall_nr(regs), ret));
+	return NOT_PREEMPTED(handle_exit(syscall_nr(regs), syscall_is_compat(regs), ret));
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -17,24 +17,8 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapTotals           = "totals"
-	bpfProgFsyncBtf        = "fsync__btf"
-	bpfProgFsyncRaw        = "fsync__raw"
-	bpfProgVfsFentryCreate = "vfs__fentry__create"
-	bpfProgVfsFentryMkdir  = "vfs__fentry__mkdir"
-	bpfProgVfsFentryOpen   = "vfs__fentry__open"
-	bpfProgVfsFentryRead   = "vfs__fentry__read"
-	bpfProgVfsFentryRmdir  = "vfs__fentry__rmdir"
-	bpfProgVfsFentryUnlink = "vfs__fentry__unlink"
-	bpfProgVfsFentryWrite  = "vfs__fentry__write"
-	bpfProgVfsKprobeCreate = "vfs__kprobe__create"
-	bpfProgVfsKprobeMkdir  = "vfs__kprobe__mkdir"
-	bpfProgVfsKprobeOpen   = "vfs__kprobe__open"
-	bpfProgVfsKprobeRead   = "vfs__kprobe__read"
-	bpfProgVfsKprobeRmdir  = "vfs__kprobe__rmdir"
-	bpfProgVfsKprobeUnlink = "vfs__kprobe__unlink"
-	bpfProgVfsKprobeWrite  = "vfs__kprobe__write"
-	bpfProgVfsSyscalls     = "vfs__syscalls"
-	bpfProgVfsSysraw       = "vfs__sysraw"
+	bpfProgExitBtf         = "exit__btf"
+	bpfProgExitRaw         = "exit__raw"
 	bpfVarCountEpoch       = "count_epoch"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
@@ -91,24 +75,8 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	FsyncBtf        *ebpf.ProgramSpec `ebpf:"fsync__btf"`
-	FsyncRaw        *ebpf.ProgramSpec `ebpf:"fsync__raw"`
-	VfsFentryCreate *ebpf.ProgramSpec `ebpf:"vfs__fentry__create"`
-	VfsFentryMkdir  *ebpf.ProgramSpec `ebpf:"vfs__fentry__mkdir"`
-	VfsFentryOpen   *ebpf.ProgramSpec `ebpf:"vfs__fentry__open"`
-	VfsFentryRead   *ebpf.ProgramSpec `ebpf:"vfs__fentry__read"`
-	VfsFentryRmdir  *ebpf.ProgramSpec `ebpf:"vfs__fentry__rmdir"`
-	VfsFentryUnlink *ebpf.ProgramSpec `ebpf:"vfs__fentry__unlink"`
-	VfsFentryWrite  *ebpf.ProgramSpec `ebpf:"vfs__fentry__write"`
-	VfsKprobeCreate *ebpf.ProgramSpec `ebpf:"vfs__kprobe__create"`
-	VfsKprobeMkdir  *ebpf.ProgramSpec `ebpf:"vfs__kprobe__mkdir"`
-	VfsKprobeOpen   *ebpf.ProgramSpec `ebpf:"vfs__kprobe__open"`
-	VfsKprobeRead   *ebpf.ProgramSpec `ebpf:"vfs__kprobe__read"`
-	VfsKprobeRmdir  *ebpf.ProgramSpec `ebpf:"vfs__kprobe__rmdir"`
-	VfsKprobeUnlink *ebpf.ProgramSpec `ebpf:"vfs__kprobe__unlink"`
-	VfsKprobeWrite  *ebpf.ProgramSpec `ebpf:"vfs__kprobe__write"`
-	VfsSyscalls     *ebpf.ProgramSpec `ebpf:"vfs__syscalls"`
-	VfsSysraw       *ebpf.ProgramSpec `ebpf:"vfs__sysraw"`
+	ExitBtf *ebpf.ProgramSpec `ebpf:"exit__btf"`
+	ExitRaw *ebpf.ProgramSpec `ebpf:"exit__raw"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -187,46 +155,14 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	FsyncBtf        *ebpf.Program `ebpf:"fsync__btf"`
-	FsyncRaw        *ebpf.Program `ebpf:"fsync__raw"`
-	VfsFentryCreate *ebpf.Program `ebpf:"vfs__fentry__create"`
-	VfsFentryMkdir  *ebpf.Program `ebpf:"vfs__fentry__mkdir"`
-	VfsFentryOpen   *ebpf.Program `ebpf:"vfs__fentry__open"`
-	VfsFentryRead   *ebpf.Program `ebpf:"vfs__fentry__read"`
-	VfsFentryRmdir  *ebpf.Program `ebpf:"vfs__fentry__rmdir"`
-	VfsFentryUnlink *ebpf.Program `ebpf:"vfs__fentry__unlink"`
-	VfsFentryWrite  *ebpf.Program `ebpf:"vfs__fentry__write"`
-	VfsKprobeCreate *ebpf.Program `ebpf:"vfs__kprobe__create"`
-	VfsKprobeMkdir  *ebpf.Program `ebpf:"vfs__kprobe__mkdir"`
-	VfsKprobeOpen   *ebpf.Program `ebpf:"vfs__kprobe__open"`
-	VfsKprobeRead   *ebpf.Program `ebpf:"vfs__kprobe__read"`
-	VfsKprobeRmdir  *ebpf.Program `ebpf:"vfs__kprobe__rmdir"`
-	VfsKprobeUnlink *ebpf.Program `ebpf:"vfs__kprobe__unlink"`
-	VfsKprobeWrite  *ebpf.Program `ebpf:"vfs__kprobe__write"`
-	VfsSyscalls     *ebpf.Program `ebpf:"vfs__syscalls"`
-	VfsSysraw       *ebpf.Program `ebpf:"vfs__sysraw"`
+	ExitBtf *ebpf.Program `ebpf:"exit__btf"`
+	ExitRaw *ebpf.Program `ebpf:"exit__raw"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
-		p.FsyncBtf,
-		p.FsyncRaw,
-		p.VfsFentryCreate,
-		p.VfsFentryMkdir,
-		p.VfsFentryOpen,
-		p.VfsFentryRead,
-		p.VfsFentryRmdir,
-		p.VfsFentryUnlink,
-		p.VfsFentryWrite,
-		p.VfsKprobeCreate,
-		p.VfsKprobeMkdir,
-		p.VfsKprobeOpen,
-		p.VfsKprobeRead,
-		p.VfsKprobeRmdir,
-		p.VfsKprobeUnlink,
-		p.VfsKprobeWrite,
-		p.VfsSyscalls,
-		p.VfsSysraw,
+		p.ExitBtf,
+		p.ExitRaw,
 	)
 }
 

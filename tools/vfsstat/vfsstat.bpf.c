@@ -8,6 +8,7 @@
 #include "calls.bpf.h"
 #include "compat.bpf.h"
 #include "path.bpf.h"
+#include "rw.bpf.h"
 #include "task.bpf.h"
 
 #define EBADF 9
@@ -27,61 +28,41 @@ struct totals {
 
 #include "totals.bpf.h"
 
-#define count(member)                            \
-	do {                                     \
-		if (task_current_wanted())       \
-			totals_add(member, 1);   \
-	} while (0)
-
+/* A file that was opened, and made by that. */
 static __always_inline void count_open(struct file *file)
 {
-	if (!task_current_wanted())
-		return;
 	totals_add(opens, 1);
 	if (file && BPF_CORE_READ(file, f_mode) & FMODE_CREATED)
 		totals_add(creates, 1);
 }
 
-/* A program of a function that is called, by a trampoline or a probe. */
-#define FUNCTION(function, part, member)                \
-	SEC("fentry/" #function)                        \
-	int vfs__fentry__##part(void *ctx)              \
-	{                                               \
-		count(member);                          \
-		return 0;                               \
-	}                                               \
-	SEC("kprobe/" #function)                        \
-	int vfs__kprobe__##part(void *ctx)              \
-	{                                               \
-		count(member);                          \
-		return 0;                               \
-	}
-
-FUNCTION(vfs_read, read, reads)
-FUNCTION(vfs_write, write, writes)
-FUNCTION(vfs_create, create, creates)
-FUNCTION(vfs_unlink, unlink, unlinks)
-FUNCTION(vfs_mkdir, mkdir, mkdirs)
-FUNCTION(vfs_rmdir, rmdir, rmdirs)
-
-SEC("fentry/vfs_open")
-int BPF_PROG(vfs__fentry__open, const struct path *path, struct file *file)
+/* A read or write counts that was given an open file, as it then comes to the VFS. */
+static __always_inline void count_rw(struct rw_call call, long ret)
 {
-	count_open(file);
-	return 0;
+	if (ret == -EBADF)
+		return;
+	if (call.from >= 0)
+		totals_add(reads, 1);
+	if (call.to >= 0)
+		totals_add(writes, 1);
 }
 
-SEC("kprobe/vfs_open")
-int BPF_KPROBE(vfs__kprobe__open, const struct path *path, struct file *file)
+/* Changes of directories count when they are made. */
+static __always_inline void count_change(enum call call, struct pt_regs *regs, bool compat)
 {
-	count_open(file);
-	return 0;
+	if (call == CALL_UNLINKAT)
+		call = syscall_arg(regs, 2, compat) & AT_REMOVEDIR ? CALL_RMDIR : CALL_UNLINK;
+	if (call == CALL_UNLINK)
+		totals_add(unlinks, 1);
+	else if (call == CALL_MKDIR)
+		totals_add(mkdirs, 1);
+	else if (call == CALL_RMDIR)
+		totals_add(rmdirs, 1);
 }
 
-/* The calls that come to these functions: those that were given what they need. */
-static __always_inline int handle_exit(struct pt_regs *regs, __s32 nr, long ret)
+static __always_inline int handle_exit(struct pt_regs *regs, __s32 nr, bool compat, long ret)
 {
-	bool compat = syscall_is_compat(regs);
+	struct rw_call rw;
 	enum call call;
 
 	if (compat)
@@ -89,65 +70,30 @@ static __always_inline int handle_exit(struct pt_regs *regs, __s32 nr, long ret)
 	if (nr < 0)
 		return 0;
 	nr &= ~__X32_SYSCALL_BIT;
+	rw = rw_call(nr, compat);
 	call = compat ? call_of_compat(nr) : call_of_native(nr);
-	if (call == CALL_UNLINKAT)
-		call = syscall_arg(regs, 2, compat) & AT_REMOVEDIR ? CALL_RMDIR : CALL_UNLINK;
-	if (call == CALL_READ && ret != -EBADF)
-		count(reads);
-	else if (call == CALL_WRITE && ret != -EBADF)
-		count(writes);
-	if (ret < 0)
+	if ((rw.from < 0 && rw.to < 0 && call == CALL_NONE) || !task_current_wanted())
 		return 0;
-	if (call == CALL_OPEN)
+	count_rw(rw, ret);
+	if (call == CALL_FSYNC && ret != -EBADF)
+		totals_add(fsyncs, 1);
+	if (call == CALL_OPEN && ret >= 0)
 		count_open(task_file(task_current(), ret));
-	else if (call == CALL_UNLINK)
-		count(unlinks);
-	else if (call == CALL_MKDIR)
-		count(mkdirs);
-	else if (call == CALL_RMDIR)
-		count(rmdirs);
-	return 0;
-}
-
-/*
- * Compilers inline what fsync(2) and fdatasync(2) come to, for one of them or both: these
- * are counted as the system calls that they are, whatever way the others take.
- */
-static __always_inline int handle_fsync(struct pt_regs *regs, __s32 nr, long ret)
-{
-	bool compat = syscall_is_compat(regs);
-
-	if (nr < 0)
-		return 0;
-	nr &= ~__X32_SYSCALL_BIT;
-	if ((compat ? call_of_compat(nr) : call_of_native(nr)) == CALL_FSYNC &&
-	    (__s32)ret != -EBADF)
-		count(fsyncs);
+	else if (ret >= 0)
+		count_change(call, regs, compat);
 	return 0;
 }
 
 SEC("tp_btf/sys_exit")
-int BPF_PROG(fsync__btf, struct pt_regs *regs, long ret)
+int BPF_PROG(exit__btf, struct pt_regs *regs, long ret)
 {
-	return NOT_PREEMPTED(handle_fsync(regs, SYSCALL_NR(regs), ret));
+	return NOT_PREEMPTED(handle_exit(regs, SYSCALL_NR(regs), syscall_is_compat_btf(regs), ret));
 }
 
 SEC("raw_tp/sys_exit")
-int BPF_PROG(fsync__raw, struct pt_regs *regs, long ret)
+int BPF_PROG(exit__raw, struct pt_regs *regs, long ret)
 {
-	return NOT_PREEMPTED(handle_fsync(regs, syscall_nr(regs), ret));
-}
-
-SEC("tp_btf/sys_exit")
-int BPF_PROG(vfs__syscalls, struct pt_regs *regs, long ret)
-{
-	return NOT_PREEMPTED(handle_exit(regs, SYSCALL_NR(regs), ret));
-}
-
-SEC("raw_tp/sys_exit")
-int BPF_PROG(vfs__sysraw, struct pt_regs *regs, long ret)
-{
-	return NOT_PREEMPTED(handle_exit(regs, syscall_nr(regs), ret));
+	return NOT_PREEMPTED(handle_exit(regs, syscall_nr(regs), syscall_is_compat(regs), ret));
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

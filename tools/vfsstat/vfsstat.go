@@ -1,4 +1,4 @@
-// Package vfsstat counts calls of the virtual file system.
+// Package vfsstat counts system calls of file systems.
 package vfsstat
 
 import (
@@ -15,14 +15,14 @@ type options struct{ tool.Rounds }
 
 // counts is struct totals.
 type counts struct {
-	Reads   uint64 `json:"reads" col:"READS,width=8,right" help:"calls of vfs_read; by system calls: read and pread64 of an open file"`
-	Writes  uint64 `json:"writes" col:"WRITES,width=8,right" help:"calls of vfs_write; by system calls: write and pwrite64"`
-	Fsyncs  uint64 `json:"fsyncs" col:"FSYNCS,width=8,right" help:"system calls fsync and fdatasync of an open file"`
-	Opens   uint64 `json:"opens" col:"OPENS,width=8,right" help:"calls of vfs_open; by system calls: open, creat, openat and openat2 that succeed"`
-	Creates uint64 `json:"creates" col:"CREATES,width=8,right" help:"of these opens, those that made the file, and calls of vfs_create, which are of mknod and of file servers; by system calls the first alone"`
-	Unlinks uint64 `json:"unlinks" col:"UNLINKS,width=8,right" help:"calls of vfs_unlink; by system calls: unlink and unlinkat that succeed"`
-	Mkdirs  uint64 `json:"mkdirs" col:"MKDIRS,width=8,right" help:"calls of vfs_mkdir; by system calls: mkdir and mkdirat that succeed"`
-	Rmdirs  uint64 `json:"rmdirs" col:"RMDIRS,width=8,right" help:"calls of vfs_rmdir; by system calls: rmdir and unlinkat of directories that succeed"`
+	Reads   uint64 `json:"reads" col:"READS,width=8,right" help:"system calls that read an open file: read, pread64, readv, preadv, preadv2, sendfile, splice, copy_file_range"`
+	Writes  uint64 `json:"writes" col:"WRITES,width=8,right" help:"system calls that write to one: write, pwrite64, writev, pwritev, pwritev2, sendfile, splice, copy_file_range"`
+	Fsyncs  uint64 `json:"fsyncs" col:"FSYNCS,width=8,right" help:"fsync and fdatasync of an open file"`
+	Opens   uint64 `json:"opens" col:"OPENS,width=8,right" help:"open, creat, openat and openat2 that succeed"`
+	Creates uint64 `json:"creates" col:"CREATES,width=8,right" help:"of these, those that made the file"`
+	Unlinks uint64 `json:"unlinks" col:"UNLINKS,width=8,right" help:"unlink and unlinkat that succeed"`
+	Mkdirs  uint64 `json:"mkdirs" col:"MKDIRS,width=8,right" help:"mkdir and mkdirat that succeed"`
+	Rmdirs  uint64 `json:"rmdirs" col:"RMDIRS,width=8,right" help:"rmdir and unlinkat of directories that succeed"`
 }
 
 type row struct {
@@ -41,19 +41,19 @@ type row struct {
 var Tool = tool.Define(tool.Spec{
 	Name:     "vfsstat",
 	Category: "file",
-	Summary:  "Count reads, writes, opens and other calls of the virtual file system",
-	Description: `Counts the calls of the kernel's functions vfs_read, vfs_write, vfs_open, vfs_create, vfs_unlink, vfs_mkdir and vfs_rmdir, and the system calls fsync and fdatasync, each second.
+	Summary:  "Count reads, writes, opens and other calls of file systems",
+	Description: `Counts the system calls that read, write, sync, open, make and remove files and directories, each second, as they return (raw_syscalls:sys_exit), of 64-bit and of 32-bit tasks.
 
-Where these can neither be traced by trampolines nor probed, the system calls that come to them are counted, as they return (the ways syscalls and sysraw to the hook; the line "ready" says which way was taken). That is nearly the same for what processes do, but leaves out the kernel's own reads and writes, those of file servers and of io_uring.
+Reads, writes and fsyncs count if they are given an open file, which may be a socket or a pipe; the others if they succeed, as only then did they come to the file system.
 
-readv, preadv, writev and pwritev do not come to vfs_read and vfs_write and are not counted, nor is mapped memory. File systems that look up and open at once (NFS, FUSE) may not come to vfs_open. Sockets and pipes are read and written here too.
+The kernel's functions vfs_read, vfs_open and so on are not what is counted: compilers inline some of them, another one in each kernel, and then nothing comes to them. What is not seen for that are reads and writes of the kernel's own, of file servers and of io_uring.
 
 The table shows calls a second; JSON and CSV have how many they were.`,
 	Peers: []string{
+		"System calls are counted and not functions. libbpf-tools and BCC trace vfs_fsync, vfs_rmdir and others, and show 0 for those that are inlined: FSYNC/s on Debian's 6.1, RMDIR/s on its 5.10.",
+		"readv, writev, their variants, sendfile, splice and copy_file_range are reads and writes; they do not come to vfs_read and vfs_write.",
 		"CREATE/s has the files that opens make. For libbpf-tools and BCC it is the calls of vfs_create, which open(2) has not come to since kernel 3.6.",
-		"FSYNC/s is of the system calls. libbpf-tools and BCC count vfs_fsync, which fsync(2) does not come to where the compiler has inlined it, as in Debian's 6.1.",
-		"-p (BCC) is --pid, and there are the other task filters.",
-		"It works without kprobes and trampolines, by system calls.",
+		"-p (BCC) is --pid, and there are the other task filters. It works without kprobes and trampolines.",
 	},
 	Examples: []string{
 		"vfsstat           # a line each second",
