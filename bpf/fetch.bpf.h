@@ -5,11 +5,14 @@
 #include "vmlinux.h"
 
 /* It must fit into the frame of the program, beside that of fetch(). */
+#ifndef FETCH_DATA_MAX
 #define FETCH_DATA_MAX 288
+#endif
 
 /*
- * fetch() writes what the user wants to know of a hit to data, of FETCH_DATA_MAX bytes:
- * a bit for each value that there is none of, and the values. It returns 0 for a hit that
+ * fetch() writes what the user wants to know of a hit to data, of FETCH_DATA_MAX bytes,
+ * which are 0 before: a bit for each value that there is none of, and the values; the rest
+ * is 0. It returns 0 for a hit that
  * is not wanted. User space writes its body, for the arguments of the target (package
  * fetch); the assembly keeps the compiler from knowing what this one does.
  */

@@ -3,6 +3,7 @@ package tools
 
 import (
 	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/tools/argdist"
 	"github.com/corescope/corescope/tools/bashreadline"
 	"github.com/corescope/corescope/tools/biolatency"
 	"github.com/corescope/corescope/tools/biosnoop"
@@ -32,6 +33,7 @@ import (
 // All returns every tool, by name.
 func All() []*tool.Tool {
 	return []*tool.Tool{
+		argdist.Tool,
 		bashreadline.Tool,
 		biolatency.Tool,
 		biosnoop.Tool,

@@ -19,7 +19,7 @@ import (
 // Function is the one of the programs that is given a body (fetch.bpf.h).
 const Function = "fetch"
 
-// DataMax is FETCH_DATA_MAX of fetch.bpf.h: what fetch() may write.
+// DataMax is FETCH_DATA_MAX of fetch.bpf.h, where a tool does not set another.
 const DataMax = 288
 
 // Probe is a probe as the user wrote it.
@@ -27,6 +27,8 @@ type Probe struct {
 	Text string
 	Spec target.Spec
 	*compile.Clauses
+	// Label is what a user calls it, or "".
+	Label string
 }
 
 // Parse reads a probe.
@@ -99,6 +101,8 @@ type Finder struct {
 	Types *btf.Spec
 	// TextSize is how many bytes of a string are fetched.
 	TextSize int
+	// Room is FETCH_DATA_MAX of the programs.
+	Room int
 }
 
 // Set is the sites of a run, by the numbers that target_id() gives.
@@ -189,8 +193,8 @@ func (f *Finder) compile(p *Probe, place *target.Place) (*compile.Result, []slot
 	if err != nil {
 		return nil, nil, err
 	}
-	if code.Room > DataMax {
-		return nil, nil, fmt.Errorf("%w: it takes %d bytes, and there is room for %d: show less, or shorter strings", compile.ErrType, code.Room, DataMax)
+	if code.Room > f.Room {
+		return nil, nil, fmt.Errorf("%w: it takes %d bytes, and there is room for %d: show less, or shorter strings", compile.ErrType, code.Room, f.Room)
 	}
 	var slots []slot
 	for i, s := range code.Slots {

@@ -108,5 +108,5 @@ func (s *Slot) estimate(rank uint64) uint64 {
 }
 
 func (h *Histogram) inUnit(ns uint64) float64 {
-	return float64(ns) / float64(h.unit)
+	return float64(ns) / float64(h.unit.ns())
 }

@@ -32,7 +32,7 @@ func (h *Histogram) Bars() []Bar {
 
 func (h *Histogram) barOf(slot int) int {
 	lo, _ := h.unit.Bounds(slot)
-	return max(0, bits.Len64(lo/uint64(h.unit))-1)
+	return max(0, bits.Len64(lo/h.unit.ns())-1)
 }
 
 // AppendText appends the bars, laid out as libbpf-tools do, and a line of the
@@ -110,14 +110,14 @@ func (l *layout) appendBar(dst []byte, b Bar, most uint64) []byte {
 
 // appendDecimal appends nanoseconds in the unit, exactly and without noughts at the end.
 func (u Unit) appendDecimal(dst []byte, ns uint64) []byte {
-	dst = strconv.AppendUint(dst, ns/uint64(u), 10)
-	rest := ns % uint64(u)
+	dst = strconv.AppendUint(dst, ns/u.ns(), 10)
+	rest := ns % u.ns()
 	if rest == 0 {
 		return dst
 	}
 	point := len(dst)
 	// The unit above the rest keeps the noughts in front; its 1 makes place for the point.
-	dst = strconv.AppendUint(dst, uint64(u)+rest, 10)
+	dst = strconv.AppendUint(dst, u.ns()+rest, 10)
 	dst[point] = '.'
 	return bytes.TrimRight(dst, "0")
 }

@@ -6,18 +6,22 @@ import (
 )
 
 // Unit is the unit that durations are shown in, as its nanoseconds: what the
-// BPF variable hist_unit_ns is set to. There are no others than these three.
+// BPF variable hist_unit_ns is set to. There are no others than these. Values are no
+// durations but plain numbers, which are handled as nanoseconds are.
 type Unit uint64
 
 const (
+	Values       Unit = 0
 	Nanoseconds  Unit = 1
 	Microseconds Unit = 1000
 	Milliseconds Unit = 1000000
 )
 
-// String returns nsecs, usecs or msecs.
+// String returns nsecs, usecs, msecs or value.
 func (u Unit) String() string {
 	switch u {
+	case Values:
+		return "value"
 	case Nanoseconds:
 		return "nsecs"
 	case Microseconds:
@@ -26,6 +30,9 @@ func (u Unit) String() string {
 		return "msecs"
 	}
 }
+
+// ns is how many of what is counted make one of the unit.
+func (u Unit) ns() uint64 { return max(1, uint64(u)) }
 
 // SlotOf returns the slot that BPF's hist_record counts a duration in. Durations
 // of 2^63 ns and more share a slot with 2^63 - 1 ns unless the unit is 1 ns.
@@ -49,7 +56,7 @@ func (u Unit) Bounds(slot int) (lo, hi uint64) {
 // (msecs) such steps, the fewest that make one no longer than a nanosecond.
 func (u Unit) scale() (div uint64, shift int) {
 	switch u {
-	case Nanoseconds:
+	case Values, Nanoseconds:
 		return 1, 0
 	case Microseconds:
 		return 125, 7

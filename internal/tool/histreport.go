@@ -91,7 +91,7 @@ func (r *histReport) appendCSV(b []byte, key []column.Column, h *histogram.Histo
 		}
 		b = append(append(b, ','), h.Unit().String()...)
 		for _, ns := range []uint64{bucket.Lo, bucket.Hi} {
-			b = strconv.AppendFloat(append(b, ','), float64(ns)/float64(h.Unit()), 'f', -1, 64)
+			b = strconv.AppendFloat(append(b, ','), float64(ns)/float64(max(1, h.Unit())), 'f', -1, 64)
 		}
 		b = strconv.AppendUint(append(b, ','), bucket.Count, 10)
 		b = append(b, '\n')

@@ -105,7 +105,7 @@ func (f *Facts) histogramSchema() *record {
 
 func units() []string {
 	var names []string
-	for _, u := range []histogram.Unit{histogram.Nanoseconds, histogram.Microseconds, histogram.Milliseconds} {
+	for _, u := range []histogram.Unit{histogram.Nanoseconds, histogram.Microseconds, histogram.Milliseconds, histogram.Values} {
 		names = append(names, u.String())
 	}
 	return names

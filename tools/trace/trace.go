@@ -140,7 +140,7 @@ func (o *options) find(set *fetch.Set, k *tool.Kernel) error {
 	if len(o.Probes) == 0 {
 		return errors.New("there is no probe")
 	}
-	f := fetch.Finder{TextSize: o.StringSize}
+	f := fetch.Finder{TextSize: o.StringSize, Room: fetch.DataMax}
 	// Without BTF there are still arguments by number, and fields of tracepoints.
 	f.Types, _ = k.Types()
 	for _, text := range o.Probes {

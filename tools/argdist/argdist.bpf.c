@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//go:build ignore
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "lost.bpf.h"
+
+/* What is fetched is a key, which is on the stack three times. */
+#define FETCH_DATA_MAX 96
+#include "fetch.bpf.h"
+#include "target.bpf.h"
+#include "task.bpf.h"
+
+struct counters {
+	__u64 no_value; /* hits whose value could not be read, which no histogram has */
+	__u64 negative; /* hits whose value is negative, which no histogram has */
+};
+
+#include "counters.bpf.h"
+
+/* Histograms of one value, else counts of all values. */
+const volatile bool dist_hist = false;
+
+struct table_key {
+	__u32 target;
+	__u32 pad;
+	char data[FETCH_DATA_MAX];
+};
+
+struct table_value {
+	__u64 count;
+};
+
+struct hist_key {
+	__u32 target;
+};
+
+#include "hist.bpf.h"
+#include "table.bpf.h"
+
+/* What fetch() writes of a number. */
+struct number {
+	__u64 missing;
+	__s64 value;
+};
+
+static __always_inline void add_to_hist(const struct table_key *key)
+{
+	struct hist_key of = { .target = key->target };
+	struct number *n = (void *)key->data;
+
+	if (n->missing)
+		counter_add(no_value);
+	else if (n->value < 0)
+		counter_add(negative);
+	else
+		hist_record(&of, n->value);
+}
+
+static __always_inline void add_to_table(const struct table_key *key)
+{
+	struct table_value *value = table_find(key);
+
+	if (value)
+		table_add(value, count, 1);
+}
+
+static __always_inline int hit(void *ctx)
+{
+	struct table_key key = {};
+
+	if (!task_current_wanted() || !fetch(ctx, key.data))
+		return 0;
+	key.target = target_id(ctx);
+	if (dist_hist)
+		add_to_hist(&key);
+	else
+		add_to_table(&key);
+	return 0;
+}
+
+#define HIT(name, section)               \
+	SEC(section)                     \
+	int name(void *ctx)              \
+	{                                \
+		return hit(ctx);         \
+	}
+
+HIT(kernel__multi, "kprobe.multi")
+HIT(kernel__kprobe, "kprobe")
+HIT(kernel_return__multi, "kretprobe.multi")
+HIT(kernel_return__kprobe, "kretprobe")
+HIT(user__multi, "uprobe.multi")
+HIT(user__uprobe, "uprobe")
+HIT(user_return__multi, "uretprobe.multi")
+HIT(user_return__uprobe, "uretprobe")
+HIT(tracepoint__tp, "tracepoint")
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
