@@ -185,6 +185,9 @@ func (o *Objects) attachProgramAt(name string, in *Instance, t numbered) (link.L
 
 // sharedProgram loads the program that is for all targets of the instance.
 func (o *Objects) sharedProgram(name string, in *Instance) (*ebpf.Program, error) {
+	if !haveCookies() {
+		return nil, fmt.Errorf("load %s for several targets: %w", o.spec.Programs[name].SectionName, ebpf.ErrNotSupported)
+	}
 	key := fmt.Sprintf("%s@%d+%d", name, in.First, len(in.Targets))
 	return o.instanceProgram(key, in, o.spec.Programs[name], cookieTarget())
 }
