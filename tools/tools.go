@@ -8,17 +8,22 @@ import (
 	"github.com/corescope/corescope/tools/biolatency"
 	"github.com/corescope/corescope/tools/biosnoop"
 	"github.com/corescope/corescope/tools/biotop"
+	"github.com/corescope/corescope/tools/bpflist"
 	"github.com/corescope/corescope/tools/cachestat"
 	"github.com/corescope/corescope/tools/execsnoop"
+	"github.com/corescope/corescope/tools/files"
 	"github.com/corescope/corescope/tools/filetop"
 	"github.com/corescope/corescope/tools/funccount"
 	"github.com/corescope/corescope/tools/funclatency"
 	"github.com/corescope/corescope/tools/gethostlatency"
 	"github.com/corescope/corescope/tools/javagc"
+	"github.com/corescope/corescope/tools/maps"
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/runqlat"
+	"github.com/corescope/corescope/tools/sockets"
 	"github.com/corescope/corescope/tools/sslsniff"
 	"github.com/corescope/corescope/tools/syscount"
+	"github.com/corescope/corescope/tools/tasks"
 	"github.com/corescope/corescope/tools/tcpaccept"
 	"github.com/corescope/corescope/tools/tcpconnect"
 	"github.com/corescope/corescope/tools/tcpdrop"
@@ -38,17 +43,22 @@ func All() []*tool.Tool {
 		biolatency.Tool,
 		biosnoop.Tool,
 		biotop.Tool,
+		bpflist.Tool,
 		cachestat.Tool,
 		execsnoop.Tool,
+		files.Tool,
 		filetop.Tool,
 		funccount.Tool,
 		funclatency.Tool,
 		gethostlatency.Tool,
 		javagc.Tool,
+		maps.Tool,
 		opensnoop.Tool,
 		runqlat.Tool,
+		sockets.Tool,
 		sslsniff.Tool,
 		syscount.Tool,
+		tasks.Tool,
 		tcpaccept.Tool,
 		tcpconnect.Tool,
 		tcpdrop.Tool,

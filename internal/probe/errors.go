@@ -103,6 +103,11 @@ func isAdmin() bool {
 	return sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
+const (
+	reasonNotThere  = "not in this kernel"
+	reasonLacksType = "not in this kernel: it lacks a type or field that this way reads"
+)
+
 // Reason is an error of loading or attaching in a few words.
 func Reason(err error) string {
 	var verifier *ebpf.VerifierError
@@ -110,7 +115,7 @@ func Reason(err error) string {
 	case err == nil:
 		return "works"
 	case errors.As(err, &verifier) && strings.Contains(err.Error(), "bad CO-RE relocation"):
-		return "not in this kernel: it lacks a type or field that this way reads"
+		return reasonLacksType
 	case errors.As(err, &verifier):
 		return fmt.Sprintf("refused by the verifier: %v", err)
 	case errors.Is(err, fs.ErrPermission):
@@ -120,7 +125,7 @@ func Reason(err error) string {
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 		return "too many open files"
 	case errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EOPNOTSUPP):
-		return "not in this kernel"
+		return reasonNotThere
 	case errors.Is(err, fs.ErrNotExist):
 		return "not there"
 	}

@@ -368,8 +368,8 @@ func TestIterate(t *testing.T) {
 		Instructions: asm.Instructions{
 			asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord), // meta
 			asm.LoadMem(asm.R1, asm.R6, 0, asm.DWord), // seq
-			asm.Mov.Imm(asm.R2, mark),
-			asm.StoreMem(asm.RFP, -8, asm.R2, asm.DWord),
+			asm.StoreImm(asm.RFP, -8, 4, asm.Word),    // the row's size
+			asm.StoreImm(asm.RFP, -4, mark, asm.Word),
 			asm.Mov.Reg(asm.R2, asm.RFP),
 			asm.Add.Imm(asm.R2, -8),
 			asm.Mov.Imm(asm.R3, 8),
@@ -383,8 +383,8 @@ func TestIterate(t *testing.T) {
 		t.Fatal(err)
 	}
 	records := 0
-	err := objects.Iterate(Iterator{Program: "tasks"}, 8, func(b []byte) error {
-		if len(b) != 8 || b[0] != mark&0xff || b[3] != mark>>24 {
+	err := objects.Iterate(Iterator{Program: "tasks"}, func(b []byte) error {
+		if len(b) != 4 || b[0] != mark&0xff || b[3] != mark>>24 {
 			t.Fatalf("record %x", b)
 		}
 		records++
@@ -397,13 +397,13 @@ func TestIterate(t *testing.T) {
 		t.Errorf("%d records, %v", records, err)
 	}
 	stop := errors.New("stop")
-	if err := objects.Iterate(Iterator{Program: "tasks"}, 8, func([]byte) error { return stop }); !errors.Is(err, stop) {
+	if err := objects.Iterate(Iterator{Program: "tasks"}, func([]byte) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("%v, want %v", err, stop)
 	}
-	if err := objects.Iterate(Iterator{Program: "none"}, 8, nil); err == nil {
+	if err := objects.Iterate(Iterator{Program: "none"}, nil); err == nil {
 		t.Error("an iterator that is not there")
 	}
-	waitFor(t, 1, 2, 0)
+	waitFor(t, 1, 2, 1)
 }
 
 func TestLoadRefuses(t *testing.T) {

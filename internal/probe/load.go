@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -52,7 +53,7 @@ type Objects struct {
 	spec     *ebpf.CollectionSpec
 	options  Options
 	programs map[string]*ebpf.Program
-	// iterators are attached, but run only as they are read; they leave nothing running.
+	// iterators run only as they are read; they leave nothing running.
 	iterators map[Iterator]*link.Iter
 	user      *user
 	mu        sync.Mutex // a signal may detach while a run ends by itself, and a file come
@@ -317,7 +318,8 @@ func (o *Objects) load(name string, spec *ebpf.ProgramSpec) (*ebpf.Program, erro
 	return o.programs[name], nil
 }
 
-// Explain tries every variant of every hook, keeps no program, and returns how they fared.
+// Explain tries every variant of every hook, and every iterator, and returns how they
+// fared.
 func (o *Objects) Explain() (map[string][]Attempt, error) {
 	hooks, err := o.Hooks()
 	if err != nil {
@@ -334,6 +336,12 @@ func (o *Objects) Explain() (map[string][]Attempt, error) {
 				return nil, fmt.Errorf("explain hook %s: %s: %w", h.Name, v, short)
 			}
 			out[h.Name] = append(out[h.Name], Attempt{v, err})
+		}
+	}
+	for name, spec := range o.spec.Programs {
+		if spec.AttachType == ebpf.AttachTraceIter {
+			_, err := o.Program(name)
+			out[name] = []Attempt{{Variant{"iter", []string{name}, []string{spec.SectionName}}, err}}
 		}
 	}
 	return out, nil
@@ -356,7 +364,8 @@ func (o *Objects) tryOut(h Hook, v Variant) error {
 	return o.Detach()
 }
 
-// Taken lists the hooks with what was taken for them, as "open: tp_btf/sys_exit".
+// Taken lists the hooks with what was taken for them, as "open: tp_btf/sys_exit", and
+// the iterators that are prepared.
 func (o *Objects) Taken() []string {
 	var out []string
 	for name, tried := range o.Tried {
@@ -365,6 +374,9 @@ func (o *Objects) Taken() []string {
 				out = append(out, name+": "+a.Variant.String()+o.where(a.Variant))
 			}
 		}
+	}
+	for i := range o.iterators {
+		out = append(out, i.Program+": "+o.spec.Programs[i.Program].SectionName)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -395,10 +407,7 @@ func (o *Objects) Detach() error {
 
 // Close detaches and frees all.
 func (o *Objects) Close() error {
-	errs := []error{o.Detach()}
-	for _, it := range o.iterators {
-		errs = append(errs, it.Close())
-	}
+	errs := []error{o.Detach(), closeAll(slices.Collect(maps.Values(o.iterators)))}
 	for _, p := range o.programs {
 		errs = append(errs, p.Close())
 	}

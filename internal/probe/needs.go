@@ -20,7 +20,7 @@ func (v Variant) Needs() string {
 // Needs says what a kernel must have for a program of the section, as
 // "tp_btf/sys_exit": a part of a sentence, or "" for what is not known.
 func Needs(section string) string {
-	kind, _, _ := strings.Cut(section, "/")
+	kind, target, _ := strings.Cut(section, "/")
 	switch strings.TrimSuffix(kind, ".s") {
 	case "fentry", "fexit", "fmod_ret":
 		// arm64 has trampolines from 6.0 on, but the direct calls that attach them to
@@ -41,9 +41,24 @@ func Needs(section string) string {
 	case "usdt":
 		return "CONFIG_UPROBES and the probe in the file"
 	case "iter":
-		return "the kernel's own BTF with the iterator (5.8)"
+		return "the kernel's own BTF with the iterator (" + iteratorSince(target) + ")"
 	case "perf_event":
 		return "perf events (CONFIG_PERF_EVENTS)"
 	}
 	return ""
+}
+
+// iteratorSince is the first kernel with an iterator.
+func iteratorSince(target string) string {
+	switch target {
+	case "tcp", "udp", "bpf_map_elem":
+		return "5.9"
+	case "task_vma":
+		return "5.12"
+	case "unix":
+		return "5.15"
+	case "bpf_link":
+		return "5.19"
+	}
+	return "5.8"
 }

@@ -185,18 +185,24 @@ func (s *stuttering) Read(b []byte) (int, error) {
 func TestRecords(t *testing.T) {
 	var got []string
 	yield := func(b []byte) error { got = append(got, string(b)); return nil }
-	if err := records(patient{&stuttering{rest: []byte("aaaabbbbcccc")}}, 4, yield); err != nil || strings.Join(got, " ") != "aaaa bbbb cccc" {
+	rows := "\x04\x00\x00\x00aaaa\x00\x00\x00\x00\x02\x00\x00\x00cc"
+	if err := records(patient{&stuttering{rest: []byte(rows)}}, yield); err != nil || strings.Join(got, " ") != "aaaa  cc" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := records(patient{&stuttering{}}, 4, yield); err != nil || len(got) != 3 {
+	if err := records(patient{&stuttering{}}, yield); err != nil || len(got) != 3 {
 		t.Errorf("records of nothing: %q, %v", got, err)
 	}
-	if err := records(patient{&stuttering{rest: []byte("aaaabb")}}, 4, yield); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("half a record: %v", err)
+	for _, half := range []string{rows[:2], rows[:4], rows[:6]} {
+		if err := records(patient{&stuttering{rest: []byte(half)}}, yield); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("half a record, %q: %v", half, err)
+		}
+	}
+	if err := records(strings.NewReader("\xff\xff\xff\xff"), yield); err == nil {
+		t.Error("a record of 4 GB")
 	}
 	stop := errors.New("stop")
 	n := 0
-	err := records(strings.NewReader("aaaabbbb"), 4, func([]byte) error { n++; return stop })
+	err := records(strings.NewReader(rows), func([]byte) error { n++; return stop })
 	if !errors.Is(err, stop) || n != 1 {
 		t.Errorf("%d records, %v", n, err)
 	}

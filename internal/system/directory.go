@@ -12,16 +12,23 @@ import (
 // (MAJOR << 20 | MINOR) and its inode number. The device is that of the mount, as
 // stat(2) gives another one for subvolumes of btrfs.
 func DirectoryID(path string) (dev uint32, inode uint64, err error) {
-	dir, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
+	return identify(path, unix.O_DIRECTORY)
+}
+
+// FileID is DirectoryID for any file.
+func FileID(path string) (dev uint32, inode uint64, err error) { return identify(path, 0) }
+
+func identify(path string, flags int) (dev uint32, inode uint64, err error) {
+	f, err := os.OpenFile(path, unix.O_PATH|flags, 0)
 	if err != nil {
-		return 0, 0, fmt.Errorf("open directory: %w", err)
+		return 0, 0, fmt.Errorf("find file: %w", err)
 	}
-	defer dir.Close()
+	defer f.Close()
 	var st unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return 0, 0, fmt.Errorf("stat %s: %w", path, err)
 	}
-	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", dir.Fd()))
+	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))
 	if err != nil {
 		return 0, 0, fmt.Errorf("read mount of %s: %w", path, err)
 	}
@@ -49,12 +56,12 @@ func mountID(fdinfo string) string {
 // mountDevice reads "29 1 254:1 / / ...", the line of a mount in /proc/PID/mountinfo.
 func mountDevice(mountinfo, id string) (dev uint32, ok bool) {
 	for line := range strings.Lines(mountinfo) {
-		f := strings.Fields(line)
+		fields := strings.Fields(line)
 		var major, minor uint32
-		if len(f) < 3 || f[0] != id {
+		if len(fields) < 3 || fields[0] != id {
 			continue
 		}
-		if n, _ := fmt.Sscanf(f[2], "%d:%d", &major, &minor); n == 2 {
+		if n, _ := fmt.Sscanf(fields[2], "%d:%d", &major, &minor); n == 2 {
 			return major<<20 | minor, true
 		}
 	}

@@ -18,7 +18,7 @@ const initialPIDNamespace = "pid:[4026531836]"
 // them: kernel.pid_max. That is a namespace's own setting since 6.14 (7863dcc72d0f),
 // so inside of one, or where it cannot be read, it is the greatest there may be.
 func PIDMax(root string) uint32 {
-	if ns, err := os.Readlink(filepath.Join(root, "proc/self/ns/pid")); err != nil || ns != initialPIDNamespace {
+	if !InitialPIDNamespace(root) {
 		return pidLimit
 	}
 	text, err := readFile(filepath.Join(root, "proc/sys/kernel/pid_max"), 64)
@@ -30,4 +30,11 @@ func PIDMax(root string) uint32 {
 		return pidLimit
 	}
 	return uint32(n)
+}
+
+// InitialPIDNamespace reports whether this process is in the machine's own PID namespace,
+// so far as it can be read.
+func InitialPIDNamespace(root string) bool {
+	ns, err := os.Readlink(filepath.Join(root, "proc/self/ns/pid"))
+	return err == nil && ns == initialPIDNamespace
 }

@@ -152,7 +152,7 @@ func (f *Facts) checkHookNames() error {
 		names = append(names, c.Hooks...)
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(f.Hooks, func(h probe.Hook) bool { return h.Name == name }) {
+		if !slices.ContainsFunc(f.Hooks, func(h probe.Hook) bool { return h.Name == name }) && !isIterator(f.spec.Programs[name]) {
 			errs = append(errs, fmt.Errorf("the object has no hook %s", name))
 		}
 	}

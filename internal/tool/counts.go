@@ -55,13 +55,13 @@ func (g *groups[R]) sorted() []*alike[R] {
 // describeCounts adds the column of how many rows are alike.
 func (e *Events[R]) describeCounts() *description {
 	count, _ := value.Of(&e.groups.count)
-	e.cols.all = append(e.cols.all, column.Column{
+	e.rows.cols.all = append(e.rows.cols.all, column.Column{
 		Key: countKey, Header: "COUNT", Width: 10, Value: count,
 		Help: "rows that are alike in the other columns that are shown",
 	})
 	keys := append(slices.Clone(e.Count), countKey)
-	e.cols.machine = keys
-	return &description{columns: &e.cols, text: keys}
+	e.rows.cols.machine = keys
+	return &description{columns: &e.rows.cols, text: keys}
 }
 
 // showCounts shows what was counted.
@@ -70,7 +70,7 @@ func (e *Events[R]) showCounts(s *session) error {
 		if s.enough() {
 			break
 		}
-		*e.row, e.groups.count = g.row, g.count
+		*e.rows.row, e.groups.count = g.row, g.count
 		s.shown++
 		if err := s.out.Row(kindEvent); err != nil {
 			return err

@@ -101,12 +101,16 @@ func (f *Facts) addColumns(src Source) error {
 func iterators(spec *ebpf.CollectionSpec) []string {
 	var out []string
 	for _, prog := range spec.Programs {
-		if prog.AttachType == ebpf.AttachTraceIter {
+		if isIterator(prog) {
 			out = append(out, prog.SectionName)
 		}
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
+}
+
+func isIterator(prog *ebpf.ProgramSpec) bool {
+	return prog != nil && prog.AttachType == ebpf.AttachTraceIter
 }
 
 // reasonFilter is the one reason for a loss that no program counts: --filter could not be

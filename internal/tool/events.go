@@ -5,17 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
 	"runtime"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 
-	"github.com/corescope/corescope/internal/column"
-	"github.com/corescope/corescope/internal/layout"
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/ring"
-	"github.com/corescope/corescope/internal/value"
 )
 
 // Events is a stream of rows: the programs send struct event through the map
@@ -48,57 +43,24 @@ type Events[R any] struct {
 	// all is attached, ahead of "ready", and After when nothing is any more.
 	Before, After []Iterator
 
-	row     *R // the one that columns are bound to
-	decoder *layout.Decoder
-	cols    columns
+	rows    rows[R]
 	samples uint64
 	groups  groups[R]
 }
 
-// Iterator is an iterator program.
-type Iterator = probe.Iterator
-
-// ErrMore is returned by a row's Decode when the event goes on in a later sample.
-var ErrMore = errors.New("event goes on")
-
-type decodable interface{ Decode(tail []byte) error }
-type stamped interface{ Stamp() *value.Time }
-type owned interface{ Head() *value.Task }
-
 func (e *Events[R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description, error) {
-	e.row = &e.Row
 	if e.MapEntries == nil {
 		e.MapEntries = map[string]uint32{}
 	}
 	e.BufferBytes = bufferSize(e.BufferBytes)
 	e.MapEntries["events"] = uint32(e.BufferBytes)
-	e.decoder = layout.NewDecoder(e.row)
-	if err := checkEvent(spec, reflect.TypeFor[R]()); err != nil {
-		return nil, err
-	}
-	if _, ok := any(e.row).(stamped); !ok {
-		return nil, fmt.Errorf("row %T has no time", e.row)
-	}
-	cols, err := column.Of(e.row)
-	if err != nil {
-		return nil, err
-	}
-	if o, ok := any(e.row).(owned); ok {
-		cols = append(cols, taskColumns(o.Head(), env)...)
-	}
-	for i := range cols {
-		if header, ok := e.Headers[cols[i].Key]; ok {
-			cols[i].Header = header
-		}
-		if width, ok := e.Widths[cols[i].Key]; ok {
-			cols[i].Width = width
-		}
-	}
-	e.cols = columns{all: cols}
-	if e.Count != nil {
+	e.rows = rows[R]{row: &e.Row, keep: e.Keep, headers: e.Headers, widths: e.Widths}
+	d, err := e.rows.describe(env, spec, e.Columns)
+	if err == nil && e.Count != nil {
+		e.rows.count = &e.groups
 		return e.describeCounts(), nil
 	}
-	return &description{columns: &e.cols, text: e.Columns}, nil
+	return d, err
 }
 
 // bufferSize is the power of two from n on that a buffer can have.
@@ -108,14 +70,6 @@ func bufferSize(n int) int {
 		size <<= 1
 	}
 	return size
-}
-
-func checkEvent(spec *ebpf.CollectionSpec, row reflect.Type) error {
-	var event *btf.Struct
-	if err := spec.Types.TypeByName("event", &event); err != nil {
-		return fmt.Errorf("find struct event: %w", err)
-	}
-	return layout.Check(event, layout.Wire(row))
 }
 
 func (e *Events[R]) kind() string { return kindEvent }
@@ -133,7 +87,7 @@ func (e *Events[R]) run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer cancel()
-	if err := e.iterate(s, e.Before); err != nil {
+	if err := e.rows.iterate(ctx, s, e.Before); err != nil {
 		return err
 	}
 	if err := s.prepare(e.After); err != nil {
@@ -150,7 +104,7 @@ func (e *Events[R]) run(ctx context.Context, s *session) error {
 	if err := e.read(ctx, s, reader); err != nil {
 		return err
 	}
-	if err := e.iterate(s, e.After); err != nil {
+	if err := e.rows.iterate(context.WithoutCancel(ctx), s, e.After); err != nil {
 		return err
 	}
 	return e.showCounts(s)
@@ -170,7 +124,7 @@ func (e *Events[R]) read(ctx context.Context, s *session, reader ring.Reader) er
 		case err != nil:
 			return err
 		}
-		if err := e.show(s, sample); err != nil {
+		if err := e.rows.show(s, sample); err != nil {
 			return err
 		}
 		// A storm may leave no idle moment to tell of losses in.
@@ -181,57 +135,4 @@ func (e *Events[R]) read(ctx context.Context, s *session, reader ring.Reader) er
 		}
 	}
 	return nil
-}
-
-// show turns one sample into a row.
-func (e *Events[R]) show(s *session, sample []byte) error {
-	tail, err := e.decoder.Decode(sample)
-	if err != nil {
-		return err
-	}
-	if d, ok := any(e.row).(decodable); ok {
-		if err := d.Decode(tail); errors.Is(err, ErrMore) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("decode event: %w", err)
-		}
-	}
-	if err := s.clock.wall(any(e.row).(stamped).Stamp()); err != nil {
-		return err
-	}
-	if e.Keep != nil && !e.Keep(e.row) {
-		return nil
-	}
-	if !s.wanted(&e.cols) {
-		return nil
-	}
-	s.events++
-	if e.Count != nil {
-		e.groups.add(e.row, e.cols.shown)
-		return nil
-	}
-	s.shown++
-	return s.out.Row(kindEvent)
-}
-
-// prepare loads and attaches iterators, as it takes rights that are gone when they run.
-func (s *session) prepare(programs []Iterator) error {
-	for _, it := range programs {
-		if err := s.objects.Prepare(it); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// iterate runs iterator programs and shows the events that they write.
-func (e *Events[R]) iterate(s *session, programs []Iterator) error {
-	for _, it := range programs {
-		if err := s.objects.Iterate(it, e.decoder.Size(), func(sample []byte) error {
-			return e.show(s, sample)
-		}); err != nil {
-			return err
-		}
-	}
-	return s.out.Flush()
 }

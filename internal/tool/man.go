@@ -92,6 +92,20 @@ func columnHelp(c column.Column) string {
 
 func (f *Facts) manualHooks(p *manual.Page) {
 	p.Section("HOOKS")
+	if len(f.Hooks) > 0 {
+		f.manualWays(p)
+	}
+	if len(f.Iterators) == 0 {
+		return
+	}
+	p.Subsection("iterators")
+	p.Text("What is there already is listed by programs that the kernel calls for each thing of a kind.")
+	for _, section := range f.Iterators {
+		p.Item(section, "", "needs "+probe.Needs(section))
+	}
+}
+
+func (f *Facts) manualWays(p *manual.Page) {
 	p.Text("Each hook is taken in the first of its ways that this kernel allows; it is tried, and no version is looked at. " +
 		"--explain says which that is here and why not a better one, --hook HOOK=KIND takes another. " +
 		"All need a description of the kernel's types, its own BTF or that of --btf.")
@@ -101,10 +115,6 @@ func (f *Facts) manualHooks(p *manual.Page) {
 		for _, v := range h.Variants {
 			p.Item(v.Kind, "", f.wayText(v))
 		}
-	}
-	if len(f.Iterators) > 0 {
-		p.Subsection("iterators")
-		p.Text("What is there already is listed by " + strings.Join(f.Iterators, ", ") + " (needs " + probe.Needs(f.Iterators[0]) + ").")
 	}
 }
 

@@ -35,7 +35,7 @@ func TestManual(t *testing.T) {
 		"COLUMNS\n\n       In text time, comm are shown",
 		"       note\n              why; on demand\n",
 		"   open\n\n       The tool sees less where there is no way to this hook.\n\n       btf\n              tp_btf/sys_exit; needs",
-		"   iterators\n\n       What is there already is listed by iter/task (needs",
+		"   iterators\n\n       What is there already is listed by programs that the kernel calls for\n       each thing of a kind.\n\n       iter/task\n              needs the kernel",
 		"EXAMPLES\n\n       fake -x --filter 'comm == \"a | b\"' | head\n              failures\n",
 		"EXIT STATUS\n\n       0\n",
 		"OVERHEAD\n\n       1 ns a call.\n",

@@ -13,6 +13,7 @@ import (
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/system"
 )
 
 // common are the flags that every tool has.
@@ -89,6 +90,15 @@ func (t *tasks) variables(env *Env, kernel *probe.Kernel) (map[string]any, error
 		vars["task_cgroup_subsys"] = index
 	}
 	return vars, nil
+}
+
+// process is the only process that is asked for, if the kernel knows it by the same
+// number for this process as in the initial PID namespace; else 0.
+func (t *tasks) process() uint32 {
+	if len(t.PID) != 1 || !system.InitialPIDNamespace("/") {
+		return 0
+	}
+	return t.PID[0]
 }
 
 func (t *tasks) ids(vars map[string]any) error {

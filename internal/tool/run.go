@@ -217,7 +217,7 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*session
 		}
 	}
 	s := &session{
-		tool: t, common: l.common, env: env, objects: objects, keep: keep,
+		tool: t, common: l.common, env: env, objects: objects, keep: keep, pid: l.tasks.process(),
 		losses: losses{counts: objects.Counts("lost")},
 	}
 	if src.kind() != kindHistogram {

@@ -23,6 +23,7 @@ type session struct {
 	env     *Env
 	columns []column.Column
 	objects *probe.Objects
+	pid     uint32              // the only process that is asked for, or 0
 	own     bool                // the process is this run's own
 	keep    system.Capabilities // that are used when all is attached
 	out     *output.Writer

@@ -102,7 +102,7 @@ const (
 	kindRow       = "row"
 )
 
-// Source is where output comes from: [Events], [Hists] or [Table].
+// Source is where output comes from: [Events], [List], [Hists] or [Table].
 type Source interface {
 	plan() *Plan
 	// kind is the "type" in JSON of what the source shows.

@@ -141,8 +141,8 @@ func run(ctx context.Context, tl *tool.Tool, args []string, out, errOut io.Write
 }
 
 // JSON runs the tool with args and --output json, calls load when all its hooks are
-// attached, stops it when load returns, and returns what it printed. It fails the test
-// if the tool does, or if a line is not as the tool's schema says, which short runs do
+// attached, stops it when load returns, and returns what it printed. Without load the
+// tool ends by itself. It fails the test if the tool does, or if a line is not as the tool's schema says, which short runs do
 // not look at.
 func JSON(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 	t.Helper()
@@ -157,10 +157,7 @@ func JSON(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 		res.Code = run(ctx, tl, append([]string{"--output", "json"}, args...), w, &stderr)
 		w.Close()
 	})
-	res.read(t, r, func() {
-		load()
-		cancel()
-	})
+	res.read(t, r, during(load, cancel))
 	done.Wait()
 	res.Stderr = stderr.String()
 	if res.Code != tool.ExitOK || res.Summary == nil {
@@ -170,6 +167,16 @@ func JSON(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 		res.validate(t, tl, args)
 	}
 	return res
+}
+
+// during is what happens when the tool is ready.
+func during(load, cancel func()) func() {
+	return func() {
+		if load != nil {
+			load()
+			cancel()
+		}
+	}
 }
 
 // read sorts the lines, and calls ready beside itself, so that the tool never waits
@@ -231,10 +238,7 @@ func Text(t testing.TB, tl *tool.Tool, args []string, load func()) string {
 		stderr = append(stderr, in.Text())
 		if !ready && bytes.Contains(in.Bytes(), []byte(": ready: ")) {
 			ready = true
-			done.Go(func() {
-				load()
-				cancel()
-			})
+			done.Go(during(load, cancel))
 		}
 	}
 	done.Wait()
@@ -256,10 +260,7 @@ func File(t testing.TB, tl *tool.Tool, args []string, load func()) (rows int, su
 	defer f.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	out := &readyWriter{w: f, ready: func() {
-		load()
-		cancel()
-	}}
+	out := &readyWriter{w: f, ready: during(load, cancel)}
 	var stderr bytes.Buffer
 	if code := run(ctx, tl, append([]string{"--output", "json"}, args...), out, &stderr); code != tool.ExitOK {
 		t.Fatalf("%s %q: exit code %d: %s", tl.Name, args, code, &stderr)

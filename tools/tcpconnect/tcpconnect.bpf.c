@@ -8,6 +8,7 @@
 #include "event.bpf.h"
 #include "task.bpf.h"
 #include "sockcall.bpf.h"
+#include "list.bpf.h"
 
 #define SYS_CONNECT 3 /* include/uapi/linux/net.h */
 #define SHUTDOWN_MASK 3
@@ -301,7 +302,7 @@ int open_attempts(struct bpf_iter__bpf_map_elem *ctx)
 	e.task.time_ns = bpf_ktime_get_boot_ns();
 	e.duration_ns = e.task.time_ns - a->birth_ns;
 	e.result = RESULT_WAITING;
-	bpf_seq_write(ctx->meta->seq, &e, sizeof(e));
+	list_send(ctx->meta->seq, &e, sizeof(e));
 	return 0;
 }
 

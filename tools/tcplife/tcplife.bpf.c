@@ -6,6 +6,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "conn.bpf.h"
+#include "list.bpf.h"
 
 enum row_state {
 	ROW_CLOSED = 1,
@@ -121,7 +122,7 @@ static __always_inline long handle_existing(struct seq_file *seq, const struct s
 
 	if (c->state == TCP_LISTEN || !fill_event(&e, sk, c, ROW_EXISTING, c->state))
 		return 0;
-	return bpf_seq_write(seq, &e, sizeof(e));
+	return list_send(seq, &e, sizeof(e));
 }
 
 /* With nothing attached any more, a socket may be gone, or another connection's. */
@@ -143,7 +144,7 @@ int open_conns(struct bpf_iter__bpf_map_elem *ctx)
 	if (c->hash && c->hash != BPF_CORE_READ(sk, __sk_common.skc_hash))
 		return 0;
 	if (fill_event(&e, sk, c, ROW_OPEN, state))
-		bpf_seq_write(ctx->meta->seq, &e, sizeof(e));
+		list_send(ctx->meta->seq, &e, sizeof(e));
 	return 0;
 }
 

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __FILE_BPF_H
+#define __FILE_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "path.bpf.h"
+
+#define FS_NAME_LEN 16
+#define NSFS_MAGIC 0x6e736673
+
+/* Which file it is: value.File in Go. Its path goes behind the event. */
+struct file_info {
+	__u64 inode;
+	__u32 dev; /* of the file system: major << 20 | minor */
+	bool deleted; /* the name it was opened by is gone */
+	bool pseudo; /* in no directory; its name is no path */
+	__u8 pad[2];
+	char fs[FS_NAME_LEN];
+	struct path_names path;
+	__u32 pad2;
+};
+
+/* The kind of a namespace is in its operations. */
+static __always_inline const char *namespace_name(struct inode *inode)
+{
+	struct ns_common *ns = BPF_CORE_READ(inode, i_private);
+
+	return BPF_CORE_READ(ns, ops, name);
+}
+
+static __always_inline void file_name_read(struct file_info *info, char *buf,
+					   struct dentry *dentry, struct inode *inode)
+{
+	const char *name = (void *)BPF_CORE_READ(dentry, d_name.name);
+	long n;
+
+	if (BPF_CORE_READ(inode, i_sb, s_magic) == NSFS_MAGIC)
+		name = namespace_name(inode);
+	n = bpf_probe_read_kernel_str(buf, NAME_MAX + 1, name);
+	info->path.len = n > 0 ? n : 0;
+}
+
+/*
+ * file_info_read reads which file a path leads to, and its names into buf[PATH_BUF_SIZE];
+ * info is a map's memory (see path_names) and zeroed. Files of pipes, sockets and the
+ * like, and those of memfd_create, are alone in their directory entries.
+ */
+static __noinline long file_info_read(struct file_info *info, char *buf, const struct path *path)
+{
+	struct dentry *dentry, *parent;
+	struct inode *inode;
+
+	if (!info || !buf)
+		return 0;
+	dentry = BPF_CORE_READ(path, dentry);
+	parent = BPF_CORE_READ(dentry, d_parent);
+	inode = BPF_CORE_READ(dentry, d_inode);
+	info->inode = BPF_CORE_READ(inode, i_ino);
+	info->dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	bpf_probe_read_kernel_str(&info->fs, sizeof(info->fs),
+				  BPF_CORE_READ(inode, i_sb, s_type, name));
+	info->deleted = parent != dentry && !BPF_CORE_READ(dentry, d_hash.pprev);
+	info->pseudo = parent == dentry && BPF_CORE_READ(path, mnt, mnt_root) != dentry;
+	if (info->pseudo)
+		file_name_read(info, buf, dentry, inode);
+	else
+		path_names(&info->path, buf, path, NULL);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,22 @@
+package value
+
+import "strconv"
+
+// Count is a number that a row may not have.
+type Count struct {
+	N     uint64
+	Given bool
+}
+
+func (v *Count) Absent() bool               { return !v.Given }
+func (v *Count) AppendText(b []byte) []byte { return strconv.AppendUint(b, v.N, 10) }
+func (v *Count) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, v.N, 10) }
+func (v *Count) Schema() Schema             { return Schema{Type: "integer"} }
+
+// Any is -1 where there is none.
+func (v *Count) Any() any {
+	if !v.Given {
+		return -1
+	}
+	return integer(v.N)
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//go:build ignore
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "holder.bpf.h"
+#include "list.bpf.h"
+#include "percpu.bpf.h"
+#include "task.bpf.h"
+
+#define BPF_OBJ_NAME_LEN 16
+#define BPF_TAG_SIZE 8
+#define NO_UID (-1U)
+
+enum kind {
+	KIND_PROG,
+	KIND_MAP,
+	KIND_LINK,
+};
+
+struct event {
+	struct task_info task; /* the holder; pid 0 where there is none */
+	__u64 load_ns; /* CLOCK_BOOTTIME; of programs */
+	__u64 runs;
+	__u64 run_ns;
+	__u64 misses;
+	__u32 id;
+	__u32 kind; /* enum kind */
+	__u32 type;
+	__u32 prog_id; /* of links */
+	__u32 owner_uid;
+	__u32 fd;
+	__u32 holders;
+	__u32 insns;
+	__u32 jited_bytes;
+	__u32 key_size;
+	__u32 value_size;
+	__u32 max_entries;
+	bool measured;
+	__u8 pad[7];
+	__u8 tag[BPF_TAG_SIZE];
+	char name[BPF_OBJ_NAME_LEN];
+};
+
+/* Keeps the type in the object, for it to be compared with Go's. */
+const struct event *event_type __attribute__((unused));
+
+/* Who holds a program, map or link: the first that is wanted, and how many in all. */
+struct owner {
+	struct task_info task; /* pid 0 until there is one */
+	__u32 fd;
+	__u32 holders;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
+	__type(key, const void *);
+	__type(value, struct owner);
+} owners SEC(".maps");
+
+/* Before 5.12 (700d4796ef59) the statistics were the auxiliary part's. */
+struct bpf_prog_aux___stats {
+	struct bpf_prog_stats *stats;
+};
+
+static __always_inline struct bpf_prog_stats *prog_stats(struct bpf_prog *prog)
+{
+	struct bpf_prog_aux___stats *old = (void *)BPF_CORE_READ(prog, aux);
+
+	if (bpf_core_field_exists(prog->stats))
+		return BPF_CORE_READ(prog, stats);
+	return BPF_CORE_READ(old, stats);
+}
+
+/* Programs, maps and links are files without a directory, which their names tell apart. */
+static __always_inline bool is_bpf(struct file *file)
+{
+	struct dentry *dentry = BPF_CORE_READ(file, f_path.dentry);
+	char name[4] = {};
+
+	bpf_probe_read_kernel(name, sizeof(name), BPF_CORE_READ(dentry, d_name.name));
+	return BPF_CORE_READ(dentry, d_parent) == dentry && name[0] == 'b' && name[1] == 'p' &&
+	       name[2] == 'f' && (name[3] == '-' || name[3] == '_');
+}
+
+/* Finds out who holds what: an open object is its file's private data. */
+SEC("iter/task_file")
+int holders(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct owner none = {}, *owner;
+	__u32 fd = ctx->fd;
+	const void *object;
+
+	if (!task || !file || !is_bpf(file))
+		return 0;
+	if (!holds(task, BPF_CORE_READ(task, files), BPF_CORE_READ(task, group_leader, files)))
+		return 0;
+	object = BPF_CORE_READ(file, private_data);
+	bpf_map_update_elem(&owners, &object, &none, BPF_NOEXIST);
+	owner = bpf_map_lookup_elem(&owners, &object);
+	if (!owner) {
+		lost_add(map_full);
+		return 0;
+	}
+	owner->holders++;
+	if (!owner->task.pid && task_wanted(task)) {
+		task_info_read(&owner->task, task);
+		owner->fd = fd;
+	}
+	return 0;
+}
+
+/* begin tells whether the object is wanted, and whose it is. */
+static __always_inline bool begin(struct event *e, const void *object, enum kind kind)
+{
+	struct owner *owner = bpf_map_lookup_elem(&owners, &object);
+
+	e->task.uid = NO_UID;
+	e->owner_uid = NO_UID;
+	e->kind = kind;
+	if (owner) {
+		e->fd = owner->fd;
+		e->holders = owner->holders;
+		if (owner->task.pid)
+			e->task = owner->task;
+	}
+	e->task.time_ns = bpf_ktime_get_boot_ns();
+	return !task_filter || e->task.pid;
+}
+
+/* A CPU's count, which is an integer of 64 bits, whatever it is called. */
+#define STATS_READ(here, member)                                                          \
+	({                                                                                \
+		__u64 __n = 0;                                                            \
+		bpf_probe_read_kernel(&__n, sizeof(__n),                                  \
+				      (void *)(here) +                                    \
+					      bpf_core_field_offset(struct bpf_prog_stats, member)); \
+		__n;                                                                      \
+	})
+
+static __always_inline void read_stats(struct event *e, struct bpf_prog *prog)
+{
+	void *stats = prog_stats(prog);
+
+	for (__u32 cpu = 0; cpu < PERCPU_MAX; cpu++) {
+		__u64 offset;
+
+		if (cpu >= percpu_nr)
+			break;
+		offset = cpu_offset(cpu);
+		if (!offset || !stats)
+			continue;
+		e->measured = true;
+		e->runs += STATS_READ(stats + offset, cnt);
+		e->run_ns += STATS_READ(stats + offset, nsecs);
+		e->misses += STATS_READ(stats + offset, misses);
+	}
+}
+
+SEC("iter/bpf_prog")
+int progs(struct bpf_iter__bpf_prog *ctx)
+{
+	struct bpf_prog *prog = ctx->prog;
+	struct event e = {};
+
+	if (!prog || !begin(&e, prog, KIND_PROG))
+		return 0;
+	e.id = BPF_CORE_READ(prog, aux, id);
+	e.type = BPF_CORE_READ(prog, type);
+	e.owner_uid = BPF_CORE_READ(prog, aux, user, uid.val);
+	e.load_ns = BPF_CORE_READ(prog, aux, load_time);
+	e.insns = BPF_CORE_READ(prog, len);
+	e.jited_bytes = BPF_CORE_READ(prog, jited_len);
+	BPF_CORE_READ_INTO(&e.tag, prog, tag);
+	BPF_CORE_READ_STR_INTO(&e.name, prog, aux, name);
+	read_stats(&e, prog);
+	list_send(ctx->meta->seq, &e, sizeof(e));
+	return 0;
+}
+
+SEC("iter/bpf_map")
+int maps(struct bpf_iter__bpf_map *ctx)
+{
+	struct bpf_map *map = ctx->map;
+	struct event e = {};
+
+	if (!map || !begin(&e, map, KIND_MAP))
+		return 0;
+	e.id = BPF_CORE_READ(map, id);
+	e.type = BPF_CORE_READ(map, map_type);
+	e.key_size = BPF_CORE_READ(map, key_size);
+	e.value_size = BPF_CORE_READ(map, value_size);
+	e.max_entries = BPF_CORE_READ(map, max_entries);
+	BPF_CORE_READ_STR_INTO(&e.name, map, name);
+	list_send(ctx->meta->seq, &e, sizeof(e));
+	return 0;
+}
+
+SEC("iter/bpf_link")
+int links(struct bpf_iter__bpf_link *ctx)
+{
+	struct bpf_link *link = ctx->link;
+	struct event e = {};
+
+	if (!link || !begin(&e, link, KIND_LINK))
+		return 0;
+	e.id = BPF_CORE_READ(link, id);
+	e.type = BPF_CORE_READ(link, type);
+	e.prog_id = BPF_CORE_READ(link, prog, aux, id);
+	BPF_CORE_READ_STR_INTO(&e.name, link, prog, aux, name);
+	list_send(ctx->meta->seq, &e, sizeof(e));
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,196 @@
+package maps
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// waiting starts a program that does nothing more, and returns its id.
+func waiting(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+	// It has made all its areas when it answers.
+	if _, err := in.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
+
+// line is a row as /proc/PID/maps has it.
+func line(t *testing.T, r tooltest.Row) string {
+	t.Helper()
+	path := r.Bytes(t, "path")
+	if r["deleted"] == true {
+		path += " (deleted)"
+	}
+	end, _ := strconv.ParseUint(r.Str("end"), 16, 64)
+	start, _ := strconv.ParseUint(r.Str("start"), 16, 64)
+	if float64(end-start) != r.Num("size_bytes") {
+		t.Errorf("size is not that from start to end: %v", r)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(r.Str("device"), "%d:%d", &major, &minor); err != nil {
+		t.Errorf("device %q: %v", r.Str("device"), err)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%08x-%08x %s %08x %02x:%02x %d %s",
+		start, end, r.Str("perms"), int(r.Num("offset")), major, minor, int(r.Num("inode")), path))
+}
+
+// lines are those of /proc/PID/maps, with single blanks.
+func lines(t *testing.T, pid int) []string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for text := range strings.Lines(string(b)) {
+		if !strings.Contains(text, "[vsyscall]") {
+			all = append(all, strings.Join(strings.Fields(text), " "))
+		}
+	}
+	return all
+}
+
+// The whole list of a process that does nothing is that of /proc/PID/maps.
+func TestEveryArea(t *testing.T) {
+	tooltest.Root(t)
+	pid := waiting(t)
+	want := lines(t, pid)
+	for _, args := range [][]string{{"-p", strconv.Itoa(pid)}, {"-p", strconv.Itoa(pid), "-p", strconv.Itoa(pid)}} {
+		var got []string
+		for _, row := range tooltest.JSON(t, Tool, args, nil).Events {
+			got = append(got, line(t, row))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	if len(want) < 10 {
+		t.Errorf("a process of %d areas", len(want))
+	}
+}
+
+// Areas of this process's own making: shared and removed, writable and executable, named.
+func TestOwnAreas(t *testing.T) {
+	tooltest.Root(t)
+	f, err := os.Create(t.TempDir() + "/with \n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(1 << 16); err != nil {
+		t.Fatal(err)
+	}
+	shared := mapped(t, int(f.Fd()), 8192, 12288, unix.PROT_READ, unix.MAP_SHARED)
+	if err := os.Remove(f.Name()); err != nil {
+		t.Fatal(err)
+	}
+	code := mapped(t, -1, 0, 16384, unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON)
+	self := []string{"-p", strconv.Itoa(os.Getpid())}
+	res := tooltest.JSON(t, Tool, self, nil)
+	row := at(t, res, shared)
+	if row.Str("perms") != "r--s" || row.Num("offset") != 8192 || row.Num("size_bytes") != 12288 ||
+		row.Str("path") != f.Name() || row["deleted"] != true || row.Str("kind") != "file" {
+		t.Errorf("shared area is %v", row)
+	}
+	res = tooltest.JSON(t, Tool, append(self, "-w"), nil)
+	row = at(t, res, code)
+	if row.Str("perms") != "rwxp" || row.Num("size_bytes") != 16384 || row.Num("inode") != 0 {
+		t.Errorf("area of code is %v", row)
+	}
+	for _, row := range res.Events {
+		if row.Str("perms")[1:3] != "wx" {
+			t.Errorf("cannot be written and run: %v", row)
+		}
+	}
+	label := []byte("of corescope\x00")
+	if err := unix.Prctl(unix.PR_SET_VMA, unix.PR_SET_VMA_ANON_NAME, uintptr(unsafe.Pointer(&code[0])), uintptr(len(code)),
+		uintptr(unsafe.Pointer(&label[0]))); err != nil {
+		t.Skipf("areas cannot be named here: %v", err)
+	}
+	row = at(t, tooltest.JSON(t, Tool, self, nil), code)
+	if row.Str("path") != "[anon:of corescope]" || row.Str("kind") != "named" {
+		t.Errorf("named area is %v", row)
+	}
+}
+
+func mapped(t *testing.T, fd int, offset int64, size, prot, flags int) []byte {
+	t.Helper()
+	b, err := unix.Mmap(fd, offset, size, prot, flags)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(b) })
+	return b
+}
+
+func at(t *testing.T, res *tooltest.Result, area []byte) tooltest.Row {
+	t.Helper()
+	start := fmt.Sprintf("%x", uintptr(unsafe.Pointer(&area[0])))
+	rows := res.Where(func(r tooltest.Row) bool { return r.Str("start") == start })
+	if len(rows) != 1 {
+		t.Fatalf("%d areas begin at %s: %v", len(rows), start, rows)
+	}
+	return rows[0]
+}
+
+// All processes are listed, no area twice.
+func TestEverybody(t *testing.T) {
+	tooltest.Root(t)
+	pid := waiting(t)
+	res := tooltest.JSON(t, Tool, nil, nil)
+	seen := map[string]bool{}
+	n := 0
+	for _, row := range res.Events {
+		key := fmt.Sprint(row["pid"], row["start"])
+		if seen[key] {
+			t.Errorf("listed twice: %v", row)
+		}
+		seen[key] = true
+		if int(row.Num("pid")) == pid {
+			n++
+		}
+	}
+	if want := len(lines(t, pid)); n != want {
+		t.Errorf("%d areas of a process that has %d", n, want)
+	}
+}
+
+func TestText(t *testing.T) {
+	pid := strconv.Itoa(waiting(t))
+	out := tooltest.Text(t, Tool, []string{"-p", pid, "--columns", "pid,perms,path", "--filter", "kind == 'stack'"}, nil)
+	if got := strings.Join(strings.Fields(out), " "); got != "PID PERM PATH "+pid+" rw-p [stack]" {
+		t.Errorf("got %q", out)
+	}
+	out = tooltest.Text(t, Tool, []string{"-p", pid, "--columns", "pid,kind", "--output", "csv", "--filter", "kind == 'heap'"}, nil)
+	if !bytes.HasPrefix([]byte(out), []byte("pid,kind\n"+pid+",heap\n")) {
+		t.Errorf("got %q", out)
+	}
+}
