@@ -2,7 +2,9 @@ package maps
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -11,10 +13,36 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
+
+// needAreas skips the test on kernels before 5.12, whose types have no such iterator.
+func needAreas(t *testing.T) {
+	t.Helper()
+	tooltest.Root(t)
+	types, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var iterator *btf.Func
+	if err := types.TypeByName("bpf_iter_task_vma", &iterator); errors.Is(err, btf.ErrNotFound) {
+		t.Skip("this kernel has no iterator of memory areas")
+	}
+}
+
+// Where the kernel cannot list areas, the tool says so.
+func TestUnsupported(t *testing.T) {
+	tooltest.Root(t)
+	var errOut bytes.Buffer
+	code := tool.Run(t.Context(), Tool, []string{"-p", "2"}, io.Discard, &errOut)
+	if code != tool.ExitOK && (code != tool.ExitUnsupported || !strings.Contains(errOut.String(), "not in this kernel")) {
+		t.Errorf("exit code %d: %s", code, &errOut)
+	}
+}
 
 // waiting starts a program that does nothing more, and returns its id.
 func waiting(t *testing.T) int {
@@ -80,7 +108,7 @@ func lines(t *testing.T, pid int) []string {
 
 // The whole list of a process that does nothing is that of /proc/PID/maps.
 func TestEveryArea(t *testing.T) {
-	tooltest.Root(t)
+	needAreas(t)
 	pid := waiting(t)
 	want := lines(t, pid)
 	for _, args := range [][]string{{"-p", strconv.Itoa(pid)}, {"-p", strconv.Itoa(pid), "-p", strconv.Itoa(pid)}} {
@@ -99,7 +127,7 @@ func TestEveryArea(t *testing.T) {
 
 // Areas of this process's own making: shared and removed, writable and executable, named.
 func TestOwnAreas(t *testing.T) {
-	tooltest.Root(t)
+	needAreas(t)
 	f, err := os.Create(t.TempDir() + "/with \n")
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +191,7 @@ func at(t *testing.T, res *tooltest.Result, area []byte) tooltest.Row {
 
 // All processes are listed, no area twice.
 func TestEverybody(t *testing.T) {
-	tooltest.Root(t)
+	needAreas(t)
 	pid := waiting(t)
 	res := tooltest.JSON(t, Tool, nil, nil)
 	seen := map[string]bool{}
@@ -184,6 +212,7 @@ func TestEverybody(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
+	needAreas(t)
 	pid := strconv.Itoa(waiting(t))
 	out := tooltest.Text(t, Tool, []string{"-p", pid, "--columns", "pid,perms,path", "--filter", "kind == 'stack'"}, nil)
 	if got := strings.Join(strings.Fields(out), " "); got != "PID PERM PATH "+pid+" rw-p [stack]" {
