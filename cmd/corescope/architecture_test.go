@@ -13,15 +13,16 @@ const module = "github.com/corescope/corescope/"
 // mayImport is ARCHITECTURE.md's table: what of the project a room may know. A room
 // that is not here may know nothing of it.
 func mayImport() map[string][]string {
-	house := []string{"tool", "value", "flags", "histogram", "system", "stack", "column", "layout", "output", "probe", "ring", "screen"}
+	house := []string{"tool", "value", "flags", "histogram", "system", "stack", "column", "layout", "output", "probe", "ring", "screen", "binary"}
 	return map[string][]string{
 		"cmd/corescope":     {"internal/command", "tools"},
 		"tools":             {"internal/tool", "tools/"},
-		"tools/":            internal("tool", "value", "flags", "histogram", "system", "stack", "target", "compile", "fetch"),
+		"tools/":            internal("tool", "value", "flags", "histogram", "system", "stack", "binary", "target", "compile", "fetch"),
 		"internal/command":  internal("tool", "manual", "output", "column", "flags", "doctor"),
 		"internal/tool":     internal(append(slices.Clone(house[1:]), "manual", "doctor")...),
 		"internal/doctor":   internal("probe", "system"),
-		"internal/probe":    nil,
+		"internal/probe":    internal("binary", "usdt"),
+		"internal/usdt":     internal("binary"),
 		"internal/target":   internal("probe"),
 		"internal/fetch":    internal("compile", "probe", "target", "value"),
 		"internal/output":   internal("column", "value"),
