@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/tooltest"
-	"github.com/corescope/corescope/tools"
 )
 
 // deadline is a bound on what does not happen; it is no part of any judgement.
@@ -36,7 +35,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	// Most of the time they wait, in TestTasks for one another.
-	flag.Set("test.parallel", strconv.Itoa(max(20, len(tools.All()))))
+	flag.Set("test.parallel", strconv.Itoa(max(20, len(tried()))))
 	os.Exit(withBinary(m.Run))
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
-	"github.com/corescope/corescope/tools"
 )
 
 // ownMachine skips the test on machines that have another use: it changes what all
@@ -33,7 +32,7 @@ func oneByOne(t *testing.T, perf bool, test func(s *subject)) {
 	one := func(name string, tl *tool.Tool, perf bool) {
 		t.Run(name, func(t *testing.T) { test(newSubject(t, tl, perf)) })
 	}
-	for _, tl := range tools.All() {
+	for _, tl := range tried() {
 		one(tl.Name, tl, false)
 		if perf && sendsEvents(t, tl) {
 			one(tl.Name+" perf", tl, true)
