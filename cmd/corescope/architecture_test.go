@@ -23,7 +23,7 @@ func mayImport() map[string][]string {
 		"internal/doctor":   internal("probe", "system"),
 		"internal/probe":    internal("binary", "usdt"),
 		"internal/usdt":     internal("binary"),
-		"internal/target":   internal("probe"),
+		"internal/target":   internal("binary", "probe", "usdt"),
 		"internal/fetch":    internal("compile", "probe", "target", "value"),
 		"internal/output":   internal("column", "value"),
 		"internal/column":   internal("value"),

@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -23,7 +22,7 @@ func registers() (args []int, ret int) {
 
 // scope is what can be named at a place.
 func (f *Finder) scope(p *Probe, place *target.Place) (*compile.Scope, error) {
-	s := &compile.Scope{Types: f.Types, Vars: map[string]compile.Var{}, UserFirst: place.Kind == target.User}
+	s := &compile.Scope{Types: f.Types, Vars: map[string]compile.Var{}, UserFirst: place.Kind == target.User || place.Kind == target.USDT}
 	if f.Types != nil {
 		s.Constants = enumerators(f.Types)
 	}
@@ -31,8 +30,7 @@ func (f *Finder) scope(p *Probe, place *target.Place) (*compile.Scope, error) {
 	switch {
 	case place.Kind == target.Tracepoint:
 		err = f.addRecord(s, place)
-	case place.Kind == target.USDT:
-		err = fmt.Errorf("%w: arguments of USDT probes: %w", compile.ErrType, errors.ErrUnsupported)
+	case place.Kind == target.USDT: // its arguments are not in registers of their own
 	case place.Return:
 		f.addReturn(s, place)
 	default:

@@ -29,8 +29,6 @@ type Finder struct {
 	// Library finds a file by the name of a library or command, as a process sees it.
 	// Without it a simple search is made.
 	Library func(name string, pid int) (string, error)
-	// USDT finds USDT probes by a pattern. Without it there are none.
-	USDT func(file string, match func(string) bool) ([]Place, error)
 	// Tracing is where tracefs is mounted; it is looked for if empty.
 	Tracing string
 	// Proc is where procfs is mounted, /proc if empty.
@@ -80,17 +78,6 @@ func in(file string) string {
 		return ""
 	}
 	return file + ":"
-}
-
-func (f *Finder) usdt(s *Spec, match func(string) bool) ([]Place, error) {
-	if f.USDT == nil {
-		return nil, fmt.Errorf("USDT probes: %w", errors.ErrUnsupported)
-	}
-	path, err := f.path(s.File)
-	if err != nil {
-		return nil, err
-	}
-	return f.USDT(path, match)
 }
 
 // Instances are the places by the hook that they need: "kernel", "user" (USDT probes too,

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/corescope/corescope/internal/binary"
 	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/usdt"
 )
 
 // ErrGo is returned for the returns of functions of a Go program. The kernel sees a return
@@ -18,51 +20,73 @@ var ErrGo = errors.New("returns of Go functions cannot be traced without breakin
 
 // user finds functions of a file. Of several names of one function it takes the first.
 func (f *Finder) user(s *Spec, match func(string) bool) ([]Place, error) {
-	path, err := f.path(s.File)
+	file, err := f.open(s.File)
 	if err != nil {
 		return nil, err
 	}
-	file, err := elf.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
 	defer file.Close()
-	if s.Return && file.Section(".gopclntab") != nil {
-		return nil, fmt.Errorf("%s: %w", path, ErrGo)
+	if err := refuseGo(file, s); err != nil {
+		return nil, err
 	}
+	all, err := file.Functions()
+	if err != nil {
+		return nil, err
+	}
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b binary.Function) int { return strings.Compare(a.Name, b.Name) })
 	seen := map[uint64]bool{}
 	var places []Place
-	for _, sym := range functions(file) {
-		offset, ok := fileOffset(file, sym.Value)
-		if !ok || seen[offset] || !match(sym.Name) {
-			continue
+	for _, fn := range all {
+		if !seen[fn.Offset] && match(fn.Name) {
+			seen[fn.Offset] = true
+			places = append(places, Place{Target: probe.Target{Name: fn.Name, File: file.Path, Offset: fn.Offset + s.Offset}, Module: file.Path})
 		}
-		seen[offset] = true
-		places = append(places, Place{Target: probe.Target{Name: sym.Name, File: path, Offset: offset + s.Offset}, Module: path})
 	}
 	return places, nil
 }
 
-// functions are those that the file has itself, by name. Indirect ones (GNU_IFUNC) are left
-// out: what is there runs once, to choose the function that is called.
-func functions(file *elf.File) []elf.Symbol {
-	static, _ := file.Symbols() // a stripped file has none
-	dynamic, _ := file.DynamicSymbols()
-	all := slices.DeleteFunc(slices.Concat(dynamic, static), func(s elf.Symbol) bool {
-		return elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Section == elf.SHN_UNDEF || s.Value == 0
+func refuseGo(file *binary.File, s *Spec) error {
+	if !s.Return {
+		return nil
+	}
+	return file.Parse(func(e *elf.File) error {
+		if e.Section(".gopclntab") != nil {
+			return ErrGo
+		}
+		return nil
 	})
-	slices.SortStableFunc(all, func(a, b elf.Symbol) int { return strings.Compare(a.Name, b.Name) })
-	return all
 }
 
-// fileOffset is where in the file an address is.
-func fileOffset(file *elf.File, addr uint64) (uint64, bool) {
-	for _, p := range file.Progs {
-		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Vaddr <= addr && addr < p.Vaddr+p.Filesz {
-			return addr - p.Vaddr + p.Off, true
+// usdt finds probes that are built in, by "probe" or "provider:probe". One that the compiler
+// has made several of is several places of one name.
+func (f *Finder) usdt(s *Spec, match func(string) bool) ([]Place, error) {
+	file, err := f.open(s.File)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	sites, err := usdt.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	var places []Place
+	for _, site := range sites {
+		name := site.Provider + ":" + site.Name
+		if match(name) || match(site.Name) {
+			places = append(places, Place{
+				Target: probe.Target{Name: name, File: file.Path, Offset: site.Offset, Semaphore: site.Semaphore}, Module: file.Path,
+			})
 		}
 	}
-	return 0, false
+	return places, nil
+}
+
+func (f *Finder) open(name string) (*binary.File, error) {
+	path, err := f.path(name)
+	if err != nil {
+		return nil, err
+	}
+	return binary.Open(path)
 }
 
 // path finds a file by its path, or by the name of a library or command.

@@ -13,7 +13,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh funccount.bpf.c
 
 type options struct {
-	Pattern   string         `pos:"pattern" help:"functions or tracepoints, as vfs_*, c:malloc or t:block:*"`
+	Pattern   string         `pos:"pattern" help:"functions, tracepoints or USDT probes, as vfs_*, c:malloc, t:block:*, u:c:*"`
 	Every     flags.Duration `flag:"interval,i" arg:"TIME" help:"time between reports; one report at the end without it"`
 	Timestamp bool           `flag:"timestamp,T" help:"for BCC's sake: each report has its time"`
 	Regexp    bool           `flag:"regexp,r" help:"the pattern is a regular expression, which a name must match from its beginning on"`
@@ -41,7 +41,7 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Count calls of kernel or user functions, and hits of tracepoints",
 	Description: `Counts how often each function or tracepoint is hit that has the name, or that matches the pattern.
 
-vfs_read and vfs_* are kernel functions, c:malloc and c:*alloc are functions of the C library, /usr/bin/bash:readline is one of a program, t:sched:* are tracepoints. In front of a function r: counts returns. In a pattern * stands for any text and ? for any character. The spellings of BCC, bpftrace and ksnoop are understood.
+vfs_read and vfs_* are kernel functions, c:malloc and c:*alloc are functions of the C library, /usr/bin/bash:readline is one of a program, t:sched:* are tracepoints, u:c:setjmp is a probe that the library has built in (USDT). In front of a function r: counts returns. In a pattern * stands for any text and ? for any character. The spellings of BCC, bpftrace and ksnoop are understood.
 
 All that match are counted, hundreds at once: by one kprobe_multi (5.18) or uprobe_multi (6.6) where the kernel has that, else by a probe each. What cannot have a probe is named. Those that are not hit are not shown.
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/tooltest"
+	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
 func run(t testing.TB, path string) {
@@ -129,5 +130,36 @@ func TestText(t *testing.T) {
 	csv := tooltest.Text(t, Tool, []string{"--output", "csv", "--columns", "func,module,count", path + ":touch"}, func() { run(t, path) })
 	if want := "func,module,count\ntouch," + path + ",12\n"; csv != want {
 		t.Errorf("CSV %q, want %q", csv, want)
+	}
+}
+
+// Probes that are built in, one of them with a counter that must be raised.
+func TestUSDT(t *testing.T) {
+	probes := []native.Probe{
+		{Function: "alpha", Provider: "corescope", Name: "first", Semaphore: true},
+		{Function: "beta", Provider: "corescope", Name: "second"},
+	}
+	lib := native.Open(t, "libprobes.so", []string{"alpha", "beta"}, probes...)
+	for pattern, want := range map[string]string{
+		"u:" + lib.Path + ":*":                  "map[corescope:first:20 corescope:second:10]",
+		"usdt:" + lib.Path + ":corescope:first": "map[corescope:first:20]",
+		"u:" + lib.Path + ":sec*":               "map[corescope:second:10]",
+	} {
+		var semaphore uint16
+		res := tooltest.JSON(t, Tool, []string{"-p", strconv.Itoa(os.Getpid()), pattern}, func() {
+			semaphore = lib.Semaphore(0)
+			for i := range 20 {
+				lib.Call("alpha", native.Call{})
+				if i%2 == 0 {
+					lib.Call("beta", native.Call{})
+				}
+			}
+		})
+		if got := counted(res); got != want {
+			t.Errorf("%s: %s, want %s", pattern, got, want)
+		}
+		if isWanted := strings.Contains(want, "first"); (semaphore > 0) != isWanted {
+			t.Errorf("%s: the semaphore is %d", pattern, semaphore)
+		}
 	}
 }

@@ -67,7 +67,7 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Show each hit of functions and tracepoints of your choice, with arguments",
 	Description: `Shows a row for each hit of the probes, with the values that they ask for.
 
-A probe is a kernel function (do_sys_openat2 or vfs_*), a function of a library or program (c:open, /usr/bin/bash:readline), either of these when it returns (r:vfs_read, r:c:malloc), or a tracepoint (t:sched:sched_process_exec). The spellings of BCC, bpftrace and ksnoop are understood.
+A probe is a kernel function (do_sys_openat2 or vfs_*), a function of a library or program (c:open, /usr/bin/bash:readline), either of these when it returns (r:vfs_read, r:c:malloc), a tracepoint (t:sched:sched_process_exec), or a probe that a program has built in (u:c:setjmp, USDT). The spellings of BCC, bpftrace and ksnoop are understood.
 
 Behind it, in parentheses, stands what to show: expressions as in C over the arguments, by their names in the kernel's BTF or as arg1, arg2 and so on, or over a tracepoint's fields. A return has retval. They may follow pointers (skb->sk->sk_family), take elements, cast, calculate in 64 bits, and name the kernel's enumerators and pid, tid, uid, gid, comm, cpu, cgroup and ts. A value of type char * or char[] is shown as a string; :str makes a string of any address, :x shows hexadecimal, :d and :u a number with and without sign.
 
@@ -79,6 +79,7 @@ All this is compiled to BPF by the tool itself; neither a compiler nor kernel he
 		"-K, -U and -a (BCC: stacks), -A (BCC: aggregate; see argdist), -B, -s and -I are not there.",
 		"-M (BCC: end after so many events) is --limit, -L --tid, -c --cgroup.",
 		"BCC's probes, conditions in parentheses and formats are understood. What needs a C compiler is not: functions of C or BPF in expressions, and types of headers that the kernel's BTF does not have.",
+		"The arguments of USDT probes cannot be shown yet.",
 		"ksnoop's \"trace\" in front of its functions, its -s and its \"info\" are not there.",
 	},
 	Examples: []string{
