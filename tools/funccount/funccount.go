@@ -51,7 +51,7 @@ The filters, as --pid, are of the current task; in an interrupt that is the one 
 		"-D (BCC: show the program) is not there; --verbose and --explain say how the functions are attached.",
 		"-T changes nothing: each report has its time.",
 	},
-	Overhead: "A kernel function costs some 100 ns more a call, a user function 1 to 2 us. Think of that before you count c:* on a busy machine.",
+	Overhead: "The program takes 160 ns a call. What leads to it is more: in user functions a trap, which made a call of 2 ns one of 13 to 20 us on a busy virtual machine (500,000 calls). Think of that before you count c:* system-wide.",
 	Examples: []string{
 		"funccount 'vfs_*'                        # calls of the file system's functions, until Ctrl-C",
 		"funccount -i 1 -d 10 't:block:*'         # tracepoints of block devices, ten times a second",

@@ -38,7 +38,7 @@ var Tool = tool.Define(tool.Spec{
 	Name:     "funclatency",
 	Category: "function",
 	Summary:  "Show how long calls of kernel or user functions take, as a histogram",
-	Description: `Measures the time from when a function is called until it returns, in CLOCK_MONOTONIC, also when its task sleeps in between. What the probes themselves cost is in it: a user function costs about two microseconds more, of which the probe at its return is in the time.
+	Description: `Measures the time from when a function is called until it returns, in CLOCK_MONOTONIC, also when its task sleeps in between. What the probes themselves cost is in it: a user function is made slower by two traps, and the second is in the time (see OVERHEAD).
 
 The function is a name or a pattern, with * for any text and ? for any character: vfs_read or vfs_* are kernel functions, c:malloc is a function of the C library, /usr/bin/bash:readline one of a program. The spellings of BCC, bpftrace and ksnoop are understood. A pattern means all functions that have a probe; what cannot have one is named.
 
@@ -50,6 +50,7 @@ In Go programs returns cannot be traced: the kernel would change the stack, whic
 		"BCC's -l (levels of recursion, 16 by its default) is not needed.",
 		"A pattern of several functions may be given without -F, as BCC's; libbpf-tools takes one function.",
 	},
+	Overhead: "The programs take 330 and 430 ns a call. In user functions the traps that lead to them are more: calls of 2 ns took 13 us with them on a busy virtual machine, and were shown as 10.6 us (500,000 calls). What is measured there is not of use for functions that are shorter.",
 	Examples: []string{
 		"funclatency -u vfs_read                  # reads of files, in microseconds",
 		"funclatency -F -i 1 'vfs_*'              # each function by itself, every second",

@@ -71,7 +71,7 @@ A probe is a kernel function (do_sys_openat2 or vfs_*), a function of a library 
 
 Behind it, in parentheses, stands what to show: expressions as in C over the arguments, by their names in the kernel's BTF or as arg1, arg2 and so on, or over a tracepoint's fields. A return has retval. They may follow pointers (skb->sk->sk_family), take elements, cast, calculate in 64 bits, and name the kernel's enumerators and pid, tid, uid, gid, comm, cpu, cgroup and ts. A value of type char * or char[] is shown as a string; :str makes a string of any address, :x shows hexadecimal, :d and :u a number with and without sign.
 
-A comparison in the parentheses is a condition, and so is what follows the word if: the probe's hit is shown only if it is true. Memory that cannot be read has no value: it is shown as ?, and a condition that needs it is false.
+A comparison in the parentheses is a condition, and so is what follows the word if: the probe's hit is shown only if it is true. Memory that cannot be read, as a page of a file that is not loaded yet, has no value: it is shown as ?, and a condition that needs it is false.
 
 All this is compiled to BPF by the tool itself; neither a compiler nor kernel headers are needed. Arguments of user functions have no types: say (int)arg1 where an int is compared with a negative number.`,
 	Peers: []string{
@@ -82,6 +82,7 @@ All this is compiled to BPF by the tool itself; neither a compiler nor kernel he
 		"The arguments of USDT probes cannot be shown yet.",
 		"ksnoop's \"trace\" in front of its functions, its -s and its \"info\" are not there.",
 	},
+	Overhead: "A hit with three values, one of them a string, takes 2.2 us in the program on a busy virtual machine, sending included (500,000 hits, none lost). The trap to a user function is more than that, see funccount(8).",
 	Examples: []string{
 		`trace 'do_sys_openat2(dfd, filename) if dfd == -100'         # what is opened, relative to the current directory`,
 		`trace 't:syscalls:sys_enter_openat(dfd, filename)'           # the same where there are no kprobes`,
