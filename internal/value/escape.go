@@ -17,24 +17,19 @@ func isPlain(c byte) bool { return c >= ' ' && c < 0x7f && c != '\\' }
 // control bytes, bytes that are not UTF-8, invisible and direction-changing
 // characters and the backslash itself become Go escapes.
 func AppendEscaped[T ~string | ~[]byte](b []byte, s T) []byte {
-	for i := 0; i < len(s); {
-		if isPlain(s[i]) {
-			b = append(b, s[i])
-			i++
-			continue
-		}
-		n := 0
-		b, n = escapeOne(b, string(s[i:min(i+utf8.UTFMax, len(s))]))
-		i += n
-	}
-	return b
+	return appendEscaped(b, s, isPlain)
 }
 
 // AppendVisible appends lines of text in which names of others may stand: what would do
 // something to a terminal, but for the end of a line and the tab, becomes a Go escape.
 func AppendVisible[T ~string | ~[]byte](b []byte, s T) []byte {
+	return appendEscaped(b, s, func(c byte) bool { return isPlain(c) || c == '\\' || c == '\n' || c == '\t' })
+}
+
+// appendEscaped appends the bytes that are kept as they are, and escapes of the others.
+func appendEscaped[T ~string | ~[]byte](b []byte, s T, keep func(byte) bool) []byte {
 	for i := 0; i < len(s); {
-		if isPlain(s[i]) || s[i] == '\\' || s[i] == '\n' || s[i] == '\t' {
+		if keep(s[i]) {
 			b = append(b, s[i])
 			i++
 			continue

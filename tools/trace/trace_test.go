@@ -190,7 +190,7 @@ func TestRefusals(t *testing.T) {
 		path + `:touch "%d %d", 1`:   "2 verbs",
 		"t:sched:sched_switch(x)":    "x is not known here (there are: cgroup, comm, cpu, gid, next_comm",
 		path + ":touch(arg1:str, arg2:str, arg3:str, arg4:str)": "there is room for 288",
-		"u:" + path + ":x": "USDT probe "+path+":x: not found",
+		"u:" + path + ":x": "USDT probe " + path + ":x: not found",
 	} {
 		var out, errOut bytes.Buffer
 		if code := tool.Run(t.Context(), Tool, []string{probe}, &out, &errOut); code != tool.ExitUsage || !strings.Contains(errOut.String(), want) {
