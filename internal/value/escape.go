@@ -17,7 +17,11 @@ func isPlain(c byte) bool { return c >= ' ' && c < 0x7f && c != '\\' }
 // control bytes, bytes that are not UTF-8, invisible and direction-changing
 // characters and the backslash itself become Go escapes.
 func AppendEscaped[T ~string | ~[]byte](b []byte, s T) []byte {
-	return appendEscaped(b, s, isPlain)
+	n := 0 // nearly always, all of it
+	for n < len(s) && isPlain(s[n]) {
+		n++
+	}
+	return appendEscaped(append(b, s[:n]...), s[n:], isPlain)
 }
 
 // AppendVisible appends lines of text in which names of others may stand: what would do
