@@ -89,8 +89,11 @@ func (v *evaluator) eval(e Expr) num {
 		return unary(e.op, v.eval(e.x))
 	case *binaryExpr:
 		x := v.eval(e.x)
-		if x.void || e.op == "&&" && x.bits == 0 {
+		if x.void {
 			return x
+		}
+		if e.op == "&&" && x.bits == 0 {
+			return truth(false)
 		}
 		if e.op == "||" && x.bits != 0 {
 			return truth(true)

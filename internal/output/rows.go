@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/corescope/corescope/internal/column"
@@ -32,8 +33,13 @@ func newRows(format Format, cols []column.Column) *rows {
 	return r
 }
 
-// takeBelow takes what is shown below the row out of its columns.
+// takeBelow takes what is shown below the row out of its columns. Where there is none
+// they stay the caller's, who may still learn that the kernel lacks one.
 func (r *rows) takeBelow() {
+	isBelow := func(c column.Column) bool { _, ok := c.Value.(value.Lines); return ok }
+	if !slices.ContainsFunc(r.cols, isBelow) {
+		return
+	}
 	var cells []column.Column
 	for _, c := range r.cols {
 		if lines, ok := c.Value.(value.Lines); ok {
