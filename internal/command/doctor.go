@@ -18,7 +18,7 @@ import (
 
 // checkup are the flags of doctor.
 type checkup struct {
-	Tools  []string `pos:"tool..." help:"only these tools"`
+	Tools  []string `pos:"tool..." help:"only these tools; else all that need no arguments, such as a function to look at"`
 	Output string   `flag:"output" arg:"FORMAT" help:"text or json (one object)"`
 	BTF    string   `flag:"btf" arg:"FILE" help:"BTF of the kernel, where it has none; also CORESCOPE_BTF"`
 }
@@ -58,7 +58,8 @@ func (c *Command) doctor(_ context.Context, args []string) error {
 	return nil
 }
 
-// readCheckup returns the tools that are meant: all, if none is named.
+// readCheckup returns the tools that are meant: if none is named, all that run without
+// arguments.
 func (c *Command) readCheckup(o *checkup, args []string) ([]*tool.Tool, error) {
 	set := flags.New("doctor")
 	if err := set.Add(o, nil); err != nil {
@@ -71,7 +72,7 @@ func (c *Command) readCheckup(o *checkup, args []string) ([]*tool.Tool, error) {
 		return nil, fmt.Errorf("%w: --output %s: it is text or json", flags.ErrUsage, o.Output)
 	}
 	if len(o.Tools) == 0 {
-		return c.Tools, nil
+		return slices.DeleteFunc(slices.Clone(c.Tools), (*tool.Tool).NeedsArguments), nil
 	}
 	var tools []*tool.Tool
 	for _, name := range o.Tools {

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -145,12 +146,22 @@ func (o *Objects) Attach() error {
 	if err := o.user.find(); err != nil {
 		return err
 	}
+	var missed error // of a hook that may be missing, but not as all others are
+	attached := len(hooks) == 0
 	for _, h := range hooks {
 		err := o.attachHook(h)
 		var missing *HookError
-		if err != nil && !(errors.As(err, &missing) && slices.Contains(o.options.Optional, h.Name)) {
+		switch {
+		case err == nil:
+			attached = true
+		case errors.As(err, &missing) && slices.Contains(o.options.Optional, h.Name):
+			missed = cmp.Or(missed, err)
+		default:
 			return err
 		}
+	}
+	if !attached {
+		return missed
 	}
 	return o.user.begun()
 }

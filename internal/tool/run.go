@@ -180,6 +180,9 @@ func (l *line) source() (Source, *Env, error) {
 	}
 	env.kernel = kernel
 	src, err := l.build(env)
+	if errors.Is(err, probe.ErrUnsupported) {
+		return nil, nil, err
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
 	}

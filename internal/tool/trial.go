@@ -1,10 +1,12 @@
 package tool
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
 	"github.com/corescope/corescope/internal/doctor"
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/probe"
 )
 
@@ -18,6 +20,19 @@ type Trial struct {
 	Remedy string        `json:"remedy,omitempty" help:"what can be done about it"`
 	// Code is what the tool would exit with.
 	Code uint64 `json:"exit_code" help:"what it would exit with: 0, 3 not permitted, 4 this kernel cannot, 1 else"`
+}
+
+// NeedsArguments tells that the tool does nothing without: there is no run of it to try.
+func (t *Tool) NeedsArguments() bool {
+	l, err := t.parse(nil)
+	if err != nil {
+		return errors.Is(err, flags.ErrUsage)
+	}
+	src, env, err := l.source()
+	if err == nil && src.plan().Resolve != nil {
+		err = src.plan().Resolve(src.plan(), env.kernel)
+	}
+	return errors.Is(err, flags.ErrUsage)
 }
 
 // Try loads and attaches every way to every hook of the tool, as --explain does, and
@@ -62,10 +77,21 @@ func (t *Tool) try(trial *Trial, btf string) error {
 // cannot do without, as attaching would have it.
 func missingHook(tried map[string][]probe.Attempt, optional []string) error {
 	works := func(a probe.Attempt) bool { return a.Err == nil }
+	var missed *probe.HookError
+	attached := len(tried) == 0
 	for _, hook := range slices.Sorted(maps.Keys(tried)) {
-		if !slices.ContainsFunc(tried[hook], works) && !slices.Contains(optional, hook) {
-			return &probe.HookError{Hook: hook, Tried: tried[hook]}
+		err := &probe.HookError{Hook: hook, Tried: tried[hook]}
+		switch {
+		case slices.ContainsFunc(tried[hook], works):
+			attached = true
+		case !slices.Contains(optional, hook):
+			return err
+		case missed == nil:
+			missed = err
 		}
+	}
+	if !attached {
+		return missed
 	}
 	return nil
 }

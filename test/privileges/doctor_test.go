@@ -13,20 +13,21 @@ import (
 
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
-	"github.com/corescope/corescope/tools"
 )
 
 // checkup is what doctor --output json says, of what is judged here.
 type checkup struct {
 	Runs    bool
 	Machine map[string]any
-	Tools   []struct {
-		Name          string
-		Runs          bool
-		Hooks         []struct{ Where string }
-		Error, Remedy string
-		ExitCode      int `json:"exit_code"`
-	}
+	Tools   []trial
+}
+
+type trial struct {
+	Name          string
+	Runs          bool
+	Hooks         []struct{ Where string }
+	Error, Remedy string
+	ExitCode      int `json:"exit_code"`
 }
 
 // hide makes a command see empty directories, in a mount namespace of its own.
@@ -81,7 +82,7 @@ func doctor(t *testing.T, cmd *exec.Cmd) (c checkup, code int) {
 func TestDoctorIsRight(t *testing.T) {
 	needsRoot(t)
 	none, enough := system.Capabilities(0), system.Capabilities(0)
-	for _, tl := range tools.All() {
+	for _, tl := range plain() {
 		enough |= needs(tl)
 	}
 	for _, tt := range []struct {
@@ -103,16 +104,12 @@ func TestDoctorIsRight(t *testing.T) {
 				return hide(program(t.Context(), tt.capabilities, tt.root, args...), tt.hidden...)
 			}
 			said, code := doctor(t, command("doctor", "--output", "json"))
-			if said.Runs != (tt.remedy == "") || said.Runs != (code == tool.ExitOK) || len(said.Tools) != len(tools.All()) {
+			if said.Runs != (tt.remedy == "") || said.Runs != (code == tool.ExitOK) || len(said.Tools) != len(plain()) {
 				t.Errorf("runs: %v, exit code %d, of %d tools", said.Runs, code, len(said.Tools))
 			}
 			for _, s := range said.Tools {
 				_, stderr, code := output(t, command(s.Name, "--duration", "1ms"))
-				want := ""
-				if !s.Runs {
-					want = s.Name + ": " + s.Error + " (" + s.Remedy + ")\n"
-				}
-				if s.ExitCode != code || !s.Runs && stderr != want {
+				if s.ExitCode != code || !s.Runs && !ends(stderr, &s) {
 					t.Errorf("doctor said %+v, %s ended with %d: %s", s, s.Name, code, stderr)
 				}
 				if s.Runs != (tt.remedy == "") || !strings.HasPrefix(s.Remedy, tt.remedy) || s.Runs != (len(s.Hooks) > 0 && s.Error == "") {
@@ -121,6 +118,15 @@ func TestDoctorIsRight(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ends tells whether a tool ended as doctor said. A list stops at its first iterator, where
+// doctor tries them all: there the remedy is the same, and who cannot be had may differ.
+func ends(stderr string, s *trial) bool {
+	if len(s.Hooks) > 0 && strings.HasPrefix(s.Hooks[0].Where, "iter/") {
+		return strings.HasPrefix(stderr, s.Name+": ") && strings.HasSuffix(stderr, " ("+s.Remedy+")\n")
+	}
+	return stderr == s.Name+": "+s.Error+" ("+s.Remedy+")\n"
 }
 
 // For people there is all of it too, and tools can be named.

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -87,6 +88,8 @@ func run(t *testing.T, capabilities system.Capabilities, root bool, load func(pi
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	var loading sync.WaitGroup // a list may be over before it
+	defer loading.Wait()
 	var lines []tooltest.Row
 	for in := bufio.NewReader(out); ; {
 		text, err := in.ReadBytes('\n')
@@ -98,10 +101,10 @@ func run(t *testing.T, capabilities system.Capabilities, root bool, load func(pi
 			t.Errorf("%v: %s", err, text)
 		}
 		if lines = append(lines, line); line.Str("type") == "ready" {
-			go func() {
+			loading.Go(func() {
 				load(cmd.Process.Pid)
 				cmd.Process.Signal(os.Interrupt)
-			}()
+			})
 		}
 	}
 	if err := cmd.Wait(); err != nil {
