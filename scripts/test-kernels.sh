@@ -1,8 +1,7 @@
 #!/bin/sh
-# Run live tests of the tools in $TOOLS on the oldest and the newest kernel of
-# test/kernels, by the ways that each takes itself, in some minutes; `make test-kernels`
-# runs all of it. Where machines or kernels cannot be had this says so, which only CI does
-# not forgive.
+# Run live tests of the tools on the oldest and the newest kernel of test/kernels, by the
+# ways that each takes itself, in some minutes; `make test-kernels` runs all of it. Where
+# machines or kernels cannot be had this says so, which only CI does not forgive.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -10,7 +9,6 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 go build -o "$tmp/kernels" ./test/kernels
 
-export TOOLS="${TOOLS:-biolatency execsnoop opensnoop runqlat tcplife}"
 code=0
 SHORT=1 KERNELS="5.10 7.2" "$tmp/kernels" || code=$?
 if [ "$code" -eq 3 ] && [ -z "${CI:-}" ]; then
