@@ -21,12 +21,24 @@ enum syscall_abi {
 	SYSCALL_X32,
 };
 
+/*
+ * No call has a negative number. The return from a signal's handler leaves -1, and
+ * tasks can ask for any: none of them may look like a call that this architecture does
+ * not have, whose NR_ is negative.
+ */
+#define NO_SYSCALL (-2147483647 - 1)
+
+static __always_inline __s32 syscall_number(__s32 nr)
+{
+	return nr < 0 ? NO_SYSCALL : nr;
+}
+
 #if defined(__TARGET_ARCH_x86)
 
 #define __X32_SYSCALL_BIT 0x40000000
 #define TS_COMPAT 0x0002
 
-#define SYSCALL_NR(regs) ((__s32)(regs)->orig_ax)
+#define SYSCALL_NR(regs) syscall_number((regs)->orig_ax)
 
 enum { /* arch/x86/entry/syscalls/syscall_64.tbl */
 	NR_open = 2,
@@ -60,7 +72,7 @@ enum { /* arch/x86/entry/syscalls/syscall_32.tbl; there is no accept */
 
 static __always_inline __s32 syscall_nr(struct pt_regs *regs)
 {
-	return BPF_CORE_READ(regs, orig_ax);
+	return syscall_number(BPF_CORE_READ(regs, orig_ax));
 }
 
 static __always_inline bool syscall_is_compat(struct pt_regs *regs)
@@ -119,7 +131,7 @@ static __always_inline __u64 syscall_arg(struct pt_regs *regs, int n, bool compa
 #define __X32_SYSCALL_BIT 0
 #define PSR_MODE32_BIT 0x10
 
-#define SYSCALL_NR(regs) ((regs)->syscallno)
+#define SYSCALL_NR(regs) syscall_number((regs)->syscallno)
 
 enum { /* include/uapi/asm-generic/unistd.h; there is no open or creat */
 	NR_open = -1,
@@ -153,7 +165,7 @@ enum { /* arch/arm64/tools/syscall_32.tbl; there is no socketcall */
 
 static __always_inline __s32 syscall_nr(struct pt_regs *regs)
 {
-	return BPF_CORE_READ(regs, syscallno);
+	return syscall_number(BPF_CORE_READ(regs, syscallno));
 }
 
 static __always_inline bool syscall_is_compat(struct pt_regs *regs)

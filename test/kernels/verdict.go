@@ -57,10 +57,10 @@ func (r *report) failures(tool string) []string {
 	return all
 }
 
-// conclude prints the tables. It fails when any check did and, if all kernels had
-// their say, when a way was exercised by none of them.
+// conclude prints the tables, and last what is wrong. It fails when any check did and, if
+// all kernels had their say, when a way was exercised by none of them.
 func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
-	failed := false
+	var wrong []string
 	for _, t := range all {
 		ways, err := waysOf(t)
 		if err != nil {
@@ -72,13 +72,16 @@ func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
 		}
 		for _, r := range reports {
 			for _, f := range r.failures(t.Name) {
-				failed = true
-				fmt.Printf("%s: %s\n", r.kernel.name, f)
+				wrong = append(wrong, fmt.Sprintf("%s on %s: %s", t.Name, r.kernel.name, f))
 			}
 		}
 		for _, w := range never(reports, ways) {
-			failed = failed || isWhole
-			fmt.Printf("not exercised: %s %s=%s, buffer %s\n", w.tool, w.hook, w.kind, w.buffer())
+			line := fmt.Sprintf("not exercised: %s %s=%s, buffer %s", w.tool, w.hook, w.kind, w.buffer())
+			if isWhole {
+				wrong = append(wrong, line)
+			} else {
+				fmt.Println(line)
+			}
 		}
 	}
 	fmt.Println()
@@ -87,11 +90,11 @@ func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
 	}
 	for _, r := range reports {
 		if r.err != nil {
-			failed = true
-			fmt.Printf("%s: %v\n", r.kernel.name, r.err)
+			wrong = append(wrong, fmt.Sprintf("%s: %v", r.kernel.name, r.err))
 		}
 	}
-	if failed {
+	if len(wrong) > 0 {
+		fmt.Printf("\n%s\n", strings.Join(wrong, "\n"))
 		return errFailed
 	}
 	return nil

@@ -3,7 +3,9 @@ package opensnoop
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -208,6 +210,31 @@ func TestNoPath(t *testing.T) {
 	none := res.Where(func(r tooltest.Row) bool { return !r.Has("path") })
 	if len(none) != 1 || none[0].Str("error") != "EFAULT" {
 		t.Errorf("no path: %v", none)
+	}
+}
+
+// TestNotAsked returns from handlers of signals, and asks for calls that no architecture has.
+func TestNotAsked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "asked")
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGUSR1)
+	defer signal.Stop(signals)
+	res := tooltest.JSON(t, Tool, self(), func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for range 20 {
+			unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGUSR1)
+			<-signals
+		}
+		for nr := -1; nr >= -16; nr-- {
+			unix.Syscall6(uintptr(nr), 8, 0, 0, 0, 0, 0)
+		}
+		closing(unix.Open(path, unix.O_RDONLY, 0))
+	})
+	asked := res.Where(func(r tooltest.Row) bool { return r.Str("path") == path })
+	none := res.Where(func(r tooltest.Row) bool { return !r.Has("path") })
+	if len(asked) != 1 || len(none) != 0 {
+		t.Errorf("rows of the path %v, rows without one %v", asked, none)
 	}
 }
 
