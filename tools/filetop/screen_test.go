@@ -49,6 +49,20 @@ func index(lines []string, end string) int {
 	return -1
 }
 
+// pause stops the screen at an interval that is as wanted. On a slow machine one may lack
+// a file.
+func pause(term *tooltest.Terminal, wanted func(lines []string) bool) []string {
+	isPaused := func(lines []string) bool { return strings.HasSuffix(lines[0], "PAUSED") }
+	for {
+		term.Type(" ")
+		if lines := term.Await("pause", isPaused); wanted(lines) {
+			return lines
+		}
+		term.Type(" ")
+		term.Await("life", func(lines []string) bool { return !isPaused(lines) && wanted(lines) })
+	}
+}
+
 func TestScreen(t *testing.T) {
 	hostile := "c\x1b[31m\n"
 	busy(t, map[string]int{"a-first": 3000, "b-second": 2000, hostile: 1000})
@@ -82,8 +96,7 @@ func TestScreen(t *testing.T) {
 	term.Resize(100, 12)
 	term.Await("larger screen", has)
 
-	term.Type(" ")
-	paused := term.Await("pause", func(lines []string) bool { return strings.HasSuffix(lines[0], "PAUSED") })
+	paused := pause(term, func(lines []string) bool { return has(lines) && index(lines, "b-second") >= 2 })
 	term.Type("r") // sorts what is there
 	sorted := term.Await("order in the pause", func(lines []string) bool { return index(lines, "a-first") > index(lines, "b-second") })
 	if paused[0] != sorted[0] {
