@@ -54,6 +54,19 @@ func local(port int) *unix.SockaddrInet4 {
 	return &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
 }
 
+// wait waits until the connection stands or has failed. A signal may come in between.
+func wait(t *testing.T, fd int) {
+	t.Helper()
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	_, err := unix.Poll(fds, -1)
+	for err == unix.EINTR {
+		_, err = unix.Poll(fds, -1)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // closedPort is a port where nobody listens.
 func closedPort(t testing.TB) int {
 	l := tcptest.Listen(t, "127.0.0.1:0")
@@ -104,9 +117,7 @@ func TestFailed(t *testing.T) {
 		if err := unix.Connect(fd, local(polled)); err != unix.EINPROGRESS {
 			t.Errorf("connect: %v", err)
 		}
-		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1); err != nil {
-			t.Error(err)
-		}
+		wait(t, fd)
 		if err := unix.Connect(fd, local(polled)); err != unix.ECONNREFUSED {
 			t.Errorf("connect once more: %v", err)
 		}
