@@ -1,12 +1,15 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
 // jobs do something n times at a place, and return how often it happened.
@@ -19,10 +22,13 @@ func jobs() map[string]func(n int, place string) (int, error) {
 		"ends":    func(n int, place string) (int, error) { return twice(connects(n, place)) },
 		"refuse":  refuses,
 		"states":  func(n int, place string) (int, error) { return twice(refuses(n, place)) },
+		"send":    sends,
 		"pread":   preads,
+		"mkdir":   mkdirs,
 		"getppid": getppids,
 		"lookup":  func(n int, path string) (int, error) { return calls(n, path, "getaddrinfo", noName()) },
 		"type":    func(n int, path string) (int, error) { return calls(n, path, "readline", line()) },
+		"probe":   func(n int, path string) (int, error) { return calls(n, path, "probe", native.Call{}) },
 		"encrypt": func(n int, path string) (int, error) { return calls(n, path, "SSL_write", data()) },
 		"read":    reads,
 		"sleep":   sleeps,
@@ -118,6 +124,38 @@ func connect(l int, to unix.Sockaddr) error {
 	return unix.Close(a)
 }
 
+// sends sends bytes to itself, one at a time.
+func sends(n int, _ string) (int, error) {
+	l, to, err := listen()
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(l)
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(s)
+	if err := unix.Connect(s, to); err != nil {
+		return 0, err
+	}
+	a, _, err := unix.Accept(l)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(a)
+	b := make([]byte, 1)
+	for i := range n {
+		if _, err := unix.Write(s, b); err != nil {
+			return i, err
+		}
+		if _, err := unix.Read(a, b); err != nil {
+			return i, err
+		}
+	}
+	return n, nil
+}
+
 // refusedPort has nobody who listens.
 const refusedPort = 1
 
@@ -147,6 +185,15 @@ func preads(n int, path string) (int, error) {
 	b := make([]byte, 16)
 	for i := range n {
 		if _, err := unix.Pread(fd, b, 0); err != nil {
+			return i, err
+		}
+	}
+	return n, nil
+}
+
+func mkdirs(n int, path string) (int, error) {
+	for i := range n {
+		if err := errors.Join(unix.Mkdir(path, 0o700), unix.Rmdir(path)); err != nil {
 			return i, err
 		}
 	}

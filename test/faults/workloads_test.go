@@ -39,12 +39,24 @@ func workloads() map[string]workload {
 		return func(l *load) []string { return append([]string{"--pid", strconv.Itoa(l.pid)}, more...) }
 	}
 	return map[string]workload{
+		"argdist": {
+			place: library("libprobe.so.1", "probe"), job: "probe", n: 200, storm: "probe", storms: 100_000, column: "count",
+			args: func(l *load) []string { return append(byPID()(l), "-C", "p:"+l.place+":probe()") },
+		},
 		"bashreadline": {
 			place: library("libreadline.so.8", "readline"), job: "type", n: 200, storm: "type", storms: 100_000,
 			args: byPID("--any"),
 		},
 		"biolatency": {
 			place: loopDisk, job: "read", n: 300, storm: "read", storms: 5000,
+			args: func(l *load) []string { return append(byPID()(l), "-d", l.place) },
+		},
+		"biosnoop": {
+			place: loopDisk, job: "read", n: 300, storm: "read", storms: 100_000,
+			args: func(l *load) []string { return append(byPID()(l), "-d", l.place) },
+		},
+		"biotop": {
+			place: loopDisk, job: "read", n: 300, storm: "read", storms: 5000, column: "ios",
 			args: func(l *load) []string { return append(byPID()(l), "-d", l.place) },
 		},
 		"execsnoop": {
@@ -54,6 +66,14 @@ func workloads() map[string]workload {
 		"filetop": {
 			place: file, job: "pread", n: 1000, storm: "pread", storms: 100_000, column: "reads",
 			args: func(l *load) []string { return append(byPID()(l), "--directory", filepath.Dir(l.place)) },
+		},
+		"funccount": {
+			place: library("libprobe.so.1", "probe"), job: "probe", n: 200, storm: "probe", storms: 100_000, column: "count",
+			args: func(l *load) []string { return append(byPID()(l), l.place+":probe") },
+		},
+		"funclatency": {
+			place: library("libprobe.so.1", "probe"), job: "probe", n: 200, storm: "probe", storms: 100_000,
+			args: func(l *load) []string { return append(byPID()(l), l.place+":probe") },
 		},
 		"gethostlatency": {
 			place: library("libc.so.6", "getaddrinfo"), job: "lookup", n: 200, storm: "lookup", storms: 100_000,
@@ -83,6 +103,16 @@ func workloads() map[string]workload {
 		},
 		"tcplife": {
 			place: missing, job: "ends", n: 100, storm: "refuse", storms: 60_000, args: byPID(),
+		},
+		"tcptop": {
+			place: missing, job: "send", n: 500, storm: "send", storms: 50_000, column: "tx_bytes", args: byPID(),
+		},
+		"trace": {
+			place: library("libprobe.so.1", "probe"), job: "probe", n: 200, storm: "probe", storms: 400_000,
+			args: func(l *load) []string { return append(byPID()(l), "p:"+l.place+":probe") },
+		},
+		"vfsstat": {
+			place: missing, job: "mkdir", n: 500, storm: "mkdir", storms: 20_000, column: "mkdirs", args: byPID(),
 		},
 		"tcpstates": {
 			place: missing, job: "states", n: 100, storm: "states", storms: 40_000,
@@ -140,8 +170,7 @@ type subject struct {
 // untried are tools whose loads have yet to be made: they are tried by no fault.
 func untried() []string {
 	return []string{
-		"argdist", "biosnoop", "biotop", "bpflist", "cachestat", "files", "funccount", "funclatency", "javagc", "maps",
-		"sockets", "tasks", "tcpdrop", "tcpretrans", "tcptop", "trace", "vfsstat",
+		"bpflist", "cachestat", "files", "javagc", "maps", "sockets", "tasks", "tcpdrop", "tcpretrans",
 	}
 }
 

@@ -54,7 +54,7 @@ The filters, as --pid, are of the current task; in an interrupt that is the one 
 	Overhead: "The program takes 160 ns a call. What leads to it is more: in user functions a trap, which made a call of 2 ns one of 13 to 20 us on a busy virtual machine (500,000 calls). Think of that before you count c:* system-wide.",
 	Examples: []string{
 		"funccount 'vfs_*'                        # calls of the file system's functions, until Ctrl-C",
-		"funccount -i 1 -d 10 't:block:*'         # tracepoints of block devices, ten times a second",
+		"funccount -i 1 -d 10 't:block:*'         # tracepoints of block devices, each second, for ten seconds",
 		"funccount -p 1234 c:malloc               # mallocs of one process",
 		"funccount -r '(vfs|ksys)_(read|write)$'  # four functions",
 	},
