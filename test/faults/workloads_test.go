@@ -108,7 +108,7 @@ func workloads() map[string]workload {
 			place: missing, job: "send", n: 500, storm: "send", storms: 50_000, column: "tx_bytes", args: byPID(),
 		},
 		"trace": {
-			place: library("libprobe.so.1", "probe"), job: "probe", n: 200, storm: "probe", storms: 400_000,
+			place: library("libprobe.so.1", "probe"), job: "probe", n: 200, storm: "probe", storms: 220_000,
 			args: func(l *load) []string { return append(byPID()(l), "p:"+l.place+":probe") },
 		},
 		"vfsstat": {
