@@ -57,10 +57,19 @@ func (r *report) failures(tool string) []string {
 	return all
 }
 
+// unsteady lists the tool's tests that failed at first.
+func (r *report) unsteady(tool string) []plan.Test {
+	var all []plan.Test
+	for _, c := range r.of(tool).Checks {
+		all = append(all, c.Unsteady...)
+	}
+	return all
+}
+
 // conclude prints the tables, and last what is wrong. It fails when any check did and, if
 // all kernels had their say, when a way was exercised by none of them.
 func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
-	var wrong []string
+	var unsteady, wrong []string
 	for _, t := range all {
 		ways, err := waysOf(t)
 		if err != nil {
@@ -71,6 +80,9 @@ func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
 			return err
 		}
 		for _, r := range reports {
+			for _, u := range r.unsteady(t.Name) {
+				unsteady = append(unsteady, fmt.Sprintf("%s on %s, passed the second time: %s: %s", t.Name, r.kernel.name, u.Name, u.Output))
+			}
 			for _, f := range r.failures(t.Name) {
 				wrong = append(wrong, fmt.Sprintf("%s on %s: %s", t.Name, r.kernel.name, f))
 			}
@@ -92,6 +104,9 @@ func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
 		if r.err != nil {
 			wrong = append(wrong, fmt.Sprintf("%s: %v", r.kernel.name, r.err))
 		}
+	}
+	if len(unsteady) > 0 {
+		fmt.Printf("\n%s\n", strings.Join(unsteady, "\n"))
 	}
 	if len(wrong) > 0 {
 		fmt.Printf("\n%s\n", strings.Join(wrong, "\n"))

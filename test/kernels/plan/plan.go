@@ -87,7 +87,9 @@ type Check struct {
 	// Passed counts the tests that passed.
 	Passed          int
 	Skipped, Failed []Test
-	Seconds         float64
+	// Unsteady are tests that failed and then passed, in a short run.
+	Unsteady []Test
+	Seconds  float64
 	// Error is why the run as a whole is no good.
 	Error string `json:",omitempty"`
 }
