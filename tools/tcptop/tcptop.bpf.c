@@ -82,20 +82,17 @@ struct {
 bool has_peeked;
 
 /*
- * The fourth argument or, until 5.19 had one less (ec095263a965), the fifth. How many
- * there are the kernel tells from 5.17 on.
+ * The fourth argument of four or five or, until 5.19 (ec095263a965), the fifth of six. How
+ * many there are the kernel tells from 5.17 on.
  */
 static __always_inline int recvmsg_flags(__u64 *ctx)
 {
-	__u64 fourth = ctx[3], fifth = ctx[4];
+	__u64 flags = 0;
 
-	/* Or clang chooses by a pointer that it changes, which the verifier refuses. */
-	barrier_var(fourth);
-	barrier_var(fifth);
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_arg_cnt) &&
-	    bpf_get_func_arg_cnt(ctx) == 5)
-		return fourth;
-	return fifth;
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_arg_cnt))
+		return ctx[4];
+	bpf_get_func_arg(ctx, bpf_get_func_arg_cnt(ctx) == 6 ? 4 : 3, &flags);
+	return flags;
 }
 
 SEC("fentry/tcp_recvmsg")
