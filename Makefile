@@ -73,7 +73,12 @@ install: bin/corescope
 		ln -sf corescope "$(DESTDIR)$(BINDIR)/$$given" && \
 		ln -sf corescope "$(DESTDIR)$(BASHDIR)/$$given" && \
 		ln -sf corescope.fish "$(DESTDIR)$(FISHDIR)/$$given.fish" && \
-		install -D -m 644 "man/man8/$$name.8" "$(DESTDIR)$(MANDIR)/man8/$$given.8" || exit; done
+		if [ -h "man/man8/$$name.8" ]; then \
+			tool=$$(basename "$$(readlink "man/man8/$$name.8")" .8) && \
+			ln -sf "$(TOOL_PREFIX)$$tool$(TOOL_SUFFIX).8" "$(DESTDIR)$(MANDIR)/man8/$$given.8"; \
+		else \
+			install -D -m 644 "man/man8/$$name.8" "$(DESTDIR)$(MANDIR)/man8/$$given.8"; \
+		fi || exit; done
 
 clean:
 	rm -rf bin

@@ -12,7 +12,13 @@ mkdir -p man/man1 man/man8 docs/schema
 rm -f man/man1/*.1 man/man8/*.8 docs/schema/*.json
 "$tmp/corescope" man >man/man1/corescope.1
 "$tmp/corescope" list --names >"$tmp/names"
+"$tmp/corescope" list --aliases >"$tmp/aliases"
 while read -r name; do
+	tool=$(sed -n "s/^$name //p" "$tmp/aliases")
+	if [ -n "$tool" ]; then
+		ln -s "$tool.8" "man/man8/$name.8"
+		continue
+	fi
 	"$tmp/corescope" man "$name" >"man/man8/$name.8"
 	"$tmp/corescope" schema "$name" >"docs/schema/$name.json"
 done <"$tmp/names"

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/corescope/corescope/internal/tool"
@@ -61,7 +60,7 @@ func (c *Command) named(path string) *tool.Tool {
 
 func (c *Command) find(name string) *tool.Tool {
 	for _, t := range c.Tools {
-		if slices.Contains(t.Names(), name) {
+		if t := t.As(name); t != nil {
 			return t
 		}
 	}

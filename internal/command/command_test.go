@@ -92,7 +92,7 @@ func TestList(t *testing.T) {
 		if !strings.Contains(text, tl.Category+":\n") || strings.Count(text, "  "+tl.Summary+"\n") != 1 {
 			t.Errorf("%s is not in the list once: %s", tl.Name, text)
 		}
-		if strings.Count(table, "| ["+tl.Name+"](man/man8/"+tl.Name+".8) | "+tl.Category+" | "+tl.Summary+" |\n") != 1 {
+		if strings.Count(table, "| ["+tl.Name+"](man/man8/"+tl.Name+".8) | "+tl.Category+" | "+tl.Summary) != 1 {
 			t.Errorf("%s is not in the table once: %s", tl.Name, table)
 		}
 		for _, name := range tl.Names() {

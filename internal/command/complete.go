@@ -65,8 +65,9 @@ func (c *Command) completeVerb(name string, args []string) []tool.Candidate {
 func (c *Command) toolWords() []tool.Candidate {
 	var out []tool.Candidate
 	for _, t := range c.Tools {
-		for _, name := range t.Names() {
-			out = append(out, tool.Candidate{Word: name, Help: t.Summary})
+		out = append(out, tool.Candidate{Word: t.Name, Help: t.Summary})
+		for _, a := range t.Also {
+			out = append(out, tool.Candidate{Word: a.Name, Help: t.As(a.Name).StandsFor()})
 		}
 	}
 	return out

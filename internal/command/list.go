@@ -15,6 +15,7 @@ import (
 // listing are the flags of list.
 type listing struct {
 	Names    bool `flag:"names" help:"all names, one a line, other names of a tool as well"`
+	Aliases  bool `flag:"aliases" help:"other names of tools, one a line, each with the tool's own behind it"`
 	Markdown bool `flag:"markdown" help:"a table for a README"`
 }
 
@@ -32,6 +33,8 @@ func (c *Command) list(_ context.Context, args []string) error {
 	switch {
 	case o.Names:
 		text = strings.Join(c.names(), "\n") + "\n"
+	case o.Aliases:
+		text = c.listAliases()
 	case o.Markdown:
 		text = c.listMarkdown()
 	}
@@ -46,10 +49,20 @@ func (c *Command) sorted() []*tool.Tool {
 	})
 }
 
+func (c *Command) listAliases() string {
+	var b strings.Builder
+	for _, t := range c.sorted() {
+		for _, a := range t.Also {
+			fmt.Fprintf(&b, "%s %s\n", a.Name, t.Name)
+		}
+	}
+	return b.String()
+}
+
 func (c *Command) listText() string {
 	width := 0
-	for _, t := range c.Tools {
-		width = max(width, len(strings.Join(t.Names(), ", ")))
+	for _, name := range c.names() {
+		width = max(width, len(name))
 	}
 	var b strings.Builder
 	category := ""
@@ -58,7 +71,10 @@ func (c *Command) listText() string {
 			category = t.Category
 			fmt.Fprintf(&b, "%s:\n", category)
 		}
-		fmt.Fprintf(&b, "  %-*s  %s\n", width, strings.Join(t.Names(), ", "), t.Summary)
+		fmt.Fprintf(&b, "  %-*s  %s\n", width, t.Name, t.Summary)
+		for _, a := range t.Also {
+			fmt.Fprintf(&b, "  %-*s  %s\n", width, a.Name, t.As(a.Name).StandsFor())
+		}
 	}
 	return b.String()
 }
@@ -68,7 +84,11 @@ func (c *Command) listMarkdown() string {
 	var b strings.Builder
 	b.WriteString("| tool | about | what it shows |\n|---|---|---|\n")
 	for _, t := range c.sorted() {
-		fmt.Fprintf(&b, "| [%s](man/man8/%[1]s.8) | %s | %s |\n", t.Name, t.Category, t.Summary)
+		also := ""
+		if names := t.Names()[1:]; len(names) > 0 {
+			also = "; also " + strings.Join(names, ", ")
+		}
+		fmt.Fprintf(&b, "| [%s](man/man8/%[1]s.8) | %s | %s%s |\n", t.Name, t.Category, t.Summary, also)
 	}
 	return b.String()
 }

@@ -25,7 +25,7 @@ func (c *Command) man(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		facts, err := t.Facts()
+		facts, err := t.Self().Facts()
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func isTerminal(w io.Writer) bool {
 
 // page is the program's own manual page.
 func (c *Command) page() *manual.Page {
-	p := manual.New("corescope", "1", "tools that observe a Linux system by eBPF")
+	p := manual.New("1", "tools that observe a Linux system by eBPF", "corescope")
 	p.Section("SYNOPSIS")
 	synopsis := "TOOL [flags]\ncorescope TOOL [flags]\n"
 	for _, v := range verbs() {

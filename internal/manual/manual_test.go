@@ -12,7 +12,7 @@ import (
 const awkward = `.so \fB 'a' "b" ` + "`c`" + ` ~d ^e --f-g ü … \\ %h`
 
 func samplePage() *Page {
-	p := New("sample-tool", "8", "shows samples")
+	p := New("8", "shows samples", "sample-tool")
 	p.Section("OPTIONS")
 	p.Subsection("Of its own")
 	p.Item("-x, --some-flag", "NAME", "what\nit does")
@@ -89,7 +89,7 @@ OPTIONS
 }
 
 func TestStringWraps(t *testing.T) {
-	p := New("x", "1", "y")
+	p := New("1", "y", "x")
 	p.Bullet(strings.Repeat("wörd ", 60))
 	p.Text(strings.Repeat("w", 100) + " end")
 	for line := range strings.SplitSeq(p.String(), "\n") {
@@ -105,7 +105,7 @@ func TestGroffPrintsAsIs(t *testing.T) {
 	if err != nil {
 		t.Skip("groff is not installed")
 	}
-	p := New("x", "1", awkward)
+	p := New("1", awkward, "x")
 	p.Section(awkward)
 	p.Item("tag", "", awkward)
 	p.Bullet(awkward)

@@ -29,12 +29,12 @@ type block struct {
 	text     string
 }
 
-// New returns the page of that name, in a section of the manual: "8". The first
-// heading is NAME, with a summary of one line.
-func New(name, section, summary string) *Page {
-	p := &Page{name: name, section: section}
+// New returns a page in a section of the manual: "8". It is called by the first of the
+// names. The first heading is NAME, with all names and a summary of one line.
+func New(section, summary string, names ...string) *Page {
+	p := &Page{name: names[0], section: section}
 	p.Section("NAME")
-	p.Text(name + " - " + summary)
+	p.Text(strings.Join(names, ", ") + " - " + summary)
 	return p
 }
 

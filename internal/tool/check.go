@@ -21,7 +21,7 @@ func Check(t *Tool) error {
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	errs = append(errs, f.checkFlags(), f.checkVariables(), f.checkColumns(), f.checkHooks(), f.checkExamples())
+	errs = append(errs, f.checkAliases(), f.checkFlags(), f.checkVariables(), f.checkColumns(), f.checkHooks(), f.checkExamples())
 	if _, err := f.Schema(); err != nil {
 		errs = append(errs, err)
 	}
@@ -31,9 +31,9 @@ func Check(t *Tool) error {
 func checkSpec(s *Spec) error {
 	var errs []error
 	name := regexp.MustCompile(`^[a-z][a-z0-9]*$`)
-	for _, n := range append([]string{s.Name}, s.Also...) {
-		if !name.MatchString(n) {
-			errs = append(errs, fmt.Errorf("name %q is not of small letters and digits", n))
+	for _, a := range append([]Alias{{Name: s.Name}}, s.Also...) {
+		if !name.MatchString(a.Name) {
+			errs = append(errs, fmt.Errorf("name %q is not of small letters and digits", a.Name))
 		}
 	}
 	for what, text := range map[string]string{"category": s.Category, "summary": s.Summary, "description": s.Description} {
@@ -46,6 +46,16 @@ func checkSpec(s *Spec) error {
 	}
 	if len(s.Examples) == 0 {
 		errs = append(errs, errors.New("there are no examples"))
+	}
+	return errors.Join(errs...)
+}
+
+func (f *Facts) checkAliases() error {
+	var errs []error
+	for _, a := range f.Also {
+		if _, err := f.As(a.Name).Facts(); err != nil {
+			errs = append(errs, fmt.Errorf("alias %s: %w", a.Name, err))
+		}
 	}
 	return errors.Join(errs...)
 }

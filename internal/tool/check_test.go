@@ -20,7 +20,8 @@ func TestCheckFaults(t *testing.T) {
 		want  string
 		spoil func(*fake)
 	}{
-		{`name "Fake" is not`, func(f *fake) { f.spec.Also = []string{"Fake"} }},
+		{`name "Fake" is not`, func(f *fake) { f.spec.Also = []Alias{{Name: "Fake"}} }},
+		{`alias bogus: usage: unknown flag: --nosuch`, func(f *fake) { f.spec.Also = []Alias{{"bogus", []string{"--nosuch"}}} }},
 		{"there is no category", func(f *fake) { f.spec.Category = "" }},
 		{"there is no description", func(f *fake) { f.spec.Description = "" }},
 		{"without a full stop", func(f *fake) { f.spec.Summary = "Show." }},

@@ -157,7 +157,11 @@ func (l *line) groups() ([]group, error) {
 
 // flagGroups lists the flags as they are before any is given.
 func (t *Tool) flagGroups() ([]FlagGroup, error) {
-	groups, err := t.newLine().groups()
+	l, err := t.newLine()
+	if err != nil {
+		return nil, err
+	}
+	groups, err := l.groups()
 	if err != nil {
 		return nil, err
 	}

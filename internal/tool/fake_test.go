@@ -52,7 +52,7 @@ func newFake() *fake {
 
 func (f *fake) tool() *Tool {
 	f.spec.Object = f.object
-	return &Tool{f.spec, func() (any, func(*Env) (Source, error)) {
+	return &Tool{Spec: f.spec, build: func() (any, func(*Env) (Source, error)) {
 		return f.options, func(*Env) (Source, error) { return f, nil }
 	}}
 }

@@ -16,6 +16,9 @@ func (l *line) help(w io.Writer) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n\nUsage: %s\n", l.tool.Name, l.tool.Summary, usage(l.tool.Name+" [flags]", groups))
+	if len(l.tool.args) > 0 {
+		fmt.Fprintf(&b, "The same as %s\n", l.tool.StandsFor())
+	}
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n%s:\n", g.Title)
 		for _, f := range g.Flags {

@@ -13,7 +13,7 @@ import (
 
 // Manual returns the tool's manual page.
 func (f *Facts) Manual() *manual.Page {
-	p := manual.New(f.Name, "8", f.Summary)
+	p := manual.New("8", f.Summary, f.Names()...)
 	p.Section("SYNOPSIS")
 	synopsis := ""
 	for _, name := range append(f.Names(), "corescope "+f.Name) {
@@ -22,6 +22,7 @@ func (f *Facts) Manual() *manual.Page {
 	p.Code(synopsis)
 	p.Section("DESCRIPTION")
 	p.Text(f.Description)
+	f.manualAliases(p)
 	f.manualFlags(p)
 	f.manualColumns(p)
 	f.manualHooks(p)
@@ -33,6 +34,16 @@ func (f *Facts) Manual() *manual.Page {
 	p.Section("SEE ALSO")
 	p.Text("corescope(1), bpf(2), capabilities(7)")
 	return p
+}
+
+func (f *Facts) manualAliases(p *manual.Page) {
+	if len(f.Also) == 0 {
+		return
+	}
+	p.Text("By another name it is the tool with other defaults:")
+	for _, a := range f.Also {
+		p.Item(a.Name, "", f.As(a.Name).StandsFor())
+	}
 }
 
 func (f *Facts) manualFlags(p *manual.Page) {

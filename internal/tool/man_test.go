@@ -20,16 +20,17 @@ func manualText(t *testing.T, f *fake) string {
 // What a tool states stands in its manual, in the section where it belongs.
 func TestManual(t *testing.T) {
 	f := newFake()
-	f.spec.Also = []string{"bogus"}
+	f.spec.Also = []Alias{{"bogus", []string{"--failed"}}}
 	f.spec.Peers = []string{"-x is another."}
 	f.spec.Overhead = "1 ns a call."
 	f.spec.Capabilities = []system.Capability{system.CapSyslog}
 	f.Optional = []string{"open"}
 	text := manualText(t, f)
 	for _, want := range []string{
-		"NAME\n\n       fake - Show <nothing>\n",
+		"NAME\n\n       fake, bogus - Show <nothing>\n",
 		"SYNOPSIS\n\n           fake [flags] [interval [count]]\n           bogus [flags] [interval [count]]\n           corescope fake",
 		"DESCRIPTION\n\n       Shows nothing.\n",
+		"       bogus\n              fake --failed\n",
 		"OPTIONS\n\n   Flags\n\n       -x, --failed\n              only failures\n\n       interval\n              seconds\n",
 		"   Common flags\n\n       --columns a,b,c\n",
 		"COLUMNS\n\n       In text time, comm are shown",

@@ -146,7 +146,10 @@ type line struct {
 }
 
 func (t *Tool) parse(args []string) (*line, error) {
-	l := t.newLine()
+	l, err := t.newLine()
+	if err != nil {
+		return l, err
+	}
 	groups, err := l.groups()
 	if err != nil {
 		return l, err
@@ -165,10 +168,10 @@ func (t *Tool) parse(args []string) (*line, error) {
 }
 
 // newLine is a line before it is read.
-func (t *Tool) newLine() *line {
+func (t *Tool) newLine() (*line, error) {
 	l := &line{tool: t, set: flags.New(t.Name), common: common{Output: string(output.Text)}}
 	l.options, l.build = t.build()
-	return l
+	return l, t.setDefaults(l.options)
 }
 
 // source makes the source that the line asks for.

@@ -19,8 +19,8 @@ import (
 // Spec says what is true of a tool whatever its options are.
 type Spec struct {
 	Name string
-	// Also are other names that it goes by.
-	Also []string
+	// Also are other names that it goes by, as peers have them.
+	Also []Alias
 	// Category is the heading it is listed below: "process", "file", "block", "network", "scheduler".
 	Category string
 	// Summary is one line, without a full stop.
@@ -48,6 +48,10 @@ type Spec struct {
 // Tool is a tool that can be run. See [Define].
 type Tool struct {
 	Spec
+	// self and args are set where it goes by an alias: the tool by its own name, and what
+	// the alias stands for.
+	self *Tool
+	args []string
 	// build makes a run's options, for the flags, and the source that follows from them.
 	build func() (options any, source func(*Env) (Source, error))
 }
@@ -118,14 +122,11 @@ type Source interface {
 // tags; see package flags. build may refuse options with an error, which ends the
 // run as a usage error.
 func Define[O any](s Spec, defaults O, build func(*O, *Env) (Source, error)) *Tool {
-	return &Tool{s, func() (any, func(*Env) (Source, error)) {
+	return &Tool{Spec: s, build: func() (any, func(*Env) (Source, error)) {
 		o := defaults
 		return &o, func(env *Env) (Source, error) { return build(&o, env) }
 	}}
 }
-
-// Names lists all names of the tool, its own first.
-func (t *Tool) Names() []string { return append([]string{t.Name}, t.Also...) }
 
 // source returns a source with default options, to look at.
 func (t *Tool) source() (Source, error) {

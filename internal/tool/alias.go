@@ -1,0 +1,64 @@
+package tool
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/corescope/corescope/internal/flags"
+)
+
+// Alias is another name of a tool, by which its own flags have other defaults.
+type Alias struct {
+	Name string
+	// Args are the command line that the name stands for. What the user gives takes
+	// their place.
+	Args []string
+}
+
+// Names lists all names of the tool, its own first.
+func (t *Tool) Names() []string {
+	names := []string{t.Name}
+	for _, a := range t.Also {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// As returns the tool as it is by one of its names, or nil if that is none of them.
+func (t *Tool) As(name string) *Tool {
+	if name == t.Name {
+		return t
+	}
+	i := slices.IndexFunc(t.Also, func(a Alias) bool { return a.Name == name })
+	if i < 0 {
+		return nil
+	}
+	other := *t
+	other.Name, other.Also, other.self, other.args = name, nil, t, t.Also[i].Args
+	return &other
+}
+
+// Self is the tool by its own name.
+func (t *Tool) Self() *Tool {
+	if t.self != nil {
+		return t.self
+	}
+	return t
+}
+
+// StandsFor is the command line that the tool's name stands for.
+func (t *Tool) StandsFor() string {
+	return strings.Join(append([]string{t.Self().Name}, t.args...), " ")
+}
+
+// setDefaults makes what an alias stands for the defaults of the options.
+func (t *Tool) setDefaults(options any) error {
+	if len(t.args) == 0 {
+		return nil
+	}
+	set := flags.New(t.Name)
+	if err := set.Add(options, t.Shorts); err != nil {
+		return err
+	}
+	return set.Parse(t.args)
+}

@@ -1,0 +1,57 @@
+package tool
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+type aliasOptions struct {
+	Type []string `flag:"type,t" help:"which"`
+	Deep bool     `flag:"deep" help:"how"`
+}
+
+func aliased() (*Tool, *aliasOptions) {
+	f, o := newFake(), &aliasOptions{}
+	f.spec.Also = []Alias{{"bogus", []string{"--type", "a,b", "--deep"}}}
+	f.options, f.variables = o, nil
+	return f.tool(), o
+}
+
+// An alias has other defaults, whose place what the user gives takes.
+func TestAlias(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		want []string
+		deep bool
+	}{
+		{"fake", nil, nil, false},
+		{"bogus", nil, []string{"a", "b"}, true},
+		{"bogus", []string{"-t", "c"}, []string{"c"}, true},
+		{"bogus", []string{"-t", "c", "-t", "d", "--deep=false"}, []string{"c", "d"}, false},
+	} {
+		tl, o := aliased()
+		if _, err := tl.As(tc.name).parse(tc.args); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(o.Type, tc.want) || o.Deep != tc.deep {
+			t.Errorf("%s %q: %+v", tc.name, tc.args, *o)
+		}
+	}
+}
+
+func TestAliasNames(t *testing.T) {
+	tl, _ := aliased()
+	if tl.As("other") != nil || tl.As("fake") != tl || tl.As("bogus").Self() != tl {
+		t.Error("As does not go by the names")
+	}
+	var out bytes.Buffer
+	Run(t.Context(), tl.As("bogus"), []string{"--help"}, &out, &out)
+	for _, want := range []string{"bogus: Show", "Usage: bogus [flags]\nThe same as fake --type a,b --deep\n", "which (default: a,b)"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in the help: %s", want, &out)
+		}
+	}
+}
