@@ -28,6 +28,8 @@ var (
 type Attempt struct {
 	Variant Variant
 	Err     error
+	// Targets are those of an instance that could be had.
+	Targets []string
 }
 
 // HookError says why no variant of a hook could be had. It is ErrNotPermitted when a

@@ -43,7 +43,7 @@ func TestReason(t *testing.T) {
 func attempts(errs ...error) *HookError {
 	e := &HookError{Hook: "open"}
 	for i, err := range errs {
-		e.Tried = append(e.Tried, Attempt{Variant{Where: []string{fmt.Sprintf("way/%d", i)}}, err})
+		e.Tried = append(e.Tried, Attempt{Variant: Variant{Where: []string{fmt.Sprintf("way/%d", i)}}, Err: err})
 	}
 	return e
 }

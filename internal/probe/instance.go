@@ -37,6 +37,9 @@ func (o *Objects) attachInstance(h Hook, in *Instance) error {
 	for _, v := range in.variants(h) {
 		refused = o.attachTargets(v, in, rest)
 		a := Attempt{Variant: v}
+		for _, t := range without(rest, refused) {
+			a.Targets = append(a.Targets, t.Name)
+		}
 		if len(refused) == len(rest) {
 			a.Err = refused[0].err
 		}

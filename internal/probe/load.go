@@ -27,6 +27,8 @@ type Options struct {
 	PerfBuffer bool
 	// Without lists hooks that are not wanted, Optional those that may be missing.
 	Without, Optional []string
+	// StandIns are hooks in place of others.
+	StandIns []StandIn
 	// Files says by name in which files of user space programs are attached.
 	Files map[string]binary.Files
 	// Notify, if set, is told of files that no program could be attached in, and the like:
@@ -148,8 +150,9 @@ func (o *Objects) Attach() error {
 	}
 	var missed error // of a hook that may be missing, but not as all others are
 	attached := len(hooks) == 0
+	hooks, others := o.standIns(hooks)
 	for _, h := range hooks {
-		err := o.attachHook(h)
+		err := o.attachEither(h, others)
 		var missing *HookError
 		switch {
 		case err == nil:
@@ -200,10 +203,11 @@ func (o *Objects) Hooks() ([]Hook, error) {
 	if err := force(hooks, o.options.Force); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(hooks, func(h Hook) bool {
+	hooks = slices.DeleteFunc(hooks, func(h Hook) bool {
 		isWithoutTarget := isOpen(o.spec.Programs[h.Variants[0].Programs[0]]) && len(o.instances(h)) == 0
 		return isWithoutTarget || slices.Contains(o.options.Without, h.Name)
-	}), nil
+	})
+	return choose(hooks, o.options.StandIns, o.options.Force), nil
 }
 
 func (o *Objects) try(h Hook) (ok bool, err error) {
@@ -212,7 +216,7 @@ func (o *Objects) try(h Hook) (ok bool, err error) {
 		if short := shortage(err); short != nil {
 			return false, fmt.Errorf("attach hook %s: %s: %w", h.Name, v, short)
 		}
-		o.Tried[h.Name] = append(o.Tried[h.Name], Attempt{v, err})
+		o.Tried[h.Name] = append(o.Tried[h.Name], Attempt{Variant: v, Err: err})
 		if err == nil {
 			o.keep(links)
 			return true, nil
@@ -346,13 +350,13 @@ func (o *Objects) Explain() (map[string][]Attempt, error) {
 			if short := shortage(err); short != nil {
 				return nil, fmt.Errorf("explain hook %s: %s: %w", h.Name, v, short)
 			}
-			out[h.Name] = append(out[h.Name], Attempt{v, err})
+			out[h.Name] = append(out[h.Name], Attempt{Variant: v, Err: err})
 		}
 	}
 	for name, spec := range o.spec.Programs {
 		if spec.AttachType == ebpf.AttachTraceIter {
 			_, err := o.Program(name)
-			out[name] = []Attempt{{Variant{"iter", []string{name}, []string{spec.SectionName}}, err}}
+			out[name] = []Attempt{{Variant: Variant{"iter", []string{name}, []string{spec.SectionName}}, Err: err}}
 		}
 	}
 	return out, nil

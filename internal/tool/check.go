@@ -158,6 +158,9 @@ func (f *Facts) checkHooks() error {
 func (f *Facts) checkHookNames() error {
 	var errs []error
 	names := append(slices.Clone(f.Without), f.Optional...)
+	for _, s := range f.StandIns {
+		names = append(names, s.Hook, s.For)
+	}
 	for _, c := range f.Columns {
 		names = append(names, c.Hooks...)
 	}

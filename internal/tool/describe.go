@@ -34,6 +34,7 @@ type Facts struct {
 	// does without, Optional those that a kernel may lack.
 	Hooks             []probe.Hook
 	Without, Optional []string
+	StandIns          []StandIn
 	// Keep lists capabilities that this command line keeps when all is attached.
 	Keep system.Capabilities
 	// Iterators are the sections of programs that list what is there already.
@@ -76,7 +77,7 @@ func (l *line) facts(src Source) (*Facts, error) {
 	}
 	f := &Facts{
 		Tool: l.tool, Kind: src.kind(), Flags: groups, Hooks: probe.Hooks(spec), Iterators: iterators(spec),
-		Without: l.without(src.plan()), Optional: src.plan().Optional, Keep: l.tool.keep(src.plan()), files: src.plan().Files,
+		Without: l.without(src.plan()), Optional: src.plan().Optional, StandIns: src.plan().StandIns, Keep: l.tool.keep(src.plan()), files: src.plan().Files,
 		Lost: append(members(spec, "lost"), reasonFilter), Counters: members(spec, "counters"), spec: spec, line: l,
 	}
 	return f, f.addColumns(src)

@@ -30,7 +30,7 @@ func (s *session) explain(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	all := explainAll(tried)
+	all := explainAll(tried, s.standIns)
 	if output.Format(s.common.Output) == output.JSON {
 		enc := json.NewEncoder(w)
 		for _, e := range all {
@@ -46,18 +46,24 @@ func (s *session) explain(w io.Writer) error {
 	})
 }
 
-// explainAll has the ways to each hook, best first.
-func explainAll(tried map[string][]probe.Attempt) []Explanation {
+// explainAll has the ways to each hook, best first. A stand-in is taken only where what it
+// stands in for has no way.
+func explainAll(tried map[string][]probe.Attempt, pairs []StandIn) []Explanation {
 	all := []Explanation{}
 	for _, hook := range slices.Sorted(maps.Keys(tried)) {
-		all = append(all, explainHook(hook, tried[hook])...)
+		isSpare := slices.ContainsFunc(pairs, func(s StandIn) bool { return s.Hook == hook && works(tried[s.For]) })
+		all = append(all, explainHook(hook, tried[hook], isSpare)...)
 	}
 	return all
 }
 
-func explainHook(hook string, attempts []probe.Attempt) []Explanation {
+// works tells whether there is a way to a hook.
+func works(attempts []probe.Attempt) bool {
+	return slices.ContainsFunc(attempts, func(a probe.Attempt) bool { return a.Err == nil })
+}
+
+func explainHook(hook string, attempts []probe.Attempt, taken bool) []Explanation {
 	var out []Explanation
-	taken := false
 	for _, a := range attempts {
 		e := Explanation{Hook: hook, Kind: a.Variant.Kind, Where: a.Variant.String(), Result: probe.Reason(a.Err)}
 		if a.Err == nil && !taken {

@@ -136,6 +136,11 @@ func (f *Facts) wayText(v probe.Variant) string {
 
 // hookText says when the tool does without a hook, if ever.
 func (f *Facts) hookText(name string) string {
+	for _, s := range f.StandIns {
+		if s.Hook == name {
+			return "Only where there is no way to the hook " + s.For + ": " + s.Means + "."
+		}
+	}
 	switch {
 	case slices.Contains(f.Optional, name):
 		return "The tool sees less where there is no way to this hook."

@@ -223,7 +223,7 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*session
 		}
 	}
 	s := &session{
-		tool: t, common: l.common, env: env, objects: objects, keep: keep, pid: l.tasks.process(),
+		tool: t, common: l.common, env: env, objects: objects, keep: keep, standIns: src.plan().StandIns, pid: l.tasks.process(),
 		losses: losses{counts: objects.Counts("lost")},
 	}
 	if src.kind() != kindHistogram {
@@ -258,7 +258,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	}
 	return probe.Load(spec, probe.Options{
 		Variables: vars, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf,
-		Without: l.without(plan), Optional: plan.Optional, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
+		Without: l.without(plan), Optional: plan.Optional, StandIns: plan.StandIns, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
 		Files: files, Instances: plan.Instances, Notify: notify,
 	})
 }
@@ -303,6 +303,9 @@ func (s *session) sayTried() {
 	for hook, attempts := range s.objects.Tried {
 		for _, a := range attempts {
 			fmt.Fprintf(s.errOut, "%s: hook %s: %s: %s\n", s.tool.Name, hook, a.Variant, probe.Reason(a.Err))
+			for _, t := range a.Targets {
+				fmt.Fprintf(s.errOut, "%s: hook %s: %s: attached to %s\n", s.tool.Name, hook, a.Variant, t)
+			}
 		}
 	}
 }

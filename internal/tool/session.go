@@ -18,16 +18,17 @@ import (
 
 // session is one run of a tool.
 type session struct {
-	tool    *Tool
-	common  common
-	env     *Env
-	columns []column.Column
-	objects *probe.Objects
-	pid     uint32              // the only process that is asked for, or 0
-	own     bool                // the process is this run's own
-	keep    system.Capabilities // that are used when all is attached
-	out     *output.Writer
-	errOut  *notes
+	tool     *Tool
+	common   common
+	env      *Env
+	columns  []column.Column
+	objects  *probe.Objects
+	pid      uint32              // the only process that is asked for, or 0
+	own      bool                // the process is this run's own
+	keep     system.Capabilities // that are used when all is attached
+	standIns []StandIn
+	out      *output.Writer
+	errOut   *notes
 	// terminal is where output goes, if it is a terminal; blocks is how text looks.
 	terminal io.Writer
 	blocks   bool

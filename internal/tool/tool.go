@@ -66,6 +66,9 @@ type Plan struct {
 	// Without lists hooks that this run can do without, Optional those that this
 	// kernel may lack: then the tool sees less, and its manual says what.
 	Without, Optional []string
+	// StandIns are hooks that are taken where another one cannot be had, and what is
+	// different then, which is told.
+	StandIns []StandIn
 	// ForFilter lists hooks that this run needs only if it filters by task.
 	ForFilter []string
 	// Keep lists capabilities that are of use when all is attached, to look at other
@@ -89,11 +92,12 @@ type Plan struct {
 	Instances []Instance
 }
 
-// Instance is a hook with targets of the user's choice, Target one of these. Kernel has the
-// running kernel's types.
+// Instance is a hook with targets of the user's choice, Target one of these. StandIn is a hook
+// in place of another. Kernel has the running kernel's types.
 type (
 	Instance = probe.Instance
 	Target   = probe.Target
+	StandIn  = probe.StandIn
 	Kernel   = probe.Kernel
 )
 

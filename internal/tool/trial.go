@@ -69,20 +69,35 @@ func (t *Tool) try(trial *Trial, btf string) error {
 	if err != nil {
 		return err
 	}
-	trial.Hooks = explainAll(tried)
-	return missingHook(tried, src.plan().Optional)
+	p := src.plan()
+	trial.Hooks = explainAll(tried, p.StandIns)
+	return missingHook(tried, slices.Concat(p.Optional, excused(tried, p.StandIns)))
+}
+
+// excused are the hooks that there need be no way to, as there is one to their stand-in or
+// to what they stand in for.
+func excused(tried map[string][]probe.Attempt, pairs []StandIn) []string {
+	var out []string
+	for _, s := range pairs {
+		if works(tried[s.Hook]) {
+			out = append(out, s.For)
+		}
+		if works(tried[s.For]) {
+			out = append(out, s.Hook)
+		}
+	}
+	return out
 }
 
 // missingHook is the error of the first hook that there is no way to and that the tool
 // cannot do without, as attaching would have it.
 func missingHook(tried map[string][]probe.Attempt, optional []string) error {
-	works := func(a probe.Attempt) bool { return a.Err == nil }
 	var missed *probe.HookError
 	attached := len(tried) == 0
 	for _, hook := range slices.Sorted(maps.Keys(tried)) {
 		err := &probe.HookError{Hook: hook, Tried: tried[hook]}
 		switch {
-		case slices.ContainsFunc(tried[hook], works):
+		case works(tried[hook]):
 			attached = true
 		case !slices.Contains(optional, hook):
 			return err
