@@ -5,21 +5,22 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "frame.bpf.h"
 #include "lost.bpf.h"
 
 /*
- * The calls that a thread is in: from where a function in user space is entered to where
- * it returns. The tool defines struct call, what it keeps of a call, before it includes
- * this, and is given it back by call_end().
+ * The calls that a thread is in: from where a function is entered to where it returns. The
+ * tool defines struct call, what it keeps of a call, before it includes this, and is given
+ * it back by call_end().
  *
- * Calls may be within calls. The one that returns is known by its stack pointer, so one that
- * is left by longjmp() or an exception disturbs no other. It takes up its place until
+ * Calls may be within calls. The one that returns is known by its frame (frame.bpf.h), so one
+ * that is left by longjmp() or an exception disturbs no other. It takes up its place until
  * the thread ends.
  */
 #define CALL_DEPTH_MAX 4
 
 struct calls {
-	__u64 sp[CALL_DEPTH_MAX]; /* 0 for a free place */
+	__u64 frame[CALL_DEPTH_MAX]; /* 0 for a free place */
 	struct call call[CALL_DEPTH_MAX];
 };
 
@@ -34,20 +35,10 @@ struct {
 /* What a thread's first call is put in with. */
 static const struct calls calls_none = {};
 
-/* The stack pointer as it was at the entry: x86's return has taken the address off. */
-static __always_inline __u64 call_sp(struct pt_regs *ctx, bool returned)
-{
-#if defined(__TARGET_ARCH_x86)
-	return PT_REGS_SP(ctx) - (returned ? 8 : 0);
-#else
-	return PT_REGS_SP(ctx);
-#endif
-}
-
-static __always_inline int call_place(struct calls *all, __u64 sp)
+static __always_inline int call_place(struct calls *all, __u64 frame)
 {
 	for (int i = 0; i < CALL_DEPTH_MAX; i++)
-		if (all->sp[i] == sp)
+		if (all->frame[i] == frame)
 			return i;
 	return -1;
 }
@@ -58,10 +49,9 @@ static __always_inline struct calls *calls_of(__u32 tid)
 }
 
 /* call_begin returns where to keep what is known of a call, or NULL: then it is lost. */
-static __always_inline struct call *call_begin(struct pt_regs *ctx)
+static __always_inline struct call *call_begin(__u64 frame)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
-	__u64 sp = call_sp(ctx, false);
 	struct calls *all = calls_of(tid);
 	int i;
 
@@ -71,12 +61,12 @@ static __always_inline struct call *call_begin(struct pt_regs *ctx)
 	}
 	if (!all)
 		goto lost;
-	i = call_place(all, sp);
+	i = call_place(all, frame);
 	if (i < 0)
 		i = call_place(all, 0);
 	if (i < 0 || i >= CALL_DEPTH_MAX)
 		goto lost;
-	all->sp[i] = sp;
+	all->frame[i] = frame;
 	return &all->call[i];
 lost:
 	lost_add(map_full);
@@ -87,7 +77,7 @@ lost:
  * call_end gives back what is known of the call that returns, and forgets it; false for a
  * call that was not seen to begin. nested tells that it was within another one.
  */
-static __always_inline bool call_end(struct pt_regs *ctx, struct call *call, bool *nested)
+static __always_inline bool call_end(__u64 frame, struct call *call, bool *nested)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
 	struct calls *all = calls_of(tid);
@@ -95,14 +85,14 @@ static __always_inline bool call_end(struct pt_regs *ctx, struct call *call, boo
 
 	if (!all)
 		return false;
-	i = call_place(all, call_sp(ctx, true));
+	i = call_place(all, frame);
 	if (i < 0 || i >= CALL_DEPTH_MAX)
 		return false;
 	*call = all->call[i];
-	all->sp[i] = 0;
+	all->frame[i] = 0;
 	*nested = false;
 	for (i = 0; i < CALL_DEPTH_MAX; i++)
-		if (all->sp[i])
+		if (all->frame[i])
 			*nested = true;
 	if (!*nested)
 		bpf_map_delete_elem(&calls, &tid);

@@ -5,6 +5,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "frame.bpf.h"
 #include "lost.bpf.h"
 #include "target.bpf.h"
 #include "task.bpf.h"
@@ -81,19 +82,6 @@ static __always_inline int end(void *ctx, __u64 frame)
 	return 0;
 }
 
-/*
- * The stack pointer at a return is where it was at the call, but that the return has
- * taken the return address, which on x86 is on the stack.
- */
-static __always_inline __u64 frame_at_begin(struct pt_regs *regs)
-{
-#ifdef __TARGET_ARCH_x86
-	return PT_REGS_SP(regs) + sizeof(long);
-#else
-	return PT_REGS_SP(regs);
-#endif
-}
-
 struct fprobe_hlist___new {
 	int dummy;
 };
@@ -115,7 +103,6 @@ static __always_inline __u64 frame_at_multi_end(struct pt_regs *regs)
 	return PT_REGS_SP(regs);
 }
 
-/* The arguments of a call are kept on its own stack, until the program at its end has run. */
 SEC("fentry")
 int BPF_PROG(kernel__fentry__begin)
 {
@@ -149,7 +136,7 @@ int kernel__kprobe__begin(struct pt_regs *ctx)
 SEC("kretprobe")
 int kernel__kprobe__end(struct pt_regs *ctx)
 {
-	return end(ctx, PT_REGS_SP(ctx));
+	return end(ctx, frame_at_end(ctx));
 }
 
 SEC("uprobe.multi")
@@ -161,7 +148,7 @@ int user__multi__begin(struct pt_regs *ctx)
 SEC("uretprobe.multi")
 int user__multi__end(struct pt_regs *ctx)
 {
-	return end(ctx, PT_REGS_SP(ctx));
+	return end(ctx, frame_at_end(ctx));
 }
 
 SEC("uprobe")
@@ -173,7 +160,7 @@ int user__uprobe__begin(struct pt_regs *ctx)
 SEC("uretprobe")
 int user__uprobe__end(struct pt_regs *ctx)
 {
-	return end(ctx, PT_REGS_SP(ctx));
+	return end(ctx, frame_at_end(ctx));
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -66,7 +66,7 @@ static __always_inline int enter(struct pt_regs *ctx, const struct call *call)
 
 	if (!task_current_wanted())
 		return 0;
-	c = call_begin(ctx);
+	c = call_begin(frame_at_begin(ctx));
 	if (c) {
 		*c = *call;
 		c->start_ns = bpf_ktime_get_boot_ns();
@@ -135,7 +135,7 @@ static __always_inline bool is_inner(const struct call *call)
 	if (!all)
 		return false;
 	for (int i = 0; i < CALL_DEPTH_MAX; i++)
-		if (all->sp[i] && all->call[i].buf == call->buf && all->call[i].direction == call->direction)
+		if (all->frame[i] && all->call[i].buf == call->buf && all->call[i].direction == call->direction)
 			return true;
 	return false;
 }
@@ -147,7 +147,7 @@ static __always_inline int leave(struct pt_regs *ctx)
 	bool nested;
 	__u64 len;
 
-	if (!call_end(ctx, &call, &nested) || (nested && is_inner(&call)))
+	if (!call_end(frame_at_end(ctx), &call, &nested) || (nested && is_inner(&call)))
 		return 0;
 	len = bytes_done(&call, ret);
 	if (len || call.direction == HANDSHAKE)
