@@ -10,6 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/system"
 )
 
 // perfBuffers are the perf buffers of all CPUs that are online, each in the map at the
@@ -22,7 +24,7 @@ type perfBuffers struct {
 	bytes  int      // of each
 	woken  *os.File // an eventfd; who stops may write to it when it is closed
 	wakeFD int
-	cpus   *hotplug
+	cpus   *system.Hotplug
 
 	closed atomic.Bool
 	mu     sync.Mutex // Close waits for who reads
@@ -39,7 +41,7 @@ func newPerfBuffers(events *ebpf.Map, bytes int) (*perfBuffers, error) {
 	}
 	b := &perfBuffers{
 		events: events, bytes: powerOfTwo(bytes), woken: os.NewFile(uintptr(fd), "eventfd"), wakeFD: fd,
-		cpus: openHotplug(), byCPU: map[int]*perfBuffer{},
+		cpus: system.OpenHotplug(), byCPU: map[int]*perfBuffer{},
 	}
 	for cpu := range int(events.MaxEntries()) {
 		if err := b.open(cpu); err != nil {
@@ -82,13 +84,13 @@ func (b *perfBuffers) wait() error {
 		return os.ErrClosed
 	}
 	fds := []unix.PollFd{{Fd: int32(b.wakeFD), Events: unix.POLLIN}}
-	if b.cpus.socket >= 0 {
-		fds = append(fds, unix.PollFd{Fd: int32(b.cpus.socket), Events: unix.POLLIN})
+	if b.cpus.Socket() >= 0 {
+		fds = append(fds, unix.PollFd{Fd: int32(b.cpus.Socket()), Events: unix.POLLIN})
 	}
 	for _, buf := range b.byCPU {
 		fds = append(fds, unix.PollFd{Fd: int32(buf.fd), Events: unix.POLLIN})
 	}
-	if _, err := unix.Poll(fds, b.cpus.timeout()); err != nil && err != unix.EINTR {
+	if _, err := unix.Poll(fds, b.cpus.Timeout()); err != nil && err != unix.EINTR {
 		return fmt.Errorf("wait for perf buffers: %w", err)
 	}
 	unix.Read(b.wakeFD, make([]byte, 8))
@@ -103,7 +105,7 @@ func (b *perfBuffers) drain(yield func(sample []byte)) error {
 	if b.closed.Load() {
 		return os.ErrClosed
 	}
-	for _, cpu := range b.cpus.arrived(b.missing) {
+	for _, cpu := range b.cpus.Arrived(b.missing) {
 		old := b.byCPU[cpu]
 		if err := b.open(cpu); errors.Is(err, fs.ErrPermission) {
 			continue // it was given up since: what the CPU sends is counted as lost

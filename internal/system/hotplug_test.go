@@ -1,4 +1,4 @@
-package ring
+package system
 
 import (
 	"slices"
@@ -23,15 +23,15 @@ func TestCPUOnline(t *testing.T) {
 
 // Without the kernel's messages the CPUs that were not there are tried, once in a while.
 func TestHotplugWithoutMessages(t *testing.T) {
-	h := &hotplug{socket: -1}
+	h := &Hotplug{socket: -1}
 	missing := func() []int { return []int{3, 5} }
-	if got := h.arrived(missing); !slices.Equal(got, missing()) {
+	if got := h.Arrived(missing); !slices.Equal(got, missing()) {
 		t.Errorf("at first %v are tried", got)
 	}
-	if got := h.arrived(missing); got != nil {
+	if got := h.Arrived(missing); got != nil {
 		t.Errorf("at once again %v are tried", got)
 	}
-	if h.timeout() <= 0 {
+	if h.Timeout() <= 0 {
 		t.Error("it waits for messages that do not come")
 	}
 }

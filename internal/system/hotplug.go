@@ -1,4 +1,4 @@
-package ring
+package system
 
 import (
 	"bytes"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hotplug tells of CPUs that come online. The kernel sends a message when one does; where
+// Hotplug tells of CPUs that come online. The kernel sends a message when one does; where
 // these cannot be had, the CPUs that were not there are tried now and then.
-type hotplug struct {
+type Hotplug struct {
 	socket int // -1 if there is none
 	next   time.Time
 }
@@ -21,8 +21,9 @@ const retry = time.Second
 // ueventGroup is the group of the kernel's own messages, not those of udev.
 const ueventGroup = 1
 
-func openHotplug() *hotplug {
-	none := &hotplug{socket: -1}
+// OpenHotplug begins to listen.
+func OpenHotplug() *Hotplug {
+	none := &Hotplug{socket: -1}
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
 		return none
@@ -31,20 +32,23 @@ func openHotplug() *hotplug {
 		unix.Close(fd)
 		return none
 	}
-	return &hotplug{socket: fd}
+	return &Hotplug{socket: fd}
 }
 
-// timeout is how long to wait for a message, in milliseconds.
-func (h *hotplug) timeout() int {
+// Socket is what can be read from when there is a message, or -1.
+func (h *Hotplug) Socket() int { return h.socket }
+
+// Timeout is how long to wait for a message, in milliseconds.
+func (h *Hotplug) Timeout() int {
 	if h.socket >= 0 {
 		return -1
 	}
 	return int(retry.Milliseconds())
 }
 
-// arrived lists the CPUs that came, or may have come, since the last call. missing
+// Arrived lists the CPUs that came, or may have come, since the last call. missing
 // lists those that were not there.
-func (h *hotplug) arrived(missing func() []int) (cpus []int) {
+func (h *Hotplug) Arrived(missing func() []int) (cpus []int) {
 	if h.socket < 0 {
 		if now := time.Now(); now.After(h.next) {
 			h.next = now.Add(retry)
@@ -80,7 +84,8 @@ func cpuOnline(message []byte) (cpu int, ok bool) {
 	return cpu, err == nil
 }
 
-func (h *hotplug) Close() error {
+// Close ends it.
+func (h *Hotplug) Close() error {
 	if h.socket < 0 {
 		return nil
 	}
