@@ -19,6 +19,7 @@ import (
 	"github.com/corescope/corescope/tools/javagc"
 	"github.com/corescope/corescope/tools/maps"
 	"github.com/corescope/corescope/tools/opensnoop"
+	"github.com/corescope/corescope/tools/profile"
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/sockets"
 	"github.com/corescope/corescope/tools/sslsniff"
@@ -54,6 +55,7 @@ func All() []*tool.Tool {
 		javagc.Tool,
 		maps.Tool,
 		opensnoop.Tool,
+		profile.Tool,
 		runqlat.Tool,
 		sockets.Tool,
 		sslsniff.Tool,

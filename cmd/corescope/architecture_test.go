@@ -13,7 +13,7 @@ const module = "github.com/corescope/corescope/"
 // mayImport is ARCHITECTURE.md's table: what of the project a room may know. A room
 // that is not here may know nothing of it.
 func mayImport() map[string][]string {
-	house := []string{"tool", "value", "flags", "histogram", "system", "stack", "column", "layout", "output", "probe", "ring", "screen", "binary"}
+	house := []string{"tool", "value", "flags", "histogram", "system", "stack", "column", "flame", "layout", "output", "probe", "ring", "screen", "binary"}
 	return map[string][]string{
 		"cmd/corescope":     {"internal/command", "tools"},
 		"tools":             {"internal/tool", "tools/"},
@@ -21,7 +21,9 @@ func mayImport() map[string][]string {
 		"internal/command":  internal("tool", "manual", "output", "column", "flags", "doctor"),
 		"internal/tool":     internal(append(slices.Clone(house[1:]), "manual", "doctor")...),
 		"internal/doctor":   internal("probe", "system"),
-		"internal/probe":    internal("binary", "usdt"),
+		"internal/probe":    internal("binary", "system", "usdt"),
+		"internal/ring":     internal("system"),
+		"internal/flame":    internal("value"),
 		"internal/usdt":     internal("binary"),
 		"internal/target":   internal("binary", "probe", "usdt"),
 		"internal/fetch":    internal("compile", "probe", "target", "value"),
@@ -50,6 +52,7 @@ func onlyBy() map[string][]string {
 		"github.com/expr-lang/expr":            {"internal/column"},
 		"github.com/olekukonko/tablewriter":    {"internal/tool", "internal/command", "internal/output"},
 		"github.com/ianlancetaylor/demangle":   {"internal/stack"},
+		"github.com/google/pprof/profile":      {"internal/flame"},
 		"github.com/gdamore/tcell/v2":          {"internal/screen"},
 		"log":                                  {},
 		"github.com/cilium/ebpf/internal/unix": {},

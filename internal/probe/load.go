@@ -38,6 +38,8 @@ type Options struct {
 	Force []string
 	// Instances are the targets of hooks that have none of their own.
 	Instances []Instance
+	// Sampling says when programs of perf events run.
+	Sampling Sampling
 	// Kernel is always there.
 	Kernel *Kernel
 }
@@ -268,7 +270,12 @@ func (o *Objects) attachProgram(name string) ([]link.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := attach(o.spec.Programs[name], prog)
+	var l link.Link
+	if spec := o.spec.Programs[name]; spec.Type == ebpf.PerfEvent {
+		l, err = newSampler(prog, o.options.Sampling)
+	} else {
+		l, err = attach(spec, prog)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,12 +38,21 @@ type selection struct {
 	Columns []string `flag:"columns" arg:"a,b,c" help:"columns to show; +a adds one to the usual ones, all is every one"`
 }
 
-func (c *common) check() error {
-	switch output.Format(c.Output) {
-	case output.Text, output.JSON, output.CSV:
-	default:
-		return fmt.Errorf("%w: --output %s: it is text, json or csv", flags.ErrUsage, c.Output)
+// checkOutput sees that the source has the form that is asked for.
+func (c *common) checkOutput(src Source) error {
+	known := formats(src)
+	if slices.Contains(known, output.Format(c.Output)) {
+		return nil
 	}
+	names := make([]string, len(known))
+	for i, f := range known {
+		names[i] = string(f)
+	}
+	last := len(names) - 1
+	return fmt.Errorf("%w: --output %s: it is %s or %s", flags.ErrUsage, c.Output, strings.Join(names[:last], ", "), names[last])
+}
+
+func (c *common) check() error {
 	if c.BTF == "" {
 		c.BTF = os.Getenv("CORESCOPE_BTF")
 	}

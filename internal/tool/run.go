@@ -195,7 +195,7 @@ func (l *line) source() (Source, *Env, error) {
 	if d := src.plan().Duration; d > 0 && l.common.Duration == 0 {
 		l.common.Duration = d
 	}
-	return src, env, nil
+	return src, env, l.common.checkOutput(src)
 }
 
 // open loads the object, with nothing attached.
@@ -259,7 +259,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	return probe.Load(spec, probe.Options{
 		Variables: vars, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf,
 		Without: l.without(plan), Optional: plan.Optional, StandIns: plan.StandIns, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
-		Files: files, Instances: plan.Instances, Notify: notify,
+		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Notify: notify,
 	})
 }
 

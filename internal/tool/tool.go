@@ -90,6 +90,8 @@ type Plan struct {
 	Resolve func(*Plan, *Kernel) error
 	// Instances are the targets of hooks whose programs' sections name none.
 	Instances []Instance
+	// Sampling says when programs of perf events run.
+	Sampling Sampling
 }
 
 // Instance is a hook with targets of the user's choice, Target one of these. StandIn is a hook
@@ -100,6 +102,9 @@ type (
 	StandIn  = probe.StandIn
 	Kernel   = probe.Kernel
 )
+
+// Sampling is when programs of perf events run.
+type Sampling = probe.Sampling
 
 func (p *Plan) plan() *Plan { return p }
 

@@ -88,7 +88,7 @@ func folderOf(t *tool.Tool) string {
 func unproven() []string {
 	return []string{
 		"argdist", "bashreadline", "biosnoop", "biotop", "bpflist", "cachestat", "files", "filetop", "funccount", "funclatency",
-		"gethostlatency", "javagc", "maps", "sockets", "sslsniff", "syscount", "tasks", "tcpaccept", "tcpconnect", "tcpdrop",
+		"gethostlatency", "javagc", "maps", "profile", "sockets", "sslsniff", "syscount", "tasks", "tcpaccept", "tcpconnect", "tcpdrop",
 		"tcpretrans", "tcpstates", "tcptop", "trace", "vfsstat",
 	}
 }

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __STACKS_BPF_H
+#define __STACKS_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "event.bpf.h"
+#include "lost.bpf.h"
+#include "stack.bpf.h"
+#include "task.bpf.h"
+
+/*
+ * Stacks that things are counted by. A stack has an id, by which it stands in a table's
+ * key; its addresses are sent to user space as it is seen first, and named there while
+ * its process still lives. So no map fills up with stacks, and none is told apart by less
+ * than the 64 bits of the id.
+ */
+
+#define PF_KTHREAD 0x00200000
+
+/* The frames of a stack that are kept, the innermost ones. */
+const volatile __u32 stack_depth = STACK_DEPTH;
+
+/* What user space has counts up, to be sent all stacks anew: it has forgotten them. */
+__u32 stack_round;
+
+struct stack_head {
+	__u64 time_ns; /* CLOCK_MONOTONIC */
+	__u64 id;
+	__u32 pid; /* the process, or 0 for a stack of the kernel's */
+	__u32 pad;
+};
+
+/* Keeps the type in the object, for it to be compared with Go's. */
+const struct stack_head *stack_head_type __attribute__((unused));
+
+/* What is sent: the head and the addresses that there are. */
+struct stack_room {
+	struct stack_head head;
+	__u64 addrs[STACK_DEPTH];
+	__u64 busy;
+};
+
+/* There is no such room on the stack of a program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct stack_room);
+} stack_rooms SEC(".maps");
+
+#define STACKS_SENT (1 << 16)
+
+/*
+ * Which stacks were sent, each at one of two places that follow from its id. Where others
+ * have taken both it is sent once more, which user space expects. An array, as it needs
+ * neither locks nor memory at a bad time, and takes a few ns.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STACKS_SENT);
+	__type(key, __u32);
+	__type(value, __u64);
+} stacks_sent SEC(".maps");
+
+/*
+ * stack_hash makes an id of the frames that are in the room. It is a global function, as
+ * the verifier looks at these once and by themselves: else it would go through all that
+ * follows once for each number of frames that there may be.
+ */
+__noinline __u64 stack_hash(__u32 frames, __u64 seed)
+{
+	__u32 zero = 0;
+	struct stack_room *room = bpf_map_lookup_elem(&stack_rooms, &zero);
+	__u64 hash = seed;
+
+	if (!room)
+		return 0;
+	for (__u32 i = 0; i < STACK_DEPTH; i++) {
+		if (i >= frames)
+			break;
+		hash = (hash ^ room->addrs[i]) * 0x9e3779b97f4a7c15ULL;
+		hash ^= hash >> 29;
+	}
+	hash *= 0xbf58476d1ce4e5b9ULL;
+	hash ^= hash >> 32;
+	return hash ? hash : 1;
+}
+
+/* stack_place returns where the stack is, or is to be, among those that were sent. */
+static __always_inline __u64 *stack_place(__u64 id)
+{
+	__u32 first = id % STACKS_SENT, second = (id >> 32) % STACKS_SENT;
+	__u64 *a = bpf_map_lookup_elem(&stacks_sent, &first);
+	__u64 *b = bpf_map_lookup_elem(&stacks_sent, &second);
+
+	if (!a || !b)
+		return NULL;
+	if (*a == id || (*b != id && !*a))
+		return a;
+	if (*b == id || !*b)
+		return b;
+	return id & (1 << 20) ? a : b;
+}
+
+static __always_inline void stack_send(void *ctx, struct stack_room *room, __u32 bytes)
+{
+	struct stack_head *head = &room->head;
+	__u64 *place = stack_place(head->id);
+
+	if (!place || *place == head->id)
+		return;
+	*place = head->id;
+	head->time_ns = bpf_ktime_get_ns();
+	if (event_send(ctx, room, sizeof(*head) + bytes, head->time_ns))
+		*place = 0;
+}
+
+/* The same addresses are another stack in another process, or after it has called exec. */
+static __always_inline __u64 stack_seed(struct task_struct *task, __u32 pid)
+{
+	__u64 seed = (__u64)stack_round << 32 | pid;
+
+	return pid ? seed ^ (__u64)BPF_CORE_READ(task, mm) : seed;
+}
+
+static __always_inline __u64 stack_fill(void *ctx, struct stack_room *room, __u32 pid, __u64 flags)
+{
+	__u32 most = stack_depth < STACK_DEPTH ? stack_depth : STACK_DEPTH;
+	long bytes = bpf_get_stack(ctx, room->addrs, most * sizeof(__u64), flags);
+
+	if (bytes <= 0 || bytes > STACK_BYTES)
+		return 0;
+	room->head.pid = pid;
+	room->head.id = stack_hash(bytes / sizeof(__u64), stack_seed(task_current(), pid));
+	stack_send(ctx, room, bytes);
+	return room->head.id;
+}
+
+/*
+ * The room is the CPU's. Where an interrupt, or another task on a kernel whose programs can
+ * be preempted, comes between, its stack is not to be had.
+ */
+static __always_inline __u64 stack_take(void *ctx, __u32 pid, __u64 flags)
+{
+	__u32 zero = 0;
+	struct stack_room *room = bpf_map_lookup_elem(&stack_rooms, &zero);
+	__u64 id;
+
+	if (!room)
+		return 0;
+	if (room->busy) {
+		lost_add(program_busy);
+		return 0;
+	}
+	*(volatile __u64 *)&room->busy = 1;
+	id = stack_fill(ctx, room, pid, flags);
+	*(volatile __u64 *)&room->busy = 0;
+	return id;
+}
+
+/* kernel_stack is the id of the current task's stack in the kernel, 0 where it has none. */
+static __always_inline __u64 kernel_stack(void *ctx)
+{
+	return stack_take(ctx, 0, 0);
+}
+
+/* user_stack is the id of the current process's own stack, 0 for a thread of the kernel. */
+static __always_inline __u64 user_stack(void *ctx)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+
+	if (!pid || BPF_CORE_READ(task_current(), flags) & PF_KTHREAD)
+		return 0;
+	return stack_take(ctx, pid, BPF_F_USER_STACK);
+}
+
+#endif

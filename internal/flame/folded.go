@@ -1,0 +1,59 @@
+package flame
+
+import (
+	"io"
+	"strconv"
+)
+
+// Folded writes a line for each sample: the frames with semicolons between, and the
+// weight; times are in microseconds. Lines of equal frames are added up. A semicolon in
+// a name becomes a colon, as in all programs that write the form.
+func (o Options) Folded(w io.Writer, p *Profile) error {
+	index := map[string]int{}
+	var lines []string
+	var weights []uint64
+	for i := range p.Samples {
+		line := string(o.appendFolded(nil, p.Samples[i].Frames))
+		n, ok := index[line]
+		if !ok {
+			n = len(lines)
+			index[line] = n
+			lines, weights = append(lines, line), append(weights, 0)
+		}
+		weights[n] += p.Samples[i].Weight
+	}
+	var b []byte
+	for n, line := range lines {
+		b = strconv.AppendUint(append(append(b, line...), ' '), p.Unit.Shown(weights[n]), 10)
+		b = append(b, '\n')
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+// Shown is the weight as text has it: times in microseconds.
+func (u Unit) Shown(weight uint64) uint64 {
+	if u == Nanoseconds {
+		return weight / 1000
+	}
+	return weight
+}
+
+func (o Options) appendFolded(b []byte, frames []Frame) []byte {
+	for i, f := range frames {
+		if i > 0 {
+			b = append(b, ';')
+		}
+		for j := range len(f.Name) {
+			if c := f.Name[j]; c == ';' {
+				b = append(b, ':')
+			} else {
+				b = append(b, c)
+			}
+		}
+		if o.Marks && f.Kind == Kernel {
+			b = append(b, "_[k]"...)
+		}
+	}
+	return b
+}

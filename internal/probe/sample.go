@@ -1,0 +1,163 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/system"
+)
+
+// Sampling is when programs of perf events run: at regular times of each CPU's clock, which
+// also runs while the CPU is idle.
+type Sampling struct {
+	// Frequency is how often in a second, Period the ns between two times, if it is set.
+	Frequency, Period uint64
+	// CPUs are the only ones; none means all.
+	CPUs []int
+}
+
+// sampler runs a program by an event on each CPU. A CPU that goes offline takes its event
+// with it, and is given a new one as it comes.
+type sampler struct {
+	link.Link // never set: nobody asks this link for anything but to be closed
+	sampling  Sampling
+	prog      *ebpf.Program
+	events    map[int]int // descriptors by CPU
+	cpus      *system.Hotplug
+	stop      int // an eventfd
+	done      chan struct{}
+}
+
+func newSampler(prog *ebpf.Program, s Sampling) (*sampler, error) {
+	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create eventfd: %w", err)
+	}
+	p := &sampler{sampling: s, prog: prog, events: map[int]int{}, cpus: system.OpenHotplug(), stop: stop, done: make(chan struct{})}
+	if err := p.open(); err != nil {
+		close(p.done)
+		return nil, errors.Join(err, p.Close())
+	}
+	go p.follow()
+	return p, nil
+}
+
+func (p *sampler) open() error {
+	for _, cpu := range p.wanted() {
+		err := p.add(cpu)
+		if errors.Is(err, unix.ENODEV) && len(p.sampling.CPUs) == 0 { // offline
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("sample CPU %d: %w", cpu, err)
+		}
+	}
+	return nil
+}
+
+// wanted lists the CPUs that are sampled when they are online.
+func (p *sampler) wanted() []int {
+	if len(p.sampling.CPUs) > 0 {
+		return p.sampling.CPUs
+	}
+	n, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil
+	}
+	all := make([]int, n)
+	for cpu := range all {
+		all[cpu] = cpu
+	}
+	return all
+}
+
+func (p *sampler) add(cpu int) error {
+	attr := unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+		Sample: p.sampling.Period,
+	}
+	if attr.Sample == 0 {
+		attr.Sample, attr.Bits = p.sampling.Frequency, unix.PerfBitFreq
+	}
+	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("open perf event: %w", err)
+	}
+	if err := start(fd, p.prog); err != nil {
+		unix.Close(fd)
+		return err
+	}
+	if old, ok := p.events[cpu]; ok {
+		unix.Close(old)
+	}
+	p.events[cpu] = fd
+	return nil
+}
+
+func start(fd int, prog *ebpf.Program) error {
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD()); err != nil {
+		return fmt.Errorf("attach to perf event: %w", err)
+	}
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
+		return fmt.Errorf("enable perf event: %w", err)
+	}
+	return nil
+}
+
+// follow gives CPUs that come an event, until Close. What may not be had then is left: the
+// rights for it may be gone.
+func (p *sampler) follow() {
+	defer close(p.done)
+	fds := []unix.PollFd{{Fd: int32(p.stop), Events: unix.POLLIN}}
+	if p.cpus.Socket() >= 0 {
+		fds = append(fds, unix.PollFd{Fd: int32(p.cpus.Socket()), Events: unix.POLLIN})
+	}
+	for {
+		_, err := unix.Poll(fds, p.cpus.Timeout())
+		if err != nil && err != unix.EINTR || fds[0].Revents != 0 {
+			return
+		}
+		for _, cpu := range p.cpus.Arrived(p.missing) {
+			if p.isWanted(cpu) {
+				_ = p.add(cpu)
+			}
+		}
+	}
+}
+
+func (p *sampler) isWanted(cpu int) bool {
+	return slices.Contains(p.wanted(), cpu)
+}
+
+func (p *sampler) missing() (cpus []int) {
+	for _, cpu := range p.wanted() {
+		if _, ok := p.events[cpu]; !ok {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus
+}
+
+// Close returns when the program does not run any more.
+func (p *sampler) Close() error {
+	if p.events == nil {
+		return fs.ErrClosed
+	}
+	_, err := unix.Write(p.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	if err == nil {
+		<-p.done
+	}
+	errs := []error{err, unix.Close(p.stop), p.cpus.Close()}
+	for _, fd := range p.events {
+		errs = append(errs, unix.Close(fd))
+	}
+	p.events = nil
+	return errors.Join(errs...)
+}

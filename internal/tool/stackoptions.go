@@ -1,0 +1,87 @@
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/flame"
+	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// StackOptions are those of every tool that counts by stacks.
+type StackOptions struct {
+	Folded      bool           `flag:"folded,f" help:"a line for each stack, as flame graph programs read it: --output folded"`
+	Every       flags.Duration `flag:"interval" arg:"TIME" help:"time between reports, in seconds or as 500ms; one report at the end without it"`
+	Address     bool           `flag:"address" help:"tell addresses in functions apart, and show them"`
+	Offset      bool           `flag:"offset" help:"as --address, but show the distances from the functions' starts"`
+	Annotations bool           `flag:"annotations" help:"mark the kernel's functions in folded stacks by _[k]"`
+	Depth       uint32         `flag:"perf-max-stack-depth" arg:"N" bpf:"stack_depth" help:"keep only the N innermost frames, 127 at the most"`
+	Storage     uint64         `flag:"stack-storage-size" arg:"N" help:"means nothing: there is no limit"`
+}
+
+// Sides are the options of tools that count by stacks of the kernel and of the process.
+type Sides struct {
+	UserOnly   bool `flag:"user-stacks-only,U" bpf:"user_stacks_only" help:"only the stacks of user space"`
+	KernelOnly bool `flag:"kernel-stacks-only,K" bpf:"kernel_stacks_only" help:"only the stacks of the kernel"`
+	Delimited  bool `flag:"delimited,d" help:"put a line between a stack of the kernel's and one of user space"`
+}
+
+// stackDepth is STACK_DEPTH of stack.bpf.h.
+const stackDepth = 127
+
+// DefaultStacks are the options before any is given.
+func DefaultStacks() StackOptions { return StackOptions{Depth: stackDepth} }
+
+func (o *StackOptions) check() error {
+	if o.Depth == 0 || o.Depth > stackDepth {
+		return errors.New("--perf-max-stack-depth is from 1 to 127")
+	}
+	return nil
+}
+
+// exact tells that frames of one function at two addresses are two.
+func (o *StackOptions) exact() bool { return o.Address || o.Offset }
+
+// Formats of --output that tools have which count by stacks.
+const folded output.Format = "folded"
+
+// writers are the forms of a profile.
+func (o *StackOptions) writers() map[output.Format]flame.Writer {
+	return map[output.Format]flame.Writer{
+		folded: flame.Options{Marks: o.Annotations}.Folded,
+	}
+}
+
+// formats lists what --output can be for the source.
+func formats(src Source) []output.Format {
+	all := []output.Format{output.Text, output.JSON, output.CSV}
+	if f, ok := src.(interface{ formats() []output.Format }); ok {
+		all = append(all, f.formats()...)
+	}
+	return all
+}
+
+// stackFormats are the forms in the order of the help.
+func stackFormats() []output.Format { return []output.Format{folded} }
+
+func isStackFormat(f output.Format) bool { return slices.Contains(stackFormats(), f) }
+
+// Units of weights.
+const (
+	Samples     = flame.Samples
+	Calls       = flame.Calls
+	Bytes       = flame.Bytes
+	Nanoseconds = flame.Nanoseconds
+)
+
+// TaskParts are what a task's row shows: its name, its own stack and the kernel's.
+func TaskParts(comm string, pid uint32, user, kernel value.Trace, delimited bool) []Part {
+	parts := []Part{{Label: comm, Title: "-", More: fmt.Sprintf(" (%d)", pid)}, {Trace: user}}
+	if delimited && !user.Absent() && !kernel.Absent() {
+		parts = append(parts, Part{Label: "--", Mark: true})
+	}
+	return append(parts, Part{Trace: kernel})
+}

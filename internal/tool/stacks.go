@@ -1,0 +1,222 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/flame"
+	"github.com/corescope/corescope/internal/layout"
+	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/ring"
+	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// Stacks are what programs count by stacks: a table (table.bpf.h) whose keys have numbers
+// of stacks, of type StackID in K, and the stacks themselves, which come as they are seen
+// first (stacks.bpf.h). Rows that are equal once their functions are named are added up.
+type Stacks[K comparable, V any, R comparable] struct {
+	Plan
+	StackOptions
+	// Sort is the key of the column that is the weight of a row.
+	Sort string
+	// Unit is what the weights are.
+	Unit flame.Unit
+	// Label makes the row of a key, whose stacks are to be had from the traces.
+	Label func(*K, *Traces) R
+	// Fill fills the other columns, Weight is the row's weight then.
+	Fill   func(*R, *V)
+	Weight func(*R) uint64
+	// Parts are what the row shows in folded stacks, the outermost first; text shows them
+	// from the last to the first.
+	Parts func(*R) []Part
+	// RingBytes is how much room there is for new stacks; 4 MB if it is 0.
+	RingBytes int
+
+	table  Table[K, V, R]
+	traces *Traces
+	reader ring.Reader
+	read   chan error // that the reading of stacks has ended
+	ids    []uintptr  // where K has numbers of stacks
+	counts map[K]*V   // since the last report
+}
+
+// Part is a part of what a row shows: a stack, or a line of text.
+type Part struct {
+	// Trace is the stack, shown upside down if Reverse is set.
+	Trace   value.Trace
+	Reverse bool
+	// Label is the line, where there is no trace; text puts Title before it and More
+	// behind it.
+	Label, Title, More string
+	// Mark tells that the label is a line between two stacks.
+	Mark bool
+}
+
+// ringBytes is some 10,000 stacks.
+const ringBytes = 4 << 20
+
+// drainEvery is how often the counts are taken out of the kernel's map.
+const drainEvery = time.Second
+
+func (s *Stacks[K, V, R]) kind() string { return kindRow }
+
+func (s *Stacks[K, V, R]) formats() []output.Format { return stackFormats() }
+
+// plan adds what the names of functions take.
+func (s *Stacks[K, V, R]) plan() *Plan {
+	s.Keep = slices.AppendSeq([]system.Capability{system.CapSyslog}, fileCapabilities().All())
+	if s.Folded {
+		s.Output = string(folded)
+	}
+	return &s.Plan
+}
+
+func (s *Stacks[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description, error) {
+	if err := s.StackOptions.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
+	}
+	if err := checkStackHead(spec); err != nil {
+		return nil, err
+	}
+	if s.MapEntries == nil {
+		s.MapEntries = map[string]uint32{}
+	}
+	s.MapEntries["events"] = uint32(bufferSize(s.ringBytes()))
+	s.ids = idOffsets(reflect.TypeFor[K](), 0)
+	s.traces = newTraces(&s.StackOptions, env)
+	s.table.Rounds.Every = s.Every
+	s.table.Ranking.Sort = s.Sort
+	s.table.Label = func(k *K, _ *V) R { return s.Label(k, s.traces) }
+	s.table.Fill = func(r *R, v *V, _ time.Duration) { s.Fill(r, v) }
+	return s.table.describe(env, spec)
+}
+
+func checkStackHead(spec *ebpf.CollectionSpec) error {
+	var head *btf.Struct
+	if err := spec.Types.TypeByName("stack_head", &head); err != nil {
+		return fmt.Errorf("find struct stack_head: %w", err)
+	}
+	return layout.Check(head, reflect.TypeFor[stackHead]())
+}
+
+// idOffsets lists where a key has numbers of stacks.
+func idOffsets(t reflect.Type, base uintptr) []uintptr {
+	var offsets []uintptr
+	for i := range t.NumField() {
+		f := t.Field(i)
+		switch {
+		case f.Type == reflect.TypeFor[StackID]():
+			offsets = append(offsets, base+f.Offset)
+		case f.Type.Kind() == reflect.Struct:
+			offsets = append(offsets, idOffsets(f.Type, base+f.Offset)...)
+		}
+	}
+	return offsets
+}
+
+func (s *Stacks[K, V, R]) run(ctx context.Context, ses *session) (err error) {
+	s.reader, err = ring.New(ses.objects.Maps["events"], bufferSize(s.ringBytes()/runtime.NumCPU()))
+	if err != nil {
+		return fmt.Errorf("read stacks: %w", probe.Classify(err))
+	}
+	defer func() { err = errors.Join(err, s.reader.Close(), s.traces.close()) }()
+	ctx, cancel, err := ses.attach(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	s.read = make(chan error, 1)
+	go func() { s.read <- s.traces.read(s.reader) }()
+	if err := s.start(ses); err != nil {
+		return err
+	}
+	drains, stop := s.drains(ctx, ses)
+	defer stop()
+	return s.table.repeat(ctx, ses, &s.table.epochs, drains, func() error { return s.report(ses) })
+}
+
+func (s *Stacks[K, V, R]) ringBytes() int {
+	if s.RingBytes > 0 {
+		return s.RingBytes
+	}
+	return ringBytes
+}
+
+func (s *Stacks[K, V, R]) start(ses *session) error {
+	s.counts = map[K]*V{}
+	if err := s.table.cols.settle(ses.objects); err != nil {
+		return err
+	}
+	if err := s.table.start(ses); err != nil {
+		return err
+	}
+	return ses.ready()
+}
+
+// drains asks once a second for the counts to be taken out of the map, so that a long run
+// does not fill it.
+func (s *Stacks[K, V, R]) drains(ctx context.Context, ses *session) (<-chan func() error, func()) {
+	ctx, stop := context.WithCancel(ctx)
+	requests := make(chan func() error)
+	tick, stopTicks := ticks(drainEvery)
+	go func() {
+		defer stopTicks()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick:
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case requests <- func() error { return s.cut(ses) }:
+			}
+		}
+	}()
+	return requests, stop
+}
+
+// cut takes out what was counted until now.
+func (s *Stacks[K, V, R]) cut(ses *session) error {
+	if err := s.table.epochs.cut(ses); err != nil {
+		return err
+	}
+	return errors.Join(s.drain(ses), ses.sayLost())
+}
+
+// drain adds the epochs that are over to the counts.
+func (s *Stacks[K, V, R]) drain(ses *session) error {
+	m, over := ses.objects.Maps["table"], s.table.epochs.over(ses)
+	var old []tableEntry[K]
+	err := eachEntry(m, func(e *tableEntry[K], v *V) {
+		if !over(e.Epoch) {
+			return
+		}
+		old = append(old, *e)
+		if sum := s.counts[e.Key]; sum != nil {
+			s.table.add(sum, v)
+			return
+		}
+		first := *v
+		s.counts[e.Key] = &first
+	})
+	if err != nil {
+		return fmt.Errorf("read counts: %w", err)
+	}
+	if err := deleteAll(m, old); err != nil {
+		return fmt.Errorf("clear counts: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+package profile
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// workerEnv has the test program spin for so many milliseconds of CPU time, twice: when it
+// is told to by standard input, and then end.
+const workerEnv = "CORESCOPE_SPIN_MS"
+
+func TestMain(m *testing.M) {
+	if ms, err := strconv.Atoi(os.Getenv(workerEnv)); err == nil {
+		os.Stdin.Read(make([]byte, 1))
+		fmt.Println(int64(spinOuter(time.Duration(ms) * time.Millisecond)))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+//go:noinline
+func spinOuter(d time.Duration) time.Duration { return spinMiddle(d) + 1 }
+
+//go:noinline
+func spinMiddle(d time.Duration) time.Duration {
+	begin := cpuTime()
+	for n := byte(0); cpuTime() < begin+d; n++ {
+		spinLeaf(n)
+	}
+	return cpuTime() - begin
+}
+
+// spinLeaf has an array, and so a frame on the stack.
+//
+//go:noinline
+func spinLeaf(n byte) (sum byte) {
+	var a [256]byte
+	for i := range 200_000 {
+		a[byte(i)*n] += byte(i)
+	}
+	return a[n]
+}
+
+func cpuTime() time.Duration {
+	var t unix.Timespec
+	unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t)
+	return time.Duration(t.Nano())
+}
+
+// spinner is a process that spins when told.
+type spinner struct {
+	cmd *exec.Cmd
+	in  io.Closer
+	out io.Reader
+}
+
+func newSpinner(t *testing.T, d time.Duration) *spinner {
+	t.Helper()
+	tooltest.Root(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), workerEnv+"="+strconv.FormatInt(d.Milliseconds(), 10))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &spinner{cmd, in, out}
+}
+
+func (s *spinner) pid() string { return strconv.Itoa(s.cmd.Process.Pid) }
+
+// spin lets it spin and end, and returns its CPU time.
+func (s *spinner) spin(t *testing.T) time.Duration {
+	t.Helper()
+	s.in.Close()
+	b, _ := io.ReadAll(s.out)
+	ns, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err := s.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(ns)
+}
+
+// names are the functions of a stack, the innermost first.
+func names(r tooltest.Row, key string) (all []string) {
+	frames, _ := r[key].([]any)
+	for _, f := range frames {
+		frame, _ := f.(map[string]any)
+		symbol, _ := frame["symbol"].(string)
+		all = append(all, symbol)
+	}
+	return all
+}
+
+// Samples are as many as the CPU time says, and name the functions that ran, one by one.
+// The process has ended when they are shown.
+func TestSpinner(t *testing.T) {
+	s := newSpinner(t, 1500*time.Millisecond)
+	var cpu time.Duration
+	res := tooltest.JSON(t, Tool, []string{"-F", "199", "--pid", s.pid()}, func() { cpu = s.spin(t) })
+	const path = "github.com/corescope/corescope/tools/profile."
+	chain := []string{path + "spinLeaf", path + "spinMiddle", path + "spinOuter", path + "TestMain", "main.main", "runtime.main"}
+	var all, right float64
+	for _, r := range res.Rows {
+		all += r.Num("count")
+		if got := names(r, "user_stack"); len(got) >= len(chain) && slices.Equal(got[:len(chain)], chain) {
+			right += r.Num("count")
+		}
+	}
+	want := 199 * cpu.Seconds()
+	if all < want*0.85 || all > want*1.15 {
+		t.Errorf("%.0f samples, want %.0f of %s at 199 Hz", all, want, cpu)
+	}
+	if right < all*0.9 {
+		t.Errorf("%.0f of %.0f samples have the stack %v: %v", right, all, chain, res.Rows)
+	}
+	if lost := res.Summary.Num("lost"); lost != 0 {
+		t.Errorf("lost %.0f", lost)
+	}
+}
+
+// The period is in ns of a CPU's clock.
+func TestPeriod(t *testing.T) {
+	s := newSpinner(t, time.Second)
+	var cpu time.Duration
+	res := tooltest.JSON(t, Tool, []string{"-c", "5000000", "-U", "--pid", s.pid()}, func() { cpu = s.spin(t) })
+	var all float64
+	for _, r := range res.Rows {
+		all += r.Num("count")
+		if r.Has("kernel_stack") {
+			t.Errorf("with -U there is a kernel stack: %v", r)
+		}
+	}
+	if want := cpu.Seconds() * 200; all < want*0.85 || all > want*1.15 {
+		t.Errorf("%.0f samples, want %.0f", all, want)
+	}
+}
+
+// Idle CPUs are left out unless they are asked for; then they are process 0.
+func TestIdle(t *testing.T) {
+	idle := func(args ...string) []tooltest.Row {
+		res := tooltest.JSON(t, Tool, append([]string{"-F", "99", "-C", "0", "--duration", "500ms"}, args...), nil)
+		return res.Where(func(r tooltest.Row) bool { return r.Num("pid") == 0 })
+	}
+	if rows := idle(); len(rows) != 0 {
+		t.Errorf("idle CPUs are shown: %v", rows)
+	}
+	if rows := idle("-I", "-K"); len(rows) == 0 {
+		t.Log("no CPU was idle")
+	} else if got := names(rows[0], "kernel_stack"); !slices.Contains(got, "do_idle") {
+		t.Errorf("idle stack is %v", got)
+	}
+}
+
+// Each interval has its own samples.
+func TestInterval(t *testing.T) {
+	tooltest.AnyWay(t)
+	s := newSpinner(t, 2*time.Second)
+	res := tooltest.JSON(t, Tool, []string{"-F", "99", "--interval", "500ms", "--pid", s.pid()}, func() { s.spin(t) })
+	intervals := map[string]float64{}
+	for _, r := range res.Rows {
+		intervals[r.Str("time")] += r.Num("count")
+	}
+	if len(intervals) < 3 {
+		t.Errorf("%d intervals in 2 s of CPU time: %v", len(intervals), intervals)
+	}
+	for at, n := range intervals {
+		if n > 1.2*99 {
+			t.Errorf("%.0f samples until %s, more than a second has", n, at)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	tooltest.AnyWay(t)
+	s := newSpinner(t, 500*time.Millisecond)
+	out := tooltest.Text(t, Tool, []string{"-F", "99", "-d", "--pid", s.pid()}, func() { s.spin(t) })
+	block := regexp.MustCompile(`(?m)^    \S*profile\.spinLeaf\n    \S*profile\.spinMiddle\n    \S*profile\.spinOuter\n(    .*\n)*    -                profile\.test \(\d+\)\n        \d+\n\n`)
+	if !block.MatchString(out) {
+		t.Errorf("no block of the spinner: %s", out)
+	}
+}
+
+func TestFolded(t *testing.T) {
+	tooltest.AnyWay(t)
+	s := newSpinner(t, 500*time.Millisecond)
+	out := tooltest.Text(t, Tool, []string{"-F", "99", "-f", "-a", "--pid", s.pid()}, func() { s.spin(t) })
+	line := regexp.MustCompile(`(?m)^profile\.test;(\S+;)?runtime\.main;main\.main;\S*profile\.TestMain;\S*profile\.spinOuter;\S*profile\.spinMiddle;\S*profile\.spinLeaf \d+$`)
+	if !line.MatchString(out) {
+		t.Errorf("no line of the spinner: %s", out)
+	}
+}
+
+// A CSV row has the stack in one cell, the outermost function first.
+func TestCSV(t *testing.T) {
+	tooltest.AnyWay(t)
+	s := newSpinner(t, 500*time.Millisecond)
+	out := tooltest.Text(t, Tool, []string{"--output", "csv", "-F", "99", "--pid", s.pid()}, func() { s.spin(t) })
+	if !strings.HasPrefix(out, "time,interval_ns,pid,comm,count,kernel_stack,user_stack\n") || !strings.Contains(out, "spinMiddle;github.com") {
+		t.Errorf("CSV is %s", out)
+	}
+}
