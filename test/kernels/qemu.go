@@ -75,7 +75,7 @@ func hardware(arch, vmlinuz, initrd, disk, console string) []string {
 			"-append", line+"console=ttyAMA0 results=/dev/ttyS0")
 	}
 	return append(args, "-cpu", "max", "-serial", "file:/dev/fd/3",
-		"-append", line+"tsc=reliable console=ttyS0 results=/dev/ttyS1")
+		"-append", line+tscParam()+"tsc=reliable console=ttyS0 results=/dev/ttyS1")
 }
 
 // boot runs a machine to its end; dir has its initrd and its disk.
