@@ -21,7 +21,7 @@ func mayImport() map[string][]string {
 		"internal/command":  internal("tool", "manual", "output", "column", "flags", "doctor"),
 		"internal/tool":     internal(append(slices.Clone(house[1:]), "manual", "doctor")...),
 		"internal/doctor":   internal("probe", "system"),
-		"internal/probe":    internal("binary", "system", "usdt"),
+		"internal/probe":    internal("binary", "system", "usdt", "vmlinux"),
 		"internal/ring":     internal("system"),
 		"internal/flame":    internal("value"),
 		"internal/usdt":     internal("binary"),

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/binary"
 )
@@ -58,6 +58,8 @@ type Objects struct {
 	spec     *ebpf.CollectionSpec
 	options  Options
 	programs map[string]*ebpf.Program
+	// uses are the maps of each program.
+	uses map[string]map[string]*ebpf.Map
 	// iterators run only as they are read; they leave nothing running.
 	iterators map[Iterator]*link.Iter
 	user      *user
@@ -74,8 +76,11 @@ type Objects struct {
 func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	// Kernels before 5.11 count BPF memory as locked. Where the limit cannot be raised,
 	// creating maps tells.
-	_ = rlimit.RemoveMemlock()
-	if _, err := o.Kernel.Types(); err != nil {
+	_ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
+	if o.Kernel.found == nil {
+		o.Kernel.Prepare(spec)
+	}
+	if err := o.Kernel.check(); err != nil {
 		return nil, err
 	}
 	if err := setUp(spec, o); err != nil {
@@ -92,7 +97,8 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	}
 	objects := &Objects{
 		Maps: coll.Maps, Variables: coll.Variables, Tried: map[string][]Attempt{},
-		spec: spec, options: o, programs: map[string]*ebpf.Program{}, iterators: map[Iterator]*link.Iter{},
+		spec: spec, options: o, programs: map[string]*ebpf.Program{}, uses: map[string]map[string]*ebpf.Map{},
+		iterators: map[Iterator]*link.Iter{},
 	}
 	objects.user = newUser(objects)
 	return objects, nil
@@ -167,6 +173,9 @@ func (o *Objects) Attach() error {
 	}
 	if !attached {
 		return missed
+	}
+	if err := o.closeUnused(); err != nil {
+		return fmt.Errorf("close maps: %w", err)
 	}
 	return o.user.begun()
 }
@@ -310,34 +319,90 @@ func (o *Objects) load(name string, spec *ebpf.ProgramSpec) (*ebpf.Program, erro
 	if prog := o.programs[name]; prog != nil {
 		return prog, nil
 	}
-	maps := map[string]*ebpf.MapSpec{}
-	for _, ins := range spec.Instructions {
-		if ref := ins.Reference(); ins.IsLoadFromMap() && ref != "" {
-			maps[ref] = o.spec.Maps[ref]
-		}
-	}
-	there := map[string]*ebpf.Map{}
-	for ref := range maps {
-		if m := o.Maps[ref]; m != nil {
-			there[ref] = m
-		}
-	}
-	coll, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
-		Programs: map[string]*ebpf.ProgramSpec{name: spec}, Maps: maps, Types: o.spec.Types, ByteOrder: o.spec.ByteOrder,
-	}, ebpf.CollectionOptions{
-		Programs: ebpf.ProgramOptions{KernelTypes: o.options.Kernel.given}, MapReplacements: there, Cache: o.options.Kernel.cache,
-	})
+	used, err := o.makeMaps(spec)
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", spec.SectionName, err)
 	}
-	defer coll.Close()
-	o.programs[name] = coll.DetachProgram(name)
-	for ref := range maps {
-		if there[ref] == nil {
-			o.Maps[ref] = coll.DetachMap(ref)
+	prog, err := o.loadProgram(name, spec, used)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", spec.SectionName, err)
+	}
+	o.programs[name] = prog
+	o.uses[name] = used
+	return prog, nil
+}
+
+// makeMaps makes those of the program's maps that are not there, and returns all of them.
+// They stay if the program cannot be loaded, as the next way mostly has the same ones.
+func (o *Objects) makeMaps(spec *ebpf.ProgramSpec) (map[string]*ebpf.Map, error) {
+	used, fresh := map[string]*ebpf.Map{}, map[string]*ebpf.MapSpec{}
+	for _, ins := range spec.Instructions {
+		ref := ins.Reference()
+		if !ins.IsLoadFromMap() || ref == "" {
+			continue
+		}
+		if used[ref] = o.Maps[ref]; used[ref] == nil {
+			fresh[ref] = o.spec.Maps[ref]
 		}
 	}
-	return o.programs[name], nil
+	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{Maps: fresh, Types: o.spec.Types, ByteOrder: o.spec.ByteOrder})
+	if err != nil {
+		return nil, err
+	}
+	defer coll.Close()
+	for ref := range fresh {
+		used[ref] = coll.DetachMap(ref)
+		o.Maps[ref] = used[ref]
+	}
+	return used, nil
+}
+
+// closeUnused closes the maps of ways that were not taken.
+func (o *Objects) closeUnused() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	used := common(o.spec)
+	for name := range o.programs {
+		for ref := range o.uses[name] {
+			used[ref] = o.spec.Maps[ref]
+		}
+	}
+	var errs []error
+	for ref, m := range o.Maps {
+		if used[ref] == nil {
+			errs = append(errs, m.Close())
+			delete(o.Maps, ref)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Objects) loadProgram(name string, spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map) (*ebpf.Program, error) {
+	kernel := o.options.Kernel
+	target, known, err := kernel.targetID(spec)
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		if prog, err := loadFound(spec, target, kernel, maps); err == nil {
+			return prog, nil
+		}
+	}
+	all := &ebpf.CollectionSpec{
+		Programs: map[string]*ebpf.ProgramSpec{name: spec}, Maps: map[string]*ebpf.MapSpec{},
+		Types: o.spec.Types, ByteOrder: o.spec.ByteOrder,
+	}
+	for ref := range maps {
+		all.Maps[ref] = o.spec.Maps[ref]
+	}
+	coll, err := ebpf.NewCollectionWithOptions(all, ebpf.CollectionOptions{
+		Programs: ebpf.ProgramOptions{KernelTypes: kernel.typesFor(spec)}, MapReplacements: maps, Cache: kernel.cache,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer coll.Close()
+	return coll.DetachProgram(name), nil
 }
 
 // Explain tries every variant of every hook, and every iterator, and returns how they

@@ -29,12 +29,8 @@ func preallocate(spec *ebpf.CollectionSpec, kernel *Kernel) {
 // gets more by an irq_work, which with PREEMPT_RT is a thread's: it comes too late for
 // many new entries in a row, and they fail. There a spinlock is an rt_mutex.
 func growsSafely(kernel *Kernel) bool {
-	types, err := kernel.Types()
-	if err != nil {
-		return false
-	}
 	var alloc, lock *btf.Struct
-	if types.TypeByName("bpf_mem_alloc", &alloc) != nil || types.TypeByName("spinlock", &lock) != nil {
+	if kernel.TypeByName("bpf_mem_alloc", &alloc) != nil || kernel.TypeByName("spinlock", &lock) != nil {
 		return false
 	}
 	return !slices.ContainsFunc(lock.Members, func(m btf.Member) bool { return m.Name == "lock" })

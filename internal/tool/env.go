@@ -77,12 +77,8 @@ func (e *Env) KernelEnum(name string) (map[uint64]string, error) {
 	if e.kernel == nil {
 		return nil, fmt.Errorf("read enum %s: %w", name, ebpf.ErrNotSupported)
 	}
-	types, err := e.kernel.Types()
-	if err != nil {
-		return nil, err
-	}
 	var enum *btf.Enum
-	if err := types.TypeByName(name, &enum); err != nil {
+	if err := e.kernel.TypeByName(name, &enum); err != nil {
 		return nil, fmt.Errorf("read enum %s: %w", name, err)
 	}
 	names := make(map[uint64]string, len(enum.Values))

@@ -186,12 +186,8 @@ func (t *tasks) cgroup(env *Env, vars map[string]any) (controller string, err er
 // subsystem is the kernel's number of a v1 controller: its place in
 // enum cgroup_subsys_id, which depends on the configuration.
 func subsystem(kernel *probe.Kernel, controller string) (int32, error) {
-	types, err := kernel.Types()
-	if err != nil {
-		return 0, err
-	}
 	var enum *btf.Enum
-	if err := types.TypeByName("cgroup_subsys_id", &enum); err != nil {
+	if err := kernel.TypeByName("cgroup_subsys_id", &enum); err != nil {
 		return 0, fmt.Errorf("find cgroup controllers: %w", err)
 	}
 	for _, v := range enum.Values {

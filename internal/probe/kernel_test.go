@@ -1,0 +1,117 @@
+package probe
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// TestRelocate relocates each program of each tool by the types that are found for it, and
+// by all of the kernel's types: the results are the same.
+func TestRelocate(t *testing.T) {
+	all, err := btf.LoadKernelSpec()
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, fs.ErrNotExist) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	arch := map[string]string{"amd64": "x86"}[runtime.GOARCH]
+	if arch == "" {
+		arch = runtime.GOARCH
+	}
+	files, _ := filepath.Glob("../../tools/*/bpf_" + arch + "_bpfel.o")
+	if len(files) < 5 {
+		t.Fatalf("objects of tools are %q", files)
+	}
+	for _, file := range files {
+		spec, err := ebpf.LoadCollectionSpec(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := NewKernel("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Prepare(spec)
+		if k.found == nil {
+			t.Errorf("%s: needs all types", file)
+			continue
+		}
+		for name, prog := range spec.Programs {
+			sameFixups(t, file+": "+name, prog, k.typesFor(prog), all)
+		}
+	}
+}
+
+func sameFixups(t *testing.T, name string, prog *ebpf.ProgramSpec, some, all *btf.Spec) {
+	t.Helper()
+	var relos []*btf.CORERelocation
+	for i := range prog.Instructions {
+		if r := btf.CORERelocationMetadata(&prog.Instructions[i]); r != nil {
+			relos = append(relos, r)
+		}
+	}
+	if len(relos) == 0 {
+		return
+	}
+	if some == nil {
+		t.Errorf("%s: not all names of its %d relocations were looked for", name, len(relos))
+		return
+	}
+	id := func(btf.Type) (btf.TypeID, error) { return 1, nil }
+	got, err1 := btf.CORERelocate(relos, []*btf.Spec{some}, prog.ByteOrder, id)
+	want, err2 := btf.CORERelocate(relos, []*btf.Spec{all}, prog.ByteOrder, id)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Errorf("%s: %v", name, err)
+		return
+	}
+	for i := range want {
+		if !reflect.DeepEqual(got[i], want[i]) {
+			t.Errorf("%s: %v is %v, want %v", name, relos[i], &got[i], &want[i])
+		}
+	}
+}
+
+// TestTargetID compares the IDs of what programs are attached to with those that the
+// library finds.
+func TestTargetID(t *testing.T) {
+	k, err := NewKernel("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := k.Types()
+	if err != nil {
+		t.Fatal(err)
+	}
+	progs := map[string]*ebpf.ProgramSpec{
+		"tp":     {Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch"},
+		"iter":   {Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "task"},
+		"fentry": {Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "vfs_read"},
+		"none":   {Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "no_such_function_x"},
+	}
+	k.Prepare(&ebpf.CollectionSpec{Programs: progs})
+	for name, prog := range progs {
+		id, known, err := k.targetID(prog)
+		if name == "none" {
+			if known || !errors.Is(err, ebpf.ErrNotSupported) {
+				t.Errorf("%s: %d, %t, %v", name, id, known, err)
+			}
+			continue
+		}
+		if err != nil || !known {
+			t.Errorf("%s: not found: %v", name, err)
+			continue
+		}
+		typ, err := all.TypeByID(id)
+		if _, want := target(prog); err != nil || typ.TypeName() != want {
+			t.Errorf("%s: type %d is %v, want %s (%v)", name, id, typ, want, err)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package probe
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+// loadFound loads a program that is attached by the kernel's ID of its target. The
+// library would look for the ID in all of the kernel's types. Whatever goes wrong is for
+// the library to say: it is asked next.
+func loadFound(spec *ebpf.ProgramSpec, target btf.TypeID, kernel *Kernel, maps map[string]*ebpf.Map) (*ebpf.Program, error) {
+	insns := make(asm.Instructions, len(spec.Instructions))
+	copy(insns, spec.Instructions)
+	if err := giveMaps(insns, maps); err != nil {
+		return nil, err
+	}
+	functions, err := kernel.functions(spec)
+	if err != nil {
+		return nil, err
+	}
+	giveFunctions(insns, functions)
+	var types btf.Builder
+	if err := relocate(insns, spec.ByteOrder, kernel.found.Types, &types); err != nil {
+		return nil, err
+	}
+	funcs, lines, err := btf.MarshalExtInfos(insns, &types)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := btf.NewHandle(&types)
+	if err != nil {
+		return nil, err
+	}
+	defer handle.Close()
+	var code bytes.Buffer
+	if err := insns.Marshal(&code, spec.ByteOrder); err != nil {
+		return nil, err
+	}
+	attr := tracingAttr(spec, target)
+	attr.insns, attr.count = unsafe.Pointer(unsafe.SliceData(code.Bytes())), uint32(code.Len()/asm.InstructionSize)
+	attr.btf = uint32(handle.FD())
+	attr.funcInfo, attr.funcSize, attr.funcs = unsafe.Pointer(unsafe.SliceData(funcs)), btf.FuncInfoSize, uint32(len(funcs))/btf.FuncInfoSize
+	attr.lineInfo, attr.lineSize, attr.lines = unsafe.Pointer(unsafe.SliceData(lines)), btf.LineInfoSize, uint32(len(lines))/btf.LineInfoSize
+	fd, err := attr.load()
+	if err != nil {
+		return nil, err
+	}
+	return ebpf.NewProgramFromFD(fd)
+}
+
+func giveMaps(insns asm.Instructions, maps map[string]*ebpf.Map) error {
+	for i := range insns {
+		ins := &insns[i]
+		ref := ins.Reference()
+		if !ins.IsLoadFromMap() || ref == "" {
+			continue
+		}
+		m := maps[ref]
+		if m == nil {
+			return fmt.Errorf("map %s: %w", ref, ebpf.ErrMapIncompatible)
+		}
+		if err := ins.AssociateMap(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveFunctions tells calls of the kernel's functions their IDs, and tests of whether
+// there is one. Where there is none the test finds 0, and the call is never come to.
+func giveFunctions(insns asm.Instructions, ids map[string]btf.TypeID) {
+	for i := range insns {
+		ins := &insns[i]
+		id, ok := ids[ins.Reference()]
+		if !ok || !ins.IsKfuncCall() && !ins.OpCode.IsDWordLoad() {
+			continue
+		}
+		ins.Constant, ins.Offset = int64(id), 0
+		if id == 0 && ins.IsKfuncCall() {
+			*ins = noFunction.Call().WithMetadata(ins.Metadata)
+		}
+	}
+}
+
+// noFunction is no helper of any kernel.
+const noFunction asm.BuiltinFunc = 0xdedc0de
+
+// relocate adapts instructions to the kernel's types (CO-RE).
+func relocate(insns asm.Instructions, order binary.ByteOrder, kernel *btf.Spec, types *btf.Builder) error {
+	var relos []*btf.CORERelocation
+	var at []*asm.Instruction
+	for i := range insns {
+		if r := btf.CORERelocationMetadata(&insns[i]); r != nil {
+			relos, at = append(relos, r), append(at, &insns[i])
+		}
+	}
+	if len(relos) == 0 {
+		return nil
+	}
+	fixups, err := btf.CORERelocate(relos, []*btf.Spec{kernel}, order, types.Add)
+	if err != nil {
+		return err
+	}
+	for i := range fixups {
+		if err := fixups[i].Apply(at[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadAttr is the part of union bpf_attr for BPF_PROG_LOAD up to attach_btf_id.
+type loadAttr struct {
+	typ, count         uint32
+	insns, license     unsafe.Pointer
+	logLevel, logSize  uint32
+	log                unsafe.Pointer
+	version, flags     uint32
+	name               [16]byte
+	ifindex, attach    uint32
+	btf, funcSize      uint32
+	funcInfo           unsafe.Pointer
+	funcs, lineSize    uint32
+	lineInfo           unsafe.Pointer
+	lines, attachBTFID uint32
+}
+
+func tracingAttr(spec *ebpf.ProgramSpec, target btf.TypeID) *loadAttr {
+	license := append([]byte(spec.License), 0)
+	attr := &loadAttr{
+		typ: unix.BPF_PROG_TYPE_TRACING, attach: uint32(spec.AttachType), attachBTFID: uint32(target),
+		flags: spec.Flags, license: unsafe.Pointer(&license[0]),
+	}
+	copy(attr.name[:len(attr.name)-1], spec.Name)
+	return attr
+}
+
+// load asks the kernel, again where a signal came between, as those of Go do.
+func (a *loadAttr) load() (fd int, err error) {
+	const patience = 30
+	for range patience {
+		r, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(a)), unsafe.Sizeof(*a))
+		if errno == 0 {
+			return int(r), nil
+		}
+		if err = errno; !errors.Is(err, unix.EAGAIN) {
+			break
+		}
+	}
+	return 0, err
+}

@@ -1,0 +1,135 @@
+package vmlinux
+
+import "fmt"
+
+// reducer writes BTF that has only the roots and what lies within them.
+type reducer struct {
+	*blob
+	roots map[uint32]bool
+	ids   map[ref]uint32 // new ones
+	todo  []ref          // by new ID, from 1 on
+	types []byte
+	texts map[uint32]uint32 // new offsets of names
+	text  []byte
+}
+
+// ref is a type as it is needed. Of one that is only behind a pointer, a relocation looks
+// at the kind.
+type ref struct {
+	id     uint32
+	behind bool
+}
+
+func newReducer(b *blob) *reducer {
+	return &reducer{
+		blob: b, roots: map[uint32]bool{}, ids: map[ref]uint32{}, texts: map[uint32]uint32{0: 0}, text: []byte{0},
+	}
+}
+
+// ref returns the new ID of a type, which is written when its turn comes.
+func (r *reducer) ref(id uint32, behind bool) uint32 {
+	if id == 0 {
+		return 0
+	}
+	key := ref{id, behind && !r.roots[id]}
+	n, ok := r.ids[key]
+	if !ok {
+		r.todo = append(r.todo, key)
+		n = uint32(len(r.todo))
+		r.ids[key] = n
+	}
+	return n
+}
+
+// bytes writes the file.
+func (r *reducer) bytes() ([]byte, error) {
+	for i := 0; i < len(r.todo); i++ {
+		if err := r.write(r.todo[i]); err != nil {
+			return nil, err
+		}
+	}
+	const size = 24
+	out := order.AppendUint16(nil, 0xeb9f)
+	out = append(out, 1, 0) // version, flags
+	for _, n := range []int{size, 0, len(r.types), len(r.types), len(r.text)} {
+		out = order.AppendUint32(out, uint32(n))
+	}
+	return append(append(out, r.types...), r.text...), nil
+}
+
+func (r *reducer) write(t ref) error {
+	off, err := r.at(t.id)
+	if err != nil {
+		return err
+	}
+	size, err := r.sizeAt(off)
+	if err != nil {
+		return err
+	}
+	rec := r.blob.types[off : off+size]
+	name, info, last, rest := order.Uint32(rec), order.Uint32(rec[4:]), order.Uint32(rec[8:]), rec[headerSize:]
+	k, members := unpack(info)
+	switch k {
+	case kindStruct, kindUnion, kindEnum, kindEnum64:
+		if t.behind {
+			r.put(0, uint32(k)<<24, last)
+			return nil
+		}
+		r.put(r.moved(name), info, last)
+		r.members(k, members, rest)
+	case kindPtr:
+		r.put(0, info, r.ref(last, true))
+	case kindTypedef, kindVolatile, kindConst, kindRestrict, kindTypeTag:
+		r.put(r.moved(name), info, r.ref(last, t.behind))
+	case kindArray:
+		r.put(0, info, 0)
+		r.put(r.ref(order.Uint32(rest), t.behind), r.ref(order.Uint32(rest[4:]), true), order.Uint32(rest[8:]))
+	case kindFuncProto:
+		r.put(0, info, r.ref(last, true))
+		r.params(members, rest)
+	case kindInt, kindFloat, kindFwd:
+		r.put(r.moved(name), info, last)
+		r.types = append(r.types, rest...)
+	default:
+		return fmt.Errorf("%w: kind %d within a type", errFormat, k)
+	}
+	return nil
+}
+
+func (r *reducer) members(k kind, n int, rest []byte) {
+	size := each[k]
+	for i := range n {
+		m := rest[i*size : (i+1)*size]
+		name, second := r.moved(order.Uint32(m)), order.Uint32(m[4:])
+		switch k {
+		case kindEnum:
+			r.types = order.AppendUint32(order.AppendUint32(r.types, name), second)
+		case kindEnum64:
+			r.put(name, second, order.Uint32(m[8:]))
+		default:
+			r.put(name, r.ref(second, false), order.Uint32(m[8:]))
+		}
+	}
+}
+
+func (r *reducer) params(n int, rest []byte) {
+	for i := range n {
+		id := r.ref(order.Uint32(rest[i*8+4:]), true)
+		r.types = order.AppendUint32(order.AppendUint32(r.types, 0), id)
+	}
+}
+
+func (r *reducer) put(a, b, c uint32) {
+	r.types = order.AppendUint32(order.AppendUint32(order.AppendUint32(r.types, a), b), c)
+}
+
+// moved is a name's offset in the new file.
+func (r *reducer) moved(off uint32) uint32 {
+	n, ok := r.texts[off]
+	if !ok {
+		n = uint32(len(r.text))
+		r.texts[off] = n
+		r.text = append(append(r.text, r.name(off)...), 0)
+	}
+	return n
+}
