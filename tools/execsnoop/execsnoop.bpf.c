@@ -279,13 +279,37 @@ __noinline int step_fail(void)
 	return true;
 }
 
+static __always_inline bool args_turn(void *ctx, struct event *e, int (*const step)(void))
+{
+	return (e->data_len < NAMES_SIZE || args_flush(ctx, e)) && step();
+}
+
+/*
+ * The verifier follows each turn of a loop, which takes it 40 ms; but of an iterator's
+ * (6.4) only two or three.
+ */
+static __always_inline void args_turns(void *ctx, struct event *e, int (*const step)(void), int max)
+{
+	struct bpf_iter_num turns;
+
+	if (!bpf_iter_num_new) {
+		for (int i = 0; i < max; i++)
+			if (!args_turn(ctx, e, step))
+				break;
+		return;
+	}
+	bpf_iter_num_new(&turns, 0, max);
+	while (bpf_iter_num_next(&turns))
+		if (!args_turn(ctx, e, step))
+			break;
+	bpf_iter_num_destroy(&turns);
+}
+
 static __always_inline int walk_args(void *ctx, struct event *e, struct args_walk *walk,
 				     int (*const step)(void), int max)
 {
 	walk->done = false;
-	for (int i = 0; i < max; i++)
-		if ((e->data_len >= NAMES_SIZE && !args_flush(ctx, e)) || !step())
-			break;
+	args_turns(ctx, e, step, max);
 	e->args_truncated = !walk->done;
 	if (record_send(ctx, e))
 		lost_add(buffer_full);
