@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/olekukonko/tablewriter"
-	"github.com/olekukonko/tablewriter/tw"
 
 	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/probe"
@@ -76,27 +76,23 @@ func explainHook(hook string, attempts []probe.Attempt, taken bool) []Explanatio
 
 // WriteTable writes rows below headers, without borders.
 func WriteTable[T any](w io.Writer, headers []string, rows []T, cells func(T) []string) error {
-	t := tablewriter.NewTable(w,
-		tablewriter.WithRendition(tw.Rendition{
-			Borders: tw.BorderNone,
-			Settings: tw.Settings{
-				Separators: tw.Separators{BetweenColumns: tw.Off, BetweenRows: tw.Off},
-				Lines:      tw.LinesNone,
-			},
-		}),
-		tablewriter.WithAlignment(tw.MakeAlign(len(headers), tw.AlignLeft)),
-		tablewriter.WithHeaderAlignment(tw.AlignLeft),
-		tablewriter.WithHeaderAutoFormat(tw.Off),
-		tablewriter.WithRowAutoWrap(tw.WrapNone),
-		tablewriter.WithPadding(tw.Padding{Right: "  ", Overwrite: true}),
-	)
-	t.Header(headers)
+	var text bytes.Buffer
+	t := tablewriter.NewWriter(&text)
+	t.SetHeader(headers)
+	t.SetAutoFormatHeaders(false)
+	t.SetAutoWrapText(false)
+	t.SetHeaderAlignment(tablewriter.ALIGN_LEFT)
+	t.SetAlignment(tablewriter.ALIGN_LEFT)
+	t.SetBorder(false)
+	t.SetHeaderLine(false)
+	t.SetColumnSeparator("")
+	t.SetTablePadding("  ")
+	t.SetNoWhiteSpace(true)
 	for _, r := range rows {
-		if err := t.Append(cells(r)); err != nil {
-			return fmt.Errorf("fill table: %w", err)
-		}
+		t.Append(cells(r))
 	}
-	if err := t.Render(); err != nil {
+	t.Render()
+	if _, err := text.WriteTo(w); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
 	return nil
