@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -188,8 +187,8 @@ func (h *Hists[K, L]) sorted() []L {
 		h.label = l
 		all = append(all, counted{l, hist.Count(), h.text()})
 	}
-	slices.SortFunc(all, func(a, b counted) int {
-		return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.text, b.text))
+	sortRows(all, func(i, k int) int {
+		return cmp.Or(cmp.Compare(all[k].count, all[i].count), strings.Compare(all[i].text, all[k].text))
 	})
 	labels := make([]L, len(all))
 	for i, c := range all {

@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -37,11 +36,12 @@ func (t *Table[K, V, R]) sort(s *session) {
 		t.rows[i].value = t.order.Value()
 		t.rows[i].line = ""
 	}
-	slices.SortFunc(t.rows, func(a, b ranked[R]) int {
+	sortRows(t.rows, func(i, k int) int {
+		a, b := &t.rows[i], &t.rows[k]
 		if n := t.order.Compare(a.value, b.value); n != 0 {
 			return n
 		}
-		return strings.Compare(t.line(s, &a), t.line(s, &b))
+		return strings.Compare(t.line(s, a), t.line(s, b))
 	})
 }
 
