@@ -17,12 +17,14 @@ struct {
 	__type(value, struct counters);
 } counters SEC(".maps");
 
-#define counter_add(name)                                                           \
+#define counter_add(name) counter_add_n(name, 1)
+
+#define counter_add_n(name, n)                                                      \
 	do {                                                                        \
 		__u32 __zero = 0;                                                   \
 		struct counters *__counters = bpf_map_lookup_elem(&counters, &__zero); \
 		if (__counters)                                                     \
-			__counters->name++;                                         \
+			__counters->name += (n);                                     \
 	} while (0)
 
 #endif

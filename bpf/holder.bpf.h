@@ -14,12 +14,20 @@ struct holding {
 	__u32 pad;
 };
 
+struct teller {
+	__u32 tid;
+	__u32 round;
+};
+
+/* Tools that go through all threads again and again count the times. */
+__u32 holder_round;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1 << 14);
 	__type(key, struct holding);
-	__type(value, __u32); /* the thread that tells of it */
+	__type(value, struct teller);
 } holdings SEC(".maps");
 
 /*
@@ -30,21 +38,26 @@ struct {
  */
 static __always_inline bool holds(struct task_struct *task, const void *what, const void *firsts)
 {
+	struct teller me = { .round = holder_round }, *teller;
 	struct holding key = { .what = what };
-	__u32 tid = BPF_CORE_READ(task, pid), *teller;
 
 	key.pid = BPF_CORE_READ(task, tgid);
+	me.tid = BPF_CORE_READ(task, pid);
 	if (!what)
 		return false;
-	if (tid == key.pid)
+	if (me.tid == key.pid)
 		return true;
 	if (what == firsts)
 		return false;
-	bpf_map_update_elem(&holdings, &key, &tid, BPF_NOEXIST);
+	bpf_map_update_elem(&holdings, &key, &me, BPF_NOEXIST);
 	teller = bpf_map_lookup_elem(&holdings, &key);
-	if (!teller)
+	if (!teller) {
 		lost_add(map_full);
-	return teller && *teller == tid;
+		return false;
+	}
+	if (teller->round != me.round)
+		*teller = me;
+	return teller->tid == me.tid;
 }
 
 #endif

@@ -11,6 +11,8 @@
 
 /* CPUs that there may be; user space sets it. */
 const volatile __u32 percpu_nr = 1;
+/* Where the kernel has __per_cpu_offset; user space sets it where it is needed. */
+const volatile __u64 percpu_offsets = 0;
 
 /* A pointer as a number to the verifier. */
 static __always_inline __u64 address_of(const void *p)
@@ -22,15 +24,22 @@ static __always_inline __u64 address_of(const void *p)
 }
 
 /*
- * Where a CPU's copies of variables begin: the distance of one that is at hand. It is 0
- * where it cannot be known, before 5.19 (07343110b293).
+ * Where a CPU's copies of variables begin: the distance of one that is at hand. Before
+ * 5.19 (07343110b293) there is none, and the kernel's own table has it. It is 0 where it
+ * cannot be known.
  */
 static __always_inline __u64 cpu_offset(__u32 cpu)
 {
 	struct bpf_array *array = (void *)address_of(&lost);
 	void *here, *base = NULL;
+	__u64 offset = 0;
 	__u32 zero = 0;
 
+	if (percpu_offsets) {
+		bpf_probe_read_kernel(&offset, sizeof(offset),
+				      (void *)(percpu_offsets + cpu * sizeof(offset)));
+		return offset;
+	}
 	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_map_lookup_percpu_elem))
 		return 0;
 	here = bpf_map_lookup_percpu_elem(&lost, &zero, cpu);

@@ -2,6 +2,8 @@ package tool
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -86,6 +88,36 @@ func (e *Env) KernelEnum(name string) (map[uint64]string, error) {
 		names[v.Value] = v.Name
 	}
 	return names, nil
+}
+
+// PerCPU returns the variables of percpu.bpf.h. The error is ErrUnsupported where
+// CPUs' copies of the kernel's variables cannot be found: before 5.19, where
+// /proc/kallsyms does not tell; the others are good all the same.
+func (e *Env) PerCPU() (map[string]any, error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("count CPUs: %w", err)
+	}
+	vars := map[string]any{"percpu_nr": uint32(cpus)}
+	if e.kernel == nil || e.hasHelper("map_lookup_percpu_elem") {
+		return vars, nil
+	}
+	offsets, err := system.KernelSymbol("/", "__per_cpu_offset")
+	if err != nil {
+		return vars, fmt.Errorf("find what is each CPU's own: %w: %w", ErrUnsupported, err)
+	}
+	vars["percpu_offsets"] = offsets
+	return vars, nil
+}
+
+// hasHelper tells whether programs can call bpf_NAME. Without the kernel's types no
+// program can be had, which loading tells.
+func (e *Env) hasHelper(name string) bool {
+	helpers, err := e.KernelEnum("bpf_func_id")
+	if err != nil {
+		return true
+	}
+	return slices.Contains(slices.Collect(maps.Values(helpers)), "BPF_FUNC_"+name)
 }
 
 // KernelStack names the addresses of a kernel stack as bpf_get_stack gives them, into

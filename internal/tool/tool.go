@@ -126,6 +126,9 @@ type Source interface {
 	run(context.Context, *session) error
 }
 
+// ErrUnsupported is returned for what this kernel has no way to.
+var ErrUnsupported = probe.ErrUnsupported
+
 // Define makes a tool of its spec, its options' defaults and a function that makes
 // the source once the options are read. The options' fields are flags by their
 // tags; see package flags. build may refuse options with an error, which ends the

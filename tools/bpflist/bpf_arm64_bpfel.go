@@ -24,7 +24,9 @@ const (
 	bpfProgMaps            = "maps"
 	bpfProgProgs           = "progs"
 	bpfVarEventType        = "event_type"
+	bpfVarHolderRound      = "holder_round"
 	bpfVarPercpuNr         = "percpu_nr"
+	bpfVarPercpuOffsets    = "percpu_offsets"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -100,7 +102,9 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	EventType        *ebpf.VariableSpec `ebpf:"event_type"`
+	HolderRound      *ebpf.VariableSpec `ebpf:"holder_round"`
 	PercpuNr         *ebpf.VariableSpec `ebpf:"percpu_nr"`
+	PercpuOffsets    *ebpf.VariableSpec `ebpf:"percpu_offsets"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -152,7 +156,9 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	EventType        *ebpf.Variable `ebpf:"event_type"`
+	HolderRound      *ebpf.Variable `ebpf:"holder_round"`
 	PercpuNr         *ebpf.Variable `ebpf:"percpu_nr"`
+	PercpuOffsets    *ebpf.Variable `ebpf:"percpu_offsets"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

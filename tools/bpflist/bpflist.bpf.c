@@ -6,7 +6,7 @@
 #include <bpf/bpf_core_read.h>
 #include "holder.bpf.h"
 #include "list.bpf.h"
-#include "percpu.bpf.h"
+#include "prog.bpf.h"
 #include "task.bpf.h"
 
 #define BPF_OBJ_NAME_LEN 16
@@ -22,9 +22,7 @@ enum kind {
 struct event {
 	struct task_info task; /* the holder; pid 0 where there is none */
 	__u64 load_ns; /* CLOCK_BOOTTIME; of programs */
-	__u64 runs;
-	__u64 run_ns;
-	__u64 misses;
+	struct prog_counts counts;
 	__u32 id;
 	__u32 kind; /* enum kind */
 	__u32 type;
@@ -61,31 +59,6 @@ struct {
 	__type(value, struct owner);
 } owners SEC(".maps");
 
-/* Before 5.12 (700d4796ef59) the statistics were the auxiliary part's. */
-struct bpf_prog_aux___stats {
-	struct bpf_prog_stats *stats;
-};
-
-static __always_inline struct bpf_prog_stats *prog_stats(struct bpf_prog *prog)
-{
-	struct bpf_prog_aux___stats *old = (void *)BPF_CORE_READ(prog, aux);
-
-	if (bpf_core_field_exists(prog->stats))
-		return BPF_CORE_READ(prog, stats);
-	return BPF_CORE_READ(old, stats);
-}
-
-/* Programs, maps and links are files without a directory, which their names tell apart. */
-static __always_inline bool is_bpf(struct file *file)
-{
-	struct dentry *dentry = BPF_CORE_READ(file, f_path.dentry);
-	char name[4] = {};
-
-	bpf_probe_read_kernel(name, sizeof(name), BPF_CORE_READ(dentry, d_name.name));
-	return BPF_CORE_READ(dentry, d_parent) == dentry && name[0] == 'b' && name[1] == 'p' &&
-	       name[2] == 'f' && (name[3] == '-' || name[3] == '_');
-}
-
 /* Finds out who holds what: an open object is its file's private data. */
 SEC("iter/task_file")
 int holders(struct bpf_iter__task_file *ctx)
@@ -96,7 +69,7 @@ int holders(struct bpf_iter__task_file *ctx)
 	__u32 fd = ctx->fd;
 	const void *object;
 
-	if (!task || !file || !is_bpf(file))
+	if (!task || !file || !bpf_file(file))
 		return 0;
 	if (!holds(task, BPF_CORE_READ(task, files), BPF_CORE_READ(task, group_leader, files)))
 		return 0;
@@ -133,35 +106,6 @@ static __always_inline bool begin(struct event *e, const void *object, enum kind
 	return !task_filter || e->task.pid;
 }
 
-/* A CPU's count, which is an integer of 64 bits, whatever it is called. */
-#define STATS_READ(here, member)                                                          \
-	({                                                                                \
-		__u64 __n = 0;                                                            \
-		bpf_probe_read_kernel(&__n, sizeof(__n),                                  \
-				      (void *)(here) +                                    \
-					      bpf_core_field_offset(struct bpf_prog_stats, member)); \
-		__n;                                                                      \
-	})
-
-static __always_inline void read_stats(struct event *e, struct bpf_prog *prog)
-{
-	void *stats = prog_stats(prog);
-
-	for (__u32 cpu = 0; cpu < PERCPU_MAX; cpu++) {
-		__u64 offset;
-
-		if (cpu >= percpu_nr)
-			break;
-		offset = cpu_offset(cpu);
-		if (!offset || !stats)
-			continue;
-		e->measured = true;
-		e->runs += STATS_READ(stats + offset, cnt);
-		e->run_ns += STATS_READ(stats + offset, nsecs);
-		e->misses += STATS_READ(stats + offset, misses);
-	}
-}
-
 SEC("iter/bpf_prog")
 int progs(struct bpf_iter__bpf_prog *ctx)
 {
@@ -178,7 +122,7 @@ int progs(struct bpf_iter__bpf_prog *ctx)
 	e.jited_bytes = BPF_CORE_READ(prog, jited_len);
 	BPF_CORE_READ_INTO(&e.tag, prog, tag);
 	BPF_CORE_READ_STR_INTO(&e.name, prog, aux, name);
-	read_stats(&e, prog);
+	e.measured = prog_counts_read(&e.counts, prog_stats(prog));
 	list_send(ctx->meta->seq, &e, sizeof(e));
 	return 0;
 }

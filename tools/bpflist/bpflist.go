@@ -2,9 +2,8 @@
 package bpflist
 
 import (
+	"errors"
 	"fmt"
-
-	"github.com/cilium/ebpf"
 
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
@@ -18,12 +17,13 @@ type options struct {
 	Links    bool `flag:"links,L" help:"links, which hold a program where it is attached"`
 }
 
+// counts is struct prog_counts of prog.bpf.h.
+type counts struct{ Runs, RunNs, Misses uint64 }
+
 type event struct {
 	value.Task
 	LoadNs   uint64
-	RunsNr   uint64 `btf:"runs"`
-	RunNs    uint64
-	MissesNr uint64 `btf:"misses"`
+	Counts   counts
 	ID       uint32 `json:"id" col:"ID,width=6" help:"its id, by kind, as bpftool has it"`
 	KindNr   uint32 `btf:"kind"`
 	TypeNr   uint32 `btf:"type"`
@@ -51,7 +51,7 @@ type row struct {
 	OwnerUser  value.Count `json:"loaded_uid" col:"LOADED,width=7" help:"of programs: user id that loaded it"`
 	Insns      value.Count `json:"insns" col:"INSNS,width=6,right" help:"of programs: instructions, as the kernel runs them"`
 	JITed      value.Count `json:"jited_bytes" col:"JITED,width=7,right" help:"of programs: size in the machine's instructions, 0 where it is interpreted"`
-	Runs       value.Count `json:"runs" col:"RUNS,width=10,right" help:"of programs: times that it ran while the kernel was measuring (kernel.bpf_stats_enabled, --stats, or others' tools); from 5.19 on"`
+	Runs       value.Count `json:"runs" col:"RUNS,width=10,right" help:"of programs: times that it ran while the kernel was measuring (bpftop, kernel.bpf_stats_enabled, --stats)"`
 	RunTime    value.Count `json:"run_ns" col:"RUN_NS,width=12,right" help:"of programs: time that these took"`
 	Misses     value.Count `json:"misses" col:"MISSES,width=6,right" help:"of programs: times that it was left out, as it was running on that CPU already"`
 	Program    value.Count `json:"prog_id" col:"PROG,width=6,right" help:"of links: id of the program"`
@@ -64,12 +64,8 @@ type row struct {
 // Decode fills what follows from the event.
 func (r *row) Decode([]byte) error {
 	isProg, isMap, isLink := r.KindNr == 0, r.KindNr == 1, r.KindNr == 2
-	names := [...][]string{progTypes, mapTypes, linkTypes}[r.KindNr%3]
 	r.Kind = [...]string{"prog", "map", "link"}[r.KindNr%3]
-	r.Type = fmt.Sprint(r.TypeNr)
-	if int(r.TypeNr) < len(names) {
-		r.Type = names[r.TypeNr]
-	}
+	r.Type = [...]func(uint32) string{value.ProgramType, value.MapType, value.LinkType}[r.KindNr%3](r.TypeNr)
 	r.Tag = ""
 	if isProg {
 		r.Tag = fmt.Sprintf("%x", r.TagBytes)
@@ -78,9 +74,9 @@ func (r *row) Decode([]byte) error {
 	r.OwnerUser = value.Count{N: uint64(r.OwnerUID), Given: isProg}
 	r.Insns = value.Count{N: uint64(r.InsnsNr), Given: isProg}
 	r.JITed = value.Count{N: uint64(r.JITedNr), Given: isProg}
-	r.Runs = value.Count{N: r.RunsNr, Given: r.Measured}
-	r.RunTime = value.Count{N: r.RunNs, Given: r.Measured}
-	r.Misses = value.Count{N: r.MissesNr, Given: r.Measured}
+	r.Runs = value.Count{N: r.Counts.Runs, Given: r.Measured}
+	r.RunTime = value.Count{N: r.Counts.RunNs, Given: r.Measured}
+	r.Misses = value.Count{N: r.Counts.Misses, Given: r.Measured}
 	r.Program = value.Count{N: uint64(r.ProgID), Given: isLink && r.ProgID != 0}
 	r.KeySize = value.Count{N: uint64(r.KeyNr), Given: isMap}
 	r.ValueSize = value.Count{N: uint64(r.ValueNr), Given: isMap}
@@ -98,9 +94,9 @@ var Tool = tool.Define(tool.Spec{
 
 The pid, uid, comm and cgroup are those of the holder, the first process that has a descriptor, in the order of process ids, of those that the task filter takes; without one the pid is 0 and the uid 4294967295. With a task filter only what its processes hold is listed.
 
-runs and run_ns count only while the kernel measures: set kernel.bpf_stats_enabled, and take the difference of two lists.
+runs and run_ns count only while the kernel measures: bpftop has it do so and shows what they do each second.
 
-Before 5.19 the kernel cannot list links, and runs are not known; standard error says so.`,
+Before 5.19 the kernel cannot list links, as standard error says; runs are known there only where /proc/kallsyms has the kernel's variables (CONFIG_KALLSYMS_ALL) and may be read.`,
 	Peers: []string{
 		"BCC's bps lists programs alone, with its own names of their types, and shows no holders.",
 		"bpftool lists the attributes of a kind at a time; ids, names and tags are the same.",
@@ -115,15 +111,13 @@ Before 5.19 the kernel cannot list links, and runs are not known; standard error
 	Shorts: map[string]string{"pid": "p"},
 }, options{}, build)
 
-func build(o *options, _ *tool.Env) (tool.Source, error) {
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return nil, fmt.Errorf("count CPUs: %w", err)
+func build(o *options, env *tool.Env) (tool.Source, error) {
+	perCPU, err := env.PerCPU()
+	if err != nil && !errors.Is(err, tool.ErrUnsupported) {
+		return nil, err
 	}
 	list := &tool.List[row]{
-		Plan: tool.Plan{
-			Variables: map[string]any{"percpu_nr": uint32(cpus)}, Optional: []string{"links"},
-		},
+		Plan:      tool.Plan{Variables: perCPU, Optional: []string{"links"}},
 		Columns:   []string{"kind", "id", "bpf_type", "name", "holders", "pid", "comm", "runs", "run_ns"},
 		Iterators: []tool.Iterator{{Program: "holders"}},
 	}

@@ -21,6 +21,7 @@ const (
 	bpfMapScratch          = "scratch"
 	bpfProgFiles           = "files"
 	bpfProgPlaces          = "places"
+	bpfVarHolderRound      = "holder_round"
 	bpfVarTargByDev        = "targ_by_dev"
 	bpfVarTargByFile       = "targ_by_file"
 	bpfVarTargByUid        = "targ_by_uid"
@@ -97,6 +98,7 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	HolderRound      *ebpf.VariableSpec `ebpf:"holder_round"`
 	TargByDev        *ebpf.VariableSpec `ebpf:"targ_by_dev"`
 	TargByFile       *ebpf.VariableSpec `ebpf:"targ_by_file"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
@@ -151,6 +153,7 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	HolderRound      *ebpf.Variable `ebpf:"holder_round"`
 	TargByDev        *ebpf.Variable `ebpf:"targ_by_dev"`
 	TargByFile       *ebpf.Variable `ebpf:"targ_by_file"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`

@@ -25,6 +25,7 @@ const (
 	bpfProgOthersUdp       = "others_udp"
 	bpfProgOthersUnix      = "others_unix"
 	bpfVarEventType        = "event_type"
+	bpfVarHolderRound      = "holder_round"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -109,6 +110,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	EventType        *ebpf.VariableSpec `ebpf:"event_type"`
+	HolderRound      *ebpf.VariableSpec `ebpf:"holder_round"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -168,6 +170,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	EventType        *ebpf.Variable `ebpf:"event_type"`
+	HolderRound      *ebpf.Variable `ebpf:"holder_round"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

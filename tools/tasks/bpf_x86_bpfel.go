@@ -22,6 +22,7 @@ const (
 	bpfProgThreads         = "threads"
 	bpfVarEventType        = "event_type"
 	bpfVarPercpuNr         = "percpu_nr"
+	bpfVarPercpuOffsets    = "percpu_offsets"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -97,6 +98,7 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	EventType        *ebpf.VariableSpec `ebpf:"event_type"`
 	PercpuNr         *ebpf.VariableSpec `ebpf:"percpu_nr"`
+	PercpuOffsets    *ebpf.VariableSpec `ebpf:"percpu_offsets"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -149,6 +151,7 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	EventType        *ebpf.Variable `ebpf:"event_type"`
 	PercpuNr         *ebpf.Variable `ebpf:"percpu_nr"`
+	PercpuOffsets    *ebpf.Variable `ebpf:"percpu_offsets"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

@@ -2,11 +2,10 @@
 package tasks
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"os"
-
-	"github.com/cilium/ebpf"
 
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
@@ -120,13 +119,13 @@ Only tasks of the PID namespace that corescope runs in are listed.`,
 	Shorts: map[string]string{"pid": "p"},
 }, options{}, build)
 
-func build(o *options, _ *tool.Env) (tool.Source, error) {
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return nil, fmt.Errorf("count CPUs: %w", err)
+func build(o *options, env *tool.Env) (tool.Source, error) {
+	perCPU, err := env.PerCPU()
+	if err != nil && !errors.Is(err, tool.ErrUnsupported) {
+		return nil, err
 	}
 	list := &tool.List[row]{
-		Plan:      tool.Plan{Variables: map[string]any{"percpu_nr": uint32(cpus)}},
+		Plan:      tool.Plan{Variables: perCPU},
 		Columns:   []string{"pid", "ppid", "user", "state", "threads", "cpu_ns", "rss_bytes", "age_ns", "comm"},
 		Row:       row{page: value.Size(os.Getpagesize())},
 		Iterators: []tool.Iterator{{Program: "threads"}, {Program: "tasks"}},

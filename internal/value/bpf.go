@@ -1,4 +1,6 @@
-package bpflist
+package value
+
+import "fmt"
 
 // progTypes are the names of enum bpf_prog_type, as of 7.2.
 var progTypes = []string{
@@ -23,4 +25,21 @@ var mapTypes = []string{
 var linkTypes = []string{
 	"unspec", "raw_tracepoint", "tracing", "cgroup", "iter", "netns", "xdp", "perf_event", "kprobe_multi",
 	"struct_ops", "netfilter", "tcx", "uprobe_multi", "netkit", "sockmap", "tracing_multi",
+}
+
+// ProgramType is the name of a BPF program's type, without what all begin with, or its
+// number where it is not known.
+func ProgramType(n uint32) string { return nameOr(progTypes, n) }
+
+// MapType is the name of a BPF map's type.
+func MapType(n uint32) string { return nameOr(mapTypes, n) }
+
+// LinkType is the name of a BPF link's type.
+func LinkType(n uint32) string { return nameOr(linkTypes, n) }
+
+func nameOr(names []string, n uint32) string {
+	if int(n) < len(names) {
+		return names[n]
+	}
+	return fmt.Sprint(n)
 }
