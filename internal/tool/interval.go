@@ -66,6 +66,18 @@ func ticks(every time.Duration) (<-chan time.Time, func()) {
 type epochs struct {
 	now uint32
 	at  time.Time // when the present one began
+	// readings are iterators that count at the end of each.
+	readings []Iterator
+}
+
+// read lets the iterators count.
+func (e *epochs) read(s *session) error {
+	for _, it := range e.readings {
+		if err := s.objects.Iterate(it, func([]byte) error { return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // membarrierGlobal is MEMBARRIER_CMD_GLOBAL of linux/membarrier.h.
@@ -74,6 +86,9 @@ const membarrierGlobal = 1
 // cut begins a new epoch, and returns when nobody writes to the old one any more: a
 // program that has read the old epoch is over after an RCU grace period.
 func (e *epochs) cut(s *session) error {
+	if err := e.read(s); err != nil {
+		return err
+	}
 	e.now ^= 1
 	if err := s.objects.Variables["count_epoch"].Set(e.now); err != nil {
 		return fmt.Errorf("set epoch: %w", err)

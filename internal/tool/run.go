@@ -117,7 +117,7 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 
 // follow lets the source attach and run, and tells the end.
 func (s *session) follow(ctx context.Context, src Source) error {
-	if s.common.Stats {
+	if s.common.Stats || src.plan().Measure {
 		if err := s.stats.begin(); err != nil {
 			return err
 		}

@@ -56,6 +56,10 @@ type Table[K, V any, R comparable] struct {
 	Heading func() string
 	// Screen shows text on a terminal as a screen that is drawn again.
 	Screen bool
+	// Readings are iterator programs that count what the kernel has counted since they
+	// last did, into the same map. They are run at the end of each interval, one after
+	// another, and once before the first.
+	Readings []Iterator
 	// TextRows is how many rows text has at the most, but on a screen, where the user
 	// does not say; 0 is all.
 	TextRows uint64
@@ -162,6 +166,10 @@ func (t *Table[K, V, R]) run(ctx context.Context, s *session) error {
 	if err := t.cols.settle(s.objects); err != nil {
 		return err
 	}
+	if err := s.prepare(t.Readings); err != nil {
+		return err
+	}
+	t.epochs.readings = t.Readings
 	if err := t.start(s); err != nil {
 		return err
 	}
@@ -204,6 +212,9 @@ func (t *Table[K, V, R]) report(s *session, show func(*session) error) error {
 	end := t.epochs.at
 	last := !s.objects.Attached()
 	if last {
+		if err := t.epochs.read(s); err != nil {
+			return err
+		}
 		end = time.Now()
 	}
 	sums, err := t.drain(s)

@@ -84,6 +84,9 @@ type Plan struct {
 	Duration flags.Duration
 	// Print, if set, is all that this run does: it needs no kernel.
 	Print func(io.Writer) error
+	// Measure has the kernel measure all BPF programs while this run lasts, as --stats
+	// does. It takes CAP_SYS_ADMIN.
+	Measure bool
 	// Hook are uses of --hook that follow from the tool's own flags.
 	Hook []string
 	// Resolve, if set, completes the plan on this machine, before the object is loaded.

@@ -136,3 +136,14 @@ func (v *Percent) AppendJSON(b []byte) []byte { return (*float)(v).AppendJSON(b)
 func (v *Percent) Any() any                   { return float64(*v) }
 func (v *Percent) Schema() Schema             { return Schema{Type: "number"} }
 func (v *Percent) Absent() bool               { return math.IsNaN(float64(*v)) }
+
+// Mean is a sum by the number of what was added up. It is absent where that is 0. Text
+// shows it whole.
+type Mean struct{ Sum, N uint64 }
+
+func (v *Mean) of() float64                { return float64(v.Sum) / float64(v.N) }
+func (v *Mean) AppendText(b []byte) []byte { return strconv.AppendFloat(b, v.of(), 'f', 0, 64) }
+func (v *Mean) AppendJSON(b []byte) []byte { f := float(v.of()); return f.AppendJSON(b) }
+func (v *Mean) Any() any                   { return v.of() }
+func (v *Mean) Schema() Schema             { return Schema{Type: "number"} }
+func (v *Mean) Absent() bool               { return v.N == 0 }
