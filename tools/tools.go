@@ -9,6 +9,7 @@ import (
 	"github.com/corescope/corescope/tools/biosnoop"
 	"github.com/corescope/corescope/tools/biotop"
 	"github.com/corescope/corescope/tools/bpflist"
+	"github.com/corescope/corescope/tools/bpftop"
 	"github.com/corescope/corescope/tools/cachestat"
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/files"
@@ -45,6 +46,7 @@ func All() []*tool.Tool {
 		biosnoop.Tool,
 		biotop.Tool,
 		bpflist.Tool,
+		bpftop.Tool,
 		cachestat.Tool,
 		execsnoop.Tool,
 		files.Tool,

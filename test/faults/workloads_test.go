@@ -170,7 +170,7 @@ type subject struct {
 // untried are tools whose loads have yet to be made: they are tried by no fault.
 func untried() []string {
 	return []string{
-		"bpflist", "cachestat", "files", "javagc", "maps", "sockets", "tasks", "tcpdrop", "tcpretrans",
+		"bpflist", "bpftop", "cachestat", "files", "javagc", "maps", "sockets", "tasks", "tcpdrop", "tcpretrans",
 	}
 }
 

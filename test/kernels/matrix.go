@@ -87,8 +87,9 @@ func folderOf(t *tool.Tool) string {
 // them.
 func unproven() []string {
 	return []string{
-		"argdist", "bashreadline", "biosnoop", "biotop", "bpflist", "cachestat", "files", "filetop", "funccount", "funclatency",
-		"gethostlatency", "javagc", "maps", "profile", "sockets", "sslsniff", "syscount", "tasks", "tcpaccept", "tcpconnect", "tcpdrop",
+		"argdist", "bashreadline", "biosnoop", "biotop", "bpflist", "bpftop", "cachestat", "files", "filetop", "funccount",
+		"funclatency", "gethostlatency", "javagc", "maps", "profile", "sockets", "sslsniff", "syscount", "tasks",
+		"tcpaccept", "tcpconnect", "tcpdrop",
 		"tcpretrans", "tcpstates", "tcptop", "trace", "vfsstat",
 	}
 }

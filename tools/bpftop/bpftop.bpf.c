@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//go:build ignore
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "holder.bpf.h"
+#include "prog.bpf.h"
+#include "task.bpf.h"
+
+#define PROG_NAME_LEN 64
+#define PROGS_MAX (1 << 14)
+
+struct counters {
+	__u64 unseen; /* programs that were loaded and gone between two readings */
+};
+
+#include "counters.bpf.h"
+
+struct table_key {
+	__u32 id;
+};
+
+/* A program as of its last reading. */
+struct program {
+	struct prog_counts total;
+	__u64 load_ns; /* CLOCK_BOOTTIME */
+	__u64 cgroup_id;
+	__u32 type;
+	__u32 pid; /* the holder's; 0 where there is none */
+	__u32 uid;
+	__u32 holders;
+	char comm[TASK_COMM_LEN];
+	char name[PROG_NAME_LEN];
+};
+
+struct table_value {
+	struct prog_counts counts;
+	struct program program;
+};
+
+#include "table.bpf.h"
+
+/* By its statistics, whose address is what is left of it as it is freed. */
+struct known {
+	struct program program;
+	const void *prog;
+	__u32 id;
+	__u32 pad;
+};
+
+const struct known known_empty = {};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, PROGS_MAX);
+	__type(key, const void *);
+	__type(value, struct known);
+} knowns SEC(".maps");
+
+/* Who holds a program: the first that is wanted, and how many in all. */
+struct owner {
+	struct task_info task; /* pid 0 until there is one */
+	__u32 holders;
+	__u32 round;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, PROGS_MAX);
+	__type(key, const void *);
+	__type(value, struct owner);
+} owners SEC(".maps");
+
+__u32 last_id;
+
+/* The program that an open file holds: it is one, or a link, which has one. */
+static __always_inline const void *held_by(struct file *file)
+{
+	void *object = BPF_CORE_READ(file, private_data);
+
+	switch (bpf_file(file)) {
+	case 'p':
+		return object;
+	case 'l':
+		return BPF_CORE_READ((struct bpf_link *)object, prog);
+	}
+	return NULL;
+}
+
+SEC("iter/task_file")
+int holders(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct owner none = {}, *owner;
+	const void *prog;
+
+	if (!ctx->meta->seq_num)
+		holder_round++;
+	if (!task || !file)
+		return 0;
+	prog = held_by(file);
+	if (!prog || !holds(task, BPF_CORE_READ(task, files), BPF_CORE_READ(task, group_leader, files)))
+		return 0;
+	bpf_map_update_elem(&owners, &prog, &none, BPF_NOEXIST);
+	owner = bpf_map_lookup_elem(&owners, &prog);
+	if (!owner) {
+		lost_add(map_full);
+		return 0;
+	}
+	if (owner->round != holder_round)
+		*owner = none;
+	owner->round = holder_round;
+	owner->holders++;
+	if (!owner->task.pid && task_wanted(task))
+		task_info_read(&owner->task, task);
+	return 0;
+}
+
+/* describe reads what a program is and whose. */
+static __always_inline void describe(struct program *p, struct bpf_prog *prog)
+{
+	struct owner *owner = bpf_map_lookup_elem(&owners, &prog);
+
+	p->load_ns = BPF_CORE_READ(prog, aux, load_time);
+	p->type = BPF_CORE_READ(prog, type);
+	prog_name(p->name, sizeof(p->name), prog);
+	p->pid = p->holders = 0;
+	if (!owner || owner->round != holder_round)
+		return;
+	p->holders = owner->holders;
+	p->pid = owner->task.pid;
+	p->uid = owner->task.uid;
+	p->cgroup_id = owner->task.cgroup_id;
+	__builtin_memcpy(p->comm, owner->task.comm, sizeof(p->comm));
+}
+
+/* count gives the interval what a program has done since its last reading. */
+static __always_inline void count(struct known *known, struct prog_counts *now)
+{
+	struct table_key key = { .id = known->id };
+	struct prog_counts last = known->program.total;
+	struct table_value *value;
+
+	known->program.total = *now;
+	if (task_filter && !known->program.pid)
+		return;
+	value = table_find(&key);
+	if (!value)
+		return;
+	value->program = known->program;
+	table_add(value, counts.runs, now->runs - last.runs);
+	table_add(value, counts.run_ns, now->run_ns - last.run_ns);
+	table_add(value, counts.misses, now->misses - last.misses);
+}
+
+/* Ids are given in turn, so those that are not there were of programs that nobody saw. */
+static __always_inline void count_unseen(__u32 id)
+{
+	if (id <= last_id)
+		return;
+	if (holder_round > 1)
+		counter_add_n(unseen, id - last_id - 1);
+	last_id = id;
+}
+
+SEC("iter/bpf_prog")
+int programs(struct bpf_iter__bpf_prog *ctx)
+{
+	struct bpf_prog *prog = ctx->prog;
+	struct prog_counts now = {};
+	struct known *known;
+	const void *stats;
+	__u32 id;
+
+	if (!prog)
+		return 0;
+	id = BPF_CORE_READ(prog, aux, id);
+	stats = prog_stats(prog);
+	count_unseen(id);
+	bpf_map_update_elem(&knowns, &stats, &known_empty, BPF_NOEXIST);
+	known = bpf_map_lookup_elem(&knowns, &stats);
+	if (!known) {
+		lost_add(map_full);
+		return 0;
+	}
+	if (known->id != id)
+		__builtin_memset(known, 0, sizeof(*known));
+	known->id = id;
+	known->prog = prog;
+	describe(&known->program, prog);
+	prog_counts_read(&now, stats);
+	count(known, &now);
+	return 0;
+}
+
+/* The last of a program: nobody runs it any more, and its statistics are still to be read. */
+static __always_inline int handle_free(const void *stats)
+{
+	struct known *known = bpf_map_lookup_elem(&knowns, &stats);
+	struct prog_counts now = {};
+	const void *prog;
+
+	if (!known)
+		return 0;
+	prog = known->prog;
+	prog_counts_read(&now, stats);
+	if (now.runs != known->program.total.runs || now.misses != known->program.total.misses)
+		count(known, &now);
+	bpf_map_delete_elem(&owners, &prog);
+	bpf_map_delete_elem(&knowns, &stats);
+	return 0;
+}
+
+SEC("tp_btf/percpu_free_percpu")
+int BPF_PROG(free__btf, void *base, int off, void *ptr)
+{
+	return handle_free(ptr);
+}
+
+SEC("raw_tp/percpu_free_percpu")
+int BPF_PROG(free__raw, void *base, int off, void *ptr)
+{
+	return handle_free(ptr);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
