@@ -28,16 +28,26 @@ static __always_inline struct bpf_prog_stats *prog_stats(struct bpf_prog *prog)
 	return BPF_CORE_READ(old, stats);
 }
 
+/* Before 5.16 (61a0abaee209) the counts were plain numbers; there are no misses before 5.12. */
+struct bpf_prog_stats___u64 {
+	__u64 cnt;
+	__u64 nsecs;
+	__u64 misses;
+} __attribute__((preserve_access_index));
+
+#define STATS_READ_AS(type, here, member)                                                  \
+	bpf_probe_read_kernel(&__n, sizeof(__n),                                           \
+			      (void *)(here) + bpf_core_field_offset(type, member))
+
 /* A CPU's count, which is an integer of 64 bits, whatever it is called. */
-#define STATS_READ(here, member)                                                          \
-	({                                                                                \
-		__u64 __n = 0;                                                            \
-		if (bpf_core_field_exists(struct bpf_prog_stats, member))                 \
-			bpf_probe_read_kernel(&__n, sizeof(__n),                          \
-					      (void *)(here) +                            \
-						      bpf_core_field_offset(              \
-							      struct bpf_prog_stats, member)); \
-		__n;                                                                      \
+#define STATS_READ(here, member)                                                           \
+	({                                                                                 \
+		__u64 __n = 0;                                                             \
+		if (bpf_core_field_exists(struct bpf_prog_stats, member))                  \
+			STATS_READ_AS(struct bpf_prog_stats, here, member);                \
+		else if (bpf_core_field_exists(struct bpf_prog_stats___u64, member))       \
+			STATS_READ_AS(struct bpf_prog_stats___u64, here, member);          \
+		__n;                                                                       \
 	})
 
 /*
