@@ -68,6 +68,22 @@ static __always_inline void preempt_on(void)
 		__ret;                 \
 	})
 
+/* File systems */
+
+/*
+ * From 5.12 on (549c7297717c) getattr and its like are first told how the mount maps ids,
+ * by the user namespace that the mount then has, and from 6.3 on (b74d24f7a74f) by what has
+ * replaced it.
+ */
+struct vfsmount___ids {
+	void *mnt_userns;
+	void *mnt_idmap;
+} __attribute__((preserve_access_index));
+
+#define FS_CALLS_MAP_IDS                                                  \
+	(bpf_core_field_exists(((struct vfsmount___ids *)0)->mnt_userns) || \
+	 bpf_core_field_exists(((struct vfsmount___ids *)0)->mnt_idmap))
+
 /* Memory */
 
 /*

@@ -14,6 +14,8 @@ import (
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/files"
 	"github.com/corescope/corescope/tools/filetop"
+	"github.com/corescope/corescope/tools/fsdist"
+	"github.com/corescope/corescope/tools/fsslower"
 	"github.com/corescope/corescope/tools/funccount"
 	"github.com/corescope/corescope/tools/funclatency"
 	"github.com/corescope/corescope/tools/gethostlatency"
@@ -51,6 +53,8 @@ func All() []*tool.Tool {
 		execsnoop.Tool,
 		files.Tool,
 		filetop.Tool,
+		fsdist.Tool,
+		fsslower.Tool,
 		funccount.Tool,
 		funclatency.Tool,
 		gethostlatency.Tool,

@@ -193,3 +193,27 @@ func (d Duration) String() string {
 	}
 	return time.Duration(d).String()
 }
+
+// Milliseconds is a span of time: "10ms", "500us", or a number of milliseconds. To programs
+// it is ns.
+type Milliseconds time.Duration
+
+// UnmarshalText reads s.
+func (d *Milliseconds) UnmarshalText(s []byte) error {
+	text := string(s)
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		text += "ms"
+	}
+	span, err := time.ParseDuration(text)
+	if err != nil || span < 0 {
+		return fmt.Errorf("%q is not a time: write 500us, 2s or a number of milliseconds", s)
+	}
+	*d = Milliseconds(span)
+	return nil
+}
+
+// Variable is the span in ns.
+func (d Milliseconds) Variable() any { return uint64(d) }
+
+// String is the span as Go writes it.
+func (d Milliseconds) String() string { return time.Duration(d).String() }

@@ -207,9 +207,9 @@ func (o *Objects) instanceProgram(key string, in *Instance, spec *ebpf.ProgramSp
 			return nil, err
 		}
 	}
-	var err error
-	if spec.Instructions, err = replaceFunction(spec.Instructions, targetFunction, target); err != nil {
-		return nil, err
+	// A program that does not ask for its target has no such function.
+	if changed, err := replaceFunction(spec.Instructions, targetFunction, target); err == nil {
+		spec.Instructions = changed
 	}
 	return o.load(key, spec)
 }

@@ -63,3 +63,28 @@ func (v *Device) AppendText(b []byte) []byte {
 func (v *Device) AppendJSON(b []byte) []byte { return append(v.AppendText(append(b, '"')), '"') }
 func (v *Device) Any() any                   { return string(v.AppendText(nil)) }
 func (v *Device) Schema() Schema             { return Schema{Type: "string"} }
+
+// FileOp is what was done with a file: enum fs_op of fsop.bpf.h.
+type FileOp uint32
+
+var fileOps = [...]string{"read", "write", "open", "fsync", "getattr"}
+
+// String is the operation's name.
+func (v FileOp) String() string {
+	if int(v) >= len(fileOps) {
+		return strconv.Itoa(int(v))
+	}
+	return fileOps[v]
+}
+
+// IsData tells that it moves bytes.
+func (v FileOp) IsData() bool { return v < 2 }
+
+// AppendText appends the letter that peers have for it: R, W, O, F or G.
+func (v *FileOp) AppendText(b []byte) []byte {
+	return append(b, strings.ToUpper(v.String()[:1])...)
+}
+
+func (v *FileOp) AppendJSON(b []byte) []byte { return AppendString(b, v.String()) }
+func (v *FileOp) Any() any                   { return v.String() }
+func (v *FileOp) Schema() Schema             { return Schema{Type: "string"} }

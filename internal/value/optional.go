@@ -20,3 +20,9 @@ func (v *Count) Any() any {
 	}
 	return integer(v.N)
 }
+
+// Offset is a number of bytes that a row may not have, and that text shows in whole units
+// of 1,024.
+type Offset struct{ Count }
+
+func (v *Offset) AppendText(b []byte) []byte { return strconv.AppendUint(b, v.N>>10, 10) }

@@ -62,6 +62,8 @@ var toolNeeds = map[string]needs{
 	"argdist":     {args: "-C do_sys_openat2 -C r:do_sys_openat2 -C t:sched:sched_process_exec"},
 	"trace":       {args: "do_sys_openat2 r:do_sys_openat2 t:sched:sched_process_exec"},
 	"faults":      {modules: []string{"loop"}},
+	"fsdist":      {modules: []string{"fuse"}},
+	"fsslower":    {modules: []string{"loop", "fuse", "overlay"}},
 	"biosnoop":    {modules: []string{"loop"}, explain: []string{"--queued"}},
 	"biotop":      {modules: []string{"loop"}},
 	"cachestat":   {modules: []string{"loop"}},
@@ -87,9 +89,9 @@ func folderOf(t *tool.Tool) string {
 // them.
 func unproven() []string {
 	return []string{
-		"argdist", "bashreadline", "biosnoop", "biotop", "bpflist", "bpftop", "cachestat", "files", "filetop", "funccount",
-		"funclatency", "gethostlatency", "javagc", "maps", "profile", "sockets", "sslsniff", "syscount", "tasks",
-		"tcpaccept", "tcpconnect", "tcpdrop",
+		"argdist", "bashreadline", "biosnoop", "biotop", "bpflist", "bpftop", "cachestat", "files", "filetop", "fsdist",
+		"fsslower", "funccount", "funclatency", "gethostlatency", "javagc", "maps", "profile", "sockets", "sslsniff",
+		"syscount", "tasks", "tcpaccept", "tcpconnect", "tcpdrop",
 		"tcpretrans", "tcpstates", "tcptop", "trace", "vfsstat",
 	}
 }

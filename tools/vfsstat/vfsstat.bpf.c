@@ -5,8 +5,8 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
-#include "calls.bpf.h"
 #include "compat.bpf.h"
+#include "fscall.bpf.h"
 #include "path.bpf.h"
 #include "rw.bpf.h"
 #include "task.bpf.h"
@@ -48,22 +48,22 @@ static __always_inline void count_rw(struct rw_call call, long ret)
 }
 
 /* Changes of directories count when they are made. */
-static __always_inline void count_change(enum call call, struct pt_regs *regs, bool compat)
+static __always_inline void count_change(enum fs_call call, struct pt_regs *regs, bool compat)
 {
-	if (call == CALL_UNLINKAT)
-		call = syscall_arg(regs, 2, compat) & AT_REMOVEDIR ? CALL_RMDIR : CALL_UNLINK;
-	if (call == CALL_UNLINK)
+	if (call == FS_CALL_UNLINKAT)
+		call = syscall_arg(regs, 2, compat) & AT_REMOVEDIR ? FS_CALL_RMDIR : FS_CALL_UNLINK;
+	if (call == FS_CALL_UNLINK)
 		totals_add(unlinks, 1);
-	else if (call == CALL_MKDIR)
+	else if (call == FS_CALL_MKDIR)
 		totals_add(mkdirs, 1);
-	else if (call == CALL_RMDIR)
+	else if (call == FS_CALL_RMDIR)
 		totals_add(rmdirs, 1);
 }
 
 static __always_inline int handle_exit(struct pt_regs *regs, __s32 nr, bool compat, long ret)
 {
 	struct rw_call rw;
-	enum call call;
+	enum fs_call call;
 
 	if (compat)
 		ret = (__s32)ret;
@@ -71,13 +71,13 @@ static __always_inline int handle_exit(struct pt_regs *regs, __s32 nr, bool comp
 		return 0;
 	nr &= ~__X32_SYSCALL_BIT;
 	rw = rw_call(nr, compat);
-	call = compat ? call_of_compat(nr) : call_of_native(nr);
-	if ((rw.from < 0 && rw.to < 0 && call == CALL_NONE) || !task_current_wanted())
+	call = fs_call(nr, compat);
+	if ((rw.from < 0 && rw.to < 0 && call == FS_CALL_NONE) || !task_current_wanted())
 		return 0;
 	count_rw(rw, ret);
-	if (call == CALL_FSYNC && ret != -EBADF)
+	if (call == FS_CALL_FSYNC && ret != -EBADF)
 		totals_add(fsyncs, 1);
-	if (call == CALL_OPEN && ret >= 0)
+	if (call == FS_CALL_OPEN && ret >= 0)
 		count_open(task_file(task_current(), ret));
 	else if (ret >= 0)
 		count_change(call, regs, compat);

@@ -1,46 +1,46 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef __CALLS_BPF_H
-#define __CALLS_BPF_H
+#ifndef __FSCALL_BPF_H
+#define __FSCALL_BPF_H
 
 #include "syscall.bpf.h"
 
-/* The system calls that are counted, but for those of rw.bpf.h. */
+/* System calls of file systems, but for those of rw.bpf.h. */
 
-enum call {
-	CALL_NONE,
-	CALL_FSYNC,
-	CALL_OPEN,
-	CALL_UNLINK,
-	CALL_UNLINKAT, /* which removes directories too */
-	CALL_MKDIR,
-	CALL_RMDIR,
+enum fs_call {
+	FS_CALL_NONE,
+	FS_CALL_FSYNC,
+	FS_CALL_OPEN,
+	FS_CALL_UNLINK,
+	FS_CALL_UNLINKAT, /* which removes directories too */
+	FS_CALL_MKDIR,
+	FS_CALL_RMDIR,
 };
 
 #if defined(__TARGET_ARCH_x86)
 
 /* arch/x86/entry/syscalls/syscall_64.tbl */
-static __always_inline enum call call_of_native(__s32 nr)
+static __always_inline enum fs_call fs_call_native(__s32 nr)
 {
 	switch (nr) {
 	case 74: /* fsync */
 	case 75: /* fdatasync */
-		return CALL_FSYNC;
+		return FS_CALL_FSYNC;
 	case NR_open:
 	case NR_creat:
 	case NR_openat:
 	case NR_openat2:
-		return CALL_OPEN;
+		return FS_CALL_OPEN;
 	case 87: /* unlink */
-		return CALL_UNLINK;
+		return FS_CALL_UNLINK;
 	case 263: /* unlinkat */
-		return CALL_UNLINKAT;
+		return FS_CALL_UNLINKAT;
 	case 83: /* mkdir */
 	case 258: /* mkdirat */
-		return CALL_MKDIR;
+		return FS_CALL_MKDIR;
 	case 84: /* rmdir */
-		return CALL_RMDIR;
+		return FS_CALL_RMDIR;
 	}
-	return CALL_NONE;
+	return FS_CALL_NONE;
 }
 
 #define NR_compat_mkdirat 296
@@ -49,21 +49,21 @@ static __always_inline enum call call_of_native(__s32 nr)
 #elif defined(__TARGET_ARCH_arm64)
 
 /* include/uapi/asm-generic/unistd.h */
-static __always_inline enum call call_of_native(__s32 nr)
+static __always_inline enum fs_call fs_call_native(__s32 nr)
 {
 	switch (nr) {
 	case 82: /* fsync */
 	case 83: /* fdatasync */
-		return CALL_FSYNC;
+		return FS_CALL_FSYNC;
 	case NR_openat:
 	case NR_openat2:
-		return CALL_OPEN;
+		return FS_CALL_OPEN;
 	case 35: /* unlinkat */
-		return CALL_UNLINKAT;
+		return FS_CALL_UNLINKAT;
 	case 34: /* mkdirat */
-		return CALL_MKDIR;
+		return FS_CALL_MKDIR;
 	}
-	return CALL_NONE;
+	return FS_CALL_NONE;
 }
 
 #define NR_compat_mkdirat 323
@@ -72,28 +72,34 @@ static __always_inline enum call call_of_native(__s32 nr)
 #endif
 
 /* i386 and ARM have the same numbers but for the newer calls. */
-static __always_inline enum call call_of_compat(__s32 nr)
+static __always_inline enum fs_call fs_call_compat(__s32 nr)
 {
 	switch (nr) {
 	case 118: /* fsync */
 	case 148: /* fdatasync */
-		return CALL_FSYNC;
+		return FS_CALL_FSYNC;
 	case NR_compat_open:
 	case NR_compat_creat:
 	case NR_compat_openat:
 	case NR_compat_openat2:
-		return CALL_OPEN;
+		return FS_CALL_OPEN;
 	case 10: /* unlink */
-		return CALL_UNLINK;
+		return FS_CALL_UNLINK;
 	case NR_compat_unlinkat:
-		return CALL_UNLINKAT;
+		return FS_CALL_UNLINKAT;
 	case 39: /* mkdir */
 	case NR_compat_mkdirat:
-		return CALL_MKDIR;
+		return FS_CALL_MKDIR;
 	case 40: /* rmdir */
-		return CALL_RMDIR;
+		return FS_CALL_RMDIR;
 	}
-	return CALL_NONE;
+	return FS_CALL_NONE;
+}
+
+/* nr is without the bit of x32. */
+static __always_inline enum fs_call fs_call(__s32 nr, bool compat)
+{
+	return compat ? fs_call_compat(nr) : fs_call_native(nr);
 }
 
 #endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __FSOP_BPF_H
+#define __FSOP_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "compat.bpf.h"
+#include "target.bpf.h"
+#include "task.bpf.h"
+
+/*
+ * Operations on files, each with the time that it took, by the file systems' own functions
+ * or, where these cannot be had, by system calls (fssyscall.bpf.h). The tool defines
+ * fs_op_done(), which is called with each.
+ */
+
+#define EIOCBQUEUED 529
+
+/* value.FileOp in Go. The numbers of a function's targets begin at its operation's << 8. */
+enum fs_op {
+	FS_OP_READ,
+	FS_OP_WRITE,
+	FS_OP_OPEN,
+	FS_OP_FSYNC,
+	FS_OP_GETATTR,
+};
+
+/* An operation that is over. */
+struct fs_op_end {
+	__u64 ns; /* CLOCK_MONOTONIC, from its begin to its end */
+	const struct path *path; /* of the file */
+	__s64 ret; /* bytes of a read or write, else 0, or -errno */
+	__s64 offset; /* in the file that a read or write began at, -1 where that is not known */
+	enum fs_op op;
+};
+
+static __always_inline void fs_op_done(void *ctx, const struct fs_op_end *end);
+
+struct counters {
+	__u64 queued; /* reads and writes that only began: what they took is not known */
+	__u64 closed; /* system calls whose descriptor was closed before they returned */
+};
+
+#include "counters.bpf.h"
+
+/* An operation that has begun. */
+struct call {
+	__u64 begin_ns;
+	const struct path *path;
+	const struct path *to; /* that a system call writes */
+	struct kiocb *iocb; /* of a read or write */
+	__s64 offset;
+	__u32 op;
+	__u32 pad;
+};
+
+#include "call.bpf.h"
+
+static __always_inline void call_fill_rw(struct call *c, struct kiocb *iocb)
+{
+	struct file *file = BPF_CORE_READ(iocb, ki_filp);
+
+	c->path = __builtin_preserve_access_index(&file->f_path);
+	c->iocb = iocb;
+	c->offset = BPF_CORE_READ(iocb, ki_pos);
+}
+
+/* a and b are the first two arguments of the function. */
+static __always_inline int fs_op_begin(__u64 frame, __u32 op, __u64 a, __u64 b)
+{
+	struct file *file = (void *)(op == FS_OP_OPEN ? b : a);
+	struct call *c;
+
+	if (!task_current_wanted())
+		return 0;
+	c = call_begin(frame);
+	if (!c)
+		return 0;
+	c->op = op;
+	c->offset = -1;
+	if (op == FS_OP_READ || op == FS_OP_WRITE)
+		call_fill_rw(c, (void *)a);
+	else if (op == FS_OP_GETATTR)
+		c->path = (void *)(FS_CALLS_MAP_IDS ? b : a);
+	else
+		c->path = __builtin_preserve_access_index(&file->f_path);
+	c->begin_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/*
+ * Where a read or write began: a file that is appended to has its end only then. One that
+ * was queued may be over and its kiocb gone.
+ */
+static __always_inline __s64 offset_at_end(const struct call *c, __s64 ret)
+{
+	struct kiocb *iocb = c->iocb;
+
+	if (ret <= 0)
+		return c->offset;
+	return BPF_CORE_READ(iocb, ki_pos) - ret;
+}
+
+static __always_inline int fs_op_end(void *ctx, __u64 frame, __s64 ret)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct fs_op_end end = {};
+	struct call call;
+	bool nested;
+
+	if (!call_end(frame, &call, &nested))
+		return 0;
+	end.op = call.op;
+	end.ns = now_ns - call.begin_ns;
+	end.path = call.path;
+	end.offset = -1;
+	end.ret = (__s32)ret;
+	if (call.op == FS_OP_READ || call.op == FS_OP_WRITE) {
+		if (ret == -EIOCBQUEUED) {
+			counter_add(queued);
+			return 0;
+		}
+		end.ret = ret;
+		end.offset = offset_at_end(&call, ret);
+	}
+	fs_op_done(ctx, &end);
+	return 0;
+}
+
+/* What a function returned lies behind its arguments. */
+static __always_inline __s64 fexit_ret(__u64 *ctx, __u32 op)
+{
+	if (op == FS_OP_FSYNC)
+		return *(volatile __u64 *)(ctx + 4);
+	if (op != FS_OP_GETATTR)
+		return *(volatile __u64 *)(ctx + 2);
+	if (FS_CALLS_MAP_IDS)
+		return *(volatile __u64 *)(ctx + 5);
+	return *(volatile __u64 *)(ctx + 4);
+}
+
+SEC("fentry")
+int BPF_PROG(function__fentry__begin)
+{
+	return fs_op_begin((__u64)ctx, target_id(ctx) >> 8, ctx[0], ctx[1]);
+}
+
+SEC("fexit")
+int BPF_PROG(function__fentry__end)
+{
+	return fs_op_end(ctx, (__u64)ctx, fexit_ret(ctx, target_id(ctx) >> 8));
+}
+
+SEC("kprobe")
+int function__kprobe__begin(struct pt_regs *ctx)
+{
+	return fs_op_begin(frame_at_begin(ctx), target_id(ctx) >> 8, PT_REGS_PARM1(ctx), PT_REGS_PARM2(ctx));
+}
+
+SEC("kretprobe")
+int function__kprobe__end(struct pt_regs *ctx)
+{
+	return fs_op_end(ctx, frame_at_end(ctx), PT_REGS_RC(ctx));
+}
+
+#include "fssyscall.bpf.h"
+
+#endif
