@@ -50,10 +50,14 @@ struct call {
 	__u64 begin_ns;
 	const struct path *path;
 	const struct path *to; /* that a system call writes */
-	struct kiocb *iocb; /* of a read or write */
+	struct kiocb *iocb; /* of a function that reads or writes */
 	__s64 offset;
 	__u32 op;
-	__u32 pad;
+	__u32 fd; /* of path, in a system call */
+	__u32 to_fd;
+	bool has_position; /* it reads or writes at the open file's position */
+	bool compat;
+	__u8 pad[2];
 };
 
 #include "call.bpf.h"
@@ -78,8 +82,7 @@ static __always_inline int fs_op_begin(__u64 frame, __u32 op, __u64 a, __u64 b)
 	c = call_begin(frame);
 	if (!c)
 		return 0;
-	c->op = op;
-	c->offset = -1;
+	*c = (struct call){ .op = op, .offset = -1 };
 	if (op == FS_OP_READ || op == FS_OP_WRITE)
 		call_fill_rw(c, (void *)a);
 	else if (op == FS_OP_GETATTR)

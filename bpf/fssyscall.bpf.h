@@ -23,15 +23,6 @@ const volatile __u64 targ_types[FS_TYPES_MAX][FS_NAME_LEN / 8] = {};
 /* A thread is in one system call at a time. */
 #define FRAME_OF_SYSCALL 1
 
-/* A system call that returns. */
-struct fs_syscall {
-	struct pt_regs *regs;
-	__s64 ret;
-	__u64 ns;
-	__s32 nr;
-	bool compat;
-};
-
 static __always_inline bool type_wanted(struct inode *inode)
 {
 	__u64 name[FS_NAME_LEN / 8] = {};
@@ -58,48 +49,6 @@ static __always_inline bool file_wanted(struct file *file, enum fs_op op)
 	return type_wanted(inode);
 }
 
-static __always_inline bool has_position(const struct fs_syscall *call)
-{
-	if (call->compat)
-		return call->nr == RW_compat_read || call->nr == RW_compat_write ||
-		       call->nr == RW_compat_readv || call->nr == RW_compat_writev;
-	return call->nr == RW_read || call->nr == RW_write || call->nr == RW_readv ||
-	       call->nr == RW_writev;
-}
-
-/* Of those that are told the offset only these are told it in one register and nothing else. */
-static __always_inline bool has_offset(const struct fs_syscall *call, struct file *file)
-{
-	if (call->compat)
-		return false;
-	if (call->nr == RW_pread64 || call->nr == RW_preadv)
-		return true;
-	if (call->nr != RW_pwrite64 && call->nr != RW_pwritev)
-		return false;
-	return !(BPF_CORE_READ(file, f_flags) & O_APPEND);
-}
-
-/* The position has moved by what was read or written. */
-static __always_inline __s64 offset_of(const struct fs_syscall *call, struct file *file)
-{
-	if (has_position(call))
-		return BPF_CORE_READ(file, f_pos) - (call->ret > 0 ? call->ret : 0);
-	if (has_offset(call, file))
-		return syscall_arg(call->regs, 3, false);
-	return -1;
-}
-
-/* What a call is of file systems. */
-struct fs_syscall_kind {
-	struct rw_call rw;
-	enum fs_call call;
-};
-
-static __always_inline struct fs_syscall_kind fs_syscall_kind(__s32 nr, bool compat)
-{
-	return (struct fs_syscall_kind){ .rw = rw_call(nr, compat), .call = fs_call(nr, compat) };
-}
-
 /* The path of what a descriptor stands for, if it is wanted, else NULL. */
 static __always_inline const struct path *path_wanted(__u32 fd, enum fs_op op)
 {
@@ -110,80 +59,133 @@ static __always_inline const struct path *path_wanted(__u32 fd, enum fs_op op)
 	return __builtin_preserve_access_index(&file->f_path);
 }
 
-/* The files are looked up before the call, so that none is taken for them that comes later. */
+static __always_inline bool rw_has_position(__s32 nr, bool compat)
+{
+	if (compat)
+		return nr == RW_compat_read || nr == RW_compat_write || nr == RW_compat_readv ||
+		       nr == RW_compat_writev;
+	return nr == RW_read || nr == RW_write || nr == RW_readv || nr == RW_writev;
+}
+
+/* Of the calls that are told where only these have it in one register and nothing else. */
+static __always_inline bool rw_has_offset(__s32 nr, bool compat)
+{
+	if (compat)
+		return false;
+	return nr == RW_pread64 || nr == RW_preadv || nr == RW_pwrite64 || nr == RW_pwritev;
+}
+
+/* Tells whether it is a read or write that is wanted. */
+static __always_inline bool fill_rw(struct call *c, struct pt_regs *regs, __s32 nr)
+{
+	struct rw_call rw = rw_call(nr, c->compat);
+
+	if (rw.from < 0 && rw.to < 0)
+		return false;
+	if (rw.from >= 0) {
+		c->fd = syscall_arg(regs, rw.from, c->compat);
+		c->path = path_wanted(c->fd, FS_OP_READ);
+	}
+	if (rw.to >= 0) {
+		c->to_fd = syscall_arg(regs, rw.to, c->compat);
+		c->to = path_wanted(c->to_fd, FS_OP_WRITE);
+	}
+	c->op = FS_OP_READ;
+	c->has_position = rw_has_position(nr, c->compat);
+	if (rw_has_offset(nr, c->compat))
+		c->offset = syscall_arg(regs, 3, false);
+	return c->path || c->to;
+}
+
+/* The same for other calls. Which file an open is of is known when it returns. */
+static __always_inline bool fill_other(struct call *c, struct pt_regs *regs, __s32 nr)
+{
+	switch (fs_call(nr, c->compat)) {
+	case FS_CALL_OPEN:
+		c->op = FS_OP_OPEN;
+		return true;
+	case FS_CALL_FSYNC:
+		c->op = FS_OP_FSYNC;
+		c->fd = syscall_arg(regs, 0, c->compat);
+		c->path = path_wanted(c->fd, FS_OP_FSYNC);
+		return c->path;
+	default:
+		return false;
+	}
+}
+
+/* Files are looked up before the call, so that none is taken for them that comes later. */
 static __always_inline int syscall_begin(struct pt_regs *regs, __s32 nr, bool compat)
 {
-	const struct path *path = NULL, *to = NULL;
-	struct fs_syscall_kind kind;
-	struct call *c;
+	struct call call = { .offset = -1, .compat = compat }, *c;
 
-	if (nr < 0)
+	if (nr < 0 || !task_current_wanted())
 		return 0;
-	kind = fs_syscall_kind(nr & ~__X32_SYSCALL_BIT, compat);
-	if (kind.rw.from < 0 && kind.rw.to < 0 && kind.call != FS_CALL_OPEN && kind.call != FS_CALL_FSYNC)
-		return 0;
-	if (!task_current_wanted())
-		return 0;
-	if (kind.rw.from >= 0)
-		path = path_wanted(syscall_arg(regs, kind.rw.from, compat), FS_OP_READ);
-	if (kind.rw.to >= 0)
-		to = path_wanted(syscall_arg(regs, kind.rw.to, compat), FS_OP_WRITE);
-	if (kind.call == FS_CALL_FSYNC)
-		path = path_wanted(syscall_arg(regs, 0, compat), FS_OP_FSYNC);
-	if (!path && !to && kind.call != FS_CALL_OPEN)
+	nr &= ~__X32_SYSCALL_BIT;
+	if (!fill_rw(&call, regs, nr) && !fill_other(&call, regs, nr))
 		return 0;
 	c = call_begin(FRAME_OF_SYSCALL);
 	if (!c)
 		return 0;
-	c->path = path;
-	c->to = to;
+	*c = call;
 	c->begin_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
-static __always_inline void syscall_done(void *ctx, const struct fs_syscall *call, enum fs_op op,
-					 const struct path *path, __u32 fd)
+/* The position has moved by what was read or written; what is appended goes anywhere. */
+static __always_inline __s64 offset_of(const struct call *c, struct file *file, enum fs_op op, __s64 ret)
 {
-	struct fs_op_end end = { .ns = call->ns, .op = op, .path = path, .offset = -1 };
-	struct file *file;
+	if (c->has_position)
+		return BPF_CORE_READ(file, f_pos) - (ret > 0 ? ret : 0);
+	if (op == FS_OP_WRITE && BPF_CORE_READ(file, f_flags) & O_APPEND)
+		return -1;
+	return c->offset;
+}
 
-	if (!path || call->ret == -EBADF)
+static __always_inline void syscall_done(void *ctx, const struct call *c, struct fs_op_end *end, __u32 fd)
+{
+	struct file *file;
+	__s64 ret = end->ret;
+
+	if (!end->path || ret == -EBADF)
 		return;
 	file = task_file(task_current(), fd);
-	if (path != __builtin_preserve_access_index(&file->f_path)) {
+	if (end->path != __builtin_preserve_access_index(&file->f_path)) {
 		counter_add(closed);
 		return;
 	}
-	if (op != FS_OP_OPEN)
-		end.ret = call->ret;
-	if (op == FS_OP_READ || op == FS_OP_WRITE)
-		end.offset = offset_of(call, file);
-	fs_op_done(ctx, &end);
+	end->offset = -1;
+	if (end->op == FS_OP_READ || end->op == FS_OP_WRITE)
+		end->offset = offset_of(c, file, end->op, ret);
+	else if (end->op == FS_OP_OPEN)
+		end->ret = 0;
+	fs_op_done(ctx, end);
 }
 
-static __always_inline int syscall_end(void *ctx, struct pt_regs *regs, __s32 nr, bool compat,
-				       long ret)
+static __always_inline int syscall_end(void *ctx, __s64 ret)
 {
-	__u64 now_ns = bpf_ktime_get_ns();
-	struct fs_syscall call = { .regs = regs, .compat = compat };
-	struct fs_syscall_kind kind;
-	struct call begun;
+	struct fs_op_end end = { .ns = bpf_ktime_get_ns() };
+	struct call call;
 	bool nested;
 
-	if (nr < 0 || !call_end(FRAME_OF_SYSCALL, &begun, &nested))
+	if (!call_end(FRAME_OF_SYSCALL, &call, &nested))
 		return 0;
-	call.nr = nr & ~__X32_SYSCALL_BIT;
-	kind = fs_syscall_kind(call.nr, compat);
-	call.ret = compat ? (__s32)ret : ret;
-	call.ns = now_ns - begun.begin_ns;
-	if (kind.rw.from >= 0)
-		syscall_done(ctx, &call, FS_OP_READ, begun.path, syscall_arg(regs, kind.rw.from, compat));
-	if (kind.rw.to >= 0)
-		syscall_done(ctx, &call, FS_OP_WRITE, begun.to, syscall_arg(regs, kind.rw.to, compat));
-	if (kind.call == FS_CALL_FSYNC)
-		syscall_done(ctx, &call, FS_OP_FSYNC, begun.path, syscall_arg(regs, 0, compat));
-	if (kind.call == FS_CALL_OPEN && call.ret >= 0)
-		syscall_done(ctx, &call, FS_OP_OPEN, path_wanted(call.ret, FS_OP_OPEN), call.ret);
+	if (call.compat)
+		ret = (__s32)ret;
+	if (call.op == FS_OP_OPEN) {
+		if (ret < 0)
+			return 0;
+		call.fd = ret;
+		call.path = path_wanted(ret, FS_OP_OPEN);
+	}
+	end.ns -= call.begin_ns;
+	end.ret = ret;
+	end.op = call.op;
+	end.path = call.path;
+	syscall_done(ctx, &call, &end, call.fd);
+	end.op = FS_OP_WRITE;
+	end.path = call.to;
+	syscall_done(ctx, &call, &end, call.to_fd);
 	return 0;
 }
 
@@ -196,7 +198,7 @@ int BPF_PROG(syscall__btf__enter, struct pt_regs *regs, long id)
 SEC("tp_btf/sys_exit")
 int BPF_PROG(syscall__btf__exit, struct pt_regs *regs, long ret)
 {
-	return NOT_PREEMPTED(syscall_end(ctx, regs, SYSCALL_NR(regs), syscall_is_compat_btf(regs), ret));
+	return NOT_PREEMPTED(syscall_end(ctx, ret));
 }
 
 SEC("raw_tp/sys_enter")
@@ -208,7 +210,7 @@ int BPF_PROG(syscall__raw__enter, struct pt_regs *regs, long id)
 SEC("raw_tp/sys_exit")
 int BPF_PROG(syscall__raw__exit, struct pt_regs *regs, long ret)
 {
-	return NOT_PREEMPTED(syscall_end(ctx, regs, syscall_nr(regs), syscall_is_compat(regs), ret));
+	return NOT_PREEMPTED(syscall_end(ctx, ret));
 }
 
 #endif

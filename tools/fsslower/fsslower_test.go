@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,26 +69,36 @@ func operate(t testing.TB, path string) (all []timed) {
 	return all
 }
 
-// TestOperations makes each operation slow in turn: it is a row, and it alone, with the time
-// that the file system took and no more than the caller saw.
+// TestOperations makes each operation slow in turn: it is a row, with the time that the file
+// system took and no more than the caller saw.
 func TestOperations(t *testing.T) {
 	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
 	const slow = 60 * time.Millisecond
+	var seen []timed
+	res := tooltest.JSON(t, Tool, append(self(), "-m", "60", "-t", "fuse"), func() {
+		for _, op := range []string{"open", "read", "write", "fsync", "getattr"} {
+			f.Set(func(of string, size int) (time.Duration, unix.Errno, int) {
+				if of == op {
+					return slow, 0, size
+				}
+				return 0, 0, size
+			})
+			seen = append(seen, operate(t, f.File)...)
+		}
+	})
 	for _, op := range []string{"open", "read", "write", "fsync", "getattr"} {
-		f.Set(func(of string, size int) (time.Duration, unix.Errno, int) {
-			if of == op {
-				return slow, 0, size
+		var most time.Duration
+		n := 0
+		for _, s := range seen {
+			if s.op == op && s.took >= slow { // one was made so, others may be by chance
+				n, most = n+1, max(most, s.took)
 			}
-			return 0, 0, size
-		})
-		var seen []timed
-		res := tooltest.JSON(t, Tool, append(self(), "-m", "50", "-t", "fuse"), func() { seen = operate(t, f.File) })
-		i := slices.IndexFunc(seen, func(s timed) bool { return s.op == op })
-		checkRow(t, res, f, op, slow, seen[i].took)
+		}
+		checkRows(t, res, f, op, n, slow, most)
 	}
 }
 
-func checkRow(t *testing.T, res *tooltest.Result, f *tooltest.FUSE, op string, least, most time.Duration) {
+func checkRows(t *testing.T, res *tooltest.Result, f *tooltest.FUSE, op string, n int, least, most time.Duration) {
 	t.Helper()
 	rows := res.Where(func(r tooltest.Row) bool { return r.Str("operation") == op })
 	if op == "getattr" && !byFunctions(res) {
@@ -96,8 +107,8 @@ func checkRow(t *testing.T, res *tooltest.Result, f *tooltest.FUSE, op string, l
 		}
 		return
 	}
-	if len(rows) != 1 {
-		t.Fatalf("%s: rows %v", op, res.Events)
+	if len(rows) == 0 || len(rows) > n {
+		t.Fatalf("%s: rows %v, want 1 to %d", op, res.Events, n)
 	}
 	r := rows[0]
 	if ns := time.Duration(r.Num("latency_ns")); ns < least || ns > most {
@@ -161,7 +172,7 @@ func TestClosed(t *testing.T) {
 		}
 		return 0, 0, size
 	})
-	res := tooltest.JSON(t, Tool, append(self(), "-m", "0"), func() {
+	res := tooltest.JSON(t, Tool, append(self(), "-m", "0", "-t", "fuse"), func() {
 		fd, other := open(t, f.File, unix.O_RDWR), open(t, "/proc/self/status", unix.O_RDONLY)
 		done := make(chan bool)
 		go func() { unix.Read(fd, make([]byte, 10)); close(done) }()
@@ -239,6 +250,8 @@ func TestFrozen(t *testing.T) {
 		ioctl(t, at, fiFreeze)
 		tid, took := make(chan int), make(chan time.Duration)
 		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
 			tid <- unix.Gettid()
 			begin := time.Now()
 			unix.Write(fd, make([]byte, 10))

@@ -1,0 +1,71 @@
+package fsop
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/corescope/corescope/internal/tool"
+)
+
+func TestKernelNames(t *testing.T) {
+	for _, tc := range []struct{ words, want string }{
+		{"", ""},
+		{"ext4", "ext4 ext3 ext2"},
+		{"nfs tmpfs", "nfs nfs4 tmpfs"},
+	} {
+		o := Types{strings.Fields(tc.words)}
+		if got := o.kernelNames(); !slices.Equal(got, strings.Fields(tc.want)) {
+			t.Errorf("%q: %q, want %q", tc.words, got, tc.want)
+		}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	o := Types{[]string{"ext4", strings.Repeat("x", 30)}}
+	p, err := o.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := p.Variables["targ_types"].([maxTypes][nameLen]byte)
+	if p.Variables["targ_nr_types"] != uint32(4) || string(types[3][:]) != strings.Repeat("x", 15)+"\x00" {
+		t.Errorf("variables %v", p.Variables)
+	}
+	o.Type = slices.Repeat([]string{"nfs"}, 9)
+	if _, err := o.Plan(); err == nil {
+		t.Error("18 types are not too many")
+	}
+}
+
+// A type whose functions are not known leaves none to look at: all goes by system calls.
+func TestChosen(t *testing.T) {
+	for _, tc := range []struct {
+		names string
+		want  int
+	}{{"", len(fileSystems())}, {"xfs", 1}, {"xfs ext4", 2}, {"xfs tmpfs", 0}} {
+		if got := chosen(strings.Fields(tc.names)); len(got) != tc.want {
+			t.Errorf("%q: %d types, want %d", tc.names, len(got), tc.want)
+		}
+	}
+}
+
+// What a type lacks of its functions is asked for, so that it is told.
+func TestTargets(t *testing.T) {
+	there := map[string]tool.Target{"b": {Name: "b", Address: 2}}
+	for _, tc := range []struct {
+		names string
+		want  tool.Target
+	}{{"a b", tool.Target{Name: "b", Address: 2}}, {"c d", tool.Target{Name: "c"}}} {
+		if got := targets(strings.Fields(tc.names), there); len(got) != 1 || got[0] != tc.want {
+			t.Errorf("%s: %v, want %v", tc.names, got, tc.want)
+		}
+	}
+}
+
+func TestAliases(t *testing.T) {
+	for _, a := range Aliases("dist") {
+		if _, ok := find(a.Args[1]); !ok || a.Name != a.Args[1]+"dist" {
+			t.Errorf("alias %+v", a)
+		}
+	}
+}
