@@ -22,14 +22,11 @@
 /* The frames of a stack that are kept, the innermost ones. */
 const volatile __u32 stack_depth = STACK_DEPTH;
 
-/* What user space has counts up, to be sent all stacks anew: it has forgotten them. */
-__u32 stack_round;
-
 struct stack_head {
 	__u64 time_ns; /* CLOCK_MONOTONIC */
 	__u64 id;
 	__u32 pid; /* the process, or 0 for a stack of the kernel's */
-	__u32 pad;
+	__u32 space; /* another one for each address space of a process */
 };
 
 /* Keeps the type in the object, for it to be compared with Go's. */
@@ -118,11 +115,9 @@ static __always_inline void stack_send(void *ctx, struct stack_room *room, __u32
 }
 
 /* The same addresses are another stack in another process, or after it has called exec. */
-static __always_inline __u64 stack_seed(struct task_struct *task, __u32 pid)
+static __always_inline __u32 stack_space(__u32 pid)
 {
-	__u64 seed = (__u64)stack_round << 32 | pid;
-
-	return pid ? seed ^ (__u64)BPF_CORE_READ(task, mm) : seed;
+	return pid ? (__u64)BPF_CORE_READ(task_current(), mm) >> 6 : 0;
 }
 
 static __always_inline __u64 stack_fill(void *ctx, struct stack_room *room, __u32 pid, __u64 flags)
@@ -133,7 +128,8 @@ static __always_inline __u64 stack_fill(void *ctx, struct stack_room *room, __u3
 	if (bytes <= 0 || bytes > STACK_BYTES)
 		return 0;
 	room->head.pid = pid;
-	room->head.id = stack_hash(bytes / sizeof(__u64), stack_seed(task_current(), pid));
+	room->head.space = stack_space(pid);
+	room->head.id = stack_hash(bytes / sizeof(__u64), (__u64)room->head.space << 32 | pid);
 	stack_send(ctx, room, bytes);
 	return room->head.id;
 }

@@ -143,6 +143,9 @@ func (s *Set) addFlag(val pflag.Value, name, short string, f reflect.StructField
 	}
 }
 
+// Describe gives a flag another line of help.
+func (s *Set) Describe(name, help string) { s.flags.Lookup(name).Usage = help }
+
 // Parse reads the arguments into the structs.
 //
 // Returns ErrHelp or ErrUsage.

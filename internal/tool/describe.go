@@ -3,6 +3,7 @@ package tool
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -156,6 +157,29 @@ func (l *line) groups() ([]group, error) {
 	return append(all, common), nil
 }
 
+func isCommon(options any) bool { _, ok := options.(*common); return ok }
+
+// describeOutput names the forms of output that only some tools have.
+func (l *line) describeOutput(set *flags.Set) {
+	src, err := l.tool.source()
+	if err != nil {
+		return
+	}
+	if all := formats(src); len(all) > 3 {
+		set.Describe("output", "text, json (an object a line), "+listed(all[2:]))
+	}
+}
+
+// listed puts "or" before the last one.
+func listed(all []output.Format) string {
+	names := make([]string, len(all))
+	for i, f := range all {
+		names[i] = string(f)
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // flagGroups lists the flags as they are before any is given.
 func (t *Tool) flagGroups() ([]FlagGroup, error) {
 	l, err := t.newLine()
@@ -173,6 +197,9 @@ func (t *Tool) flagGroups() ([]FlagGroup, error) {
 			if err := set.Add(options, t.Shorts); err != nil {
 				return nil, err
 			}
+		}
+		if slices.ContainsFunc(g.options, isCommon) {
+			l.describeOutput(set)
 		}
 		out = append(out, FlagGroup{g.title, set.All()})
 	}

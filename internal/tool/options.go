@@ -44,12 +44,7 @@ func (c *common) checkOutput(src Source) error {
 	if slices.Contains(known, output.Format(c.Output)) {
 		return nil
 	}
-	names := make([]string, len(known))
-	for i, f := range known {
-		names[i] = string(f)
-	}
-	last := len(names) - 1
-	return fmt.Errorf("%w: --output %s: it is %s or %s", flags.ErrUsage, c.Output, strings.Join(names[:last], ", "), names[last])
+	return fmt.Errorf("%w: --output %s: it is %s", flags.ErrUsage, c.Output, listed(known))
 }
 
 func (c *common) check() error {

@@ -161,6 +161,7 @@ func (t *Tool) parse(args []string) (*line, error) {
 			}
 		}
 	}
+	l.describeOutput(l.set)
 	if err := l.set.Parse(args); err != nil {
 		return l, err
 	}

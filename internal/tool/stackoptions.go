@@ -3,7 +3,6 @@ package tool
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/flame"
@@ -45,13 +44,28 @@ func (o *StackOptions) check() error {
 // exact tells that frames of one function at two addresses are two.
 func (o *StackOptions) exact() bool { return o.Address || o.Offset }
 
-// Formats of --output that tools have which count by stacks.
-const folded output.Format = "folded"
+// Forms of --output of tools that count by stacks.
+const (
+	folded     output.Format = "folded"
+	pprof      output.Format = "pprof"
+	speedscope output.Format = "speedscope"
+	svg        output.Format = "svg"
+	page       output.Format = "html"
+)
 
-// writers are the forms of a profile.
+// formats are these in the order of the help. Most are one document, which has no intervals.
+func (o *StackOptions) formats() []output.Format {
+	if o.Every > 0 {
+		return []output.Format{folded}
+	}
+	return []output.Format{folded, pprof, speedscope, svg, page}
+}
+
+// writers write them.
 func (o *StackOptions) writers() map[output.Format]flame.Writer {
 	return map[output.Format]flame.Writer{
 		folded: flame.Options{Marks: o.Annotations}.Folded,
+		pprof:  flame.Pprof, speedscope: flame.Speedscope, svg: flame.SVG, page: flame.HTML,
 	}
 }
 
@@ -63,11 +77,6 @@ func formats(src Source) []output.Format {
 	}
 	return all
 }
-
-// stackFormats are the forms in the order of the help.
-func stackFormats() []output.Format { return []output.Format{folded} }
-
-func isStackFormat(f output.Format) bool { return slices.Contains(stackFormats(), f) }
 
 // Units of weights.
 const (

@@ -82,7 +82,7 @@ func (s *Stacks[K, V, R]) write(ses *session, end time.Time, length time.Duratio
 // profile is what all rows show.
 func (s *Stacks[K, V, R]) profile(ses *session, end time.Time, length time.Duration) *flame.Profile {
 	p := &flame.Profile{
-		Title: ses.tool.Name, Unit: s.Unit, Begin: end.Add(-length), Length: length,
+		Title: ses.tool.Name, Unit: s.Unit, Period: s.Period, Begin: end.Add(-length), Length: length,
 	}
 	for i := range s.table.rows {
 		row := s.table.rows[i].row

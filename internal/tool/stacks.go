@@ -15,7 +15,6 @@ import (
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/flame"
 	"github.com/corescope/corescope/internal/layout"
-	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/ring"
 	"github.com/corescope/corescope/internal/system"
@@ -30,8 +29,9 @@ type Stacks[K comparable, V any, R comparable] struct {
 	StackOptions
 	// Sort is the key of the column that is the weight of a row.
 	Sort string
-	// Unit is what the weights are.
-	Unit flame.Unit
+	// Unit is what the weights are, Period the ns between two samples, if they are that.
+	Unit   flame.Unit
+	Period uint64
 	// Label makes the row of a key, whose stacks are to be had from the traces.
 	Label func(*K, *Traces) R
 	// Fill fills the other columns, Weight is the row's weight then.
@@ -70,8 +70,6 @@ const ringBytes = 4 << 20
 const drainEvery = time.Second
 
 func (s *Stacks[K, V, R]) kind() string { return kindRow }
-
-func (s *Stacks[K, V, R]) formats() []output.Format { return stackFormats() }
 
 // plan adds what the names of functions take.
 func (s *Stacks[K, V, R]) plan() *Plan {

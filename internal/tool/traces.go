@@ -23,7 +23,8 @@ type stackHead struct {
 	Time uint64 `btf:"time_ns"`
 	ID   StackID
 	PID  uint32
-	_    uint32
+	// Space is another one after an exec, and for another process of the same number.
+	Space uint32
 }
 
 const stackHeadSize = 24
@@ -35,10 +36,11 @@ type Traces struct {
 	depth     int
 	kernel    *stack.Kernel
 	processes *stack.Processes
+	queue     chan *rawStack
+	seen      map[uint32]uint32 // address spaces that are remembered, by process; for who reads
 
-	// Only for the goroutine that reads.
+	// For who names.
 	frames []stack.Frame
-	addrs  []uint64
 	text   []byte
 
 	mu   sync.Mutex
@@ -47,9 +49,20 @@ type Traces struct {
 	same map[uint64][]value.Trace // by a hash of what they have in them
 }
 
+// rawStack is a stack as it was sent.
+type rawStack struct {
+	id    StackID
+	pid   uint32
+	addrs []uint64
+}
+
+// queued is how many stacks may wait for their names.
+const queued = 1 << 14
+
 func newTraces(o *StackOptions, env *Env) *Traces {
 	return &Traces{
 		exact: o.exact(), depth: int(o.Depth), kernel: env.symbols, processes: stack.NewProcesses(0),
+		queue: make(chan *rawStack, queued), seen: map[uint32]uint32{},
 		byID: map[StackID]value.Trace{}, seed: maphash.MakeSeed(), same: map[uint64][]value.Trace{},
 	}
 }
@@ -67,8 +80,14 @@ func (t *Traces) Of(id StackID) value.Trace {
 	return t.intern(value.Stack{{Symbol: "[lost stack]"}})
 }
 
-// read takes all stacks that come, until the reader is stopped.
+// read takes all stacks that come, until the reader is stopped, and returns when they have
+// their names. These take a while where symbols are read first, so the mappings of a
+// process are noted at once.
 func (t *Traces) read(r ring.Reader) error {
+	var names sync.WaitGroup
+	names.Go(t.nameAll)
+	defer names.Wait()
+	defer close(t.queue)
 	for {
 		sample, err := r.Read()
 		switch {
@@ -78,25 +97,35 @@ func (t *Traces) read(r ring.Reader) error {
 		case err != nil:
 			return fmt.Errorf("read stacks: %w", err)
 		default:
-			t.add(sample)
+			t.take(sample)
 		}
 	}
 }
 
-// add names a stack that was sent.
-func (t *Traces) add(sample []byte) {
+// take has a stack named.
+func (t *Traces) take(sample []byte) {
 	if len(sample) < stackHeadSize {
 		return
 	}
-	id, pid := StackID(binary.NativeEndian.Uint64(sample[8:])), binary.NativeEndian.Uint32(sample[16:])
-	t.addrs = t.addrs[:0]
-	for b := sample[stackHeadSize:]; len(b) >= 8; b = b[8:] {
-		t.addrs = append(t.addrs, binary.NativeEndian.Uint64(b))
+	raw := &rawStack{id: StackID(binary.NativeEndian.Uint64(sample[8:])), pid: binary.NativeEndian.Uint32(sample[16:])}
+	if space := binary.NativeEndian.Uint32(sample[20:]); raw.pid != 0 && t.seen[raw.pid] != space {
+		t.seen[raw.pid] = space
+		_ = t.processes.Remember(int(raw.pid)) // its frames will say why, if that fails
 	}
-	s := t.name(pid, t.addrs)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.byID[id] = t.intern(s)
+	raw.addrs = make([]uint64, 0, len(sample)/8)
+	for b := sample[stackHeadSize:]; len(b) >= 8; b = b[8:] {
+		raw.addrs = append(raw.addrs, binary.NativeEndian.Uint64(b))
+	}
+	t.queue <- raw
+}
+
+func (t *Traces) nameAll() {
+	for raw := range t.queue {
+		s := t.name(raw.pid, raw.addrs)
+		t.mu.Lock()
+		t.byID[raw.id] = t.intern(s)
+		t.mu.Unlock()
+	}
 }
 
 func (t *Traces) name(pid uint32, addrs []uint64) value.Stack {

@@ -30,7 +30,6 @@ const (
 	bpfVarKernelStacksOnly  = "kernel_stacks_only"
 	bpfVarStackDepth        = "stack_depth"
 	bpfVarStackHeadType     = "stack_head_type"
-	bpfVarStackRound        = "stack_round"
 	bpfVarTableEmpty        = "table_empty"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
@@ -114,7 +113,6 @@ type bpfVariableSpecs struct {
 	KernelStacksOnly  *ebpf.VariableSpec `ebpf:"kernel_stacks_only"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
-	StackRound        *ebpf.VariableSpec `ebpf:"stack_round"`
 	TableEmpty        *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -179,7 +177,6 @@ type bpfVariables struct {
 	KernelStacksOnly  *ebpf.Variable `ebpf:"kernel_stacks_only"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
-	StackRound        *ebpf.Variable `ebpf:"stack_round"`
 	TableEmpty        *ebpf.Variable `ebpf:"table_empty"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`

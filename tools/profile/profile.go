@@ -2,7 +2,9 @@
 package profile
 
 import (
+	"cmp"
 	"errors"
+	"time"
 
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/tool"
@@ -66,6 +68,8 @@ The samples are those of a CPU's clock (PERF_COUNT_SW_CPU_CLOCK), 49 a second, s
 		"profile 10                            # ten seconds, 49 samples a second of each CPU",
 		"profile -F 99 -f --duration 30s       # folded stacks, for flame graph programs",
 		"profile -U -p 1234                    # user stacks of one process, until Ctrl-C",
+		"profile --output svg 10 > cpu.svg      # a flame graph for a browser; --output html is a page",
+		"profile --output pprof 10 > cpu.pb.gz  # for go tool pprof",
 		"profile --output json --interval 10   # rows each ten seconds",
 	},
 	Object: loadBpf,
@@ -85,6 +89,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		StackOptions: o.StackOptions,
 		Sort:         "count",
 		Unit:         tool.Samples,
+		Period:       cmp.Or(o.Period, uint64(time.Second)/o.Frequency),
 		Label: func(k *key, t *tool.Traces) row {
 			return row{PID: k.PID, Comm: k.Comm, KernelStack: t.Of(k.Kernel), UserStack: t.Of(k.User), CgroupID: k.CgroupID}
 		},

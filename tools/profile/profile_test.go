@@ -113,6 +113,16 @@ func names(r tooltest.Row, key string) (all []string) {
 	return all
 }
 
+// isNear tells whether the samples are as many as the CPU time says. In short runs, in a
+// virtual machine within another, a CPU has no clock while it is not let run.
+func isNear(samples, want float64) bool {
+	least := 0.85
+	if testing.Short() {
+		least = 0.5
+	}
+	return samples > want*least && samples < want*1.15
+}
+
 // Samples are as many as the CPU time says, and name the functions that ran, one by one.
 // The process has ended when they are shown.
 func TestSpinner(t *testing.T) {
@@ -129,7 +139,7 @@ func TestSpinner(t *testing.T) {
 		}
 	}
 	want := 199 * cpu.Seconds()
-	if all < want*0.85 || all > want*1.15 {
+	if !isNear(all, want) {
 		t.Errorf("%.0f samples, want %.0f of %s at 199 Hz", all, want, cpu)
 	}
 	if right < all*0.9 {
@@ -152,7 +162,7 @@ func TestPeriod(t *testing.T) {
 			t.Errorf("with -U there is a kernel stack: %v", r)
 		}
 	}
-	if want := cpu.Seconds() * 200; all < want*0.85 || all > want*1.15 {
+	if want := cpu.Seconds() * 200; !isNear(all, want) {
 		t.Errorf("%.0f samples, want %.0f", all, want)
 	}
 }

@@ -1,0 +1,149 @@
+package flame
+
+import (
+	_ "embed"
+	"fmt"
+	"html"
+	"io"
+	"strconv"
+	"time"
+)
+
+//go:embed graph.js
+var script string
+
+//go:embed graph.css
+var style string
+
+// Sizes of the picture, in pixels.
+const (
+	graphWidth = 1200
+	rowHeight  = 17
+	headHeight = 40
+	footHeight = 24
+	// leastWidth is of functions that are drawn; those that are left out are said.
+	leastWidth = 0.1
+)
+
+// SVG writes a flame graph: a picture with its own search and zoom, which needs nothing
+// else.
+func SVG(w io.Writer, p *Profile) error {
+	g := newGraph(p)
+	g.b = append(g.b, `<?xml version="1.0" encoding="UTF-8" standalone="no"?>`+"\n"...)
+	g.picture(true)
+	_, err := w.Write(g.b)
+	return err
+}
+
+// HTML writes a page with the flame graph, which needs nothing else either.
+func HTML(w io.Writer, p *Profile) error {
+	g := newGraph(p)
+	g.printf("<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>%s</title><style>body{margin:8px;background:#fff}%s</style></head>\n<body>\n",
+		html.EscapeString(p.Title), style)
+	g.picture(false)
+	g.printf("\n<script>%s</script>\n</body>\n</html>\n", script)
+	_, err := w.Write(g.b)
+	return err
+}
+
+// graph is a picture that is being written.
+type graph struct {
+	profile *Profile
+	root    *node
+	depth   int
+	left    int // functions that are too narrow
+	b       []byte
+}
+
+func newGraph(p *Profile) *graph {
+	g := &graph{profile: p, root: newTree(p.Samples)}
+	g.measure(g.root, 0)
+	return g
+}
+
+// measure finds how high the picture is, and what is left out.
+func (g *graph) measure(n *node, depth int) {
+	g.depth = max(g.depth, depth)
+	for _, c := range n.children {
+		if g.width(c) < leastWidth {
+			g.left++
+			continue
+		}
+		g.measure(c, depth+1)
+	}
+}
+
+func (g *graph) width(n *node) float64 {
+	return graphWidth * float64(n.weight) / float64(max(1, g.root.weight))
+}
+
+func (g *graph) printf(format string, args ...any) { g.b = fmt.Appendf(g.b, format, args...) }
+
+// picture writes the svg element, with style and script in it if it stands alone.
+func (g *graph) picture(alone bool) {
+	height := headHeight + (g.depth+1)*rowHeight + footHeight
+	g.printf(`<svg id="flame" xmlns="http://www.w3.org/2000/svg" width="100%%" viewBox="0 0 %d %d" data-total="%d" data-unit="%s" data-height="%d">`+"\n",
+		graphWidth, height, g.root.weight, g.profile.Unit, rowHeight)
+	if alone {
+		g.printf("<style>%s</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n", style)
+	}
+	g.printf(`<text class="title" x="%d" y="16">%s</text>`+"\n", graphWidth/2, html.EscapeString(g.title()))
+	g.printf(`<text class="button" id="reset" x="8" y="32">reset</text><text class="button" id="search" x="%d" y="32">search</text>`+"\n", graphWidth-56)
+	g.printf(`<text id="details" x="8" y="%d"> </text><text id="matched" x="%d" y="%d"> </text>`+"\n", height-8, graphWidth-8, height-8)
+	g.b = append(g.b, "<g id=\"frames\">\n"...)
+	g.draw(g.root, 0, 0)
+	g.b = append(g.b, "</g>\n"...)
+	if alone {
+		g.printf("<script><![CDATA[%s]]></script>\n", script)
+	}
+	g.b = append(g.b, "</svg>"...)
+}
+
+// title is what it shows: of what, how much, when.
+func (g *graph) title() string {
+	p := g.profile
+	title := fmt.Sprintf("%s: %s, %s of %s", p.Title, p.Unit.words(g.root.weight), p.Begin.Format(time.DateTime), p.Length.Round(time.Millisecond))
+	if g.left > 0 {
+		title += fmt.Sprintf(" (%d functions of less than 0.01%% are not drawn)", g.left)
+	}
+	return title
+}
+
+// words is the weight with its unit.
+func (u Unit) words(weight uint64) string {
+	if u == Nanoseconds {
+		return time.Duration(weight).String()
+	}
+	return strconv.FormatUint(weight, 10) + " " + string(u)
+}
+
+// draw draws a function and what it called above it, from x on.
+func (g *graph) draw(n *node, x float64, depth int) {
+	width := g.width(n)
+	y := headHeight + (g.depth-depth)*rowHeight
+	share := 100 * float64(n.weight) / float64(max(1, g.root.weight))
+	name := html.EscapeString(n.frame.Name)
+	g.printf(`<g class="f" data-x="%.3f" data-w="%.3f" data-d="%d" data-v="%d"><title>%s (%s, %.2f%%)</title><rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s"/><text x="%.2f" y="%d">%s</text></g>`+"\n",
+		x, width, depth, n.weight, name, g.profile.Unit.words(n.weight), share,
+		x, y, width, rowHeight-1, g.profile.Unit.colour(n.frame), x+3, y+rowHeight-5, html.EscapeString(clip(n.frame.Name, width)))
+	for _, c := range n.children {
+		if g.width(c) >= leastWidth {
+			g.draw(c, x, depth+1)
+		}
+		x += g.width(c)
+	}
+}
+
+// clip leaves of a name what there is room for.
+func clip(name string, width float64) string {
+	const letter = 7.0
+	room := int((width - 6) / letter)
+	runes := []rune(name)
+	switch {
+	case len(runes) <= room:
+		return name
+	case room < 3:
+		return ""
+	}
+	return string(runes[:room-2]) + ".."
+}
