@@ -21,6 +21,7 @@ import (
 	"github.com/corescope/corescope/tools/gethostlatency"
 	"github.com/corescope/corescope/tools/javagc"
 	"github.com/corescope/corescope/tools/maps"
+	"github.com/corescope/corescope/tools/offcputime"
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/profile"
 	"github.com/corescope/corescope/tools/runqlat"
@@ -60,6 +61,7 @@ func All() []*tool.Tool {
 		gethostlatency.Tool,
 		javagc.Tool,
 		maps.Tool,
+		offcputime.Tool,
 		opensnoop.Tool,
 		profile.Tool,
 		runqlat.Tool,

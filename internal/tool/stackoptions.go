@@ -94,3 +94,23 @@ func TaskParts(comm string, pid uint32, user, kernel value.Trace, delimited bool
 	}
 	return append(parts, Part{Trace: kernel})
 }
+
+// Waits are the options of tools that measure waits (offcpu.bpf.h).
+type Waits struct {
+	UserThreads   bool   `flag:"user-threads-only,u" bpf:"user_threads_only" help:"no threads of the kernel"`
+	KernelThreads bool   `flag:"kernel-threads-only,k" bpf:"kernel_threads_only" help:"only threads of the kernel"`
+	Min           uint64 `flag:"min-block-time,m" arg:"US" help:"only waits of that many microseconds and more"`
+	Max           uint64 `flag:"max-block-time,M" arg:"US" help:"only waits of that many microseconds and less; 0 is any"`
+}
+
+// DefaultWaits are the options before any is given.
+func DefaultWaits() Waits { return Waits{Min: 1} }
+
+// Variables are those of the programs.
+func (w *Waits) Variables() map[string]any {
+	vars := map[string]any{"min_block_ns": w.Min * 1000}
+	if w.Max > 0 {
+		vars["max_block_ns"] = w.Max * 1000
+	}
+	return vars
+}

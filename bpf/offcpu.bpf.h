@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __OFFCPU_BPF_H
+#define __OFFCPU_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "compat.bpf.h"
+#include "lost.bpf.h"
+#include "stacks.bpf.h"
+#include "task.bpf.h"
+
+/*
+ * The time that threads are off the CPU: from sched_switch to sched_switch. The tool
+ * defines struct off_note, what it keeps of each wait, before it includes this.
+ */
+
+#define TASK_DEAD_STATE 0x80
+
+/* Only waits of this length. */
+const volatile __u64 min_block_ns = 1000;
+const volatile __u64 max_block_ns = ~0ULL;
+const volatile bool user_threads_only = false;
+const volatile bool kernel_threads_only = false;
+/* Only waits that begin in one of these states; 0: in none of them, and -1: in any or none. */
+const volatile __s64 targ_state = -1;
+
+struct off_wait {
+	__u64 since_ns; /* CLOCK_MONOTONIC, 0 while the thread runs */
+	struct off_note note;
+};
+
+/*
+ * By thread. An entry is kept from the first wait on until the thread ends. Entries are
+ * allocated as they come, but for kernels where that is not safe, as for hists (hist.bpf.h).
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 20);
+	__type(key, __u32);
+	__type(value, struct off_wait);
+} off_waits SEC(".maps");
+
+const struct off_wait off_none = {};
+
+static __always_inline bool off_wanted(struct task_struct *task, __s64 state)
+{
+	bool of_kernel = BPF_CORE_READ(task, flags) & PF_KTHREAD;
+
+	if ((user_threads_only && of_kernel) || (kernel_threads_only && !of_kernel))
+		return false;
+	if (targ_state >= 0 && (targ_state ? !(state & targ_state) : state != 0))
+		return false;
+	return task_wanted(task);
+}
+
+/*
+ * off_begin returns what is to be noted of a wait that begins as prev, which still is the
+ * current task, leaves the CPU; NULL if that is not wanted. preempt tells that it could
+ * run on, whatever its state.
+ */
+static __always_inline struct off_wait *off_begin(struct task_struct *prev, bool preempt)
+{
+	__u32 tid = BPF_CORE_READ(prev, pid);
+	__s64 state = task_state(prev);
+	struct off_wait *wait;
+
+	if (!tid)
+		return NULL;
+	if (state & TASK_DEAD_STATE) {
+		bpf_map_delete_elem(&off_waits, &tid);
+		return NULL;
+	}
+	if (!off_wanted(prev, preempt ? 0 : state))
+		return NULL;
+	wait = bpf_map_lookup_elem(&off_waits, &tid);
+	if (!wait) {
+		bpf_map_update_elem(&off_waits, &tid, &off_none, BPF_NOEXIST);
+		wait = bpf_map_lookup_elem(&off_waits, &tid);
+	}
+	if (!wait)
+		lost_add(map_full);
+	return wait;
+}
+
+static __always_inline bool off_length_wanted(__u64 ns)
+{
+	return ns >= min_block_ns && ns <= max_block_ns;
+}
+
+/* off_end ends a wait, and returns how long it was: 0 if it is not to be counted. */
+static __always_inline __u64 off_end(struct off_wait *wait)
+{
+	__u64 since = wait->since_ns, now = bpf_ktime_get_ns();
+
+	wait->since_ns = 0;
+	if (!since || now <= since || !off_length_wanted(now - since))
+		return 0;
+	return now - since;
+}
+
+static __always_inline struct off_wait *off_wait_of(struct task_struct *task)
+{
+	__u32 tid = BPF_CORE_READ(task, pid);
+
+	return tid ? bpf_map_lookup_elem(&off_waits, &tid) : NULL;
+}
+
+#endif

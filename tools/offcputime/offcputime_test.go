@@ -1,0 +1,226 @@
+package offcputime
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// workerEnv has the test program wait, in known ways, when standard input ends.
+const workerEnv = "CORESCOPE_WAITS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(workerEnv) != "" {
+		runtime.LockOSThread()
+		os.Stdin.Read(make([]byte, 1))
+		fmt.Println(work())
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// work waits, and says how long in each way, how long in all, and of that on the CPU.
+func work() string {
+	tid := unix.Gettid()
+	pipe := [2]int{}
+	unix.Pipe(pipe[:])
+	go feed(pipe[1])
+	begin, cpu := now(unix.CLOCK_MONOTONIC), now(unix.CLOCK_THREAD_CPUTIME_ID)
+	naps := timed(func() { napLong(20) })
+	locks := timed(func() { waitForLock(20) })
+	reads := timed(func() { readPipe(pipe[0]) })
+	wall, cpu := now(unix.CLOCK_MONOTONIC)-begin, now(unix.CLOCK_THREAD_CPUTIME_ID)-cpu
+	return fmt.Sprint(tid, naps, locks, reads, wall, cpu)
+}
+
+func now(clock int32) int64 {
+	var t unix.Timespec
+	unix.ClockGettime(clock, &t)
+	return t.Nano()
+}
+
+func timed(f func()) int64 {
+	begin := now(unix.CLOCK_MONOTONIC)
+	f()
+	return now(unix.CLOCK_MONOTONIC) - begin
+}
+
+//go:noinline
+func napLong(n int) {
+	for range n {
+		t := unix.NsecToTimespec(15e6)
+		unix.Syscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0)
+	}
+}
+
+// waitForLock waits for a word that nobody changes.
+//
+//go:noinline
+func waitForLock(n int) {
+	var word uint32
+	for range n {
+		t := unix.NsecToTimespec(10e6)
+		unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&word)), 0, 0, uintptr(unsafe.Pointer(&t)), 0, 0)
+	}
+}
+
+// readPipe reads until the other end is closed.
+//
+//go:noinline
+func readPipe(fd int) {
+	b := make([]byte, 1)
+	for {
+		n, _, errno := unix.Syscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), 1)
+		if n != 1 && errno != unix.EINTR {
+			return
+		}
+	}
+}
+
+func feed(fd int) {
+	time.Sleep(700 * time.Millisecond)
+	for range 10 {
+		time.Sleep(12 * time.Millisecond)
+		unix.Write(fd, []byte{0})
+	}
+	unix.Close(fd)
+}
+
+// waits are what the worker says.
+type waits struct{ tid, naps, locks, reads, wall, cpu int64 }
+
+// trace runs the tool around the worker.
+func trace(t *testing.T, args ...string) (waits, *tooltest.Result) {
+	t.Helper()
+	tooltest.Root(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), workerEnv+"=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	res := tooltest.JSON(t, Tool, append([]string{"--pid", fmt.Sprint(cmd.Process.Pid)}, args...), func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	var w waits
+	if _, err := fmt.Sscan(out.String(), &w.tid, &w.naps, &w.locks, &w.reads, &w.wall, &w.cpu); err != nil {
+		t.Fatalf("worker says %q: %v", &out, err)
+	}
+	return w, res
+}
+
+// sum adds up the waits of the worker's thread whose stacks have the function.
+func (w *waits) sum(res *tooltest.Result, function string) (ns float64) {
+	for _, r := range res.Rows {
+		if r.Num("tid") == float64(w.tid) && slices.ContainsFunc(symbols(r, "user_stack"), func(s string) bool { return strings.HasSuffix(s, function) }) {
+			ns += r.Num("total_ns")
+		}
+	}
+	return ns
+}
+
+func symbols(r tooltest.Row, key string) (all []string) {
+	frames, _ := r[key].([]any)
+	for _, f := range frames {
+		frame, _ := f.(map[string]any)
+		symbol, _ := frame["symbol"].(string)
+		all = append(all, symbol)
+	}
+	return all
+}
+
+func near(got, want, share float64) bool { return got >= want*(1-share) && got <= want*(1+share) }
+
+// All the time of a thread that it does not run is somebody's, and named.
+func TestWaits(t *testing.T) {
+	w, res := trace(t)
+	for function, want := range map[string]float64{
+		".napLong": float64(w.naps), ".waitForLock": float64(w.locks), ".readPipe": float64(w.reads),
+	} {
+		// The rest of these times is that of system calls and, where CPUs are few, of others.
+		if got := w.sum(res, function); !near(got, want, 0.05) {
+			t.Errorf("%s waited %.1f ms, want %.1f", function, got/1e6, want/1e6)
+		}
+	}
+	if got, want := w.sum(res, ".work"), float64(w.wall-w.cpu); !near(got, want, 0.02) {
+		t.Errorf("%.2f ms in all, want %.2f: wall time without CPU time", got/1e6, want/1e6)
+	}
+	for _, r := range res.Rows {
+		if got := symbols(r, "kernel_stack"); len(got) == 0 || !strings.Contains(got[0]+" "+got[1], "schedule") {
+			t.Errorf("a wait begins in %v", got)
+		}
+	}
+	if lost := res.Summary.Num("lost"); lost != 0 {
+		t.Errorf("lost %.0f", lost)
+	}
+}
+
+// Each kind of wait is in the kernel's functions that it is known by.
+func TestKernelStacks(t *testing.T) {
+	w, res := trace(t, "--state", "1")
+	kinds := map[string]string{".napLong": "nanosleep", ".waitForLock": "futex", ".readPipe": "pipe_read"}
+	for _, r := range res.Rows {
+		user := strings.Join(symbols(r, "user_stack"), " ")
+		for function, want := range kinds {
+			if r.Num("tid") == float64(w.tid) && strings.Contains(user, function+" ") && !strings.Contains(strings.Join(symbols(r, "kernel_stack"), " "), want) {
+				t.Errorf("%s waits in %v", function, symbols(r, "kernel_stack"))
+			}
+		}
+	}
+	if got := w.sum(res, ".napLong"); !near(got, float64(w.naps), 0.05) {
+		t.Errorf("naps are %.1f ms, want %.1f", got/1e6, float64(w.naps)/1e6)
+	}
+}
+
+// Only waits of that length count.
+func TestLengths(t *testing.T) {
+	w, res := trace(t, "-m", "14000", "-M", "40000", "-U")
+	if naps, locks := w.sum(res, ".napLong"), w.sum(res, ".waitForLock"); naps < 0.7*float64(w.naps) || locks > 0.5*float64(w.locks) {
+		t.Errorf("naps of 15 ms are %.1f ms, locks of 10 ms %.1f", naps/1e6, locks/1e6)
+	}
+	for _, r := range res.Rows {
+		if r.Has("kernel_stack") {
+			t.Errorf("with -U there is a stack of the kernel: %v", r)
+		}
+	}
+}
+
+// Threads of the kernel have no stack of their own, and are asked for by -k.
+func TestKernelThreads(t *testing.T) {
+	tooltest.AnyWay(t)
+	res := tooltest.JSON(t, Tool, []string{"-k", "--duration", "1s"}, nil)
+	if len(res.Rows) == 0 {
+		t.Error("no thread of the kernel waited in a second")
+	}
+	for _, r := range res.Rows {
+		if r.Has("user_stack") || r.Num("pid") == 0 {
+			t.Errorf("thread of the kernel is %v", r)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	tooltest.AnyWay(t)
+	out := tooltest.Text(t, Tool, []string{"-k", "-f", "--duration", "1s"}, nil)
+	if !strings.Contains(out, ";ret_from_fork") || !strings.Contains(out, "schedule ") {
+		t.Errorf("folded stacks are %s", out)
+	}
+}
