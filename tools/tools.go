@@ -22,6 +22,7 @@ import (
 	"github.com/corescope/corescope/tools/javagc"
 	"github.com/corescope/corescope/tools/maps"
 	"github.com/corescope/corescope/tools/offcputime"
+	"github.com/corescope/corescope/tools/offwaketime"
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/profile"
 	"github.com/corescope/corescope/tools/runqlat"
@@ -38,6 +39,7 @@ import (
 	"github.com/corescope/corescope/tools/tcptop"
 	"github.com/corescope/corescope/tools/trace"
 	"github.com/corescope/corescope/tools/vfsstat"
+	"github.com/corescope/corescope/tools/wakeuptime"
 )
 
 // All returns every tool, by name.
@@ -62,6 +64,7 @@ func All() []*tool.Tool {
 		javagc.Tool,
 		maps.Tool,
 		offcputime.Tool,
+		offwaketime.Tool,
 		opensnoop.Tool,
 		profile.Tool,
 		runqlat.Tool,
@@ -78,5 +81,6 @@ func All() []*tool.Tool {
 		tcptop.Tool,
 		trace.Tool,
 		vfsstat.Tool,
+		wakeuptime.Tool,
 	}
 }

@@ -90,9 +90,9 @@ func folderOf(t *tool.Tool) string {
 func unproven() []string {
 	return []string{
 		"argdist", "bashreadline", "biosnoop", "biotop", "bpflist", "bpftop", "cachestat", "files", "filetop", "fsdist",
-		"fsslower", "funccount", "funclatency", "gethostlatency", "javagc", "maps", "offcputime", "profile", "sockets",
-		"sslsniff", "syscount", "tasks", "tcpaccept", "tcpconnect", "tcpdrop",
-		"tcpretrans", "tcpstates", "tcptop", "trace", "vfsstat",
+		"fsslower", "funccount", "funclatency", "gethostlatency", "javagc", "maps", "offcputime", "offwaketime", "profile",
+		"sockets", "sslsniff", "syscount", "tasks", "tcpaccept", "tcpconnect", "tcpdrop", "tcpretrans", "tcpstates",
+		"tcptop", "trace", "vfsstat", "wakeuptime",
 	}
 }
 

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//go:build ignore
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "task.bpf.h"
+
+const volatile bool user_stacks_only = false;
+const volatile bool kernel_stacks_only = false;
+
+/* The stacks of who waits, and who woke it: all 0 where nobody did. */
+struct off_note {
+	__u64 kernel_stack;
+	__u64 user_stack;
+	__u64 waker_kernel_stack;
+	__u64 waker_user_stack;
+	__u32 waker_pid;
+	__u32 waker_tid;
+	char waker[TASK_COMM_LEN];
+};
+
+struct table_key {
+	struct off_note note;
+	__u64 cgroup_id;
+	__u32 pid;
+	__u32 tid;
+	char comm[TASK_COMM_LEN];
+};
+
+struct table_value {
+	__u64 ns;
+	__u64 count;
+};
+
+#include "table.bpf.h"
+#include "offcpu.bpf.h"
+
+static __always_inline __u64 own_kernel_stack(void *ctx)
+{
+	return user_stacks_only ? 0 : kernel_stack(ctx);
+}
+
+static __always_inline __u64 own_user_stack(void *ctx)
+{
+	return kernel_stacks_only ? 0 : user_stack(ctx);
+}
+
+static __always_inline void handle_out(void *ctx, struct task_struct *prev, bool preempt)
+{
+	struct off_wait *wait = off_begin(prev, preempt);
+
+	if (!wait)
+		return;
+	__builtin_memset(&wait->note, 0, sizeof(wait->note));
+	wait->note.kernel_stack = own_kernel_stack(ctx);
+	wait->note.user_stack = own_user_stack(ctx);
+	wait->since_ns = bpf_ktime_get_ns();
+}
+
+/*
+ * In the context of the waker, whichever CPU the woken thread will be given. The first
+ * one to wake it counts; a thread that was preempted is woken by nobody.
+ */
+static __always_inline void handle_waking(void *ctx, struct task_struct *p)
+{
+	struct off_wait *wait = off_wait_of(p);
+	__u64 id = bpf_get_current_pid_tgid();
+
+	if (!wait || !wait->since_ns || wait->note.waker[0])
+		return;
+	wait->note.waker_kernel_stack = own_kernel_stack(ctx);
+	wait->note.waker_user_stack = own_user_stack(ctx);
+	wait->note.waker_pid = id >> 32;
+	wait->note.waker_tid = id;
+	bpf_get_current_comm(wait->note.waker, sizeof(wait->note.waker));
+}
+
+static __always_inline void handle_in(struct task_struct *next)
+{
+	struct off_wait *wait = off_wait_of(next);
+	struct table_key key = {};
+	struct table_value *value;
+	__u64 ns = wait ? off_end(wait) : 0;
+
+	if (!ns)
+		return;
+	key.note = wait->note;
+	key.cgroup_id = task_cgroup_id(next);
+	key.pid = BPF_CORE_READ(next, tgid);
+	key.tid = BPF_CORE_READ(next, pid);
+	BPF_CORE_READ_STR_INTO(&key.comm, next, comm);
+	value = table_find(&key);
+	if (!value)
+		return;
+	table_add(value, ns, ns);
+	table_add(value, count, 1);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(wait__btf__switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	handle_out(ctx, prev, preempt);
+	handle_in(next);
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(wait__btf__waking, struct task_struct *p)
+{
+	handle_waking(ctx, p);
+	return 0;
+}
+
+SEC("raw_tp/sched_switch")
+int BPF_PROG(wait__raw__switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	handle_out(ctx, prev, preempt);
+	handle_in(next);
+	return 0;
+}
+
+SEC("raw_tp/sched_waking")
+int BPF_PROG(wait__raw__waking, struct task_struct *p)
+{
+	handle_waking(ctx, p);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
