@@ -34,11 +34,10 @@ func work() string {
 	tid := unix.Gettid()
 	pipe := [2]int{}
 	unix.Pipe(pipe[:])
-	go feed(pipe[1])
 	begin, cpu := now(unix.CLOCK_MONOTONIC), now(unix.CLOCK_THREAD_CPUTIME_ID)
 	naps := timed(func() { napLong(20) })
 	locks := timed(func() { waitForLock(20) })
-	reads := timed(func() { readPipe(pipe[0]) })
+	reads := timed(func() { go feed(pipe[1]); readPipe(pipe[0]) })
 	wall, cpu := now(unix.CLOCK_MONOTONIC)-begin, now(unix.CLOCK_THREAD_CPUTIME_ID)-cpu
 	return fmt.Sprint(tid, naps, locks, reads, wall, cpu)
 }
@@ -89,7 +88,6 @@ func readPipe(fd int) {
 }
 
 func feed(fd int) {
-	time.Sleep(700 * time.Millisecond)
 	for range 10 {
 		time.Sleep(12 * time.Millisecond)
 		unix.Write(fd, []byte{0})
