@@ -3,7 +3,7 @@
 #
 #	//go:generate ../../scripts/bpf2go.sh NAME.bpf.c
 #
-# makes bpf_{x86,arm64}_bpfel.{go,o}. More arguments go to bpf2go (-type ...).
+# makes bpf_{x86,arm64}_bpfel.{go,o.gz}. More arguments go to bpf2go (-type ...).
 # The C file has "//go:build ignore" and an empty line after its SPDX line, or
 # Go takes it for cgo.
 # All flags are here so that every object is made alike: the same source gives
@@ -32,4 +32,16 @@ up=$(realpath --relative-to=. "$copy")
 "$bpf2go" -cc clang-19 -strip llvm-strip-19 \
 	-target amd64,arm64 -tags linux -no-global-types "$@" bpf "$source" -- \
 	-mcpu=v3 -Wall -Werror "-I$up/bpf" "-I$up/vmlinux"
+
+# The binary has objects compressed, which is a fifth, and without what only a linker reads.
+for object in bpf_*_bpfel.o; do
+	llvm-objcopy-19 -R .rel.BTF -R .rel.BTF.ext -R .llvm_addrsig "$object"
+	gzip -9n "$object"
+done
+for code in bpf_*_bpfel.go; do
+	sed -i -e '/^\t"bytes"$/d' \
+		-e 's|^\t"github.com/cilium/ebpf"$|&\n\t"github.com/corescope/corescope/internal/tool"|' \
+		-e 's|^\treader := bytes.NewReader(_BpfBytes)$|\treader := tool.Object(_BpfBytes)|' \
+		-e 's|^//go:embed .*\.o$|&.gz|' "$code"
+done
 mv bpf_*_bpfel* "$here"

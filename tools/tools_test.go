@@ -56,20 +56,28 @@ func TestNamesAreUnique(t *testing.T) {
 // What a tool states is right on each architecture.
 func TestCheck(t *testing.T) {
 	for _, tl := range tools.All() {
-		objects, err := filepath.Glob(tl.Name + "/bpf_*_bpfel.o")
+		objects, err := filepath.Glob(tl.Name + "/bpf_*_bpfel.o.gz")
 		if err != nil || len(objects) != 2 {
 			t.Errorf("%s has objects %q, %v, want two", tl.Name, objects, err)
 		}
 		for _, object := range objects {
 			t.Run(object, func(t *testing.T) {
 				other := *tl
-				other.Object = func() (*ebpf.CollectionSpec, error) { return ebpf.LoadCollectionSpec(object) }
+				other.Object = func() (*ebpf.CollectionSpec, error) { return loadObject(object) }
 				if err := tool.Check(&other); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 	}
+}
+
+func loadObject(path string) (*ebpf.CollectionSpec, error) {
+	compressed, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return ebpf.LoadCollectionSpecFromReader(tool.Object(compressed))
 }
 
 func TestLiveTests(t *testing.T) {

@@ -1,8 +1,12 @@
 package probe
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
+	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -26,15 +30,12 @@ func TestRelocate(t *testing.T) {
 	if arch == "" {
 		arch = runtime.GOARCH
 	}
-	files, _ := filepath.Glob("../../tools/*/bpf_" + arch + "_bpfel.o")
+	files, _ := filepath.Glob("../../tools/*/bpf_" + arch + "_bpfel.o.gz")
 	if len(files) < 5 {
 		t.Fatalf("objects of tools are %q", files)
 	}
 	for _, file := range files {
-		spec, err := ebpf.LoadCollectionSpec(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		spec := readObject(t, file)
 		k, err := NewKernel("")
 		if err != nil {
 			t.Fatal(err)
@@ -48,6 +49,28 @@ func TestRelocate(t *testing.T) {
 			sameFixups(t, file+": "+name, prog, k.typesFor(prog), all)
 		}
 	}
+}
+
+func readObject(t *testing.T, path string) *ebpf.CollectionSpec {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(plain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
 }
 
 func sameFixups(t *testing.T, name string, prog *ebpf.ProgramSpec, some, all *btf.Spec) {
