@@ -88,8 +88,8 @@ func (o *Objects) loadProgram(name string, spec *ebpf.ProgramSpec, maps map[stri
 		return nil, err
 	}
 	if known {
-		if prog, err := loadFound(spec, target, kernel, maps); err == nil {
-			return prog, nil
+		if prog, err := loadFound(spec, target, kernel, maps); err == nil || errors.Is(err, errRefused) {
+			return prog, err
 		}
 	}
 	all := &ebpf.CollectionSpec{

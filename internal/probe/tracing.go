@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"syscall"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -13,9 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// errRefused is of a program that the kernel refuses to look at.
+var errRefused = errors.New("refused")
+
 // loadFound loads a program that is attached by the kernel's ID of its target. The
 // library would look for the ID in all of the kernel's types. Whatever goes wrong is for
-// the library to say: it is asked next.
+// the library to say, which is asked next, but for errRefused.
 func loadFound(spec *ebpf.ProgramSpec, target btf.TypeID, kernel *Kernel, maps map[string]*ebpf.Map) (*ebpf.Program, error) {
 	insns := make(asm.Instructions, len(spec.Instructions))
 	copy(insns, spec.Instructions)
@@ -151,9 +155,23 @@ func (a *loadAttr) load() (fd int, err error) {
 		if errno == 0 {
 			return int(r), nil
 		}
-		if err = errno; !errors.Is(err, unix.EAGAIN) {
-			break
+		if errno != unix.EAGAIN {
+			return 0, a.explain(errno)
 		}
 	}
-	return 0, err
+	return 0, unix.EAGAIN
+}
+
+// explain tells a refusal by a verifier that has nothing to say of the program.
+func (a *loadAttr) explain(errno syscall.Errno) error {
+	if errno != unix.EPERM {
+		return errno
+	}
+	log := make([]byte, 1<<16)
+	a.logLevel, a.log, a.logSize = 1, unsafe.Pointer(&log[0]), uint32(len(log))
+	_, _, errno = unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(a)), unsafe.Sizeof(*a))
+	if errno == unix.EPERM && log[0] == 0 {
+		return fmt.Errorf("%w: %w", errRefused, errno)
+	}
+	return errno
 }
