@@ -4,12 +4,12 @@
 package fsslower
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"io"
 
 	"github.com/cilium/ebpf"
+	"github.com/corescope/corescope/internal/tool"
 )
 
 // Names of all BPF objects in the ELF.
@@ -54,7 +54,7 @@ const (
 
 // loadBpf returns the embedded CollectionSpec for bpf.
 func loadBpf() (*ebpf.CollectionSpec, error) {
-	reader := bytes.NewReader(_BpfBytes)
+	reader := tool.Object(_BpfBytes)
 	spec, err := ebpf.LoadCollectionSpecFromReader(reader)
 	if err != nil {
 		return nil, fmt.Errorf("can't load bpf: %w", err)
@@ -247,5 +247,5 @@ func _BpfClose(closers ...io.Closer) error {
 
 // Do not access this directly.
 //
-//go:embed bpf_x86_bpfel.o
+//go:embed bpf_x86_bpfel.o.gz
 var _BpfBytes []byte

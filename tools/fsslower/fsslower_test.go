@@ -185,7 +185,9 @@ func TestClosed(t *testing.T) {
 		unix.Close(fd)
 		unix.Close(other)
 	})
-	rows := res.Where(func(r tooltest.Row) bool { return r.Str("operation") == "read" && r.Str("file") == tooltest.FUSEFileName })
+	rows := res.Where(func(r tooltest.Row) bool {
+		return r.Str("operation") == "read" && r.Str("file") == tooltest.FUSEFileName
+	})
 	closed := res.Summary.Object("counters").Num("closed")
 	if byFunctions(res) != (len(rows) == 1) || byFunctions(res) != (closed == 0) || len(rows) > 1 || closed > 1 {
 		t.Errorf("rows %v, closed %v", rows, closed)

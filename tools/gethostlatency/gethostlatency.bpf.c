@@ -196,7 +196,7 @@ static __always_inline int enter(struct pt_regs *ctx, const struct call *call)
 
 	if (!task_current_wanted())
 		return 0;
-	c = call_begin(ctx);
+	c = call_begin(frame_at_begin(ctx));
 	if (c) {
 		*c = *call;
 		c->start_ns = bpf_ktime_get_boot_ns();
@@ -231,7 +231,7 @@ static __always_inline bool is_inner(const struct call *call)
 	if (!all)
 		return false;
 	for (int i = 0; i < CALL_DEPTH_MAX; i++) {
-		if (!all->sp[i] || all->call[i].host != call->host)
+		if (!all->frame[i] || all->call[i].host != call->host)
 			continue;
 		all->call[i].h_errno = read_h_errno(call);
 		return true;
@@ -245,7 +245,7 @@ int lookup__uprobe__return(struct pt_regs *ctx)
 	struct call call;
 	bool nested;
 
-	if (call_end(ctx, &call, &nested) && !(nested && is_inner(&call)))
+	if (call_end(frame_at_end(ctx), &call, &nested) && !(nested && is_inner(&call)))
 		send(ctx, &call);
 	return 0;
 }
