@@ -42,6 +42,14 @@ static __always_inline void file_name_read(struct file_info *info, char *buf,
 	info->path.len = n > 0 ? n : 0;
 }
 
+static __always_inline void file_info_inode(struct file_info *info, struct inode *inode)
+{
+	info->inode = BPF_CORE_READ(inode, i_ino);
+	info->dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	bpf_probe_read_kernel_str(&info->fs, sizeof(info->fs),
+				  BPF_CORE_READ(inode, i_sb, s_type, name));
+}
+
 /*
  * file_info_read reads which file a path leads to, and its names into buf[PATH_BUF_SIZE];
  * info is a map's memory (see path_names) and zeroed. Files of pipes, sockets and the
@@ -57,10 +65,7 @@ static __noinline long file_info_read(struct file_info *info, char *buf, const s
 	dentry = BPF_CORE_READ(path, dentry);
 	parent = BPF_CORE_READ(dentry, d_parent);
 	inode = BPF_CORE_READ(dentry, d_inode);
-	info->inode = BPF_CORE_READ(inode, i_ino);
-	info->dev = BPF_CORE_READ(inode, i_sb, s_dev);
-	bpf_probe_read_kernel_str(&info->fs, sizeof(info->fs),
-				  BPF_CORE_READ(inode, i_sb, s_type, name));
+	file_info_inode(info, inode);
 	info->deleted = parent != dentry && !BPF_CORE_READ(dentry, d_hash.pprev);
 	info->pseudo = parent == dentry && BPF_CORE_READ(path, mnt, mnt_root) != dentry;
 	if (info->pseudo)

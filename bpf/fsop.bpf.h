@@ -18,6 +18,9 @@
 
 #define EIOCBQUEUED 529
 
+/* Only these operations, as bits by their numbers. */
+const volatile __u32 targ_ops = 0;
+
 /* value.FileOp in Go. The numbers of a function's targets begin at its operation's << 8. */
 enum fs_op {
 	FS_OP_READ,
@@ -37,6 +40,25 @@ struct fs_op_end {
 };
 
 static __always_inline void fs_op_done(void *ctx, const struct fs_op_end *end);
+
+static __always_inline bool fs_op_wanted(enum fs_op op)
+{
+	return !targ_ops || targ_ops & 1 << op;
+}
+
+/*
+ * The inode is the file's own: until 6.5 (62d53c4a1dfe) a file that overlay opens on the file
+ * system below has the path of overlay's.
+ */
+static __always_inline struct inode *fs_op_inode(const struct fs_op_end *end)
+{
+	const struct path *path = end->path;
+	struct file *file = (void *)path - bpf_core_field_offset(struct file, f_path);
+
+	if (end->op == FS_OP_GETATTR)
+		return BPF_CORE_READ(path, dentry, d_inode);
+	return BPF_CORE_READ(file, f_inode);
+}
 
 struct counters {
 	__u64 queued; /* reads and writes that only began: what they took is not known */
@@ -132,16 +154,27 @@ static __always_inline int fs_op_end(void *ctx, __u64 frame, __s64 ret)
 	return 0;
 }
 
+/*
+ * In assembly, as the compiler would choose the place first and then read there, which the
+ * verifier refuses (on 5.10).
+ */
+#define CTX_WORD(ctx, n)                                                                  \
+	({                                                                                \
+		__u64 __word;                                                             \
+		asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(__word) : "r"(ctx), "i"((n) * 8)); \
+		__word;                                                                   \
+	})
+
 /* What a function returned lies behind its arguments. */
 static __always_inline __s64 fexit_ret(__u64 *ctx, __u32 op)
 {
 	if (op == FS_OP_FSYNC)
-		return *(volatile __u64 *)(ctx + 4);
+		return CTX_WORD(ctx, 4);
 	if (op != FS_OP_GETATTR)
-		return *(volatile __u64 *)(ctx + 2);
+		return CTX_WORD(ctx, 2);
 	if (FS_CALLS_MAP_IDS)
-		return *(volatile __u64 *)(ctx + 5);
-	return *(volatile __u64 *)(ctx + 4);
+		return CTX_WORD(ctx, 5);
+	return CTX_WORD(ctx, 4);
 }
 
 SEC("fentry")

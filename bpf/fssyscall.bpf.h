@@ -52,7 +52,7 @@ static __always_inline bool file_wanted(struct file *file, enum fs_op op)
 /* The path of what a descriptor stands for, if it is wanted, else NULL. */
 static __always_inline const struct path *path_wanted(__u32 fd, enum fs_op op)
 {
-	struct file *file = task_file(task_current(), fd);
+	struct file *file = fs_op_wanted(op) ? task_file(task_current(), fd) : NULL;
 
 	if (!file || !file_wanted(file, op))
 		return NULL;
@@ -103,7 +103,7 @@ static __always_inline bool fill_other(struct call *c, struct pt_regs *regs, __s
 	switch (fs_call(nr, c->compat)) {
 	case FS_CALL_OPEN:
 		c->op = FS_OP_OPEN;
-		return true;
+		return fs_op_wanted(FS_OP_OPEN);
 	case FS_CALL_FSYNC:
 		c->op = FS_OP_FSYNC;
 		c->fd = syscall_arg(regs, 0, c->compat);

@@ -48,6 +48,10 @@ func TestRun(t *testing.T) {
 		{"bpf-opensnoop --help", ok, help, ""},
 		{"opensnoop-bpfcc --help", ok, help, ""},
 		{"opensnoop-libbpf -h", ok, help, ""},
+		{"ext4slower --help", ok, "ext4slower: Show operations on files that are slow\n\nUsage: ext4slower [flags] [min_ms]\nThe same as fsslower --type ext4\n", ""},
+		{"bpf-ext4slower --help", ok, "ext4slower: ", ""},
+		{"corescope man ext4slower", ok, ".TH FSSLOWER 8 ", ""},
+		{"corescope schema ext4slower", ok, "{\n  \"$schema\"", ""},
 		{"corescope help", ok, "Usage: corescope TOOL", ""},
 		{"corescope --help", ok, "Usage: corescope TOOL", ""},
 		{"corescope list --help", ok, "Usage: corescope TOOL", ""},
@@ -98,6 +102,23 @@ func TestList(t *testing.T) {
 		for _, name := range tl.Names() {
 			if !slices.Contains(strings.Split(names, "\n"), name) {
 				t.Errorf("%s is not a line of %q", name, names)
+			}
+		}
+	}
+}
+
+// An alias has a line of its own, with what it stands for.
+func TestListAliases(t *testing.T) {
+	_, text, _ := run(t, "corescope", "list")
+	_, aliases, _ := run(t, "corescope", "list", "--aliases")
+	_, table, _ := run(t, "corescope", "list", "--markdown")
+	for _, tl := range tools.All() {
+		for _, a := range tl.Also {
+			if !strings.Contains(text, "  "+tl.As(a.Name).StandsFor()+"\n") || !strings.Contains(aliases, a.Name+" "+tl.Name+"\n") {
+				t.Errorf("%s is not in the lists: %s%s", a.Name, text, aliases)
+			}
+			if !strings.Contains(table, ", "+a.Name) && !strings.Contains(table, "; also "+a.Name) {
+				t.Errorf("%s is not in the table: %s", a.Name, table)
 			}
 		}
 	}

@@ -16,6 +16,8 @@ func TestComplete(t *testing.T) {
 	}{
 		{[]string{"corescope", "opens"}, []string{"opensnoop"}},
 		{[]string{"corescope", "vers"}, []string{"version"}},
+		{[]string{"corescope", "ext4"}, []string{"ext4dist", "ext4slower"}},
+		{[]string{"ext4slower", "--full"}, []string{"--full-path"}},
 		{[]string{"corescope", "man", "opens"}, []string{"opensnoop"}},
 		{[]string{"corescope", "help", "opens"}, []string{"opensnoop"}},
 		{[]string{"corescope", "doctor", "opensnoop", "runq"}, []string{"runqlat"}},

@@ -262,6 +262,24 @@ func TestDuration(t *testing.T) {
 	}
 }
 
+func TestMilliseconds(t *testing.T) {
+	for in, want := range map[string]string{"10": "10ms", "0": "0s", "0.5": "500µs", "2s": "2s", "500us": "500µs", "1e3": "1s"} {
+		var d Milliseconds
+		if err := d.UnmarshalText([]byte(in)); err != nil || d.String() != want {
+			t.Errorf("%q is %s, %v, want %s", in, d, err, want)
+		}
+	}
+	for _, in := range []string{"-1", "-1s", "", "x", "NaN", "Inf", "1e400", "1e30", "2 s"} {
+		d := Milliseconds(7)
+		if err := d.UnmarshalText([]byte(in)); err == nil || !strings.Contains(err.Error(), "not a time") || d != 7 {
+			t.Errorf("%q is %s, %v", in, d, err)
+		}
+	}
+	if v := Milliseconds(7).Variable(); v != uint64(7) {
+		t.Errorf("variable %v", v)
+	}
+}
+
 // No command line does more than be read or refused.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{

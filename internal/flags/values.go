@@ -200,11 +200,10 @@ type Milliseconds time.Duration
 
 // UnmarshalText reads s.
 func (d *Milliseconds) UnmarshalText(s []byte) error {
-	text := string(s)
-	if _, err := strconv.ParseFloat(text, 64); err == nil {
-		text += "ms"
+	span, err := time.ParseDuration(string(s))
+	if ms, isNumber := strconv.ParseFloat(string(s), 64); isNumber == nil && math.Abs(ms) < math.MaxInt64/1e6 {
+		span, err = time.Duration(ms*float64(time.Millisecond)), nil
 	}
-	span, err := time.ParseDuration(text)
 	if err != nil || span < 0 {
 		return fmt.Errorf("%q is not a time: write 500us, 2s or a number of milliseconds", s)
 	}

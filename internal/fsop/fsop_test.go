@@ -14,7 +14,7 @@ func TestKernelNames(t *testing.T) {
 		{"ext4", "ext4 ext3 ext2"},
 		{"nfs tmpfs", "nfs nfs4 tmpfs"},
 	} {
-		o := Types{strings.Fields(tc.words)}
+		o := Options{Type: strings.Fields(tc.words)}
 		if got := o.kernelNames(); !slices.Equal(got, strings.Fields(tc.want)) {
 			t.Errorf("%q: %q, want %q", tc.words, got, tc.want)
 		}
@@ -22,18 +22,22 @@ func TestKernelNames(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	o := Types{[]string{"ext4", strings.Repeat("x", 30)}}
+	o := Options{Type: []string{"ext4", strings.Repeat("x", 30)}, Operation: []string{"write", "open"}}
 	p, err := o.Plan()
 	if err != nil {
 		t.Fatal(err)
 	}
 	types := p.Variables["targ_types"].([maxTypes][nameLen]byte)
-	if p.Variables["targ_nr_types"] != uint32(4) || string(types[3][:]) != strings.Repeat("x", 15)+"\x00" {
+	if p.Variables["targ_nr_types"] != uint32(4) || p.Variables["targ_ops"] != uint32(0b110) || string(types[3][:]) != strings.Repeat("x", 15)+"\x00" {
 		t.Errorf("variables %v", p.Variables)
 	}
 	o.Type = slices.Repeat([]string{"nfs"}, 9)
 	if _, err := o.Plan(); err == nil {
 		t.Error("18 types are not too many")
+	}
+	o = Options{Operation: []string{"rename"}}
+	if _, err := o.Plan(); err == nil {
+		t.Error("rename is no operation")
 	}
 }
 

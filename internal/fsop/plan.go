@@ -5,11 +5,13 @@ import (
 	"strings"
 
 	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/value"
 )
 
-// Types is the option of which file systems.
-type Types struct {
-	Type []string `flag:"type,t" arg:"TYPE" help:"only file systems of these types, as ext4 or nfs"`
+// Options say which operations are wanted.
+type Options struct {
+	Type      []string `flag:"type,t" arg:"TYPE" help:"only file systems of these types, as ext4 or nfs"`
+	Operation []string `flag:"operation" arg:"OPERATION" help:"only these operations: read, write, open, fsync, getattr"`
 }
 
 // FS_TYPES_MAX and FS_NAME_LEN of fssyscall.bpf.h.
@@ -19,8 +21,12 @@ const (
 )
 
 // Plan takes the functions of the file systems, or else system calls.
-func (t *Types) Plan() (tool.Plan, error) {
-	names := t.kernelNames()
+func (o *Options) Plan() (tool.Plan, error) {
+	ops, err := o.operations()
+	if err != nil {
+		return tool.Plan{}, err
+	}
+	names := o.kernelNames()
 	if len(names) > maxTypes {
 		return tool.Plan{}, fmt.Errorf("--type: %d types are too many: %d at most", len(names), maxTypes)
 	}
@@ -29,19 +35,31 @@ func (t *Types) Plan() (tool.Plan, error) {
 		copy(types[i][:nameLen-1], name)
 	}
 	return tool.Plan{
-		Variables: map[string]any{"targ_types": types, "targ_nr_types": uint32(len(names))},
+		Variables: map[string]any{"targ_types": types, "targ_nr_types": uint32(len(names)), "targ_ops": ops},
 		StandIns:  []tool.StandIn{{Hook: "syscall", For: "function", Means: means}},
 		Resolve: func(p *tool.Plan, _ *tool.Kernel) (err error) {
-			p.Instances, err = instances(chosen(t.Type))
+			p.Instances, err = instances(chosen(o.Type), ops)
 			return err
 		},
 	}, nil
 }
 
+// operations are the bits of the operations that are wanted, none for all.
+func (o *Options) operations() (bits uint32, err error) {
+	for _, name := range o.Operation {
+		op, ok := value.ParseFileOp(name)
+		if !ok {
+			return 0, fmt.Errorf("--operation %s: it is read, write, open, fsync or getattr", name)
+		}
+		bits |= 1 << op
+	}
+	return bits, nil
+}
+
 // kernelNames are the kernel's names for the types.
-func (t *Types) kernelNames() []string {
+func (o *Options) kernelNames() []string {
 	var out []string
-	for _, name := range t.Type {
+	for _, name := range o.Type {
 		if fs, ok := find(name); ok {
 			out = append(out, fs.types...)
 		} else {

@@ -81,8 +81,9 @@ func chosen(names []string) []fileSystem {
 
 // instances are the functions that this kernel has of the file systems: an instance of the hook
 // for each operation, whose first number is the operation's << 8. What a file system lacks of
-// them is a target too, which attaching refuses and tells.
-func instances(all []fileSystem) ([]tool.Instance, error) {
+// them is a target too, which attaching refuses and tells. ops are the bits of those operations
+// that are wanted, none for all.
+func instances(all []fileSystem, ops uint32) ([]tool.Instance, error) {
 	there, err := functions(all)
 	if err != nil {
 		return nil, err
@@ -93,6 +94,9 @@ func instances(all []fileSystem) ([]tool.Instance, error) {
 	}
 	var out []tool.Instance
 	for op := range operations {
+		if ops != 0 && ops&(1<<op) == 0 {
+			continue
+		}
 		in := tool.Instance{Hook: "function", First: uint64(op) << 8, Some: true}
 		for _, fs := range all {
 			in.Targets = append(in.Targets, targets(strings.Fields(fs.functions[op]), there)...)

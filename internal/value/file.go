@@ -2,6 +2,7 @@ package value
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -72,19 +73,22 @@ var fileOps = [...]string{"read", "write", "open", "fsync", "getattr"}
 // String is the operation's name.
 func (v FileOp) String() string {
 	if int(v) >= len(fileOps) {
-		return strconv.Itoa(int(v))
+		return "unknown"
 	}
 	return fileOps[v]
+}
+
+// ParseFileOp reads an operation's name.
+func ParseFileOp(name string) (FileOp, bool) {
+	i := slices.Index(fileOps[:], name)
+	return FileOp(max(i, 0)), i >= 0
 }
 
 // IsData tells that it moves bytes.
 func (v FileOp) IsData() bool { return v < 2 }
 
 // AppendText appends the letter that peers have for it: R, W, O, F or G.
-func (v *FileOp) AppendText(b []byte) []byte {
-	return append(b, strings.ToUpper(v.String()[:1])...)
-}
-
+func (v *FileOp) AppendText(b []byte) []byte { return append(b, v.String()[0]&^' ') }
 func (v *FileOp) AppendJSON(b []byte) []byte { return AppendString(b, v.String()) }
 func (v *FileOp) Any() any                   { return v.String() }
 func (v *FileOp) Schema() Schema             { return Schema{Type: "string"} }

@@ -67,6 +67,16 @@ func workloads() map[string]workload {
 			place: file, job: "pread", n: 1000, storm: "pread", storms: 100_000, column: "reads",
 			args: func(l *load) []string { return append(byPID()(l), "--directory", filepath.Dir(l.place)) },
 		},
+		"fsdist": {
+			place: file, job: "pread", n: 1000, storm: "pread", storms: 100_000,
+			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid), "--operation", "read"} },
+		},
+		"fsslower": {
+			place: file, job: "pread", n: 1000, storm: "pread", storms: 100_000,
+			args: func(l *load) []string {
+				return []string{"--tid", strconv.Itoa(l.pid), "--operation", "read", "-m", "0"}
+			},
+		},
 		"funccount": {
 			place: library("libprobe.so.1", "probe"), job: "probe", n: 200, storm: "probe", storms: 100_000, column: "count",
 			args: func(l *load) []string { return append(byPID()(l), l.place+":probe") },

@@ -27,11 +27,13 @@ static __always_inline void fs_op_done(void *ctx, const struct fs_op_end *end)
 {
 	struct hist_key key = { .op = end->op };
 	struct task_struct *task = task_current();
-	const struct path *path = end->path;
+	struct inode *inode;
 
-	if (by_type)
+	if (by_type) {
+		inode = fs_op_inode(end);
 		bpf_probe_read_kernel_str(key.type, sizeof(key.type),
-					  BPF_CORE_READ(path, dentry, d_sb, s_type, name));
+					  BPF_CORE_READ(inode, i_sb, s_type, name));
+	}
 	if (by_pid) {
 		key.pid = bpf_get_current_pid_tgid() >> 32;
 		BPF_CORE_READ_STR_INTO(&key.comm, task, group_leader, comm);

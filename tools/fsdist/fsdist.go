@@ -11,7 +11,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh fsdist.bpf.c
 
 type options struct {
-	fsop.Types
+	fsop.Options
 	tool.Interval
 	Milliseconds bool `flag:"milliseconds,m" help:"show milliseconds, not microseconds"`
 	ByType       bool `flag:"types" bpf:"by_type" help:"a histogram for each type of file system"`

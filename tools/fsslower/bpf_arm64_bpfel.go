@@ -44,6 +44,7 @@ const (
 	bpfVarTargNrPids           = "targ_nr_pids"
 	bpfVarTargNrTids           = "targ_nr_tids"
 	bpfVarTargNrTypes          = "targ_nr_types"
+	bpfVarTargOps              = "targ_ops"
 	bpfVarTargPids             = "targ_pids"
 	bpfVarTargTids             = "targ_tids"
 	bpfVarTargTypes            = "targ_types"
@@ -134,6 +135,7 @@ type bpfVariableSpecs struct {
 	TargNrPids        *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
 	TargNrTids        *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
 	TargNrTypes       *ebpf.VariableSpec `ebpf:"targ_nr_types"`
+	TargOps           *ebpf.VariableSpec `ebpf:"targ_ops"`
 	TargPids          *ebpf.VariableSpec `ebpf:"targ_pids"`
 	TargTids          *ebpf.VariableSpec `ebpf:"targ_tids"`
 	TargTypes         *ebpf.VariableSpec `ebpf:"targ_types"`
@@ -197,6 +199,7 @@ type bpfVariables struct {
 	TargNrPids        *ebpf.Variable `ebpf:"targ_nr_pids"`
 	TargNrTids        *ebpf.Variable `ebpf:"targ_nr_tids"`
 	TargNrTypes       *ebpf.Variable `ebpf:"targ_nr_types"`
+	TargOps           *ebpf.Variable `ebpf:"targ_ops"`
 	TargPids          *ebpf.Variable `ebpf:"targ_pids"`
 	TargTids          *ebpf.Variable `ebpf:"targ_tids"`
 	TargTypes         *ebpf.Variable `ebpf:"targ_types"`

@@ -42,6 +42,7 @@ static __always_inline void send_event(void *ctx, struct event *e, const struct 
 	e->offset = end->offset;
 	e->op = end->op;
 	file_info_read(&e->file, e->data, end->path);
+	file_info_inode(&e->file, fs_op_inode(end));
 	len = e->file.path.len;
 	if (len <= PATH_BUF_SIZE)
 		event_send(ctx, e, offsetof(struct event, data) + len, e->task.time_ns);

@@ -14,7 +14,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh fsslower.bpf.c
 
 type options struct {
-	fsop.Types
+	fsop.Options
 	Min      flags.Milliseconds `flag:"min,m" pos:"min_ms" arg:"MS" bpf:"targ_min_ns" help:"only operations that take at least this: milliseconds, or 500us"`
 	FullPath bool               `flag:"full-path,F" help:"show paths, not only names"`
 	CSV      bool               `flag:"csv,c" help:"the same as --output csv"`
