@@ -47,7 +47,7 @@ static __always_inline bool fs_op_wanted(enum fs_op op)
 }
 
 /*
- * The inode is the file's own: until 6.5 (62d53c4a1dfe) a file that overlay opens on the file
+ * The inode is the file's own: until 6.7 (def3ae83da02) a file that overlay opens on the file
  * system below has the path of overlay's.
  */
 static __always_inline struct inode *fs_op_inode(const struct fs_op_end *end)

@@ -1,10 +1,12 @@
 package fsop
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/tool"
 )
 
@@ -70,6 +72,16 @@ func TestAliases(t *testing.T) {
 	for _, a := range Aliases("dist") {
 		if _, ok := find(a.Args[1]); !ok || a.Name != a.Args[1]+"dist" {
 			t.Errorf("alias %+v", a)
+		}
+	}
+}
+
+// A type is known, or the kernel has it.
+func TestCheck(t *testing.T) {
+	for name, ok := range map[string]bool{"zfs": true, "proc": true, "nosuch": false, "nodev,": false} {
+		o := Options{Type: []string{name}}
+		if err := o.check(); errors.Is(err, flags.ErrUsage) == ok || err == nil != ok {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -2,8 +2,11 @@ package fsop
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -38,10 +41,28 @@ func (o *Options) Plan() (tool.Plan, error) {
 		Variables: map[string]any{"targ_types": types, "targ_nr_types": uint32(len(names)), "targ_ops": ops},
 		StandIns:  []tool.StandIn{{Hook: "syscall", For: "function", Means: means}},
 		Resolve: func(p *tool.Plan, _ *tool.Kernel) (err error) {
+			if err := o.check(); err != nil {
+				return err
+			}
 			p.Instances, err = instances(chosen(o.Type), ops)
 			return err
 		},
 	}, nil
+}
+
+// check refuses types that are neither known nor in this kernel.
+func (o *Options) check() error {
+	there, err := os.ReadFile("/proc/filesystems")
+	if err != nil {
+		return fmt.Errorf("read types of file systems: %w", err)
+	}
+	for _, name := range o.Type {
+		_, ok := find(name)
+		if !ok && !slices.Contains(strings.Fields(string(there)), name) {
+			return fmt.Errorf("%w: --type %s: this kernel has none (see /proc/filesystems)", flags.ErrUsage, name)
+		}
+	}
+	return nil
 }
 
 // operations are the bits of the operations that are wanted, none for all.
@@ -86,7 +107,7 @@ func Text() string {
 	for _, fs := range fileSystems() {
 		names = append(names, fs.name)
 	}
-	return fmt.Sprintf(`The operations are calls of the file systems' own functions, as ext4_file_read_iter (hook function): of the types %s, as far as the kernel has them when the tool starts. The time is the file system's: what the virtual file system does before and after, as waiting for a file system that is frozen, is not in it. A file system that lies on another one, as overlay does, is called and calls the other: both are seen. A write that is synchronous is a write with an fsync in it. Reads by sendfile and splice go by other functions and are not seen.
+	return fmt.Sprintf(`The operations are calls of the file systems' own functions, as ext4_file_read_iter (hook function): of the types %s, as far as the kernel has them when the tool starts. The time is the file system's: what the virtual file system does before and after, as waiting for a file system that is frozen, is not in it. A file system that lies on another one, as overlay does, is called and calls the other: both are seen, before kernel 6.7 by the path on the upper one. A write that is synchronous is a write with an fsync in it. Reads by sendfile and splice go by other functions and are not seen.
 
 Where one of these types cannot be had by its functions, or --type names a type that is none of them, operations are system calls (hook syscall), on regular files of any type, fsyncs on directories too: those of read and write, and sendfile, splice and copy_file_range, which read one file and write another; fsync and fdatasync; opens that succeed. The time is the system call's, with all that the virtual file system does: looking up names, waiting for locks, making the file. It is not told which part the file system has in it. What is read or written by io_submit(2), io_uring and the kernel itself is not seen there, and neither hook sees what is done by mapped memory. A call whose descriptor another thread closes meanwhile is counted in the summary (closed).
 

@@ -11,6 +11,9 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
+// forTarget is between the name of a program and the numbers of the targets that it is for.
+const forTarget = "@"
+
 // fewTargets is how many targets are worth a trampoline each, which makes a call cheaper
 // but takes the kernel milliseconds to make.
 const fewTargets = 8
@@ -175,7 +178,7 @@ func (o *Objects) attachProgramAt(name string, in *Instance, t numbered) (link.L
 	if _, event, ok := strings.Cut(t.Name, "/"); ok {
 		spec.AttachTo = event
 	}
-	prog, err := o.instanceProgram(fmt.Sprintf("%s@%d", name, t.id), in, spec, constantTarget(t.id))
+	prog, err := o.instanceProgram(fmt.Sprintf("%s%s%d", name, forTarget, t.id), in, spec, constantTarget(t.id))
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +194,7 @@ func (o *Objects) sharedProgram(name string, in *Instance) (*ebpf.Program, error
 	if !haveCookies() {
 		return nil, fmt.Errorf("load %s for several targets: %w", o.spec.Programs[name].SectionName, ebpf.ErrNotSupported)
 	}
-	key := fmt.Sprintf("%s@%d+%d", name, in.First, len(in.Targets))
+	key := fmt.Sprintf("%s%s%d+%d", name, forTarget, in.First, len(in.Targets))
 	return o.instanceProgram(key, in, o.spec.Programs[name], cookieTarget())
 }
 

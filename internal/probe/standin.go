@@ -56,13 +56,13 @@ func (o *Objects) attachEither(h Hook, others map[string]Hook) error {
 	}
 	o.takeBack(h, links, refused)
 	if again := o.attachHook(other); again != nil {
-		return errors.Join(err, again)
+		return fmt.Errorf("%w; %w", err, again)
 	}
 	o.sayStandIn(other.Name)
 	return nil
 }
 
-// takeBack detaches what was attached of a hook that cannot be had as a whole.
+// takeBack detaches what was attached of a hook that cannot be had as a whole, and unloads it.
 func (o *Objects) takeBack(h Hook, links, refused int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -72,6 +72,16 @@ func (o *Objects) takeBack(h Hook, links, refused int) {
 	}
 	o.Refused = o.Refused[:refused]
 	o.Tried[h.Name] = slices.DeleteFunc(o.Tried[h.Name], func(a Attempt) bool { return a.Err == nil })
+	for name, prog := range o.programs {
+		if own, _, _ := strings.Cut(name, forTarget); h.has(own) {
+			prog.Close()
+			delete(o.programs, name)
+		}
+	}
+}
+
+func (h *Hook) has(program string) bool {
+	return slices.ContainsFunc(h.Variants, func(v Variant) bool { return slices.Contains(v.Programs, program) })
 }
 
 func (o *Objects) sayStandIn(hook string) {

@@ -110,10 +110,11 @@ func memlock() bool {
 }
 
 // isQuiet tells that a tool shows nothing of what happens here: it looks into certain
-// programs and libraries, shows what is loaded, lists what is there as it starts, or waits for a network's faults.
+// programs and libraries, shows what is loaded or slow, lists what is there as it starts, or
+// waits for a network's faults.
 func isQuiet(t *testing.T, tl *tool.Tool) bool {
 	t.Helper()
-	if slices.Contains([]string{"bpftop", "tcpdrop", "tcpretrans"}, tl.Name) || isList(t, tl) {
+	if slices.Contains([]string{"bpftop", "fsslower", "tcpdrop", "tcpretrans"}, tl.Name) || isList(t, tl) {
 		return true
 	}
 	for _, h := range facts(t, tl).Hooks {

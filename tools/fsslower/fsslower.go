@@ -70,6 +70,7 @@ var Tool = tool.Define(tool.Spec{
 		"getattr is a row for each type, in BCC for NFS alone. BYTES of an fsync, where libbpf-tools shows LL_MAX, is -.",
 		"BCC's fileslower is another tool: it looks at reads and writes of all files in the virtual file system.",
 	},
+	Overhead: "By the hook syscall the programs take 470 ns at the begin and 270 ns at the end of each call that reads or writes a file, opens or syncs one (3 million calls, on a busy virtual machine), and less for calls about sockets and pipes.",
 	Examples: []string{
 		"fsslower                  # what takes 10 ms or more, on any file system",
 		"fsslower -t ext4,xfs 1    # 1 ms or more on two types of them",

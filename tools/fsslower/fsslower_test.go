@@ -3,6 +3,7 @@ package fsslower
 import (
 	_ "embed"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -192,6 +193,64 @@ func TestClosed(t *testing.T) {
 	if byFunctions(res) != (len(rows) == 1) || byFunctions(res) != (closed == 0) || len(rows) > 1 || closed > 1 {
 		t.Errorf("rows %v, closed %v", rows, closed)
 	}
+}
+
+// TestQueued submits reads by AIO to a file system that ends them later: their functions return
+// when they are queued, which is counted and no row.
+func TestQueued(t *testing.T) {
+	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
+	f.Set(func(op string, size int) (time.Duration, unix.Errno, int) {
+		if op == "read" {
+			return 20 * time.Millisecond, 0, size
+		}
+		return 0, 0, size
+	})
+	const n = 3
+	res := tooltest.JSON(t, Tool, append(self(), "-m", "0", "-t", "fuse", "--operation", "read"), func() {
+		fd := open(t, f.File, unix.O_RDONLY|unix.O_DIRECT)
+		for range n {
+			if got, err := tooltest.AIORead(fd, 4096); got != 4096 || err != nil {
+				t.Errorf("read by AIO: %d, %v", got, err)
+			}
+		}
+		unix.Close(fd)
+	})
+	queued := res.Summary.Object("counters").Num("queued")
+	want := map[bool]float64{true: n, false: 0}[byFunctions(res)]
+	if queued != want || len(res.Events) > 0 {
+		t.Errorf("queued %v, want %v, and rows %v", queued, want, res.Events)
+	}
+}
+
+// TestPeer has the same operations as libbpf-tools, each as slow as there.
+func TestPeer(t *testing.T) {
+	tooltest.AnyWay(t)
+	if ready := tooltest.JSON(t, Tool, append(self(), "-t", "fuse"), func() {}); !byFunctions(ready) {
+		t.Skipf("the peer has no way to functions either: %v", ready.Ready["hooks"])
+	}
+	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
+	f.Set(func(_ string, size int) (time.Duration, unix.Errno, int) { return 20 * time.Millisecond, 0, size })
+	peer := tooltest.StartPeer(t, "fsslower", "-t", "fuse", "-m", "1", "-p", strconv.Itoa(os.Getpid()))
+	peer.Await(t, tooltest.FUSEFileName, func() { operate(t, f.File) })
+	res := tooltest.JSON(t, Tool, append(self(), "-m", "1", "-t", "fuse"), func() { operate(t, f.File) })
+	lines := peer.Stop(t)
+	for _, r := range res.Where(func(r tooltest.Row) bool { return r.Str("operation") != "getattr" }) {
+		letter := strings.ToUpper(r.Str("operation")[:1])
+		if !slices.ContainsFunc(lines, func(line string) bool { return isOperation(line, letter, r.Num("latency_ns")/1e6) }) {
+			t.Errorf("the peer does not have %v: %q", r, lines)
+		}
+	}
+}
+
+// isOperation tells whether a line of the peer, TIME COMM PID T BYTES OFF_KB LAT FILENAME, is of
+// an operation that took so many ms, but for the time between the two tools' programs.
+func isOperation(line, letter string, ms float64) bool {
+	fields := strings.Fields(line)
+	if len(fields) < 8 || fields[3] != letter {
+		return false
+	}
+	got, err := strconv.ParseFloat(fields[6], 64)
+	return err == nil && math.Abs(got-ms) < 1
 }
 
 // TestCounts counts exactly, on a file system of a loop device, what is done to one file and not
