@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/corescope/corescope/internal/column"
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/ring"
 )
@@ -23,6 +24,9 @@ type Events[R any] struct {
 	Plan
 	// Columns are the keys of the columns that text shows.
 	Columns []string
+	// Extra are the keys of extra columns that JSON and CSV show too, as this run was asked
+	// for them by a flag.
+	Extra []string
 	// Headers are what text calls columns, by key, where users know them by other
 	// names than the usual.
 	Headers map[string]string
@@ -56,6 +60,9 @@ func (e *Events[R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description,
 	e.MapEntries["events"] = uint32(e.BufferBytes)
 	e.rows = rows[R]{row: &e.Row, keep: e.Keep, headers: e.Headers, widths: e.Widths}
 	d, err := e.rows.describe(env, spec, e.Columns)
+	if e.Extra != nil {
+		e.rows.cols.machine = append(column.Standard(e.rows.cols.all), e.Extra...)
+	}
 	if err == nil && e.Count != nil {
 		e.rows.count = &e.groups
 		return e.describeCounts(), nil

@@ -19,6 +19,8 @@ const (
 	bpfMapAttempts          = "attempts"
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
+	bpfMapScratchZero       = "scratch_zero"
+	bpfMapScratches         = "scratches"
 	bpfMapTold              = "told"
 	bpfProgConnectBtf       = "connect__btf"
 	bpfProgConnectRaw       = "connect__raw"
@@ -48,6 +50,7 @@ const (
 	bpfVarTargUid           = "targ_uid"
 	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
 	bpfVarTaskFilter        = "task_filter"
+	bpfVarWantName          = "want_name"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -107,10 +110,12 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Attempts *ebpf.MapSpec `ebpf:"attempts"`
-	Events   *ebpf.MapSpec `ebpf:"events"`
-	Lost     *ebpf.MapSpec `ebpf:"lost"`
-	Told     *ebpf.MapSpec `ebpf:"told"`
+	Attempts    *ebpf.MapSpec `ebpf:"attempts"`
+	Events      *ebpf.MapSpec `ebpf:"events"`
+	Lost        *ebpf.MapSpec `ebpf:"lost"`
+	ScratchZero *ebpf.MapSpec `ebpf:"scratch_zero"`
+	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
+	Told        *ebpf.MapSpec `ebpf:"told"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -136,6 +141,7 @@ type bpfVariableSpecs struct {
 	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
+	WantName          *ebpf.VariableSpec `ebpf:"want_name"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -158,10 +164,12 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Attempts *ebpf.Map `ebpf:"attempts"`
-	Events   *ebpf.Map `ebpf:"events"`
-	Lost     *ebpf.Map `ebpf:"lost"`
-	Told     *ebpf.Map `ebpf:"told"`
+	Attempts    *ebpf.Map `ebpf:"attempts"`
+	Events      *ebpf.Map `ebpf:"events"`
+	Lost        *ebpf.Map `ebpf:"lost"`
+	ScratchZero *ebpf.Map `ebpf:"scratch_zero"`
+	Scratches   *ebpf.Map `ebpf:"scratches"`
+	Told        *ebpf.Map `ebpf:"told"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -169,6 +177,8 @@ func (m *bpfMaps) Close() error {
 		m.Attempts,
 		m.Events,
 		m.Lost,
+		m.ScratchZero,
+		m.Scratches,
 		m.Told,
 	)
 }
@@ -196,6 +206,7 @@ type bpfVariables struct {
 	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
+	WantName          *ebpf.Variable `ebpf:"want_name"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

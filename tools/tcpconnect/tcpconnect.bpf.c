@@ -8,6 +8,7 @@
 #include "event.bpf.h"
 #include "task.bpf.h"
 #include "sockcall.bpf.h"
+#include "dns.bpf.h"
 #include "list.bpf.h"
 
 #define SYS_CONNECT 3 /* include/uapi/linux/net.h */
@@ -18,11 +19,15 @@
 #define EINPROGRESS 115
 #define ERESTARTSYS 512 /* this and the next four are for the kernel itself */
 
+/* Set for the columns of names. */
+const volatile bool want_name = false;
+
 enum result {
 	RESULT_CONNECTED = 1,
 	RESULT_FAILED,
 	RESULT_CLOSED,
 	RESULT_WAITING,
+	RESULT_NAMES, /* no connect, but an answer of DNS, which is behind the event */
 };
 
 /* A connect that is under way. */
@@ -56,8 +61,16 @@ struct event {
 	struct sock_ends ends;
 	__s32 error; /* -errno */
 	__u8 result; /* enum result */
-	__u8 pad[3];
+	__u8 pad;
+	__u16 message_len; /* of the answer of DNS */
 };
+
+struct scratch {
+	struct event event;
+	char message[DNS_MAX];
+};
+
+#include "scratch.bpf.h"
 
 /* Keeps the type in the object, for it to be compared with Go's. */
 const struct event *event_type __attribute__((unused));
@@ -241,7 +254,30 @@ static __always_inline void tell_unsent(void *ctx, const struct sock *sk, const 
 	event_send(ctx, &e, sizeof(e), e.task.time_ns);
 }
 
-static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret)
+/* Any task's answers, as one may look up names for others. */
+static __always_inline void handle_answer(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret,
+					  bool compat)
+{
+	struct dns_received r = {};
+	struct scratch *s;
+	__u32 len;
+
+	if (!dns_find(&r, regs, nr, ret, compat))
+		return;
+	s = scratch_begin();
+	if (!s)
+		return;
+	len = dns_read(s->message, &r);
+	if (len && len <= DNS_MAX) {
+		task_info_current(&s->event.task);
+		s->event.result = RESULT_NAMES;
+		s->event.message_len = len;
+		event_send(ctx, s, sizeof(s->event) + len, s->event.task.time_ns);
+	}
+	scratch_end();
+}
+
+static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret, bool btf)
 {
 	const struct sock *sk;
 	struct attempt *a;
@@ -249,9 +285,11 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 	__u64 ino;
 
 	nr &= ~__X32_SYSCALL_BIT;
-	if (nr != NR_connect && nr != NR_compat_connect && nr != NR_compat_socketcall)
+	if (!want_name && nr != NR_connect && nr != NR_compat_connect && nr != NR_compat_socketcall)
 		return 0;
-	compat = syscall_is_compat(regs);
+	compat = btf ? syscall_is_compat_btf(regs) : syscall_is_compat(regs);
+	if (want_name)
+		handle_answer(ctx, regs, nr, ret, compat);
 	if (!is_connect(regs, nr, compat))
 		return 0;
 	sk = task_tcp_sock(sock_call_arg(regs, nr, 0, compat));
@@ -272,13 +310,13 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 SEC("tp_btf/sys_exit")
 int BPF_PROG(connect__btf, struct pt_regs *regs, long ret)
 {
-	return handle_exit(ctx, regs, SYSCALL_NR(regs), ret);
+	return handle_exit(ctx, regs, SYSCALL_NR(regs), ret, true);
 }
 
 SEC("raw_tp/sys_exit")
 int BPF_PROG(connect__raw, struct pt_regs *regs, long ret)
 {
-	return handle_exit(ctx, regs, syscall_nr(regs), ret);
+	return handle_exit(ctx, regs, syscall_nr(regs), ret, false);
 }
 
 /* Connects that are still under way at the end, and are not told of yet. */

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	tcptest.Main(m, map[string]func() error{"lost": lostRole})
+	tcptest.Main(m, map[string]func() error{"lost": lostRole, "names": namesRole, "names386": names386Role})
 }
 
 // lostRole connects in a network namespace that has no route anywhere.

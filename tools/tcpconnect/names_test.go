@@ -1,0 +1,248 @@
+package tcpconnect
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tcptest"
+	"github.com/corescope/corescope/internal/tooltest"
+	"github.com/corescope/corescope/internal/value"
+)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// reply answers that a name is another's, and has these addresses.
+func reply(id uint16, name string, kind dnsmessage.Type, addrs ...string) []byte {
+	q := dnsmessage.Question{Name: must(dnsmessage.NewName(name)), Type: kind, Class: dnsmessage.ClassINET}
+	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: id, Response: true, RecursionAvailable: true})
+	b.EnableCompression()
+	real := must(dnsmessage.NewName("real.example.org."))
+	head := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: 60}
+	err := errors.Join(b.StartQuestions(), b.Question(q), b.StartAnswers(), b.CNAMEResource(head, dnsmessage.CNAMEResource{CNAME: real}))
+	head.Name = real
+	for _, a := range addrs {
+		if addr := netip.MustParseAddr(a); addr.Is4() {
+			err = errors.Join(err, b.AResource(head, dnsmessage.AResource{A: addr.As4()}))
+		} else {
+			err = errors.Join(err, b.AAAAResource(head, dnsmessage.AAAAResource{AAAA: addr.As16()}))
+		}
+	}
+	if err != nil {
+		panic(err)
+	}
+	return must(b.Finish())
+}
+
+// ways are how a task can get an answer: each by a name and an address of its own.
+func ways() []string { return []string{"go", "recvfrom", "recvmsg", "connected", "ipv6"} }
+
+func addressOf(way string) string {
+	if way == "ipv6" {
+		return "::1"
+	}
+	return fmt.Sprintf("127.0.1.%d", slices.Index(ways(), way)+1)
+}
+
+// serve answers names of ways with their addresses, on the port of DNS.
+func serve(conn net.PacketConn) {
+	buf := make([]byte, 512)
+	for {
+		n, from, err := conn.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		var p dnsmessage.Parser
+		h := must(p.Start(buf[:n]))
+		q := must(p.Question())
+		way, _, _ := strings.Cut(q.Name.String(), ".")
+		_ = must(conn.WriteTo(reply(h.ID, q.Name.String(), q.Type, addressOf(way)), from))
+	}
+}
+
+// namesRole looks names up in each way, in a network namespace of its own, and connects
+// to what it was told.
+func namesRole() error {
+	conn, err := net.ListenPacket("udp4", "127.0.0.1:53")
+	if err != nil {
+		return err
+	}
+	go serve(conn)
+	for _, way := range ways() {
+		if err := ask(way); err != nil {
+			return fmt.Errorf("%s: %w", way, err)
+		}
+		if _, err := net.Dial("tcp", net.JoinHostPort(addressOf(way), "9")); !errors.Is(err, unix.ECONNREFUSED) {
+			return fmt.Errorf("%s: connect: %w", way, err)
+		}
+	}
+	_, err = net.Dial("tcp", "127.0.2.1:9") // nobody has asked for it
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return nil
+	}
+	return err
+}
+
+func ask(way string) error {
+	if way == "go" || way == "ipv6" {
+		r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return net.Dial("udp4", "127.0.0.1:53")
+		}}
+		network := map[string]string{"go": "ip4", "ipv6": "ip6"}[way]
+		_, err := r.LookupNetIP(context.Background(), network, way+".example.org.")
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	q := dnsmessage.Message{Questions: []dnsmessage.Question{{
+		Name: must(dnsmessage.NewName(way + ".example.org.")), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET,
+	}}}
+	if way == "connected" {
+		err = unix.Connect(fd, local(53))
+		_, werr := unix.Write(fd, must(q.Pack()))
+		err = errors.Join(err, werr)
+	} else {
+		err = unix.Sendto(fd, must(q.Pack()), 0, local(53))
+	}
+	if err != nil {
+		return err
+	}
+	return receive(fd, way)
+}
+
+func receive(fd int, way string) error {
+	buf := make([]byte, 512)
+	for {
+		var err error
+		switch way {
+		case "recvmsg":
+			_, _, _, _, err = unix.Recvmsg(fd, buf, nil, 0)
+		case "connected": // recvfrom without a place for the sender
+			_, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&buf[0])), 512, 0, 0, 0)
+			if err = nil; errno != 0 {
+				err = errno
+			}
+		default:
+			_, _, err = unix.Recvfrom(fd, buf, 0)
+		}
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	child := tcptest.InRole("names")
+	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	res := tooltest.JSON(t, Tool, []string{"-d"}, func() { tcptest.Output(t, child) })
+	rows := res.Where(func(r tooltest.Row) bool { return int(r.Num("pid")) == child.Process.Pid })
+	if len(rows) != len(ways())+1 {
+		t.Fatalf("%d rows, want one for each of %q and one more: %v", len(rows), ways(), rows)
+	}
+	for i, way := range ways() {
+		tcptest.Fields(t, way, rows[i], map[string]any{"raddr": addressOf(way), "name": way + ".example.org"})
+		if age := rows[i].Num("name_age_ns"); age <= 0 || age > 10e9 {
+			t.Errorf("%s: the answer was %v ns old", way, age)
+		}
+	}
+	tcptest.Fields(t, "never asked", rows[len(ways())], map[string]any{"raddr": "127.0.2.1", "name": nil, "name_age_ns": nil})
+}
+
+// Names are learnt whoever is shown, and a connect to a name that ends the tool's way is
+// found by it.
+func TestNamesFilter(t *testing.T) {
+	child := tcptest.InRole("names")
+	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	res := tooltest.JSON(t, Tool, []string{"--filter", "name startsWith 'recv'"}, func() { tcptest.Output(t, child) })
+	if len(res.Events) != 2 {
+		t.Errorf("%d rows, want those by recvfrom and recvmsg: %v", len(res.Events), res.Events)
+	}
+}
+
+func TestDNSText(t *testing.T) {
+	child := tcptest.InRole("names")
+	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	out := tooltest.Text(t, Tool, []string{"-d", "-P", "9"}, func() { tcptest.Output(t, child) })
+	header, _, _ := strings.Cut(out, "\n")
+	if !strings.HasSuffix(strings.TrimSpace(header), "QUERY                       AGE_MS") || !strings.Contains(out, " go.example.org ") {
+		t.Errorf("%q", out)
+	}
+}
+
+func TestLearn(t *testing.T) {
+	n := newNames()
+	one, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	n.learn(7, 100, reply(1, "a.test.", dnsmessage.TypeA, one.String(), other.String()))
+	n.learn(8, 200, reply(1, "b.test.", dnsmessage.TypeA, one.String()))
+	for _, c := range []struct {
+		pid  uint32
+		addr netip.Addr
+		name value.Name
+		at   value.Time
+	}{
+		{7, one, "a.test", 100}, {8, one, "b.test", 200}, {9, one, "b.test", 200},
+		{8, other, "a.test", 100}, {7, netip.MustParseAddr("192.0.2.2"), "", 0},
+	} {
+		if name, at := n.find(c.pid, c.addr); name != c.name || at != c.at {
+			t.Errorf("%d knows %s by %q since %d, want %q since %d", c.pid, c.addr, name, at, c.name, c.at)
+		}
+	}
+	// A question is no answer.
+	asked := reply(1, "c.test.", dnsmessage.TypeA, one.String())
+	asked[2] &^= 0x80
+	if n.learn(9, 300, asked); must2(n.find(9, one)) != "b.test" {
+		t.Error("learnt from a question")
+	}
+}
+
+func must2(name value.Name, _ value.Time) value.Name { return name }
+
+// What is kept has a bound, and the newest of it stays.
+func TestForget(t *testing.T) {
+	n := newNames()
+	for i := range 5 * namesKept {
+		addr := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+		n.learn(1, value.Time(i+1), reply(1, strconv.Itoa(i)+".test.", dnsmessage.TypeA, addr.String()))
+	}
+	if len(n.young)+len(n.old) > 4*namesKept {
+		t.Errorf("%d kept", len(n.young)+len(n.old))
+	}
+	last := 5*namesKept - 1
+	if got := must2(n.find(1, netip.AddrFrom4([4]byte{10, byte(last >> 16), byte(last >> 8), byte(last)}))); got != value.Name(strconv.Itoa(last)+".test") {
+		t.Errorf("the last is %q", got)
+	}
+}
+
+func FuzzLearn(f *testing.F) {
+	whole := reply(1, "a.test.", dnsmessage.TypeA, "192.0.2.1", "2001:db8::1")
+	f.Add(whole)
+	f.Add(whole[:len(whole)-3])
+	f.Add(bytes.Repeat([]byte{0xc0, 12}, 40))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		n := newNames()
+		n.learn(1, 1, message)
+		if len(n.young) > 2*len(message) {
+			t.Errorf("%d names of %d bytes", len(n.young), len(message))
+		}
+	})
+}
