@@ -25,6 +25,8 @@ type Env struct {
 	kernel  *probe.Kernel // nil where only the tool's words are asked for
 	symbols *stack.Kernel
 	frames  []stack.Frame
+	// processes are those of user stacks, nil until there is one.
+	processes *stack.Processes
 }
 
 func newEnv() *Env {
@@ -90,6 +92,21 @@ func (e *Env) KernelEnum(name string) (map[uint64]string, error) {
 	return names, nil
 }
 
+// KernelFunction returns a function of the running kernel, of its modules not.
+//
+// Returns btf.ErrNotFound.
+func (e *Env) KernelFunction(name string) (*btf.Func, error) {
+	types, err := e.kernel.Types()
+	if err != nil {
+		return nil, err
+	}
+	var f *btf.Func
+	if err := types.TypeByName(name, &f); err != nil {
+		return nil, fmt.Errorf("read function %s: %w", name, err)
+	}
+	return f, nil
+}
+
 // PerCPU returns the variables of percpu.bpf.h. The error is ErrUnsupported where
 // CPUs' copies of the kernel's variables cannot be found: before 5.19, where
 // /proc/kallsyms does not tell; the others are good all the same.
@@ -130,6 +147,34 @@ func (e *Env) KernelStack(dst value.Stack, addrs []uint64) value.Stack {
 		dst = append(dst, value.Frame{Symbol: f.Name, Module: f.Module, Offset: f.Offset, Address: value.Address(f.Addr)})
 	}
 	return dst
+}
+
+// UserStack names the addresses of a process's stack, as KernelStack does those of the
+// kernel's. It takes rights to look into other processes (see Plan.Keep, UserStackNeeds);
+// one that has ended is named as far as it was looked at before.
+func (e *Env) UserStack(dst value.Stack, pid uint32, addrs []uint64) value.Stack {
+	if e.processes == nil {
+		e.processes = stack.NewProcesses(0)
+	}
+	e.frames = e.processes.Append(e.frames[:0], int(pid), addrs)
+	dst = dst[:0]
+	for i := range e.frames {
+		dst = append(dst, valueFrame(&e.frames[i], true))
+	}
+	return dst
+}
+
+// UserStackNeeds are the capabilities that UserStack uses.
+func UserStackNeeds() []system.Capability {
+	return slices.Collect(fileCapabilities().All())
+}
+
+// close lets processes go that were looked at.
+func (e *Env) close() error {
+	if e.processes == nil {
+		return nil
+	}
+	return e.processes.Close()
 }
 
 // programFrames is how many of the frames are those of the program and of what ran it.

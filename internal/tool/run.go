@@ -96,6 +96,7 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 	if print := src.plan().Print; print != nil {
 		return print(out)
 	}
+	defer env.close()
 	s, err := l.tool.open(l, src, env, func(err error) { fmt.Fprintf(errOut, "%s: %v\n", l.tool.Name, err) })
 	if err != nil {
 		return err

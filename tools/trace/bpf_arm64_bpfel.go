@@ -18,6 +18,8 @@ import (
 const (
 	bpfMapEvents              = "events"
 	bpfMapLost                = "lost"
+	bpfMapScratchZero         = "scratch_zero"
+	bpfMapScratches           = "scratches"
 	bpfProgKernelKprobe       = "kernel__kprobe"
 	bpfProgKernelMulti        = "kernel__multi"
 	bpfProgKernelReturnKprobe = "kernel_return__kprobe"
@@ -44,6 +46,8 @@ const (
 	bpfVarTaskFilter          = "task_filter"
 	bpfVarTraceNotPid         = "trace_not_pid"
 	bpfVarTraceSize           = "trace_size"
+	bpfVarWantKernelStack     = "want_kernel_stack"
+	bpfVarWantUserStack       = "want_user_stack"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -103,8 +107,10 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events *ebpf.MapSpec `ebpf:"events"`
-	Lost   *ebpf.MapSpec `ebpf:"lost"`
+	Events      *ebpf.MapSpec `ebpf:"events"`
+	Lost        *ebpf.MapSpec `ebpf:"lost"`
+	ScratchZero *ebpf.MapSpec `ebpf:"scratch_zero"`
+	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -128,6 +134,8 @@ type bpfVariableSpecs struct {
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
 	TraceNotPid       *ebpf.VariableSpec `ebpf:"trace_not_pid"`
 	TraceSize         *ebpf.VariableSpec `ebpf:"trace_size"`
+	WantKernelStack   *ebpf.VariableSpec `ebpf:"want_kernel_stack"`
+	WantUserStack     *ebpf.VariableSpec `ebpf:"want_user_stack"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -150,14 +158,18 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events *ebpf.Map `ebpf:"events"`
-	Lost   *ebpf.Map `ebpf:"lost"`
+	Events      *ebpf.Map `ebpf:"events"`
+	Lost        *ebpf.Map `ebpf:"lost"`
+	ScratchZero *ebpf.Map `ebpf:"scratch_zero"`
+	Scratches   *ebpf.Map `ebpf:"scratches"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Events,
 		m.Lost,
+		m.ScratchZero,
+		m.Scratches,
 	)
 }
 
@@ -182,6 +194,8 @@ type bpfVariables struct {
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
 	TraceNotPid       *ebpf.Variable `ebpf:"trace_not_pid"`
 	TraceSize         *ebpf.Variable `ebpf:"trace_size"`
+	WantKernelStack   *ebpf.Variable `ebpf:"want_kernel_stack"`
+	WantUserStack     *ebpf.Variable `ebpf:"want_user_stack"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

@@ -6,6 +6,7 @@
 #include <bpf/bpf_tracing.h>
 #include "event.bpf.h"
 #include "fetch.bpf.h"
+#include "stack.bpf.h"
 #include "target.bpf.h"
 #include "task.bpf.h"
 
@@ -15,14 +16,55 @@ const volatile __u32 trace_size = 8;
 /* The process that is left out, or 0. */
 const volatile __u32 trace_not_pid = 0;
 
+const volatile bool want_kernel_stack = false;
+const volatile bool want_user_stack = false;
+
+/* Behind what is of use of data are the two stacks. */
 struct event {
 	struct task_info task;
 	__u32 target;
 	__u32 cpu;
+	__u32 kernel_len;
+	__u32 user_len;
 	char data[FETCH_DATA_MAX];
 };
 
 const struct event *event_type __attribute__((unused));
+
+struct scratch {
+	struct event event;
+	char stacks[2 * STACK_BYTES];
+};
+
+#include "scratch.bpf.h"
+
+/* fill tells whether the hit is wanted. */
+static __always_inline bool fill(void *ctx, struct event *e)
+{
+	if (!fetch(ctx, e->data))
+		return false;
+	task_info_current(&e->task);
+	e->target = target_id(ctx);
+	e->cpu = bpf_get_smp_processor_id();
+	return true;
+}
+
+static __always_inline void hit_with_stacks(void *ctx)
+{
+	__u32 size = offsetof(struct event, data) + trace_size;
+	struct scratch *s = scratch_begin();
+
+	if (!s)
+		return;
+	if (size <= sizeof(struct event) && fill(ctx, &s->event)) {
+		if (want_kernel_stack)
+			size += s->event.kernel_len = stack_read(ctx, (void *)s + size);
+		if (want_user_stack)
+			size += s->event.user_len = stack_read_user(ctx, (void *)s + size);
+		event_send(ctx, s, size, s->event.task.time_ns);
+	}
+	scratch_end();
+}
 
 static __always_inline int hit(void *ctx)
 {
@@ -31,12 +73,11 @@ static __always_inline int hit(void *ctx)
 
 	if (trace_not_pid && bpf_get_current_pid_tgid() >> 32 == trace_not_pid)
 		return 0;
-	if (!task_current_wanted() || !fetch(ctx, e.data))
+	if (!task_current_wanted())
 		return 0;
-	task_info_current(&e.task);
-	e.target = target_id(ctx);
-	e.cpu = bpf_get_smp_processor_id();
-	if (size <= FETCH_DATA_MAX)
+	if (want_kernel_stack || want_user_stack)
+		hit_with_stacks(ctx);
+	else if (size <= FETCH_DATA_MAX && fill(ctx, &e))
 		event_send(ctx, &e, offsetof(struct event, data) + size, e.task.time_ns);
 	return 0;
 }

@@ -2,13 +2,16 @@
 package trace
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"github.com/corescope/corescope/internal/fetch"
 	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -21,6 +24,9 @@ type options struct {
 	PrintCPU    bool   `flag:"print-cpu,C" help:"show the CPU"`
 	StringSize  int    `flag:"string-size,Z" help:"bytes of a string that are fetched"`
 	IncludeSelf bool   `flag:"include-self,S" help:"also hits by this tool itself"`
+	KernelStack bool   `flag:"kernel-stack,K" help:"show the functions of the kernel that led to the hit"`
+	UserStack   bool   `flag:"user-stack,U" help:"show the functions of the process that led to the hit, as far as they keep frame pointers"`
+	Info        bool   `flag:"info,i" help:"do not trace, but show the functions' types, as the kernel's BTF has them"`
 	Name        string `flag:"name,n" arg:"TEXT" help:"only tasks whose name contains this"`
 	MsgFilter   string `flag:"msg-filter,f" arg:"TEXT" help:"only rows whose ARGS contain this"`
 	Pages       int    `flag:"buffer-pages,b" help:"size of the event buffer in pages, for BCC's sake"`
@@ -37,8 +43,10 @@ func (p *probes) UnmarshalText(text []byte) error {
 
 type event struct {
 	value.Task
-	Target uint32
-	CPU    uint32 `json:"cpu" col:"CPU,width=3,right" help:"CPU of the hit"`
+	Target    uint32
+	CPU       uint32 `json:"cpu" col:"CPU,width=3,right" help:"CPU of the hit"`
+	KernelLen uint32
+	UserLen   uint32
 }
 
 type row struct {
@@ -47,7 +55,12 @@ type row struct {
 	Module string       `json:"module" col:"MODULE,width=20" help:"file of a user function; module of a kernel function that is in one"`
 	Args   fetch.Values `json:"args" col:"ARGS,width=40" help:"the values that the probe asks for, by the expressions; one that could not be read is absent (? in text), one that was cut is also named in cut"`
 
-	set *fetch.Set
+	KernelStack value.Stack `json:"kernel_stack" col:"KSTACK,extra,need=want_kernel_stack" help:"functions of the kernel that were being run, the innermost first; text shows them below the row"`
+	UserStack   value.Stack `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"functions of the process, likewise; those of compilers that leave out frame pointers are missing"`
+
+	set   *fetch.Set
+	env   *tool.Env
+	addrs []uint64
 }
 
 // Decode finds the site, which knows what the tail is.
@@ -55,9 +68,32 @@ func (r *row) Decode(tail []byte) error {
 	if int(r.Target) >= len(r.set.Sites) {
 		return fmt.Errorf("there is no target %d", r.Target)
 	}
+	if len(tail) < r.set.Size+int(r.KernelLen)+int(r.UserLen) {
+		return fmt.Errorf("%d bytes are too few", len(tail))
+	}
 	site := &r.set.Sites[r.Target]
-	r.Func, r.Module, r.Args = site.Name, site.Module, site.Decode(tail)
+	r.Func, r.Module, r.Args = site.Name, site.Module, site.Decode(tail[:r.set.Size])
+	r.nameStacks(tail[r.set.Size:])
 	return nil
+}
+
+// nameStacks names those that there are, as symbols take a while to be read.
+func (r *row) nameStacks(b []byte) {
+	r.KernelStack, r.UserStack = r.KernelStack[:0], r.UserStack[:0]
+	if r.KernelLen > 0 {
+		r.KernelStack = r.env.KernelStack(r.KernelStack, r.addresses(b[:r.KernelLen]))
+	}
+	if r.UserLen > 0 {
+		r.UserStack = r.env.UserStack(r.UserStack, r.PID, r.addresses(b[r.KernelLen:][:r.UserLen]))
+	}
+}
+
+func (r *row) addresses(b []byte) []uint64 {
+	r.addrs = r.addrs[:0]
+	for ; len(b) >= 8; b = b[8:] {
+		r.addrs = append(r.addrs, binary.NativeEndian.Uint64(b))
+	}
+	return r.addrs
 }
 
 // Tool is trace.
@@ -76,11 +112,12 @@ A comparison in the parentheses is a condition, and so is what follows the word 
 All this is compiled to BPF by the tool itself; neither a compiler nor kernel headers are needed. Arguments of user functions have no types: say (int)arg1 where an int is compared with a negative number.`,
 	Peers: []string{
 		"-t shows the time of day, where BCC's shows seconds since the start; -T and -u are not there, as --time is -t's other name and JSON has full times.",
-		"-K, -U and -a (BCC: stacks), -A (BCC: aggregate; see argdist), -B, -s and -I are not there.",
+		"-K and -U show addresses too, as BCC's -a does. Stacks are named as they are read, a process that has ended by then as far as it is known; BCC's -s (files of symbols) is not needed.",
+		"-A (BCC: aggregate) is argdist. -B is not there: write comparisons. -I (BCC: C headers) is not needed, as types come from the kernel's BTF.",
 		"-M (BCC: end after so many events) is --limit, -L --tid, -c --cgroup.",
 		"BCC's probes, conditions in parentheses and formats are understood. What needs a C compiler is not: functions of C or BPF in expressions, and types of headers that the kernel's BTF does not have.",
 		"The arguments of USDT probes cannot be shown yet.",
-		"ksnoop's \"trace\" in front of its functions, its -s and its \"info\" are not there.",
+		"ksnoop's words \"trace\" and \"info\" before its functions are understood; its -s (only calls that are nested in a given order) is not there: -K shows how a call came to be.",
 	},
 	Overhead: "A hit with three values, one of them a string, takes 0.9 us in the program, sending included (300,000 hits, none lost). The trap to a user function is more than that, see funccount(8).",
 	Examples: []string{
@@ -88,6 +125,8 @@ All this is compiled to BPF by the tool itself; neither a compiler nor kernel he
 		`trace 't:syscalls:sys_enter_openat(dfd, filename)'           # the same where there are no kprobes`,
 		`trace 'r:c:malloc(retval) if retval == 0'                    # mallocs that fail`,
 		`trace 'p::vfs_read (arg3 > 20000) "read %d bytes", arg3'     # as BCC writes it`,
+		`trace -K -U 't:block:block_rq_issue'                         # who asks the disk, and how it came to that`,
+		`trace --info tcp_sendmsg                                     # the types of its arguments`,
 		`trace -M 10 't:sched:sched_process_exec(filename)'           # the first ten programs that start`,
 	},
 	Object: loadBpf,
@@ -95,7 +134,8 @@ All this is compiled to BPF by the tool itself; neither a compiler nor kernel he
 	Shorts: map[string]string{"pid": "p", "tid": "L", "cgroup": "c", "limit": "M"},
 }, options{StringSize: 80}, build)
 
-func build(o *options, _ *tool.Env) (tool.Source, error) {
+func build(o *options, env *tool.Env) (tool.Source, error) {
+	o.takeWord()
 	if o.StringSize < 1 {
 		return nil, errors.New("-Z is 1 at least")
 	}
@@ -104,7 +144,13 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		buffer = o.Pages * 4096
 	}
 	set := &fetch.Set{}
-	e := &tool.Events[row]{Columns: o.columns(), BufferBytes: buffer, Row: row{set: set}}
+	e := &tool.Events[row]{
+		Plan:    tool.Plan{Keep: append(tool.UserStackNeeds(), system.CapSyslog)},
+		Columns: o.columns(), Extra: o.stacks(), BufferBytes: buffer, Row: row{set: set, env: env},
+	}
+	if o.Info {
+		e.Print = func(w io.Writer) error { return o.info(w, env) }
+	}
 	if o.Name != "" || o.MsgFilter != "" {
 		e.Keep = o.keep
 	}
@@ -130,7 +176,18 @@ func (o *options) columns() []string {
 	if o.PrintCPU {
 		cols = append(cols, "cpu")
 	}
-	return append(cols, "pid", "tid", "comm", "func", "args")
+	return append(append(cols, "pid", "tid", "comm", "func", "args"), o.stacks()...)
+}
+
+func (o *options) stacks() []string {
+	var cols []string
+	if o.KernelStack {
+		cols = append(cols, "kernel_stack")
+	}
+	if o.UserStack {
+		cols = append(cols, "user_stack")
+	}
+	return cols
 }
 
 func (o *options) keep(r *row) bool {

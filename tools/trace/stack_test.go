@@ -1,0 +1,131 @@
+package trace
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// symbols are the names of a row's stack, the innermost first.
+func symbols(r tooltest.Row, key string) []string {
+	var names []string
+	frames, _ := r[key].([]any)
+	for _, f := range frames {
+		frame, _ := f.(map[string]any)
+		name, _ := frame["symbol"].(string)
+		names = append(names, name)
+	}
+	return names
+}
+
+// A program begins in exec.
+func TestKernelStack(t *testing.T) {
+	args := []string{"-K", "--comm", "true", "t:sched:sched_process_exec(filename)"}
+	load := func() { run(t, "/bin/true") }
+	res := tooltest.JSON(t, Tool, args, load)
+	if len(res.Events) != 1 {
+		t.Fatalf("rows %v", res.Events)
+	}
+	row := res.Events[0]
+	if names := strings.Join(symbols(row, "kernel_stack"), " "); !strings.Contains(names, "execve") || strings.Contains(names, "bpf_") {
+		t.Errorf("the stack is %q, want one of execve", names)
+	}
+	if row.Object("args").Str("filename") != "/bin/true" || row.Has("user_stack") {
+		t.Errorf("row %v", row)
+	}
+	if out := tooltest.Text(t, Tool, args, load); !strings.Contains(out, "filename=\"/bin/true\"\n    ") || !strings.Contains(out, "execve") {
+		t.Errorf("text %q", out)
+	}
+}
+
+// Stacks are behind values of any length. The program may have ended before it is named.
+func TestUserStack(t *testing.T) {
+	path := (&tooltest.Native{Touches: 20}).Write(t)
+	for _, way := range ways() {
+		args := append(way, "-U", path+":touch(arg1, arg3:str)")
+		res := tooltest.JSON(t, Tool, args, func() { run(t, path) })
+		if len(res.Events) != 20 || res.Summary.Num("lost") != 0 {
+			t.Fatalf("%v: %d rows: %v", way, len(res.Events), res.Summary)
+		}
+		for i, row := range res.Events {
+			args, names := row.Object("args"), symbols(row, "user_stack")
+			if args.Num("arg1") != float64(20-i) || args.Str("arg3") != "known answer" || len(names) == 0 {
+				t.Errorf("%v: row %v", way, row)
+			}
+		}
+	}
+	if rows := tooltest.JSON(t, Tool, []string{path + ":touch"}, func() { run(t, path) }).Events; rows[0].Has("user_stack") {
+		t.Error("a stack that nobody asked for")
+	}
+}
+
+func TestBothStacks(t *testing.T) {
+	res := tooltest.JSON(t, Tool, []string{"-K", "-U", "--comm", "sh", "t:sched:sched_process_exit"}, func() {
+		if err := exec.Command("sh", "-c", "exit 3").Run(); err == nil {
+			t.Error("exit 3 is 0")
+		}
+	})
+	if len(res.Events) != 1 {
+		t.Fatalf("rows %v", res.Events)
+	}
+	kernel, user := symbols(res.Events[0], "kernel_stack"), res.Events[0]["user_stack"]
+	if !strings.Contains(strings.Join(kernel, " "), "do_exit") || user == nil {
+		t.Errorf("stacks %q, %v", kernel, user)
+	}
+}
+
+func output(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	if code := tool.Run(t.Context(), Tool, args, &out, &errOut); code != tool.ExitOK {
+		t.Skipf("exit code %d: %s", code, &errOut)
+	}
+	return out.String()
+}
+
+// The function and its types are the same on all kernels.
+func TestInfo(t *testing.T) {
+	tooltest.Root(t)
+	const want = "ssize_t vfs_read(struct file *file, char *buf, size_t count, loff_t *pos);\n"
+	for _, args := range [][]string{{"--info", "vfs_read"}, {"info", "vfs_read"}} {
+		if got := output(t, args...); got != want {
+			t.Errorf("%q: %q, want %q", args, got, want)
+		}
+	}
+	var out, errOut bytes.Buffer
+	if code := tool.Run(t.Context(), Tool, []string{"-i", "no_such_function_there"}, &out, &errOut); code != tool.ExitUsage {
+		t.Errorf("exit code %d: %s", code, &errOut)
+	}
+}
+
+func TestDeclaration(t *testing.T) {
+	char := &btf.Int{Name: "char", Size: 1}
+	void := &btf.Void{}
+	for want, f := range map[string]*btf.FuncProto{
+		"void f(void);": {Return: void},
+		"const char *f(const char **a, char *const b, ...);": {
+			Return: &btf.Pointer{Target: &btf.Const{Type: char}},
+			Params: []btf.FuncParam{
+				{Name: "a", Type: &btf.Pointer{Target: &btf.Pointer{Target: &btf.Const{Type: char}}}},
+				{Name: "b", Type: &btf.Const{Type: &btf.Pointer{Target: char}}}, {Type: void},
+			},
+		},
+		"struct s f(enum e a, void *b, t c);": {
+			Return: &btf.Struct{Name: "s"},
+			Params: []btf.FuncParam{
+				{Name: "a", Type: &btf.Enum{Name: "e"}}, {Name: "b", Type: &btf.Pointer{Target: void}},
+				{Name: "c", Type: &btf.Typedef{Name: "t", Type: char}},
+			},
+		},
+	} {
+		if got := declaration(&btf.Func{Name: "f", Type: f}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
