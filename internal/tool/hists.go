@@ -31,6 +31,8 @@ type Hists[K, L comparable] struct {
 	// Keys are the columns of L that tell the histograms apart in this run; without
 	// any there is one histogram.
 	Keys []string
+	// Cumulative reports are of all since the start, not of their intervals.
+	Cumulative bool
 
 	label  L // the one that columns are bound to
 	key    columns
@@ -151,16 +153,22 @@ func (h *Hists[K, L]) report(s *session) error {
 	s.shown++
 	r := histReport{session: s, time: value.Time(time.Now().UnixNano()), stamp: h.Timestamp}
 	r.begin(h.key.shown)
+	var events uint64
 	for _, l := range h.sorted() {
 		hist := h.hists[l]
 		h.label = l
 		h.stats = statsOf(hist)
-		s.events += hist.Count()
+		events += hist.Count()
 		if s.wanted(&h.cols) {
 			r.write(h.key.shown, hist)
 		}
 	}
-	clear(h.hists)
+	if h.Cumulative {
+		s.events = events
+	} else {
+		s.events += events
+		clear(h.hists)
+	}
 	return s.out.Flush()
 }
 

@@ -60,6 +60,8 @@ type Table[K, V any, R comparable] struct {
 	// last did, into the same map. They are run at the end of each interval, one after
 	// another, and once before the first.
 	Readings []Iterator
+	// Cumulative reports are of all since the start, not of their intervals.
+	Cumulative bool
 	// TextRows is how many rows text has at the most, but on a screen, where the user
 	// does not say; 0 is all.
 	TextRows uint64
@@ -71,6 +73,7 @@ type Table[K, V any, R comparable] struct {
 	counters []uintptr // offsets in V
 	epochs   epochs
 	begin    time.Time // of the interval
+	sums     map[R]*V  // since the start, if they are reported
 	heading  string
 	rows     []ranked[R]
 }
@@ -222,9 +225,13 @@ func (t *Table[K, V, R]) report(s *session, show func(*session) error) error {
 		return err
 	}
 	length := end.Sub(t.begin)
-	t.begin = end
 	if last && s.shown > 0 && t.isEmpty(sums) {
 		return nil
+	}
+	if t.Cumulative {
+		sums = t.addUp(sums)
+	} else {
+		t.begin = end
 	}
 	t.span = span{value.Time(end.UnixNano()), value.Elapsed(length)}
 	t.heading = string(t.span.Time.AppendText(nil))

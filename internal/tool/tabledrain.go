@@ -91,6 +91,21 @@ func (t *Table[K, V, R]) drainTotals(m *ebpf.Map, over func(epoch uint32) bool) 
 	return sums, nil
 }
 
+// addUp adds an interval's sums to those of all before, and returns these.
+func (t *Table[K, V, R]) addUp(sums map[R]*V) map[R]*V {
+	if t.sums == nil {
+		t.sums = map[R]*V{}
+	}
+	for row, v := range sums {
+		if sum := t.sums[row]; sum != nil {
+			t.add(sum, v)
+		} else {
+			t.sums[row] = v
+		}
+	}
+	return t.sums
+}
+
 // isEmpty tells that nothing was counted.
 func (t *Table[K, V, R]) isEmpty(sums map[R]*V) bool {
 	for _, v := range sums {

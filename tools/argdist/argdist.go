@@ -18,6 +18,7 @@ type options struct {
 	Count      probes         `flag:"count,C" arg:"PROBE" help:"count hits by the values of the probe: 'do_sys_openat2(dfd, filename)'; may be given again"`
 	Histogram  probes         `flag:"histogram,H" arg:"PROBE" help:"a histogram of the probe's one value: 'vfs_read(count)'; may be given again"`
 	Every      flags.Duration `flag:"interval,i" arg:"TIME" help:"time between reports"`
+	Cumulative bool           `flag:"cumulative,c" help:"each report is of all since the start, not of its interval"`
 	Number     uint64         `flag:"number,n" arg:"N" help:"number of reports"`
 	Top        uint64         `flag:"top,T" arg:"N" also:"rows" help:"with -C: show only the N most frequent values of each interval"`
 	StringSize int            `flag:"string-size,z" help:"bytes of a string that are looked at"`
@@ -49,7 +50,7 @@ type (
 )
 
 type row struct {
-	Count  uint64      `json:"count" col:"COUNT,width=10,right" help:"hits in the interval with these values"`
+	Count  uint64      `json:"count" col:"COUNT,width=10,right" help:"hits in the interval with these values, with --cumulative since the start"`
 	Func   string      `json:"func" col:"FUNC,width=24" help:"name of the function, or of the tracepoint as category/event"`
 	Module string      `json:"module" col:"MODULE,width=20" help:"file of a user function; module of a kernel function that is in one"`
 	Label  string      `json:"label" col:"LABEL,width=16" help:"what the user calls the probe, behind a #"`
@@ -73,7 +74,6 @@ Probes, expressions and conditions are those of trace(8): a function with expres
 Values are counted in the kernel; every hit is in a count. With -H a hit whose value is negative or could not be read is in no histogram: the summary has their numbers (negative, no_value). --output json has a line of type "row" for each count with -C, and one of type "histogram" for each histogram with -H.`,
 	Peers: []string{
 		"-C and -H do not go together in one run.",
-		"-c (BCC: cumulative) is not there: each report is of its interval. A long -i adds up.",
 		"$latency and $entry of BCC are not there: funclatency measures calls.",
 		"-v and -I (BCC: show the program, include headers) are not there, as no C is compiled.",
 		"What is counted by takes 80 bytes at the most, strings included: -z, which is 24 here and 80 in BCC, makes them shorter or longer.",
@@ -82,6 +82,7 @@ Values are counted in the kernel; every hit is in a count. With -H a hit whose v
 	Examples: []string{
 		`argdist -C 'do_sys_openat2(filename)' -T 10          # the files that are opened most, each second`,
 		`argdist -H 'r:vfs_read(retval) if retval > 0'        # sizes of what is read`,
+		`argdist -c -H 'vfs_write(count)' -i 10               # sizes of what is written, until now, every 10 seconds`,
 		`argdist -C 't:syscalls:sys_enter_openat(dfd)' -i 5   # where there are no kprobes`,
 		`argdist -H 'p:c:malloc(size_t size):size_t:size'     # as BCC writes it`,
 	},
@@ -107,7 +108,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 func (o *options) table(set *fetch.Set) tool.Source {
 	t := &tool.Table[key, counts, row]{
 		Rounds:  tool.Rounds{Every: o.Every, Count: o.Number},
-		Ranking: tool.Ranking{Rows: o.Top, Sort: "count"},
+		Ranking: tool.Ranking{Rows: o.Top, Sort: "count"}, Cumulative: o.Cumulative,
 		Columns: []string{"count", "func", "args"},
 		Label: func(k *key, _ *counts) row {
 			site := &set.Sites[k.Target]
@@ -127,8 +128,8 @@ func (o *options) table(set *fetch.Set) tool.Source {
 func (o *options) hists(set *fetch.Set) tool.Source {
 	h := &tool.Hists[histKey, label]{
 		Interval: tool.Interval{Rounds: tool.Rounds{Every: o.Every, Count: o.Number}},
-		Unit:     histogram.Values,
-		Keys:     []string{"func", "expr"},
+		Unit:     histogram.Values, Cumulative: o.Cumulative,
+		Keys: []string{"func", "expr"},
 		Label: func(k histKey) label {
 			site := &set.Sites[k.Target]
 			l := label{site.Name, site.Probe.Label}

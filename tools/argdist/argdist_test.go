@@ -135,3 +135,24 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// A cumulative report has all that those before it have.
+func TestCumulative(t *testing.T) {
+	path := (&tooltest.Native{Touches: 1000}).Write(t)
+	res := tooltest.JSON(t, Tool, []string{"-c", "-i", "20ms", "-C", path + ":touch(arg1 % 2)"}, func() { run(t, path); run(t, path) })
+	last := map[string]float64{}
+	for _, r := range res.Rows {
+		key := fmt.Sprint(r.Object("args"))
+		if n := r.Num("count"); n < last[key] {
+			t.Errorf("%s: %v after %v", key, n, last[key])
+		}
+		last[key] = r.Num("count")
+	}
+	if last["map[arg1 % 2:0]"] != 1000 || last["map[arg1 % 2:1]"] != 1000 {
+		t.Errorf("at the end %v, want 1000 each", last)
+	}
+	res = tooltest.JSON(t, Tool, []string{"-c", "-i", "20ms", "-H", path + ":touch(arg1)"}, func() { run(t, path); run(t, path) })
+	if n := res.Histograms[len(res.Histograms)-1].Num("count"); n != 2000 || res.Summary.Num("events") != 2000 {
+		t.Errorf("%v values at the end, want 2000: %v", n, res.Summary)
+	}
+}
