@@ -13,7 +13,7 @@ TOOL_PREFIX ?=
 TOOL_SUFFIX ?=
 
 # What `make generate` makes: git's pathspecs.
-GENERATED := '*_bpfel*.go' '*_bpfel*.o' '*_bpfel*.o.gz' 'man/*' 'docs/schema/*' 'internal/value/syscalls_*.go'
+GENERATED := '*_bpfel*.go' '*_bpfel*.o' '*_bpfel*.o.gz' 'man/*' 'docs/schema/*' tools/instructions.txt 'internal/value/syscalls_*.go'
 
 .PHONY: all generate docs check-generated new test test-kernels bench install clean
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Write what follows from the tools' own words: the manual pages, the JSON schemas, and
-# the README's table of tools, between its lines <!-- tools --> and <!-- /tools -->.
+# Write what follows from the tools: the manual pages, the JSON schemas, the sizes of their
+# programs, and the README's table, between its lines <!-- tools --> and <!-- /tools -->.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -23,6 +23,7 @@ while read -r name; do
 	"$tmp/corescope" schema "$name" >"docs/schema/$name.json"
 done <"$tmp/names"
 "$tmp/corescope" schema doctor >docs/schema/doctor.json
+CGO_ENABLED=0 go test ./tools -run '^TestInstructions$' -update >/dev/null
 
 if [ -f README.md ]; then
 	"$tmp/corescope" list --markdown >"$tmp/table"
