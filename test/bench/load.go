@@ -38,14 +38,19 @@ type load struct {
 }
 
 var loads = map[string]load{
-	"opens": {openOpens, openPrefix, openPath},
-	"execs": {openExecs, execPrefix, execWord},
-	"conns": {openConns, connPrefix, connAddr},
-	"reads": {open: openReads},
-	"trips": {open: openTrips},
+	"opens":  {openOpens, openPrefix, openPath},
+	"execs":  {openExecs, execPrefix, execWord},
+	"conns":  {openConns, connPrefix, connAddr},
+	"reads":  {open: openReads, prefix: loadComm},
+	"trips":  {open: openTrips},
+	"sends":  {open: openSends},
+	"calls":  {open: openCalls},
+	"writes": {open: openWrites},
 }
 
 const (
+	// loadComm is the name of the task that makes the load.
+	loadComm   = "corescope-load"
 	openPrefix = "/none/corescope-bench-"
 	execPrefix = "corescope-bench-"
 	connPrefix = "127.1."
@@ -76,6 +81,9 @@ func runLoad(args []string) error {
 	// Threads that wait in a raw call keep their processor.
 	runtime.GOMAXPROCS(4)
 	runtime.LockOSThread()
+	if err := nameTask(loadComm); err != nil {
+		return err
+	}
 	event, err := l.open(args[1])
 	if err != nil {
 		return fmt.Errorf("prepare load: %w", err)
@@ -85,6 +93,15 @@ func runLoad(args []string) error {
 		return fmt.Errorf("run load: %w", err)
 	}
 	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// nameTask names this thread.
+func nameTask(name string) error {
+	b := append([]byte(name), 0)
+	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0); err != nil {
+		return fmt.Errorf("name task: %w", err)
+	}
+	return nil
 }
 
 // pace runs the events, evenly spread over each millisecond's share.
@@ -164,6 +181,30 @@ func openConns(string) (func(int) error, error) {
 	}, nil
 }
 
+// openSends sends a byte over one connection of this host with itself, and receives it.
+func openSends(string) (func(int) error, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	there, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	here, err := l.Accept()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, 1)
+	return func(int) error {
+		if _, err := there.Write(b); err != nil {
+			return err
+		}
+		_, err := here.Read(b)
+		return err
+	}, nil
+}
+
 const blockSize = 4096
 
 // openReads reads blocks of a file past the page cache.
@@ -184,6 +225,27 @@ func openReads(dir string) (func(int) error, error) {
 	}
 	return func(i int) error {
 		_, err := unix.Pread(fd, block, int64(i%blocks)*blockSize)
+		return err
+	}, nil
+}
+
+// openCalls calls what does nothing.
+func openCalls(string) (func(int) error, error) {
+	return func(int) error {
+		unix.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
+		return nil
+	}, nil
+}
+
+// openWrites writes one block of a file over and over; it stays in the page cache.
+func openWrites(dir string) (func(int) error, error) {
+	fd, err := unix.Open(filepath.Join(dir, "written"), unix.O_WRONLY|unix.O_CREAT, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	block := make([]byte, blockSize)
+	return func(int) error {
+		_, err := unix.Pwrite(fd, block, 0)
 		return err
 	}, nil
 }

@@ -1,20 +1,14 @@
-// Command bench measures corescope's tools and their peers of libbpf-tools on the same
-// loads, in turn, and writes docs/benchmarks.md and docs/benchmarks.json. It runs as
-// root in the root of the tree, by `make bench`:
-//
-//	TOOLS="opensnoop runqlat" ROUNDS=3 make bench
-//
-// runs a part and prints it, and writes nothing. PEERS=TREE names where
-// test/peers/install.sh has put the peers, or shall.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,9 +19,12 @@ import (
 
 func main() {
 	var err error
-	if len(os.Args) > 1 && os.Args[1] == loadArg {
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == loadArg:
 		err = runLoad(os.Args[2:])
-	} else {
+	case len(os.Args) > 1 && os.Args[1] == tasksArg:
+		err = runTasks(os.Args[2:])
+	default:
 		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 		defer stop()
 		err = run(ctx)
@@ -52,6 +49,9 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.mount(); err != nil {
+		return err
+	}
 	// From 5.8 on; so that every program's time is counted.
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
@@ -61,11 +61,20 @@ func run(ctx context.Context) error {
 	var all []result
 	for _, c := range s.cases {
 		results, err := c.run(ctx, s)
+		if errors.Is(err, errNotHere) {
+			progress("%s: %v", c.name(), err)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name(), err)
 		}
 		all = append(all, results...)
 	}
+	scale, err := s.scale(ctx)
+	if err != nil {
+		return fmt.Errorf("scale: %w", err)
+	}
+	all = append(all, scale...)
 	disk, err := s.disk()
 	if err != nil {
 		return err
@@ -105,6 +114,31 @@ func (s *settings) install(ctx context.Context) error {
 	}
 	s.ours, err = filepath.Abs("bin/corescope")
 	return err
+}
+
+// mount makes what the peers' tree needs of this machine, in a mount namespace of this
+// thread and of all processes that it starts from now on: it keeps the thread.
+func (s *settings) mount() error {
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
+		return fmt.Errorf("leave mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	for _, dir := range []string{"/proc", "/sys", "/dev"} {
+		if err := unix.Mount(dir, s.peers+dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", dir, err)
+		}
+	}
+	const tracing = "/sys/kernel/tracing"
+	if _, err := os.Stat(tracing + "/events"); err == nil {
+		return nil
+	}
+	if err := unix.Mount("tracefs", s.peers+tracing, "tracefs", 0, ""); err != nil {
+		return fmt.Errorf("mount tracefs: %w", err)
+	}
+	return nil
 }
 
 func progress(format string, args ...any) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -21,21 +22,27 @@ type sample struct {
 	// lost is what the tool itself says to have lost; only ours says.
 	lost   int
 	mem    memory
-	memory uint64 // of its objects in the kernel
+	memory uint64 // of its objects and buffers in the kernel
 	stop   time.Duration
 }
 
 // run measures all figures of the benchmark.
 func (b *benchmark) run(ctx context.Context, s *settings) ([]result, error) {
-	dir, err := os.MkdirTemp(scratch, "corescope-bench-")
+	m, err := newMeasurer(b, s)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	m := &measurer{benchmark: b, subjects: b.subjects(s), rounds: s.rounds, dir: dir}
+	defer m.close()
 	var all []result
 	for _, rate := range append([]int{0}, b.rates...) {
 		results, err := m.loaded(ctx, rate)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, results...)
+	}
+	if b.rows > 0 && !b.isFurther {
+		results, err := m.outputs(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -48,11 +55,41 @@ func (b *benchmark) run(ctx context.Context, s *settings) ([]result, error) {
 // scratch is on a disk, as O_DIRECT is not to be had of tmpfs.
 const scratch = "/var/tmp"
 
+// measurer runs the subjects of a benchmark: ours, and the peer unless it does not run
+// here, of which note tells.
 type measurer struct {
 	*benchmark
-	subjects [2]subject
+	subjects []subject
 	rounds   int
 	dir      string
+	note     string
+}
+
+func newMeasurer(b *benchmark, s *settings) (*measurer, error) {
+	dir, err := os.MkdirTemp(scratch, "corescope-bench-")
+	if err != nil {
+		return nil, err
+	}
+	m := &measurer{benchmark: b, subjects: []subject{b.ours(s)}, rounds: b.rounds(s), dir: dir}
+	if s.peers == "" {
+		m.note = "there is no peer"
+	} else {
+		m.subjects = append(m.subjects, b.peer(s))
+	}
+	return m, nil
+}
+
+func (m *measurer) close() { os.RemoveAll(m.dir) }
+
+// lacksPeer tells whether the error is that the peer does not run here, and goes on
+// without it.
+func (m *measurer) lacksPeer(sub *subject, err error) bool {
+	if !errors.Is(err, errNotHere) || sub.name != peerName {
+		return false
+	}
+	progress("%s: the peer: %v", m.name(), err)
+	m.subjects, m.note = m.subjects[:1], "the peer "+err.Error()
+	return true
 }
 
 // loaded runs the load with each subject in turn, and without any.
@@ -65,10 +102,13 @@ func (m *measurer) loaded(ctx context.Context, rate int) ([]result, error) {
 	var samples [2][]sample
 	for round := range m.rounds {
 		progress("%s: %s, round %d of %d", m.name(), pacing(rate), round+1, m.rounds)
-		for i := range m.subjects {
-			one, err := m.measure(ctx, &m.subjects[i], count, rate)
+		for i, sub := range m.subjects {
+			one, err := m.measure(ctx, &sub, count, rate)
+			if m.lacksPeer(&sub, err) {
+				break
+			}
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", m.subjects[i].name, err)
+				return nil, fmt.Errorf("%s: %w", sub.name, err)
 			}
 			samples[i] = append(samples[i], *one)
 		}
@@ -94,7 +134,7 @@ func (m *measurer) measure(ctx context.Context, sub *subject, count, rate int) (
 	if err != nil {
 		return nil, err
 	}
-	defer r.cmd.Process.Kill()
+	defer r.kill()
 	if err := r.settled(); err != nil {
 		return nil, err
 	}
@@ -109,7 +149,7 @@ func (m *measurer) measure(ctx context.Context, sub *subject, count, rate int) (
 	}
 	one.load = *l
 	// Peers that do not write to a terminal keep rows back until they end.
-	if _, err := r.drained(loads[m.load].prefix); err != nil {
+	if err := r.drained(); err != nil {
 		return nil, err
 	}
 	after, err := r.usage()
@@ -124,7 +164,7 @@ func (m *measurer) measure(ctx context.Context, sub *subject, count, rate int) (
 		return nil, err
 	}
 	one.lost = r.lost()
-	if m.rows > 0 {
+	if m.rows != 0 {
 		one.rows, err = r.rows(loads[m.load].prefix)
 	}
 	return &one, err
@@ -138,7 +178,7 @@ func (one *sample) sizes(r *running) (err error) {
 	if err != nil {
 		return err
 	}
-	one.memory = o.memory
+	one.memory = o.memory + one.mem.perf
 	return nil
 }
 

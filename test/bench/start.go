@@ -47,7 +47,7 @@ func (m *measurer) startTime(ctx context.Context, sub *subject) (time.Duration, 
 	if err != nil {
 		return 0, err
 	}
-	defer r.cmd.Process.Kill()
+	defer r.kill()
 	attached, err := r.attached()
 	if err != nil {
 		return 0, err
@@ -56,13 +56,13 @@ func (m *measurer) startTime(ctx context.Context, sub *subject) (time.Duration, 
 	if l.err != nil {
 		return 0, l.err
 	}
-	if _, err := r.drained(loads[m.load].prefix); err != nil {
+	if err := r.drained(); err != nil {
 		return 0, err
 	}
 	if _, err := r.stop(); err != nil {
 		return 0, err
 	}
-	if m.rows == 0 {
+	if mark := loads[m.load].mark; m.rows == 0 || mark == nil {
 		return attached, nil
 	}
 	first, err := firstSeen(r.out.Name(), loads[m.load].mark)
@@ -79,8 +79,8 @@ func (r *running) attached() (time.Duration, error) {
 	var at time.Duration
 	for time.Since(r.spawned) < at+quiet || last == 0 {
 		o, err := kernelObjects(r.pid())
-		if err != nil {
-			return 0, fmt.Errorf("%w: %s", err, &r.stderr)
+		if err != nil || !r.alive() {
+			return 0, fmt.Errorf("%w: %s", errNotHere, r.lastWords())
 		}
 		if o.links > last {
 			last, at = o.links, time.Since(r.spawned)

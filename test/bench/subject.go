@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +18,8 @@ import (
 // subject is a tool that is measured: ours or a peer's.
 type subject struct {
 	name string // for tables
+	// root is the tree that it is run in, or "" for the machine's own.
+	root string
 	args []string
 }
 
@@ -27,17 +31,26 @@ type running struct {
 	spawned time.Time
 }
 
-// start starts it, with its rows going to a file of dir. It has the process id that the
-// command has: what stands before a peer in its tree ends in exec.
+// start starts it, with its rows going to a file of dir.
 func (s *subject) start(ctx context.Context, dir string) (*running, error) {
 	out, err := os.Create(filepath.Join(dir, "rows"))
 	if err != nil {
 		return nil, err
 	}
+	return s.startTo(ctx, out)
+}
+
+// startTo starts it by nothing but fork, chroot and exec, so that its start is its own.
+func (s *subject) startTo(ctx context.Context, out *os.File) (*running, error) {
 	r := &running{cmd: exec.CommandContext(ctx, s.args[0], s.args[1:]...), out: out}
 	r.cmd.Stdout, r.cmd.Stderr = out, &r.stderr
+	if s.root != "" {
+		r.cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: s.root}
+		r.cmd.Dir = "/"
+	}
 	r.spawned = time.Now()
 	if err := r.cmd.Start(); err != nil {
+		out.Close()
 		return nil, fmt.Errorf("start %s: %w", s.name, err)
 	}
 	return r, nil
@@ -78,6 +91,9 @@ func (r *running) lost() int {
 	return n
 }
 
+// errNotHere is of a subject that this kernel has no place for.
+var errNotHere = errors.New("does not run here")
+
 // settled waits until the subject has attached its programs: until what it has of them
 // stays as it is for a while.
 func (r *running) settled() error {
@@ -86,8 +102,8 @@ func (r *running) settled() error {
 	since := time.Now()
 	for time.Since(r.spawned) < patience {
 		o, err := kernelObjects(r.pid())
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, &r.stderr)
+		if err != nil || !r.alive() {
+			return fmt.Errorf("%w: %s", errNotHere, r.lastWords())
 		}
 		if now := (state{len(o.programs), o.links}); now != last {
 			last, since = now, time.Now()
@@ -97,20 +113,63 @@ func (r *running) settled() error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("nothing is attached within %v: %s", patience, &r.stderr)
+	return fmt.Errorf("%w: nothing is attached within %v: %s", errNotHere, patience, r.lastWords())
+}
+
+// alive tells whether it has not ended; nobody has waited for it yet.
+func (r *running) alive() bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.pid()))
+	_, state, ok := strings.Cut(string(b), ") ")
+	return err == nil && ok && state[0] != 'Z'
+}
+
+// kill ends what may have ended, and leaves nothing to wait for.
+func (r *running) kill() {
+	_ = r.cmd.Process.Kill()
+	_ = r.cmd.Wait()
+	r.out.Close()
+}
+
+// lastWords is the last line that it has said on standard error, after it was killed.
+func (r *running) lastWords() string {
+	r.kill()
+	if r.stderr.Len() == 0 {
+		return r.cmd.ProcessState.String()
+	}
+	lines := strings.Split(strings.TrimSpace(r.stderr.String()), "\n")
+	return lines[len(lines)-1]
 }
 
 // state is what changes while a subject starts.
 type state struct{ programs, links int }
 
-// drained waits until no more rows with the text come, and counts them.
-func (r *running) drained(text string) (int, error) {
-	for last := -1; ; {
+// drained waits until it writes no more.
+func (r *running) drained() error {
+	for last := int64(-1); ; {
 		time.Sleep(300 * time.Millisecond)
-		n, err := r.rows(text)
-		if err != nil || n == last {
-			return n, err
+		info, err := os.Stat(r.out.Name())
+		if err != nil {
+			return err
 		}
-		last = n
+		if info.Size() == last {
+			return nil
+		}
+		last = info.Size()
+	}
+}
+
+// idle waits until it takes no more CPU time than looking around costs.
+func (r *running) idle() error {
+	const look, little = 300 * time.Millisecond, 5 * time.Millisecond
+	for last := time.Duration(-1); ; {
+		time.Sleep(look)
+		now, err := cpuTime(r.pid())
+		if err != nil {
+			return err
+		}
+		if last >= 0 && now-last < little {
+			return nil
+		}
+		last = now
 	}
 }

@@ -19,7 +19,7 @@ import (
 type objects struct {
 	programs map[ebpf.ProgramID]bool
 	links    int
-	memory   uint64 // bytes locked by its maps, programs and perf buffers
+	memory   uint64 // bytes locked by its maps and programs
 }
 
 // kernelObjects reads them from the process's descriptors.
@@ -135,8 +135,9 @@ func cpuTime(pid int) (time.Duration, error) {
 }
 
 // memory is a process's memory in bytes: the most that was resident, and what of it
-// are pages of ring and perf buffers, which the kernel has anyway.
-type memory struct{ peak, rings uint64 }
+// are pages of ring and perf buffers, which the kernel has anyway; and its perf buffers,
+// of which no descriptor tells the size.
+type memory struct{ peak, rings, perf uint64 }
 
 func processMemory(pid int) (m memory, err error) {
 	status, err := fdInfo(fmt.Sprintf("/proc/%d/status", pid))
@@ -151,11 +152,19 @@ func processMemory(pid int) (m memory, err error) {
 		return m, err
 	}
 	defer f.Close()
-	isRing := false
+	var isRing, isPerf bool
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		key, val, _ := strings.Cut(lines.Text(), ":")
 		if strings.Contains(key, "-") && strings.Contains(key, " ") { // a mapping's first line
 			isRing = strings.Contains(lines.Text(), "anon_inode:")
+			isPerf = strings.Contains(lines.Text(), "anon_inode:[perf_event]")
+		}
+		if isPerf && key == "Size" {
+			n, err := kilobytes(strings.TrimSpace(val))
+			if err != nil {
+				return m, err
+			}
+			m.perf += n
 		}
 		if isRing && key == "Rss" {
 			n, err := kilobytes(strings.TrimSpace(val))

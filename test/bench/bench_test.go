@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// TestMain makes the test's binary a load, as the command is.
+func TestMain(m *testing.M) {
+	var err error
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == loadArg:
+		err = runLoad(os.Args[2:])
+	case len(os.Args) > 1 && os.Args[1] == tasksArg:
+		err = runTasks(os.Args[2:])
+	default:
+		os.Exit(m.Run())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// short is how much of a load a test makes.
+const short = 100
+
+// shortSettings are those of one short round, without peers, or with those that the tree
+// CORESCOPE_PEERS has.
+func shortSettings(t *testing.T) *settings {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		t.Skipf("the kernel does not measure programs: %v", err)
+	}
+	t.Cleanup(func() { stats.Close() })
+	s := &settings{rounds: 1, peers: os.Getenv("CORESCOPE_PEERS"), ours: filepath.Join(t.TempDir(), "corescope")}
+	build := exec.Command("go", "build", "-o", s.ours, "../../cmd/corescope")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v: %s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(s.peers, "usr/sbin/opensnoop-libbpf")); err != nil || s.peers == "" {
+		t.Logf("without peers: CORESCOPE_PEERS=%q has none: %v", s.peers, err)
+		s.peers = ""
+		return s
+	}
+	if err := s.mount(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestBench runs each benchmark once, with a short load.
+func TestBench(t *testing.T) {
+	s := shortSettings(t)
+	for _, b := range benchmarks {
+		b.count = max(b.count/short, short)
+		t.Run(b.name(), func(t *testing.T) {
+			m, err := newMeasurer(&b, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.close()
+			results, err := m.loaded(t.Context(), 0)
+			if errors.Is(err, errNotHere) {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkResults(t, results)
+		})
+	}
+}
+
+func checkResults(t *testing.T, results []result) {
+	t.Helper()
+	for _, r := range results {
+		t.Logf("%s: %.4g %s, peer %.4g %s", r.Figure, r.Ours, r.Unit, r.Peer, r.Note)
+		// Tools of few rows may take less time than the clock of processes has.
+		if r.Ours <= 0 && !strings.HasPrefix(r.Figure, "user space") {
+			t.Errorf("%s is %g", r.Figure, r.Ours)
+		}
+		if strings.HasPrefix(r.Figure, "seen") && (r.met() == "no" || strings.Contains(r.Note, "said nothing")) {
+			t.Errorf("%s: %g %%: %s", r.Figure, r.Ours, r.Note)
+		}
+	}
+}
+
+// TestFigures takes those figures of one tool that no load alone gives.
+func TestFigures(t *testing.T) {
+	s := shortSettings(t)
+	b := benchmark{tool: "opensnoop", load: "opens", unit: "open", count: 1_000, rows: 1}
+	m, err := newMeasurer(&b, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	seen, err := m.outputs(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, err := m.starts(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkResults(t, append(seen, start))
+	ns, err := m.besideTasks(ctx, fewTasks)
+	if err != nil || ns <= 0 {
+		t.Errorf("beside %d tasks: %g ns, %v", fewTasks, ns, err)
+	}
+}
+
+func TestMet(t *testing.T) {
+	for _, tt := range []struct {
+		result
+		want string
+	}{
+		{result{Ours: 1, Peer: 2, Ratio: 0.5, Target: 0.7}, "yes"},
+		{result{Ours: 2, Peer: 2, Ratio: 1, Target: 0.7}, "no"},
+		{result{Ours: 2, Target: 0.7}, ""},
+		{result{Ours: 2, Limit: 1}, "no"},
+		{result{Ours: 99, Least: 100}, "no"},
+		{result{Ours: 100, Least: 100}, "yes"},
+		{result{Ours: 100}, ""},
+	} {
+		if got := tt.met(); got != tt.want {
+			t.Errorf("%+v is met: %q, want %q", tt.result, got, tt.want)
+		}
+	}
+}
+
+func TestSeenResult(t *testing.T) {
+	m := &measurer{benchmark: &benchmark{rows: 1}}
+	of := func(rows, lost int) sample { return sample{rows: rows, lost: lost, load: loadResult{Count: 10}} }
+	for _, tt := range []struct {
+		one   sample
+		met   string
+		noted bool
+	}{
+		{of(10, 0), "yes", false},
+		{of(7, 3), "", true},
+		{of(7, 0), "no", true},
+	} {
+		r := m.seenResult("seen", [2][]sample{{tt.one}, nil})
+		if r.met() != tt.met || (r.Note != "") != tt.noted {
+			t.Errorf("%d rows, %d lost: %+v", tt.one.rows, tt.one.lost, r)
+		}
+	}
+}

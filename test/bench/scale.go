@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// tasksArg makes this program a number of threads that sleep: bench tasks COUNT. It says
+// when all are there, and ends with its standard input.
+const tasksArg = "tasks"
+
+// fewTasks is what others are compared with.
+const fewTasks = 10
+
+// manyTasks are the numbers of sleeping tasks that are tried.
+var manyTasks = []int{1_000, 30_000}
+
+// scaled are the benchmarks that are run beside sleeping tasks.
+var scaled = []benchmark{
+	{tool: "opensnoop", load: "opens", unit: "open", count: 100_000, rows: 1},
+	{tool: "runqlat", load: "trips", unit: "round trip", count: 100_000},
+}
+
+// scale measures whether time in the kernel grows with the tasks that there are.
+func (s *settings) scale(ctx context.Context) ([]result, error) {
+	if !s.whole {
+		return nil, nil
+	}
+	var all []result
+	for i := range scaled {
+		m, err := newMeasurer(&scaled[i], s)
+		if err != nil {
+			return nil, err
+		}
+		m.rounds = min(s.rounds, 3)
+		results, err := m.scale(ctx)
+		m.close()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.name(), err)
+		}
+		all = append(all, results...)
+	}
+	return all, nil
+}
+
+func (m *measurer) scale(ctx context.Context) ([]result, error) {
+	few, err := m.besideTasks(ctx, fewTasks)
+	if err != nil {
+		return nil, err
+	}
+	var all []result
+	for _, n := range manyTasks {
+		many, err := m.besideTasks(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, result{
+			Tool: m.name(), Figure: fmt.Sprintf("in the kernel, %d tasks ÷ %d", n, fewTasks), Unit: "×",
+			Ours: many / few, Limit: 1.1,
+		})
+	}
+	return all, nil
+}
+
+// besideTasks is the median time in the kernel for an event, in ns.
+func (m *measurer) besideTasks(ctx context.Context, n int) (float64, error) {
+	stop, err := startTasks(ctx, n)
+	if err != nil {
+		return 0, err
+	}
+	defer stop()
+	var values []float64
+	for round := range m.rounds {
+		progress("%s: %d tasks, round %d of %d", m.name(), n, round+1, m.rounds)
+		one, err := m.measure(ctx, &m.subjects[0], m.count, 0)
+		if err != nil {
+			return 0, err
+		}
+		values = append(values, float64(one.kernel)/float64(one.load.Count))
+	}
+	return median(values), nil
+}
+
+func startTasks(ctx context.Context, n int) (stop func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, tasksArg, strconv.Itoa(n))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start tasks: %w", err)
+	}
+	stop = func() {
+		in.Close()
+		_ = cmd.Wait()
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		stop()
+		return nil, fmt.Errorf("start %d tasks: %w", n, err)
+	}
+	return stop, nil
+}
+
+func runTasks(args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%s: want COUNT", tasksArg)
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	debug.SetMaxThreads(n + 100)
+	var started sync.WaitGroup
+	for range n {
+		started.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			started.Done()
+			_ = unix.Pause()
+		}()
+	}
+	started.Wait()
+	fmt.Println("ready")
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	return nil
+}
