@@ -158,10 +158,13 @@ func (b *blob) at(id uint32) (int, error) {
 
 // hasString tells whether one of the names is among the strings, whatever it names.
 func (b *blob) hasString(names map[string]bool) bool {
-	for text := range bytes.SplitSeq(b.strings, []byte{0}) {
-		if names[string(text)] {
+	likely := newSieve(names)
+	for off := 0; off < len(b.strings); {
+		text := b.strings[off : off+bytes.IndexByte(b.strings[off:], 0)]
+		if likely.has(b.strings, uint32(off)) && names[string(text)] {
 			return true
 		}
+		off += len(text) + 1
 	}
 	return false
 }

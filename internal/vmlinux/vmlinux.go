@@ -5,7 +5,9 @@ package vmlinux
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -125,13 +127,14 @@ func modules() iter.Seq2[string, error] {
 }
 
 func moduleHas(path string, names map[string]bool) (bool, error) {
-	raw, err := os.ReadFile(path)
-	if os.IsNotExist(err) {
+	raw, free, err := open(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("read module's BTF: %w", err)
 	}
+	defer free()
 	b, err := parse(raw)
 	if err != nil {
 		return false, fmt.Errorf("read module's BTF: %w", err)

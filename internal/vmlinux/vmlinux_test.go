@@ -126,6 +126,17 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+func TestHasString(t *testing.T) {
+	b := &blob{strings: []byte("\x00one\x00longer than eight\x00\x00last\x00")}
+	for name, want := range map[string]bool{
+		"one": true, "on": false, "longer than eight": true, "longer than nine": false, "last": true, "ast": false,
+	} {
+		if got := b.hasString(map[string]bool{name: true}); got != want {
+			t.Errorf("%q is there: %t", name, got)
+		}
+	}
+}
+
 func BenchmarkFind(b *testing.B) {
 	findSome(b)
 	b.ReportAllocs()
