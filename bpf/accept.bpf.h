@@ -63,7 +63,8 @@ static __always_inline bool is_compat_accept(struct pt_regs *regs, __s32 nr)
 }
 
 /* The new descriptor still stands for what was accepted, unless another thread has closed it. */
-static __always_inline int handle_accept_exit(void *ctx, struct pt_regs *regs, __s32 nr, long ret)
+static __always_inline int handle_accept_exit(void *ctx, struct pt_regs *regs, __s32 nr, long ret,
+					      bool btf)
 {
 	struct sock *sk;
 	bool compat;
@@ -74,7 +75,7 @@ static __always_inline int handle_accept_exit(void *ctx, struct pt_regs *regs, _
 		return 0;
 	if ((__s32)ret < 0)
 		return 0;
-	compat = syscall_is_compat(regs);
+	compat = syscall_is_compat_for(regs, btf);
 	if (compat ? !is_compat_accept(regs, nr) : nr != NR_accept && nr != NR_accept4)
 		return 0;
 	sk = task_tcp_sock(ret);
@@ -86,13 +87,13 @@ static __always_inline int handle_accept_exit(void *ctx, struct pt_regs *regs, _
 SEC("tp_btf/sys_exit")
 int BPF_PROG(accept__btf, struct pt_regs *regs, long ret)
 {
-	return handle_accept_exit(ctx, regs, SYSCALL_NR(regs), ret);
+	return handle_accept_exit(ctx, regs, SYSCALL_NR(regs), ret, true);
 }
 
 SEC("raw_tp/sys_exit")
 int BPF_PROG(accept__raw, struct pt_regs *regs, long ret)
 {
-	return handle_accept_exit(ctx, regs, syscall_nr(regs), ret);
+	return handle_accept_exit(ctx, regs, syscall_nr(regs), ret, false);
 }
 
 #endif

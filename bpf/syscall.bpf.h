@@ -209,6 +209,12 @@ static __always_inline __u64 syscall_arg(struct pt_regs *regs, int n, bool compa
 #error "syscall.bpf.h does not know this architecture"
 #endif
 
+/* Where one worker serves programs of both kinds: btf is a constant. */
+static __always_inline bool syscall_is_compat_for(struct pt_regs *regs, bool btf)
+{
+	return btf ? syscall_is_compat_btf(regs) : syscall_is_compat(regs);
+}
+
 /* From 424 on numbers are the same everywhere, and those of ARM are i386's until 300. */
 enum {
 	NR_clone3 = 435,

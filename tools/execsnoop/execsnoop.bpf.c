@@ -384,7 +384,8 @@ static __always_inline int exec_path_arg(__s32 nr, bool compat)
 	return -1;
 }
 
-static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret)
+static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret,
+				       bool btf)
 {
 	bool compat;
 	int place;
@@ -392,7 +393,7 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 	/* Nearly all calls are others, and end here. */
 	if (exec_path_arg(nr, false) < 0 && exec_path_arg(nr, true) < 0)
 		return 0;
-	compat = syscall_is_compat(regs);
+	compat = syscall_is_compat_for(regs, btf);
 	place = exec_path_arg(nr, compat);
 	if (place < 0 || ret >= 0)
 		return 0;
@@ -414,13 +415,13 @@ int BPF_PROG(exec__raw, struct task_struct *task, pid_t old_pid, struct linux_bi
 SEC("tp_btf/sys_exit")
 int BPF_PROG(fail__btf, struct pt_regs *regs, long ret)
 {
-	return handle_exit(ctx, regs, SYSCALL_NR(regs), ret);
+	return handle_exit(ctx, regs, SYSCALL_NR(regs), ret, true);
 }
 
 SEC("raw_tp/sys_exit")
 int BPF_PROG(fail__raw, struct pt_regs *regs, long ret)
 {
-	return handle_exit(ctx, regs, syscall_nr(regs), ret);
+	return handle_exit(ctx, regs, syscall_nr(regs), ret, false);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -213,7 +213,7 @@ static __always_inline int handle_call(void *ctx, struct pt_regs *regs, int firs
 	return handle_open(ctx, &req, ret);
 }
 
-static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, long ret)
+static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, long ret, bool btf)
 {
 	struct open_call req = {};
 	bool compat;
@@ -222,7 +222,7 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 	if (nr != NR_open && nr != NR_openat && nr != NR_openat2 && nr != NR_creat &&
 	    nr != NR_compat_open && nr != NR_compat_openat && nr != NR_compat_creat)
 		return 0;
-	compat = syscall_is_compat(regs);
+	compat = syscall_is_compat_for(regs, btf);
 	if (compat)
 		ret = (__s32)ret;
 	if (nr == (compat ? NR_compat_open : NR_open))
@@ -247,13 +247,13 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 SEC("tp_btf/sys_exit")
 int BPF_PROG(open__btf, struct pt_regs *regs, long ret)
 {
-	return handle_exit(ctx, regs, SYSCALL_NR(regs), ret);
+	return handle_exit(ctx, regs, SYSCALL_NR(regs), ret, true);
 }
 
 SEC("raw_tp/sys_exit")
 int BPF_PROG(open__raw, struct pt_regs *regs, long ret)
 {
-	return handle_exit(ctx, regs, syscall_nr(regs), ret);
+	return handle_exit(ctx, regs, syscall_nr(regs), ret, false);
 }
 
 /*

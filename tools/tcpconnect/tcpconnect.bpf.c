@@ -287,7 +287,7 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 	nr &= ~__X32_SYSCALL_BIT;
 	if (!want_name && nr != NR_connect && nr != NR_compat_connect && nr != NR_compat_socketcall)
 		return 0;
-	compat = btf ? syscall_is_compat_btf(regs) : syscall_is_compat(regs);
+	compat = syscall_is_compat_for(regs, btf);
 	if (want_name)
 		handle_answer(ctx, regs, nr, ret, compat);
 	if (!is_connect(regs, nr, compat))
