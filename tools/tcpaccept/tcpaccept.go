@@ -11,12 +11,11 @@ import (
 //go:generate ../../scripts/bpf2go.sh tcpaccept.bpf.c
 
 type options struct {
-	Ports     flags.Ports `flag:"port,P" arg:"PORT" bpf:"targ_not_lports" help:"only these local ports"`
-	IPv4      bool        `flag:"ipv4,4" bpf:"targ_ipv4" help:"only IPv4, also on IPv6 sockets"`
-	IPv6      bool        `flag:"ipv6,6" bpf:"targ_ipv6" help:"only IPv6"`
-	Time      bool        `flag:"time,T" help:"show the time"`
-	Timestamp bool        `flag:"timestamp,t" help:"show the seconds since the start"`
-	Wide      bool        `flag:"wide,w" help:"make room for IPv6 addresses"`
+	Ports flags.Ports `flag:"port,P" arg:"PORT" bpf:"targ_not_lports" help:"only these local ports"`
+	tool.Family
+	Time      bool `flag:"time,T" help:"show the time"`
+	Timestamp bool `flag:"timestamp,t" help:"show the seconds since the start"`
+	Wide      bool `flag:"wide,w" help:"make room for IPv6 addresses"`
 }
 
 type event struct {

@@ -11,16 +11,15 @@ import (
 //go:generate ../../scripts/bpf2go.sh tcpconnect.bpf.c
 
 type options struct {
-	Ports      flags.Ports `flag:"port,P" arg:"PORT" bpf:"targ_not_rports" help:"only to these remote ports"`
-	IPv4       bool        `flag:"ipv4,4" bpf:"targ_ipv4" help:"only IPv4, also on IPv6 sockets"`
-	IPv6       bool        `flag:"ipv6,6" bpf:"targ_ipv6" help:"only IPv6"`
-	Count      bool        `flag:"count,c" help:"at the end, count the connects that are alike: those from one address to another and its port"`
-	Timestamp  bool        `flag:"timestamp,t" help:"show the seconds since the start"`
-	UID        bool        `flag:"print-uid,U" help:"show the user id"`
-	SourcePort bool        `flag:"source-port,s" help:"show the local port, and count by it too"`
-	LPort      bool        `flag:"lport,L" help:"same as --source-port"`
-	DNS        bool        `flag:"dns,d" help:"show the name that the address was looked up by, from the answers of DNS that tasks get"`
-	Wide       bool        `flag:"wide,w" help:"make room for IPv6 addresses"`
+	Ports flags.Ports `flag:"port,P" arg:"PORT" bpf:"targ_not_rports" help:"only to these remote ports"`
+	tool.Family
+	Count      bool `flag:"count,c" help:"at the end, count the connects that are alike: those from one address to another and its port"`
+	Timestamp  bool `flag:"timestamp,t" help:"show the seconds since the start"`
+	UID        bool `flag:"print-uid,U" help:"show the user id"`
+	SourcePort bool `flag:"source-port,s" help:"show the local port, and count by it too"`
+	LPort      bool `flag:"lport,L" help:"same as --source-port"`
+	DNS        bool `flag:"dns,d" help:"show the name that the address was looked up by, from the answers of DNS that tasks get"`
+	Wide       bool `flag:"wide,w" help:"make room for IPv6 addresses"`
 }
 
 type event struct {

@@ -19,8 +19,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh tcpdrop.bpf.c
 
 type options struct {
-	IPv4     bool   `flag:"ipv4,4" bpf:"targ_ipv4" help:"only IPv4"`
-	IPv6     bool   `flag:"ipv6,6" bpf:"targ_ipv6" help:"only IPv6"`
+	tool.Family
 	NetNS    uint32 `flag:"netns-id" arg:"INODE" help:"only this network namespace: the inode of /proc/PID/ns/net"`
 	PIDNetNS uint32 `flag:"pid-netns" arg:"PID" help:"only the network namespace of this process"`
 	Wide     bool   `flag:"wide,w" help:"make room for IPv6 addresses"`

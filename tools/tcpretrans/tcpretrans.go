@@ -9,8 +9,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh tcpretrans.bpf.c
 
 type options struct {
-	IPv4      bool `flag:"ipv4,4" bpf:"targ_ipv4" help:"only IPv4, also on IPv6 sockets"`
-	IPv6      bool `flag:"ipv6,6" bpf:"targ_ipv6" help:"only IPv6"`
+	tool.Family
 	Sequence  bool `flag:"sequence,s" help:"show the sequence number"`
 	LossProbe bool `flag:"lossprobe,l" help:"also tail loss probes that send new data, where the kernel lets them be seen"`
 	Count     bool `flag:"count,c" help:"at the end, count the retransmissions of each connection"`

@@ -2,7 +2,6 @@
 package tcpstates
 
 import (
-	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
@@ -11,14 +10,12 @@ import (
 //go:generate ../../scripts/bpf2go.sh tcpstates.bpf.c
 
 type options struct {
-	LocalPorts  flags.Ports `flag:"localport,L" arg:"PORT" bpf:"targ_not_lports" help:"only these local ports"`
-	RemotePorts flags.Ports `flag:"remoteport,D" arg:"PORT" bpf:"targ_not_rports" help:"only these remote ports"`
-	IPv4        bool        `flag:"ipv4,4" bpf:"targ_ipv4" help:"only IPv4, also on IPv6 sockets"`
-	IPv6        bool        `flag:"ipv6,6" bpf:"targ_ipv6" help:"only IPv6"`
-	Time        bool        `flag:"time,T" help:"show the time"`
-	Timestamp   bool        `flag:"timestamp,t" help:"show the seconds since the start"`
-	Wide        bool        `flag:"wide,w" help:"make room for IPv6 addresses"`
-	CSV         bool        `flag:"csv,s" help:"same as --output csv"`
+	tool.Ports
+	tool.Family
+	Time      bool `flag:"time,T" help:"show the time"`
+	Timestamp bool `flag:"timestamp,t" help:"show the seconds since the start"`
+	Wide      bool `flag:"wide,w" help:"make room for IPv6 addresses"`
+	CSV       bool `flag:"csv,s" help:"same as --output csv"`
 }
 
 type event struct {

@@ -15,8 +15,7 @@ import (
 
 type options struct {
 	tool.Top
-	IPv4      bool `flag:"ipv4,4" bpf:"targ_ipv4" help:"only connections over IPv4"`
-	IPv6      bool `flag:"ipv6,6" bpf:"targ_ipv6" help:"only connections over IPv6"`
+	tool.Family
 	NoSummary bool `flag:"nosummary,S" help:"leave out the load averages"`
 }
 
