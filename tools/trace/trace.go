@@ -55,8 +55,8 @@ type row struct {
 	Module string       `json:"module" col:"MODULE,width=20" help:"file of a user function; module of a kernel function that is in one"`
 	Args   fetch.Values `json:"args" col:"ARGS,width=40" help:"the values that the probe asks for, by the expressions; one that could not be read is absent (? in text), one that was cut is also named in cut"`
 
-	KernelStack value.Stack `json:"kernel_stack" col:"KSTACK,extra,need=want_kernel_stack" help:"functions of the kernel that were being run, the innermost first; text shows them below the row"`
-	UserStack   value.Stack `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"functions of the process, likewise; those of compilers that leave out frame pointers are missing"`
+	KernelStack value.Stack `json:"kernel_stack" col:"KSTACK,extra,need=want_kernel_stack" help:"functions of the kernel that were being run, the innermost first; text shows them below the row; named with -K"`
+	UserStack   value.Stack `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"functions of the process, likewise; those of compilers that leave out frame pointers are missing; named with -U"`
 
 	set   *fetch.Set
 	env   *tool.Env
@@ -145,7 +145,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	}
 	set := &fetch.Set{}
 	e := &tool.Events[row]{
-		Plan:    tool.Plan{Keep: append(tool.UserStackNeeds(), system.CapSyslog)},
+		Plan:    tool.Plan{Keep: o.keepCapabilities()},
 		Columns: o.columns(), Extra: o.stacks(), BufferBytes: buffer, Row: row{set: set, env: env},
 	}
 	if o.Info {
@@ -166,6 +166,18 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		return nil
 	}
 	return e, nil
+}
+
+// keepCapabilities are those that it takes to name the functions of stacks.
+func (o *options) keepCapabilities() []system.Capability {
+	var keep []system.Capability
+	if o.KernelStack {
+		keep = append(keep, system.CapSyslog)
+	}
+	if o.UserStack {
+		keep = append(keep, tool.UserStackNeeds()...)
+	}
+	return keep
 }
 
 func (o *options) columns() []string {
