@@ -97,6 +97,13 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 		return print(out)
 	}
 	defer env.close()
+	cmd, err := l.start(src.plan())
+	if err != nil {
+		return err
+	}
+	if cmd != nil {
+		defer cmd.close()
+	}
 	s, err := l.tool.open(l, src, env, func(err error) { fmt.Fprintf(errOut, "%s: %v\n", l.tool.Name, err) })
 	if err != nil {
 		return err
@@ -107,6 +114,11 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 	}
 	ctx, stop := untilClosed(ctx, out)
 	defer stop()
+	if cmd != nil {
+		ctx, stop = cmd.until(ctx)
+		defer stop()
+	}
+	s.command = cmd
 	s.terminal, s.errOut, s.own = out, &notes{out: errOut}, own
 	format := output.Format(l.common.Output)
 	s.out = output.New(output.Options{
@@ -114,6 +126,22 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 		Columns: s.columns, Out: out, Err: s.errOut,
 	})
 	return s.follow(ctx, src)
+}
+
+// start starts the plan's command, if there is one, and asks for its process alone.
+func (l *line) start(p *Plan) (*command, error) {
+	if p.Exec == "" {
+		return nil, nil
+	}
+	if !reflect.ValueOf(l.tasks).IsZero() {
+		return nil, fmt.Errorf("%w: a command of this run and other tasks do not go together", flags.ErrUsage)
+	}
+	cmd, err := startCommand(p.Exec)
+	if err != nil {
+		return nil, err
+	}
+	l.tasks.PID = []uint32{cmd.pid()}
+	return cmd, nil
 }
 
 // follow lets the source attach and run, and tells the end.
@@ -353,7 +381,13 @@ func (s *session) ready() error {
 		s.sayTried()
 	}
 	s.sayRefused()
-	return s.out.Ready(output.Ready{Time: time.Now(), Tool: s.tool.Name, Hooks: s.objects.Taken()})
+	if err := s.out.Ready(output.Ready{Time: time.Now(), Tool: s.tool.Name, Hooks: s.objects.Taken()}); err != nil {
+		return err
+	}
+	if s.command == nil {
+		return nil
+	}
+	return s.command.release()
 }
 
 // enough tells that --limit is reached.

@@ -35,8 +35,9 @@ type session struct {
 	clock    clock
 	losses   losses
 	stats    stats
-	events   uint64 // that happened, as far as they were wanted
-	shown    uint64 // rows or reports that were written
+	command  *command // that the run is of, or nil
+	events   uint64   // that happened, as far as they were wanted
+	shown    uint64   // rows or reports that were written
 }
 
 // clock turns the boot clock's times into wall time. The distance is measured

@@ -87,6 +87,9 @@ type Plan struct {
 	// Measure has the kernel measure all BPF programs while this run lasts, as --stats
 	// does. It takes CAP_SYS_ADMIN.
 	Measure bool
+	// Exec, if set, is a command that is started for this run: only its process is of
+	// interest, it begins when all is attached, and the run ends with it.
+	Exec string
 	// Hook are uses of --hook that follow from the tool's own flags.
 	Hook []string
 	// Resolve, if set, completes the plan on this machine, before the object is loaded.

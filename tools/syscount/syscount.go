@@ -30,6 +30,7 @@ type options struct {
 	Errno        string         `flag:"errno,e" arg:"ERRNO" help:"only calls that fail with this error: ENOENT or 2"`
 	PPID         uint32         `flag:"ppid" arg:"PID" bpf:"targ_ppid" help:"only children of this process"`
 	Syscall      string         `flag:"syscall" arg:"NAME" help:"only this call"`
+	Exec         string         `flag:"exec" arg:"COMMAND" help:"run this command, as a shell understands it, and count its calls until it ends; what it prints goes to standard error"`
 	List         bool           `flag:"list,l" help:"list the names of all calls, and exit"`
 }
 
@@ -75,13 +76,14 @@ With --latency the time is measured from sys_enter to sys_exit. Calls that were 
 		"32-bit tasks' calls have their own names; libbpf-tools and BCC name their numbers as if they were those of a 64-bit task.",
 		"With -L a call counts that was entered while the tool was there, also with more than 10,240 tasks in calls.",
 		"-T, --top limits text to 10 rows by itself; JSON and CSV have all rows.",
-		"-i 0 is the same as none. --exec (BCC) is not there.",
+		"-i 0 is the same as none. --exec has the command in one word, --exec 'make -s all'; for BCC it is the rest of the line.",
 	},
 	Examples: []string{
 		"syscount                        # calls of all, until it is stopped",
 		"syscount -L -i 1                # the ten that took most time, each second",
 		"syscount -P -e ENOENT           # processes that look for what is not there",
 		"syscount --containers --syscalls -L --duration 10s  # by container and call",
+		"syscount --exec 'tar cf /dev/null /etc'  # what a command calls",
 		"syscount --syscall futex -P 5   # who waits for locks, every 5 seconds",
 	},
 	Object: loadBpf,
@@ -115,6 +117,7 @@ func (o *options) plan(names *value.Syscalls) (tool.Plan, error) {
 	p := tool.Plan{
 		Variables:  map[string]any{"by_syscall": o.bySyscall(), "by_cgroup": o.Cgroups || o.Containers},
 		MapEntries: map[string]uint32{"entries": system.PIDMax("/")},
+		Exec:       o.Exec,
 	}
 	if !o.Latency {
 		p.Without = []string{"enter"}

@@ -1,6 +1,7 @@
 package syscount
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -215,4 +217,31 @@ func TestText(t *testing.T) {
 	if !strings.Contains(out, "\ngetppid\n") || !strings.HasPrefix(out, "_") && !strings.HasPrefix(out, "a") {
 		t.Errorf("%.80q", out)
 	}
+}
+
+// The run is of the command, from its beginning to its end.
+func TestExec(t *testing.T) {
+	dir := t.TempDir()
+	res := tooltest.JSON(t, Tool, []string{"--exec", "mkdir " + dir + "/a " + dir + "/b " + dir + "/c"}, nil)
+	counts := map[string]float64{}
+	for _, r := range res.Rows {
+		counts[r.Str("syscall")] += r.Num("count")
+	}
+	// The shell looks for the program in one directory after another.
+	if n := counts["mkdir"] + counts["mkdirat"]; n != 3 || counts["execve"] < 1 || counts["exit_group"] > 0 {
+		t.Errorf("calls %v, want 3 of mkdir", counts)
+	}
+	if _, err := os.Stat(dir + "/c"); err != nil {
+		t.Errorf("the command has not run: %v", err)
+	}
+	if out, code := usage(t, "--exec", "true", "--pid", "1"); code != tool.ExitUsage {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+func usage(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	var out bytes.Buffer
+	code := tool.Run(t.Context(), Tool, args, &out, &out)
+	return out.String(), code
 }
