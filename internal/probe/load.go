@@ -60,6 +60,8 @@ type Objects struct {
 	programs map[string]*ebpf.Program
 	// uses are the maps of each program.
 	uses map[string]map[string]*ebpf.Map
+	// ahead are programs that are being loaded before their turn.
+	ahead map[string]*loading
 	// iterators run only as they are read; they leave nothing running.
 	iterators map[Iterator]*link.Iter
 	user      *user
@@ -97,7 +99,7 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	}
 	objects := &Objects{
 		Maps: coll.Maps, Variables: coll.Variables, Tried: map[string][]Attempt{},
-		spec: spec, options: o, programs: map[string]*ebpf.Program{}, uses: map[string]map[string]*ebpf.Map{},
+		spec: spec, options: o, programs: map[string]*ebpf.Program{}, uses: map[string]map[string]*ebpf.Map{}, ahead: map[string]*loading{},
 		iterators: map[Iterator]*link.Iter{},
 	}
 	objects.user = newUser(objects)
@@ -156,6 +158,8 @@ func (o *Objects) Attach() error {
 	if err := o.user.find(); err != nil {
 		return err
 	}
+	o.startAll(hooks)
+	defer o.closeAhead()
 	var missed error // of a hook that may be missing, but not as all others are
 	attached := len(hooks) == 0
 	hooks, others := o.standIns(hooks)

@@ -23,17 +23,78 @@ func (o *Objects) load(name string, spec *ebpf.ProgramSpec) (*ebpf.Program, erro
 	if prog := o.programs[name]; prog != nil {
 		return prog, nil
 	}
+	l := o.ahead[name]
+	if l == nil {
+		var err error
+		if l, err = o.start(name, spec); err != nil {
+			return nil, fmt.Errorf("load %s: %w", spec.SectionName, err)
+		}
+	}
+	delete(o.ahead, name)
+	<-l.done
+	if l.err != nil {
+		return nil, fmt.Errorf("load %s: %w", spec.SectionName, l.err)
+	}
+	o.programs[name] = l.prog
+	o.uses[name] = l.maps
+	return l.prog, nil
+}
+
+// loading is a program that is being loaded.
+type loading struct {
+	done chan struct{}
+	maps map[string]*ebpf.Map
+	prog *ebpf.Program
+	err  error
+}
+
+// start begins to load a program. Its maps are there when it returns.
+func (o *Objects) start(name string, spec *ebpf.ProgramSpec) (*loading, error) {
 	used, err := o.makeMaps(spec)
 	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", spec.SectionName, err)
+		return nil, err
 	}
-	prog, err := o.loadProgram(name, spec, used)
-	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", spec.SectionName, err)
+	l := &loading{done: make(chan struct{}), maps: used}
+	go func() {
+		l.prog, l.err = o.loadProgram(name, spec, used)
+		close(l.done)
+	}()
+	return l, nil
+}
+
+// startAll begins to load the programs of the hooks' first ways, as the kernel verifies
+// several at a time. It stops at an error, which comes up again when its turn has come.
+func (o *Objects) startAll(hooks []Hook) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, h := range hooks {
+		if len(o.instances(h)) > 0 {
+			continue
+		}
+		for _, name := range h.Variants[0].Programs {
+			spec := o.spec.Programs[name]
+			if _, ok := userPlace(spec.SectionName); ok || o.programs[name] != nil {
+				continue
+			}
+			l, err := o.start(name, spec)
+			if err != nil {
+				return
+			}
+			o.ahead[name] = l
+		}
 	}
-	o.programs[name] = prog
-	o.uses[name] = used
-	return prog, nil
+}
+
+// closeAhead closes the programs whose turn has not come.
+func (o *Objects) closeAhead() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range o.ahead {
+		if <-l.done; l.err == nil {
+			l.prog.Close()
+		}
+	}
+	clear(o.ahead)
 }
 
 // makeMaps makes those of the program's maps that are not there, and returns all of them.
