@@ -21,7 +21,7 @@ type benchmark struct {
 	rows int
 	// paced and unpaced are how much of the peer's time in the kernel ours may take.
 	paced, unpaced float64
-	// isFurther is not one of the five, and measured in fewer rounds.
+	// isFurther is not one of the five: fewer figures in fewer rounds.
 	isFurther bool
 }
 

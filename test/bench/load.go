@@ -81,12 +81,13 @@ func runLoad(args []string) error {
 	// Threads that wait in a raw call keep their processor.
 	runtime.GOMAXPROCS(4)
 	runtime.LockOSThread()
-	if err := nameTask(loadComm); err != nil {
-		return err
-	}
 	event, err := l.open(args[1])
 	if err != nil {
 		return fmt.Errorf("prepare load: %w", err)
+	}
+	// From here on all that this thread does is the load.
+	if err := nameTask(loadComm); err != nil {
+		return err
 	}
 	r, err := pace(event, count, rate)
 	if err != nil {

@@ -41,7 +41,10 @@ func (b *benchmark) run(ctx context.Context, s *settings) ([]result, error) {
 		}
 		all = append(all, results...)
 	}
-	if b.rows > 0 && !b.isFurther {
+	if b.isFurther {
+		return all, nil
+	}
+	if b.rows > 0 {
 		results, err := m.outputs(ctx)
 		if err != nil {
 			return nil, err
