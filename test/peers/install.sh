@@ -8,4 +8,9 @@ command -v debootstrap >/dev/null || {
 	apt-get -qq update
 	DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends debootstrap >/dev/null
 }
-debootstrap --variant=minbase --include=libbpf-tools,bpftrace sid "$tree" >/dev/null
+# What was interrupted is begun anew: the tree is there when it is whole.
+rm -rf --one-file-system "$tree.part"
+mkdir -p "$(dirname "$tree")"
+debootstrap --variant=minbase --include=libbpf-tools,bpftrace sid "$tree.part" >/dev/null
+rm -rf --one-file-system "$tree"
+mv "$tree.part" "$tree"
