@@ -55,7 +55,8 @@ func (b *benchmark) run(ctx context.Context, s *settings) ([]result, error) {
 	return append(all, starts), err
 }
 
-// scratch is on a disk, as O_DIRECT is not to be had of tmpfs.
+// scratch is on a disk, as O_DIRECT is not to be had of tmpfs. No name below it is like a
+// mark of a load: execsnoop sees what the load is started with.
 const scratch = "/var/tmp"
 
 // measurer runs the subjects of a benchmark: ours, and the peer unless it does not run
@@ -69,7 +70,7 @@ type measurer struct {
 }
 
 func newMeasurer(b *benchmark, s *settings) (*measurer, error) {
-	dir, err := os.MkdirTemp(scratch, "corescope-bench-")
+	dir, err := os.MkdirTemp(scratch, "benchmark-")
 	if err != nil {
 		return nil, err
 	}
