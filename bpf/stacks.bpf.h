@@ -5,6 +5,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
 #include "event.bpf.h"
 #include "lost.bpf.h"
 #include "stack.bpf.h"
@@ -27,6 +28,7 @@ struct stack_head {
 	__u64 id;
 	__u32 pid; /* the process, or 0 for a stack of the kernel's */
 	__u32 space; /* another one for each address space of a process */
+	__u64 caller; /* of the innermost function, where the addresses lack it; else 0 */
 };
 
 /* Keeps the type in the object, for it to be compared with Go's. */
@@ -120,7 +122,8 @@ static __always_inline __u32 stack_space(__u32 pid)
 	return pid ? (__u64)BPF_CORE_READ(task_current(), mm) >> 6 : 0;
 }
 
-static __always_inline __u64 stack_fill(void *ctx, struct stack_room *room, __u32 pid, __u64 flags)
+static __always_inline __u64 stack_fill(void *ctx, struct stack_room *room, __u32 pid, __u64 flags,
+					__u64 caller)
 {
 	__u32 most = stack_depth < STACK_DEPTH ? stack_depth : STACK_DEPTH;
 	long bytes = bpf_get_stack(ctx, room->addrs, most * sizeof(__u64), flags);
@@ -129,7 +132,9 @@ static __always_inline __u64 stack_fill(void *ctx, struct stack_room *room, __u3
 		return 0;
 	room->head.pid = pid;
 	room->head.space = stack_space(pid);
-	room->head.id = stack_hash(bytes / sizeof(__u64), (__u64)room->head.space << 32 | pid);
+	room->head.caller = room->addrs[1] == caller ? 0 : caller;
+	room->head.id = stack_hash(bytes / sizeof(__u64),
+				   ((__u64)room->head.space << 32 | pid) ^ room->head.caller);
 	stack_send(ctx, room, bytes);
 	return room->head.id;
 }
@@ -138,7 +143,7 @@ static __always_inline __u64 stack_fill(void *ctx, struct stack_room *room, __u3
  * The room is the CPU's. Where an interrupt, or another task on a kernel whose programs can
  * be preempted, comes between, its stack is not to be had.
  */
-static __always_inline __u64 stack_take(void *ctx, __u32 pid, __u64 flags)
+static __always_inline __u64 stack_take(void *ctx, __u32 pid, __u64 flags, __u64 caller)
 {
 	__u32 zero = 0;
 	struct stack_room *room = bpf_map_lookup_elem(&stack_rooms, &zero);
@@ -151,7 +156,7 @@ static __always_inline __u64 stack_take(void *ctx, __u32 pid, __u64 flags)
 		return 0;
 	}
 	*(volatile __u64 *)&room->busy = 1;
-	id = stack_fill(ctx, room, pid, flags);
+	id = stack_fill(ctx, room, pid, flags, caller);
 	*(volatile __u64 *)&room->busy = 0;
 	return id;
 }
@@ -159,17 +164,45 @@ static __always_inline __u64 stack_take(void *ctx, __u32 pid, __u64 flags)
 /* kernel_stack is the id of the current task's stack in the kernel, 0 where it has none. */
 static __always_inline __u64 kernel_stack(void *ctx)
 {
-	return stack_take(ctx, 0, 0);
+	return stack_take(ctx, 0, 0, 0);
 }
 
-/* user_stack is the id of the current process's own stack, 0 for a thread of the kernel. */
-static __always_inline __u64 user_stack(void *ctx)
+static __always_inline __u64 user_stack_below(void *ctx, __u64 caller)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 
 	if (!pid || BPF_CORE_READ(task_current(), flags) & PF_KTHREAD)
 		return 0;
-	return stack_take(ctx, pid, BPF_F_USER_STACK);
+	return stack_take(ctx, pid, BPF_F_USER_STACK, caller);
+}
+
+/* user_stack is the id of the current process's own stack, 0 for a thread of the kernel. */
+static __always_inline __u64 user_stack(void *ctx)
+{
+	return user_stack_below(ctx, 0);
+}
+
+/*
+ * user_stack_at_entry is user_stack for a program at the first instruction of a function.
+ * That has no frame yet, so frame pointers lead past its caller; the kernel makes up for
+ * that from 6.11 on (cfa7f3d2c526), on x86 where it knows the instruction.
+ */
+static __always_inline __u64 user_stack_at_entry(struct pt_regs *ctx)
+{
+	__u64 caller = 0;
+
+#if defined(bpf_target_x86)
+	const __u16 user32_cs = 0x23;
+
+	if (ctx->cs != user32_cs)
+		bpf_probe_read_user(&caller, sizeof(caller), (void *)PT_REGS_SP(ctx));
+#elif defined(bpf_target_arm64)
+	const __u64 mode32 = 0x10;
+
+	if (!(((struct user_pt_regs *)ctx)->pstate & mode32))
+		caller = PT_REGS_RET(ctx);
+#endif
+	return user_stack_below(ctx, caller);
 }
 
 #endif

@@ -28,6 +28,7 @@ import (
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/sockets"
 	"github.com/corescope/corescope/tools/sslsniff"
+	"github.com/corescope/corescope/tools/stackcount"
 	"github.com/corescope/corescope/tools/syscount"
 	"github.com/corescope/corescope/tools/tasks"
 	"github.com/corescope/corescope/tools/tcpaccept"
@@ -70,6 +71,7 @@ func All() []*tool.Tool {
 		runqlat.Tool,
 		sockets.Tool,
 		sslsniff.Tool,
+		stackcount.Tool,
 		syscount.Tool,
 		tasks.Tool,
 		tcpaccept.Tool,

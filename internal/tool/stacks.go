@@ -29,6 +29,8 @@ type Stacks[K comparable, V any, R comparable] struct {
 	StackOptions
 	// Sort is the key of the column that is the weight of a row.
 	Sort string
+	// Off are the keys of columns that no row of this run has.
+	Off []string
 	// Unit is what the weights are, Period the ns between two samples, if they are that.
 	Unit   flame.Unit
 	Period uint64
@@ -95,6 +97,7 @@ func (s *Stacks[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*descri
 	s.traces = newTraces(&s.StackOptions, env)
 	s.table.Rounds.Every = s.Every
 	s.table.Ranking.Sort = s.Sort
+	s.table.Off = s.Off
 	s.table.Label = func(k *K, _ *V) R { return s.Label(k, s.traces) }
 	s.table.Fill = func(r *R, v *V, _ time.Duration) { s.Fill(r, v) }
 	return s.table.describe(env, spec)

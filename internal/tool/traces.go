@@ -25,9 +25,11 @@ type stackHead struct {
 	PID  uint32
 	// Space is another one after an exec, and for another process of the same number.
 	Space uint32
+	// Caller is that of the innermost function, where the addresses lack it.
+	Caller uint64
 }
 
-const stackHeadSize = 24
+const stackHeadSize = 32
 
 // Traces are the stacks that programs have sent, with the names that their addresses had
 // then. Processes may have ended since.
@@ -116,6 +118,9 @@ func (t *Traces) take(sample []byte) {
 	for b := sample[stackHeadSize:]; len(b) >= 8; b = b[8:] {
 		raw.addrs = append(raw.addrs, binary.NativeEndian.Uint64(b))
 	}
+	if caller := binary.NativeEndian.Uint64(sample[24:]); caller != 0 && len(raw.addrs) > 0 {
+		raw.addrs = slices.Insert(raw.addrs, 1, caller)
+	}
 	t.queue <- raw
 }
 
@@ -154,6 +159,9 @@ func valueFrame(f *stack.Frame, exact bool) value.Frame {
 	}
 	if !exact && v.Symbol != "" {
 		v.Offset, v.Address, v.BuildID = 0, 0, ""
+	}
+	if !exact && v.Module == "" { // nothing is there: it is no address, but what a register held
+		v.Offset, v.Address = 0, 0
 	}
 	return v
 }

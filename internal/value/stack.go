@@ -29,6 +29,8 @@ func (f *Frame) AppendText(b []byte) []byte {
 	switch {
 	case f.Symbol != "":
 		return AppendEscaped(b, f.Symbol)
+	case f.Module == "" && f.Address == 0:
+		return append(b, "[unknown]"...)
 	case f.Module == "" || f.Kernel:
 		return f.Address.AppendText(append(b, "0x"...))
 	}
