@@ -41,7 +41,7 @@ func library(t testing.TB) (inner string, load func()) {
 // functions are the library's, which has no section for them that names could be trusted
 // in, by their addresses over their size.
 func functions() map[uint64]string {
-	return map[uint64]string{0x110000 / 64: "outer", 0x110040 / 64: "inner"}
+	return map[uint64]string{0x110000 / 128: "outer", 0x110080 / 128: "inner"}
 }
 
 func symbols(r tooltest.Row, key string) (all []string) {
@@ -50,7 +50,7 @@ func symbols(r tooltest.Row, key string) (all []string) {
 		frame, _ := f.(map[string]any)
 		name, _ := frame["symbol"].(string)
 		if offset, ok := frame["offset"].(float64); ok && name == "" {
-			name = functions()[uint64(offset)/64]
+			name = functions()[uint64(offset)/128]
 		}
 		all = append(all, name)
 	}
@@ -121,7 +121,7 @@ func TestText(t *testing.T) {
 	tooltest.AnyWay(t)
 	inner, load := library(t)
 	out := tooltest.Text(t, Tool, []string{inner}, load)
-	if !strings.Contains(out, "libhit.so+0x110040 (no symbols)\n") || !strings.Contains(out, "        30\n\n") {
+	if !strings.Contains(out, "libhit.so+0x110080 (no symbols)\n") || !strings.Contains(out, "        30\n\n") {
 		t.Errorf("text is %s", out)
 	}
 }

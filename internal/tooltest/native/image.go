@@ -11,7 +11,7 @@ import (
 const (
 	partSize = 64 << 10 // the largest page there is
 	moved    = 1 << 20
-	codeSize = 64
+	codeSize = 128
 
 	headSize   = 64 // of the ELF header
 	progSize   = 56
