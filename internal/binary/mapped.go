@@ -16,7 +16,9 @@ type Mapped struct {
 	PID uint32
 	// Start and End are addresses.
 	Start, End uint64
-	Inode      uint64
+	// Offset is of Start in the file.
+	Offset uint64
+	Inode  uint64
 	// Path is below the root of the process, as the kernel writes it: "PATH (deleted)"
 	// for a file that is gone.
 	Path string
@@ -75,10 +77,11 @@ func parseMapped(line string) (m Mapped, ok bool) {
 		return m, false
 	}
 	start, end, _ := strings.Cut(fields[0], "-")
-	var errs [3]error
+	var errs [4]error
 	m.Start, errs[0] = strconv.ParseUint(start, 16, 64)
 	m.End, errs[1] = strconv.ParseUint(end, 16, 64)
-	m.Inode, errs[2] = strconv.ParseUint(fields[4], 10, 64)
+	m.Offset, errs[2] = strconv.ParseUint(fields[2], 16, 64)
+	m.Inode, errs[3] = strconv.ParseUint(fields[4], 10, 64)
 	m.Path = strings.TrimLeft(fields[5], " ")
 	return m, errors.Join(errs[:]...) == nil && m.Inode != 0
 }

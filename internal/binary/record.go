@@ -37,11 +37,12 @@ func parseRecord(b []byte) (Mapped, bool) {
 	start := binary.NativeEndian.Uint64(b[16:])
 	name, _, _ := bytes.Cut(b[mmap2Size:], []byte{0})
 	m := Mapped{
-		PID:   binary.NativeEndian.Uint32(b[8:]),
-		Start: start,
-		End:   start + binary.NativeEndian.Uint64(b[24:]),
-		Inode: binary.NativeEndian.Uint64(b[48:]),
-		Path:  string(name),
+		PID:    binary.NativeEndian.Uint32(b[8:]),
+		Start:  start,
+		End:    start + binary.NativeEndian.Uint64(b[24:]),
+		Offset: binary.NativeEndian.Uint64(b[32:]),
+		Inode:  binary.NativeEndian.Uint64(b[48:]),
+		Path:   string(name),
 	}
 	return m, m.Inode != 0 && len(name) > 0 && name[0] == '/'
 }

@@ -22,6 +22,7 @@ type Processes struct {
 	cache cache
 	self  *root // our own root, nil if it cannot be opened
 	now   func() time.Time
+	heard heard
 
 	mu     sync.Mutex
 	pids   map[int]*process
@@ -191,6 +192,12 @@ func (ps *Processes) take(p *process, successor bool) error {
 	p.next = now.Add(max(refreshEvery, 10*now.Sub(began)))
 	if err != nil {
 		p.gone = reasonOf(err)
+		if p.gone == Exited && p.taken == nil {
+			if s, err := ps.recall(p.pid); err == nil {
+				p.taken = s
+				return nil
+			}
+		}
 		return fmt.Errorf("read mappings of process %d: %w", p.pid, err)
 	}
 	ps.discard(p.taken)

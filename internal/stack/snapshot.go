@@ -103,9 +103,7 @@ func (ps *Processes) keepUnmapped(s, old *snapshot) {
 		ps.cache.retain(o.module)
 		s.maps = append(s.maps, o)
 	}
-	slices.SortFunc(s.maps, func(a, b mapping) int {
-		return compareBool(a.start > b.start, b.start > a.start)
-	})
+	sortMaps(s.maps)
 }
 
 // overlaps reports whether one of maps, ordered by address, overlaps o.

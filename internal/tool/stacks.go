@@ -132,6 +132,7 @@ func (s *Stacks[K, V, R]) run(ctx context.Context, ses *session) (err error) {
 		return fmt.Errorf("read stacks: %w", probe.Classify(err))
 	}
 	defer func() { err = errors.Join(err, s.reader.Close(), s.traces.close()) }()
+	s.traces.listen()
 	ctx, cancel, err := ses.attach(ctx)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	mapped "github.com/corescope/corescope/internal/binary"
 	"github.com/corescope/corescope/internal/ring"
 	"github.com/corescope/corescope/internal/stack"
 	"github.com/corescope/corescope/internal/value"
@@ -38,6 +39,8 @@ type Traces struct {
 	depth     int
 	kernel    *stack.Kernel
 	processes *stack.Processes
+	watch     *mapped.Watch // nil where it cannot be had
+	watched   sync.WaitGroup
 	queue     chan *rawStack
 	seen      map[uint32]uint32 // address spaces that are remembered, by process; for who reads
 
@@ -67,6 +70,21 @@ func newTraces(o *StackOptions, env *Env) *Traces {
 		queue: make(chan *rawStack, queued), seen: map[uint32]uint32{},
 		byID: map[StackID]value.Trace{}, seed: maphash.MakeSeed(), same: map[uint64][]value.Trace{},
 	}
+}
+
+// listen hears of mappings as they are made, for processes that end before they can be
+// looked at. Without it the frames of these say that they have.
+func (t *Traces) listen() {
+	w, err := mapped.NewWatch()
+	if err != nil {
+		return
+	}
+	t.watch = w
+	t.watched.Go(func() {
+		_ = w.Run(func(m *mapped.Mapped) {
+			t.processes.Heard(int(m.PID), stack.Mapping{Start: m.Start, End: m.End, Offset: m.Offset, Inode: m.Inode, Path: m.Path})
+		}, func() {})
+	})
 }
 
 // Of returns a stack by its number. One that never came has one frame that says so.
@@ -199,4 +217,12 @@ func (t *Traces) lacks(ids map[StackID]bool) bool {
 	return false
 }
 
-func (t *Traces) close() error { return t.processes.Close() }
+func (t *Traces) close() error {
+	var errs []error
+	if t.watch != nil {
+		errs = append(errs, t.watch.Stop())
+		t.watched.Wait()
+		errs = append(errs, t.watch.Close())
+	}
+	return errors.Join(append(errs, t.processes.Close())...)
+}

@@ -169,6 +169,40 @@ func TestSpinner(t *testing.T) {
 	}
 }
 
+// Processes that end at once are named all the same, also when many do together.
+func TestShortLived(t *testing.T) {
+	const processes, atOnce = 40, 8
+	load := func() {
+		for range processes / atOnce {
+			var all []*spinner
+			for range atOnce {
+				all = append(all, newSpinner(t, time.Millisecond))
+			}
+			for _, s := range all {
+				s.in.Close()
+			}
+			for _, s := range all {
+				s.spin(t)
+			}
+		}
+	}
+	res := tooltest.JSON(t, Tool, []string{"-F", "1999", "-U", "--comm", "cs-spin"}, load)
+	pids := map[float64]bool{}
+	for _, r := range spun(res) {
+		pids[r.Num("pid")] = true
+		frames, _ := r["user_stack"].([]any)
+		for _, f := range frames {
+			if frame, _ := f.(map[string]any); frame["reason"] == "exited" {
+				t.Errorf("process %.0f is not named: %v", r.Num("pid"), frames)
+				break
+			}
+		}
+	}
+	if len(pids) < processes/4 {
+		t.Errorf("%d of %d processes were seen", len(pids), processes)
+	}
+}
+
 // The period is in ns of a CPU's clock.
 func TestPeriod(t *testing.T) {
 	s := newSpinner(t, time.Second)

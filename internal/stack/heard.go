@@ -1,0 +1,81 @@
+package stack
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+)
+
+// Mapping is an executable mapping of a file, as it was heard of when it was made.
+type Mapping struct {
+	Start, End, Offset, Inode uint64
+	// Path is below the root of the process.
+	Path string
+}
+
+// maxHeard bounds the mappings of a process that are kept.
+const maxHeard = 256
+
+// heard are the mappings of processes that may be gone before they can be looked at.
+type heard struct {
+	mu    sync.Mutex
+	byPID map[int][]mapping
+	order []int // pids, the oldest first
+}
+
+// Heard tells of a mapping as it is made. It is for processes that end before they can be
+// looked at: their files are found by their paths then, below our own root alone.
+func (ps *Processes) Heard(pid int, m Mapping) {
+	h := &ps.heard
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.byPID == nil {
+		h.byPID = make(map[int][]mapping)
+	}
+	maps, ok := h.byPID[pid]
+	if !ok {
+		h.order = append(h.order, pid)
+	}
+	if len(h.order) > maxProcesses {
+		delete(h.byPID, h.order[0])
+		h.order = h.order[1:]
+	}
+	n := mapping{start: m.Start, end: m.End, offset: m.Offset, inode: m.Inode, path: m.Path}
+	// What it covers is gone: by an exec, or as another process has that pid now.
+	maps = slices.DeleteFunc(maps, func(o mapping) bool { return o.start < n.end && n.start < o.end })
+	if len(maps) >= maxHeard {
+		maps = maps[1:]
+	}
+	h.byPID[pid] = append(maps, n)
+}
+
+// recall makes a snapshot of a process that has ended of what was heard of it.
+func (ps *Processes) recall(pid int) (*snapshot, error) {
+	h := &ps.heard
+	h.mu.Lock()
+	maps := slices.Clone(h.byPID[pid])
+	h.mu.Unlock()
+	if len(maps) == 0 {
+		return nil, fmt.Errorf("nothing was heard of it: %w", fs.ErrNotExist)
+	}
+	s := &snapshot{roots: ps.roots(nil), maps: maps}
+	sortMaps(s.maps)
+	for i := range s.maps {
+		m := &s.maps[i]
+		m.reason = Exited
+		for _, r := range s.roots {
+			if found := m.same(r.handle(m.file())); found != nil {
+				m.module, m.reason = ps.cache.module(moduleKey{file: found.id}, found, nil), Named
+				break
+			}
+		}
+	}
+	return s, nil
+}
+
+func sortMaps(maps []mapping) {
+	slices.SortFunc(maps, func(a, b mapping) int {
+		return compareBool(a.start > b.start, b.start > a.start)
+	})
+}
