@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 )
 
@@ -135,6 +136,27 @@ func TestTargetID(t *testing.T) {
 		typ, err := all.TypeByID(id)
 		if _, want := target(prog); err != nil || typ.TypeName() != want {
 			t.Errorf("%s: type %d is %v, want %s (%v)", name, id, typ, want, err)
+		}
+	}
+}
+
+func TestGiveFunctions(t *testing.T) {
+	call := asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall, Constant: -1}
+	load := asm.LoadImm(asm.R1, 0, asm.DWord)
+	for _, tt := range []struct {
+		name string
+		ids  map[string]btf.TypeID
+		want [2]int64 // of the load and the call
+		ok   bool
+	}{
+		{"there", map[string]btf.TypeID{"f": 7}, [2]int64{7, 7}, true},
+		{"missing", map[string]btf.TypeID{"f": 0}, [2]int64{0, int64(noFunction)}, true},
+		{"a variable", nil, [2]int64{0, -1}, false},
+	} {
+		insns := asm.Instructions{load.WithReference("f"), call.WithReference("f")}
+		err := giveFunctions(insns, tt.ids)
+		if got := [2]int64{insns[0].Constant, insns[1].Constant}; got != tt.want || (err == nil) != tt.ok {
+			t.Errorf("%s: %x, %v; want %x", tt.name, got, err, tt.want)
 		}
 	}
 }

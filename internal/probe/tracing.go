@@ -30,7 +30,9 @@ func loadFound(spec *ebpf.ProgramSpec, target btf.TypeID, kernel *Kernel, maps m
 	if err != nil {
 		return nil, err
 	}
-	giveFunctions(insns, functions)
+	if err := giveFunctions(insns, functions); err != nil {
+		return nil, err
+	}
 	var types btf.Builder
 	if err := relocate(insns, spec.ByteOrder, kernel.found.Types, &types); err != nil {
 		return nil, err
@@ -79,19 +81,27 @@ func giveMaps(insns asm.Instructions, maps map[string]*ebpf.Map) error {
 }
 
 // giveFunctions tells calls of the kernel's functions their IDs, and tests of whether
-// there is one. Where there is none the test finds 0, and the call is never come to.
-func giveFunctions(insns asm.Instructions, ids map[string]btf.TypeID) {
+// there is one. Where there is none the test finds 0, and the call is never come to. Other
+// symbols of the kernel's are for the library to find.
+func giveFunctions(insns asm.Instructions, ids map[string]btf.TypeID) error {
 	for i := range insns {
 		ins := &insns[i]
 		id, ok := ids[ins.Reference()]
-		if !ok || !ins.IsKfuncCall() && !ins.OpCode.IsDWordLoad() {
-			continue
-		}
-		ins.Constant, ins.Offset = int64(id), 0
-		if id == 0 && ins.IsKfuncCall() {
+		switch {
+		case ok && ins.IsKfuncCall() && id == 0:
 			*ins = noFunction.Call().WithMetadata(ins.Metadata)
+		case ok && (ins.IsKfuncCall() || ins.OpCode.IsDWordLoad()):
+			ins.Constant, ins.Offset = int64(id), 0
+		case isSymbol(ins):
+			return fmt.Errorf("symbol %s: %w", ins.Reference(), ebpf.ErrNotSupported)
 		}
 	}
+	return nil
+}
+
+// isSymbol tells whether the instruction loads the address of something in the kernel.
+func isSymbol(ins *asm.Instruction) bool {
+	return ins.OpCode.IsDWordLoad() && ins.Src == asm.R0 && ins.Reference() != ""
 }
 
 // noFunction is no helper of any kernel.
