@@ -26,7 +26,7 @@ func mayImport() map[string][]string {
 		"internal/flame":    internal("value"),
 		"internal/usdt":     internal("binary"),
 		"internal/target":   internal("binary", "probe", "usdt"),
-		"internal/fsop":     internal("target", "tool"),
+		"internal/fsop":     internal("flags", "target", "tool", "value"),
 		"internal/fetch":    internal("compile", "probe", "target", "value"),
 		"internal/output":   internal("column", "value"),
 		"internal/column":   internal("value"),

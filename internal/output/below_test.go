@@ -14,7 +14,7 @@ func TestLinesBelowTheRow(t *testing.T) {
 		PID   uint32      `json:"pid" col:"PID,width=5"`
 		Stack value.Stack `json:"stack" col:"STACK"`
 		Port  uint16      `json:"port" col:"PORT,width=5"`
-	}{PID: 7, Stack: value.Stack{{Symbol: "inner", Offset: 1}, {Symbol: "outer"}}, Port: 80}
+	}{PID: 7, Stack: value.Stack{{Symbol: "inner", Offset: 1, Address: 0x1001}, {Symbol: "outer", Address: 0x2000}}, Port: 80}
 	cols, err := column.Of(row)
 	if err != nil {
 		t.Fatal(err)
