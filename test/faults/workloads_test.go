@@ -180,7 +180,8 @@ type subject struct {
 // untried are tools whose loads have yet to be made: they are tried by no fault.
 func untried() []string {
 	return []string{
-		"bpflist", "bpftop", "cachestat", "files", "javagc", "maps", "sockets", "tasks", "tcpdrop", "tcpretrans",
+		"bpflist", "bpftop", "cachestat", "files", "javagc", "maps", "offcputime", "offwaketime", "profile", "sockets",
+		"stackcount", "tasks", "tcpdrop", "tcpretrans", "wakeuptime",
 	}
 }
 
