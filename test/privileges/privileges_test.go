@@ -162,6 +162,9 @@ func TestOneFewer(t *testing.T) {
 	needsRoot(t)
 	for _, tl := range plain() {
 		for c := range tl.Needs().All() {
+			if c != system.CapSysAdmin && tl.Needs().Has(system.CapSysAdmin) {
+				continue // who has that has the others
+			}
 			t.Run(fmt.Sprint(tl.Name, " without ", c), func(t *testing.T) {
 				fewer := tl.Needs() &^ system.Set(c)
 				cmd := program(t.Context(), fewer, false, tl.Name, "--duration", "1ms")

@@ -89,7 +89,7 @@ Before 5.19 the counts can only be read where /proc/kallsyms has the kernel's va
 	},
 	Object:       loadBpf,
 	Tasks:        true,
-	Capabilities: []system.Capability{system.CapSysAdmin, system.CapSyslog},
+	Capabilities: []system.Capability{system.CapSysAdmin},
 	Shorts:       map[string]string{"pid": "p"},
 }, options{Top: tool.Top{
 	Rounds:  tool.Rounds{Every: flags.Duration(time.Second)},
