@@ -27,9 +27,16 @@ cp ./*.h "$copy/$folder" 2>/dev/null || true
 here=$PWD
 cd "$copy/$folder"
 
+# It follows the addresses of clang's memory too, which are therefore not random here,
+# where the machine lets that be asked for.
+fixed=
+if setarch -R true 2>/dev/null; then
+	fixed='setarch -R'
+fi
+
 # Relative -I, as paths are kept in the objects' BTF line info.
 up=$(realpath --relative-to=. "$copy")
-"$bpf2go" -cc clang-19 -strip llvm-strip-19 \
+$fixed "$bpf2go" -cc clang-19 -strip llvm-strip-19 \
 	-target amd64,arm64 -tags linux -no-global-types "$@" bpf "$source" -- \
 	-mcpu=v3 -Wall -Werror "-I$up/bpf" "-I$up/vmlinux"
 
