@@ -58,7 +58,7 @@ func checkCounters(t testing.TB, res *tooltest.Result, want map[string]int) {
 			t.Errorf("counter %s is %d, want %d", name, got, want[name])
 		}
 	}
-	if lost := res.Summary.Num("lost"); lost != 0 {
+	if lost := tooltest.Lost(res.Summary); lost != 0 {
 		t.Errorf("%v lost: %v", lost, res.Summary)
 	}
 }

@@ -167,8 +167,8 @@ func TestWaits(t *testing.T) {
 			t.Errorf("a wait begins in %v", got)
 		}
 	}
-	if lost := res.Summary.Num("lost"); lost != 0 {
-		t.Errorf("lost %.0f", lost)
+	if lost := tooltest.Lost(res.Summary); lost != 0 {
+		t.Errorf("lost %d", lost)
 	}
 }
 

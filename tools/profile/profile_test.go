@@ -164,8 +164,8 @@ func TestSpinner(t *testing.T) {
 	if right < all*share() {
 		t.Errorf("%.0f of %.0f samples have the stack %v: %v", right, all, chain, spun(res))
 	}
-	if lost := res.Summary.Num("lost"); lost != 0 {
-		t.Errorf("lost %.0f", lost)
+	if lost := tooltest.Lost(res.Summary); lost != 0 {
+		t.Errorf("lost %d", lost)
 	}
 }
 

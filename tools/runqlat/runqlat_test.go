@@ -44,7 +44,7 @@ func checkCounts(t *testing.T, res *tooltest.Result, w *worker, want facts) {
 	if off := math.Abs(float64(preempted) - float64(want.preempted)); off > float64(want.hidden)+float64(all)/100 {
 		t.Errorf("thread %d: %d waits by preemption, want %d", w.pid, preempted, want.preempted)
 	}
-	if lost := res.Summary.Num("lost"); lost != 0 {
+	if lost := tooltest.Lost(res.Summary); lost != 0 {
 		t.Errorf("%v lost", lost)
 	}
 }

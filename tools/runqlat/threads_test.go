@@ -32,7 +32,7 @@ func TestThreads(t *testing.T) {
 	for _, tid := range left {
 		t.Errorf("thread %d has ended, and its stamp is still there", tid)
 	}
-	if lost := res.Summary.Num("lost"); lost != 0 {
+	if lost := tooltest.Lost(res.Summary); lost != 0 {
 		t.Errorf("%v lost: %v", lost, res.Summary)
 	}
 	for _, h := range res.Histograms {

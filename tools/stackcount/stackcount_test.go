@@ -78,8 +78,8 @@ func TestFunction(t *testing.T) {
 		if call := "github.com/corescope/corescope/internal/tooltest/native.call"; counts["outer callOften"] != 30 || counts[call+" callRarely"] != 20 {
 			t.Errorf("%v: counts by direct caller are %v: %v", way, counts, res.Rows)
 		}
-		if lost := res.Summary.Num("lost"); lost != 0 {
-			t.Errorf("%v: lost %.0f", way, lost)
+		if lost := tooltest.Lost(res.Summary); lost != 0 {
+			t.Errorf("%v: lost %d", way, lost)
 		}
 	}
 }

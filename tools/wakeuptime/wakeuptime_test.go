@@ -128,8 +128,8 @@ func TestWaker(t *testing.T) {
 	if count < wakes/2 || count > wakes || ns < waited*0.5 || ns > waited*1.02 {
 		t.Errorf("%.0f waits of %.2f ms, want %d of %.2f: %v", count, ns/1e6, wakes, waited/1e6, res.Rows)
 	}
-	if lost := res.Summary.Num("lost"); lost != 0 {
-		t.Errorf("lost %.0f", lost)
+	if lost := tooltest.Lost(res.Summary); lost != 0 {
+		t.Errorf("lost %d", lost)
 	}
 }
 
