@@ -81,6 +81,7 @@ func run(t *testing.T, capabilities system.Capabilities, root bool, load func(pi
 	cmd := program(ctx, capabilities, root, args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // says where it hangs
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +109,7 @@ func run(t *testing.T, capabilities system.Capabilities, root bool, load func(pi
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Fatalf("%q with %v: %v: %s", args, capabilities, err, &stderr)
+		t.Fatalf("%q with %v, of which %d lines were read: %v: %s", args, capabilities, len(lines), err, &stderr)
 	}
 	return lines
 }

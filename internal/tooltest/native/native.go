@@ -106,12 +106,29 @@ func (l *Library) Call(function string, c Call) uint64 {
 	// This goroutine is at no safe point in there, so its stack does not move.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	defer unpreempted()()
 	sleep := [2]uint64{uint64(c.Sleep / time.Second), uint64(c.Sleep % time.Second)}
 	var inner uintptr
 	if c.Inner != "" {
 		inner = l.addr(c.Inner)
 	}
 	return call(l.addr(function), &c.Args, c.Ret, &sleep, inner)
+}
+
+// unpreempted keeps the runtime's signals from this thread until its result is called. They
+// come every few microseconds while garbage is collected, and a probe takes longer: the
+// thread would go back to where it is for ever.
+func unpreempted() func() {
+	var set, old unix.Sigset_t
+	set.Val[0] = 1 << (unix.SIGURG - 1)
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old); err != nil {
+		panic(err)
+	}
+	return func() {
+		if err := unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil); err != nil {
+			panic(err)
+		}
+	}
 }
 
 func (l *Library) addr(function string) uintptr {
