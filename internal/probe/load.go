@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/system"
 )
 
 // Options say how an object is loaded.
@@ -384,12 +385,16 @@ func (o *Objects) Attached() bool {
 	return len(o.links) > 0
 }
 
-// Detach detaches all programs. Counters and maps can still be read.
+// Detach detaches all programs, and returns when none of them runs any more. Counters,
+// buffers and maps can still be read.
 func (o *Objects) Detach() error {
 	ended := o.user.end()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	err := closeTogether(o.links)
+	if len(o.links) > 0 {
+		system.AwaitGracePeriod()
+	}
 	o.links, o.detached = nil, true
 	return errors.Join(ended, err)
 }

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/system"
 )
 
 // Rounds are the options of tools that report now and then.
@@ -80,9 +79,6 @@ func (e *epochs) read(s *session) error {
 	return nil
 }
 
-// membarrierGlobal is MEMBARRIER_CMD_GLOBAL of linux/membarrier.h.
-const membarrierGlobal = 1
-
 // cut begins a new epoch, and returns when nobody writes to the old one any more: a
 // program that has read the old epoch is over after an RCU grace period.
 func (e *epochs) cut(s *session) error {
@@ -94,10 +90,7 @@ func (e *epochs) cut(s *session) error {
 		return fmt.Errorf("set epoch: %w", err)
 	}
 	e.at = time.Now()
-	// Waits for a grace period in the kernel; not there with nohz_full (EINVAL).
-	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); errno != 0 {
-		time.Sleep(50 * time.Millisecond)
-	}
+	system.AwaitGracePeriod()
 	return nil
 }
 
