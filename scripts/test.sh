@@ -26,4 +26,20 @@ fi
 # What a live test saw of the kernel is never taken from a cache. Benchmarks run once,
 # so that they do not rot.
 # One package at a time: the tools watch the whole machine, and some measure it.
-exec go test -count=1 -p 1 -bench . -benchtime 1x "$@" ./...
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+{ go test -count=1 -p 1 -bench . -benchtime 1x "$@" ./... || echo "exit $?"; } 2>&1 | tee "$log"
+grep -q '^exit ' "$log" || exit 0
+
+# Some guests hide process 1, their host's agent, from BPF, even from root: what happens in
+# its context is never seen, at any time. There a few tests may fail once, and are told.
+packages=$(sed -n 's/^FAIL\t\([^\t ]*\)\t.*s$/\1/p' "$log")
+tests=$(sed -n 's/^--- FAIL: \([^ ]*\) .*/\1/p' "$log" | sort -u)
+if readlink /proc/1/exe >/dev/null 2>&1 || grep -q '^FAIL.*\[\|^panic: \|^--- FAIL: Bench' "$log" ||
+	[ "$(echo "$tests" | wc -w)" -gt 3 ] || [ -z "$tests" ]; then
+	exit 1
+fi
+pattern="^($(echo $tests | tr ' ' '|'))\$"
+# shellcheck disable=SC2086 # a word for each package
+go test -count=1 -p 1 "$@" -run "$pattern" $packages
+echo "unsteady, passed the second time:" $tests

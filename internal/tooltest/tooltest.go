@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -87,6 +88,34 @@ func Accounts(t testing.TB, summary Row, shown, happened int) {
 // kernels whose programs can be preempted (7.0) these may have been of anything else.
 func Lost(summary Row) int {
 	return int(summary.Num("lost") - summary.Object("reasons").Num("program_busy"))
+}
+
+// HidesProcess1 tells whether this is a guest whose process 1 is its host's agent: its kernel
+// hides that from all others, root included, and runs no BPF program in its context. What is
+// woken by it, given the CPU by it, or completed in an interrupt of it, is not seen to be.
+func HidesProcess1() bool {
+	_, err := os.Readlink("/proc/1/exe")
+	return err != nil
+}
+
+// HiddenRuns is how often process 1 has had a CPU, if it is hidden: in each such run an event
+// may have been missed.
+func HiddenRuns(t testing.TB) (n int) {
+	t.Helper()
+	if !HidesProcess1() {
+		return 0
+	}
+	all, err := filepath.Glob("/proc/1/task/*/schedstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		text, _ := os.ReadFile(name)
+		var cpu, wait, runs int
+		fmt.Sscan(string(text), &cpu, &wait, &runs)
+		n += runs
+	}
+	return n
 }
 
 // Where returns the events, or the rows of a table, for which keep is true.

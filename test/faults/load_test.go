@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -128,28 +127,6 @@ func (l *load) waits(t testing.TB) (n int) {
 			fmt.Sscanf(line, "nonvoluntary_ctxt_switches: %d", &of)
 		}
 		n += of
-	}
-	return n
-}
-
-// hiddenRuns is how often process 1 has had a CPU, where it is the host's agent: there are
-// guests whose kernel hides that from all others, and runs no BPF program in its context.
-// What is woken by it, given the CPU by it, or completed in an interrupt of it, is not
-// seen to be.
-func hiddenRuns(t testing.TB) (n int) {
-	t.Helper()
-	if _, err := os.Readlink("/proc/1/exe"); err == nil {
-		return 0
-	}
-	all, err := filepath.Glob("/proc/1/task/*/schedstat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range all {
-		text, _ := os.ReadFile(name)
-		var cpu, wait, runs int
-		fmt.Sscan(string(text), &cpu, &wait, &runs)
-		n += runs
 	}
 	return n
 }

@@ -260,10 +260,10 @@ func (s *subject) storms() happened { return s.does(s.storm, s.workload.storms) 
 
 func (s *subject) does(job string, times int) happened {
 	s.Helper()
-	waits, hidden := s.load.waits(s), hiddenRuns(s)
+	waits, hidden := s.load.waits(s), tooltest.HiddenRuns(s)
 	n := s.do(s, job, times)
 	if s.workload.waits {
 		n = s.load.waits(s) - waits
 	}
-	return happened{n, hiddenRuns(s) - hidden}
+	return happened{n, tooltest.HiddenRuns(s) - hidden}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,7 @@ func everything(t *testing.T) {
 		"run a command": func() error { return exec.Command("/bin/true").Run() },
 		"use a file":    func() error { return open(filepath.Join(t.TempDir(), "file")) },
 		"connect":       connect,
+		"use a CPU":     useCPU,
 		"use a disk":    func() error { return useDisk(filepath.Join(t.TempDir(), "block")) },
 	} {
 		if err := do(); err != nil {
@@ -60,6 +62,21 @@ func connect() error {
 	}
 	_, err = conn.Write([]byte("x"))
 	return errors.Join(err, conn.Close(), <-served)
+}
+
+// useCPU computes for some samples of a profile.
+func useCPU() error {
+	const wanted = 100 * time.Millisecond
+	var begin, now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &begin); err != nil {
+		return err
+	}
+	for time.Duration(now.Nano()-begin.Nano()) < wanted {
+		if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &now); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // useDisk writes a block past the cache to a file, and reads the first one of each disk,

@@ -172,10 +172,10 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// tolerance is 2 %, but in guests that hide process 1, the host's agent, from BPF: there a
-// wait that ends as that gives up the CPU is not seen.
+// tolerance is 2 %, but where process 1 is hidden: a wait that ends as that gives up the CPU
+// is not seen.
 func tolerance() float64 {
-	if _, err := os.Readlink("/proc/1/exe"); err != nil {
+	if tooltest.HidesProcess1() {
 		return 0.1
 	}
 	return 0.02

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -247,10 +246,7 @@ func (w *worker) read(t testing.TB, file string) string {
 type facts struct {
 	wakeup, preempted uint64
 	wait              time.Duration // run_delay
-	// hidden is how often process 1 has had a CPU. There are guests whose kernel
-	// runs no BPF program in its context, as it is the host's agent: then whatever
-	// is woken by it, or given the CPU by it, is not seen to be.
-	hidden uint64
+	hidden            uint64        // tooltest.HiddenRuns
 }
 
 func (w *worker) facts(t testing.TB) (f facts) {
@@ -261,16 +257,7 @@ func (w *worker) facts(t testing.TB) (f facts) {
 	}
 	var cpu uint64
 	fmt.Sscan(w.read(t, "schedstat"), &cpu, &f.wait)
-	all, err := filepath.Glob("/proc/1/task/*/schedstat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range all {
-		text, _ := os.ReadFile(name)
-		var cpu, wait, runs uint64
-		fmt.Sscan(string(text), &cpu, &wait, &runs)
-		f.hidden += runs
-	}
+	f.hidden = uint64(tooltest.HiddenRuns(t))
 	return f
 }
 
