@@ -17,7 +17,7 @@ func mayImport() map[string][]string {
 	return map[string][]string{
 		"cmd/corescope":     {"internal/command", "tools"},
 		"tools":             {"internal/tool", "tools/"},
-		"tools/":            internal("tool", "value", "flags", "histogram", "system", "stack", "binary", "target", "compile", "fetch", "fsop"),
+		"tools/":            internal("tool", "value", "flags", "histogram", "system", "stack", "binary", "target", "compile", "fetch", "fsop", "blockio"),
 		"internal/command":  internal("tool", "manual", "output", "column", "flags", "doctor"),
 		"internal/tool":     internal(append(slices.Clone(house[1:]), "manual", "doctor")...),
 		"internal/doctor":   internal("probe", "system"),
@@ -26,6 +26,7 @@ func mayImport() map[string][]string {
 		"internal/flame":    internal("value"),
 		"internal/usdt":     internal("binary"),
 		"internal/target":   internal("binary", "probe", "usdt"),
+		"internal/blockio":  internal("system", "tool"),
 		"internal/fsop":     internal("flags", "target", "tool", "value"),
 		"internal/fetch":    internal("compile", "probe", "target", "value"),
 		"internal/output":   internal("column", "value"),

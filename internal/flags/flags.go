@@ -27,6 +27,14 @@ import (
 // ErrUsage is returned for a command line that cannot be understood.
 var ErrUsage = errors.New("usage")
 
+// Usage makes an error an ErrUsage, and nil of nil.
+func Usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrUsage, err)
+}
+
 // ErrHelp is returned when the command line asks for help.
 var ErrHelp = pflag.ErrHelp
 
@@ -154,7 +162,7 @@ func (s *Set) Parse(args []string) error {
 		if errors.Is(err, ErrHelp) {
 			return err
 		}
-		return fmt.Errorf("%w: %w", ErrUsage, err)
+		return Usage(err)
 	}
 	rest := s.flags.Args()
 	for i, arg := range rest {

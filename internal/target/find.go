@@ -35,6 +35,20 @@ type Finder struct {
 	Proc string
 }
 
+// Find reads a probe, as [Parse] does, and returns the places that it stands for, in the
+// order of their names.
+//
+// Returns ErrSpec, ErrNotFound.
+func Find(text string, isRegexp bool) (Spec, []Place, error) {
+	spec, err := Parse(text, isRegexp)
+	if err != nil {
+		return spec, nil, err
+	}
+	var f Finder
+	places, err := f.Find(spec)
+	return spec, places, err
+}
+
 // Find returns the places that the spec stands for, in the order of their names.
 //
 // Returns ErrNotFound.

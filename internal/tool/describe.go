@@ -62,7 +62,7 @@ func (t *Tool) Facts(args ...string) (*Facts, error) {
 	}
 	src, err := l.build(newEnv())
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
+		return nil, flags.Usage(err)
 	}
 	return l.facts(src)
 }
@@ -92,7 +92,7 @@ func (f *Facts) addColumns(src Source) error {
 	asJSON := f.line.common
 	asJSON.Output = string(output.JSON)
 	if err := d.columns.choose(&asJSON, f.line.selection.Columns, d.text); err != nil {
-		return fmt.Errorf("%w: %w", flags.ErrUsage, err)
+		return flags.Usage(err)
 	}
 	f.Screen = d.screen
 	f.Text, f.JSON = d.text, column.Keys(d.columns.shown)

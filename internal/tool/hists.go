@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,8 +29,8 @@ type Hists[K, L comparable] struct {
 	Unit histogram.Unit
 	// Label turns a key into what is shown of it.
 	Label func(K) L
-	// Keys are the columns of L that tell the histograms apart in this run; without
-	// any there is one histogram.
+	// Keys are the columns of L that tell the histograms apart in this run, shown in
+	// L's order; without any there is one histogram.
 	Keys []string
 	// Cumulative reports are of all since the start, not of their intervals.
 	Cumulative bool
@@ -82,6 +83,8 @@ func (h *Hists[K, L]) describe(env *Env, spec *ebpf.CollectionSpec) (*descriptio
 	if err != nil {
 		return nil, err
 	}
+	h.Keys = slices.DeleteFunc(column.Keys(cols), func(key string) bool { return column.Find(keys, key) == nil })
+	keys, _ = column.Select(cols, h.Keys, h.Keys)
 	stats, err := column.Of(&h.stats)
 	if err != nil {
 		return nil, err

@@ -217,7 +217,7 @@ func (l *line) source() (Source, *Env, error) {
 		return nil, nil, err
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
+		return nil, nil, flags.Usage(err)
 	}
 	if output := src.plan().Output; output != "" {
 		l.common.Output = output
@@ -239,7 +239,7 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*session
 		return nil, err
 	}
 	if err := d.columns.choose(&l.common, l.selection.Columns, d.text); err != nil {
-		return nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
+		return nil, flags.Usage(err)
 	}
 	objects, err := l.load(env, spec, src.plan(), d.columns.needs(), notify)
 	if err != nil {
@@ -300,7 +300,7 @@ func (l *line) files(plan *Plan) (map[string]binary.Files, error) {
 	for name, f := range files {
 		for _, path := range slices.Concat(f.Paths, f.Extra) {
 			if _, err := os.Stat(path); err != nil {
-				return nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
+				return nil, flags.Usage(err)
 			}
 		}
 		f.PIDs = l.tasks.PID

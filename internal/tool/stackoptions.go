@@ -21,6 +21,11 @@ type StackOptions struct {
 	Storage     uint64         `flag:"stack-storage-size" arg:"N" help:"means nothing: there is no limit"`
 }
 
+// Stop is the argument of tools that take a duration where others take an interval.
+type Stop struct {
+	Duration flags.Duration `pos:"duration" help:"stop after this time, in seconds or as 500ms"`
+}
+
 // Sides are the options of tools that count by stacks of the kernel and of the process.
 type Sides struct {
 	UserOnly   bool `flag:"user-stacks-only,U" bpf:"user_stacks_only" help:"only the stacks of user space"`

@@ -84,7 +84,7 @@ func (s *Stacks[K, V, R]) plan() *Plan {
 
 func (s *Stacks[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description, error) {
 	if err := s.StackOptions.check(); err != nil {
-		return nil, fmt.Errorf("%w: %w", flags.ErrUsage, err)
+		return nil, flags.Usage(err)
 	}
 	if err := checkStackHead(spec); err != nil {
 		return nil, err

@@ -11,7 +11,9 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/value"
 )
 
@@ -26,6 +28,13 @@ type Top struct {
 	Rounds
 	Ranking
 	NoClear bool `flag:"noclear,C" help:"on a terminal too, print one table below the other"`
+	// NoLoad leaves the load averages out, which are said beside the time.
+	NoLoad bool
+}
+
+// TopBy are the defaults: a table each second, by this column.
+func TopBy(column string) Top {
+	return Top{Rounds: Rounds{Every: flags.Duration(time.Second)}, Ranking: Ranking{Sort: column}}
 }
 
 // Table is what programs count by interval, a row for each key: into the map "table" by
@@ -33,11 +42,14 @@ type Top struct {
 // where K is struct{}, into the one struct totals (totals.bpf.h), whose type is V.
 //
 // Fields of V that are uint64 are counters, which are added up over CPUs and over keys of
-// equal rows; the others are kept from any of them.
+// equal rows; the others are kept from any of them. A row with a CgroupID has columns for
+// what that tells of its task.
 type Table[K, V any, R comparable] struct {
 	Plan
 	Rounds
 	Ranking
+	// Top, in place of these two, makes text on a terminal a screen that is drawn again.
+	Top *Top
 	// Columns are the keys of the columns that text shows.
 	Columns []string
 	// Headers are what text calls columns, by key, where users know them by other
@@ -52,10 +64,6 @@ type Table[K, V any, R comparable] struct {
 	Label func(*K, *V) R
 	// Fill fills the other columns of the row, for an interval of that length.
 	Fill func(*R, *V, time.Duration)
-	// Heading, if set, is said beside the time above the rows.
-	Heading func() string
-	// Screen shows text on a terminal as a screen that is drawn again.
-	Screen bool
 	// Readings are iterator programs that count what the kernel has counted since they
 	// last did, into the same map. They are run at the end of each interval, one after
 	// another, and once before the first.
@@ -63,7 +71,7 @@ type Table[K, V any, R comparable] struct {
 	// Cumulative reports are of all since the start, not of their intervals.
 	Cumulative bool
 	// TextRows is how many rows text has at the most, but on a screen, where the user
-	// does not say; 0 is all.
+	// does not say; 0 is all, or 20 of a table that can be a screen.
 	TextRows uint64
 
 	span     span
@@ -91,8 +99,10 @@ type tableEntry[K any] struct {
 	CPU   uint32
 }
 
-// placed is implemented by rows that know the cgroup of their tasks, in *id.
-type placed interface{ Cgroup() (id *uint64) }
+// topRows is how many rows a table has in text that can be a screen.
+const topRows = 20
+
+func (t *Table[K, V, R]) isScreen() bool { return t.Top != nil && !t.Top.NoClear }
 
 // isTotals tells that there is one row.
 func (t *Table[K, V, R]) isTotals() bool { return reflect.TypeFor[K]().Size() == 0 }
@@ -102,6 +112,9 @@ func (t *Table[K, V, R]) kind() string { return kindRow }
 func (t *Table[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description, error) {
 	if err := t.check(spec); err != nil {
 		return nil, err
+	}
+	if t.Top != nil {
+		t.Rounds, t.Ranking, t.TextRows = t.Top.Rounds, t.Top.Ranking, topRows
 	}
 	t.counters = counterOffsets(reflect.TypeFor[V](), 0)
 	cols, err := column.Of(&t.span)
@@ -113,8 +126,8 @@ func (t *Table[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*descrip
 		return nil, err
 	}
 	cols = append(cols, own...)
-	if p, ok := any(&t.row).(placed); ok {
-		cols = append(cols, ownerColumns(p.Cgroup(), env)...)
+	if id := reflect.ValueOf(&t.row).Elem().FieldByName("CgroupID"); id.IsValid() {
+		cols = append(cols, ownerColumns(id.Addr().Interface().(*uint64), env)...)
 	}
 	for i := range cols {
 		cols[i].Off = slices.Contains(t.Off, cols[i].Key)
@@ -124,7 +137,7 @@ func (t *Table[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*descrip
 		}
 	}
 	t.cols = columns{all: cols}
-	return &description{columns: &t.cols, text: t.Columns, blocks: !t.isTotals(), screen: t.Screen}, t.sortBy(t.Sort)
+	return &description{columns: &t.cols, text: t.Columns, blocks: !t.isTotals(), screen: t.isScreen()}, t.sortBy(t.Sort)
 }
 
 // sortBy sets the order by a column's name or a peer's word for it.
@@ -176,7 +189,7 @@ func (t *Table[K, V, R]) run(ctx context.Context, s *session) error {
 	if err := t.start(s); err != nil {
 		return err
 	}
-	if t.Screen {
+	if t.isScreen() {
 		// Before the rights are gone that opening the terminal may take.
 		if d, err := s.openDisplay(cancel); err != nil {
 			return err
@@ -235,8 +248,8 @@ func (t *Table[K, V, R]) report(s *session, show func(*session) error) error {
 	}
 	t.span = span{value.Time(end.UnixNano()), value.Elapsed(length)}
 	t.heading = string(t.span.Time.AppendText(nil))
-	if t.Heading != nil {
-		t.heading += " " + t.Heading()
+	if t.Top != nil && !t.Top.NoLoad {
+		t.heading += " " + system.LoadAverage()
 	}
 	t.rank(s, sums, length)
 	s.shown++

@@ -17,6 +17,14 @@ func (v *text) Absent() bool               { return *v == "" }
 // It often points into a buffer that the next event overwrites.
 type Bytes []byte
 
+// BytesOf are the first n bytes in a field, nil for 0.
+func BytesOf(b []byte, n uint8) Bytes {
+	if n == 0 {
+		return nil
+	}
+	return b[:min(int(n), len(b))]
+}
+
 func (v *Bytes) AppendText(b []byte) []byte   { return AppendEscaped(b, *v) }
 func (v *Bytes) AppendJSON(b []byte) []byte   { return AppendString(b, *v) }
 func (v *Bytes) Any() any                     { return string(*v) }

@@ -62,7 +62,7 @@ type Span struct{ Nanoseconds }
 // Absent reports that the time is not known.
 func (v *Span) Absent() bool { return v.Nanoseconds == 0 }
 
-// Address is an address in the kernel. JSON has it as a string, as numbers there need not
+// Address is one in memory. JSON has it as a string, as numbers there need not
 // be exact above 2^53.
 type Address uint64
 

@@ -169,7 +169,7 @@ func (o *options) find(set *fetch.Set, probes probes, p *tool.Plan, k *tool.Kern
 			err = f.Add(set, probe)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %w", flags.ErrUsage, err)
+			return flags.Usage(err)
 		}
 	}
 	p.Instances = set.Instances

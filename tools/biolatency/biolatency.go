@@ -2,29 +2,25 @@
 package biolatency
 
 import (
-	"fmt"
-
-	"github.com/corescope/corescope/internal/histogram"
-	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/blockio"
 	"github.com/corescope/corescope/internal/tool"
 )
 
 //go:generate ../../scripts/bpf2go.sh biolatency.bpf.c
 
 type options struct {
+	blockio.Options
 	tool.Interval
-	Milliseconds bool   `flag:"milliseconds,m" help:"show milliseconds, not microseconds"`
-	Queued       bool   `flag:"queued,Q" bpf:"targ_queued" help:"count the time in the operating system's queue too"`
-	Stages       bool   `flag:"stages" bpf:"want_stages" help:"a histogram for each of the times: queue, device and total"`
-	Disks        bool   `flag:"disks,D" bpf:"want_disk" help:"a histogram for each disk"`
-	Partitions   bool   `flag:"partitions,P" bpf:"want_partition" help:"a histogram for each partition, and one for each disk that has none"`
-	Flags        bool   `flag:"flags,F" also:"flag" bpf:"want_flags" help:"a histogram for each set of flags"`
-	Operations   bool   `flag:"operations" bpf:"want_operation" help:"a histogram for each operation: read, write, flush, discard, ..."`
-	Cgroups      bool   `flag:"cgroups" help:"a histogram for each cgroup that issues I/O"`
-	Containers   bool   `flag:"containers" help:"a histogram for each container that issues I/O, and one for what is in none"`
-	Disk         string `flag:"disk,d" arg:"DISK" help:"only this disk or partition: vda, /dev/vda1, a name of the device mapper"`
-	Extension    bool   `flag:"extension,e" help:"the mean, for BCC's sake: it is always there"`
-	JSON         bool   `flag:"json,j" help:"the same as --output json"`
+	tool.Milliseconds
+	Queued     bool `flag:"queued,Q" bpf:"targ_queued" help:"count the time in the operating system's queue too"`
+	Stages     bool `flag:"stages" bpf:"want_stages" key:"stage" help:"a histogram for each of the times: queue, device and total"`
+	Disks      bool `flag:"disks,D" bpf:"want_disk" key:"disk" help:"a histogram for each disk"`
+	Partitions bool `flag:"partitions,P" bpf:"want_partition" key:"partition" help:"a histogram for each partition, and one for each disk that has none"`
+	Flags      bool `flag:"flags,F" also:"flag" bpf:"want_flags" key:"flags" help:"a histogram for each set of flags"`
+	Operations bool `flag:"operations" bpf:"want_operation" key:"operation" help:"a histogram for each operation: read, write, flush, discard, ..."`
+	tool.ByOwner
+	Extension bool `flag:"extension,e" help:"the mean, for BCC's sake: it is always there"`
+	JSON      bool `flag:"json,j" help:"the same as --output json"`
 }
 
 // histKey is struct hist_key.
@@ -85,49 +81,26 @@ The counters at the end: errors; requeues; merges; partial, completions of a par
 }, options{}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
-	dev, err := o.dev(env)
+	plan, err := o.Plan(env)
 	if err != nil {
 		return nil, err
 	}
-	plan := o.plan()
-	plan.Variables["targ_dev"] = dev
+	o.hooks(&plan)
 	return &tool.Hists[histKey, label]{
 		Plan:     plan,
 		Interval: o.Interval,
-		Unit:     o.unit(),
+		Unit:     o.Unit(),
 		Label:    func(k histKey) label { return o.label(k, env) },
-		Keys:     o.keys(),
+		Keys:     tool.Keys(o),
 	}, nil
 }
 
-func (o *options) dev(env *tool.Env) (uint32, error) {
-	if o.Disk == "" {
-		return 0, nil
-	}
-	dev, err := env.Disks.Dev(o.Disk)
-	if err != nil {
-		return 0, fmt.Errorf("--disk: %w", err)
-	}
-	return dev, nil
-}
-
-func (o *options) unit() histogram.Unit {
-	if o.Milliseconds {
-		return histogram.Milliseconds
-	}
-	return histogram.Microseconds
-}
-
-// plan takes the hooks that this run needs. Disks without requests are seen only where
-// they are told apart from those that they lie on, or their I/O would count twice.
-func (o *options) plan() tool.Plan {
-	cgroups, bios := o.Cgroups || o.Containers, o.Disks || o.Partitions || o.Disk != ""
-	entries, kept := system.RequestTable("/")
-	p := tool.Plan{
-		Variables:  map[string]any{"want_owner": cgroups, "want_bios": bios, "ios_kept": kept},
-		MapEntries: map[string]uint32{"ios": entries},
-		Optional:   []string{"merge", "bioqueue", "biocomplete"},
-	}
+// hooks takes those that this run needs. Disks without requests are seen only where they
+// are told apart from those that they lie on, or their I/O would count twice.
+func (o *options) hooks(p *tool.Plan) {
+	cgroups, bios := o.ByOwner.Wanted(), o.Disks || o.Partitions || o.Disk != ""
+	p.Variables["want_owner"], p.Variables["want_bios"] = cgroups, bios
+	p.Optional = append(p.Optional, "bioqueue", "biocomplete")
 	if o.JSON {
 		p.Output = "json"
 	}
@@ -141,21 +114,4 @@ func (o *options) plan() tool.Plan {
 		p.Without = append(p.Without, "bioqueue", "biocomplete")
 		p.MapEntries["bios"] = 1
 	}
-	return p
-}
-
-func (o *options) keys() []string {
-	var keys []string
-	for _, by := range []struct {
-		wanted bool
-		key    string
-	}{
-		{o.Stages, "stage"}, {o.Disks, "disk"}, {o.Partitions, "partition"}, {o.Flags, "flags"},
-		{o.Operations, "operation"}, {o.Cgroups, "cgroup"}, {o.Containers, "container"},
-	} {
-		if by.wanted {
-			keys = append(keys, by.key)
-		}
-	}
-	return keys
 }

@@ -1,9 +1,9 @@
 package biolatency
 
 import (
-	"fmt"
 	"strings"
 
+	"github.com/corescope/corescope/internal/blockio"
 	"github.com/corescope/corescope/internal/tool"
 )
 
@@ -30,10 +30,10 @@ var flagNames = [...]string{
 func (o *options) label(k histKey, env *tool.Env) label {
 	l := label{Stage: at(stages[:], k.Stage)}
 	if o.Disks {
-		l.Disk = deviceName(k.Dev, env)
+		l.Disk = blockio.DiskName(k.Dev, env)
 	}
 	if o.Partitions {
-		l.Partition = deviceName(k.Part, env)
+		l.Partition = blockio.DiskName(k.Part, env)
 	}
 	if o.Flags {
 		l.Flags = flagsName(k.Flags, k.Op)
@@ -41,26 +41,12 @@ func (o *options) label(k histKey, env *tool.Env) label {
 	if o.Operations {
 		l.Operation = at(operations[:], k.Op).name
 	}
-	if o.Cgroups {
-		l.Cgroup = env.CgroupPath(k.CgroupID)
-	}
-	if o.Containers {
-		l.Container = env.Owner(k.CgroupID).Name()
-	}
+	l.Cgroup, l.Container = o.Owner(k.CgroupID, env)
 	return l
 }
 
 // at is the element, or the last one for what there is no name for.
 func at[T any](all []T, n uint8) T { return all[min(int(n), len(all)-1)] }
-
-// deviceName is the number where there is no name, as for the hidden disks below a
-// multipath one.
-func deviceName(dev uint32, env *tool.Env) string {
-	if name, ok := env.Disks.Name(dev); ok {
-		return name
-	}
-	return fmt.Sprintf("%d:%d", dev>>20, dev&(1<<20-1))
-}
 
 // flagsName is libbpf-tools' text: the flags from the highest down, then the operation.
 func flagsName(flags uint16, op uint8) string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/corescope/corescope/internal/blockio"
 	"github.com/corescope/corescope/internal/tool"
 )
 
@@ -42,11 +43,12 @@ func TestPlan(t *testing.T) {
 	}{
 		{options{}, append([]string{"insert"}, bios...), []string{"submit"}, ""},
 		{options{Queued: true}, bios, []string{"submit"}, ""},
-		{options{Stages: true, Cgroups: true}, bios, nil, ""},
+		{options{Stages: true, ByOwner: tool.ByOwner{Cgroups: true}}, bios, nil, ""},
 		{options{Disks: true, JSON: true}, []string{"insert"}, []string{"submit"}, "json"},
-		{options{Disk: "vda", Containers: true}, []string{"insert"}, nil, ""},
+		{options{Options: blockio.Options{Disk: "vda"}, ByOwner: tool.ByOwner{Containers: true}}, []string{"insert"}, nil, ""},
 	} {
-		p := test.options.plan()
+		p := tool.Plan{Variables: map[string]any{}, MapEntries: map[string]uint32{}}
+		test.options.hooks(&p)
 		if !slices.Equal(p.Without, test.without) || !slices.Equal(p.ForFilter, test.forFilter) || p.Output != test.output {
 			t.Errorf("%+v: without %v and for filters %v, output %q", test.options, p.Without, p.ForFilter, p.Output)
 		}

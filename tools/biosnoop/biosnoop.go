@@ -2,9 +2,9 @@
 package biosnoop
 
 import (
-	"fmt"
 	"time"
 
+	"github.com/corescope/corescope/internal/blockio"
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
@@ -14,8 +14,8 @@ import (
 //go:generate ../../scripts/bpf2go.sh biosnoop.bpf.c
 
 type options struct {
+	blockio.Options
 	Queued    bool           `flag:"queued,Q" also:"queue" help:"show the time in the operating system's queue too"`
-	Disk      string         `flag:"disk,d" arg:"DISK" help:"only this disk or partition: vda, /dev/vda1, a name of the device mapper"`
 	Min       float64        `flag:"min,m" arg:"MS" help:"only requests that the disk took as many milliseconds for"`
 	Timestamp bool           `flag:"timestamp,t" help:"show the time of day, not the seconds since the start"`
 	For       flags.Duration `pos:"duration" help:"stop after this time, as --duration"`
@@ -52,17 +52,10 @@ type row struct {
 // Decode fills what follows from the event.
 func (r *row) Decode([]byte) error {
 	r.Elapsed = value.Elapsed(r.Time - r.start)
-	r.Disk, r.Partition = r.device(r.Dev), r.device(r.Part)
+	r.Disk, r.Partition = blockio.DiskName(r.Dev, r.env), blockio.DiskName(r.Part, r.env)
 	r.Type = rwbs(r.Op, r.event.Flags)
 	r.Pattern = r.pattern()
 	return nil
-}
-
-func (r *row) device(dev uint32) string {
-	if name, ok := r.env.Disks.Name(dev); ok {
-		return name
-	}
-	return fmt.Sprintf("%d:%d", dev>>20, dev&(1<<20-1))
 }
 
 func (r *row) pattern() string {
@@ -140,20 +133,12 @@ The I/O of the device mapper and md shows as that of the disks below. The counte
 }, options{}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
-	entries, kept := system.RequestTable("/")
-	plan := tool.Plan{
-		Variables:  map[string]any{"want_owner": true, "ios_kept": kept, "targ_min_ns": uint64(o.Min * float64(time.Millisecond))},
-		MapEntries: map[string]uint32{"ios": entries},
-		Optional:   []string{"merge"},
-		Duration:   o.For,
+	plan, err := o.Plan(env)
+	if err != nil {
+		return nil, err
 	}
-	if o.Disk != "" {
-		dev, err := env.Disks.Dev(o.Disk)
-		if err != nil {
-			return nil, fmt.Errorf("--disk: %w", err)
-		}
-		plan.Variables["targ_dev"] = dev
-	}
+	plan.Duration = o.For
+	plan.Variables["want_owner"], plan.Variables["targ_min_ns"] = true, uint64(o.Min*float64(time.Millisecond))
 	start, err := system.BootNow()
 	if err != nil {
 		return nil, err

@@ -2,11 +2,9 @@
 package biotop
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/corescope/corescope/internal/flags"
-	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/blockio"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -15,7 +13,7 @@ import (
 
 type options struct {
 	tool.Top
-	Disk string `flag:"disk,d" arg:"DISK" help:"only this disk or partition: vda, /dev/vda1, a name of the device mapper"`
+	blockio.Options
 }
 
 // key is struct table_key.
@@ -50,9 +48,6 @@ type row struct {
 	CgroupID  uint64            `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"id of the cgroup that the I/O was submitted for: inode of its directory"`
 }
 
-// Cgroup is where the row's containers come from.
-func (r *row) Cgroup() *uint64 { return &r.CgroupID }
-
 // Tool is biotop.
 var Tool = tool.Define(tool.Spec{
 	Name:     "biotop",
@@ -81,30 +76,18 @@ The I/O of the device mapper and md shows as that of the disks below. The counte
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p"},
-}, options{Top: tool.Top{
-	Rounds:  tool.Rounds{Every: flags.Duration(time.Second)},
-	Ranking: tool.Ranking{Sort: "all"},
-}}, build)
+}, options{Top: tool.TopBy("all")}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
-	entries, kept := system.RequestTable("/")
-	plan := tool.Plan{
-		Variables:  map[string]any{"want_owner": true, "ios_kept": kept},
-		MapEntries: map[string]uint32{"ios": entries},
-		Optional:   []string{"merge"},
+	plan, err := o.Plan(env)
+	if err != nil {
+		return nil, err
 	}
-	if o.Disk != "" {
-		dev, err := env.Disks.Dev(o.Disk)
-		if err != nil {
-			return nil, fmt.Errorf("--disk: %w", err)
-		}
-		plan.Variables["targ_dev"] = dev
-	}
+	plan.Variables["want_owner"] = true
 	return &tool.Table[key, counts, row]{
-		Plan: plan, Rounds: o.Rounds, Ranking: o.Ranking, Screen: !o.NoClear, TextRows: 20,
+		Plan: plan, Top: &o.Top,
 		Columns:   []string{"pid", "comm", "op", "major", "minor", "disk", "ios", "bytes", "avg_ns"},
 		SortNames: map[string]string{"all": "bytes", "io": "ios", "time": "total_ns"},
-		Heading:   system.LoadAverage,
 		Label:     func(k *key, _ *counts) row { return label(k, env) },
 		Fill:      fill,
 	}, nil

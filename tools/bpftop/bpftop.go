@@ -60,9 +60,6 @@ type row struct {
 	CgroupID  uint64        `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"id of the holder's cgroup: inode of its directory"`
 }
 
-// Cgroup is where the row's containers come from.
-func (r *row) Cgroup() *uint64 { return &r.CgroupID }
-
 // Tool is bpftop.
 var Tool = tool.Define(tool.Spec{
 	Name:     "bpftop",
@@ -91,10 +88,7 @@ Before 5.19 the counts can only be read where /proc/kallsyms has the kernel's va
 	Tasks:        true,
 	Capabilities: []system.Capability{system.CapSysAdmin},
 	Shorts:       map[string]string{"pid": "p"},
-}, options{Top: tool.Top{
-	Rounds:  tool.Rounds{Every: flags.Duration(time.Second)},
-	Ranking: tool.Ranking{Sort: "cpu_percent"},
-}}, build)
+}, options{Top: tool.TopBy("cpu_percent")}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
 	perCPU, err := env.PerCPU()
@@ -105,11 +99,10 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		o.Every = o.Delay
 	}
 	return &tool.Table[key, entry, row]{
-		Plan:   tool.Plan{Variables: perCPU, Optional: []string{"free"}, Measure: true},
-		Rounds: o.Rounds, Ranking: o.Ranking, Screen: !o.NoClear, TextRows: 20,
+		Plan:     tool.Plan{Variables: perCPU, Optional: []string{"free"}, Measure: true},
+		Top:      &o.Top,
 		Readings: []tool.Iterator{{Program: "holders"}, {Program: "programs"}},
 		Columns:  []string{"id", "bpf_type", "name", "pid", "comm", "runs_per_second", "mean_ns", "cpu_percent", "total_runs"},
-		Heading:  system.LoadAverage,
 		Label:    label,
 		Fill:     fill,
 	}, nil

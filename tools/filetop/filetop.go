@@ -2,12 +2,12 @@
 package filetop
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
@@ -39,24 +39,21 @@ type counts struct {
 }
 
 type row struct {
-	TID        uint32     `json:"tid" col:"TID,width=7" help:"thread that read or wrote, in the initial PID namespace"`
-	PID        uint32     `json:"pid" col:"PID,width=7" help:"its process"`
-	UID        uint32     `json:"uid" col:"UID,width=6" help:"its real user id, in the initial user namespace"`
-	Comm       value.Name `json:"comm" col:"COMM,width=16" help:"name of the thread at the first of the calls"`
-	Reads      uint64     `json:"reads" col:"READS,width=6,right" help:"system calls that read from the file and succeeded"`
-	Writes     uint64     `json:"writes" col:"WRITES,width=6,right" help:"system calls that wrote to it and succeeded"`
-	ReadBytes  value.Size `json:"read_bytes" col:"R_Kb,width=10,right" help:"bytes that they read; text shows units of 1,024"`
-	WriteBytes value.Size `json:"write_bytes" col:"W_Kb,width=10,right" help:"bytes that they wrote; text shows units of 1,024"`
-	Bytes      value.Size `json:"total_bytes" col:"TOTAL_Kb,width=10,right,extra" help:"both"`
-	Type       string     `json:"type_of_file" col:"T,width=1" help:"R for a regular file, S for a socket, O for any other"`
-	File       value.Name `json:"file" col:"FILE,width=32" help:"name of the file at the first of the calls, without its directories; absent where it has none, as a pipe"`
-	Inode      uint64     `json:"inode" col:"INODE,width=10,right" help:"its inode number"`
-	Device     string     `json:"device" col:"DEVICE,width=7" help:"device of its file system, MAJOR:MINOR"`
-	CgroupID   uint64     `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"id of the thread's cgroup: inode of its directory"`
+	TID        uint32       `json:"tid" col:"TID,width=7" help:"thread that read or wrote, in the initial PID namespace"`
+	PID        uint32       `json:"pid" col:"PID,width=7" help:"its process"`
+	UID        uint32       `json:"uid" col:"UID,width=6" help:"its real user id, in the initial user namespace"`
+	Comm       value.Name   `json:"comm" col:"COMM,width=16" help:"name of the thread at the first of the calls"`
+	Reads      uint64       `json:"reads" col:"READS,width=6,right" help:"system calls that read from the file and succeeded"`
+	Writes     uint64       `json:"writes" col:"WRITES,width=6,right" help:"system calls that wrote to it and succeeded"`
+	ReadBytes  value.Size   `json:"read_bytes" col:"R_Kb,width=10,right" help:"bytes that they read; text shows units of 1,024"`
+	WriteBytes value.Size   `json:"write_bytes" col:"W_Kb,width=10,right" help:"bytes that they wrote; text shows units of 1,024"`
+	Bytes      value.Size   `json:"total_bytes" col:"TOTAL_Kb,width=10,right,extra" help:"both"`
+	Type       string       `json:"type_of_file" col:"T,width=1" help:"R for a regular file, S for a socket, O for any other"`
+	File       value.Name   `json:"file" col:"FILE,width=32" help:"name of the file at the first of the calls, without its directories; absent where it has none, as a pipe"`
+	Inode      uint64       `json:"inode" col:"INODE,width=10,right" help:"its inode number"`
+	Device     value.Device `json:"device" col:"DEVICE,width=7" help:"device of its file system, MAJOR:MINOR"`
+	CgroupID   uint64       `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"id of the thread's cgroup: inode of its directory"`
 }
-
-// Cgroup is where the row's containers come from.
-func (r *row) Cgroup() *uint64 { return &r.CgroupID }
 
 // Tool is filetop.
 var Tool = tool.Define(tool.Spec{
@@ -84,10 +81,7 @@ What is read or written by mapped memory, by io_uring, or in the kernel itself (
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p"},
-}, options{Top: tool.Top{
-	Rounds:  tool.Rounds{Every: flags.Duration(time.Second)},
-	Ranking: tool.Ranking{Sort: "all"},
-}}, build)
+}, options{Top: tool.TopBy("all")}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	if o.ReadOnly && o.WriteOnly {
@@ -102,30 +96,21 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		plan.Variables["targ_dir_dev"], plan.Variables["targ_dir_inode"] = dev, inode
 	}
 	return &tool.Table[key, counts, row]{
-		Plan: plan, Rounds: o.Rounds, Ranking: o.Ranking, Screen: !o.NoClear, TextRows: 20,
+		Plan: plan, Top: &o.Top,
 		Columns:   []string{"tid", "comm", "reads", "writes", "read_bytes", "write_bytes", "type_of_file", "file"},
 		SortNames: map[string]string{"all": "total_bytes", "rbytes": "read_bytes", "wbytes": "write_bytes"},
-		Heading:   system.LoadAverage,
-		Label:     label,
-		Fill:      fill,
+		Label:     label, Fill: fill,
 	}, nil
 }
 
+// types are the letters of those that have one of their own.
+var types = map[uint32]string{unix.S_IFREG: "R", unix.S_IFSOCK: "S"}
+
 func label(k *key, c *counts) row {
 	return row{
-		TID: k.TID, PID: k.PID, UID: c.UID, Comm: value.NameOf(c.Comm[:]), Type: fileType(k.Mode), File: value.NameOf(c.Name[:]),
-		Inode: k.Inode, Device: fmt.Sprintf("%d:%d", k.Dev>>20, k.Dev&(1<<20-1)), CgroupID: k.CgroupID,
+		TID: k.TID, PID: k.PID, UID: c.UID, Comm: value.NameOf(c.Comm[:]), Type: cmp.Or(types[k.Mode], "O"), File: value.NameOf(c.Name[:]),
+		Inode: k.Inode, Device: value.Device(k.Dev), CgroupID: k.CgroupID,
 	}
-}
-
-func fileType(mode uint32) string {
-	switch mode {
-	case unix.S_IFREG:
-		return "R"
-	case unix.S_IFSOCK:
-		return "S"
-	}
-	return "O"
 }
 
 func fill(r *row, c *counts, _ time.Duration) {

@@ -3,7 +3,6 @@ package fsdist
 
 import (
 	"github.com/corescope/corescope/internal/fsop"
-	"github.com/corescope/corescope/internal/histogram"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -13,11 +12,10 @@ import (
 type options struct {
 	fsop.Options
 	tool.Interval
-	Milliseconds bool `flag:"milliseconds,m" help:"show milliseconds, not microseconds"`
-	ByType       bool `flag:"types" bpf:"by_type" help:"a histogram for each type of file system"`
-	PIDs         bool `flag:"pids,P" bpf:"by_pid" help:"a histogram for each process"`
-	Cgroups      bool `flag:"cgroups" help:"a histogram for each cgroup"`
-	Containers   bool `flag:"containers" help:"a histogram for each container, and one for what is in none"`
+	tool.Milliseconds
+	ByType bool `flag:"types" bpf:"by_type" key:"fs" help:"a histogram for each type of file system"`
+	PIDs   bool `flag:"pids,P" bpf:"by_pid" key:"pid,comm" help:"a histogram for each process"`
+	tool.ByOwner
 }
 
 // histKey is struct hist_key.
@@ -67,42 +65,15 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan.Variables["by_cgroup"] = o.Cgroups || o.Containers
-	unit := histogram.Microseconds
-	if o.Milliseconds {
-		unit = histogram.Milliseconds
-	}
+	plan.Variables["by_cgroup"] = o.ByOwner.Wanted()
 	return &tool.Hists[histKey, label]{
-		Plan: plan, Interval: o.Interval, Unit: unit, Keys: o.keys(),
+		Plan: plan, Interval: o.Interval, Unit: o.Unit(), Keys: append(tool.Keys(o), "operation"),
 		Label: func(k histKey) label { return o.label(k, env) },
 	}, nil
 }
 
-func (o *options) keys() []string {
-	keys := []string{"operation"}
-	if o.ByType {
-		keys = append(keys, "fs")
-	}
-	if o.PIDs {
-		keys = append(keys, "pid", "comm")
-	}
-	if o.Cgroups {
-		keys = append(keys, "cgroup")
-	}
-	if o.Containers {
-		keys = append(keys, "container")
-	}
-	return keys
-}
-
 func (o *options) label(k histKey, env *tool.Env) label {
 	l := label{Operation: k.Op.String(), FS: k.Type, PID: k.PID, Comm: k.Comm}
-	if o.Cgroups {
-		l.Cgroup = env.CgroupPath(k.CgroupID)
-	}
-	if o.Containers {
-		owner := env.Owner(k.CgroupID)
-		l.Container = owner.Name()
-	}
+	l.Cgroup, l.Container = o.Owner(k.CgroupID, env)
 	return l
 }

@@ -2,7 +2,6 @@
 package funccount
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/corescope/corescope/internal/flags"
@@ -75,16 +74,12 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		},
 		Fill: func(r *row, c *counts, _ time.Duration) { r.Count = c.Count },
 	}
-	t.Resolve = func(p *tool.Plan, _ *tool.Kernel) (err error) {
-		spec, err := target.Parse(o.Pattern, o.Regexp)
-		if err == nil {
-			var f target.Finder
-			places, err = f.Find(spec)
-		}
+	t.Resolve = func(p *tool.Plan, _ *tool.Kernel) error {
+		spec, found, err := target.Find(o.Pattern, o.Regexp)
 		if err != nil {
-			return fmt.Errorf("%w: %w", flags.ErrUsage, err)
+			return flags.Usage(err)
 		}
-		p.Instances, places = target.Instances(places, spec.IsPattern())
+		p.Instances, places = target.Instances(found, spec.IsPattern())
 		return nil
 	}
 	return t, nil

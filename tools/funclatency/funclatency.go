@@ -3,7 +3,6 @@ package funclatency
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/histogram"
@@ -88,10 +87,8 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		h.Hook = []string{"kernel=kprobe"}
 	}
 	h.Resolve = func(p *tool.Plan, _ *tool.Kernel) (err error) {
-		if places, err = o.find(p); err != nil {
-			return fmt.Errorf("%w: %w", flags.ErrUsage, err)
-		}
-		return nil
+		places, err = o.find(p)
+		return flags.Usage(err)
 	}
 	return h, nil
 }

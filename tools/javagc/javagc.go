@@ -84,13 +84,6 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 
 // Decode cuts the names to their lengths.
 func (r *row) Decode([]byte) error {
-	r.Manager, r.Pool = name(r.Name[:], r.ManagerLen), name(r.PoolName[:], r.PoolLen)
+	r.Manager, r.Pool = value.BytesOf(r.Name[:], r.ManagerLen), value.BytesOf(r.PoolName[:], r.PoolLen)
 	return nil
-}
-
-func name(b []byte, n uint8) value.Bytes {
-	if n == 0 {
-		return nil
-	}
-	return b[:min(int(n), len(b))]
 }

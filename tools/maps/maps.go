@@ -3,7 +3,6 @@ package maps
 
 import (
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/corescope/corescope/internal/tool"
@@ -19,8 +18,8 @@ type options struct {
 
 type event struct {
 	value.Task
-	Start       address `json:"start" col:"START,width=14" help:"first address, as a number in base 16"`
-	End         address `json:"end" col:"END,width=14" help:"first address behind it"`
+	Start       value.Address `json:"start" col:"START,width=14" help:"first address, as a number in base 16"`
+	End         value.Address `json:"end" col:"END,width=14" help:"first address behind it"`
 	OffsetPages uint64
 	VMFlags     uint64 `btf:"flags"`
 	KindNr      uint32 `btf:"kind"`
@@ -39,14 +38,6 @@ type row struct {
 	page uint64
 	path []byte
 }
-
-// address is shown in base 16, as everywhere.
-type address uint64
-
-func (v *address) AppendText(b []byte) []byte { return strconv.AppendUint(b, uint64(*v), 16) }
-func (v *address) AppendJSON(b []byte) []byte { return append(v.AppendText(append(b, '"')), '"') }
-func (v *address) Any() any                   { return strconv.FormatUint(uint64(*v), 16) }
-func (v *address) Schema() value.Schema       { return value.Schema{Type: "string"} }
 
 // kinds are the names of enum kind.
 var kinds = [...]string{"anon", "file", "heap", "stack", "named", "special"}

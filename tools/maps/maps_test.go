@@ -77,8 +77,8 @@ func line(t *testing.T, r tooltest.Row) string {
 	if r["deleted"] == true {
 		path += " (deleted)"
 	}
-	end, _ := strconv.ParseUint(r.Str("end"), 16, 64)
-	start, _ := strconv.ParseUint(r.Str("start"), 16, 64)
+	end, _ := strconv.ParseUint(r.Str("end"), 0, 64)
+	start, _ := strconv.ParseUint(r.Str("start"), 0, 64)
 	if float64(end-start) != r.Num("size_bytes") {
 		t.Errorf("size is not that from start to end: %v", r)
 	}
@@ -181,7 +181,7 @@ func mapped(t *testing.T, fd int, offset int64, size, prot, flags int) []byte {
 
 func at(t *testing.T, res *tooltest.Result, area []byte) tooltest.Row {
 	t.Helper()
-	start := fmt.Sprintf("%x", uintptr(unsafe.Pointer(&area[0])))
+	start := fmt.Sprintf("%#x", uintptr(unsafe.Pointer(&area[0])))
 	rows := res.Where(func(r tooltest.Row) bool { return r.Str("start") == start })
 	if len(rows) != 1 {
 		t.Fatalf("%d areas begin at %s: %v", len(rows), start, rows)

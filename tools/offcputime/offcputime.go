@@ -2,7 +2,6 @@
 package offcputime
 
 import (
-	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -10,7 +9,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh offcputime.bpf.c
 
 type options struct {
-	Duration flags.Duration `pos:"duration" help:"stop after this time, in seconds or as 500ms"`
+	tool.Stop
 	tool.StackOptions
 	tool.Sides
 	tool.Waits
@@ -42,9 +41,6 @@ type row struct {
 	UserStack   value.Trace  `json:"user_stack" help:"the process's functions that had called them, the innermost first; absent for threads of the kernel"`
 	CgroupID    uint64       `json:"cgroup_id" col:"CGROUP_ID,width=10,extra" help:"id of the thread's cgroup: inode of its directory"`
 }
-
-// Cgroup is for the columns of who owns it.
-func (r *row) Cgroup() *uint64 { return &r.CgroupID }
 
 // Tool is offcputime.
 var Tool = tool.Define(tool.Spec{

@@ -4,7 +4,6 @@ package offwaketime
 import (
 	"fmt"
 
-	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -12,7 +11,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh offwaketime.bpf.c
 
 type options struct {
-	Duration flags.Duration `pos:"duration" help:"stop after this time, in seconds or as 500ms"`
+	tool.Stop
 	tool.StackOptions
 	tool.Sides
 	tool.Waits
@@ -54,9 +53,6 @@ type row struct {
 	WakerUserStack   value.Trace  `json:"waker_user_stack" help:"the waker's own functions, the innermost first"`
 	CgroupID         uint64       `json:"cgroup_id" col:"CGROUP_ID,width=10,extra" help:"id of the cgroup of the thread that waited: inode of its directory"`
 }
-
-// Cgroup is for the columns of who owns it.
-func (r *row) Cgroup() *uint64 { return &r.CgroupID }
 
 // Tool is offwaketime.
 var Tool = tool.Define(tool.Spec{

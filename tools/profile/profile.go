@@ -6,7 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -14,7 +13,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh profile.bpf.c
 
 type options struct {
-	Duration flags.Duration `pos:"duration" help:"stop after this time, in seconds or as 500ms"`
+	tool.Stop
 	tool.StackOptions
 	tool.Sides
 	Frequency uint64 `flag:"frequency,F" arg:"HZ" help:"samples a second of each CPU"`
@@ -45,9 +44,6 @@ type row struct {
 	UserStack   value.Trace `json:"user_stack" help:"the process's functions, the innermost first: those that ran, or that had called the kernel; absent for threads of the kernel"`
 	CgroupID    uint64      `json:"cgroup_id" col:"CGROUP_ID,width=10,extra" help:"id of the thread's cgroup: inode of its directory"`
 }
-
-// Cgroup is for the columns of who owns it.
-func (r *row) Cgroup() *uint64 { return &r.CgroupID }
 
 // Tool is profile.
 var Tool = tool.Define(tool.Spec{

@@ -2,7 +2,6 @@
 package runqlat
 
 import (
-	"github.com/corescope/corescope/internal/histogram"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
@@ -12,14 +11,13 @@ import (
 
 type options struct {
 	tool.Interval
-	Milliseconds bool `flag:"milliseconds,m" help:"show milliseconds, not microseconds"`
-	PIDs         bool `flag:"pids,P" bpf:"by_pid" help:"a histogram for each process"`
-	TIDs         bool `flag:"tids,L" bpf:"by_tid" help:"a histogram for each thread"`
-	PIDNSs       bool `flag:"pidnss" bpf:"by_pidns" help:"a histogram for each PID namespace"`
-	Cgroups      bool `flag:"cgroups" help:"a histogram for each cgroup"`
-	Containers   bool `flag:"containers" help:"a histogram for each container, and one for what is in none"`
-	CPUs         bool `flag:"cpus" bpf:"by_cpu" help:"a histogram for each CPU"`
-	Reasons      bool `flag:"reasons" bpf:"by_reason" help:"apart: waits after a wake-up and waits after a preemption"`
+	tool.Milliseconds
+	PIDs   bool `flag:"pids,P" bpf:"by_pid" key:"pid,comm" help:"a histogram for each process"`
+	TIDs   bool `flag:"tids,L" bpf:"by_tid" key:"tid,comm" help:"a histogram for each thread"`
+	PIDNSs bool `flag:"pidnss" bpf:"by_pidns" key:"pidns" help:"a histogram for each PID namespace"`
+	tool.ByOwner
+	CPUs    bool `flag:"cpus" bpf:"by_cpu" key:"cpu" help:"a histogram for each CPU"`
+	Reasons bool `flag:"reasons" bpf:"by_reason" key:"reason" help:"apart: waits after a wake-up and waits after a preemption"`
 }
 
 // histKey is struct hist_key.
@@ -76,47 +74,22 @@ The kernel keeps 8 bytes for each thread id that there may be (kernel.pid_max): 
 }, options{}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
-	unit := histogram.Microseconds
-	if o.Milliseconds {
-		unit = histogram.Milliseconds
-	}
 	return &tool.Hists[histKey, label]{
 		Plan: tool.Plan{
-			Variables:  map[string]any{"by_cgroup": o.Cgroups || o.Containers},
+			Variables:  map[string]any{"by_cgroup": o.ByOwner.Wanted()},
 			MapEntries: map[string]uint32{"sched_waits": system.PIDMax("/")},
 		},
 		Interval: o.Interval,
-		Unit:     unit,
+		Unit:     o.Unit(),
 		Label:    func(k histKey) label { return o.label(k, env) },
-		Keys:     o.keys(),
+		Keys:     tool.Keys(o),
 	}, nil
-}
-
-func (o *options) keys() []string {
-	var keys []string
-	for _, by := range []struct {
-		wanted bool
-		key    string
-	}{
-		{o.PIDs, "pid"}, {o.TIDs, "tid"}, {o.PIDs || o.TIDs, "comm"}, {o.PIDNSs, "pidns"},
-		{o.Cgroups, "cgroup"}, {o.Containers, "container"}, {o.CPUs, "cpu"}, {o.Reasons, "reason"},
-	} {
-		if by.wanted {
-			keys = append(keys, by.key)
-		}
-	}
-	return keys
 }
 
 // label names what the key tells apart; histograms of equal labels are added up.
 func (o *options) label(k histKey, env *tool.Env) label {
 	l := label{PID: k.PID, TID: k.TID, Comm: k.Comm, PIDNS: k.PIDNS, CPU: k.CPU}
-	if o.Cgroups {
-		l.Cgroup = env.CgroupPath(k.CgroupID)
-	}
-	if o.Containers {
-		l.Container = env.Owner(k.CgroupID).Name()
-	}
+	l.Cgroup, l.Container = o.Owner(k.CgroupID, env)
 	if o.Reasons {
 		l.Reason = "wakeup"
 		if k.Preempted != 0 {

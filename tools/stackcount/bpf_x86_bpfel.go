@@ -32,6 +32,7 @@ const (
 	bpfProgUserReturnMulti    = "user_return__multi"
 	bpfProgUserReturnUprobe   = "user_return__uprobe"
 	bpfVarAtEntry             = "at_entry"
+	bpfVarByPid               = "by_pid"
 	bpfVarCountEpoch          = "count_epoch"
 	bpfVarEventLastWakeupNs   = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer     = "event_perf_buffer"
@@ -125,6 +126,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	AtEntry           *ebpf.VariableSpec `ebpf:"at_entry"`
+	ByPid             *ebpf.VariableSpec `ebpf:"by_pid"`
 	CountEpoch        *ebpf.VariableSpec `ebpf:"count_epoch"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
@@ -190,6 +192,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	AtEntry           *ebpf.Variable `ebpf:"at_entry"`
+	ByPid             *ebpf.Variable `ebpf:"by_pid"`
 	CountEpoch        *ebpf.Variable `ebpf:"count_epoch"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`

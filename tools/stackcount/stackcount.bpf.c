@@ -11,6 +11,8 @@
 const volatile __s32 targ_cpu = -1;
 const volatile bool user_stacks_only = false;
 const volatile bool kernel_stacks_only = false;
+/* What tells stacks apart besides their functions. */
+const volatile bool by_pid = false;
 /* Places in user space are the first instructions of functions. */
 const volatile bool at_entry = false;
 
@@ -39,8 +41,10 @@ static __always_inline int hit(void *ctx, bool entry)
 	if (!task_current_wanted())
 		return 0;
 	key.target = target_id(ctx);
-	key.pid = bpf_get_current_pid_tgid() >> 32;
-	bpf_get_current_comm(key.comm, sizeof(key.comm));
+	if (by_pid) {
+		key.pid = bpf_get_current_pid_tgid() >> 32;
+		bpf_get_current_comm(key.comm, sizeof(key.comm));
+	}
 	if (!user_stacks_only)
 		key.kernel_stack = kernel_stack(ctx);
 	if (!kernel_stacks_only)

@@ -2,8 +2,6 @@
 package stackcount
 
 import (
-	"fmt"
-
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/target"
 	"github.com/corescope/corescope/internal/tool"
@@ -16,7 +14,7 @@ type options struct {
 	Pattern string `pos:"pattern" help:"functions, tracepoints or USDT probes, as vfs_read, c:malloc, t:block:*, u:c:*"`
 	tool.StackOptions
 	tool.Sides
-	PerProcess bool  `flag:"perpid,P" help:"tell processes apart"`
+	PerProcess bool  `flag:"perpid,P" bpf:"by_pid" help:"tell processes apart"`
 	Regexp     bool  `flag:"regexp,r" help:"the pattern is a regular expression, which a name must match from its beginning on"`
 	CPU        int32 `flag:"cpu,c" arg:"N" bpf:"targ_cpu" help:"only on this CPU; -1 is every one"`
 	Timestamp  bool  `flag:"timestamp,T" help:"for BCC's sake: each report of JSON and CSV has its time"`
@@ -80,7 +78,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		StackOptions: o.StackOptions,
 		Sort:         "count",
 		Unit:         tool.Calls,
-		Label:        func(k *key, t *tool.Traces) row { return o.label(k, places[k.Target].Name, t) },
+		Label:        func(k *key, t *tool.Traces) row { return label(k, places[k.Target].Name, t) },
 		Fill:         func(r *row, c *counts) { r.Count = c.Count },
 		Weight:       func(r *row) uint64 { return r.Count },
 		Parts:        func(r *row) []tool.Part { return o.parts(r, len(places) > 1) },
@@ -88,28 +86,20 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	if !o.PerProcess {
 		s.Off = []string{"pid", "comm"}
 	}
-	s.Resolve = func(p *tool.Plan, _ *tool.Kernel) (err error) {
-		spec, err := target.Parse(o.Pattern, o.Regexp)
-		if err == nil {
-			var f target.Finder
-			places, err = f.Find(spec)
-		}
+	s.Resolve = func(p *tool.Plan, _ *tool.Kernel) error {
+		spec, found, err := target.Find(o.Pattern, o.Regexp)
 		if err != nil {
-			return fmt.Errorf("%w: %w", flags.ErrUsage, err)
+			return flags.Usage(err)
 		}
 		p.Variables = map[string]any{"at_entry": spec.Kind == target.User && spec.Offset == 0}
-		p.Instances, places = target.Instances(places, spec.IsPattern())
+		p.Instances, places = target.Instances(found, spec.IsPattern())
 		return nil
 	}
 	return s, nil
 }
 
-func (o *options) label(k *key, name string, t *tool.Traces) row {
-	r := row{Func: name, KernelStack: t.Of(k.Kernel), UserStack: t.Of(k.User)}
-	if o.PerProcess {
-		r.PID, r.Comm = k.PID, k.Comm
-	}
-	return r
+func label(k *key, name string, t *tool.Traces) row {
+	return row{Func: name, PID: k.PID, Comm: k.Comm, KernelStack: t.Of(k.Kernel), UserStack: t.Of(k.User)}
 }
 
 // parts are the stacks, behind the name of the process if that is asked for, and the

@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/corescope/corescope/internal/flags"
-	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -43,9 +41,6 @@ type row struct {
 	CgroupID uint64     `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"id of the thread's cgroup: inode of its directory"`
 }
 
-// Cgroup is where the row's containers come from.
-func (r *row) Cgroup() *uint64 { return &r.CgroupID }
-
 // Tool is tcptop.
 var Tool = tool.Define(tool.Spec{
 	Name:     "tcptop",
@@ -71,24 +66,17 @@ The hooks are the functions tcp_sendmsg and tcp_cleanup_rbuf, or, where these ca
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "cgroup": "c"},
-}, options{Top: tool.Top{
-	Rounds:  tool.Rounds{Every: flags.Duration(time.Second)},
-	Ranking: tool.Ranking{Sort: "all"},
-}}, build)
+}, options{Top: tool.TopBy("all")}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
-	t := &tool.Table[key, counts, row]{
-		Plan: tool.Plan{Optional: []string{"sendpage"}}, Rounds: o.Rounds, Ranking: o.Ranking, Screen: !o.NoClear, TextRows: 20,
+	o.NoLoad = o.NoSummary
+	return &tool.Table[key, counts, row]{
+		Plan: tool.Plan{Optional: []string{"sendpage"}}, Top: &o.Top,
 		Columns:   []string{"pid", "comm", "local", "remote", "rx_bytes", "tx_bytes"},
 		SortNames: map[string]string{"all": "total_bytes", "sent": "tx_bytes", "received": "rx_bytes"},
-		Heading:   system.LoadAverage,
 		Label:     label,
 		Fill:      fill,
-	}
-	if o.NoSummary {
-		t.Heading = nil
-	}
-	return t, nil
+	}, nil
 }
 
 func label(k *key, _ *counts) row {

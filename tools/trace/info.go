@@ -35,7 +35,7 @@ func (o *options) info(w io.Writer, env *tool.Env) error {
 	for _, name := range o.Probes {
 		f, err := env.KernelFunction(name)
 		if errors.Is(err, btf.ErrNotFound) {
-			return fmt.Errorf("%w: %w", flags.ErrUsage, err)
+			return flags.Usage(err)
 		}
 		if err != nil {
 			return err

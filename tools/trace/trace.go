@@ -156,7 +156,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	}
 	e.Resolve = func(p *tool.Plan, k *tool.Kernel) error {
 		if err := o.find(set, k); err != nil {
-			return fmt.Errorf("%w: %w", flags.ErrUsage, err)
+			return flags.Usage(err)
 		}
 		p.Instances = set.Instances
 		p.Variables = map[string]any{"trace_size": uint32(set.Size)}

@@ -4,7 +4,6 @@ package wakeuptime
 import (
 	"fmt"
 
-	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -12,7 +11,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh wakeuptime.bpf.c
 
 type options struct {
-	Duration flags.Duration `pos:"duration" help:"stop after this time, in seconds or as 500ms"`
+	tool.Stop
 	tool.StackOptions
 	tool.Waits
 }
