@@ -31,6 +31,8 @@ type workload struct {
 	column string
 	// waits tells that what happened is how often the load's thread waited for a CPU.
 	waits bool
+	// begun are those that the tool does not see, as they began before it.
+	begun int
 }
 
 // workloads has each tool's. A new tool needs a line here, and may need a job.
@@ -89,6 +91,14 @@ func workloads() map[string]workload {
 			place: library("libc.so.6", "getaddrinfo"), job: "lookup", n: 200, storm: "lookup", storms: 100_000,
 			args: byPID(),
 		},
+		"offcputime": {
+			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, fits: true, waits: true, begun: 1, column: "count",
+			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
+		},
+		"offwaketime": {
+			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, fits: true, waits: true, begun: 1, column: "count",
+			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
+		},
 		"opensnoop": {
 			place: missing, job: "open", n: 1000, storm: "open", storms: 150_000,
 			args: func(l *load) []string { return append(byPID()(l), "--path", l.place) },
@@ -100,6 +110,10 @@ func workloads() map[string]workload {
 		"sslsniff": {
 			place: library("libssl.so.3", "SSL_write"), job: "encrypt", n: 200, storm: "encrypt", storms: 10_000, fits: true,
 			args: byPID(),
+		},
+		"stackcount": {
+			place: library("libprobe.so.1", "probe"), job: "probe", n: 200, storm: "probe", storms: 100_000, fits: true, column: "count",
+			args: func(l *load) []string { return append(byPID()(l), l.place+":probe") },
 		},
 		"syscount": {
 			place: missing, job: "getppid", n: 1000, storm: "getppid", storms: 200_000, column: "count",
@@ -180,8 +194,8 @@ type subject struct {
 // untried are tools whose loads have yet to be made: they are tried by no fault.
 func untried() []string {
 	return []string{
-		"bpflist", "bpftop", "cachestat", "files", "javagc", "maps", "offcputime", "offwaketime", "profile", "sockets",
-		"stackcount", "tasks", "tcpdrop", "tcpretrans", "wakeuptime",
+		"bpflist", "bpftop", "cachestat", "files", "javagc", "maps", "profile", "sockets", "tasks", "tcpdrop", "tcpretrans",
+		"wakeuptime",
 	}
 }
 
@@ -265,5 +279,5 @@ func (s *subject) does(job string, times int) happened {
 	if s.workload.waits {
 		n = s.load.waits(s) - waits
 	}
-	return happened{n, tooltest.HiddenRuns(s) - hidden}
+	return happened{n, tooltest.HiddenRuns(s) - hidden + s.begun}
 }
