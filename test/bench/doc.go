@@ -25,7 +25,8 @@
 //   - Peak memory: VmHWM without the pages of ring and perf buffers; those, with maps and
 //     programs, are the memory in the kernel.
 //   - Stop: from SIGINT to the end of the process.
-//   - Scale: time in the kernel with many tasks sleeping, divided by that with few.
+//   - Scale: time in the kernel with many tasks sleeping, or with many keys, divided by that
+//     with few.
 //
 // Each figure is the median of the rounds, and its ratio the median of the rounds' ratios:
 // ours and the peer's were measured within seconds of each other.

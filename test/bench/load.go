@@ -38,14 +38,17 @@ type load struct {
 }
 
 var loads = map[string]load{
-	"opens":  {openOpens, openPrefix, openPath},
-	"execs":  {openExecs, execPrefix, execWord},
-	"conns":  {openConns, connPrefix, connAddr},
-	"reads":  {open: openReads, prefix: loadComm},
-	"trips":  {open: openTrips},
-	"sends":  {open: openSends},
-	"calls":  {open: openCalls},
-	"writes": {open: openWrites},
+	"opens":       {openOpens, openPrefix, openPath},
+	"execs":       {openExecs, execPrefix, execWord},
+	"conns":       {openConns, connPrefix, connAddr},
+	"reads":       {open: openReads, prefix: loadComm},
+	"trips":       {open: openTrips},
+	"sends":       {open: openSends},
+	"calls":       {open: openCalls},
+	"writes":      {open: openWrites},
+	"writes1":     {open: openFiles(1)},
+	"writes100":   {open: openFiles(100)},
+	"writes10000": {open: openFiles(10_000)},
 }
 
 const (
@@ -249,6 +252,25 @@ func openWrites(dir string) (func(int) error, error) {
 		_, err := unix.Pwrite(fd, block, 0)
 		return err
 	}, nil
+}
+
+// openFiles writes one byte to each of a number of files in turn.
+func openFiles(n int) func(string) (func(int) error, error) {
+	return func(dir string) (func(int) error, error) {
+		fds := make([]int, n)
+		var err error
+		for i := range fds {
+			path := filepath.Join(dir, fmt.Sprintf("written%d", i))
+			if fds[i], err = unix.Open(path, unix.O_WRONLY|unix.O_CREAT, 0o600); err != nil {
+				return nil, err
+			}
+		}
+		b := make([]byte, 1)
+		return func(i int) error {
+			_, err := unix.Pwrite(fds[i%n], b, 0)
+			return err
+		}, nil
+	}
 }
 
 // openTrips sends a byte to another thread and waits for it to come back: two wake-ups,

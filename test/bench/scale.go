@@ -30,7 +30,11 @@ var scaled = []benchmark{
 	{tool: "runqlat", load: "trips", unit: "round trip", count: 100_000},
 }
 
-// scale measures whether time in the kernel grows with the tasks that there are.
+// manyKeys are the numbers of files that are written to in turn, of which each has a key.
+var manyKeys = []int{1, 100, 10_000}
+
+// scale measures whether time in the kernel grows with the tasks that there are, or with
+// the keys that events are told apart by.
 func (s *settings) scale(ctx context.Context) ([]result, error) {
 	if !s.whole {
 		return nil, nil
@@ -48,6 +52,34 @@ func (s *settings) scale(ctx context.Context) ([]result, error) {
 			return nil, fmt.Errorf("%s: %w", m.name(), err)
 		}
 		all = append(all, results...)
+	}
+	keyed, err := s.scaleKeys(ctx)
+	return append(all, keyed...), err
+}
+
+func (s *settings) scaleKeys(ctx context.Context) ([]result, error) {
+	var all []result
+	var few float64
+	for _, keys := range manyKeys {
+		b := benchmark{tool: "filetop", options: []string{"-C"}, load: fmt.Sprintf("writes%d", keys), count: 500_000}
+		m, err := newMeasurer(&b, s)
+		if err != nil {
+			return nil, err
+		}
+		m.rounds = min(s.rounds, 3)
+		perWrite, err := m.perEvent(ctx)
+		m.close()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.name(), err)
+		}
+		if few == 0 {
+			few = perWrite
+			continue
+		}
+		all = append(all, result{
+			Tool: m.name(), Figure: fmt.Sprintf("in the kernel, %d keys ÷ %d", keys, manyKeys[0]), Unit: "×",
+			Ours: perWrite / few, Limit: 1.1,
+		})
 	}
 	return all, nil
 }
@@ -78,9 +110,15 @@ func (m *measurer) besideTasks(ctx context.Context, n int) (float64, error) {
 		return 0, err
 	}
 	defer stop()
+	progress("%s: %d tasks", m.name(), n)
+	return m.perEvent(ctx)
+}
+
+// perEvent is the median time in the kernel for an event, in ns.
+func (m *measurer) perEvent(ctx context.Context) (float64, error) {
 	var values []float64
 	for round := range m.rounds {
-		progress("%s: %d tasks, round %d of %d", m.name(), n, round+1, m.rounds)
+		progress("%s: %s, round %d of %d", m.name(), m.load, round+1, m.rounds)
 		one, err := m.measure(ctx, &m.subjects[0], m.count, 0)
 		if err != nil {
 			return 0, err
