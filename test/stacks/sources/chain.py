@@ -1,0 +1,23 @@
+"""Spins in leaf, three calls below the module."""
+
+
+def leaf(n):
+    total = 0
+    for i in range(n):
+        total += i * n
+    return total
+
+
+def two(n):
+    return leaf(n) + 1
+
+
+def one(n):
+    return two(n) + 1
+
+
+# Python makes code for a function at its first call.
+one(1000)
+print("ready", flush=True)
+while True:
+    one(1000000)

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// least is what the stacks of the programs that CI runs must have: found and named, in per
+// cent. They are the ones that ask most of names; make stacks runs all programs.
+var least = map[string][2]float64{
+	"chain_fp":        {79, 95},
+	"chain_minidebug": {19, 95},
+	"jit_dump":        {49, 60},
+	"go_stripped":     {79, 95},
+}
+
+// TestPrograms looks at some of the programs with our profile, or at CASES.
+func TestPrograms(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("takes root")
+	}
+	wanted := strings.Fields(os.Getenv("CASES"))
+	binary := filepath.Join(t.TempDir(), "corescope")
+	build := exec.Command("go", "build", "-o", binary, "../../cmd/corescope")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s := settings{subjects: []subject{corescope(binary)}}
+	for _, p := range programs() {
+		want, quick := least[p.name]
+		if len(wanted) > 0 && !slices.Contains(wanted, p.name) || len(wanted) == 0 && !quick {
+			continue
+		}
+		t.Run(p.name, func(t *testing.T) {
+			r, err := s.measure(t.Context(), &p)
+			if errors.Is(err, errNotHere) {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := r.scores[0]
+			t.Log(r.text())
+			if got.Samples == 0 || got.Found < want[0] || got.Named < want[1] {
+				t.Errorf("got %+v, want %v %% found and named", got, want)
+			}
+		})
+	}
+}
+
+func stackOf(names ...string) (frames []frame) {
+	for _, n := range names {
+		frames = append(frames, frame{name: n})
+	}
+	return frames
+}
+
+func TestScore(t *testing.T) {
+	p := &program{chain: []string{"leaf", "three|3", rest, "main"}, others: []string{"_start"}, heads: 2}
+	at := func(addr uint64) string { return map[uint64]string{7: "three"}[addr] }
+	tests := []struct {
+		name   string
+		frames []frame
+		want   score
+	}{
+		{"whole", stackOf("leaf", "3", "main", "_start"), score{1, 100, 100, 100}},
+		{"between", stackOf("leaf", "three", "x", "y", "main"), score{1, 100, 100, 60}},
+		{"second head", stackOf("three", "main"), score{1, 100, 100, 100}},
+		{"gap", stackOf("leaf", "x", "three", "main"), score{1, 0, 100, 75}},
+		{"by address", []frame{{name: "leaf"}, {address: 7}, {name: "main"}}, score{1, 100, 100, 200. / 3}},
+		{"another address", []frame{{name: "leaf"}, {address: 8}, {name: "main"}}, score{1, 0, 200. / 3, 200. / 3}},
+		{"short", stackOf("leaf"), score{1, 0, 100. / 3, 100}},
+		{"mangled", stackOf("_Z4leafv"), score{1, 0, 0, 0}},
+		{"none", nil, score{1, 0, 0, 0}},
+	}
+	for _, test := range tests {
+		got := newJudge(p, at).score([]sample{{test.frames, 1}})
+		if fmt.Sprintf("%.4v", got) != fmt.Sprintf("%.4v", test.want) {
+			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	const rows = `{"type":"ready"}
+{"type":"row","count":3,"user_stack":[{"symbol":"leaf"},{"module":"/a","address":"0x10"}]}
+`
+	const maps = `noise
+{"type": "map", "data": {"@": {"\na::b(int)+40\n0x10\n<unwindfailure>\n": 3}}}
+`
+	want := []sample{{[]frame{{name: "leaf"}, {address: 16}}, 3}}
+	if got, err := parseRows([]byte(rows)); err != nil || !equal(got, want) {
+		t.Errorf("rows are %v, %v", got, err)
+	}
+	want = []sample{{[]frame{{name: "a::b(int)"}, {address: 16}, {name: "<unwindfailure>"}}, 3}}
+	if got, err := parseBpftrace([]byte(maps)); err != nil || !equal(got, want) {
+		t.Errorf("map is %v, %v", got, err)
+	}
+	want = []sample{{[]frame{{name: "leaf"}, {}, {name: "a b"}}, 3}}
+	if got, err := parseFolded([]byte("Sampling\ncomm;a b;[unknown];leaf 3\n")); err != nil || !equal(got, want) {
+		t.Errorf("folded stacks are %v, %v", got, err)
+	}
+}
+
+func equal(a, b []sample) bool {
+	return slices.EqualFunc(a, b, func(a, b sample) bool { return a.count == b.count && slices.Equal(a.frames, b.frames) })
+}
