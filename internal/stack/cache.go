@@ -67,7 +67,7 @@ func (c *cache) retain(m *module) {
 }
 
 // release gives a reference back. Symbols that were read stay for the next
-// process, except those of a perf map, which belongs to one.
+// process, except those of a perf map or a jitdump, which belong to one.
 func (c *cache) release(m *module) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +75,7 @@ func (c *cache) release(m *module) {
 		return
 	}
 	c.letGo(m)
-	if m.loaded.Load() == nil || m.key.kind == kindPerfMap {
+	if m.loaded.Load() == nil || m.key.kind.ofProcess() {
 		c.drop(m)
 	}
 }

@@ -267,7 +267,7 @@ func TestDebugFile(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			d := makeDebugTree(t, test.at)
-			where := place{d.path, []*root{d.root}}
+			where := place{path: d.path, roots: []*root{d.root}}
 			if got := d.symbols.at(d.function+1, where); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
@@ -283,7 +283,7 @@ func TestDebugFile(t *testing.T) {
 func TestDebugFileOfAnother(t *testing.T) {
 	d := makeDebugTree(t, func(debugTree, string, string) string { return "/opt/prog.debug" })
 	other := compile(t, program+"int one_more;")
-	where := place{d.path, []*root{d.root}}
+	where := place{path: d.path, roots: []*root{d.root}}
 	file := filepath.Join(d.root.dir.Name(), "/opt/prog.debug")
 	run(t, "objcopy", "--only-keep-debug", other, file)
 	if got := d.symbols.at(d.function, where); got != "" {
@@ -301,7 +301,7 @@ func TestDebugFileOfAnother(t *testing.T) {
 func TestDebugFileByChecksum(t *testing.T) {
 	d := makeDebugTree(t, func(debugTree, string, string) string { return "/opt/prog.debug" })
 	d.symbols.buildID = ""
-	where := place{d.path, []*root{d.root}}
+	where := place{path: d.path, roots: []*root{d.root}}
 	if got := d.symbols.at(d.function, where); got != "static_one" {
 		t.Errorf("got %q", got)
 	}
@@ -319,7 +319,7 @@ func TestDebugFileLink(t *testing.T) {
 	if err := os.Symlink("/real/prog.debug", filepath.Join(dir, id[2:]+".debug")); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.symbols.at(d.function, place{d.path, []*root{d.root}}); got != "static_one" {
+	if got := d.symbols.at(d.function, place{path: d.path, roots: []*root{d.root}}); got != "static_one" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -23,7 +23,7 @@ func FuzzSymbols(f *testing.F) {
 			return
 		}
 		vaddr, _ := s.vaddr(offset)
-		name, start, _ := s.find(vaddr, place{"/a", nil})
+		name, start, _ := s.find(vaddr, place{path: "/a"})
 		if name != "" && start > vaddr {
 			t.Errorf("%s at %#x covers %#x", name, start, vaddr)
 		}

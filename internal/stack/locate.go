@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -81,6 +82,29 @@ func (ps *Processes) vdso(m *mapping, d procDir) *module {
 		return nil
 	}
 	return ps.cache.module(moduleKey{kind: kindVDSO, sum: sha256.Sum256(b)}, nil, b)
+}
+
+// findJIT finds what the process tells of the code that it makes. A dump has grown since an
+// older snapshot, so it is opened anew.
+func (ps *Processes) findJIT(s *snapshot, d procDir) {
+	for i := range s.maps {
+		m := &s.maps[i]
+		if !m.isFile() || !isJITDump(m.path) || s.hasJIT(m.file()) {
+			continue
+		}
+		if h, err := ps.openMapped(m, s, d); err == nil {
+			s.addJIT(m.file(), ps.cache.module(moduleKey{file: h.id, root: s.rootID(), kind: kindJITDump}, h, nil))
+		}
+	}
+	if m := ps.perfMap(s); m != nil {
+		s.addJIT(s.perfPath, m)
+	}
+}
+
+func (s *snapshot) addJIT(path string, m *module) { s.jits = append(s.jits, jitFile{path, m}) }
+
+func (s *snapshot) hasJIT(path string) bool {
+	return slices.ContainsFunc(s.jits, func(j jitFile) bool { return j.path == path })
 }
 
 // perfMap finds the perf map that the process writes, not one that an earlier

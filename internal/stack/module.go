@@ -27,9 +27,13 @@ const (
 	kindELF moduleKind = iota
 	kindVDSO
 	kindPerfMap
+	kindJITDump
 )
 
-// module is a file that processes map, a vDSO or a perf map. Its symbols are
+// ofProcess tells that the file is of one process: it names addresses of its memory.
+func (k moduleKind) ofProcess() bool { return k == kindPerfMap || k == kindJITDump }
+
+// module is a file that processes map, a vDSO, a perf map or a jitdump. Its symbols are
 // read when the first address is looked up; the cache may drop them, and then
 // they are read again.
 type module struct {
@@ -51,6 +55,7 @@ type module struct {
 type place struct {
 	path  string
 	roots []*root // of the process if known, and our own
+	time  uint64  // of the sample on CLOCK_MONOTONIC in ns, 0 for now
 }
 
 // resolve names f, whose address pc lies at offset of the module's file. It
@@ -105,7 +110,11 @@ func (m *module) read(at place) (*symbols, error) {
 	defer f.Close()
 	if m.key.kind == kindPerfMap {
 		t, err := parsePerfMap(f)
-		return &symbols{perfMap: true, tables: []*table{t}, searched: true}, err
+		return &symbols{inMemory: true, tables: []*table{t}, searched: true}, err
+	}
+	if m.key.kind == kindJITDump {
+		d, err := parseJITDump(f)
+		return &symbols{inMemory: true, dump: d, searched: true}, err
 	}
 	return readSymbols(f, m.key.file.size)
 }
@@ -113,7 +122,8 @@ func (m *module) read(at place) (*symbols, error) {
 // symbols is what was read of a module.
 type symbols struct {
 	reason   Reason // why it names nothing
-	perfMap  bool   // it names addresses of memory, not of a file
+	inMemory bool   // it names addresses of memory, not of a file
+	dump     *jitDump
 	segments []segment
 	buildID  string
 	link     debugLink
@@ -170,7 +180,7 @@ func (s *symbols) add(t *table) {
 
 // vaddr translates an offset within the file to the address the symbols use.
 func (s *symbols) vaddr(offset uint64) (uint64, bool) {
-	if s.perfMap {
+	if s.inMemory {
 		return offset, true
 	}
 	for _, g := range s.segments {
@@ -185,6 +195,10 @@ func (s *symbols) vaddr(offset uint64) (uint64, bool) {
 // address that the file's own tables do not name makes it look for a debug
 // file. grown is by how much the memory of s has grown.
 func (s *symbols) find(vaddr uint64, at place) (name string, start uint64, grown int64) {
+	if s.dump != nil {
+		name, start := s.dump.find(vaddr, at.time)
+		return string(name), start, 0
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := 0; ; i++ {
@@ -214,7 +228,7 @@ func (s *symbols) name(i symbolIndex) (name string, n int64) {
 	}
 	raw := s.tables[i.table].name(i.symbol)
 	name = string(raw[:min(len(raw), maxName)])
-	if !s.perfMap {
+	if !s.inMemory {
 		name = demangle(unversioned(name))
 	}
 	if s.names == nil {
@@ -229,6 +243,9 @@ func (s *symbols) name(i symbolIndex) (name string, n int64) {
 func (s *symbols) bytes() int64 {
 	const self = 512
 	n := int64(self)
+	if s.dump != nil {
+		n += s.dump.bytes()
+	}
 	for _, t := range s.tables {
 		n += t.bytes()
 	}

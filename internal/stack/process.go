@@ -78,6 +78,13 @@ func (ps *Processes) Remember(pid int) error {
 // a second. What it has unmapped since is kept; but where an exec has put other
 // code in the same place, addresses sampled before it are named after that.
 func (ps *Processes) Append(dst []Frame, pid int, addrs []uint64) []Frame {
+	return ps.AppendAt(dst, pid, addrs, 0)
+}
+
+// AppendAt is Append for a stack of an earlier time, on CLOCK_MONOTONIC in ns. The code of a
+// JIT compiler that writes jitdumps is named after what lay there then, as it may have put
+// another function in the same place since.
+func (ps *Processes) AppendAt(dst []Frame, pid int, addrs []uint64, at uint64) []Frame {
 	p := ps.lock(pid)
 	defer p.mu.Unlock()
 	if p.taken == nil {
@@ -90,7 +97,7 @@ func (ps *Processes) Append(dst []Frame, pid int, addrs []uint64) []Frame {
 		if addr == 0 {
 			break
 		}
-		f := ps.frame(p, addr, exact)
+		f := ps.frame(p, addr, exact, at)
 		exact = isTrampoline(f.Name)
 		dst = append(dst, f)
 	}
@@ -226,8 +233,8 @@ func (ps *Processes) discard(s *snapshot) {
 			ps.cache.release(m)
 		}
 	}
-	if s.perf != nil {
-		ps.cache.release(s.perf)
+	for _, j := range s.jits {
+		ps.cache.release(j.module)
 	}
 	ps.unshareRoot(s.root)
 }

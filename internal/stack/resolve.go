@@ -5,28 +5,28 @@ import "strings"
 // frame names one address, with newer mappings if the known ones cannot. The
 // address is exact if the thread was interrupted there; else it is a return
 // address, and lies in the function that holds the byte before it.
-func (ps *Processes) frame(p *process, addr uint64, exact bool) Frame {
+func (ps *Processes) frame(p *process, addr uint64, exact bool, at uint64) Frame {
 	pc := addr
 	if !exact {
 		pc--
 	}
-	f, sure := p.lookup(addr, pc)
+	f, sure := p.lookup(addr, pc, at)
 	if !sure && ps.refresh(p) {
-		f, _ = p.lookup(addr, pc)
+		f, _ = p.lookup(addr, pc, at)
 	}
 	if f.Name != "" || exact {
 		return f
 	}
 	// A signal handler returns to the very start of code that called nothing.
-	if t, _ := p.lookup(addr, addr); t.Offset == 0 && isTrampoline(t.Name) {
+	if t, _ := p.lookup(addr, addr, at); t.Offset == 0 && isTrampoline(t.Name) {
 		return t
 	}
 	return f
 }
 
 // lookup names addr after what holds pc. It is sure if newer mappings, or a
-// newer perf map, cannot change the answer.
-func (p *process) lookup(addr, pc uint64) (f Frame, sure bool) {
+// newer perf map or jitdump, cannot change the answer.
+func (p *process) lookup(addr, pc, at uint64) (f Frame, sure bool) {
 	f = Frame{Addr: addr, Reason: p.gone}
 	if f.Reason == Named {
 		f.Reason = Unmapped
@@ -37,10 +37,8 @@ func (p *process) lookup(addr, pc uint64) (f Frame, sure bool) {
 	if m := p.taken.mapping(pc); m != nil && p.taken.resolve(&f, m, pc) {
 		return f, true
 	}
-	if p.taken.perf != nil {
-		p.taken.resolveJIT(&f, pc)
-	}
-	return f, f.Name != ""
+	p.taken.resolveJIT(&f, pc, at)
+	return f, f.Name != "" && at <= p.taken.seen
 }
 
 // resolve names f after the module of its mapping. It is sure if that is a
@@ -48,7 +46,7 @@ func (p *process) lookup(addr, pc uint64) (f Frame, sure bool) {
 func (s *snapshot) resolve(f *Frame, m *mapping, pc uint64) (sure bool) {
 	f.Module = m.path
 	if m.module != nil {
-		return m.module.resolve(f, pc, pc-m.start+m.offset, place{m.file(), s.roots})
+		return m.module.resolve(f, pc, pc-m.start+m.offset, place{path: m.file(), roots: s.roots})
 	}
 	f.Offset, f.Reason = f.Addr-m.start, NoSymbols
 	if m.isFile() {
@@ -60,13 +58,16 @@ func (s *snapshot) resolve(f *Frame, m *mapping, pc uint64) (sure bool) {
 	return false
 }
 
-// resolveJIT names f after the perf map, if that has it.
-func (s *snapshot) resolveJIT(f *Frame, pc uint64) {
-	jit := *f
-	s.perf.resolve(&jit, pc, pc, place{s.perfPath, s.roots})
-	if jit.Name != "" {
-		*f = jit
-		f.Module = s.perfPath
+// resolveJIT names f after the first of the process's own files that has it.
+func (s *snapshot) resolveJIT(f *Frame, pc, at uint64) {
+	for _, j := range s.jits {
+		jit := *f
+		j.module.resolve(&jit, pc, pc, place{j.path, s.roots, at})
+		if jit.Name != "" {
+			*f = jit
+			f.Module = j.path
+			return
+		}
 	}
 }
 

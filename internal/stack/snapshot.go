@@ -17,8 +17,15 @@ type snapshot struct {
 	root     *root   // nil if it may not be opened
 	roots    []*root // where its files may be found: there, and below our own
 	maps     []mapping
-	perf     *module // its perf map, if it has one
 	perfPath string
+	jits     []jitFile // its jitdumps and its perf map, if it has them
+	seen     uint64    // when it was taken, on CLOCK_MONOTONIC in ns
+}
+
+// jitFile is what a JIT compiler writes of the functions that it makes.
+type jitFile struct {
+	path   string
+	module *module
 }
 
 // read takes a snapshot of a process. What it has in common with old, one of
@@ -53,7 +60,7 @@ func (ps *Processes) read(pid int, old *snapshot, successor bool) (*snapshot, er
 			return nil, err
 		}
 	}
-	s := &snapshot{start: start, perfPath: perfMapPath(d.innerPID(pid)), maps: parseMaps(maps)}
+	s := &snapshot{seen: monotonic(), start: start, perfPath: perfMapPath(d.innerPID(pid)), maps: parseMaps(maps)}
 	ps.complete(s, old, d)
 	return s, nil
 }
@@ -71,7 +78,15 @@ func (ps *Processes) complete(s, old *snapshot, d procDir) {
 	if old != nil {
 		ps.keepUnmapped(s, old)
 	}
-	s.perf = ps.perfMap(s)
+	ps.findJIT(s, d)
+}
+
+func monotonic() uint64 {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
+		return 0
+	}
+	return uint64(t.Nano())
 }
 
 // reuse takes the module of the same mapping of an older snapshot.
