@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -174,7 +173,7 @@ func (b *builder) golang(flags ...string) error {
 	return b.do("go", append(append([]string{"build", "-o", b.twin}, flags...), file)...)
 }
 
-// python finds an interpreter that takes the option, and has the chain run by it.
+// python finds an interpreter that is new enough for the option, and has the chain run by it.
 func (b *builder) python(least string, option ...string) error {
 	file, err := b.source("chain.py")
 	if err != nil {
@@ -182,7 +181,7 @@ func (b *builder) python(least string, option ...string) error {
 	}
 	const check = `import sys; sys.exit(sys.version_info < tuple(map(int, sys.argv[1].split("."))))`
 	for _, name := range []string{"python3", "python3.14", "python3.13", "python3.12"} {
-		if b.do(name, append(slices.Clone(option), "-c", check, least)...) == nil {
+		if b.do(name, "-c", check, least) == nil {
 			b.args = append(append([]string{name}, option...), file)
 			return nil
 		}
@@ -199,16 +198,18 @@ func (b *builder) node() error {
 		return fmt.Errorf("%w: node is not installed", errNotHere)
 	}
 	b.args = []string{"node", "--perf-basic-prof", "--interpreted-frames-native-stack", file}
-	b.ended = removePerfMap
+	b.ended = removeJITFiles
 	return nil
 }
 
-func removePerfMap(pid int) error {
-	err := os.Remove(fmt.Sprintf("/tmp/perf-%d.map", pid))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+// removeJITFiles removes what a process has told of its code.
+func removeJITFiles(pid int) error {
+	for _, form := range []string{"/tmp/perf-%d.map", "/tmp/jit-%d.dump"} {
+		if err := os.Remove(fmt.Sprintf(form, pid)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // deleted removes the program as soon as it runs.

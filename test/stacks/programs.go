@@ -68,14 +68,16 @@ func rust(flags ...string) func(*builder) error {
 
 func python(least string, option ...string) func(*builder) error {
 	return func(b *builder) error {
-		b.ended = removePerfMap
+		b.ended = removeJITFiles
 		return b.python(least, option...)
 	}
 }
 
-func perfMapped(b *builder) error {
-	b.ended = removePerfMap
-	return b.c("jit.c")
+func jitted(flags ...string) func(*builder) error {
+	return func(b *builder) error {
+		b.ended = removeJITFiles
+		return b.c("jit.c", flags...)
+	}
 }
 
 const (
@@ -86,7 +88,7 @@ const (
 // programs are all of them; those of C have no frame pointers unless they say so.
 func programs() []program {
 	calls := []string{"leaf", "three", "two", "one", "main"}
-	jit := []string{"leaf", "jitted function", "one", "main"}
+	jit := []string{"leaf", "three", "jitted function", "one", "main"}
 	deep := append(append([]string{"leaf"}, slices.Repeat([]string{"down"}, 300)...), "main")
 	goCalls := []string{`main\.leaf`, `main\.\(\*shape\)\.area`, `main\.measure`, `main\.main`, `runtime\.main`}
 	rustCalls := []string{`.*::leaf(::.*)?`, `<.*Square as .*Shape>::area(::.*)?`, `.*::measure(::.*|<.*)?`, `.*::main(::.*)?`}
@@ -105,15 +107,16 @@ func programs() []program {
 		{name: "deep300", what: "C, 300 calls deep", build: c("deep.c", withoutFP), chain: deep},
 		{name: "signal", what: "C, in a signal handler", build: c("signal.c", withoutFP), chain: []string{"leaf", "handler", "__restore_rt|__kernel_rt_sigreturn", "interrupted", "one", "main"}},
 		{name: "vdso", what: "C, in the vDSO", build: c("vdso.c", withoutFP), chain: []string{"__vdso_clock_gettime|__kernel_clock_gettime", "clock_gettime.*|__clock_gettime.*", "leaf", "two", "one", "main"}, heads: 3},
-		{name: "jit_perfmap", what: "C, through code of a JIT compiler, perf map", build: perfMapped, chain: jit},
-		{name: "jit_dump", what: "the same, jitdump", build: c("jit.c", "-DJITDUMP"), chain: jit},
+		{name: "jit_perfmap", what: "C, through code of a JIT compiler, perf map, frame pointers", build: jitted(withFP), chain: jit},
+		{name: "jit_dump", what: "the same, jitdump", build: jitted(withFP, "-DJITDUMP"), chain: jit},
+		{name: "jit_nofp", what: "the same, perf map, C without frame pointers", build: jitted(withoutFP), chain: jit},
 		{name: "memfd", what: "C, from a memfd", build: c("chain.c", withoutFP, "-DMEMFD"), chain: calls},
 		{name: "deleted", what: "C, file deleted", build: after((*builder).deleted, "chain.c", withoutFP), chain: calls},
 		{name: "mntns", what: "C, in another mount namespace", build: after((*builder).elsewhere, "chain.c", withoutFP), chain: calls},
 		{name: "exited", what: "C, ended before the stacks are shown", build: c("chain.c", withoutFP), chain: calls, exits: true},
 		{name: "cpp", what: "C++: a template, a virtual function, inlines", build: func(b *builder) error { return b.compile("g++", "chain.cc", "-O2", withoutFP) },
 			chain: []string{`(unsigned long )?shapes::leaf<.*`, `shapes::Square::area\(.*`, `shapes::measure\(.*`, "main"}},
-		{name: "rust", what: "Rust", build: rust("-C", "symbol-mangling-version=legacy"), chain: rustCalls, others: startRust},
+		{name: "rust", what: "Rust", build: rust(), chain: rustCalls, others: startRust},
 		{name: "rust_v0", what: "Rust, v0 names", build: rust("-C", "symbol-mangling-version=v0"), chain: rustCalls, others: startRust},
 		{name: "go", what: "Go", build: golang(), chain: goCalls, others: startGo},
 		{name: "go_stripped", what: "Go, stripped", build: golang("-ldflags=-s -w"), chain: goCalls, others: startGo},

@@ -26,6 +26,8 @@ KEEP static unsigned long leaf(unsigned long n)
 	return sum;
 }
 
+KEEP static unsigned long three(unsigned long n) { return leaf(n) + 1; }
+
 /* What calls its second argument with its first, and keeps a frame pointer. */
 #if defined(__x86_64__)
 #define MACHINE EM_X86_64
@@ -37,9 +39,10 @@ static const uint32_t code[] = { 0xa9bf7bfd, 0x910003fd, 0xd63f0020, 0xa8c17bfd,
 
 static unsigned long (*jitted)(unsigned long, fn *);
 
-KEEP static unsigned long one(unsigned long n) { return jitted(n, leaf) + 1; }
+KEEP static unsigned long one(unsigned long n) { return jitted(n, three) + 1; }
 
-static void tell_map(void *at)
+#ifndef JITDUMP
+static void tell(void *at)
 {
 	char path[64];
 	FILE *f;
@@ -49,7 +52,7 @@ static void tell_map(void *at)
 	fprintf(f, "%lx %zx jitted function\n", (unsigned long)at, sizeof(code));
 	fclose(f);
 }
-
+#else
 static uint64_t now(void)
 {
 	struct timespec t;
@@ -58,7 +61,7 @@ static uint64_t now(void)
 	return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
-static void tell_dump(void *at)
+static void tell(void *at)
 {
 	static const char name[] = "jitted function";
 	struct {
@@ -82,6 +85,7 @@ static void tell_dump(void *at)
 		exit(1);
 	mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
 }
+#endif
 
 int main(void)
 {
@@ -91,11 +95,7 @@ int main(void)
 	memcpy(page, code, sizeof(code));
 	__builtin___clear_cache(page, page + sizeof(code));
 	jitted = page;
-#ifdef JITDUMP
-	tell_dump(page);
-#else
-	tell_map(page);
-#endif
+	tell(page);
 	puts("ready"), fflush(stdout);
 	for (;;)
 		one(10000000);
