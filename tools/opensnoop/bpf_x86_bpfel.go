@@ -47,6 +47,7 @@ const (
 	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
 	bpfVarTaskFilter        = "task_filter"
 	bpfVarWantFullPath      = "want_full_path"
+	bpfVarWantUserStack     = "want_user_stack"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -134,6 +135,7 @@ type bpfVariableSpecs struct {
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
 	WantFullPath      *ebpf.VariableSpec `ebpf:"want_full_path"`
+	WantUserStack     *ebpf.VariableSpec `ebpf:"want_user_stack"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -198,6 +200,7 @@ type bpfVariables struct {
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
 	WantFullPath      *ebpf.Variable `ebpf:"want_full_path"`
+	WantUserStack     *ebpf.Variable `ebpf:"want_user_stack"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

@@ -10,6 +10,7 @@
 #include "task.bpf.h"
 #include "syscall.bpf.h"
 #include "path.bpf.h"
+#include "stack.bpf.h"
 
 #define O_ACCMODE 3
 #define O_CREAT 00000100
@@ -20,6 +21,7 @@
 
 const volatile bool targ_failed = false;
 const volatile bool want_full_path = false;
+const volatile bool want_user_stack = false;
 /* Any of these flags, or one of these access modes (bit 1 << mode). */
 const volatile __u32 targ_flags = 0;
 const volatile __u32 targ_access = 0;
@@ -39,8 +41,8 @@ struct event {
 	__u32 mode;
 	__u32 path_len; /* with its NUL; 0 when it could not be read */
 	struct path_names base; /* the directory that the path starts from */
-	__u32 pad;
-	char data[PATH_MAX + PATH_BUF_SIZE]; /* path, then the base's names */
+	__u32 stack_len;
+	char data[PATH_MAX + PATH_BUF_SIZE + STACK_BYTES]; /* path, the base's names, addresses */
 };
 
 /* struct open_how is UAPI and need not be in the kernel's BTF, so it is told here. */
@@ -135,8 +137,20 @@ static __always_inline long read_path(char *buf, const struct open_call *call)
 	return read_user_str(buf, PATH_MAX, call->path);
 }
 
+/* Who called, which the threads that work for a ring (PF_IO_WORKER and kthreads) cannot tell. */
+static __always_inline void read_stack(void *ctx, struct event *e)
+{
+	const __u32 not_its_own = 0x00200010;
+	__u32 at = e->path_len + e->base.len;
+
+	barrier_var(at);
+	if (at > PATH_MAX + PATH_BUF_SIZE || BPF_CORE_READ(task_current(), flags) & not_its_own)
+		return;
+	e->stack_len = stack_read_user(ctx, e->data + at);
+}
+
 /* Fills the event and tells whether it is wanted, as far as that is known without the result. */
-static __always_inline bool fill_event(struct event *e, const struct open_call *call)
+static __always_inline bool fill_event(void *ctx, struct event *e, const struct open_call *call)
 {
 	long len;
 
@@ -160,17 +174,20 @@ static __always_inline bool fill_event(struct event *e, const struct open_call *
 	len &= 2 * PATH_MAX - 1;
 	if (want_full_path && len <= PATH_MAX)
 		read_base(e, e->data + len);
+	if (want_user_stack)
+		read_stack(ctx, e);
 	return true;
 }
 
 static __always_inline void send_event(void *ctx, struct event *e, long ret)
 {
-	__u32 path_len = e->path_len, base_len = e->base.len;
+	__u32 path_len = e->path_len, base_len = e->base.len, stack_len = e->stack_len;
+	__u32 size = offsetof(struct event, data);
 
-	if (path_len > PATH_MAX || base_len > PATH_BUF_SIZE)
+	if (path_len > PATH_MAX || base_len > PATH_BUF_SIZE || stack_len > STACK_BYTES)
 		return;
 	e->ret = ret;
-	event_send(ctx, e, offsetof(struct event, data) + path_len + base_len, e->task.time_ns);
+	event_send(ctx, e, size + path_len + base_len + stack_len, e->task.time_ns);
 }
 
 static __always_inline int handle_open(void *ctx, const struct open_call *call, long ret)
@@ -182,7 +199,7 @@ static __always_inline int handle_open(void *ctx, const struct open_call *call, 
 		return 0;
 	preempt_off();
 	e = bpf_map_lookup_elem(&scratch, &zero);
-	if (e && fill_event(e, call))
+	if (e && fill_event(ctx, e, call))
 		send_event(ctx, e, ret);
 	preempt_on();
 	return 0;
@@ -304,7 +321,7 @@ int BPF_PROG(uring__btf__submit, struct io_kiocb *req)
 	call.mode = BPF_CORE_READ((struct io_open *)open, how.mode);
 	preempt_off();
 	e = bpf_map_lookup_elem(&scratch, &one);
-	if (e && fill_event(e, &call) && bpf_map_update_elem(&uring, &req, e, BPF_ANY))
+	if (e && fill_event(ctx, e, &call) && bpf_map_update_elem(&uring, &req, e, BPF_ANY))
 		lost_add(map_full);
 	preempt_on();
 	return 0;

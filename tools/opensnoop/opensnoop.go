@@ -3,6 +3,7 @@ package opensnoop
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,6 +22,7 @@ type options struct {
 	Name      string   `flag:"name,n" arg:"TEXT" bpf:"targ_name" help:"only tasks whose name contains this"`
 	Flags     []string `flag:"flag-filter,f" arg:"FLAG" help:"only opens with one of these flags, as O_CREAT"`
 	Path      string   `flag:"path" arg:"PATH" help:"only this path as the task gave it; /etc/* for a beginning, *.so for an end"`
+	Callers   bool     `flag:"callers,c" help:"show the functions of the process that led to the open, as far as they keep frame pointers"`
 	FullPath  bool     `flag:"full-path,F" bpf:"want_full_path" help:"show absolute paths"`
 	Pages     int      `flag:"buffer-pages,b" help:"size of the event buffer in pages, for BCC's sake"`
 }
@@ -33,26 +35,29 @@ type pathNames struct {
 
 type event struct {
 	value.Task
-	Flags   value.OpenFlags `json:"flags" col:"FLAGS,width=20" help:"flags of the call by name, the access mode first"`
-	Ret     int32           `json:"ret" col:"RET,width=3,right" help:"what the call returned: the new descriptor or -errno"`
-	DirFD   int32           `json:"dirfd" col:"DIRFD,width=5,right" help:"descriptor of the directory that a relative path starts from, -100 (AT_FDCWD) for the current one" btf:"dfd"`
-	Mode    uint32
-	PathLen uint32
-	Base    pathNames
-	_       uint32
+	Flags    value.OpenFlags `json:"flags" col:"FLAGS,width=20" help:"flags of the call by name, the access mode first"`
+	Ret      int32           `json:"ret" col:"RET,width=3,right" help:"what the call returned: the new descriptor or -errno"`
+	DirFD    int32           `json:"dirfd" col:"DIRFD,width=5,right" help:"descriptor of the directory that a relative path starts from, -100 (AT_FDCWD) for the current one" btf:"dfd"`
+	Mode     uint32
+	PathLen  uint32
+	Base     pathNames
+	StackLen uint32
 }
 
 type row struct {
 	event
-	FD       int32          `json:"fd" col:"FD,width=3,right" help:"the new descriptor, -1 for a failure"`
-	Errno    int32          `json:"errno" col:"ERR,width=3,right" help:"errno of a failure, else 0"`
-	Error    value.Error    `json:"error" col:"ERROR,width=8" help:"name of the errno of a failure"`
-	FileMode value.FileMode `json:"mode" col:"MODE,width=4" help:"permissions asked for, where the flags create a file"`
-	Path     value.Bytes    `json:"path" col:"PATH,width=40" help:"the path as the task gave it; with -F absolute in the task's mount namespace, symbolic links as they are; absent where it could not be read, as it was at an address that is not mapped"`
-	TaskPath value.Bytes    `json:"task_path" col:"TASK_PATH,width=40" help:"with -F: the absolute path from the task's own root directory, as in its chroot or container"`
+	FD        int32          `json:"fd" col:"FD,width=3,right" help:"the new descriptor, -1 for a failure"`
+	Errno     int32          `json:"errno" col:"ERR,width=3,right" help:"errno of a failure, else 0"`
+	Error     value.Error    `json:"error" col:"ERROR,width=8" help:"name of the errno of a failure"`
+	FileMode  value.FileMode `json:"mode" col:"MODE,width=4" help:"permissions asked for, where the flags create a file"`
+	Path      value.Bytes    `json:"path" col:"PATH,width=40" help:"the path as the task gave it; with -F absolute in the task's mount namespace, symbolic links as they are; absent where it could not be read, as it was at an address that is not mapped"`
+	TaskPath  value.Bytes    `json:"task_path" col:"TASK_PATH,width=40" help:"with -F: the absolute path from the task's own root directory, as in its chroot or container"`
+	UserStack value.Stack    `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"with -c: functions of the process that led to the open, the innermost first; text shows them below the row; those of compilers that leave out frame pointers are missing"`
 
 	full           bool
 	path, taskPath []byte
+	env            *tool.Env
+	addrs          []uint64
 }
 
 // Tool is opensnoop.
@@ -66,7 +71,7 @@ An open is seen when the system call returns, by one program on raw_syscalls:sys
 
 Opens by io_uring are seen from kernel 6.4 on (hook uring; --explain tells). A direct descriptor of io_uring is a row whose FD is what the request returned.`,
 	Peers: []string{
-		"-c (libbpf-tools: callers) is not there.",
+		"-c shows all callers as far as they can be told, where libbpf-tools shows two.",
 		"FLAGS are names, where libbpf-tools and BCC print an octal number.",
 		"-b (BCC: pages of each CPU's perf buffer) sizes the one ring buffer.",
 		"creat(2) and the opens of 32-bit tasks, which the peers do not see, are rows here.",
@@ -75,13 +80,14 @@ Opens by io_uring are seen from kernel 6.4 on (hook uring; --explain tells). A d
 		"opensnoop                     # every open",
 		"opensnoop -x --path '/etc/*'  # opens below /etc that fail",
 		"opensnoop -F -p 1234          # absolute paths of one process",
+		"opensnoop -c --path '*.conf'  # who in the program reads its configuration",
 	},
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "tid": "t", "uid": "u", "duration": "d"},
 }, options{}, build)
 
-func build(o *options, _ *tool.Env) (tool.Source, error) {
+func build(o *options, env *tool.Env) (tool.Source, error) {
 	vars := map[string]any{}
 	if err := flagFilter(o.Flags, vars); err != nil {
 		return nil, err
@@ -93,11 +99,17 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	if o.Pages > 0 {
 		buffer = o.Pages * 4096
 	}
+	plan := tool.Plan{Variables: vars, Optional: []string{"uring"}}
+	var extra []string
+	if o.Callers {
+		plan.Keep, extra = tool.UserStackNeeds(), []string{"user_stack"}
+	}
 	return &tool.Events[row]{
-		Plan:        tool.Plan{Variables: vars, Optional: []string{"uring"}},
-		Columns:     columns(o),
+		Plan:        plan,
+		Columns:     append(columns(o), extra...),
+		Extra:       extra,
 		BufferBytes: buffer,
-		Row:         row{full: o.FullPath},
+		Row:         row{full: o.FullPath, env: env},
 	}, nil
 }
 
@@ -157,11 +169,14 @@ func pathFilter(pattern string, vars map[string]any) error {
 	return nil
 }
 
-// Decode reads the path and, behind it, the names of the directory it starts from.
+// Decode reads the path and, behind it, the names of the directory it starts from and the
+// addresses of who called.
 func (r *row) Decode(tail []byte) error {
-	if int(r.PathLen+r.Base.Len) > len(tail) {
-		return fmt.Errorf("event has %d bytes of paths, not %d", len(tail), r.PathLen+r.Base.Len)
+	stack := int(r.PathLen + r.Base.Len)
+	if stack+int(r.StackLen) > len(tail) {
+		return fmt.Errorf("event has %d bytes of paths and stack, not %d", len(tail), stack+int(r.StackLen))
 	}
+	r.nameStack(tail[stack:][:r.StackLen])
 	r.FD, r.Errno = r.Ret, 0
 	if r.Ret < 0 {
 		r.FD, r.Errno = -1, -r.Ret
@@ -176,6 +191,16 @@ func (r *row) Decode(tail []byte) error {
 		r.resolve(tail[r.PathLen:][:r.Base.Len])
 	}
 	return nil
+}
+
+func (r *row) nameStack(b []byte) {
+	r.addrs = r.addrs[:0]
+	for ; len(b) >= 8; b = b[8:] {
+		r.addrs = append(r.addrs, binary.NativeEndian.Uint64(b))
+	}
+	if r.UserStack = r.UserStack[:0]; len(r.addrs) > 0 {
+		r.UserStack = r.env.UserStack(r.UserStack, r.PID, r.addrs)
+	}
 }
 
 func (r *row) resolve(names []byte) {

@@ -1,0 +1,85 @@
+package opensnoop
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+//go:noinline
+func openOuter(path string) { openInner(path); _ = path }
+
+//go:noinline
+func openInner(path string) { closing(unix.Open(path, unix.O_CREAT|unix.O_RDONLY, 0o600)) }
+
+// callers are the functions of this package in a row's stack, the innermost first.
+func callers(r tooltest.Row) (names []string) {
+	frames, _ := r["user_stack"].([]any)
+	for _, f := range frames {
+		frame, _ := f.(map[string]any)
+		symbol, _ := frame["symbol"].(string)
+		if _, name, ok := strings.Cut(symbol, "tools/opensnoop."); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// The stack is behind the paths, whether these are long or none.
+func TestCallers(t *testing.T) {
+	dir := t.TempDir()
+	for _, args := range [][]string{{"-c"}, {"-c", "-F"}} {
+		file := filepath.Join(dir, strings.Repeat("x", 200))
+		res := tooltest.JSON(t, Tool, append(self(), args...), func() { openOuter(file) })
+		rows := res.Where(below(file))
+		if len(rows) != 1 {
+			t.Fatalf("%v: %d rows, want 1: %v", args, len(rows), rows)
+		}
+		if got := callers(rows[0]); len(got) < 2 || !slices.Equal(got[:2], []string{"openInner", "openOuter"}) {
+			t.Errorf("%v: callers are %v: %v", args, got, rows[0])
+		}
+	}
+}
+
+// io_uring reads the path when the request is submitted, by its task.
+func TestUringCallers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "by-uring")
+	ring := newUring(t)
+	res := tooltest.JSON(t, Tool, append(self(), "-c"), func() { ring.openat(file, unix.O_CREAT|unix.O_RDWR, 0o600) })
+	if !slices.ContainsFunc(res.Ready.List("hooks"), func(h string) bool { return strings.HasPrefix(h, "uring: ") }) {
+		t.Skipf("this kernel has no hook for it: %v", res.Ready.List("hooks"))
+	}
+	rows := res.Where(below(file))
+	if len(rows) != 1 {
+		t.Fatalf("%d rows, want 1: %v", len(rows), rows)
+	}
+	if got := callers(rows[0]); !slices.ContainsFunc(got, func(name string) bool { return strings.Contains(name, "openat") }) {
+		t.Errorf("callers are %v: %v", got, rows[0])
+	}
+}
+
+func TestNoCallers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x")
+	res := tooltest.JSON(t, Tool, self(), func() { openOuter(file) })
+	for _, r := range res.Where(below(file)) {
+		if r.Has("user_stack") {
+			t.Errorf("without -c there is a stack: %v", r)
+		}
+	}
+}
+
+func TestCallersText(t *testing.T) {
+	tooltest.AnyWay(t)
+	file := filepath.Join(t.TempDir(), "x")
+	out := tooltest.Text(t, Tool, append(self(), "-c"), func() { openOuter(file) })
+	_, after, ok := strings.Cut(out, file+"\n")
+	inner, outer := strings.Index(after, "opensnoop.openInner"), strings.Index(after, "opensnoop.openOuter")
+	if !ok || inner < 0 || outer < inner {
+		t.Errorf("text is %s", out)
+	}
+}
