@@ -132,6 +132,14 @@ func TestFigures(t *testing.T) {
 	}
 	checkResults(t, append(seen, start))
 	checkSeen(t, seen)
+	spin := sampled[0]
+	spin.count = short
+	sampler := &measurer{benchmark: &spin, subjects: []subject{spin.ours(s)}, rounds: 1, dir: m.dir}
+	share, err := sampler.share(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkResults(t, []result{share})
 	ns, err := m.besideTasks(ctx, fewTasks)
 	if err != nil || ns <= 0 {
 		t.Errorf("beside %d tasks: %g ns, %v", fewTasks, ns, err)

@@ -25,6 +25,8 @@
 //   - Peak memory: VmHWM without the pages of ring and perf buffers; those, with maps and
 //     programs, are the memory in the kernel.
 //   - Stop: from SIGINT to the end of the process.
+//   - A sampling tool's share of a CPU: its programs' run time, and the CPU time of its process
+//     from start to end, divided by the load's time.
 //   - Scale: time in the kernel with many tasks sleeping, or with many keys, divided by that
 //     with few.
 //

@@ -46,6 +46,7 @@ var loads = map[string]load{
 	"sends":       {open: openSends},
 	"calls":       {open: openCalls},
 	"writes":      {open: openWrites},
+	"spins":       {open: openSpins},
 	"writes1":     {open: openFiles(1)},
 	"writes100":   {open: openFiles(100)},
 	"writes10000": {open: openFiles(10_000)},
@@ -251,6 +252,19 @@ func openWrites(dir string) (func(int) error, error) {
 	return func(int) error {
 		_, err := unix.Pwrite(fd, block, 0)
 		return err
+	}, nil
+}
+
+// openSpins keeps two CPUs busy, of one of them a millisecond for each event.
+func openSpins(string) (func(int) error, error) {
+	go func() {
+		for {
+		}
+	}()
+	return func(int) error {
+		for begin := time.Now(); time.Since(begin) < time.Millisecond; {
+		}
+		return nil
 	}, nil
 }
 

@@ -74,7 +74,11 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("scale: %w", err)
 	}
-	all = append(all, scale...)
+	shares, err := s.shares(ctx)
+	if err != nil {
+		return err
+	}
+	all = slices.Concat(all, scale, shares)
 	disk, err := s.disk()
 	if err != nil {
 		return err
