@@ -44,6 +44,24 @@ func (r Row) List(key string) []string {
 	return out
 }
 
+// Symbols returns the names of a stack's functions, the innermost first, "" for a frame
+// that has none.
+func (r Row) Symbols(key string) []string {
+	frames, _ := r[key].([]any)
+	out := make([]string, len(frames))
+	for i, f := range frames {
+		frame, _ := f.(map[string]any)
+		out[i], _ = frame["symbol"].(string)
+	}
+	return out
+}
+
+// HasSymbol tells whether one of them ends so: the functions of Go have their package
+// before their name.
+func (r Row) HasSymbol(key, end string) bool {
+	return slices.ContainsFunc(r.Symbols(key), func(s string) bool { return strings.HasSuffix(s, end) })
+}
+
 // Bytes returns the exact bytes of a text, which KEY_base64 has where they are not UTF-8.
 func (r Row) Bytes(t testing.TB, key string) string {
 	t.Helper()

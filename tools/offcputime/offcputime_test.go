@@ -129,21 +129,11 @@ func trace(t *testing.T, args ...string) (waits, *tooltest.Result) {
 // sum adds up the waits of the worker's thread whose stacks have the function.
 func (w *waits) sum(res *tooltest.Result, function string) (ns float64) {
 	for _, r := range res.Rows {
-		if r.Num("tid") == float64(w.tid) && slices.ContainsFunc(symbols(r, "user_stack"), func(s string) bool { return strings.HasSuffix(s, function) }) {
+		if r.Num("tid") == float64(w.tid) && slices.ContainsFunc(r.Symbols("user_stack"), func(s string) bool { return strings.HasSuffix(s, function) }) {
 			ns += r.Num("total_ns")
 		}
 	}
 	return ns
-}
-
-func symbols(r tooltest.Row, key string) (all []string) {
-	frames, _ := r[key].([]any)
-	for _, f := range frames {
-		frame, _ := f.(map[string]any)
-		symbol, _ := frame["symbol"].(string)
-		all = append(all, symbol)
-	}
-	return all
 }
 
 func near(got, want, share float64) bool { return got >= want*(1-share) && got <= want*(1+share) }
@@ -163,7 +153,7 @@ func TestWaits(t *testing.T) {
 		t.Errorf("%.2f ms in all, want %.2f: wall time without CPU time", got/1e6, want/1e6)
 	}
 	for _, r := range res.Rows {
-		if got := symbols(r, "kernel_stack"); len(got) == 0 || !strings.Contains(got[0]+" "+got[1], "schedule") {
+		if got := r.Symbols("kernel_stack"); len(got) == 0 || !strings.Contains(got[0]+" "+got[1], "schedule") {
 			t.Errorf("a wait begins in %v", got)
 		}
 	}
@@ -186,10 +176,10 @@ func TestKernelStacks(t *testing.T) {
 	w, res := trace(t, "--state", "1")
 	kinds := map[string]string{".napLong": "nanosleep", ".waitForLock": "futex", ".readPipe": "pipe_read"}
 	for _, r := range res.Rows {
-		user := strings.Join(symbols(r, "user_stack"), " ")
+		user := strings.Join(r.Symbols("user_stack"), " ")
 		for function, want := range kinds {
-			if r.Num("tid") == float64(w.tid) && strings.Contains(user, function+" ") && !strings.Contains(strings.Join(symbols(r, "kernel_stack"), " "), want) {
-				t.Errorf("%s waits in %v", function, symbols(r, "kernel_stack"))
+			if r.Num("tid") == float64(w.tid) && strings.Contains(user, function+" ") && !strings.Contains(strings.Join(r.Symbols("kernel_stack"), " "), want) {
+				t.Errorf("%s waits in %v", function, r.Symbols("kernel_stack"))
 			}
 		}
 	}

@@ -66,16 +66,6 @@ func to(res *tooltest.Result, dport int, flags ...string) []tooltest.Row {
 	})
 }
 
-// symbols are the names of a row's stack.
-func symbols(r tooltest.Row) (names []string) {
-	frames, _ := r["stack"].([]any)
-	for _, f := range frames {
-		name, _ := f.(map[string]any)["symbol"].(string)
-		names = append(names, name)
-	}
-	return names
-}
-
 // TestNoSocket has one row for a SYN to a port where nobody listens. It belongs to
 // nobody, although the task that sends it is there when it is dropped.
 func TestNoSocket(t *testing.T) {
@@ -95,7 +85,7 @@ func TestNoSocket(t *testing.T) {
 			"pid": 0, "comm": "", "uid": 1<<32 - 1, "saddr": c.host, "daddr": c.host, "family": c.family,
 			"tcp_state": nil, "reason": reason(t, "NO_SOCKET"), "ack": 0, "netns": ownNetNS(t),
 		})
-		if names := symbols(r); len(names) < 3 || names[0] != c.drops {
+		if names := r.Symbols("stack"); len(names) < 3 || names[0] != c.drops {
 			t.Errorf("stack is %q, want %s first", names, c.drops)
 		}
 	}

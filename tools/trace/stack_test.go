@@ -13,18 +13,6 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// symbols are the names of a row's stack, the innermost first.
-func symbols(r tooltest.Row, key string) []string {
-	var names []string
-	frames, _ := r[key].([]any)
-	for _, f := range frames {
-		frame, _ := f.(map[string]any)
-		name, _ := frame["symbol"].(string)
-		names = append(names, name)
-	}
-	return names
-}
-
 // A program begins in exec.
 func TestKernelStack(t *testing.T) {
 	args := []string{"-K", "--comm", "true", "t:sched:sched_process_exec(filename)"}
@@ -34,7 +22,7 @@ func TestKernelStack(t *testing.T) {
 		t.Fatalf("rows %v", res.Events)
 	}
 	row := res.Events[0]
-	if names := strings.Join(symbols(row, "kernel_stack"), " "); !strings.Contains(names, "execve") || strings.Contains(names, "bpf_") {
+	if names := strings.Join(row.Symbols("kernel_stack"), " "); !strings.Contains(names, "execve") || strings.Contains(names, "bpf_") {
 		t.Errorf("the stack is %q, want one of execve", names)
 	}
 	if row.Object("args").Str("filename") != "/bin/true" || row.Has("user_stack") {
@@ -55,7 +43,7 @@ func TestUserStack(t *testing.T) {
 			t.Fatalf("%v: %d rows: %v", way, len(res.Events), res.Summary)
 		}
 		for i, row := range res.Events {
-			args, names := row.Object("args"), symbols(row, "user_stack")
+			args, names := row.Object("args"), row.Symbols("user_stack")
 			if args.Num("arg1") != float64(20-i) || args.Str("arg3") != "known answer" || len(names) == 0 {
 				t.Errorf("%v: row %v", way, row)
 			}
@@ -73,7 +61,7 @@ func TestBothStacks(t *testing.T) {
 	if len(res.Events) != 1 {
 		t.Fatalf("rows %v", res.Events)
 	}
-	kernel, user := symbols(res.Events[0], "kernel_stack"), symbols(res.Events[0], "user_stack")
+	kernel, user := res.Events[0].Symbols("kernel_stack"), res.Events[0].Symbols("user_stack")
 	if len(kernel) == 0 || len(user) == 0 {
 		t.Errorf("stacks %q, %q", kernel, user)
 	}
