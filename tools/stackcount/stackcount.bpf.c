@@ -55,22 +55,7 @@ static __always_inline int hit(void *ctx, bool entry)
 	return 0;
 }
 
-#define HIT(name, section, entry)        \
-	SEC(section)                     \
-	int name(void *ctx)              \
-	{                                \
-		return hit(ctx, entry);  \
-	}
-
-HIT(kernel__multi, "kprobe.multi", false)
-HIT(kernel__kprobe, "kprobe", false)
-HIT(kernel_return__multi, "kretprobe.multi", false)
-HIT(kernel_return__kprobe, "kretprobe", false)
-HIT(user__multi, "uprobe.multi", at_entry)
-HIT(user__uprobe, "uprobe", at_entry)
-HIT(user_return__multi, "uretprobe.multi", false)
-HIT(user_return__uprobe, "uretprobe", false)
-HIT(tracepoint__raw, "raw_tp", false)
-HIT(tracepoint__tp, "tracepoint", false)
+TARGET_PROGRAMS(hit(ctx, user_entry && at_entry))
+TARGET_PROGRAM_RAW(hit(ctx, user_entry && at_entry))
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -82,21 +82,6 @@ static __always_inline int hit(void *ctx)
 	return 0;
 }
 
-#define HIT(name, section)               \
-	SEC(section)                     \
-	int name(void *ctx)              \
-	{                                \
-		return hit(ctx);         \
-	}
-
-HIT(kernel__multi, "kprobe.multi")
-HIT(kernel__kprobe, "kprobe")
-HIT(kernel_return__multi, "kretprobe.multi")
-HIT(kernel_return__kprobe, "kretprobe")
-HIT(user__multi, "uprobe.multi")
-HIT(user__uprobe, "uprobe")
-HIT(user_return__multi, "uretprobe.multi")
-HIT(user_return__uprobe, "uretprobe")
-HIT(tracepoint__tp, "tracepoint")
+TARGET_PROGRAMS(hit(ctx))
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
