@@ -116,14 +116,22 @@ func (l *load) read(t testing.TB, file string) string {
 	return string(text)
 }
 
-// waits is how often the load's thread has left a CPU, as the kernel counts it: from one
-// rest to the next that is how often it waited for one.
-func (l *load) waits(t testing.TB) (n int) {
+// leaving is how a thread leaves a CPU.
+type leaving int
+
+const (
+	notAtAll leaving = iota
+	inAnyWay
+	toSleep
+)
+
+// left is how often the load's thread has left a CPU so, as the kernel counts it.
+func (l *load) left(t testing.TB, how leaving) (n int) {
 	t.Helper()
 	for line := range strings.Lines(l.read(t, "status")) {
 		var of int
 		fmt.Sscanf(line, "voluntary_ctxt_switches: %d", &of)
-		if of == 0 {
+		if of == 0 && how == inAnyWay {
 			fmt.Sscanf(line, "nonvoluntary_ctxt_switches: %d", &of)
 		}
 		n += of

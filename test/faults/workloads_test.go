@@ -29,8 +29,9 @@ type workload struct {
 	fits   bool
 	// column counts it, in the rows of a table.
 	column string
-	// waits tells that what happened is how often the load's thread waited for a CPU.
-	waits bool
+	// left tells that what happened is how often the load's thread left a CPU so: from one
+	// rest to the next that is how often it waited to get one, or to be woken.
+	left leaving
 	// begun are those that the tool does not see, as they began before it.
 	begun int
 }
@@ -92,11 +93,11 @@ func workloads() map[string]workload {
 			args: byPID(),
 		},
 		"offcputime": {
-			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, fits: true, waits: true, begun: 1, column: "count",
+			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, fits: true, left: inAnyWay, begun: 1, column: "count",
 			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
 		},
 		"offwaketime": {
-			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, fits: true, waits: true, begun: 1, column: "count",
+			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, fits: true, left: inAnyWay, begun: 1, column: "count",
 			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
 		},
 		"opensnoop": {
@@ -104,7 +105,7 @@ func workloads() map[string]workload {
 			args: func(l *load) []string { return append(byPID()(l), "--path", l.place) },
 		},
 		"runqlat": {
-			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, waits: true,
+			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, left: inAnyWay,
 			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
 		},
 		"sslsniff": {
@@ -137,6 +138,10 @@ func workloads() map[string]workload {
 		},
 		"vfsstat": {
 			place: missing, job: "mkdir", n: 500, storm: "mkdir", storms: 20_000, column: "mkdirs", args: byPID(),
+		},
+		"wakeuptime": {
+			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, fits: true, left: toSleep, begun: 1, column: "count",
+			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
 		},
 		"tcpstates": {
 			place: missing, job: "states", n: 100, storm: "states", storms: 40_000,
@@ -195,7 +200,6 @@ type subject struct {
 func untried() []string {
 	return []string{
 		"bpflist", "bpftop", "cachestat", "files", "javagc", "maps", "profile", "sockets", "tasks", "tcpdrop", "tcpretrans",
-		"wakeuptime",
 	}
 }
 
@@ -274,10 +278,10 @@ func (s *subject) storms() happened { return s.does(s.storm, s.workload.storms) 
 
 func (s *subject) does(job string, times int) happened {
 	s.Helper()
-	waits, hidden := s.load.waits(s), tooltest.HiddenRuns(s)
+	left, hidden := s.load.left(s, s.workload.left), tooltest.HiddenRuns(s)
 	n := s.do(s, job, times)
-	if s.workload.waits {
-		n = s.load.waits(s) - waits
+	if s.workload.left != notAtAll {
+		n = s.load.left(s, s.workload.left) - left
 	}
 	return happened{n, tooltest.HiddenRuns(s) - hidden + s.begun}
 }
