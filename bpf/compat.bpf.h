@@ -34,6 +34,28 @@ static __always_inline long task_state(struct task_struct *p)
 
 /* Programs */
 
+struct in_no_kernel {
+	int member;
+} __attribute__((preserve_access_index));
+
+/*
+ * For programs that would see a part only where the kernel has the type: there the
+ * verifier comes to the place of a member that no kernel has, and refuses them.
+ */
+static __always_inline __u32 place_in_no_kernel(void)
+{
+	return bpf_core_field_offset(struct in_no_kernel, member);
+}
+
+#define ONLY_WITHOUT(type)                                                \
+	do {                                                              \
+		if (bpf_core_type_exists(type)) {                         \
+			volatile __u32 nowhere = place_in_no_kernel();    \
+                                                                          \
+			(void)nowhere;                                    \
+		}                                                         \
+	} while (0)
+
 /*
  * From 7.0 on (a46023d5616e) a tracepoint's program can be preempted. Until it goes on,
  * the kernel leaves out its runs for other tasks on that CPU, and what those did is lost

@@ -5,6 +5,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "compat.bpf.h"
 #include "task.bpf.h"
 
 struct totals {
@@ -17,20 +18,24 @@ struct totals {
 #include "totals.bpf.h"
 
 /* The events' arguments are not looked at, as they have changed from pages to folios. */
-#define PROGRAM(name, section, member)           \
+#define PROGRAM_IF(only, name, section, member)  \
 	SEC(section)                             \
 	int name(void *ctx)                      \
 	{                                        \
+		only;                            \
 		if (task_current_wanted())       \
 			totals_add(member, 1);   \
 		return 0;                        \
 	}
+#define PROGRAM(name, section, member) PROGRAM_IF(, name, section, member)
 
 /* Folios from 5.16 on (76580b6529db); the function for pages then no longer sees all. */
+#define OF_PAGES ONLY_WITHOUT(struct folio)
+
 PROGRAM(accessed__fentry, "fentry/folio_mark_accessed", accessed)
 PROGRAM(accessed__kprobe, "kprobe/folio_mark_accessed", accessed)
-PROGRAM(accessed__oldfentry, "fentry/mark_page_accessed", accessed)
-PROGRAM(accessed__oldkprobe, "kprobe/mark_page_accessed", accessed)
+PROGRAM_IF(OF_PAGES, accessed__oldfentry, "fentry/mark_page_accessed", accessed)
+PROGRAM_IF(OF_PAGES, accessed__oldkprobe, "kprobe/mark_page_accessed", accessed)
 
 /* In add_to_page_cache_lru, filemap_add_folio from 5.16 on. */
 PROGRAM(added__btf, "tp_btf/mm_filemap_add_to_page_cache", added)
