@@ -203,8 +203,9 @@ func (s *subject) checkDurations(r *run) {
 		}
 	}
 	for _, h := range r.hists {
-		if us := h.Num("max"); h.Str("unit") != "usecs" || us < 0 || us > float64(step.Microseconds())/2 {
-			s.Errorf("greatest is %v: %v", us, h)
+		ns, known := map[string]float64{"nsecs": 1, "usecs": 1e3}[h.Str("unit")]
+		if greatest := h.Num("max") * ns; !known || greatest < 0 || greatest > float64(step)/2 {
+			s.Errorf("greatest is %v: %v", h.Num("max"), h)
 		}
 	}
 }

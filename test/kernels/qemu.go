@@ -23,7 +23,7 @@ import (
 // messages, which is more than the tests' own timeout.
 const (
 	bootTimeout = 3 * time.Minute
-	idleTimeout = 12 * time.Minute
+	idleTimeout = 22 * time.Minute
 )
 
 // report is what one machine told, or several that had the same kernel.

@@ -15,8 +15,9 @@ import (
 	"github.com/corescope/corescope/test/kernels/plan"
 )
 
-// timeout is that of one check; the test binary then says where it hangs.
-const timeout = "10m"
+// timeout is that of one check; the test binary then says where it hangs. The faults of all
+// tools take half of it.
+const timeout = "20m"
 
 // outputMax is how much of a test's output the host is told; all of it is on the console.
 const outputMax = 4000
