@@ -123,4 +123,26 @@ static __always_inline long read_user_str(char *dst, __u32 size, const void *src
 	return 1;
 }
 
+/* Interrupts */
+
+/*
+ * A program that is interrupted is left out for whatever the interrupt does, and for the
+ * softirqs that follow on it, as a whole batch of RCU's callbacks (6.1 and later,
+ * 05b24ff9b2cf). From 6.14 on (c8e2ee1f3df0) it can have interrupts wait.
+ */
+#define UNINTERRUPTED(call)                        \
+	({                                         \
+		unsigned long __flags;             \
+		int __ret;                         \
+                                                   \
+		if (bpf_local_irq_save) {          \
+			bpf_local_irq_save(&__flags);    \
+			__ret = (call);            \
+			bpf_local_irq_restore(&__flags); \
+		} else {                           \
+			__ret = NOT_PREEMPTED(call); \
+		}                                  \
+		__ret;                             \
+	})
+
 #endif

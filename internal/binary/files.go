@@ -20,6 +20,23 @@ type Files struct {
 	// PIDs leaves only what these processes map, but also the programs that they
 	// execute, whatever their names: these may be linked statically.
 	PIDs []uint32
+	// Alone leaves all processes but PIDs as they are: else these are stopped at the places too,
+	// and go on as the programs find that they are not meant. The programs then end with the
+	// first thread of the process, which is told.
+	Alone bool
+	// Prefix begins the names of all functions in these files: je_ where malloc is je_malloc.
+	Prefix string
+}
+
+// Symbol is what the files call a function.
+func (f *Files) Symbol(function string) string { return f.Prefix + function }
+
+// Processes are those that programs are attached for, 0 being all there are.
+func (f *Files) Processes() []uint32 {
+	if f.Alone && len(f.PIDs) > 0 {
+		return f.PIDs
+	}
+	return []uint32{0}
 }
 
 // Wants tells whether the mapping is of a file that is meant by its name.

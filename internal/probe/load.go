@@ -112,7 +112,7 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 // no memory.
 func common(spec *ebpf.CollectionSpec) map[string]*ebpf.MapSpec {
 	maps := map[string]*ebpf.MapSpec{}
-	for _, name := range []string{"events", "lost", "counters", "hists", "table", "totals"} {
+	for _, name := range []string{"events", "lost", "counters", "hists", "table", "totals", "held", "images"} {
 		if m := spec.Maps[name]; m != nil {
 			maps[name] = m
 		}
@@ -135,7 +135,7 @@ func setUp(spec *ebpf.CollectionSpec, o Options) error {
 		}
 	}
 	preallocate(spec, o.Kernel)
-	useMulti(spec)
+	useMulti(spec, &o)
 	if m := spec.Maps["events"]; m != nil && o.PerfBuffer {
 		m.Type, m.KeySize, m.ValueSize, m.MaxEntries = ebpf.PerfEventArray, 4, 4, 0
 		return setVariable(spec, "event_perf_buffer", true)

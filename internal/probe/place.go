@@ -82,9 +82,11 @@ func (u *user) sites(p place, f *binary.File) ([]site, error) {
 		return nil, err
 	}
 	var sites []site
+	prefix := u.names[p.files].want.Prefix
 	for _, fn := range all {
 		s := site{offset: fn.Offset}
-		if slices.Contains(p.functions, fn.Name) && !slices.Contains(sites, s) {
+		name, ok := strings.CutPrefix(fn.Name, prefix)
+		if ok && slices.Contains(p.functions, name) && !slices.Contains(sites, s) {
 			sites = append(sites, s)
 		}
 	}

@@ -9,22 +9,34 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 )
 
 // useMulti makes programs of user space such that one link attaches them to all places of
-// a file (6.6, 89ae89f53d20), where the kernel can: else each place takes a perf event.
-func useMulti(spec *ebpf.CollectionSpec) {
+// a file (6.6, 89ae89f53d20), where the kernel can: else each place takes a perf event. So
+// does one in the files of single processes, where a link for a process may be for its first
+// thread alone.
+func useMulti(spec *ebpf.CollectionSpec, o *Options) {
 	for _, prog := range spec.Programs {
-		if _, ok := userPlace(prog.SectionName); ok && features.HaveBPFLinkUprobeMulti() == nil {
+		p, ok := userPlace(prog.SectionName)
+		if ok && (!o.Files[p.files].Alone || multiKnowsProcesses(o.Kernel)) && features.HaveBPFLinkUprobeMulti() == nil {
 			prog.AttachType = ebpf.AttachTraceUprobeMulti
 		}
 	}
 }
 
-// attachMulti attaches a program to all sites at once. The link is for all processes, as
-// until 6.10 (46ba0e49b642) one for a process was for its first thread alone.
+// multiKnowsProcesses tells whether a link for a process is for all its threads: since 6.10
+// (46ba0e49b642), which does not show; but it does that sessions are there, from 6.13 on
+// (d920179b3d48).
+func multiKnowsProcesses(kernel *Kernel) bool {
+	var types *btf.Enum
+	return kernel.TypeByName("bpf_attach_type", &types) == nil &&
+		slices.ContainsFunc(types.Values, func(v btf.EnumValue) bool { return v.Name == "BPF_TRACE_UPROBE_SESSION" })
+}
+
+// attachMulti attaches a program to all sites at once, by a link for each process.
 func (u *user) attachMulti(name string, p place, exe *link.Executable, sites []site) ([]link.Link, error) {
 	prog, err := u.program(name, 0)
 	if err != nil {
@@ -40,18 +52,13 @@ func (u *user) attachMulti(name string, p place, exe *link.Executable, sites []s
 	if p.kind == "uretprobe" {
 		attach = exe.UretprobeMulti
 	}
-	l, err := attach(nil, prog, o)
-	if err != nil {
-		return nil, err
-	}
-	return []link.Link{l}, nil
-}
-
-// attachEach attaches a program to each site, or to none.
-func (u *user) attachEach(name string, p place, exe *link.Executable, sites []site) ([]link.Link, error) {
 	var links []link.Link
-	for _, s := range sites {
-		l, err := u.attachOne(name, p, exe, s)
+	for _, pid := range u.names[p.files].want.Processes() {
+		o.PID = 0
+		if u.owner(pid) == int(pid) { // else its first thread has ended, and no link is for the others
+			o.PID = pid
+		}
+		l, err := attach(nil, prog, o)
 		if err != nil {
 			closeAll(links)
 			return nil, err
@@ -61,12 +68,40 @@ func (u *user) attachEach(name string, p place, exe *link.Executable, sites []si
 	return links, nil
 }
 
-func (u *user) attachOne(name string, p place, exe *link.Executable, s site) (link.Link, error) {
+// attachEach attaches a program to each site for each process, or to none.
+func (u *user) attachEach(name string, p place, exe *link.Executable, sites []site) ([]link.Link, error) {
+	var links []link.Link
+	want := u.names[p.files].want
+	for _, s := range sites {
+		for _, pid := range want.Processes() {
+			l, err := u.attachOne(name, p, exe, s, u.owner(pid))
+			if err != nil {
+				closeAll(links)
+				return nil, err
+			}
+			links = append(links, l)
+		}
+	}
+	return links, nil
+}
+
+// owner is the thread that programs are attached for.
+func (u *user) owner(pid uint32) int {
+	tid := mmOwner(pid)
+	if pid != 0 {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.owners[pid] = tid
+	}
+	return tid
+}
+
+func (u *user) attachOne(name string, p place, exe *link.Executable, s site, pid int) (link.Link, error) {
 	prog, err := u.program(name, s.cookie)
 	if err != nil {
 		return nil, err
 	}
-	o := &link.UprobeOptions{Address: s.offset, RefCtrOffset: s.semaphore}
+	o := &link.UprobeOptions{Address: s.offset, RefCtrOffset: s.semaphore, PID: pid}
 	if u.cookies() {
 		o.Cookie = s.cookie
 	}

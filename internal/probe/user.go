@@ -28,9 +28,11 @@ type user struct {
 
 	mu    sync.Mutex // for the files that come later
 	names map[string]*files
-	watch *binary.Watch
-	done  chan struct{}
-	stop  sync.Once
+	// owners are the threads that programs are attached for, by process.
+	owners map[uint32]int
+	watch  *binary.Watch
+	done   chan struct{}
+	stop   sync.Once
 }
 
 // files are what a name stands for, and what is attached to them.
@@ -45,13 +47,16 @@ type files struct {
 }
 
 func newUser(o *Objects) *user {
-	u := &user{objects: o, specs: map[usdtSpec]uint32{}, cookies: haveCookies, names: map[string]*files{}}
+	u := &user{objects: o, specs: map[usdtSpec]uint32{}, cookies: haveCookies, names: map[string]*files{}, owners: map[uint32]int{}}
 	for _, name := range FileNames(o.spec) {
 		u.names[name] = &files{want: o.options.Files[name], seen: map[binary.ID]bool{}, closed: map[string]bool{}}
 	}
 	for _, prog := range o.spec.Programs {
 		if p, ok := userPlace(prog.SectionName); ok {
-			u.names[p.files].functions = append(u.names[p.files].functions, p.functions...)
+			fs := u.names[p.files]
+			for _, function := range p.functions {
+				fs.functions = append(fs.functions, fs.want.Symbol(function))
+			}
 		}
 	}
 	return u
@@ -215,6 +220,9 @@ func (u *user) wanted(fs *files) string {
 	for _, name := range fs.programs {
 		p, _ := userPlace(u.objects.spec.Programs[name].SectionName)
 		for _, what := range append(p.functions, p.probe) {
+			if p.probe == "" && what != "" {
+				what = fs.want.Symbol(what)
+			}
 			if what != "" && !slices.Contains(all, what) {
 				all = append(all, what)
 			}
@@ -307,6 +315,7 @@ func (u *user) forget(programs []string) {
 // end lets no file come any more.
 func (u *user) end() (err error) {
 	u.stop.Do(func() {
+		u.sayLeft()
 		for _, fs := range u.names {
 			fs.close()
 		}

@@ -60,7 +60,9 @@ func (t *Tool) Facts(args ...string) (*Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := l.build(newEnv())
+	env := newEnv()
+	env.PIDs = l.tasks.PID
+	src, err := l.build(env)
 	if err != nil {
 		return nil, flags.Usage(err)
 	}

@@ -22,6 +22,7 @@ type Env struct {
 	cgroups func() (*system.Cgroups, error)
 	Users   *system.Users
 	Disks   *system.Disks
+	PIDs    []uint32      // the processes that --pid asks for
 	kernel  *probe.Kernel // nil where only the tool's words are asked for
 	symbols *stack.Kernel
 	frames  []stack.Frame

@@ -30,6 +30,9 @@ func (r *Rounds) repeat(ctx context.Context, s *session, e *epochs, requests <-c
 	for {
 		select {
 		case <-ctx.Done():
+			if err := e.end(); err != nil {
+				return err
+			}
 			if err := s.objects.Detach(); err != nil {
 				return err
 			}
@@ -67,6 +70,16 @@ type epochs struct {
 	at  time.Time // when the present one began
 	// readings are iterators that count at the end of each.
 	readings []Iterator
+	// last, if set, is called at the end, while all is still attached.
+	last func() error
+}
+
+func (e *epochs) end() error {
+	if e.last == nil {
+		return nil
+	}
+	e.at = time.Now()
+	return e.last()
 }
 
 // read lets the iterators count.
@@ -85,8 +98,13 @@ func (e *epochs) cut(s *session) error {
 	if err := e.read(s); err != nil {
 		return err
 	}
+	epoch := s.objects.Variables["count_epoch"]
+	if epoch == nil { // what is held is no matter of intervals
+		e.at = time.Now()
+		return nil
+	}
 	e.now ^= 1
-	if err := s.objects.Variables["count_epoch"].Set(e.now); err != nil {
+	if err := epoch.Set(e.now); err != nil {
 		return fmt.Errorf("set epoch: %w", err)
 	}
 	e.at = time.Now()

@@ -211,7 +211,7 @@ func (l *line) source() (Source, *Env, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	env.kernel = kernel
+	env.kernel, env.PIDs = kernel, l.tasks.PID
 	src, err := l.build(env)
 	if errors.Is(err, probe.ErrUnsupported) {
 		return nil, nil, err
@@ -381,6 +381,11 @@ func (s *session) ready() error {
 		s.sayTried()
 	}
 	s.sayRefused()
+	if begun := s.objects.Variables["held_begun"]; begun != nil { // held.bpf.h
+		if err := begun.Set(true); err != nil {
+			return fmt.Errorf("begin to hold: %w", err)
+		}
+	}
 	if err := s.out.Ready(output.Ready{Time: time.Now(), Tool: s.tool.Name, Hooks: s.objects.Taken()}); err != nil {
 		return err
 	}

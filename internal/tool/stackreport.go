@@ -14,7 +14,7 @@ import (
 // report shows what was counted since the last one.
 func (s *Stacks[K, V, R]) report(ses *session) error {
 	end, last := s.table.epochs.at, !ses.objects.Attached()
-	if last {
+	if last && s.Held == nil {
 		end = time.Now()
 	}
 	if err := s.drain(ses); err != nil {
@@ -35,6 +35,7 @@ func (s *Stacks[K, V, R]) report(ses *session) error {
 	}
 	clear(s.counts)
 	s.table.rank(ses, sums, length)
+	s.table.rows = s.table.rows[:s.table.limit(len(s.table.rows))]
 	ses.shown++
 	ses.events += uint64(len(s.table.rows))
 	return s.write(ses, end, length)
@@ -67,6 +68,9 @@ func (s *Stacks[K, V, R]) write(ses *session, end time.Time, length time.Duratio
 	}
 	if format != output.Text {
 		return s.table.write(ses)
+	}
+	if s.Heading != nil {
+		ses.out.Append(func(b []byte) []byte { return append(append(b, s.Heading(len(s.table.rows))...), '\n') })
 	}
 	// The last lines are those that stay on the screen.
 	for i := range s.table.rows {
@@ -113,8 +117,14 @@ func (s *Stacks[K, V, R]) frames(row *R) []flame.Frame {
 // appendBlock appends a row as libbpf-tools show it: the stacks, who it was, how much.
 func (s *Stacks[K, V, R]) appendBlock(b []byte) []byte {
 	parts := s.Parts(&s.table.row)
+	if s.Caption != nil {
+		b = append(append(b, s.Caption(&s.table.row)...), '\n')
+	}
 	for i := range parts {
 		b = s.appendPart(b, &parts[len(parts)-1-i])
+	}
+	if s.Caption != nil {
+		return append(b, '\n')
 	}
 	b = append(b, "        "...)
 	b = strconv.AppendUint(b, s.Unit.Shown(s.Weight(&s.table.row)), 10)

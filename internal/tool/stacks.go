@@ -15,6 +15,7 @@ import (
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/flame"
 	"github.com/corescope/corescope/internal/layout"
+	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/ring"
 	"github.com/corescope/corescope/internal/system"
@@ -44,6 +45,20 @@ type Stacks[K comparable, V any, R comparable] struct {
 	Parts func(*R) []Part
 	// RingBytes is how much room there is for new stacks; 4 MB if it is 0.
 	RingBytes int
+	// Held, if set, is a *Held: what is counted is what it holds, and there is no table.
+	Held holdings[K, V]
+	// Usual is the time between reports where the user gives none, but for documents: these
+	// are one. Count, if set, is the number of reports.
+	Usual time.Duration
+	Count uint64
+	// Rows, if set, is how many rows there are at the most, the first ones by Sort, which
+	// may be one of SortNames for a column. TextRows is for text, where Rows is 0.
+	Rows, TextRows uint64
+	SortNames      map[string]string
+	// Heading, if set, is what text says above a report of so many rows. Caption, if set,
+	// is what it says above the stacks of a row, in place of the weight below them.
+	Heading func(rows int) string
+	Caption func(*R) string
 
 	table  Table[K, V, R]
 	traces *Traces
@@ -95,12 +110,20 @@ func (s *Stacks[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*descri
 	s.MapEntries["events"] = uint32(bufferSize(s.ringBytes()))
 	s.ids = idOffsets(reflect.TypeFor[K](), 0)
 	s.traces = newTraces(&s.StackOptions, env)
-	s.table.Rounds.Every = s.Every
-	s.table.Ranking.Sort = s.Sort
+	s.table.Rounds = Rounds{s.Every, s.Count}
+	s.table.Ranking = Ranking{s.Sort, s.Rows}
+	s.table.SortNames = s.SortNames
+	s.table.TextRows = s.TextRows
 	s.table.Off = s.Off
 	s.table.Label = func(k *K, _ *V) R { return s.Label(k, s.traces) }
 	s.table.Fill = func(r *R, v *V, _ time.Duration) { s.Fill(r, v) }
-	return s.table.describe(env, spec)
+	if s.Held == nil {
+		return s.table.describe(env, spec)
+	}
+	if err := s.Held.check(spec); err != nil {
+		return nil, err
+	}
+	return s.table.bind(env)
 }
 
 func checkStackHead(spec *ebpf.CollectionSpec) error {
@@ -143,6 +166,7 @@ func (s *Stacks[K, V, R]) run(ctx context.Context, ses *session) (err error) {
 	if err := s.start(ses); err != nil {
 		return err
 	}
+	s.limit(ses)
 	drains, stop := s.drains(ctx, ses)
 	defer stop()
 	return s.table.repeat(ctx, ses, &s.table.epochs, drains, func() error { return s.report(ses) })
@@ -155,10 +179,27 @@ func (s *Stacks[K, V, R]) ringBytes() int {
 	return ringBytes
 }
 
+// limit sets what depends on the form of the output.
+func (s *Stacks[K, V, R]) limit(ses *session) {
+	format := ses.out.Format()
+	if format == output.Text {
+		s.table.limitText()
+	}
+	if s.Every == 0 && s.writers()[format] == nil {
+		s.table.Every = flags.Duration(s.Usual)
+	}
+}
+
 func (s *Stacks[K, V, R]) start(ses *session) error {
 	s.counts = map[K]*V{}
 	if err := s.table.cols.settle(ses.objects); err != nil {
 		return err
+	}
+	if s.Held != nil {
+		s.table.begin = time.Now()
+		// To detach takes time, in which a free is missed where an allocation is not.
+		s.table.epochs.last = func() error { return s.Held.each(ses, s.count) }
+		return ses.ready()
 	}
 	if err := s.table.start(ses); err != nil {
 		return err
@@ -169,6 +210,9 @@ func (s *Stacks[K, V, R]) start(ses *session) error {
 // drains asks once a second for the counts to be taken out of the map, so that a long run
 // does not fill it.
 func (s *Stacks[K, V, R]) drains(ctx context.Context, ses *session) (<-chan func() error, func()) {
+	if s.Held != nil {
+		return nil, func() {}
+	}
 	ctx, stop := context.WithCancel(ctx)
 	requests := make(chan func() error)
 	tick, stopTicks := ticks(drainEvery)
@@ -198,8 +242,24 @@ func (s *Stacks[K, V, R]) cut(ses *session) error {
 	return errors.Join(s.drain(ses), ses.sayLost())
 }
 
+// count adds to what a key has.
+func (s *Stacks[K, V, R]) count(k *K, v *V) {
+	if sum := s.counts[*k]; sum != nil {
+		s.table.add(sum, v)
+		return
+	}
+	first := *v
+	s.counts[*k] = &first
+}
+
 // drain adds the epochs that are over to the counts.
 func (s *Stacks[K, V, R]) drain(ses *session) error {
+	if s.Held != nil && ses.objects.Attached() {
+		return s.Held.each(ses, s.count)
+	}
+	if s.Held != nil {
+		return nil
+	}
 	m, over := ses.objects.Maps["table"], s.table.epochs.over(ses)
 	var old []tableEntry[K]
 	err := eachEntry(m, func(e *tableEntry[K], v *V) {
@@ -207,12 +267,7 @@ func (s *Stacks[K, V, R]) drain(ses *session) error {
 			return
 		}
 		old = append(old, *e)
-		if sum := s.counts[e.Key]; sum != nil {
-			s.table.add(sum, v)
-			return
-		}
-		first := *v
-		s.counts[e.Key] = &first
+		s.count(&e.Key, v)
 	})
 	if err != nil {
 		return fmt.Errorf("read counts: %w", err)

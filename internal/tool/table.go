@@ -116,6 +116,11 @@ func (t *Table[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*descrip
 	if t.Top != nil {
 		t.Rounds, t.Ranking, t.TextRows = t.Top.Rounds, t.Top.Ranking, topRows
 	}
+	return t.bind(env)
+}
+
+// bind binds the columns.
+func (t *Table[K, V, R]) bind(env *Env) (*description, error) {
 	t.counters = counterOffsets(reflect.TypeFor[V](), 0)
 	cols, err := column.Of(&t.span)
 	if err != nil {

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __KMEM_BPF_H
+#define __KMEM_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+/*
+ * The arguments of the tracepoints of the kernel's own allocators, kmem:* and percpu:*, of
+ * kernels from 5.10 on.
+ */
+
+/*
+ * From 5.19 (b347aa7b5747) to 6.0 kmalloc is told the cache ahead of the sizes. Before 6.1
+ * kmem_cache_alloc had the same arguments, and both had a form for nodes beside them; since
+ * then (2c1d697fb8ba, 11e9734bcb6a) there is one of each, and the cache knows the size.
+ */
+typedef void (*btf_trace_kmalloc___cache)(void *, unsigned long, const void *, struct kmem_cache *,
+					  size_t, size_t, gfp_t);
+typedef void (*btf_trace_kmem_cache_alloc___size)(void *, unsigned long, const void *, size_t,
+						  size_t, gfp_t);
+typedef void (*btf_trace_kmem_cache_alloc___cache)(void *, unsigned long, const void *,
+						   struct kmem_cache *, size_t, size_t, gfp_t);
+
+/* The barrier is there as in block_arg(). */
+#define kmem_arg(ctx, type, then, otherwise)      \
+	({                                        \
+		__u64 __arg;                      \
+		if (bpf_core_type_exists(type)) { \
+			__arg = (ctx)[then];      \
+			barrier_var(__arg);       \
+		} else {                          \
+			__arg = (ctx)[otherwise]; \
+		}                                 \
+		__arg;                            \
+	})
+
+/* Bytes that were asked for. */
+static __always_inline __u64 kmalloc_bytes(__u64 *ctx)
+{
+	return kmem_arg(ctx, btf_trace_kmalloc___cache, 3, 2);
+}
+
+static __always_inline __u64 kmem_cache_bytes(__u64 *ctx)
+{
+	struct kmem_cache *cache;
+
+	if (bpf_core_type_exists(btf_trace_kmem_cache_alloc___size) ||
+	    bpf_core_type_exists(btf_trace_kmem_cache_alloc___cache))
+		return kmem_arg(ctx, btf_trace_kmem_cache_alloc___cache, 3, 2);
+	cache = (void *)ctx[2];
+	return BPF_CORE_READ(cache, object_size);
+}
+
+/* From 5.19 on (f67bed134a05) the caller is the first argument. */
+typedef void (*btf_trace_percpu_alloc_percpu___old)(void *, bool, bool, size_t, size_t, void *, int,
+						    void *);
+
+static __always_inline __u64 percpu_bytes(__u64 *ctx)
+{
+	return kmem_arg(ctx, btf_trace_percpu_alloc_percpu___old, 2, 3);
+}
+
+static __always_inline __u64 percpu_pointer(__u64 *ctx)
+{
+	return kmem_arg(ctx, btf_trace_percpu_alloc_percpu___old, 6, 7);
+}
+
+#endif
