@@ -21,6 +21,7 @@ import (
 	"github.com/corescope/corescope/tools/gethostlatency"
 	"github.com/corescope/corescope/tools/javagc"
 	"github.com/corescope/corescope/tools/maps"
+	"github.com/corescope/corescope/tools/memleak"
 	"github.com/corescope/corescope/tools/offcputime"
 	"github.com/corescope/corescope/tools/offwaketime"
 	"github.com/corescope/corescope/tools/opensnoop"
@@ -64,6 +65,7 @@ func All() []*tool.Tool {
 		gethostlatency.Tool,
 		javagc.Tool,
 		maps.Tool,
+		memleak.Tool,
 		offcputime.Tool,
 		offwaketime.Tool,
 		opensnoop.Tool,

@@ -29,6 +29,9 @@ func jobs() map[string]func(n int, place string) (int, error) {
 		"lookup":  func(n int, path string) (int, error) { return calls(n, path, "getaddrinfo", noName()) },
 		"type":    func(n int, path string) (int, error) { return calls(n, path, "readline", line()) },
 		"probe":   func(n int, path string) (int, error) { return calls(n, path, "probe", native.Call{}) },
+		"malloc": func(n int, path string) (int, error) {
+			return calls(n, path, "malloc", native.Call{Args: [7]uint64{64}, Ret: 1 << 20})
+		},
 		"encrypt": func(n int, path string) (int, error) { return calls(n, path, "SSL_write", data()) },
 		"read":    reads,
 		"sleep":   sleeps,

@@ -100,6 +100,9 @@ func workloads() map[string]workload {
 			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, fits: true, left: inAnyWay, begun: 1, column: "count",
 			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
 		},
+		"memleak": {
+			place: library("libc.so.6", "malloc"), job: "malloc", n: 200, storm: "malloc", storms: 100_000, args: byPID("-t"),
+		},
 		"opensnoop": {
 			place: missing, job: "open", n: 1000, storm: "open", storms: 150_000,
 			args: func(l *load) []string { return append(byPID()(l), "--path", l.place) },

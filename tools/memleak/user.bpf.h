@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+
+/*
+ * The call of an allocator that a thread is in, or was in last. Allocators call one another,
+ * as calloc does malloc and malloc does mmap: what is within a call is a part of it.
+ */
+struct call {
+	__u64 frame;
+	__u64 bytes;
+	__u64 result; /* where posix_memalign puts the address */
+	__u64 old; /* what realloc and mremap are given, as it was held */
+	struct held_value old_value;
+	__u32 function;
+	bool returned;
+	bool old_held;
+	__u8 pad[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 16);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32); /* thread */
+	__type(value, struct call);
+} calls SEC(".maps");
+
+static __always_inline struct call *last_call(void)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+
+	return bpf_map_lookup_elem(&calls, &tid);
+}
+
+/*
+ * A call is within another that has not returned if its frame is deeper. With the same frame
+ * it took the other one's place by a jump, unless it is of the same function: then the
+ * return of the other one was missed.
+ */
+static __always_inline bool is_within(const struct call *outer, const struct call *call)
+{
+	if (!outer || outer->returned)
+		return false;
+	return outer->frame > call->frame ||
+	       (outer->frame == call->frame && outer->function != call->function);
+}
+
+static __always_inline int enter(struct pt_regs *ctx, enum function function, __u64 bytes, __u64 old,
+				 __u64 result)
+{
+	struct call call = {
+		.frame = frame_at_begin(ctx), .bytes = bytes, .function = function, .old = old,
+		.result = result,
+	};
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct held_key key;
+
+	if (!task_current_wanted() || is_within(last_call(), &call))
+		return 0;
+	if (old) {
+		/* While the call goes on, another thread may be given that memory. */
+		key = held_by_current(old);
+		call.old_held = held_take(&key, &call.old_value);
+	}
+	if (bpf_map_update_elem(&calls, &tid, &call, BPF_ANY))
+		lost_add(map_full);
+	return 0;
+}
+
+/* What the call has allocated, 0 if it failed. */
+static __always_inline __u64 allocated(const struct call *call, __u64 ret)
+{
+	const __u64 max_errno = 4095;
+	__u64 address = 0;
+
+	switch (call->function) {
+	case POSIX_MEMALIGN:
+		if (!(__u32)ret)
+			bpf_probe_read_user(&address, sizeof(address), (void *)call->result);
+		return address;
+	case MMAP:
+	case MREMAP:
+		return ret < -max_errno ? ret : 0;
+	}
+	return ret;
+}
+
+/* The old memory stays where it is if the call fails; for no bytes that is a free. */
+static __always_inline void settle_old(struct pt_regs *ctx, const struct call *call, bool failed)
+{
+	struct held_key key = held_by_current(call->old);
+
+	if (failed && call->bytes) {
+		if (call->old_held)
+			held_put(&key, &call->old_value);
+		return;
+	}
+	if (!call->old_held)
+		counter_add(unseen_frees);
+	else if (targ_trace)
+		trace(ctx, call->old, call->old_value.bytes, call->function == MREMAP ? MUNMAP : FREE);
+}
+
+static __always_inline int leave(struct pt_regs *ctx)
+{
+	__u64 frame = frame_at_end(ctx), address;
+	struct call *call = last_call();
+	struct held_key key;
+
+	if (!task_current_wanted())
+		return 0;
+	if (!call || frame > call->frame || (frame < call->frame && call->returned)) {
+		counter_add(unseen_calls);
+		return 0;
+	}
+	if (frame != call->frame || call->returned)
+		return 0;
+	call->returned = true;
+	address = allocated(call, PT_REGS_RC(ctx));
+	if (call->old)
+		settle_old(ctx, call, !address);
+	if (address) {
+		key = held_by_current(address);
+		hold(ctx, &key, call->bytes, call->function, 0);
+	}
+	return 0;
+}
+
+SEC("uretprobe/libc:malloc,calloc,realloc,reallocarray,posix_memalign,aligned_alloc,memalign,valloc,"
+    "pvalloc,mmap,mmap64,mremap")
+int user__uprobe__return(struct pt_regs *ctx)
+{
+	return leave(ctx);
+}
+
+#define ENTER(name, functions, function, bytes, old, result)        \
+	SEC("uprobe/libc:" functions)                               \
+	int user__uprobe__##name(struct pt_regs *ctx)               \
+	{                                                           \
+		return enter(ctx, function, bytes, old, result);    \
+	}
+
+#define ARG1 PT_REGS_PARM1(ctx)
+#define ARG2 PT_REGS_PARM2(ctx)
+#define ARG3 PT_REGS_PARM3(ctx)
+
+ENTER(malloc, "malloc", MALLOC, ARG1, 0, 0)
+ENTER(calloc, "calloc", CALLOC, ARG1 * ARG2, 0, 0)
+ENTER(realloc, "realloc", REALLOC, ARG2, ARG1, 0)
+ENTER(reallocarray, "reallocarray", REALLOCARRAY, ARG2 * ARG3, ARG1, 0)
+ENTER(posix_memalign, "posix_memalign", POSIX_MEMALIGN, ARG3, 0, ARG1)
+ENTER(aligned_alloc, "aligned_alloc", ALIGNED_ALLOC, ARG2, 0, 0)
+ENTER(memalign, "memalign", MEMALIGN, ARG2, 0, 0)
+ENTER(valloc, "valloc", VALLOC, ARG1, 0, 0)
+ENTER(pvalloc, "pvalloc", PVALLOC, ARG1, 0, 0)
+ENTER(mmap, "mmap,mmap64", MMAP, ARG2, 0, 0)
+ENTER(mremap, "mremap", MREMAP, ARG3, ARG1, 0)
+
+/* realloc may free by itself what it was given, which was taken as it began. */
+SEC("uprobe/libc:free")
+int user__uprobe__free(struct pt_regs *ctx)
+{
+	struct held_key key = held_by_current(ARG1);
+	struct call *call = last_call();
+
+	if (!key.id || !task_current_wanted())
+		return 0;
+	if (!call || call->returned || call->old != key.id)
+		release(ctx, &key, FREE);
+	return 0;
+}
+
+/* What is left of a mapping whose begin is unmapped is held on. */
+SEC("uprobe/libc:munmap")
+int user__uprobe__munmap(struct pt_regs *ctx)
+{
+	struct held_key key = held_by_current(ARG1);
+	struct held_value value;
+	__u64 bytes = ARG2;
+
+	if (!task_current_wanted() || !held_take(&key, &value))
+		return 0;
+	if (targ_trace)
+		trace(ctx, key.id, bytes < value.bytes ? bytes : value.bytes, MUNMAP);
+	if (bytes < value.bytes) {
+		key.id += bytes;
+		value.bytes -= bytes;
+		held_put(&key, &value);
+	}
+	return 0;
+}
+
+/* A later thread of the same number begins with no call. */
+static __always_inline int forget(void)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+
+	if (last_call())
+		bpf_map_delete_elem(&calls, &tid);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int ended__btf(void *ctx)
+{
+	return forget();
+}
+
+SEC("raw_tp/sched_process_exit")
+int ended__raw(void *ctx)
+{
+	return forget();
+}
