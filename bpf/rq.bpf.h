@@ -39,9 +39,9 @@ struct io {
 	__u8 pad[5];
 };
 
-/* Fills what is wanted of the owner, which acts for the cgroup. */
-static __always_inline void io_owner_read(struct io_owner *owner, struct task_struct *task,
-					  struct cgroup *cgrp);
+/* Fills what is wanted of the owner, the current task, which acts for the cgroup. */
+static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
+					  struct task_struct *task, struct cgroup *cgrp);
 
 /* Tells of a request that is complete, and was seen to be issued. */
 static __always_inline void rq_report(void *ctx, struct io *io, struct request *rq, __u32 error,
@@ -92,7 +92,7 @@ __u64 ios_count;
  * first inserted or issued, unless a flush goes before it, or the driver was too busy
  * to take it and said so without being issued it. Later it can be any task.
  */
-static __always_inline void io_add_owner(struct io *io, struct bio *bio)
+static __always_inline void io_add_owner(void *ctx, struct io *io, struct bio *bio)
 {
 	struct task_struct *task;
 	struct cgroup *cgrp = NULL;
@@ -102,9 +102,9 @@ static __always_inline void io_add_owner(struct io *io, struct bio *bio)
 	task = task_current();
 	if (want_owner || targ_cgroup_id)
 		cgrp = bio_cgroup(task, bio);
-	if (want_owner)
-		io_owner_read(&io->owner, task, cgrp);
 	io->unwanted = !task_wanted_in(task, cgrp);
+	if (want_owner && !io->unwanted)
+		io_owner_read(ctx, &io->owner, task, cgrp);
 }
 
 static __always_inline struct io *io_new(__u64 id)
@@ -130,7 +130,8 @@ static __always_inline void io_end(struct request *rq, struct io *io)
 		__sync_fetch_and_sub(&ios_count, 1);
 }
 
-static __always_inline struct io *io_begin(struct io *io, struct request *rq, const bool direct)
+static __always_inline struct io *io_begin(void *ctx, struct io *io, struct request *rq,
+					   const bool direct)
 {
 	if (!io)
 		io = io_new((__u64)rq);
@@ -144,7 +145,7 @@ static __always_inline struct io *io_begin(struct io *io, struct request *rq, co
 	io->bytes = 0;
 	io->requeued = false;
 	io->live = true;
-	io_add_owner(io, block_read(direct, rq, bio));
+	io_add_owner(ctx, io, block_read(direct, rq, bio));
 	return io;
 }
 
@@ -183,45 +184,46 @@ static __always_inline bool io_wanted(struct io *io)
  * disk's I/O is not accounted, as the kernel leaves start_time_ns alone then. But a
  * request that has the stamp already, and was not requeued, must be used anew.
  */
-static __always_inline struct io *io_stamped(struct request *rq, bool is_issue, const bool direct)
+static __always_inline struct io *io_stamped(void *ctx, struct request *rq, bool is_issue,
+					     const bool direct)
 {
 	struct io *io = io_find(rq);
 
 	if (!io_is_of(io, rq, direct))
-		io = io_begin(io, rq, direct);
+		io = io_begin(ctx, io, rq, direct);
 	else if (!io->requeued && (is_issue ? io->issue_ns : io->begin_ns))
-		io = io_begin(io, rq, direct);
+		io = io_begin(ctx, io, rq, direct);
 	if (io && !io->begin_ns)
 		io->born_ns = block_read(direct, rq, start_time_ns);
 	return io;
 }
 
-static __always_inline int handle_submit(struct request *rq, const bool direct)
+static __always_inline int handle_submit(void *ctx, struct request *rq, const bool direct)
 {
 	if (rq_wanted(rq, direct))
-		io_begin(io_find(rq), rq, direct);
+		io_begin(ctx, io_find(rq), rq, direct);
 	return 0;
 }
 
-static __always_inline int handle_insert(struct request *rq, const bool direct)
+static __always_inline int handle_insert(void *ctx, struct request *rq, const bool direct)
 {
 	struct io *io;
 
 	if (!rq_wanted(rq, direct))
 		return 0;
-	io = io_stamped(rq, false, direct);
+	io = io_stamped(ctx, rq, false, direct);
 	if (io && !io->begin_ns)
 		io->begin_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
-static __always_inline int handle_issue(struct request *rq, const bool direct)
+static __always_inline int handle_issue(void *ctx, struct request *rq, const bool direct)
 {
 	struct io *io;
 
 	if (!rq_wanted(rq, direct))
 		return 0;
-	io = io_stamped(rq, true, direct);
+	io = io_stamped(ctx, rq, true, direct);
 	if (!io)
 		return 0;
 	io->requeued = false;

@@ -31,8 +31,8 @@ struct table_value {
 
 #include "table.bpf.h"
 
-static __always_inline void io_owner_read(struct io_owner *owner, struct task_struct *task,
-					  struct cgroup *cgrp)
+static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
+					  struct task_struct *task, struct cgroup *cgrp)
 {
 	owner->cgroup_id = BPF_CORE_READ(cgrp, kn, id);
 	owner->pid = BPF_CORE_READ(task, tgid);
@@ -64,10 +64,10 @@ static __always_inline void rq_report(void *ctx, struct io *io, struct request *
 }
 
 /* block_io_start is there from 6.5 on (5a80bd075f3b). */
-HOOK(submit, block_io_start, handle_submit((void *)ctx[0], direct))
+HOOK(submit, block_io_start, handle_submit(ctx, (void *)ctx[0], direct))
 PROGRAMS(submit__oldbtf, submit__oldraw, block_rq_insert,
-	 handle_insert(block_arg(ctx, block_rq_insert), direct))
-HOOK(issue, block_rq_issue, handle_issue(block_arg(ctx, block_rq_issue), direct))
+	 handle_insert(ctx, block_arg(ctx, block_rq_insert), direct))
+HOOK(issue, block_rq_issue, handle_issue(ctx, block_arg(ctx, block_rq_issue), direct))
 HOOK(requeue, block_rq_requeue, handle_requeue(block_arg(ctx, block_rq_requeue), direct))
 HOOK(merge, block_rq_merge, handle_merge(block_arg(ctx, block_rq_merge), direct))
 HOOK(complete, block_rq_complete,
