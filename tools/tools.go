@@ -7,6 +7,7 @@ import (
 	"github.com/corescope/corescope/tools/bashreadline"
 	"github.com/corescope/corescope/tools/biolatency"
 	"github.com/corescope/corescope/tools/biosnoop"
+	"github.com/corescope/corescope/tools/biostacks"
 	"github.com/corescope/corescope/tools/biotop"
 	"github.com/corescope/corescope/tools/bpflist"
 	"github.com/corescope/corescope/tools/bpftop"
@@ -51,6 +52,7 @@ func All() []*tool.Tool {
 		bashreadline.Tool,
 		biolatency.Tool,
 		biosnoop.Tool,
+		biostacks.Tool,
 		biotop.Tool,
 		bpflist.Tool,
 		bpftop.Tool,

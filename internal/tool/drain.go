@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 
@@ -23,7 +24,7 @@ func (h *Hists[K, L]) drain(s *session) error {
 	if h.plain {
 		return h.drainPlain(s.objects.Maps["hists_plain"], over)
 	}
-	return h.drainKeyed(s.objects.Maps["hists"], over)
+	return h.drainKeyed(s.objects.Maps["hists"], over, !s.objects.Attached())
 }
 
 func (h *Hists[K, L]) drainPlain(m *ebpf.Map, over func(epoch uint32) bool) error {
@@ -49,20 +50,42 @@ func (h *Hists[K, L]) drainPlain(m *ebpf.Map, over func(epoch uint32) bool) erro
 	return nil
 }
 
-func (h *Hists[K, L]) drainKeyed(m *ebpf.Map, over func(epoch uint32) bool) error {
+func (h *Hists[K, L]) drainKeyed(m *ebpf.Map, over func(epoch uint32) bool, last bool) error {
 	var old []histEntry[K]
+	var slots []histogram.Slot
 	err := eachEntry(m, func(e *histEntry[K], slot *histogram.Slot) {
 		if over(uint32(e.Epoch)) {
-			old = append(old, *e)
-			h.add(e.Key, int(e.Slot), slot)
+			old, slots = append(old, *e), append(slots, *slot)
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("read histograms: %w", err)
 	}
+	if err := h.awaitStacks(old, last); err != nil {
+		return err
+	}
+	for i := range old {
+		h.add(old[i].Key, int(old[i].Slot), &slots[i])
+	}
 	if err := deleteAll(m, old); err != nil {
 		return fmt.Errorf("clear histograms: %w", err)
 	}
+	return nil
+}
+
+// awaitStacks returns when the stacks of the keys have their names.
+func (h *Hists[K, L]) awaitStacks(entries []histEntry[K], last bool) error {
+	if h.Stacks == nil {
+		return nil
+	}
+	if last {
+		return h.finish()
+	}
+	ids := map[StackID]bool{}
+	for i := range entries {
+		h.addIDs(ids, unsafe.Pointer(&entries[i].Key))
+	}
+	h.traces.await(ids)
 	return nil
 }
 

@@ -40,7 +40,7 @@ func BenchmarkDrain(b *testing.B) {
 				}
 				h.hists = map[key]*histogram.Histogram{}
 				b.StartTimer()
-				if err := h.drainKeyed(m, func(uint32) bool { return true }); err != nil {
+				if err := h.drainKeyed(m, func(uint32) bool { return true }, true); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -50,9 +50,15 @@ func (r *histReport) write(key []column.Column, h *histogram.Histogram) {
 	})
 }
 
-// appendTitled appends libbpf-tools' title, "disk = vda<tab>flags = Read", and the bars.
+// appendTitled appends libbpf-tools' title, "disk = vda<tab>flags = Read", the stacks and
+// the bars.
 func appendTitled(b []byte, key []column.Column, h *histogram.Histogram) []byte {
+	var stacks []value.Lines
 	for i := range key {
+		if stack, ok := key[i].Value.(value.Lines); ok {
+			stacks = append(stacks, stack)
+			continue
+		}
 		switch {
 		case i == 0:
 			b = append(b, '\n')
@@ -68,6 +74,9 @@ func appendTitled(b []byte, key []column.Column, h *histogram.Histogram) []byte 
 	}
 	if len(key) > 0 {
 		b = append(b, '\n')
+	}
+	for _, stack := range stacks {
+		b = stack.AppendLines(b)
 	}
 	return h.AppendText(b)
 }

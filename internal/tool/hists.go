@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/histogram"
 	"github.com/corescope/corescope/internal/layout"
 	"github.com/corescope/corescope/internal/value"
@@ -29,6 +30,10 @@ type Hists[K, L comparable] struct {
 	Unit histogram.Unit
 	// Label turns a key into what is shown of it.
 	Label func(K) L
+	// Stacks are set where keys have numbers of stacks (stacks.bpf.h), of type StackID.
+	// Then Trace takes the place of Label, and has the stacks from the traces.
+	Stacks *Frames
+	Trace  func(K, *Traces) L
 	// Keys are the columns of L that tell the histograms apart in this run, shown in
 	// L's order; without any there is one histogram.
 	Keys []string
@@ -42,6 +47,7 @@ type Hists[K, L comparable] struct {
 	plain  bool // there are no keys, so all is in the map "hists_plain"
 	epochs epochs
 	hists  map[L]*histogram.Histogram
+	stackReading
 }
 
 // hstats are the columns of a histogram's own, for --filter.
@@ -98,6 +104,11 @@ func (h *Hists[K, L]) describe(env *Env, spec *ebpf.CollectionSpec) (*descriptio
 	h.plain = len(h.Keys) == 0
 	h.Variables["hist_plain"] = h.plain
 	h.sizeMaps()
+	if h.Stacks != nil {
+		if err := h.describeStacks(env, spec); err != nil {
+			return nil, err
+		}
+	}
 	return &description{columns: &h.cols, keys: keys, labels: cols, text: h.Keys}, nil
 }
 
@@ -136,12 +147,39 @@ func checkStruct(c btf.Type, t reflect.Type) error {
 
 func (h *Hists[K, L]) kind() string { return kindHistogram }
 
-func (h *Hists[K, L]) run(ctx context.Context, s *session) error {
+// plan adds what the names of functions take.
+func (h *Hists[K, L]) plan() *Plan {
+	if h.Stacks != nil {
+		h.Keep = namesKeep()
+	}
+	return &h.Plan
+}
+
+// describeStacks has the keys kept until their stacks have names.
+func (h *Hists[K, L]) describeStacks(env *Env, spec *ebpf.CollectionSpec) error {
+	if err := h.Stacks.check(); err != nil {
+		return flags.Usage(err)
+	}
+	h.traces = newTraces(h.Stacks, env)
+	h.Label = func(k K) L { return h.Trace(k, h.traces) }
+	return h.stackReading.describe(spec, &h.Plan, reflect.TypeFor[K](), ringBytes)
+}
+
+func (h *Hists[K, L]) run(ctx context.Context, s *session) (err error) {
+	if h.Stacks != nil {
+		if err := h.open(s, ringBytes); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, h.close()) }()
+	}
 	ctx, cancel, err := s.attach(ctx)
 	if err != nil {
 		return err
 	}
 	defer cancel()
+	if h.Stacks != nil {
+		h.begin()
+	}
 	if err := s.ready(); err != nil {
 		return err
 	}

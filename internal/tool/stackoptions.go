@@ -14,11 +14,16 @@ import (
 type StackOptions struct {
 	Folded      bool           `flag:"folded,f" help:"a line for each stack, as flame graph programs read it: --output folded"`
 	Every       flags.Duration `flag:"interval" arg:"TIME" help:"time between reports, in seconds or as 500ms; one report at the end without it"`
-	Address     bool           `flag:"address" help:"tell addresses in functions apart, and show them"`
-	Offset      bool           `flag:"offset" help:"as --address, but show the distances from the functions' starts"`
 	Annotations bool           `flag:"annotations" help:"mark the kernel's functions in folded stacks by _[k]"`
-	Depth       uint32         `flag:"perf-max-stack-depth" arg:"N" bpf:"stack_depth" help:"keep only the N innermost frames, 127 at the most"`
-	Storage     uint64         `flag:"stack-storage-size" arg:"N" help:"means nothing: there is no limit"`
+	Frames
+}
+
+// Frames are the options of how stacks are taken and told apart.
+type Frames struct {
+	Address bool   `flag:"address" help:"tell addresses in functions apart, and show them"`
+	Offset  bool   `flag:"offset" help:"as --address, but show the distances from the functions' starts"`
+	Depth   uint32 `flag:"perf-max-stack-depth" arg:"N" bpf:"stack_depth" help:"keep only the N innermost frames, 127 at the most"`
+	Storage uint64 `flag:"stack-storage-size" arg:"N" help:"means nothing: there is no limit"`
 }
 
 // Stop is the argument of tools that take a duration where others take an interval.
@@ -37,9 +42,12 @@ type Sides struct {
 const stackDepth = 127
 
 // DefaultStacks are the options before any is given.
-func DefaultStacks() StackOptions { return StackOptions{Depth: stackDepth} }
+func DefaultStacks() StackOptions { return StackOptions{Frames: DefaultFrames()} }
 
-func (o *StackOptions) check() error {
+// DefaultFrames are the options before any is given.
+func DefaultFrames() Frames { return Frames{Depth: stackDepth} }
+
+func (o *Frames) check() error {
 	if o.Depth == 0 || o.Depth > stackDepth {
 		return errors.New("--perf-max-stack-depth is from 1 to 127")
 	}
@@ -47,7 +55,7 @@ func (o *StackOptions) check() error {
 }
 
 // exact tells that frames of one function at two addresses are two.
-func (o *StackOptions) exact() bool { return o.Address || o.Offset }
+func (o *Frames) exact() bool { return o.Address || o.Offset }
 
 // Forms of --output of tools that count by stacks.
 const (

@@ -44,18 +44,11 @@ func (s *Stacks[K, V, R]) report(ses *session) error {
 // settle returns when the stacks have come that were counted.
 func (s *Stacks[K, V, R]) settle(last bool) error {
 	if last {
-		if err := s.reader.Stop(); err != nil {
-			return err
-		}
-		return <-s.read
+		return s.finish()
 	}
 	ids := map[StackID]bool{}
 	for k := range s.counts {
-		for _, offset := range s.ids {
-			if id := *(*StackID)(unsafe.Add(unsafe.Pointer(&k), offset)); id != 0 {
-				ids[id] = true
-			}
-		}
+		s.addIDs(ids, unsafe.Pointer(&k))
 	}
 	s.traces.await(ids)
 	return nil

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime"
-	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -16,9 +14,6 @@ import (
 	"github.com/corescope/corescope/internal/flame"
 	"github.com/corescope/corescope/internal/layout"
 	"github.com/corescope/corescope/internal/output"
-	"github.com/corescope/corescope/internal/probe"
-	"github.com/corescope/corescope/internal/ring"
-	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/value"
 )
 
@@ -60,12 +55,9 @@ type Stacks[K comparable, V any, R comparable] struct {
 	Heading func(rows int) string
 	Caption func(*R) string
 
-	table  Table[K, V, R]
-	traces *Traces
-	reader ring.Reader
-	read   chan error // that the reading of stacks has ended
-	ids    []uintptr  // where K has numbers of stacks
-	counts map[K]*V   // since the last report
+	table Table[K, V, R]
+	stackReading
+	counts map[K]*V // since the last report
 }
 
 // Part is a part of what a row shows: a stack, or a line of text.
@@ -90,7 +82,7 @@ func (s *Stacks[K, V, R]) kind() string { return kindRow }
 
 // plan adds what the names of functions take.
 func (s *Stacks[K, V, R]) plan() *Plan {
-	s.Keep = slices.AppendSeq([]system.Capability{system.CapSyslog}, fileCapabilities().All())
+	s.Keep = namesKeep()
 	if s.Folded {
 		s.Output = string(folded)
 	}
@@ -101,15 +93,10 @@ func (s *Stacks[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*descri
 	if err := s.StackOptions.check(); err != nil {
 		return nil, flags.Usage(err)
 	}
-	if err := checkStackHead(spec); err != nil {
+	if err := s.stackReading.describe(spec, &s.Plan, reflect.TypeFor[K](), s.ringBytes()); err != nil {
 		return nil, err
 	}
-	if s.MapEntries == nil {
-		s.MapEntries = map[string]uint32{}
-	}
-	s.MapEntries["events"] = uint32(bufferSize(s.ringBytes()))
-	s.ids = idOffsets(reflect.TypeFor[K](), 0)
-	s.traces = newTraces(&s.StackOptions, env)
+	s.traces = newTraces(&s.Frames, env)
 	s.table.Rounds = Rounds{s.Every, s.Count}
 	s.table.Ranking = Ranking{s.Sort, s.Rows}
 	s.table.SortNames = s.SortNames
@@ -150,19 +137,16 @@ func idOffsets(t reflect.Type, base uintptr) []uintptr {
 }
 
 func (s *Stacks[K, V, R]) run(ctx context.Context, ses *session) (err error) {
-	s.reader, err = ring.New(ses.objects.Maps["events"], bufferSize(s.ringBytes()/runtime.NumCPU()))
-	if err != nil {
-		return fmt.Errorf("read stacks: %w", probe.Classify(err))
+	if err := s.stackReading.open(ses, s.ringBytes()); err != nil {
+		return err
 	}
-	defer func() { err = errors.Join(err, s.reader.Close(), s.traces.close()) }()
-	s.traces.listen()
+	defer func() { err = errors.Join(err, s.stackReading.close()) }()
 	ctx, cancel, err := ses.attach(ctx)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	s.read = make(chan error, 1)
-	go func() { s.read <- s.traces.read(s.reader) }()
+	s.stackReading.begin()
 	if err := s.start(ses); err != nil {
 		return err
 	}

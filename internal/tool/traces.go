@@ -64,7 +64,7 @@ type rawStack struct {
 // queued is how many stacks may wait for their names.
 const queued = 1 << 14
 
-func newTraces(o *StackOptions, env *Env) *Traces {
+func newTraces(o *Frames, env *Env) *Traces {
 	return &Traces{
 		exact: o.exact(), depth: int(o.Depth), kernel: env.symbols, processes: stack.NewProcesses(0),
 		queue: make(chan *rawStack, queued), seen: map[uint32]uint32{},

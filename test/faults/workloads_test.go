@@ -58,6 +58,10 @@ func workloads() map[string]workload {
 			place: loopDisk, job: "read", n: 300, storm: "read", storms: 100_000,
 			args: func(l *load) []string { return append(byPID()(l), "-d", l.place) },
 		},
+		"biostacks": {
+			place: loopDisk, job: "read", n: 300, storm: "read", storms: 5000,
+			args: func(l *load) []string { return append(byPID()(l), "-d", l.place) },
+		},
 		"biotop": {
 			place: loopDisk, job: "read", n: 300, storm: "read", storms: 5000, column: "ios",
 			args: func(l *load) []string { return append(byPID()(l), "-d", l.place) },

@@ -90,7 +90,7 @@ func folderOf(t *tool.Tool) string {
 // them.
 func unproven() []string {
 	return []string{
-		"argdist", "bashreadline", "biosnoop", "biotop", "bpflist", "bpftop", "cachestat", "files", "filetop", "fsdist",
+		"argdist", "bashreadline", "biosnoop", "biostacks", "biotop", "bpflist", "bpftop", "cachestat", "files", "filetop", "fsdist",
 		"fsslower", "funccount", "funclatency", "gethostlatency", "javagc", "maps", "memleak", "offcputime", "offwaketime", "profile",
 		"sockets", "sslsniff", "stackcount", "syscount", "tasks", "tcpaccept", "tcpconnect", "tcpdrop", "tcpretrans", "tcpstates",
 		"tcptop", "trace", "vfsstat", "wakeuptime",
