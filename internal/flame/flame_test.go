@@ -162,3 +162,18 @@ func TestNarrow(t *testing.T) {
 		t.Errorf("got %s", text)
 	}
 }
+
+func TestClip(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		width float64
+		want  string
+	}{
+		{"a/b.f", 100, "a/b.f"}, {"cmd/compile/ssa.Compile", 100, "ssa.Compile"}, {"cmd/compile/ssa.Compile", 60, "ssa.C.."},
+		{"f(a/b, c/d)", 50, "f(a/.."}, {"abc", 10, ""}, {"", 0, ""},
+	} {
+		if got := clip(test.name, test.width); got != test.want {
+			t.Errorf("%q in %v: got %q, want %q", test.name, test.width, got, test.want)
+		}
+	}
+}

@@ -6,7 +6,9 @@ import (
 	"html"
 	"io"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 //go:embed graph.js
@@ -15,7 +17,7 @@ var script string
 //go:embed graph.css
 var style string
 
-// Sizes of the picture, in pixels.
+// Sizes of the picture, in pixels. A page has its head and foot beside the picture.
 const (
 	graphWidth = 1200
 	rowHeight  = 17
@@ -28,20 +30,30 @@ const (
 // SVG writes a flame graph: a picture with its own search and zoom, which needs nothing
 // else.
 func SVG(w io.Writer, p *Profile) error {
-	g := newGraph(p)
-	g.b = append(g.b, `<?xml version="1.0" encoding="UTF-8" standalone="no"?>`+"\n"...)
-	g.picture(true)
+	g := newGraph(p, headHeight)
+	height := headHeight + (g.depth+1)*rowHeight + footHeight
+	g.printf(`<?xml version="1.0" encoding="UTF-8" standalone="no"?>` + "\n")
+	g.printf(`<svg id="flame" xmlns="http://www.w3.org/2000/svg" width="100%%" viewBox="0 0 %d %d" data-height="%d">`+"\n", graphWidth, height, rowHeight)
+	g.printf("<style>%s</style>\n<rect class=\"back\" width=\"100%%\" height=\"100%%\"/>\n", style)
+	g.printf(`<text class="title" x="%d" y="16">%s</text>`+"\n", graphWidth/2, html.EscapeString(g.title()))
+	g.printf(`<text class="button" id="reset" x="8" y="32">reset</text><text class="button" id="search" x="%d" y="32">search</text>`+"\n", graphWidth-56)
+	g.printf(`<text id="details" x="8" y="%d"> </text><text id="matched" x="%d" y="%d"> </text>`+"\n", height-8, graphWidth-8, height-8)
+	g.frames()
+	g.printf("<script><![CDATA[%s]]></script>\n</svg>", script)
 	_, err := w.Write(g.b)
 	return err
 }
 
 // HTML writes a page with the flame graph, which needs nothing else either.
 func HTML(w io.Writer, p *Profile) error {
-	g := newGraph(p)
-	g.printf("<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>%s</title><style>body{margin:8px;background:#fff}%s</style></head>\n<body>\n",
-		html.EscapeString(p.Title), style)
-	g.picture(false)
-	g.printf("\n<script>%s</script>\n</body>\n</html>\n", script)
+	g := newGraph(p, 0)
+	title := html.EscapeString(g.title())
+	g.printf("<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>%s</title><style>%s</style></head>\n<body>\n", html.EscapeString(p.Title), style)
+	g.printf("<header><h1 title=\"%s\">%s</h1><output id=\"matched\"> </output>", title, title)
+	g.printf("<input id=\"search\" type=\"search\" placeholder=\"search (regular expression)\"><button id=\"reset\">reset zoom</button></header>\n")
+	g.printf(`<main><svg id="flame" height="%d" data-height="%d">`+"\n", (g.depth+1)*rowHeight, rowHeight)
+	g.frames()
+	g.printf("</svg></main>\n<footer id=\"details\"> </footer>\n<script>%s</script>\n</body>\n</html>\n", script)
 	_, err := w.Write(g.b)
 	return err
 }
@@ -50,13 +62,14 @@ func HTML(w io.Writer, p *Profile) error {
 type graph struct {
 	profile *Profile
 	root    *node
+	top     int // where the highest function is
 	depth   int
 	left    int // functions that are too narrow
 	b       []byte
 }
 
-func newGraph(p *Profile) *graph {
-	g := &graph{profile: p, root: newTree(p.Samples)}
+func newGraph(p *Profile, top int) *graph {
+	g := &graph{profile: p, root: newTree(p.Samples), top: top}
 	g.measure(g.root, 0)
 	return g
 }
@@ -79,30 +92,17 @@ func (g *graph) width(n *node) float64 {
 
 func (g *graph) printf(format string, args ...any) { g.b = fmt.Appendf(g.b, format, args...) }
 
-// picture writes the svg element, with style and script in it if it stands alone.
-func (g *graph) picture(alone bool) {
-	height := headHeight + (g.depth+1)*rowHeight + footHeight
-	g.printf(`<svg id="flame" xmlns="http://www.w3.org/2000/svg" width="100%%" viewBox="0 0 %d %d" data-total="%d" data-unit="%s" data-height="%d">`+"\n",
-		graphWidth, height, g.root.weight, g.profile.Unit, rowHeight)
-	if alone {
-		g.printf("<style>%s</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n", style)
-	}
-	g.printf(`<text class="title" x="%d" y="16">%s</text>`+"\n", graphWidth/2, html.EscapeString(g.title()))
-	g.printf(`<text class="button" id="reset" x="8" y="32">reset</text><text class="button" id="search" x="%d" y="32">search</text>`+"\n", graphWidth-56)
-	g.printf(`<text id="details" x="8" y="%d"> </text><text id="matched" x="%d" y="%d"> </text>`+"\n", height-8, graphWidth-8, height-8)
+// frames writes all functions.
+func (g *graph) frames() {
 	g.b = append(g.b, "<g id=\"frames\">\n"...)
 	g.draw(g.root, 0, 0)
 	g.b = append(g.b, "</g>\n"...)
-	if alone {
-		g.printf("<script><![CDATA[%s]]></script>\n", script)
-	}
-	g.b = append(g.b, "</svg>"...)
 }
 
 // title is what it shows: of what, how much, when.
 func (g *graph) title() string {
 	p := g.profile
-	title := fmt.Sprintf("%s: %s, %s of %s", p.Title, p.Unit.words(g.root.weight), p.Begin.Format(time.DateTime), p.Length.Round(time.Millisecond))
+	title := fmt.Sprintf("%s: %s in %s from %s", p.Title, p.Unit.words(g.root.weight), p.Length.Round(time.Millisecond), p.Begin.Format(time.DateTime))
 	if g.left > 0 {
 		title += fmt.Sprintf(" (%d functions of less than 0.01%% are not drawn)", g.left)
 	}
@@ -120,12 +120,12 @@ func (u Unit) words(weight uint64) string {
 // draw draws a function and what it called above it, from x on.
 func (g *graph) draw(n *node, x float64, depth int) {
 	width := g.width(n)
-	y := headHeight + (g.depth-depth)*rowHeight
+	y := g.top + (g.depth-depth)*rowHeight
 	share := 100 * float64(n.weight) / float64(max(1, g.root.weight))
 	name := html.EscapeString(n.frame.Name)
 	g.printf(`<g class="f" data-x="%.3f" data-w="%.3f" data-d="%d" data-v="%d"><title>%s (%s, %.2f%%)</title><rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s"/><text x="%.2f" y="%d">%s</text></g>`+"\n",
 		x, width, depth, n.weight, name, g.profile.Unit.words(n.weight), share,
-		x, y, width, rowHeight-1, g.profile.Unit.colour(n.frame), x+3, y+rowHeight-5, html.EscapeString(clip(n.frame.Name, width)))
+		x, y, drawn(width), rowHeight-1, g.profile.Unit.colour(n.frame), x+3, y+rowHeight-5, html.EscapeString(clip(n.frame.Name, width)))
 	for _, c := range n.children {
 		if g.width(c) >= leastWidth {
 			g.draw(c, x, depth+1)
@@ -134,10 +134,21 @@ func (g *graph) draw(n *node, x float64, depth int) {
 	}
 }
 
-// clip leaves of a name what there is room for.
+// drawn leaves a gap to the next function where there is room.
+func drawn(width float64) float64 {
+	if width > 2 {
+		return width - 0.5
+	}
+	return width
+}
+
+// clip leaves of a name what there is room for, without the folders of its package first.
 func clip(name string, width float64) string {
-	const letter = 7.0
+	const letter = 7.3
 	room := int((width - 6) / letter)
+	if utf8.RuneCountInString(name) > room {
+		name = withoutFolders(name)
+	}
 	runes := []rune(name)
 	switch {
 	case len(runes) <= room:
@@ -146,4 +157,13 @@ func clip(name string, width float64) string {
 		return ""
 	}
 	return string(runes[:room-2]) + ".."
+}
+
+// withoutFolders leaves types and arguments as they are.
+func withoutFolders(name string) string {
+	end := len(name)
+	if i := strings.IndexAny(name, " (<["); i >= 0 {
+		end = i
+	}
+	return name[strings.LastIndexByte(name[:end], '/')+1:]
 }
