@@ -15,7 +15,7 @@ TOOL_SUFFIX ?=
 # What `make generate` makes: git's pathspecs.
 GENERATED := '*_bpfel*.go' '*_bpfel*.o' '*_bpfel*.o.gz' 'man/*' 'docs/schema/*' tools/instructions.txt 'internal/value/syscalls_*.go'
 
-.PHONY: all generate docs check-generated new test test-kernels bench install clean
+.PHONY: all generate docs check-generated new test test-kernels bench stacks install clean
 
 # Go is all it takes: the BPF objects are in the tree.
 all:
@@ -57,6 +57,10 @@ test-kernels:
 # Ours and the peers under the same loads; writes docs/benchmarks.md.
 bench:
 	go run ./test/bench
+
+# Stacks that profile and the peers show, against true ones; writes docs/stacks.md.
+stacks:
+	go run ./test/stacks
 
 bin/corescope:
 	$(MAKE) all
