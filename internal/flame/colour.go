@@ -46,3 +46,17 @@ func (u Unit) colour(f Frame) string {
 	}
 	return fmt.Sprintf("hsl(%d,75%%,%d%%)", 48+n/16%10, light)
 }
+
+// keyEntry tells what a colour means.
+type keyEntry struct{ colour, what string }
+
+// key is of the colours that mean something in a profile of that unit.
+func (u Unit) key() (all []keyEntry) {
+	if u != Nanoseconds {
+		return nil
+	}
+	for _, w := range waits {
+		all = append(all, keyEntry{fmt.Sprintf("hsl(%d,55%%,50%%)", w.hue), w.what})
+	}
+	return all
+}

@@ -23,20 +23,25 @@ const (
 	rowHeight  = 17
 	headHeight = 40
 	footHeight = 24
-	// leastWidth is of functions that are drawn; those that are left out are said.
-	leastWidth = 0.1
+	// letter is the width of one.
+	letter = 7.3
+	// Functions of less are not drawn, and that is said. A picture is as high as all that is
+	// in it; a page leaves out what is less than half a pixel by itself, until it is zoomed.
+	leastInPicture = 0.5
+	leastInPage    = 0.1
 )
 
 // SVG writes a flame graph: a picture with its own search and zoom, which needs nothing
 // else.
 func SVG(w io.Writer, p *Profile) error {
-	g := newGraph(p, headHeight)
+	g := newGraph(p, headHeight, leastInPicture)
 	height := headHeight + (g.depth+1)*rowHeight + footHeight
 	g.printf(`<?xml version="1.0" encoding="UTF-8" standalone="no"?>` + "\n")
-	g.printf(`<svg id="flame" xmlns="http://www.w3.org/2000/svg" width="100%%" viewBox="0 0 %d %d" data-height="%d">`+"\n", graphWidth, height, rowHeight)
+	g.printf(`<svg id="flame" xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" data-height="%d">`+"\n", graphWidth, height, rowHeight)
 	g.printf("<style>%s</style>\n<rect class=\"back\" width=\"100%%\" height=\"100%%\"/>\n", style)
 	g.printf(`<text class="title" x="%d" y="16">%s</text>`+"\n", graphWidth/2, html.EscapeString(g.title()))
 	g.printf(`<text class="button" id="reset" x="8" y="32">reset</text><text class="button" id="search" x="%d" y="32">search</text>`+"\n", graphWidth-56)
+	g.key(70)
 	g.printf(`<text id="details" x="8" y="%d"> </text><text id="matched" x="%d" y="%d"> </text>`+"\n", height-8, graphWidth-8, height-8)
 	g.frames()
 	g.printf("<script><![CDATA[%s]]></script>\n</svg>", script)
@@ -46,10 +51,13 @@ func SVG(w io.Writer, p *Profile) error {
 
 // HTML writes a page with the flame graph, which needs nothing else either.
 func HTML(w io.Writer, p *Profile) error {
-	g := newGraph(p, 0)
+	g := newGraph(p, 0, leastInPage)
 	title := html.EscapeString(g.title())
 	g.printf("<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>%s</title><style>%s</style></head>\n<body>\n", html.EscapeString(p.Title), style)
 	g.printf("<header><h1 title=\"%s\">%s</h1><output id=\"matched\"> </output>", title, title)
+	for _, k := range g.profile.Unit.key() {
+		g.printf("<span style=\"color:%s\">%s</span>", k.colour, k.what)
+	}
 	g.printf("<input id=\"search\" type=\"search\" placeholder=\"search (regular expression)\"><button id=\"reset\">reset zoom</button></header>\n")
 	g.printf(`<main><svg id="flame" height="%d" data-height="%d">`+"\n", (g.depth+1)*rowHeight, rowHeight)
 	g.frames()
@@ -62,14 +70,15 @@ func HTML(w io.Writer, p *Profile) error {
 type graph struct {
 	profile *Profile
 	root    *node
-	top     int // where the highest function is
+	top     int     // where the highest function is
+	least   float64 // width of a function that is drawn
 	depth   int
 	left    int // functions that are too narrow
 	b       []byte
 }
 
-func newGraph(p *Profile, top int) *graph {
-	g := &graph{profile: p, root: newTree(p.Samples), top: top}
+func newGraph(p *Profile, top int, least float64) *graph {
+	g := &graph{profile: p, root: newTree(p.Samples), top: top, least: least}
 	g.measure(g.root, 0)
 	return g
 }
@@ -78,7 +87,7 @@ func newGraph(p *Profile, top int) *graph {
 func (g *graph) measure(n *node, depth int) {
 	g.depth = max(g.depth, depth)
 	for _, c := range n.children {
-		if g.width(c) < leastWidth {
+		if g.width(c) < g.least {
 			g.left++
 			continue
 		}
@@ -92,6 +101,14 @@ func (g *graph) width(n *node) float64 {
 
 func (g *graph) printf(format string, args ...any) { g.b = fmt.Appendf(g.b, format, args...) }
 
+// key writes what colours mean, from x on.
+func (g *graph) key(x int) {
+	for _, k := range g.profile.Unit.key() {
+		g.printf(`<text x="%d" y="32" fill="%s">%s</text>`+"\n", x, k.colour, k.what)
+		x += int(letter*float64(len(k.what))) + 20
+	}
+}
+
 // frames writes all functions.
 func (g *graph) frames() {
 	g.b = append(g.b, "<g id=\"frames\">\n"...)
@@ -104,7 +121,7 @@ func (g *graph) title() string {
 	p := g.profile
 	title := fmt.Sprintf("%s: %s in %s from %s", p.Title, p.Unit.words(g.root.weight), p.Length.Round(time.Millisecond), p.Begin.Format(time.DateTime))
 	if g.left > 0 {
-		title += fmt.Sprintf(" (%d functions of less than 0.01%% are not drawn)", g.left)
+		title += fmt.Sprintf(" (%d functions of less than %.2f%% are not drawn)", g.left, 100*g.least/graphWidth)
 	}
 	return title
 }
@@ -112,9 +129,20 @@ func (g *graph) title() string {
 // words is the weight with its unit.
 func (u Unit) words(weight uint64) string {
 	if u == Nanoseconds {
-		return time.Duration(weight).String()
+		return rounded(time.Duration(weight)).String()
 	}
 	return strconv.FormatUint(weight, 10) + " " + string(u)
+}
+
+// rounded leaves six digits at the most.
+func rounded(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Second:
+		return d.Round(time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(time.Microsecond)
+	}
+	return d
 }
 
 // draw draws a function and what it called above it, from x on.
@@ -127,7 +155,7 @@ func (g *graph) draw(n *node, x float64, depth int) {
 		x, width, depth, n.weight, name, g.profile.Unit.words(n.weight), share,
 		x, y, drawn(width), rowHeight-1, g.profile.Unit.colour(n.frame), x+3, y+rowHeight-5, html.EscapeString(clip(n.frame.Name, width)))
 	for _, c := range n.children {
-		if g.width(c) >= leastWidth {
+		if g.width(c) >= g.least {
 			g.draw(c, x, depth+1)
 		}
 		x += g.width(c)
@@ -144,7 +172,6 @@ func drawn(width float64) float64 {
 
 // clip leaves of a name what there is room for, without the folders of its package first.
 func clip(name string, width float64) string {
-	const letter = 7.3
 	room := int((width - 6) / letter)
 	if utf8.RuneCountInString(name) > room {
 		name = withoutFolders(name)
