@@ -170,7 +170,7 @@ func TestClip(t *testing.T) {
 		want  string
 	}{
 		{"a/b.f", 100, "a/b.f"}, {"cmd/compile/ssa.Compile", 100, "ssa.Compile"}, {"cmd/compile/ssa.Compile", 60, "ssa.C.."},
-		{"f(a/b, c/d)", 50, "f(a/.."}, {"abc", 10, ""}, {"", 0, ""},
+		{"f(a/b, c/d)", 50, "f(a/.."}, {"kworker/0:1", 50, "kwor.."}, {"abc", 10, ""}, {"", 0, ""},
 	} {
 		if got := clip(test.name, test.width); got != test.want {
 			t.Errorf("%q in %v: got %q, want %q", test.name, test.width, got, test.want)

@@ -186,11 +186,16 @@ func clip(name string, width float64) string {
 	return string(runes[:room-2]) + ".."
 }
 
-// withoutFolders leaves types and arguments as they are.
+// withoutFolders leaves types and arguments as they are, and names that have no package, as
+// kworker/0:1 has none.
 func withoutFolders(name string) string {
 	end := len(name)
 	if i := strings.IndexAny(name, " (<["); i >= 0 {
 		end = i
 	}
-	return name[strings.LastIndexByte(name[:end], '/')+1:]
+	at := strings.LastIndexByte(name[:end], '/') + 1
+	if !strings.Contains(name[at:end], ".") {
+		return name
+	}
+	return name[at:]
 }

@@ -19,7 +19,7 @@
 	// clip leaves of a name what there is room for, without the folders of its package first.
 	function clip(name, width) {
 		var room = Math.floor((width - 6) / 7.3);
-		if (name.length > room) name = name.replace(/^[^ (<\[]*\//, "");
+		if (name.length > room) name = name.replace(/^[^ (<\[]*\/(?=[^\/ (<\[]*\.)/, "");
 		if (name.length <= room) return name;
 		return room < 3 ? "" : name.slice(0, room - 2) + "..";
 	}
