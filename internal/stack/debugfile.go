@@ -12,25 +12,34 @@ import (
 
 // debugTable returns the symbols of the debug file of a stripped module, nil
 // if there is none. It looks once.
-func (s *symbols) debugTable(at place) *table {
+func (s *symbols) debugTable(at place) (t *table) {
 	if s.searched {
 		return nil
 	}
 	s.searched = true
+	s.eachDebugFile(at, func(m *image) bool {
+		t, _ = m.functions(elf.SHT_SYMTAB)
+		return t != nil
+	})
+	return t
+}
+
+// eachDebugFile calls use with the debug files that the module has, until one
+// is of use.
+func (s *symbols) eachDebugFile(at place, use func(*image) bool) {
 	for _, r := range at.roots {
 		for _, file := range s.debugFiles(at.path) {
 			f, id, err := r.open(file)
 			if err != nil {
 				continue
 			}
-			t, err := s.readDebugFile(f, id.size)
+			done, err := s.useDebugFile(f, id.size, use)
 			f.Close()
-			if err == nil && t != nil {
-				return t
+			if err == nil && done {
+				return
 			}
 		}
 	}
-	return nil
 }
 
 // debugFiles lists where debuggers look: by build-id, then by .gnu_debuglink.
@@ -50,28 +59,28 @@ func (s *symbols) debugFiles(module string) []string {
 	return files
 }
 
-// readDebugFile reads the symbols of f if it belongs to the module: it must
-// have the same build-id or, where one of the two has none, the checksum that
+// useDebugFile uses f if it belongs to the module: it must have the same
+// build-id or, where one of the two has none, the checksum that
 // .gnu_debuglink asks for.
-func (s *symbols) readDebugFile(f *os.File, size int64) (t *table, err error) {
+func (s *symbols) useDebugFile(f *os.File, size int64, use func(*image) bool) (done bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			t, err = nil, fmt.Errorf("parse debug file: %v", p)
+			done, err = false, fmt.Errorf("parse debug file: %v", p)
 		}
 	}()
 	m, err := openImage(f, size)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	id := m.buildID()
 	if s.buildID != "" && id != "" {
 		if id != s.buildID {
-			return nil, fmt.Errorf("debug file has build-id %s", id)
+			return false, fmt.Errorf("debug file has build-id %s", id)
 		}
 	} else if err := s.checkLink(f); err != nil {
-		return nil, err
+		return false, err
 	}
-	return m.functions(elf.SHT_SYMTAB)
+	return use(m), nil
 }
 
 func (s *symbols) checkLink(f *os.File) error {

@@ -132,6 +132,8 @@ type symbols struct {
 	tables   []*table
 	searched bool // for debug files
 	names    map[symbolIndex]string
+	debugged bool // that debugging information was looked for
+	debug    *debugInfo
 }
 
 type symbolIndex struct{ table, symbol int }

@@ -19,10 +19,11 @@ const (
 
 // Processes names user addresses. It may be used by several goroutines.
 type Processes struct {
-	cache cache
-	self  *root // our own root, nil if it cannot be opened
-	now   func() time.Time
-	heard heard
+	cache  cache
+	self   *root // our own root, nil if it cannot be opened
+	now    func() time.Time
+	heard  heard
+	detail Detail
 
 	mu     sync.Mutex
 	pids   map[int]*process
@@ -97,9 +98,9 @@ func (ps *Processes) AppendAt(dst []Frame, pid int, addrs []uint64, at uint64) [
 		if addr == 0 {
 			break
 		}
-		f := ps.frame(p, addr, exact, at)
+		f, pc := ps.frame(p, addr, exact, at)
 		exact = isTrampoline(f.Name)
-		dst = append(dst, f)
+		dst = ps.appendDetail(dst, p, f, pc)
 	}
 	return dst
 }

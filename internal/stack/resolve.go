@@ -4,9 +4,10 @@ import "strings"
 
 // frame names one address, with newer mappings if the known ones cannot. The
 // address is exact if the thread was interrupted there; else it is a return
-// address, and lies in the function that holds the byte before it.
-func (ps *Processes) frame(p *process, addr uint64, exact bool, at uint64) Frame {
-	pc := addr
+// address, and lies in the function that holds the byte before it. pc is where it
+// was looked up.
+func (ps *Processes) frame(p *process, addr uint64, exact bool, at uint64) (f Frame, pc uint64) {
+	pc = addr
 	if !exact {
 		pc--
 	}
@@ -15,13 +16,13 @@ func (ps *Processes) frame(p *process, addr uint64, exact bool, at uint64) Frame
 		f, _ = p.lookup(addr, pc, at)
 	}
 	if f.Name != "" || exact {
-		return f
+		return f, pc
 	}
 	// A signal handler returns to the very start of code that called nothing.
 	if t, _ := p.lookup(addr, addr, at); t.Offset == 0 && isTrampoline(t.Name) {
-		return t
+		return t, addr
 	}
-	return f
+	return f, pc
 }
 
 // lookup names addr after what holds pc. It is sure if newer mappings, or a
