@@ -51,9 +51,12 @@ of the way there was found on average; and how many of the frames that were show
 All in per cent.
 `
 
-const notes = `A frame without a name counts as found where its address tells which function it is in; with no symbols anywhere, as in
-chain_stripped, no tool can name it. Names that compilers have mangled count as right. Stacks end at 127 frames unless
-kernel.perf_event_max_stack is raised, so that no tool has all of deep300.
+const notes = `The peers are libbpf-tools' profile, and bpftrace with ` + "`ustack`" + `, which follows frame pointers, and with its ` + "`dw_ustack()`" + `, which is
+marked as unstable, is for x86-64 and has to be told the processes as it starts. Ours is ` + "`profile`" + ` as it is by itself, with --pid.
+
+A frame without a name counts as found where its address tells which function it is in; with no symbols anywhere, as in
+chain_stripped, no tool can name it. Names that compilers have mangled count as right. Stacks end at 127 frames, so that
+no tool has all of deep300. Of the samples of Go's programs a few are in its scheduler.
 `
 
 func machine() string {
