@@ -25,7 +25,7 @@ type debugInfo struct {
 	decoded map[dwarf.Offset]*unit
 	names   map[dwarf.Offset]string // of functions that stand in others
 	size    int64                   // of decoded, names with it
-	raw     int64 // of the file's sections
+	raw     int64                   // of the file's sections
 }
 
 type unitRange struct {
