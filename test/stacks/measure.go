@@ -72,15 +72,23 @@ func (sub *subject) look(ctx context.Context, p *program, dir string) (s score, 
 		ending := time.AfterFunc(2*lookSeconds*time.Second, stop)
 		defer ending.Stop()
 	}
-	out, err := sub.output(ctx, pid, seconds)
-	if err != nil {
-		return score{}, err
+	samples, err := sub.samples(ctx, pid, seconds, p.options)
+	if err != nil && sub.isPeer && ctx.Err() == nil {
+		progress("%s: %s: %v", p.name, sub.name, err)
+		return score{Failed: true}, nil
 	}
-	samples, err := sub.parse(out)
 	if err != nil {
 		return score{}, err
 	}
 	return newJudge(p, places.functionAt).score(samples), nil
+}
+
+func (s *subject) samples(ctx context.Context, pid, seconds int, more []string) ([]sample, error) {
+	out, err := s.output(ctx, pid, seconds, more)
+	if err != nil {
+		return nil, err
+	}
+	return s.parse(out)
 }
 
 // start runs the program and returns when it is ready.

@@ -14,6 +14,8 @@ type program struct {
 	heads int
 	// others are patterns of functions that may be anywhere else.
 	others []string
+	// options are what profile is run with beside others.
+	options []string
 	// exits has it end while the tools still run.
 	exits bool
 }
@@ -54,6 +56,12 @@ func after(more func(*builder) error, source string, flags ...string) func(*buil
 
 func c(source string, flags ...string) func(*builder) error {
 	return func(b *builder) error { return b.c(source, flags...) }
+}
+
+func cpp(flags ...string) func(*builder) error {
+	return func(b *builder) error {
+		return b.compile("g++", "chain.cc", append([]string{"-O2", withoutFP}, flags...)...)
+	}
 }
 
 func golang(flags ...string) func(*builder) error {
@@ -114,13 +122,15 @@ func programs() []program {
 		{name: "deleted", what: "C, file deleted", build: after((*builder).deleted, "chain.c", withoutFP), chain: calls},
 		{name: "mntns", what: "C, in another mount namespace", build: after((*builder).elsewhere, "chain.c", withoutFP), chain: calls},
 		{name: "exited", what: "C, ended before the stacks are shown", build: c("chain.c", withoutFP), chain: calls, exits: true},
-		{name: "cpp", what: "C++: a template, a virtual function, inlines", build: func(b *builder) error { return b.compile("g++", "chain.cc", "-O2", withoutFP) },
-			chain: []string{`(unsigned long )?shapes::leaf<.*`, `shapes::Square::area\(.*`, `shapes::measure\(.*`, "main"}},
+		{name: "cpp", what: "C++: a template, a virtual function", build: cpp(), chain: []string{cppLeaf, cppArea, cppMeasure, "main"}},
+		{name: "cpp_inlines", what: "the same with -g; ours with --inlines", build: cpp("-g"), options: []string{"--inlines"},
+			chain: []string{cppLeaf, `(shapes::)?inlined<.*`, cppArea, cppMeasure, "main"}},
 		{name: "rust", what: "Rust", build: rust(), chain: rustCalls, others: startRust},
 		{name: "rust_v0", what: "Rust, v0 names", build: rust("-C", "symbol-mangling-version=v0"), chain: rustCalls, others: startRust},
 		{name: "go", what: "Go", build: golang(), chain: goCalls, others: startGo},
 		{name: "go_stripped", what: "Go, stripped", build: golang("-ldflags=-s -w"), chain: goCalls, others: startGo},
 		{name: "go_pie", what: "Go, PIE", build: golang("-buildmode=pie"), chain: goCalls, others: startGo},
+		{name: "go_inlines", what: "Go; ours with --inlines", build: golang(), chain: slices.Insert(slices.Clone(goCalls), 1, `main\.inlined`), others: startGo, options: []string{"--inlines"}},
 		{name: "python", what: "CPython, its own functions", build: python("3.6"), chain: []string{rest, "_PyEval_EvalFrameDefault", rest, "Py_RunMain", rest, "main"}, others: anyName},
 		{name: "python_perfmap", what: "CPython, perf map (-X perf)", build: python("3.12", "-X", "perf"), chain: append([]string{rest}, pythonCalls...), others: anyName},
 		{name: "python_jitdump", what: "CPython, jitdump (-X perf_jit)", build: python("3.13", "-X", "perf_jit"), chain: append([]string{rest}, pythonCalls...), others: anyName},
@@ -134,6 +144,13 @@ func programs() []program {
 	}
 	return all
 }
+
+// Functions of chain.cc.
+const (
+	cppLeaf    = `(unsigned long )?shapes::leaf<.*`
+	cppArea    = `shapes::Square::area\(.*`
+	cppMeasure = `shapes::measure\(.*`
+)
 
 // js is how V8 writes a function, whatever it was made by.
 func js(name string) string { return `(\w+:)?[~*^+']*` + name + ` .*chain\.js.*` }

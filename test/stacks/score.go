@@ -10,10 +10,10 @@ import (
 
 // score is how true the stacks of one run are, in per cent of its samples.
 type score struct {
-	Samples int     `json:"samples"`
-	Full    float64 `json:"full"`
-	Found   float64 `json:"found"`
-	Named   float64 `json:"named"`
+	Samples            int
+	Full, Found, Named float64
+	// Failed is of a peer that did not come to an end.
+	Failed bool
 }
 
 // judge compares stacks with those that a program has.
@@ -148,7 +148,10 @@ func (j *judge) common(frames []frame, chain []*regexp.Regexp) int {
 
 // words are the figures in a cell of the table.
 func (s *score) words() string {
-	if s.Samples == 0 {
+	switch {
+	case s.Failed:
+		return "failed"
+	case s.Samples == 0:
 		return "no samples"
 	}
 	return strings.Join([]string{percent(s.Full), percent(s.Found), percent(s.Named)}, " / ")

@@ -70,15 +70,15 @@ func TestScore(t *testing.T) {
 		frames []frame
 		want   score
 	}{
-		{"whole", stackOf("leaf", "3", "main", "_start"), score{1, 100, 100, 100}},
-		{"between", stackOf("leaf", "three", "x", "y", "main"), score{1, 100, 100, 60}},
-		{"second head", stackOf("three", "main"), score{1, 100, 100, 100}},
-		{"gap", stackOf("leaf", "x", "three", "main"), score{1, 0, 100, 75}},
-		{"by address", []frame{{name: "leaf"}, {address: 7}, {name: "main"}}, score{1, 100, 100, 200. / 3}},
-		{"another address", []frame{{name: "leaf"}, {address: 8}, {name: "main"}}, score{1, 0, 200. / 3, 200. / 3}},
-		{"short", stackOf("leaf"), score{1, 0, 100. / 3, 100}},
-		{"mangled", stackOf("_Z4leafv"), score{1, 0, 0, 0}},
-		{"none", nil, score{1, 0, 0, 0}},
+		{"whole", stackOf("leaf", "3", "main", "_start"), score{1, 100, 100, 100, false}},
+		{"between", stackOf("leaf", "three", "x", "y", "main"), score{1, 100, 100, 60, false}},
+		{"second head", stackOf("three", "main"), score{1, 100, 100, 100, false}},
+		{"gap", stackOf("leaf", "x", "three", "main"), score{1, 0, 100, 75, false}},
+		{"by address", []frame{{name: "leaf"}, {address: 7}, {name: "main"}}, score{1, 100, 100, 200. / 3, false}},
+		{"another address", []frame{{name: "leaf"}, {address: 8}, {name: "main"}}, score{1, 0, 200. / 3, 200. / 3, false}},
+		{"short", stackOf("leaf"), score{1, 0, 100. / 3, 100, false}},
+		{"mangled", stackOf("_Z4leafv"), score{1, 0, 0, 0, false}},
+		{"none", nil, score{1, 0, 0, 0, false}},
 	}
 	for _, test := range tests {
 		got := newJudge(p, at).score([]sample{{test.frames, 1}})

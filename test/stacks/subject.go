@@ -32,6 +32,8 @@ type subject struct {
 	// command looks at a process for so many seconds.
 	command func(pid, seconds int) []string
 	parse   func([]byte) ([]sample, error)
+	// isPeer allows it to fail.
+	isPeer bool
 }
 
 const hertz = 199
@@ -62,20 +64,23 @@ func subjects(tree string) ([]subject, error) {
 	return append(all,
 		subject{"libbpf-tools", func(pid, seconds int) []string {
 			return run("usr/sbin/profile-libbpf", "-U", "-f", "-F", strconv.Itoa(hertz), "-p", strconv.Itoa(pid), strconv.Itoa(seconds))
-		}, parseFolded},
-		subject{"bpftrace ustack", script("ustack"), parseBpftrace},
-		subject{"bpftrace dw_ustack", script("dw_ustack()"), parseBpftrace}), nil
+		}, parseFolded, true},
+		subject{"bpftrace ustack", script("ustack"), parseBpftrace, true},
+		subject{"bpftrace dw_ustack", script("dw_ustack()"), parseBpftrace, true}), nil
 }
 
 func corescope(path string) subject {
 	return subject{"corescope", func(pid, seconds int) []string {
 		return []string{path, "profile", "-U", "--output", "json", "-F", strconv.Itoa(hertz), "--pid", strconv.Itoa(pid), "--address", strconv.Itoa(seconds)}
-	}, parseRows}
+	}, parseRows, false}
 }
 
-// output runs the tool and returns what it prints.
-func (s *subject) output(ctx context.Context, pid, seconds int) ([]byte, error) {
+// output runs the tool, with more options for ours, and returns what it prints.
+func (s *subject) output(ctx context.Context, pid, seconds int, more []string) ([]byte, error) {
 	args := s.command(pid, seconds)
+	if !s.isPeer {
+		args = append(args, more...)
+	}
 	var out, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &stderr
