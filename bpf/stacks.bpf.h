@@ -10,6 +10,7 @@
 #include "lost.bpf.h"
 #include "stack.bpf.h"
 #include "task.bpf.h"
+#include "unwind.bpf.h"
 
 /*
  * Stacks that things are counted by. A stack has an id, by which it stands in a table's
@@ -29,6 +30,8 @@ struct stack_head {
 	__u32 pid; /* the process, or 0 for a stack of the kernel's */
 	__u32 space; /* another one for each address space of a process */
 	__u64 caller; /* of the innermost function, where the addresses lack it; else 0 */
+	__u32 unwound; /* addresses have in their highest bits how they were found (unwind.bpf.h) */
+	__u32 pad;
 };
 
 /* Keeps the type in the object, for it to be compared with Go's. */
@@ -87,6 +90,25 @@ __noinline __u64 stack_hash(__u32 frames, __u64 seed)
 	return hash ? hash : 1;
 }
 
+/* stack_unwind walks from where unwind_begin was to most frames, and returns how many there are. */
+__noinline __u32 stack_unwind(__u32 most)
+{
+	__u32 zero = 0;
+	struct stack_room *room = bpf_map_lookup_elem(&stack_rooms, &zero);
+	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
+
+	if (!room || !cur)
+		return 0;
+	for (__u32 i = 0; i < STACK_DEPTH; i++) {
+		if (i >= most)
+			return i;
+		room->addrs[i] = cur->pc | (__u64)cur->how << UNWIND_HOW_SHIFT;
+		if (!unwind_step())
+			return i + 1;
+	}
+	return STACK_DEPTH;
+}
+
 /* stack_place returns where the stack is, or is to be, among those that were sent. */
 static __always_inline __u64 *stack_place(__u64 id)
 {
@@ -122,17 +144,28 @@ static __always_inline __u32 stack_space(__u32 pid)
 	return pid ? (__u64)BPF_CORE_READ(task_current(), mm) >> 6 : 0;
 }
 
+/* stack_walk writes a stack into the room, and returns its bytes. */
+static __always_inline long stack_walk(void *ctx, struct stack_room *room, __u64 flags)
+{
+	__u32 most = stack_depth < STACK_DEPTH ? stack_depth : STACK_DEPTH;
+
+	room->head.unwound = flags & BPF_F_USER_STACK && unwind_begin(room->head.pid, room->head.space);
+	if (room->head.unwound)
+		return stack_unwind(most) * sizeof(__u64);
+	return bpf_get_stack(ctx, room->addrs, most * sizeof(__u64), flags);
+}
+
 static __always_inline __u64 stack_fill(void *ctx, struct stack_room *room, __u32 pid, __u64 flags,
 					__u64 caller)
 {
-	__u32 most = stack_depth < STACK_DEPTH ? stack_depth : STACK_DEPTH;
-	long bytes = bpf_get_stack(ctx, room->addrs, most * sizeof(__u64), flags);
+	long bytes;
 
-	if (bytes <= 0 || bytes > STACK_BYTES)
-		return 0;
 	room->head.pid = pid;
 	room->head.space = stack_space(pid);
-	room->head.caller = room->addrs[1] == caller ? 0 : caller;
+	bytes = stack_walk(ctx, room, flags);
+	if (bytes <= 0 || bytes > STACK_BYTES)
+		return 0;
+	room->head.caller = (room->addrs[1] & UNWIND_ADDRESS) == caller ? 0 : caller;
 	room->head.id = stack_hash(bytes / sizeof(__u64),
 				   ((__u64)room->head.space << 32 | pid) ^ room->head.caller);
 	stack_send(ctx, room, bytes);

@@ -34,21 +34,34 @@ func Scan(pids []uint32, yield func(*Mapped)) (closed int, err error) {
 		}
 	}
 	for _, pid := range pids {
-		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+		mapped, err := Executable(pid)
 		if errors.Is(err, fs.ErrPermission) {
 			closed++
 		}
-		if err != nil {
-			continue
-		}
-		for line := range bytes.Lines(maps) {
-			if m, ok := parseMapped(string(bytes.TrimSuffix(line, []byte("\n")))); ok {
-				m.PID = pid
-				yield(&m)
+		for i := range mapped {
+			if mapped[i].Inode != 0 {
+				yield(&mapped[i])
 			}
 		}
 	}
 	return closed, nil
+}
+
+// Executable lists the executable mappings of a process by address, those of no file too:
+// their paths are names in brackets, or empty.
+func Executable(pid uint32) ([]Mapped, error) {
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return nil, fmt.Errorf("read mappings of process %d: %w", pid, err)
+	}
+	var all []Mapped
+	for line := range bytes.Lines(maps) {
+		if m, ok := parseMapped(string(bytes.TrimSuffix(line, []byte("\n")))); ok {
+			m.PID = pid
+			all = append(all, m)
+		}
+	}
+	return all, nil
 }
 
 func processes() ([]uint32, error) {
@@ -83,7 +96,7 @@ func parseMapped(line string) (m Mapped, ok bool) {
 	m.Offset, errs[2] = strconv.ParseUint(fields[2], 16, 64)
 	m.Inode, errs[3] = strconv.ParseUint(fields[4], 10, 64)
 	m.Path = strings.TrimLeft(fields[5], " ")
-	return m, errors.Join(errs[:]...) == nil && m.Inode != 0
+	return m, errors.Join(errs[:]...) == nil
 }
 
 // Base is the name of the file.

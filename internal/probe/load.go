@@ -107,12 +107,15 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	return objects, nil
 }
 
-// common are the maps that user space reads and those that variables lie in. Others
+// common are the maps that user space reads or writes and those that variables lie in. Others
 // come with the first program that uses them, so that a way which is not taken costs
 // no memory.
 func common(spec *ebpf.CollectionSpec) map[string]*ebpf.MapSpec {
 	maps := map[string]*ebpf.MapSpec{}
-	for _, name := range []string{"events", "lost", "counters", "hists", "table", "totals", "held", "images"} {
+	for _, name := range []string{
+		"events", "lost", "counters", "hists", "table", "totals", "held", "images",
+		"unwind_processes", "unwind_mappings", "unwind_blocks", "unwind_rules",
+	} {
 		if m := spec.Maps[name]; m != nil {
 			maps[name] = m
 		}

@@ -26,6 +26,7 @@ func (f *Facts) Manual() *manual.Page {
 	f.manualFlags(p)
 	f.manualColumns(p)
 	f.manualHooks(p)
+	f.manualStacks(p)
 	f.manualOutput(p)
 	f.manualUse(p)
 	f.manualNeeds(p)

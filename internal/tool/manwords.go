@@ -2,8 +2,10 @@ package tool
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/manual"
 	"github.com/corescope/corescope/internal/screen"
 )
@@ -24,6 +26,25 @@ func (f *Facts) manualOutput(p *manual.Page) {
 		"are U+FFFD, and beside KEY there is KEY_base64 with the bytes themselves.")
 	f.manualCounts(p)
 	f.manualScreen(p)
+}
+
+// manualStacks says how stacks of processes are found.
+func (f *Facts) manualStacks(p *manual.Page) {
+	isWalked := func(g FlagGroup) bool {
+		return slices.ContainsFunc(g.Flags, func(f flags.Flag) bool { return f.Long == "unwind" })
+	}
+	if !slices.ContainsFunc(f.Flags, isWalked) {
+		return
+	}
+	p.Section("STACKS")
+	p.Text("The stacks of processes are walked by what compilers say of each function, so that functions need no frame pointers: in .eh_frame, " +
+		"which nearly all programs and libraries have, and in the tables that Go programs (1.18 and later) have of their own. " +
+		"It is read as the first stack of a process comes, with --pid before the first. " +
+		"Frame pointers are followed until that is done, which takes 1 to 200 ms for a file that no process had before, " +
+		"through code that says nothing of itself, as that of JIT compilers, and in 32-bit programs.")
+	p.Text("With --address or --offset JSON has for each frame how it was found: by a frame pointer (fp), by .eh_frame (eh), by the tables of a Go program (go), " +
+		"from the registers that the kernel saved for a signal's handler (signal), or as the caller of a function that has just begun (entry).")
+	p.Text("All tables together take 16 MB of the kernel's memory. What finds no room in there, and that is said, is walked by frame pointers.")
 }
 
 // manualScreen says how a table looks on a terminal.

@@ -15,6 +15,7 @@ type StackOptions struct {
 	Folded      bool           `flag:"folded,f" help:"a line for each stack, as flame graph programs read it: --output folded"`
 	Every       flags.Duration `flag:"interval" arg:"TIME" help:"time between reports, in seconds or as 500ms; one report at the end without it"`
 	Annotations bool           `flag:"annotations" help:"mark the kernel's functions in folded stacks by _[k]"`
+	Unwind      string         `flag:"unwind" arg:"HOW" help:"how the stacks of processes are walked: auto, by what their files say of each function, and by frame pointers where they do not; fp, by frame pointers alone"`
 	Frames
 }
 
@@ -41,11 +42,24 @@ type Sides struct {
 // stackDepth is STACK_DEPTH of stack.bpf.h.
 const stackDepth = 127
 
+// What --unwind can be.
+const (
+	unwindAuto = "auto"
+	unwindFP   = "fp"
+)
+
 // DefaultStacks are the options before any is given.
-func DefaultStacks() StackOptions { return StackOptions{Frames: DefaultFrames()} }
+func DefaultStacks() StackOptions { return StackOptions{Frames: DefaultFrames(), Unwind: unwindAuto} }
 
 // DefaultFrames are the options before any is given.
 func DefaultFrames() Frames { return Frames{Depth: stackDepth} }
+
+func (o *StackOptions) check() error {
+	if o.Unwind != unwindAuto && o.Unwind != unwindFP {
+		return fmt.Errorf("--unwind is %s or %s", unwindAuto, unwindFP)
+	}
+	return o.Frames.check()
+}
 
 func (o *Frames) check() error {
 	if o.Depth == 0 || o.Depth > stackDepth {

@@ -24,6 +24,7 @@ func namesKeep() []system.Capability {
 // stackReading reads the stacks of a run that counts by them, beside all else.
 type stackReading struct {
 	traces *Traces
+	unwind bool // stacks of processes are walked by tables
 	reader ring.Reader
 	read   chan error // that the reading has ended
 	ids    []uintptr  // where keys have numbers of stacks
@@ -39,7 +40,7 @@ func (r *stackReading) describe(spec *ebpf.CollectionSpec, p *Plan, key reflect.
 	}
 	p.MapEntries["events"] = uint32(bufferSize(bytes))
 	r.ids = idOffsets(key, 0)
-	return nil
+	return setUnwinding(spec, p, r.unwind)
 }
 
 // open is called before anything is attached, begin when all is.
@@ -48,11 +49,18 @@ func (r *stackReading) open(s *session, bytes int) (err error) {
 	if err != nil {
 		return fmt.Errorf("read stacks: %w", probe.Classify(err))
 	}
+	if r.unwind {
+		r.traces.unwinding = newUnwinding(s.objects.Maps, func(err error) {
+			fmt.Fprintf(s.errOut, "%s: %v\n", s.tool.Name, err)
+		})
+		r.traces.unwinding.follow(s.pid, 0)
+	}
 	r.traces.listen()
 	return nil
 }
 
 func (r *stackReading) begin() {
+	r.traces.unwinding.await()
 	r.read = make(chan error, 1)
 	go func() { r.read <- r.traces.read(r.reader) }()
 }

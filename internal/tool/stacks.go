@@ -93,6 +93,7 @@ func (s *Stacks[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*descri
 	if err := s.StackOptions.check(); err != nil {
 		return nil, flags.Usage(err)
 	}
+	s.unwind = s.Unwind == unwindAuto
 	if err := s.stackReading.describe(spec, &s.Plan, reflect.TypeFor[K](), s.ringBytes()); err != nil {
 		return nil, err
 	}

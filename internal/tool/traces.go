@@ -28,9 +28,12 @@ type stackHead struct {
 	Space uint32
 	// Caller is that of the innermost function, where the addresses lack it.
 	Caller uint64
+	// Unwound is 1 where addresses have in their highest bits how they were found.
+	Unwound uint32
+	_       uint32 `btf:"pad"`
 }
 
-const stackHeadSize = 32
+const stackHeadSize = 40
 
 // Traces are the stacks that programs have sent, with the names that their addresses had
 // then. Processes may have ended since.
@@ -41,6 +44,7 @@ type Traces struct {
 	processes *stack.Processes
 	watch     *mapped.Watch // nil where it cannot be had
 	watched   sync.WaitGroup
+	unwinding *unwinding // nil where stacks are walked by frame pointers alone
 	queue     chan *rawStack
 	seen      map[uint32]uint32 // address spaces that are remembered, by process; for who reads
 
@@ -59,6 +63,7 @@ type rawStack struct {
 	id    StackID
 	pid   uint32
 	addrs []uint64
+	how   []how // the frames were found, but those of the kernel
 }
 
 // queued is how many stacks may wait for their names.
@@ -82,6 +87,7 @@ func (t *Traces) listen() {
 	t.watch = w
 	t.watched.Go(func() {
 		_ = w.Run(func(m *mapped.Mapped) {
+			t.unwinding.heard(m.PID)
 			t.processes.Heard(int(m.PID), stack.Mapping{Start: m.Start, End: m.End, Offset: m.Offset, Inode: m.Inode, Path: m.Path})
 		}, func() {})
 	})
@@ -130,40 +136,49 @@ func (t *Traces) take(sample []byte) {
 	raw := &rawStack{id: StackID(binary.NativeEndian.Uint64(sample[8:])), pid: binary.NativeEndian.Uint32(sample[16:])}
 	if space := binary.NativeEndian.Uint32(sample[20:]); raw.pid != 0 && t.seen[raw.pid] != space {
 		t.seen[raw.pid] = space
+		t.unwinding.follow(raw.pid, space)
 		_ = t.processes.Remember(int(raw.pid)) // its frames will say why, if that fails
 	}
 	raw.addrs = make([]uint64, 0, len(sample)/8)
 	for b := sample[stackHeadSize:]; len(b) >= 8; b = b[8:] {
 		raw.addrs = append(raw.addrs, binary.NativeEndian.Uint64(b))
 	}
+	if raw.pid != 0 {
+		raw.how = ways(raw.addrs, binary.NativeEndian.Uint32(sample[32:]) != 0)
+	}
 	if caller := binary.NativeEndian.Uint64(sample[24:]); caller != 0 && len(raw.addrs) > 0 {
 		raw.addrs = slices.Insert(raw.addrs, 1, caller)
+		raw.how = slices.Insert(raw.how, 1, byEntry)
 	}
 	t.queue <- raw
 }
 
 func (t *Traces) nameAll() {
 	for raw := range t.queue {
-		s := t.name(raw.pid, raw.addrs)
+		s := t.name(raw)
 		t.mu.Lock()
 		t.byID[raw.id] = t.intern(s)
 		t.mu.Unlock()
 	}
 }
 
-func (t *Traces) name(pid uint32, addrs []uint64) value.Stack {
-	if pid == 0 {
-		t.frames = t.kernel.Append(t.frames[:0], addrs)
+func (t *Traces) name(raw *rawStack) value.Stack {
+	if raw.pid == 0 {
+		t.frames = t.kernel.Append(t.frames[:0], raw.addrs)
 		t.frames = t.frames[programFrames(t.frames):]
 	} else {
-		t.frames = t.processes.Append(t.frames[:0], int(pid), addrs)
+		t.frames = t.processes.Append(t.frames[:0], int(raw.pid), raw.addrs)
 	}
 	s := make(value.Stack, 0, len(t.frames))
 	for i := range t.frames {
-		s = append(s, valueFrame(&t.frames[i], t.exact))
+		f := valueFrame(&t.frames[i], t.exact)
+		if t.exact && i > 0 && i < len(raw.how) {
+			f.How = raw.how[i].String()
+		}
+		s = append(s, f)
 	}
-	if len(addrs) >= t.depth {
-		s = append(s, value.Frame{Symbol: "[truncated]", Kernel: pid == 0})
+	if len(raw.addrs) >= t.depth {
+		s = append(s, value.Frame{Symbol: "[truncated]", Kernel: raw.pid == 0})
 	}
 	return s
 }
@@ -219,6 +234,7 @@ func (t *Traces) lacks(ids map[StackID]bool) bool {
 
 func (t *Traces) close() error {
 	var errs []error
+	t.unwinding.close()
 	if t.watch != nil {
 		errs = append(errs, t.watch.Stop())
 		t.watched.Wait()

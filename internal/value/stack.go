@@ -14,7 +14,9 @@ type Frame struct {
 	Address Address
 	BuildID string
 	Reason  string
-	Kernel  bool
+	// How the frame was found on the stack, where that is told.
+	How    string
+	Kernel bool
 }
 
 // Stack is the functions that were called, the innermost first. Text shows a line for
@@ -107,6 +109,9 @@ func (f *Frame) appendJSON(b []byte) []byte {
 	if f.Symbol == "" && f.Reason != "" {
 		b = appendMember(b, "reason", f.Reason)
 	}
+	if f.How != "" {
+		b = appendMember(b, "how", f.How)
+	}
 	return append(b, '}')
 }
 
@@ -141,6 +146,7 @@ func (v *Stack) Schema() Schema {
 			"address":  text("as it was on the stack; absent where the addresses of a function are one frame"),
 			"offset":   {Type: "integer", Minimum: minimum(0), Description: "bytes from the start of the function, absent with the address; without symbol the address in the module"},
 			"build_id": text("of the module"), "reason": text("why there is no symbol"),
+			"how": text("how the frame of a process was found, with the address: fp, by a frame pointer; eh, by the file's .eh_frame; go, by the tables of a Go program; signal, from what the kernel saved for a signal's handler; entry, as the caller of a function that has just begun"),
 		},
 	}}
 }

@@ -61,7 +61,7 @@ In flame graphs the kernel's functions have the colour of what is waited for: lo
 		"--state is a mask as in BCC; libbpf-tools wants the very state.",
 		"--stack-storage-size means nothing: there is no limit.",
 	},
-	Overhead: "About 7 us each time that a thread leaves a CPU (all threads, 10,000 times a second, a busy virtual machine with kernel 6.18): most of it is the walk through its stacks. Filters come before that.",
+	Overhead: "About 7 us each time that a thread leaves a CPU (all threads, 10,000 times a second, a busy virtual machine with kernel 6.18): most of it is the walk through its stacks, by frame pointers; by tables a frame of the process takes about 0.1 us more. Filters come before that.",
 	Examples: []string{
 		"offcputime 10                                  # all threads, ten seconds",
 		"offcputime -p 1234 --output svg 10 > off.svg   # a flame graph of one process",

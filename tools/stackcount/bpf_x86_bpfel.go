@@ -21,6 +21,11 @@ const (
 	bpfMapStackRooms          = "stack_rooms"
 	bpfMapStacksSent          = "stacks_sent"
 	bpfMapTable               = "table"
+	bpfMapUnwindBlocks        = "unwind_blocks"
+	bpfMapUnwindCursors       = "unwind_cursors"
+	bpfMapUnwindMappings      = "unwind_mappings"
+	bpfMapUnwindProcesses     = "unwind_processes"
+	bpfMapUnwindRules         = "unwind_rules"
 	bpfProgKernelKprobe       = "kernel__kprobe"
 	bpfProgKernelMulti        = "kernel__multi"
 	bpfProgKernelReturnKprobe = "kernel_return__kprobe"
@@ -53,6 +58,9 @@ const (
 	bpfVarTargUid             = "targ_uid"
 	bpfVarTaskCgroupSubsys    = "task_cgroup_subsys"
 	bpfVarTaskFilter          = "task_filter"
+	bpfVarUnwindAddressMask   = "unwind_address_mask"
+	bpfVarUnwindTables        = "unwind_tables"
+	bpfVarUnwindThreadSize    = "unwind_thread_size"
 	bpfVarUserStacksOnly      = "user_stacks_only"
 )
 
@@ -114,11 +122,16 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	Lost       *ebpf.MapSpec `ebpf:"lost"`
-	StackRooms *ebpf.MapSpec `ebpf:"stack_rooms"`
-	StacksSent *ebpf.MapSpec `ebpf:"stacks_sent"`
-	Table      *ebpf.MapSpec `ebpf:"table"`
+	Events          *ebpf.MapSpec `ebpf:"events"`
+	Lost            *ebpf.MapSpec `ebpf:"lost"`
+	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StacksSent      *ebpf.MapSpec `ebpf:"stacks_sent"`
+	Table           *ebpf.MapSpec `ebpf:"table"`
+	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
+	UnwindCursors   *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -147,6 +160,9 @@ type bpfVariableSpecs struct {
 	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
+	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
+	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 	UserStacksOnly    *ebpf.VariableSpec `ebpf:"user_stacks_only"`
 }
 
@@ -170,11 +186,16 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events     *ebpf.Map `ebpf:"events"`
-	Lost       *ebpf.Map `ebpf:"lost"`
-	StackRooms *ebpf.Map `ebpf:"stack_rooms"`
-	StacksSent *ebpf.Map `ebpf:"stacks_sent"`
-	Table      *ebpf.Map `ebpf:"table"`
+	Events          *ebpf.Map `ebpf:"events"`
+	Lost            *ebpf.Map `ebpf:"lost"`
+	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
+	StacksSent      *ebpf.Map `ebpf:"stacks_sent"`
+	Table           *ebpf.Map `ebpf:"table"`
+	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
+	UnwindCursors   *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -184,6 +205,11 @@ func (m *bpfMaps) Close() error {
 		m.StackRooms,
 		m.StacksSent,
 		m.Table,
+		m.UnwindBlocks,
+		m.UnwindCursors,
+		m.UnwindMappings,
+		m.UnwindProcesses,
+		m.UnwindRules,
 	)
 }
 
@@ -213,6 +239,9 @@ type bpfVariables struct {
 	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
+	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
+	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 	UserStacksOnly    *ebpf.Variable `ebpf:"user_stacks_only"`
 }
 

@@ -50,7 +50,7 @@ var Tool = tool.Define(tool.Spec{
 
 vfs_read is a kernel function, c:malloc one of the C library, /usr/bin/bash:readline one of a program, t:sched:sched_switch a tracepoint, u:c:setjmp a probe that the library has built in (USDT). In front of a function r: is for its returns. Where * and ? are patterns, all that match are counted; text then has their names above the stacks. The spellings of BCC, bpftrace and ksnoop are understood.
 
-Stacks of user space follow frame pointers. A function that has just begun has no frame of its own; its caller is found all the same.
+A function of user space that has just begun has no frame of its own; its caller is found all the same.
 
 The filters, as --pid, are of the current task; in an interrupt that is the one which was interrupted.`,
 	Peers: []string{

@@ -22,6 +22,11 @@ const (
 	bpfMapStackRooms        = "stack_rooms"
 	bpfMapStacksSent        = "stacks_sent"
 	bpfMapTable             = "table"
+	bpfMapUnwindBlocks      = "unwind_blocks"
+	bpfMapUnwindCursors     = "unwind_cursors"
+	bpfMapUnwindMappings    = "unwind_mappings"
+	bpfMapUnwindProcesses   = "unwind_processes"
+	bpfMapUnwindRules       = "unwind_rules"
 	bpfProgWaitBtfSwitch    = "wait__btf__switch"
 	bpfProgWaitBtfWaking    = "wait__btf__waking"
 	bpfProgWaitRawSwitch    = "wait__raw__switch"
@@ -49,6 +54,9 @@ const (
 	bpfVarTargUid           = "targ_uid"
 	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
 	bpfVarTaskFilter        = "task_filter"
+	bpfVarUnwindAddressMask = "unwind_address_mask"
+	bpfVarUnwindTables      = "unwind_tables"
+	bpfVarUnwindThreadSize  = "unwind_thread_size"
 	bpfVarUserThreadsOnly   = "user_threads_only"
 )
 
@@ -104,12 +112,17 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	Lost       *ebpf.MapSpec `ebpf:"lost"`
-	OffWaits   *ebpf.MapSpec `ebpf:"off_waits"`
-	StackRooms *ebpf.MapSpec `ebpf:"stack_rooms"`
-	StacksSent *ebpf.MapSpec `ebpf:"stacks_sent"`
-	Table      *ebpf.MapSpec `ebpf:"table"`
+	Events          *ebpf.MapSpec `ebpf:"events"`
+	Lost            *ebpf.MapSpec `ebpf:"lost"`
+	OffWaits        *ebpf.MapSpec `ebpf:"off_waits"`
+	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StacksSent      *ebpf.MapSpec `ebpf:"stacks_sent"`
+	Table           *ebpf.MapSpec `ebpf:"table"`
+	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
+	UnwindCursors   *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -139,6 +152,9 @@ type bpfVariableSpecs struct {
 	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
+	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
+	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 	UserThreadsOnly   *ebpf.VariableSpec `ebpf:"user_threads_only"`
 }
 
@@ -162,12 +178,17 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events     *ebpf.Map `ebpf:"events"`
-	Lost       *ebpf.Map `ebpf:"lost"`
-	OffWaits   *ebpf.Map `ebpf:"off_waits"`
-	StackRooms *ebpf.Map `ebpf:"stack_rooms"`
-	StacksSent *ebpf.Map `ebpf:"stacks_sent"`
-	Table      *ebpf.Map `ebpf:"table"`
+	Events          *ebpf.Map `ebpf:"events"`
+	Lost            *ebpf.Map `ebpf:"lost"`
+	OffWaits        *ebpf.Map `ebpf:"off_waits"`
+	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
+	StacksSent      *ebpf.Map `ebpf:"stacks_sent"`
+	Table           *ebpf.Map `ebpf:"table"`
+	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
+	UnwindCursors   *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -178,6 +199,11 @@ func (m *bpfMaps) Close() error {
 		m.StackRooms,
 		m.StacksSent,
 		m.Table,
+		m.UnwindBlocks,
+		m.UnwindCursors,
+		m.UnwindMappings,
+		m.UnwindProcesses,
+		m.UnwindRules,
 	)
 }
 
@@ -208,6 +234,9 @@ type bpfVariables struct {
 	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
+	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
+	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 	UserThreadsOnly   *ebpf.Variable `ebpf:"user_threads_only"`
 }
 

@@ -1,0 +1,138 @@
+package tooltest
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// FramelessChain are the functions of a Frameless process, the innermost first.
+func FramelessChain() []string {
+	return []string{"frameless_leaf", "frameless_middle", "frameless_outer", "_start"}
+}
+
+// FramelessProgram writes a program whose functions keep no frame pointers, and say where
+// their frames are in .eh_frame alone. The innermost one spins and sleeps by turns, for
+// ever. It takes no compiler: the program is made here.
+func FramelessProgram(t testing.TB) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "frameless")
+	if err := os.WriteFile(path, framelessFile(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Frameless runs it until the test ends.
+func Frameless(t testing.TB) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(FramelessProgram(t))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+// framelessFunction is a function's code and what describes its frame: instructions of
+// DWARF's for call frames.
+type framelessFunction struct {
+	name   string
+	code   []byte
+	frames []byte
+}
+
+// Where the program lies, and its code in the file.
+const (
+	framelessBase = 0x400000
+	framelessText = 0x1000
+)
+
+// framelessFile is an ELF program of one segment.
+func framelessFile() []byte {
+	functions, common, data := framelessProgram()
+	names, symbols := []byte{0}, []elf.Sym64{{}}
+	var code []byte
+	frames := framelessEntry(0, common)
+	vaddr := func(at int) uint64 { return framelessBase + framelessText + uint64(at) }
+	size := len(data)
+	for _, f := range functions {
+		size += len(f.code)
+	}
+	for _, f := range functions {
+		symbols = append(symbols, elf.Sym64{
+			Name: uint32(len(names)), Info: byte(elf.STB_GLOBAL)<<4 | byte(elf.STT_FUNC), Shndx: 1,
+			Value: vaddr(len(code)), Size: uint64(len(f.code)),
+		})
+		names = append(append(names, f.name...), 0)
+		// Addresses are counted from where they stand: behind the size and the id.
+		distance := int32(int64(vaddr(len(code))) - int64(vaddr(size+len(frames)+8)))
+		body := binary.LittleEndian.AppendUint32(nil, uint32(distance))
+		body = append(binary.LittleEndian.AppendUint32(body, uint32(len(f.code))), 0)
+		frames = append(frames, framelessEntry(uint32(len(frames)+4), append(body, f.frames...))...)
+		code = append(code, f.code...)
+	}
+	code = append(code, data...)
+	return framelessELF(append(code, frames...), len(code), symbols, names)
+}
+
+// framelessEntry is an entry of .eh_frame: a function's, or what all have in common.
+func framelessEntry(id uint32, body []byte) []byte {
+	for len(body)%4 != 0 {
+		body = append(body, 0)
+	}
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(body)+4))
+	return append(binary.LittleEndian.AppendUint32(b, id), body...)
+}
+
+func framelessELF(text []byte, codeSize int, symbols []elf.Sym64, names []byte) []byte {
+	const sectionNames = "\x00.text\x00.eh_frame\x00.symtab\x00.strtab\x00.shstrtab\x00"
+	var symtab bytes.Buffer
+	_ = binary.Write(&symtab, binary.LittleEndian, symbols)
+	at := uint64(framelessText + len(text))
+	section := func(name uint32, kind elf.SectionType, flags elf.SectionFlag, offset uint64, size int, link, entry uint64) elf.Section64 {
+		s := elf.Section64{Name: name, Type: uint32(kind), Flags: uint64(flags), Off: offset, Size: uint64(size), Link: uint32(link), Entsize: entry}
+		if flags&elf.SHF_ALLOC != 0 {
+			s.Addr = framelessBase + offset
+		}
+		return s
+	}
+	nameAt := func(name string) uint32 {
+		return uint32(bytes.Index([]byte(sectionNames), []byte("\x00"+name+"\x00")) + 1)
+	}
+	stringsAt := at + uint64(symtab.Len())
+	sections := []elf.Section64{
+		{},
+		section(nameAt(".text"), elf.SHT_PROGBITS, elf.SHF_ALLOC|elf.SHF_EXECINSTR, framelessText, codeSize, 0, 0),
+		section(nameAt(".eh_frame"), elf.SHT_PROGBITS, elf.SHF_ALLOC, framelessText+uint64(codeSize), len(text)-codeSize, 0, 0),
+		section(nameAt(".symtab"), elf.SHT_SYMTAB, 0, at, symtab.Len(), 4, elf.Sym64Size),
+		section(nameAt(".strtab"), elf.SHT_STRTAB, 0, stringsAt, len(names), 0, 0),
+		section(nameAt(".shstrtab"), elf.SHT_STRTAB, 0, stringsAt+uint64(len(names)), len(sectionNames), 0, 0),
+	}
+	sectionsAt := stringsAt + uint64(len(names)+len(sectionNames))
+	var b bytes.Buffer
+	_ = binary.Write(&b, binary.LittleEndian, elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(framelessMachine), Version: uint32(elf.EV_CURRENT),
+		Entry: framelessBase + framelessText, Phoff: 64, Shoff: sectionsAt,
+		Ehsize: 64, Phentsize: 56, Phnum: 1, Shentsize: 64, Shnum: uint16(len(sections)), Shstrndx: uint16(len(sections) - 1),
+	})
+	_ = binary.Write(&b, binary.LittleEndian, elf.Prog64{
+		Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Vaddr: framelessBase, Paddr: framelessBase,
+		Filesz: at, Memsz: at, Align: 64 << 10,
+	})
+	b.Write(make([]byte, framelessText-b.Len()))
+	b.Write(text)
+	b.Write(symtab.Bytes())
+	b.Write(names)
+	b.WriteString(sectionNames)
+	_ = binary.Write(&b, binary.LittleEndian, sections)
+	return b.Bytes()
+}

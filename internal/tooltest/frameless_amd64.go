@@ -1,0 +1,49 @@
+package tooltest
+
+import "debug/elf"
+
+const framelessMachine = elf.EM_X86_64
+
+// framelessProgram returns the functions as they follow one another, what their frames have
+// in common, and the data behind them: how long to sleep, 0.2 ms.
+func framelessProgram() (functions []framelessFunction, common, data []byte) {
+	common = []byte{
+		1, 'z', 'R', 0, // version 1, encodings of addresses follow
+		1, 0x78, 16, // in units of 1 and -8 bytes; the return address is register 16
+		1, 0x1b, // addresses are 4 bytes, counted from where they stand
+		0x0c, 7, 8, // def_cfa: rsp + 8
+		0x90, 1, // offset: the return address, one unit from that
+	}
+	functions = []framelessFunction{
+		{"_start", []byte{
+			0xbd, 1, 0, 0, 0, // mov ebp, 1: what is no frame pointer
+			0xe8, 2, 0, 0, 0, // call frameless_outer
+			0x0f, 0x0b, // ud2
+		}, []byte{0x07, 16}}, // undefined: no return address
+		{"frameless_outer", []byte{
+			0x48, 0x83, 0xec, 40, // sub rsp, 40
+			0xe8, 5, 0, 0, 0, // call frameless_middle
+			0x48, 0x83, 0xc4, 40, // add rsp, 40
+			0xc3, // ret
+		}, []byte{0x44, 0x0e, 48, 0x40 + 9, 0x0e, 8}}, // def_cfa_offset, after 4 bytes and after 9
+		{"frameless_middle", []byte{
+			0x53,                               // push rbx
+			0x48, 0x81, 0xec, 0x00, 0x01, 0, 0, // sub rsp, 256
+			0xe8, 9, 0, 0, 0, // call frameless_leaf
+			0x48, 0x81, 0xc4, 0x00, 0x01, 0, 0, // add rsp, 256
+			0x5b, // pop rbx
+			0xc3, // ret
+		}, []byte{0x41, 0x0e, 16, 0x83, 2, 0x47, 0x0e, 0x90, 0x02, 0x40 + 12, 0x0e, 16, 0x41, 0x0e, 8}},
+		{"frameless_leaf", []byte{
+			0xb9, 0, 0, 0x10, 0, // mov ecx, 2^20
+			0xff, 0xc9, // dec ecx
+			0x75, 0xfc, // jnz to the dec
+			0x48, 0x8d, 0x3d, 11, 0, 0, 0, // lea rdi, the data
+			0x31, 0xf6, // xor esi, esi
+			0xb8, 35, 0, 0, 0, // mov eax, SYS_nanosleep
+			0x0f, 0x05, // syscall
+			0xeb, 0xe5, // jmp to the beginning
+		}, nil},
+	}
+	return functions, common, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0x0d, 3, 0, 0, 0, 0, 0}
+}

@@ -1,0 +1,56 @@
+package tooltest
+
+import (
+	"debug/elf"
+	"encoding/binary"
+)
+
+const framelessMachine = elf.EM_AARCH64
+
+// framelessProgram is as that of amd64.
+func framelessProgram() (functions []framelessFunction, common, data []byte) {
+	common = []byte{
+		1, 'z', 'R', 0, // version 1, encodings of addresses follow
+		4, 0x78, 30, // in units of 4 and -8 bytes; the return address is in x30
+		1, 0x1b, // addresses are 4 bytes, counted from where they stand
+		0x0c, 31, 0, // def_cfa: sp
+	}
+	functions = []framelessFunction{
+		{"_start", armWords(
+			0xd280003d, // mov x29, 1: what is no frame pointer
+			0x94000002, // bl frameless_outer
+			0xd4200000, // brk
+		), []byte{0x07, 30}}, // undefined: no return address
+		{"frameless_outer", armWords(
+			0xf81d0ffe, // str x30, [sp, -48]!
+			0x94000003, // bl frameless_middle
+			0xf84307fe, // ldr x30, [sp], 48
+			0xd65f03c0, // ret
+		), []byte{0x41, 0x0e, 48, 0x9e, 6, 0x42, 0x0e, 0, 0xde}},
+		{"frameless_middle", armWords(
+			0xf8100ffe, // str x30, [sp, -256]!
+			0x94000004, // bl frameless_leaf
+			0xf94003fe, // ldr x30, [sp]
+			0x910403ff, // add sp, sp, 256
+			0xd65f03c0, // ret
+		), []byte{0x41, 0x0e, 0x80, 0x02, 0x9e, 32, 0x42, 0xde, 0x41, 0x0e, 0}},
+		{"frameless_leaf", armWords(
+			0xd2a00201, // mov x1, 2^20
+			0xf1000421, // subs x1, x1, 1
+			0x54ffffe1, // b.ne to the subs
+			0x100000a0, // adr x0, the data
+			0xaa1f03e1, // mov x1, xzr
+			0xd2800ca8, // mov x8, SYS_nanosleep
+			0xd4000001, // svc 0
+			0x17fffff9, // b to the beginning
+		), nil},
+	}
+	return functions, common, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0x0d, 3, 0, 0, 0, 0, 0}
+}
+
+func armWords(all ...uint32) (b []byte) {
+	for _, w := range all {
+		b = binary.LittleEndian.AppendUint32(b, w)
+	}
+	return b
+}

@@ -1,0 +1,189 @@
+package unwind
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"math"
+	"os"
+
+	"github.com/corescope/corescope/internal/stack"
+)
+
+// goFunctions is the table of functions of a Go program (runtime.pcHeader, of 1.18 and
+// later): for each a record, which has where the table of its frame's size begins.
+type goFunctions struct {
+	count                uint64
+	pairs, frames, names []byte
+	flagAt               uint64 // of a function's flags in its record
+	quantum              uint64 // bytes that sizes of code are counted in
+	text                 uint64
+	order                binary.ByteOrder
+	pushed               bool // return addresses are on the stack at once
+	rows                 []Row
+}
+
+// What runtime.funcFlag tells of a function.
+const (
+	goTopFrame = 1 << iota // it is the outermost
+	goSPWrite              // it goes to another stack
+)
+
+// goRows makes the table of a Go program, nil if the file is none. Its rules are exact also
+// for functions that have no frame, where frame pointers lead past the caller.
+func goRows(path string, m elf.Machine, most int) ([]Row, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	table, err := stack.ReadGoTable(file, info.Size())
+	if err != nil || table == nil {
+		return nil, err
+	}
+	g := newGoFunctions(table, m)
+	if g == nil {
+		return nil, nil
+	}
+	for i := range g.count {
+		if !g.add(i) {
+			break
+		}
+		if len(g.rows) > most {
+			return nil, ErrTooMany
+		}
+	}
+	return g.rows, nil
+}
+
+// newGoFunctions reads the header, nil if it is of an old version.
+func newGoFunctions(t *stack.GoTable, m elf.Machine) *goFunctions {
+	const header, word, words = 8, 8, 8
+	const go118, go120 = 0xf0, 0xf1
+	if len(t.Data) < header+words*word || t.Data[0] != go118 && t.Data[0] != go120 {
+		return nil
+	}
+	number := func(i int) uint64 { return t.Order.Uint64(t.Data[header+i*word:]) }
+	from := func(i int) []byte { return t.Data[min(number(i), uint64(len(t.Data))):] }
+	g := &goFunctions{
+		count: number(0), names: from(3), frames: from(6), pairs: from(7), flagAt: 41, quantum: uint64(t.Data[6]),
+		text: t.Text, order: t.Order, pushed: m == elf.EM_X86_64,
+	}
+	if t.Data[0] == go118 { // without the line that it begins in
+		g.flagAt = 37
+	}
+	const pair = 8
+	if g.count > uint64(len(g.pairs))/pair-1 {
+		return nil
+	}
+	return g
+}
+
+func (g *goFunctions) number(b []byte, at uint64) uint64 {
+	return uint64(g.order.Uint32(b[at:]))
+}
+
+// add appends the rows of a function.
+func (g *goFunctions) add(i uint64) bool {
+	const pair, nameAt, frameAt = 8, 4, 16
+	start, end := g.text+g.number(g.pairs, i*pair), g.text+g.number(g.pairs, (i+1)*pair)
+	record := g.number(g.pairs, i*pair+4)
+	if end > math.MaxUint32 || end <= start || record+g.flagAt >= uint64(len(g.pairs)) {
+		return false
+	}
+	if n := len(g.rows); n > 0 && uint32(start) < g.rows[n-1].PC {
+		return false
+	}
+	r := g.pairs[record:]
+	name := g.name(g.number(r, nameAt))
+	switch flags := r[g.flagAt]; {
+	case name == "runtime.sigreturn__sigaction":
+		g.rows = appendRow(g.rows, uint32(start), newRule(BaseSignal, 0, 0, 0))
+	case flags&goTopFrame != 0 && name != "runtime.sigtramp":
+		g.rows = appendRow(g.rows, uint32(start), newRule(BaseEnd, 0, 0, 0))
+	case flags&goSPWrite != 0:
+		g.rows = appendRow(g.rows, uint32(start), 0)
+	default:
+		g.addFrames(start, end, g.number(r, frameAt))
+	}
+	g.rows = appendRow(g.rows, uint32(end), 0)
+	return true
+}
+
+// name is that of a function, without the mark of those that are called as in assembly.
+func (g *goFunctions) name(at uint64) string {
+	b, _, _ := bytes.Cut(g.names[min(at, uint64(len(g.names))):], []byte{0})
+	return string(bytes.TrimSuffix(b, []byte(".abi0")))
+}
+
+// addFrames appends a row for each size that the frame of a function has.
+func (g *goFunctions) addFrames(start, end, at uint64) {
+	if at == 0 || at >= uint64(len(g.frames)) {
+		g.rows = appendRow(g.rows, uint32(start), 0)
+		return
+	}
+	r := &reader{data: g.frames, at: int(at), order: g.order}
+	size, pc := int64(-1), start
+	for pc < end && !r.bad {
+		delta := r.uleb()
+		if delta == 0 && pc != start {
+			break
+		}
+		size += int64(delta>>1) ^ -int64(delta&1)
+		g.rows = appendRow(g.rows, uint32(pc), g.rule(size))
+		pc += r.uleb() * g.quantum
+	}
+}
+
+// rule is that of a frame of this size. On amd64 it is below the return address, with the
+// frame pointer at its upper end; on arm64 the return address is at its lower end, and the
+// frame pointer below that.
+func (g *goFunctions) rule(size int64) Rule {
+	switch {
+	case size < 0:
+		return 0
+	case g.pushed && size == 0:
+		return newRule(BaseSP, wordSize, 0, -wordSize).ofGo()
+	case g.pushed:
+		return newRule(BaseSP, size+wordSize, -2*wordSize, -wordSize).ofGo()
+	case size == 0:
+		return newRule(BaseSP, 0, 0, 0).ofGo()
+	}
+	return newRule(BaseSP, size, -size-wordSize, -size).ofGo()
+}
+
+func (r Rule) ofGo() Rule {
+	if r == 0 {
+		return 0
+	}
+	return r | goRule
+}
+
+// merge puts the rows of a Go program between those of what it has of other languages.
+func merge(frames, golang []Row) []Row {
+	if len(golang) == 0 {
+		return frames
+	}
+	first, last := golang[0].PC, golang[len(golang)-1].PC
+	var rows []Row
+	var rule Rule // of other languages, behind
+	for _, r := range frames {
+		if r.PC < first {
+			rows = append(rows, r)
+		} else if r.PC <= last {
+			rule = r.Rule
+		}
+	}
+	rows = append(rows, golang[:len(golang)-1]...)
+	rows = append(rows, Row{last, rule})
+	for _, r := range frames {
+		if r.PC > last {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}

@@ -1,0 +1,104 @@
+package unwind
+
+import (
+	"debug/elf"
+	"os"
+	"reflect"
+	"runtime"
+	"slices"
+	"sort"
+	"testing"
+)
+
+//go:noinline
+func bare(n int) int { return n ^ 3 }
+
+//go:noinline
+func framed(n int) int {
+	var a [64]int
+	for i := range a {
+		a[i] = bare(n + i)
+	}
+	return a[bare(n)&63]
+}
+
+// own is the table of this program.
+func own(t *testing.T) (*elf.File, []Row) {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	rows, err := goRows(path, f.Machine, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, rows
+}
+
+// rulesOf are those of a function, from its first instruction on.
+func rulesOf(f *elf.File, rows []Row, function any) (all []Rule) {
+	pc := reflect.ValueOf(function).Pointer()
+	if f.Type == elf.ET_DYN {
+		return nil
+	}
+	next := sort.Search(len(rows), func(i int) bool { return uint64(rows[i].PC) > uint64(pc) })
+	name := runtime.FuncForPC(pc).Name()
+	for i := next - 1; i < len(rows) && (i < next || runtime.FuncForPC(uintptr(rows[i].PC)).Name() == name); i++ {
+		all = append(all, rows[i].Rule)
+	}
+	return all
+}
+
+// Functions have the frames that the compiler gave them.
+func TestGoRules(t *testing.T) {
+	f, rows := own(t)
+	g := &goFunctions{pushed: f.Machine == elf.EM_X86_64}
+	if got := rulesOf(f, rows, bare); !slices.Equal(got, []Rule{g.rule(0)}) {
+		t.Errorf("rules of a function without a frame are %x", got)
+	}
+	const least = 64 * 8
+	got := rulesOf(f, rows, framed)
+	isLarge := func(r Rule) bool { return r&0x7f == Rule(BaseSP) && r&goRule != 0 && uint16(r>>16) >= least/wordSize }
+	if len(got) < 3 || got[0] != g.rule(0) || !slices.ContainsFunc(got, isLarge) {
+		t.Errorf("rules of a function with %d bytes are %x", least, got)
+	}
+}
+
+// Nearly all code has a rule, and the outermost functions end a stack.
+func TestGoRows(t *testing.T) {
+	_, rows := own(t)
+	var without, ends int
+	for i, r := range rows[:len(rows)-1] {
+		switch r.Rule {
+		case 0:
+			without += int(rows[i+1].PC - r.PC)
+		case newRule(BaseEnd, 0, 0, 0):
+			ends++
+		}
+	}
+	all := int(rows[len(rows)-1].PC - rows[0].PC)
+	if len(rows) < 1000 || without > all/100 || ends == 0 {
+		t.Errorf("%d rows, %d of %d bytes without a rule, %d outermost functions", len(rows), without, all, ends)
+	}
+	if !slices.IsSortedFunc(rows, func(a, b Row) int { return int(int64(a.PC) - int64(b.PC)) }) {
+		t.Error("rows are not in order")
+	}
+}
+
+// What a Go program has of other languages is around its own, or after it.
+func TestMerge(t *testing.T) {
+	c := []Row{{0, 0}, {0x100, 1}, {0x300, 2}, {0x900, 0}}
+	golang := []Row{{0x200, 3}, {0x400, 4}, {0x800, 0}}
+	if got, want := merge(c, golang), []Row{{0, 0}, {0x100, 1}, {0x200, 3}, {0x400, 4}, {0x800, 2}, {0x900, 0}}; !slices.Equal(got, want) {
+		t.Errorf("rows are %v, want %v", got, want)
+	}
+	if got := merge(c, nil); !slices.Equal(got, c) {
+		t.Errorf("rows are %v", got)
+	}
+}
