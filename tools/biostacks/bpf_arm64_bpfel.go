@@ -24,6 +24,11 @@ const (
 	bpfMapLost              = "lost"
 	bpfMapStackRooms        = "stack_rooms"
 	bpfMapStacksSent        = "stacks_sent"
+	bpfMapUnwindBlocks      = "unwind_blocks"
+	bpfMapUnwindCursors     = "unwind_cursors"
+	bpfMapUnwindMappings    = "unwind_mappings"
+	bpfMapUnwindProcesses   = "unwind_processes"
+	bpfMapUnwindRules       = "unwind_rules"
 	bpfProgCompleteBtf      = "complete__btf"
 	bpfProgCompleteRaw      = "complete__raw"
 	bpfProgInsertBtf        = "insert__btf"
@@ -61,6 +66,9 @@ const (
 	bpfVarTargUid           = "targ_uid"
 	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
 	bpfVarTaskFilter        = "task_filter"
+	bpfVarUnwindAddressMask = "unwind_address_mask"
+	bpfVarUnwindTables      = "unwind_tables"
+	bpfVarUnwindThreadSize  = "unwind_thread_size"
 	bpfVarWantOwner         = "want_owner"
 )
 
@@ -126,14 +134,19 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Counters   *ebpf.MapSpec `ebpf:"counters"`
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	Hists      *ebpf.MapSpec `ebpf:"hists"`
-	HistsPlain *ebpf.MapSpec `ebpf:"hists_plain"`
-	Ios        *ebpf.MapSpec `ebpf:"ios"`
-	Lost       *ebpf.MapSpec `ebpf:"lost"`
-	StackRooms *ebpf.MapSpec `ebpf:"stack_rooms"`
-	StacksSent *ebpf.MapSpec `ebpf:"stacks_sent"`
+	Counters        *ebpf.MapSpec `ebpf:"counters"`
+	Events          *ebpf.MapSpec `ebpf:"events"`
+	Hists           *ebpf.MapSpec `ebpf:"hists"`
+	HistsPlain      *ebpf.MapSpec `ebpf:"hists_plain"`
+	Ios             *ebpf.MapSpec `ebpf:"ios"`
+	Lost            *ebpf.MapSpec `ebpf:"lost"`
+	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StacksSent      *ebpf.MapSpec `ebpf:"stacks_sent"`
+	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
+	UnwindCursors   *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -163,6 +176,9 @@ type bpfVariableSpecs struct {
 	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
+	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
+	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 	WantOwner         *ebpf.VariableSpec `ebpf:"want_owner"`
 }
 
@@ -186,14 +202,19 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Counters   *ebpf.Map `ebpf:"counters"`
-	Events     *ebpf.Map `ebpf:"events"`
-	Hists      *ebpf.Map `ebpf:"hists"`
-	HistsPlain *ebpf.Map `ebpf:"hists_plain"`
-	Ios        *ebpf.Map `ebpf:"ios"`
-	Lost       *ebpf.Map `ebpf:"lost"`
-	StackRooms *ebpf.Map `ebpf:"stack_rooms"`
-	StacksSent *ebpf.Map `ebpf:"stacks_sent"`
+	Counters        *ebpf.Map `ebpf:"counters"`
+	Events          *ebpf.Map `ebpf:"events"`
+	Hists           *ebpf.Map `ebpf:"hists"`
+	HistsPlain      *ebpf.Map `ebpf:"hists_plain"`
+	Ios             *ebpf.Map `ebpf:"ios"`
+	Lost            *ebpf.Map `ebpf:"lost"`
+	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
+	StacksSent      *ebpf.Map `ebpf:"stacks_sent"`
+	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
+	UnwindCursors   *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -206,6 +227,11 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.StackRooms,
 		m.StacksSent,
+		m.UnwindBlocks,
+		m.UnwindCursors,
+		m.UnwindMappings,
+		m.UnwindProcesses,
+		m.UnwindRules,
 	)
 }
 
@@ -236,6 +262,9 @@ type bpfVariables struct {
 	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
+	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
+	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 	WantOwner         *ebpf.Variable `ebpf:"want_owner"`
 }
 

@@ -24,6 +24,11 @@ const (
 	bpfMapLost                     = "lost"
 	bpfMapStackRooms               = "stack_rooms"
 	bpfMapStacksSent               = "stacks_sent"
+	bpfMapUnwindBlocks             = "unwind_blocks"
+	bpfMapUnwindCursors            = "unwind_cursors"
+	bpfMapUnwindMappings           = "unwind_mappings"
+	bpfMapUnwindProcesses          = "unwind_processes"
+	bpfMapUnwindRules              = "unwind_rules"
 	bpfProgCacheAllocBtf           = "cache_alloc__btf"
 	bpfProgCacheAllocRaw           = "cache_alloc__raw"
 	bpfProgCacheAllocNodeBtf       = "cache_alloc_node__btf"
@@ -85,6 +90,9 @@ const (
 	bpfVarTargUid                  = "targ_uid"
 	bpfVarTaskCgroupSubsys         = "task_cgroup_subsys"
 	bpfVarTaskFilter               = "task_filter"
+	bpfVarUnwindAddressMask        = "unwind_address_mask"
+	bpfVarUnwindTables             = "unwind_tables"
+	bpfVarUnwindThreadSize         = "unwind_thread_size"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -173,14 +181,19 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Calls      *ebpf.MapSpec `ebpf:"calls"`
-	Counters   *ebpf.MapSpec `ebpf:"counters"`
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	Held       *ebpf.MapSpec `ebpf:"held"`
-	Images     *ebpf.MapSpec `ebpf:"images"`
-	Lost       *ebpf.MapSpec `ebpf:"lost"`
-	StackRooms *ebpf.MapSpec `ebpf:"stack_rooms"`
-	StacksSent *ebpf.MapSpec `ebpf:"stacks_sent"`
+	Calls           *ebpf.MapSpec `ebpf:"calls"`
+	Counters        *ebpf.MapSpec `ebpf:"counters"`
+	Events          *ebpf.MapSpec `ebpf:"events"`
+	Held            *ebpf.MapSpec `ebpf:"held"`
+	Images          *ebpf.MapSpec `ebpf:"images"`
+	Lost            *ebpf.MapSpec `ebpf:"lost"`
+	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StacksSent      *ebpf.MapSpec `ebpf:"stacks_sent"`
+	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
+	UnwindCursors   *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -210,6 +223,9 @@ type bpfVariableSpecs struct {
 	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
+	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
+	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -232,14 +248,19 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Calls      *ebpf.Map `ebpf:"calls"`
-	Counters   *ebpf.Map `ebpf:"counters"`
-	Events     *ebpf.Map `ebpf:"events"`
-	Held       *ebpf.Map `ebpf:"held"`
-	Images     *ebpf.Map `ebpf:"images"`
-	Lost       *ebpf.Map `ebpf:"lost"`
-	StackRooms *ebpf.Map `ebpf:"stack_rooms"`
-	StacksSent *ebpf.Map `ebpf:"stacks_sent"`
+	Calls           *ebpf.Map `ebpf:"calls"`
+	Counters        *ebpf.Map `ebpf:"counters"`
+	Events          *ebpf.Map `ebpf:"events"`
+	Held            *ebpf.Map `ebpf:"held"`
+	Images          *ebpf.Map `ebpf:"images"`
+	Lost            *ebpf.Map `ebpf:"lost"`
+	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
+	StacksSent      *ebpf.Map `ebpf:"stacks_sent"`
+	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
+	UnwindCursors   *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -252,6 +273,11 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.StackRooms,
 		m.StacksSent,
+		m.UnwindBlocks,
+		m.UnwindCursors,
+		m.UnwindMappings,
+		m.UnwindProcesses,
+		m.UnwindRules,
 	)
 }
 
@@ -282,6 +308,9 @@ type bpfVariables struct {
 	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
+	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
+	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
