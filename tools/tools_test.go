@@ -83,7 +83,7 @@ func loadObject(path string) (*ebpf.CollectionSpec, error) {
 func TestLiveTests(t *testing.T) {
 	for _, name := range names() {
 		if !isLive(t, name) {
-			t.Errorf("%s has no test that runs it: none calls tooltest.JSON", name)
+			t.Errorf("%s has no test that runs it: none calls tooltest.JSON or RunWakes", name)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func isLive(t *testing.T, folder string) bool {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(source), "tooltest.JSON(") {
+		if s := string(source); strings.Contains(s, "tooltest.JSON(") || strings.Contains(s, "tooltest.RunWakes(") {
 			return true
 		}
 	}

@@ -13,7 +13,7 @@ const module = "github.com/corescope/corescope/"
 // mayImport is ARCHITECTURE.md's table: what of the project a room may know. A room
 // that is not here may know nothing of it.
 func mayImport() map[string][]string {
-	house := []string{"tool", "value", "flags", "histogram", "system", "stack", "column", "flame", "layout", "output", "probe", "ring", "screen", "binary"}
+	house := []string{"tool", "value", "flags", "histogram", "system", "stack", "column", "flame", "layout", "output", "probe", "ring", "screen", "binary", "unwind"}
 	return map[string][]string{
 		"cmd/corescope":     {"internal/command", "tools"},
 		"tools":             {"internal/tool", "tools/"},
@@ -24,6 +24,7 @@ func mayImport() map[string][]string {
 		"internal/probe":    internal("binary", "system", "usdt", "vmlinux"),
 		"internal/ring":     internal("system"),
 		"internal/flame":    internal("value"),
+		"internal/unwind":   internal("binary", "stack"),
 		"internal/usdt":     internal("binary"),
 		"internal/target":   internal("binary", "probe", "usdt"),
 		"internal/blockio":  internal("system", "tool"),
@@ -53,7 +54,7 @@ func onlyBy() map[string][]string {
 		"github.com/spf13/pflag":               {"internal/flags"},
 		"github.com/expr-lang/expr":            {"internal/column"},
 		"github.com/olekukonko/tablewriter":    {"internal/tool", "internal/command", "internal/output"},
-		"github.com/ianlancetaylor/demangle":   {"internal/stack"},
+		"github.com/ianlancetaylor/demangle":   {"internal/stack", "test/stacks"},
 		"github.com/google/pprof/profile":      {"internal/flame"},
 		"github.com/gdamore/tcell/v2":          {"internal/screen"},
 		"log":                                  {},
