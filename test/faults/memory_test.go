@@ -112,7 +112,7 @@ func (s *subject) starved(m *memory) bool {
 		h.checkGone(s)
 	case <-r.done:
 		if !wasKilled(r.end(s)) {
-			r.says(s, 1, "cannot allocate memory")
+			r.says(s, 1, "memory")
 			return true
 		}
 	}

@@ -59,7 +59,7 @@ func workloads() map[string]workload {
 			args: func(l *load) []string { return append(byPID()(l), "-d", l.place) },
 		},
 		"biostacks": {
-			place: loopDisk, job: "read", n: 300, storm: "read", storms: 5000,
+			place: loopDisk, job: "read", n: 300, storm: "read", storms: 5000, fits: true,
 			args: func(l *load) []string { return append(byPID()(l), "-d", l.place) },
 		},
 		"biotop": {
