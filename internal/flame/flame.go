@@ -61,7 +61,7 @@ type Profile struct {
 
 // Options say how frames are shown.
 type Options struct {
-	// Marks puts _[k] behind functions of the kernel.
+	// Marks puts _[k] behind functions of the kernel, and _[i] behind those that stand in others.
 	Marks bool
 }
 

@@ -50,6 +50,23 @@ func TestFolded(t *testing.T) {
 	}
 }
 
+// Functions that stand in others have a mark, and all have their lines for pprof.
+func TestLines(t *testing.T) {
+	inner := FrameOf(&value.Frame{Symbol: "inner", Module: "/a", File: "/src/a.c", Line: 7, Inlined: true})
+	outer := FrameOf(&value.Frame{Symbol: "outer", Module: "/a", File: "/src/a.c", Line: 9})
+	p := &Profile{Title: "tool", Unit: Samples, Samples: []Sample{{[]Frame{outer, inner}, 1}}}
+	if got, want := render(t, Options{Marks: true}.Folded, p), "outer a.c:9;inner a.c:7_[i] 1\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	got, err := profile.ParseData([]byte(render(t, Pprof, p)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := got.Sample[0].Location[0].Line[0]; l.Line != 7 || l.Function.Name != "inner" || l.Function.Filename != "/src/a.c" {
+		t.Errorf("line is %+v of %+v", l, l.Function)
+	}
+}
+
 func TestFrameName(t *testing.T) {
 	f := FrameOf(&value.Frame{Module: "/usr/lib/x.so", Offset: 0x1234, Reason: "no symbols"})
 	if f.Name != "x.so+0x1234" || f.Kind != User {

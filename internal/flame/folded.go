@@ -51,8 +51,11 @@ func (o Options) appendFolded(b []byte, frames []Frame) []byte {
 				b = append(b, c)
 			}
 		}
-		if o.Marks && f.Kind == Kernel {
+		switch {
+		case o.Marks && f.Kind == Kernel:
 			b = append(b, "_[k]"...)
+		case o.Marks && f.Of != nil && f.Of.Inlined:
+			b = append(b, "_[i]"...)
 		}
 	}
 	return b

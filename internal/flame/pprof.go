@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/corescope/corescope/internal/value"
 )
 
 // Pprof writes the form of `go tool pprof`, compressed. Names of tasks are the outermost
@@ -15,7 +17,7 @@ func Pprof(w io.Writer, p *Profile) error {
 			SampleType: []*profile.ValueType{{Type: p.sampleType(), Unit: p.Unit.plural()}},
 			TimeNanos:  p.Begin.UnixNano(), DurationNanos: int64(p.Length),
 		},
-		mappings: map[pprofMapping]*profile.Mapping{}, functions: map[string]*profile.Function{},
+		mappings: map[pprofMapping]*profile.Mapping{}, functions: map[pprofFunction]*profile.Function{},
 		locations: map[pprofLocation]*profile.Location{},
 	}
 	if p.Period > 0 {
@@ -52,6 +54,8 @@ func (u Unit) plural() string {
 
 type pprofMapping struct{ file, buildID string }
 
+type pprofFunction struct{ name, file string }
+
 type pprofLocation struct {
 	mapping uint64
 	name    string
@@ -62,7 +66,7 @@ type pprofLocation struct {
 type pprofBuilder struct {
 	profile   *profile.Profile
 	mappings  map[pprofMapping]*profile.Mapping
-	functions map[string]*profile.Function
+	functions map[pprofFunction]*profile.Function
 	locations map[pprofLocation]*profile.Location
 }
 
@@ -88,7 +92,7 @@ func (b *pprofBuilder) location(f *Frame) *profile.Location {
 	if l == nil {
 		l = &profile.Location{
 			ID: uint64(len(b.profile.Location) + 1), Mapping: mapping, Address: key.address,
-			Line: []profile.Line{{Function: b.function(f)}},
+			Line: []profile.Line{b.line(f)},
 		}
 		b.locations[key] = l
 		b.profile.Location = append(b.profile.Location, l)
@@ -110,11 +114,20 @@ func (b *pprofBuilder) mapping(f *Frame) *profile.Mapping {
 	return m
 }
 
-func (b *pprofBuilder) function(f *Frame) *profile.Function {
-	fn := b.functions[f.Name]
+// line is the frame's function, and where in that it was.
+func (b *pprofBuilder) line(f *Frame) profile.Line {
+	if f.Of == nil || f.Of.File == "" {
+		return profile.Line{Function: b.function(pprofFunction{name: f.Name})}
+	}
+	symbol := string(value.AppendEscaped(nil, f.Of.Symbol))
+	return profile.Line{Function: b.function(pprofFunction{symbol, f.Of.File}), Line: int64(f.Of.Line)}
+}
+
+func (b *pprofBuilder) function(key pprofFunction) *profile.Function {
+	fn := b.functions[key]
 	if fn == nil {
-		fn = &profile.Function{ID: uint64(len(b.profile.Function) + 1), Name: f.Name, SystemName: f.Name}
-		b.functions[f.Name] = fn
+		fn = &profile.Function{ID: uint64(len(b.profile.Function) + 1), Name: key.name, SystemName: key.name, Filename: key.file}
+		b.functions[key] = fn
 		b.profile.Function = append(b.profile.Function, fn)
 	}
 	return fn

@@ -14,7 +14,7 @@ import (
 type StackOptions struct {
 	Folded      bool           `flag:"folded,f" help:"a line for each stack, as flame graph programs read it: --output folded"`
 	Every       flags.Duration `flag:"interval" arg:"TIME" help:"time between reports, in seconds or as 500ms; one report at the end without it"`
-	Annotations bool           `flag:"annotations" help:"mark the kernel's functions in folded stacks by _[k]"`
+	Annotations bool           `flag:"annotations" help:"mark the kernel's functions in folded stacks by _[k], and inlined ones by _[i]"`
 	Unwind      string         `flag:"unwind" arg:"HOW" help:"how the stacks of processes are walked: auto, by what their files say of each function, and by frame pointers where they do not; fp, by frame pointers alone"`
 	Frames
 }
@@ -23,6 +23,8 @@ type StackOptions struct {
 type Frames struct {
 	Address bool   `flag:"address" help:"tell addresses in functions apart, and show them"`
 	Offset  bool   `flag:"offset" help:"as --address, but show the distances from the functions' starts"`
+	Lines   bool   `flag:"lines" help:"tell source lines apart, and show them as FILE:LINE, where a program has debugging information; reading that takes time, and memory as large as it is"`
+	Inlines bool   `flag:"inlines" help:"show functions that the compiler has put into others as callees of these, likewise"`
 	Depth   uint32 `flag:"perf-max-stack-depth" arg:"N" bpf:"stack_depth" help:"keep only the N innermost frames, 127 at the most"`
 	Storage uint64 `flag:"stack-storage-size" arg:"N" help:"means nothing: there is no limit"`
 }

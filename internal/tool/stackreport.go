@@ -149,9 +149,9 @@ func (s *Stacks[K, V, R]) appendFrame(b []byte, f *value.Frame) []byte {
 	if s.Address && f.Address != 0 {
 		b = append(f.Address.AppendText(append(b, "0x"...)), ' ')
 	}
-	b = f.AppendText(b)
+	b = f.AppendName(b)
 	if s.Offset && f.Symbol != "" && f.Address != 0 {
 		b = strconv.AppendUint(append(b, "+0x"...), f.Offset, 16)
 	}
-	return append(f.AppendReason(b), '\n')
+	return append(f.AppendReason(f.AppendLine(b)), '\n')
 }

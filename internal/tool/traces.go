@@ -62,6 +62,7 @@ type Traces struct {
 type rawStack struct {
 	id    StackID
 	pid   uint32
+	time  uint64 // CLOCK_MONOTONIC in ns
 	addrs []uint64
 	how   []how // the frames were found, but those of the kernel
 }
@@ -70,8 +71,10 @@ type rawStack struct {
 const queued = 1 << 14
 
 func newTraces(o *Frames, env *Env) *Traces {
+	processes := stack.NewProcesses(0)
+	processes.Want(stack.Detail{Lines: o.Lines, Inlines: o.Inlines})
 	return &Traces{
-		exact: o.exact(), depth: int(o.Depth), kernel: env.symbols, processes: stack.NewProcesses(0),
+		exact: o.exact(), depth: int(o.Depth), kernel: env.symbols, processes: processes,
 		queue: make(chan *rawStack, queued), seen: map[uint32]uint32{},
 		byID: map[StackID]value.Trace{}, seed: maphash.MakeSeed(), same: map[uint64][]value.Trace{},
 	}
@@ -133,7 +136,7 @@ func (t *Traces) take(sample []byte) {
 	if len(sample) < stackHeadSize {
 		return
 	}
-	raw := &rawStack{id: StackID(binary.NativeEndian.Uint64(sample[8:])), pid: binary.NativeEndian.Uint32(sample[16:])}
+	raw := &rawStack{id: StackID(binary.NativeEndian.Uint64(sample[8:])), pid: binary.NativeEndian.Uint32(sample[16:]), time: binary.NativeEndian.Uint64(sample)}
 	if space := binary.NativeEndian.Uint32(sample[20:]); raw.pid != 0 && t.seen[raw.pid] != space {
 		t.seen[raw.pid] = space
 		t.unwinding.follow(raw.pid, space)
@@ -167,13 +170,17 @@ func (t *Traces) name(raw *rawStack) value.Stack {
 		t.frames = t.kernel.Append(t.frames[:0], raw.addrs)
 		t.frames = t.frames[programFrames(t.frames):]
 	} else {
-		t.frames = t.processes.Append(t.frames[:0], int(raw.pid), raw.addrs)
+		t.frames = t.processes.AppendAt(t.frames[:0], int(raw.pid), raw.addrs, raw.time)
 	}
 	s := make(value.Stack, 0, len(t.frames))
+	address := 0 // of raw; functions that stand in others share theirs
 	for i := range t.frames {
 		f := valueFrame(&t.frames[i], t.exact)
-		if t.exact && i > 0 && i < len(raw.how) {
-			f.How = raw.how[i].String()
+		if t.exact && address > 0 && address < len(raw.how) {
+			f.How = raw.how[address].String()
+		}
+		if !f.Inlined {
+			address++
 		}
 		s = append(s, f)
 	}
@@ -189,6 +196,7 @@ func valueFrame(f *stack.Frame, exact bool) value.Frame {
 	v := value.Frame{
 		Symbol: f.Name, Module: f.Module, Offset: f.Offset, Address: value.Address(f.Addr),
 		BuildID: f.BuildID, Reason: f.Reason.String(), Kernel: f.Kernel,
+		File: f.File, Line: uint32(f.Line), Inlined: f.Inlined,
 	}
 	if !exact && v.Symbol != "" {
 		v.Offset, v.Address, v.BuildID = 0, 0, ""

@@ -1,6 +1,9 @@
 package value
 
-import "strconv"
+import (
+	"path"
+	"strconv"
+)
 
 // Frame is one function of a stack. Without a Symbol it is known where its code lies, as far
 // as Module is, and Reason says why there is no name.
@@ -14,6 +17,11 @@ type Frame struct {
 	Address Address
 	BuildID string
 	Reason  string
+	// File and Line are where in the source it was, if that was asked for and is known.
+	File string
+	Line uint32
+	// Inlined tells that the compiler has put the function into the next frame's.
+	Inlined bool
 	// How the frame was found on the stack, where that is told.
 	How    string
 	Kernel bool
@@ -26,8 +34,11 @@ type Stack []Frame
 // Absent reports that there are no frames.
 func (v *Stack) Absent() bool { return len(*v) == 0 }
 
-// AppendText appends the function, or where the code lies that has no name.
-func (f *Frame) AppendText(b []byte) []byte {
+// AppendText appends the function and its line, or where the code lies that has no name.
+func (f *Frame) AppendText(b []byte) []byte { return f.AppendLine(f.AppendName(b)) }
+
+// AppendName appends the function, or where the code lies that has no name.
+func (f *Frame) AppendName(b []byte) []byte {
 	switch {
 	case f.Symbol != "":
 		return AppendEscaped(b, f.Symbol)
@@ -38,6 +49,15 @@ func (f *Frame) AppendText(b []byte) []byte {
 	}
 	b = AppendEscaped(b, f.Module)
 	return strconv.AppendUint(append(b, "+0x"...), f.Offset, 16)
+}
+
+// AppendLine appends the place in the source, if it is known.
+func (f *Frame) AppendLine(b []byte) []byte {
+	if f.File == "" {
+		return b
+	}
+	b = AppendEscaped(append(b, ' '), path.Base(f.File))
+	return strconv.AppendUint(append(b, ':'), uint64(f.Line), 10)
 }
 
 // AppendReason appends why there is no name, in brackets.
@@ -56,14 +76,14 @@ func (f *Frame) AppendReason(b []byte) []byte {
 func (v *Stack) AppendLines(b []byte) []byte {
 	for i := range *v {
 		f := &(*v)[i]
-		b = f.AppendText(append(b, "    "...))
+		b = f.AppendName(append(b, "    "...))
 		if f.Symbol != "" && f.Address != 0 {
 			b = strconv.AppendUint(append(b, "+0x"...), f.Offset, 16)
 		}
 		if f.Symbol != "" && f.Module != "" && f.Module != "[kernel]" {
 			b = AppendEscaped(append(b, ' '), f.Module)
 		}
-		b = append(b, '\n')
+		b = append(f.AppendLine(b), '\n')
 	}
 	return b
 }
@@ -106,6 +126,13 @@ func (f *Frame) appendJSON(b []byte) []byte {
 	if f.BuildID != "" {
 		b = appendMember(b, "build_id", f.BuildID)
 	}
+	if f.File != "" {
+		b = appendMember(b, "file", f.File)
+		b = strconv.AppendUint(append(b, `,"line":`...), uint64(f.Line), 10)
+	}
+	if f.Inlined {
+		b = append(b, `,"inlined":true`...)
+	}
 	if f.Symbol == "" && f.Reason != "" {
 		b = appendMember(b, "reason", f.Reason)
 	}
@@ -145,6 +172,9 @@ func (v *Stack) Schema() Schema {
 			"symbol": text("the function, absent where it has no name that is known"), "module": text("the file, or the part of the kernel in brackets"),
 			"address":  text("as it was on the stack; absent where the addresses of a function are one frame"),
 			"offset":   {Type: "integer", Minimum: minimum(0), Description: "bytes from the start of the function, absent with the address; without symbol the address in the module"},
+			"file":     text("of the source, with --lines where the debugging information tells"),
+			"line":     {Type: "integer", Minimum: minimum(0), Description: "in that file"},
+			"inlined":  {Type: "boolean", Description: "true for a function that stands in the next frame's, with --inlines"},
 			"build_id": text("of the module"), "reason": text("why there is no symbol"),
 			"how": text("how the frame of a process was found, with the address: fp, by a frame pointer; eh, by the file's .eh_frame; go, by the tables of a Go program; signal, from what the kernel saved for a signal's handler; entry, as the caller of a function that has just begun"),
 		},

@@ -29,6 +29,23 @@ func TestStack(t *testing.T) {
 	}
 }
 
+func TestStackLines(t *testing.T) {
+	v := &Stack{
+		{Symbol: "inner", Module: "/a", File: "/src/a\x1b.c", Line: 7, Inlined: true},
+		{Symbol: "outer", Module: "/a", File: "/src/b.c", Line: 9, Offset: 4, Address: 16},
+	}
+	for what, c := range map[string]struct{ got, want string }{
+		"lines": {string(v.AppendLines(nil)), "    inner /a a\\x1b.c:7\n    outer+0x4 /a b.c:9\n"},
+		"text":  {string(v.AppendText(nil)), "outer b.c:9;inner a\\x1b.c:7"},
+		"JSON": {string(v.AppendJSON(nil)), `[{"symbol":"inner","module":"/a","file":"/src/a\u001b.c","line":7,"inlined":true},` +
+			`{"symbol":"outer","offset":4,"module":"/a","address":"0x10","file":"/src/b.c","line":9}]`},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %q, want %q", what, c.got, c.want)
+		}
+	}
+}
+
 func TestKernelValues(t *testing.T) {
 	addr, none, passive := Address(0xffff888100000000), Direction(0), Direction(2)
 	if text, js := string(addr.AppendText(nil)), string(addr.AppendJSON(nil)); text != "ffff888100000000" || js != `"0xffff888100000000"` {

@@ -112,7 +112,7 @@ func (b *builder) byID() error {
 		if isNew {
 			return os.RemoveAll(dir)
 		}
-		return os.Remove(file)
+		return os.RemoveAll(file)
 	}
 	return b.do("objcopy", "--only-keep-debug", b.twin, file)
 }

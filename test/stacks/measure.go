@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,6 +51,12 @@ func (sub *subject) look(ctx context.Context, p *program, dir string) (s score, 
 		return score{}, err
 	}
 	b := &builder{ctx: ctx, dir: dir}
+	pid := 0
+	defer func() {
+		if b.ended != nil {
+			err = errors.Join(err, b.ended(pid))
+		}
+	}()
 	if err := p.build(b); err != nil {
 		return score{}, err
 	}
@@ -57,22 +64,16 @@ func (sub *subject) look(ctx context.Context, p *program, dir string) (s score, 
 	if err != nil {
 		return score{}, err
 	}
-	pid := cmd.Process.Pid
+	pid = cmd.Process.Pid
 	stop := func() { _, _ = cmd.Process.Kill(), cmd.Wait() }
-	defer func() {
-		stop()
-		if b.ended != nil && err == nil {
-			err = b.ended(pid)
-		}
-	}()
+	defer stop()
 	places := readPlaces(pid, b.twin)
-	seconds := lookSeconds
+	seconds, ready := lookSeconds, func() {}
 	if p.exits {
-		seconds *= 3
-		ending := time.AfterFunc(2*lookSeconds*time.Second, stop)
-		defer ending.Stop()
+		seconds *= 2
+		ready = func() { time.AfterFunc(lookSeconds*time.Second, stop) }
 	}
-	samples, err := sub.samples(ctx, pid, seconds, p.options)
+	samples, err := sub.samples(ctx, pid, seconds, p.options, ready)
 	if err != nil && sub.isPeer && ctx.Err() == nil {
 		progress("%s: %s: %v", p.name, sub.name, err)
 		return score{Failed: true}, nil
@@ -83,8 +84,8 @@ func (sub *subject) look(ctx context.Context, p *program, dir string) (s score, 
 	return newJudge(p, places.functionAt).score(samples), nil
 }
 
-func (s *subject) samples(ctx context.Context, pid, seconds int, more []string) ([]sample, error) {
-	out, err := s.output(ctx, pid, seconds, more)
+func (s *subject) samples(ctx context.Context, pid, seconds int, more []string, ready func()) ([]sample, error) {
+	out, err := s.output(ctx, pid, seconds, more, ready)
 	if err != nil {
 		return nil, err
 	}

@@ -99,8 +99,8 @@ func programs() []program {
 	jit := []string{"leaf", "three", "jitted function", "one", "main"}
 	deep := append(append([]string{"leaf"}, slices.Repeat([]string{"down"}, 300)...), "main")
 	goCalls := []string{`main\.leaf`, `main\.\(\*shape\)\.area`, `main\.measure`, `main\.main`, `runtime\.main`}
-	rustCalls := []string{`.*::leaf(::.*)?`, `<.*Square as .*Shape>::area(::.*)?`, `.*::measure(::.*|<.*)?`, `.*::main(::.*)?`}
-	pythonCalls := []string{`py::leaf:.*`, rest, `py::two:.*`, rest, `py::one:.*`, rest, `py::<module>:.*`, rest, `Py_RunMain`, rest, `main`}
+	rustCalls := []string{`.*::leaf(::.*)?`, `<.*Square as .*Shape>::area(::.*)?|_\$LT\$.*Square.*Shape\$GT\$::area::.*`, `.*::measure(::.*|<.*)?`, `.*::main(::.*)?`}
+	pythonCalls := []string{`py::leaf:.*`, rest, `py::two:.*`, rest, `py::one:.*`, rest, `py::<module>:.*`, rest, `Py_RunMain`, rest, `Py_BytesMain|main`}
 	all := []program{
 		{name: "chain_fp", what: "C, frame pointers", build: c("chain.c", withFP), chain: calls},
 		{name: "chain_nofp", what: "C", build: c("chain.c", withoutFP), chain: calls},
@@ -131,7 +131,7 @@ func programs() []program {
 		{name: "go_stripped", what: "Go, stripped", build: golang("-ldflags=-s -w"), chain: goCalls, others: startGo},
 		{name: "go_pie", what: "Go, PIE", build: golang("-buildmode=pie"), chain: goCalls, others: startGo},
 		{name: "go_inlines", what: "Go; ours with --inlines", build: golang(), chain: slices.Insert(slices.Clone(goCalls), 1, `main\.inlined`), others: startGo, options: []string{"--inlines"}},
-		{name: "python", what: "CPython, its own functions", build: python("3.6"), chain: []string{rest, "_PyEval_EvalFrameDefault", rest, "Py_RunMain", rest, "main"}, others: anyName},
+		{name: "python", what: "CPython, its own functions", build: python("3.6"), chain: []string{rest, "_PyEval_EvalFrameDefault", rest, "Py_RunMain", rest, "Py_BytesMain|main"}, others: anyName},
 		{name: "python_perfmap", what: "CPython, perf map (-X perf)", build: python("3.12", "-X", "perf"), chain: append([]string{rest}, pythonCalls...), others: anyName},
 		{name: "python_jitdump", what: "CPython, jitdump (-X perf_jit)", build: python("3.13", "-X", "perf_jit"), chain: append([]string{rest}, pythonCalls...), others: anyName},
 		{name: "node_perfmap", what: "Node, perf map", build: (*builder).node, chain: []string{js("leaf"), js("two"), js("one"), js(""), rest, `node::Start\(.*`, rest, "main"}, others: anyName},
@@ -147,7 +147,7 @@ func programs() []program {
 
 // Functions of chain.cc.
 const (
-	cppLeaf    = `(unsigned long )?shapes::leaf<.*`
+	cppLeaf    = `(unsigned ?long ?)?shapes::leaf<.*` // bpftrace's JSON has no spaces
 	cppArea    = `shapes::Square::area\(.*`
 	cppMeasure = `shapes::measure\(.*`
 )

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // frame is a function of a stack as a tool shows it.
@@ -75,8 +75,9 @@ func corescope(path string) subject {
 	}, parseRows, false}
 }
 
-// output runs the tool, with more options for ours, and returns what it prints.
-func (s *subject) output(ctx context.Context, pid, seconds int, more []string) ([]byte, error) {
+// output runs the tool, with more options for ours, and returns what it prints. ready is
+// called when it looks.
+func (s *subject) output(ctx context.Context, pid, seconds int, more []string, ready func()) ([]byte, error) {
 	args := s.command(pid, seconds)
 	if !s.isPeer {
 		args = append(args, more...)
@@ -84,12 +85,29 @@ func (s *subject) output(ctx context.Context, pid, seconds int, more []string) (
 	var out, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &stderr
-	cmd.Env = append(os.Environ(), "BPFTRACE_MAX_MAP_KEYS=65536")
-	err := cmd.Run()
-	if err != nil && out.Len() == 0 {
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	for isBlind(cmd.Process.Pid) && ctx.Err() == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	ready()
+	if err := cmd.Wait(); err != nil && out.Len() == 0 {
 		return nil, fmt.Errorf("%w: %s", err, lastLine(stderr.String()))
 	}
 	return out.Bytes(), nil
+}
+
+// isBlind tells whether a process lives that has no perf event yet.
+func isBlind(pid int) bool {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	fds, _ := os.ReadDir(dir)
+	for _, fd := range fds {
+		if to, _ := os.Readlink(filepath.Join(dir, fd.Name())); strings.Contains(to, "perf_event") {
+			return false
+		}
+	}
+	return len(fds) > 0 // those of one that has ended are gone
 }
 
 func lastLine(text string) string {
@@ -142,9 +160,6 @@ func parseBpftrace(out []byte) ([]sample, error) {
 			}
 			all = append(all, s)
 		}
-	}
-	if all == nil {
-		return nil, errors.New("no stacks")
 	}
 	return all, nil
 }
