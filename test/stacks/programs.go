@@ -134,7 +134,7 @@ func programs() []program {
 		{name: "python", what: "CPython, its own functions", build: python("3.6"), chain: []string{rest, "_PyEval_EvalFrameDefault", rest, "Py_RunMain", rest, "Py_BytesMain|main"}, others: anyName},
 		{name: "python_perfmap", what: "CPython, perf map (-X perf)", build: python("3.12", "-X", "perf"), chain: append([]string{rest}, pythonCalls...), others: anyName},
 		{name: "python_jitdump", what: "CPython, jitdump (-X perf_jit)", build: python("3.13", "-X", "perf_jit"), chain: append([]string{rest}, pythonCalls...), others: anyName},
-		{name: "node_perfmap", what: "Node, perf map", build: (*builder).node, chain: []string{js("leaf"), js("two"), js("one"), js(""), rest, `node::Start\(.*`, rest, "main"}, others: anyName},
+		{name: "node_perfmap", what: "Node, perf map", build: (*builder).node, chain: []string{js("leaf"), js("two"), js("one"), js(""), rest, `node::Start\(.*`}, others: anyName},
 	}
 	for i := range all {
 		if all[i].others == nil || all[i].name == "qsort" {

@@ -16,8 +16,11 @@ def one(n):
     return two(n) + 1
 
 
-# Python makes code for a function at its first call.
+# Python makes code for a function at its first call, and keeps back what it tells of that
+# until a page of it is full.
 one(1000)
+for i in range(500):
+    exec(f"def more{i}(): pass\nmore{i}()")
 print("ready", flush=True)
 while True:
     one(1000000)
