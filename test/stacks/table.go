@@ -57,6 +57,9 @@ marked as unstable, is for x86-64 and has to be told the processes as it starts.
 A frame without a name counts as found where its address tells which function it is in; with no symbols anywhere, as in
 chain_stripped, no tool can name it. Names that compilers have mangled count as right. Stacks end at 127 frames, so that
 no tool has all of deep300. Of the samples of Go's programs a few are in its scheduler.
+
+CPython's own code for a function (-X perf) keeps no frame pointer and has no tables, so that walking ends there, with an address that is
+none. Where it says failed, bpftrace has ended with an error of its own, on the jitdump that the program maps.
 `
 
 func machine() string {
