@@ -23,23 +23,25 @@ typedef void (*btf_trace_kmem_cache_alloc___size)(void *, unsigned long, const v
 typedef void (*btf_trace_kmem_cache_alloc___cache)(void *, unsigned long, const void *,
 						   struct kmem_cache *, size_t, size_t, gfp_t);
 
-/* The barrier is there as in block_arg(). */
-#define kmem_arg(ctx, type, then, otherwise)      \
-	({                                        \
-		__u64 __arg;                      \
-		if (bpf_core_type_exists(type)) { \
-			__arg = (ctx)[then];      \
-			barrier_var(__arg);       \
-		} else {                          \
-			__arg = (ctx)[otherwise]; \
-		}                                 \
-		__arg;                            \
-	})
+/*
+ * An argument as a number. Pointers to void cannot be looked at by programs of tp_btf before
+ * 5.13, nor be summed up with numbers; both can be read as memory.
+ */
+static __always_inline __u64 kmem_arg(__u64 *ctx, int nr)
+{
+	__u64 arg = 0;
+
+	bpf_probe_read_kernel(&arg, sizeof(arg), &ctx[nr]);
+	return arg;
+}
+
+#define kmem_arg_by(ctx, type, then, otherwise) \
+	kmem_arg(ctx, bpf_core_type_exists(type) ? (then) : (otherwise))
 
 /* Bytes that were asked for. */
 static __always_inline __u64 kmalloc_bytes(__u64 *ctx)
 {
-	return kmem_arg(ctx, btf_trace_kmalloc___cache, 3, 2);
+	return kmem_arg_by(ctx, btf_trace_kmalloc___cache, 3, 2);
 }
 
 static __always_inline __u64 kmem_cache_bytes(__u64 *ctx)
@@ -48,8 +50,8 @@ static __always_inline __u64 kmem_cache_bytes(__u64 *ctx)
 
 	if (bpf_core_type_exists(btf_trace_kmem_cache_alloc___size) ||
 	    bpf_core_type_exists(btf_trace_kmem_cache_alloc___cache))
-		return kmem_arg(ctx, btf_trace_kmem_cache_alloc___cache, 3, 2);
-	cache = (void *)ctx[2];
+		return kmem_arg_by(ctx, btf_trace_kmem_cache_alloc___cache, 3, 2);
+	cache = (void *)kmem_arg(ctx, 2);
 	return BPF_CORE_READ(cache, object_size);
 }
 
@@ -59,12 +61,12 @@ typedef void (*btf_trace_percpu_alloc_percpu___old)(void *, bool, bool, size_t, 
 
 static __always_inline __u64 percpu_bytes(__u64 *ctx)
 {
-	return kmem_arg(ctx, btf_trace_percpu_alloc_percpu___old, 2, 3);
+	return kmem_arg_by(ctx, btf_trace_percpu_alloc_percpu___old, 2, 3);
 }
 
 static __always_inline __u64 percpu_pointer(__u64 *ctx)
 {
-	return kmem_arg(ctx, btf_trace_percpu_alloc_percpu___old, 6, 7);
+	return kmem_arg_by(ctx, btf_trace_percpu_alloc_percpu___old, 6, 7);
 }
 
 #endif

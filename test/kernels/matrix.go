@@ -66,8 +66,10 @@ var toolNeeds = map[string]needs{
 	"fsdist":      {args: "--type fuse", modules: []string{"fuse"}},
 	"fsslower":    {args: "--type fuse", modules: []string{"loop", "fuse", "overlay"}},
 	"biosnoop":    {modules: []string{"loop"}, explain: []string{"--queued"}},
+	"biostacks":   {modules: []string{"loop"}},
 	"biotop":      {modules: []string{"loop"}},
 	"cachestat":   {modules: []string{"loop"}},
+	"memleak":     {explain: []string{"--pid 1", "--percpu"}},
 	"syscount":    {explain: []string{"--latency"}},
 }
 

@@ -22,6 +22,7 @@ const (
 	bpfMapHeld                     = "held"
 	bpfMapImages                   = "images"
 	bpfMapLost                     = "lost"
+	bpfMapMappingEnds              = "mapping_ends"
 	bpfMapStackRooms               = "stack_rooms"
 	bpfMapStacksSent               = "stacks_sent"
 	bpfMapUnwindBlocks             = "unwind_blocks"
@@ -29,6 +30,8 @@ const (
 	bpfMapUnwindMappings           = "unwind_mappings"
 	bpfMapUnwindProcesses          = "unwind_processes"
 	bpfMapUnwindRules              = "unwind_rules"
+	bpfProgBulkFreeFentry          = "bulk_free__fentry"
+	bpfProgBulkFreeKprobe          = "bulk_free__kprobe"
 	bpfProgCacheAllocBtf           = "cache_alloc__btf"
 	bpfProgCacheAllocRaw           = "cache_alloc__raw"
 	bpfProgCacheAllocNodeBtf       = "cache_alloc_node__btf"
@@ -53,6 +56,8 @@ const (
 	bpfProgPercpuAllocRaw          = "percpu_alloc__raw"
 	bpfProgPercpuFreeBtf           = "percpu_free__btf"
 	bpfProgPercpuFreeRaw           = "percpu_free__raw"
+	bpfProgRcuFreeFentry           = "rcu_free__fentry"
+	bpfProgRcuFreeKprobe           = "rcu_free__kprobe"
 	bpfProgUserUprobeAlignedAlloc  = "user__uprobe__aligned_alloc"
 	bpfProgUserUprobeCalloc        = "user__uprobe__calloc"
 	bpfProgUserUprobeFree          = "user__uprobe__free"
@@ -137,6 +142,8 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
+	BulkFreeFentry          *ebpf.ProgramSpec `ebpf:"bulk_free__fentry"`
+	BulkFreeKprobe          *ebpf.ProgramSpec `ebpf:"bulk_free__kprobe"`
 	CacheAllocBtf           *ebpf.ProgramSpec `ebpf:"cache_alloc__btf"`
 	CacheAllocRaw           *ebpf.ProgramSpec `ebpf:"cache_alloc__raw"`
 	CacheAllocNodeBtf       *ebpf.ProgramSpec `ebpf:"cache_alloc_node__btf"`
@@ -161,6 +168,8 @@ type bpfProgramSpecs struct {
 	PercpuAllocRaw          *ebpf.ProgramSpec `ebpf:"percpu_alloc__raw"`
 	PercpuFreeBtf           *ebpf.ProgramSpec `ebpf:"percpu_free__btf"`
 	PercpuFreeRaw           *ebpf.ProgramSpec `ebpf:"percpu_free__raw"`
+	RcuFreeFentry           *ebpf.ProgramSpec `ebpf:"rcu_free__fentry"`
+	RcuFreeKprobe           *ebpf.ProgramSpec `ebpf:"rcu_free__kprobe"`
 	UserUprobeAlignedAlloc  *ebpf.ProgramSpec `ebpf:"user__uprobe__aligned_alloc"`
 	UserUprobeCalloc        *ebpf.ProgramSpec `ebpf:"user__uprobe__calloc"`
 	UserUprobeFree          *ebpf.ProgramSpec `ebpf:"user__uprobe__free"`
@@ -187,6 +196,7 @@ type bpfMapSpecs struct {
 	Held            *ebpf.MapSpec `ebpf:"held"`
 	Images          *ebpf.MapSpec `ebpf:"images"`
 	Lost            *ebpf.MapSpec `ebpf:"lost"`
+	MappingEnds     *ebpf.MapSpec `ebpf:"mapping_ends"`
 	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
 	StacksSent      *ebpf.MapSpec `ebpf:"stacks_sent"`
 	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
@@ -254,6 +264,7 @@ type bpfMaps struct {
 	Held            *ebpf.Map `ebpf:"held"`
 	Images          *ebpf.Map `ebpf:"images"`
 	Lost            *ebpf.Map `ebpf:"lost"`
+	MappingEnds     *ebpf.Map `ebpf:"mapping_ends"`
 	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
 	StacksSent      *ebpf.Map `ebpf:"stacks_sent"`
 	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
@@ -271,6 +282,7 @@ func (m *bpfMaps) Close() error {
 		m.Held,
 		m.Images,
 		m.Lost,
+		m.MappingEnds,
 		m.StackRooms,
 		m.StacksSent,
 		m.UnwindBlocks,
@@ -317,6 +329,8 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
+	BulkFreeFentry          *ebpf.Program `ebpf:"bulk_free__fentry"`
+	BulkFreeKprobe          *ebpf.Program `ebpf:"bulk_free__kprobe"`
 	CacheAllocBtf           *ebpf.Program `ebpf:"cache_alloc__btf"`
 	CacheAllocRaw           *ebpf.Program `ebpf:"cache_alloc__raw"`
 	CacheAllocNodeBtf       *ebpf.Program `ebpf:"cache_alloc_node__btf"`
@@ -341,6 +355,8 @@ type bpfPrograms struct {
 	PercpuAllocRaw          *ebpf.Program `ebpf:"percpu_alloc__raw"`
 	PercpuFreeBtf           *ebpf.Program `ebpf:"percpu_free__btf"`
 	PercpuFreeRaw           *ebpf.Program `ebpf:"percpu_free__raw"`
+	RcuFreeFentry           *ebpf.Program `ebpf:"rcu_free__fentry"`
+	RcuFreeKprobe           *ebpf.Program `ebpf:"rcu_free__kprobe"`
 	UserUprobeAlignedAlloc  *ebpf.Program `ebpf:"user__uprobe__aligned_alloc"`
 	UserUprobeCalloc        *ebpf.Program `ebpf:"user__uprobe__calloc"`
 	UserUprobeFree          *ebpf.Program `ebpf:"user__uprobe__free"`
@@ -359,6 +375,8 @@ type bpfPrograms struct {
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
+		p.BulkFreeFentry,
+		p.BulkFreeKprobe,
 		p.CacheAllocBtf,
 		p.CacheAllocRaw,
 		p.CacheAllocNodeBtf,
@@ -383,6 +401,8 @@ func (p *bpfPrograms) Close() error {
 		p.PercpuAllocRaw,
 		p.PercpuFreeBtf,
 		p.PercpuFreeRaw,
+		p.RcuFreeFentry,
+		p.RcuFreeKprobe,
 		p.UserUprobeAlignedAlloc,
 		p.UserUprobeCalloc,
 		p.UserUprobeFree,

@@ -51,10 +51,8 @@ static __always_inline int pages_free(__u64 *ctx, __u32 order)
 {
 	struct held_key key = {};
 	struct held_value *value;
-	__u64 bytes = page_bytes << order, page = 0;
+	__u64 bytes = page_bytes << order, page = kmem_arg(ctx, 0);
 
-	/* As a number to the verifier, which allows no sums with pointers. */
-	bpf_probe_read_kernel(&page, sizeof(page), &ctx[0]);
 	value = pages_find(page, &key);
 	if (!value || value->bytes <= bytes)
 		return kernel_free(ctx, key.id, PAGE_FREE);
@@ -76,17 +74,73 @@ static __always_inline int pages_free(__u64 *ctx, __u32 order)
 		return UNINTERRUPTED(call); \
 	}
 
-KERNEL(kmalloc, kmalloc, kernel_alloc(ctx, ctx[1], kmalloc_bytes(ctx), KMALLOC, 0))
-KERNEL(kmalloc_node, kmalloc_node, kernel_alloc(ctx, ctx[1], kmalloc_bytes(ctx), KMALLOC, 0))
-KERNEL(kfree, kfree, kernel_free(ctx, ctx[1], KFREE))
+KERNEL(kmalloc, kmalloc, kernel_alloc(ctx, kmem_arg(ctx, 1), kmalloc_bytes(ctx), KMALLOC, 0))
+KERNEL(kmalloc_node, kmalloc_node, kernel_alloc(ctx, kmem_arg(ctx, 1), kmalloc_bytes(ctx), KMALLOC, 0))
+KERNEL(kfree, kfree, kernel_free(ctx, kmem_arg(ctx, 1), KFREE))
 KERNEL(cache_alloc, kmem_cache_alloc,
-       kernel_alloc(ctx, ctx[1], kmem_cache_bytes(ctx), KMEM_CACHE_ALLOC, 0))
+       kernel_alloc(ctx, kmem_arg(ctx, 1), kmem_cache_bytes(ctx), KMEM_CACHE_ALLOC, 0))
 KERNEL(cache_alloc_node, kmem_cache_alloc_node,
-       kernel_alloc(ctx, ctx[1], kmem_cache_bytes(ctx), KMEM_CACHE_ALLOC, 0))
-KERNEL(cache_free, kmem_cache_free, kernel_free(ctx, ctx[1], KMEM_CACHE_FREE))
+       kernel_alloc(ctx, kmem_arg(ctx, 1), kmem_cache_bytes(ctx), KMEM_CACHE_ALLOC, 0))
+KERNEL(cache_free, kmem_cache_free, kernel_free(ctx, kmem_arg(ctx, 1), KMEM_CACHE_FREE))
 KERNEL(page_alloc, mm_page_alloc,
-       kernel_alloc(ctx, ctx[0], page_bytes << (__u32)ctx[1], PAGE_ALLOC, ctx[1]))
+       kernel_alloc(ctx, kmem_arg(ctx, 0), page_bytes << (__u32)ctx[1], PAGE_ALLOC, ctx[1]))
 KERNEL(page_free, mm_page_free, pages_free(ctx, ctx[1]))
 KERNEL(percpu_alloc, percpu_alloc_percpu,
        kernel_alloc(ctx, percpu_pointer(ctx), percpu_bytes(ctx), PERCPU_ALLOC, 0))
-KERNEL(percpu_free, percpu_free_percpu, kernel_free(ctx, ctx[2], PERCPU_FREE))
+KERNEL(percpu_free, percpu_free_percpu, kernel_free(ctx, kmem_arg(ctx, 2), PERCPU_FREE))
+
+/*
+ * Two ways to free that no tracepoint tells of. Objects may be freed many at a time; kfree_rcu
+ * does so later with what it is given, or puts it by for who allocates next.
+ */
+#define BULK_MAX 512 /* pointers in a page of kfree_rcu's */
+
+static __always_inline int bulk_free(void *ctx, __u64 n, __u64 *objects)
+{
+	struct held_value value;
+	struct held_key key = {};
+
+	for (__u32 i = 0; i < BULK_MAX; i++) {
+		if (i >= n || bpf_probe_read_kernel(&key.id, sizeof(key.id), &objects[i]))
+			break;
+		if (held_take(&key, &value) && targ_trace)
+			trace(ctx, key.id, value.bytes, KMEM_CACHE_FREE);
+	}
+	return 0;
+}
+
+/* Until 6.4 (04a522b7da3d) it was told the distance of the head from the begin of the object. */
+static __always_inline int rcu_free(void *ctx, __u64 head, __u64 object)
+{
+	const __u64 max_distance = 4096;
+	struct held_key key = { .id = object < max_distance ? head - object : object };
+	struct held_value value;
+
+	if (held_take(&key, &value) && targ_trace)
+		trace(ctx, key.id, value.bytes, KFREE);
+	return 0;
+}
+
+SEC("fentry/kmem_cache_free_bulk")
+int bulk_free__fentry(__u64 *ctx)
+{
+	return UNINTERRUPTED(bulk_free(ctx, kmem_arg(ctx, 1), (void *)kmem_arg(ctx, 2)));
+}
+
+SEC("kprobe/kmem_cache_free_bulk")
+int bulk_free__kprobe(struct pt_regs *ctx)
+{
+	return UNINTERRUPTED(bulk_free(ctx, PT_REGS_PARM2(ctx), (void *)PT_REGS_PARM3(ctx)));
+}
+
+SEC("fentry/kvfree_call_rcu")
+int rcu_free__fentry(__u64 *ctx)
+{
+	return UNINTERRUPTED(rcu_free(ctx, kmem_arg(ctx, 0), kmem_arg(ctx, 1)));
+}
+
+SEC("kprobe/kvfree_call_rcu")
+int rcu_free__kprobe(struct pt_regs *ctx)
+{
+	return UNINTERRUPTED(rcu_free(ctx, PT_REGS_PARM1(ctx), PT_REGS_PARM2(ctx)));
+}

@@ -66,6 +66,7 @@ func pipes(t *testing.T, n, pages, keep int) {
 
 // What is kept of pipes are their structs, an array of 16 buffers each, and their pages.
 func TestPipes(t *testing.T) {
+	tooltest.OnHooks(t, "kmalloc", "kmalloc_node", "kfree", "page_alloc", "page_free", "bulk_free")
 	const n, pages, keep = 100, 3, 40
 	res := tooltest.JSON(t, Tool, kernel(), func() { pipes(t, n, pages, keep) })
 	want := keep * (sizeOf(t, "pipe_inode_info") + 16*sizeOf(t, "pipe_buffer"))
@@ -101,6 +102,7 @@ func thread(t *testing.T) (tid int, do func(func())) {
 
 // Open files are objects of a cache.
 func TestFiles(t *testing.T) {
+	tooltest.OnHooks(t, "cache_alloc", "cache_alloc_node", "cache_free")
 	const n = 200
 	tid, do := thread(t)
 	res := tooltest.JSON(t, Tool, []string{"--tid", fmt.Sprint(tid), "--older", "0"}, func() {
@@ -128,6 +130,7 @@ func TestFiles(t *testing.T) {
 
 // A map of the kernel's has an element for each CPU.
 func TestPerCPU(t *testing.T) {
+	tooltest.OnHooks(t, "percpu_alloc", "percpu_free")
 	const n, bytes = 50, 24
 	maps := func() (all []*ebpf.Map) {
 		for range 2 {
@@ -148,5 +151,44 @@ func TestPerCPU(t *testing.T) {
 	})
 	if got, count := sum(res.Rows, "percpu_alloc", "array_map_alloc"); count < n || got != count*bytes {
 		t.Errorf("a map has %v bytes in %v elements, want %v in %v", got, count, n*bytes, n)
+	}
+}
+
+// join joins so many groups by a socket, which is closed as the test ends, and leaves some.
+func join(t *testing.T, n, leave int) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	for i := range n {
+		group := unix.IPMreq{Multiaddr: [4]byte{224, 0, 77, byte(i)}, Interface: [4]byte{127, 0, 0, 1}}
+		if err := unix.SetsockoptIPMreq(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &group); err != nil {
+			t.Error(err)
+		}
+		if i >= leave {
+			continue
+		}
+		if err := unix.SetsockoptIPMreq(fd, unix.IPPROTO_IP, unix.IP_DROP_MEMBERSHIP, &group); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Memberships of multicast groups are freed by kfree_rcu.
+func TestRCU(t *testing.T) {
+	tooltest.OnHooks(t, "rcu_free")
+	const n, leave = 15, 10
+	tid, do := thread(t)
+	res := tooltest.JSON(t, Tool, []string{"--tid", fmt.Sprint(tid), "--older", "0"}, func() { do(func() { join(t, n, leave) }) })
+	want := n - leave
+	if !strings.Contains(fmt.Sprint(res.Ready["hooks"]), "rcu_free:") {
+		t.Log("this kernel has no way to kfree_rcu: all are shown")
+		want = n
+	}
+	if _, count := sum(res.Rows, "kmalloc", "sock_kmalloc"); count != float64(want) {
+		t.Errorf("%v memberships, want %v", count, want)
 	}
 }

@@ -87,14 +87,14 @@ static __always_inline bool bytes_wanted(__u64 bytes)
 	return targ_sample <= 1 || bpf_get_prandom_u32() % targ_sample == 0;
 }
 
-/* hold keeps an allocation until it is freed. The key's id is its address. */
-static __always_inline void hold(void *ctx, const struct held_key *key, __u64 bytes,
+/* hold keeps an allocation until it is freed, if it is wanted. The key's id is its address. */
+static __always_inline bool hold(void *ctx, const struct held_key *key, __u64 bytes,
 				 enum function function, __u32 order)
 {
 	struct held_value value = { .bytes = bytes, .function = function, .order = order };
 
 	if (!bytes_wanted(bytes))
-		return;
+		return false;
 	value.time_ns = bpf_ktime_get_boot_ns();
 	if (targ_trace)
 		trace(ctx, key->id, bytes, function);
@@ -102,6 +102,7 @@ static __always_inline void hold(void *ctx, const struct held_key *key, __u64 by
 		value.stack = key->pid ? user_stack(ctx) : kernel_stack(ctx);
 	if (held_put(key, &value))
 		counter_add(missed_frees);
+	return true;
 }
 
 static __always_inline void release(void *ctx, const struct held_key *key, enum function function)
@@ -114,6 +115,7 @@ static __always_inline void release(void *ctx, const struct held_key *key, enum 
 		trace(ctx, key->id, value.bytes, function);
 }
 
+#include "mapping.bpf.h"
 #include "user.bpf.h"
 #include "kernel.bpf.h"
 

@@ -42,13 +42,13 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Show memory that is allocated and not freed, by stacks",
 	Description: `Shows by stacks what memory is allocated while the tool runs, and not freed until it reports: its bytes, as they were asked for, and in how many allocations. What is there longer and longer, and more with each report, leaks. Each report is of all that is allocated at its time, since the tool was started; what is younger than half a second (--older) is left out, as most of it will be freed.
 
-With --pid or --command it is the memory of a process: what it allocates by malloc(3), calloc(3), realloc(3), reallocarray(3), posix_memalign(3), aligned_alloc(3), memalign(3), valloc(3), pvalloc(3), mmap(2) and mremap(2), and frees by free(3), realloc(3) and munmap(2). An allocation within another, as that of malloc within calloc, is a part of it and counts once. realloc and mremap free what they are given, and allocate it anew; if they fail, all stays. A call that fails allocates nothing. Where the begin of a mapping is unmapped the rest stays; the unmapping of an end or of a middle is not seen. When the process executes another program, what it had is forgotten. What is left when it ends is shown, and no age asked for. Its children are other processes.
+With --pid or --command it is the memory of a process: what it allocates by malloc(3), calloc(3), realloc(3), reallocarray(3), posix_memalign(3), aligned_alloc(3), memalign(3), valloc(3), pvalloc(3), mmap(2) and mremap(2), and frees by free(3), realloc(3) and munmap(2). An allocation within another, as that of malloc within calloc, is a part of it and counts once. realloc and mremap free what they are given, and allocate it anew; if they fail, all stays. A call that fails allocates nothing. Where the begin or the end of a mapping is unmapped the rest stays; the unmapping of a middle is not seen. When the process executes another program, what it had is forgotten. What is left when it ends is shown, and no age asked for. Its children are other processes.
 
 The functions are those of the C library, jemalloc, tcmalloc and mimalloc, whichever of these the process has mapped, in its container if it is in one, and those of its program, if that has an allocator linked in. --obj names another file.
 
 Without these it is the memory of the kernel: what is allocated by kmalloc, from caches of objects (kmem_cache_alloc), and as pages. The allocators of objects take their memory from the allocator of pages: what is in rows of both is the same memory. Among the pages are those that processes have mapped. Not seen are objects and pages that are allocated in bulk. The task filters are of the task that allocates; who frees does not matter.
 
-Objects that are freed in bulk or by kfree_rcu are seen to be freed where the kernel has kprobes; elsewhere they are shown until their memory is allocated anew. Before 5.12 an object of a cache that is allocated anew at the moment when it is freed may be left out.
+Objects that are freed in bulk or by kfree_rcu are seen to be freed, as soon as they are handed over for that, where the kernel has fentry or kprobes; elsewhere they are shown until their memory is allocated anew. Before 5.12 an object of a cache that is allocated anew at the moment when it is freed may be left out.
 
 The counters at the end: unseen_frees, of what was not seen to be allocated or was not wanted (--min-size, --max-size, --sample-rate); missed_frees, allocations of memory that was not seen to be freed before; unseen_calls, returns of calls that were not seen to begin.`,
 	Peers: []string{
@@ -62,6 +62,7 @@ The counters at the end: unseen_frees, of what was not seen to be allocated or w
 		"realloc that fails leaves what there was, where peers take it for freed; calls within calls count once.",
 		"Pages that are freed in parts are subtracted part by part.",
 	},
+	Overhead: "An allocation of a process and its free take 16 us more, of which 2.4 us are in the programs and the rest in the traps that lead to them (20,000 of each, a busy virtual machine with kernel 6.18); other processes take no longer. An allocation of the kernel takes 3 to 4 us more and a free 0.2 to 0.7 us. The room for allocations (--max-allocations) is 110 bytes for each.",
 	Examples: []string{
 		"memleak -p 1234                              # what a process allocates, each five seconds",
 		"memleak -p 1234 -o 60000 60 10               # what is older than a minute, each minute",
@@ -104,11 +105,11 @@ func (o *options) plan(env *tool.Env) (p tool.Plan, err error) {
 		Exec:       o.Command,
 		Variables:  map[string]any{"page_bytes": uint64(os.Getpagesize())},
 		MapEntries: map[string]uint32{"held": o.Most},
-		Optional:   []string{"kmalloc_node", "cache_alloc_node"},
+		Optional:   []string{"kmalloc_node", "cache_alloc_node", "bulk_free", "rcu_free"},
 		Files:      map[string]binary.Files{"libc": {}},
 	}
 	user, slabs, percpu := []string{"user", "exec", "ended"},
-		[]string{"kmalloc", "kmalloc_node", "kfree", "cache_alloc", "cache_alloc_node", "cache_free", "page_alloc", "page_free"},
+		[]string{"kmalloc", "kmalloc_node", "kfree", "cache_alloc", "cache_alloc_node", "cache_free", "page_alloc", "page_free", "bulk_free", "rcu_free"},
 		[]string{"percpu_alloc", "percpu_free"}
 	switch {
 	case o.PerCPU:

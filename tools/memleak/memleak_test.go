@@ -1,8 +1,11 @@
 package memleak
 
 import (
+	"debug/elf"
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -150,14 +153,25 @@ func cases() map[string]struct {
 				{function: "munmap", args: []uint64{0x10000, 0x1000}},
 				{function: "mmap", args: []uint64{0, 0x2000}, ret: 0x20000},
 				{function: "munmap", args: []uint64{0x20000, 0x8000}},
+				// Aligned: more is mapped, and both ends are unmapped.
+				{function: "mmap", args: []uint64{0, 0x10000}, ret: 0x34000},
+				{function: "munmap", args: []uint64{0x34000, 0x4000}},
+				{function: "munmap", args: []uint64{0x40000, 0x4000}},
+				{function: "munmap", args: []uint64{0x3f000, 0x1000}},
+				// The end of what is not there any more is none.
+				{function: "mmap", args: []uint64{0, 0x2000}, ret: 0x50000},
+				{function: "munmap", args: []uint64{0x50000, 0x2000}},
+				{function: "mmap", args: []uint64{0, 0x1000}, ret: 0x50000},
+				{function: "munmap", args: []uint64{0x51000, 0x1000}},
 			},
-			map[string]float64{"mmap 0x11000": 0x2000},
+			map[string]float64{"mmap 0x11000": 0x2000, "mmap 0x38000": 0x7000, "mmap 0x50000": 0x1000},
 		},
 	}
 }
 
 // What a process leaves is found byte for byte, and nothing else.
 func TestAllocations(t *testing.T) {
+	tooltest.OnHooks(t, "user")
 	lib := library(t, "libc.so.6", "")
 	for name, c := range cases() {
 		t.Run(name, func(t *testing.T) {
@@ -194,6 +208,7 @@ func pass(lib *native.Library, base, n, bytes uint64) {
 
 // A leak is a row by its stack, whichever threads it is of.
 func TestLeak(t *testing.T) {
+	tooltest.OnHooks(t, "user", "ended", "exec")
 	lib := library(t, "libc.so.6", "")
 	res := tooltest.JSON(t, Tool, self(), func() {
 		var threads sync.WaitGroup
@@ -223,6 +238,7 @@ func TestLeak(t *testing.T) {
 
 // Only allocations that are wanted are shown.
 func TestWanted(t *testing.T) {
+	tooltest.OnHooks(t, "user")
 	lib := library(t, "libc.so.6", "")
 	for _, c := range []struct {
 		args     []string
@@ -255,6 +271,7 @@ func TestWanted(t *testing.T) {
 
 // Reports come while the process runs, and each is of all that is left then.
 func TestReports(t *testing.T) {
+	tooltest.OnHooks(t, "user")
 	lib := library(t, "libc.so.6", "")
 	res := tooltest.JSON(t, Tool, only(lib, "0.5", "2"), func() { leak(lib, 1<<20, 10, 10) })
 	if len(res.Rows) == 0 || res.Rows[len(res.Rows)-1].Num("bytes") != 100 {
@@ -264,6 +281,7 @@ func TestReports(t *testing.T) {
 
 // Another file has the allocator, whose functions have other names.
 func TestObject(t *testing.T) {
+	tooltest.OnHooks(t, "user")
 	lib := library(t, "liballoc.so", "je_")
 	for _, object := range []string{lib.Path, "liballoc.so*"} {
 		res := tooltest.JSON(t, Tool, self("-O", object, "-S", "je_"), func() {
@@ -279,6 +297,7 @@ func TestObject(t *testing.T) {
 
 // Each allocation and each free is a row of its own.
 func TestTrace(t *testing.T) {
+	tooltest.OnHooks(t, "user")
 	lib := library(t, "libc.so.6", "")
 	res := tooltest.JSON(t, Tool, only(lib, "-t"), func() {
 		do(lib, []step{
@@ -318,6 +337,10 @@ func TestText(t *testing.T) {
 
 // A command is looked at from its first instruction on: what the shell had is not its.
 func TestCommand(t *testing.T) {
+	tooltest.OnHooks(t, "user", "exec", "ended")
+	if !isDynamic(t, "ls") {
+		t.Skip("ls is linked statically, and has no symbols to find its malloc by")
+	}
 	res := tooltest.JSON(t, Tool, []string{"-c", "ls -d /"}, nil)
 	if len(res.Rows) == 0 {
 		t.Fatalf("ls has nothing left: %v", res.Summary)
@@ -330,4 +353,19 @@ func TestCommand(t *testing.T) {
 	if n := res.Summary.Object("counters").Num("missed_frees"); n != 0 {
 		t.Errorf("missed_frees is %v", n)
 	}
+}
+
+// isDynamic tells whether the command is linked with a library by the loader.
+func isDynamic(t *testing.T, command string) bool {
+	t.Helper()
+	path, err := exec.LookPath(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }

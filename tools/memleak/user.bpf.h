@@ -60,6 +60,8 @@ static __always_inline int enter(struct pt_regs *ctx, enum function function, __
 		/* While the call goes on, another thread may be given that memory. */
 		key = held_by_current(old);
 		call.old_held = held_take(&key, &call.old_value);
+		if (call.old_held && is_mapping(function))
+			mapping_forget(&key, call.old_value.bytes);
 	}
 	if (bpf_map_update_elem(&calls, &tid, &call, BPF_ANY))
 		lost_add(map_full);
@@ -72,15 +74,13 @@ static __always_inline __u64 allocated(const struct call *call, __u64 ret)
 	const __u64 max_errno = 4095;
 	__u64 address = 0;
 
-	switch (call->function) {
-	case POSIX_MEMALIGN:
+	if (call->function == POSIX_MEMALIGN) {
 		if (!(__u32)ret)
 			bpf_probe_read_user(&address, sizeof(address), (void *)call->result);
 		return address;
-	case MMAP:
-	case MREMAP:
-		return ret < -max_errno ? ret : 0;
 	}
+	if (is_mapping(call->function) && ret >= -max_errno)
+		return 0;
 	return ret;
 }
 
@@ -92,6 +92,8 @@ static __always_inline void settle_old(struct pt_regs *ctx, const struct call *c
 	if (failed && call->bytes) {
 		if (call->old_held)
 			held_put(&key, &call->old_value);
+		if (call->old_held && is_mapping(call->function))
+			mapping_note(&key, call->old_value.bytes);
 		return;
 	}
 	if (!call->old_held)
@@ -120,7 +122,8 @@ static __always_inline int leave(struct pt_regs *ctx)
 		settle_old(ctx, call, !address);
 	if (address) {
 		key = held_by_current(address);
-		hold(ctx, &key, call->bytes, call->function, 0);
+		if (hold(ctx, &key, call->bytes, call->function, 0) && is_mapping(call->function))
+			mapping_note(&key, call->bytes);
 	}
 	return 0;
 }
@@ -169,7 +172,7 @@ int user__uprobe__free(struct pt_regs *ctx)
 	return 0;
 }
 
-/* What is left of a mapping whose begin is unmapped is held on. */
+/* What is left of a mapping whose begin or end is unmapped is held on. */
 SEC("uprobe/libc:munmap")
 int user__uprobe__munmap(struct pt_regs *ctx)
 {
@@ -177,15 +180,12 @@ int user__uprobe__munmap(struct pt_regs *ctx)
 	struct held_value value;
 	__u64 bytes = ARG2;
 
-	if (!task_current_wanted() || !held_take(&key, &value))
+	if (!task_current_wanted())
 		return 0;
-	if (targ_trace)
-		trace(ctx, key.id, bytes < value.bytes ? bytes : value.bytes, MUNMAP);
-	if (bytes < value.bytes) {
-		key.id += bytes;
-		value.bytes -= bytes;
-		held_put(&key, &value);
-	}
+	if (held_take(&key, &value))
+		unmap_begin(ctx, &key, bytes, &value);
+	else
+		unmap_end(ctx, &key, bytes);
 	return 0;
 }
 
