@@ -122,9 +122,12 @@ func TestFiles(t *testing.T) {
 			files = append(files, r)
 		}
 	}
-	want := n * sizeOf(t, "file")
-	if bytes, count := sum(files, "kmem_cache_alloc", "alloc_empty_file"); bytes != want || count != n {
-		t.Errorf("files have %v bytes in %v objects, want %v in %v", bytes, count, want, n)
+	// A cache may be merged with one of larger objects, of as many lines of the CPU's cache.
+	const line = 64
+	least := sizeOf(t, "file")
+	bytes, count := sum(files, "kmem_cache_alloc", "alloc_empty_file")
+	if bytes < n*least || bytes >= n*(least+line) || count != n {
+		t.Errorf("files have %v bytes in %v objects, want %v in %v", bytes, count, n*least, n)
 	}
 }
 

@@ -57,7 +57,7 @@ type (
 )
 
 type row struct {
-	Bytes       uint64        `json:"bytes" col:"BYTES,width=12,right" help:"bytes that were asked for, of all these allocations; of pages, what is not freed of them"`
+	Bytes       uint64        `json:"bytes" col:"BYTES,width=12,right" help:"bytes that were asked for, of all these allocations; of pages, what is not freed of them; of a cache, the size of its objects, which is that of the largest where the kernel has merged caches"`
 	Count       uint64        `json:"count" col:"COUNT,width=10,right" help:"allocations that have not been freed"`
 	Function    function      `json:"function" col:"FUNCTION,width=16" help:"what they were allocated by: of several functions in one another the outermost; page_alloc stands for the kernel's allocator of pages"`
 	PID         uint32        `json:"pid" col:"PID,width=7" help:"process whose memory it is, in the initial PID namespace; absent for the kernel's"`
