@@ -50,7 +50,7 @@ The counters at the end are those of biolatency(8).`,
 		"Stacks of the same functions are one; --address tells addresses apart.",
 		"A request that is completed in parts is one I/O.",
 	},
-	Overhead: "That of biolatency, and the walk through the kernel's stack at each submission, some 2 us.",
+	Overhead: "That of biolatency, and the walk through the kernel's stack at each submission: 3.3 us there, 0.7 us at the insertion, the issue and the completion together (10,000 reads of a loop device, a busy virtual machine with kernel 6.18).",
 	Examples: []string{
 		"biostacks 10                        # all I/O of ten seconds",
 		"biostacks -d nvme0n1 -m --interval 5  # of one disk, in milliseconds, each five seconds",
