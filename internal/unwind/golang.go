@@ -102,7 +102,7 @@ func (g *goFunctions) add(i uint64) bool {
 	name := g.name(g.number(r, nameAt))
 	switch flags := r[g.flagAt]; {
 	case name == "runtime.sigreturn__sigaction":
-		g.rows = appendRow(g.rows, uint32(start), newRule(BaseSignal, 0, 0, 0))
+		g.addReturn(uint32(start))
 	case flags&goTopFrame != 0 && name != "runtime.sigtramp":
 		g.rows = appendRow(g.rows, uint32(start), newRule(BaseEnd, 0, 0, 0))
 	case flags&goSPWrite != 0:
@@ -112,6 +112,16 @@ func (g *goFunctions) add(i uint64) bool {
 	}
 	g.rows = appendRow(g.rows, uint32(end), 0)
 	return true
+}
+
+// addReturn appends the row of what handlers of signals return to. They return to its very
+// start, which is looked up as what called them: one byte before.
+func (g *goFunctions) addReturn(start uint32) {
+	start--
+	if n := len(g.rows); n > 0 && g.rows[n-1].PC >= start {
+		g.rows = g.rows[:n-1]
+	}
+	g.rows = appendRow(g.rows, start, newRule(BaseSignal, 0, 0, 0))
 }
 
 // name is that of a function, without the mark of those that are called as in assembly.

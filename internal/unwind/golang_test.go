@@ -73,18 +73,24 @@ func TestGoRules(t *testing.T) {
 // Nearly all code has a rule, and the outermost functions end a stack.
 func TestGoRows(t *testing.T) {
 	_, rows := own(t)
-	var without, ends int
+	var without, ends, signals int
 	for i, r := range rows[:len(rows)-1] {
 		switch r.Rule {
 		case 0:
 			without += int(rows[i+1].PC - r.PC)
+		case newRule(BaseSignal, 0, 0, 0):
+			if f := runtime.FuncForPC(uintptr(r.PC + 1)); f == nil || f.Entry() != uintptr(r.PC+1) || f.Name() != "runtime.sigreturn__sigaction" {
+				t.Errorf("the rule of a signal begins at %x", r.PC)
+			}
+			signals++
 		case newRule(BaseEnd, 0, 0, 0):
 			ends++
 		}
 	}
+	returns := map[string]int{"amd64": 1}[runtime.GOARCH] // elsewhere they return to the vDSO
 	all := int(rows[len(rows)-1].PC - rows[0].PC)
-	if len(rows) < 1000 || without > all/100 || ends == 0 {
-		t.Errorf("%d rows, %d of %d bytes without a rule, %d outermost functions", len(rows), without, all, ends)
+	if len(rows) < 1000 || without > all/100 || ends == 0 || signals != returns {
+		t.Errorf("%d rows, %d of %d bytes without a rule, %d outermost functions, %d ends of signals", len(rows), without, all, ends, signals)
 	}
 	if !slices.IsSortedFunc(rows, func(a, b Row) int { return int(int64(a.PC) - int64(b.PC)) }) {
 		t.Error("rows are not in order")

@@ -57,7 +57,7 @@ func TestHow(t *testing.T) {
 // A process that was seen and calls exec has the tables of its new program some milliseconds on.
 func TestExec(t *testing.T) {
 	tooltest.Root(t)
-	cmd := exec.Command("sh", "-c", "ulimit -t 1; read go; while [ ${#i} -lt 10000 ]; do i=$i.; done; exec "+tooltest.FramelessProgram(t))
+	cmd := exec.Command("sh", "-c", "ulimit -t 2; read go; while [ ${#i} -lt 4000 ]; do i=$i.; done; exec "+tooltest.FramelessProgram(t))
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestExec(t *testing.T) {
 	}
 	res := tooltest.JSON(t, Tool, []string{"-F", "499", "-U", "--pid", strconv.Itoa(cmd.Process.Pid)}, func() {
 		in.Close()
-		_ = cmd.Wait() // until it has used up its second
+		_ = cmd.Wait() // until it has used up its two seconds
 	})
 	var all, whole float64
 	for _, r := range res.Rows {
