@@ -39,7 +39,7 @@ func (f *Facts) manualStacks(p *manual.Page) {
 	p.Section("STACKS")
 	p.Text("The stacks of processes are walked by what compilers say of each function, so that functions need no frame pointers: in .eh_frame, " +
 		"which nearly all programs and libraries have, and in the tables that Go programs (1.18 and later) have of their own. " +
-		"It is read as the first stack of a process comes, with --pid before the first. " +
+		"It is read as the first stack of a process comes, with --pid of one process before the first. " +
 		"Frame pointers are followed until that is done, which takes 1 to 200 ms for a file that no process had before, " +
 		"through code that says nothing of itself, as that of JIT compilers, and in 32-bit programs.")
 	p.Text("With --address or --offset JSON has for each frame how it was found: by a frame pointer (fp), by .eh_frame (eh), by the tables of a Go program (go), " +

@@ -23,9 +23,10 @@ type unwinding struct {
 	wake   chan struct{}
 	ended  sync.WaitGroup
 
+	begin func() // closes begun, once
+	begun chan struct{}
+
 	mu      sync.Mutex
-	idle    *sync.Cond        // when all that is pending was done
-	busy    bool              // something is being done
 	known   map[uint32]bool   // processes that were asked for
 	pending map[uint32]uint32 // those to be looked at, with their address spaces
 }
@@ -81,9 +82,9 @@ func newUnwinding(maps map[string]*ebpf.Map, notify func(error)) *unwinding {
 	}
 	u := &unwinding{
 		tables: unwind.New(m, m.limits()), notify: notify, stop: make(chan struct{}), wake: make(chan struct{}, 1),
-		known: map[uint32]bool{}, pending: map[uint32]uint32{},
+		begun: make(chan struct{}), known: map[uint32]bool{}, pending: map[uint32]uint32{},
 	}
-	u.idle = sync.NewCond(&u.mu)
+	u.begin = sync.OnceFunc(func() { close(u.begun) })
 	u.ended.Go(u.run)
 	return u
 }
@@ -125,15 +126,16 @@ func (u *unwinding) ask(pid, space uint32) {
 	}
 }
 
-// await returns when there are tables of all that were asked for.
+// await returns when there are tables of the process that was asked for first, if any was.
 func (u *unwinding) await() {
 	if u == nil {
 		return
 	}
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	for u.busy || len(u.pending) > 0 {
-		u.idle.Wait()
+	isAsked := len(u.known) > 0
+	u.mu.Unlock()
+	if isAsked {
+		<-u.begun
 	}
 }
 
@@ -168,14 +170,12 @@ func (u *unwinding) next() bool {
 	}
 	for pid, space := range u.pending {
 		delete(u.pending, pid)
-		u.busy = true
 		u.mu.Unlock()
 		u.made(u.tables.Follow(pid, space))
+		u.begin()
 		u.mu.Lock()
-		u.busy = false
 		return true
 	}
-	u.idle.Broadcast()
 	return false
 }
 

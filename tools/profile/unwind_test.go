@@ -3,6 +3,7 @@ package profile
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,7 +86,7 @@ func TestExec(t *testing.T) {
 
 //go:noinline
 func bareOuter(d time.Duration) (n int) {
-	for begin := time.Now(); time.Since(begin) < d; {
+	for begin := cpuTime(); cpuTime() < begin+d; {
 		n += bareLeaf(100_000)
 	}
 	return n
@@ -107,7 +108,11 @@ func TestGoLeaf(t *testing.T) {
 	tooltest.Root(t)
 	for _, how := range []string{"auto", "fp"} {
 		args := []string{"-F", "499", "-U", "--unwind", how, "--address", "--pid", strconv.Itoa(os.Getpid())}
-		res := tooltest.JSON(t, Tool, args, func() { bareOuter(500 * time.Millisecond) })
+		res := tooltest.JSON(t, Tool, args, func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			bareOuter(500 * time.Millisecond)
+		})
 		var all, right float64
 		for _, r := range res.Rows {
 			stack := r.Symbols("user_stack")
