@@ -24,6 +24,9 @@ const volatile __u64 unwind_thread_size = 16384;
 /* The bits of an address in user space; above may be a signature of the pointer. */
 const volatile __u64 unwind_address_mask = (1ULL << 56) - 1;
 
+/* MAX_URETPROBE_DEPTH of the kernel. */
+#define MAX_RETURN_INSTANCES 64
+
 /* As internal/unwind has them. */
 #define UNWIND_MAPPINGS 65536
 #define UNWIND_BLOCKS 20480
@@ -95,6 +98,8 @@ struct {
 struct unwind_cursor {
 	__u64 pc, sp, fp;
 	__u64 lr; /* arm64, of the innermost frame and of one that a signal has interrupted */
+	__u64 trampoline; /* what functions return to instead of their callers, where uretprobes are */
+	__u64 returns; /* struct return_instance: the callers; 0 where there are none */
 	__u32 first, count; /* of the process */
 	volatile __u32 low, high; /* of a search */
 	bool exact; /* pc is where the thread was interrupted, not a return address */
@@ -315,6 +320,42 @@ static __always_inline bool unwind_by_rule(struct unwind_cursor *cur, __u64 rule
 	return true;
 }
 
+/* unwind_returns finds what uretprobes have put in the place of return addresses, and those. */
+static __always_inline void unwind_returns(struct unwind_cursor *cur)
+{
+	struct task_struct *task = task_current();
+
+	cur->returns = 0;
+	if (!bpf_core_field_exists(task->utask) || !bpf_core_type_exists(struct xol_area))
+		return;
+	cur->returns = (__u64)BPF_CORE_READ(task, utask, return_instances);
+	if (cur->returns)
+		cur->trampoline = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
+}
+
+/*
+ * unwind_original puts the return address in the place of the trampoline. Instances are
+ * ordered as frames are; those below this one have returned, or are the same call's.
+ */
+static __always_inline void unwind_original(struct unwind_cursor *cur)
+{
+	struct return_instance *instance = (void *)cur->returns;
+#if defined(bpf_target_x86)
+	__u64 place = cur->sp - 8;
+#else
+	__u64 place = cur->sp;
+#endif
+
+	for (int i = 0; i < MAX_RETURN_INSTANCES && instance; i++) {
+		if (BPF_CORE_READ(instance, stack) >= place) {
+			cur->pc = BPF_CORE_READ(instance, orig_ret_vaddr);
+			break;
+		}
+		instance = BPF_CORE_READ(instance, next);
+	}
+	cur->returns = instance ? (__u64)BPF_CORE_READ(instance, next) : 0;
+}
+
 /* unwind_step goes to the caller, and returns 0 where there is none. A global function, as stack_hash is. */
 __noinline int unwind_step(void)
 {
@@ -340,6 +381,8 @@ __noinline int unwind_step(void)
 	if (!moved && !unwind_by_frame_pointer(cur))
 		return 0;
 	cur->pc &= unwind_address_mask;
+	if (cur->returns && cur->pc == cur->trampoline)
+		unwind_original(cur);
 	return cur->pc != 0;
 }
 
@@ -402,6 +445,7 @@ static __always_inline bool unwind_begin(__u32 pid, __u32 space)
 		return false;
 	cur->first = process->first;
 	cur->count = process->count;
+	unwind_returns(cur);
 	return unwind_start(cur);
 }
 
