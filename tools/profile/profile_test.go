@@ -191,8 +191,9 @@ func TestShortLived(t *testing.T) {
 	for _, r := range spun(res) {
 		pids[r.Num("pid")] = true
 		frames, _ := r["user_stack"].([]any)
-		for _, f := range frames {
-			if frame, _ := f.(map[string]any); frame["reason"] == "exited" {
+		for i, f := range frames {
+			// The innermost one may be in the vDSO, of which no event says where it lies.
+			if frame, _ := f.(map[string]any); i > 0 && frame["reason"] == "exited" {
 				t.Errorf("process %.0f is not named: %v", r.Num("pid"), frames)
 				break
 			}
