@@ -12,7 +12,7 @@
  */
 
 /*
- * From 5.19 (b347aa7b5747) to 6.0 kmalloc is told the cache ahead of the sizes. Before 6.1
+ * From 5.19 to 6.0 kmalloc is told the cache ahead of the sizes. Before 6.1
  * kmem_cache_alloc had the same arguments, and both had a form for nodes beside them; since
  * then (2c1d697fb8ba, 11e9734bcb6a) there is one of each, and the cache knows the size.
  */
@@ -24,8 +24,8 @@ typedef void (*btf_trace_kmem_cache_alloc___cache)(void *, unsigned long, const 
 						   struct kmem_cache *, size_t, size_t, gfp_t);
 
 /*
- * An argument as a number. Pointers to void cannot be looked at by programs of tp_btf before
- * 5.13, nor be summed up with numbers; both can be read as memory.
+ * An argument as a number. Programs of tp_btf cannot look at pointers to const void on older
+ * kernels, as 5.10, nor reckon with pointers on any; both can be read as memory.
  */
 static __always_inline __u64 kmem_arg(__u64 *ctx, int nr)
 {

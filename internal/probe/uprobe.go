@@ -28,8 +28,7 @@ func useMulti(spec *ebpf.CollectionSpec, o *Options) {
 }
 
 // multiKnowsProcesses tells whether a link for a process is for all its threads: since 6.10
-// (46ba0e49b642), which does not show; but it does that sessions are there, from 6.13 on
-// (d920179b3d48).
+// (46ba0e49b642), which does not show; but it does that sessions are there, from 6.13 on.
 func multiKnowsProcesses(kernel *Kernel) bool {
 	var types *btf.Enum
 	return kernel.TypeByName("bpf_attach_type", &types) == nil &&

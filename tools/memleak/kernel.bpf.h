@@ -109,7 +109,7 @@ static __always_inline int bulk_free(void *ctx, __u64 n, __u64 *objects)
 	return 0;
 }
 
-/* Until 6.4 (04a522b7da3d) it was told the distance of the head from the begin of the object. */
+/* Older kernels tell it the distance of the head from the begin of the object, as 5.10 does. */
 static __always_inline int rcu_free(void *ctx, __u64 head, __u64 object)
 {
 	const __u64 max_distance = 4096;
