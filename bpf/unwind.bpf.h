@@ -330,7 +330,7 @@ static __always_inline void unwind_returns(struct unwind_cursor *cur)
 		return;
 	cur->returns = (__u64)BPF_CORE_READ(task, utask, return_instances);
 	if (cur->returns)
-		cur->trampoline = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
+		cur->trampoline = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr) & unwind_address_mask;
 }
 
 /*

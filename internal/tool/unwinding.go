@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"runtime"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -59,15 +60,16 @@ func threadSize() uint64 {
 }
 
 // addressMask has the bits that addresses of code have, seen by those of our own: libraries
-// and the vDSO lie at the end of an address space.
+// and the vDSO lie at the end of an address space. On amd64 nothing is above an address.
 func addressMask() uint64 {
+	const all = 1<<56 - 1
 	own, err := mapped.Executable(uint32(os.Getpid()))
-	if err != nil || len(own) == 0 {
-		return 1<<56 - 1
+	if err != nil || len(own) == 0 || runtime.GOARCH == "amd64" {
+		return all
 	}
 	highest := uint64(0)
 	for _, m := range own {
-		if m.End < 1<<56 { // but for what the kernel has at its own end
+		if m.End <= all { // but for what the kernel has at its own end
 			highest = max(highest, m.End)
 		}
 	}
