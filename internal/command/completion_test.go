@@ -28,7 +28,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"corescope", "opensnoop", "--full"}, []string{"--full-path"}},
 		{[]string{"corescope", "opensnoop", "--output", "j"}, []string{"json"}},
 		{[]string{"/bin/opensnoop", "--hook", "open=b"}, []string{"open=btf"}},
-		{[]string{"bpf-opensnoop", "--columns", "pid,+us"}, []string{"pid,+user"}},
+		{[]string{"bpf-opensnoop", "--columns", "pid,+un"}, []string{"pid,+unit"}},
 		{[]string{"corescope", "nosuch", ""}, nil},
 		{[]string{"corescope"}, nil},
 		{nil, nil},
@@ -59,7 +59,7 @@ func TestBash(t *testing.T) {
 		{"opensnoop --full", "--full-path"},
 		{"opensnoop --output=c", "csv"},
 		{"bpf-opensnoop --hook open=r", "raw"},
-		{"opensnoop --columns pid,+us", "pid,+user"},
+		{"opensnoop --columns pid,+un", "pid,+unit"},
 		{"opensnoop --btf /et", ""},
 	} {
 		script := `source <(corescope completion bash --prefix bpf-) && complete -p corescope bpf-opensnoop >/dev/null &&
