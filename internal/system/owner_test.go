@@ -20,7 +20,7 @@ var owners = []struct {
 }{
 	{"root", "/", Owner{}},
 	{"empty", "", Owner{}},
-	{"plain directory", "/process_api/" + hash, Owner{}},
+	{"plain directory", "/plain/" + hash, Owner{}},
 	{"service", "/system.slice/ssh.service", Owner{Unit: "ssh.service", Slice: "system.slice"}},
 	{"slice only", "/system.slice", Owner{Slice: "system.slice"}},
 	{"nested slices", "/a.slice/a-b.slice", Owner{Slice: "a-b.slice"}},
