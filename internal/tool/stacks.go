@@ -23,6 +23,8 @@ import (
 type Stacks[K comparable, V any, R comparable] struct {
 	Plan
 	StackOptions
+	// KernelOnly tells that no stacks of processes are taken: nothing is made ready for them.
+	KernelOnly bool
 	// Sort is the key of the column that is the weight of a row.
 	Sort string
 	// Off are the keys of columns that no row of this run has.
@@ -93,7 +95,7 @@ func (s *Stacks[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*descri
 	if err := s.StackOptions.check(); err != nil {
 		return nil, flags.Usage(err)
 	}
-	s.unwind = s.Unwind == unwindAuto
+	s.unwind = s.Unwind == unwindAuto && !s.KernelOnly
 	if err := s.stackReading.describe(spec, &s.Plan, reflect.TypeFor[K](), s.ringBytes()); err != nil {
 		return nil, err
 	}

@@ -76,9 +76,9 @@ In flame graphs the kernel's functions have the colour of what is waited for: lo
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return &tool.Stacks[key, counts, row]{
 		Plan:         tool.Plan{Duration: o.Duration, Variables: o.Waits.Variables()},
-		StackOptions: o.StackOptions,
-		Sort:         "total_ns",
-		Unit:         tool.Nanoseconds,
+		StackOptions: o.StackOptions, KernelOnly: o.KernelOnly,
+		Sort: "total_ns",
+		Unit: tool.Nanoseconds,
 		Label: func(k *key, t *tool.Traces) row {
 			return row{PID: k.PID, TID: k.TID, Comm: k.Comm, KernelStack: t.Of(k.Stacks.Kernel), UserStack: t.Of(k.Stacks.User), CgroupID: k.CgroupID}
 		},

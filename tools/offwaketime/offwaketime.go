@@ -82,13 +82,13 @@ Folded stacks and flame graphs have the waker on top, upside down: the place whe
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return &tool.Stacks[key, counts, row]{
 		Plan:         tool.Plan{Duration: o.Duration, Variables: o.Waits.Variables()},
-		StackOptions: o.StackOptions,
-		Sort:         "total_ns",
-		Unit:         tool.Nanoseconds,
-		Label:        label,
-		Fill:         func(r *row, c *counts) { r.Ns, r.Count = value.Micros(c.Ns), c.Count },
-		Weight:       func(r *row) uint64 { return uint64(r.Ns) },
-		Parts:        o.parts,
+		StackOptions: o.StackOptions, KernelOnly: o.KernelOnly,
+		Sort:   "total_ns",
+		Unit:   tool.Nanoseconds,
+		Label:  label,
+		Fill:   func(r *row, c *counts) { r.Ns, r.Count = value.Micros(c.Ns), c.Count },
+		Weight: func(r *row) uint64 { return uint64(r.Ns) },
+		Parts:  o.parts,
 	}, nil
 }
 

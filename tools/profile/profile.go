@@ -83,10 +83,10 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 			Duration: o.Duration,
 			Sampling: tool.Sampling{Frequency: o.Frequency, Period: o.Period, CPUs: o.CPU},
 		},
-		StackOptions: o.StackOptions,
-		Sort:         "count",
-		Unit:         tool.Samples,
-		Period:       cmp.Or(o.Period, uint64(time.Second)/o.Frequency),
+		StackOptions: o.StackOptions, KernelOnly: o.KernelOnly,
+		Sort:   "count",
+		Unit:   tool.Samples,
+		Period: cmp.Or(o.Period, uint64(time.Second)/o.Frequency),
 		Label: func(k *key, t *tool.Traces) row {
 			return row{PID: k.PID, Comm: k.Comm, KernelStack: t.Of(k.Kernel), UserStack: t.Of(k.User), CgroupID: k.CgroupID}
 		},

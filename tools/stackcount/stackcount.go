@@ -75,13 +75,13 @@ The filters, as --pid, are of the current task; in an interrupt that is the one 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	var places []target.Place
 	s := &tool.Stacks[key, counts, row]{
-		StackOptions: o.StackOptions,
-		Sort:         "count",
-		Unit:         tool.Calls,
-		Label:        func(k *key, t *tool.Traces) row { return label(k, places[k.Target].Name, t) },
-		Fill:         func(r *row, c *counts) { r.Count = c.Count },
-		Weight:       func(r *row) uint64 { return r.Count },
-		Parts:        func(r *row) []tool.Part { return o.parts(r, len(places) > 1) },
+		StackOptions: o.StackOptions, KernelOnly: o.KernelOnly,
+		Sort:   "count",
+		Unit:   tool.Calls,
+		Label:  func(k *key, t *tool.Traces) row { return label(k, places[k.Target].Name, t) },
+		Fill:   func(r *row, c *counts) { r.Count = c.Count },
+		Weight: func(r *row) uint64 { return r.Count },
+		Parts:  func(r *row) []tool.Part { return o.parts(r, len(places) > 1) },
 	}
 	if !o.PerProcess {
 		s.Off = []string{"pid", "comm"}

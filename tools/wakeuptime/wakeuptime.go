@@ -67,9 +67,9 @@ offwaketime shows the stacks of both sides.`,
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return &tool.Stacks[key, counts, row]{
 		Plan:         tool.Plan{Duration: o.Duration, Variables: o.Waits.Variables()},
-		StackOptions: o.StackOptions,
-		Sort:         "total_ns",
-		Unit:         tool.Nanoseconds,
+		StackOptions: o.StackOptions, KernelOnly: true,
+		Sort: "total_ns",
+		Unit: tool.Nanoseconds,
 		Label: func(k *key, t *tool.Traces) row {
 			return row{Comm: k.Comm, PID: k.PID, Waker: k.Waker, WakerPID: k.WakerPID, KernelStack: t.Of(k.Kernel)}
 		},
