@@ -69,6 +69,7 @@ func sum(rows []tooltest.Row, key string) (n float64) {
 
 func TestReads(t *testing.T) {
 	const n = 100
+	const few = 4 // pages of its own program that the thread may touch
 	disk := open(t)
 	res := tooltest.JSON(t, Tool, []string{"--comm", workerName, "60"}, func() {
 		as(t, func() {
@@ -83,7 +84,7 @@ func TestReads(t *testing.T) {
 	if !has(res, "accessed") {
 		return // see TestLacking
 	}
-	if hits, ratio := sum(res.Rows, "hits"), sum(res.Rows, "hit_ratio_percent"); hits != 2*n || ratio < 66 || ratio > 67 {
+	if hits, ratio := sum(res.Rows, "hits"), sum(res.Rows, "hit_ratio_percent"); hits < 2*n || hits > 2*n+few || ratio < 66 || ratio > 67 {
 		t.Errorf("%v hits, %v %%, want %d", hits, ratio, 2*n)
 	}
 }
