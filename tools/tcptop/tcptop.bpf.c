@@ -89,8 +89,12 @@ static __always_inline int recvmsg_flags(__u64 *ctx)
 {
 	__u64 flags = 0;
 
-	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_arg_cnt))
-		return ctx[4];
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_arg_cnt)) {
+		flags = ctx[4];
+		/* Else both ways' loads become one, at an address that the verifier refuses. */
+		barrier_var(flags);
+		return flags;
+	}
 	bpf_get_func_arg(ctx, bpf_get_func_arg_cnt(ctx) == 6 ? 4 : 3, &flags);
 	return flags;
 }
