@@ -7,9 +7,6 @@
 #include <bpf/bpf_tracing.h>
 #include "task.bpf.h"
 
-const volatile bool user_stacks_only = false;
-const volatile bool kernel_stacks_only = false;
-
 /* The stacks of who waits, and who woke it: all 0 where nobody did. */
 struct off_note {
 	__u64 kernel_stack;
@@ -21,31 +18,7 @@ struct off_note {
 	char waker[TASK_COMM_LEN];
 };
 
-struct table_key {
-	struct off_note note;
-	__u64 cgroup_id;
-	__u32 pid;
-	__u32 tid;
-	char comm[TASK_COMM_LEN];
-};
-
-struct table_value {
-	__u64 ns;
-	__u64 count;
-};
-
-#include "table.bpf.h"
-#include "offcpu.bpf.h"
-
-static __always_inline __u64 own_kernel_stack(void *ctx)
-{
-	return user_stacks_only ? 0 : kernel_stack(ctx);
-}
-
-static __always_inline __u64 own_user_stack(void *ctx)
-{
-	return kernel_stacks_only ? 0 : user_stack(ctx);
-}
+#include "offtask.bpf.h"
 
 static __always_inline void handle_out(void *ctx, struct task_struct *prev, bool preempt)
 {
@@ -54,8 +27,8 @@ static __always_inline void handle_out(void *ctx, struct task_struct *prev, bool
 	if (!wait)
 		return;
 	__builtin_memset(&wait->note, 0, sizeof(wait->note));
-	wait->note.kernel_stack = own_kernel_stack(ctx);
-	wait->note.user_stack = own_user_stack(ctx);
+	wait->note.kernel_stack = wanted_kernel_stack(ctx);
+	wait->note.user_stack = wanted_user_stack(ctx);
 	wait->since_ns = bpf_ktime_get_ns();
 }
 
@@ -70,39 +43,18 @@ static __always_inline void handle_waking(void *ctx, struct task_struct *p)
 
 	if (!wait || !wait->since_ns || wait->note.waker[0])
 		return;
-	wait->note.waker_kernel_stack = own_kernel_stack(ctx);
-	wait->note.waker_user_stack = own_user_stack(ctx);
+	wait->note.waker_kernel_stack = wanted_kernel_stack(ctx);
+	wait->note.waker_user_stack = wanted_user_stack(ctx);
 	wait->note.waker_pid = id >> 32;
 	wait->note.waker_tid = id;
 	bpf_get_current_comm(wait->note.waker, sizeof(wait->note.waker));
-}
-
-static __always_inline void handle_in(struct task_struct *next)
-{
-	struct off_wait *wait = off_wait_of(next);
-	struct table_key key = {};
-	struct table_value *value;
-	__u64 ns = wait ? off_end(wait) : 0;
-
-	if (!ns)
-		return;
-	key.note = wait->note;
-	key.cgroup_id = task_cgroup_id(next);
-	key.pid = BPF_CORE_READ(next, tgid);
-	key.tid = BPF_CORE_READ(next, pid);
-	BPF_CORE_READ_STR_INTO(&key.comm, next, comm);
-	value = table_find(&key);
-	if (!value)
-		return;
-	table_add(value, ns, ns);
-	table_add(value, count, 1);
 }
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(wait__btf__switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	handle_out(ctx, prev, preempt);
-	handle_in(next);
+	off_count(next);
 	return 0;
 }
 
@@ -117,7 +69,7 @@ SEC("raw_tp/sched_switch")
 int BPF_PROG(wait__raw__switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	handle_out(ctx, prev, preempt);
-	handle_in(next);
+	off_count(next);
 	return 0;
 }
 

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __OFFTASK_BPF_H
+#define __OFFTASK_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "task.bpf.h"
+
+/*
+ * Waits by the thread that waited and by what was noted of it: struct off_note, which the
+ * tool defines before it includes this.
+ */
+
+const volatile bool user_stacks_only = false;
+const volatile bool kernel_stacks_only = false;
+
+struct table_key {
+	struct off_note note;
+	__u64 cgroup_id;
+	__u32 pid;
+	__u32 tid;
+	char comm[TASK_COMM_LEN];
+};
+
+struct table_value {
+	__u64 ns;
+	__u64 count;
+};
+
+#include "table.bpf.h"
+#include "offcpu.bpf.h"
+
+/* The stacks of the current task, 0 for those that are not wanted. */
+static __always_inline __u64 wanted_kernel_stack(void *ctx)
+{
+	return user_stacks_only ? 0 : kernel_stack(ctx);
+}
+
+static __always_inline __u64 wanted_user_stack(void *ctx)
+{
+	return kernel_stacks_only ? 0 : user_stack(ctx);
+}
+
+/* off_count counts the wait of a thread that comes back to a CPU. */
+static __always_inline void off_count(struct task_struct *next)
+{
+	struct off_wait *wait = off_wait_of(next);
+	struct table_key key = {};
+	struct table_value *value;
+	__u64 ns = wait ? off_end(wait) : 0;
+
+	if (!ns)
+		return;
+	key.note = wait->note;
+	key.cgroup_id = task_cgroup_id(next);
+	key.pid = BPF_CORE_READ(next, tgid);
+	key.tid = BPF_CORE_READ(next, pid);
+	BPF_CORE_READ_STR_INTO(&key.comm, next, comm);
+	value = table_find(&key);
+	if (!value)
+		return;
+	table_add(value, ns, ns);
+	table_add(value, count, 1);
+}
+
+#endif
