@@ -35,8 +35,8 @@ const volatile __u64 unwind_address_mask = (1ULL << 56) - 1;
 #define UNWIND_PROCESSES 8192
 
 /* How a frame was found, in the highest bits of its address. */
-enum unwind_how { HOW_FRAME_POINTER, HOW_TABLE, HOW_GO, HOW_SIGNAL };
-#define UNWIND_HOW_SHIFT 62
+enum unwind_how { HOW_FRAME_POINTER, HOW_TABLE, HOW_GO, HOW_SIGNAL, HOW_CODE };
+#define UNWIND_HOW_SHIFT 60
 #define UNWIND_ADDRESS ((1ULL << UNWIND_HOW_SHIFT) - 1)
 
 /* What a rule counts the caller's stack pointer from. */
@@ -232,6 +232,37 @@ static __always_inline bool unwind_by_frame_pointer(struct unwind_cursor *cur)
 	return true;
 }
 
+/*
+ * Where there is no table, the code after a call may tell that there is only room to leave on
+ * the stack: in what CPython 3.12 and 3.13 make for perf to see their functions by, on x86.
+ */
+static __always_inline bool unwind_by_code(struct unwind_cursor *cur)
+{
+#if defined(bpf_target_x86)
+	struct {
+		__u8 add_to_sp[3];
+		__s8 room;
+		__u8 ret;
+	} code;
+	__u64 sp, pc;
+
+	if (cur->exact || !cur->sp || !unwind_read(&code, sizeof(code), cur->pc))
+		return false;
+	if (code.add_to_sp[0] != 0x48 || code.add_to_sp[1] != 0x83 || code.add_to_sp[2] != 0xc4 ||
+	    code.room <= 0 || code.ret != 0xc3)
+		return false;
+	sp = cur->sp + code.room;
+	if (!unwind_read(&pc, sizeof(pc), sp))
+		return false;
+	cur->sp = sp + sizeof(pc);
+	cur->pc = pc;
+	cur->how = HOW_CODE;
+	return true;
+#else
+	return false;
+#endif
+}
+
 /* The registers that the kernel has saved above the stack pointer, for the end of a signal's handler. */
 static __always_inline bool unwind_by_signal(struct unwind_cursor *cur)
 {
@@ -378,7 +409,7 @@ __noinline int unwind_step(void)
 	default:
 		moved = unwind_by_rule(cur, rule);
 	}
-	if (!moved && !unwind_by_frame_pointer(cur))
+	if (!moved && !unwind_by_code(cur) && !unwind_by_frame_pointer(cur))
 		return 0;
 	cur->pc &= unwind_address_mask;
 	if (cur->returns && cur->pc == cur->trampoline)

@@ -225,14 +225,15 @@ const (
 	byTable
 	byGo
 	bySignal
+	byCode  // that follows
 	byEntry // of the function
 )
 
-func (h how) String() string { return [...]string{"fp", "eh", "go", "signal", "entry"}[h] }
+func (h how) String() string { return [...]string{"fp", "eh", "go", "signal", "code", "entry"}[h] }
 
 // ways takes out of the addresses how they were found.
 func ways(addrs []uint64, unwound bool) []how {
-	const shift = 62
+	const shift = 60
 	all := make([]how, len(addrs))
 	if !unwound {
 		return all
