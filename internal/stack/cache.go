@@ -16,8 +16,9 @@ const maxHeld = 1024
 // their symbols within a budget, dropping those first that have not been asked
 // for the longest time.
 type cache struct {
-	budget int64
-	tick   atomic.Int64 // counts look-ups
+	budget  int64
+	servers *Debuginfod  // nil if none is asked
+	tick    atomic.Int64 // counts look-ups
 
 	mu      sync.Mutex
 	modules map[moduleKey]*module

@@ -25,21 +25,30 @@ func (s *symbols) debugTable(at place) (t *table) {
 }
 
 // eachDebugFile calls use with the debug files that the module has, until one
-// is of use.
+// is of use: those of this machine first, then that of the servers.
 func (s *symbols) eachDebugFile(at place, use func(*image) bool) {
 	for _, r := range at.roots {
 		for _, file := range s.debugFiles(at.path) {
-			f, id, err := r.open(file)
-			if err != nil {
-				continue
-			}
-			done, err := s.useDebugFile(f, id.size, use)
-			f.Close()
-			if err == nil && done {
+			f, _, err := r.open(file)
+			if err == nil && s.isOfUse(f, use) {
 				return
 			}
 		}
 	}
+	if f, err := s.servers.open(s.buildID); err == nil {
+		s.isOfUse(f, use)
+	}
+}
+
+// isOfUse uses f, and closes it.
+func (s *symbols) isOfUse(f *os.File, use func(*image) bool) bool {
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	done, err := s.useDebugFile(f, info.Size(), use)
+	return err == nil && done
 }
 
 // debugFiles lists where debuggers look: by build-id, then by .gnu_debuglink.

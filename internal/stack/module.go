@@ -95,6 +95,7 @@ func (m *module) symbols(at place) *symbols {
 	if err != nil {
 		s = &symbols{reason: Unreadable}
 	}
+	s.servers = m.cache.servers
 	m.cache.keep(m, s, at)
 	return s
 }
@@ -127,6 +128,7 @@ type symbols struct {
 	segments []segment
 	buildID  string
 	link     debugLink
+	servers  *Debuginfod // nil if none is asked
 
 	mu       sync.Mutex
 	tables   []*table

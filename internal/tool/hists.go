@@ -160,7 +160,10 @@ func (h *Hists[K, L]) describeStacks(env *Env, spec *ebpf.CollectionSpec) error 
 	if err := h.Stacks.check(); err != nil {
 		return flags.Usage(err)
 	}
-	h.traces = newTraces(h.Stacks, env)
+	var err error
+	if h.traces, err = newTraces(h.Stacks, &UserStacks{}, env); err != nil {
+		return err
+	}
 	h.Label = func(k K) L { return h.Trace(k, h.traces) }
 	return h.stackReading.describe(spec, &h.Plan, reflect.TypeFor[K](), ringBytes)
 }

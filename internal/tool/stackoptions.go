@@ -7,6 +7,7 @@ import (
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/flame"
 	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/stack"
 	"github.com/corescope/corescope/internal/value"
 )
 
@@ -15,7 +16,6 @@ type StackOptions struct {
 	Folded      bool           `flag:"folded,f" help:"a line for each stack, as flame graph programs read it: --output folded"`
 	Every       flags.Duration `flag:"interval" arg:"TIME" help:"time between reports, in seconds or as 500ms; one report at the end without it"`
 	Annotations bool           `flag:"annotations" help:"mark the kernel's functions in folded stacks by _[k], and inlined ones by _[i]"`
-	Unwind      string         `flag:"unwind" arg:"HOW" help:"how the stacks of processes are walked: auto, by what their files say of each function, and by frame pointers where they do not; fp, by frame pointers alone"`
 	Frames
 }
 
@@ -23,10 +23,16 @@ type StackOptions struct {
 type Frames struct {
 	Address bool   `flag:"address" help:"tell addresses in functions apart, and show them"`
 	Offset  bool   `flag:"offset" help:"as --address, but show the distances from the functions' starts"`
-	Lines   bool   `flag:"lines" help:"tell source lines apart, and show them as FILE:LINE, where a program has debugging information; reading that takes time, and memory as large as it is"`
-	Inlines bool   `flag:"inlines" help:"show functions that the compiler has put into others as callees of these, likewise"`
 	Depth   uint32 `flag:"perf-max-stack-depth" arg:"N" bpf:"stack_depth" help:"keep only the N innermost frames, 127 at the most"`
 	Storage uint64 `flag:"stack-storage-size" arg:"N" help:"means nothing: there is no limit"`
+}
+
+// UserStacks are the options of tools that count by stacks of processes.
+type UserStacks struct {
+	Unwind     string `flag:"unwind" arg:"HOW" help:"how the stacks of processes are walked: auto, by what their files say of each function, and by frame pointers where they do not; fp, by frame pointers alone"`
+	Lines      bool   `flag:"lines" help:"tell source lines apart, and show them as FILE:LINE, where a program has debugging information; reading that takes time, and memory as large as it is"`
+	Inlines    bool   `flag:"inlines" help:"show functions that the compiler has put into others as callees of these, likewise"`
+	Debuginfod string `flag:"debuginfod" arg:"URLS" help:"have the debug files of programs that have no names of their own fetched from these servers, by debuginfod-find of elfutils; names wait until they are there"`
 }
 
 // Stop is the argument of tools that take a duration where others take an interval.
@@ -51,16 +57,38 @@ const (
 )
 
 // DefaultStacks are the options before any is given.
-func DefaultStacks() StackOptions { return StackOptions{Frames: DefaultFrames(), Unwind: unwindAuto} }
+func DefaultStacks() StackOptions { return StackOptions{Frames: DefaultFrames()} }
+
+// DefaultUserStacks are the options before any is given.
+func DefaultUserStacks() UserStacks { return UserStacks{Unwind: unwindAuto} }
 
 // DefaultFrames are the options before any is given.
 func DefaultFrames() Frames { return Frames{Depth: stackDepth} }
 
-func (o *StackOptions) check() error {
-	if o.Unwind != unwindAuto && o.Unwind != unwindFP {
-		return fmt.Errorf("--unwind is %s or %s", unwindAuto, unwindFP)
+func (o *UserStacks) check() error {
+	switch o.Unwind {
+	case "", unwindAuto, unwindFP:
+		return nil
 	}
-	return o.Frames.check()
+	return fmt.Errorf("--unwind is %s or %s", unwindAuto, unwindFP)
+}
+
+// byTables tells that the stacks of processes are walked by tables.
+func (o *UserStacks) byTables() bool { return o.Unwind == unwindAuto }
+
+// processes name what lies in processes.
+func (o *UserStacks) processes() (*stack.Processes, error) {
+	ps := stack.NewProcesses(0)
+	ps.Want(stack.Detail{Lines: o.Lines, Inlines: o.Inlines})
+	if o.Debuginfod == "" {
+		return ps, nil
+	}
+	servers, err := stack.NewDebuginfod(o.Debuginfod)
+	if err != nil {
+		return nil, fmt.Errorf("ask --debuginfod: %w", err)
+	}
+	ps.Ask(servers)
+	return ps, nil
 }
 
 func (o *Frames) check() error {

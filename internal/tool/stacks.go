@@ -23,7 +23,9 @@ import (
 type Stacks[K comparable, V any, R comparable] struct {
 	Plan
 	StackOptions
-	// KernelOnly tells that no stacks of processes are taken: nothing is made ready for them.
+	// UserStacks are left out by tools that take no stacks of processes. KernelOnly tells
+	// that this run takes none: nothing is made ready for them.
+	UserStacks
 	KernelOnly bool
 	// Sort is the key of the column that is the weight of a row.
 	Sort string
@@ -92,14 +94,17 @@ func (s *Stacks[K, V, R]) plan() *Plan {
 }
 
 func (s *Stacks[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description, error) {
-	if err := s.StackOptions.check(); err != nil {
+	if err := errors.Join(s.StackOptions.check(), s.UserStacks.check()); err != nil {
 		return nil, flags.Usage(err)
 	}
-	s.unwind = s.Unwind == unwindAuto && !s.KernelOnly
+	s.unwind = s.byTables() && !s.KernelOnly
 	if err := s.stackReading.describe(spec, &s.Plan, reflect.TypeFor[K](), s.ringBytes()); err != nil {
 		return nil, err
 	}
-	s.traces = newTraces(&s.Frames, env)
+	var err error
+	if s.traces, err = newTraces(&s.Frames, &s.UserStacks, env); err != nil {
+		return nil, err
+	}
 	s.table.Rounds = Rounds{s.Every, s.Count}
 	s.table.Ranking = Ranking{s.Sort, s.Rows}
 	s.table.SortNames = s.SortNames

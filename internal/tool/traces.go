@@ -70,14 +70,16 @@ type rawStack struct {
 // queued is how many stacks may wait for their names.
 const queued = 1 << 14
 
-func newTraces(o *Frames, env *Env) *Traces {
-	processes := stack.NewProcesses(0)
-	processes.Want(stack.Detail{Lines: o.Lines, Inlines: o.Inlines})
+func newTraces(o *Frames, u *UserStacks, env *Env) (*Traces, error) {
+	processes, err := u.processes()
+	if err != nil {
+		return nil, err
+	}
 	return &Traces{
 		exact: o.exact(), depth: int(o.Depth), kernel: env.symbols, processes: processes,
 		queue: make(chan *rawStack, queued), seen: map[uint32]uint32{},
 		byID: map[StackID]value.Trace{}, seed: maphash.MakeSeed(), same: map[uint64][]value.Trace{},
-	}
+	}, nil
 }
 
 // listen hears of mappings as they are made, for processes that end before they can be

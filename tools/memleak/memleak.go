@@ -17,6 +17,7 @@ type options struct {
 	Interval flags.Duration `pos:"interval" help:"time between reports, in seconds or as 500ms; 5 s without it, but for stacks as a document"`
 	Count    uint64         `pos:"count" help:"number of reports"`
 	tool.StackOptions
+	tool.UserStacks
 	Command string `flag:"command,c" arg:"COMMAND" help:"run this command and look at its process"`
 	Trace   bool   `flag:"trace,t" bpf:"targ_trace" help:"show each allocation and each free as it happens, and no stacks"`
 	Allocs  bool   `flag:"show-allocs,a" help:"a row for each allocation, with its address and age"`
@@ -75,7 +76,7 @@ The counters at the end: unseen_frees, of what was not seen to be allocated or w
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p"},
 }, options{
-	StackOptions: tool.DefaultStacks(), Older: 500, Sample: 1, MaxSize: 1<<64 - 1, Sort: "size", Most: 1 << 20,
+	StackOptions: tool.DefaultStacks(), UserStacks: tool.DefaultUserStacks(), Older: 500, Sample: 1, MaxSize: 1<<64 - 1, Sort: "size", Most: 1 << 20,
 }, build)
 
 // allocators are files that have one, by the usual names.

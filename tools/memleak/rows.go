@@ -69,7 +69,7 @@ type row struct {
 
 func (o *options) stacks(plan tool.Plan) tool.Source {
 	s := &tool.Stacks[key, counts, row]{
-		Plan: plan, StackOptions: o.StackOptions,
+		Plan: plan, StackOptions: o.StackOptions, UserStacks: o.UserStacks,
 		Usual: 5 * time.Second, Count: o.Count,
 		Sort: o.Sort, SortNames: map[string]string{"size": "bytes"}, Rows: o.Top, TextRows: 10,
 		Unit:    tool.Bytes,

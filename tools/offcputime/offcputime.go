@@ -11,6 +11,7 @@ import (
 type options struct {
 	tool.Stop
 	tool.StackOptions
+	tool.UserStacks
 	tool.Sides
 	tool.Waits
 	State int64 `flag:"state" arg:"MASK" bpf:"targ_state" help:"only waits that begin in one of these states of the kernel: 1 interruptible, 2 uninterruptible; 0 are threads that could run on, -1 is all"`
@@ -23,7 +24,7 @@ type (
 		User   tool.StackID `btf:"user_stack"`
 	}
 	key struct {
-		Stacks   note
+		Note     note
 		CgroupID uint64
 		PID, TID uint32
 		Comm     value.Comm
@@ -71,16 +72,16 @@ In flame graphs the kernel's functions have the colour of what is waited for: lo
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "tid": "t", "offset": "s"},
-}, options{StackOptions: tool.DefaultStacks(), Waits: tool.DefaultWaits(), State: -1}, build)
+}, options{StackOptions: tool.DefaultStacks(), UserStacks: tool.DefaultUserStacks(), Waits: tool.DefaultWaits(), State: -1}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return &tool.Stacks[key, counts, row]{
 		Plan:         tool.Plan{Duration: o.Duration, Variables: o.Waits.Variables()},
-		StackOptions: o.StackOptions, KernelOnly: o.KernelOnly,
+		StackOptions: o.StackOptions, UserStacks: o.UserStacks, KernelOnly: o.KernelOnly,
 		Sort: "total_ns",
 		Unit: tool.Nanoseconds,
 		Label: func(k *key, t *tool.Traces) row {
-			return row{PID: k.PID, TID: k.TID, Comm: k.Comm, KernelStack: t.Of(k.Stacks.Kernel), UserStack: t.Of(k.Stacks.User), CgroupID: k.CgroupID}
+			return row{PID: k.PID, TID: k.TID, Comm: k.Comm, KernelStack: t.Of(k.Note.Kernel), UserStack: t.Of(k.Note.User), CgroupID: k.CgroupID}
 		},
 		Fill:   func(r *row, c *counts) { r.Ns, r.Count = value.Micros(c.Ns), c.Count },
 		Weight: func(r *row) uint64 { return uint64(r.Ns) },

@@ -13,6 +13,7 @@ import (
 type options struct {
 	Pattern string `pos:"pattern" help:"functions, tracepoints or USDT probes, as vfs_read, c:malloc, t:block:*, u:c:*"`
 	tool.StackOptions
+	tool.UserStacks
 	tool.Sides
 	PerProcess bool  `flag:"perpid,P" bpf:"by_pid" help:"tell processes apart"`
 	Regexp     bool  `flag:"regexp,r" help:"the pattern is a regular expression, which a name must match from its beginning on"`
@@ -70,12 +71,12 @@ The filters, as --pid, are of the current task; in an interrupt that is the one 
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "duration": "D", "interval": "i", "offset": "s"},
-}, options{StackOptions: tool.DefaultStacks(), CPU: -1}, build)
+}, options{StackOptions: tool.DefaultStacks(), UserStacks: tool.DefaultUserStacks(), CPU: -1}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	var places []target.Place
 	s := &tool.Stacks[key, counts, row]{
-		StackOptions: o.StackOptions, KernelOnly: o.KernelOnly,
+		StackOptions: o.StackOptions, UserStacks: o.UserStacks, KernelOnly: o.KernelOnly,
 		Sort:   "count",
 		Unit:   tool.Calls,
 		Label:  func(k *key, t *tool.Traces) row { return label(k, places[k.Target].Name, t) },
