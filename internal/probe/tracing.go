@@ -22,7 +22,10 @@ var errRefused = errors.New("refused")
 // the library to say, which is asked next, but for errRefused.
 func loadFound(spec *ebpf.ProgramSpec, target btf.TypeID, kernel *Kernel, maps map[string]*ebpf.Map) (*ebpf.Program, error) {
 	insns := make(asm.Instructions, len(spec.Instructions))
-	copy(insns, spec.Instructions)
+	for i := range insns {
+		// Lines of source are for what the verifier says. The library is asked for that.
+		insns[i] = spec.Instructions[i].WithSource(nil)
+	}
 	if err := giveMaps(insns, maps); err != nil {
 		return nil, err
 	}
@@ -37,7 +40,7 @@ func loadFound(spec *ebpf.ProgramSpec, target btf.TypeID, kernel *Kernel, maps m
 	if err := relocate(insns, spec.ByteOrder, kernel.found.Types, &types); err != nil {
 		return nil, err
 	}
-	funcs, lines, err := btf.MarshalExtInfos(insns, &types)
+	funcs, _, err := btf.MarshalExtInfos(insns, &types)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +57,6 @@ func loadFound(spec *ebpf.ProgramSpec, target btf.TypeID, kernel *Kernel, maps m
 	attr.insns, attr.count = unsafe.Pointer(unsafe.SliceData(code.Bytes())), uint32(code.Len()/asm.InstructionSize)
 	attr.btf = uint32(handle.FD())
 	attr.funcInfo, attr.funcSize, attr.funcs = unsafe.Pointer(unsafe.SliceData(funcs)), btf.FuncInfoSize, uint32(len(funcs))/btf.FuncInfoSize
-	attr.lineInfo, attr.lineSize, attr.lines = unsafe.Pointer(unsafe.SliceData(lines)), btf.LineInfoSize, uint32(len(lines))/btf.LineInfoSize
 	fd, err := attr.load()
 	if err != nil {
 		return nil, err

@@ -1,6 +1,23 @@
 package tool
 
-import "github.com/corescope/corescope/internal/flags"
+import (
+	"math/bits"
+
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/system"
+)
+
+// ConnectionMaps sizes the map of connections (conn.bpf.h): room for 16 times as many as there
+// are sockets now, and for 2^16 to 2^20. An entry of it that is not used takes 16 bytes, and
+// time at the start.
+func ConnectionMaps() map[string]uint32 {
+	const least, most = 1 << 16, 1 << 20
+	sockets, err := system.TCPSockets("/")
+	if err != nil {
+		return map[string]uint32{"conns": most}
+	}
+	return map[string]uint32{"conns": uint32(max(least, min(most, 1<<bits.Len(uint(16*sockets)))))}
+}
 
 // Family are the options of tools that show connections or packets (sock.bpf.h), by what
 // is on the wire.

@@ -36,6 +36,7 @@ type session struct {
 	losses   losses
 	stats    stats
 	command  *command // that the run is of, or nil
+	usualGC  int      // debug.SetGCPercent, once all is attached
 	events   uint64   // that happened, as far as they were wanted
 	shown    uint64   // rows or reports that were written
 }

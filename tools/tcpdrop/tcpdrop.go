@@ -125,9 +125,10 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	}
 	e := &tool.Events[row]{
 		Plan: tool.Plan{
-			Variables: map[string]any{"targ_netns": netns},
-			Optional:  []string{"input"},
-			Keep:      []system.Capability{system.CapSyslog},
+			Variables:  map[string]any{"targ_netns": netns},
+			MapEntries: tool.ConnectionMaps(),
+			Optional:   []string{"input"},
+			Keep:       []system.Capability{system.CapSyslog},
 		},
 		Columns:     []string{"time", "pid", "family", "saddr", "sport", "daddr", "dport", "tcp_state", "flags", "reason", "stack"},
 		BufferBytes: bufferBytes,

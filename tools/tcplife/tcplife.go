@@ -93,6 +93,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		return nil, err
 	}
 	e := &tool.Events[row]{
+		Plan:        tool.Plan{MapEntries: tool.ConnectionMaps()},
 		Columns:     o.columns(),
 		Headers:     map[string]string{"time": "TIME(s)"},
 		BufferBytes: bufferBytes,

@@ -77,7 +77,7 @@ const bufferBytes = 8 << 20
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	e := &tool.Events[row]{
-		Plan:        tool.Plan{Optional: []string{"probe"}},
+		Plan:        tool.Plan{Optional: []string{"probe"}, MapEntries: tool.ConnectionMaps()},
 		Columns:     []string{"time", "pid", "family", "laddr", "lport", "kind", "raddr", "rport", "tcp_state", "cause"},
 		BufferBytes: bufferBytes,
 		Before:      []tool.Iterator{{Program: "existing_files"}, {Program: "existing_socks"}},

@@ -84,6 +84,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		return nil, err
 	}
 	e := &tool.Events[row]{
+		Plan:        tool.Plan{MapEntries: tool.ConnectionMaps()},
 		Columns:     o.columns(),
 		BufferBytes: bufferBytes,
 		Row:         row{start: value.Time(start)},

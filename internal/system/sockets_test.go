@@ -1,0 +1,23 @@
+package system
+
+import "testing"
+
+func TestTCPSockets(t *testing.T) {
+	const text = "sockets: used 294\nTCP: inuse 30 orphan 2 tw 11 alloc 4711 mem 5\nUDP: inuse 8 mem 3\n"
+	for _, test := range []struct {
+		name, text string
+		want       int
+		fails      bool
+	}{
+		{"as the kernel has it", text, 4711, false},
+		{"none", "sockets: used 294\n", 0, true},
+		{"cut short", "TCP: inuse 30 orphan 2", 0, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			root := tree(t, map[string]string{"proc/net/sockstat": test.text})
+			if got, err := TCPSockets(root); got != test.want || (err != nil) != test.fails {
+				t.Errorf("got %d, %v; want %d", got, err, test.want)
+			}
+		})
+	}
+}
