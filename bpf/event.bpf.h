@@ -10,7 +10,7 @@
 const volatile bool event_perf_buffer = false;
 
 /* User space looks into the ring this often while it is not asleep. */
-const volatile __u64 event_wakeup_ns = 10000000;
+const volatile __u64 event_wakeup_ns = 40000000;
 
 /* User space sets the size, and the type where there is no ring buffer (< 5.8). */
 struct {

@@ -48,13 +48,13 @@ func New(events *ebpf.Map, perCPUBytes int) (Reader, error) {
 	return newRing(r), nil
 }
 
-// Programs wake the reader for one event and then, for event_wakeup_ns (10 ms,
+// Programs wake the reader for one event and then, for event_wakeup_ns (40 ms,
 // event.bpf.h), for none. So the reader looks by itself when that time is over; waits
-// are cut to whole milliseconds, therefore 12. From then on an event wakes it again,
+// are cut to whole milliseconds, therefore 42. From then on an event wakes it again,
 // but one that was decided on before may have been preempted on its way: the reader
 // goes on looking for a second, and then now and then, as each look costs some 100 us.
 const (
-	lookSoon  = 12 * time.Millisecond
+	lookSoon  = 42 * time.Millisecond
 	lookLater = 50 * time.Millisecond
 	lookRest  = time.Second
 )

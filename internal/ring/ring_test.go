@@ -166,7 +166,7 @@ func TestEventsAreReadInTime(t *testing.T) {
 func produce(ring *fakeRing, events int) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	p := &producer{ring: ring}
-	pauses := []time.Duration{0, time.Microsecond, 9900 * time.Microsecond, 10 * time.Millisecond, lookSoon, lookLater, lookRest}
+	pauses := []time.Duration{0, time.Microsecond, 39900 * time.Microsecond, 40 * time.Millisecond, lookSoon, lookLater, lookRest}
 	for range events {
 		time.Sleep(pauses[rnd.IntN(len(pauses))] + time.Duration(rnd.IntN(2000))*time.Microsecond)
 		delay := time.Duration(0)
