@@ -27,6 +27,7 @@ type heard struct {
 // Heard tells of a mapping as it is made. It is for processes that end before they can be
 // looked at: their files are found by their paths then, below our own root alone.
 func (ps *Processes) Heard(pid int, m Mapping) {
+	ps.stir(pid)
 	h := &ps.heard
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -48,6 +49,21 @@ func (ps *Processes) Heard(pid int, m Mapping) {
 		maps = maps[1:]
 	}
 	h.byPID[pid] = append(maps, n)
+}
+
+// stir has the mappings of a process that is remembered read again.
+func (ps *Processes) stir(pid int) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p := ps.pids[pid]; p != nil {
+		p.stirred.Store(true)
+	}
+}
+
+func (h *heard) hasAny() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.byPID != nil
 }
 
 // recall makes a snapshot of a process that has ended of what was heard of it.

@@ -1,6 +1,9 @@
 package stack
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestHeard names addresses of a process that had ended before it was looked at.
 func TestHeard(t *testing.T) {
@@ -38,5 +41,41 @@ func TestHeardBounds(t *testing.T) {
 	}
 	if n := len(ps.heard.byPID); n != maxProcesses || ps.heard.byPID[1] != nil {
 		t.Errorf("%d processes", n)
+	}
+}
+
+// TestRest asks for an address that lies nowhere, again and again: the mappings are read at
+// ever longer intervals until something is heard of the process, if anything is heard at all.
+func TestRest(t *testing.T) {
+	for _, hears := range []bool{true, false} {
+		c, ps := start(t, compile(t, program)), newProcesses(t)
+		clock := time.Now()
+		ps.now = func() time.Time { return clock }
+		if err := ps.Remember(c.pid()); err != nil {
+			t.Fatal(err)
+		}
+		if hears {
+			ps.Heard(c.pid()+1, Mapping{})
+		}
+		reads := func() (n int) {
+			for range 100 { // over ten seconds
+				clock = clock.Add(refreshEvery)
+				before := ps.pids[c.pid()].read
+				ps.name(c.pid(), 4096)
+				if ps.pids[c.pid()].read != before {
+					n++
+				}
+			}
+			return n
+		}
+		if n := reads(); hears && n > 12 || !hears && n < 50 {
+			t.Errorf("hears %v: read %d times in ten seconds", hears, n)
+		}
+		ps.Heard(c.pid(), Mapping{})
+		before := clock
+		clock = clock.Add(mostRest / 2)
+		if ps.name(c.pid(), 4096); ps.pids[c.pid()].read.Before(before) {
+			t.Error("not read again after something was heard")
+		}
 	}
 }

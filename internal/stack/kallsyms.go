@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -13,15 +14,15 @@ import (
 const pfx = "__pfx_"
 
 func parseKallsyms(r io.Reader) (*table, error) {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("read kernel symbols: %w", err)
-	}
-	p := kallsymsParser{names: make([]byte, 0, len(data)/2)}
-	for line := range bytes.Lines(data) {
-		if err := p.line(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
+	var p kallsymsParser
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if err := p.line(lines.Bytes()); err != nil {
 			return nil, err
 		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read kernel symbols: %w", err)
 	}
 	if len(p.symbols) == 0 || p.hidden == len(p.symbols) {
 		return nil, ErrRestricted
@@ -35,7 +36,7 @@ type kallsymsParser struct {
 	symbols  []symbol
 	names    []byte
 	hidden   int
-	previous []byte // name and module of the last line
+	previous []byte // name and module of the last line, in names
 }
 
 // line adds "address type name[\tmodule]".
@@ -62,14 +63,12 @@ func (p *kallsymsParser) line(line []byte) error {
 // intern stores a name. Most functions follow their own __pfx_ symbol and
 // share its memory.
 func (p *kallsymsParser) intern(name []byte) uint32 {
-	shared := bytes.HasPrefix(p.previous, []byte(pfx)) && bytes.Equal(p.previous[len(pfx):], name)
-	p.previous = name
-	if shared {
-		return uint32(len(p.names) - len(name) - 1)
+	if !bytes.HasPrefix(p.previous, []byte(pfx)) || !bytes.Equal(p.previous[len(pfx):], name) {
+		p.names = append(append(p.names, name...), 0)
 	}
-	offset := uint32(len(p.names))
-	p.names = append(append(p.names, name...), 0)
-	return offset
+	offset := len(p.names) - len(name) - 1
+	p.previous = p.names[offset : offset+len(name)]
+	return uint32(offset)
 }
 
 // limit bounds the symbols whose end the next one does not tell.

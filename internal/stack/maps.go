@@ -16,6 +16,11 @@ type mapping struct {
 	reason     Reason  // why module is nil, Named if it is no file
 }
 
+// isSame tells that both are of the same part of a file at the same place.
+func (m *mapping) isSame(o *mapping) bool {
+	return m.start == o.start && m.end == o.end && m.offset == o.offset && m.inode == o.inode && m.path == o.path
+}
+
 // parseMaps returns the executable mappings, ordered by address as the kernel
 // writes them. Lines it cannot read are left out.
 func parseMaps(data []byte) []mapping {

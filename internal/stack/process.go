@@ -15,6 +15,9 @@ const (
 	// refreshEvery is how often at most the mappings of a process are read
 	// again for addresses they do not hold. Broken stacks hold many.
 	refreshEvery = 100 * time.Millisecond
+	// mostRest is how long they rest where that has found nothing new again and again, as
+	// in a JIT compiler's process that writes no map, until something is heard of.
+	mostRest = 2 * time.Second
 )
 
 // Processes names user addresses. It may be used by several goroutines.
@@ -37,10 +40,14 @@ type process struct {
 	used atomic.Int64
 
 	mu        sync.Mutex
-	taken     *snapshot // nil if none could be taken
-	gone      Reason    // why no newer one can be: Named if it can
-	next      time.Time // when a newer one may be taken
-	forgotten bool      // no longer the process of its pid
+	taken     *snapshot     // nil if none could be taken
+	gone      Reason        // why no newer one can be: Named if it can
+	read      time.Time     // when that was
+	pause     time.Duration // until a newer one may be taken
+	rest      time.Duration // the same, as long as nothing is heard of the process
+	forgotten bool          // no longer the process of its pid
+
+	stirred atomic.Bool // it was heard of
 }
 
 // NewProcesses returns a Processes whose symbol tables take up to budget bytes
@@ -195,9 +202,10 @@ func (ps *Processes) oldest() *process {
 func (ps *Processes) take(p *process, successor bool) error {
 	began := ps.now()
 	s, err := ps.read(p.pid, p.taken, successor)
-	now := ps.now()
+	p.read = ps.now()
 	// A tenth of the time at most goes into processes that map a lot.
-	p.next = now.Add(max(refreshEvery, 10*now.Sub(began)))
+	p.pause = max(refreshEvery, 10*p.read.Sub(began))
+	p.rest = ps.restAfter(p, s)
 	if err != nil {
 		p.gone = reasonOf(err)
 		if p.gone == Exited && p.taken == nil {
@@ -213,11 +221,22 @@ func (ps *Processes) take(p *process, successor bool) error {
 	return nil
 }
 
+// restAfter doubles the rest as long as mappings are heard of, and snapshots are alike.
+func (ps *Processes) restAfter(p *process, s *snapshot) time.Duration {
+	if p.stirred.Swap(false) || !ps.heard.hasAny() || !s.isLike(p.taken) {
+		return 0
+	}
+	return min(max(2*p.rest, refreshEvery), mostRest)
+}
+
 // refresh takes a new snapshot if it is time, and reports whether it tried:
 // another one, or the exit of the process, may change what is said of an
 // address.
 func (ps *Processes) refresh(p *process) bool {
-	if p.gone == Exited && p.taken != nil || ps.now().Before(p.next) {
+	if p.stirred.Load() {
+		p.rest = 0
+	}
+	if p.gone == Exited && p.taken != nil || ps.now().Before(p.read.Add(max(p.pause, p.rest))) {
 		return false
 	}
 	_ = ps.take(p, false)

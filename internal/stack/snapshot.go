@@ -95,8 +95,7 @@ func (ps *Processes) reuse(m *mapping, old *snapshot) bool {
 		return false
 	}
 	o := old.mapping(m.start)
-	if o == nil || o.module == nil || o.start != m.start || o.end != m.end ||
-		o.offset != m.offset || o.inode != m.inode || o.path != m.path {
+	if o == nil || o.module == nil || !m.isSame(o) {
 		return false
 	}
 	m.module = o.module
@@ -139,6 +138,20 @@ func (s *snapshot) born() time.Time {
 	}
 	age := time.Duration(boot.Nano()) - time.Duration(s.start)*(time.Second/ticks)
 	return time.Now().Add(-age - slack)
+}
+
+// isLike tells that both have the same mappings, and no files of a JIT compiler, which it
+// goes on writing.
+func (s *snapshot) isLike(o *snapshot) bool {
+	if s == nil || o == nil || len(s.jits) > 0 || len(s.maps) != len(o.maps) {
+		return false
+	}
+	for i := range s.maps {
+		if !s.maps[i].isSame(&o.maps[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *snapshot) rootID() inodeID {

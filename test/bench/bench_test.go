@@ -139,7 +139,7 @@ func TestFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkResults(t, []result{share})
+	checkResults(t, share)
 	ns, err := m.besideTasks(ctx, fewTasks)
 	if err != nil || ns <= 0 {
 		t.Errorf("beside %d tasks: %g ns, %v", fewTasks, ns, err)

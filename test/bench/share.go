@@ -25,63 +25,67 @@ func (s *settings) shares(ctx context.Context) ([]result, error) {
 		if err != nil {
 			return nil, err
 		}
-		r, err := m.share(ctx)
+		both, err := m.share(ctx)
 		m.close()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.name(), err)
 		}
-		all = append(all, r)
+		all = append(all, both...)
 	}
 	return all, nil
 }
 
-// share is of the programs and of the process together, from its start to its end: names of
-// functions are read as stacks come, or not before the report.
-func (m *measurer) share(ctx context.Context) (result, error) {
-	var values [2][]float64
+// share is of the programs and of the process together: while it samples, and from its start
+// to its end with the start, the names of functions and the report in it, which come once.
+func (m *measurer) share(ctx context.Context) ([]result, error) {
+	var sampling, life [2][]float64
 	for round := range m.rounds {
 		progress("%s: share of a CPU, round %d of %d", m.name(), round+1, m.rounds)
 		for i := range m.subjects {
-			percent, err := m.shareOf(ctx, &m.subjects[i])
+			one, all, err := m.shareOf(ctx, &m.subjects[i])
 			if m.lacksPeer(&m.subjects[i], err) {
 				break
 			}
 			if err != nil {
-				return result{}, fmt.Errorf("%s: %w", m.subjects[i].name, err)
+				return nil, fmt.Errorf("%s: %w", m.subjects[i].name, err)
 			}
-			values[i] = append(values[i], percent)
+			sampling[i], life[i] = append(sampling[i], one), append(life[i], all)
 		}
 	}
-	r := m.compare("BPF and user space together", "% of a CPU", values, 0)
-	r.Limit = shareLimit
-	return r, nil
+	const what, unit = "BPF and user space together", "% of a CPU"
+	both := []result{m.compare(what+", while it samples", unit, sampling, 0), m.compare(what+", all of its life", unit, life, 0)}
+	for i := range both {
+		both[i].Limit = shareLimit
+	}
+	return both, nil
 }
 
-func (m *measurer) shareOf(ctx context.Context, sub *subject) (float64, error) {
+// shareOf returns both in % of the load's time.
+func (m *measurer) shareOf(ctx context.Context, sub *subject) (sampling, life float64, err error) {
 	r, err := sub.start(ctx, m.dir)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer r.kill()
 	if err := r.settled(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	before, err := r.usage()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	l, err := m.runLoad(ctx, m.count, 0)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	after, err := r.usage()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if _, err := r.stop(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	state := r.cmd.ProcessState
-	taken := after.sub(before).kernel + state.UserTime() + state.SystemTime()
-	return 100 * taken.Seconds() / l.Wall.Seconds(), nil
+	used, state := after.sub(before), r.cmd.ProcessState
+	percent := 100 / l.Wall.Seconds()
+	return (used.kernel + used.cpu).Seconds() * percent, (used.kernel + state.UserTime() + state.SystemTime()).Seconds() * percent, nil
 }
