@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/test/kernels/plan"
 )
 
 // Row is one JSON object of a tool's output. Numbers are float64, so ids up to 2^53
@@ -218,6 +219,9 @@ func JSON(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 	}
 	if !testing.Short() {
 		res.validate(t, tl, args)
+	}
+	if n := res.Summary.Object("reasons").Num("program_busy"); n > 0 {
+		t.Logf(plan.LeftOut, int(n))
 	}
 	return res
 }
