@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,9 +37,11 @@ func TestMain(m *testing.M) {
 // short is how much of a load a test makes.
 const short = 100
 
-// shortSettings are those of one short round, without peers, or with those that the tree
-// CORESCOPE_PEERS has.
-func shortSettings(t *testing.T) *settings {
+// inMachine is the binary in a machine of test/kernels, where it lies beside the test.
+const inMachine = "/test/corescope"
+
+// oursOnly are the settings of one short round without peers, or of several in a machine.
+func oursOnly(t *testing.T) *settings {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -47,12 +51,27 @@ func shortSettings(t *testing.T) *settings {
 		t.Skipf("the kernel does not measure programs: %v", err)
 	}
 	t.Cleanup(func() { stats.Close() })
-	s := &settings{rounds: 1, peers: os.Getenv("CORESCOPE_PEERS"), ours: filepath.Join(t.TempDir(), "corescope")}
+	if filepath.Dir(os.Args[0]) == filepath.Dir(inMachine) {
+		return &settings{rounds: 3, ours: inMachine}
+	}
+	s := &settings{rounds: 1, ours: filepath.Join(t.TempDir(), "corescope")}
 	build := exec.Command("go", "build", "-o", s.ours, "../../cmd/corescope")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, out)
 	}
+	return s
+}
+
+// shortSettings are those of one short round, without peers, or with those that the tree
+// CORESCOPE_PEERS has.
+func shortSettings(t *testing.T) *settings {
+	t.Helper()
+	s := oursOnly(t)
+	if s.ours == inMachine {
+		t.Skip("a machine of test/kernels is for TestCPUs alone")
+	}
+	s.peers = os.Getenv("CORESCOPE_PEERS")
 	if _, err := os.Stat(filepath.Join(s.peers, "usr/sbin/opensnoop-libbpf")); err != nil || s.peers == "" {
 		t.Logf("without peers: CORESCOPE_PEERS=%q has none: %v", s.peers, err)
 		s.peers = ""
@@ -143,6 +162,67 @@ func TestFigures(t *testing.T) {
 	ns, err := m.besideTasks(ctx, fewTasks)
 	if err != nil || ns <= 0 {
 		t.Errorf("beside %d tasks: %g ns, %v", fewTasks, ns, err)
+	}
+}
+
+// TestCPUs takes one figure of each tool and tells it as an attribute, which in a machine
+// of test/kernels is for scaleCPUs. Tools and loads keep to one CPU, so that a load is the
+// same for the kernel however many there are: on eight CPUs the scheduler parts the two
+// threads of a round trip, which then has twice the switches, and turns of other CPUs count
+// as time of a program that they come amidst.
+func TestCPUs(t *testing.T) {
+	s := oursOnly(t)
+	t.Attr(cpusAttr, strconv.Itoa(runtime.NumCPU()))
+	runtime.LockOSThread() // and never unlock it
+	var first unix.CPUSet
+	first.Set(0)
+	if err := unix.SchedSetaffinity(0, &first); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range emulated {
+		if s.ours != inMachine {
+			b.count = short
+		}
+		m, err := newMeasurer(&b, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.close()
+		perEvent, err := m.perEvent(t.Context())
+		if err != nil || perEvent <= 0 {
+			t.Fatalf("%s: %g for an event, %v", b.tool, perEvent, err)
+		}
+		t.Attr(b.tool, fmt.Sprint(perEvent))
+	}
+}
+
+// What a machine kept is figures, if it is whole and of as many CPUs as were asked for.
+func TestFiguresOfMachine(t *testing.T) {
+	kept := `{"Checks": [{"Attrs": {"cpus": "2", "opensnoop": "100", "execsnoop": "5", "tcplife": "5", "runqlat": "5", "biolatency": "5"}}]}`
+	few, err := figures([]byte(kept), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	many, err := figures([]byte(strings.NewReplacer(`"2"`, `"8"`, "100", "120").Replace(kept)), 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := cpuResults(few, many, nil)
+	if r := all[0]; len(all) != len(emulated) || r.Ours != 1.2 || r.met() != "no" || all[1].met() != "yes" {
+		t.Errorf("%+v", all)
+	}
+	for _, r := range cpuResults(few, nil, errNotHere) {
+		if r.met() != "" || r.cells()[3] != "" || !strings.Contains(r.Note, errNotHere.Error()) {
+			t.Errorf("without machines: %+v is %q, %q", r, r.cells(), r.met())
+		}
+	}
+	for _, bad := range []string{``, `{}`, strings.Replace(kept, "100", "0", 1), strings.Replace(kept, "opensnoop", "other", 1)} {
+		if got, err := figures([]byte(bad), 2); err == nil {
+			t.Errorf("%s: %v", bad, got)
+		}
+	}
+	if got, err := figures([]byte(kept), 8); err == nil {
+		t.Errorf("2 CPUs for 8: %v", got)
 	}
 }
 

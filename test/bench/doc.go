@@ -28,7 +28,8 @@
 //   - A sampling tool's share of a CPU: its programs' run time, and the CPU time of its process
 //     from start to end, divided by the load's time.
 //   - Scale: time in the kernel with many tasks sleeping, or with many keys, divided by that
-//     with few.
+//     with few. With many CPUs and with few it is instructions, in virtual machines
+//     (test/kernels) that emulate them; cpus.go says what that can tell.
 //
 // Each figure is the median of the rounds, and its ratio the median of the rounds' ratios:
 // ours and the peer's were measured within seconds of each other.

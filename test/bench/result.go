@@ -31,17 +31,20 @@ type result struct {
 	Note   string  `json:"note,omitempty"`
 }
 
-// met tells whether the figure is as good as it should be, or "" where nothing is aimed at
-// or there is no peer to compare with.
+// met tells whether the figure is as good as it should be, or "" where nothing is aimed at,
+// nothing was measured or there is no peer to compare with.
 func (r *result) met() string {
 	switch {
-	case r.aim() == "", r.Target > 0 && r.Ratio == 0:
+	case r.aim() == "", r.Target > 0 && r.Ratio == 0, r.isMissing():
 		return ""
 	case r.Target > 0 && r.Ratio > r.Target, r.Limit > 0 && r.Ours > r.Limit, r.Ours < r.Least:
 		return "no"
 	}
 	return "yes"
 }
+
+// isMissing tells that nothing was measured: what has a limit takes some of it.
+func (r *result) isMissing() bool { return r.Limit > 0 && r.Ours == 0 }
 
 func (r *result) aim() string {
 	switch {
@@ -202,11 +205,14 @@ var header = []string{"tool", "figure", "unit", "corescope", "libbpf-tools", "ra
 
 func (r *result) cells() []string {
 	number := func(f float64) string { return fmt.Sprintf("%.4g", f) }
-	peer, ratio := "", ""
+	ours, peer, ratio := number(r.Ours), "", ""
+	if r.isMissing() {
+		ours = ""
+	}
 	if r.Ratio > 0 {
 		peer, ratio = number(r.Peer), fmt.Sprintf("%.2f", r.Ratio)
 	}
-	return []string{r.Tool, r.Figure, r.Unit, number(r.Ours), peer, ratio, r.aim(), r.met(), r.Note}
+	return []string{r.Tool, r.Figure, r.Unit, ours, peer, ratio, r.aim(), r.met(), r.Note}
 }
 
 func printTable(w io.Writer, all []result) error {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -33,8 +34,8 @@ var scaled = []benchmark{
 // manyKeys are the numbers of files that are written to in turn, of which each has a key.
 var manyKeys = []int{1, 100, 10_000}
 
-// scale measures whether time in the kernel grows with the tasks that there are, or with
-// the keys that events are told apart by.
+// scale measures whether time in the kernel grows with the tasks that there are, with the
+// keys that events are told apart by, or with the CPUs.
 func (s *settings) scale(ctx context.Context) ([]result, error) {
 	if !s.whole {
 		return nil, nil
@@ -54,7 +55,11 @@ func (s *settings) scale(ctx context.Context) ([]result, error) {
 		all = append(all, results...)
 	}
 	keyed, err := s.scaleKeys(ctx)
-	return append(all, keyed...), err
+	if err != nil {
+		return nil, err
+	}
+	machines, err := scaleCPUs(ctx)
+	return slices.Concat(all, keyed, machines), err
 }
 
 func (s *settings) scaleKeys(ctx context.Context) ([]result, error) {

@@ -91,7 +91,7 @@ func makePlan(tree *moduleTree, k kernel, all []*tool.Tool) (*plan.Plan, error) 
 		return nil, err
 	}
 	for _, t := range all {
-		one := plan.Tool{Name: t.Name, Args: toolNeeds[t.Name].args, Explain: toolNeeds[t.Name].explain, Whole: t == faults}
+		one := plan.Tool{Name: t.Name, Args: toolNeeds[t.Name].args, Explain: toolNeeds[t.Name].explain, Whole: isSuite(t)}
 		if one.Events, err = hasEvents(t); err != nil {
 			return nil, err
 		}

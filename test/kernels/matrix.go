@@ -73,17 +73,26 @@ var toolNeeds = map[string]needs{
 	"syscount":    {explain: []string{"--latency"}},
 }
 
-// faults stands for the tests of test/faults, which run all tools. It is run only where
-// TOOLS names it; CPUS=4 gives it a CPU among others to take offline.
-var faults = &tool.Tool{Spec: tool.Spec{
-	Name:   "faults",
-	Object: func() (*ebpf.CollectionSpec, error) { return &ebpf.CollectionSpec{}, nil },
-}}
+// suites stand for tests below test/ that are no tool's. They run only where TOOLS names
+// them: faults, which CPUS=4 gives a CPU among others to take offline, and what test/bench
+// measures in machines.
+var suites = []*tool.Tool{suite("faults"), suite("bench")}
+
+func suite(name string) *tool.Tool {
+	return &tool.Tool{Spec: tool.Spec{
+		Name:   name,
+		Object: func() (*ebpf.CollectionSpec, error) { return &ebpf.CollectionSpec{}, nil },
+	}}
+}
+
+func isSuite(t *tool.Tool) bool { return slices.Contains(suites, t) }
+
+func isTool(t *tool.Tool) bool { return !isSuite(t) }
 
 // folderOf is where the tool's tests are.
 func folderOf(t *tool.Tool) string {
-	if t == faults {
-		return "test/faults"
+	if isSuite(t) {
+		return "test/" + t.Name
 	}
 	return "tools/" + t.Name
 }
@@ -113,7 +122,7 @@ func chosen() (kernels []kernel, all []*tool.Tool, whole bool, err error) {
 	}
 	candidates := proven()
 	if os.Getenv("TOOLS") != "" {
-		candidates = append(tools.All(), faults)
+		candidates = append(tools.All(), suites...)
 	}
 	all, err = choose(candidates, os.Getenv("TOOLS"), func(t *tool.Tool) string { return t.Name })
 	if err != nil {

@@ -59,6 +59,8 @@ func (r *report) of(tool string) *result {
 // Both CPUs run in one thread of the emulator: with a thread each, QEMU 7.2 at times
 // keeps running an int3 that the kernel has patched away again. The kernel's handler
 // returns to it for ever, and both CPUs hang at a static branch that was just switched.
+//
+// Where the clock counts instructions they are those of all CPUs together.
 func hardware(arch, vmlinuz, initrd, disk, console string) []string {
 	args := []string{
 		"-accel", "tcg,thread=single", "-smp", cmp.Or(os.Getenv("CPUS"), "2"), "-m", "2G",
@@ -66,6 +68,11 @@ func hardware(arch, vmlinuz, initrd, disk, console string) []string {
 		"-kernel", vmlinuz, "-initrd", initrd,
 		"-drive", "if=none,id=disk,format=raw,cache=unsafe,file=" + disk, "-device", "virtio-blk-pci,drive=disk",
 		"-serial", "file:" + console,
+	}
+	stamps := tscParam()
+	if os.Getenv("CLOCK") == "instructions" {
+		args = append(args, "-icount", "shift=0")
+		stamps = "tsc_early_khz=1000000 "
 	}
 	// A CPU that stands still for two minutes has hung, also on a busy host.
 	const line = "panic=-1 watchdog_thresh=60 softlockup_panic=1 softlockup_all_cpu_backtrace=1 "
@@ -75,7 +82,7 @@ func hardware(arch, vmlinuz, initrd, disk, console string) []string {
 			"-append", line+"console=ttyAMA0 results=/dev/ttyS0")
 	}
 	return append(args, "-cpu", "max", "-serial", "file:/dev/fd/3",
-		"-append", line+tscParam()+"tsc=reliable console=ttyS0 results=/dev/ttyS1")
+		"-append", line+stamps+"tsc=reliable console=ttyS0 results=/dev/ttyS1")
 }
 
 // boot runs a machine to its end; dir has its initrd and its disk.

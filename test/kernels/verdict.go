@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -80,6 +81,11 @@ func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
 			return err
 		}
 		for _, r := range reports {
+			for _, c := range r.of(t.Name).Checks {
+				for _, key := range slices.Sorted(maps.Keys(c.Attrs)) {
+					fmt.Printf("%s on %s: %s is %s\n", &c, r.kernel.name, key, c.Attrs[key])
+				}
+			}
 			for _, u := range r.unsteady(t.Name) {
 				unsteady = append(unsteady, fmt.Sprintf("%s on %s, passed the second time: %s: %s", t.Name, r.kernel.name, u.Name, u.Output))
 			}

@@ -171,7 +171,7 @@ func TestWaysOfAllTools(t *testing.T) {
 		}
 	}
 	for name := range toolNeeds {
-		if !slices.ContainsFunc(append(all, faults), func(tl *tool.Tool) bool { return tl.Name == name }) {
+		if !slices.ContainsFunc(append(all, suites...), func(tl *tool.Tool) bool { return tl.Name == name }) {
 			t.Errorf("there is no tool %s, but what it needs", name)
 		}
 	}

@@ -94,12 +94,14 @@ func runTests(c *plan.Check, pattern string) error {
 // event is a line of test2json.
 type event struct {
 	Action, Test, Output string
+	Key, Value           string // of an attribute
 }
 
 // read sorts the tests, and returns what those printed that did not end, and the run
 // itself.
 func read(c *plan.Check, from io.Reader) (unfinished string, err error) {
 	printed := map[string]string{}
+	c.Attrs = map[string]string{}
 	for in := json.NewDecoder(from); in.More(); {
 		var e event
 		if err := in.Decode(&e); err != nil {
@@ -114,6 +116,9 @@ func read(c *plan.Check, from io.Reader) (unfinished string, err error) {
 		}
 		t := plan.Test{Name: e.Test, Output: end(printed[e.Test])}
 		switch e.Action {
+		case "attr":
+			c.Attrs[e.Key] = e.Value
+			continue
 		case "pass":
 			c.Passed++
 		case "skip":

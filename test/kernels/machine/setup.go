@@ -49,6 +49,13 @@ func mountDisk() error {
 	if err := unix.Mount("/dev/vda", disk, "ext4", 0, ""); err != nil {
 		return fmt.Errorf("mount disk: %w", err)
 	}
+	// The other place for temporary files is one that is never in memory.
+	if err := os.Mkdir("/var", 0o755); err != nil {
+		return fmt.Errorf("make /var: %w", err)
+	}
+	if err := os.Symlink(disk, "/var/tmp"); err != nil {
+		return fmt.Errorf("make /var/tmp: %w", err)
+	}
 	return nil
 }
 

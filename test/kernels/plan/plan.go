@@ -89,7 +89,9 @@ type Check struct {
 	Skipped, Failed []Test
 	// Unsteady are tests that failed and then passed, in a short run.
 	Unsteady []Test
-	Seconds  float64
+	// Attrs are what the tests told by testing.T.Attr.
+	Attrs   map[string]string `json:",omitempty"`
+	Seconds float64
 	// Error is why the run as a whole is no good.
 	Error string `json:",omitempty"`
 }

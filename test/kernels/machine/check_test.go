@@ -1,0 +1,34 @@
+package main
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/corescope/corescope/test/kernels/plan"
+)
+
+// Tests are sorted by how they ended, with what they printed, and what they told is kept.
+func TestRead(t *testing.T) {
+	const lines = `
+		{"Action": "attr", "Test": "TestA", "Key": "cpus", "Value": "8"}
+		{"Action": "attr", "Test": "TestA", "Key": "x", "Value": "1.5"}
+		{"Action": "pass", "Test": "TestA"}
+		{"Action": "output", "Test": "TestB", "Output": "=== RUN TestB\n"}
+		{"Action": "output", "Test": "TestB", "Output": "why\n"}
+		{"Action": "skip", "Test": "TestB"}
+		{"Action": "fail", "Test": "TestC"}
+		{"Action": "output", "Test": "TestD", "Output": "hangs\n"}
+		{"Action": "fail"}`
+	var c plan.Check
+	unfinished, err := read(&c, strings.NewReader(lines))
+	if err != nil || unfinished != "hangs" {
+		t.Errorf("unfinished %q, %v", unfinished, err)
+	}
+	if !maps.Equal(c.Attrs, map[string]string{"cpus": "8", "x": "1.5"}) {
+		t.Errorf("attributes %v", c.Attrs)
+	}
+	if c.Passed != 1 || len(c.Skipped) != 1 || c.Skipped[0].Output != "why" || len(c.Failed) != 1 {
+		t.Errorf("%+v", c)
+	}
+}
