@@ -42,8 +42,8 @@ func (h *Hists[K, L]) drainPlain(m *ebpf.Map, over func(epoch uint32) bool) erro
 				h.add(none, nr, &cpus[cpu].Slots[nr])
 			}
 		}
-		clear(cpus)
-		if err := m.Put(epoch, cpus); err != nil {
+		// CPUs without a value get zeros. Structs would be written field by field.
+		if err := m.Put(epoch, cpus[:0]); err != nil {
 			return fmt.Errorf("clear histogram: %w", err)
 		}
 	}

@@ -83,8 +83,7 @@ func (t *Table[K, V, R]) drainTotals(m *ebpf.Map, over func(epoch uint32) bool) 
 		for i := range cpus {
 			t.addTo(sums, &none, &cpus[i])
 		}
-		clear(cpus)
-		if err := m.Put(epoch, cpus); err != nil {
+		if err := m.Put(epoch, cpus[:0]); err != nil { // zeros for all CPUs
 			return nil, fmt.Errorf("clear totals: %w", err)
 		}
 	}
