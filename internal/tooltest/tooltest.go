@@ -119,15 +119,11 @@ func HidesProcess1() bool {
 
 // HiddenRuns is how often process 1 has had a CPU, if it is hidden: in each such run an event
 // may have been missed.
-func HiddenRuns(t testing.TB) (n int) {
-	t.Helper()
+func HiddenRuns() (n int) {
 	if !HidesProcess1() {
 		return 0
 	}
-	all, err := filepath.Glob("/proc/1/task/*/schedstat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all, _ := filepath.Glob("/proc/1/task/*/schedstat") // whose only error is a wrong pattern
 	for _, name := range all {
 		text, _ := os.ReadFile(name)
 		var cpu, wait, runs int

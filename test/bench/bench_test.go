@@ -256,6 +256,8 @@ func TestSeenResult(t *testing.T) {
 		{of(10, 0), "yes", false},
 		{of(7, 3), "", true},
 		{of(7, 0), "no", true},
+		{sample{rows: 7, hidden: 3, load: loadResult{Count: 10}}, "", true},
+		{sample{rows: 7, hidden: 2, load: loadResult{Count: 10}}, "no", true},
 	} {
 		r := m.seenResult("seen", [2][]sample{{tt.one}, nil})
 		if r.met() != tt.met || (r.Note != "") != tt.noted {

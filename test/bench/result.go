@@ -152,16 +152,20 @@ func (m *measurer) perRow() float64 {
 // has lost, so that both together are all in each round.
 func (m *measurer) seenResult(figure string, samples [2][]sample) result {
 	var values [2][]float64
-	lost, unsaid := 0, 0
+	lost, unsaid, hidden := 0, 0, 0
 	for i := range samples {
 		for _, s := range samples[i] {
 			all := m.rows * s.load.Count
 			values[i] = append(values[i], 100*float64(s.rows)/float64(all))
-			if missing := all - s.rows - s.lost; i == 0 && missing != 0 {
-				unsaid = missing
+			if i != 0 {
+				continue
 			}
-			if i == 0 {
-				lost = max(lost, s.lost)
+			lost = max(lost, s.lost)
+			switch missing := all - s.rows - s.lost; {
+			case missing > 0 && missing <= s.hidden:
+				hidden = max(hidden, missing)
+			case missing != 0:
+				unsaid = missing
 			}
 		}
 	}
@@ -169,6 +173,8 @@ func (m *measurer) seenResult(figure string, samples [2][]sample) result {
 	switch {
 	case unsaid != 0:
 		r.Least, r.Note = 100, fmt.Sprintf("in a round corescope said nothing of %d", unsaid)
+	case hidden > 0:
+		r.Note = fmt.Sprintf("up to %d in a round fell into the runs of process 1, which this guest hides from BPF", hidden)
 	case lost > 0:
 		r.Note = fmt.Sprintf("the rest is what corescope says that it lost, %d at most in a round", lost)
 	default:

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/corescope/corescope/internal/tooltest"
 )
 
 // sample is what one run of a subject under a load has shown.
@@ -21,6 +23,7 @@ type sample struct {
 	rows int
 	// lost is what the tool itself says to have lost; only ours says.
 	lost   int
+	hidden int // runs of a process that this guest hides from BPF
 	mem    memory
 	memory uint64 // of its objects and buffers in the kernel
 	stop   time.Duration
@@ -147,11 +150,12 @@ func (m *measurer) measure(ctx context.Context, sub *subject, count, rate int) (
 		return nil, err
 	}
 	var one sample
+	hidden := tooltest.HiddenRuns()
 	l, err := m.runLoad(ctx, count, rate)
 	if err != nil {
 		return nil, err
 	}
-	one.load = *l
+	one.load, one.hidden = *l, tooltest.HiddenRuns()-hidden
 	// Peers that do not write to a terminal keep rows back until they end.
 	if err := r.drained(); err != nil {
 		return nil, err

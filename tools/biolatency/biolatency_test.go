@@ -185,7 +185,7 @@ func TestReports(t *testing.T) {
 	tooltest.AnyWay(t)
 	l := newLoop(t, 0)
 	const rounds, n = 40, 50
-	before := tooltest.HiddenRuns(t)
+	before := tooltest.HiddenRuns()
 	res := tooltest.JSON(t, Tool, []string{"-D", "-d", l.name, "20ms"}, func() {
 		for range rounds {
 			writeBlocks(t, l.dev, n)
@@ -196,7 +196,7 @@ func TestReports(t *testing.T) {
 	for _, h := range res.Histograms {
 		sum += h.Num("count")
 	}
-	hidden := tooltest.HiddenRuns(t) - before
+	hidden := tooltest.HiddenRuns() - before
 	if sum > rounds*n || sum < float64(rounds*n-hidden) || len(res.Histograms) < 3 {
 		t.Errorf("%v in %d reports, want %d, of which %d may be hidden: %v", sum, len(res.Histograms), rounds*n, hidden, res.Summary)
 	}

@@ -257,7 +257,7 @@ func (w *worker) facts(t testing.TB) (f facts) {
 	}
 	var cpu uint64
 	fmt.Sscan(w.read(t, "schedstat"), &cpu, &f.wait)
-	f.hidden = uint64(tooltest.HiddenRuns(t))
+	f.hidden = uint64(tooltest.HiddenRuns())
 	return f
 }
 
