@@ -8,7 +8,6 @@
 #include <bpf/bpf_tracing.h>
 #include "event.bpf.h"
 #include "lost.bpf.h"
-#include "stack.bpf.h"
 #include "task.bpf.h"
 #include "unwind.bpf.h"
 
@@ -21,8 +20,12 @@
 
 #define PF_KTHREAD 0x00200000
 
+/* The kernel's own walks end at kernel.perf_event_max_stack, 127. */
+#define STACKS_DEPTH 512
+#define STACKS_BYTES (STACKS_DEPTH * sizeof(__u64))
+
 /* The frames of a stack that are kept, the innermost ones. */
-const volatile __u32 stack_depth = STACK_DEPTH;
+const volatile __u32 stack_depth = STACKS_DEPTH;
 
 struct stack_head {
 	__u64 time_ns; /* CLOCK_MONOTONIC */
@@ -40,7 +43,7 @@ const struct stack_head *stack_head_type __attribute__((unused));
 /* What is sent: the head and the addresses that there are. */
 struct stack_room {
 	struct stack_head head;
-	__u64 addrs[STACK_DEPTH];
+	__u64 addrs[STACKS_DEPTH];
 	__u64 busy;
 };
 
@@ -79,7 +82,7 @@ __noinline __u64 stack_hash(__u32 frames, __u64 seed)
 
 	if (!room)
 		return 0;
-	for (__u32 i = 0; i < STACK_DEPTH; i++) {
+	for (__u32 i = 0; i < STACKS_DEPTH; i++) {
 		if (i >= frames)
 			break;
 		hash = (hash ^ room->addrs[i]) * 0x9e3779b97f4a7c15ULL;
@@ -99,14 +102,14 @@ __noinline __u32 stack_unwind(__u32 most)
 
 	if (!room || !cur)
 		return 0;
-	for (__u32 i = 0; i < STACK_DEPTH; i++) {
+	for (__u32 i = 0; i < STACKS_DEPTH; i++) {
 		if (i >= most)
 			return i;
 		room->addrs[i] = cur->pc | (__u64)cur->how << UNWIND_HOW_SHIFT;
 		if (!unwind_step())
 			return i + 1;
 	}
-	return STACK_DEPTH;
+	return STACKS_DEPTH;
 }
 
 /* stack_place returns where the stack is, or is to be, among those that were sent. */
@@ -147,7 +150,7 @@ static __always_inline __u32 stack_space(__u32 pid)
 /* stack_walk writes a stack into the room, and returns its bytes. */
 static __always_inline long stack_walk(void *ctx, struct stack_room *room, __u64 flags)
 {
-	__u32 most = stack_depth < STACK_DEPTH ? stack_depth : STACK_DEPTH;
+	__u32 most = stack_depth < STACKS_DEPTH ? stack_depth : STACKS_DEPTH;
 
 	room->head.unwound = flags & BPF_F_USER_STACK && unwind_begin(room->head.pid, room->head.space);
 	if (room->head.unwound)
@@ -163,7 +166,7 @@ static __always_inline __u64 stack_fill(void *ctx, struct stack_room *room, __u3
 	room->head.pid = pid;
 	room->head.space = stack_space(pid);
 	bytes = stack_walk(ctx, room, flags);
-	if (bytes <= 0 || bytes > STACK_BYTES)
+	if (bytes <= 0 || bytes > STACKS_BYTES)
 		return 0;
 	room->head.caller = (room->addrs[1] & UNWIND_ADDRESS) == caller ? 0 : caller;
 	room->head.id = stack_hash(bytes / sizeof(__u64),

@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/corescope/corescope/internal/flags"
@@ -23,7 +22,7 @@ type StackOptions struct {
 type Frames struct {
 	Address bool   `flag:"address" help:"tell addresses in functions apart, and show them"`
 	Offset  bool   `flag:"offset" help:"as --address, but show the distances from the functions' starts"`
-	Depth   uint32 `flag:"perf-max-stack-depth" arg:"N" bpf:"stack_depth" help:"keep only the N innermost frames, 127 at the most"`
+	Depth   uint32 `flag:"perf-max-stack-depth" arg:"N" bpf:"stack_depth" help:"keep only the N innermost frames, 512 at the most; what is walked by frame pointers, as in the kernel, ends at kernel.perf_event_max_stack, 127"`
 	Storage uint64 `flag:"stack-storage-size" arg:"N" help:"means nothing: there is no limit"`
 }
 
@@ -47,8 +46,8 @@ type Sides struct {
 	Delimited  bool `flag:"delimited,d" help:"put a line between a stack of the kernel's and one of user space"`
 }
 
-// stackDepth is STACK_DEPTH of stack.bpf.h.
-const stackDepth = 127
+// stackDepth is STACKS_DEPTH of stacks.bpf.h.
+const stackDepth = 512
 
 // What --unwind can be.
 const (
@@ -93,7 +92,7 @@ func (o *UserStacks) processes() (*stack.Processes, error) {
 
 func (o *Frames) check() error {
 	if o.Depth == 0 || o.Depth > stackDepth {
-		return errors.New("--perf-max-stack-depth is from 1 to 127")
+		return fmt.Errorf("--perf-max-stack-depth is from 1 to %d", stackDepth)
 	}
 	return nil
 }

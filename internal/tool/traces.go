@@ -13,6 +13,7 @@ import (
 	mapped "github.com/corescope/corescope/internal/binary"
 	"github.com/corescope/corescope/internal/ring"
 	"github.com/corescope/corescope/internal/stack"
+	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/value"
 )
 
@@ -39,7 +40,8 @@ const stackHeadSize = 40
 // then. Processes may have ended since.
 type Traces struct {
 	exact     bool // addresses in a function are told apart
-	depth     int
+	depth     int  // at which stacks end
+	fpDepth   int  // the same where the kernel walks
 	kernel    *stack.Kernel
 	processes *stack.Processes
 	watch     *mapped.Watch // nil where it cannot be had
@@ -65,6 +67,7 @@ type rawStack struct {
 	time  uint64 // CLOCK_MONOTONIC in ns
 	addrs []uint64
 	how   []how // the frames were found, but those of the kernel
+	depth int   // at which it would have ended
 }
 
 // queued is how many stacks may wait for their names.
@@ -76,7 +79,7 @@ func newTraces(o *Frames, u *UserStacks, env *Env) (*Traces, error) {
 		return nil, err
 	}
 	return &Traces{
-		exact: o.exact(), depth: int(o.Depth), kernel: env.symbols, processes: processes,
+		exact: o.exact(), depth: int(o.Depth), fpDepth: min(int(o.Depth), system.StackDepth("/")), kernel: env.symbols, processes: processes,
 		queue: make(chan *rawStack, queued), seen: map[uint32]uint32{},
 		byID: map[StackID]value.Trace{}, seed: maphash.MakeSeed(), same: map[uint64][]value.Trace{},
 	}, nil
@@ -144,12 +147,17 @@ func (t *Traces) take(sample []byte) {
 		t.unwinding.follow(raw.pid, space)
 		_ = t.processes.Remember(int(raw.pid)) // its frames will say why, if that fails
 	}
+	unwound := binary.NativeEndian.Uint32(sample[32:]) != 0
+	raw.depth = t.fpDepth
+	if unwound {
+		raw.depth = t.depth
+	}
 	raw.addrs = make([]uint64, 0, len(sample)/8)
 	for b := sample[stackHeadSize:]; len(b) >= 8; b = b[8:] {
 		raw.addrs = append(raw.addrs, binary.NativeEndian.Uint64(b))
 	}
 	if raw.pid != 0 {
-		raw.how = ways(raw.addrs, binary.NativeEndian.Uint32(sample[32:]) != 0)
+		raw.how = ways(raw.addrs, unwound)
 	}
 	if caller := binary.NativeEndian.Uint64(sample[24:]); caller != 0 && len(raw.addrs) > 0 {
 		raw.addrs = slices.Insert(raw.addrs, 1, caller)
@@ -186,7 +194,7 @@ func (t *Traces) name(raw *rawStack) value.Stack {
 		}
 		s = append(s, f)
 	}
-	if len(raw.addrs) >= t.depth {
+	if len(raw.addrs) >= raw.depth {
 		s = append(s, value.Frame{Symbol: "[truncated]", Kernel: raw.pid == 0})
 	}
 	return s

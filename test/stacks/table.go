@@ -55,11 +55,11 @@ const notes = `The peers are libbpf-tools' profile, and bpftrace with ` + "`usta
 marked as unstable, is for x86-64 and has to be told the processes as it starts. Ours is ` + "`profile`" + ` as it is by itself, with --pid.
 
 A frame without a name counts as found where its address tells which function it is in; with no symbols anywhere, as in
-chain_stripped, no tool can name it. Names that compilers have mangled count as right. Stacks end at 127 frames, so that
-no tool has all of deep300. Of the samples of Go's programs a few are in its scheduler.
+chain_stripped, no tool can name it. Names that compilers have mangled count as right. Stacks end at 512
+frames, those of the peers at 127. Of the samples of Go's programs a few are in its scheduler.
 
-CPython's own code for a function (-X perf) keeps no frame pointer and has no tables, so that walking ends there, with an address that is
-none. Where it says failed, bpftrace has ended with an error of its own, on the jitdump that the program maps.
+CPython's own code for a function (-X perf) keeps no frame pointer and has no tables; that it only leaves room on the stack is seen by
+the code itself. Where it says failed, bpftrace has ended with an error of its own, on the jitdump that the program maps.
 `
 
 func machine() string {
