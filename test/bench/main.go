@@ -38,6 +38,7 @@ func main() {
 // settings are those of the whole run.
 type settings struct {
 	cases  []benchmark
+	tools  []string // that are measured; none stands for all
 	rounds int
 	whole  bool
 	// ours is the binary, peers the tree with libbpf-tools.
@@ -86,11 +87,15 @@ func run(ctx context.Context) error {
 	return conclude(append(all, disk), s)
 }
 
+func (s *settings) wants(b *benchmark) bool {
+	return len(s.tools) == 0 || slices.Contains(s.tools, b.tool)
+}
+
 func readSettings(ctx context.Context) (*settings, error) {
 	s := &settings{cases: benchmarks, rounds: 5, whole: true, peers: os.Getenv("PEERS")}
 	if words := strings.Fields(os.Getenv("TOOLS")); len(words) > 0 {
-		s.whole = false
-		s.cases = slices.DeleteFunc(slices.Clone(benchmarks), func(c benchmark) bool { return !slices.Contains(words, c.tool) })
+		s.whole, s.tools = false, words
+		s.cases = slices.DeleteFunc(slices.Clone(benchmarks), func(c benchmark) bool { return !s.wants(&c) })
 	}
 	if text := os.Getenv("ROUNDS"); text != "" {
 		n, err := strconv.Atoi(text)

@@ -16,11 +16,11 @@ const shareLimit = 1
 
 // shares measures what sampling tools take of a CPU.
 func (s *settings) shares(ctx context.Context) ([]result, error) {
-	if !s.whole {
-		return nil, nil
-	}
 	var all []result
 	for i := range sampled {
+		if !s.wants(&sampled[i]) {
+			continue
+		}
 		m, err := newMeasurer(&sampled[i], s)
 		if err != nil {
 			return nil, err
