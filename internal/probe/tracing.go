@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -25,6 +26,9 @@ func loadFound(spec *ebpf.ProgramSpec, target btf.TypeID, kernel *Kernel, maps m
 	for i := range insns {
 		// Lines of source are for what the verifier says. The library is asked for that.
 		insns[i] = spec.Instructions[i].WithSource(nil)
+		if fn := btf.FuncMetadata(&insns[i]); fn != nil && fn.Linkage == btf.StaticFunc {
+			insns[i] = btf.WithFuncMetadata(insns[i], withoutTargets(fn))
+		}
 	}
 	if err := giveMaps(insns, maps); err != nil {
 		return nil, err
@@ -62,6 +66,22 @@ func loadFound(spec *ebpf.ProgramSpec, target btf.TypeID, kernel *Kernel, maps m
 		return nil, err
 	}
 	return ebpf.NewProgramFromFD(fd)
+}
+
+// withoutTargets is the function with pointers to nothing as its parameters. The verifier
+// looks at their types in global functions only, and all that struct sock leads to is 80 KB.
+func withoutTargets(fn *btf.Func) *btf.Func {
+	proto, ok := fn.Type.(*btf.FuncProto)
+	if !ok {
+		return fn
+	}
+	params := slices.Clone(proto.Params)
+	for i := range params {
+		if _, ok := params[i].Type.(*btf.Pointer); ok {
+			params[i].Type = &btf.Pointer{Target: &btf.Void{}}
+		}
+	}
+	return &btf.Func{Name: fn.Name, Linkage: fn.Linkage, Type: &btf.FuncProto{Return: proto.Return, Params: params}}
 }
 
 func giveMaps(insns asm.Instructions, maps map[string]*ebpf.Map) error {
