@@ -170,6 +170,11 @@ func TestWaysOfAllTools(t *testing.T) {
 			t.Errorf("%s has no way", tl.Name)
 		}
 	}
+	for _, s := range suites {
+		if tests, err := filepath.Glob("../../" + folderOf(s) + "/*_test.go"); err != nil || len(tests) == 0 {
+			t.Errorf("%s has no tests in %s: %v", s.Name, folderOf(s), err)
+		}
+	}
 	for name := range toolNeeds {
 		if !slices.ContainsFunc(append(all, suites...), func(tl *tool.Tool) bool { return tl.Name == name }) {
 			t.Errorf("there is no tool %s, but what it needs", name)
