@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -21,6 +22,18 @@ type Sampling struct {
 	Frequency, Period uint64
 	// CPUs are the only ones; none means all.
 	CPUs []int
+}
+
+// PerSecond is how many samples all CPUs take in a second at the most, 0 where there are none.
+func (s Sampling) PerSecond() uint64 {
+	cpus := uint64(len(s.CPUs))
+	if cpus == 0 {
+		cpus = uint64(ebpf.MustPossibleCPU())
+	}
+	if s.Period > 0 {
+		return cpus * (uint64(time.Second)/s.Period + 1)
+	}
+	return cpus * s.Frequency
 }
 
 // sampler runs a program by an event on each CPU. A CPU that goes offline takes its event

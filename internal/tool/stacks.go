@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"reflect"
 	"time"
 
@@ -105,6 +106,9 @@ func (s *Stacks[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*descri
 	if s.traces, err = newTraces(&s.Frames, &s.UserStacks, env); err != nil {
 		return nil, err
 	}
+	if perSecond := s.Sampling.PerSecond(); perSecond > 0 {
+		s.MapEntries["table"] = sampledEntries(perSecond)
+	}
 	s.table.Rounds = Rounds{s.Every, s.Count}
 	s.table.Ranking = Ranking{s.Sort, s.Rows}
 	s.table.SortNames = s.SortNames
@@ -119,6 +123,13 @@ func (s *Stacks[K, V, R]) describe(env *Env, spec *ebpf.CollectionSpec) (*descri
 		return nil, err
 	}
 	return s.table.bind(env)
+}
+
+// sampledEntries is room for the samples of a minute, if each has an entry of its own: they
+// are taken out once a second. All of the map is gone through then, and set up at the start.
+func sampledEntries(perSecond uint64) uint32 {
+	const least, most = 1 << 12, 1 << 20
+	return uint32(max(least, min(most, 1<<bits.Len64(60*perSecond))))
 }
 
 func checkStackHead(spec *ebpf.CollectionSpec) error {

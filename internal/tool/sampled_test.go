@@ -1,0 +1,29 @@
+package tool
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+func TestSampledEntries(t *testing.T) {
+	cpus := uint64(ebpf.MustPossibleCPU())
+	for _, test := range []struct {
+		sampling Sampling
+		want     uint64 // samples a second
+	}{
+		{Sampling{}, 0},
+		{Sampling{Frequency: 99}, 99 * cpus},
+		{Sampling{Frequency: 99, CPUs: []int{0, 3}}, 198},
+		{Sampling{Frequency: 99, Period: 1_000_000, CPUs: []int{0}}, 1001},
+	} {
+		if got := test.sampling.PerSecond(); got != test.want {
+			t.Errorf("%+v: %d, want %d", test.sampling, got, test.want)
+		}
+	}
+	for perSecond, want := range map[uint64]uint32{1: 1 << 12, 198: 1 << 14, 1 << 40: 1 << 20} {
+		if got := sampledEntries(perSecond); got != want || want < 1<<20 && uint64(got) < 60*perSecond {
+			t.Errorf("%d a second: room for %d, want %d", perSecond, got, want)
+		}
+	}
+}
