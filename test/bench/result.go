@@ -247,7 +247,7 @@ This file is written by ` + "`make bench`" + `: do not edit it. corescope's tool
 run in turn under the same loads: opens of a path that is not there, runs of /bin/true, connections
 of this host with itself, reads past the page cache, bytes sent between two threads, calls of getppid, and writes
 to a file in the page cache. What each figure is and how it is measured stands in test/bench/doc.go. A figure without
-a peer's value is of a peer that does not run on this kernel, or of ours alone.
+a peer's value is of a peer that does not run on this kernel, or of ours alone. Where an aim is missed, [costs.md](costs.md) says why.
 `
 
 func conclude(all []result, s *settings) error {
