@@ -13,6 +13,10 @@
 /*
  * The time that threads are off the CPU: from sched_switch to sched_switch. The tool
  * defines struct off_note, what it keeps of each wait, before it includes this.
+ *
+ * At a switch one wait begins as another ends, at the time that the program begins at: the
+ * kernel's own accounting of CPU time has one time for both too. What the program takes, as
+ * the walk through a stack, is a part of the first and of neither's wait before.
  */
 
 #define TASK_DEAD_STATE 0x80
@@ -90,14 +94,14 @@ static __always_inline bool off_length_wanted(__u64 ns)
 }
 
 /* off_end ends a wait, and returns how long it was: 0 if it is not to be counted. */
-static __always_inline __u64 off_end(struct off_wait *wait)
+static __always_inline __u64 off_end(struct off_wait *wait, __u64 now_ns)
 {
-	__u64 since = wait->since_ns, now = bpf_ktime_get_ns();
+	__u64 since_ns = wait->since_ns;
 
 	wait->since_ns = 0;
-	if (!since || now <= since || !off_length_wanted(now - since))
+	if (!since_ns || now_ns <= since_ns || !off_length_wanted(now_ns - since_ns))
 		return 0;
-	return now - since;
+	return now_ns - since_ns;
 }
 
 static __always_inline struct off_wait *off_wait_of(struct task_struct *task)

@@ -43,12 +43,12 @@ static __always_inline __u64 wanted_user_stack(void *ctx)
 }
 
 /* off_count counts the wait of a thread that comes back to a CPU. */
-static __always_inline void off_count(struct task_struct *next)
+static __always_inline void off_count(struct task_struct *next, __u64 now_ns)
 {
 	struct off_wait *wait = off_wait_of(next);
 	struct table_key key = {};
 	struct table_value *value;
-	__u64 ns = wait ? off_end(wait) : 0;
+	__u64 ns = wait ? off_end(wait, now_ns) : 0;
 
 	if (!ns)
 		return;

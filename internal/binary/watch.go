@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -15,8 +16,13 @@ import (
 // Watch hears of executable mappings as they are made, by all processes: perf's own
 // records of them, which need no program in the kernel. The process goes on meanwhile.
 type Watch struct {
-	epoll, stop int
-	cpus        []*mmapRing
+	epoll, stop, sync int
+	cpus              []*mmapRing
+
+	mu          sync.Mutex
+	told        sync.Cond // that done has changed
+	asked, done int       // calls of Sync
+	hasEnded    bool
 }
 
 // watchBytes is the size of a CPU's ring. It holds the mappings of some 50 programs that
@@ -25,7 +31,8 @@ const watchBytes = 32 << 10
 
 // NewWatch begins to listen.
 func NewWatch() (*Watch, error) {
-	w := &Watch{epoll: -1, stop: -1}
+	w := &Watch{epoll: -1, stop: -1, sync: -1}
+	w.told.L = &w.mu
 	if err := w.open(); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("watch mappings: %w", err)
@@ -40,7 +47,10 @@ func (w *Watch) open() (err error) {
 	if w.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
 		return err
 	}
-	if err := w.poll(w.stop, -1); err != nil {
+	if w.sync, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return err
+	}
+	if err := errors.Join(w.poll(w.stop, stopIndex), w.poll(w.sync, syncIndex)); err != nil {
 		return err
 	}
 	for cpu := range possibleCPUs() {
@@ -58,6 +68,12 @@ func (w *Watch) open() (err error) {
 	}
 	return nil
 }
+
+// What is waited for beside the CPUs' rings.
+const (
+	stopIndex = -1
+	syncIndex = -2
+)
 
 // possibleCPUs is one more than the number of the last CPU.
 func possibleCPUs() int {
@@ -81,6 +97,7 @@ func (w *Watch) poll(fd, index int) error {
 
 // Run calls yield with each mapping, and missed when some could not be told, until Stop.
 func (w *Watch) Run(yield func(*Mapped), missed func()) error {
+	defer w.tell(func() { w.hasEnded = true })
 	events := make([]unix.EpollEvent, 64)
 	for {
 		n, err := unix.EpollWait(w.epoll, events, -1)
@@ -91,12 +108,50 @@ func (w *Watch) Run(yield func(*Mapped), missed func()) error {
 			return fmt.Errorf("wait for mappings: %w", err)
 		}
 		for _, e := range events[:n] {
-			if e.Fd < 0 {
+			switch e.Fd {
+			case stopIndex:
 				return nil
+			case syncIndex:
+				w.drainAll(yield, missed)
+			default:
+				w.cpus[e.Fd].drain(yield, missed)
 			}
-			w.cpus[e.Fd].drain(yield, missed)
 		}
 	}
+}
+
+func (w *Watch) drainAll(yield func(*Mapped), missed func()) {
+	_, _ = unix.Read(w.sync, make([]byte, 8))
+	w.mu.Lock()
+	asked := w.asked
+	w.mu.Unlock()
+	for _, r := range w.cpus {
+		r.drain(yield, missed)
+	}
+	w.tell(func() { w.done = asked })
+}
+
+func (w *Watch) tell(what func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	what()
+	w.told.Broadcast()
+}
+
+// Sync returns when Run, which has been called or will be, has told all mappings that were
+// made before, or has ended.
+func (w *Watch) Sync() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked++
+	mine := w.asked
+	if _, err := unix.Write(w.sync, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+		return fmt.Errorf("ask for mappings: %w", err)
+	}
+	for w.done < mine && !w.hasEnded {
+		w.told.Wait()
+	}
+	return nil
 }
 
 // Stop ends Run.
@@ -111,7 +166,7 @@ func (w *Watch) Close() error {
 	for _, r := range w.cpus {
 		errs = append(errs, r.close())
 	}
-	for _, fd := range []int{w.epoll, w.stop} {
+	for _, fd := range []int{w.epoll, w.stop, w.sync} {
 		if fd >= 0 {
 			errs = append(errs, unix.Close(fd))
 		}

@@ -1,8 +1,6 @@
 package stack
 
 import (
-	"fmt"
-	"io/fs"
 	"slices"
 	"sync"
 )
@@ -66,28 +64,44 @@ func (h *heard) hasAny() bool {
 	return h.byPID != nil
 }
 
-// recall makes a snapshot of a process that has ended of what was heard of it.
-func (ps *Processes) recall(pid int) (*snapshot, error) {
+// recall makes a snapshot of a process that has ended of what was heard of it, and of the one
+// before. It is false where nothing was heard.
+func (ps *Processes) recall(p *process) bool {
 	h := &ps.heard
 	h.mu.Lock()
-	maps := slices.Clone(h.byPID[pid])
+	maps := slices.Clone(h.byPID[p.pid])
 	h.mu.Unlock()
 	if len(maps) == 0 {
-		return nil, fmt.Errorf("nothing was heard of it: %w", fs.ErrNotExist)
+		return false
 	}
-	s := &snapshot{roots: ps.roots(nil), maps: maps}
+	s, old := &snapshot{roots: ps.roots(nil)}, p.taken
+	if old != nil {
+		*s = *old
+	}
+	s.maps = maps
 	sortMaps(s.maps)
 	for i := range s.maps {
-		m := &s.maps[i]
-		m.reason = Exited
-		for _, r := range s.roots {
-			if found := m.same(r.handle(m.file())); found != nil {
-				m.module, m.reason = ps.cache.module(moduleKey{file: found.id}, found, nil), Named
-				break
-			}
+		if !ps.reuse(&s.maps[i], old) {
+			ps.findHeard(&s.maps[i], s.roots)
 		}
 	}
-	return s, nil
+	if old != nil {
+		ps.keepUnmapped(s, old)
+		ps.releaseMaps(old)
+	}
+	p.taken = s
+	return true
+}
+
+// findHeard finds the file of a mapping that was heard of.
+func (ps *Processes) findHeard(m *mapping, roots []*root) {
+	m.reason = Exited
+	for _, r := range roots {
+		if found := m.same(r.handle(m.file())); found != nil {
+			m.module, m.reason = ps.cache.module(moduleKey{file: found.id}, found, nil), Named
+			return
+		}
+	}
 }
 
 func sortMaps(maps []mapping) {

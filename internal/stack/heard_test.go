@@ -79,3 +79,51 @@ func TestRest(t *testing.T) {
 		}
 	}
 }
+
+// TestHeardOfSuccessor names addresses of a program that a process went on with by an exec, and
+// that had ended before it was looked at; and those of the program before, of which nothing was heard.
+func TestHeardOfSuccessor(t *testing.T) {
+	first, second := start(t, compile(t, program)), start(t, compile(t, program+"int one_more;"))
+	other, ps := newProcesses(t), newProcesses(t)
+	for _, remember := range []func() error{
+		func() error { return ps.Remember(first.pid()) }, func() error { return other.Remember(second.pid()) },
+	} {
+		if err := remember(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.stop()
+	expect(t, ps.name(first.pid(), first.addrs[0]), "static_one", 0)
+	for _, m := range other.pids[second.pid()].taken.maps {
+		if m.isFile() {
+			ps.Heard(first.pid(), Mapping{m.start, m.end, m.offset, m.inode, m.path})
+		}
+	}
+	second.stop()
+	expect(t, ps.name(first.pid(), second.addrs[0]), "static_one", 0)
+	expect(t, ps.name(first.pid(), first.addrs[1]), "global_two", 0)
+}
+
+// TestHeardAmidExec has the mappings read again at once where they were read in the midst of an exec.
+func TestHeardAmidExec(t *testing.T) {
+	c, ps := start(t, compile(t, program)), newProcesses(t)
+	clock := time.Now()
+	ps.now = func() time.Time { return clock }
+	if err := ps.Remember(c.pid()); err != nil {
+		t.Fatal(err)
+	}
+	all := ps.pids[c.pid()].taken.maps
+	ps.pids[c.pid()].taken.maps = nil
+	defer func() {
+		for i := range all {
+			if all[i].module != nil {
+				ps.cache.release(all[i].module)
+			}
+		}
+	}()
+	if f := ps.name(c.pid(), c.addrs[0]); f.Reason != Unmapped {
+		t.Errorf("mappings were read again although nothing was heard: %+v", f)
+	}
+	ps.Heard(c.pid(), Mapping{})
+	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
+}

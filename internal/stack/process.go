@@ -43,11 +43,11 @@ type process struct {
 	taken     *snapshot     // nil if none could be taken
 	gone      Reason        // why no newer one can be: Named if it can
 	read      time.Time     // when that was
-	pause     time.Duration // until a newer one may be taken
-	rest      time.Duration // the same, as long as nothing is heard of the process
+	cost      time.Duration // how long it took
+	rest      time.Duration // how long until the next, as long as nothing is heard of the process
 	forgotten bool          // no longer the process of its pid
 
-	stirred atomic.Bool // it was heard of
+	stirred atomic.Bool // it was heard of since
 }
 
 // NewProcesses returns a Processes whose symbol tables take up to budget bytes
@@ -200,19 +200,15 @@ func (ps *Processes) oldest() *process {
 // take replaces the snapshot of p, by one of another process of its pid only if
 // a successor is welcome. One that cannot be replaced stays.
 func (ps *Processes) take(p *process, successor bool) error {
-	began := ps.now()
+	stirred, began := p.stirred.Swap(false), ps.now()
 	s, err := ps.read(p.pid, p.taken, successor)
 	p.read = ps.now()
-	// A tenth of the time at most goes into processes that map a lot.
-	p.pause = max(refreshEvery, 10*p.read.Sub(began))
-	p.rest = ps.restAfter(p, s)
+	p.cost = p.read.Sub(began)
+	p.rest = ps.restAfter(p, s, stirred)
 	if err != nil {
 		p.gone = reasonOf(err)
-		if p.gone == Exited && p.taken == nil {
-			if s, err := ps.recall(p.pid); err == nil {
-				p.taken = s
-				return nil
-			}
+		if p.gone == Exited && (p.taken == nil || stirred) && ps.recall(p) {
+			return nil
 		}
 		return fmt.Errorf("read mappings of process %d: %w", p.pid, err)
 	}
@@ -222,21 +218,29 @@ func (ps *Processes) take(p *process, successor bool) error {
 }
 
 // restAfter doubles the rest as long as mappings are heard of, and snapshots are alike.
-func (ps *Processes) restAfter(p *process, s *snapshot) time.Duration {
-	if p.stirred.Swap(false) || !ps.heard.hasAny() || !s.isLike(p.taken) {
+func (ps *Processes) restAfter(p *process, s *snapshot, stirred bool) time.Duration {
+	if stirred || !ps.heard.hasAny() || !s.isLike(p.taken) {
 		return 0
 	}
 	return min(max(2*p.rest, refreshEvery), mostRest)
+}
+
+// pause is how long after a snapshot the next one may be taken: a tenth of the time at most
+// goes into processes that map a lot. Of one that was heard of, what is there is known to be old, as in
+// the midst of an exec.
+func (p *process) pause() time.Duration {
+	if p.stirred.Load() {
+		return p.cost
+	}
+	return max(refreshEvery, 10*p.cost, p.rest)
 }
 
 // refresh takes a new snapshot if it is time, and reports whether it tried:
 // another one, or the exit of the process, may change what is said of an
 // address.
 func (ps *Processes) refresh(p *process) bool {
-	if p.stirred.Load() {
-		p.rest = 0
-	}
-	if p.gone == Exited && p.taken != nil || ps.now().Before(p.read.Add(max(p.pause, p.rest))) {
+	isOver := p.gone == Exited && p.taken != nil && !p.stirred.Load()
+	if isOver || ps.now().Before(p.read.Add(p.pause())) {
 		return false
 	}
 	_ = ps.take(p, false)
@@ -248,15 +252,19 @@ func (ps *Processes) discard(s *snapshot) {
 	if s == nil {
 		return
 	}
+	ps.releaseMaps(s)
+	for _, j := range s.jits {
+		ps.cache.release(j.module)
+	}
+	ps.unshareRoot(s.root)
+}
+
+func (ps *Processes) releaseMaps(s *snapshot) {
 	for i := range s.maps {
 		if m := s.maps[i].module; m != nil {
 			ps.cache.release(m)
 		}
 	}
-	for _, j := range s.jits {
-		ps.cache.release(j.module)
-	}
-	ps.unshareRoot(s.root)
 }
 
 // shareRoot opens the root of a process; processes of one container share it.

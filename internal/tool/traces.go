@@ -181,6 +181,10 @@ func (t *Traces) name(raw *rawStack) value.Stack {
 		t.frames = t.frames[programFrames(t.frames):]
 	} else {
 		t.frames = t.processes.AppendAt(t.frames[:0], int(raw.pid), raw.addrs, raw.time)
+		// Of a process that has ended, what is heard of it may be on its way still.
+		if t.watch != nil && slices.ContainsFunc(t.frames, isOfEnded) && t.watch.Sync() == nil {
+			t.frames = t.processes.AppendAt(t.frames[:0], int(raw.pid), raw.addrs, raw.time)
+		}
 	}
 	s := make(value.Stack, 0, len(t.frames))
 	address := 0 // of raw; functions that stand in others share theirs
@@ -199,6 +203,8 @@ func (t *Traces) name(raw *rawStack) value.Stack {
 	}
 	return s
 }
+
+func isOfEnded(f stack.Frame) bool { return f.Reason == stack.Exited }
 
 // valueFrame is a frame as it is shown. One of a function is the same for each of its
 // addresses unless these are to be exact.

@@ -45,7 +45,7 @@ static __always_inline void handle_waking(void *ctx, struct task_struct *p)
 	struct off_wait *wait = off_wait_of(p);
 	struct table_key key = {};
 	struct table_value *value;
-	__u64 ns = wait ? off_end(wait) : 0;
+	__u64 ns = wait ? off_end(wait, bpf_ktime_get_ns()) : 0;
 
 	if (!ns)
 		return;
