@@ -9,8 +9,7 @@
 // nothing. JOBS machines run at a time, as many as there are CPUs unless it says how many:
 // each takes one. What is fetched is kept in the user's cache, and in
 // corescope/machines/KERNEL there each machine's console and what it told of each tool.
-// Tools that have yet to pass on every kernel (see unproven) run where TOOLS names them, as
-// do the suites of tests that are no tool's.
+// The suites of tests that are no tool's run where TOOLS names them.
 //
 // A machine has two CPUs, or as many as CPUS says. CLOCK=instructions has its clock count
 // instructions, a nanosecond each, so that times in it do not depend on the host.

@@ -97,22 +97,6 @@ func folderOf(t *tool.Tool) string {
 	return "tools/" + t.Name
 }
 
-// unproven are tools that have yet to pass on every kernel. They run where TOOLS names
-// them.
-func unproven() []string {
-	return []string{
-		"argdist", "bashreadline", "biosnoop", "biostacks", "biotop", "bpflist", "bpftop", "cachestat", "files", "filetop", "fsdist",
-		"fsslower", "funccount", "funclatency", "gethostlatency", "javagc", "maps", "memleak", "offcputime", "offwaketime", "profile",
-		"sockets", "sslsniff", "stackcount", "syscount", "tasks", "tcpaccept", "tcpconnect", "tcpdrop", "tcpretrans", "tcpstates",
-		"tcptop", "trace", "vfsstat", "wakeuptime",
-	}
-}
-
-// proven are all other tools.
-func proven() []*tool.Tool {
-	return slices.DeleteFunc(tools.All(), func(t *tool.Tool) bool { return slices.Contains(unproven(), t.Name) })
-}
-
 // chosen returns the kernels and tools that the environment asks for, and whether
 // this is all there is to run.
 func chosen() (kernels []kernel, all []*tool.Tool, whole bool, err error) {
@@ -120,15 +104,15 @@ func chosen() (kernels []kernel, all []*tool.Tool, whole bool, err error) {
 	if err != nil {
 		return nil, nil, false, fmt.Errorf("KERNELS: %w", err)
 	}
-	candidates := proven()
+	candidates := tools.All()
 	if os.Getenv("TOOLS") != "" {
-		candidates = append(tools.All(), suites...)
+		candidates = append(candidates, suites...)
 	}
 	all, err = choose(candidates, os.Getenv("TOOLS"), func(t *tool.Tool) string { return t.Name })
 	if err != nil {
 		return nil, nil, false, fmt.Errorf("TOOLS: %w", err)
 	}
-	whole = len(kernels) == len(matrix) && len(all) == len(proven()) && !isShort()
+	whole = len(kernels) == len(matrix) && len(all) == len(tools.All()) && !isShort()
 	return kernels, all, whole, nil
 }
 
