@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/corescope/corescope/internal/tooltest"
 )
@@ -65,7 +66,7 @@ func startSpinning(t *testing.T) string {
 func TestLines(t *testing.T) {
 	tooltest.Root(t)
 	pid := startSpinning(t)
-	res := tooltest.JSON(t, Tool, []string{"-F", "499", "-U", "--lines", "--inlines", "--pid", pid, "--duration", "1s"}, nil)
+	res := tooltest.JSON(t, Tool, []string{"-F", "499", "-U", "--lines", "--inlines", "--pid", pid}, tooltest.Spend(t, pid, 500*time.Millisecond))
 	var all, right float64
 	for _, r := range res.Rows {
 		all += r.Num("count")

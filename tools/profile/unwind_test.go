@@ -19,7 +19,7 @@ func TestFrameless(t *testing.T) {
 	tooltest.Root(t)
 	pid := strconv.Itoa(tooltest.Frameless(t).Process.Pid)
 	for _, how := range []string{"auto", "fp"} {
-		res := tooltest.JSON(t, Tool, []string{"-F", "499", "-U", "--unwind", how, "--pid", pid, "--duration", "1s"}, nil)
+		res := tooltest.JSON(t, Tool, []string{"-F", "499", "-U", "--unwind", how, "--pid", pid}, tooltest.Spend(t, pid, 500*time.Millisecond))
 		var all, whole float64
 		for _, r := range res.Rows {
 			all += r.Num("count")
@@ -40,7 +40,7 @@ func TestFrameless(t *testing.T) {
 func TestHow(t *testing.T) {
 	tooltest.Root(t)
 	pid := strconv.Itoa(tooltest.Frameless(t).Process.Pid)
-	res := tooltest.JSON(t, Tool, []string{"-F", "499", "-U", "--address", "--pid", pid, "--duration", "500ms"}, nil)
+	res := tooltest.JSON(t, Tool, []string{"-F", "499", "-U", "--address", "--pid", pid}, tooltest.Spend(t, pid, 300*time.Millisecond))
 	if len(res.Rows) == 0 {
 		t.Fatal("no samples")
 	}
