@@ -66,6 +66,18 @@ func TestParseField(t *testing.T) {
 	}
 }
 
+func TestCommonFields(t *testing.T) {
+	for line, want := range map[string]bool{
+		"\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;":              true,
+		"\tfield:unsigned char common_preempt_lazy_count;\toffset:8;\tsize:1;\tsigned:0;": true,
+		"\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;":                               false,
+	} {
+		if f, ok := parseField(line); !ok || f.isCommon() != want {
+			t.Errorf("%s: %+v, %v, want %v", line, f, ok, want)
+		}
+	}
+}
+
 // site has one value of each kind.
 func site(format string) *Site {
 	char := &btf.Int{Name: "char", Size: 1, Encoding: btf.Signed}

@@ -29,8 +29,7 @@ func (f *Finder) addRecord(s *compile.Scope, place *target.Place) error {
 		if !ok {
 			continue
 		}
-		// The first 8 bytes are not there for BPF programs.
-		if v, ok := field.variable(f.Types); ok && field.offset >= 8 {
+		if v, ok := field.variable(f.Types); ok && !field.isCommon() {
 			s.Vars[field.name] = v
 		}
 	}
@@ -44,6 +43,10 @@ type field struct {
 	offset, size int
 	signed       bool
 }
+
+// isCommon tells the fields that all tracepoints have: 8 bytes, which programs do not see, and
+// one more on kernels with Debian's patches for real time.
+func (f *field) isCommon() bool { return f.offset < 8 || strings.HasPrefix(f.name, "common_") }
 
 func parseField(line string) (field, bool) {
 	m := regexp.MustCompile(`^\s*field:(.*?)\s*(\w+)(?:\[(\w*)\])?;\s*offset:(\d+);\s*size:(\d+);(?:\s*signed:(\d);)?`).FindStringSubmatch(line)
