@@ -42,6 +42,9 @@ static __always_inline __u64 wanted_user_stack(void *ctx)
 	return kernel_stacks_only ? 0 : user_stack(ctx);
 }
 
+/* What the tool notes of a wait that begins, in the context of who waits. */
+static __always_inline void note_wait(void *ctx, struct off_note *note);
+
 /* off_count counts the wait of a thread that comes back to a CPU. */
 static __always_inline void off_count(struct task_struct *next, __u64 now_ns)
 {
@@ -62,6 +65,20 @@ static __always_inline void off_count(struct task_struct *next, __u64 now_ns)
 		return;
 	table_add(value, ns, ns);
 	table_add(value, count, 1);
+}
+
+static __always_inline int off_switch(void *ctx, struct task_struct *prev, bool preempt,
+				      struct task_struct *next)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct off_wait *wait = off_begin(prev, preempt);
+
+	if (wait) {
+		note_wait(ctx, &wait->note);
+		wait->since_ns = now_ns;
+	}
+	off_count(next, now_ns);
+	return 0;
 }
 
 #endif

@@ -14,37 +14,22 @@ struct off_note {
 
 #include "offtask.bpf.h"
 
-static __always_inline void handle_out(void *ctx, struct task_struct *prev, bool preempt, __u64 now_ns)
+static __always_inline void note_wait(void *ctx, struct off_note *note)
 {
-	struct off_wait *wait = off_begin(prev, preempt);
-
-	if (!wait)
-		return;
-	wait->note.kernel_stack = wanted_kernel_stack(ctx);
-	wait->note.user_stack = wanted_user_stack(ctx);
-	wait->since_ns = now_ns;
-}
-
-static __always_inline int handle_switch(void *ctx, struct task_struct *prev, bool preempt,
-					 struct task_struct *next)
-{
-	__u64 now_ns = bpf_ktime_get_ns();
-
-	handle_out(ctx, prev, preempt, now_ns);
-	off_count(next, now_ns);
-	return 0;
+	note->kernel_stack = wanted_kernel_stack(ctx);
+	note->user_stack = wanted_user_stack(ctx);
 }
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(switch__btf, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	return handle_switch(ctx, prev, preempt, next);
+	return off_switch(ctx, prev, preempt, next);
 }
 
 SEC("raw_tp/sched_switch")
 int BPF_PROG(switch__raw, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	return handle_switch(ctx, prev, preempt, next);
+	return off_switch(ctx, prev, preempt, next);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -20,16 +20,11 @@ struct off_note {
 
 #include "offtask.bpf.h"
 
-static __always_inline void handle_out(void *ctx, struct task_struct *prev, bool preempt, __u64 now_ns)
+static __always_inline void note_wait(void *ctx, struct off_note *note)
 {
-	struct off_wait *wait = off_begin(prev, preempt);
-
-	if (!wait)
-		return;
-	__builtin_memset(&wait->note, 0, sizeof(wait->note));
-	wait->note.kernel_stack = wanted_kernel_stack(ctx);
-	wait->note.user_stack = wanted_user_stack(ctx);
-	wait->since_ns = now_ns;
+	__builtin_memset(note, 0, sizeof(*note));
+	note->kernel_stack = wanted_kernel_stack(ctx);
+	note->user_stack = wanted_user_stack(ctx);
 }
 
 /*
@@ -50,20 +45,10 @@ static __always_inline void handle_waking(void *ctx, struct task_struct *p)
 	bpf_get_current_comm(wait->note.waker, sizeof(wait->note.waker));
 }
 
-static __always_inline int handle_switch(void *ctx, struct task_struct *prev, bool preempt,
-					 struct task_struct *next)
-{
-	__u64 now_ns = bpf_ktime_get_ns();
-
-	handle_out(ctx, prev, preempt, now_ns);
-	off_count(next, now_ns);
-	return 0;
-}
-
 SEC("tp_btf/sched_switch")
 int BPF_PROG(wait__btf__switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	return handle_switch(ctx, prev, preempt, next);
+	return off_switch(ctx, prev, preempt, next);
 }
 
 SEC("tp_btf/sched_waking")
@@ -76,7 +61,7 @@ int BPF_PROG(wait__btf__waking, struct task_struct *p)
 SEC("raw_tp/sched_switch")
 int BPF_PROG(wait__raw__switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	return handle_switch(ctx, prev, preempt, next);
+	return off_switch(ctx, prev, preempt, next);
 }
 
 SEC("raw_tp/sched_waking")
