@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -30,5 +31,25 @@ func TestRead(t *testing.T) {
 	}
 	if c.Passed != 1 || len(c.Skipped) != 1 || c.Skipped[0].Output != "why" || len(c.Failed) != 1 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// What failed runs again only where all of it is said to lack runs: a test that consists of
+// others says nothing itself.
+func TestLackRuns(t *testing.T) {
+	said := plan.Test{Name: "TestA/one", Output: "x_test.go:1: " + fmt.Sprintf(plan.LeftOut, 3)}
+	whole, other := plan.Test{Name: "TestA"}, plan.Test{Name: "TestB", Output: "wrong"}
+	for _, test := range []struct {
+		failed []plan.Test
+		want   bool
+	}{
+		{[]plan.Test{said}, true},
+		{[]plan.Test{said, whole}, true},
+		{[]plan.Test{said, whole, other}, false},
+		{[]plan.Test{whole}, false},
+	} {
+		if got := lackRuns(test.failed); got != test.want {
+			t.Errorf("%v: %v, want %v", test.failed, got, test.want)
+		}
 	}
 }
