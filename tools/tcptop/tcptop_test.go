@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -36,17 +37,20 @@ func connect(t *testing.T, network, address string) (client, server *net.TCPConn
 	return client, server
 }
 
-// move sends n bytes from one end to the other.
+// move sends n bytes from one end to the other. They may have been read before the call that
+// sends them returns, when they are counted.
 func move(t *testing.T, from, to *net.TCPConn, n int) {
 	t.Helper()
-	go func() {
+	var writing sync.WaitGroup
+	writing.Go(func() {
 		if _, err := from.Write(make([]byte, n)); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
 	if _, err := io.ReadFull(to, make([]byte, n)); err != nil {
 		t.Error(err)
 	}
+	writing.Wait()
 }
 
 // total adds up what was sent and received at an end.
