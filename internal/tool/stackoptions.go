@@ -41,6 +41,7 @@ type Stop struct {
 
 // Sides are the options of tools that count by stacks of the kernel and of the process.
 type Sides struct {
+	UserStacks
 	UserOnly   bool `flag:"user-stacks-only,U" bpf:"user_stacks_only" help:"only the stacks of user space"`
 	KernelOnly bool `flag:"kernel-stacks-only,K" bpf:"kernel_stacks_only" help:"only the stacks of the kernel"`
 	Delimited  bool `flag:"delimited,d" help:"put a line between a stack of the kernel's and one of user space"`
@@ -60,6 +61,9 @@ func DefaultStacks() StackOptions { return StackOptions{Frames: DefaultFrames()}
 
 // DefaultUserStacks are the options before any is given.
 func DefaultUserStacks() UserStacks { return UserStacks{Unwind: unwindAuto} }
+
+// DefaultSides are the options before any is given.
+func DefaultSides() Sides { return Sides{UserStacks: DefaultUserStacks()} }
 
 // DefaultFrames are the options before any is given.
 func DefaultFrames() Frames { return Frames{Depth: stackDepth} }

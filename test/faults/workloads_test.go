@@ -285,10 +285,10 @@ func (s *subject) storms() happened { return s.does(s.storm, s.workload.storms) 
 
 func (s *subject) does(job string, times int) happened {
 	s.Helper()
-	left, hidden := s.load.left(s, s.workload.left), tooltest.HiddenRuns(s)
+	left, hidden := s.load.left(s, s.workload.left), tooltest.HiddenRuns()
 	n := s.do(s, job, times)
 	if s.workload.left != notAtAll {
 		n = s.load.left(s, s.workload.left) - left
 	}
-	return happened{n, tooltest.HiddenRuns(s) - hidden + s.begun}
+	return happened{n, tooltest.HiddenRuns() - hidden + s.begun}
 }

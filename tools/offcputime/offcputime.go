@@ -11,7 +11,6 @@ import (
 type options struct {
 	tool.Stop
 	tool.StackOptions
-	tool.UserStacks
 	tool.Sides
 	tool.Waits
 	State int64 `flag:"state" arg:"MASK" bpf:"targ_state" help:"only waits that begin in one of these states of the kernel: 1 interruptible, 2 uninterruptible; 0 are threads that could run on, -1 is all"`
@@ -72,7 +71,7 @@ In flame graphs the kernel's functions have the colour of what is waited for: lo
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "tid": "t", "offset": "s"},
-}, options{StackOptions: tool.DefaultStacks(), UserStacks: tool.DefaultUserStacks(), Waits: tool.DefaultWaits(), State: -1}, build)
+}, options{StackOptions: tool.DefaultStacks(), Sides: tool.DefaultSides(), Waits: tool.DefaultWaits(), State: -1}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return &tool.Stacks[key, counts, row]{

@@ -15,7 +15,6 @@ import (
 type options struct {
 	tool.Stop
 	tool.StackOptions
-	tool.UserStacks
 	tool.Sides
 	Frequency uint64 `flag:"frequency,F" arg:"HZ" help:"samples a second of each CPU"`
 	Period    uint64 `flag:"count,c" arg:"NS" help:"a sample each NS nanoseconds of a CPU's clock, not by --frequency"`
@@ -73,7 +72,7 @@ The samples are those of a CPU's clock (PERF_COUNT_SW_CPU_CLOCK), 49 a second, s
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "tid": "L", "annotations": "a", "address": "A"},
-}, options{StackOptions: tool.DefaultStacks(), UserStacks: tool.DefaultUserStacks(), Frequency: 49}, build)
+}, options{StackOptions: tool.DefaultStacks(), Sides: tool.DefaultSides(), Frequency: 49}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	if o.Frequency == 0 {

@@ -13,7 +13,6 @@ import (
 type options struct {
 	Pattern string `pos:"pattern" help:"functions, tracepoints or USDT probes, as vfs_read, c:malloc, t:block:*, u:c:*"`
 	tool.StackOptions
-	tool.UserStacks
 	tool.Sides
 	PerProcess bool  `flag:"perpid,P" bpf:"by_pid" help:"tell processes apart"`
 	Regexp     bool  `flag:"regexp,r" help:"the pattern is a regular expression, which a name must match from its beginning on"`
@@ -71,7 +70,7 @@ The filters, as --pid, are of the current task; in an interrupt that is the one 
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "duration": "D", "interval": "i", "offset": "s"},
-}, options{StackOptions: tool.DefaultStacks(), UserStacks: tool.DefaultUserStacks(), CPU: -1}, build)
+}, options{StackOptions: tool.DefaultStacks(), Sides: tool.DefaultSides(), CPU: -1}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	var places []target.Place
