@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/corescope/corescope/internal/tool"
-	"github.com/corescope/corescope/test/kernels/plan"
 )
 
 // Row is one JSON object of a tool's output. Numbers are float64, so ids up to 2^53
@@ -217,10 +216,13 @@ func JSON(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 		res.validate(t, tl, args)
 	}
 	if n := res.Summary.Object("reasons").Num("program_busy"); n > 0 {
-		t.Logf(plan.LeftOut, int(n))
+		t.Logf(LeftOut, int(n))
 	}
 	return res
 }
+
+// LeftOut is the form of what a test says where its tool has said it (program_busy).
+const LeftOut = "the kernel left out %d runs of the tool's programs, which were preempted"
 
 // during is what happens when the tool is ready.
 func during(load, cancel func()) func() {

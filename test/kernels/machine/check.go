@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/corescope/corescope/internal/tooltest"
 	"github.com/corescope/corescope/test/kernels/plan"
 )
 
@@ -46,7 +47,7 @@ func again(c *plan.Check) {
 // lackRuns tells that in all of what failed the tool had said that the kernel left out runs
 // of its programs.
 func lackRuns(failed []plan.Test) bool {
-	said, _, _ := strings.Cut(plan.LeftOut, "%d")
+	said, _, _ := strings.Cut(tooltest.LeftOut, "%d")
 	return !slices.ContainsFunc(failed, func(t plan.Test) bool {
 		isPart := func(o plan.Test) bool { return strings.HasPrefix(o.Name, t.Name+"/") }
 		return !strings.Contains(t.Output, said) && !slices.ContainsFunc(failed, isPart)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/corescope/corescope/internal/tooltest"
 	"github.com/corescope/corescope/test/kernels/plan"
 )
 
@@ -37,7 +38,7 @@ func TestRead(t *testing.T) {
 // What failed runs again only where all of it is said to lack runs: a test that consists of
 // others says nothing itself.
 func TestLackRuns(t *testing.T) {
-	said := plan.Test{Name: "TestA/one", Output: "x_test.go:1: " + fmt.Sprintf(plan.LeftOut, 3)}
+	said := plan.Test{Name: "TestA/one", Output: "x_test.go:1: " + fmt.Sprintf(tooltest.LeftOut, 3)}
 	whole, other := plan.Test{Name: "TestA"}, plan.Test{Name: "TestB", Output: "wrong"}
 	for _, test := range []struct {
 		failed []plan.Test

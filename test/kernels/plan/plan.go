@@ -101,9 +101,6 @@ type Test struct {
 	Name, Output string
 }
 
-// LeftOut is the form of what a test says where its tool has said it (program_busy).
-const LeftOut = "the kernel left out %d runs of the tool's programs, which were preempted"
-
 // Args are the arguments that the check gives to every run of the tool.
 func (c *Check) Args() []string {
 	var args []string
