@@ -60,7 +60,7 @@ The samples are those of a CPU's clock (PERF_COUNT_SW_CPU_CLOCK), 49 a second, s
 		"-c counts nanoseconds, as in BCC, whose -c is the period of the same event.",
 		"--cgroupmap and --mntnsmap (BCC) are not there; there are --cgroup and --container.",
 	},
-	Overhead: "4 to 9 us a sample, depending on how deep stacks are: 0.2 % of a CPU at 99 Hz on two busy ones (virtual machine, kernel 6.18). These are stacks by frame pointers (--unwind fp). With the process itself, from its start to its end and with all names, it was 1.7 % of a CPU over 20 s, by tables; much of that comes once, as the kernel's names. By tables a frame takes about 0.1 us more, and a file that is seen first 1 to 200 ms of CPU time.",
+	Overhead: "4 to 9 us a sample, depending on how deep stacks are: 0.2 % of a CPU at 99 Hz on two busy ones (virtual machine, kernel 6.18). These are stacks by frame pointers (--unwind fp). With the process itself it is 0.6 % of a CPU while it samples, by tables, and 1.7 % over 20 s with what comes once, as its start and the kernel's names. By tables a frame takes about 0.1 us more, and a file that is seen first 1 to 200 ms of CPU time.",
 	Examples: []string{
 		"profile 10                            # ten seconds, 49 samples a second of each CPU",
 		"profile -F 99 -f --duration 30s       # folded stacks, for flame graph programs",
