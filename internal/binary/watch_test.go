@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"sync"
 	"testing"
+	"time"
 )
 
 // TestWatchSync has the mappings of a process that has ended told by the time that Sync
@@ -20,8 +21,13 @@ func TestWatchSync(t *testing.T) {
 	defer w.Close()
 	var told sync.Map
 	ended := make(chan error)
-	go func() { ended <- w.Run(func(m *Mapped) { told.Store(m.PID, true) }, func() {}) }()
-	for range 50 {
+	go func() {
+		ended <- w.Run(func(m *Mapped) {
+			time.Sleep(5 * time.Millisecond) // who does not wait for Sync is too early
+			told.Store(m.PID, true)
+		}, func() {})
+	}()
+	for range 10 {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^$")
 		if err := cmd.Run(); err != nil {
 			t.Fatal(err)
