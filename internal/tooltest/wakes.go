@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +23,7 @@ const Wakes = 20
 // MainOfWakes is the TestMain of tests that call [RunWakes].
 func MainOfWakes(m *testing.M) {
 	if os.Getenv(wakesEnv) != "" {
+		OwnThreads()
 		nameThread("cs-target")
 		os.Stdin.Read(make([]byte, 1))
 		pipe := [2]int{}
@@ -33,6 +33,23 @@ func MainOfWakes(m *testing.M) {
 		return
 	}
 	os.Exit(m.Run())
+}
+
+// OwnThreads is for programs whose waits are measured, and NoPreemption for their
+// environment: in a function that calls nothing but [unix.RawSyscall] and [Clock] their
+// threads do not wait for the Go runtime. All of them keep the right to run Go meanwhile.
+func OwnThreads() { runtime.GOMAXPROCS(4) }
+
+// NoPreemption is a setting of the environment, see [OwnThreads].
+const NoPreemption = "GODEBUG=asyncpreemptoff=1"
+
+// Clock reads one of the kernel's clocks, in ns.
+//
+//go:nosplit
+func Clock(clock int32) int64 {
+	var t unix.Timespec
+	unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(clock), uintptr(unsafe.Pointer(&t)), 0)
+	return t.Nano()
 }
 
 // nameThread keeps the goroutine on its thread, which it gives a name.
@@ -48,8 +65,8 @@ func wakeOther(fd int) {
 	b := [1]byte{}
 	for range Wakes {
 		t := unix.NsecToTimespec(20e6)
-		unix.Syscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0)
-		unix.Syscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), 1)
+		unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0)
+		unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), 1)
 	}
 }
 
@@ -59,11 +76,11 @@ func wakeOther(fd int) {
 func waitForOther(fd int) (ns int64) {
 	b := [1]byte{}
 	for n := 0; n < Wakes; {
-		begin := time.Now()
-		if got, _, _ := unix.Syscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), 1); got == 1 {
+		begin := Clock(unix.CLOCK_MONOTONIC)
+		if got, _, _ := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), 1); got == 1 {
 			n++
 		}
-		ns += int64(time.Since(begin))
+		ns += Clock(unix.CLOCK_MONOTONIC) - begin
 	}
 	return ns
 }
@@ -75,7 +92,7 @@ func RunWakes(t *testing.T, tl *tool.Tool, args ...string) (waited float64, rows
 	t.Helper()
 	Root(t)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), wakesEnv+"=1")
+	cmd.Env = append(os.Environ(), wakesEnv+"=1", NoPreemption)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
