@@ -4,20 +4,10 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
-#include "lost.bpf.h"
 
 /* As deep as kernel.perf_event_max_stack is, unless it was changed. */
 #define STACK_DEPTH 127
 #define STACK_BYTES (STACK_DEPTH * sizeof(__u64))
-
-static __always_inline __u32 stack_read_by(void *ctx, void *addrs, __u64 flags)
-{
-	__u32 len = bpf_get_stack(ctx, addrs, STACK_BYTES, flags);
-
-	/* Or clang compares the result, and the verifier learns nothing of what is returned. */
-	barrier_var(len);
-	return len <= STACK_BYTES ? len : 0;
-}
 
 /*
  * stack_read writes the return addresses of the kernel functions that are being run,
@@ -25,13 +15,11 @@ static __always_inline __u32 stack_read_by(void *ctx, void *addrs, __u64 flags)
  */
 static __always_inline __u32 stack_read(void *ctx, void *addrs)
 {
-	return stack_read_by(ctx, addrs, 0);
-}
+	__u32 len = bpf_get_stack(ctx, addrs, STACK_BYTES, 0);
 
-/* The same of the process, as far as its functions keep frame pointers. */
-static __always_inline __u32 stack_read_user(void *ctx, void *addrs)
-{
-	return stack_read_by(ctx, addrs, BPF_F_USER_STACK);
+	/* Or clang compares the result, and the verifier learns nothing of what is returned. */
+	barrier_var(len);
+	return len <= STACK_BYTES ? len : 0;
 }
 
 #endif

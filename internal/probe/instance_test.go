@@ -2,6 +2,8 @@ package probe
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -36,6 +38,56 @@ func TestReplaceFunction(t *testing.T) {
 	}
 	if constants(program) != "[1 2 2 3]" {
 		t.Errorf("the program itself is changed: %s", constants(program))
+	}
+}
+
+func TestCut(t *testing.T) {
+	load := func(name string) asm.Instruction { return asm.LoadMapPtr(asm.R1, 0).WithReference(name) }
+	call := func(name string) asm.Instruction {
+		return asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoCall, Constant: -1}.WithReference(name)
+	}
+	program := func() asm.Instructions {
+		return asm.Instructions{
+			load("common").WithSymbol("main"), call("rare"), call("often"), asm.Return(),
+			load("of_rare").WithSymbol("rare"), load("common"), call("deep"), call("helper"), asm.Return(),
+			load("of_often").WithSymbol("often"), call("helper"), asm.Return(),
+			load("of_deep").WithSymbol("deep"), asm.Return(),
+			load("of_helper").WithSymbol("helper"), asm.Return(),
+		}
+	}
+	newSpec := func() *ebpf.CollectionSpec {
+		spec := &ebpf.CollectionSpec{
+			Programs: map[string]*ebpf.ProgramSpec{"one": {Instructions: program()}, "other": {Instructions: asm.Instructions{load("of_deep").WithSymbol("other"), asm.Return()}}},
+			Maps:     map[string]*ebpf.MapSpec{},
+		}
+		for _, name := range []string{"common", "of_rare", "of_often", "of_deep", "of_helper", "of_nobody"} {
+			spec.Maps[name] = &ebpf.MapSpec{}
+		}
+		return spec
+	}
+	cut := newSpec()
+	Cut(cut, "rare")
+	insns := cut.Programs["one"].Instructions
+	var functions []string
+	for i := range insns {
+		if symbol := insns[i].Symbol(); symbol != "" {
+			functions = append(functions, symbol)
+		}
+	}
+	if want := []string{"main", "rare", "often", "helper"}; !slices.Equal(functions, want) {
+		t.Errorf("functions are %v, want %v", functions, want)
+	}
+	if rare := insns[4:6]; rare[0].Constant != 0 || !rare[0].OpCode.IsDWordLoad() || rare[1].OpCode != asm.Return().OpCode {
+		t.Errorf("the function is\n%v", insns)
+	}
+	// Another program has of_deep, too.
+	if names, want := slices.Sorted(maps.Keys(cut.Maps)), []string{"common", "of_deep", "of_helper", "of_nobody", "of_often"}; !slices.Equal(names, want) {
+		t.Errorf("maps are %v, want %v", names, want)
+	}
+	same := newSpec()
+	Cut(same, "none")
+	if got := same.Programs["one"].Instructions; len(got) != len(program()) || len(same.Maps) != 6 {
+		t.Errorf("without such a function there are %d maps and\n%v", len(same.Maps), got)
 	}
 }
 

@@ -26,8 +26,7 @@ type Env struct {
 	kernel  *probe.Kernel // nil where only the tool's words are asked for
 	symbols *stack.Kernel
 	frames  []stack.Frame
-	// processes are those of user stacks, nil until there is one.
-	processes *stack.Processes
+	traces  *Traces // where events have stacks of processes
 }
 
 func newEnv() *Env {
@@ -150,32 +149,20 @@ func (e *Env) KernelStack(dst value.Stack, addrs []uint64) value.Stack {
 	return dst
 }
 
-// UserStack names the addresses of a process's stack, as KernelStack does those of the
-// kernel's. It takes rights to look into other processes (see Plan.Keep, UserStackNeeds);
-// one that has ended is named as far as it was looked at before.
-func (e *Env) UserStack(dst value.Stack, pid uint32, addrs []uint64) value.Stack {
-	if e.processes == nil {
-		e.processes = stack.NewProcesses(0)
+// UserStack names the frames of a process's stack, as user_stack_read has written it, into
+// what dst has room for; there are none if it is empty. It is there for [Events] that have
+// UserStacks, and takes rights to look into other processes (see Plan.Keep, UserStackNeeds);
+// one that has ended is named as far as it was heard of before.
+func (e *Env) UserStack(dst value.Stack, sample []byte) value.Stack {
+	if e.traces == nil {
+		return dst[:0]
 	}
-	e.frames = e.processes.Append(e.frames[:0], int(pid), addrs)
-	dst = dst[:0]
-	for i := range e.frames {
-		dst = append(dst, valueFrame(&e.frames[i], true))
-	}
-	return dst
+	return e.traces.Append(dst[:0], sample)
 }
 
 // UserStackNeeds are the capabilities that UserStack uses.
 func UserStackNeeds() []system.Capability {
 	return slices.Collect(fileCapabilities().All())
-}
-
-// close lets processes go that were looked at.
-func (e *Env) close() error {
-	if e.processes == nil {
-		return nil
-	}
-	return e.processes.Close()
 }
 
 // programFrames is how many of the frames are those of the program and of what ran it.

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/ring"
 )
@@ -35,6 +36,9 @@ type Events[R any] struct {
 	// BufferBytes is the size of the ring buffer, and that of all perf buffers
 	// together. It is made a power of two, and no less than a page.
 	BufferBytes int
+	// UserStacks, if set, tells that events have stacks of processes (user_stack_read), and
+	// how they are walked.
+	UserStacks *UserStacks
 	// Row is what every row begins as: a place for what Decode needs to know.
 	Row R
 	// Keep, if set, is asked whether a decoded row is wanted.
@@ -50,6 +54,7 @@ type Events[R any] struct {
 	rows    rows[R]
 	samples uint64
 	groups  groups[R]
+	traces  *Traces // nil without UserStacks
 }
 
 func (e *Events[R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description, error) {
@@ -58,6 +63,9 @@ func (e *Events[R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description,
 	}
 	e.BufferBytes = bufferSize(e.BufferBytes)
 	e.MapEntries["events"] = uint32(e.BufferBytes)
+	if err := e.describeStacks(env, spec); err != nil {
+		return nil, err
+	}
 	e.rows = rows[R]{row: &e.Row, keep: e.Keep, headers: e.Headers, widths: e.Widths}
 	d, err := e.rows.describe(env, spec, e.Columns)
 	if e.Extra != nil {
@@ -68,6 +76,24 @@ func (e *Events[R]) describe(env *Env, spec *ebpf.CollectionSpec) (*description,
 		return e.describeCounts(), nil
 	}
 	return d, err
+}
+
+func (e *Events[R]) describeStacks(env *Env, spec *ebpf.CollectionSpec) (err error) {
+	if e.UserStacks == nil {
+		probe.Cut(spec, "user_stack_read")
+		return setUnwinding(spec, &e.Plan, false)
+	}
+	if err := e.UserStacks.check(); err != nil {
+		return flags.Usage(err)
+	}
+	if err := checkStackHead(spec); err != nil {
+		return err
+	}
+	if e.traces, err = newTraces(&Frames{Address: true, Depth: stackDepth}, e.UserStacks, env); err != nil {
+		return err
+	}
+	env.traces = e.traces
+	return setUnwinding(spec, &e.Plan, e.UserStacks.byTables())
 }
 
 // bufferSize is the power of two from n on that a buffer can have.
@@ -83,17 +109,24 @@ func (e *Events[R]) kind() string { return kindEvent }
 
 // run makes the reader before anything is attached: perf buffers are there only from
 // then on.
-func (e *Events[R]) run(ctx context.Context, s *session) error {
+func (e *Events[R]) run(ctx context.Context, s *session) (err error) {
 	reader, err := ring.New(s.objects.Maps["events"], bufferSize(e.BufferBytes/runtime.NumCPU()))
 	if err != nil {
 		return fmt.Errorf("read events: %w", probe.Classify(err))
 	}
 	defer reader.Close()
+	if e.traces != nil {
+		e.traces.open(s, e.UserStacks.byTables())
+		defer func() { err = errors.Join(err, e.traces.close()) }()
+	}
 	ctx, cancel, err := s.attach(ctx)
 	if err != nil {
 		return err
 	}
 	defer cancel()
+	if e.traces != nil {
+		e.traces.unwinding.await()
+	}
 	if err := e.rows.iterate(ctx, s, e.Before); err != nil {
 		return err
 	}

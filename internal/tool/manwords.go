@@ -42,7 +42,7 @@ func (f *Facts) manualStacks(p *manual.Page) {
 		"It is read as the first stack of a process comes, with --pid of one process before the first. " +
 		"Frame pointers are followed until that is done, which takes 1 to 200 ms for a file that no process had before, " +
 		"through code that says nothing of itself, as that of JIT compilers, and in 32-bit programs.")
-	p.Text("With --address or --offset JSON has for each frame how it was found: by a frame pointer (fp), by .eh_frame (eh), by the tables of a Go program (go), " +
+	p.Text("Where JSON has the address of a frame, in tools that count with --address or --offset, it has how the frame was found, too: by a frame pointer (fp), by .eh_frame (eh), by the tables of a Go program (go), " +
 		"from the registers that the kernel saved for a signal's handler (signal), by the code that follows a call (code), or as the caller of a function that has just begun (entry).")
 	p.Text("All tables together take 16 MB of the kernel's memory. What finds no room in there, and that is said, is walked by frame pointers.")
 }

@@ -103,7 +103,6 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 	if print := src.plan().Print; print != nil {
 		return print(out)
 	}
-	defer env.close()
 	cmd, err := l.start(src.plan())
 	if err != nil {
 		return err

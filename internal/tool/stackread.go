@@ -49,13 +49,7 @@ func (r *stackReading) open(s *session, bytes int) (err error) {
 	if err != nil {
 		return fmt.Errorf("read stacks: %w", probe.Classify(err))
 	}
-	if r.unwind {
-		r.traces.unwinding = newUnwinding(s.objects.Maps, func(err error) {
-			fmt.Fprintf(s.errOut, "%s: %v\n", s.tool.Name, err)
-		})
-		r.traces.unwinding.follow(s.pid, 0)
-	}
-	r.traces.listen()
+	r.traces.open(s, r.unwind)
 	return nil
 }
 

@@ -85,6 +85,18 @@ func newTraces(o *Frames, u *UserStacks, env *Env) (*Traces, error) {
 	}, nil
 }
 
+// open is called before anything is attached. tables tells that stacks of processes are
+// walked by these.
+func (t *Traces) open(s *session, tables bool) {
+	if tables {
+		t.unwinding = newUnwinding(s.objects.Maps, func(err error) {
+			fmt.Fprintf(s.errOut, "%s: %v\n", s.tool.Name, err)
+		})
+		t.unwinding.follow(s.pid, 0)
+	}
+	t.listen()
+}
+
 // listen hears of mappings as they are made, for processes that end before they can be
 // looked at. Without it the frames of these say that they have.
 func (t *Traces) listen() {
@@ -138,8 +150,26 @@ func (t *Traces) read(r ring.Reader) error {
 
 // take has a stack named.
 func (t *Traces) take(sample []byte) {
+	if raw := t.parse(sample); raw != nil {
+		t.queue <- raw
+	}
+}
+
+// Append names the frames of a stack of a process that came within an event
+// (stackwalk.bpf.h), and appends them.
+func (t *Traces) Append(dst value.Stack, sample []byte) value.Stack {
+	raw := t.parse(sample)
+	if raw == nil {
+		return dst
+	}
+	return t.name(dst, raw)
+}
+
+// parse reads a stack, or returns nil if it is none. Of a process that is seen first it
+// notes the mappings.
+func (t *Traces) parse(sample []byte) *rawStack {
 	if len(sample) < stackHeadSize {
-		return
+		return nil
 	}
 	raw := &rawStack{id: StackID(binary.NativeEndian.Uint64(sample[8:])), pid: binary.NativeEndian.Uint32(sample[16:]), time: binary.NativeEndian.Uint64(sample)}
 	if space := binary.NativeEndian.Uint32(sample[20:]); raw.pid != 0 && t.seen[raw.pid] != space {
@@ -163,19 +193,20 @@ func (t *Traces) take(sample []byte) {
 		raw.addrs = slices.Insert(raw.addrs, 1, caller)
 		raw.how = slices.Insert(raw.how, 1, byEntry)
 	}
-	t.queue <- raw
+	return raw
 }
 
 func (t *Traces) nameAll() {
 	for raw := range t.queue {
-		s := t.name(raw)
+		s := t.name(nil, raw)
 		t.mu.Lock()
 		t.byID[raw.id] = t.intern(s)
 		t.mu.Unlock()
 	}
 }
 
-func (t *Traces) name(raw *rawStack) value.Stack {
+// name appends the frames of the stack.
+func (t *Traces) name(dst value.Stack, raw *rawStack) value.Stack {
 	if raw.pid == 0 {
 		t.frames = t.kernel.Append(t.frames[:0], raw.addrs)
 		t.frames = t.frames[programFrames(t.frames):]
@@ -186,7 +217,7 @@ func (t *Traces) name(raw *rawStack) value.Stack {
 			t.frames = t.processes.AppendAt(t.frames[:0], int(raw.pid), raw.addrs, raw.time)
 		}
 	}
-	s := make(value.Stack, 0, len(t.frames))
+	dst = slices.Grow(dst, len(t.frames)+1)
 	address := 0 // of raw; functions that stand in others share theirs
 	for i := range t.frames {
 		f := valueFrame(&t.frames[i], t.exact)
@@ -196,12 +227,12 @@ func (t *Traces) name(raw *rawStack) value.Stack {
 		if !f.Inlined {
 			address++
 		}
-		s = append(s, f)
+		dst = append(dst, f)
 	}
 	if len(raw.addrs) >= raw.depth {
-		s = append(s, value.Frame{Symbol: "[truncated]", Kernel: raw.pid == 0})
+		dst = append(dst, value.Frame{Symbol: "[truncated]", Kernel: raw.pid == 0})
 	}
-	return s
+	return dst
 }
 
 func isOfEnded(f stack.Frame) bool { return f.Reason == stack.Exited }

@@ -16,8 +16,8 @@ func FramelessChain() []string {
 }
 
 // FramelessProgram writes a program whose functions keep no frame pointers, and say where
-// their frames are in .eh_frame alone. The innermost one spins and sleeps by turns, for
-// ever. It takes no compiler: the program is made here.
+// their frames are in .eh_frame alone. The innermost one spins, sleeps, and opens a path at
+// address 0, which fails, by turns for ever. It takes no compiler: the program is made here.
 func FramelessProgram(t testing.TB) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "frameless")

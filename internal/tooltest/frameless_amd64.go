@@ -38,11 +38,16 @@ func framelessProgram() (functions []framelessFunction, common, data []byte) {
 			0xb9, 0, 0, 0x10, 0, // mov ecx, 2^20
 			0xff, 0xc9, // dec ecx
 			0x75, 0xfc, // jnz to the dec
-			0x48, 0x8d, 0x3d, 11, 0, 0, 0, // lea rdi, the data
+			0x48, 0x8d, 0x3d, 29, 0, 0, 0, // lea rdi, the data
 			0x31, 0xf6, // xor esi, esi
 			0xb8, 35, 0, 0, 0, // mov eax, SYS_nanosleep
 			0x0f, 0x05, // syscall
-			0xeb, 0xe5, // jmp to the beginning
+			0x48, 0xc7, 0xc7, 0x9c, 0xff, 0xff, 0xff, // mov rdi, AT_FDCWD
+			0x31, 0xf6, // xor esi, esi
+			0x31, 0xd2, // xor edx, edx
+			0xb8, 0x01, 0x01, 0, 0, // mov eax, SYS_openat
+			0x0f, 0x05, // syscall
+			0xeb, 0xd3, // jmp to the beginning
 		}, nil},
 	}
 	return functions, common, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0x0d, 3, 0, 0, 0, 0, 0}

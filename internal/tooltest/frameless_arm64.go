@@ -38,11 +38,16 @@ func framelessProgram() (functions []framelessFunction, common, data []byte) {
 			0xd2a00201, // mov x1, 2^20
 			0xf1000421, // subs x1, x1, 1
 			0x54ffffe1, // b.ne to the subs
-			0x100000a0, // adr x0, the data
+			0x10000140, // adr x0, the data
 			0xaa1f03e1, // mov x1, xzr
 			0xd2800ca8, // mov x8, SYS_nanosleep
 			0xd4000001, // svc 0
-			0x17fffff9, // b to the beginning
+			0x92800c60, // mov x0, AT_FDCWD
+			0xaa1f03e1, // mov x1, xzr
+			0xaa1f03e2, // mov x2, xzr
+			0xd2800708, // mov x8, SYS_openat
+			0xd4000001, // svc 0
+			0x17fffff4, // b to the beginning
 		), nil},
 	}
 	return functions, common, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0x0d, 3, 0, 0, 0, 0, 0}

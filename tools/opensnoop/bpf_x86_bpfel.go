@@ -19,6 +19,12 @@ const (
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
 	bpfMapScratch           = "scratch"
+	bpfMapStackRooms        = "stack_rooms"
+	bpfMapUnwindBlocks      = "unwind_blocks"
+	bpfMapUnwindCursors     = "unwind_cursors"
+	bpfMapUnwindMappings    = "unwind_mappings"
+	bpfMapUnwindProcesses   = "unwind_processes"
+	bpfMapUnwindRules       = "unwind_rules"
 	bpfMapUring             = "uring"
 	bpfProgOpenBtf          = "open__btf"
 	bpfProgOpenRaw          = "open__raw"
@@ -27,6 +33,8 @@ const (
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
+	bpfVarStackDepth        = "stack_depth"
+	bpfVarStackHeadType     = "stack_head_type"
 	bpfVarTargAccess        = "targ_access"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
@@ -46,6 +54,9 @@ const (
 	bpfVarTargUid           = "targ_uid"
 	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
 	bpfVarTaskFilter        = "task_filter"
+	bpfVarUnwindAddressMask = "unwind_address_mask"
+	bpfVarUnwindTables      = "unwind_tables"
+	bpfVarUnwindThreadSize  = "unwind_thread_size"
 	bpfVarWantFullPath      = "want_full_path"
 	bpfVarWantUserStack     = "want_user_stack"
 )
@@ -102,10 +113,16 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events  *ebpf.MapSpec `ebpf:"events"`
-	Lost    *ebpf.MapSpec `ebpf:"lost"`
-	Scratch *ebpf.MapSpec `ebpf:"scratch"`
-	Uring   *ebpf.MapSpec `ebpf:"uring"`
+	Events          *ebpf.MapSpec `ebpf:"events"`
+	Lost            *ebpf.MapSpec `ebpf:"lost"`
+	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
+	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
+	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
+	UnwindCursors   *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
+	Uring           *ebpf.MapSpec `ebpf:"uring"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -115,6 +132,8 @@ type bpfVariableSpecs struct {
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
+	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
 	TargAccess        *ebpf.VariableSpec `ebpf:"targ_access"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -134,6 +153,9 @@ type bpfVariableSpecs struct {
 	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
+	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
+	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 	WantFullPath      *ebpf.VariableSpec `ebpf:"want_full_path"`
 	WantUserStack     *ebpf.VariableSpec `ebpf:"want_user_stack"`
 }
@@ -158,10 +180,16 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events  *ebpf.Map `ebpf:"events"`
-	Lost    *ebpf.Map `ebpf:"lost"`
-	Scratch *ebpf.Map `ebpf:"scratch"`
-	Uring   *ebpf.Map `ebpf:"uring"`
+	Events          *ebpf.Map `ebpf:"events"`
+	Lost            *ebpf.Map `ebpf:"lost"`
+	Scratch         *ebpf.Map `ebpf:"scratch"`
+	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
+	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
+	UnwindCursors   *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
+	Uring           *ebpf.Map `ebpf:"uring"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -169,6 +197,12 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Lost,
 		m.Scratch,
+		m.StackRooms,
+		m.UnwindBlocks,
+		m.UnwindCursors,
+		m.UnwindMappings,
+		m.UnwindProcesses,
+		m.UnwindRules,
 		m.Uring,
 	)
 }
@@ -180,6 +214,8 @@ type bpfVariables struct {
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
+	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
 	TargAccess        *ebpf.Variable `ebpf:"targ_access"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
@@ -199,6 +235,9 @@ type bpfVariables struct {
 	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
+	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
+	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 	WantFullPath      *ebpf.Variable `ebpf:"want_full_path"`
 	WantUserStack     *ebpf.Variable `ebpf:"want_user_stack"`
 }

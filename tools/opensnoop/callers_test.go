@@ -3,6 +3,7 @@ package opensnoop
 import (
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -43,6 +44,21 @@ func TestCallers(t *testing.T) {
 		if got := callers(rows[0]); len(got) < 2 || !slices.Equal(got[:2], []string{"openInner", "openOuter"}) {
 			t.Errorf("%v: callers are %v: %v", args, got, rows[0])
 		}
+	}
+}
+
+// Functions that keep no frame pointers say in .eh_frame where their callers are.
+func TestFramelessCallers(t *testing.T) {
+	tooltest.Root(t)
+	pid := strconv.Itoa(tooltest.Frameless(t).Process.Pid)
+	res := tooltest.JSON(t, Tool, []string{"-c", "--pid", pid, "--limit", "20"}, nil)
+	for _, r := range res.Events {
+		if got := r.Symbols("user_stack"); !slices.Equal(got, tooltest.FramelessChain()) {
+			t.Errorf("callers are %v: %v", got, r)
+		}
+	}
+	if len(res.Events) != 20 {
+		t.Errorf("%d rows, want 20", len(res.Events))
 	}
 }
 

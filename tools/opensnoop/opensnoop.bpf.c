@@ -10,7 +10,7 @@
 #include "task.bpf.h"
 #include "syscall.bpf.h"
 #include "path.bpf.h"
-#include "stack.bpf.h"
+#include "stackwalk.bpf.h"
 
 #define O_ACCMODE 3
 #define O_CREAT 00000100
@@ -42,7 +42,7 @@ struct event {
 	__u32 path_len; /* with its NUL; 0 when it could not be read */
 	struct path_names base; /* the directory that the path starts from */
 	__u32 stack_len;
-	char data[PATH_MAX + PATH_BUF_SIZE + STACK_BYTES]; /* path, the base's names, addresses */
+	char data[PATH_MAX + PATH_BUF_SIZE + STACK_MOST_BYTES]; /* path, the base's names, stack */
 };
 
 /* struct open_how is UAPI and need not be in the kernel's BTF, so it is told here. */
@@ -137,16 +137,16 @@ static __always_inline long read_path(char *buf, const struct open_call *call)
 	return read_user_str(buf, PATH_MAX, call->path);
 }
 
-/* Who called, which the threads that work for a ring (PF_IO_WORKER and kthreads) cannot tell. */
+/* Who called, which the threads that work for a ring cannot tell. */
 static __always_inline void read_stack(void *ctx, struct event *e)
 {
-	const __u32 not_its_own = 0x00200010;
+	const __u32 pf_io_worker = 0x10;
 	__u32 at = e->path_len + e->base.len;
 
 	barrier_var(at);
-	if (at > PATH_MAX + PATH_BUF_SIZE || BPF_CORE_READ(task_current(), flags) & not_its_own)
+	if (at > PATH_MAX + PATH_BUF_SIZE || BPF_CORE_READ(task_current(), flags) & pf_io_worker)
 		return;
-	e->stack_len = stack_read_user(ctx, e->data + at);
+	e->stack_len = user_stack_read(ctx, e->data + at, 0);
 }
 
 /* Fills the event and tells whether it is wanted, as far as that is known without the result. */
@@ -184,7 +184,7 @@ static __always_inline void send_event(void *ctx, struct event *e, long ret)
 	__u32 path_len = e->path_len, base_len = e->base.len, stack_len = e->stack_len;
 	__u32 size = offsetof(struct event, data);
 
-	if (path_len > PATH_MAX || base_len > PATH_BUF_SIZE || stack_len > STACK_BYTES)
+	if (path_len > PATH_MAX || base_len > PATH_BUF_SIZE || stack_len > STACK_MOST_BYTES)
 		return;
 	e->ret = ret;
 	event_send(ctx, e, size + path_len + base_len + stack_len, e->task.time_ns);

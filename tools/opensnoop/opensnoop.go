@@ -3,7 +3,6 @@ package opensnoop
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,9 +21,10 @@ type options struct {
 	Name      string   `flag:"name,n" arg:"TEXT" bpf:"targ_name" help:"only tasks whose name contains this"`
 	Flags     []string `flag:"flag-filter,f" arg:"FLAG" help:"only opens with one of these flags, as O_CREAT"`
 	Path      string   `flag:"path" arg:"PATH" help:"only this path as the task gave it; /etc/* for a beginning, *.so for an end"`
-	Callers   bool     `flag:"callers,c" help:"show the functions of the process that led to the open, as far as they keep frame pointers"`
+	Callers   bool     `flag:"callers,c" help:"show the functions of the process that led to the open"`
 	FullPath  bool     `flag:"full-path,F" bpf:"want_full_path" help:"show absolute paths"`
 	Pages     int      `flag:"buffer-pages,b" help:"size of the event buffer in pages, for BCC's sake"`
+	tool.UserStacks
 }
 
 type pathNames struct {
@@ -52,12 +52,11 @@ type row struct {
 	FileMode  value.FileMode `json:"mode" col:"MODE,width=4" help:"permissions asked for, where the flags create a file"`
 	Path      value.Bytes    `json:"path" col:"PATH,width=40" help:"the path as the task gave it; with -F absolute in the task's mount namespace, symbolic links as they are; absent where it could not be read, as it was at an address that is not mapped"`
 	TaskPath  value.Bytes    `json:"task_path" col:"TASK_PATH,width=40" help:"with -F: the absolute path from the task's own root directory, as in its chroot or container"`
-	UserStack value.Stack    `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"with -c: functions of the process that led to the open, the innermost first; text shows them below the row; those of compilers that leave out frame pointers are missing"`
+	UserStack value.Stack    `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"with -c: functions of the process that led to the open, the innermost first; text shows them below the row; of a process that is not asked for by --pid, those that keep no frame pointers are missing in its first stacks"`
 
 	full           bool
 	path, taskPath []byte
 	env            *tool.Env
-	addrs          []uint64
 }
 
 // Tool is opensnoop.
@@ -85,7 +84,7 @@ Opens by io_uring are seen from kernel 6.4 on (hook uring; --explain tells). A d
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "tid": "t", "uid": "u", "duration": "d"},
-}, options{}, build)
+}, options{UserStacks: tool.DefaultUserStacks()}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
 	vars := map[string]any{}
@@ -99,18 +98,18 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if o.Pages > 0 {
 		buffer = o.Pages * 4096
 	}
-	plan := tool.Plan{Variables: vars, Optional: []string{"uring"}}
-	var extra []string
-	if o.Callers {
-		plan.Keep, extra = tool.UserStackNeeds(), []string{"user_stack"}
-	}
-	return &tool.Events[row]{
-		Plan:        plan,
-		Columns:     append(columns(o), extra...),
-		Extra:       extra,
+	e := &tool.Events[row]{
+		Plan:        tool.Plan{Variables: vars, Optional: []string{"uring"}},
+		Columns:     columns(o),
 		BufferBytes: buffer,
 		Row:         row{full: o.FullPath, env: env},
-	}, nil
+	}
+	if o.Callers {
+		e.UserStacks, e.Plan.Keep = &o.UserStacks, tool.UserStackNeeds()
+		e.Extra = []string{"user_stack"}
+		e.Columns = append(e.Columns, e.Extra...)
+	}
+	return e, nil
 }
 
 func columns(o *options) []string {
@@ -176,7 +175,7 @@ func (r *row) Decode(tail []byte) error {
 	if stack+int(r.StackLen) > len(tail) {
 		return fmt.Errorf("event has %d bytes of paths and stack, not %d", len(tail), stack+int(r.StackLen))
 	}
-	r.nameStack(tail[stack:][:r.StackLen])
+	r.UserStack = r.env.UserStack(r.UserStack, tail[stack:][:r.StackLen])
 	r.FD, r.Errno = r.Ret, 0
 	if r.Ret < 0 {
 		r.FD, r.Errno = -1, -r.Ret
@@ -191,16 +190,6 @@ func (r *row) Decode(tail []byte) error {
 		r.resolve(tail[r.PathLen:][:r.Base.Len])
 	}
 	return nil
-}
-
-func (r *row) nameStack(b []byte) {
-	r.addrs = r.addrs[:0]
-	for ; len(b) >= 8; b = b[8:] {
-		r.addrs = append(r.addrs, binary.NativeEndian.Uint64(b))
-	}
-	if r.UserStack = r.UserStack[:0]; len(r.addrs) > 0 {
-		r.UserStack = r.env.UserStack(r.UserStack, r.PID, r.addrs)
-	}
 }
 
 func (r *row) resolve(names []byte) {

@@ -20,6 +20,12 @@ const (
 	bpfMapLost                = "lost"
 	bpfMapScratchZero         = "scratch_zero"
 	bpfMapScratches           = "scratches"
+	bpfMapStackRooms          = "stack_rooms"
+	bpfMapUnwindBlocks        = "unwind_blocks"
+	bpfMapUnwindCursors       = "unwind_cursors"
+	bpfMapUnwindMappings      = "unwind_mappings"
+	bpfMapUnwindProcesses     = "unwind_processes"
+	bpfMapUnwindRules         = "unwind_rules"
 	bpfProgKernelKprobe       = "kernel__kprobe"
 	bpfProgKernelMulti        = "kernel__multi"
 	bpfProgKernelReturnKprobe = "kernel_return__kprobe"
@@ -29,10 +35,13 @@ const (
 	bpfProgUserUprobe         = "user__uprobe"
 	bpfProgUserReturnMulti    = "user_return__multi"
 	bpfProgUserReturnUprobe   = "user_return__uprobe"
+	bpfVarAtEntry             = "at_entry"
 	bpfVarEventLastWakeupNs   = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer     = "event_perf_buffer"
 	bpfVarEventType           = "event_type"
 	bpfVarEventWakeupNs       = "event_wakeup_ns"
+	bpfVarStackDepth          = "stack_depth"
+	bpfVarStackHeadType       = "stack_head_type"
 	bpfVarTargByUid           = "targ_by_uid"
 	bpfVarTargCgroupId        = "targ_cgroup_id"
 	bpfVarTargComm            = "targ_comm"
@@ -46,6 +55,9 @@ const (
 	bpfVarTaskFilter          = "task_filter"
 	bpfVarTraceNotPid         = "trace_not_pid"
 	bpfVarTraceSize           = "trace_size"
+	bpfVarUnwindAddressMask   = "unwind_address_mask"
+	bpfVarUnwindTables        = "unwind_tables"
+	bpfVarUnwindThreadSize    = "unwind_thread_size"
 	bpfVarWantKernelStack     = "want_kernel_stack"
 	bpfVarWantUserStack       = "want_user_stack"
 )
@@ -107,20 +119,29 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events      *ebpf.MapSpec `ebpf:"events"`
-	Lost        *ebpf.MapSpec `ebpf:"lost"`
-	ScratchZero *ebpf.MapSpec `ebpf:"scratch_zero"`
-	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
+	Events          *ebpf.MapSpec `ebpf:"events"`
+	Lost            *ebpf.MapSpec `ebpf:"lost"`
+	ScratchZero     *ebpf.MapSpec `ebpf:"scratch_zero"`
+	Scratches       *ebpf.MapSpec `ebpf:"scratches"`
+	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
+	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
+	UnwindCursors   *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	AtEntry           *ebpf.VariableSpec `ebpf:"at_entry"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
+	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -134,6 +155,9 @@ type bpfVariableSpecs struct {
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
 	TraceNotPid       *ebpf.VariableSpec `ebpf:"trace_not_pid"`
 	TraceSize         *ebpf.VariableSpec `ebpf:"trace_size"`
+	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
+	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 	WantKernelStack   *ebpf.VariableSpec `ebpf:"want_kernel_stack"`
 	WantUserStack     *ebpf.VariableSpec `ebpf:"want_user_stack"`
 }
@@ -158,10 +182,16 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events      *ebpf.Map `ebpf:"events"`
-	Lost        *ebpf.Map `ebpf:"lost"`
-	ScratchZero *ebpf.Map `ebpf:"scratch_zero"`
-	Scratches   *ebpf.Map `ebpf:"scratches"`
+	Events          *ebpf.Map `ebpf:"events"`
+	Lost            *ebpf.Map `ebpf:"lost"`
+	ScratchZero     *ebpf.Map `ebpf:"scratch_zero"`
+	Scratches       *ebpf.Map `ebpf:"scratches"`
+	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
+	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
+	UnwindCursors   *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
+	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
+	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -170,6 +200,12 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.ScratchZero,
 		m.Scratches,
+		m.StackRooms,
+		m.UnwindBlocks,
+		m.UnwindCursors,
+		m.UnwindMappings,
+		m.UnwindProcesses,
+		m.UnwindRules,
 	)
 }
 
@@ -177,10 +213,13 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	AtEntry           *ebpf.Variable `ebpf:"at_entry"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
+	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`
@@ -194,6 +233,9 @@ type bpfVariables struct {
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
 	TraceNotPid       *ebpf.Variable `ebpf:"trace_not_pid"`
 	TraceSize         *ebpf.Variable `ebpf:"trace_size"`
+	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
+	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 	WantKernelStack   *ebpf.Variable `ebpf:"want_kernel_stack"`
 	WantUserStack     *ebpf.Variable `ebpf:"want_user_stack"`
 }

@@ -3,6 +3,8 @@ package trace
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -64,6 +66,25 @@ func TestBothStacks(t *testing.T) {
 	kernel, user := res.Events[0].Symbols("kernel_stack"), res.Events[0].Symbols("user_stack")
 	if len(kernel) == 0 || len(user) == 0 {
 		t.Errorf("stacks %q, %q", kernel, user)
+	}
+}
+
+// Functions that keep no frame pointers say in .eh_frame where their callers are.
+func TestFramelessStack(t *testing.T) {
+	tooltest.Root(t)
+	pid := strconv.Itoa(tooltest.Frameless(t).Process.Pid)
+	probe := fmt.Sprintf("t:raw_syscalls:sys_enter(id) if id == %d", unix.SYS_NANOSLEEP)
+	whole := map[string]bool{"auto": true, "fp": false}
+	for unwind, want := range whole {
+		res := tooltest.JSON(t, Tool, []string{"-U", "--unwind", unwind, "--pid", pid, "--limit", "20", probe}, nil)
+		for _, r := range res.Events {
+			if got := r.Symbols("user_stack"); slices.Equal(got, tooltest.FramelessChain()) != want {
+				t.Errorf("--unwind %s: stack %v: %v", unwind, got, r)
+			}
+		}
+		if len(res.Events) != 20 {
+			t.Errorf("--unwind %s: %d rows, want 20", unwind, len(res.Events))
+		}
 	}
 }
 

@@ -7,6 +7,7 @@
 #include "event.bpf.h"
 #include "fetch.bpf.h"
 #include "stack.bpf.h"
+#include "stackwalk.bpf.h"
 #include "target.bpf.h"
 #include "task.bpf.h"
 
@@ -18,6 +19,8 @@ const volatile __u32 trace_not_pid = 0;
 
 const volatile bool want_kernel_stack = false;
 const volatile bool want_user_stack = false;
+/* Places in user space are the first instructions of functions. */
+const volatile bool at_entry = false;
 
 /* Behind what is of use of data are the two stacks. */
 struct event {
@@ -33,7 +36,7 @@ const struct event *event_type __attribute__((unused));
 
 struct scratch {
 	struct event event;
-	char stacks[2 * STACK_BYTES];
+	char stacks[STACK_BYTES + STACK_MOST_BYTES];
 };
 
 #include "scratch.bpf.h"
@@ -49,7 +52,7 @@ static __always_inline bool fill(void *ctx, struct event *e)
 	return true;
 }
 
-static __always_inline void hit_with_stacks(void *ctx)
+static __always_inline void hit_with_stacks(void *ctx, bool entry)
 {
 	__u32 size = offsetof(struct event, data) + trace_size;
 	struct scratch *s = scratch_begin();
@@ -60,13 +63,14 @@ static __always_inline void hit_with_stacks(void *ctx)
 		if (want_kernel_stack)
 			size += s->event.kernel_len = stack_read(ctx, (void *)s + size);
 		if (want_user_stack)
-			size += s->event.user_len = stack_read_user(ctx, (void *)s + size);
+			size += s->event.user_len = user_stack_read(ctx, (void *)s + size,
+								    entry ? user_caller_at_entry(ctx) : 0);
 		event_send(ctx, s, size, s->event.task.time_ns);
 	}
 	scratch_end();
 }
 
-static __always_inline int hit(void *ctx)
+static __always_inline int hit(void *ctx, bool entry)
 {
 	struct event e = {};
 	__u32 size = trace_size;
@@ -76,12 +80,12 @@ static __always_inline int hit(void *ctx)
 	if (!task_current_wanted())
 		return 0;
 	if (want_kernel_stack || want_user_stack)
-		hit_with_stacks(ctx);
+		hit_with_stacks(ctx, entry);
 	else if (size <= FETCH_DATA_MAX && fill(ctx, &e))
 		event_send(ctx, &e, offsetof(struct event, data) + size, e.task.time_ns);
 	return 0;
 }
 
-TARGET_PROGRAMS(hit(ctx))
+TARGET_PROGRAMS(hit(ctx, user_entry && at_entry))
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/corescope/corescope/internal/fetch"
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/target"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -25,11 +27,12 @@ type options struct {
 	StringSize  int    `flag:"string-size,Z" help:"bytes of a string that are fetched"`
 	IncludeSelf bool   `flag:"include-self,S" help:"also hits by this tool itself"`
 	KernelStack bool   `flag:"kernel-stack,K" help:"show the functions of the kernel that led to the hit"`
-	UserStack   bool   `flag:"user-stack,U" help:"show the functions of the process that led to the hit, as far as they keep frame pointers"`
+	UserStack   bool   `flag:"user-stack,U" help:"show the functions of the process that led to the hit"`
 	Info        bool   `flag:"info,i" help:"do not trace, but show the functions' types, as the kernel's BTF has them"`
 	Name        string `flag:"name,n" arg:"TEXT" help:"only tasks whose name contains this"`
 	MsgFilter   string `flag:"msg-filter,f" arg:"TEXT" help:"only rows whose ARGS contain this"`
 	Pages       int    `flag:"buffer-pages,b" help:"size of the event buffer in pages, for BCC's sake"`
+	tool.UserStacks
 }
 
 // probes are positional arguments, each of which may have commas.
@@ -56,7 +59,7 @@ type row struct {
 	Args   fetch.Values `json:"args" col:"ARGS,width=40" help:"the values that the probe asks for, by the expressions; one that could not be read is absent (? in text), one that was cut is also named in cut"`
 
 	KernelStack value.Stack `json:"kernel_stack" col:"KSTACK,extra,need=want_kernel_stack" help:"functions of the kernel that were being run, the innermost first; text shows them below the row; named with -K"`
-	UserStack   value.Stack `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"functions of the process, likewise; those of compilers that leave out frame pointers are missing; named with -U"`
+	UserStack   value.Stack `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"functions of the process, likewise; of a process that is not asked for by --pid, those that keep no frame pointers are missing in its first stacks; named with -U"`
 
 	set   *fetch.Set
 	env   *tool.Env
@@ -84,7 +87,7 @@ func (r *row) nameStacks(b []byte) {
 		r.KernelStack = r.env.KernelStack(r.KernelStack, r.addresses(b[:r.KernelLen]))
 	}
 	if r.UserLen > 0 {
-		r.UserStack = r.env.UserStack(r.UserStack, r.PID, r.addresses(b[r.KernelLen:][:r.UserLen]))
+		r.UserStack = r.env.UserStack(r.UserStack, b[r.KernelLen:][:r.UserLen])
 	}
 }
 
@@ -132,7 +135,7 @@ All this is compiled to BPF by the tool itself; neither a compiler nor kernel he
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "tid": "L", "cgroup": "c", "limit": "M"},
-}, options{StringSize: 80}, build)
+}, options{StringSize: 80, UserStacks: tool.DefaultUserStacks()}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
 	o.takeWord()
@@ -148,6 +151,9 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		Plan:    tool.Plan{Keep: o.keepCapabilities()},
 		Columns: o.columns(), Extra: o.stacks(), BufferBytes: buffer, Row: row{set: set, env: env},
 	}
+	if o.UserStack {
+		e.UserStacks = &o.UserStacks
+	}
 	if o.Info {
 		e.Print = func(w io.Writer) error { return o.info(w, env) }
 	}
@@ -159,13 +165,18 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 			return flags.Usage(err)
 		}
 		p.Instances = set.Instances
-		p.Variables = map[string]any{"trace_size": uint32(set.Size)}
+		p.Variables = map[string]any{"trace_size": uint32(set.Size), "at_entry": !slices.ContainsFunc(set.Sites, isWithin)}
 		if !o.IncludeSelf {
 			p.Variables["trace_not_pid"] = uint32(os.Getpid())
 		}
 		return nil
 	}
 	return e, nil
+}
+
+// isWithin tells of a place in user space that is no function's begin.
+func isWithin(s fetch.Site) bool {
+	return s.Kind == target.USDT || s.Kind == target.User && s.Probe.Spec.Offset != 0
 }
 
 // keepCapabilities are those that it takes to name the functions of stacks.
