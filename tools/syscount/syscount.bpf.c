@@ -167,8 +167,10 @@ static __always_inline int count(__s32 nr, bool compat, long ret)
 	if (!value)
 		return 0;
 	table_add(value, count, 1);
-	table_add(value, errors, failed);
-	table_add(value, total_ns, ns);
+	if (failed)
+		table_add(value, errors, 1);
+	if (want_latency)
+		table_add(value, total_ns, ns);
 	return 0;
 }
 
