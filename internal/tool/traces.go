@@ -80,7 +80,7 @@ func newTraces(o *Frames, u *UserStacks, env *Env) (*Traces, error) {
 	}
 	return &Traces{
 		exact: o.exact(), depth: int(o.Depth), fpDepth: min(int(o.Depth), system.StackDepth("/")), kernel: env.symbols, processes: processes,
-		queue: make(chan *rawStack, queued), seen: map[uint32]uint32{},
+		seen: map[uint32]uint32{},
 		byID: map[StackID]value.Trace{}, seed: maphash.MakeSeed(), same: map[uint64][]value.Trace{},
 	}, nil
 }
@@ -130,6 +130,7 @@ func (t *Traces) Of(id StackID) value.Trace {
 // their names. These take a while where symbols are read first, so the mappings of a
 // process are noted at once.
 func (t *Traces) read(r ring.Reader) error {
+	t.queue = make(chan *rawStack, queued)
 	var names sync.WaitGroup
 	names.Go(t.nameAll)
 	defer names.Wait()
