@@ -4,9 +4,9 @@
 
 #include "vmlinux.h"
 
-/* It must fit into the frame of the program, beside that of fetch(). */
+/* It must fit into the frame of the function that has it, beside those of fetch() and of who calls. */
 #ifndef FETCH_DATA_MAX
-#define FETCH_DATA_MAX 288
+#define FETCH_DATA_MAX 272
 #endif
 
 /*

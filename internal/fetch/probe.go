@@ -20,7 +20,7 @@ import (
 const Function = "fetch"
 
 // DataMax is FETCH_DATA_MAX of fetch.bpf.h, where a tool does not set another.
-const DataMax = 288
+const DataMax = 272
 
 // Probe is a probe as the user wrote it.
 type Probe struct {

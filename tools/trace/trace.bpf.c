@@ -52,6 +52,20 @@ static __always_inline bool fill(void *ctx, struct event *e)
 	return true;
 }
 
+/*
+ * Frames of programs and functions that call one another have 512 bytes together: the event
+ * is in this one's, as there is no room for it beside those that walk stacks.
+ */
+static __noinline int hit_alone(void *ctx)
+{
+	struct event e = {};
+	__u32 size = trace_size;
+
+	if (size <= FETCH_DATA_MAX && fill(ctx, &e))
+		event_send(ctx, &e, offsetof(struct event, data) + size, e.task.time_ns);
+	return 0;
+}
+
 static __always_inline void hit_with_stacks(void *ctx, bool entry)
 {
 	__u32 size = offsetof(struct event, data) + trace_size;
@@ -72,17 +86,14 @@ static __always_inline void hit_with_stacks(void *ctx, bool entry)
 
 static __always_inline int hit(void *ctx, bool entry)
 {
-	struct event e = {};
-	__u32 size = trace_size;
-
 	if (trace_not_pid && bpf_get_current_pid_tgid() >> 32 == trace_not_pid)
 		return 0;
 	if (!task_current_wanted())
 		return 0;
 	if (want_kernel_stack || want_user_stack)
 		hit_with_stacks(ctx, entry);
-	else if (size <= FETCH_DATA_MAX && fill(ctx, &e))
-		event_send(ctx, &e, offsetof(struct event, data) + size, e.task.time_ns);
+	else
+		hit_alone(ctx);
 	return 0;
 }
 

@@ -189,7 +189,7 @@ func TestRefusals(t *testing.T) {
 		path + ":touch(arg1":         "is missing",
 		path + `:touch "%d %d", 1`:   "2 verbs",
 		"t:sched:sched_switch(x)":    "x is not known here (there are: cgroup, comm, cpu, gid, next_comm",
-		path + ":touch(arg1:str, arg2:str, arg3:str, arg4:str)": "there is room for 288",
+		path + ":touch(arg1:str, arg2:str, arg3:str, arg4:str)": "there is room for 272",
 		"u:" + path + ":x": "USDT probe " + path + ":x: not found",
 	} {
 		var out, errOut bytes.Buffer
