@@ -31,6 +31,7 @@ const volatile __s64 targ_state = -1;
 
 struct off_wait {
 	__u64 since_ns; /* CLOCK_MONOTONIC, 0 while the thread runs */
+	__u64 preempted; /* it could run on: no wake-up ends the wait */
 	struct off_note note;
 };
 

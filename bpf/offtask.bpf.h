@@ -75,6 +75,7 @@ static __always_inline int off_switch(void *ctx, struct task_struct *prev, bool 
 
 	if (wait) {
 		note_wait(ctx, &wait->note);
+		wait->preempted = preempt;
 		wait->since_ns = now_ns;
 	}
 	off_count(next, now_ns);

@@ -1,6 +1,7 @@
 package offcputime
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,8 +24,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(workerEnv) != "" {
 		tooltest.OwnThreads()
 		runtime.LockOSThread()
+		say("here")
 		waitForEnd()
 		say(work())
+		unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 	}
 	os.Exit(m.Run())
 }
@@ -34,12 +37,11 @@ func work() string {
 	tid := unix.Gettid()
 	pipe := [2]int{}
 	unix.Pipe(pipe[:])
-	begin, cpu := tooltest.Clock(unix.CLOCK_MONOTONIC), tooltest.Clock(unix.CLOCK_THREAD_CPUTIME_ID)
+	begin := now()
 	naps, locks := napLong(20), waitForLock(20)
 	go feed(pipe[1])
 	reads := readPipe(pipe[0])
-	wall, cpu := tooltest.Clock(unix.CLOCK_MONOTONIC)-begin, tooltest.Clock(unix.CLOCK_THREAD_CPUTIME_ID)-cpu
-	return fmt.Sprint(tid, naps, locks, reads, wall, cpu)
+	return fmt.Sprint(tid, naps, locks, reads, begin.offCPU())
 }
 
 // waitForEnd returns at the end of standard input. Neither here nor in what follows the
@@ -53,55 +55,64 @@ func waitForEnd() {
 	}
 }
 
-// say writes the text and ends the process.
+// say writes a line.
 func say(text string) {
-	b := []byte(text)
+	b := []byte(text + "\n")
 	unix.RawSyscall(unix.SYS_WRITE, 1, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
-	unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 }
 
-// offCPU is how long the thread was off the CPU until now.
+// moment is when, and how long the thread had run until then.
+type moment struct{ time, cpu int64 }
+
+//go:nosplit
+func now() moment {
+	return moment{tooltest.Clock(unix.CLOCK_MONOTONIC), tooltest.Clock(unix.CLOCK_THREAD_CPUTIME_ID)}
+}
+
+// offCPU is how long the thread was off the CPU since. The clocks are read the other way
+// round, so that a wait between the two counts.
 //
 //go:nosplit
-func offCPU() int64 {
-	return tooltest.Clock(unix.CLOCK_MONOTONIC) - tooltest.Clock(unix.CLOCK_THREAD_CPUTIME_ID)
+func (m moment) offCPU() int64 {
+	cpu := tooltest.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - m.cpu
+	return tooltest.Clock(unix.CLOCK_MONOTONIC) - m.time - cpu
 }
 
 // napLong returns how long it was off the CPU, as those that follow.
 //
 //go:noinline
 func napLong(n int) int64 {
-	before := offCPU()
+	before := now()
 	for range n {
 		t := unix.Timespec{Nsec: 15e6}
 		unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0)
 	}
-	return offCPU() - before
+	return before.offCPU()
 }
 
 // waitForLock waits for a word that nobody changes.
 //
 //go:noinline
 func waitForLock(n int) int64 {
-	before := offCPU()
+	before := now()
 	var word uint32
 	for range n {
 		t := unix.Timespec{Nsec: 10e6}
 		unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&word)), 0, 0, uintptr(unsafe.Pointer(&t)), 0, 0)
 	}
-	return offCPU() - before
+	return before.offCPU()
 }
 
 // readPipe reads until the other end is closed.
 //
 //go:noinline
 func readPipe(fd int) int64 {
-	before := offCPU()
+	before := now()
 	var b [1]byte
 	for {
 		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b)), 1)
 		if n != 1 && errno != unix.EINTR {
-			return offCPU() - before
+			return before.offCPU()
 		}
 	}
 }
@@ -115,7 +126,7 @@ func feed(fd int) {
 }
 
 // waits are what the worker says.
-type waits struct{ tid, naps, locks, reads, wall, cpu int64 }
+type waits struct{ tid, naps, locks, reads, all int64 }
 
 // trace runs the tool around the worker.
 func trace(t *testing.T, args ...string) (waits, *tooltest.Result) {
@@ -127,20 +138,29 @@ func trace(t *testing.T, args ...string) (waits, *tooltest.Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out strings.Builder
-	cmd.Stdout = &out
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatalf("the worker does not begin: %v", lines.Err())
+	}
+	var said string
 	res := tooltest.JSON(t, Tool, append([]string{"--pid", fmt.Sprint(cmd.Process.Pid)}, args...), func() {
 		in.Close()
+		lines.Scan()
+		said = lines.Text()
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
 		}
 	})
 	var w waits
-	if _, err := fmt.Sscan(out.String(), &w.tid, &w.naps, &w.locks, &w.reads, &w.wall, &w.cpu); err != nil {
-		t.Fatalf("worker says %q: %v", &out, err)
+	if _, err := fmt.Sscan(said, &w.tid, &w.naps, &w.locks, &w.reads, &w.all); err != nil {
+		t.Fatalf("worker says %q: %v", said, err)
 	}
 	return w, res
 }
@@ -168,7 +188,7 @@ func TestWaits(t *testing.T) {
 		}
 	}
 	// Between these it may have to wait for its right to run Go.
-	if got, want := w.sum(res, ".work")+w.sum(res, "runtime.stoplockedm"), float64(w.wall-w.cpu); !near(got, want, tolerance()) {
+	if got, want := w.sum(res, ".work")+w.sum(res, "runtime.stoplockedm"), float64(w.all); !near(got, want, tolerance()) {
 		t.Errorf("%.2f ms in all, want %.2f: wall time without CPU time", got/1e6, want/1e6)
 	}
 	for _, r := range res.Rows {

@@ -29,14 +29,15 @@ static __always_inline void note_wait(void *ctx, struct off_note *note)
 
 /*
  * In the context of the waker, whichever CPU the woken thread will be given. The first
- * one to wake it counts; a thread that was preempted is woken by nobody.
+ * one to wake it counts. One that was preempted as it was about to wait may be woken too,
+ * though it does not wait for that.
  */
 static __always_inline void handle_waking(void *ctx, struct task_struct *p)
 {
 	struct off_wait *wait = off_wait_of(p);
 	__u64 id = bpf_get_current_pid_tgid();
 
-	if (!wait || !wait->since_ns || wait->note.waker[0])
+	if (!wait || !wait->since_ns || wait->preempted || wait->note.waker[0])
 		return;
 	wait->note.waker_kernel_stack = wanted_kernel_stack(ctx);
 	wait->note.waker_user_stack = wanted_user_stack(ctx);
