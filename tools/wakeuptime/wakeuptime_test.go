@@ -24,8 +24,8 @@ func TestWaker(t *testing.T) {
 		count += r.Num("count")
 	}
 	// The reader's time has the wait for a CPU in it, and on a slow machine it finds some
-	// bytes there when it comes.
-	if count < tooltest.Wakes/2 || count > tooltest.Wakes || ns < waited*0.5 || ns > waited*1.02 {
+	// bytes there when it comes; with PREEMPT_RT it may have to wait for the pipe's lock as well.
+	if count < tooltest.Wakes/2 || count > 2*tooltest.Wakes || ns < waited*0.5 || ns > waited*1.02 {
 		t.Errorf("%.0f waits of %.2f ms, want %d of %.2f: %v", count, ns/1e6, tooltest.Wakes, waited/1e6, res.Rows)
 	}
 	if lost := tooltest.Lost(res.Summary); lost != 0 {
