@@ -33,21 +33,25 @@ func (d procDir) read(name string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(d.path, name))
 }
 
-// stat returns the state, 'Z' when nothing but the exit code is left, and when
-// the process began, fields 3 and 22 of stat; the second one, in parentheses,
-// may hold anything.
-func (d procDir) stat() (state byte, start uint64, err error) {
-	const startField = 22 - 3
+// stat tells whether it is a thread of the kernel's, and when the process began, by fields
+// 9 and 22 of stat; the second one, in parentheses, may hold anything.
+func (d procDir) stat() (ofKernel bool, start uint64, err error) {
+	const flagsField, startField = 9 - 3, 22 - 3
+	const kthread = 0x00200000 // PF_KTHREAD
 	b, err := d.read("stat")
 	if err != nil {
-		return 0, 0, err
+		return false, 0, err
 	}
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	if len(fields) <= startField {
-		return 0, 0, errors.New("malformed stat")
+		return false, 0, errors.New("malformed stat")
+	}
+	flags, err := strconv.ParseUint(string(fields[flagsField]), 10, 32)
+	if err != nil {
+		return false, 0, err
 	}
 	start, err = strconv.ParseUint(string(fields[startField]), 10, 64)
-	return fields[0][0], start, err
+	return flags&kthread != 0, start, err
 }
 
 // innerPID is the last number of NSpid (4.1 and later), or pid.

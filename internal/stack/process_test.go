@@ -133,6 +133,17 @@ func TestProcessZombie(t *testing.T) {
 	}
 }
 
+// A thread of the kernel's has no mappings, and has not ended for that.
+func TestProcessKernelThread(t *testing.T) {
+	const kthreadd = 2
+	if comm, _ := os.ReadFile("/proc/2/comm"); string(comm) != "kthreadd\n" {
+		t.Skipf("process 2 is %q here", comm)
+	}
+	if err := newProcesses(t).Remember(kthreadd); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestProcessFirstThread has the first thread of a process exit.
 func TestProcessFirstThread(t *testing.T) {
 	source := `

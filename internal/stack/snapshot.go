@@ -37,7 +37,7 @@ func (ps *Processes) read(pid int, old *snapshot, successor bool) (*snapshot, er
 		return nil, err
 	}
 	defer d.Close()
-	state, start, err := d.stat()
+	ofKernel, start, err := d.stat()
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (ps *Processes) read(pid int, old *snapshot, successor bool) (*snapshot, er
 		if err == nil {
 			defer t.Close()
 			d, maps = t, shared
-		} else if state == 'Z' { // and not a kernel thread
+		} else if !ofKernel { // it ends, whether it is a zombie already or not
 			return nil, err
 		}
 	}
