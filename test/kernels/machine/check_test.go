@@ -54,3 +54,15 @@ func TestLackRuns(t *testing.T) {
 		}
 	}
 }
+
+// A check whose only test passes the second time has passed.
+func TestAmend(t *testing.T) {
+	failed := []plan.Test{{Name: "TestA"}}
+	c := plan.Check{Failed: failed}
+	if amend(&c, &plan.Check{Failed: failed}); c.OK() || len(c.Unsteady) != 0 {
+		t.Errorf("failed twice: %+v", c)
+	}
+	if amend(&c, &plan.Check{Passed: 1}); !c.OK() || c.Passed != 1 || len(c.Unsteady) != 1 {
+		t.Errorf("passed the second time: %+v", c)
+	}
+}
