@@ -7,17 +7,17 @@ MANDIR ?= $(PREFIX)/share/man
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
-# Distributions that have a command of the same name can give ours another:
+# Distributions that already have commands of these names can rename the tools:
 # bpf-execsnoop (TOOL_PREFIX=bpf-) or execsnoop-bpfcc (TOOL_SUFFIX=-bpfcc).
 TOOL_PREFIX ?=
 TOOL_SUFFIX ?=
 
-# What `make generate` makes: git's pathspecs.
+# The output of `make generate`, as git pathspecs.
 GENERATED := '*_bpfel*.go' '*_bpfel*.o' '*_bpfel*.o.gz' 'man/*' 'docs/schema/*' tools/instructions.txt 'internal/value/syscalls_*.go'
 
-.PHONY: all generate docs check-generated new test test-kernels bench stacks install clean
+.PHONY: all generate docs check-generated new lint test test-kernels bench stacks truth install clean
 
-# Go is all it takes: the BPF objects are in the tree.
+# Needs only Go: the BPF objects are in the tree.
 all:
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false \
 		-ldflags '-s -w -X main.version=$(VERSION)' -o bin/corescope ./cmd/corescope
@@ -30,12 +30,12 @@ generate:
 	packages=$$(go list -e ./...) && echo "$$packages" | xargs -n 8 -P $(JOBS) go generate
 	$(MAKE) docs
 
-# Documentation made from the tools' own words; its files belong in GENERATED, but for
-# the README, of which one part is made.
+# Documentation generated from the definitions of the tools. Its files are listed in GENERATED,
+# except the README, which is generated in part.
 docs:
 	scripts/docs.sh
 
-# Everything generated is made anew, so that what nothing makes any more shows up too.
+# Generated files are removed first, which finds files that nothing generates any more.
 check-generated:
 	git ls-files -z -- $(GENERATED) | xargs -0 rm -f
 	$(MAKE) generate
@@ -43,9 +43,13 @@ check-generated:
 	new=$$(git ls-files --others --exclude-standard -- $(GENERATED)) && \
 		if [ -n "$$new" ]; then echo "not committed: $$new"; exit 1; fi
 
-# A new tool, from the one in internal/template: make new TOOL=x.
+# Create a tool from internal/template: make new TOOL=x.
 new:
 	scripts/new.sh "$(TOOL)"
+
+# clang-format, staticcheck and the race detector; part of make test.
+lint:
+	scripts/lint.sh
 
 test:
 	scripts/test.sh
@@ -54,13 +58,18 @@ test:
 test-kernels:
 	go run ./test/kernels
 
-# Ours and the peers under the same loads; writes docs/benchmarks.md.
+# Cost of corescope and of its peers under the same loads; writes docs/benchmarks.md.
 bench:
 	go run ./test/bench
 
-# Stacks that profile and the peers show, against true ones; writes docs/stacks.md.
+# Stack traces of profile and its peers compared with known ones; writes docs/stacks.md.
 stacks:
 	go run ./test/stacks
+
+# Results of the tools compared with independent references; writes docs/truth.md.
+truth:
+	test/truth/install.sh
+	go run ./test/truth
 
 bin/corescope:
 	$(MAKE) all

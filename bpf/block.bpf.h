@@ -103,6 +103,25 @@ enum block_op {
 	BLOCK_OP_OTHER,
 };
 
+/* Flags that say what an I/O is, as bits that no kernel moves. */
+enum block_flag {
+	BLOCK_FLAG_SYNC,
+	BLOCK_FLAG_META,
+	BLOCK_FLAG_PRIO,
+	BLOCK_FLAG_NOMERGE,
+	BLOCK_FLAG_IDLE,
+	BLOCK_FLAG_INTEGRITY,
+	BLOCK_FLAG_FUA,
+	BLOCK_FLAG_PREFLUSH,
+	BLOCK_FLAG_RAHEAD,
+	BLOCK_FLAG_BACKGROUND,
+	BLOCK_FLAG_NOWAIT,
+};
+
+/* Keep the types in the object: Go takes its constants from there. */
+const enum block_op *block_op_type __attribute__((unused));
+const enum block_flag *block_flag_type __attribute__((unused));
+
 #define REQ_OP_MASK 0xff
 
 /* What is only in the old enum has no number in vmlinux.h to begin with. */
@@ -151,24 +170,25 @@ static __always_inline enum block_op block_op(__u32 cmd_flags)
 	return BLOCK_OP_OTHER;
 }
 
-/* 1 when a request or bio has the flag. */
+/* The bit of a flag that a request or bio has. */
 #define block_flag(cmd_flags, name)                                             \
-	(bpf_core_enum_value_exists(enum req_flag_bits, __REQ_##name) ?          \
-		 (cmd_flags) >> bpf_core_enum_value(enum req_flag_bits, __REQ_##name) & 1 : \
-		 0)
+	((bpf_core_enum_value_exists(enum req_flag_bits, __REQ_##name) ?         \
+		  (cmd_flags) >> bpf_core_enum_value(enum req_flag_bits, __REQ_##name) & 1 : \
+		  0)                                                             \
+	 << BLOCK_FLAG_##name)
 
 /*
- * The flags that say what an I/O is, in bits that no kernel moves. How its driver may
- * fail or poll is left out: that would only tear one histogram into several.
+ * The flags of an I/O. How its driver may fail or poll is left out: that would only split
+ * one histogram into several.
  */
 static __always_inline __u16 block_flags(__u32 cmd_flags)
 {
-	return block_flag(cmd_flags, SYNC) << 0 | block_flag(cmd_flags, META) << 1 |
-	       block_flag(cmd_flags, PRIO) << 2 | block_flag(cmd_flags, NOMERGE) << 3 |
-	       block_flag(cmd_flags, IDLE) << 4 | block_flag(cmd_flags, INTEGRITY) << 5 |
-	       block_flag(cmd_flags, FUA) << 6 | block_flag(cmd_flags, PREFLUSH) << 7 |
-	       block_flag(cmd_flags, RAHEAD) << 8 | block_flag(cmd_flags, BACKGROUND) << 9 |
-	       block_flag(cmd_flags, NOWAIT) << 10;
+	return block_flag(cmd_flags, SYNC) | block_flag(cmd_flags, META) |
+	       block_flag(cmd_flags, PRIO) | block_flag(cmd_flags, NOMERGE) |
+	       block_flag(cmd_flags, IDLE) | block_flag(cmd_flags, INTEGRITY) |
+	       block_flag(cmd_flags, FUA) | block_flag(cmd_flags, PREFLUSH) |
+	       block_flag(cmd_flags, RAHEAD) | block_flag(cmd_flags, BACKGROUND) |
+	       block_flag(cmd_flags, NOWAIT);
 }
 
 /* MAJOR << 20 | MINOR, 0 for no disk. */

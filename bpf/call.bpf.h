@@ -9,18 +9,19 @@
 #include "lost.bpf.h"
 
 /*
- * The calls that a thread is in: from where a function is entered to where it returns. The
- * tool defines struct call, what it keeps of a call, before it includes this, and is given
- * it back by call_end().
+ * The calls of a thread that have not returned. The tool defines struct call, the data that it keeps
+ * of a call, before it includes this header; call_end() returns it.
  *
- * Calls may be within calls. The one that returns is known by its frame (frame.bpf.h), so one
- * that is left by longjmp() or an exception disturbs no other. It takes up its place until
- * the thread ends.
+ * Calls can be nested. The call that returns is identified by its frame (frame.bpf.h), so a call that
+ * longjmp() or an exception has left does not affect others. It occupies its place until a call has
+ * the same frame, or the thread ends.
  */
 #define CALL_DEPTH_MAX 4
 
 struct calls {
 	__u64 frame[CALL_DEPTH_MAX]; /* 0 for a free place */
+	__u64 caller[CALL_DEPTH_MAX]; /* return address, of a user function */
+	__u64 entry[CALL_DEPTH_MAX]; /* address of a user function */
 	struct call call[CALL_DEPTH_MAX];
 };
 
@@ -32,7 +33,7 @@ struct {
 	__type(value, struct calls);
 } calls SEC(".maps");
 
-/* What a thread's first call is put in with. */
+/* The initial value of an entry, in .rodata because of the 512-byte stack limit. */
 static const struct calls calls_none = {};
 
 static __always_inline int call_place(struct calls *all, __u64 frame)
@@ -48,39 +49,65 @@ static __always_inline struct calls *calls_of(__u32 tid)
 	return bpf_map_lookup_elem(&calls, &tid);
 }
 
-/* call_begin returns where to keep what is known of a call, or NULL: then it is lost. */
-static __always_inline struct call *call_begin(__u64 frame)
+/* calls_make returns the calls of the current thread, and adds them if there are none. */
+static __always_inline struct calls *calls_make(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
 	struct calls *all = calls_of(tid);
-	int i;
 
-	if (!all) {
-		bpf_map_update_elem(&calls, &tid, &calls_none, BPF_NOEXIST);
-		all = calls_of(tid);
-	}
-	if (!all)
-		goto lost;
-	i = call_place(all, frame);
-	if (i < 0)
+	if (all)
+		return all;
+	bpf_map_update_elem(&calls, &tid, &calls_none, BPF_NOEXIST);
+	return calls_of(tid);
+}
+
+/* call_put returns the data of a new call, or NULL if there is no place: then the call is lost. */
+static __always_inline struct call *call_put(struct calls *all, int i, __u64 frame)
+{
+	if (i < 0 && all)
 		i = call_place(all, 0);
-	if (i < 0 || i >= CALL_DEPTH_MAX)
-		goto lost;
+	if (!all || i < 0 || i >= CALL_DEPTH_MAX) {
+		lost_add(map_full);
+		return NULL;
+	}
 	all->frame[i] = frame;
 	return &all->call[i];
-lost:
-	lost_add(map_full);
-	return NULL;
 }
 
 /*
- * call_end gives back what is known of the call that returns, and forgets it; false for a
- * call that was not seen to begin. nested tells that it was within another one.
+ * call_begin returns the data of a new call, or NULL if it is lost. An earlier call with the same frame
+ * has ended, but was not observed to return.
+ */
+static __always_inline struct call *call_begin(__u64 frame)
+{
+	struct calls *all = calls_make();
+	int i = all ? call_place(all, frame) : -1;
+
+	if (i >= 0)
+		lost_add(unobserved);
+	return call_put(all, i, frame);
+}
+
+static __always_inline void call_remove(struct calls *all, int i, bool *nested)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+
+	all->frame[i] = 0;
+	*nested = false;
+	for (i = 0; i < CALL_DEPTH_MAX; i++)
+		if (all->frame[i])
+			*nested = true;
+	if (!*nested)
+		bpf_map_delete_elem(&calls, &tid);
+}
+
+/*
+ * call_end returns the data of the call that returns, and removes it; false for a call whose entry was
+ * not observed. nested reports whether it was called within another one.
  */
 static __always_inline bool call_end(__u64 frame, struct call *call, bool *nested)
 {
-	__u32 tid = bpf_get_current_pid_tgid();
-	struct calls *all = calls_of(tid);
+	struct calls *all = calls_of(bpf_get_current_pid_tgid());
 	int i;
 
 	if (!all)
@@ -89,13 +116,7 @@ static __always_inline bool call_end(__u64 frame, struct call *call, bool *neste
 	if (i < 0 || i >= CALL_DEPTH_MAX)
 		return false;
 	*call = all->call[i];
-	all->frame[i] = 0;
-	*nested = false;
-	for (i = 0; i < CALL_DEPTH_MAX; i++)
-		if (all->frame[i])
-			*nested = true;
-	if (!*nested)
-		bpf_map_delete_elem(&calls, &tid);
+	call_remove(all, i, nested);
 	return true;
 }
 

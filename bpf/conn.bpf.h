@@ -9,6 +9,7 @@
 #include "event.bpf.h"
 #include "task.bpf.h"
 #include "sock.bpf.h"
+#include "syn.bpf.h"
 #include "accept.bpf.h"
 
 /*
@@ -38,10 +39,11 @@ struct conn {
 	__u64 established_ns; /* likewise */
 	__u64 changed_ns; /* likewise: when it came to its state */
 	__u32 hash; /* of its ends, once they are known: a socket's memory is used again */
+	__u32 retrans_segs; /* tcp_sock.total_retrans when the program last read it */
 	__u8 direction;
 	__u8 state; /* the newest that was seen */
 	bool wanted; /* its owner is */
-	__u8 pad;
+	__u8 pad[5];
 };
 
 struct {
@@ -76,22 +78,74 @@ static __always_inline bool state_is_open(__u8 state)
 	return state < 32 && open & 1 << state;
 }
 
+static __always_inline __u32 sock_retrans_segs(const struct sock *sk)
+{
+	return BPF_CORE_READ((const struct tcp_sock *)sk, total_retrans);
+}
+
 static __always_inline void conn_set_owner(struct conn *c)
 {
 	task_info_current(&c->owner);
 	c->wanted = task_current_wanted();
 }
 
-/* The owner of a socket, if it is known; NULL and nobody's if not. */
-static __always_inline const struct conn *conn_of(const struct sock *sk, struct task_info *owner)
+/* Returns the connection of a socket and its owner, or NULL and no owner. */
+static __always_inline struct conn *conn_of(const struct sock *sk, struct task_info *owner)
 {
-	const struct conn *c = bpf_map_lookup_elem(&conns, &sk);
+	struct conn *c = bpf_map_lookup_elem(&conns, &sk);
 
 	if (c)
 		*owner = c->owner;
 	else
 		owner->uid = NO_UID;
 	return c;
+}
+
+/* MPTCP, from kernel 5.6 on. */
+struct tcp_sock___mptcp {
+	bool is_mptcp;
+} __attribute__((preserve_access_index));
+
+struct mptcp_subflow_context___conn {
+	struct sock *conn;
+} __attribute__((preserve_access_index));
+
+/* The first subflow of the MPTCP connection that the socket is a subflow of, or NULL. */
+static __always_inline struct sock *sock_first_subflow(const struct sock *sk)
+{
+	const struct inet_connection_sock *icsk = (const struct inet_connection_sock *)sk;
+	const struct mptcp_subflow_context___conn *subflow;
+	const struct tcp_sock___mptcp *tp = (const void *)sk;
+	const struct sock *conn;
+
+	if (!bpf_core_field_exists(struct tcp_sock___mptcp, is_mptcp) ||
+	    !bpf_core_field_exists(struct mptcp_subflow_context___conn, conn) ||
+	    !BPF_CORE_READ(tp, is_mptcp))
+		return NULL;
+	subflow = BPF_CORE_READ(icsk, icsk_ulp_data);
+	conn = subflow ? BPF_CORE_READ(subflow, conn) : NULL;
+	return conn && sock_is_mptcp(conn) ? mptcp_first(conn) : NULL;
+}
+
+/*
+ * Kernel workers connect the further subflows of an MPTCP connection, and nobody accepts
+ * them: their owner is that of the first.
+ */
+static __always_inline void conn_set_subflow_owner(const struct sock *sk, struct conn *c)
+{
+	struct sock *first = sock_first_subflow(sk);
+	const struct conn *of_first;
+
+	if (!first || first == sk)
+		return;
+	of_first = bpf_map_lookup_elem(&conns, &first);
+	if (of_first) {
+		c->owner = of_first->owner;
+		c->wanted = of_first->wanted;
+	} else {
+		c->owner = (struct task_info){ .uid = NO_UID };
+		c->wanted = !task_filter;
+	}
 }
 
 static __always_inline bool conn_wanted(const struct conn *c)
@@ -123,6 +177,8 @@ static __always_inline void conn_begin(void *ctx, const struct sock *sk, const s
 		c.direction = DIRECTION_PASSIVE;
 	if (newstate != TCP_SYN_RECV)
 		conn_set_owner(&c);
+	if (newstate == TCP_SYN_SENT)
+		conn_set_subflow_owner(sk, &c);
 	c.birth_ns = now_ns;
 	c.changed_ns = now_ns;
 	if (bpf_map_update_elem(&conns, &sk, &c, BPF_ANY)) {
@@ -148,6 +204,7 @@ static __always_inline struct conn *conn_begin_late(const struct sock *sk, int o
 		c.direction = DIRECTION_ACTIVE;
 	else if (oldstate == TCP_SYN_RECV)
 		c.direction = DIRECTION_PASSIVE;
+	c.retrans_segs = sock_retrans_segs(sk);
 	bpf_map_update_elem(&conns, &sk, &c, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&conns, &sk);
 }
@@ -162,8 +219,12 @@ static __always_inline void conn_establish(const struct sock *sk, struct conn *c
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	__u64 rtt_ns = (BPF_CORE_READ(tp, srtt_us) >> 3) * 1000ULL;
 
+	if (!c->owner.pid)
+		conn_set_subflow_owner(sk, c);
 	c->established_ns = now_ns;
 	c->hash = BPF_CORE_READ(sk, __sk_common.skc_hash);
+	if (c->direction == DIRECTION_PASSIVE) /* the SYN/ACKs of its request */
+		c->retrans_segs = sock_retrans_segs(sk);
 	if (c->direction == DIRECTION_PASSIVE && c->birth_ns > now_ns - rtt_ns)
 		c->birth_ns = now_ns - rtt_ns;
 }
@@ -173,8 +234,10 @@ static __always_inline void conn_establish(const struct sock *sk, struct conn *c
  * seen of (accepted by io_uring), it is who closes first; kernel threads close in
  * place of others.
  */
-static __always_inline void conn_closing(struct conn *c)
+static __always_inline void conn_closing(const struct sock *sk, struct conn *c)
 {
+	if (!c->owner.pid)
+		conn_set_subflow_owner(sk, c);
 	if (!c->owner.pid && !(BPF_CORE_READ(task_current(), flags) & PF_KTHREAD))
 		conn_set_owner(c);
 }
@@ -208,10 +271,12 @@ static __always_inline int handle_state(void *ctx, const struct sock *sk, int ol
 			return 0;
 		now_ns = bpf_ktime_get_boot_ns();
 		c->state = newstate;
+		if (oldstate == TCP_SYN_SENT && c->birth_ns)
+			c->birth_ns = sock_syn_ns(sk, c->birth_ns, now_ns);
 		if (newstate == TCP_ESTABLISHED)
 			conn_establish(sk, c, now_ns);
 		else if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
-			conn_closing(c);
+			conn_closing(sk, c);
 		handle_change(ctx, sk, c, oldstate, newstate, now_ns);
 		c->changed_ns = now_ns;
 	}
@@ -266,6 +331,7 @@ static __always_inline int conn_begin_existing(struct seq_file *seq, const struc
 	if ((!state_is_open(state) && state != TCP_LISTEN) || !sock_is_tcp(sk))
 		return 0;
 	c->hash = BPF_CORE_READ(sk, __sk_common.skc_hash);
+	c->retrans_segs = sock_retrans_segs(sk);
 	c->state = state;
 	if (state == TCP_SYN_SENT)
 		c->direction = DIRECTION_ACTIVE;

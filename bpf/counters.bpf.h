@@ -4,27 +4,29 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
+#include "map.bpf.h"
 
 /*
- * Counters of a tool's own, beside what is lost: retries, errors, values that
- * cannot be. The tool defines struct counters, all of __u64, before it includes
- * this; user space takes the names from its BTF and prints them in the summary.
+ * Counters of the tool, which are no losses: retries, errors, impossible values. The tool
+ * defines struct counters, all of __u64, before it includes this header. User space reads
+ * the names from its BTF and prints them in the summary.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct counters);
-} counters SEC(".maps");
+} counters SEC(".maps") USER_SPACE;
 
 #define counter_add(name) counter_add_n(name, 1)
 
+/* Atomic, as a program may be interrupted or preempted by another one that counts the same. */
 #define counter_add_n(name, n)                                                      \
 	do {                                                                        \
 		__u32 __zero = 0;                                                   \
 		struct counters *__counters = bpf_map_lookup_elem(&counters, &__zero); \
 		if (__counters)                                                     \
-			__counters->name += (n);                                     \
+			__sync_fetch_and_add(&__counters->name, (n));                \
 	} while (0)
 
 #endif

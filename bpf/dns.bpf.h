@@ -88,17 +88,22 @@ static __always_inline void received_msg32(struct dns_received *r, const void *a
 	r->size = r->size < iov[1] ? r->size : iov[1];
 }
 
-enum dns_call { DNS_CALL_NONE, DNS_CALL_READ, DNS_CALL_RECVFROM, DNS_CALL_RECVMSG };
+enum dns_call {
+	DNS_CALL_NONE,
+	DNS_CALL_READ,
+	DNS_CALL_RECVFROM,
+	DNS_CALL_RECVMSG
+};
 
 static __always_inline enum dns_call dns_call(struct pt_regs *regs, __s32 nr, bool compat)
 {
 	if (compat && nr == NR_compat_socketcall) {
 		__u32 call = syscall_arg(regs, 0, true);
 
-		return call == SYS_RECV	      ? DNS_CALL_READ :
+		return call == SYS_RECV	    ? DNS_CALL_READ :
 		       call == SYS_RECVFROM ? DNS_CALL_RECVFROM :
-		       call == SYS_RECVMSG    ? DNS_CALL_RECVMSG :
-						DNS_CALL_NONE;
+		       call == SYS_RECVMSG  ? DNS_CALL_RECVMSG :
+					      DNS_CALL_NONE;
 	}
 	if (nr == (compat ? NR_compat_read : NR_read))
 		return DNS_CALL_READ;

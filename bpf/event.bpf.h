@@ -5,6 +5,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "lost.bpf.h"
+#include "map.bpf.h"
 
 /* Set by user space when it has made "events" a perf event array. */
 const volatile bool event_perf_buffer = false;
@@ -16,7 +17,7 @@ const volatile __u64 event_wakeup_ns = 40000000;
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
-} events SEC(".maps");
+} events SEC(".maps") USER_SPACE;
 
 __u64 event_last_wakeup_ns;
 

@@ -3,18 +3,24 @@
 #define __FETCH_BPF_H
 
 #include "vmlinux.h"
+#include "lost.bpf.h"
 
 /* It must fit into the frame of the function that has it, beside those of fetch() and of who calls. */
 #ifndef FETCH_DATA_MAX
 #define FETCH_DATA_MAX 272
 #endif
 
+enum fetch_result {
+	FETCH_UNWANTED,
+	FETCH_WANTED,
+	FETCH_UNREAD, /* memory that a condition needs could not be read */
+};
+
 /*
- * fetch() writes what the user wants to know of a hit to data, of FETCH_DATA_MAX bytes,
- * which are 0 before: a bit for each value that there is none of, and the values; the rest
- * is 0. It returns 0 for a hit that
- * is not wanted. User space writes its body, for the arguments of the target (package
- * fetch); the assembly keeps the compiler from knowing what this one does.
+ * fetch() evaluates the conditions and values of the user. It writes to data, of FETCH_DATA_MAX
+ * bytes, which must be 0 before: a bitmap of the values that are missing, and the values. It
+ * returns an enum fetch_result. User space writes its body, for the arguments of the target
+ * (package fetch); the assembly hides this body from the compiler.
  */
 static __noinline __u64 fetch(void *ctx, void *data)
 {
@@ -22,6 +28,16 @@ static __noinline __u64 fetch(void *ctx, void *data)
 
 	asm volatile("%0 = 1" : "=r"(wanted) : "r"(ctx), "r"(data) : "memory");
 	return wanted;
+}
+
+/* fetch_wanted reports whether the hit is wanted. It counts hits of which that is unknown. */
+static __always_inline bool fetch_wanted(void *ctx, void *data)
+{
+	__u64 result = fetch(ctx, data);
+
+	if (result == FETCH_UNREAD)
+		lost_add(condition_unread);
+	return result == FETCH_WANTED;
 }
 
 #endif

@@ -5,6 +5,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "inode.bpf.h"
 #include "path.bpf.h"
 
 #define FS_NAME_LEN 16
@@ -13,7 +14,7 @@
 /* Which file it is: value.File in Go. Its path goes behind the event. */
 struct file_info {
 	__u64 inode;
-	__u32 dev; /* of the file system: major << 20 | minor */
+	__u32 dev; /* as in stat(2): major << 20 | minor */
 	bool deleted; /* the name it was opened by is gone */
 	bool pseudo; /* in no directory; its name is no path */
 	__u8 pad[2];
@@ -45,7 +46,7 @@ static __always_inline void file_name_read(struct file_info *info, char *buf,
 static __always_inline void file_info_inode(struct file_info *info, struct inode *inode)
 {
 	info->inode = BPF_CORE_READ(inode, i_ino);
-	info->dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	info->dev = inode_dev(inode);
 	bpf_probe_read_kernel_str(&info->fs, sizeof(info->fs),
 				  BPF_CORE_READ(inode, i_sb, s_type, name));
 }
@@ -57,17 +58,16 @@ static __always_inline void file_info_inode(struct file_info *info, struct inode
  */
 static __noinline long file_info_read(struct file_info *info, char *buf, const struct path *path)
 {
-	struct dentry *dentry, *parent;
+	struct dentry *dentry;
 	struct inode *inode;
 
 	if (!info || !buf)
 		return 0;
 	dentry = BPF_CORE_READ(path, dentry);
-	parent = BPF_CORE_READ(dentry, d_parent);
 	inode = BPF_CORE_READ(dentry, d_inode);
 	file_info_inode(info, inode);
-	info->deleted = parent != dentry && !BPF_CORE_READ(dentry, d_hash.pprev);
-	info->pseudo = parent == dentry && BPF_CORE_READ(path, mnt, mnt_root) != dentry;
+	info->deleted = dentry_is_deleted(dentry);
+	info->pseudo = path_is_pseudo(dentry, BPF_CORE_READ(path, mnt));
 	if (info->pseudo)
 		file_name_read(info, buf, dentry, inode);
 	else

@@ -6,10 +6,10 @@
 #include <bpf/bpf_tracing.h>
 
 /*
- * A call is known by its place on the stack, so that calls within calls are not mixed up.
- * For kprobes and uprobes that is the stack pointer in the caller. At a return it is that
- * again; at the beginning x86 has the return address below it. For fentry and fexit it is
- * their context: there the arguments of a call are kept until its fexit has run.
+ * A call is identified by its frame, which distinguishes nested calls. For kprobes and uprobes that is
+ * the stack pointer in the caller: the stack pointer after the return, and at the entry (and at the
+ * return instruction) on x86 the address above the return address. For fentry and fexit it is their
+ * context, which holds the arguments of a call until its fexit has run.
  */
 static __always_inline __u64 frame_at_begin(struct pt_regs *regs)
 {

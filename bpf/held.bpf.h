@@ -6,6 +6,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "lost.bpf.h"
+#include "map.bpf.h"
 #include "task.bpf.h"
 
 /*
@@ -29,7 +30,7 @@ struct {
 	__uint(max_entries, 1 << 20);
 	__type(key, struct held_key);
 	__type(value, struct held_value);
-} held SEC(".maps");
+} held SEC(".maps") USER_SPACE;
 
 /* How many programs a process has executed meanwhile: each exec takes all memory away. */
 struct {
@@ -37,7 +38,18 @@ struct {
 	__uint(max_entries, 1024);
 	__type(key, __u32);
 	__type(value, __u32);
-} images SEC(".maps");
+} images SEC(".maps") USER_SPACE;
+
+/*
+ * PIDs in the PID namespace of user space, 0 for none, by those in the initial one. Empty where
+ * they are the same.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 14);
+	__type(key, __u32);
+	__type(value, __u32);
+} held_pids SEC(".maps") USER_SPACE;
 
 /* Set by user space when all is attached: until then what is given back may not be seen. */
 bool held_begun;
@@ -53,6 +65,19 @@ static __always_inline struct held_key held_by_current(__u64 id)
 	return key;
 }
 
+/* A PID can be reused, so the current process's is compared each time. */
+static __always_inline void held_note_pid(__u32 pid)
+{
+	__u32 local, *known;
+
+	if (!local_pidns || !pid)
+		return;
+	local = task_local_pid(task_current());
+	known = bpf_map_lookup_elem(&held_pids, &pid);
+	if ((!known || *known != local) && bpf_map_update_elem(&held_pids, &pid, &local, BPF_ANY))
+		lost_add(map_full);
+}
+
 /*
  * held_put puts a thing in. It returns true if it was there already: then it was given back
  * unseen, and what was known of it is replaced.
@@ -63,6 +88,7 @@ static __always_inline bool held_put(const struct held_key *key, const struct he
 
 	if (!held_begun)
 		return false;
+	held_note_pid(key->pid);
 	if (!bpf_map_update_elem(&held, key, value, BPF_NOEXIST))
 		return false;
 	known = bpf_map_lookup_elem(&held, key);

@@ -6,6 +6,7 @@
 #include <bpf/bpf_helpers.h>
 #include "epoch.bpf.h"
 #include "lost.bpf.h"
+#include "map.bpf.h"
 
 /*
  * Histograms of durations, one for each struct hist_key. The tool defines that
@@ -52,7 +53,7 @@ struct {
 	__uint(max_entries, HIST_MAX_ENTRIES);
 	__type(key, struct hist_entry);
 	__type(value, struct hist_slot);
-} hists SEC(".maps");
+} hists SEC(".maps") USER_SPACE;
 
 #define HIST_SLOTS 976 /* hist_slot_of gives 975 at the most */
 
@@ -71,7 +72,7 @@ struct {
 	__uint(max_entries, 2);
 	__type(key, __u32);
 	__type(value, struct hist_slots);
-} hists_plain SEC(".maps");
+} hists_plain SEC(".maps") USER_SPACE;
 
 /*
  * x itself below 16, and from there on 16 slots for each power of two. That is

@@ -4,15 +4,19 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
+#include "map.bpf.h"
 
 /*
- * What could not be told to user space, by reason. User space takes the reasons'
- * names from the BTF of this struct, so a new field needs no line of Go.
+ * Events that happened and are in no row and no count, by reason. User space takes the
+ * names of the reasons from the BTF of this struct, so a new member needs no change in Go.
  */
 struct lost {
-	__u64 buffer_full; /* an event did not fit into the ring or perf buffer */
-	__u64 map_full; /* a map had no room for the state or count of an event */
-	__u64 program_busy; /* the program was running on the CPU already; user space adds what the kernel counts */
+	__u64 buffer_full; /* no room for the event in the ring or perf buffer */
+	__u64 map_full; /* no room in a map for the state or the count of an event */
+	__u64 program_busy; /* the program was already running on the CPU; user space adds what the kernel counts */
+	__u64 condition_unread; /* memory that a condition of the user needs could not be read */
+	/* no program ran for the event, or for its begin or end; found by what was seen of it otherwise */
+	__u64 unobserved;
 };
 
 struct {
@@ -20,15 +24,20 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct lost);
-} lost SEC(".maps");
+} lost SEC(".maps") USER_SPACE;
 
-/* lost_add(buffer_full) counts one loss on this CPU. */
-#define lost_add(reason)                                                \
+/*
+ * lost_add(buffer_full) counts one lost event on this CPU. The addition is atomic, as a program
+ * may be interrupted or preempted by another one that counts the same.
+ */
+#define lost_add(reason) lost_add_n(reason, 1)
+
+#define lost_add_n(reason, n)                                           \
 	do {                                                            \
 		__u32 __zero = 0;                                       \
 		struct lost *__lost = bpf_map_lookup_elem(&lost, &__zero); \
 		if (__lost)                                             \
-			__lost->reason++;                               \
+			__sync_fetch_and_add(&__lost->reason, (n));     \
 	} while (0)
 
 #endif

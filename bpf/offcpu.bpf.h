@@ -7,6 +7,7 @@
 #include <bpf/bpf_core_read.h>
 #include "compat.bpf.h"
 #include "lost.bpf.h"
+#include "map.bpf.h"
 #include "stacks.bpf.h"
 #include "task.bpf.h"
 
@@ -45,7 +46,7 @@ struct {
 	__uint(max_entries, 1 << 20);
 	__type(key, __u32);
 	__type(value, struct off_wait);
-} off_waits SEC(".maps");
+} off_waits SEC(".maps") USER_SPACE;
 
 const struct off_wait off_none = {};
 
@@ -86,6 +87,8 @@ static __always_inline struct off_wait *off_begin(struct task_struct *prev, bool
 	}
 	if (!wait)
 		lost_add(map_full);
+	else if (wait->since_ns) /* it ran since then, but no program when it came to do so */
+		lost_add(unobserved);
 	return wait;
 }
 

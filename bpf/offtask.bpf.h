@@ -32,12 +32,12 @@ struct table_value {
 #include "offcpu.bpf.h"
 
 /* The stacks of the current task, 0 for those that are not wanted. */
-static __always_inline __u64 wanted_kernel_stack(void *ctx)
+static __always_inline stack_id_t wanted_kernel_stack(void *ctx)
 {
 	return user_stacks_only ? 0 : kernel_stack(ctx);
 }
 
-static __always_inline __u64 wanted_user_stack(void *ctx)
+static __always_inline stack_id_t wanted_user_stack(void *ctx)
 {
 	return kernel_stacks_only ? 0 : user_stack(ctx);
 }

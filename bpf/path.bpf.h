@@ -13,20 +13,33 @@
 #define PATH_BUF_SIZE (PATH_MAX + NAME_MAX + 1)
 
 /*
- * A directory or file as its names from the leaf up to the root of its mount
- * namespace, each with its NUL; user space turns them round.
+ * A directory or file as its names from the leaf up to the root of its mount namespace, each
+ * with its NUL; user space reverses them. A file in no directory, as of memfd_create, has one
+ * name.
  */
 struct path_names {
 	__u32 len; /* bytes of the names */
 	__u32 root_len; /* bytes of the names below the task's own root */
 	__u8 in_root; /* the task's root was met on the way up */
 	__u8 truncated; /* deeper or longer than there is room for */
-	__u8 pad[2];
+	__u8 known; /* set by path_names(): without it there was nothing to start from */
+	__u8 deleted; /* the leaf is in no directory: it was removed, or never was in one */
 };
 
 static __always_inline struct mount *path_mount(struct vfsmount *mnt)
 {
 	return (void *)mnt - bpf_core_field_offset(struct mount, mnt);
+}
+
+/* Files of memfd_create and the like are roots by themselves, but not that of their mount. */
+static __always_inline bool path_is_pseudo(struct dentry *dentry, struct vfsmount *mnt)
+{
+	return BPF_CORE_READ(dentry, d_parent) == dentry && BPF_CORE_READ(mnt, mnt_root) != dentry;
+}
+
+static __always_inline bool dentry_is_deleted(struct dentry *dentry)
+{
+	return BPF_CORE_READ(dentry, d_parent) != dentry && !BPF_CORE_READ(dentry, d_hash.pprev);
 }
 
 /*
@@ -45,6 +58,14 @@ static __always_inline void path_names(volatile struct path_names *out, char *bu
 	__u32 len;
 	long n;
 
+	out->known = 1;
+	out->deleted = dentry_is_deleted(dentry);
+	if (path_is_pseudo(dentry, mnt)) {
+		n = bpf_probe_read_kernel_str(buf, NAME_MAX + 1, BPF_CORE_READ(dentry, d_name.name));
+		out->len = n > 0 ? n : 0;
+		out->deleted = 1;
+		return;
+	}
 	out->truncated = 1;
 	for (int i = 0; i < PATH_DEPTH_MAX; i++) {
 		len = out->len;

@@ -5,6 +5,7 @@
 #include "block.bpf.h"
 #include "compat.bpf.h"
 #include "lost.bpf.h"
+#include "map.bpf.h"
 #include "task.bpf.h"
 
 /*
@@ -53,9 +54,10 @@ struct counters {
 	__u64 merges; /* requests that became a part of another one */
 	__u64 partial; /* completions of a part of a request */
 	__u64 in_flight; /* completions of what was issued before this program ran */
-	__u64 unmatched; /* completions of what was never seen to be issued */
-	__u64 unended; /* requests used anew whose completion was never seen */
+	__u64 unmatched; /* completions of what was never seen to be issued; lost (unobserved) */
+	__u64 unended; /* requests whose completion was never seen; lost (unobserved) */
 	__u64 negative; /* completions that came before the issue */
+	__u64 unfinished; /* requests that were issued and not complete when the run ended */
 };
 
 #include "counters.bpf.h"
@@ -79,7 +81,7 @@ struct {
 	__uint(max_entries, 1 << 11);
 	__type(key, __u64);
 	__type(value, struct io);
-} ios SEC(".maps");
+} ios SEC(".maps") USER_SPACE;
 
 __u64 ios_count;
 
@@ -137,8 +139,10 @@ static __always_inline struct io *io_begin(void *ctx, struct io *io, struct requ
 		io = io_new((__u64)rq);
 	if (!io)
 		return NULL;
-	if (io->live && io->issue_ns && !io->unwanted)
+	if (io->live && io->issue_ns && !io->unwanted) {
 		counter_add(unended);
+		lost_add(unobserved);
+	}
 	io->born_ns = NOT_BORN;
 	io->begin_ns = 0;
 	io->issue_ns = 0;
@@ -252,6 +256,36 @@ static __always_inline int handle_requeue(struct request *rq, const bool direct)
 	return 0;
 }
 
+/*
+ * A request that was issued, at the end of the run, while the hooks are still attached. The
+ * tracepoint of the completion comes before the request is idle: if it is, or is used anew,
+ * no program ran for its completion.
+ */
+static __always_inline void io_settle(struct io *io, struct request *rq)
+{
+	if (!io->live || !io->issue_ns || io->unwanted)
+		return;
+	if (BPF_CORE_READ(rq, state) != MQ_RQ_IDLE &&
+	    BPF_CORE_READ(rq, start_time_ns) <= io->born_ns) {
+		counter_add(unfinished);
+		return;
+	}
+	io->live = false;
+	counter_add(unended);
+	lost_add(unobserved);
+}
+
+SEC("iter/bpf_map_elem")
+int settle(struct bpf_iter__bpf_map_elem *ctx)
+{
+	struct request **rq = ctx->key;
+	struct io *io = ctx->value;
+
+	if (rq && io)
+		io_settle(io, *rq);
+	return 0;
+}
+
 /* It is a part of another request now, and will not be issued. */
 static __always_inline int handle_merge(struct request *rq, const bool direct)
 {
@@ -277,10 +311,12 @@ static __always_inline void count_unmatched(struct request *rq, __u32 nr_bytes, 
 
 	if (!nr_bytes && block_op(block_read(direct, rq, cmd_flags)) == BLOCK_OP_WRITE)
 		return;
-	if (born_ns && (!first_issue_ns || born_ns < first_issue_ns))
+	if (born_ns && (!first_issue_ns || born_ns < first_issue_ns)) {
 		counter_add(in_flight);
-	else
-		counter_add(unmatched);
+		return;
+	}
+	counter_add(unmatched);
+	lost_add(unobserved);
 }
 
 static __always_inline int handle_complete(void *ctx, struct request *rq, __u32 error,

@@ -118,7 +118,7 @@ enum { /* the same for i386 and ARM */
 static __always_inline struct rw_call rw_call_compat(__s32 nr)
 {
 	switch (nr) {
-	RW_CASES(RW_compat);
+		RW_CASES(RW_compat);
 	case RW_compat_sendfile64:
 		return (struct rw_call)RW_SENDFILE;
 	}
@@ -131,7 +131,7 @@ static __always_inline struct rw_call rw_call(__s32 nr, bool compat)
 	if (compat)
 		return rw_call_compat(nr);
 	switch (nr) {
-	RW_CASES(RW);
+		RW_CASES(RW);
 #if defined(__TARGET_ARCH_x86)
 	case RW_x32_readv:
 	case RW_x32_preadv:

@@ -32,23 +32,44 @@ struct sched_wait {
 	bool preempted;
 };
 
+/* When sched_switch was first seen. */
+__u64 sched_first_switch_ns;
+
+/*
+ * Whether the task has a CPU, for programs of tp_btf and of raw_tp. A kernel without SMP
+ * does not say, and then every task is taken to have none.
+ */
+#define SCHED_HAS_ON_CPU bpf_core_field_exists(((struct task_struct *)0)->on_cpu)
+#define TASK_ON_CPU(p) (SCHED_HAS_ON_CPU ? (p)->on_cpu : 0)
+#define TASK_ON_CPU_READ(p) (SCHED_HAS_ON_CPU ? BPF_CORE_READ(p, on_cpu) : 0)
+
 /*
  * A task was put on a run queue, for sched_wakeup and sched_wakeup_new. One that
- * waits already, preempted on its way to sleep, goes on waiting. A stamp on a task
- * that is still running does no harm: it is gone when the task leaves the CPU. With
- * delayed dequeue (6.12, 152e11f6df29) a task that sleeps may stay queued, but has
- * no stamp until it is woken.
+ * waits already, preempted on its way to sleep, goes on waiting. One that is woken
+ * before it has left its CPU (on_cpu) does not wait. With delayed dequeue (6.12,
+ * 152e11f6df29) a task that sleeps may stay queued, but has no stamp until it is woken.
  */
-static __always_inline void sched_wait_begin(struct task_struct *p, __u32 tid)
+static __always_inline void sched_wait_begin(struct task_struct *p, __u32 tid, int on_cpu)
 {
 	__u64 *since = bpf_map_lookup_elem(&sched_waits, &tid);
 
-	if ((since && *since) || !task_wanted(p))
+	if (on_cpu || (since && *since) || !task_wanted(p))
 		return;
 	if (since)
 		*since = bpf_ktime_get_ns();
 	else
 		lost_add(map_full);
+}
+
+/*
+ * A task that leaves its CPU still has a stamp: it was given the CPU by a switch that was
+ * not observed. Before the first switch that was, nothing was to be observed.
+ */
+static __always_inline void sched_count_unobserved(__u64 since)
+{
+	since &= ~SCHED_PREEMPTED;
+	if (SCHED_HAS_ON_CPU && sched_first_switch_ns && since > sched_first_switch_ns)
+		lost_add(unobserved);
 }
 
 /*
@@ -69,11 +90,15 @@ static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 pr
 		since = bpf_map_lookup_elem(&sched_waits, &next_tid);
 	if (since)
 		begin = *since;
-	if (stamp)
+	if (stamp && *stamp) {
+		sched_count_unobserved(*stamp);
 		*stamp = 0;
+	}
 	if (!waits && !begin)
 		return false;
 	now = bpf_ktime_get_ns();
+	if (!sched_first_switch_ns)
+		sched_first_switch_ns = now;
 	if (waits && stamp)
 		*stamp = now | SCHED_PREEMPTED;
 	else if (waits)

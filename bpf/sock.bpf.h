@@ -102,28 +102,57 @@ static __always_inline struct sock *file_sock(struct file *file)
 	return sock ? BPF_CORE_READ(sock, sk) : NULL;
 }
 
-/* MPTCP came with 5.6; its socket had a first subflow from the beginning. */
+/* From kernel 5.6 on. */
 struct mptcp_sock___first {
 	struct sock *first;
 } __attribute__((preserve_access_index));
 
+static __always_inline bool sock_is_mptcp(const struct sock *sk)
+{
+	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+
+	return bpf_core_field_exists(struct mptcp_sock___first, first) &&
+	       (family == AF_INET || family == AF_INET6) &&
+	       BPF_CORE_READ(sk, sk_protocol) == IPPROTO_MPTCP;
+}
+
+/* The first subflow of an MPTCP socket, or NULL once that is gone. */
+static __always_inline struct sock *mptcp_first(const struct sock *sk)
+{
+	const struct mptcp_sock___first *mptcp = (const void *)sk;
+
+	return BPF_CORE_READ(mptcp, first);
+}
+
+/* Returns the TCP socket, of MPTCP the first subflow, or NULL for any other protocol. */
+static __always_inline struct sock *sock_tcp(struct sock *sk)
+{
+	if (!sk || sock_is_tcp(sk))
+		return sk;
+	if (!sock_is_mptcp(sk))
+		return NULL;
+	sk = mptcp_first(sk);
+	return sk && sock_is_tcp(sk) ? sk : NULL;
+}
+
 /*
- * file_tcp_sock is the TCP socket that a file stands for, or NULL. Of MPTCP, which
- * programs in Go listen with, it is the first of those that it is made of.
+ * file_tcp_sock is sock_tcp() of the socket that a file stands for. Programs in Go listen
+ * with MPTCP.
  */
 static __always_inline struct sock *file_tcp_sock(struct file *file)
 {
-	struct mptcp_sock___first *mptcp;
-	struct sock *sk = file_sock(file);
+	return sock_tcp(file_sock(file));
+}
 
-	if (!sk || sock_is_tcp(sk))
-		return sk;
-	if (!bpf_core_field_exists(struct mptcp_sock___first, first) ||
-	    BPF_CORE_READ(sk, sk_protocol) != IPPROTO_MPTCP)
-		return NULL;
-	mptcp = (void *)sk;
-	sk = BPF_CORE_READ(mptcp, first);
-	return sk && sock_is_tcp(sk) ? sk : NULL;
+/*
+ * A TCP socket that belongs to another one, as a subflow of MPTCP does, has that one's
+ * struct socket.
+ */
+static __always_inline bool sock_is_subflow(const struct sock *sk)
+{
+	struct socket *sock = BPF_CORE_READ(sk, sk_socket);
+
+	return sock && BPF_CORE_READ(sock, sk) != sk;
 }
 
 #endif

@@ -5,6 +5,8 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "event.bpf.h"
+#include "map.bpf.h"
+#include "stackid.bpf.h"
 #include "stackwalk.bpf.h"
 
 /*
@@ -17,16 +19,17 @@
 #define STACKS_SENT (1 << 16)
 
 /*
- * Which stacks were sent, each at one of two places that follow from its id. Where others
- * have taken both it is sent once more, which user space expects. An array, as it needs
- * neither locks nor memory at a bad time, and takes a few ns.
+ * IDs of stacks that were sent, each at one of two places that follow from the ID. If other IDs have
+ * taken both places, the stack is sent once more, which user space expects. User space clears the ID
+ * of a stack that it drops. This is an array because an access needs no lock, allocates no memory and
+ * takes a few ns.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, STACKS_SENT);
 	__type(key, __u32);
 	__type(value, __u64);
-} stacks_sent SEC(".maps");
+} stacks_sent SEC(".maps") USER_SPACE;
 
 /* stack_hash makes an id of the frames that are in the room. A global function, as stack_unwind is. */
 __noinline __u64 stack_hash(__u32 frames, __u64 seed)
@@ -64,20 +67,43 @@ static __always_inline __u64 *stack_place(__u64 id)
 	return id & (1 << 20) ? a : b;
 }
 
+/* The least time between two stacks that are sent once more, and when the last one was. */
+#define STACK_RESEND_NS 20000000
+__u64 stack_resent_ns;
+
+/*
+ * A stack is sent when it is first seen. While files of it are not known to user space it is sent
+ * again, for user space to look at them: not often, as that would fill the buffer of a slow reader.
+ */
 static __always_inline void stack_send(void *ctx, struct stack_room *room, __u32 bytes)
 {
 	struct stack_head *head = &room->head;
 	__u64 *place = stack_place(head->id);
+	__u32 size = sizeof(*head) + bytes;
+	bool sent;
 
-	if (!place || *place == head->id)
+	if (!place)
 		return;
-	*place = head->id;
 	head->time_ns = bpf_ktime_get_ns();
-	if (event_send(ctx, room, sizeof(*head) + bytes, head->time_ns))
-		*place = 0;
+	sent = *place == head->id;
+	if (sent) {
+		if (!head->unknown || head->time_ns - stack_resent_ns < STACK_RESEND_NS)
+			return;
+		stack_resent_ns = head->time_ns;
+	}
+	*place = head->id;
+	/* Or clang compares what size was made of, and the verifier learns nothing of the sum. */
+	barrier_var(size);
+	if (size <= STACK_MOST_BYTES && !event_output(ctx, room, size, head->time_ns))
+		return;
+	/* User space has a stack that was sent before: then nothing is lost. */
+	if (sent)
+		return;
+	*place = 0;
+	lost_add(buffer_full);
 }
 
-static __always_inline __u64 stack_take(void *ctx, __u32 pid, __u64 flags, __u64 caller)
+static __always_inline stack_id_t stack_take(void *ctx, __u32 pid, __u64 flags, __u64 caller)
 {
 	struct stack_room *room = stack_room_begin();
 	struct stack_head *head;
@@ -89,7 +115,7 @@ static __always_inline __u64 stack_take(void *ctx, __u32 pid, __u64 flags, __u64
 	head = &room->head;
 	bytes = stack_walk(ctx, room, pid, flags, caller);
 	if (bytes) {
-		id = stack_hash(bytes / sizeof(__u64), ((__u64)head->space << 32 | pid) ^ head->caller);
+		id = stack_hash(head->frames, ((__u64)head->space << 32 | pid) ^ head->caller);
 		head->id = id;
 		stack_send(ctx, room, bytes);
 	}
@@ -98,12 +124,12 @@ static __always_inline __u64 stack_take(void *ctx, __u32 pid, __u64 flags, __u64
 }
 
 /* kernel_stack is the id of the current task's stack in the kernel, 0 where it has none. */
-static __always_inline __u64 kernel_stack(void *ctx)
+static __always_inline stack_id_t kernel_stack(void *ctx)
 {
 	return stack_take(ctx, 0, 0, 0);
 }
 
-static __always_inline __u64 user_stack_below(void *ctx, __u64 caller)
+static __always_inline stack_id_t user_stack_below(void *ctx, __u64 caller)
 {
 	__u32 pid = user_stack_pid();
 
@@ -111,13 +137,13 @@ static __always_inline __u64 user_stack_below(void *ctx, __u64 caller)
 }
 
 /* user_stack is the id of the current process's own stack, 0 for a thread of the kernel. */
-static __always_inline __u64 user_stack(void *ctx)
+static __always_inline stack_id_t user_stack(void *ctx)
 {
 	return user_stack_below(ctx, 0);
 }
 
 /* user_stack_at_entry is user_stack for a program at the first instruction of a function. */
-static __always_inline __u64 user_stack_at_entry(struct pt_regs *ctx)
+static __always_inline stack_id_t user_stack_at_entry(struct pt_regs *ctx)
 {
 	return user_stack_below(ctx, user_caller_at_entry(ctx));
 }

@@ -10,13 +10,17 @@
 #include "task.bpf.h"
 #include "unwind.bpf.h"
 
-/* Stacks as user space takes them: a head, and the addresses that there are. */
+/* Stacks as user space gets them: a head, the addresses, and the mappings that hold these. */
 
 #define PF_KTHREAD 0x00200000
 
 /* The kernel's own walks end at kernel.perf_event_max_stack, 127. */
 #define STACKS_DEPTH 512
 #define STACKS_BYTES (STACKS_DEPTH * sizeof(__u64))
+#define STACKS_MAPPING_WORDS (sizeof(struct stack_mapping) / sizeof(__u64))
+#define STACKS_MAPPINGS_BYTES (STACK_MAPPINGS * sizeof(struct stack_mapping))
+/* A power of two, as that bounds an index. */
+#define STACKS_WORDS (2 * STACKS_DEPTH)
 
 /* The frames of a stack that are kept, the innermost ones. */
 const volatile __u32 stack_depth = STACKS_DEPTH;
@@ -24,21 +28,23 @@ const volatile __u32 stack_depth = STACKS_DEPTH;
 struct stack_head {
 	__u64 time_ns; /* CLOCK_MONOTONIC */
 	__u64 id; /* of one that things are counted by (stacks.bpf.h) */
-	__u32 pid; /* the process, or 0 for a stack of the kernel's */
+	__u32 pid; /* user_stack_pid(), or 0 for a stack of the kernel's */
 	__u32 space; /* another one for each address space of a process */
 	__u64 caller; /* of the innermost function, where the addresses lack it; else 0 */
 	__u32 unwound; /* addresses have in their highest bits how they were found (unwind.bpf.h) */
+	__u32 frames; /* addresses; behind them there are mappings */
+	__u32 unknown; /* mappings of files that user space has not looked at */
 	__u32 pad;
 };
 
-#define STACK_MOST_BYTES (sizeof(struct stack_head) + STACKS_BYTES)
+#define STACK_MOST_BYTES (sizeof(struct stack_head) + STACKS_BYTES + STACKS_MAPPINGS_BYTES)
 
 /* Keeps the type in the object, for it to be compared with Go's. */
 const struct stack_head *stack_head_type __attribute__((unused));
 
 struct stack_room {
 	struct stack_head head;
-	__u64 addrs[STACKS_DEPTH];
+	__u64 addrs[STACKS_WORDS];
 	__u64 busy;
 };
 
@@ -103,36 +109,77 @@ static __always_inline __u32 stack_space(__u32 pid)
 	return pid ? (__u64)BPF_CORE_READ(task_current(), mm) >> 6 : 0;
 }
 
+/* Copies the mappings of the walk behind the frames, and returns their bytes. */
+__noinline __u32 stack_add_mappings(__u32 frames)
+{
+	__u32 zero = 0;
+	struct stack_room *room = bpf_map_lookup_elem(&stack_rooms, &zero);
+	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
+	__u32 count;
+
+	if (!room || !cur)
+		return 0;
+	count = cur->places.count;
+	for (__u32 i = 0; i < STACK_MAPPINGS && i < count; i++) {
+		const __u64 *words = (const __u64 *)&cur->places.place[i].mapping;
+
+		for (__u32 k = 0; k < STACKS_MAPPING_WORDS; k++)
+			room->addrs[(frames + i * STACKS_MAPPING_WORDS + k) % STACKS_WORDS] = words[k];
+	}
+	room->head.unknown = cur->places.unknown;
+	return count < STACK_MAPPINGS ? count * sizeof(struct stack_mapping) : STACKS_MAPPINGS_BYTES;
+}
+
 /*
  * stack_walk writes a stack into the room, the kernel's or that of process pid, which is
- * the current one. It returns the bytes of the addresses, 0 where there is no stack.
+ * the current one. It returns the bytes behind the head, 0 where there is no stack.
  */
 static __always_inline __u32 stack_walk(void *ctx, struct stack_room *room, __u32 pid, __u64 flags,
 					__u64 caller)
 {
-	__u32 most = stack_depth < STACKS_DEPTH ? stack_depth : STACKS_DEPTH;
+	__u32 most = stack_depth < STACKS_DEPTH ? stack_depth : STACKS_DEPTH, mappings = 0;
 	struct stack_head *head = &room->head;
+	enum unwind_walk walk;
 	long bytes;
 
 	head->pid = pid;
 	head->space = stack_space(pid);
-	head->unwound = flags & BPF_F_USER_STACK && unwind_begin(pid, head->space);
+	head->unknown = 0;
+	walk = flags & BPF_F_USER_STACK ? unwind_begin(head->space) : WALK_BY_KERNEL;
+	head->unwound = walk == WALK_BY_TABLES;
+	if (walk == WALK_NOWHERE)
+		return 0;
 	if (head->unwound)
 		bytes = stack_unwind(most) * sizeof(__u64);
 	else
 		bytes = bpf_get_stack(ctx, room->addrs, most * sizeof(__u64), flags);
 	if (bytes <= 0 || bytes > STACKS_BYTES)
 		return 0;
-	head->caller = (room->addrs[1] & UNWIND_ADDRESS) == caller ? 0 : caller;
-	return bytes;
+	head->frames = bytes / sizeof(__u64);
+	head->caller = head->frames > 1 && (room->addrs[1] & UNWIND_ADDRESS) == caller ? 0 : caller;
+	if (head->unwound)
+		mappings = stack_add_mappings(head->frames);
+	return (__u32)bytes + mappings;
 }
 
-/* user_stack_pid is the current process, 0 for a thread of the kernel, which has no such stack. */
+/* Set with the PID in the initial PID namespace if the process has none in that of user space. */
+#define STACK_OUTSIDE (1U << 31)
+
+/*
+ * user_stack_pid returns the PID of the current process in the PID namespace of user space, 0 for
+ * a kernel thread, which has no user stack.
+ */
 static __always_inline __u32 user_stack_pid(void)
 {
-	if (BPF_CORE_READ(task_current(), flags) & PF_KTHREAD)
+	struct task_struct *task = task_current();
+	__u32 pid = bpf_get_current_pid_tgid() >> 32, local;
+
+	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
 		return 0;
-	return bpf_get_current_pid_tgid() >> 32;
+	if (!local_pidns)
+		return pid;
+	local = task_local_pid(task);
+	return local ? local : pid | STACK_OUTSIDE;
 }
 
 /*

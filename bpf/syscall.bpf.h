@@ -239,4 +239,49 @@ static __always_inline bool syscall_is_fork(__s32 nr, bool compat)
 	return nr == NR_clone || nr == NR_fork || nr == NR_vfork || nr == NR_clone3;
 }
 
+/*
+ * syscall_exec_path_arg is the index of the path among the arguments of execve and execveat,
+ * -1 for other calls. nr is with the bit of x32. Other ABIs have other calls by the same
+ * numbers: 11 is execve on i386, and munmap on x86-64.
+ */
+static __always_inline int syscall_exec_path_arg(__s32 nr, bool compat)
+{
+	if (nr == (compat ? NR_compat_execve : NR_execve))
+		return 0;
+	if (nr == (compat ? NR_compat_execveat : NR_execveat))
+		return 1;
+	if (compat)
+		return -1;
+	if (nr == (__X32_SYSCALL_BIT | NR_x32_execve))
+		return 0;
+	if (nr == (__X32_SYSCALL_BIT | NR_x32_execveat))
+		return 1;
+	return -1;
+}
+
+static __always_inline bool syscall_is_exec(__s32 nr, bool compat)
+{
+	return syscall_exec_path_arg(nr, compat) >= 0;
+}
+
+/*
+ * syscall_may_end_exec tells whether a return may be that of an exec that succeeded. On x86
+ * the number is then that of execve in the ABI of the new program, whichever call it was
+ * (set_personality_64bit()); on arm64 it is the call's own, beside the ABI of the new program.
+ */
+static __always_inline bool syscall_may_end_exec(__s32 nr, bool compat)
+{
+#if defined(__TARGET_ARCH_x86)
+	return syscall_is_exec(nr, compat);
+#else
+	return syscall_is_exec(nr, false) || syscall_is_exec(nr, true);
+#endif
+}
+
+/* Whether nr is an exec call in any ABI: a cheap test before the ABI is read. */
+static __always_inline bool syscall_is_exec_in_any(__s32 nr)
+{
+	return syscall_is_exec(nr, false) || syscall_is_exec(nr, true);
+}
+
 #endif

@@ -6,6 +6,7 @@
 #include <bpf/bpf_helpers.h>
 #include "epoch.bpf.h"
 #include "lost.bpf.h"
+#include "map.bpf.h"
 
 /*
  * A table that is counted: a struct table_value for each struct table_key. The tool
@@ -37,7 +38,7 @@ struct {
 	__uint(max_entries, TABLE_MAX_ENTRIES);
 	__type(key, struct table_entry);
 	__type(value, struct table_value);
-} table SEC(".maps");
+} table SEC(".maps") USER_SPACE;
 
 /* What an entry begins as; on the stack there may be no room for it. */
 const struct table_value table_empty = {};

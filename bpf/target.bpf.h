@@ -6,10 +6,10 @@
 #include <bpf/bpf_helpers.h>
 
 /*
- * Programs whose section names no target, as SEC("uprobe.multi"), are attached to what
- * the user asks for. target_id() is the number of the target that the program was called
- * for. User space writes its body: a constant, or the kernel's cookie of the attachment.
- * The assembly keeps the compiler from knowing what this one returns.
+ * Programs whose section names no target, such as SEC("uprobe.multi"), are attached to the targets
+ * that the user requests. target_id() returns the number of the target that the program runs for.
+ * User space writes its body: a constant, or the cookie of the attachment. The assembly hides the
+ * result from the compiler.
  */
 static __noinline __u64 target_id(void *ctx)
 {
@@ -29,9 +29,27 @@ static __noinline __u64 target_id(void *ctx)
 		return call;                           \
 	}
 
+/* A tool with programs for returns of user functions includes mark.bpf.h. */
+#define TARGET_RETURN(name, section, call)                                 \
+	SEC(section)                                                       \
+	int name(void *ctx)                                                \
+	{                                                                  \
+		const bool user_entry = return_form() != RETURN_AFTER;     \
+                                                                           \
+		(void)user_entry;                                          \
+		return is_return(ctx, target_id(ctx)) ? call : 0;          \
+	}
+
+#define TARGET_MARK(name, section)                       \
+	SEC(section)                                     \
+	int name(void *ctx)                              \
+	{                                                \
+		return mark_call(ctx, target_id(ctx));   \
+	}
+
 /*
- * Programs for all that a user can ask for. The call has ctx, and user_entry where that is
- * in a function of user space that is called.
+ * Programs for all kinds of targets. The call can use ctx, and user_entry: whether a user function has
+ * no frame at this instruction, as at its entry or return.
  */
 #define TARGET_PROGRAMS(call)                                                 \
 	TARGET_PROGRAM(kernel__multi, "kprobe.multi", false, call)            \
@@ -40,11 +58,13 @@ static __noinline __u64 target_id(void *ctx)
 	TARGET_PROGRAM(kernel_return__kprobe, "kretprobe", false, call)       \
 	TARGET_PROGRAM(user__multi, "uprobe.multi", true, call)               \
 	TARGET_PROGRAM(user__uprobe, "uprobe", true, call)                    \
-	TARGET_PROGRAM(user_return__multi, "uretprobe.multi", false, call)    \
-	TARGET_PROGRAM(user_return__uprobe, "uretprobe", false, call)         \
+	TARGET_RETURN(user_return__multi, "uretprobe.multi", call)            \
+	TARGET_MARK(user_return__multi__mark, "uprobe.multi")                 \
+	TARGET_RETURN(user_return__uprobe, "uretprobe", call)                 \
+	TARGET_MARK(user_return__uprobe__mark, "uprobe")                      \
 	TARGET_PROGRAM(tracepoint__tp, "tracepoint", false, call)
 
-/* For programs that do not look at the tracepoint's arguments. */
+/* For programs that do not read the arguments of tracepoints. */
 #define TARGET_PROGRAM_RAW(call) TARGET_PROGRAM(tracepoint__raw, "raw_tp", false, call)
 
 #endif

@@ -9,6 +9,9 @@
 #define TASK_COMM_LEN 16
 #define TASK_TARGETS_MAX 16
 #define CGROUP_DEPTH_MAX 32
+#define TASK_THREADS_TRIED 64
+/* MAX_PID_NS_LEVEL of the kernel. */
+#define TASK_PIDNS_LEVELS 32
 
 /* The task filter of every tool; all of it is off unless task_filter is set. */
 const volatile bool task_filter = false;
@@ -22,6 +25,13 @@ const volatile __u32 targ_uid = 0;
 const volatile __u32 targ_comm_len = 0;
 const volatile char targ_comm[TASK_COMM_LEN] = {};
 const volatile __u64 targ_cgroup_id = 0;
+
+/*
+ * The inode number of the PID namespace that corescope runs in, 0 for the initial one. --pid,
+ * /proc and perf's records have the IDs of that namespace, task->pid and task->tgid those of the
+ * initial one.
+ */
+const volatile __u32 local_pidns = 0;
 
 /* Index into css_set.subsys of the v1 hierarchy that cgroups are named by, or -1 for v2. */
 const volatile __s32 task_cgroup_subsys = -1;
@@ -69,6 +79,51 @@ static __always_inline bool cgroup_is_under(struct cgroup *cgrp, __u64 ancestor_
 	return false;
 }
 
+/* The ID in the PID namespace at that level, which is the task's own or an ancestor of it. */
+static __always_inline struct upid *pid_upid(struct pid *pid, __u32 level)
+{
+	return (void *)pid + bpf_core_field_offset(struct pid, numbers) +
+	       level * bpf_core_type_size(struct upid);
+}
+
+static __always_inline struct upid *task_upid(struct task_struct *task, __u32 level)
+{
+	return pid_upid(BPF_CORE_READ(task, thread_pid), level);
+}
+
+/*
+ * task_local_id returns the ID of a thread in the PID namespace of user space, 0 if it has none
+ * there. The level of that namespace is unknown, so all below the initial one are compared.
+ */
+static __noinline __u32 task_local_id(struct task_struct *p)
+{
+	struct pid *pid = BPF_CORE_READ(p, thread_pid);
+	__u32 level = BPF_CORE_READ(pid, level);
+	struct upid *upid;
+
+	for (__u32 i = 1; i <= TASK_PIDNS_LEVELS; i++) {
+		if (i > level)
+			break;
+		upid = pid_upid(pid, i);
+		if (BPF_CORE_READ(upid, ns, ns.inum) == local_pidns)
+			return BPF_CORE_READ(upid, nr);
+	}
+	return 0;
+}
+
+static __always_inline __u32 task_local_tid(struct task_struct *p)
+{
+	return local_pidns ? task_local_id(p) : BPF_CORE_READ(p, pid);
+}
+
+/* The same for the process of a thread. */
+static __always_inline __u32 task_local_pid(struct task_struct *p)
+{
+	if (!local_pidns)
+		return BPF_CORE_READ(p, tgid);
+	return task_local_id(BPF_CORE_READ(p, group_leader));
+}
+
 static __always_inline bool task_comm_wanted(struct task_struct *p)
 {
 	char comm[TASK_COMM_LEN] = {};
@@ -99,9 +154,13 @@ static __always_inline bool task_wanted_in(struct task_struct *p, struct cgroup 
 {
 	if (!task_filter)
 		return true;
-	if (targ_nr_pids && !id_in(BPF_CORE_READ(p, tgid), targ_pids, targ_nr_pids))
+#ifdef TASK_COMMAND
+	if (targ_command && !command_has(p))
 		return false;
-	if (targ_nr_tids && !id_in(BPF_CORE_READ(p, pid), targ_tids, targ_nr_tids))
+#endif
+	if (targ_nr_pids && !id_in(task_local_pid(p), targ_pids, targ_nr_pids))
+		return false;
+	if (targ_nr_tids && !id_in(task_local_tid(p), targ_tids, targ_nr_tids))
 		return false;
 	if (targ_by_uid && BPF_CORE_READ(p, cred, uid.val) != targ_uid)
 		return false;
@@ -116,6 +175,26 @@ static __always_inline bool task_wanted_in(struct task_struct *p, struct cgroup 
 static __always_inline bool task_wanted(struct task_struct *p)
 {
 	return task_wanted_in(p, targ_cgroup_id ? task_cgroup(p) : NULL);
+}
+
+/*
+ * process_mm is the memory of a task's process. The first thread has none once it has exited,
+ * which it may do before the others: then it is that of the first one that has some. Threads
+ * without memory leave the list soon, so few are passed over.
+ */
+static __always_inline struct mm_struct *process_mm(struct task_struct *task)
+{
+	struct signal_struct *signal = BPF_CORE_READ(task, signal);
+	struct list_head *head = __builtin_preserve_access_index(&signal->thread_head);
+	struct list_head *at = BPF_CORE_READ(head, next);
+	struct mm_struct *mm = BPF_CORE_READ(task, mm);
+
+	for (int i = 0; i < TASK_THREADS_TRIED && !mm && at && at != head; i++) {
+		task = (void *)at - bpf_core_field_offset(struct task_struct, thread_node);
+		mm = BPF_CORE_READ(task, mm);
+		at = BPF_CORE_READ(at, next);
+	}
+	return mm;
 }
 
 static __always_inline struct task_struct *task_current(void)

@@ -5,6 +5,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "epoch.bpf.h"
+#include "map.bpf.h"
 
 /*
  * A table of one row: counters of an interval that have no key. The tool defines struct
@@ -15,7 +16,7 @@ struct {
 	__uint(max_entries, 2); /* by epoch */
 	__type(key, __u32);
 	__type(value, struct totals);
-} totals SEC(".maps");
+} totals SEC(".maps") USER_SPACE;
 
 /* totals_add(member, n): atomic, as a program may be interrupted by another. */
 #define totals_add(member, n)                                               \

@@ -4,6 +4,7 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
+#include "map.bpf.h"
 
 /*
  * Arguments of probes that programs have built in (SEC("usdt/FILE:PROVIDER:NAME")). User
@@ -50,7 +51,7 @@ struct {
 	__uint(max_entries, USDT_SPECS_MAX);
 	__type(key, __u32);
 	__type(value, struct usdt_spec);
-} usdt_specs SEC(".maps");
+} usdt_specs SEC(".maps") USER_SPACE;
 
 static __always_inline __u64 usdt_extend(__u64 val, __u8 drop, bool is_signed)
 {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Write what follows from the tools: the manual pages, the JSON schemas, the sizes of their
-# programs, and the README's table, between its lines <!-- tools --> and <!-- /tools -->.
+# Generate files from the definitions of the tools: the manual pages, the JSON schemas, the sizes of
+# their programs, and the table in the README between <!-- tools --> and <!-- /tools -->.
 set -eu
 cd "$(dirname "$0")/.."
 

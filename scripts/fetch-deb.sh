@@ -1,8 +1,8 @@
 #!/bin/sh
-# Fetch a package of any Debian suite and architecture, unpack it in a cache
-# and print the folder. A linux-image metapackage brings the kernel it stands
-# for. The system's own apt lists stay as they are; what is in the cache is not
-# fetched again, so remove the folder to have it anew.
+# Download a package of any Debian suite and architecture, unpack it in a cache and print the
+# directory. For a linux-image metapackage, this is the kernel that it depends on. The apt lists of
+# the system are not changed. Packages in the cache are not downloaded again: remove the directory
+# to update one.
 set -eu
 
 if [ $# -ne 3 ]; then
@@ -25,12 +25,12 @@ mirror_of() {
 	apt-get indextargets --format '$(REPO_URI)' "Label: $1" | head -n1
 }
 mirror=$(mirror_of "$label")
-if [ -z "$mirror" ] && [ "$(id -u)" -eq 0 ]; then # the system's lists may be empty
+if [ -z "$mirror" ] && [ "$(id -u)" -eq 0 ]; then # the apt lists of the system can be empty
 	apt-get -qq update >&2
 	mirror=$(mirror_of "$label")
 fi
 if [ -z "$mirror" ]; then
-	echo "find mirror: apt has no list labelled $label (apt-get update makes them)" >&2
+	echo "find mirror: apt has no list labelled $label (run apt-get update)" >&2
 	exit 1
 fi
 
@@ -49,7 +49,7 @@ with_suite() {
 }
 
 with_suite apt-get -qq update >&2
-# Newer kernels are split over linux-image, linux-binary and linux-modules.
+# Newer kernels are split into linux-image, linux-binary and linux-modules.
 packages=$(with_suite apt-cache depends --recurse --important "$package" |
 	grep -E '^linux-(image|binary|modules)-[0-9]') || packages=$package
 

@@ -1,16 +1,16 @@
 #!/bin/sh
-# Write the names of system calls by their numbers: internal/value/syscalls_ARCH.go, each
-# with those of 64-bit and of 32-bit tasks, from the kernel's numbers in golang.org/x/sys.
+# Generate internal/value/syscalls_ARCH.go: the names of system calls by number, for 64-bit
+# and 32-bit tasks, from the system call numbers in golang.org/x/sys.
 set -eu
 cd "$(dirname "$0")/.."
 
 module=$(go list -m -f '{{.Dir}}' golang.org/x/sys)
 version=$(go list -m -f '{{.Version}}' golang.org/x/sys)
 
-# Some numbers have two names: the kernel's own comes first. ARM's private calls, from
-# 0xf0000 on, are left out.
+# Some numbers have two names, of which the first is the kernel's. The private system calls of
+# ARM, from 0xf0000 on, are omitted.
 names() {
-	printf '\n// %s are the names of the calls of %s.\nfunc %s() []string {\n\treturn []string{\n' "$2" "$3" "$2"
+	printf '\n// %s returns the names of the system calls of %s.\nfunc %s() []string {\n\treturn []string{\n' "$2" "$3" "$2"
 	awk '/^\tSYS_/ && $3 < 1000 && !seen[$3]++ {
 		printf "\t\t%d: \"%s\",\n", $3, tolower(substr($1, 5))
 	}' "$module/unix/zsysnum_linux_$1.go"

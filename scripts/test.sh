@@ -1,10 +1,10 @@
 #!/bin/sh
-# Check and test everything, the live tests as root on the running kernel.
-# Arguments go to go test. The last lines are go test's own.
+# Check and test everything; the live tests run as root on the running kernel. Arguments are passed
+# to go test. The last lines are those of go test, and of the steps beside it that failed.
 set -eu
 cd "$(dirname "$0")/.."
 
-# A service may run this without a home, where go keeps its caches.
+# Services can run without HOME, which go needs for its caches.
 export HOME="${HOME:-${TMPDIR:-/tmp}/corescope-home}"
 export CGO_ENABLED=0
 
@@ -13,33 +13,71 @@ if [ -n "$unformatted" ]; then
 	printf 'not formatted (gofmt -w does it):\n%s\n' "$unformatted" >&2
 	exit 1
 fi
-scripts/check-generated.sh
-go vet ./...
-GOARCH=arm64 go vet ./...
-scripts/test-new.sh
-scripts/test-kernels.sh
+tmp=$(mktemp -d)
+beside=
+finish() {
+	# After it has ended, another process group may have the same number.
+	[ -z "$beside" ] || [ -e "$tmp/ended" ] || kill -- "-$beside" 2>/dev/null || true
+	rm -rf "$tmp"
+}
+trap finish EXIT
+trap 'exit 1' INT TERM HUP
+go build -o "$tmp/summary" ./test/summary
+go build -o "$tmp/hidden" ./test/hidden
 
-# Tests are compiled by the caller, so that root leaves nothing in his caches.
+# Live tests mostly wait. Compilers and virtual machines run beside them, with less priority and in
+# a process group of their own.
+setsid nice -n 10 sh -c 'code=0; scripts/test-beside.sh "$1" || code=$?; : >"$0"; exit $code' \
+	"$tmp/ended" "$tmp/failures" >"$tmp/beside" 2>&1 &
+beside=$!
+
+go vet ./...
+
+# The user compiles the tests and root only runs them: root leaves no files in the user's caches.
 if [ "$(id -u)" -ne 0 ]; then
 	set -- -exec 'sudo -E' "$@"
 fi
-# What a live test saw of the kernel is never taken from a cache. Benchmarks run once,
-# so that they do not rot.
-# One package at a time: the tools watch the whole machine, and some measure it.
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-{ go test -count=1 -p 1 -bench . -benchtime 1x "$@" ./... || echo "exit $?"; } 2>&1 | tee "$log"
-grep -q '^exit ' "$log" || exit 0
+# -count=1: results of live tests depend on the kernel and must not be cached. Benchmarks run once,
+# which shows that they still work. Packages are tested one at a time, or JOBS at a time: tests
+# that observe what all processes share take a lock (tooltest.Alone).
+failed=0
+go test -json -vet=off -count=1 -p "${JOBS:-1}" -timeout 20m -bench . -benchtime 1x "$@" ./... |
+	"$tmp/summary" -failed "$tmp/failed" >"$tmp/tests" || failed=$?
+steps=0
+: >>"$tmp/failures"
+wait "$beside" || steps=$?
+beside=
+cat "$tmp/beside"
 
-# Some guests hide process 1, their host's agent, from BPF, even from root: what happens in
-# its context is never seen, at any time. There a few tests may fail once, and are told.
-packages=$(sed -n 's/^FAIL\t\([^\t ]*\)\t.*s$/\1/p' "$log")
-tests=$(sed -n 's/^--- FAIL: \([^ ]*\) .*/\1/p' "$log" | sort -u)
-if readlink /proc/1/exe >/dev/null 2>&1 || grep -q '^FAIL.*\[\|^panic: \|^--- FAIL: Bench' "$log" ||
-	[ "$(echo "$tests" | wc -w)" -gt 3 ] || [ -z "$tests" ]; then
+# The end of the log names everything that failed, even where a log is truncated to its last lines.
+if [ "$steps" -ne 0 ]; then
+	if [ "$failed" -eq 0 ]; then
+		cat "$tmp/tests" "$tmp/failures"
+	else
+		sed '$d' "$tmp/tests"
+		grep '^FAIL' "$tmp/failures" || true
+	fi
+	echo FAIL
+	exit 2
+fi
+cat "$tmp/tests"
+[ "$failed" -eq 1 ] || exit "$failed"
+
+# In some virtual machines no BPF program runs in the context of process 1, the agent of the host,
+# so live tests can miss an event. Only there, up to three failed tests are repeated once, and named
+# in the last line. CI never repeats a test.
+if [ -n "${CI:-}" ] || [ "${REPEAT:-1}" = 0 ] || [ ! -s "$tmp/failed" ] ||
+	[ "$(wc -l <"$tmp/failed")" -gt 3 ] ||
+	grep -q '^[^ ]*$\| Benchmark' "$tmp/failed"; then
 	exit 1
 fi
-pattern="^($(echo $tests | tr ' ' '|'))\$"
-# shellcheck disable=SC2086 # a word for each package
-go test -count=1 -p 1 "$@" -run "$pattern" $packages
-echo "unsteady, passed the second time:" $tests
+if [ "$(id -u)" -eq 0 ]; then
+	"$tmp/hidden" || exit 1
+else
+	sudo "$tmp/hidden" || exit 1
+fi
+packages=$(cut -d ' ' -f 1 "$tmp/failed" | sort -u)
+tests=$(cut -d ' ' -f 2 "$tmp/failed" | sort -u)
+# shellcheck disable=SC2086 # one word per package
+go test -count=1 -p 1 "$@" -run "^($(echo $tests | tr ' ' '|'))\$" $packages
+echo "unstable: failed once and passed when repeated:" $tests

@@ -15,14 +15,14 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// update writes the list anew: `make docs` does.
+// update rewrites the list, as `make docs` does.
 var update = flag.Bool("update", false, "write instructions.txt")
 
 const instructionsFile = "instructions.txt"
 
-// TestInstructions compares the sizes of all programs with the list that is committed, so
-// that a program which grows is seen in its diff. It loads nothing: a kernel has fewer
-// instructions of a program, as it leaves out those for other kernels and other options.
+// TestInstructions compares the sizes of all programs with the committed list, so that a growing
+// program is visible in its diff. It loads nothing: in the kernel a program has fewer instructions,
+// because those for other kernels and options are removed.
 func TestInstructions(t *testing.T) {
 	got := instructions(t)
 	if *update {
@@ -35,7 +35,7 @@ func TestInstructions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the objects have; `make docs` writes it:\n%s", instructionsFile, firstDifference(got, want))
+		t.Errorf("%s differs from the objects (run `make docs`):\n%s", instructionsFile, firstDifference(got, want))
 	}
 }
 
@@ -49,8 +49,8 @@ func firstDifference(got, want []byte) string {
 	return fmt.Sprintf("have %d lines, want %d", len(g), len(w))
 }
 
-// instructions lists the programs of all tools, with their instructions on each
-// architecture, those of the functions that they call included.
+// instructions lists the programs of all tools with their number of instructions per architecture,
+// including the functions that they call.
 func instructions(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer

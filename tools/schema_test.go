@@ -2,20 +2,25 @@ package tools_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/corescope/corescope/internal/document"
 	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 	"github.com/corescope/corescope/tools"
 )
 
-// Rows of any content are as the schema says, with every column. Histograms have a
-// test of their own in package tool.
+// TestRowsMatchSchema checks that rows with random contents and all columns match the schema.
+// Histograms are tested in package tool.
 func TestRowsMatchSchema(t *testing.T) {
 	for _, tl := range tools.All() {
 		t.Run(tl.Name, func(t *testing.T) {
@@ -42,8 +47,139 @@ func TestRowsMatchSchema(t *testing.T) {
 	}
 }
 
+// TestSchemaHoldsForEveryCommandLine checks that the schema of a tool accepts what the schema of a
+// run accepts, and requires nothing else: for each pair of flags, for the examples and with
+// --columns.
+func TestSchemaHoldsForEveryCommandLine(t *testing.T) {
+	for _, tl := range tools.All() {
+		t.Run(tl.Name, func(t *testing.T) {
+			spec, err := tl.Object()
+			if err != nil {
+				t.Fatal(err)
+			}
+			once := *tl
+			once.Object = func() (*ebpf.CollectionSpec, error) { return spec.Copy(), nil }
+			text, err := once.Schema()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := lineSchemas(t, text)
+			for _, args := range commandLines(t, &once) {
+				facts, err := once.Facts(args...)
+				if err != nil {
+					continue // they exclude each other
+				}
+				text, err := facts.Schema()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for kind, one := range lineSchemas(t, text) {
+					if all[kind] == nil {
+						t.Errorf("%q: lines of type %s are missing", args, kind)
+						continue
+					}
+					if err := holds(all[kind], one); err != nil {
+						t.Errorf("%q: lines of type %s: %v", args, kind, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// commandLines returns pairs of the tool's own boolean flags, one of which changes the schema by
+// itself, the examples, and a selection of columns.
+func commandLines(t *testing.T, tl *tool.Tool) [][]string {
+	facts, err := tl.Facts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := facts.Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var flags []string
+	for _, f := range facts.Flags[0].Flags {
+		if f.Long != "" && f.Arg == "" {
+			flags = append(flags, "--"+f.Long)
+		}
+	}
+	all := [][]string{nil, flags}
+	for _, a := range flags {
+		all = append(all, []string{a})
+		if !changes(tl, a, plain) {
+			continue
+		}
+		for _, b := range flags {
+			all = append(all, []string{a, b})
+		}
+	}
+	for _, example := range facts.Examples {
+		all = append(all, tool.ExampleArgs(example))
+	}
+	if facts.Kind != "histogram" {
+		last := facts.Columns[len(facts.Columns)-1].Key
+		all = append(all, []string{"--columns", facts.Columns[0].Key}, []string{"--columns", last})
+	}
+	return all
+}
+
+// changes reports whether a flag changes the schema of a run. A flag that cannot be used alone may
+// change it.
+func changes(tl *tool.Tool, flag string, plain []byte) bool {
+	facts, err := tl.Facts(flag)
+	if err != nil {
+		return true
+	}
+	schema, err := facts.Schema()
+	return err != nil || !bytes.Equal(schema, plain)
+}
+
+// lineSchemas returns the schemas of lines by type.
+func lineSchemas(t *testing.T, text []byte) map[string]map[string]any {
+	t.Helper()
+	var schema struct {
+		OneOf []map[string]any `json:"oneOf"`
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]map[string]any{}
+	for _, s := range schema.OneOf {
+		kind := s["properties"].(map[string]any)["type"].(map[string]any)["const"].(string)
+		out[kind] = s
+	}
+	return out
+}
+
+// holds reports whether all schemas accept every object that one accepts.
+func holds(all, one map[string]any) error {
+	mine, _ := all["properties"].(map[string]any)
+	others, _ := one["properties"].(map[string]any)
+	for key, other := range others {
+		a, isObject := mine[key].(map[string]any)
+		b := other.(map[string]any)
+		switch {
+		case !isObject:
+			return fmt.Errorf("key %s is missing", key)
+		case key == "key" && b["properties"] != nil:
+			if err := holds(a, b); err != nil {
+				return fmt.Errorf("key: %w", err)
+			}
+		case !reflect.DeepEqual(a, b):
+			return fmt.Errorf("key %s is %v, and %v for the run", key, a, b)
+		}
+	}
+	for _, key := range all["required"].([]any) {
+		if !slices.Contains(one["required"].([]any), key) {
+			return fmt.Errorf("key %s is required, and not for the run", key)
+		}
+	}
+	return nil
+}
+
 // render fills the row at random and renders it.
-func render(t *testing.T, f *tool.Facts, r *rand.Rand) []byte {
+func render(t *testing.T, f *document.Tool, r *rand.Rand) []byte {
 	t.Helper()
 	for i := range f.Columns {
 		fill(reflect.ValueOf(&f.Columns[i].Value).Elem(), r)
@@ -59,7 +195,7 @@ func render(t *testing.T, f *tool.Facts, r *rand.Rand) []byte {
 	return out.Bytes()
 }
 
-// fill sets all that v leads to. What is empty and what is none turn up as well.
+// fill sets all values reachable from v, including empty and absent ones.
 func fill(v reflect.Value, r *rand.Rand) {
 	if v.CanAddr() {
 		v = reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem()

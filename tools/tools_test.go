@@ -22,7 +22,8 @@ func names() []string {
 	return names
 }
 
-// Each folder is a tool of that name, and they are listed in order.
+// TestFoldersAreListed checks that each directory is a tool of that name, and that they are listed
+// in order.
 func TestFoldersAreListed(t *testing.T) {
 	files, err := filepath.Glob("*/*.bpf.c")
 	if err != nil {
@@ -32,12 +33,12 @@ func TestFoldersAreListed(t *testing.T) {
 	for _, file := range files {
 		folder, source := filepath.Split(file)
 		if source != filepath.Base(folder)+".bpf.c" {
-			t.Errorf("%s is not called after its folder", file)
+			t.Errorf("%s is not named after its directory", file)
 		}
 		folders = append(folders, filepath.Base(folder))
 	}
 	if !slices.Equal(folders, names()) {
-		t.Errorf("All has %q, the folders are %q", names(), folders)
+		t.Errorf("All has %q, the directories are %q", names(), folders)
 	}
 }
 
@@ -46,14 +47,14 @@ func TestNamesAreUnique(t *testing.T) {
 	for _, tl := range tools.All() {
 		for _, name := range tl.Names() {
 			if seen[name] {
-				t.Errorf("the name %s is taken twice", name)
+				t.Errorf("name %s is used twice", name)
 			}
 			seen[name] = true
 		}
 	}
 }
 
-// What a tool states is right on each architecture.
+// TestCheck checks the definitions of all tools with the objects of both architectures.
 func TestCheck(t *testing.T) {
 	for _, tl := range tools.All() {
 		objects, err := filepath.Glob(tl.Name + "/bpf_*_bpfel.o.gz")

@@ -2,7 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -10,56 +19,59 @@ import (
 
 const module = "github.com/corescope/corescope/"
 
-// mayImport is ARCHITECTURE.md's table: what of the project a room may know. A room
-// that is not here may know nothing of it.
-func mayImport() map[string][]string {
-	house := []string{"tool", "value", "flags", "histogram", "system", "stack", "column", "flame", "layout", "output", "probe", "ring", "screen", "binary", "unwind"}
-	return map[string][]string{
-		"cmd/corescope":     {"internal/command", "tools"},
-		"tools":             {"internal/tool", "tools/"},
-		"tools/":            internal("tool", "value", "flags", "histogram", "system", "stack", "binary", "target", "compile", "fetch", "fsop", "blockio"),
-		"internal/command":  internal("tool", "manual", "output", "column", "flags", "doctor"),
-		"internal/tool":     internal(append(slices.Clone(house[1:]), "manual", "doctor")...),
-		"internal/doctor":   internal("probe", "system"),
-		"internal/probe":    internal("binary", "system", "usdt", "vmlinux"),
-		"internal/ring":     internal("system"),
-		"internal/flame":    internal("value"),
-		"internal/unwind":   internal("binary", "stack"),
-		"internal/usdt":     internal("binary"),
-		"internal/target":   internal("binary", "probe", "usdt"),
-		"internal/blockio":  internal("system", "tool"),
-		"internal/fsop":     internal("flags", "target", "tool", "value"),
-		"internal/fetch":    internal("compile", "probe", "target", "value"),
-		"internal/output":   internal("column", "value"),
-		"internal/column":   internal("value"),
-		"internal/tooltest": internal("tool"),
-		"internal/tcptest":  internal("tooltest"),
-		"internal/template": internal("tool", "value"),
-	}
+// rules are the two tables of ARCHITECTURE.md: which packages of the module a package imports,
+// and which packages import a library.
+type rules struct {
+	packages, libraries map[string][]string
 }
 
-func internal(names ...string) []string {
-	for i := range names {
-		names[i] = "internal/" + names[i]
+// anyTool stands for the packages of the tools, as in the table.
+const anyTool = "tools/NAME"
+
+var code = regexp.MustCompile("`([^`]+)`")
+
+func readRules(t *testing.T) rules {
+	t.Helper()
+	text, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return names
+	r := rules{map[string][]string{}, map[string][]string{}}
+	var columns int
+	var table map[string][]string
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		switch {
+		case strings.HasPrefix(line, "| package | purpose | imports |"):
+			columns, table = 3, r.packages
+		case strings.HasPrefix(line, "| library | importers |"):
+			columns, table = 2, r.libraries
+		case !strings.HasPrefix(line, "|"):
+			table = nil
+		case table != nil && strings.HasPrefix(line, "| `"):
+			if len(cells) < columns {
+				cells = append(cells, "") // an empty cell is trimmed
+			}
+			table[code.FindStringSubmatch(cells[0])[1]] = names(cells[columns-1])
+		}
+	}
+	if len(r.packages) < 20 || len(r.libraries) < 5 {
+		t.Fatalf("ARCHITECTURE.md has %d packages and %d libraries", len(r.packages), len(r.libraries))
+	}
+	return r
 }
 
-// onlyBy lists libraries that one room hides from all others.
-func onlyBy() map[string][]string {
-	return map[string][]string{
-		"github.com/cilium/ebpf/link":          {"internal/probe"},
-		"github.com/cilium/ebpf/ringbuf":       {"internal/ring"},
-		"github.com/cilium/ebpf/perf":          {"internal/ring"},
-		"github.com/spf13/pflag":               {"internal/flags"},
-		"github.com/expr-lang/expr":            {"internal/column"},
-		"github.com/olekukonko/tablewriter":    {"internal/tool", "internal/command", "internal/output"},
-		"github.com/ianlancetaylor/demangle":   {"internal/stack", "test/stacks"},
-		"github.com/google/pprof/profile":      {"internal/flame"},
-		"github.com/gdamore/tcell/v2":          {"internal/screen"},
-		"log":                                  {},
-		"github.com/cilium/ebpf/internal/unix": {},
+// names are the packages that a cell lists: `probe` is internal/probe.
+func names(cell string) []string {
+	var out []string
+	for _, m := range code.FindAllStringSubmatch(cell, -1) {
+		name := m[1]
+		if name != "tools" && !strings.Contains(name, "/") {
+			name = "internal/" + name
+		}
+		out = append(out, name)
 	}
+	return out
 }
 
 type pkg struct {
@@ -85,26 +97,166 @@ func packages(t *testing.T) []pkg {
 	return all
 }
 
-func TestArrowsPointDown(t *testing.T) {
-	rules := mayImport()
-	for _, p := range packages(t) {
-		allowed, ok := rules[p.ImportPath]
-		if !ok && strings.HasPrefix(p.ImportPath, "tools/") {
-			allowed = rules["tools/"]
+// row is the package's row in the table: the tools share one, and what lies below a package
+// has that package's.
+func (r *rules) row(path string) (string, bool) {
+	if dir, _, ok := strings.Cut(path, "/"); ok && dir == "tools" {
+		return anyTool, true
+	}
+	for ; path != "."; path = filepath.Dir(path) {
+		for _, name := range []string{path, path + "/"} {
+			if _, ok := r.packages[name]; ok {
+				return name, true
+			}
+		}
+	}
+	return "", false
+}
+
+// Packages import what ARCHITECTURE.md lists, and all that it lists.
+func TestLayering(t *testing.T) {
+	r := readRules(t)
+	for _, fault := range r.check(packages(t)) {
+		t.Error(fault)
+	}
+}
+
+func (r *rules) check(all []pkg) (faults []string) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	used := map[[2]string]bool{}
+	rows := map[string]bool{}
+	for _, p := range all {
+		row, ok := r.row(p.ImportPath)
+		if rows[row] = true; !ok {
+			fault("%s is not in the table of ARCHITECTURE.md", p.ImportPath)
+			continue
 		}
 		for _, imp := range p.Imports {
-			if room, ours := strings.CutPrefix(imp, module); ours && !permitted(room, allowed) && !strings.HasPrefix(p.ImportPath, "test/") {
-				t.Errorf("%s must not import %s", p.ImportPath, room)
+			if name, ours := strings.CutPrefix(imp, module); ours && row != "test/" {
+				of := r.imports(row, name)
+				used[[2]string{row, of}] = true
+				if of == "" {
+					fault("%s imports %s, which ARCHITECTURE.md does not list", p.ImportPath, name)
+				}
 			}
-			if rooms, hidden := onlyBy()[imp]; hidden && !slices.Contains(rooms, p.ImportPath) {
-				t.Errorf("%s must not import %s: only %v may", p.ImportPath, imp, rooms)
+			if importers, ok := r.libraries[imp]; ok && row != "test/" {
+				used[[2]string{row, imp}] = true
+				if !slices.Contains(importers, row) {
+					fault("%s imports %s: only %v may", p.ImportPath, imp, importers)
+				}
 			}
+		}
+	}
+	for _, row := range slices.Sorted(maps.Keys(r.packages)) {
+		if row != "bpf/" && row != "vmlinux/" && !rows[row] {
+			fault("there is no package %s", row)
+		}
+		for _, name := range r.packages[row] {
+			if name != anyTool && !used[[2]string{row, name}] {
+				fault("%s does not import %s, which ARCHITECTURE.md lists", row, name)
+			}
+		}
+	}
+	for _, library := range slices.Sorted(maps.Keys(r.libraries)) {
+		for _, name := range r.libraries[library] {
+			if !used[[2]string{name, library}] {
+				fault("%s does not import %s, which ARCHITECTURE.md lists", name, library)
+			}
+		}
+	}
+	return faults
+}
+
+// imports returns the entry by which a row may import a package, "" if it may not.
+func (r *rules) imports(row, name string) string {
+	for _, entry := range r.packages[row] {
+		if name == entry || entry == anyTool && strings.HasPrefix(name, "tools/") {
+			return entry
+		}
+	}
+	return ""
+}
+
+// A fault of each kind is found, and what is as the tables say has none.
+func TestLayeringFindsFaults(t *testing.T) {
+	r := rules{
+		map[string][]string{"cmd/x": {"internal/a", "tools"}, "tools": {anyTool}, anyTool: {"internal/a"}, "internal/a": {"internal/b"}, "internal/b": nil, "test/": nil},
+		map[string][]string{"log": {}, "lib": {"internal/b"}},
+	}
+	good := func() map[string][]string {
+		return map[string][]string{
+			"cmd/x": {module + "internal/a", module + "tools"}, "tools": {module + "tools/t"}, "tools/t": {module + "internal/a", "fmt"},
+			"internal/a": {module + "internal/b"}, "internal/b": {"lib"}, "test/y": {module + "tools/t", "log"},
+		}
+	}
+	for _, tt := range []struct {
+		want  string
+		spoil func(map[string][]string)
+	}{
+		{"", func(map[string][]string) {}},
+		{"internal/b imports internal/a, which ARCHITECTURE.md does not list", func(m map[string][]string) { m["internal/b"] = append(m["internal/b"], module+"internal/a") }},
+		{"tools/t imports internal/b, which ARCHITECTURE.md does not list", func(m map[string][]string) { m["tools/t"] = append(m["tools/t"], module+"internal/b") }},
+		{"internal/a imports lib: only [internal/b] may", func(m map[string][]string) { m["internal/a"] = append(m["internal/a"], "lib") }},
+		{"internal/b imports log: only [] may", func(m map[string][]string) { m["internal/b"] = append(m["internal/b"], "log") }},
+		{"internal/new is not in the table of ARCHITECTURE.md", func(m map[string][]string) { m["internal/new"] = nil }},
+		{"internal/a does not import internal/b, which ARCHITECTURE.md lists", func(m map[string][]string) { m["internal/a"] = nil }},
+		{"internal/b does not import lib, which ARCHITECTURE.md lists", func(m map[string][]string) { m["internal/b"] = nil }},
+	} {
+		m := good()
+		tt.spoil(m)
+		var all []pkg
+		for _, path := range slices.Sorted(maps.Keys(m)) {
+			all = append(all, pkg{path, m[path]})
+		}
+		if got := strings.Join(r.check(all), "\n"); got != tt.want {
+			t.Errorf("got  %s\nwant %s", got, tt.want)
 		}
 	}
 }
 
-func permitted(room string, allowed []string) bool {
-	return slices.ContainsFunc(allowed, func(a string) bool {
-		return room == a || strings.HasSuffix(a, "/") && strings.HasPrefix(room, a)
+// Outside of main and of what tests are made of nothing ends the process, runs before main, or
+// is C.
+func TestOnlyMainEndsTheProcess(t *testing.T) {
+	for _, dir := range []string{"../../internal", "../../tools"} {
+		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			isTest := strings.HasSuffix(path, "_test.go") || strings.Contains(path, "internal/tooltest/") || strings.Contains(path, "internal/tcptest/")
+			if err != nil || entry.IsDir() || isTest || filepath.Ext(path) != ".go" {
+				return err
+			}
+			for _, fault := range forbidden(t, path) {
+				t.Errorf("%s: %s", path, fault)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func forbidden(t *testing.T, path string) (faults []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, imp := range file.Imports {
+		if imp.Path.Value == `"C"` {
+			faults = append(faults, "it is cgo")
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Name.Name == "init" && n.Recv == nil {
+				faults = append(faults, "it has an init function")
+			}
+		case *ast.SelectorExpr:
+			if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "os" && n.Sel.Name == "Exit" {
+				faults = append(faults, "it calls os.Exit")
+			}
+		}
+		return true
 	})
+	return faults
 }

@@ -1,5 +1,5 @@
-// Command corescope is a toolkit of tools that observe a Linux system by eBPF, in one
-// binary. It is called by a tool's name, or with it as the first argument.
+// Command corescope is a multi-call binary with eBPF tools to observe a Linux system. The tool is
+// selected by the name of the command or by the first argument.
 package main
 
 import (
@@ -21,10 +21,10 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	// Who asks again, as the output is stuck, is not made to wait for it. One that comes
-	// at once may be the first one again, relayed by a parent.
+	// A second signal kills the process, for example if the output blocks. It must arrive at
+	// least a second later, because a parent process may relay the first signal again.
 	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
-	// A closed pipe is an error of the write, so that it ends the run in order.
+	// Writing to a closed pipe returns an error instead, so that the run ends cleanly.
 	signal.Ignore(syscall.SIGPIPE)
 	c := command.Command{Tools: tools.All(), Version: version, Out: os.Stdout, Err: os.Stderr}
 	return c.Run(ctx, os.Args)

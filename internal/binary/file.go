@@ -8,11 +8,14 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 var (
@@ -30,8 +33,11 @@ type File struct {
 	ID   ID
 
 	file      *os.File // O_PATH
+	contents  *os.File // that elf reads
 	elf       *elf.File
 	functions []Function
+	resolvers []Function
+	slots     []Slot
 }
 
 // ID tells files apart. A file of a layer that several mounts of overlayfs share is one
@@ -72,13 +78,31 @@ func identify(fd int) (ID, error) {
 	return ID{dev: st.Dev, inode: st.Ino}, nil
 }
 
+// Inode is its number in its file system, as mappings have it.
+func (f *File) Inode() uint64 { return f.ID.inode }
+
 // Name is a path of the open file, for the kernel. It is good until Close.
 func (f *File) Name() string { return fmt.Sprintf("/proc/self/fd/%d", f.file.Fd()) }
+
+// ReadCode reads an instruction at an offset: up to 16 bytes.
+func (f *File) ReadCode(offset uint64) ([]byte, error) {
+	r, err := os.Open(f.Name())
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", f.Path, err)
+	}
+	defer r.Close()
+	var text [16]byte
+	n, err := r.ReadAt(text[:], int64(offset))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read %s: %w", f.Path, err)
+	}
+	return text[:n], nil
+}
 
 // Close forgets the file.
 func (f *File) Close() error {
 	if f.elf != nil {
-		f.elf.Close()
+		f.contents.Close()
 	}
 	return f.file.Close()
 }
@@ -87,15 +111,19 @@ func (f *File) open() (*elf.File, error) {
 	if f.elf != nil {
 		return f.elf, nil
 	}
-	e, err := elf.Open(f.Name())
+	r, err := os.Open(f.Name())
 	if err != nil {
 		return nil, err
 	}
-	if e.Class != elf.ELFCLASS64 || e.Machine != machine() {
-		e.Close()
-		return nil, ErrForeign
+	e, err := limit.ELF(r, f.Path)
+	if err == nil && (e.Class != elf.ELFCLASS64 || e.Machine != machine()) {
+		err = ErrForeign
 	}
-	f.elf = e
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	f.contents, f.elf = r, e
 	return e, nil
 }
 
@@ -109,7 +137,7 @@ func machine() elf.Machine {
 // Parse calls read with the file's ELF structure, which is good until read returns.
 // A panic of debug/elf, as files made to that end cause, is an error.
 //
-// Returns ErrForeign.
+// Returns ErrForeign, and a [limit.Error] for a file that exceeds a limit.
 func (f *File) Parse(read func(*elf.File) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -134,4 +162,44 @@ func Offset(e *elf.File, vaddr uint64) (offset uint64, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// Address turns the place of code in the file, or of a mapping of code, into an address, as symbols have it.
+func Address(e *elf.File, offset uint64) (vaddr uint64, ok bool) {
+	page := uint64(os.Getpagesize())
+	for _, p := range e.Progs {
+		// Mappings begin at the page that a segment begins in.
+		begin := p.Off &^ (page - 1)
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && offset >= begin && offset < p.Off+p.Filesz {
+			return offset - p.Off + p.Vaddr, true
+		}
+	}
+	return 0, false
+}
+
+// IsGo tells whether the file is a program of Go.
+func (f *File) IsGo() bool {
+	is := false
+	// What cannot be read is none.
+	_ = f.Parse(func(e *elf.File) error {
+		is = e.Section(".gopclntab") != nil || e.Section(".go.buildinfo") != nil
+		return nil
+	})
+	return is
+}
+
+// IsProgram tells whether the file is a program, and no library.
+func (f *File) IsProgram() bool {
+	is := false
+	// What cannot be read is none.
+	_ = f.Parse(func(e *elf.File) error {
+		const pie, maxDynamic = 0x08000000, 1 << 20 // DF_1_PIE
+		if s := e.SectionByType(elf.SHT_DYNAMIC); s != nil && s.FileSize > maxDynamic {
+			return nil
+		}
+		flags, err := e.DynValue(elf.DT_FLAGS_1)
+		is = e.Type == elf.ET_EXEC || e.Type == elf.ET_DYN && err == nil && len(flags) > 0 && flags[0]&pie != 0
+		return nil
+	})
+	return is
 }

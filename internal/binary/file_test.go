@@ -46,7 +46,7 @@ func TestFunctions(t *testing.T) {
 func TestExports(t *testing.T) {
 	f := open(t, native.Write(t, filepath.Join(t.TempDir(), "lib.so"), []string{"one_two", "three"}).Path)
 	for name, want := range map[string]bool{"one_two": true, "three": true, "one": false, "two": false, "": false} {
-		if f.Exports("none", name) != want {
+		if got, err := f.Exports("none", name); err != nil || got != want {
 			t.Errorf("%q is exported: %v", name, !want)
 		}
 	}
@@ -194,14 +194,17 @@ func TestWants(t *testing.T) {
 
 func TestParseMapped(t *testing.T) {
 	for line, want := range map[string]Mapped{
-		"7f00-7fff r-xp 00001000 fe:01 42                         /lib/a b.so": {Start: 0x7f00, End: 0x7fff, Offset: 0x1000, Inode: 42, Path: "/lib/a b.so"},
+		"7f00-7fff r-xp 00001000 fe:01 42                         /lib/a b.so": {Start: 0x7f00, End: 0x7fff, Offset: 0x1000, Inode: 42, Device: 0xfe<<20 | 1, Path: "/lib/a b.so"},
 		"7f00-7fff --xp 00001000 00:00 0 [vsyscall]":                           {Start: 0x7f00, End: 0x7fff, Offset: 0x1000, Path: "[vsyscall]"},
 		"7f00-7fff r--p 00001000 fe:01 42 /lib/a.so":                           {},
 		"7f00-7fff r-xp 00000000 00:00 0 ":                                     {Start: 0x7f00, End: 0x7fff},
+		"7f00-7fff r-xp 0 fe:x 42 /lib":                                        {},
 		"7f00 r-xp 0 fe:01 x /lib":                                             {},
 		"":                                                                     {},
 	} {
-		if got, ok := parseMapped(line); ok != (want != Mapped{}) || ok && got != want {
+		got, path, ok := parseMapped([]byte(line))
+		got.Path = string(path)
+		if ok != (want != Mapped{}) || ok && got != want {
 			t.Errorf("%q is %+v, %v", line, got, ok)
 		}
 	}

@@ -17,9 +17,11 @@ type Files struct {
 	// Programs means also the programs that processes execute, whatever their names, that
 	// export one of the functions: those that have a library linked in.
 	Programs bool
-	// PIDs leaves only what these processes map, but also the programs that they
-	// execute, whatever their names: these may be linked statically.
+	// PIDs restricts the files to those that these processes map, and adds the programs that
+	// they execute, whatever their names: these may be linked statically.
 	PIDs []uint32
+	// Has, if set, reports which processes are meant beside PIDs: those that these start.
+	Has func(pid uint32) bool
 	// Alone leaves all processes but PIDs as they are: else these are stopped at the places too,
 	// and go on as the programs find that they are not meant. The programs then end with the
 	// first thread of the process, which is told.
@@ -58,5 +60,16 @@ func (f *Files) Wants(m *Mapped) bool {
 func (f *Files) WantsProgram(m *Mapped) bool { return f.Programs && f.follows(m) && m.IsProgram() }
 
 func (f *Files) follows(m *Mapped) bool {
-	return len(f.Names) > 0 && len(f.Paths) == 0 && (len(f.PIDs) == 0 || slices.Contains(f.PIDs, m.PID))
+	return len(f.Names) > 0 && len(f.Paths) == 0 && f.IsOf(m.PID)
+}
+
+// IsOf reports whether the process is meant.
+func (f *Files) IsOf(pid uint32) bool {
+	return len(f.PIDs) == 0 || slices.Contains(f.PIDs, pid) || f.Has != nil && f.Has(pid)
+}
+
+// Libc returns the patterns of the file names that a C library has: those of glibc, of glibc before 2.34, and
+// of musl, whose file is called libc.so where a distribution installs it beside glibc.
+func Libc() []string {
+	return []string{"libc.so.6", "libc-2.*.so", "ld-musl-*.so.1", "libc.musl-*.so.1", "libc.so"}
 }

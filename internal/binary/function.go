@@ -5,70 +5,136 @@ import (
 	"debug/elf"
 	"errors"
 	"strings"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // Function is where a function of a file begins.
 type Function struct {
-	// Name is without a symbol's version.
-	Name string
+	// Name is without a symbol's version, which is Version: "" without one.
+	Name, Version string
+	// Old tells of a version that is there for programs which were linked with it: others are linked with the
+	// default version.
+	Old bool
 	// Offset is its place in the file, Size its length, both in bytes.
 	Offset, Size uint64
 }
 
+// Label is the name, with its version where that is not the one that others are linked with.
+func (f *Function) Label() string {
+	if f.Old {
+		return f.Name + "@" + f.Version
+	}
+	return f.Name
+}
+
 // Functions lists the functions that the file defines, by both of its symbol tables. A
 // name may be there several times, for several versions; and an offset, by several names.
-// Resolvers (STT_GNU_IFUNC) are left out: what they choose has no name.
+// Resolvers are left out.
 //
 // Returns ErrForeign.
 func (f *File) Functions() ([]Function, error) {
-	if f.functions != nil {
-		return f.functions, nil
+	if err := f.readSymbols(); err != nil {
+		return nil, err
 	}
-	err := f.Parse(func(e *elf.File) error {
-		exported, err := e.DynamicSymbols()
-		if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
-			return err
-		}
-		all, err := e.Symbols()
-		if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
-			return err
-		}
-		seen := map[Function]bool{}
-		for _, s := range append(exported, all...) {
-			if fn, ok := function(e, &s); ok && !seen[fn] {
-				seen[fn] = true
-				f.functions = append(f.functions, fn)
-			}
-		}
-		return nil
-	})
-	return f.functions, err
+	return f.functions, nil
 }
 
-func function(e *elf.File, s *elf.Symbol) (Function, bool) {
-	if elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Section == elf.SHN_UNDEF {
+// Resolvers lists the functions that choose one of several implementations when a program is loaded
+// (STT_GNU_IFUNC), by the names that the chosen one is called by.
+//
+// Returns ErrForeign.
+func (f *File) Resolvers() ([]Function, error) {
+	if err := f.readSymbols(); err != nil {
+		return nil, err
+	}
+	return f.resolvers, nil
+}
+
+func (f *File) readSymbols() error {
+	if f.functions != nil || f.resolvers != nil {
+		return nil
+	}
+	return f.Parse(func(e *elf.File) error {
+		exported, err := ReadSymbols(e, elf.SHT_DYNSYM, f.Path)
+		if err != nil {
+			return err
+		}
+		all, err := ReadSymbols(e, elf.SHT_SYMTAB, f.Path)
+		if err != nil {
+			return err
+		}
+		if f.functions, err = functions(e, exported, all, elf.STT_FUNC, f.Path); err != nil {
+			return err
+		}
+		f.resolvers, err = functions(e, exported, all, elf.STT_GNU_IFUNC, f.Path)
+		return err
+	})
+}
+
+// functions lists the symbols of a type that are defined, each version of a name and place once.
+func functions(e *elf.File, exported, all *Symbols, kind elf.SymType, path string) ([]Function, error) {
+	var out []Function
+	seen := map[Function]bool{}
+	for i := range exported.Len() {
+		fn, ok := function(e, exported, i, kind)
+		if !ok {
+			continue
+		}
+		fn.Version, fn.Old = exported.Version(i)
+		if !seen[fn] {
+			seen[fn] = true
+			out = append(out, fn)
+		}
+	}
+	for i := range all.Len() {
+		fn, ok := function(e, all, i, kind)
+		if !ok {
+			continue
+		}
+		if len(out) >= limit.Functions {
+			return nil, &limit.Error{Input: path, Max: limit.Functions, Unit: "functions"}
+		}
+		name, version, isVersioned := strings.Cut(fn.Name, "@")
+		if fn.Name = name; isVersioned { // memcpy@@GLIBC_2.14 is what others are linked with
+			fn.Version = strings.TrimPrefix(version, "@")
+			fn.Old = fn.Version == version
+		}
+		if !seen[fn] {
+			seen[fn] = true
+			out = append(out, fn)
+		}
+	}
+	return out, nil
+}
+
+func function(e *elf.File, t *Symbols, i int, kind elf.SymType) (Function, bool) {
+	s := t.At(i)
+	if elf.ST_TYPE(s.Info) != kind || elf.SectionIndex(s.Shndx) == elf.SHN_UNDEF {
 		return Function{}, false
 	}
 	offset, ok := Offset(e, s.Value)
-	name, _, _ := strings.Cut(s.Name, "@") // .symtab has versions in the names
-	return Function{name, offset, s.Size}, ok
+	return Function{Name: t.Name(&s), Offset: offset, Size: s.Size}, ok
 }
 
-// Exports tells whether one of the names is among those of the dynamic symbols: of what
-// the file exports, or takes from others. That is quick to find out.
-func (f *File) Exports(names ...string) bool {
-	found := false
-	// What cannot be read exports nothing.
-	_ = f.Parse(func(e *elf.File) error {
+// Exports reports whether one of the names is among those of the dynamic symbols, which the file
+// exports or imports. It is faster than Functions.
+//
+// The error is a [limit.Error]. A file that cannot be parsed exports nothing.
+func (f *File) Exports(names ...string) (found bool, err error) {
+	err = f.Parse(func(e *elf.File) error {
 		s := e.Section(".dynstr")
 		if s == nil {
 			return nil
 		}
-		data, err := s.Data()
+		data, err := limit.Section(s, f.Path, limit.SymbolNames)
 		for _, name := range names {
 			found = found || bytes.Contains(data, []byte("\x00"+name+"\x00"))
 		}
 		return err
 	})
-	return found
+	if !errors.Is(err, limit.ErrExceeded) {
+		err = nil
+	}
+	return found, err
 }

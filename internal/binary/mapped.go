@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // Mapped is an executable mapping of a file by a process.
@@ -19,24 +22,34 @@ type Mapped struct {
 	// Offset is of Start in the file.
 	Offset uint64
 	Inode  uint64
+	// Device is that of the inode, major << 20 | minor.
+	Device uint32
 	// Path is below the root of the process, as the kernel writes it: "PATH (deleted)"
 	// for a file that is gone.
 	Path string
+
+	thread uint32 // by which /proc shows the process, if not by its first one
 }
 
 // Scan calls yield with all executable mappings of files of the processes, or of all
 // processes when none are given. Processes that end meanwhile are left out. closed are
 // those whose mappings this process may not read (CAP_SYS_PTRACE).
-func Scan(pids []uint32, yield func(*Mapped)) (closed int, err error) {
+//
+// The error of a process that has too many mappings is a [limit.Error]: the others are scanned all the same.
+func Scan(pids []uint32, yield func(*Mapped)) (closed []uint32, err error) {
 	if len(pids) == 0 {
-		if pids, err = processes(); err != nil {
-			return 0, err
+		if pids, err = Processes(); err != nil {
+			return nil, err
 		}
 	}
+	var exceeded []error
 	for _, pid := range pids {
 		mapped, err := Executable(pid)
 		if errors.Is(err, fs.ErrPermission) {
-			closed++
+			closed = append(closed, pid)
+		}
+		if errors.Is(err, limit.ErrExceeded) {
+			exceeded = append(exceeded, err)
 		}
 		for i := range mapped {
 			if mapped[i].Inode != 0 {
@@ -44,59 +57,161 @@ func Scan(pids []uint32, yield func(*Mapped)) (closed int, err error) {
 			}
 		}
 	}
-	return closed, nil
+	return closed, errors.Join(exceeded...)
 }
 
 // Executable lists the executable mappings of a process by address, those of no file too:
-// their paths are names in brackets, or empty.
+// their paths are names in brackets, or empty. If there are too many it returns the first ones and a
+// [limit.Error].
 func Executable(pid uint32) ([]Mapped, error) {
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	all, err := executable(pid, pid)
+	if err != nil || len(all) > 0 {
+		return all, err
+	}
+	// Where the first thread has ended before the others, only these have memory.
+	tasks, err := numbers(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
 		return nil, fmt.Errorf("read mappings of process %d: %w", pid, err)
 	}
-	var all []Mapped
-	for line := range bytes.Lines(maps) {
-		if m, ok := parseMapped(string(bytes.TrimSuffix(line, []byte("\n")))); ok {
-			m.PID = pid
-			all = append(all, m)
+	for _, tid := range tasks {
+		if all, err := executable(pid, tid); len(all) > 0 {
+			return all, err
+		}
+	}
+	return nil, nil
+}
+
+// OwnExecutable is Executable for this process, whose PID in /proc can be that of another PID
+// namespace.
+func OwnExecutable() ([]Mapped, error) {
+	pid, err := ownPID()
+	if err != nil {
+		return nil, err
+	}
+	return Executable(pid)
+}
+
+// ownPID returns the PID of this process in /proc.
+func ownPID() (uint32, error) {
+	link, err := os.Readlink("/proc/self")
+	if err != nil {
+		return 0, fmt.Errorf("find own process: %w", err)
+	}
+	pid, err := strconv.ParseUint(link, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("find own process: %w", err)
+	}
+	return uint32(pid), nil
+}
+
+func executable(pid, thread uint32) ([]Mapped, error) {
+	name := fmt.Sprintf("/proc/%d/maps", thread)
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("read mappings of process %d: %w", pid, err)
+	}
+	defer file.Close()
+	all, err := parseMaps(file, name)
+	for i := range all {
+		all[i].PID, all[i].thread = pid, thread
+	}
+	if err != nil {
+		return all, fmt.Errorf("read mappings of process %d: %w", pid, err)
+	}
+	return all, nil
+}
+
+// parseMaps reads the executable mappings. If there are too many it returns the first ones and a
+// [limit.Error], with name for the file.
+func parseMaps(r io.Reader, name string) (all []Mapped, err error) {
+	var paths limit.Paths
+	var exceeded error
+	err = limit.Lines(r, func(line []byte) bool {
+		m, path, ok := parseMapped(line)
+		if !ok {
+			return true
+		}
+		if m.Path, ok = paths.Intern(path); !ok || len(all) >= limit.Mappings {
+			exceeded = paths.Exceeded(name)
+			return false
+		}
+		all = append(all, m)
+		return true
+	})
+	return all, errors.Join(err, exceeded)
+}
+
+// Processes lists the processes there are, by /proc.
+func Processes() ([]uint32, error) {
+	pids, err := numbers("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	return pids, nil
+}
+
+// numbers lists the entries of a directory whose names are numbers.
+func numbers(path string) ([]uint32, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var all []uint32
+	for _, name := range names {
+		if n, err := strconv.ParseUint(name, 10, 32); err == nil {
+			all = append(all, uint32(n))
 		}
 	}
 	return all, nil
 }
 
-func processes() ([]uint32, error) {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
-	var pids []uint32
-	for _, name := range names {
-		if pid, err := strconv.ParseUint(name, 10, 32); err == nil {
-			pids = append(pids, uint32(pid))
-		}
-	}
-	return pids, nil
-}
-
 // parseMapped reads "start-end perms offset major:minor inode   path".
-func parseMapped(line string) (m Mapped, ok bool) {
-	fields := strings.SplitN(line, " ", 6)
-	if len(fields) < 6 || !strings.Contains(fields[1], "x") {
-		return m, false
+func parseMapped(line []byte) (m Mapped, path []byte, ok bool) {
+	var fields [5]string
+	for i := range fields {
+		field, rest, isMore := bytes.Cut(line, []byte(" "))
+		if !isMore || i == 2 && !strings.Contains(fields[1], "x") {
+			return m, nil, false
+		}
+		fields[i], line = string(field), rest
 	}
 	start, end, _ := strings.Cut(fields[0], "-")
-	var errs [4]error
+	major, minor, _ := strings.Cut(fields[3], ":")
+	device, err := parseDevice(major, minor)
+	errs := [5]error{4: err}
+	m.Device = device
 	m.Start, errs[0] = strconv.ParseUint(start, 16, 64)
 	m.End, errs[1] = strconv.ParseUint(end, 16, 64)
 	m.Offset, errs[2] = strconv.ParseUint(fields[2], 16, 64)
 	m.Inode, errs[3] = strconv.ParseUint(fields[4], 10, 64)
-	m.Path = strings.TrimLeft(fields[5], " ")
-	return m, errors.Join(errs[:]...) == nil
+	return m, bytes.TrimLeft(line, " "), errors.Join(errs[:]...) == nil
+}
+
+// shownBy is the thread by which /proc shows the process: a mapping that was heard of has its process alone.
+func (m *Mapped) shownBy() uint32 {
+	if m.thread != 0 {
+		return m.thread
+	}
+	return m.PID
+}
+
+// Link is a path that leads to the mapped file itself. To follow it takes CAP_CHECKPOINT_RESTORE
+// or CAP_SYS_ADMIN.
+func (m *Mapped) Link() string {
+	return fmt.Sprintf("/proc/%d/map_files/%x-%x", m.shownBy(), m.Start, m.End)
+}
+
+// parseDevice reads the numbers of a device as the kernel writes them, in hexadecimal.
+func parseDevice(major, minor string) (uint32, error) {
+	const minorBits = 20
+	a, err := strconv.ParseUint(major, 16, 32-minorBits)
+	b, err2 := strconv.ParseUint(minor, 16, minorBits)
+	return uint32(a<<minorBits | b), errors.Join(err, err2)
 }
 
 // Base is the name of the file.
@@ -104,9 +219,15 @@ func (m *Mapped) Base() string {
 	return path.Base(strings.TrimSuffix(m.Path, " (deleted)"))
 }
 
+// Program returns the path of what the process executes, as mappings have it. It fails for processes that have
+// ended.
+func (m *Mapped) Program() (string, error) {
+	return os.Readlink(fmt.Sprintf("/proc/%d/exe", m.shownBy()))
+}
+
 // IsProgram tells whether the file is what the process executes.
 func (m *Mapped) IsProgram() bool {
-	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", m.PID))
+	exe, err := m.Program()
 	return err == nil && exe == m.Path
 }
 
@@ -114,9 +235,9 @@ func (m *Mapped) IsProgram() bool {
 // mount namespace. That takes CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN; without, the
 // path has to lead to the same inode.
 func (m *Mapped) Open() (*File, error) {
-	f, err := Open(fmt.Sprintf("/proc/%d/map_files/%x-%x", m.PID, m.Start, m.End))
+	f, err := Open(m.Link())
 	if err != nil {
-		byPath, pathErr := Open(fmt.Sprintf("/proc/%d/root/%s", m.PID, m.Path))
+		byPath, pathErr := Open(fmt.Sprintf("/proc/%d/root/%s", m.shownBy(), m.Path))
 		if pathErr != nil {
 			return nil, err
 		}

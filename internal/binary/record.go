@@ -3,6 +3,7 @@ package binary
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,8 +29,8 @@ func isLost(record []byte) bool {
 	return binary.NativeEndian.Uint32(record) == unix.PERF_RECORD_LOST
 }
 
-// parseRecord reads a PERF_RECORD_MMAP2. It is false for other records, and for mappings
-// of no file, whose names are no paths.
+// parseRecord parses a PERF_RECORD_MMAP2. It returns false for other records, for mappings without a
+// file, and for processes that have no PID in the PID namespace of corescope.
 func parseRecord(b []byte) (Mapped, bool) {
 	if len(b) <= mmap2Size || binary.NativeEndian.Uint32(b) != unix.PERF_RECORD_MMAP2 {
 		return Mapped{}, false
@@ -42,7 +43,9 @@ func parseRecord(b []byte) (Mapped, bool) {
 		End:    start + binary.NativeEndian.Uint64(b[24:]),
 		Offset: binary.NativeEndian.Uint64(b[32:]),
 		Inode:  binary.NativeEndian.Uint64(b[48:]),
+		Device: binary.NativeEndian.Uint32(b[40:])<<20 | binary.NativeEndian.Uint32(b[44:]),
 		Path:   string(name),
 	}
-	return m, m.Inode != 0 && len(name) > 0 && name[0] == '/'
+	const ended = math.MaxUint32 // the process had exited when the kernel wrote the record
+	return m, m.PID != 0 && m.PID != ended && m.Inode != 0 && len(name) > 0 && name[0] == '/'
 }

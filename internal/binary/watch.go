@@ -11,13 +11,16 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/system"
 )
 
-// Watch hears of executable mappings as they are made, by all processes: perf's own
-// records of them, which need no program in the kernel. The process goes on meanwhile.
+// Watch reads perf's records of executable mappings as they are made, of all processes. That
+// needs no program in the kernel. The process goes on meanwhile.
 type Watch struct {
 	epoll, stop, sync int
-	cpus              []*mmapRing
+	byCPU             map[int]*mmapRing
+	hotplug           *system.Hotplug
 
 	mu          sync.Mutex
 	told        sync.Cond // that done has changed
@@ -31,7 +34,7 @@ const watchBytes = 32 << 10
 
 // NewWatch begins to listen.
 func NewWatch() (*Watch, error) {
-	w := &Watch{epoll: -1, stop: -1, sync: -1}
+	w := &Watch{epoll: -1, stop: -1, sync: -1, byCPU: map[int]*mmapRing{}, hotplug: system.OpenHotplug()}
 	w.told.L = &w.mu
 	if err := w.open(); err != nil {
 		w.Close()
@@ -53,26 +56,72 @@ func (w *Watch) open() (err error) {
 	if err := errors.Join(w.poll(w.stop, stopIndex), w.poll(w.sync, syncIndex)); err != nil {
 		return err
 	}
-	for cpu := range possibleCPUs() {
-		r, err := newMmapRing(cpu)
-		if errors.Is(err, unix.ENODEV) { // offline
-			continue
-		}
-		if err != nil {
+	if w.hotplug.Socket() >= 0 {
+		if err := w.poll(w.hotplug.Socket(), hotplugIndex); err != nil {
 			return err
 		}
-		w.cpus = append(w.cpus, r)
-		if err := w.poll(r.fd, len(w.cpus)-1); err != nil {
+	}
+	for cpu := range possibleCPUs() {
+		if err := w.add(cpu); err != nil && !errors.Is(err, unix.ENODEV) { // offline
 			return err
 		}
 	}
 	return nil
 }
 
-// What is waited for beside the CPUs' rings.
+// add gives a CPU a ring. Returns ENODEV for one that is offline.
+func (w *Watch) add(cpu int) error {
+	r, err := newMmapRing(cpu)
+	if err != nil {
+		return err
+	}
+	if err := w.poll(r.fd, cpu); err != nil {
+		return errors.Join(err, r.close())
+	}
+	w.byCPU[cpu] = r
+	return nil
+}
+
+// drop forgets the ring of a CPU, if there is one, when what it has is read.
+func (w *Watch) drop(cpu int, yield func(*Mapped), missed func()) {
+	r := w.byCPU[cpu]
+	if r == nil {
+		return
+	}
+	r.drain(yield, missed)
+	_ = r.close() // which takes it out of the epoll set
+	delete(w.byCPU, cpu)
+}
+
+// arrive gives the CPUs that have come online rings: the kernel ends that of a CPU that goes
+// offline, as all but the first do in suspend. What was mapped there before is found by looking
+// at all processes. Where the right to open an event is gone, that is all that can be done.
+func (w *Watch) arrive(yield func(*Mapped), missed func()) {
+	cpus := w.hotplug.Arrived(w.absent)
+	for _, cpu := range cpus {
+		w.drop(cpu, yield, missed)
+		_ = w.add(cpu) // it may have gone again
+	}
+	if len(cpus) > 0 && w.hotplug.Socket() >= 0 {
+		missed()
+	}
+}
+
+// absent lists the CPUs without a ring.
+func (w *Watch) absent() (cpus []int) {
+	for cpu := range possibleCPUs() {
+		if w.byCPU[cpu] == nil {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus
+}
+
+// What is waited for beside the CPUs' rings, which go by the CPUs' numbers.
 const (
-	stopIndex = -1
-	syncIndex = -2
+	stopIndex    = -1
+	syncIndex    = -2
+	hotplugIndex = -3
 )
 
 // possibleCPUs is one more than the number of the last CPU.
@@ -100,22 +149,30 @@ func (w *Watch) Run(yield func(*Mapped), missed func()) error {
 	defer w.tell(func() { w.hasEnded = true })
 	events := make([]unix.EpollEvent, 64)
 	for {
-		n, err := unix.EpollWait(w.epoll, events, -1)
+		n, err := unix.EpollWait(w.epoll, events, w.hotplug.Timeout())
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("wait for mappings: %w", err)
 		}
+		hotplug := n == 0 // the time to try CPUs, where there are no messages
 		for _, e := range events[:n] {
-			switch e.Fd {
-			case stopIndex:
+			switch {
+			case e.Fd == stopIndex:
 				return nil
-			case syncIndex:
+			case e.Fd == syncIndex:
 				w.drainAll(yield, missed)
-			default:
-				w.cpus[e.Fd].drain(yield, missed)
+			case e.Fd == hotplugIndex:
+				hotplug = true
+			case e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0: // the CPU is offline
+				w.drop(int(e.Fd), yield, missed)
+			case w.byCPU[int(e.Fd)] != nil:
+				w.byCPU[int(e.Fd)].drain(yield, missed)
 			}
+		}
+		if hotplug {
+			w.arrive(yield, missed)
 		}
 	}
 }
@@ -125,7 +182,8 @@ func (w *Watch) drainAll(yield func(*Mapped), missed func()) {
 	w.mu.Lock()
 	asked := w.asked
 	w.mu.Unlock()
-	for _, r := range w.cpus {
+	w.arrive(yield, missed) // a CPU that has just come
+	for _, r := range w.byCPU {
 		r.drain(yield, missed)
 	}
 	w.tell(func() { w.done = asked })
@@ -163,7 +221,8 @@ func (w *Watch) Stop() error {
 // Close frees all. Run has ended, or was never called.
 func (w *Watch) Close() error {
 	var errs []error
-	for _, r := range w.cpus {
+	errs = append(errs, w.hotplug.Close())
+	for _, r := range w.byCPU {
 		errs = append(errs, r.close())
 	}
 	for _, fd := range []int{w.epoll, w.stop, w.sync} {

@@ -1,4 +1,4 @@
-// Package blockio is what tools of block requests share (rq.bpf.h).
+// Package blockio contains what the tools for block I/O requests share (rq.bpf.h).
 package blockio
 
 import (
@@ -8,20 +8,20 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
-// Options choose requests.
+// Options select requests.
 type Options struct {
-	Disk string `flag:"disk,d" arg:"DISK" help:"only this disk or partition: vda, /dev/vda1, a name of the device mapper"`
+	Disk string `flag:"disk,d" arg:"DISK" help:"only this disk or partition: vda, /dev/vda1 or a device mapper name"`
 }
 
-// Plan has a table of as many requests as the disks of this machine may have at a time.
-//
-// Returns an error for a disk that is not there.
+// Plan returns a plan with a table that is large enough for all requests that can be in
+// flight on the disks of this machine. It returns an error if the disk does not exist.
 func (o Options) Plan(env *tool.Env) (tool.Plan, error) {
 	entries, kept := system.RequestTable("/")
 	p := tool.Plan{
 		Variables:  map[string]any{"ios_kept": kept},
 		MapEntries: map[string]uint32{"ios": entries},
 		Optional:   []string{"merge"},
+		Settle:     []tool.Iterator{{Program: "settle", Map: "ios"}},
 	}
 	if o.Disk == "" {
 		return p, nil
@@ -34,8 +34,8 @@ func (o Options) Plan(env *tool.Env) (tool.Plan, error) {
 	return p, nil
 }
 
-// DiskName is the name of a disk or partition; its numbers where it has none, as the
-// hidden disks below a multipath one.
+// DiskName returns the name of a disk or partition. If it has none, like the hidden disks of
+// NVMe multipath, it returns the device number as major:minor.
 func DiskName(dev uint32, env *tool.Env) string {
 	if name, ok := env.Disks.Name(dev); ok {
 		return name

@@ -1,19 +1,22 @@
-// Package column turns the fields of a row into columns.
+// Package column derives columns from the fields of a row struct.
 //
-// A field is a column when it has a json tag, which is its key:
+// A field with a json tag is a column:
 //
-//	Ret int32 `json:"ret" col:"RET,width=3,right" help:"what the call returned"`
+//	Ret int32 `json:"ret" col:"RET,width=3,right" help:"return value of the call"`
 //
-//	json   the key, in snake_case, another for each column
-//	col    header in text, then width=N (cells are padded to it), right (aligned),
-//	       bare (above a histogram it stands without its name),
-//	       extra (shown only when asked for), need=VAR (the BPF variable that must
-//	       be true for the column to be filled), hook=A+B (the hooks that fill it: where
-//	       a kernel lacks one of them, the column has no value)
-//	help   the column's definition: clock, start and end event, context
+//	json   key of the column: snake_case, unique within the row
+//	col    header in text output, followed by options:
+//	       width=N   pad cells to N characters
+//	       right     align right
+//	       bare      print only the value, without the key, above a histogram
+//	       extra     not shown by default
+//	       need=VAR  BPF variable that enables collection of the column
+//	       replace   replace the column with the same key in an embedded struct before it
+//	       hook=A+B  hooks that fill the column; it has no value if the kernel lacks one
+//	help   definition of the column: clock, start event, end event, context, unit
 //
-// Embedded structs give their columns in their place. A column is bound to one
-// row in memory: to show another row, overwrite that one.
+// Columns of embedded structs take the position of the struct. A column is bound to
+// one row in memory: to render another row, overwrite that row.
 package column
 
 import (
@@ -27,10 +30,10 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// ErrUnknown is returned for a column that the tool does not have.
+// ErrUnknown is returned for a name that matches no column.
 var ErrUnknown = errors.New("no such column")
 
-// Column is one column, bound to a row.
+// Column is a column bound to a row.
 type Column struct {
 	Key    string
 	Header string
@@ -41,8 +44,8 @@ type Column struct {
 	Need   string
 	Hooks  []string
 	Help   string
-	// Lacking tells that this kernel lacks what fills the column, Off that this run does
-	// not ask for it: then no row has it.
+	// Lacking is set if the kernel lacks a hook that fills the column, Off if the options of
+	// the run disable it. In both cases the column has no value in any row.
 	Lacking, Off bool
 	value.Value
 }
@@ -74,29 +77,36 @@ func appendFields(cols []Column, v reflect.Value) ([]Column, error) {
 }
 
 func appendField(cols []Column, f reflect.StructField, v reflect.Value) ([]Column, error) {
-	// NewAt lets fields of unexported embedded structs be read as well.
+	// NewAt also gives access to fields of unexported embedded structs.
 	ptr := reflect.NewAt(f.Type, v.Addr().UnsafePointer()).Interface()
 	val, err := value.Of(ptr)
 	if err != nil {
 		return nil, fmt.Errorf("column %s: %w", f.Name, err)
 	}
 	c := Column{Key: f.Tag.Get("json"), Help: f.Tag.Get("help"), Value: val}
-	if !isKey(c.Key) || slices.Contains(Keys(cols), c.Key) {
-		return nil, fmt.Errorf("column %s: key %q is not snake_case or not the only one", f.Name, c.Key)
-	}
-	if err := c.parse(f.Tag.Get("col")); err != nil {
+	replaces, err := c.parse(f.Tag.Get("col"))
+	if err != nil {
 		return nil, fmt.Errorf("column %s: %w", f.Name, err)
+	}
+	at := slices.Index(Keys(cols), c.Key)
+	if !isKey(c.Key) || at >= 0 != replaces {
+		return nil, fmt.Errorf("column %s: key %q is not snake_case, not unique, or replaces no column", f.Name, c.Key)
+	}
+	if replaces {
+		cols[at] = c
+		return cols, nil
 	}
 	return append(cols, c), nil
 }
 
-// isKey tells the keys that --columns and --filter can name.
+// isKey reports whether s is a valid key: snake_case, as --columns and --filter expect.
 func isKey(s string) bool {
 	rest := strings.TrimLeft(s, "abcdefghijklmnopqrstuvwxyz_0123456789")
 	return rest == "" && strings.IndexAny(s, "abcdefghijklmnopqrstuvwxyz") == 0
 }
 
-func (c *Column) parse(tag string) error {
+// parse reads the tag, and reports whether the column replaces another one.
+func (c *Column) parse(tag string) (replaces bool, err error) {
 	header, rest, _ := strings.Cut(tag, ",")
 	c.Header = header
 	if header == "" {
@@ -113,6 +123,8 @@ func (c *Column) parse(tag string) error {
 			c.Bare = true
 		case "extra":
 			c.Extra = true
+		case "replace":
+			replaces = true
 		case "need":
 			c.Need = arg
 		case "hook":
@@ -120,41 +132,41 @@ func (c *Column) parse(tag string) error {
 		case "width":
 			n, err := strconv.Atoi(arg)
 			if err != nil {
-				return fmt.Errorf("parse width: %w", err)
+				return false, fmt.Errorf("parse width: %w", err)
 			}
 			c.Width = n
 		default:
-			return fmt.Errorf("parse tag: unknown option %q", opt)
+			return false, fmt.Errorf("parse tag: unknown option %q", opt)
 		}
 	}
-	return nil
+	return replaces, nil
 }
 
-// Absent reports whether the row has nothing in the column.
+// Absent reports whether the row has no value in the column.
 func (c *Column) Absent() bool {
 	o, ok := c.Value.(value.Optional)
 	return c.Off || ok && o.Absent()
 }
 
-// Select chooses columns by their keys. Words come from --columns: "a,b" shows
-// just these, "+a" adds to the defaults, "all" is every column there is. No words
-// give the defaults.
+// Select returns the columns named by words, the list given to --columns: "a,b" selects
+// exactly these, "+a" adds to the defaults, and "all" selects every column. Without
+// words, Select returns the defaults.
 //
 // Returns ErrUnknown.
 func Select(cols []Column, defaults, words []string) ([]Column, error) {
 	var keys []string
 	for i, word := range words {
-		add, ok := strings.CutPrefix(word, "+")
-		if ok && i == 0 {
+		key, isAddition := strings.CutPrefix(word, "+")
+		if isAddition && i == 0 {
 			keys = append(keys, defaults...)
 		}
-		if add == "all" {
+		if key == "all" {
 			for _, c := range cols {
 				keys = append(keys, c.Key)
 			}
 			continue
 		}
-		keys = append(keys, add)
+		keys = append(keys, key)
 	}
 	if len(words) == 0 {
 		keys = defaults
@@ -168,7 +180,7 @@ func pick(cols []Column, keys []string) ([]Column, error) {
 	for _, key := range keys {
 		c := Find(cols, key)
 		if c == nil {
-			return nil, fmt.Errorf("column %q: %w (there are: %s)", key, ErrUnknown, strings.Join(Keys(cols), ", "))
+			return nil, fmt.Errorf("column %q: %w (available: %s)", key, ErrUnknown, strings.Join(Keys(cols), ", "))
 		}
 		if !seen[c.Key] {
 			seen[c.Key] = true
@@ -178,20 +190,20 @@ func pick(cols []Column, keys []string) ([]Column, error) {
 	return out, nil
 }
 
-// Find returns the column whose key is name, or else whose header is, or nil.
-// Capitals do not matter.
+// Find returns the column whose key is name, else the one whose header is name, else nil.
+// It ignores case.
 func Find(cols []Column, name string) *Column {
 	byKey := func(c Column) bool { return strings.EqualFold(c.Key, name) }
 	byHeader := func(c Column) bool { return strings.EqualFold(c.Header, name) }
-	for _, is := range []func(Column) bool{byKey, byHeader} {
-		if i := slices.IndexFunc(cols, is); i >= 0 {
+	for _, match := range []func(Column) bool{byKey, byHeader} {
+		if i := slices.IndexFunc(cols, match); i >= 0 {
 			return &cols[i]
 		}
 	}
 	return nil
 }
 
-// Keys lists the keys of cols.
+// Keys returns the keys of cols.
 func Keys(cols []Column) []string {
 	keys := make([]string, len(cols))
 	for i, c := range cols {
@@ -200,7 +212,7 @@ func Keys(cols []Column) []string {
 	return keys
 }
 
-// Standard lists the keys of the columns that are not extra.
+// Standard returns the keys of the columns that are not extra.
 func Standard(cols []Column) []string {
 	var keys []string
 	for _, c := range cols {

@@ -64,7 +64,24 @@ func TestOf(t *testing.T) {
 		}
 	}
 	if got := Standard(cols); slices.Contains(got, "path") || len(got) != len(cols)-1 {
-		t.Errorf("columns that are not extra: %v", got)
+		t.Errorf("standard columns: %v", got)
+	}
+}
+
+// A row may have another value for a column of a struct that it embeds.
+func TestReplace(t *testing.T) {
+	type renamed struct {
+		event
+		Comm value.Bytes `json:"comm" col:"COMM,width=20,replace" help:"the whole name"`
+	}
+	r := &renamed{Comm: value.Bytes("kworker/u4:1-events")}
+	cols := of(t, r)
+	if got, want := strings.Join(Keys(cols), " "), "pid comm ret"; got != want {
+		t.Errorf("keys %q, want %q", got, want)
+	}
+	comm := Find(cols, "comm")
+	if got := string(comm.AppendText(nil)); got != "kworker/u4:1-events" || comm.Width != 20 || comm.Help != "the whole name" {
+		t.Errorf("column %+v has %q", comm, got)
 	}
 }
 
@@ -79,44 +96,47 @@ func TestColumnsAreBound(t *testing.T) {
 		}
 	}
 	if !Find(cols, "error").Absent() || Find(cols, "ret").Absent() {
-		t.Error("a call that went well has an error, or no result")
+		t.Error("a successful call has an error, or has no result")
 	}
 	if r.Error = -2; Find(cols, "error").Absent() {
-		t.Error("a call that failed has no error")
+		t.Error("a failed call has no error")
 	}
 }
 
-func TestOfRefuses(t *testing.T) {
-	type twice struct {
+func TestOfRejectsInvalidRows(t *testing.T) {
+	type duplicate struct {
 		head
 		Other uint32 `json:"pid"`
 	}
 	n := 0
 	for name, row := range map[string]any{
-		"no pointer":  row{},
-		"no struct":   &n,
-		"nil":         nil,
-		"nil pointer": (*row)(nil),
-		"not a value": &struct {
+		"not a pointer": row{},
+		"not a struct":  &n,
+		"nil":           nil,
+		"nil pointer":   (*row)(nil),
+		"unsupported type": &struct {
 			A chan int `json:"a"`
 		}{},
-		"a dash": &struct {
+		"dash as key": &struct {
 			A uint32 `json:"-"`
 		}{},
-		"an option": &struct {
+		"option in json tag": &struct {
 			A uint32 `json:"a,omitempty"`
 		}{},
-		"capitals": &struct {
+		"upper case in key": &struct {
 			A uint32 `json:"aB"`
 		}{},
-		"a digit": &struct {
+		"digit first in key": &struct {
 			A uint32 `json:"9a"`
 		}{},
-		"key twice": &twice{},
-		"width": &struct {
+		"duplicate key": &duplicate{},
+		"replaces no column": &struct {
+			A uint32 `json:"a" col:"A,replace"`
+		}{},
+		"invalid width": &struct {
 			A uint32 `json:"a" col:"A,width=x"`
 		}{},
-		"unknown word": &struct {
+		"unknown option": &struct {
 			A uint32 `json:"a" col:"A,left"`
 		}{},
 	} {
@@ -157,12 +177,12 @@ func TestSelect(t *testing.T) {
 		if !errors.Is(err, ErrUnknown) {
 			t.Errorf("--columns %q: %v, want %v", word, err, ErrUnknown)
 		} else if !strings.Contains(err.Error(), strings.TrimPrefix(word, "+")) || !strings.Contains(err.Error(), "pid, comm") {
-			t.Errorf("error does not say what is wrong and what there is: %v", err)
+			t.Errorf("error lacks the wrong name or the available columns: %v", err)
 		}
 	}
 }
 
-// A key goes before another column's header.
+// A key takes precedence over the header of another column.
 func TestFindPrefersKeys(t *testing.T) {
 	cols := of(t, &struct {
 		Errno uint32 `json:"errno" col:"ERROR"`
@@ -170,10 +190,10 @@ func TestFindPrefersKeys(t *testing.T) {
 	}{})
 	for name, want := range map[string]string{"error": "error", "ERROR": "error", "err": "error", "errno": "errno"} {
 		if got := Find(cols, name).Key; got != want {
-			t.Errorf("%s finds %s, want %s", name, got, want)
+			t.Errorf("Find(%s) = %s, want %s", name, got, want)
 		}
 	}
 	if c := Find(cols, "x"); c != nil {
-		t.Errorf("x finds %s", c.Key)
+		t.Errorf("Find(x) = %s, want nil", c.Key)
 	}
 }

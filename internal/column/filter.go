@@ -12,8 +12,8 @@ import (
 //
 //	ret < 0 and path startsWith "/etc"
 //
-// in the language of github.com/expr-lang/expr. Columns go by their keys. One that
-// the row has not counts as 0, false, "" or an empty list.
+// in the language of github.com/expr-lang/expr. Variables are column keys. A column
+// without a value in the row evaluates to the zero value of its type.
 type Filter struct {
 	cols    []Column
 	env     map[string]any
@@ -21,8 +21,8 @@ type Filter struct {
 	vm      vm.VM
 }
 
-// NewFilter compiles source over the columns. The error of a name that is not
-// there, or of a comparison of unlike types, points to its place.
+// NewFilter compiles source. Errors, such as an unknown name or a comparison of
+// mismatched types, include the position in source.
 func NewFilter(source string, cols []Column) (*Filter, error) {
 	f := &Filter{env: map[string]any{}}
 	for _, c := range cols {
@@ -41,7 +41,7 @@ func NewFilter(source string, cols []Column) (*Filter, error) {
 	return f, nil
 }
 
-// zero is a value of the column's type, for the compiler.
+// zero returns the zero value of the type that the column's Any returns.
 func zero(c *Column) any {
 	switch c.Schema().Type {
 	case "boolean":
@@ -61,10 +61,10 @@ func zero(c *Column) any {
 	return ""
 }
 
-// Needs lists the columns that the filter reads.
+// Needs returns the columns that the filter reads.
 func (f *Filter) Needs() []Column { return f.cols }
 
-// Match reports whether the row that the columns are bound to is wanted.
+// Match reports whether the bound row passes the filter.
 func (f *Filter) Match() (bool, error) {
 	for i := range f.cols {
 		c := &f.cols[i]

@@ -56,7 +56,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// What a row has not is the zero of its type, whatever is in the field.
+// A column without a value evaluates to the zero value, whatever the field contains.
 func TestFilterOfAbsentColumns(t *testing.T) {
 	r := &struct {
 		Mode value.FileMode `json:"mode"`
@@ -71,11 +71,11 @@ func TestFilterOfAbsentColumns(t *testing.T) {
 	}
 	r.Mode.Given = true
 	if ok, err := f.Match(); err != nil || ok {
-		t.Errorf("a mode that is there: %v, %v", ok, err)
+		t.Errorf("mode with a value: %v, %v", ok, err)
 	}
 }
 
-func TestFilterFollowsTheRow(t *testing.T) {
+func TestFilterReadsCurrentRow(t *testing.T) {
 	r := sample()
 	f, err := NewFilter(`error == "ENOENT" and path contains "passwd" or args == [] and error == ""`, of(t, r))
 	if err != nil {
@@ -87,7 +87,7 @@ func TestFilterFollowsTheRow(t *testing.T) {
 	}{
 		{func() {}, true},
 		{func() { r.Path = value.Bytes("/tmp") }, false},
-		{func() { r.Error, r.Path, r.Args = 0, nil, nil }, true}, // nothing is left over of the row before
+		{func() { r.Error, r.Path, r.Args = 0, nil, nil }, true}, // no values of the previous row remain
 		{func() { r.Error = -1 }, false},
 	} {
 		step.change()
@@ -97,8 +97,8 @@ func TestFilterFollowsTheRow(t *testing.T) {
 	}
 }
 
-// Columns of histograms have the names of functions of the language.
-func TestFilterKeysThatAreFunctions(t *testing.T) {
+// Keys of histogram columns are also names of functions in the expression language.
+func TestFilterKeysNamedLikeFunctions(t *testing.T) {
 	cols := of(t, &struct {
 		Count uint64  `json:"count"`
 		Sum   float64 `json:"sum"`
@@ -119,9 +119,9 @@ func TestFilterKeysThatAreFunctions(t *testing.T) {
 	}
 }
 
-func TestFilterErrorsPointToThePlace(t *testing.T) {
+func TestFilterErrorPosition(t *testing.T) {
 	cols := of(t, sample())
-	for _, tt := range []struct{ source, what, place string }{
+	for _, tt := range []struct{ source, message, position string }{
 		{`ret < 0 and pth == "x"`, "unknown name pth", "(1:13)"},
 		{`ret == "x"`, "mismatched types int and string", "(1:5)"},
 		{`ret <`, "unexpected token EOF", "(1:5)"},
@@ -131,13 +131,13 @@ func TestFilterErrorsPointToThePlace(t *testing.T) {
 		{`comm matches "("`, "missing closing )", "(1:6)"},
 	} {
 		_, err := NewFilter(tt.source, cols)
-		if err == nil || !strings.Contains(err.Error(), tt.what) || !strings.Contains(err.Error(), tt.place) {
-			t.Errorf("%s: %v, want %q at %s", tt.source, err, tt.what, tt.place)
+		if err == nil || !strings.Contains(err.Error(), tt.message) || !strings.Contains(err.Error(), tt.position) {
+			t.Errorf("%s: %v, want %q at %s", tt.source, err, tt.message, tt.position)
 		}
 	}
 }
 
-func TestFilterEvaluationFails(t *testing.T) {
+func TestFilterEvaluationError(t *testing.T) {
 	f, err := NewFilter(`args[5] == "x"`, of(t, sample()))
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ func (n *nameFinder) Visit(node *ast.Node) {
 	}
 }
 
-// usesName reports whether the program may read the name. $env is all of them.
+// usesName reports whether the program may read the name. $env gives access to all names.
 func usesName(p *vm.Program, name string) bool {
 	finder := &nameFinder{name: name}
 	node := p.Node()

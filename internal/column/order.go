@@ -7,23 +7,22 @@ import (
 	"time"
 )
 
-// Order is what rows are sorted by.
+// Order is the sort order of rows.
 type Order struct {
 	Column *Column
-	// Least puts the least first, else numbers and times begin with the greatest, and
-	// texts with what comes last in the alphabet.
+	// Least sorts in ascending order; the default is descending.
 	Least bool
 }
 
-// NewOrder finds the column by its key or header. "+" before it puts the least first,
-// as it is with texts by themselves.
+// NewOrder returns the order for a column given by key or header. Text columns sort in
+// ascending order, others in descending order unless the name has the prefix "+".
 //
 // Returns ErrUnknown.
 func NewOrder(cols []Column, word string) (Order, error) {
 	name, least := strings.CutPrefix(word, "+")
 	c := Find(cols, name)
 	if c == nil {
-		return Order{}, fmt.Errorf("column %q: %w (there are: %s)", name, ErrUnknown, strings.Join(Keys(cols), ", "))
+		return Order{}, fmt.Errorf("column %q: %w (available: %s)", name, ErrUnknown, strings.Join(Keys(cols), ", "))
 	}
 	return Order{c, least || c.isText()}, nil
 }
@@ -33,7 +32,7 @@ func (c *Column) isText() bool {
 	return s.Type == "string" && s.Format == ""
 }
 
-// Value is what the row that the column is bound to is sorted by.
+// Value returns the sort key of the bound row.
 func (o Order) Value() any {
 	if o.Column.Lacking || o.Column.Absent() {
 		return zero(o.Column)
@@ -41,7 +40,8 @@ func (o Order) Value() any {
 	return o.Column.Any()
 }
 
-// Compare compares two of these values: negative where a comes first.
+// Compare compares two values returned by [Order.Value]. The result is negative if a sorts
+// before b.
 func (o Order) Compare(a, b any) int {
 	n := compare(a, b)
 	if o.Least {

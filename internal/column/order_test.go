@@ -25,23 +25,23 @@ func TestOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		type one struct {
+		type entry struct {
 			name  string
 			value any
 		}
-		var all []one
+		var entries []entry
 		for _, in := range []sortable{
 			{PID: 2, Comm: [16]byte{'b'}, Ret: -3, Time: 5},
 			{PID: 10, Comm: [16]byte{'a'}, Ret: 0, Time: 7, Ratio: 0.5},
 			{PID: 3, Comm: [16]byte{'c'}, Ret: -1, Time: 6, Ratio: -1},
 		} {
 			r = in
-			all = append(all, one{in.Comm.String(), o.Value()})
+			entries = append(entries, entry{in.Comm.String(), o.Value()})
 		}
-		slices.SortFunc(all, func(a, b one) int { return o.Compare(a.value, b.value) })
+		slices.SortFunc(entries, func(a, b entry) int { return o.Compare(a.value, b.value) })
 		var out []string
-		for _, x := range all {
-			out = append(out, x.name)
+		for _, e := range entries {
+			out = append(out, e.name)
 		}
 		return strings.Join(out, "")
 	}
@@ -60,8 +60,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// What a kernel lacks or a run leaves out is like nothing.
-func TestOrderOfNothing(t *testing.T) {
+// A column without a value sorts as the zero value.
+func TestOrderWithoutValue(t *testing.T) {
 	r := sortable{PID: 7}
 	cols := of(t, &r)
 	for _, set := range []func(*Column){func(c *Column) { c.Lacking = true }, func(c *Column) { c.Off = true }} {

@@ -1,5 +1,5 @@
-// Package command is the multi-call binary: it finds the tool that is meant by the
-// name it was called by, or by its first argument, and has the verbs about tools.
+// Package command implements the multi-call binary: it selects the tool by the name of the program
+// or by its first argument, and implements the verbs, such as list, man and doctor.
 package command
 
 import (
@@ -20,8 +20,8 @@ type Command struct {
 	Err     io.Writer
 }
 
-// Run runs args, of which the first is the name that the program was called by, and
-// returns the exit code. See [tool.Run].
+// Run runs the tool or verb that args select and returns the exit code. args[0] is the name of the
+// program. See [tool.Run].
 func (c *Command) Run(ctx context.Context, args []string) int {
 	if t := c.named(args[0]); t != nil {
 		return tool.Main(ctx, t, args[1:], c.Out, c.Err)
@@ -36,12 +36,12 @@ func (c *Command) Run(ctx context.Context, args []string) int {
 	if v := findVerb(args[1]); v != nil {
 		return c.report(v.run(c, ctx, args[2:]))
 	}
-	fmt.Fprintf(c.Err, "corescope: there is no tool or verb %q; see corescope help\n", args[1])
+	fmt.Fprintf(c.Err, "corescope: unknown tool or verb %q (see corescope help)\n", args[1])
 	return tool.ExitUsage
 }
 
-// named finds the tool of a command's name, which a distribution may have given a
-// prefix or a suffix: bpf-execsnoop, execsnoop-libbpf.
+// named returns the tool with the name of a command, or nil. Distributions can add a prefix or a
+// suffix to the name: bpf-execsnoop, execsnoop-libbpf.
 func (c *Command) named(path string) *tool.Tool {
 	name := filepath.Base(path)
 	if t := c.find(name); t != nil {
@@ -67,7 +67,7 @@ func (c *Command) find(name string) *tool.Tool {
 	return nil
 }
 
-// names lists the names of all tools, their other names among them.
+// names lists the names of all tools, including aliases.
 func (c *Command) names() []string {
 	var names []string
 	for _, t := range c.Tools {

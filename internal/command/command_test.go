@@ -15,7 +15,7 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// The test binary is corescope itself where it is called so, by the shells below.
+// The test binary behaves like corescope if it is called by that name, as by the shells below.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "corescope" {
 		c := command.Command{Tools: tools.All(), Version: "test", Out: os.Stdout, Err: os.Stderr}
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// run runs the program and returns its exit code and what it wrote.
+// run runs the program and returns its exit code and its output.
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -35,7 +35,7 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func TestRun(t *testing.T) {
 	const ok, usage = tool.ExitOK, tool.ExitUsage
-	help := "opensnoop: Show the files that are opened\n\nUsage: opensnoop [flags]\n"
+	help := "opensnoop: Trace open() system calls: files opened by processes\n\nUsage: opensnoop [flags]\n"
 	for _, tc := range []struct {
 		args   string
 		code   int
@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 		{"bpf-opensnoop --help", ok, help, ""},
 		{"opensnoop-bpfcc --help", ok, help, ""},
 		{"opensnoop-libbpf -h", ok, help, ""},
-		{"ext4slower --help", ok, "ext4slower: Show operations on files that are slow\n\nUsage: ext4slower [flags] [min_ms]\nThe same as fsslower --type ext4\n", ""},
+		{"ext4slower --help", ok, "ext4slower: Trace slow file system operations (read, write, open, fsync, getattr)\n\nUsage: ext4slower [flags] [min_ms]\nThe same as fsslower --type ext4\n", ""},
 		{"bpf-ext4slower --help", ok, "ext4slower: ", ""},
 		{"corescope man ext4slower", ok, ".TH FSSLOWER 8 ", ""},
 		{"corescope schema ext4slower", ok, "{\n  \"$schema\"", ""},
@@ -62,15 +62,15 @@ func TestRun(t *testing.T) {
 		{"corescope schema opensnoop", ok, "{\n  \"$schema\"", ""},
 		{"corescope completion bash", ok, "# Completion of corescope", ""},
 		{"corescope", usage, "", "Usage: corescope TOOL"},
-		{"corescope nosuch", usage, "", `there is no tool or verb "nosuch"`},
+		{"corescope nosuch", usage, "", `unknown tool or verb "nosuch"`},
 		{"snoop-snoop", usage, "", "Usage: corescope TOOL"},
 		{"corescope schema doctor", ok, "{\n  \"$schema\"", ""},
-		{"corescope doctor nosuch", usage, "", `there is no tool "nosuch"`},
-		{"corescope doctor opensnoop --output csv", usage, "", "it is text or json"},
+		{"corescope doctor nosuch", usage, "", `unknown tool "nosuch"`},
+		{"corescope doctor opensnoop --output csv", usage, "", "want text or json"},
 		{"corescope doctor --nosuch", usage, "", "unknown flag: --nosuch"},
-		{"corescope help nosuch", usage, "", `there is no tool "nosuch"`},
-		{"corescope man opensnoop opensnoop", usage, "", "name one tool"},
-		{"corescope schema", usage, "", "name one tool"},
+		{"corescope help nosuch", usage, "", `unknown tool "nosuch"`},
+		{"corescope man opensnoop opensnoop", usage, "", "exactly one tool"},
+		{"corescope schema", usage, "", "exactly one tool"},
 		{"corescope schema opensnoop --columns nosuch", usage, "", "no such column"},
 		{"corescope list --nosuch", usage, "", "unknown flag: --nosuch"},
 		{"corescope version 2", usage, "", "one argument too many"},
@@ -94,10 +94,10 @@ func TestList(t *testing.T) {
 	_, table, _ := run(t, "corescope", "list", "--markdown")
 	for _, tl := range tools.All() {
 		if !strings.Contains(text, tl.Category+":\n") || strings.Count(text, "  "+tl.Summary+"\n") != 1 {
-			t.Errorf("%s is not in the list once: %s", tl.Name, text)
+			t.Errorf("%s does not occur exactly once in the list: %s", tl.Name, text)
 		}
 		if strings.Count(table, "| ["+tl.Name+"](man/man8/"+tl.Name+".8) | "+tl.Category+" | "+tl.Summary) != 1 {
-			t.Errorf("%s is not in the table once: %s", tl.Name, table)
+			t.Errorf("%s does not occur exactly once in the table: %s", tl.Name, table)
 		}
 		for _, name := range tl.Names() {
 			if !slices.Contains(strings.Split(names, "\n"), name) {
@@ -107,7 +107,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// An alias has a line of its own, with what it stands for.
+// An alias has a line of its own, with the command line that it stands for.
 func TestListAliases(t *testing.T) {
 	_, text, _ := run(t, "corescope", "list")
 	_, aliases, _ := run(t, "corescope", "list", "--aliases")
@@ -124,7 +124,7 @@ func TestListAliases(t *testing.T) {
 	}
 }
 
-// Every tool has a page with all sections that a page must have, and a schema.
+// Every tool has a schema and a manual page with all required sections.
 func TestEveryTool(t *testing.T) {
 	for _, tl := range tools.All() {
 		code, page, errOut := run(t, "corescope", "man", tl.Name)
@@ -133,7 +133,7 @@ func TestEveryTool(t *testing.T) {
 			"EXAMPLES", `EXIT STATUS`, "PRIVILEGES", `SEE ALSO`,
 		} {
 			if code != tool.ExitOK || strings.Count(page, "\n.SH "+section+"\n") != 1 {
-				t.Errorf("page of %s: exit code %d, %s: section %s is not there once", tl.Name, code, errOut, section)
+				t.Errorf("page of %s: exit code %d, %s: section %s does not occur exactly once", tl.Name, code, errOut, section)
 			}
 		}
 		code, schema, errOut := run(t, "corescope", "schema", tl.Name)
@@ -143,7 +143,7 @@ func TestEveryTool(t *testing.T) {
 	}
 }
 
-// A tool by a verb's name would hide the verb.
+// A tool with the name of a verb would hide the verb.
 func TestNoToolIsAVerb(t *testing.T) {
 	_, out, _ := run(t, "corescope", "complete", "--", "corescope", "")
 	words := firstFields(out)

@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/corescope/corescope/internal/document"
 	"github.com/corescope/corescope/internal/tool"
 )
 
-// complete is what the completion scripts call, with the words of a command line up
-// to the one that is to be completed. It writes a candidate a line, with what it is
-// behind a tab; nothing where any word may stand.
+// complete is called by the completion scripts with the words of a command line, the last of which
+// is to be completed. It writes one candidate per line, followed by a tab and a description. It
+// writes nothing if any word is allowed.
 func (c *Command) complete(_ context.Context, words []string) error {
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
@@ -25,7 +26,7 @@ func (c *Command) complete(_ context.Context, words []string) error {
 	return err
 }
 
-func (c *Command) candidates(words []string) []tool.Candidate {
+func (c *Command) candidates(words []string) []document.Candidate {
 	if len(words) < 2 {
 		return nil
 	}
@@ -42,7 +43,7 @@ func (c *Command) candidates(words []string) []tool.Candidate {
 	return startingWith(c.completeVerb(word, words[2:]), last)
 }
 
-func (c *Command) completeVerb(name string, args []string) []tool.Candidate {
+func (c *Command) completeVerb(name string, args []string) []document.Candidate {
 	v := findVerb(name)
 	switch {
 	case v == nil || v.args == "":
@@ -55,33 +56,33 @@ func (c *Command) completeVerb(name string, args []string) []tool.Candidate {
 	case strings.Contains(v.args, "TOOL"):
 		return c.toolWords()
 	}
-	var out []tool.Candidate
+	var out []document.Candidate
 	for word := range strings.SplitSeq(strings.Trim(v.args, "[]"), "|") {
-		out = append(out, tool.Candidate{Word: word})
+		out = append(out, document.Candidate{Word: word})
 	}
 	return out
 }
 
-func (c *Command) toolWords() []tool.Candidate {
-	var out []tool.Candidate
+func (c *Command) toolWords() []document.Candidate {
+	var out []document.Candidate
 	for _, t := range c.Tools {
-		out = append(out, tool.Candidate{Word: t.Name, Help: t.Summary})
+		out = append(out, document.Candidate{Word: t.Name, Help: t.Summary})
 		for _, a := range t.Also {
-			out = append(out, tool.Candidate{Word: a.Name, Help: t.As(a.Name).StandsFor()})
+			out = append(out, document.Candidate{Word: a.Name, Help: t.As(a.Name).StandsFor()})
 		}
 	}
 	return out
 }
 
-func verbWords() []tool.Candidate {
-	var out []tool.Candidate
+func verbWords() []document.Candidate {
+	var out []document.Candidate
 	for _, v := range verbs() {
-		out = append(out, tool.Candidate{Word: v.name, Help: v.summary})
+		out = append(out, document.Candidate{Word: v.name, Help: v.summary})
 	}
 	return out
 }
 
-func completeTool(t *tool.Tool, args []string) []tool.Candidate {
+func completeTool(t *tool.Tool, args []string) []document.Candidate {
 	facts, err := t.Facts()
 	if err != nil {
 		return nil
@@ -89,6 +90,6 @@ func completeTool(t *tool.Tool, args []string) []tool.Candidate {
 	return facts.Complete(args)
 }
 
-func startingWith(all []tool.Candidate, prefix string) []tool.Candidate {
-	return slices.DeleteFunc(all, func(c tool.Candidate) bool { return !strings.HasPrefix(c.Word, prefix) })
+func startingWith(all []document.Candidate, prefix string) []document.Candidate {
+	return slices.DeleteFunc(all, func(c document.Candidate) bool { return !strings.HasPrefix(c.Word, prefix) })
 }

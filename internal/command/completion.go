@@ -13,15 +13,15 @@ import (
 //go:embed completion
 var scripts embed.FS
 
-// renaming are the flags of completion: how a distribution has named the tools.
+// renaming defines the flags of completion: how a distribution has renamed the tools.
 type renaming struct {
 	Shell  string `pos:"shell" help:"bash, zsh or fish"`
-	Prefix string `flag:"prefix" help:"what the tools' names begin with"`
-	Suffix string `flag:"suffix" help:"what the tools' names end with"`
+	Prefix string `flag:"prefix" help:"prefix of the tools' names"`
+	Suffix string `flag:"suffix" help:"suffix of the tools' names"`
 }
 
-// completion prints the script that completes the program and each of the tools. All
-// that it knows it asks the program for.
+// completion prints the completion script of a shell. The script calls corescope complete for the
+// candidates.
 func (c *Command) completion(_ context.Context, args []string) error {
 	var o renaming
 	set := flags.New("completion")
@@ -33,7 +33,7 @@ func (c *Command) completion(_ context.Context, args []string) error {
 	}
 	script, err := scripts.ReadFile("completion/" + o.Shell)
 	if err != nil {
-		return fmt.Errorf("%w: completion is for bash, zsh or fish", flags.ErrUsage)
+		return fmt.Errorf("%w: unknown shell %q: want bash, zsh or fish", flags.ErrUsage, o.Shell)
 	}
 	names := []string{"corescope"}
 	for _, name := range c.names() {

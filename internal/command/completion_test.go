@@ -49,8 +49,7 @@ func firstFields(lines string) []string {
 	return words
 }
 
-// bash shows, for a line typed so far, what may stand behind the last character that
-// breaks words.
+// bash expects candidates without the part of the word up to the last word break character.
 func TestBash(t *testing.T) {
 	bash := shell(t, "bash")
 	for _, tc := range []struct{ line, want string }{

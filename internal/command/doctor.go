@@ -11,36 +11,51 @@ import (
 	"strings"
 
 	"github.com/corescope/corescope/internal/doctor"
+	"github.com/corescope/corescope/internal/document"
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/manual"
+	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/tool"
 )
 
-// checkup are the flags of doctor.
-type checkup struct {
-	Tools  []string `pos:"tool..." help:"only these tools; else all that need no arguments, such as a function to look at"`
+// doctorFlags are the flags of doctor.
+type doctorFlags struct {
+	Tools  []string `pos:"tool..." help:"test only these tools (default: all that need no arguments)"`
 	Output string   `flag:"output" arg:"FORMAT" help:"text or json (one object)"`
-	BTF    string   `flag:"btf" arg:"FILE" help:"BTF of the kernel, where it has none; also CORESCOPE_BTF"`
+	BTF    string   `flag:"btf" arg:"FILE" help:"BTF of the kernel, if it has none itself; also CORESCOPE_BTF"`
+	AnyBTF bool     `flag:"any-btf" help:"use the BTF of --btf even if the running kernel has its own BTF"`
 }
 
-// report is what doctor finds.
+// toolArguments returns the arguments with which the tools are tested.
+func (o *doctorFlags) toolArguments() []string {
+	var args []string
+	if o.BTF != "" {
+		args = append(args, "--btf", o.BTF)
+	}
+	if o.AnyBTF {
+		args = append(args, "--any-btf")
+	}
+	return args
+}
+
+// report is the result of doctor.
 type report struct {
-	Runs    bool          `json:"runs" help:"all of these tools run here"`
-	Machine *doctor.Facts `json:"machine" help:"facts that decide it, as this process sees them"`
-	Tools   []*tool.Trial `json:"tools" help:"the tools, and what became of each as it was tried"`
+	Runs    bool          `json:"runs" help:"whether all of these tools run on this machine"`
+	Machine *doctor.Facts `json:"machine" help:"properties of the machine that tools depend on, as visible to this process"`
+	Tools   []*tool.Trial `json:"tools" help:"the result of the test of each tool"`
 }
 
-// doctor says of the machine what tools need, and of each tool whether it runs.
+// doctor reports the properties of the machine that tools depend on, and for each tool whether it runs.
 func (c *Command) doctor(_ context.Context, args []string) error {
-	o := checkup{Output: "text", BTF: os.Getenv("CORESCOPE_BTF")}
-	tools, err := c.readCheckup(&o, args)
+	o := doctorFlags{Output: "text", BTF: os.Getenv("CORESCOPE_BTF")}
+	tools, err := c.parseDoctor(&o, args)
 	if err != nil {
 		return err
 	}
 	r := &report{Runs: true, Machine: doctor.Read("/", o.BTF)}
 	code := exitCode(tool.ExitOK)
 	for _, t := range tools {
-		trial := t.Try(r.Machine, o.BTF)
+		trial := t.Try(r.Machine, o.toolArguments()...)
 		r.Tools = append(r.Tools, trial)
 		r.Runs = r.Runs && trial.Runs
 		code = cmp.Or(code, exitCode(trial.Code))
@@ -58,9 +73,9 @@ func (c *Command) doctor(_ context.Context, args []string) error {
 	return nil
 }
 
-// readCheckup returns the tools that are meant: if none is named, all that run without
-// arguments.
-func (c *Command) readCheckup(o *checkup, args []string) ([]*tool.Tool, error) {
+// parseDoctor parses the arguments of doctor and returns the tools to test: by default all that run
+// without arguments.
+func (c *Command) parseDoctor(o *doctorFlags, args []string) ([]*tool.Tool, error) {
 	set := flags.New("doctor")
 	if err := set.Add(o, nil); err != nil {
 		return nil, err
@@ -69,7 +84,7 @@ func (c *Command) readCheckup(o *checkup, args []string) ([]*tool.Tool, error) {
 		return nil, err
 	}
 	if o.Output != "text" && o.Output != "json" {
-		return nil, fmt.Errorf("%w: --output %s: it is text or json", flags.ErrUsage, o.Output)
+		return nil, fmt.Errorf("%w: --output %s: want text or json", flags.ErrUsage, o.Output)
 	}
 	if len(o.Tools) == 0 {
 		return slices.DeleteFunc(slices.Clone(c.Tools), (*tool.Tool).NeedsArguments), nil
@@ -92,7 +107,7 @@ func (r *report) writeJSON(w io.Writer) error {
 	return enc.Encode(r)
 }
 
-// writeText writes a table of the facts, one of the tools, and last the problems.
+// writeText writes a table of the machine's properties, a table of the tools, and then the problems.
 func (r *report) writeText(w io.Writer) error {
 	lines := r.Machine.Lines()
 	err := tool.WriteTable(w, []string{"MACHINE", ""}, lines, func(l doctor.Line) []string {
@@ -104,10 +119,8 @@ func (r *report) writeText(w io.Writer) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	err = tool.WriteTable(w, []string{"TOOL", "RUNS", "HOOKS"}, r.Tools, func(t *tool.Trial) []string {
-		return []string{t.Name, yesNo(t.Runs), strings.Join(taken(t), ", ")}
-	})
-	if err != nil {
+	headers := []string{"TOOL", "RUNS", "HOOKS"}
+	if err := tool.WriteTable(w, headers, r.toolRows(output.Width(w)), func(cells []string) []string { return cells }); err != nil {
 		return err
 	}
 	for _, p := range r.problems(lines) {
@@ -118,7 +131,46 @@ func (r *report) writeText(w io.Writer) error {
 	return nil
 }
 
-// mark is a fact with a mark where there is more to say of it.
+// toolRows returns the cells of the table of tools. On a terminal, the hooks of a tool are wrapped to
+// its width. Otherwise width is 0 and a tool is one line, for other programs to parse.
+func (r *report) toolRows(width int) [][]string {
+	left := 0 // width of the other two columns, each followed by two spaces
+	for _, t := range r.Tools {
+		left = max(left, len(t.Name)+2+len("RUNS")+2)
+	}
+	var rows [][]string
+	for _, t := range r.Tools {
+		name, runs := t.Name, yesNo(t.Runs)
+		for _, line := range wrap(attachPoints(t), width-left) {
+			rows = append(rows, []string{name, runs, line})
+			name, runs = "", ""
+		}
+	}
+	return rows
+}
+
+// wrap joins the items with commas, in lines of at most width bytes. A line with a single item can
+// be longer. If width is not positive, there is one line.
+func wrap(items []string, width int) []string {
+	lines := []string{""}
+	for i, item := range items {
+		if i < len(items)-1 {
+			item += ","
+		}
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = item
+		case width > 0 && len(*last)+1+len(item) > width:
+			lines = append(lines, item)
+		default:
+			*last += " " + item
+		}
+	}
+	return lines
+}
+
+// mark returns the value of a line, with "(!)" appended if it has a problem.
 func mark(l doctor.Line) string {
 	if l.Problem != "" {
 		return l.Value + " (!)"
@@ -133,8 +185,8 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// taken lists the ways that the tool would take, and for a hook without any "HOOK: none".
-func taken(t *tool.Trial) []string {
+// attachPoints lists the attach point that the tool would use for each hook, or "HOOK: none".
+func attachPoints(t *tool.Trial) []string {
 	var hooks []string
 	for _, e := range t.Hooks {
 		none := e.Hook + ": none"
@@ -148,31 +200,31 @@ func taken(t *tool.Trial) []string {
 	return hooks
 }
 
-// problems are one for all tools that have the same, and those of the machine that no
-// tool has met.
+// problems lists each reason why tools do not run, with the names of all tools that it concerns, and
+// then the other problems of the machine.
 func (r *report) problems(lines []doctor.Line) []string {
-	var said, out []string
+	var listed, out []string
 	for _, t := range r.Tools {
-		if t.Runs || slices.Contains(said, cmp.Or(t.Remedy, t.Error)) {
+		if t.Runs || slices.Contains(listed, cmp.Or(t.Remedy, t.Error)) {
 			continue
 		}
-		said = append(said, cmp.Or(t.Remedy, t.Error))
-		text := strings.Join(r.alike(t), ", ") + ": " + t.Error
+		listed = append(listed, cmp.Or(t.Remedy, t.Error))
+		text := strings.Join(r.sameProblem(t), ", ") + ": " + t.Error
 		if t.Remedy != "" {
 			text += "\n  " + t.Remedy
 		}
 		out = append(out, text)
 	}
 	for _, l := range lines {
-		if l.Problem != "" && !slices.Contains(said, l.Problem) {
+		if l.Problem != "" && !slices.Contains(listed, l.Problem) {
 			out = append(out, l.Name+": "+l.Value+"\n  "+l.Problem)
 		}
 	}
 	return out
 }
 
-// alike lists the tools that fail for the same reason.
-func (r *report) alike(t *tool.Trial) []string {
+// sameProblem lists the tools that fail for the same reason as t, including t.
+func (r *report) sameProblem(t *tool.Trial) []string {
 	var names []string
 	for _, other := range r.Tools {
 		if !other.Runs && cmp.Or(other.Remedy, other.Error) == cmp.Or(t.Remedy, t.Error) {
@@ -183,8 +235,8 @@ func (r *report) alike(t *tool.Trial) []string {
 }
 
 func (c *Command) schemaOfDoctor() error {
-	schema, err := tool.SchemaOf(report{}, "corescope doctor --output json",
-		"Whether the tools run on this machine, and the facts that decide it.")
+	schema, err := document.SchemaOf(report{}, "corescope doctor --output json",
+		"Whether the tools run on this machine, and the properties of the machine that they depend on.")
 	if err != nil {
 		return err
 	}
@@ -194,9 +246,11 @@ func (c *Command) schemaOfDoctor() error {
 
 func pageDoctor(p *manual.Page) {
 	p.Section("DOCTOR")
-	p.Text("doctor reads the facts that decide whether tools run here: the kernel and its types, tracefs, lockdown, what this process may do, " +
-		"the settings of BPF and perf events, cgroups and container runtimes, limits. Then it tries each tool, or those that are named, as --explain does: " +
-		"every way to every hook is loaded and attached, and nothing stays. It says which way is taken, and of a tool that does not run why, " +
-		"and what can be done: the same that the tool itself says as it fails. An ordinary user may run it, and is told what it could not see. " +
-		"--btf FILE is as for the tools; --output json is one object, of which corescope schema doctor prints the schema.")
+	p.Text("doctor prints the properties of the machine that tools depend on: the kernel and its BTF, tracefs, lockdown, " +
+		"the capabilities of this process, the settings of BPF and perf events, cgroups and container runtimes, limits. " +
+		"Then it tests the given tools, by default all, as --explain does: it loads and attaches each attach type of " +
+		"each hook, and removes it again. It prints the attach type that the tool would use. For a tool that does not " +
+		"run, it prints the error message of the tool: the reason and what to do. It needs no privileges, but then it " +
+		"reports what it could not test. --btf FILE and --any-btf have the same meaning as for tools. --output json " +
+		"prints one object; corescope schema doctor prints its schema.")
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
-// listing are the flags of list.
-type listing struct {
-	Names    bool `flag:"names" help:"all names, one a line, other names of a tool as well"`
-	Aliases  bool `flag:"aliases" help:"other names of tools, one a line, each with the tool's own behind it"`
-	Markdown bool `flag:"markdown" help:"a table for a README"`
+// listFlags are the flags of list.
+type listFlags struct {
+	Names    bool `flag:"names" help:"all names including aliases, one per line"`
+	Aliases  bool `flag:"aliases" help:"aliases, one per line, each followed by the name of the tool"`
+	Markdown bool `flag:"markdown" help:"a Markdown table"`
 }
 
-// list writes the tools below their categories, a line each.
+// list writes the tools by category, one per line.
 func (c *Command) list(_ context.Context, args []string) error {
-	var o listing
+	var o listFlags
 	set := flags.New("list")
 	if err := set.Add(&o, nil); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (c *Command) list(_ context.Context, args []string) error {
 	return err
 }
 
-// sorted lists the tools by category and name.
+// sorted returns the tools in the order of category and name.
 func (c *Command) sorted() []*tool.Tool {
 	return slices.SortedFunc(slices.Values(c.Tools), func(a, b *tool.Tool) int {
 		return cmp.Or(cmp.Compare(a.Category, b.Category), cmp.Compare(a.Name, b.Name))
@@ -79,10 +79,10 @@ func (c *Command) listText() string {
 	return b.String()
 }
 
-// listMarkdown has links to the manual pages, from the top of the tree.
+// listMarkdown returns a table with links to the manual pages, relative to the root of the tree.
 func (c *Command) listMarkdown() string {
 	var b strings.Builder
-	b.WriteString("| tool | about | what it shows |\n|---|---|---|\n")
+	b.WriteString("| tool | category | summary |\n|---|---|---|\n")
 	for _, t := range c.sorted() {
 		also := ""
 		if names := t.Names()[1:]; len(names) > 0 {

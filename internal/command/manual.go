@@ -17,7 +17,7 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
-// man shows a tool's manual page, or the program's own.
+// man shows the manual page of a tool or of corescope.
 func (c *Command) man(ctx context.Context, args []string) error {
 	page := c.page()
 	if len(args) > 0 && args[0] != "corescope" {
@@ -38,8 +38,7 @@ func (c *Command) man(ctx context.Context, args []string) error {
 	return c.show(ctx, page)
 }
 
-// show lets man(1) show the page, with its pager, and shows the plain text itself
-// where there is none.
+// show displays the page with man(1) and its pager, or writes plain text if man is not installed.
 func (c *Command) show(ctx context.Context, page *manual.Page) error {
 	man := exec.CommandContext(ctx, "man", "-l", "-")
 	man.Stdin, man.Stdout, man.Stderr = strings.NewReader(page.Roff()), c.Out, c.Err
@@ -59,9 +58,9 @@ func isTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-// page is the program's own manual page.
+// page returns the manual page of corescope.
 func (c *Command) page() *manual.Page {
-	p := manual.New("1", "tools that observe a Linux system by eBPF", "corescope")
+	p := manual.New("1", "eBPF tools that observe Linux systems", "corescope")
 	p.Section("SYNOPSIS")
 	synopsis := "TOOL [flags]\ncorescope TOOL [flags]\n"
 	for _, v := range verbs() {
@@ -69,9 +68,9 @@ func (c *Command) page() *manual.Page {
 	}
 	p.Code(synopsis)
 	p.Section("DESCRIPTION")
-	p.Text("One program holds all the tools. It is the tool that it is called by, through a symbolic link of that name, " +
-		"which may have a prefix or a suffix (bpf-execsnoop, execsnoop-bpfcc), or else the one that its first argument names. " +
-		"The programs that run in the kernel are compiled; they are fitted to the kernel as they are loaded.")
+	p.Text("One binary contains all tools. It runs the tool whose name it is called by, through a symbolic link, which can " +
+		"have a prefix or a suffix (bpf-execsnoop, execsnoop-bpfcc), or the tool that its first argument names. " +
+		"The BPF programs are precompiled, and adapted to the types of the running kernel when they are loaded (CO-RE).")
 	p.Section("VERBS")
 	for _, v := range verbs() {
 		p.Item(v.name, v.args, v.summary)
@@ -82,7 +81,7 @@ func (c *Command) page() *manual.Page {
 	for _, e := range tool.ExitCodes() {
 		p.Item(strconv.Itoa(e.Code), "", e.Meaning)
 	}
-	p.Text("doctor ends with 0 when all tools that it was asked for run, else with what the first one that does not would end with.")
+	p.Text("doctor exits with 0 if all tested tools run, otherwise with the exit status of the first tool that does not.")
 	return p
 }
 
@@ -98,8 +97,7 @@ func (c *Command) pageTools(p *manual.Page) {
 	}
 }
 
-// schema prints the JSON Schema of what a tool prints, or of what it prints with
-// the flags behind it.
+// schema prints the JSON Schema of a tool's output: with the given flags, or with any.
 func (c *Command) schema(_ context.Context, args []string) error {
 	if slices.Equal(args, []string{"doctor"}) {
 		return c.schemaOfDoctor()
@@ -108,14 +106,21 @@ func (c *Command) schema(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	facts, err := t.Facts(args[1:]...)
-	if err != nil {
-		return fmt.Errorf("describe %s: %w", t.Name, err)
-	}
-	schema, err := facts.Schema()
+	schema, err := schemaOf(t, args[1:])
 	if err != nil {
 		return err
 	}
 	_, err = c.Out.Write(schema)
 	return err
+}
+
+func schemaOf(t *tool.Tool, args []string) ([]byte, error) {
+	if len(args) == 0 {
+		return t.Schema()
+	}
+	facts, err := t.Facts(args...)
+	if err != nil {
+		return nil, fmt.Errorf("describe %s: %w", t.Name, err)
+	}
+	return facts.Schema()
 }

@@ -11,23 +11,23 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
-// verb is what the program does that is no tool.
+// verb is a command of the program that is not a tool.
 type verb struct {
 	name string
-	// args are its arguments, as usage has them.
+	// args is the text of its arguments in the usage.
 	args    string
 	summary string
 	run     func(c *Command, ctx context.Context, args []string) error
 }
 
-// verbs lists the verbs. There is one more, complete, for the completions alone.
+// verbs lists the documented verbs. The completion scripts use another one, complete.
 func verbs() []verb {
 	return []verb{
 		{"list", "[--names]", "list the tools", (*Command).list},
-		{"help", "[TOOL]", "show the verbs, or the flags of a tool", (*Command).help},
-		{"man", "[TOOL]", "show the manual page: as text on a terminal, else as roff", (*Command).man},
-		{"doctor", "[TOOL...]", "say whether the tools run here, and what to do where not", (*Command).doctor},
-		{"schema", "TOOL [flags]", "print the JSON Schema of a tool's --output json, or of doctor's", (*Command).schema},
+		{"help", "[TOOL]", "show the usage, or the flags of a tool", (*Command).help},
+		{"man", "[TOOL]", "show the manual page: formatted on a terminal, otherwise as roff", (*Command).man},
+		{"doctor", "[TOOL...]", "check which tools run on this machine, and how to fix those that do not", (*Command).doctor},
+		{"schema", "TOOL [flags]", "print the JSON Schema of --output json of a tool or of doctor", (*Command).schema},
 		{"completion", "bash|zsh|fish", "print the completion script of a shell", (*Command).completion},
 		{"version", "", "print the version", (*Command).version},
 	}
@@ -49,12 +49,12 @@ func findVerb(name string) *verb {
 	return nil
 }
 
-// exitCode ends a verb that has said all there is to say.
+// exitCode is an error that sets the exit code without a message.
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprint("exit code ", int(e)) }
 
-// report tells a verb's error and returns the exit code.
+// report prints the error of a verb and returns the exit code.
 func (c *Command) report(err error) int {
 	var code exitCode
 	switch {
@@ -93,14 +93,14 @@ func (c *Command) help(ctx context.Context, args []string) error {
 	return nil
 }
 
-// argument is the tool that a verb's only argument names.
+// argument returns the tool that the only argument of a verb names.
 func (c *Command) argument(args []string) (*tool.Tool, error) {
 	if len(args) != 1 {
-		return nil, fmt.Errorf("%w: name one tool", flags.ErrUsage)
+		return nil, fmt.Errorf("%w: want exactly one tool", flags.ErrUsage)
 	}
 	t := c.named(args[0])
 	if t == nil {
-		return nil, fmt.Errorf("%w: there is no tool %q", flags.ErrUsage, args[0])
+		return nil, fmt.Errorf("%w: unknown tool %q", flags.ErrUsage, args[0])
 	}
 	return t, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// binary leaves the value of two operands and their operator in R0.
+// binary evaluates a binary expression to R0.
 func (g *generator) binary(e *binaryExpr) (btf.Type, error) {
 	switch e.op {
 	case "&&", "||":
@@ -34,21 +34,22 @@ func (g *generator) binary(e *binaryExpr) (btf.Type, error) {
 	return g.operate(e.op, l.signed, l.signed && r.signed)
 }
 
-// operate computes R1 op R0. left tells that R1 is signed, both that both are.
-func (g *generator) operate(op string, left, both bool) (btf.Type, error) {
+// operate computes R1 op R0 to R0. leftSigned means that R1 is signed, signed that both
+// operands are.
+func (g *generator) operate(op string, leftSigned, signed bool) (btf.Type, error) {
 	t := ulongType()
-	if both {
+	if signed {
 		t = longType()
 	}
 	switch op {
 	case "==", "!=", "<", "<=", ">", ">=":
-		g.compare(jump(op, both))
+		g.compare(jump(op, signed))
 		return flagType(), nil
 	case "/", "%":
-		g.divide(op == "/", both)
+		g.divide(op == "/", signed)
 		return t, nil
 	case "<<", ">>":
-		if t = ulongType(); left {
+		if t = ulongType(); leftSigned {
 			t = longType()
 		}
 		g.emit(asm.And.Imm(asm.R0, 63))
@@ -56,7 +57,7 @@ func (g *generator) operate(op string, left, both bool) (btf.Type, error) {
 	alu := map[string]asm.ALUOp{
 		"+": asm.Add, "-": asm.Sub, "*": asm.Mul, "&": asm.And, "|": asm.Or, "^": asm.Xor, "<<": asm.LSh, ">>": asm.RSh,
 	}[op]
-	if op == ">>" && left {
+	if op == ">>" && leftSigned {
 		alu = asm.ArSh
 	}
 	g.emit(alu.Reg(asm.R1, asm.R0), asm.Mov.Reg(asm.R0, asm.R1))
@@ -81,10 +82,11 @@ func (g *generator) compare(op asm.JumpOp) {
 	g.emit(asm.Mov.Reg(asm.R0, asm.R2))
 }
 
-// divide makes R0 = R1 / R0, or R1 % R0, as in C: towards zero, the rest has the sign of
-// the dividend. BPF divides unsigned numbers only, until 6.6. There is no value for x / 0.
+// divide computes R0 = R1 / R0 or R1 % R0 as in C: the quotient is rounded towards zero, and
+// the remainder has the sign of the dividend. BPF has signed division only since 6.6, so the
+// division is unsigned and the sign is set afterwards. Division by zero has no value.
 func (g *generator) divide(quotient, signed bool) {
-	g.emit(asm.JEq.Imm(asm.R0, 0, g.fail), asm.Mov.Imm(asm.R2, 0))
+	g.emit(asm.JEq.Imm(asm.R0, 0, g.none), asm.Mov.Imm(asm.R2, 0))
 	if signed {
 		g.absolute(asm.R1, true)
 		g.absolute(asm.R0, quotient)
@@ -102,17 +104,18 @@ func (g *generator) divide(quotient, signed bool) {
 	g.emit(asm.Mov.Reg(asm.R0, asm.R1))
 }
 
-// absolute takes the sign away. R2 is turned over if it counts.
-func (g *generator) absolute(reg asm.Register, counts bool) {
+// absolute replaces reg by its absolute value. If flip is set, a negative value inverts R2,
+// the sign of the result.
+func (g *generator) absolute(reg asm.Register, flip bool) {
 	positive := g.label()
 	g.emit(asm.JSGE.Imm(reg, 0, positive), asm.Neg.Imm(reg, 0))
-	if counts {
+	if flip {
 		g.emit(asm.Xor.Imm(asm.R2, 1))
 	}
 	g.mark(positive)
 }
 
-// logical does not look at the second operand where the first one decides.
+// logical evaluates && and ||, with short-circuit evaluation.
 func (g *generator) logical(e *binaryExpr) error {
 	if err := g.condition(e.x); err != nil {
 		return err
@@ -130,7 +133,8 @@ func (g *generator) logical(e *binaryExpr) error {
 	return nil
 }
 
-// compareText compares with a string, if there is one.
+// compareText emits the comparison if one operand is a string literal, and reports whether
+// it did.
 func (g *generator) compareText(e *binaryExpr) (done bool, err error) {
 	for _, sides := range [][2]Expr{{e.x, e.y}, {e.y, e.x}} {
 		s, ok := sides[1].(*stringExpr)
@@ -148,18 +152,18 @@ func (g *generator) compareText(e *binaryExpr) (done bool, err error) {
 	return false, nil
 }
 
-// textMax is the longest string that can be compared with.
+// textMax is the maximum length of a string literal.
 const textMax = 120
 
-// equalText leaves 1 in R0 if the text is want, else 0. Two bytes more than that are read:
-// the NUL, and one that tells a longer text.
+// equalText sets R0 to 1 if the text equals want, else to 0. It reads two bytes more than
+// the length of want: the NUL, and one to detect a longer text.
 func (g *generator) equalText(e Expr, want string) error {
 	if len(want) > textMax {
-		return fmt.Errorf("%w: a string of %d bytes is too long, %d can be", ErrType, len(want), textMax)
+		return fmt.Errorf("%w: string of %d bytes is too long, the maximum is %d", ErrType, len(want), textMax)
 	}
-	size, room := len(want)+2, (max(len(want)+2, commSize)+7)&^7
-	g.textNeed = max(g.textNeed, room)
-	for at := 0; at < room; at += 8 {
+	size, bufferSize := len(want)+2, (max(len(want)+2, commSize)+7)&^7
+	g.textNeed = max(g.textNeed, bufferSize)
+	for at := 0; at < bufferSize; at += 8 {
 		g.zero(regOut, g.text+at)
 	}
 	var t btf.Type
@@ -188,7 +192,7 @@ func (g *generator) equalText(e Expr, want string) error {
 	return nil
 }
 
-// chunk is the largest piece of n bytes that can be loaded.
+// chunk returns the largest load size of at most n bytes.
 func chunk(n int) asm.Size {
 	switch {
 	case n >= 8:

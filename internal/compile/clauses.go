@@ -5,36 +5,36 @@ import (
 	"strings"
 )
 
-// Clauses are what stands behind the name of a probe:
+// Clauses are the expressions that follow the name of a probe:
 //
-//	(dfd, filename:str) if dfd == -100       what is shown, and a condition
-//	(skb->len > 128, skb)                    ksnoop: conditions are among the arguments
-//	(arg2 == 42) "%s %d", arg1, arg2         BCC: a condition, a format and its arguments
-//	(int dfd, const char *name) "%s", name   BCC: a signature, names for the arguments
+//	(dfd, filename:str) if dfd == -100       values and a condition
+//	(skb->len > 128, skb)                    ksnoop: conditions among the values
+//	(arg2 == 42) "%s %d", arg1, arg2         BCC: a condition, a format and its values
+//	(int dfd, const char *name) "%s", name   BCC: a signature, which names the arguments
 type Clauses struct {
 	Items  []Item
 	Where  []Expr
 	Params []Param
-	// Format is BCC's, with a verb for each item behind it.
+	// Format is a BCC format string. Its verbs correspond to the items.
 	Format string
 }
 
-// Item is an expression that is shown.
+// Item is an expression whose value is shown.
 type Item struct {
 	Expr Expr
-	// Source is the expression as it was written.
+	// Source is the source text of the expression.
 	Source string
-	// As is how it is shown, behind a colon: "str", "x".
+	// As is the representation given after a colon: "str", "x".
 	As string
 }
 
-// Param is a name and type that the user gives to an argument.
+// Param is an argument in a signature: its name and type.
 type Param struct {
 	Name string
 	Type typeName
 }
 
-// ParseClauses reads what stands behind the name of a probe.
+// ParseClauses parses the text that follows the name of a probe.
 //
 // Returns ErrSyntax.
 func ParseClauses(text string) (*Clauses, error) {
@@ -55,7 +55,7 @@ func ParseClauses(text string) (*Clauses, error) {
 		}
 	}
 	if t := p.peek(); t.kind == tokenName && t.text == "if" {
-		p.take()
+		p.next()
 		where, err := p.expression(0)
 		if err != nil {
 			return nil, err
@@ -68,7 +68,7 @@ func ParseClauses(text string) (*Clauses, error) {
 	return c, nil
 }
 
-// parenthesized reads a list, up to its end.
+// parenthesized parses a list up to the closing parenthesis.
 func (p *parser) parenthesized(text string, c *Clauses) error {
 	for n := 0; !p.accept(")"); n++ {
 		if n > 0 {
@@ -93,11 +93,11 @@ func (p *parser) parenthesized(text string, c *Clauses) error {
 	return nil
 }
 
-// param reads "const char *name", if that is there.
+// param parses a parameter, as "const char *name", if the tokens start with one.
 func (p *parser) param() (Param, bool) {
 	start := p.at
 	if t, ok := p.typeName(); ok && p.peek().kind == tokenName {
-		return Param{p.take().text, t}, true
+		return Param{p.next().text, t}, true
 	}
 	p.at = start
 	return Param{}, false
@@ -111,9 +111,9 @@ func (p *parser) item(text string) (Item, error) {
 	}
 	item := Item{Expr: e, Source: strings.TrimSpace(text[start:p.peek().pos])}
 	if p.accept(":") {
-		t := p.take()
+		t := p.next()
 		if t.kind != tokenName {
-			return item, fmt.Errorf("%w: behind a colon is str, x, d or u", ErrSyntax)
+			return item, fmt.Errorf("%w: a colon must be followed by str, x, d or u", ErrSyntax)
 		}
 		item.As = t.text
 	}
@@ -121,7 +121,7 @@ func (p *parser) item(text string) (Item, error) {
 }
 
 func (p *parser) format(text string, c *Clauses) error {
-	c.Format = p.take().text
+	c.Format = p.next().text
 	for p.accept(",") {
 		item, err := p.item(text)
 		if err != nil {
@@ -132,7 +132,7 @@ func (p *parser) format(text string, c *Clauses) error {
 	return nil
 }
 
-// isCondition tells expressions that are true or false.
+// isCondition reports whether the type of an expression is boolean.
 func isCondition(e Expr) bool {
 	switch e := e.(type) {
 	case *binaryExpr:
@@ -148,7 +148,8 @@ func isCondition(e Expr) bool {
 	return false
 }
 
-// Resolve finds a parameter's type; without BTF those of C are known.
+// Resolve returns a variable with the type of the parameter. Without BTF only the basic types
+// of C are known.
 //
 // Returns ErrType.
 func (p *Param) Resolve(s *Scope) (Var, error) {
@@ -159,13 +160,13 @@ func (p *Param) Resolve(s *Scope) (Var, error) {
 	return Var{Type: t}, nil
 }
 
-// As is the variable with another type.
+// As returns the variable with the type of other.
 func (v Var) As(other Var) Var {
 	v.Type = other.Type
 	return v
 }
 
-// IsName tells an expression that is just that name.
+// IsName reports whether an expression consists only of the name.
 func IsName(e Expr, name string) bool {
 	n, ok := e.(*nameExpr)
 	return ok && n.name == name

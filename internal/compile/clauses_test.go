@@ -43,12 +43,12 @@ func TestParseClauses(t *testing.T) {
 			continue
 		}
 		if got := describeClauses(c); got != want {
-			t.Errorf("%s is %s, want %s", text, got, want)
+			t.Errorf("%s is parsed as %s, want %s", text, got, want)
 		}
 	}
 	for _, text := range []string{"(", "(a", "(a b)", `"x" y`, "if", "a", "(a:)", `"x",`, "(a,)"} {
 		if c, err := ParseClauses(text); !errors.Is(err, ErrSyntax) {
-			t.Errorf("%s is %s, %v", text, describeClauses(c), err)
+			t.Errorf("%s is parsed as %s, %v, want %v", text, describeClauses(c), err, ErrSyntax)
 		}
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// ErrSyntax is returned for a text that is no expression.
+// ErrSyntax is returned for a text that is not a valid expression.
 var ErrSyntax = errors.New("syntax")
 
-// token is a word of an expression: a name, number, string or operator.
+// token is a name, number, string or operator.
 type token struct {
 	kind tokenKind
-	text string // of a string, what it stands for
+	text string // unquoted for strings
 	num  uint64
-	pos  int // where it begins, in bytes
+	pos  int // offset in bytes
 }
 
 type tokenKind uint8
@@ -28,7 +28,7 @@ const (
 	tokenOperator
 )
 
-// operators, the longer ones first.
+// operators lists longer operators before their prefixes.
 var operators = []string{
 	"->", "==", "!=", "<=", ">=", "&&", "||", "<<", ">>",
 	"+", "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "(", ")", "[", "]", ".", ",", ":",
@@ -52,7 +52,7 @@ func lex(text string) ([]token, error) {
 	}
 }
 
-// next reads the token that the text begins with, and returns how long it is.
+// next returns the first token of text and its length.
 func next(text string) (token, int, error) {
 	switch c := text[0]; {
 	case isLetter(c):
@@ -70,7 +70,7 @@ func next(text string) (token, int, error) {
 			return token{kind: tokenOperator, text: op}, len(op), nil
 		}
 	}
-	return token{}, 0, errors.New("no expression has that")
+	return token{}, 0, errors.New("unexpected character")
 }
 
 func number(text string) (token, int, error) {
@@ -86,7 +86,7 @@ func number(text string) (token, int, error) {
 func quoted(text string) (token, int, error) {
 	prefix, err := strconv.QuotedPrefix(text)
 	if err != nil {
-		return token{}, 0, errors.New("a string does not end")
+		return token{}, 0, errors.New("unterminated string")
 	}
 	s, err := strconv.Unquote(prefix)
 	return token{kind: tokenString, text: s}, len(prefix), err
@@ -95,15 +95,16 @@ func quoted(text string) (token, int, error) {
 func character(text string) (token, int, error) {
 	c, _, rest, err := strconv.UnquoteChar(text[1:], '\'')
 	if err != nil || !strings.HasPrefix(rest, "'") || c > 0xff {
-		return token{}, 0, errors.New("a character does not end")
+		return token{}, 0, errors.New("invalid character literal")
 	}
 	n := len(text) - len(rest) + 1
 	return token{kind: tokenNumber, text: text[:n], num: uint64(c)}, n, nil
 }
 
-func span(s string, in func(byte) bool) int {
+// span returns the length of the longest prefix of s whose bytes all satisfy match.
+func span(s string, match func(byte) bool) int {
 	for i := range len(s) {
-		if !in(s[i]) {
+		if !match(s[i]) {
 			return i
 		}
 	}

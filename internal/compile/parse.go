@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// Expr is an expression as it was written.
+// Expr is a parsed expression.
 type Expr interface{ isExpr() }
 
 type (
-	// number is a constant; -1 is one too.
 	numberExpr struct{ value uint64 }
 	stringExpr struct{ value string }
 	nameExpr   struct{ name string }
@@ -47,23 +46,23 @@ func (*indexExpr) isExpr()  {}
 func (*castExpr) isExpr()   {}
 func (*callExpr) isExpr()   {}
 
-// typeName is a type as C writes it: its words, and how many pointers to it.
+// typeName is the name of a C type: its words and the number of asterisks.
 type typeName struct {
 	words    []string
 	pointers int
 }
 
-// depthMax bounds how deep expressions are nested.
+// depthMax is the maximum depth of nested expressions.
 const depthMax = 64
 
-// parser reads tokens. It is at tokens[at].
+// parser parses tokens. The next token is tokens[at].
 type parser struct {
 	tokens []token
 	at     int
 	depth  int
 }
 
-// Parse reads one expression, which is all of the text.
+// Parse parses an expression.
 //
 // Returns ErrSyntax.
 func Parse(text string) (Expr, error) {
@@ -84,7 +83,7 @@ func Parse(text string) (Expr, error) {
 
 func (p *parser) peek() token { return p.tokens[p.at] }
 
-func (p *parser) take() token {
+func (p *parser) next() token {
 	t := p.tokens[p.at]
 	if t.kind != tokenEnd {
 		p.at++
@@ -102,7 +101,7 @@ func (p *parser) accept(op string) bool {
 
 func (p *parser) expect(op string) error {
 	if !p.accept(op) {
-		return fmt.Errorf("%w: %q is missing: %w", ErrSyntax, op, p.unexpected())
+		return fmt.Errorf("%w: missing %q: %w", ErrSyntax, op, p.unexpected())
 	}
 	return nil
 }
@@ -110,18 +109,18 @@ func (p *parser) expect(op string) error {
 func (p *parser) unexpected() error {
 	t := p.peek()
 	if t.kind == tokenEnd {
-		return fmt.Errorf("%w: it ends too early", ErrSyntax)
+		return fmt.Errorf("%w: unexpected end of expression", ErrSyntax)
 	}
-	return fmt.Errorf("%w: %q is not expected there", ErrSyntax, t.text)
+	return fmt.Errorf("%w: unexpected %q", ErrSyntax, t.text)
 }
 
-// binding is how tightly operators bind, as in C.
-var binding = map[string]int{
+// precedence is the precedence of binary operators, as in C.
+var precedence = map[string]int{
 	"||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6,
 	"<": 7, "<=": 7, ">": 7, ">=": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
 }
 
-// expression reads operands and the operators between them that bind tighter than min.
+// expression parses operands and binary operators of a precedence greater than min.
 func (p *parser) expression(min int) (Expr, error) {
 	if p.depth++; p.depth > depthMax {
 		return nil, fmt.Errorf("%w: nested too deeply", ErrSyntax)
@@ -133,12 +132,12 @@ func (p *parser) expression(min int) (Expr, error) {
 	}
 	for {
 		t := p.peek()
-		b := binding[t.text]
-		if t.kind != tokenOperator || b <= min {
+		prec := precedence[t.text]
+		if t.kind != tokenOperator || prec <= min {
 			return x, nil
 		}
-		p.take()
-		y, err := p.expression(b)
+		p.next()
+		y, err := p.expression(prec)
 		if err != nil {
 			return nil, err
 		}
@@ -149,7 +148,7 @@ func (p *parser) expression(min int) (Expr, error) {
 func (p *parser) unary() (Expr, error) {
 	t := p.peek()
 	if t.kind == tokenOperator && slices.Contains([]string{"-", "!", "~", "*", "&"}, t.text) {
-		p.take()
+		p.next()
 		if p.depth++; p.depth > depthMax {
 			return nil, fmt.Errorf("%w: nested too deeply", ErrSyntax)
 		}
@@ -170,13 +169,13 @@ func (p *parser) unary() (Expr, error) {
 func (p *parser) primary() (Expr, error) {
 	switch t := p.peek(); {
 	case t.kind == tokenNumber:
-		p.take()
+		p.next()
 		return &numberExpr{t.num}, nil
 	case t.kind == tokenString:
-		p.take()
+		p.next()
 		return &stringExpr{t.text}, nil
 	case t.kind == tokenName:
-		p.take()
+		p.next()
 		if p.accept("(") {
 			return p.call(t.text)
 		}
@@ -204,7 +203,7 @@ func (p *parser) call(name string) (Expr, error) {
 	return c, nil
 }
 
-// parenthesis reads a cast, or an expression in parentheses, behind the first one.
+// parenthesis parses a cast or a parenthesized expression, after the opening parenthesis.
 func (p *parser) parenthesis() (Expr, error) {
 	if to, ok := p.typeName(); ok {
 		if err := p.expect(")"); err != nil {
@@ -228,9 +227,9 @@ func (p *parser) postfix(x Expr) (Expr, error) {
 		switch {
 		case p.accept("->"), p.accept("."):
 			arrow := p.tokens[p.at-1].text == "->"
-			t := p.take()
+			t := p.next()
 			if t.kind != tokenName {
-				return nil, fmt.Errorf("%w: the name of a field is missing", ErrSyntax)
+				return nil, fmt.Errorf("%w: missing member name", ErrSyntax)
 			}
 			x = &memberExpr{x, t.text, arrow}
 		case p.accept("["):

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"unsafe"
@@ -11,10 +12,12 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
 )
 
-// node is a struct that the tests' pointer p points to; its layout is nodeType's.
+// node is the struct that the argument p points to. nodeType returns its BTF.
 type node struct {
 	Next   *node
 	Value  int32
@@ -27,7 +30,7 @@ type node struct {
 	Name   [16]byte
 	_      uint32
 	Text   *byte
-	Broken uint64 // points nowhere
+	Broken uint64 // pointer to memory that is not mapped
 }
 
 func nodeType() *btf.Struct {
@@ -52,7 +55,7 @@ func nodeType() *btf.Struct {
 	return n
 }
 
-// testScope has an argument of each type that matters in a register of its own.
+// testScope has one argument of each relevant type.
 func testScope() *Scope {
 	vars := map[string]Var{"p": Word(&btf.Pointer{Target: nodeType()}, 0)}
 	for i, name := range []string{"long", "u64", "int", "u32", "s8", "u16"} {
@@ -81,8 +84,15 @@ func load(t testing.TB, p *Program, scope *Scope) (*machine, *Result, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return newMachine(t, r.Body, r.Room, &ebpf.ProgramSpec{Type: ebpf.RawTracepoint}), r, nil
+}
+
+// newMachine loads a program of the type and with the flags of spec, which calls fetch.
+func newMachine(t testing.TB, fetch asm.Instructions, room int, spec *ebpf.ProgramSpec) *machine {
+	t.Helper()
 	m := &machine{}
-	m.out, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(r.Room), MaxEntries: 1})
+	var err error
+	m.out, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(room), MaxEntries: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,9 +109,10 @@ func load(t testing.TB, p *Program, scope *Scope) (*machine, *Result, error) {
 		asm.Return().WithSymbol("exit"),
 	}
 	insns[0] = insns[0].WithSymbol("main")
-	body := append(asm.Instructions{}, r.Body...)
+	body := append(asm.Instructions{}, fetch...)
 	body[0] = body[0].WithSymbol(fetchName)
-	m.prog, err = ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, Instructions: append(insns, body...), License: "GPL"})
+	spec.Instructions, spec.License = append(insns, body...), "GPL"
+	m.prog, err = ebpf.NewProgram(spec)
 	if err != nil {
 		var v *ebpf.VerifierError
 		if errors.As(err, &v) {
@@ -110,10 +121,35 @@ func load(t testing.TB, p *Program, scope *Scope) (*machine, *Result, error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.prog.Close() })
-	return m, r, nil
+	return m
 }
 
-// run returns what the program returns and writes.
+// runOn runs a program that reads a node. A program cannot read a page that is not resident, and
+// the kernel may move any page of this process temporarily. Therefore the node is touched first,
+// and the run is repeated while a field in mask has no value.
+func (m *machine) runOn(t testing.TB, n *node, mask uint64, args ...uint64) (ret uint32, out []byte) {
+	t.Helper()
+	for range 100 {
+		n.touch()
+		ret, out = m.run(t, append([]uint64{address(n)}, args...)...)
+		if binary.NativeEndian.Uint64(out)&mask == 0 {
+			break
+		}
+	}
+	return ret, out
+}
+
+// touch reads all memory of the node.
+func (n *node) touch() {
+	for ; n != nil; n = n.Next {
+		runtime.KeepAlive(*n)
+		if n.Text != nil {
+			runtime.KeepAlive(*n.Text)
+		}
+	}
+}
+
+// run returns the return value and the output of the program.
 func (m *machine) run(t testing.TB, args ...uint64) (ret uint32, out []byte) {
 	t.Helper()
 	ret, err := m.prog.Run(&ebpf.RunOptions{Context: args})
@@ -126,8 +162,9 @@ func (m *machine) run(t testing.TB, args ...uint64) (ret uint32, out []byte) {
 	return ret, out
 }
 
-// compute compiles one expression and computes it.
-func compute(t testing.TB, text string, args ...uint64) (value uint64, ok bool) {
+// compute compiles and runs an expression. ok is false if it has no value; hasValue is the
+// expectation.
+func compute(t testing.TB, text string, n *node, hasValue bool) (value uint64, ok bool) {
 	t.Helper()
 	e, err := Parse(text)
 	if err != nil {
@@ -137,7 +174,11 @@ func compute(t testing.TB, text string, args ...uint64) (value uint64, ok bool) 
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	_, out := m.run(t, args...)
+	var mask uint64
+	if hasValue {
+		mask = 1
+	}
+	_, out := m.runOn(t, n, mask)
 	return binary.NativeEndian.Uint64(out[8:]), binary.NativeEndian.Uint64(out) == 0
 }
 
@@ -146,12 +187,12 @@ func text(s string) *byte {
 	return &b[0]
 }
 
-// sample is a list of two nodes.
+// sample returns a list of two nodes.
 func sample() *node {
 	tail := &node{Value: -2, Text: text("tail")}
 	n := &node{
 		Next: tail, Value: -100, Small: -5, Byte: 250, Half: 65535, Wide: 1 << 63, Bits: 5 | 0x1d<<3,
-		Array: [4]int32{10, -20, 30, -40}, Text: text("hello"), Broken: 8,
+		Array: [4]int32{10, -20, 30, -40}, Text: text("hello"), Broken: 0x8000,
 	}
 	copy(n.Name[:], "a name")
 	return n
@@ -164,7 +205,7 @@ func address(p any) uint64 {
 	case *byte:
 		return uint64(uintptr(unsafe.Pointer(p)))
 	}
-	panic("no address")
+	panic("unsupported type")
 }
 
 func TestMemory(t *testing.T) {
@@ -205,16 +246,16 @@ func TestMemory(t *testing.T) {
 		"!p->next->next || p->next->next->value == 1":            1,
 		"p == " + "0": 0,
 	} {
-		if got, ok := compute(t, text, address(n)); !ok || got != want {
-			t.Errorf("%s is %d, %v, want %d", text, int64(got), ok, int64(want))
+		if got, ok := compute(t, text, n, true); !ok || got != want {
+			t.Errorf("%s = %d, %v, want %d", text, int64(got), ok, int64(want))
 		}
 	}
 	for _, text := range []string{
 		"p->next->next->value", "p->broken->value", "p->value / 0", "p->value % (p->low - 5)",
 		`p->next->next->text == "x"`, "p->broken->low", "1 + p->broken->value",
 	} {
-		if got, ok := compute(t, text, address(n)); ok {
-			t.Errorf("%s has the value %d", text, got)
+		if got, ok := compute(t, text, n, false); ok {
+			t.Errorf("%s = %d, want no value", text, got)
 		}
 	}
 }
@@ -223,8 +264,8 @@ func TestBuiltins(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"pid": uint64(os.Getpid()), "$pid": uint64(os.Getpid()), "uid": uint64(os.Getuid()), "gid": uint64(os.Getgid()),
 	} {
-		if got, ok := compute(t, text, 0); !ok || got != want {
-			t.Errorf("%s is %d, %v, want %d", text, got, ok, want)
+		if got, ok := compute(t, text, nil, true); !ok || got != want {
+			t.Errorf("%s = %d, %v, want %d", text, got, ok, want)
 		}
 	}
 }
@@ -247,7 +288,7 @@ func TestWhereAndText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ret, out := m.run(t, address(n))
+	ret, out := m.runOn(t, n, ^uint64(1<<3))
 	if missing := binary.NativeEndian.Uint64(out); ret != 1 || missing != 1<<3 {
 		t.Errorf("returns %d, missing %b", ret, missing)
 	}
@@ -258,41 +299,134 @@ func TestWhereAndText(t *testing.T) {
 			t.Errorf("%s is %q", s.Name, got)
 		}
 	}
-	if ret, _ := m.run(t, address(n.Next)); ret != 0 {
-		t.Error("the condition holds for another text")
+	if ret, _ := m.runOn(t, n.Next, 0); ret != 0 {
+		t.Error("condition is true for a different text")
 	}
 	if ret, _ := m.run(t, 0); ret != 0 {
-		t.Error("a condition without a value holds")
+		t.Error("condition without a value is true")
+	}
+}
+
+// A hit is unread if memory that a condition needs could not be read, unless another condition is
+// false. A null pointer is never read.
+func TestUnread(t *testing.T) {
+	n := sample()
+	for text, want := range map[string]uint32{
+		"p->broken->value == 1":                     Unread,
+		"p->broken->value != 1":                     Unread,
+		"!p->broken->value":                         Unread,
+		`p->broken->text == "hello"`:                Unread,
+		"p->broken->value == 1 && p->value == -100": Unread,
+		"p->broken->value == 1 && p->value == 5":    Unwanted,
+		"p->value == 5 && p->broken->value == 1":    Unwanted,
+		"p->value == -100 || p->broken->value == 1": Wanted,
+		"p->broken->value == 1 && p->value / 0":     Unwanted,
+		"p->value / 0":                              Unwanted,
+		"p->next->next->value == 1":                 Unwanted,
+		`p->next->next->text == "x"`:                Unwanted,
+	} {
+		where, err := Parse(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		m, _, err := load(t, &Program{Where: []Expr{where}}, testScope())
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		var got uint32
+		for range 100 { // the kernel may move a page temporarily, see runOn
+			n.touch()
+			if got, _ = m.run(t, address(n)); got == want {
+				break
+			}
+		}
+		if got != want {
+			t.Errorf("%s: result %d, want %d", text, got, want)
+		}
+	}
+}
+
+// A sleepable program reads pages that are not resident, so that expressions have their values.
+func TestSleepable(t *testing.T) {
+	if err := features.HaveProgramType(ebpf.Syscall); errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skip("needs programs of type syscall (5.14), the only sleepable ones that a test can run")
+	}
+	page := os.Getpagesize()
+	memory, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(memory)
+	f, err := os.CreateTemp(t.TempDir(), "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n, size := sample(), int(unsafe.Sizeof(node{}))
+	start := address((*node)(unsafe.Pointer(&memory[0])))
+	n.Next, n.Text = nil, nil
+	content := make([]byte, 4*page)
+	copy(content, unsafe.Slice((*byte)(unsafe.Pointer(n)), size))
+	binary.NativeEndian.PutUint64(content[unsafe.Offsetof(n.Next):], start)
+	binary.NativeEndian.PutUint64(content[unsafe.Offsetof(n.Text):], start+uint64(2*page-3))
+	copy(content[2*page-3:], "hello")
+	if _, err := f.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]uint32{
+		"p->value == -100": Wanted, "p->high == -3": Wanted, "p->next->small == -5": Wanted, "p->byte == 1": Unwanted,
+		`p->text == "hello"`: Wanted, `p->next->text == "hell"`: Unwanted, `p->name == "a name"`: Wanted,
+		"p->broken->value == 1": Unread,
+	} {
+		where, err := Parse(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		scope := testScope()
+		scope.UserFirst = true
+		r, err := Compile(fetchName, &Program{Where: []Expr{where}}, scope)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		m := newMachine(t, r.Sleepable, r.Room, &ebpf.ProgramSpec{Type: ebpf.Syscall, Flags: unix.BPF_F_SLEEPABLE})
+		// A new mapping has no pages. It replaces the old one.
+		if _, err := unix.MmapPtr(int(f.Fd()), 0, unsafe.Pointer(&memory[0]), uintptr(len(memory)),
+			unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := m.run(t, start); got != want {
+			t.Errorf("%s: result %d, want %d", text, got, want)
+		}
 	}
 }
 
 func TestErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                              "ends too early",
-		"1 +":                           "ends too early",
-		"(1":                            `")" is missing`,
-		"1 2":                           `"2" is not expected`,
-		"nobody":                        "nobody is not known here (there are: a, b, c,",
+		"":                              "unexpected end",
+		"1 +":                           "unexpected end",
+		"(1":                            `missing ")"`,
+		"1 2":                           `unexpected "2"`,
+		"nobody":                        "unknown name nobody (available: a, b, c,",
 		"p->nothing":                    "has no member nothing",
-		"a->b":                          "points to none",
-		"p->value.x":                    "points to none",
-		"*a":                            "has no elements",
-		`"x"`:                           "can only be compared",
+		"a->b":                          "neither a struct nor a pointer",
+		"p->value.x":                    "neither a struct nor a pointer",
+		"*a":                            "neither a pointer nor an array",
+		`"x"`:                           "strings support only ==",
 		`a == "x"`:                      "",
-		`c == "x"`:                      "no string",
-		"comm":                          "can only be compared or shown",
-		"-p->name":                      "is no number",
+		`c == "x"`:                      "neither a string nor an address",
+		"comm":                          "comm supports only ==",
+		"-p->name":                      "is not a number",
 		"&a":                            "has no address",
 		"&p->low":                       "no address",
-		"f(1)":                          "no function f",
-		"(struct foo *)a":               "not known",
-		"1 @ 2":                         "no expression has that",
-		`"x`:                            "does not end",
+		"f(1)":                          "unknown function f",
+		"(struct foo *)a":               "unknown type struct foo",
+		"1 @ 2":                         "unexpected character",
+		`"x`:                            "unterminated string",
 		"0x":                            "is not a number",
-		"'ab'":                          "does not end",
+		"'ab'":                          "invalid character literal",
 		strings.Repeat("(", 1000):       "nested too deeply",
 		strings.Repeat("-", 1000) + "1": "nested too deeply",
-		"a+(a+(a+(a+(a+(a+(a+(a+(a+(a+(a+a))))))))))": "too many operators",
+		"a+(a+(a+(a+(a+(a+(a+(a+(a+(a+(a+a))))))))))": "too many nested operators",
 	} {
 		e, err := Parse(text)
 		if err == nil {
@@ -302,7 +436,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%.50s: %v, want %q", text, err, want)
 		}
 		if err != nil && errors.Is(err, ErrSyntax) == errors.Is(err, ErrType) {
-			t.Errorf("%.50s: %v is of no kind", text, err)
+			t.Errorf("%.50s: %v is not exactly one of %v and %v", text, err, ErrSyntax, ErrType)
 		}
 	}
 }

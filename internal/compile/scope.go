@@ -9,13 +9,13 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// builtins are what can be named in every probe: facts of the current task, each by a helper.
+// builtins returns the variables available in every probe. Each calls a helper.
 func builtins() map[string]Var {
 	u32, u64 := ints()["u32"], ulongType()
-	call := func(fn asm.BuiltinFunc, then ...asm.Instruction) asm.Instructions {
-		return append(asm.Instructions{fn.Call()}, then...)
+	call := func(fn asm.BuiltinFunc, insns ...asm.Instruction) asm.Instructions {
+		return append(asm.Instructions{fn.Call()}, insns...)
 	}
-	high := asm.RSh.Imm(asm.R0, 32)
+	high := asm.RSh.Imm(asm.R0, 32) // upper half of the result
 	out := map[string]Var{
 		"pid":    {Type: u32, load: call(asm.FnGetCurrentPidTgid, high)},
 		"tid":    {Type: u32, load: call(asm.FnGetCurrentPidTgid)},
@@ -33,7 +33,7 @@ func builtins() map[string]Var {
 	return out
 }
 
-// names lists what can be named, for a message.
+// names returns the available names, for messages.
 func (s *Scope) names() string {
 	all := slices.Collect(maps.Keys(s.Vars))
 	for name := range builtins() {
@@ -45,13 +45,14 @@ func (s *Scope) names() string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// Word is a variable in 8 bytes of the context: an argument in a register.
+// Word returns a variable stored in 8 bytes of the context, such as an argument passed in a
+// register.
 func Word(t btf.Type, offset int) Var {
 	return Var{Type: t, load: asm.Instructions{asm.LoadMem(asm.R0, regContext, int16(offset), asm.DWord)}}
 }
 
-// Record is a variable at an offset in the record that the context is. Of arrays and
-// structs the value is the address.
+// Record returns a variable stored at an offset of the context. The value of arrays and
+// structs is their address.
 func Record(t btf.Type, offset int) Var {
 	s, ok := scalarOf(t)
 	if !ok {
@@ -60,9 +61,8 @@ func Record(t btf.Type, offset int) Var {
 	return Var{Type: t, load: asm.Instructions{asm.LoadMem(asm.R0, regContext, int16(offset), sizeOf(s.size))}}
 }
 
-// Located is a variable whose place in the record is in 4 bytes at the offset, the lower
-// half of which is an offset itself; from where that counts is base, or the context's
-// begin if it is 0.
+// Located returns a variable of variable length (__data_loc): 4 bytes at offset hold its
+// location, whose lower half is relative to base in the context.
 func Located(t btf.Type, offset, base int) Var {
 	return Var{Type: t, load: asm.Instructions{
 		asm.LoadMem(asm.R0, regContext, int16(offset), asm.Word),
@@ -74,7 +74,7 @@ func Located(t btf.Type, offset, base int) Var {
 	}}
 }
 
-// TypeByName parses the name of a type, as tracefs writes it, and finds it. types may be nil.
+// TypeByName returns the type with the given name, as written in tracefs. types may be nil.
 //
 // Returns ErrType and ErrSyntax.
 func TypeByName(name string, types *btf.Spec) (btf.Type, error) {
@@ -90,20 +90,21 @@ func TypeByName(name string, types *btf.Spec) (btf.Type, error) {
 	return t.resolve(types)
 }
 
-// isRecord tells that a name is no variable, so that its members are the variables.
+// isRecord reports whether name denotes the context itself, because there is no variable of
+// that name.
 func (s *Scope) isRecord(name string) bool {
 	_, ok := s.Vars[name]
 	return !ok
 }
 
-// IsText tells expressions that are of char: arrays, and pointers.
+// IsText reports whether an expression is an array of or a pointer to char.
 //
 // Returns ErrType.
 func IsText(e Expr, s *Scope) (bool, error) {
 	if isComm(e) {
 		return true, nil
 	}
-	g := &generator{scope: s, fail: "none"}
+	g := &generator{scope: s, fail: "none", none: "none"}
 	t, err := g.value(e)
 	if err != nil {
 		return false, err

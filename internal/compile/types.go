@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// ints are the types of C and the kernel that are known without BTF, by name.
+// ints returns the integer types of C and the kernel that are known without BTF, by name.
 func ints() map[string]*btf.Int {
 	out := map[string]*btf.Int{}
 	add := func(size uint32, encoding btf.IntEncoding, names ...string) {
@@ -30,10 +30,11 @@ func ints() map[string]*btf.Int {
 	return out
 }
 
-// qualifiers say nothing of a type's size.
+// qualifiers are ignored in type names.
 var qualifiers = []string{"const", "volatile", "restrict", "__user", "__kernel"}
 
-// typeName reads a type, if there is one: of C, of the kernel's short names, or struct X.
+// typeName parses the name of a type, if the tokens start with one: a type of C, a typedef
+// listed in ints, or "struct X".
 func (p *parser) typeName() (typeName, bool) {
 	start := p.at
 	var t typeName
@@ -42,14 +43,14 @@ func (p *parser) typeName() (typeName, bool) {
 		word := p.peek().text
 		switch {
 		case slices.Contains(qualifiers, word):
-			p.take()
+			p.next()
 			continue
 		case word == "struct" || word == "union" || word == "enum":
-			p.take()
-			t.words = append(t.words, word, p.take().text)
+			p.next()
+			t.words = append(t.words, word, p.next().text)
 			continue
 		case word == "void" || word == "unsigned" || known[strings.Join(append(slices.Clone(t.words), word), " ")] != nil:
-			p.take()
+			p.next()
 			t.words = append(t.words, word)
 			continue
 		}
@@ -65,7 +66,7 @@ func (p *parser) typeName() (typeName, bool) {
 	return t, true
 }
 
-// resolve finds the type, in the BTF for what is not C's own.
+// resolve returns the type. Types that are not basic types of C are looked up in types.
 func (t typeName) resolve(types *btf.Spec) (btf.Type, error) {
 	base, err := t.base(types)
 	if err != nil {
@@ -86,7 +87,7 @@ func (t typeName) base(types *btf.Spec) (btf.Type, error) {
 		return (*btf.Void)(nil), nil
 	}
 	if types == nil || len(t.words) != 2 {
-		return nil, fmt.Errorf("type %s is not known", name)
+		return nil, fmt.Errorf("unknown type %s", name)
 	}
 	all, err := types.AnyTypesByName(t.words[1])
 	if err != nil {
@@ -97,7 +98,7 @@ func (t typeName) base(types *btf.Spec) (btf.Type, error) {
 			return found, nil
 		}
 	}
-	return nil, fmt.Errorf("type %s is not known", name)
+	return nil, fmt.Errorf("unknown type %s", name)
 }
 
 func keyword(t btf.Type) string {
@@ -112,13 +113,14 @@ func keyword(t btf.Type) string {
 	return ""
 }
 
-// scalar is what a value in a register is.
+// scalar is the representation of a value in a register.
 type scalar struct {
 	size   uint32
 	signed bool
 }
 
-// scalarOf tells how a type's value is held in a register; pointers are unsigned.
+// scalarOf returns the representation of a type in a register, if it has one. Pointers are
+// unsigned.
 func scalarOf(t btf.Type) (scalar, bool) {
 	switch t := btf.UnderlyingType(t).(type) {
 	case *btf.Int:
@@ -131,7 +133,7 @@ func scalarOf(t btf.Type) (scalar, bool) {
 	return scalar{}, false
 }
 
-// elem is what a pointer or array is of.
+// elem returns the element type of a pointer or array.
 func elem(t btf.Type) (btf.Type, bool) {
 	switch t := btf.UnderlyingType(t).(type) {
 	case *btf.Pointer:
@@ -142,7 +144,7 @@ func elem(t btf.Type) (btf.Type, bool) {
 	return nil, false
 }
 
-// isText tells pointers to and arrays of bytes.
+// isText reports whether t is a pointer to or an array of bytes.
 func isText(t btf.Type) bool {
 	of, ok := elem(t)
 	if !ok {
@@ -152,7 +154,8 @@ func isText(t btf.Type) bool {
 	return ok && i.Size == 1 && i.Encoding != btf.Bool
 }
 
-// field finds a member by name, also in anonymous structs and unions, and its offset in bits.
+// field returns the member with the given name, also of anonymous structs and unions, and its
+// offset in bits.
 func field(t btf.Type, name string) (btf.Member, btf.Bits, bool) {
 	var members []btf.Member
 	switch t := btf.UnderlyingType(t).(type) {

@@ -8,12 +8,12 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// longType and flagType are what constants and comparisons are of.
+// Types of constants and of the results of operators.
 func longType() *btf.Int  { return &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed} }
 func ulongType() *btf.Int { return &btf.Int{Name: "unsigned long", Size: 8} }
 func flagType() *btf.Int  { return &btf.Int{Name: "bool", Size: 1, Encoding: btf.Bool} }
 
-// value leaves the value of an expression in R0, widened to 64 bits.
+// value evaluates an expression to R0, extended to 64 bits.
 func (g *generator) value(e Expr) (btf.Type, error) {
 	switch e := e.(type) {
 	case *numberExpr:
@@ -33,7 +33,7 @@ func (g *generator) value(e Expr) (btf.Type, error) {
 	case *callExpr:
 		return g.call(e)
 	case *memberExpr:
-		if IsName(e.x, "args") && g.scope.isRecord("args") { // BCC's word for the record
+		if IsName(e.x, "args") && g.scope.isRecord("args") { // BCC's name of the context
 			return g.named(e.name)
 		}
 		m, bits, err := g.address(e)
@@ -48,14 +48,14 @@ func (g *generator) value(e Expr) (btf.Type, error) {
 		}
 		return m.Type, g.load(m, bits)
 	}
-	return nil, fmt.Errorf("%w: a string can only be compared", ErrType)
+	return nil, fmt.Errorf("%w: strings support only == and !=", ErrType)
 }
 
 func (g *generator) named(name string) (btf.Type, error) {
 	v, ok := g.find(name)
 	switch {
 	case ok && v.comm:
-		return nil, fmt.Errorf("%w: %s can only be compared or shown", ErrType, name)
+		return nil, fmt.Errorf("%w: %s supports only == and !=", ErrType, name)
 	case ok:
 		g.emit(v.load...)
 		if s, ok := scalarOf(v.Type); ok {
@@ -69,7 +69,7 @@ func (g *generator) named(name string) (btf.Type, error) {
 			return longType(), nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %s is not known here (there are: %s)", ErrType, name, g.scope.names())
+	return nil, fmt.Errorf("%w: unknown name %s (available: %s)", ErrType, name, g.scope.names())
 }
 
 func (g *generator) find(name string) (Var, bool) {
@@ -117,7 +117,7 @@ func (g *generator) unary(e *unaryExpr) (btf.Type, error) {
 	return t, nil
 }
 
-// arithmetic is the value of an operand, whose type is then long or unsigned long.
+// arithmetic evaluates an operand and converts its type to long or unsigned long.
 func (g *generator) arithmetic(e Expr) (btf.Type, error) {
 	t, err := g.value(e)
 	if err != nil {
@@ -125,7 +125,7 @@ func (g *generator) arithmetic(e Expr) (btf.Type, error) {
 	}
 	s, ok := scalarOf(t)
 	if !ok {
-		return nil, fmt.Errorf("%w: %s is no number", ErrType, describe(t))
+		return nil, fmt.Errorf("%w: %s is not a number", ErrType, describe(t))
 	}
 	if s.size == 8 && !s.signed {
 		return ulongType(), nil
@@ -135,20 +135,20 @@ func (g *generator) arithmetic(e Expr) (btf.Type, error) {
 
 func describe(t btf.Type) string { return fmt.Sprintf("%v", t) }
 
-// condition leaves 1 or 0 in R0.
+// condition evaluates an expression to 1 or 0 in R0.
 func (g *generator) condition(e Expr) error {
 	t, err := g.value(e)
 	if err != nil {
 		return err
 	}
 	if _, ok := scalarOf(t); !ok {
-		return fmt.Errorf("%w: %s is no condition", ErrType, describe(t))
+		return fmt.Errorf("%w: %s is not a condition", ErrType, describe(t))
 	}
 	g.truth()
 	return nil
 }
 
-// truth makes R0 1 if it is not 0.
+// truth sets R0 to 1 unless it is 0.
 func (g *generator) truth() {
 	end := g.label()
 	g.emit(asm.JEq.Imm(asm.R0, 0, end), asm.Mov.Imm(asm.R0, 1))
@@ -162,7 +162,7 @@ func (g *generator) cast(e *castExpr) (btf.Type, error) {
 	}
 	s, ok := scalarOf(to)
 	if !ok {
-		return nil, fmt.Errorf("%w: nothing can be cast to %s", ErrType, describe(to))
+		return nil, fmt.Errorf("%w: cannot cast to %s", ErrType, describe(to))
 	}
 	t, err := g.value(e.x)
 	if err != nil {
@@ -170,7 +170,7 @@ func (g *generator) cast(e *castExpr) (btf.Type, error) {
 	}
 	_, isArray := btf.UnderlyingType(t).(*btf.Array)
 	if _, ok := scalarOf(t); !ok && !isArray {
-		return nil, fmt.Errorf("%w: %s cannot be cast", ErrType, describe(t))
+		return nil, fmt.Errorf("%w: cannot cast %s", ErrType, describe(t))
 	}
 	if i, ok := to.(*btf.Int); ok && i.Encoding == btf.Bool {
 		g.truth()
@@ -180,7 +180,7 @@ func (g *generator) cast(e *castExpr) (btf.Type, error) {
 	return to, nil
 }
 
-// narrow makes of R0 what a value of the size has in it.
+// narrow truncates R0 to the size of s and extends it to 64 bits.
 func (g *generator) narrow(s scalar) {
 	if s.size >= 8 || s.size == 0 {
 		return
@@ -194,7 +194,7 @@ func (g *generator) narrow(s scalar) {
 	}
 }
 
-// call is a comparison that BCC writes as a function.
+// call compiles a function call. The only function is STRCMP of BCC.
 func (g *generator) call(e *callExpr) (btf.Type, error) {
 	if e.name == "STRCMP" && len(e.args) == 2 {
 		i := slices.IndexFunc(e.args, func(a Expr) bool { _, ok := a.(*stringExpr); return ok })
@@ -202,5 +202,5 @@ func (g *generator) call(e *callExpr) (btf.Type, error) {
 			return flagType(), g.equalText(e.args[1-i], e.args[i].(*stringExpr).value)
 		}
 	}
-	return nil, fmt.Errorf("%w: there is no function %s of %d arguments", ErrType, e.name, len(e.args))
+	return nil, fmt.Errorf("%w: unknown function %s with %d arguments", ErrType, e.name, len(e.args))
 }

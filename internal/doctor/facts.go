@@ -27,6 +27,8 @@ type Facts struct {
 
 	Capabilities  []string `json:"capabilities" help:"effective ones of this process"`
 	UserNamespace bool     `json:"user_namespace" help:"it is in a user namespace, whose capabilities are nothing to BPF"`
+	PIDNamespace  bool     `json:"pid_namespace" help:"corescope runs in a child PID namespace: --pid and --tid have the IDs of that namespace, rows those of the initial one"`
+	OtherProc     bool     `json:"other_proc" help:"/proc belongs to another PID namespace than corescope: --pid and --tid are refused, and no files of processes are read"`
 	Seccomp       string   `json:"seccomp,omitempty" help:"how its system calls are filtered: none, strict or filter"`
 
 	PerfEventParanoid       *int `json:"perf_event_paranoid,omitempty" help:"kernel.perf_event_paranoid"`
@@ -55,6 +57,7 @@ func Read(root, btf string) *Facts {
 	r.readBTF(btf)
 	r.readMounts()
 	r.readStatus()
+	r.readPIDNamespace()
 	r.readLimits()
 	r.PerfEventParanoid = r.sysctl("perf_event_paranoid", "kernel/perf_event_paranoid")
 	r.KptrRestrict = r.sysctl("kptr_restrict", "kernel/kptr_restrict")
@@ -121,6 +124,14 @@ func (r *reader) readStatus() {
 		r.Seccomp = [...]string{"none", "strict", "filter"}[mode]
 	} else {
 		r.unknown("seccomp")
+	}
+}
+
+func (r *reader) readPIDNamespace() {
+	ns, err := system.ReadPIDNamespace(r.root)
+	r.OtherProc, r.PIDNamespace = ns.OtherProc, err == nil && !ns.Initial
+	if err != nil {
+		r.unknown("pid_namespace")
 	}
 }
 

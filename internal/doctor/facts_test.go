@@ -82,9 +82,13 @@ func machine(t *testing.T) map[string]string {
 		"proc/thread-self/status":                   status,
 		"proc/thread-self/limits":                   limits,
 		"proc/thread-self/ns/user->":                "user:[4026531837]",
+		"proc/self/ns/pid->":                        "pid:[4026531836]",
+		"proc/self/status":                          "NSpid:\t7\n",
 		"sys/kernel/security/lockdown":              "none [integrity] confidentiality\n",
 		"sys/kernel/btf/vmlinux":                    types(t, true, true),
 		"sys/fs/cgroup/cgroup.controllers":          "cpu memory\n",
+		"sys/fs/cgroup/cgroup.procs":                "",
+		"c/memory/cgroup.procs":                     "", // where a case mounts a v1 hierarchy
 		"trace/events/enable":                       "0\n",
 		"run/containerd/x":                          "",
 		"var/lib/docker/x":                          "",
@@ -122,6 +126,7 @@ func TestUnknown(t *testing.T) {
 		{"proc/thread-self/status", []string{"capabilities", "seccomp"}},
 		{"proc/thread-self/limits", []string{"open_files", "memlock_bytes"}},
 		{"proc/thread-self/ns/user->", []string{"user_namespace"}},
+		{"proc/self/status", []string{"pid_namespace"}},
 		{"sys/kernel/btf/vmlinux", []string{"ring_buffer", "memlock_counts"}},
 		{"sys/kernel/security/lockdown", nil}, // a kernel without lockdown
 	} {
@@ -150,6 +155,10 @@ func TestReadVariants(t *testing.T) {
 		{"confidentiality", "sys/kernel/security/lockdown", "none integrity [confidentiality]", "",
 			func(f *Facts) bool { return f.Lockdown == "confidentiality" && f.lineLockdown().Problem != "" }},
 		{"no tracefs", "proc/self/mountinfo", strings.ReplaceAll(mounts, "tracefs", "nofs"), "", func(f *Facts) bool { return f.Tracefs == "" }},
+		{"PID namespace", "proc/self/ns/pid->", "pid:[4026532512]", "",
+			func(f *Facts) bool { return f.PIDNamespace && !f.OtherProc && f.linePIDNamespace().Problem == "" }},
+		{"/proc of another PID namespace", "proc/self/status", "NSpid:\t70\t7\n", "",
+			func(f *Facts) bool { return f.OtherProc && f.linePIDNamespace().Problem != "" }},
 		{"user namespace", "proc/thread-self/ns/user->", "user:[4026532512]", "",
 			func(f *Facts) bool { return f.UserNamespace && f.lineUserNamespace().Problem != "" }},
 		{"no limit", "proc/thread-self/limits", "Max locked memory         unlimited            unlimited            bytes\n", "",

@@ -19,6 +19,9 @@ const confidentiality = "confidentiality"
 const (
 	lockedDown = "kernel lockdown is in mode confidentiality, which lets no BPF program read the kernel's memory: " +
 		"boot with lockdown=integrity, or without it"
+	otherProc = "/proc belongs to another PID namespace than corescope: " +
+		"--pid and --tid are refused, and user stacks are not symbolized: " +
+		"mount the /proc of this namespace with 'mount -t proc proc /proc', or run corescope in the PID namespace of /proc"
 	inUserNamespace = "in a user namespace no capability is worth anything to BPF: run it outside of it, not in a rootless container"
 )
 

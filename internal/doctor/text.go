@@ -24,6 +24,7 @@ func (f *Facts) Lines() []Line {
 		f.lineLockdown(),
 		f.lineCapabilities(),
 		f.lineUserNamespace(),
+		f.linePIDNamespace(),
 		{Name: "seccomp", Value: f.seccomp()},
 		f.lineParanoid(),
 		{Name: "kptr_restrict", Value: number(f.KptrRestrict)},
@@ -115,6 +116,19 @@ func (f *Facts) lineUserNamespace() Line {
 		return Line{"user namespace", "not the initial one", inUserNamespace}
 	}
 	return Line{"user namespace", "the initial one", ""}
+}
+
+func (f *Facts) linePIDNamespace() Line {
+	const name = "PID namespace"
+	switch {
+	case f.OtherProc:
+		return Line{name, "not the one of /proc", otherProc}
+	case f.isUnknown("pid_namespace"):
+		return Line{name, unknown, ""}
+	case f.PIDNamespace:
+		return Line{name, "a child: --pid and --tid have its IDs, rows have those of the initial one", ""}
+	}
+	return Line{name, "the initial one", ""}
 }
 
 func (f *Facts) seccomp() string {

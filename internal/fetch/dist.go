@@ -9,14 +9,14 @@ import (
 	"github.com/corescope/corescope/internal/compile"
 )
 
-// ParseDist reads a probe, also as BCC's argdist writes it:
+// ParseDist parses a probe, also in the syntax of BCC's argdist:
 //
 //	p::__kmalloc(u64 size):u64:size:size > 16#sizes
 //
-// that is signature, types, expressions, a condition and a label, of which only the first
-// must be there. The types say what is a string.
+// These are the signature, types, expressions, a condition and a label; only the signature is
+// required. The types determine which values are strings.
 //
-// Returns target.ErrSpec and compile.ErrSyntax.
+// It returns target.ErrSpec and compile.ErrSyntax.
 func ParseDist(text string) (*Probe, error) {
 	clauses, label := cutLabel(text)
 	name, rest := split(clauses)
@@ -30,7 +30,7 @@ func ParseDist(text string) (*Probe, error) {
 	}
 	parts := cutOutside(rest[1:], ':')
 	if len(parts) > 3 {
-		return nil, fmt.Errorf("parse %q: %w: behind the signature are types, expressions and a condition", text, compile.ErrSyntax)
+		return nil, fmt.Errorf("parse %q: %w: want TYPES:EXPRESSIONS[:CONDITION] after the signature", text, compile.ErrSyntax)
 	}
 	p, err := Parse(name + signature + items(parts) + condition(parts))
 	if err == nil {
@@ -39,7 +39,7 @@ func ParseDist(text string) (*Probe, error) {
 	return p, err
 }
 
-// items are the expressions in parentheses, each as its type says.
+// items parses the expressions, each with its type.
 func items(parts []string) string {
 	if len(parts) < 2 {
 		return ""
@@ -70,7 +70,7 @@ func cutLabel(text string) (rest, label string) {
 	return parts[0], strings.Join(parts[1:], "#")
 }
 
-// cutSignature cuts the first pair of parentheses off.
+// cutSignature splits the text after the first pair of parentheses.
 func cutSignature(text string) (signature, rest string) {
 	depth := 0
 	for i := range len(text) {
@@ -87,7 +87,7 @@ func cutSignature(text string) (signature, rest string) {
 	return text, ""
 }
 
-// cutOutside cuts at a character, but not in parentheses and strings.
+// cutOutside splits the text at a character outside of parentheses and strings.
 func cutOutside(text string, at byte) []string {
 	var out []string
 	depth, start, inString := 0, 0, false
@@ -108,7 +108,7 @@ func cutOutside(text string, at byte) []string {
 	return append(out, text[start:])
 }
 
-// IsNumber tells that the only value of a site is a number.
+// IsNumber reports whether the site has a single value that is a number.
 func (s *Site) IsNumber() bool {
 	if len(s.slots) != 1 || s.slots[0].Text {
 		return false

@@ -7,7 +7,7 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// part is text of a format, or a verb with its width.
+// part is literal text of a format, or a verb with its width.
 type part struct {
 	text  string
 	verb  byte
@@ -15,7 +15,8 @@ type part struct {
 	minus bool
 }
 
-// parseFormat parts a format of C's: flags and lengths say nothing that the types do not.
+// parseFormat parses a printf format. Flags and length modifiers are ignored, because the types of the
+// values are known.
 func parseFormat(format string) []part {
 	var out []part
 	for format != "" {
@@ -47,7 +48,7 @@ func parseFormat(format string) []part {
 	return out
 }
 
-// appendMessage appends the format with the values in their places.
+// appendMessage appends the message: the format with the values.
 func (v *Values) appendMessage(b []byte, format string) []byte {
 	i := 0
 	for _, p := range parseFormat(format) {
@@ -67,7 +68,7 @@ func (v *Values) appendMessage(b []byte, format string) []byte {
 	return b
 }
 
-// cell is a value as its verb shows it: without quotes or "0x", which a format has itself.
+// cell returns a value as its verb prints it: without quotes or "0x", which the format can contain.
 func (v *Values) cell(i int, verb byte) []byte {
 	switch {
 	case !v.has(i):

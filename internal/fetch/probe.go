@@ -1,6 +1,6 @@
-// Package fetch is what trace and argdist are made of: a probe as the user writes it, with
-// what to fetch of it, becomes instances of BPF programs with a body for their function
-// fetch(), and what that has written becomes values again.
+// Package fetch implements probes with arguments for trace and argdist. A probe and the expressions to
+// fetch become instances of BPF programs with a generated body of their function fetch(), and the
+// bytes that fetch() writes are decoded to values.
 package fetch
 
 import (
@@ -16,24 +16,24 @@ import (
 	"github.com/corescope/corescope/internal/target"
 )
 
-// Function is the one of the programs that is given a body (fetch.bpf.h).
+// Function is the name of the BPF function whose body is generated (fetch.bpf.h).
 const Function = "fetch"
 
-// DataMax is FETCH_DATA_MAX of fetch.bpf.h, where a tool does not set another.
+// DataMax is the default of FETCH_DATA_MAX in fetch.bpf.h.
 const DataMax = 272
 
-// Probe is a probe as the user wrote it.
+// Probe is a parsed probe of the command line.
 type Probe struct {
 	Text string
 	Spec target.Spec
 	*compile.Clauses
-	// Label is what a user calls it, or "".
+	// Label is the name that the user has given to it, or "".
 	Label string
 }
 
-// Parse reads a probe.
+// Parse parses a probe.
 //
-// Returns target.ErrSpec and compile.ErrSyntax.
+// It returns target.ErrSpec and compile.ErrSyntax.
 func Parse(text string) (*Probe, error) {
 	name, rest := split(text)
 	spec, err := target.Parse(name, false)
@@ -53,8 +53,8 @@ func Parse(text string) (*Probe, error) {
 	return p, p.checkFormat()
 }
 
-// split parts the name of a probe from what is behind it. The parenthesis of a method of
-// Go's, as main.(*T).Run, belongs to its name.
+// split separates the name of a probe from the rest. The parentheses of a Go method, such as
+// main.(*T).Run, belong to the name.
 func split(text string) (name, rest string) {
 	text = strings.TrimSpace(text)
 	for i := range len(text) {
@@ -76,19 +76,19 @@ func (p *Probe) checkFormat() error {
 		}
 	}
 	if verbs != len(p.Items) {
-		return fmt.Errorf("parse %q: %w: the format has %d verbs, and there are %d values", p.Text, compile.ErrSyntax, verbs, len(p.Items))
+		return fmt.Errorf("parse %q: %w: the format has %d verbs, but there are %d values", p.Text, compile.ErrSyntax, verbs, len(p.Items))
 	}
 	return nil
 }
 
-// Site is a place that a probe is attached to, and what is fetched there.
+// Site is an attach point of a probe with the values to fetch.
 type Site struct {
 	target.Place
 	Probe *Probe
 	slots []slot
 }
 
-// slot is a value and how it is shown.
+// slot is a value and its format.
 type slot struct {
 	compile.Slot
 	as string
@@ -97,26 +97,26 @@ type slot struct {
 // Finder finds sites.
 type Finder struct {
 	target.Finder
-	// Types are the kernel's, or nil.
+	// Types are the types of the kernel, or nil.
 	Types *btf.Spec
-	// TextSize is how many bytes of a string are fetched.
+	// TextSize is the number of bytes fetched of a string.
 	TextSize int
-	// Room is FETCH_DATA_MAX of the programs.
+	// Room is the value of FETCH_DATA_MAX in the programs.
 	Room int
 }
 
-// Set is the sites of a run, by the numbers that target_id() gives.
+// Set is the sites of a run, indexed by target_id().
 type Set struct {
 	Instances []probe.Instance
 	Sites     []Site
-	// Size is how much of what fetch() writes is of use.
+	// Size is the number of bytes that fetch() writes.
 	Size int
 }
 
-// Add finds the sites of a probe and compiles what is fetched there. Sites with the same
-// code share an instance.
+// Add finds the sites of a probe and compiles the expressions for each. Sites with the same code
+// share an instance.
 //
-// Returns target.ErrNotFound and compile.ErrType.
+// It returns target.ErrNotFound and compile.ErrType.
 func (f *Finder) Add(set *Set, p *Probe) error {
 	places, err := f.Find(p.Spec)
 	if err != nil {
@@ -131,6 +131,9 @@ func (f *Finder) Add(set *Set, p *Probe) error {
 		for i := range instances {
 			instances[i].First += uint64(len(set.Sites))
 			instances[i].Functions = map[string]asm.Instructions{Function: g.code.Body}
+			if g.code.Sleepable != nil {
+				instances[i].Sleepable = map[string]asm.Instructions{Function: g.code.Sleepable}
+			}
 		}
 		set.Instances = append(set.Instances, instances...)
 		for _, place := range places {
@@ -141,15 +144,15 @@ func (f *Finder) Add(set *Set, p *Probe) error {
 	return nil
 }
 
-// group is places with the same code.
+// group is attach points with the same code.
 type group struct {
 	places []target.Place
 	code   *compile.Result
 	slots  []slot
 }
 
-// groups compiles for each place. Of a pattern it leaves out those that have no such
-// arguments, unless none has.
+// groups compiles the expressions for each attach point. For a pattern, it omits attach points without
+// the arguments, and returns an error only if none remains.
 func (f *Finder) groups(p *Probe, places []target.Place) ([]*group, error) {
 	index := map[string]int{}
 	var out []*group
@@ -175,7 +178,7 @@ func (f *Finder) groups(p *Probe, places []target.Place) ([]*group, error) {
 	return out, nil
 }
 
-// compile compiles what is wanted at a place.
+// compile compiles the expressions for an attach point.
 func (f *Finder) compile(p *Probe, place *target.Place) (*compile.Result, []slot, error) {
 	scope, err := f.scope(p, place)
 	if err != nil {
@@ -194,7 +197,7 @@ func (f *Finder) compile(p *Probe, place *target.Place) (*compile.Result, []slot
 		return nil, nil, err
 	}
 	if code.Room > f.Room {
-		return nil, nil, fmt.Errorf("%w: it takes %d bytes, and there is room for %d: show less, or shorter strings", compile.ErrType, code.Room, f.Room)
+		return nil, nil, fmt.Errorf("%w: the values need %d bytes, more than the limit of %d (fetch fewer values or shorter strings)", compile.ErrType, code.Room, f.Room)
 	}
 	var slots []slot
 	for i, s := range code.Slots {
@@ -203,8 +206,7 @@ func (f *Finder) compile(p *Probe, place *target.Place) (*compile.Result, []slot
 	return code, slots, nil
 }
 
-// name is what an item is called: as it was written, and how it is shown if it is there
-// twice.
+// name returns the name of an item: its text, with the format appended if the text is not unique.
 func (p *Probe) name(i int) string {
 	source := p.Items[i].Source
 	for _, before := range p.Items[:i] {
@@ -215,7 +217,7 @@ func (p *Probe) name(i int) string {
 	return source
 }
 
-// as is how the user wants an item to be shown.
+// as returns the format of an item that the user has requested.
 func (p *Probe) as(i int) string {
 	if p.Format == "" {
 		return p.Items[i].As
@@ -233,8 +235,8 @@ func (p *Probe) as(i int) string {
 	return ""
 }
 
-// isText tells whether an item is a string: if the user says so, or nothing, and it is of
-// char.
+// isText reports whether an item is a string: because the user has requested that, or because it has
+// no format and its elements are of type char.
 func (p *Probe) isText(i int, scope *compile.Scope) (bool, error) {
 	switch p.as(i) {
 	case "str", "s":

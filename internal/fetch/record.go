@@ -14,7 +14,7 @@ import (
 	"github.com/corescope/corescope/internal/target"
 )
 
-// addRecord adds the fields of a tracepoint's record, as tracefs describes it.
+// addRecord adds the fields of the record of a tracepoint, which tracefs describes.
 func (f *Finder) addRecord(s *compile.Scope, place *target.Place) error {
 	dir, err := f.TracingDir()
 	if err != nil {
@@ -44,8 +44,8 @@ type field struct {
 	signed       bool
 }
 
-// isCommon tells the fields that all tracepoints have: 8 bytes, which programs do not see, and
-// one more on kernels with Debian's patches for real time.
+// isCommon reports whether all tracepoints have the field: 8 bytes that programs cannot access, and one
+// more field on kernels with Debian's real-time patches.
 func (f *field) isCommon() bool { return f.offset < 8 || strings.HasPrefix(f.name, "common_") }
 
 func parseField(line string) (field, bool) {
@@ -54,7 +54,7 @@ func parseField(line string) (field, bool) {
 		return field{}, false
 	}
 	f := field{kind: m[1], name: m[2], elems: -1, signed: m[6] == "1"}
-	// The pattern bounds them to digits.
+	// The pattern matches only digits.
 	f.offset, _ = strconv.Atoi(m[4])
 	f.size, _ = strconv.Atoi(m[5])
 	if strings.Contains(m[0], "[") && m[3] != "" {
@@ -63,7 +63,7 @@ func parseField(line string) (field, bool) {
 	return f, true
 }
 
-// variable is the field as one. Of what has no size for a register there is none.
+// variable returns the field as a variable, or false if it does not fit in a register.
 func (f *field) variable(types *btf.Spec) (compile.Var, bool) {
 	kind, isData := strings.CutPrefix(f.kind, "__data_loc ")
 	kind, isRelative := strings.CutPrefix(kind, "__rel_loc ")
@@ -85,8 +85,8 @@ func (f *field) variable(types *btf.Spec) (compile.Var, bool) {
 	return compile.Record(of, f.offset), true
 }
 
-// element is the type that the field has, or that its elements have: that of the name if it
-// is known and not too big, else a number of the field's size.
+// element returns the type of the field or of its elements: the type of that name if it is known and
+// not larger than a register, otherwise an integer of the field's size.
 func (f *field) element(name string, types *btf.Spec) btf.Type {
 	if t, err := compile.TypeByName(name, types); err == nil {
 		if size, err := btf.Sizeof(t); err == nil && size > 0 && (size <= f.size || f.elems >= 0) {

@@ -11,8 +11,8 @@ import (
 	"github.com/corescope/corescope/internal/target"
 )
 
-// registers are the offsets in struct pt_regs of the first arguments of a function, and of
-// what it returns.
+// registers are the offsets in struct pt_regs of the first arguments of a function and of its return
+// value.
 func registers() (args []int, ret int) {
 	if runtime.GOARCH == "arm64" {
 		return []int{0, 8, 16, 24, 32, 40, 48, 56}, 0
@@ -20,7 +20,7 @@ func registers() (args []int, ret int) {
 	return []int{112, 104, 96, 88, 72, 64}, 80
 }
 
-// scope is what can be named at a place.
+// scope has the variables that expressions can use at an attach point.
 func (f *Finder) scope(p *Probe, place *target.Place) (*compile.Scope, error) {
 	s := &compile.Scope{Types: f.Types, Vars: map[string]compile.Var{}, UserFirst: place.Kind == target.User || place.Kind == target.USDT}
 	if f.Types != nil {
@@ -42,7 +42,7 @@ func (f *Finder) scope(p *Probe, place *target.Place) (*compile.Scope, error) {
 	return s, addParams(s, p)
 }
 
-// proto is the type of a kernel function, or nil.
+// proto returns the type of a kernel function, or nil.
 func (f *Finder) proto(place *target.Place) *btf.FuncProto {
 	if f.Types == nil || place.Kind != target.Kernel {
 		return nil
@@ -57,8 +57,8 @@ func (f *Finder) proto(place *target.Place) *btf.FuncProto {
 
 func unknown() btf.Type { return &btf.Int{Name: "unsigned long", Size: 8} }
 
-// addArguments adds arg1 and so on, and the names that BTF has for them. An argument of
-// more than a register moves those behind it, which are left out.
+// addArguments adds arg1 and so on, and their names in BTF. An argument that needs more than one
+// register shifts those after it, so these are omitted.
 func (f *Finder) addArguments(s *compile.Scope, place *target.Place) {
 	offsets, _ := registers()
 	for i, offset := range offsets {
@@ -94,12 +94,12 @@ func (f *Finder) addReturn(s *compile.Scope, place *target.Place) {
 	}
 }
 
-// addParams adds the names and types that the user gives to the arguments.
+// addParams adds the names and types of arguments in the user's signature.
 func addParams(s *compile.Scope, p *Probe) error {
 	for i, param := range p.Params {
 		arg, ok := s.Vars[fmt.Sprintf("arg%d", i+1)]
 		if !ok {
-			return fmt.Errorf("%w: there is no argument %s", compile.ErrType, param.Name)
+			return fmt.Errorf("%w: unknown argument %s", compile.ErrType, param.Name)
 		}
 		t, err := param.Resolve(s)
 		if err != nil {
@@ -110,8 +110,7 @@ func addParams(s *compile.Scope, p *Probe) error {
 	return nil
 }
 
-// enumerators finds constants of the kernel's enums; all of its types are gone through when
-// the first one is asked for.
+// enumerators finds constants of the kernel's enums. The first search reads all types.
 func enumerators(types *btf.Spec) func(name string) (int64, bool) {
 	all := sync.OnceValue(func() map[string]int64 {
 		out := map[string]int64{}

@@ -13,16 +13,16 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// Values are those that one hit of a probe has fetched. They point into what was decoded.
+// Values are the values fetched at one hit of a probe. They refer to the decoded bytes.
 type Values struct {
 	site *Site
 	data []byte
 }
 
-// Decode is what fetch() wrote at the site.
+// Decode decodes the bytes that fetch() wrote at the site.
 func (s *Site) Decode(data []byte) Values { return Values{s, data} }
 
-// has tells whether a value could be had.
+// has reports whether a value could be read.
 func (v *Values) has(i int) bool {
 	s := &v.site.slots[i]
 	end := s.Offset + 8
@@ -32,11 +32,21 @@ func (v *Values) has(i int) bool {
 	return len(v.data) >= end && binary.NativeEndian.Uint64(v.data)&(1<<i) == 0
 }
 
+// IsIncomplete reports whether a value could not be read.
+func (v *Values) IsIncomplete() bool {
+	for i := range v.site.slots {
+		if !v.has(i) {
+			return true
+		}
+	}
+	return false
+}
+
 func (v *Values) word(i int) uint64 {
 	return binary.NativeEndian.Uint64(v.data[v.site.slots[i].Offset:])
 }
 
-// text is a string's bytes, and whether there were more.
+// text returns the bytes of a string, and whether it was truncated.
 func (v *Values) text(i int) (b []byte, isCut bool) {
 	s := &v.site.slots[i]
 	n := int(min(v.word(i), uint64(s.Size)))
@@ -52,7 +62,7 @@ func (v *Values) text(i int) (b []byte, isCut bool) {
 	return b[:min(len(b), s.Size-2)], true
 }
 
-// appendValue appends a value for people or as JSON.
+// appendValue appends a value as text or JSON.
 func (v *Values) appendValue(b []byte, i int, isJSON bool) []byte {
 	s := &v.site.slots[i]
 	if s.Text {
@@ -116,7 +126,7 @@ func enumerator(t *btf.Enum, n uint64) (string, bool) {
 	return "", false
 }
 
-// AppendText appends the message of the user's format, or name=value for each.
+// AppendText appends the message of the user's format, or name=value for each value.
 func (v *Values) AppendText(b []byte) []byte {
 	if v.site == nil {
 		return b
@@ -138,8 +148,8 @@ func (v *Values) AppendText(b []byte) []byte {
 	return b
 }
 
-// AppendJSON appends an object of the values that could be had. The bytes of a text that
-// is not UTF-8 are also there as NAME_base64; names of texts that were cut are in "cut".
+// AppendJSON appends an object with the values that could be read. A string that is not UTF-8 is
+// accompanied by NAME_base64 with the exact bytes. "cut" lists the names of truncated strings.
 func (v *Values) AppendJSON(b []byte) []byte {
 	b = append(b, '{')
 	var cut []string
@@ -186,7 +196,7 @@ func (v *Values) slots() []slot {
 	return v.site.slots
 }
 
-// Any returns the values by their names, for an expression.
+// Any returns the values by name, for --filter expressions.
 func (v *Values) Any() any {
 	out := map[string]any{}
 	for i, s := range v.slots() {
@@ -203,10 +213,10 @@ func (v *Values) Any() any {
 	return out
 }
 
-// Schema is that of an object.
+// Schema returns the schema of an object.
 func (v *Values) Schema() value.Schema { return value.Schema{Type: "object"} }
 
-// Absent tells that nothing is fetched.
+// Absent reports whether the site fetches nothing.
 func (v *Values) Absent() bool {
 	return len(v.slots()) == 0 && (v.site == nil || v.site.Probe.Format == "")
 }

@@ -1,18 +1,22 @@
-// Package flags turns the fields of option structs into command-line flags and
-// into the variables of BPF programs.
+// Package flags maps the fields of option structs to command-line flags and to variables of BPF
+// programs.
 //
 //	Failed bool `flag:"failed,x" bpf:"targ_failed" help:"failed opens only"`
 //
 //	flag   long name, short name
-//	bpf    the variable in the BPF object that takes the value, or what the value's
-//	       method Variable returns; a string also sets VAR_len where there is one
-//	arg    what the value is called in the help; a type's own name without it
+//	bpf    the variable in the BPF object that is set to the value, or to the result of the
+//	       value's method Variable; a string also sets VAR_len if the object has it
+//	arg    the name of the value in the help; by default it depends on the type
 //	also   another long name, hidden
-//	pos    the field is a positional argument of this name, in the fields' order; the
-//	       last one, if it is a list and its name ends with "...", takes all that follow
+//	min    the smallest allowed number, max the largest
+//	of     the allowed texts, separated by commas
+//	id     the number identifies a process, thread or cpu of this machine, which must exist
+//	       when the run starts (see [Set.IDs])
+//	pos    the field is a positional argument of this name; the order is that of the fields. If
+//	       the last one is a list whose name ends with "...", it takes all remaining arguments
 //	help   one line
 //
-// Underscores and dashes in long names are the same, as BCC's tools have both.
+// Underscores and dashes in long names are equivalent, because tools of BCC use both.
 package flags
 
 import (
@@ -24,10 +28,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ErrUsage is returned for a command line that cannot be understood.
+// ErrUsage is returned for an invalid command line.
 var ErrUsage = errors.New("usage")
 
-// Usage makes an error an ErrUsage, and nil of nil.
+// Usage wraps an error as ErrUsage. It returns nil for nil.
 func Usage(err error) error {
 	if err == nil {
 		return nil
@@ -44,15 +48,21 @@ type Set struct {
 	positions []position
 	vars      map[string]func() any
 	flagOf    map[string]string
+	allowed   map[string]string // by flag
+	ids       []func() IDs
+	checks    []checker
 }
 
 type position struct {
-	name string
-	help string
-	set  func(string) error
+	name, help, allowed string
+	set                 func(string) error
 }
 
-// New returns an empty set for the tool of that name.
+// checker is a struct of options that validates several fields together. Its error names the flags,
+// their values and the allowed values.
+type checker interface{ Check() error }
+
+// New returns an empty set for the tool with this name.
 func New(name string) *Set {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.SortFlags = false
@@ -60,16 +70,21 @@ func New(name string) *Set {
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 	})
-	return &Set{flags: fs, vars: map[string]func() any{}, flagOf: map[string]string{}}
+	return &Set{flags: fs, vars: map[string]func() any{}, flagOf: map[string]string{}, allowed: map[string]string{}}
 }
 
-// Add makes flags of the fields of *opts. shorts gives or takes ("") a field's
-// short name by its long one, as these differ between tools.
+// Add adds flags for the fields of *opts. shorts replaces or removes ("") short names; its keys are
+// the long names. If *opts or an embedded struct has a method Check() error, Parse calls it last.
 func (s *Set) Add(opts any, shorts map[string]string) error {
 	return s.addStruct(reflect.ValueOf(opts).Elem(), shorts)
 }
 
 func (s *Set) addStruct(v reflect.Value, shorts map[string]string) error {
+	if v.Addr().CanInterface() {
+		if c, ok := v.Addr().Interface().(checker); ok {
+			s.checks = append(s.checks, c)
+		}
+	}
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if f.Anonymous && f.Type.Kind() == reflect.Struct {
@@ -101,12 +116,12 @@ func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string
 	if !isFlag && !isPos {
 		return nil
 	}
-	val, err := valueOf(v, f.Tag.Get("arg"))
+	val, err := valueOf(v, f)
 	if err != nil {
 		return err
 	}
 	if isPos {
-		s.positions = append(s.positions, position{pos, f.Tag.Get("help"), val.Set})
+		s.positions = append(s.positions, position{pos, f.Tag.Get("help"), val.bounds.String(), val.Set})
 	}
 	if !isFlag {
 		return nil
@@ -119,21 +134,22 @@ func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string
 		return err
 	}
 	s.addFlag(val, name, short, f)
-	return nil
+	s.allowed[name] = val.bounds.String()
+	return s.addIDs(v, name, f.Tag.Get("id"))
 }
 
-// checkFree returns an error for names that are taken or cannot be.
+// checkFree returns an error for names that are invalid or in use.
 func (s *Set) checkFree(name, also, short string) error {
 	if name == "" || len(short) > 1 {
-		return fmt.Errorf("flag %q, %q: no long name, or a short one of more than a letter", name, short)
+		return fmt.Errorf("flag %q, %q: it needs a long name, and a short name has one letter", name, short)
 	}
 	for _, long := range []string{name, also} {
 		if s.flags.Lookup(long) != nil {
-			return fmt.Errorf("--%s is there already", long)
+			return fmt.Errorf("--%s is defined twice", long)
 		}
 	}
 	if short != "" && s.flags.ShorthandLookup(short) != nil {
-		return fmt.Errorf("-%s is there already", short)
+		return fmt.Errorf("-%s is defined twice", short)
 	}
 	return nil
 }
@@ -151,12 +167,10 @@ func (s *Set) addFlag(val pflag.Value, name, short string, f reflect.StructField
 	}
 }
 
-// Describe gives a flag another line of help.
+// Describe replaces the help of a flag.
 func (s *Set) Describe(name, help string) { s.flags.Lookup(name).Usage = help }
 
-// Parse reads the arguments into the structs.
-//
-// Returns ErrHelp or ErrUsage.
+// Parse parses the arguments into the structs. It returns ErrHelp or ErrUsage.
 func (s *Set) Parse(args []string) error {
 	if err := s.flags.Parse(args); err != nil {
 		if errors.Is(err, ErrHelp) {
@@ -171,13 +185,18 @@ func (s *Set) Parse(args []string) error {
 			return fmt.Errorf("%w: %q is one argument too many", ErrUsage, arg)
 		}
 		if err := p.set(arg); err != nil {
-			return fmt.Errorf("%w: %s: %w", ErrUsage, p.name, err)
+			return fmt.Errorf("%w: invalid argument %q for %s: %w", ErrUsage, arg, p.name, err)
+		}
+	}
+	for _, c := range s.checks {
+		if err := c.Check(); err != nil {
+			return Usage(err)
 		}
 	}
 	return nil
 }
 
-// variable is what a flag's value is to the programs.
+// variable converts the value of a flag to the value of the BPF variable.
 func variable(val any) any {
 	if v, ok := val.(interface{ Variable() any }); ok {
 		return v.Variable()
@@ -185,7 +204,7 @@ func variable(val any) any {
 	return val
 }
 
-// position returns what takes the i-th argument, or nil.
+// position returns the positional argument that the i-th argument sets, or nil.
 func (s *Set) position(i int) *position {
 	last := len(s.positions) - 1
 	if i > last && last >= 0 && strings.HasSuffix(s.positions[last].name, "...") {
@@ -197,7 +216,7 @@ func (s *Set) position(i int) *position {
 	return &s.positions[i]
 }
 
-// Variables returns what the flags set in the BPF object, by variable.
+// Variables returns the values of the variables in the BPF object that flags set, by name.
 func (s *Set) Variables() map[string]any {
 	out := make(map[string]any, len(s.vars))
 	for name, get := range s.vars {
@@ -206,10 +225,10 @@ func (s *Set) Variables() map[string]any {
 	return out
 }
 
-// annotationAlso is where a flag keeps its other long name.
+// annotationAlso is the key of the pflag annotation with the other long name of a flag.
 const annotationAlso = "also"
 
-// FlagOf returns the long name of the flag that sets a variable, or the variable's.
+// FlagOf returns the long name of the flag that sets a variable, or the name of the variable.
 func (s *Set) FlagOf(variable string) string {
 	if name := s.flagOf[variable]; name != "" {
 		return name
@@ -223,6 +242,8 @@ type Flag struct {
 	// Also is the other long name.
 	Also     string
 	Position string
+	// Allowed is the allowed values as a part of a sentence: "at least 1".
+	Allowed string
 }
 
 // All lists the flags in the order in which they were added, then the positional arguments.
@@ -232,7 +253,7 @@ func (s *Set) All() []Flag {
 		if f.Hidden {
 			return
 		}
-		flag := Flag{Long: f.Name, Short: f.Shorthand, Help: f.Usage, Default: f.DefValue}
+		flag := Flag{Long: f.Name, Short: f.Shorthand, Help: f.Usage, Default: f.DefValue, Allowed: s.allowed[f.Name]}
 		if f.Value.Type() != "bool" {
 			flag.Arg = f.Value.Type()
 		}
@@ -242,7 +263,7 @@ func (s *Set) All() []Flag {
 		out = append(out, flag)
 	})
 	for _, p := range s.positions {
-		out = append(out, Flag{Position: p.name, Help: p.help})
+		out = append(out, Flag{Position: p.name, Help: p.help, Allowed: p.allowed})
 	}
 	return out
 }

@@ -28,7 +28,7 @@ type options struct {
 	Count    uint64     `pos:"count" help:"reports"`
 	Knob     uint32     `bpf:"knob"`
 	Plain    string
-	hidden   int
+	hidden   int //lint:ignore U1000 fields that are not exported are no flags
 }
 
 func parse(t testing.TB, o *options, shorts map[string]string, args ...string) error {
@@ -92,18 +92,18 @@ func TestShorts(t *testing.T) {
 	}
 }
 
-// Each is refused with one sentence that has what was wrong in it.
+// The error of an invalid command line contains the reason.
 func TestUsageErrors(t *testing.T) {
-	for _, tt := range []struct{ args, says string }{
+	for _, tt := range []struct{ args, want string }{
 		{"--nope", "--nope"},
 		{"-z", "'z'"},
 		{"--pid", "--pid"},
-		{"--pid x", `"x" is not a whole number`},
-		{"--pid=", `"" is not a whole number`},
-		{"--pid 1,,2", `"" is not a whole number`},
-		{"--pid 1.5", `"1.5" is not a whole number`},
-		{"--pid 0x10", `"0x10" is not a whole number`},
-		{"--pid -1", `"-1" is not a whole number from 0 on`},
+		{"--pid x", `"x" is not a non-negative whole number`},
+		{"--pid=", `"" is not a non-negative whole number`},
+		{"--pid 1,,2", `"" is not a non-negative whole number`},
+		{"--pid 1.5", `"1.5" is not a non-negative whole number`},
+		{"--pid 0x10", `"0x10" is not a non-negative whole number`},
+		{"--pid -1", `"-1" is not a non-negative whole number`},
 		{"--pid 4294967296", "4294967296 is out of range"},
 		{"--port 65536", "65536 is out of range"},
 		{"--level 2147483648", "2147483648 is out of range"},
@@ -114,16 +114,16 @@ func TestUsageErrors(t *testing.T) {
 		{"--failed=maybe", `"maybe" is not true or false`},
 		{"--full-name=", "empty"},
 		{"--words a,,b", "empty"},
-		{"--duration x", `"x" is not a time`},
+		{"--duration x", `"x" is not a duration`},
 		{"x", `interval: "x" is not a number`},
 		{"NaN", `interval: "NaN" is not a number`},
-		{"1 -- -1", `count: "-1" is not a whole number from 0 on`},
+		{"1 -- -1", `count: "-1" is not a non-negative whole number`},
 		{"1 2 3", `"3" is one argument too many`},
 		{"1 2 3 4", `"3" is one argument too many`},
 	} {
 		err := parse(t, &options{}, nil, strings.Fields(tt.args)...)
-		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v, want %q", tt.args, err, tt.says)
+		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v, want %q", tt.args, err, tt.want)
 		}
 	}
 }
@@ -136,8 +136,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A list on the command line takes the place of the default and leaves it as it was,
-// for the next run has it too.
+// A list on the command line replaces the default without changing the slice of the default.
 func TestListDefaults(t *testing.T) {
 	defaults := options{Words: []string{"a", "b"}}
 	o := defaults
@@ -145,7 +144,7 @@ func TestListDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(o.Words, defaults.Words); got != "[c d] [a b]" {
-		t.Errorf("read and default: %s", got)
+		t.Errorf("value and default: %s", got)
 	}
 }
 
@@ -227,12 +226,21 @@ func TestAddRefuses(t *testing.T) {
 		"map": &struct {
 			A map[string]int `flag:"a"`
 		}{},
+		"bound of a text": &struct {
+			A string `flag:"a" min:"x"`
+		}{},
+		"bound that is no number": &struct {
+			A uint8 `flag:"a" max:"300"`
+		}{},
+		"id of what": &struct {
+			A uint8 `flag:"a" id:"disk"`
+		}{},
 		"unexported": &struct {
 			a bool `flag:"a"`
 		}{},
 	} {
 		if err := New("tool").Add(opts, nil); err == nil {
-			t.Errorf("%s: added", name)
+			t.Errorf("%s: no error", name)
 		}
 	}
 }
@@ -247,18 +255,18 @@ func TestDuration(t *testing.T) {
 			t.Errorf("%q is %s, %v, want %s", in, d, err, want)
 		}
 	}
-	for in, says := range map[string]string{
-		"0": "not above zero", "0s": "not above zero", "-1": "not above zero", "-1s": "not above zero", "1e-12": "not above zero",
+	for in, want := range map[string]string{
+		"0": "not greater than zero", "0s": "not greater than zero", "-1": "not greater than zero", "-1s": "not greater than zero", "1e-12": "not greater than zero",
 		"1e400": "out of range", "1e18": "out of range", "-1e18": "out of range", "Inf": "out of range", "-Inf": "out of range", "9223372037": "out of range",
-		"NaN": "not a time", "": "not a time", "x": "not a time", "2x": "not a time", "2 s": "not a time",
+		"NaN": "not a duration", "": "not a duration", "x": "not a duration", "2x": "not a duration", "2 s": "not a duration",
 	} {
 		d := Duration(7)
-		if err := d.UnmarshalText([]byte(in)); err == nil || !strings.Contains(err.Error(), says) || d != 7 {
-			t.Errorf("%q is %s, %v, want %q", in, d, err, says)
+		if err := d.UnmarshalText([]byte(in)); err == nil || !strings.Contains(err.Error(), want) || d != 7 {
+			t.Errorf("%q is %s, %v, want %q", in, d, err, want)
 		}
 	}
 	if s := Duration(0).String(); s != "" {
-		t.Errorf("no time is %q", s)
+		t.Errorf("the zero duration is %q, want \"\"", s)
 	}
 }
 
@@ -271,7 +279,7 @@ func TestMilliseconds(t *testing.T) {
 	}
 	for _, in := range []string{"-1", "-1s", "", "x", "NaN", "Inf", "1e400", "1e30", "2 s"} {
 		d := Milliseconds(7)
-		if err := d.UnmarshalText([]byte(in)); err == nil || !strings.Contains(err.Error(), "not a time") || d != 7 {
+		if err := d.UnmarshalText([]byte(in)); err == nil || !strings.Contains(err.Error(), "not a duration") || d != 7 {
 			t.Errorf("%q is %s, %v", in, d, err)
 		}
 	}
@@ -280,7 +288,82 @@ func TestMilliseconds(t *testing.T) {
 	}
 }
 
-// No command line does more than be read or refused.
+type bounded struct {
+	Sides
+	N     uint8    `flag:"n" min:"1" max:"5" help:"number"`
+	All   []int    `flag:"all" min:"-1" help:"numbers"`
+	Ratio float64  `flag:"ratio" max:"0.5" help:"ratio"`
+	Span  Duration `flag:"span" max:"1m" help:"span"`
+	How   string   `flag:"how" of:"auto,fp,none" help:"how"`
+	Count uint64   `pos:"count" min:"2" help:"count"`
+}
+
+// Sides is exported because embedded options must be.
+type Sides struct {
+	Left  bool `flag:"left" help:"left"`
+	Right bool `flag:"right" help:"right"`
+}
+
+func (s *Sides) Check() error {
+	if s.Left && s.Right {
+		return errors.New("--left and --right exclude each other")
+	}
+	return nil
+}
+
+// The error for an invalid value names the flag, the value and the allowed values.
+func TestBounds(t *testing.T) {
+	for line, want := range map[string]string{
+		"--n 0":            `invalid argument "0" for "--n" flag: it must be 1 to 5`,
+		"--n 6":            `invalid argument "6" for "--n" flag: it must be 1 to 5`,
+		"--all 1,-2":       `invalid argument "1,-2" for "--all" flag: it must be at least -1`,
+		"--ratio 0.6":      `invalid argument "0.6" for "--ratio" flag: it must be at most 0.5`,
+		"--span 61":        `invalid argument "61" for "--span" flag: it must be at most 1m0s`,
+		"--how dwarf":      `invalid argument "dwarf" for "--how" flag: it must be auto, fp or none`,
+		"1":                `invalid argument "1" for count: it must be at least 2`,
+		"--left --right":   "--left and --right exclude each other",
+		"--n 1 --n 5":      "",
+		"--all -1,7":       "",
+		"--ratio -3":       "",
+		"--span 60":        "",
+		"--how fp 2":       "",
+		"--right --how=fp": "",
+	} {
+		var o bounded
+		s := New("tool")
+		if err := s.Add(&o, nil); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Parse(strings.Fields(line))
+		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrUsage) || err.Error() != "usage: "+want) {
+			t.Errorf("%q: %v, want %q", line, err, want)
+		}
+	}
+}
+
+func TestIDs(t *testing.T) {
+	var o struct {
+		PIDs []uint32 `flag:"pid" id:"process"`
+		PPID uint32   `flag:"ppid" id:"process"`
+		CPU  int32    `flag:"cpu" id:"cpu"`
+	}
+	o.CPU = -1
+	s := New("tool")
+	if err := s.Add(&o, nil); err != nil {
+		t.Fatal(err)
+	}
+	if all := s.IDs(); len(all) != 0 {
+		t.Errorf("without flags: %v", all)
+	}
+	if err := s.Parse([]string{"--pid", "1,2", "--cpu", "3"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(s.IDs()), "[{--pid process [1 2]} {--cpu cpu [3]}]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Every command line is either parsed or returns ErrUsage or ErrHelp.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"", "-x", "--pid 1,2", "-p=1", "--duration NaN", "1 2 3", "--", "-", "--=", "-=", "---", "--failed=x", "--help",
@@ -300,7 +383,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// The last positional argument takes all that follow, if its name says so.
+// The last positional argument takes all remaining arguments if its name ends with "...".
 func TestRest(t *testing.T) {
 	var o struct {
 		First string   `pos:"first" help:"one"`
@@ -314,6 +397,6 @@ func TestRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.First != "a" || strings.Join(o.Rest, " ") != "b c d e" {
-		t.Errorf("read %+v", o)
+		t.Errorf("parsed %+v", o)
 	}
 }

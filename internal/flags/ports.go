@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Ports is a list of ports to filter by; none is all of them.
+// Ports is a list of ports to filter by. An empty list selects all ports.
 type Ports []uint16
 
-// UnmarshalText adds the ports of s, between commas.
+// UnmarshalText adds the comma-separated ports of s.
 func (p *Ports) UnmarshalText(s []byte) error {
 	for part := range strings.SplitSeq(string(s), ",") {
 		n, err := strconv.ParseUint(strings.TrimSpace(part), 10, 16)
@@ -21,7 +21,7 @@ func (p *Ports) UnmarshalText(s []byte) error {
 	return nil
 }
 
-// Variable returns a bit for each port that is not wanted, as sock.bpf.h has them.
+// Variable returns the bitmap of sock.bpf.h: a bit is set for each port that is not selected.
 func (p Ports) Variable() any {
 	var out [(math.MaxUint16 + 1) / 64]uint64
 	if len(p) == 0 {

@@ -22,17 +22,17 @@ func TestPorts(t *testing.T) {
 		return out
 	}
 	if n := len(out()); n != 65536 {
-		t.Errorf("without the flag %d ports are wanted, want all", n)
+		t.Errorf("%d ports are selected without the flag, want all", n)
 	}
 	if err := s.Parse([]string{"-P", "0, 80", "--port", "65535"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := out(); len(got) != 3 || got[0] != 0 || got[1] != 80 || got[2] != 65535 {
-		t.Errorf("wanted are %v", got)
+		t.Errorf("selected ports are %v", got)
 	}
 	for _, bad := range []string{"65536", "http", "-1", "", "1,,2"} {
 		if err := s.Parse([]string{"-P", bad}); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q: no error", bad)
 		}
 	}
 }

@@ -9,26 +9,24 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/spf13/pflag"
 )
 
-// field is the pflag.Value of a struct field of a plain kind.
+// field is the pflag.Value of a struct field.
 type field struct {
-	v   reflect.Value
-	arg string
-	set bool
+	v      reflect.Value
+	arg    string
+	bounds bounds
+	set    bool
 }
 
-func valueOf(v reflect.Value, arg string) (pflag.Value, error) {
-	if p, ok := v.Addr().Interface().(pflag.Value); ok {
-		return p, nil
-	}
-	f := &field{v: v, arg: arg}
-	if err := f.check(); err != nil {
+func valueOf(v reflect.Value, f reflect.StructField) (*field, error) {
+	val := &field{v: v, arg: f.Tag.Get("arg")}
+	if err := val.check(); err != nil {
 		return nil, err
 	}
-	return f, nil
+	var err error
+	val.bounds, err = newBounds(f)
+	return val, err
 }
 
 func (f *field) check() error {
@@ -44,16 +42,16 @@ func (f *field) check() error {
 		reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return nil
 	}
-	return fmt.Errorf("no flag can have type %s", f.v.Type())
+	return fmt.Errorf("type %s is not supported for flags", f.v.Type())
 }
 
-// unmarshaler is v as what reads itself, or nil.
+// unmarshaler returns v as a TextUnmarshaler, or nil if it is not one.
 func unmarshaler(v reflect.Value) encoding.TextUnmarshaler {
 	u, _ := v.Addr().Interface().(encoding.TextUnmarshaler)
 	return u
 }
 
-// String is the default, in the help.
+// String returns the value. pflag calls it for the default in the help.
 func (f *field) String() string {
 	if f.v.IsZero() {
 		return ""
@@ -80,22 +78,28 @@ func (f *field) Type() string {
 	return "N"
 }
 
-// Set reads one value; a list takes several between commas, and more each time. The
-// first takes the place of the default.
+// Set parses a value. Lists are separated by commas. The first call replaces the default of a list,
+// further calls append to it.
 func (f *field) Set(s string) error {
 	if f.v.Kind() != reflect.Slice || unmarshaler(f.v) != nil {
-		return setScalar(f.v, s)
+		if err := setScalar(f.v, s); err != nil {
+			return err
+		}
+		return f.bounds.check(f.v)
 	}
 	if !f.set {
 		f.v.SetZero()
 		f.set = true
 	}
 	for part := range strings.SplitSeq(s, ",") {
-		one := reflect.New(f.v.Type().Elem()).Elem()
-		if err := setScalar(one, strings.TrimSpace(part)); err != nil {
+		element := reflect.New(f.v.Type().Elem()).Elem()
+		if err := setScalar(element, strings.TrimSpace(part)); err != nil {
 			return err
 		}
-		f.v.Set(reflect.Append(f.v, one))
+		if err := f.bounds.check(element); err != nil {
+			return err
+		}
+		f.v.Set(reflect.Append(f.v, element))
 	}
 	return nil
 }
@@ -107,7 +111,7 @@ func setScalar(v reflect.Value, s string) error {
 	switch v.Kind() {
 	case reflect.String:
 		if s == "" {
-			return errors.New("it is empty")
+			return errors.New("the value is empty")
 		}
 		v.SetString(s)
 		return nil
@@ -139,14 +143,14 @@ func setNumber(v reflect.Value, s string) error {
 	default:
 		n, err := strconv.ParseUint(s, 10, v.Type().Bits())
 		if err != nil {
-			return numError(s, "whole number from 0 on", err)
+			return numError(s, "non-negative whole number", err)
 		}
 		v.SetUint(n)
 	}
 	return nil
 }
 
-// numError says what is wrong with a number in a user's words.
+// numError returns an error for a number that cannot be parsed.
 func numError(s, want string, err error) error {
 	if errors.Is(err, strconv.ErrRange) {
 		return fmt.Errorf("%s is out of range", s)
@@ -154,18 +158,17 @@ func numError(s, want string, err error) error {
 	return fmt.Errorf("%q is not a %s", s, want)
 }
 
-// Duration is a span of time: "2s", "1m30s", "250ms", or a number of seconds. It is not
-// negative.
+// Duration is a positive duration: "2s", "1m30s", "250ms", or a number of seconds.
 type Duration time.Duration
 
-// UnmarshalText reads s.
+// UnmarshalText parses s.
 func (d *Duration) UnmarshalText(s []byte) error {
 	span, err := parseSpan(string(s))
 	if err != nil {
 		return err
 	}
 	if span <= 0 {
-		return fmt.Errorf("%s is not above zero", s)
+		return fmt.Errorf("%s is not greater than zero", s)
 	}
 	*d = Duration(span)
 	return nil
@@ -181,12 +184,12 @@ func parseSpan(s string) (time.Duration, error) {
 	case math.Abs(seconds) >= math.MaxInt64/1e9:
 		return 0, fmt.Errorf("%s is out of range", s)
 	case err != nil, math.IsNaN(seconds):
-		return 0, fmt.Errorf("%q is not a time: write 2s, 1m or a number of seconds", s)
+		return 0, fmt.Errorf("%q is not a duration: want 2s, 1m or a number of seconds", s)
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// String is the span as Go writes it.
+// String returns the duration in Go's format, or "" if it is 0.
 func (d Duration) String() string {
 	if d == 0 {
 		return ""
@@ -194,25 +197,25 @@ func (d Duration) String() string {
 	return time.Duration(d).String()
 }
 
-// Milliseconds is a span of time: "10ms", "500us", or a number of milliseconds. To programs
-// it is ns.
+// Milliseconds is a duration: "10ms", "500us", or a number of milliseconds. In BPF programs its unit
+// is ns.
 type Milliseconds time.Duration
 
-// UnmarshalText reads s.
+// UnmarshalText parses s.
 func (d *Milliseconds) UnmarshalText(s []byte) error {
 	span, err := time.ParseDuration(string(s))
 	if ms, isNumber := strconv.ParseFloat(string(s), 64); isNumber == nil && math.Abs(ms) < math.MaxInt64/1e6 {
 		span, err = time.Duration(ms*float64(time.Millisecond)), nil
 	}
 	if err != nil || span < 0 {
-		return fmt.Errorf("%q is not a time: write 500us, 2s or a number of milliseconds", s)
+		return fmt.Errorf("%q is not a duration: want 500us, 2s or a number of milliseconds", s)
 	}
 	*d = Milliseconds(span)
 	return nil
 }
 
-// Variable is the span in ns.
+// Variable returns the duration in ns.
 func (d Milliseconds) Variable() any { return uint64(d) }
 
-// String is the span as Go writes it.
+// String returns the duration in Go's format.
 func (d Milliseconds) String() string { return time.Duration(d).String() }

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// waits are the colours of waiting: what the kernel's functions are called that wait, the
-// hue, and what it is that is waited for.
-var waits = []struct {
-	hue   int
-	what  string
-	words []string
+// waitColours are the hues of kernel functions in off-CPU profiles, by the resource that a
+// function name containing one of the words waits for.
+var waitColours = []struct {
+	hue      int
+	resource string
+	words    []string
 }{
 	{280, "locks", []string{"futex", "mutex", "rwsem", "semaphore"}},
 	{0, "disks", []string{"io_schedule", "blk_", "jbd2", "ext4_", "xfs_", "btrfs_", "folio_wait", "filemap_", "fsync"}},
@@ -21,7 +21,7 @@ var waits = []struct {
 	{320, "children", []string{"do_wait", "wait_for_completion"}},
 }
 
-// colour is that of a frame: the same name has always the same.
+// colour returns the colour of a frame. It depends only on the name, kind and unit.
 func (u Unit) colour(f Frame) string {
 	h := fnv.New32a()
 	h.Write([]byte(f.Name))
@@ -31,7 +31,7 @@ func (u Unit) colour(f Frame) string {
 	case f.Kind == Label:
 		return fmt.Sprintf("hsl(0,0%%,%d%%)", 75+n%10)
 	case f.Kind == Kernel && u == Nanoseconds:
-		for _, w := range waits {
+		for _, w := range waitColours {
 			for _, word := range w.words {
 				if strings.Contains(f.Name, word) {
 					return fmt.Sprintf("hsl(%d,55%%,%d%%)", w.hue, light)
@@ -47,16 +47,16 @@ func (u Unit) colour(f Frame) string {
 	return fmt.Sprintf("hsl(%d,75%%,%d%%)", 48+n/16%10, light)
 }
 
-// keyEntry tells what a colour means.
+// keyEntry is an entry of the colour key.
 type keyEntry struct{ colour, what string }
 
-// key is of the colours that mean something in a profile of that unit.
+// key returns the colour key of profiles of that unit.
 func (u Unit) key() (all []keyEntry) {
 	if u != Nanoseconds {
 		return nil
 	}
-	for _, w := range waits {
-		all = append(all, keyEntry{fmt.Sprintf("hsl(%d,55%%,50%%)", w.hue), w.what})
+	for _, w := range waitColours {
+		all = append(all, keyEntry{fmt.Sprintf("hsl(%d,55%%,50%%)", w.hue), w.resource})
 	}
 	return all
 }

@@ -1,5 +1,5 @@
-// Package flame writes what was counted by stacks in the forms that other programs read
-// (folded stacks, pprof, speedscope) and as a flame graph, a picture that needs none.
+// Package flame writes stack profiles as folded stacks, as pprof and speedscope files, and as
+// flame graphs (SVG, HTML).
 package flame
 
 import (
@@ -10,32 +10,32 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// Kind is what a frame is, for its colour and its mark.
+// Kind is the kind of a frame. It determines the colour and the suffix of the frame.
 type Kind uint8
 
 // Kinds of frames.
 const (
 	User Kind = iota
 	Kernel
-	// Label is no function: the name of a task, or a line between two stacks.
+	// Label is not a function, but the name of a task or a separator between two stacks.
 	Label
 )
 
-// Frame is a line of a sample. Name is safe for a terminal.
+// Frame is a frame of a sample. Name is escaped for terminals.
 type Frame struct {
 	Name string
 	Kind Kind
-	// Of is what it was made of, nil for a label.
+	// Of is the original frame, nil for a label.
 	Of *value.Frame
 }
 
-// Sample is what was counted for one stack, the outermost frame first.
+// Sample is a stack, outermost frame first, and its weight.
 type Sample struct {
 	Frames []Frame
 	Weight uint64
 }
 
-// Unit is what weights are.
+// Unit is the unit of weights.
 type Unit string
 
 // Units of weights.
@@ -48,24 +48,24 @@ const (
 
 // Profile is the samples of one run.
 type Profile struct {
-	// Title is what the tool says of it.
+	// Title is the title set by the tool.
 	Title   string
 	Samples []Sample
 	Unit    Unit
-	// Begin and Length are of the time that it is of.
+	// Begin and Length are the start and duration of the profile.
 	Begin  time.Time
 	Length time.Duration
-	// Period is the ns between two samples; 0 where all that happened is counted.
+	// Period is the sampling period in ns, 0 if every event is counted.
 	Period uint64
 }
 
-// Options say how frames are shown.
+// Options control the representation of frames.
 type Options struct {
-	// Marks puts _[k] behind functions of the kernel, and _[i] behind those that stand in others.
+	// Marks appends _[k] to kernel functions and _[i] to inlined functions.
 	Marks bool
 }
 
-// Writer writes a profile in one form.
+// Writer writes a profile in one format.
 type Writer func(io.Writer, *Profile) error
 
 // FrameOf returns the frame of a function.
@@ -77,7 +77,8 @@ func FrameOf(f *value.Frame) Frame {
 	return Frame{Name: frameName(f), Kind: kind, Of: f}
 }
 
-// frameName is the function's name, or the module's without its folders and the place there.
+// frameName returns the name of the function. If it is unknown, it returns the base name of
+// the module and the offset.
 func frameName(f *value.Frame) string {
 	short := *f
 	if i := strings.LastIndexByte(f.Module, '/'); i >= 0 {
@@ -86,7 +87,7 @@ func frameName(f *value.Frame) string {
 	return string(short.AppendText(nil))
 }
 
-// LabelOf returns the frame of a label.
+// LabelOf returns a label frame.
 func LabelOf(text string) Frame {
 	return Frame{Name: string(value.AppendEscaped(nil, text)), Kind: Label}
 }

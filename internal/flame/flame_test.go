@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func TestFolded(t *testing.T) {
 	}
 }
 
-// Functions that stand in others have a mark, and all have their lines for pprof.
+// Inlined functions are marked, and pprof output has the source lines.
 func TestLines(t *testing.T) {
 	inner := FrameOf(&value.Frame{Symbol: "inner", Module: "/a", File: "/src/a.c", Line: 7, Inlined: true})
 	outer := FrameOf(&value.Frame{Symbol: "outer", Module: "/a", File: "/src/a.c", Line: 9})
@@ -110,7 +111,7 @@ func TestSpeedscope(t *testing.T) {
 	}
 }
 
-// element is what an XML parser finds of a function.
+// element is the SVG element of a function.
 type element struct {
 	Class string `xml:"class,attr"`
 	V     uint64 `xml:"data-v,attr"`
@@ -149,12 +150,12 @@ func TestSVG(t *testing.T) {
 	}
 }
 
-// The page loads nothing.
+// The page loads no external resources.
 func TestHTML(t *testing.T) {
 	text := render(t, HTML, sample(Samples))
 	for _, bad := range []string{"a<b>", "src=", "href=", "http://www.example"} {
 		if strings.Contains(text, bad) {
-			t.Errorf("the page has %q in it", bad)
+			t.Errorf("the page contains %q", bad)
 		}
 	}
 	if !strings.Contains(text, "</html>") || !strings.Contains(text, "6500 samples") {
@@ -162,14 +163,25 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// A profile of nothing is one.
+// The page is as high as the graph, up to the window: a short one begins below the head, with
+// nothing above it.
+func TestPageIsAsHighAsGraph(t *testing.T) {
+	layout := strings.Join(regexp.MustCompile(`(?m)^(body|main|main svg) .*$`).FindAllString(style, -1), " ")
+	for rule, want := range map[string]bool{" height: 100vh": false, " max-height: 100vh": true, "margin-top: auto": false, " flex: 1;": false} {
+		if got := strings.Contains(layout, rule); got != want {
+			t.Errorf("the page has %q: %v, want %v: %s", rule, got, want, layout)
+		}
+	}
+}
+
+// An empty profile is valid in every format.
 func TestEmpty(t *testing.T) {
 	for _, w := range []Writer{Options{}.Folded, Pprof, Speedscope, SVG, HTML} {
 		render(t, w, &Profile{Title: "tool", Unit: Samples})
 	}
 }
 
-// What is too narrow to be seen is left out and said.
+// Frames too narrow to be visible are omitted, and their number is printed.
 func TestNarrow(t *testing.T) {
 	p := &Profile{Title: "tool", Unit: Samples, Samples: []Sample{
 		{[]Frame{function("wide", false)}, 1e9}, {[]Frame{function("narrow", false)}, 1},

@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// Folded writes a line for each sample: the frames with semicolons between, and the
-// weight; times are in microseconds. Lines of equal frames are added up. A semicolon in
-// a name becomes a colon, as in all programs that write the form.
+// Folded writes folded stacks: one line per distinct stack, with the frames separated by
+// semicolons, a space and the total weight. Times are in microseconds. A semicolon in a name
+// becomes a colon, as is usual for the format.
 func (o Options) Folded(w io.Writer, p *Profile) error {
 	index := map[string]int{}
 	var lines []string
@@ -31,7 +31,7 @@ func (o Options) Folded(w io.Writer, p *Profile) error {
 	return err
 }
 
-// Shown is the weight as text has it: times in microseconds.
+// Shown converts a weight to the unit of text output: microseconds for times.
 func (u Unit) Shown(weight uint64) uint64 {
 	if u == Nanoseconds {
 		return weight / 1000

@@ -9,7 +9,7 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// Pprof writes the form of `go tool pprof`, compressed. Names of tasks are the outermost
+// Pprof writes a compressed profile for `go tool pprof`. Labels become the outermost
 // functions.
 func Pprof(w io.Writer, p *Profile) error {
 	b := pprofBuilder{
@@ -44,7 +44,7 @@ func (p *Profile) sampleType() string {
 	return string(p.Unit)
 }
 
-// plural is the unit as pprof knows it.
+// plural returns the pprof name of the unit.
 func (u Unit) plural() string {
 	if u == Samples || u == Calls {
 		return "count"
@@ -62,7 +62,7 @@ type pprofLocation struct {
 	address uint64
 }
 
-// pprofBuilder numbers what samples have in common.
+// pprofBuilder assigns IDs to the mappings, functions and locations that samples share.
 type pprofBuilder struct {
 	profile   *profile.Profile
 	mappings  map[pprofMapping]*profile.Mapping
@@ -114,7 +114,7 @@ func (b *pprofBuilder) mapping(f *Frame) *profile.Mapping {
 	return m
 }
 
-// line is the frame's function, and where in that it was.
+// line returns the function of a frame and the source line.
 func (b *pprofBuilder) line(f *Frame) profile.Line {
 	if f.Of == nil || f.Of.File == "" {
 		return profile.Line{Function: b.function(pprofFunction{name: f.Name})}

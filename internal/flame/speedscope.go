@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// speedscopeFile is a file of speedscope's own form, see
+// speedscopeFile is a file in the native format of speedscope:
 // https://www.speedscope.app/file-format-schema.json.
 type speedscopeFile struct {
 	Schema   string              `json:"$schema"`
@@ -34,7 +34,7 @@ type speedscopeProfile struct {
 	Weights    []uint64 `json:"weights"`
 }
 
-// Speedscope writes speedscope's JSON.
+// Speedscope writes a profile in the JSON format of speedscope.
 func Speedscope(w io.Writer, p *Profile) error {
 	out := speedscopeProfile{Type: "sampled", Name: p.Title, Unit: p.Unit.speedscope(), Samples: [][]int{}, Weights: []uint64{}}
 	frames := []speedscopeFrame{}

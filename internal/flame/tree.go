@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// node is a function as it was called by its parent.
+// node is a function called by the function of its parent.
 type node struct {
 	frame    Frame
-	weight   uint64 // of it and of what it called
+	weight   uint64 // including its children
 	children []*node
 	byFrame  map[nodeKey]*node
 }
@@ -18,7 +18,7 @@ type nodeKey struct {
 	kind Kind
 }
 
-// newTree adds up what samples have in common from the outermost frame on.
+// newTree merges the common prefixes of the samples.
 func newTree(samples []Sample) *node {
 	root := &node{frame: Frame{Name: "all", Kind: Label}}
 	for i := range samples {
@@ -47,7 +47,7 @@ func (n *node) child(f Frame) *node {
 	return c
 }
 
-// sort puts children in the order of their names, so that two pictures can be compared.
+// sort orders children by name, so that graphs are comparable.
 func (n *node) sort() {
 	slices.SortFunc(n.children, func(a, b *node) int {
 		return cmp.Or(cmp.Compare(a.frame.Name, b.frame.Name), cmp.Compare(a.frame.Kind, b.frame.Kind))

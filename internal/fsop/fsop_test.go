@@ -35,34 +35,35 @@ func TestPlan(t *testing.T) {
 	}
 	o.Type = slices.Repeat([]string{"nfs"}, 9)
 	if _, err := o.Plan(); err == nil {
-		t.Error("18 types are not too many")
+		t.Error("18 types are accepted")
 	}
 	o = Options{Operation: []string{"rename"}}
 	if _, err := o.Plan(); err == nil {
-		t.Error("rename is no operation")
+		t.Error("operation rename is accepted")
 	}
 }
 
-// A type whose functions are not known leaves none to look at: all goes by system calls.
-func TestChosen(t *testing.T) {
+// If the functions of one selected type are unknown, the result is empty, so that system calls
+// are traced.
+func TestSelectTypes(t *testing.T) {
 	for _, tc := range []struct {
 		names string
 		want  int
 	}{{"", len(fileSystems())}, {"xfs", 1}, {"xfs ext4", 2}, {"xfs tmpfs", 0}} {
-		if got := chosen(strings.Fields(tc.names)); len(got) != tc.want {
+		if got := selectTypes(strings.Fields(tc.names)); len(got) != tc.want {
 			t.Errorf("%q: %d types, want %d", tc.names, len(got), tc.want)
 		}
 	}
 }
 
-// What a type lacks of its functions is asked for, so that it is told.
+// A missing function becomes a target, so that the failure to attach is reported.
 func TestTargets(t *testing.T) {
-	there := map[string]tool.Target{"b": {Name: "b", Address: 2}}
+	available := map[string]tool.Target{"b": {Name: "b", Address: 2}}
 	for _, tc := range []struct {
 		names string
 		want  tool.Target
 	}{{"a b", tool.Target{Name: "b", Address: 2}}, {"c d", tool.Target{Name: "c"}}} {
-		if got := targets(strings.Fields(tc.names), there); len(got) != 1 || got[0] != tc.want {
+		if got := targets(strings.Fields(tc.names), available); len(got) != 1 || got[0] != tc.want {
 			t.Errorf("%s: %v, want %v", tc.names, got, tc.want)
 		}
 	}
@@ -76,7 +77,7 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// A type is known, or the kernel has it.
+// A type is valid if its functions are known or the kernel has registered it.
 func TestCheck(t *testing.T) {
 	for name, ok := range map[string]bool{"zfs": true, "proc": true, "nosuch": false, "nodev,": false} {
 		o := Options{Type: []string{name}}

@@ -11,9 +11,36 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// Options say which operations are wanted.
+const text = `Operations are calls of file system functions such as ext4_file_read_iter (hook function). ` +
+	`This covers the types %s, if the kernel has them when the tool starts. ` +
+	`The time is that of the file system. It excludes the work of the virtual file system (VFS) before and after ` +
+	`the call, such as waiting for a frozen file system. ` +
+	`A stacked file system such as overlay calls the functions of the lower file system: both calls are reported, ` +
+	`before kernel 6.7 both with the path on the upper one. ` +
+	`A synchronous write is reported as a write and an fsync within it. ` +
+	`Reads by sendfile and splice use other functions and are not traced.
+
+` +
+	`If a tool cannot attach to the functions of one of these types, or if --type names another type, ` +
+	`operations are system calls on regular files of any type (hook syscall): ` +
+	`the read and write calls; sendfile, splice and copy_file_range, which read one file and write another; ` +
+	`fsync and fdatasync, also on directories; and successful opens. ` +
+	`The time is that of the system call and includes the VFS: path lookup, waiting for locks, creating the file. ` +
+	`The part of the file system in it is not measured. ` +
+	`I/O by io_submit(2), io_uring and the kernel itself is not traced with this hook. ` +
+	`Access to mapped memory is not traced with either hook. ` +
+	`Calls whose file descriptor another thread closes during the call are counted in the summary (closed).
+
+` +
+	`The function hook also traces reads and writes of AIO and io_uring. ` +
+	`If a function only queues a request, the request continues after the function returns. ` +
+	`Its duration is unknown; such requests are counted in the summary (queued). ` +
+	`io_uring first tries without blocking, so one read can appear as two operations, ` +
+	`the first of which fails with EAGAIN.`
+
+// Options select operations.
 type Options struct {
-	Type      []string `flag:"type,t" arg:"TYPE" help:"only file systems of these types, as ext4 or nfs"`
+	Type      []string `flag:"type,t" arg:"TYPE" help:"only file systems of these types, such as ext4 or nfs"`
 	Operation []string `flag:"operation" arg:"OPERATION" help:"only these operations: read, write, open, fsync, getattr"`
 }
 
@@ -23,7 +50,8 @@ const (
 	nameLen  = 16
 )
 
-// Plan takes the functions of the file systems, or else system calls.
+// Plan returns a plan that attaches to the functions of the file systems, with system calls
+// as the fallback.
 func (o *Options) Plan() (tool.Plan, error) {
 	ops, err := o.operations()
 	if err != nil {
@@ -31,7 +59,7 @@ func (o *Options) Plan() (tool.Plan, error) {
 	}
 	names := o.kernelNames()
 	if len(names) > maxTypes {
-		return tool.Plan{}, fmt.Errorf("--type: %d types are too many: %d at most", len(names), maxTypes)
+		return tool.Plan{}, fmt.Errorf("--type: too many types: %d, the maximum is %d", len(names), maxTypes)
 	}
 	var types [maxTypes][nameLen]byte
 	for i, name := range names {
@@ -39,45 +67,45 @@ func (o *Options) Plan() (tool.Plan, error) {
 	}
 	return tool.Plan{
 		Variables: map[string]any{"targ_types": types, "targ_nr_types": uint32(len(names)), "targ_ops": ops},
-		StandIns:  []tool.StandIn{{Hook: "syscall", For: "function", Means: means}},
+		StandIns:  []tool.StandIn{{Hook: "syscall", For: "function", Means: syscallsMean}},
 		Resolve: func(p *tool.Plan, _ *tool.Kernel) (err error) {
 			if err := o.check(); err != nil {
 				return err
 			}
-			p.Instances, err = instances(chosen(o.Type), ops)
+			p.Instances, err = instances(selectTypes(o.Type), ops)
 			return err
 		},
 	}, nil
 }
 
-// check refuses types that are neither known nor in this kernel.
+// check returns an error for a type that is neither in the list nor registered in this kernel.
 func (o *Options) check() error {
-	there, err := os.ReadFile("/proc/filesystems")
+	registered, err := os.ReadFile("/proc/filesystems")
 	if err != nil {
 		return fmt.Errorf("read types of file systems: %w", err)
 	}
 	for _, name := range o.Type {
 		_, ok := find(name)
-		if !ok && !slices.Contains(strings.Fields(string(there)), name) {
-			return fmt.Errorf("%w: --type %s: this kernel has none (see /proc/filesystems)", flags.ErrUsage, name)
+		if !ok && !slices.Contains(strings.Fields(string(registered)), name) {
+			return fmt.Errorf("%w: --type %s: unknown to this kernel (see /proc/filesystems)", flags.ErrUsage, name)
 		}
 	}
 	return nil
 }
 
-// operations are the bits of the operations that are wanted, none for all.
+// operations returns a bit mask of the selected operations, 0 for all.
 func (o *Options) operations() (bits uint32, err error) {
 	for _, name := range o.Operation {
 		op, ok := value.ParseFileOp(name)
 		if !ok {
-			return 0, fmt.Errorf("--operation %s: it is read, write, open, fsync or getattr", name)
+			return 0, fmt.Errorf("--operation %s: unknown operation (use read, write, open, fsync or getattr)", name)
 		}
 		bits |= 1 << op
 	}
 	return bits, nil
 }
 
-// kernelNames are the kernel's names for the types.
+// kernelNames returns the names of the selected types in the kernel.
 func (o *Options) kernelNames() []string {
 	var out []string
 	for _, name := range o.Type {
@@ -90,7 +118,7 @@ func (o *Options) kernelNames() []string {
 	return out
 }
 
-// Aliases are the names that the peers have for a tool by the types: ext4slower.
+// Aliases returns the names of peers' tools for a single type of file system: ext4slower.
 func Aliases(suffix string) []tool.Alias {
 	var out []tool.Alias
 	for _, name := range []string{"bcachefs", "btrfs", "ext4", "f2fs", "fuse", "nfs", "xfs", "zfs"} {
@@ -99,18 +127,14 @@ func Aliases(suffix string) []tool.Alias {
 	return out
 }
 
-const means = "system calls are seen, whose time has the virtual file system in it, and no getattr"
+// syscallsMean is the note on the system call fallback.
+const syscallsMean = "system calls are traced: times include the virtual file system (VFS), and getattr is not traced"
 
-// Text is what the manuals of the tools say of what is seen.
+// Text describes in manual pages which operations are traced.
 func Text() string {
 	var names []string
 	for _, fs := range fileSystems() {
 		names = append(names, fs.name)
 	}
-	return fmt.Sprintf(`The operations are calls of the file systems' own functions, as ext4_file_read_iter (hook function): of the types %s, as far as the kernel has them when the tool starts. The time is the file system's: what the virtual file system does before and after, as waiting for a file system that is frozen, is not in it. A file system that lies on another one, as overlay does, is called and calls the other: both are seen, before kernel 6.7 by the path on the upper one. A write that is synchronous is a write with an fsync in it. Reads by sendfile and splice go by other functions and are not seen.
-
-Where one of these types cannot be had by its functions, or --type names a type that is none of them, operations are system calls (hook syscall), on regular files of any type, fsyncs on directories too: those of read and write, and sendfile, splice and copy_file_range, which read one file and write another; fsync and fdatasync; opens that succeed. The time is the system call's, with all that the virtual file system does: looking up names, waiting for locks, making the file. It is not told which part the file system has in it. What is read or written by io_submit(2), io_uring and the kernel itself is not seen there, and neither hook sees what is done by mapped memory. A call whose descriptor another thread closes meanwhile is counted in the summary (closed).
-
-By the functions a read or write of AIO or io_uring is seen too. One that is only queued goes on when the function returns; what it takes is not known, and it is counted in the summary (queued). io_uring first tries without waiting, so that one read may be two operations, the first of which fails with EAGAIN.`,
-		strings.Join(names, ", "))
+	return fmt.Sprintf(text, strings.Join(names, ", "))
 }

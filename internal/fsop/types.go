@@ -1,5 +1,5 @@
-// Package fsop is what the tools of operations on files share (fsop.bpf.h): the types of file
-// systems, their functions in the kernel, and the words for them.
+// Package fsop contains what the tools for file system operations share (fsop.bpf.h): the
+// file system types, their kernel functions, the options and the text of the manual page.
 package fsop
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
-// fileSystem is a type of file systems as users call it, and its functions in the kernel.
+// fileSystem is a type of file system and its kernel functions.
 type fileSystem struct {
 	name string
-	// types are the kernel's names, several for what one module has.
+	// types are the names of the types that share the functions, as registered in the kernel.
 	types []string
-	// functions are by operation, in the order of value.FileOp. Several have a space between
-	// them.
+	// functions are the functions per operation, in the order of value.FileOp, separated by
+	// spaces.
 	functions [operations]string
 }
 
@@ -62,9 +62,9 @@ func find(name string) (fileSystem, bool) {
 	return all[i], true
 }
 
-// chosen are the file systems of these names, or all. There are none where the functions of
-// one are not known.
-func chosen(names []string) []fileSystem {
+// selectTypes returns the file systems with the given names; without names, all. If the
+// functions of one of them are unknown, it returns none.
+func selectTypes(names []string) []fileSystem {
 	if len(names) == 0 {
 		return fileSystems()
 	}
@@ -79,16 +79,16 @@ func chosen(names []string) []fileSystem {
 	return out
 }
 
-// instances are the functions that this kernel has of the file systems: an instance of the hook
-// for each operation, whose first number is the operation's << 8. What a file system lacks of
-// them is a target too, which attaching refuses and tells. ops are the bits of those operations
-// that are wanted, none for all.
+// instances returns one instance of the hook per operation, with the functions of those file
+// systems that this kernel has. The ID of the first target is the operation << 8. A missing
+// function of such a file system is also a target, so that attaching fails and is reported.
+// ops is a bit mask of the selected operations, 0 for all.
 func instances(all []fileSystem, ops uint32) ([]tool.Instance, error) {
-	there, err := functions(all)
+	available, err := functions(all)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(fs fileSystem) bool { return !fs.isIn(there) })
+	all = slices.DeleteFunc(all, func(fs fileSystem) bool { return !fs.isIn(available) })
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -99,24 +99,26 @@ func instances(all []fileSystem, ops uint32) ([]tool.Instance, error) {
 		}
 		in := tool.Instance{Hook: "function", First: uint64(op) << 8, Some: true}
 		for _, fs := range all {
-			in.Targets = append(in.Targets, targets(strings.Fields(fs.functions[op]), there)...)
+			in.Targets = append(in.Targets, targets(strings.Fields(fs.functions[op]), available)...)
 		}
 		out = append(out, in)
 	}
 	return out, nil
 }
 
-func (fs *fileSystem) isIn(there map[string]tool.Target) bool {
-	return slices.ContainsFunc(fs.names(), func(name string) bool { return there[name].Name != "" })
+// isIn reports whether at least one function of the file system is available.
+func (fs *fileSystem) isIn(available map[string]tool.Target) bool {
+	return slices.ContainsFunc(fs.names(), func(name string) bool { return available[name].Name != "" })
 }
 
 func (fs *fileSystem) names() []string { return strings.Fields(strings.Join(fs.functions[:], " ")) }
 
-// targets are those of the functions that are there, or else the first one.
-func targets(names []string, there map[string]tool.Target) []tool.Target {
+// targets returns the available functions, or a target without address for the first one if
+// none is available.
+func targets(names []string, available map[string]tool.Target) []tool.Target {
 	var out []tool.Target
 	for _, name := range names {
-		if t, ok := there[name]; ok {
+		if t, ok := available[name]; ok {
 			out = append(out, t)
 		}
 	}
@@ -126,15 +128,15 @@ func targets(names []string, there map[string]tool.Target) []tool.Target {
 	return out
 }
 
-// functions are those of the file systems that this kernel has.
+// functions returns those functions of the file systems that this kernel has, by name.
 func functions(all []fileSystem) (map[string]tool.Target, error) {
-	there := map[string]tool.Target{}
+	available := map[string]tool.Target{}
 	var names []string
 	for _, fs := range all {
 		names = append(names, fs.names()...)
 	}
 	if len(names) == 0 {
-		return there, nil
+		return available, nil
 	}
 	var f target.Finder
 	places, err := f.Find(target.Spec{Name: "(" + strings.Join(names, "|") + ")$", Regexp: true})
@@ -142,7 +144,7 @@ func functions(all []fileSystem) (map[string]tool.Target, error) {
 		return nil, fmt.Errorf("find functions of file systems: %w", err)
 	}
 	for _, p := range places {
-		there[p.Name] = p.Target
+		available[p.Name] = p.Target
 	}
-	return there, nil
+	return available, nil
 }

@@ -1,21 +1,20 @@
-// Package histogram keeps distributions of durations and renders them. It knows
-// nothing of BPF, only how bpf/hist.bpf.h cuts durations into slots: log-linear
-// ones, fine enough for percentiles to be true to a few per cent, and nested
-// exactly in the powers of two of the unit that is shown.
+// Package histogram aggregates durations into log-linear histograms and renders them as
+// text and JSON. It does not depend on BPF; it only implements the same slots as
+// bpf/hist.bpf.h. There are 16 slots per power of two, so percentiles are accurate to a
+// few per cent, and slots nest exactly in the power-of-two buckets of text output.
 package histogram
 
 import "slices"
 
-// Histogram is the distribution of a number of durations. Their count, sum, least
-// and greatest are exact, as a whole and in every slot. It holds 40 bytes for each
-// slot that occurs. It is not safe for concurrent use.
+// Histogram is a distribution of durations. Count, sum, minimum and maximum are exact,
+// both in total and per slot. It takes 40 bytes per non-empty slot. It is not safe for
+// concurrent use.
 //
-// The unit is the scale of its slots: all that is known of it, bounds and bars,
-// are methods of [Unit], so that a linear scale may take that place.
+// The unit defines the scale of the slots. Bounds and bars are methods of [Unit].
 type Histogram struct {
 	unit  Unit
 	total Slot
-	cells []cell // by slot, none empty
+	cells []cell // non-empty slots, in ascending order
 }
 
 type cell struct {
@@ -23,13 +22,13 @@ type cell struct {
 	Slot
 }
 
-// New returns an empty histogram whose slots are cut for the unit.
+// New returns an empty histogram with the slots of the unit.
 func New(unit Unit) *Histogram {
 	return &Histogram{unit: unit}
 }
 
-// Add counts the durations of one slot, as found in an entry of BPF's map hists.
-// The same slot of several CPUs is added up. It panics for what is no slot.
+// Add adds the durations of one slot, as read from an entry of the BPF map "hists".
+// Entries for the same slot on several CPUs are summed. Add panics if slot is invalid.
 func (h *Histogram) Add(slot int, s Slot) {
 	checkSlot(slot)
 	if s.Count == 0 {
@@ -44,7 +43,7 @@ func (h *Histogram) Add(slot int, s Slot) {
 	h.cells = slices.Insert(h.cells, i, cell{slot, s})
 }
 
-// search returns the index of the first cell whose slot is not below the given one.
+// search returns the index of the first cell whose slot is not less than the given one.
 func (h *Histogram) search(slot int) int {
 	lo, hi := 0, len(h.cells)
 	for lo < hi {
@@ -58,17 +57,17 @@ func (h *Histogram) search(slot int) int {
 	return lo
 }
 
-// Merge counts what other counted. It panics if the units differ, as then the
-// slots do. It allocates only if slots come new and there is no room for them.
+// Merge adds the durations of other. It panics if the units differ, because the slots
+// then differ too. It allocates only if h lacks slots of other and capacity for them.
 func (h *Histogram) Merge(other *Histogram) {
 	if h.unit != other.unit {
 		panic("histogram: merge " + other.unit.String() + " into " + h.unit.String())
 	}
 	h.total.add(other.total)
 	from := other.cells
-	i, k := len(h.cells), len(h.cells)+h.lacks(from)
+	i, k := len(h.cells), len(h.cells)+h.countMissing(from)
 	h.cells = slices.Grow(h.cells, k-i)[:k]
-	// From the back, so that no cell is overwritten before it has moved.
+	// Merge from the end, so that no cell is overwritten before it is moved.
 	for j := len(from) - 1; j >= 0; {
 		k--
 		switch {
@@ -87,8 +86,8 @@ func (h *Histogram) Merge(other *Histogram) {
 	}
 }
 
-// lacks returns how many of the cells have slots that h has not.
-func (h *Histogram) lacks(cells []cell) int {
+// countMissing returns the number of cells whose slots h does not contain.
+func (h *Histogram) countMissing(cells []cell) int {
 	n, i := 0, 0
 	for _, c := range cells {
 		for i < len(h.cells) && h.cells[i].slot < c.slot {
@@ -101,19 +100,19 @@ func (h *Histogram) lacks(cells []cell) int {
 	return n
 }
 
-// Unit returns the unit that the histogram was made for.
+// Unit returns the unit of the histogram.
 func (h *Histogram) Unit() Unit {
 	return h.unit
 }
 
-// Bucket is a slot that occurs: the durations lo <= ns < hi and what is known of
-// them, all in nanoseconds. See [Unit.Bounds] for the last slot.
+// Bucket is a non-empty slot: the durations Lo <= ns < Hi, in nanoseconds. See
+// [Unit.Bounds] for the last slot.
 type Bucket struct {
 	Lo, Hi uint64
 	Slot
 }
 
-// Buckets returns the slots that are not empty, in order.
+// Buckets returns the non-empty slots in ascending order.
 func (h *Histogram) Buckets() []Bucket {
 	buckets := make([]Bucket, len(h.cells))
 	for i, c := range h.cells {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// record adds durations as BPF would, one at a time.
+// record adds durations one at a time, as the BPF program does.
 func record(h *Histogram, durations ...uint64) *Histogram {
 	for _, ns := range durations {
 		h.Add(h.unit.SlotOf(ns), Slot{Count: 1, Sum: ns, Min: ns, Max: ns})
@@ -59,12 +59,12 @@ func TestEmpty(t *testing.T) {
 	}
 	for _, v := range []float64{h.Min(), h.Max(), h.Mean(), h.Percentile(50)} {
 		if !math.IsNaN(v) {
-			t.Errorf("%v of no durations, want NaN", v)
+			t.Errorf("got %v for an empty histogram, want NaN", v)
 		}
 	}
 }
 
-func TestBucketsHoldWhatWasAdded(t *testing.T) {
+func TestBuckets(t *testing.T) {
 	durations := randomDurations(seeded(1), 3000)
 	for _, u := range units {
 		want := map[int]Slot{}
@@ -88,7 +88,7 @@ func TestBucketsHoldWhatWasAdded(t *testing.T) {
 	}
 }
 
-func TestMergeIsAddingAll(t *testing.T) {
+func TestMergeEqualsAdd(t *testing.T) {
 	r := seeded(2)
 	for range 500 {
 		a, b := randomDurations(r, r.IntN(40)), randomDurations(r, r.IntN(40))
@@ -105,7 +105,7 @@ func TestMergeIsAddingAll(t *testing.T) {
 	}
 }
 
-func TestMergeIntoItselfDoubles(t *testing.T) {
+func TestMergeIntoItself(t *testing.T) {
 	h := record(New(Microseconds), 1000, 2000, 2000)
 	h.Merge(h)
 	want := record(New(Microseconds), 1000, 1000, 2000, 2000, 2000, 2000)
@@ -114,11 +114,11 @@ func TestMergeIntoItselfDoubles(t *testing.T) {
 	}
 }
 
-func TestMergeOfAnotherUnit(t *testing.T) {
+func TestMergeOfDifferentUnitPanics(t *testing.T) {
 	mustPanic(t, func() { New(Microseconds).Merge(New(Milliseconds)) })
 }
 
-func TestAddAndMergeToKnownSlotsDoNotAllocate(t *testing.T) {
+func TestAddAndMergeToExistingSlotsDoNotAllocate(t *testing.T) {
 	a := record(New(Microseconds), randomDurations(seeded(3), 1000)...)
 	b := record(New(Microseconds), randomDurations(seeded(4), 1000)...)
 	a.Merge(b)

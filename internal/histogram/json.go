@@ -2,15 +2,15 @@ package histogram
 
 import "strconv"
 
-// AppendJSON appends the fields of a JSON object without its braces:
+// AppendJSON appends the members of a JSON object, without its braces:
 //
 //	"unit":"usecs","count":3,"sum":4.5,"min":0.5,"max":2,"mean":1.5,
 //	"p50":2,"p90":2,"p99":2,"p999":2,"buckets":[{"lo":0.5,"hi":0.532,"count":1},…]
 //
-// All but the counts are in the unit, as exact decimals of whole nanoseconds, to
-// which the mean and the percentiles are rounded. The buckets are those that are
-// not empty, lo <= duration < hi. If there are no durations, count and sum are 0,
-// buckets is empty and the others are null.
+// All numbers except the counts are in the unit of the histogram, as exact decimals of
+// whole nanoseconds; the mean and the percentiles are rounded to nanoseconds. Empty
+// buckets are omitted; a bucket holds the durations lo <= duration < hi. For an empty
+// histogram, count and sum are 0, buckets is empty and the other members are null.
 func (h *Histogram) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `"unit":"`...)
 	dst = append(dst, h.unit.String()...)

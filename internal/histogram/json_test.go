@@ -18,7 +18,7 @@ func TestAppendJSON(t *testing.T) {
 		{"usecs", record(New(Microseconds), 100, 200, 2000), `"unit":"usecs","count":3,"sum":2.3,"min":0.1,"max":2,"mean":0.767,` +
 			`"p50":0.2,"p90":2,"p99":2,"p999":2,"buckets":[` +
 			`{"lo":0.098,"hi":0.102,"count":1},{"lo":0.196,"hi":0.204,"count":1},{"lo":2,"hi":2.125,"count":1}]`},
-		{"each percentile its own", decades(), `"unit":"usecs","count":1000,"sum":1748,"min":1,"max":16,"mean":1.748,` +
+		{"distinct percentiles", decades(), `"unit":"usecs","count":1000,"sum":1748,"min":1,"max":16,"mean":1.748,` +
 			`"p50":1,"p90":2,"p99":4,"p999":8,"buckets":[{"lo":1,"hi":1.063,"count":500},{"lo":2,"hi":2.125,"count":400},` +
 			`{"lo":4,"hi":4.25,"count":90},{"lo":8,"hi":8.5,"count":9},{"lo":16,"hi":17,"count":1}]`},
 		{"nsecs", record(New(Nanoseconds), 1, 2, 2), `"unit":"nsecs","count":3,"sum":5,"min":1,"max":2,"mean":2,` +
@@ -31,7 +31,7 @@ func TestAppendJSON(t *testing.T) {
 	}
 }
 
-// Numbers read back as decimals are the very nanoseconds.
+// Parsing the numbers as decimals yields the exact nanoseconds.
 func TestAppendJSONIsExact(t *testing.T) {
 	for _, u := range units {
 		h := record(New(u), randomDurations(seeded(10), 2000)...)

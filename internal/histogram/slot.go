@@ -6,25 +6,24 @@ import (
 	"math/bits"
 )
 
-// lastSlot is the slot of the greatest uint64.
+// lastSlot is the slot of math.MaxUint64.
 const lastSlot = 975
 
-// Slot is what BPF keeps of the durations that fell into one slot on one CPU:
-// struct hist_slot. Sum, Min and Max are nanoseconds; a sum of 584 years wraps.
+// Slot mirrors struct hist_slot: the durations that one CPU recorded in one slot. Sum, Min
+// and Max are in nanoseconds; Sum wraps after 584 years.
 type Slot struct {
 	Count, Sum, Min, Max uint64
 }
 
-// SlotOf returns the slot of a fixed-point number: x itself below 16, and from
-// there on 16 slots for each power of two. It is hist_slot_of of bpf/hist.bpf.h.
+// SlotOf returns the slot of a fixed-point number: x itself below 16, and 16 slots per
+// power of two above. It must match hist_slot_of in bpf/hist.bpf.h.
 func SlotOf(x uint64) int {
 	shift := max(0, bits.Len64(x)-5)
 	return shift*16 + int(x>>shift)
 }
 
-// Bounds is the inverse of [SlotOf]: the numbers of a slot are lo <= x < hi. The
-// last slot also holds its hi, which is the greatest uint64. Bounds panics for
-// what is no slot.
+// Bounds is the inverse of [SlotOf]: a slot holds the numbers lo <= x < hi. The last slot
+// also holds its hi, which is math.MaxUint64. Bounds panics if slot is invalid.
 func Bounds(slot int) (lo, hi uint64) {
 	checkSlot(slot)
 	shift := max(0, slot/16-1)
@@ -37,11 +36,11 @@ func Bounds(slot int) (lo, hi uint64) {
 
 func checkSlot(slot int) {
 	if slot < 0 || slot > lastSlot {
-		panic(fmt.Sprintf("histogram: no slot %d", slot))
+		panic(fmt.Sprintf("histogram: invalid slot %d", slot))
 	}
 }
 
-// add counts what o counted.
+// add adds the durations of o.
 func (s *Slot) add(o Slot) {
 	switch {
 	case o.Count == 0:
@@ -56,7 +55,7 @@ func (s *Slot) add(o Slot) {
 	s.Max = max(s.Max, o.Max)
 }
 
-// mean returns the mean of a slot that is not empty, to the nearest nanosecond.
+// mean returns the mean of a non-empty slot, rounded to the nearest nanosecond.
 func (s *Slot) mean() uint64 {
 	mean, rest := s.Sum/s.Count, s.Sum%s.Count
 	if rest >= s.Count-rest {

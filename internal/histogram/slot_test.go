@@ -10,7 +10,7 @@ import (
 
 var units = []Unit{Nanoseconds, Microseconds, Milliseconds}
 
-// definedSlot is the definition of slots, in terms of the leading bit.
+// definedSlot is an independent definition of slots, in terms of the leading bit.
 func definedSlot(x uint64) int {
 	if x < 16 {
 		return int(x)
@@ -19,13 +19,13 @@ func definedSlot(x uint64) int {
 	return (e-3)*16 + int(x>>(e-4)&15)
 }
 
-// definedFixedPoint is ns * 2^n / unit without a limit, n being 0, 10 or 20.
+// definedFixedPoint is ns * 2^n / unit in unlimited precision, where n is 0, 10 or 20.
 func definedFixedPoint(u Unit, ns uint64) uint64 {
 	n := map[Unit]uint{Nanoseconds: 0, Microseconds: 10, Milliseconds: 20}[u]
 	x := new(big.Int).Lsh(new(big.Int).SetUint64(ns), n)
 	x.Div(x, new(big.Int).SetUint64(uint64(u)))
 	if !x.IsUint64() {
-		panic(fmt.Sprintf("%d ns: %v is no uint64", ns, x))
+		panic(fmt.Sprintf("%d ns: %v overflows uint64", ns, x))
 	}
 	return x.Uint64()
 }
@@ -53,7 +53,7 @@ func TestSlotOfIsInverseOfBounds(t *testing.T) {
 	}
 }
 
-func TestBoundsOfNoSlot(t *testing.T) {
+func TestInvalidSlotPanics(t *testing.T) {
 	for _, slot := range []int{-1, lastSlot + 1} {
 		mustPanic(t, func() { Bounds(slot) })
 		mustPanic(t, func() { New(Microseconds).Add(slot, Slot{Count: 1}) })
@@ -80,13 +80,13 @@ func TestUnitBounds(t *testing.T) {
 			}
 			next = hi
 			if lo == hi {
-				continue // lies between two nanoseconds
+				continue // between two whole nanoseconds
 			}
 			if u.SlotOf(lo) != slot || u.SlotOf(hi-1) != slot {
 				t.Errorf("%v: slot %d has bounds %d, %d of slots %d, %d", u, slot, lo, hi, u.SlotOf(lo), u.SlotOf(hi-1))
 			}
 			if hi != math.MaxUint64 && (hi-1-lo) > lo/16 {
-				t.Errorf("%v: slot %d of %d..%d is wider than a sixteenth", u, slot, lo, hi-1)
+				t.Errorf("%v: slot %d of %d..%d is wider than a sixteenth of its value", u, slot, lo, hi-1)
 			}
 		}
 		if next != math.MaxUint64 {

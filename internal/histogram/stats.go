@@ -10,12 +10,12 @@ func (h *Histogram) Count() uint64 {
 	return h.total.Count
 }
 
-// Sum returns the sum of the durations in the unit, 0 if there are none.
+// Sum returns the sum of the durations in the unit, 0 if the histogram is empty.
 func (h *Histogram) Sum() float64 {
 	return h.inUnit(h.total.Sum)
 }
 
-// Min returns the least duration in the unit, NaN if there are none.
+// Min returns the shortest duration in the unit, NaN if the histogram is empty.
 func (h *Histogram) Min() float64 {
 	if h.total.Count == 0 {
 		return math.NaN()
@@ -23,7 +23,7 @@ func (h *Histogram) Min() float64 {
 	return h.inUnit(h.total.Min)
 }
 
-// Max returns the greatest duration in the unit, NaN if there are none.
+// Max returns the longest duration in the unit, NaN if the histogram is empty.
 func (h *Histogram) Max() float64 {
 	if h.total.Count == 0 {
 		return math.NaN()
@@ -31,20 +31,20 @@ func (h *Histogram) Max() float64 {
 	return h.inUnit(h.total.Max)
 }
 
-// Mean returns the mean duration in the unit, NaN if there are none.
+// Mean returns the mean duration in the unit, NaN if the histogram is empty.
 func (h *Histogram) Mean() float64 {
 	return h.Sum() / float64(h.total.Count)
 }
 
-// Percentile returns the p-th percentile in the unit, NaN if there are no
-// durations. It is the nearest-rank one: the least duration such that at least p %
-// of all durations are no greater. p is taken to six decimals and cut to 0..100,
-// of which 0 gives the least duration.
+// Percentile returns the p-th percentile in the unit, NaN if the histogram is empty. It
+// uses the nearest-rank definition: the smallest duration such that at least p % of all
+// durations are less than or equal to it. p is rounded to six decimals and clamped to
+// 0..100; 0 returns the minimum.
 //
-// The result is a whole number of nanoseconds, within 5 % of the true one (about
-// 1 % where the distribution is smooth), and the true one if its slot holds no more
-// than three durations or only equal ones. So the least and the greatest are exact.
-// Beyond 2^63 ns there is but one slot: 5 % does not hold there.
+// The result is a whole number of nanoseconds and within 5 % of the exact percentile
+// (about 1 % for smooth distributions). It is exact if its slot holds at most three
+// durations or only equal ones; therefore minimum and maximum are exact. The 5 % do not
+// hold above 2^63 ns, where there is only one slot.
 func (h *Histogram) Percentile(p float64) float64 {
 	if h.total.Count == 0 {
 		return math.NaN()
@@ -52,7 +52,7 @@ func (h *Histogram) Percentile(p float64) float64 {
 	return h.inUnit(h.percentile(p))
 }
 
-// percentile returns it in nanoseconds, for a histogram that is not empty.
+// percentile returns the p-th percentile of a non-empty histogram in nanoseconds.
 func (h *Histogram) percentile(p float64) uint64 {
 	rank := h.rank(p)
 	for i := range h.cells {
@@ -64,7 +64,7 @@ func (h *Histogram) percentile(p float64) uint64 {
 	return h.total.Max
 }
 
-// rank returns p % of the count, rounded up, from 1 on. In integers, because 99.9 %
+// rank returns p % of the count, rounded up, at least 1. It uses integers, because 99.9 %
 // of 1000 is more than 999 in floating point.
 func (h *Histogram) rank(p float64) uint64 {
 	const whole = 100e6
@@ -80,12 +80,13 @@ func (h *Histogram) rank(p float64) uint64 {
 	return max(1, rank)
 }
 
-// estimate returns what the rank-th duration of the slot may have been, counted
-// from 1: a straight line from min to max, kept to where the sum lets it be. Were
-// all below it as small and all above it as great as it allows, the sum gives the
-// least that it can be, and the greatest the other way round. The line is kept off
-// these two ends by a quarter, which bounds the error by three quarters of the
-// sixteenth of its value that a slot is wide.
+// estimate returns an estimate of the rank-th duration of the slot, counted from 1. It
+// interpolates linearly between min and max, limited to the range that the sum permits. It
+// is least if the first duration is min, all others up to it are equal to it and all after
+// it are max; it is greatest if all before it are min, the last is max and all others
+// after it are equal to it. The result keeps a quarter of that range away from both
+// limits, which bounds the error by three quarters of the slot's width, a sixteenth of its
+// value.
 func (s *Slot) estimate(rank uint64) uint64 {
 	if rank == 1 || s.Min == s.Max {
 		return s.Min
@@ -94,12 +95,12 @@ func (s *Slot) estimate(rank uint64) uint64 {
 		return s.Max
 	}
 	width := float64(s.Max - s.Min)
-	excess := float64(s.Sum - s.Count*s.Min) // of the sum over count times min
+	excess := float64(s.Sum - s.Count*s.Min) // sum of the differences from min
 	below, above := float64(rank-1), float64(s.Count-rank)
 	lo := max(0, (excess-above*width)/below)
 	hi := min(width, (excess-width)/above)
 	if lo > hi {
-		// An interrupted BPF program may leave a min or max beside the sum.
+		// The loss of an update by an interrupted BPF program makes min or max inconsistent.
 		lo, hi = 0, width
 	}
 	line := width * below / (below + above)

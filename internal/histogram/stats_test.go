@@ -9,8 +9,8 @@ import (
 
 var percentiles = []float64{0, 0.1, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9, 99.99, 100}
 
-// distributions of durations in nanoseconds; those that are not smooth are made to
-// mislead a straight line within a slot.
+// distributions of durations in nanoseconds. Those that are not smooth are worst cases for
+// linear interpolation within a slot.
 var distributions = []struct {
 	name   string
 	smooth bool
@@ -25,9 +25,9 @@ var distributions = []struct {
 	{"tiny", true, func(r *rand.Rand) float64 { return r.Float64() * 300 }},
 	{"huge", true, func(r *rand.Rand) float64 { return r.Float64() * (1 << 48) }},
 	{"two clumps", false, func(r *rand.Rand) float64 { return pick(r, 0.9, 16000, 16999) }},
-	{"two clumps, the other way", false, func(r *rand.Rand) float64 { return pick(r, 0.1, 16000, 16999) }},
-	{"clump and straggler", false, func(r *rand.Rand) float64 { return pick(r, 0.999, 1000, 1062) }},
-	{"straggler and clump", false, func(r *rand.Rand) float64 { return pick(r, 0.001, 1000, 1062) }},
+	{"two clumps, reversed", false, func(r *rand.Rand) float64 { return pick(r, 0.1, 16000, 16999) }},
+	{"clump and outlier", false, func(r *rand.Rand) float64 { return pick(r, 0.999, 1000, 1062) }},
+	{"outlier and clump", false, func(r *rand.Rand) float64 { return pick(r, 0.001, 1000, 1062) }},
 	{"ticks", false, func(r *rand.Rand) float64 { return float64(1+r.IntN(5)) * 1e6 }},
 }
 
@@ -38,13 +38,13 @@ func pick(r *rand.Rand, p, a, b float64) float64 {
 	return b
 }
 
-// nearestRank is the definition of a percentile, on the durations themselves.
+// nearestRank returns the exact percentile of sorted durations.
 func nearestRank(sorted []uint64, p float64) uint64 {
 	rank := int(math.Ceil(math.Round(p*1e6) * float64(len(sorted)) / 100e6))
 	return sorted[max(1, rank)-1]
 }
 
-func TestPercentileIsNearTrueOne(t *testing.T) {
+func TestPercentileAccuracy(t *testing.T) {
 	for _, d := range distributions {
 		worst := 0.0
 		for seed, n := range []int{1, 2, 3, 4, 10, 37, 100, 1000, 1000, 20000} {
@@ -59,7 +59,8 @@ func TestPercentileIsNearTrueOne(t *testing.T) {
 	}
 }
 
-// worstError compares the percentiles of the sample in each unit.
+// worstError compares the percentiles of the sample with the exact ones in each unit, and
+// returns the largest relative error.
 func worstError(t *testing.T, name string, sample []uint64, smooth bool) (worst float64) {
 	t.Helper()
 	allowed := 0.05
@@ -84,10 +85,10 @@ func worstError(t *testing.T, name string, sample []uint64, smooth bool) (worst 
 	return worst
 }
 
-// Every way to put a few durations into one slot, so that none is too misleading.
-func TestPercentileOfAllSmallSlots(t *testing.T) {
+// All combinations of a few durations in one slot stay within the error bound.
+func TestPercentileAccuracyOfSmallSlots(t *testing.T) {
 	for _, lo := range []uint64{32, 64, 128, 1 << 20} {
-		step := max(1, lo/16/3) // min and max of a slot and two between
+		step := max(1, lo/16/3) // min and max of a slot and two values between them
 		for n := 1; n <= 7; n++ {
 			sample := make([]uint64, n)
 			var fill func(i int, from uint64)
@@ -114,14 +115,14 @@ func TestPercentileExact(t *testing.T) {
 		want float64
 	}{
 		{"one", []uint64{1234567}, 50, 1234.567},
-		{"equal ones", []uint64{1003, 1003, 1003, 1003, 1003, 1003}, 33, 1.003},
+		{"equal durations", []uint64{1003, 1003, 1003, 1003, 1003, 1003}, 33, 1.003},
 		{"two in a slot, first", []uint64{1000, 1050}, 50, 1},
 		{"two in a slot, second", []uint64{1000, 1050}, 50.000001, 1.05},
 		{"three in a slot, middle", []uint64{1000, 1007, 1050}, 50, 1.007},
-		{"0 is the least", []uint64{1000, 1007, 1050, 9000}, 0, 1},
+		{"0 is the minimum", []uint64{1000, 1007, 1050, 9000}, 0, 1},
 		{"below 0", []uint64{1000, 9000}, -1, 1},
 		{"above 100", []uint64{1000, 9000}, 101, 9},
-		{"no number", []uint64{1000, 9000}, math.NaN(), 1},
+		{"NaN", []uint64{1000, 9000}, math.NaN(), 1},
 	}
 	for _, tt := range tests {
 		if got := record(New(Microseconds), tt.ns...).Percentile(tt.p); got != tt.want {
@@ -157,15 +158,15 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// A min or max that an interrupted program lost does not fit the sum.
-func TestPercentileOfTornSlotStaysInIt(t *testing.T) {
+// If an interrupted program loses an update of min or max, they are inconsistent with the sum.
+func TestPercentileOfInconsistentSlot(t *testing.T) {
 	for _, s := range []Slot{
 		{Count: 10, Sum: 9000, Min: 1000, Max: 1050},
 		{Count: 10, Sum: 90000, Min: 1000, Max: 1050},
 	} {
 		for rank := uint64(1); rank <= s.Count; rank++ {
 			if got := s.estimate(rank); got < s.Min || got > s.Max {
-				t.Errorf("%+v: duration %d = %d", s, rank, got)
+				t.Errorf("%+v: duration %d = %d, want it between min and max", s, rank, got)
 			}
 		}
 	}

@@ -7,14 +7,14 @@ import (
 	"strconv"
 )
 
-// Bar is the durations of Lo to Hi whole units, both included: a power of two up
-// to the next, or 0 and 1 in the first.
+// Bar is one line of a text histogram: the number of durations from Lo to Hi whole units,
+// both inclusive. The first bar is 0 to 1, each further bar starts at a power of two.
 type Bar struct {
 	Lo, Hi, Count uint64
 }
 
-// Bars returns the histogram folded to powers of two of the unit, from 0 to the
-// last bar that is not empty. It loses nothing: slots nest in bars.
+// Bars returns the histogram in power-of-two bars of the unit, from 0 to the last
+// non-empty bar. The counts are exact, because slots nest in bars.
 func (h *Histogram) Bars() []Bar {
 	if len(h.cells) == 0 {
 		return nil
@@ -35,10 +35,10 @@ func (h *Histogram) barOf(slot int) int {
 	return max(0, bits.Len64(lo/h.unit.ns())-1)
 }
 
-// AppendText appends the bars, laid out as libbpf-tools do, and a line of the
-// count, mean, percentiles and maximum in the unit. Both are exact decimals, the
-// mean and the percentiles of whole nanoseconds. If there are no durations, the
-// line says "count 0" and there are no bars.
+// AppendText appends the bars in the layout of libbpf-tools, and a line with the count,
+// mean, percentiles and maximum in the unit. The numbers are exact decimals; the mean and
+// the percentiles are rounded to nanoseconds. For an empty histogram it appends only the
+// line "count 0".
 func (h *Histogram) AppendText(dst []byte) []byte {
 	dst = h.appendBars(dst)
 	dst = append(dst, "count "...)
@@ -65,13 +65,13 @@ func (h *Histogram) appendStats(dst []byte) []byte {
 	return dst
 }
 
-// layout is the widths of the columns of a table of bars.
+// layout holds the column widths of a text histogram.
 type layout struct {
 	indent, title, bound, count, stars int
 }
 
-// newLayout widens the table for bounds that need more than ten digits as
-// libbpf-tools do, and the count column, as they do not, for greater counts.
+// newLayout returns the widths for the bars. Bounds of more than ten digits get wider
+// columns, as in libbpf-tools; unlike there, large counts widen the count column.
 func newLayout(bars []Bar, most uint64) layout {
 	l := layout{indent: 5, title: 19, bound: 10, count: 8, stars: 40}
 	if len(bars) > 33 {
@@ -108,7 +108,7 @@ func (l *layout) appendBar(dst []byte, b Bar, most uint64) []byte {
 	return fmt.Appendf(dst, "%*d -> %-*d : %-*d |%s|\n", l.bound, b.Lo, l.bound, b.Hi, l.count, b.Count, line)
 }
 
-// appendDecimal appends nanoseconds in the unit, exactly and without noughts at the end.
+// appendDecimal appends ns as an exact decimal in the unit, without trailing zeros.
 func (u Unit) appendDecimal(dst []byte, ns uint64) []byte {
 	dst = strconv.AppendUint(dst, ns/u.ns(), 10)
 	rest := ns % u.ns()
@@ -116,7 +116,7 @@ func (u Unit) appendDecimal(dst []byte, ns uint64) []byte {
 		return dst
 	}
 	point := len(dst)
-	// The unit above the rest keeps the noughts in front; its 1 makes place for the point.
+	// Adding one unit preserves leading zeros; its digit 1 is overwritten by the point.
 	dst = strconv.AppendUint(dst, u.ns()+rest, 10)
 	dst[point] = '.'
 	return bytes.TrimRight(dst, "0")

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// ofBars returns a histogram with so many durations of the least whole unit in each bar.
+// ofBars returns a histogram with the given counts: the durations of a bar all equal its
+// lower bound.
 func ofBars(u Unit, counts map[int]uint64) *Histogram {
 	h := New(u)
 	for bar, n := range counts {
@@ -18,13 +19,13 @@ func ofBars(u Unit, counts map[int]uint64) *Histogram {
 	return h
 }
 
-// decades has its percentiles in a bar each.
+// decades returns a histogram with each percentile in a different bar.
 func decades() *Histogram {
 	return ofBars(Microseconds, map[int]uint64{0: 500, 1: 400, 2: 90, 3: 9, 4: 1})
 }
 
-// The files are what libbpf-tools 0.37 printed for these counts.
-func TestBarsAreThoseOfLibbpfTools(t *testing.T) {
+// The files contain the output of libbpf-tools 0.37 for these counts.
+func TestBarsMatchLibbpfTools(t *testing.T) {
 	tests := []struct {
 		file   string
 		unit   Unit
@@ -45,7 +46,7 @@ func TestBarsAreThoseOfLibbpfTools(t *testing.T) {
 		got := ofBars(tt.unit, tt.counts).AppendText(nil)
 		bars, stats := got[:min(len(want), len(got))], got[min(len(want), len(got)):]
 		if !bytes.Equal(bars, want) || bytes.Count(stats, []byte("\n")) != 1 {
-			t.Errorf("%s: printed\n%s\nwant\n%s\nand a line", tt.file, got, want)
+			t.Errorf("%s: printed\n%s\nwant\n%s\nand one line of statistics", tt.file, got, want)
 		}
 	}
 }
@@ -57,16 +58,16 @@ func TestAppendText(t *testing.T) {
 		want string
 	}{
 		{"empty", New(Microseconds), "count 0\n"},
-		{"one of nothing", record(New(Nanoseconds), 0), `     nsecs               : count    distribution
+		{"one zero", record(New(Nanoseconds), 0), `     nsecs               : count    distribution
          0 -> 1          : 1        |****************************************|
 count 1, mean 0, p50 0, p90 0, p99 0, p99.9 0, max 0
 `},
-		{"parts of a unit", record(New(Milliseconds), 417, 2000000, 2500000, 3999999), `     msecs               : count    distribution
+		{"fractions of a unit", record(New(Milliseconds), 417, 2000000, 2500000, 3999999), `     msecs               : count    distribution
          0 -> 1          : 1        |*************                           |
          2 -> 3          : 3        |****************************************|
 count 4, mean 2.125104, p50 2, p90 3.999999, p99 3.999999, p99.9 3.999999, max 3.999999
 `},
-		{"each percentile its own", decades(), `     usecs               : count    distribution
+		{"distinct percentiles", decades(), `     usecs               : count    distribution
          0 -> 1          : 500      |****************************************|
          2 -> 3          : 400      |********************************        |
          4 -> 7          : 90       |*******                                 |
@@ -87,7 +88,7 @@ count 12345678902, mean 2, p50 2, p90 2, p99 2, p99.9 2, max 2
 	}
 }
 
-func TestEveryLineOfBarsIsAsWide(t *testing.T) {
+func TestBarsHaveEqualWidth(t *testing.T) {
 	h := ofBars(Nanoseconds, map[int]uint64{0: 1 << 63, 5: 1<<63 - 2, 63: 1})
 	lines := strings.Split(string(h.appendBars(nil)), "\n")
 	if len(lines) != 66 {
@@ -113,12 +114,12 @@ func TestBarsCountWholeUnits(t *testing.T) {
 		}
 		for _, b := range record(New(u), durations...).Bars() {
 			if key := (Bar{Lo: b.Lo, Hi: b.Hi}); b.Count != want[key] {
-				t.Errorf("%v: %d of %d..%d, want %d", u, b.Count, b.Lo, b.Hi, want[key])
+				t.Errorf("%v: count %d in %d..%d, want %d", u, b.Count, b.Lo, b.Hi, want[key])
 			}
 			delete(want, Bar{Lo: b.Lo, Hi: b.Hi})
 		}
 		if len(want) != 0 {
-			t.Errorf("%v: no bars for %v", u, want)
+			t.Errorf("%v: missing bars %v", u, want)
 		}
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// Unit is the unit that durations are shown in, as its nanoseconds: what the
-// BPF variable hist_unit_ns is set to. There are no others than these. Values are no
-// durations but plain numbers, which are handled as nanoseconds are.
+// Unit is the unit of a histogram, in nanoseconds: the value of the BPF variable
+// hist_unit_ns. The constants below are the only valid units. Values are plain numbers
+// without a unit, which are handled like nanoseconds.
 type Unit uint64
 
 const (
@@ -31,18 +31,18 @@ func (u Unit) String() string {
 	}
 }
 
-// ns is how many of what is counted make one of the unit.
+// ns returns the length of the unit in nanoseconds, 1 for Values.
 func (u Unit) ns() uint64 { return max(1, uint64(u)) }
 
-// SlotOf returns the slot that BPF's hist_record counts a duration in. Durations
-// of 2^63 ns and more share a slot with 2^63 - 1 ns unless the unit is 1 ns.
+// SlotOf returns the slot in which hist_record counts a duration. Durations of 2^63 ns
+// and more share the slot of 2^63 - 1 ns unless the unit is 1 ns.
 func (u Unit) SlotOf(ns uint64) int {
 	return SlotOf(u.fixedPoint(ns))
 }
 
-// Bounds returns the durations of a slot, lo <= ns < hi in nanoseconds. The last
-// slot that the unit has also holds its hi, which is the greatest uint64. A slot
-// between two nanoseconds is empty: lo == hi.
+// Bounds returns the range of durations of a slot, lo <= ns < hi, in nanoseconds. The
+// last slot of the unit also holds its hi, which is math.MaxUint64. A slot that lies
+// between two whole nanoseconds is empty: lo == hi.
 func (u Unit) Bounds(slot int) (lo, hi uint64) {
 	lo, hi = Bounds(slot)
 	if slot >= u.SlotOf(math.MaxUint64) {
@@ -51,9 +51,9 @@ func (u Unit) Bounds(slot int) (lo, hi uint64) {
 	return u.nanoseconds(lo), u.nanoseconds(hi)
 }
 
-// scale returns the fraction that turns nanoseconds into the fixed-point number
-// that slots are cut from: 2^shift / div of them. A unit is 2^10 (usecs) or 2^20
-// (msecs) such steps, the fewest that make one no longer than a nanosecond.
+// scale returns the factor 2^shift / div that converts nanoseconds to the fixed-point
+// number from which slots are computed. A unit is 2^10 (usecs) or 2^20 (msecs) steps, the
+// smallest power of two for which a step is at most a nanosecond.
 func (u Unit) scale() (div uint64, shift int) {
 	switch u {
 	case Values, Nanoseconds:
@@ -65,7 +65,7 @@ func (u Unit) scale() (div uint64, shift int) {
 	}
 }
 
-// fixedPoint is hist_fixed_point of bpf/hist.bpf.h, step by step.
+// fixedPoint must match hist_fixed_point in bpf/hist.bpf.h step by step.
 func (u Unit) fixedPoint(ns uint64) uint64 {
 	div, shift := u.scale()
 	switch {
@@ -78,7 +78,7 @@ func (u Unit) fixedPoint(ns uint64) uint64 {
 	}
 }
 
-// nanoseconds returns the least duration whose fixed-point number is x or more.
+// nanoseconds returns the shortest duration whose fixed-point number is at least x.
 func (u Unit) nanoseconds(x uint64) uint64 {
 	div, shift := u.scale()
 	hi, lo := bits.Mul64(x, div)

@@ -1,5 +1,5 @@
-// Package layout compares the Go types that events are copied into with the
-// types that the BPF objects send, and does the copying.
+// Package layout checks that Go structs have the memory layout of the C structs that BPF
+// programs send, and copies samples into them.
 package layout
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// ErrMismatch is returned when a Go type is not laid out as its C type.
+// ErrMismatch is returned if the layout of a Go type differs from that of its C type.
 var ErrMismatch = errors.New("layouts differ")
 
-// Check compares the Go struct t with the C struct s: every member's name,
-// offset, size and sign. Names match without case and underscores, or by the
-// tag `btf:"name"`; blank Go fields match padding. The C struct may end with an array
-// of char that t does not have, whose used part is sent behind the fixed part.
-// A t that passes has no pointers.
+// Check compares the Go struct t with the C struct s: name, offset, size and signedness of
+// every member. Names are compared ignoring case and underscores; the tag `btf:"name"`
+// overrides the name, and blank Go fields match padding. The C struct may end with a char
+// array that t lacks: the variable-length tail of an event. A type that passes the check
+// contains no pointers.
 //
 // Returns ErrMismatch.
 func Check(s *btf.Struct, t reflect.Type) error {
@@ -62,8 +62,8 @@ func checkField(m btf.Member, f reflect.StructField) error {
 	return nil
 }
 
-// checkType compares sizes, and what is inside structs and arrays. In Go bytes may
-// stand for any type, and a struct around a value for the value.
+// checkType compares sizes, and recursively structs and arrays. A Go byte array matches
+// any C type of its size, and a Go struct with one field matches the type of that field.
 func checkType(c btf.Type, t reflect.Type) error {
 	size, err := btf.Sizeof(c)
 	if err != nil {
@@ -95,7 +95,7 @@ func checkType(c btf.Type, t reflect.Type) error {
 		if t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 {
 			return nil
 		}
-	case *btf.Pointer: // an address, which means nothing to Go
+	case *btf.Pointer: // a kernel address: a plain number in Go
 		if t.Kind() == reflect.Uint64 {
 			return nil
 		}
@@ -103,7 +103,8 @@ func checkType(c btf.Type, t reflect.Type) error {
 	return fmt.Errorf("%s is %s in Go: %w", c, t, ErrMismatch)
 }
 
-// isInteger reports whether a Go kind has the integer's sign. A bool has none.
+// isInteger reports whether a Go kind has the signedness of the C integer. Bools count as
+// unsigned.
 func isInteger(c *btf.Int, k reflect.Kind) bool {
 	if k >= reflect.Int && k <= reflect.Int64 {
 		return c.Encoding == btf.Signed
@@ -122,8 +123,8 @@ func fold(name string) string {
 	return strings.ToLower(strings.ReplaceAll(name, "_", ""))
 }
 
-// Wire is the part of a row type that is copied from the kernel: its first
-// field, which is embedded, or the whole type when that is not a struct with one.
+// Wire returns the part of a row type that is copied from the kernel: the first field if
+// it is embedded and not a Task, else the whole type.
 func Wire(row reflect.Type) reflect.Type {
 	if row.NumField() > 0 && row.Field(0).Anonymous && row.Field(0).Name != "Task" {
 		return row.Field(0).Type
@@ -131,24 +132,24 @@ func Wire(row reflect.Type) reflect.Type {
 	return row
 }
 
-// ErrShort is returned for a sample with fewer bytes than the fixed part.
+// ErrShort is returned for a sample shorter than the fixed part of the event.
 var ErrShort = errors.New("sample too short")
 
-// Decoder copies samples into one row.
+// Decoder copies samples into a row.
 type Decoder struct {
 	fixed []byte
 }
 
-// NewDecoder returns a decoder into *row, whose wire type must hold no pointers.
+// NewDecoder returns a decoder into *row, whose wire type must not contain pointers.
 func NewDecoder(row any) *Decoder {
 	v := reflect.ValueOf(row)
 	size := Wire(v.Type().Elem()).Size()
 	return &Decoder{unsafe.Slice((*byte)(v.UnsafePointer()), size)}
 }
 
-// Decode copies the fixed part and returns the tail, which points into sample. From a
-// perf buffer the tail may be up to 7 bytes longer than what was sent, so an event
-// says how long it is.
+// Decode copies the fixed part and returns the tail, which points into sample. Samples of a
+// perf buffer are padded by up to 7 bytes, so the event itself must contain the length of
+// its tail.
 //
 // Returns ErrShort.
 func (d *Decoder) Decode(sample []byte) (tail []byte, err error) {
@@ -159,5 +160,5 @@ func (d *Decoder) Decode(sample []byte) (tail []byte, err error) {
 	return sample[n:], nil
 }
 
-// Size is the number of bytes of the fixed part.
+// Size returns the size of the fixed part in bytes.
 func (d *Decoder) Size() int { return len(d.fixed) }

@@ -26,13 +26,13 @@ var (
 
 func array(t btf.Type, n uint32) btf.Type { return &btf.Array{Index: u32, Type: t, Nelems: n} }
 
-// member is a member of a struct that pads nothing.
+// member is a member of a struct without implicit padding.
 type member struct {
 	name string
 	t    btf.Type
 }
 
-// structOf lays members out one behind another.
+// structOf returns a struct with consecutive members.
 func structOf(t testing.TB, name string, members ...member) *btf.Struct {
 	t.Helper()
 	s := &btf.Struct{Name: name}
@@ -89,7 +89,7 @@ func TestCheck(t *testing.T) {
 	}
 	withTail := event(t)
 	withTail.Members = append(withTail.Members, btf.Member{Name: "data", Type: array(char, 100), Offset: btf.Bits(withTail.Size * 8)})
-	withTail.Size += 104 // the kernel's struct ends at a multiple of 8
+	withTail.Size += 104 // the C struct is padded to a multiple of 8
 	if err := Check(withTail, reflect.TypeFor[goEvent]()); err != nil {
 		t.Errorf("with a tail: %v", err)
 	}
@@ -117,30 +117,30 @@ func TestCheckFindsMismatches(t *testing.T) {
 		name string
 		c    *btf.Struct
 		t    reflect.Type
-		says string
+		want string
 	}{
 		{"swapped fields", ab(u32, u32), reflect.TypeFor[swapped](), "member a is B"},
-		{"another size", ab(u32, u64), reflect.TypeFor[two](), "12 bytes"},
-		{"sizes that add up", ab(u16, structOf(t, "x", member{"p", u16}, member{"q", u32})), reflect.TypeFor[two](), "member a: 2 bytes"},
-		{"another place", shifted, reflect.TypeFor[struct {
+		{"different size", ab(u32, u64), reflect.TypeFor[two](), "12 bytes"},
+		{"different member sizes, equal total", ab(u16, structOf(t, "x", member{"p", u16}, member{"q", u32})), reflect.TypeFor[two](), "member a: 2 bytes"},
+		{"different offset", shifted, reflect.TypeFor[struct {
 			A uint32
 			B [8]byte
 		}](), "member b is at bit 64, in Go at byte 4"},
-		{"sign", ab(s32, u32), reflect.TypeFor[two](), "member a"},
-		{"sign the other way", ab(u32, u32), reflect.TypeFor[struct {
+		{"signed in C", ab(s32, u32), reflect.TypeFor[two](), "member a"},
+		{"signed in Go", ab(u32, u32), reflect.TypeFor[struct {
 			A uint32
 			B int32
 		}](), "member b"},
-		{"sign of elements", structOf(t, "event", member{"a", array(s32, 2)}), reflect.TypeFor[struct{ A [2]uint32 }](), "member a"},
-		{"elements", structOf(t, "event", member{"a", array(u32, 4)}), reflect.TypeFor[struct{ A [2]uint64 }](), "member a"},
-		{"a number for an array", structOf(t, "event", member{"a", array(u16, 2)}), reflect.TypeFor[struct{ A uint32 }](), "member a"},
-		{"a float", structOf(t, "event", member{"a", u64}), reflect.TypeFor[struct{ A float64 }](), "member a"},
-		{"a pointer", structOf(t, "event", member{"a", addr}), reflect.TypeFor[struct{ A *uint32 }](), "member a"},
-		{"a pointer for a number", structOf(t, "event", member{"a", u64}), reflect.TypeFor[struct{ A *uint32 }](), "member a"},
-		{"a string", structOf(t, "event", member{"a", array(u64, 2)}), reflect.TypeFor[struct{ A string }](), "member a"},
-		{"a bit field", bits, reflect.TypeFor[two](), "member b"},
+		{"signedness of elements", structOf(t, "event", member{"a", array(s32, 2)}), reflect.TypeFor[struct{ A [2]uint32 }](), "member a"},
+		{"size of elements", structOf(t, "event", member{"a", array(u32, 4)}), reflect.TypeFor[struct{ A [2]uint64 }](), "member a"},
+		{"number for array", structOf(t, "event", member{"a", array(u16, 2)}), reflect.TypeFor[struct{ A uint32 }](), "member a"},
+		{"float", structOf(t, "event", member{"a", u64}), reflect.TypeFor[struct{ A float64 }](), "member a"},
+		{"pointer in Go", structOf(t, "event", member{"a", addr}), reflect.TypeFor[struct{ A *uint32 }](), "member a"},
+		{"pointer for number", structOf(t, "event", member{"a", u64}), reflect.TypeFor[struct{ A *uint32 }](), "member a"},
+		{"string", structOf(t, "event", member{"a", array(u64, 2)}), reflect.TypeFor[struct{ A string }](), "member a"},
+		{"bit field", bits, reflect.TypeFor[two](), "member b"},
 		{"nested struct", ab(pair, u32), reflect.TypeFor[nested](), "struct pair: member y is X"},
-		{"struct in Go alone", ab(u32, u32), reflect.TypeFor[nested](), "member a"},
+		{"struct only in Go", ab(u32, u32), reflect.TypeFor[nested](), "member a"},
 		{"member missing in Go", ab(u32, u32), reflect.TypeFor[struct{ A uint32 }](), "8 bytes"},
 		{"member missing in C", structOf(t, "event", member{"a", u32}), reflect.TypeFor[two](), "4 bytes"},
 		{"members joined", ab(u32, u32), reflect.TypeFor[struct{ A uint64 }](), "2 members"},
@@ -149,8 +149,8 @@ func TestCheckFindsMismatches(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := Check(tt.c, tt.t)
-			if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("%v, want %q", err, tt.says)
+			if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
 			}
 		})
 	}
@@ -191,7 +191,7 @@ func TestDecode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.Len() != d.Size() {
-		t.Fatalf("an event has %d bytes, the decoder %d", b.Len(), d.Size())
+		t.Fatalf("size of event is %d, of decoder %d", b.Len(), d.Size())
 	}
 	sample := append(b.Bytes(), "tail"...)
 	tail, err := d.Decode(sample)

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// awkward has what roff would take for its own, or print as something else.
+// awkward contains text that roff would interpret or print as other characters.
 const awkward = `.so \fB 'a' "b" ` + "`c`" + ` ~d ^e --f-g ü … \\ %h`
 
 func samplePage() *Page {
@@ -99,8 +99,8 @@ func TestStringWraps(t *testing.T) {
 	}
 }
 
-// groff prints what is special as it is, wherever it stands, and warns of nothing.
-func TestGroffPrintsAsIs(t *testing.T) {
+// groff prints special characters literally in every kind of block, without warnings.
+func TestGroffPrintsLiterally(t *testing.T) {
 	groff, err := exec.LookPath("groff")
 	if err != nil {
 		t.Skip("groff is not installed")
@@ -120,6 +120,6 @@ func TestGroffPrintsAsIs(t *testing.T) {
 		t.Fatalf("groff: %v: %s", err, &warnings)
 	}
 	if n := strings.Count(string(out), awkward); n != 6 {
-		t.Errorf("%d of 6 are printed as they are: %s", n, out)
+		t.Errorf("%d of 6 blocks are printed literally: %s", n, out)
 	}
 }

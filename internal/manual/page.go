@@ -1,10 +1,10 @@
-// Package manual writes manual pages: as roff, for man(1), or as plain text. A page
-// is made once, of sections, paragraphs, items and examples, and knows neither.
+// Package manual renders manual pages, as roff for man(1) or as plain text. A Page is a
+// sequence of sections, paragraphs, items and examples, independent of the output format.
 package manual
 
 import "strings"
 
-// Page is a manual page. Its methods add to it, in order.
+// Page is a manual page. Its methods append content in the order of the calls.
 type Page struct {
 	name    string
 	section string
@@ -22,15 +22,15 @@ const (
 	example
 )
 
-// block is one part of a page. Only items have a tag and an argument.
+// block is an element of a page. Only items have a tag and an argument.
 type block struct {
 	kind     kind
 	tag, arg string
 	text     string
 }
 
-// New returns a page in a section of the manual: "8". It is called by the first of the
-// names. The first heading is NAME, with all names and a summary of one line.
+// New returns a page of the given manual section, such as "8". The first name is the
+// title. The page starts with the section NAME: all names and a one-line summary.
 func New(section, summary string, names ...string) *Page {
 	p := &Page{name: names[0], section: section}
 	p.Section("NAME")
@@ -38,34 +38,34 @@ func New(section, summary string, names ...string) *Page {
 	return p
 }
 
-// Section begins a section.
+// Section starts a section.
 func (p *Page) Section(title string) { p.add(block{kind: heading, text: title}) }
 
-// Subsection begins a part of a section.
+// Subsection starts a subsection.
 func (p *Page) Subsection(title string) { p.add(block{kind: subheading, text: title}) }
 
-// Text adds paragraphs, which are apart by an empty line. Their own line ends are
-// spaces.
+// Text adds paragraphs, which are separated by empty lines in text. Single line breaks
+// become spaces.
 func (p *Page) Text(text string) {
 	for para := range strings.SplitSeq(text, "\n\n") {
-		if para = join(para); para != "" {
+		if para = unwrap(para); para != "" {
 			p.add(block{kind: paragraph, text: para})
 		}
 	}
 }
 
-// Bullet adds a member of a list.
-func (p *Page) Bullet(text string) { p.add(block{kind: bullet, text: join(text)}) }
+// Bullet adds an item of a bulleted list.
+func (p *Page) Bullet(text string) { p.add(block{kind: bullet, text: unwrap(text)}) }
 
-// Item adds a tag, in bold, with its argument, in italics, and the text below it.
+// Item adds a tag in bold, with its argument in italics, and an indented text below it.
 func (p *Page) Item(tag, arg, text string) {
-	p.add(block{item, tag, arg, join(text)})
+	p.add(block{item, tag, arg, unwrap(text)})
 }
 
-// Code adds lines that are shown as they are.
+// Code adds preformatted lines.
 func (p *Page) Code(lines string) { p.add(block{kind: example, text: lines}) }
 
 func (p *Page) add(b block) { p.blocks = append(p.blocks, b) }
 
-// join makes one line of text.
-func join(text string) string { return strings.Join(strings.Fields(text), " ") }
+// unwrap joins the lines of text to one.
+func unwrap(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// Roff returns the page in the man(7) language, as groff and mandoc read it. It has no
-// date, so that the same words give the same bytes.
+// Roff returns the page in the man(7) language, for groff and mandoc. It contains no date,
+// so that the output is reproducible.
 func (p *Page) Roff() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH %s %s \"\" corescope \"corescope manual\"\n", escape(strings.ToUpper(p.name)), p.section)
-	// No hyphenation and no adjustment: words can be searched for.
+	// Disable hyphenation and adjustment, so that words can be searched for.
 	b.WriteString(".nh\n.ad l\n")
 	for _, block := range p.blocks {
 		b.WriteString(block.roff())
@@ -42,7 +42,7 @@ func tagRoff(tag, arg string) string {
 	return `\fB` + escape(tag) + `\fR \fI` + escape(arg) + `\fR`
 }
 
-// lines escapes text that may begin with what roff takes for a request.
+// lines escapes text of several lines. A leading dot would start a roff request.
 func lines(text string) string {
 	if text == "" {
 		return ""
@@ -57,14 +57,14 @@ func lines(text string) string {
 	return b.String()
 }
 
-// special are characters that roff reads, or prints, as others: a bare hyphen or
-// quote comes out as a typographic one, which no shell takes.
+// special replaces characters that roff interprets or prints as other ones: a plain hyphen
+// or quote is printed as a typographic one, which shells do not accept.
 var special = strings.NewReplacer(
 	`\`, `\e`, `-`, `\-`, `'`, `\(aq`, "`", `\(ga`, `"`, `\(dq`, `^`, `\(ha`, `~`, `\(ti`,
 )
 
-// escape returns text that roff prints as it is. What is not ASCII goes by its
-// code point, as not every roff reads UTF-8.
+// escape returns text that roff prints literally. Non-ASCII characters are written as code
+// points, because not every roff implementation reads UTF-8.
 func escape(text string) string {
 	var b strings.Builder
 	for _, r := range special.Replace(text) {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// width of plain text, which begins indent columns from the left, and that of items
-// as many again.
+// width is the line width of plain text. Text is indented by indent columns, text of items
+// by twice as many.
 const (
 	width  = 79
 	indent = 7
@@ -45,8 +45,8 @@ func indented(text string, left int) string {
 	return margin + strings.ReplaceAll(text, "\n", "\n"+margin) + "\n"
 }
 
-// wrap breaks text into lines between its words; a word that is wider than the page
-// stays whole.
+// wrap breaks text into indented lines at spaces. It does not break words that are wider
+// than a line.
 func wrap(text string, left int) string {
 	if text == "" {
 		return ""

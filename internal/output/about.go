@@ -10,36 +10,35 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// Ready says that every hook is attached, and which they are. The help tags of this
-// and the next types are the descriptions in their JSON Schemas.
+// Ready reports that all hooks are attached. The help tags of this type and the next ones are the
+// descriptions in their JSON Schemas.
 type Ready struct {
 	Type  string    `json:"type"`
-	Time  time.Time `json:"time" help:"when it was written, wall time"`
+	Time  time.Time `json:"time" help:"wall time when the line was written"`
 	Tool  string    `json:"tool" help:"name of the tool"`
-	Hooks []string  `json:"hooks" help:"hooks that are attached and the way that was taken to each, as open: tp_btf/sys_exit"`
+	Hooks []string  `json:"hooks" help:"attached hooks, each with its attach point, such as open: tp_btf/sys_exit"`
 }
 
-// Lost says that events or counts were lost since the last one: how many, by
-// reason, and what can be done.
+// Lost reports the events or counts lost since the previous Lost, by loss reason.
 type Lost struct {
 	Type    string            `json:"type"`
-	Time    time.Time         `json:"time" help:"when it was written, wall time"`
-	Lost    uint64            `json:"lost" help:"events or counts lost since the last such line"`
-	Reasons map[string]uint64 `json:"reasons" help:"these by reason"`
+	Time    time.Time         `json:"time" help:"wall time when the line was written"`
+	Lost    uint64            `json:"lost" help:"events or counts lost since the previous line of this type"`
+	Reasons map[string]uint64 `json:"reasons" help:"number of lost events by loss reason"`
 }
 
-// Summary comes last.
+// Summary is the last line of a run.
 type Summary struct {
 	Type     string            `json:"type"`
-	Time     time.Time         `json:"time" help:"when it was written, wall time"`
-	Events   uint64            `json:"events" help:"rows that were printed, or values that histograms count"`
-	Lost     uint64            `json:"lost" help:"events or counts lost in all"`
-	Reasons  map[string]uint64 `json:"reasons,omitempty" help:"these by reason"`
-	Counters map[string]uint64 `json:"counters,omitempty" help:"what else was counted"`
-	Stats    any               `json:"stats,omitempty" help:"with --stats: what the run has cost"`
+	Time     time.Time         `json:"time" help:"wall time when the line was written"`
+	Events   uint64            `json:"events" help:"rows printed, or values counted in histograms"`
+	Lost     uint64            `json:"lost" help:"all lost events or counts"`
+	Reasons  map[string]uint64 `json:"reasons,omitempty" help:"number of lost events by loss reason"`
+	Counters map[string]uint64 `json:"counters,omitempty" help:"other counters of the tool"`
+	Stats    any               `json:"stats,omitempty" help:"with --stats: the cost of the run"`
 }
 
-// stamp is a time with all nine digits, as rows have it.
+// stamp is a time that is encoded with nine digits of the second, as in rows.
 type stamp time.Time
 
 // MarshalJSON returns the time as a JSON string.
@@ -48,7 +47,7 @@ func (s stamp) MarshalJSON() ([]byte, error) {
 	return t.AppendJSON(nil), nil
 }
 
-// Ready writes that the tool is ready, at once.
+// Ready writes r and flushes the output.
 func (w *Writer) Ready(r Ready) error {
 	if w.format != JSON {
 		w.note("ready: %s", strings.Join(r.Hooks, ", "))
@@ -62,7 +61,7 @@ func (w *Writer) Ready(r Ready) error {
 	return w.Flush()
 }
 
-// Lost writes a loss, at once.
+// Lost writes l and flushes JSON output.
 func (w *Writer) Lost(l Lost) error {
 	if w.format != JSON {
 		w.note("lost %d: %s", l.Lost, reasons(l.Reasons))
@@ -76,7 +75,7 @@ func (w *Writer) Lost(l Lost) error {
 	return w.Flush()
 }
 
-// Summary writes the end. Text has one only when there is something to say.
+// Summary writes s and flushes the output. Text has a summary only if a counter is not zero.
 func (w *Writer) Summary(s Summary) error {
 	if w.format == JSON {
 		w.appendObject(struct {
@@ -92,8 +91,8 @@ func (w *Writer) Summary(s Summary) error {
 	if s.Lost > 0 {
 		w.note("lost %d in all: %s", s.Lost, reasons(s.Reasons))
 	}
-	if odd := reasons(s.Counters); odd != "" {
-		w.note("%s", odd)
+	if counters := reasons(s.Counters); counters != "" {
+		w.note("%s", counters)
 	}
 	return nil
 }
@@ -103,12 +102,12 @@ func (w *Writer) note(format string, args ...any) {
 }
 
 func (w *Writer) appendObject(v any) {
-	// These structs have nothing that could not be encoded.
+	// No field of these structs can fail to encode.
 	b, _ := json.Marshal(v)
 	w.buf = append(append(w.buf, b...), '\n')
 }
 
-// reasons lists what is not zero, by name: "buffer full 3, map full 1".
+// reasons lists the counters that are not zero, by name: "buffer full 3, map full 1".
 func reasons(counts map[string]uint64) string {
 	var out []string
 	for name, n := range counts {

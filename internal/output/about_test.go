@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// said returns what a Writer says on its two streams.
-func said(t *testing.T, format Format, use func(*Writer) error) (out, err string) {
+// written returns what a Writer writes to its two streams.
+func written(t *testing.T, format Format, use func(*Writer) error) (out, err string) {
 	t.Helper()
 	var o, e bytes.Buffer
 	w := New(Options{Format: format, Name: "tool", Out: &o, Err: &e})
@@ -61,11 +61,11 @@ func TestAbout(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if out, err := said(t, JSON, tt.use); out != tt.json+"\n" || err != "" {
+			if out, err := written(t, JSON, tt.use); out != tt.json+"\n" || err != "" {
 				t.Errorf("JSON: got\n%swant\n%s\nand on the other stream %q", out, tt.json, err)
 			}
 			for _, format := range []Format{Text, CSV} {
-				if out, err := said(t, format, tt.use); out != "" || err != tt.text {
+				if out, err := written(t, format, tt.use); out != "" || err != tt.text {
 					t.Errorf("%s: got\n%swant\n%sand on the other stream %q", format, err, tt.text, out)
 				}
 			}
@@ -73,7 +73,7 @@ func TestAbout(t *testing.T) {
 	}
 }
 
-// The names of columns are there as soon as the tool is ready, before the first row.
+// The header is written when the tool is ready, before the first row.
 func TestReadyFlushesTheHeader(t *testing.T) {
 	var r row
 	var out bytes.Buffer
@@ -87,7 +87,7 @@ func TestReadyFlushesTheHeader(t *testing.T) {
 }
 
 func TestAppend(t *testing.T) {
-	out, _ := said(t, Text, func(w *Writer) error {
+	out, _ := written(t, Text, func(w *Writer) error {
 		w.Append(func(b []byte) []byte { return append(b, "as it is\n"...) })
 		return w.Summary(Summary{})
 	})

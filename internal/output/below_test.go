@@ -8,7 +8,7 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// A stack is below its row in text, and a cell like others in CSV.
+// Text shows a stack below its row, CSV in a cell.
 func TestLinesBelowTheRow(t *testing.T) {
 	row := &struct {
 		PID   uint32      `json:"pid" col:"PID,width=5"`

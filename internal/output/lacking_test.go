@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What a kernel cannot tell is n/a and null, what a run does not tell is left out.
+// A column that the kernel does not support is n/a or null. A column that the run does not collect is
+// omitted.
 func TestLackingAndOff(t *testing.T) {
 	for format, want := range map[Format]string{
 		Text: "n/a   -         3", JSON: `{"type":"row","pid":null,"ret":3}`, CSV: ",,3",

@@ -1,8 +1,8 @@
-// Package output writes rows, histograms and what is said about them (ready,
-// lost, summary) as text, JSON lines or CSV.
+// Package output writes rows, histograms and messages about the run (ready, lost, summary) as text,
+// JSON lines or CSV.
 //
-// In JSON everything goes to one stream, an object a line, each with a "type". In
-// text and CSV that stream has rows and nothing else; the rest goes to the second.
+// In JSON, everything goes to the first stream, one object with a "type" per line. In text and CSV,
+// the first stream has only rows; messages go to the second stream.
 package output
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/corescope/corescope/internal/column"
 )
 
-// Format is a way of writing.
+// Format is an output format.
 type Format string
 
 // The formats of --output.
@@ -22,11 +22,11 @@ const (
 	CSV  Format = "csv"
 )
 
-// batch is how much is gathered before it is written although more is to come.
+// batch is the number of buffered bytes at which they are written without a call of Flush.
 const batch = 64 << 10
 
-// Writer gathers output and writes it when told to, or when there is a batch.
-// It is not safe for concurrent use.
+// Writer buffers output. It writes the buffer when it is flushed or has 64 KiB. It is not safe for
+// concurrent use.
 type Writer struct {
 	format   Format
 	name     string
@@ -35,14 +35,14 @@ type Writer struct {
 	buf      []byte
 }
 
-// Options say what a Writer writes, and how.
+// Options configure a Writer.
 type Options struct {
 	Format Format
-	// Name of the tool, said before what goes to Err.
+	// Name of the tool: the prefix of messages to Err.
 	Name string
-	// Columns of its rows. Tools without rows have none.
+	// Columns of the rows. Histograms have none.
 	Columns []column.Column
-	// NoHeader leaves out the line of column names that else comes first.
+	// NoHeader omits the line of column names at the start.
 	NoHeader bool
 	Out, Err io.Writer
 }
@@ -60,7 +60,7 @@ func New(o Options) *Writer {
 // Format returns the writer's format.
 func (w *Writer) Format() Format { return w.format }
 
-// Row appends the row that the columns are bound to. kind is its "type" in JSON.
+// Row writes the row that the columns are bound to. kind is its "type" in JSON.
 func (w *Writer) Row(kind string) error {
 	w.buf = w.rows.appendRow(w.buf, kind)
 	if len(w.buf) < batch {
@@ -69,10 +69,10 @@ func (w *Writer) Row(kind string) error {
 	return w.Flush()
 }
 
-// Header appends the line of column names once more.
+// Header writes the line of column names again.
 func (w *Writer) Header() { w.buf = w.rows.appendHeader(w.buf) }
 
-// Headers are the cells of that line in text, as wide as their columns.
+// Headers returns the cells of that line in text, padded to the width of their columns.
 func (w *Writer) Headers() []string { return w.rows.headers() }
 
 // Line returns the row that the columns are bound to as a line of text.
@@ -81,11 +81,10 @@ func (w *Writer) Line() string {
 	return string(line[:len(line)-1])
 }
 
-// Append appends what f appends, as it is.
+// Append calls f with the buffer. f returns the buffer with its output appended.
 func (w *Writer) Append(f func(b []byte) []byte) { w.buf = f(w.buf) }
 
-// Flush writes what was gathered. The error is the stream's own, so a closed pipe
-// is EPIPE.
+// Flush writes the buffer. It wraps the error of the stream: EPIPE for a closed pipe.
 func (w *Writer) Flush() error {
 	if len(w.buf) == 0 {
 		return nil

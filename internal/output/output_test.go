@@ -16,7 +16,7 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// row has a column of each kind that outputs treat in their own way.
+// row has a column of each type that the formats treat differently.
 type row struct {
 	Time  value.Time  `json:"time" col:"TIME,width=8"`
 	PID   uint32      `json:"pid" col:"PID,width=5"`
@@ -37,8 +37,8 @@ func (r *row) set(pid uint32, comm string, ret int32, args, path string) {
 	copy(r.Comm[:], comm)
 }
 
-// rowsOf are the rows of the goldens: plain, too wide, hostile, and with a path that
-// the row has not.
+// rowsOf returns the rows of the golden files: plain values, values wider than their columns, control
+// characters, and an absent path.
 func rowsOf(r *row) []func() {
 	return []func(){
 		func() { r.set(7, "sh", 3, "ls\x00-l\x00", "/etc/passwd") },
@@ -57,7 +57,7 @@ func columns(t testing.TB, r *row) []column.Column {
 	return cols
 }
 
-// write returns what the rows above become, without the time, which depends on the zone.
+// write returns the output of these rows without the time, which depends on the time zone.
 func write(t *testing.T, format Format, noHeader bool) string {
 	t.Helper()
 	var r row
@@ -96,10 +96,10 @@ func TestRows(t *testing.T) {
 {"type":"event","pid":9,"comm":"sh","ret":0,"args":[]}
 `},
 		{CSV, `pid,comm,ret,error,args,path
-`, `7,sh,3,,ls -l,/etc/passwd
-1234567,very-long-name,-2147483648,2147483648,"a b,c","/a b/""c"""
-8,日本,-2,ENOENT,\xff,/x\x1b[31m\n\xff
-9,sh,0,,,
+`, `7,sh,3,,"[""ls"",""-l""]",/etc/passwd
+1234567,very-long-name,-2147483648,2147483648,"[""a"",""b,c""]","/a b/""c"""
+8,日本,-2,ENOENT,"[""\\xff""]",/x\x1b[31m\n\xff
+9,sh,0,,[],
 `},
 	} {
 		t.Run(string(tt.format), func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// Readers of CSV take an empty line for none.
+// Readers of CSV skip empty lines.
 func TestCSVOfOneAbsentColumn(t *testing.T) {
 	var r row
 	var out bytes.Buffer
@@ -201,7 +201,7 @@ func TestObjectsAndCells(t *testing.T) {
 	}
 }
 
-// lines counts writes, and fails after some.
+// lines counts writes. It fails after a number of them.
 type lines struct {
 	bytes.Buffer
 	writes, limit int
@@ -235,7 +235,7 @@ func TestRowsAreWrittenInBatches(t *testing.T) {
 			t.Errorf("%s: %d writes of %d bytes", format, out.writes, out.Len())
 		}
 		if out.Len()-before >= batch {
-			t.Errorf("%s: %d bytes were kept back", format, out.Len()-before)
+			t.Errorf("%s: %d bytes were not written", format, out.Len()-before)
 		}
 		if n := strings.Count(out.String(), "\n"); n < 1000 || n > 1001 {
 			t.Errorf("%s: %d lines of 1000 rows", format, n)
@@ -284,8 +284,8 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, a row is one line: of JSON that has them exactly, of CSV
-// that reads as one record, and of text that a terminal only shows.
+// A row with any bytes is one line: of JSON that contains the exact bytes, of CSV that parses as one
+// record, or of text without terminal control sequences.
 func FuzzRow(f *testing.F) {
 	f.Add([]byte("sh"), []byte("a\x00"), []byte("/x"))
 	f.Add([]byte("\"\\"), []byte("\x00\x00"), []byte("\n\r\""))
@@ -302,14 +302,14 @@ func FuzzRow(f *testing.F) {
 			line := newRows(format, cols).appendRow(nil, "event")
 			body, ok := bytes.CutSuffix(line, []byte("\n"))
 			if !ok || bytes.ContainsFunc(body, func(c rune) bool { return c < ' ' || c >= 0x7f && c < 0xa0 }) || !utf8.Valid(body) {
-				t.Fatalf("%s: %q is no line", format, line)
+				t.Fatalf("%s: %q is not one line", format, line)
 			}
 			switch format {
 			case JSON:
 				checkJSON(t, &r, line)
 			case CSV:
 				if all, err := csv.NewReader(bytes.NewReader(line)).ReadAll(); err != nil || len(all) != 1 || len(all[0]) != len(cols) {
-					t.Fatalf("%q reads as %q, %v", line, all, err)
+					t.Fatalf("%q parses as %q, %v", line, all, err)
 				}
 			}
 		}
@@ -331,10 +331,10 @@ func checkJSON(t *testing.T, r *row, line []byte) {
 		t.Fatal(err)
 	}
 	if back := exact(t, got.Path, raw["path_base64"]); back != string(r.Path) {
-		t.Fatalf("path %q came back as %q from %s", r.Path, back, line)
+		t.Fatalf("path %q was decoded as %q from %s", r.Path, back, line)
 	}
 	if back := exact(t, got.Comm, raw["comm_base64"]); back != r.Comm.String() {
-		t.Fatalf("comm %q came back as %q from %s", r.Comm, back, line)
+		t.Fatalf("comm %q was decoded as %q from %s", r.Comm, back, line)
 	}
 	i := 0
 	for arg := range r.Args.All {
@@ -347,7 +347,7 @@ func checkJSON(t *testing.T, r *row, line []byte) {
 			back = string(b)
 		}
 		if back != string(arg) {
-			t.Fatalf("argument %d, %q, came back as %q from %s", i, arg, back, line)
+			t.Fatalf("argument %d, %q, was decoded as %q from %s", i, arg, back, line)
 		}
 		i++
 	}
@@ -356,7 +356,7 @@ func checkJSON(t *testing.T, r *row, line []byte) {
 	}
 }
 
-// exact is a text, or the bytes that stand beside it.
+// exact returns the exact bytes of a string: from KEY_base64 if it is present.
 func exact(t *testing.T, text string, b64 json.RawMessage) string {
 	t.Helper()
 	if b64 == nil {
@@ -378,7 +378,7 @@ func TestRowAllocatesNothing(t *testing.T) {
 		for i, set := range sets {
 			set()
 			if n := testing.AllocsPerRun(1000, func() { _ = w.Row("event") }); n != 0 {
-				t.Errorf("%s: row %d takes %v allocations", format, i, n)
+				t.Errorf("%s: row %d: %v allocations, want 0", format, i, n)
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// rows renders one row's columns in one format, without allocating.
+// rows formats the columns of a row. It does not allocate memory per row.
 type rows struct {
 	format Format
 	cols   []column.Column
@@ -17,13 +17,13 @@ type rows struct {
 	b64    [][]byte // `,"key_base64":` of each column
 	schema []value.Schema
 	cell   []byte
-	below  []value.Lines // what text shows below the row
+	below  []value.Lines // lines below the row in text
 }
 
 func newRows(format Format, cols []column.Column) *rows {
 	r := &rows{format: format, cols: cols}
 	if format == Text {
-		r.takeBelow()
+		r.separateLines()
 	}
 	for _, c := range r.cols {
 		r.keys = append(r.keys, jsonKey(c.Key))
@@ -33,11 +33,11 @@ func newRows(format Format, cols []column.Column) *rows {
 	return r
 }
 
-// takeBelow takes what is shown below the row out of its columns. Where there is none
-// they stay the caller's, who may still learn that the kernel lacks one.
-func (r *rows) takeBelow() {
-	isBelow := func(c column.Column) bool { _, ok := c.Value.(value.Lines); return ok }
-	if !slices.ContainsFunc(r.cols, isBelow) {
+// separateLines moves the columns that text shows below the row from cols to below. Without such
+// columns, cols remains the slice of the caller, who can still mark columns as Lacking.
+func (r *rows) separateLines() {
+	hasLines := func(c column.Column) bool { _, ok := c.Value.(value.Lines); return ok }
+	if !slices.ContainsFunc(r.cols, hasLines) {
 		return
 	}
 	var cells []column.Column
@@ -91,7 +91,7 @@ func (r *rows) appendText(b []byte) []byte {
 		case !c.Absent():
 			r.cell = c.AppendText(r.cell)
 		}
-		if len(r.cell) == 0 { // the next column must not take this one's place
+		if len(r.cell) == 0 { // an empty cell would shift the next ones for programs that split at spaces
 			r.cell = append(r.cell, '-')
 		}
 		b = r.appendCell(b, i, r.cell)
@@ -103,7 +103,7 @@ func (r *rows) appendText(b []byte) []byte {
 	return b
 }
 
-// headers are the cells of the line of column names in text.
+// headers returns the cells of the line of column names in text.
 func (r *rows) headers() []string {
 	var cells []string
 	for i := range r.cols {
@@ -151,7 +151,7 @@ func (r *rows) appendJSON(b []byte, kind string) []byte {
 	return append(b, '}', '\n')
 }
 
-// appendFields appends `,"key":value` for each column that the row has.
+// appendFields appends `,"key":value` for each column that is present in the row.
 func (r *rows) appendFields(b []byte) []byte {
 	for i := range r.cols {
 		c := &r.cols[i]
@@ -172,7 +172,7 @@ func (r *rows) appendFields(b []byte) []byte {
 	return b
 }
 
-// AppendObject appends the JSON object of the row's columns.
+// AppendObject appends a JSON object with the columns of the row.
 func AppendObject(b []byte, cols []column.Column) []byte {
 	b = append(b, '{')
 	start := len(b)
@@ -207,9 +207,12 @@ func AppendCell(b []byte, c *column.Column) []byte {
 	return appendCSV(b, 0, appendPlain(nil, c, &s))
 }
 
-// appendPlain appends a cell for machines: numbers and times as in JSON, strings
-// escaped as in text.
+// appendPlain appends the content of a CSV cell: numbers and times as in JSON, strings escaped as in
+// text, and lists of strings as a JSON array of escaped strings.
 func appendPlain(b []byte, c *column.Column, s *value.Schema) []byte {
+	if cell, ok := c.Value.(value.Cell); ok {
+		return cell.AppendCell(b)
+	}
 	if s.Format == "date-time" {
 		start := len(b)
 		b = c.AppendJSON(b)
@@ -229,6 +232,11 @@ func appendCSV(b []byte, i int, cell []byte) []byte {
 		return append(b, cell...)
 	}
 	b = append(b, '"')
-	b = append(b, bytes.ReplaceAll(cell, []byte(`"`), []byte(`""`))...)
+	for _, c := range cell {
+		if c == '"' {
+			b = append(b, '"')
+		}
+		b = append(b, c)
+	}
 	return append(b, '"')
 }

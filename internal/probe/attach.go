@@ -36,7 +36,7 @@ func attachTo(spec *ebpf.ProgramSpec, prog *ebpf.Program) (link.Link, error) {
 }
 
 // attachAt attaches a program to a target. What it is told of the target is its number.
-func attachAt(spec *ebpf.ProgramSpec, prog *ebpf.Program, t numbered) (link.Link, error) {
+func attachAt(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t numbered) (link.Link, error) {
 	switch {
 	case spec.Type == ebpf.TracePoint:
 		group, name, _ := strings.Cut(t.Name, "/")
@@ -44,20 +44,20 @@ func attachAt(spec *ebpf.ProgramSpec, prog *ebpf.Program, t numbered) (link.Link
 	case spec.Type != ebpf.Kprobe:
 		return attachTo(spec, prog)
 	case isUser(spec):
-		return attachUser(spec, prog, t)
+		return attachUser(spec, prog, f, t)
 	case isReturn(spec):
 		return link.Kretprobe(t.Name, prog, &link.KprobeOptions{Cookie: t.id})
 	}
 	return link.Kprobe(t.Name, prog, &link.KprobeOptions{Cookie: t.id, Offset: t.Offset})
 }
 
-func attachUser(spec *ebpf.ProgramSpec, prog *ebpf.Program, t numbered) (link.Link, error) {
-	ex, err := link.OpenExecutable(t.File)
+func attachUser(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t numbered) (link.Link, error) {
+	ex, err := link.OpenExecutable(t.File.Name())
 	if err != nil {
 		return nil, err
 	}
 	o := &link.UprobeOptions{Address: t.Offset, RefCtrOffset: t.Semaphore, Cookie: t.id}
-	if isReturn(spec) {
+	if isReturn(spec) && f == afterReturn {
 		return ex.Uretprobe("", prog, o)
 	}
 	return ex.Uprobe("", prog, o)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
 )
 
 // Counts are per-CPU counters of a map with one value, a struct of u64: "lost" and
@@ -107,4 +108,31 @@ func (o *Objects) Missed() (uint64, error) {
 		missed += s.RecursionMisses
 	}
 	return missed, nil
+}
+
+// Unfired counts the calls of functions that kprobes missed: the return of a call when as
+// many others were in progress as the kernel has room for, and calls from within a kprobe.
+// Kernels before 6.7 do not report them, and give 0.
+func (o *Objects) Unfired() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := o.unfired
+	for _, l := range o.links {
+		n += unfired(l)
+	}
+	return n
+}
+
+func unfired(l link.Link) uint64 {
+	info, err := l.Info()
+	if err != nil {
+		return 0 // it is not a link of the kernel's (before 5.15)
+	}
+	if multi := info.KprobeMulti(); multi != nil {
+		return multi.Missed
+	}
+	if event := info.PerfEvent(); event != nil && event.Kprobe() != nil {
+		return event.Kprobe().Missed
+	}
+	return 0
 }

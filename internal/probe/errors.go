@@ -22,12 +22,16 @@ var (
 	// ErrNoBTF is returned when there is no description of the kernel's types. It is an
 	// ErrUnsupported.
 	ErrNoBTF = fmt.Errorf("%w: no BTF", ErrUnsupported)
+	// ErrOtherBTF is returned for a BTF file that describes another kernel than the running one.
+	ErrOtherBTF = errors.New("this BTF is not that of the running kernel, which has its own in /sys/kernel/btf/vmlinux")
 )
 
 // Attempt is how one variant fared: Err is nil for the one that was taken.
 type Attempt struct {
 	Variant Variant
 	Err     error
+	// Returns describes how programs are attached to the returns of user functions, if any are.
+	Returns string
 	// Targets are those of an instance that could be had.
 	Targets []string
 }

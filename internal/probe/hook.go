@@ -99,6 +99,9 @@ func newHook(spec *ebpf.CollectionSpec, name string, variants map[string]*Varian
 			return cmp.Or(cmp.Compare(stage(spec.Programs[a]), stage(spec.Programs[b])), cmp.Compare(a, b))
 		})
 		for _, prog := range v.Programs {
+			if isMark(prog) {
+				continue
+			}
 			v.Where = append(v.Where, whereOf(spec.Programs[prog].SectionName))
 		}
 		v.Where = slices.Compact(v.Where)

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -119,5 +120,23 @@ func TestVariantsOfInstances(t *testing.T) {
 	}
 	if h.Variants[0].Kind != "fentry" {
 		t.Error("the hook itself is changed")
+	}
+}
+
+// An error names a target that the user named, and none of those that a pattern stands for.
+func TestFailed(t *testing.T) {
+	targets := []Target{{Name: "vfs_caches_init"}, {Name: "vfs_read"}}
+	for _, tt := range []struct {
+		in   Instance
+		rest int
+		want string
+	}{
+		{Instance{Targets: targets, Some: true}, 0, "attach to any of 2 targets: x"},
+		{Instance{Targets: targets[1:], Some: true}, 0, "attach to vfs_read: x"},
+		{Instance{Targets: targets}, 1, "attach to vfs_read: x"},
+	} {
+		if got := tt.in.failed(tt.in.numbered()[tt.rest:], errors.New("x")).Error(); got != tt.want {
+			t.Errorf("got %s, want %s", got, tt.want)
+		}
 	}
 }

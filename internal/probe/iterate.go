@@ -71,23 +71,32 @@ func attachIterator(prog *ebpf.Program, m *ebpf.Map, pid uint32) (*link.Iter, er
 	return link.AttachIter(link.IterOptions{Program: prog, Map: m})
 }
 
+// taskIterAttr is the part of union bpf_attr for BPF_LINK_CREATE of an iterator of tasks.
+type taskIterAttr struct {
+	progFD, targetFD, attachType, flags uint32
+	info                                *taskIterInfo
+	infoLen, _                          uint32
+}
+
+// taskIterInfo is the task's part of union bpf_iter_link_info.
+type taskIterInfo struct{ _, pid, _ uint32 }
+
+// newTaskIterAttr refers to info by a pointer, which the garbage collector knows, and changes
+// if a stack moves: an address kept as an integer would be wrong then.
+func newTaskIterAttr(progFD int, pid uint32) *taskIterAttr {
+	info := &taskIterInfo{pid: pid}
+	return &taskIterAttr{
+		progFD: uint32(progFD), attachType: unix.BPF_TRACE_ITER, info: info, infoLen: uint32(unsafe.Sizeof(*info)),
+	}
+}
+
 // attachToProcess attaches an iterator of tasks, or of what tasks have, that goes through
 // the threads of one process.
 func attachToProcess(prog *ebpf.Program, pid uint32) (*link.Iter, error) {
-	// The task's part of union bpf_iter_link_info.
-	info := struct{ tid, pid, pidFD uint32 }{pid: pid}
-	// The part of union bpf_attr for BPF_LINK_CREATE of an iterator.
-	attr := struct {
-		progFD, targetFD, attachType, flags uint32
-		info                                uint64
-		infoLen, _                          uint32
-	}{
-		progFD: uint32(prog.FD()), attachType: unix.BPF_TRACE_ITER,
-		info: uint64(uintptr(unsafe.Pointer(&info))), infoLen: uint32(unsafe.Sizeof(info)),
-	}
-	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_LINK_CREATE, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	attr := newTaskIterAttr(prog.FD(), pid)
+	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_LINK_CREATE, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
 	runtime.KeepAlive(prog)
-	runtime.KeepAlive(&info)
+	runtime.KeepAlive(attr)
 	if errno != 0 {
 		return nil, errno
 	}

@@ -3,6 +3,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"reflect"
 	"strings"
 
@@ -20,8 +21,11 @@ type Kernel struct {
 	// found is what was found of the names, which are those of an object; nil where only
 	// all types will do.
 	found   *vmlinux.Found
+	modules []*btf.Spec // what loaded modules have of the names
 	names   map[string]bool
 	missing map[string]bool
+	// haveMapType is features.HaveMapType if it is nil; tests replace it.
+	haveMapType func(ebpf.MapType) error
 }
 
 // NewKernel returns the kernel whose types are in the BTF file, or the kernel's own
@@ -37,6 +41,22 @@ func NewKernel(file string) (*Kernel, error) {
 	}
 	k.given = spec
 	return k, nil
+}
+
+// CheckBTF returns ErrOtherBTF for a BTF file that differs from the BTF of the running kernel.
+// Programs that are relocated by the types of another kernel load, but read the wrong bytes.
+// Where the kernel does not show BTF of its own there is nothing to compare with.
+func CheckBTF(file string) error {
+	same, err := vmlinux.IsRunning(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return nil
+	case err != nil:
+		return err
+	case !same:
+		return fmt.Errorf("%s: %w", file, ErrOtherBTF)
+	}
+	return nil
 }
 
 // Types returns all types, or ErrNoBTF where the kernel has none.
@@ -78,8 +98,8 @@ func (k *Kernel) Prepare(spec *ebpf.CollectionSpec) {
 	k.prepare(names)
 }
 
-// prepare finds the names. Where that cannot be done, and where a module has what the
-// kernel has not, all types are needed as they come.
+// prepare finds the names. Where that cannot be done, and where a module has a function that the
+// kernel lacks, all types are needed as they come.
 func (k *Kernel) prepare(names map[string]bool) {
 	k.found = nil
 	if k.given != nil {
@@ -90,10 +110,11 @@ func (k *Kernel) prepare(names map[string]bool) {
 		return
 	}
 	missing := found.Missing(names)
-	if elsewhere, err := vmlinux.InModules(missing); err != nil || elsewhere {
+	inModules, err := vmlinux.FindInModules(missing)
+	if err != nil || inModules.Functions {
 		return
 	}
-	k.found, k.names, k.missing = found, names, missing
+	k.found, k.modules, k.names, k.missing = found, inModules.Types, names, missing
 }
 
 // TypeByName finds a type that has the name and the kind of what typ points to, as
@@ -114,12 +135,34 @@ func (k *Kernel) TypeByName(name string, typ any) error {
 	return all.TypeByName(name, typ)
 }
 
+// Has reports whether the kernel or a module that is loaded describes a type of that name.
+func (k *Kernel) Has(name string) bool {
+	names := map[string]bool{name: true}
+	if k.given != nil {
+		_, err := k.given.AnyTypesByName(name)
+		return err == nil
+	}
+	if found, err := vmlinux.Find(names); err == nil && len(found.Missing(names)) == 0 {
+		return true
+	}
+	inModules, err := vmlinux.FindInModules(names)
+	return err == nil && len(inModules.Types) > 0
+}
+
 // typesFor are the types to relocate a program with, or nil for all that there are.
 func (k *Kernel) typesFor(prog *ebpf.ProgramSpec) *btf.Spec {
 	if k.given != nil || !k.covers(prog) {
 		return k.given
 	}
 	return k.found.Types
+}
+
+// moduleTypes are further types to relocate a program with: those that typesFor lacks.
+func (k *Kernel) moduleTypes(prog *ebpf.ProgramSpec) []*btf.Spec {
+	if k.given != nil || !k.covers(prog) {
+		return nil
+	}
+	return k.modules
 }
 
 // covers tells whether all that the program needs was looked for.

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/binary"
-	"github.com/corescope/corescope/internal/system"
 )
 
 // Options say how an object is loaded.
@@ -24,7 +23,8 @@ type Options struct {
 	Variables map[string]any
 	// MapEntries sets the sizes of maps.
 	MapEntries map[string]uint32
-	// PerfBuffer makes the map "events" a perf event array.
+	// PerfBuffer makes the map "events" a perf event array also where the kernel has the
+	// ring buffer. Elsewhere it always is one.
 	PerfBuffer bool
 	// Without lists hooks that are not wanted, Optional those that may be missing.
 	Without, Optional []string
@@ -41,6 +41,11 @@ type Options struct {
 	Instances []Instance
 	// Sampling says when programs of perf events run.
 	Sampling Sampling
+	// Settle are iterators that run once, before the programs are detached, and count what
+	// was not observed.
+	Settle []Iterator
+	// Uretprobes allows uretprobes also for functions that exceptions can leave (ErrUnsafeReturn).
+	Uretprobes bool
 	// Kernel is always there.
 	Kernel *Kernel
 }
@@ -55,6 +60,9 @@ type Objects struct {
 	Tried map[string][]Attempt
 	// Refused are targets that could not be had, where others could.
 	Refused []Refusal
+	// Closed are processes whose mappings this process may not read. Files that only they
+	// map are not traced.
+	Closed []uint32
 
 	spec     *ebpf.CollectionSpec
 	options  Options
@@ -65,10 +73,16 @@ type Objects struct {
 	ahead map[string]*loading
 	// iterators run only as they are read; they leave nothing running.
 	iterators map[Iterator]*link.Iter
+	grace     *gracePeriods
 	user      *user
+	// returns has the attach points for the returns of user functions. Files are followed by another goroutine.
+	returns   map[returnKey]*exits
+	returnsMu sync.Mutex
 	mu        sync.Mutex // a signal may detach while a run ends by itself, and a file come
 	links     []link.Link
 	detached  bool
+	// unfired is what Unfired counted of the links that are closed.
+	unfired uint64
 }
 
 // Load sets the variables in spec and makes the object's maps. The programs follow
@@ -86,37 +100,42 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	if err := o.Kernel.check(); err != nil {
 		return nil, err
 	}
+	o.PerfBuffer = o.PerfBuffer || o.Kernel.lacksRingBuffer(spec)
 	if err := setUp(spec, o); err != nil {
 		return nil, err
 	}
 	if err := checkDescriptors(spec, o); err != nil {
 		return nil, err
 	}
+	grace, err := newGracePeriods()
+	if err != nil {
+		return nil, err
+	}
 	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{
 		Maps: common(spec), Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create maps: %w", Classify(err))
+		return nil, errors.Join(fmt.Errorf("create maps: %w", Classify(err)), grace.Close())
 	}
 	objects := &Objects{
 		Maps: coll.Maps, Variables: coll.Variables, Tried: map[string][]Attempt{},
 		spec: spec, options: o, programs: map[string]*ebpf.Program{}, uses: map[string]map[string]*ebpf.Map{}, ahead: map[string]*loading{},
-		iterators: map[Iterator]*link.Iter{},
+		iterators: map[Iterator]*link.Iter{}, grace: grace, returns: map[returnKey]*exits{},
 	}
 	objects.user = newUser(objects)
 	return objects, nil
 }
 
-// common are the maps that user space reads or writes and those that variables lie in. Others
-// come with the first program that uses them, so that a way which is not taken costs
-// no memory.
+// userSpace is the tag of maps that user space reads or writes: USER_SPACE of map.bpf.h.
+const userSpace = "user_space"
+
+// common are the maps that user space accesses, by their tag, and those that contain
+// variables. Others are created with the first program that uses them, so that a variant that
+// is not loaded costs no memory.
 func common(spec *ebpf.CollectionSpec) map[string]*ebpf.MapSpec {
 	maps := map[string]*ebpf.MapSpec{}
-	for _, name := range []string{
-		"events", "lost", "counters", "hists", "table", "totals", "held", "images",
-		"unwind_processes", "unwind_mappings", "unwind_blocks", "unwind_rules",
-	} {
-		if m := spec.Maps[name]; m != nil {
+	for name, m := range spec.Maps {
+		if slices.Contains(m.Tags, userSpace) {
 			maps[name] = m
 		}
 	}
@@ -181,6 +200,9 @@ func (o *Objects) Attach() error {
 	}
 	if !attached {
 		return missed
+	}
+	if err := o.prepareSettling(); err != nil {
+		return err
 	}
 	if err := o.closeUnused(); err != nil {
 		return fmt.Errorf("close maps: %w", err)
@@ -304,7 +326,8 @@ func (o *Objects) drop(v Variant, links []link.Link) {
 	closeTogether(links)
 	o.user.forget(v.Programs)
 	for name, prog := range o.programs {
-		if own, _, _ := strings.Cut(name, forCookie); slices.Contains(v.Programs, own) {
+		own, _, _ := strings.Cut(name, forCookie)
+		if own, _, _ = strings.Cut(own, forForm); slices.Contains(v.Programs, own) {
 			prog.Close()
 			delete(o.programs, name)
 		}
@@ -324,11 +347,12 @@ func (o *Objects) Explain() (map[string][]Attempt, error) {
 	out := map[string][]Attempt{}
 	for _, h := range hooks {
 		for _, v := range h.Variants {
+			o.forgetReturns()
 			err := o.tryOut(h, v)
 			if short := shortage(err); short != nil {
 				return nil, fmt.Errorf("explain hook %s: %s: %w", h.Name, v, short)
 			}
-			out[h.Name] = append(out[h.Name], Attempt{Variant: v, Err: err})
+			out[h.Name] = append(out[h.Name], Attempt{Variant: v, Err: err, Returns: o.returnsIn(v)})
 		}
 	}
 	for name, spec := range o.spec.Programs {
@@ -349,7 +373,8 @@ func (o *Objects) tryOut(h Hook, v Variant) error {
 		return err
 	}
 	for _, in := range instances {
-		refused := o.attachTargets(v, in, in.numbered())
+		targets, refused := o.splitUnsafe(h, in.numbered())
+		refused = append(refused, o.attachTargets(v, in, targets)...)
 		if len(refused) > 0 && (!in.Some || len(refused) == len(in.Targets)) {
 			return refused[0].err
 		}
@@ -394,12 +419,16 @@ func (o *Objects) Detach() error {
 	ended := o.user.end()
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	settled := o.settle()
+	for _, l := range o.links {
+		o.unfired += unfired(l)
+	}
 	err := closeTogether(o.links)
 	if len(o.links) > 0 {
-		system.AwaitGracePeriod()
+		err = errors.Join(err, o.AwaitGracePeriod())
 	}
 	o.links, o.detached = nil, true
-	return errors.Join(ended, err)
+	return errors.Join(ended, settled, err)
 }
 
 // Close detaches and frees all.
@@ -411,6 +440,8 @@ func (o *Objects) Close() error {
 	for _, m := range o.Maps {
 		errs = append(errs, m.Close())
 	}
+	errs = append(errs, o.grace.Close())
+	o.grace = nil
 	clear(o.iterators)
 	clear(o.programs)
 	clear(o.Maps)

@@ -70,6 +70,7 @@ type site struct {
 	offset    uint64 // in the file
 	semaphore uint64 // likewise, or 0
 	cookie    uint64
+	form      form
 }
 
 // sites finds the place in a file; none if it is not there.
@@ -81,16 +82,70 @@ func (u *user) sites(p place, f *binary.File) ([]site, error) {
 	if err != nil {
 		return nil, err
 	}
-	var sites []site
+	var offsets []uint64
+	names := map[uint64]string{}
 	prefix := u.names[p.files].want.Prefix
 	for _, fn := range all {
-		s := site{offset: fn.Offset}
 		name, ok := strings.CutPrefix(fn.Name, prefix)
-		if ok && slices.Contains(p.functions, name) && !slices.Contains(sites, s) {
-			sites = append(sites, s)
+		if ok && slices.Contains(p.functions, name) && names[fn.Offset] == "" {
+			offsets, names[fn.Offset] = append(offsets, fn.Offset), fn.Name
 		}
 	}
+	if p.kind == "uretprobe" {
+		return u.returnSites(p, f, offsets, names), nil
+	}
+	var sites []site
+	for _, offset := range offsets {
+		// A call whose return cannot be observed is not observed at all.
+		if _, err := u.objects.returnsOf(f, offset, ""); err != nil {
+			continue
+		}
+		if err := checkEntry(f, offset, names[offset]); err != nil {
+			u.objects.notify(err)
+			continue
+		}
+		sites = append(sites, site{offset: offset})
+	}
 	return sites, nil
+}
+
+// returnSites finds where functions return. Shared return instructions are only suitable for programs that match
+// returns with entries.
+func (u *user) returnSites(p place, f *binary.File, offsets []uint64, names map[uint64]string) (sites []site) {
+	u.objects.findReturns(f, offsets)
+	for _, offset := range offsets {
+		found, err := u.objects.returnsOf(f, offset, names[offset])
+		if err == nil && !u.hasEntry(p) {
+			if found = u.objects.alone(found); found.err != nil {
+				err = unsafeReturn(f, names[offset], found)
+			}
+		}
+		if err != nil {
+			u.objects.notify(err)
+			continue
+		}
+		for form := afterReturn; form <= atSharedReturn; form++ {
+			for _, at := range found.in(form, offset) {
+				if s := (site{offset: at, form: form}); !slices.Contains(sites, s) {
+					sites = append(sites, s)
+				}
+			}
+		}
+	}
+	// The return instruction of one function can be shared by another one of the program's: both see all its calls.
+	own := func(offset uint64) bool { return slices.Contains(sites, site{offset: offset, form: atReturn}) }
+	return slices.DeleteFunc(sites, func(s site) bool { return s.form == atSharedReturn && own(s.offset) })
+}
+
+// hasEntry reports whether programs are attached to the entries of the functions too.
+func (u *user) hasEntry(p place) bool {
+	for _, prog := range u.objects.spec.Programs {
+		entry, ok := userPlace(prog.SectionName)
+		if ok && entry.kind == "uprobe" && entry.files == p.files && slices.Contains(entry.functions, p.functions[0]) {
+			return true
+		}
+	}
+	return false
 }
 
 func (u *user) probeSites(p place, f *binary.File) ([]site, error) {
@@ -110,7 +165,7 @@ func (u *user) probeSites(p place, f *binary.File) ([]site, error) {
 		if err != nil {
 			return nil, fmt.Errorf("attach %s: %w", p.probe, err)
 		}
-		sites = append(sites, site{s.Offset, s.Semaphore, uint64(nr)})
+		sites = append(sites, site{offset: s.Offset, semaphore: s.Semaphore, cookie: uint64(nr)})
 	}
 	return sites, nil
 }

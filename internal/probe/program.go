@@ -161,7 +161,9 @@ func (o *Objects) loadProgram(name string, spec *ebpf.ProgramSpec, maps map[stri
 		all.Maps[ref] = o.spec.Maps[ref]
 	}
 	coll, err := ebpf.NewCollectionWithOptions(all, ebpf.CollectionOptions{
-		Programs: ebpf.ProgramOptions{KernelTypes: kernel.typesFor(spec)}, MapReplacements: maps, Cache: kernel.cache,
+		Programs: ebpf.ProgramOptions{
+			KernelTypes: kernel.typesFor(spec), ExtraRelocationTargets: kernel.moduleTypes(spec),
+		}, MapReplacements: maps, Cache: kernel.cache,
 	})
 	if err != nil {
 		return nil, err

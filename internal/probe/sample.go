@@ -39,7 +39,7 @@ func (s Sampling) PerSecond() uint64 {
 // sampler runs a program by an event on each CPU. A CPU that goes offline takes its event
 // with it, and is given a new one as it comes.
 type sampler struct {
-	link.Link // never set: nobody asks this link for anything but to be closed
+	link.Link // nil: only Close and Info are called
 	sampling  Sampling
 	prog      *ebpf.Program
 	events    map[int]int // descriptors by CPU
@@ -47,6 +47,9 @@ type sampler struct {
 	stop      int // an eventfd
 	done      chan struct{}
 }
+
+// Info returns an error: the perf events are no link of the kernel.
+func (s *sampler) Info() (*link.Info, error) { return nil, ebpf.ErrNotSupported }
 
 func newSampler(prog *ebpf.Program, s Sampling) (*sampler, error) {
 	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC)

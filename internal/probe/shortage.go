@@ -43,9 +43,13 @@ func checkDescriptors(spec *ebpf.CollectionSpec, o Options) error {
 	return nil
 }
 
-// descriptors is how many the object takes: while a program is loaded, one for each map
-// and one more for each that the program uses; one for each program that is taken, and
-// its link; and one for each perf buffer.
+// returnDescriptors is the number of further descriptors for a program at returns of user functions: it
+// is loaded in up to two more forms, and without uprobe_multi attached to each return instruction.
+const returnDescriptors = 8
+
+// descriptors returns the number of descriptors that the object needs: while a program is loaded, one
+// for each map and one more for each map that the program uses; one for each program that is attached,
+// and its link; and one for each perf buffer.
 func descriptors(spec *ebpf.CollectionSpec, o Options) int {
 	n := spareDescriptors + 2*len(spec.Maps)
 	for _, h := range Hooks(spec) {
@@ -54,9 +58,15 @@ func descriptors(spec *ebpf.CollectionSpec, o Options) int {
 		}
 		most := 0
 		for _, v := range h.Variants {
-			most = max(most, len(v.Programs))
+			need := 2 * len(v.Programs)
+			for _, name := range v.Programs {
+				if needsForm(spec.Programs[name]) {
+					need += returnDescriptors
+				}
+			}
+			most = max(most, need)
 		}
-		n += 2 * most
+		n += most
 	}
 	if spec.Maps["events"] != nil && o.PerfBuffer {
 		n += ebpf.MustPossibleCPU()

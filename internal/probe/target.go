@@ -5,6 +5,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+
+	"github.com/corescope/corescope/internal/binary"
 )
 
 // Target is a place of the user's choice that programs are attached to. Which of the
@@ -16,8 +18,8 @@ type Target struct {
 	// Address is that of a kernel function, or 0 where the kernel hides it.
 	Address uint64
 	// File has a user function at Offset, in bytes from its beginning. That of a kernel
-	// function is from the function's.
-	File   string
+	// function is from the function's. It is open until all is attached.
+	File   *binary.File
 	Offset uint64
 	// Semaphore is the offset in File of the counter that a USDT probe wants raised, or 0.
 	Semaphore uint64
@@ -32,6 +34,9 @@ type Instance struct {
 	Targets []Target
 	// Functions are bodies for functions of the programs, by their names.
 	Functions map[string]asm.Instructions
+	// Sleepable are bodies to use instead in programs of user functions, which are then loaded
+	// as sleepable, if the kernel supports that (6.0). It may be nil.
+	Sleepable map[string]asm.Instructions
 	// Some tells that it is enough when some of the targets can be had.
 	Some bool
 

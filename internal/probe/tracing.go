@@ -41,7 +41,7 @@ func loadFound(spec *ebpf.ProgramSpec, target btf.TypeID, kernel *Kernel, maps m
 		return nil, err
 	}
 	var types btf.Builder
-	if err := relocate(insns, spec.ByteOrder, kernel.found.Types, &types); err != nil {
+	if err := relocate(insns, spec.ByteOrder, append([]*btf.Spec{kernel.found.Types}, kernel.modules...), &types); err != nil {
 		return nil, err
 	}
 	funcs, _, err := btf.MarshalExtInfos(insns, &types)
@@ -130,7 +130,7 @@ func isSymbol(ins *asm.Instruction) bool {
 const noFunction asm.BuiltinFunc = 0xdedc0de
 
 // relocate adapts instructions to the kernel's types (CO-RE).
-func relocate(insns asm.Instructions, order binary.ByteOrder, kernel *btf.Spec, types *btf.Builder) error {
+func relocate(insns asm.Instructions, order binary.ByteOrder, targets []*btf.Spec, types *btf.Builder) error {
 	var relos []*btf.CORERelocation
 	var at []*asm.Instruction
 	for i := range insns {
@@ -141,7 +141,7 @@ func relocate(insns asm.Instructions, order binary.ByteOrder, kernel *btf.Spec, 
 	if len(relos) == 0 {
 		return nil
 	}
-	fixups, err := btf.CORERelocate(relos, []*btf.Spec{kernel}, order, types.Add)
+	fixups, err := btf.CORERelocate(relos, targets, order, types.Add)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -48,7 +50,7 @@ func (u *user) attachMulti(name string, p place, exe *link.Executable, sites []s
 		o.Cookies = append(o.Cookies, s.cookie)
 	}
 	attach := exe.UprobeMulti
-	if p.kind == "uretprobe" {
+	if p.kind == "uretprobe" && sites[0].form == afterReturn {
 		attach = exe.UretprobeMulti
 	}
 	var links []link.Link
@@ -104,7 +106,7 @@ func (u *user) attachOne(name string, p place, exe *link.Executable, s site, pid
 	if u.cookies() {
 		o.Cookie = s.cookie
 	}
-	if p.kind == "uretprobe" {
+	if p.kind == "uretprobe" && s.form == afterReturn {
 		return exe.Uretprobe("", prog, o)
 	}
 	return exe.Uprobe("", prog, o)
@@ -117,9 +119,13 @@ func haveCookies() bool {
 // program loads the program that is for a cookie. Where the kernel has no cookies, that is
 // one in which the cookie stands in place of the helper's call.
 func (u *user) program(name string, cookie uint64) (*ebpf.Program, error) {
-	spec := u.objects.spec.Programs[name]
+	own, number, _ := strings.Cut(name, forForm)
+	spec := u.objects.spec.Programs[own]
+	if f, err := strconv.Atoi(number); err == nil {
+		spec = withForm(spec, form(f))
+	}
 	if !asksCookie(spec) || u.cookies() {
-		return u.objects.Program(name)
+		return u.objects.load(name, spec)
 	}
 	if cookie > math.MaxInt32 {
 		return nil, fmt.Errorf("load %s: cookie %d: %w", spec.SectionName, cookie, ebpf.ErrNotSupported)

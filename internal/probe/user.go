@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // ErrNoPlace is returned for a file that the user names and that has nothing in it which
@@ -44,12 +45,14 @@ type files struct {
 	first     []*binary.File  // those that were there at first, until all is attached
 	programs  []string        // what each file gets
 	paths     []string        // of the files that got something
+	observed  observed
 }
 
 func newUser(o *Objects) *user {
 	u := &user{objects: o, specs: map[usdtSpec]uint32{}, cookies: haveCookies, names: map[string]*files{}, owners: map[uint32]int{}}
 	for _, name := range FileNames(o.spec) {
-		u.names[name] = &files{want: o.options.Files[name], seen: map[binary.ID]bool{}, closed: map[string]bool{}}
+		want := o.options.Files[name]
+		u.names[name] = &files{want: want, seen: map[binary.ID]bool{}, closed: map[string]bool{}, observed: newObserved(&want)}
 	}
 	for _, prog := range o.spec.Programs {
 		if p, ok := userPlace(prog.SectionName); ok {
@@ -86,19 +89,22 @@ func (u *user) find() error {
 		return Classify(err)
 	}
 	u.watch = w
-	closed, err := binary.Scan(nil, func(m *binary.Mapped) {
+	u.objects.Closed, err = binary.Scan(nil, func(m *binary.Mapped) {
 		for _, fs := range u.names {
 			fs.add(u.open(fs, m))
 		}
 	})
-	if closed > 0 {
-		u.objects.notify(fmt.Errorf("%d processes may not be looked into (%s): what only they have mapped is not seen", closed, lookCapabilities))
+	return u.exceeded(err)
+}
+
+// exceeded reports processes with too many mappings, and returns any other error of a scan.
+func (u *user) exceeded(err error) error {
+	if errors.Is(err, limit.ErrExceeded) {
+		u.objects.notify(fmt.Errorf("files that are mapped beyond that are not traced: %w", err))
+		return nil
 	}
 	return err
 }
-
-// lookCapabilities are what it takes to look into the files of all processes.
-const lookCapabilities = "CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE"
 
 // open returns the file of a mapping if it is wanted and new, else nil. A process that is
 // gone has nothing to be seen in any more.
@@ -110,17 +116,26 @@ func (u *user) open(fs *files, m *binary.Mapped) *binary.File {
 	f, err := m.Open()
 	if byName && errors.Is(err, iofs.ErrPermission) && !fs.closed[m.Path] {
 		fs.closed[m.Path] = true
-		u.objects.notify(fmt.Errorf("%s of process %d is not seen (%s): %w", m.Path, m.PID, lookCapabilities, err))
+		u.objects.notify(fmt.Errorf("cannot open %s of process %d, it is not traced: %w", m.Path, m.PID, err))
 	}
 	if err != nil {
 		return nil
 	}
-	if fs.seen[f.ID] || !byName && !f.Exports(fs.functions...) {
+	if fs.seen[f.ID] || !byName && !u.exports(fs, f, m.PID) {
 		fs.seen[f.ID] = true
 		f.Close()
 		return nil
 	}
 	return f
+}
+
+// exports reports whether a file that may have the library linked in exports one of the functions.
+func (u *user) exports(fs *files, f *binary.File, pid uint32) bool {
+	ok, err := f.Exports(fs.functions...)
+	if err != nil {
+		u.objects.notify(fmt.Errorf("program of process %d is not traced: %w", pid, err))
+	}
+	return ok
 }
 
 func (fs *files) add(f *binary.File) {
@@ -158,9 +173,15 @@ func (u *user) attach(name string, p place) ([]link.Link, error) {
 }
 
 func (fs *files) got(f *binary.File) {
-	if !slices.Contains(fs.paths, f.Path) {
-		fs.paths = append(fs.paths, f.Path)
+	fs.paths = appendNew(fs.paths, f.Path)
+	fs.observed.attached[f.ID] = true
+}
+
+func appendNew(all []string, text string) []string {
+	if slices.Contains(all, text) {
+		return all
 	}
+	return append(all, text)
 }
 
 // attachIn attaches a program in one file, at no place if the file does not have it. A
@@ -177,10 +198,23 @@ func (u *user) attachIn(name string, p place, f *binary.File) ([]link.Link, erro
 	if err != nil {
 		return nil, err
 	}
+	attach := u.attachEach
 	if u.objects.spec.Programs[name].AttachType == ebpf.AttachTraceUprobeMulti {
-		return u.attachMulti(name, p, exe, sites)
+		attach = u.attachMulti
 	}
-	return u.attachEach(name, p, exe, sites)
+	var links []link.Link
+	for form := afterReturn; form <= atSharedReturn; form++ {
+		part := slices.DeleteFunc(slices.Clone(sites), func(s site) bool { return s.form != form })
+		if len(part) == 0 {
+			continue
+		}
+		more, err := attach(formName(name, form), p, exe, part)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(links))
+		}
+		links = append(links, more...)
+	}
+	return links, nil
 }
 
 // begun is called when all that is there is attached. From then on files are followed.
@@ -189,6 +223,7 @@ func (u *user) begun() error {
 	found := false
 	for _, name := range slices.Sorted(maps.Keys(u.names)) {
 		fs := u.names[name]
+		fs.observed.begin(fs)
 		fs.close()
 		if len(fs.programs) == 0 {
 			continue
@@ -201,11 +236,11 @@ func (u *user) begun() error {
 		if len(fs.paths) > 0 {
 			found = true
 		} else if len(fs.want.Names) > 0 {
-			waiting = append(waiting, name)
+			waiting = append(waiting, u.missing(fs))
 		}
 	}
 	if !found && len(waiting) > 0 {
-		u.objects.notify(fmt.Errorf("no process has %s yet: waiting", strings.Join(waiting, " or ")))
+		u.objects.notify(fmt.Errorf("waiting for a file to attach to: %s", strings.Join(waiting, "; ")))
 	}
 	if u.watch != nil {
 		u.done = make(chan struct{})
@@ -228,7 +263,7 @@ func (u *user) wanted(fs *files) string {
 			}
 		}
 	}
-	return strings.Join(all, ", ")
+	return few(all)
 }
 
 func (fs *files) close() {
@@ -239,7 +274,10 @@ func (fs *files) close() {
 // follow attaches in files that come later.
 func (u *user) follow() {
 	defer close(u.done)
-	missed := func() { _, _ = binary.Scan(nil, u.mapped) }
+	missed := func() {
+		_, err := binary.Scan(nil, u.mapped)
+		_ = u.exceeded(err) // the next scan may find the processes again
+	}
 	if err := u.watch.Run(u.mapped, missed); err != nil {
 		u.objects.notify(fmt.Errorf("follow new files: %w", err))
 	}
@@ -249,14 +287,19 @@ func (u *user) mapped(m *binary.Mapped) {
 	for _, fs := range u.names {
 		if f := u.open(fs, m); f != nil {
 			fs.seen[f.ID] = true
-			u.attachAll(fs, f)
+			if u.attachAll(fs, f) && (fs.want.Alone || fs.want.Has != nil) {
+				u.objects.notify(fmt.Errorf("attached in %s: what process %d did there before is not observed", f.Path, m.PID))
+			}
 			f.Close()
 		}
+		u.mu.Lock()
+		fs.observed.mapped(m)
+		u.mu.Unlock()
 	}
 }
 
-// attachAll attaches all programs in a file that has come later.
-func (u *user) attachAll(fs *files, f *binary.File) {
+// attachAll attaches all programs in a file that has come later. It is false if none has a place there.
+func (u *user) attachAll(fs *files, f *binary.File) bool {
 	var all []link.Link
 	for _, name := range fs.programs {
 		p, _ := userPlace(u.objects.spec.Programs[name].SectionName)
@@ -266,13 +309,15 @@ func (u *user) attachAll(fs *files, f *binary.File) {
 		}
 		all = append(all, links...)
 	}
-	if len(all) == 0 {
-		return
-	}
-	u.objects.keep(all)
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if len(all) == 0 {
+		fs.observed.lacks(f)
+		return false
+	}
+	u.objects.keep(all)
 	fs.got(f)
+	return true
 }
 
 // Files lists the files that a name stands for and that programs are attached in, by
@@ -288,7 +333,6 @@ func (o *Objects) Files(name string) []string {
 
 // where names the files that a variant is attached in, the first few of them.
 func (o *Objects) where(v Variant) string {
-	const few = 3
 	var paths []string
 	for _, section := range v.Where {
 		p, _ := userPlace(section)
@@ -296,13 +340,19 @@ func (o *Objects) where(v Variant) string {
 	}
 	slices.Sort(paths)
 	paths = slices.Compact(paths)
-	switch {
-	case len(paths) == 0:
+	if len(paths) == 0 {
 		return ""
-	case len(paths) > few:
-		return fmt.Sprintf(" in %s and %d more", strings.Join(paths[:few], ", "), len(paths)-few)
 	}
-	return " in " + strings.Join(paths, ", ")
+	return " in " + few(paths)
+}
+
+// few names the first few of all.
+func few(all []string) string {
+	const most = 3
+	if len(all) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+	}
+	return strings.Join(all, ", ")
 }
 
 // forget takes programs back that did not all attach.
@@ -323,7 +373,8 @@ func (u *user) end() (err error) {
 			return
 		}
 		if u.done != nil {
-			err = u.watch.Stop()
+			// What was mapped until now is needed to tell what was not observed.
+			err = errors.Join(u.watch.Sync(), u.watch.Stop())
 			<-u.done
 		}
 		err = errors.Join(err, u.watch.Close())

@@ -93,6 +93,9 @@ func TestUserFunctions(t *testing.T) {
 		if n := runs(t, o); n != 3 {
 			t.Errorf("%d runs, want one for one and two for two", n)
 		}
+		if got, want := o.returnsIn(Variant{Programs: []string{"x__uprobe__out"}}), "returns of 1 function by uprobes at 1 return instruction"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 		taken := strings.Join(o.Taken(), "\n")
 		if !slices.Equal(o.Files("lib"), []string{lib.Path}) || !strings.HasSuffix(taken, ": uprobe/lib in "+lib.Path) {
 			t.Errorf("attached in %q: %s", o.Files("lib"), taken)
@@ -217,7 +220,7 @@ func TestCookies(t *testing.T) {
 				native.Probe{Function: "one", Provider: "p", Name: "go", Args: "4@" + constant("5")},
 				native.Probe{Function: "two", Provider: "p", Name: "go", Args: "4@" + constant("6")})
 			spec := newObject().addUser("x__usdt", "usdt/lib:p:go", asking()...)
-			spec.Maps["usdt_specs"] = &ebpf.MapSpec{Name: tag(), Type: ebpf.Array, KeySize: 4, ValueSize: 392, MaxEntries: 4}
+			spec.Maps["usdt_specs"] = &ebpf.MapSpec{Name: tag(), Type: ebpf.Array, KeySize: 4, ValueSize: 392, MaxEntries: 4, Tags: []string{userSpace}}
 			o := loadUser(t, spec, binary.Files{Names: []string{"corescope-c.so"}})
 			o.user.cookies = func() bool { return kernel }
 			single(o)
@@ -263,7 +266,7 @@ func TestUserErrors(t *testing.T) {
 	}
 	odd := native.Open(t, "corescope-odd.so", []string{"one"}, native.Probe{Function: "one", Provider: "p", Name: "go", Args: "8f@%xmm0"})
 	o = loadUser(t, newObject().addUser("x__usdt", "usdt/lib:p:go"), binary.Files{Paths: []string{odd.Path}})
-	if err := o.Attach(); err == nil || !strings.Contains(err.Error(), "not understood") {
+	if err := o.Attach(); err == nil || !strings.Contains(err.Error(), "unsupported argument") {
 		t.Errorf("attach to a probe with an argument of floating point: %v", err)
 	}
 }
@@ -323,4 +326,36 @@ func mountOverlay(t *testing.T, dir, lower string) string {
 	}
 	t.Cleanup(func() { unix.Unmount(dir+"/merged", unix.MNT_DETACH) })
 	return dir + "/merged"
+}
+
+// TestUnobserved is about this process, which maps a file of the name that has none of the functions, and then
+// one that has.
+func TestUnobserved(t *testing.T) {
+	files := binary.Files{Names: []string{"corescope-u*.so"}, PIDs: []uint32{uint32(os.Getpid())}}
+	native.Open(t, "corescope-u1.so", []string{"other"})
+	o := loadUser(t, newObject().addUser("x__uprobe", "uprobe/lib:one"), files)
+	if err := o.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Unobserved(); !errors.Is(err, ErrUnobserved) || !strings.Contains(err.Error(), "corescope-u1.so") {
+		t.Errorf("a run that could not see anything: %v", err)
+	}
+	lib := native.Open(t, "corescope-u2.so", []string{"one"})
+	for deadline := time.Now().Add(30 * time.Second); len(o.Files("lib")) == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if err := o.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Unobserved(); err != nil {
+		t.Errorf("%s was mapped: %v", lib.Path, err)
+	}
+	files.Paths = []string{lib.Path}
+	o = loadUser(t, newObject().addUser("x__uprobe", "uprobe/lib:one"), files)
+	if err := o.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Unobserved(); err != nil {
+		t.Errorf("%s is mapped, and was asked for: %v", lib.Path, err)
+	}
 }

@@ -10,17 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// perfBuffer is the perf buffer of one CPU: a page that says where reader and writer
-// are, and a power of two of bytes behind it.
+// perfBuffer is the perf buffer of one CPU: a page with the positions of reader and writer, followed
+// by the data, whose size is a power of two.
 type perfBuffer struct {
 	fd   int
 	mem  []byte
 	meta *unix.PerfEventMmapPage
 	data []byte
 	tail uint64
+	gone bool // the CPU is offline: polling would return at once
 }
 
-// CanOpen returns the error with which this thread could not open a perf buffer.
+// CanOpen returns the error if this thread cannot open a perf buffer, or nil.
 func CanOpen() error {
 	b, err := newPerfBuffer(0, unix.Getpagesize())
 	if errors.Is(err, unix.ENODEV) {
@@ -32,12 +33,12 @@ func CanOpen() error {
 	return b.Close()
 }
 
-// newPerfBuffer returns ENODEV where the CPU is not online.
+// newPerfBuffer opens the buffer of a CPU. It returns ENODEV if the CPU is offline.
 func newPerfBuffer(cpu, bytes int) (*perfBuffer, error) {
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_BPF_OUTPUT,
 		Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Sample_type: unix.PERF_SAMPLE_RAW,
-		// Any byte wakes the reader.
+		// Wake the reader for each record.
 		Bits: unix.PerfBitWatermark, Wakeup: 1,
 	}
 	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
@@ -64,9 +65,8 @@ const (
 	rawHeader  = 4
 )
 
-// drain gives what the buffer has now. A record that says how many were lost has no
-// sample: bpf_perf_event_output has failed for each of those, so the program has counted
-// them.
+// drain calls yield with the samples that are in the buffer. Records of lost samples are skipped:
+// bpf_perf_event_output has failed for each of them, so the program has counted them.
 func (b *perfBuffer) drain(yield func(sample []byte)) {
 	for head := atomic.LoadUint64(&b.meta.Data_head); b.tail < head; {
 		var header [perfHeader + rawHeader]byte
@@ -81,7 +81,7 @@ func (b *perfBuffer) drain(yield func(sample []byte)) {
 	}
 }
 
-// copy copies what stands at a place, which may go on at the beginning.
+// copy copies bytes from a position of the buffer, which can wrap around.
 func (b *perfBuffer) copy(to []byte, at uint64) {
 	n := copy(to, b.data[at%uint64(len(b.data)):])
 	copy(to[n:], b.data)

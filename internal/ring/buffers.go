@@ -14,11 +14,11 @@ import (
 	"github.com/corescope/corescope/internal/system"
 )
 
-// perfBuffers are the perf buffers of all CPUs that are online, each in the map at the
-// CPU's own number, whatever numbers are missing.
+// perfBuffers are the perf buffers of all online CPUs. The key in the map is the number of the CPU;
+// the numbers need not be contiguous.
 //
-// The kernel ends the buffer of a CPU that goes, and one that comes has none: what is
-// sent there has no room, and is counted by its program, until the CPU is given one here.
+// The kernel ends the buffer of a CPU that goes offline, and a CPU that comes online has none. Until
+// drain opens one, events of that CPU are lost and counted by their program.
 type perfBuffers struct {
 	events *ebpf.Map
 	bytes  int      // of each
@@ -31,16 +31,19 @@ type perfBuffers struct {
 	byCPU  map[int]*perfBuffer
 }
 
+// newPerfBuffers creates the buffers of all online CPUs. Each has an equal share of bytes, divided by
+// the number of possible CPUs: the array has an entry for each of them, independent of the CPU
+// affinity of this process.
 func newPerfBuffers(events *ebpf.Map, bytes int) (*perfBuffers, error) {
 	if bytes <= 0 {
-		return nil, errors.New("create perf buffers: a buffer of no bytes")
+		return nil, errors.New("create perf buffers: the size is 0")
 	}
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("create eventfd: %w", err)
 	}
 	b := &perfBuffers{
-		events: events, bytes: powerOfTwo(bytes), woken: os.NewFile(uintptr(fd), "eventfd"), wakeFD: fd,
+		events: events, bytes: powerOfTwo(bytes / int(events.MaxEntries())), woken: os.NewFile(uintptr(fd), "eventfd"), wakeFD: fd,
 		cpus: system.OpenHotplug(), byCPU: map[int]*perfBuffer{},
 	}
 	for cpu := range int(events.MaxEntries()) {
@@ -51,7 +54,7 @@ func newPerfBuffers(events *ebpf.Map, bytes int) (*perfBuffers, error) {
 	return b, nil
 }
 
-// powerOfTwo is the size of whole pages that a buffer can have.
+// powerOfTwo rounds up to a valid buffer size: a power of two of pages.
 func powerOfTwo(bytes int) int {
 	size := os.Getpagesize()
 	for size < bytes {
@@ -60,7 +63,7 @@ func powerOfTwo(bytes int) int {
 	return size
 }
 
-// open gives the CPU a buffer, if it is online.
+// open opens a buffer for the CPU if it is online.
 func (b *perfBuffers) open(cpu int) error {
 	buf, err := newPerfBuffer(cpu, b.bytes)
 	if errors.Is(err, unix.ENODEV) {
@@ -87,18 +90,26 @@ func (b *perfBuffers) wait() error {
 	if b.cpus.Socket() >= 0 {
 		fds = append(fds, unix.PollFd{Fd: int32(b.cpus.Socket()), Events: unix.POLLIN})
 	}
+	others := len(fds)
+	var polled []*perfBuffer
 	for _, buf := range b.byCPU {
-		fds = append(fds, unix.PollFd{Fd: int32(buf.fd), Events: unix.POLLIN})
+		if !buf.gone {
+			fds = append(fds, unix.PollFd{Fd: int32(buf.fd), Events: unix.POLLIN})
+			polled = append(polled, buf)
+		}
 	}
 	if _, err := unix.Poll(fds, b.cpus.Timeout()); err != nil && err != unix.EINTR {
 		return fmt.Errorf("wait for perf buffers: %w", err)
+	}
+	for i, buf := range polled {
+		buf.gone = fds[others+i].Revents&(unix.POLLHUP|unix.POLLERR) != 0
 	}
 	unix.Read(b.wakeFD, make([]byte, 8))
 	return nil
 }
 
-// drain gives a CPU that has come a buffer. If it had been there before, its old buffer
-// is read to its end.
+// drain opens buffers for CPUs that have come online, and reads the previous buffers of these CPUs to
+// their ends.
 func (b *perfBuffers) drain(yield func(sample []byte)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

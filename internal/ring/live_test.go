@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
 )
 
 // Flags of bpf_ringbuf_output and of BPF_PROG_TEST_RUN.
@@ -220,6 +222,59 @@ func TestStopDrains(t *testing.T) {
 				t.Errorf("after the end: %v", err)
 			}
 		})
+	}
+}
+
+// oneCPUEnv is set in the child process that TestPerfBuffersShareBytes runs on one CPU.
+const oneCPUEnv = "CORESCOPE_ONE_CPU"
+
+// The buffers of all possible CPUs have the size that was asked for, also in a process that
+// may run on one CPU only.
+func TestPerfBuffersShareBytes(t *testing.T) {
+	s := newSender(t, ebpf.PerfEventArray, 0)
+	const bytes = 4 << 20
+	b, err := newPerfBuffers(s.events, bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	possible := ebpf.MustPossibleCPU()
+	want := powerOfTwo(bytes / possible)
+	for cpu, buf := range b.byCPU {
+		if len(buf.data) != want {
+			t.Errorf("on %d of %d CPUs: the buffer of CPU %d has %d bytes, want %d", runtime.NumCPU(), possible, cpu, len(buf.data), want)
+		}
+	}
+	if len(b.byCPU) == 0 {
+		t.Error("there are no buffers")
+	}
+	if os.Getenv(oneCPUEnv) == "" {
+		rerunOnOneCPU(t)
+	}
+}
+
+// rerunOnOneCPU runs the test in a process that may use one of this one's CPUs.
+func rerunOnOneCPU(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		t.Fatal(err)
+	}
+	for cpu := 0; one.Count() == 0; cpu++ {
+		if all.IsSet(cpu) {
+			one.Set(cpu)
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.SchedSetaffinity(0, &all)
+	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), oneCPUEnv+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("on one CPU: %v: %s", err, out)
 	}
 }
 

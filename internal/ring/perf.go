@@ -10,29 +10,29 @@ import (
 )
 
 const (
-	// hold is how long an event is kept back for earlier ones of other CPUs. An event
-	// is in its buffer within microseconds of its time; the rest is for a program that
-	// was interrupted or preempted in between.
+	// hold is how long an event is delayed so that earlier events of other CPUs come first. An
+	// event is in its buffer within microseconds of its time; the rest allows for programs that are
+	// interrupted or preempted in between.
 	hold = 20 * time.Millisecond
-	// pause is how long the reader sleeps while it holds events back.
+	// pause is how long the reader sleeps while it delays events.
 	pause = 5 * time.Millisecond
 )
 
-// perfSource is what a perfReader needs of [perfBuffers].
+// perfSource is the part of [perfBuffers] that a perfReader uses.
 type perfSource interface {
-	// wait returns when a buffer has something, or after wake.
+	// wait returns when a buffer is not empty, or after wake.
 	wait() error
-	// drain gives all that the buffers have when it comes to them. A sample is the
-	// caller's from then on.
+	// drain reads the buffers one after another, each up to its current end. The caller may keep the
+	// samples.
 	drain(yield func(sample []byte)) error
 	wake() error
 	Close() error
 }
 
-// perfReader puts the events of several CPUs' buffers in order.
+// perfReader sorts the events of the buffers of several CPUs by time.
 //
-// Whatever was read a hold before a pass through all buffers begins may be shown when
-// that pass is over: an event that is earlier than it is in its buffer by then.
+// An event that was read at least hold before a pass through all buffers starts can be returned after
+// that pass: all earlier events were in their buffers by then.
 type perfReader struct {
 	source   perfSource
 	queue    queue
@@ -41,8 +41,8 @@ type perfReader struct {
 	closed   bool
 }
 
-func newPerf(events *ebpf.Map, perCPUBytes int) (*perfReader, error) {
-	b, err := newPerfBuffers(events, perCPUBytes)
+func newPerf(events *ebpf.Map, bytes int) (*perfReader, error) {
+	b, err := newPerfBuffers(events, bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (r *perfReader) Read() ([]byte, error) {
 	}
 }
 
-// gather waits for events, or for those that it has to become ready, and makes a pass.
+// gather waits for new events, or until delayed ones can be returned, and makes a pass.
 func (r *perfReader) gather() error {
 	if r.queue.held() > 0 {
 		time.Sleep(pause)
@@ -78,7 +78,7 @@ func (r *perfReader) gather() error {
 	return r.pass()
 }
 
-// pass reads what all buffers have, and releases what has been held for long enough.
+// pass reads all buffers, and releases the events that have been delayed for long enough.
 func (r *perfReader) pass() error {
 	last := r.stopping.Load()
 	ready := time.Now().Add(-hold)

@@ -41,10 +41,10 @@ func (f *fakePerf) wake() error {
 func (f *fakePerf) wait() error  { <-f.woken; return nil }
 func (f *fakePerf) Close() error { return nil }
 
-// drain goes through the rings, the last one first, each to where it was when it came
-// to it.
+// drain reads the rings, the last one first. Events that are committed to a ring while it is read
+// are left for the next call.
 func (f *fakePerf) drain(yield func([]byte)) error {
-	for i := range slices.Backward(f.rings) {
+	for i := len(f.rings) - 1; i >= 0; i-- {
 		f.mu.Lock()
 		all := f.rings[i]
 		f.rings[i] = nil

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// timeSize is the size of what every event begins with: its time, of one clock for
-// all events of a tool (struct task_info of task.bpf.h).
+// timeSize is the size of the first member of every event: its time. All events of a tool use the same
+// clock (struct task_info in task.bpf.h).
 const timeSize = 8
 
-// queue holds samples back and gives them in the order of their time.
+// queue delays samples and returns them in the order of their time.
 type queue struct {
 	samples []sample // in order up to ready
 	given   int
@@ -28,10 +28,10 @@ func (q *queue) add(data []byte, read time.Time) {
 	q.samples = append(q.samples, sample{binary.NativeEndian.Uint64(data), read, data})
 }
 
-// held is the number of samples that were not given.
+// held returns the number of samples that were not returned yet.
 func (q *queue) held() int { return len(q.samples) - q.given }
 
-// release makes the samples ready that were read by then, and those before them.
+// release makes the samples ready that were read until then, and those with an earlier time.
 func (q *queue) release(by time.Time) {
 	q.samples = slices.Delete(q.samples, 0, q.given)
 	q.given, q.ready = 0, 0

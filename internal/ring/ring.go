@@ -1,5 +1,4 @@
-// Package ring reads the events that BPF programs send, from a ring buffer or,
-// where the kernel has none, from perf buffers.
+// Package ring reads events that BPF programs send, from a ring buffer or from perf buffers.
 package ring
 
 import (
@@ -12,30 +11,31 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// ErrIdle is returned by Read when there is nothing to read for now: time to show
-// what was read.
+// ErrIdle is returned by Read if no further event is available now, so that the caller can flush its
+// output.
 var ErrIdle = errors.New("no events for now")
 
-// Reader reads events in the order of their time; those of different CPUs that are
-// microseconds apart may be the other way round. A sample is good until the next Read.
+// Reader reads events in the order of their time. Events of different CPUs that are microseconds apart
+// can be in the wrong order. A sample is valid until the next Read.
 type Reader interface {
-	// Read returns the next sample. It waits for one, except after a sample that
-	// was the last for now: then it returns ErrIdle once. Returns os.ErrClosed after
-	// Stop, when all that was there has been read, and after Close.
+	// Read waits for the next sample and returns it. If no further sample is available after one
+	// was returned, it returns ErrIdle once. After Stop it returns the remaining samples and then
+	// os.ErrClosed, after Close os.ErrClosed.
 	//
-	// A sample from a perf buffer may have up to 7 bytes more than were sent.
+	// A sample from a perf buffer can have up to 7 bytes of padding at the end.
 	Read() ([]byte, error)
-	// Stop lets Read return what is there and then os.ErrClosed. It may be called
-	// while Read waits.
+	// Stop makes Read return the remaining samples and then os.ErrClosed. It can be called while
+	// Read waits.
 	Stop() error
 	Close() error
 }
 
-// New returns a reader of the map "events". perCPUBytes is the size of each CPU's
-// perf buffer, if it is these.
-func New(events *ebpf.Map, perCPUBytes int) (Reader, error) {
+// New returns a reader of the map "events". If that is an array of perf buffers, bytes is
+// the size of all of them together: each possible CPU has an equal share, rounded up to a
+// power of two of pages.
+func New(events *ebpf.Map, bytes int) (Reader, error) {
 	if events.Type() == ebpf.PerfEventArray {
-		r, err := newPerf(events, perCPUBytes)
+		r, err := newPerf(events, bytes)
 		if err != nil {
 			return nil, err
 		}
@@ -48,18 +48,18 @@ func New(events *ebpf.Map, perCPUBytes int) (Reader, error) {
 	return newRing(r), nil
 }
 
-// Programs wake the reader for one event and then, for event_wakeup_ns (40 ms,
-// event.bpf.h), for none. So the reader looks by itself when that time is over; waits
-// are cut to whole milliseconds, therefore 42. From then on an event wakes it again,
-// but one that was decided on before may have been preempted on its way: the reader
-// goes on looking for a second, and then now and then, as each look costs some 100 us.
+// Programs wake the reader for one event, and then for no other for event_wakeup_ns (40 ms,
+// event.bpf.h). So the reader polls the ring after that time; waits are truncated to milliseconds,
+// therefore 42. After that, an event wakes it again, but a program that has decided before not to
+// wake it may have been preempted: the reader polls for another second, and then at longer intervals,
+// because each poll costs about 100 us.
 const (
 	lookSoon  = 42 * time.Millisecond
 	lookLater = 50 * time.Millisecond
 	lookRest  = time.Second
 )
 
-// source is what a ringReader needs of a [ringbuf.Reader].
+// source is the part of [ringbuf.Reader] that a ringReader uses.
 type source interface {
 	ReadInto(*ringbuf.Record) error
 	SetDeadline(time.Time)
@@ -105,12 +105,12 @@ func (r *ringReader) Read() ([]byte, error) {
 	return nil, os.ErrClosed
 }
 
-// look makes ReadInto look into the ring after a while, if it is not woken before.
+// look makes ReadInto poll the ring after a while, unless it is woken before.
 func (r *ringReader) look(after time.Duration) {
 	r.source.SetDeadline(time.Now().Add(after))
 }
 
-// show makes the next ReadInto return at once if there is no further sample.
+// show makes the next ReadInto return immediately if there is no further sample.
 func (r *ringReader) show() {
 	if !r.shown {
 		r.shown = true

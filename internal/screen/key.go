@@ -7,16 +7,16 @@ import (
 	"github.com/gdamore/tcell/v2"
 )
 
-// Key is what the user asks for.
+// Key is an action that the user requests by a key.
 type Key int
 
-// The keys. Those from Up on are for [Screen.Handle].
+// The keys. The caller handles those before Up, [Screen.Handle] the others.
 const (
 	Quit    Key = iota
-	Pause       // or go on
-	Left        // the column to the left
-	Right       // and to the right
-	Reverse     // the order
+	Pause       // pause or continue
+	Left        // sort by the column to the left
+	Right       // sort by the column to the right
+	Reverse     // reverse the sort order
 	Up
 	Down
 	PageUp
@@ -27,18 +27,18 @@ const (
 	Suspend
 )
 
-// Help says which keys there are.
-const Help = "q quit  space pause  < > column to sort by  r reverse  up down scroll"
+// Help is a one-line summary of the keys.
+const Help = "q quit  space pause  < > sort column  r reverse  up down scroll"
 
-// Manual says it at length: keys, and what they do.
+// Manual returns pairs of keys and their descriptions, for the manual page.
 func Manual() [][2]string {
 	return [][2]string{
-		{"q, Esc, Ctrl-C", "End."},
-		{"Space, p", "Pause, or go on. What is counted meanwhile is not shown."},
-		{"<, >, Left, Right", "Sort by the column beside the one that is marked."},
-		{"r", "Reverse the order."},
+		{"q, Esc, Ctrl-C", "Quit."},
+		{"Space, p", "Pause or continue. Intervals that end during a pause are not shown."},
+		{"<, >, Left, Right", "Sort by the column next to the marked one."},
+		{"r", "Reverse the sort order."},
 		{"Up, Down, Page Up, Page Down, Home, End", "Scroll."},
-		{"Ctrl-L, Ctrl-Z", "Draw all of it again; suspend."},
+		{"Ctrl-L, Ctrl-Z", "Redraw the screen; suspend the process."},
 	}
 }
 
@@ -72,7 +72,7 @@ func specialKey(k tcell.Key) (Key, bool) {
 	return key, ok
 }
 
-// Handle does what a key asks for that concerns the screen alone.
+// Handle performs the actions that concern only the screen: scrolling, redrawing, suspending.
 func (s *Screen) Handle(k Key) error {
 	switch k {
 	case Up:
@@ -80,9 +80,9 @@ func (s *Screen) Handle(k Key) error {
 	case Down:
 		s.top++
 	case PageUp:
-		s.top -= s.room()
+		s.top -= s.visibleLines()
 	case PageDown:
-		s.top += s.room()
+		s.top += s.visibleLines()
 	case Home:
 		s.top = 0
 	case End:
@@ -98,16 +98,17 @@ func (s *Screen) Handle(k Key) error {
 	return nil
 }
 
-// suspend stops the process, as the terminal would for Ctrl-Z, until it is continued.
+// suspend stops the process group, as the terminal driver does on Ctrl-Z, until it is
+// continued.
 func (s *Screen) suspend() error {
 	if err := s.term.Suspend(); err != nil {
-		return fmt.Errorf("leave terminal: %w", err)
+		return fmt.Errorf("restore terminal: %w", err)
 	}
 	if err := syscall.Kill(0, syscall.SIGTSTP); err != nil {
-		return fmt.Errorf("stop: %w", err)
+		return fmt.Errorf("stop process group: %w", err)
 	}
 	if err := s.term.Resume(); err != nil {
-		return fmt.Errorf("take terminal: %w", err)
+		return fmt.Errorf("set up terminal: %w", err)
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
-// Package screen shows lines on a terminal: they are drawn again without flicker, cut to
-// the window, and scrolled and chosen from by keys. It knows no BPF.
+// Package screen displays lines on a terminal: it redraws them without flicker, clips them
+// to the window and scrolls. It does not depend on BPF.
 //
-// The terminal is the one that output goes to. Keys are read from it too, so standard
-// input may be anything.
+// It uses the terminal that standard output refers to and also reads keys from it, so
+// standard input can be redirected.
 package screen
 
 import (
@@ -17,15 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNone is returned for what is no terminal that can be drawn on.
+// ErrNone is returned if the output is not a terminal that can be drawn on.
 var ErrNone = errors.New("no terminal to draw on")
 
-// Frame is what is on the screen.
+// Frame is the content of the screen.
 type Frame struct {
 	// Title is the first line.
 	Title string
-	// Header are the cells above the lines, as wide as these have them; the one of the
-	// number Marked stands out.
+	// Header holds the column headers, padded to the widths of the columns in Lines. The
+	// header with the index Marked is highlighted.
 	Header []string
 	Marked int
 	Lines  []string
@@ -33,17 +33,17 @@ type Frame struct {
 	Foot string
 }
 
-// Screen is a terminal that is drawn on.
+// Screen draws on a terminal and reads keys from it.
 type Screen struct {
 	term  tcell.Screen
 	keys  chan Key
 	quit  chan struct{}
 	once  sync.Once
 	frame Frame
-	top   int // first line that is seen
+	top   int // index of the first visible line
 }
 
-// Open takes the terminal that is behind out. [Screen.Close] gives it back as it was.
+// Open takes over the terminal that out refers to. [Screen.Close] restores it.
 //
 // Returns ErrNone.
 func Open(out *os.File) (*Screen, error) {
@@ -68,8 +68,8 @@ func Open(out *os.File) (*Screen, error) {
 	return start(term), nil
 }
 
-// lookup finds a terminal by its name among those that are built in. Relatives of
-// xterm understand what xterm does.
+// lookup returns the built-in description of a terminal type. Unknown types whose name
+// starts with "xterm" are treated as xterm-256color.
 func lookup(name string) (*terminfo.Terminfo, error) {
 	info, err := terminfo.LookupTerminfo(name)
 	if err != nil && strings.HasPrefix(name, "xterm") {
@@ -87,7 +87,7 @@ func start(term tcell.Screen) *Screen {
 	return s
 }
 
-// forward turns events into keys until the screen is closed.
+// forward converts terminal events to keys until the screen is closed.
 func (s *Screen) forward(events <-chan tcell.Event) {
 	for event := range events {
 		key, ok := keyOf(event)
@@ -102,10 +102,11 @@ func (s *Screen) forward(events <-chan tcell.Event) {
 	}
 }
 
-// Keys are the keys that are hit, for [Screen.Handle] or the caller.
+// Keys returns the channel of pressed keys. The caller passes those from Up on to
+// [Screen.Handle].
 func (s *Screen) Keys() <-chan Key { return s.keys }
 
-// Close gives the terminal back.
+// Close restores the terminal.
 func (s *Screen) Close() {
 	s.once.Do(func() {
 		close(s.quit)
@@ -113,26 +114,26 @@ func (s *Screen) Close() {
 	})
 }
 
-// Draw shows the frame. Only what differs from the one before is written.
+// Draw displays the frame. Only differences from the previous frame are written.
 func (s *Screen) Draw(f Frame) {
 	s.frame = f
 	s.draw()
 }
 
-// room is how many lines there is room for between header and foot.
-func (s *Screen) room() int {
+// visibleLines returns the number of lines between header and foot.
+func (s *Screen) visibleLines() int {
 	_, height := s.term.Size()
 	return max(height-3, 0)
 }
 
 func (s *Screen) draw() {
-	s.top = max(min(s.top, len(s.frame.Lines)-s.room()), 0)
+	s.top = max(min(s.top, len(s.frame.Lines)-s.visibleLines()), 0)
 	_, height := s.term.Size()
 	s.term.Clear()
 	s.line(0, s.frame.Title, tcell.StyleDefault.Bold(true))
 	s.header(1)
-	seen := s.frame.Lines[s.top:]
-	for i, text := range seen[:min(len(seen), s.room())] {
+	lines := s.frame.Lines[s.top:]
+	for i, text := range lines[:min(len(lines), s.visibleLines())] {
 		s.line(2+i, text, tcell.StyleDefault)
 	}
 	if height > 3 {
@@ -141,7 +142,7 @@ func (s *Screen) draw() {
 	s.term.Show()
 }
 
-// header draws the header as a bar.
+// header draws the header in reverse video.
 func (s *Screen) header(y int) {
 	width, _ := s.term.Size()
 	bar := tcell.StyleDefault.Reverse(true)

@@ -11,18 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tty is a terminal as tcell wants it. It is opened once, as a process that gave up its
-// rights can not do that again, and not made the process's own.
+// tty implements tcell.Tty. The terminal is opened only once, because a process that has
+// dropped its privileges cannot open it again, and does not become the controlling
+// terminal.
 type tty struct {
 	f     *os.File
 	saved *unix.Termios
 
 	mu      sync.Mutex
 	resized func()
-	stop    func() // ends the wait for new sizes
+	stop    func() // ends watch
 }
 
-// openTTY opens the terminal that is behind out anew, to read from it too.
+// openTTY reopens the terminal that out refers to for reading and writing.
 func openTTY(out *os.File) (*tty, error) {
 	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", out.Fd()), os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -36,7 +37,7 @@ func openTTY(out *os.File) (*tty, error) {
 	return t, nil
 }
 
-// control calls an ioctl; File.Fd would make reads block for good.
+// control calls an ioctl. It avoids File.Fd, which switches the file to blocking mode.
 func (t *tty) control(call func(fd int) error) error {
 	conn, err := t.f.SyscallConn()
 	if err != nil {
@@ -61,7 +62,7 @@ func (t *tty) set(mode *unix.Termios) error {
 	return t.control(func(fd int) error { return unix.IoctlSetTermios(fd, unix.TCSETS, mode) })
 }
 
-// Start takes the terminal: each byte comes as it is, at once.
+// Start switches the terminal to raw mode.
 func (t *tty) Start() error {
 	raw := *t.saved
 	raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
@@ -79,7 +80,7 @@ func (t *tty) Start() error {
 	return nil
 }
 
-// watch waits for new sizes.
+// watch reports changes of the window size until stop is called.
 func (t *tty) watch() {
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, unix.SIGWINCH)
@@ -104,23 +105,23 @@ func (t *tty) watch() {
 	}()
 }
 
-// NotifyResize sets what is called when the terminal has a new size.
+// NotifyResize sets the function that is called when the window size changes.
 func (t *tty) NotifyResize(resized func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.resized = resized
 }
 
-// Drain ends a read that waits.
+// Drain interrupts a blocked Read.
 func (t *tty) Drain() error { return t.f.SetReadDeadline(time.Now()) }
 
-// Stop gives the terminal back as it was.
+// Stop restores the terminal mode.
 func (t *tty) Stop() error {
 	t.stop()
 	return t.set(t.saved)
 }
 
-// WindowSize is the terminal's size, 80 by 25 where it does not know.
+// WindowSize returns the size of the terminal, or 80 by 25 if it reports none.
 func (t *tty) WindowSize() (tcell.WindowSize, error) {
 	var size *unix.Winsize
 	err := t.control(func(fd int) (err error) {
@@ -128,7 +129,7 @@ func (t *tty) WindowSize() (tcell.WindowSize, error) {
 		return err
 	})
 	if err != nil {
-		return tcell.WindowSize{}, fmt.Errorf("read size of terminal: %w", err)
+		return tcell.WindowSize{}, fmt.Errorf("read terminal size: %w", err)
 	}
 	if size.Col == 0 || size.Row == 0 {
 		return tcell.WindowSize{Width: 80, Height: 25}, nil
@@ -139,5 +140,5 @@ func (t *tty) WindowSize() (tcell.WindowSize, error) {
 func (t *tty) Read(b []byte) (int, error)  { return t.f.Read(b) }
 func (t *tty) Write(b []byte) (int, error) { return t.f.Write(b) }
 
-// Close closes the file, and leaves the terminal alone.
+// Close closes the file without changing the terminal mode.
 func (t *tty) Close() error { return t.f.Close() }

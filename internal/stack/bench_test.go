@@ -88,7 +88,7 @@ func readFile(b *testing.B, file string) *symbols {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := readSymbols(f, info.Size())
+	s, err := readSymbols(f, info.Size(), "a")
 	if err != nil || len(s.tables) == 0 {
 		b.Fatalf("%d tables, %v", len(s.tables), err)
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // maxHeld is how many files are held that have not been read yet. Files beyond
@@ -17,6 +19,7 @@ const maxHeld = 1024
 // for the longest time.
 type cache struct {
 	budget  int64
+	limits  *limit.Reporter
 	servers *Debuginfod  // nil if none is asked
 	tick    atomic.Int64 // counts look-ups
 
@@ -89,6 +92,11 @@ func (c *cache) open(m *module, at place) (*os.File, error) {
 	c.mu.Unlock()
 	if h != nil {
 		return h.open()
+	}
+	if at.file != nil {
+		if f, err := at.file.Open(); err == nil {
+			return f, nil
+		}
 	}
 	for _, r := range at.roots {
 		f, id, err := r.open(at.path)

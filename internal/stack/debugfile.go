@@ -2,12 +2,15 @@ package stack
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
 	"path"
 	"path/filepath"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // debugTable returns the symbols of the debug file of a stripped module, nil
@@ -18,7 +21,9 @@ func (s *symbols) debugTable(at place) (t *table) {
 	}
 	s.searched = true
 	s.eachDebugFile(at, func(m *image) bool {
-		t, _ = m.functions(elf.SHT_SYMTAB)
+		var err error
+		t, err = m.functions(elf.SHT_SYMTAB)
+		s.note(err)
 		return t != nil
 	})
 	return t
@@ -48,6 +53,7 @@ func (s *symbols) isOfUse(f *os.File, use func(*image) bool) bool {
 		return false
 	}
 	done, err := s.useDebugFile(f, info.Size(), use)
+	s.note(err)
 	return err == nil && done
 }
 
@@ -77,7 +83,7 @@ func (s *symbols) useDebugFile(f *os.File, size int64, use func(*image) bool) (d
 			done, err = false, fmt.Errorf("parse debug file: %v", p)
 		}
 	}()
-	m, err := openImage(f, size)
+	m, err := openImage(f, size, f.Name())
 	if err != nil {
 		return false, err
 	}
@@ -86,18 +92,24 @@ func (s *symbols) useDebugFile(f *os.File, size int64, use func(*image) bool) (d
 		if id != s.buildID {
 			return false, fmt.Errorf("debug file has build-id %s", id)
 		}
-	} else if err := s.checkLink(f); err != nil {
+	} else if err := s.checkLink(f, size); err != nil {
 		return false, err
 	}
 	return use(m), nil
 }
 
-func (s *symbols) checkLink(f *os.File) error {
+func (s *symbols) checkLink(f *os.File, size int64) error {
+	if s.link.name == "" {
+		return errors.New("debug file has no build-id")
+	}
+	if size > limit.DebugFile {
+		return &limit.Error{Input: f.Name(), Max: limit.DebugFile, Unit: "bytes"}
+	}
 	sum := crc32.NewIEEE()
 	if _, err := io.Copy(sum, f); err != nil {
 		return fmt.Errorf("read debug file: %w", err)
 	}
-	if s.link.name == "" || sum.Sum32() != s.link.crc {
+	if sum.Sum32() != s.link.crc {
 		return fmt.Errorf("debug file has checksum %08x", sum.Sum32())
 	}
 	return nil

@@ -8,14 +8,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
-// Bounds of debugging information: of what is read of a file, and of the units of it that
-// are kept decoded.
-const (
-	maxDWARF   = 512 << 20
-	maxDecoded = 64 << 20
-)
+// maxDecoded bounds the compilation units of a file that are kept decoded, in bytes.
+const maxDecoded = 64 << 20
 
 // debugInfo is a file's debugging information. Compilation units are found by their
 // addresses, and only those are decoded that an address lies in.
@@ -35,32 +33,58 @@ type unitRange struct {
 
 var errNoDWARF = errors.New("no debugging information")
 
-// debugInfo reads what the file has; decompressed it may not be larger than maxDWARF.
+// debugInfo reads what the file has; decompressed it may not be larger than limit.Debug.
 func (m *image) debugInfo() (*debugInfo, error) {
-	var size uint64
-	for _, s := range m.Sections {
-		if strings.HasPrefix(s.Name, ".debug_") || strings.HasPrefix(s.Name, ".zdebug_") {
-			size += s.Size
-		}
+	sections, size, err := m.debugSections()
+	if err != nil {
+		return nil, fmt.Errorf("read debugging information: %w", err)
 	}
-	info := m.Section(".debug_info")
-	if info == nil || info.Type == elf.SHT_NOBITS || size > maxDWARF {
+	units := sections["info"]
+	if units == nil {
 		return nil, errNoDWARF
 	}
-	data, err := m.DWARF()
+	data, err := dwarf.New(sections["abbrev"], nil, nil, units, sections["line"], nil, sections["ranges"], sections["str"])
 	if err != nil {
 		return nil, fmt.Errorf("read debugging information: %w", err)
 	}
-	units, err := info.Data()
-	if err != nil {
-		return nil, fmt.Errorf("read debugging information: %w", err)
+	for _, name := range laterSections() {
+		if b := sections[name]; b != nil {
+			if err := data.AddSection(".debug_"+name, b); err != nil {
+				return nil, fmt.Errorf("read debugging information: %w", err)
+			}
+		}
 	}
-	d := &debugInfo{data: data, decoded: map[dwarf.Offset]*unit{}, names: map[dwarf.Offset]string{}, raw: int64(size)}
+	d := &debugInfo{data: data, decoded: map[dwarf.Offset]*unit{}, names: map[dwarf.Offset]string{}, raw: size}
 	for _, at := range unitEntries(units, m.ByteOrder) {
 		d.addUnit(at)
 	}
 	slices.SortFunc(d.ranges, func(a, b unitRange) int { return compareBool(a.low > b.low, b.low > a.low) })
 	return d, nil
+}
+
+// laterSections are those of DWARF 5 that debug/dwarf reads.
+func laterSections() []string { return []string{"addr", "line_str", "str_offsets", "rnglists"} }
+
+// debugSections reads the sections of debugging information that debug/dwarf uses, by their names
+// without a prefix, and returns their size. elf.File.DWARF reads all, without a limit, and applies
+// relocations, which only object files need.
+func (m *image) debugSections() (sections map[string][]byte, size int64, err error) {
+	used := append([]string{"abbrev", "info", "line", "ranges", "str"}, laterSections()...)
+	sections = map[string][]byte{}
+	for _, s := range m.Sections {
+		name, isDebug := strings.CutPrefix(s.Name, ".debug_")
+		if !isDebug {
+			name, isDebug = strings.CutPrefix(s.Name, ".zdebug_")
+		}
+		if !isDebug || !slices.Contains(used, name) || sections[name] != nil || s.Type == elf.SHT_NOBITS {
+			continue
+		}
+		if sections[name], err = limit.Decompressed(s, m.path, limit.Debug-size); err != nil {
+			return nil, 0, err
+		}
+		size += int64(len(sections[name]))
+	}
+	return sections, size, nil
 }
 
 // unitEntries lists where the first entry of each unit is that has code. debug/dwarf finds

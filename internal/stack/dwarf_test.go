@@ -123,7 +123,7 @@ func BenchmarkDebugInfo(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, err := openImage(bytes.NewReader(data), int64(len(data)))
+	m, err := openImage(bytes.NewReader(data), int64(len(data)), "a")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func FuzzDebugInfo(f *testing.F) {
 	}
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, err := readDebugInfo(func() (*image, error) { return openImage(bytes.NewReader(data), int64(len(data))) })
+		d, err := readDebugInfo(func() (*image, error) { return openImage(bytes.NewReader(data), int64(len(data)), "a") })
 		if err != nil {
 			return
 		}

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"bufio"
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
@@ -8,16 +9,16 @@ import (
 	"fmt"
 	"io"
 	"strings"
-)
 
-// maxSection bounds what is read of a file that claims large sections.
-const maxSection = 512 << 20
+	"github.com/corescope/corescope/internal/limit"
+)
 
 var errNotELF = errors.New("not an ELF file")
 
 // image is an open ELF file, or the memory of one.
 type image struct {
 	*elf.File
+	path string // for errors
 	data io.ReaderAt
 	size int64
 }
@@ -27,25 +28,24 @@ type segment struct {
 	offset, vaddr, size uint64
 }
 
-func openImage(r io.ReaderAt, size int64) (*image, error) {
+func openImage(r io.ReaderAt, size int64, path string) (*image, error) {
 	magic := make([]byte, len(elf.ELFMAG))
 	if _, err := r.ReadAt(magic, 0); err != nil || string(magic) != elf.ELFMAG {
 		return nil, errNotELF
 	}
-	f, err := elf.NewFile(r)
+	f, err := limit.ELF(r, path)
 	if err != nil {
 		return nil, fmt.Errorf("parse ELF header: %w", err)
 	}
-	return &image{f, r, size}, nil
+	return &image{f, path, r, size}, nil
 }
 
-// section returns the contents of an uncompressed section.
-func (m *image) section(s *elf.Section) ([]byte, error) {
-	return m.read(s.Name, s.Type == elf.SHT_NOBITS || s.Flags&elf.SHF_COMPRESSED != 0, s.Offset, s.FileSize)
-}
-
-func (m *image) read(what string, absent bool, offset, size uint64) ([]byte, error) {
-	if absent || size > maxSection || offset > uint64(m.size) || size > uint64(m.size)-offset {
+// read reads a part of the file, at most most bytes.
+func (m *image) read(what string, offset, size uint64, most int64) ([]byte, error) {
+	if size > uint64(most) {
+		return nil, &limit.Error{Input: what + " of " + m.path, Max: most, Unit: "bytes"}
+	}
+	if offset > uint64(m.size) || size > uint64(m.size)-offset {
 		return nil, fmt.Errorf("read %s: not within the file", what)
 	}
 	b := make([]byte, size)
@@ -56,16 +56,12 @@ func (m *image) read(what string, absent bool, offset, size uint64) ([]byte, err
 }
 
 // named returns the contents of the section of that name, nil if there is none.
-func (m *image) named(name string) []byte {
+func (m *image) named(name string, most int64) ([]byte, error) {
 	s := m.Section(name)
-	if s == nil {
-		return nil
+	if s == nil || s.Type == elf.SHT_NOBITS {
+		return nil, nil
 	}
-	b, err := m.section(s)
-	if err != nil {
-		return nil
-	}
-	return b
+	return limit.Section(s, m.path, most)
 }
 
 // segments lists the executable ones, or all that are loaded if none is.
@@ -93,7 +89,7 @@ func (m *image) buildID() string {
 		if s.Type != elf.SHT_NOTE {
 			continue
 		}
-		if b, err := m.section(s); err == nil {
+		if b, err := limit.Section(s, m.path, limit.Notes); err == nil {
 			if id := buildIDNote(b, m.ByteOrder); id != "" {
 				return id
 			}
@@ -103,7 +99,7 @@ func (m *image) buildID() string {
 		if p.Type != elf.PT_NOTE {
 			continue
 		}
-		if b, err := m.read("note", false, p.Off, p.Filesz); err == nil {
+		if b, err := m.read("note", p.Off, p.Filesz, limit.Notes); err == nil {
 			if id := buildIDNote(b, m.ByteOrder); id != "" {
 				return id
 			}
@@ -141,34 +137,43 @@ func (m *image) functions(kind elf.SectionType) (*table, error) {
 	if s == nil || int(s.Link) >= len(m.Sections) {
 		return nil, nil
 	}
-	data, err := m.section(s)
+	names, err := limit.Section(m.Sections[s.Link], m.path, limit.SymbolNames)
 	if err != nil {
 		return nil, err
 	}
-	names, err := m.section(m.Sections[s.Link])
+	symbols, err := m.decode(s, names, kind == elf.SHT_SYMTAB)
 	if err != nil {
 		return nil, err
 	}
-	t := newTable(m.decode(data, names, kind == elf.SHT_SYMTAB), names)
+	t := newTable(symbols, names)
 	if len(t.starts) == 0 {
 		return nil, nil
 	}
 	return t, nil
 }
 
-func (m *image) decode(data, names []byte, complete bool) []symbol {
+// decode reads the entries of a symbol section that name functions.
+func (m *image) decode(s *elf.Section, names []byte, complete bool) ([]symbol, error) {
 	entry := elf.Sym64Size
 	if m.Class == elf.ELFCLASS32 {
 		entry = elf.Sym32Size
 	}
-	symbols := make([]symbol, 0, len(data)/entry)
-	for ; len(data) >= entry; data = data[entry:] {
-		s, ok := m.symbol(m.entry(data), names)
+	if s.FileSize/uint64(entry) > limit.Symbols {
+		return nil, &limit.Error{Input: fmt.Sprintf("section %s of %s", s.Name, m.path), Max: limit.Symbols, Unit: "symbols"}
+	}
+	in := bufio.NewReaderSize(io.NewSectionReader(s, 0, int64(s.FileSize)), 64<<10)
+	symbols := make([]symbol, 0, s.FileSize/uint64(entry))
+	for b := make([]byte, entry); ; {
+		if _, err := io.ReadFull(in, b); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return symbols, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read %s: %w", s.Name, err)
+		}
+		s, ok := m.symbol(m.entry(b), names)
 		if ok && (complete || !s.open) {
 			symbols = append(symbols, s)
 		}
 	}
-	return symbols
 }
 
 // entry decodes one symbol of either class.
@@ -186,8 +191,8 @@ func (m *image) entry(b []byte) elf.Sym64 {
 	}
 }
 
-// symbol keeps what names code that lies within its section. Labels count if
-// they are global: hand-written functions often have no type.
+// symbol keeps what names code that lies within its section. Hand-written functions often have no type.
+// Local symbols without a type can be labels, too (newTable).
 func (m *image) symbol(e elf.Sym64, names []byte) (symbol, bool) {
 	if e.Shndx == uint16(elf.SHN_UNDEF) || int(e.Shndx) >= len(m.Sections) {
 		return symbol{}, false
@@ -202,6 +207,10 @@ func (m *image) symbol(e elf.Sym64, names []byte) (symbol, bool) {
 		return symbol{}, false
 	}
 	s := symbol{start: e.Value, end: section.Addr + section.Size, name: e.Name, rank: rank, open: e.Size == 0}
+	s.label = e.Info == elf.ST_INFO(elf.STB_LOCAL, elf.STT_NOTYPE)
+	if s.label && name[0] == '.' { // notes of compiler plug-ins
+		return symbol{}, false
+	}
 	if left := s.end - s.start; !s.open && e.Size < left {
 		s.end = s.start + e.Size
 	}
@@ -213,9 +222,6 @@ func symbolRank(info uint8) (rank uint8, ok bool) {
 	switch elf.ST_TYPE(info) {
 	case elf.STT_FUNC, elf.STT_GNU_IFUNC:
 	case elf.STT_NOTYPE:
-		if binding == elf.STB_LOCAL {
-			return 0, false
-		}
 		rank = 4
 	default:
 		return 0, false
@@ -246,7 +252,7 @@ type debugLink struct {
 }
 
 func (m *image) debugLink() debugLink {
-	b := m.named(".gnu_debuglink")
+	b, _ := m.named(".gnu_debuglink", limit.SmallSection) // without it, there is no such file
 	name := string(cstring(b, 0))
 	at := align4(uint64(len(name)) + 1)
 	if name == "" || strings.Contains(name, "/") || at+4 > uint64(len(b)) {

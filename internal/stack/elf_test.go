@@ -18,7 +18,7 @@ func loadSymbols(t testing.TB, file string) *symbols {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := readSymbols(bytes.NewReader(data), int64(len(data)))
+	s, err := readSymbols(bytes.NewReader(data), int64(len(data)), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func openTestImage(t testing.TB, file string) *image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := openImage(f, info.Size())
+	m, err := openImage(f, info.Size(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,9 @@ table:	.skip	16, 0x00
 	.type	alone, @function
 alone:	.skip	16, 0x90
 	.section .after, "ax", @progbits
-	.skip	64, 0x90
+	.skip	32, 0x90
+begin:	.skip	16, 0x90
+.note:	.skip	16, 0x90
 `
 
 func assemble(t *testing.T, flags ...string) string {
@@ -90,6 +92,7 @@ func assemble(t *testing.T, flags ...string) string {
 func TestELFSizes(t *testing.T) {
 	file := assemble(t)
 	text, own := openTestImage(t, file).Section(".text").Addr, openTestImage(t, file).Section(".own").Addr
+	after := openTestImage(t, file).Section(".after").Addr
 	s := loadSymbols(t, file)
 	tests := []struct {
 		addr uint64
@@ -106,7 +109,10 @@ func TestELFSizes(t *testing.T) {
 		{own, "alone"},
 		{own + 15, "alone"},
 		{own + 16, ""}, // not the next section
-		{own + 70, ""},
+		{after, ""},
+		{after + 32, "begin"}, // a local symbol without a type, in no function
+		{after + 63, "begin"},
+		{own + 40, ""},
 		{text - 1, ""},
 	}
 	for _, test := range tests {
@@ -415,7 +421,12 @@ func TestSymbol32(t *testing.T) {
 		binary.Write(&b, binary.LittleEndian, s)
 	}
 	names := []byte("\x00a\x00b\x00c\x00")
-	table := newTable(m.decode(b.Bytes(), names, true), names)
+	section := &elf.Section{SectionHeader: elf.SectionHeader{FileSize: uint64(b.Len())}, ReaderAt: bytes.NewReader(b.Bytes())}
+	symbols, err := m.decode(section, names, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := newTable(symbols, names)
 	for addr, want := range map[uint64]string{0x1010: "a", 0x1018: "", 0x1020: "b", 0x1035: "b", 0x10ff: "b", 0x1100: "", 0x2000: "", 0x3000: ""} {
 		if got := table.at(addr); got != want {
 			t.Errorf("%#x: got %q, want %q", addr, got, want)
@@ -441,7 +452,7 @@ func TestSegments(t *testing.T) {
 
 func TestNotELF(t *testing.T) {
 	for _, data := range []string{"", "\x7fEL", "#!/bin/sh\n", "\x7fELF", "\x7fELF\x02\x01\x01" + strings.Repeat("\xff", 100)} {
-		s, err := readSymbols(strings.NewReader(data), int64(len(data)))
+		s, err := readSymbols(strings.NewReader(data), int64(len(data)), "a")
 		if err == nil && s.reason != NoSymbols {
 			t.Errorf("%q: %+v", data, s.reason)
 		}

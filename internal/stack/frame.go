@@ -58,9 +58,13 @@ const (
 	Unmapped
 	// Restricted: the kernel hides its addresses, see ErrRestricted.
 	Restricted
+	// Outside: the process is not in the PID namespace of /proc, which has no files of it.
+	Outside
 )
 
-var reasons = [...]string{"", "no symbols", "exited", "unreadable", "unmapped", "restricted"}
+var reasons = [...]string{
+	"", "no symbols", "exited", "unreadable", "unmapped", "restricted", "in another PID namespace",
+}
 
 // String returns the reason in words, "" for Named.
 func (r Reason) String() string {

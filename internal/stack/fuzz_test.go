@@ -18,7 +18,7 @@ func FuzzSymbols(f *testing.F) {
 		f.Add(data, uint64(0x1000))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, offset uint64) {
-		s, err := readSymbols(bytes.NewReader(data), int64(len(data)))
+		s, err := readSymbols(bytes.NewReader(data), int64(len(data)), "a")
 		if err != nil || s.reason != Named {
 			return
 		}
@@ -40,7 +40,11 @@ func FuzzUnxz(f *testing.F) {
 func FuzzText(f *testing.F) {
 	f.Add("00400000-00452000 r-xp 00001000 08:02 173521      /a\nffffffff81000000 T a\t[b]\n10 8 x\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, m := range parseMaps([]byte(text)) {
+		maps, _, err := parseMaps(strings.NewReader(text), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range maps {
 			if m.start >= m.end || m.path == "" {
 				t.Errorf("%+v", m)
 			}
@@ -48,7 +52,7 @@ func FuzzText(f *testing.F) {
 		if k, err := ParseKallsyms(strings.NewReader(text)); err == nil {
 			k.Append(nil, []uint64{0xffffffff81000000})
 		}
-		table, err := parsePerfMap(strings.NewReader(text))
+		table, err := parsePerfMap(strings.NewReader(text), int64(len(text)), "a")
 		if err != nil {
 			t.Fatal(err)
 		}

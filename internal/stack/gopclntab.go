@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // goTable is the table of functions that every Go program carries for its own
@@ -19,21 +22,21 @@ type goTable struct {
 
 // goFunctions builds a table of the functions of a Go program; nil if it is
 // none, or if it cannot be told for sure where in memory they lie.
-func (m *image) goFunctions() *table {
-	data, vaddr := m.pclntab()
+func (m *image) goFunctions() (*table, error) {
+	data, vaddr, err := m.pclntab()
 	t := parsePclntab(data, m.ByteOrder)
 	if t == nil {
-		return nil
+		return nil, err
 	}
 	t.vaddr = vaddr
 	// runtime.text is a symbol, which stripping removes, and not where .text
 	// begins if a C linker put its own code in front.
 	for _, text := range m.goText(t) {
 		if m.isGoText(text, t) {
-			return t.table(text)
+			return t.table(text), nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func (t *goTable) first() uint64 { return t.funcs[0].start }
@@ -80,7 +83,7 @@ func parsePclntab(data []byte, order binary.ByteOrder) *goTable {
 // readPclntab reads count pairs of fields of size bytes, one more address
 // behind the last.
 func readPclntab(count uint64, pairs, records, names []byte, size uint64, order binary.ByteOrder) *goTable {
-	if count == 0 || count > uint64(len(pairs)) || (2*count+1)*size > uint64(len(pairs)) {
+	if count == 0 || count > limit.Symbols || count > uint64(len(pairs)) || (2*count+1)*size > uint64(len(pairs)) {
 		return nil
 	}
 	field := func(i uint64) uint64 {
@@ -107,14 +110,17 @@ func readPclntab(count uint64, pairs, records, names []byte, size uint64, order 
 // pclntab returns the table and its address. Position-independent programs
 // before 1.26 have it in .data.rel.ro, among other things if the C linker was
 // used.
-func (m *image) pclntab() ([]byte, uint64) {
+func (m *image) pclntab() (table []byte, vaddr uint64, exceeded error) {
 	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab", ".data.rel.ro"} {
-		data := m.named(name)
+		data, err := m.named(name, limit.GoTable)
+		if errors.Is(err, limit.ErrExceeded) {
+			exceeded = err
+		}
 		if at := findPclntab(data); at >= 0 {
-			return data[at:], m.Section(name).Addr + uint64(at)
+			return data[at:], m.Section(name).Addr + uint64(at), nil
 		}
 	}
-	return nil, 0
+	return nil, 0, exceeded
 }
 
 // findPclntab looks for a header: magic, two zeros, the instruction size, the
@@ -208,7 +214,7 @@ func (m *image) words(vaddr, size uint64) []uint64 {
 		if p.Type != elf.PT_LOAD || vaddr-p.Vaddr >= p.Filesz || size > p.Filesz-(vaddr-p.Vaddr) {
 			continue
 		}
-		b, err := m.read("words", false, p.Off+vaddr-p.Vaddr, size)
+		b, err := m.read("words", p.Off+vaddr-p.Vaddr, size, limit.SmallSection)
 		if err != nil {
 			return nil
 		}
@@ -233,7 +239,7 @@ func (m *image) relocate(words []uint64, vaddr uint64) {
 		if s.Type != elf.SHT_RELA {
 			continue
 		}
-		b, err := m.section(s)
+		b, err := limit.Section(s, m.path, limit.Relocations)
 		for ; err == nil && len(b) >= entry; b = b[entry:] {
 			i := (m.ByteOrder.Uint64(b) - vaddr) / 8
 			if i < uint64(len(words)) && uint32(m.ByteOrder.Uint64(b[8:])) == relative {

@@ -84,7 +84,7 @@ func TestGoFunctions(t *testing.T) {
 
 func checkGoTable(t *testing.T, full, bare string) {
 	t.Helper()
-	table := openTestImage(t, bare).goFunctions()
+	table, _ := openTestImage(t, bare).goFunctions()
 	if table == nil {
 		t.Fatal("no table")
 	}
@@ -126,16 +126,16 @@ func TestGoFunctionsOfTest(t *testing.T) {
 func TestGoFunctionsDoubtful(t *testing.T) {
 	bare := stripped(t, buildGo(t, goProgram, []string{"CGO_ENABLED=0"}))
 	m := openTestImage(t, bare)
-	if m.goFunctions() == nil {
+	if found, _ := m.goFunctions(); found == nil {
 		t.Fatal("no table")
 	}
 	m.Entry += 16
-	if m.goFunctions() != nil {
+	if found, _ := m.goFunctions(); found != nil {
 		t.Error("took a table by which the program starts amidst a function")
 	}
 	m = openTestImage(t, bare)
 	m.Section(".text").Size /= 2
-	if m.goFunctions() != nil {
+	if found, _ := m.goFunctions(); found != nil {
 		t.Error("took a table whose functions lie outside the code")
 	}
 }

@@ -19,20 +19,22 @@ type GoTable struct {
 
 // ReadGoTable finds the table in an ELF file of that size; nil if it is no Go program, or
 // if it cannot be told for sure where in memory its functions lie.
-func ReadGoTable(r io.ReaderAt, size int64) (g *GoTable, err error) {
+//
+// Its error is a [limit.Error] if the table is too large. path is for errors.
+func ReadGoTable(r io.ReaderAt, size int64, path string) (g *GoTable, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			g, err = nil, fmt.Errorf("parse ELF file: %v", p)
 		}
 	}()
-	m, err := openImage(r, size)
+	m, err := openImage(r, size, path)
 	if err != nil {
 		return nil, err
 	}
-	data, vaddr := m.pclntab()
+	data, vaddr, err := m.pclntab()
 	t := parsePclntab(data, m.ByteOrder)
 	if t == nil {
-		return nil, nil
+		return nil, err
 	}
 	t.vaddr = vaddr
 	for _, text := range m.goText(t) {

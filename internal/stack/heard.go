@@ -3,6 +3,8 @@ package stack
 import (
 	"slices"
 	"sync"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // Mapping is an executable mapping of a file, as it was heard of when it was made.
@@ -19,6 +21,7 @@ const maxHeard = 256
 type heard struct {
 	mu    sync.Mutex
 	byPID map[int][]mapping
+	size  int   // of all mappings, in bytes
 	order []int // pids, the oldest first
 }
 
@@ -36,16 +39,31 @@ func (ps *Processes) Heard(pid int, m Mapping) {
 	if !ok {
 		h.order = append(h.order, pid)
 	}
-	if len(h.order) > maxProcesses {
+	for len(h.order) > 1 && (len(h.order) > maxProcesses || h.size > limit.Snapshots) {
+		if h.order[0] == pid {
+			h.order = append(h.order[1:], pid)
+			continue
+		}
+		for i := range h.byPID[h.order[0]] {
+			h.size -= h.byPID[h.order[0]][i].bytes()
+		}
 		delete(h.byPID, h.order[0])
 		h.order = h.order[1:]
 	}
 	n := mapping{start: m.Start, end: m.End, offset: m.Offset, inode: m.Inode, path: m.Path}
 	// What it covers is gone: by an exec, or as another process has that pid now.
-	maps = slices.DeleteFunc(maps, func(o mapping) bool { return o.start < n.end && n.start < o.end })
+	maps = slices.DeleteFunc(maps, func(o mapping) bool {
+		isGone := o.start < n.end && n.start < o.end
+		if isGone {
+			h.size -= o.bytes()
+		}
+		return isGone
+	})
 	if len(maps) >= maxHeard {
+		h.size -= maps[0].bytes()
 		maps = maps[1:]
 	}
+	h.size += n.bytes()
 	h.byPID[pid] = append(maps, n)
 }
 
@@ -74,7 +92,7 @@ func (ps *Processes) recall(p *process) bool {
 	if len(maps) == 0 {
 		return false
 	}
-	s, old := &snapshot{roots: ps.roots(nil)}, p.taken
+	s, old := &snapshot{pid: p.pid, roots: ps.roots(nil)}, p.taken
 	if old != nil {
 		*s = *old
 	}
@@ -89,8 +107,20 @@ func (ps *Processes) recall(p *process) bool {
 		ps.keepUnmapped(s, old)
 		ps.releaseMaps(old)
 	}
-	p.taken = s
+	ps.keep(p, s)
 	return true
+}
+
+// path is that of a mapping that was heard of, "" if it was not.
+func (h *heard) path(pid int, c *Code) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.byPID[pid] {
+		if m := &h.byPID[pid][i]; m.start == c.Start && m.offset == c.Offset {
+			return m.file()
+		}
+	}
+	return ""
 }
 
 // findHeard finds the file of a mapping that was heard of.

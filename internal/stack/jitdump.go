@@ -10,10 +10,12 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
-// jitDump is what a JIT compiler has told of its code in perf's form of a jitdump: which
-// function lay where, and from when on. It is 40 bytes a function and the names.
+// jitDump is the content of a jitdump, the file in which a JIT compiler describes its code for perf:
+// the addresses of each function, and since when. It takes 40 bytes per function, and the names.
 type jitDump struct {
 	// codes are in the order of their addresses.
 	codes []jitCode
@@ -29,12 +31,6 @@ type jitCode struct {
 	order       uint32 // which it was of all
 }
 
-// Bounds of a dump that is read: of its functions, of one name, of all names.
-const (
-	maxJITCodes = 1 << 20
-	maxJITNames = 64 << 20
-)
-
 // isJITDump tells whether a process has mapped the file to say that it is its dump. It does
 // so for perf to notice, as code, so no other process can put one under it.
 func isJITDump(file string) bool {
@@ -45,30 +41,86 @@ func isJITDump(file string) bool {
 
 var errJITDump = errors.New("not a jitdump")
 
-// jitReader reads the records of a dump, skipping what they say of code.
+// jitReader reads the records of a dump, except the code in them.
 type jitReader struct {
-	*bufio.Reader
+	in   *bufio.Reader
+	file io.ReaderAt
+	at   int64 // offset of the next byte
+	left int64 // bytes that may still be read from the file
+
 	order   binary.ByteOrder
 	timed   bool              // times are those of CLOCK_MONOTONIC
 	byIndex map[uint64]uint32 // the compiler's number of a function → its name
 	dump    *jitDump
 }
 
-// parseJITDump reads a dump as far as it is written; its last record may not be all there.
-func parseJITDump(r io.Reader) (*jitDump, error) {
-	j := &jitReader{Reader: bufio.NewReaderSize(r, 64<<10), byIndex: map[uint64]uint32{}, dump: &jitDump{}}
+// errCut is returned behind the last byte of a dump that is read.
+var errCut = errors.New("too many bytes")
+
+// parseJITDump reads a dump as far as it is written; the last record can be incomplete. Of a dump that
+// exceeds a limit it returns the beginning, and a [limit.Error].
+func parseJITDump(file io.ReaderAt, path string) (*jitDump, error) {
+	j := &jitReader{file: file, left: limit.JITDumpBytes, byIndex: map[uint64]uint32{}, dump: &jitDump{}}
+	j.seek(0)
 	if err := j.header(); err != nil {
 		return nil, err
 	}
-	for len(j.dump.codes) < maxJITCodes && len(j.dump.names) < maxJITNames {
-		if err := j.record(); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("read jitdump: %w", err)
-		}
+	exceeded, err := j.records(path)
+	if err != nil {
+		return nil, fmt.Errorf("read jitdump: %w", err)
 	}
 	j.dump.sort()
-	return j.dump, nil
+	return j.dump, exceeded
+}
+
+// records reads all records. exceeded is the limit that it stopped at.
+func (j *jitReader) records(path string) (exceeded, err error) {
+	for {
+		switch err := j.record(); {
+		case errors.Is(err, errCut):
+			return &limit.Error{Input: path, Max: limit.JITDumpBytes, Unit: "bytes"}, nil
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		case len(j.dump.codes) >= limit.JITFunctions || len(j.byIndex) >= limit.JITFunctions:
+			return &limit.Error{Input: path, Max: limit.JITFunctions, Unit: "functions"}, nil
+		case len(j.dump.names) >= limit.JITNames:
+			return &limit.Error{Input: "function names of " + path, Max: limit.JITNames, Unit: "bytes"}, nil
+		}
+	}
+}
+
+// seek continues at an offset of the file.
+func (j *jitReader) seek(at int64) {
+	const buffer = 64 << 10
+	from := io.NewSectionReader(j.file, at, 1<<62)
+	if j.at = at; j.in == nil {
+		j.in = bufio.NewReaderSize(&counted{from, &j.left}, buffer)
+	} else {
+		j.in.Reset(&counted{from, &j.left})
+	}
+}
+
+// counted reads until nothing is left.
+type counted struct {
+	from io.Reader
+	left *int64
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	if *c.left <= 0 {
+		return 0, errCut
+	}
+	n, err := c.from.Read(b)
+	*c.left -= int64(n)
+	return n, err
+}
+
+func (j *jitReader) readFull(b []byte) error {
+	n, err := io.ReadFull(j.in, b)
+	j.at += int64(n)
+	return err
 }
 
 // header reads magic, version, its own size, the machine and the pid in 24 bytes, and then
@@ -76,7 +128,7 @@ func parseJITDump(r io.Reader) (*jitDump, error) {
 func (j *jitReader) header() error {
 	const magic, least, archTime = 0x4a695444, 40, 1
 	var b [least]byte
-	if _, err := io.ReadFull(j, b[:]); err != nil {
+	if err := j.readFull(b[:]); err != nil {
 		return errJITDump
 	}
 	switch {
@@ -102,7 +154,7 @@ const jitLoad, jitMove = 0, 1
 func (j *jitReader) record() error {
 	const head = 16
 	var b [head]byte
-	if _, err := io.ReadFull(j, b[:]); err != nil {
+	if err := j.readFull(b[:]); err != nil {
 		return err
 	}
 	kind, size, time := j.order.Uint32(b[:]), j.order.Uint32(b[4:]), j.order.Uint64(b[8:])
@@ -130,7 +182,7 @@ func (j *jitReader) load(size, time uint64) error {
 	if size < fixed {
 		return j.skip(size)
 	}
-	if _, err := io.ReadFull(j, b[:]); err != nil {
+	if err := j.readFull(b[:]); err != nil {
 		return err
 	}
 	word := func(i int) uint64 { return j.order.Uint64(b[8*i:]) }
@@ -150,7 +202,7 @@ func (j *jitReader) load(size, time uint64) error {
 // name reads a name that has so many bytes with its NUL, and keeps what is not too long.
 func (j *jitReader) name(size uint64) error {
 	name := make([]byte, min(size, maxName))
-	if _, err := io.ReadFull(j, name); err != nil {
+	if err := j.readFull(name); err != nil {
 		return err
 	}
 	if i := bytes.IndexByte(name, 0); i >= 0 {
@@ -168,7 +220,7 @@ func (j *jitReader) move(size, time uint64) error {
 	if size < fixed {
 		return j.skip(size)
 	}
-	if _, err := io.ReadFull(j, b[:]); err != nil {
+	if err := j.readFull(b[:]); err != nil {
 		return err
 	}
 	word := func(i int) uint64 { return j.order.Uint64(b[8*i:]) }
@@ -186,9 +238,18 @@ func (j *jitReader) add(c jitCode) {
 	j.dump.codes = append(j.dump.codes, c)
 }
 
-// skip passes over n bytes, which may be more than an int of 32 bits has.
+// skip skips n bytes without reading those that are not buffered.
 func (j *jitReader) skip(n uint64) error {
-	_, err := io.CopyN(io.Discard, j, int64(n))
+	const maxFile = 1 << 62
+	if n > maxFile || j.at > maxFile-int64(n) {
+		return io.EOF
+	}
+	if n > uint64(j.in.Buffered()) {
+		j.seek(j.at + int64(n))
+		return nil
+	}
+	j.at += int64(n)
+	_, err := j.in.Discard(int(n))
 	return err
 }
 

@@ -74,7 +74,7 @@ func TestJITDump(t *testing.T) {
 		{0x3000, 39, ""}, {0x3000, 40, "neighbour <a;b>"},
 	}
 	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
-		d, err := parseJITDump(&dump(order, 0, 70_000).Buffer)
+		d, err := parseJITDump(bytes.NewReader(dump(order, 0, 70_000).Bytes()), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestJITDump(t *testing.T) {
 
 // The times of a CPU's counter are not ours: what was written last is taken.
 func TestJITDumpOtherClock(t *testing.T) {
-	d, err := parseJITDump(&dump(binary.LittleEndian, 1, 9).Buffer)
+	d, err := parseJITDump(bytes.NewReader(dump(binary.LittleEndian, 1, 9).Bytes()), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestJITDumpOtherClock(t *testing.T) {
 func TestJITDumpCut(t *testing.T) {
 	whole := dump(binary.LittleEndian, 0, 9).Bytes()
 	for n := range len(whole) {
-		d, err := parseJITDump(bytes.NewReader(whole[:n]))
+		d, err := parseJITDump(bytes.NewReader(whole[:n]), "a")
 		if n < 40 {
 			if !errors.Is(err, errJITDump) {
 				t.Errorf("%d bytes: %v", n, err)
@@ -203,12 +203,12 @@ func BenchmarkJITDump(b *testing.B) {
 	b.Run("read", func(b *testing.B) {
 		b.SetBytes(int64(w.Len()))
 		for b.Loop() {
-			if d, err := parseJITDump(bytes.NewReader(w.Bytes())); err != nil || len(d.codes) != 50_000 {
+			if d, err := parseJITDump(bytes.NewReader(w.Bytes()), "a"); err != nil || len(d.codes) != 50_000 {
 				b.Fatal(err)
 			}
 		}
 	})
-	d, err := parseJITDump(bytes.NewReader(w.Bytes()))
+	d, err := parseJITDump(bytes.NewReader(w.Bytes()), "a")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func FuzzJITDump(f *testing.F) {
 	f.Add(dump(binary.LittleEndian, 0, 9).Bytes(), uint64(0x1000), uint64(0))
 	f.Add(dump(binary.BigEndian, 1, 9).Bytes(), uint64(0x3000), uint64(40))
 	f.Fuzz(func(t *testing.T, data []byte, addr, at uint64) {
-		d, err := parseJITDump(bytes.NewReader(data))
+		d, err := parseJITDump(bytes.NewReader(data), "a")
 		if err != nil {
 			return
 		}

@@ -66,22 +66,33 @@ func (m *mapping) same(h *handle, err error) *handle {
 	return h
 }
 
-// vdso reads the vDSO out of the memory of the process, at once, as no file
-// holds it; most processes have the same.
+// vdso returns the vDSO of a process; most processes have the same.
 func (ps *Processes) vdso(m *mapping, d procDir) *module {
-	const maxVDSO = 64 << 10
-	f, err := os.Open(filepath.Join(d.path, "mem"))
+	b, err := d.vdso(m.start, m.end)
 	if err != nil {
 		m.reason = Unreadable
 		return nil
 	}
-	defer f.Close()
-	b := make([]byte, min(m.end-m.start, maxVDSO))
-	if _, err := f.ReadAt(b, int64(m.start)); err != nil {
-		m.reason = Unreadable
-		return nil
+	return ps.cache.vdso(b)
+}
+
+// vdso reads the vDSO from the memory of the process, as no file holds it.
+func (d procDir) vdso(start, end uint64) ([]byte, error) {
+	const maxVDSO = 64 << 10
+	f, err := os.Open(filepath.Join(d.path, "mem"))
+	if err != nil {
+		return nil, err
 	}
-	return ps.cache.module(moduleKey{kind: kindVDSO, sum: sha256.Sum256(b)}, nil, b)
+	defer f.Close()
+	b := make([]byte, min(end-start, maxVDSO))
+	if _, err := f.ReadAt(b, int64(start)); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (c *cache) vdso(memory []byte) *module {
+	return c.module(moduleKey{kind: kindVDSO, sum: sha256.Sum256(memory)}, nil, memory)
 }
 
 // findJIT finds what the process tells of the code that it makes. A dump has grown since an

@@ -2,8 +2,11 @@ package stack
 
 import (
 	"bytes"
+	"io"
 	"strconv"
 	"strings"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // mapping is one executable line of /proc/PID/maps.
@@ -21,27 +24,40 @@ func (m *mapping) isSame(o *mapping) bool {
 	return m.start == o.start && m.end == o.end && m.offset == o.offset && m.inode == o.inode && m.path == o.path
 }
 
-// parseMaps returns the executable mappings, ordered by address as the kernel
-// writes them. Lines it cannot read are left out.
-func parseMaps(data []byte) []mapping {
-	var maps []mapping
-	for line := range bytes.Lines(data) {
-		if m, ok := parseMapping(bytes.TrimSuffix(line, []byte("\n"))); ok {
-			maps = append(maps, m)
+// parseMaps returns the executable mappings, ordered by address as the kernel writes them. Lines that it
+// cannot read are left out. isAny reports whether there are lines. If there are too many mappings it
+// returns the first ones and a [limit.Error], with name for the file.
+func parseMaps(r io.Reader, name string) (maps []mapping, isAny bool, err error) {
+	paths := limit.Paths{}
+	var exceeded error
+	err = limit.Lines(r, func(line []byte) bool {
+		isAny = true
+		m, path, ok := parseMapping(line)
+		if !ok {
+			return true
 		}
+		if m.path, ok = paths.Intern(path); !ok || len(maps) >= limit.Mappings {
+			exceeded = paths.Exceeded(name)
+			return false
+		}
+		maps = append(maps, m)
+		return true
+	})
+	if err != nil {
+		return nil, isAny, err
 	}
-	return maps
+	return maps, isAny, exceeded
 }
 
 // parseMapping reads "start-end perms offset major:minor inode   path".
-func parseMapping(line []byte) (m mapping, ok bool) {
+func parseMapping(line []byte) (m mapping, path []byte, ok bool) {
 	var fields [5]string
 	for i := range fields {
 		field, rest, _ := bytes.Cut(line, []byte(" "))
 		fields[i], line = string(field), rest
 	}
 	if len(fields[1]) < 3 || fields[1][2] != 'x' {
-		return mapping{}, false
+		return mapping{}, nil, false
 	}
 	start, end, _ := strings.Cut(fields[0], "-")
 	var errs [4]error
@@ -49,11 +65,16 @@ func parseMapping(line []byte) (m mapping, ok bool) {
 	m.end, errs[1] = strconv.ParseUint(end, 16, 64)
 	m.offset, errs[2] = strconv.ParseUint(fields[2], 16, 64)
 	m.inode, errs[3] = strconv.ParseUint(fields[4], 10, 64)
-	m.path = string(bytes.TrimLeft(line, " "))
-	if m.path == "" {
-		m.path = "[anon]"
+	if path = bytes.TrimLeft(line, " "); len(path) == 0 {
+		path = []byte("[anon]")
 	}
-	return m, errs == [4]error{} && m.start < m.end
+	return m, path, errs == [4]error{} && m.start < m.end
+}
+
+// bytes is the memory of the mapping, if it shares its path with no other.
+func (m *mapping) bytes() int {
+	const fixed = 96
+	return fixed + len(m.path)
 }
 
 // isFile reports whether the mapping is one of a file.

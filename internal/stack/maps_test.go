@@ -1,6 +1,9 @@
 package stack
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestParseMaps(t *testing.T) {
 	text := `00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/dbus daemon
@@ -22,7 +25,10 @@ nonsense
 		{start: 0x7fff0000, end: 0x7fff2000, path: "[vdso]"},
 		{start: 0xffffffffff600000, end: 0xffffffffff601000, path: "[vsyscall]"},
 	}
-	got := parseMaps([]byte(text))
+	got, _, err := parseMaps(strings.NewReader(text), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(got) != len(want) {
 		t.Fatalf("got %d mappings, want %d: %+v", len(got), len(want), got)
 	}

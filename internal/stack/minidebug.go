@@ -12,33 +12,41 @@ import (
 	"io"
 
 	"github.com/ulikunitz/xz/lzma"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // miniDebug builds a table of .gnu_debugdata, an ELF file compressed with xz
 // that holds the symbols .dynsym does not; nil if there is none.
 func (m *image) miniDebug() (*table, error) {
-	packed := m.named(".gnu_debugdata")
-	if packed == nil {
-		return nil, nil
+	packed, err := m.named(".gnu_debugdata", limit.MiniDebug)
+	if err != nil || packed == nil {
+		return nil, err
 	}
 	data, err := unxz(packed)
+	if errors.Is(err, errTooLong) {
+		return nil, &limit.Error{Input: "section .gnu_debugdata of " + m.path, Max: limit.MiniDebug, Unit: "bytes"}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read .gnu_debugdata: %w", err)
 	}
-	inner, err := openImage(bytes.NewReader(data), int64(len(data)))
+	inner, err := openImage(bytes.NewReader(data), int64(len(data)), ".gnu_debugdata in "+m.path)
 	if err != nil {
 		return nil, fmt.Errorf("read .gnu_debugdata: %w", err)
 	}
 	return inner.functions(elf.SHT_SYMTAB)
 }
 
-var errXZ = errors.New("malformed xz data")
+var (
+	errXZ      = errors.New("malformed xz data")
+	errTooLong = errors.New("too much decompressed data")
+)
 
 // unxz unpacks one xz stream. The container is read here, and only LZMA2 by
 // the library, to refuse dictionaries and sizes that no symbol table needs:
 // the library takes up to 4 GiB if a block header asks for it.
 func unxz(packed []byte) ([]byte, error) {
-	const header, maxSize = 12, 256 << 20
+	const header, maxSize = 12, limit.MiniDebug
 	if len(packed) < header || string(packed[:6]) != "\xfd7zXZ\x00" {
 		return nil, errXZ
 	}
@@ -81,7 +89,7 @@ func xzBlock(out *bytes.Buffer, r *bytes.Reader, sum hash.Hash, sumSize, maxSize
 		return false, err
 	}
 	if out.Len() > maxSize {
-		return false, errXZ
+		return false, errTooLong
 	}
 	padding := -(packed - r.Len()) & 3 // block headers are multiples of four
 	tail := make([]byte, padding+sumSize)

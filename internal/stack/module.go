@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // moduleKey tells modules apart. Files of the same identity count as two if
@@ -55,7 +57,9 @@ type module struct {
 type place struct {
 	path  string
 	roots []*root // of the process if known, and our own
+	pid   int     // of the process, for notices
 	time  uint64  // of the sample on CLOCK_MONOTONIC in ns, 0 for now
+	file  *File   // the file itself, nil if it is not held
 }
 
 // resolve names f, whose address pc lies at offset of the module's file. It
@@ -78,6 +82,9 @@ func (m *module) resolve(f *Frame, pc, offset uint64, at place) bool {
 		f.Name, f.Offset, f.Reason = name, vaddr-start+f.Addr-pc, Named
 	}
 	m.cache.grow(m, s, grown)
+	if name == "" || grown > 0 { // it has looked for a debug file
+		m.cache.reportExceeded(s, at.pid)
+	}
 	return true
 }
 
@@ -92,32 +99,42 @@ func (m *module) symbols(at place) *symbols {
 		return s
 	}
 	s, err := m.read(at)
-	if err != nil {
+	if s == nil {
 		s = &symbols{reason: Unreadable}
 	}
+	s.note(err)
+	m.cache.reportExceeded(s, at.pid)
 	s.servers = m.cache.servers
 	m.cache.keep(m, s, at)
 	return s
 }
 
+// read reads the symbols of a module, nil if it cannot be read. Of one that exceeds a limit it can
+// return a part, with the error.
 func (m *module) read(at place) (*symbols, error) {
 	if m.key.kind == kindVDSO {
-		return readSymbols(bytes.NewReader(m.memory), int64(len(m.memory)))
+		return readSymbols(bytes.NewReader(m.memory), int64(len(m.memory)), "[vdso]")
 	}
 	f, err := m.cache.open(m, at)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if m.key.kind == kindPerfMap {
-		t, err := parsePerfMap(f)
+	switch m.key.kind {
+	case kindPerfMap:
+		t, err := parsePerfMap(f, m.key.file.size, at.path)
+		if t == nil {
+			return nil, err
+		}
 		return &symbols{inMemory: true, tables: []*table{t}, searched: true}, err
-	}
-	if m.key.kind == kindJITDump {
-		d, err := parseJITDump(f)
+	case kindJITDump:
+		d, err := parseJITDump(f, at.path)
+		if d == nil {
+			return nil, err
+		}
 		return &symbols{inMemory: true, dump: d, searched: true}, err
 	}
-	return readSymbols(f, m.key.file.size)
+	return readSymbols(f, m.key.file.size, at.path)
 }
 
 // symbols is what was read of a module.
@@ -136,19 +153,39 @@ type symbols struct {
 	names    map[symbolIndex]string
 	debugged bool // that debugging information was looked for
 	debug    *debugInfo
+	exceeded error // the first limit that was exceeded
+	reported bool
+}
+
+// note keeps an error that is to be reported: that of a limit. One is reported for each file.
+func (s *symbols) note(err error) {
+	if errors.Is(err, limit.ErrExceeded) && s.exceeded == nil {
+		s.exceeded = err
+	}
+}
+
+// reportExceeded reports the limit that reading s for a process has exceeded, if any.
+func (c *cache) reportExceeded(s *symbols, pid int) {
+	s.mu.Lock()
+	isNew := s.exceeded != nil && !s.reported
+	s.reported = s.reported || isNew
+	s.mu.Unlock()
+	if isNew {
+		c.limits.Report(pid, s.exceeded, "functions that are not read have no names")
+	}
 }
 
 type symbolIndex struct{ table, symbol int }
 
 // readSymbols reads an ELF file. What is no ELF file has no symbols, which is
 // no error. debug/elf may panic on files made to that end.
-func readSymbols(r io.ReaderAt, size int64) (s *symbols, err error) {
+func readSymbols(r io.ReaderAt, size int64, path string) (s *symbols, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s, err = nil, fmt.Errorf("parse ELF file: %v", p)
 		}
 	}()
-	m, err := openImage(r, size)
+	m, err := openImage(r, size, path)
 	if errors.Is(err, errNotELF) {
 		return &symbols{reason: NoSymbols}, nil
 	}
@@ -157,6 +194,9 @@ func readSymbols(r io.ReaderAt, size int64) (s *symbols, err error) {
 	}
 	s = &symbols{segments: m.segments(), buildID: m.buildID(), link: m.debugLink()}
 	s.readTables(m)
+	linkage, err := m.linkage()
+	s.note(err)
+	s.add(linkage)
 	return s, nil
 }
 
@@ -164,16 +204,19 @@ func readSymbols(r io.ReaderAt, size int64) (s *symbols, err error) {
 // symbols just those, otherwise whatever names a part of its functions. A
 // table that cannot be read leaves the others.
 func (s *symbols) readTables(m *image) {
-	full, _ := m.functions(elf.SHT_SYMTAB)
+	full, err := m.functions(elf.SHT_SYMTAB)
+	s.note(err)
 	s.add(full)
 	if full != nil && m.count(elf.SHT_SYMTAB) >= m.count(elf.SHT_DYNSYM) {
 		return
 	}
-	exported, _ := m.functions(elf.SHT_DYNSYM)
-	s.add(exported)
-	s.add(m.goFunctions())
-	mini, _ := m.miniDebug()
-	s.add(mini)
+	for _, read := range []func() (*table, error){
+		func() (*table, error) { return m.functions(elf.SHT_DYNSYM) }, m.goFunctions, m.miniDebug,
+	} {
+		t, err := read()
+		s.note(err)
+		s.add(t)
+	}
 }
 
 func (s *symbols) add(t *table) {
@@ -233,7 +276,7 @@ func (s *symbols) name(i symbolIndex) (name string, n int64) {
 	raw := s.tables[i.table].name(i.symbol)
 	name = string(raw[:min(len(raw), maxName)])
 	if !s.inMemory {
-		name = demangle(unversioned(name))
+		name = demangleSymbol(name)
 	}
 	if s.names == nil {
 		s.names = make(map[symbolIndex]string)
@@ -241,6 +284,16 @@ func (s *symbols) name(i symbolIndex) (name string, n int64) {
 	s.names[i] = name
 	const entry = 64
 	return name, int64(len(name)) + entry
+}
+
+// demangleSymbol demangles a name of an ELF file, without its version.
+func demangleSymbol(name string) string {
+	function, isLinkage := strings.CutSuffix(name, pltSuffix)
+	function = demangle(unversioned(function))
+	if isLinkage {
+		function += pltSuffix
+	}
+	return function
 }
 
 // bytes is the memory s holds.

@@ -31,7 +31,7 @@ func TestParsePerfMap(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			table, err := parsePerfMap(strings.NewReader(test.text))
+			table, err := parsePerfMap(strings.NewReader(test.text), int64(len(test.text)), "a")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // procDir is a directory of /proc held open, so that all that is read below
@@ -29,8 +31,22 @@ func openProc(pid int) (procDir, error) {
 
 func (d procDir) Close() error { return d.file.Close() }
 
+// read reads a file of the kernel that has a few lines.
 func (d procDir) read(name string) ([]byte, error) {
-	return os.ReadFile(filepath.Join(d.path, name))
+	const most = 1 << 20 // status lists all groups
+	return limit.ReadFile(filepath.Join(d.path, name), most)
+}
+
+// maps reads the executable mappings. isAny reports whether there are others, too. If there are too
+// many, it returns the first ones and a [limit.Error].
+func (d procDir) maps() (maps []mapping, isAny bool, err error) {
+	name := filepath.Join(d.path, "maps")
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	return parseMaps(f, d.file.Name()+"/maps")
 }
 
 // stat tells whether it is a thread of the kernel's, and when the process began, by fields
@@ -75,7 +91,7 @@ func (d procDir) innerPID(pid int) int {
 
 // openThread opens the directory of a thread of d that has mappings, which are
 // those of all, and returns them. The first thread may exit before the others.
-func (d procDir) openThread() (t procDir, maps []byte, err error) {
+func (d procDir) openThread() (t procDir, maps []mapping, err error) {
 	tasks, _ := os.ReadDir(filepath.Join(d.path, "task"))
 	for _, task := range tasks {
 		tid, err := strconv.Atoi(task.Name())
@@ -86,7 +102,7 @@ func (d procDir) openThread() (t procDir, maps []byte, err error) {
 		if err != nil {
 			continue
 		}
-		if maps, err := t.read("maps"); err == nil && len(maps) > 0 {
+		if maps, isAny, err := t.maps(); (err == nil || errors.Is(err, limit.ErrExceeded)) && isAny {
 			return t, maps, nil
 		}
 		t.Close()

@@ -2,9 +2,13 @@ package stack
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/limit"
 )
 
 const (
@@ -26,7 +30,13 @@ type Processes struct {
 	self   *root // our own root, nil if it cannot be opened
 	now    func() time.Time
 	heard  heard
+	files  files
 	detail Detail
+
+	vdsoOnce   sync.Once
+	vdsoMemory []byte
+
+	snapshots atomic.Int64 // bytes of all snapshots
 
 	mu     sync.Mutex
 	pids   map[int]*process
@@ -40,6 +50,8 @@ type process struct {
 	used atomic.Int64
 
 	mu        sync.Mutex
+	space     uint32        // its address space when it was met
+	root      *root         // its root directory then, nil if it could not be opened
 	taken     *snapshot     // nil if none could be taken
 	gone      Reason        // why no newer one can be: Named if it can
 	read      time.Time     // when that was
@@ -67,6 +79,9 @@ func NewProcesses(budget int64) *Processes {
 	}
 }
 
+// Report sets where inputs that exceed a limit are reported. It is called before there are frames.
+func (ps *Processes) Report(r *limit.Reporter) { ps.cache.limits = r }
+
 // Remember reads the mappings of a process and holds its files, so that its
 // addresses can be named after it has exited; no symbols are read yet. Call it
 // when a pid is seen first, when its process has called exec, and when the pid
@@ -93,23 +108,62 @@ func (ps *Processes) Append(dst []Frame, pid int, addrs []uint64) []Frame {
 // JIT compiler that writes jitdumps is named after what lay there then, as it may have put
 // another function in the same place since.
 func (ps *Processes) AppendAt(dst []Frame, pid int, addrs []uint64, at uint64) []Frame {
+	return ps.AppendCode(dst, pid, addrs, nil, at)
+}
+
+// AppendCode is AppendAt for a stack whose mappings are known as they were then. It needs no
+// others but for code that is of no program, which JIT compilers make.
+func (ps *Processes) AppendCode(dst []Frame, pid int, addrs []uint64, code []Code, at uint64) []Frame {
 	p := ps.lock(pid)
 	defer p.mu.Unlock()
-	if p.taken == nil {
-		ps.refresh(p)
-	} else if p.runsOther() {
-		_ = ps.take(p, false)
-	}
+	isCurrent := false
 	exact := true
 	for _, addr := range addrs {
 		if addr == 0 {
 			break
 		}
-		f, pc := ps.frame(p, addr, exact, at)
-		exact = isTrampoline(f.Name)
-		dst = ps.appendDetail(dst, p, f, pc)
+		l, ok := ps.locate(p, addr, exact, code)
+		if !ok {
+			if !isCurrent {
+				ps.update(p)
+				isCurrent = true
+			}
+			l = ps.frame(p, addr, exact, at)
+		}
+		exact = isTrampoline(l.Name)
+		dst = ps.appendDetail(dst, &l)
+		if ok {
+			ps.cache.release(l.module)
+		}
 	}
 	return dst
+}
+
+// update reads the mappings of a process that has none yet, or runs another program now.
+func (ps *Processes) update(p *process) {
+	if p.taken == nil {
+		ps.refresh(p)
+	} else if p.runsOther() {
+		_ = ps.take(p, false)
+	}
+}
+
+// Meet is called for a process whose stack comes, with the mappings in that; space is another
+// number after an exec, and for another process of the same pid. It holds what has to be
+// there after the process has ended.
+func (ps *Processes) Meet(pid int, space uint32, code []Code) {
+	p := ps.lock(pid)
+	defer p.mu.Unlock()
+	isNew := p.space != space || space == 0
+	isMade := len(code) == 0 || slices.ContainsFunc(code, func(c Code) bool { return c.File.Kind == binary.KindAnonymous })
+	if isNew {
+		p.space = space
+		ps.unshareRoot(p.root)
+		p.root = ps.shareRoot(fmt.Sprintf("/proc/%d", pid))
+	}
+	if isNew && (isMade || p.taken != nil) || isMade && p.taken == nil && p.gone == Named {
+		_ = ps.take(p, true) // its frames will say why, if that fails
+	}
 }
 
 // runsOther reports whether the process has called exec since the snapshot.
@@ -141,6 +195,7 @@ func (ps *Processes) Close() error {
 	for _, p := range pids {
 		ps.clear(p)
 	}
+	ps.files.close()
 	if ps.self != nil {
 		return ps.self.dir.Close()
 	}
@@ -151,7 +206,9 @@ func (ps *Processes) clear(p *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ps.discard(p.taken)
-	p.taken, p.forgotten = nil, true
+	ps.unshareRoot(p.root)
+	ps.keep(p, nil)
+	p.root, p.forgotten = nil, true
 }
 
 // lock returns the process of that pid, locked.
@@ -171,11 +228,14 @@ func (ps *Processes) process(pid int) *process {
 	ps.mu.Lock()
 	p := ps.pids[pid]
 	var oldest *process
-	if p == nil {
-		if len(ps.pids) >= maxProcesses {
-			oldest = ps.oldest()
+	if len(ps.pids) >= maxProcesses && p == nil || len(ps.pids) > 1 && ps.snapshots.Load() > limit.Snapshots {
+		if oldest = ps.oldest(); oldest != p {
 			delete(ps.pids, oldest.pid)
+		} else {
+			oldest = nil
 		}
+	}
+	if p == nil {
 		p = &process{pid: pid, exe: fmt.Sprintf("/proc/%d/exe", pid)}
 		ps.pids[pid] = p
 	}
@@ -213,8 +273,15 @@ func (ps *Processes) take(p *process, successor bool) error {
 		return fmt.Errorf("read mappings of process %d: %w", p.pid, err)
 	}
 	ps.discard(p.taken)
-	p.taken, p.gone = s, Named
+	ps.keep(p, s)
+	p.gone = Named
 	return nil
+}
+
+// keep makes s the snapshot of p.
+func (ps *Processes) keep(p *process, s *snapshot) {
+	ps.snapshots.Add(s.bytes() - p.taken.bytes())
+	p.taken = s
 }
 
 // restAfter doubles the rest as long as mappings are heard of, and snapshots are alike.
@@ -268,8 +335,8 @@ func (ps *Processes) releaseMaps(s *snapshot) {
 }
 
 // shareRoot opens the root of a process; processes of one container share it.
-func (ps *Processes) shareRoot(d procDir) *root {
-	r, err := openRoot(d.path + "/root")
+func (ps *Processes) shareRoot(dir string) *root {
+	r, err := openRoot(dir + "/root")
 	if err != nil {
 		return nil
 	}

@@ -18,8 +18,9 @@ type fileID struct {
 // handle refers to a regular file without having opened it: opening a device
 // or a pipe that somebody mapped or left in our way could act on it, or block.
 type handle struct {
-	file *os.File // O_PATH
-	id   fileID
+	file    *os.File // O_PATH
+	id      fileID
+	changed uint64 // ctime in ns
 }
 
 // newHandle takes fd over.
@@ -34,7 +35,7 @@ func newHandle(fd int, path string) (*handle, error) {
 		f.Close()
 		return nil, errIrregular
 	}
-	return &handle{f, fileID{st.Dev, st.Ino, st.Mtim.Nano(), st.Size}}, nil
+	return &handle{f, fileID{st.Dev, st.Ino, st.Mtim.Nano(), st.Size}, uint64(st.Ctim.Nano())}, nil
 }
 
 var errIrregular = errors.New("not a regular file")

@@ -1,17 +1,21 @@
 package stack
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // snapshot is what was read of a process while it lived: enough to name its
 // addresses after it has exited.
 type snapshot struct {
+	pid      int
 	start    uint64  // when the process began, in clock ticks since boot
 	program  inodeID // what it runs, zero if that may not be seen
 	root     *root   // nil if it may not be opened
@@ -47,11 +51,11 @@ func (ps *Processes) read(pid int, old *snapshot, successor bool) (*snapshot, er
 		}
 		old = nil
 	}
-	maps, err := d.read("maps")
-	if err != nil {
-		return nil, err
+	maps, isAny, exceeded := d.maps()
+	if exceeded != nil && !errors.Is(exceeded, limit.ErrExceeded) {
+		return nil, exceeded
 	}
-	if len(maps) == 0 {
+	if !isAny {
 		t, shared, err := d.openThread()
 		if err == nil {
 			defer t.Close()
@@ -60,14 +64,17 @@ func (ps *Processes) read(pid int, old *snapshot, successor bool) (*snapshot, er
 			return nil, err
 		}
 	}
-	s := &snapshot{seen: monotonic(), start: start, perfPath: perfMapPath(d.innerPID(pid)), maps: parseMaps(maps)}
+	if exceeded != nil {
+		ps.cache.limits.Report(pid, exceeded, "code in its mappings beyond that has no names")
+	}
+	s := &snapshot{pid: pid, seen: monotonic(), start: start, perfPath: perfMapPath(d.innerPID(pid)), maps: maps}
 	ps.complete(s, old, d)
 	return s, nil
 }
 
 // complete finds the files of s, which follows old.
 func (ps *Processes) complete(s, old *snapshot, d procDir) {
-	s.root = ps.shareRoot(d)
+	s.root = ps.shareRoot(d.path)
 	s.roots = ps.roots(s.root)
 	s.program, _ = inodeOf(d.path + "/exe")
 	for i := range s.maps {
@@ -138,6 +145,20 @@ func (s *snapshot) born() time.Time {
 	}
 	age := time.Duration(boot.Nano()) - time.Duration(s.start)*(time.Second/ticks)
 	return time.Now().Add(-age - slack)
+}
+
+// bytes is the memory of the snapshot. Mappings of a file that follow one another share its path.
+func (s *snapshot) bytes() (n int64) {
+	if s == nil {
+		return 0
+	}
+	for i := range s.maps {
+		n += int64(s.maps[i].bytes())
+		if i > 0 && s.maps[i].path == s.maps[i-1].path {
+			n -= int64(len(s.maps[i].path))
+		}
+	}
+	return n
 }
 
 // isLike tells that both have the same mappings, and no files of a JIT compiler, which it

@@ -14,17 +14,12 @@ type Detail struct {
 // Want says what frames are to tell. It is called before there are any.
 func (ps *Processes) Want(d Detail) { ps.detail = d }
 
-// appendDetail appends f, named after what lies at pc, and what is known of it from the
-// debugging information.
-func (ps *Processes) appendDetail(dst []Frame, p *process, f Frame, pc uint64) []Frame {
-	if ps.detail == (Detail{}) || f.Name == "" || p.taken == nil {
-		return append(dst, f)
+// appendDetail appends a frame, and what is known of it from the debugging information.
+func (ps *Processes) appendDetail(dst []Frame, l *located) []Frame {
+	if ps.detail == (Detail{}) || l.Name == "" || l.module == nil || l.module.key.kind != kindELF {
+		return append(dst, l.Frame)
 	}
-	m := p.taken.mapping(pc)
-	if m == nil || m.module == nil || m.module.key.kind != kindELF {
-		return append(dst, f)
-	}
-	return m.module.appendDetail(dst, f, pc-m.start+m.offset, place{path: m.file(), roots: p.taken.roots}, ps.detail)
+	return l.module.appendDetail(dst, l.Frame, l.offset, l.at, ps.detail)
 }
 
 func (m *module) appendDetail(dst []Frame, f Frame, offset uint64, at place, want Detail) []Frame {
@@ -33,6 +28,7 @@ func (m *module) appendDetail(dst []Frame, f Frame, offset uint64, at place, wan
 	if !ok {
 		return append(dst, f)
 	}
+	defer m.cache.reportExceeded(s, at.pid)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	grown := s.readDebugInfo(m, at)
@@ -77,12 +73,16 @@ func (s *symbols) readDebugInfo(m *module, at place) (grown int64) {
 	}
 	s.debugged = true
 	if f, err := m.cache.open(m, at); err == nil {
-		s.debug, _ = readDebugInfo(func() (*image, error) { return openImage(f, m.key.file.size) })
+		var err error
+		s.debug, err = readDebugInfo(func() (*image, error) { return openImage(f, m.key.file.size, at.path) })
+		s.note(err)
 		f.Close()
 	}
 	if s.debug == nil {
 		s.eachDebugFile(at, func(i *image) bool {
-			s.debug, _ = readDebugInfo(func() (*image, error) { return i, nil })
+			var err error
+			s.debug, err = readDebugInfo(func() (*image, error) { return i, nil })
+			s.note(err)
 			return s.debug != nil
 		})
 	}

@@ -15,6 +15,7 @@ type symbol struct {
 	rank  uint8  // which of several names of one address is taken: the lowest
 	open  bool   // the size is unknown: it reaches to the next symbol or end
 	mark  bool   // it ends what is open before it and names nothing
+	label bool   // it names nothing within a function, even if that is open
 }
 
 // table finds the function that covers an address, in 16 bytes a symbol and
@@ -36,6 +37,7 @@ type span struct {
 // symbol within a sized one is a label of that function and is left out.
 func newTable(symbols []symbol, names []byte) *table {
 	sortSymbols(symbols, names)
+	symbols = withoutLabels(symbols)
 	t := &table{names: names}
 	var around []int // indices of the symbols that may cover what follows
 	for i := 0; i < len(symbols); {
@@ -55,6 +57,20 @@ func newTable(symbols []symbol, names []byte) *table {
 	}
 	t.starts, t.spans = slices.Clip(t.starts), slices.Clip(t.spans)
 	return t
+}
+
+// withoutLabels leaves out labels of open functions, which reach to the next function.
+func withoutLabels(symbols []symbol) []symbol {
+	var end uint64 // of the open function
+	return slices.DeleteFunc(symbols, func(s symbol) bool {
+		if s.label {
+			return s.start < end
+		}
+		if end = 0; s.open && !s.mark {
+			end = s.end
+		}
+		return false
+	})
 }
 
 func (t *table) add(s symbol, around []int) []int {

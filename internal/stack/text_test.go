@@ -89,13 +89,13 @@ func TestFrameIsSafe(t *testing.T) {
 }
 
 func TestReasonText(t *testing.T) {
-	for r := NoSymbols; r <= Restricted; r++ {
+	for r := NoSymbols; r <= Outside; r++ {
 		text, err := r.MarshalText()
 		if err != nil || len(text) == 0 || string(text) == "unknown" {
 			t.Errorf("reason %d: %q, %v", r, text, err)
 		}
 	}
-	if Named.String() != "" || (Restricted+1).String() != "unknown" {
-		t.Errorf("Named is %q, what follows the last is %q", Named, Restricted+1)
+	if Named.String() != "" || (Outside+1).String() != "unknown" {
+		t.Errorf("Named is %q, what follows the last is %q", Named, Outside+1)
 	}
 }

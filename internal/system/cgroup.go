@@ -9,11 +9,14 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 var (
-	// ErrNoCgroups means that no cgroup hierarchy that BPF programs can see is mounted.
-	ErrNoCgroups = errors.New("no cgroup hierarchy is mounted")
+	// ErrNoCgroups means that no cgroup hierarchy that BPF programs can see is mounted, or
+	// that other mounts hide all of them.
+	ErrNoCgroups = errors.New("no cgroup hierarchy is mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup")
 	// ErrNotCgroup means that a path leads to no cgroup.
 	ErrNotCgroup = errors.New("no such cgroup")
 	// ErrNamedHierarchy means a cgroup of a v1 hierarchy without controllers, such as systemd's own.
@@ -43,7 +46,7 @@ type Cgroups struct {
 
 	mu     sync.RWMutex
 	paths  map[uint64]string
-	owners map[uint64]Owner
+	owners map[uint64]knownOwner
 
 	missing  sync.Mutex // held to look up what is not in paths
 	misses   map[uint64]time.Time
@@ -68,7 +71,7 @@ func OpenCgroups(root string) (*Cgroups, error) {
 		runtimes:    newRuntimes(root),
 		now:         time.Now,
 		paths:       map[uint64]string{},
-		owners:      map[uint64]Owner{},
+		owners:      map[uint64]knownOwner{},
 		misses:      map[uint64]time.Time{},
 	}
 	if c.main == nil {
@@ -76,6 +79,9 @@ func OpenCgroups(root string) (*Cgroups, error) {
 	}
 	return c, nil
 }
+
+// Report sets where files of container runtimes that exceed a limit are reported.
+func (c *Cgroups) Report(r *limit.Reporter) { c.runtimes.limits = r }
 
 // Default returns the hierarchy that events are labelled from: "" for cgroup v2, else a controller as
 // in Target. Where cgroup v2 has the controllers that limit containers (memory, pids, cpu, io) it is

@@ -126,6 +126,15 @@ func TestDefault(t *testing.T) {
 	}
 }
 
+// A mount that another one hides, as a tmpfs on /sys/fs/cgroup does, is listed in mountinfo all
+// the same.
+func TestOpenCgroupsHidden(t *testing.T) {
+	root := tree(t, map[string]string{"proc/self/mountinfo": mountsV1 + mountHybrid, "sys/fs/cgroup/x": ""})
+	if _, err := OpenCgroups(root); !errors.Is(err, ErrNoCgroups) || !strings.Contains(err.Error(), "mount -t cgroup2 cgroup2 /sys/fs/cgroup") {
+		t.Errorf("got %v, want ErrNoCgroups, which says what to mount", err)
+	}
+}
+
 func TestOpenCgroupsWithout(t *testing.T) {
 	_, named, _ := strings.Cut(mountsV1, "rw,blkio\n")
 	for _, mounts := range []string{"", "25 30 0:23 / /proc rw - proc proc rw\n", named} {

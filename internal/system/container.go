@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 var (
@@ -15,33 +16,53 @@ var (
 )
 
 // Owner tells what a cgroup of the Default hierarchy belongs to, by its path and by the files of the
-// container runtimes. It is kept when the cgroup is gone; names that no file gives yet are looked for
-// again after a second. The containers inside a container (kind, docker in LXC) are known by ID only:
-// their runtime's files are in that container, where it could plant anything.
+// container runtimes, which are looked at again each second: they may come late, and containers can be
+// renamed. What was found is kept when the cgroup is gone. Containers inside a container (kind, docker
+// in LXC) are known by ID only: the files of their runtime are in that container, which could write
+// anything there.
 func (c *Cgroups) Owner(id uint64) Owner {
+	now := c.now()
 	c.mu.RLock()
-	owner, ok := c.owners[id]
+	known, ok := c.owners[id]
 	c.mu.RUnlock()
-	if ok {
-		return owner
+	if ok && now.Sub(known.read) < missTTL {
+		return known.Owner
 	}
-	cgroup, ok := c.Path(id)
-	if !ok {
-		return Owner{}
+	cgroup, found := c.Path(id)
+	if !found {
+		return known.Owner
 	}
-	owner, complete := c.runtimes.resolve(parseCgroup(cgroup))
-	if complete {
-		c.mu.Lock()
-		c.owners[id] = owner
-		c.mu.Unlock()
+	owner, _ := c.runtimes.owner(cgroup)
+	if owner.ContainerID == "" && known.ContainerID != "" {
+		owner = known.Owner // its files are gone
 	}
+	c.mu.Lock()
+	c.owners[id] = knownOwner{owner, now}
+	c.mu.Unlock()
 	return owner
 }
 
-// resolve adds names, and tells whether all were found. A container inside a container of a pod
-// belongs to the pod too.
-func (r *runtimes) resolve(p parsed) (owner Owner, complete bool) {
-	owner, complete = p.Owner, true
+// knownOwner is an Owner as it was found at a time.
+type knownOwner struct {
+	Owner
+	read time.Time
+}
+
+// owner returns what a cgroup belongs to, and whether it is the topmost cgroup of its container.
+func (r *runtimes) owner(cgroup string) (owner Owner, top bool) {
+	p := parseCgroup(cgroup)
+	if p.ContainerID == "" {
+		var id string
+		if id, p.top = r.bundleOf(cgroup); id != "" {
+			p.ContainerID, p.ids = id, []string{id}
+		}
+	}
+	return r.resolve(p), p.top
+}
+
+// resolve adds names. A container inside a container of a pod belongs to the pod too.
+func (r *runtimes) resolve(p parsed) Owner {
+	owner := p.Owner
 	for _, id := range slices.Backward(p.ids) {
 		n := r.lookup(id, p.user)
 		if id == owner.ContainerID {
@@ -51,9 +72,8 @@ func (r *runtimes) resolve(p parsed) (owner Owner, complete bool) {
 		if owner.Pod == "" {
 			owner.Pod, owner.Namespace = n.pod, n.namespace
 		}
-		complete = complete && n.found()
 	}
-	return owner, complete
+	return owner
 }
 
 func first(a, b string) string {
@@ -97,12 +117,20 @@ func (c *Cgroups) containers() ([]running, error) {
 	var all []running
 	err := c.main.walk(func(cgroup string, id uint64) {
 		c.remember(cgroup, id)
-		if p := parseCgroup(cgroup); p.top {
-			owner, _ := c.runtimes.resolve(p)
+		if owner, top := c.runtimes.owner(cgroup); top {
 			all = append(all, running{owner, Target{ID: id, Controller: c.Default(), Path: cgroup}})
 		}
 	})
 	return all, err
+}
+
+// identity is what no other container has: its ID where that is a number, else its cgroup, as words
+// are unique only within a namespace of containerd.
+func (r running) identity() string {
+	if isContainerID(r.ContainerID) {
+		return r.ContainerID
+	}
+	return r.Path
 }
 
 // names returns what a user may call a container.
@@ -127,7 +155,7 @@ func only(nameOrID string, found []running) ([]Target, error) {
 	candidates := map[string]string{}
 	for _, r := range found {
 		targets = append(targets, r.Target)
-		candidates[r.ContainerID] = r.String()
+		candidates[r.identity()] = r.String()
 	}
 	if len(candidates) > 1 {
 		return nil, fmt.Errorf("find container %q: %w: %s", nameOrID, ErrAmbiguous, list(candidates))
@@ -152,6 +180,9 @@ func list(candidates map[string]string) string {
 // String names a container so that a user can name it again.
 func (r running) String() string {
 	names := r.names()
+	if !isContainerID(r.ContainerID) {
+		return fmt.Sprintf("%q (cgroup %q)", r.ContainerID, r.Path)
+	}
 	if len(names) == 0 {
 		return fmt.Sprintf("%q", r.ContainerID)
 	}

@@ -60,6 +60,29 @@ var runtimeTrees = []struct {
 		Owner{Container: "web", Runtime: "containerd"}},
 	{"containerd without names", "/default/" + idA,
 		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/" + idA + "/config.json": `{}`}, Owner{}},
+	{"ctr run", "/default/box",
+		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("/default/box")},
+		Owner{ContainerID: "box", Container: "box", Runtime: "containerd"}},
+	{"below ctr run", "/default/box/child/of-it",
+		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("/default/box")},
+		Owner{ContainerID: "box", Container: "box", Runtime: "containerd"}},
+	{"ctr run --cgroup", "/jobs/a",
+		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("/jobs/a")},
+		Owner{ContainerID: "box", Container: "box", Runtime: "containerd"}},
+	{"ctr run --runc-systemd-cgroup", "/my.slice/my-jobs.slice/ctr-box.scope",
+		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("my-jobs.slice:ctr:box")},
+		Owner{ContainerID: "box", Container: "box", Runtime: "containerd"}},
+	{"ctr, containerd elsewhere", "/default/box",
+		map[string]string{"etc/containerd/config.toml": "version = 2\nstate = \"/srv/state\"\n[grpc]\n  state = \"/no\"\n",
+			"srv/state/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("/default/box")},
+		Owner{ContainerID: "box", Container: "box", Runtime: "containerd"}},
+	{"docker in ctr run", "/default/box/docker/" + idA,
+		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("/default/box")},
+		Owner{ContainerID: idA, Runtime: "docker"}},
+	{"a path like that of ctr run", "/user.slice/default/box",
+		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("/default/box")}, Owner{}},
+	{"beside ctr run", "/default/box2",
+		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("/default/box")}, Owner{}},
 	{"cri-o", "/kubepods.slice/kubepods-pod" + uidU + ".slice/crio-" + idA + ".scope",
 		map[string]string{"run/containers/storage/overlay-containers/" + idA + "/userdata/config.json": crioAnnotations},
 		Owner{Container: "nginx", Pod: "web-1", Namespace: "shop", Runtime: "cri-o"}},
@@ -101,11 +124,93 @@ func TestOwner(t *testing.T) {
 			want := ParseOwner(test.cgroup)
 			want.Container, want.Pod, want.Namespace, want.Runtime =
 				test.want.Container, test.want.Pod, test.want.Namespace, test.want.Runtime
+			want.ContainerID = first(want.ContainerID, test.want.ContainerID)
 			if got := open(t, root).Owner(inode(t, root, "/sys/fs/cgroup"+test.cgroup)); got != want {
 				t.Errorf("\n got %+v\nwant %+v", got, want)
 			}
 		})
 	}
+}
+
+// ctrSpec is the config.json of a container that has no annotations.
+func ctrSpec(cgroupsPath string) string {
+	return `{"ociVersion":"1.0.2-dev","linux":{"cgroupsPath":"` + cgroupsPath + `"}}`
+}
+
+// A container that is renamed has its new name a second later, by whatever file the runtime has it in.
+func TestOwnerRenamed(t *testing.T) {
+	const nerdctl = "run/containerd/io.containerd.runtime.v2.task/default/" + idA + "/config.json"
+	for _, test := range []struct {
+		name, cgroup  string
+		before, after map[string]string
+	}{
+		{"docker", "/docker/" + idA,
+			map[string]string{"var/lib/docker/containers/" + idA + "/config.v2.json": `{"Name":"/old"}`},
+			map[string]string{"var/lib/docker/containers/" + idA + "/config.v2.json": `{"Name":"/new"}`}},
+		{"podman", "/machine.slice/libpod-" + idA + ".scope",
+			map[string]string{"var/lib/containers/storage/overlay-containers/containers.json": `[{"id":"` + idA + `","names":["old"]}]`},
+			map[string]string{"var/lib/containers/storage/overlay-containers/containers.json": `[{"id":"` + idA + `","names":["new"]}]`}},
+		{"nerdctl", "/system.slice/nerdctl-" + idA + ".scope",
+			map[string]string{nerdctl: `{"annotations":{"nerdctl/name":"old"}}`, "var/lib/nerdctl/1935db59/names/default/old": idA},
+			map[string]string{"var/lib/nerdctl/1935db59/names/default/new": idA, "var/lib/nerdctl/1935db59/names/default/old": ""}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			root, now := machine(t, mountsV2, "/sys/fs/cgroup"+test.cgroup), newClock()
+			cgroups := open(t, root)
+			cgroups.now, cgroups.runtimes.now = now.now, now.now
+			expect := func(when, want string) {
+				t.Helper()
+				if got := cgroups.Owner(inode(t, root, "/sys/fs/cgroup"+test.cgroup)); got.Container != want || got.ContainerID != idA {
+					t.Errorf("%s: %+v, want container %q", when, got, want)
+				}
+			}
+			for name, text := range test.before {
+				add(t, root, name, text)
+			}
+			expect("before", "old")
+			for name, text := range test.after {
+				check(t, os.RemoveAll(filepath.Join(root, name)))
+				if text != "" {
+					add(t, root, name, text)
+				}
+			}
+			now.add(missTTL)
+			expect("after", "new")
+			if got, err := cgroups.FindContainer("new"); err != nil || len(got) != 1 {
+				t.Errorf("FindContainer: %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// A container of `ctr run` is found a second after it has started, and known when it has ended.
+func TestOwnerOfShortID(t *testing.T) {
+	const dir, bundles = "/sys/fs/cgroup/default/box", "run/containerd/io.containerd.runtime.v2.task/"
+	root, now := machine(t, mountsV2, dir, "/sys/fs/cgroup/other/box"), newClock()
+	id := inode(t, root, dir)
+	cgroups := open(t, root)
+	cgroups.now, cgroups.runtimes.now = now.now, now.now
+	expect := func(when, want string) {
+		t.Helper()
+		if got := cgroups.Owner(id); got.Container != want || got.ContainerID != want {
+			t.Errorf("%s: %+v, want container %q", when, got, want)
+		}
+	}
+	expect("before its bundle is there", "")
+	add(t, root, bundles+"default/box/config.json", ctrSpec("/default/box"))
+	now.add(missTTL)
+	expect("a second later", "box")
+	if got, err := cgroups.FindContainer("box"); err != nil || len(got) != 1 || got[0].Path != "/default/box" {
+		t.Errorf("FindContainer: %+v, %v", got, err)
+	}
+	add(t, root, bundles+"other/box/config.json", ctrSpec("/other/box"))
+	now.add(missTTL)
+	if got, err := cgroups.FindContainer("box"); !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), `(cgroup "/other/box")`) {
+		t.Errorf("FindContainer of two: %+v, %v", got, err)
+	}
+	check(t, os.RemoveAll(filepath.Join(root, "run")))
+	now.add(missTTL)
+	expect("after its end", "box")
 }
 
 // Names outlive the container; a file that comes late is still found, but not looked for at every event.

@@ -8,40 +8,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DirectoryID returns what the kernel knows a directory by: the device of its file system
-// (MAJOR << 20 | MINOR) and its inode number. The device is that of the mount, as
-// stat(2) gives another one for subvolumes of btrfs.
-func DirectoryID(path string) (dev uint32, inode uint64, err error) {
-	return identify(path, unix.O_DIRECTORY)
+// FileID is what the kernel knows a file by, as long as the file is there.
+type FileID struct {
+	Inode uint64
+	// MountDev is the device of its file system, as mountinfo has it, and Dev what stat(2) shows:
+	// another one within a subvolume of btrfs. Both are MAJOR << 20 | MINOR.
+	MountDev, Dev uint32
+	// Btrfs tells that it is on a btrfs.
+	Btrfs bool
 }
 
-// FileID is DirectoryID for any file.
-func FileID(path string) (dev uint32, inode uint64, err error) { return identify(path, 0) }
+// ReadDirectoryID returns the FileID of a directory.
+func ReadDirectoryID(path string) (FileID, error) { return identify(path, unix.O_DIRECTORY) }
 
-func identify(path string, flags int) (dev uint32, inode uint64, err error) {
+// ReadFileID returns the FileID of any file.
+func ReadFileID(path string) (FileID, error) { return identify(path, 0) }
+
+func identify(path string, flags int) (FileID, error) {
 	f, err := os.OpenFile(path, unix.O_PATH|flags, 0)
 	if err != nil {
-		return 0, 0, fmt.Errorf("find file: %w", err)
+		return FileID{}, fmt.Errorf("find file: %w", err)
 	}
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return 0, 0, fmt.Errorf("stat %s: %w", path, err)
+		return FileID{}, fmt.Errorf("stat %s: %w", path, err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
+		return FileID{}, fmt.Errorf("statfs %s: %w", path, err)
 	}
 	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd()))
 	if err != nil {
-		return 0, 0, fmt.Errorf("read mount of %s: %w", path, err)
+		return FileID{}, fmt.Errorf("read mount of %s: %w", path, err)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return 0, 0, fmt.Errorf("read mounts: %w", err)
+		return FileID{}, fmt.Errorf("read mounts: %w", err)
 	}
 	dev, ok := mountDevice(string(mounts), mountID(string(info)))
 	if !ok {
-		return 0, 0, fmt.Errorf("find mount of %s: %w", path, os.ErrNotExist)
+		return FileID{}, fmt.Errorf("find mount of %s: %w", path, os.ErrNotExist)
 	}
-	return dev, st.Ino, nil
+	return FileID{Inode: st.Ino, MountDev: dev, Dev: kernelDev(st.Dev), Btrfs: fs.Type == unix.BTRFS_SUPER_MAGIC}, nil
 }
+
+// kernelDev is a device number of stat(2) as the kernel has it.
+func kernelDev(dev uint64) uint32 { return unix.Major(dev)<<20 | unix.Minor(dev) }
 
 // mountID reads "mnt_id:<tab>29" of a file in /proc/PID/fdinfo.
 func mountID(fdinfo string) string {

@@ -23,16 +23,16 @@ func TestMountDevice(t *testing.T) {
 }
 
 func TestDirectoryID(t *testing.T) {
-	dev, inode, err := DirectoryID("/proc")
+	id, err := ReadDirectoryID("/proc")
 	var st unix.Stat_t
 	if err := unix.Stat("/proc", &st); err != nil {
 		t.Fatal(err)
 	}
-	if want := unix.Major(st.Dev)<<20 | unix.Minor(st.Dev); err != nil || dev != want || inode != st.Ino {
-		t.Errorf("device %d, inode %d, %v, want %d, %d", dev, inode, err, want, st.Ino)
+	if want := unix.Major(st.Dev)<<20 | unix.Minor(st.Dev); err != nil || id != (FileID{Inode: st.Ino, MountDev: want, Dev: want}) {
+		t.Errorf("%+v, %v, want device %d, inode %d", id, err, want, st.Ino)
 	}
 	for _, path := range []string{"/none", "/proc/version"} {
-		if _, _, err := DirectoryID(path); err == nil {
+		if _, err := ReadDirectoryID(path); err == nil {
 			t.Errorf("%s has an id", path)
 		}
 	}

@@ -17,11 +17,11 @@ func TestFileID(t *testing.T) {
 	if err := unix.Stat(path, &st); err != nil {
 		t.Fatal(err)
 	}
-	dev, inode, err := FileID(path)
-	if err != nil || inode != st.Ino || dev == 0 {
-		t.Errorf("%d, %d, %v, want inode %d", dev, inode, err, st.Ino)
+	id, err := ReadFileID(path)
+	if err != nil || id.Inode != st.Ino || id.MountDev == 0 || id.Dev != unix.Major(st.Dev)<<20|unix.Minor(st.Dev) {
+		t.Errorf("%+v, %v, want inode %d, device %x", id, err, st.Ino, st.Dev)
 	}
-	if _, _, err := FileID(path + "none"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := ReadFileID(path + "none"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v, want that it is not there", err)
 	}
 }

@@ -27,7 +27,8 @@ var preferred = []string{
 	"hugetlb", "perf_event", "net_cls", "net_prio", "rdma", "misc", "dmem", "debug",
 }
 
-// readHierarchies returns the mounted cgroup hierarchies in the order of mounting.
+// readHierarchies returns the mounted cgroup hierarchies that can be reached, in the order of
+// mounting.
 func readHierarchies(root string) ([]*hierarchy, error) {
 	mounts, err := ReadMounts(root)
 	if err != nil {
@@ -39,7 +40,9 @@ func readHierarchies(root string) ([]*hierarchy, error) {
 		if !ok {
 			continue
 		}
-		h.dir = filepath.Join(root, h.dir)
+		if h.dir = filepath.Join(root, h.dir); !isCgroup(h.dir) {
+			continue // another mount hides it
+		}
 		h.handle = handleType(h.dir)
 		// What is mounted later on the same place hides what was there.
 		found = slices.DeleteFunc(found, func(o *hierarchy) bool { return o.dir == h.dir })

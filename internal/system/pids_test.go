@@ -1,6 +1,9 @@
 package system
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 func TestPIDMax(t *testing.T) {
 	const own = "-> " + initialPIDNamespace
@@ -20,6 +23,32 @@ func TestPIDMax(t *testing.T) {
 		if got := PIDMax(tree(t, test.files)); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
+	}
+}
+
+func TestReadPIDNamespace(t *testing.T) {
+	const own, child = "-> " + initialPIDNamespace, "-> pid:[4026532177]"
+	for name, test := range map[string]struct {
+		link, status string
+		want         PIDNamespace
+	}{
+		"initial":               {own, "Pid:\t7\nNSpid:\t7\n", PIDNamespace{Inode: 4026531836, Initial: true}},
+		"child":                 {child, "Pid:\t7\nNSpid:\t7\n", PIDNamespace{Inode: 4026532177}},
+		"/proc of parent":       {child, "Pid:\t9\nNSpid:\t9\t7\n", PIDNamespace{Inode: 4026532177, OtherProc: true}},
+		"before 4.1":            {own, "Pid:\t7\n", PIDNamespace{Inode: 4026531836, Initial: true}},
+		"without CONFIG_PID_NS": {"", "Pid:\t7\n", PIDNamespace{Initial: true}},
+	} {
+		files := map[string]string{"proc/self/status": test.status}
+		if test.link != "" {
+			files["proc/self/ns/pid"] = test.link
+		}
+		if got, err := ReadPIDNamespace(tree(t, files)); err != nil || got != test.want {
+			t.Errorf("%s: %+v, %v, want %+v", name, got, err, test.want)
+		}
+	}
+	got, err := ReadPIDNamespace(tree(t, map[string]string{"proc/1/status": ""}))
+	if (got != PIDNamespace{OtherProc: true}) || !errors.Is(err, ErrOtherProc) {
+		t.Errorf("/proc without this process: %+v, %v, want %v", got, err, ErrOtherProc)
 	}
 }
 

@@ -2,6 +2,7 @@ package system
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,10 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // runtimes finds the names of containers in the files of their runtimes, and remembers them: runtimes
@@ -17,15 +22,19 @@ type runtimes struct {
 	root  string
 	users *Users
 	now   func() time.Time
+	// limits reports files that are too large.
+	limits *limit.Reporter
 
-	mu    sync.Mutex
-	known map[string]names
+	mu      sync.Mutex
+	known   map[string]names
+	bundles bundles
 }
 
 // names is what the runtime's files say of a container.
 type names struct {
 	container, pod, namespace string
 	runtime                   string
+	file                      source // that has the name
 	read                      time.Time
 }
 
@@ -36,27 +45,48 @@ func newRuntimes(root string) *runtimes {
 }
 
 // lookup returns the names of a container by its full ID, nothing if they are not found. user is the
-// uid, in digits, of the one who may run it rootless. What is not found is looked for again after a
-// second: some runtimes write their files late.
+// uid, in digits, of the one who may run it rootless. Each second it is looked whether there are names
+// now, as some runtimes write their files late, or others, as containers can be renamed. Names that no
+// file has any more are kept.
 func (r *runtimes) lookup(id, user string) names {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known, ok := r.known[id]
-	if !ok || (!known.found() && r.now().Sub(known.read) >= missTTL) {
-		known = r.find(id, r.rootless(user))
-		known.read = r.now()
-		r.known[id] = known
+	if ok && r.now().Sub(known.read) < missTTL {
+		return known
 	}
+	if !known.found() || !known.file.isCurrent() {
+		if found := r.find(id, r.rootless(user)); found.found() {
+			known = found
+		}
+	}
+	known.read = r.now()
+	r.known[id] = known
 	return known
 }
 
 func (r *runtimes) find(id string, u rootless) names {
 	for _, find := range []func(string, rootless) names{r.docker, r.containerd, r.crio, r.podman} {
 		if n := find(id, u); n.found() {
-			return n
+			return r.bounded(n)
 		}
 	}
 	return names{}
+}
+
+// bounded returns the names, or nothing if they are longer than any runtime allows.
+func (r *runtimes) bounded(n names) names {
+	for _, name := range []string{n.container, n.pod, n.namespace} {
+		if len(name) > limit.RuntimeName {
+			r.exceeded(&limit.Error{Input: "a name in " + n.file.path, Max: limit.RuntimeName, Unit: "bytes"})
+			return names{}
+		}
+	}
+	return n
+}
+
+func (r *runtimes) exceeded(err error) {
+	r.limits.Report(0, err, "containers have no names from this file")
 }
 
 // rootless is where a user keeps containers, without the root; empty if nobody does.
@@ -82,10 +112,12 @@ func (r *runtimes) docker(id string, u rootless) names {
 			Name   string
 			Config struct{ Labels map[string]string }
 		}
-		if !r.read(&config, dir, "containers", id, "config.v2.json") {
+		from, ok := r.read(&config, dir, "containers", id, "config.v2.json")
+		if !ok {
 			continue
 		}
 		n := kubernetesNames(config.Config.Labels)
+		n.file = from
 		if n.container == "" {
 			n.container = strings.TrimPrefix(config.Name, "/")
 		}
@@ -102,39 +134,13 @@ func (r *runtimes) dockerRoots(u rootless) []string {
 	var daemon struct {
 		DataRoot string `json:"data-root"`
 	}
-	if r.read(&daemon, "/etc/docker/daemon.json") && daemon.DataRoot != "" {
+	if _, ok := r.read(&daemon, "/etc/docker/daemon.json"); ok && daemon.DataRoot != "" {
 		dirs = append([]string{daemon.DataRoot}, dirs...)
 	}
 	if u.home != "" {
 		dirs = append(dirs, filepath.Join(u.home, ".local/share/docker"))
 	}
 	return dirs
-}
-
-// containerdStates are the state directories of containerd itself, of the one in dockerd, and of those
-// that come with Kubernetes.
-var containerdStates = []string{
-	"/run/containerd", "/run/docker/containerd/daemon", "/run/k3s/containerd", "/run/k0s/containerd",
-	"/var/snap/microk8s/common/run/containerd", "/run/snap.microk8s/containerd",
-}
-
-// containerd reads the annotations in STATE/io.containerd.runtime.v2.task/NAMESPACE/ID/config.json, the
-// OCI bundle of a running task. Those that neither CRI nor nerdctl made have no names.
-func (r *runtimes) containerd(id string, _ rootless) names {
-	for _, state := range containerdStates {
-		pattern := filepath.Join(r.root, state, "io.containerd.runtime.v2.task/*", id, "config.json")
-		bundles, _ := filepath.Glob(pattern)
-		for _, bundle := range bundles {
-			var spec struct{ Annotations map[string]string }
-			if !readJSON(&spec, bundle) {
-				continue
-			}
-			n := criNames(spec.Annotations)
-			n.runtime = "containerd"
-			return n
-		}
-	}
-	return names{}
 }
 
 // criNames picks names out of the annotations of containerd's CRI service and of nerdctl.
@@ -189,12 +195,41 @@ func Runtimes(root string) []string {
 	return found
 }
 
-// readJSON decodes a file, which need not be there.
-func readJSON(into any, path string) bool {
-	data, err := readFile(path, 16<<20)
-	return err == nil && json.Unmarshal(data, into) == nil
+// source is a file at the time that it was read, or a directory.
+type source struct {
+	path       string
+	dev, inode uint64
+	size       int64
+	changed    unix.Timespec
+	// fresh tells that it had just been changed: another change may have left the same time,
+	// which the kernel counts by ticks.
+	fresh bool
 }
 
-func (r *runtimes) read(into any, path ...string) bool {
-	return readJSON(into, filepath.Join(r.root, filepath.Join(path...)))
+func sourceOf(path string) (source, bool) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return source{}, false
+	}
+	return source{path, st.Dev, st.Ino, st.Size, st.Mtim, time.Since(time.Unix(st.Mtim.Unix())) < 100*time.Millisecond}, true
+}
+
+// isCurrent reports whether the file is surely as it was.
+func (s source) isCurrent() bool {
+	now, ok := sourceOf(s.path)
+	return ok && !s.fresh && now == s
+}
+
+// readJSON decodes a file, which need not be there.
+func (r *runtimes) readJSON(into any, path string) (source, bool) {
+	from, _ := sourceOf(path) // ahead of the contents, which may change any time
+	data, err := readFile(path, limit.RuntimeFile)
+	if errors.Is(err, limit.ErrExceeded) {
+		r.exceeded(err)
+	}
+	return from, err == nil && json.Unmarshal(data, into) == nil
+}
+
+func (r *runtimes) read(into any, path ...string) (source, bool) {
+	return r.readJSON(into, filepath.Join(r.root, filepath.Join(path...)))
 }

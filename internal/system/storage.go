@@ -10,10 +10,12 @@ var storageDrivers = []string{"overlay", "vfs", "btrfs", "zfs"}
 func (r *runtimes) crio(id string, _ rootless) names {
 	for _, driver := range storageDrivers {
 		var spec struct{ Annotations map[string]string }
-		if !r.read(&spec, "/run/containers/storage", driver+"-containers", id, "userdata/config.json") {
+		from, ok := r.read(&spec, "/run/containers/storage", driver+"-containers", id, "userdata/config.json")
+		if !ok {
 			continue
 		}
 		n := kubernetesNames(spec.Annotations)
+		n.file = from
 		n.runtime = "cri-o"
 		return n
 	}
@@ -29,8 +31,8 @@ func (r *runtimes) podman(id string, u rootless) names {
 	}
 	for _, dir := range dirs {
 		for _, driver := range storageDrivers {
-			if name := r.storageName(filepath.Join(dir, driver+"-containers"), id); name != "" {
-				return names{container: name, runtime: "podman"}
+			if from, name := r.storageName(filepath.Join(dir, driver+"-containers"), id); name != "" {
+				return names{container: name, runtime: "podman", file: from}
 			}
 		}
 	}
@@ -39,20 +41,21 @@ func (r *runtimes) podman(id string, u rootless) names {
 
 // storageName looks in the two lists that a storage has: the second, of containers that are removed
 // when they exit, may lie below /run instead.
-func (r *runtimes) storageName(dir, id string) string {
+func (r *runtimes) storageName(dir, id string) (from source, name string) {
 	for _, list := range []string{"containers.json", "volatile-containers.json"} {
 		var containers []struct {
 			ID    string   `json:"id"`
 			Names []string `json:"names"`
 		}
-		if !r.read(&containers, dir, list) {
+		from, ok := r.read(&containers, dir, list)
+		if !ok {
 			continue
 		}
 		for _, c := range containers {
 			if c.ID == id && len(c.Names) > 0 {
-				return c.Names[0]
+				return from, c.Names[0]
 			}
 		}
 	}
-	return ""
+	return source{}, ""
 }

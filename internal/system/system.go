@@ -11,13 +11,10 @@
 package system
 
 import (
-	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/corescope/corescope/internal/limit"
 )
 
 // missTTL is how long a failed look-up is believed. Events come faster than files change, so a miss
@@ -32,24 +29,13 @@ func resolveRoot(root string) (string, error) {
 	return filepath.EvalSymlinks(root)
 }
 
-// readFile reads a regular file of at most limit bytes. Some of the files belong to unprivileged
-// users, who must not be able to block us with a FIFO or feed us without end.
-func readFile(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+// readFile reads a regular file of at most size bytes. Some of the files belong to unprivileged users.
+//
+// Returns a [limit.Error].
+func readFile(path string, size int64) ([]byte, error) {
+	data, err := limit.ReadFile(path, size)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read %s: not a regular file", path)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		return nil, fmt.Errorf("read %s: longer than %d bytes", path, limit)
-	}
-	return data, err
+	return data, nil
 }

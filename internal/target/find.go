@@ -20,33 +20,39 @@ type Place struct {
 	Return bool
 	// Module is the kernel module of a function, or the file of a user function.
 	Module string
+	// Either tells that the place is one of several for one function, of which some may do.
+	Either bool
 }
 
 // Finder finds places on this machine.
 type Finder struct {
-	// PID is a process whose libraries and mount namespace are meant, or 0.
-	PID int
-	// Library finds a file by the name of a library or command, as a process sees it.
-	// Without it a simple search is made.
-	Library func(name string, pid int) (string, error)
+	// PIDs are the processes whose libraries and mount namespaces are meant, if there are any.
+	PIDs []uint32
+	// Note, if set, is told what the user should know of the places, in a sentence.
+	Note func(string)
 	// Tracing is where tracefs is mounted; it is looked for if empty.
 	Tracing string
 	// Proc is where procfs is mounted, /proc if empty.
 	Proc string
 }
 
-// Find reads a probe, as [Parse] does, and returns the places that it stands for, in the
+// FindText reads a probe, as [Parse] does, and returns the places that it stands for, in the
 // order of their names.
 //
 // Returns ErrSpec, ErrNotFound.
-func Find(text string, isRegexp bool) (Spec, []Place, error) {
+func (f *Finder) FindText(text string, isRegexp bool) (Spec, []Place, error) {
 	spec, err := Parse(text, isRegexp)
 	if err != nil {
 		return spec, nil, err
 	}
-	var f Finder
 	places, err := f.Find(spec)
 	return spec, places, err
+}
+
+func (f *Finder) note(format string, args ...any) {
+	if f.Note != nil {
+		f.Note(fmt.Sprintf(format, args...))
+	}
 }
 
 // Find returns the places that the spec stands for, in the order of their names.
@@ -107,6 +113,7 @@ func Instances(places []Place, isPattern bool) ([]probe.Instance, []Place) {
 			out = append(out, probe.Instance{Hook: p.hook(), First: uint64(i), Some: isPattern})
 		}
 		last := &out[len(out)-1]
+		last.Some = last.Some || p.Either
 		last.Targets = append(last.Targets, p.Target)
 	}
 	return out, ordered

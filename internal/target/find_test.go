@@ -74,8 +74,8 @@ func TestFindUser(t *testing.T) {
 	var names []string
 	for _, p := range places {
 		names = append(names, p.Name)
-		if p.File != path || p.Offset < 0x1000 {
-			t.Errorf("%s is at %#x of %s", p.Name, p.Offset, p.File)
+		if p.File.Path != path || p.Offset < 0x1000 {
+			t.Errorf("%s is at %#x of %s", p.Name, p.Offset, p.File.Path)
 		}
 	}
 	if got := strings.Join(names, " "); err != nil || got != "_start nap recurse touch" {
@@ -87,6 +87,28 @@ func TestFindUser(t *testing.T) {
 	}
 	if _, err := f.Find(Spec{Kind: User, File: self, Name: "*", Return: true}); !errors.Is(err, ErrGo) {
 		t.Errorf("a return in Go: %v", err)
+	}
+}
+
+// Of a function with several names the public one is found: c:*alloc is malloc, as c:malloc is.
+func TestFindPublicName(t *testing.T) {
+	path, err := findLibrary("c")
+	if err != nil {
+		t.Skip(err)
+	}
+	var f Finder
+	one, err := f.Find(Spec{Kind: User, File: path, Name: "malloc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := f.Find(Spec{Kind: User, File: path, Name: "*alloc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if p.Offset == one[0].Offset && p.Name != "malloc" {
+			t.Errorf("malloc is called %s", p.Name)
+		}
 	}
 }
 

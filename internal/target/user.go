@@ -1,11 +1,9 @@
 package target
 
 import (
+	"cmp"
 	"debug/elf"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,31 +16,83 @@ import (
 // by an address that it puts on the stack, and Go, which moves its stacks, dies of that.
 var ErrGo = errors.New("returns of Go functions cannot be traced without breaking the program")
 
-// user finds functions of a file. Of several names of one function it takes the first.
+// user finds functions of files.
 func (f *Finder) user(s *Spec, match func(string) bool) ([]Place, error) {
-	file, err := f.open(s.File)
+	return f.inFiles(s, func(file *binary.File) ([]Place, error) {
+		if err := refuseGo(file, s); err != nil {
+			return nil, err
+		}
+		places, err := functions(file, s, match)
+		if err != nil {
+			return nil, err
+		}
+		chosen, err := f.chosen(file, s, match)
+		return append(places, chosen...), err
+	})
+}
+
+// inFiles finds places in each file of the spec. Where there are several, as those of containers, it is enough that
+// some can be read: the others are told.
+func (f *Finder) inFiles(s *Spec, find func(*binary.File) ([]Place, error)) ([]Place, error) {
+	files, err := f.files(s.File)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	if err := refuseGo(file, s); err != nil {
-		return nil, err
+	var places []Place
+	var failed error
+	for _, file := range files {
+		found, err := find(file)
+		if err != nil && len(files) > 1 {
+			f.note("%s is left out: %v", file.Path, err)
+		}
+		if err != nil {
+			failed = cmp.Or(failed, err)
+			continue
+		}
+		places = append(places, found...)
 	}
+	if len(places) == 0 && failed != nil {
+		return nil, failed
+	}
+	return places, nil
+}
+
+// functions finds those that the file has itself. Of several names of one that match it takes the
+// public one, so that c:*alloc shows malloc and not __libc_malloc, and the default version.
+func functions(file *binary.File, s *Spec, match func(string) bool) ([]Place, error) {
 	all, err := file.Functions()
 	if err != nil {
 		return nil, err
 	}
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b binary.Function) int { return strings.Compare(a.Name, b.Name) })
 	seen := map[uint64]bool{}
 	var places []Place
-	for _, fn := range all {
-		if !seen[fn.Offset] && match(fn.Name) {
+	for _, fn := range byName(all) {
+		if !seen[fn.Offset] && isMeant(&fn, match) {
 			seen[fn.Offset] = true
-			places = append(places, Place{Target: probe.Target{Name: fn.Name, File: file.Path, Offset: fn.Offset + s.Offset}, Module: file.Path})
+			places = append(places, placeIn(file, fn.Label(), fn.Offset+s.Offset))
 		}
 	}
 	return places, nil
+}
+
+func byName(all []binary.Function) []binary.Function {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b binary.Function) int {
+		return cmp.Or(cmp.Compare(underscores(a.Name), underscores(b.Name)), strings.Compare(a.Label(), b.Label()))
+	})
+	return all
+}
+
+// underscores is how many a name begins with: names that are not public have some.
+func underscores(name string) int { return len(name) - len(strings.TrimLeft(name, "_")) }
+
+// isMeant tells whether a function is named, with its version or without.
+func isMeant(fn *binary.Function, match func(string) bool) bool {
+	return match(fn.Name) || fn.Version != "" && match(fn.Name+"@"+fn.Version)
+}
+
+func placeIn(file *binary.File, name string, offset uint64) Place {
+	return Place{Target: probe.Target{Name: name, File: file, Offset: offset}, Module: file.Path}
 }
 
 func refuseGo(file *binary.File, s *Spec) error {
@@ -60,95 +110,20 @@ func refuseGo(file *binary.File, s *Spec) error {
 // usdt finds probes that are built in, by "probe" or "provider:probe". One that the compiler
 // has made several of is several places of one name.
 func (f *Finder) usdt(s *Spec, match func(string) bool) ([]Place, error) {
-	file, err := f.open(s.File)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	sites, err := usdt.Read(file)
-	if err != nil {
-		return nil, err
-	}
-	var places []Place
-	for _, site := range sites {
-		name := site.Provider + ":" + site.Name
-		if match(name) || match(site.Name) {
-			places = append(places, Place{
-				Target: probe.Target{Name: name, File: file.Path, Offset: site.Offset, Semaphore: site.Semaphore}, Module: file.Path,
-			})
+	return f.inFiles(s, func(file *binary.File) ([]Place, error) {
+		sites, err := usdt.Read(file)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return places, nil
-}
-
-func (f *Finder) open(name string) (*binary.File, error) {
-	path, err := f.path(name)
-	if err != nil {
-		return nil, err
-	}
-	return binary.Open(path)
-}
-
-// path finds a file by its path, or by the name of a library or command.
-func (f *Finder) path(name string) (string, error) {
-	if strings.ContainsRune(name, '/') {
-		return f.inside(name), nil
-	}
-	find := f.Library
-	if find == nil {
-		find = findLibrary
-	}
-	return find(name, f.PID)
-}
-
-// inside is a path as the process sees it.
-func (f *Finder) inside(path string) string {
-	if f.PID == 0 || !filepath.IsAbs(path) {
-		return path
-	}
-	if inner := filepath.Join("/proc", fmt.Sprint(f.PID), "root", path); sameFile(inner, path) {
-		return path
-	} else if _, err := os.Stat(inner); err == nil {
-		return inner
-	}
-	return path
-}
-
-func sameFile(a, b string) bool {
-	sa, errA := os.Stat(a)
-	sb, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(sa, sb)
-}
-
-// findLibrary looks where libraries and commands usually are.
-func findLibrary(name string, _ int) (string, error) {
-	for _, dir := range []string{"/lib64", "/usr/lib64", "/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/lib", "/usr/lib", "/usr/local/lib"} {
-		for _, file := range []string{"lib" + name + ".so", "lib" + name + ".so.*"} {
-			for _, path := range glob(filepath.Join(dir, file)) {
-				if isELF(path) {
-					return filepath.EvalSymlinks(path)
-				}
+		var places []Place
+		for _, site := range sites {
+			name := site.Provider + ":" + site.Name
+			if match(name) || match(site.Name) {
+				place := placeIn(file, name, site.Offset)
+				place.Semaphore = site.Semaphore
+				places = append(places, place)
 			}
 		}
-	}
-	for dir := range strings.SplitSeq(os.Getenv("PATH"), ":") {
-		if path := filepath.Join(dir, name); isELF(path) {
-			return filepath.EvalSymlinks(path)
-		}
-	}
-	return "", fmt.Errorf("library or command %s: %w", name, ErrNotFound)
-}
-
-func glob(pattern string) []string {
-	paths, _ := filepath.Glob(pattern) // the pattern is well-formed
-	return paths
-}
-
-// isELF tells programs and libraries from the linker's scripts, as which libc.so is there.
-func isELF(path string) bool {
-	file, err := elf.Open(path)
-	if err != nil {
-		return false
-	}
-	return file.Close() == nil
+		return places, nil
+	})
 }

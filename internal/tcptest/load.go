@@ -282,25 +282,47 @@ func overflows(t testing.TB) string {
 	return ""
 }
 
-// isOpen looks for sockets of the ports in /proc/net/tcp, other than those that listen
-// or are in TIME_WAIT.
-func isOpen(ports []int) (bool, error) {
+// Of the states in /proc/net/tcp.
+const (
+	stateEstablished = "01"
+	stateTimeWait    = "06"
+	stateListen      = "0A"
+)
+
+// eachSocket calls f with the state and the ports of each TCP socket of this network namespace.
+func eachSocket(f func(state string, lport, rport int)) error {
 	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		b, err := os.ReadFile(name)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return false, err
+			return err
 		}
 		for line := range strings.Lines(string(b)) {
-			f := strings.Fields(line)
-			if f[0] == "sl" || f[3] == "06" || f[3] == "0A" {
-				continue
-			}
-			if slices.Contains(ports, hexPort(f[1])) || slices.Contains(ports, hexPort(f[2])) {
-				return true, nil
+			if fields := strings.Fields(line); fields[0] != "sl" {
+				f(fields[3], hexPort(fields[1]), hexPort(fields[2]))
 			}
 		}
 	}
-	return false, nil
+	return nil
+}
+
+// isOpen looks for sockets of the ports, other than those that listen or are in TIME_WAIT.
+func isOpen(ports []int) (open bool, err error) {
+	err = eachSocket(func(state string, lport, rport int) {
+		if state != stateTimeWait && state != stateListen && (slices.Contains(ports, lport) || slices.Contains(ports, rport)) {
+			open = true
+		}
+	})
+	return open, err
+}
+
+// established counts the connections of a port, at either end.
+func established(port int) (n int, err error) {
+	err = eachSocket(func(state string, lport, rport int) {
+		if state == stateEstablished && (lport == port || rport == port) {
+			n++
+		}
+	})
+	return n, err
 }
 
 // hexPort is the port of an address as /proc/net/tcp has it.

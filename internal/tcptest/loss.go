@@ -4,21 +4,24 @@ import (
 	"net"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // control calls f with the connection's descriptor.
-func control(t testing.TB, c *net.TCPConn, f func(fd int) error) {
-	t.Helper()
+func control(c *net.TCPConn, f func(fd int) error) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	if ctl := raw.Control(func(fd uintptr) { err = f(int(fd)) }); ctl != nil {
 		err = ctl
 	}
+	return err
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,10 +34,13 @@ const (
 	returns  = unix.BPF_RET | unix.BPF_K
 )
 
+// DropAll drops each segment.
+var DropAll = []unix.SockFilter{{Code: returns}}
+
 // Deafen makes a connection's end drop each segment that comes.
 func Deafen(t testing.TB, c *net.TCPConn) {
 	t.Helper()
-	attach(t, c, []unix.SockFilter{{Code: returns}})
+	must(t, Filter(c, DropAll))
 }
 
 // DeafenTo makes it drop segments whose payload begins with the byte, where the header
@@ -42,7 +48,7 @@ func Deafen(t testing.TB, c *net.TCPConn) {
 func DeafenTo(t testing.TB, c *net.TCPConn, first byte) {
 	t.Helper()
 	const dataOffset, withTimestamps = 12, 8 << 4
-	attach(t, c, []unix.SockFilter{
+	must(t, Filter(c, []unix.SockFilter{
 		{Code: loadByte, K: dataOffset},
 		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0xf0},
 		{Code: equals, K: withTimestamps, Jf: 3},
@@ -50,34 +56,45 @@ func DeafenTo(t testing.TB, c *net.TCPConn, first byte) {
 		{Code: equals, K: uint32(first), Jf: 1},
 		{Code: returns},
 		{Code: returns, K: 1 << 18},
-	})
+	}))
 }
 
-func attach(t testing.TB, c *net.TCPConn, filter []unix.SockFilter) {
-	t.Helper()
-	control(t, c, func(fd int) error {
-		prog := unix.SockFprog{Len: uint16(len(filter)), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
+// Filter has a connection's end drop the segments for which the filter returns 0.
+func Filter(c *net.TCPConn, filter []unix.SockFilter) error {
+	return control(c, func(fd int) error {
+		prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &prog)
 	})
 }
 
-// Hear takes back what Deafen or DeafenTo did.
-func Hear(t testing.TB, c *net.TCPConn) {
-	t.Helper()
-	control(t, c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0) })
+// Unfilter takes the filter away.
+func Unfilter(c *net.TCPConn) error {
+	return control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0) })
 }
 
-// Retransmits is how many segments the connection has sent again.
-func Retransmits(t testing.TB, c *net.TCPConn) int {
+// Hear takes away the filter of Deafen or DeafenTo.
+func Hear(t testing.TB, c *net.TCPConn) {
 	t.Helper()
-	var n int
-	control(t, c, func(fd int) error {
+	must(t, Unfilter(c))
+}
+
+// TotalRetrans is how many segments the kernel has counted as retransmitted.
+func TotalRetrans(c *net.TCPConn) (n int, err error) {
+	err = control(c, func(fd int) error {
 		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err == nil {
 			n = int(info.Total_retrans)
 		}
 		return err
 	})
+	return n, err
+}
+
+// Retransmits is TotalRetrans in a test.
+func Retransmits(t testing.TB, c *net.TCPConn) int {
+	t.Helper()
+	n, err := TotalRetrans(c)
+	must(t, err)
 	return n
 }
 

@@ -8,17 +8,17 @@
 #include "event.bpf.h"
 #include "task.bpf.h"
 
-/* New threads of a process are events too. */
+/* Include new threads of a process. */
 const volatile bool targ_threads = false;
 
-/* One new task; the Go type of the same name is laid out alike. */
+/* One new task; the Go type of the same name has the same layout. */
 struct event {
-	struct task_info task; /* the one that forks */
+	struct task_info task; /* the parent */
 	__u32 child_pid;
 	__u32 child_tid;
 };
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
 static __always_inline int handle_fork(void *ctx, struct task_struct *child)
@@ -36,7 +36,7 @@ static __always_inline int handle_fork(void *ctx, struct task_struct *child)
 	return 0;
 }
 
-/* Two ways to the hook "fork". The first one that this kernel has is taken. */
+/* Two attach types for the hook "fork". The first one that the kernel supports is used. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(fork__btf, struct task_struct *parent, struct task_struct *child)
 {

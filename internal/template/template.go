@@ -1,46 +1,67 @@
-// Package template shows the processes that fork.
+// Package template traces new processes.
 package template
 
 import (
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
 
 //go:generate ../../scripts/bpf2go.sh template.bpf.c
 
-// options are flags by their tags; bpf names the variable that takes the value.
+// options are the command-line flags. The tag bpf names the BPF variable that a flag sets.
 type options struct {
 	Timestamp bool `flag:"timestamp,T" help:"show the time"`
-	Threads   bool `flag:"threads" bpf:"targ_threads" help:"new threads as well, not only processes"`
+	Threads   bool `flag:"threads" bpf:"targ_threads" help:"also show new threads, not only processes"`
 }
 
-// event is struct event of template.bpf.c, and its fields are columns.
+// event mirrors struct event in template.bpf.c. Fields with a json tag are columns.
 type event struct {
 	value.Task
-	ChildPID uint32 `json:"child_pid" col:"CHILD,width=7" help:"process id of the new task, in the initial PID namespace"`
-	ChildTID uint32 `json:"child_tid" col:"CHILD_TID,width=9" help:"thread id of the new task, in the initial PID namespace"`
+	ChildPID uint32 `json:"child_pid" col:"CHILD,width=7" help:"process ID of the new task, in the initial PID namespace"`
+	ChildTID uint32 `json:"child_tid" col:"CHILD_TID,width=9" help:"thread ID of the new task, in the initial PID namespace"`
 }
 
-// Tool is template.
+// row is an event with the columns that are derived from it. The event comes first, as samples
+// are copied into it; rows without derived columns are just the event.
+type row struct {
+	event
+	Kind string `json:"kind" col:"KIND,width=7" help:"what was created: process, or thread of the process that forked"`
+}
+
+// Decode fills the derived columns of each event. tail is what a program sends behind struct
+// event, such as a path: here nothing.
+func (r *row) Decode(_ []byte) error {
+	r.Kind = "process"
+	if r.ChildPID != r.ChildTID {
+		r.Kind = "thread"
+	}
+	return nil
+}
+
+// Tool is the definition of template.
 var Tool = tool.Define(tool.Spec{
 	Name:        "template",
 	Category:    "process",
-	Summary:     "Show the processes that fork",
-	Description: `Shows each new process, as the fork(2), vfork(2) or clone(2) that makes it has made it and before it runs. The task of a row is the one that forks.`,
+	Summary:     "Trace new processes (fork, vfork, clone)",
+	Description: "Shows each new process when fork(2), vfork(2) or clone(2) has created it, before it first runs. The task columns describe the parent.",
 	Examples: []string{
-		"template            # every new process",
-		"template -p 1234 -T # those of one process, with the time",
+		"template            # all new processes",
+		"template -p 1234 -T # children of one process, with the time",
 	},
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p"},
 }, options{}, build)
 
-// build makes the source of the rows from the options.
+// build creates the source of the rows from the options.
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	columns := []string{"pid", "comm", "child_pid"}
 	if o.Timestamp {
 		columns = append([]string{"time"}, columns...)
 	}
-	return &tool.Events[event]{Columns: columns, BufferBytes: 1 << 20}, nil
+	if o.Threads {
+		columns = append(columns, "child_tid", "kind")
+	}
+	return &source.Events[row]{Columns: columns, BufferBytes: 1 << 20}, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// fork makes n processes, one after another, and returns their ids.
+// fork creates n processes, one after another, and returns their IDs.
 func fork(t *testing.T, n int) []int {
 	t.Helper()
 	var pids []int
@@ -29,8 +29,7 @@ func fork(t *testing.T, n int) []int {
 	return pids
 }
 
-// spawn makes n threads that are there at the same time, and returns those that were
-// not there before.
+// spawn creates n threads that exist at the same time, and returns those that did not exist before.
 func spawn(t *testing.T, n int) map[int]bool {
 	t.Helper()
 	before := tasks(t)
@@ -68,7 +67,7 @@ func tasks(t *testing.T) map[int]bool {
 
 func self() []string { return []string{"--pid", strconv.Itoa(os.Getpid())} }
 
-// Each process is one row, in their order, and nothing else is.
+// TestEveryFork checks one row per process, in order, and no other.
 func TestEveryFork(t *testing.T) {
 	var want []int
 	res := tooltest.JSON(t, Tool, self(), func() {
@@ -77,7 +76,7 @@ func TestEveryFork(t *testing.T) {
 	})
 	var got []int
 	for _, row := range res.Events {
-		if row.Num("pid") != float64(os.Getpid()) || row.Num("child_tid") != row.Num("child_pid") {
+		if row.Num("pid") != float64(os.Getpid()) || row.Num("child_tid") != row.Num("child_pid") || row.Str("kind") != "process" {
 			t.Errorf("row of another: %v", row)
 		}
 		got = append(got, int(row.Num("child_pid")))
@@ -96,6 +95,9 @@ func TestThreads(t *testing.T) {
 	seen := map[int]int{}
 	for _, row := range res.Events {
 		seen[int(row.Num("child_tid"))]++
+		if kind := row.Str("kind"); (kind == "thread") != (row.Num("child_tid") != row.Num("child_pid")) {
+			t.Errorf("kind %q: %v", kind, row)
+		}
 	}
 	for tid := range want {
 		if seen[tid] != 1 {
@@ -103,7 +105,7 @@ func TestThreads(t *testing.T) {
 		}
 	}
 	if len(want) == 0 {
-		t.Error("no thread is new")
+		t.Error("no new thread")
 	}
 }
 

@@ -7,11 +7,10 @@ import (
 	"github.com/corescope/corescope/internal/flags"
 )
 
-// Alias is another name of a tool, by which its own flags have other defaults.
+// Alias is another name of a tool, which implies some of its flags.
 type Alias struct {
 	Name string
-	// Args are the command line that the name stands for. What the user gives takes
-	// their place.
+	// Args are the implied arguments. Arguments of the user override them.
 	Args []string
 }
 
@@ -24,7 +23,7 @@ func (t *Tool) Names() []string {
 	return names
 }
 
-// As returns the tool as it is by one of its names, or nil if that is none of them.
+// As returns the tool under one of its names, or nil if it has no such name.
 func (t *Tool) As(name string) *Tool {
 	if name == t.Name {
 		return t
@@ -38,7 +37,7 @@ func (t *Tool) As(name string) *Tool {
 	return &other
 }
 
-// Self is the tool by its own name.
+// Self returns the tool under its own name.
 func (t *Tool) Self() *Tool {
 	if t.self != nil {
 		return t.self
@@ -46,12 +45,12 @@ func (t *Tool) Self() *Tool {
 	return t
 }
 
-// StandsFor is the command line that the tool's name stands for.
+// StandsFor returns the command line that the name is short for.
 func (t *Tool) StandsFor() string {
 	return strings.Join(append([]string{t.Self().Name}, t.args...), " ")
 }
 
-// setDefaults makes what an alias stands for the defaults of the options.
+// setDefaults sets the options that an alias implies.
 func (t *Tool) setDefaults(options any) error {
 	if len(t.args) == 0 {
 		return nil

@@ -47,11 +47,11 @@ func TestAliasNames(t *testing.T) {
 	if tl.As("other") != nil || tl.As("fake") != tl || tl.As("bogus").Self() != tl {
 		t.Error("As does not go by the names")
 	}
-	var out bytes.Buffer
-	Run(t.Context(), tl.As("bogus"), []string{"--help"}, &out, &out)
+	var Out bytes.Buffer
+	Run(t.Context(), tl.As("bogus"), []string{"--help"}, &Out, &Out)
 	for _, want := range []string{"bogus: Show", "Usage: bogus [flags]\nThe same as fake --type a,b --deep\n", "which (default: a,b)"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is not in the help: %s", want, &out)
+		if !strings.Contains(Out.String(), want) {
+			t.Errorf("%q is not in the help: %s", want, &Out)
 		}
 	}
 }

@@ -13,19 +13,20 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// Check returns all that is wrong with how a tool is stated, without a kernel: in
-// its texts, flags, columns, the layout of its types, and the names of its programs.
+// Check returns all errors in the definition of a tool, without a kernel: in its texts, flags and
+// columns, the layout of its types, and the names of its programs.
 func Check(t *Tool) error {
 	errs := []error{checkSpec(&t.Spec)}
-	f, err := t.Facts()
+	f, err := t.facts()
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
 	errs = append(errs, f.checkAliases(), f.checkFlags(), f.checkVariables(), f.checkColumns(), f.checkHooks(), f.checkExamples())
-	if _, err := f.Schema(); err != nil {
-		errs = append(errs, err)
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	_, err = t.Schema()
+	return err
 }
 
 func checkSpec(s *Spec) error {
@@ -50,17 +51,17 @@ func checkSpec(s *Spec) error {
 	return errors.Join(errs...)
 }
 
-func (f *Facts) checkAliases() error {
+func (f *facts) checkAliases() error {
 	var errs []error
-	for _, a := range f.Also {
-		if _, err := f.As(a.Name).Facts(); err != nil {
+	for _, a := range f.tool.Also {
+		if _, err := f.tool.As(a.Name).Facts(); err != nil {
 			errs = append(errs, fmt.Errorf("alias %s: %w", a.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (f *Facts) checkFlags() error {
+func (f *facts) checkFlags() error {
 	var errs []error
 	name := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 	for _, g := range f.Flags {
@@ -76,15 +77,15 @@ func (f *Facts) checkFlags() error {
 	return errors.Join(errs...)
 }
 
-// checkVariables looks for the variables that flags and columns set in the object.
-func (f *Facts) checkVariables() error {
+// checkVariables checks that the object has the variables that flags and columns set.
+func (f *facts) checkVariables() error {
 	names := slices.Collect(maps.Keys(f.line.set.Variables()))
 	for _, c := range f.Columns {
 		if c.Need != "" {
 			names = append(names, c.Need)
 		}
 	}
-	if f.Tasks {
+	if f.tool.Tasks {
 		names = append(names, "task_filter")
 	}
 	var errs []error
@@ -96,7 +97,7 @@ func (f *Facts) checkVariables() error {
 	return errors.Join(errs...)
 }
 
-func (f *Facts) checkColumns() error {
+func (f *facts) checkColumns() error {
 	var errs []error
 	seen := map[string]bool{"type": true}
 	for _, c := range append(slices.Clone(f.Keys), f.Columns...) {
@@ -113,7 +114,7 @@ func (f *Facts) checkColumns() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// checkUnit sees that a key names the unit of its numbers.
+// checkUnit checks that a key ends with the unit of its values.
 func checkUnit(c *column.Column) error {
 	var unit string
 	switch c.Value.(type) {
@@ -130,8 +131,8 @@ func checkUnit(c *column.Column) error {
 	return nil
 }
 
-// checkHooks sees that a program's kind is that of its section.
-func (f *Facts) checkHooks() error {
+// checkHooks checks that the attach type in the name of a program is that of its section.
+func (f *facts) checkHooks() error {
 	var errs []error
 	if len(f.Hooks)+len(f.Iterators) == 0 {
 		errs = append(errs, errors.New("the object has no programs"))
@@ -152,10 +153,13 @@ func (f *Facts) checkHooks() error {
 			}
 		}
 	}
+	if is := probe.HasReturns(f.spec); is != f.tool.Returns {
+		errs = append(errs, fmt.Errorf("field Returns is %t, but the object has programs for returns of user functions: %t", f.tool.Returns, is))
+	}
 	return errors.Join(append(errs, f.checkHookNames())...)
 }
 
-func (f *Facts) checkHookNames() error {
+func (f *facts) checkHookNames() error {
 	var errs []error
 	names := append(slices.Clone(f.Without), f.Optional...)
 	for _, s := range f.StandIns {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/value"
 )
 
@@ -46,7 +47,7 @@ func TestCheckFaults(t *testing.T) {
 				Fast bool `flag:"Fast" help:"faster"`
 			}{}
 		}},
-		{"-v is there already", func(f *fake) { f.spec.Shorts = map[string]string{"limit": "v"} }},
+		{"-v is defined twice", func(f *fake) { f.spec.Shorts = map[string]string{"limit": "v"} }},
 		{"has no variable targ_failed", func(f *fake) { f.variables = f.variables[1:] }},
 		{"has no variable want_note", func(f *fake) { f.variables = f.variables[:1] }},
 		{"has no variable task_filter", func(f *fake) { f.spec.Tasks = true }},
@@ -57,7 +58,7 @@ func TestCheckFaults(t *testing.T) {
 			}{}
 		}},
 		{"two columns comm", func(f *fake) {
-			f.shows = kindHistogram
+			f.shows = output.KindHistogram
 			f.keys, _ = column.Of(&struct {
 				Comm string `json:"comm" help:"whose"`
 			}{})

@@ -10,51 +10,53 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// columns are all that a row has, those that are shown, and the filter over them.
-type columns struct {
-	all, shown []column.Column
+// Columns are all columns of a row, the shown ones, and the filter.
+type Columns struct {
+	All, Shown []column.Column
 	filter     *column.Filter
-	sorted     *column.Column // that rows are sorted by, or nil
-	// machine, if set, are the keys of the columns that JSON and CSV show.
-	machine []string
+	Sorted     *column.Column // that rows are sorted by, or nil
+	// Machine, if set, lists the keys of the columns in JSON and CSV.
+	Machine []string
 }
 
-// choose picks the shown columns: those that the user names, else the tool's own in
-// text and all that are not extra in JSON and CSV.
-func (c *columns) choose(o *common, words, text []string) error {
+// choose selects the shown columns: those of --columns, else the tool's default in text, and all
+// except extra ones in JSON and CSV.
+func (c *Columns) choose(o *common, words, text []string) error {
 	defaults := text
 	if o.Output != "text" {
-		defaults = c.machine
+		defaults = c.Machine
 		if defaults == nil {
-			defaults = column.Standard(c.all)
+			defaults = column.Standard(c.All)
 		}
 	}
-	shown, err := column.Select(c.all, defaults, words)
+	shown, err := column.Select(c.All, defaults, words)
 	if err != nil {
-		return err
+		return fmt.Errorf("--columns: %w", err)
 	}
-	c.shown = shown
+	c.Shown = shown
 	if o.Filter == "" {
 		return nil
 	}
-	c.filter, err = column.NewFilter(o.Filter, c.all)
-	return err
+	if c.filter, err = column.NewFilter(o.Filter, c.All); err != nil {
+		return fmt.Errorf("--filter: %w", err)
+	}
+	return nil
 }
 
-// used are the columns that are shown, filtered by or sorted by.
-func (c *columns) used() []column.Column {
-	used := slices.Clone(c.shown)
+// used returns the columns that are shown, filtered by or sorted by.
+func (c *Columns) used() []column.Column {
+	used := slices.Clone(c.Shown)
 	if c.filter != nil {
 		used = append(used, c.filter.Needs()...)
 	}
-	if c.sorted != nil {
-		used = append(used, *c.sorted)
+	if c.Sorted != nil {
+		used = append(used, *c.Sorted)
 	}
 	return used
 }
 
-// needs are the variables of the programs that must be set for what is shown.
-func (c *columns) needs() map[string]any {
+// needs returns the variables that programs need for the used columns.
+func (c *Columns) needs() map[string]any {
 	vars := map[string]any{}
 	for _, col := range c.used() {
 		if col.Need != "" {
@@ -64,18 +66,17 @@ func (c *columns) needs() map[string]any {
 	return vars
 }
 
-// usesCgroups tells whether a column that is shown or filtered by is looked up by a
-// cgroup's id: one of the owner's, or a key of a histogram that is called as one of them.
-func (c *columns) usesCgroups() bool {
-	owner := column.Keys(ownerColumns(nil, nil))
+// usesCgroups reports whether a used column is looked up by cgroup ID: a column of the owner, or a
+// key of a histogram with the same name.
+func (c *Columns) usesCgroups() bool {
+	owner := column.Keys(OwnerColumns(nil, nil))
 	return slices.ContainsFunc(c.used(), func(col column.Column) bool { return !col.Off && slices.Contains(owner, col.Key) })
 }
 
-// settle marks the columns that this kernel lacks the hooks for. Nothing can be said of
-// rows by what they lack.
-func (c *columns) settle(o *probe.Objects) error {
+// Settle marks the columns whose hooks are not attached. Rows cannot be filtered by these.
+func (c *Columns) Settle(o *probe.Objects) error {
 	lacks := func(hook string) bool { return !o.Has(hook) }
-	for _, cols := range [][]column.Column{c.all, c.shown} {
+	for _, cols := range [][]column.Column{c.All, c.Shown} {
 		for i := range cols {
 			cols[i].Lacking = slices.ContainsFunc(cols[i].Hooks, lacks)
 		}
@@ -91,7 +92,7 @@ func (c *columns) settle(o *probe.Objects) error {
 	return nil
 }
 
-// derived is a column that is looked up, by what the row has in *id.
+// derived is a column that is looked up by an ID of the row.
 type derived[T any] struct {
 	id     *T
 	lookup func(T) string
@@ -103,10 +104,10 @@ func (d derived[T]) Any() any                   { return d.lookup(*d.id) }
 func (d derived[T]) Schema() value.Schema       { return value.Schema{Type: "string"} }
 func (d derived[T]) Absent() bool               { return d.lookup(*d.id) == "" }
 
-// taskColumns are the columns that every row of a task has on demand: who owns its
-// cgroup, also when the task is gone, and its user's name.
-func taskColumns(t *value.Task, env *Env) []column.Column {
-	cols := ownerColumns(&t.CgroupID, env)
+// TaskColumns returns the columns that all rows of tasks have: the cgroup and container, also after
+// the task has exited, and the name of the user.
+func TaskColumns(t *value.Task, env *Env) []column.Column {
+	cols := OwnerColumns(&t.CgroupID, env)
 	return append(cols, column.Column{
 		Key: "user", Header: "USER", Width: 10, Extra: true,
 		Help: "name of the user id in /etc/passwd",
@@ -117,7 +118,7 @@ func taskColumns(t *value.Task, env *Env) []column.Column {
 	})
 }
 
-func ownerColumns(id *uint64, env *Env) []column.Column {
+func OwnerColumns(id *uint64, env *Env) []column.Column {
 	var cols []column.Column
 	for _, c := range []struct {
 		key, header, help string
@@ -146,14 +147,14 @@ func ownerColumns(id *uint64, env *Env) []column.Column {
 	})
 }
 
-// description is what a source shows.
-type description struct {
-	columns *columns
-	// keys are the columns that tell histograms apart, labels all that could.
-	keys, labels []column.Column
-	// text has the keys of the columns that text shows.
-	text []string
-	// blocks tells that text has a line of column names above each interval's rows, and
+// Description is what a source shows.
+type Description struct {
+	Columns *Columns
+	// Keys are the columns that tell histograms apart, labels all that could.
+	Keys, Labels []column.Column
+	// Text has the keys of the columns that text shows.
+	Text []string
+	// Blocks tells that text has a line of column names above each interval's rows, and
 	// screen that they can be a screen.
-	blocks, screen bool
+	Blocks, Screen bool
 }

@@ -2,52 +2,104 @@ package tool
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"reflect"
+	"strings"
+	"unicode"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/system"
 )
 
-// command is the process of Plan.Exec, which waits until it is told to go.
+// command is the process of Plan.Exec. It waits until it is released, and then executes the
+// command. Programs follow its descendants (command.bpf.h).
 type command struct {
-	cmd  *exec.Cmd
-	hold *os.File
-	done chan struct{}
+	text    string
+	cmd     *exec.Cmd
+	hold    *os.File
+	done    chan struct{}
+	err     error          // how it ended, once done is closed
+	objects *probe.Objects // that follow it
 }
 
-// startCommand starts a shell that will become the command. What the command prints goes
-// to standard error, as output is the tool's.
+// commandHook and commandMap are those of command.bpf.h.
+const (
+	commandHook = "command"
+	commandMap  = "command_processes"
+)
+
+// gate is a shell script that waits for a line on descriptor 3 and then executes its arguments.
+const gate = `read -r go <&3 || exit; exec 3<&-; exec "$@"`
+
+// argv returns the program of a command and its arguments. A program with plain words is executed
+// directly, as make(1) does, so that no shell is observed. Everything else needs a shell: a list, a
+// pipeline, an assignment, quotes, a built-in command.
+func argv(command string) []string {
+	words := strings.Fields(command)
+	if len(words) > 0 && !strings.ContainsFunc(command, isOfShell) && !strings.Contains(words[0], "=") {
+		if _, err := exec.LookPath(words[0]); err == nil {
+			return words
+		}
+	}
+	return []string{"/bin/sh", "-c", command}
+}
+
+// isOfShell reports whether a shell can interpret a character, except blanks.
+func isOfShell(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(" \t_-./:=,@%+", r)
+}
+
+// startCommand starts the process that will execute the command. Its output goes to standard error,
+// because standard output belongs to the tool.
 func startCommand(text string) (*command, error) {
 	wait, hold, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", text, err)
+		return nil, fmt.Errorf("start command: %w", err)
 	}
 	defer wait.Close()
-	c := &command{exec.Command("/bin/sh", "-c", "read -r go <&3 || exit; exec 3<&-; exec "+text), hold, make(chan struct{})}
+	c := &command{text: text, cmd: exec.Command("/bin/sh", append([]string{"-c", gate, "sh"}, argv(text)...)...), hold: hold, done: make(chan struct{})}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stderr, os.Stderr
 	c.cmd.ExtraFiles = []*os.File{wait}
 	if err := c.cmd.Start(); err != nil {
 		hold.Close()
-		return nil, fmt.Errorf("start %s: %w", text, err)
+		return nil, fmt.Errorf("start command: %w", err)
 	}
 	go func() {
-		_ = c.cmd.Wait() // how it ends is its own affair
+		c.err = c.cmd.Wait()
 		close(c.done)
 	}()
 	return c, nil
 }
 
-// pid is that of the command.
+// pid returns the PID of the command in the PID namespace of this process.
 func (c *command) pid() uint32 { return uint32(c.cmd.Process.Pid) }
 
-// release lets it go.
+// variables returns the constants of command.bpf.h.
+func (c *command) variables() (map[string]any, error) {
+	var ns unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/pid", &ns); err != nil {
+		return nil, fmt.Errorf("find the PID namespace of the command: %w", err)
+	}
+	return map[string]any{"task_filter": true, "targ_command": c.pid(), "targ_command_ns": uint32(ns.Ino)}, nil
+}
+
+// release lets the process execute the command.
 func (c *command) release() error {
 	if _, err := c.hold.WriteString("go\n"); err != nil {
-		return fmt.Errorf("let the command go: %w", err)
+		return fmt.Errorf("start command: %w", err)
 	}
 	return nil
 }
 
-// until returns a context that is done when the command is.
+// until returns a context that is done when the command ends.
 func (c *command) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -60,5 +112,77 @@ func (c *command) until(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, cancel
 }
 
-// close ends one that was never let go; another goes on by itself.
+// endCommand returns the failure of the command, if any, and reports processes that it has left
+// running. A command that still runs has not failed, nor has one that ended together with an
+// interrupted run: a terminal sends the signal to both.
+func (s *Session) endCommand(asked context.Context) error {
+	if s.command == nil || asked.Err() != nil {
+		return nil
+	}
+	select {
+	case <-s.command.done:
+	default:
+		return nil
+	}
+	running, err := s.command.running()
+	if running > 0 {
+		fmt.Fprintf(s.ErrOut, "%s: the command ended before %s that it started: what these do from now on is not observed\n",
+			s.tool.Name, plural(running, "process", "processes"))
+	}
+	if s.command.err != nil {
+		err = errors.Join(err, fmt.Errorf("command %q failed: %w", s.command.text, s.command.err))
+	}
+	return err
+}
+
+// running returns the number of processes of the command that have not exited.
+func (c *command) running() (n uint64, err error) {
+	err = probe.EachEntry(c.objects.Maps[commandMap], func(_, _ *uint32) { n++ })
+	if err != nil {
+		return 0, fmt.Errorf("count processes of the command: %w", err)
+	}
+	return n, nil
+}
+
+// has reports whether a process belongs to the command. The PID is that in the PID namespace of
+// this process.
+func (c *command) has(pid uint32) bool {
+	if pid == c.pid() {
+		return true
+	}
+	m, found := c.objects.Maps[commandMap], false
+	if system.InitialPIDNamespace("/") {
+		var same uint32
+		return m.Lookup(pid, &same) == nil
+	}
+	_ = probe.EachEntry(m, func(_, ns *uint32) { found = found || *ns == pid })
+	return found
+}
+
+// close kills a process that was never released. A released command continues.
 func (c *command) close() error { return c.hold.Close() }
+
+// followCommand sets what the programs need to follow the command, if this run has one.
+func (l *line) followCommand(spec *ebpf.CollectionSpec, plan *Plan, vars map[string]any) error {
+	if m := spec.Maps[commandMap]; m != nil && plan.Exec == "" {
+		m.MaxEntries = 1
+	}
+	if l.command == nil {
+		return nil
+	}
+	filter, err := l.command.variables()
+	maps.Copy(vars, filter)
+	return err
+}
+
+// start starts the process of Plan.Exec, if set.
+func (l *line) start(p *Plan) (err error) {
+	if p.Exec == "" || l.common.Explain {
+		return nil
+	}
+	if !reflect.ValueOf(l.tasks).IsZero() {
+		return fmt.Errorf("%w: a run that starts a command is about its processes: it takes no other filter by task", flags.ErrUsage)
+	}
+	l.command, err = startCommand(p.Exec)
+	return err
+}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/corescope/corescope/internal/document"
 )
 
 func TestComplete(t *testing.T) {
@@ -25,7 +27,7 @@ func TestComplete(t *testing.T) {
 		{"--columns al", "all"},
 		{"--hook ", "open=btf open=raw"},
 		{"--hook=open=r", "--hook=open=raw"},
-		{"--output json -", strings.Join(wordsOf(facts.flagWords()), " ")},
+		{"--output json -", strings.Join(wordsOf(facts.Complete([]string{"-"})), " ")},
 		{"--limit ", ""},
 		{"-x ", ""},
 		{"1 ", ""},
@@ -38,7 +40,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-func wordsOf(all []Candidate) []string {
+func wordsOf(all []document.Candidate) []string {
 	var words []string
 	for _, c := range all {
 		words = append(words, c.Word)

@@ -2,6 +2,8 @@ package tool
 
 import (
 	"fmt"
+	"io"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -10,52 +12,31 @@ import (
 
 	"github.com/corescope/corescope/internal/binary"
 	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/document"
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/probe"
-	"github.com/corescope/corescope/internal/system"
 )
 
-// Facts are what can be told of a tool without a kernel, for one command line.
-type Facts struct {
-	*Tool
-	// Kind is the "type" in JSON of what it shows: "event", "row" or "histogram".
-	Kind string
-	// Screen tells that text is a screen on a terminal.
-	Screen bool
-	Flags  []FlagGroup
-	// Columns are all that there are, for histograms those of their statistics. They
-	// are bound to a row in memory.
-	Columns []column.Column
-	// Keys are the columns that can tell histograms apart.
-	Keys []column.Column
-	// Text has the keys of the columns that text shows, JSON those of JSON and CSV.
-	Text, JSON []string
-	// Hooks are in the order of their names. Without are those that this command line
-	// does without, Optional those that a kernel may lack.
-	Hooks             []probe.Hook
-	Without, Optional []string
-	StandIns          []StandIn
-	// Keep lists capabilities that this command line keeps when all is attached.
-	Keep system.Capabilities
-	// Iterators are the sections of programs that list what is there already.
-	Iterators []string
-	// Lost are the reasons why something can be lost, Counters what else is counted.
-	Lost, Counters []string
-
+// facts describes a tool for one command line, with further facts for [Check].
+type facts struct {
+	document.Tool
+	tool  *Tool
 	spec  *ebpf.CollectionSpec
 	files map[string]binary.Files
 	line  *line
 }
 
-// FlagGroup is flags below one heading.
-type FlagGroup struct {
-	Title string
-	Flags []flags.Flag
+// Facts describes the tool as run with args.
+func (t *Tool) Facts(args ...string) (*document.Tool, error) {
+	f, err := t.facts(args...)
+	if err != nil {
+		return nil, err
+	}
+	return &f.Tool, nil
 }
 
-// Facts describes the tool as it is run with args.
-func (t *Tool) Facts(args ...string) (*Facts, error) {
+func (t *Tool) facts(args ...string) (*facts, error) {
 	l, err := t.parse(args)
 	if err != nil {
 		return nil, err
@@ -69,7 +50,7 @@ func (t *Tool) Facts(args ...string) (*Facts, error) {
 	return l.facts(src)
 }
 
-func (l *line) facts(src Source) (*Facts, error) {
+func (l *line) facts(src Source) (*facts, error) {
 	groups, err := l.tool.flagGroups()
 	if err != nil {
 		return nil, err
@@ -78,82 +59,105 @@ func (l *line) facts(src Source) (*Facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read BPF object: %w", err)
 	}
-	f := &Facts{
-		Tool: l.tool, Kind: src.kind(), Flags: groups, Hooks: probe.Hooks(spec), Iterators: iterators(spec),
-		Without: l.without(src.plan()), Optional: src.plan().Optional, StandIns: src.plan().StandIns, Keep: l.tool.keep(src.plan()), files: src.plan().Files,
-		Lost: append(members(spec, "lost"), reasonFilter), Counters: members(spec, "counters"), spec: spec, line: l,
+	f := &facts{Tool: l.tool.document(groups), tool: l.tool, spec: spec, files: src.Base().Files, line: l}
+	f.Kind, f.Hooks, f.Iterators = src.Kind(), probe.Hooks(spec), iterators(spec)
+	f.Without, f.Optional, f.StandIns = l.without(src.Base()), src.Base().Optional, src.Base().StandIns
+	if !slices.ContainsFunc(f.Hooks, func(h probe.Hook) bool { return h.Name == commandHook }) {
+		f.Without = slices.DeleteFunc(slices.Clone(f.Without), func(name string) bool { return name == commandHook })
 	}
+	f.Keep = l.tool.keep(src.Base())
+	f.Lost, f.Counters = append(members(spec, "lost"), reasonFilter), members(spec, "counters")
+	f.Privileges = f.privileges()
 	return f, f.addColumns(src)
 }
 
-func (f *Facts) addColumns(src Source) error {
-	d, err := src.describe(newEnv(), f.spec)
+// document returns the part of the description that does not depend on the command line.
+func (t *Tool) document(groups []document.FlagGroup) document.Tool {
+	d := document.Tool{
+		Name: t.Name, Summary: t.Summary, Description: t.Description, Peers: t.Peers, Overhead: t.Overhead, Examples: t.Examples,
+		Flags: groups, ExitCodes: ExitCodes(),
+		Lines: map[string]reflect.Type{"explain": reflect.TypeFor[Explanation](), "stats": reflect.TypeFor[Stats]()},
+	}
+	if len(t.args) > 0 {
+		d.StandsFor = t.StandsFor()
+	}
+	for _, a := range t.Also {
+		d.Aliases = append(d.Aliases, document.Alias{Name: a.Name, StandsFor: t.As(a.Name).StandsFor()})
+	}
+	return d
+}
+
+func (f *facts) addColumns(src Source) error {
+	d, err := src.Describe(newEnv(), f.spec)
 	if err != nil {
 		return err
 	}
 	asJSON := f.line.common
 	asJSON.Output = string(output.JSON)
-	if err := d.columns.choose(&asJSON, f.line.selection.Columns, d.text); err != nil {
+	if err := d.Columns.choose(&asJSON, f.line.selection.Columns, d.Text); err != nil {
 		return flags.Usage(err)
 	}
-	f.Screen = d.screen
-	f.Text, f.JSON = d.text, column.Keys(d.columns.shown)
-	f.Columns, f.Keys = d.columns.all[len(d.keys):], d.labels
+	f.Screen = d.Screen
+	f.Text, f.JSON = d.Text, column.Keys(d.Columns.Shown)
+	f.Columns, f.Keys = d.Columns.All[len(d.Keys):], d.Labels
 	return nil
 }
 
 func iterators(spec *ebpf.CollectionSpec) []string {
-	var out []string
+	var Out []string
 	for _, prog := range spec.Programs {
 		if isIterator(prog) {
-			out = append(out, prog.SectionName)
+			Out = append(Out, prog.SectionName)
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	slices.Sort(Out)
+	return slices.Compact(Out)
 }
 
 func isIterator(prog *ebpf.ProgramSpec) bool {
 	return prog != nil && prog.AttachType == ebpf.AttachTraceIter
 }
 
-// reasonFilter is the one reason for a loss that no program counts: --filter could not be
-// computed for a row.
+// reasonFilter is the only loss reason that no program counts: --filter failed for a row.
 const reasonFilter = "filter_failed"
 
-// members lists the names of what a map of counters counts.
+// members lists the counters in a map.
 func members(spec *ebpf.CollectionSpec, name string) []string {
 	m := spec.Maps[name]
 	if m == nil {
 		return nil
 	}
-	var out []string
+	var Out []string
 	if s, ok := btf.UnderlyingType(m.Value).(*btf.Struct); ok {
 		for _, m := range s.Members {
-			out = append(out, m.Name)
+			Out = append(Out, m.Name)
 		}
 	}
-	return out
+	return Out
 }
 
-// group is the options whose flags are below one heading.
+// group is a group of flags with a heading.
 type group struct {
 	title   string
 	options []any
 }
 
-// groups are all options of a command line, the tool's own first.
+// groups returns all flags of a command line, the tool's own first.
 func (l *line) groups() ([]group, error) {
 	src, err := l.tool.source()
 	if err != nil {
 		return nil, err
 	}
-	all := []group{{"Flags", []any{l.options}}}
+	own := group{"Flags", []any{l.options}}
+	if l.tool.Returns {
+		own.options = append(own.options, &l.returns)
+	}
+	all := []group{own}
 	if l.tool.Tasks {
 		all = append(all, group{"Task filter", []any{&l.tasks}})
 	}
 	common := group{"Common flags", []any{&l.common}}
-	if src.kind() != kindHistogram {
+	if src.Kind() != output.KindHistogram {
 		common.options = []any{&l.selection, &l.common}
 	}
 	return append(all, common), nil
@@ -161,7 +165,7 @@ func (l *line) groups() ([]group, error) {
 
 func isCommon(options any) bool { _, ok := options.(*common); return ok }
 
-// describeOutput names the forms of output that only some tools have.
+// describeOutput sets the help of --output for sources with further formats.
 func (l *line) describeOutput(set *flags.Set) {
 	src, err := l.tool.source()
 	if err != nil {
@@ -172,7 +176,7 @@ func (l *line) describeOutput(set *flags.Set) {
 	}
 }
 
-// listed puts "or" before the last one.
+// listed joins names with commas and a final "or".
 func listed(all []output.Format) string {
 	names := make([]string, len(all))
 	for i, f := range all {
@@ -182,8 +186,8 @@ func listed(all []output.Format) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// flagGroups lists the flags as they are before any is given.
-func (t *Tool) flagGroups() ([]FlagGroup, error) {
+// flagGroups lists the flags with their defaults.
+func (t *Tool) flagGroups() ([]document.FlagGroup, error) {
 	l, err := t.newLine()
 	if err != nil {
 		return nil, err
@@ -192,7 +196,7 @@ func (t *Tool) flagGroups() ([]FlagGroup, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []FlagGroup
+	var Out []document.FlagGroup
 	for _, g := range groups {
 		set := flags.New(t.Name)
 		for _, options := range g.options {
@@ -203,25 +207,38 @@ func (t *Tool) flagGroups() ([]FlagGroup, error) {
 		if slices.ContainsFunc(g.options, isCommon) {
 			l.describeOutput(set)
 		}
-		out = append(out, FlagGroup{g.title, set.All()})
+		Out = append(Out, document.FlagGroup{Title: g.title, Flags: set.All()})
 	}
-	return out, nil
-}
-
-// ExitCode is what a number that the program exits with means.
-type ExitCode struct {
-	Code    int
-	Meaning string
+	return Out, nil
 }
 
 // ExitCodes lists the exit codes of all tools.
-func ExitCodes() []ExitCode {
-	return []ExitCode{
-		{ExitOK, "It ended as it was asked to, or by a signal, or nobody read its output any more."},
-		{ExitFailure, "Something failed, such as writing the output."},
-		{ExitUsage, "The command line was wrong, or names what is not there: a flag, a column, a cgroup, a container."},
-		{ExitNotPermitted, "Not permitted. The error says which capabilities are needed."},
-		{ExitUnsupported, "This kernel cannot. The error says what is missing."},
-		{ExitLost, "Something was lost, under --strict."},
+func ExitCodes() []document.ExitCode {
+	return []document.ExitCode{
+		{Code: ExitOK, Meaning: "Success: the run ended as requested, by a signal, or because its output was closed."},
+		{Code: ExitFailure, Meaning: "Failure, such as an error while writing the output, or in the command that the run has started."},
+		{Code: ExitUsage, Meaning: "Invalid command line, or a name in it does not exist: a flag, a column, a cgroup, a container."},
+		{Code: ExitNotPermitted, Meaning: "Not permitted. The error names the missing capabilities."},
+		{Code: ExitUnsupported, Meaning: "Not supported by this kernel. The error names what is missing."},
+		{Code: ExitLost, Meaning: "Events were lost, with --strict."},
 	}
+}
+
+// help writes the help of the tool.
+func (l *line) help(w io.Writer) error {
+	groups, err := l.tool.flagGroups()
+	if err != nil {
+		return err
+	}
+	d := l.tool.document(groups)
+	return d.Help(w)
+}
+
+// formats lists the values of --output for the source.
+func formats(src Source) []output.Format {
+	all := []output.Format{output.Text, output.JSON, output.CSV}
+	if f, ok := src.(interface{ Formats() []output.Format }); ok {
+		all = append(all, f.Formats()...)
+	}
+	return all
 }

@@ -1,41 +1,83 @@
 package tool
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/corescope/corescope/internal/limit"
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/stack"
+	"github.com/corescope/corescope/internal/stacktrace"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/value"
 )
 
-// Env is the machine, as far as a tool asks for it. Each part is read when it is
-// first asked for.
+// Env provides facts about the machine to tools. Each is read when it is first used.
 type Env struct {
 	cgroups func() (*system.Cgroups, error)
-	Users   *system.Users
-	Disks   *system.Disks
-	PIDs    []uint32      // the processes that --pid asks for
-	kernel  *probe.Kernel // nil where only the tool's words are asked for
-	symbols *stack.Kernel
-	frames  []stack.Frame
-	traces  *Traces // where events have stacks of processes
+	// PIDNamespace returns the PID namespace of corescope.
+	PIDNamespace func() (system.PIDNamespace, error)
+	Users        *system.Users
+	Disks        *system.Disks
+	PIDs         []uint32      // --pid, in the PID namespace of corescope
+	tasks        *tasks        // that the command line asks for, nil where only the tool's words are asked for
+	kernel       *probe.Kernel // nil where only the tool's words are asked for
+	symbols      *stack.Kernel
+	frames       []stack.Frame
+	Traces       *stacktrace.Traces // where events have stacks of processes
+	limits       *limit.Reporter
+	warn         func(error) // writes a notice, nil before the run
 }
 
+// Limits reports input from other processes that exceeds a limit.
+func (e *Env) Limits() *limit.Reporter { return e.limits }
+
 func newEnv() *Env {
-	return &Env{
-		cgroups: sync.OnceValues(func() (*system.Cgroups, error) { return system.OpenCgroups("/") }),
-		Users:   system.NewUsers("/"),
-		Disks:   system.NewDisks("/"),
-		symbols: stack.NewKernel(),
+	e := &Env{
+		PIDNamespace: sync.OnceValues(func() (system.PIDNamespace, error) { return system.ReadPIDNamespace("/") }),
+		Users:        system.NewUsers("/"),
+		Disks:        system.NewDisks("/"),
+		symbols:      stack.NewKernel(),
 	}
+	e.limits = limit.NewReporter(func(err error) {
+		if e.warn != nil {
+			e.warn(err)
+		}
+	})
+	e.cgroups = sync.OnceValues(func() (*system.Cgroups, error) {
+		c, err := system.OpenCgroups("/")
+		if err != nil {
+			return nil, err
+		}
+		c.Report(e.limits)
+		return c, nil
+	})
+	return e
+}
+
+// Processes returns the processes of --pid, or those that are currently in the cgroup or container
+// of the command line; none if all are selected.
+func (e *Env) Processes() ([]uint32, error) {
+	if len(e.PIDs) > 0 || e.tasks == nil {
+		return e.PIDs, nil
+	}
+	targets, err := e.tasks.targets(e)
+	var all []uint32
+	for _, t := range targets {
+		pids, err := t.Processes("/")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, pids...)
+	}
+	return all, err
 }
 
 // Cgroups returns the machine's cgroups.
@@ -47,8 +89,8 @@ func (e *Env) Cgroups() (*system.Cgroups, error) {
 	return c, nil
 }
 
-// rememberCgroups reads all cgroups there are, so that those that go before an event is
-// read have their names.
+// rememberCgroups reads all cgroups, so that cgroups have names even if they are removed before an
+// event is read.
 func (e *Env) rememberCgroups() error {
 	c, err := e.Cgroups()
 	if err != nil {
@@ -57,7 +99,7 @@ func (e *Env) rememberCgroups() error {
 	return c.Snapshot()
 }
 
-// Owner returns what owns a cgroup, as far as it is known.
+// Owner returns the owner of a cgroup, such as a container, as far as it is known.
 func (e *Env) Owner(cgroupID uint64) system.Owner {
 	c, err := e.Cgroups()
 	if err != nil {
@@ -66,7 +108,7 @@ func (e *Env) Owner(cgroupID uint64) system.Owner {
 	return c.Owner(cgroupID)
 }
 
-// CgroupPath returns the path of a cgroup below its hierarchy's mount, or "".
+// CgroupPath returns the path of a cgroup in its hierarchy, or "".
 func (e *Env) CgroupPath(id uint64) string {
 	c, err := e.Cgroups()
 	if err != nil {
@@ -76,7 +118,43 @@ func (e *Env) CgroupPath(id uint64) string {
 	return path
 }
 
-// KernelEnum returns the names of an enum of the running kernel, by their values.
+// HasProc reports whether /proc belongs to the PID namespace of corescope. If not, files of a process
+// must not be read there, because /proc/PID can be another process.
+func (e *Env) HasProc() bool {
+	ns, _ := e.PIDNamespace() // with an error, OtherProc is what is known
+	return !ns.OtherProc
+}
+
+// checkProc returns an error if /proc does not belong to the PID namespace of corescope.
+//
+// Returns system.ErrOtherProc.
+func (e *Env) checkProc() error {
+	ns, err := e.PIDNamespace()
+	if err == nil && ns.OtherProc {
+		err = system.ErrOtherProc
+	}
+	if errors.Is(err, system.ErrOtherProc) {
+		return fmt.Errorf("%w (%s)", err, mountProc)
+	}
+	return err
+}
+
+// mountProc is the remedy for system.ErrOtherProc.
+const mountProc = "mount the /proc of this namespace with 'mount -t proc proc /proc', " +
+	"or run corescope in the PID namespace of /proc"
+
+// OwnPID returns the PID of corescope, in the PID namespace that programs compare with
+// (task_local_pid of task.bpf.h).
+//
+// Returns system.ErrOtherProc if that namespace is unknown.
+func (e *Env) OwnPID() (uint32, error) {
+	if ns, err := e.PIDNamespace(); !ns.Initial && ns.Inode == 0 {
+		return 0, fmt.Errorf("find own process: %w", err)
+	}
+	return uint32(os.Getpid()), nil
+}
+
+// KernelEnum returns the names of an enum of the running kernel, keyed by value.
 func (e *Env) KernelEnum(name string) (map[uint64]string, error) {
 	if e.kernel == nil {
 		return nil, fmt.Errorf("read enum %s: %w", name, ebpf.ErrNotSupported)
@@ -92,7 +170,7 @@ func (e *Env) KernelEnum(name string) (map[uint64]string, error) {
 	return names, nil
 }
 
-// KernelFunction returns a function of the running kernel, of its modules not.
+// KernelFunction returns a function of the running kernel, except its modules.
 //
 // Returns btf.ErrNotFound.
 func (e *Env) KernelFunction(name string) (*btf.Func, error) {
@@ -107,9 +185,27 @@ func (e *Env) KernelFunction(name string) (*btf.Func, error) {
 	return f, nil
 }
 
-// PerCPU returns the variables of percpu.bpf.h. The error is ErrUnsupported where
-// CPUs' copies of the kernel's variables cannot be found: before 5.19, where
-// /proc/kallsyms does not tell; the others are good all the same.
+// FileID returns the ID of a file in programs.
+//
+// Returns ErrUnsupported on a btrfs whose types the kernel does not describe (module before 5.11).
+// A file then has the same numbers as files in other subvolumes.
+func (e *Env) FileID(path string) (system.FileID, error) { return e.known(system.ReadFileID(path)) }
+
+// DirectoryID is FileID for a directory.
+func (e *Env) DirectoryID(path string) (system.FileID, error) {
+	return e.known(system.ReadDirectoryID(path))
+}
+
+func (e *Env) known(id system.FileID, err error) (system.FileID, error) {
+	if err != nil || !id.Btrfs || e.kernel == nil || e.kernel.Has("btrfs_inode") {
+		return id, err
+	}
+	return id, fmt.Errorf("find out the subvolume: %w: it does not describe the types of btrfs (BTF of modules, 5.11)", ErrUnsupported)
+}
+
+// PerCPU returns the variables of percpu.bpf.h. The error is ErrUnsupported if per-CPU variables of
+// the kernel cannot be found: before 5.19, if /proc/kallsyms is not readable. The other variables
+// are valid nevertheless.
 func (e *Env) PerCPU() (map[string]any, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -127,8 +223,8 @@ func (e *Env) PerCPU() (map[string]any, error) {
 	return vars, nil
 }
 
-// hasHelper tells whether programs can call bpf_NAME. Without the kernel's types no
-// program can be had, which loading tells.
+// hasHelper reports whether programs can call bpf_NAME. Without the types of the kernel no program
+// can be loaded, which loading reports.
 func (e *Env) hasHelper(name string) bool {
 	helpers, err := e.KernelEnum("bpf_func_id")
 	if err != nil {
@@ -137,51 +233,36 @@ func (e *Env) hasHelper(name string) bool {
 	return slices.Contains(slices.Collect(maps.Values(helpers)), "BPF_FUNC_"+name)
 }
 
-// KernelStack names the addresses of a kernel stack as bpf_get_stack gives them, into
-// what dst has room for. The BPF program and what ran it are left out. The names need
-// CAP_SYSLOG (see Plan.Keep).
+// Machine is what stack traces need.
+func (e *Env) Machine() stacktrace.Machine {
+	return stacktrace.Machine{Kernel: e.symbols, Limits: e.limits, HasProc: e.HasProc()}
+}
+
+// KernelStack symbolizes the addresses of bpf_get_stack and appends the frames to dst, without the
+// BPF program and its callers. It needs CAP_SYSLOG (see Plan.Keep).
 func (e *Env) KernelStack(dst value.Stack, addrs []uint64) value.Stack {
 	e.frames = e.symbols.Append(e.frames[:0], addrs)
 	dst = dst[:0]
-	for _, f := range e.frames[programFrames(e.frames):] {
+	for _, f := range e.frames[stacktrace.ProgramFrames(e.frames):] {
 		dst = append(dst, value.Frame{Symbol: f.Name, Module: f.Module, Offset: f.Offset, Address: value.Address(f.Addr)})
 	}
 	return dst
 }
 
-// UserStack names the frames of a process's stack, as user_stack_read has written it, into
-// what dst has room for; there are none if it is empty. It is there for [Events] that have
-// UserStacks, and takes rights to look into other processes (see Plan.Keep, UserStackNeeds);
-// one that has ended is named as far as it was heard of before.
+// UserStack symbolizes a stack that user_stack_read has written and appends its frames to dst, none
+// if it is empty. It is available for events with UserStacks, and needs the capabilities of
+// UserStackNeeds (see Plan.Keep). Frames of a process that has exited are symbolized from what was
+// read before.
 func (e *Env) UserStack(dst value.Stack, sample []byte) value.Stack {
-	if e.traces == nil {
+	if e.Traces == nil {
 		return dst[:0]
 	}
-	return e.traces.Append(dst[:0], sample)
+	return e.Traces.Append(dst[:0], sample)
 }
 
-// UserStackNeeds are the capabilities that UserStack uses.
+// UserStackNeeds returns the capabilities that a run with user stacks needs once all hooks are
+// attached: to symbolize addresses of processes, to create further maps for unwind tables, and to
+// open perf events on CPUs that come online, as all but one do after suspend.
 func UserStackNeeds() []system.Capability {
-	return slices.Collect(fileCapabilities().All())
-}
-
-// programFrames is how many of the frames are those of the program and of what ran it.
-func programFrames(frames []stack.Frame) int {
-	const most = 16
-	n := 0
-	for i, f := range frames[:min(most, len(frames))] {
-		if f.Module == "[bpf]" || runsPrograms(f.Name) {
-			n = i + 1
-		}
-	}
-	return n
-}
-
-func runsPrograms(function string) bool {
-	for _, prefix := range []string{"bpf_prog_", "bpf_trampoline_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "bpf_get_stack"} {
-		if strings.HasPrefix(function, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.AppendSeq([]system.Capability{system.CapBPF, system.CapPerfmon}, fileCapabilities().All())
 }

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// checkExamples reads the examples as command lines. The part behind a pipe is
-// another program's.
-func (f *Facts) checkExamples() error {
+// checkExamples parses the examples as command lines, up to a pipe.
+func (f *facts) checkExamples() error {
 	var errs []error
 	for _, example := range f.Examples {
 		if err := f.checkExample(example); err != nil {
@@ -19,7 +18,7 @@ func (f *Facts) checkExamples() error {
 	return errors.Join(errs...)
 }
 
-func (f *Facts) checkExample(example string) error {
+func (f *facts) checkExample(example string) error {
 	command, what, _ := strings.Cut(example, "# ")
 	if what == "" {
 		return errors.New("it does not say what it does, behind a #")
@@ -28,7 +27,7 @@ func (f *Facts) checkExample(example string) error {
 	if len(words) == 0 || words[0] != f.Name {
 		return fmt.Errorf("it does not begin with %s", f.Name)
 	}
-	line, err := f.Tool.parse(words[1:])
+	line, err := f.tool.parse(words[1:])
 	if err != nil {
 		return err
 	}
@@ -41,7 +40,10 @@ func (f *Facts) checkExample(example string) error {
 	return err
 }
 
-// splitWords splits a command line as a shell does, up to a pipe or a redirection.
+// ExampleArgs returns the arguments of an example of a tool.
+func ExampleArgs(example string) []string { return splitWords(example)[1:] }
+
+// splitWords splits a command line like a shell, up to a pipe or a redirection.
 func splitWords(line string) []string {
 	word := regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"|>])+|[|>]`)
 	quoted := regexp.MustCompile(`'([^']*)'|"([^"]*)"`)

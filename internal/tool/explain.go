@@ -14,7 +14,8 @@ import (
 	"github.com/corescope/corescope/internal/probe"
 )
 
-// Explanation is one way to a hook, and how it fared. Type is set on a line of its own.
+// Explanation is one attach type of a hook, and the result of trying it. Type is set on a line of
+// its own.
 type Explanation struct {
 	Type   string `json:"type,omitempty"`
 	Hook   string `json:"hook" help:"name of the hook"`
@@ -22,11 +23,13 @@ type Explanation struct {
 	Where  string `json:"where" help:"its programs' places in the kernel"`
 	Taken  bool   `json:"taken" help:"whether it is the first that works"`
 	Result string `json:"result" help:"taken, works, or why it does not work"`
+	// Returns is set for programs at the returns of user functions.
+	Returns string `json:"returns,omitempty" help:"how programs are attached to the returns of user functions"`
 }
 
-// explain writes every way to every hook, best first, with the one that would be taken.
-func (s *session) explain(w io.Writer) error {
-	tried, err := s.objects.Explain()
+// explain writes all attach types of all hooks, best first, and which one is used.
+func (s *Session) explain(w io.Writer) error {
+	tried, err := s.Objects.Explain()
 	if err != nil {
 		return err
 	}
@@ -63,18 +66,21 @@ func works(attempts []probe.Attempt) bool {
 }
 
 func explainHook(hook string, attempts []probe.Attempt, taken bool) []Explanation {
-	var out []Explanation
+	var Out []Explanation
 	for _, a := range attempts {
 		e := Explanation{Hook: hook, Kind: a.Variant.Kind, Where: a.Variant.String(), Result: probe.Reason(a.Err)}
 		if a.Err == nil && !taken {
 			taken, e.Taken, e.Result = true, true, "taken"
 		}
-		out = append(out, e)
+		if e.Returns = a.Returns; e.Returns != "" {
+			e.Result += "; " + e.Returns
+		}
+		Out = append(Out, e)
 	}
-	return out
+	return Out
 }
 
-// WriteTable writes rows below headers, without borders.
+// WriteTable writes a table with headers and without borders.
 func WriteTable[T any](w io.Writer, headers []string, rows []T, cells func(T) []string) error {
 	var text bytes.Buffer
 	t := tablewriter.NewWriter(&text)
@@ -92,8 +98,10 @@ func WriteTable[T any](w io.Writer, headers []string, rows []T, cells func(T) []
 		t.Append(cells(r))
 	}
 	t.Render()
-	if _, err := text.WriteTo(w); err != nil {
-		return fmt.Errorf("write table: %w", err)
+	for line := range bytes.Lines(text.Bytes()) {
+		if _, err := fmt.Fprintf(w, "%s\n", bytes.TrimRight(line, " \n")); err != nil {
+			return fmt.Errorf("write table: %w", err)
+		}
 	}
 	return nil
 }

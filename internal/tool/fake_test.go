@@ -6,6 +6,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/value"
 )
 
@@ -44,7 +45,7 @@ func newFake() *fake {
 			Name: "fake", Category: "file", Summary: "Show <nothing>", Description: "Shows nothing.",
 			Examples: []string{"fake -x --filter 'comm == \"a | b\"' | head  # failures", "fake 1 2 # twice"},
 		},
-		shows: kindEvent, options: &FakeOptions{}, row: &fakeRow{}, text: []string{"time", "comm"},
+		shows: output.KindEvent, options: &FakeOptions{}, row: &fakeRow{}, text: []string{"time", "comm"},
 		programs:  map[string]string{"open__btf": "tp_btf/sys_exit", "open__raw": "raw_tp/sys_exit", "list": "iter/task"},
 		variables: []string{"targ_failed", "want_note"},
 	}
@@ -72,14 +73,14 @@ func (f *fake) object() (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-func (f *fake) kind() string                        { return f.shows }
-func (f *fake) run(context.Context, *session) error { return nil }
+func (f *fake) Kind() string                        { return f.shows }
+func (f *fake) Run(context.Context, *Session) error { return nil }
 
-func (f *fake) describe(*Env, *ebpf.CollectionSpec) (*description, error) {
+func (f *fake) Describe(*Env, *ebpf.CollectionSpec) (*Description, error) {
 	cols, err := column.Of(f.row)
 	if err != nil {
 		return nil, err
 	}
 	all := append(f.keys[:len(f.keys):len(f.keys)], cols...)
-	return &description{columns: &columns{all: all}, keys: f.keys, labels: f.labels, text: f.text}, nil
+	return &Description{Columns: &Columns{All: all}, Keys: f.keys, Labels: f.labels, Text: f.text}, nil
 }

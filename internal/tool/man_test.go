@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/histogram"
+	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/system"
 )
 
@@ -33,10 +35,10 @@ func TestManual(t *testing.T) {
 		"       bogus\n              fake --failed\n",
 		"OPTIONS\n\n   Flags\n\n       -x, --failed\n              only failures\n\n       interval\n              seconds\n",
 		"   Common flags\n\n       --columns a,b,c\n",
-		"COLUMNS\n\n       In text time, comm are shown",
+		"COLUMNS\n\n       Text shows time, comm by default",
 		"       note\n              why; on demand\n",
-		"   open\n\n       The tool sees less where there is no way to this hook.\n\n       btf\n              tp_btf/sys_exit; needs",
-		"   iterators\n\n       What is there already is listed by programs that the kernel calls for\n       each thing of a kind.\n\n       iter/task\n              needs the kernel",
+		"   open\n\n       Optional: without this hook the tool reports less.\n\n       btf\n              tp_btf/sys_exit; needs",
+		"   iterators\n\n       Existing objects are listed by iterators: programs that the kernel runs\n       once for each object of a type.\n\n       iter/task\n              needs the kernel",
 		"EXAMPLES\n\n       fake -x --filter 'comm == \"a | b\"' | head\n              failures\n",
 		"EXIT STATUS\n\n       0\n",
 		"OVERHEAD\n\n       1 ns a call.\n",
@@ -54,12 +56,12 @@ func TestManual(t *testing.T) {
 
 func TestManualOfHistograms(t *testing.T) {
 	f := newFake()
-	f.shows, f.row = kindHistogram, &hstats{}
+	f.shows, f.row = output.KindHistogram, &histogram.Stats{}
 	f.labels, _ = column.Of(&struct {
 		Disk string `json:"disk" help:"which disk"`
 	}{})
 	text := manualText(t, f)
-	for _, want := range []string{"       disk\n              which disk\n", "       p99\n", "       histogram\n              One distribution"} {
+	for _, want := range []string{"       disk\n              which disk\n", "       p99\n", "       histogram\n              One histogram"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// Object reads a BPF object that was compressed by gzip, as those in the binary are. What
-// is wrong with it is told when it is read.
+// Object returns a reader of a BPF object that is compressed by gzip, as in the binary. Errors are
+// reported when it is read.
 func Object(compressed []byte) io.ReaderAt { return &packed{compressed: compressed} }
 
 type packed struct {

@@ -17,10 +17,10 @@ import (
 	"github.com/corescope/corescope/internal/system"
 )
 
-// common are the flags that every tool has.
+// common are the flags of all tools.
 type common struct {
 	Duration flags.Duration `flag:"duration" arg:"TIME" help:"stop after this time: 2s, 1m, or a number of seconds"`
-	Limit    uint64         `flag:"limit" help:"stop after N rows or reports"`
+	Limit    uint64         `flag:"limit" min:"1" help:"stop after N rows or reports"`
 	Output   string         `flag:"output" arg:"FORMAT" help:"text, json (an object a line) or csv"`
 	Filter   string         `flag:"filter" arg:"EXPR" help:"only rows for which the expression over columns is true: 'ret < 0'"`
 	NoHeader bool           `flag:"no-header" help:"leave out the line of column names"`
@@ -30,15 +30,21 @@ type common struct {
 	Verbose  bool           `flag:"verbose,v" help:"say more on standard error"`
 	Hook     []string       `flag:"hook" arg:"HOOK=KIND" help:"take just this way to a hook (see --explain)"`
 	BTF      string         `flag:"btf" arg:"FILE" help:"BTF of the kernel, where it has none at /sys/kernel/btf/vmlinux; also CORESCOPE_BTF"`
+	AnyBTF   bool           `flag:"any-btf" help:"take the BTF of --btf although it is not that of the running kernel, which has its own; numbers may be wrong"`
 	Perf     bool           `flag:"perf-buffer" help:"send events through perf buffers although there is a ring buffer"`
 }
 
-// selection is the flag of tools that have rows.
+// selection is the flag of tools with rows.
 type selection struct {
 	Columns []string `flag:"columns" arg:"a,b,c" help:"columns to show; +a adds one to the usual ones, all is every one"`
 }
 
-// checkOutput sees that the source has the form that is asked for.
+// returns is the flag of tools that observe returns of user functions.
+type returns struct {
+	Uretprobes bool `flag:"uretprobes" help:"observe returns by uretprobes if not all return instructions of a function can be determined; then an exception, or the cancellation of a thread, that leaves the function aborts its program"`
+}
+
+// checkOutput returns an error if the source does not support the format.
 func (c *common) checkOutput(src Source) error {
 	known := formats(src)
 	if slices.Contains(known, output.Format(c.Output)) {
@@ -54,11 +60,23 @@ func (c *common) check() error {
 	return nil
 }
 
-// tasks are the flags of tools whose events belong to tasks. The filter runs in
-// the kernel (task.bpf.h), for the task that the event belongs to.
+// kernel returns the kernel, with the types of --btf.
+func (c *common) kernel() (*probe.Kernel, error) {
+	kernel, err := probe.NewKernel(c.BTF)
+	if err != nil || c.BTF == "" || c.AnyBTF {
+		return kernel, err
+	}
+	if err := probe.CheckBTF(c.BTF); err != nil {
+		return nil, fmt.Errorf("--btf (or CORESCOPE_BTF): %w: leave it out, or add --any-btf if it describes this kernel nevertheless", err)
+	}
+	return kernel, nil
+}
+
+// tasks is the task filter. It runs in the kernel (task.bpf.h), for the task that an event belongs
+// to.
 type tasks struct {
-	PID       []uint32 `flag:"pid" arg:"PID" help:"only these processes"`
-	TID       []uint32 `flag:"tid" arg:"TID" help:"only these threads"`
+	PID       []uint32 `flag:"pid" arg:"PID" min:"1" id:"process" help:"only these processes (PID in the PID namespace of corescope)"`
+	TID       []uint32 `flag:"tid" arg:"TID" min:"1" id:"thread" help:"only these threads (TID in the PID namespace of corescope)"`
 	UID       string   `flag:"uid" arg:"USER" help:"only tasks of this user, by name or number"`
 	Comm      string   `flag:"comm" arg:"NAME" help:"only tasks of this name; NAME* for those that begin so"`
 	Cgroup    string   `flag:"cgroup" arg:"PATH" help:"only tasks in this cgroup or below it"`
@@ -71,8 +89,7 @@ const (
 	commLen     = 16
 )
 
-// variables returns the filter's constants. Labels of cgroups come from the same
-// hierarchy as the filter's.
+// variables returns the constants of the filter. Names of cgroups are in the filter's hierarchy.
 func (t *tasks) variables(env *Env, kernel *probe.Kernel) (map[string]any, error) {
 	vars := map[string]any{}
 	if err := t.ids(vars); err != nil {
@@ -81,7 +98,9 @@ func (t *tasks) variables(env *Env, kernel *probe.Kernel) (map[string]any, error
 	if err := t.user(env, vars); err != nil {
 		return nil, err
 	}
-	t.comm(vars)
+	if err := t.comm(vars); err != nil {
+		return nil, err
+	}
 	controller, err := t.cgroup(env, vars)
 	if err != nil {
 		return nil, err
@@ -97,27 +116,28 @@ func (t *tasks) variables(env *Env, kernel *probe.Kernel) (map[string]any, error
 	return vars, nil
 }
 
-// process is the only process that is asked for, if the kernel knows it by the same
-// number for this process as in the initial PID namespace; else 0.
+// process returns the PID of --pid if there is exactly one, else 0.
 func (t *tasks) process() uint32 {
-	if len(t.PID) != 1 || !system.InitialPIDNamespace("/") {
+	if len(t.PID) != 1 {
 		return 0
 	}
 	return t.PID[0]
 }
 
+// ids sets the IDs of the filter. Programs compare them in the PID namespace of corescope
+// (local_pidns).
 func (t *tasks) ids(vars map[string]any) error {
-	for name, ids := range map[string][]uint32{"pids": t.PID, "tids": t.TID} {
+	for name, ids := range map[string][]uint32{"pid": t.PID, "tid": t.TID} {
 		if len(ids) == 0 {
 			continue
 		}
 		if len(ids) > taskTargets {
-			return fmt.Errorf("%w: %d ids: %d at most", flags.ErrUsage, len(ids), taskTargets)
+			return fmt.Errorf("%w: --%s: %d numbers: at most %d are accepted", flags.ErrUsage, name, len(ids), taskTargets)
 		}
 		var all [taskTargets]uint32
 		copy(all[:], ids)
-		vars["targ_"+name] = all
-		vars["targ_nr_"+name] = uint32(len(ids))
+		vars["targ_"+name+"s"] = all
+		vars["targ_nr_"+name+"s"] = uint32(len(ids))
 	}
 	return nil
 }
@@ -137,16 +157,21 @@ func (t *tasks) user(env *Env, vars map[string]any) error {
 
 // comm is compared with its NUL, unless only its beginning is given. The kernel cuts
 // names to 15 bytes, so a longer one is cut as well.
-func (t *tasks) comm(vars map[string]any) {
+func (t *tasks) comm(vars map[string]any) error {
 	if t.Comm == "" {
-		return
+		return nil
 	}
 	name, isPrefix := strings.CutSuffix(t.Comm, "*")
+	if strings.Contains(name, "*") {
+		return fmt.Errorf("%w: --comm %s: it must be a name, or the beginning of one and a * at its end; --filter 'comm matches \"REGEXP\"' selects by other patterns",
+			flags.ErrUsage, t.Comm)
+	}
 	name = name[:min(len(name), commLen-1)]
 	if !isPrefix {
 		name += "\x00"
 	}
 	vars["targ_comm"] = name
+	return nil
 }
 
 func (t *tasks) cgroup(env *Env, vars map[string]any) (controller string, err error) {
@@ -154,28 +179,47 @@ func (t *tasks) cgroup(env *Env, vars map[string]any) (controller string, err er
 		return "", fmt.Errorf("%w: --cgroup and --container do not go together", flags.ErrUsage)
 	}
 	cgroups, err := env.Cgroups()
-	switch {
-	case err != nil && t.Cgroup == "" && t.Container == "":
+	if err != nil && t.Cgroup == "" && t.Container == "" {
 		return "", nil
-	case err != nil:
+	}
+	if err != nil {
 		return "", err
-	case t.Cgroup != "":
+	}
+	targets, err := t.targets(env)
+	if err != nil {
+		return "", err
+	}
+	if len(targets) == 0 {
+		return cgroups.Default(), nil
+	}
+	if t.Cgroup != "" {
+		cgroups.Follow(targets[0])
+	}
+	vars["targ_cgroup_id"] = targets[0].ID
+	return targets[0].Controller, nil
+}
+
+// targets returns the selected cgroups, none if all are selected.
+func (t *tasks) targets(env *Env) ([]system.Target, error) {
+	if t.Cgroup == "" && t.Container == "" {
+		return nil, nil
+	}
+	cgroups, err := env.Cgroups()
+	if err != nil {
+		return nil, err
+	}
+	if t.Cgroup != "" {
 		target, err := cgroups.Lookup(t.Cgroup)
 		if err != nil {
-			return "", fmt.Errorf("%w: --cgroup: %w", flags.ErrUsage, err)
+			return nil, fmt.Errorf("%w: --cgroup: %w", flags.ErrUsage, err)
 		}
-		cgroups.Follow(target)
-		vars["targ_cgroup_id"] = target.ID
-		return target.Controller, nil
-	case t.Container != "":
-		target, err := cgroups.FindContainer(t.Container)
-		if err != nil {
-			return "", fmt.Errorf("%w: --container: %w", flags.ErrUsage, err)
-		}
-		vars["targ_cgroup_id"] = target[0].ID
-		return target[0].Controller, nil
+		return []system.Target{target}, nil
 	}
-	return cgroups.Default(), nil
+	targets, err := cgroups.FindContainer(t.Container)
+	if err != nil {
+		return nil, fmt.Errorf("%w: --container: %w", flags.ErrUsage, err)
+	}
+	return targets, nil
 }
 
 // subsystem is the kernel's number of a v1 controller: its place in

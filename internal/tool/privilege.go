@@ -13,18 +13,18 @@ import (
 	"github.com/corescope/corescope/internal/system"
 )
 
-// Needs are the capabilities that every run of the tool needs.
+// Needs returns the capabilities that every run of the tool needs.
 func (t *Tool) Needs() system.Capabilities {
 	return doctor.Needs | system.Set(t.Capabilities...)
 }
 
-// fileCapabilities are what it takes to look into the files that processes map, which a
-// tool of user space does as long as it runs.
+// fileCapabilities returns the capabilities for reading files that processes map. Tools with
+// uprobes need them during the whole run.
 func fileCapabilities() system.Capabilities {
 	return system.Set(system.CapSysPtrace, system.CapCheckpointRestore, system.CapDACReadSearch)
 }
 
-// keep are the capabilities that are of use when all is attached.
+// keep returns the capabilities that are needed after all hooks are attached.
 func (t *Tool) keep(p *Plan) system.Capabilities {
 	keep := system.Set(p.Keep...)
 	if len(p.Files) > 0 {
@@ -33,7 +33,7 @@ func (t *Tool) keep(p *Plan) system.Capabilities {
 	return keep
 }
 
-// extra is a capability that runs need only with some options.
+// extra is a capability that only some options need.
 type extra struct {
 	capability system.Capability
 	option     string
@@ -49,7 +49,7 @@ func extras() []extra {
 	}
 }
 
-// needs are the capabilities that this command line needs.
+// needs returns the capabilities that this command line needs.
 func (l *line) needs() system.Capabilities {
 	needs := l.tool.Needs()
 	for _, e := range extras() {
@@ -60,9 +60,9 @@ func (l *line) needs() system.Capabilities {
 	return needs
 }
 
-// confine gives up all capabilities that are not used from here on, if the process is
-// this run's own. It is called when all is attached and open.
-func (s *session) confine() error {
+// confine drops all capabilities that are no longer needed, if the process exists for this run
+// alone. It is called when all hooks are attached and all files open.
+func (s *Session) confine() error {
 	if !s.own {
 		return nil
 	}
@@ -78,22 +78,22 @@ func (s *session) confine() error {
 	}
 	left, err := system.Confine(keep)
 	if errors.Is(err, unix.ENOTSUP) { // a binary with cgo, which is not ours to hand out
-		fmt.Fprintf(s.errOut, "%s: capabilities are kept: %v\n", s.tool.Name, err)
+		fmt.Fprintf(s.ErrOut, "%s: capabilities are kept: %v\n", s.tool.Name, err)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	if s.common.Verbose {
-		fmt.Fprintf(s.errOut, "%s: capabilities that are kept: %s\n", s.tool.Name, left)
+		fmt.Fprintf(s.ErrOut, "%s: capabilities that are kept: %s\n", s.tool.Name, left)
 	}
 	return nil
 }
 
-// perfNeeds is what it takes to give a CPU that comes online a perf buffer, if there are
-// any. A kernel that wants more than CAP_PERFMON for it is told by trying.
-func (s *session) perfNeeds() system.Capabilities {
-	if m := s.objects.Maps["events"]; m == nil || m.Type() != ebpf.PerfEventArray {
+// perfNeeds returns the capabilities for opening perf buffers on CPUs that come online, if the run
+// has perf buffers. It tries whether CAP_PERFMON is sufficient.
+func (s *Session) perfNeeds() system.Capabilities {
+	if m := s.Objects.Maps["events"]; m == nil || m.Type() != ebpf.PerfEventArray {
 		return 0
 	}
 	needs := system.Set(system.CapPerfmon, system.CapIPCLock)
@@ -103,15 +103,15 @@ func (s *session) perfNeeds() system.Capabilities {
 	return needs
 }
 
-// touch does what a run does with the kernel's objects when all is attached: it reads a
-// map and asks about programs.
-func (s *session) touch() error {
+// touch performs the operations that a run performs after the start: it reads a map and queries
+// programs.
+func (s *Session) touch() error {
 	_, err := s.lost()
 	return err
 }
 
-// privileges is the manual's text.
-func (f *Facts) privileges() []string {
+// privileges returns the text of the manual page.
+func (f *facts) privileges() []string {
 	var options []string
 	for _, e := range extras() {
 		options = append(options, fmt.Sprintf("%s needs %s as well, %s.", e.option, e.capability, e.what))
@@ -123,7 +123,7 @@ func (f *Facts) privileges() []string {
 	}
 	return []string{
 		fmt.Sprintf("Needs %s, or root. Before kernel 5.11 it also needs CAP_SYS_RESOURCE, or a limit of locked memory (ulimit -l) "+
-			"that its maps fit in.", f.Needs()) + others,
+			"that its maps fit in.", f.tool.Needs()) + others,
 		strings.Join(options, " ") + " Where kernel.perf_event_paranoid is above 2, as on Debian and Ubuntu, perf buffers and hooks of the kinds " +
 			"tp, kprobe and uprobe may need CAP_SYS_ADMIN. CAP_DAC_READ_SEARCH lets an ordinary user see the names of containers, where their runtimes keep " +
 			"them to themselves; without it they are called by their short ids.",
@@ -133,7 +133,7 @@ func (f *Facts) privileges() []string {
 }
 
 // keeps says which capabilities a run may keep, and why.
-func (f *Facts) keeps() string {
+func (f *facts) keeps() string {
 	keeps := []string{
 		"CAP_DAC_READ_SEARCH where cgroups or containers are shown, to find their names",
 		"CAP_PERFMON and CAP_IPC_LOCK where there are perf buffers, for CPUs that come online (CAP_SYS_ADMIN where that is not enough)",
@@ -142,6 +142,8 @@ func (f *Facts) keeps() string {
 	switch {
 	case len(f.files) > 0:
 		keeps = append(keeps, f.Keep.String()+" to find files that are mapped later, and to attach to them")
+	case f.Keep.Has(system.CapPerfmon):
+		keeps = append(keeps, f.Keep.String()+" to look at other processes, and at CPUs that come online")
 	case f.Keep != 0:
 		keeps = append(keeps, f.Keep.String()+" to look at other processes")
 	}

@@ -33,32 +33,32 @@ const (
 	ExitLost         = 5
 )
 
-// errLost ends a run under --strict.
-var errLost = errors.New("something was lost (--strict)")
+// errLost ends a run with --strict.
+var errLost = errors.New("events were lost (--strict)")
 
-// Run runs the tool until it has what it was asked for, or ctx is done, and returns
-// its exit code. args are those behind the tool's name; rows go to out, all else to
-// errOut (see package output).
-func Run(ctx context.Context, t *Tool, args []string, out, errOut io.Writer) int {
-	return t.runLine(ctx, args, out, errOut, false)
+// Run runs the tool until a limit is reached or ctx is done, and returns its exit code. args are
+// the arguments after the tool's name. Rows are written to out, everything else to errOut (see
+// package output).
+func Run(ctx context.Context, t *Tool, args []string, Out, errOut io.Writer) int {
+	return t.runLine(ctx, args, Out, errOut, false)
 }
 
-// Main is Run in a process that is there for nothing else: when all is attached, it
-// gives up for good whatever capabilities the run does not need any more.
-func Main(ctx context.Context, t *Tool, args []string, out, errOut io.Writer) int {
-	return t.runLine(ctx, args, out, errOut, true)
+// Main is Run for a process that does nothing else: once all hooks are attached, it drops all
+// capabilities that the run no longer needs.
+func Main(ctx context.Context, t *Tool, args []string, Out, errOut io.Writer) int {
+	return t.runLine(ctx, args, Out, errOut, true)
 }
 
-func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer, own bool) int {
+func (t *Tool) runLine(ctx context.Context, args []string, Out, errOut io.Writer, own bool) int {
 	errOut = &shared{w: errOut}
 	l, err := t.parse(args)
 	switch {
 	case errors.Is(err, flags.ErrHelp):
-		err = errors.Join(err, l.help(out))
+		err = errors.Join(err, l.help(Out))
 	case err != nil:
 		err = fmt.Errorf("%w (see %s --help)", err, t.Name)
 	default:
-		err = l.run(ctx, out, errOut, own)
+		err = l.run(ctx, Out, errOut, own)
 	}
 	if err != nil && !isEnd(err) {
 		fmt.Fprintf(errOut, "%s: %v%s\n", t.Name, err, l.remedy(err))
@@ -66,8 +66,7 @@ func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer
 	return exitCode(err)
 }
 
-// isEnd tells the errors that are a way to end: help was asked for, or nobody reads
-// any more.
+// isEnd reports whether the error is a regular end: --help, or a closed output.
 func isEnd(err error) bool {
 	return errors.Is(err, flags.ErrHelp) || errors.Is(err, unix.EPIPE)
 }
@@ -77,11 +76,11 @@ func exitCode(err error) int {
 	case err == nil, isEnd(err):
 		return ExitOK
 	case errors.Is(err, flags.ErrUsage), errors.Is(err, column.ErrUnknown), errors.Is(err, probe.ErrTooLong),
-		errors.Is(err, probe.ErrNoVariant), errors.Is(err, probe.ErrNoPlace):
+		errors.Is(err, probe.ErrNoVariant), errors.Is(err, probe.ErrNoPlace), errors.Is(err, probe.ErrOtherBTF), errors.Is(err, probe.ErrUnsafeReturn):
 		return ExitUsage
 	case errors.Is(err, probe.ErrNotPermitted):
 		return ExitNotPermitted
-	case errors.Is(err, probe.ErrUnsupported):
+	case errors.Is(err, probe.ErrUnsupported), errors.Is(err, probe.ErrUnsafeEntry):
 		return ExitUnsupported
 	case errors.Is(err, errLost):
 		return ExitLost
@@ -89,95 +88,86 @@ func exitCode(err error) int {
 	return ExitFailure
 }
 
-// startGC lets a start make 16 MB of garbage before any is collected, which it does not come
-// to as a rule: a fifth of its time went into that.
+// startGC is the GC percentage during the start, which usually allocates less than 16 MB:
+// garbage collection took a fifth of its time.
 const startGC = 400
 
-func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
+func (l *line) run(ctx context.Context, Out, errOut io.Writer, own bool) error {
 	usualGC := debug.SetGCPercent(startGC)
 	defer debug.SetGCPercent(usualGC)
 	src, env, err := l.source()
 	if err != nil {
 		return err
 	}
-	if print := src.plan().Print; print != nil {
-		return print(out)
+	if print := src.Base().Print; print != nil {
+		return print(Out)
 	}
-	cmd, err := l.start(src.plan())
+	if err := l.start(src.Base()); err != nil {
+		return err
+	}
+	if l.command != nil {
+		defer l.command.close()
+	}
+	env.warn = func(err error) { fmt.Fprintf(errOut, "%s: %v\n", l.tool.Name, err) }
+	s, err := l.tool.open(l, src, env, env.warn)
 	if err != nil {
 		return err
 	}
-	if cmd != nil {
-		defer cmd.close()
-	}
-	s, err := l.tool.open(l, src, env, func(err error) { fmt.Fprintf(errOut, "%s: %v\n", l.tool.Name, err) })
-	if err != nil {
-		return err
-	}
-	defer s.objects.Close()
+	defer s.Objects.Close()
 	if l.common.Explain {
-		return s.explain(out)
+		return s.explain(Out)
 	}
-	ctx, stop := untilClosed(ctx, out)
+	ctx, stop := untilClosed(ctx, Out)
 	defer stop()
-	if cmd != nil {
-		ctx, stop = cmd.until(ctx)
+	asked := ctx // done by a signal, not by the end of the command
+	if l.command != nil {
+		ctx, stop = l.command.until(ctx)
 		defer stop()
 	}
-	s.command, s.usualGC = cmd, usualGC
-	s.terminal, s.errOut, s.own = out, &notes{out: errOut}, own
+	s.command, s.usualGC = l.command, usualGC
+	s.Terminal, s.ErrOut, s.own = Out, &Messages{Out: errOut}, own
+	env.warn = func(err error) { fmt.Fprintf(s.ErrOut, "%s: %v\n", l.tool.Name, err) }
 	format := output.Format(l.common.Output)
-	s.out = output.New(output.Options{
+	s.Out = output.New(output.Options{
 		Format: format, Name: l.tool.Name, NoHeader: l.common.NoHeader || s.blocks && format == output.Text,
-		Columns: s.columns, Out: out, Err: s.errOut,
+		Columns: s.columns, Out: Out, Err: s.ErrOut,
 	})
-	return s.follow(ctx, src)
+	return errors.Join(s.follow(ctx, src), s.endCommand(asked))
 }
 
-// start starts the plan's command, if there is one, and asks for its process alone.
-func (l *line) start(p *Plan) (*command, error) {
-	if p.Exec == "" {
-		return nil, nil
-	}
-	if !reflect.ValueOf(l.tasks).IsZero() {
-		return nil, fmt.Errorf("%w: a command of this run and other tasks do not go together", flags.ErrUsage)
-	}
-	cmd, err := startCommand(p.Exec)
-	if err != nil {
-		return nil, err
-	}
-	l.tasks.PID = []uint32{cmd.pid()}
-	return cmd, nil
-}
-
-// follow lets the source attach and run, and tells the end.
-func (s *session) follow(ctx context.Context, src Source) error {
-	if s.common.Stats || src.plan().Measure {
+// follow runs the source and writes the summary.
+func (s *Session) follow(ctx context.Context, src Source) error {
+	if s.common.Stats || src.Base().Measure {
 		if err := s.stats.begin(); err != nil {
 			return err
 		}
 		defer s.stats.close()
 	}
-	runErr := src.run(ctx, s)
-	if err := errors.Join(runErr, s.objects.Detach()); err != nil {
+	runErr := src.Run(ctx, s)
+	if err := errors.Join(runErr, s.Objects.Detach()); err != nil {
 		return err
 	}
 	lost, err := s.summary()
-	if err == nil && lost > 0 && s.common.Strict {
+	switch {
+	case err != nil:
+		return err
+	case lost > 0 && s.common.Strict:
 		return errLost
 	}
-	return err
+	return s.Objects.Unobserved()
 }
 
-// line is a command line that was read.
+// line is a parsed command line.
 type line struct {
 	tool      *Tool
 	common    common
 	tasks     tasks
 	selection selection
+	returns   returns
 	set       *flags.Set
 	options   any
 	build     func(*Env) (Source, error)
+	command   *command // of --exec, or nil
 }
 
 func (t *Tool) parse(args []string) (*line, error) {
@@ -203,21 +193,24 @@ func (t *Tool) parse(args []string) (*line, error) {
 	return l, l.common.check()
 }
 
-// newLine is a line before it is read.
+// newLine returns a command line with default options.
 func (t *Tool) newLine() (*line, error) {
 	l := &line{tool: t, set: flags.New(t.Name), common: common{Output: string(output.Text)}}
 	l.options, l.build = t.build()
 	return l, t.setDefaults(l.options)
 }
 
-// source makes the source that the line asks for.
+// source creates the source of the command line.
 func (l *line) source() (Source, *Env, error) {
 	env := newEnv()
-	kernel, err := probe.NewKernel(l.common.BTF)
+	if err := checkIDs(env, l.set.IDs()); err != nil {
+		return nil, nil, err
+	}
+	kernel, err := l.common.kernel()
 	if err != nil {
 		return nil, nil, err
 	}
-	env.kernel, env.PIDs = kernel, l.tasks.PID
+	env.kernel, env.PIDs, env.tasks = kernel, l.tasks.PID, &l.tasks
 	src, err := l.build(env)
 	if errors.Is(err, probe.ErrUnsupported) {
 		return nil, nil, err
@@ -225,45 +218,45 @@ func (l *line) source() (Source, *Env, error) {
 	if err != nil {
 		return nil, nil, flags.Usage(err)
 	}
-	if output := src.plan().Output; output != "" {
+	if output := src.Base().Output; output != "" {
 		l.common.Output = output
 	}
-	if d := src.plan().Duration; d > 0 && l.common.Duration == 0 {
+	if d := src.Base().Duration; d > 0 && l.common.Duration == 0 {
 		l.common.Duration = d
 	}
 	return src, env, l.common.checkOutput(src)
 }
 
-// open loads the object, with nothing attached.
-func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*session, error) {
+// open loads the object without attaching its programs.
+func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*Session, error) {
 	spec, err := t.Object()
 	if err != nil {
 		return nil, fmt.Errorf("read BPF object: %w", err)
 	}
-	d, err := src.describe(env, spec)
+	d, err := src.Describe(env, spec)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.columns.choose(&l.common, l.selection.Columns, d.text); err != nil {
+	if err := d.Columns.choose(&l.common, l.selection.Columns, d.Text); err != nil {
 		return nil, flags.Usage(err)
 	}
-	objects, err := l.load(env, spec, src.plan(), d.columns.needs(), notify)
+	objects, err := l.load(env, spec, src.Base(), d.Columns.needs(), notify)
 	if err != nil {
 		return nil, err
 	}
-	keep := t.keep(src.plan())
-	if d.columns.usesCgroups() {
+	keep := t.keep(src.Base())
+	if d.Columns.usesCgroups() {
 		keep |= system.Set(system.CapDACReadSearch)
 		if err := env.rememberCgroups(); err != nil {
 			return nil, errors.Join(err, objects.Close())
 		}
 	}
-	s := &session{
-		tool: t, common: l.common, env: env, objects: objects, keep: keep, standIns: src.plan().StandIns, pid: l.tasks.process(),
+	s := &Session{
+		tool: t, common: l.common, Env: env, Objects: objects, keep: keep, standIns: src.Base().StandIns, PID: l.tasks.process(), ids: l.set.IDs(),
 		losses: losses{counts: objects.Counts("lost")},
 	}
-	if src.kind() != kindHistogram {
-		s.columns, s.blocks = d.columns.shown, d.blocks
+	if src.Kind() != output.KindHistogram {
+		s.columns, s.blocks = d.Columns.Shown, d.Blocks
 	}
 	return s, nil
 }
@@ -274,11 +267,17 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 		if err := plan.Resolve(plan, kernel); err != nil {
 			return nil, err
 		}
+		for _, note := range plan.notes {
+			notify(note)
+		}
 	}
 	kernel.Prepare(spec)
 	vars := l.set.Variables()
 	maps.Copy(vars, plan.Variables)
 	maps.Copy(vars, needs)
+	if ns, _ := env.PIDNamespace(); !ns.Initial && spec.Variables["local_pidns"] != nil {
+		vars["local_pidns"] = ns.Inode
+	}
 	if l.tool.Tasks {
 		filter, err := l.tasks.variables(env, kernel)
 		if err != nil {
@@ -286,21 +285,33 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 		}
 		maps.Copy(vars, filter)
 	}
+	if err := l.followCommand(spec, plan, vars); err != nil {
+		return nil, err
+	}
 	if err := l.checkLengths(spec, vars); err != nil {
 		return nil, err
+	}
+	if len(plan.Files) > 0 {
+		if err := env.checkProc(); err != nil {
+			return nil, fmt.Errorf("find programs and libraries of processes: %w", err)
+		}
 	}
 	files, err := l.files(plan)
 	if err != nil {
 		return nil, err
 	}
-	return probe.Load(spec, probe.Options{
+	objects, err := probe.Load(spec, probe.Options{
 		Variables: vars, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf,
 		Without: l.without(plan), Optional: plan.Optional, StandIns: plan.StandIns, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
-		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Notify: notify,
+		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes,
 	})
+	if l.command != nil {
+		l.command.objects = objects
+	}
+	return objects, err
 }
 
-// files are those of the plan, of the processes that the command line names.
+// files returns the files of the plan, limited to the processes of the command line.
 func (l *line) files(plan *Plan) (map[string]binary.Files, error) {
 	files := maps.Clone(plan.Files)
 	for name, f := range files {
@@ -310,64 +321,84 @@ func (l *line) files(plan *Plan) (map[string]binary.Files, error) {
 			}
 		}
 		f.PIDs = l.tasks.PID
+		if l.command != nil {
+			// Probes for a single process would miss its children.
+			f.PIDs, f.Has, f.Alone = []uint32{l.command.pid()}, l.command.has, false
+		}
 		files[name] = f
 	}
 	return files, nil
 }
 
-// without lists the hooks that this command line does without.
+// without lists the hooks that this command line does not need.
 func (l *line) without(plan *Plan) []string {
-	if reflect.ValueOf(l.tasks).IsZero() {
-		return slices.Concat(plan.Without, plan.ForFilter)
+	without := plan.Without
+	if plan.Exec == "" {
+		without = append(slices.Clone(without), commandHook)
+		if reflect.ValueOf(l.tasks).IsZero() {
+			without = append(without, plan.ForFilter...)
+		}
 	}
-	return plan.Without
+	return without
 }
 
-// checkLengths refuses texts that the programs have no room for.
+// checkLengths returns a usage error for strings that are longer than the variables of the programs.
 func (l *line) checkLengths(spec *ebpf.CollectionSpec, vars map[string]any) error {
 	for name, val := range vars {
 		text, ok := val.(string)
 		if v := spec.Variables[name]; ok && v != nil && len(text) > int(v.Size()) {
-			return fmt.Errorf("%w: --%s: %d bytes are too many, there is room for %d",
+			return fmt.Errorf("%w: --%s: %d bytes are too long, the maximum is %d",
 				flags.ErrUsage, l.set.FlagOf(name), len(text), v.Size())
 		}
 	}
 	return nil
 }
 
-// sayTried tells which ways to the hooks were tried, and how they fared.
-func (s *session) sayTried() {
-	for hook, attempts := range s.objects.Tried {
+// reportAttempts reports the attach types tried for each hook, and the results.
+func (s *Session) reportAttempts() {
+	for hook, attempts := range s.Objects.Tried {
 		for _, a := range attempts {
-			fmt.Fprintf(s.errOut, "%s: hook %s: %s: %s\n", s.tool.Name, hook, a.Variant, probe.Reason(a.Err))
+			fmt.Fprintf(s.ErrOut, "%s: hook %s: %s: %s\n", s.tool.Name, hook, a.Variant, probe.Reason(a.Err))
 			for _, t := range a.Targets {
-				fmt.Fprintf(s.errOut, "%s: hook %s: %s: attached to %s\n", s.tool.Name, hook, a.Variant, t)
+				fmt.Fprintf(s.ErrOut, "%s: hook %s: %s: attached to %s\n", s.tool.Name, hook, a.Variant, t)
 			}
 		}
 	}
 }
 
-// refusalsSaid is how many targets that could not be had are named without --verbose.
-const refusalsSaid = 5
+// refusalsShown is the number of failed targets that are named without --verbose.
+const refusalsShown = 5
 
-// sayRefused tells which targets could not be had.
-func (s *session) sayRefused() {
-	refused := s.objects.Refused
-	said := len(refused)
+// reportRefused reports the targets that failed to attach.
+func (s *Session) reportRefused() {
+	refused := s.Objects.Refused
+	shown := len(refused)
 	if !s.common.Verbose {
-		said = min(said, refusalsSaid)
+		shown = min(shown, refusalsShown)
 	}
-	for _, r := range refused[:said] {
-		fmt.Fprintf(s.errOut, "%s: not attached to %s: %s\n", s.tool.Name, r.Target, probe.Reason(r.Err))
+	for _, r := range refused[:shown] {
+		fmt.Fprintf(s.ErrOut, "%s: not attached to %s: %s\n", s.tool.Name, r.Target, probe.Reason(r.Err))
 	}
-	if rest := len(refused) - said; rest > 0 {
-		fmt.Fprintf(s.errOut, "%s: not attached to %d more\n", s.tool.Name, rest)
+	if rest := len(refused) - shown; rest > 0 {
+		fmt.Fprintf(s.ErrOut, "%s: not attached to %d more\n", s.tool.Name, rest)
 	}
 }
 
-// attach attaches all hooks; the returned context is done when --duration is over.
-func (s *session) attach(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if err := s.objects.Attach(); err != nil {
+// reportNamespace reports that rows have IDs of another PID namespace than flags and /proc.
+func (s *Session) reportNamespace() {
+	ns, _ := s.Env.PIDNamespace() // with an error, OtherProc is what is known
+	switch {
+	case ns.Initial || !s.tool.Tasks:
+	case ns.OtherProc:
+		fmt.Fprintf(s.ErrOut, "%s: cannot read files of processes: %v (%s)\n", s.tool.Name, system.ErrOtherProc, mountProc)
+	case ns.Inode != 0:
+		fmt.Fprintf(s.ErrOut, "%s: running in a child PID namespace: --pid and --tid have its IDs, rows have those of the initial PID namespace\n", s.tool.Name)
+	}
+}
+
+// Attach attaches all hooks. The returned context is done after --duration.
+func (s *Session) Attach(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if err := s.Objects.Attach(); err != nil {
 		return nil, nil, err
 	}
 	if d := time.Duration(s.common.Duration); d > 0 {
@@ -378,23 +409,30 @@ func (s *session) attach(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, cancel, nil
 }
 
-// ready tells that everything is attached, and all is open that the run needs rights for.
-func (s *session) ready() error {
+// Ready reports that all hooks are attached. Everything that requires capabilities is open by then.
+func (s *Session) Ready() error {
+	s.begun = time.Now()
+	if err := s.reportUninspected(); err != nil {
+		return err
+	}
 	if err := s.confine(); err != nil {
 		return err
 	}
 	debug.SetGCPercent(s.usualGC)
 	if s.common.Verbose {
-		s.sayTried()
+		s.reportAttempts()
 	}
-	s.sayRefused()
-	if begun := s.objects.Variables["held_begun"]; begun != nil { // held.bpf.h
+	s.reportRefused()
+	s.reportNamespace()
+	if begun := s.Objects.Variables["held_begun"]; begun != nil { // held.bpf.h
 		if err := begun.Set(true); err != nil {
-			return fmt.Errorf("begin to hold: %w", err)
+			return fmt.Errorf("start recording held objects: %w", err)
 		}
 	}
-	if err := s.out.Ready(output.Ready{Time: time.Now(), Tool: s.tool.Name, Hooks: s.objects.Taken()}); err != nil {
-		return err
+	if !s.lists || s.Out.Format() == output.JSON {
+		if err := s.Out.Ready(output.Ready{Time: time.Now(), Tool: s.tool.Name, Hooks: s.Objects.Taken()}); err != nil {
+			return err
+		}
 	}
 	if s.command == nil {
 		return nil
@@ -402,7 +440,7 @@ func (s *session) ready() error {
 	return s.command.release()
 }
 
-// enough tells that --limit is reached.
-func (s *session) enough() bool {
-	return s.common.Limit > 0 && s.shown >= s.common.Limit
+// Enough reports whether --limit is reached.
+func (s *Session) Enough() bool {
+	return s.common.Limit > 0 && s.Shown >= s.common.Limit
 }

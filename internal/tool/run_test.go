@@ -3,9 +3,12 @@ package tool_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -66,8 +69,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"argument"}, `"argument" is one argument too many`},
 		{[]string{"--pid", "-1"}, `"-1" is not a`},
 		{[]string{"--pid", "4294967296"}, "4294967296 is out of range"},
-		{[]string{"--pid", strings.Repeat("1,", 16) + "1"}, "17 ids: 16 at most"},
-		{[]string{"--duration", "0"}, "not above zero"},
+		{[]string{"--pid", strings.Repeat("1,", 16) + "1"}, "--pid: 17 numbers: at most 16"},
+		{[]string{"--duration", "0"}, "not greater than zero"},
 		{[]string{"--output", "xml"}, "it is text, json or csv"},
 		{[]string{"--columns", "pid,none"}, "no such column"},
 		{[]string{"--filter", "nosuch == 1"}, "unknown name nosuch"},
@@ -75,9 +78,9 @@ func TestUsage(t *testing.T) {
 		{[]string{"--cgroup", "/no/such"}, "no such cgroup"},
 		{[]string{"--container", "none-such"}, "none-such"},
 		{[]string{"--cgroup", "/", "--container", "x"}, "do not go together"},
-		{[]string{"--name", strings.Repeat("x", 17)}, "--name: 17 bytes are too many"},
+		{[]string{"--name", strings.Repeat("x", 17)}, "--name: 17 bytes are too long"},
 		{[]string{"--hook", "open=none"}, "no such hook"},
-		{[]string{"--flag-filter", "O_NONE"}, "no open flag O_NONE"},
+		{[]string{"--flag-filter", "O_NONE"}, `--flag-filter: "O_NONE" is not a flag of open(2)`},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			tooltest.Root(t)
@@ -87,6 +90,43 @@ func TestUsage(t *testing.T) {
 				t.Errorf("exit code %d, standard error %q, want 2 and %q", code, stderr, tt.says)
 			}
 		})
+	}
+}
+
+// BTF of another kernel is refused, as programs would load with it and read the wrong bytes; a
+// copy of the running kernel's is not.
+func TestOtherBTF(t *testing.T) {
+	tooltest.Root(t)
+	own, err := os.ReadFile("/sys/kernel/btf/vmlinux")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	copied, other := filepath.Join(dir, "copy"), filepath.Join(dir, "other")
+	changed := bytes.Clone(own)
+	changed[len(changed)-2] ^= 1 // the last letter of the last name
+	if err := errors.Join(os.WriteFile(copied, own, 0o600), os.WriteFile(other, changed, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"--btf", copied}, tool.ExitOK},
+		{[]string{"--btf", other}, tool.ExitUsage},
+		{[]string{"--btf", other, "--any-btf"}, tool.ExitOK},
+	} {
+		code, stderr := run(t, t.Context(), io.Discard, nil, append(tt.args, "--explain")...)
+		if code != tt.code || (code == tool.ExitUsage) != strings.Contains(stderr, "not that of the running kernel") {
+			t.Errorf("%q: exit code %d, want %d: %s", tt.args, code, tt.code, stderr)
+		}
+	}
+	t.Setenv("CORESCOPE_BTF", other)
+	if code, stderr := run(t, t.Context(), io.Discard, nil, "--explain"); code != tool.ExitUsage {
+		t.Errorf("CORESCOPE_BTF: exit code %d, want 2: %s", code, stderr)
 	}
 }
 
@@ -175,8 +215,43 @@ func TestFilterFails(t *testing.T) {
 	if rows := strings.Count(out.String(), "\n"); rows != 1 || code != tool.ExitLost {
 		t.Errorf("exit code %d, rows %q", code, out.String())
 	}
-	if strings.Count(stderr, "row left out") != 1 || !strings.Contains(stderr, "lost 1 in all: filter failed 1") {
+	if strings.Count(stderr, "row excluded") != 1 || !strings.Contains(stderr, "lost 1 in all: filter failed 1") {
 		t.Errorf("stderr: %s", stderr)
+	}
+}
+
+// A run without output says why, as far as is known.
+func TestNothing(t *testing.T) {
+	tooltest.Root(t)
+	child := exec.Command("sleep", "1000")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end := func() { child.Process.Kill(); child.Wait() }
+	defer end()
+	id := strconv.Itoa(child.Process.Pid)
+	for _, tt := range []struct {
+		args []string
+		load func()
+		want string
+	}{
+		{[]string{"--pid", pid(), "--path", "/none/a"}, func() { open("/none/a") }, ""},
+		{[]string{"--pid", pid(), "--path", "/none/a", "--filter", "pid == 0"}, func() { open("/none/a") }, "no output: filters excluded 1 row\n"},
+		{[]string{"--pid", id}, func() {}, "s at open: "},
+		{[]string{"--pid", id}, end, "; process " + id + " has exited\n"},
+	} {
+		for _, format := range []string{"csv", "text"} {
+			if format == "csv" && tt.want != "" && strings.Contains(tt.want, "exited") {
+				continue // it exits once
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var out bytes.Buffer
+			code, stderr := run(t, ctx, &out, func() { tt.load(); cancel() }, append(tt.args, "--output", format)...)
+			cancel()
+			if code != tool.ExitOK || !strings.Contains(stderr, tt.want) || strings.Contains(stderr, "no output") != (tt.want != "") {
+				t.Errorf("%q: exit code %d, stderr %q, want %q", tt.args, code, stderr, tt.want)
+			}
+		}
 	}
 }
 

@@ -75,8 +75,8 @@ func TestEventSchema(t *testing.T) {
 // What is said about the rows, as the program writes it.
 func TestOtherLinesMatchSchema(t *testing.T) {
 	schema := compile(t, newFake())
-	var out bytes.Buffer
-	w := output.New(output.Options{Format: output.JSON, Out: &out})
+	var Out bytes.Buffer
+	w := output.New(output.Options{Format: output.JSON, Out: &Out})
 	now := time.Now()
 	counts := map[string]uint64{"buffer_full": 1}
 	stats := &Stats{Programs: []probe.ProgramStats{{Program: "open__btf", Runs: 3, NsARun: 1.5}}}
@@ -90,7 +90,7 @@ func TestOtherLinesMatchSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	lines := strings.Split(strings.TrimSpace(Out.String()), "\n")
 	if len(lines) != 4 {
 		t.Fatalf("%d lines, want 4: %q", len(lines), lines)
 	}
@@ -103,7 +103,7 @@ func TestOtherLinesMatchSchema(t *testing.T) {
 
 func TestHistogramSchema(t *testing.T) {
 	f := newFake()
-	f.shows, f.row, f.text = kindHistogram, &hstats{}, []string{"comm"}
+	f.shows, f.row, f.text = output.KindHistogram, &histogram.Stats{}, []string{"comm"}
 	label := struct {
 		Comm value.Comm `json:"comm" help:"whose"`
 		Disk string     `json:"disk" help:"which"`
@@ -117,7 +117,7 @@ func TestHistogramSchema(t *testing.T) {
 	for _, count := range []uint64{0, 3} {
 		h := histogram.New(histogram.Microseconds)
 		h.Add(17, histogram.Slot{Count: count, Sum: 51, Min: 17, Max: 17})
-		line := string((&histReport{time: 1}).appendJSON(nil, f.keys, h))
+		line := string(output.AppendHistogram(nil, 1, f.keys, h))
 		if err := schema.Validate(parse(t, line)); err != nil {
 			t.Errorf("%s: %#v", line, err)
 		}

@@ -10,39 +10,60 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/value"
 )
 
-// session is one run of a tool.
-type session struct {
+// Session is one run of a tool.
+type Session struct {
 	tool     *Tool
 	common   common
-	env      *Env
+	Env      *Env
 	columns  []column.Column
-	objects  *probe.Objects
-	pid      uint32              // the only process that is asked for, or 0
-	own      bool                // the process is this run's own
-	keep     system.Capabilities // that are used when all is attached
+	Objects  *probe.Objects
+	PID      uint32              // of --pid if it selects exactly one process, else 0
+	own      bool                // the OS process exists for this run alone
+	keep     system.Capabilities // needed after all hooks are attached
 	standIns []StandIn
-	out      *output.Writer
-	errOut   *notes
-	// terminal is where output goes, if it is a terminal; blocks is how text looks.
-	terminal io.Writer
+	Out      *output.Writer
+	ErrOut   *Messages
+	// Terminal is standard output. blocks is set if text output consists of tables.
+	Terminal io.Writer
 	blocks   bool
 	clock    clock
 	losses   losses
 	stats    stats
-	command  *command // that the run is of, or nil
-	usualGC  int      // debug.SetGCPercent, once all is attached
-	events   uint64   // that happened, as far as they were wanted
-	shown    uint64   // rows or reports that were written
+	command  *command // of --exec, or nil
+	usualGC  int      // debug.SetGCPercent after the start
+	Events   uint64   // events that passed the filter
+	Excluded uint64   // rows that --filter or the source excluded
+	Shown    uint64   // rows or reports written
+	begun    time.Time
+	lists    bool        // rows follow immediately: text output has no "ready" line
+	ids      []flags.IDs // of processes and threads in the command line
 }
 
-// clock turns the boot clock's times into wall time. The distance is measured
-// again every second, so that a step of the wall clock shows.
+// Notify writes a message to standard error.
+func (s *Session) Notify(err error) { fmt.Fprintf(s.ErrOut, "%s: %v\n", s.tool.Name, err) }
+
+// Name is the tool's name.
+func (s *Session) Name() string { return s.tool.Name }
+
+// IsVerbose is --verbose, hasNoHeader --no-header.
+func (s *Session) IsVerbose() bool   { return s.common.Verbose }
+func (s *Session) HasNoHeader() bool { return s.common.NoHeader }
+
+// SetList says that rows follow at once, so that text prints no line when the run is ready.
+func (s *Session) SetList() { s.lists = true }
+
+// Wall turns a time of the boot clock into wall time.
+func (s *Session) Wall(t *value.Time) error { return s.clock.wall(t) }
+
+// clock converts CLOCK_BOOTTIME to wall time. It measures the offset again every second, so
+// that steps of the wall clock take effect.
 type clock struct {
 	offset int64
 	next   uint64
@@ -61,50 +82,54 @@ func (c *clock) wall(t *value.Time) error {
 	return nil
 }
 
-// losses are what was lost so far, and what was said of it.
+// losses counts lost events.
 type losses struct {
 	counts *probe.Counts
-	// unfiltered are rows that the filter could not be computed for.
+	// unfiltered counts rows for which --filter failed.
 	unfiltered uint64
-	said       map[string]uint64
+	reported   map[string]uint64 // by reason, as of the last report
 	next       time.Time
 }
 
-// wanted tells whether the filter takes the row. One that it cannot be computed for, as
-// with args[5] where there are two, is left out and counted.
-func (s *session) wanted(c *columns) bool {
+// Wanted reports whether the row passes --filter. A row for which the filter fails, such as for
+// args[5] of two arguments, is excluded and counted as lost.
+func (s *Session) Wanted(c *Columns) bool {
 	if c.filter == nil {
 		return true
 	}
 	ok, err := c.filter.Match()
+	if !ok {
+		s.Excluded++
+	}
 	if err == nil {
 		return ok
 	}
 	if s.losses.unfiltered++; s.losses.unfiltered == 1 {
-		fmt.Fprintf(s.errOut, "%s: row left out: %v\n", s.tool.Name, err)
+		fmt.Fprintf(s.ErrOut, "%s: row excluded: %v\n", s.tool.Name, err)
 	}
 	return false
 }
 
-// total reads all that was lost, by reason.
-func (s *session) lost() (map[string]uint64, error) {
+// lost returns the number of lost events by reason.
+func (s *Session) lost() (map[string]uint64, error) {
 	reasons, err := s.losses.counts.Read()
 	if err != nil {
 		return nil, err
 	}
-	missed, err := s.objects.Missed()
+	missed, err := s.Objects.Missed()
 	if err != nil {
 		return nil, err
 	}
 	reasons["program_busy"] += missed
+	reasons["unobserved"] += s.Objects.Unfired()
 	if s.losses.unfiltered > 0 {
 		reasons[reasonFilter] = s.losses.unfiltered
 	}
 	return reasons, nil
 }
 
-// sayLost tells what was lost since it last did, once a second at most.
-func (s *session) sayLost() error {
+// ReportLost reports the events lost since the previous report, at most once a second.
+func (s *Session) ReportLost() error {
 	if now := time.Now(); now.Before(s.losses.next) {
 		return nil
 	} else {
@@ -116,15 +141,15 @@ func (s *session) sayLost() error {
 	}
 	fresh := map[string]uint64{}
 	for name, n := range reasons {
-		if d := n - s.losses.said[name]; d > 0 {
+		if d := n - s.losses.reported[name]; d > 0 {
 			fresh[name] = d
 		}
 	}
-	s.losses.said = reasons
+	s.losses.reported = reasons
 	if len(fresh) == 0 {
 		return nil
 	}
-	return s.out.Lost(output.Lost{Time: time.Now(), Lost: sum(fresh), Reasons: fresh})
+	return s.Out.Lost(output.Lost{Time: time.Now(), Lost: sum(fresh), Reasons: fresh})
 }
 
 func sum(counts map[string]uint64) (n uint64) {
@@ -134,35 +159,36 @@ func sum(counts map[string]uint64) (n uint64) {
 	return n
 }
 
-// summary tells the end of it, and returns how much was lost.
-func (s *session) summary() (lost uint64, err error) {
+// summary writes the summary of the run and returns the number of lost events.
+func (s *Session) summary() (lost uint64, err error) {
+	defer s.reportNoRows()
 	reasons, err := s.lost()
 	if err != nil {
 		return 0, err
 	}
-	counters, err := s.objects.Counts("counters").Read()
+	counters, err := s.Objects.Counts("counters").Read()
 	if err != nil {
 		return 0, err
 	}
 	end := output.Summary{
-		Time: time.Now(), Events: s.events,
+		Time: time.Now(), Events: s.Events,
 		Lost: sum(reasons), Reasons: reasons, Counters: counters,
 	}
 	if !s.common.Stats {
-		return end.Lost, s.out.Summary(end)
+		return end.Lost, s.Out.Summary(end)
 	}
-	cost, err := s.stats.report(s.objects)
+	cost, err := s.stats.report(s.Objects)
 	if err != nil {
 		return 0, err
 	}
 	end.Stats = cost
-	if err := s.out.Summary(end); err != nil || s.out.Format() == output.JSON {
+	if err := s.Out.Summary(end); err != nil || s.Out.Format() == output.JSON {
 		return end.Lost, err
 	}
-	return end.Lost, cost.write(s.errOut)
+	return end.Lost, cost.write(s.ErrOut)
 }
 
-// stats measures what the programs and this process cost.
+// stats measures the CPU time of the programs and of this process.
 type stats struct {
 	enabled io.Closer
 	start   time.Time
@@ -184,7 +210,7 @@ func (st *stats) close() {
 	}
 }
 
-// Stats is what a run has cost.
+// Stats is the cost of a run.
 type Stats struct {
 	Seconds  float64              `json:"seconds" help:"time that was measured"`
 	Programs []probe.ProgramStats `json:"programs"`
@@ -203,7 +229,7 @@ func (st *stats) report(o *probe.Objects) (*Stats, error) {
 	}, nil
 }
 
-// write writes the costs as a table, this process last.
+// write writes the cost as a table, with this process last.
 func (c *Stats) write(w io.Writer) error {
 	rows := append(c.Programs, probe.ProgramStats{Program: "user space", CPU: c.UserCPU})
 	return WriteTable(w, []string{"PROGRAM", "RUNS", "NS/RUN", "CPU%"}, rows, func(p probe.ProgramStats) []string {
@@ -220,4 +246,14 @@ func processCPU() time.Duration {
 		return 0
 	}
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
+
+// Prepare loads and attaches iterator programs, which requires more capabilities than running them.
+func (s *Session) Prepare(programs []Iterator) error {
+	for _, it := range programs {
+		if err := s.Objects.Prepare(it); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// shared is standard error: a writer that several goroutines write whole lines to, with
-// names of others in them.
+// shared is standard error: several goroutines write whole lines to it, which can contain names
+// that others chose.
 type shared struct {
 	mu sync.Mutex
 	w  io.Writer

@@ -45,7 +45,7 @@ func TestManualOfStandIns(t *testing.T) {
 	f := newFake()
 	f.programs["calls__raw"] = "raw_tp/sys_enter"
 	f.StandIns = []StandIn{{Hook: "calls", For: "open", Means: "all is slower"}}
-	if text := manualText(t, f); !strings.Contains(text, "Only where there is no way to the hook open: all is slower.") {
+	if text := manualText(t, f); !strings.Contains(text, "Used only if the kernel does not support the hook open: all is slower.") {
 		t.Errorf("it is not in the manual: %s", text)
 	}
 }

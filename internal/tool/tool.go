@@ -1,10 +1,11 @@
-// Package tool is what a tool is made with: it states what is true of the tool
-// (its object, hooks, columns, flags, text) and the package does all the rest, from
-// the command line to the last line of output.
+// Package tool turns the definition of a tool (its BPF object, hooks, columns, flags and
+// documentation) into a command: it parses the command line, loads and attaches the programs,
+// filters rows, and reports lost events.
 package tool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -16,93 +17,103 @@ import (
 	"github.com/corescope/corescope/internal/system"
 )
 
-// Spec says what is true of a tool whatever its options are.
+// Spec is the part of a tool's definition that does not depend on its options.
 type Spec struct {
 	Name string
-	// Also are other names that it goes by, as peers have them.
+	// Also lists other names of the tool, as used by peers.
 	Also []Alias
-	// Category is the heading it is listed below: "process", "file", "block", "network", "scheduler".
+	// Category is the heading in lists of tools: "process", "file", "block", "network", "scheduler".
 	Category string
 	// Summary is one line, without a full stop.
 	Summary string
-	// Description is the manual's text. Paragraphs are apart by an empty line.
+	// Description is the text of the manual page. An empty line separates paragraphs.
 	Description string
-	// Peers says where the tool differs from those of the same name, flags first.
+	// Peers lists the differences from peers of the same name, flags first.
 	Peers []string
-	// Overhead says what it costs, with figures and how they were measured.
+	// Overhead states the cost, with figures and how they were measured.
 	Overhead string
-	// Examples are command lines with what they do, behind "# ".
+	// Examples are command lines, each followed by "# " and its purpose.
 	Examples []string
-	// Capabilities that every run needs beside CAP_BPF and CAP_PERFMON.
+	// Capabilities that every run needs besides CAP_BPF and CAP_PERFMON.
 	Capabilities []system.Capability
 
 	// Object loads the BPF object.
 	Object func() (*ebpf.CollectionSpec, error)
-	// Tasks tells that its events belong to tasks, so that they can be filtered by
-	// --pid, --tid, --uid, --comm, --cgroup and --container.
+	// Tasks is set if events belong to tasks. The tool then has the task filter: --pid, --tid, --uid, --comm, --cgroup and --container.
 	Tasks bool
-	// Shorts are the short names of the flags that all tools have, by long name.
+	// Returns reports that programs are attached to the returns of user functions (sections uretprobe).
+	Returns bool
+	// Shorts are short names for flags that all tools have, keyed by long name.
 	Shorts map[string]string
 }
 
 // Tool is a tool that can be run. See [Define].
 type Tool struct {
 	Spec
-	// self and args are set where it goes by an alias: the tool by its own name, and what
+	// self and args are set for an alias: the tool under its own name, and the arguments that
 	// the alias stands for.
 	self *Tool
 	args []string
-	// build makes a run's options, for the flags, and the source that follows from them.
+	// build returns the options of a run, and a function that creates the source from them.
 	build func() (options any, source func(*Env) (Source, error))
 }
 
-// Plan is what one run of a tool asks of the kernel beyond its object. It is the
-// first part of every source.
+// Plan is what one run of a tool needs from the kernel besides its object. Every source
+// embeds it.
 type Plan struct {
-	// Variables of the programs that do not follow from a flag.
+	// Variables sets variables of the programs, except those that flags set.
 	Variables map[string]any
 	// MapEntries sets the sizes of maps.
 	MapEntries map[string]uint32
-	// Without lists hooks that this run can do without, Optional those that this
-	// kernel may lack: then the tool sees less, and its manual says what.
+	// Without lists hooks that this run does not need. Optional lists hooks that the kernel may
+	// not support; the manual page states what the tool misses without them.
 	Without, Optional []string
-	// StandIns are hooks that are taken where another one cannot be had, and what is
-	// different then, which is told.
+	// StandIns are hooks that replace another one if it is not supported. The difference is
+	// reported to the user.
 	StandIns []StandIn
-	// ForFilter lists hooks that this run needs only if it filters by task.
+	// ForFilter lists hooks that are only needed if the task filter is used.
 	ForFilter []string
-	// Keep lists capabilities that are of use when all is attached, to look at other
-	// processes as events come; the run gives up all others then. The names of cgroups
-	// and containers need nothing here.
+	// Keep lists capabilities that are needed after all hooks are attached, such as to read files
+	// of other processes; the run drops all others. Names of cgroups and containers need none.
 	Keep []system.Capability
-	// Files says in which files the programs of user space are attached, by the names
-	// that their sections have for these. --pid leaves those that the processes map.
+	// Files lists the files that uprobe and USDT programs are attached to, keyed by the name that
+	// their sections use. With --pid, only files that these processes map are used.
 	Files map[string]binary.Files
-	// Output, if set, is the --output that one of the tool's own flags stands for.
+	// Output, if set, overrides --output, for a tool's own flag such as --csv.
 	Output string
-	// Duration, if set, is the --duration that an argument of the tool's own stands for.
+	// Duration, if set, is the default of --duration, from a positional argument.
 	Duration flags.Duration
-	// Print, if set, is all that this run does: it needs no kernel.
+	// Print, if set, replaces the run: nothing is loaded.
 	Print func(io.Writer) error
-	// Measure has the kernel measure all BPF programs while this run lasts, as --stats
-	// does. It takes CAP_SYS_ADMIN.
+	// Measure enables the kernel's run time statistics of BPF programs for the duration of the
+	// run, as --stats does. It requires CAP_SYS_ADMIN.
 	Measure bool
-	// Exec, if set, is a command that is started for this run: only its process is of
-	// interest, it begins when all is attached, and the run ends with it.
+	// Exec, if set, is a command that is started for this run. It begins when all hooks are
+	// attached, and the run ends with it. The run observes its process and all descendants; the
+	// object has to include command.bpf.h for that.
 	Exec string
-	// Hook are uses of --hook that follow from the tool's own flags.
+	// Hook lists additional values of --hook, from the tool's own flags.
 	Hook []string
 	// Resolve, if set, completes the plan on this machine, before the object is loaded.
 	Resolve func(*Plan, *Kernel) error
-	// Instances are the targets of hooks whose programs' sections name none.
+	// Instances are the targets of hooks whose sections name no target.
 	Instances []Instance
-	// Sampling says when programs of perf events run.
+	// Sampling sets when programs of perf events run.
 	Sampling Sampling
+	// Settle lists iterator programs that run once at the end, while all hooks are still
+	// attached: they count operations whose start was observed but not their end.
+	Settle []Iterator
+
+	notes []error
 }
 
-// Instance is a hook with targets of the user's choice, Target one of these. StandIn is a hook
-// in place of another. Kernel has the running kernel's types.
+// Note adds a notice about what the run observes, such as an attach point that Resolve selected.
+func (p *Plan) Note(text string) { p.notes = append(p.notes, errors.New(text)) }
+
+// Instance is a hook with targets that the user selected, Target one of them. StandIn is a hook
+// that replaces another one. Kernel describes the running kernel. Iterator is an iterator program.
 type (
+	Iterator = probe.Iterator
 	Instance = probe.Instance
 	Target   = probe.Target
 	StandIn  = probe.StandIn
@@ -112,33 +123,26 @@ type (
 // Sampling is when programs of perf events run.
 type Sampling = probe.Sampling
 
-func (p *Plan) plan() *Plan { return p }
+func (p *Plan) Base() *Plan { return p }
 
-// Kinds of what sources show.
-const (
-	kindEvent     = "event"
-	kindHistogram = "histogram"
-	kindRow       = "row"
-)
-
-// Source is where output comes from: [Events], [List], [Hists] or [Table].
+// Source produces the output of a run. Package source has the implementations.
 type Source interface {
-	plan() *Plan
-	// kind is the "type" in JSON of what the source shows.
-	kind() string
-	// describe binds columns and checks types, without a kernel.
-	describe(*Env, *ebpf.CollectionSpec) (*description, error)
-	// run attaches, then reads and writes until the context is done or there is enough.
-	run(context.Context, *session) error
+	// Base is what all sources have in common.
+	Base() *Plan
+	// Kind is the "type" of its lines in JSON.
+	Kind() string
+	// Describe binds columns and checks types. It needs no kernel.
+	Describe(*Env, *ebpf.CollectionSpec) (*Description, error)
+	// Run attaches all hooks, then reads and writes until the context is done or a limit is reached.
+	Run(context.Context, *Session) error
 }
 
-// ErrUnsupported is returned for what this kernel has no way to.
+// ErrUnsupported is returned for what this kernel does not support.
 var ErrUnsupported = probe.ErrUnsupported
 
-// Define makes a tool of its spec, its options' defaults and a function that makes
-// the source once the options are read. The options' fields are flags by their
-// tags; see package flags. build may refuse options with an error, which ends the
-// run as a usage error.
+// Define returns a tool with this spec, the defaults of its options, and a function that creates
+// the source from parsed options. Struct tags of the options define flags; see package flags. An
+// error of build is a usage error.
 func Define[O any](s Spec, defaults O, build func(*O, *Env) (Source, error)) *Tool {
 	return &Tool{Spec: s, build: func() (any, func(*Env) (Source, error)) {
 		o := defaults
@@ -146,7 +150,7 @@ func Define[O any](s Spec, defaults O, build func(*O, *Env) (Source, error)) *To
 	}}
 }
 
-// source returns a source with default options, to look at.
+// source returns a source with default options, for documentation and checks.
 func (t *Tool) source() (Source, error) {
 	_, build := t.build()
 	src, err := build(newEnv())

@@ -10,7 +10,7 @@ import (
 	"github.com/corescope/corescope/internal/probe"
 )
 
-// Trial is whether a tool runs here as it comes, without options.
+// Trial is the result of trying a tool without options on this machine.
 type Trial struct {
 	Name string `json:"name" help:"name of the tool"`
 	Runs bool   `json:"runs" help:"it runs here"`
@@ -29,17 +29,17 @@ func (t *Tool) NeedsArguments() bool {
 		return errors.Is(err, flags.ErrUsage)
 	}
 	src, env, err := l.source()
-	if err == nil && src.plan().Resolve != nil {
-		err = src.plan().Resolve(src.plan(), env.kernel)
+	if err == nil && src.Base().Resolve != nil {
+		err = src.Base().Resolve(src.Base(), env.kernel)
 	}
 	return errors.Is(err, flags.ErrUsage)
 }
 
-// Try loads and attaches every way to every hook of the tool, as --explain does, and
-// leaves nothing of it. btf is as --btf.
-func (t *Tool) Try(f *doctor.Facts, btf string) *Trial {
+// Try loads and attaches every attach type of every hook of the tool, as --explain does, and
+// detaches them again. args are further arguments of the tool, such as --btf.
+func (t *Tool) Try(f *doctor.Facts, args ...string) *Trial {
 	trial := &Trial{Name: t.Name, Hooks: []Explanation{}}
-	err := t.try(trial, btf)
+	err := t.try(trial, args)
 	trial.Code, trial.Runs = uint64(exitCode(err)), err == nil
 	if err != nil {
 		trial.Error, trial.Remedy = err.Error(), doctor.Remedy(err, f, t.Needs())
@@ -47,11 +47,7 @@ func (t *Tool) Try(f *doctor.Facts, btf string) *Trial {
 	return trial
 }
 
-func (t *Tool) try(trial *Trial, btf string) error {
-	args := []string{}
-	if btf != "" {
-		args = []string{"--btf", btf}
-	}
+func (t *Tool) try(trial *Trial, args []string) error {
 	l, err := t.parse(args)
 	if err != nil {
 		return err
@@ -64,12 +60,12 @@ func (t *Tool) try(trial *Trial, btf string) error {
 	if err != nil {
 		return err
 	}
-	defer s.objects.Close()
-	tried, err := s.objects.Explain()
+	defer s.Objects.Close()
+	tried, err := s.Objects.Explain()
 	if err != nil {
 		return err
 	}
-	p := src.plan()
+	p := src.Base()
 	trial.Hooks = explainAll(tried, p.StandIns)
 	return missingHook(tried, slices.Concat(p.Optional, excused(tried, p.StandIns)))
 }
@@ -77,16 +73,16 @@ func (t *Tool) try(trial *Trial, btf string) error {
 // excused are the hooks that there need be no way to, as there is one to their stand-in or
 // to what they stand in for.
 func excused(tried map[string][]probe.Attempt, pairs []StandIn) []string {
-	var out []string
+	var Out []string
 	for _, s := range pairs {
 		if works(tried[s.Hook]) {
-			out = append(out, s.For)
+			Out = append(Out, s.For)
 		}
 		if works(tried[s.For]) {
-			out = append(out, s.Hook)
+			Out = append(Out, s.Hook)
 		}
 	}
-	return out
+	return Out
 }
 
 // missingHook is the error of the first hook that there is no way to and that the tool

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -20,8 +21,40 @@ func FramelessChain() []string {
 // address 0, which fails, by turns for ever. It takes no compiler: the program is made here.
 func FramelessProgram(t testing.TB) (path string) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "frameless")
-	if err := os.WriteFile(path, framelessFile(), 0o755); err != nil {
+	functions, common, data := framelessProgram()
+	return writeProgram(t, "frameless", framelessFile(functions, common, data))
+}
+
+// WildFrames runs a program until the test ends that uses its frame pointer for data: it leads to
+// a list on the stack, whose "return addresses" are of the stack too. There is no .eh_frame. All
+// of it is in the function WildFunction.
+func WildFrames(t testing.TB) *exec.Cmd {
+	t.Helper()
+	return startProgram(t, writeProgram(t, "wild", framelessFile([]framelessFunction{{name: WildFunction, code: wildCode()}}, nil, nil)))
+}
+
+// WildFunction is the only function of WildFrames.
+const WildFunction = "wild_spin"
+
+// Assembly runs a program until the test ends that spins in a function without unwind information,
+// AssemblyChain()[0], which uses the frame pointer for data. Its frame contains return addresses that
+// earlier calls have left there.
+func Assembly(t testing.TB) *exec.Cmd {
+	t.Helper()
+	functions, common := assemblyProgram()
+	if functions == nil {
+		t.Skipf("there is no such program for %s, where the stack is not searched", runtime.GOARCH)
+	}
+	return startProgram(t, writeProgram(t, "assembly", framelessFile(functions, common, nil)))
+}
+
+// AssemblyChain returns the functions of the stack of an Assembly process, the innermost first.
+func AssemblyChain() []string { return []string{"assembly_spin", "assembly_outer", "_start"} }
+
+func writeProgram(t testing.TB, name string, file []byte) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, file, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -30,7 +63,32 @@ func FramelessProgram(t testing.TB) (path string) {
 // Frameless runs it until the test ends.
 func Frameless(t testing.TB) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(FramelessProgram(t))
+	return startProgram(t, FramelessProgram(t))
+}
+
+// HeldProgram starts a shell that executes the program at path, in the same process, when start is
+// called. The process is killed when the test ends.
+func HeldProgram(t testing.TB, path string) (cmd *exec.Cmd, start func()) {
+	t.Helper()
+	cmd = exec.Command("sh", "-c", `read go; while [ ${#i} -lt 4000 ]; do i=$i.; done; exec "$0"`, path)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runUntilEnd(t, cmd)
+	return cmd, func() { in.Close() }
+}
+
+// startProgram runs the program at path until the test ends.
+func startProgram(t testing.TB, path string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(path)
+	runUntilEnd(t, cmd)
+	return cmd
+}
+
+func runUntilEnd(t testing.TB, cmd *exec.Cmd) {
+	t.Helper()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +96,6 @@ func Frameless(t testing.TB) *exec.Cmd {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return cmd
 }
 
 // framelessFunction is a function's code and what describes its frame: instructions of
@@ -47,6 +104,7 @@ type framelessFunction struct {
 	name   string
 	code   []byte
 	frames []byte
+	isBare bool // there is no entry in .eh_frame
 }
 
 // Where the program lies, and its code in the file.
@@ -55,9 +113,8 @@ const (
 	framelessText = 0x1000
 )
 
-// framelessFile is an ELF program of one segment.
-func framelessFile() []byte {
-	functions, common, data := framelessProgram()
+// framelessFile is an ELF program of one segment; without common it has no .eh_frame.
+func framelessFile(functions []framelessFunction, common, data []byte) []byte {
 	names, symbols := []byte{0}, []elf.Sym64{{}}
 	var code []byte
 	frames := framelessEntry(0, common)
@@ -76,10 +133,15 @@ func framelessFile() []byte {
 		distance := int32(int64(vaddr(len(code))) - int64(vaddr(size+len(frames)+8)))
 		body := binary.LittleEndian.AppendUint32(nil, uint32(distance))
 		body = append(binary.LittleEndian.AppendUint32(body, uint32(len(f.code))), 0)
-		frames = append(frames, framelessEntry(uint32(len(frames)+4), append(body, f.frames...))...)
+		if !f.isBare {
+			frames = append(frames, framelessEntry(uint32(len(frames)+4), append(body, f.frames...))...)
+		}
 		code = append(code, f.code...)
 	}
 	code = append(code, data...)
+	if common == nil {
+		frames = nil
+	}
 	return framelessELF(append(code, frames...), len(code), symbols, names)
 }
 

@@ -3,11 +3,14 @@ package tooltest
 import (
 	"bytes"
 	"compress/gzip"
+	"embed"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,10 +20,13 @@ import (
 type Mounts struct{ root string }
 
 // NewMounts gives the test's goroutine a thread of its own until the test ends, in a new mount
-// namespace.
+// namespace. In a test that runs by itself ([Alone]) it is the namespace of the whole process.
 func NewMounts(t testing.TB) *Mounts {
 	t.Helper()
 	Root(t)
+	if IsInNamespaces(t) {
+		return &Mounts{}
+	}
 	runtime.LockOSThread() // and is never unlocked, so the thread ends with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 		t.Fatal(err)
@@ -46,9 +52,63 @@ func (m *Mounts) Mount(t testing.TB, source, kind, options string) string {
 	return dir
 }
 
-// MountImage mounts a packed image of a file system, on a loop device. It skips the test where
-// there are no loop devices, or no file systems of this kind.
-func (m *Mounts) MountImage(t testing.TB, packed []byte, kind string) string {
+//go:embed testdata/*.img.gz
+var images embed.FS
+
+// MountExt4 mounts an empty ext4, on a loop device; see mountImage.
+//
+// It is made by mke2fs -t ext4 -O ^has_journal,^resize_inode -b 4096 -I 256 -N 32 -m 0 FILE 1m.
+func (m *Mounts) MountExt4(t testing.TB) string {
+	t.Helper()
+	return m.mountImage(t, "ext4")
+}
+
+// MountBtrfs mounts an empty btrfs, on a loop device; see mountImage.
+//
+// It is made by mkfs.btrfs -M -m single -d single -n 4096, of 16 MiB.
+func (m *Mounts) MountBtrfs(t testing.TB) string {
+	t.Helper()
+	return m.mountImage(t, "btrfs")
+}
+
+// Subvolume makes a subvolume of a btrfs, a directory of this path.
+func Subvolume(t testing.TB, path string) {
+	t.Helper()
+	const create = 0x5000940e // BTRFS_IOC_SUBVOL_CREATE
+	parent, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer parent.Close()
+	args := struct { // struct btrfs_ioctl_vol_args
+		fd   int64
+		name [4088]byte
+	}{}
+	copy(args.name[:], filepath.Base(path))
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, parent.Fd(), create, uintptr(unsafe.Pointer(&args)))
+	if errno != 0 {
+		t.Fatalf("make subvolume %s: %v", path, errno)
+	}
+}
+
+// mountImage skips the test where there are no loop devices, or no file systems of this kind.
+func (m *Mounts) mountImage(t testing.TB, kind string) string {
+	t.Helper()
+	packed, err := images.ReadFile("testdata/" + kind + ".img.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.mountPacked(t, packed, kind)
+}
+
+func (m *Mounts) mountPacked(t testing.TB, packed []byte, kind string) string {
+	t.Helper()
+	FileSystem(t, kind)
+	return m.Mount(t, LoopOver(t, unpack(t, packed), 0).Path, kind, "")
+}
+
+// FileSystem skips the test on kernels without the type of file system.
+func FileSystem(t testing.TB, kind string) {
 	t.Helper()
 	kinds, err := os.ReadFile("/proc/filesystems")
 	if err != nil {
@@ -57,7 +117,6 @@ func (m *Mounts) MountImage(t testing.TB, packed []byte, kind string) string {
 	if !bytes.Contains(kinds, []byte("\t"+kind+"\n")) {
 		t.Skipf("this kernel has no %s", kind)
 	}
-	return m.Mount(t, LoopOver(t, unpack(t, packed), 0).Path, kind, "")
 }
 
 // unpack returns a file in memory.

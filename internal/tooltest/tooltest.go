@@ -8,13 +8,13 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +88,10 @@ type Result struct {
 	Summary    Row
 	Stderr     string
 	Code       int
+
+	lastReport string       // the time of the report that was read last
+	reports    atomic.Int64 // see JSONReports
+	mu         sync.Mutex   // of Rows, see JSONUntil
 }
 
 // Accounts fails the test unless what was shown and what the summary says to be lost make
@@ -96,40 +100,22 @@ type Result struct {
 func Accounts(t testing.TB, summary Row, shown, happened int) {
 	t.Helper()
 	missed := int(summary.Object("reasons").Num("program_busy"))
-	lost := Lost(summary)
+	lost := int(summary.Num("lost")) - missed
 	if told := shown + lost; told > happened || told+missed < happened {
 		t.Errorf("%d shown, %d lost and up to %d missed of %d", shown, lost, missed, happened)
 	}
 }
 
-// Lost is what the summary says to be lost, but for runs that the kernel left out: on
-// kernels whose programs can be preempted (7.0) these may have been of anything else.
+// Lost is what the summary says to be lost, but for two reasons: runs that the kernel left
+// out, as on kernels whose programs can be preempted (7.0) these may have been of anything
+// else; and, on a guest that hides process 1, what was not observed.
 func Lost(summary Row) int {
-	return int(summary.Num("lost") - summary.Object("reasons").Num("program_busy"))
-}
-
-// HidesProcess1 tells whether this is a guest whose process 1 is its host's agent: its kernel
-// hides that from all others, root included, and runs no BPF program in its context. What is
-// woken by it, given the CPU by it, or completed in an interrupt of it, is not seen to be.
-func HidesProcess1() bool {
-	_, err := os.Readlink("/proc/1/exe")
-	return err != nil
-}
-
-// HiddenRuns is how often process 1 has had a CPU, if it is hidden: in each such run an event
-// may have been missed.
-func HiddenRuns() (n int) {
-	if !HidesProcess1() {
-		return 0
+	reasons := summary.Object("reasons")
+	lost := summary.Num("lost") - reasons.Num("program_busy")
+	if HidesProcess1() {
+		lost -= reasons.Num("unobserved")
 	}
-	all, _ := filepath.Glob("/proc/1/task/*/schedstat") // whose only error is a wrong pattern
-	for _, name := range all {
-		text, _ := os.ReadFile(name)
-		var cpu, wait, runs int
-		fmt.Sscan(string(text), &cpu, &wait, &runs)
-		n += runs
-	}
-	return n
+	return int(lost)
 }
 
 // Where returns the events, or the rows of a table, for which keep is true.
@@ -141,12 +127,14 @@ func (r *Result) Where(keep func(Row) bool) []Row {
 // part of any judgement.
 const deadline = 3 * time.Minute
 
-// Root skips the test for users who may not load programs.
+// Root skips the test for users who may not load programs. The test is a live one from here to
+// its end: see Alone.
 func Root(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to load BPF programs")
 	}
+	machine.share(t)
 }
 
 // AnyWay says that what the test looks at is the same whichever way an event came: flags,
@@ -195,12 +183,43 @@ func run(ctx context.Context, tl *tool.Tool, args []string, out, errOut io.Write
 // not look at.
 func JSON(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 	t.Helper()
+	return runJSON(t, tl, args, &Result{}, load)
+}
+
+// JSONReports is JSON for tests of several reports. load is given the number of reports that
+// the tool has printed so far, and continues its work until that is enough: how many reports
+// a fixed amount of work fills depends on the speed of the machine.
+func JSONReports(t testing.TB, tl *tool.Tool, args []string, load func(reports func() int)) *Result {
+	t.Helper()
+	res := &Result{}
+	return runJSON(t, tl, args, res, func() {
+		load(func() int { return int(res.reports.Load()) })
+	})
+}
+
+// JSONUntil is JSON for tests whose result depends on what the tool has found out so far. load does
+// its work for as long as more returns true: until enough accepts the rows of tables that the tool
+// has printed so far, or the time of a test is over.
+func JSONUntil(t testing.TB, tl *tool.Tool, args []string, enough func([]Row) bool, load func(more func() bool)) *Result {
+	t.Helper()
+	res := &Result{}
+	end := time.Now().Add(deadline)
+	return runJSON(t, tl, args, res, func() {
+		load(func() bool {
+			res.mu.Lock()
+			defer res.mu.Unlock()
+			return !enough(res.Rows) && time.Now().Before(end)
+		})
+	})
+}
+
+func runJSON(t testing.TB, tl *tool.Tool, args []string, res *Result, load func()) *Result {
+	t.Helper()
 	Root(t)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	r, w := io.Pipe()
 	var stderr bytes.Buffer
-	res := &Result{}
 	var done sync.WaitGroup
 	done.Go(func() {
 		res.Code = run(ctx, tl, append([]string{"--output", "json"}, args...), w, &stderr)
@@ -257,9 +276,13 @@ func (res *Result) read(t testing.TB, r io.Reader, ready func()) {
 		case "event":
 			res.Events = append(res.Events, row)
 		case "row":
+			res.mu.Lock()
 			res.Rows = append(res.Rows, row)
+			res.mu.Unlock()
+			res.countReport(row)
 		case "histogram":
 			res.Histograms = append(res.Histograms, row)
+			res.countReport(row)
 		case "lost":
 			res.Lost = append(res.Lost, row)
 		case "summary":
@@ -269,6 +292,23 @@ func (res *Result) read(t testing.TB, r io.Reader, ready func()) {
 		}
 	}
 	done.Wait()
+}
+
+// countReport counts the reports: the rows of each have their own time.
+func (res *Result) countReport(row Row) {
+	if at := row.Str("time"); at != res.lastReport {
+		res.lastReport = at
+		res.reports.Add(1)
+	}
+}
+
+// Fails runs a tool that is to end with the exit code and a message that has the text.
+func Fails(t testing.TB, tl *tool.Tool, args []string, code int, text string) {
+	t.Helper()
+	var errOut bytes.Buffer
+	if got := run(t.Context(), tl, args, io.Discard, &errOut); got != code || !strings.Contains(errOut.String(), text) {
+		t.Errorf("%s %q: exit code %d, want %d and %q: %s", tl.Name, args, got, code, text, &errOut)
+	}
 }
 
 // Text runs the tool as JSON does, but with its output as it is: in text, or as args

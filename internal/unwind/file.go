@@ -2,33 +2,40 @@ package unwind
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/limit"
 )
 
-// fileKey tells files apart, and versions of one that is written anew.
+// fileKey tells files apart, and versions of one that is written anew. Several ids of the
+// kernel's can be of one file, as with overlayfs.
 type fileKey struct {
 	id          binary.ID
 	mtime, size int64
 	vdso        bool
-}
-
-// file is a program or library that processes map, and where its table is.
-type file struct {
-	blocks   span // none where it has no table
-	segments []elf.ProgHeader
-	refs     int // processes
+	kernel      binary.KernelID // of what is no regular file
 }
 
 // code is what was read of a file.
 type code struct {
 	rows     []Row
 	segments []elf.ProgHeader
+}
+
+// readRows makes the table of a file, by file offsets.
+func readRows(f *binary.File, most int) ([]Row, error) {
+	var c code
+	if err := f.Parse(func(e *elf.File) error { return c.read(e, f.Name(), most) }); err != nil {
+		return nil, err
+	}
+	return c.byOffset(), nil
 }
 
 // read makes the table of a file; path leads to it, if it may be a Go program. debug/elf may panic on files made to that end, which is
@@ -52,36 +59,52 @@ func isGo(f *elf.File) bool {
 	return f.Section(".go.buildinfo") != nil || f.Section(".gopclntab") != nil
 }
 
-// bias is what addresses of a mapping that begins at start have over those in the file.
-func (f *file) bias(start, offset uint64) (bias uint64, ok bool) {
-	page := uint64(os.Getpagesize())
-	for _, p := range f.segments {
-		if begin := p.Off &^ (page - 1); offset >= begin && offset < p.Off+p.Filesz && p.Vaddr+p.Memsz <= math.MaxUint32 {
-			return start - (offset - p.Off + p.Vaddr), true
+// byOffset turns the addresses of rows into file offsets, which do not depend on how a file
+// is mapped. What lies in no segment that holds code is left out.
+func (c *code) byOffset() []Row {
+	slices.SortFunc(c.segments, func(a, b elf.ProgHeader) int { return cmp.Compare(a.Off, b.Off) })
+	var rows []Row
+	end := uint64(0)
+	for _, p := range c.segments {
+		if p.Off < end || p.Filesz > math.MaxUint32 || p.Off+p.Filesz > math.MaxUint32 || p.Vaddr+p.Filesz < p.Vaddr {
+			continue // they overlap, or are too large: no linker does that
 		}
+		end = p.Off + p.Filesz
+		rule := Rule(0) // that holds at the segment's begin
+		i, _ := slices.BinarySearchFunc(c.rows, p.Vaddr, func(r Row, vaddr uint64) int { return cmp.Compare(uint64(r.PC), vaddr) })
+		if i > 0 {
+			rule = c.rows[i-1].Rule
+		}
+		rows = appendRow(rows, uint32(p.Off), rule)
+		for ; i < len(c.rows) && uint64(c.rows[i].PC)-p.Vaddr < p.Filesz; i++ {
+			rows = appendRow(rows, uint32(uint64(c.rows[i].PC)-p.Vaddr+p.Off), c.rows[i].Rule)
+		}
+		rows = appendRow(rows, uint32(end), 0)
 	}
-	return 0, false
+	if len(rows) == 1 { // without a rule
+		return nil
+	}
+	return rows
 }
 
-// openKey opens a mapped file, and says which it is.
-func openKey(m *binary.Mapped) (*binary.File, fileKey, error) {
-	f, err := m.Open()
-	if err != nil {
-		return nil, fileKey{}, err
-	}
+// keyOf says which file it is.
+func keyOf(f *binary.File) (fileKey, error) {
 	info, err := os.Stat(f.Name())
 	if err != nil {
-		f.Close()
-		return nil, fileKey{}, fmt.Errorf("look at %s: %w", m.Path, err)
+		return fileKey{}, fmt.Errorf("stat %s: %w", f.Path, err)
 	}
-	return f, fileKey{id: f.ID, mtime: info.ModTime().UnixNano(), size: info.Size()}, nil
+	return fileKey{id: f.ID, mtime: info.ModTime().UnixNano(), size: info.Size()}, nil
 }
 
-// vdso is the file that the kernel itself maps into processes: of our own process, as all of
-// the same size are the same.
-type vdso struct {
-	size uint64
-	code code
+// vdso is the code that the kernel maps into processes, as our own process has it: the same
+// for all 64-bit ones.
+type vdso struct{ code code }
+
+func (v *vdso) rows() []Row {
+	if v == nil {
+		return nil
+	}
+	return v.code.byOffset()
 }
 
 const vdsoName = "[vdso]"
@@ -90,7 +113,7 @@ const vdsoName = "[vdso]"
 const maxVDSO = 64 << 10
 
 func readVDSO(most int) (*vdso, error) {
-	own, err := binary.Executable(uint32(os.Getpid()))
+	own, err := binary.OwnExecutable()
 	if err != nil {
 		return nil, err
 	}
@@ -107,11 +130,11 @@ func readVDSO(most int) (*vdso, error) {
 		if _, err := memory.ReadAt(data, int64(m.Start)); err != nil {
 			return nil, fmt.Errorf("read the vDSO: %w", err)
 		}
-		f, err := elf.NewFile(bytes.NewReader(data))
+		f, err := limit.ELF(bytes.NewReader(data), vdsoName)
 		if err != nil {
 			return nil, fmt.Errorf("read the vDSO: %w", err)
 		}
-		v := &vdso{size: m.End - m.Start}
+		v := &vdso{}
 		return v, v.code.read(f, "", most)
 	}
 	return nil, errors.New("the process has no vDSO")

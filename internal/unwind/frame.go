@@ -6,16 +6,19 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
+
+	"github.com/corescope/corescope/internal/limit"
 )
 
-// maxSection bounds what is read of a file.
-const maxSection = 256 << 20
+// ErrTooMany is returned for a file whose table would have more rows than are asked for, or that exceeds
+// a limit of package limit.
+var ErrTooMany = errors.New("too many rules")
 
-// ErrTooMany is returned for a file whose table would be larger than all may be.
-var ErrTooMany = errors.New("too many rows")
+func tooMany(unit string, most int) error {
+	return fmt.Errorf("%w: %w", ErrTooMany, &limit.Error{Input: "the file", Max: int64(most), Unit: unit})
+}
 
 // section is a part of a file that lies at an address.
 type section struct {
@@ -28,19 +31,28 @@ type section struct {
 // frameRows makes the table of a file from its .eh_frame, empty if it has none. What is
 // malformed of it is left out.
 func frameRows(f *elf.File, most int) ([]Row, error) {
+	s, err := readSection(f)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	return s.rows(most)
+}
+
+// readSection reads .eh_frame, nil where a file has none.
+func readSection(f *elf.File) (*section, error) {
 	regs, ok := registersOf(f.Machine)
 	s := f.Section(".eh_frame")
 	if !ok || s == nil || s.Type == elf.SHT_NOBITS || s.Flags&elf.SHF_COMPRESSED != 0 {
 		return nil, nil
 	}
-	if s.FileSize > maxSection {
-		return nil, fmt.Errorf("read .eh_frame of %d bytes: %w", s.FileSize, ErrTooMany)
+	data, err := limit.Section(s, "the file", limit.Frames)
+	if errors.Is(err, limit.ErrExceeded) {
+		return nil, fmt.Errorf("%w: %w", ErrTooMany, err)
 	}
-	data := make([]byte, s.FileSize)
-	if _, err := s.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("read .eh_frame: %w", err)
+	if err != nil {
+		return nil, err
 	}
-	return (&section{data, s.Addr, f.ByteOrder, regs}).rows(most)
+	return &section{data, s.Addr, f.ByteOrder, regs}, nil
 }
 
 // common is what functions have in common (a CIE).
@@ -65,7 +77,10 @@ const padding = 16
 
 // rows lists those of all functions, by address, and one without a rule for each gap.
 func (s *section) rows(most int) ([]Row, error) {
-	functions := s.functions()
+	functions, err := s.functions()
+	if err != nil {
+		return nil, err
+	}
 	slices.SortFunc(functions, func(a, b function) int { return cmp.Compare(a.start, b.start) })
 	var rows []Row
 	var end uint64
@@ -80,17 +95,20 @@ func (s *section) rows(most int) ([]Row, error) {
 		rows = s.run(rows, f)
 		end = f.end
 		if len(rows) > most {
-			return nil, ErrTooMany
+			return nil, tooMany("rules", most)
 		}
 	}
 	return appendRow(rows, uint32(end), 0), nil
 }
 
 // functions lists what there is, in the order of the section.
-func (s *section) functions() []function {
+func (s *section) functions() ([]function, error) {
 	var all []function
 	commons := map[int]*common{}
 	for at := 0; len(s.data)-at > 4; {
+		if len(all) >= limit.FrameFunctions {
+			return nil, tooMany("functions", limit.FrameFunctions)
+		}
 		r := &reader{data: s.data, at: at, order: s.order}
 		size := r.number(4)
 		if size == math.MaxUint32 {
@@ -110,7 +128,7 @@ func (s *section) functions() []function {
 			all = append(all, f)
 		}
 	}
-	return all
+	return all, nil
 }
 
 func (s *section) function(r *reader, c *common) (f function, ok bool) {
@@ -124,7 +142,7 @@ func (s *section) function(r *reader, c *common) (f function, ok bool) {
 		r.take(r.uleb())
 	}
 	f.code = r.data[r.at:]
-	return f, !r.bad
+	return f, !r.bad && len(f.code) <= limit.FrameProgram
 }
 
 // commonAt reads what lies at that place of the section, once; nil is what cannot be read.

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
 	"os"
 
+	"github.com/corescope/corescope/internal/limit"
 	"github.com/corescope/corescope/internal/stack"
 )
 
@@ -41,7 +44,10 @@ func goRows(path string, m elf.Machine, most int) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	table, err := stack.ReadGoTable(file, info.Size())
+	table, err := stack.ReadGoTable(file, info.Size(), path)
+	if errors.Is(err, limit.ErrExceeded) {
+		return nil, fmt.Errorf("%w: %w", ErrTooMany, err)
+	}
 	if err != nil || table == nil {
 		return nil, err
 	}
@@ -54,7 +60,7 @@ func goRows(path string, m elf.Machine, most int) ([]Row, error) {
 			break
 		}
 		if len(g.rows) > most {
-			return nil, ErrTooMany
+			return nil, tooMany("rules", most)
 		}
 	}
 	return g.rows, nil

@@ -4,230 +4,339 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/limit"
 )
 
-// BlockRows is UNWIND_BLOCK_ROWS of unwind.bpf.h.
-const BlockRows = 128
-
-// Block is struct unwind_block: rows, and behind the last ones that no address reaches.
-type Block struct {
-	PC   [BlockRows]uint32
-	Rule [BlockRows]uint16
+// File is struct unwind_file: where the table of a file is.
+type File struct {
+	// Used is when a program used it last, in ns of CLOCK_MONOTONIC.
+	Used uint64 `btf:"used_ns"`
+	// Root is a block. Without Levels the file has no table.
+	Root, Levels uint32
+	// Base is the file offset of the first row.
+	Base uint32
+	_    uint32 `btf:"pad"`
 }
 
-// Mapping is struct unwind_mapping.
-type Mapping struct {
-	Start, End uint64
-	// Bias is what addresses here have over those of the file.
-	Bias uint64
-	// First and Count are the blocks of the file's table.
-	First, Count uint32
-}
-
-// Process is struct unwind_process.
-type Process struct {
-	// Space is that of the address space, 0 if it is not known yet.
-	Space uint32
-	// First and Count are its mappings, by address.
-	First, Count uint32
-	_            uint32
-}
-
-// Maps are where the kernel's programs look.
+// Maps are what the kernel's programs read. They are changed by one goroutine.
 type Maps interface {
 	PutRule(at uint32, r Rule) error
-	PutBlock(at uint32, b *Block) error
-	PutMapping(at uint32, m *Mapping) error
-	PutProcess(pid uint32, p *Process) error
-	// DropProcess forgets a process, if it is there.
-	DropProcess(pid uint32) error
+	// PutBlock writes a *Leaf or a *Node.
+	PutBlock(at uint32, block any) error
+	PutFile(id binary.KernelID, f *File) error
+	DropFile(id binary.KernelID) error
+	// Used is when programs used the file last.
+	Used(id binary.KernelID) (ns uint64, err error)
+	// Settle returns once no program uses what was dropped before.
+	Settle() error
+	// Now is the clock of Used.
+	Now() (ns uint64)
+	Close() error
 }
 
-// Limits are how much fits into the maps.
-type Limits struct{ Rules, Blocks, Mappings, Processes int }
+// Limits are how much fits into the maps, and the number of rows of one file.
+type Limits struct{ Rules, Blocks, Files, Rows int }
 
-// ErrFull is returned where a map has no more room.
-var ErrFull = errors.New("no room for more unwind tables")
+// BlockBytes is the size of a block.
+const BlockBytes = 4 * LeafRows
 
-// Tables are those of the processes that are followed. They are one goroutine's.
+var (
+	// ErrFull is returned for a file whose table does not fit beside those in use.
+	ErrFull = errors.New("no memory left for its unwind table")
+	// ErrLarge is returned for a file whose table would be larger than that of one file may be.
+	ErrLarge = errors.New("its unwind table is too large")
+)
+
+// Tables are the tables of files. They are one goroutine's.
 type Tables struct {
-	maps      Maps
-	limits    Limits
-	rules     map[Rule]uint16
-	blocks    *ranges
-	mappings  *ranges
-	files     map[fileKey]*file
-	processes map[uint32]*process
-	vdso      *vdso
-	swept     time.Time
+	maps   Maps
+	limits Limits
+	rules  map[Rule]uint16
+	free   []uint32 // blocks that were given back
+	unused uint32   // blocks from here on were never used
+	files  map[fileKey]*file
+	ids    map[binary.KernelID]*file
+	vdso   *vdso
 }
 
-// process is what is known of one.
-type process struct {
-	space    uint32
-	place    span // of the mappings
-	mappings []Mapping
-	files    []*file                 // of these
-	mapped   map[binary.Mapped]*file // all files that were looked at
+// file is a file that was looked at.
+type file struct {
+	key    fileKey
+	name   string
+	head   File
+	blocks []uint32
+	ids    []binary.KernelID
+	// lacks is how many blocks it needs, where they were not to be had; tried is when that was.
+	lacks int
+	tried uint64
+	err   error // why, to be returned once
 }
-
-// errUnmade is returned for a file whose table is not made yet.
-var errUnmade = errors.New("no table yet")
 
 // New returns tables that are kept in the maps, which are empty.
 func New(m Maps, l Limits) *Tables {
 	t := &Tables{
-		maps: m, limits: l, rules: map[Rule]uint16{0: 0}, blocks: newRanges(l.Blocks), mappings: newRanges(l.Mappings),
-		files: map[fileKey]*file{}, processes: map[uint32]*process{},
+		maps: m, limits: l, rules: map[Rule]uint16{0: 0}, files: map[fileKey]*file{}, ids: map[binary.KernelID]*file{},
 	}
-	t.vdso, _ = readVDSO(l.Blocks * BlockRows) // without it calls of its functions end there
+	t.vdso, _ = readVDSO(l.Rows) // without it calls of its functions end there
 	return t
 }
 
-// Follow makes tables of what a process maps, or looks at it again. Space is that of its
-// address space, 0 if it is not known: then it is the one that it had before, or that it is
-// seen with first.
-//
-// Returns ErrFull, where some of its files have no table.
-func (t *Tables) Follow(pid, space uint32) error {
-	mapped, err := binary.Executable(pid)
-	if err != nil {
-		return errors.Join(err, t.drop(pid))
+// Close frees the maps.
+func (t *Tables) Close() error { return t.maps.Close() }
+
+// Review has files tried again that did not fit, if stacks lead through them still and others
+// have become idle: programs find them unknown, and user space hears of them anew.
+func (t *Tables) Review() {
+	for _, f := range t.files {
+		if f.lacks == 0 || !t.isDue(f) {
+			continue
+		}
+		f.tried = t.maps.Now()
+		if t.use(f); f.head.Used+uint64(idleAfter) > f.tried && t.room() >= f.lacks {
+			t.evict([]*file{f})
+		}
 	}
-	t.makeRoom()
-	// The tables that there are do for as long as it takes to make the others.
-	if p, err := t.look(pid, space, mapped, false); err == nil || len(p.mappings) == 0 {
-		t.release(p)
-	} else if err := t.replace(pid, p); err != nil {
-		return err
-	}
-	p, full := t.look(pid, space, mapped, true)
-	return cmp.Or(t.replace(pid, p), full)
 }
 
-// look finds the tables of the mappings, and makes those that there are not if it may. The
-// error is that one could not be had.
-func (t *Tables) look(pid, space uint32, mapped []binary.Mapped, build bool) (p *process, missing error) {
-	p = &process{space: space, mapped: map[binary.Mapped]*file{}}
-	var known map[binary.Mapped]*file
-	if old := t.processes[pid]; old != nil && (space == 0 || space == old.space) {
-		p.space, known = old.space, old.mapped
+// Has tells whether the file was looked at, and whether there is nothing more to do for it.
+func (t *Tables) Has(id binary.KernelID) bool {
+	f := t.ids[id]
+	return f != nil
+}
+
+// Add makes the table of a file, whose name is for messages. The path leads to it, and may be
+// a link below /proc/self/fd. What has no table is remembered too.
+//
+// Returns ErrFull and ErrLarge.
+func (t *Tables) Add(id binary.KernelID, path, name string) error {
+	if t.Has(id) {
+		return nil
 	}
-	for i := range mapped {
-		m := &mapped[i]
-		f := known[*m]
-		if f == nil {
-			var err error
-			if f, err = t.file(m, build); err != nil {
-				missing = cmp.Or(missing, lack(m, err))
-				continue
+	if id.Kind == binary.KindVDSO {
+		return t.put(id, t.file(fileKey{vdso: true}, name, t.vdso.rows()))
+	}
+	f, err := binary.Open(path)
+	if errors.Is(err, binary.ErrIrregular) { // a device
+		return t.put(id, t.file(fileKey{kernel: id}, name, nil))
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	key, err := keyOf(f)
+	if err != nil {
+		return err
+	}
+	if known := t.files[key]; known != nil {
+		return t.put(id, known)
+	}
+	rows, err := readRows(f, t.limits.Rows)
+	if errors.Is(err, ErrTooMany) {
+		large := t.file(key, name, nil)
+		var why *limit.Error // without the path that the file was read by
+		if errors.As(err, &why) {
+			err = why
+		}
+		t.refuse(large, math.MaxInt, fmt.Errorf("%w: %w", ErrLarge, err))
+		return t.put(id, large)
+	}
+	// What cannot be parsed has no rows.
+	return t.put(id, t.file(key, name, rows))
+}
+
+// file writes the rows of a file into blocks, if there are any left.
+func (t *Tables) file(key fileKey, name string, rows []Row) *file {
+	f := t.files[key]
+	if f == nil {
+		f = &file{key: key, name: name}
+		t.files[key] = f
+	}
+	tree := newTree(rows, t.rule)
+	if !t.makeRoom(len(tree.blocks)) || tree.levels > maxLevels {
+		t.refuse(f, len(tree.blocks), ErrFull)
+	} else if err := t.write(f, tree); err != nil {
+		t.release(f)
+		t.refuse(f, len(tree.blocks), err)
+	}
+	return f
+}
+
+func (t *Tables) refuse(f *file, lacks int, err error) {
+	f.lacks, f.tried, f.err = lacks, t.maps.Now(), fmt.Errorf("%s: %w", f.name, err)
+}
+
+func (t *Tables) write(f *file, tree *tree) error {
+	for range tree.blocks {
+		f.blocks = append(f.blocks, t.block())
+	}
+	for i, b := range tree.blocks {
+		if n, ok := b.(*Node); ok {
+			for k := range n.Block {
+				n.Block[k] = f.blocks[n.Block[k]]
 			}
 		}
-		p.add(m, f)
+		if err := t.maps.PutBlock(f.blocks[i], b); err != nil {
+			return fmt.Errorf("%w: %w", ErrFull, err)
+		}
 	}
-	return p, missing
-}
-
-// lack is what it means that there is no table of a file: nothing, where it cannot be read.
-func lack(m *binary.Mapped, err error) error {
-	switch {
-	case errors.Is(err, ErrFull), errors.Is(err, ErrTooMany):
-		return fmt.Errorf("%w: %s", ErrFull, m.Path)
-	case errors.Is(err, errUnmade):
-		return err
+	if f.head = (File{Levels: tree.levels, Base: tree.base}); tree.levels > 0 {
+		f.head.Root = f.blocks[tree.root()]
 	}
 	return nil
 }
 
-func (p *process) add(m *binary.Mapped, f *file) {
-	if f.blocks.count == 0 {
-		p.mapped[*m] = f
-		return
+// put lets programs find the file by an id.
+func (t *Tables) put(id binary.KernelID, f *file) error {
+	if len(t.ids) >= t.limits.Files && t.ids[id] == nil {
+		t.evictOldest()
 	}
-	if bias, ok := f.bias(m.Start, m.Offset); ok {
-		f.refs++
-		p.mapped[*m] = f
-		p.files = append(p.files, f)
-		p.mappings = append(p.mappings, Mapping{m.Start, m.End, bias, f.blocks.first, f.blocks.count})
-	}
-}
-
-// replace puts a process where another of its number, or an earlier state of it, was.
-func (t *Tables) replace(pid uint32, p *process) error {
-	old := t.processes[pid]
-	if old != nil && old.space == p.space && slices.Equal(old.mappings, p.mappings) {
-		old.mapped = p.mapped
-		t.release(p)
-		return nil
-	}
-	if len(p.mappings) == 0 {
-		return t.drop(pid)
-	}
-	place, ok := t.mappings.take(len(p.mappings))
-	if !ok || old == nil && len(t.processes) >= t.limits.Processes {
-		t.mappings.give(place)
-		t.release(p)
-		return errors.Join(ErrFull, t.drop(pid))
-	}
-	p.place = place
-	for i := range p.mappings {
-		if err := t.maps.PutMapping(place.first+uint32(i), &p.mappings[i]); err != nil {
-			return fmt.Errorf("write mapping: %w", err)
+	for _, one := range append(f.ids, id) { // those it had already may get their table only now
+		head := f.head
+		head.Used = t.maps.Now()
+		if err := t.maps.PutFile(one, &head); err != nil {
+			return fmt.Errorf("%s: write file of unwind table: %w", f.name, err)
 		}
 	}
-	if err := t.maps.PutProcess(pid, &Process{Space: p.space, First: place.first, Count: place.count}); err != nil {
-		return fmt.Errorf("write process: %w", err)
+	if t.ids[id] != f {
+		f.ids = append(f.ids, id)
+		t.ids[id] = f
 	}
-	if old != nil {
-		t.release(old)
-	}
-	t.processes[pid] = p
-	return nil
+	err := f.err
+	f.err = nil
+	return err
 }
 
-func (t *Tables) drop(pid uint32) error {
-	p := t.processes[pid]
-	if p == nil {
-		return nil
+// rule returns the number of a rule: that of no rule, where there are too many.
+func (t *Tables) rule(r Rule) uint16 {
+	n, ok := t.rules[r]
+	if ok {
+		return n
 	}
-	delete(t.processes, pid)
-	t.release(p)
-	return t.maps.DropProcess(pid)
-}
-
-func (t *Tables) release(p *process) {
-	t.mappings.give(p.place)
-	for _, f := range p.files {
-		f.refs--
-	}
-}
-
-// sweepEvery is how often at most processes that have ended are looked for.
-const sweepEvery = time.Second
-
-// makeRoom forgets processes that have ended and files that none maps, when little is left.
-func (t *Tables) makeRoom() {
-	isScarce := func(left, all int) bool { return left < (all+3)/4 }
-	if !isScarce(t.blocks.left(), t.limits.Blocks) && !isScarce(t.mappings.left(), t.limits.Mappings) &&
-		!isScarce(t.limits.Processes-len(t.processes), t.limits.Processes) || time.Since(t.swept) < sweepEvery {
-		return
-	}
-	t.swept = time.Now()
-	for pid := range t.processes {
-		if errors.Is(unix.Kill(int(pid), 0), unix.ESRCH) {
-			_ = t.drop(pid) // there is no other error than that it is not there
+	if len(t.rules) < min(t.limits.Rules, math.MaxUint16) {
+		n = uint16(len(t.rules))
+		if t.maps.PutRule(uint32(n), r) != nil {
+			n = 0
 		}
 	}
-	for key, f := range t.files {
-		if f.refs == 0 {
-			t.blocks.give(f.blocks)
-			delete(t.files, key)
+	t.rules[r] = n
+	return n
+}
+
+// block returns a free block; there is one.
+func (t *Tables) block() uint32 {
+	if n := len(t.free); n > 0 {
+		b := t.free[n-1]
+		t.free = t.free[:n-1]
+		return b
+	}
+	t.unused++
+	return t.unused - 1
+}
+
+func (t *Tables) left() int { return len(t.free) + t.limits.Blocks - int(t.unused) }
+
+// idleAfter is how long a file has not been used that is evicted for another, and how long
+// one that did not fit waits until it is tried again.
+const idleAfter = 10 * time.Second
+
+// isDue tells whether a file that did not fit is to be tried again.
+func (t *Tables) isDue(f *file) bool {
+	return f.lacks <= t.limits.Blocks && t.maps.Now()-f.tried > uint64(idleAfter)
+}
+
+// makeRoom evicts the files that have not been used for the longest time, until there are
+// so many blocks, and is false if those in use leave less.
+func (t *Tables) makeRoom(blocks int) bool {
+	if t.left() >= blocks {
+		return true
+	}
+	if t.room() < blocks {
+		return false
+	}
+	room, idle := t.left(), []*file{}
+	for _, f := range t.byUse() {
+		if room >= blocks {
+			break
 		}
+		room += len(f.blocks)
+		idle = append(idle, f)
+	}
+	t.evict(idle)
+	return true
+}
+
+// room is how many blocks there are once all files are evicted that are not in use.
+func (t *Tables) room() int {
+	room := t.left()
+	for _, f := range t.byUse() {
+		if f.head.Used+uint64(idleAfter) <= t.maps.Now() {
+			room += len(f.blocks)
+		}
+	}
+	return room
+}
+
+// byUse lists the files that have tables, the one that was used longest ago first.
+func (t *Tables) byUse() []*file {
+	var all []*file
+	for _, f := range t.files {
+		if len(f.blocks) == 0 {
+			continue
+		}
+		t.use(f)
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b *file) int { return cmp.Compare(a.head.Used, b.head.Used) })
+	return all
+}
+
+// use reads when the file was used last.
+func (t *Tables) use(f *file) {
+	f.head.Used = 0
+	for _, id := range f.ids {
+		if ns, err := t.maps.Used(id); err == nil {
+			f.head.Used = max(f.head.Used, ns)
+		}
+	}
+}
+
+// evict forgets files; programs tell when they need them again.
+func (t *Tables) evict(files []*file) {
+	for _, f := range files {
+		for _, id := range f.ids {
+			_ = t.maps.DropFile(id) // there is no other error than that it is not there
+			delete(t.ids, id)
+		}
+		delete(t.files, f.key)
+	}
+	if t.maps.Settle() != nil {
+		return // a program may still read the blocks: they are not used again
+	}
+	for _, f := range files {
+		t.release(f)
+	}
+}
+
+func (t *Tables) release(f *file) {
+	t.free = append(t.free, f.blocks...)
+	f.blocks, f.head = nil, File{}
+}
+
+// evictOldest makes room for another id.
+func (t *Tables) evictOldest() {
+	var oldest *file
+	at := uint64(math.MaxUint64)
+	for id, f := range t.ids {
+		if ns, err := t.maps.Used(id); err != nil || ns < at {
+			oldest, at = f, ns
+		}
+	}
+	if oldest != nil {
+		t.evict([]*file{oldest})
 	}
 }

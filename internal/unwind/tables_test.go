@@ -1,176 +1,315 @@
 package unwind
 
 import (
+	"cmp"
+	"debug/elf"
+	"encoding/binary"
 	"errors"
-	"io"
+	"fmt"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	binaries "github.com/corescope/corescope/internal/binary"
 )
 
-// fake are maps in memory, which are followed as the kernel's programs do.
+// fake are maps in memory, which are searched as the kernel's programs do.
 type fake struct {
-	rules     map[uint32]Rule
-	blocks    map[uint32]Block
-	mappings  map[uint32]Mapping
-	processes map[uint32]Process
+	rules   map[uint32]Rule
+	blocks  map[uint32]any
+	files   map[binaries.KernelID]*File
+	now     time.Duration
+	settled int
+	refuse  bool // blocks
 }
 
 func newFake() *fake {
-	return &fake{map[uint32]Rule{}, map[uint32]Block{}, map[uint32]Mapping{}, map[uint32]Process{}}
+	return &fake{rules: map[uint32]Rule{}, blocks: map[uint32]any{}, files: map[binaries.KernelID]*File{}, now: time.Hour}
 }
 
-func (f *fake) PutRule(at uint32, r Rule) error         { f.rules[at] = r; return nil }
-func (f *fake) PutBlock(at uint32, b *Block) error      { f.blocks[at] = *b; return nil }
-func (f *fake) PutMapping(at uint32, m *Mapping) error  { f.mappings[at] = *m; return nil }
-func (f *fake) PutProcess(pid uint32, p *Process) error { f.processes[pid] = *p; return nil }
-func (f *fake) DropProcess(pid uint32) error            { delete(f.processes, pid); return nil }
+func (f *fake) PutRule(at uint32, r Rule) error { f.rules[at] = r; return nil }
 
-// rule is that of an address of a process.
-func (f *fake) rule(pid uint32, pc uint64) (found Rule) {
-	p := f.processes[pid]
-	for i := range p.Count {
-		m := f.mappings[p.First+i]
-		if pc < m.Start || pc >= m.End {
-			continue
+func (f *fake) PutBlock(at uint32, block any) error {
+	if f.refuse {
+		return errors.New("refused")
+	}
+	f.blocks[at] = block
+	return nil
+}
+
+func (f *fake) PutFile(id binaries.KernelID, file *File) error {
+	c := *file
+	f.files[id] = &c
+	return nil
+}
+
+func (f *fake) DropFile(id binaries.KernelID) error { delete(f.files, id); return nil }
+
+func (f *fake) Used(id binaries.KernelID) (uint64, error) {
+	if file := f.files[id]; file != nil {
+		return file.Used, nil
+	}
+	return 0, os.ErrNotExist
+}
+
+func (f *fake) Settle() error { f.settled++; return nil }
+func (f *fake) Now() uint64   { return uint64(f.now) }
+func (f *fake) Close() error  { return nil }
+
+// rule is that of a file offset.
+func (f *fake) rule(id binaries.KernelID, offset uint32) Rule {
+	file := f.files[id]
+	if file == nil || file.Levels == 0 || offset < file.Base {
+		return 0
+	}
+	block, base := file.Root, file.Base
+	for range file.Levels - 1 {
+		n := f.blocks[block].(*Node)
+		at := lastNotAbove(n.Base[:], offset)
+		block, base = n.Block[at], n.Base[at]
+	}
+	l := f.blocks[block].(*Leaf)
+	return f.rules[uint32(l.Rule[lastNotAbove(l.Offset[:], uint16(min(offset-base, 0xffff)))])]
+}
+
+func lastNotAbove[T cmp.Ordered](all []T, key T) int {
+	last := 0
+	for i := range all {
+		if all[i] <= key {
+			last = i
 		}
-		for k := range m.Count {
-			b := f.blocks[m.First+k]
-			for row, start := range b.PC {
-				if uint64(start) <= pc-m.Bias {
-					found = f.rules[uint32(b.Rule[row])]
+	}
+	return last
+}
+
+// program is an ELF file whose code has these rows; each has a rule of its own.
+func program(t testing.TB, rows int) (path string, want []Row) {
+	t.Helper()
+	const vaddr, offset, step = 0x20_0000, 0x1000, 64
+	var section []byte
+	entry := func(id uint32, body []byte) {
+		section = binary.LittleEndian.AppendUint32(section, uint32(len(body)+4))
+		section = append(binary.LittleEndian.AppendUint32(section, id), body...)
+	}
+	entry(0, []byte{1, 'z', 'R', 0, 1, 0x78, 16, 1, 0, 0x0c, 7, 8, 0x90, 1}) // absolute addresses
+	for i := range rows {
+		start := vaddr + offset + uint64(i*step)
+		b := binary.LittleEndian.AppendUint64(nil, start)
+		b = append(binary.LittleEndian.AppendUint64(b, step), 0, 0x0e)
+		size := 16 + 8*(i%500)
+		b = append(b, byte(size&0x7f|0x80), byte(size>>7))
+		entry(uint32(len(section)+4), b)
+		want = append(want, Row{uint32(offset + i*step), newRule(BaseSP, int64(size), 0, -8)})
+	}
+	return writeELF(t, section, vaddr, offset, uint64(rows*step)), want
+}
+
+// writeELF makes a program of one segment with code, and an .eh_frame behind it.
+func writeELF(t testing.TB, frames []byte, vaddr, offset, size uint64) string {
+	t.Helper()
+	const names = "\x00.eh_frame\x00.shstrtab\x00"
+	at := offset + size
+	var b []byte
+	put := func(v any) { b, _ = binary.Append(b, binary.LittleEndian, v) }
+	put(elf.Header64{
+		Ident: [16]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, Type: uint16(elf.ET_EXEC), Machine: uint16(machineHere()), Version: 1,
+		Phoff: 64, Shoff: at + uint64(len(frames)+len(names)), Ehsize: 64, Phentsize: 56, Phnum: 1, Shentsize: 64, Shnum: 3, Shstrndx: 2,
+	})
+	put(elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Off: offset, Vaddr: vaddr + offset, Filesz: size, Memsz: size})
+	b = append(b, make([]byte, at-uint64(len(b)))...)
+	b = append(append(b, frames...), names...)
+	put(elf.Section64{})
+	put(elf.Section64{Name: 1, Type: uint32(elf.SHT_PROGBITS), Addr: vaddr + at, Off: at, Size: uint64(len(frames))})
+	put(elf.Section64{Name: 11, Type: uint32(elf.SHT_STRTAB), Off: at + uint64(len(frames)), Size: uint64(len(names))})
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func machineHere() elf.Machine {
+	f, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		return elf.EM_X86_64
+	}
+	defer f.Close()
+	return f.Machine
+}
+
+func onAMD64(t *testing.T) {
+	t.Helper()
+	if machineHere() != elf.EM_X86_64 {
+		t.Skip("the rules are those of amd64")
+	}
+}
+
+func idOf(n uint64) binaries.KernelID { return binaries.KernelID{Inode: n} }
+
+var roomy = Limits{Rules: 1 << 14, Blocks: 1 << 12, Files: 100, Rows: 1 << 16}
+
+// Each offset of a file has the rule that its row has, whatever the number of levels.
+func TestAdd(t *testing.T) {
+	onAMD64(t)
+	for levels, rows := range map[uint32]int{1: 100, 2: 3000, 3: 20_000} {
+		path, want := program(t, rows)
+		maps := newFake()
+		tables := New(maps, roomy)
+		if err := tables.Add(idOf(1), path, "program"); err != nil {
+			t.Fatal(err)
+		}
+		if got := maps.files[idOf(1)].Levels; got != levels {
+			t.Errorf("%d rows have %d levels, want %d", rows, got, levels)
+		}
+		for _, r := range want {
+			for _, offset := range []uint32{r.PC, r.PC + 63} {
+				if got := maps.rule(idOf(1), offset); got != r.Rule {
+					t.Fatalf("%d rows: rule of %#x is %#x, want %#x", rows, offset, got, r.Rule)
 				}
 			}
 		}
+		for _, offset := range []uint32{0, want[0].PC - 1, want[len(want)-1].PC + 64, 1 << 31} {
+			if got := maps.rule(idOf(1), offset); got != 0 {
+				t.Errorf("%d rows: rule of %#x is %#x, want none", rows, offset, got)
+			}
+		}
 	}
-	return found
 }
 
-// sleeper is a process with a C library.
-func sleeper(t *testing.T) uint32 {
+// A file is read once, whatever ids it has, and whether it has a table or not.
+func TestReadOnce(t *testing.T) {
+	onAMD64(t)
+	path, _ := program(t, 10)
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("no program"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{"program": path, "text": text, "device": "/dev/zero"} {
+		maps := newFake()
+		tables := New(maps, roomy)
+		for range 2 {
+			if err := tables.Add(idOf(1), path, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		blocks := tables.left()
+		if err := tables.Add(idOf(2), path, name); err != nil || tables.left() != blocks || len(maps.files) != 2 {
+			t.Errorf("%s: %d blocks were left, now %d; files are %v: %v", name, blocks, tables.left(), maps.files, err)
+		}
+		if maps.files[idOf(1)].Levels != maps.files[idOf(2)].Levels {
+			t.Errorf("%s: files are %v", name, maps.files)
+		}
+	}
+}
+
+// Files that do not fit are refused one by one, with their names, and read no more.
+func TestFull(t *testing.T) {
+	onAMD64(t)
+	large, _ := program(t, 3000)
+	huge, _ := program(t, 50_000)
+	maps := newFake()
+	tables := New(maps, Limits{Rules: 1 << 14, Blocks: 30, Files: 100, Rows: 1 << 13})
+	if err := tables.Add(idOf(1), large, "first"); err != nil {
+		t.Fatal(err)
+	}
+	tooMany := fmt.Sprintf("huge: %v: the file has more than %d rules", ErrLarge, 1<<13)
+	for path, want := range map[string]string{copyOf(t, large): "large: " + ErrFull.Error(), huge: tooMany} {
+		name, _, _ := strings.Cut(want, ":")
+		id := idOf(uint64(len(name)))
+		if err := tables.Add(id, path, name); fmt.Sprint(err) != want || !errors.Is(err, ErrFull) && !errors.Is(err, ErrLarge) {
+			t.Errorf("%s: error is %v, want %s", name, err, want)
+		}
+		if !tables.Has(id) || maps.files[id] == nil || maps.files[id].Levels != 0 {
+			t.Errorf("%s: file is %+v", name, maps.files[id])
+		}
+		if err := tables.Add(id, path, name); err != nil {
+			t.Errorf("%s: it is refused twice: %v", name, err)
+		}
+	}
+	maps.refuse = true
+	small, _ := program(t, 10)
+	if err := tables.Add(idOf(9), small, "small"); !errors.Is(err, ErrFull) || maps.files[idOf(9)].Levels != 0 {
+		t.Errorf("a map that cannot be written: %v, %+v", err, maps.files[idOf(9)])
+	}
+}
+
+func copyOf(t *testing.T, path string) string {
 	t.Helper()
-	cmd := exec.Command("cat")
-	in, err := cmd.StdinPipe()
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, _ := cmd.StdoutPipe()
-	if err := cmd.Start(); err != nil {
+	to := filepath.Join(t.TempDir(), "copy")
+	if err := os.WriteFile(to, data, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	in.Write([]byte{'x'})
-	io.ReadFull(out, make([]byte, 1)) // it has its libraries now
-	t.Cleanup(func() {
-		in.Close()
-		cmd.Wait()
-	})
-	return uint32(cmd.Process.Pid)
+	return to
 }
 
-var roomy = Limits{Rules: 1 << 14, Blocks: 1 << 12, Mappings: 1 << 10, Processes: 10}
-
-// Each address of a process has the rule that its file's table has.
-func TestFollow(t *testing.T) {
-	maps, pid := newFake(), sleeper(t)
-	tables := New(maps, roomy)
-	if err := tables.Follow(pid, 7); err != nil {
-		t.Fatal(err)
-	}
-	p := tables.processes[pid]
-	if p == nil || len(p.mappings) < 3 || maps.processes[pid].Space != 7 {
-		t.Fatalf("process is %+v, %+v", p, maps.processes[pid])
-	}
-	for i, m := range p.mappings {
-		var with int
-		for pc := m.Start; pc < m.End; pc += (m.End - m.Start) / 16 {
-			if maps.rule(pid, pc) != 0 {
-				with++
-			}
-		}
-		if with == 0 {
-			t.Errorf("mapping %d has no rules: %+v", i, m)
-		}
-	}
-	if err := tables.Follow(pid, 0); err != nil || maps.processes[pid].Space != 7 || tables.processes[pid] != p {
-		t.Errorf("what has not changed is written anew: %v", err)
-	}
-	if err := tables.Follow(pid, 8); err != nil || maps.processes[pid].Space != 8 {
-		t.Errorf("space is %d: %v", maps.processes[pid].Space, err)
-	}
-}
-
-// What has no room is said, and no table is half there.
-func TestFull(t *testing.T) {
-	pid := sleeper(t)
-	for _, l := range []Limits{
-		{Rules: 1 << 14, Blocks: 1, Mappings: 1 << 10, Processes: 10},
-		{Rules: 1 << 14, Blocks: 1 << 12, Mappings: 1, Processes: 10},
-		{Rules: 1 << 14, Blocks: 1 << 12, Mappings: 1 << 10, Processes: 0},
-	} {
-		maps := newFake()
-		if err := New(maps, l).Follow(pid, 1); !errors.Is(err, ErrFull) {
-			t.Errorf("%+v: error is %v", l, err)
-		}
-		for _, m := range maps.mappings {
-			if int(m.First+m.Count) > l.Blocks {
-				t.Errorf("%+v: mapping %+v", l, m)
-			}
-		}
-	}
-}
-
-// A process that has ended makes room for others, as do the files that it alone had.
-func TestSweep(t *testing.T) {
+// The table that was not used for the longest time makes room, but none that is in use.
+func TestEvict(t *testing.T) {
+	onAMD64(t)
 	maps := newFake()
-	tables := New(maps, Limits{Rules: 1 << 14, Blocks: 1 << 12, Mappings: 8, Processes: 1})
-	first := exec.Command("sleep", "100")
-	if err := first.Start(); err != nil {
+	tables := New(maps, Limits{Rules: 1 << 14, Blocks: 60, Files: 100, Rows: 1 << 16})
+	add := func(n uint64) error {
+		path, _ := program(t, 3000)
+		return tables.Add(idOf(n), path, fmt.Sprint(n))
+	}
+	if err := errors.Join(add(1), add(2)); err != nil {
 		t.Fatal(err)
 	}
-	pid := uint32(first.Process.Pid)
-	for tables.processes[pid] == nil {
-		if err := tables.Follow(pid, 1); err != nil {
+	if err := add(3); !errors.Is(err, ErrFull) {
+		t.Fatalf("a third one fits: %v", err)
+	}
+	maps.now += idleAfter + time.Second
+	maps.files[idOf(1)].Used = maps.Now()
+	if tables.Review(); !tables.Has(idOf(3)) {
+		t.Error("what is not used is tried again")
+	}
+	maps.now += idleAfter + time.Second
+	maps.files[idOf(1)].Used, maps.files[idOf(3)].Used = maps.Now(), maps.Now()
+	if tables.Review(); tables.Has(idOf(3)) || maps.files[idOf(3)] != nil {
+		t.Error("what is in use is not tried again")
+	}
+	if err := add(3); err != nil {
+		t.Errorf("there is no room beside one that is not used: %v", err)
+	}
+	if maps.files[idOf(1)] == nil || maps.files[idOf(2)] != nil || maps.files[idOf(3)].Levels == 0 || maps.settled == 0 {
+		t.Errorf("files are %v", maps.files)
+	}
+}
+
+// There are only so many files; the one that was not used for the longest time goes.
+func TestFiles(t *testing.T) {
+	onAMD64(t)
+	maps := newFake()
+	tables := New(maps, Limits{Rules: 1 << 14, Blocks: 60, Files: 3, Rows: 1 << 16})
+	for n := range uint64(10) {
+		maps.now += time.Second
+		path, _ := program(t, 10)
+		if err := tables.Add(idOf(n), path, "program"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	first.Process.Kill()
-	first.Wait()
-	tables.swept = time.Time{}
-	tables.makeRoom()
-	if tables.processes[pid] != nil || len(maps.processes) != 0 || len(tables.files) != 0 {
-		t.Errorf("left are %v and %d files", maps.processes, len(tables.files))
-	}
-	if left := tables.blocks.left(); left != 1<<12 {
-		t.Errorf("%d blocks are left", left)
-	}
-	if err := tables.Follow(uint32(os.Getpid()+1<<22), 1); err == nil {
-		t.Error("a process that is not there can be followed")
+	if len(maps.files) != 3 || len(tables.files) != 3 || !tables.Has(idOf(9)) || tables.left() != 57 {
+		t.Errorf("files are %v; %d blocks are left", maps.files, tables.left())
 	}
 }
 
-// Places are given away once, and again only after a while.
-func TestRanges(t *testing.T) {
-	now := time.Now()
-	r := newRanges(10)
-	r.now = func() time.Time { return now }
-	a, _ := r.take(4)
-	b, _ := r.take(3)
-	c, ok := r.take(3)
-	if want := []span{{0, 4}, {4, 3}, {7, 3}}; !ok || !slices.Equal([]span{a, b, c}, want) {
-		t.Fatalf("spans are %v, %v, %v", a, b, c)
+// Rows are counted from the begin of the file, not by addresses, in every segment.
+func TestByOffset(t *testing.T) {
+	rule := func(n int64) Rule { return newRule(BaseSP, 8*n, 0, -8) }
+	c := code{
+		rows: []Row{{0x1000, rule(1)}, {0x1010, rule(2)}, {0x5000, rule(3)}, {0x5010, 0}},
+		segments: []elf.ProgHeader{
+			{Off: 0x800, Vaddr: 0x5000, Filesz: 0x100}, {Off: 0x200, Vaddr: 0x1008, Filesz: 0x18}, {Off: 0x210, Vaddr: 0x1000, Filesz: 8},
+		},
 	}
-	if _, ok := r.take(1); ok {
-		t.Error("there is no end")
-	}
-	r.give(b)
-	r.give(a)
-	if _, ok := r.take(1); ok || r.left() != 7 {
-		t.Errorf("what was given back is given away at once; %d are left", r.left())
-	}
-	now = now.Add(rest)
-	if s, ok := r.take(7); !ok || s != (span{0, 7}) {
-		t.Errorf("span is %v", s)
+	want := []Row{{0x200, rule(1)}, {0x208, rule(2)}, {0x218, 0}, {0x800, rule(3)}, {0x810, 0}}
+	if got := c.byOffset(); !slices.Equal(got, want) {
+		t.Errorf("rows are %x, want %x", got, want)
 	}
 }

@@ -8,59 +8,60 @@ import (
 	"strings"
 )
 
-// ErrArg is returned for an argument in a form that is not understood, such as one in a
-// register of floating point numbers.
-var ErrArg = errors.New("argument is not understood")
+// ErrArg is returned for an argument in an unsupported form, such as one in a floating-point
+// register.
+var ErrArg = errors.New("unsupported argument")
 
-// Kind is where an argument is.
+// Kind is the kind of location of an argument.
 type Kind uint8
 
-// The kinds of arguments.
+// The kinds of locations.
 const (
-	Constant Kind = iota // its value is Disp
-	Register             // in Base
-	Memory               // at Base + Index<<Shift + Disp, each if there
+	Constant Kind = iota // the value is Disp
+	Register             // the value is in Base
+	Memory               // the address is Base + Index<<Shift + Disp; Base and Index are optional
 )
 
-// Arg is where an argument lies, and of what type it is.
+// Arg is the location and type of an argument.
 type Arg struct {
 	Kind Kind
-	// Size is 1, 2, 4 or 8 bytes. A Signed one is negative where its highest bit is set.
+	// Size is 1, 2, 4 or 8 bytes. Signed arguments are sign-extended.
 	Size   uint8
 	Signed bool
 	// Base and Index are registers, or nil.
 	Base, Index *Reg
-	// Shift is by how many bits the index is shifted to the left.
+	// Shift is the number of bits by which the index is shifted left.
 	Shift uint8
 	Disp  int64
 }
 
-// Reg is a part of a register.
+// Reg is a register or a part of it.
 type Reg struct {
-	// Offset is that of the whole register in struct pt_regs.
+	// Offset is the offset of the whole register in struct pt_regs.
 	Offset uint16
-	// Size is how many bytes of it count, Shift how many bits are below these (8 for
-	// x86's ah). A Signed one is an index that is extended by its sign.
+	// Size is the number of bytes used. Shift is the number of bits below these (8 for ah
+	// on x86). A Signed index is sign-extended.
 	Size, Shift uint8
 	Signed      bool
 }
 
-// args reads the arguments of a probe at the address: "-4@%eax 8@$5".
+// args parses the arguments of a probe at addr: "-4@%eax 8@$5".
 func (r *reader) args(text string, addr uint64) ([]Arg, error) {
 	var args []Arg
 	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
-		var one string
-		one, text = cutArg(text)
-		a, err := r.arg(one, addr)
+		var arg string
+		arg, text = cutArg(text)
+		a, err := r.arg(arg, addr)
 		if err != nil {
-			return nil, fmt.Errorf("argument %d, %q: %w", len(args)+1, one, err)
+			return nil, fmt.Errorf("parse argument %d, %q: %w", len(args)+1, arg, err)
 		}
 		args = append(args, a)
 	}
 	return args, nil
 }
 
-// cutArg cuts off the first argument. arm64 has blanks within brackets.
+// cutArg splits text after the first argument. Arguments of arm64 contain spaces within
+// brackets.
 func cutArg(text string) (arg, rest string) {
 	depth := 0
 	for i, c := range text {
@@ -76,8 +77,8 @@ func cutArg(text string) (arg, rest string) {
 	return text, ""
 }
 
-// arg reads SIZE@OPERAND, where a negative size is that of a signed type. Old compilers
-// leave the size out: then it is that of the register, or of a word.
+// arg parses SIZE@OPERAND. A negative size denotes a signed type. Old compilers omit the
+// size, which is then 8.
 func (r *reader) arg(text string, addr uint64) (Arg, error) {
 	size, operand, ok := strings.Cut(text, "@")
 	if !ok {
@@ -85,7 +86,7 @@ func (r *reader) arg(text string, addr uint64) (Arg, error) {
 	}
 	n, err := strconv.ParseInt(size, 10, 8)
 	if err != nil {
-		return Arg{}, ErrArg // "8f": a floating point number
+		return Arg{}, ErrArg // "8f": floating point
 	}
 	a := Arg{Size: uint8(max(n, -n)), Signed: n < 0}
 	if a.Size != 1 && a.Size != 2 && a.Size != 4 && a.Size != 8 {
@@ -97,7 +98,7 @@ func (r *reader) arg(text string, addr uint64) (Arg, error) {
 	return a, r.x86(&a, operand, addr)
 }
 
-// number reads a decimal, hexadecimal or octal number of 64 bits, of either sign.
+// number parses a 64-bit decimal, hexadecimal or octal number, signed or unsigned.
 func number(text string) (int64, bool) {
 	if n, err := strconv.ParseInt(text, 0, 64); err == nil {
 		return n, true

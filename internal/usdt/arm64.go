@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// arm64 reads an operand: 5, x0, w1, [x29, -16], [sp], [x0, x1], [x0, w1, sxtw 3].
+// arm64 parses an operand: 5, x0, w1, [x29, -16], [sp], [x0, x1], [x0, w1, sxtw 3].
 func (a *Arg) arm64(text string) error {
 	if inner, ok := strings.CutPrefix(text, "["); ok {
 		inner, ok = strings.CutSuffix(inner, "]")
 		a.Kind = Memory
-		return understood(ok && a.arm64Address(strings.Split(inner, ",")))
+		return checkArg(ok && a.arm64Address(strings.Split(inner, ",")))
 	}
 	if n, ok := number(strings.TrimPrefix(text, "#")); ok {
 		a.Kind, a.Disp = Constant, n
@@ -21,10 +21,11 @@ func (a *Arg) arm64(text string) error {
 		return nil
 	}
 	a.Kind, a.Base = Register, arm64Reg(text)
-	return understood(a.Base != nil)
+	return checkArg(a.Base != nil)
 }
 
-// arm64Address reads a base and, if there, a displacement or an index with its extension.
+// arm64Address parses a base register, optionally followed by a displacement or by an index
+// with an extension.
 func (a *Arg) arm64Address(parts []string) bool {
 	for i := range parts {
 		parts[i] = strings.TrimSpace(parts[i])
@@ -45,7 +46,7 @@ func (a *Arg) arm64Address(parts []string) bool {
 	return len(parts) == 2 || a.arm64Extend(strings.Fields(parts[2]))
 }
 
-// arm64Extend reads "lsl 3", "sxtw" or "uxtw #2".
+// arm64Extend parses "lsl 3", "sxtw" or "uxtw #2".
 func (a *Arg) arm64Extend(words []string) bool {
 	if len(words) == 0 || len(words) > 2 {
 		return false
@@ -65,8 +66,8 @@ func (a *Arg) arm64Extend(words []string) bool {
 	return err == nil && n <= 4
 }
 
-// arm64Reg finds a register by its name: its place is that in struct user_pt_regs, with
-// which struct pt_regs begins. It returns nil for other names.
+// arm64Reg returns the register with the given name, or nil. Its offset is that in struct
+// user_pt_regs, the first member of struct pt_regs.
 func arm64Reg(name string) *Reg {
 	switch name {
 	case "sp":

@@ -1,6 +1,6 @@
-// Package usdt reads the probes that programs have built in (sys/sdt.h, SystemTap's
-// "user-space statically defined tracing"): where they are, and where their arguments
-// lie. It knows no BPF.
+// Package usdt reads USDT probes (user-space statically defined tracing, sys/sdt.h of
+// SystemTap) from ELF files: the locations of the probes, their semaphores and their
+// arguments. It does not depend on BPF.
 package usdt
 
 import (
@@ -10,19 +10,21 @@ import (
 	"fmt"
 
 	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/limit"
 )
 
-// Site is one place of a probe in a file. A probe has as many as the compiler made of it.
+// Site is a location of a probe in a file. A probe has several if the compiler duplicated
+// its code, for example by inlining.
 type Site struct {
 	Provider, Name string
-	// Offset is the place of its instruction in the file.
+	// Offset is the file offset of the instruction of the probe.
 	Offset uint64
-	// Semaphore is the place in the file of the 16-bit count that a program looks at
-	// before it goes to the trouble of a probe, or 0.
+	// Semaphore is the file offset of the 16-bit counter that the program checks before it
+	// prepares the arguments, or 0 if there is none.
 	Semaphore uint64
-	// Args are where the arguments lie when the instruction is reached.
+	// Args are the locations of the arguments at that instruction.
 	Args []Arg
-	// Err says why Args are not known, nil if they are.
+	// Err is the reason why Args is unknown, or nil.
 	Err error
 }
 
@@ -33,7 +35,7 @@ const (
 	noteType    = 3
 )
 
-// Read lists the probes of a file, none where it has none.
+// Read returns the probes of a file.
 func Read(f *binary.File) ([]Site, error) {
 	var sites []Site
 	err := f.Parse(func(e *elf.File) error {
@@ -41,11 +43,11 @@ func Read(f *binary.File) ([]Site, error) {
 		if s == nil {
 			return nil
 		}
-		data, err := s.Data()
+		data, err := limit.Section(s, f.Path, limit.Notes)
 		if err != nil {
-			return fmt.Errorf("read %s: %w", noteSection, err)
+			return err
 		}
-		r := reader{file: e}
+		r := reader{file: e, path: f.Path}
 		for len(data) > 0 {
 			var n note
 			if n, data, err = nextNote(e, data); err != nil {
@@ -73,8 +75,8 @@ type note struct {
 	desc  []byte
 }
 
-// nextNote cuts the first note off: three numbers, the owner and the contents, each
-// filled up to 4 bytes.
+// nextNote returns the first note and the remaining data. A note consists of three numbers,
+// the owner and the descriptor, each padded to a multiple of 4 bytes.
 func nextNote(e *elf.File, data []byte) (n note, rest []byte, err error) {
 	const header = 12
 	if len(data) < header {
@@ -94,14 +96,18 @@ func nextNote(e *elf.File, data []byte) (n note, rest []byte, err error) {
 
 func aligned(n uint64) uint64 { return (n + 3) &^ 3 }
 
-// reader turns notes into sites.
+// reader converts notes to sites.
 type reader struct {
 	file    *elf.File
-	symbols map[string]uint64
+	path    string
+	table   *binary.Symbols
+	symbols map[string]uint64 // that arguments refer to
+	// exceeded is the limit because of which symbols are missing.
+	exceeded error
 }
 
-// site reads the contents of a note: the addresses of the probe, of the base section as it
-// was when the file was linked, and of the semaphore; provider, name and arguments.
+// site decodes the descriptor of a note: the addresses of the probe, of the base section at
+// link time and of the semaphore, then provider, name and arguments.
 func (r *reader) site(desc []byte) (Site, error) {
 	const addresses = 24
 	if len(desc) < addresses {
@@ -113,24 +119,26 @@ func (r *reader) site(desc []byte) (Site, error) {
 	}
 	order := r.file.ByteOrder
 	loc, base, semaphore := order.Uint64(desc), order.Uint64(desc[8:]), order.Uint64(desc[16:])
-	moved := r.moved(base)
+	delta := r.relocation(base)
 	s := Site{Provider: string(texts[0]), Name: string(texts[1])}
 	var ok bool
-	if s.Offset, ok = binary.Offset(r.file, loc+moved); !ok {
-		return s, fmt.Errorf("%s:%s is at no place of the file: %w", s.Provider, s.Name, errMalformed)
+	if s.Offset, ok = binary.Offset(r.file, loc+delta); !ok {
+		return s, fmt.Errorf("address of %s:%s is in no segment of the file: %w", s.Provider, s.Name, errMalformed)
 	}
 	if semaphore != 0 {
-		if s.Semaphore, ok = binary.Offset(r.file, semaphore+moved); !ok {
-			return s, fmt.Errorf("semaphore of %s:%s is at no place of the file: %w", s.Provider, s.Name, errMalformed)
+		if s.Semaphore, ok = binary.Offset(r.file, semaphore+delta); !ok {
+			return s, fmt.Errorf("semaphore of %s:%s is in no segment of the file: %w", s.Provider, s.Name, errMalformed)
 		}
 	}
-	s.Args, s.Err = r.args(string(texts[2]), loc+moved)
+	if s.Args, s.Err = r.args(string(texts[2]), loc+delta); s.Err != nil && r.exceeded != nil {
+		s.Err = r.exceeded
+	}
 	return s, nil
 }
 
-// moved is by how much a tool like prelink has moved the file's addresses since it was
-// linked: notes are not changed then, but the address of the base section is.
-func (r *reader) moved(base uint64) uint64 {
+// relocation returns by how much tools like prelink have shifted the addresses of the file
+// after linking: they update the address of the base section, but not the notes.
+func (r *reader) relocation(base uint64) uint64 {
 	s := r.file.Section(baseSection)
 	if s == nil || base == 0 {
 		return 0
@@ -138,18 +146,45 @@ func (r *reader) moved(base uint64) uint64 {
 	return s.Addr - base
 }
 
-// symbol returns the address of an object or function that an argument names.
-func (r *reader) symbol(name string) (uint64, bool) {
+// maxSymbols bounds the different symbols in the arguments of a file: all symbols are searched for each.
+const maxSymbols = 256
+
+// symbol returns the address of an object or function named in an argument. It sets exceeded if it
+// returns false because of a limit.
+func (r *reader) symbol(name string) (addr uint64, ok bool) {
+	if addr, isKnown := r.symbols[name]; isKnown {
+		return addr, addr != 0
+	}
+	if len(r.symbols) >= maxSymbols {
+		r.exceeded = &limit.Error{Input: "arguments of USDT probes in " + r.path, Max: maxSymbols, Unit: "symbols"}
+		return 0, false
+	}
 	if r.symbols == nil {
 		r.symbols = map[string]uint64{}
-		all, _ := r.file.Symbols()
-		exported, _ := r.file.DynamicSymbols()
-		for _, s := range append(all, exported...) {
-			if s.Section != elf.SHN_UNDEF {
-				r.symbols[s.Name] = s.Value
-			}
+	}
+	if r.table == nil {
+		r.table, r.exceeded = r.readSymbols()
+	}
+	r.symbols[name] = 0
+	for i := range r.table.Len() {
+		s := r.table.At(i)
+		if elf.SectionIndex(s.Shndx) != elf.SHN_UNDEF && r.table.Name(&s) == name {
+			r.symbols[name] = s.Value
+			return s.Value, true
 		}
 	}
-	addr, ok := r.symbols[name]
-	return addr, ok
+	return 0, false
+}
+
+// readSymbols reads .symtab, which has all symbols, or the symbol table of a stripped file.
+func (r *reader) readSymbols() (*binary.Symbols, error) {
+	kind := elf.SHT_SYMTAB
+	if r.file.SectionByType(kind) == nil {
+		kind = elf.SHT_DYNSYM
+	}
+	t, err := binary.ReadSymbols(r.file, kind, r.path)
+	if err != nil {
+		return &binary.Symbols{}, err
+	}
+	return t, nil
 }

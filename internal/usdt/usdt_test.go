@@ -42,7 +42,7 @@ func TestX86(t *testing.T) {
 		check(t, elf.EM_X86_64, text, want)
 	}
 	for _, text := range []string{"8f@%xmm0", "8@%xmm0", "8@%rxx", "3@%rax", "8@", "8@none(%rip)", "8@(%rax,%rdx,3)", "8@(%rax", "x@%rax", "8@(%rax,%rdx,4,5)"} {
-		refuse(t, elf.EM_X86_64, text)
+		checkUnsupported(t, elf.EM_X86_64, text)
 	}
 }
 
@@ -65,20 +65,20 @@ func TestARM64(t *testing.T) {
 		check(t, elf.EM_AARCH64, text, want)
 	}
 	for _, text := range []string{"8@d0", "8@x31", "8@x01", "8@[x0", "8@[5]", "8@[x0, x1, ror 3]", "8@[x0, 8, lsl 3]", "4f@s0", "8@[x0, x1, lsl 9]"} {
-		refuse(t, elf.EM_AARCH64, text)
+		checkUnsupported(t, elf.EM_AARCH64, text)
 	}
 }
 
-func reading(m elf.Machine) *reader {
+func newReader(m elf.Machine) *reader {
 	return &reader{file: &elf.File{FileHeader: elf.FileHeader{Machine: m}}, symbols: map[string]uint64{"value": 0x2000}}
 }
 
 func check(t *testing.T, m elf.Machine, text string, want Arg) {
 	t.Helper()
-	// As the second of three, so that it is cut out rightly.
-	args, err := reading(m).args("4@"+operand(m)+" "+text+" 4@"+operand(m), 0x1000)
+	// The second of three arguments, to test the splitting too.
+	args, err := newReader(m).args("4@"+operand(m)+" "+text+" 4@"+operand(m), 0x1000)
 	if err != nil || len(args) != 3 || !reflect.DeepEqual(args[1], want) {
-		t.Errorf("%s is %+v, %v, want %+v", text, args, err, want)
+		t.Errorf("%s is parsed as %+v, %v, want %+v", text, args, err, want)
 	}
 }
 
@@ -89,10 +89,10 @@ func operand(m elf.Machine) string {
 	return "1"
 }
 
-func refuse(t *testing.T, m elf.Machine, text string) {
+func checkUnsupported(t *testing.T, m elf.Machine, text string) {
 	t.Helper()
-	if args, err := reading(m).args(text, 0x1000); err == nil {
-		t.Errorf("%s is understood, as %+v", text, args)
+	if args, err := newReader(m).args(text, 0x1000); err == nil {
+		t.Errorf("%s is parsed as %+v, want an error", text, args)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestReadNothing(t *testing.T) {
+func TestReadFileWithoutProbes(t *testing.T) {
 	lib := native.Write(t, filepath.Join(t.TempDir(), "lib.so"), []string{"one"})
 	f, err := binary.Open(lib.Path)
 	if err != nil {
@@ -145,7 +145,7 @@ func TestReadNothing(t *testing.T) {
 	}
 }
 
-// FuzzNotes reads notes that may be anything.
+// FuzzNotes reads files with arbitrary bytes in the notes.
 func FuzzNotes(f *testing.F) {
 	lib := native.Write(f, filepath.Join(f.TempDir(), "lib.so"), []string{"one"},
 		native.Probe{Function: "one", Provider: "p", Name: "n", Args: "8@x"})

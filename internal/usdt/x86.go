@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// x86 reads an operand in AT&T's syntax: $5, %eax, -8(%rbp), 8(%rax,%rdx,4), name+4(%rip).
+// x86 parses an operand in AT&T syntax: $5, %eax, -8(%rbp), 8(%rax,%rdx,4), name+4(%rip).
 func (r *reader) x86(a *Arg, text string, addr uint64) error {
 	switch {
 	case text == "":
@@ -14,10 +14,10 @@ func (r *reader) x86(a *Arg, text string, addr uint64) error {
 	case strings.HasPrefix(text, "$"):
 		n, ok := number(text[1:])
 		a.Kind, a.Disp = Constant, n
-		return understood(ok)
+		return checkArg(ok)
 	case strings.HasPrefix(text, "%"):
 		a.Kind, a.Base = Register, x86Reg(text)
-		return understood(a.Base != nil)
+		return checkArg(a.Base != nil)
 	}
 	a.Kind = Memory
 	disp, inner, hasInner := strings.Cut(text, "(")
@@ -34,13 +34,14 @@ func (r *reader) x86(a *Arg, text string, addr uint64) error {
 	}
 	a.Disp = base
 	if strings.TrimSpace(parts[0]) == "%rip" && !isNumber(disp) {
-		// The assembler means the symbol's own address; the register has the probe's.
+		// The operand denotes the address of the symbol, but Base holds that of the probe.
 		a.Disp -= int64(addr)
 	}
 	return nil
 }
 
-func understood(ok bool) error {
+// checkArg returns ErrArg unless ok is true.
+func checkArg(ok bool) error {
 	if !ok {
 		return ErrArg
 	}
@@ -52,7 +53,7 @@ func isNumber(text string) bool {
 	return ok || text == ""
 }
 
-// x86Registers reads "%rax", "%rax,%rdx,4" or ",%rdx,8".
+// x86Registers parses "%rax", "%rax,%rdx,4" or ",%rdx,8".
 func (a *Arg) x86Registers(parts []string) bool {
 	for i := range parts {
 		parts[i] = strings.TrimSpace(parts[i])
@@ -77,7 +78,7 @@ func (a *Arg) x86Registers(parts []string) bool {
 	return len(parts) <= 3
 }
 
-// displacement reads "", "-8", "name", "name+4" or "4+name".
+// displacement parses "", "-8", "name", "name+4" or "4+name".
 func (r *reader) displacement(text string) (int64, bool) {
 	var sum int64
 	for _, term := range terms(text) {
@@ -94,7 +95,7 @@ func (r *reader) displacement(text string) (int64, bool) {
 	return sum, true
 }
 
-// terms cuts "name+4-8" into "name", "+4" and "-8".
+// terms splits "name+4-8" into "name", "+4" and "-8".
 func terms(text string) []string {
 	var all []string
 	for text = strings.TrimSpace(text); text != ""; {
@@ -108,10 +109,10 @@ func terms(text string) []string {
 	return all
 }
 
-// x86Words are the registers in the order of struct pt_regs.
+// x86Words are the 16-bit names of the registers in the order of struct pt_regs.
 var x86Words = strings.Fields("r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp")
 
-// x86Reg finds a register by its name, "%eax", or returns nil.
+// x86Reg returns the register with the given name, such as "%eax", or nil.
 func x86Reg(text string) *Reg {
 	name, ok := strings.CutPrefix(text, "%")
 	if !ok {
@@ -125,7 +126,8 @@ func x86Reg(text string) *Reg {
 	return nil
 }
 
-// x86Part returns what part of the register the name stands for, size 0 if of none.
+// x86Part returns the part of the register word that name denotes, or size 0 if name is not
+// a part of it.
 func x86Part(name, word string) (size, shift uint8) {
 	if word[0] == 'r' { // r8 to r15
 		switch name {

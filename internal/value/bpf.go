@@ -27,14 +27,14 @@ var linkTypes = []string{
 	"struct_ops", "netfilter", "tcx", "uprobe_multi", "netkit", "sockmap", "tracing_multi",
 }
 
-// ProgramType is the name of a BPF program's type, without what all begin with, or its
-// number where it is not known.
+// ProgramType returns the name of an enum bpf_prog_type without its prefix, in lower case,
+// or its number if the type is unknown.
 func ProgramType(n uint32) string { return nameOr(progTypes, n) }
 
-// MapType is the name of a BPF map's type.
+// MapType returns the name of an enum bpf_map_type, like [ProgramType].
 func MapType(n uint32) string { return nameOr(mapTypes, n) }
 
-// LinkType is the name of a BPF link's type.
+// LinkType returns the name of an enum bpf_link_type, like [ProgramType].
 func LinkType(n uint32) string { return nameOr(linkTypes, n) }
 
 func nameOr(names []string, n uint32) string {

@@ -13,11 +13,11 @@ func (v *text) Any() any                   { return string(*v) }
 func (v *text) Schema() Schema             { return Schema{Type: "string"} }
 func (v *text) Absent() bool               { return *v == "" }
 
-// Bytes is a string of the kernel's or of a task's: a path, a name, a host.
+// Bytes is an untrusted string from the kernel or a task, such as a path or a host name.
 // It often points into a buffer that the next event overwrites.
 type Bytes []byte
 
-// BytesOf are the first n bytes in a field, nil for 0.
+// BytesOf returns the first n bytes of b, nil if n is 0.
 func BytesOf(b []byte, n uint8) Bytes {
 	if n == 0 {
 		return nil
@@ -33,7 +33,7 @@ func (v *Bytes) Absent() bool                 { return *v == nil }
 func (v *Bytes) Valid() bool                  { return utf8.Valid(*v) }
 func (v *Bytes) AppendBase64(b []byte) []byte { return appendBase64(b, *v) }
 
-// Comm is a task's name as the kernel keeps it: 15 bytes and a NUL at most.
+// Comm is the name of a task as the kernel stores it: at most 15 bytes and a NUL.
 type Comm [16]byte
 
 func (v *Comm) bytes() []byte {
@@ -43,7 +43,7 @@ func (v *Comm) bytes() []byte {
 	return v[:]
 }
 
-// String returns the name's own bytes.
+// String returns the bytes of the name, unescaped.
 func (v *Comm) String() string { return string(v.bytes()) }
 
 func (v *Comm) AppendText(b []byte) []byte   { return AppendEscaped(b, v.bytes()) }
@@ -53,10 +53,10 @@ func (v *Comm) Schema() Schema               { return Schema{Type: "string"} }
 func (v *Comm) Valid() bool                  { return utf8.Valid(v.bytes()) }
 func (v *Comm) AppendBase64(b []byte) []byte { return appendBase64(b, v.bytes()) }
 
-// List is strings one after another, each ended by a NUL: an argument vector.
+// List is a sequence of NUL-terminated strings, such as an argument vector.
 type List []byte
 
-// All calls yield with each string.
+// All iterates over the strings.
 func (v List) All(yield func([]byte) bool) {
 	for rest := []byte(v); len(rest) > 0; {
 		var s []byte
@@ -75,19 +75,47 @@ func (v *List) AppendText(b []byte) []byte {
 	return v.appendJoined(b, ' ', AppendEscaped[[]byte])
 }
 
-func (v *List) appendArray(b []byte, one func(b, s []byte) []byte) []byte {
-	return append(v.appendJoined(append(b, '['), ',', one), ']')
+func (v *List) appendArray(b []byte, appendItem func(b, s []byte) []byte) []byte {
+	return append(v.appendJoined(append(b, '['), ',', appendItem), ']')
 }
 
-func (v *List) appendJoined(b []byte, sep byte, one func(b, s []byte) []byte) []byte {
+func (v *List) appendJoined(b []byte, sep byte, appendItem func(b, s []byte) []byte) []byte {
 	first := true
 	for s := range v.All {
 		if !first {
 			b = append(b, sep)
 		}
-		b, first = one(b, s), false
+		b, first = appendItem(b, s), false
 	}
 	return b
+}
+
+// AppendCell appends a JSON array, which can be split again where text joins the strings with
+// blanks. Each string has the escapes of text.
+func (v *List) AppendCell(b []byte) []byte {
+	return v.appendArray(b, appendQuotedText)
+}
+
+// appendQuotedText appends the escaped text of s as a JSON string.
+func appendQuotedText(b, s []byte) []byte {
+	b = append(b, '"')
+	start := len(b)
+	b = AppendEscaped(b, s)
+	end := len(b)
+	for _, c := range b[start:end] {
+		if c == '"' || c == '\\' {
+			b = append(b, 0)
+		}
+	}
+	// From the end on, what is moved overwrites only what was moved before.
+	for from, to := end-1, len(b)-1; to > from; from, to = from-1, to-1 {
+		b[to] = b[from]
+		if b[from] == '"' || b[from] == '\\' {
+			to--
+			b[to] = '\\'
+		}
+	}
+	return append(b, '"')
 }
 
 func (v *List) AppendJSON(b []byte) []byte   { return v.appendArray(b, AppendString[[]byte]) }
@@ -106,11 +134,11 @@ func (v *List) Schema() Schema {
 	return Schema{Type: "array", Items: &Schema{Type: "string"}}
 }
 
-// Name is a string of the kernel's or of a task's that can be compared: the name of a
-// file, a path. It is absent when it is empty.
+// Name is an untrusted string that is comparable and safe to keep, unlike [Bytes]: a file
+// name or a path. It is absent if it is empty.
 type Name string
 
-// NameOf returns the name in a field of the kernel's, which ends at the first NUL.
+// NameOf returns the bytes of b up to the first NUL.
 func NameOf(b []byte) Name {
 	if n := bytes.IndexByte(b, 0); n >= 0 {
 		b = b[:n]

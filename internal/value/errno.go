@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Error is a result whose failure is named. It is absent where the call went well.
+// Error is the result of a call, rendered as the name of the error. It is absent if the
+// call succeeded.
 type Error int32
 
-// Absent reports that there was no error.
+// Absent reports whether the call succeeded.
 func (v *Error) Absent() bool { return *v >= 0 }
 
-// kernelErrnos are the errors of include/linux/errno.h, which user space does not see
-// but a probe does, and EOPNOTSUPP, which package unix has under its other name.
+// kernelErrnos are the errors of include/linux/errno.h, which are visible only inside the
+// kernel, and EOPNOTSUPP, which package unix names ENOTSUP.
 var kernelErrnos = map[int64]string{
 	95:  "EOPNOTSUPP",
 	512: "ERESTARTSYS", 513: "ERESTARTNOINTR", 514: "ERESTARTNOHAND", 515: "ENOIOCTLCMD",
@@ -25,7 +26,7 @@ var kernelErrnos = map[int64]string{
 	530: "ERECALLCONFLICT", 531: "ENOGRACE",
 }
 
-// appendName appends the error's name, or its number where it has none.
+// appendName appends the name of the error, or its number if it has none.
 func (v *Error) appendName(b []byte) []byte {
 	errno := -int64(*v)
 	name := kernelErrnos[errno]
@@ -49,10 +50,10 @@ func (v *Error) Any() any {
 	return string(v.appendName(nil))
 }
 
-// maxErrno is the greatest number of an error.
+// maxErrno is MAX_ERRNO of include/linux/err.h.
 const maxErrno = 4095
 
-// ParseErrno reads an error's name or number: ENOENT or 2.
+// ParseErrno returns the number of an error given by name or number: ENOENT or 2.
 func ParseErrno(s string) (uint32, error) {
 	if n, err := strconv.ParseUint(s, 10, 32); err == nil && n > 0 && n <= maxErrno {
 		return uint32(n), nil
@@ -62,5 +63,5 @@ func ParseErrno(s string) (uint32, error) {
 			return uint32(n), nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no error's name or number", s)
+	return 0, fmt.Errorf("unknown error name or number %q", s)
 }

@@ -10,27 +10,26 @@ import (
 
 const hex = "0123456789abcdef"
 
-// isPlain tells the bytes that no output escapes, but for the quote.
+// isPlain reports whether c needs no escaping in any output, apart from the quote in JSON.
 func isPlain(c byte) bool { return c >= ' ' && c < 0x7f && c != '\\' }
 
-// AppendEscaped appends s so that a terminal shows it and does nothing else:
-// control bytes, bytes that are not UTF-8, invisible and direction-changing
-// characters and the backslash itself become Go escapes.
+// AppendEscaped appends s for display on a terminal: control bytes, invalid UTF-8,
+// invisible and direction-changing characters and backslashes become Go escapes.
 func AppendEscaped[T ~string | ~[]byte](b []byte, s T) []byte {
-	n := 0 // nearly always, all of it
+	n := 0 // usually reaches len(s)
 	for n < len(s) && isPlain(s[n]) {
 		n++
 	}
 	return appendEscaped(append(b, s[:n]...), s[n:], isPlain)
 }
 
-// AppendVisible appends lines of text in which names of others may stand: what would do
-// something to a terminal, but for the end of a line and the tab, becomes a Go escape.
+// AppendVisible appends text that may contain untrusted names. It escapes like
+// [AppendEscaped], but keeps newlines, tabs and backslashes.
 func AppendVisible[T ~string | ~[]byte](b []byte, s T) []byte {
 	return appendEscaped(b, s, func(c byte) bool { return isPlain(c) || c == '\\' || c == '\n' || c == '\t' })
 }
 
-// appendEscaped appends the bytes that are kept as they are, and escapes of the others.
+// appendEscaped appends the bytes for which keep is true literally and escapes the others.
 func appendEscaped[T ~string | ~[]byte](b []byte, s T, keep func(byte) bool) []byte {
 	for i := 0; i < len(s); {
 		if keep(s[i]) {
@@ -60,9 +59,9 @@ func escapeOne(b []byte, s string) ([]byte, int) {
 	return append(b[:start], b[start+1:len(b)-1]...), n
 }
 
-// AppendString appends s as a JSON string, all ASCII but for characters that can be
-// seen: what would do something to a terminal is escaped here too. Bytes that are not
-// UTF-8 become U+FFFD; see [Exact] for how they are kept.
+// AppendString appends s as a JSON string. Characters that are not printable are escaped,
+// so that the output is safe for terminals too. Bytes that are not UTF-8 become U+FFFD;
+// [Exact] describes how they are preserved.
 func AppendString[T ~string | ~[]byte](b []byte, s T) []byte {
 	b = append(b, '"')
 	for i := 0; i < len(s); {

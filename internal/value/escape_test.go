@@ -32,11 +32,11 @@ func TestAppendEscaped(t *testing.T) {
 		{"wide", "日本", "日本"},
 		{"emoji", "🙂", "🙂"},
 		{"replacement character itself", "\ufffd", "\ufffd"},
-		{"cut sequence", "\xe6\x97", `\xe6\x97`},
+		{"truncated sequence", "\xe6\x97", `\xe6\x97`},
 		{"overlong", "\xc0\xaf", `\xc0\xaf`},
 		{"surrogate", "\xed\xa0\x80", `\xed\xa0\x80`},
 		{"above Unicode", "\xf4\x90\x80\x80", `\xf4\x90\x80\x80`},
-		{"bad between good", "é\xffé", `é\xffé`},
+		{"invalid between valid", "é\xffé", `é\xffé`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := string(AppendEscaped([]byte("<"), tt.in)); got != "<"+tt.want {
@@ -49,7 +49,7 @@ func TestAppendEscaped(t *testing.T) {
 	}
 }
 
-// checkTerminal fails for bytes that a terminal might obey.
+// checkTerminal fails if out contains terminal control sequences or invisible characters.
 func checkTerminal(t *testing.T, out []byte) {
 	t.Helper()
 	for _, c := range out {
@@ -61,7 +61,7 @@ func checkTerminal(t *testing.T, out []byte) {
 		t.Fatalf("not UTF-8: %q", out)
 	}
 	if strings.ContainsFunc(string(out), func(r rune) bool { return !strconv.IsPrint(r) }) {
-		t.Fatalf("character that cannot be seen in %q", out)
+		t.Fatalf("unprintable character in %q", out)
 	}
 }
 
@@ -72,10 +72,10 @@ func FuzzAppendEscaped(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		out := AppendEscaped(nil, s)
 		checkTerminal(t, out)
-		// The escapes are Go's, so the bytes come back: nothing was dropped, nothing is ambiguous.
+		// The escapes are Go's, so unquoting must yield the input: the output is lossless.
 		quoted := `"` + strings.ReplaceAll(string(out), `"`, `\"`) + `"`
 		if back, err := strconv.Unquote(quoted); err != nil || back != s {
-			t.Fatalf("%q was escaped as %q, which reads as %q, %v", s, out, back, err)
+			t.Fatalf("%q was escaped as %q, which unquotes to %q, %v", s, out, back, err)
 		}
 	})
 }
@@ -92,7 +92,7 @@ func TestAppendString(t *testing.T) {
 		{"tags", "\U000e0041", `"\udb40\udc41"`},
 		{"not HTML", "<&>", `"<&>"`},
 		{"wide", "日本🙂", `"日本🙂"`},
-		{"bad bytes", "a\xff\xe6\x97b", `"a\ufffd\ufffd\ufffdb"`},
+		{"invalid bytes", "a\xff\xe6\x97b", `"a\ufffd\ufffd\ufffdb"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := string(AppendString(nil, tt.in)); got != tt.want {
@@ -117,10 +117,10 @@ func FuzzAppendString(f *testing.F) {
 			t.Fatalf("%q became %s: %v", s, out, err)
 		}
 		if utf8.ValidString(s) && back != s {
-			t.Fatalf("%q came back as %q", s, back)
+			t.Fatalf("%q was decoded as %q", s, back)
 		}
 		if want := strings.ToValidUTF8(s, ""); len(back) < len(want) {
-			t.Fatalf("%q came back as %q, with characters missing", s, back)
+			t.Fatalf("%q was decoded as %q: characters are missing", s, back)
 		}
 	})
 }

@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// File is struct file_info of file.bpf.h: which file it is.
+// File mirrors struct file_info of file.bpf.h, the identity of a file.
 type File struct {
 	Inode   uint64 `json:"inode" col:"INODE,width=9,right" help:"inode number"`
-	Device  Device `json:"device" col:"DEVICE,width=7" help:"device number of its file system, major:minor" btf:"dev"`
-	Deleted bool   `json:"deleted" col:"DELETED,width=7" help:"the name by which it was opened is gone"`
+	Device  Device `json:"device" col:"DEVICE,width=7" help:"device number as in stat(2), major:minor; of overlayfs that of the file system" btf:"dev"`
+	Deleted bool   `json:"deleted" col:"DELETED,width=7" help:"the name by which it was opened is removed; true of memory that never had one in a directory, as of memfd_create(2)"`
 	pseudo  bool
 	_       [2]byte
-	FS      Comm      `json:"fs" col:"FS,width=12" help:"type of its file system"`
+	FS      Comm      `json:"fs" col:"FS,width=12" help:"type of the file system"`
 	names   pathNames `btf:"path"`
 	_       uint32
 }
 
 type pathNames struct {
-	Len, RootLen      uint32
-	InRoot, Truncated uint8
-	_                 [2]byte
+	Len, RootLen                      uint32
+	InRoot, Truncated, Known, Deleted uint8
 }
 
-// AppendPath appends the file's path, as /proc/PID/fd tells it, from what was sent behind
-// the event. One that is in no directory is called after what it is.
+// AppendPath appends the path of the file, in the form of /proc/PID/fd, from the tail of the
+// event. Files outside of any directory are named by their type, as "pipe:[123]". It also sets
+// Deleted for memory that is represented as a file.
 func (f *File) AppendPath(b, tail []byte) ([]byte, error) {
 	if int(f.names.Len) > len(tail) {
-		return b, fmt.Errorf("event has %d bytes of a path, not %d", len(tail), f.names.Len)
+		return b, fmt.Errorf("decode path: tail has %d of %d bytes", len(tail), f.names.Len)
 	}
 	names := tail[:f.names.Len]
 	if !f.pseudo {
@@ -46,14 +46,19 @@ func (f *File) AppendPath(b, tail []byte) ([]byte, error) {
 	case "pidfs":
 		return append(b, "anon_inode:[pidfd]"...), nil
 	case "nsfs":
-	default: // of memfd_create and the like
+	case "dmabuf":
+		return append(append(b, '/'), name...), nil
+	default:
+		// Memory represented as a file: memfd_create(2), System V shared memory, shared anonymous
+		// memory. Its name was never in a directory, so the kernel marks it as deleted.
+		f.Deleted = true
 		return append(append(b, '/'), name...), nil
 	}
 	b = append(append(b, name...), ":["...)
 	return append(strconv.AppendUint(b, f.Inode, 10), ']'), nil
 }
 
-// Device is the kernel's number of a device: major << 20 | minor.
+// Device is a device number in the encoding of the kernel: major << 20 | minor.
 type Device uint32
 
 func (v *Device) AppendText(b []byte) []byte {
@@ -65,12 +70,12 @@ func (v *Device) AppendJSON(b []byte) []byte { return append(v.AppendText(append
 func (v *Device) Any() any                   { return string(v.AppendText(nil)) }
 func (v *Device) Schema() Schema             { return Schema{Type: "string"} }
 
-// FileOp is what was done with a file: enum fs_op of fsop.bpf.h.
+// FileOp is an operation on a file: enum fs_op of fsop.bpf.h.
 type FileOp uint32
 
 var fileOps = [...]string{"read", "write", "open", "fsync", "getattr"}
 
-// String is the operation's name.
+// String returns the name of the operation.
 func (v FileOp) String() string {
 	if int(v) >= len(fileOps) {
 		return "unknown"
@@ -78,16 +83,16 @@ func (v FileOp) String() string {
 	return fileOps[v]
 }
 
-// ParseFileOp reads an operation's name.
+// ParseFileOp returns the operation with the given name.
 func ParseFileOp(name string) (FileOp, bool) {
 	i := slices.Index(fileOps[:], name)
 	return FileOp(max(i, 0)), i >= 0
 }
 
-// IsData tells that it moves bytes.
+// IsData reports whether the operation is a read or a write.
 func (v FileOp) IsData() bool { return v < 2 }
 
-// AppendText appends the letter that peers have for it: R, W, O, F or G.
+// AppendText appends the letter that libbpf-tools use: R, W, O, F or G.
 func (v *FileOp) AppendText(b []byte) []byte { return append(b, v.String()[0]&^' ') }
 func (v *FileOp) AppendJSON(b []byte) []byte { return AppendString(b, v.String()) }
 func (v *FileOp) Any() any                   { return v.String() }

@@ -2,13 +2,14 @@ package value
 
 import "bytes"
 
-// AppendPath appends the path whose names the kernel has walked from the leaf up,
-// each with a NUL (path.bpf.h). cut puts "..." where the walk was cut short.
-func AppendPath(b, names []byte, cut bool) []byte {
-	if cut {
+// AppendPath appends the path with the given components: NUL-terminated names, ordered
+// from the last component up to the root, as path.bpf.h collects them. The path starts
+// with "..." if the list is truncated.
+func AppendPath(b, names []byte, truncated bool) []byte {
+	if truncated {
 		b = append(b, "..."...)
 	}
-	if len(names) == 0 && !cut {
+	if len(names) == 0 && !truncated {
 		return append(b, '/')
 	}
 	for end := len(names); end > 0; {

@@ -5,14 +5,14 @@ import (
 	"strconv"
 )
 
-// Addr is an IP address in 16 bytes, an IPv4 one mapped to IPv6. It is shown as the
-// address that is on the wire, so a mapped one is IPv4.
+// Addr is an IP address in 16 bytes. IPv4 addresses are mapped to IPv6, and are rendered as
+// IPv4.
 type Addr [16]byte
 
-// IP returns the address, IPv4 where it is mapped.
+// IP returns the address, as IPv4 if it is IPv4-mapped.
 func (v *Addr) IP() netip.Addr { return netip.AddrFrom16(*v).Unmap() }
 
-// Family is the version of the Internet Protocol: 4 or 6.
+// Family returns the IP version: 4 or 6.
 func (v *Addr) Family() uint8 {
 	if v.IP().Is4() {
 		return 4
@@ -25,16 +25,16 @@ func (v *Addr) AppendJSON(b []byte) []byte { return append(v.AppendText(append(b
 func (v *Addr) Any() any                   { return v.IP().String() }
 func (v *Addr) Schema() Schema             { return Schema{Type: "string"} }
 
-// Ends is struct sock_ends of sock.bpf.h: the two ends of a connection.
+// Ends mirrors struct sock_ends of sock.bpf.h, the two endpoints of a connection.
 type Ends struct {
-	LAddr Addr   `json:"laddr" col:"LADDR,width=15" help:"local address; one of IPv4 mapped to IPv6 is shown as IPv4"`
-	RAddr Addr   `json:"raddr" col:"RADDR,width=15" help:"remote address, likewise"`
+	LAddr Addr   `json:"laddr" col:"LADDR,width=15" help:"local address; an IPv4-mapped IPv6 address is shown as IPv4"`
+	RAddr Addr   `json:"raddr" col:"RADDR,width=15" help:"remote address; an IPv4-mapped IPv6 address is shown as IPv4"`
 	LPort uint16 `json:"lport" col:"LPORT,width=5" help:"local port"`
 	RPort uint16 `json:"rport" col:"RPORT,width=5" help:"remote port"`
 	NetNS uint32 `json:"netns" col:"NETNS,width=10" help:"network namespace: inode of /proc/PID/ns/net"`
 }
 
-// TCPState is a state of a TCP connection, as include/net/tcp_states.h numbers them.
+// TCPState is a TCP state, numbered as in include/net/tcp_states.h.
 type TCPState uint8
 
 func tcpStates() []string {
@@ -56,8 +56,8 @@ func (v *TCPState) AppendJSON(b []byte) []byte { return AppendString(b, v.name()
 func (v *TCPState) Any() any                   { return v.name() }
 func (v *TCPState) Schema() Schema             { return Schema{Type: "string"} }
 
-// Direction is enum direction of conn.bpf.h: who began a connection. It is 0, and
-// absent, where that is not known.
+// Direction is enum direction of conn.bpf.h: which side opened a connection. It is 0 and
+// absent if that is unknown.
 type Direction uint8
 
 func directions() []string { return []string{"active", "passive"} }

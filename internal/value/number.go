@@ -32,7 +32,7 @@ func (v *float) AppendText(b []byte) []byte { return strconv.AppendFloat(b, floa
 func (v *float) Any() any                   { return float64(*v) }
 func (v *float) Schema() Schema             { return Schema{Type: "number"} }
 
-// AppendJSON appends null for what is not a number, as JSON has no word for it.
+// AppendJSON appends null for NaN and infinities, which JSON cannot represent.
 func (v *float) AppendJSON(b []byte) []byte {
 	f := float64(*v)
 	if math.IsNaN(f) || math.IsInf(f, 0) {
@@ -41,11 +41,11 @@ func (v *float) AppendJSON(b []byte) []byte {
 	return strconv.AppendFloat(b, f, 'g', -1, 64)
 }
 
-// integer is n for expressions, which know int alone: what is above that is its maximum,
-// so that comparisons go the right way.
+// integer converts n for expressions, which only support int. Larger values saturate, so
+// that comparisons remain correct.
 func integer(n uint64) int { return int(min(n, math.MaxInt)) }
 
-// Nanoseconds is a span of time that text shows in milliseconds.
+// Nanoseconds is a duration in ns. Text shows milliseconds.
 type Nanoseconds uint64
 
 func (v *Nanoseconds) AppendText(b []byte) []byte {
@@ -56,14 +56,14 @@ func (v *Nanoseconds) AppendJSON(b []byte) []byte { return strconv.AppendUint(b,
 func (v *Nanoseconds) Any() any                   { return integer(uint64(*v)) }
 func (v *Nanoseconds) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
 
-// Span is a span of time that is absent where it is 0: it is not known.
+// Span is a duration that is absent if it is 0, which means unknown.
 type Span struct{ Nanoseconds }
 
-// Absent reports that the time is not known.
+// Absent reports whether the duration is unknown.
 func (v *Span) Absent() bool { return v.Nanoseconds == 0 }
 
-// Address is one in memory. JSON has it as a string, as numbers there need not
-// be exact above 2^53.
+// Address is a memory address. It is a string in JSON, where numbers above 2^53 may lose
+// precision.
 type Address uint64
 
 func (v *Address) AppendText(b []byte) []byte { return strconv.AppendUint(b, uint64(*v), 16) }
@@ -73,7 +73,7 @@ func (v *Address) AppendJSON(b []byte) []byte {
 func (v *Address) Any() any       { return "0x" + strconv.FormatUint(uint64(*v), 16) }
 func (v *Address) Schema() Schema { return Schema{Type: "string"} }
 
-// Elapsed is a span of time in ns that text shows in seconds, with milliseconds.
+// Elapsed is a duration in ns. Text shows seconds with three decimals.
 type Elapsed uint64
 
 func (v *Elapsed) AppendText(b []byte) []byte {
@@ -84,7 +84,7 @@ func (v *Elapsed) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uin
 func (v *Elapsed) Any() any                   { return int(*v) }
 func (v *Elapsed) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
 
-// Size is a number of bytes that text shows in units of 1,024.
+// Size is a number of bytes. Text shows KiB.
 type Size uint64
 
 func (v *Size) AppendText(b []byte) []byte {
@@ -95,7 +95,7 @@ func (v *Size) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint64
 func (v *Size) Any() any                   { return integer(uint64(*v)) }
 func (v *Size) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
 
-// Micros is a span of time in ns that text shows in microseconds.
+// Micros is a duration in ns. Text shows microseconds.
 type Micros uint64
 
 func (v *Micros) AppendText(b []byte) []byte {
@@ -105,7 +105,7 @@ func (v *Micros) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint
 func (v *Micros) Any() any                   { return integer(uint64(*v)) }
 func (v *Micros) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
 
-// Rate is how many there were a second. Text shows it whole from 10 on.
+// Rate is a number of events per second. Text shows decimals only below 10.
 type Rate float64
 
 func (v *Rate) AppendText(b []byte) []byte {
@@ -118,7 +118,7 @@ func (v *Rate) AppendJSON(b []byte) []byte { return (*float)(v).AppendJSON(b) }
 func (v *Rate) Any() any                   { return float64(*v) }
 func (v *Rate) Schema() Schema             { return Schema{Type: "number"} }
 
-// NewRate is n in a span of ns.
+// NewRate returns the rate of n events in ns nanoseconds, 0 if ns is not positive.
 func NewRate(n uint64, ns int64) Rate {
 	if ns <= 0 {
 		return 0
@@ -126,7 +126,7 @@ func NewRate(n uint64, ns int64) Rate {
 	return Rate(float64(n) * 1e9 / float64(ns))
 }
 
-// Percent is a part in a hundred. It is absent where it is not a number.
+// Percent is a percentage. It is absent if it is NaN.
 type Percent float64
 
 func (v *Percent) AppendText(b []byte) []byte {
@@ -137,13 +137,13 @@ func (v *Percent) Any() any                   { return float64(*v) }
 func (v *Percent) Schema() Schema             { return Schema{Type: "number"} }
 func (v *Percent) Absent() bool               { return math.IsNaN(float64(*v)) }
 
-// Mean is a sum by the number of what was added up. It is absent where that is 0. Text
-// shows it whole.
+// Mean is the mean of N values with the given sum. It is absent if N is 0. Text rounds it
+// to an integer.
 type Mean struct{ Sum, N uint64 }
 
-func (v *Mean) of() float64                { return float64(v.Sum) / float64(v.N) }
-func (v *Mean) AppendText(b []byte) []byte { return strconv.AppendFloat(b, v.of(), 'f', 0, 64) }
-func (v *Mean) AppendJSON(b []byte) []byte { f := float(v.of()); return f.AppendJSON(b) }
-func (v *Mean) Any() any                   { return v.of() }
+func (v *Mean) mean() float64              { return float64(v.Sum) / float64(v.N) }
+func (v *Mean) AppendText(b []byte) []byte { return strconv.AppendFloat(b, v.mean(), 'f', 0, 64) }
+func (v *Mean) AppendJSON(b []byte) []byte { f := float(v.mean()); return f.AppendJSON(b) }
+func (v *Mean) Any() any                   { return v.mean() }
 func (v *Mean) Schema() Schema             { return Schema{Type: "number"} }
 func (v *Mean) Absent() bool               { return v.N == 0 }

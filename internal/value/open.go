@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenFlags are the flags of open(2), as the kernel's ABI of this machine has them.
+// OpenFlags are the flags of open(2) in the ABI of this architecture.
 type OpenFlags uint64
 
 type namedFlag struct {
@@ -17,8 +17,8 @@ type namedFlag struct {
 	name string
 }
 
-// openFlags has flags that contain others before those. The names are those of
-// open(2); bits that no name covers are shown as a number.
+// openFlags lists flags that include the bits of others before those. The names are those
+// of open(2); bits without a name are rendered as an octal number.
 var openFlags = []namedFlag{
 	{unix.O_TMPFILE, "O_TMPFILE"},
 	{unix.O_SYNC, "O_SYNC"},
@@ -41,7 +41,7 @@ var openFlags = []namedFlag{
 
 var accessModes = [4]string{"O_RDONLY", "O_WRONLY", "O_RDWR", "O_ACCMODE"}
 
-// names calls yield with the access mode and then each flag.
+// names iterates over the access mode and the flags.
 func (v *OpenFlags) names(yield func(string) bool) {
 	rest := uint64(*v)
 	if !yield(accessModes[rest&unix.O_ACCMODE]) {
@@ -88,13 +88,13 @@ func (v *OpenFlags) Any() any {
 
 func (v *OpenFlags) Schema() Schema { return Schema{Type: "array", Items: &Schema{Type: "string"}} }
 
-// HasMode reports whether a call with these flags takes a file mode.
+// HasMode reports whether open(2) uses its mode argument with these flags.
 func (v OpenFlags) HasMode() bool {
 	return v&unix.O_CREAT != 0 || v&unix.O_TMPFILE == unix.O_TMPFILE
 }
 
-// ParseOpenFlag returns the bits of a flag by its name, and whether it is an access
-// mode. The name may lack its "O_".
+// ParseOpenFlag returns the bits of a flag and whether it is an access mode. The prefix
+// "O_" is optional; case is ignored.
 func ParseOpenFlag(name string) (bits uint64, access bool, err error) {
 	name = strings.ToUpper(name)
 	if !strings.HasPrefix(name, "O_") {
@@ -110,10 +110,11 @@ func ParseOpenFlag(name string) (bits uint64, access bool, err error) {
 			return f.bits, false, nil
 		}
 	}
-	return 0, false, fmt.Errorf("there is no open flag %s", name)
+	return 0, false, fmt.Errorf("%q is not a flag of open(2), such as O_CREAT", name)
 }
 
-// FileMode is the permission bits of a file. It is absent where a call has none.
+// FileMode is the permission bits of a file, rendered in octal. It is absent if the call
+// has none.
 type FileMode struct {
 	Bits  uint32
 	Given bool

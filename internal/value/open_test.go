@@ -37,8 +37,8 @@ func TestOpenFlags(t *testing.T) {
 	}
 }
 
-// Every name that is shown can be asked for, and stands for the bits it is shown for.
-func TestOpenFlagNamesAreParsed(t *testing.T) {
+// Every rendered name can be parsed and yields the same bits.
+func TestParseOpenFlag(t *testing.T) {
 	for _, f := range openFlags {
 		for _, name := range []string{f.name, strings.ToLower(f.name), strings.TrimPrefix(f.name, "O_")} {
 			bits, access, err := ParseOpenFlag(name)
@@ -59,7 +59,7 @@ func TestOpenFlagNamesAreParsed(t *testing.T) {
 	}
 	for _, name := range []string{"", "O_", "O_NOTHING", "O_CREAT|O_EXCL"} {
 		if _, _, err := ParseOpenFlag(name); err == nil {
-			t.Errorf("there is a flag %q", name)
+			t.Errorf("ParseOpenFlag(%q) succeeds", name)
 		}
 	}
 }
@@ -89,35 +89,35 @@ func TestFileMode(t *testing.T) {
 func TestAppendPath(t *testing.T) {
 	for _, tt := range []struct {
 		name, names string
-		cut         bool
+		truncated   bool
 		want        string
 	}{
 		{"root", "", false, "/"},
 		{"one name", "etc\x00", false, "/etc"},
 		{"several", "file\x00dir\x00top\x00", false, "/top/dir/file"},
-		{"bytes as they are", "\xff\x1b\x00a b\x00", false, "/a b/\xff\x1b"},
-		{"cut", "file\x00dir\x00", true, ".../dir/file"},
-		{"cut at once", "", true, "..."},
-		{"an empty name", "a\x00\x00b\x00", false, "/b//a"},
+		{"control bytes", "\xff\x1b\x00a b\x00", false, "/a b/\xff\x1b"},
+		{"truncated", "file\x00dir\x00", true, ".../dir/file"},
+		{"truncated, no names", "", true, "..."},
+		{"empty name", "a\x00\x00b\x00", false, "/b//a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := string(AppendPath([]byte("x"), []byte(tt.names), tt.cut)); got != "x"+tt.want {
+			if got := string(AppendPath([]byte("x"), []byte(tt.names), tt.truncated)); got != "x"+tt.want {
 				t.Errorf("%q, want %q", got, "x"+tt.want)
 			}
 		})
 	}
 }
 
-// Whatever the names are, each of them is in the path once.
+// Each name occurs exactly once in the path.
 func FuzzAppendPath(f *testing.F) {
 	f.Add([]byte("file\x00dir\x00"), false)
 	f.Add([]byte("\x00"), true)
-	f.Fuzz(func(t *testing.T, names []byte, cut bool) {
+	f.Fuzz(func(t *testing.T, names []byte, truncated bool) {
 		if bytes.ContainsRune(names, '/') {
 			return
 		}
 		names = append(names, 0)
-		path := string(AppendPath(nil, names, cut))
+		path := string(AppendPath(nil, names, truncated))
 		got := strings.Split(strings.TrimPrefix(path, "..."), "/")
 		want := strings.Split(string(names), "\x00")
 		slices.Reverse(want)

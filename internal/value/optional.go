@@ -2,7 +2,7 @@ package value
 
 import "strconv"
 
-// Count is a number that a row may not have.
+// Count is an optional number.
 type Count struct {
 	N     uint64
 	Given bool
@@ -13,7 +13,7 @@ func (v *Count) AppendText(b []byte) []byte { return strconv.AppendUint(b, v.N, 
 func (v *Count) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, v.N, 10) }
 func (v *Count) Schema() Schema             { return Schema{Type: "integer"} }
 
-// Any is -1 where there is none.
+// Any returns -1 if the number is absent.
 func (v *Count) Any() any {
 	if !v.Given {
 		return -1
@@ -21,8 +21,7 @@ func (v *Count) Any() any {
 	return integer(v.N)
 }
 
-// Offset is a number of bytes that a row may not have, and that text shows in whole units
-// of 1,024.
+// Offset is an optional number of bytes. Text shows whole KiB.
 type Offset struct{ Count }
 
 func (v *Offset) AppendText(b []byte) []byte { return strconv.AppendUint(b, v.N>>10, 10) }

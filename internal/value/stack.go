@@ -5,39 +5,39 @@ import (
 	"strconv"
 )
 
-// Frame is one function of a stack. Without a Symbol it is known where its code lies, as far
-// as Module is, and Reason says why there is no name.
+// Frame is one frame of a stack trace. If Symbol is empty, Module and Offset locate the
+// code, as far as they are known, and Reason explains why there is no symbol.
 type Frame struct {
 	Symbol, Module string
-	// Offset is from the start of the function; without a Symbol it is the address in the
-	// module, as debuggers take it.
+	// Offset is relative to the start of the function; without a Symbol it is the address in
+	// the module, as debuggers use it.
 	Offset uint64
-	// Address is 0 where addresses of the same function are one frame; then the offset in
-	// a function is not told either.
+	// Address is 0 if the addresses within a function are merged into one frame; then
+	// Offset within a function is not shown either.
 	Address Address
 	BuildID string
 	Reason  string
-	// File and Line are where in the source it was, if that was asked for and is known.
+	// File and Line are the position in the source, if requested and known.
 	File string
 	Line uint32
-	// Inlined tells that the compiler has put the function into the next frame's.
+	// Inlined is set if the compiler has inlined the function into that of the next frame.
 	Inlined bool
-	// How the frame was found on the stack, where that is told.
+	// How is the method by which the frame was unwound, if requested.
 	How    string
 	Kernel bool
 }
 
-// Stack is the functions that were called, the innermost first. Text shows a line for
-// each below the row, CSV all in one cell, the outermost first, with semicolons between.
+// Stack is a stack trace, innermost frame first. Text output prints one line per frame
+// below the row. CSV has one cell with the outermost frame first, separated by semicolons.
 type Stack []Frame
 
-// Absent reports that there are no frames.
+// Absent reports whether there are no frames.
 func (v *Stack) Absent() bool { return len(*v) == 0 }
 
-// AppendText appends the function and its line, or where the code lies that has no name.
+// AppendText appends the name, as [Frame.AppendName] does, and the source line.
 func (f *Frame) AppendText(b []byte) []byte { return f.AppendLine(f.AppendName(b)) }
 
-// AppendName appends the function, or where the code lies that has no name.
+// AppendName appends the symbol, or the location of code without a symbol.
 func (f *Frame) AppendName(b []byte) []byte {
 	switch {
 	case f.Symbol != "":
@@ -51,7 +51,7 @@ func (f *Frame) AppendName(b []byte) []byte {
 	return strconv.AppendUint(append(b, "+0x"...), f.Offset, 16)
 }
 
-// AppendLine appends the place in the source, if it is known.
+// AppendLine appends the source file and line, if known.
 func (f *Frame) AppendLine(b []byte) []byte {
 	if f.File == "" {
 		return b
@@ -60,7 +60,7 @@ func (f *Frame) AppendLine(b []byte) []byte {
 	return strconv.AppendUint(append(b, ':'), uint64(f.Line), 10)
 }
 
-// AppendReason appends why there is no name, in brackets.
+// AppendReason appends, in parentheses, the reason why there is no symbol.
 func (f *Frame) AppendReason(b []byte) []byte {
 	if f.Symbol != "" || f.Reason == "" {
 		return b
@@ -72,7 +72,7 @@ func (f *Frame) AppendReason(b []byte) []byte {
 	return append(b, ')')
 }
 
-// AppendLines appends the lines that are below the row in text.
+// AppendLines appends the lines that text output prints below the row.
 func (v *Stack) AppendLines(b []byte) []byte {
 	for i := range *v {
 		f := &(*v)[i]
@@ -147,7 +147,7 @@ func appendMember(b []byte, key, text string) []byte {
 	return AppendString(append(b, `":`...), text)
 }
 
-// appendComma appends one behind a member, and none where the object begins.
+// appendComma appends a comma unless b ends with the start of an object.
 func appendComma(b []byte) []byte {
 	if b[len(b)-1] == '{' {
 		return b
@@ -155,7 +155,7 @@ func appendComma(b []byte) []byte {
 	return append(b, ',')
 }
 
-// Any returns the names, and the addresses of what has none.
+// Any returns the text of each frame.
 func (v *Stack) Any() any {
 	names := make([]string, len(*v))
 	for i := range *v {
@@ -169,38 +169,46 @@ func (v *Stack) Schema() Schema {
 	return Schema{Type: "array", Items: &Schema{
 		Type: "object",
 		Properties: map[string]Schema{
-			"symbol": text("the function, absent where it has no name that is known"), "module": text("the file, or the part of the kernel in brackets"),
-			"address":  text("as it was on the stack; absent where the addresses of a function are one frame"),
-			"offset":   {Type: "integer", Minimum: minimum(0), Description: "bytes from the start of the function, absent with the address; without symbol the address in the module"},
-			"file":     text("of the source, with --lines where the debugging information tells"),
-			"line":     {Type: "integer", Minimum: minimum(0), Description: "in that file"},
-			"inlined":  {Type: "boolean", Description: "true for a function that stands in the next frame's, with --inlines"},
-			"build_id": text("of the module"), "reason": text("why there is no symbol"),
-			"how": text("how the frame of a process was found, with the address: fp, by a frame pointer; eh, by the file's .eh_frame; go, by the tables of a Go program; signal, from what the kernel saved for a signal's handler; entry, as the caller of a function that has just begun"),
+			"symbol":  text("name of the function; absent if unknown"),
+			"module":  text("file; the kernel or a kernel module in brackets"),
+			"address": text("address on the stack; absent if the addresses within a function are merged"),
+			"offset": {Type: "integer", Minimum: minimum(0), Description: "offset from the start of the function in bytes, " +
+				"absent if address is; without symbol the address in the module"},
+			"file":     text("source file, with --lines, if debugging information is available"),
+			"line":     {Type: "integer", Minimum: minimum(0), Description: "line in the source file"},
+			"inlined":  {Type: "boolean", Description: "true if the function is inlined into that of the next frame, with --inlines"},
+			"build_id": text("build-id of the module"),
+			"reason":   text("reason why there is no symbol"),
+			"how": text("how the user frame was unwound, present with address: fp, frame pointer; eh, .eh_frame of the file; " +
+				"go, tables of a Go program; signal, registers saved for a signal handler; code, the instruction after the call; " +
+				"search, the next return address on the stack of code without unwind information; entry, caller of a function at its first instruction"),
 		},
 	}}
 }
 
-// Trace is a stack that rows share: two are equal if they are the same one in memory. The
-// zero Trace is no stack.
+// Trace is a stack shared by rows. Traces are equal if they refer to the same Stack in
+// memory. The zero Trace is empty.
 type Trace struct{ stack *Stack }
 
-// NewTrace returns a trace of that stack, which is not changed any more.
+// NewTrace returns a trace of the stack, which must not be modified afterwards.
 func NewTrace(s Stack) Trace { return Trace{&s} }
 
-// Frames are those of the stack, the innermost first.
-func (v *Trace) Frames() Stack { return *v.all() }
+// TraceOf returns the trace of a stack that must not change. Traces of the same pointer are equal.
+func TraceOf(s *Stack) Trace { return Trace{s} }
 
-func (v *Trace) all() *Stack {
+// Frames returns the frames, innermost first.
+func (v *Trace) Frames() Stack { return *v.get() }
+
+func (v *Trace) get() *Stack {
 	if v.stack == nil {
 		return new(Stack)
 	}
 	return v.stack
 }
 
-func (v *Trace) Absent() bool                { return len(*v.all()) == 0 }
-func (v *Trace) AppendLines(b []byte) []byte { return v.all().AppendLines(b) }
-func (v *Trace) AppendText(b []byte) []byte  { return v.all().AppendText(b) }
-func (v *Trace) AppendJSON(b []byte) []byte  { return v.all().AppendJSON(b) }
-func (v *Trace) Any() any                    { return v.all().Any() }
-func (v *Trace) Schema() Schema              { return v.all().Schema() }
+func (v *Trace) Absent() bool                { return len(*v.get()) == 0 }
+func (v *Trace) AppendLines(b []byte) []byte { return v.get().AppendLines(b) }
+func (v *Trace) AppendText(b []byte) []byte  { return v.get().AppendText(b) }
+func (v *Trace) AppendJSON(b []byte) []byte  { return v.get().AppendJSON(b) }
+func (v *Trace) Any() any                    { return v.get().Any() }
+func (v *Trace) Schema() Schema              { return v.get().Schema() }

@@ -11,21 +11,21 @@ func TestStack(t *testing.T) {
 		{Symbol: "nf_hook\x1b", Module: "[nf_tables]", Address: 0xffffffffc0000000},
 		{Address: 0xffffffff90000000},
 	}
-	for what, c := range map[string]struct{ got, want string }{
+	for format, c := range map[string]struct{ got, want string }{
 		"lines": {string(v.AppendLines(nil)), "    tcp_v4_rcv+0x10\n    nf_hook\\x1b+0x0 [nf_tables]\n    0xffffffff90000000\n"},
 		"text":  {string(v.AppendText(nil)), "0xffffffff90000000;nf_hook\\x1b;tcp_v4_rcv"},
 		"JSON": {string(v.AppendJSON(nil)), `[{"symbol":"tcp_v4_rcv","offset":16,"module":"[kernel]","address":"0xffffffff81000010"},` +
 			`{"symbol":"nf_hook\u001b","offset":0,"module":"[nf_tables]","address":"0xffffffffc0000000"},{"address":"0xffffffff90000000"}]`},
 	} {
 		if c.got != c.want {
-			t.Errorf("%s: %q, want %q", what, c.got, c.want)
+			t.Errorf("%s: %q, want %q", format, c.got, c.want)
 		}
 	}
 	if got := v.Any().([]string); !slices.Equal(got, []string{"tcp_v4_rcv", "nf_hook\\x1b", "0xffffffff90000000"}) {
 		t.Errorf("names are %q", got)
 	}
 	if v.Absent() || !new(Stack).Absent() {
-		t.Error("absence is wrong")
+		t.Error("Absent is wrong")
 	}
 }
 
@@ -34,14 +34,14 @@ func TestStackLines(t *testing.T) {
 		{Symbol: "inner", Module: "/a", File: "/src/a\x1b.c", Line: 7, Inlined: true},
 		{Symbol: "outer", Module: "/a", File: "/src/b.c", Line: 9, Offset: 4, Address: 16},
 	}
-	for what, c := range map[string]struct{ got, want string }{
+	for format, c := range map[string]struct{ got, want string }{
 		"lines": {string(v.AppendLines(nil)), "    inner /a a\\x1b.c:7\n    outer+0x4 /a b.c:9\n"},
 		"text":  {string(v.AppendText(nil)), "outer b.c:9;inner a\\x1b.c:7"},
 		"JSON": {string(v.AppendJSON(nil)), `[{"symbol":"inner","module":"/a","file":"/src/a\u001b.c","line":7,"inlined":true},` +
 			`{"symbol":"outer","offset":4,"module":"/a","address":"0x10","file":"/src/b.c","line":9}]`},
 	} {
 		if c.got != c.want {
-			t.Errorf("%s: %q, want %q", what, c.got, c.want)
+			t.Errorf("%s: %q, want %q", format, c.got, c.want)
 		}
 	}
 }
@@ -52,9 +52,9 @@ func TestKernelValues(t *testing.T) {
 		t.Errorf("address is %s and %s", text, js)
 	}
 	if !none.Absent() || none.Any() != "" || passive.Absent() || passive.Any() != "passive" {
-		t.Error("directions are wrong")
+		t.Error("Direction is wrong")
 	}
 	if short := (Span{1}); short.Absent() || !new(Span).Absent() {
-		t.Error("spans are absent where they should not be")
+		t.Error("Span.Absent is wrong")
 	}
 }

@@ -8,20 +8,20 @@ import (
 
 //go:generate ../../scripts/syscalls.sh
 
-// ABI is how a task calls the kernel, as syscall.bpf.h tells them apart.
+// ABI is a system call ABI, numbered as in syscall.bpf.h.
 type ABI uint32
 
-// The ABIs. A 64-bit kernel has names of its own for each.
+// The ABIs of a 64-bit kernel. Each has its own system call numbers.
 const (
 	ABINative ABI = iota
-	ABICompat     // of 32-bit tasks: i386 or ARM
-	ABIX32        // of 64-bit tasks with 32-bit pointers on x86
+	ABICompat     // 32-bit tasks: i386 or ARM
+	ABIX32        // x86 tasks with 32-bit pointers in 64-bit mode
 )
 
-// x32First is the first number that x32 tasks alone have.
+// x32First is the first system call number specific to x32.
 const x32First = 512
 
-// Syscalls are the names of this architecture's system calls.
+// Syscalls holds the names of the system calls of this architecture.
 type Syscalls struct{ names [3][]string }
 
 // NewSyscalls returns the names.
@@ -30,8 +30,8 @@ func NewSyscalls() *Syscalls {
 	return &Syscalls{[3][]string{withNew(native), withNew(compat), withNew(native)}}
 }
 
-// withNew adds calls that are newer than the generated lists. All architectures and
-// ABIs have the same numbers from 424 on.
+// withNew adds system calls that are newer than the generated lists. From 424 on, the
+// numbers are the same on all architectures and ABIs.
 func withNew(names []string) []string {
 	names = append(names, make([]string, 471-min(len(names), 471))...)
 	names[468], names[469], names[470] = "file_getattr", "file_setattr", "listns"
@@ -39,7 +39,7 @@ func withNew(names []string) []string {
 }
 
 func x32Syscalls() []string {
-	return []string{ // from 512 on
+	return []string{ // starting at x32First
 		"rt_sigaction", "rt_sigreturn", "ioctl", "readv", "writev", "recvfrom", "sendmsg", "recvmsg", "execve",
 		"ptrace", "rt_sigpending", "rt_sigtimedwait", "rt_sigqueueinfo", "sigaltstack", "timer_create", "mq_notify",
 		"kexec_load", "waitid", "set_robust_list", "get_robust_list", "vmsplice", "move_pages", "preadv", "pwritev",
@@ -48,7 +48,7 @@ func x32Syscalls() []string {
 	}
 }
 
-// Name returns the name of a call, or its number as "[471]" where it is not known.
+// Name returns the name of a system call, or its number as "[471]" if it is unknown.
 func (s *Syscalls) Name(abi ABI, nr uint32) string {
 	names := s.names[ABINative]
 	if int(abi) < len(s.names) {
@@ -63,7 +63,7 @@ func (s *Syscalls) Name(abi ABI, nr uint32) string {
 	return "[" + strconv.FormatUint(uint64(nr), 10) + "]"
 }
 
-// All lists all names, in the alphabet's order.
+// All returns all names in alphabetical order.
 func (s *Syscalls) All() []string {
 	seen := map[string]bool{}
 	for _, names := range s.names {
@@ -75,7 +75,7 @@ func (s *Syscalls) All() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// Number returns the number that a call has in an ABI.
+// Number returns the number of a system call in an ABI.
 func (s *Syscalls) Number(abi ABI, name string) (uint32, bool) {
 	if i := slices.Index(x32Syscalls(), name); abi == ABIX32 && i >= 0 {
 		return uint32(x32First + i), true

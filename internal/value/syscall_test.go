@@ -28,7 +28,7 @@ func TestSyscallNames(t *testing.T) {
 		}
 	}
 	if got := s.Name(7, unix.SYS_READ); got != "read" {
-		t.Errorf("in an ABI that is not there: %s", got)
+		t.Errorf("unknown ABI: %s", got)
 	}
 }
 

@@ -2,7 +2,7 @@
 
 package value
 
-// nativeSyscalls are the names of the calls of 64-bit tasks.
+// nativeSyscalls returns the names of the system calls of 64-bit tasks.
 func nativeSyscalls() []string {
 	return []string{
 		0:   "read",
@@ -388,7 +388,7 @@ func nativeSyscalls() []string {
 	}
 }
 
-// compatSyscalls are the names of the calls of 32-bit tasks.
+// compatSyscalls returns the names of the system calls of 32-bit tasks.
 func compatSyscalls() []string {
 	return []string{
 		0:   "restart_syscall",

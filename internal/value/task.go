@@ -1,10 +1,10 @@
 package value
 
-// Task is struct task_info of task.bpf.h: the head of every event that belongs
+// Task mirrors struct task_info of task.bpf.h, the first member of every event that belongs
 // to a task.
 type Task struct {
-	Time     Time   `json:"time" col:"TIME,width=8" help:"when the event was sent, wall time (CLOCK_BOOTTIME at the event, set to wall time as it is read)" btf:"time_ns"`
-	CgroupID uint64 `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"id of the task's cgroup: inode of its directory"`
+	Time     Time   `json:"time" col:"TIME,width=8" help:"wall time of the event (CLOCK_BOOTTIME at the event, converted to wall time in user space)" btf:"time_ns"`
+	CgroupID uint64 `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"cgroup id of the task: inode number of the cgroup directory"`
 	PID      uint32 `json:"pid" col:"PID,width=7" help:"process id (tgid) in the initial PID namespace"`
 	TID      uint32 `json:"tid" col:"TID,width=7" help:"thread id in the initial PID namespace"`
 	UID      uint32 `json:"uid" col:"UID,width=6" help:"real user id in the initial user namespace"`
@@ -12,8 +12,8 @@ type Task struct {
 	_        uint32
 }
 
-// Head returns the task's part of a row that has it embedded.
+// Head returns the Task embedded in a row.
 func (t *Task) Head() *Task { return t }
 
-// Stamp returns the moment of the event.
+// Stamp returns the time of the event.
 func (t *Task) Stamp() *Time { return &t.Time }

@@ -1,8 +1,7 @@
-// Package value holds the types that columns are made of. A type carries the
-// meaning of its bytes (a path, an errno, a number of nanoseconds), so that a
-// tool states it once and every output renders it rightly.
+// Package value defines the types of columns. A type states what its bytes mean (a path, an
+// errno, a number of nanoseconds) and how text, JSON and expressions represent it.
 //
-// Values know nothing of eBPF and nothing of the tools.
+// The package depends neither on BPF nor on the tools.
 package value
 
 import (
@@ -10,49 +9,55 @@ import (
 	"reflect"
 )
 
-// Value is one cell of a row. Its methods append to b and return it, so that
-// rendering allocates nothing.
+// Value is one cell of a row. Its methods append to b and return the result, so that
+// rendering does not allocate.
 type Value interface {
-	// AppendText appends the cell for people: untrusted bytes are escaped.
+	// AppendText appends the cell for text output, with untrusted bytes escaped.
 	AppendText(b []byte) []byte
 
 	// AppendJSON appends the JSON value.
 	AppendJSON(b []byte) []byte
 
-	// Any returns the value for an expression, of the type that Schema gives: a bool,
-	// an int, a float64, a string, a []string, or a time.Time for a date-time.
+	// Any returns the value for expressions, of the type that Schema describes: bool, int,
+	// float64, string, []string, or time.Time for a date-time.
 	Any() any
 
-	// Schema is the JSON Schema of what AppendJSON appends.
+	// Schema returns the JSON Schema of the output of AppendJSON.
 	Schema() Schema
 }
 
-// Schema is the part of JSON Schema that values need.
+// Schema is the subset of JSON Schema that values need.
 type Schema struct {
 	Type    string   `json:"type"`
 	Format  string   `json:"format,omitempty"`
 	Minimum *int64   `json:"minimum,omitempty"`
 	Items   *Schema  `json:"items,omitempty"`
 	Enum    []string `json:"enum,omitempty"`
-	// Properties are those of an object, Required the keys that it always has.
+	// Properties describes the members of an object, Required lists those always present.
 	Properties  map[string]Schema `json:"properties,omitempty"`
 	Required    []string          `json:"required,omitempty"`
 	Description string            `json:"description,omitempty"`
 }
 
-// Optional is implemented by values that may be absent. An absent value is left
-// out of JSON and is "-" in text.
+// Optional is implemented by values that may be absent. An absent value is omitted from
+// JSON and is "-" in text.
 type Optional interface{ Absent() bool }
 
-// Lines is implemented by values that text shows in lines of their own below the row,
-// and not in a cell.
+// Lines is implemented by values that text output prints as separate lines below the row
+// instead of in a cell.
 type Lines interface {
-	// AppendLines appends the lines, each with its end.
+	// AppendLines appends the lines, each terminated by a newline.
 	AppendLines(b []byte) []byte
 }
 
-// Exact is implemented by values made of bytes that need not be UTF-8. Where
-// they are not, JSON has a second key, KEY_base64, with the bytes themselves.
+// Cell is implemented by values whose cell in CSV differs from their text.
+type Cell interface {
+	// AppendCell appends the cell, without the quotation of CSV.
+	AppendCell(b []byte) []byte
+}
+
+// Exact is implemented by values whose bytes may be invalid UTF-8. In that case JSON has a
+// second key, KEY_base64, with the exact bytes.
 type Exact interface {
 	// Valid reports whether AppendJSON is exact.
 	Valid() bool
@@ -60,8 +65,8 @@ type Exact interface {
 	AppendBase64(b []byte) []byte
 }
 
-// Of returns the Value behind a pointer: the pointer itself when it is one, or
-// an adapter for a plain bool, integer, float or string.
+// Of returns ptr if it is a Value, else an adapter for a pointer to a bool, integer, float,
+// string or byte slice.
 func Of(ptr any) (Value, error) {
 	switch p := ptr.(type) {
 	case Value:
@@ -87,7 +92,7 @@ func Of(ptr any) (Value, error) {
 	case *[]byte:
 		return (*Bytes)(p), nil
 	}
-	return nil, fmt.Errorf("render %s: not a value", reflect.TypeOf(ptr))
+	return nil, fmt.Errorf("render %s: unsupported type", reflect.TypeOf(ptr))
 }
 
 func minimum(n int64) *int64 { return &n }

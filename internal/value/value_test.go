@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func comm(s string) *Comm {
 	return &c
 }
 
-// values are one or more of each type, as every output shows them.
+// values returns at least one value of each type with its expected representations.
 func values() []struct {
 	name       string
 	ptr        any
@@ -57,19 +58,19 @@ func values() []struct {
 		{"bytes", &[]byte{'a', 0xff}, `a\xff`, `"a\ufffd"`, "a\xff"},
 		{"Bytes", ptr(Bytes("/a\n")), `/a\n`, `"/a\n"`, "/a\n"},
 		{"comm", comm("a b"), "a b", `"a b"`, "a b"},
-		{"comm of nothing", comm(""), "", `""`, ""},
-		{"comm with bytes behind the NUL", comm("sh\x00wn"), "sh", `"sh"`, "sh"},
+		{"empty comm", comm(""), "", `""`, ""},
+		{"comm with bytes after the NUL", comm("sh\x00wn"), "sh", `"sh"`, "sh"},
 		{"comm without NUL", comm("0123456789abcdef"), "0123456789abcdef", `"0123456789abcdef"`, "0123456789abcdef"},
 		{"list", ptr(List("ls\x00-l\x00")), "ls -l", `["ls","-l"]`, []string{"ls", "-l"}},
-		{"list with an empty one", ptr(List("a\x00\x00b\x00")), "a  b", `["a","","b"]`, []string{"a", "", "b"}},
-		{"list that ends with an empty one", ptr(List("a\x00\x00")), "a ", `["a",""]`, []string{"a", ""}},
-		{"list of an empty one", ptr(List("\x00")), "", `[""]`, []string{""}},
+		{"list with an empty string", ptr(List("a\x00\x00b\x00")), "a  b", `["a","","b"]`, []string{"a", "", "b"}},
+		{"list that ends with an empty string", ptr(List("a\x00\x00")), "a ", `["a",""]`, []string{"a", ""}},
+		{"list of one empty string", ptr(List("\x00")), "", `[""]`, []string{""}},
 		{"list without its last NUL", ptr(List("a\x00b")), "a b", `["a","b"]`, []string{"a", "b"}},
-		{"list of nothing", ptr(List(nil)), "", `[]`, []string{}},
+		{"empty list", ptr(List(nil)), "", `[]`, []string{}},
 		{"Nanoseconds", ptr(Nanoseconds(1234567)), "1.23", "1234567", 1234567},
 		{"Size", ptr(Size(1536)), "1.50", "1536", 1536},
 		{"operation", ptr(FileOp(3)), "F", `"fsync"`, "fsync"},
-		{"operation that is none", ptr(FileOp(77)), "U", `"unknown"`, "unknown"},
+		{"unknown operation", ptr(FileOp(77)), "U", `"unknown"`, "unknown"},
 		{"Offset", &Offset{Count{2047, true}}, "1", "2047", 2047},
 		{"error", ptr(Error(-2)), "ENOENT", `"ENOENT"`, "ENOENT"},
 		{"open flags", ptr(OpenFlags(unix.O_WRONLY | unix.O_CREAT)), "O_WRONLY|O_CREAT", `["O_WRONLY","O_CREAT"]`, []string{"O_WRONLY", "O_CREAT"}},
@@ -81,7 +82,7 @@ func TestRendering(t *testing.T) {
 	for _, tt := range values() {
 		t.Run(tt.name, func(t *testing.T) {
 			v := of(t, tt.ptr)
-			// What stands before a value stays as it is, whatever it ends with.
+			// Bytes before the value are unchanged, whatever they end with.
 			for _, before := range []string{"", "x ", "x,", `x"`} {
 				if got := string(v.AppendText([]byte(before))); got != before+tt.text {
 					t.Errorf("text %q, want %q", got, before+tt.text)
@@ -102,13 +103,13 @@ func TestSchemaFitsJSONAndAny(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			v := of(t, tt.ptr)
 			if f, ok := tt.ptr.(*float64); ok && math.IsInf(*f, 0) {
-				return // null, by its own test
+				return // null, tested by TestRendering
 			}
 			if got := jsonType(t, v.AppendJSON(nil)); got != v.Schema().Type && !(got == "integer" && v.Schema().Type == "number") {
-				t.Errorf("JSON is of type %s, the schema says %s", got, v.Schema().Type)
+				t.Errorf("JSON has type %s, schema has %s", got, v.Schema().Type)
 			}
 			if got := anyType(v.Any()); got != v.Schema().Type {
-				t.Errorf("Any is a %T, the schema says %s", v.Any(), v.Schema().Type)
+				t.Errorf("Any has type %T, schema has %s", v.Any(), v.Schema().Type)
 			}
 			if items := v.Schema().Items; (v.Schema().Type == "array") != (items != nil) {
 				t.Errorf("schema of items is %v", items)
@@ -176,20 +177,20 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-func TestBase64KeepsBytes(t *testing.T) {
+func TestBase64IsExact(t *testing.T) {
 	for _, s := range []string{"", "plain", "é", "\xff", "a\x80b", "\xe6\x97", "\xed\xa0\x80"} {
 		for _, v := range []Value{ptr(Bytes(s)), comm(s)} {
 			e := v.(Exact)
 			var back []byte
 			if err := json.Unmarshal(e.AppendBase64(nil), &back); err != nil || string(back) != s {
-				t.Errorf("%T %q came back as %q, %v", v, s, back, err)
+				t.Errorf("%T %q was decoded as %q, %v", v, s, back, err)
 			}
 			var text string
 			if err := json.Unmarshal(v.AppendJSON(nil), &text); err != nil {
 				t.Fatal(err)
 			}
 			if e.Valid() != (text == s) {
-				t.Errorf("%T %q is valid: %v, but JSON has %q", v, s, e.Valid(), text)
+				t.Errorf("%T %q: Valid is %v, JSON is %q", v, s, e.Valid(), text)
 			}
 		}
 	}
@@ -198,7 +199,7 @@ func TestBase64KeepsBytes(t *testing.T) {
 func TestListBase64(t *testing.T) {
 	l := List("a\x00\xff\x00\x00")
 	if l.Valid() {
-		t.Error("a list with a byte that is not UTF-8 is valid")
+		t.Error("a list with invalid UTF-8 is valid")
 	}
 	var got []string
 	if err := json.Unmarshal(l.AppendBase64(nil), &got); err != nil {
@@ -212,11 +213,29 @@ func TestListBase64(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if l = List("a\x00é\x00"); !l.Valid() {
-		t.Error("a list of UTF-8 is not valid")
+		t.Error("a list of valid UTF-8 is not valid")
 	}
 }
 
-func TestListStops(t *testing.T) {
+// The CSV cell of a list is a JSON array of the escaped strings, so that it can be parsed.
+func TestListCell(t *testing.T) {
+	for _, args := range [][]string{{}, {""}, {"a b", "c"}, {"a", "b c"}, {`"`, `\`, "\n", "\xff", "\u202e", ","}} {
+		l := List(strings.Join(append(args, ""), "\x00"))
+		var got []string
+		if err := json.Unmarshal(l.AppendCell(nil), &got); err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		var want []string
+		for _, s := range args {
+			want = append(want, string(AppendEscaped(nil, s)))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("cell of %q has %q, want %q", args, got, want)
+		}
+	}
+}
+
+func TestListBreak(t *testing.T) {
 	n := 0
 	for range List("a\x00b\x00c\x00").All {
 		if n++; n == 2 {
@@ -241,7 +260,7 @@ func TestTime(t *testing.T) {
 		}
 		back, err := time.Parse("2006-01-02T15:04:05.000000000Z07:00", s)
 		if err != nil || !back.Equal(at) {
-			t.Errorf("%s became %s, which is %s, %v", at, s, back, err)
+			t.Errorf("%s is rendered as %s, which parses as %s, %v", at, s, back, err)
 		}
 		if got, want := string(v.AppendText(nil)), at.Local().Format("15:04:05"); got != want {
 			t.Errorf("text %s, want %s", got, want)
@@ -269,14 +288,14 @@ func TestErrorNames(t *testing.T) {
 	}
 	least := Error(math.MinInt32)
 	if got := string(least.AppendText(nil)); got != "2147483648" {
-		t.Errorf("the least error is %s", got)
+		t.Errorf("the smallest int32 is rendered as %s", got)
 	}
 	if got := new(Error).Any(); got != "" {
-		t.Errorf("no error is %q for an expression", got)
+		t.Errorf("Any of success is %q, want an empty string", got)
 	}
 }
 
-func TestOfRefuses(t *testing.T) {
+func TestOfRejectsUnsupportedTypes(t *testing.T) {
 	type named uint32
 	for _, p := range []any{nil, 1, uint32(1), ptr(named(1)), &struct{}{}, ptr([]int{1})} {
 		if v, err := Of(p); err == nil {

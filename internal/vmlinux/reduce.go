@@ -2,7 +2,7 @@ package vmlinux
 
 import "fmt"
 
-// reducer writes BTF that has only the roots and what lies within them.
+// reducer writes BTF that has only the root types and the types of their members.
 type reducer struct {
 	*blob
 	roots map[uint32]bool
@@ -13,8 +13,8 @@ type reducer struct {
 	text  []byte
 }
 
-// ref is a type as it is needed. Of one that is only behind a pointer, a relocation looks
-// at the kind.
+// ref is a reference to a type. If all references to a type are pointers, relocations need only its
+// kind.
 type ref struct {
 	id     uint32
 	behind bool
@@ -26,7 +26,7 @@ func newReducer(b *blob) *reducer {
 	}
 }
 
-// ref returns the new ID of a type, which is written when its turn comes.
+// ref returns the new ID of a type and queues the type to be written.
 func (r *reducer) ref(id uint32, behind bool) uint32 {
 	if id == 0 {
 		return 0
@@ -41,7 +41,7 @@ func (r *reducer) ref(id uint32, behind bool) uint32 {
 	return n
 }
 
-// bytes writes the file.
+// bytes returns the BTF file.
 func (r *reducer) bytes() ([]byte, error) {
 	for i := 0; i < len(r.todo); i++ {
 		if err := r.write(r.todo[i]); err != nil {
@@ -58,15 +58,10 @@ func (r *reducer) bytes() ([]byte, error) {
 }
 
 func (r *reducer) write(t ref) error {
-	off, err := r.at(t.id)
+	rec, err := r.record(t.id)
 	if err != nil {
 		return err
 	}
-	size, err := r.sizeAt(off)
-	if err != nil {
-		return err
-	}
-	rec := r.blob.types[off : off+size]
 	name, info, last, rest := order.Uint32(rec), order.Uint32(rec[4:]), order.Uint32(rec[8:]), rec[headerSize:]
 	k, members := unpack(info)
 	switch k {
@@ -123,7 +118,7 @@ func (r *reducer) put(a, b, c uint32) {
 	r.types = order.AppendUint32(order.AppendUint32(order.AppendUint32(r.types, a), b), c)
 }
 
-// moved is a name's offset in the new file.
+// moved returns the offset of a name in the new file.
 func (r *reducer) moved(off uint32) uint32 {
 	n, ok := r.texts[off]
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"math/bits"
 )
 
-// kind is of a type, as the kernel numbers them (include/uapi/linux/btf.h).
+// kind is the kind of a type, as in include/uapi/linux/btf.h.
 type kind uint8
 
 const (
@@ -37,11 +37,11 @@ const (
 // headerSize is the size of struct btf_type: name_off, info, size or type.
 const headerSize = 12
 
-// fixed and each are what follows a type's header: in all, and for each of its members.
+// fixed and each are the sizes that follow the header of a type: once, and for each of its members.
 var (
 	fixed = [kinds]int{kindInt: 4, kindArray: 12, kindVar: 4, kindDeclTag: 4}
 	each  = [kinds]int{kindStruct: 12, kindUnion: 12, kindEnum: 8, kindFuncProto: 8, kindDatasec: 12, kindEnum64: 12}
-	// named are the kinds that are looked for.
+	// named are the kinds that can be searched for.
 	named = [kinds]bool{
 		kindInt: true, kindStruct: true, kindUnion: true, kindEnum: true, kindTypedef: true, kindFunc: true,
 		kindFloat: true, kindEnum64: true,
@@ -50,14 +50,27 @@ var (
 
 var errFormat = errors.New("unknown format")
 
-// blob is BTF as it lies in its file.
+// blob is a BTF file in memory.
 type blob struct {
 	types, strings []byte
-	// places are where every stride-th type lies, from ID 1 on; known after scan.
+	// base is the scanned BTF of the kernel, if this is the BTF of a module: the type IDs and string
+	// offsets of a module continue those of the kernel.
+	base *blob
+	// places are the offsets of every stride-th type, starting with the first ID; set by scan.
 	places []uint32
+	// next is the ID after the last one; set by scan.
+	next uint32
 }
 
-// stride is how many types are gone through to find one.
+// first returns the ID of the first type.
+func (b *blob) first() uint32 {
+	if b.base != nil {
+		return b.base.next
+	}
+	return 1
+}
+
+// stride is the number of types between two entries of places.
 const stride = 32
 
 var order = binary.NativeEndian
@@ -84,7 +97,7 @@ func parse(raw []byte) (*blob, error) {
 
 func unpack(info uint32) (k kind, members int) { return kind(info >> 24 & 0x1f), int(info & 0xffff) }
 
-// sizeAt is the size of the type that begins at off.
+// sizeAt returns the size of the type at off.
 func (b *blob) sizeAt(off int) (int, error) {
 	if off+headerSize > len(b.types) {
 		return 0, errFormat
@@ -100,63 +113,87 @@ func (b *blob) sizeAt(off int) (int, error) {
 	return size, nil
 }
 
-// hit is a type that was looked for.
+// hit is a type that matches a name.
 type hit struct {
 	symbol
 	id uint32
 }
 
-// scan goes through all types once.
+// scan reads all types once.
 func (b *blob) scan(names map[string]bool) ([]hit, error) {
 	var hits []hit
 	likely := newSieve(names)
-	id := uint32(1)
+	id, first := b.first(), b.first()
 	for off := 0; off < len(b.types); id++ {
 		size, err := b.sizeAt(off)
 		if err != nil {
 			return nil, err
 		}
-		if id%stride == 1 {
+		if (id-first)%stride == 0 {
 			b.places = append(b.places, uint32(off))
 		}
 		name, k := order.Uint32(b.types[off:]), kind(b.types[off+7]&0x1f)
-		if named[k] && likely.has(b.strings, name) {
+		if !named[k] {
+			off += size
+			continue
+		}
+		if strings, at := b.textAt(name); likely.has(strings, at) {
 			if text := b.name(name); names[string(text)] {
 				hits = append(hits, hit{symbol{k, string(text)}, id})
 			}
 		}
 		off += size
 	}
+	b.next = id
 	return hits, nil
 }
 
-// name is the text at an offset, which is checked as strings end with a 0.
+// textAt returns the string table of an offset, and the offset in that table.
+func (b *blob) textAt(off uint32) (strings []byte, at uint32) {
+	if b.base == nil {
+		return b.strings, off
+	}
+	if n := uint32(len(b.base.strings)); off >= n {
+		return b.strings, off - n
+	}
+	return b.base.strings, off
+}
+
+// name returns the string at an offset. The string table ends with a NUL byte, which is verified.
 func (b *blob) name(off uint32) []byte {
-	if int(off) >= len(b.strings) {
+	text, at := b.textAt(off)
+	if int(at) >= len(text) {
 		return nil
 	}
-	text := b.strings[off:]
+	text = text[at:]
 	return text[:bytes.IndexByte(text, 0)]
 }
 
-// at returns the place of a type; scan has been there.
-func (b *blob) at(id uint32) (int, error) {
-	i := int(id-1) / stride
-	if id == 0 || i >= len(b.places) {
-		return 0, fmt.Errorf("%w: type %d", errFormat, id)
+// record returns the bytes of a type. scan must have run before.
+func (b *blob) record(id uint32) ([]byte, error) {
+	if b.base != nil && id < b.first() {
+		return b.base.record(id)
+	}
+	i := int(id-b.first()) / stride
+	if id < b.first() || i >= len(b.places) {
+		return nil, fmt.Errorf("%w: type %d", errFormat, id)
 	}
 	off := int(b.places[i])
-	for range int(id-1) % stride {
+	for range int(id-b.first()) % stride {
 		size, err := b.sizeAt(off)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		off += size
 	}
-	return off, nil
+	size, err := b.sizeAt(off)
+	if err != nil {
+		return nil, err
+	}
+	return b.types[off : off+size], nil
 }
 
-// hasString tells whether one of the names is among the strings, whatever it names.
+// hasString reports whether one of the names is in the string table.
 func (b *blob) hasString(names map[string]bool) bool {
 	likely := newSieve(names)
 	for off := 0; off < len(b.strings); {
@@ -169,8 +206,8 @@ func (b *blob) hasString(names map[string]bool) bool {
 	return false
 }
 
-// sieve tells names by their first eight bytes, with some that are not among them: most
-// of a kernel's names need no further look.
+// sieve is a filter for names by a hash of their first eight bytes, with false positives. Most names
+// of a kernel need no further comparison.
 type sieve [4096]bool
 
 func newSieve(names map[string]bool) *sieve {
@@ -189,7 +226,7 @@ func (s *sieve) has(strings []byte, off uint32) bool {
 	return s[place(order.Uint64(strings[off:]))]
 }
 
-// place looks at no byte behind the first 0.
+// place returns the hash of a name. It ignores all bytes after the first NUL byte.
 func place(x uint64) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	if zeros := (x - ones) &^ x & highs; zeros != 0 {

@@ -1,14 +1,11 @@
-// Package vmlinux reads of the running kernel's types just those that are asked for by
-// name. Decoding all of them takes ten times as long, and megabytes; a tool needs some
-// dozens of a hundred thousand.
+// Package vmlinux reads types of the running kernel by name. Decoding all types of the kernel's BTF
+// would take ten times as long and megabytes of memory; a tool needs some dozens of a hundred
+// thousand.
 package vmlinux
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 
@@ -16,31 +13,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// folder has the kernel's types and those of its modules, a file each.
+// folder has the BTF of the kernel and of each module, one file each.
 const folder = "/sys/kernel/btf"
 
-// Found is what the kernel has of the names.
+// Found is the result of a search for names.
 type Found struct {
-	// Types are those of the names, with all that lies within them. What they only point
-	// to has no members and no name, and the IDs are not the kernel's.
+	// Types are the types with the names and the types of their members. Types that they only point
+	// to have no members and no name. The IDs differ from those of the kernel.
 	Types *btf.Spec
 	ids   map[symbol][]btf.TypeID
 }
 
-// symbol is a name of a kind; functions and types may share one.
+// symbol is a name and a kind. A function and a type can have the same name.
 type symbol struct {
 	kind kind
 	name string
 }
 
-// Func returns the IDs that the kernel gives to functions of the name.
+// Func returns the type IDs of the functions with this name in the kernel's BTF.
 func (f *Found) Func(name string) []btf.TypeID { return f.ids[symbol{kindFunc, name}] }
 
-// Typedef returns the IDs that the kernel gives to typedefs of the name.
+// Typedef returns the type IDs of the typedefs with this name in the kernel's BTF.
 func (f *Found) Typedef(name string) []btf.TypeID { return f.ids[symbol{kindTypedef, name}] }
 
-// Find looks for types and functions in the kernel, and not in its modules. The error is
-// fs.ErrNotExist if the kernel does not show its types.
+// Find searches the kernel, without its modules, for types and functions. The error is fs.ErrNotExist
+// if the kernel has no BTF.
 func Find(names map[string]bool) (*Found, error) {
 	raw, free, err := open(filepath.Join(folder, "vmlinux"))
 	if err != nil {
@@ -64,9 +61,17 @@ func find(raw []byte, names map[string]bool) (*Found, error) {
 		return nil, err
 	}
 	f := &Found{ids: map[symbol][]btf.TypeID{}}
-	r := newReducer(b)
 	for _, h := range hits {
 		f.ids[h.symbol] = append(f.ids[h.symbol], btf.TypeID(h.id))
+	}
+	f.Types, err = b.reduce(hits)
+	return f, err
+}
+
+// reduce returns the types among the hits and the types of their members.
+func (b *blob) reduce(hits []hit) (*btf.Spec, error) {
+	r := newReducer(b)
+	for _, h := range hits {
 		if h.kind != kindFunc {
 			r.roots[h.id] = true
 		}
@@ -80,11 +85,10 @@ func find(raw []byte, names map[string]bool) (*Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Types, err = btf.LoadSpecFromReader(bytes.NewReader(reduced))
-	return f, err
+	return btf.LoadSpecFromReader(bytes.NewReader(reduced))
 }
 
-// Missing are the names that nothing was found of.
+// Missing returns the names that were not found.
 func (f *Found) Missing(names map[string]bool) map[string]bool {
 	missing := map[string]bool{}
 	for name := range names {
@@ -96,54 +100,8 @@ func (f *Found) Missing(names map[string]bool) map[string]bool {
 	return missing
 }
 
-// InModules tells whether a loaded module has a type or function of one of the names.
-func InModules(names map[string]bool) (bool, error) {
-	for path, err := range modules() {
-		if err != nil {
-			return false, err
-		}
-		has, err := moduleHas(path, names)
-		if err != nil || has {
-			return has, err
-		}
-	}
-	return false, nil
-}
-
-// modules are the files of modules; these may go at any time.
-func modules() iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		files, err := os.ReadDir(folder)
-		if err != nil {
-			yield("", fmt.Errorf("list modules: %w", err))
-			return
-		}
-		for _, f := range files {
-			if f.Name() != "vmlinux" && !yield(filepath.Join(folder, f.Name()), nil) {
-				return
-			}
-		}
-	}
-}
-
-func moduleHas(path string, names map[string]bool) (bool, error) {
-	raw, free, err := open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read module's BTF: %w", err)
-	}
-	defer free()
-	b, err := parse(raw)
-	if err != nil {
-		return false, fmt.Errorf("read module's BTF: %w", err)
-	}
-	return b.hasString(names), nil
-}
-
-// open maps the file where the kernel can do that (6.16), which takes no memory, and else
-// reads it into memory that can be given back at once.
+// open maps the file if the kernel supports that (6.16), which needs no memory. Otherwise it reads the
+// file into memory that can be released immediately.
 func open(path string) (raw []byte, free func(), err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,13 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
-// TestMain makes the test's binary a load, as the command is.
+// TestMain lets the test binary run loads, as the command does.
 func TestMain(m *testing.M) {
 	var err error
 	switch {
@@ -34,13 +32,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// short is how much of a load a test makes.
+// short is the factor by which tests shorten the loads.
 const short = 100
 
-// inMachine is the binary in a machine of test/kernels, where it lies beside the test.
+// inMachine is the path of the binary in a virtual machine of test/kernels.
 const inMachine = "/test/corescope"
 
-// oursOnly are the settings of one short round without peers, or of several in a machine.
+// oursOnly returns settings without peers: one round, or three in a virtual machine.
 func oursOnly(t *testing.T) *settings {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -48,7 +46,7 @@ func oursOnly(t *testing.T) *settings {
 	}
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
-		t.Skipf("the kernel does not measure programs: %v", err)
+		t.Skipf("BPF_ENABLE_STATS is not supported by this kernel: %v", err)
 	}
 	t.Cleanup(func() { stats.Close() })
 	if filepath.Dir(os.Args[0]) == filepath.Dir(inMachine) {
@@ -63,17 +61,17 @@ func oursOnly(t *testing.T) *settings {
 	return s
 }
 
-// shortSettings are those of one short round, without peers, or with those that the tree
-// CORESCOPE_PEERS has.
+// shortSettings returns settings of one round, with the peers in the tree CORESCOPE_PEERS if it
+// has them.
 func shortSettings(t *testing.T) *settings {
 	t.Helper()
 	s := oursOnly(t)
 	if s.ours == inMachine {
-		t.Skip("a machine of test/kernels is for TestCPUs alone")
+		t.Skip("virtual machines of test/kernels run only TestCPUs")
 	}
 	s.peers = os.Getenv("CORESCOPE_PEERS")
 	if _, err := os.Stat(filepath.Join(s.peers, "usr/sbin/opensnoop-libbpf")); err != nil || s.peers == "" {
-		t.Logf("without peers: CORESCOPE_PEERS=%q has none: %v", s.peers, err)
+		t.Logf("running without peers: not found in CORESCOPE_PEERS=%q: %v", s.peers, err)
 		s.peers = ""
 		return s
 	}
@@ -83,7 +81,7 @@ func shortSettings(t *testing.T) *settings {
 	return s
 }
 
-// TestBench runs each benchmark once, with a short load.
+// TestBench runs each benchmark once with a short load.
 func TestBench(t *testing.T) {
 	s := shortSettings(t)
 	for _, b := range benchmarks {
@@ -95,15 +93,15 @@ func TestBench(t *testing.T) {
 			}
 			defer m.close()
 			results, err := m.loaded(t.Context(), 0)
-			if errors.Is(err, errNotHere) {
+			if errors.Is(err, errUnavailable) {
 				t.Skip(err)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			checkResults(t, results)
-			if !b.isFurther {
-				checkSeen(t, results)
+			if !b.isSecondary {
+				checkReported(t, results)
 			}
 		})
 	}
@@ -113,24 +111,24 @@ func checkResults(t *testing.T, results []result) {
 	t.Helper()
 	for _, r := range results {
 		t.Logf("%s: %.4g %s, peer %.4g %s", r.Figure, r.Ours, r.Unit, r.Peer, r.Note)
-		// Tools of few rows may take less time than the clock of processes has.
-		if r.Ours <= 0 && !strings.HasPrefix(r.Figure, "user space") {
+		// With few rows, the CPU time may be below the resolution of the clock.
+		if r.Ours <= 0 && !strings.HasPrefix(r.Figure, "CPU time") {
 			t.Errorf("%s is %g", r.Figure, r.Ours)
 		}
 	}
 }
 
-// checkSeen demands all rows of a load, or word of those that are missing.
-func checkSeen(t *testing.T, results []result) {
+// checkReported checks that all events of a load are reported or counted as lost.
+func checkReported(t *testing.T, results []result) {
 	t.Helper()
 	for _, r := range results {
-		if strings.HasPrefix(r.Figure, "seen") && (r.met() == "no" || strings.Contains(r.Note, "said nothing")) {
+		if strings.HasPrefix(r.Figure, "events reported") && (r.met() == "no" || strings.Contains(r.Note, "neither")) {
 			t.Errorf("%s: %g %%: %s", r.Figure, r.Ours, r.Note)
 		}
 	}
 }
 
-// TestFigures takes those figures of one tool that no load alone gives.
+// TestFigures measures the figures that TestBench does not cover, for one tool.
 func TestFigures(t *testing.T) {
 	s := shortSettings(t)
 	b := benchmark{tool: "opensnoop", load: "opens", unit: "open", count: 1_000, rows: 1}
@@ -139,9 +137,8 @@ func TestFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	seen, err := m.outputs(ctx)
+	ctx := t.Context()
+	reported, err := m.outputs(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,8 +146,8 @@ func TestFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkResults(t, append(seen, start))
-	checkSeen(t, seen)
+	checkResults(t, append(reported, start))
+	checkReported(t, reported)
 	spin := sampled[0]
 	spin.count = short
 	sampler := &measurer{benchmark: &spin, subjects: []subject{spin.ours(s)}, rounds: 1, dir: m.dir}
@@ -159,21 +156,21 @@ func TestFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkResults(t, share)
-	ns, err := m.besideTasks(ctx, fewTasks)
+	ns, err := m.withTasks(ctx, fewTasks)
 	if err != nil || ns <= 0 {
-		t.Errorf("beside %d tasks: %g ns, %v", fewTasks, ns, err)
+		t.Errorf("with %d tasks: %g ns, %v", fewTasks, ns, err)
 	}
 }
 
-// TestCPUs takes one figure of each tool and tells it as an attribute, which in a machine
-// of test/kernels is for scaleCPUs. Tools and loads keep to one CPU, so that a load is the
-// same for the kernel however many there are: on eight CPUs the scheduler parts the two
-// threads of a round trip, which then has twice the switches, and turns of other CPUs count
-// as time of a program that they come amidst.
+// TestCPUs measures the BPF run time per event of each tool and stores it as a test attribute.
+// In a virtual machine of test/kernels, scaleCPUs reads the attributes. Tools and loads run on
+// one CPU, so that the load is the same on any number of CPUs: otherwise the scheduler places
+// the two threads of a round trip on different CPUs, which doubles the context switches, and
+// the time in which other CPUs are emulated counts as run time of an interrupted program.
 func TestCPUs(t *testing.T) {
 	s := oursOnly(t)
 	t.Attr(cpusAttr, strconv.Itoa(runtime.NumCPU()))
-	runtime.LockOSThread() // and never unlock it
+	runtime.LockOSThread() // never unlocked: the thread keeps the affinity
 	var first unix.CPUSet
 	first.Set(0)
 	if err := unix.SchedSetaffinity(0, &first); err != nil {
@@ -196,7 +193,8 @@ func TestCPUs(t *testing.T) {
 	}
 }
 
-// What a machine kept is figures, if it is whole and of as many CPUs as were asked for.
+// The stored results of a virtual machine are valid if they are complete and the number of CPUs
+// matches.
 func TestFiguresOfMachine(t *testing.T) {
 	kept := `{"Checks": [{"Attrs": {"cpus": "2", "opensnoop": "100", "execsnoop": "5", "tcplife": "5", "runqlat": "5", "biolatency": "5"}}]}`
 	few, err := figures([]byte(kept), 2)
@@ -211,9 +209,9 @@ func TestFiguresOfMachine(t *testing.T) {
 	if r := all[0]; len(all) != len(emulated) || r.Ours != 1.2 || r.met() != "no" || all[1].met() != "yes" {
 		t.Errorf("%+v", all)
 	}
-	for _, r := range cpuResults(few, nil, errNotHere) {
-		if r.met() != "" || r.cells()[3] != "" || !strings.Contains(r.Note, errNotHere.Error()) {
-			t.Errorf("without machines: %+v is %q, %q", r, r.cells(), r.met())
+	for _, r := range cpuResults(few, nil, errUnavailable) {
+		if r.met() != "" || r.cells()[3] != "" || !strings.Contains(r.Note, errUnavailable.Error()) {
+			t.Errorf("without virtual machines: %+v: cells %q, met %q", r, r.cells(), r.met())
 		}
 	}
 	for _, bad := range []string{``, `{}`, strings.Replace(kept, "100", "0", 1), strings.Replace(kept, "opensnoop", "other", 1)} {
@@ -222,7 +220,7 @@ func TestFiguresOfMachine(t *testing.T) {
 		}
 	}
 	if got, err := figures([]byte(kept), 8); err == nil {
-		t.Errorf("2 CPUs for 8: %v", got)
+		t.Errorf("results for 2 CPUs are accepted for 8: %v", got)
 	}
 }
 
@@ -240,12 +238,12 @@ func TestMet(t *testing.T) {
 		{result{Ours: 100}, ""},
 	} {
 		if got := tt.met(); got != tt.want {
-			t.Errorf("%+v is met: %q, want %q", tt.result, got, tt.want)
+			t.Errorf("%+v: met is %q, want %q", tt.result, got, tt.want)
 		}
 	}
 }
 
-func TestSeenResult(t *testing.T) {
+func TestReportedResult(t *testing.T) {
 	m := &measurer{benchmark: &benchmark{rows: 1}}
 	of := func(rows, lost int) sample { return sample{rows: rows, lost: lost, load: loadResult{Count: 10}} }
 	for _, tt := range []struct {
@@ -259,7 +257,7 @@ func TestSeenResult(t *testing.T) {
 		{sample{rows: 7, hidden: 3, load: loadResult{Count: 10}}, "", true},
 		{sample{rows: 7, hidden: 2, load: loadResult{Count: 10}}, "no", true},
 	} {
-		r := m.seenResult("seen", [2][]sample{{tt.one}, nil})
+		r := m.reportedResult("events reported", [2][]sample{{tt.one}, nil})
 		if r.met() != tt.met || (r.Note != "") != tt.noted {
 			t.Errorf("%d rows, %d lost: %+v", tt.one.rows, tt.one.lost, r)
 		}

@@ -15,24 +15,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loadArg makes this program a load: bench load NAME COUNT RATE, where a RATE of 0 is as
-// fast as it goes, in events a second. It prints a loadResult.
+// loadArg makes this program run a load: "bench load NAME DIR COUNT RATE". RATE is in events
+// per second, 0 for as fast as possible. The program prints a loadResult.
 const loadArg = "load"
 
-// loadResult is what a load did.
+// loadResult is the result of a load.
 type loadResult struct {
 	Begin time.Time     `json:"begin"`
 	Count int           `json:"count"`
 	Wall  time.Duration `json:"wall_ns"`
-	// Ticks are the first events' times since Begin.
+	// Ticks are the times of the first events since Begin.
 	Ticks []time.Duration `json:"ticks_ns"`
 }
 
-// load makes one kind of event.
+// load generates events of one kind.
 type load struct {
-	// open makes what all events need, in dir, and returns the function for one event.
+	// open prepares the load in dir and returns the function that generates event number i.
 	open func(dir string) (event func(i int) error, err error)
-	// mark is what a row of event number i has in it, and begins with prefix.
+	// mark returns a text that only the row of event number i contains. It starts with prefix.
 	prefix string
 	mark   func(i int) string
 }
@@ -53,7 +53,7 @@ var loads = map[string]load{
 }
 
 const (
-	// loadComm is the name of the task that makes the load.
+	// loadComm is the name of the task that generates the load.
 	loadComm   = "corescope-load"
 	openPrefix = "/none/corescope-bench-"
 	execPrefix = "corescope-bench-"
@@ -63,7 +63,7 @@ const (
 func openPath(i int) string { return fmt.Sprintf("%s%07d", openPrefix, i) }
 func execWord(i int) string { return fmt.Sprintf("%s%07d", execPrefix, i) }
 
-// connAddr is one of 10,000 addresses of this host, all of one length.
+// connAddr returns one of 10,000 loopback addresses of equal length.
 func connAddr(i int) string { return fmt.Sprintf("%s%d.%d", connPrefix, 100+i/100%100, 100+i%100) }
 
 func runLoad(args []string) error {
@@ -72,7 +72,7 @@ func runLoad(args []string) error {
 	}
 	l, ok := loads[args[0]]
 	if !ok {
-		return fmt.Errorf("there is no load %s", args[0])
+		return fmt.Errorf("unknown load %s", args[0])
 	}
 	count, err := strconv.Atoi(args[2])
 	if err != nil {
@@ -82,14 +82,14 @@ func runLoad(args []string) error {
 	if err != nil {
 		return err
 	}
-	// Threads that wait in a raw call keep their processor.
+	// A thread that blocks in RawSyscall keeps its P.
 	runtime.GOMAXPROCS(4)
 	runtime.LockOSThread()
 	event, err := l.open(args[1])
 	if err != nil {
 		return fmt.Errorf("prepare load: %w", err)
 	}
-	// From here on all that this thread does is the load.
+	// From here on this thread does nothing but generate the load.
 	if err := nameTask(loadComm); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func nameTask(name string) error {
 	return nil
 }
 
-// pace runs the events, evenly spread over each millisecond's share.
+// pace generates the events, at equal distances if rate is not 0.
 func pace(event func(int) error, count, rate int) (*loadResult, error) {
 	begin := time.Now()
 	r := &loadResult{Begin: begin, Count: count}
@@ -129,7 +129,7 @@ func pace(event func(int) error, count, rate int) (*loadResult, error) {
 	return r, nil
 }
 
-// openOpens opens what is not there: no file system is in the way.
+// openOpens opens paths that do not exist, so that no file system is involved.
 func openOpens(string) (func(int) error, error) {
 	path := append([]byte(openPath(0)), 0)
 	digits := path[len(path)-8 : len(path)-1]
@@ -162,7 +162,7 @@ func openExecs(string) (func(int) error, error) {
 	}, nil
 }
 
-// openConns makes connections that end with a reset, so that no port stays taken.
+// openConns opens connections and closes them with a reset, so that ports are not used up.
 func openConns(string) (func(int) error, error) {
 	l, err := net.Listen("tcp4", "0.0.0.0:0")
 	if err != nil {
@@ -186,33 +186,33 @@ func openConns(string) (func(int) error, error) {
 	}, nil
 }
 
-// openSends sends a byte over one connection of this host with itself, and receives it.
+// openSends sends and receives single bytes over one loopback connection.
 func openSends(string) (func(int) error, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	there, err := net.Dial("tcp4", l.Addr().String())
+	client, err := net.Dial("tcp4", l.Addr().String())
 	if err != nil {
 		return nil, err
 	}
-	here, err := l.Accept()
+	server, err := l.Accept()
 	if err != nil {
 		return nil, err
 	}
 	b := make([]byte, 1)
 	return func(int) error {
-		if _, err := there.Write(b); err != nil {
+		if _, err := client.Write(b); err != nil {
 			return err
 		}
-		_, err := here.Read(b)
+		_, err := server.Read(b)
 		return err
 	}, nil
 }
 
 const blockSize = 4096
 
-// openReads reads blocks of a file past the page cache.
+// openReads reads blocks of a file with O_DIRECT.
 func openReads(dir string) (func(int) error, error) {
 	path := filepath.Join(dir, "blocks")
 	const blocks = 4096
@@ -234,7 +234,7 @@ func openReads(dir string) (func(int) error, error) {
 	}, nil
 }
 
-// openCalls calls what does nothing.
+// openCalls calls getppid().
 func openCalls(string) (func(int) error, error) {
 	return func(int) error {
 		unix.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
@@ -242,7 +242,7 @@ func openCalls(string) (func(int) error, error) {
 	}, nil
 }
 
-// openWrites writes one block of a file over and over; it stays in the page cache.
+// openWrites writes the same block of a file repeatedly, in the page cache.
 func openWrites(dir string) (func(int) error, error) {
 	fd, err := unix.Open(filepath.Join(dir, "written"), unix.O_WRONLY|unix.O_CREAT, 0o600)
 	if err != nil {
@@ -255,9 +255,10 @@ func openWrites(dir string) (func(int) error, error) {
 	}, nil
 }
 
-// openSpins keeps two CPUs busy, of one of them a millisecond for each event.
+// openSpins keeps two CPUs busy. An event is one millisecond on one of them.
 func openSpins(string) (func(int) error, error) {
 	go func() {
+		//lint:ignore SA5002 keeps the CPU busy on purpose
 		for {
 		}
 	}()
@@ -287,36 +288,37 @@ func openFiles(n int) func(string) (func(int) error, error) {
 	}
 }
 
-// openTrips sends a byte to another thread and waits for it to come back: two wake-ups,
-// and two tasks that get a CPU.
+// openTrips sends a byte to another thread and waits until it comes back: two wake-ups and two
+// context switches to the woken tasks.
 func openTrips(string) (func(int) error, error) {
-	var there, back [2]int
-	if err := unix.Pipe(there[:]); err != nil {
+	var request, reply [2]int
+	if err := unix.Pipe(request[:]); err != nil {
 		return nil, err
 	}
-	if err := unix.Pipe(back[:]); err != nil {
+	if err := unix.Pipe(reply[:]); err != nil {
 		return nil, err
 	}
 	go func() {
 		runtime.LockOSThread()
 		b := make([]byte, 1)
 		for {
-			if !pass(there[0], unix.SYS_READ, b) || !pass(back[1], unix.SYS_WRITE, b) {
+			if !transfer(request[0], unix.SYS_READ, b) || !transfer(reply[1], unix.SYS_WRITE, b) {
 				return
 			}
 		}
 	}()
 	b := make([]byte, 1)
 	return func(int) error {
-		if !pass(there[1], unix.SYS_WRITE, b) || !pass(back[0], unix.SYS_READ, b) {
+		if !transfer(request[1], unix.SYS_WRITE, b) || !transfer(reply[0], unix.SYS_READ, b) {
 			return unix.EPIPE
 		}
 		return nil
 	}, nil
 }
 
-// pass is without Go's scheduler, which would count.
-func pass(fd int, call uintptr, b []byte) bool {
+// transfer reads or writes one byte, bypassing the scheduler of Go, whose work would be measured
+// too.
+func transfer(fd int, call uintptr, b []byte) bool {
 	n, _, _ := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), 1)
 	return n == 1
 }

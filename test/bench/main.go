@@ -35,13 +35,13 @@ func main() {
 	}
 }
 
-// settings are those of the whole run.
+// settings are the settings of a run.
 type settings struct {
 	cases  []benchmark
-	tools  []string // that are measured; none stands for all
+	tools  []string // tools to measure, empty for all
 	rounds int
-	whole  bool
-	// ours is the binary, peers the tree with libbpf-tools.
+	isFull bool // measures everything and writes the files
+	// ours is the path of the corescope binary, peers the directory tree with libbpf-tools.
 	ours, peers string
 }
 
@@ -53,7 +53,7 @@ func run(ctx context.Context) error {
 	if err := s.mount(); err != nil {
 		return err
 	}
-	// From 5.8 on; so that every program's time is counted.
+	// Enables the measurement of BPF run time (since 5.8).
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
 		return fmt.Errorf("measure run time: %w", err)
@@ -62,7 +62,7 @@ func run(ctx context.Context) error {
 	var all []result
 	for _, c := range s.cases {
 		results, err := c.run(ctx, s)
-		if errors.Is(err, errNotHere) {
+		if errors.Is(err, errUnavailable) {
 			progress("%s: %v", c.name(), err)
 			continue
 		}
@@ -84,7 +84,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return conclude(append(all, disk), s)
+	return writeResults(append(all, disk), s)
 }
 
 func (s *settings) wants(b *benchmark) bool {
@@ -92,22 +92,22 @@ func (s *settings) wants(b *benchmark) bool {
 }
 
 func readSettings(ctx context.Context) (*settings, error) {
-	s := &settings{cases: benchmarks, rounds: 5, whole: true, peers: os.Getenv("PEERS")}
+	s := &settings{cases: benchmarks, rounds: 5, isFull: true, peers: os.Getenv("PEERS")}
 	if words := strings.Fields(os.Getenv("TOOLS")); len(words) > 0 {
-		s.whole, s.tools = false, words
+		s.isFull, s.tools = false, words
 		s.cases = slices.DeleteFunc(slices.Clone(benchmarks), func(c benchmark) bool { return !s.wants(&c) })
 	}
 	if text := os.Getenv("ROUNDS"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("ROUNDS=%s is not a number of rounds", text)
+			return nil, fmt.Errorf("ROUNDS=%s: want a positive number", text)
 		}
-		s.rounds, s.whole = n, false
+		s.rounds, s.isFull = n, false
 	}
 	return s, s.install(ctx)
 }
 
-// install builds our binary and makes the tree of the peers, outside of the sources.
+// install builds corescope and creates the directory tree of the peers in the user's cache.
 func (s *settings) install(ctx context.Context) error {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -125,12 +125,13 @@ func (s *settings) install(ctx context.Context) error {
 	return err
 }
 
-// mount makes what the peers' tree needs of this machine, in a mount namespace of this
-// thread and of all processes that it starts from now on: it keeps the thread.
+// mount mounts /proc, /sys, /dev and tracefs in the tree of the peers, in a new mount
+// namespace. Only this thread and the processes that it starts are in the namespace, so the
+// goroutine stays locked to the thread.
 func (s *settings) mount() error {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
-		return fmt.Errorf("leave mount namespace: %w", err)
+		return fmt.Errorf("create mount namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)

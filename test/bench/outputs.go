@@ -11,36 +11,38 @@ import (
 	"strings"
 )
 
-// outputs measures how much is seen where rows do not go to a file as text: to a pipe
-// that another process reads, and, of ours, to a file as JSON.
+// outputs measures the share of reported events with output to a pipe that another process
+// reads, and for corescope also as JSON.
 func (m *measurer) outputs(ctx context.Context) ([]result, error) {
-	pipe, err := m.seen(ctx, "seen, unpaced, to a pipe", m.subjects, m.seenByReader)
+	pipe, err := m.reported(ctx, "events reported, unpaced, pipe", m.subjects, m.measurePipe)
 	if err != nil {
 		return nil, err
 	}
 	ours := m.subjects[0]
 	ours.args = append(ours.args[:len(ours.args):len(ours.args)], "--output", "json")
-	asJSON, err := m.seen(ctx, "seen, unpaced, as JSON", []subject{ours}, m.seenInFile)
+	asJSON, err := m.reported(ctx, "events reported, unpaced, JSON", []subject{ours}, m.measureJSON)
 	return []result{pipe, asJSON}, err
 }
 
-// seen makes a figure of what count says of each round.
-func (m *measurer) seen(ctx context.Context, figure string, subjects []subject, count func(context.Context, *subject) (*sample, error)) (result, error) {
+// reported measures a figure over all rounds. measure returns the sample of one round.
+func (m *measurer) reported(
+	ctx context.Context, figure string, subjects []subject, measure func(context.Context, *subject) (*sample, error),
+) (result, error) {
 	var samples [2][]sample
 	for round := range m.rounds {
 		progress("%s: %s, round %d of %d", m.name(), figure, round+1, m.rounds)
 		for i := range subjects {
-			one, err := count(ctx, &subjects[i])
+			one, err := measure(ctx, &subjects[i])
 			if err != nil {
 				return result{}, fmt.Errorf("%s: %w", subjects[i].name, err)
 			}
 			samples[i] = append(samples[i], *one)
 		}
 	}
-	return m.seenResult(figure, samples), nil
+	return m.reportedResult(figure, samples), nil
 }
 
-func (m *measurer) seenInFile(ctx context.Context, sub *subject) (*sample, error) {
+func (m *measurer) measureJSON(ctx context.Context, sub *subject) (*sample, error) {
 	one, err := m.measure(ctx, sub, m.count, 0)
 	if err != nil {
 		return nil, err
@@ -53,7 +55,7 @@ func (m *measurer) seenInFile(ctx context.Context, sub *subject) (*sample, error
 	return one, err
 }
 
-// lostInJSON is what the summary says, which is the last line.
+// lostInJSON returns the number of lost events in the summary, the last line.
 func lostInJSON(b []byte) (int, error) {
 	lines := bytes.Split(bytes.TrimSpace(b), []byte{'\n'})
 	var summary struct {
@@ -61,13 +63,13 @@ func lostInJSON(b []byte) (int, error) {
 		Lost int
 	}
 	if err := json.Unmarshal(lines[len(lines)-1], &summary); err != nil || summary.Type != "summary" {
-		return 0, fmt.Errorf("last line is no summary: %.200s (%v)", lines[len(lines)-1], err)
+		return 0, fmt.Errorf("last line is not a summary: %.200s (%v)", lines[len(lines)-1], err)
 	}
 	return summary.Lost, nil
 }
 
-// seenByReader has another process read the rows and count them.
-func (m *measurer) seenByReader(ctx context.Context, sub *subject) (*sample, error) {
+// measurePipe writes the rows to a pipe. Another process reads and counts them.
+func (m *measurer) measurePipe(ctx context.Context, sub *subject) (*sample, error) {
 	in, out, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -86,7 +88,7 @@ func (m *measurer) seenByReader(ctx context.Context, sub *subject) (*sample, err
 	if err != nil {
 		return nil, err
 	}
-	// grep's exit code tells whether there was a line.
+	// The exit code only tells whether grep found a line.
 	_ = reader.Wait()
 	one.rows, err = strconv.Atoi(strings.TrimSpace(counted.String()))
 	return one, err
@@ -98,15 +100,15 @@ func (m *measurer) measureTo(ctx context.Context, sub *subject, out *os.File) (*
 		return nil, err
 	}
 	defer r.kill()
-	if err := r.settled(); err != nil {
+	if err := r.waitAttached(); err != nil {
 		return nil, err
 	}
 	l, err := m.runLoad(ctx, m.count, 0)
 	if err != nil {
 		return nil, err
 	}
-	// The reader is behind by what the pipe holds, and has it when the tool has ended.
-	if err := r.idle(); err != nil {
+	// The reader gets the rest of the pipe once the tool has exited.
+	if err := r.waitIdle(); err != nil {
 		return nil, err
 	}
 	one := &sample{load: *l}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// result is one figure: medians over the rounds, and the median of the rounds' ratios.
+// result is a figure: the medians over all rounds, and the median of the ratios.
 type result struct {
 	Tool   string  `json:"tool"`
 	Figure string  `json:"figure"`
@@ -23,19 +23,18 @@ type result struct {
 	Ours   float64 `json:"corescope"`
 	Peer   float64 `json:"libbpf_tools"`
 	Ratio  float64 `json:"ratio"`
-	// Target is the largest ratio that is aimed at, Limit the largest value of ours, Least
-	// the least one.
+	// Target is the maximum ratio, Limit and Least are the maximum and minimum of Ours.
 	Target float64 `json:"target,omitempty"`
 	Limit  float64 `json:"limit,omitempty"`
 	Least  float64 `json:"least,omitempty"`
 	Note   string  `json:"note,omitempty"`
 }
 
-// met tells whether the figure is as good as it should be, or "" where nothing is aimed at,
-// nothing was measured or there is no peer to compare with.
+// met returns "yes" or "no", or "" if the figure has no target, was not measured or lacks a
+// peer to compare with.
 func (r *result) met() string {
 	switch {
-	case r.aim() == "", r.Target > 0 && r.Ratio == 0, r.isMissing():
+	case r.target() == "", r.Target > 0 && r.Ratio == 0, r.isMissing():
 		return ""
 	case r.Target > 0 && r.Ratio > r.Target, r.Limit > 0 && r.Ours > r.Limit, r.Ours < r.Least:
 		return "no"
@@ -43,10 +42,10 @@ func (r *result) met() string {
 	return "yes"
 }
 
-// isMissing tells that nothing was measured: what has a limit takes some of it.
+// isMissing reports whether the figure was not measured. Figures with a limit are never 0.
 func (r *result) isMissing() bool { return r.Limit > 0 && r.Ours == 0 }
 
-func (r *result) aim() string {
+func (r *result) target() string {
 	switch {
 	case r.Target > 0:
 		return fmt.Sprintf("≤ %g ×", r.Target)
@@ -58,7 +57,8 @@ func (r *result) aim() string {
 	return ""
 }
 
-// compare makes a result of both's values, a round each; without a peer it has no values.
+// compare returns the result for the values of corescope and of the peer in each round. The
+// values of the peer may be empty.
 func (m *measurer) compare(figure, unit string, values [2][]float64, target float64) result {
 	r := result{Tool: m.name(), Figure: figure, Unit: unit, Ours: median(values[0]), Target: target, Note: m.note}
 	var ratios []float64
@@ -79,8 +79,8 @@ func median(values []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// results are the figures of the samples at one rate; alone are the load's own times
-// without any subject.
+// results returns the figures of the samples at one rate. alone are the durations of the load
+// without a tool, in seconds.
 func (m *measurer) results(samples [2][]sample, alone []float64, rate int) []result {
 	of := func(f func(*sample) float64) (out [2][]float64) {
 		for i := range samples {
@@ -95,30 +95,30 @@ func (m *measurer) results(samples [2][]sample, alone []float64, rate int) []res
 	if rate > 0 {
 		target = m.paced
 	}
-	all := []result{m.compare("in the kernel, "+pacing(rate), "ns/"+m.unit, perEvent, target)}
+	all := []result{m.compare("BPF run time, "+pacing(rate), "ns/"+m.unit, perEvent, target)}
 	if rate > 0 {
 		return all
 	}
 	slow := slowdowns(samples, alone)
-	all = append(all, m.compare("load's time, with ÷ without", "×", slow, 1))
+	all = append(all, m.compare("load duration, with ÷ without tool", "×", slow, 1))
 	if m.rows != 0 {
 		all = append(all, m.rowResults(of, samples)...)
 	}
-	rss := m.compare("peak memory without rings", "MB", of(func(s *sample) float64 { return float64(s.mem.peak-s.mem.rings) / 1e6 }), 0)
-	if !m.isFurther {
+	rss := m.compare("peak memory without ring buffers", "MB", of(func(s *sample) float64 { return float64(s.mem.peak-s.mem.rings) / 1e6 }), 0)
+	if !m.isSecondary {
 		rss.Limit = 12
 	}
-	maps := m.compare("maps and buffers in the kernel", "MB", of(func(s *sample) float64 { return float64(s.memory) / 1e6 }), 0)
+	maps := m.compare("kernel memory", "MB", of(func(s *sample) float64 { return float64(s.memory) / 1e6 }), 0)
 	if m.tool == "execsnoop" {
 		maps.Target = 0.2
 	}
-	stop := m.compare("stop", "ms", of(func(s *sample) float64 { return float64(s.stop) / 1e6 }), 0)
+	stop := m.compare("time to stop", "ms", of(func(s *sample) float64 { return float64(s.stop) / 1e6 }), 0)
 	stop.Limit = 100
 	return append(all, rss, maps, stop)
 }
 
-// slowdowns are the loads' times beside a subject, divided by those beside none in the
-// same rounds.
+// slowdowns returns the durations of the load with each subject, divided by the duration
+// without a tool in the same round.
 func slowdowns(samples [2][]sample, alone []float64) (out [2][]float64) {
 	for i := range samples {
 		for round := range samples[i] {
@@ -128,31 +128,31 @@ func slowdowns(samples [2][]sample, alone []float64) (out [2][]float64) {
 	return out
 }
 
-// rowResults are the figures of tools that write rows: CPU for a million of them, and
-// how much of what happened was seen.
+// rowResults returns the figures of tools that write rows: CPU time per million rows and the
+// share of reported events.
 func (m *measurer) rowResults(of func(func(*sample) float64) [2][]float64, samples [2][]sample) []result {
-	cpu := m.compare("user space, unpaced", "CPU s/million rows", of(func(s *sample) float64 {
+	cpu := m.compare("CPU time in user space, unpaced", "s/million rows", of(func(s *sample) float64 {
 		return s.cpu.Seconds() * 1e6 / float64(max(s.rows, 1))
 	}), m.perRow())
 	if m.rows == unknown {
 		return []result{cpu}
 	}
-	return []result{cpu, m.seenResult("seen, unpaced", samples)}
+	return []result{cpu, m.reportedResult("events reported, unpaced", samples)}
 }
 
-// perRow is how much of the peer's time in user space ours may take.
+// perRow returns the target ratio of CPU time in user space to that of the peer.
 func (m *measurer) perRow() float64 {
-	if m.isFurther {
+	if m.isSecondary {
 		return 1
 	}
 	return 0.2
 }
 
-// seenResult is how many of the load's rows were written. Ours is to say exactly what it
-// has lost, so that both together are all in each round.
-func (m *measurer) seenResult(figure string, samples [2][]sample) result {
+// reportedResult returns the share of the expected rows that were written. In each round, the
+// rows and the events that corescope counts as lost must add up to the expected rows.
+func (m *measurer) reportedResult(figure string, samples [2][]sample) result {
 	var values [2][]float64
-	lost, unsaid, hidden := 0, 0, 0
+	lost, unaccounted, hidden := 0, 0, 0
 	for i := range samples {
 		for _, s := range samples[i] {
 			all := m.rows * s.load.Count
@@ -165,25 +165,25 @@ func (m *measurer) seenResult(figure string, samples [2][]sample) result {
 			case missing > 0 && missing <= s.hidden:
 				hidden = max(hidden, missing)
 			case missing != 0:
-				unsaid = missing
+				unaccounted = missing
 			}
 		}
 	}
 	r := m.compare(figure, "%", values, 0)
 	switch {
-	case unsaid != 0:
-		r.Least, r.Note = 100, fmt.Sprintf("in a round corescope said nothing of %d", unsaid)
+	case unaccounted != 0:
+		r.Least, r.Note = 100, fmt.Sprintf("%d events in a round neither reported nor counted as lost", unaccounted)
 	case hidden > 0:
-		r.Note = fmt.Sprintf("up to %d in a round fell into the runs of process 1, which this guest hides from BPF", hidden)
+		r.Note = fmt.Sprintf("up to %d events in a round happened while process 1 ran, which this guest hides from BPF", hidden)
 	case lost > 0:
-		r.Note = fmt.Sprintf("the rest is what corescope says that it lost, %d at most in a round", lost)
+		r.Note = fmt.Sprintf("corescope counts the rest as lost, at most %d in a round", lost)
 	default:
 		r.Least = 100
 	}
 	return r
 }
 
-// machine says what was measured on.
+// machine describes the machine and the run.
 type machine struct {
 	Date   string `json:"date"`
 	Kernel string `json:"kernel"`
@@ -207,7 +207,7 @@ func describeMachine(s *settings, cpus int) machine {
 	return m
 }
 
-var header = []string{"tool", "figure", "unit", "corescope", "libbpf-tools", "ratio", "aim", "met", "note"}
+var header = []string{"tool", "figure", "unit", "corescope", "libbpf-tools", "ratio", "target", "met", "note"}
 
 func (r *result) cells() []string {
 	number := func(f float64) string { return fmt.Sprintf("%.4g", f) }
@@ -218,7 +218,7 @@ func (r *result) cells() []string {
 	if r.Ratio > 0 {
 		peer, ratio = number(r.Peer), fmt.Sprintf("%.2f", r.Ratio)
 	}
-	return []string{r.Tool, r.Figure, r.Unit, ours, peer, ratio, r.aim(), r.met(), r.Note}
+	return []string{r.Tool, r.Figure, r.Unit, ours, peer, ratio, r.target(), r.met(), r.Note}
 }
 
 func printTable(w io.Writer, all []result) error {
@@ -232,7 +232,7 @@ func printTable(w io.Writer, all []result) error {
 
 func markdown(m machine, all []result) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s\n%s, kernel %s, %d CPUs (%s); medians of %d rounds, ratios of each round's pair.\n\n",
+	fmt.Fprintf(&b, "%s\nMeasured on %s, kernel %s, %d CPUs (%s). Medians of %d rounds.\n\n",
 		docHead, m.Date, m.Kernel, m.CPUs, m.CPU, m.Rounds)
 	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(header, " | "), strings.Repeat("---|", len(header)))
 	for _, r := range all {
@@ -243,15 +243,19 @@ func markdown(m machine, all []result) []byte {
 
 const docHead = `# Benchmarks
 
-This file is written by ` + "`make bench`" + `: do not edit it. corescope's tools and those of libbpf-tools 0.37
-run in turn under the same loads: opens of a path that is not there, runs of /bin/true, connections
-of this host with itself, reads past the page cache, bytes sent between two threads, calls of getppid, and writes
-to a file in the page cache. What each figure is and how it is measured stands in test/bench/doc.go. A figure without
-a peer's value is of a peer that does not run on this kernel, or of ours alone. Where an aim is missed, [costs.md](costs.md) says why.
+` + "`make bench`" + ` generates this file: do not edit it. The tools of corescope and of libbpf-tools 0.37
+run in turn under the same loads: open() of a path that does not exist, exec of /bin/true, TCP
+connections over loopback, O_DIRECT reads, bytes passed between two threads, calls of getppid(), and
+writes to a file in the page cache.
+
+[test/bench/doc.go](../test/bench/doc.go) defines the figures. The value for libbpf-tools is missing
+if its tool does not run on this kernel, or if the figure has no counterpart. [costs.md](costs.md)
+explains the missed targets.
 `
 
-func conclude(all []result, s *settings) error {
-	if err := printTable(os.Stdout, all); err != nil || !s.whole {
+// writeResults prints the results and, after a full run, writes the files.
+func writeResults(all []result, s *settings) error {
+	if err := printTable(os.Stdout, all); err != nil || !s.isFull {
 		return err
 	}
 	m := describeMachine(s, runtime.NumCPU())

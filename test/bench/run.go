@@ -16,16 +16,16 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// sample is what one run of a subject under a load has shown.
+// sample is the measurement of one run of a subject under a load.
 type sample struct {
 	usage
 	load loadResult
 	rows int
-	// lost is what the tool itself says to have lost; only ours says.
+	// lost is the number of lost events that the tool reports. Only corescope does.
 	lost   int
-	hidden int // runs of a process that this guest hides from BPF
+	hidden int // events that may belong to a process that this guest hides from BPF
 	mem    memory
-	memory uint64 // of its objects and buffers in the kernel
+	memory uint64 // memory of BPF objects and buffers in the kernel
 	stop   time.Duration
 }
 
@@ -44,7 +44,7 @@ func (b *benchmark) run(ctx context.Context, s *settings) ([]result, error) {
 		}
 		all = append(all, results...)
 	}
-	if b.isFurther {
+	if b.isSecondary {
 		return all, nil
 	}
 	if b.rows > 0 {
@@ -58,12 +58,12 @@ func (b *benchmark) run(ctx context.Context, s *settings) ([]result, error) {
 	return append(all, starts), err
 }
 
-// scratch is on a disk, as O_DIRECT is not to be had of tmpfs. No name below it is like a
-// mark of a load: execsnoop sees what the load is started with.
+// scratch must not be on a tmpfs, which lacks O_DIRECT. Names below it must not contain the mark
+// of a load, because execsnoop reports the arguments of the load process.
 const scratch = "/var/tmp"
 
-// measurer runs the subjects of a benchmark: ours, and the peer unless it does not run
-// here, of which note tells.
+// measurer runs the subjects of a benchmark: corescope, and the peer if it is available. If
+// not, note has the reason.
 type measurer struct {
 	*benchmark
 	subjects []subject
@@ -79,7 +79,7 @@ func newMeasurer(b *benchmark, s *settings) (*measurer, error) {
 	}
 	m := &measurer{benchmark: b, subjects: []subject{b.ours(s)}, rounds: b.rounds(s), dir: dir}
 	if s.peers == "" {
-		m.note = "there is no peer"
+		m.note = "no peer installed"
 	} else {
 		m.subjects = append(m.subjects, b.peer(s))
 	}
@@ -88,18 +88,18 @@ func newMeasurer(b *benchmark, s *settings) (*measurer, error) {
 
 func (m *measurer) close() { os.RemoveAll(m.dir) }
 
-// lacksPeer tells whether the error is that the peer does not run here, and goes on
-// without it.
-func (m *measurer) lacksPeer(sub *subject, err error) bool {
-	if !errors.Is(err, errNotHere) || sub.name != peerName {
+// dropPeer removes the peer from the subjects if err means that it is unavailable, and reports
+// whether it did.
+func (m *measurer) dropPeer(sub *subject, err error) bool {
+	if !errors.Is(err, errUnavailable) || sub.name != peerName {
 		return false
 	}
-	progress("%s: the peer: %v", m.name(), err)
-	m.subjects, m.note = m.subjects[:1], "the peer "+err.Error()
+	progress("%s: peer: %v", m.name(), err)
+	m.subjects, m.note = m.subjects[:1], "peer "+err.Error()
 	return true
 }
 
-// loaded runs the load with each subject in turn, and without any.
+// loaded runs the load with each subject in turn, and without a tool.
 func (m *measurer) loaded(ctx context.Context, rate int) ([]result, error) {
 	count := m.count
 	if rate > 0 {
@@ -111,7 +111,7 @@ func (m *measurer) loaded(ctx context.Context, rate int) ([]result, error) {
 		progress("%s: %s, round %d of %d", m.name(), pacing(rate), round+1, m.rounds)
 		for i, sub := range m.subjects {
 			one, err := m.measure(ctx, &sub, count, rate)
-			if m.lacksPeer(&sub, err) {
+			if m.dropPeer(&sub, err) {
 				break
 			}
 			if err != nil {
@@ -135,14 +135,14 @@ func pacing(rate int) string {
 	return fmt.Sprintf("%d/s", rate)
 }
 
-// measure runs the load once beside the subject.
+// measure runs the load once with the subject.
 func (m *measurer) measure(ctx context.Context, sub *subject, count, rate int) (*sample, error) {
 	r, err := sub.start(ctx, m.dir)
 	if err != nil {
 		return nil, err
 	}
 	defer r.kill()
-	if err := r.settled(); err != nil {
+	if err := r.waitAttached(); err != nil {
 		return nil, err
 	}
 	before, err := r.usage()
@@ -156,8 +156,8 @@ func (m *measurer) measure(ctx context.Context, sub *subject, count, rate int) (
 		return nil, err
 	}
 	one.load, one.hidden = *l, tooltest.HiddenRuns()-hidden
-	// Peers that do not write to a terminal keep rows back until they end.
-	if err := r.drained(); err != nil {
+	// Peers buffer rows until they exit unless they write to a terminal.
+	if err := r.waitWritten(); err != nil {
 		return nil, err
 	}
 	after, err := r.usage()
@@ -204,12 +204,12 @@ func (m *measurer) runLoad(ctx context.Context, count, rate int) (*loadResult, e
 	}
 	l := &loadResult{}
 	if err := json.Unmarshal(out, l); err != nil {
-		return nil, fmt.Errorf("read load's result: %w", err)
+		return nil, fmt.Errorf("decode result of load: %w", err)
 	}
 	return l, nil
 }
 
-// bytesBelow sums the files of a folder; links to them cost nothing.
+// bytesBelow returns the total size of the regular files in a directory tree.
 func bytesBelow(dir string) (n int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -224,7 +224,7 @@ func bytesBelow(dir string) (n int64, err error) {
 	return n, err
 }
 
-// packageBytes sums the files of a Debian package in a tree.
+// packageBytes returns the total size of the files of a Debian package installed in tree.
 func packageBytes(tree, name string) (n int64, err error) {
 	list, err := os.ReadFile(filepath.Join(tree, "var/lib/dpkg/info", name+".list"))
 	if err != nil {

@@ -15,29 +15,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tasksArg makes this program a number of threads that sleep: bench tasks COUNT. It says
-// when all are there, and ends with its standard input.
+// tasksArg makes this program start sleeping threads: "bench tasks COUNT". It prints a line when
+// all have started, and exits at the end of its standard input.
 const tasksArg = "tasks"
 
-// fewTasks is what others are compared with.
+// fewTasks is the number of sleeping tasks of the reference measurement.
 const fewTasks = 10
 
-// manyTasks are the numbers of sleeping tasks that are tried.
+// manyTasks are the numbers of sleeping tasks to compare with fewTasks.
 var manyTasks = []int{1_000, 30_000}
 
-// scaled are the benchmarks that are run beside sleeping tasks.
+// scaled are the benchmarks that run with sleeping tasks.
 var scaled = []benchmark{
 	{tool: "opensnoop", load: "opens", unit: "open", count: 100_000, rows: 1},
 	{tool: "runqlat", load: "trips", unit: "round trip", count: 100_000},
 }
 
-// manyKeys are the numbers of files that are written to in turn, of which each has a key.
+// manyKeys are the numbers of keys to compare: files that the load writes to in turn.
 var manyKeys = []int{1, 100, 10_000}
 
-// scale measures whether time in the kernel grows with the tasks that there are, with the
-// keys that events are told apart by, or with the CPUs.
+// scale measures whether BPF run time grows with the number of tasks, keys or CPUs.
 func (s *settings) scale(ctx context.Context) ([]result, error) {
-	if !s.whole {
+	if !s.isFull {
 		return nil, nil
 	}
 	var all []result
@@ -82,7 +81,7 @@ func (s *settings) scaleKeys(ctx context.Context) ([]result, error) {
 			continue
 		}
 		all = append(all, result{
-			Tool: m.name(), Figure: fmt.Sprintf("in the kernel, %d keys ÷ %d", keys, manyKeys[0]), Unit: "×",
+			Tool: m.name(), Figure: fmt.Sprintf("BPF run time, %d keys ÷ %d", keys, manyKeys[0]), Unit: "×",
 			Ours: perWrite / few, Limit: 1.1,
 		})
 	}
@@ -90,26 +89,26 @@ func (s *settings) scaleKeys(ctx context.Context) ([]result, error) {
 }
 
 func (m *measurer) scale(ctx context.Context) ([]result, error) {
-	few, err := m.besideTasks(ctx, fewTasks)
+	few, err := m.withTasks(ctx, fewTasks)
 	if err != nil {
 		return nil, err
 	}
 	var all []result
 	for _, n := range manyTasks {
-		many, err := m.besideTasks(ctx, n)
+		many, err := m.withTasks(ctx, n)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, result{
-			Tool: m.name(), Figure: fmt.Sprintf("in the kernel, %d tasks ÷ %d", n, fewTasks), Unit: "×",
+			Tool: m.name(), Figure: fmt.Sprintf("BPF run time, %d tasks ÷ %d", n, fewTasks), Unit: "×",
 			Ours: many / few, Limit: 1.1,
 		})
 	}
 	return all, nil
 }
 
-// besideTasks is the median time in the kernel for an event, in ns.
-func (m *measurer) besideTasks(ctx context.Context, n int) (float64, error) {
+// withTasks returns the median BPF run time per event in ns while n tasks sleep.
+func (m *measurer) withTasks(ctx context.Context, n int) (float64, error) {
 	stop, err := startTasks(ctx, n)
 	if err != nil {
 		return 0, err
@@ -119,7 +118,7 @@ func (m *measurer) besideTasks(ctx context.Context, n int) (float64, error) {
 	return m.perEvent(ctx)
 }
 
-// perEvent is the median time in the kernel for an event, in ns.
+// perEvent returns the median BPF run time per event in ns.
 func (m *measurer) perEvent(ctx context.Context) (float64, error) {
 	var values []float64
 	for round := range m.rounds {

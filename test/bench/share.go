@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// sampled are the benchmarks of tools that sample what runs: what they cost does not follow
-// from events, but from time. The load keeps two CPUs busy for count milliseconds.
+// sampled are the benchmarks of sampling tools, whose cost is proportional to time, not to
+// events. The load keeps two CPUs busy for count milliseconds.
 var sampled = []benchmark{
 	{tool: "profile", options: []string{"-F", "99"}, load: "spins", unit: "ms", count: 20_000},
 }
 
-// shareLimit is how much of one CPU they may take, in %.
+// shareLimit is the maximum CPU share of a sampling tool, in percent of one CPU.
 const shareLimit = 1
 
-// shares measures what sampling tools take of a CPU.
+// shares measures the CPU share of sampling tools.
 func (s *settings) shares(ctx context.Context) ([]result, error) {
 	var all []result
 	for i := range sampled {
@@ -35,15 +35,15 @@ func (s *settings) shares(ctx context.Context) ([]result, error) {
 	return all, nil
 }
 
-// share is of the programs and of the process together: while it samples, and from its start
-// to its end with the start, the names of functions and the report in it, which come once.
+// share measures the CPU share of BPF programs and process together: while the load runs, and
+// over the whole run, which includes start, symbolization and report.
 func (m *measurer) share(ctx context.Context) ([]result, error) {
 	var sampling, life [2][]float64
 	for round := range m.rounds {
 		progress("%s: share of a CPU, round %d of %d", m.name(), round+1, m.rounds)
 		for i := range m.subjects {
 			one, all, err := m.shareOf(ctx, &m.subjects[i])
-			if m.lacksPeer(&m.subjects[i], err) {
+			if m.dropPeer(&m.subjects[i], err) {
 				break
 			}
 			if err != nil {
@@ -52,22 +52,25 @@ func (m *measurer) share(ctx context.Context) ([]result, error) {
 			sampling[i], life[i] = append(sampling[i], one), append(life[i], all)
 		}
 	}
-	const what, unit = "BPF and user space together", "% of a CPU"
-	both := []result{m.compare(what+", while it samples", unit, sampling, 0), m.compare(what+", all of its life", unit, life, 0)}
+	const figure, unit = "CPU share, BPF and user space", "% of a CPU"
+	both := []result{
+		m.compare(figure+", while sampling", unit, sampling, 0),
+		m.compare(figure+", whole run", unit, life, 0),
+	}
 	for i := range both {
 		both[i].Limit = shareLimit
 	}
 	return both, nil
 }
 
-// shareOf returns both in % of the load's time.
+// shareOf returns both figures in percent of the duration of the load.
 func (m *measurer) shareOf(ctx context.Context, sub *subject) (sampling, life float64, err error) {
 	r, err := sub.start(ctx, m.dir)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer r.kill()
-	if err := r.settled(); err != nil {
+	if err := r.waitAttached(); err != nil {
 		return 0, 0, err
 	}
 	before, err := r.usage()

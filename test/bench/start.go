@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// tickRate and tickCount are the load under which tools start.
+// tickRate (events per second) and tickCount define the load during which tools start.
 const (
 	tickRate  = 500
 	tickCount = 1000
 )
 
-// starts measures the time from a subject's start to the first event that it sees.
+// starts measures the time from the start of a subject to the first event that it reports.
 func (m *measurer) starts(ctx context.Context) (result, error) {
 	var took [2][]float64
 	for range m.rounds {
@@ -27,11 +27,11 @@ func (m *measurer) starts(ctx context.Context) (result, error) {
 			took[i] = append(took[i], float64(t)/1e6)
 		}
 	}
-	return m.compare("start to first event", "ms", took, 0.7), nil
+	return m.compare("time to first event", "ms", took, 0.7), nil
 }
 
-// startTime starts the subject while the load ticks. Rows name the first event that was
-// seen; for distributions it is the first after all programs are attached.
+// startTime starts the subject while the load runs. Rows identify the first reported event; for
+// tools without rows it is the first event after the last program was attached.
 func (m *measurer) startTime(ctx context.Context, sub *subject) (time.Duration, error) {
 	type ended struct {
 		*loadResult
@@ -42,13 +42,13 @@ func (m *measurer) startTime(ctx context.Context, sub *subject) (time.Duration, 
 		l, err := m.runLoad(ctx, tickCount, tickRate)
 		done <- ended{l, err}
 	}()
-	time.Sleep(100 * time.Millisecond) // any time within the load will do
+	time.Sleep(100 * time.Millisecond) // any point in time during the load
 	r, err := sub.start(ctx, m.dir)
 	if err != nil {
 		return 0, err
 	}
 	defer r.kill()
-	attached, err := r.attached()
+	attached, err := r.attachTime()
 	if err != nil {
 		return 0, err
 	}
@@ -56,7 +56,7 @@ func (m *measurer) startTime(ctx context.Context, sub *subject) (time.Duration, 
 	if l.err != nil {
 		return 0, l.err
 	}
-	if err := r.drained(); err != nil {
+	if err := r.waitWritten(); err != nil {
 		return 0, err
 	}
 	if _, err := r.stop(); err != nil {
@@ -72,15 +72,15 @@ func (m *measurer) startTime(ctx context.Context, sub *subject) (time.Duration, 
 	return l.Begin.Add(l.Ticks[first]).Sub(r.spawned), nil
 }
 
-// attached is when the last of the subject's programs was attached.
-func (r *running) attached() (time.Duration, error) {
+// attachTime returns the time from the start of the subject until it attached its last program.
+func (r *running) attachTime() (time.Duration, error) {
 	const quiet = 500 * time.Millisecond
 	var last int
 	var at time.Duration
 	for time.Since(r.spawned) < at+quiet || last == 0 {
 		o, err := kernelObjects(r.pid())
 		if err != nil || !r.alive() {
-			return 0, fmt.Errorf("%w: %s", errNotHere, r.lastWords())
+			return 0, fmt.Errorf("%w: %s", errUnavailable, r.lastError())
 		}
 		if o.links > last {
 			last, at = o.links, time.Since(r.spawned)
@@ -101,5 +101,5 @@ func firstSeen(path string, mark func(int) string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, fmt.Errorf("no event of the load was seen in %d bytes", len(b))
+	return 0, fmt.Errorf("find events of the load: none in %d bytes of output", len(b))
 }

@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// subject is a tool that is measured: ours or a peer's.
+// subject is a tool to measure.
 type subject struct {
-	name string // for tables
-	// root is the tree that it is run in, or "" for the machine's own.
+	name string // name in tables
+	// root is the root directory of the process, or "" for that of this process.
 	root string
 	args []string
 }
 
-// running is a subject that was started.
+// running is a running subject.
 type running struct {
 	cmd     *exec.Cmd
 	out     *os.File
@@ -31,7 +31,7 @@ type running struct {
 	spawned time.Time
 }
 
-// start starts it, with its rows going to a file of dir.
+// start starts the subject with output to a file in dir.
 func (s *subject) start(ctx context.Context, dir string) (*running, error) {
 	out, err := os.Create(filepath.Join(dir, "rows"))
 	if err != nil {
@@ -40,7 +40,8 @@ func (s *subject) start(ctx context.Context, dir string) (*running, error) {
 	return s.startTo(ctx, out)
 }
 
-// startTo starts it by nothing but fork, chroot and exec, so that its start is its own.
+// startTo starts the subject with fork, chroot and exec only, so that the time to first event
+// includes nothing else.
 func (s *subject) startTo(ctx context.Context, out *os.File) (*running, error) {
 	r := &running{cmd: exec.CommandContext(ctx, s.args[0], s.args[1:]...), out: out}
 	r.cmd.Stdout, r.cmd.Stderr = out, &r.stderr
@@ -58,7 +59,7 @@ func (s *subject) startTo(ctx context.Context, out *os.File) (*running, error) {
 
 func (r *running) pid() int { return r.cmd.Process.Pid }
 
-// stop interrupts it, and returns how long that took.
+// stop interrupts the subject and returns the time until it exited.
 func (r *running) stop() (time.Duration, error) {
 	begin := time.Now()
 	if err := r.cmd.Process.Signal(unix.SIGINT); err != nil {
@@ -67,43 +68,43 @@ func (r *running) stop() (time.Duration, error) {
 	err := r.cmd.Wait()
 	took := time.Since(begin)
 	r.out.Close()
-	// Some of the peers end with the signal's number, or with their last error.
+	// Some peers exit with the number of the signal, or with their last error.
 	if r.cmd.ProcessState.ExitCode() < 0 || err != nil && strings.Contains(r.stderr.String(), "rror") {
 		return 0, fmt.Errorf("%s: %w: %s", filepath.Base(r.cmd.Path), err, &r.stderr)
 	}
 	return took, nil
 }
 
-// rows returns how many lines have the text.
+// rows returns the number of occurrences of text in the output.
 func (r *running) rows(text string) (int, error) {
 	b, err := os.ReadFile(r.out.Name())
 	return bytes.Count(b, []byte(text)), err
 }
 
-// lost is what the subject has said to be lost in all.
+// lost returns the total number of lost events that the subject has reported.
 func (r *running) lost() int {
 	var n int
 	for line := range strings.Lines(r.stderr.String()) {
-		if _, said, ok := strings.Cut(line, ": lost "); ok && strings.Contains(said, "in all") {
-			fmt.Sscan(said, &n)
+		if _, text, ok := strings.Cut(line, ": lost "); ok && strings.Contains(text, "in all") {
+			fmt.Sscan(text, &n)
 		}
 	}
 	return n
 }
 
-// errNotHere is of a subject that this kernel has no place for.
-var errNotHere = errors.New("does not run here")
+// errUnavailable is returned for a subject that cannot run on this machine.
+var errUnavailable = errors.New("unavailable")
 
-// settled waits until the subject has attached its programs: until what it has of them
-// stays as it is for a while.
-func (r *running) settled() error {
-	const quiet, patience = 500 * time.Millisecond, 20 * time.Second
+// waitAttached waits until the subject has attached its programs: until the number of programs
+// and links has not changed for a while.
+func (r *running) waitAttached() error {
+	const quiet, timeout = 500 * time.Millisecond, 20 * time.Second
 	var last state
 	since := time.Now()
-	for time.Since(r.spawned) < patience {
+	for time.Since(r.spawned) < timeout {
 		o, err := kernelObjects(r.pid())
 		if err != nil || !r.alive() {
-			return fmt.Errorf("%w: %s", errNotHere, r.lastWords())
+			return fmt.Errorf("%w: %s", errUnavailable, r.lastError())
 		}
 		if now := (state{len(o.programs), o.links}); now != last {
 			last, since = now, time.Now()
@@ -113,25 +114,25 @@ func (r *running) settled() error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("%w: nothing is attached within %v: %s", errNotHere, patience, r.lastWords())
+	return fmt.Errorf("%w: no program attached within %v: %s", errUnavailable, timeout, r.lastError())
 }
 
-// alive tells whether it has not ended; nobody has waited for it yet.
+// alive reports whether the subject has not exited. It must be called before Wait.
 func (r *running) alive() bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.pid()))
 	_, state, ok := strings.Cut(string(b), ") ")
 	return err == nil && ok && state[0] != 'Z'
 }
 
-// kill ends what may have ended, and leaves nothing to wait for.
+// kill kills the subject if it is still running, and waits for it.
 func (r *running) kill() {
 	_ = r.cmd.Process.Kill()
 	_ = r.cmd.Wait()
 	r.out.Close()
 }
 
-// lastWords is the last line that it has said on standard error, after it was killed.
-func (r *running) lastWords() string {
+// lastError kills the subject and returns the last line of its standard error.
+func (r *running) lastError() string {
 	r.kill()
 	if r.stderr.Len() == 0 {
 		return r.cmd.ProcessState.String()
@@ -140,11 +141,11 @@ func (r *running) lastWords() string {
 	return lines[len(lines)-1]
 }
 
-// state is what changes while a subject starts.
+// state is the number of BPF objects of a subject.
 type state struct{ programs, links int }
 
-// drained waits until it writes no more.
-func (r *running) drained() error {
+// waitWritten waits until the size of the output does not change any more.
+func (r *running) waitWritten() error {
 	for last := int64(-1); ; {
 		time.Sleep(300 * time.Millisecond)
 		info, err := os.Stat(r.out.Name())
@@ -158,16 +159,16 @@ func (r *running) drained() error {
 	}
 }
 
-// idle waits until it takes no more CPU time than looking around costs.
-func (r *running) idle() error {
-	const look, little = 300 * time.Millisecond, 5 * time.Millisecond
+// waitIdle waits until the subject uses almost no CPU time any more.
+func (r *running) waitIdle() error {
+	const interval, threshold = 300 * time.Millisecond, 5 * time.Millisecond
 	for last := time.Duration(-1); ; {
-		time.Sleep(look)
+		time.Sleep(interval)
 		now, err := cpuTime(r.pid())
 		if err != nil {
 			return err
 		}
-		if last >= 0 && now-last < little {
+		if last >= 0 && now-last < threshold {
 			return nil
 		}
 		last = now

@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// objects are what a process holds of the kernel's BPF.
+// objects are the BPF objects of a process.
 type objects struct {
 	programs map[ebpf.ProgramID]bool
 	links    int
-	memory   uint64 // bytes locked by its maps and programs
+	memory   uint64 // memory of maps and programs in bytes
 }
 
-// kernelObjects reads them from the process's descriptors.
+// kernelObjects returns the BPF objects to which the process has file descriptors.
 func kernelObjects(pid int) (*objects, error) {
 	o := &objects{programs: map[ebpf.ProgramID]bool{}}
 	dir := fmt.Sprintf("/proc/%d/fdinfo", pid)
@@ -86,10 +86,10 @@ func fdInfo(path string) (map[string]string, error) {
 	return info, nil
 }
 
-// usage is what a process and its programs have taken since they began.
+// usage is the CPU time of a process and its BPF programs since their start.
 type usage struct {
-	kernel time.Duration // run time of its programs
-	cpu    time.Duration // of the process itself
+	kernel time.Duration // run time of the BPF programs
+	cpu    time.Duration // CPU time of the process
 }
 
 func (u usage) sub(v usage) usage { return usage{u.kernel - v.kernel, u.cpu - v.cpu} }
@@ -124,7 +124,8 @@ func runTime(id ebpf.ProgramID) (time.Duration, error) {
 	return s.Runtime, nil
 }
 
-// cpuTime is what the process's threads have had, by its CPU clock (clock_getcpuclockid(3)).
+// cpuTime returns the CPU time of all threads of a process, from its CPU clock
+// (clock_getcpuclockid(3)).
 func cpuTime(pid int) (time.Duration, error) {
 	const cpuClockSched = 2
 	var t unix.Timespec
@@ -134,9 +135,9 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// memory is a process's memory in bytes: the most that was resident, and what of it
-// are pages of ring and perf buffers, which the kernel has anyway; and its perf buffers,
-// of which no descriptor tells the size.
+// memory is the memory of a process in bytes: the peak resident memory, its share of ring
+// buffer and perf buffer pages, which count as kernel memory, and the size of the perf buffers,
+// which is not available from their file descriptors.
 type memory struct{ peak, rings, perf uint64 }
 
 func processMemory(pid int) (m memory, err error) {
@@ -155,7 +156,7 @@ func processMemory(pid int) (m memory, err error) {
 	var isRing, isPerf bool
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		key, val, _ := strings.Cut(lines.Text(), ":")
-		if strings.Contains(key, "-") && strings.Contains(key, " ") { // a mapping's first line
+		if strings.Contains(key, "-") && strings.Contains(key, " ") { // first line of a mapping
 			isRing = strings.Contains(lines.Text(), "anon_inode:")
 			isPerf = strings.Contains(lines.Text(), "anon_inode:[perf_event]")
 		}

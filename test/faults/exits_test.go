@@ -3,9 +3,11 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -181,20 +183,54 @@ func TestExits(t *testing.T) {
 	}
 }
 
+// startRunning starts the tool and returns when it is ready. A list is held up until goOn is
+// called, because nothing more of it is read, or it would have ended.
+func (s *subject) startRunning(r *run) (goOn func()) {
+	s.Helper()
+	if !s.isList() {
+		r.start(s).await(s)
+		return func() {}
+	}
+	begin := make(chan struct{})
+	goOn = sync.OnceFunc(func() { close(begin) })
+	s.Cleanup(goOn)
+	r.startReading(s, func(from io.Reader) io.Reader { return &afterLine{from, begin, false} }).await(s)
+	return goOn
+}
+
+// afterLine reads one line, and what follows when begin is closed.
+type afterLine struct {
+	from  io.Reader
+	begin chan struct{}
+	over  bool // the line
+}
+
+func (a *afterLine) Read(b []byte) (int, error) {
+	if a.over {
+		<-a.begin
+		return a.from.Read(b)
+	}
+	n, err := a.from.Read(b[:1])
+	a.over = n > 0 && b[0] == '\n'
+	return n, err
+}
+
 func (s *subject) ends(e exit) {
 	s.Helper()
-	r := s.command().start(s).await(s)
+	r := s.command()
+	goOn := s.startRunning(r)
 	h := heldBy(s, r.Process.Pid)
-	if len(h.programs) == 0 || len(h.maps) == 0 || len(h.links) == 0 || s.perf && h.perf == 0 {
+	if len(h.programs) == 0 || len(h.maps) == 0 || len(h.links)+h.perf == 0 && !s.isList() || s.perf && h.perf == 0 {
 		s.Fatalf("holds %+v", h)
 	}
 	done := s.usual()
 	e.end(r, s)
+	goOn()
 	r.end(s)
 	if !e.want(r) {
 		s.Errorf("%v, summary %v: %s", r.ProcessState, r.summary, &r.stderr)
 	}
-	if r.summary != nil {
+	if r.summary != nil && !s.isList() { // a list is cut where it was interrupted
 		r.judge(s, done)
 	}
 	h.checkGone(s)

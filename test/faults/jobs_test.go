@@ -37,6 +37,20 @@ func jobs() map[string]func(n int, place string) (int, error) {
 		"sleep":   sleeps,
 		"crowd":   crowd,
 		"pin":     func(cpu int, _ string) (int, error) { return 0, pin(cpu) },
+
+		"nothing":      nothing,
+		"miss":         misses,
+		"run program":  runsProgram,
+		"collect":      collects,
+		"spin":         spins,
+		"spin code":    spinsCode,
+		"keep code":    keepsCode,
+		"lose":         loses,
+		"own network":  ownNetwork,
+		"keep files":   keepFiles,
+		"keep areas":   keepAreas,
+		"keep sockets": keepSockets,
+		"keep maps":    keepMaps,
 	}
 }
 

@@ -33,7 +33,7 @@ func init() {
 	}
 }
 
-// work does what the lines on standard input say, "JOB N PLACE", and answers each.
+// work does what the lines on standard input say, "JOB\tN\tPLACE", and answers each.
 func work() {
 	var answer any = 0
 	buf := make([]byte, 4096)
@@ -43,7 +43,7 @@ func work() {
 		if n <= 0 || err != nil {
 			return
 		}
-		words := strings.SplitN(strings.TrimSpace(string(buf[:n])), " ", 3)
+		words := strings.SplitN(strings.TrimSpace(string(buf[:n])), "\t", 3)
 		count, _ := strconv.Atoi(words[1])
 		done, err := jobs()[words[0]](count, words[2])
 		if answer = done; err != nil {
@@ -87,7 +87,7 @@ func (l *load) do(t testing.TB, job string, n int) int {
 
 func (l *load) begin(t testing.TB, job string, n int) {
 	t.Helper()
-	if _, err := fmt.Fprintf(l.in, "%s %d %s\n", job, n, l.place); err != nil {
+	if _, err := fmt.Fprintf(l.in, "%s\t%d\t%s\n", job, n, l.place); err != nil {
 		t.Fatal(err)
 	}
 }

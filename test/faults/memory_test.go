@@ -90,33 +90,37 @@ func TestMemory(t *testing.T) {
 func (s *subject) usage() int {
 	s.Helper()
 	m := newMemory(s, fmt.Sprintf("faults-%d", s.pid))
-	r := s.command().within(m.enter()).start(s).await(s)
-	defer r.stop(s)
-	return m.used(s)
+	r := s.command().within(m.enter())
+	goOn := s.startRunning(r)
+	used := m.used(s)
+	goOn()
+	r.stop(s)
+	return used
 }
 
 // starved tells whether the tool was refused memory, and said so.
 func (s *subject) starved(m *memory) bool {
 	s.Helper()
 	r := s.command().within(m.enter()).start(s)
-	select {
-	case <-r.ready:
+	if r.isReady(s) {
 		h := heldBy(s, r.Process.Pid)
 		done := s.usual()
-		r.signal(s, unix.SIGINT)
+		if !s.isList() {
+			r.signal(s, unix.SIGINT)
+		}
 		if state := r.end(s); state.ExitCode() == 0 {
 			r.judge(s, done)
 		} else if !wasKilled(state) {
 			s.Errorf("%v: %s", state, &r.stderr)
 		}
 		h.checkGone(s)
-	case <-r.done:
-		if !wasKilled(r.end(s)) {
-			r.says(s, 1, "memory")
-			return true
-		}
+		return false
 	}
-	return false
+	if wasKilled(r.end(s)) {
+		return false
+	}
+	r.says(s, 1, "memory")
+	return true
 }
 
 func wasKilled(state *os.ProcessState) bool {

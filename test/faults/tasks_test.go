@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/corescope/corescope/tools"
 )
 
 // tasks are how many there are beside the usual, in so many processes: Go allows a
@@ -34,7 +36,7 @@ func TestTasks(t *testing.T) {
 	var started sync.WaitGroup
 	ended := make(chan struct{})
 	t.Run("each", func(t *testing.T) {
-		started.Add(len(tried()))
+		started.Add(len(tools.All()))
 		eachTool(t, func(s *subject) {
 			done := sync.OnceFunc(started.Done)
 			defer done()

@@ -3,7 +3,6 @@ package faults
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"testing"
 
@@ -34,6 +33,14 @@ type workload struct {
 	left leaving
 	// begun are those that the tool does not see, as they began before it.
 	begun int
+	// first is a job that the load does once, before any tool starts, and firsts how often.
+	first  string
+	firsts int
+	// listed is how many rows a list has: what of the load the kernel itself shows in /proc.
+	listed func(*load, testing.TB) int
+	// samples tells that what happened is the samples of the CPU time that the load used, at
+	// that frequency.
+	samples int
 }
 
 // workloads has each tool's. A new tool needs a line here, and may need a job.
@@ -49,6 +56,44 @@ func workloads() map[string]workload {
 		"bashreadline": {
 			place: library("libreadline.so.8", "readline"), job: "type", n: 200, storm: "type", storms: 100_000,
 			args: byPID("--any"),
+		},
+		"bpflist": {
+			place: missing, job: "nothing", storm: "nothing", first: "keep maps", firsts: 500, listed: links("anon_inode:bpf-map"),
+			args: byPID("-M"),
+		},
+		"bpftop": {
+			place: bpfProgram, job: "run program", n: 200, storm: "run program", storms: 20_000, column: "runs",
+			args: func(l *load) []string { return []string{"--filter", "id == " + l.place} },
+		},
+		"cachestat": {
+			place: loopDisk, job: "miss", n: 300, storm: "miss", storms: 5000, column: "misses",
+			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
+		},
+		"files": {
+			place: file, job: "nothing", storm: "nothing", first: "keep files", firsts: 900, listed: links(""), args: byPID("-o"),
+		},
+		"javagc": {
+			place: jvm, job: "collect", n: 200, storm: "collect", storms: 100_000, args: byPID(),
+		},
+		"maps": {
+			place: missing, job: "nothing", storm: "nothing", first: "keep areas", firsts: 1000, listed: areas, args: byPID(),
+		},
+		"profile": {
+			place: missing, job: "spin", n: 300, storm: "spin", storms: 2000, fits: true, samples: 99, column: "count",
+			args: func(l *load) []string { return []string{"-F", "99", "--tid", strconv.Itoa(l.pid)} },
+		},
+		"sockets": {
+			place: missing, job: "nothing", storm: "nothing", first: "keep sockets", firsts: 900, listed: links("socket:"), args: byPID("-u"),
+		},
+		"tasks": {
+			place: missing, job: "nothing", storm: "nothing", first: "crowd", firsts: 300, listed: threads, args: byPID("-T"),
+		},
+		"tcpdrop": {
+			place: missing, job: "refuse", n: 100, storm: "refuse", storms: 60_000, first: "own network",
+			args: func(l *load) []string { return []string{"--pid-netns", strconv.Itoa(l.pid)} },
+		},
+		"tcpretrans": {
+			place: missing, job: "lose", n: 10, storm: "lose", storms: 100, fits: true, first: "own network", args: byPID(),
 		},
 		"biolatency": {
 			place: loopDisk, job: "read", n: 300, storm: "read", storms: 5000,
@@ -183,8 +228,9 @@ func file(t testing.TB) string {
 
 func TestEachToolHasWorkload(t *testing.T) {
 	all := workloads()
-	for _, tl := range tried() {
-		if w := all[tl.Name]; w.job == "" || jobs()[w.job] == nil || jobs()[w.storm] == nil {
+	for _, tl := range tools.All() {
+		w := all[tl.Name]
+		if w.job == "" || jobs()[w.job] == nil || jobs()[w.storm] == nil || w.first != "" && jobs()[w.first] == nil {
 			t.Errorf("%s has no workload: it needs a line in workloads()", tl.Name)
 		}
 		delete(all, tl.Name)
@@ -193,6 +239,9 @@ func TestEachToolHasWorkload(t *testing.T) {
 		t.Errorf("there is no tool %s", name)
 	}
 }
+
+// isList reports whether the tool lists what the load holds, and ends by itself.
+func (w *workload) isList() bool { return w.listed != nil }
 
 // subject is a tool with a load of its own.
 type subject struct {
@@ -203,23 +252,11 @@ type subject struct {
 	perf bool // its events come through perf buffers
 }
 
-// untried are tools whose loads have yet to be made: they are tried by no fault.
-func untried() []string {
-	return []string{
-		"bpflist", "bpftop", "cachestat", "files", "javagc", "maps", "profile", "sockets", "tasks", "tcpdrop", "tcpretrans",
-	}
-}
-
-// tried are all other tools.
-func tried() []*tool.Tool {
-	return slices.DeleteFunc(tools.All(), func(tl *tool.Tool) bool { return slices.Contains(untried(), tl.Name) })
-}
-
 // eachTool runs test for all tools at once, beside the caller.
 func eachTool(t *testing.T, test func(s *subject)) {
 	t.Helper()
 	skipShort(t)
-	for _, tl := range tried() {
+	for _, tl := range tools.All() {
 		each(t, tl.Name, tl, false, test)
 	}
 }
@@ -236,7 +273,7 @@ func skipShort(t *testing.T) {
 func eachBuffer(t *testing.T, test func(s *subject)) {
 	t.Helper()
 	eachTool(t, test)
-	for _, tl := range tried() {
+	for _, tl := range tools.All() {
 		if sendsEvents(t, tl) {
 			each(t, tl.Name+" perf", tl, true, test)
 		}
@@ -259,6 +296,9 @@ func newSubject(t *testing.T, tl *tool.Tool, perf bool) *subject {
 		t.Fatal("no workload")
 	}
 	l := newLoad(t, w.place(t))
+	if w.first != "" {
+		l.do(t, w.first, w.firsts)
+	}
 	l.do(t, w.job, 0) // maps its library
 	return &subject{t, l, w, tl, perf}
 }
@@ -285,8 +325,14 @@ func (s *subject) storms() happened { return s.does(s.storm, s.workload.storms) 
 
 func (s *subject) does(job string, times int) happened {
 	s.Helper()
-	left, hidden := s.load.left(s, s.workload.left), tooltest.HiddenRuns()
+	left, hidden, used := s.load.left(s, s.workload.left), tooltest.HiddenRuns(), s.used(s)
 	n := s.do(s, job, times)
+	if s.samples > 0 {
+		// A sample is taken when a timer of the CPU expires: there can be one less or more
+		// for each turn on the CPU, and a guest loses some while it does not run itself.
+		n = int((s.used(s) - used).Seconds() * float64(s.samples))
+		return happened{n, 3 + n/2}
+	}
 	if s.workload.left != notAtAll {
 		n = s.load.left(s, s.workload.left) - left
 	}

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// archive is an initrd that is being made: cpio's "newc" format, as the kernel's
-// Documentation/driver-api/early-userspace/buffer-format.rst says.
+// archive is an initrd in the cpio format "newc", which is specified in the kernel's
+// Documentation/driver-api/early-userspace/buffer-format.rst.
 type archive struct {
 	buf  bytes.Buffer
 	ino  int
@@ -24,7 +24,7 @@ const (
 
 func newArchive() *archive { return &archive{dirs: map[string]bool{".": true, "/": true}} }
 
-// add adds a file, and the folders above it.
+// add adds a file and its parent directories.
 func (a *archive) add(name string, perm fs.FileMode, data []byte) {
 	a.mkdir(path.Dir(name))
 	a.entry(name, cpioFile|uint32(perm.Perm()), data)
@@ -48,7 +48,7 @@ func (a *archive) entry(name string, mode uint32, data []byte) {
 	a.pad()
 }
 
-// pad fills up to four bytes.
+// pad aligns the end of the archive to four bytes.
 func (a *archive) pad() { a.buf.Write(make([]byte, -a.buf.Len()&3)) }
 
 // addFile adds a file of this machine.
@@ -61,7 +61,7 @@ func (a *archive) addFile(name, from string) error {
 	return nil
 }
 
-// addTree adds the files below a folder of this machine, if there is one.
+// addTree adds the files below a directory of this machine, if the directory exists.
 func (a *archive) addTree(name, from string) error {
 	if _, err := os.Stat(from); os.IsNotExist(err) {
 		return nil
@@ -78,7 +78,7 @@ func (a *archive) addTree(name, from string) error {
 	})
 }
 
-// write ends the archive and writes it.
+// write terminates the archive and writes it to a file.
 func (a *archive) write(to string) error {
 	a.entry("TRAILER!!!", 0, nil)
 	return os.WriteFile(to, a.buf.Bytes(), 0o644)

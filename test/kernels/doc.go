@@ -17,51 +17,52 @@ const docPath = "docs/compatibility.md"
 
 const docHead = `# Compatibility
 
-This file is written by ` + "`make test-kernels`" + `: do not edit it. Each tool's live tests ran on Debian's
-kernels in virtual machines, once as the tool comes and then by each other way to a hook that the kernel
-has, taken alone (` + "`--hook`" + `), through the ring buffer and through perf buffers (` + "`--perf-buffer`" + `). What a
-kernel has is what ` + "`--explain`" + ` told on it. Each tool's last rows say which kernel that was, and which
-commit of corescope. A tool that is not here was not tested yet.
+` + "`make test-kernels`" + ` generates this file: do not edit it. The live tests of each tool run on Debian
+kernels in virtual machines: first with the default attach types, then once for each other attach
+type that the kernel supports, forced with ` + "`--hook`" + `, through the ring buffer and through perf
+buffers (` + "`--perf-buffer`" + `). ` + "`--explain`" + ` determines what a kernel supports. The last two rows of each
+table name the kernel and the commit of corescope. Tools that are missing have not been tested yet.
 
 `
 
-// writeDoc writes what is known, if nothing that the document has would be missing.
-func (h *house) writeDoc() error {
+// writeDoc writes the document from the stored results. It keeps the existing document if that has
+// results which are not stored on this machine.
+func (h *runner) writeDoc() error {
 	old, err := os.ReadFile(docPath)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read document: %w", err)
 	}
-	reports, err := h.known()
+	reports, err := h.stored()
 	if err != nil {
 		return err
 	}
-	var told []*tool.Tool
+	var tested []*tool.Tool
 	for _, t := range tools.All() {
 		isMissing := func(r *report) bool { return r.tools[t.Name] == nil }
 		if slices.ContainsFunc(reports, isMissing) && isWhole(old, t.Name) {
-			progress("%s stays as it is: it has all of %s, which was not tested on all kernels here", docPath, t.Name)
+			progress("%s is not updated: it has complete results of %s, but on this machine not all kernels were tested", docPath, t.Name)
 			return nil
 		}
 		if slices.ContainsFunc(reports, func(r *report) bool { return !isMissing(r) }) {
-			told = append(told, t)
+			tested = append(tested, t)
 		}
 	}
-	text, err := document(reports, told)
+	text, err := document(reports, tested)
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(docPath, text, 0o644)
 }
 
-// isWhole tells whether the document has the tool on every kernel.
+// isWhole reports whether the document has results of the tool on all kernels.
 func isWhole(doc []byte, tool string) bool {
 	_, section, found := bytes.Cut(doc, []byte("\n## "+tool+"\n"))
 	section, _, _ = bytes.Cut(section, []byte("\n## "))
 	return found && !bytes.Contains(section, []byte(notTested))
 }
 
-// known is what the newest runs have told.
-func (h *house) known() ([]*report, error) {
+// stored returns the stored results of the latest runs.
+func (h *runner) stored() ([]*report, error) {
 	var reports []*report
 	for _, k := range matrix {
 		r := &report{kernel: k, tools: map[string]*result{}}
@@ -86,24 +87,24 @@ func document(reports []*report, all []*tool.Tool) ([]byte, error) {
 	b.WriteString("\n## Tools\n\n")
 	toolsTable(reports, all).markdown(&b)
 	for _, t := range all {
-		ways, err := waysOf(t)
+		variants, err := variantsOf(t)
 		if err != nil {
 			return nil, err
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n", t.Name)
-		append(waysTable(reports, ways), originRows(reports, t.Name)...).markdown(&b)
+		append(variantsTable(reports, variants), originRows(reports, t.Name)...).markdown(&b)
 		for _, r := range reports {
 			for _, f := range r.failures(t.Name) {
 				fmt.Fprintf(&b, "\nFailed on %s:\n\n%s\n", r.kernel.name, indent(f))
 			}
 		}
 	}
-	b.WriteString("\n## Tests that were left out\n\nThey say so themselves, and count as nothing above.\n\n")
+	b.WriteString("\n## Skipped tests\n\nThese tests skipped themselves and do not count as passed above.\n\n")
 	skippedTable(reports, all).markdown(&b)
 	return b.Bytes(), nil
 }
 
-// originRows tell what was tested, in the columns of waysTable.
+// originRows returns rows with the kernel release and the commit, in the columns of variantsTable.
 func originRows(reports []*report, tool string) table {
 	rows := table{{"kernel", "", "", ""}, {"commit", "", "", ""}}
 	for _, r := range reports {

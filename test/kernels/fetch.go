@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// program is a command of this machine, and the package that it is in.
+// program is a command of this machine and the Debian package that contains it.
 type program struct{ command, pkg string }
 
-// emulators run the machines, by architecture.
+// emulators are the programs that run the machines, by architecture.
 var emulators = map[string]program{
 	"amd64": {"qemu-system-x86_64", "qemu-system-x86"},
 	"arm64": {"qemu-system-aarch64", "qemu-system-arm"},
@@ -21,7 +21,7 @@ var emulators = map[string]program{
 
 var mke2fs = program{"/sbin/mke2fs", "e2fsprogs"}
 
-// install installs the program where it is missing.
+// install installs the program if it is missing.
 func (p program) install(ctx context.Context) error {
 	if _, err := exec.LookPath(p.command); err == nil {
 		return nil
@@ -32,7 +32,7 @@ func (p program) install(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", script, p.pkg)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("install %s: %w: %w: %s", p.pkg, errNotHere, err, out)
+		return fmt.Errorf("install %s: %w: %w: %s", p.pkg, errUnavailable, err, out)
 	}
 	return nil
 }
@@ -40,7 +40,7 @@ func (p program) install(ctx context.Context) error {
 // image is an unpacked kernel.
 type image struct {
 	vmlinuz string
-	modules string // folder of its modules
+	modules string // directory of its modules
 }
 
 func fetchKernel(ctx context.Context, k kernel) (*image, error) {
@@ -69,19 +69,19 @@ func fetchBusybox(ctx context.Context, arch string) (string, error) {
 	return one(dir, "bin/busybox", "usr/bin/busybox")
 }
 
-// fetch returns the folder of a package, unpacked; it downloads it the first time.
+// fetch returns the directory of an unpacked package. It downloads the package the first time.
 func fetch(ctx context.Context, suite, arch, pkg string) (string, error) {
 	cmd := exec.CommandContext(ctx, "scripts/fetch-deb.sh", suite, arch, pkg)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("fetch %s: %w: %w: %s", pkg, errNotHere, err, &stderr)
+		return "", fmt.Errorf("fetch %s: %w: %w: %s", pkg, errUnavailable, err, &stderr)
 	}
 	return strings.TrimSpace(string(out)), nil
 }
 
-// one returns the one file below dir that matches the first pattern that any does.
+// one returns the only file below dir that matches the first pattern with matches.
 func one(dir string, patterns ...string) (string, error) {
 	for _, p := range patterns {
 		found, err := filepath.Glob(filepath.Join(dir, p))
@@ -89,7 +89,7 @@ func one(dir string, patterns ...string) (string, error) {
 			return "", fmt.Errorf("find %s: %w", p, err)
 		}
 		if len(found) > 1 {
-			return "", fmt.Errorf("find %s: %d of them in %s", p, len(found), dir)
+			return "", fmt.Errorf("find %s: %d files in %s, want 1", p, len(found), dir)
 		}
 		if len(found) == 1 {
 			return found[0], nil

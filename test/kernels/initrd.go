@@ -13,13 +13,13 @@ import (
 	"github.com/corescope/corescope/test/kernels/plan"
 )
 
-// Users and groups that tests name.
+// Users and groups that tests need.
 const (
 	users  = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
 	groups = "root:x:0:\nnogroup:x:65534:\n"
 )
 
-// build compiles what machines of the architecture run, into dir.
+// build compiles the programs that machines of the architecture run, into dir.
 func build(ctx context.Context, arch, dir string, all []*tool.Tool) error {
 	jobs := map[string][]string{
 		"init":      {"build", "./test/kernels/machine"},
@@ -41,7 +41,7 @@ func build(ctx context.Context, arch, dir string, all []*tool.Tool) error {
 	return nil
 }
 
-// makeInitrd writes the whole system of a machine, built in dir.
+// makeInitrd writes the root file system of a machine, with the programs in dir.
 func makeInitrd(to, dir, busybox string, img *image, k kernel, all []*tool.Tool) error {
 	tree, err := openModules(img.modules)
 	if err != nil {
@@ -103,7 +103,7 @@ func makePlan(tree *moduleTree, k kernel, all []*tool.Tool) (*plan.Plan, error) 
 	return p, nil
 }
 
-// hasEvents tells whether there are two buffers for the tool to choose from.
+// hasEvents reports whether the tool sends events, through a ring buffer or perf buffers.
 func hasEvents(t *tool.Tool) (bool, error) {
 	spec, err := t.Object()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// keep keeps what was told of each tool, so that a run of a part adds to what is known.
-func (h *house) keep(r *report) error {
+// keep stores the results of each tool, so that later runs of other parts can be combined with them.
+func (h *runner) keep(r *report) error {
 	for name, found := range r.tools {
 		text, err := json.MarshalIndent(found, "", "\t")
 		if err != nil {
@@ -24,7 +24,7 @@ func (h *house) keep(r *report) error {
 	return nil
 }
 
-func (h *house) load(kernel, tool string) (*result, error) {
+func (h *runner) load(kernel, tool string) (*result, error) {
 	text, err := os.ReadFile(h.kept(kernel, tool))
 	if err != nil {
 		return nil, fmt.Errorf("read results: %w", err)
@@ -36,11 +36,11 @@ func (h *house) load(kernel, tool string) (*result, error) {
 	return &found, nil
 }
 
-func (h *house) kept(kernel, tool string) string {
+func (h *runner) kept(kernel, tool string) string {
 	return filepath.Join(h.dir, kernel, tool+".json")
 }
 
-// commit names what is tested: the commit, and whether there is more than that.
+// commit returns the tested commit, followed by "and changes" if the tree has uncommitted changes.
 func commit(ctx context.Context) (string, error) {
 	hash, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=10", "HEAD").Output()
 	if err != nil {

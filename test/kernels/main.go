@@ -1,18 +1,18 @@
-// Command kernels runs the tools' live tests on Debian's kernels, in virtual machines:
-// every way to every hook that a kernel has, by either buffer. It prints what passed, and
-// writes docs/compatibility.md. It runs in the root of the tree, by `make test-kernels`:
+// Command kernels runs the live tests of the tools on kernels of Debian, in virtual machines: with
+// each attach type of each hook that a kernel supports, through ring buffers and perf buffers. It
+// prints the results and writes docs/compatibility.md. It runs in the root of the tree, by
+// `make test-kernels`.
 //
 //	KERNELS="6.1 7.2" TOOLS=tcplife make test-kernels
 //
-// runs a part, and the document tells that part anew if the rest is known. SHORT=1 runs
-// only the ways that the tools take by themselves, with go test -short, and writes
-// nothing. JOBS machines run at a time, as many as there are CPUs unless it says how many:
-// each takes one. What is fetched is kept in the user's cache, and in
-// corescope/machines/KERNEL there each machine's console and what it told of each tool.
-// The suites of tests that are no tool's run where TOOLS names them.
+// runs a part, and updates this part of the document if results of the rest are stored. SHORT=1
+// runs only the default attach types, with go test -short, and writes no document. JOBS is the
+// number of machines that run at a time, by default the number of CPUs: each uses one. Downloads are
+// kept in the user's cache. corescope/machines/KERNEL there has the console of each machine and the
+// results of each tool. Test suites that do not belong to a tool run only if TOOLS names them.
 //
-// A machine has two CPUs, or as many as CPUS says. CLOCK=instructions has its clock count
-// instructions, a nanosecond each, so that times in it do not depend on the host.
+// A machine has two CPUs, or CPUS. With CLOCK=instructions its clock counts instructions, one
+// nanosecond each, so that times in the machine do not depend on the host.
 package main
 
 import (
@@ -44,16 +44,16 @@ func main() {
 	os.Exit(exitCode(err))
 }
 
-// errNotHere is returned where machines or kernels cannot be had: this is not Debian, or
-// there is no network and not all is in the cache.
-var errNotHere = errors.New("cannot be had here")
+// errUnavailable is returned if the emulator or a kernel is not available: this is not Debian, or
+// there is no network and the cache is incomplete.
+var errUnavailable = errors.New("not available on this machine")
 
-// exitCode is 3 when nothing was tested as errNotHere says.
+// exitCode returns 3 for errUnavailable.
 func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errNotHere):
+	case errors.Is(err, errUnavailable):
 		return 3
 	}
 	return 1
@@ -76,13 +76,13 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h := &house{filepath.Join(cache, "corescope", "machines"), all, commit, map[string]string{}}
+	h := &runner{filepath.Join(cache, "corescope", "machines"), all, commit, map[string]string{}}
 	unlock, err := h.lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	// All of it now, so that every machine runs the same sources.
+	// Build everything first, so that all machines run the same sources.
 	for _, k := range kernels {
 		if err := h.prepare(ctx, k.arch); err != nil {
 			return err
@@ -100,8 +100,8 @@ func run(ctx context.Context) error {
 	return conclude(reports, all, isWhole)
 }
 
-// house is where the machines are made.
-type house struct {
+// runner builds and runs the machines.
+type runner struct {
 	dir     string
 	tools   []*tool.Tool
 	commit  string
@@ -109,7 +109,7 @@ type house struct {
 }
 
 // lock waits until no other run uses the machines.
-func (h *house) lock() (unlock func(), err error) {
+func (h *runner) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(h.dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -123,8 +123,8 @@ func (h *house) lock() (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// testAll runs some machines at a time. The reports are in the order of the kernels.
-func (h *house) testAll(ctx context.Context, kernels []kernel) ([]*report, error) {
+// testAll runs several machines at a time. The reports are in the order of the kernels.
+func (h *runner) testAll(ctx context.Context, kernels []kernel) ([]*report, error) {
 	jobs, err := jobs()
 	if err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (h *house) testAll(ctx context.Context, kernels []kernel) ([]*report, error
 	return reports, context.Cause(ctx)
 }
 
-// jobs is how many machines run at a time.
+// jobs returns the number of machines that run at a time.
 func jobs() (int, error) {
 	text := os.Getenv("JOBS")
 	if text == "" {
@@ -160,12 +160,12 @@ func jobs() (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("JOBS: %q is no number of machines", text)
+		return 0, fmt.Errorf("JOBS: %q is not a positive number of machines", text)
 	}
 	return n, nil
 }
 
-func (h *house) test(ctx context.Context, k kernel) (*report, error) {
+func (h *runner) test(ctx context.Context, k kernel) (*report, error) {
 	img, err := fetchKernel(ctx, k)
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (h *house) test(ctx context.Context, k kernel) (*report, error) {
 		return nil, err
 	}
 	initrd, disk := filepath.Join(dir, "initrd"), filepath.Join(dir, "disk")
-	os.Remove(initrd) // as the console
+	os.Remove(initrd) // a copy of the cache can link to it, as to the console
 	defer os.Remove(initrd)
 	defer os.Remove(disk)
 	if err := makeInitrd(initrd, filepath.Join(h.dir, k.arch), h.busybox[k.arch], img, k, h.tools); err != nil {
@@ -197,7 +197,7 @@ func (h *house) test(ctx context.Context, k kernel) (*report, error) {
 	return r, h.keep(r)
 }
 
-// makeDisk makes an empty disk with room for what a storm of events prints.
+// makeDisk makes an empty disk that is large enough for the output of tests with many events.
 func makeDisk(ctx context.Context, path string) error {
 	if err := os.RemoveAll(path); err != nil {
 		return err
@@ -208,8 +208,8 @@ func makeDisk(ctx context.Context, path string) error {
 	return nil
 }
 
-// prepare fetches and builds what all machines of an architecture have, once.
-func (h *house) prepare(ctx context.Context, arch string) error {
+// prepare downloads and builds the files that all machines of an architecture share, once.
+func (h *runner) prepare(ctx context.Context, arch string) error {
 	if h.busybox[arch] != "" {
 		return nil
 	}

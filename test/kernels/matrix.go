@@ -14,16 +14,16 @@ import (
 
 // kernel is a Debian kernel and the machine around it.
 type kernel struct {
-	name             string // for KERNELS
+	name             string // in KERNELS
 	suite, arch, pkg string
 	hybrid           bool // cgroup v1 beside v2
 }
 
-// modules are those that each machine needs, if its kernel has them not built in.
+// modules are the modules that each machine needs, unless they are built in.
 var modules = []string{"virtio_pci", "virtio_blk", "crc32c_generic", "ext4"}
 
-// matrix is all kernels. 6.12 is the security suite's, as that of the backports
-// crashed in most boots under QEMU 7.2. From 6.12 on the memory controller has no v1.
+// matrix lists all kernels. 6.12 is from the security suite, because the kernel of the backports
+// crashed in most boots under QEMU 7.2. Since 6.12 the memory controller has no cgroup v1.
 var matrix = []kernel{
 	{name: "5.10", suite: "bullseye", arch: "amd64", pkg: "linux-image-cloud-amd64", hybrid: true},
 	{name: "6.1", suite: "bookworm", arch: "amd64", pkg: "linux-image-cloud-amd64"},
@@ -34,24 +34,24 @@ var matrix = []kernel{
 	{name: "7.2-arm64", suite: "sid", arch: "arm64", pkg: "linux-image-cloud-arm64"},
 }
 
-// needs is what a tool's tests want of a machine.
+// needs are the requirements of a tool's tests.
 type needs struct {
-	// args are what it does not run without.
+	// args are required arguments of the tool.
 	args string
 	// modules are kernel modules, each with its parameters.
 	modules []string
-	// explain are options with which the tool has hooks that it has not without.
+	// explain are options that add hooks.
 	explain []string
 }
 
-// toolNeeds has the tools that need something.
+// toolNeeds has the tools with requirements.
 var toolNeeds = map[string]needs{
 	"biolatency": {
 		modules: []string{
 			// A request of /dev/nullb0 takes 10 ms, by a timer.
 			"null_blk queue_mode=2 irqmode=2 completion_nsec=10000000",
 			"loop", "mq-deadline", "dm_mod", "dm_delay", "md_mod", "raid0",
-			// The first two are what zram compresses by, on older kernels and newer ones.
+			// zram compresses with lzo-rle on older kernels, and with lz4 on newer ones.
 			"lzo-rle", "lz4", "zram",
 		},
 		explain: []string{"--stages --disks --cgroups"},
@@ -63,19 +63,22 @@ var toolNeeds = map[string]needs{
 	"argdist":     {args: "-C do_sys_openat2 -C r:do_sys_openat2 -C t:sched:sched_process_exec"},
 	"trace":       {args: "do_sys_openat2 r:do_sys_openat2 t:sched:sched_process_exec"},
 	"faults":      {modules: []string{"loop"}},
+	"files":       {modules: []string{"loop", "crc32c_generic", "btrfs"}},
+	"filetop":     {modules: []string{"loop", "crc32c_generic", "btrfs", "overlay"}},
 	"fsdist":      {args: "--type fuse", modules: []string{"fuse"}},
 	"fsslower":    {args: "--type fuse", modules: []string{"loop", "fuse", "overlay"}},
 	"biosnoop":    {modules: []string{"loop"}, explain: []string{"--queued"}},
 	"biostacks":   {modules: []string{"loop"}},
 	"biotop":      {modules: []string{"loop"}},
 	"cachestat":   {modules: []string{"loop"}},
+	"maps":        {modules: []string{"loop", "crc32c_generic", "btrfs"}},
 	"memleak":     {explain: []string{"--pid 1", "--percpu"}},
 	"syscount":    {explain: []string{"--latency"}},
 }
 
-// suites stand for tests below test/ that are no tool's. They run only where TOOLS names
-// them: faults, which CPUS=4 gives a CPU among others to take offline, and what test/bench
-// measures in machines.
+// suites are the tests below test/ that do not belong to a tool. They run only if TOOLS names them:
+// faults, which needs CPUS=4 to take one of several CPUs offline, and the measurements of test/bench
+// that run in machines.
 var suites = []*tool.Tool{suite("faults"), suite("bench")}
 
 func suite(name string) *tool.Tool {
@@ -89,7 +92,7 @@ func isSuite(t *tool.Tool) bool { return slices.Contains(suites, t) }
 
 func isTool(t *tool.Tool) bool { return !isSuite(t) }
 
-// folderOf is where the tool's tests are.
+// folderOf returns the directory of the tool's tests.
 func folderOf(t *tool.Tool) string {
 	if isSuite(t) {
 		return "test/" + t.Name
@@ -97,8 +100,7 @@ func folderOf(t *tool.Tool) string {
 	return "tools/" + t.Name
 }
 
-// chosen returns the kernels and tools that the environment asks for, and whether
-// this is all there is to run.
+// chosen returns the kernels and tools that the environment selects, and whether these are all.
 func chosen() (kernels []kernel, all []*tool.Tool, whole bool, err error) {
 	kernels, err = choose(matrix, os.Getenv("KERNELS"), func(k kernel) string { return k.name })
 	if err != nil {
@@ -118,7 +120,7 @@ func chosen() (kernels []kernel, all []*tool.Tool, whole bool, err error) {
 
 func isShort() bool { return os.Getenv("SHORT") != "" }
 
-// choose keeps what words name; no word keeps all.
+// choose returns the elements whose names are in words, or all if words is empty.
 func choose[T any](all []T, words string, name func(T) string) ([]T, error) {
 	var out, names []string
 	for _, v := range all {
@@ -126,7 +128,7 @@ func choose[T any](all []T, words string, name func(T) string) ([]T, error) {
 	}
 	for word := range strings.FieldsSeq(words) {
 		if !slices.Contains(names, word) {
-			return nil, fmt.Errorf("there is no %s among %s", word, strings.Join(names, " "))
+			return nil, fmt.Errorf("unknown name %s: want one of %s", word, strings.Join(names, " "))
 		}
 		out = append(out, word)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/corescope/corescope/test/kernels/plan"
 )
 
-// moduleTree is the modules of one kernel, and those of them that a machine needs.
+// moduleTree has the modules of one kernel, and the contents of those that a machine needs.
 type moduleTree struct {
 	paths map[string]string // by name, "-" written as "_"
 	files map[string][]byte // by the name in plan.Module, unpacked
@@ -37,8 +37,8 @@ func openModules(dir string) (*moduleTree, error) {
 
 func moduleName(file string) string { return strings.ReplaceAll(file, "-", "_") }
 
-// need returns what to load for "NAME PARAMETERS", in order. A module that is not
-// there is taken for one that is built in.
+// need returns the modules to load for "NAME PARAMETERS", in order. A module without a file is
+// assumed to be built in.
 func (t *moduleTree) need(word string) ([]plan.Module, error) {
 	name, params, _ := strings.Cut(word, " ")
 	path := t.paths[moduleName(name)]
@@ -51,7 +51,7 @@ func (t *moduleTree) need(word string) ([]plan.Module, error) {
 	}
 	deps, err := moduleDeps(ko)
 	if err != nil {
-		return nil, fmt.Errorf("read what module %s depends on: %w", name, err)
+		return nil, fmt.Errorf("read dependencies of module %s: %w", name, err)
 	}
 	var all []plan.Module
 	for _, dep := range deps {
@@ -66,7 +66,7 @@ func (t *moduleTree) need(word string) ([]plan.Module, error) {
 	return append(all, plan.Module{File: file, Params: params}), nil
 }
 
-// needAll is need for several.
+// needAll calls need for several modules.
 func (t *moduleTree) needAll(words []string) ([]plan.Module, error) {
 	var all []plan.Module
 	for _, word := range words {
@@ -98,7 +98,7 @@ func readModule(path string) ([]byte, error) {
 	return b, nil
 }
 
-// moduleDeps returns the names behind "depends=".
+// moduleDeps returns the names after "depends=" in the section .modinfo.
 func moduleDeps(ko []byte) ([]string, error) {
 	f, err := elf.NewFile(bytes.NewReader(ko))
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/corescope/corescope/test/kernels/plan"
 )
 
-// How long a machine may say nothing: until it has booted, and then between two
-// messages, which is more than the tests' own timeout.
+// Timeouts for messages of a machine: until it has booted, and between two messages. The second is
+// longer than the timeout of the tests.
 const (
 	bootTimeout = 3 * time.Minute
 	idleTimeout = 22 * time.Minute
 )
 
-// report is what one machine told, or several that had the same kernel.
+// report has the results of one kernel, from one or several machines.
 type report struct {
 	kernel  kernel
 	commit  string // of corescope
@@ -36,16 +36,16 @@ type report struct {
 	err     error // the machine itself failed
 }
 
-// result is what is known of a tool on a kernel.
+// result is the result of a tool on a kernel.
 type result struct {
 	Release, Commit string
-	Ways            []plan.Way
+	Variants        []plan.Variant `json:"Ways"`
 	Checks          []plan.Check
-	// Error is why there are no ways, or why not all of them were checked.
+	// Error is the reason if there are no attach types, or if not all of them were tested.
 	Error string
 }
 
-// of returns the result of the tool, of which nothing may be known.
+// of returns the result of the tool, which is empty if the tool was not tested.
 func (r *report) of(tool string) *result {
 	if found := r.tools[tool]; found != nil {
 		return found
@@ -53,14 +53,14 @@ func (r *report) of(tool string) *result {
 	return &result{}
 }
 
-// hardware are QEMU's arguments. The second serial port is for the results: it writes
-// to descriptor 3. KVM is not asked for, as the matrix must run where there is none.
+// hardware returns the arguments of QEMU. The second serial port is for the results: it writes to
+// descriptor 3. KVM is not used, because the matrix must run on machines without it.
 //
-// Both CPUs run in one thread of the emulator: with a thread each, QEMU 7.2 at times
-// keeps running an int3 that the kernel has patched away again. The kernel's handler
-// returns to it for ever, and both CPUs hang at a static branch that was just switched.
+// Both CPUs run in one thread of the emulator. With a thread per CPU, QEMU 7.2 sometimes keeps
+// executing an int3 that the kernel has already replaced. The kernel's handler returns to it for
+// ever, and both CPUs hang at a static branch that was just switched.
 //
-// Where the clock counts instructions they are those of all CPUs together.
+// A clock that counts instructions counts those of all CPUs together.
 func hardware(arch, vmlinuz, initrd, disk, console string) []string {
 	args := []string{
 		"-accel", "tcg,thread=single", "-smp", cmp.Or(os.Getenv("CPUS"), "2"), "-m", "2G",
@@ -74,7 +74,7 @@ func hardware(arch, vmlinuz, initrd, disk, console string) []string {
 		args = append(args, "-icount", "shift=0")
 		stamps = "tsc_early_khz=1000000 "
 	}
-	// A CPU that stands still for two minutes has hung, also on a busy host.
+	// A CPU that makes no progress for two minutes hangs, also on a busy host.
 	const line = "panic=-1 watchdog_thresh=60 softlockup_panic=1 softlockup_all_cpu_backtrace=1 "
 	if arch == "arm64" { // the board has one serial port
 		return append(args, "-M", "virt", "-cpu", "max,pauth-impdef=on",
@@ -85,14 +85,14 @@ func hardware(arch, vmlinuz, initrd, disk, console string) []string {
 		"-append", line+stamps+"tsc=reliable console=ttyS0 results=/dev/ttyS1")
 }
 
-// boot runs a machine to its end; dir has its initrd and its disk.
+// boot runs a machine until it powers off. dir has its initrd and its disk.
 func boot(ctx context.Context, k kernel, commit, vmlinuz, dir string) *report {
 	// A machine ends with the thread that started it (Pdeathsig).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	r := &report{kernel: k, commit: commit, tools: map[string]*result{}}
 	console := filepath.Join(dir, "console")
-	os.Remove(console) // it may be linked to by a copy of the cache
+	os.Remove(console) // a copy of the cache can link to it
 	args := hardware(k.arch, vmlinuz, filepath.Join(dir, "initrd"), filepath.Join(dir, "disk"), console)
 	if err := r.run(ctx, args); err != nil {
 		r.err = fmt.Errorf("%w; the console's end (%s):\n%s", err, console, lastLines(console))
@@ -122,7 +122,7 @@ func (r *report) run(ctx context.Context, args []string) error {
 	return err
 }
 
-// follow takes the machine's messages until it ends or says nothing for too long.
+// follow reads the messages of the machine until it ends or sends none for too long.
 func (r *report) follow(ctx context.Context, in io.Reader) error {
 	messages := make(chan plan.Message)
 	broken := make(chan error, 1)
@@ -146,19 +146,19 @@ func (r *report) follow(ctx context.Context, in io.Reader) error {
 			if m.Type == plan.End {
 				return nil
 			}
-			doing = r.take(m)
+			doing = r.record(m)
 		}
 	}
 }
 
-// take notes a message, and returns what the machine does next.
-func (r *report) take(m plan.Message) (doing string) {
+// record adds a message to the report, and returns the next activity of the machine.
+func (r *report) record(m plan.Message) (doing string) {
 	switch m.Type {
 	case plan.Boot:
 		r.release = m.Release
 		progress("%s: %s is up after %.0f s", r.kernel.name, m.Release, r.boot.Seconds())
-	case plan.Ways:
-		r.tools[m.Tool] = &result{Release: r.release, Commit: r.commit, Ways: m.Ways, Error: cmp.Or(m.Error, cutShort)}
+	case plan.Explained:
+		r.tools[m.Tool] = &result{Release: r.release, Commit: r.commit, Variants: m.Variants, Error: cmp.Or(m.Error, cutShort)}
 		if m.Error != "" {
 			progress("%s: %s: %s", r.kernel.name, m.Tool, m.Error)
 		}
@@ -173,10 +173,10 @@ func (r *report) take(m plan.Message) (doing string) {
 			found.Error = ""
 		}
 	}
-	return "getting ready"
+	return "preparing the next check"
 }
 
-// cutShort is of a tool whose checks are not over.
+// cutShort is the error of a tool whose checks have not ended.
 const cutShort = "the machine ended before its checks did"
 
 func receive(ctx context.Context, in io.Reader, messages chan<- plan.Message) error {
@@ -207,4 +207,4 @@ func lastLines(path string) string {
 	return strings.Join(lines[max(0, len(lines)-30):], "\n")
 }
 
-var errFailed = errors.New("some checks failed")
+var errFailed = errors.New("checks failed")

@@ -12,7 +12,7 @@ import (
 	"github.com/corescope/corescope/test/kernels/plan"
 )
 
-// table is a header and rows, for a terminal and for Markdown.
+// table is a header and rows, printed as text or Markdown.
 type table [][]string
 
 func (t table) text(w io.Writer) error {
@@ -35,14 +35,14 @@ func (t table) markdown(w io.Writer) {
 	}
 }
 
-// way is a row: one way to a hook, by one of the buffers.
-type way struct {
+// variant is a row: one attach type of a hook, with one type of buffer.
+type variant struct {
 	tool, hook, kind, where string
 	perf                    bool
 	events                  bool
 }
 
-func (w *way) buffer() string {
+func (w *variant) buffer() string {
 	switch {
 	case !w.events:
 		return "-"
@@ -52,8 +52,8 @@ func (w *way) buffer() string {
 	return "ring"
 }
 
-// waysOf lists all ways that a tool has on any kernel.
-func waysOf(t *tool.Tool) ([]way, error) {
+// variantsOf lists all attach types of all hooks of a tool, for all kernels.
+func variantsOf(t *tool.Tool) ([]variant, error) {
 	spec, err := t.Object()
 	if err != nil {
 		return nil, fmt.Errorf("read BPF object of %s: %w", t.Name, err)
@@ -62,10 +62,10 @@ func waysOf(t *tool.Tool) ([]way, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []way
+	var all []variant
 	for _, h := range probe.Hooks(spec) {
 		for _, v := range h.Variants {
-			w := way{tool: t.Name, hook: h.Name, kind: v.Kind, where: v.String(), events: events}
+			w := variant{tool: t.Name, hook: h.Name, kind: v.Kind, where: v.String(), events: events}
 			all = append(all, w)
 			if events {
 				w.perf = true
@@ -81,26 +81,26 @@ const (
 	notTested = "not tested"
 )
 
-// cell is how the way fared on the report's kernel.
-func (r *report) cell(w *way) string {
-	told := r.of(w.tool)
+// cell returns the result of the attach type on the report's kernel.
+func (r *report) cell(w *variant) string {
+	found := r.of(w.tool)
 	if r.tools[w.tool] == nil {
 		return notTested
 	}
-	i := slices.IndexFunc(told.Ways, func(v plan.Way) bool { return v.Hook == w.hook && v.Kind == w.kind })
+	i := slices.IndexFunc(found.Variants, func(v plan.Variant) bool { return v.Hook == w.hook && v.Kind == w.kind })
 	if i < 0 {
 		return "not tried"
 	}
-	found := told.Ways[i]
+	tried := found.Variants[i]
 	switch {
-	case found.Refused():
+	case tried.Refused():
 		return "FAIL: refused"
-	case !found.Works():
-		return found.Result
+	case !tried.Works():
+		return tried.Result
 	}
-	for _, c := range told.Checks {
-		isIts := c.Hook == w.hook && c.Kind == w.kind || c.Hook == "" && found.Taken
-		if c.Perf != w.perf || !isIts {
+	for _, c := range found.Checks {
+		covers := c.Hook == w.hook && c.Kind == w.kind || c.Hook == "" && tried.Taken
+		if c.Perf != w.perf || !covers {
 			continue
 		}
 		if c.OK() {
@@ -111,14 +111,14 @@ func (r *report) cell(w *way) string {
 	return "not run"
 }
 
-// waysTable has a row for each way of the tool, and a column for each kernel.
-func waysTable(reports []*report, ways []way) table {
+// variantsTable has a row for each attach type of the tool, and a column for each kernel.
+func variantsTable(reports []*report, variants []variant) table {
 	header := []string{"hook", "kind", "where", "buffer"}
 	for _, r := range reports {
 		header = append(header, r.kernel.name)
 	}
 	t := table{header}
-	for _, w := range ways {
+	for _, w := range variants {
 		row := []string{w.hook, w.kind, w.where, w.buffer()}
 		for _, r := range reports {
 			row = append(row, r.cell(&w))
@@ -128,7 +128,7 @@ func waysTable(reports []*report, ways []way) table {
 	return t
 }
 
-// toolsTable tells for each tool and kernel whether it works, and by which ways.
+// toolsTable shows for each tool and kernel whether the tool works, and the attach types.
 func toolsTable(reports []*report, all []*tool.Tool) table {
 	header := []string{"tool"}
 	for _, r := range reports {
@@ -145,20 +145,20 @@ func toolsTable(reports []*report, all []*tool.Tool) table {
 	return t
 }
 
-// toolCell is "works", if all checks passed, and the kind of each hook.
+// toolCell returns "works" or "FAILS", and the attach type of each hook.
 func (r *report) toolCell(tool string) string {
-	told := r.of(tool)
+	found := r.of(tool)
 	if r.tools[tool] == nil {
 		return notTested
 	}
-	if told.Error != "" {
-		return "FAILS: " + told.Error
+	if found.Error != "" {
+		return "FAILS: " + found.Error
 	}
 	var hooks []string
-	for _, w := range told.Ways {
+	for _, w := range found.Variants {
 		if w.Taken {
 			hooks = append(hooks, w.Hook+" "+w.Kind)
-		} else if !slices.ContainsFunc(told.Ways, func(v plan.Way) bool { return v.Hook == w.Hook && v.Taken }) {
+		} else if !slices.ContainsFunc(found.Variants, func(v plan.Variant) bool { return v.Hook == w.Hook && v.Taken }) {
 			hooks = append(hooks, w.Hook+" "+w.Result)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/corescope/corescope/test/kernels/plan"
 )
 
-// verdict is a check in one line.
+// verdict returns the result of a check in one line.
 func verdict(c *plan.Check) string {
 	counts := fmt.Sprintf("%d passed, %d failed, %d skipped, %.0f s", c.Passed, len(c.Failed), len(c.Skipped), c.Seconds)
 	if c.OK() {
@@ -20,14 +20,14 @@ func verdict(c *plan.Check) string {
 	return "FAIL: " + counts
 }
 
-// complaint is all that is wrong with a check.
+// complaint returns the error and the failed tests of a check.
 func complaint(c *plan.Check) string {
 	var lines []string
 	if c.Error != "" {
 		lines = append(lines, c.Error)
 	}
 	for _, t := range c.Failed {
-		if t.Output != "" { // else its subtests say why
+		if t.Output != "" { // otherwise its subtests have the reason
 			lines = append(lines, t.Name+": "+t.Output)
 		}
 	}
@@ -38,19 +38,19 @@ func indent(s string) string {
 	return "\t" + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n\t")
 }
 
-// failures lists what failed for the tool on the report's kernel.
+// failures lists the failures of the tool on the report's kernel.
 func (r *report) failures(tool string) []string {
 	var all []string
-	told := r.of(tool)
-	if told.Error != "" {
-		all = append(all, told.Error)
+	found := r.of(tool)
+	if found.Error != "" {
+		all = append(all, found.Error)
 	}
-	for _, w := range told.Ways {
+	for _, w := range found.Variants {
 		if w.Refused() {
 			all = append(all, fmt.Sprintf("hook %s=%s: %s", w.Hook, w.Kind, w.Result))
 		}
 	}
-	for _, c := range told.Checks {
+	for _, c := range found.Checks {
 		if !c.OK() {
 			all = append(all, fmt.Sprintf("%s: %s", &c, complaint(&c)))
 		}
@@ -58,7 +58,7 @@ func (r *report) failures(tool string) []string {
 	return all
 }
 
-// unsteady lists the tool's tests that failed at first.
+// unsteady lists the tool's tests that failed first and passed when repeated.
 func (r *report) unsteady(tool string) []plan.Test {
 	var all []plan.Test
 	for _, c := range r.of(tool).Checks {
@@ -67,17 +67,17 @@ func (r *report) unsteady(tool string) []plan.Test {
 	return all
 }
 
-// conclude prints the tables, and last what is wrong. It fails when any check did and, if
-// all kernels had their say, when a way was exercised by none of them.
+// conclude prints the tables, and then all failures. It returns an error that names the tool and
+// the kernel of each failure. With isWhole, an attach type that passed on no kernel is a failure.
 func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
-	var unsteady, wrong []string
+	var unsteady, wrong, places []string
 	for _, t := range all {
-		ways, err := waysOf(t)
+		variants, err := variantsOf(t)
 		if err != nil {
 			return err
 		}
 		fmt.Printf("\n%s\n", t.Name)
-		if err := waysTable(reports, ways).text(os.Stdout); err != nil {
+		if err := variantsTable(reports, variants).text(os.Stdout); err != nil {
 			return err
 		}
 		for _, r := range reports {
@@ -90,12 +90,15 @@ func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
 				unsteady = append(unsteady, fmt.Sprintf("%s on %s, passed the second time: %s: %s", t.Name, r.kernel.name, u.Name, u.Output))
 			}
 			for _, f := range r.failures(t.Name) {
-				wrong = append(wrong, fmt.Sprintf("%s on %s: %s", t.Name, r.kernel.name, f))
+				place := t.Name + " on " + r.kernel.name
+				places = append(places, place)
+				wrong = append(wrong, place+": "+f)
 			}
 		}
-		for _, w := range never(reports, ways) {
+		for _, w := range never(reports, variants) {
 			line := fmt.Sprintf("not exercised: %s %s=%s, buffer %s", w.tool, w.hook, w.kind, w.buffer())
 			if isWhole {
+				places = append(places, fmt.Sprintf("%s %s=%s on all kernels", w.tool, w.hook, w.kind))
 				wrong = append(wrong, line)
 			} else {
 				fmt.Println(line)
@@ -108,7 +111,8 @@ func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
 	}
 	for _, r := range reports {
 		if r.err != nil {
-			wrong = append(wrong, fmt.Sprintf("%s: %v", r.kernel.name, r.err))
+			places = append(places, "machine "+r.kernel.name)
+			wrong = append(wrong, fmt.Sprintf("machine %s: %v", r.kernel.name, r.err))
 		}
 	}
 	if len(unsteady) > 0 {
@@ -116,19 +120,19 @@ func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
 	}
 	if len(wrong) > 0 {
 		fmt.Printf("\n%s\n", strings.Join(wrong, "\n"))
-		return errFailed
+		return fmt.Errorf("%w: %s", errFailed, strings.Join(slices.Compact(places), ", "))
 	}
 	return nil
 }
 
-// never lists the ways that passed on no kernel.
-func never(reports []*report, ways []way) []way {
-	return slices.DeleteFunc(slices.Clone(ways), func(w way) bool {
+// never lists the attach types that passed on no kernel.
+func never(reports []*report, variants []variant) []variant {
+	return slices.DeleteFunc(slices.Clone(variants), func(w variant) bool {
 		return slices.ContainsFunc(reports, func(r *report) bool { return r.cell(&w) == passed })
 	})
 }
 
-// skippedTable lists the tests that the tools' full checks have left out, and why.
+// skippedTable lists the tests that were skipped in the complete checks, and the reasons.
 func skippedTable(reports []*report, all []*tool.Tool) table {
 	type skip struct{ tool, test, reason string }
 	kernels := map[skip][]string{}
@@ -145,15 +149,15 @@ func skippedTable(reports []*report, all []*tool.Tool) table {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b skip) int { return strings.Compare(a.tool, b.tool) })
-	t := table{{"tool", "test left out", "kernels", "because"}}
+	t := table{{"tool", "test", "kernels", "reason"}}
 	for _, s := range order {
 		t = append(t, []string{s.tool, s.test, strings.Join(kernels[s], ", "), s.reason})
 	}
 	return t
 }
 
-// skipped lists what the check of the tool as it comes has left out: that has all tests,
-// but for runs that are short as a whole.
+// skipped lists the skipped tests of the check with default attach types, which runs all tests
+// unless the whole run is short.
 func (r *result) skipped() []plan.Test {
 	for _, c := range r.Checks {
 		if c.Hook == "" && !c.Perf {
@@ -163,7 +167,7 @@ func (r *result) skipped() []plan.Test {
 	return nil
 }
 
-// reason is what a test that was skipped said last, without the place in its source.
+// reason returns the last line of a skipped test's output, without the position in the source.
 func reason(output string) string {
 	lines := strings.Split(output, "\n")
 	last := strings.TrimSpace(lines[len(lines)-1])

@@ -15,11 +15,11 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// told is the report of a kernel that has the ways "btf" (taken) and "raw", not "tp".
-func told(checks ...plan.Check) *report {
+// reportOf returns the report of a kernel with attach types "btf" (selected) and "raw", without "tp".
+func reportOf(checks ...plan.Check) *report {
 	return &report{kernel: kernel{name: "k"}, tools: map[string]*result{"t": {
 		Checks: checks,
-		Ways: []plan.Way{
+		Variants: []plan.Variant{
 			{Hook: "h", Kind: "btf", Result: "taken", Taken: true},
 			{Hook: "h", Kind: "raw", Result: "works"},
 			{Hook: "h", Kind: "tp", Result: "not in this kernel"},
@@ -34,63 +34,63 @@ func TestCell(t *testing.T) {
 	raw := plan.Check{Tool: "t", Hook: "h", Kind: "raw", Passed: 1}
 	none := plan.Check{Tool: "t", Skipped: []plan.Test{{Name: "T"}}}
 	for _, tt := range []struct {
-		name   string
-		report *report
-		way    way
-		want   string
+		name    string
+		report  *report
+		variant variant
+		want    string
 	}{
-		{"taken", told(good), way{kind: "btf"}, passed},
-		{"a test failed", told(bad), way{kind: "btf"}, "FAIL"},
-		{"all tests skipped", told(none), way{kind: "btf"}, "FAIL"},
-		{"forced", told(good, raw), way{kind: "raw"}, passed},
-		{"only the taken one ran", told(good), way{kind: "raw"}, "not run"},
-		{"only the ring buffer ran", told(good), way{kind: "btf", perf: true}, "not run"},
-		{"missing", told(good), way{kind: "tp"}, "not in this kernel"},
-		{"refused", told(good), way{kind: "bad"}, "FAIL: refused"},
-		{"unknown", told(good), way{kind: "other"}, "not tried"},
+		{"default", reportOf(good), variant{kind: "btf"}, passed},
+		{"a test failed", reportOf(bad), variant{kind: "btf"}, "FAIL"},
+		{"all tests skipped", reportOf(none), variant{kind: "btf"}, "FAIL"},
+		{"forced", reportOf(good, raw), variant{kind: "raw"}, passed},
+		{"only the default ran", reportOf(good), variant{kind: "raw"}, "not run"},
+		{"only the ring buffer ran", reportOf(good), variant{kind: "btf", perf: true}, "not run"},
+		{"missing", reportOf(good), variant{kind: "tp"}, "not in this kernel"},
+		{"refused", reportOf(good), variant{kind: "bad"}, "FAIL: refused"},
+		{"unknown", reportOf(good), variant{kind: "other"}, "not tried"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.way.tool, tt.way.hook = "t", "h"
-			if got := tt.report.cell(&tt.way); got != tt.want {
+			tt.variant.tool, tt.variant.hook = "t", "h"
+			if got := tt.report.cell(&tt.variant); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
 }
 
-// A way must pass on one kernel of all.
+// An attach type must pass on at least one kernel.
 func TestNever(t *testing.T) {
-	btf, raw := way{tool: "t", hook: "h", kind: "btf"}, way{tool: "t", hook: "h", kind: "raw"}
+	btf, raw := variant{tool: "t", hook: "h", kind: "btf"}, variant{tool: "t", hook: "h", kind: "raw"}
 	reports := []*report{
-		told(plan.Check{Tool: "t", Error: "timeout", Passed: 1}),
-		told(plan.Check{Tool: "t", Passed: 1}),
+		reportOf(plan.Check{Tool: "t", Error: "timeout", Passed: 1}),
+		reportOf(plan.Check{Tool: "t", Passed: 1}),
 	}
-	if got := never(reports, []way{btf, raw}); !slices.Equal(got, []way{raw}) {
+	if got := never(reports, []variant{btf, raw}); !slices.Equal(got, []variant{raw}) {
 		t.Errorf("got %v", got)
 	}
 }
 
-// What a machine tells is a result of each tool, whole or not, and is kept.
-func TestTake(t *testing.T) {
+// The messages of a machine become results of each tool, complete or not, which are stored.
+func TestRecord(t *testing.T) {
 	r := &report{kernel: kernel{name: "k"}, commit: "c", tools: map[string]*result{}}
 	good := plan.Check{Tool: "a", Passed: 1, Skipped: []plan.Test{{Name: "T", Output: "x_test.go:1: why"}}}
 	for _, m := range []plan.Message{
 		{Type: plan.Boot, Release: "1.2"},
-		{Type: plan.Ways, Tool: "a", Ways: []plan.Way{{Hook: "h"}}},
+		{Type: plan.Explained, Tool: "a", Variants: []plan.Variant{{Hook: "h"}}},
 		{Type: plan.Done, Check: &good},
 		{Type: plan.Tested, Tool: "a"},
-		{Type: plan.Ways, Tool: "b", Error: "no ways"},
+		{Type: plan.Explained, Tool: "b", Error: "no variants"},
 		{Type: plan.Tested, Tool: "b"},
-		{Type: plan.Ways, Tool: "c"},
+		{Type: plan.Explained, Tool: "c"},
 	} {
-		r.take(m)
+		r.record(m)
 	}
-	for tool, want := range map[string]string{"a": "", "b": "no ways", "c": cutShort, "d": ""} {
+	for tool, want := range map[string]string{"a": "", "b": "no variants", "c": cutShort, "d": ""} {
 		if got := r.of(tool).Error; got != want {
 			t.Errorf("%s: %q, want %q", tool, got, want)
 		}
 	}
-	h := &house{dir: t.TempDir()}
+	h := &runner{dir: t.TempDir()}
 	if err := os.Mkdir(filepath.Join(h.dir, "k"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -98,14 +98,14 @@ func TestTake(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := h.load("k", "a"); err != nil || !reflect.DeepEqual(got, r.of("a")) || got.Commit != "c" || got.Release != "1.2" {
-		t.Errorf("kept %v, %v", got, err)
+		t.Errorf("stored %v, %v", got, err)
 	}
 	if _, err := h.load("k", "d"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("nothing was kept: %v", err)
+		t.Errorf("error %v, want ErrNotExist", err)
 	}
 }
 
-// The document has a row for each kernel's release and commit, and no holes.
+// The document has a row with the release and the commit of each kernel.
 func TestDocument(t *testing.T) {
 	all := tools.All()[:1]
 	name := all[0].Name
@@ -118,15 +118,15 @@ func TestDocument(t *testing.T) {
 	}
 	for _, want := range []string{"| kernel |  |  |  | 1.2.3 |", "| commit |  |  |  | abcdef |", "| " + name + " | FAILS", "TestX: bad"} {
 		if !strings.Contains(string(text), want) {
-			t.Errorf("%q is not in the document:\n%s", want, text)
+			t.Errorf("the document lacks %q:\n%s", want, text)
 		}
 	}
 	if !isWhole(text, name) || isWhole(text, "other") {
-		t.Errorf("%s is all that the document has:\n%s", name, text)
+		t.Errorf("the document should be complete for %s only:\n%s", name, text)
 	}
 	text, err = document([]*report{r, {kernel: matrix[1]}}, all)
 	if err != nil || isWhole(text, name) {
-		t.Errorf("one of two kernels is whole, %v:\n%s", err, text)
+		t.Errorf("complete with one of two kernels, %v:\n%s", err, text)
 	}
 }
 
@@ -135,10 +135,28 @@ func TestExitCode(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	err := none.install(t.Context())
 	if got := exitCode(err); got != 3 {
-		t.Errorf("nothing can be installed: %d, %v", got, err)
+		t.Errorf("exit code %d for %v, want 3", got, err)
 	}
 	if got := exitCode(errFailed); got != 1 {
-		t.Errorf("a check has failed: %d", got)
+		t.Errorf("exit code %d for a failed check, want 1", got)
+	}
+}
+
+// The error of a run names the tool and the kernel of each failure.
+func TestConclude(t *testing.T) {
+	all := tools.All()[:2]
+	failed := func(n int) *result {
+		check := plan.Check{Tool: all[n].Name, Failed: []plan.Test{{Name: "TestX", Output: "bad"}}}
+		return &result{Checks: []plan.Check{check, check}}
+	}
+	reports := []*report{
+		{kernel: kernel{name: "5.10"}, tools: map[string]*result{all[0].Name: failed(0)}},
+		{kernel: kernel{name: "7.2"}, tools: map[string]*result{}, err: errors.New("no boot")},
+	}
+	err := conclude(reports, all, false)
+	want := errFailed.Error() + ": " + all[0].Name + " on 5.10, machine 7.2"
+	if !errors.Is(err, errFailed) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
@@ -154,11 +172,11 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// Each program of a tool's objects is a row of the tables.
+// Each program of a tool's object is a row of the tables.
 func TestWaysOfAllTools(t *testing.T) {
 	all := tools.All()
 	for _, tl := range all {
-		ways, err := waysOf(tl)
+		variants, err := variantsOf(tl)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,8 +184,8 @@ func TestWaysOfAllTools(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(ways) == 0 && len(facts.Iterators) == 0 {
-			t.Errorf("%s has no way", tl.Name)
+		if len(variants) == 0 && len(facts.Iterators) == 0 {
+			t.Errorf("%s has no attach type", tl.Name)
 		}
 	}
 	for _, s := range suites {

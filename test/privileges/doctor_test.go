@@ -110,17 +110,20 @@ func TestDoctorIsRight(t *testing.T) {
 				t.Errorf("runs: %v, exit code %d, of %d tools", said.Runs, code, len(said.Tools))
 			}
 			for _, s := range said.Tools {
-				_, stderr, code := output(t, command(s.Name, "--duration", "1ms"))
-				if s.ExitCode != code || !s.Runs && !ends(stderr, &s) {
-					t.Errorf("doctor said %+v, %s ended with %d: %s", s, s.Name, code, stderr)
-				}
-				remedy := tt.remedy
-				if remedy == "lacks " {
-					remedy = lacks(s.Name, tt.capabilities)
-				}
-				if s.Runs != (tt.remedy == "") || !strings.HasPrefix(s.Remedy, remedy) || s.Runs != (len(s.Hooks) > 0 && s.Error == "") {
-					t.Errorf("doctor said %+v", s)
-				}
+				t.Run(s.Name, func(t *testing.T) {
+					t.Parallel() // a tool mostly waits for the kernel to attach and detach
+					_, stderr, code := output(t, command(s.Name, "--duration", "1ms"))
+					if s.ExitCode != code || !s.Runs && !ends(stderr, &s) {
+						t.Errorf("doctor said %+v, %s ended with %d: %s", s, s.Name, code, stderr)
+					}
+					remedy := tt.remedy
+					if remedy == "lacks " {
+						remedy = lacks(s.Name, tt.capabilities)
+					}
+					if s.Runs != (tt.remedy == "") || !strings.HasPrefix(s.Remedy, remedy) || s.Runs != (len(s.Hooks) > 0 && s.Error == "") {
+						t.Errorf("doctor said %+v", s)
+					}
+				})
 			}
 		})
 	}

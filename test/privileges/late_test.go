@@ -1,72 +1,126 @@
 package privileges
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestLateFile has a program that nobody ran before, of another user, when the tool has
-// given up what it does not use: it is attached to all the same. A second run of it is
-// seen, as the first may be over by then.
+// TestLateFile starts a program that nobody ran before, of another user, when the tool has
+// given up the capabilities that it does not use: the tool attaches to it all the same. It does
+// so some time after the program was mapped, so lines are typed until one is seen; from then on
+// none may be missing.
 func TestLateFile(t *testing.T) {
 	needsRoot(t)
 	dir := t.TempDir()
-	shell := filepath.Join(dir, "bash")
-	copyFile(t, "/bin/bash", shell)
-	for path := dir; path != os.TempDir() && path != "/"; path = filepath.Dir(path) {
-		if err := os.Chmod(path, 0o755); err != nil {
+	path := filepath.Join(dir, "bash")
+	copyFile(t, "/bin/bash", path)
+	for dir := dir; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var typed []string
-	rows := run(t, 0, true, func(pid int) {
-		for i := range 2 {
-			typed = append(typed, fmt.Sprintf("exit # %d", i))
-			typeInto(t, shell, "true\n"+typed[i]+"\n")
+	const last = "exit # the last line"
+	rows := runSeeing(t, 0, true, func(_ int, printed func() []tooltest.Row) {
+		sh := startShell(t, path)
+		if sh == nil {
+			return
 		}
+		line := func(r tooltest.Row) bool { return r.Num("pid") == float64(sh.cmd.Process.Pid) }
+		end := time.Now().Add(deadline / 2)
+		for i := 0; !slices.ContainsFunc(printed(), line); i++ {
+			if time.Now().After(end) {
+				t.Errorf("none of %d lines was seen", i)
+				break
+			}
+			sh.enter(fmt.Sprintf("true # %d", i))
+		}
+		sh.exit(last)
 	}, "bashreadline")
 	seen := 0
 	for _, r := range rows {
-		if r.Str("type") == "event" && len(typed) == 2 && r.Str("command") == typed[1] {
+		if r.Str("type") == "event" && r.Str("command") == last {
 			seen++
 		}
 	}
 	if seen != 1 {
-		t.Errorf("%q is shown %d times: %v", typed, seen, rows)
+		t.Errorf("%q is shown %d times: %v", last, seen, rows)
 	}
 }
 
-// typeInto runs a shell on a terminal, as nobody, and types what makes it end.
-func typeInto(t *testing.T, shell, keys string) {
+// shell is a shell on a terminal that a test types into.
+type shell struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	master *os.File
+	text   []byte // what was read since the last prompt
+}
+
+const prompt = "prompt> "
+
+// startShell runs a shell on a terminal, as nobody, and waits for its prompt. It returns nil if
+// that failed.
+func startShell(t *testing.T, path string) *shell {
+	t.Helper()
 	master, slave := tooltest.PTY(t)
-	cmd := exec.Command(shell, "--norc", "-i")
+	cmd := exec.Command(path, "--norc", "--noprofile", "-i")
+	cmd.Env = []string{"PS1=" + prompt, "TERM=dumb", "HISTFILE=", "LC_ALL=C.UTF-8", "PATH=" + os.Getenv("PATH")}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid: true, Setctty: true, Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
 	}
 	if err := cmd.Start(); err != nil {
 		t.Error(err)
-		return
+		return nil
 	}
 	slave.Close()
-	if _, err := master.WriteString(keys); err != nil {
-		t.Error(err)
-	}
-	go func() { // or a full terminal stops the shell
-		for buf := make([]byte, 4096); ; {
-			if _, err := master.Read(buf); err != nil {
-				return
-			}
+	s := &shell{t: t, cmd: cmd, master: master}
+	s.await(prompt)
+	return s
+}
+
+// await reads until the shell has written that.
+func (s *shell) await(text string) {
+	buf := make([]byte, 4096)
+	for !bytes.Contains(s.text, []byte(text)) {
+		n, err := s.master.Read(buf)
+		if err != nil {
+			s.t.Errorf("wait for %q: %v: the shell wrote %q", text, err, s.text)
+			return
 		}
-	}()
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%s: %v", shell, err)
+		s.text = append(s.text, buf[:n]...)
+	}
+	s.text = nil
+}
+
+// enter types a line, and returns when the shell reads the next one.
+func (s *shell) enter(line string) {
+	if _, err := s.master.WriteString(line + "\r"); err != nil {
+		s.t.Error(err)
+	}
+	s.await("\n" + prompt)
+}
+
+// exit types a line that ends the shell, and waits for that.
+func (s *shell) exit(line string) {
+	if _, err := s.master.WriteString(line + "\r"); err != nil {
+		s.t.Error(err)
+	}
+	for buf := make([]byte, 4096); ; { // or a full terminal stops the shell
+		if _, err := s.master.Read(buf); err != nil {
+			break
+		}
+	}
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Errorf("%s: %v", s.cmd.Path, err)
 	}
 }
 

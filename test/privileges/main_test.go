@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,6 +36,11 @@ const (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) == "" {
+		flag.Parse()
+		// Tools mostly wait here, for the kernel to attach and detach their programs.
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
 		os.Exit(m.Run())
 	}
 	for _, dir := range strings.Fields(os.Getenv(hidden)) {
@@ -69,11 +76,20 @@ func program(ctx context.Context, capabilities system.Capabilities, root bool, a
 }
 
 // deadline bounds a tool that does not get ready, or does not end; it judges nothing.
-const deadline = time.Minute
+const deadline = 3 * time.Minute
 
 // run runs a tool until load is over, which is called when the tool is ready, with its
 // process. It returns the lines that the tool printed.
 func run(t *testing.T, capabilities system.Capabilities, root bool, load func(pid int), args ...string) []tooltest.Row {
+	t.Helper()
+	return runSeeing(t, capabilities, root, func(pid int, _ func() []tooltest.Row) { load(pid) }, args...)
+}
+
+// runSeeing is run for a load that waits for what the tool prints: printed returns the lines
+// so far.
+func runSeeing(t *testing.T, capabilities system.Capabilities, root bool,
+	load func(pid int, printed func() []tooltest.Row), args ...string,
+) []tooltest.Row {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
@@ -92,6 +108,12 @@ func run(t *testing.T, capabilities system.Capabilities, root bool, load func(pi
 	var loading sync.WaitGroup // a list may be over before it
 	defer loading.Wait()
 	var lines []tooltest.Row
+	var mu sync.Mutex // guards lines
+	printed := func() []tooltest.Row {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(lines)
+	}
 	for in := bufio.NewReader(out); ; {
 		text, err := in.ReadBytes('\n')
 		if err != nil {
@@ -101,9 +123,12 @@ func run(t *testing.T, capabilities system.Capabilities, root bool, load func(pi
 		if err := json.Unmarshal(text, &line); err != nil {
 			t.Errorf("%v: %s", err, text)
 		}
-		if lines = append(lines, line); line.Str("type") == "ready" {
+		mu.Lock()
+		lines = append(lines, line)
+		mu.Unlock()
+		if line.Str("type") == "ready" {
 			loading.Go(func() {
-				load(cmd.Process.Pid)
+				load(cmd.Process.Pid, printed)
 				cmd.Process.Signal(os.Interrupt)
 			})
 		}

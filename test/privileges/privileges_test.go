@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	machine "github.com/corescope/corescope/internal/doctor"
+	"github.com/corescope/corescope/internal/document"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
@@ -30,6 +32,7 @@ func TestEnough(t *testing.T) {
 	for _, tl := range plain() {
 		for _, c := range cases(t, tl) {
 			t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+				t.Parallel()
 				lines := run(t, c.capabilities, false, func(int) { everything(t) }, c.args...)
 				if i := slices.IndexFunc(lines, isMine); i < 0 && !isQuiet(t, tl) {
 					t.Errorf("with %v there is no row of this process among %d lines", c.capabilities, len(lines))
@@ -91,7 +94,7 @@ func needs(tl *tool.Tool) system.Capabilities {
 	return tl.Needs()
 }
 
-func hasFlag(f *tool.Facts, name string) bool {
+func hasFlag(f *document.Tool, name string) bool {
 	for _, g := range f.Flags {
 		for _, flag := range g.Flags {
 			if flag.Long == name {
@@ -133,7 +136,7 @@ func isList(t *testing.T, tl *tool.Tool) bool {
 	return len(facts(t, tl).Hooks) == 0
 }
 
-func facts(t *testing.T, tl *tool.Tool) *tool.Facts {
+func facts(t *testing.T, tl *tool.Tool) *document.Tool {
 	t.Helper()
 	f, err := tl.Facts()
 	if err != nil {
@@ -188,6 +191,7 @@ func TestOneFewer(t *testing.T) {
 // tools too.
 func TestGivenUp(t *testing.T) {
 	needsRoot(t)
+	needsOwnThreads(t)
 	left := system.Capabilities(0)
 	if bpfIsClosed(t) {
 		left = system.Set(system.CapBPF)
@@ -203,6 +207,7 @@ func TestGivenUp(t *testing.T) {
 			args = []string{tl.Name, "--containers"}
 		}
 		t.Run(tl.Name, func(t *testing.T) {
+			t.Parallel()
 			run(t, needs(tl), false, func(pid int) { judge(t, pid, left|facts.Keep&tl.Needs()) }, tl.Name)
 			left := left | facts.Keep
 			run(t, 0, true, func(pid int) { judge(t, pid, left) }, tl.Name)
@@ -272,6 +277,21 @@ func TestManualStates(t *testing.T) {
 			if !strings.Contains(page, want) {
 				t.Errorf("the manual of %s does not say %q", tl.Name, want)
 			}
+		}
+	}
+}
+
+// needsOwnThreads skips the test in a binary with cgo: Go does not know all of its threads, so
+// no capability is dropped. Releases are built without.
+func needsOwnThreads(t *testing.T) {
+	t.Helper()
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		t.Fatal("the binary has no build information")
+	}
+	for _, s := range info.Settings {
+		if s.Key == "CGO_ENABLED" && s.Value == "1" {
+			t.Skip("this binary is built with cgo: run CGO_ENABLED=0 go test")
 		}
 	}
 }

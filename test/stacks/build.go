@@ -15,24 +15,25 @@ import (
 //go:embed sources
 var sources embed.FS
 
-// errNotHere is of a program that cannot be had on this machine.
-var errNotHere = errors.New("not here")
+// errUnavailable is returned for a program that cannot be built or run on this machine.
+var errUnavailable = errors.New("unavailable")
 
-// builder makes a program in a folder of its own.
+// builder builds a program in its own directory.
 type builder struct {
 	ctx context.Context
 	dir string
-	// args are what is run, twin is the same program with its symbols.
+	// args is the command line of the program. twin is the path of the same program with
+	// symbols.
 	args []string
 	twin string
 	env  []string
-	// started is done when it runs, ended when the figures are there.
-	started, ended func(pid int) error
+	// started is called when the program runs, cleanup after the measurement.
+	started, cleanup func(pid int) error
 }
 
 func (b *builder) path(name string) string { return filepath.Join(b.dir, name) }
 
-// source puts a source there and returns its path.
+// source writes an embedded source file to the directory and returns its path.
 func (b *builder) source(name string) (string, error) {
 	text, err := sources.ReadFile("sources/" + name)
 	if err != nil {
@@ -42,9 +43,10 @@ func (b *builder) source(name string) (string, error) {
 	return file, os.WriteFile(file, text, 0o644)
 }
 
-func (b *builder) do(name string, args ...string) error {
+// run runs a command in the directory.
+func (b *builder) run(name string, args ...string) error {
 	if _, err := exec.LookPath(name); err != nil {
-		return fmt.Errorf("%w: %s is not installed", errNotHere, name)
+		return fmt.Errorf("%w: %s is not installed", errUnavailable, name)
 	}
 	cmd := exec.CommandContext(b.ctx, name, args...)
 	cmd.Dir = b.dir
@@ -55,45 +57,45 @@ func (b *builder) do(name string, args ...string) error {
 	return nil
 }
 
-// compile makes b.dir/prog of a source, by a compiler that takes -o.
+// compile builds b.dir/prog from an embedded source file.
 func (b *builder) compile(compiler, source string, flags ...string) error {
 	file, err := b.source(source)
 	if err != nil {
 		return err
 	}
 	b.args, b.twin = []string{b.path("prog")}, b.path("prog")
-	return b.do(compiler, append([]string{"-o", b.twin, file}, flags...)...)
+	return b.run(compiler, append([]string{"-o", b.twin, file}, flags...)...)
 }
 
 func (b *builder) c(source string, flags ...string) error {
 	return b.compile("gcc", source, append([]string{"-O2", "-Wl,--build-id"}, flags...)...)
 }
 
-// strip keeps a twin of the program, which loses its symbols.
+// strip removes the symbols of the program and keeps the original as its twin.
 func (b *builder) strip() error {
 	b.twin = b.path("twin")
 	if err := os.Rename(b.path("prog"), b.twin); err != nil {
 		return err
 	}
-	return b.do("strip", "-o", b.path("prog"), b.twin)
+	return b.run("strip", "-o", b.path("prog"), b.twin)
 }
 
-// link puts the symbols into a file of their own, to which a link in the program leads.
-func (b *builder) link() error {
+// debugLink moves the symbols to a separate file referenced by .gnu_debuglink.
+func (b *builder) debugLink() error {
 	if err := b.strip(); err != nil {
 		return err
 	}
-	if err := b.do("objcopy", "--only-keep-debug", b.twin, "prog.debug"); err != nil {
+	if err := b.run("objcopy", "--only-keep-debug", b.twin, "prog.debug"); err != nil {
 		return err
 	}
-	return b.do("objcopy", "--add-gnu-debuglink=prog.debug", "prog")
+	return b.run("objcopy", "--add-gnu-debuglink=prog.debug", "prog")
 }
 
-// debugFolder is where debuggers look by build-id.
-const debugFolder = "/usr/lib/debug/.build-id"
+// debugDir is the directory of debug files by build-id.
+const debugDir = "/usr/lib/debug/.build-id"
 
-// byID puts the symbols where the build-id leads to.
-func (b *builder) byID() error {
+// debugBuildID moves the symbols to the debug file of the program's build-id.
+func (b *builder) debugBuildID() error {
 	if err := b.strip(); err != nil {
 		return err
 	}
@@ -101,20 +103,20 @@ func (b *builder) byID() error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(debugFolder, id[:2])
+	dir := filepath.Join(debugDir, id[:2])
 	_, err = os.Stat(dir)
 	isNew := err != nil
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	file := filepath.Join(dir, id[2:]+".debug")
-	b.ended = func(int) error {
+	b.cleanup = func(int) error {
 		if isNew {
 			return os.RemoveAll(dir)
 		}
 		return os.RemoveAll(file)
 	}
-	return b.do("objcopy", "--only-keep-debug", b.twin, file)
+	return b.run("objcopy", "--only-keep-debug", b.twin, file)
 }
 
 func buildID(file string) (string, error) {
@@ -123,10 +125,10 @@ func buildID(file string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	const header = 16 // of the note, with the owner's name
+	const header = 16 // note header and owner
 	s := f.Section(".note.gnu.build-id")
 	if s == nil || s.Size <= header {
-		return "", fmt.Errorf("%s has no build-id", file)
+		return "", fmt.Errorf("read build-id of %s: missing", file)
 	}
 	note, err := s.Data()
 	if err != nil {
@@ -135,27 +137,27 @@ func buildID(file string) (string, error) {
 	return fmt.Sprintf("%x", note[header:]), nil
 }
 
-// miniDebug puts the symbols into the program again, compressed.
+// miniDebug moves the symbols to the compressed section .gnu_debugdata.
 func (b *builder) miniDebug() error {
 	if err := b.strip(); err != nil {
 		return err
 	}
-	if err := b.do("objcopy", "--only-keep-debug", b.twin, "debug"); err != nil {
+	if err := b.run("objcopy", "--only-keep-debug", b.twin, "debug"); err != nil {
 		return err
 	}
-	if err := b.do("objcopy", "--strip-debug", "debug", "mini"); err != nil {
+	if err := b.run("objcopy", "--strip-debug", "debug", "mini"); err != nil {
 		return err
 	}
-	if err := b.do("xz", "-k", "mini"); err != nil {
+	if err := b.run("xz", "-k", "mini"); err != nil {
 		return err
 	}
-	return b.do("objcopy", "--add-section", ".gnu_debugdata=mini.xz", "prog")
+	return b.run("objcopy", "--add-section", ".gnu_debugdata=mini.xz", "prog")
 }
 
-// elsewhere runs it from a file system that only its own mount namespace has.
-func (b *builder) elsewhere() error {
-	if err := b.do("unshare", "-m", "true"); err != nil {
-		return fmt.Errorf("%w: %w", errNotHere, err)
+// mountNamespace runs the program from a tmpfs in a mount namespace of its own.
+func (b *builder) mountNamespace() error {
+	if err := b.run("unshare", "-m", "true"); err != nil {
+		return fmt.Errorf("%w: %w", errUnavailable, err)
 	}
 	dir := b.path("mnt")
 	const script = `mount -t tmpfs none "$1" && cp "$2" "$1/prog" && exec "$1/prog"`
@@ -170,23 +172,23 @@ func (b *builder) golang(flags ...string) error {
 	}
 	b.args, b.twin = []string{b.path("prog")}, b.path("prog")
 	b.env = append(b.env, "CGO_ENABLED=0", "GOFLAGS=", "GO111MODULE=off")
-	return b.do("go", append(append([]string{"build", "-o", b.twin}, flags...), file)...)
+	return b.run("go", append(append([]string{"build", "-o", b.twin}, flags...), file)...)
 }
 
-// python finds an interpreter that is new enough for the option, and has the chain run by it.
-func (b *builder) python(least string, option ...string) error {
+// python uses an interpreter of at least the given version, which supports the option.
+func (b *builder) python(version string, option ...string) error {
 	file, err := b.source("chain.py")
 	if err != nil {
 		return err
 	}
 	const check = `import sys; sys.exit(sys.version_info < tuple(map(int, sys.argv[1].split("."))))`
 	for _, name := range []string{"python3", "python3.14", "python3.13", "python3.12"} {
-		if b.do(name, "-c", check, least) == nil {
+		if b.run(name, "-c", check, version) == nil {
 			b.args = append(append([]string{name}, option...), file)
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: no python of %s or newer", errNotHere, least)
+	return fmt.Errorf("%w: python %s or newer is not installed", errUnavailable, version)
 }
 
 func (b *builder) node() error {
@@ -195,27 +197,27 @@ func (b *builder) node() error {
 		return err
 	}
 	if _, err := exec.LookPath("node"); err != nil {
-		return fmt.Errorf("%w: node is not installed", errNotHere)
+		return fmt.Errorf("%w: node is not installed", errUnavailable)
 	}
 	b.args = []string{"node", "--perf-basic-prof", "--interpreted-frames-native-stack", file}
-	b.ended = removeJITFiles
+	b.cleanup = removeJITFiles
 	return nil
 }
 
-// removeJITFiles removes what a process has told of its code.
+// removeJITFiles removes the perf map and jitdump of a process.
 func removeJITFiles(pid int) error {
-	for _, form := range []string{"/tmp/perf-%d.map", "/tmp/jit-%d.dump"} {
-		if err := os.Remove(fmt.Sprintf(form, pid)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	for _, pattern := range []string{"/tmp/perf-%d.map", "/tmp/jit-%d.dump"} {
+		if err := os.Remove(fmt.Sprintf(pattern, pid)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-// deleted removes the program as soon as it runs.
+// deleted removes the file of the program as soon as it runs.
 func (b *builder) deleted() error {
 	b.twin = b.path("twin")
-	if err := b.do("cp", "prog", "twin"); err != nil {
+	if err := b.run("cp", "prog", "twin"); err != nil {
 		return err
 	}
 	b.started = func(int) error { return os.Remove(b.path("prog")) }

@@ -1,22 +1,22 @@
-// Command stacks compares the stacks that profile shows, and its peers, with those that
-// programs truly have, and writes docs/stacks.md. It runs as root in the root of the
-// tree, by `make stacks`:
+// Command stacks measures the accuracy of stack traces: it compares the stacks that profile and
+// its peers report with the known stacks of test programs, and writes docs/stacks.md. It must run
+// as root in the root of the tree; `make stacks` does that. To run only some programs:
 //
 //	CASES="chain_fp go_stripped" make stacks
 //
-// runs a part and prints it, and writes nothing. PEERS=TREE names where
-// test/peers/install.sh has put the peers, or shall. INSTALL=1 has Debian's compilers
-// installed that are missing. Its test runs two of the cases, with ours alone.
+// Such a partial run prints the results, but does not write the file. PEERS=TREE is the directory
+// tree with the peers; test/peers/install.sh creates it if necessary. INSTALL=1 installs missing
+// compilers (Debian only). The test of the package runs some of the programs with corescope only.
 //
-// Each program spins in its innermost function, so that all its samples have one stack,
-// which its source tells. Figures are over the samples of the whole process:
+// Each program spins in its innermost function, so that all samples have the same stack, which
+// is known from the source: the chain. The figures cover all samples of the process:
 //
-//   - full: the share of samples whose stack has all functions of the chain, one behind
-//     the other, from the interrupted one to the outermost one.
-//   - found: the functions of the chain that are in the stack, in their order.
-//   - named: the share of frames that have the name of the function that is there, of all
-//     frames that were shown. An address that is none of the process counts here.
+//   - full: share of samples whose stack contains all functions of the chain without a gap, from
+//     the interrupted function to the outermost one.
+//   - found: mean share of the functions of the chain that the stack contains in order.
+//   - named: share of the reported frames whose name is that of a function of the program.
+//     Frames with an invalid address count as unnamed.
 //
-// A frame without a name counts as found where the module, or the address, says which
-// function it is in. Names that C++ and Rust compilers have mangled count as the right ones.
+// A frame without a name counts as found if its address is in the function. Mangled names of C++
+// and Rust functions count as correct.
 package main

@@ -24,11 +24,11 @@ func main() {
 	}
 }
 
-// settings are those of the whole run.
+// settings are the settings of a run.
 type settings struct {
 	programs []program
 	subjects []subject
-	whole    bool
+	isFull   bool // measures all programs and writes the file
 }
 
 func run(ctx context.Context) error {
@@ -40,7 +40,7 @@ func run(ctx context.Context) error {
 	for i := range s.programs {
 		p := &s.programs[i]
 		r, err := s.measure(ctx, p)
-		if errors.Is(err, errNotHere) {
+		if errors.Is(err, errUnavailable) {
 			progress("%s: %v", p.name, err)
 			rows = append(rows, row{name: p.name, note: err.Error()})
 			continue
@@ -51,16 +51,16 @@ func run(ctx context.Context) error {
 		rows = append(rows, r)
 		progress("%s", r.text())
 	}
-	if !s.whole {
+	if !s.isFull {
 		return nil
 	}
 	return os.WriteFile("docs/stacks.md", document(rows, s.subjects), 0o644)
 }
 
 func readSettings(ctx context.Context) (*settings, error) {
-	s := &settings{programs: programs(), whole: true}
+	s := &settings{programs: programs(), isFull: true}
 	if words := strings.Fields(os.Getenv("CASES")); len(words) > 0 {
-		s.whole = false
+		s.isFull = false
 		s.programs = slices.DeleteFunc(s.programs, func(p program) bool { return !slices.Contains(words, p.name) })
 	}
 	cache, err := os.UserCacheDir()

@@ -15,17 +15,18 @@ import (
 	"time"
 )
 
-// row is one of the table.
+// row is a row of the table.
 type row struct {
-	name, what string
-	scores     []score // of the subjects; those that failed have none
-	note       string
+	name, description string
+	scores            []score // in the order of the subjects; empty if the program is unavailable
+	note              string
 }
 
-// scratch is on a disk: programs of a tmpfs of their own are one of the cases.
+// scratch is on a disk, because a separate case covers programs on a tmpfs.
 const scratch = "/var/tmp"
 
-const lookSeconds = 2
+// sampleSeconds is the duration of a measurement.
+const sampleSeconds = 2
 
 // measure runs the program once for each subject.
 func (s *settings) measure(ctx context.Context, p *program) (r row, err error) {
@@ -34,9 +35,9 @@ func (s *settings) measure(ctx context.Context, p *program) (r row, err error) {
 		return row{}, err
 	}
 	defer os.RemoveAll(dir)
-	r = row{name: p.name, what: p.what}
+	r = row{name: p.name, description: p.description}
 	for i := range s.subjects {
-		one, err := s.subjects[i].look(ctx, p, filepath.Join(dir, strconv.Itoa(i)))
+		one, err := s.subjects[i].measure(ctx, p, filepath.Join(dir, strconv.Itoa(i)))
 		if err != nil {
 			return row{}, fmt.Errorf("%s: %w", s.subjects[i].name, err)
 		}
@@ -45,16 +46,16 @@ func (s *settings) measure(ctx context.Context, p *program) (r row, err error) {
 	return r, nil
 }
 
-// look builds and runs the program, and judges what the tool sees of it.
-func (sub *subject) look(ctx context.Context, p *program, dir string) (s score, err error) {
+// measure builds and runs the program and scores the stacks that the subject reports.
+func (sub *subject) measure(ctx context.Context, p *program, dir string) (s score, err error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return score{}, err
 	}
 	b := &builder{ctx: ctx, dir: dir}
 	pid := 0
 	defer func() {
-		if b.ended != nil {
-			err = errors.Join(err, b.ended(pid))
+		if b.cleanup != nil {
+			err = errors.Join(err, b.cleanup(pid))
 		}
 	}()
 	if err := p.build(b); err != nil {
@@ -67,11 +68,11 @@ func (sub *subject) look(ctx context.Context, p *program, dir string) (s score, 
 	pid = cmd.Process.Pid
 	stop := func() { _, _ = cmd.Process.Kill(), cmd.Wait() }
 	defer stop()
-	places := readPlaces(pid, b.twin)
-	seconds, ready := lookSeconds, func() {}
+	symbols := readSymbols(pid, b.twin)
+	seconds, ready := sampleSeconds, func() {}
 	if p.exits {
 		seconds *= 2
-		ready = func() { time.AfterFunc(lookSeconds*time.Second, stop) }
+		ready = func() { time.AfterFunc(sampleSeconds*time.Second, stop) }
 	}
 	samples, err := sub.samples(ctx, pid, seconds, p.options, ready)
 	if err != nil && sub.isPeer && ctx.Err() == nil {
@@ -81,11 +82,13 @@ func (sub *subject) look(ctx context.Context, p *program, dir string) (s score, 
 	if err != nil {
 		return score{}, err
 	}
-	return newJudge(p, places.functionAt).score(samples), nil
+	return newJudge(p, symbols.functionAt).score(samples), nil
 }
 
-func (s *subject) samples(ctx context.Context, pid, seconds int, more []string, ready func()) ([]sample, error) {
-	out, err := s.output(ctx, pid, seconds, more, ready)
+func (s *subject) samples(
+	ctx context.Context, pid, seconds int, options []string, ready func(),
+) ([]sample, error) {
+	out, err := s.output(ctx, pid, seconds, options, ready)
 	if err != nil {
 		return nil, err
 	}
@@ -111,20 +114,20 @@ func (b *builder) start() (*exec.Cmd, error) {
 	}
 	if err != nil {
 		_, _ = cmd.Process.Kill(), cmd.Wait()
-		return nil, fmt.Errorf("%s said %q: %w: %s", b.args[0], line, err, &stderr)
+		return nil, fmt.Errorf("start %s: output %q: %w: %s", b.args[0], line, err, &stderr)
 	}
 	return cmd, nil
 }
 
-// places tell what is where in the memory of a program.
-type places struct {
-	bias    uint64 // from the file's addresses to those of memory
+// symbolTable maps addresses of a process to functions.
+type symbolTable struct {
+	bias    uint64 // difference of addresses in memory and in the file
 	symbols []elf.Symbol
 }
 
-// readPlaces reads the symbols of a twin of the program; none if it has none.
-func readPlaces(pid int, twin string) *places {
-	p := &places{}
+// readSymbols reads the symbols of the twin of a program. The table is empty if there are none.
+func readSymbols(pid int, twin string) *symbolTable {
+	p := &symbolTable{}
 	f, err := elf.Open(twin)
 	if err != nil {
 		return p
@@ -136,7 +139,7 @@ func readPlaces(pid int, twin string) *places {
 	}
 	maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	for line := range strings.Lines(string(maps)) {
-		if strings.Contains(line, "/prog") { // the first mapping is of the file's beginning
+		if strings.Contains(line, "/prog") { // the first mapping starts at file offset 0
 			start, _, _ := strings.Cut(line, "-")
 			p.bias, _ = strconv.ParseUint(start, 16, 64)
 			break
@@ -145,8 +148,8 @@ func readPlaces(pid int, twin string) *places {
 	return p
 }
 
-// functionAt is the function that is at an address, "" if there is none.
-func (p *places) functionAt(addr uint64) string {
+// functionAt returns the function at an address, or "".
+func (p *symbolTable) functionAt(addr uint64) string {
 	for _, s := range p.symbols {
 		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && addr-p.bias-s.Value < s.Size {
 			return s.Name

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -8,20 +9,23 @@ import (
 	"github.com/ianlancetaylor/demangle"
 )
 
-// score is how true the stacks of one run are, in per cent of its samples.
+// score is the accuracy of the stacks of one run, in percent.
 type score struct {
 	Samples            int
 	Full, Found, Named float64
-	// Failed is of a peer that did not come to an end.
+	// Own is Named without the unnamed frames of the C library, whose local functions have names
+	// only if its debug symbols are installed (libc6-dbg).
+	Own float64
+	// Failed is set if the peer failed.
 	Failed bool
 }
 
-// judge compares stacks with those that a program has.
+// judge compares reported stacks with the known stack of a program.
 type judge struct {
 	chain  []*regexp.Regexp // nil for rest
 	others []*regexp.Regexp
 	heads  int
-	// functionAt is what is at an address, "" if that is not known.
+	// functionAt returns the function at an address, or "".
 	functionAt func(uint64) string
 }
 
@@ -42,10 +46,10 @@ func newJudge(p *program, functionAt func(uint64) string) *judge {
 
 func compile(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
 
-// score judges all stacks of a run.
+// score returns the score of all samples of a run.
 func (j *judge) score(samples []sample) score {
 	var s score
-	var frames, named int
+	var frames, named, libcUnnamed int
 	var full, found float64
 	for _, one := range samples {
 		s.Samples += one.count
@@ -56,6 +60,9 @@ func (j *judge) score(samples []sample) score {
 			if f.name != "" && j.isKnown(plain(f.name)) {
 				named += one.count
 			}
+			if f.name == "" && isLibc(f.module) {
+				libcUnnamed += one.count
+			}
 		}
 	}
 	if s.Samples > 0 {
@@ -64,8 +71,13 @@ func (j *judge) score(samples []sample) score {
 	if frames > 0 {
 		s.Named = 100 * float64(named) / float64(frames)
 	}
+	if frames > libcUnnamed {
+		s.Own = 100 * float64(named) / float64(frames-libcUnnamed)
+	}
 	return s
 }
+
+func isLibc(module string) bool { return strings.HasPrefix(filepath.Base(module), "libc.so.") }
 
 func boolean(b bool) float64 {
 	if b {
@@ -74,19 +86,19 @@ func boolean(b bool) float64 {
 	return 0
 }
 
-// plain is the name as the source writes it; some tools show it as it is in the file.
+// plain returns the demangled name. Some tools report mangled names.
 func plain(name string) string {
 	return demangle.Filter(name)
 }
 
-// isKnown tells whether the program has the function.
+// isKnown reports whether the program has a function with the given name.
 func (j *judge) isKnown(name string) bool {
-	is := func(r *regexp.Regexp) bool { return r != nil && r.MatchString(name) }
-	return slices.ContainsFunc(j.chain, is) || slices.ContainsFunc(j.others, is)
+	match := func(r *regexp.Regexp) bool { return r != nil && r.MatchString(name) }
+	return slices.ContainsFunc(j.chain, match) || slices.ContainsFunc(j.others, match)
 }
 
-// is tells whether the frame is that function, by its name or by where it is.
-func (j *judge) is(f frame, want *regexp.Regexp) bool {
+// matches reports whether the frame is in the function, according to its name or address.
+func (j *judge) matches(f frame, want *regexp.Regexp) bool {
 	if f.name != "" {
 		return want.MatchString(plain(f.name))
 	}
@@ -94,7 +106,7 @@ func (j *judge) is(f frame, want *regexp.Regexp) bool {
 	return at != "" && want.MatchString(plain(at))
 }
 
-// isFull tells whether the stack begins with the chain.
+// isFull reports whether the stack starts with the chain.
 func (j *judge) isFull(frames []frame) bool {
 	for head := range j.heads {
 		if j.follows(frames, j.chain[head:]) {
@@ -115,13 +127,13 @@ func (j *judge) follows(frames []frame, chain []*regexp.Regexp) bool {
 			}
 		}
 		return false
-	case len(frames) == 0 || !j.is(frames[0], chain[0]):
+	case len(frames) == 0 || !j.matches(frames[0], chain[0]):
 		return false
 	}
 	return j.follows(frames[1:], chain[1:])
 }
 
-// found is the share of the chain that the stack has in its order, from 0 to 1.
+// found returns the share of the chain that the stack contains in order, from 0 to 1.
 func (j *judge) found(frames []frame) float64 {
 	var best float64
 	for head := range j.heads {
@@ -131,13 +143,13 @@ func (j *judge) found(frames []frame) float64 {
 	return best
 }
 
-// common is the length of the longest common subsequence.
+// common returns the length of the longest common subsequence.
 func (j *judge) common(frames []frame, chain []*regexp.Regexp) int {
 	before, now := make([]int, len(chain)+1), make([]int, len(chain)+1)
 	for _, f := range frames {
 		for i, want := range chain {
 			now[i+1] = max(now[i], before[i+1])
-			if j.is(f, want) {
+			if j.matches(f, want) {
 				now[i+1] = max(now[i+1], before[i]+1)
 			}
 		}
@@ -146,8 +158,8 @@ func (j *judge) common(frames []frame, chain []*regexp.Regexp) int {
 	return before[len(chain)]
 }
 
-// words are the figures in a cell of the table.
-func (s *score) words() string {
+// String returns the figures for a cell of the table.
+func (s *score) String() string {
 	switch {
 	case s.Failed:
 		return "failed"

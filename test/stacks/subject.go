@@ -14,33 +14,34 @@ import (
 	"time"
 )
 
-// frame is a function of a stack as a tool shows it.
+// frame is a frame as reported by a tool.
 type frame struct {
-	name    string // "" if it has none
-	address uint64 // where it has no name, if it is shown
+	name    string // "" if unknown
+	address uint64 // 0 if not reported
+	module  string // "" if not reported
 }
 
-// sample is a stack, the innermost frame first, and how often it was seen.
+// sample is a stack, innermost frame first, and the number of its samples.
 type sample struct {
 	frames []frame
 	count  int
 }
 
-// subject is a tool that is measured.
+// subject is a tool to measure.
 type subject struct {
 	name string
-	// command looks at a process for so many seconds.
+	// command returns the command that samples a process.
 	command func(pid, seconds int) []string
 	parse   func([]byte) ([]sample, error)
-	// isPeer allows it to fail.
+	// isPeer is set for tools that may fail.
 	isPeer bool
 }
 
 const hertz = 199
 
-// subjects are ours and the peers of a tree. These are run by their own libraries, but with
-// this machine's files before their eyes: in a tree of their own they would not find the
-// programs.
+// subjects returns corescope and the peers installed in tree. The peers use the loader and the
+// libraries of the tree, but are not run in a chroot, where they would not find the files of the
+// test programs.
 func subjects(tree string) ([]subject, error) {
 	ours, err := filepath.Abs("bin/corescope")
 	if err != nil {
@@ -50,7 +51,7 @@ func subjects(tree string) ([]subject, error) {
 	libs, _ := filepath.Glob(filepath.Join(tree, "usr/lib/*-linux-gnu"))
 	loader, _ := filepath.Glob(filepath.Join(tree, "usr/lib/*-linux-gnu/ld-linux-*"))
 	if len(libs) == 0 || len(loader) == 0 {
-		return nil, fmt.Errorf("%s has no libraries", tree)
+		return nil, fmt.Errorf("find libraries in %s: none", tree)
 	}
 	run := func(program string, args ...string) []string {
 		return append([]string{loader[0], "--library-path", libs[0], filepath.Join(tree, program)}, args...)
@@ -75,12 +76,12 @@ func corescope(path string) subject {
 	}, parseRows, false}
 }
 
-// output runs the tool, with more options for ours, and returns what it prints. ready is
-// called when it looks.
-func (s *subject) output(ctx context.Context, pid, seconds int, more []string, ready func()) ([]byte, error) {
+// output runs the tool and returns its output. options are added for corescope only. output
+// calls ready when the tool samples.
+func (s *subject) output(ctx context.Context, pid, seconds int, options []string, ready func()) ([]byte, error) {
 	args := s.command(pid, seconds)
 	if !s.isPeer {
-		args = append(args, more...)
+		args = append(args, options...)
 	}
 	var out, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -88,7 +89,7 @@ func (s *subject) output(ctx context.Context, pid, seconds int, more []string, r
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	for isBlind(cmd.Process.Pid) && ctx.Err() == nil {
+	for isStarting(cmd.Process.Pid) && ctx.Err() == nil {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ready()
@@ -98,16 +99,16 @@ func (s *subject) output(ctx context.Context, pid, seconds int, more []string, r
 	return out.Bytes(), nil
 }
 
-// isBlind tells whether a process lives that has no perf event yet.
-func isBlind(pid int) bool {
+// isStarting reports whether a process is running and has not opened a perf event yet.
+func isStarting(pid int) bool {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	fds, _ := os.ReadDir(dir)
 	for _, fd := range fds {
-		if to, _ := os.Readlink(filepath.Join(dir, fd.Name())); strings.Contains(to, "perf_event") {
+		if file, _ := os.Readlink(filepath.Join(dir, fd.Name())); strings.Contains(file, "perf_event") {
 			return false
 		}
 	}
-	return len(fds) > 0 // those of one that has ended are gone
+	return len(fds) > 0 // a process that has exited has none
 }
 
 func lastLine(text string) string {
@@ -115,17 +116,17 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// parseRows reads profile's JSON.
+// parseRows parses the JSON output of profile.
 func parseRows(out []byte) ([]sample, error) {
 	var all []sample
 	for line := range bytes.Lines(out) {
 		var r struct {
 			Type  string
 			Count int
-			Stack []struct{ Symbol, Address string } `json:"user_stack"`
+			Stack []struct{ Symbol, Address, Module string } `json:"user_stack"`
 		}
 		if err := json.Unmarshal(line, &r); err != nil {
-			return nil, fmt.Errorf("read row: %w", err)
+			return nil, fmt.Errorf("decode row: %w", err)
 		}
 		if r.Type != "row" {
 			continue
@@ -133,7 +134,7 @@ func parseRows(out []byte) ([]sample, error) {
 		s := sample{count: r.Count}
 		for _, f := range r.Stack {
 			addr, _ := strconv.ParseUint(strings.TrimPrefix(f.Address, "0x"), 16, 64)
-			s.frames = append(s.frames, frame{f.Symbol, addr})
+			s.frames = append(s.frames, frame{f.Symbol, addr, f.Module})
 		}
 		all = append(all, s)
 	}
@@ -142,7 +143,7 @@ func parseRows(out []byte) ([]sample, error) {
 
 var bpftraceFrame = regexp.MustCompile(`^(.*)\+(0x)?[0-9a-f]+$`)
 
-// parseBpftrace reads the map of counts by stack.
+// parseBpftrace parses the JSON output of bpftrace: a map from stacks to counts.
 func parseBpftrace(out []byte) ([]sample, error) {
 	var all []sample
 	for line := range bytes.Lines(out) {
@@ -174,7 +175,7 @@ func bpftraceOf(text string) frame {
 	return frame{name: text}
 }
 
-// parseFolded reads lines of folded stacks, whose first frame is the task's name.
+// parseFolded parses folded stacks whose first frame is the name of the task.
 func parseFolded(out []byte) ([]sample, error) {
 	var all []sample
 	for line := range strings.Lines(string(out)) {

@@ -12,29 +12,29 @@ import (
 
 func percent(share float64) string { return fmt.Sprintf("%.0f", share) }
 
-// text is the row as it is told while the programs run.
+// text returns the row for the progress output.
 func (r *row) text() string {
 	cells := make([]string, len(r.scores))
 	for i := range r.scores {
-		cells[i] = fmt.Sprintf("%-15s", r.scores[i].words())
+		cells[i] = fmt.Sprintf("%-15s", r.scores[i].String())
 	}
 	return fmt.Sprintf("%-16s %s", r.name, strings.Join(cells, "  "))
 }
 
-// document is docs/stacks.md.
+// document returns the content of docs/stacks.md.
 func document(rows []row, subjects []subject) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# True stacks\n\n%s\n", introduction)
-	fmt.Fprintf(&b, "Measured on %s. `make stacks` does it again.\n\n", machine())
-	b.WriteString("| program | what it is |")
+	fmt.Fprintf(&b, "# Accuracy of stack traces\n\n%s\n", introduction)
+	fmt.Fprintf(&b, "Measured on %s.\n\n", machine())
+	b.WriteString("| program | description |")
 	for _, s := range subjects {
 		fmt.Fprintf(&b, " %s |", s.name)
 	}
 	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(subjects)) + "\n")
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| %s | %s |", r.name, r.what)
+		fmt.Fprintf(&b, "| %s | %s |", r.name, r.description)
 		for _, s := range r.scores {
-			fmt.Fprintf(&b, " %s |", s.words())
+			fmt.Fprintf(&b, " %s |", s.String())
 		}
 		for range len(subjects) - len(r.scores) {
 			fmt.Fprintf(&b, " %s |", r.note)
@@ -45,21 +45,27 @@ func document(rows []row, subjects []subject) []byte {
 	return b.Bytes()
 }
 
-const introduction = `Programs that spin in one place, of which the source tells who called whom, seen by ` + "`profile`" + ` and
-by its peers. In each cell: the share of samples whose stack is complete, from the function that ran to ` + "`main`" + `; how much
-of the way there was found on average; and how many of the frames that were shown have their function's name.
-All in per cent.
+const introduction = "`make stacks`" + ` generates this file: do not edit it. It runs programs that spin in one function, so
+that their stack is known from the source, and samples them with ` + "`profile`" + ` and its peers. Each
+cell has three figures in percent:
+
+1. full: samples with a complete stack, from the interrupted function to ` + "`main`" + `
+2. found: functions of the known stack that the samples contain, on average
+3. named: frames with the correct function name
 `
 
-const notes = `The peers are libbpf-tools' profile, and bpftrace with ` + "`ustack`" + `, which follows frame pointers, and with its ` + "`dw_ustack()`" + `, which is
-marked as unstable, is for x86-64 and has to be told the processes as it starts. Ours is ` + "`profile`" + ` as it is by itself, with --pid.
+const notes = `The peers are profile of libbpf-tools, bpftrace with ` + "`ustack`" + `, which follows frame pointers, and
+bpftrace with ` + "`dw_ustack()`" + `. The latter is marked as unstable, supports only x86-64, and only
+processes that are specified at the start. corescope is ` + "`profile`" + ` with default options and --pid.
 
-A frame without a name counts as found where its address tells which function it is in; with no symbols anywhere, as in
-chain_stripped, no tool can name it. Names that compilers have mangled count as right. Stacks end at 512
-frames, those of the peers at 127. Of the samples of Go's programs a few are in its scheduler.
+A frame without a name counts as found if its address is in the function. Without any symbols, as
+in chain_stripped, no tool can name functions. Mangled names count as correct. corescope limits
+stacks to 512 frames, the peers to 127. Some samples of Go programs are in the Go scheduler.
 
-CPython's own code for a function (-X perf) keeps no frame pointer and has no tables; that it only leaves room on the stack is seen by
-the code itself. Where it says failed, bpftrace has ended with an error of its own, on the jitdump that the program maps.
+The trampolines of CPython (-X perf) neither keep a frame pointer nor have unwind information.
+corescope unwinds them by decoding the instruction after the call, which only adjusts the stack
+pointer. "failed" means that bpftrace exited with an error, caused by the jitdump that the program
+maps.
 `
 
 func machine() string {

@@ -6,20 +6,21 @@
 #include <bpf/bpf_tracing.h>
 #include "lost.bpf.h"
 
-/* What is fetched is a key, which is on the stack three times. */
+/* The fetched data is part of the key, of which there are three copies on the stack. */
 #define FETCH_DATA_MAX 96
 #include "fetch.bpf.h"
+#include "mark.bpf.h"
 #include "target.bpf.h"
 #include "task.bpf.h"
 
 struct counters {
-	__u64 no_value; /* hits whose value could not be read, which no histogram has */
-	__u64 negative; /* hits whose value is negative, which no histogram has */
+	__u64 no_value; /* hits whose value could not be read; they are in no histogram */
+	__u64 negative; /* hits with a negative value; they are in no histogram */
 };
 
 #include "counters.bpf.h"
 
-/* Histograms of one value, else counts of all values. */
+/* Count into a histogram of one value, instead of counting values. */
 const volatile bool dist_hist = false;
 
 struct table_key {
@@ -39,7 +40,7 @@ struct hist_key {
 #include "hist.bpf.h"
 #include "table.bpf.h"
 
-/* What fetch() writes of a number. */
+/* Layout of a number written by fetch(). */
 struct number {
 	__u64 missing;
 	__s64 value;
@@ -70,7 +71,7 @@ static __always_inline int hit(void *ctx)
 {
 	struct table_key key = {};
 
-	if (!task_current_wanted() || !fetch(ctx, key.data))
+	if (!task_current_wanted() || !fetch_wanted(ctx, key.data))
 		return 0;
 	key.target = target_id(ctx);
 	if (dist_hist)

@@ -22,7 +22,7 @@ func run(t testing.TB, path string) {
 	}
 }
 
-// counted adds up what all reports have.
+// counted sums the counts of all reports.
 func counted(res *tooltest.Result) string {
 	sums := map[string]float64{}
 	for _, r := range res.Rows {
@@ -36,7 +36,7 @@ func counted(res *tooltest.Result) string {
 	return strings.Join(out, ", ")
 }
 
-// Calls by the values of their arguments, in both forms, in one report and in many.
+// TestCounts checks counts by argument values in both probe syntaxes, with one and several reports.
 func TestCounts(t *testing.T) {
 	path := (&tooltest.Native{Touches: 1000, Depth: 3}).Write(t)
 	for probe, want := range map[string]string{
@@ -58,7 +58,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// A distribution whose every value is known, and what is in none.
+// TestHistogram checks a histogram of known values, and the counters of values that are in none.
 func TestHistogram(t *testing.T) {
 	path := (&tooltest.Native{Touches: 1000}).Write(t)
 	args := []string{"-i", "60", "-H", path + ":touch(arg1)", "-H", path + ":touch((int)arg2)", "-H", "r:" + path + ":touch(*(u64 *)retval)#broken",
@@ -84,15 +84,13 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-// A system call's arguments, by this thread's own doing.
+// TestTracepoint counts system calls of this thread by an argument.
 func TestTracepoint(t *testing.T) {
-	if _, err := os.Stat("/sys/kernel/tracing/events/syscalls/sys_enter_close"); err != nil {
-		t.Skipf("no tracepoints of system calls: %v", err)
-	}
+	tooltest.SystemCallTracepoints(t)
 	probe := fmt.Sprintf("t:syscalls:sys_enter_close(fd) if pid == %d && fd > 100000", os.Getpid())
 	res := tooltest.JSON(t, Tool, []string{"-i", "60", "-C", probe}, func() {
 		for i := range 30 {
-			_ = unix.Close(200000 + i%3) // there are no such descriptors
+			_ = unix.Close(200000 + i%3) // nonexistent descriptors
 		}
 	})
 	if got, want := counted(res), "10 × syscalls/sys_enter_close[fd:200000], 10 × syscalls/sys_enter_close[fd:200001], 10 × syscalls/sys_enter_close[fd:200002]"; got != want {
@@ -121,13 +119,13 @@ func TestRefusals(t *testing.T) {
 	tooltest.Root(t)
 	path := (&tooltest.Native{}).Write(t)
 	for args, want := range map[string]string{
-		"":                                 "there is no probe",
-		"-C a -H b":                        "do not go together",
-		"-H " + path + ":touch":            "a histogram is of one number",
-		"-H " + path + ":touch(arg3:str)":  "a histogram is of one number",
-		"-H " + path + ":touch(arg1,arg2)": "a histogram is of one number",
-		"-C " + path + ":touch():a:b:c:d":  "are types, expressions and a condition",
-		"-C " + path + ":touch(arg1:str,arg2:str,1,2,3)": "there is room for 96",
+		"":                                 "missing probe",
+		"-C a -H b":                        "cannot be combined",
+		"-H " + path + ":touch":            "a histogram needs exactly one numeric expression",
+		"-H " + path + ":touch(arg3:str)":  "a histogram needs exactly one numeric expression",
+		"-H " + path + ":touch(arg1,arg2)": "a histogram needs exactly one numeric expression",
+		"-C " + path + ":touch():a:b:c:d":  "want TYPES:EXPRESSIONS[:CONDITION]",
+		"-C " + path + ":touch(arg1:str,arg2:str,1,2,3)": "more than the limit of 96",
 	} {
 		var out, errOut bytes.Buffer
 		if code := tool.Run(t.Context(), Tool, strings.Fields(args), &out, &errOut); code != tool.ExitUsage || !strings.Contains(errOut.String(), want) {
@@ -136,7 +134,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A cumulative report has all that those before it have.
+// TestCumulative checks that a cumulative report contains the previous ones.
 func TestCumulative(t *testing.T) {
 	path := (&tooltest.Native{Touches: 1000}).Write(t)
 	res := tooltest.JSON(t, Tool, []string{"-c", "-i", "20ms", "-C", path + ":touch(arg1 % 2)"}, func() { run(t, path); run(t, path) })

@@ -16,36 +16,40 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapCounters            = "counters"
-	bpfMapHists               = "hists"
-	bpfMapHistsPlain          = "hists_plain"
-	bpfMapLost                = "lost"
-	bpfMapTable               = "table"
-	bpfProgKernelKprobe       = "kernel__kprobe"
-	bpfProgKernelMulti        = "kernel__multi"
-	bpfProgKernelReturnKprobe = "kernel_return__kprobe"
-	bpfProgKernelReturnMulti  = "kernel_return__multi"
-	bpfProgTracepointTp       = "tracepoint__tp"
-	bpfProgUserMulti          = "user__multi"
-	bpfProgUserUprobe         = "user__uprobe"
-	bpfProgUserReturnMulti    = "user_return__multi"
-	bpfProgUserReturnUprobe   = "user_return__uprobe"
-	bpfVarCountEpoch          = "count_epoch"
-	bpfVarDistHist            = "dist_hist"
-	bpfVarHistPlain           = "hist_plain"
-	bpfVarHistUnitNs          = "hist_unit_ns"
-	bpfVarTableEmpty          = "table_empty"
-	bpfVarTargByUid           = "targ_by_uid"
-	bpfVarTargCgroupId        = "targ_cgroup_id"
-	bpfVarTargComm            = "targ_comm"
-	bpfVarTargCommLen         = "targ_comm_len"
-	bpfVarTargNrPids          = "targ_nr_pids"
-	bpfVarTargNrTids          = "targ_nr_tids"
-	bpfVarTargPids            = "targ_pids"
-	bpfVarTargTids            = "targ_tids"
-	bpfVarTargUid             = "targ_uid"
-	bpfVarTaskCgroupSubsys    = "task_cgroup_subsys"
-	bpfVarTaskFilter          = "task_filter"
+	bpfMapCounters              = "counters"
+	bpfMapHists                 = "hists"
+	bpfMapHistsPlain            = "hists_plain"
+	bpfMapLost                  = "lost"
+	bpfMapMarks                 = "marks"
+	bpfMapTable                 = "table"
+	bpfProgKernelKprobe         = "kernel__kprobe"
+	bpfProgKernelMulti          = "kernel__multi"
+	bpfProgKernelReturnKprobe   = "kernel_return__kprobe"
+	bpfProgKernelReturnMulti    = "kernel_return__multi"
+	bpfProgTracepointTp         = "tracepoint__tp"
+	bpfProgUserMulti            = "user__multi"
+	bpfProgUserUprobe           = "user__uprobe"
+	bpfProgUserReturnMulti      = "user_return__multi"
+	bpfProgUserReturnMultiMark  = "user_return__multi__mark"
+	bpfProgUserReturnUprobe     = "user_return__uprobe"
+	bpfProgUserReturnUprobeMark = "user_return__uprobe__mark"
+	bpfVarCountEpoch            = "count_epoch"
+	bpfVarDistHist              = "dist_hist"
+	bpfVarHistPlain             = "hist_plain"
+	bpfVarHistUnitNs            = "hist_unit_ns"
+	bpfVarLocalPidns            = "local_pidns"
+	bpfVarTableEmpty            = "table_empty"
+	bpfVarTargByUid             = "targ_by_uid"
+	bpfVarTargCgroupId          = "targ_cgroup_id"
+	bpfVarTargComm              = "targ_comm"
+	bpfVarTargCommLen           = "targ_comm_len"
+	bpfVarTargNrPids            = "targ_nr_pids"
+	bpfVarTargNrTids            = "targ_nr_tids"
+	bpfVarTargPids              = "targ_pids"
+	bpfVarTargTids              = "targ_tids"
+	bpfVarTargUid               = "targ_uid"
+	bpfVarTaskCgroupSubsys      = "task_cgroup_subsys"
+	bpfVarTaskFilter            = "task_filter"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -90,15 +94,17 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	KernelKprobe       *ebpf.ProgramSpec `ebpf:"kernel__kprobe"`
-	KernelMulti        *ebpf.ProgramSpec `ebpf:"kernel__multi"`
-	KernelReturnKprobe *ebpf.ProgramSpec `ebpf:"kernel_return__kprobe"`
-	KernelReturnMulti  *ebpf.ProgramSpec `ebpf:"kernel_return__multi"`
-	TracepointTp       *ebpf.ProgramSpec `ebpf:"tracepoint__tp"`
-	UserMulti          *ebpf.ProgramSpec `ebpf:"user__multi"`
-	UserUprobe         *ebpf.ProgramSpec `ebpf:"user__uprobe"`
-	UserReturnMulti    *ebpf.ProgramSpec `ebpf:"user_return__multi"`
-	UserReturnUprobe   *ebpf.ProgramSpec `ebpf:"user_return__uprobe"`
+	KernelKprobe         *ebpf.ProgramSpec `ebpf:"kernel__kprobe"`
+	KernelMulti          *ebpf.ProgramSpec `ebpf:"kernel__multi"`
+	KernelReturnKprobe   *ebpf.ProgramSpec `ebpf:"kernel_return__kprobe"`
+	KernelReturnMulti    *ebpf.ProgramSpec `ebpf:"kernel_return__multi"`
+	TracepointTp         *ebpf.ProgramSpec `ebpf:"tracepoint__tp"`
+	UserMulti            *ebpf.ProgramSpec `ebpf:"user__multi"`
+	UserUprobe           *ebpf.ProgramSpec `ebpf:"user__uprobe"`
+	UserReturnMulti      *ebpf.ProgramSpec `ebpf:"user_return__multi"`
+	UserReturnMultiMark  *ebpf.ProgramSpec `ebpf:"user_return__multi__mark"`
+	UserReturnUprobe     *ebpf.ProgramSpec `ebpf:"user_return__uprobe"`
+	UserReturnUprobeMark *ebpf.ProgramSpec `ebpf:"user_return__uprobe__mark"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -109,6 +115,7 @@ type bpfMapSpecs struct {
 	Hists      *ebpf.MapSpec `ebpf:"hists"`
 	HistsPlain *ebpf.MapSpec `ebpf:"hists_plain"`
 	Lost       *ebpf.MapSpec `ebpf:"lost"`
+	Marks      *ebpf.MapSpec `ebpf:"marks"`
 	Table      *ebpf.MapSpec `ebpf:"table"`
 }
 
@@ -120,6 +127,7 @@ type bpfVariableSpecs struct {
 	DistHist         *ebpf.VariableSpec `ebpf:"dist_hist"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -158,6 +166,7 @@ type bpfMaps struct {
 	Hists      *ebpf.Map `ebpf:"hists"`
 	HistsPlain *ebpf.Map `ebpf:"hists_plain"`
 	Lost       *ebpf.Map `ebpf:"lost"`
+	Marks      *ebpf.Map `ebpf:"marks"`
 	Table      *ebpf.Map `ebpf:"table"`
 }
 
@@ -167,6 +176,7 @@ func (m *bpfMaps) Close() error {
 		m.Hists,
 		m.HistsPlain,
 		m.Lost,
+		m.Marks,
 		m.Table,
 	)
 }
@@ -179,6 +189,7 @@ type bpfVariables struct {
 	DistHist         *ebpf.Variable `ebpf:"dist_hist"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
@@ -197,15 +208,17 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	KernelKprobe       *ebpf.Program `ebpf:"kernel__kprobe"`
-	KernelMulti        *ebpf.Program `ebpf:"kernel__multi"`
-	KernelReturnKprobe *ebpf.Program `ebpf:"kernel_return__kprobe"`
-	KernelReturnMulti  *ebpf.Program `ebpf:"kernel_return__multi"`
-	TracepointTp       *ebpf.Program `ebpf:"tracepoint__tp"`
-	UserMulti          *ebpf.Program `ebpf:"user__multi"`
-	UserUprobe         *ebpf.Program `ebpf:"user__uprobe"`
-	UserReturnMulti    *ebpf.Program `ebpf:"user_return__multi"`
-	UserReturnUprobe   *ebpf.Program `ebpf:"user_return__uprobe"`
+	KernelKprobe         *ebpf.Program `ebpf:"kernel__kprobe"`
+	KernelMulti          *ebpf.Program `ebpf:"kernel__multi"`
+	KernelReturnKprobe   *ebpf.Program `ebpf:"kernel_return__kprobe"`
+	KernelReturnMulti    *ebpf.Program `ebpf:"kernel_return__multi"`
+	TracepointTp         *ebpf.Program `ebpf:"tracepoint__tp"`
+	UserMulti            *ebpf.Program `ebpf:"user__multi"`
+	UserUprobe           *ebpf.Program `ebpf:"user__uprobe"`
+	UserReturnMulti      *ebpf.Program `ebpf:"user_return__multi"`
+	UserReturnMultiMark  *ebpf.Program `ebpf:"user_return__multi__mark"`
+	UserReturnUprobe     *ebpf.Program `ebpf:"user_return__uprobe"`
+	UserReturnUprobeMark *ebpf.Program `ebpf:"user_return__uprobe__mark"`
 }
 
 func (p *bpfPrograms) Close() error {
@@ -218,7 +231,9 @@ func (p *bpfPrograms) Close() error {
 		p.UserMulti,
 		p.UserUprobe,
 		p.UserReturnMulti,
+		p.UserReturnMultiMark,
 		p.UserReturnUprobe,
+		p.UserReturnUprobeMark,
 	)
 }
 

@@ -10,7 +10,7 @@
 
 #define LINE_MAX 8192
 
-/* Whatever program reads a line by the library, not bash alone. */
+/* Include lines that programs other than bash read with the library. */
 const volatile bool targ_any_program = false;
 
 struct event {
@@ -27,7 +27,7 @@ struct scratch {
 
 #include "scratch.bpf.h"
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
 static __always_inline bool is_bash(void)
@@ -41,7 +41,7 @@ static __always_inline bool is_bash(void)
 	return name[0] == 'b' && name[1] == 'a' && name[2] == 's' && name[3] == 'h';
 }
 
-/* read_line reads what readline() returns: the line without its end. */
+/* read_line reads the result of readline(): the line without the newline. */
 static __always_inline long read_line(struct scratch *s, const char *line)
 {
 	long len = read_user_str(s->line, sizeof(s->line), line);

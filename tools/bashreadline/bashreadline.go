@@ -1,10 +1,11 @@
-// Package bashreadline shows the lines that are typed into bash.
+// Package bashreadline traces lines entered in bash.
 package bashreadline
 
 import (
 	"fmt"
 
 	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -12,46 +13,49 @@ import (
 //go:generate ../../scripts/bpf2go.sh bashreadline.bpf.c
 
 type options struct {
-	Shared string `flag:"shared,s" arg:"PATH" help:"only this libreadline, or this bash"`
-	Any    bool   `flag:"any" bpf:"targ_any_program" help:"lines that any program reads by a shared libreadline, not bash alone"`
+	Shared string `flag:"shared,s" arg:"PATH" help:"trace only this libreadline or this bash executable"`
+	Any    bool   `flag:"any" bpf:"targ_any_program" help:"include lines that programs other than bash read with a shared libreadline"`
 }
 
 type event struct {
 	value.Task
 	LineLen   uint32
-	Truncated bool `json:"truncated" col:"CUT,width=5" help:"the line goes on: only its first 8,191 bytes are here"`
+	Truncated bool `json:"truncated" col:"CUT,width=5" help:"the line is longer: command has only its first 8,191 bytes"`
 	_         [3]byte
 }
 
 type row struct {
 	event
-	Command value.Bytes `json:"command" col:"COMMAND,width=40" help:"the line that readline() returned, without its end; the shell has not looked at it yet"`
+	Command value.Bytes `json:"command" col:"COMMAND,width=40" help:"line that readline() returned, without the newline, before the shell parses it"`
 }
 
-// Tool is bashreadline.
+// Tool is the definition of bashreadline.
 var Tool = tool.Define(tool.Spec{
 	Name:     "bashreadline",
 	Category: "process",
-	Summary:  "Show the lines that are typed into bash",
-	Description: `Shows each line that an interactive bash has read by readline(), at the moment when it was entered: as it was typed or taken from the history, and before it is expanded. A command of several lines is a row for each line.
+	Summary:  "Trace command lines entered in interactive bash shells",
+	Description: `Shows each line that an interactive bash reads with readline(), when it is entered, as typed or recalled from the history, before the shell expands it. A command of several lines has one row per line.
 
-readline() is probed in every bash that is running, and in every libreadline, where bash uses that: those of containers too, and those that are started later. A bash counts as one by the name of its program (bash..., rbash).
+readline() is traced in every running bash and every libreadline that bash uses, including those in containers and those started later. A process counts as bash if the name of its executable starts with bash or rbash.
 
-A shell that waits for a line as it comes to be probed is seen from its next line on: the return of a call is seen only where its beginning was.
+A shell that is already waiting for input when the probe is attached is traced from its next line on if the return of readline() can only be observed by a uretprobe, and from the current line on otherwise.
 
-A shell that is not interactive or has no line editing (bash -c, scripts, --noediting) does not call readline(). Neither do other shells. The lines are whatever users type, passwords in the wrong place among them.`,
+` + tool.ReturnsManual + ` readline() of bash 5.2 and of libreadline 8.2 is observed without --uretprobes.
+
+A shell that is not interactive or has no line editing (bash -c, scripts, --noediting) does not call readline(). Nor do other shells. Lines can contain anything that users type, including passwords entered at the wrong prompt.`,
 	Peers: []string{
-		"Every bash and libreadline is probed, where the peers probe /bin/bash, or the library that -s names.",
-		"The peers cut lines at 80 bytes, and know bash by the name of the thread, which it may change.",
+		"All bash executables and libreadline files in use are traced; the peers trace only /bin/bash, or the library given with -s.",
+		"The peers truncate lines at 80 bytes, and identify bash by its thread name, which a thread can change.",
 	},
 	Examples: []string{
-		"bashreadline                           # every line",
-		"bashreadline --columns +user,container # and who typed it, where",
-		"bashreadline -s /opt/bash/bin/bash     # of one bash",
+		"bashreadline                           # all lines",
+		"bashreadline --columns +user,container # with user and container",
+		"bashreadline -s /opt/bash/bin/bash     # one bash executable",
 	},
-	Object: loadBpf,
-	Tasks:  true,
-	Shorts: map[string]string{"pid": "p"},
+	Object:  loadBpf,
+	Tasks:   true,
+	Returns: true,
+	Shorts:  map[string]string{"pid": "p"},
 }, options{}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
@@ -63,17 +67,17 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		files["bash"] = binary.Files{}
 		files["readline"] = binary.Files{Paths: []string{o.Shared}}
 	}
-	return &tool.Events[row]{
+	return &source.Events[row]{
 		Plan:        tool.Plan{Files: files},
 		Columns:     []string{"time", "pid", "command"},
 		BufferBytes: 1 << 20,
 	}, nil
 }
 
-// Decode reads the line behind the event.
+// Decode reads the line, which follows the event.
 func (r *row) Decode(tail []byte) error {
 	if int(r.LineLen) > len(tail) {
-		return fmt.Errorf("event has %d bytes of a line of %d", len(tail), r.LineLen)
+		return fmt.Errorf("tail has %d bytes, the line has %d", len(tail), r.LineLen)
 	}
 	r.Command = tail[:r.LineLen]
 	return nil

@@ -9,23 +9,26 @@
 #include "lost.bpf.h"
 #include "task.bpf.h"
 
-/* Time from the insertion on, or all three of these times at once. */
+/* Measure from the insertion, or all three stages at once. */
 const volatile bool targ_queued = false;
 const volatile bool want_stages = false;
-/* What tells histograms apart. */
+/* Group histograms by these. */
 const volatile bool want_disk = false;
 const volatile bool want_partition = false;
 const volatile bool want_operation = false;
 const volatile bool want_flags = false;
-/* Disks that are given bios are seen as well. */
+/* Trace bios of disks without requests too. */
 const volatile bool want_bios = false;
 
 enum stage {
 	STAGE_NONE,
-	STAGE_QUEUE, /* insertion to issue, 0 if it was issued at once */
+	STAGE_QUEUE, /* insertion to issue, 0 if it was never inserted */
 	STAGE_DEVICE, /* issue to completion */
-	STAGE_TOTAL, /* insertion, or else issue, to completion */
+	STAGE_TOTAL, /* insertion, or issue if never inserted, to completion */
 };
+
+/* Keeps the type in the object: Go takes its constants from there. */
+const enum stage *stage_type __attribute__((unused));
 
 /* What no option asks for is 0. */
 struct hist_key {
@@ -52,7 +55,7 @@ static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
 	owner->cgroup_id = BPF_CORE_READ(cgrp, kn, id);
 }
 
-/* Not inlined, as there are several calls. */
+/* Not inlined, because there are several calls. */
 static __noinline void record(struct hist_key *key, __u64 from_ns, __u64 to_ns)
 {
 	if (to_ns < from_ns)
@@ -104,7 +107,7 @@ static __always_inline int handle_end(void *ctx, struct request *rq, __u32 error
 	return handle_complete(ctx, rq, error, nr_bytes, now_ns, direct);
 }
 
-/* block_io_start is there from 6.5 on (5a80bd075f3b). */
+/* block_io_start exists from 6.5 on (5a80bd075f3b). */
 HOOK(submit, block_io_start, handle_submit(ctx, (void *)ctx[0], direct))
 PROGRAMS(submit__oldbtf, submit__oldraw, block_rq_insert,
 	 handle_insert(ctx, block_arg(ctx, block_rq_insert), direct))

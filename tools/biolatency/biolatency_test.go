@@ -16,7 +16,7 @@ import (
 
 func pid() string { return strconv.Itoa(os.Getpid()) }
 
-// find returns the histogram of the key, and fails the test if there is none.
+// find returns the histogram with the key, or fails the test.
 func find(t testing.TB, res *tooltest.Result, key map[string]string) tooltest.Row {
 	t.Helper()
 	for _, h := range res.Histograms {
@@ -48,8 +48,8 @@ func keys(res *tooltest.Result) (all []string) {
 	return all
 }
 
-// checkCounters fails the test for counters that are not as wanted; those that are not
-// named are to be 0, but for in_flight, as others may use the machine's disks.
+// checkCounters compares counters. Those not named must be 0, except in_flight, because other
+// processes may use the disks of the machine.
 func checkCounters(t testing.TB, res *tooltest.Result, want map[string]int) {
 	t.Helper()
 	for name := range res.Summary.Object("counters") {
@@ -63,8 +63,8 @@ func checkCounters(t testing.TB, res *tooltest.Result, want map[string]int) {
 	}
 }
 
-// readFlags are those of a direct read. submit_bio_wait() calls a bio synchronous, and
-// newer kernels wait by it; 5.10 waits by itself.
+// readFlags are the flags of a direct read. submit_bio_wait() sets REQ_SYNC, and newer kernels use
+// it; 5.10 does not.
 func readFlags(res *tooltest.Result) string {
 	for _, h := range res.Histograms {
 		if h.Object("key").Str("flags") == "Read" {
@@ -97,7 +97,7 @@ func TestReads(t *testing.T) {
 	checkCounters(t, res, nil)
 }
 
-// TestOperations makes each kind of I/O a known number of times.
+// TestOperations issues each kind of I/O a known number of times.
 func TestOperations(t *testing.T) {
 	l := newLoop(t, 0)
 	res := tooltest.JSON(t, Tool, []string{"--operations", "-d", l.name}, func() {
@@ -125,7 +125,7 @@ func TestOperations(t *testing.T) {
 	checkCounters(t, res, nil)
 }
 
-// runs is how often the hook's programs ran.
+// runs returns the number of runs of the hook's programs.
 func runs(res *tooltest.Result, hook string) (n int) {
 	programs, _ := res.Summary.Object("stats")["programs"].([]any)
 	for _, p := range programs {
@@ -136,8 +136,8 @@ func runs(res *tooltest.Result, hook string) (n int) {
 	return n
 }
 
-// TestStages compares the three times of the same I/O, with a scheduler's queue and
-// without. Then some kernels issue a request at once, and others insert it first.
+// TestStages compares the three times of the same I/O, with and without a scheduler queue. Without
+// one, some kernels issue a request directly, and others insert it first.
 func TestStages(t *testing.T) {
 	tooltest.OnHooks(t, "insert", "issue", "complete")
 	for _, scheduler := range []string{"mq-deadline", "none"} {
@@ -154,16 +154,16 @@ func TestStages(t *testing.T) {
 				sums[stage] = h.Num("sum")
 			}
 			if got, want := sums["queue"]+sums["device"], sums["total"]; math.Abs(got-want) > want*1e-9 {
-				t.Errorf("queue and device make %v, the total is %v", got, want)
+				t.Errorf("queue and device add up to %v, total is %v", got, want)
 			}
 			if inserts := runs(res, "insert"); sums["queue"] == 0 && scheduler != "none" || sums["queue"] > 0 && inserts < n {
-				t.Errorf("time in the queue is %v, of %d insertions", sums["queue"], inserts)
+				t.Errorf("queue time is %v for %d insertions", sums["queue"], inserts)
 			}
 		})
 	}
 }
 
-// TestQueued compares -Q with --stages' total, as two runs over the same I/O.
+// TestQueued compares -Q with the total of --stages for the same I/O in two runs.
 func TestQueued(t *testing.T) {
 	tooltest.AnyWay(t)
 	l := scheduled(t, "mq-deadline")
@@ -180,16 +180,17 @@ func TestQueued(t *testing.T) {
 	}
 }
 
-// TestReports sums reports up while the I/O goes on: none is in two or in neither.
+// TestReports sums reports during I/O: each request is in exactly one.
 func TestReports(t *testing.T) {
 	tooltest.AnyWay(t)
 	l := newLoop(t, 0)
-	const rounds, n = 40, 50
+	const n = 50
+	rounds := 0
 	before := tooltest.HiddenRuns()
-	res := tooltest.JSON(t, Tool, []string{"-D", "-d", l.name, "20ms"}, func() {
-		for range rounds {
+	res := tooltest.JSONReports(t, Tool, []string{"-D", "-d", l.name, "20ms"}, func(reports func() int) {
+		for reports() < 4 && t.Context().Err() == nil {
 			writeBlocks(t, l.dev, n)
-			time.Sleep(5 * time.Millisecond) // lets reports fall between and into rounds
+			rounds++
 		}
 	})
 	var sum float64
@@ -197,8 +198,8 @@ func TestReports(t *testing.T) {
 		sum += h.Num("count")
 	}
 	hidden := tooltest.HiddenRuns() - before
-	if sum > rounds*n || sum < float64(rounds*n-hidden) || len(res.Histograms) < 3 {
-		t.Errorf("%v in %d reports, want %d, of which %d may be hidden: %v", sum, len(res.Histograms), rounds*n, hidden, res.Summary)
+	if sum > float64(rounds*n) || sum < float64(rounds*n-hidden) || len(res.Histograms) < 3 {
+		t.Errorf("%v requests in %d reports, want %d, at most %d of them missing: %v", sum, len(res.Histograms), rounds*n, hidden, res.Summary)
 	}
 }
 
@@ -212,7 +213,7 @@ func TestText(t *testing.T) {
 		"count 20, mean ",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("text has no %q: %s", want, text)
+			t.Errorf("text lacks %q: %s", want, text)
 		}
 	}
 }
@@ -223,7 +224,7 @@ func TestCSV(t *testing.T) {
 	text := tooltest.Text(t, Tool, []string{"-D", "--operations", "--output", "csv", "-d", l.name}, func() { writeBlocks(t, l.dev, 20) })
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if lines[0] != "time,disk,operation,unit,lo,hi,count" {
-		t.Errorf("head is %q", lines[0])
+		t.Errorf("header is %q", lines[0])
 	}
 	var sum int
 	for _, line := range lines[1:] {
@@ -238,11 +239,11 @@ func TestCSV(t *testing.T) {
 		sum += n
 	}
 	if sum != 20 {
-		t.Errorf("lines make %d, want 20", sum)
+		t.Errorf("lines add up to %d, want 20", sum)
 	}
 }
 
-// TestHooks takes each way to the hooks in turn; they all see the same.
+// TestHooks forces each attach type in turn; all must give the same result.
 func TestHooks(t *testing.T) {
 	tooltest.AnyWay(t)
 	l := scheduled(t, "mq-deadline")

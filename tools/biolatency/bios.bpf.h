@@ -3,12 +3,12 @@
 #define __BIOS_BPF_H
 
 /*
- * Disks without requests (dm, md, zram): their time is that from the queueing of a bio
- * to its end. A bio that is split or handed on to another disk keeps what is noted
- * here, as the kernel traces the queueing of a bio once.
+ * Disks without requests (dm, md, zram): their latency is the time from queueing a bio to its end.
+ * A bio that is split or passed on to another disk keeps its entry, because the kernel traces the
+ * queueing of a bio once.
  */
 
-/* How many bios of one request are looked at: more than devices take segments. */
+/* Maximum number of bios read per request: more than the segments that devices support. */
 #define BIOS_OF_REQUEST 256
 
 #define BLK_STS_OK 0
@@ -26,10 +26,10 @@ struct {
 	__type(value, struct bio_io);
 } bios SEC(".maps");
 
-/* Until there is one, requests need not be searched for it. */
+/* As long as there is none, requests are not searched for bios. */
 bool bios_noted;
 
-/* An empty write that flushes is what a disk without requests gets for a flush. */
+/* An empty write with the flush flag is how a disk without requests receives a flush. */
 static __always_inline void bio_key_add_flags(struct hist_key *key, struct bio *bio,
 					      const bool direct)
 {
@@ -87,8 +87,14 @@ static __always_inline int handle_bio_queue(struct bio *bio, const bool direct)
 	bio_begin(bio, &b, direct);
 	if (!bios_noted)
 		bios_noted = true;
-	if (bpf_map_update_elem(&bios, &id, &b, BPF_ANY))
+	if (!bpf_map_update_elem(&bios, &id, &b, BPF_NOEXIST))
+		return 0;
+	if (bpf_map_update_elem(&bios, &id, &b, BPF_EXIST)) {
 		lost_add(map_full);
+		return 0;
+	}
+	counter_add(unended);
+	lost_add(unobserved);
 	return 0;
 }
 
@@ -112,7 +118,7 @@ static __always_inline int handle_bio_complete(struct bio *bio, const bool direc
 	return 0;
 }
 
-/* Global, so that the verifier goes through it once and not for each of its calls. */
+/* Global, so that the verifier checks it once instead of for each of its calls. */
 __noinline int bio_end_of(__u64 id, __u32 error, __u64 now_ns)
 {
 	bio_end(id, error, now_ns);
@@ -120,8 +126,8 @@ __noinline int bio_end_of(__u64 id, __u32 error, __u64 now_ns)
 }
 
 /*
- * A bio that its disk handed on as it is to one with requests (md without accounting,
- * multipath NVMe) ends with the request, where the kernel does not trace it.
+ * A bio that its disk passed on unchanged to a disk with requests (md without accounting, multipath
+ * NVMe) ends with the request, where the kernel does not trace it.
  */
 static __always_inline void bios_complete(struct request *rq, __u32 error, __u32 nr_bytes,
 					  __u64 now_ns, const bool direct)

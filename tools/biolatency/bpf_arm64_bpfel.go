@@ -12,6 +12,54 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
+type bpfBlockFlag uint32
+
+const (
+	bpfBlockFlagBLOCK_FLAG_SYNC       bpfBlockFlag = 0
+	bpfBlockFlagBLOCK_FLAG_META       bpfBlockFlag = 1
+	bpfBlockFlagBLOCK_FLAG_PRIO       bpfBlockFlag = 2
+	bpfBlockFlagBLOCK_FLAG_NOMERGE    bpfBlockFlag = 3
+	bpfBlockFlagBLOCK_FLAG_IDLE       bpfBlockFlag = 4
+	bpfBlockFlagBLOCK_FLAG_INTEGRITY  bpfBlockFlag = 5
+	bpfBlockFlagBLOCK_FLAG_FUA        bpfBlockFlag = 6
+	bpfBlockFlagBLOCK_FLAG_PREFLUSH   bpfBlockFlag = 7
+	bpfBlockFlagBLOCK_FLAG_RAHEAD     bpfBlockFlag = 8
+	bpfBlockFlagBLOCK_FLAG_BACKGROUND bpfBlockFlag = 9
+	bpfBlockFlagBLOCK_FLAG_NOWAIT     bpfBlockFlag = 10
+)
+
+type bpfBlockOp uint32
+
+const (
+	bpfBlockOpBLOCK_OP_READ           bpfBlockOp = 0
+	bpfBlockOpBLOCK_OP_WRITE          bpfBlockOp = 1
+	bpfBlockOpBLOCK_OP_FLUSH          bpfBlockOp = 2
+	bpfBlockOpBLOCK_OP_DISCARD        bpfBlockOp = 3
+	bpfBlockOpBLOCK_OP_SECURE_ERASE   bpfBlockOp = 4
+	bpfBlockOpBLOCK_OP_WRITE_ZEROES   bpfBlockOp = 5
+	bpfBlockOpBLOCK_OP_WRITE_SAME     bpfBlockOp = 6
+	bpfBlockOpBLOCK_OP_ZONE_APPEND    bpfBlockOp = 7
+	bpfBlockOpBLOCK_OP_ZONE_OPEN      bpfBlockOp = 8
+	bpfBlockOpBLOCK_OP_ZONE_CLOSE     bpfBlockOp = 9
+	bpfBlockOpBLOCK_OP_ZONE_FINISH    bpfBlockOp = 10
+	bpfBlockOpBLOCK_OP_ZONE_RESET     bpfBlockOp = 11
+	bpfBlockOpBLOCK_OP_ZONE_RESET_ALL bpfBlockOp = 12
+	bpfBlockOpBLOCK_OP_DRV_IN         bpfBlockOp = 13
+	bpfBlockOpBLOCK_OP_DRV_OUT        bpfBlockOp = 14
+	bpfBlockOpBLOCK_OP_SCSI_IN        bpfBlockOp = 15
+	bpfBlockOpBLOCK_OP_SCSI_OUT       bpfBlockOp = 16
+	bpfBlockOpBLOCK_OP_OTHER          bpfBlockOp = 17
+)
+
+type bpfStage uint32
+
+const (
+	bpfStageSTAGE_NONE   bpfStage = 0
+	bpfStageSTAGE_QUEUE  bpfStage = 1
+	bpfStageSTAGE_DEVICE bpfStage = 2
+	bpfStageSTAGE_TOTAL  bpfStage = 3
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -36,17 +84,22 @@ const (
 	bpfProgMergeRaw        = "merge__raw"
 	bpfProgRequeueBtf      = "requeue__btf"
 	bpfProgRequeueRaw      = "requeue__raw"
+	bpfProgSettle          = "settle"
 	bpfProgSubmitBtf       = "submit__btf"
 	bpfProgSubmitOldbtf    = "submit__oldbtf"
 	bpfProgSubmitOldraw    = "submit__oldraw"
 	bpfProgSubmitRaw       = "submit__raw"
 	bpfVarBiosNoted        = "bios_noted"
+	bpfVarBlockFlagType    = "block_flag_type"
+	bpfVarBlockOpType      = "block_op_type"
 	bpfVarCountEpoch       = "count_epoch"
 	bpfVarFirstIssueNs     = "first_issue_ns"
 	bpfVarHistPlain        = "hist_plain"
 	bpfVarHistUnitNs       = "hist_unit_ns"
 	bpfVarIosCount         = "ios_count"
 	bpfVarIosKept          = "ios_kept"
+	bpfVarLocalPidns       = "local_pidns"
+	bpfVarStageType        = "stage_type"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -125,6 +178,7 @@ type bpfProgramSpecs struct {
 	MergeRaw       *ebpf.ProgramSpec `ebpf:"merge__raw"`
 	RequeueBtf     *ebpf.ProgramSpec `ebpf:"requeue__btf"`
 	RequeueRaw     *ebpf.ProgramSpec `ebpf:"requeue__raw"`
+	Settle         *ebpf.ProgramSpec `ebpf:"settle"`
 	SubmitBtf      *ebpf.ProgramSpec `ebpf:"submit__btf"`
 	SubmitOldbtf   *ebpf.ProgramSpec `ebpf:"submit__oldbtf"`
 	SubmitOldraw   *ebpf.ProgramSpec `ebpf:"submit__oldraw"`
@@ -148,12 +202,16 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	BiosNoted        *ebpf.VariableSpec `ebpf:"bios_noted"`
+	BlockFlagType    *ebpf.VariableSpec `ebpf:"block_flag_type"`
+	BlockOpType      *ebpf.VariableSpec `ebpf:"block_op_type"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	FirstIssueNs     *ebpf.VariableSpec `ebpf:"first_issue_ns"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	IosCount         *ebpf.VariableSpec `ebpf:"ios_count"`
 	IosKept          *ebpf.VariableSpec `ebpf:"ios_kept"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	StageType        *ebpf.VariableSpec `ebpf:"stage_type"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -220,12 +278,16 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	BiosNoted        *ebpf.Variable `ebpf:"bios_noted"`
+	BlockFlagType    *ebpf.Variable `ebpf:"block_flag_type"`
+	BlockOpType      *ebpf.Variable `ebpf:"block_op_type"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	FirstIssueNs     *ebpf.Variable `ebpf:"first_issue_ns"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	IosCount         *ebpf.Variable `ebpf:"ios_count"`
 	IosKept          *ebpf.Variable `ebpf:"ios_kept"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	StageType        *ebpf.Variable `ebpf:"stage_type"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`
@@ -266,6 +328,7 @@ type bpfPrograms struct {
 	MergeRaw       *ebpf.Program `ebpf:"merge__raw"`
 	RequeueBtf     *ebpf.Program `ebpf:"requeue__btf"`
 	RequeueRaw     *ebpf.Program `ebpf:"requeue__raw"`
+	Settle         *ebpf.Program `ebpf:"settle"`
 	SubmitBtf      *ebpf.Program `ebpf:"submit__btf"`
 	SubmitOldbtf   *ebpf.Program `ebpf:"submit__oldbtf"`
 	SubmitOldraw   *ebpf.Program `ebpf:"submit__oldraw"`
@@ -288,6 +351,7 @@ func (p *bpfPrograms) Close() error {
 		p.MergeRaw,
 		p.RequeueBtf,
 		p.RequeueRaw,
+		p.Settle,
 		p.SubmitBtf,
 		p.SubmitOldbtf,
 		p.SubmitOldraw,

@@ -14,7 +14,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// blkpg and what it takes, of linux/blkpg.h.
+// Definitions for the BLKPG ioctl, from linux/blkpg.h.
 type (
 	blkpgArg struct {
 		op, flags, length int32
@@ -29,7 +29,7 @@ type (
 
 const blkpgAdd = 1
 
-// partition is a loop device with one partition, and that partition.
+// partition creates a loop device with one partition and returns both.
 func partition(t testing.TB) (*loop, *os.File) {
 	t.Helper()
 	l := newLoop(t, unix.LO_FLAGS_PARTSCAN)
@@ -37,7 +37,7 @@ func partition(t testing.TB) (*loop, *os.File) {
 	ioctl(t, l.dev.Fd(), unix.BLKPG, unsafe.Pointer(&blkpgArg{op: blkpgAdd, length: int32(unsafe.Sizeof(part)), data: &part}))
 	f, err := os.OpenFile(l.path+"p1", os.O_RDWR|unix.O_DIRECT, 0)
 	if err != nil {
-		t.Skipf("nobody makes the nodes of partitions here: %v", err)
+		t.Skipf("no device nodes are created for partitions: %v", err)
 	}
 	t.Cleanup(func() { f.Close() })
 	return l, f
@@ -58,7 +58,7 @@ func TestPartitions(t *testing.T) {
 	}
 	res = tooltest.JSON(t, Tool, []string{"-D", "-d", p.Name()}, load)
 	if h := find(t, res, map[string]string{"disk": l.name}); h.Num("count") != 20 {
-		t.Errorf("%v writes of the partition alone, want 20", h.Num("count"))
+		t.Errorf("%v writes of the partition, want 20", h.Num("count"))
 	}
 }
 
@@ -71,8 +71,8 @@ func kernelTypes(t testing.TB) *btf.Spec {
 	return types
 }
 
-// unaccounted is the partition that an I/O to l's partition is told to be for, where the
-// disk's I/O is not accounted: before 5.12 bios knew their disk alone.
+// unaccounted returns the partition that I/O to l's partition is reported for if I/O accounting is
+// off: before 5.12 a bio only refers to the disk.
 func unaccounted(t testing.TB, l *loop) string {
 	t.Helper()
 	var bio *btf.Struct
@@ -87,8 +87,7 @@ func unaccounted(t testing.TB, l *loop) string {
 	return l.name
 }
 
-// TestWithoutAccounting has requests that do not know when they began, nor their
-// partition.
+// TestWithoutAccounting checks requests without a start time and partition.
 func TestWithoutAccounting(t *testing.T) {
 	tooltest.OnHooks(t, "insert", "issue", "complete")
 	l, p := partition(t)
@@ -98,7 +97,7 @@ func TestWithoutAccounting(t *testing.T) {
 		if !l.setScheduler(t, scheduler) {
 			continue
 		}
-		const n = 1000 // uses each of the disk's requests several times
+		const n = 1000 // reuses each request of the disk several times
 		res := tooltest.JSON(t, Tool, []string{"--stages", "-P", "-d", l.name, "--pid", pid()}, func() { readBlocks(t, p, n) })
 		for _, stage := range []string{"queue", "device", "total"} {
 			if h := find(t, res, map[string]string{"stage": stage, "partition": name}); h.Num("count") != n {
@@ -109,13 +108,13 @@ func TestWithoutAccounting(t *testing.T) {
 	}
 }
 
-// zram makes a disk without requests.
+// zram creates a disk without requests.
 func zram(t testing.TB) *loop {
 	t.Helper()
 	tooltest.Root(t)
 	n, err := os.ReadFile("/sys/class/zram-control/hot_add")
 	if err != nil {
-		t.Skipf("no disk without requests can be had: %v", err)
+		t.Skipf("cannot create a disk without requests: %v", err)
 	}
 	number := strings.TrimSpace(string(n))
 	z := &loop{name: "zram" + number, path: "/dev/zram" + number}
@@ -124,13 +123,13 @@ func zram(t testing.TB) *loop {
 		t.Fatal(err)
 	}
 	if z.dev, err = os.OpenFile(z.path, os.O_RDWR|unix.O_DIRECT, 0); err != nil {
-		t.Skipf("nobody makes the nodes of disks here: %v", err)
+		t.Skipf("no device nodes are created for disks: %v", err)
 	}
 	t.Cleanup(func() { z.dev.Close() })
 	return z
 }
 
-// TestBios sees a disk without requests as a disk of its own, and only then.
+// TestBios checks that I/O of a disk without requests is shown only if it is grouped by disk.
 func TestBios(t *testing.T) {
 	tooltest.OnHooks(t, "bioqueue", "biocomplete")
 	z := zram(t)
@@ -138,7 +137,7 @@ func TestBios(t *testing.T) {
 		writeBlocks(t, z.dev, 100)
 		readBlocks(t, z.dev, 50)
 		if n := entries(t, "bios"); n > 0 {
-			t.Errorf("%d bios are left in the kernel's table", n)
+			t.Errorf("%d bios remain in the map", n)
 		}
 		for range 3 {
 			if err := unix.Fsync(int(z.dev.Fd())); err != nil {
@@ -163,8 +162,8 @@ func TestBios(t *testing.T) {
 	}
 }
 
-// TestEntries uses the requests of a disk again and again: the kernel's table does not
-// get larger than there are of them.
+// TestEntries reuses the requests of a disk many times: the map must not have more entries than the
+// disk has requests.
 func TestEntries(t *testing.T) {
 	tooltest.AnyWay(t)
 	l := newLoop(t, 0)
@@ -176,7 +175,7 @@ func TestEntries(t *testing.T) {
 	})
 }
 
-// entries counts what is in the map of that name.
+// entries returns the number of entries of the map.
 func entries(t testing.TB, name string) (n int) {
 	t.Helper()
 	for id := ebpf.MapID(0); ; {
@@ -187,7 +186,7 @@ func entries(t testing.TB, name string) (n int) {
 		id = next
 		m, err := ebpf.NewMapFromID(id)
 		if err != nil {
-			continue // it has gone
+			continue // unloaded meanwhile
 		}
 		if info, err := m.Info(); err == nil && info.Name == name {
 			n += count(m)

@@ -9,7 +9,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestErrors writes to a disk whose sectors may not be written any more.
+// TestErrors writes to a disk whose backing file is sealed against writes.
 func TestErrors(t *testing.T) {
 	tooltest.OnHooks(t, "complete")
 	l := newLoop(t, 0)
@@ -32,14 +32,14 @@ func TestErrors(t *testing.T) {
 	checkCounters(t, res, map[string]int{"errors": n})
 }
 
-// TestPartial reads where the disk's file ends within a block: the driver completes the
-// first half, gives the request back and takes it again for the rest. That goes on to be
-// one I/O of the task that began it, also where requests do not know when they began.
+// TestPartial reads where the backing file ends within a block: the driver completes the first
+// half, requeues the request and issues it again for the rest. It must remain one I/O of the task
+// that submitted it, even if requests have no start time.
 func TestPartial(t *testing.T) {
 	tooltest.OnHooks(t, "requeue", "complete")
 	seen := partial(t, "1", "")
 	if c := seen.Summary.Object("counters"); c.Num("partial") == 0 && c.Num("requeues") == 0 {
-		t.Skip("this kernel's loop devices read on by themselves, and complete the whole")
+		t.Skip("loop devices of this kernel complete such reads at once")
 	}
 	for _, test := range []struct{ name, iostats, filter string }{
 		{"task", "1", "--pid=" + pid()}, {"unaccounted", "0", ""}, {"unaccounted task", "0", "--pid=" + pid()},
@@ -48,7 +48,8 @@ func TestPartial(t *testing.T) {
 	}
 }
 
-// partial reads halves of blocks. They are complete in parts or, if none is, in whole.
+// partial reads blocks of which the backing file has only half, with partial completions if the
+// kernel makes any.
 func partial(t *testing.T, iostats, filter string) *tooltest.Result {
 	t.Helper()
 	l := newLoop(t, 0)
@@ -77,8 +78,8 @@ func partial(t *testing.T, iostats, filter string) *tooltest.Result {
 	return res
 }
 
-// readHalf reads a block that the disk's file has half of. What is not there the kernel
-// may call an error, for which it returns 1.
+// readHalf reads a block of which the backing file has only half. It returns 1 if the kernel
+// reports the missing half as an error.
 func readHalf(t testing.TB, l *loop, off int64) (failed int) {
 	t.Helper()
 	if err := unix.Ftruncate(l.back, off+blockSize/2); err != nil {

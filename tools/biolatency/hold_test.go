@@ -15,12 +15,12 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// loopDepth is how many requests the driver of loop devices takes at once.
+// loopDepth is the maximum number of requests that the loop driver has in flight.
 const loopDepth = 128
 
-// hold lets the disk's sectors not be written until the returned function is called: a
-// write to the file that they are in stops in the middle, and has the file locked, as
-// the page that it copies from is not there yet (userfaultfd).
+// hold blocks writes to the disk until the returned function is called: a write to the backing file
+// stops in the middle, with the inode locked, because a page of its source buffer is missing
+// (userfaultfd).
 func (l *loop) hold(t testing.TB) (release func()) {
 	t.Helper()
 	page, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -45,7 +45,7 @@ func (l *loop) hold(t testing.TB) (release func()) {
 	return release
 }
 
-// What userfaultfd(2) takes, of linux/userfaultfd.h.
+// Definitions for userfaultfd(2), from linux/userfaultfd.h.
 const (
 	uffdAPI      = 0xaa
 	uffdioAPI    = 0xc018aa3f
@@ -59,7 +59,7 @@ func userfault(t testing.TB, page []byte) int {
 	t.Helper()
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
 	if errno != 0 {
-		t.Skipf("no userfaultfd to hold a disk by: %v", errno)
+		t.Skipf("userfaultfd is unavailable: %v", errno)
 	}
 	api := [3]uint64{uffdAPI}
 	add := [4]uint64{uint64(uintptr(unsafe.Pointer(&page[0]))), blockSize, uffdMissing}
@@ -84,7 +84,7 @@ func provide(t testing.TB, uffd int, page []byte) {
 	ioctl(t, uintptr(uffd), uffdioCopy, unsafe.Pointer(&args))
 }
 
-// writers are writes that wait for the disk, each in a thread of its own.
+// writers are writes that wait for the disk, each in its own thread.
 type writers struct {
 	t     testing.TB
 	disk  *loop
@@ -93,7 +93,7 @@ type writers struct {
 	done  sync.WaitGroup
 }
 
-// write begins to write a block, and returns when its thread waits in the kernel.
+// write starts a write of one block, and returns when its thread waits in the kernel.
 func (w *writers) write(off int64) {
 	w.t.Helper()
 	w.begin(off)
@@ -111,18 +111,18 @@ func (w *writers) begin(off int64) {
 	})
 }
 
-// await returns when all of them wait in the kernel.
+// await returns when all writers wait in the kernel.
 func (w *writers) await() {
 	w.t.Helper()
 	await(w.t, func() error {
 		if n := waiting(w.t); n != w.n {
-			return fmt.Errorf("%d threads wait for the disk, not %d", n, w.n)
+			return fmt.Errorf("%d threads wait for the disk, want %d", n, w.n)
 		}
 		return nil
 	})
 }
 
-// fill gives the driver as much as it takes.
+// fill submits as many requests as the driver accepts.
 func (w *writers) fill() {
 	w.t.Helper()
 	w.began = time.Now()
@@ -132,20 +132,20 @@ func (w *writers) fill() {
 	w.await()
 	inflight, err := os.ReadFile(w.disk.sys("inflight"))
 	if f := strings.Fields(string(inflight)); err != nil || f[1] != fmt.Sprint(loopDepth) {
-		w.t.Skipf("the driver of loop devices does not take %d requests at once: %q (%v)", loopDepth, inflight, err)
+		w.t.Skipf("the loop driver does not accept %d requests at once: %q (%v)", loopDepth, inflight, err)
 	}
 }
 
-// stay lets them wait where they are for long: at least twice the time that it returns,
-// in which all of them have come there.
+// stay keeps all writers waiting for at least twice the returned time, within which all of them
+// arrived.
 func (w *writers) stay() time.Duration {
 	took := time.Since(w.began)
-	time.Sleep(20*time.Millisecond + 2*took) // the time that is measured
+	time.Sleep(20*time.Millisecond + 2*took) // part of the measured time
 	return took
 }
 
-// waiting counts the threads of this process that are in an uninterruptible sleep, but
-// for the one that holds the disk: that one can be killed.
+// waiting counts the threads of this process in uninterruptible sleep, except the one that blocks
+// the disk, which is killable.
 func waiting(t testing.TB) (n int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/task/*/stat")
@@ -153,7 +153,7 @@ func waiting(t testing.TB) (n int) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		stat, _ := os.ReadFile(file) // the thread may have ended
+		stat, _ := os.ReadFile(file) // the thread may have exited
 		_, state, _ := strings.Cut(string(stat), ") ")
 		if strings.HasPrefix(state, "D ") {
 			n++
@@ -173,8 +173,7 @@ func await(t testing.TB, is func() error) {
 	}
 }
 
-// above counts the values of the histogram that are longer than d, all of the bucket
-// that d is in left out.
+// above counts the values in buckets above the one that contains d.
 func above(h tooltest.Row, d time.Duration) (n int) {
 	buckets, _ := h["buckets"].([]any)
 	for _, b := range buckets {
@@ -185,7 +184,8 @@ func above(h tooltest.Row, d time.Duration) (n int) {
 	return n
 }
 
-// TestHeld holds a disk for a while that is known: what the driver had taken waited in
+// TestHeld blocks a disk for a known time: requests that the driver had accepted waited in the
+// device, the rest in the queue.
 // the device, the rest in the queue.
 func TestHeld(t *testing.T) {
 	tooltest.AnyWay(t)
@@ -215,13 +215,13 @@ func TestHeld(t *testing.T) {
 	checkCounters(t, res, nil)
 }
 
-// TestMerge closes the gap between two requests in the queue: three writes are one
-// request, the second. The kernel makes it as old as the first, which is no new use.
+// TestMerge fills the gap between two queued requests: three writes become one request, the second.
+// The kernel sets its start time to that of the first, which must not count as reuse.
 func TestMerge(t *testing.T) {
 	tooltest.OnHooks(t, "merge")
 	l := newLoop(t, 0)
 	l.scheduler(t, "mq-deadline")
-	// The next one is on its way to the driver already, and out of the queue.
+	// The next request has already left the queue for the driver.
 	const before = loopDepth + 1
 	const first = before * stride
 	var waited time.Duration

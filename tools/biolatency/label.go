@@ -8,25 +8,46 @@ import (
 )
 
 // stages are the names of enum stage.
-var stages = [...]string{"", "queue", "device", "total"}
+var stages = [...]string{bpfStageSTAGE_QUEUE: "queue", bpfStageSTAGE_DEVICE: "device", bpfStageSTAGE_TOTAL: "total"}
 
-// operations are the names of enum block_op, by themselves and behind flags.
+// operations contains the names of enum block_op, alone and as a suffix of flags.
 var operations = [...]struct{ name, inFlags string }{
-	{"read", "Read"}, {"write", "Write"}, {"flush", "Flush"}, {"discard", "Discard"},
-	{"secure_erase", "SecureErase"}, {"write_zeroes", "WriteZeroes"}, {"write_same", "WriteSame"},
-	{"zone_append", "ZoneAppend"}, {"zone_open", "ZoneOpen"}, {"zone_close", "ZoneClose"},
-	{"zone_finish", "ZoneFinish"}, {"zone_reset", "ZoneReset"}, {"zone_reset_all", "ZoneResetAll"},
-	{"driver_in", "DrvIn"}, {"driver_out", "DrvOut"}, {"scsi_in", "SCSIIn"}, {"scsi_out", "SCSIOut"},
-	{"unknown", "Unknown"},
+	bpfBlockOpBLOCK_OP_READ:           {"read", "Read"},
+	bpfBlockOpBLOCK_OP_WRITE:          {"write", "Write"},
+	bpfBlockOpBLOCK_OP_FLUSH:          {"flush", "Flush"},
+	bpfBlockOpBLOCK_OP_DISCARD:        {"discard", "Discard"},
+	bpfBlockOpBLOCK_OP_SECURE_ERASE:   {"secure_erase", "SecureErase"},
+	bpfBlockOpBLOCK_OP_WRITE_ZEROES:   {"write_zeroes", "WriteZeroes"},
+	bpfBlockOpBLOCK_OP_WRITE_SAME:     {"write_same", "WriteSame"},
+	bpfBlockOpBLOCK_OP_ZONE_APPEND:    {"zone_append", "ZoneAppend"},
+	bpfBlockOpBLOCK_OP_ZONE_OPEN:      {"zone_open", "ZoneOpen"},
+	bpfBlockOpBLOCK_OP_ZONE_CLOSE:     {"zone_close", "ZoneClose"},
+	bpfBlockOpBLOCK_OP_ZONE_FINISH:    {"zone_finish", "ZoneFinish"},
+	bpfBlockOpBLOCK_OP_ZONE_RESET:     {"zone_reset", "ZoneReset"},
+	bpfBlockOpBLOCK_OP_ZONE_RESET_ALL: {"zone_reset_all", "ZoneResetAll"},
+	bpfBlockOpBLOCK_OP_DRV_IN:         {"driver_in", "DrvIn"},
+	bpfBlockOpBLOCK_OP_DRV_OUT:        {"driver_out", "DrvOut"},
+	bpfBlockOpBLOCK_OP_SCSI_IN:        {"scsi_in", "SCSIIn"},
+	bpfBlockOpBLOCK_OP_SCSI_OUT:       {"scsi_out", "SCSIOut"},
+	bpfBlockOpBLOCK_OP_OTHER:          {"unknown", "Unknown"},
 }
 
-// flagNames are the names of the bits that block_flags gives.
+// flagNames are the names of the bits of enum block_flag.
 var flagNames = [...]string{
-	"Sync", "Metadata", "Priority", "NoMerge", "Idle", "Integrity", "FUA", "PreFlush", "ReadAhead",
-	"Background", "NoWait",
+	bpfBlockFlagBLOCK_FLAG_SYNC:       "Sync",
+	bpfBlockFlagBLOCK_FLAG_META:       "Metadata",
+	bpfBlockFlagBLOCK_FLAG_PRIO:       "Priority",
+	bpfBlockFlagBLOCK_FLAG_NOMERGE:    "NoMerge",
+	bpfBlockFlagBLOCK_FLAG_IDLE:       "Idle",
+	bpfBlockFlagBLOCK_FLAG_INTEGRITY:  "Integrity",
+	bpfBlockFlagBLOCK_FLAG_FUA:        "FUA",
+	bpfBlockFlagBLOCK_FLAG_PREFLUSH:   "PreFlush",
+	bpfBlockFlagBLOCK_FLAG_RAHEAD:     "ReadAhead",
+	bpfBlockFlagBLOCK_FLAG_BACKGROUND: "Background",
+	bpfBlockFlagBLOCK_FLAG_NOWAIT:     "NoWait",
 }
 
-// label names what the key tells apart; histograms of equal labels are added up.
+// label converts a key to a label. Histograms with equal labels are added.
 func (o *options) label(k histKey, env *tool.Env) label {
 	l := label{Stage: at(stages[:], k.Stage)}
 	if o.Disks {
@@ -45,10 +66,11 @@ func (o *options) label(k histKey, env *tool.Env) label {
 	return l
 }
 
-// at is the element, or the last one for what there is no name for.
+// at returns element n, or the last one if n is out of range.
 func at[T any](all []T, n uint8) T { return all[min(int(n), len(all)-1)] }
 
-// flagsName is libbpf-tools' text: the flags from the highest down, then the operation.
+// flagsName returns the text of libbpf-tools: flags from the highest bit to the lowest, then the
+// operation.
 func flagsName(flags uint16, op uint8) string {
 	var b strings.Builder
 	for i := len(flagNames) - 1; i >= 0; i-- {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/corescope/corescope/internal/blockio"
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 )
 
@@ -33,7 +34,7 @@ func TestFlagsName(t *testing.T) {
 	}
 }
 
-// TestPlan sees that a run attaches what it needs and nothing else.
+// TestPlan checks that a run attaches only what it needs.
 func TestPlan(t *testing.T) {
 	bios := []string{"bioqueue", "biocomplete"}
 	for _, test := range []struct {
@@ -43,9 +44,9 @@ func TestPlan(t *testing.T) {
 	}{
 		{options{}, append([]string{"insert"}, bios...), []string{"submit"}, ""},
 		{options{Queued: true}, bios, []string{"submit"}, ""},
-		{options{Stages: true, ByOwner: tool.ByOwner{Cgroups: true}}, bios, nil, ""},
+		{options{Stages: true, ByOwner: source.ByOwner{Cgroups: true}}, bios, nil, ""},
 		{options{Disks: true, JSON: true}, []string{"insert"}, []string{"submit"}, "json"},
-		{options{Options: blockio.Options{Disk: "vda"}, ByOwner: tool.ByOwner{Containers: true}}, []string{"insert"}, nil, ""},
+		{options{Options: blockio.Options{Disk: "vda"}, ByOwner: source.ByOwner{Containers: true}}, []string{"insert"}, nil, ""},
 	} {
 		p := tool.Plan{Variables: map[string]any{}, MapEntries: map[string]uint32{}}
 		test.options.hooks(&p)
@@ -55,7 +56,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestRefusals are command lines that end before anything is attached.
+// TestRefusals checks command lines that are rejected before anything is attached.
 func TestRefusals(t *testing.T) {
 	for _, args := range [][]string{{"-d", "no-such-disk"}, {"-d", "/dev/null"}, {"1", "2", "3"}, {"--disk"}} {
 		var out, errOut bytes.Buffer

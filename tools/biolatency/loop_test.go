@@ -12,16 +12,16 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// loop is a disk of its own for a test.
+// loop is a disk that is used only by one test.
 type loop struct {
 	name, path string
 	dev        *os.File
-	back       int // the file with its sectors
+	back       int // backing file
 }
 
 const (
 	loopSize  = tooltest.LoopSize
-	partSize  = loopSize / 2 // of its partition, if it is made one
+	partSize  = loopSize / 2 // of the partition, if it is created
 	blockSize = tooltest.BlockSize
 	stride    = tooltest.Stride
 )
@@ -32,14 +32,14 @@ func newLoop(t testing.TB, flags uint32) *loop {
 	return &loop{l.Name, l.Path, l.Dev, l.Back}
 }
 
-// loopOver makes a loop device of a file.
+// loopOver creates a loop device for a file.
 func loopOver(t testing.TB, back int, flags uint32) *loop {
 	t.Helper()
 	l := tooltest.LoopOver(t, back, flags)
 	return &loop{l.Name, l.Path, l.Dev, l.Back}
 }
 
-// scheduler chooses the disk's I/O scheduler.
+// scheduler sets the I/O scheduler of the disk.
 func (l *loop) scheduler(t testing.TB, name string) {
 	t.Helper()
 	if !l.setScheduler(t, name) {
@@ -50,11 +50,11 @@ func (l *loop) scheduler(t testing.TB, name string) {
 func (l *loop) setScheduler(t testing.TB, name string) bool {
 	t.Helper()
 	file := l.sys("queue/scheduler")
-	known, err := os.ReadFile(file)
+	choices, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(known), name) {
+	if !strings.Contains(string(choices), name) {
 		return false
 	}
 	if err := os.WriteFile(file, []byte(name), 0); err != nil {
@@ -63,8 +63,8 @@ func (l *loop) setScheduler(t testing.TB, name string) bool {
 	return true
 }
 
-// scheduled is a disk with the I/O scheduler: a loop device, or where these have none
-// (5.10) null_blk's.
+// scheduled returns a disk with the I/O scheduler: a loop device, or null_blk if loop devices do
+// not support schedulers (5.10).
 func scheduled(t testing.TB, name string) *loop {
 	t.Helper()
 	l := newLoop(t, 0)
@@ -72,7 +72,7 @@ func scheduled(t testing.TB, name string) *loop {
 		return l
 	}
 	if _, err := os.Stat("/sys/block/nullb0"); err != nil {
-		t.Skipf("%s has no I/O scheduler %s, and there is no null_blk: %v", l.name, name, err)
+		t.Skipf("%s has no I/O scheduler %s, and null_blk is unavailable: %v", l.name, name, err)
 	}
 	n := opened(t, "nullb0")
 	n.scheduler(t, name)
@@ -80,8 +80,8 @@ func scheduled(t testing.TB, name string) *loop {
 	return n
 }
 
-// account has the kernel account the disk's I/O, or not ("0"). It is on in the end, as the
-// next who takes the device expects.
+// account enables or disables ("0") I/O accounting of the disk. It is enabled again at the end, as
+// the next user of the device expects.
 func (l *loop) account(t testing.TB, on string) {
 	t.Helper()
 	if err := os.WriteFile(l.sys("queue/iostats"), []byte(on), 0); err != nil {
@@ -97,7 +97,7 @@ func block(t testing.TB) []byte {
 	return tooltest.Block(t)
 }
 
-// readBlocks reads n blocks one after another, each by a request of its own.
+// readBlocks reads n blocks in sequence, with one request each.
 func readBlocks(t testing.TB, f *os.File, n int) {
 	t.Helper()
 	tooltest.ReadBlocks(t, f, n)

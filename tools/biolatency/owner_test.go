@@ -15,7 +15,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// The test program run with these writes blocks to a disk and ends.
+// With this environment, the test binary writes blocks to a disk and exits.
 const (
 	writesTo = "BIOLATENCY_TEST_DISK"
 	writesN  = "BIOLATENCY_TEST_BLOCKS"
@@ -42,7 +42,7 @@ func writeTo(path string) int {
 	return 0
 }
 
-// writeIn lets a process in the cgroup write n blocks.
+// writeIn starts a process in the cgroup that writes n blocks.
 func writeIn(t testing.TB, cgroup, disk string, n int) {
 	t.Helper()
 	self, err := os.Executable()
@@ -61,18 +61,18 @@ func testCgroup(t testing.TB, hierarchy, name string) string {
 	return tooltest.Cgroup(t, hierarchy, fmt.Sprintf("corescope-bio-%d-%s", os.Getpid(), name))
 }
 
-// defaultHierarchy is the one that histograms are labelled from.
+// defaultHierarchy is the cgroup hierarchy that labels refer to.
 func defaultHierarchy(t testing.TB) string {
 	t.Helper()
 	cgroups, err := system.OpenCgroups("/")
 	if err != nil {
-		t.Skipf("no cgroups: %v", err)
+		t.Skipf("cgroups are unavailable: %v", err)
 	}
 	return cmp.Or(cgroups.Default(), "cgroup2")
 }
 
-// TestCgroup filters I/O by the cgroup of those who submit it. It is completed by a
-// kernel thread, which is in none of these.
+// TestCgroup filters I/O by the cgroup of the submitter. It is completed by a kernel thread outside
+// these cgroups.
 func TestCgroup(t *testing.T) {
 	tooltest.OnHooks(t, "submit", "insert", "issue")
 	for _, hierarchy := range []string{"cgroup2", "memory"} {
@@ -88,14 +88,14 @@ func TestCgroup(t *testing.T) {
 				writeBlocks(t, l.dev, 80)
 			})
 			if h := find(t, res, nil); h.Num("count") != 30 {
-				t.Errorf("%v writes, want the 30 of the cgroup and of the one below it", h.Num("count"))
+				t.Errorf("%v writes, want 30, of the cgroup and its child", h.Num("count"))
 			}
 			checkCounters(t, res, nil)
 		})
 	}
 }
 
-// TestCgroups has a histogram for each.
+// TestCgroups checks one histogram per cgroup.
 func TestCgroups(t *testing.T) {
 	tooltest.AnyWay(t)
 	hierarchy := defaultHierarchy(t)
@@ -112,7 +112,7 @@ func TestCgroups(t *testing.T) {
 	}
 }
 
-// TestContainers names the container of a process that is gone.
+// TestContainers checks the container name of a process that has exited.
 func TestContainers(t *testing.T) {
 	tooltest.AnyWay(t)
 	const id = "b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b"
@@ -133,8 +133,8 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// TestKernelThread follows I/O through a second loop device, whose driver submits it to
-// the first one by a kernel thread: the cgroup is still that of the process.
+// TestKernelThread checks I/O through a second loop device, whose driver submits it to the first
+// one in a kernel thread: the cgroup is that of the process.
 func TestKernelThread(t *testing.T) {
 	tooltest.AnyWay(t)
 	inside, beside := testCgroup(t, "blkio", "inside"), testCgroup(t, "blkio", "beside")

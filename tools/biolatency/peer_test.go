@@ -11,8 +11,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestPeer lets libbpf-tools' biolatency see the same I/O: as many of each disk and set
-// of flags, under the same titles.
+// TestPeer compares counts and titles per disk and set of flags with biolatency of libbpf-tools.
 func TestPeer(t *testing.T) {
 	l := newLoop(t, 0)
 	peer := tooltest.StartPeer(t, "biolatency", "-D", "-F")
@@ -38,7 +37,7 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// counts adds the bars of a disk's histograms up, by flags.
+// counts sums the bars of a disk's histograms by flags.
 func counts(lines []string, disk string) map[string]int {
 	sums := map[string]int{}
 	flags := ""

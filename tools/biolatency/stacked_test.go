@@ -16,7 +16,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// What the device mapper takes, of linux/dm-ioctl.h: struct dm_ioctl, and for a table
+// Definitions for the device mapper, from linux/dm-ioctl.h: struct dm_ioctl and, for a table,
 // struct dm_target_spec with its parameters.
 type (
 	dmCommand struct {
@@ -46,7 +46,7 @@ const (
 	dmLoad   = 0xc138fd09
 )
 
-// mapper makes a disk of the device mapper, of one target over the loop device.
+// mapper creates a device mapper disk with one target on the loop device.
 func mapper(t testing.TB, l *loop, kind, params string) *loop {
 	t.Helper()
 	tooltest.Root(t)
@@ -66,14 +66,14 @@ func mapper(t testing.TB, l *loop, kind, params string) *loop {
 	}
 	made, err := do(dmCreate, dmCommand{})
 	if err != nil {
-		t.Fatalf("make a disk of the device mapper: %v", err)
+		t.Fatalf("create device mapper disk: %v", err)
 	}
 	t.Cleanup(func() { do(dmRemove, dmCommand{}) })
 	table := dmCommand{targets: 1, target: dmTarget{sectors: loopSize / 512}}
 	copy(table.target.kind[:], kind)
 	copy(table.params[:], params)
 	if _, err := do(dmLoad, table); errors.Is(err, unix.EINVAL) && kind != "linear" {
-		t.Skipf("the device mapper has no target %s", kind)
+		t.Skipf("device mapper target %s is unavailable", kind)
 	} else if err != nil {
 		t.Fatalf("load table: %v", err)
 	}
@@ -83,19 +83,19 @@ func mapper(t testing.TB, l *loop, kind, params string) *loop {
 	return opened(t, fmt.Sprintf("dm-%d", unix.Minor(made.dev)))
 }
 
-// opened is a disk that the test has made, by the kernel's name.
+// opened opens a disk that the test has created, by its kernel name.
 func opened(t testing.TB, name string) *loop {
 	t.Helper()
 	d := &loop{name: name, path: "/dev/" + name}
 	var err error
 	if d.dev, err = os.OpenFile(d.path, os.O_RDWR|unix.O_DIRECT, 0); err != nil {
-		t.Skipf("nobody makes the nodes of disks here: %v", err)
+		t.Skipf("no device nodes are created for disks: %v", err)
 	}
 	t.Cleanup(func() { d.dev.Close() })
 	return d
 }
 
-// TestDeviceMapper sees the mapped disk and the one below it, each with all of the I/O.
+// TestDeviceMapper checks that the mapped disk and the underlying one each show all I/O.
 func TestDeviceMapper(t *testing.T) {
 	tooltest.OnHooks(t, "bioqueue", "biocomplete", "complete")
 	l := newLoop(t, 0)
@@ -119,16 +119,16 @@ func TestDeviceMapper(t *testing.T) {
 	}
 	res = tooltest.JSON(t, Tool, []string{"-d", d.name}, load)
 	if h := find(t, res, nil); h.Num("count") != 75 {
-		t.Errorf("%v on the mapped disk alone, want 75", h.Num("count"))
+		t.Errorf("%v on the mapped disk, want 75", h.Num("count"))
 	}
 	res = tooltest.JSON(t, Tool, []string{"--operations", "--pid", pid()}, load)
 	if h := find(t, res, map[string]string{"operation": "write"}); h.Num("count") != 40 {
-		t.Errorf("%v writes where disks are not told apart, want 40", h.Num("count"))
+		t.Errorf("%v writes when not grouped by disk, want 40", h.Num("count"))
 	}
 }
 
-// TestMappedDelay holds back what is written: that is time of the mapped disk, and not
-// of the one below. The kernel counts it in ticks, of which the first has begun.
+// TestMappedDelay delays writes in the device mapper: this is time of the mapped disk, not of the
+// underlying one. The kernel counts the delay in ticks, the first of which has already begun.
 func TestMappedDelay(t *testing.T) {
 	tooltest.AnyWay(t)
 	l := newLoop(t, 0)
@@ -143,7 +143,7 @@ func TestMappedDelay(t *testing.T) {
 	}
 }
 
-// What md takes, of linux/raid/md_u.h.
+// Definitions for md, from linux/raid/md_u.h.
 const (
 	mdSetArray = 0x40480923
 	mdAddDisk  = 0x40140921
@@ -153,10 +153,10 @@ const (
 	chunk = 64 << 10
 )
 
-// striped makes a disk of md that spreads what it is given over two loop devices.
+// striped creates an md disk that is striped over two loop devices.
 func striped(t testing.TB, parts ...*loop) *loop {
 	t.Helper()
-	// Its number is not used again while the kernel still takes it apart.
+	// The number is not reused while the kernel is still removing the disk.
 	name := fmt.Sprintf("md%d", 1000+time.Now().UnixNano()%100000)
 	if err := os.WriteFile("/sys/module/md_mod/parameters/new_array", []byte(name), 0); err != nil {
 		t.Skipf("no md: %v", err)
@@ -178,7 +178,8 @@ func striped(t testing.TB, parts ...*loop) *loop {
 	return d
 }
 
-// TestStriped hands bios on as they are, on kernels before 5.14, or without accounting.
+// TestStriped checks bios that md passes on unchanged, on kernels before 5.14 or without
+// accounting.
 func TestStriped(t *testing.T) {
 	tooltest.OnHooks(t, "bioqueue", "biocomplete", "complete")
 	for _, on := range []string{"1", "0"} {
@@ -191,11 +192,11 @@ func TestStriped(t *testing.T) {
 			if err := os.WriteFile(d.sys("queue/iostats"), []byte(on), 0); err != nil {
 				t.Logf("set accounting: %v", err)
 			}
-			const n = 2 * chunk / stride // as many on each
+			const n = 2 * chunk / stride // the same number on each
 			res := tooltest.JSON(t, Tool, []string{"-D", "--operations"}, func() {
 				writeBlocks(t, d.dev, n)
 				if left := entries(t, "bios"); left > 0 {
-					t.Errorf("%d bios are left in the kernel's table", left)
+					t.Errorf("%d bios remain in the map", left)
 				}
 			})
 			for _, disk := range []string{d.name, one.name, two.name} {
@@ -208,20 +209,20 @@ func TestStriped(t *testing.T) {
 	}
 }
 
-// readInt is 0 for what cannot be read.
+// readInt returns 0 if the file cannot be read.
 func readInt(file string) int {
 	b, _ := os.ReadFile(file)
 	n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
 	return n
 }
 
-// TestTimer reads from a disk that takes a known time by the kernel's timer.
+// TestTimer reads from a disk whose latency is set by a kernel timer.
 func TestTimer(t *testing.T) {
 	tooltest.OnHooks(t, "issue", "complete")
 	const params = "/sys/module/null_blk/parameters"
 	irq, delay := readInt(filepath.Join(params, "irqmode")), time.Duration(readInt(filepath.Join(params, "completion_nsec")))
 	if irq != 2 || delay < time.Millisecond {
-		t.Skip("there is no null_blk with irqmode=2 and a completion_nsec of 1 ms or more")
+		t.Skip("no null_blk disk with irqmode=2 and completion_nsec of 1 ms or more")
 	}
 	d := opened(t, "nullb0")
 	const n = 100
@@ -237,7 +238,7 @@ func TestTimer(t *testing.T) {
 		t.Errorf("%d reads of %v took %v: %v", n, delay, wall, device)
 	}
 	if queue := find(t, res, map[string]string{"stage": "queue"}); queue.Num("p50") > us(delay)/2 {
-		t.Errorf("the device's time is in the queue: %v", queue)
+		t.Errorf("device time is included in the queue time: %v", queue)
 	}
 	checkCounters(t, res, nil)
 }

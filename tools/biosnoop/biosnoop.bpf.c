@@ -10,7 +10,7 @@
 
 #define SECTOR_SHIFT 9
 
-/* Only requests that the disk took as long for. */
+/* Only requests with at least this device time. */
 const volatile __u64 targ_min_ns = 0;
 
 struct io_owner {
@@ -28,12 +28,12 @@ struct event {
 	__u32 dev;
 	__u32 part;
 	__u8 op;
-	__u8 error; /* a block status */
+	__u8 error; /* block status */
 	__u16 flags;
 	__u32 pad;
 };
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
 static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
@@ -43,7 +43,7 @@ static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
 	owner->task.cgroup_id = BPF_CORE_READ(cgrp, kn, id);
 }
 
-/* Where the request began: parts of it that are complete are no longer in it. */
+/* The start of the request as issued: completed parts have been removed from it. */
 static __always_inline __u64 first_sector(struct io *io, struct request *rq, const bool direct)
 {
 	__u64 done = io->bytes - block_read(direct, rq, __data_len);
@@ -76,7 +76,7 @@ static __always_inline void rq_report(void *ctx, struct io *io, struct request *
 	event_send(ctx, &e, sizeof(e), e.task.time_ns);
 }
 
-/* block_io_start is there from 6.5 on (5a80bd075f3b). */
+/* block_io_start exists from 6.5 on (5a80bd075f3b). */
 HOOK(submit, block_io_start, handle_submit(ctx, (void *)ctx[0], direct))
 PROGRAMS(submit__oldbtf, submit__oldraw, block_rq_insert,
 	 handle_insert(ctx, block_arg(ctx, block_rq_insert), direct))

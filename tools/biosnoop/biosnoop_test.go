@@ -45,7 +45,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// Blocks one after another are one pattern.
+// TestSequential checks the pattern of consecutive blocks.
 func TestSequential(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
 	b := tooltest.Block(t)
@@ -93,6 +93,8 @@ func TestText(t *testing.T) {
 }
 
 func TestLetters(t *testing.T) {
+	const flagSync, flagMeta, flagFUA = 1 << bpfBlockFlagBLOCK_FLAG_SYNC, 1 << bpfBlockFlagBLOCK_FLAG_META, 1 << bpfBlockFlagBLOCK_FLAG_FUA
+	const flagPreFlush, flagReadAhead = 1 << bpfBlockFlagBLOCK_FLAG_PREFLUSH, 1 << bpfBlockFlagBLOCK_FLAG_RAHEAD
 	for _, tt := range []struct {
 		op    uint8
 		flags uint16

@@ -12,6 +12,45 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
+type bpfBlockFlag uint32
+
+const (
+	bpfBlockFlagBLOCK_FLAG_SYNC       bpfBlockFlag = 0
+	bpfBlockFlagBLOCK_FLAG_META       bpfBlockFlag = 1
+	bpfBlockFlagBLOCK_FLAG_PRIO       bpfBlockFlag = 2
+	bpfBlockFlagBLOCK_FLAG_NOMERGE    bpfBlockFlag = 3
+	bpfBlockFlagBLOCK_FLAG_IDLE       bpfBlockFlag = 4
+	bpfBlockFlagBLOCK_FLAG_INTEGRITY  bpfBlockFlag = 5
+	bpfBlockFlagBLOCK_FLAG_FUA        bpfBlockFlag = 6
+	bpfBlockFlagBLOCK_FLAG_PREFLUSH   bpfBlockFlag = 7
+	bpfBlockFlagBLOCK_FLAG_RAHEAD     bpfBlockFlag = 8
+	bpfBlockFlagBLOCK_FLAG_BACKGROUND bpfBlockFlag = 9
+	bpfBlockFlagBLOCK_FLAG_NOWAIT     bpfBlockFlag = 10
+)
+
+type bpfBlockOp uint32
+
+const (
+	bpfBlockOpBLOCK_OP_READ           bpfBlockOp = 0
+	bpfBlockOpBLOCK_OP_WRITE          bpfBlockOp = 1
+	bpfBlockOpBLOCK_OP_FLUSH          bpfBlockOp = 2
+	bpfBlockOpBLOCK_OP_DISCARD        bpfBlockOp = 3
+	bpfBlockOpBLOCK_OP_SECURE_ERASE   bpfBlockOp = 4
+	bpfBlockOpBLOCK_OP_WRITE_ZEROES   bpfBlockOp = 5
+	bpfBlockOpBLOCK_OP_WRITE_SAME     bpfBlockOp = 6
+	bpfBlockOpBLOCK_OP_ZONE_APPEND    bpfBlockOp = 7
+	bpfBlockOpBLOCK_OP_ZONE_OPEN      bpfBlockOp = 8
+	bpfBlockOpBLOCK_OP_ZONE_CLOSE     bpfBlockOp = 9
+	bpfBlockOpBLOCK_OP_ZONE_FINISH    bpfBlockOp = 10
+	bpfBlockOpBLOCK_OP_ZONE_RESET     bpfBlockOp = 11
+	bpfBlockOpBLOCK_OP_ZONE_RESET_ALL bpfBlockOp = 12
+	bpfBlockOpBLOCK_OP_DRV_IN         bpfBlockOp = 13
+	bpfBlockOpBLOCK_OP_DRV_OUT        bpfBlockOp = 14
+	bpfBlockOpBLOCK_OP_SCSI_IN        bpfBlockOp = 15
+	bpfBlockOpBLOCK_OP_SCSI_OUT       bpfBlockOp = 16
+	bpfBlockOpBLOCK_OP_OTHER          bpfBlockOp = 17
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -30,10 +69,13 @@ const (
 	bpfProgMergeRaw         = "merge__raw"
 	bpfProgRequeueBtf       = "requeue__btf"
 	bpfProgRequeueRaw       = "requeue__raw"
+	bpfProgSettle           = "settle"
 	bpfProgSubmitBtf        = "submit__btf"
 	bpfProgSubmitOldbtf     = "submit__oldbtf"
 	bpfProgSubmitOldraw     = "submit__oldraw"
 	bpfProgSubmitRaw        = "submit__raw"
+	bpfVarBlockFlagType     = "block_flag_type"
+	bpfVarBlockOpType       = "block_op_type"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventType         = "event_type"
@@ -41,6 +83,7 @@ const (
 	bpfVarFirstIssueNs      = "first_issue_ns"
 	bpfVarIosCount          = "ios_count"
 	bpfVarIosKept           = "ios_kept"
+	bpfVarLocalPidns        = "local_pidns"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
 	bpfVarTargComm          = "targ_comm"
@@ -109,6 +152,7 @@ type bpfProgramSpecs struct {
 	MergeRaw     *ebpf.ProgramSpec `ebpf:"merge__raw"`
 	RequeueBtf   *ebpf.ProgramSpec `ebpf:"requeue__btf"`
 	RequeueRaw   *ebpf.ProgramSpec `ebpf:"requeue__raw"`
+	Settle       *ebpf.ProgramSpec `ebpf:"settle"`
 	SubmitBtf    *ebpf.ProgramSpec `ebpf:"submit__btf"`
 	SubmitOldbtf *ebpf.ProgramSpec `ebpf:"submit__oldbtf"`
 	SubmitOldraw *ebpf.ProgramSpec `ebpf:"submit__oldraw"`
@@ -129,6 +173,8 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	BlockFlagType     *ebpf.VariableSpec `ebpf:"block_flag_type"`
+	BlockOpType       *ebpf.VariableSpec `ebpf:"block_op_type"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
@@ -136,6 +182,7 @@ type bpfVariableSpecs struct {
 	FirstIssueNs      *ebpf.VariableSpec `ebpf:"first_issue_ns"`
 	IosCount          *ebpf.VariableSpec `ebpf:"ios_count"`
 	IosKept           *ebpf.VariableSpec `ebpf:"ios_kept"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -191,6 +238,8 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	BlockFlagType     *ebpf.Variable `ebpf:"block_flag_type"`
+	BlockOpType       *ebpf.Variable `ebpf:"block_op_type"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.Variable `ebpf:"event_type"`
@@ -198,6 +247,7 @@ type bpfVariables struct {
 	FirstIssueNs      *ebpf.Variable `ebpf:"first_issue_ns"`
 	IosCount          *ebpf.Variable `ebpf:"ios_count"`
 	IosKept           *ebpf.Variable `ebpf:"ios_kept"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`
@@ -228,6 +278,7 @@ type bpfPrograms struct {
 	MergeRaw     *ebpf.Program `ebpf:"merge__raw"`
 	RequeueBtf   *ebpf.Program `ebpf:"requeue__btf"`
 	RequeueRaw   *ebpf.Program `ebpf:"requeue__raw"`
+	Settle       *ebpf.Program `ebpf:"settle"`
 	SubmitBtf    *ebpf.Program `ebpf:"submit__btf"`
 	SubmitOldbtf *ebpf.Program `ebpf:"submit__oldbtf"`
 	SubmitOldraw *ebpf.Program `ebpf:"submit__oldraw"`
@@ -246,6 +297,7 @@ func (p *bpfPrograms) Close() error {
 		p.MergeRaw,
 		p.RequeueBtf,
 		p.RequeueRaw,
+		p.Settle,
 		p.SubmitBtf,
 		p.SubmitOldbtf,
 		p.SubmitOldraw,

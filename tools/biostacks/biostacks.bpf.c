@@ -7,7 +7,7 @@
 #include "block.bpf.h"
 #include "task.bpf.h"
 
-/* Who submits, and by which functions of the kernel. */
+/* The submitting task and its kernel stack. */
 struct hist_key {
 	__u64 stack;
 	__u32 pid;
@@ -20,7 +20,7 @@ struct hist_key {
 
 struct io_owner {
 	__u64 start_ns;
-	__u64 stack;
+	stack_id_t stack;
 	__u32 pid;
 	char comm[TASK_COMM_LEN];
 	__u32 pad;
@@ -51,7 +51,7 @@ static __always_inline void rq_report(void *ctx, struct io *io, struct request *
 	hist_record(&key, now_ns - io->owner.start_ns);
 }
 
-/* block_io_start is there from 6.5 on (5a80bd075f3b). */
+/* block_io_start exists from 6.5 on (5a80bd075f3b). */
 HOOK(submit, block_io_start, handle_submit(ctx, (void *)ctx[0], direct))
 PROGRAMS(submit__oldbtf, submit__oldraw, block_rq_insert,
 	 handle_insert(ctx, block_arg(ctx, block_rq_insert), direct))

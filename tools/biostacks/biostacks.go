@@ -1,9 +1,11 @@
-// Package biostacks shows how long block I/O takes, by who submits it and from where.
+// Package biostacks shows block I/O latency by process and kernel stack.
 package biostacks
 
 import (
 	"github.com/corescope/corescope/internal/blockio"
 	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/source"
+	"github.com/corescope/corescope/internal/stacktrace"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -12,54 +14,54 @@ import (
 
 type options struct {
 	blockio.Options
-	tool.Milliseconds
-	tool.Stop
-	tool.Frames
-	Every flags.Duration `flag:"interval" arg:"TIME" help:"time between reports; one report at the end without it"`
+	source.Milliseconds
+	source.Stop
+	stacktrace.Frames
+	Every flags.Duration `flag:"interval" arg:"TIME" help:"time between reports; one report at the end by default"`
 }
 
-// histKey is struct hist_key.
+// histKey mirrors struct hist_key.
 type histKey struct {
-	Stack    tool.StackID
+	Stack    stacktrace.StackID
 	PID, Dev uint32
 	Comm     value.Comm
 }
 
 type label struct {
 	Comm        value.Comm  `json:"comm" col:"COMM,bare" help:"name of the thread that submitted the I/O"`
-	PID         uint32      `json:"pid" col:"PID,bare" help:"its process, in the initial PID namespace"`
+	PID         uint32      `json:"pid" col:"PID,bare" help:"process ID of this thread, in the initial PID namespace"`
 	Disk        string      `json:"disk" col:"DISK,bare" help:"disk that the I/O is for"`
-	KernelStack value.Trace `json:"kernel_stack" help:"the kernel's functions that submitted it, the innermost first"`
+	KernelStack value.Trace `json:"kernel_stack" help:"kernel stack trace of the submission, innermost frame first"`
 }
 
-// Tool is biostacks.
+// Tool is the definition of biostacks.
 var Tool = tool.Define(tool.Spec{
 	Name:     "biostacks",
 	Category: "block",
-	Summary:  "Show how long block I/O takes, by process and kernel stack",
-	Description: `Measures how long each request to a disk takes, from when it is submitted to when it is complete, and shows it as a histogram for each process, disk and stack of the kernel's functions that submitted it: which of reads, faults, logs of file systems and write-back it is that is slow.
+	Summary:  "Disk (block I/O) latency by process and kernel stack, as histograms",
+	Description: `Measures the latency of block I/O requests from submission to completion, as one histogram per process, disk and kernel stack trace of the submission. It shows which I/O is slow: reads, page faults, file system journals or writeback.
 
-The time begins with the tracepoint block_io_start (kernel 6.5 and later), or else when the request is first inserted or issued, and ends with block_rq_complete; CLOCK_MONOTONIC. What waits in a queue is in it. The stack and the process are those of the task that is current at the beginning: the one that reads or waits, or a thread of the kernel that writes back what others have written. What is merged into a request is a part of it, and has its stack.
+The time starts at the tracepoint block_io_start (kernel 6.5 and later), otherwise when the request is first inserted or issued, and ends at block_rq_complete, in CLOCK_MONOTONIC. Time in queues is included. Stack and process are those of the task that is current at the start: the task that reads or waits, or a kernel thread that writes back data of others. I/O that is merged into a request is part of that request and has its stack.
 
-Disks that are given no requests, of the device mapper, md and zram, are seen by the disks below them.
+Disks without requests (device mapper, md, zram) are shown as their underlying disks.
 
-The counters at the end are those of biolatency(8).`,
+The counters in the summary are those of biolatency(8).`,
 	Peers: []string{
-		"Kernels 5.17 to 6.4 have no function that libbpf-tools could be attached to; the tracepoints here are in all.",
-		"A request that another one is merged into keeps the stack of its beginning; libbpf-tools shows that of the last merge.",
-		"Stacks of the same functions are one; --address tells addresses apart.",
-		"A request that is completed in parts is one I/O.",
+		"Kernels 5.17 to 6.4 are supported: they lack the functions that libbpf-tools attaches to, but have the tracepoints used here.",
+		"A request keeps the stack of its submission when another one is merged into it; libbpf-tools shows the stack of the last merge.",
+		"Stacks are grouped by functions; with --address by addresses.",
+		"A request that completes in parts is one I/O.",
 	},
-	Overhead: "That of biolatency, and the walk through the kernel's stack at each submission: 3.3 us there, 0.7 us at the insertion, the issue and the completion together (10,000 reads of a loop device, a busy virtual machine with kernel 6.18).",
+	Overhead: "As biolatency, plus the kernel stack trace at each submission: 3.3 us at submission, and 0.7 us at insertion, issue and completion together (10,000 reads of a loop device, busy virtual machine, kernel 6.18).",
 	Examples: []string{
 		"biostacks 10                        # all I/O of ten seconds",
-		"biostacks -d nvme0n1 -m --interval 5  # of one disk, in milliseconds, each five seconds",
-		"biostacks --pid 1234                # what one process waits for",
-		"biostacks --filter 'p99 > 10000' 60 # where one in a hundred takes 10 ms",
+		"biostacks -d nvme0n1 -m --interval 5  # one disk, in milliseconds, every five seconds",
+		"biostacks --pid 1234                # I/O submitted by one process",
+		"biostacks --filter 'p99 > 10000' 60 # stacks with a p99 above 10 ms",
 	},
 	Object: loadBpf,
 	Tasks:  true,
-}, options{Frames: tool.DefaultFrames()}, build)
+}, options{Frames: stacktrace.DefaultFrames()}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
 	plan, err := o.Plan(env)
@@ -68,13 +70,13 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	}
 	plan.Duration = o.Duration
 	plan.Variables["want_owner"] = true
-	return &tool.Hists[histKey, label]{
+	return &source.Hists[histKey, label]{
 		Plan:     plan,
-		Interval: tool.Interval{Rounds: tool.Rounds{Every: o.Every}},
+		Interval: source.Interval{Rounds: source.Rounds{Every: o.Every}},
 		Unit:     o.Unit(),
 		Keys:     []string{"comm", "pid", "disk", "kernel_stack"},
 		Stacks:   &o.Frames,
-		Trace: func(k histKey, t *tool.Traces) label {
+		Trace: func(k histKey, t *stacktrace.Traces) label {
 			return label{Comm: k.Comm, PID: k.PID, Disk: blockio.DiskName(k.Dev, env), KernelStack: t.Of(k.Stack)}
 		},
 	}, nil

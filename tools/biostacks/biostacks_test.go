@@ -12,7 +12,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// of are the histograms of this process whose stacks have one of the symbols.
+// of returns the histograms of this process whose stacks contain one of the symbols.
 func of(res *tooltest.Result, disk string, symbols ...string) (all []tooltest.Row) {
 	for _, h := range res.Histograms {
 		key := h.Object("key")
@@ -36,7 +36,7 @@ func check(t *testing.T, what string, hists []tooltest.Row, n int, wall time.Dur
 		count += h.Num("count")
 		sum += h.Num("sum")
 		if h.Num("min") <= 0 {
-			t.Errorf("%s take no time: %v", what, h)
+			t.Errorf("%s have no latency: %v", what, h)
 		}
 	}
 	if most := float64(wall) / float64(time.Microsecond); count != float64(n) || sum > most {
@@ -50,7 +50,7 @@ func timed(f func()) time.Duration {
 	return time.Since(begin)
 }
 
-// buffered reads n blocks by the page cache, which has none of them and reads no further.
+// buffered reads n blocks through the page cache, which contains none of them, without read-ahead.
 func buffered(t *testing.T, path string, n int) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -64,7 +64,7 @@ func buffered(t *testing.T, path string, n int) {
 	tooltest.ReadBlocks(t, f, n)
 }
 
-// Reads of one kind and the other are told apart by their stacks, each of a known number.
+// TestStacks checks that two kinds of reads, each of a known number, are grouped by their stacks.
 func TestStacks(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
 	const direct, cached = 300, 100
@@ -85,7 +85,7 @@ func TestStacks(t *testing.T) {
 	}
 }
 
-// Only I/O of the disk and the process that are asked for is shown, by each report that of
+// TestFilters checks that only I/O of the selected disk and process is shown, each in the report of
 // its interval.
 func TestFilters(t *testing.T) {
 	l, other := tooltest.NewLoop(t, 0), tooltest.NewLoop(t, 0)

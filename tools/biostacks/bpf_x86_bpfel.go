@@ -24,11 +24,10 @@ const (
 	bpfMapLost              = "lost"
 	bpfMapStackRooms        = "stack_rooms"
 	bpfMapStacksSent        = "stacks_sent"
-	bpfMapUnwindBlocks      = "unwind_blocks"
 	bpfMapUnwindCursors     = "unwind_cursors"
-	bpfMapUnwindMappings    = "unwind_mappings"
-	bpfMapUnwindProcesses   = "unwind_processes"
+	bpfMapUnwindFiles       = "unwind_files"
 	bpfMapUnwindRules       = "unwind_rules"
+	bpfMapUnwindSlabs       = "unwind_slabs"
 	bpfProgCompleteBtf      = "complete__btf"
 	bpfProgCompleteRaw      = "complete__raw"
 	bpfProgInsertBtf        = "insert__btf"
@@ -39,10 +38,13 @@ const (
 	bpfProgMergeRaw         = "merge__raw"
 	bpfProgRequeueBtf       = "requeue__btf"
 	bpfProgRequeueRaw       = "requeue__raw"
+	bpfProgSettle           = "settle"
 	bpfProgSubmitBtf        = "submit__btf"
 	bpfProgSubmitOldbtf     = "submit__oldbtf"
 	bpfProgSubmitOldraw     = "submit__oldraw"
 	bpfProgSubmitRaw        = "submit__raw"
+	bpfVarBlockFlagType     = "block_flag_type"
+	bpfVarBlockOpType       = "block_op_type"
 	bpfVarCountEpoch        = "count_epoch"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
@@ -52,8 +54,10 @@ const (
 	bpfVarHistUnitNs        = "hist_unit_ns"
 	bpfVarIosCount          = "ios_count"
 	bpfVarIosKept           = "ios_kept"
+	bpfVarLocalPidns        = "local_pidns"
 	bpfVarStackDepth        = "stack_depth"
 	bpfVarStackHeadType     = "stack_head_type"
+	bpfVarStackResentNs     = "stack_resent_ns"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
 	bpfVarTargComm          = "targ_comm"
@@ -67,6 +71,7 @@ const (
 	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
 	bpfVarTaskFilter        = "task_filter"
 	bpfVarUnwindAddressMask = "unwind_address_mask"
+	bpfVarUnwindPageShift   = "unwind_page_shift"
 	bpfVarUnwindTables      = "unwind_tables"
 	bpfVarUnwindThreadSize  = "unwind_thread_size"
 	bpfVarWantOwner         = "want_owner"
@@ -124,6 +129,7 @@ type bpfProgramSpecs struct {
 	MergeRaw     *ebpf.ProgramSpec `ebpf:"merge__raw"`
 	RequeueBtf   *ebpf.ProgramSpec `ebpf:"requeue__btf"`
 	RequeueRaw   *ebpf.ProgramSpec `ebpf:"requeue__raw"`
+	Settle       *ebpf.ProgramSpec `ebpf:"settle"`
 	SubmitBtf    *ebpf.ProgramSpec `ebpf:"submit__btf"`
 	SubmitOldbtf *ebpf.ProgramSpec `ebpf:"submit__oldbtf"`
 	SubmitOldraw *ebpf.ProgramSpec `ebpf:"submit__oldraw"`
@@ -134,25 +140,26 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Counters        *ebpf.MapSpec `ebpf:"counters"`
-	Events          *ebpf.MapSpec `ebpf:"events"`
-	Hists           *ebpf.MapSpec `ebpf:"hists"`
-	HistsPlain      *ebpf.MapSpec `ebpf:"hists_plain"`
-	Ios             *ebpf.MapSpec `ebpf:"ios"`
-	Lost            *ebpf.MapSpec `ebpf:"lost"`
-	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
-	StacksSent      *ebpf.MapSpec `ebpf:"stacks_sent"`
-	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.MapSpec `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Hists         *ebpf.MapSpec `ebpf:"hists"`
+	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
+	Ios           *ebpf.MapSpec `ebpf:"ios"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	StackRooms    *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StacksSent    *ebpf.MapSpec `ebpf:"stacks_sent"`
+	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
+	UnwindRules   *ebpf.MapSpec `ebpf:"unwind_rules"`
+	UnwindSlabs   *ebpf.MapSpec `ebpf:"unwind_slabs"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	BlockFlagType     *ebpf.VariableSpec `ebpf:"block_flag_type"`
+	BlockOpType       *ebpf.VariableSpec `ebpf:"block_op_type"`
 	CountEpoch        *ebpf.VariableSpec `ebpf:"count_epoch"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
@@ -162,8 +169,10 @@ type bpfVariableSpecs struct {
 	HistUnitNs        *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	IosCount          *ebpf.VariableSpec `ebpf:"ios_count"`
 	IosKept           *ebpf.VariableSpec `ebpf:"ios_kept"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
+	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -177,6 +186,7 @@ type bpfVariableSpecs struct {
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
 	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.VariableSpec `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 	WantOwner         *ebpf.VariableSpec `ebpf:"want_owner"`
@@ -202,19 +212,18 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Counters        *ebpf.Map `ebpf:"counters"`
-	Events          *ebpf.Map `ebpf:"events"`
-	Hists           *ebpf.Map `ebpf:"hists"`
-	HistsPlain      *ebpf.Map `ebpf:"hists_plain"`
-	Ios             *ebpf.Map `ebpf:"ios"`
-	Lost            *ebpf.Map `ebpf:"lost"`
-	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
-	StacksSent      *ebpf.Map `ebpf:"stacks_sent"`
-	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.Map `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Hists         *ebpf.Map `ebpf:"hists"`
+	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
+	Ios           *ebpf.Map `ebpf:"ios"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	StackRooms    *ebpf.Map `ebpf:"stack_rooms"`
+	StacksSent    *ebpf.Map `ebpf:"stacks_sent"`
+	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
+	UnwindRules   *ebpf.Map `ebpf:"unwind_rules"`
+	UnwindSlabs   *ebpf.Map `ebpf:"unwind_slabs"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -227,11 +236,10 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.StackRooms,
 		m.StacksSent,
-		m.UnwindBlocks,
 		m.UnwindCursors,
-		m.UnwindMappings,
-		m.UnwindProcesses,
+		m.UnwindFiles,
 		m.UnwindRules,
+		m.UnwindSlabs,
 	)
 }
 
@@ -239,6 +247,8 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	BlockFlagType     *ebpf.Variable `ebpf:"block_flag_type"`
+	BlockOpType       *ebpf.Variable `ebpf:"block_op_type"`
 	CountEpoch        *ebpf.Variable `ebpf:"count_epoch"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
@@ -248,8 +258,10 @@ type bpfVariables struct {
 	HistUnitNs        *ebpf.Variable `ebpf:"hist_unit_ns"`
 	IosCount          *ebpf.Variable `ebpf:"ios_count"`
 	IosKept           *ebpf.Variable `ebpf:"ios_kept"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
+	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`
@@ -263,6 +275,7 @@ type bpfVariables struct {
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
 	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.Variable `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 	WantOwner         *ebpf.Variable `ebpf:"want_owner"`
@@ -282,6 +295,7 @@ type bpfPrograms struct {
 	MergeRaw     *ebpf.Program `ebpf:"merge__raw"`
 	RequeueBtf   *ebpf.Program `ebpf:"requeue__btf"`
 	RequeueRaw   *ebpf.Program `ebpf:"requeue__raw"`
+	Settle       *ebpf.Program `ebpf:"settle"`
 	SubmitBtf    *ebpf.Program `ebpf:"submit__btf"`
 	SubmitOldbtf *ebpf.Program `ebpf:"submit__oldbtf"`
 	SubmitOldraw *ebpf.Program `ebpf:"submit__oldraw"`
@@ -300,6 +314,7 @@ func (p *bpfPrograms) Close() error {
 		p.MergeRaw,
 		p.RequeueBtf,
 		p.RequeueRaw,
+		p.Settle,
 		p.SubmitBtf,
 		p.SubmitOldbtf,
 		p.SubmitOldraw,

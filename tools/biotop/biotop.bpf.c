@@ -63,7 +63,7 @@ static __always_inline void rq_report(void *ctx, struct io *io, struct request *
 	table_add(value, errors, error != 0);
 }
 
-/* block_io_start is there from 6.5 on (5a80bd075f3b). */
+/* block_io_start exists from 6.5 on (5a80bd075f3b). */
 HOOK(submit, block_io_start, handle_submit(ctx, (void *)ctx[0], direct))
 PROGRAMS(submit__oldbtf, submit__oldraw, block_rq_insert,
 	 handle_insert(ctx, block_arg(ctx, block_rq_insert), direct))

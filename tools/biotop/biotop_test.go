@@ -12,7 +12,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// sum adds a number up over the rows of a disk and operation.
+// sum adds up a column over the rows of a disk and operation.
 func sum(rows []tooltest.Row, disk, op, key string) (n float64) {
 	for _, r := range rows {
 		if r.Str("disk") == disk && r.Str("op") == op {
@@ -61,7 +61,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The filter is by the submitter, wherever the request is completed.
+// TestFilter checks that the filter tests the submitter, not the task at completion.
 func TestFilter(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
 	load := func() { tooltest.ReadBlocks(t, l.Dev, 50) }
@@ -69,7 +69,7 @@ func TestFilter(t *testing.T) {
 		t.Errorf("rows %v, want 50 reads", res.Rows)
 	}
 	if res := tooltest.JSON(t, Tool, []string{"-p", "1"}, load); sum(res.Rows, l.Name, "R", "ios") != 0 {
-		t.Errorf("rows %v of another", res.Rows)
+		t.Errorf("unexpected rows %v", res.Rows)
 	}
 }
 

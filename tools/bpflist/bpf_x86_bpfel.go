@@ -12,6 +12,14 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
+type bpfKind uint32
+
+const (
+	bpfKindKIND_PROG bpfKind = 0
+	bpfKindKIND_MAP  bpfKind = 1
+	bpfKindKIND_LINK bpfKind = 2
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -25,6 +33,8 @@ const (
 	bpfProgProgs           = "progs"
 	bpfVarEventType        = "event_type"
 	bpfVarHolderRound      = "holder_round"
+	bpfVarKindType         = "kind_type"
+	bpfVarLocalPidns       = "local_pidns"
 	bpfVarPercpuNr         = "percpu_nr"
 	bpfVarPercpuOffsets    = "percpu_offsets"
 	bpfVarTargByUid        = "targ_by_uid"
@@ -103,6 +113,8 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	EventType        *ebpf.VariableSpec `ebpf:"event_type"`
 	HolderRound      *ebpf.VariableSpec `ebpf:"holder_round"`
+	KindType         *ebpf.VariableSpec `ebpf:"kind_type"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	PercpuNr         *ebpf.VariableSpec `ebpf:"percpu_nr"`
 	PercpuOffsets    *ebpf.VariableSpec `ebpf:"percpu_offsets"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
@@ -157,6 +169,8 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	EventType        *ebpf.Variable `ebpf:"event_type"`
 	HolderRound      *ebpf.Variable `ebpf:"holder_round"`
+	KindType         *ebpf.Variable `ebpf:"kind_type"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	PercpuNr         *ebpf.Variable `ebpf:"percpu_nr"`
 	PercpuOffsets    *ebpf.Variable `ebpf:"percpu_offsets"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`

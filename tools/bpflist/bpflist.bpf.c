@@ -19,14 +19,17 @@ enum kind {
 	KIND_LINK,
 };
 
+/* Keeps the type in the object: Go takes its constants from there. */
+const enum kind *kind_type __attribute__((unused));
+
 struct event {
-	struct task_info task; /* the holder; pid 0 where there is none */
-	__u64 load_ns; /* CLOCK_BOOTTIME; of programs */
+	struct task_info task; /* the holder; pid 0 if there is none */
+	__u64 load_ns; /* CLOCK_BOOTTIME; only programs */
 	struct prog_counts counts;
 	__u32 id;
 	__u32 kind; /* enum kind */
 	__u32 type;
-	__u32 prog_id; /* of links */
+	__u32 prog_id; /* only links */
 	__u32 owner_uid;
 	__u32 fd;
 	__u32 holders;
@@ -41,12 +44,12 @@ struct event {
 	char name[BPF_OBJ_NAME_LEN];
 };
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
-/* Who holds a program, map or link: the first that is wanted, and how many in all. */
+/* The holder of a program, map or link: the first matching one, and the number of holders. */
 struct owner {
-	struct task_info task; /* pid 0 until there is one */
+	struct task_info task; /* pid 0 until a holder is found */
 	__u32 fd;
 	__u32 holders;
 };
@@ -59,7 +62,7 @@ struct {
 	__type(value, struct owner);
 } owners SEC(".maps");
 
-/* Finds out who holds what: an open object is its file's private data. */
+/* Finds the holders: an open object is the private data of its file. */
 SEC("iter/task_file")
 int holders(struct bpf_iter__task_file *ctx)
 {
@@ -88,7 +91,7 @@ int holders(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
-/* begin tells whether the object is wanted, and whose it is. */
+/* begin reports whether the object is wanted, and fills in its holder. */
 static __always_inline bool begin(struct event *e, const void *object, enum kind kind)
 {
 	struct owner *owner = bpf_map_lookup_elem(&owners, &object);

@@ -5,32 +5,33 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
 
-//go:generate ../../scripts/bpf2go.sh bpflist.bpf.c
+//go:generate ../../scripts/bpf2go.sh bpflist.bpf.c -type kind
 
 type options struct {
-	Programs bool `flag:"programs,P" help:"programs; with others of these flags, those too"`
-	Maps     bool `flag:"maps,M" help:"maps"`
-	Links    bool `flag:"links,L" help:"links, which hold a program where it is attached"`
+	Programs bool `flag:"programs,P" help:"list programs; can be combined with --maps and --links"`
+	Maps     bool `flag:"maps,M" help:"list maps"`
+	Links    bool `flag:"links,L" help:"list links, which keep programs attached"`
 }
 
-// counts is struct prog_counts of prog.bpf.h.
+// counts mirrors struct prog_counts in prog.bpf.h.
 type counts struct{ Runs, RunNs, Misses uint64 }
 
 type event struct {
 	value.Task
 	LoadNs   uint64
 	Counts   counts
-	ID       uint32 `json:"id" col:"ID,width=6" help:"its id, by kind, as bpftool has it"`
+	ID       uint32 `json:"id" col:"ID,width=6" help:"ID of the object, unique per kind, as in bpftool"`
 	KindNr   uint32 `btf:"kind"`
 	TypeNr   uint32 `btf:"type"`
 	ProgID   uint32
 	OwnerUID uint32
 	FDNr     uint32 `btf:"fd"`
-	Holders  uint32 `json:"holders" col:"HOLD,width=4,right" help:"descriptors of it in all processes; what has none is held by others of these, by a pin in a file system, or where it is attached"`
+	Holders  uint32 `json:"holders" col:"HOLD,width=4,right" help:"open file descriptors of the object in all processes; an object with none is held by another BPF object, a pin in a file system, or its attachment"`
 	InsnsNr  uint32 `btf:"insns"`
 	JITedNr  uint32 `btf:"jited_bytes"`
 	KeyNr    uint32 `btf:"key_size"`
@@ -39,33 +40,40 @@ type event struct {
 	Measured bool
 	_        [7]byte
 	TagBytes [8]byte    `btf:"tag"`
-	Name     value.Comm `json:"name" col:"NAME,width=16" help:"its name, of which the kernel keeps 15 bytes; of a link that of its program"`
+	Name     value.Comm `json:"name" col:"NAME,width=16" help:"name of the object, truncated to 15 bytes by the kernel; of a link that of its program"`
 }
 
 type row struct {
 	event
 	Kind       string      `json:"kind" col:"KIND,width=4" help:"prog, map or link"`
-	Type       string      `json:"bpf_type" col:"TYPE,width=16" help:"type of the program, map or link: the kernel's name, without what all begin with"`
+	Type       string      `json:"bpf_type" col:"TYPE,width=16" help:"type of the program, map or link: name in the kernel without the common prefix"`
 	Tag        string      `json:"tag" col:"TAG,width=16" help:"of programs: hash of the instructions as loaded"`
-	Age        value.Count `json:"age_ns" col:"AGE_NS,width=16,right" help:"of programs: time since it was loaded, until time (CLOCK_BOOTTIME)"`
-	OwnerUser  value.Count `json:"loaded_uid" col:"LOADED,width=7" help:"of programs: user id that loaded it"`
-	Insns      value.Count `json:"insns" col:"INSNS,width=6,right" help:"of programs: instructions, as the kernel runs them"`
-	JITed      value.Count `json:"jited_bytes" col:"JITED,width=7,right" help:"of programs: size in the machine's instructions, 0 where it is interpreted"`
-	Runs       value.Count `json:"runs" col:"RUNS,width=10,right" help:"of programs: times that it ran while the kernel was measuring (bpftop, kernel.bpf_stats_enabled, --stats)"`
-	RunTime    value.Count `json:"run_ns" col:"RUN_NS,width=12,right" help:"of programs: time that these took"`
-	Misses     value.Count `json:"misses" col:"MISSES,width=6,right" help:"of programs: times that it was left out, as it was running on that CPU already"`
-	Program    value.Count `json:"prog_id" col:"PROG,width=6,right" help:"of links: id of the program"`
+	Age        value.Count `json:"age_ns" col:"AGE_NS,width=16,right" help:"of programs: time since loading, at time (CLOCK_BOOTTIME)"`
+	OwnerUser  value.Count `json:"loaded_uid" col:"LOADED,width=7" help:"of programs: ID of the user who loaded it"`
+	Insns      value.Count `json:"insns" col:"INSNS,width=6,right" help:"of programs: number of BPF instructions after verification"`
+	JITed      value.Count `json:"jited_bytes" col:"JITED,width=7,right" help:"of programs: size of the native code, 0 if interpreted"`
+	Runs       value.Count `json:"runs" col:"RUNS,width=10,right" help:"of programs: runs while the kernel was measuring (bpftop, kernel.bpf_stats_enabled, --stats)"`
+	RunTime    value.Count `json:"run_ns" col:"RUN_NS,width=12,right" help:"of programs: total run time of these runs"`
+	Misses     value.Count `json:"misses" col:"MISSES,width=6,right" help:"of programs: runs skipped by the kernel because the program was already running on that CPU"`
+	Program    value.Count `json:"prog_id" col:"PROG,width=6,right" help:"of links: ID of the program"`
 	KeySize    value.Count `json:"key_bytes" col:"KEY,width=5,right" help:"of maps: size of a key"`
 	ValueSize  value.Count `json:"value_bytes" col:"VALUE,width=7,right" help:"of maps: size of a value"`
-	MaxEntries value.Count `json:"max_entries" col:"ENTRIES,width=9,right" help:"of maps: entries that there may be, for some types bytes"`
-	FD         value.Count `json:"fd" col:"FD,width=4,right" help:"the holder's descriptor"`
+	MaxEntries value.Count `json:"max_entries" col:"ENTRIES,width=9,right" help:"of maps: maximum number of entries, for some types the size in bytes"`
+	FD         value.Count `json:"fd" col:"FD,width=4,right" help:"file descriptor of the holder"`
 }
 
-// Decode fills what follows from the event.
+// Decode computes the derived columns.
 func (r *row) Decode([]byte) error {
-	isProg, isMap, isLink := r.KindNr == 0, r.KindNr == 1, r.KindNr == 2
-	r.Kind = [...]string{"prog", "map", "link"}[r.KindNr%3]
-	r.Type = [...]func(uint32) string{value.ProgramType, value.MapType, value.LinkType}[r.KindNr%3](r.TypeNr)
+	kind := bpfKind(r.KindNr)
+	isProg, isMap, isLink := kind == bpfKindKIND_PROG, kind == bpfKindKIND_MAP, kind == bpfKindKIND_LINK
+	switch {
+	case isProg:
+		r.Kind, r.Type = "prog", value.ProgramType(r.TypeNr)
+	case isMap:
+		r.Kind, r.Type = "map", value.MapType(r.TypeNr)
+	default:
+		r.Kind, r.Type = "link", value.LinkType(r.TypeNr)
+	}
 	r.Tag = ""
 	if isProg {
 		r.Tag = fmt.Sprintf("%x", r.TagBytes)
@@ -85,26 +93,26 @@ func (r *row) Decode([]byte) error {
 	return nil
 }
 
-// Tool is bpflist.
+// Tool is the definition of bpflist.
 var Tool = tool.Define(tool.Spec{
 	Name:     "bpflist",
 	Category: "process",
-	Summary:  "List BPF programs, maps and links, and who holds them",
-	Description: `Lists the BPF programs, maps and links that are loaded, with the processes that hold them: those of this very run are among them.
+	Summary:  "List loaded BPF programs, maps and links and the processes holding them",
+	Description: `Lists the loaded BPF programs, maps and links with the processes that hold them, including those of this run of bpflist.
 
-The pid, uid, comm and cgroup are those of the holder, the first process that has a descriptor, in the order of process ids, of those that the task filter takes; without one the pid is 0 and the uid 4294967295. With a task filter only what its processes hold is listed.
+pid, uid, comm and cgroup describe the holder: of the processes that match the task filters, the first one, in the order of process IDs, with a file descriptor of the object. Without a holder, pid is 0 and uid is 4294967295. With a task filter, only objects held by matching processes are listed.
 
-runs and run_ns count only while the kernel measures: bpftop has it do so and shows what they do each second.
+runs and run_ns increase only while the kernel measures run times. bpftop enables the measurement and shows the values per second.
 
-Before 5.19 the kernel cannot list links, as standard error says; runs are known there only where /proc/kallsyms has the kernel's variables (CONFIG_KALLSYMS_ALL) and may be read.`,
+Kernels before 5.19 cannot list links; a notice on standard error reports this. On these kernels runs are available only if /proc/kallsyms is readable and contains the kernel's variables (CONFIG_KALLSYMS_ALL).`,
 	Peers: []string{
-		"BCC's bps lists programs alone, with its own names of their types, and shows no holders.",
-		"bpftool lists the attributes of a kind at a time; ids, names and tags are the same.",
+		"bps (BCC) lists programs only, with its own names for their types, and without holders.",
+		"bpftool lists one kind of object at a time; IDs, names and tags are the same.",
 	},
 	Examples: []string{
 		"bpflist                           # all programs, maps and links",
 		"bpflist -P --filter 'holders == 0' # programs that no process holds",
-		"bpflist --comm systemd            # what systemd holds",
+		"bpflist --comm systemd            # objects held by systemd",
 	},
 	Object: loadBpf,
 	Tasks:  true,
@@ -116,7 +124,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if err != nil && !errors.Is(err, tool.ErrUnsupported) {
 		return nil, err
 	}
-	list := &tool.List[row]{
+	list := &source.List[row]{
 		Plan:      tool.Plan{Variables: perCPU, Optional: []string{"links"}},
 		Columns:   []string{"kind", "id", "bpf_type", "name", "holders", "pid", "comm", "runs", "run_ns"},
 		Iterators: []tool.Iterator{{Program: "holders"}},

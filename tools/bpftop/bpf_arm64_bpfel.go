@@ -30,6 +30,7 @@ const (
 	bpfVarHolderRound      = "holder_round"
 	bpfVarKnownEmpty       = "known_empty"
 	bpfVarLastId           = "last_id"
+	bpfVarLocalPidns       = "local_pidns"
 	bpfVarPercpuNr         = "percpu_nr"
 	bpfVarPercpuOffsets    = "percpu_offsets"
 	bpfVarTableEmpty       = "table_empty"
@@ -114,6 +115,7 @@ type bpfVariableSpecs struct {
 	HolderRound      *ebpf.VariableSpec `ebpf:"holder_round"`
 	KnownEmpty       *ebpf.VariableSpec `ebpf:"known_empty"`
 	LastId           *ebpf.VariableSpec `ebpf:"last_id"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	PercpuNr         *ebpf.VariableSpec `ebpf:"percpu_nr"`
 	PercpuOffsets    *ebpf.VariableSpec `ebpf:"percpu_offsets"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
@@ -177,6 +179,7 @@ type bpfVariables struct {
 	HolderRound      *ebpf.Variable `ebpf:"holder_round"`
 	KnownEmpty       *ebpf.Variable `ebpf:"known_empty"`
 	LastId           *ebpf.Variable `ebpf:"last_id"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	PercpuNr         *ebpf.Variable `ebpf:"percpu_nr"`
 	PercpuOffsets    *ebpf.Variable `ebpf:"percpu_offsets"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`

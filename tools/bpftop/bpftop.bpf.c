@@ -13,7 +13,7 @@
 #define PROGS_MAX (1 << 14)
 
 struct counters {
-	__u64 unseen; /* programs that were loaded and gone between two readings */
+	__u64 unseen; /* programs that were loaded and freed between two readings */
 };
 
 #include "counters.bpf.h"
@@ -28,7 +28,7 @@ struct program {
 	__u64 load_ns; /* CLOCK_BOOTTIME */
 	__u64 cgroup_id;
 	__u32 type;
-	__u32 pid; /* the holder's; 0 where there is none */
+	__u32 pid; /* of the holder; 0 if there is none */
 	__u32 uid;
 	__u32 holders;
 	char comm[TASK_COMM_LEN];
@@ -42,7 +42,7 @@ struct table_value {
 
 #include "table.bpf.h"
 
-/* By its statistics, whose address is what is left of it as it is freed. */
+/* Keyed by the address of the statistics, the only part that is still known when it is freed. */
 struct known {
 	struct program program;
 	const void *prog;
@@ -60,9 +60,9 @@ struct {
 	__type(value, struct known);
 } knowns SEC(".maps");
 
-/* Who holds a program: the first that is wanted, and how many in all. */
+/* The holder of a program: the first matching one, and the number of holders. */
 struct owner {
-	struct task_info task; /* pid 0 until there is one */
+	struct task_info task; /* pid 0 until a holder is found */
 	__u32 holders;
 	__u32 round;
 };
@@ -77,7 +77,7 @@ struct {
 
 __u32 last_id;
 
-/* The program that an open file holds: it is one, or a link, which has one. */
+/* Returns the program that an open file refers to, directly or by a link. */
 static __always_inline const void *held_by(struct file *file)
 {
 	void *object = BPF_CORE_READ(file, private_data);
@@ -121,7 +121,7 @@ int holders(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
-/* describe reads what a program is and whose. */
+/* describe reads the description of a program and its holder. */
 static __always_inline void describe(struct program *p, struct bpf_prog *prog)
 {
 	struct owner *owner = bpf_map_lookup_elem(&owners, &prog);
@@ -139,7 +139,7 @@ static __always_inline void describe(struct program *p, struct bpf_prog *prog)
 	__builtin_memcpy(p->comm, owner->task.comm, sizeof(p->comm));
 }
 
-/* count gives the interval what a program has done since its last reading. */
+/* count adds the runs of a program since its last reading to the interval. */
 static __always_inline void count(struct known *known, struct prog_counts *now)
 {
 	struct table_key key = { .id = known->id };
@@ -158,7 +158,7 @@ static __always_inline void count(struct known *known, struct prog_counts *now)
 	table_add(value, counts.misses, now->misses - last.misses);
 }
 
-/* Ids are given in turn, so those that are not there were of programs that nobody saw. */
+/* IDs are assigned in sequence: missing IDs are programs that were never observed. */
 static __always_inline void count_unseen(__u32 id)
 {
 	if (id <= last_id)
@@ -198,7 +198,7 @@ int programs(struct bpf_iter__bpf_prog *ctx)
 	return 0;
 }
 
-/* The last of a program: nobody runs it any more, and its statistics are still to be read. */
+/* The last reading of a program: it no longer runs, and its statistics are still readable. */
 static __always_inline int handle_free(const void *stats)
 {
 	struct known *known = bpf_map_lookup_elem(&knowns, &stats);

@@ -1,10 +1,11 @@
-// Package bpftop shows what BPF programs cost.
+// Package bpftop shows run counts and run times of BPF programs.
 package bpftop
 
 import (
 	"time"
 
 	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
@@ -13,20 +14,20 @@ import (
 //go:generate ../../scripts/bpf2go.sh bpftop.bpf.c
 
 type options struct {
-	tool.Top
-	Delay flags.Duration `flag:"delay,d" arg:"TIME" help:"the interval, as an option"`
+	source.Top
+	Delay flags.Duration `flag:"delay,d" arg:"TIME" help:"interval between reports"`
 }
 
-// key is struct table_key.
+// key mirrors struct table_key.
 type key struct{ ID uint32 }
 
-// counts is struct prog_counts of prog.bpf.h.
+// counts mirrors struct prog_counts in prog.bpf.h.
 type counts struct{ Runs, RunNs, Misses uint64 }
 
-// total is a number that is read and not counted.
+// total is a number that is read from the kernel, not summed by the tool.
 type total uint64
 
-// program is struct program.
+// program mirrors struct program.
 type program struct {
 	Total                   struct{ Runs, RunNs, Misses total }
 	LoadNs, CgroupID        total
@@ -35,60 +36,60 @@ type program struct {
 	Name                    [64]byte
 }
 
-// entry is struct table_value.
+// entry mirrors struct table_value.
 type entry struct {
 	Counts  counts
 	Program program
 }
 
 type row struct {
-	ID        uint32        `json:"id" col:"ID,width=6" help:"its id, as bpftool and bpflist have it"`
-	Type      string        `json:"bpf_type" col:"TYPE,width=16" help:"its type: the kernel's name, without what all begin with"`
-	Name      value.Name    `json:"name" col:"NAME,width=24" help:"name of its function, or the 15 bytes of it that the kernel keeps where the program has no BTF"`
-	PID       value.Count   `json:"pid" col:"PID,width=7" help:"process that holds it: the first with a descriptor of it, or of a link that has it; absent where none has"`
-	UID       value.Count   `json:"uid" col:"UID,width=6" help:"the holder's real user id, in the initial user namespace"`
-	Comm      value.Name    `json:"comm" col:"COMM,width=16" help:"the holder's name"`
-	Holders   uint32        `json:"holders" col:"HOLD,width=4,right" help:"descriptors of it, and of links that have it, in all processes"`
-	Rate      value.Rate    `json:"runs_per_second" col:"EVENTS/s,width=9,right" help:"runs, by the length of the interval"`
-	Mean      value.Mean    `json:"mean_ns" col:"AVG_NS,width=9,right" help:"mean time of a run in the interval; absent where there was none"`
-	CPU       value.Percent `json:"cpu_percent" col:"CPU%,width=7,right" help:"share of one CPU that its runs took of the interval"`
-	Runs      uint64        `json:"runs" col:"RUNS,width=10,right" help:"times that it ran in the interval"`
-	RunTime   uint64        `json:"run_ns" col:"RUN_NS,width=12,right" help:"time that these took"`
-	Misses    uint64        `json:"misses" col:"MISSES,width=6,right" help:"times in the interval that it was left out, as it was running on that CPU already; from 5.12 on"`
-	TotalRuns uint64        `json:"total_runs" col:"TOTAL,width=12,right" help:"times that it ran since it was loaded, while the kernel was measuring"`
-	TotalMean value.Mean    `json:"total_mean_ns" col:"TOTAL_AVG_NS,width=12,right" help:"mean time of all these; absent where there are none"`
-	CgroupID  uint64        `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"id of the holder's cgroup: inode of its directory"`
+	ID        uint32        `json:"id" col:"ID,width=6" help:"ID of the program, as in bpftool and bpflist"`
+	Type      string        `json:"bpf_type" col:"TYPE,width=16" help:"type of the program: name in the kernel without the common prefix"`
+	Name      value.Name    `json:"name" col:"NAME,width=24" help:"name of its function; without BTF the first 15 bytes of it"`
+	PID       value.Count   `json:"pid" col:"PID,width=7" help:"process that holds the program: the first one with a file descriptor of it or of a link to it; absent if there is none"`
+	UID       value.Count   `json:"uid" col:"UID,width=6" help:"real user ID of the holder, in the initial user namespace"`
+	Comm      value.Name    `json:"comm" col:"COMM,width=16" help:"name of the holder"`
+	Holders   uint32        `json:"holders" col:"HOLD,width=4,right" help:"file descriptors of the program and of links to it, in all processes"`
+	Rate      value.Rate    `json:"runs_per_second" col:"EVENTS/s,width=9,right" help:"runs per second in the interval"`
+	Mean      value.Mean    `json:"mean_ns" col:"AVG_NS,width=9,right" help:"mean run time in the interval; absent without a run"`
+	CPU       value.Percent `json:"cpu_percent" col:"CPU%,width=7,right" help:"run time in percent of the interval: 100 is one CPU"`
+	Runs      uint64        `json:"runs" col:"RUNS,width=10,right" help:"runs in the interval"`
+	RunTime   uint64        `json:"run_ns" col:"RUN_NS,width=12,right" help:"total run time in the interval"`
+	Misses    uint64        `json:"misses" col:"MISSES,width=6,right" help:"runs in the interval that the kernel skipped because the program was already running on that CPU (kernel 5.12 and later)"`
+	TotalRuns uint64        `json:"total_runs" col:"TOTAL,width=12,right" help:"runs since loading, while the kernel was measuring"`
+	TotalMean value.Mean    `json:"total_mean_ns" col:"TOTAL_AVG_NS,width=12,right" help:"mean time of these runs; absent without a run"`
+	CgroupID  uint64        `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"ID of the holder's cgroup: inode number of its directory"`
 }
 
-// Tool is bpftop.
+// Tool is the definition of bpftop.
 var Tool = tool.Define(tool.Spec{
 	Name:     "bpftop",
 	Category: "process",
-	Summary:  "Show what BPF programs cost",
-	Description: `Shows the BPF programs that are loaded, each second: how often they ran, how long a run took and their share of a CPU, those that cost most first. The programs of this very run are among them; its process holds them.
+	Summary:  "CPU time and run counts of BPF programs, as a top-like table",
+	Description: `Shows the loaded BPF programs each second: how often they ran, the mean run time, and their share of a CPU, the most expensive first. The programs of this run of bpftop are included, with its process as the holder.
 
-The kernel counts, for as long as this runs (BPF_ENABLE_STATS): nothing of it stays on. An interval is the difference of two readings of these counts. What a program did between its last reading and its end is counted too, as it is freed. Of a program that is loaded and gone between two readings nothing can be known but that there was one: the summary counts these (unseen). A program that is let go in the last moment of the run may lack what it did since the last reading.
+The kernel measures run times while bpftop runs (BPF_ENABLE_STATS), and stops afterwards. An interval is the difference between two readings of the kernel's counters. Runs of a program between the last reading and its removal are included, because the counters are also read when a program is freed. If a program is loaded and freed between two readings, only its existence is known: the summary has the number of these programs (unseen). For a program that is released at the very end of the run, the runs since the last reading can be missing.
 
-Before 5.19 the counts can only be read where /proc/kallsyms has the kernel's variables (CONFIG_KALLSYMS_ALL); CAP_SYSLOG is for that.`,
+Before kernel 5.19 the counters are readable only if /proc/kallsyms contains the kernel's variables (CONFIG_KALLSYMS_ALL), which requires CAP_SYSLOG.`,
 	Peers: []string{
-		"Options and columns of Netflix' bpftop: -d; TOTAL_AVG_NS and others are with --columns. Its graphs are not there.",
-		"A program's share is that of one CPU, as in Netflix' bpftop.",
-		"Holders are those of links too: what loads a program often keeps only the link.",
-		"A run of 0 ns is none: the kernel measures programs where it runs them, so those that it inlines, or runs as part of others, are not there by themselves.",
+		"-d and the columns are those of Netflix' bpftop; TOTAL_AVG_NS and others are available with --columns. Its graphs are not supported.",
+		"CPU% is relative to one CPU, as in Netflix' bpftop.",
+		"Holders include processes that hold a link: loaders often keep only the link.",
+		"The kernel measures only programs that it runs separately. Programs that are inlined, or run as part of others, have no runs.",
 		"JSON and CSV have all programs; --rows (20 in text) limits them too if given.",
 	},
-	Overhead: `While this runs, each run of each BPF program of the machine takes longer, as the kernel looks at the clock twice: an empty one took 117 ns instead of 37 (BPF_PROG_TEST_RUN, 5 million runs, a virtual machine, 6.18). A reading costs about 0.4 µs for each open file of all processes, and some µs for each program (--stats).`,
+	Overhead: "While bpftop runs, every run of every BPF program on the machine takes longer, because the kernel reads the clock twice: an empty program took 117 ns instead of 37 (BPF_PROG_TEST_RUN, 5 million runs, virtual machine, kernel 6.18). A reading takes about 0.4 us per open file of all processes, and some us per program (--stats).",
 	Examples: []string{
 		"bpftop                       # a screen of all programs, each second",
-		"bpftop -C -d 5 -s runs       # tables of five seconds, by how often programs ran",
-		"bpftop --comm cilium-agent --columns +total_runs,misses  # those that one holds",
-		"bpftop --output json 10 1 --filter 'cpu_percent > 1'     # what takes more than 1% of a CPU",
+		"bpftop -C -d 5 -s runs       # a table every five seconds, by number of runs",
+		"bpftop --comm cilium-agent --columns +total_runs,misses  # programs of one holder",
+		"bpftop --output json 10 1 --filter 'cpu_percent > 1'     # programs that use more than 1% of a CPU",
 	},
 	Object:       loadBpf,
 	Tasks:        true,
 	Capabilities: []system.Capability{system.CapSysAdmin},
 	Shorts:       map[string]string{"pid": "p"},
-}, options{Top: tool.TopBy("cpu_percent")}, build)
+}, options{Top: source.TopBy("cpu_percent")}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
 	perCPU, err := env.PerCPU()
@@ -98,7 +99,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if o.Delay > 0 {
 		o.Every = o.Delay
 	}
-	return &tool.Table[key, entry, row]{
+	return &source.Table[key, entry, row]{
 		Plan:     tool.Plan{Variables: perCPU, Optional: []string{"free"}, Measure: true},
 		Top:      &o.Top,
 		Readings: []tool.Iterator{{Program: "holders"}, {Program: "programs"}},

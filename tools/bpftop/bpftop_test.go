@@ -19,10 +19,10 @@ import (
 
 func self() string { return strconv.Itoa(os.Getpid()) }
 
-// long is a name that the program itself has no room for.
+// long is a name that is longer than the kernel keeps in the program itself.
 const long = "a_name_of_more_than_fifteen_bytes"
 
-// newProgram is loaded, of which body are the instructions before its end.
+// newProgram loads a program with the instructions of body before its exit.
 func newProgram(t *testing.T, kind ebpf.ProgramType, body ...asm.Instruction) (*ebpf.Program, float64) {
 	t.Helper()
 	tooltest.Root(t)
@@ -47,7 +47,8 @@ func newProgram(t *testing.T, kind ebpf.ProgramType, body ...asm.Instruction) (*
 	return p, float64(id)
 }
 
-// runs runs it so many times, by a call for each: those of one call a signal may break off.
+// runs runs the program n times, with one call each, because a signal can interrupt a call with
+// repetitions.
 func runs(t *testing.T, p *ebpf.Program, n int) {
 	t.Helper()
 	for range n {
@@ -57,7 +58,7 @@ func runs(t *testing.T, p *ebpf.Program, n int) {
 	}
 }
 
-// counted adds up what the rows of a program have counted, and returns the last one.
+// counted sums the rows of a program and returns the last one.
 func counted(res *tooltest.Result, id float64) (n float64, last tooltest.Row) {
 	for _, row := range res.Rows {
 		if row.Num("id") == id {
@@ -68,7 +69,7 @@ func counted(res *tooltest.Result, id float64) (n float64, last tooltest.Row) {
 	return n, last
 }
 
-// What ran before is not counted; the rest is, whatever the intervals.
+// TestRuns checks that runs before the start are not counted, and all others are, for any interval.
 func TestRuns(t *testing.T) {
 	p, id := newProgram(t, ebpf.SocketFilter)
 	for _, args := range [][]string{{"-d", "1h"}, {"20ms"}} {
@@ -90,12 +91,12 @@ func TestRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if row.Num("total_runs") != float64(stats.RunCount) {
-			t.Errorf("%v runs in all, the kernel has %d", row.Num("total_runs"), stats.RunCount)
+			t.Errorf("%v runs in total, kernel counts %d", row.Num("total_runs"), stats.RunCount)
 		}
 	}
 }
 
-// The rates are the counts by the length of the interval.
+// TestRates checks that rates are counts divided by the length of the interval.
 func TestRates(t *testing.T) {
 	p, id := newProgram(t, ebpf.SocketFilter)
 	res := tooltest.JSON(t, Tool, []string{"-d", "1h"}, func() { runs(t, p, 5000) })
@@ -106,7 +107,7 @@ func TestRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ns == 0 || ns != float64(stats.Runtime) || length <= 0 {
-		t.Fatalf("%v ns in %v, the kernel has %v", ns, length, stats.Runtime)
+		t.Fatalf("%v ns in %v, kernel counts %v", ns, length, stats.Runtime)
 	}
 	for key, want := range map[string]float64{
 		"runs_per_second": n * 1e9 / length, "mean_ns": ns / n, "cpu_percent": 100 * ns / length, "total_mean_ns": ns / n,
@@ -117,7 +118,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// gone waits until a map that only a freed program had is gone, and the program with it.
+// gone waits until a map that only a freed program used is freed, and with it the program.
 func gone(t *testing.T, id ebpf.MapID) {
 	t.Helper()
 	for {
@@ -127,12 +128,12 @@ func gone(t *testing.T, id ebpf.MapID) {
 		}
 		m.Close()
 	}
-	for range 10 { // its memory is freed right after
+	for range 10 { // its memory is freed immediately afterwards
 		_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, 1 /* MEMBARRIER_CMD_GLOBAL */, 0, 0)
 	}
 }
 
-// A program that ends within the interval is counted to its end.
+// TestGone checks that a program that is freed within an interval is counted until then.
 func TestGone(t *testing.T) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
 	if err != nil {
@@ -155,7 +156,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// Nobody can tell what these did, but that they were there.
+// TestUnseen checks that programs loaded and freed between two readings are reported.
 func TestUnseen(t *testing.T) {
 	res := tooltest.JSON(t, Tool, []string{"-d", "1h"}, func() {
 		for range 3 {
@@ -165,11 +166,11 @@ func TestUnseen(t *testing.T) {
 		newProgram(t, ebpf.SocketFilter)
 	})
 	if n := res.Summary.Object("counters").Num("unseen"); n < 3 {
-		t.Errorf("%v programs were not seen, want 3: %v", n, res.Summary)
+		t.Errorf("%v unseen programs, want 3: %v", n, res.Summary)
 	}
 }
 
-// A program that comes within the interval is counted from its beginning.
+// TestNew checks that a program that is loaded within an interval is counted from the start.
 func TestNew(t *testing.T) {
 	var id float64
 	res := tooltest.JSON(t, Tool, []string{"-d", "1h", "--pid", self()}, func() {
@@ -182,7 +183,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// A link holds its program, and there are as many holders as descriptors.
+// TestLink checks that a link counts as a holder of its program, once per descriptor.
 func TestLink(t *testing.T) {
 	p, id := newProgram(t, ebpf.RawTracepoint)
 	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "sched_process_exit", Program: p})
@@ -196,15 +197,16 @@ func TestLink(t *testing.T) {
 	p.Close()
 	_, row := counted(tooltest.JSON(t, Tool, []string{"1h", "--pid", self()}, func() {}), id)
 	if row.Num("holders") != 1 || row.Num("pid") != float64(os.Getpid()) {
-		t.Errorf("want this process to hold it: %v", row)
+		t.Errorf("want this process as the holder: %v", row)
 	}
 	if _, row := counted(tooltest.JSON(t, Tool, []string{"1h", "--pid", "1"}, func() {}), id); row != nil {
-		t.Errorf("process 1 does not hold it: %v", row)
+		t.Errorf("want process 1 as a holder: %v", row)
 	}
 }
 
-// The kernel measures for no longer than the run.
+// TestGivesBack checks that the kernel stops measuring at the end of the run.
 func TestGivesBack(t *testing.T) {
+	tooltest.Alone(t, "the kernel measures programs for all who ask")
 	p, _ := newProgram(t, ebpf.SocketFilter)
 	measured := func() uint64 {
 		runs(t, p, 10)
@@ -215,7 +217,7 @@ func TestGivesBack(t *testing.T) {
 		return s.RunCount
 	}
 	if measured() > 0 {
-		t.Skip("somebody else has the kernel measure")
+		t.Skip("run times are measured by another process or by sysctl")
 	}
 	tooltest.JSON(t, Tool, nil, func() { runs(t, p, 5) })
 	if n := measured(); n != 5 {

@@ -17,7 +17,7 @@ struct totals {
 
 #include "totals.bpf.h"
 
-/* The events' arguments are not looked at, as they have changed from pages to folios. */
+/* The arguments of the hooks are not read, because they changed from pages to folios. */
 #define PROGRAM_IF(only, name, section, member)  \
 	SEC(section)                             \
 	int name(void *ctx)                      \
@@ -29,7 +29,7 @@ struct totals {
 	}
 #define PROGRAM(name, section, member) PROGRAM_IF(, name, section, member)
 
-/* Folios from 5.16 on (76580b6529db); the function for pages then no longer sees all. */
+/* Folios from 5.16 on (76580b6529db); the function for pages is then no longer always called. */
 #define OF_PAGES ONLY_WITHOUT(struct folio)
 
 PROGRAM(accessed__fentry, "fentry/folio_mark_accessed", accessed)
@@ -37,17 +37,17 @@ PROGRAM(accessed__kprobe, "kprobe/folio_mark_accessed", accessed)
 PROGRAM_IF(OF_PAGES, accessed__oldfentry, "fentry/mark_page_accessed", accessed)
 PROGRAM_IF(OF_PAGES, accessed__oldkprobe, "kprobe/mark_page_accessed", accessed)
 
-/* In add_to_page_cache_lru, filemap_add_folio from 5.16 on. */
+/* Called by add_to_page_cache_lru, filemap_add_folio from 5.16 on. */
 PROGRAM(added__btf, "tp_btf/mm_filemap_add_to_page_cache", added)
 PROGRAM(added__raw, "raw_tp/mm_filemap_add_to_page_cache", added)
 
-/* In account_page_dirtied, folio_account_dirtied from 5.15 on (203a31516616). */
+/* Called by account_page_dirtied, folio_account_dirtied from 5.15 on (203a31516616). */
 PROGRAM(dirtied__btf, "tp_btf/writeback_dirty_folio", dirtied)
 PROGRAM(dirtied__raw, "raw_tp/writeback_dirty_folio", dirtied)
 PROGRAM(dirtied__oldbtf, "tp_btf/writeback_dirty_page", dirtied)
 PROGRAM(dirtied__oldraw, "raw_tp/writeback_dirty_page", dirtied)
 
-/* In mark_buffer_dirty. */
+/* Called by mark_buffer_dirty. */
 PROGRAM(dirties__btf, "tp_btf/block_dirty_buffer", dirties)
 PROGRAM(dirties__raw, "raw_tp/block_dirty_buffer", dirties)
 

@@ -6,7 +6,7 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// command is what was given to exec: the file, and the arguments behind the first.
+// command contains the file given to exec and the arguments after argv[0].
 type command struct {
 	value.List
 	quote, cut bool
@@ -49,29 +49,29 @@ func appendQuoted(b, s []byte) []byte {
 	return append(b, '"')
 }
 
-// contains tells whether the command, with blanks between its arguments, contains text.
+// contains reports whether the command, its arguments separated by spaces, contains text.
 func (c *command) contains(text string) bool {
 	return bytes.Contains(bytes.ReplaceAll(c.List, []byte{0}, []byte{' '}), []byte(text))
 }
 
-// given returns the arguments behind argv[0]. An interpreter's arguments come before the
-// file that it interprets; the caller's own follow.
-func given(args value.List, file []byte, interpreted bool) value.List {
-	_, behind, _ := bytes.Cut(args, []byte{0})
+// callerArgs returns the arguments of the caller after argv[0]. For a script they follow the
+// arguments of the interpreter and the file.
+func callerArgs(args value.List, file []byte, interpreted bool) value.List {
+	_, tail, _ := bytes.Cut(args, []byte{0})
 	if !interpreted {
-		return behind
+		return tail
 	}
-	for rest := behind; len(rest) > 0; {
+	for rest := tail; len(rest) > 0; {
 		var arg []byte
 		arg, rest, _ = bytes.Cut(rest, []byte{0})
 		if bytes.Equal(arg, file) {
 			return rest
 		}
 	}
-	return behind
+	return tail
 }
 
-// first returns the first n strings of a list, and whether there are more.
+// first returns the first n strings of a list and reports whether the list has more.
 func first(l value.List, n int) (value.List, bool) {
 	end := 0
 	for ; n > 0 && end < len(l); n-- {

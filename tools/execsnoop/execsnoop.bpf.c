@@ -13,13 +13,16 @@
 
 #define AT_FDCWD -100
 #define PAGE_BYTES 4096
-/* Arguments are read in pieces of pages, or of one where not all of them are resident. */
+/* Arguments are read in pieces of several pages, or of one if not all of them are resident. */
 #define PIECE (3 * PAGE_BYTES)
-/* 2 MiB: what a stack of the usual 8 MiB has room for. The verifier follows each turn. */
+/*
+ * 2 MiB: the limit for arguments with the usual stack limit of 8 MiB. The verifier walks each
+ * iteration.
+ */
 #define PIECES_MAX ((2 << 20) / PIECE + 2)
-/* An argument of a failed call takes one turn, or one for each page that it has. */
+/* An argument of a failed call takes one iteration, or one per page. */
 #define FAIL_TURNS_MAX 256
-/* Room for the names: file and twice a path, and an interpreter. */
+/* Space for the names: the file and two paths, and an interpreter. */
 #define NAMES_SIZE (1 << 14)
 #define INTERP_MAX 2048
 
@@ -27,7 +30,7 @@ const volatile bool want_exe = false;
 const volatile bool want_cwd = false;
 const volatile __u32 targ_ppid = 0;
 
-/* Lengths have the NUL, and are 0 for what could not be read. */
+/* Lengths include the NUL byte, and are 0 if the string could not be read. */
 struct exec_names {
 	__u32 file_len;
 	__u32 interp_len;
@@ -36,8 +39,8 @@ struct exec_names {
 };
 
 /*
- * One exec. Its arguments may need several records: all have the same head, the
- * first one has the names, and args_more is set in all but the last one.
+ * One exec. Its arguments can need several records: all have the same head, the first one has the
+ * names, and args_more is set in all but the last one.
  */
 struct event {
 	struct task_info task;
@@ -45,20 +48,24 @@ struct event {
 	__s32 ret;
 	__u32 ppid;
 	__u32 cpu;
-	__s32 dfd; /* where a failed execveat began to look, else AT_FDCWD */
+	__s32 dfd; /* directory of a failed execveat, otherwise AT_FDCWD */
 	__u32 data_len;
-	__u32 args_len; /* of data_len, at its end */
+	__u32 args_len; /* part of data_len, at its end */
 	__u32 args_off; /* bytes of arguments in earlier records */
 	__u8 args_more;
 	__u8 args_truncated;
 	__u8 pad[2];
 	struct exec_names names;
 	char parent_comm[TASK_COMM_LEN];
-	char data[NAMES_SIZE + PIECE]; /* the names in their order, and arguments */
+	char data[NAMES_SIZE + PIECE]; /* the names in this order, and arguments */
 };
 
-/* A failing exec may come between while another one is looked at, so each has its own. */
-enum { SCRATCH_EXEC, SCRATCH_FAIL, SCRATCH_MAX };
+/* A failing exec can interrupt the program for another one, so each has its own buffer. */
+enum {
+	SCRATCH_EXEC,
+	SCRATCH_FAIL,
+	SCRATCH_MAX
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -67,7 +74,7 @@ struct {
 	__type(value, struct event);
 } scratch SEC(".maps");
 
-/* event_begin returns the head, filled from the current task, or NULL when it is not wanted. */
+/* event_begin returns the head, filled from the current task, or NULL if it is not wanted. */
 static __always_inline struct event *event_begin(__u32 which, __s32 ret)
 {
 	struct task_struct *task = task_current(), *parent;
@@ -78,7 +85,7 @@ static __always_inline struct event *event_begin(__u32 which, __s32 ret)
 		return NULL;
 	parent = BPF_CORE_READ(task, real_parent);
 	ppid = BPF_CORE_READ(parent, tgid);
-	if (targ_ppid && ppid != targ_ppid)
+	if (targ_ppid && task_local_pid(parent) != targ_ppid)
 		return NULL;
 	e = bpf_map_lookup_elem(&scratch, &which);
 	if (!e)
@@ -99,7 +106,7 @@ static __always_inline char *event_room(struct event *e)
 	return e->data + (e->data_len & (NAMES_SIZE - 1));
 }
 
-/* add_name takes what a read of a string returned. */
+/* add_name adds a string with the result of its read. */
 static __always_inline __u32 add_name(struct event *e, long len)
 {
 	if (len <= 0)
@@ -144,8 +151,8 @@ static __noinline long record_send(void *ctx, struct event *e)
 }
 
 /*
- * Sends what there is, to make room. When it cannot be sent, the last record says that
- * something is missing: it has no data, so it may still fit.
+ * Sends the record to free the buffer. If it cannot be sent, the last record, which has no data and
+ * therefore may still fit, reports that something is missing.
  */
 static __always_inline bool args_flush(void *ctx, struct event *e)
 {
@@ -171,18 +178,18 @@ static __always_inline void args_added(struct event *e, __u32 len)
 }
 
 /*
- * Where the arguments are. The steps below are global functions, which the verifier looks
- * at once and not in every turn of the loops that call them: it is in a map, as until 5.12
- * (e5069b9c23b3) they take no pointers.
+ * Position in the arguments. The steps below are global functions, which the verifier checks once
+ * instead of in every iteration of the loops that call them. It is in a map, because global
+ * functions accept no pointers before 5.12 (e5069b9c23b3).
  */
 struct args_walk {
 	__u64 arg; /* address of the rest of an argument, or 0 */
-	__u64 end; /* of all of them, for an exec that succeeded */
-	__u64 argv; /* for one that failed: address of the next pointer */
+	__u64 end; /* end of all arguments, of a successful exec */
+	__u64 argv; /* of a failed exec: address of the next pointer */
 	__u64 file;
 	__u32 pointer_bytes;
 	__s32 dfd;
-	bool done; /* all of them are read */
+	bool done; /* all arguments have been read */
 };
 
 struct {
@@ -193,9 +200,9 @@ struct {
 } walks SEC(".maps");
 
 /*
- * read_piece reads to the end of the piece, or of its first page, and returns the length
- * or 0. The barriers have the compiler check the very register that is used: 5.10 does
- * not know that two are equal.
+ * read_piece reads until the end of the piece, or of its first page, and returns the length or 0.
+ * The barriers make the compiler check the register that is used: the verifier of 5.10 does not
+ * track that two registers are equal.
  */
 static __always_inline __u64 read_piece(char *room, __u64 addr, __u64 left)
 {
@@ -216,8 +223,8 @@ static __always_inline __u64 read_piece(char *room, __u64 addr, __u64 left)
 }
 
 /*
- * A step returns whether there may be more. This one reads the new image's own arguments:
- * all of it was just written, and is one stretch.
+ * A step returns whether there may be more. This one reads the arguments of the new image, which
+ * were just written and are contiguous.
  */
 __noinline int step_exec(void)
 {
@@ -252,7 +259,7 @@ static __always_inline long next_arg(struct args_walk *walk)
 	return err;
 }
 
-/* The arguments that a failed exec was given, still where the caller has them. */
+/* Reads the arguments of a failed exec from the memory of the caller. */
 __noinline int step_fail(void)
 {
 	__u32 which = SCRATCH_FAIL;
@@ -270,7 +277,7 @@ __noinline int step_fail(void)
 	len = read_user_str(event_room(e), PAGE_BYTES, (void *)walk->arg);
 	if (len <= 0)
 		return false;
-	/* A full page ends with a NUL that need not be the argument's own. */
+	/* A full page ends with a NUL byte that need not belong to the argument. */
 	if (len == PAGE_BYTES)
 		walk->arg += --len;
 	else
@@ -285,8 +292,8 @@ static __always_inline bool args_turn(void *ctx, struct event *e, int (*const st
 }
 
 /*
- * The verifier follows each turn of a loop, which takes it 40 ms; but of an iterator's
- * (6.4) only two or three.
+ * The verifier walks each iteration of a loop, which takes 40 ms, but only two or three iterations
+ * of an iterator loop (6.4).
  */
 static __always_inline void args_turns(void *ctx, struct event *e, int (*const step)(void), int max)
 {
@@ -316,7 +323,9 @@ static __always_inline int walk_args(void *ctx, struct event *e, struct args_wal
 	return 0;
 }
 
-/* Runs in the new image, as its first and only thread, whatever thread and call it came by. */
+/*
+ * Runs in the new image, in its only thread, which is the leader, whatever thread and call it was.
+ */
 static __always_inline int handle_exec(void *ctx, struct linux_binprm *bprm)
 {
 	struct task_struct *task = task_current();
@@ -340,7 +349,7 @@ static __always_inline int handle_exec(void *ctx, struct linux_binprm *bprm)
 	return walk_args(ctx, e, walk, step_exec, PIECES_MAX);
 }
 
-/* read_call notes the call's arguments; place is that of the path. */
+/* read_call reads the arguments of the call; place is the index of the path. */
 static __always_inline struct args_walk *read_call(struct pt_regs *regs, __s32 nr, int place,
 						   bool compat)
 {
@@ -370,31 +379,17 @@ static __always_inline int handle_fail(void *ctx, struct args_walk *walk, __s32 
 	return walk_args(ctx, e, walk, step_fail, FAIL_TURNS_MAX);
 }
 
-/* The place of the path among the arguments of execve and execveat, or -1 for other calls. */
-static __always_inline int exec_path_arg(__s32 nr, bool compat)
-{
-	if (nr == (compat ? NR_compat_execve : NR_execve))
-		return 0;
-	if (nr == (compat ? NR_compat_execveat : NR_execveat))
-		return 1;
-	if (nr == (__X32_SYSCALL_BIT | NR_x32_execve))
-		return 0;
-	if (nr == (__X32_SYSCALL_BIT | NR_x32_execveat))
-		return 1;
-	return -1;
-}
-
 static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret,
 				       bool btf)
 {
 	bool compat;
 	int place;
 
-	/* Nearly all calls are others, and end here. */
-	if (exec_path_arg(nr, false) < 0 && exec_path_arg(nr, true) < 0)
+	/* Almost all calls are others, and return here. */
+	if (!syscall_is_exec_in_any(nr))
 		return 0;
 	compat = syscall_is_compat_for(regs, btf);
-	place = exec_path_arg(nr, compat);
+	place = syscall_exec_path_arg(nr, compat);
 	if (place < 0 || ret >= 0)
 		return 0;
 	return NOT_PREEMPTED(handle_fail(ctx, read_call(regs, nr, place, compat), ret));

@@ -21,7 +21,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// children are the flags for what this process starts.
+// children returns the filter flags for processes started by this one.
 func children(more ...string) []string {
 	return append([]string{"--ppid", strconv.Itoa(os.Getpid())}, more...)
 }
@@ -50,8 +50,8 @@ func argsOf(t *testing.T, r tooltest.Row) []string {
 	return args
 }
 
-// dropped is how many events had no room. The rest of what is lost is the kernel's doing:
-// where a program can be preempted (7.2), it is not run for another task meanwhile.
+// dropped returns the number of events lost in the buffer. Other losses are caused by the kernel:
+// if programs can be preempted (7.2), it skips a program that is running for another task.
 func dropped(summary tooltest.Row) float64 {
 	reasons := summary.Object("reasons")
 	return reasons.Num("buffer_full") + reasons.Num("map_full")
@@ -84,10 +84,10 @@ func TestArguments(t *testing.T) {
 		append([]string{"1.9M"}, long(15, 128<<10)...),
 	}
 	target := program(t, "true")
-	for _, ways := range tooltest.Ways([]string{"--perf-buffer"}, []string{"--hook", "exec=raw"}) {
-		t.Run(strings.Join(ways, " "), func(t *testing.T) {
+	for _, flags := range tooltest.Ways([]string{"--perf-buffer"}, []string{"--hook", "exec=raw"}) {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
 			var pids []int
-			res := tooltest.JSON(t, Tool, children(ways...), func() {
+			res := tooltest.JSON(t, Tool, children(flags...), func() {
 				for _, argv := range vectors {
 					cmd := &exec.Cmd{Path: target, Args: argv, Env: []string{}}
 					run(t, cmd)
@@ -137,28 +137,29 @@ func TestWhoAndWhere(t *testing.T) {
 	}
 	at, err := time.Parse(time.RFC3339Nano, r.Str("time"))
 	if err != nil || at.Before(before) || at.After(time.Now()) {
-		t.Errorf("time is %v, %v; want some after %v", at, err, before)
+		t.Errorf("time is %v, %v; want a time after %v", at, err, before)
 	}
 	if ns := r.Num("age_ns"); ns <= 0 || ns > float64(time.Since(before)) {
-		t.Errorf("age is %v ns, the test's is %v", ns, time.Since(before))
+		t.Errorf("age is %v ns, want at most %v", ns, time.Since(before))
 	}
 	if ns := r.Num("elapsed_ns"); ns <= 0 || ns > float64(time.Since(before)) {
-		t.Errorf("elapsed is %v ns, the test's is %v", ns, time.Since(before))
+		t.Errorf("elapsed is %v ns, want at most %v", ns, time.Since(before))
 	}
 }
 
-// TestWays is exec by descriptor, in a directory, and by a thread that is not the first.
-func TestWays(t *testing.T) {
+// TestVariants calls exec by descriptor, relative to a directory, and from a thread that is not the
+// leader.
+func TestVariants(t *testing.T) {
 	tooltest.OnHooks(t, "exec")
 	target := program(t, "true")
-	for _, c := range []struct{ way, file string }{
+	for _, c := range []struct{ variant, file string }{
 		{"fexecve", "/dev/fd/*"}, {"execveat", "/dev/fd/*/true"}, {"thread", target},
 	} {
-		t.Run(c.way, func(t *testing.T) {
-			cmd := by(t, c.way, target, "by "+c.way)
+		t.Run(c.variant, func(t *testing.T) {
+			cmd := by(t, c.variant, target, "by "+c.variant)
 			res := tooltest.JSON(t, Tool, children(), func() { run(t, cmd) })
 			if len(res.Events) != 2 {
-				t.Fatalf("%d rows, want one of the test's program and one of its exec: %v", len(res.Events), res.Events)
+				t.Fatalf("%d rows, want two, of the test binary and of its exec: %v", len(res.Events), res.Events)
 			}
 			r := res.Events[1]
 			if ok, _ := filepath.Match(c.file, r.Str("file")); !ok || r.Str("exe") != resolved(t, target) {
@@ -167,7 +168,7 @@ func TestWays(t *testing.T) {
 			if pid := float64(cmd.Process.Pid); r.Num("pid") != pid || r.Num("tid") != pid {
 				t.Errorf("pid %v, tid %v, want %v", r["pid"], r["tid"], pid)
 			}
-			if got := argsOf(t, r); !slices.Equal(got, []string{target, "by " + c.way}) {
+			if got := argsOf(t, r); !slices.Equal(got, []string{target, "by " + c.variant}) {
 				t.Errorf("args %q", got)
 			}
 		})
@@ -198,7 +199,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestBeyondLimits: what is cut is an exact beginning, and said to be cut.
+// TestBeyondLimits checks that truncated arguments are a prefix and marked as truncated.
 func TestBeyondLimits(t *testing.T) {
 	tooltest.OnHooks(t, "exec")
 	const n = 40 // 4,000 KiB
@@ -241,7 +242,7 @@ func TestMaxArgs(t *testing.T) {
 	}
 }
 
-// TestSmallBuffer: arguments that do not fit are missing, the exec is not.
+// TestSmallBuffer checks that an exec is shown without its arguments if they do not fit.
 func TestSmallBuffer(t *testing.T) {
 	tooltest.OnHooks(t, "exec")
 	target := program(t, "true")
@@ -257,12 +258,12 @@ func TestSmallBuffer(t *testing.T) {
 		t.Errorf("row without arguments: %v", r)
 	}
 	if r := res.Events[1]; r["args_truncated"] != false || r.Str("file") != target {
-		t.Errorf("row behind it: %v", r)
+		t.Errorf("next row: %v", r)
 	}
 }
 
-// TestAll runs execs as fast as two threads can, for some time at the most: none is
-// missing.
+// TestAll executes programs as fast as two threads can, for a limited time, and expects a row for
+// each.
 func TestAll(t *testing.T) {
 	tooltest.OnHooks(t, "exec")
 	most := 20000
@@ -316,7 +317,7 @@ func TestTextFlags(t *testing.T) {
 	got := tooltest.Text(t, Tool, children("-T", "-t", "-U", "-C", "-M", "-q"), func() { run(t, cmd) })
 	head, row, _ := strings.Cut(got, "\n")
 	if want := "TIME     TIME(s)  UID    CPU PARENT           PCOMM            PID    PPID   RET ARGS"; head != want {
-		t.Errorf("head is\n%s, want\n%s", head, want)
+		t.Errorf("header is\n%s, want\n%s", head, want)
 	}
 	var clock string
 	var elapsed float64
@@ -326,7 +327,7 @@ func TestTextFlags(t *testing.T) {
 		t.Errorf("row %q: %v", row, err)
 	}
 	if want := ` "` + target + `" "a \"b\"" "" "c\n"` + "\n"; !strings.HasSuffix(row, want) {
-		t.Errorf("row %q, want %q at its end", row, want)
+		t.Errorf("row %q, want suffix %q", row, want)
 	}
 }
 
@@ -336,8 +337,49 @@ func TestCSV(t *testing.T) {
 	cmd := &exec.Cmd{Path: target, Args: []string{"true", `a,"b"`, "c\n"}}
 	got := tooltest.Text(t, Tool, children("--output", "csv", "--columns", "pid,comm,ret,error,args,args_truncated,file"), func() { run(t, cmd) })
 	want := "pid,comm,ret,error,args,args_truncated,file\n" +
-		fmt.Sprintf(`%d,true,0,,"true a,""b"" c\n",false,%s`+"\n", cmd.Process.Pid, target)
+		fmt.Sprintf(`%d,true,0,,"[""true"",""a,\""b\"""",""c\\n""]",false,%s`+"\n", cmd.Process.Pid, target)
 	if got != want {
 		t.Errorf("csv is\n%swant\n%s", got, want)
+	}
+}
+
+// A program of memfd_create is in no directory: its path is its name, as /proc/PID/exe has it.
+func TestProgramInMemory(t *testing.T) {
+	tooltest.AnyWay(t)
+	prog, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile(prog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.MemfdCreate("in memory", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := os.NewFile(uintptr(fd), "memory")
+	defer memory.Close()
+	if _, err := memory.Write(code); err != nil {
+		t.Fatal(err)
+	}
+	var link string
+	res := tooltest.JSON(t, Tool, []string{"--ppid", strconv.Itoa(os.Getpid()), "--columns", "+exe,exe_deleted"}, func() {
+		cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", fd), "1000")
+		cmd.Path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
+		if err := cmd.Start(); err != nil {
+			t.Error(err)
+			return
+		}
+		link, err = os.Readlink(fmt.Sprintf("/proc/%d/exe", cmd.Process.Pid))
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	if err != nil || len(res.Events) != 1 {
+		t.Fatalf("%v, rows %v, want one", err, res.Events)
+	}
+	r := res.Events[0]
+	if deleted, _ := r["exe_deleted"].(bool); !deleted || r.Str("exe")+" (deleted)" != link {
+		t.Errorf("exe %q, deleted %v; /proc has %q", r.Str("exe"), deleted, link)
 	}
 }

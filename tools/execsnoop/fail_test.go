@@ -21,7 +21,7 @@ func write(t *testing.T, name, text string, mode os.FileMode) string {
 	return path
 }
 
-// TestFailures: with -x each call that fails is a row with all that it was given.
+// TestFailures checks that -x shows each failed call with all its arguments.
 func TestFailures(t *testing.T) {
 	tooltest.OnHooks(t, "fail")
 	missing, target := filepath.Join(t.TempDir(), "missing"), program(t, "true")
@@ -43,8 +43,8 @@ func TestFailures(t *testing.T) {
 		}
 		run(t, exec.Command(target))
 	}
-	for _, ways := range tooltest.Ways([]string{"--perf-buffer"}, []string{"--hook", "fail=raw"}) {
-		res := tooltest.JSON(t, Tool, children(append(ways, "-x")...), load)
+	for _, flags := range tooltest.Ways([]string{"--perf-buffer"}, []string{"--hook", "fail=raw"}) {
+		res := tooltest.JSON(t, Tool, children(append(flags, "-x")...), load)
 		if len(res.Events) != len(fails)+1 || dropped(res.Summary) != 0 {
 			t.Fatalf("%d rows of %d, %v", len(res.Events), len(fails)+1, res.Summary)
 		}
@@ -66,7 +66,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestTooManyArguments: what a failed call was given beyond the limit is said to be missing.
+// TestTooManyArguments checks that arguments of a failed call beyond the limit are marked as
+// missing.
 func TestTooManyArguments(t *testing.T) {
 	tooltest.OnHooks(t, "fail")
 	args := append([]string{"many"}, strings.Split(strings.Repeat("x", 5000), "")...)
@@ -80,8 +81,8 @@ func TestTooManyArguments(t *testing.T) {
 	}
 }
 
-// TestCold: arguments end before memory that is not resident. Kernels before 6.9 copy all
-// arguments before they look for the file, so there it is.
+// TestCold checks that arguments end before memory that is not resident. Kernels before 6.9 copy
+// all arguments before they look up the file, so it is resident.
 func TestCold(t *testing.T) {
 	tooltest.OnHooks(t, "fail")
 	res := tooltest.JSON(t, Tool, children("-x"), func() { by(t, "cold", "/missing", "", "behind").Run() })
@@ -96,7 +97,7 @@ func TestCold(t *testing.T) {
 	}
 }
 
-// TestFailedExecveat names the file as a success would be named.
+// TestFailedExecveat checks that the file is named as for a successful call.
 func TestFailedExecveat(t *testing.T) {
 	tooltest.OnHooks(t, "fail")
 	dir := t.TempDir()
@@ -117,12 +118,12 @@ func TestFailedExecveat(t *testing.T) {
 	}
 }
 
-// Test32Bit: a 32-bit program is executed, and fails to execute another one.
+// Test32Bit executes a 32-bit program, which fails to execute another one.
 func Test32Bit(t *testing.T) {
 	strs := []string{"/missing386", "name", "a b", ""}
 	data := strings.Join(strs, "\x00") + "\x00"
 	prog := tooltest.I386(t, []byte(data), func(data uint32) []byte {
-		code := []byte{0x6a, 0} // push 0, the end of argv
+		code := []byte{0x6a, 0} // push 0, the terminator of argv
 		end := data + uint32(len(strings.Join(strs, "\x00")))
 		for _, s := range slices.Backward(strs[1:]) {
 			end -= uint32(len(s))

@@ -15,7 +15,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestFilters runs three programs and sees those that are wanted, by their last argument.
+// TestFilters runs three programs and identifies the rows by their last argument.
 func TestFilters(t *testing.T) {
 	tooltest.AnyWay(t)
 	target, echo := program(t, "true"), program(t, "echo")
@@ -64,7 +64,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestPID wants one of two processes that are there before the tool is.
+// TestPID selects one of two processes that exist before the start of the tool.
 func TestPID(t *testing.T) {
 	tooltest.OnHooks(t, "exec")
 	target := program(t, "true")
@@ -84,7 +84,7 @@ func TestPID(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { cmd.Wait() })
-		out.Read(make([]byte, 1)) // it has been executed
+		out.Read(make([]byte, 1)) // the program has been executed
 		cmds = append(cmds, cmd)
 		tell = append(tell, func() { in.Write([]byte{'.'}) })
 	}
@@ -127,7 +127,7 @@ func TestCgroup(t *testing.T) {
 				}
 			}
 			if !slices.Equal(got, []string{inside, below}) {
-				t.Errorf("execs in %q, want those in %q and %q", got, inside, below)
+				t.Errorf("execs in cgroups %q, want %q and %q", got, inside, below)
 			}
 		})
 	}

@@ -17,19 +17,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain is also a program that calls exec in the way that this variable names.
-const wayVariable = "EXECSNOOP_TEST_WAY"
+// TestMain makes the test binary also a program that calls exec as named by this variable.
+const variantEnv = "EXECSNOOP_TEST_WAY"
 
 func TestMain(m *testing.M) {
-	if way := os.Getenv(wayVariable); way != "" {
-		fmt.Fprintln(os.Stderr, way, ways()[way](os.Args[1:]))
+	if variant := os.Getenv(variantEnv); variant != "" {
+		fmt.Fprintln(os.Stderr, variant, execVariants()[variant](os.Args[1:]))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
-// ways end in an exec of argv, whose first element is the file, or return its error.
-func ways() map[string]func(argv []string) error {
+// execVariants end in an exec of argv, whose first element is the file, or return its error.
+func execVariants() map[string]func(argv []string) error {
 	return map[string]func([]string) error{
 		"fexecve":   func(argv []string) error { return execAt(argv[0], "", argv, unix.AT_EMPTY_PATH) },
 		"execveat":  func(argv []string) error { return execAt(filepath.Dir(argv[0]), filepath.Base(argv[0]), argv, 0) },
@@ -63,7 +63,7 @@ func pointer(s string) uintptr {
 	return uintptr(unsafe.Pointer(p))
 }
 
-// execByThread calls exec from a thread that is not the first one.
+// execByThread calls exec from a thread that is not the leader.
 func execByThread(argv []string) error {
 	failed := make(chan error)
 	var try func()
@@ -73,20 +73,20 @@ func execByThread(argv []string) error {
 			failed <- syscall.Exec(argv[0], argv, nil)
 		}
 		go try()
-		select {} // keeps the first thread from the next one
+		select {} // keeps the leader blocked
 	}
 	go try()
 	return <-failed
 }
 
-// execWhenTold says that it is there, waits for a byte, and calls exec.
+// execWhenTold reports that it is ready, waits for a byte, and calls exec.
 func execWhenTold(argv []string) error {
 	os.Stdout.WriteString(".")
 	os.Stdin.Read(make([]byte, 1))
 	return syscall.Exec(argv[0], argv, nil)
 }
 
-// execUnlimited adds arguments of 100 KiB, as many as argv[1] says.
+// execUnlimited adds the number of arguments in argv[1], each of 100 KiB.
 func execUnlimited(argv []string) error {
 	n, err := strconv.Atoi(argv[1])
 	if err != nil {
@@ -99,7 +99,7 @@ func execUnlimited(argv []string) error {
 	return syscall.Exec(argv[0], append(argv, long(n, 100<<10)...), nil)
 }
 
-// execCold fails; its second argument lies in memory that nobody has touched.
+// execCold fails; its second argument is in memory that was never accessed.
 func execCold(argv []string) error {
 	f, err := os.CreateTemp("", "cold")
 	if err != nil {
@@ -121,7 +121,7 @@ func execCold(argv []string) error {
 	return errno
 }
 
-// long makes n different arguments of so many bytes, their NUL included.
+// long returns n different arguments of the given length, including the NUL byte.
 func long(n, size int) []string {
 	args := make([]string, n)
 	for i := range args {
@@ -131,19 +131,19 @@ func long(n, size int) []string {
 	return args
 }
 
-// by is a command that the test binary executes in that way.
-func by(t *testing.T, way string, argv ...string) *exec.Cmd {
+// by returns a command with which the test binary calls exec in this way.
+func by(t *testing.T, variant string, argv ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self, argv...)
-	cmd.Env = []string{wayVariable + "=" + way}
+	cmd.Env = []string{variantEnv + "=" + variant}
 	return cmd
 }
 
-// program makes an executable that exits at once, whatever it is called. Anybody may run it.
+// program creates an executable that exits immediately. Any user may execute it.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	exit := map[string]struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestPeer lets libbpf-tools' execsnoop see the same execs, failures and scripts: each
-// line of the peer is one of ours.
+// TestPeer compares with execsnoop of libbpf-tools, for successful and failed calls and scripts:
+// each line of the peer must be one of ours.
 func TestPeer(t *testing.T) {
 	dir, target := t.TempDir(), program(t, "true")
 	script := filepath.Join(dir, "script")
@@ -44,16 +44,16 @@ func TestPeer(t *testing.T) {
 		}
 		lines++
 		if !strings.Contains(ours, "\n"+strings.Join(strings.Fields(line), " ")+"\n") {
-			t.Errorf("the peer's line is not among ours: %q", line)
+			t.Errorf("line of the peer is missing: %q", line)
 		}
 	}
 	const all = rounds * 3
 	t.Logf("of %d execs the peer printed %d", all, lines)
 	if got := strings.Count(text, dir+"/arg"); got != all {
-		t.Errorf("we saw %d of %d execs", got, all)
+		t.Errorf("have %d of %d execs", got, all)
 	}
 	if lines == 0 {
-		t.Error("the peer saw nothing: nothing was compared")
+		t.Error("the peer printed no line")
 	}
 }
 

@@ -8,14 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/value"
 )
 
 type pathNames struct {
-	Len, RootLen      uint32
-	InRoot, Truncated uint8
-	_                 [2]byte
+	Len, RootLen                      uint32
+	InRoot, Truncated, Known, Deleted uint8
 }
 
 type execNames struct {
@@ -25,51 +24,52 @@ type execNames struct {
 
 type event struct {
 	value.Task
-	Age           value.Nanoseconds `json:"age_ns" col:"AGE(ms),width=9,right" help:"time since the process was forked (CLOCK_BOOTTIME)" btf:"age_ns"`
-	Ret           int32             `json:"ret" col:"RET,width=3,right" help:"what the call returned: 0, or -errno"`
-	PPID          uint32            `json:"ppid" col:"PPID,width=7" help:"process id of the parent, in the initial PID namespace"`
-	CPU           uint32            `json:"cpu" col:"CPU,width=3,right,extra" help:"CPU that the event was seen on"`
+	Age           value.Nanoseconds `json:"age_ns" col:"AGE(ms),width=9,right" help:"time since the fork of the process (CLOCK_BOOTTIME)" btf:"age_ns"`
+	Ret           int32             `json:"ret" col:"RET,width=3,right" help:"return value: 0, or -errno"`
+	PPID          uint32            `json:"ppid" col:"PPID,width=7" help:"process ID of the parent, in the initial PID namespace"`
+	CPU           uint32            `json:"cpu" col:"CPU,width=3,right,extra" help:"CPU that recorded the event"`
 	DirFD         int32             `btf:"dfd"`
 	DataLen       uint32
 	ArgsLen       uint32
 	ArgsOff       uint32
 	ArgsMore      bool
-	ArgsTruncated bool `json:"args_truncated" col:"CUT,width=5" help:"arguments are missing at the end: not resident in memory, too many of a failed call, no room in the event buffer, or --max-args"`
+	ArgsTruncated bool `json:"args_truncated" col:"CUT,width=5" help:"arguments are missing at the end: not resident in memory, too many for a failed call, event buffer full, or --max-args"`
 	_             [2]byte
 	Names         execNames
-	ParentComm    value.Comm `json:"parent_comm" col:"PARENT,width=16" help:"name of the parent's thread"`
+	ParentComm    value.Comm `json:"parent_comm" col:"PARENT,width=16" help:"name of the parent process's thread"`
 }
 
-// parts are what lies behind the head, in one record or in several.
+// parts contains the variable-length data after the fixed part of the event, from one or more
+// records.
 type parts struct {
 	Args        value.List  `json:"args" col:"ARGV,width=40" help:"arguments of the new image, argv[0] first; of a failure, those that were given"`
 	File        value.Bytes `json:"file" col:"FILE,width=30" help:"the file as it was given; /dev/fd/N, as the kernel has it, for one that was given by descriptor"`
 	Interpreter value.Bytes `json:"interpreter" col:"INTERPRETER,width=20" help:"what is executed in place of the file: a script's interpreter, or that of binfmt_misc"`
-	Exe         value.Bytes `json:"exe" col:"EXE,width=30,need=want_exe" help:"absolute path of the executable in its mount namespace: the new image's, or the caller's where the call failed"`
+	Exe         value.Bytes `json:"exe" col:"EXE,width=30,need=want_exe" help:"absolute path of the executable in its mount namespace: the new image's, or the caller's where the call failed; of a file in no directory its name, as /memfd:NAME"`
+	ExeDeleted  bool        `json:"exe_deleted" col:"EXE_DELETED,width=11,extra,need=want_exe" help:"the executable is in no directory: it was removed, or is of memfd_create(2)"`
 	Cwd         value.Bytes `json:"cwd" col:"CWD,width=30,extra,need=want_cwd" help:"absolute path of the current directory in its mount namespace"`
 }
 
 type row struct {
 	event
-	Error value.Error `json:"error" col:"ERROR,width=8" help:"name of the errno of a failure"`
+	Error value.Error `json:"error" col:"ERROR,width=8" help:"name of the errno of a failed call"`
 	parts
-	Command command       `json:"command" col:"ARGS,width=40,extra" help:"what was given to exec, without argv[0]: the file and the arguments behind the first; ... where arguments are missing"`
-	Elapsed value.Elapsed `json:"elapsed_ns" col:"TIME(s),width=8,extra" help:"time since the tool was started (CLOCK_BOOTTIME)"`
+	Command command `json:"command" col:"ARGS,width=40,extra" help:"the file and the arguments after argv[0] as given by the caller; ... if arguments are missing"`
+	source.Elapsed
 
-	start   value.Time
 	maxArgs int
 	quote   bool
-	pending map[source]parts
+	pending map[producer]parts
 }
 
-// source is what sends records of one event at a time: a program on a CPU. So what is
-// pending is bounded, also where an event's last record was lost.
-type source struct {
+// producer identifies a program on a CPU. It sends the records of one event at a time, which bounds
+// the number of pending events even if the last record of an event is lost.
+type producer struct {
 	cpu    uint32
 	failed bool
 }
 
-// Decode takes one record. It returns tool.ErrMore until the event is complete.
+// Decode decodes one record. It returns tool.ErrMore until the event is complete.
 func (r *row) Decode(tail []byte) error {
 	if err := r.split(tail); err != nil {
 		return err
@@ -83,12 +83,12 @@ func (r *row) Decode(tail []byte) error {
 	return nil
 }
 
-// split finds the parts of one record.
+// split splits the data of one record into its parts.
 func (r *row) split(tail []byte) error {
 	n := &r.Names
 	names := n.FileLen + n.InterpLen + n.Exe.Len + n.Cwd.Len
 	if int(r.DataLen) > len(tail) || names+r.ArgsLen != r.DataLen {
-		return fmt.Errorf("event has %d bytes, not %d of names and %d of arguments", len(tail), names, r.ArgsLen)
+		return fmt.Errorf("tail has %d bytes, want %d of names and %d of arguments", len(tail), names, r.ArgsLen)
 	}
 	next := func(n uint32) (part []byte) {
 		part, tail = tail[:n:n], tail[n:]
@@ -98,13 +98,14 @@ func (r *row) split(tail []byte) error {
 		File:        r.fileName(cString(next(n.FileLen))),
 		Interpreter: cString(next(n.InterpLen)),
 		Exe:         value.AppendPath(nil, next(n.Exe.Len), n.Exe.Truncated != 0),
+		ExeDeleted:  n.Exe.Deleted != 0,
 		Cwd:         value.AppendPath(nil, next(n.Cwd.Len), n.Cwd.Truncated != 0),
 		Args:        next(r.ArgsLen),
 	}
 	return nil
 }
 
-// cString is a string without its NUL, or nil for one that could not be read.
+// cString returns b without its NUL byte, or nil for a string that could not be read.
 func cString(b []byte) []byte {
 	if len(b) == 0 {
 		return nil
@@ -112,7 +113,7 @@ func cString(b []byte) []byte {
 	return b[:len(b)-1]
 }
 
-// fileName names what a failed execveat was given as the kernel names it for a success.
+// fileName returns the file of a failed execveat as the kernel formats that of a successful one.
 func (r *row) fileName(given []byte) []byte {
 	if r.DirFD == unix.AT_FDCWD || given == nil || bytes.HasPrefix(given, []byte("/")) {
 		return given
@@ -124,21 +125,21 @@ func (r *row) fileName(given []byte) []byte {
 	return name
 }
 
-// gather puts the records of one event together. The first has the names, all have arguments.
+// gather combines the records of one event. The first one has the names, all have arguments.
 func (r *row) gather() error {
-	from := source{r.CPU, r.Ret < 0}
+	from := producer{r.CPU, r.Ret < 0}
 	if r.ArgsOff == 0 {
 		r.pending[from] = r.clone()
-		return tool.ErrMore
+		return source.ErrMore
 	}
 	all := r.pending[from]
 	if len(all.Args) != int(r.ArgsOff) {
-		return fmt.Errorf("record of pid %d continues %d bytes of arguments, there are %d", r.PID, r.ArgsOff, len(all.Args))
+		return fmt.Errorf("process %d: record continues at byte %d of the arguments, have %d bytes", r.PID, r.ArgsOff, len(all.Args))
 	}
 	all.Args = append(all.Args, r.Args...)
 	if r.ArgsMore {
 		r.pending[from] = all
-		return tool.ErrMore
+		return source.ErrMore
 	}
 	delete(r.pending, from)
 	r.parts = all
@@ -150,11 +151,10 @@ func (p parts) clone() parts {
 	return p
 }
 
-// finish fills what follows from the rest.
+// finish computes the derived columns.
 func (r *row) finish() {
 	r.Error = value.Error(r.Ret)
-	r.Elapsed = value.Elapsed(r.Time - r.start)
-	r.Command.set(r.File, given(r.Args, r.File, r.Interpreter != nil))
+	r.Command.set(r.File, callerArgs(r.Args, r.File, r.Interpreter != nil))
 	if r.maxArgs > 0 {
 		args, cut := first(r.Args, r.maxArgs)
 		r.Args, r.ArgsTruncated = args, r.ArgsTruncated || cut
@@ -163,7 +163,7 @@ func (r *row) finish() {
 	r.Command.quote, r.Command.cut = r.quote, r.ArgsTruncated
 }
 
-// named tells whether the task's name, the file or an argument contains text.
+// named reports whether the task name, the file or an argument contains text.
 func (r *row) named(text string) bool {
 	return strings.Contains(r.Comm.String(), text) || bytes.Contains(r.Command.List, []byte(text))
 }

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/value"
 )
 
-// record is one record of an event, as the program sends it.
+// record is one record of an event, as sent by the program.
 type record struct {
 	cpu        uint32
 	ret        int32
@@ -26,10 +26,10 @@ func (r *row) take(rec record) error {
 	return r.Decode([]byte(rec.file + rec.args + "pad")) // perf buffers pad
 }
 
-func newRow() *row { return &row{pending: map[source]parts{}} }
+func newRow() *row { return &row{pending: map[producer]parts{}} }
 
 func TestGather(t *testing.T) {
-	more := tool.ErrMore
+	more := source.ErrMore
 	for _, c := range []struct {
 		name    string
 		records []record
@@ -64,16 +64,16 @@ func TestGather(t *testing.T) {
 
 func TestRecordsThatDoNotFit(t *testing.T) {
 	r := newRow()
-	if err := r.take(record{args: "c", off: 1}); err == nil || errors.Is(err, tool.ErrMore) {
-		t.Errorf("a record without its first: %v", err)
+	if err := r.take(record{args: "c", off: 1}); err == nil || errors.Is(err, source.ErrMore) {
+		t.Errorf("record without the first one: %v", err)
 	}
 	r.event = event{DataLen: 100, ArgsLen: 100}
 	if err := r.Decode(make([]byte, 99)); err == nil {
-		t.Error("a record that is shorter than it says is taken")
+		t.Error("a record shorter than its lengths is accepted")
 	}
 	r.event = event{DataLen: 10, ArgsLen: 11}
 	if err := r.Decode(make([]byte, 99)); err == nil {
-		t.Error("lengths that do not add up are taken")
+		t.Error("inconsistent lengths are accepted")
 	}
 }
 
@@ -99,7 +99,7 @@ func TestGiven(t *testing.T) {
 		{[]string{"sh", "-e", "other", "inner", "script", "a"}, true, []string{"a"}},
 		{[]string{"sh", "cut"}, true, []string{"cut"}},
 	} {
-		got := given(list(c.args...), []byte("script"), c.interpreted)
+		got := callerArgs(list(c.args...), []byte("script"), c.interpreted)
 		if !slices.Equal(got, list(c.want...)) {
 			t.Errorf("%q: %q, want %q", c.args, got, c.want)
 		}

@@ -12,6 +12,15 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
+type bpfUse uint32
+
+const (
+	bpfUseUSE_FD   bpfUse = 0
+	bpfUseUSE_CWD  bpfUse = 1
+	bpfUseUSE_ROOT bpfUse = 2
+	bpfUseUSE_EXE  bpfUse = 3
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -22,6 +31,7 @@ const (
 	bpfProgFiles           = "files"
 	bpfProgPlaces          = "places"
 	bpfVarHolderRound      = "holder_round"
+	bpfVarLocalPidns       = "local_pidns"
 	bpfVarTargByDev        = "targ_by_dev"
 	bpfVarTargByFile       = "targ_by_file"
 	bpfVarTargByUid        = "targ_by_uid"
@@ -30,6 +40,7 @@ const (
 	bpfVarTargCommLen      = "targ_comm_len"
 	bpfVarTargDev          = "targ_dev"
 	bpfVarTargInode        = "targ_inode"
+	bpfVarTargMountDev     = "targ_mount_dev"
 	bpfVarTargNrPids       = "targ_nr_pids"
 	bpfVarTargNrTids       = "targ_nr_tids"
 	bpfVarTargPids         = "targ_pids"
@@ -37,6 +48,7 @@ const (
 	bpfVarTargUid          = "targ_uid"
 	bpfVarTaskCgroupSubsys = "task_cgroup_subsys"
 	bpfVarTaskFilter       = "task_filter"
+	bpfVarUseType          = "use_type"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -99,6 +111,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	HolderRound      *ebpf.VariableSpec `ebpf:"holder_round"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TargByDev        *ebpf.VariableSpec `ebpf:"targ_by_dev"`
 	TargByFile       *ebpf.VariableSpec `ebpf:"targ_by_file"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
@@ -107,6 +120,7 @@ type bpfVariableSpecs struct {
 	TargCommLen      *ebpf.VariableSpec `ebpf:"targ_comm_len"`
 	TargDev          *ebpf.VariableSpec `ebpf:"targ_dev"`
 	TargInode        *ebpf.VariableSpec `ebpf:"targ_inode"`
+	TargMountDev     *ebpf.VariableSpec `ebpf:"targ_mount_dev"`
 	TargNrPids       *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
 	TargNrTids       *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
 	TargPids         *ebpf.VariableSpec `ebpf:"targ_pids"`
@@ -114,6 +128,7 @@ type bpfVariableSpecs struct {
 	TargUid          *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.VariableSpec `ebpf:"task_filter"`
+	UseType          *ebpf.VariableSpec `ebpf:"use_type"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -154,6 +169,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	HolderRound      *ebpf.Variable `ebpf:"holder_round"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TargByDev        *ebpf.Variable `ebpf:"targ_by_dev"`
 	TargByFile       *ebpf.Variable `ebpf:"targ_by_file"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
@@ -162,6 +178,7 @@ type bpfVariables struct {
 	TargCommLen      *ebpf.Variable `ebpf:"targ_comm_len"`
 	TargDev          *ebpf.Variable `ebpf:"targ_dev"`
 	TargInode        *ebpf.Variable `ebpf:"targ_inode"`
+	TargMountDev     *ebpf.Variable `ebpf:"targ_mount_dev"`
 	TargNrPids       *ebpf.Variable `ebpf:"targ_nr_pids"`
 	TargNrTids       *ebpf.Variable `ebpf:"targ_nr_tids"`
 	TargPids         *ebpf.Variable `ebpf:"targ_pids"`
@@ -169,6 +186,7 @@ type bpfVariables struct {
 	TargUid          *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.Variable `ebpf:"task_filter"`
+	UseType          *ebpf.Variable `ebpf:"use_type"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

@@ -12,10 +12,11 @@
 #define O_CLOEXEC 02000000
 #define PF_KTHREAD 0x00200000
 
-/* Only this file, or this file system. */
+/* Only this file, or this file system: by the device of its mount, and that of stat(2). */
 const volatile bool targ_by_file = false;
 const volatile bool targ_by_dev = false;
 const volatile __u64 targ_inode = 0;
+const volatile __u32 targ_mount_dev = 0;
 const volatile __u32 targ_dev = 0;
 
 enum use {
@@ -23,8 +24,10 @@ enum use {
 	USE_CWD,
 	USE_ROOT,
 	USE_EXE,
-	USES,
 };
+
+/* Keeps the type in the object: Go takes its constants from there. */
+const enum use *use_type __attribute__((unused));
 
 struct event {
 	struct task_info task;
@@ -36,7 +39,7 @@ struct event {
 	__u32 links;
 	__u32 use; /* enum use */
 	struct file_info file;
-	char data[PATH_BUF_SIZE]; /* its names */
+	char data[PATH_BUF_SIZE]; /* names of the path */
 };
 
 struct {
@@ -48,12 +51,13 @@ struct {
 
 static __always_inline bool inode_wanted(struct inode *inode)
 {
-	if (targ_by_dev && BPF_CORE_READ(inode, i_sb, s_dev) != targ_dev)
-		return false;
-	return !targ_by_file || BPF_CORE_READ(inode, i_ino) == targ_inode;
+	if (targ_by_file)
+		return BPF_CORE_READ(inode, i_ino) == targ_inode &&
+		       inode_on(inode, targ_mount_dev, targ_dev);
+	return !targ_by_dev || BPF_CORE_READ(inode, i_sb, s_dev) == targ_mount_dev;
 }
 
-/* begin_event returns an event for the inode if that is wanted, all but its path filled in. */
+/* begin_event returns an event for the inode if it is wanted, filled in except for the path. */
 static __always_inline struct event *begin_event(struct task_struct *task, struct inode *inode)
 {
 	__u32 zero = 0;
@@ -81,7 +85,7 @@ static __always_inline void send_event(struct seq_file *seq, struct event *e,
 		list_send(seq, e, offsetof(struct event, data) + len);
 }
 
-/* As /proc/PID/fdinfo has them: close-on-exec is the descriptor's, not the file's. */
+/* As in /proc/PID/fdinfo: close-on-exec belongs to the descriptor, not to the file. */
 static __always_inline __u64 file_flags(struct task_struct *task, struct file *file, __u32 fd)
 {
 	unsigned long *bits = BPF_CORE_READ(task, files, fdt, close_on_exec), word = 0;
@@ -116,7 +120,8 @@ int files(struct bpf_iter__task_file *ctx)
 static __always_inline const struct path *path_of_use(struct task_struct *task, __u32 use)
 {
 	struct fs_struct *fs = BPF_CORE_READ(task, fs);
-	struct file *exe = BPF_CORE_READ(task, mm, exe_file);
+	struct mm_struct *mm = process_mm(task);
+	struct file *exe = BPF_CORE_READ(mm, exe_file);
 
 	if (use == USE_EXE)
 		return exe ? __builtin_preserve_access_index(&exe->f_path) : NULL;
@@ -127,30 +132,34 @@ static __always_inline const struct path *path_of_use(struct task_struct *task, 
 	return __builtin_preserve_access_index(&fs->root);
 }
 
+static __always_inline void send_place(struct seq_file *seq, struct task_struct *task, __u32 use)
+{
+	const struct path *path = path_of_use(task, use);
+	struct event *e;
+
+	if (!path)
+		return;
+	e = begin_event(task, BPF_CORE_READ(path, dentry, d_inode));
+	if (!e)
+		return;
+	e->use = use;
+	send_event(seq, e, path);
+}
+
 /* What a process holds without a descriptor. Threads may have a directory of their own. */
 SEC("iter/task")
 int places(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	bool has_place;
 
 	if (!task || BPF_CORE_READ(task, flags) & PF_KTHREAD || !task_wanted(task))
 		return 0;
-	has_place = holds(task, BPF_CORE_READ(task, fs), BPF_CORE_READ(task, group_leader, fs));
-	for (__u32 use = USE_CWD; use < USES; use++) {
-		const struct path *path = path_of_use(task, use);
-		struct event *e;
-
-		if (!path)
-			continue;
-		if (use == USE_EXE ? BPF_CORE_READ(task, pid) != BPF_CORE_READ(task, tgid) : !has_place)
-			continue;
-		e = begin_event(task, BPF_CORE_READ(path, dentry, d_inode));
-		if (!e)
-			continue;
-		e->use = use;
-		send_event(ctx->meta->seq, e, path);
+	if (holds(task, BPF_CORE_READ(task, fs), BPF_CORE_READ(task, group_leader, fs))) {
+		send_place(ctx->meta->seq, task, USE_CWD);
+		send_place(ctx->meta->seq, task, USE_ROOT);
 	}
+	if (BPF_CORE_READ(task, pid) == BPF_CORE_READ(task, tgid))
+		send_place(ctx->meta->seq, task, USE_EXE);
 	return 0;
 }
 

@@ -1,20 +1,21 @@
-// Package files lists what files processes hold.
+// Package files lists the open files of processes.
 package files
 
 import (
 	"errors"
 
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
 
-//go:generate ../../scripts/bpf2go.sh files.bpf.c
+//go:generate ../../scripts/bpf2go.sh files.bpf.c -type use
 
 type options struct {
-	File       string `flag:"file" arg:"PATH" help:"only who holds this file or directory, by whatever name"`
-	FileSystem string `flag:"filesystem" arg:"PATH" help:"only what is on the file system of this path: what keeps it from being unmounted"`
-	Open       bool   `flag:"open,o" help:"only descriptors: no working and root directories, and no programs"`
+	File       string `flag:"file" arg:"PATH" help:"only processes that hold this file or directory, under any name"`
+	FileSystem string `flag:"filesystem" arg:"PATH" help:"only files on the file system of this path (which prevent its unmounting)"`
+	Open       bool   `flag:"open,o" help:"only file descriptors: no working directories, root directories or executables"`
 }
 
 type event struct {
@@ -24,24 +25,24 @@ type event struct {
 	Size       value.Size      `json:"size_bytes" col:"SIZE_KB,width=10,right" help:"size of the file; text shows units of 1,024" btf:"size"`
 	FDNr       uint32          `btf:"fd"`
 	Mode       uint32
-	Links      uint32 `json:"links" col:"LINKS,width=5,right" help:"names that the file has; 0 for one that goes when it is closed"`
+	Links      uint32 `json:"links" col:"LINKS,width=5,right" help:"number of hard links; 0 for a file that is deleted when it is closed"`
 	UseNr      uint32 `btf:"use"`
 	value.File
 }
 
 type row struct {
 	event
-	FD       value.Count `json:"fd" col:"FD,width=4,right" help:"the descriptor; absent where use is not fd"`
-	Use      string      `json:"use" col:"USE,width=4" help:"what the file is to the process: fd for a descriptor; cwd and root for its working and root directory; exe for its program"`
-	Type     string      `json:"filetype" col:"TYPE,width=4" help:"reg, dir, link, chr, blk, fifo, sock, or anon for what is nothing but a descriptor, as of epoll_create(2)"`
-	Flags    openFlags   `json:"flags" col:"FLAGS,width=20" help:"access mode and flags of the open file by name, and O_CLOEXEC of the descriptor, as in /proc/PID/fdinfo"`
-	Position value.Count `json:"position" col:"POSITION,width=10,right" help:"the open file's position"`
-	Path     value.Bytes `json:"path" col:"PATH,width=40" help:"its path, absolute in its mount namespace; pipe:[INODE], socket:[INODE], anon_inode:[WHAT] and the like for what is in no directory; \"...\" before one that is too long"`
+	FD       value.Count `json:"fd" col:"FD,width=4,right" help:"file descriptor; absent unless use is fd"`
+	Use      string      `json:"use" col:"USE,width=4" help:"how the process uses the file: fd (descriptor), cwd (working directory), root (root directory) or exe (executable)"`
+	Type     string      `json:"filetype" col:"TYPE,width=4" help:"reg, dir, link, chr, blk, fifo, sock, or anon for an anonymous inode, as of epoll_create(2)"`
+	Flags    openFlags   `json:"flags" col:"FLAGS,width=20" help:"access mode and flags of the open file, by name, and O_CLOEXEC of the descriptor, as in /proc/PID/fdinfo"`
+	Position value.Count `json:"position" col:"POSITION,width=10,right" help:"file position"`
+	Path     value.Bytes `json:"path" col:"PATH,width=40" help:"path, absolute in its mount namespace; pipe:[INODE], socket:[INODE], anon_inode:[NAME] and so on for files without a directory; ... before a path that is too long"`
 
 	path []byte
 }
 
-// Decode fills what follows from the event.
+// Decode computes the derived columns.
 func (r *row) Decode(tail []byte) error {
 	var err error
 	if r.path, err = r.File.AppendPath(r.path[:0], tail); err != nil {
@@ -57,37 +58,37 @@ func (r *row) Decode(tail []byte) error {
 	return nil
 }
 
-// Tool is files.
+// Tool is the definition of files.
 var Tool = tool.Define(tool.Spec{
 	Name:     "files",
 	Category: "file",
-	Summary:  "List the files that processes hold",
-	Description: `Lists what processes have open, with the process, the descriptor and the file: lsof's question. Their working directories, root directories and programs are listed ahead of it, which hold a file system just as well. Files that are only mapped into memory are not; see maps(8).
+	Summary:  "List open files of processes (like lsof)",
+	Description: `Lists the open files of processes with process, descriptor and path, as lsof does. Working directories, root directories and executables, which also keep a file system busy, are listed before them. Files that are only mapped into memory are not listed; see maps(8).
 
-A table of descriptors that the threads of a process share is listed once, for the process; one that a thread has of its own is listed for that thread, and so are its directories.
+Threads usually share the descriptor table of their process. It is listed once, with the TID of the thread-group leader, which is the PID. If a thread has a table of its own (unshare(2) with CLONE_FILES), that is listed with the TID of the thread; likewise for directories of its own (CLONE_FS).
 
---file and --filesystem go by the inode and the device, so it does not matter by which name or mount a file was opened. Only processes of the PID namespace that corescope runs in are listed.`,
+--file and --filesystem go by the inode and the device, so it does not matter by which name or mount a file was opened. --file needs to know the subvolume of a file on btrfs; --filesystem is of all subvolumes. Only processes of the PID namespace that corescope runs in are listed.`,
 	Peers: []string{
-		"There is no tool of this name in BCC or libbpf-tools.",
+		"BCC and libbpf-tools have no tool of this name.",
 	},
 	Examples: []string{
-		"files -p 1234                           # what a process holds",
-		"files --filesystem /mnt                 # what keeps it from being unmounted",
-		"files --filter 'links == 0 && filetype == \"reg\"' # files that take room and have no name",
+		"files -p 1234                           # files of one process",
+		"files --filesystem /mnt                 # processes that prevent unmounting /mnt",
+		`files --filter 'links == 0 && filetype == "reg"' # deleted files that still use disk space`,
 	},
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p"},
 }, options{}, build)
 
-func build(o *options, _ *tool.Env) (tool.Source, error) {
-	vars, err := o.variables()
+func build(o *options, env *tool.Env) (tool.Source, error) {
+	vars, err := o.variables(env)
 	if err != nil {
 		return nil, err
 	}
-	list := &tool.List[row]{
+	list := &source.List[row]{
 		Plan:      tool.Plan{Variables: vars},
-		Columns:   []string{"pid", "comm", "use", "fd", "filetype", "flags", "size_bytes", "path"},
+		Columns:   []string{"pid", "tid", "comm", "use", "fd", "filetype", "flags", "size_bytes", "path"},
 		Iterators: []tool.Iterator{{Program: "places"}, {Program: "files"}},
 	}
 	if o.Open {
@@ -96,20 +97,23 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return list, nil
 }
 
-func (o *options) variables() (map[string]any, error) {
+func (o *options) variables(env *tool.Env) (map[string]any, error) {
 	vars := map[string]any{}
 	if o.File != "" && o.FileSystem != "" {
-		return nil, errors.New("--file and --filesystem do not go together")
+		return nil, errors.New("--file and --filesystem cannot be combined")
 	}
 	path := o.File + o.FileSystem
 	if path == "" {
 		return vars, nil
 	}
-	dev, inode, err := system.FileID(path)
+	id, err := system.ReadFileID(path)
+	if o.File != "" {
+		id, err = env.FileID(path)
+	}
 	if err != nil {
 		return nil, err
 	}
-	vars["targ_by_dev"], vars["targ_dev"] = true, dev
-	vars["targ_by_file"], vars["targ_inode"] = o.File != "", inode
+	vars["targ_by_dev"], vars["targ_by_file"] = o.File == "", o.File != ""
+	vars["targ_mount_dev"], vars["targ_dev"], vars["targ_inode"] = id.MountDev, id.Dev, id.Inode
 	return vars, nil
 }

@@ -21,7 +21,7 @@ import (
 
 func self() []string { return []string{"-p", strconv.Itoa(os.Getpid())} }
 
-// held are the descriptors of this process, with what /proc says of each.
+// held returns the descriptors of this process with their targets in /proc.
 func held(t *testing.T) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -54,7 +54,7 @@ func byFD(t *testing.T, rows []tooltest.Row) map[int]tooltest.Row {
 	return all
 }
 
-// open makes descriptors of every type there is, and returns them.
+// open opens descriptors of every type and returns them.
 func open(t *testing.T, dir string) []int {
 	t.Helper()
 	var fds []int
@@ -93,8 +93,7 @@ func open(t *testing.T, dir string) []int {
 	return fds
 }
 
-// Each descriptor is one row, with the path, flags, position, inode and type that the
-// kernel tells of it elsewhere.
+// TestEveryDescriptor compares each descriptor with /proc: path, flags, position, inode and type.
 func TestEveryDescriptor(t *testing.T) {
 	tooltest.Root(t)
 	dir := t.TempDir()
@@ -117,7 +116,7 @@ func TestEveryDescriptor(t *testing.T) {
 		}
 	}
 	if got := rows[mine[0]]; got.Num("position") != 1234 || got.Num("size_bytes") != 1234 {
-		t.Errorf("1,234 bytes were written to %v", got)
+		t.Errorf("position after writing 1,234 bytes is %v", got)
 	}
 	if len(rows) < len(mine) || res.Summary.Num("lost") != 0 {
 		t.Errorf("%d rows, summary %v", len(rows), res.Summary)
@@ -126,8 +125,9 @@ func TestEveryDescriptor(t *testing.T) {
 
 func checkDescriptor(t *testing.T, row tooltest.Row, fd int, target string) {
 	t.Helper()
-	if got := row.Bytes(t, "path"); got != strings.TrimSuffix(target, " (deleted)") {
-		t.Errorf("descriptor %d is %q, want %q", fd, got, target)
+	path, deleted := strings.CutSuffix(target, " (deleted)")
+	if got := row.Bytes(t, "path"); got != path || row["deleted"] != deleted {
+		t.Errorf("descriptor %d is %q, deleted %v; want %q", fd, got, row["deleted"], target)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -176,7 +176,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// A file is found by whatever name, and by its file system; its name may be gone.
+// TestWhoHolds finds a file under any of its names, by its file system, and after its removal.
 func TestWhoHolds(t *testing.T) {
 	tooltest.Root(t)
 	dir := t.TempDir()
@@ -199,12 +199,12 @@ func TestWhoHolds(t *testing.T) {
 	}
 	res = tooltest.JSON(t, Tool, []string{"--file", dir + "/other"}, nil)
 	if len(res.Events) != 1 || res.Events[0]["deleted"] != true || res.Events[0].Num("links") != 1 {
-		t.Errorf("holders of what was removed: %v", res.Events)
+		t.Errorf("holders of the removed file: %v", res.Events)
 	}
 	res = tooltest.JSON(t, Tool, append(self(), "--filesystem", "/proc", "-o"), nil)
 	for _, row := range res.Events {
 		if row.Str("fs") != "proc" {
-			t.Errorf("not of /proc: %v", row)
+			t.Errorf("not on /proc: %v", row)
 		}
 	}
 	status, err := os.Open("/proc/self/status")
@@ -212,13 +212,14 @@ func TestWhoHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer status.Close()
-	again := tooltest.JSON(t, Tool, append(self(), "--filesystem", "/proc", "-o"), nil)
-	if len(again.Events) != len(res.Events)+1 {
-		t.Errorf("%d rows, want one more than %d", len(again.Events), len(res.Events))
+	onlyOpen := tooltest.JSON(t, Tool, append(self(), "--filesystem", "/proc", "-o"), nil)
+	if len(onlyOpen.Events) != len(res.Events)+1 {
+		t.Errorf("%d rows, want one more than %d", len(onlyOpen.Events), len(res.Events))
 	}
 }
 
-// A thread with descriptors of its own is listed with these, and no others twice.
+// TestThreadsOwnTable checks that a thread with its own descriptor table is listed with it, and no
+// other thread separately.
 func TestThreadsOwnTable(t *testing.T) {
 	tooltest.Root(t)
 	ready, done := make(chan [2]int), make(chan bool)
@@ -234,23 +235,30 @@ func TestThreadsOwnTable(t *testing.T) {
 	})
 	own := <-ready
 	if own[0] < 0 {
-		t.Skip("a thread may not have descriptors of its own here")
+		t.Skip("unshare(CLONE_FILES) is not permitted")
 	}
 	res := tooltest.JSON(t, Tool, append(self(), "-o"), nil)
 	mine := res.Where(func(r tooltest.Row) bool { return int(r.Num("tid")) == own[0] && int(r.Num("fd")) == own[1] })
 	if len(mine) != 1 || mine[0].Str("path") != "anon_inode:[eventfd]" {
-		t.Errorf("rows of the thread's own are %v", mine)
+		t.Errorf("rows of the thread are %v", mine)
 	}
 	byFD(t, res.Where(func(r tooltest.Row) bool { return int(r.Num("tid")) == own[0] }))
 	byFD(t, res.Where(func(r tooltest.Row) bool { return int(r.Num("tid")) == os.Getpid() }))
 	for _, row := range res.Events {
 		if tid := int(row.Num("tid")); tid != own[0] && tid != os.Getpid() {
-			t.Errorf("row of a thread that shares: %v", row)
+			t.Errorf("row of a thread with a shared table: %v", row)
 		}
+	}
+	text := tooltest.Text(t, Tool, append(self(), "-o", "--filter", fmt.Sprint("fd == ", own[1], " && path == 'anon_inode:[eventfd]'")), nil)
+	want := fmt.Sprintf("%d %d ", os.Getpid(), own[0])
+	if !slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {
+		return strings.HasPrefix(strings.Join(strings.Fields(line), " "), want)
+	}) {
+		t.Errorf("text has no line with process and thread %q:\n%s", want, text)
 	}
 }
 
-// besides calls f in a thread that ends with it, and is not the first one.
+// besides calls f in a thread that is not the leader and exits afterwards.
 func besides(f func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
@@ -266,7 +274,8 @@ func besides(f func()) {
 	<-done
 }
 
-// A process whose first thread has ended is still listed, once.
+// TestFirstThreadEnded checks that a process is listed once after the exit of its thread-group
+// leader.
 func TestFirstThreadEnded(t *testing.T) {
 	tooltest.Root(t)
 	cmd := exec.Command("/proc/self/exe")
@@ -293,11 +302,19 @@ func TestFirstThreadEnded(t *testing.T) {
 			t.Errorf("descriptor %d is not listed: %v", fd, res.Events)
 		}
 	}
+	res = tooltest.JSON(t, Tool, []string{"-p", strconv.Itoa(cmd.Process.Pid), "--filter", `use == "exe"`}, nil)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Events) != 1 || res.Events[0].Str("path") != self {
+		t.Errorf("its program is in rows %v, want one with %s", res.Events, self)
+	}
 }
 
 const asHeadless = "FILES_TEST_HEADLESS"
 
-// The process that is to end its first thread does so before there are tests.
+// TestMain runs headless instead of the tests in the process that exits its thread-group leader.
 func TestMain(m *testing.M) {
 	if os.Getenv(asHeadless) != "" {
 		headless()
@@ -305,16 +322,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// headless ends the first thread, and leaves the others until its input ends.
+// headless exits the thread-group leader and keeps the other threads until end of input.
 func headless() {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
 		_ = unix.Exec("/proc/self/exe", os.Args, os.Environ())
 	}
-	told := make(chan bool)
+	exiting := make(chan bool)
 	go func() {
 		runtime.LockOSThread()
-		<-told
+		<-exiting
 		state := func() string {
 			b, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", os.Getpid()))
 			fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
@@ -327,7 +344,7 @@ func headless() {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		os.Exit(0)
 	}()
-	close(told)
+	close(exiting)
 	_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// openFlags may be absent.
+// openFlags are the flags of an open file, absent for other uses of a file.
 type openFlags struct {
 	value.OpenFlags
 	given bool
@@ -22,10 +22,10 @@ func (v *openFlags) Any() any {
 }
 
 // uses are the names of enum use.
-var uses = [...]string{"fd", "cwd", "root", "exe"}
+var uses = [...]string{bpfUseUSE_FD: "fd", bpfUseUSE_CWD: "cwd", bpfUseUSE_ROOT: "root", bpfUseUSE_EXE: "exe"}
 
-// fileType is a name for the type in a mode. From 6.16 on the kernel has anonymous inodes
-// that call themselves regular files, but hides it from stat.
+// fileType returns the name of the file type in mode. From kernel 6.16 on, the mode of anonymous
+// inodes is that of regular files; stat(2) hides this.
 func fileType(mode uint32, fs string) string {
 	if fs == "anon_inodefs" || fs == "pidfs" {
 		return "anon"

@@ -22,6 +22,7 @@ const (
 	bpfProgExitBtf         = "exit__btf"
 	bpfProgExitRaw         = "exit__raw"
 	bpfVarCountEpoch       = "count_epoch"
+	bpfVarLocalPidns       = "local_pidns"
 	bpfVarTableEmpty       = "table_empty"
 	bpfVarTargAll          = "targ_all"
 	bpfVarTargByUid        = "targ_by_uid"
@@ -30,6 +31,7 @@ const (
 	bpfVarTargCommLen      = "targ_comm_len"
 	bpfVarTargDirDev       = "targ_dir_dev"
 	bpfVarTargDirInode     = "targ_dir_inode"
+	bpfVarTargDirMountDev  = "targ_dir_mount_dev"
 	bpfVarTargNrPids       = "targ_nr_pids"
 	bpfVarTargNrTids       = "targ_nr_tids"
 	bpfVarTargPids         = "targ_pids"
@@ -101,6 +103,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargAll          *ebpf.VariableSpec `ebpf:"targ_all"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
@@ -109,6 +112,7 @@ type bpfVariableSpecs struct {
 	TargCommLen      *ebpf.VariableSpec `ebpf:"targ_comm_len"`
 	TargDirDev       *ebpf.VariableSpec `ebpf:"targ_dir_dev"`
 	TargDirInode     *ebpf.VariableSpec `ebpf:"targ_dir_inode"`
+	TargDirMountDev  *ebpf.VariableSpec `ebpf:"targ_dir_mount_dev"`
 	TargNrPids       *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
 	TargNrTids       *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
 	TargPids         *ebpf.VariableSpec `ebpf:"targ_pids"`
@@ -158,6 +162,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargAll          *ebpf.Variable `ebpf:"targ_all"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
@@ -166,6 +171,7 @@ type bpfVariables struct {
 	TargCommLen      *ebpf.Variable `ebpf:"targ_comm_len"`
 	TargDirDev       *ebpf.Variable `ebpf:"targ_dir_dev"`
 	TargDirInode     *ebpf.Variable `ebpf:"targ_dir_inode"`
+	TargDirMountDev  *ebpf.Variable `ebpf:"targ_dir_mount_dev"`
 	TargNrPids       *ebpf.Variable `ebpf:"targ_nr_pids"`
 	TargNrTids       *ebpf.Variable `ebpf:"targ_nr_tids"`
 	TargPids         *ebpf.Variable `ebpf:"targ_pids"`

@@ -6,6 +6,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
+#include "inode.bpf.h"
 #include "path.bpf.h"
 #include "rw.bpf.h"
 #include "task.bpf.h"
@@ -14,18 +15,20 @@
 #define S_IFREG 0100000
 #define DIR_DEPTH_MAX 64
 
-/* Files that are not regular too: sockets, pipes, devices. */
+/* Include files that are not regular: sockets, pipes, devices. */
 const volatile bool targ_all = false;
 const volatile bool targ_reads = true;
 const volatile bool targ_writes = true;
-/* Only files below this directory: its inode, and the device of its file system. */
+/* Only files below this directory: its inode, and its device by its mount and by stat(2). */
 const volatile __u64 targ_dir_inode = 0;
+const volatile __u32 targ_dir_mount_dev = 0;
 const volatile __u32 targ_dir_dev = 0;
 
 struct table_key {
 	__u64 inode;
+	__u64 instance; /* inode_instance() */
 	__u64 cgroup_id;
-	__u32 dev; /* of the file system, MAJOR << 20 | MINOR */
+	__u32 dev; /* as in stat(2), MAJOR << 20 | MINOR */
 	__u32 mode;
 	__u32 pid;
 	__u32 tid;
@@ -36,6 +39,7 @@ struct table_value {
 	__u64 writes;
 	__u64 read_bytes;
 	__u64 write_bytes;
+	__u64 since_ns; /* when the members below were read */
 	__u32 uid;
 	char comm[TASK_COMM_LEN];
 	char name[NAME_MAX + 1];
@@ -50,15 +54,21 @@ struct counters {
 
 #include "counters.bpf.h"
 
-/* The names on the way up to the root of the file system, the file's own left out. */
+/*
+ * Goes up to the root of the file system, from the parent on. Subvolumes of btrfs are directories
+ * on the way, and may have the inode number of the one that is looked for.
+ */
 static __always_inline bool is_below(struct dentry *dentry)
 {
 	struct dentry *parent;
+	struct inode *inode;
 
 	for (int i = 0; i < DIR_DEPTH_MAX; i++) {
 		parent = BPF_CORE_READ(dentry, d_parent);
-		if (BPF_CORE_READ(parent, d_inode, i_ino) == targ_dir_inode)
-			return BPF_CORE_READ(parent, d_sb, s_dev) == targ_dir_dev;
+		inode = BPF_CORE_READ(parent, d_inode);
+		if (BPF_CORE_READ(inode, i_ino) == targ_dir_inode &&
+		    inode_on(inode, targ_dir_mount_dev, targ_dir_dev))
+			return true;
 		if (parent == dentry)
 			return false;
 		dentry = parent;
@@ -71,8 +81,9 @@ static __always_inline struct table_value *find(struct file *file, struct inode 
 	__u64 id = bpf_get_current_pid_tgid();
 	struct table_key key = {
 		.inode = BPF_CORE_READ(inode, i_ino),
+		.instance = inode_instance(inode),
 		.cgroup_id = task_current_cgroup_id(),
-		.dev = BPF_CORE_READ(inode, i_sb, s_dev),
+		.dev = inode_dev(inode),
 		.mode = mode,
 		.pid = id >> 32,
 		.tid = id,
@@ -81,6 +92,7 @@ static __always_inline struct table_value *find(struct file *file, struct inode 
 
 	if (!value || value->reads || value->writes)
 		return value;
+	value->since_ns = bpf_ktime_get_ns();
 	value->uid = bpf_get_current_uid_gid();
 	bpf_get_current_comm(value->comm, sizeof(value->comm));
 	bpf_probe_read_kernel_str(value->name, sizeof(value->name),

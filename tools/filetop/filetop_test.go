@@ -15,7 +15,7 @@ import (
 
 func self() string { return strconv.Itoa(os.Getpid()) }
 
-// file makes a file of that size, and returns it and its inode number.
+// file creates a file of the given size, and returns it and its inode number.
 func file(t *testing.T, dir, name string, size int) (*os.File, float64) {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -34,7 +34,7 @@ func file(t *testing.T, dir, name string, size int) (*os.File, float64) {
 	return f, float64(st.Ino)
 }
 
-// total adds a file's rows up, as threads and intervals have one each.
+// total sums the rows of a file, one per thread and interval.
 func total(rows []tooltest.Row, inode float64) (reads, writes, readBytes, writeBytes float64) {
 	for _, r := range rows {
 		if r.Num("inode") == inode {
@@ -64,14 +64,14 @@ func must(t *testing.T) func(int, error) {
 	}
 }
 
-// Every call counts, with the bytes that it moved and not those that it asked for.
+// TestCalls checks that every call counts, with the bytes transferred, not those requested.
 func TestCalls(t *testing.T) {
 	f, inode := file(t, t.TempDir(), "counted", 1000)
 	fd := int(f.Fd())
 	res := tooltest.JSON(t, Tool, []string{"--pid", self(), "50ms"}, func() {
 		ok, buf := must(t), make([]byte, 4096)
 		ok(unix.Read(fd, buf))                                           // 1000
-		ok(unix.Read(fd, buf))                                           // 0, at the end
+		ok(unix.Read(fd, buf))                                           // 0, at end of file
 		ok(unix.Pread(fd, buf[:10], 0))                                  // 10
 		ok(unix.Readv(fd, [][]byte{buf}))                                // 0
 		ok(unix.Preadv(fd, [][]byte{buf[:3], buf[:4]}, 0))               // 7
@@ -169,7 +169,7 @@ func TestDirectoryAndDirection(t *testing.T) {
 	}
 }
 
-// 32-bit tasks have other numbers.
+// TestCompat checks 32-bit tasks, whose system calls have other numbers.
 func TestCompat(t *testing.T) {
 	prog := tooltest.I386(t, []byte("hello"), func(data uint32) []byte {
 		return append(append(tooltest.Call386(4, 1, data, 5), tooltest.Call386(4, 1, data, 2)...), tooltest.Exit386()...)

@@ -11,8 +11,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// busy writes to files again and again until the test is over: to each as many bytes a
-// round as stand in its place, by one byte each.
+// busy writes to files until the end of the test: per round to each file as many bytes as its
+// value, one byte per call.
 func busy(t *testing.T, files map[string]int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -23,10 +23,10 @@ func busy(t *testing.T, files map[string]int) {
 	})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // or there are more threads than lines
+		runtime.LockOSThread() // otherwise there are more threads than lines
 		defer runtime.UnlockOSThread()
-		again := time.NewTicker(5 * time.Millisecond)
-		defer again.Stop()
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
 		for {
 			for name, n := range files {
 				if err := os.WriteFile(filepath.Join(dir, name), make([]byte, n), 0o600); err != nil {
@@ -36,13 +36,13 @@ func busy(t *testing.T, files map[string]int) {
 			select {
 			case <-stop:
 				return
-			case <-again.C: // a slow machine has other things to do
+			case <-tick.C: // leaves time for other work on a slow machine
 			}
 		}
 	}()
 }
 
-// index returns the line of the screen that ends so, or -1.
+// index returns the line of the screen with this suffix, or -1.
 func index(lines []string, end string) int {
 	for i, line := range lines {
 		if strings.HasSuffix(line, end) {
@@ -52,8 +52,8 @@ func index(lines []string, end string) int {
 	return -1
 }
 
-// pause stops the screen at an interval that is as wanted. On a slow machine one may lack
-// a file.
+// pause pauses the screen at an interval that satisfies the condition. On a slow machine an
+// interval can lack a file.
 func pause(term *tooltest.Terminal, wanted func(lines []string) bool) []string {
 	isPaused := func(lines []string) bool { return strings.HasSuffix(lines[0], "PAUSED") }
 	for {
@@ -66,7 +66,7 @@ func pause(term *tooltest.Terminal, wanted func(lines []string) bool) []string {
 	}
 }
 
-// isFoot tells the last line: the keys, or what was said last.
+// isFoot reports whether the line is the last one: keys, or the last notice.
 func isFoot(line string) bool {
 	return strings.HasPrefix(line, "q quit") || strings.HasPrefix(line, "filetop: lost ")
 }
@@ -76,26 +76,35 @@ func TestScreen(t *testing.T) {
 	busy(t, map[string]int{"a-first": 3000, "b-second": 2000, hostile: 1000})
 	term := tooltest.StartTerminal(t, Tool, 100, 12, "--pid", self(), "--write-only", "200ms")
 
+	// A frame is read in parts, and an interval can lack a file: wait for complete screens, not for
+	// parts.
 	has := func(lines []string) bool { return index(lines, "a-first") >= 2 }
-	lines := term.Await("rows", has)
+	ordered := func(names ...string) func(lines []string) bool {
+		return func(lines []string) bool {
+			last := 1
+			for _, name := range names {
+				at := index(lines, name)
+				if at <= last {
+					return false
+				}
+				last = at
+			}
+			return true
+		}
+	}
+	term.Await("rows between head and foot", func(lines []string) bool {
+		return has(lines) && strings.HasPrefix(lines[0], "filetop  ") && strings.Contains(lines[0], " loadavg: ") &&
+			strings.HasPrefix(lines[1], "TID     COMM") && isFoot(lines[11])
+	})
 	if !term.Raw() {
-		t.Error("the terminal is as it was")
+		t.Error("the terminal is still in line mode")
 	}
-	if !strings.HasPrefix(lines[0], "filetop  ") || !strings.Contains(lines[0], " loadavg: ") || !strings.HasPrefix(lines[1], "TID     COMM") {
-		t.Errorf("top of the screen: %q", lines[:2])
-	}
-	if !isFoot(lines[11]) {
-		t.Errorf("foot of the screen: %q", lines[11])
-	}
-	lines = term.Await("escaped name", func(lines []string) bool { return index(lines, `R c\x1b[31m\n`) > 0 })
-	if a, b, c := index(lines, "a-first"), index(lines, "b-second"), index(lines, `c\x1b[31m\n`); a > b || b > c {
-		t.Errorf("not sorted by bytes:\n%s", strings.Join(lines, "\n"))
-	}
+	term.Await("order by bytes, with an escaped name", ordered("a-first", "b-second", `R c\x1b[31m\n`))
 
 	term.Type("r")
-	term.Await("reverse order", func(lines []string) bool { return has(lines) && index(lines, "b-second") < index(lines, "a-first") })
-	term.Type(">>>>>>>>") // by the last column, which is the name of the file
-	term.Await("order by name", func(lines []string) bool { return has(lines) && index(lines, "a-first") < index(lines, "b-second") })
+	term.Await("reverse order", ordered("b-second", "a-first"))
+	term.Type(">>>>>>>>") // by the last column, the file name
+	term.Await("order by name", ordered("a-first", "b-second"))
 
 	term.Resize(60, 6)
 	term.Await("smaller screen", func(lines []string) bool {
@@ -104,11 +113,11 @@ func TestScreen(t *testing.T) {
 	term.Resize(100, 12)
 	term.Await("larger screen", has)
 
-	paused := pause(term, func(lines []string) bool { return has(lines) && index(lines, "b-second") >= 2 })
-	term.Type("r") // sorts what is there
-	sorted := term.Await("order in the pause", func(lines []string) bool { return index(lines, "a-first") > index(lines, "b-second") })
+	paused := pause(term, ordered("a-first", "b-second"))
+	term.Type("r") // sorts the displayed interval
+	sorted := term.Await("order in the pause", ordered("b-second", "a-first"))
 	if paused[0] != sorted[0] {
-		t.Errorf("it goes on: %q, %q", paused[0], sorted[0])
+		t.Errorf("the screen is not paused: %q, %q", paused[0], sorted[0])
 	}
 	term.Type("p")
 	term.Await("life", func(lines []string) bool { return !strings.Contains(lines[0], "PAUSED") })
@@ -118,15 +127,15 @@ func TestScreen(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	if term.Raw() {
-		t.Error("the terminal is not given back")
+		t.Error("the terminal mode is not restored")
 	}
 	left := term.Await("last table", func(lines []string) bool { return index(lines, "a-first") > 0 })
 	if index(left, "scroll") >= 0 {
-		t.Errorf("the screen is left behind: %q", left)
+		t.Errorf("the screen is not cleared at the end: %q", left)
 	}
 }
 
-// Only what has changed is written: the screen is not cleared between two frames.
+// TestScreenDoesNotFlicker checks that only changes are written, without clearing the screen.
 func TestScreenDoesNotFlicker(t *testing.T) {
 	busy(t, map[string]int{"a-first": 3000})
 	term := tooltest.StartTerminal(t, Tool, 100, 12, "--pid", self(), "100ms")
@@ -143,11 +152,12 @@ func TestScreenDoesNotFlicker(t *testing.T) {
 		t.Errorf("the screen is cleared: %q", after)
 	}
 	if strings.Contains(after, "TID     COMM") {
-		t.Errorf("what stays is written again: %q", after)
+		t.Errorf("unchanged text is written again: %q", after)
 	}
 }
 
-// Without the screen, and where the terminal can do nothing, there are blocks.
+// TestNoScreen checks that tables are printed in sequence without the screen, or on a dumb
+// terminal.
 func TestNoScreen(t *testing.T) {
 	busy(t, map[string]int{"a-first": 3000})
 	for _, tt := range []struct {

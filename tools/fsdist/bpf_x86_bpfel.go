@@ -37,6 +37,7 @@ const (
 	bpfVarCountEpoch           = "count_epoch"
 	bpfVarHistPlain            = "hist_plain"
 	bpfVarHistUnitNs           = "hist_unit_ns"
+	bpfVarLocalPidns           = "local_pidns"
 	bpfVarTargByUid            = "targ_by_uid"
 	bpfVarTargCgroupId         = "targ_cgroup_id"
 	bpfVarTargComm             = "targ_comm"
@@ -128,6 +129,7 @@ type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -191,6 +193,7 @@ type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

@@ -8,7 +8,7 @@
 #include "fsop.bpf.h"
 #include "task.bpf.h"
 
-/* What tells the histograms apart, beside the operation. */
+/* Group histograms by these, in addition to the operation. */
 const volatile bool by_type = false;
 const volatile bool by_pid = false;
 const volatile bool by_cgroup = false;

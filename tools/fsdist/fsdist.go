@@ -1,8 +1,9 @@
-// Package fsdist shows how long operations on files take.
+// Package fsdist shows file system latency as histograms.
 package fsdist
 
 import (
 	"github.com/corescope/corescope/internal/fsop"
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -11,14 +12,14 @@ import (
 
 type options struct {
 	fsop.Options
-	tool.Interval
-	tool.Milliseconds
-	ByType bool `flag:"types" bpf:"by_type" key:"fs" help:"a histogram for each type of file system"`
-	PIDs   bool `flag:"pids,P" bpf:"by_pid" key:"pid,comm" help:"a histogram for each process"`
-	tool.ByOwner
+	source.Interval
+	source.Milliseconds
+	ByType bool `flag:"types" bpf:"by_type" key:"fs" help:"one histogram per type of file system"`
+	PIDs   bool `flag:"pids,P" bpf:"by_pid" key:"pid,comm" help:"one histogram per process"`
+	source.ByOwner
 }
 
-// histKey is struct hist_key.
+// histKey mirrors struct hist_key.
 type histKey struct {
 	CgroupID uint64
 	Type     [16]byte
@@ -28,32 +29,32 @@ type histKey struct {
 }
 
 type label struct {
-	Operation string     `json:"operation" help:"read, write, open, fsync (fdatasync too) or getattr (stat and its like; none by the hook syscall)"`
-	FS        value.Comm `json:"fs" help:"type of the file system, as the kernel calls it"`
+	Operation string     `json:"operation" help:"read, write, open, fsync (and fdatasync) or getattr (stat and similar; unavailable with hook syscall)"`
+	FS        value.Comm `json:"fs" help:"type of the file system, as named by the kernel"`
 	PID       uint32     `json:"pid" help:"process, in the initial PID namespace"`
-	Comm      value.Comm `json:"comm" col:"COMM,width=16,bare" help:"name of the process (its first thread)"`
-	Cgroup    string     `json:"cgroup" help:"path of the cgroup that the task was in at the end of the operation"`
-	Container string     `json:"container" help:"name of the container by that cgroup, or its short id; empty for what is in none"`
+	Comm      value.Comm `json:"comm" col:"COMM,width=16,bare" help:"name of the process (its thread-group leader)"`
+	Cgroup    string     `json:"cgroup" help:"path of the task's cgroup at the end of the operation"`
+	Container string     `json:"container" help:"name of the container of that cgroup, or its short ID; empty outside containers"`
 }
 
-// Tool is fsdist.
+// Tool is the definition of fsdist.
 var Tool = tool.Define(tool.Spec{
 	Name:        "fsdist",
 	Also:        fsop.Aliases("dist"),
 	Category:    "file",
-	Summary:     "Show how long operations on files take, as histograms",
-	Description: "Measures how long reads, writes, opens, fsyncs and getattrs of files take, in CLOCK_MONOTONIC, each operation by itself. All that the task waits for is in the time. What fails is an operation too.\n\n" + fsop.Text(),
+	Summary:     "File system latency as histograms (read, write, open, fsync, getattr)",
+	Description: "Measures the latency of file reads, writes, opens, fsyncs and getattrs with CLOCK_MONOTONIC, as one histogram per operation. The time includes all waits of the task. Failed operations are included.\n\n" + fsop.Text(),
 	Peers: []string{
-		"Without -t all types are measured; libbpf-tools wants one named. --types tells them apart.",
-		"-T is --timestamp, as in libbpf-tools. In BCC it leaves the time out, which is not there here without -T.",
-		"An operation that never happened has no histogram, where libbpf-tools prints its name.",
-		"BCC's nfsdist has getattr and no fsync, zfsdist, xfsdist and btrfsdist no getattr; here each type has all five.",
-		"What is only queued (AIO, io_uring) is counted in the summary, and in no histogram.",
+		"Without -t all types are measured; libbpf-tools requires one. --types groups by type.",
+		"-T is --timestamp, as in libbpf-tools. In BCC -T omits the time, which is omitted here by default.",
+		"An operation that did not occur has no histogram; libbpf-tools prints its name.",
+		"BCC's nfsdist has getattr and no fsync, its zfsdist, xfsdist and btrfsdist have no getattr; here each type has all five operations.",
+		"Operations that are only queued (AIO, io_uring) are counted in the summary, but in no histogram.",
 	},
 	Examples: []string{
 		"fsdist 1 10                # all types, a report each second, ten times",
-		"fsdist -t ext4 -m 5        # ext4, in milliseconds",
-		"fsdist --types --pids --filter 'p99 > 10000'  # who has slow files, and where",
+		"fsdist -t ext4 -m 5        # ext4, in milliseconds, every five seconds",
+		"fsdist --types --pids --filter 'p99 > 10000'  # processes and types with a p99 above 10 ms",
 	},
 	Object: loadBpf,
 	Tasks:  true,
@@ -66,8 +67,8 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		return nil, err
 	}
 	plan.Variables["by_cgroup"] = o.ByOwner.Wanted()
-	return &tool.Hists[histKey, label]{
-		Plan: plan, Interval: o.Interval, Unit: o.Unit(), Keys: append(tool.Keys(o), "operation"),
+	return &source.Hists[histKey, label]{
+		Plan: plan, Interval: o.Interval, Unit: o.Unit(), Keys: append(source.Keys(o), "operation"),
 		Label: func(k histKey) label { return o.label(k, env) },
 	}, nil
 }

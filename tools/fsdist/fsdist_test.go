@@ -29,7 +29,7 @@ func find(res *tooltest.Result, op string) tooltest.Row {
 	return nil
 }
 
-// slow has reads that take 30 ms, and the rest no time.
+// slow delays reads by 30 ms, and no other operation.
 func slow(op string, size int) (time.Duration, unix.Errno, int) {
 	if op == "read" {
 		return 30 * time.Millisecond, 0, size
@@ -37,7 +37,7 @@ func slow(op string, size int) (time.Duration, unix.Errno, int) {
 	return 0, 0, size
 }
 
-// operate does 20 writes, 3 reads, an fsync and some fstats; it returns how long the reads took.
+// operate does 20 writes, 3 reads, an fsync and some fstats, and returns the duration of the reads.
 func operate(t testing.TB, path string) time.Duration {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -62,7 +62,7 @@ func operate(t testing.TB, path string) time.Duration {
 	return took
 }
 
-// TestOperations counts each operation exactly, with its times, in the types that are asked for.
+// TestOperations checks counts and times of each operation, for several type options.
 func TestOperations(t *testing.T) {
 	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
 	f.Set(slow)
@@ -83,7 +83,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestKeys tells types and processes apart.
+// TestKeys groups by type and process.
 func TestKeys(t *testing.T) {
 	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
 	res := tooltest.JSON(t, Tool, append(self(), "--types", "--pids", "--containers", "--cgroups", "-m"), func() { operate(t, f.File) })
@@ -96,7 +96,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestOtherTypes sees nothing of a type that is not asked for.
+// TestOtherTypes checks that other types than the selected one are not counted.
 func TestOtherTypes(t *testing.T) {
 	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
 	res := tooltest.JSON(t, Tool.As("ext4dist"), self(), func() { operate(t, f.File) })

@@ -16,14 +16,14 @@ struct event {
 	struct task_info task;
 	__u64 ns;
 	__s64 ret; /* bytes, 0 or -errno */
-	__s64 offset; /* -1 where it is not known */
+	__s64 offset; /* -1 if unknown */
 	__u32 op; /* enum fs_op */
 	__u32 pad;
 	struct file_info file;
-	char data[PATH_BUF_SIZE]; /* its names */
+	char data[PATH_BUF_SIZE]; /* names of the path */
 };
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
 struct scratch {

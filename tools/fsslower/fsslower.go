@@ -1,4 +1,4 @@
-// Package fsslower shows operations on files that are slow.
+// Package fsslower traces slow file system operations.
 package fsslower
 
 import (
@@ -7,6 +7,7 @@ import (
 
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/fsop"
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -15,34 +16,34 @@ import (
 
 type options struct {
 	fsop.Options
-	Min      flags.Milliseconds `flag:"min,m" pos:"min_ms" arg:"MS" bpf:"targ_min_ns" help:"only operations that take at least this: milliseconds, or 500us"`
-	FullPath bool               `flag:"full-path,F" help:"show paths, not only names"`
-	CSV      bool               `flag:"csv,c" help:"the same as --output csv"`
-	Comma    bool               `flag:"comma,j" help:"the same, for BCC's sake"`
+	Min      flags.Milliseconds `flag:"min,m" pos:"min_ms" arg:"MS" bpf:"targ_min_ns" help:"only operations that take at least this time: milliseconds, or with a unit as 500us"`
+	FullPath bool               `flag:"full-path,F" help:"show paths instead of names"`
+	CSV      bool               `flag:"csv,c" help:"same as --output csv"`
+	Comma    bool               `flag:"comma,j" help:"same as --output csv, for compatibility with BCC"`
 }
 
 type event struct {
 	value.Task
-	Latency value.Nanoseconds `json:"latency_ns" col:"LAT(ms),width=7,right" help:"from the begin of the operation to its end, CLOCK_MONOTONIC: of the file system's function, or by the hook syscall of the system call, in which are the virtual file system, locks and look-ups of names" btf:"ns"`
+	Latency value.Nanoseconds `json:"latency_ns" col:"LAT(ms),width=7,right" help:"time from start to end of the operation, CLOCK_MONOTONIC: of the file system's function; with hook syscall of the system call, which includes the virtual file system, locks and path lookups" btf:"ns"`
 	Ret     int64
 	Off     int64        `btf:"offset"`
-	Op      value.FileOp `json:"operation" col:"T,width=1" help:"read, write, open, fsync (fdatasync too) or getattr (stat and its like; none by the hook syscall); in text and CSV the first letter"`
+	Op      value.FileOp `json:"operation" col:"T,width=1" help:"read, write, open, fsync (and fdatasync) or getattr (stat and similar; unavailable with hook syscall); text and CSV show the first letter"`
 	_       uint32
 	value.File
 }
 
 type row struct {
 	event
-	Bytes  value.Count  `json:"bytes" col:"BYTES,width=7" help:"bytes that were read or written, which may be fewer than were asked for; absent for other operations and failures"`
-	Offset value.Offset `json:"offset_bytes" col:"OFF_KB,width=8" help:"where in the file a read or write began; text shows units of 1,024; absent for other operations, and by the hook syscall where the call does not tell (sendfile, splice, copy_file_range, preadv2, pwritev2, 32-bit tasks' pread and pwrite, pwrite to a file that is appended to)"`
-	Error  value.Error  `json:"error" col:"ERROR,width=8" help:"name of the errno of a failure"`
+	Bytes  value.Count  `json:"bytes" col:"BYTES,width=7" help:"bytes read or written, possibly fewer than requested; absent for other operations and failures"`
+	Offset value.Offset `json:"offset_bytes" col:"OFF_KB,width=8" help:"file offset at which a read or write started; text shows units of 1,024; absent for other operations, and with hook syscall if the call does not contain it (sendfile, splice, copy_file_range, preadv2, pwritev2, pread and pwrite of 32-bit tasks, pwrite to a file opened with O_APPEND)"`
+	Error  value.Error  `json:"error" col:"ERROR,width=8" help:"name of the errno of a failed operation"`
 	Name   value.Bytes  `json:"file" col:"FILENAME,width=20" help:"name of the file"`
-	Path   value.Bytes  `json:"path" col:"PATH,width=40" help:"its path, absolute in its mount namespace; \"...\" before one that is too long"`
+	Path   value.Bytes  `json:"path" col:"PATH,width=40" help:"path of the file, absolute in its mount namespace; ... before a path that is too long"`
 
 	path []byte
 }
 
-// Decode fills what follows from the event.
+// Decode computes the derived columns.
 func (r *row) Decode(tail []byte) error {
 	var err error
 	if r.path, err = r.AppendPath(r.path[:0], tail); err != nil {
@@ -56,24 +57,24 @@ func (r *row) Decode(tail []byte) error {
 	return nil
 }
 
-// Tool is fsslower.
+// Tool is the definition of fsslower.
 var Tool = tool.Define(tool.Spec{
 	Name:        "fsslower",
 	Also:        fsop.Aliases("slower"),
 	Category:    "file",
-	Summary:     "Show operations on files that are slow",
-	Description: "Shows each read, write, open, fsync and getattr of a file that takes 10 ms or more, as it ends. All that the task waits for is in the time: disks, the network, locks, memory. What is read from the page cache is an operation too, and a short one.\n\n" + fsop.Text(),
+	Summary:     "Trace slow file system operations (read, write, open, fsync, getattr)",
+	Description: "Shows each read, write, open, fsync and getattr of a file that takes 10 ms or more (-m), when it ends. The time includes all waits of the task: for disks, the network, locks and memory. Reads from the page cache are operations too, but usually short.\n\n" + fsop.Text(),
 	Peers: []string{
-		"Without -t all types are shown, with FS for the type. libbpf-tools wants one named.",
-		"The floor is -m or the only argument, as in libbpf-tools and BCC. -j (BCC) is -c; f2fsslower's -s is not there.",
-		"Failures are rows, with error; for the peers they have odd sizes. What is only queued (AIO, io_uring) is not a row, but counted.",
-		"getattr is a row for each type, in BCC for NFS alone. BYTES of an fsync, where libbpf-tools shows LL_MAX, is -.",
-		"BCC's fileslower is another tool: it looks at reads and writes of all files in the virtual file system.",
+		"Without -t all types are shown, with a column FS for the type. libbpf-tools requires a type.",
+		"The threshold is -m or the only argument, as in libbpf-tools and BCC. -j (BCC) is -c; -s of f2fsslower is not supported.",
+		"Failed operations are shown with error; the peers show them with odd sizes. Operations that are only queued (AIO, io_uring) are not shown, but counted in the summary.",
+		"getattr is traced for all types; in BCC only for NFS. BYTES of an fsync is -; libbpf-tools shows LL_MAX.",
+		"BCC's fileslower is a different tool: it traces reads and writes of all files in the virtual file system.",
 	},
-	Overhead: "By the hook syscall the programs take 470 ns at the begin and 270 ns at the end of each call that reads or writes a file, opens or syncs one (3 million calls, on a busy virtual machine), and less for calls about sockets and pipes.",
+	Overhead: "With hook syscall the programs take 470 ns at the start and 270 ns at the end of each call that reads, writes, opens or syncs a file (3 million calls, busy virtual machine), and less for calls on sockets and pipes.",
 	Examples: []string{
-		"fsslower                  # what takes 10 ms or more, on any file system",
-		"fsslower -t ext4,xfs 1    # 1 ms or more on two types of them",
+		"fsslower                  # operations of 10 ms or more, on any file system",
+		"fsslower -t ext4,xfs 1    # 1 ms or more on ext4 and xfs",
 		"fsslower -m 500us -F -p 1234 --columns +error  # one process, with paths and errors",
 	},
 	Object: loadBpf,
@@ -89,7 +90,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	if o.CSV || o.Comma {
 		plan.Output = "csv"
 	}
-	return &tool.Events[row]{Plan: plan, Columns: columns(o), BufferBytes: 4 << 20}, nil
+	return &source.Events[row]{Plan: plan, Columns: columns(o), BufferBytes: 4 << 20}, nil
 }
 
 func columns(o *options) []string {

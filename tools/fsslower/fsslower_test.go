@@ -1,7 +1,6 @@
 package fsslower
 
 import (
-	_ "embed"
 	"fmt"
 	"math"
 	"os"
@@ -18,19 +17,14 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// ext4 is made by mke2fs -t ext4 -O ^has_journal,^resize_inode -b 4096 -I 256 -N 32 -m 0 FILE 1m.
-//
-//go:embed testdata/ext4.img.gz
-var ext4 []byte
-
 func self() []string { return []string{"--pid", strconv.Itoa(os.Getpid())} }
 
-// byFunctions tells that the file systems' own functions are looked at.
+// byFunctions reports whether the functions of file systems are traced, not system calls.
 func byFunctions(res *tooltest.Result) bool {
 	return slices.ContainsFunc(res.Ready.List("hooks"), func(hook string) bool { return strings.HasPrefix(hook, "function: ") })
 }
 
-// timed is an operation, and how long it took as its caller saw it.
+// timed is an operation with its duration as measured by the caller.
 type timed struct {
 	op   string
 	took time.Duration
@@ -45,7 +39,7 @@ func open(t testing.TB, path string, flags int) int {
 	return fd
 }
 
-// operate does each operation once, at 8192 in the file those that have a place.
+// operate does each operation once; those with an offset at 8192.
 func operate(t testing.TB, path string) (all []timed) {
 	var fd int
 	buf := make([]byte, 3000)
@@ -70,8 +64,8 @@ func operate(t testing.TB, path string) (all []timed) {
 	return all
 }
 
-// TestOperations makes each operation slow in turn: it is a row, with the time that the file
-// system took and no more than the caller saw.
+// TestOperations delays each operation in turn and expects a row for it, with a time between the
+// delay and the duration measured by the caller.
 func TestOperations(t *testing.T) {
 	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
 	const slow = 60 * time.Millisecond
@@ -91,7 +85,7 @@ func TestOperations(t *testing.T) {
 		var most time.Duration
 		n := 0
 		for _, s := range seen {
-			if s.op == op && s.took >= slow { // one was made so, others may be by chance
+			if s.op == op && s.took >= slow { // one was delayed, others may be slow by chance
 				n, most = n+1, max(most, s.took)
 			}
 		}
@@ -104,7 +98,7 @@ func checkRows(t *testing.T, res *tooltest.Result, f *tooltest.FUSE, op string, 
 	rows := res.Where(func(r tooltest.Row) bool { return r.Str("operation") == op })
 	if op == "getattr" && !byFunctions(res) {
 		if len(rows) > 0 {
-			t.Errorf("getattr by system calls: %v", rows)
+			t.Errorf("getattr with hook syscall: %v", rows)
 		}
 		return
 	}
@@ -125,7 +119,7 @@ func checkRows(t *testing.T, res *tooltest.Result, f *tooltest.FUSE, op string, 
 	}
 }
 
-// TestPartsAndErrors has reads and writes that are cut short or fail.
+// TestPartsAndErrors does reads and writes that are short or fail.
 func TestPartsAndErrors(t *testing.T) {
 	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
 	f.Set(func(op string, size int) (time.Duration, unix.Errno, int) {
@@ -143,7 +137,7 @@ func TestPartsAndErrors(t *testing.T) {
 	})
 	res := tooltest.JSON(t, Tool, append(self(), "-m", "0", "-t", "fuse"), func() {
 		fd := open(t, f.File, unix.O_RDWR)
-		unix.Read(fd, make([]byte, 4096)) // 100 bytes, so the next one is at 100
+		unix.Read(fd, make([]byte, 4096)) // 100 bytes: the next read is at offset 100
 		unix.Read(fd, make([]byte, 50))
 		unix.Write(fd, make([]byte, 50))
 		unix.Fsync(fd)
@@ -161,8 +155,8 @@ func TestPartsAndErrors(t *testing.T) {
 	}
 }
 
-// TestClosed replaces the descriptor while it is read from: a system call's file is not known
-// then, a function's is.
+// TestClosed replaces the descriptor during a read: the file of a system call is then unknown, that
+// of a function is known.
 func TestClosed(t *testing.T) {
 	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
 	begun, end := make(chan bool), make(chan bool)
@@ -195,8 +189,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestQueued submits reads by AIO to a file system that ends them later: their functions return
-// when they are queued, which is counted and no row.
+// TestQueued submits reads by AIO to a file system that completes them later: the functions return
+// when the reads are queued, which is counted and not shown.
 func TestQueued(t *testing.T) {
 	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
 	f.Set(func(op string, size int) (time.Duration, unix.Errno, int) {
@@ -222,11 +216,15 @@ func TestQueued(t *testing.T) {
 	}
 }
 
-// TestPeer has the same operations as libbpf-tools, each as slow as there.
+// TestPeer compares with fsslower of libbpf-tools.
 func TestPeer(t *testing.T) {
 	tooltest.AnyWay(t)
 	if ready := tooltest.JSON(t, Tool, append(self(), "-t", "fuse"), func() {}); !byFunctions(ready) {
-		t.Skipf("the peer has no way to functions either: %v", ready.Ready["hooks"])
+		tooltest.KernelFunctions(t) // the peer has no other hook
+		if !tooltest.Forced() {
+			t.Fatalf("the kernel has functions to attach to, the tool attached to %v", ready.Ready["hooks"])
+		}
+		t.Skipf("another hook than the peer's is forced: %v", ready.Ready["hooks"])
 	}
 	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
 	f.Set(func(_ string, size int) (time.Duration, unix.Errno, int) { return 20 * time.Millisecond, 0, size })
@@ -237,13 +235,13 @@ func TestPeer(t *testing.T) {
 	for _, r := range res.Where(func(r tooltest.Row) bool { return r.Str("operation") != "getattr" }) {
 		letter := strings.ToUpper(r.Str("operation")[:1])
 		if !slices.ContainsFunc(lines, func(line string) bool { return isOperation(line, letter, r.Num("latency_ns")/1e6) }) {
-			t.Errorf("the peer does not have %v: %q", r, lines)
+			t.Errorf("the peer lacks %v: %q", r, lines)
 		}
 	}
 }
 
-// isOperation tells whether a line of the peer, TIME COMM PID T BYTES OFF_KB LAT FILENAME, is of
-// an operation that took so many ms, but for the time between the two tools' programs.
+// isOperation reports whether a line of the peer, TIME COMM PID T BYTES OFF_KB LAT FILENAME, is of
+// this operation and latency in ms, within the difference between the programs of the two tools.
 func isOperation(line, letter string, ms float64) bool {
 	fields := strings.Fields(line)
 	if len(fields) < 8 || fields[3] != letter {
@@ -253,11 +251,11 @@ func isOperation(line, letter string, ms float64) bool {
 	return err == nil && math.Abs(got-ms) < 1
 }
 
-// TestCounts counts exactly, on a file system of a loop device, what is done to one file and not
-// what is done to another type.
+// TestCounts checks exact counts of operations on one file of a loop device, and that other types
+// are excluded.
 func TestCounts(t *testing.T) {
 	m := tooltest.NewMounts(t)
-	dir := m.MountImage(t, ext4, "ext4")
+	dir := m.MountExt4(t)
 	path := filepath.Join(m.At(dir), "counted")
 	const n = 50
 	res := tooltest.JSON(t, Tool, append(self(), "-m", "0", "-t", "ext4"), func() {
@@ -298,11 +296,11 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestFrozen freezes a file system: a write waits in the virtual file system, before the file
-// system's function, so it is slow as a system call and not as a function.
+// TestFrozen freezes a file system: a write waits in the virtual file system before the function of
+// the file system, so it is slow as a system call, but not as a function.
 func TestFrozen(t *testing.T) {
 	m := tooltest.NewMounts(t)
-	dir := m.MountImage(t, ext4, "ext4")
+	dir := m.MountExt4(t)
 	at := open(t, m.At(dir), unix.O_RDONLY)
 	const frozen = 40 * time.Millisecond
 	var least, most time.Duration
@@ -330,7 +328,7 @@ func TestFrozen(t *testing.T) {
 	rows := res.Where(func(r tooltest.Row) bool { return r.Str("operation") == "write" })
 	if byFunctions(res) {
 		if len(rows) > 0 {
-			t.Errorf("rows %v of a function that was not called yet", rows)
+			t.Errorf("rows %v of a function that is not called yet", rows)
 		}
 		return
 	}
@@ -351,7 +349,7 @@ func ioctl(t testing.TB, fd int, request uint) {
 	}
 }
 
-// awaitBlocked waits until a thread waits in the kernel and no signal could wake it.
+// awaitBlocked waits until a thread is in uninterruptible sleep.
 func awaitBlocked(t testing.TB, tid int) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
@@ -363,11 +361,11 @@ func awaitBlocked(t testing.TB, tid int) {
 	t.Error("the thread does not wait")
 }
 
-// TestOverlay reads a file through a file system that lies on another one: by their functions
-// both are seen, the one within the other; as a system call only the upper one.
+// TestOverlay reads a file on overlayfs: by functions both file systems are shown, nested; by
+// system call only the upper one.
 func TestOverlay(t *testing.T) {
 	m := tooltest.NewMounts(t)
-	lower := m.MountImage(t, ext4, "ext4")
+	lower := m.MountExt4(t)
 	if err := os.WriteFile(filepath.Join(m.At(lower), "both"), make([]byte, 500), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -376,7 +374,7 @@ func TestOverlay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(kinds), "\toverlay\n") {
-		t.Skip("this kernel has no overlay")
+		t.Skip("overlayfs is unavailable")
 	}
 	upper := m.Mount(t, "overlay", "overlay", "lowerdir="+lower+":"+t.TempDir())
 	res := tooltest.JSON(t, Tool, append(self(), "-m", "0", "-t", "overlay,ext4"), func() {

@@ -16,32 +16,36 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapLost                = "lost"
-	bpfMapTable               = "table"
-	bpfProgKernelKprobe       = "kernel__kprobe"
-	bpfProgKernelMulti        = "kernel__multi"
-	bpfProgKernelReturnKprobe = "kernel_return__kprobe"
-	bpfProgKernelReturnMulti  = "kernel_return__multi"
-	bpfProgTracepointRaw      = "tracepoint__raw"
-	bpfProgTracepointTp       = "tracepoint__tp"
-	bpfProgUserMulti          = "user__multi"
-	bpfProgUserUprobe         = "user__uprobe"
-	bpfProgUserReturnMulti    = "user_return__multi"
-	bpfProgUserReturnUprobe   = "user_return__uprobe"
-	bpfVarCountEpoch          = "count_epoch"
-	bpfVarTableEmpty          = "table_empty"
-	bpfVarTargByUid           = "targ_by_uid"
-	bpfVarTargCgroupId        = "targ_cgroup_id"
-	bpfVarTargComm            = "targ_comm"
-	bpfVarTargCommLen         = "targ_comm_len"
-	bpfVarTargCpu             = "targ_cpu"
-	bpfVarTargNrPids          = "targ_nr_pids"
-	bpfVarTargNrTids          = "targ_nr_tids"
-	bpfVarTargPids            = "targ_pids"
-	bpfVarTargTids            = "targ_tids"
-	bpfVarTargUid             = "targ_uid"
-	bpfVarTaskCgroupSubsys    = "task_cgroup_subsys"
-	bpfVarTaskFilter          = "task_filter"
+	bpfMapLost                  = "lost"
+	bpfMapMarks                 = "marks"
+	bpfMapTable                 = "table"
+	bpfProgKernelKprobe         = "kernel__kprobe"
+	bpfProgKernelMulti          = "kernel__multi"
+	bpfProgKernelReturnKprobe   = "kernel_return__kprobe"
+	bpfProgKernelReturnMulti    = "kernel_return__multi"
+	bpfProgTracepointRaw        = "tracepoint__raw"
+	bpfProgTracepointTp         = "tracepoint__tp"
+	bpfProgUserMulti            = "user__multi"
+	bpfProgUserUprobe           = "user__uprobe"
+	bpfProgUserReturnMulti      = "user_return__multi"
+	bpfProgUserReturnMultiMark  = "user_return__multi__mark"
+	bpfProgUserReturnUprobe     = "user_return__uprobe"
+	bpfProgUserReturnUprobeMark = "user_return__uprobe__mark"
+	bpfVarCountEpoch            = "count_epoch"
+	bpfVarLocalPidns            = "local_pidns"
+	bpfVarTableEmpty            = "table_empty"
+	bpfVarTargByUid             = "targ_by_uid"
+	bpfVarTargCgroupId          = "targ_cgroup_id"
+	bpfVarTargComm              = "targ_comm"
+	bpfVarTargCommLen           = "targ_comm_len"
+	bpfVarTargCpu               = "targ_cpu"
+	bpfVarTargNrPids            = "targ_nr_pids"
+	bpfVarTargNrTids            = "targ_nr_tids"
+	bpfVarTargPids              = "targ_pids"
+	bpfVarTargTids              = "targ_tids"
+	bpfVarTargUid               = "targ_uid"
+	bpfVarTaskCgroupSubsys      = "task_cgroup_subsys"
+	bpfVarTaskFilter            = "task_filter"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -86,16 +90,18 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	KernelKprobe       *ebpf.ProgramSpec `ebpf:"kernel__kprobe"`
-	KernelMulti        *ebpf.ProgramSpec `ebpf:"kernel__multi"`
-	KernelReturnKprobe *ebpf.ProgramSpec `ebpf:"kernel_return__kprobe"`
-	KernelReturnMulti  *ebpf.ProgramSpec `ebpf:"kernel_return__multi"`
-	TracepointRaw      *ebpf.ProgramSpec `ebpf:"tracepoint__raw"`
-	TracepointTp       *ebpf.ProgramSpec `ebpf:"tracepoint__tp"`
-	UserMulti          *ebpf.ProgramSpec `ebpf:"user__multi"`
-	UserUprobe         *ebpf.ProgramSpec `ebpf:"user__uprobe"`
-	UserReturnMulti    *ebpf.ProgramSpec `ebpf:"user_return__multi"`
-	UserReturnUprobe   *ebpf.ProgramSpec `ebpf:"user_return__uprobe"`
+	KernelKprobe         *ebpf.ProgramSpec `ebpf:"kernel__kprobe"`
+	KernelMulti          *ebpf.ProgramSpec `ebpf:"kernel__multi"`
+	KernelReturnKprobe   *ebpf.ProgramSpec `ebpf:"kernel_return__kprobe"`
+	KernelReturnMulti    *ebpf.ProgramSpec `ebpf:"kernel_return__multi"`
+	TracepointRaw        *ebpf.ProgramSpec `ebpf:"tracepoint__raw"`
+	TracepointTp         *ebpf.ProgramSpec `ebpf:"tracepoint__tp"`
+	UserMulti            *ebpf.ProgramSpec `ebpf:"user__multi"`
+	UserUprobe           *ebpf.ProgramSpec `ebpf:"user__uprobe"`
+	UserReturnMulti      *ebpf.ProgramSpec `ebpf:"user_return__multi"`
+	UserReturnMultiMark  *ebpf.ProgramSpec `ebpf:"user_return__multi__mark"`
+	UserReturnUprobe     *ebpf.ProgramSpec `ebpf:"user_return__uprobe"`
+	UserReturnUprobeMark *ebpf.ProgramSpec `ebpf:"user_return__uprobe__mark"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -103,6 +109,7 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Lost  *ebpf.MapSpec `ebpf:"lost"`
+	Marks *ebpf.MapSpec `ebpf:"marks"`
 	Table *ebpf.MapSpec `ebpf:"table"`
 }
 
@@ -111,6 +118,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -147,12 +155,14 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Lost  *ebpf.Map `ebpf:"lost"`
+	Marks *ebpf.Map `ebpf:"marks"`
 	Table *ebpf.Map `ebpf:"table"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Lost,
+		m.Marks,
 		m.Table,
 	)
 }
@@ -162,6 +172,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
@@ -181,16 +192,18 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	KernelKprobe       *ebpf.Program `ebpf:"kernel__kprobe"`
-	KernelMulti        *ebpf.Program `ebpf:"kernel__multi"`
-	KernelReturnKprobe *ebpf.Program `ebpf:"kernel_return__kprobe"`
-	KernelReturnMulti  *ebpf.Program `ebpf:"kernel_return__multi"`
-	TracepointRaw      *ebpf.Program `ebpf:"tracepoint__raw"`
-	TracepointTp       *ebpf.Program `ebpf:"tracepoint__tp"`
-	UserMulti          *ebpf.Program `ebpf:"user__multi"`
-	UserUprobe         *ebpf.Program `ebpf:"user__uprobe"`
-	UserReturnMulti    *ebpf.Program `ebpf:"user_return__multi"`
-	UserReturnUprobe   *ebpf.Program `ebpf:"user_return__uprobe"`
+	KernelKprobe         *ebpf.Program `ebpf:"kernel__kprobe"`
+	KernelMulti          *ebpf.Program `ebpf:"kernel__multi"`
+	KernelReturnKprobe   *ebpf.Program `ebpf:"kernel_return__kprobe"`
+	KernelReturnMulti    *ebpf.Program `ebpf:"kernel_return__multi"`
+	TracepointRaw        *ebpf.Program `ebpf:"tracepoint__raw"`
+	TracepointTp         *ebpf.Program `ebpf:"tracepoint__tp"`
+	UserMulti            *ebpf.Program `ebpf:"user__multi"`
+	UserUprobe           *ebpf.Program `ebpf:"user__uprobe"`
+	UserReturnMulti      *ebpf.Program `ebpf:"user_return__multi"`
+	UserReturnMultiMark  *ebpf.Program `ebpf:"user_return__multi__mark"`
+	UserReturnUprobe     *ebpf.Program `ebpf:"user_return__uprobe"`
+	UserReturnUprobeMark *ebpf.Program `ebpf:"user_return__uprobe__mark"`
 }
 
 func (p *bpfPrograms) Close() error {
@@ -204,7 +217,9 @@ func (p *bpfPrograms) Close() error {
 		p.UserMulti,
 		p.UserUprobe,
 		p.UserReturnMulti,
+		p.UserReturnMultiMark,
 		p.UserReturnUprobe,
+		p.UserReturnUprobeMark,
 	)
 }
 

@@ -4,10 +4,11 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "mark.bpf.h"
 #include "target.bpf.h"
 #include "task.bpf.h"
 
-/* -1 for every CPU. */
+/* -1 for all CPUs. */
 const volatile __s32 targ_cpu = -1;
 
 struct table_key {

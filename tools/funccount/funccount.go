@@ -1,10 +1,11 @@
-// Package funccount counts calls of functions and hits of tracepoints.
+// Package funccount counts function calls and hits of tracepoints and USDT probes.
 package funccount
 
 import (
 	"time"
 
 	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/target"
 	"github.com/corescope/corescope/internal/tool"
 )
@@ -12,61 +13,66 @@ import (
 //go:generate ../../scripts/bpf2go.sh funccount.bpf.c
 
 type options struct {
-	Pattern   string         `pos:"pattern" help:"functions, tracepoints or USDT probes, as vfs_*, c:malloc, t:block:*, u:c:*"`
-	Every     flags.Duration `flag:"interval,i" arg:"TIME" help:"time between reports; one report at the end without it"`
-	Timestamp bool           `flag:"timestamp,T" help:"for BCC's sake: each report has its time"`
-	Regexp    bool           `flag:"regexp,r" help:"the pattern is a regular expression, which a name must match from its beginning on"`
-	CPU       int32          `flag:"cpu,c" arg:"N" bpf:"targ_cpu" help:"only on this CPU; -1 is every one"`
-	Rows      uint64         `flag:"rows" arg:"N" help:"show only the first N rows of each interval"`
-	Sort      string         `flag:"sort,s" arg:"COLUMN" help:"sort by this column, the greatest first (+COLUMN: the least), not by the count"`
+	Pattern   string         `pos:"pattern" help:"functions, tracepoints or USDT probes, such as vfs_*, c:malloc, t:block:*, u:c:*"`
+	Every     flags.Duration `flag:"interval,i" arg:"TIME" help:"time between reports; one report at the end by default"`
+	Timestamp bool           `flag:"timestamp,T" help:"no effect, for compatibility with BCC: each report has its time"`
+	Regexp    bool           `flag:"regexp,r" help:"the pattern is a regular expression, which is matched at the start of a name"`
+	CPU       int32          `flag:"cpu,c" arg:"N" min:"-1" id:"cpu" bpf:"targ_cpu" help:"only on this CPU; -1 means all"`
+	Rows      uint64         `flag:"rows" arg:"N" min:"1" help:"show only the first N rows of each interval"`
+	Sort      string         `flag:"sort,s" arg:"COLUMN" help:"sort by this column, greatest first (+COLUMN: least first); default: count"`
 }
 
-// key is struct table_key, counts struct table_value.
+// Mirrors of struct table_key and struct table_value.
 type (
 	key    struct{ Target uint32 }
 	counts struct{ Count uint64 }
 )
 
 type row struct {
-	Func   string `json:"func" col:"FUNC,width=40" help:"name of the function, or of the tracepoint as category/event"`
-	Module string `json:"module" col:"MODULE,width=30" help:"file of a user function; module of a kernel function that is in one"`
-	Count  uint64 `json:"count" col:"COUNT,width=10,right" help:"calls, or returns where the pattern asks for these, in the interval; each is counted as it begins"`
+	Func   string `json:"func" col:"FUNC,width=40" help:"name of the function; of a tracepoint category/event"`
+	Module string `json:"module" col:"MODULE,width=30" help:"file of a user function, or module of a kernel function"`
+	Count  uint64 `json:"count" col:"COUNT,width=10,right" help:"calls in the interval, or returns if the pattern selects returns; calls are counted at entry"`
 }
 
-// Tool is funccount.
+// Tool is the definition of funccount.
 var Tool = tool.Define(tool.Spec{
 	Name:     "funccount",
 	Category: "function",
-	Summary:  "Count calls of kernel or user functions, and hits of tracepoints",
-	Description: `Counts how often each function or tracepoint is hit that has the name, or that matches the pattern.
+	Summary:  "Count calls of kernel and user functions, tracepoints and USDT probes",
+	Description: `Counts how often each function or tracepoint with a name, or matching a pattern, is hit.
 
-vfs_read and vfs_* are kernel functions, c:malloc and c:*alloc are functions of the C library, /usr/bin/bash:readline is one of a program, t:sched:* are tracepoints, u:c:setjmp is a probe that the library has built in (USDT). In front of a function r: counts returns. In a pattern * stands for any text and ? for any character. The spellings of BCC, bpftrace and ksnoop are understood.
+vfs_read and vfs_* are kernel functions, c:malloc and c:*alloc are functions of the C library, /usr/bin/bash:readline is a function of a program, t:sched:* are tracepoints, u:c:setjmp is a USDT probe in the library. The prefix r: counts returns of a function. In a pattern * matches any text and ? any character. The syntaxes of BCC, bpftrace and ksnoop are accepted.
+
+` + target.Manual + `
+
+` + tool.ReturnsManual + `
 
 All that match are counted, hundreds at once: by one kprobe_multi (5.18) or uprobe_multi (6.6) where the kernel has that, else by a probe each. What cannot have a probe is named. Those that are not hit are not shown.
 
-The filters, as --pid, are of the current task; in an interrupt that is the one which was interrupted.`,
+Filters such as --pid test the current task; in an interrupt that is the interrupted task.`,
 	Peers: []string{
-		"The most frequent function comes first, where BCC's comes last.",
-		"-D (BCC: show the program) is not there; --verbose and --explain say how the functions are attached.",
-		"-T changes nothing: each report has its time.",
+		"The most frequent function comes first; in BCC it comes last.",
+		"-D (BCC: print the program) does not exist; --verbose and --explain show how functions are attached.",
+		"-T has no effect: each report has its time.",
 	},
-	Overhead: "The program takes 160 ns a call. What leads to it is more: in user functions a trap, which made a call of 2 ns one of 13 to 20 us on a busy virtual machine (500,000 calls). Think of that before you count c:* system-wide.",
+	Overhead: "The BPF program takes 160 ns per call. Attachment costs more: in user functions a trap extended a call of 2 ns to 13 to 20 us on a busy virtual machine (500,000 calls). Consider this before counting c:* system-wide.",
 	Examples: []string{
-		"funccount 'vfs_*'                        # calls of the file system's functions, until Ctrl-C",
-		"funccount -i 1 -d 10 't:block:*'         # tracepoints of block devices, each second, for ten seconds",
-		"funccount -p 1234 c:malloc               # mallocs of one process",
+		"funccount 'vfs_*'                        # calls of VFS functions, until Ctrl-C",
+		"funccount -i 1 -d 10 't:block:*'         # block tracepoints, each second, for ten seconds",
+		"funccount -p 1234 c:malloc               # malloc calls of one process",
 		"funccount -r '(vfs|ksys)_(read|write)$'  # four functions",
 	},
-	Object: loadBpf,
-	Tasks:  true,
-	Shorts: map[string]string{"pid": "p", "duration": "d"},
+	Object:  loadBpf,
+	Tasks:   true,
+	Returns: true,
+	Shorts:  map[string]string{"pid": "p", "duration": "d"},
 }, options{CPU: -1, Sort: "count"}, build)
 
-func build(o *options, _ *tool.Env) (tool.Source, error) {
+func build(o *options, env *tool.Env) (tool.Source, error) {
 	var places []target.Place
-	t := &tool.Table[key, counts, row]{
-		Rounds:  tool.Rounds{Every: o.Every},
-		Ranking: tool.Ranking{Sort: o.Sort, Rows: o.Rows},
+	t := &source.Table[key, counts, row]{
+		Rounds:  source.Rounds{Every: o.Every},
+		Ranking: source.Ranking{Sort: o.Sort, Rows: o.Rows},
 		Columns: []string{"func", "count"},
 		Label: func(k *key, _ *counts) row {
 			p := places[k.Target]
@@ -75,7 +81,12 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Fill: func(r *row, c *counts, _ time.Duration) { r.Count = c.Count },
 	}
 	t.Resolve = func(p *tool.Plan, _ *tool.Kernel) error {
-		spec, found, err := target.Find(o.Pattern, o.Regexp)
+		pids, err := env.Processes()
+		if err != nil {
+			return err
+		}
+		finder := target.Finder{PIDs: pids, Note: p.Note}
+		spec, found, err := finder.FindText(o.Pattern, o.Regexp)
 		if err != nil {
 			return flags.Usage(err)
 		}

@@ -21,7 +21,7 @@ func run(t testing.TB, path string) {
 	}
 }
 
-// counted adds up what all reports have.
+// counted sums the counts of all reports.
 func counted(res *tooltest.Result) string {
 	sums := map[string]float64{}
 	for _, r := range res.Rows {
@@ -30,18 +30,19 @@ func counted(res *tooltest.Result) string {
 	return fmt.Sprint(sums)
 }
 
-// ways are the options for each way to user functions; a short run has just the first.
-func ways() [][]string {
+// attachOptions returns the options that force each attach type of user functions; with -short only
+// the default.
+func attachOptions() [][]string {
 	if testing.Short() {
 		return [][]string{nil}
 	}
 	return [][]string{nil, {"--hook", "user=uprobe", "--hook", "user_return=uprobe"}}
 }
 
-// Calls of several functions at once, in one report and in many.
+// TestUserFunctions counts calls of several functions at once, in one report and in several.
 func TestUserFunctions(t *testing.T) {
 	path := (&tooltest.Native{Touches: 2000, Depth: 7, Naps: 3}).Write(t)
-	for _, way := range ways() {
+	for _, attach := range attachOptions() {
 		for pattern, want := range map[string]string{
 			path + ":*":                  "map[_start:2 nap:20 recurse:14 touch:4000]",
 			path + ":touch":              "map[touch:4000]",
@@ -50,12 +51,12 @@ func TestUserFunctions(t *testing.T) {
 			"uretprobe:" + path + ":nap": "map[nap:20]",
 		} {
 			for _, args := range [][]string{nil, {"-i", "0.02"}} {
-				res := tooltest.JSON(t, Tool, append(append(args, way...), pattern), func() {
+				res := tooltest.JSON(t, Tool, append(append(args, attach...), pattern), func() {
 					run(t, path)
 					run(t, path)
 				})
 				if got := counted(res); got != want || res.Summary.Num("lost") != 0 {
-					t.Errorf("%v %v %s: %s, want %s: %v", way, args, pattern, got, want, res.Summary)
+					t.Errorf("%v %v %s: %s, want %s: %v", attach, args, pattern, got, want, res.Summary)
 				}
 			}
 		}
@@ -70,8 +71,9 @@ func TestRegexp(t *testing.T) {
 	}
 }
 
-// Tracepoints that have a raw one and some that have none, of this thread's own doing.
+// TestTracepoints counts tracepoints with and without a raw tracepoint, hit by this thread.
 func TestTracepoints(t *testing.T) {
+	tooltest.Tracefs(t)
 	path := (&tooltest.Native{}).Write(t)
 	res := tooltest.JSON(t, Tool, []string{"--comm", "native", "t:sched:sched_process_e*"}, func() {
 		for range 30 {
@@ -81,9 +83,7 @@ func TestTracepoints(t *testing.T) {
 	if got, want := counted(res), "map[sched/sched_process_exec:30 sched/sched_process_exit:30]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if _, err := os.Stat("/sys/kernel/tracing/events/syscalls/sys_enter_getppid"); err != nil {
-		t.Skipf("no tracepoints of system calls: %v", err)
-	}
+	tooltest.SystemCallTracepoints(t)
 	res = tooltest.JSON(t, Tool, []string{"-p", strconv.Itoa(os.Getpid()), "t:syscalls:sys_*_getppid"}, func() {
 		for range 1000 {
 			unix.Getppid()
@@ -94,15 +94,16 @@ func TestTracepoints(t *testing.T) {
 	}
 }
 
-// One CPU's share, and none of another's.
+// TestCPU counts hits on one CPU only.
 func TestCPU(t *testing.T) {
 	path := (&tooltest.Native{Touches: 100}).Write(t)
-	var set unix.CPUSet
-	set.Set(0)
+	if _, err := exec.LookPath("taskset"); err != nil {
+		t.Skip(err)
+	}
 	load := func() {
 		cmd := exec.Command("taskset", "1", path)
 		if err := cmd.Run(); err != nil {
-			t.Skipf("taskset: %v", err)
+			t.Errorf("run on CPU 0: %v", err)
 		}
 	}
 	res := tooltest.JSON(t, Tool, []string{"-c", "0", path + ":touch"}, load)
@@ -133,7 +134,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Probes that are built in, one of them with a counter that must be raised.
+// TestUSDT counts USDT probes, one of them with a semaphore.
 func TestUSDT(t *testing.T) {
 	probes := []native.Probe{
 		{Function: "alpha", Provider: "corescope", Name: "first", Semaphore: true},

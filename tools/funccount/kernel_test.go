@@ -1,22 +1,17 @@
 package funccount
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// Kernel functions: one whose calls are known, and a hundred at once.
+// TestKernelFunctions counts a function with a known number of calls, and a hundred functions at
+// once.
 func TestKernelFunctions(t *testing.T) {
-	tooltest.Root(t)
-	var out, errOut bytes.Buffer
-	if code := tool.Run(t.Context(), Tool, []string{"--duration", "1ms", "hrtimer_nanosleep"}, &out, &errOut); code == tool.ExitUnsupported {
-		t.Skipf("this kernel has no way to a kernel function: %s", &errOut)
-	}
+	tooltest.KernelFunctions(t)
 	path := (&tooltest.Native{Naps: 25, Nap: time.Millisecond}).Write(t)
 	for pattern, name := range map[string]string{"hrtimer_nanosleep": "hrtimer_nanosleep", "hrtimer_nanosl*": "hrtimer_nanosleep", "r:hrtimer_nanosleep": "hrtimer_nanosleep"} {
 		res := tooltest.JSON(t, Tool, []string{"--comm", "native", pattern}, func() { run(t, path) })

@@ -8,7 +8,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// run runs the program and returns how long that took.
+// run runs the program and returns its duration.
 func run(t testing.TB, path string) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -18,12 +18,12 @@ func run(t testing.TB, path string) time.Duration {
 	return time.Since(start)
 }
 
-// ways are the options for each way to a function that this kernel has, none first. A short
-// run has just that.
-func ways(t *testing.T, function string) [][]string {
+// attachOptions returns the options that force each attach type for functions on this kernel, the
+// first one empty; with -short only that.
+func attachOptions(t *testing.T, function string) [][]string {
 	t.Helper()
 	all := [][]string{nil}
-	for _, w := range works(t, function) {
+	for _, w := range kernelHooks(t, function) {
 		if !testing.Short() {
 			all = append(all, []string{"--hook", w})
 		}
@@ -39,35 +39,35 @@ func byFunc(res *tooltest.Result) map[string]tooltest.Row {
 	return out
 }
 
-// within tells whether ms is no less than a time and no more than another.
+// within reports whether ms is between two durations.
 func within(ms float64, low, high time.Duration) bool {
 	return ms >= low.Seconds()*1000 && ms <= high.Seconds()*1000
 }
 
-// Calls within calls are each counted, with the time of those within.
+// TestRecursion checks that each nested call is counted, with the time of the calls within it.
 func TestRecursion(t *testing.T) {
 	const nap = 20 * time.Millisecond
 	path := (&tooltest.Native{Touches: 1000, Depth: 5, Naps: 3, Nap: nap}).Write(t)
-	for _, way := range ways(t, path+":nap") {
+	for _, attach := range attachOptions(t, path+":nap") {
 		var all time.Duration
-		res := tooltest.JSON(t, Tool, append(way, "-F", "-m", path+":*"), func() { all = run(t, path) })
+		res := tooltest.JSON(t, Tool, append(attach, "-F", "-m", path+":*"), func() { all = run(t, path) })
 		got := byFunc(res)
 		for name, want := range map[string]float64{"touch": 1000, "recurse": 5, "nap": 8} {
 			if n := got[name].Num("count"); n != want {
-				t.Errorf("%s: %v calls of %s, want %v", way, n, name, want)
+				t.Errorf("%s: %v calls of %s, want %v", attach, n, name, want)
 			}
 		}
 		if r := got["recurse"]; !within(r.Num("min"), nap, all) || !within(r.Num("max"), 5*nap, all) || !within(r.Num("sum"), 15*nap, 5*all) {
-			t.Errorf("%s: recurse took %v … %v, %v in all", way, r.Num("min"), r.Num("max"), r.Num("sum"))
+			t.Errorf("%s: recurse took %v to %v, %v in total", attach, r.Num("min"), r.Num("max"), r.Num("sum"))
 		}
 		if r := got["nap"]; !within(r.Num("min"), nap, all) || !within(r.Num("sum"), 8*nap, all) {
-			t.Errorf("%s: nap took %v … %v", way, r.Num("min"), r.Num("max"))
+			t.Errorf("%s: nap took %v … %v", attach, r.Num("min"), r.Num("max"))
 		}
 		if r := got["touch"]; r.Num("p50") > 1 {
-			t.Errorf("%s: touch took %v", way, r.Num("p50"))
+			t.Errorf("%s: touch took %v", attach, r.Num("p50"))
 		}
 		if n := res.Summary.Object("counters").Num("no_begin"); n != 0 || res.Summary.Num("lost") != 0 {
-			t.Errorf("%s: summary is %v", way, res.Summary)
+			t.Errorf("%s: summary is %v", attach, res.Summary)
 		}
 	}
 }

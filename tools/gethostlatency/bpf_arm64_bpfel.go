@@ -12,11 +12,22 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
+type bpfFunction uint32
+
+const (
+	bpfFunctionGETADDRINFO     bpfFunction = 0
+	bpfFunctionGETHOSTBYNAME   bpfFunction = 1
+	bpfFunctionGETHOSTBYNAME2  bpfFunction = 2
+	bpfFunctionGETHOSTBYNAME_R bpfFunction = 3
+	bpfFunctionGETHOSTBYNAME2R bpfFunction = 4
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapCalls                        = "calls"
+	bpfMapCounters                     = "counters"
 	bpfMapEvents                       = "events"
 	bpfMapLost                         = "lost"
 	bpfMapScratchZero                  = "scratch_zero"
@@ -33,6 +44,8 @@ const (
 	bpfVarEventPerfBuffer              = "event_perf_buffer"
 	bpfVarEventType                    = "event_type"
 	bpfVarEventWakeupNs                = "event_wakeup_ns"
+	bpfVarFunctionType                 = "function_type"
+	bpfVarLocalPidns                   = "local_pidns"
 	bpfVarTargByUid                    = "targ_by_uid"
 	bpfVarTargCgroupId                 = "targ_cgroup_id"
 	bpfVarTargComm                     = "targ_comm"
@@ -104,6 +117,7 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Calls       *ebpf.MapSpec `ebpf:"calls"`
+	Counters    *ebpf.MapSpec `ebpf:"counters"`
 	Events      *ebpf.MapSpec `ebpf:"events"`
 	Lost        *ebpf.MapSpec `ebpf:"lost"`
 	ScratchZero *ebpf.MapSpec `ebpf:"scratch_zero"`
@@ -118,6 +132,8 @@ type bpfVariableSpecs struct {
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	FunctionType      *ebpf.VariableSpec `ebpf:"function_type"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -153,6 +169,7 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Calls       *ebpf.Map `ebpf:"calls"`
+	Counters    *ebpf.Map `ebpf:"counters"`
 	Events      *ebpf.Map `ebpf:"events"`
 	Lost        *ebpf.Map `ebpf:"lost"`
 	ScratchZero *ebpf.Map `ebpf:"scratch_zero"`
@@ -162,6 +179,7 @@ type bpfMaps struct {
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Calls,
+		m.Counters,
 		m.Events,
 		m.Lost,
 		m.ScratchZero,
@@ -177,6 +195,8 @@ type bpfVariables struct {
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	FunctionType      *ebpf.Variable `ebpf:"function_type"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

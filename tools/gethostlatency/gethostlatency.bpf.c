@@ -14,7 +14,7 @@
 #define AF_INET 2
 #define AF_INET6 10
 
-/* Calls that failed are wanted only. */
+/* Only failed calls. */
 const volatile bool targ_failed = false;
 
 enum function {
@@ -25,6 +25,9 @@ enum function {
 	GETHOSTBYNAME2_R,
 };
 
+/* Keeps the type in the object: Go takes its constants from there. */
+const enum function *function_type __attribute__((unused));
+
 /* A call, and where it is to put its results. */
 struct call {
 	__u64 start_ns;
@@ -32,19 +35,19 @@ struct call {
 	const char *service;
 	void **result;
 	__s32 *error;
-	__s32 h_errno; /* of the call within this one */
+	__s32 h_errno; /* of the nested call */
 	__u32 function;
 };
 
-#include "call.bpf.h"
+#include "usercall.bpf.h"
 
 struct event {
 	struct task_info task;
 	__u64 delta_ns;
-	__u8 addr[16]; /* IPv4 mapped to IPv6 */
+	__u8 addr[16]; /* IPv4-mapped for IPv4 */
 	__s32 ret;
 	__s32 h_errno;
-	__u16 host_len; /* with the NUL; 0 for none */
+	__u16 host_len; /* including the NUL byte; 0 if there is none */
 	__u16 service_len;
 	__u16 addrs;
 	__u8 function;
@@ -58,10 +61,10 @@ struct scratch {
 
 #include "scratch.bpf.h"
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
-/* struct addrinfo, alike in glibc and musl. */
+/* struct addrinfo, which is the same in glibc and musl. */
 struct addrinfo {
 	__s32 flags, family, socktype, protocol;
 	__u32 addrlen;
@@ -88,15 +91,15 @@ static __always_inline void set_addr(struct event *e, __s32 family, const void *
 	}
 }
 
-/* Behind family and port, and of IPv6 the flow. */
+/* After family and port, and for IPv6 the flow. */
 static __always_inline const void *sockaddr_ip(const void *addr, __s32 family)
 {
 	return addr + (family == AF_INET ? 4 : 8);
 }
 
 /*
- * The list has an entry for each type of socket that an address can be used with, unless
- * the caller asked for one: those in a row that are for the same address count once.
+ * The list has an entry per socket type that an address can be used with, unless the caller
+ * requested one: consecutive entries for the same address count once.
  */
 static __always_inline void read_addrinfo(struct event *e, const struct addrinfo *list)
 {
@@ -146,7 +149,7 @@ static __always_inline __s32 read_h_errno(const struct call *c)
 	return err;
 }
 
-/* read_result tells of the answer; the functions that return it have no result to point to. */
+/* read_result reads the answer. Functions that return the answer have no pointer to a result. */
 static __always_inline void read_result(struct event *e, const struct call *c, __u64 ret)
 {
 	void *result = (void *)ret;
@@ -178,7 +181,7 @@ static __always_inline __u32 read_names(struct scratch *s, const struct call *c)
 	s->event.host_len = len;
 	if (!c->service)
 		return len;
-	/* The length anew, such that the verifier sees its bound. */
+	/* Read the length again, so that the verifier knows its bound. */
 	__u32 host_len = s->event.host_len;
 
 	if (host_len > HOST_MAX)
@@ -196,7 +199,7 @@ static __always_inline int enter(struct pt_regs *ctx, const struct call *call)
 
 	if (!task_current_wanted())
 		return 0;
-	c = call_begin(frame_at_begin(ctx));
+	c = user_call_begin(ctx);
 	if (c) {
 		*c = *call;
 		c->start_ns = bpf_ktime_get_boot_ns();
@@ -221,8 +224,8 @@ static __always_inline void send(struct pt_regs *ctx, const struct call *call)
 }
 
 /*
- * gethostbyname() is gethostbyname_r() with memory of its own: what is within a call for
- * the very name is that call. Only the inner one can be seen to say why it fails.
+ * gethostbyname() is gethostbyname_r() with its own memory: a nested call for the same name is part
+ * of that call. The reason of a failure is only known from the inner one.
  */
 static __always_inline bool is_inner(const struct call *call)
 {
@@ -245,7 +248,7 @@ int lookup__uprobe__return(struct pt_regs *ctx)
 	struct call call;
 	bool nested;
 
-	if (call_end(frame_at_end(ctx), &call, &nested) && !(nested && is_inner(&call)))
+	if (user_call_end(ctx, &call, &nested) && !(nested && is_inner(&call)))
 		send(ctx, &call);
 	return 0;
 }
@@ -296,8 +299,7 @@ SEC("uprobe/libc:gethostbyname_r")
 int BPF_KPROBE(lookup__uprobe__gethostbyname_r, const char *host, void *mem, void *buf, __u64 len,
 	       void **result)
 {
-	struct call call = { .host = host, .result = result, .error = (void *)PARM6(ctx),
-			     .function = GETHOSTBYNAME_R };
+	struct call call = { .host = host, .result = result, .error = (void *)PARM6(ctx), .function = GETHOSTBYNAME_R };
 
 	return enter(ctx, &call);
 }
@@ -305,8 +307,12 @@ int BPF_KPROBE(lookup__uprobe__gethostbyname_r, const char *host, void *mem, voi
 SEC("uprobe/libc:gethostbyname2_r")
 int BPF_KPROBE(lookup__uprobe__gethostbyname2_r, const char *host)
 {
-	struct call call = { .host = host, .result = (void *)PARM6(ctx), .error = parm7(ctx),
-			     .function = GETHOSTBYNAME2_R };
+	struct call call = {
+		.host = host,
+		.result = (void *)PARM6(ctx),
+		.error = parm7(ctx),
+		.function = GETHOSTBYNAME2_R,
+	};
 
 	return enter(ctx, &call);
 }

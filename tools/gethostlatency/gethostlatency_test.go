@@ -1,6 +1,7 @@
 package gethostlatency
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -15,25 +16,25 @@ import (
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// The structs of netdb.h.
+// Structs of netdb.h. Members that the tests do not set have no name.
 type addrinfo struct {
-	flags, family, socktype, protocol int32
-	addrlen                           uint32
-	addr                              *sockaddr
-	canonname                         *byte
-	next                              *addrinfo
+	_, family, socktype, _ int32  // flags, protocol
+	_                      uint32 // addrlen
+	addr                   *sockaddr
+	_                      *byte // canonname
+	next                   *addrinfo
 }
 
 type sockaddr struct {
 	family uint16
-	port   uint16
-	flow   [4]byte // IPv4's address
+	_      uint16  // port
+	flow   [4]byte // IPv4 address
 	ip     [16]byte
 }
 
 type hostent struct {
-	name             *byte
-	aliases          **byte
+	_                *byte  // name
+	_                **byte // aliases
 	addrtype, length int32
 	addrs            **[16]byte
 }
@@ -48,28 +49,28 @@ func v6(last byte, next *addrinfo) *addrinfo {
 
 func self() []string { return []string{"--pid", fmt.Sprint(os.Getpid())} }
 
-// call is a look-up whose row is known.
+// call is a lookup with its expected row.
 type call struct {
 	function, host, service string
 	answer                  any // *addrinfo, *hostent or nil
 	ret                     int32
 	hErrno                  int32
 	sleep                   time.Duration
-	inner                   string // what it is made of
+	inner                   string // nested call
 
 	addr, err string
 	addrs     float64
 }
 
-var kept []any // what calls point to
+var kept []any // keeps what calls point to alive
 
-// libc is one of ours: what it answers is known.
+// libc is a generated library with known results.
 func libc(t testing.TB) *native.Library {
 	t.Helper()
 	return native.Open(t, "libc.so.6", []string{"getaddrinfo", "gethostbyname", "gethostbyname2", "gethostbyname_r", "gethostbyname2_r"})
 }
 
-// do calls, with the arguments where the function has them.
+// do makes the calls, with the arguments that each function has.
 func (c *call) do(lib *native.Library) {
 	var result, answer uint64
 	switch a := c.answer.(type) {
@@ -121,7 +122,7 @@ func calls() []call {
 	}
 }
 
-// TestAnswers lets this process, which has a libc of ours, call each function.
+// TestAnswers calls each function of a generated libc in this process.
 func TestAnswers(t *testing.T) {
 	lib, all := libc(t), calls()
 	var took []time.Duration
@@ -147,7 +148,7 @@ func checkRow(t *testing.T, r tooltest.Row, want *call, took time.Duration) {
 		t.Errorf("row %v, want %+v", r, want)
 	}
 	if want.service != "" && r.Str("service") != want.service {
-		t.Errorf("service %q of %v", r.Str("service"), want)
+		t.Errorf("service %q, want %v", r.Str("service"), want)
 	}
 	if d := time.Duration(r.Num("delta_ns")); d < want.sleep || d > took {
 		t.Errorf("%s: %v, it slept %v and took %v", want.host, d, want.sleep, took)
@@ -173,15 +174,42 @@ func TestFailed(t *testing.T) {
 
 func TestOtherProcess(t *testing.T) {
 	lib := libc(t)
-	res := tooltest.JSON(t, Tool, []string{"--pid", "1"}, func() { calls()[0].do(lib) })
-	if len(res.Events) != 0 {
-		t.Errorf("--pid 1 shows %v", res.Events)
+	other := exec.Command("sleep", "1000")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { other.Process.Kill(); other.Wait() }()
+	var out strings.Builder
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ready := writer(func(b []byte) {
+		if strings.Contains(string(b), ": ready: ") {
+			calls()[0].do(lib)
+			cancel()
+		}
+	})
+	tool.Run(ctx, Tool, []string{"--pid", fmt.Sprint(other.Process.Pid), "--output", "csv"}, &out, ready)
+	if strings.Count(out.String(), "\n") > 1 {
+		t.Errorf("--pid of another process shows %s", out.String())
+	}
+}
+
+type writer func([]byte)
+
+func (w writer) Write(b []byte) (int, error) { w(b); return len(b), nil }
+
+// TestMusl uses the file name of musl's libc in Debian.
+func TestMusl(t *testing.T) {
+	lib := native.Open(t, "libc.so", []string{"getaddrinfo"})
+	res := tooltest.JSON(t, Tool, self(), func() { calls()[0].do(lib) })
+	if len(res.Events) != 1 || res.Events[0].Str("host") != "one.test" {
+		t.Errorf("rows %v", res.Events)
 	}
 }
 
 func TestText(t *testing.T) {
 	lib := libc(t)
-	args := append(self(), "--columns", "comm,host,addr,error", "--no-header", "--comm", "*")
+	args := append(self(), "--columns", "comm,host,addr,error", "--no-header")
 	out := tooltest.Text(t, Tool, args, func() {
 		for _, c := range calls()[4:6] {
 			c.do(lib)
@@ -202,17 +230,17 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// getent is a program that looks names up through libc.
+// getent resolves names through libc.
 func getent(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("getent")
 	if err != nil {
-		t.Skipf("no program that uses libc: %v", err)
+		t.Skipf("getent is not installed: %v", err)
 	}
 	return path
 }
 
-// TestLibc sees a real libc, which calls itself.
+// TestLibc traces the real libc, whose functions call each other.
 func TestLibc(t *testing.T) {
 	path := getent(t)
 	var pid [3]int
@@ -230,15 +258,15 @@ func TestLibc(t *testing.T) {
 		t.Errorf("rows of an address: %v", r)
 	}
 	if r := rows(1); len(r) != 1 || !strings.HasPrefix(r[0].Str("error"), "EAI_") {
-		t.Errorf("rows of a name that there is not: %v", r)
+		t.Errorf("rows of a nonexistent name: %v", r)
 	}
 	if r := rows(2); len(r) != 2 || r[0].Str("error") != "HOST_NOT_FOUND" || r[0].Str("function") != "gethostbyname2" {
 		t.Errorf("rows by gethostbyname2: %v", r)
 	}
 }
 
-// TestLibcPath gives a library by its path: another one is not seen then, nor one that
-// has no such functions.
+// TestLibcPath selects a library by its path: others are not traced, and one without these
+// functions is rejected.
 func TestLibcPath(t *testing.T) {
 	lib, other := libc(t), libc(t)
 	res := tooltest.JSON(t, Tool, append(self(), "-l", lib.Path), func() {
@@ -258,7 +286,7 @@ func TestLibcPath(t *testing.T) {
 	}
 }
 
-// TestContainers has two libraries of the same name, and one whose file is gone.
+// TestContainers uses two libraries with the same name, and one whose file was deleted.
 func TestContainers(t *testing.T) {
 	libs := []*native.Library{libc(t), libc(t), libc(t)}
 	if err := os.Remove(libs[2].Path); err != nil {

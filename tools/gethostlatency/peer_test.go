@@ -8,8 +8,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestPeer lets libbpf-tools' gethostlatency see the same look-ups: each line of the peer
-// is one of ours, with the same process and name.
+// TestPeer compares with gethostlatency of libbpf-tools: each line of the peer must be one of ours,
+// with the same process and name.
 func TestPeer(t *testing.T) {
 	peer := tooltest.StartPeer(t, "gethostlatency")
 	lookup := func(host string) {
@@ -32,16 +32,16 @@ func TestPeer(t *testing.T) {
 		}
 		lines++
 		if !hasLine(text, f[1], f[2], strings.Join(f[4:], " ")) {
-			t.Errorf("the peer's line is not among ours: %q", line)
+			t.Errorf("line of the peer is missing: %q", line)
 		}
 	}
 	if lines == 0 {
-		t.Error("the peer saw nothing: nothing was compared")
+		t.Error("the peer printed no line")
 	}
 	t.Logf("of 11 look-ups the peer printed %d", lines)
 }
 
-// hasLine looks for a line of the process with the name.
+// hasLine reports whether there is a line of the process with the name.
 func hasLine(text, pid, comm, host string) bool {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) > 4 && f[1] == pid && f[2] == comm && strings.Join(f[4:], " ") == host {

@@ -8,13 +8,16 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// function is enum function.
+// function mirrors enum function.
 type function uint8
 
-const getaddrinfo function = 0
+const getaddrinfo = function(bpfFunctionGETADDRINFO)
 
 func (f *function) name() string {
-	names := []string{"getaddrinfo", "gethostbyname", "gethostbyname2", "gethostbyname_r", "gethostbyname2_r"}
+	names := [...]string{
+		bpfFunctionGETADDRINFO: "getaddrinfo", bpfFunctionGETHOSTBYNAME: "gethostbyname", bpfFunctionGETHOSTBYNAME2: "gethostbyname2",
+		bpfFunctionGETHOSTBYNAME_R: "gethostbyname_r", bpfFunctionGETHOSTBYNAME2R: "gethostbyname2_r",
+	}
 	if int(*f) < len(names) {
 		return names[*f]
 	}
@@ -26,7 +29,7 @@ func (f *function) AppendJSON(b []byte) []byte { return value.AppendString(b, f.
 func (f *function) Any() any                   { return f.name() }
 func (f *function) Schema() value.Schema       { return value.Schema{Type: "string"} }
 
-// addr is an address that may not be there.
+// addr is an IPv6 or IPv4-mapped address.
 type addr = [16]byte
 
 type foundAddr struct {
@@ -34,10 +37,10 @@ type foundAddr struct {
 	none bool
 }
 
-// Absent reports that no address was found.
+// Absent reports whether no address was found.
 func (a *foundAddr) Absent() bool { return a.none }
 
-// Any is "" where there is none.
+// Any returns the address, or "" if there is none.
 func (a *foundAddr) Any() any {
 	if a.none {
 		return ""
@@ -45,7 +48,7 @@ func (a *foundAddr) Any() any {
 	return a.Addr.Any()
 }
 
-// reason names the error of a look-up without an answer.
+// reason returns the name of the error of a failed lookup.
 func (r *row) reason() string {
 	switch {
 	case r.Found:
@@ -67,7 +70,7 @@ func named(names map[int32]string, code int32) string {
 	return strconv.Itoa(int(code))
 }
 
-// eai are the errors of getaddrinfo, as glibc and musl have them.
+// eai returns the names of the errors of getaddrinfo in glibc and musl.
 func eai() map[int32]string {
 	return map[int32]string{
 		-1: "EAI_BADFLAGS", -2: "EAI_NONAME", -3: "EAI_AGAIN", -4: "EAI_FAIL", -5: "EAI_NODATA",

@@ -12,6 +12,13 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
+type bpfWhat uint32
+
+const (
+	bpfWhatCOLLECTION bpfWhat = 0
+	bpfWhatPOOL       bpfWhat = 1
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -30,6 +37,7 @@ const (
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventType         = "event_type"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
+	bpfVarLocalPidns        = "local_pidns"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
 	bpfVarTargComm          = "targ_comm"
@@ -42,6 +50,7 @@ const (
 	bpfVarTargUid           = "targ_uid"
 	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
 	bpfVarTaskFilter        = "task_filter"
+	bpfVarWhatType          = "what_type"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -112,6 +121,7 @@ type bpfVariableSpecs struct {
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -124,6 +134,7 @@ type bpfVariableSpecs struct {
 	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
+	WhatType          *ebpf.VariableSpec `ebpf:"what_type"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -169,6 +180,7 @@ type bpfVariables struct {
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`
@@ -181,6 +193,7 @@ type bpfVariables struct {
 	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
+	WhatType          *ebpf.Variable `ebpf:"what_type"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

@@ -11,43 +11,53 @@
 #define NAME_LEN 48
 #define POOLS_MAX 16
 
-/* Only what took so long at least. */
+/* Only rows of at least this time. */
 const volatile __u64 targ_min_ns = 0;
 
 enum what {
-	COLLECTION, /* of the whole heap, or of its young part: the program stands still */
-	POOL, /* what that meant for one part of the memory */
+	COLLECTION, /* the program is stopped: what -Xlog:gc logs as a pause */
+	POOL, /* the effect of a collection on one memory pool */
 };
+
+/* Keeps the type in the object: Go takes its constants from there. */
+const enum what *what_type __attribute__((unused));
 
 struct event {
 	struct task_info task;
 	__u64 delta_ns;
 	__u64 used_before;
-	__u64 used; /* the rest is at the end */
+	__u64 used; /* this and the following are at the end */
 	__u64 committed;
-	__s64 max; /* -1 for none */
+	__s64 max; /* -1 if unlimited */
 	__u32 cpu;
 	__u8 what;
-	__u8 full;
+	__u8 full; /* the virtual machine was asked for a collection of the whole heap */
 	__u8 manager_len;
 	__u8 pool_len;
 	char manager[NAME_LEN];
 	char pool[NAME_LEN];
 };
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
 struct pool {
-	__u64 name; /* its address, by which it is known; 0 for a free place */
+	__u64 name; /* address of its name, which identifies it; 0 for a free slot */
 	__u64 start_ns;
 	__u64 used;
 };
 
-/* What a thread is collecting. */
+/*
+ * What a thread is collecting. One pause of the program, from gc__begin to gc__end, can be several
+ * collections, such as one of the young generation and then one of the whole heap: each is of one memory
+ * manager, and affects all of the manager's pools.
+ */
 struct collecting {
-	__u64 start_ns; /* 0 for nothing */
+	__u64 start_ns; /* of the pause, or of what is left of it; 0 outside of one */
+	__u64 end_ns; /* of a collection that has no event yet, 0 for none */
 	__u64 full;
+	__u64 manager_len;
+	char manager[NAME_LEN]; /* of that collection */
 	struct pool pools[POOLS_MAX];
 };
 
@@ -83,7 +93,7 @@ static __always_inline __u64 number(void *ctx, __u64 n)
 	return val;
 }
 
-/* Argument n is a text without an end, and the next one its length. */
+/* Argument n is a string without a NUL byte, and the next one its length. */
 static __always_inline __u8 read_name(void *ctx, __u64 n, char *name)
 {
 	__u64 len = number(ctx, n + 1);
@@ -95,13 +105,29 @@ static __always_inline __u8 read_name(void *ctx, __u64 n, char *name)
 	return len;
 }
 
-static __always_inline void send(void *ctx, struct event *e, __u64 start_ns)
+static __always_inline void send(void *ctx, struct event *e, __u64 start_ns, __u64 end_ns)
 {
 	task_info_current(&e->task);
+	if (end_ns)
+		e->task.time_ns = end_ns;
 	e->delta_ns = e->task.time_ns - start_ns;
 	e->cpu = bpf_get_smp_processor_id();
 	if (e->delta_ns >= targ_min_ns)
 		event_send(ctx, e, sizeof(*e), e->task.time_ns);
+}
+
+/* send_collection sends the last collection of a pause so far, as one that ended at end_ns, or now. */
+static __always_inline void send_collection(void *ctx, struct collecting *c, __u64 end_ns)
+{
+	struct event e = { .what = COLLECTION };
+
+	e.full = c->full != 0;
+	e.manager_len = c->manager_len;
+	__builtin_memcpy(e.manager, c->manager, sizeof(e.manager));
+	send(ctx, &e, c->start_ns, end_ns);
+	c->start_ns = end_ns;
+	c->end_ns = 0;
+	c->manager_len = 0;
 }
 
 SEC("usdt/libjvm:hotspot:gc__begin")
@@ -115,6 +141,8 @@ int gc__usdt__begin(struct pt_regs *ctx)
 	if (!c)
 		return 0;
 	c->start_ns = bpf_ktime_get_boot_ns();
+	c->end_ns = 0;
+	c->manager_len = 0;
 	c->full = number(ctx, 0);
 	return 0;
 }
@@ -123,13 +151,9 @@ SEC("usdt/libjvm:hotspot:gc__end")
 int gc__usdt__end(struct pt_regs *ctx)
 {
 	struct collecting *c = collecting_of(false);
-	struct event e = { .what = COLLECTION };
 
-	if (!c || !c->start_ns)
-		return 0;
-	e.full = c->full != 0;
-	send(ctx, &e, c->start_ns);
-	c->start_ns = 0;
+	if (c && c->start_ns)
+		send_collection(ctx, c, 0);
 	return 0;
 }
 
@@ -139,6 +163,15 @@ static __always_inline struct pool *pool_of(struct collecting *c, __u64 name)
 		if (c->pools[i].name == name)
 			return &c->pools[i];
 	return NULL;
+}
+
+/* has_pools tells whether a collection goes on: not all of its pools have ended. */
+static __always_inline bool has_pools(const struct collecting *c)
+{
+	for (int i = 0; i < POOLS_MAX; i++)
+		if (c->pools[i].name)
+			return true;
+	return false;
 }
 
 SEC("usdt/libjvm:hotspot:mem__pool__gc__begin")
@@ -153,6 +186,8 @@ int pool__usdt__begin(struct pt_regs *ctx)
 	c = collecting_of(true);
 	if (!c)
 		return 0;
+	if (c->start_ns && c->end_ns)
+		send_collection(ctx, c, c->end_ns);
 	p = pool_of(c, name);
 	if (!p)
 		p = pool_of(c, 0);
@@ -182,8 +217,13 @@ int pool__usdt__end(struct pt_regs *ctx)
 	e.max = number(ctx, 7);
 	e.manager_len = read_name(ctx, 0, e.manager);
 	e.pool_len = read_name(ctx, 2, e.pool);
-	send(ctx, &e, p->start_ns);
+	send(ctx, &e, p->start_ns, 0);
 	p->name = 0;
+	if (c->start_ns && !has_pools(c)) {
+		c->end_ns = e.task.time_ns;
+		c->manager_len = e.manager_len;
+		__builtin_memcpy(c->manager, e.manager, sizeof(c->manager));
+	}
 	return 0;
 }
 

@@ -1,20 +1,22 @@
-// Package javagc shows the garbage collections of Java programs.
+// Package javagc traces garbage collections of Java virtual machines.
 package javagc
 
 import (
 	"strings"
 
 	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
 
-//go:generate ../../scripts/bpf2go.sh javagc.bpf.c
+//go:generate ../../scripts/bpf2go.sh javagc.bpf.c -type what
 
 type options struct {
-	Time    uint64  `flag:"time,t" arg:"US" help:"only what took so many microseconds at least"`
-	Minimum float64 `flag:"minimum,M" arg:"MS" help:"only what took so many milliseconds at least"`
-	Text    string  `flag:"filter-text,F" arg:"TEXT" help:"only where the name of the collector or of the pool contains this"`
+	Time    uint64             `flag:"time,t" arg:"US" max:"18446744073709551" help:"only rows of at least this number of microseconds"`
+	Minimum flags.Milliseconds `flag:"minimum,M" arg:"MS" help:"only rows of at least this time: milliseconds, or with a unit as 500us"`
+	Text    string             `flag:"filter-text,F" arg:"TEXT" help:"only if the name of the collector or the pool contains this text"`
 }
 
 type event struct {
@@ -25,8 +27,8 @@ type event struct {
 	Committed  uint64       `json:"committed_bytes" col:"COMMITTED,width=11,right,extra" help:"bytes that the pool has at the end"`
 	Max        int64        `json:"max_bytes" col:"MAX,width=11,right,extra" help:"bytes that the pool may have, -1 without a limit; 0 for a collection"`
 	CPU        uint32       `json:"cpu" col:"CPU,width=7" help:"CPU on which it ended"`
-	What       what         `json:"what" col:"WHAT,width=10" help:"collection: the program stood still for that; pool: what a collection was to a part of the memory"`
-	Full       bool         `json:"full" col:"FULL,width=5" help:"the collection was one of the whole heap; false for a pool"`
+	What       what         `json:"what" col:"WHAT,width=10" help:"collection: a pause of the program; pool: the effect of a collection on one memory pool"`
+	Full       bool         `json:"full" col:"FULL,width=5" help:"the collection was one of the whole heap (by its manager: MarkSweepCompact, PS MarkSweep, G1 Old Generation); false for a pool"`
 	ManagerLen uint8
 	PoolLen    uint8
 	Name       [48]byte `btf:"manager"`
@@ -35,29 +37,31 @@ type event struct {
 
 type row struct {
 	event
-	Manager value.Bytes `json:"manager" col:"MANAGER,width=20" help:"who collects, as Java names it (48 bytes at most); absent for a collection"`
+	Manager value.Bytes `json:"manager" col:"MANAGER,width=20" help:"name of the memory manager that collected (at most 48 bytes); absent for a pause in which none did, such as G1's Remark and Cleanup in JDK 17"`
 	Pool    value.Bytes `json:"pool" col:"POOL,width=20" help:"name of the pool (48 bytes at most); absent for a collection"`
 }
 
-// Tool is javagc.
+// Tool is the definition of javagc.
 var Tool = tool.Define(tool.Spec{
 	Name:     "javagc",
 	Category: "runtime",
 	Summary:  "Show the garbage collections of Java programs",
-	Description: `Shows each garbage collection of a Java virtual machine (HotSpot) as it ends: the collections themselves, for which the program stands still, and what each was to the pools of memory that it concerns, with the bytes in use before and after.
+	Description: `Shows each garbage collection of a Java virtual machine (HotSpot) as it ends, and its effect on the memory pools, with the bytes in use before and after.
 
-These are the probes hotspot:gc__begin, gc__end, mem__pool__gc__begin and mem__pool__gc__end that libjvm.so has built in where it was configured with --enable-dtrace, as that of Debian, Fedora and Red Hat is. Other builds have none: the tool then waits for one that has. The probes are attached in every libjvm.so that a process has mapped, of containers too, and in those that are started later, some milliseconds after.
+A row "collection" is a pause of the program: what -Xlog:gc logs as a pause. If one pause has two collections, such as one of the young generation and then one of the whole heap, each has a row, and the second begins where the first ends. In JDK 17, G1's pauses Remark and Cleanup have rows without a manager. GC TIME includes the time that the probes take: about 18 of them per collection.
 
-Which collectors tell of what differs. ZGC and Shenandoah work while the program runs: what is told of their pools is no pause.`,
+The hooks are the USDT probes hotspot:gc__begin, gc__end, mem__pool__gc__begin and mem__pool__gc__end, which libjvm.so contains if it was configured with --enable-dtrace, as in Debian, Fedora and Red Hat. Other builds have no probes: the tool then waits for a process that has them. Probes are attached in every libjvm.so that a process has mapped, including those in containers; in programs that start later, some milliseconds after they map it.
+
+The probes differ between collectors. ZGC and Shenandoah work while the program runs: the rows of their pools are no pauses.`,
 	Peers: []string{
-		"-t is 0 without being given, where libbpf-tools leave out what took less than 1 ms.",
-		"A pool is a row of its own, known by its name; libbpf-tools keep one begin a process, so that of a collection only the last pool's time is right.",
-		"The process is given by -p, not as an argument (BCC's javagc, ugc). -F is --filter-text, and -m is not there: GC TIME is in microseconds.",
+		"-t is 0 by default; libbpf-tools omits collections shorter than 1 ms.",
+		"Each pool has a row of its own, with its name; libbpf-tools keeps one start time per process, so that only the time of the last pool of a collection is right.",
+		"The process is selected with -p, not with an argument (javagc and ugc of BCC). -F is --filter-text, and -m does not exist: GC TIME is in microseconds.",
 	},
 	Examples: []string{
-		"javagc                                 # every collection",
-		"javagc -p 1234 --columns +used_before_bytes,used_bytes # of one process, with what it gained",
-		"javagc -M 10 --filter 'what == \"collection\"' # pauses of 10 ms and more",
+		"javagc                                 # all collections",
+		"javagc -p 1234 --columns +used_before_bytes,used_bytes # one process, with the memory use",
+		`javagc -M 10 --filter 'what == "collection"' # pauses of 10 ms or more`,
 	},
 	Object: loadBpf,
 	Tasks:  true,
@@ -65,8 +69,8 @@ Which collectors tell of what differs. ZGC and Shenandoah work while the program
 }, options{}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
-	least := max(o.Time*1e3, uint64(o.Minimum*1e6))
-	src := &tool.Events[row]{
+	least := max(o.Time*1e3, uint64(o.Minimum))
+	src := &source.Events[row]{
 		Plan: tool.Plan{
 			Variables: map[string]any{"targ_min_ns": least},
 			Files:     map[string]binary.Files{"libjvm": {Names: []string{"libjvm.so"}}},
@@ -82,8 +86,9 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return src, nil
 }
 
-// Decode cuts the names to their lengths.
+// Decode truncates the names to their lengths.
 func (r *row) Decode([]byte) error {
 	r.Manager, r.Pool = value.BytesOf(r.Name[:], r.ManagerLen), value.BytesOf(r.PoolName[:], r.PoolLen)
+	r.Full = r.What == collection && isFull(string(r.Manager), r.Full)
 	return nil
 }

@@ -15,9 +15,9 @@ import (
 
 func self(more ...string) []string { return append(more, "--pid", fmt.Sprint(os.Getpid())) }
 
-// poolArgs are a pool's eight arguments, in all forms there are: a register, a constant, a
-// register, a word at an address (on x86 the stack's), a part of a register with a sign, a
-// word at an address, one behind an index, and a part of a register without a sign.
+// poolArgs are the eight arguments of a pool probe, in all forms: a register, a constant, a
+// register, a word at an address (on x86 on the stack), a part of a register with sign, a word at
+// an address, one with an index, and a part of a register without sign.
 func poolArgs() string {
 	if runtime.GOARCH == "arm64" {
 		return "8@x0 -4@3 8@x1 4@[x3, 32] -4@w2 8@[x3] 8@[x3, x4, lsl 3] -2@w5"
@@ -25,7 +25,7 @@ func poolArgs() string {
 	return "8@%rdi -4@$3 8@%rsi 4@32(%rcx) -4@%edx 8@(%rcx) 8@8(%rcx,%r8,8) -2@%r9w"
 }
 
-// collector runs collect on one thread, as Java's collectors do.
+// collector runs collect on one thread, as the collectors of Java do.
 func collector(collect func()) func() {
 	return func() {
 		runtime.LockOSThread()
@@ -56,7 +56,7 @@ func constant(n string) string {
 	return "1@$" + n
 }
 
-// pool is what a probe is called with.
+// pool contains the arguments of a pool probe.
 type pool struct {
 	manager, name   *byte
 	nameLen         uint32
@@ -68,7 +68,7 @@ func (p *pool) call(lib *native.Library, function string, sleep time.Duration) {
 	memory := &[6]uint64{0: p.used, 3: p.committed, 4: uint64(p.nameLen) | 0xdead<<32}
 	index := uint64(3)
 	if runtime.GOARCH == "amd64" {
-		index = 2 // and 8 bytes
+		index = 2 // plus 8 bytes
 	}
 	lib.Call(function, native.Call{
 		Args: [7]uint64{native.Pointer(p.manager), native.Pointer(p.name), math.MaxUint32 - 4, native.Pointer(memory),
@@ -77,13 +77,13 @@ func (p *pool) call(lib *native.Library, function string, sleep time.Duration) {
 	runtime.KeepAlive(memory)
 }
 
-// TestCollections has a full collection of two pools, and one of the young part.
+// TestCollections does a full collection of two pools, and one of the young generation.
 func TestCollections(t *testing.T) {
 	lib := jvm(t)
 	manager, eden, old := native.Text("abc and more"), native.Text("Eden"), native.Text("Old\xff")
 	pools := []*pool{{manager, eden, 4, 1 << 33, 1 << 34, -1}, {manager, old, 4, 77, 88, 99}}
 	res := tooltest.JSON(t, Tool, self(), collector(func() {
-		lib.Call("end", native.Call{}) // of one that nobody saw begin
+		lib.Call("end", native.Call{}) // the start of this collection was not observed
 		lib.Call("begin", native.Call{Args: [7]uint64{0xff01}, Sleep: 5 * time.Millisecond})
 		pools[0].call(lib, "pool_begin", 0)
 		pools[1].call(lib, "pool_begin", 5*time.Millisecond)
@@ -104,7 +104,7 @@ func TestCollections(t *testing.T) {
 	want := []row{
 		{"pool", "abc", "Eden", false, 1 << 33, 5, 1 << 34, -1, 5 * time.Millisecond},
 		{"pool", "abc", "Old\xff", false, 77, 6, 88, 99, 5 * time.Millisecond},
-		{"collection", "", "", true, 0, 0, 0, 0, 10 * time.Millisecond},
+		{"collection", "abc", "", true, 0, 0, 0, 0, 10 * time.Millisecond},
 		{"collection", "", "", false, 0, 0, 0, 0, 0},
 	}
 	if len(res.Events) != len(want) {
@@ -115,6 +115,43 @@ func TestCollections(t *testing.T) {
 			r.Num("used_bytes"), want[i].committed, want[i].max, want[i].least}
 		if got != want[i] || time.Duration(r.Num("delta_ns")) < want[i].least {
 			t.Errorf("row %v, want %+v", r, want[i])
+		}
+	}
+}
+
+// TestTwoCollections has one pause that is of two collections, and a part of the pause after them.
+func TestTwoCollections(t *testing.T) {
+	lib := jvm(t)
+	const nap = 5 * time.Millisecond
+	young, full := &pool{manager: native.Text("new"), name: native.Text("Eden"), nameLen: 4}, &pool{manager: native.Text("all"), name: native.Text("Eden"), nameLen: 4}
+	start := time.Now()
+	var took time.Duration
+	res := tooltest.JSON(t, Tool, self("--filter", `what == "collection"`), collector(func() {
+		start = time.Now()
+		lib.Call("young_begin", native.Call{Sleep: nap})
+		for _, p := range []*pool{young, full} {
+			p.call(lib, "pool_begin", nap)
+			p.call(lib, "pool_end", nap)
+		}
+		lib.Call("end", native.Call{})
+		took = time.Since(start)
+	}))
+	if len(res.Events) != 2 || res.Events[0].Str("manager") != "new" || res.Events[1].Str("manager") != "all" {
+		t.Fatalf("rows %v, want one of new and one of all", res.Events)
+	}
+	first, second := time.Duration(res.Events[0].Num("delta_ns")), time.Duration(res.Events[1].Num("delta_ns"))
+	if first < 2*nap || second < 3*nap || first+second > took {
+		t.Errorf("they took %v and %v, the pause %v", first, second, took)
+	}
+}
+
+func TestIsFull(t *testing.T) {
+	for manager, want := range map[string][2]bool{
+		"MarkSweepCompact": {true, true}, "PS MarkSweep": {true, true}, "G1 Old Generation": {true, true},
+		"Copy": {false, false}, "PS Scavenge": {false, false}, "G1 Young Generation": {false, false}, "": {false, true}, "other": {false, true},
+	} {
+		if got := [2]bool{isFull(manager, false), isFull(manager, true)}; got != want {
+			t.Errorf("%q is full: %v, want %v", manager, got, want)
 		}
 	}
 }
@@ -156,7 +193,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestManyPools has more pools at once than there is room for: that is said.
+// TestManyPools uses more pools at once than the map can hold, which is reported.
 func TestManyPools(t *testing.T) {
 	lib := jvm(t)
 	var pools []*pool
@@ -183,7 +220,7 @@ func TestSemaphore(t *testing.T) {
 		}
 	})
 	if n := lib.Semaphore(0); n != 0 {
-		t.Errorf("semaphore is %d when the tool is gone", n)
+		t.Errorf("semaphore is %d after the end of the tool", n)
 	}
 }
 

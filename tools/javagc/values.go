@@ -6,14 +6,16 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// what is enum what.
+// what mirrors enum what.
 type what uint8
 
+const collection what = 0
+
 func (w *what) name() string {
-	switch *w {
-	case 0:
+	switch bpfWhat(*w) {
+	case bpfWhatCOLLECTION:
 		return "collection"
-	case 1:
+	case bpfWhatPOOL:
 		return "pool"
 	}
 	return strconv.Itoa(int(*w))
@@ -23,3 +25,16 @@ func (w *what) AppendText(b []byte) []byte { return append(b, w.name()...) }
 func (w *what) AppendJSON(b []byte) []byte { return value.AppendString(b, w.name()) }
 func (w *what) Any() any                   { return w.name() }
 func (w *what) Schema() value.Schema       { return value.Schema{Type: "string"} }
+
+// isFull tells whether a collection is of the whole heap. The argument of gc__begin, asked, says that only of the
+// collections that something asked for, and not of those that Serial and Parallel begin when the young generation
+// cannot be collected.
+func isFull(manager string, asked bool) bool {
+	switch manager {
+	case "MarkSweepCompact", "PS MarkSweep", "G1 Old Generation", "ConcurrentMarkSweep":
+		return true
+	case "Copy", "ParNew", "PS Scavenge", "G1 Young Generation", "G1 Concurrent GC":
+		return false
+	}
+	return asked
+}

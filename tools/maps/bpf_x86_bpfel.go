@@ -12,6 +12,17 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
+type bpfKind uint32
+
+const (
+	bpfKindKIND_ANON    bpfKind = 0
+	bpfKindKIND_FILE    bpfKind = 1
+	bpfKindKIND_HEAP    bpfKind = 2
+	bpfKindKIND_STACK   bpfKind = 3
+	bpfKindKIND_NAMED   bpfKind = 4
+	bpfKindKIND_SPECIAL bpfKind = 5
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -21,6 +32,8 @@ const (
 	bpfMapScratch          = "scratch"
 	bpfProgAreas           = "areas"
 	bpfVarHolderRound      = "holder_round"
+	bpfVarKindType         = "kind_type"
+	bpfVarLocalPidns       = "local_pidns"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -95,6 +108,8 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	HolderRound      *ebpf.VariableSpec `ebpf:"holder_round"`
+	KindType         *ebpf.VariableSpec `ebpf:"kind_type"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -148,6 +163,8 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	HolderRound      *ebpf.Variable `ebpf:"holder_round"`
+	KindType         *ebpf.Variable `ebpf:"kind_type"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

@@ -12,7 +12,7 @@
 #define VM_WRITE 0x2
 #define VM_EXEC 0x4
 
-/* Only what can be run; only what can be written and run. */
+/* Only executable mappings; only writable and executable ones. */
 const volatile bool targ_exec = false;
 const volatile bool targ_wx = false;
 
@@ -21,9 +21,12 @@ enum kind {
 	KIND_FILE,
 	KIND_HEAP,
 	KIND_STACK,
-	KIND_NAMED, /* anonymous, with a name of its process's */
-	KIND_SPECIAL, /* the kernel's, as [vdso] */
+	KIND_NAMED, /* anonymous, named by the process */
+	KIND_SPECIAL, /* of the kernel, such as [vdso] */
 };
+
+/* Keeps the type in the object: Go takes its constants from there. */
+const enum kind *kind_type __attribute__((unused));
 
 struct event {
 	struct task_info task;
@@ -34,7 +37,7 @@ struct event {
 	__u32 kind; /* enum kind */
 	__u32 pad;
 	struct file_info file;
-	char data[PATH_BUF_SIZE]; /* its names, or the area's */
+	char data[PATH_BUF_SIZE]; /* names of the path, or the name of the mapping */
 };
 
 struct {
@@ -60,7 +63,7 @@ static __always_inline const char *given_name(struct vm_area_struct *vma)
 	return name ? (void *)name + bpf_core_field_offset(struct anon_vma_name, name) : NULL;
 }
 
-/* A special mapping has no file, but operations, and begins with its name. */
+/* A special mapping has operations instead of a file; its private data begins with its name. */
 static __always_inline const char *special_name(struct vm_area_struct *vma)
 {
 	struct vm_special_mapping *special = BPF_CORE_READ(vma, vm_private_data);
@@ -80,7 +83,7 @@ static __always_inline void read_name(struct event *e, const char *name, enum ki
 	e->kind = kind;
 }
 
-/* As the kernel itself names areas in /proc/PID/maps. */
+/* Classifies mappings as the kernel does in /proc/PID/maps. */
 static __always_inline void read_kind(struct event *e, struct vm_area_struct *vma,
 				      struct mm_struct *mm)
 {

@@ -1,25 +1,26 @@
-// Package maps lists the memory areas of processes.
+// Package maps lists the memory mappings of processes.
 package maps
 
 import (
 	"os"
 	"strings"
 
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
 
-//go:generate ../../scripts/bpf2go.sh maps.bpf.c
+//go:generate ../../scripts/bpf2go.sh maps.bpf.c -type kind
 
 type options struct {
-	Exec bool `flag:"exec,x" bpf:"targ_exec" help:"only what can be run"`
-	WX   bool `flag:"writable-exec,w" bpf:"targ_wx" help:"only what can be written and run"`
+	Exec bool `flag:"exec,x" bpf:"targ_exec" help:"only executable mappings"`
+	WX   bool `flag:"writable-exec,w" bpf:"targ_wx" help:"only mappings that are both writable and executable"`
 }
 
 type event struct {
 	value.Task
-	Start       value.Address `json:"start" col:"START,width=14" help:"first address, as a number in base 16"`
-	End         value.Address `json:"end" col:"END,width=14" help:"first address behind it"`
+	Start       value.Address `json:"start" col:"START,width=14" help:"first address, in hexadecimal"`
+	End         value.Address `json:"end" col:"END,width=14" help:"address after the last byte, in hexadecimal"`
 	OffsetPages uint64
 	VMFlags     uint64 `btf:"flags"`
 	KindNr      uint32 `btf:"kind"`
@@ -29,20 +30,23 @@ type event struct {
 
 type row struct {
 	event
-	Size   value.Size  `json:"size_bytes" col:"SIZE_KB,width=12,right" help:"bytes of address space, of which some need not be in memory; text shows units of 1,024"`
-	Perms  string      `json:"perms" col:"PERM,width=4" help:"r, w and x for what may be done, and s for shared or p for private, as in /proc/PID/maps"`
-	Offset uint64      `json:"offset" col:"OFFSET,width=10,right" help:"where in the file it begins, in bytes"`
-	Kind   string      `json:"kind" col:"KIND,width=7" help:"file; heap and stack for those that a process begins with; special for the kernel's; named and anon for the others, which have a name of their process's or none"`
-	Path   value.Bytes `json:"path" col:"PATH,width=40" help:"of a file its path, as in files(8); else what /proc/PID/maps calls it: [heap], [stack], [vdso], [anon:NAME]; absent where it has no name"`
+	Size   value.Size  `json:"size_bytes" col:"SIZE_KB,width=12,right" help:"size of the address range, part of which may not be resident; text shows units of 1,024"`
+	Perms  string      `json:"perms" col:"PERM,width=4" help:"permissions r, w and x, and s (shared) or p (private), as in /proc/PID/maps"`
+	Offset uint64      `json:"offset" col:"OFFSET,width=10,right" help:"offset in the file, in bytes"`
+	Kind   string      `json:"kind" col:"KIND,width=7" help:"file; heap and stack for the initial heap and stack of the process; special for mappings of the kernel; named and anon for other anonymous mappings with and without a name"`
+	Path   value.Bytes `json:"path" col:"PATH,width=40" help:"path of a file, as in files(8); otherwise the name in /proc/PID/maps: [heap], [stack], [vdso], [anon:NAME]; absent without a name"`
 
 	page uint64
 	path []byte
 }
 
 // kinds are the names of enum kind.
-var kinds = [...]string{"anon", "file", "heap", "stack", "named", "special"}
+var kinds = [...]string{
+	bpfKindKIND_ANON: "anon", bpfKindKIND_FILE: "file", bpfKindKIND_HEAP: "heap", bpfKindKIND_STACK: "stack",
+	bpfKindKIND_NAMED: "named", bpfKindKIND_SPECIAL: "special",
+}
 
-// Decode fills what follows from the event.
+// Decode computes the derived columns.
 func (r *row) Decode(tail []byte) error {
 	file, err := r.File.AppendPath(r.path[:0], tail)
 	if err != nil {
@@ -84,22 +88,24 @@ func perms(flags uint64) string {
 	return string(p)
 }
 
-// Tool is maps.
+// Tool is the definition of maps.
 var Tool = tool.Define(tool.Spec{
 	Name:     "maps",
 	Category: "process",
-	Summary:  "List the memory areas of processes",
-	Description: `Lists the areas of processes' address space, with the files that are mapped: what /proc/PID/maps has, for all processes at once. Files that are mapped keep their file system busy without a descriptor.
+	Summary:  "List memory mappings of processes (like /proc/PID/maps)",
+	Description: `Lists the memory mappings of processes with their files: the contents of /proc/PID/maps for all processes at once. Mapped files keep their file system busy even without a file descriptor.
 
-The memory of a process is locked against changes while some of its areas are looked at; with one --pid, from kernel 6.1 on, that of no other process is. Kernels before 5.12 have no such iterator: there /proc/PID/maps tells.
+The address space of a process is locked against changes while a part of its mappings is read. With a single --pid, from kernel 6.1 on, no other process is locked. Kernels before 5.12 do not support this: use /proc/PID/maps there.
+
+In a subvolume of btrfs the device is the one that stat(2) shows, with which inode numbers are unique; /proc/PID/maps has that of the whole file system. A kernel that does not describe the types of btrfs, as before 5.11 where it is a module, leaves the latter.
 
 On x86 /proc/PID/maps also has [vsyscall], which is the kernel's, and none of the process's areas. Only processes of the PID namespace that corescope runs in are listed.`,
 	Peers: []string{
-		"There is no tool of this name in BCC or libbpf-tools.",
+		"BCC and libbpf-tools have no tool of this name.",
 	},
 	Examples: []string{
-		"maps -p 1234                     # the areas of a process",
-		"maps -w                          # memory that can be written and run",
+		"maps -p 1234                     # mappings of one process",
+		"maps -w                          # memory that is writable and executable",
 		"maps -x --filter 'deleted'       # code whose file was replaced or removed",
 	},
 	Object: loadBpf,
@@ -108,7 +114,7 @@ On x86 /proc/PID/maps also has [vsyscall], which is the kernel's, and none of th
 }, options{}, build)
 
 func build(*options, *tool.Env) (tool.Source, error) {
-	return &tool.List[row]{
+	return &source.List[row]{
 		Columns:   []string{"pid", "comm", "start", "size_bytes", "perms", "path"},
 		Row:       row{page: uint64(os.Getpagesize())},
 		Iterators: []tool.Iterator{{Program: "areas"}},

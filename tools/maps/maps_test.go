@@ -20,7 +20,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// needAreas skips the test on kernels before 5.12, whose types have no such iterator.
+// needAreas skips the test on kernels before 5.12, which have no iterator for memory areas.
 func needAreas(t *testing.T) {
 	t.Helper()
 	tooltest.Root(t)
@@ -34,7 +34,7 @@ func needAreas(t *testing.T) {
 	}
 }
 
-// Where the kernel cannot list areas, the tool says so.
+// TestUnsupported checks the message on kernels that cannot list mappings.
 func TestUnsupported(t *testing.T) {
 	tooltest.Root(t)
 	var errOut bytes.Buffer
@@ -44,7 +44,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// waiting starts a program that does nothing more, and returns its id.
+// waiting starts a program that only waits, and returns its process ID.
 func waiting(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("cat")
@@ -57,10 +57,10 @@ func waiting(t *testing.T) int {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
-	// It has made all its areas when it answers.
+	// All its mappings exist once it answers.
 	if _, err := in.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func waiting(t *testing.T) int {
 	return cmd.Process.Pid
 }
 
-// line is a row as /proc/PID/maps has it.
+// line formats a row as in /proc/PID/maps.
 func line(t *testing.T, r tooltest.Row) string {
 	t.Helper()
 	path := r.Bytes(t, "path")
@@ -90,7 +90,7 @@ func line(t *testing.T, r tooltest.Row) string {
 		start, end, r.Str("perms"), int(r.Num("offset")), major, minor, int(r.Num("inode")), path))
 }
 
-// lines are those of /proc/PID/maps, with single blanks.
+// lines returns /proc/PID/maps with single spaces.
 func lines(t *testing.T, pid int) []string {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
@@ -106,7 +106,7 @@ func lines(t *testing.T, pid int) []string {
 	return all
 }
 
-// The whole list of a process that does nothing is that of /proc/PID/maps.
+// TestEveryArea compares all mappings of an idle process with /proc/PID/maps.
 func TestEveryArea(t *testing.T) {
 	needAreas(t)
 	pid := waiting(t)
@@ -125,7 +125,8 @@ func TestEveryArea(t *testing.T) {
 	}
 }
 
-// Areas of this process's own making: shared and removed, writable and executable, named.
+// TestOwnAreas checks mappings of this process: shared with a removed file, writable and
+// executable, named.
 func TestOwnAreas(t *testing.T) {
 	needAreas(t)
 	f, err := os.Create(t.TempDir() + "/with \n")
@@ -155,13 +156,13 @@ func TestOwnAreas(t *testing.T) {
 	}
 	for _, row := range res.Events {
 		if row.Str("perms")[1:3] != "wx" {
-			t.Errorf("cannot be written and run: %v", row)
+			t.Errorf("not writable and executable: %v", row)
 		}
 	}
 	label := []byte("of corescope\x00")
 	if err := unix.Prctl(unix.PR_SET_VMA, unix.PR_SET_VMA_ANON_NAME, uintptr(unsafe.Pointer(&code[0])), uintptr(len(code)),
 		uintptr(unsafe.Pointer(&label[0]))); err != nil {
-		t.Skipf("areas cannot be named here: %v", err)
+		t.Skipf("PR_SET_VMA_ANON_NAME is not supported: %v", err)
 	}
 	row = at(t, tooltest.JSON(t, Tool, self, nil), code)
 	if row.Str("path") != "[anon:of corescope]" || row.Str("kind") != "named" {
@@ -169,11 +170,79 @@ func TestOwnAreas(t *testing.T) {
 	}
 }
 
+// TestMemoryFiles checks that memory files without a directory entry are marked as deleted, as in
+// /proc/PID/maps.
+func TestMemoryFiles(t *testing.T) {
+	needAreas(t)
+	const size = 16384
+	memfd, err := unix.MemfdCreate("of corescope", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(memfd)
+	if err := unix.Ftruncate(memfd, size); err != nil {
+		t.Fatal(err)
+	}
+	id, err := unix.SysvShmGet(unix.IPC_PRIVATE, size, unix.IPC_CREAT|0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sysv, err := unix.SysvShmAttach(id, 0, 0)
+	_, removeErr := unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+	if err := errors.Join(err, removeErr); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.SysvShmDetach(sysv) }()
+	areas := map[string][]byte{
+		"/memfd:of corescope": mapped(t, memfd, 0, size, unix.PROT_READ, unix.MAP_SHARED),
+		"/dev/zero":           mapped(t, -1, 0, size, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_ANON),
+		"/SYSV00000000":       sysv,
+	}
+	want := lines(t, os.Getpid())
+	res := tooltest.JSON(t, Tool, []string{"-p", strconv.Itoa(os.Getpid())}, nil)
+	for path, area := range areas {
+		row := at(t, res, area)
+		if got := line(t, row); row.Str("path") != path || !strings.HasSuffix(got, " (deleted)") || !slices.Contains(want, got) {
+			t.Errorf("%s is %q, which is not in\n%s", path, got, strings.Join(want, "\n"))
+		}
+	}
+}
+
+// The device of a file in a subvolume of btrfs is the one that stat(2) shows.
+func TestSubvolume(t *testing.T) {
+	needAreas(t)
+	if !tooltest.InNamespaces(t, unix.CLONE_NEWNS) {
+		return
+	}
+	dir := tooltest.NewMounts(t).MountBtrfs(t)
+	tooltest.Subvolume(t, dir+"/one")
+	f, err := os.Create(dir + "/one/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := errors.Join(f.Truncate(1<<14), unix.Fstat(int(f.Fd()), &st)); err != nil {
+		t.Fatal(err)
+	}
+	if !tooltest.HasType(t, "btrfs", "btrfs_inode") {
+		t.Skip("the kernel does not describe the types of btrfs, so devices are those of the file system")
+	}
+	area := mapped(t, int(f.Fd()), 0, 1<<14, unix.PROT_READ, unix.MAP_SHARED)
+	row := at(t, tooltest.JSON(t, Tool, []string{"-p", strconv.Itoa(os.Getpid())}, nil), area)
+	if want := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)); row.Str("device") != want || row.Num("inode") != float64(st.Ino) {
+		t.Errorf("row %v, want device %s, inode %d", row, want, st.Ino)
+	}
+	if err := unix.Munmap(area); err != nil { // or the file system is busy
+		t.Fatal(err)
+	}
+}
+
 func mapped(t *testing.T, fd int, offset int64, size, prot, flags int) []byte {
 	t.Helper()
 	b, err := unix.Mmap(fd, offset, size, prot, flags)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Munmap(b) })
 	return b
@@ -189,7 +258,7 @@ func at(t *testing.T, res *tooltest.Result, area []byte) tooltest.Row {
 	return rows[0]
 }
 
-// All processes are listed, no area twice.
+// TestEverybody checks that all processes are listed, and no mapping twice.
 func TestEverybody(t *testing.T) {
 	needAreas(t)
 	pid := waiting(t)

@@ -12,24 +12,52 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
+type bpfFunction uint32
+
+const (
+	bpfFunctionMALLOC           bpfFunction = 0
+	bpfFunctionCALLOC           bpfFunction = 1
+	bpfFunctionREALLOC          bpfFunction = 2
+	bpfFunctionREALLOCARRAY     bpfFunction = 3
+	bpfFunctionPOSIX_MEMALIGN   bpfFunction = 4
+	bpfFunctionALIGNED_ALLOC    bpfFunction = 5
+	bpfFunctionMEMALIGN         bpfFunction = 6
+	bpfFunctionVALLOC           bpfFunction = 7
+	bpfFunctionPVALLOC          bpfFunction = 8
+	bpfFunctionNEW_OPERATOR     bpfFunction = 9
+	bpfFunctionMMAP             bpfFunction = 10
+	bpfFunctionMREMAP           bpfFunction = 11
+	bpfFunctionKMALLOC          bpfFunction = 12
+	bpfFunctionKMEM_CACHE_ALLOC bpfFunction = 13
+	bpfFunctionPAGE_ALLOC       bpfFunction = 14
+	bpfFunctionPERCPU_ALLOC     bpfFunction = 15
+	bpfFunctionFREE             bpfFunction = 16
+	bpfFunctionMUNMAP           bpfFunction = 17
+	bpfFunctionKFREE            bpfFunction = 18
+	bpfFunctionKMEM_CACHE_FREE  bpfFunction = 19
+	bpfFunctionPAGE_FREE        bpfFunction = 20
+	bpfFunctionPERCPU_FREE      bpfFunction = 21
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapCalls                    = "calls"
+	bpfMapCommandProcesses         = "command_processes"
 	bpfMapCounters                 = "counters"
 	bpfMapEvents                   = "events"
 	bpfMapHeld                     = "held"
+	bpfMapHeldPids                 = "held_pids"
 	bpfMapImages                   = "images"
 	bpfMapLost                     = "lost"
 	bpfMapMappingEnds              = "mapping_ends"
 	bpfMapStackRooms               = "stack_rooms"
 	bpfMapStacksSent               = "stacks_sent"
-	bpfMapUnwindBlocks             = "unwind_blocks"
 	bpfMapUnwindCursors            = "unwind_cursors"
-	bpfMapUnwindMappings           = "unwind_mappings"
-	bpfMapUnwindProcesses          = "unwind_processes"
+	bpfMapUnwindFiles              = "unwind_files"
 	bpfMapUnwindRules              = "unwind_rules"
+	bpfMapUnwindSlabs              = "unwind_slabs"
 	bpfProgBulkFreeFentry          = "bulk_free__fentry"
 	bpfProgBulkFreeKprobe          = "bulk_free__kprobe"
 	bpfProgCacheAllocBtf           = "cache_alloc__btf"
@@ -38,6 +66,12 @@ const (
 	bpfProgCacheAllocNodeRaw       = "cache_alloc_node__raw"
 	bpfProgCacheFreeBtf            = "cache_free__btf"
 	bpfProgCacheFreeRaw            = "cache_free__raw"
+	bpfProgCommandBtfExec          = "command__btf__exec"
+	bpfProgCommandBtfExit          = "command__btf__exit"
+	bpfProgCommandBtfFork          = "command__btf__fork"
+	bpfProgCommandRawExec          = "command__raw__exec"
+	bpfProgCommandRawExit          = "command__raw__exit"
+	bpfProgCommandRawFork          = "command__raw__fork"
 	bpfProgEndedBtf                = "ended__btf"
 	bpfProgEndedRaw                = "ended__raw"
 	bpfProgExecBtf                 = "exec__btf"
@@ -66,24 +100,31 @@ const (
 	bpfProgUserUprobeMmap          = "user__uprobe__mmap"
 	bpfProgUserUprobeMremap        = "user__uprobe__mremap"
 	bpfProgUserUprobeMunmap        = "user__uprobe__munmap"
+	bpfProgUserUprobeNew           = "user__uprobe__new"
 	bpfProgUserUprobePosixMemalign = "user__uprobe__posix_memalign"
 	bpfProgUserUprobePvalloc       = "user__uprobe__pvalloc"
 	bpfProgUserUprobeRealloc       = "user__uprobe__realloc"
 	bpfProgUserUprobeReallocarray  = "user__uprobe__reallocarray"
 	bpfProgUserUprobeReturn        = "user__uprobe__return"
 	bpfProgUserUprobeValloc        = "user__uprobe__valloc"
+	bpfVarCommandLevel             = "command_level"
 	bpfVarEventLastWakeupNs        = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer          = "event_perf_buffer"
 	bpfVarEventType                = "event_type"
 	bpfVarEventWakeupNs            = "event_wakeup_ns"
+	bpfVarFunctionType             = "function_type"
 	bpfVarHeldBegun                = "held_begun"
+	bpfVarLocalPidns               = "local_pidns"
 	bpfVarPageBytes                = "page_bytes"
 	bpfVarStackDepth               = "stack_depth"
 	bpfVarStackHeadType            = "stack_head_type"
+	bpfVarStackResentNs            = "stack_resent_ns"
 	bpfVarTargByUid                = "targ_by_uid"
 	bpfVarTargCgroupId             = "targ_cgroup_id"
 	bpfVarTargComm                 = "targ_comm"
 	bpfVarTargCommLen              = "targ_comm_len"
+	bpfVarTargCommand              = "targ_command"
+	bpfVarTargCommandNs            = "targ_command_ns"
 	bpfVarTargMaxBytes             = "targ_max_bytes"
 	bpfVarTargMinBytes             = "targ_min_bytes"
 	bpfVarTargNrPids               = "targ_nr_pids"
@@ -96,6 +137,7 @@ const (
 	bpfVarTaskCgroupSubsys         = "task_cgroup_subsys"
 	bpfVarTaskFilter               = "task_filter"
 	bpfVarUnwindAddressMask        = "unwind_address_mask"
+	bpfVarUnwindPageShift          = "unwind_page_shift"
 	bpfVarUnwindTables             = "unwind_tables"
 	bpfVarUnwindThreadSize         = "unwind_thread_size"
 )
@@ -150,6 +192,12 @@ type bpfProgramSpecs struct {
 	CacheAllocNodeRaw       *ebpf.ProgramSpec `ebpf:"cache_alloc_node__raw"`
 	CacheFreeBtf            *ebpf.ProgramSpec `ebpf:"cache_free__btf"`
 	CacheFreeRaw            *ebpf.ProgramSpec `ebpf:"cache_free__raw"`
+	CommandBtfExec          *ebpf.ProgramSpec `ebpf:"command__btf__exec"`
+	CommandBtfExit          *ebpf.ProgramSpec `ebpf:"command__btf__exit"`
+	CommandBtfFork          *ebpf.ProgramSpec `ebpf:"command__btf__fork"`
+	CommandRawExec          *ebpf.ProgramSpec `ebpf:"command__raw__exec"`
+	CommandRawExit          *ebpf.ProgramSpec `ebpf:"command__raw__exit"`
+	CommandRawFork          *ebpf.ProgramSpec `ebpf:"command__raw__fork"`
 	EndedBtf                *ebpf.ProgramSpec `ebpf:"ended__btf"`
 	EndedRaw                *ebpf.ProgramSpec `ebpf:"ended__raw"`
 	ExecBtf                 *ebpf.ProgramSpec `ebpf:"exec__btf"`
@@ -178,6 +226,7 @@ type bpfProgramSpecs struct {
 	UserUprobeMmap          *ebpf.ProgramSpec `ebpf:"user__uprobe__mmap"`
 	UserUprobeMremap        *ebpf.ProgramSpec `ebpf:"user__uprobe__mremap"`
 	UserUprobeMunmap        *ebpf.ProgramSpec `ebpf:"user__uprobe__munmap"`
+	UserUprobeNew           *ebpf.ProgramSpec `ebpf:"user__uprobe__new"`
 	UserUprobePosixMemalign *ebpf.ProgramSpec `ebpf:"user__uprobe__posix_memalign"`
 	UserUprobePvalloc       *ebpf.ProgramSpec `ebpf:"user__uprobe__pvalloc"`
 	UserUprobeRealloc       *ebpf.ProgramSpec `ebpf:"user__uprobe__realloc"`
@@ -190,38 +239,45 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Calls           *ebpf.MapSpec `ebpf:"calls"`
-	Counters        *ebpf.MapSpec `ebpf:"counters"`
-	Events          *ebpf.MapSpec `ebpf:"events"`
-	Held            *ebpf.MapSpec `ebpf:"held"`
-	Images          *ebpf.MapSpec `ebpf:"images"`
-	Lost            *ebpf.MapSpec `ebpf:"lost"`
-	MappingEnds     *ebpf.MapSpec `ebpf:"mapping_ends"`
-	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
-	StacksSent      *ebpf.MapSpec `ebpf:"stacks_sent"`
-	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.MapSpec `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
+	Calls            *ebpf.MapSpec `ebpf:"calls"`
+	CommandProcesses *ebpf.MapSpec `ebpf:"command_processes"`
+	Counters         *ebpf.MapSpec `ebpf:"counters"`
+	Events           *ebpf.MapSpec `ebpf:"events"`
+	Held             *ebpf.MapSpec `ebpf:"held"`
+	HeldPids         *ebpf.MapSpec `ebpf:"held_pids"`
+	Images           *ebpf.MapSpec `ebpf:"images"`
+	Lost             *ebpf.MapSpec `ebpf:"lost"`
+	MappingEnds      *ebpf.MapSpec `ebpf:"mapping_ends"`
+	StackRooms       *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StacksSent       *ebpf.MapSpec `ebpf:"stacks_sent"`
+	UnwindCursors    *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindFiles      *ebpf.MapSpec `ebpf:"unwind_files"`
+	UnwindRules      *ebpf.MapSpec `ebpf:"unwind_rules"`
+	UnwindSlabs      *ebpf.MapSpec `ebpf:"unwind_slabs"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	CommandLevel      *ebpf.VariableSpec `ebpf:"command_level"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	FunctionType      *ebpf.VariableSpec `ebpf:"function_type"`
 	HeldBegun         *ebpf.VariableSpec `ebpf:"held_begun"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	PageBytes         *ebpf.VariableSpec `ebpf:"page_bytes"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
+	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
 	TargCommLen       *ebpf.VariableSpec `ebpf:"targ_comm_len"`
+	TargCommand       *ebpf.VariableSpec `ebpf:"targ_command"`
+	TargCommandNs     *ebpf.VariableSpec `ebpf:"targ_command_ns"`
 	TargMaxBytes      *ebpf.VariableSpec `ebpf:"targ_max_bytes"`
 	TargMinBytes      *ebpf.VariableSpec `ebpf:"targ_min_bytes"`
 	TargNrPids        *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
@@ -234,6 +290,7 @@ type bpfVariableSpecs struct {
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
 	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.VariableSpec `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 }
@@ -258,38 +315,40 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Calls           *ebpf.Map `ebpf:"calls"`
-	Counters        *ebpf.Map `ebpf:"counters"`
-	Events          *ebpf.Map `ebpf:"events"`
-	Held            *ebpf.Map `ebpf:"held"`
-	Images          *ebpf.Map `ebpf:"images"`
-	Lost            *ebpf.Map `ebpf:"lost"`
-	MappingEnds     *ebpf.Map `ebpf:"mapping_ends"`
-	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
-	StacksSent      *ebpf.Map `ebpf:"stacks_sent"`
-	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.Map `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
+	Calls            *ebpf.Map `ebpf:"calls"`
+	CommandProcesses *ebpf.Map `ebpf:"command_processes"`
+	Counters         *ebpf.Map `ebpf:"counters"`
+	Events           *ebpf.Map `ebpf:"events"`
+	Held             *ebpf.Map `ebpf:"held"`
+	HeldPids         *ebpf.Map `ebpf:"held_pids"`
+	Images           *ebpf.Map `ebpf:"images"`
+	Lost             *ebpf.Map `ebpf:"lost"`
+	MappingEnds      *ebpf.Map `ebpf:"mapping_ends"`
+	StackRooms       *ebpf.Map `ebpf:"stack_rooms"`
+	StacksSent       *ebpf.Map `ebpf:"stacks_sent"`
+	UnwindCursors    *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindFiles      *ebpf.Map `ebpf:"unwind_files"`
+	UnwindRules      *ebpf.Map `ebpf:"unwind_rules"`
+	UnwindSlabs      *ebpf.Map `ebpf:"unwind_slabs"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Calls,
+		m.CommandProcesses,
 		m.Counters,
 		m.Events,
 		m.Held,
+		m.HeldPids,
 		m.Images,
 		m.Lost,
 		m.MappingEnds,
 		m.StackRooms,
 		m.StacksSent,
-		m.UnwindBlocks,
 		m.UnwindCursors,
-		m.UnwindMappings,
-		m.UnwindProcesses,
+		m.UnwindFiles,
 		m.UnwindRules,
+		m.UnwindSlabs,
 	)
 }
 
@@ -297,18 +356,24 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	CommandLevel      *ebpf.Variable `ebpf:"command_level"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	FunctionType      *ebpf.Variable `ebpf:"function_type"`
 	HeldBegun         *ebpf.Variable `ebpf:"held_begun"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	PageBytes         *ebpf.Variable `ebpf:"page_bytes"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
+	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`
 	TargCommLen       *ebpf.Variable `ebpf:"targ_comm_len"`
+	TargCommand       *ebpf.Variable `ebpf:"targ_command"`
+	TargCommandNs     *ebpf.Variable `ebpf:"targ_command_ns"`
 	TargMaxBytes      *ebpf.Variable `ebpf:"targ_max_bytes"`
 	TargMinBytes      *ebpf.Variable `ebpf:"targ_min_bytes"`
 	TargNrPids        *ebpf.Variable `ebpf:"targ_nr_pids"`
@@ -321,6 +386,7 @@ type bpfVariables struct {
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
 	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.Variable `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 }
@@ -337,6 +403,12 @@ type bpfPrograms struct {
 	CacheAllocNodeRaw       *ebpf.Program `ebpf:"cache_alloc_node__raw"`
 	CacheFreeBtf            *ebpf.Program `ebpf:"cache_free__btf"`
 	CacheFreeRaw            *ebpf.Program `ebpf:"cache_free__raw"`
+	CommandBtfExec          *ebpf.Program `ebpf:"command__btf__exec"`
+	CommandBtfExit          *ebpf.Program `ebpf:"command__btf__exit"`
+	CommandBtfFork          *ebpf.Program `ebpf:"command__btf__fork"`
+	CommandRawExec          *ebpf.Program `ebpf:"command__raw__exec"`
+	CommandRawExit          *ebpf.Program `ebpf:"command__raw__exit"`
+	CommandRawFork          *ebpf.Program `ebpf:"command__raw__fork"`
 	EndedBtf                *ebpf.Program `ebpf:"ended__btf"`
 	EndedRaw                *ebpf.Program `ebpf:"ended__raw"`
 	ExecBtf                 *ebpf.Program `ebpf:"exec__btf"`
@@ -365,6 +437,7 @@ type bpfPrograms struct {
 	UserUprobeMmap          *ebpf.Program `ebpf:"user__uprobe__mmap"`
 	UserUprobeMremap        *ebpf.Program `ebpf:"user__uprobe__mremap"`
 	UserUprobeMunmap        *ebpf.Program `ebpf:"user__uprobe__munmap"`
+	UserUprobeNew           *ebpf.Program `ebpf:"user__uprobe__new"`
 	UserUprobePosixMemalign *ebpf.Program `ebpf:"user__uprobe__posix_memalign"`
 	UserUprobePvalloc       *ebpf.Program `ebpf:"user__uprobe__pvalloc"`
 	UserUprobeRealloc       *ebpf.Program `ebpf:"user__uprobe__realloc"`
@@ -383,6 +456,12 @@ func (p *bpfPrograms) Close() error {
 		p.CacheAllocNodeRaw,
 		p.CacheFreeBtf,
 		p.CacheFreeRaw,
+		p.CommandBtfExec,
+		p.CommandBtfExit,
+		p.CommandBtfFork,
+		p.CommandRawExec,
+		p.CommandRawExit,
+		p.CommandRawFork,
 		p.EndedBtf,
 		p.EndedRaw,
 		p.ExecBtf,
@@ -411,6 +490,7 @@ func (p *bpfPrograms) Close() error {
 		p.UserUprobeMmap,
 		p.UserUprobeMremap,
 		p.UserUprobeMunmap,
+		p.UserUprobeNew,
 		p.UserUprobePosixMemalign,
 		p.UserUprobePvalloc,
 		p.UserUprobeRealloc,

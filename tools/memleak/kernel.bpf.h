@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 
-/* What kmalloc(0) returns, and below that NULL, is no memory. */
+/* The result of kmalloc(0), and below it NULL, is not memory. */
 #define ZERO_SIZE_PTR 16
 
-/* The largest pages are 2^10 of the smallest, 2^13 on arm64. */
+/* The largest pages have 2^10 of the smallest, 2^13 on arm64. */
 #define PAGE_ORDERS 14
 
 static __always_inline int kernel_alloc(void *ctx, __u64 address, __u64 bytes,
@@ -16,7 +16,7 @@ static __always_inline int kernel_alloc(void *ctx, __u64 address, __u64 bytes,
 	return 0;
 }
 
-/* Whoever it is that frees. */
+/* Called for frees by any task. */
 static __always_inline int kernel_free(void *ctx, __u64 address, enum function function)
 {
 	struct held_key key = { .id = address };
@@ -27,8 +27,8 @@ static __always_inline int kernel_free(void *ctx, __u64 address, enum function f
 }
 
 /*
- * Pages that were allocated as one may be freed in parts (split_page). A part lies in a
- * larger one whose struct page has the same address but for the last bits.
+ * Pages that were allocated together can be freed in parts (split_page). A part is within a larger
+ * allocation whose struct page has the same address except for the last bits.
  */
 static __always_inline struct held_value *pages_find(__u64 page, struct held_key *key)
 {
@@ -90,10 +90,10 @@ KERNEL(percpu_alloc, percpu_alloc_percpu,
 KERNEL(percpu_free, percpu_free_percpu, kernel_free(ctx, kmem_arg(ctx, 2), PERCPU_FREE))
 
 /*
- * Two ways to free that no tracepoint tells of. Objects may be freed many at a time; kfree_rcu
- * does so later with what it is given, or puts it by for who allocates next.
+ * Two ways of freeing without a tracepoint. Objects can be freed in bulk; kfree_rcu frees objects
+ * later, or keeps them for the next allocation.
  */
-#define BULK_MAX 512 /* pointers in a page of kfree_rcu's */
+#define BULK_MAX 512 /* number of pointers in a page of kfree_rcu */
 
 static __always_inline int bulk_free(void *ctx, __u64 n, __u64 *objects)
 {
@@ -109,7 +109,7 @@ static __always_inline int bulk_free(void *ctx, __u64 n, __u64 *objects)
 	return 0;
 }
 
-/* Older kernels tell it the distance of the head from the begin of the object, as 5.10 does. */
+/* Older kernels pass the offset of the rcu_head in the object, as 5.10 does. */
 static __always_inline int rcu_free(void *ctx, __u64 head, __u64 object)
 {
 	const __u64 max_distance = 4096;

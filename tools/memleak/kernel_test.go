@@ -16,7 +16,7 @@ import (
 
 func kernel(more ...string) []string { return append(self("--kernel"), more...) }
 
-// sum adds up the rows by that function whose stacks have the symbol.
+// sum adds up the rows of the function whose stacks contain the symbol.
 func sum(rows []tooltest.Row, function, symbol string) (bytes, count float64) {
 	for _, r := range rows {
 		if r.Str("function") == function && strings.Contains(fmt.Sprint(r["kernel_stack"]), symbol) {
@@ -27,7 +27,7 @@ func sum(rows []tooltest.Row, function, symbol string) (bytes, count float64) {
 	return bytes, count
 }
 
-// sizeOf is the size of one of the kernel's structs.
+// sizeOf returns the size of a kernel struct.
 func sizeOf(t *testing.T, name string) float64 {
 	t.Helper()
 	types, err := btf.LoadKernelSpec()
@@ -41,7 +41,7 @@ func sizeOf(t *testing.T, name string) float64 {
 	return float64(s.Size)
 }
 
-// pipes opens pipes, writes pages to each, and closes all but keep.
+// pipes opens pipes, writes pages to each, and closes all but keep of them.
 func pipes(t *testing.T, n, pages, keep int) {
 	t.Helper()
 	b := make([]byte, os.Getpagesize())
@@ -64,7 +64,7 @@ func pipes(t *testing.T, n, pages, keep int) {
 	}
 }
 
-// What is kept of pipes are their structs, an array of 16 buffers each, and their pages.
+// TestPipes checks the outstanding memory of pipes: their structs, arrays of 16 buffers, and pages.
 func TestPipes(t *testing.T) {
 	tooltest.OnHooks(t, "kmalloc", "kmalloc_node", "kfree", "page_alloc", "page_free", "bulk_free")
 	const n, pages, keep = 100, 3, 40
@@ -79,12 +79,12 @@ func TestPipes(t *testing.T) {
 	}
 	for _, r := range res.Rows {
 		if r.Has("pid") || r.Has("user_stack") {
-			t.Errorf("the kernel's memory is a process's: %v", r)
+			t.Errorf("kernel memory is shown for a process: %v", r)
 		}
 	}
 }
 
-// thread returns the number of a thread that does what it is given.
+// thread returns the ID of a thread that executes functions.
 func thread(t *testing.T) (tid int, do func(func())) {
 	work, done := make(chan func()), make(chan int)
 	go func() {
@@ -100,7 +100,7 @@ func thread(t *testing.T) (tid int, do func(func())) {
 	return <-done, func(f func()) { work <- f; <-done }
 }
 
-// Open files are objects of a cache.
+// TestFiles checks that open files are objects of a slab cache.
 func TestFiles(t *testing.T) {
 	tooltest.OnHooks(t, "cache_alloc", "cache_alloc_node", "cache_free")
 	const n = 200
@@ -118,11 +118,11 @@ func TestFiles(t *testing.T) {
 	})
 	var files []tooltest.Row
 	for _, r := range res.Rows {
-		if !strings.Contains(fmt.Sprint(r["kernel_stack"]), "security") { // what modules add
+		if !strings.Contains(fmt.Sprint(r["kernel_stack"]), "security") { // allocations of security modules
 			files = append(files, r)
 		}
 	}
-	// A cache may be merged with one of larger objects, of as many lines of the CPU's cache.
+	// A cache can be merged with one of larger objects that occupy the same number of cache lines.
 	const line = 64
 	least := sizeOf(t, "file")
 	bytes, count := sum(files, "kmem_cache_alloc", "alloc_empty_file")
@@ -131,7 +131,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A map of the kernel's has an element for each CPU.
+// TestPerCPU checks that a per-CPU map has an element per CPU.
 func TestPerCPU(t *testing.T) {
 	tooltest.OnHooks(t, "percpu_alloc", "percpu_free")
 	const n, bytes = 50, 24
@@ -157,7 +157,7 @@ func TestPerCPU(t *testing.T) {
 	}
 }
 
-// join joins so many groups by a socket, which is closed as the test ends, and leaves some.
+// join joins multicast groups on a socket, which is closed at the end of the test, and leaves some.
 func join(t *testing.T, n, leave int) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -180,7 +180,7 @@ func join(t *testing.T, n, leave int) {
 	}
 }
 
-// Memberships of multicast groups are freed by kfree_rcu.
+// TestRCU checks that memberships of multicast groups are freed by kfree_rcu.
 func TestRCU(t *testing.T) {
 	tooltest.OnHooks(t, "rcu_free")
 	const n, leave = 15, 10
@@ -188,7 +188,7 @@ func TestRCU(t *testing.T) {
 	res := tooltest.JSON(t, Tool, []string{"--tid", fmt.Sprint(tid), "--older", "0"}, func() { do(func() { join(t, n, leave) }) })
 	want := n - leave
 	if !strings.Contains(fmt.Sprint(res.Ready["hooks"]), "rcu_free:") {
-		t.Log("this kernel has no way to kfree_rcu: all are shown")
+		t.Log("kfree_rcu cannot be traced on this kernel: all are shown")
 		want = n
 	}
 	if _, count := sum(res.Rows, "kmalloc", "sock_kmalloc"); count != float64(want) {

@@ -17,8 +17,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// leaderEnv has the test program load the library of that path, end its first thread, and
-// allocate by another one, as often as there are lines on standard input.
+// leaderEnv makes the test binary load the library with this path, exit its thread-group leader,
+// and allocate in another thread once per line of standard input.
 const leaderEnv = "CORESCOPE_LEADER"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if path == "" {
 		os.Exit(m.Run())
 	}
-	runtime.LockOSThread() // the first one
+	runtime.LockOSThread() // the thread-group leader
 	go allocate(path)
 	unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
 }
@@ -56,7 +56,7 @@ func read(path string) []byte {
 	return b
 }
 
-// A process goes on when its first thread has ended.
+// TestLeader checks that tracing continues after the exit of the thread-group leader.
 func TestLeader(t *testing.T) {
 	tooltest.Root(t)
 	tooltest.OnHooks(t, "user")

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 
-/* Where mappings end: what is found there counts only if the mapping still ends so. */
+/* Mappings by their end: an entry is valid only if the mapping still ends there. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1 << 16);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct held_key);
-	__type(value, __u64); /* where the mapping begins */
+	__type(value, __u64); /* start of the mapping */
 } mapping_ends SEC(".maps");
 
 static __always_inline bool is_mapping(__u32 function)
@@ -31,7 +31,7 @@ static __always_inline void mapping_forget(const struct held_key *begin, __u64 b
 	bpf_map_delete_elem(&mapping_ends, &end);
 }
 
-/* The mapping that ends there, NULL if none is known; its key is put in begin. */
+/* Returns the mapping that ends there, NULL if unknown; its key is stored in begin. */
 static __always_inline struct held_value *mapping_before(struct held_key end, struct held_key *begin)
 {
 	__u64 *address = bpf_map_lookup_elem(&mapping_ends, &end);

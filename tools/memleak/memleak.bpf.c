@@ -4,21 +4,24 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "command.bpf.h"
 #include "compat.bpf.h"
 #include "frame.bpf.h"
 #include "kmem.bpf.h"
+#include "return.bpf.h"
+#include "stackid.bpf.h"
 #include "task.bpf.h"
 
-/* Only allocations of these sizes, and one of so many of them, drawn by lot. */
+/* Only allocations of these sizes, and each with a probability of 1/N. */
 const volatile __u64 targ_min_bytes = 0;
 const volatile __u64 targ_max_bytes = ~0ULL;
 const volatile __u32 targ_sample = 1;
-/* Each allocation and each free is sent, and no stack. */
+/* Send each allocation and each free, without stacks. */
 const volatile bool targ_trace = false;
-/* Bytes of a page. */
+/* Page size in bytes. */
 const volatile __u64 page_bytes = 4096;
 
-/* Known to user space by these numbers. */
+/* User space uses these numbers. */
 enum function {
 	MALLOC,
 	CALLOC,
@@ -29,6 +32,7 @@ enum function {
 	MEMALIGN,
 	VALLOC,
 	PVALLOC,
+	NEW_OPERATOR,
 	MMAP,
 	MREMAP,
 	KMALLOC,
@@ -43,18 +47,21 @@ enum function {
 	PERCPU_FREE,
 };
 
+/* Keeps the type in the object: Go takes its constants from there. */
+const enum function *function_type __attribute__((unused));
+
 struct held_value {
 	__u64 bytes;
 	__u64 time_ns;
-	__u64 stack;
+	stack_id_t stack;
 	__u32 function;
-	__u32 order; /* of pages, as they were allocated */
+	__u32 order; /* of pages, at allocation */
 };
 
 struct counters {
-	__u64 unseen_frees; /* what is freed was not seen to be allocated, or was not wanted */
-	__u64 missed_frees; /* what is allocated was not seen to be freed before */
-	__u64 unseen_calls; /* a call returned that was not seen to begin */
+	__u64 unseen_frees; /* frees of memory whose allocation was not observed or not wanted */
+	__u64 missed_frees; /* allocations at an address whose previous free was not observed */
+	__u64 unseen_calls; /* returns of calls whose entry was not observed */
 };
 
 #include "counters.bpf.h"
@@ -69,7 +76,7 @@ struct event {
 	__u32 pad;
 };
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
 static __always_inline void trace(void *ctx, __u64 address, __u64 bytes, __u32 function)
@@ -87,7 +94,7 @@ static __always_inline bool bytes_wanted(__u64 bytes)
 	return targ_sample <= 1 || bpf_get_prandom_u32() % targ_sample == 0;
 }
 
-/* hold keeps an allocation until it is freed, if it is wanted. The key's id is its address. */
+/* hold stores an allocation until it is freed, if it is wanted. The key's id is its address. */
 static __always_inline bool hold(void *ctx, const struct held_key *key, __u64 bytes,
 				 enum function function, __u32 order)
 {

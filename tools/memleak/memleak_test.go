@@ -3,6 +3,7 @@ package memleak
 import (
 	"debug/elf"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -16,13 +17,15 @@ import (
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// The test process has a C library of ours: what it is called with and returns is known.
+// The test process uses a generated C library, whose arguments and results are known.
 func library(t testing.TB, name, prefix string) *native.Library {
 	t.Helper()
 	var names []string
 	for _, f := range []string{
 		"malloc", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc", "memalign", "valloc", "pvalloc",
 		"mmap", "mremap", "munmap", "free",
+		"_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_tRKSt9nothrow_t",
+		"_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdlPvSt11align_val_t",
 	} {
 		names = append(names, prefix+f)
 	}
@@ -33,7 +36,7 @@ func self(more ...string) []string {
 	return append([]string{"--pid", fmt.Sprint(os.Getpid()), "--older", "0"}, more...)
 }
 
-// only is for the library of ours, where the test process has a real one beside it.
+// only restricts the run to the generated library if the test process also has a real one.
 func only(lib *native.Library, more ...string) []string {
 	return append(self("--obj", lib.Path), more...)
 }
@@ -43,7 +46,7 @@ const (
 	mapError = 1<<64 - 12 // ENOMEM
 )
 
-// step is a call of an allocator.
+// step is a call of an allocator function.
 type step struct {
 	function string
 	args     []uint64
@@ -59,7 +62,7 @@ func do(lib *native.Library, steps []step) {
 	}
 }
 
-// allocations are the rows of a run with -a, as function, address and bytes.
+// allocations returns the rows of a run with -a, as function, address and bytes.
 func allocations(rows []tooltest.Row) map[string]float64 {
 	all := map[string]float64{}
 	for _, r := range rows {
@@ -68,7 +71,7 @@ func allocations(rows []tooltest.Row) map[string]float64 {
 	return all
 }
 
-// cases are calls, and what they leave.
+// cases are sequences of calls with the outstanding allocations after them.
 func cases() map[string]struct {
 	steps []step
 	want  map[string]float64
@@ -129,15 +132,15 @@ func cases() map[string]struct {
 				{function: "malloc", args: []uint64{200}, ret: 0x2000},
 				{function: "realloc", args: []uint64{0x2000, 250}, ret: 0x3000}, // elsewhere
 				{function: "malloc", args: []uint64{300}, ret: 0x4000},
-				{function: "realloc", args: []uint64{0x4000, 1 << 50}, ret: failed}, // stays
+				{function: "realloc", args: []uint64{0x4000, 1 << 50}, ret: failed}, // remains allocated
 				{function: "malloc", args: []uint64{400}, ret: 0x5000},
-				{function: "realloc", args: []uint64{0x5000, 0}, ret: 0}, // is free
+				{function: "realloc", args: []uint64{0x5000, 0}, ret: 0}, // frees
 				{function: "mmap", args: []uint64{0, 4096}, ret: 0x10000},
 				{function: "mremap", args: []uint64{0x10000, 4096, 8192}, ret: mapError},
 			},
 			map[string]float64{"realloc 0x1000": 150, "realloc 0x3000": 250, "malloc 0x4000": 300, "mmap 0x10000": 4096},
 		},
-		// What is within a call is a part of it, and returns the same here.
+		// Calls within another call are part of it, and return the same result here.
 		"nested": {
 			[]step{
 				{function: "calloc", args: []uint64{3, 100}, ret: 0x1000, inner: "malloc"},
@@ -153,12 +156,12 @@ func cases() map[string]struct {
 				{function: "munmap", args: []uint64{0x10000, 0x1000}},
 				{function: "mmap", args: []uint64{0, 0x2000}, ret: 0x20000},
 				{function: "munmap", args: []uint64{0x20000, 0x8000}},
-				// Aligned: more is mapped, and both ends are unmapped.
+				// Aligned mapping: more is mapped, and both ends are unmapped.
 				{function: "mmap", args: []uint64{0, 0x10000}, ret: 0x34000},
 				{function: "munmap", args: []uint64{0x34000, 0x4000}},
 				{function: "munmap", args: []uint64{0x40000, 0x4000}},
 				{function: "munmap", args: []uint64{0x3f000, 0x1000}},
-				// The end of what is not there any more is none.
+				// Unmapping the end again has no effect.
 				{function: "mmap", args: []uint64{0, 0x2000}, ret: 0x50000},
 				{function: "munmap", args: []uint64{0x50000, 0x2000}},
 				{function: "mmap", args: []uint64{0, 0x1000}, ret: 0x50000},
@@ -169,7 +172,7 @@ func cases() map[string]struct {
 	}
 }
 
-// What a process leaves is found byte for byte, and nothing else.
+// TestAllocations checks that outstanding allocations are exact to the byte.
 func TestAllocations(t *testing.T) {
 	tooltest.OnHooks(t, "user")
 	lib := library(t, "libc.so.6", "")
@@ -177,7 +180,7 @@ func TestAllocations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			res := tooltest.JSON(t, Tool, only(lib, "-a"), func() { do(lib, c.steps) })
 			if got := allocations(res.Rows); fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("left are %v, want %v", got, c.want)
+				t.Errorf("outstanding are %v, want %v", got, c.want)
 			}
 			for counter, n := range res.Summary.Object("counters") {
 				if n != 0.0 && (name != "each function" || counter != "unseen_frees") {
@@ -206,7 +209,7 @@ func pass(lib *native.Library, base, n, bytes uint64) {
 	}
 }
 
-// A leak is a row by its stack, whichever threads it is of.
+// TestLeak checks that a leak is one row per stack, for all threads.
 func TestLeak(t *testing.T) {
 	tooltest.OnHooks(t, "user", "ended", "exec")
 	lib := library(t, "libc.so.6", "")
@@ -227,7 +230,7 @@ func TestLeak(t *testing.T) {
 			all += r.Num("count")
 		}
 		if all < 400-left || all > 400+left {
-			t.Errorf("%.0f allocations, want 400 and no more than %.0f more or fewer", all, left)
+			t.Errorf("%.0f allocations, want 400, give or take %.0f", all, left)
 		}
 		return
 	}
@@ -246,7 +249,7 @@ func TestLeak(t *testing.T) {
 	}
 }
 
-// Only allocations that are wanted are shown.
+// TestWanted checks the filters for allocations.
 func TestWanted(t *testing.T) {
 	tooltest.OnHooks(t, "user")
 	lib := library(t, "libc.so.6", "")
@@ -274,12 +277,13 @@ func TestWanted(t *testing.T) {
 			t.Errorf("%q: %v allocations, want %v to %v", c.args, got, c.from, c.to)
 		}
 		if want := 1000 - got; c.args[0] == "--max-allocations" && res.Summary.Object("reasons").Num("map_full") != want {
-			t.Errorf("%q: %v, want %v without room", c.args, res.Summary, want)
+			t.Errorf("%q: %v, want %v lost because the map is full", c.args, res.Summary, want)
 		}
 	}
 }
 
-// Reports come while the process runs, and each is of all that is left then.
+// TestReports checks that reports are printed while the process runs, each with all outstanding
+// allocations.
 func TestReports(t *testing.T) {
 	tooltest.OnHooks(t, "user")
 	lib := library(t, "libc.so.6", "")
@@ -289,7 +293,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// Another file has the allocator, whose functions have other names.
+// TestObject selects another file with the allocator, and a prefix of its function names.
 func TestObject(t *testing.T) {
 	tooltest.OnHooks(t, "user")
 	lib := library(t, "liballoc.so", "je_")
@@ -305,7 +309,7 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// Each allocation and each free is a row of its own.
+// TestTrace checks that each allocation and each free is a row.
 func TestTrace(t *testing.T) {
 	tooltest.OnHooks(t, "user")
 	lib := library(t, "libc.so.6", "")
@@ -345,15 +349,16 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A command is looked at from its first instruction on: what the shell had is not its.
+// TestCommand checks that a command is traced from its first instruction on, without allocations of
+// the shell.
 func TestCommand(t *testing.T) {
 	tooltest.OnHooks(t, "user", "exec", "ended")
 	if !isDynamic(t, "ls") {
-		t.Skip("ls is linked statically, and has no symbols to find its malloc by")
+		t.Skip("ls is statically linked and has no symbols")
 	}
 	res := tooltest.JSON(t, Tool, []string{"-c", "ls -d /"}, nil)
 	if len(res.Rows) == 0 {
-		t.Fatalf("ls has nothing left: %v", res.Summary)
+		t.Fatalf("ls has no outstanding allocations: %v", res.Summary)
 	}
 	for _, r := range res.Rows {
 		if text := fmt.Sprint(r["user_stack"]); strings.Contains(text, "/sh ") || strings.Contains(text, "/dash ") || r.Num("bytes") == 0 {
@@ -362,6 +367,28 @@ func TestCommand(t *testing.T) {
 	}
 	if n := res.Summary.Object("counters").Num("missed_frees"); n != 0 {
 		t.Errorf("missed_frees is %v", n)
+	}
+}
+
+// All processes of a command are looked at, also those that its shell starts.
+func TestCommandsChildren(t *testing.T) {
+	tooltest.OnHooks(t, "user", "exec", "ended")
+	if !isDynamic(t, "ls") {
+		t.Skip("ls is linked statically, and has no symbols to find its malloc by")
+	}
+	res := tooltest.JSON(t, Tool, []string{"-c", "ls -d / >/dev/null; (ls -d / >/dev/null; :); :"}, nil)
+	left := map[float64]float64{}
+	for _, r := range res.Rows {
+		if r.Str("function") == "mmap" {
+			left[r.Num("pid")] += r.Num("bytes")
+		}
+	}
+	pids := slices.Collect(maps.Keys(left))
+	if len(pids) != 2 || left[pids[0]] != left[pids[1]] || left[pids[0]] == 0 {
+		t.Errorf("mappings that are left, by process: %v; want the same of two: %v", left, res.Rows)
+	}
+	if n := tooltest.Lost(res.Summary); n != 0 {
+		t.Errorf("%d lost", n)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestPeer lets libbpf-tools' memleak look at a shell beside ours, and compares what both
-// have of it when it waits for its next line: each allocation of the peer's is ours.
+// TestPeer traces a shell at the same time as memleak of libbpf-tools, and compares when the shell
+// waits for its next line: each allocation of the peer must be one of ours.
 func TestPeer(t *testing.T) {
 	tooltest.Root(t)
 	sh := tooltest.PeerCommand(t, "bash", "--norc")
@@ -51,7 +51,7 @@ func TestPeer(t *testing.T) {
 	compare(t, theirs, ours)
 }
 
-// last are the allocations of the peer's last report, as address and size.
+// last returns the allocations in the last report of the peer, as address and size.
 func last(lines []string) (all []string) {
 	for _, line := range lines {
 		if strings.Contains(line, "outstanding") {
@@ -73,6 +73,6 @@ func compare(t *testing.T, peers []string, ours map[string]bool) {
 		}
 	}
 	if len(peers) == 0 || lacking > 0 {
-		t.Errorf("of the peer's %d allocations %d are not among our %d", len(peers), lacking, len(ours))
+		t.Errorf("of %d allocations of the peer %d are not among our %d", len(peers), lacking, len(ours))
 	}
 }

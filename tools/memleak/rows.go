@@ -5,17 +5,38 @@ import (
 	"time"
 
 	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/source"
+	"github.com/corescope/corescope/internal/stacktrace"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
 
-// function is enum function.
+// function mirrors enum function.
 type function uint32
 
 var functions = [...]string{
-	"malloc", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc", "memalign", "valloc", "pvalloc", "mmap", "mremap",
-	"kmalloc", "kmem_cache_alloc", "page_alloc", "percpu_alloc",
-	"free", "munmap", "kfree", "kmem_cache_free", "page_free", "percpu_free",
+	bpfFunctionMALLOC:           "malloc",
+	bpfFunctionCALLOC:           "calloc",
+	bpfFunctionREALLOC:          "realloc",
+	bpfFunctionREALLOCARRAY:     "reallocarray",
+	bpfFunctionPOSIX_MEMALIGN:   "posix_memalign",
+	bpfFunctionALIGNED_ALLOC:    "aligned_alloc",
+	bpfFunctionMEMALIGN:         "memalign",
+	bpfFunctionVALLOC:           "valloc",
+	bpfFunctionPVALLOC:          "pvalloc",
+	bpfFunctionNEW_OPERATOR:     "operator new",
+	bpfFunctionMMAP:             "mmap",
+	bpfFunctionMREMAP:           "mremap",
+	bpfFunctionKMALLOC:          "kmalloc",
+	bpfFunctionKMEM_CACHE_ALLOC: "kmem_cache_alloc",
+	bpfFunctionPAGE_ALLOC:       "page_alloc",
+	bpfFunctionPERCPU_ALLOC:     "percpu_alloc",
+	bpfFunctionFREE:             "free",
+	bpfFunctionMUNMAP:           "munmap",
+	bpfFunctionKFREE:            "kfree",
+	bpfFunctionKMEM_CACHE_FREE:  "kmem_cache_free",
+	bpfFunctionPAGE_FREE:        "page_free",
+	bpfFunctionPERCPU_FREE:      "percpu_free",
 }
 
 func (f function) name() string {
@@ -25,55 +46,55 @@ func (f function) name() string {
 	return functions[f]
 }
 
-// AppendText appends the name.
+// AppendText appends the name of the function.
 func (f *function) AppendText(b []byte) []byte { return append(b, f.name()...) }
 
-// AppendJSON appends it quoted.
+// AppendJSON appends the name as a JSON string.
 func (f *function) AppendJSON(b []byte) []byte { return value.AppendString(b, f.name()) }
 
-// Any returns the name.
+// Any returns the name of the function.
 func (f *function) Any() any { return f.name() }
 
-// Schema lists the names.
+// Schema returns the schema of a string.
 func (f *function) Schema() value.Schema { return value.Schema{Type: "string"} }
 
-// held is struct held_value, key and counts what the allocations are counted by, and how.
+// held mirrors struct held_value. Allocations are grouped by key and summed in counts.
 type (
 	held struct {
 		Bytes    uint64
 		Time     uint64 `btf:"time_ns"`
-		Stack    tool.StackID
+		Stack    stacktrace.StackID
 		Function function
 		Order    uint32
 	}
 	key struct {
-		Stack    tool.StackID
+		Stack    stacktrace.StackID
 		PID      uint32
 		Function function
-		Address  uint64 // of one allocation, if it is shown by itself
+		Address  uint64 // only with --show-allocs
 		Age      uint64
 	}
 	counts struct{ Bytes, Count uint64 }
 )
 
 type row struct {
-	Bytes       uint64        `json:"bytes" col:"BYTES,width=12,right" help:"bytes that were asked for, of all these allocations; of pages, what is not freed of them; of a cache, the size of its objects, which is that of the largest where the kernel has merged caches"`
+	Bytes       uint64        `json:"bytes" col:"BYTES,width=12,right" help:"requested bytes of these allocations; of pages, those not yet freed; of slab caches, the object size, which is that of the largest cache if the kernel has merged caches"`
 	Count       uint64        `json:"count" col:"COUNT,width=10,right" help:"allocations that have not been freed"`
-	Function    function      `json:"function" col:"FUNCTION,width=16" help:"what they were allocated by: of several functions in one another the outermost; page_alloc stands for the kernel's allocator of pages"`
-	PID         uint32        `json:"pid" col:"PID,width=7" help:"process whose memory it is, in the initial PID namespace; absent for the kernel's"`
-	Address     value.Address `json:"address" col:"ADDRESS,width=16" help:"of the allocation; of pages, of their struct page; absent without --show-allocs"`
-	Age         value.Elapsed `json:"age_ns" col:"AGE(s),width=10,right" help:"time since it was allocated (CLOCK_BOOTTIME); absent without --show-allocs"`
-	UserStack   value.Trace   `json:"user_stack" help:"the process's functions that called the allocator, the innermost first; absent for the kernel's memory"`
-	KernelStack value.Trace   `json:"kernel_stack" help:"the kernel's functions that allocated, the innermost first; absent for a process's memory"`
+	Function    function      `json:"function" col:"FUNCTION,width=16" help:"allocation function, of nested calls the outermost; page_alloc is the kernel's page allocator"`
+	PID         uint32        `json:"pid" col:"PID,width=7" help:"process that owns the memory, in the initial PID namespace; absent for kernel memory"`
+	Address     value.Address `json:"address" col:"ADDRESS,width=16" help:"address of the allocation; for pages of their struct page; absent without --show-allocs"`
+	Age         value.Elapsed `json:"age_ns" col:"AGE(s),width=10,right" help:"time since the allocation (CLOCK_BOOTTIME); absent without --show-allocs"`
+	UserStack   value.Trace   `json:"user_stack" help:"user stack trace of the allocation, innermost frame first; absent for kernel memory"`
+	KernelStack value.Trace   `json:"kernel_stack" help:"kernel stack trace of the allocation, innermost frame first; absent for user memory"`
 }
 
 func (o *options) stacks(plan tool.Plan) tool.Source {
-	s := &tool.Stacks[key, counts, row]{
+	s := &source.Stacks[key, counts, row]{
 		Plan: plan, StackOptions: o.StackOptions, UserStacks: o.UserStacks,
 		Usual: 5 * time.Second, Count: o.Count,
 		Sort: o.Sort, SortNames: map[string]string{"size": "bytes"}, Rows: o.Top, TextRows: 10,
-		Unit:    tool.Bytes,
-		Held:    &tool.Held[held, key, counts]{Count: o.count},
+		Unit:    source.Bytes,
+		Held:    &source.Held[held, key, counts]{Count: o.count},
 		Label:   label,
 		Fill:    func(r *row, c *counts) { r.Bytes, r.Count = c.Bytes, c.Count },
 		Weight:  func(r *row) uint64 { return r.Bytes },
@@ -93,7 +114,7 @@ func (o *options) stacks(plan tool.Plan) tool.Source {
 	return s
 }
 
-func (o *options) count(k *tool.HeldKey, h *held, now tool.Moment) (key, counts, bool) {
+func (o *options) count(k *source.HeldKey, h *held, now source.Moment) (key, counts, bool) {
 	by := key{Stack: h.Stack, PID: k.PID, Function: h.Function}
 	if o.Allocs {
 		by.Address, by.Age = k.ID, uint64(now.Since(h.Time))
@@ -101,7 +122,7 @@ func (o *options) count(k *tool.HeldKey, h *held, now tool.Moment) (key, counts,
 	return by, counts{h.Bytes, 1}, !o.isYoung(k, h, now)
 }
 
-func label(k *key, t *tool.Traces) row {
+func label(k *key, t *stacktrace.Traces) row {
 	r := row{Function: k.Function, PID: k.PID, Address: value.Address(k.Address), Age: value.Elapsed(k.Age)}
 	if k.PID == 0 {
 		r.KernelStack = t.Of(k.Stack)
@@ -111,8 +132,8 @@ func label(k *key, t *tool.Traces) row {
 	return r
 }
 
-func parts(r *row) []tool.Part {
-	return []tool.Part{{Trace: r.UserStack}, {Trace: r.KernelStack}, {Label: r.Function.name(), Mark: true}}
+func parts(r *row) []source.Part {
+	return []source.Part{{Trace: r.UserStack}, {Trace: r.KernelStack}, {Label: r.Function.name(), Mark: true}}
 }
 
 func heading(rows int) string {
@@ -126,11 +147,11 @@ func (o *options) caption(r *row) string {
 	return fmt.Sprintf("%d bytes in %d allocations from stack", r.Bytes, r.Count)
 }
 
-// event is struct event.
+// event mirrors struct event.
 type event struct {
 	value.Task
-	Address  value.Address `json:"address" col:"ADDRESS,width=16" help:"of what is allocated or freed; of pages, of their struct page"`
-	Bytes    uint64        `json:"bytes" col:"BYTES,width=12,right" help:"bytes that were asked for, and of a free, those of the allocation"`
-	Function function      `json:"function" col:"FUNCTION,width=16" help:"what it was allocated or freed by; realloc is free and realloc"`
+	Address  value.Address `json:"address" col:"ADDRESS,width=16" help:"address of the allocated or freed memory; for pages of their struct page"`
+	Bytes    uint64        `json:"bytes" col:"BYTES,width=12,right" help:"requested bytes; of a free, those of the allocation"`
+	Function function      `json:"function" col:"FUNCTION,width=16" help:"function that allocated or freed; realloc has two rows, free and realloc"`
 	_        uint32
 }

@@ -5,11 +5,12 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "stackid.bpf.h"
 #include "task.bpf.h"
 
 struct off_note {
-	__u64 kernel_stack;
-	__u64 user_stack;
+	stack_id_t kernel_stack;
+	stack_id_t user_stack;
 };
 
 #include "offtask.bpf.h"

@@ -1,7 +1,9 @@
-// Package offcputime shows by stacks where threads wait.
+// Package offcputime shows off-CPU time of threads by stack trace.
 package offcputime
 
 import (
+	"github.com/corescope/corescope/internal/source"
+	"github.com/corescope/corescope/internal/stacktrace"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -9,18 +11,18 @@ import (
 //go:generate ../../scripts/bpf2go.sh offcputime.bpf.c
 
 type options struct {
-	tool.Stop
-	tool.StackOptions
-	tool.Sides
-	tool.Waits
-	State int64 `flag:"state" arg:"MASK" bpf:"targ_state" help:"only waits that begin in one of these states of the kernel: 1 interruptible, 2 uninterruptible; 0 are threads that could run on, -1 is all"`
+	source.Stop
+	source.StackOptions
+	source.Sides
+	source.Waits
+	State int64 `flag:"state" arg:"MASK" min:"-1" max:"65535" bpf:"targ_state" help:"only waits that begin in one of these task states: 1 interruptible, 2 uninterruptible; 0 selects runnable threads, -1 all"`
 }
 
-// key is struct table_key, note struct off_note, counts struct table_value.
+// Mirrors of struct off_note, struct table_key and struct table_value.
 type (
 	note struct {
-		Kernel tool.StackID `btf:"kernel_stack"`
-		User   tool.StackID `btf:"user_stack"`
+		Kernel stacktrace.StackID `btf:"kernel_stack"`
+		User   stacktrace.StackID `btf:"user_stack"`
 	}
 	key struct {
 		Note     note
@@ -33,59 +35,59 @@ type (
 
 type row struct {
 	PID         uint32       `json:"pid" col:"PID,width=7" help:"process that waited, in the initial PID namespace"`
-	TID         uint32       `json:"tid" col:"TID,width=7" help:"its thread"`
-	Comm        value.Comm   `json:"comm" col:"COMM,width=16" help:"name of the thread as it came back"`
-	Ns          value.Micros `json:"total_ns" col:"TIME (us),width=12,right" help:"time off the CPU: from sched_switch to the thread's next sched_switch, CLOCK_MONOTONIC, of all these waits; text shows microseconds"`
-	Count       uint64       `json:"count" col:"COUNT,width=10,right" help:"these waits; each counts when it ends"`
-	KernelStack value.Trace  `json:"kernel_stack" help:"the kernel's functions that waited, the innermost first"`
-	UserStack   value.Trace  `json:"user_stack" help:"the process's functions that had called them, the innermost first; absent for threads of the kernel"`
-	CgroupID    uint64       `json:"cgroup_id" col:"CGROUP_ID,width=10,extra" help:"id of the thread's cgroup: inode of its directory"`
+	TID         uint32       `json:"tid" col:"TID,width=7" help:"thread that waited"`
+	Comm        value.Comm   `json:"comm" col:"COMM,width=16" help:"name of the thread at the end of the wait"`
+	Ns          value.Micros `json:"total_ns" col:"TIME (us),width=12,right" help:"time off the CPU: from sched_switch away from the thread to sched_switch back to it, CLOCK_MONOTONIC, sum of all waits; text shows microseconds"`
+	Count       uint64       `json:"count" col:"COUNT,width=10,right" help:"number of waits, counted when they end"`
+	KernelStack value.Trace  `json:"kernel_stack" help:"kernel stack trace of the wait, innermost frame first"`
+	UserStack   value.Trace  `json:"user_stack" help:"user stack trace of the wait, innermost frame first; absent for kernel threads"`
+	CgroupID    uint64       `json:"cgroup_id" col:"CGROUP_ID,width=10,extra" help:"ID of the thread's cgroup: inode number of its directory"`
 }
 
-// Tool is offcputime.
+// Tool is the definition of offcputime.
 var Tool = tool.Define(tool.Spec{
 	Name:     "offcputime",
 	Category: "scheduler",
-	Summary:  "Show how long threads are off the CPU, by their stacks",
-	Description: `Measures how long threads wait, and adds it up by the stacks that they waited in: for locks, disks, the network, timers, and for a CPU.
+	Summary:  "Off-CPU time (blocked or waiting for a CPU) of threads by stack trace",
+	Description: `Measures the time that threads spend off the CPU, summed by the stack trace in which they wait: for locks, disks, the network, timers and CPUs.
 
-A wait begins when a thread leaves the CPU (sched_switch), blocked or because another one had to run, and ends when it is back: the time until it was woken and the time that it waited for a CPU then. --state 0 are the waits for a CPU alone, and --state 3 those of blocked threads. A wait counts when it ends, with its whole length; one that has not ended when the tool does is not counted, nor is one that began before the tool did. Idle CPUs do not wait.
+A wait begins when a thread leaves the CPU (sched_switch), either blocked or preempted, and ends when it runs again. The time therefore includes blocking and the run queue latency after the wake-up. --state 0 selects only runnable threads, and --state 3 only blocked threads. A wait is counted when it ends, with its whole length. Waits that have not ended when the tool stops are not counted, nor are those that began before it started. Idle CPUs are not included.
 
-Threads that sleep for most of their lives wait most: look at one program, or for stacks that you know to be in the way of something.
+Most time is usually spent by threads that sleep on purpose. Select one program, or look for stack traces that are known to delay something.
 
-In flame graphs the kernel's functions have the colour of what is waited for: locks, disks, the network, pipes and events, timers, children.`,
+In flame graphs, the colour of kernel functions shows what is waited for: locks, disks, the network, pipes and events, timers, child processes.`,
 	Peers: []string{
 		"-p is --pid and -t is --tid.",
-		"Stacks of the same functions are one, whichever addresses in them were hit; -s and --address tell these apart. libbpf-tools shows one that it has seen at several addresses several times.",
-		"The frames of the tool itself are left out.",
-		"--state is a mask as in BCC; libbpf-tools wants the very state.",
-		"--stack-storage-size means nothing: there is no limit.",
+		"Stacks are grouped by functions; with -s or --address by addresses. libbpf-tools shows a stack once per distinct address.",
+		"The stack frames of the tool itself are left out.",
+		"--state is a mask, as in BCC; libbpf-tools requires the exact state.",
+		"--stack-storage-size has no effect: the number of stacks is not limited.",
 	},
-	Overhead: "About 7 us each time that a thread leaves a CPU (all threads, 10,000 times a second, a busy virtual machine with kernel 6.18): most of it is the walk through its stacks, by frame pointers; by tables a frame of the process takes about 0.1 us more. Filters come before that.",
+	Overhead: "About 7 us per context switch away from a thread (all threads, 10,000 times a second, busy virtual machine, kernel 6.18). Most of it is unwinding by frame pointers; with unwind tables a user frame takes about 0.1 us more. Filters are checked before that.",
 	Examples: []string{
 		"offcputime 10                                  # all threads, ten seconds",
 		"offcputime -p 1234 --output svg 10 > off.svg   # a flame graph of one process",
-		"offcputime -u -m 1000 -f 5                     # waits of 1 ms and more, folded",
-		"offcputime --state 2 --interval 10             # uninterruptible waits, each ten seconds",
+		"offcputime -u -m 1000 -f 5                     # waits of 1 ms or more, folded",
+		"offcputime --state 2 --interval 10             # uninterruptible waits, every ten seconds",
 	},
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "tid": "t", "offset": "s"},
-}, options{StackOptions: tool.DefaultStacks(), Sides: tool.DefaultSides(), Waits: tool.DefaultWaits(), State: -1}, build)
+}, options{StackOptions: source.DefaultStacks(), Sides: source.DefaultSides(), Waits: source.DefaultWaits(), State: -1}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
-	return &tool.Stacks[key, counts, row]{
+	return &source.Stacks[key, counts, row]{
 		Plan:         tool.Plan{Duration: o.Duration, Variables: o.Waits.Variables()},
 		StackOptions: o.StackOptions, UserStacks: o.UserStacks, KernelOnly: o.KernelOnly,
 		Sort: "total_ns",
-		Unit: tool.Nanoseconds,
-		Label: func(k *key, t *tool.Traces) row {
+		Unit: source.Nanoseconds,
+		Label: func(k *key, t *stacktrace.Traces) row {
 			return row{PID: k.PID, TID: k.TID, Comm: k.Comm, KernelStack: t.Of(k.Note.Kernel), UserStack: t.Of(k.Note.User), CgroupID: k.CgroupID}
 		},
 		Fill:   func(r *row, c *counts) { r.Ns, r.Count = value.Micros(c.Ns), c.Count },
 		Weight: func(r *row) uint64 { return uint64(r.Ns) },
-		Parts: func(r *row) []tool.Part {
-			return tool.TaskParts(r.Comm.String(), r.TID, r.UserStack, r.KernelStack, o.Delimited)
+		Parts: func(r *row) []source.Part {
+			return source.TaskParts(r.Comm.String(), r.TID, r.UserStack, r.KernelStack, o.Delimited)
 		},
 	}, nil
 }

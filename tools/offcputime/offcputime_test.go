@@ -17,7 +17,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// workerEnv has the test program wait, in known ways, when standard input ends.
+// workerEnv makes the test binary wait, in several ways, at the end of standard input.
 const workerEnv = "CORESCOPE_WAITS"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work waits, and says how long in each way, how long in all, and of that on the CPU.
+// work waits, and prints the time waited in each way, the total time, and the CPU time.
 func work() string {
 	tid := unix.Gettid()
 	pipe := [2]int{}
@@ -44,8 +44,8 @@ func work() string {
 	return fmt.Sprint(tid, naps, locks, reads, begin.offCPU())
 }
 
-// waitForEnd returns at the end of standard input. Neither here nor in what follows the
-// thread waits for the Go runtime where its waits are not measured.
+// waitForEnd returns at the end of standard input. Neither here nor afterwards does the thread wait
+// for the Go runtime while its waits are not measured.
 func waitForEnd() {
 	b := make([]byte, 1)
 	for {
@@ -61,7 +61,7 @@ func say(text string) {
 	unix.RawSyscall(unix.SYS_WRITE, 1, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 }
 
-// moment is when, and how long the thread had run until then.
+// moment is a time with the CPU time of the thread until then.
 type moment struct{ time, cpu int64 }
 
 //go:nosplit
@@ -69,8 +69,8 @@ func now() moment {
 	return moment{tooltest.Clock(unix.CLOCK_MONOTONIC), tooltest.Clock(unix.CLOCK_THREAD_CPUTIME_ID)}
 }
 
-// offCPU is how long the thread was off the CPU since. The clocks are read the other way
-// round, so that a wait between the two counts.
+// offCPU returns how long the thread was off the CPU since m. The clocks are read in reverse order,
+// so that a wait between the two readings is included.
 //
 //go:nosplit
 func (m moment) offCPU() int64 {
@@ -78,7 +78,7 @@ func (m moment) offCPU() int64 {
 	return tooltest.Clock(unix.CLOCK_MONOTONIC) - m.time - cpu
 }
 
-// napLong returns how long it was off the CPU, as those that follow.
+// napLong returns how long it was off the CPU, as do the following functions.
 //
 //go:noinline
 func napLong(n int) int64 {
@@ -90,7 +90,7 @@ func napLong(n int) int64 {
 	return before.offCPU()
 }
 
-// waitForLock waits for a word that nobody changes.
+// waitForLock waits for a futex that never changes.
 //
 //go:noinline
 func waitForLock(n int) int64 {
@@ -125,10 +125,10 @@ func feed(fd int) {
 	unix.Close(fd)
 }
 
-// waits are what the worker says.
+// waits are the times that the worker prints.
 type waits struct{ tid, naps, locks, reads, all int64 }
 
-// trace runs the tool around the worker.
+// trace runs the tool while the worker waits.
 func trace(t *testing.T, args ...string) (waits, *tooltest.Result) {
 	t.Helper()
 	tooltest.Root(t)
@@ -147,20 +147,20 @@ func trace(t *testing.T, args ...string) (waits, *tooltest.Result) {
 	}
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
-		t.Fatalf("the worker does not begin: %v", lines.Err())
+		t.Fatalf("the worker does not start: %v", lines.Err())
 	}
-	var said string
+	var report string
 	res := tooltest.JSON(t, Tool, append([]string{"--pid", fmt.Sprint(cmd.Process.Pid)}, args...), func() {
 		in.Close()
 		lines.Scan()
-		said = lines.Text()
+		report = lines.Text()
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
 		}
 	})
 	var w waits
-	if _, err := fmt.Sscan(said, &w.tid, &w.naps, &w.locks, &w.reads, &w.all); err != nil {
-		t.Fatalf("worker says %q: %v", said, err)
+	if _, err := fmt.Sscan(report, &w.tid, &w.naps, &w.locks, &w.reads, &w.all); err != nil {
+		t.Fatalf("worker prints %q: %v", report, err)
 	}
 	return w, res
 }
@@ -177,14 +177,14 @@ func (w *waits) sum(res *tooltest.Result, function string) (ns float64) {
 
 func near(got, want, share float64) bool { return got >= want*(1-share) && got <= want*(1+share) }
 
-// All the time of a thread that it does not run is somebody's, and named.
+// TestWaits checks that all off-CPU time of a thread is shown with its function.
 func TestWaits(t *testing.T) {
 	var complaint string
-	for range 3 { // a machine that stands still between the kernel's clock and ours is no fault
+	for range 3 { // repeated if the machine stalls between readings of the two clocks
 		w, res := trace(t)
 		for _, r := range res.Rows {
 			if got := r.Symbols("kernel_stack"); len(got) == 0 || !strings.Contains(got[0]+" "+got[1], "schedule") {
-				t.Errorf("a wait begins in %v", got)
+				t.Errorf("a wait is in %v", got)
 			}
 		}
 		if lost := tooltest.Lost(res.Summary); lost != 0 {
@@ -197,7 +197,7 @@ func TestWaits(t *testing.T) {
 	t.Error(complaint)
 }
 
-// compare says what differs between what the worker has waited and what is told of it.
+// compare returns the differences between the waits of the worker and those shown.
 func (w *waits) compare(res *tooltest.Result) (complaint string) {
 	for function, want := range map[string]float64{
 		".napLong": float64(w.naps), ".waitForLock": float64(w.locks), ".readPipe": float64(w.reads),
@@ -206,15 +206,15 @@ func (w *waits) compare(res *tooltest.Result) (complaint string) {
 			complaint += fmt.Sprintf("%s waited %.1f ms, want %.1f\n", function, got/1e6, want/1e6)
 		}
 	}
-	// Between these it may have to wait for its right to run Go.
+	// Between these it can wait for a P of the Go scheduler.
 	if got, want := w.sum(res, ".work")+w.sum(res, "runtime.stoplockedm"), float64(w.all); !near(got, want, tolerance()) {
 		complaint += fmt.Sprintf("%.2f ms in all, want %.2f: wall time without CPU time\n", got/1e6, want/1e6)
 	}
 	return complaint
 }
 
-// tolerance is 2 %, but where process 1 is hidden: a wait that ends as that gives up the CPU
-// is not seen.
+// tolerance is 2 %, or more if process 1 is hidden: the end of a wait is then missed if process 1
+// leaves the CPU at that time.
 func tolerance() float64 {
 	if tooltest.HidesProcess1() {
 		return 0.1
@@ -222,52 +222,52 @@ func tolerance() float64 {
 	return 0.02
 }
 
-// Each kind of wait is in the kernel's functions that it is known by.
+// TestKernelStacks checks the kernel functions of each kind of wait.
 func TestKernelStacks(t *testing.T) {
 	w, res := trace(t, "--state", "1")
 	kinds := map[string]string{".napLong": "nanosleep", ".waitForLock": "futex", ".readPipe": "pipe_read"}
 	for _, r := range res.Rows {
 		user := strings.Join(r.Symbols("user_stack"), " ")
 		for function, want := range kinds {
-			// A thread of Go's that comes back from a system call may wait for its turn there.
+			// A Go thread that returns from a system call can wait for its turn there.
 			isOwn := !strings.HasPrefix(user, "runtime.futex")
 			if r.Num("tid") == float64(w.tid) && isOwn && strings.Contains(user, function+" ") && !strings.Contains(strings.Join(r.Symbols("kernel_stack"), " "), want) {
 				t.Errorf("%s waits in %v", function, r.Symbols("kernel_stack"))
 			}
 		}
 	}
-	// What is left is the time that the thread could run on, but was not let.
+	// The rest is the time in which the thread was runnable, but did not run.
 	if got := w.sum(res, ".napLong"); got < 0.5*float64(w.naps) || got > 1.02*float64(w.naps) {
 		t.Errorf("naps are %.1f ms, want %.1f", got/1e6, float64(w.naps)/1e6)
 	}
 }
 
-// Only waits of that length count.
+// TestLengths checks the filter for the length of waits.
 func TestLengths(t *testing.T) {
 	w, res := trace(t, "-m", "14000", "-M", "40000", "-U")
 	if w.sum(res, ".napLong") == 0 {
-		t.Error("there are no naps of 15 ms")
+		t.Error("no naps of 15 ms")
 	}
 	for _, r := range res.Rows {
 		if mean := r.Num("total_ns") / r.Num("count"); mean < 14e6 || mean > 40e6 {
 			t.Errorf("waits of %.1f ms: %v", mean/1e6, r)
 		}
 		if r.Has("kernel_stack") {
-			t.Errorf("with -U there is a stack of the kernel: %v", r)
+			t.Errorf("kernel stack with -U: %v", r)
 		}
 	}
 }
 
-// Threads of the kernel have no stack of their own, and are asked for by -k.
+// TestKernelThreads checks that kernel threads have no user stack, and are selected with -k.
 func TestKernelThreads(t *testing.T) {
 	tooltest.AnyWay(t)
 	res := tooltest.JSON(t, Tool, []string{"-k", "--duration", "1s"}, nil)
 	if len(res.Rows) == 0 {
-		t.Error("no thread of the kernel waited in a second")
+		t.Error("no kernel thread waited for a second")
 	}
 	for _, r := range res.Rows {
 		if r.Has("user_stack") || r.Num("pid") == 0 {
-			t.Errorf("thread of the kernel is %v", r)
+			t.Errorf("kernel thread is %v", r)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// Functions without frame pointers that wait have whole stacks, by their .eh_frame.
+// TestFrameless checks that functions without frame pointers have complete stacks, from .eh_frame.
 func TestFrameless(t *testing.T) {
 	tooltest.Root(t)
 	pid := strconv.Itoa(tooltest.Frameless(t).Process.Pid)
@@ -21,6 +21,6 @@ func TestFrameless(t *testing.T) {
 		}
 	}
 	if all < 20 || whole < 0.99*all {
-		t.Errorf("%.0f of %.0f waits have whole stacks: %v", whole, all, res.Rows)
+		t.Errorf("%.0f of %.0f waits have complete stacks: %v", whole, all, res.Rows)
 	}
 }

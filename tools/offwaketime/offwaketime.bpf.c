@@ -5,14 +5,15 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "stackid.bpf.h"
 #include "task.bpf.h"
 
-/* The stacks of who waits, and who woke it: all 0 where nobody did. */
+/* The stacks of the waiting thread and its waker: all 0 without a waker. */
 struct off_note {
-	__u64 kernel_stack;
-	__u64 user_stack;
-	__u64 waker_kernel_stack;
-	__u64 waker_user_stack;
+	stack_id_t kernel_stack;
+	stack_id_t user_stack;
+	stack_id_t waker_kernel_stack;
+	stack_id_t waker_user_stack;
 	__u32 waker_pid;
 	__u32 waker_tid;
 	char waker[TASK_COMM_LEN];
@@ -28,9 +29,8 @@ static __always_inline void note_wait(void *ctx, struct off_note *note)
 }
 
 /*
- * In the context of the waker, whichever CPU the woken thread will be given. The first
- * one to wake it counts. One that was preempted as it was about to wait may be woken too,
- * though it does not wait for that.
+ * Runs in the context of the waker, on any CPU. The first waker counts. A thread that was preempted
+ * while it was about to wait can be woken too, although it does not wait for that.
  */
 static __always_inline void handle_waking(void *ctx, struct task_struct *p)
 {

@@ -1,9 +1,11 @@
-// Package offwaketime shows by stacks where threads wait, and who wakes them.
+// Package offwaketime shows off-CPU time of threads by stack trace and waker.
 package offwaketime
 
 import (
 	"fmt"
 
+	"github.com/corescope/corescope/internal/source"
+	"github.com/corescope/corescope/internal/stacktrace"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -11,20 +13,20 @@ import (
 //go:generate ../../scripts/bpf2go.sh offwaketime.bpf.c
 
 type options struct {
-	tool.Stop
-	tool.StackOptions
-	tool.Sides
-	tool.Waits
-	State int64 `flag:"state" arg:"MASK" bpf:"targ_state" help:"only waits that begin in one of these states of the kernel: 1 interruptible, 2 uninterruptible; 0 are threads that could run on, -1 is all"`
+	source.Stop
+	source.StackOptions
+	source.Sides
+	source.Waits
+	State int64 `flag:"state" arg:"MASK" min:"-1" max:"65535" bpf:"targ_state" help:"only waits that begin in one of these task states: 1 interruptible, 2 uninterruptible; 0 selects runnable threads, -1 all"`
 }
 
-// key is struct table_key, note struct off_note, counts struct table_value.
+// Mirrors of struct off_note, struct table_key and struct table_value.
 type (
 	note struct {
-		Kernel      tool.StackID `btf:"kernel_stack"`
-		User        tool.StackID `btf:"user_stack"`
-		WakerKernel tool.StackID `btf:"waker_kernel_stack"`
-		WakerUser   tool.StackID `btf:"waker_user_stack"`
+		Kernel      stacktrace.StackID `btf:"kernel_stack"`
+		User        stacktrace.StackID `btf:"user_stack"`
+		WakerKernel stacktrace.StackID `btf:"waker_kernel_stack"`
+		WakerUser   stacktrace.StackID `btf:"waker_user_stack"`
 		WakerPID    uint32
 		WakerTID    uint32
 		Waker       value.Comm
@@ -40,51 +42,51 @@ type (
 
 type row struct {
 	PID              uint32       `json:"pid" col:"PID,width=7" help:"process that waited, in the initial PID namespace"`
-	TID              uint32       `json:"tid" col:"TID,width=7" help:"its thread"`
-	Comm             value.Comm   `json:"comm" col:"COMM,width=16" help:"name of the thread as it came back"`
-	WakerPID         uint32       `json:"waker_pid" col:"WAKER_PID,width=9" help:"process that woke it; 0 for an idle CPU, and where nobody did"`
-	WakerTID         uint32       `json:"waker_tid" col:"WAKER_TID,width=9" help:"its thread"`
-	Waker            value.Name   `json:"waker" col:"WAKER,width=16" help:"name of the thread that woke it, in an interrupt of the one which was interrupted; absent where nobody did, as for those that could run on"`
-	Ns               value.Micros `json:"total_ns" col:"TIME (us),width=12,right" help:"time off the CPU: from sched_switch to the thread's next sched_switch, CLOCK_MONOTONIC, of all these waits; text shows microseconds"`
-	Count            uint64       `json:"count" col:"COUNT,width=10,right" help:"these waits; each counts when it ends"`
-	KernelStack      value.Trace  `json:"kernel_stack" help:"the kernel's functions that waited, the innermost first"`
-	UserStack        value.Trace  `json:"user_stack" help:"the process's functions that had called them, the innermost first; absent for threads of the kernel"`
-	WakerKernelStack value.Trace  `json:"waker_kernel_stack" help:"the waker's functions in the kernel as it woke the thread (sched_waking), the innermost first"`
-	WakerUserStack   value.Trace  `json:"waker_user_stack" help:"the waker's own functions, the innermost first"`
-	CgroupID         uint64       `json:"cgroup_id" col:"CGROUP_ID,width=10,extra" help:"id of the cgroup of the thread that waited: inode of its directory"`
+	TID              uint32       `json:"tid" col:"TID,width=7" help:"thread that waited"`
+	Comm             value.Comm   `json:"comm" col:"COMM,width=16" help:"name of the thread at the end of the wait"`
+	WakerPID         uint32       `json:"waker_pid" col:"WAKER_PID,width=9" help:"process that woke the thread; 0 for an idle CPU, or without a waker"`
+	WakerTID         uint32       `json:"waker_tid" col:"WAKER_TID,width=9" help:"thread that woke it"`
+	Waker            value.Name   `json:"waker" col:"WAKER,width=16" help:"name of the waking thread; in an interrupt the interrupted thread; absent without a waker, as for preempted threads"`
+	Ns               value.Micros `json:"total_ns" col:"TIME (us),width=12,right" help:"time off the CPU: from sched_switch away from the thread to sched_switch back to it, CLOCK_MONOTONIC, sum of all waits; text shows microseconds"`
+	Count            uint64       `json:"count" col:"COUNT,width=10,right" help:"number of waits, counted when they end"`
+	KernelStack      value.Trace  `json:"kernel_stack" help:"kernel stack trace of the wait, innermost frame first"`
+	UserStack        value.Trace  `json:"user_stack" help:"user stack trace of the wait, innermost frame first; absent for kernel threads"`
+	WakerKernelStack value.Trace  `json:"waker_kernel_stack" help:"kernel stack trace of the waker at sched_waking, innermost frame first"`
+	WakerUserStack   value.Trace  `json:"waker_user_stack" help:"user stack trace of the waker, innermost frame first"`
+	CgroupID         uint64       `json:"cgroup_id" col:"CGROUP_ID,width=10,extra" help:"ID of the waiting thread's cgroup: inode number of its directory"`
 }
 
-// Tool is offwaketime.
+// Tool is the definition of offwaketime.
 var Tool = tool.Define(tool.Spec{
 	Name:     "offwaketime",
 	Category: "scheduler",
-	Summary:  "Show how long threads are off the CPU, by their stacks and by who wakes them",
-	Description: `Measures how long threads wait, as offcputime does, and adds it up by the stacks that they waited in, and by the thread that woke them and its stacks.
+	Summary:  "Off-CPU time of threads by stack trace and by waker with its stack trace",
+	Description: `Measures the time that threads spend off the CPU, as offcputime(8) does, summed by the stack trace in which they wait, and by the thread that woke them with its stack trace.
 
-A wait begins when a thread leaves the CPU (sched_switch), and ends when it is back. Who wakes it is seen at sched_waking, in the waker's context; the first one counts. Waits that nobody ends, as those of preempted threads, have no waker. In an interrupt the waker is the thread that was interrupted, or an idle CPU (swapper): the stack says what happened.
+A wait begins when a thread leaves the CPU (sched_switch) and ends when it runs again. The waker is recorded at sched_waking, in its context; the first one counts. Waits that end without a wake-up, such as those of preempted threads, have no waker. In an interrupt, the waker is the interrupted thread or an idle CPU (swapper); its stack trace shows the interrupt.
 
-Folded stacks and flame graphs have the waker on top, upside down: the place where both meet is in the middle.`,
+In folded stacks and flame graphs, the stack of the waker is on top of that of the waiting thread, in reverse order, so that both meet in the middle.`,
 	Peers: []string{
-		"-p is --pid and -t is --tid; they and the other filters are of the thread that waits.",
-		"Stacks of the same functions are one, whichever addresses in them were hit; --address and --offset tell these apart.",
-		"--stack-storage-size means nothing: there is no limit.",
+		"-p is --pid and -t is --tid; these and the other filters apply to the waiting thread.",
+		"Stacks are grouped by functions; with --address or --offset by addresses.",
+		"--stack-storage-size has no effect: the number of stacks is not limited.",
 	},
 	Examples: []string{
 		"offwaketime 10                                  # all threads, ten seconds",
 		"offwaketime -p 1234 --output svg 10 > wait.svg  # a flame graph of one process",
-		"offwaketime -u -m 1000 -f 5                     # waits of 1 ms and more, folded",
+		"offwaketime -u -m 1000 -f 5                     # waits of 1 ms or more, folded",
 	},
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "tid": "t"},
-}, options{StackOptions: tool.DefaultStacks(), Sides: tool.DefaultSides(), Waits: tool.DefaultWaits(), State: -1}, build)
+}, options{StackOptions: source.DefaultStacks(), Sides: source.DefaultSides(), Waits: source.DefaultWaits(), State: -1}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
-	return &tool.Stacks[key, counts, row]{
+	return &source.Stacks[key, counts, row]{
 		Plan:         tool.Plan{Duration: o.Duration, Variables: o.Waits.Variables()},
 		StackOptions: o.StackOptions, UserStacks: o.UserStacks, KernelOnly: o.KernelOnly,
 		Sort:   "total_ns",
-		Unit:   tool.Nanoseconds,
+		Unit:   source.Nanoseconds,
 		Label:  label,
 		Fill:   func(r *row, c *counts) { r.Ns, r.Count = value.Micros(c.Ns), c.Count },
 		Weight: func(r *row) uint64 { return uint64(r.Ns) },
@@ -92,7 +94,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	}, nil
 }
 
-func label(k *key, t *tool.Traces) row {
+func label(k *key, t *stacktrace.Traces) row {
 	n := &k.Note
 	return row{
 		PID: k.PID, TID: k.TID, Comm: k.Comm, WakerPID: n.WakerPID, WakerTID: n.WakerTID, Waker: value.Name(n.Waker.String()),
@@ -101,19 +103,19 @@ func label(k *key, t *tool.Traces) row {
 	}
 }
 
-// parts are those of the thread that waited, and on top of them the waker's, upside down.
-func (o *options) parts(r *row) []tool.Part {
-	parts := tool.TaskParts(r.Comm.String(), r.TID, r.UserStack, r.KernelStack, o.Delimited)
+// parts returns the frames of the waiting thread and, in reverse order, those of the waker.
+func (o *options) parts(r *row) []source.Part {
+	parts := source.TaskParts(r.Comm.String(), r.TID, r.UserStack, r.KernelStack, o.Delimited)
 	parts[0].Title = "target:"
 	if r.Waker == "" {
 		return parts
 	}
-	parts = append(parts, tool.Part{Label: "--", Mark: true}, tool.Part{Trace: r.WakerKernelStack, Reverse: true})
+	parts = append(parts, source.Part{Label: "--", Mark: true}, source.Part{Trace: r.WakerKernelStack, Reverse: true})
 	if o.Delimited && !r.WakerKernelStack.Absent() && !r.WakerUserStack.Absent() {
-		parts = append(parts, tool.Part{Label: "-", Mark: true})
+		parts = append(parts, source.Part{Label: "-", Mark: true})
 	}
 	return append(parts,
-		tool.Part{Trace: r.WakerUserStack, Reverse: true},
-		tool.Part{Label: string(r.Waker), Title: "waker:", More: fmt.Sprintf(" (%d)", r.WakerTID)},
+		source.Part{Trace: r.WakerUserStack, Reverse: true},
+		source.Part{Label: string(r.Waker), Title: "waker:", More: fmt.Sprintf(" (%d)", r.WakerTID)},
 	)
 }

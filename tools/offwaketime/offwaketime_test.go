@@ -9,8 +9,7 @@ import (
 
 func TestMain(m *testing.M) { tooltest.MainOfWakes(m) }
 
-// The waker that the test made is named, with its stacks and those of who waited, for all
-// the time that was waited.
+// TestWaker checks the waker, the stacks of both threads, and the total time.
 func TestWaker(t *testing.T) {
 	waited, rows, res := tooltest.RunWakes(t, Tool)
 	var ns, count float64
@@ -27,8 +26,8 @@ func TestWaker(t *testing.T) {
 		ns += r.Num("total_ns")
 		count += r.Num("count")
 	}
-	// On a slow machine the reader finds some bytes there when it comes; with PREEMPT_RT it
-	// may have to wait for the pipe's lock as well.
+	// On a slow machine the reader sometimes finds bytes without waiting; with PREEMPT_RT it can
+	// also wait for the lock of the pipe.
 	if count < tooltest.Wakes/2 || count > 2*tooltest.Wakes || ns < waited*0.8 || ns > waited*1.02 {
 		t.Errorf("%.0f waits of %.2f ms, want %d of %.2f: %v", count, ns/1e6, tooltest.Wakes, waited/1e6, res.Rows)
 	}
@@ -37,20 +36,20 @@ func TestWaker(t *testing.T) {
 	}
 }
 
-// Who could run on is woken by nobody.
+// TestPreempted checks that runnable threads have no waker.
 func TestPreempted(t *testing.T) {
 	_, rows, res := tooltest.RunWakes(t, Tool, "--state", "0")
 	if len(rows) != 0 {
-		t.Errorf("waits of threads that could run have wakers: %v", rows)
+		t.Errorf("waits of runnable threads have wakers: %v", rows)
 	}
 	for _, r := range res.Rows {
 		if r.Has("waker_kernel_stack") {
-			t.Errorf("row has a waker's stack: %v", r)
+			t.Errorf("row has a stack of a waker: %v", r)
 		}
 	}
 }
 
-// Folded stacks go from who waited to who woke it.
+// TestFolded checks that folded stacks go from the waiting thread to the waker.
 func TestFolded(t *testing.T) {
 	tooltest.AnyWay(t)
 	out := tooltest.Text(t, Tool, []string{"-f", "-d", "--duration", "1s"}, nil)

@@ -20,11 +20,10 @@ const (
 	bpfMapLost              = "lost"
 	bpfMapScratch           = "scratch"
 	bpfMapStackRooms        = "stack_rooms"
-	bpfMapUnwindBlocks      = "unwind_blocks"
 	bpfMapUnwindCursors     = "unwind_cursors"
-	bpfMapUnwindMappings    = "unwind_mappings"
-	bpfMapUnwindProcesses   = "unwind_processes"
+	bpfMapUnwindFiles       = "unwind_files"
 	bpfMapUnwindRules       = "unwind_rules"
+	bpfMapUnwindSlabs       = "unwind_slabs"
 	bpfMapUring             = "uring"
 	bpfProgOpenBtf          = "open__btf"
 	bpfProgOpenRaw          = "open__raw"
@@ -33,6 +32,7 @@ const (
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
+	bpfVarLocalPidns        = "local_pidns"
 	bpfVarStackDepth        = "stack_depth"
 	bpfVarStackHeadType     = "stack_head_type"
 	bpfVarTargAccess        = "targ_access"
@@ -55,6 +55,7 @@ const (
 	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
 	bpfVarTaskFilter        = "task_filter"
 	bpfVarUnwindAddressMask = "unwind_address_mask"
+	bpfVarUnwindPageShift   = "unwind_page_shift"
 	bpfVarUnwindTables      = "unwind_tables"
 	bpfVarUnwindThreadSize  = "unwind_thread_size"
 	bpfVarWantFullPath      = "want_full_path"
@@ -113,16 +114,15 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events          *ebpf.MapSpec `ebpf:"events"`
-	Lost            *ebpf.MapSpec `ebpf:"lost"`
-	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
-	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
-	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.MapSpec `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
-	Uring           *ebpf.MapSpec `ebpf:"uring"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
+	StackRooms    *ebpf.MapSpec `ebpf:"stack_rooms"`
+	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
+	UnwindRules   *ebpf.MapSpec `ebpf:"unwind_rules"`
+	UnwindSlabs   *ebpf.MapSpec `ebpf:"unwind_slabs"`
+	Uring         *ebpf.MapSpec `ebpf:"uring"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -132,6 +132,7 @@ type bpfVariableSpecs struct {
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
 	TargAccess        *ebpf.VariableSpec `ebpf:"targ_access"`
@@ -154,6 +155,7 @@ type bpfVariableSpecs struct {
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
 	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.VariableSpec `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 	WantFullPath      *ebpf.VariableSpec `ebpf:"want_full_path"`
@@ -180,16 +182,15 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events          *ebpf.Map `ebpf:"events"`
-	Lost            *ebpf.Map `ebpf:"lost"`
-	Scratch         *ebpf.Map `ebpf:"scratch"`
-	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
-	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.Map `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
-	Uring           *ebpf.Map `ebpf:"uring"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Scratch       *ebpf.Map `ebpf:"scratch"`
+	StackRooms    *ebpf.Map `ebpf:"stack_rooms"`
+	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
+	UnwindRules   *ebpf.Map `ebpf:"unwind_rules"`
+	UnwindSlabs   *ebpf.Map `ebpf:"unwind_slabs"`
+	Uring         *ebpf.Map `ebpf:"uring"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -198,11 +199,10 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.Scratch,
 		m.StackRooms,
-		m.UnwindBlocks,
 		m.UnwindCursors,
-		m.UnwindMappings,
-		m.UnwindProcesses,
+		m.UnwindFiles,
 		m.UnwindRules,
+		m.UnwindSlabs,
 		m.Uring,
 	)
 }
@@ -214,6 +214,7 @@ type bpfVariables struct {
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
 	TargAccess        *ebpf.Variable `ebpf:"targ_access"`
@@ -236,6 +237,7 @@ type bpfVariables struct {
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
 	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.Variable `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 	WantFullPath      *ebpf.Variable `ebpf:"want_full_path"`

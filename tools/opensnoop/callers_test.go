@@ -18,7 +18,7 @@ func openOuter(path string) { openInner(path); _ = path }
 //go:noinline
 func openInner(path string) { closing(unix.Open(path, unix.O_CREAT|unix.O_RDONLY, 0o600)) }
 
-// callers are the functions of this package in a row's stack, the innermost first.
+// callers returns the functions of this package in the stack of a row, innermost first.
 func callers(r tooltest.Row) (names []string) {
 	frames, _ := r["user_stack"].([]any)
 	for _, f := range frames {
@@ -31,7 +31,7 @@ func callers(r tooltest.Row) (names []string) {
 	return names
 }
 
-// The stack is behind the paths, whether these are long or none.
+// TestCallers checks stacks after long paths and without a path.
 func TestCallers(t *testing.T) {
 	dir := t.TempDir()
 	for _, args := range [][]string{{"-c"}, {"-c", "-F"}} {
@@ -47,7 +47,8 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// Functions that keep no frame pointers say in .eh_frame where their callers are.
+// TestFramelessCallers checks that callers of functions without frame pointers are found with
+// .eh_frame.
 func TestFramelessCallers(t *testing.T) {
 	tooltest.Root(t)
 	pid := strconv.Itoa(tooltest.Frameless(t).Process.Pid)
@@ -62,14 +63,12 @@ func TestFramelessCallers(t *testing.T) {
 	}
 }
 
-// io_uring reads the path when the request is submitted, by its task.
+// TestUringCallers checks io_uring, which reads the path when the task submits the request.
 func TestUringCallers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "by-uring")
 	ring := newUring(t)
 	res := tooltest.JSON(t, Tool, append(self(), "-c"), func() { ring.openat(file, unix.O_CREAT|unix.O_RDWR, 0o600) })
-	if !slices.ContainsFunc(res.Ready.List("hooks"), func(h string) bool { return strings.HasPrefix(h, "uring: ") }) {
-		t.Skipf("this kernel has no hook for it: %v", res.Ready.List("hooks"))
-	}
+	needUringHook(t, res)
 	rows := res.Where(below(file))
 	if len(rows) != 1 {
 		t.Fatalf("%d rows, want 1: %v", len(rows), rows)
@@ -84,7 +83,7 @@ func TestNoCallers(t *testing.T) {
 	res := tooltest.JSON(t, Tool, self(), func() { openOuter(file) })
 	for _, r := range res.Where(below(file)) {
 		if r.Has("user_stack") {
-			t.Errorf("without -c there is a stack: %v", r)
+			t.Errorf("stack without -c: %v", r)
 		}
 	}
 }

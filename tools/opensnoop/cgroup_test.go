@@ -12,7 +12,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestCgroup opens files inside of a cgroup, below it and beside it.
+// TestCgroup opens files inside a cgroup, below it and outside.
 func TestCgroup(t *testing.T) {
 	for _, hierarchy := range []string{"cgroup2", "memory"} {
 		t.Run(hierarchy, func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestCgroup(t *testing.T) {
 				}
 			})
 			if len(res.Events) != 2 {
-				t.Fatalf("%d rows, want those of the cgroup and of the one below: %v", len(res.Events), res.Events)
+				t.Fatalf("%d rows, want those of the cgroup and its child: %v", len(res.Events), res.Events)
 			}
 			for i, dir := range []string{inside, below} {
 				var st unix.Stat_t
@@ -43,14 +43,14 @@ func TestCgroup(t *testing.T) {
 
 func run(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	// cat fails, as the file is not there.
+	// cat fails, because the file does not exist.
 	if err := cmd.Run(); err == nil {
 		t.Errorf("%v has found its file", cmd.Args)
 	}
 }
 
-// TestContainer finds a container by its cgroup, and names it in rows of tasks that
-// are gone.
+// TestContainer selects a container by its cgroup, and checks its name in rows of tasks that have
+// exited.
 func TestContainer(t *testing.T) {
 	tooltest.AnyWay(t)
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -67,7 +67,7 @@ func TestContainer(t *testing.T) {
 			return
 		}
 	}
-	t.Error("the container's id was in no hierarchy's row")
+	t.Error("no row of any hierarchy has the container ID")
 }
 
 func filterByContainer(t *testing.T, dir, id string) {

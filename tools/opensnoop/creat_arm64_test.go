@@ -1,4 +1,4 @@
 package opensnoop
 
-// There is no creat(2) on arm64.
+// arm64 has no creat(2).
 const sysCreat uintptr = 0

@@ -12,9 +12,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// apart runs f on a thread with its own file system context and mounts, which ends
-// with it.
-func apart(t *testing.T, f func() error) {
+// isolated runs f on a thread with its own file system context and mounts, which exits afterwards.
+func isolated(t *testing.T, f func() error) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
@@ -45,7 +44,7 @@ func TestFullPath(t *testing.T) {
 		name string
 		open func() error
 		path string // below top
-		task string // from the task's root; below top if it has not changed
+		task string // from the task's root; below top if that is unchanged
 	}{
 		{"absolute", func() error {
 			return closing(unix.Open(top+"/t1", unix.O_RDONLY, 0))
@@ -86,7 +85,7 @@ func TestFullPath(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			end := "t" + strconv.Itoa(i+1)
 			res := tooltest.JSON(t, Tool, append(self(), "-F", "--columns", "+task_path", "--path", "*"+end), func() {
-				apart(t, func() error {
+				isolated(t, func() error {
 					if err := tt.open(); err != unix.ENOENT {
 						t.Errorf("open: %v", err)
 					}
@@ -99,6 +98,74 @@ func TestFullPath(t *testing.T) {
 			r := res.Events[0]
 			if r.Str("path") != top+tt.path || r.Str("task_path") != tt.task {
 				t.Errorf("path %q, task_path %q; want %q, %q", r.Str("path"), r.Str("task_path"), top+tt.path, tt.task)
+			}
+		})
+	}
+}
+
+// A path has no directory if the descriptor that it starts at is not open.
+func TestFullPathOfNoDirectory(t *testing.T) {
+	tooltest.AnyWay(t)
+	const closed = 1 << 20
+	res := tooltest.JSON(t, Tool, append(self(), "-F", "--columns", "+task_path", "--path", "*below-nothing"), func() {
+		if err := closing(unix.Openat(closed, "below-nothing", unix.O_RDONLY, 0)); err != unix.EBADF {
+			t.Errorf("openat: %v, want %v", err, unix.EBADF)
+		}
+		if err := closing(unix.Openat(closed, "/below-nothing", unix.O_RDONLY, 0)); err != unix.ENOENT {
+			t.Errorf("openat: %v, want %v", err, unix.ENOENT)
+		}
+	})
+	if len(res.Events) != 2 {
+		t.Fatalf("%d rows, want 2: %v", len(res.Events), res.Events)
+	}
+	for i, want := range []string{"below-nothing", "/below-nothing"} {
+		if got := res.Events[i].Str("path"); got != want {
+			t.Errorf("path is %q, want %q", got, want)
+		}
+	}
+	if res.Events[0].Has("task_path") {
+		t.Errorf("task_path of a path without directory is %q", res.Events[0].Str("task_path"))
+	}
+}
+
+// The path of a row leads to the file that was opened, although paths in a chroot may lead
+// above its root, where the kernel stays at the root.
+func TestFullPathStaysInRoot(t *testing.T) {
+	tooltest.AnyWay(t)
+	top := t.TempDir()
+	for _, dir := range []string{"etc", "root/etc/deep"} {
+		if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"etc/above", "root/etc/above"} {
+		if err := os.WriteFile(filepath.Join(top, file), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{
+		"above", "../etc/above", "../../../etc/above", "/../../etc/above", "./.././../etc/above", "deep/../../../etc/above",
+	} {
+		t.Run(path, func(t *testing.T) {
+			var opened unix.Stat_t
+			res := tooltest.JSON(t, Tool, append(self(), "-F", "--path", "*above"), func() {
+				isolated(t, func() error {
+					unix.Chroot(top + "/root")
+					unix.Chdir("/etc")
+					fd, err := unix.Open(path, unix.O_RDONLY, 0)
+					if err != nil {
+						return err
+					}
+					defer unix.Close(fd)
+					return unix.Fstat(fd, &opened)
+				})
+			})
+			if len(res.Events) != 1 {
+				t.Fatalf("%d rows, want 1: %v", len(res.Events), res.Events)
+			}
+			var shown unix.Stat_t
+			if err := unix.Stat(res.Events[0].Str("path"), &shown); err != nil || shown.Ino != opened.Ino || shown.Dev != opened.Dev {
+				t.Errorf("path %q is inode %d (%v), and inode %d was opened", res.Events[0].Str("path"), shown.Ino, err, opened.Ino)
 			}
 		})
 	}

@@ -25,44 +25,46 @@ const volatile bool want_user_stack = false;
 /* Any of these flags, or one of these access modes (bit 1 << mode). */
 const volatile __u32 targ_flags = 0;
 const volatile __u32 targ_access = 0;
-/* Text that the comm contains. */
+/* Text that comm must contain. */
 const volatile char targ_name[TASK_COMM_LEN] = {};
 const volatile __u32 targ_name_len = 0;
-/* Start or end of the path as the task gave it. With its NUL a start is the whole path. */
+/*
+ * Prefix or suffix of the path as given by the task. A prefix with its NUL byte is the whole path.
+ */
 const volatile char targ_path[TARG_PATH_MAX] = {};
 const volatile __u32 targ_path_len = 0;
 const volatile bool targ_path_is_end = false;
 
 struct event {
 	struct task_info task;
-	__u64 flags; /* as open(2) takes them */
+	__u64 flags; /* as in open(2) */
 	__s32 ret; /* the new descriptor, or -errno */
 	__s32 dfd;
 	__u32 mode;
-	__u32 path_len; /* with its NUL; 0 when it could not be read */
-	struct path_names base; /* the directory that the path starts from */
+	__u32 path_len; /* including the NUL byte; 0 if it could not be read */
+	struct path_names base; /* the directory that the path is relative to */
 	__u32 stack_len;
-	char data[PATH_MAX + PATH_BUF_SIZE + STACK_MOST_BYTES]; /* path, the base's names, stack */
+	char data[PATH_MAX + PATH_BUF_SIZE + STACK_MOST_BYTES]; /* path, names of base, stack */
 };
 
-/* struct open_how is UAPI and need not be in the kernel's BTF, so it is told here. */
+/* struct open_how is UAPI and can be missing in the kernel's BTF, so it is defined here. */
 struct open_args {
 	__u64 flags;
 	__u64 mode;
 };
 
-/* One open as the task asked for it. */
+/* One open as requested by the task. */
 struct open_call {
 	const char *path;
 	__u64 flags;
 	__u32 mode;
 	__s32 dfd;
-	bool in_kernel; /* path is a copy in the kernel */
+	bool in_kernel; /* path is in kernel memory */
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2); /* of system calls, of io_uring */
+	__uint(max_entries, 2); /* one for system calls, one for io_uring */
 	__type(key, __u32);
 	__type(value, struct event);
 } scratch SEC(".maps");
@@ -110,7 +112,7 @@ static __always_inline bool path_wanted(const char *path, __u32 len)
 	return true;
 }
 
-/* The directory that path is looked up from: the task's root, a descriptor's, or cwd. */
+/* The directory that path is relative to: the task's root, a descriptor's, or cwd. */
 static __always_inline void read_base(struct event *e, char *buf)
 {
 	struct task_struct *task = task_current();
@@ -137,7 +139,7 @@ static __always_inline long read_path(char *buf, const struct open_call *call)
 	return read_user_str(buf, PATH_MAX, call->path);
 }
 
-/* Who called, which the threads that work for a ring cannot tell. */
+/* The user stack of the caller, which worker threads of a ring do not have. */
 static __always_inline void read_stack(void *ctx, struct event *e)
 {
 	const __u32 pf_io_worker = 0x10;
@@ -149,7 +151,7 @@ static __always_inline void read_stack(void *ctx, struct event *e)
 	e->stack_len = user_stack_read(ctx, e->data + at, 0);
 }
 
-/* Fills the event and tells whether it is wanted, as far as that is known without the result. */
+/* Fills the event and reports whether it is wanted, as far as known without the result. */
 static __always_inline bool fill_event(void *ctx, struct event *e, const struct open_call *call)
 {
 	long len;
@@ -216,7 +218,7 @@ static __always_inline int handle_how(void *ctx, struct open_call *req, struct p
 	return handle_open(ctx, req, ret);
 }
 
-/* open(path, flags, mode) and openat(dfd, path, flags, mode): first is the path's place. */
+/* open(path, flags, mode) and openat(dfd, path, flags, mode): first is the index of the path. */
 static __always_inline int handle_call(void *ctx, struct pt_regs *regs, int first, bool compat,
 				       long ret)
 {
@@ -274,9 +276,9 @@ int BPF_PROG(open__raw, struct pt_regs *regs, long ret)
 }
 
 /*
- * io_uring: the request has its copy of the path when it is submitted, and its result
- * when it is completed, maybe by another thread. io_uring_submit_req has its name
- * from 6.4 on (2ad57931db64), requests are commands from 6.0 on (f2ccb5aed7bc).
+ * io_uring copies the path when the request is submitted, and has the result when it is completed,
+ * possibly by another thread. io_uring_submit_req has this name from 6.4 on (2ad57931db64), and
+ * requests are commands from 6.0 on (f2ccb5aed7bc).
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -286,7 +288,7 @@ struct {
 	__type(value, struct event);
 } uring SEC(".maps");
 
-/* The copied path, which a struct delayed_filename holds from 7.0 on. */
+/* The copy of the path, which is in a struct delayed_filename from 7.0 on. */
 struct io_open___name {
 	struct filename *filename;
 };

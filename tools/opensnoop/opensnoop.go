@@ -1,4 +1,4 @@
-// Package opensnoop shows the files that are opened.
+// Package opensnoop traces open() system calls.
 package opensnoop
 
 import (
@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/corescope/corescope/internal/source"
+	"github.com/corescope/corescope/internal/stacktrace"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -15,29 +17,28 @@ import (
 
 type options struct {
 	Timestamp bool     `flag:"timestamp,T" help:"show the time"`
-	PrintUID  bool     `flag:"print-uid,U" help:"show the user id"`
-	Extended  bool     `flag:"extended-fields,e" help:"show the flags and the mode"`
-	Failed    bool     `flag:"failed,x" bpf:"targ_failed" help:"only opens that failed"`
-	Name      string   `flag:"name,n" arg:"TEXT" bpf:"targ_name" help:"only tasks whose name contains this"`
-	Flags     []string `flag:"flag-filter,f" arg:"FLAG" help:"only opens with one of these flags, as O_CREAT"`
-	Path      string   `flag:"path" arg:"PATH" help:"only this path as the task gave it; /etc/* for a beginning, *.so for an end"`
-	Callers   bool     `flag:"callers,c" help:"show the functions of the process that led to the open"`
+	PrintUID  bool     `flag:"print-uid,U" help:"show the user ID"`
+	Extended  bool     `flag:"extended-fields,e" help:"show flags and mode"`
+	Failed    bool     `flag:"failed,x" bpf:"targ_failed" help:"only failed calls"`
+	Name      string   `flag:"name,n" arg:"TEXT" bpf:"targ_name" help:"only tasks whose name contains this text"`
+	Flags     []string `flag:"flag-filter,f" arg:"FLAG" help:"only calls with one of these flags, such as O_CREAT"`
+	Path      string   `flag:"path" arg:"PATH" help:"only this path, as given by the task; /etc/* matches a prefix, *.so a suffix"`
+	Callers   bool     `flag:"callers,c" help:"show the user stack trace of the call"`
 	FullPath  bool     `flag:"full-path,F" bpf:"want_full_path" help:"show absolute paths"`
-	Pages     int      `flag:"buffer-pages,b" help:"size of the event buffer in pages, for BCC's sake"`
-	tool.UserStacks
+	Pages     int      `flag:"buffer-pages,b" min:"1" max:"262144" help:"size of the event buffer in pages, for compatibility with BCC"`
+	stacktrace.UserStacks
 }
 
 type pathNames struct {
-	Len, RootLen      uint32
-	InRoot, Truncated uint8
-	_                 [2]byte
+	Len, RootLen                      uint32
+	InRoot, Truncated, Known, Deleted uint8
 }
 
 type event struct {
 	value.Task
-	Flags    value.OpenFlags `json:"flags" col:"FLAGS,width=20" help:"flags of the call by name, the access mode first"`
-	Ret      int32           `json:"ret" col:"RET,width=3,right" help:"what the call returned: the new descriptor or -errno"`
-	DirFD    int32           `json:"dirfd" col:"DIRFD,width=5,right" help:"descriptor of the directory that a relative path starts from, -100 (AT_FDCWD) for the current one" btf:"dfd"`
+	Flags    value.OpenFlags `json:"flags" col:"FLAGS,width=20" help:"flags of the call by name, access mode first"`
+	Ret      int32           `json:"ret" col:"RET,width=3,right" help:"return value: the new file descriptor, or -errno"`
+	DirFD    int32           `json:"dirfd" col:"DIRFD,width=5,right" help:"file descriptor of the directory that a relative path starts at; -100 (AT_FDCWD) for the current directory" btf:"dfd"`
 	Mode     uint32
 	PathLen  uint32
 	Base     pathNames
@@ -50,41 +51,41 @@ type row struct {
 	Errno     int32          `json:"errno" col:"ERR,width=3,right" help:"errno of a failure, else 0"`
 	Error     value.Error    `json:"error" col:"ERROR,width=8" help:"name of the errno of a failure"`
 	FileMode  value.FileMode `json:"mode" col:"MODE,width=4" help:"permissions asked for, where the flags create a file"`
-	Path      value.Bytes    `json:"path" col:"PATH,width=40" help:"the path as the task gave it; with -F absolute in the task's mount namespace, symbolic links as they are; absent where it could not be read, as it was at an address that is not mapped"`
+	Path      value.Bytes    `json:"path" col:"PATH,width=40" help:"the path as the task gave it; with -F absolute in the task's mount namespace, symbolic links as they are, without each .. that would lead above the task's root; as given if it starts at a descriptor that is not open; absent if it could not be read because its address is not mapped"`
 	TaskPath  value.Bytes    `json:"task_path" col:"TASK_PATH,width=40" help:"with -F: the absolute path from the task's own root directory, as in its chroot or container"`
 	UserStack value.Stack    `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"with -c: functions of the process that led to the open, the innermost first; text shows them below the row; of a process that is not asked for by --pid, those that keep no frame pointers are missing in its first stacks"`
 
-	full           bool
-	path, taskPath []byte
-	env            *tool.Env
+	full                   bool
+	path, inside, taskPath []byte
+	env                    *tool.Env
 }
 
-// Tool is opensnoop.
+// Tool is the definition of opensnoop.
 var Tool = tool.Define(tool.Spec{
 	Name:     "opensnoop",
 	Category: "file",
-	Summary:  "Show the files that are opened",
-	Description: `Shows each open(2), creat(2), openat(2) and openat2(2), of 64-bit and of 32-bit tasks, as it ends.
+	Summary:  "Trace open() system calls: files opened by processes",
+	Description: `Shows each open(2), creat(2), openat(2) and openat2(2) of 64-bit and 32-bit tasks when it returns.
 
-An open is seen when the system call returns, by one program on raw_syscalls:sys_exit. The registers still hold the arguments then, so nothing is kept between entry and exit, and the path has been read by the kernel just before. That program runs at the end of every system call and ends at once for those that open nothing.
+Calls are traced by a single program at raw_syscalls:sys_exit. When a system call returns, the registers still contain its arguments, so no state is kept between entry and exit, and the kernel has just read the path. The program runs at the end of every system call and returns immediately if the call opens no file.
 
-Opens by io_uring are seen from kernel 6.4 on (hook uring; --explain tells). A direct descriptor of io_uring is a row whose FD is what the request returned.`,
+Opens by io_uring are traced on kernel 6.4 and later (hook uring; see --explain). For a direct descriptor of io_uring, FD is the result of the request.`,
 	Peers: []string{
-		"-c shows all callers as far as they can be told, where libbpf-tools shows two.",
-		"FLAGS are names, where libbpf-tools and BCC print an octal number.",
-		"-b (BCC: pages of each CPU's perf buffer) sizes the one ring buffer.",
-		"creat(2) and the opens of 32-bit tasks, which the peers do not see, are rows here.",
+		"-c shows all callers that can be unwound; libbpf-tools shows two.",
+		"FLAGS are names; libbpf-tools and BCC print an octal number.",
+		"-b (BCC: pages of the perf buffer of each CPU) sets the size of the single ring buffer.",
+		"creat(2) and calls of 32-bit tasks, which the peers miss, are traced.",
 	},
 	Examples: []string{
-		"opensnoop                     # every open",
-		"opensnoop -x --path '/etc/*'  # opens below /etc that fail",
+		"opensnoop                     # all calls",
+		"opensnoop -x --path '/etc/*'  # failed opens below /etc",
 		"opensnoop -F -p 1234          # absolute paths of one process",
-		"opensnoop -c --path '*.conf'  # who in the program reads its configuration",
+		"opensnoop -c --path '*.conf'  # which functions read configuration files",
 	},
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "tid": "t", "uid": "u", "duration": "d"},
-}, options{UserStacks: tool.DefaultUserStacks()}, build)
+}, options{UserStacks: stacktrace.DefaultUserStacks()}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
 	vars := map[string]any{}
@@ -98,7 +99,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if o.Pages > 0 {
 		buffer = o.Pages * 4096
 	}
-	e := &tool.Events[row]{
+	e := &source.Events[row]{
 		Plan:        tool.Plan{Variables: vars, Optional: []string{"uring"}},
 		Columns:     columns(o),
 		BufferBytes: buffer,
@@ -127,14 +128,14 @@ func columns(o *options) []string {
 	return append(cols, "path")
 }
 
-// flagFilter turns names of flags into bits; access modes are values, so each gets a
-// bit of its own.
+// flagFilter sets the variables for flag names. Access modes are values, not bits, so each is
+// represented by a bit in a second mask.
 func flagFilter(names []string, vars map[string]any) error {
 	var bits, access uint32
 	for _, name := range names {
 		b, isAccess, err := value.ParseOpenFlag(name)
 		if err != nil {
-			return err
+			return fmt.Errorf("--flag-filter: %w", err)
 		}
 		if isAccess {
 			access |= 1 << b
@@ -146,8 +147,8 @@ func flagFilter(names []string, vars map[string]any) error {
 	return nil
 }
 
-// pathFilter tells the program what to compare: the whole path with its NUL, its
-// beginning, or its end with the NUL.
+// pathFilter sets the text that the BPF program compares: the whole path with its NUL byte, a prefix,
+// or a suffix with the NUL byte.
 func pathFilter(pattern string, vars map[string]any) error {
 	if pattern == "" {
 		return nil
@@ -155,7 +156,7 @@ func pathFilter(pattern string, vars map[string]any) error {
 	text, isStart := strings.CutSuffix(pattern, "*")
 	text, isEnd := strings.CutPrefix(text, "*")
 	if isStart && isEnd || text == "" {
-		return errors.New("--path takes one * at its beginning or end; use --filter 'path contains \"…\"' for more")
+		return errors.New("--path supports one * at the start or the end; use --filter 'path contains \"…\"' for other patterns")
 	}
 	if !isStart {
 		text += "\x00"
@@ -168,12 +169,12 @@ func pathFilter(pattern string, vars map[string]any) error {
 	return nil
 }
 
-// Decode reads the path and, behind it, the names of the directory it starts from and the
-// addresses of who called.
+// Decode reads what follows the event: the path, the names of the directory that it is relative to,
+// and the addresses of the user stack.
 func (r *row) Decode(tail []byte) error {
 	stack := int(r.PathLen + r.Base.Len)
 	if stack+int(r.StackLen) > len(tail) {
-		return fmt.Errorf("event has %d bytes of paths and stack, not %d", len(tail), stack+int(r.StackLen))
+		return fmt.Errorf("tail has %d bytes, want %d of paths and stack", len(tail), stack+int(r.StackLen))
 	}
 	r.UserStack = r.env.UserStack(r.UserStack, tail[stack:][:r.StackLen])
 	r.FD, r.Errno = r.Ret, 0
@@ -192,22 +193,55 @@ func (r *row) Decode(tail []byte) error {
 	return nil
 }
 
+// resolve makes the paths absolute. A relative one stays as it is if its directory is not known,
+// because the descriptor is not open.
 func (r *row) resolve(names []byte) {
+	if r.Base.Known == 0 {
+		return
+	}
 	given := r.Path
+	below := names[:r.Base.RootLen]
 	cut := r.Base.Truncated != 0
-	r.path = appendBelow(r.path[:0], names, cut, given)
-	r.Path = r.path
 	if r.Base.InRoot != 0 {
-		r.taskPath = appendBelow(r.taskPath[:0], names[:r.Base.RootLen], false, given)
+		r.taskPath = appendBelow(r.taskPath[:0], below, false, given)
 		r.TaskPath = r.taskPath
 	}
+	if r.Base.InRoot != 0 && (len(below) < len(names) || cut) {
+		r.inside = appendInside(r.inside[:0], bytes.Count(below, []byte{0}), given)
+		given = r.inside
+	}
+	r.path = appendBelow(r.path[:0], names, cut, given)
+	r.Path = r.path
 }
 
-// appendBelow appends the base directory and the path below it.
+// appendBelow appends the base directory and the path relative to it.
 func appendBelow(b, names []byte, cut bool, path []byte) []byte {
 	if len(names) > 0 || cut {
 		b = value.AppendPath(b, names, cut)
 	}
 	path = bytes.TrimLeft(path, "/")
 	return append(append(b, '/'), path...)
+}
+
+// appendInside appends a path that starts depth names below a root without each ".." that would
+// lead above it: there the kernel stays at the root.
+func appendInside(b []byte, depth int, path []byte) []byte {
+	first := true
+	for name := range bytes.SplitSeq(path, []byte("/")) {
+		switch string(name) {
+		case "", ".":
+		case "..":
+			if depth == 0 {
+				continue
+			}
+			depth--
+		default:
+			depth++
+		}
+		if !first {
+			b = append(b, '/')
+		}
+		b, first = append(b, name...), false
+	}
+	return b
 }

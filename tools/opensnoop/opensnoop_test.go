@@ -20,7 +20,7 @@ import (
 
 func self() []string { return []string{"--pid", strconv.Itoa(os.Getpid())} }
 
-// below keeps the rows whose path, as it was given, begins so.
+// below returns the rows whose path as given by the task has this prefix.
 func below(dir string) func(tooltest.Row) bool {
 	return func(r tooltest.Row) bool { return strings.HasPrefix(r.Str("path"), dir) }
 }
@@ -76,10 +76,10 @@ func TestEveryCall(t *testing.T) {
 			t.Errorf("%s: dirfd %v, want %d", w.path, r["dirfd"], w.dirfd)
 		}
 		if int(r.Num("pid")) != os.Getpid() || r.Num("uid") != 0 {
-			t.Errorf("%s: whose: %v", w.path, r)
+			t.Errorf("%s: task: %v", w.path, r)
 		}
 	}
-	// The rest is runs that the kernel left out, of which it is not known for what.
+	// Other losses are skipped program runs, whose events are unknown.
 	if reasons := res.Summary.Object("reasons"); reasons.Num("buffer_full")+reasons.Num("map_full") != 0 {
 		t.Errorf("summary: %v", res.Summary)
 	}
@@ -117,9 +117,7 @@ func TestUring(t *testing.T) {
 		ret = ring.openat(path, unix.O_CREAT|unix.O_RDWR, 0o600)
 		ring.openat(filepath.Join(dir, "none", "x"), unix.O_RDONLY, 0)
 	})
-	if !slices.ContainsFunc(res.Ready.List("hooks"), func(h string) bool { return strings.HasPrefix(h, "uring: ") }) {
-		t.Skipf("this kernel has no hook for it: %v", res.Ready.List("hooks"))
-	}
+	needUringHook(t, res)
 	rows := res.Where(below(dir))
 	if len(rows) != 2 {
 		t.Fatalf("%d rows, want 2: %v", len(rows), rows)
@@ -184,7 +182,7 @@ func TestUntrustedBytes(t *testing.T) {
 	}
 	text := tooltest.Text(t, Tool, self(), load)
 	if want := dir + `/\x1b[2J\xff\n"\\é` + "\n"; !strings.Contains(text, want) {
-		t.Errorf("%q is not in the text %q", want, text)
+		t.Errorf("text lacks %q: %q", want, text)
 	}
 }
 
@@ -197,7 +195,7 @@ func TestLongPath(t *testing.T) {
 	}
 }
 
-// TestNoPath opens an empty path, which is one, and an address that has none.
+// TestNoPath opens an empty path, which is valid, and a path at an unmapped address.
 func TestNoPath(t *testing.T) {
 	res := tooltest.JSON(t, Tool, append(self(), "-x"), func() {
 		closing(unix.Open("", unix.O_RDONLY, 0))
@@ -213,7 +211,8 @@ func TestNoPath(t *testing.T) {
 	}
 }
 
-// TestNotAsked returns from handlers of signals, and asks for calls that no architecture has.
+// TestNotAsked returns from signal handlers, and makes system calls that do not exist on any
+// architecture.
 func TestNotAsked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "asked")
 	signals := make(chan os.Signal, 1)
@@ -260,8 +259,8 @@ func TestTextAndCSV(t *testing.T) {
 	}
 }
 
-// sameThread makes the name of whichever thread it was the process's own, both being
-// set by the test runner.
+// sameThread sets the name of each thread to that of the process, as both are set by the test
+// runner.
 func sameThread(text, comm string) string {
 	lines := strings.SplitAfter(text, "\n")
 	if len(lines) > 1 {
@@ -284,7 +283,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// storm opens a file as fast as the machine can, with the output going to a file.
+// storm opens a file as fast as possible, with the output going to a file.
 func storm(t testing.TB, opens int) (rows int, summary tooltest.Row, span time.Duration) {
 	path := filepath.Join(t.TempDir(), "storm")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -309,8 +308,7 @@ func TestStorm(t *testing.T) {
 	tooltest.Accounts(t, summary, rows, opens)
 }
 
-// BenchmarkStorm is 300,000 opens at full speed: how many a second, and how many were
-// rows in the end.
+// BenchmarkStorm measures 300,000 opens at full speed: opens per second, and the number of rows.
 func BenchmarkStorm(b *testing.B) {
 	const opens = 300_000
 	var rows int

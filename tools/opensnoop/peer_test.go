@@ -11,8 +11,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestPeer lets libbpf-tools' opensnoop see the same opens: each line of the peer is
-// a row of ours, and the same text but for what the manual names.
+// TestPeer compares with opensnoop of libbpf-tools: each line of the peer must be one of our rows,
+// with the same text except for documented differences.
 func TestPeer(t *testing.T) {
 	dir := t.TempDir()
 	peer := tooltest.StartPeer(t, "opensnoop", self()...)
@@ -38,15 +38,15 @@ func TestPeer(t *testing.T) {
 		}
 		lines++
 		if fields := strings.Fields(line); !strings.Contains(squeeze(text), strings.Join(fields, " ")+"\n") {
-			t.Errorf("the peer's line is not among ours: %q", line)
+			t.Errorf("line of the peer is missing: %q", line)
 		}
 	}
 	if lines == 0 {
-		t.Error("the peer saw nothing: nothing was compared")
+		t.Error("the peer printed no line")
 	}
 	t.Logf("of 300 opens the peer printed %d", lines)
 	if ours := strings.Count(text, dir+"/file"); ours != 300 {
-		t.Errorf("we saw %d of 300 opens", ours)
+		t.Errorf("have %d of 300 opens", ours)
 	}
 }
 

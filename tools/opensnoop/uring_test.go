@@ -2,14 +2,18 @@ package opensnoop
 
 import (
 	"runtime"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// uring is an io_uring of one entry, set up by the system calls alone.
+// uring is an io_uring with one entry, set up with system calls.
 type uring struct {
 	t    *testing.T
 	fd   int
@@ -18,7 +22,7 @@ type uring struct {
 	p    uringParams
 }
 
-// uringParams is struct io_uring_params.
+// uringParams mirrors struct io_uring_params.
 type uringParams struct {
 	sqEntries, cqEntries, flags, sqThreadCPU, sqThreadIdle, features, wqFD uint32
 	_                                                                      [3]uint32
@@ -26,7 +30,7 @@ type uringParams struct {
 	cqOff                                                                  struct{ head, tail, ringMask, ringEntries, overflow, cqes, flags, resv1, userAddr1, userAddr2 uint32 }
 }
 
-// uringSQE is struct io_uring_sqe, as far as openat needs it.
+// uringSQE mirrors the part of struct io_uring_sqe that openat needs.
 type uringSQE struct {
 	opcode, flags uint8
 	ioprio        uint16
@@ -49,12 +53,12 @@ func newUring(t *testing.T) *uring {
 	u := &uring{t: t}
 	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&u.p)), 0)
 	if errno != 0 {
-		t.Skipf("this kernel gives no io_uring: %v", errno)
+		t.Skipf("io_uring is unavailable: %v", errno)
 	}
 	u.fd = int(fd)
 	t.Cleanup(func() { unix.Close(u.fd) })
 	if u.p.features&uringSingleMmap == 0 {
-		t.Skip("this kernel's io_uring is older than 5.4")
+		t.Skip("io_uring of this kernel is older than 5.4")
 	}
 	size := max(u.p.sqOff.array+4*u.p.sqEntries, u.p.cqOff.cqes+16*u.p.cqEntries)
 	u.ring = u.mmap(0, int(size))
@@ -91,4 +95,18 @@ func (u *uring) openat(path string, flags, mode uint32) int32 {
 	head := atomic.AddUint32(u.word(u.p.cqOff.head), 1) - 1
 	cqe := u.p.cqOff.cqes + 16*(head&(u.p.cqEntries-1))
 	return int32(*u.word(cqe + 8))
+}
+
+// needUringHook skips the test if the tool cannot see io_uring here: the kernel has no such
+// tracepoint (before 6.0), or the run forces other hooks.
+func needUringHook(t *testing.T, res *tooltest.Result) {
+	t.Helper()
+	hooks := res.Ready.List("hooks")
+	if slices.ContainsFunc(hooks, func(h string) bool { return strings.HasPrefix(h, "uring: ") }) {
+		return
+	}
+	if !tooltest.HasTracepoint(t, "io_uring_submit_req") || tooltest.Forced() {
+		t.Skipf("no tracepoint io_uring_submit_req in this kernel, or another hook is forced: %v", hooks)
+	}
+	t.Fatalf("the kernel has the tracepoint io_uring_submit_req, the tool attached to %v", hooks)
 }

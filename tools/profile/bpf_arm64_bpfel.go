@@ -21,11 +21,10 @@ const (
 	bpfMapStackRooms        = "stack_rooms"
 	bpfMapStacksSent        = "stacks_sent"
 	bpfMapTable             = "table"
-	bpfMapUnwindBlocks      = "unwind_blocks"
 	bpfMapUnwindCursors     = "unwind_cursors"
-	bpfMapUnwindMappings    = "unwind_mappings"
-	bpfMapUnwindProcesses   = "unwind_processes"
+	bpfMapUnwindFiles       = "unwind_files"
 	bpfMapUnwindRules       = "unwind_rules"
+	bpfMapUnwindSlabs       = "unwind_slabs"
 	bpfProgSamplePerf       = "sample__perf"
 	bpfVarCountEpoch        = "count_epoch"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
@@ -33,8 +32,10 @@ const (
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
 	bpfVarIncludeIdle       = "include_idle"
 	bpfVarKernelStacksOnly  = "kernel_stacks_only"
+	bpfVarLocalPidns        = "local_pidns"
 	bpfVarStackDepth        = "stack_depth"
 	bpfVarStackHeadType     = "stack_head_type"
+	bpfVarStackResentNs     = "stack_resent_ns"
 	bpfVarTableEmpty        = "table_empty"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
@@ -48,6 +49,7 @@ const (
 	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
 	bpfVarTaskFilter        = "task_filter"
 	bpfVarUnwindAddressMask = "unwind_address_mask"
+	bpfVarUnwindPageShift   = "unwind_page_shift"
 	bpfVarUnwindTables      = "unwind_tables"
 	bpfVarUnwindThreadSize  = "unwind_thread_size"
 	bpfVarUserStacksOnly    = "user_stacks_only"
@@ -102,16 +104,15 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events          *ebpf.MapSpec `ebpf:"events"`
-	Lost            *ebpf.MapSpec `ebpf:"lost"`
-	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
-	StacksSent      *ebpf.MapSpec `ebpf:"stacks_sent"`
-	Table           *ebpf.MapSpec `ebpf:"table"`
-	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.MapSpec `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	StackRooms    *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StacksSent    *ebpf.MapSpec `ebpf:"stacks_sent"`
+	Table         *ebpf.MapSpec `ebpf:"table"`
+	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
+	UnwindRules   *ebpf.MapSpec `ebpf:"unwind_rules"`
+	UnwindSlabs   *ebpf.MapSpec `ebpf:"unwind_slabs"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -124,8 +125,10 @@ type bpfVariableSpecs struct {
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	IncludeIdle       *ebpf.VariableSpec `ebpf:"include_idle"`
 	KernelStacksOnly  *ebpf.VariableSpec `ebpf:"kernel_stacks_only"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
+	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
 	TableEmpty        *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -139,6 +142,7 @@ type bpfVariableSpecs struct {
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
 	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.VariableSpec `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 	UserStacksOnly    *ebpf.VariableSpec `ebpf:"user_stacks_only"`
@@ -164,16 +168,15 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events          *ebpf.Map `ebpf:"events"`
-	Lost            *ebpf.Map `ebpf:"lost"`
-	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
-	StacksSent      *ebpf.Map `ebpf:"stacks_sent"`
-	Table           *ebpf.Map `ebpf:"table"`
-	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.Map `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	StackRooms    *ebpf.Map `ebpf:"stack_rooms"`
+	StacksSent    *ebpf.Map `ebpf:"stacks_sent"`
+	Table         *ebpf.Map `ebpf:"table"`
+	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
+	UnwindRules   *ebpf.Map `ebpf:"unwind_rules"`
+	UnwindSlabs   *ebpf.Map `ebpf:"unwind_slabs"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -183,11 +186,10 @@ func (m *bpfMaps) Close() error {
 		m.StackRooms,
 		m.StacksSent,
 		m.Table,
-		m.UnwindBlocks,
 		m.UnwindCursors,
-		m.UnwindMappings,
-		m.UnwindProcesses,
+		m.UnwindFiles,
 		m.UnwindRules,
+		m.UnwindSlabs,
 	)
 }
 
@@ -201,8 +203,10 @@ type bpfVariables struct {
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	IncludeIdle       *ebpf.Variable `ebpf:"include_idle"`
 	KernelStacksOnly  *ebpf.Variable `ebpf:"kernel_stacks_only"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
+	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
 	TableEmpty        *ebpf.Variable `ebpf:"table_empty"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
@@ -216,6 +220,7 @@ type bpfVariables struct {
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
 	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.Variable `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 	UserStacksOnly    *ebpf.Variable `ebpf:"user_stacks_only"`

@@ -14,7 +14,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// spinning is a program of C whose innermost function stands in another one.
+// spinning is a C program whose innermost function is inlined in another one.
 const spinning = `#include <stdio.h>
 static volatile unsigned long sum;
 static inline __attribute__((always_inline)) void inner(unsigned long n)
@@ -34,7 +34,7 @@ int main(void)
 }
 `
 
-// startSpinning compiles the program and returns its pid as it spins.
+// startSpinning compiles the program, starts it and returns its process ID.
 func startSpinning(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -62,7 +62,7 @@ func startSpinning(t *testing.T) string {
 	return strconv.Itoa(cmd.Process.Pid)
 }
 
-// The frames of a stack are told with their lines, those of inner in that of outer.
+// TestLines checks the line numbers of frames, including those of inlined functions.
 func TestLines(t *testing.T) {
 	tooltest.Root(t)
 	pid := startSpinning(t)
@@ -84,6 +84,6 @@ func TestLines(t *testing.T) {
 		}
 	}
 	if all < 20 || right < 0.95*all {
-		t.Errorf("%.0f of %.0f samples have their lines: %v", right, all, res.Rows)
+		t.Errorf("%.0f of %.0f samples have line numbers: %v", right, all, res.Rows)
 	}
 }

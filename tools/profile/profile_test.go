@@ -19,11 +19,14 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// workerEnv has the test program spin for so many milliseconds of CPU time, twice: when it
-// is told to by standard input, and then end.
+// workerEnv makes the test binary spin for this number of milliseconds of CPU time, twice: when
+// standard input requests it, and then exit.
 const workerEnv = "CORESCOPE_SPIN_MS"
 
 func TestMain(m *testing.M) {
+	if program := os.Getenv(shortEnv); program != "" {
+		runShort(program)
+	}
 	if ms, err := strconv.Atoi(os.Getenv(workerEnv)); err == nil {
 		runtime.LockOSThread()
 		name, _ := unix.BytePtrFromString("cs-spin")
@@ -47,7 +50,7 @@ func spinMiddle(d time.Duration) time.Duration {
 	return cpuTime() - begin
 }
 
-// spinLeaf has an array, and so a frame on the stack.
+// spinLeaf has an array, and therefore a stack frame.
 //
 //go:noinline
 func spinLeaf(n byte) (sum byte) {
@@ -64,7 +67,7 @@ func cpuTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// spinner is a process that spins when told.
+// spinner is a process that spins on request.
 type spinner struct {
 	cmd *exec.Cmd
 	in  io.Closer
@@ -92,9 +95,14 @@ func newSpinner(t *testing.T, d time.Duration) *spinner {
 
 func (s *spinner) pid() string { return strconv.Itoa(s.cmd.Process.Pid) }
 
-// spin lets it spin and end, and returns its CPU time.
-func (s *spinner) spin(t *testing.T) time.Duration {
+// usage is the CPU time of a thread, and the elapsed time. The CPU clock that samples are taken by
+// also runs while a hypervisor has taken the CPU away (steal time), which CPU time does not include.
+type usage struct{ cpu, wall time.Duration }
+
+// spin makes it spin and exit, and returns its usage.
+func (s *spinner) spin(t *testing.T) usage {
 	t.Helper()
+	begin := time.Now()
 	s.in.Close()
 	b, _ := io.ReadAll(s.out)
 	ns, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
@@ -104,10 +112,10 @@ func (s *spinner) spin(t *testing.T) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return time.Duration(ns)
+	return usage{time.Duration(ns), time.Since(begin)}
 }
 
-// names are the functions of a stack, the innermost first.
+// names returns the functions of a stack, innermost first.
 func names(r tooltest.Row, key string) (all []string) {
 	frames, _ := r[key].([]any)
 	for _, f := range frames {
@@ -118,23 +126,23 @@ func names(r tooltest.Row, key string) (all []string) {
 	return all
 }
 
-// spun are the rows of the thread that spins, not of the runtime's.
+// spun returns the rows of the spinning thread, not those of the runtime.
 func spun(res *tooltest.Result) []tooltest.Row {
 	return res.Where(func(r tooltest.Row) bool { return r.Str("comm") == "cs-spin" })
 }
 
-// isNear tells whether the samples are as many as the CPU time says. In short runs, in a
-// virtual machine within another, a CPU has no clock while it is not let run.
-func isNear(samples, want float64) bool {
+// isNear reports whether the number of samples at a rate in Hz corresponds to the usage. In short runs
+// in a nested virtual machine, the clock of a CPU stands still while it is not scheduled.
+func isNear(samples, rate float64, u usage) bool {
 	least := 0.85
 	if testing.Short() {
 		least = 0.2
 	}
-	return samples > want*least && samples < want*1.15
+	return samples > least*rate*u.cpu.Seconds() && samples < 1.15*rate*max(u.cpu, u.wall).Seconds()
 }
 
-// share is how many of them have the stack of the work; the rest is the runtime's and that of
-// page faults, of which a slow machine has more.
+// share counts the samples with the stack of the work; the rest is the runtime, and page faults, of
+// which a slow machine has more.
 func share() float64 {
 	if testing.Short() {
 		return 0.6
@@ -142,18 +150,18 @@ func share() float64 {
 	return 0.9
 }
 
-// isPreemption tells the functions by which Go's runtime takes a thread from what runs too
-// long, by a signal. An emulated machine may be long about that.
+// isPreemption reports whether the stack has functions with which the Go runtime preempts
+// long-running goroutines, by a signal. On an emulated machine they can take long.
 func isPreemption(function string) bool {
 	return strings.HasPrefix(function, "runtime.asyncPreempt") || strings.HasPrefix(function, "runtime.sig")
 }
 
-// Samples are as many as the CPU time says, and name the functions that ran, one by one.
-// The process has ended when they are shown.
+// TestSpinner checks that the number of samples corresponds to the CPU time, and each function of
+// the stack. The process has exited when they are shown.
 func TestSpinner(t *testing.T) {
 	s := newSpinner(t, 1500*time.Millisecond)
-	var cpu time.Duration
-	res := tooltest.JSON(t, Tool, []string{"-F", "199", "--pid", s.pid()}, func() { cpu = s.spin(t) })
+	var used usage
+	res := tooltest.JSON(t, Tool, []string{"-F", "199", "--pid", s.pid()}, func() { used = s.spin(t) })
 	const path = "github.com/corescope/corescope/tools/profile."
 	chain := []string{path + "spinLeaf", path + "spinMiddle", path + "spinOuter", path + "TestMain", "main.main", "runtime.main"}
 	var all, right, preempted float64
@@ -167,9 +175,8 @@ func TestSpinner(t *testing.T) {
 			preempted += r.Num("count")
 		}
 	}
-	want := 199 * cpu.Seconds()
-	if !isNear(all, want) {
-		t.Errorf("%.0f samples, want %.0f of %s at 199 Hz", all, want, cpu)
+	if !isNear(all, 199, used) {
+		t.Errorf("%.0f samples at 199 Hz, usage is %v", all, used)
 	}
 	if right < (all-preempted)*share() || preempted > all/2 {
 		t.Errorf("%.0f of %.0f samples have the stack %v, %.0f are of preemptions: %v", right, all, chain, preempted, spun(res))
@@ -179,7 +186,7 @@ func TestSpinner(t *testing.T) {
 	}
 }
 
-// Processes that end at once are named all the same, also when many do together.
+// TestShortLived checks that processes that exit immediately are symbolized, also several at once.
 func TestShortLived(t *testing.T) {
 	const processes, atOnce = 40, 8
 	load := func() {
@@ -204,12 +211,12 @@ func TestShortLived(t *testing.T) {
 		callee := ""
 		for i, f := range frames {
 			frame, _ := f.(map[string]any)
-			// The innermost one may be in the vDSO, of which no event says where it lies, and
-			// on arm64 what handlers of signals return to is there.
+			// The innermost frame can be in the vDSO, whose address no event contains. On arm64
+			// signal handlers also return to it.
 			isInVDSO := i == 0 || strings.HasPrefix(callee, "runtime.sigtramp")
 			callee, _ = frame["symbol"].(string)
 			if frame["reason"] == "exited" && !isInVDSO {
-				t.Errorf("process %.0f is not named: %v", r.Num("pid"), frames)
+				t.Errorf("process %.0f is not symbolized: %v", r.Num("pid"), frames)
 				break
 			}
 		}
@@ -219,24 +226,24 @@ func TestShortLived(t *testing.T) {
 	}
 }
 
-// The period is in ns of a CPU's clock.
+// TestPeriod sets the sample period in ns of CPU clock.
 func TestPeriod(t *testing.T) {
 	s := newSpinner(t, time.Second)
-	var cpu time.Duration
-	res := tooltest.JSON(t, Tool, []string{"-c", "5000000", "-U", "--pid", s.pid()}, func() { cpu = s.spin(t) })
+	var used usage
+	res := tooltest.JSON(t, Tool, []string{"-c", "5000000", "-U", "--pid", s.pid()}, func() { used = s.spin(t) })
 	var all float64
 	for _, r := range spun(res) {
 		all += r.Num("count")
 		if r.Has("kernel_stack") {
-			t.Errorf("with -U there is a kernel stack: %v", r)
+			t.Errorf("kernel stack with -U: %v", r)
 		}
 	}
-	if want := cpu.Seconds() * 200; !isNear(all, want) {
-		t.Errorf("%.0f samples, want %.0f", all, want)
+	if !isNear(all, 200, used) {
+		t.Errorf("%.0f samples at 200 Hz, usage is %v", all, used)
 	}
 }
 
-// Idle CPUs are left out unless they are asked for; then they are process 0.
+// TestIdle checks that idle CPUs are shown only on request, as process 0.
 func TestIdle(t *testing.T) {
 	idle := func(args ...string) []tooltest.Row {
 		res := tooltest.JSON(t, Tool, append([]string{"-F", "99", "-C", "0", "--duration", "500ms"}, args...), nil)
@@ -252,7 +259,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// Each interval has its own samples.
+// TestInterval checks that each interval has its own samples.
 func TestInterval(t *testing.T) {
 	tooltest.AnyWay(t)
 	s := newSpinner(t, 2*time.Second)
@@ -266,7 +273,7 @@ func TestInterval(t *testing.T) {
 	}
 	for at, n := range intervals {
 		if n > 1.2*99 {
-			t.Errorf("%.0f samples until %s, more than a second has", n, at)
+			t.Errorf("%.0f samples until %s, more than possible in a second", n, at)
 		}
 	}
 }
@@ -291,7 +298,7 @@ func TestFolded(t *testing.T) {
 	}
 }
 
-// A CSV row has the stack in one cell, the outermost function first.
+// TestCSV checks that a CSV row has the stack in one cell, outermost function first.
 func TestCSV(t *testing.T) {
 	tooltest.AnyWay(t)
 	s := newSpinner(t, 500*time.Millisecond)

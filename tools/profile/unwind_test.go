@@ -2,7 +2,6 @@ package profile
 
 import (
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -13,8 +12,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// Functions without frame pointers have whole stacks, by their .eh_frame. By frame pointers
-// alone they have not.
+// TestFrameless checks that functions without frame pointers have complete stacks, from .eh_frame,
+// and incomplete ones with frame pointers only.
 func TestFrameless(t *testing.T) {
 	tooltest.Root(t)
 	pid := strconv.Itoa(tooltest.Frameless(t).Process.Pid)
@@ -36,7 +35,7 @@ func TestFrameless(t *testing.T) {
 	}
 }
 
-// Where the addresses of frames are told, so is how each was found.
+// TestHow checks that frames with addresses also have the unwind method.
 func TestHow(t *testing.T) {
 	tooltest.Root(t)
 	pid := strconv.Itoa(tooltest.Frameless(t).Process.Pid)
@@ -55,33 +54,99 @@ func TestHow(t *testing.T) {
 	}
 }
 
-// A process that was seen and calls exec has the tables of its new program some milliseconds on.
+// TestAssembly checks that the caller of a function without unwind information is found by searching the
+// stack, and that return addresses of earlier calls in its frame are not taken for it.
+func TestAssembly(t *testing.T) {
+	tooltest.Root(t)
+	pid := strconv.Itoa(tooltest.Assembly(t).Process.Pid)
+	args := []string{"-F", "499", "-U", "--address", "--pid", pid}
+	res := tooltest.JSON(t, Tool, args, tooltest.Spend(t, pid, 300*time.Millisecond))
+	if len(res.Rows) == 0 {
+		t.Fatal("no samples")
+	}
+	for _, r := range res.Rows {
+		frames, _ := r["user_stack"].([]any)
+		if len(frames) == 0 { // during exec
+			continue
+		}
+		var how []any
+		for _, f := range frames {
+			frame, _ := f.(map[string]any)
+			how = append(how, frame["how"])
+		}
+		if got := r.Symbols("user_stack"); !slices.Equal(got, tooltest.AssemblyChain()) {
+			t.Errorf("stack is %v, want %v", got, tooltest.AssemblyChain())
+		} else if want := []any{nil, "search", "eh"}; !slices.Equal(how, want) {
+			t.Errorf("frames were found by %v, want %v", how, want)
+		}
+	}
+	text := tooltest.Text(t, Tool, args, tooltest.Spend(t, pid, 300*time.Millisecond))
+	if !strings.Contains(text, "assembly_outer (found by stack search)") {
+		t.Errorf("the text does not mark the frame: %s", text)
+	}
+}
+
+// TestExec checks that a process which profile has sampled already gets the unwind table of the
+// program that it executes.
 func TestExec(t *testing.T) {
 	tooltest.Root(t)
-	cmd := exec.Command("sh", "-c", "ulimit -t 2; read go; while [ ${#i} -lt 4000 ]; do i=$i.; done; exec "+tooltest.FramelessProgram(t))
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	res := tooltest.JSON(t, Tool, []string{"-F", "499", "-U", "--pid", strconv.Itoa(cmd.Process.Pid)}, func() {
-		in.Close()
-		_ = cmd.Wait() // until it has used up its two seconds
+	cmd, start := tooltest.HeldProgram(t, tooltest.FramelessProgram(t))
+	checkWhole(t, cmd.Process.Pid, start, 0.9)
+}
+
+// checkWhole runs profile while process pid executes a [tooltest.FramelessProgram], which start has
+// it do. Of the samples that are taken once the program's unwind table is there, that share must
+// be whole.
+func checkWhole(t *testing.T, pid int, start func(), share float64) {
+	t.Helper()
+	args := []string{"-F", "499", "-U", "--interval", "200ms", "--pid", strconv.Itoa(pid)}
+	res := tooltest.JSONUntil(t, Tool, args, hasSteady(100), func(more func() bool) {
+		start()
+		for more() {
+			time.Sleep(10 * time.Millisecond)
+		}
 	})
-	var all, whole float64
-	for _, r := range res.Rows {
-		if r.Str("comm") == "frameless" {
+	checkSteady(t, res.Rows, share)
+}
+
+// hasSteady returns a function that says whether steady counts so many samples.
+func hasSteady(samples float64) func([]tooltest.Row) bool {
+	return func(rows []tooltest.Row) bool {
+		all, _ := steady(rows)
+		return all >= samples
+	}
+}
+
+func checkSteady(t *testing.T, rows []tooltest.Row, share float64) {
+	t.Helper()
+	all, whole := steady(rows)
+	if all == 0 || whole < share*all {
+		t.Errorf("%.0f of %.0f samples are whole: %v", whole, all, rows)
+	}
+}
+
+// steady counts the samples of a [tooltest.FramelessProgram], and those with whole stacks, in the
+// reports after the first one with a whole stack: from then on the program's unwind table is
+// there. A whole stack ends with the program's first function, where a sample can also be taken
+// before it calls the next one. Samples without a user stack, taken in exec or exit, do not count.
+func steady(rows []tooltest.Row) (all, whole float64) {
+	first := ""
+	for _, r := range rows {
+		got, chain := r.Symbols("user_stack"), tooltest.FramelessChain()
+		isWhole := len(got) <= len(chain) && slices.Equal(got, chain[len(chain)-len(got):])
+		switch {
+		case r.Str("comm") != "frameless" || !r.Has("user_stack"):
+		case first == "" && isWhole && len(got) > 1:
+			first = r.Str("time")
+		case first == "" || r.Str("time") == first:
+		default:
 			all += r.Num("count")
-			if slices.Equal(r.Symbols("user_stack"), tooltest.FramelessChain()) {
+			if isWhole {
 				whole += r.Num("count")
 			}
 		}
 	}
-	if all < 50 || whole < 0.9*all {
-		t.Errorf("%.0f of %.0f samples are whole: %v", whole, all, res.Rows)
-	}
+	return all, whole
 }
 
 //go:noinline
@@ -92,7 +157,7 @@ func bareOuter(d time.Duration) (n int) {
 	return n
 }
 
-// bareLeaf has no frame on the stack.
+// bareLeaf has no stack frame.
 //
 //go:noinline
 func bareLeaf(n int) (sum int) {
@@ -102,8 +167,8 @@ func bareLeaf(n int) (sum int) {
 	return sum
 }
 
-// A Go function without a frame has its caller, by the program's own tables. Frame pointers
-// lead past it.
+// TestGoLeaf checks that a Go function without a frame has its caller, from the tables of the
+// program. Frame pointers skip the caller.
 func TestGoLeaf(t *testing.T) {
 	tooltest.Root(t)
 	for _, how := range []string{"auto", "fp"} {

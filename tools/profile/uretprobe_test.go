@@ -3,7 +3,6 @@ package profile
 import (
 	"debug/elf"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,8 +14,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// returnProbe has the kernel note returns of a function, by perf's own means: as the
-// function is called, it puts an address of its own in the place of the caller's.
+// returnProbe attaches a uretprobe with perf_event_open: at function entry the kernel replaces the
+// return address with its own.
 func returnProbe(t *testing.T, pid int, path, function string) {
 	t.Helper()
 	f, err := elf.Open(path)
@@ -31,7 +30,7 @@ func returnProbe(t *testing.T, pid int, path, function string) {
 	i := slices.IndexFunc(symbols, func(s elf.Symbol) bool { return s.Name == function })
 	kind, err := os.ReadFile("/sys/bus/event_source/devices/uprobe/type")
 	if err != nil {
-		t.Skipf("no uprobes: %v", err)
+		t.Skipf("uprobes are unavailable: %v", err)
 	}
 	number, err := strconv.ParseUint(strings.TrimSpace(string(kind)), 10, 32)
 	if err != nil {
@@ -49,33 +48,14 @@ func returnProbe(t *testing.T, pid int, path, function string) {
 	t.Cleanup(func() { unix.Close(fd) })
 }
 
-// Where uretprobes have taken the place of return addresses, stacks are whole all the same.
+// TestReturnProbe checks that stacks are complete even if uretprobes have replaced return
+// addresses.
 func TestReturnProbe(t *testing.T) {
 	tooltest.Root(t)
 	path := tooltest.FramelessProgram(t)
-	cmd := exec.Command("sh", "-c", "ulimit -t 2; read go; exec "+path)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, start := tooltest.HeldProgram(t, path)
 	for _, function := range []string{"frameless_middle", "frameless_outer"} {
 		returnProbe(t, cmd.Process.Pid, path, function)
 	}
-	res := tooltest.JSON(t, Tool, []string{"-F", "499", "-U", "--pid", strconv.Itoa(cmd.Process.Pid)}, func() {
-		in.Close()
-		_ = cmd.Wait() // until it has used up its two seconds
-	})
-	var all, whole float64
-	for _, r := range res.Where(func(r tooltest.Row) bool { return r.Str("comm") == "frameless" }) {
-		all += r.Num("count")
-		if slices.Equal(r.Symbols("user_stack"), tooltest.FramelessChain()) {
-			whole += r.Num("count")
-		}
-	}
-	if all < 50 || whole < 0.9*all {
-		t.Errorf("%.0f of %.0f samples are whole: %v", whole, all, res.Rows)
-	}
+	checkWhole(t, cmd.Process.Pid, start, 0.9)
 }

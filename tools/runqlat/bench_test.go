@@ -10,9 +10,9 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// BenchmarkCost measures what the programs take in the kernel, in ns for each of their
-// runs, while two tasks pass a byte to and fro 100,000 times on one CPU; and what those
-// of libbpf-tools take beside them, where they are installed.
+// BenchmarkCost measures the cost of the programs in the kernel, in ns per run, while two tasks
+// pass a byte back and forth 100,000 times on one CPU, and the cost of the programs of libbpf-tools
+// at the same time, if installed.
 func BenchmarkCost(b *testing.B) {
 	for b.Loop() {
 		b.Run("ours", func(b *testing.B) {
@@ -31,14 +31,13 @@ func BenchmarkCost(b *testing.B) {
 	}
 }
 
-// measure runs the tool and the load, and reports the cost of the programs whose names
-// begin so.
+// measure runs the tool and the load, and reports the cost of the programs with this name prefix.
 func measure(b *testing.B, prefix string) {
 	b.Helper()
 	tooltest.Root(b)
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
-		b.Skipf("the kernel does not measure programs: %v", err)
+		b.Skipf("the kernel does not measure run times: %v", err)
 	}
 	defer stats.Close()
 	cpu := cpus(b)[0]
@@ -51,7 +50,7 @@ func measure(b *testing.B, prefix string) {
 	})
 }
 
-// programs adds up the run times of all programs of such a name.
+// programs sums the run times of all programs with this name.
 func programs(b *testing.B, prefix string) (ns, runs uint64) {
 	b.Helper()
 	for id := ebpf.ProgramID(0); ; {

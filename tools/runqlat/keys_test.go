@@ -15,8 +15,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestFilters wants the waits of one of two tasks that wake each other: it is woken by
-// one that is not wanted, and wakes one that is not.
+// TestFilters selects the waits of one of two tasks that wake each other: waker and wakee are never
+// both selected.
 func TestFilters(t *testing.T) {
 	tooltest.AnyWay(t)
 	cpu := cpus(t)[0]
@@ -39,18 +39,18 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// has tells whether the thread is one of the worker's.
+// has reports whether the thread belongs to the worker.
 func (w *worker) has(tid int) bool {
 	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", w.pid, tid))
 	return err == nil
 }
 
-// labelled is the hierarchy that tasks are named by.
+// labelled is the cgroup hierarchy that labels refer to.
 func labelled(t *testing.T) string {
 	t.Helper()
 	cgroups, err := system.OpenCgroups("/")
 	if err != nil {
-		t.Skipf("no cgroups: %v", err)
+		t.Skipf("cgroups are unavailable: %v", err)
 	}
 	if name := cgroups.Default(); name != "" {
 		return name
@@ -58,7 +58,7 @@ func labelled(t *testing.T) string {
 	return "cgroup2"
 }
 
-// TestKeys looks at each key of a task of which it is known.
+// TestKeys checks each key for a task with known values.
 func TestKeys(t *testing.T) {
 	tooltest.AnyWay(t)
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -108,8 +108,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestProcessName gives a process another name than its threads have: they are all in
-// the one histogram of that name.
+// TestProcessName gives a process a different name from its threads: they are all in the histogram
+// of the process's name.
 func TestProcessName(t *testing.T) {
 	w := start(t, cpus(t)[0], nil)
 	w.begin(t, "name", "runqlat-leader")
@@ -119,14 +119,14 @@ func TestProcessName(t *testing.T) {
 		w.end(t)
 	})
 	if len(res.Histograms) != 1 || res.Histograms[0].Object("key").Str("comm") != "runqlat-leader" {
-		t.Fatalf("not one histogram of the process: %v", res.Histograms)
+		t.Fatalf("want one histogram of the process: %v", res.Histograms)
 	}
 	if n := res.Histograms[0].Num("count"); n < 100 {
 		t.Errorf("%v waits of 100 threads", n)
 	}
 }
 
-// TestOutput counts the same waits in text and in CSV.
+// TestOutput compares counts in text and CSV.
 func TestOutput(t *testing.T) {
 	tooltest.AnyWay(t)
 	cpu := cpus(t)[0]
@@ -169,7 +169,7 @@ func TestOutput(t *testing.T) {
 	check("CSV", count)
 }
 
-// bars adds up a histogram's lines in text.
+// bars sums the lines of a histogram in text.
 func bars(text string) (count uint64) {
 	for line := range strings.Lines(text) {
 		var lo, hi, n uint64

@@ -8,8 +8,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestPeer lets libbpf-tools' runqlat see two processes from their birth to their end:
-// it counts as many waits of each as we do.
+// TestPeer compares the number of waits of two processes from start to exit with runqlat of
+// libbpf-tools.
 func TestPeer(t *testing.T) {
 	cpu := cpus(t)[0]
 	peer := tooltest.StartPeer(t, "runqlat", "-P")
@@ -33,17 +33,17 @@ func TestPeer(t *testing.T) {
 				ours += uint64(h.Num("count"))
 			}
 		}
-		t.Logf("process %d: the peer has %d waits, we have %d", w.pid, theirs, ours)
+		t.Logf("process %d: peer has %d waits, we have %d", w.pid, theirs, ours)
 		if ours < want[i].wakeup+want[i].preempted-want[i].hidden {
-			t.Errorf("process %d: %d waits, its first thread alone had %d", w.pid, ours, want[i].wakeup+want[i].preempted)
+			t.Errorf("process %d: %d waits, its thread-group leader alone had %d", w.pid, ours, want[i].wakeup+want[i].preempted)
 		}
 		if theirs == 0 || theirs > ours || ours-theirs > ours/1000 {
-			t.Errorf("process %d: the peer has %d waits, we have %d", w.pid, theirs, ours)
+			t.Errorf("process %d: peer has %d waits, we have %d", w.pid, theirs, ours)
 		}
 	}
 }
 
-// peerWaits adds up the lines below "pid = PID COMM".
+// peerWaits sums the lines below "pid = PID COMM".
 func peerWaits(lines []string, pid int) uint64 {
 	title := fmt.Sprintf("pid = %d ", pid)
 	for i, line := range lines {

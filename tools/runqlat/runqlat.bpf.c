@@ -9,7 +9,7 @@
 #include "sched.bpf.h"
 #include "task.bpf.h"
 
-/* What tells the histograms apart; the rest of the key stays 0. */
+/* Group histograms by these; the other members of the key are 0. */
 const volatile bool by_pid = false;
 const volatile bool by_tid = false;
 const volatile bool by_pidns = false;
@@ -23,14 +23,14 @@ struct hist_key {
 	__u32 tid;
 	__u32 pidns; /* inode number */
 	__u32 cpu;
-	char comm[TASK_COMM_LEN]; /* of the thread by tid, of the process by pid */
+	char comm[TASK_COMM_LEN]; /* of the thread with by_tid, otherwise of the process */
 	__u32 preempted;
 	__u32 pad;
 };
 
 #include "hist.bpf.h"
 
-/* The namespace that the task was born into. A task that was reaped has none any more. */
+/* The PID namespace in which the task was created. A reaped task has none. */
 static __always_inline __u32 task_pidns(struct task_struct *p)
 {
 	struct pid *pid = BPF_CORE_READ(p, thread_pid);
@@ -77,21 +77,20 @@ static __always_inline int handle_switch(struct task_struct *prev, __u32 prev_ti
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(queue__btf__wakeup, struct task_struct *p)
 {
-	sched_wait_begin(p, p->pid);
+	sched_wait_begin(p, p->pid, TASK_ON_CPU(p));
 	return 0;
 }
 
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(queue__btf__wakeup_new, struct task_struct *p)
 {
-	sched_wait_begin(p, p->pid);
+	sched_wait_begin(p, p->pid, TASK_ON_CPU(p));
 	return 0;
 }
 
 /*
- * preempt tells that prev was made to leave, whatever its state: it may have been on
- * its way to sleep, but stays on the run queue. The arguments behind next (5.18) are
- * not looked at.
+ * preempt reports that prev was preempted, whatever its state: it may have been about to sleep, but
+ * stays on the run queue. The arguments after next (5.18) are not read.
  */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(queue__btf__switch, bool preempt, struct task_struct *prev, struct task_struct *next)
@@ -104,14 +103,14 @@ int BPF_PROG(queue__btf__switch, bool preempt, struct task_struct *prev, struct 
 SEC("raw_tp/sched_wakeup")
 int BPF_PROG(queue__raw__wakeup, struct task_struct *p)
 {
-	sched_wait_begin(p, BPF_CORE_READ(p, pid));
+	sched_wait_begin(p, BPF_CORE_READ(p, pid), TASK_ON_CPU_READ(p));
 	return 0;
 }
 
 SEC("raw_tp/sched_wakeup_new")
 int BPF_PROG(queue__raw__wakeup_new, struct task_struct *p)
 {
-	sched_wait_begin(p, BPF_CORE_READ(p, pid));
+	sched_wait_begin(p, BPF_CORE_READ(p, pid), TASK_ON_CPU_READ(p));
 	return 0;
 }
 

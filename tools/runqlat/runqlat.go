@@ -1,7 +1,8 @@
-// Package runqlat shows how long tasks wait for a CPU.
+// Package runqlat shows run queue latency as a histogram.
 package runqlat
 
 import (
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
@@ -10,17 +11,17 @@ import (
 //go:generate ../../scripts/bpf2go.sh runqlat.bpf.c
 
 type options struct {
-	tool.Interval
-	tool.Milliseconds
-	PIDs   bool `flag:"pids,P" bpf:"by_pid" key:"pid,comm" help:"a histogram for each process"`
-	TIDs   bool `flag:"tids,L" bpf:"by_tid" key:"tid,comm" help:"a histogram for each thread"`
-	PIDNSs bool `flag:"pidnss" bpf:"by_pidns" key:"pidns" help:"a histogram for each PID namespace"`
-	tool.ByOwner
-	CPUs    bool `flag:"cpus" bpf:"by_cpu" key:"cpu" help:"a histogram for each CPU"`
-	Reasons bool `flag:"reasons" bpf:"by_reason" key:"reason" help:"apart: waits after a wake-up and waits after a preemption"`
+	source.Interval
+	source.Milliseconds
+	PIDs   bool `flag:"pids,P" bpf:"by_pid" key:"pid,comm" help:"one histogram per process"`
+	TIDs   bool `flag:"tids,L" bpf:"by_tid" key:"tid,comm" help:"one histogram per thread"`
+	PIDNSs bool `flag:"pidnss" bpf:"by_pidns" key:"pidns" help:"one histogram per PID namespace"`
+	source.ByOwner
+	CPUs    bool `flag:"cpus" bpf:"by_cpu" key:"cpu" help:"one histogram per CPU"`
+	Reasons bool `flag:"reasons" bpf:"by_reason" key:"reason" help:"separate histograms for waits after a wake-up and after a preemption"`
 }
 
-// histKey is struct hist_key.
+// histKey mirrors struct hist_key.
 type histKey struct {
 	CgroupID             uint64
 	PID, TID, PIDNS, CPU uint32
@@ -32,41 +33,41 @@ type histKey struct {
 type label struct {
 	PID       uint32     `json:"pid" help:"process that waited, in the initial PID namespace"`
 	TID       uint32     `json:"tid" help:"thread that waited, in the initial PID namespace"`
-	Comm      value.Comm `json:"comm" col:"COMM,width=16,bare" help:"name of the thread by --tids, else of the process (its first thread), when the wait ended"`
-	PIDNS     uint32     `json:"pidns" help:"inode number of the PID namespace that the task was made in; 0 when it was reaped before its last wait ended"`
-	Cgroup    string     `json:"cgroup" help:"path of the cgroup that the task was in when the wait ended"`
-	Container string     `json:"container" help:"name of the container by that cgroup, or its short id; empty for what is in none"`
-	CPU       uint32     `json:"cpu" help:"CPU that the task was given"`
-	Reason    string     `json:"reason" help:"what began the wait: wakeup, or preempted for a task that left a CPU while it could run on"`
+	Comm      value.Comm `json:"comm" col:"COMM,width=16,bare" help:"name at the end of the wait, of the thread with --tids, otherwise of the process (its thread-group leader)"`
+	PIDNS     uint32     `json:"pidns" help:"inode number of the PID namespace in which the task was created; 0 if the task was reaped before its last wait ended"`
+	Cgroup    string     `json:"cgroup" help:"path of the task's cgroup at the end of the wait"`
+	Container string     `json:"container" help:"name of the container of that cgroup, or its short ID; empty outside containers"`
+	CPU       uint32     `json:"cpu" help:"CPU that the task ran on after the wait"`
+	Reason    string     `json:"reason" help:"start of the wait: wakeup, or preempted if a runnable task left a CPU"`
 }
 
-// Tool is runqlat.
+// Tool is the definition of runqlat.
 var Tool = tool.Define(tool.Spec{
 	Name:     "runqlat",
 	Category: "scheduler",
-	Summary:  "Show how long tasks wait for a CPU, as a histogram",
-	Description: `Measures the time from when a task can run until it runs.
+	Summary:  "Run queue latency (scheduler latency) as a histogram",
+	Description: `Measures run queue latency: the time from becoming runnable to running on a CPU.
 
-A wait begins when a task is woken or new and was put on a run queue (sched_wakeup, sched_wakeup_new), or when it leaves a CPU while it could run on (sched_switch): preempted, or because it yielded. It ends when a CPU switches to the task. The clock is CLOCK_MONOTONIC, read in those three tracepoints. What lies between is one wait, also when the task is moved to another CPU, is throttled by its cgroup's CPU limit, or is woken once more. The time that the wake-up itself takes to reach another CPU is not in it.
+A wait begins when a task is put on a run queue after a wake-up or its creation (sched_wakeup, sched_wakeup_new), or when it leaves a CPU while still runnable (sched_switch), because it was preempted or yielded. It ends when a CPU switches to the task. The clock is CLOCK_MONOTONIC, read at these three tracepoints. This is one wait even if the task is migrated to another CPU, throttled by the CPU limit of its cgroup, or woken again. The time until a remote wake-up reaches the other CPU is not included.
 
-A task that is preempted on its way to sleep waits from there on: it is still on the run queue. A task that went to sleep waits for no CPU until it is woken, even where the scheduler leaves it on the run queue for a while (delayed dequeue, from kernel 6.12 on).
+A task that is preempted while it is about to sleep waits from then on, because it is still on the run queue. A sleeping task waits only once it is woken, even if the scheduler keeps it on the run queue for a while (delayed dequeue, kernel 6.12 and later).
 
-The idle tasks never wait. A wait is counted when it ends, so one that is not over at the end is not in the last report. Filters and keys are of the task that waits, not of the one that wakes it. A process that changes its name, by exec or prctl, has a histogram for each.
+Idle tasks never wait. A wait is counted when it ends; waits in progress at the end of the run are not in the last report. Filters and keys apply to the waiting task, not to the task that wakes it. A process that changes its name, by exec or prctl, has one histogram per name.
 
-The kernel keeps 8 bytes for each thread id that there may be (kernel.pid_max): 32 MB at the most, on the largest setting. If that is raised during a run, waits of threads with higher ids are lost, and counted as map_full.`,
+The kernel keeps 8 bytes per possible thread ID (kernel.pid_max), at most 32 MB. If the limit is raised during a run, waits of threads with higher IDs are lost and counted as map_full.`,
 	Peers: []string{
-		"-p is --pid and -c is --cgroup, which take several processes, and v1 cgroups too.",
-		"--pid, --cgroup and the other filters are of the waiting task. libbpf-tools' -c tests the task that wakes it or that had the CPU before: it leaves out waits in the cgroup that are ended or begun by others.",
-		"A task that is preempted on its way to sleep waits, and a later wake-up does not begin its wait anew. libbpf-tools and BCC do not count such a wait, or count it from the wake-up on.",
-		"The comm of -P is the name of the process, where theirs is that of any one of its threads; a process that changes its name has two histograms where theirs has one. --pidnss shows no comm, as it would be that of one task among many.",
-		"-P, -L, --pidnss, --cgroups, --containers, --cpus and --reasons go together.",
+		"-p is --pid and -c is --cgroup; several processes and cgroups v1 are supported.",
+		"--pid, --cgroup and the other filters apply to the waiting task. -c of libbpf-tools tests the waking task, or the task that used the CPU before: it misses waits in the cgroup that are ended or started by others.",
+		"A task that is preempted while it is about to sleep waits, and a later wake-up does not restart the wait. libbpf-tools and BCC omit such waits, or count them from the wake-up on.",
+		"COMM of -P is the name of the process; in the peers it is the name of an arbitrary thread. A process that changes its name has two histograms; in the peers it has one. --pidnss shows no comm, because it would be that of an arbitrary task.",
+		"-P, -L, --pidnss, --cgroups, --containers, --cpus and --reasons can be combined.",
 		"There is no limit of 10,240 tasks.",
 	},
 	Examples: []string{
 		"runqlat 1 10                                    # a report each second, ten times",
 		"runqlat -P --duration 5s                        # by process, over five seconds",
-		"runqlat --reasons -c /system.slice/db.service   # one service, wake-ups and preemptions apart",
-		"runqlat --containers --filter 'p99 > 10000' 10  # containers that wait over 10 ms now and then",
+		"runqlat --reasons -c /system.slice/db.service   # one service, by reason of the wait",
+		"runqlat --containers --filter 'p99 > 10000' 10  # containers with a p99 above 10 ms",
 	},
 	Object: loadBpf,
 	Tasks:  true,
@@ -74,7 +75,7 @@ The kernel keeps 8 bytes for each thread id that there may be (kernel.pid_max): 
 }, options{}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
-	return &tool.Hists[histKey, label]{
+	return &source.Hists[histKey, label]{
 		Plan: tool.Plan{
 			Variables:  map[string]any{"by_cgroup": o.ByOwner.Wanted()},
 			MapEntries: map[string]uint32{"sched_waits": system.PIDMax("/")},
@@ -82,11 +83,11 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		Interval: o.Interval,
 		Unit:     o.Unit(),
 		Label:    func(k histKey) label { return o.label(k, env) },
-		Keys:     tool.Keys(o),
+		Keys:     source.Keys(o),
 	}, nil
 }
 
-// label names what the key tells apart; histograms of equal labels are added up.
+// label converts a key to a label. Histograms with equal labels are added.
 func (o *options) label(k histKey, env *tool.Env) label {
 	l := label{PID: k.PID, TID: k.TID, Comm: k.Comm, PIDNS: k.PIDNS, CPU: k.CPU}
 	l.Cgroup, l.Container = o.Owner(k.CgroupID, env)

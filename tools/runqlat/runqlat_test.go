@@ -12,7 +12,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// found are the waits of one reason and thread, over all reports.
+// found returns the waits with this reason and thread, in all reports.
 type found struct {
 	count    uint64
 	sum, max time.Duration
@@ -31,9 +31,9 @@ func waits(res *tooltest.Result, tid int, reason string) (f found) {
 	return f
 }
 
-// checkCounts compares with the kernel's own counts, which must be met exactly but for
-// what is hidden. By reason there is one more difference: a task that is woken on its
-// way to sleep, and yet loses the CPU, is to the kernel one that left by its own will.
+// checkCounts compares with the counters of the kernel, which must be equal except for hidden
+// tasks. By reason there is one more difference: the kernel counts a task that is woken while it is
+// about to sleep, and still loses the CPU, as a voluntary switch.
 func checkCounts(t *testing.T, res *tooltest.Result, w *worker, want facts) {
 	t.Helper()
 	wakeup, preempted := waits(res, w.pid, "wakeup").count, waits(res, w.pid, "preempted").count
@@ -49,10 +49,10 @@ func checkCounts(t *testing.T, res *tooltest.Result, w *worker, want facts) {
 	}
 }
 
-// TestSpinners lets two threads compete for one CPU: each waits while the other runs.
-// How long is known twice: by the kernel's own run_delay, and by the time that the
-// thread itself saw go by beyond its CPU time. A machine that is emulated may stand still
-// between two of these clocks' readings, so one try of five must agree.
+// TestSpinners makes two threads compete for one CPU: each waits while the other runs. The time is
+// compared with the kernel's run_delay, and with the wall time of the thread minus its CPU time. An
+// emulated machine can stall between readings of two of these clocks, so one of five attempts must
+// agree.
 func TestSpinners(t *testing.T) {
 	cpu := cpus(t)[0]
 	both := []*worker{start(t, cpu, nil), start(t, cpu, nil)}
@@ -65,7 +65,7 @@ func TestSpinners(t *testing.T) {
 	t.Error(strings.Join(wrong, "\n"))
 }
 
-// spinners returns which times do not agree.
+// spinners returns the times that do not agree.
 func spinners(t *testing.T, both []*worker) (wrong []string) {
 	t.Helper()
 	args := []string{"-L", "--reasons", "--pid", strconv.Itoa(both[0].pid), "--pid", strconv.Itoa(both[1].pid)}
@@ -101,8 +101,8 @@ func spinners(t *testing.T, both []*worker) (wrong []string) {
 	return wrong
 }
 
-// steadyClock skips the rest where the scheduler, whose clock run_delay and CPU time
-// are of, has none but one that goes by leaps, as in an emulated machine.
+// steadyClock skips the rest if the clock of the scheduler, which run_delay and CPU time use,
+// advances only in jumps, as on emulated machines.
 func steadyClock(t *testing.T) {
 	t.Helper()
 	name, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
@@ -115,22 +115,22 @@ func steadyClock(t *testing.T) {
 	}
 }
 
-// near tells whether a time is another but for 5 % and what is hidden.
+// near reports whether two times are equal within 5 % and the hidden time.
 func near(got, want, hidden time.Duration) bool {
 	return got <= want+want/20 && got >= want-want/20-hidden
 }
 
-// TestPingPong counts the waits of two threads that wake each other, on one CPU and on
-// two, each way to the hook.
+// TestPingPong counts the waits of two threads that wake each other, on one CPU and on two, with
+// each attach type.
 func TestPingPong(t *testing.T) {
 	const trips = 5000
 	all := cpus(t)
-	for _, way := range tooltest.Ways([]string{"--hook", "queue=raw"}) {
+	for _, attach := range tooltest.Ways([]string{"--hook", "queue=raw"}) {
 		for _, cpu := range []int{all[0], all[len(all)-1]} {
-			t.Run(fmt.Sprintf("%s/%d-%d", way, all[0], cpu), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%d-%d", attach, all[0], cpu), func(t *testing.T) {
 				a, b := pair(t, all[0], cpu, nil)
 				var want [2]facts
-				res := tooltest.JSON(t, Tool, append(way, "-L", "--reasons"), func() { want = play(t, a, b, trips) })
+				res := tooltest.JSON(t, Tool, append(attach, "-L", "--reasons"), func() { want = play(t, a, b, trips) })
 				for i, w := range []*worker{a, b} {
 					checkCounts(t, res, w, want[i])
 					if n := want[i].wakeup + want[i].preempted; n < trips && cpu == all[0] {
@@ -143,7 +143,7 @@ func TestPingPong(t *testing.T) {
 	}
 }
 
-// play lets a and b play ping-pong, and returns the facts of that.
+// play makes a and b play ping-pong and returns the counters of the kernel.
 func play(t testing.TB, a, b *worker, trips int) [2]facts {
 	t.Helper()
 	begin := [2]facts{a.facts(t), b.facts(t)}
@@ -154,11 +154,11 @@ func play(t testing.TB, a, b *worker, trips int) [2]facts {
 	return [2]facts{a.facts(t).since(begin[0]), b.facts(t).since(begin[1])}
 }
 
-// checkNoIdle looks for the idle tasks, which are thread 0 of each CPU.
+// checkNoIdle looks for idle tasks, which are thread 0 of each CPU.
 func checkNoIdle(t *testing.T, res *tooltest.Result) {
 	t.Helper()
 	if len(res.Histograms) < 3 {
-		t.Errorf("%d histograms of the whole machine", len(res.Histograms))
+		t.Errorf("%d histograms without filter", len(res.Histograms))
 	}
 	for _, h := range res.Histograms {
 		if key := h.Object("key"); key.Num("tid") == 0 {
@@ -167,14 +167,21 @@ func checkNoIdle(t *testing.T, res *tooltest.Result) {
 	}
 }
 
-// TestIntervals adds up what was reported while the waits went on, with keys and without.
+// TestIntervals sums the reports printed during waits, with and without keys. The last report is
+// printed at the end of the run.
 func TestIntervals(t *testing.T) {
 	tooltest.AnyWay(t)
 	for _, keys := range [][]string{{"-L", "--reasons"}, nil} {
 		a, b := pair(t, cpus(t)[0], cpus(t)[0], nil)
 		var want [2]facts
 		args := append(keys, "--tid", strconv.Itoa(a.pid), "0.02")
-		res := tooltest.JSON(t, Tool, args, func() { want = play(t, a, b, 15000) })
+		res := tooltest.JSONReports(t, Tool, args, func(reports func() int) {
+			begin := [2]facts{a.facts(t), b.facts(t)}
+			for reports() < 3 && t.Context().Err() == nil {
+				play(t, a, b, 1000)
+			}
+			want = [2]facts{a.facts(t).since(begin[0]), b.facts(t).since(begin[1])}
+		})
 		times := map[string]bool{}
 		var all uint64
 		for _, h := range res.Histograms {

@@ -12,8 +12,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestThreads makes 5,000 threads that end at once: each has waited once at least, and
-// is forgotten.
+// TestThreads creates 5,000 threads that exit immediately: each has waited at least once, and its
+// entry is removed.
 func TestThreads(t *testing.T) {
 	n := 5000
 	if testing.Short() {
@@ -30,7 +30,7 @@ func TestThreads(t *testing.T) {
 		left = leftBehind(t)
 	})
 	for _, tid := range left {
-		t.Errorf("thread %d has ended, and its stamp is still there", tid)
+		t.Errorf("thread %d has exited, but its time stamp remains", tid)
 	}
 	if lost := tooltest.Lost(res.Summary); lost != 0 {
 		t.Errorf("%v lost: %v", lost, res.Summary)
@@ -43,7 +43,7 @@ func TestThreads(t *testing.T) {
 	t.Errorf("%d threads have not waited as often: %v", n, res.Histograms)
 }
 
-// leftBehind lists the stamps of threads that are no more.
+// leftBehind lists the time stamps of threads that have exited.
 func leftBehind(t *testing.T) (left []uint32) {
 	t.Helper()
 	m := newestMap(t, "sched_waits")
@@ -52,7 +52,7 @@ func leftBehind(t *testing.T) (left []uint32) {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d", tid)); err == nil {
 			continue
 		}
-		// It may have ended after it was listed, and then takes its stamp along.
+		// If it exited after it was listed, its time stamp disappears.
 		var since uint64
 		if err := m.Lookup(tid, &since); err != nil {
 			t.Fatal(err)

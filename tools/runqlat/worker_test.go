@@ -18,22 +18,21 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// A worker is a process whose first thread does jobs on one CPU and otherwise rests in
-// read(2). The kernel tells how often it was switched out by its own will (to sleep)
-// and against it; from one rest to the next that is how often it waited after a
-// wake-up and after a preemption.
+// A worker is a process whose thread-group leader does jobs on one CPU and otherwise rests in
+// read(2). The kernel counts its voluntary switches (to sleep) and involuntary switches; between
+// two rests these are the numbers of waits after a wake-up and after a preemption.
 type worker struct {
 	cmd *exec.Cmd
 	in  io.Writer
 	out *bufio.Reader
-	pid int // its first thread's id too
+	pid int // also the ID of its thread-group leader
 }
 
 const workerEnv = "CORESCOPE_RUNQLAT_WORKER"
 
 func init() {
 	if os.Getenv(workerEnv) != "" {
-		// In init, so that it is the first thread.
+		// In init, to run on the thread-group leader.
 		runtime.LockOSThread()
 	}
 }
@@ -47,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work does what the lines on standard input say, and answers each.
+// work does the jobs on standard input, and answers each.
 func work() {
 	var answer time.Duration
 	buf := make([]byte, 256)
@@ -82,7 +81,7 @@ func pin(cpu int) {
 	}
 }
 
-// cpus lists those that this process may use.
+// cpus lists the CPUs that this process may use.
 func cpus(t testing.TB) []int {
 	t.Helper()
 	var set unix.CPUSet
@@ -98,7 +97,7 @@ func cpus(t testing.TB) []int {
 	return all
 }
 
-// spin takes CPU time, and returns how much more time went by.
+// spin uses CPU time, and returns by how much the elapsed time exceeds it.
 func spin(cpu time.Duration) time.Duration {
 	begin, beginCPU := now(unix.CLOCK_MONOTONIC), now(unix.CLOCK_THREAD_CPUTIME_ID)
 	for {
@@ -108,15 +107,15 @@ func spin(cpu time.Duration) time.Duration {
 	}
 }
 
-// now asks the kernel without a word to Go's scheduler, which takes a call that lasts for
-// one that sleeps: the thread would wait to be let on.
+// now reads the clock of the kernel with a raw system call. The Go scheduler treats a long call as
+// one that sleeps, and the thread would have to wait to continue.
 func now(clock uintptr) time.Duration {
 	var ts unix.Timespec
 	unix.RawSyscall(unix.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&ts)), 0)
 	return time.Duration(ts.Nano())
 }
 
-// pass gives a byte to and fro, from descriptor 3 and to 4.
+// pass passes a byte back and forth, from descriptor 3 to 4.
 func pass(n int, first bool) {
 	buf := make([]byte, 1)
 	for range n {
@@ -130,12 +129,12 @@ func pass(n int, first bool) {
 	}
 }
 
-// threads makes threads, one after another, that end at once.
+// threads creates threads, one after another, that exit immediately.
 func threads(n int) {
 	done := make(chan struct{})
 	for range n {
 		go func() {
-			// A goroutine that ends with its thread locked takes the thread with it.
+			// A goroutine that returns with its thread locked terminates the thread.
 			runtime.LockOSThread()
 			done <- struct{}{}
 		}()
@@ -143,7 +142,7 @@ func threads(n int) {
 	}
 }
 
-// start starts a worker on the CPU. change may change its command, and be nil.
+// start starts a worker on the CPU. change can modify its command, or be nil.
 func start(t testing.TB, cpu int, change func(*exec.Cmd) *exec.Cmd) *worker {
 	t.Helper()
 	tooltest.Root(t)
@@ -155,8 +154,8 @@ func start(t testing.TB, cpu int, change func(*exec.Cmd) *exec.Cmd) *worker {
 	if change != nil {
 		cmd = change(cmd)
 	}
-	// With one thread of Go's at a time its scheduler has no other to move the work to,
-	// for which the first would sleep, unasked.
+	// With a single P the Go scheduler has no other to hand work to, for which the first one would
+	// sleep.
 	cmd.Env = append(os.Environ(), workerEnv+"="+strconv.Itoa(cpu), "GOMAXPROCS=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -214,7 +213,7 @@ func (w *worker) begin(t testing.TB, name string, arg any) {
 	}
 }
 
-// end waits until the worker is at rest, and returns its answer.
+// end waits until the worker rests, and returns its answer.
 func (w *worker) end(t testing.TB) time.Duration {
 	t.Helper()
 	line, err := w.out.ReadString('\n')
@@ -226,7 +225,7 @@ func (w *worker) end(t testing.TB) time.Duration {
 	resting := fmt.Sprintf("%d 0x0 ", unix.SYS_READ)
 	for !strings.HasPrefix(w.read(t, "syscall"), resting) {
 		if w.cmd.Process.Signal(unix.Signal(0)) != nil {
-			t.Fatal("worker has ended")
+			t.Fatal("worker has exited")
 		}
 		runtime.Gosched()
 	}
@@ -242,7 +241,7 @@ func (w *worker) read(t testing.TB, file string) string {
 	return string(text)
 }
 
-// facts are what the kernel itself has counted of a thread.
+// facts are the counters of the kernel for a thread.
 type facts struct {
 	wakeup, preempted uint64
 	wait              time.Duration // run_delay
@@ -261,7 +260,7 @@ func (w *worker) facts(t testing.TB) (f facts) {
 	return f
 }
 
-// since are the facts of what came after.
+// since returns the counters since a previous reading.
 func (f facts) since(o facts) facts {
 	return facts{f.wakeup - o.wakeup, f.preempted - o.preempted, f.wait - o.wait, f.hidden - o.hidden}
 }

@@ -12,6 +12,14 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
+type bpfProtocol uint32
+
+const (
+	bpfProtocolIS_TCP  bpfProtocol = 1
+	bpfProtocolIS_UDP  bpfProtocol = 2
+	bpfProtocolIS_UNIX bpfProtocol = 4
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -26,6 +34,8 @@ const (
 	bpfProgOthersUnix      = "others_unix"
 	bpfVarEventType        = "event_type"
 	bpfVarHolderRound      = "holder_round"
+	bpfVarLocalPidns       = "local_pidns"
+	bpfVarProtocolType     = "protocol_type"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -111,6 +121,8 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	EventType        *ebpf.VariableSpec `ebpf:"event_type"`
 	HolderRound      *ebpf.VariableSpec `ebpf:"holder_round"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	ProtocolType     *ebpf.VariableSpec `ebpf:"protocol_type"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -171,6 +183,8 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	EventType        *ebpf.Variable `ebpf:"event_type"`
 	HolderRound      *ebpf.Variable `ebpf:"holder_round"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	ProtocolType     *ebpf.Variable `ebpf:"protocol_type"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

@@ -13,12 +13,15 @@
 #define NO_UID (-1U)
 #define UNIX_PATH_MAX 108
 
-/* Bits of what is wanted. */
+/* Bits of the selected protocols. */
 enum protocol {
 	IS_TCP = 1,
 	IS_UDP = 2,
 	IS_UNIX = 4,
 };
+
+/* Keeps the type in the object: Go takes its constants from there. */
+const enum protocol *protocol_type __attribute__((unused));
 
 const volatile __u32 targ_protocols = IS_TCP | IS_UDP | IS_UNIX;
 const volatile bool targ_listening = false;
@@ -27,10 +30,10 @@ const volatile bool targ_established = false;
 const volatile __u8 targ_family = 0;
 
 struct event {
-	struct task_info task; /* the owner; pid 0 where none was found */
+	struct task_info task; /* the owner; pid 0 if there is none */
 	struct sock_ends ends;
 	__u64 inode;
-	__u64 peer_inode; /* of AF_UNIX */
+	__u64 peer_inode; /* only AF_UNIX */
 	__u64 rx_bytes;
 	__u64 tx_bytes;
 	__u32 backlog;
@@ -42,19 +45,19 @@ struct event {
 	__u16 kind; /* SOCK_STREAM, … */
 	__u8 protocol; /* enum protocol */
 	__u8 state;
-	bool full; /* and not what is left of a connection, or not yet one */
+	bool full; /* not a TIME_WAIT or request socket */
 	bool is_ipv4;
 	__u8 pad[2];
 	char path[UNIX_PATH_MAX];
 	__u32 pad2;
 };
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
-/* Who holds a socket: the first that is wanted, and how many in all. */
+/* The holder of a socket: the first matching one, and the number of holders. */
 struct owner {
-	struct task_info task; /* pid 0 until there is one */
+	struct task_info task; /* pid 0 until a holder is found */
 	__u32 fd;
 	__u32 holders;
 };
@@ -76,7 +79,8 @@ static __always_inline __u8 sock_protocol(const struct sock *sk)
 		return IS_UNIX;
 	if (family != AF_INET && family != AF_INET6)
 		return 0;
-	return protocol == IPPROTO_TCP ? IS_TCP : protocol == IPPROTO_UDP ? IS_UDP : 0;
+	return protocol == IPPROTO_TCP ? IS_TCP : protocol == IPPROTO_UDP ? IS_UDP :
+									    0;
 }
 
 static __always_inline __u64 sock_inode(const struct sock *sk)
@@ -93,7 +97,7 @@ static __always_inline void read_tcp_queues(struct event *e, const struct sock *
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	__s32 rx = BPF_CORE_READ(tp, rcv_nxt) - BPF_CORE_READ(tp, copied_seq);
 
-	e->rx_bytes = rx > 0 ? rx : 0; /* between a FIN and its reader */
+	e->rx_bytes = rx > 0 ? rx : 0; /* can be negative between a FIN and its reader */
 	e->tx_bytes = BPF_CORE_READ(tp, write_seq) - BPF_CORE_READ(tp, snd_una);
 }
 
@@ -134,7 +138,9 @@ static __always_inline void read_full(struct event *e, const struct sock *sk)
 	e->sock_uid = BPF_CORE_READ(sk, sk_uid.val);
 	e->kind = BPF_CORE_READ(sk, sk_type);
 	if (e->state == TCP_LISTEN) {
-		e->backlog = BPF_CORE_READ(sk, sk_ack_backlog);
+		/* A connection to an AF_UNIX listener waits as a packet in its receive queue. */
+		e->backlog = e->protocol == IS_UNIX ? BPF_CORE_READ(sk, sk_receive_queue.qlen) :
+						      BPF_CORE_READ(sk, sk_ack_backlog);
 		e->backlog_max = BPF_CORE_READ(sk, sk_max_ack_backlog);
 	}
 	if (e->protocol == IS_UNIX)
@@ -159,8 +165,8 @@ static __always_inline bool is_wanted(const struct event *e)
 }
 
 /*
- * A connection in TIME_WAIT, or one that a SYN has asked for, is no whole socket: only
- * struct sock_common is there, in which skc_num is the local port.
+ * A connection in TIME_WAIT or requested by a SYN has no full socket, only struct sock_common, in
+ * which skc_num is the local port.
  */
 static __always_inline bool is_whole(__u8 state)
 {
@@ -184,7 +190,7 @@ static __noinline long read_sock(struct event *e, const struct sock *sk)
 	return 0;
 }
 
-/* The socket that a task's file stands for, if the task is to tell of it. */
+/* The socket of a task's file, if the task is wanted. */
 static __always_inline struct sock *held_sock(struct task_struct *task, struct file *file)
 {
 	struct sock *sk;
@@ -197,7 +203,7 @@ static __always_inline struct sock *held_sock(struct task_struct *task, struct f
 	return sk;
 }
 
-/* Finds out who holds what. */
+/* Finds the holders of sockets. */
 SEC("iter/task_file")
 int holders(struct bpf_iter__task_file *ctx)
 {
@@ -241,7 +247,42 @@ static __always_inline void send_sock(struct seq_file *seq, const struct sock *s
 		list_send(seq, &e, sizeof(e));
 }
 
-/* The sockets that are held, of all network namespaces, each at its owner. */
+/* Exists from kernel 5.6 on. */
+struct mptcp_subflow_context___node {
+	struct list_head node;
+	struct sock *tcp_sock;
+} __attribute__((preserve_access_index));
+
+struct mptcp_sock___conn_list {
+	struct list_head conn_list;
+} __attribute__((preserve_access_index));
+
+#define SUBFLOWS_MAX 16 /* the kernel's limit is 8 per connection */
+
+/* Sends the TCP sockets of an MPTCP socket. */
+static __always_inline void send_subflows(struct seq_file *seq, const struct sock *sk,
+					  const struct owner *owner)
+{
+	const struct mptcp_subflow_context___node *subflow;
+	const struct mptcp_sock___conn_list *mptcp = (const void *)sk;
+	const struct list_head *head, *node;
+	const struct sock *first = mptcp_first(sk), *tcp;
+
+	if (first)
+		send_sock(seq, first, owner, IS_TCP);
+	head = (const void *)mptcp + bpf_core_field_offset(struct mptcp_sock___conn_list, conn_list);
+	node = BPF_CORE_READ(head, next);
+	for (int i = 0; i < SUBFLOWS_MAX && node && node != head; i++) {
+		subflow = (const void *)node -
+			  bpf_core_field_offset(struct mptcp_subflow_context___node, node);
+		tcp = BPF_CORE_READ(subflow, tcp_sock);
+		if (tcp && tcp != first)
+			send_sock(seq, tcp, owner, IS_TCP);
+		node = BPF_CORE_READ(node, next);
+	}
+}
+
+/* The sockets held by processes, of all network namespaces, each with its owner. */
 SEC("iter/task_file")
 int held(struct bpf_iter__task_file *ctx)
 {
@@ -255,20 +296,22 @@ int held(struct bpf_iter__task_file *ctx)
 		return 0;
 	sock = BPF_CORE_READ(sk, sk_socket);
 	owner = bpf_map_lookup_elem(&owners, &sock);
-	if (owner && owner->task.tid == BPF_CORE_READ(task, pid) && owner->fd == fd)
+	if (!owner || owner->task.tid != BPF_CORE_READ(task, pid) || owner->fd != fd)
+		return 0;
+	if (sock_is_mptcp(sk))
+		send_subflows(ctx->meta->seq, sk, owner);
+	else
 		send_sock(ctx->meta->seq, sk, owner, sock_protocol(sk));
 	return 0;
 }
 
-/*
- * The others: those that were not held when processes were gone through, and the TCP
- * parts of MPTCP's (5.6), which are held by way of the whole.
- */
+/* The sockets that no process held when the processes were listed. */
 static __always_inline int list_others(struct seq_file *seq, const struct sock *sk,
 				       __u8 protocol)
 {
 	const struct socket *sock = NULL;
 	struct owner *owner = NULL;
+	const struct sock *of_file;
 
 	if (!sk)
 		return 0;
@@ -276,8 +319,11 @@ static __always_inline int list_others(struct seq_file *seq, const struct sock *
 		sock = BPF_CORE_READ(sk, sk_socket);
 	if (sock)
 		owner = bpf_map_lookup_elem(&owners, &sock);
-	if (owner && BPF_CORE_READ(sock, sk) == sk)
-		return 0;
+	if (owner) {
+		of_file = BPF_CORE_READ(sock, sk);
+		if (of_file == sk || (of_file && sock_is_mptcp(of_file)))
+			return 0;
+	}
 	if (!task_filter || (owner && owner->task.pid))
 		send_sock(seq, sk, owner, protocol);
 	return 0;

@@ -1,23 +1,31 @@
 package sockets
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/tcptest"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
+func TestMain(m *testing.M) { tcptest.Main(m, map[string]func() error{"mptcp": mptcpRole}) }
+
 func self() []string { return []string{"-p", strconv.Itoa(os.Getpid())} }
 
-// fileOf is the descriptor behind a connection or listener.
+// fileOf returns the descriptor of a connection or listener.
 func fileOf(t *testing.T, c interface{ File() (*os.File, error) }) (fd int, inode float64) {
 	t.Helper()
 	f, err := c.File()
@@ -50,12 +58,15 @@ func check(t *testing.T, what string, row tooltest.Row, want map[string]any) {
 	}
 }
 
-// pair is a connection of which nothing is read.
+// pair is a connection whose data is not read.
 func pair(t *testing.T, network, address string) (listener net.Listener, client, server net.Conn) {
 	t.Helper()
 	listener, err := net.Listen(network, address)
+	if network == "tcp6" && (errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT)) {
+		t.Skipf("this machine has no IPv6: %v", err)
+	}
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
 	client, err = net.Dial(network, listener.Addr().String())
@@ -71,7 +82,7 @@ func pair(t *testing.T, network, address string) (listener net.Listener, client,
 	return listener, client, server
 }
 
-// Both ends of a connection, the listener, what waits to be accepted, and what is queued.
+// TestTCP checks both ends of a connection, the listener, waiting connections, and queues.
 func TestTCP(t *testing.T) {
 	tooltest.Root(t)
 	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0"} {
@@ -103,7 +114,7 @@ func TestTCP(t *testing.T) {
 			"rx_queue_bytes": 777.0, "tx_queue_bytes": 0.0, "holders": 2.0, "backlog": nil,
 		})
 		if fd := int(row.Num("fd")); fd > serverFD {
-			t.Errorf("owner's descriptor is %d, want the first one, before %d", fd, serverFD)
+			t.Errorf("descriptor of the owner is %d, want the first one, before %d", fd, serverFD)
 		}
 		row = one(t, res, "not accepted", func(r tooltest.Row) bool {
 			return r.Num("rport") == portOf(waiting.LocalAddr()) && r.Num("lport") == port
@@ -118,7 +129,7 @@ func portOf(a net.Addr) float64 {
 	return n
 }
 
-// What is left of a connection has its ends, and no owner.
+// TestTimeWait checks that a connection in TIME_WAIT has addresses and no owner.
 func TestTimeWait(t *testing.T) {
 	tooltest.Root(t)
 	_, client, server := pair(t, "tcp4", "127.0.0.1:0")
@@ -150,7 +161,7 @@ func TestUDP(t *testing.T) {
 	row := one(t, res, "receiver", func(r tooltest.Row) bool { return r.Num("lport") == portOf(conn.LocalAddr()) })
 	check(t, "receiver", row, map[string]any{"protocol": "udp", "kind": "dgram", "state": "CLOSE", "laddr": "127.0.0.1", "rport": 0.0})
 	if n := row.Num("rx_queue_bytes"); n < 100 || n > 8192 {
-		t.Errorf("%v bytes wait in %v, want those of a datagram of 100", n, row)
+		t.Errorf("%v bytes are queued in %v, want those of a datagram of 100", n, row)
 	}
 	row = one(t, res, "sender", func(r tooltest.Row) bool { return r.Num("lport") == portOf(out.LocalAddr()) })
 	check(t, "sender", row, map[string]any{"state": "ESTABLISHED", "rport": portOf(conn.LocalAddr()), "rx_queue_bytes": 0.0})
@@ -162,6 +173,13 @@ func TestUnix(t *testing.T) {
 	tooltest.Root(t)
 	path := t.TempDir() + "/\x1bsocket"
 	listener, client, server := pair(t, "unix", path)
+	for range 2 { // waiting for accept
+		waiting, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer waiting.Close()
+	}
 	_, listens := fileOf(t, listener.(*net.UnixListener))
 	_, asks := fileOf(t, client.(*net.UnixConn))
 	_, answers := fileOf(t, server.(*net.UnixConn))
@@ -172,7 +190,7 @@ func TestUnix(t *testing.T) {
 	defer abstract.Close()
 	res := tooltest.JSON(t, Tool, append(self(), "-x"), nil)
 	for inode, want := range map[float64]map[string]any{
-		listens: {"state": "LISTEN", "path": path, "peer_inode": nil, "backlog": 0.0, "protocol": "unix", "kind": "stream", "laddr": nil, "lport": nil},
+		listens: {"state": "LISTEN", "path": path, "peer_inode": nil, "backlog": 2.0, "protocol": "unix", "kind": "stream", "laddr": nil, "lport": nil},
 		asks:    {"state": "ESTABLISHED", "path": nil, "peer_inode": answers},
 		answers: {"state": "ESTABLISHED", "path": path, "peer_inode": asks},
 	} {
@@ -181,7 +199,7 @@ func TestUnix(t *testing.T) {
 	one(t, res, "abstract", func(r tooltest.Row) bool { return r.Str("path") == abstract.Addr().String() })
 }
 
-// listed are the sockets of /proc/net by inode: state, ports and queues of TCP, "" of unix.
+// listed returns the sockets in /proc/net by inode: state, ports and queues for TCP, "" for unix.
 func listed(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -205,7 +223,8 @@ func listed(t *testing.T) map[string]string {
 	return all
 }
 
-// Each socket that /proc/net has before and after is listed once, with its state.
+// TestEverySocket checks that each socket that is in /proc/net before and after is listed once,
+// with its state.
 func TestEverySocket(t *testing.T) {
 	tooltest.Root(t)
 	pair(t, "tcp4", "127.0.0.1:0")
@@ -236,12 +255,11 @@ func TestEverySocket(t *testing.T) {
 		}
 	}
 	if stayed < 3 || res.Summary.Num("lost") != 0 {
-		t.Errorf("%d sockets stayed, summary %v", stayed, res.Summary)
+		t.Errorf("%d sockets existed throughout, summary %v", stayed, res.Summary)
 	}
 }
 
-// A socket of another network namespace is listed with that; one that two processes hold
-// is listed once, with both counted.
+// TestNamespaceAndHolders checks a socket in another network namespace, and one with two holders.
 func TestNamespaceAndHolders(t *testing.T) {
 	tooltest.Root(t)
 	type made struct {
@@ -250,7 +268,7 @@ func TestNamespaceAndHolders(t *testing.T) {
 		err   error
 	}
 	result := make(chan made)
-	go func() { // its thread ends with it
+	go func() { // its thread exits with the goroutine
 		runtime.LockOSThread()
 		var m made
 		if m.err = unix.Unshare(unix.CLONE_NEWNET); m.err == nil {
@@ -266,7 +284,7 @@ func TestNamespaceAndHolders(t *testing.T) {
 	m := <-result
 	defer close(result)
 	if m.err != nil {
-		t.Skip(m.err)
+		t.Fatalf("make a network namespace: %v", m.err)
 	}
 	defer unix.Close(m.fd)
 	cmd := exec.Command("cat")
@@ -276,7 +294,7 @@ func TestNamespaceAndHolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer func() { in.Close(); _ = cmd.Wait() }()
 	res := tooltest.JSON(t, Tool, []string{"-tl"}, nil)
@@ -285,6 +303,75 @@ func TestNamespaceAndHolders(t *testing.T) {
 	res = tooltest.JSON(t, Tool, []string{"-p", strconv.Itoa(cmd.Process.Pid)}, nil)
 	row = one(t, res, "of the child", func(tooltest.Row) bool { return true })
 	check(t, "of the child", row, map[string]any{"pid": float64(cmd.Process.Pid), "fd": 3.0, "holders": 3.0})
+}
+
+// TestMPTCPElsewhere lists an MPTCP listener in another network namespace, and both ends of a
+// connection to it.
+func TestMPTCPElsewhere(t *testing.T) {
+	tooltest.Root(t)
+	cmd := tcptest.InRole("mptcp")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { in.Close(); _ = cmd.Wait() }()
+	var port float64
+	if _, err := fmt.Fscan(out, &port); err != nil {
+		t.Fatal(err)
+	}
+	if port == 0 {
+		t.Skip("MPTCP is unavailable: the child's connection is TCP")
+	}
+	res := tooltest.JSON(t, Tool, []string{"-t", "-p", strconv.Itoa(cmd.Process.Pid)}, nil)
+	var states []string
+	for _, r := range res.Events {
+		if r.Num("lport") == port || r.Num("rport") == port {
+			states = append(states, r.Str("state"))
+		}
+	}
+	slices.Sort(states)
+	if want := []string{"ESTABLISHED", "ESTABLISHED", "LISTEN"}; !slices.Equal(states, want) {
+		t.Errorf("states are %q, want %q: %v", states, want, res.Events)
+	}
+}
+
+// mptcpRole listens and connects with MPTCP, prints the port, and waits for the end of standard
+// input.
+func mptcpRole() error {
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(true)
+	l, err := lc.Listen(context.Background(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	var d net.Dialer
+	d.SetMultipathTCP(true)
+	client, err := d.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	port := tcptest.Port(l.Addr())
+	if on, err := server.(*net.TCPConn).MultipathTCP(); !on || err != nil {
+		port = 0
+	}
+	fmt.Println(port)
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
 }
 
 func mustDup(t *testing.T, fd int) int {

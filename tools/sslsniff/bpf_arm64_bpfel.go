@@ -12,11 +12,28 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
+type bpfDirection uint32
+
+const (
+	bpfDirectionWRITE     bpfDirection = 0
+	bpfDirectionREAD      bpfDirection = 1
+	bpfDirectionHANDSHAKE bpfDirection = 2
+)
+
+type bpfLibrary uint32
+
+const (
+	bpfLibraryOPENSSL bpfLibrary = 0
+	bpfLibraryGNUTLS  bpfLibrary = 1
+	bpfLibraryNSS     bpfLibrary = 2
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapCalls                         = "calls"
+	bpfMapCounters                      = "counters"
 	bpfMapEvents                        = "events"
 	bpfMapLost                          = "lost"
 	bpfMapScratchZero                   = "scratch_zero"
@@ -39,10 +56,13 @@ const (
 	bpfProgOpensslUprobeWriteEx2        = "openssl__uprobe__write_ex2"
 	bpfProgOpensslHandshakeUprobeEnter  = "openssl_handshake__uprobe__enter"
 	bpfProgOpensslHandshakeUprobeReturn = "openssl_handshake__uprobe__return"
+	bpfVarDirectionType                 = "direction_type"
 	bpfVarEventLastWakeupNs             = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer               = "event_perf_buffer"
 	bpfVarEventType                     = "event_type"
 	bpfVarEventWakeupNs                 = "event_wakeup_ns"
+	bpfVarLibraryType                   = "library_type"
+	bpfVarLocalPidns                    = "local_pidns"
 	bpfVarTargByUid                     = "targ_by_uid"
 	bpfVarTargCgroupId                  = "targ_cgroup_id"
 	bpfVarTargComm                      = "targ_comm"
@@ -124,6 +144,7 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Calls       *ebpf.MapSpec `ebpf:"calls"`
+	Counters    *ebpf.MapSpec `ebpf:"counters"`
 	Events      *ebpf.MapSpec `ebpf:"events"`
 	Lost        *ebpf.MapSpec `ebpf:"lost"`
 	ScratchZero *ebpf.MapSpec `ebpf:"scratch_zero"`
@@ -134,10 +155,13 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	DirectionType     *ebpf.VariableSpec `ebpf:"direction_type"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	LibraryType       *ebpf.VariableSpec `ebpf:"library_type"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -173,6 +197,7 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Calls       *ebpf.Map `ebpf:"calls"`
+	Counters    *ebpf.Map `ebpf:"counters"`
 	Events      *ebpf.Map `ebpf:"events"`
 	Lost        *ebpf.Map `ebpf:"lost"`
 	ScratchZero *ebpf.Map `ebpf:"scratch_zero"`
@@ -182,6 +207,7 @@ type bpfMaps struct {
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Calls,
+		m.Counters,
 		m.Events,
 		m.Lost,
 		m.ScratchZero,
@@ -193,10 +219,13 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	DirectionType     *ebpf.Variable `ebpf:"direction_type"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	LibraryType       *ebpf.Variable `ebpf:"library_type"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

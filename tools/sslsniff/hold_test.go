@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hold maps the machine's library of that name, so that it is attached to from the start,
-// and not only when the program that is run has mapped it.
+// hold maps the installed library with this name, so that the tool attaches to it from the start,
+// not only when the traced program has mapped it.
 func hold(t *testing.T, name string) {
 	t.Helper()
 	for _, dir := range []string{"/usr/lib/*/", "/usr/lib/", "/usr/lib64/", "/usr/local/lib/"} {

@@ -8,9 +8,9 @@
 #include "event.bpf.h"
 #include "task.bpf.h"
 
-#define DATA_MAX 16384 /* what a record of TLS holds */
+#define DATA_MAX 16384 /* size of a TLS record */
 
-/* How many bytes of each call are sent. */
+/* Maximum number of bytes sent per call. */
 const volatile __u32 targ_data_bytes = 8192;
 
 enum library {
@@ -19,31 +19,37 @@ enum library {
 	NSS,
 };
 
+/* Keeps the type in the object: Go takes its constants from there. */
+const enum library *library_type __attribute__((unused));
+
 enum direction {
 	WRITE,
 	READ,
 	HANDSHAKE,
 };
 
+/* Keeps the type in the object: Go takes its constants from there. */
+const enum direction *direction_type __attribute__((unused));
+
 struct call {
 	__u64 start_ns;
 	const void *buf;
-	const __u64 *done; /* where the number of bytes goes, if it is not returned */
+	const __u64 *done; /* address of the number of bytes, if it is not returned */
 	__u64 channel; /* struct ssl_st, gnutls_session_t, PRFileDesc */
 	__u8 library;
 	__u8 direction;
 	__u8 pad[6];
 };
 
-#include "call.bpf.h"
+#include "usercall.bpf.h"
 
 struct event {
 	struct task_info task;
 	__u64 delta_ns;
 	__u64 channel;
-	__u64 len; /* that were written or read */
+	__u64 len; /* bytes written or read */
 	__s32 ret;
-	__u32 data_len; /* of these, here */
+	__u32 data_len; /* the part of them in data */
 	__u8 library;
 	__u8 direction;
 	__u8 truncated;
@@ -57,7 +63,7 @@ struct scratch {
 
 #include "scratch.bpf.h"
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
 static __always_inline int enter(struct pt_regs *ctx, const struct call *call)
@@ -66,7 +72,7 @@ static __always_inline int enter(struct pt_regs *ctx, const struct call *call)
 
 	if (!task_current_wanted())
 		return 0;
-	c = call_begin(frame_at_begin(ctx));
+	c = user_call_begin(ctx);
 	if (c) {
 		*c = *call;
 		c->start_ns = bpf_ktime_get_boot_ns();
@@ -74,7 +80,7 @@ static __always_inline int enter(struct pt_regs *ctx, const struct call *call)
 	return 0;
 }
 
-/* The number of bytes that a call has moved: returned, or put where it was told to. */
+/* The number of bytes that a call has transferred: its result, or stored at an address. */
 static __always_inline __u64 bytes_done(const struct call *c, __s32 ret)
 {
 	__u64 len = 0;
@@ -87,7 +93,7 @@ static __always_inline __u64 bytes_done(const struct call *c, __s32 ret)
 	return len;
 }
 
-/* read_data is called when the call is over, as the memory is resident then. */
+/* read_data is called when the call returns, because the memory is resident then. */
 static __always_inline __u32 read_data(struct scratch *s, const struct call *c)
 {
 	__u64 len = s->event.len;
@@ -124,9 +130,9 @@ static __always_inline void send(struct pt_regs *ctx, const struct call *c, __s3
 }
 
 /*
- * Functions are made of one another: gnutls_record_send() is gnutls_record_send2(), and
- * SSL_write_ex() from 3.3 on SSL_write_ex2(). What is within a call that moves the very
- * same bytes is that call.
+ * Library functions call each other: gnutls_record_send() calls gnutls_record_send2(), and
+ * SSL_write_ex() calls SSL_write_ex2() from OpenSSL 3.3 on. A nested call that transfers the same
+ * bytes is part of the outer call.
  */
 static __always_inline bool is_inner(const struct call *call)
 {
@@ -147,7 +153,7 @@ static __always_inline int leave(struct pt_regs *ctx)
 	bool nested;
 	__u64 len;
 
-	if (!call_end(frame_at_end(ctx), &call, &nested) || (nested && is_inner(&call)))
+	if (!user_call_end(ctx, &call, &nested) || (nested && is_inner(&call)))
 		return 0;
 	len = bytes_done(&call, ret);
 	if (len || call.direction == HANDSHAKE)
@@ -159,8 +165,11 @@ static __always_inline int enter_data(struct pt_regs *ctx, enum library library,
 				      const __u64 *done)
 {
 	struct call call = {
-		.library = library, .direction = direction, .done = done,
-		.channel = PT_REGS_PARM1(ctx), .buf = (const void *)PT_REGS_PARM2(ctx),
+		.library = library,
+		.direction = direction,
+		.done = done,
+		.channel = PT_REGS_PARM1(ctx),
+		.buf = (const void *)PT_REGS_PARM2(ctx),
 	};
 
 	return enter(ctx, &call);

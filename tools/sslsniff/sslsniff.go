@@ -1,4 +1,4 @@
-// Package sslsniff shows what programs send and receive by TLS, in the clear.
+// Package sslsniff traces the plaintext of TLS connections.
 package sslsniff
 
 import (
@@ -6,104 +6,101 @@ import (
 	"fmt"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
 
-//go:generate ../../scripts/bpf2go.sh sslsniff.bpf.c
+//go:generate ../../scripts/bpf2go.sh sslsniff.bpf.c -type library -type direction
 
 type options struct {
-	Extra     bool     `flag:"extra,x" help:"show the user and the thread"`
-	NoOpenSSL bool     `flag:"no-openssl,o" help:"leave OpenSSL out"`
-	NoGnuTLS  bool     `flag:"no-gnutls,g" help:"leave GnuTLS out"`
-	NoNSS     bool     `flag:"no-nss,n" help:"leave NSS out"`
+	Extra     bool     `flag:"extra,x" help:"show user and thread"`
+	NoOpenSSL bool     `flag:"no-openssl,o" help:"do not trace OpenSSL"`
+	NoGnuTLS  bool     `flag:"no-gnutls,g" help:"do not trace GnuTLS"`
+	NoNSS     bool     `flag:"no-nss,n" help:"do not trace NSS"`
 	HexDump   bool     `flag:"hexdump" help:"show the data in hexadecimal"`
-	Bytes     uint32   `flag:"max-buffer-size" bpf:"targ_data_bytes" help:"show so many bytes of each call, 16,384 at most"`
-	Latency   bool     `flag:"latency,l" help:"show how long the call took"`
-	Handshake bool     `flag:"handshake" help:"show handshakes as well"`
-	ExtraLib  []string `flag:"extra-lib" arg:"LIBRARY:PATH" help:"also this file, as a library of openssl, gnutls or nss"`
+	Bytes     uint32   `flag:"max-buffer-size" arg:"BYTES" max:"16384" bpf:"targ_data_bytes" help:"show at most this number of bytes of each call"`
+	Latency   bool     `flag:"latency,l" help:"show the duration of calls"`
+	Handshake bool     `flag:"handshake" help:"include handshakes"`
+	ExtraLib  []string `flag:"extra-lib" arg:"LIBRARY:PATH" help:"also trace this file, as library openssl, gnutls or nss"`
 }
-
-// dataMax is DATA_MAX.
-const dataMax = 16384
 
 type event struct {
 	value.Task
-	Latency   value.Nanoseconds `json:"delta_ns" col:"LAT(ms),width=7,right" help:"from where the function is entered to where it returns (CLOCK_BOOTTIME): of a handshake that does not block, its last call alone" btf:"delta_ns"`
-	Channel   uint64            `json:"channel" col:"CHANNEL,width=15,extra" help:"address of the library's structure of the connection: the same for all calls of one"`
-	Len       uint64            `json:"len" col:"LEN,width=7" help:"bytes that the call wrote or read"`
-	Ret       int32             `json:"ret" col:"RET,width=5,right,extra" help:"what the function returned"`
+	Latency   value.Nanoseconds `json:"delta_ns" col:"LAT(ms),width=7,right" help:"time from entry to return of the function (CLOCK_BOOTTIME); of a non-blocking handshake that of its last call" btf:"delta_ns"`
+	Channel   uint64            `json:"channel" col:"CHANNEL,width=15,extra" help:"address of the library's connection structure, which is the same for all calls on one connection"`
+	Len       uint64            `json:"len" col:"LEN,width=7" help:"bytes written or read by the call"`
+	Ret       int32             `json:"ret" col:"RET,width=5,right,extra" help:"return value of the function"`
 	DataLen   uint32
 	Library   library   `json:"library" col:"LIBRARY,width=7" help:"openssl, gnutls or nss"`
 	Direction direction `json:"call" col:"FUNC,width=12" help:"write, read or handshake"`
-	Truncated bool      `json:"truncated" col:"CUT,width=5" help:"there are less bytes in data than the call moved: they are more than --max-buffer-size, or could not be read"`
+	Truncated bool      `json:"truncated" col:"CUT,width=5" help:"data has fewer bytes than the call transferred: because of --max-buffer-size, or because memory could not be read"`
 	_         [5]byte
 }
 
 type row struct {
 	event
-	Elapsed value.Elapsed `json:"elapsed_ns" col:"TIME(s),width=14,extra" help:"time since the tool was started (CLOCK_BOOTTIME)"`
-	Data    data          `json:"data" col:"DATA,width=40" help:"what was written or read; with --hexdump in hexadecimal"`
-
-	start value.Time
+	source.Elapsed
+	Data data `json:"data" col:"DATA,width=40" help:"plaintext written or read; in hexadecimal with --hexdump"`
 }
 
-// Tool is sslsniff.
+// Tool is the definition of sslsniff.
 var Tool = tool.Define(tool.Spec{
 	Name:     "sslsniff",
 	Category: "network",
-	Summary:  "Show what programs send and receive by TLS, in the clear",
-	Description: `Shows each call that writes or reads data by a library for TLS, as it returns, with the data before they are encrypted or after they are decrypted: SSL_write(3), SSL_read(3) and their forms with _ex of OpenSSL (also of LibreSSL and BoringSSL, where they are shared libraries), gnutls_record_send(3), gnutls_record_recv(3) and their forms of GnuTLS, and PR_Write, PR_Send, PR_Read and PR_Recv of NSS. Calls that moved no data, as there was none yet, are no rows.
+	Summary:  "Trace plaintext of TLS/SSL connections (OpenSSL, GnuTLS, NSS)",
+	Description: `Shows each call that writes or reads data with a TLS library when it returns, with the data before encryption or after decryption: SSL_write(3), SSL_read(3) and their _ex variants of OpenSSL (also LibreSSL and BoringSSL as shared libraries), gnutls_record_send(3), gnutls_record_recv(3) and their variants of GnuTLS, and PR_Write, PR_Send, PR_Read and PR_Recv of NSS. Calls that transferred no data are not shown.
 
-LEN is what the call moved, however much of it is shown: the first 8,192 bytes, or --max-buffer-size. Where that is less, truncated is true.
+LEN is the number of bytes transferred. Only the first 8,192 bytes, or --max-buffer-size, are shown; if there are more, truncated is true.
 
-The functions are probed in every such library that a process has mapped: those of containers too, and those whose file was deleted by an upgrade. A library that is mapped later is probed some milliseconds after; what is sent before that is not seen. NSS moves the bytes of plain files and sockets by the same functions: they are rows too.
+The functions are traced in every such library that a process has mapped, including those in containers and those whose file was deleted by an upgrade. A library that is mapped later is attached to some milliseconds after; data sent before that is missed. NSS uses the same functions for plain files and sockets, which are shown too. Calls that did not return are counted as no_return in the summary.
 
-Programs that have OpenSSL or GnuTLS linked in and export its functions, as Node.js does, are probed too. Where they do not export them but have a table of symbols, --pid or --extra-lib finds them, as openssl:/opt/envoy.
+` + tool.ReturnsManual + ` Of OpenSSL 3.0, this concerns SSL_do_handshake (--handshake); of NSS, all functions.
 
-Not seen are programs that have their library linked in and neither; programs with a library of their own, such as those in Go, Rust (rustls) and Java; what goes through BIO_f_ssl(3) or SSL_sendfile(3); TLS by the kernel; and 32-bit programs.`,
+Programs with statically linked OpenSSL or GnuTLS are traced if they export its functions, as Node.js does. If they do not export them but have a symbol table, use --pid or --extra-lib, such as openssl:/opt/envoy.
+
+The following is not traced: statically linked programs without exported functions and symbols; programs with a TLS implementation of their own, such as those in Go, Rust (rustls) and Java; BIO_f_ssl(3) and SSL_sendfile(3); kernel TLS; 32-bit programs.`,
 	Peers: []string{
 		"-d (BCC: debug output) is -v.",
-		"Text has the data in one line, behind the other columns, with all that is not printable escaped; BCC prints them as they are, over several lines.",
-		"--handshake works without -l too, and shows GnuTLS's and every call of a handshake that does not block, with ret.",
-		"--max-buffer-size has a limit of 16,384, what a record of TLS holds.",
-		"SSL_write_ex and SSL_read_ex, by which Python does all its TLS, and the libraries of containers are seen.",
+		"Text shows data on one line, after the other columns, with non-printable characters escaped; BCC prints it unescaped on several lines.",
+		"--handshake also works without -l, includes GnuTLS, and shows every call of a non-blocking handshake, with ret.",
+		"--max-buffer-size is limited to 16,384, the size of a TLS record.",
+		"SSL_write_ex and SSL_read_ex, which Python uses for all TLS, and libraries in containers are traced.",
 	},
 	Examples: []string{
-		"sslsniff                                        # all TLS of the machine",
-		"sslsniff -p 1234 -l                             # of one process, with the time that calls took",
-		"sslsniff --extra-lib openssl:/opt/envoy -g -n   # of a program with OpenSSL linked in",
-		"sslsniff --filter 'data contains \"Authorization\"' # calls whose data have a word",
+		"sslsniff                                        # all TLS on the machine",
+		"sslsniff -p 1234 -l                             # one process, with the duration of calls",
+		"sslsniff --extra-lib openssl:/opt/envoy -g -n   # a program with statically linked OpenSSL",
+		`sslsniff --filter 'data contains "Authorization"' # calls whose data contains a word`,
 	},
-	Object: loadBpf,
-	Tasks:  true,
-	Shorts: map[string]string{"pid": "p", "uid": "u", "comm": "c"},
+	Object:  loadBpf,
+	Tasks:   true,
+	Returns: true,
+	Shorts:  map[string]string{"pid": "p", "uid": "u", "comm": "c"},
 }, options{Bytes: 8192}, build)
 
+// bufferBytes holds 8,000 calls at once, of 8,192 bytes each.
+const bufferBytes = 64 << 20
+
 func build(o *options, _ *tool.Env) (tool.Source, error) {
-	if o.Bytes > dataMax {
-		return nil, fmt.Errorf("--max-buffer-size %d: %d at most", o.Bytes, dataMax)
+	if o.NoOpenSSL && o.NoGnuTLS && o.NoNSS {
+		return nil, errors.New("--no-openssl, --no-gnutls and --no-nss leave no library to trace: use at most two of them")
 	}
 	files, err := o.files()
 	if err != nil {
 		return nil, err
 	}
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
-		return nil, fmt.Errorf("read boot clock: %w", err)
-	}
-	return &tool.Events[row]{
+	return &source.Events[row]{
 		Plan:        tool.Plan{Files: files, Without: o.without()},
 		Columns:     o.columns(),
-		BufferBytes: 16 << 20,
-		Row:         row{start: value.Time(now.Nano()), Data: data{hex: o.HexDump}},
+		BufferBytes: bufferBytes,
+		Widths:      map[string]int{"elapsed_ns": 14},
+		Row:         row{Data: data{hex: o.HexDump}},
 	}, nil
 }
 
-// files are the libraries, with those of --extra-lib.
+// files returns the files of each library, including those of --extra-lib.
 func (o *options) files() (map[string]binary.Files, error) {
 	files := map[string]binary.Files{
 		"openssl": {Names: []string{"libssl.so*"}, Programs: true},
@@ -112,9 +109,9 @@ func (o *options) files() (map[string]binary.Files, error) {
 	}
 	for _, word := range o.ExtraLib {
 		name, path, ok := strings.Cut(word, ":")
-		f, known := files[name]
-		if !ok || !known {
-			return nil, errors.New("--extra-lib is openssl:PATH, gnutls:PATH or nss:PATH")
+		f, isLibrary := files[name]
+		if !ok || !isLibrary {
+			return nil, errors.New("--extra-lib must be openssl:PATH, gnutls:PATH or nss:PATH")
 		}
 		f.Extra = append(f.Extra, path)
 		files[name] = f
@@ -150,15 +147,14 @@ func (o *options) columns() []string {
 	return append(cols, "data")
 }
 
-// Decode reads the data behind the event.
+// Decode reads the data, which follows the event.
 func (r *row) Decode(tail []byte) error {
 	if int(r.DataLen) > len(tail) {
-		return fmt.Errorf("event has %d bytes of data, not %d", len(tail), r.DataLen)
+		return fmt.Errorf("tail has %d bytes, want %d of data", len(tail), r.DataLen)
 	}
 	r.Data.Bytes = nil
 	if r.Len > 0 {
 		r.Data.Bytes = tail[:r.DataLen]
 	}
-	r.Elapsed = value.Elapsed(r.Time - r.start)
 	return nil
 }

@@ -7,36 +7,40 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-func word[T ~uint8](n T, words ...string) string {
+func word[T ~uint8](n T, words []string) string {
 	if int(n) < len(words) {
 		return words[n]
 	}
 	return strconv.Itoa(int(n))
 }
 
-// library is enum library.
+// library mirrors enum library.
 type library uint8
 
-func (l *library) name() string               { return word(*l, "openssl", "gnutls", "nss") }
+func (l *library) name() string {
+	return word(*l, []string{bpfLibraryOPENSSL: "openssl", bpfLibraryGNUTLS: "gnutls", bpfLibraryNSS: "nss"})
+}
 func (l *library) AppendText(b []byte) []byte { return append(b, l.name()...) }
 func (l *library) AppendJSON(b []byte) []byte { return value.AppendString(b, l.name()) }
 func (l *library) Any() any                   { return l.name() }
 func (l *library) Schema() value.Schema       { return value.Schema{Type: "string"} }
 
-// direction is enum direction. Text has BCC's words.
+// direction mirrors enum direction. Text uses the names of BCC.
 type direction uint8
 
-func (d *direction) name() string { return word(*d, "write", "read", "handshake") }
+func (d *direction) name() string {
+	return word(*d, []string{bpfDirectionWRITE: "write", bpfDirectionREAD: "read", bpfDirectionHANDSHAKE: "handshake"})
+}
 
 func (d *direction) AppendText(b []byte) []byte {
-	return append(b, word(*d, "WRITE/SEND", "READ/RECV", "HANDSHAKE")...)
+	return append(b, word(*d, []string{bpfDirectionWRITE: "WRITE/SEND", bpfDirectionREAD: "READ/RECV", bpfDirectionHANDSHAKE: "HANDSHAKE"})...)
 }
 
 func (d *direction) AppendJSON(b []byte) []byte { return value.AppendString(b, d.name()) }
 func (d *direction) Any() any                   { return d.name() }
 func (d *direction) Schema() value.Schema       { return value.Schema{Type: "string"} }
 
-// data is bytes that hex shows as such.
+// data is shown as text, or in hexadecimal if hex is set.
 type data struct {
 	value.Bytes
 	hex bool
@@ -56,7 +60,7 @@ func (d *data) AppendJSON(b []byte) []byte {
 	return d.Bytes.AppendJSON(b)
 }
 
-// Valid reports whether JSON's text is exact, as hexadecimal always is.
+// Valid reports whether the JSON string represents the bytes exactly; hexadecimal always does.
 func (d *data) Valid() bool { return d.hex || d.Bytes.Valid() }
 
 func (d *data) Any() any {

@@ -16,52 +16,57 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapEvents              = "events"
-	bpfMapLost                = "lost"
-	bpfMapStackRooms          = "stack_rooms"
-	bpfMapStacksSent          = "stacks_sent"
-	bpfMapTable               = "table"
-	bpfMapUnwindBlocks        = "unwind_blocks"
-	bpfMapUnwindCursors       = "unwind_cursors"
-	bpfMapUnwindMappings      = "unwind_mappings"
-	bpfMapUnwindProcesses     = "unwind_processes"
-	bpfMapUnwindRules         = "unwind_rules"
-	bpfProgKernelKprobe       = "kernel__kprobe"
-	bpfProgKernelMulti        = "kernel__multi"
-	bpfProgKernelReturnKprobe = "kernel_return__kprobe"
-	bpfProgKernelReturnMulti  = "kernel_return__multi"
-	bpfProgTracepointRaw      = "tracepoint__raw"
-	bpfProgTracepointTp       = "tracepoint__tp"
-	bpfProgUserMulti          = "user__multi"
-	bpfProgUserUprobe         = "user__uprobe"
-	bpfProgUserReturnMulti    = "user_return__multi"
-	bpfProgUserReturnUprobe   = "user_return__uprobe"
-	bpfVarAtEntry             = "at_entry"
-	bpfVarByPid               = "by_pid"
-	bpfVarCountEpoch          = "count_epoch"
-	bpfVarEventLastWakeupNs   = "event_last_wakeup_ns"
-	bpfVarEventPerfBuffer     = "event_perf_buffer"
-	bpfVarEventWakeupNs       = "event_wakeup_ns"
-	bpfVarKernelStacksOnly    = "kernel_stacks_only"
-	bpfVarStackDepth          = "stack_depth"
-	bpfVarStackHeadType       = "stack_head_type"
-	bpfVarTableEmpty          = "table_empty"
-	bpfVarTargByUid           = "targ_by_uid"
-	bpfVarTargCgroupId        = "targ_cgroup_id"
-	bpfVarTargComm            = "targ_comm"
-	bpfVarTargCommLen         = "targ_comm_len"
-	bpfVarTargCpu             = "targ_cpu"
-	bpfVarTargNrPids          = "targ_nr_pids"
-	bpfVarTargNrTids          = "targ_nr_tids"
-	bpfVarTargPids            = "targ_pids"
-	bpfVarTargTids            = "targ_tids"
-	bpfVarTargUid             = "targ_uid"
-	bpfVarTaskCgroupSubsys    = "task_cgroup_subsys"
-	bpfVarTaskFilter          = "task_filter"
-	bpfVarUnwindAddressMask   = "unwind_address_mask"
-	bpfVarUnwindTables        = "unwind_tables"
-	bpfVarUnwindThreadSize    = "unwind_thread_size"
-	bpfVarUserStacksOnly      = "user_stacks_only"
+	bpfMapEvents                = "events"
+	bpfMapLost                  = "lost"
+	bpfMapMarks                 = "marks"
+	bpfMapStackRooms            = "stack_rooms"
+	bpfMapStacksSent            = "stacks_sent"
+	bpfMapTable                 = "table"
+	bpfMapUnwindCursors         = "unwind_cursors"
+	bpfMapUnwindFiles           = "unwind_files"
+	bpfMapUnwindRules           = "unwind_rules"
+	bpfMapUnwindSlabs           = "unwind_slabs"
+	bpfProgKernelKprobe         = "kernel__kprobe"
+	bpfProgKernelMulti          = "kernel__multi"
+	bpfProgKernelReturnKprobe   = "kernel_return__kprobe"
+	bpfProgKernelReturnMulti    = "kernel_return__multi"
+	bpfProgTracepointRaw        = "tracepoint__raw"
+	bpfProgTracepointTp         = "tracepoint__tp"
+	bpfProgUserMulti            = "user__multi"
+	bpfProgUserUprobe           = "user__uprobe"
+	bpfProgUserReturnMulti      = "user_return__multi"
+	bpfProgUserReturnMultiMark  = "user_return__multi__mark"
+	bpfProgUserReturnUprobe     = "user_return__uprobe"
+	bpfProgUserReturnUprobeMark = "user_return__uprobe__mark"
+	bpfVarAtEntry               = "at_entry"
+	bpfVarByPid                 = "by_pid"
+	bpfVarCountEpoch            = "count_epoch"
+	bpfVarEventLastWakeupNs     = "event_last_wakeup_ns"
+	bpfVarEventPerfBuffer       = "event_perf_buffer"
+	bpfVarEventWakeupNs         = "event_wakeup_ns"
+	bpfVarKernelStacksOnly      = "kernel_stacks_only"
+	bpfVarLocalPidns            = "local_pidns"
+	bpfVarStackDepth            = "stack_depth"
+	bpfVarStackHeadType         = "stack_head_type"
+	bpfVarStackResentNs         = "stack_resent_ns"
+	bpfVarTableEmpty            = "table_empty"
+	bpfVarTargByUid             = "targ_by_uid"
+	bpfVarTargCgroupId          = "targ_cgroup_id"
+	bpfVarTargComm              = "targ_comm"
+	bpfVarTargCommLen           = "targ_comm_len"
+	bpfVarTargCpu               = "targ_cpu"
+	bpfVarTargNrPids            = "targ_nr_pids"
+	bpfVarTargNrTids            = "targ_nr_tids"
+	bpfVarTargPids              = "targ_pids"
+	bpfVarTargTids              = "targ_tids"
+	bpfVarTargUid               = "targ_uid"
+	bpfVarTaskCgroupSubsys      = "task_cgroup_subsys"
+	bpfVarTaskFilter            = "task_filter"
+	bpfVarUnwindAddressMask     = "unwind_address_mask"
+	bpfVarUnwindPageShift       = "unwind_page_shift"
+	bpfVarUnwindTables          = "unwind_tables"
+	bpfVarUnwindThreadSize      = "unwind_thread_size"
+	bpfVarUserStacksOnly        = "user_stacks_only"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -106,32 +111,34 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	KernelKprobe       *ebpf.ProgramSpec `ebpf:"kernel__kprobe"`
-	KernelMulti        *ebpf.ProgramSpec `ebpf:"kernel__multi"`
-	KernelReturnKprobe *ebpf.ProgramSpec `ebpf:"kernel_return__kprobe"`
-	KernelReturnMulti  *ebpf.ProgramSpec `ebpf:"kernel_return__multi"`
-	TracepointRaw      *ebpf.ProgramSpec `ebpf:"tracepoint__raw"`
-	TracepointTp       *ebpf.ProgramSpec `ebpf:"tracepoint__tp"`
-	UserMulti          *ebpf.ProgramSpec `ebpf:"user__multi"`
-	UserUprobe         *ebpf.ProgramSpec `ebpf:"user__uprobe"`
-	UserReturnMulti    *ebpf.ProgramSpec `ebpf:"user_return__multi"`
-	UserReturnUprobe   *ebpf.ProgramSpec `ebpf:"user_return__uprobe"`
+	KernelKprobe         *ebpf.ProgramSpec `ebpf:"kernel__kprobe"`
+	KernelMulti          *ebpf.ProgramSpec `ebpf:"kernel__multi"`
+	KernelReturnKprobe   *ebpf.ProgramSpec `ebpf:"kernel_return__kprobe"`
+	KernelReturnMulti    *ebpf.ProgramSpec `ebpf:"kernel_return__multi"`
+	TracepointRaw        *ebpf.ProgramSpec `ebpf:"tracepoint__raw"`
+	TracepointTp         *ebpf.ProgramSpec `ebpf:"tracepoint__tp"`
+	UserMulti            *ebpf.ProgramSpec `ebpf:"user__multi"`
+	UserUprobe           *ebpf.ProgramSpec `ebpf:"user__uprobe"`
+	UserReturnMulti      *ebpf.ProgramSpec `ebpf:"user_return__multi"`
+	UserReturnMultiMark  *ebpf.ProgramSpec `ebpf:"user_return__multi__mark"`
+	UserReturnUprobe     *ebpf.ProgramSpec `ebpf:"user_return__uprobe"`
+	UserReturnUprobeMark *ebpf.ProgramSpec `ebpf:"user_return__uprobe__mark"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events          *ebpf.MapSpec `ebpf:"events"`
-	Lost            *ebpf.MapSpec `ebpf:"lost"`
-	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
-	StacksSent      *ebpf.MapSpec `ebpf:"stacks_sent"`
-	Table           *ebpf.MapSpec `ebpf:"table"`
-	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.MapSpec `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Marks         *ebpf.MapSpec `ebpf:"marks"`
+	StackRooms    *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StacksSent    *ebpf.MapSpec `ebpf:"stacks_sent"`
+	Table         *ebpf.MapSpec `ebpf:"table"`
+	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
+	UnwindRules   *ebpf.MapSpec `ebpf:"unwind_rules"`
+	UnwindSlabs   *ebpf.MapSpec `ebpf:"unwind_slabs"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -145,8 +152,10 @@ type bpfVariableSpecs struct {
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	KernelStacksOnly  *ebpf.VariableSpec `ebpf:"kernel_stacks_only"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
+	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
 	TableEmpty        *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -161,6 +170,7 @@ type bpfVariableSpecs struct {
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
 	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.VariableSpec `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 	UserStacksOnly    *ebpf.VariableSpec `ebpf:"user_stacks_only"`
@@ -186,30 +196,30 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events          *ebpf.Map `ebpf:"events"`
-	Lost            *ebpf.Map `ebpf:"lost"`
-	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
-	StacksSent      *ebpf.Map `ebpf:"stacks_sent"`
-	Table           *ebpf.Map `ebpf:"table"`
-	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.Map `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Marks         *ebpf.Map `ebpf:"marks"`
+	StackRooms    *ebpf.Map `ebpf:"stack_rooms"`
+	StacksSent    *ebpf.Map `ebpf:"stacks_sent"`
+	Table         *ebpf.Map `ebpf:"table"`
+	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
+	UnwindRules   *ebpf.Map `ebpf:"unwind_rules"`
+	UnwindSlabs   *ebpf.Map `ebpf:"unwind_slabs"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Events,
 		m.Lost,
+		m.Marks,
 		m.StackRooms,
 		m.StacksSent,
 		m.Table,
-		m.UnwindBlocks,
 		m.UnwindCursors,
-		m.UnwindMappings,
-		m.UnwindProcesses,
+		m.UnwindFiles,
 		m.UnwindRules,
+		m.UnwindSlabs,
 	)
 }
 
@@ -224,8 +234,10 @@ type bpfVariables struct {
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	KernelStacksOnly  *ebpf.Variable `ebpf:"kernel_stacks_only"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
+	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
 	TableEmpty        *ebpf.Variable `ebpf:"table_empty"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
@@ -240,6 +252,7 @@ type bpfVariables struct {
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
 	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.Variable `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 	UserStacksOnly    *ebpf.Variable `ebpf:"user_stacks_only"`
@@ -249,16 +262,18 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	KernelKprobe       *ebpf.Program `ebpf:"kernel__kprobe"`
-	KernelMulti        *ebpf.Program `ebpf:"kernel__multi"`
-	KernelReturnKprobe *ebpf.Program `ebpf:"kernel_return__kprobe"`
-	KernelReturnMulti  *ebpf.Program `ebpf:"kernel_return__multi"`
-	TracepointRaw      *ebpf.Program `ebpf:"tracepoint__raw"`
-	TracepointTp       *ebpf.Program `ebpf:"tracepoint__tp"`
-	UserMulti          *ebpf.Program `ebpf:"user__multi"`
-	UserUprobe         *ebpf.Program `ebpf:"user__uprobe"`
-	UserReturnMulti    *ebpf.Program `ebpf:"user_return__multi"`
-	UserReturnUprobe   *ebpf.Program `ebpf:"user_return__uprobe"`
+	KernelKprobe         *ebpf.Program `ebpf:"kernel__kprobe"`
+	KernelMulti          *ebpf.Program `ebpf:"kernel__multi"`
+	KernelReturnKprobe   *ebpf.Program `ebpf:"kernel_return__kprobe"`
+	KernelReturnMulti    *ebpf.Program `ebpf:"kernel_return__multi"`
+	TracepointRaw        *ebpf.Program `ebpf:"tracepoint__raw"`
+	TracepointTp         *ebpf.Program `ebpf:"tracepoint__tp"`
+	UserMulti            *ebpf.Program `ebpf:"user__multi"`
+	UserUprobe           *ebpf.Program `ebpf:"user__uprobe"`
+	UserReturnMulti      *ebpf.Program `ebpf:"user_return__multi"`
+	UserReturnMultiMark  *ebpf.Program `ebpf:"user_return__multi__mark"`
+	UserReturnUprobe     *ebpf.Program `ebpf:"user_return__uprobe"`
+	UserReturnUprobeMark *ebpf.Program `ebpf:"user_return__uprobe__mark"`
 }
 
 func (p *bpfPrograms) Close() error {
@@ -272,7 +287,9 @@ func (p *bpfPrograms) Close() error {
 		p.UserMulti,
 		p.UserUprobe,
 		p.UserReturnMulti,
+		p.UserReturnMultiMark,
 		p.UserReturnUprobe,
+		p.UserReturnUprobeMark,
 	)
 }
 

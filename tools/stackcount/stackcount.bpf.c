@@ -4,16 +4,17 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "mark.bpf.h"
 #include "target.bpf.h"
 #include "task.bpf.h"
 
-/* -1 for every CPU. */
+/* -1 for all CPUs. */
 const volatile __s32 targ_cpu = -1;
 const volatile bool user_stacks_only = false;
 const volatile bool kernel_stacks_only = false;
-/* What tells stacks apart besides their functions. */
+/* Group stacks by process, in addition to their functions. */
 const volatile bool by_pid = false;
-/* Places in user space are the first instructions of functions. */
+/* User attach points are at the first instruction of functions. */
 const volatile bool at_entry = false;
 
 struct table_key {
@@ -55,7 +56,7 @@ static __always_inline int hit(void *ctx, bool entry)
 	return 0;
 }
 
-TARGET_PROGRAMS(hit(ctx, user_entry && at_entry))
-TARGET_PROGRAM_RAW(hit(ctx, user_entry && at_entry))
+TARGET_PROGRAMS(hit(ctx, user_entry &&at_entry))
+TARGET_PROGRAM_RAW(hit(ctx, user_entry &&at_entry))
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

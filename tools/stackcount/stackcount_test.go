@@ -29,7 +29,7 @@ func callRarely(lib *native.Library, n int) (sum uint64) {
 	return sum
 }
 
-// library makes one with two functions, and what calls the inner one by two ways.
+// library generates a library with two functions and two callers of the inner one.
 func library(t testing.TB) (inner string, load func()) {
 	lib := native.Open(t, "libhit.so", []string{"outer", "inner"})
 	return lib.Path + ":inner", func() {
@@ -38,8 +38,8 @@ func library(t testing.TB) (inner string, load func()) {
 	}
 }
 
-// functions are the library's, which has no section for them that names could be trusted
-// in, by their addresses over their size.
+// functions returns the functions of the library by their addresses relative to its size, because
+// it has no section for trusted names.
 func functions() map[uint64]string {
 	return map[uint64]string{0x110000 / 128: "outer", 0x110080 / 128: "inner"}
 }
@@ -57,16 +57,16 @@ func symbols(r tooltest.Row, key string) (all []string) {
 	return all
 }
 
-// Each way to a function of user space is a row, with the direct caller in it.
+// TestFunction checks a row per caller of a user function, including the direct caller.
 func TestFunction(t *testing.T) {
 	inner, load := library(t)
-	for _, way := range tooltest.Ways([]string{"--hook", "user=uprobe"}) {
-		res := tooltest.JSON(t, Tool, append([]string{inner}, way...), load)
+	for _, attach := range tooltest.Ways([]string{"--hook", "user=uprobe"}) {
+		res := tooltest.JSON(t, Tool, append([]string{inner}, attach...), load)
 		counts := map[string]float64{}
 		for _, r := range res.Rows {
 			stack := symbols(r, "user_stack")
 			if len(stack) < 4 || stack[0] != "inner" || r.Has("kernel_stack") {
-				t.Errorf("%v: row is %v", way, r)
+				t.Errorf("%v: row is %v", attach, r)
 				continue
 			}
 			for _, caller := range []string{"callOften", "callRarely"} {
@@ -76,16 +76,17 @@ func TestFunction(t *testing.T) {
 			}
 		}
 		if call := "github.com/corescope/corescope/internal/tooltest/native.call"; counts["outer callOften"] != 30 || counts[call+" callRarely"] != 20 {
-			t.Errorf("%v: counts by direct caller are %v: %v", way, counts, res.Rows)
+			t.Errorf("%v: counts by direct caller are %v: %v", attach, counts, res.Rows)
 		}
 		if lost := tooltest.Lost(res.Summary); lost != 0 {
-			t.Errorf("%v: lost %d", way, lost)
+			t.Errorf("%v: lost %d", attach, lost)
 		}
 	}
 }
 
-// A tracepoint has a stack of the kernel's too.
+// TestTracepoint checks that a tracepoint also has a kernel stack.
 func TestTracepoint(t *testing.T) {
+	tooltest.Tracefs(t)
 	var pid int
 	res := tooltest.JSON(t, Tool, []string{"-P", "t:sched:sched_process_exec"}, func() {
 		cmd := exec.Command(os.Args[0], "-test.run=^$")
@@ -103,7 +104,7 @@ func TestTracepoint(t *testing.T) {
 	}
 }
 
-// With --perpid processes are told apart; a place that is left out has none.
+// TestProcesses groups by process with --perpid; otherwise the columns are absent.
 func TestProcesses(t *testing.T) {
 	tooltest.AnyWay(t)
 	inner, load := library(t)

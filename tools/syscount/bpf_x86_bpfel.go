@@ -16,10 +16,18 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	bpfMapCommandProcesses = "command_processes"
 	bpfMapCounters         = "counters"
 	bpfMapEntries          = "entries"
+	bpfMapExecCalls        = "exec_calls"
 	bpfMapLost             = "lost"
 	bpfMapTable            = "table"
+	bpfProgCommandBtfExec  = "command__btf__exec"
+	bpfProgCommandBtfExit  = "command__btf__exit"
+	bpfProgCommandBtfFork  = "command__btf__fork"
+	bpfProgCommandRawExec  = "command__raw__exec"
+	bpfProgCommandRawExit  = "command__raw__exit"
+	bpfProgCommandRawFork  = "command__raw__fork"
 	bpfProgEnterBtf        = "enter__btf"
 	bpfProgEnterRaw        = "enter__raw"
 	bpfProgExitBtf         = "exit__btf"
@@ -27,13 +35,17 @@ const (
 	bpfVarByCgroup         = "by_cgroup"
 	bpfVarByPid            = "by_pid"
 	bpfVarBySyscall        = "by_syscall"
+	bpfVarCommandLevel     = "command_level"
 	bpfVarCountEpoch       = "count_epoch"
+	bpfVarLocalPidns       = "local_pidns"
 	bpfVarTableEmpty       = "table_empty"
 	bpfVarTargBySyscall    = "targ_by_syscall"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
 	bpfVarTargCommLen      = "targ_comm_len"
+	bpfVarTargCommand      = "targ_command"
+	bpfVarTargCommandNs    = "targ_command_ns"
 	bpfVarTargErrno        = "targ_errno"
 	bpfVarTargFailed       = "targ_failed"
 	bpfVarTargNrPids       = "targ_nr_pids"
@@ -45,6 +57,7 @@ const (
 	bpfVarTargUid          = "targ_uid"
 	bpfVarTaskCgroupSubsys = "task_cgroup_subsys"
 	bpfVarTaskFilter       = "task_filter"
+	bpfVarWantExecCall     = "want_exec_call"
 	bpfVarWantLatency      = "want_latency"
 )
 
@@ -90,20 +103,28 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	EnterBtf *ebpf.ProgramSpec `ebpf:"enter__btf"`
-	EnterRaw *ebpf.ProgramSpec `ebpf:"enter__raw"`
-	ExitBtf  *ebpf.ProgramSpec `ebpf:"exit__btf"`
-	ExitRaw  *ebpf.ProgramSpec `ebpf:"exit__raw"`
+	CommandBtfExec *ebpf.ProgramSpec `ebpf:"command__btf__exec"`
+	CommandBtfExit *ebpf.ProgramSpec `ebpf:"command__btf__exit"`
+	CommandBtfFork *ebpf.ProgramSpec `ebpf:"command__btf__fork"`
+	CommandRawExec *ebpf.ProgramSpec `ebpf:"command__raw__exec"`
+	CommandRawExit *ebpf.ProgramSpec `ebpf:"command__raw__exit"`
+	CommandRawFork *ebpf.ProgramSpec `ebpf:"command__raw__fork"`
+	EnterBtf       *ebpf.ProgramSpec `ebpf:"enter__btf"`
+	EnterRaw       *ebpf.ProgramSpec `ebpf:"enter__raw"`
+	ExitBtf        *ebpf.ProgramSpec `ebpf:"exit__btf"`
+	ExitRaw        *ebpf.ProgramSpec `ebpf:"exit__raw"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Counters *ebpf.MapSpec `ebpf:"counters"`
-	Entries  *ebpf.MapSpec `ebpf:"entries"`
-	Lost     *ebpf.MapSpec `ebpf:"lost"`
-	Table    *ebpf.MapSpec `ebpf:"table"`
+	CommandProcesses *ebpf.MapSpec `ebpf:"command_processes"`
+	Counters         *ebpf.MapSpec `ebpf:"counters"`
+	Entries          *ebpf.MapSpec `ebpf:"entries"`
+	ExecCalls        *ebpf.MapSpec `ebpf:"exec_calls"`
+	Lost             *ebpf.MapSpec `ebpf:"lost"`
+	Table            *ebpf.MapSpec `ebpf:"table"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -113,13 +134,17 @@ type bpfVariableSpecs struct {
 	ByCgroup         *ebpf.VariableSpec `ebpf:"by_cgroup"`
 	ByPid            *ebpf.VariableSpec `ebpf:"by_pid"`
 	BySyscall        *ebpf.VariableSpec `ebpf:"by_syscall"`
+	CommandLevel     *ebpf.VariableSpec `ebpf:"command_level"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargBySyscall    *ebpf.VariableSpec `ebpf:"targ_by_syscall"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
 	TargCommLen      *ebpf.VariableSpec `ebpf:"targ_comm_len"`
+	TargCommand      *ebpf.VariableSpec `ebpf:"targ_command"`
+	TargCommandNs    *ebpf.VariableSpec `ebpf:"targ_command_ns"`
 	TargErrno        *ebpf.VariableSpec `ebpf:"targ_errno"`
 	TargFailed       *ebpf.VariableSpec `ebpf:"targ_failed"`
 	TargNrPids       *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
@@ -131,6 +156,7 @@ type bpfVariableSpecs struct {
 	TargUid          *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.VariableSpec `ebpf:"task_filter"`
+	WantExecCall     *ebpf.VariableSpec `ebpf:"want_exec_call"`
 	WantLatency      *ebpf.VariableSpec `ebpf:"want_latency"`
 }
 
@@ -154,16 +180,20 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Counters *ebpf.Map `ebpf:"counters"`
-	Entries  *ebpf.Map `ebpf:"entries"`
-	Lost     *ebpf.Map `ebpf:"lost"`
-	Table    *ebpf.Map `ebpf:"table"`
+	CommandProcesses *ebpf.Map `ebpf:"command_processes"`
+	Counters         *ebpf.Map `ebpf:"counters"`
+	Entries          *ebpf.Map `ebpf:"entries"`
+	ExecCalls        *ebpf.Map `ebpf:"exec_calls"`
+	Lost             *ebpf.Map `ebpf:"lost"`
+	Table            *ebpf.Map `ebpf:"table"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.CommandProcesses,
 		m.Counters,
 		m.Entries,
+		m.ExecCalls,
 		m.Lost,
 		m.Table,
 	)
@@ -176,13 +206,17 @@ type bpfVariables struct {
 	ByCgroup         *ebpf.Variable `ebpf:"by_cgroup"`
 	ByPid            *ebpf.Variable `ebpf:"by_pid"`
 	BySyscall        *ebpf.Variable `ebpf:"by_syscall"`
+	CommandLevel     *ebpf.Variable `ebpf:"command_level"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargBySyscall    *ebpf.Variable `ebpf:"targ_by_syscall"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`
 	TargCommLen      *ebpf.Variable `ebpf:"targ_comm_len"`
+	TargCommand      *ebpf.Variable `ebpf:"targ_command"`
+	TargCommandNs    *ebpf.Variable `ebpf:"targ_command_ns"`
 	TargErrno        *ebpf.Variable `ebpf:"targ_errno"`
 	TargFailed       *ebpf.Variable `ebpf:"targ_failed"`
 	TargNrPids       *ebpf.Variable `ebpf:"targ_nr_pids"`
@@ -194,6 +228,7 @@ type bpfVariables struct {
 	TargUid          *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.Variable `ebpf:"task_filter"`
+	WantExecCall     *ebpf.Variable `ebpf:"want_exec_call"`
 	WantLatency      *ebpf.Variable `ebpf:"want_latency"`
 }
 
@@ -201,14 +236,26 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	EnterBtf *ebpf.Program `ebpf:"enter__btf"`
-	EnterRaw *ebpf.Program `ebpf:"enter__raw"`
-	ExitBtf  *ebpf.Program `ebpf:"exit__btf"`
-	ExitRaw  *ebpf.Program `ebpf:"exit__raw"`
+	CommandBtfExec *ebpf.Program `ebpf:"command__btf__exec"`
+	CommandBtfExit *ebpf.Program `ebpf:"command__btf__exit"`
+	CommandBtfFork *ebpf.Program `ebpf:"command__btf__fork"`
+	CommandRawExec *ebpf.Program `ebpf:"command__raw__exec"`
+	CommandRawExit *ebpf.Program `ebpf:"command__raw__exit"`
+	CommandRawFork *ebpf.Program `ebpf:"command__raw__fork"`
+	EnterBtf       *ebpf.Program `ebpf:"enter__btf"`
+	EnterRaw       *ebpf.Program `ebpf:"enter__raw"`
+	ExitBtf        *ebpf.Program `ebpf:"exit__btf"`
+	ExitRaw        *ebpf.Program `ebpf:"exit__raw"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
+		p.CommandBtfExec,
+		p.CommandBtfExit,
+		p.CommandBtfFork,
+		p.CommandRawExec,
+		p.CommandRawExit,
+		p.CommandRawFork,
 		p.EnterBtf,
 		p.EnterRaw,
 		p.ExitBtf,

@@ -7,7 +7,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestPeer lets libbpf-tools' syscount see the same calls.
+// TestPeer compares with syscount of libbpf-tools.
 func TestPeer(t *testing.T) {
 	const n = 4321
 	peer := tooltest.StartPeer(t, "syscount", "-p", self())
@@ -20,6 +20,6 @@ func TestPeer(t *testing.T) {
 		}
 	}
 	if ours := sum(res.Rows, "getppid", "count"); ours != n || theirs != "4321" {
-		t.Errorf("we counted %v calls, the peer %s, want %d", ours, theirs, n)
+		t.Errorf("have %v calls, the peer %s, want %d", ours, theirs, n)
 	}
 }

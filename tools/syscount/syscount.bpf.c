@@ -5,23 +5,26 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "command.bpf.h"
 #include "compat.bpf.h"
 #include "syscall.bpf.h"
 #include "task.bpf.h"
 
 #define MAX_ERRNO 4095
 
-/* What tells rows apart; the rest of the key stays 0. */
+/* Group rows by these; the other members of the key are 0. */
 const volatile bool by_syscall = true;
 const volatile bool by_pid = false;
 const volatile bool by_cgroup = false;
 const volatile bool want_latency = false;
-/* Only calls that failed, or did so with this errno. */
+/* Rows or filters are by call: the number of an exec call is then kept from its entry. */
+const volatile bool want_exec_call = false;
+/* Only failed calls, or those that failed with this errno. */
 const volatile bool targ_failed = false;
 const volatile __u32 targ_errno = 0;
 /* Only children of this process. */
 const volatile __u32 targ_ppid = 0;
-/* Only this call: its number for each ABI, -1 where that has none. */
+/* Only this system call: its number per ABI, -1 if it has none. */
 const volatile bool targ_by_syscall = false;
 const volatile __s32 targ_syscall[3] = {};
 
@@ -43,13 +46,17 @@ struct table_value {
 #include "table.bpf.h"
 
 struct counters {
-	__u64 no_entry; /* calls with a latency that is not known, as their entry was not seen */
+	__u64 no_entry; /* calls without a latency, because their entry was not observed */
+	__u64 exec_without_entry; /* successful execs whose entry was not observed; counted as execve */
 };
 
 #include "counters.bpf.h"
 
+/* In place of a time: the thread is in no call. */
+#define BETWEEN_CALLS 1
+
 /*
- * When the thread entered its call, by its id: CLOCK_MONOTONIC, 0 when it is in none.
+ * When the thread entered its call, by its id: CLOCK_MONOTONIC, 0 until its first call.
  * User space makes room for every id that there may be, so nothing is left out, and
  * what a thread that ended in a call has left behind is gone with the next of that id.
  */
@@ -60,46 +67,111 @@ struct {
 	__type(value, __u64);
 } entries SEC(".maps");
 
-static __always_inline bool is_exec(__s32 nr, bool compat)
-{
-	if (compat)
-		return nr == NR_compat_execve || nr == NR_compat_execveat;
-	return nr == NR_execve || nr == NR_execveat;
-}
-
 /*
- * A thread that executes a program takes the id of its process, whose first thread ends
- * in whatever call it is: that one's entry is not the end's.
+ * The exec call of a task, from its entry to its return, when the registers no longer contain it:
+ * see syscall_may_end_exec(). The key is the task, because its ID changes if a thread other than
+ * the leader executes a program. The entry of a task that is killed in the call remains until an
+ * exec of a task at the same address replaces it.
  */
-static __always_inline int handle_enter(__s32 nr)
+struct exec_call {
+	__s32 nr;
+	bool compat;
+	__u8 pad[3];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 14);
+	__type(key, __u64);
+	__type(value, struct exec_call);
+} exec_calls SEC(".maps");
+
+static __always_inline void begin_latency(void)
 {
-	__u64 id = bpf_get_current_pid_tgid();
-	__u32 tid = id, pid = id >> 32;
+	__u32 tid = bpf_get_current_pid_tgid();
 	__u64 *entry = bpf_map_lookup_elem(&entries, &tid);
 
 	if (entry)
 		*entry = bpf_ktime_get_ns();
 	else
 		lost_add(map_full);
-	if (tid != pid && (is_exec(nr, false) || is_exec(nr, true))) {
-		entry = bpf_map_lookup_elem(&entries, &pid);
-		if (entry)
-			*entry = 0;
-	}
+}
+
+/*
+ * A thread that executes a program takes over the ID of its process, whose leader exits in whatever
+ * call it is in: the entry of that call does not belong to the return of the exec.
+ */
+static __always_inline void forget_first_thread(void)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 tid = id, pid = id >> 32;
+	__u64 *entry;
+
+	if (tid == pid)
+		return;
+	entry = bpf_map_lookup_elem(&entries, &pid);
+	if (entry && *entry)
+		*entry = BETWEEN_CALLS;
+}
+
+static __always_inline void begin_exec(__s32 nr, bool compat)
+{
+	struct exec_call call = { .nr = nr, .compat = compat };
+	__u64 task = bpf_get_current_task();
+
+	if (want_latency)
+		forget_first_thread();
+	/* Failures are only known when the call returns: exec_without_entry. */
+	if (want_exec_call)
+		bpf_map_update_elem(&exec_calls, &task, &call, BPF_ANY);
+}
+
+static __always_inline int handle_enter(struct pt_regs *regs, __s32 nr, bool btf)
+{
+	bool compat;
+
+	if (want_latency)
+		begin_latency();
+	if (!syscall_is_exec_in_any(nr))
+		return 0;
+	compat = syscall_is_compat_for(regs, btf);
+	if (syscall_is_exec(nr, compat))
+		begin_exec(nr, compat);
 	return 0;
 }
 
-/* Returns how long the call took, 0 where that is not known. */
-static __always_inline __u64 end_entry(void)
+/* Replaces number and ABI by those with which the exec call was entered. */
+static __always_inline void restore_exec(__s32 *nr, bool *compat, long ret)
+{
+	__u64 task = bpf_get_current_task();
+	struct exec_call *call = bpf_map_lookup_elem(&exec_calls, &task);
+
+	if (call) {
+		*nr = call->nr;
+		*compat = call->compat;
+		bpf_map_delete_elem(&exec_calls, &task);
+	} else if (!ret && syscall_is_exec(*nr, *compat)) {
+		counter_add(exec_without_entry);
+	}
+}
+
+/*
+ * Returns how long the call took, 0 where that is not known: as it was entered before this
+ * program ran, or its entry was missed.
+ */
+static __always_inline __u64 end_entry(bool *missed)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
 	__u64 *entry = bpf_map_lookup_elem(&entries, &tid);
 	__u64 begin, now = bpf_ktime_get_ns();
 
-	if (!entry || !*entry)
+	if (!entry)
 		return 0;
 	begin = *entry;
-	*entry = 0;
+	*entry = BETWEEN_CALLS;
+	*missed = begin == BETWEEN_CALLS;
+	if (!begin || *missed)
+		return 0;
 	return now > begin ? now - begin : 1;
 }
 
@@ -114,7 +186,7 @@ static __always_inline bool task_is_wanted(void)
 {
 	struct task_struct *task = task_current();
 
-	if (targ_ppid && BPF_CORE_READ(task, real_parent, tgid) != targ_ppid)
+	if (targ_ppid && task_local_pid(BPF_CORE_READ(task, real_parent)) != targ_ppid)
 		return false;
 	return task_current_wanted();
 }
@@ -140,18 +212,18 @@ static __always_inline int count(__s32 nr, bool compat, long ret)
 	enum syscall_abi abi = syscall_abi(nr, compat);
 	struct table_key key = {};
 	struct table_value *value;
-	bool failed;
+	bool failed, missed = false;
 	__u64 ns = 0;
 
 	if (compat)
 		ret = (__s32)ret;
 	failed = ret < 0 && ret >= -MAX_ERRNO;
 	if (want_latency)
-		ns = end_entry();
+		ns = end_entry(&missed);
 	if (nr < 0) /* the return from a signal's handler */
 		return 0;
 	nr &= ~__X32_SYSCALL_BIT;
-	/* The new task returns from the call that made it as well. */
+	/* The new task also returns from the call that created it. */
 	if (!ret && syscall_is_fork(nr, compat))
 		return 0;
 	if (targ_by_syscall && nr != targ_syscall[abi])
@@ -160,6 +232,8 @@ static __always_inline int count(__s32 nr, bool compat, long ret)
 		return 0;
 	if (want_latency && !ns) {
 		counter_add(no_entry);
+		if (missed)
+			lost_add(unobserved);
 		return 0;
 	}
 	fill_key(&key, nr, abi);
@@ -177,6 +251,8 @@ static __always_inline int count(__s32 nr, bool compat, long ret)
 static __always_inline int handle_exit(__s32 nr, bool compat, long ret)
 {
 	preempt_off();
+	if (want_exec_call && syscall_may_end_exec(nr, compat))
+		restore_exec(&nr, &compat, ret);
 	count(nr, compat, ret);
 	preempt_on();
 	return 0;
@@ -185,13 +261,13 @@ static __always_inline int handle_exit(__s32 nr, bool compat, long ret)
 SEC("tp_btf/sys_enter")
 int BPF_PROG(enter__btf, struct pt_regs *regs, long nr)
 {
-	return NOT_PREEMPTED(handle_enter(nr));
+	return NOT_PREEMPTED(handle_enter(regs, syscall_number(nr), true));
 }
 
 SEC("raw_tp/sys_enter")
 int BPF_PROG(enter__raw, struct pt_regs *regs, long nr)
 {
-	return NOT_PREEMPTED(handle_enter(nr));
+	return NOT_PREEMPTED(handle_enter(regs, syscall_number(nr), false));
 }
 
 SEC("tp_btf/sys_exit")

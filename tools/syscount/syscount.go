@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
@@ -16,25 +17,25 @@ import (
 //go:generate ../../scripts/bpf2go.sh syscount.bpf.c
 
 type options struct {
-	Every        flags.Duration `flag:"interval,i" pos:"interval" arg:"TIME" help:"time between reports, in seconds or as 500ms; without it there is one report, at the end"`
-	Count        uint64         `pos:"count" help:"number of reports"`
-	Top          uint64         `flag:"top,T" arg:"N" also:"rows" help:"show only the first N rows of each interval; text shows 10 without it"`
-	Sort         string         `flag:"sort,s" arg:"COLUMN" help:"sort by this column, the greatest first (+COLUMN: the least), not by the count or the time"`
-	Latency      bool           `flag:"latency,L" bpf:"want_latency" help:"measure how long the calls take"`
-	Milliseconds bool           `flag:"milliseconds,m" help:"show the time in milliseconds, not microseconds"`
-	Process      bool           `flag:"process,P" bpf:"by_pid" help:"a row for each process, not for each call"`
-	Cgroups      bool           `flag:"cgroups" help:"a row for each cgroup, not for each call"`
-	Containers   bool           `flag:"containers" help:"a row for each container, and one for what is in none, not for each call"`
-	Syscalls     bool           `flag:"syscalls" help:"with these three: for each call as well"`
+	Every        flags.Duration `flag:"interval,i" pos:"interval" arg:"TIME" help:"time between reports, in seconds or with a unit as 500ms; one report at the end by default"`
+	Count        uint64         `pos:"count" min:"1" help:"number of reports; unlimited by default"`
+	Top          uint64         `flag:"top,T" arg:"N" also:"rows" min:"1" help:"show only the first N rows of each interval; default 10 in text"`
+	Sort         string         `flag:"sort,s" arg:"COLUMN" help:"sort by this column, greatest first (+COLUMN: least first); default: count, with --latency total time"`
+	Latency      bool           `flag:"latency,L" bpf:"want_latency" help:"measure the duration of calls"`
+	Milliseconds bool           `flag:"milliseconds,m" help:"show the time in milliseconds instead of microseconds"`
+	Process      bool           `flag:"process,P" bpf:"by_pid" help:"one row per process, instead of per system call"`
+	Cgroups      bool           `flag:"cgroups" help:"one row per cgroup, instead of per system call"`
+	Containers   bool           `flag:"containers" help:"one row per container, instead of per system call; one row for all tasks outside containers"`
+	Syscalls     bool           `flag:"syscalls" help:"with --process, --cgroups or --containers: group by system call too"`
 	Failures     bool           `flag:"failures,x" bpf:"targ_failed" help:"only calls that fail"`
 	Errno        string         `flag:"errno,e" arg:"ERRNO" help:"only calls that fail with this error: ENOENT or 2"`
-	PPID         uint32         `flag:"ppid" arg:"PID" bpf:"targ_ppid" help:"only children of this process"`
+	PPID         uint32         `flag:"ppid" arg:"PID" min:"1" id:"process" bpf:"targ_ppid" help:"only children of this process"`
 	Syscall      string         `flag:"syscall" arg:"NAME" help:"only this call"`
-	Exec         string         `flag:"exec" arg:"COMMAND" help:"run this command, as a shell understands it, and count its calls until it ends; what it prints goes to standard error"`
+	Exec         string         `flag:"exec" arg:"COMMAND" help:"run this command, by a shell if it is more than a program with plain words, and count the calls of all its processes until it ends; what it prints goes to standard error"`
 	List         bool           `flag:"list,l" help:"list the names of all calls, and exit"`
 }
 
-// key is struct table_key.
+// key mirrors struct table_key.
 type key struct {
 	CgroupID uint64
 	NR, ABI  uint32
@@ -43,47 +44,51 @@ type key struct {
 	_        uint32
 }
 
-// counts is struct table_value.
+// counts mirrors struct table_value.
 type counts struct{ Count, Errors, TotalNs uint64 }
 
 type row struct {
-	Syscall   string       `json:"syscall" col:"SYSCALL,width=22" help:"name of the call, or [N] for a number without one; absent where rows are not for calls"`
-	ABI       string       `json:"abi" col:"ABI,width=6" help:"how the task calls: native, compat for a 32-bit task, x32; absent with the call"`
-	PID       uint32       `json:"pid" col:"PID,width=7" help:"process that called, in the initial PID namespace; absent without --process"`
-	Comm      value.Name   `json:"comm" col:"COMM,width=16" help:"name of the process (its first thread); absent without --process"`
-	Cgroup    value.Name   `json:"cgroup" col:"CGROUP,width=40" help:"path of the cgroup that the task was in; absent without --cgroups"`
-	Container value.Name   `json:"container" col:"CONTAINER,width=20" help:"name of the container by that cgroup, or its short id; absent without --containers, and for what is in none"`
+	Syscall   string       `json:"syscall" col:"SYSCALL,width=22" help:"name of the system call, or [N] for a number without a name; absent if rows are not grouped by system call"`
+	ABI       string       `json:"abi" col:"ABI,width=6" help:"ABI of the call: native, compat (32-bit task) or x32; absent with syscall"`
+	PID       uint32       `json:"pid" col:"PID,width=7" help:"calling process, in the initial PID namespace; absent without --process"`
+	Comm      value.Name   `json:"comm" col:"COMM,width=16" help:"name of the process (its thread-group leader); absent without --process"`
+	Cgroup    value.Name   `json:"cgroup" col:"CGROUP,width=40" help:"path of the task's cgroup; absent without --cgroups"`
+	Container value.Name   `json:"container" col:"CONTAINER,width=20" help:"name of the container of that cgroup, or its short ID; absent without --containers and outside containers"`
 	Count     uint64       `json:"count" col:"COUNT,width=10,right" help:"calls that returned in the interval"`
-	Errors    uint64       `json:"errors" col:"ERRORS,width=10,right" help:"those of them that failed; one that a signal interrupts and that is begun anew fails too"`
-	TotalNs   value.Micros `json:"total_ns" col:"TIME (us),width=14,right" help:"time from their entry (sys_enter) to their return (sys_exit), of all together, CLOCK_MONOTONIC; absent without --latency; text shows microseconds"`
-	AverageNs value.Micros `json:"avg_ns" col:"AVG (us),width=12,right" help:"mean of that time, absent with it; text shows microseconds"`
-	TotalMs   float64      `json:"total_ms" col:"TIME (ms),width=14,right,extra" help:"that time in milliseconds, absent with it"`
+	Errors    uint64       `json:"errors" col:"ERRORS,width=10,right" help:"those that failed, including calls that a signal interrupts and that are restarted"`
+	TotalNs   value.Micros `json:"total_ns" col:"TIME (us),width=14,right" help:"sum of the times from entry (sys_enter) to return (sys_exit), CLOCK_MONOTONIC; absent without --latency; text shows microseconds"`
+	AverageNs value.Micros `json:"avg_ns" col:"AVG (us),width=12,right" help:"mean time per call; absent without --latency; text shows microseconds"`
+	TotalMs   float64      `json:"total_ms" col:"TIME (ms),width=14,right,extra" help:"total_ns in milliseconds; absent without --latency"`
 }
 
-// Tool is syscount.
+// Tool is the definition of syscount.
 var Tool = tool.Define(tool.Spec{
 	Name:     "syscount",
 	Category: "process",
-	Summary:  "Count system calls, and how long they take",
-	Description: `Counts system calls as they return (raw_syscalls:sys_exit), of 64-bit and of 32-bit tasks, by call, or by process, cgroup or container.
+	Summary:  "Count system calls (syscalls), their errors and latency",
+	Description: `Counts system calls when they return (raw_syscalls:sys_exit), of 64-bit and 32-bit tasks, by system call, process, cgroup or container.
 
-Each call counts once, in the interval in which it returns. A call that makes a task returns twice, in the new task as well, and counts once. Calls that never return are not counted: exit, exit_group, and rt_sigreturn, whose return is that to the interrupted code.
+Each call counts once, in the interval in which it returns. A call that creates a task returns a second time in the new task, but counts once. Calls that never return are not counted: exit, exit_group, and rt_sigreturn, whose return is that to the interrupted code.
 
-With --latency the time is measured from sys_enter to sys_exit. Calls that were entered before that was attached have no time that is known: they are not in the table, but in the summary (no_entry).`,
+A successful execve or execveat is counted by the name and ABI of the call that the task made. The registers at its return do not contain them, so they are recorded at its entry (raw_syscalls:sys_enter) if rows or --syscall need them. If the entry was not observed, the call is counted as execve, and by exec_without_entry in the summary.
+
+With --exec the calls are those of the command, of the shell that runs it if it is more than a program with plain words, and of all descendants, also of those whose parent has exited. A descendant that could not be followed is counted as lost (map_full). The run ends with the command; if that fails, the run fails too. Processes that the command leaves behind are reported.
+
+With --latency the time is measured from sys_enter to sys_exit. Calls that were entered before the tool was attached have no known time. They are not in the table, but in the summary (no_entry). So are calls whose entry was missed later, which are lost too (unobserved).`,
 	Peers: []string{
-		"-c is --cgroup, as in libbpf-tools; BCC's -c is --ppid.",
-		"clone, clone3, fork and vfork count once a call. libbpf-tools and BCC count them once more in the new task.",
-		"32-bit tasks' calls have their own names; libbpf-tools and BCC name their numbers as if they were those of a 64-bit task.",
-		"With -L a call counts that was entered while the tool was there, also with more than 10,240 tasks in calls.",
-		"-T, --top limits text to 10 rows by itself; JSON and CSV have all rows.",
-		"-i 0 is the same as none. --exec has the command in one word, --exec 'make -s all'; for BCC it is the rest of the line.",
+		"-c is --cgroup, as in libbpf-tools; -c of BCC is --ppid.",
+		"clone, clone3, fork and vfork count once per call. libbpf-tools and BCC count them once more in the new task.",
+		"System calls of 32-bit tasks have the right names; libbpf-tools and BCC interpret their numbers as 64-bit system calls.",
+		"-L counts all calls entered while the tool is attached, even if more than 10,240 tasks are in calls at once.",
+		"-T, --top defaults to 10 rows in text; JSON and CSV have all rows.",
+		"--exec takes the command as one argument, such as --exec 'make -s all'; BCC uses the rest of the command line.",
 	},
 	Examples: []string{
 		"syscount                        # calls of all, until it is stopped",
 		"syscount -L -i 1                # the ten that took most time, each second",
 		"syscount -P -e ENOENT           # processes that look for what is not there",
 		"syscount --containers --syscalls -L --duration 10s  # by container and call",
-		"syscount --exec 'tar cf /dev/null /etc'  # what a command calls",
+		"syscount --exec 'make -s all'   # what a command and its children call",
 		"syscount --syscall futex -P 5   # who waits for locks, every 5 seconds",
 	},
 	Object: loadBpf,
@@ -97,10 +102,10 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tool.Table[key, counts, row]{
+	return &source.Table[key, counts, row]{
 		Plan:     plan,
-		Rounds:   tool.Rounds{Every: o.Every, Count: o.Count},
-		Ranking:  tool.Ranking{Sort: o.sort(), Rows: o.Top},
+		Rounds:   source.Rounds{Every: o.Every, Count: o.Count},
+		Ranking:  source.Ranking{Sort: o.sort(), Rows: o.Top},
 		TextRows: 10,
 		Columns:  o.columns(),
 		Off:      o.off(),
@@ -113,15 +118,23 @@ func (o *options) bySyscall() bool {
 	return o.Syscalls || !o.Process && !o.Cgroups && !o.Containers
 }
 
+// wantsExecCall reports whether the name of successful exec calls is needed, which requires a program
+// at the entry of system calls.
+func (o *options) wantsExecCall() bool { return o.bySyscall() || o.Syscall != "" }
+
 func (o *options) plan(names *value.Syscalls) (tool.Plan, error) {
 	p := tool.Plan{
-		Variables:  map[string]any{"by_syscall": o.bySyscall(), "by_cgroup": o.Cgroups || o.Containers},
+		Variables: map[string]any{
+			"by_syscall": o.bySyscall(), "by_cgroup": o.Cgroups || o.Containers, "want_exec_call": o.wantsExecCall(),
+		},
 		MapEntries: map[string]uint32{"entries": system.PIDMax("/")},
 		Exec:       o.Exec,
 	}
 	if !o.Latency {
-		p.Without = []string{"enter"}
 		p.MapEntries["entries"] = 1
+	}
+	if !o.Latency && !o.wantsExecCall() {
+		p.Without = []string{"enter"}
 	}
 	if o.List {
 		p.Print = func(w io.Writer) error {
@@ -143,14 +156,14 @@ func (o *options) addSyscall(p *tool.Plan, names *value.Syscalls) error {
 	if o.Syscall == "" {
 		return nil
 	}
-	numbers, known := [3]int32{-1, -1, -1}, false
+	numbers, exists := [3]int32{-1, -1, -1}, false
 	for abi := range numbers {
 		if nr, ok := names.Number(value.ABI(abi), o.Syscall); ok {
-			numbers[abi], known = int32(nr), true
+			numbers[abi], exists = int32(nr), true
 		}
 	}
-	if !known {
-		return fmt.Errorf("--syscall: there is no %q (--list shows what there is)", o.Syscall)
+	if !exists {
+		return fmt.Errorf("--syscall: unknown system call %q (--list prints all names)", o.Syscall)
 	}
 	p.Variables["targ_by_syscall"], p.Variables["targ_syscall"] = true, numbers
 	return nil
@@ -183,7 +196,7 @@ func (o *options) columns() []string {
 	return keys
 }
 
-// off are the columns that the options do not ask for.
+// off returns the columns that are absent with these options.
 func (o *options) off() []string {
 	var keys []string
 	if !o.bySyscall() {

@@ -17,10 +17,14 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// madeEnv has the test program make directories in that one.
+// madeEnv makes the test binary create directories in this one.
 const madeEnv = "CORESCOPE_MADE"
 
 func TestMain(m *testing.M) {
+	if name := os.Getenv(actEnv); name != "" {
+		act(name)
+		return
+	}
 	if dir := os.Getenv(madeEnv); dir != "" {
 		for _, name := range []string{"a", "b", "c"} {
 			unix.Mkdir(dir+"/"+name, 0o700)
@@ -32,7 +36,7 @@ func TestMain(m *testing.M) {
 
 func self() string { return strconv.Itoa(os.Getpid()) }
 
-// call makes n calls of getppid on each of some threads.
+// call makes n calls of getppid on each of several threads.
 func call(threads, n int) {
 	var done sync.WaitGroup
 	for range threads {
@@ -46,7 +50,7 @@ func call(threads, n int) {
 	done.Wait()
 }
 
-// sum adds a number up over the rows of a call.
+// sum sums a column over the rows of a system call.
 func sum(rows []tooltest.Row, syscall, key string) (n float64) {
 	for _, r := range rows {
 		if r.Str("syscall") == syscall {
@@ -62,14 +66,18 @@ func TestEachCallCountsOnce(t *testing.T) {
 	tooltest.Accounts(t, res.Summary, int(sum(res.Rows, "getppid", "count")), threads*n)
 }
 
-// Intervals are cut exactly, while the calls go on.
+// TestIntervalsAddUp checks that each call is in exactly one interval while calls go on.
 func TestIntervalsAddUp(t *testing.T) {
-	const threads, n = 4, 300000
-	res := tooltest.JSON(t, Tool, []string{"--pid", self(), "--syscall", "getppid", "-i", "5ms"}, func() { call(threads, n) })
-	tooltest.Accounts(t, res.Summary, int(sum(res.Rows, "getppid", "count")), threads*n)
-	if len(res.Rows) < 2 {
-		t.Errorf("%d intervals", len(res.Rows))
-	}
+	const threads, n = 4, 50000
+	all := 0
+	args := []string{"--pid", self(), "--syscall", "getppid", "-i", "5ms"}
+	res := tooltest.JSONReports(t, Tool, args, func(reports func() int) {
+		for reports() < 3 && t.Context().Err() == nil {
+			call(threads, n)
+			all += threads * n
+		}
+	})
+	tooltest.Accounts(t, res.Summary, int(sum(res.Rows, "getppid", "count")), all)
 	last := ""
 	for _, r := range res.Rows {
 		if r.Str("time") <= last || r.Num("interval_ns") < 1e6 {
@@ -90,13 +98,13 @@ func TestLatency(t *testing.T) {
 			}
 		}
 	})
-	// Go's own threads sleep for some microseconds now and then.
+	// Threads of the Go runtime sleep for some microseconds from time to time.
 	r := res.Rows[0]
 	if r.Num("count") < n || r.Num("total_ns") < n*float64(pause) || r.Num("total_ns") > 20*n*float64(pause) {
 		t.Errorf("%v, want %d of %v", r, n, pause)
 	}
 	if r.Num("avg_ns") != float64(int64(r.Num("total_ns"))/int64(r.Num("count"))) {
-		t.Errorf("the mean is not that: %v", r)
+		t.Errorf("wrong mean: %v", r)
 	}
 }
 
@@ -134,10 +142,10 @@ func TestProcesses(t *testing.T) {
 			t.Error(err)
 		}
 		pid = cmd.Process.Pid
-		unix.Getcwd(make([]byte, 100)) // not a child's
+		unix.Getcwd(make([]byte, 100)) // not in a child
 	})
 	if len(res.Rows) == 0 {
-		t.Fatal("there are no rows")
+		t.Fatal("no rows")
 	}
 	last := res.Rows[len(res.Rows)-1]
 	for _, r := range res.Rows {
@@ -150,7 +158,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// A fork returns in both processes.
+// TestForkCountsOnce checks fork, which returns in both processes.
 func TestForkCountsOnce(t *testing.T) {
 	const n = 20
 	forks := func(rows []tooltest.Row) (sum float64) {
@@ -169,7 +177,7 @@ func TestForkCountsOnce(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// One more for seq.
+	// One more for seq itself.
 	if got := forks(res.Rows); got != n+1 {
 		t.Errorf("%v forks, want %d: %v", got, n+1, res.Rows)
 	}
@@ -229,26 +237,6 @@ func TestText(t *testing.T) {
 	out = tooltest.Text(t, Tool, []string{"--list"}, func() {})
 	if !strings.Contains(out, "\ngetppid\n") || !strings.HasPrefix(out, "_") && !strings.HasPrefix(out, "a") {
 		t.Errorf("%.80q", out)
-	}
-}
-
-// The run is of the command, from its beginning to its end.
-func TestExec(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv(madeEnv, dir)
-	res := tooltest.JSON(t, Tool, []string{"--exec", os.Args[0]}, nil)
-	counts := map[string]float64{}
-	for _, r := range res.Rows {
-		counts[r.Str("syscall")] += r.Num("count")
-	}
-	if n := counts["mkdir"] + counts["mkdirat"]; n != 3 || counts["execve"] < 1 || counts["exit_group"] > 0 {
-		t.Errorf("calls %v, want 3 of mkdir", counts)
-	}
-	if _, err := os.Stat(dir + "/c"); err != nil {
-		t.Errorf("the command has not run: %v", err)
-	}
-	if out, code := usage(t, "--exec", "true", "--pid", "1"); code != tool.ExitUsage {
-		t.Errorf("exit code %d: %s", code, out)
 	}
 }
 

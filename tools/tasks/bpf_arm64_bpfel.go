@@ -21,6 +21,7 @@ const (
 	bpfProgTasks           = "tasks"
 	bpfProgThreads         = "threads"
 	bpfVarEventType        = "event_type"
+	bpfVarLocalPidns       = "local_pidns"
 	bpfVarPercpuNr         = "percpu_nr"
 	bpfVarPercpuOffsets    = "percpu_offsets"
 	bpfVarTargByUid        = "targ_by_uid"
@@ -97,6 +98,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	EventType        *ebpf.VariableSpec `ebpf:"event_type"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	PercpuNr         *ebpf.VariableSpec `ebpf:"percpu_nr"`
 	PercpuOffsets    *ebpf.VariableSpec `ebpf:"percpu_offsets"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
@@ -150,6 +152,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	EventType        *ebpf.Variable `ebpf:"event_type"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	PercpuNr         *ebpf.Variable `ebpf:"percpu_nr"`
 	PercpuOffsets    *ebpf.Variable `ebpf:"percpu_offsets"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`

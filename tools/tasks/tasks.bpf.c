@@ -11,21 +11,21 @@
 #include "task.bpf.h"
 
 #define PF_KTHREAD 0x00200000
-#define DEFAULT_PRIO 120 /* of nice 0 */
+#define DEFAULT_PRIO 120 /* of nice value 0 */
 #define TASK_REPORT 0x7f
 #define TASK_IDLE 0x402
 #define TASK_UNINTERRUPTIBLE 0x2
 #define TASK_RTLOCK_WAIT 0x1000 /* 5.15 */
 #define TASK_FROZEN 0x8000 /* 6.1 */
 
-/* Threads are rows, and no processes. */
+/* Rows are threads instead of processes. */
 const volatile bool targ_threads = false;
 const volatile bool want_args = false;
 
-/* What a thread has used, or all of a process. */
+/* Resource usage of a thread, or of all threads of a process. */
 struct usage {
-	__u64 cpu_ns; /* as the scheduler measures it */
-	__u64 user_ns; /* these two as the kernel's clock ticks find them */
+	__u64 cpu_ns; /* as measured by the scheduler */
+	__u64 user_ns; /* this and the next one as sampled by clock ticks */
 	__u64 system_ns;
 	__u64 voluntary_switches;
 	__u64 involuntary_switches;
@@ -45,18 +45,19 @@ struct event {
 	__s32 nice;
 	__u32 rt_priority;
 	__u32 policy;
-	__u32 state; /* its place in the letters of /proc/PID/stat */
+	__u32 state; /* index in the letters of /proc/PID/stat */
 	__u32 ns_pid;
 	__u32 pidns;
+	__u32 local_tid; /* in the PID namespace of user space, 0 for none */
 	bool kernel;
 	bool want_args;
-	__u8 pad[6];
+	__u8 pad[2];
 };
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
-/* Of the processes of several threads: what those that are there have used. */
+/* Sums over the live threads of multithreaded processes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -76,7 +77,7 @@ static __always_inline void usage_add_thread(struct usage *u, struct task_struct
 	u->major_faults += BPF_CORE_READ(task, maj_flt);
 }
 
-/* The threads that have ended. */
+/* Adds the usage of exited threads. */
 static __always_inline void usage_add_ended(struct usage *u, struct signal_struct *signal)
 {
 	u->cpu_ns += BPF_CORE_READ(signal, sum_sched_runtime);
@@ -88,7 +89,7 @@ static __always_inline void usage_add_ended(struct usage *u, struct signal_struc
 	u->major_faults += BPF_CORE_READ(signal, maj_flt);
 }
 
-/* Adds a thread to its process, where that has several. */
+/* Adds a thread to its process, if that is multithreaded. */
 SEC("iter/task")
 int threads(struct bpf_iter__task *ctx)
 {
@@ -133,7 +134,7 @@ static __always_inline void read_memory(struct event *e, struct mm_struct *mm)
 	e->virtual_pages = BPF_CORE_READ(mm, total_vm);
 }
 
-/* As the kernel itself tells it in /proc: the highest bit that is set. */
+/* As in the kernel for /proc: the highest bit that is set. */
 static __always_inline __u32 state_index(struct task_struct *task)
 {
 	__u32 state = task_state(task), report;
@@ -149,12 +150,10 @@ static __always_inline __u32 state_index(struct task_struct *task)
 	return 0;
 }
 
-/* Its number in its own PID namespace. */
+/* The id in the task's own PID namespace. */
 static __always_inline void read_ns_pid(struct event *e, struct task_struct *task)
 {
-	struct pid *pid = BPF_CORE_READ(task, thread_pid);
-	struct upid *upid = (void *)pid + bpf_core_field_offset(struct pid, numbers) +
-			    BPF_CORE_READ(pid, level) * bpf_core_type_size(struct upid);
+	struct upid *upid = task_upid(task, BPF_CORE_READ(task, thread_pid, level));
 
 	e->ns_pid = BPF_CORE_READ(upid, nr);
 	e->pidns = BPF_CORE_READ(upid, ns, ns.inum);
@@ -180,10 +179,11 @@ int tasks(struct bpf_iter__task *ctx)
 	e.policy = BPF_CORE_READ(task, policy);
 	e.kernel = BPF_CORE_READ(task, flags) & PF_KTHREAD;
 	e.want_args = want_args;
+	e.local_tid = task_local_tid(task);
 	e.state = state_index(task);
 	read_ns_pid(&e, task);
 	read_usage(&e, task);
-	read_memory(&e, e.kernel ? NULL : BPF_CORE_READ(task, mm));
+	read_memory(&e, e.kernel ? NULL : process_mm(task));
 	list_send(ctx->meta->seq, &e, sizeof(e));
 	return 0;
 }

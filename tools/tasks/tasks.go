@@ -2,11 +2,15 @@
 package tasks
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/bits"
 	"os"
+	"path/filepath"
 
+	"github.com/corescope/corescope/internal/limit"
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -14,57 +18,61 @@ import (
 //go:generate ../../scripts/bpf2go.sh tasks.bpf.c
 
 type options struct {
-	Threads bool `flag:"threads,T" bpf:"targ_threads" help:"list threads, each with what it has used itself"`
+	Threads bool `flag:"threads,T" bpf:"targ_threads" help:"list threads, with the resources used by each"`
 }
 
 type usage struct {
-	CPU                 value.Elapsed `json:"cpu_ns" col:"CPU(s),width=10,right" help:"time on a CPU, as the scheduler measures it, up to the last tick or switch: of all threads, those that have ended too; with -T of the thread; text shows seconds" btf:"cpu_ns"`
-	User                value.Elapsed `json:"user_ns" col:"USER(s),width=10,right" help:"of cpu_ns, the part in user mode: shared out as the kernel's clock ticks have found it (as /proc/PID/stat does), but for kernels that measure it" btf:"user_ns"`
-	System              value.Elapsed `json:"system_ns" col:"SYSTEM(s),width=10,right" help:"the rest of cpu_ns, in the kernel" btf:"system_ns"`
-	VoluntarySwitches   uint64        `json:"voluntary_switches" col:"VSWITCH,width=8,right" help:"times that it gave up the CPU to wait"`
-	InvoluntarySwitches uint64        `json:"involuntary_switches" col:"ISWITCH,width=8,right" help:"times that the CPU was taken from it"`
+	CPU                 value.Elapsed `json:"cpu_ns" col:"CPU(s),width=10,right" help:"CPU time measured by the scheduler, up to the last tick or context switch: of all threads, including exited ones; with -T of the thread; text shows seconds" btf:"cpu_ns"`
+	User                value.Elapsed `json:"user_ns" col:"USER(s),width=10,right" help:"part of cpu_ns in user mode, estimated from clock ticks as in /proc/PID/stat, except on kernels that measure it" btf:"user_ns"`
+	System              value.Elapsed `json:"system_ns" col:"SYSTEM(s),width=10,right" help:"rest of cpu_ns, in kernel mode" btf:"system_ns"`
+	VoluntarySwitches   uint64        `json:"voluntary_switches" col:"VSWITCH,width=8,right" help:"context switches because the task waited"`
+	InvoluntarySwitches uint64        `json:"involuntary_switches" col:"ISWITCH,width=8,right" help:"context switches because the task was preempted"`
 	MinorFaults         uint64        `json:"minor_faults" col:"MINFLT,width=8,right" help:"page faults without I/O"`
 	MajorFaults         uint64        `json:"major_faults" col:"MAJFLT,width=8,right" help:"page faults that waited for I/O"`
 }
 
 type event struct {
 	value.Task
-	Start value.Time `json:"start" col:"START,width=8" help:"when it was made, by fork or clone, wall time (CLOCK_BOOTTIME then)" btf:"start_ns"`
+	Start value.Time `json:"start" col:"START,width=8" help:"creation of the task by fork or clone, wall time (from CLOCK_BOOTTIME)" btf:"start_ns"`
 	usage
 	RSSPages     uint64
 	SwapPages    uint64
 	VirtualPages uint64
-	PPID         uint32 `json:"ppid" col:"PPID,width=7" help:"process id of the parent, in the initial PID namespace"`
-	Threads      uint32 `json:"threads" col:"THR,width=4,right" help:"threads of the process"`
+	PPID         uint32 `json:"ppid" col:"PPID,width=7" help:"process ID of the parent, in the initial PID namespace"`
+	Threads      uint32 `json:"threads" col:"THR,width=4,right" help:"number of threads of the process"`
 	Nice         int32  `json:"nice" col:"NI,width=3,right" help:"nice value"`
-	RTPriority   uint32 `json:"rt_priority" col:"RTPRIO,width=6,right" help:"priority under fifo and rr, else 0"`
+	RTPriority   uint32 `json:"rt_priority" col:"RTPRIO,width=6,right" help:"real-time priority for policies fifo and rr, otherwise 0"`
 	PolicyNr     uint32 `btf:"policy"`
 	StateNr      uint32 `btf:"state"`
-	NSPID        uint32 `json:"ns_pid" col:"NSPID,width=7" help:"process id (with -T thread id) in its own PID namespace"`
-	PIDNS        uint32 `json:"pidns" col:"PIDNS,width=10" help:"its PID namespace: inode of /proc/PID/ns/pid; 0 for a task that has ended"`
-	Kernel       bool   `json:"kernel" col:"KERNEL,width=6" help:"a thread of the kernel"`
+	NSPID        uint32 `json:"ns_pid" col:"NSPID,width=7" help:"process ID (with -T thread ID) in the task's own PID namespace"`
+	PIDNS        uint32 `json:"pidns" col:"PIDNS,width=10" help:"PID namespace of the task: inode number of /proc/PID/ns/pid; 0 for a task that has exited"`
+	LocalTID     uint32
+	Kernel       bool `json:"kernel" col:"KERNEL,width=6" help:"whether the task is a kernel thread"`
 	WantArgs     bool
-	_            [6]byte
+	_            [2]byte
 }
 
 type row struct {
 	event
+	Comm    value.Bytes   `json:"comm" col:"COMM,width=16,replace" help:"name of the thread; of a kernel thread as in /proc/TID/comm, where it may be longer than 15 bytes and a worker has the name of its work queue"`
 	Age     value.Elapsed `json:"age_ns" col:"AGE(s),width=12,right" help:"time from start to time (CLOCK_BOOTTIME); text shows seconds"`
-	State   string        `json:"state" col:"S,width=1" help:"state as in /proc/PID/stat: R runs or could, S sleeps, D sleeps and cannot be woken by signals, T is stopped, t is traced, X and Z have ended, P is parked, I is an idle kernel thread; of a process, that of its first thread"`
+	State   string        `json:"state" col:"S,width=1" help:"state as in /proc/PID/stat: R running or runnable, S sleeping, D uninterruptible sleep, T stopped, t traced, X and Z exited, P parked, I idle kernel thread; of a process that of its thread-group leader"`
 	Policy  string        `json:"policy" col:"POLICY,width=8" help:"scheduling policy: other, fifo, rr, batch, idle, deadline, ext"`
-	RSS     value.Size    `json:"rss_bytes" col:"RSS_KB,width=10,right" help:"memory of the process that is present: file, anonymous and shared pages; from 6.2 on with what each CPU has counted and not yet added, where that can be read; before, without what each thread has (up to 64 pages); text shows units of 1,024"`
-	Swap    value.Size    `json:"swap_bytes" col:"SWAP_KB,width=10,right" help:"its memory that is swapped out, likewise"`
-	Virtual value.Size    `json:"virtual_bytes" col:"VIRTUAL_KB,width=10,right" help:"its address space"`
-	Args    value.List    `json:"args" col:"ARGS,width=30,extra,need=want_args" help:"its arguments, from /proc/PID/cmdline; absent for kernel threads and where the process has ended"`
+	RSS     value.Size    `json:"rss_bytes" col:"RSS_KB,width=10,right" help:"resident memory of the process: file, anonymous and shared pages; from kernel 6.2 on including per-CPU counts not yet added, if they are readable; before, excluding up to 64 pages per thread; text shows units of 1,024"`
+	Swap    value.Size    `json:"swap_bytes" col:"SWAP_KB,width=10,right" help:"swapped-out memory of the process, with the same accuracy as rss_bytes"`
+	Virtual value.Size    `json:"virtual_bytes" col:"VIRTUAL_KB,width=10,right" help:"size of the address space"`
+	Args    value.List    `json:"args" col:"ARGS,width=30,extra,need=want_args" help:"arguments, from /proc/PID/cmdline, at most 1 MiB; absent for kernel threads and exited processes"`
 
-	page value.Size
+	page    value.Size
+	limits  *limit.Reporter
+	hasProc bool // /proc belongs to the PID namespace of LocalTID
 }
 
 const states = "RSDTtXZPI"
 
 var policies = [...]string{0: "other", "fifo", "rr", "batch", 5: "idle", "deadline", "ext"}
 
-// Decode fills what follows from the event.
+// Decode computes the derived columns.
 func (r *row) Decode([]byte) error {
 	r.Age = value.Elapsed(r.Time - r.Start)
 	r.share()
@@ -75,10 +83,54 @@ func (r *row) Decode([]byte) error {
 		r.Policy = policies[r.PolicyNr]
 	}
 	r.Args = nil
-	if r.WantArgs && !r.Kernel {
-		r.Args, _ = os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", r.TID))
+	if r.WantArgs && !r.Kernel && r.isInProc() {
+		r.Args = r.arguments()
+	}
+	r.Comm = value.Bytes(r.Task.Comm.String())
+	if r.Kernel && r.isInProc() {
+		r.Comm = r.kernelName()
 	}
 	return nil
+}
+
+// arguments reads those of the process from any thread that has its memory: the first one may
+// have exited.
+func (r *row) arguments() value.List {
+	args := r.read(fmt.Sprintf("/proc/%d/cmdline", r.LocalTID))
+	if len(args) > 0 || r.Threads < 2 {
+		return args
+	}
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/cmdline", r.LocalTID)) // its only error is a bad pattern
+	for _, thread := range threads {
+		if args := r.read(thread); len(args) > 0 {
+			return args
+		}
+	}
+	return nil
+}
+
+// read reads a command line, nothing if the task has exited.
+func (r *row) read(cmdline string) []byte {
+	args, err := limit.ReadFile(cmdline, limit.Arguments)
+	if errors.Is(err, limit.ErrExceeded) {
+		r.limits.Report(int(r.PID), err, "args ends there")
+	}
+	return args
+}
+
+// isInProc reports whether /proc has files of the task, which it has not for tasks outside its PID
+// namespace.
+func (r *row) isInProc() bool { return r.hasProc && r.LocalTID != 0 }
+
+// kernelName is the name of a kernel thread as the kernel composes it in /proc: its full name
+// (since 5.17), and that of the work queue behind a worker's (since 4.18). If the thread has
+// ended, another task may have its id: what it reads must begin with the name in the event.
+func (r *row) kernelName() value.Bytes {
+	name, _ := limit.ReadFile(fmt.Sprintf("/proc/%d/comm", r.LocalTID), 64) // nothing if it has exited
+	if name = bytes.TrimSuffix(name, []byte("\n")); bytes.HasPrefix(name, r.Comm) {
+		return name
+	}
+	return r.Comm
 }
 
 // share makes user and system time parts of the time on a CPU, which is exact.
@@ -96,23 +148,23 @@ func (r *row) share() {
 	}
 }
 
-// Tool is tasks.
+// Tool is the definition of tasks.
 var Tool = tool.Define(tool.Spec{
 	Name:     "tasks",
 	Category: "process",
-	Summary:  "List processes and threads",
-	Description: `Lists the processes that are there, or with -T all threads, those of the kernel among them, in the order of their ids. It tells what ps tells, from the kernel's own structures, with the columns, filters and outputs of all tools here.
+	Summary:  "List processes and threads with CPU time and memory (like ps)",
+	Description: `Lists processes, or with -T all threads, including kernel threads, in the order of their IDs. It shows data of ps(1) from the kernel's own structures, with the columns, filters and output formats common to all tools.
 
-A task is looked at for a moment, not stopped: what a row has was true within microseconds of its time, and what two rows have need not have been true at once. A process of several threads is gone through once more before, to add up what its threads have used.
+Tasks are not stopped while they are read. The values of a row were valid within microseconds of its time; values of different rows need not have been valid at the same time. The threads of a process are read before its row, to sum up their resource usage.
 
-Only tasks of the PID namespace that corescope runs in are listed.`,
+Only tasks in the PID namespace of corescope are listed.`,
 	Peers: []string{
-		"There is no tool of this name in BCC or libbpf-tools. BCC's bps is bpflist here.",
+		"BCC and libbpf-tools have no tool of this name. bps of BCC is bpflist.",
 	},
 	Examples: []string{
 		"tasks                                # all processes",
-		"tasks --container web --columns +args # those of a container, with their arguments",
-		"tasks -T --filter 'state == \"D\"'     # threads that cannot be woken",
+		"tasks --container web --columns +args # processes of a container, with arguments",
+		`tasks -T --filter 'state == "D"'     # threads in uninterruptible sleep`,
 	},
 	Object: loadBpf,
 	Tasks:  true,
@@ -124,10 +176,10 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if err != nil && !errors.Is(err, tool.ErrUnsupported) {
 		return nil, err
 	}
-	list := &tool.List[row]{
+	list := &source.List[row]{
 		Plan:      tool.Plan{Variables: perCPU},
 		Columns:   []string{"pid", "ppid", "user", "state", "threads", "cpu_ns", "rss_bytes", "age_ns", "comm"},
-		Row:       row{page: value.Size(os.Getpagesize())},
+		Row:       row{page: value.Size(os.Getpagesize()), limits: env.Limits(), hasProc: env.HasProc()},
 		Iterators: []tool.Iterator{{Program: "threads"}, {Program: "tasks"}},
 	}
 	if o.Threads {

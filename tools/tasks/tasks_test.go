@@ -19,7 +19,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// The test binary runs itself as the process that the tool is to tell of.
+// The test binary starts itself as the process that the tool lists.
 const asChild = "TASKS_TEST_CHILD"
 
 const (
@@ -29,14 +29,18 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asChild) != "" {
+	switch os.Getenv(asChild) {
+	case "":
+	case withoutFirstThread:
+		childWithoutFirstThread()
+	default:
 		child()
 	}
 	os.Exit(m.Run())
 }
 
-// child uses memory and CPU time, half of this in a thread that ends; then it says so and
-// waits with some threads until its input ends.
+// child uses memory and CPU time, half of it in a thread that exits; then it reports that, and
+// waits with several threads until the end of its input.
 func child() {
 	runtime.LockOSThread()
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 5)
@@ -67,7 +71,7 @@ func child() {
 	os.Exit(0)
 }
 
-// burn uses that much time of the thread's.
+// burn uses this CPU time in the current thread.
 func burn(d time.Duration) {
 	now := func() time.Duration {
 		var ts unix.Timespec
@@ -79,10 +83,12 @@ func burn(d time.Duration) {
 }
 
 // start returns the id of a child that waits.
-func start(t *testing.T) int {
+func start(t *testing.T) int { return startAs(t, "1") }
+
+func startAs(t *testing.T, kind string) int {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "an argument", "with \n")
-	cmd.Env = append(os.Environ(), asChild+"=1", "GODEBUG=asyncpreemptoff=1", "GOGC=off")
+	cmd.Env = append(os.Environ(), asChild+"="+kind, "GODEBUG=asyncpreemptoff=1", "GOGC=off")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -101,8 +107,8 @@ func start(t *testing.T) int {
 	return cmd.Process.Pid
 }
 
-// stat are the fields of /proc/PID/stat from the state on, which is at 3, as proc(5)
-// counts them; nil where the process is gone.
+// stat returns the fields of /proc/PID/stat from the state on, which is field 3 in proc(5); nil if
+// the process has exited.
 func stat(path string) []string {
 	b, err := os.ReadFile(path + "/stat")
 	if err != nil {
@@ -121,8 +127,8 @@ func number(t *testing.T, text string) float64 {
 	return n
 }
 
-// processes are the starts of those in /proc, by id. Some machines hide processes from
-// their root, both there and from programs.
+// processes returns the start times of the processes in /proc, by ID. Some machines hide processes
+// from root, in /proc and from BPF programs.
 func processes(t *testing.T) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -144,8 +150,8 @@ func processes(t *testing.T) map[int]string {
 	return all
 }
 
-// Each process that is there before and after is listed once, with the parent, the
-// start and the nice value that it has in /proc.
+// TestEveryProcess checks that each process that exists before and after is listed once, with
+// parent, start time and nice value as in /proc.
 func TestEveryProcess(t *testing.T) {
 	tooltest.Root(t)
 	before := processes(t)
@@ -173,7 +179,7 @@ func TestEveryProcess(t *testing.T) {
 		check(t, rows[pid][0], pid)
 	}
 	if lived < 2 || res.Summary.Num("lost") != 0 || int(res.Summary.Num("events")) != len(res.Events) {
-		t.Errorf("%d processes lived through it, %d rows, summary %v", lived, len(res.Events), res.Summary)
+		t.Errorf("%d processes existed throughout, %d rows, summary %v", lived, len(res.Events), res.Summary)
 	}
 }
 
@@ -183,7 +189,7 @@ func check(t *testing.T, row tooltest.Row, pid int) {
 	if fields == nil {
 		return
 	}
-	// The start is counted in ticks of 10 ms since the boot.
+	// The start time is counted in ticks of 10 ms since boot.
 	started, err := time.Parse(time.RFC3339Nano, row.Str("start"))
 	var boot, wall unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot)
@@ -196,6 +202,21 @@ func check(t *testing.T, row tooltest.Row, pid int) {
 		if row.Num(key) != number(t, want) {
 			t.Errorf("process %d: %s is %v, want %s", pid, key, row[key], want)
 		}
+	}
+}
+
+// In a child PID namespace --pid has its IDs, and arguments are read by them from its /proc.
+func TestPIDNamespace(t *testing.T) {
+	if !tooltest.InNamespaces(t, unix.CLONE_NEWPID) {
+		return
+	}
+	pid := start(t)
+	rows := tooltest.JSON(t, Tool, []string{"-p", strconv.Itoa(pid), "--columns", "+args"}, nil).Events
+	if len(rows) != 1 || int(rows[0].Num("ns_pid")) != pid || int(rows[0].Num("pid")) == pid {
+		t.Fatalf("rows are %v, want one with ns_pid %d and another pid", rows, pid)
+	}
+	if args := rows[0].List("args"); len(args) != 3 || args[2] != "with \n" {
+		t.Errorf("arguments are %q", args)
 	}
 }
 
@@ -232,7 +253,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// resident is the memory whose pages the kernel finds one by one.
+// resident returns the resident memory that the kernel computes page by page.
 func resident(t *testing.T, pid int) float64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
@@ -244,11 +265,11 @@ func resident(t *testing.T, pid int) float64 {
 			return 1024 * number(t, strings.Fields(rest)[0])
 		}
 	}
-	t.Fatalf("there is no Rss in %q", b)
+	t.Fatalf("no Rss in %q", b)
 	return 0
 }
 
-// Each thread is listed once, with what it has used itself.
+// TestThreads checks that each thread is listed once, with its own resource usage.
 func TestThreads(t *testing.T) {
 	tooltest.Root(t)
 	pid := start(t)
@@ -273,15 +294,15 @@ func TestThreads(t *testing.T) {
 	if len(res.Events) != len(seen) || len(seen) <= childThreads {
 		t.Errorf("%d threads in %d rows, want %d", len(seen), len(res.Events), len(entries))
 	}
-	// The thread that has ended is no part of the first one.
+	// The thread that has exited is not included in the thread-group leader.
 	fields := stat(fmt.Sprintf("/proc/%d/task/%d", pid, pid))
 	ticks := (number(t, fields[14]) + number(t, fields[15])) * 1e7
 	if cpu < float64(childCPU/2) || math.Abs(cpu-ticks) > 4e7 {
-		t.Errorf("CPU time of the first thread is %v, want %v", cpu, ticks)
+		t.Errorf("CPU time of the thread-group leader is %v, want %v", cpu, ticks)
 	}
 }
 
-// A process that has ended is listed until its parent has waited for it.
+// TestZombie checks that a process is listed after its exit until its parent waits for it.
 func TestZombie(t *testing.T) {
 	tooltest.Root(t)
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"x", "-test.run=^$"}, &syscall.ProcAttr{})
@@ -299,7 +320,8 @@ func TestZombie(t *testing.T) {
 	_, _ = syscall.Wait4(pid, nil, 0, nil)
 }
 
-// Tasks that come and go meanwhile are no error, and those that stay are still listed.
+// TestComingAndGoing checks that tasks that start and exit meanwhile cause no error, and that
+// others are listed.
 func TestComingAndGoing(t *testing.T) {
 	tooltest.Root(t)
 	stop, done := make(chan bool), make(chan bool)

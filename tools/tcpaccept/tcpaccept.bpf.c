@@ -13,17 +13,17 @@
 struct event {
 	struct task_info task;
 	struct sock_ends ends;
-	__s32 backlog; /* -1 where the listener is not known */
+	__s32 backlog; /* -1 if the listener is unknown */
 	__s32 backlog_max;
 };
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
 /*
- * Connections that one of two programs has told of, and the other will see next: which of
- * them runs first is the kernel's choice. The value tells a connection from another one
- * whose socket had the same memory, should the other program have been left out.
+ * Connections that one of two programs has reported, and the other will see next: the kernel
+ * chooses which one runs first. The value distinguishes connections whose sockets had the same
+ * address, in case the other program is skipped.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -46,7 +46,7 @@ static __always_inline bool is_told(const struct sock *sk, enum accept_run run)
 	}
 	if (!bpf_map_update_elem(&told, &sk, &ends, BPF_ANY))
 		return false;
-	/* Then the other cannot know: just one of them may tell. */
+	/* The other program cannot know this, so only one of them may report. */
 	return run == ACCEPT_AGAIN;
 }
 

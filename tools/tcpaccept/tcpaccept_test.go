@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	tcptest.Main(m, map[string]func() error{"netns": netnsRole})
 }
 
-// netnsRole accepts its own connection in the network namespace that it was started in,
-// and prints the listener's port.
+// netnsRole accepts its own connection in its network namespace, and prints the port of the
+// listener.
 func netnsRole() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -38,12 +38,12 @@ func netnsRole() error {
 	return nil
 }
 
-// at are the rows of a listener's port.
+// at returns the rows of a listener's port.
 func at(res *tooltest.Result, lport int) []tooltest.Row {
 	return res.Where(func(r tooltest.Row) bool { return int(r.Num("lport")) == lport })
 }
 
-// TestAccept has a row for each connection that is accepted, and for no other.
+// TestAccept checks one row per accepted connection, and no other.
 func TestAccept(t *testing.T) {
 	for _, c := range []struct {
 		listen, host string
@@ -75,7 +75,7 @@ func somaxconn(t *testing.T) int {
 	return min(n, 1<<16-1)
 }
 
-// TestQueue accepts one after the other what waits, at a listener that lets 5 wait.
+// TestQueue accepts waiting connections one after another, from a listener with a backlog of 5.
 func TestQueue(t *testing.T) {
 	const n = 5
 	var port int
@@ -110,7 +110,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestFilters counts the rows of one connection of each version.
+// TestFilters counts the rows of one connection per IP version.
 func TestFilters(t *testing.T) {
 	me := strconv.Itoa(os.Getpid())
 	for _, c := range []struct {
@@ -157,7 +157,7 @@ func TestNetNS(t *testing.T) {
 	}
 }
 
-// TestCompat lets a 32-bit program accept by socketcall, whose descriptor is in memory.
+// TestCompat accepts in a 32-bit program with socketcall, whose arguments are in memory.
 func TestCompat(t *testing.T) {
 	args := binary.LittleEndian.AppendUint32(nil, 3)
 	args = append(args, make([]byte, 12)...)
@@ -183,7 +183,7 @@ func TestCompat(t *testing.T) {
 	})
 }
 
-// TestMany has a row for each of many, or tells of those that it has lost.
+// TestMany checks that each of many connections is shown or counted as lost.
 func TestMany(t *testing.T) {
 	const n = 2000
 	var port int
@@ -200,7 +200,7 @@ func TestMany(t *testing.T) {
 	tooltest.Accounts(t, res.Summary, len(at(res, port)), n)
 }
 
-// TestText looks at the columns of text and CSV.
+// TestText checks the columns of text and CSV.
 func TestText(t *testing.T) {
 	var p *tcptest.Pair
 	load := func() { p = tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0) }
@@ -219,7 +219,7 @@ func TestText(t *testing.T) {
 		}
 		want := fmt.Sprintf(c.row, os.Getpid(), tcptest.Comm(), p.LPort, p.RPort)
 		if lines[0] != c.header+"\n" || !strings.Contains(strings.Join(lines, ""), want) {
-			t.Errorf("%q: no %q in %q", c.args, want, lines)
+			t.Errorf("%q: %q is missing in %q", c.args, want, lines)
 		}
 	}
 }

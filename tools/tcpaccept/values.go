@@ -6,7 +6,7 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// count is a number that is -1 where it is not known.
+// count is a number, -1 if unknown.
 type count int32
 
 func (v *count) Absent() bool               { return *v < 0 }

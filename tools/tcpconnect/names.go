@@ -9,14 +9,14 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// namesKept is how many addresses are known by name for sure; the older of twice as many
-// are forgotten.
+// namesKept is the number of addresses whose names are kept at least. At twice that number the older
+// half is dropped.
 const namesKept = 1 << 16
 
-// names are what addresses were looked up by, as processes were told.
+// names maps addresses to the names that they were looked up by, from the DNS answers of processes.
 type names struct{ young, old map[lookup]answer }
 
-// lookup is what a process was told of an address, or any process where pid is 0.
+// lookup is an address in an answer to a process, or to any process if pid is 0.
 type lookup struct {
 	pid  uint32
 	addr netip.Addr
@@ -29,12 +29,12 @@ type answer struct {
 
 func newNames() *names { return &names{young: map[lookup]answer{}} }
 
-// find returns the name that the process knows the address by, or else what any was told
-// last, and when; "" if there is none.
+// find returns the name in the last answer to the process with this address, otherwise in the last
+// answer to any process, and the time of the answer. The name is "" if there is none.
 func (n *names) find(pid uint32, addr netip.Addr) (value.Name, value.Time) {
 	for _, key := range []lookup{{pid, addr}, {0, addr}} {
-		for _, of := range []map[lookup]answer{n.young, n.old} {
-			if a, ok := of[key]; ok {
+		for _, generation := range []map[lookup]answer{n.young, n.old} {
+			if a, ok := generation[key]; ok {
 				return a.name, a.at
 			}
 		}
@@ -42,8 +42,8 @@ func (n *names) find(pid uint32, addr netip.Addr) (value.Name, value.Time) {
 	return "", 0
 }
 
-// learn reads an answer of DNS that a process got. What is wrong in it, or cut off, ends
-// it: who sent it is not known.
+// learn reads a DNS answer that a process received. It stops at the first malformed or truncated
+// record, because the sender is not trusted.
 func (n *names) learn(pid uint32, at value.Time, message []byte) {
 	var p dnsmessage.Parser
 	if h, err := p.Start(message); err != nil || !h.Response {
@@ -60,7 +60,7 @@ func (n *names) learn(pid uint32, at value.Time, message []byte) {
 	}
 }
 
-// nextAddress passes over answers that are none, as names that stand for others.
+// nextAddress returns the next address record. It skips other records, such as CNAME.
 func nextAddress(p *dnsmessage.Parser) (netip.Addr, bool) {
 	for {
 		h, err := p.AnswerHeader()

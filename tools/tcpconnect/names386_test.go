@@ -17,8 +17,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// receive386 receives from descriptors 3, 4 and 5: by recv and recvmsg of socketcall, and
-// by read. What these point to lies behind the code.
+// receive386 receives from descriptors 3, 4 and 5: with recv and recvmsg of socketcall, and with
+// read. The data that these point to follows the code.
 func receive386(data uint32) []byte {
 	tables := func(at uint32) []byte {
 		var b []byte
@@ -38,7 +38,7 @@ func receive386(data uint32) []byte {
 	return append(code, tables(at)...)
 }
 
-// names386Role lets a 32-bit program get three answers, and connects to what they say.
+// names386Role receives three answers in a 32-bit program, and connects to the addresses in them.
 func names386Role() error {
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:53")
 	if err != nil {
@@ -71,8 +71,8 @@ func names386Role() error {
 	return nil
 }
 
-// Tasks of 32 bits have other numbers and other structures; their answers name addresses
-// for all.
+// TestNamesCompat checks 32-bit tasks, which have other system call numbers and structures; their
+// answers apply to all processes.
 func TestNamesCompat(t *testing.T) {
 	prog := tooltest.I386(t, make([]byte, 256), receive386)
 	child := tcptest.InRole("names386", "PROG386="+prog)

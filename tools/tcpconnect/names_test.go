@@ -29,7 +29,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// reply answers that a name is another's, and has these addresses.
+// reply returns an answer with an alias and these addresses.
 func reply(id uint16, name string, kind dnsmessage.Type, addrs ...string) []byte {
 	q := dnsmessage.Question{Name: must(dnsmessage.NewName(name)), Type: kind, Class: dnsmessage.ClassINET}
 	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: id, Response: true, RecursionAvailable: true})
@@ -51,17 +51,17 @@ func reply(id uint16, name string, kind dnsmessage.Type, addrs ...string) []byte
 	return must(b.Finish())
 }
 
-// ways are how a task can get an answer: each by a name and an address of its own.
-func ways() []string { return []string{"go", "recvfrom", "recvmsg", "connected", "ipv6"} }
+// methods are the ways in which a task can receive an answer, each with its own name and address.
+func methods() []string { return []string{"go", "recvfrom", "recvmsg", "connected", "ipv6"} }
 
-func addressOf(way string) string {
-	if way == "ipv6" {
+func addressOf(method string) string {
+	if method == "ipv6" {
 		return "::1"
 	}
-	return fmt.Sprintf("127.0.1.%d", slices.Index(ways(), way)+1)
+	return fmt.Sprintf("127.0.1.%d", slices.Index(methods(), method)+1)
 }
 
-// serve answers names of ways with their addresses, on the port of DNS.
+// serve answers names of methods with their addresses, on the DNS port.
 func serve(conn net.PacketConn) {
 	buf := make([]byte, 512)
 	for {
@@ -72,41 +72,41 @@ func serve(conn net.PacketConn) {
 		var p dnsmessage.Parser
 		h := must(p.Start(buf[:n]))
 		q := must(p.Question())
-		way, _, _ := strings.Cut(q.Name.String(), ".")
-		_ = must(conn.WriteTo(reply(h.ID, q.Name.String(), q.Type, addressOf(way)), from))
+		method, _, _ := strings.Cut(q.Name.String(), ".")
+		_ = must(conn.WriteTo(reply(h.ID, q.Name.String(), q.Type, addressOf(method)), from))
 	}
 }
 
-// namesRole looks names up in each way, in a network namespace of its own, and connects
-// to what it was told.
+// namesRole looks up names with each method, in its own network namespace, and connects to the
+// addresses in the answers.
 func namesRole() error {
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:53")
 	if err != nil {
 		return err
 	}
 	go serve(conn)
-	for _, way := range ways() {
-		if err := ask(way); err != nil {
-			return fmt.Errorf("%s: %w", way, err)
+	for _, method := range methods() {
+		if err := ask(method); err != nil {
+			return fmt.Errorf("%s: %w", method, err)
 		}
-		if _, err := net.Dial("tcp", net.JoinHostPort(addressOf(way), "9")); !errors.Is(err, unix.ECONNREFUSED) {
-			return fmt.Errorf("%s: connect: %w", way, err)
+		if _, err := net.Dial("tcp", net.JoinHostPort(addressOf(method), "9")); !errors.Is(err, unix.ECONNREFUSED) {
+			return fmt.Errorf("%s: connect: %w", method, err)
 		}
 	}
-	_, err = net.Dial("tcp", "127.0.2.1:9") // nobody has asked for it
+	_, err = net.Dial("tcp", "127.0.2.1:9") // not looked up
 	if errors.Is(err, unix.ECONNREFUSED) {
 		return nil
 	}
 	return err
 }
 
-func ask(way string) error {
-	if way == "go" || way == "ipv6" {
+func ask(method string) error {
+	if method == "go" || method == "ipv6" {
 		r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return net.Dial("udp4", "127.0.0.1:53")
 		}}
-		network := map[string]string{"go": "ip4", "ipv6": "ip6"}[way]
-		_, err := r.LookupNetIP(context.Background(), network, way+".example.org.")
+		network := map[string]string{"go": "ip4", "ipv6": "ip6"}[method]
+		_, err := r.LookupNetIP(context.Background(), network, method+".example.org.")
 		return err
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
@@ -115,9 +115,9 @@ func ask(way string) error {
 	}
 	defer unix.Close(fd)
 	q := dnsmessage.Message{Questions: []dnsmessage.Question{{
-		Name: must(dnsmessage.NewName(way + ".example.org.")), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET,
+		Name: must(dnsmessage.NewName(method + ".example.org.")), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET,
 	}}}
-	if way == "connected" {
+	if method == "connected" {
 		err = unix.Connect(fd, local(53))
 		_, werr := unix.Write(fd, must(q.Pack()))
 		err = errors.Join(err, werr)
@@ -127,17 +127,17 @@ func ask(way string) error {
 	if err != nil {
 		return err
 	}
-	return receive(fd, way)
+	return receive(fd, method)
 }
 
-func receive(fd int, way string) error {
+func receive(fd int, method string) error {
 	buf := make([]byte, 512)
 	for {
 		var err error
-		switch way {
+		switch method {
 		case "recvmsg":
 			_, _, _, _, err = unix.Recvmsg(fd, buf, nil, 0)
-		case "connected": // recvfrom without a place for the sender
+		case "connected": // recvfrom without a buffer for the sender
 			_, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&buf[0])), 512, 0, 0, 0)
 			if err = nil; errno != 0 {
 				err = errno
@@ -156,20 +156,20 @@ func TestNames(t *testing.T) {
 	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 	res := tooltest.JSON(t, Tool, []string{"-d"}, func() { tcptest.Output(t, child) })
 	rows := res.Where(func(r tooltest.Row) bool { return int(r.Num("pid")) == child.Process.Pid })
-	if len(rows) != len(ways())+1 {
-		t.Fatalf("%d rows, want one for each of %q and one more: %v", len(rows), ways(), rows)
+	if len(rows) != len(methods())+1 {
+		t.Fatalf("%d rows, want one for each of %q and one more: %v", len(rows), methods(), rows)
 	}
-	for i, way := range ways() {
-		tcptest.Fields(t, way, rows[i], map[string]any{"raddr": addressOf(way), "name": way + ".example.org"})
+	for i, method := range methods() {
+		tcptest.Fields(t, method, rows[i], map[string]any{"raddr": addressOf(method), "name": method + ".example.org"})
 		if age := rows[i].Num("name_age_ns"); age <= 0 || age > 10e9 {
-			t.Errorf("%s: the answer was %v ns old", way, age)
+			t.Errorf("%s: the answer was %v ns old", method, age)
 		}
 	}
-	tcptest.Fields(t, "never asked", rows[len(ways())], map[string]any{"raddr": "127.0.2.1", "name": nil, "name_age_ns": nil})
+	tcptest.Fields(t, "not looked up", rows[len(methods())], map[string]any{"raddr": "127.0.2.1", "name": nil, "name_age_ns": nil})
 }
 
-// Names are learnt whoever is shown, and a connect to a name that ends the tool's way is
-// found by it.
+// TestNamesFilter checks that answers are read for all tasks, and that rows can be filtered by
+// name.
 func TestNamesFilter(t *testing.T) {
 	child := tcptest.InRole("names")
 	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
@@ -204,20 +204,20 @@ func TestLearn(t *testing.T) {
 		{8, other, "a.test", 100}, {7, netip.MustParseAddr("192.0.2.2"), "", 0},
 	} {
 		if name, at := n.find(c.pid, c.addr); name != c.name || at != c.at {
-			t.Errorf("%d knows %s by %q since %d, want %q since %d", c.pid, c.addr, name, at, c.name, c.at)
+			t.Errorf("process %d has for %s the name %q of time %d, want %q since %d", c.pid, c.addr, name, at, c.name, c.at)
 		}
 	}
-	// A question is no answer.
+	// A question is not an answer.
 	asked := reply(1, "c.test.", dnsmessage.TypeA, one.String())
 	asked[2] &^= 0x80
 	if n.learn(9, 300, asked); must2(n.find(9, one)) != "b.test" {
-		t.Error("learnt from a question")
+		t.Error("name of a question is used")
 	}
 }
 
 func must2(name value.Name, _ value.Time) value.Name { return name }
 
-// What is kept has a bound, and the newest of it stays.
+// TestForget checks that the number of names is limited, and that the newest remain.
 func TestForget(t *testing.T) {
 	n := newNames()
 	for i := range 5 * namesKept {
@@ -225,11 +225,11 @@ func TestForget(t *testing.T) {
 		n.learn(1, value.Time(i+1), reply(1, strconv.Itoa(i)+".test.", dnsmessage.TypeA, addr.String()))
 	}
 	if len(n.young)+len(n.old) > 4*namesKept {
-		t.Errorf("%d kept", len(n.young)+len(n.old))
+		t.Errorf("%d names are kept", len(n.young)+len(n.old))
 	}
 	last := 5*namesKept - 1
 	if got := must2(n.find(1, netip.AddrFrom4([4]byte{10, byte(last >> 16), byte(last >> 8), byte(last)}))); got != value.Name(strconv.Itoa(last)+".test") {
-		t.Errorf("the last is %q", got)
+		t.Errorf("the newest is %q", got)
 	}
 }
 

@@ -9,6 +9,7 @@
 #include "task.bpf.h"
 #include "sockcall.bpf.h"
 #include "dns.bpf.h"
+#include "syn.bpf.h"
 #include "list.bpf.h"
 
 #define SYS_CONNECT 3 /* include/uapi/linux/net.h */
@@ -17,9 +18,9 @@
 #define EISCONN 106
 #define EALREADY 114
 #define EINPROGRESS 115
-#define ERESTARTSYS 512 /* this and the next four are for the kernel itself */
+#define ERESTARTSYS 512 /* this and the next four are internal to the kernel */
 
-/* Set for the columns of names. */
+/* Set if columns for names are displayed. */
 const volatile bool want_name = false;
 
 enum result {
@@ -27,16 +28,19 @@ enum result {
 	RESULT_FAILED,
 	RESULT_CLOSED,
 	RESULT_WAITING,
-	RESULT_NAMES, /* no connect, but an answer of DNS, which is behind the event */
+	RESULT_NAMES, /* not a connect, but a DNS answer, which follows the event */
 };
+
+/* Keeps the type in the object: Go takes its constants from there. */
+const enum result *result_type __attribute__((unused));
 
 /* A connect that is under way. */
 struct attempt {
 	struct task_info owner;
 	__u64 birth_ns; /* CLOCK_BOOTTIME */
-	bool wanted; /* its owner is */
-	bool waiting; /* its SYN was sent again */
-	bool failed; /* within the system call, which will know why */
+	bool wanted; /* by its owner */
+	bool waiting; /* its SYN was retransmitted */
+	bool failed; /* in the system call, which will return the reason */
 };
 
 struct {
@@ -47,7 +51,7 @@ struct {
 	__type(value, struct attempt);
 } attempts SEC(".maps");
 
-/* Failures that are told, by the socket's inode: the system call returns them once more. */
+/* Failures already reported, by inode of the socket: the system call returns them again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -56,13 +60,13 @@ struct {
 } told SEC(".maps");
 
 struct event {
-	struct task_info task; /* who connects; its time is the row's */
-	__u64 duration_ns; /* 0 where no SYN was sent */
+	struct task_info task; /* the connecting task; its time is that of the row */
+	__u64 duration_ns; /* 0 if no SYN was sent */
 	struct sock_ends ends;
 	__s32 error; /* -errno */
 	__u8 result; /* enum result */
 	__u8 pad;
-	__u16 message_len; /* of the answer of DNS */
+	__u16 message_len; /* of the DNS answer */
 };
 
 struct scratch {
@@ -72,11 +76,11 @@ struct scratch {
 
 #include "scratch.bpf.h"
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
-static __always_inline void tell(void *ctx, const struct sock *sk, const struct attempt *a,
-				 enum result result, int error)
+static __always_inline void report(void *ctx, const struct sock *sk, const struct attempt *a,
+				   enum result result, int error)
 {
 	struct event e = {};
 
@@ -85,7 +89,7 @@ static __always_inline void tell(void *ctx, const struct sock *sk, const struct 
 		return;
 	e.task = a->owner;
 	e.task.time_ns = bpf_ktime_get_boot_ns();
-	e.duration_ns = e.task.time_ns - a->birth_ns;
+	e.duration_ns = e.task.time_ns - sock_syn_ns(sk, a->birth_ns, e.task.time_ns);
 	e.error = error;
 	e.result = result;
 	event_send(ctx, &e, sizeof(e), e.task.time_ns);
@@ -96,7 +100,7 @@ static __always_inline __u64 sock_ino(const struct sock *sk)
 	return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
 }
 
-/* From CLOSE to SYN_SENT, in the task that connects. A second program finds its attempt. */
+/* From CLOSE to SYN_SENT, in the connecting task. A second program finds the entry. */
 static __always_inline void attempt_begin(const struct sock *sk, const struct attempt *old,
 					  bool again)
 {
@@ -114,8 +118,8 @@ static __always_inline void attempt_begin(const struct sock *sk, const struct at
 }
 
 /*
- * A connect that finds no port or route ends in the system call, which alone knows why.
- * So does one that a connect to AF_UNSPEC takes back.
+ * A connect that finds no port or route fails in the system call, which alone has the reason. So
+ * does one that is canceled by a connect to AF_UNSPEC.
  */
 static __always_inline void attempt_fail(void *ctx, const struct sock *sk, struct attempt *a)
 {
@@ -125,9 +129,9 @@ static __always_inline void attempt_fail(void *ctx, const struct sock *sk, struc
 
 	if (error) {
 		bpf_map_update_elem(&told, &ino, &yes, BPF_ANY);
-		tell(ctx, sk, a, RESULT_FAILED, -error);
+		report(ctx, sk, a, RESULT_FAILED, -error);
 	} else if (BPF_CORE_READ_BITFIELD_PROBED(sk, sk_shutdown) == SHUTDOWN_MASK) {
-		tell(ctx, sk, a, RESULT_CLOSED, 0);
+		report(ctx, sk, a, RESULT_CLOSED, 0);
 	} else {
 		a->failed = true;
 		return;
@@ -136,8 +140,8 @@ static __always_inline void attempt_fail(void *ctx, const struct sock *sk, struc
 }
 
 /*
- * The kernel leaves a program out where it is running on the CPU already, so each is
- * there twice. What one has ended, the other does not find.
+ * The kernel skips a program that is already running on the same CPU, so each program exists twice.
+ * The second one does not find a connect that the first one has completed.
  */
 static __always_inline int handle_state(void *ctx, const struct sock *sk, int newstate, bool again)
 {
@@ -150,7 +154,7 @@ static __always_inline int handle_state(void *ctx, const struct sock *sk, int ne
 	if (!a)
 		return 0;
 	if (newstate == TCP_ESTABLISHED) {
-		tell(ctx, sk, a, RESULT_CONNECTED, 0);
+		report(ctx, sk, a, RESULT_CONNECTED, 0);
 		bpf_map_delete_elem(&attempts, &sk);
 	} else if (newstate == TCP_CLOSE) {
 		attempt_fail(ctx, sk, a);
@@ -182,7 +186,7 @@ int BPF_PROG(state__raw__again, const struct sock *sk, int oldstate, int newstat
 	return handle_state(ctx, sk, newstate, true);
 }
 
-/* Nobody has answered for a second: the SYN is sent again. */
+/* No answer for a second: the SYN is retransmitted. */
 static __always_inline int handle_retransmit(void *ctx, const struct sock *sk)
 {
 	struct attempt *a = bpf_map_lookup_elem(&attempts, &sk);
@@ -190,7 +194,7 @@ static __always_inline int handle_retransmit(void *ctx, const struct sock *sk)
 	if (!a || a->waiting)
 		return 0;
 	a->waiting = true;
-	tell(ctx, sk, a, RESULT_WAITING, 0);
+	report(ctx, sk, a, RESULT_WAITING, 0);
 	return 0;
 }
 
@@ -214,14 +218,14 @@ static __always_inline bool is_connect(struct pt_regs *regs, __s32 nr, bool comp
 	       (nr == NR_compat_socketcall && syscall_arg(regs, 0, true) == SYS_CONNECT);
 }
 
-/* The call has failed, and not only been cut short or asked how the last one fares. */
+/* The call has failed, and was not only interrupted or used to query an earlier connect. */
 static __always_inline bool is_failure(__s32 ret)
 {
 	return ret < 0 && ret != -EINPROGRESS && ret != -EALREADY && ret != -EISCONN &&
 	       ret != -EINTR && (ret > -ERESTARTSYS || ret < -ERESTARTSYS - 4);
 }
 
-/* The end that the task asked for: the socket has none when no SYN was sent. */
+/* The address that the task requested: the socket has none if no SYN was sent. */
 static __always_inline void read_wanted_end(struct sock_ends *ends, const void *addr)
 {
 	struct sockaddr_in6 to = {};
@@ -254,7 +258,7 @@ static __always_inline void tell_unsent(void *ctx, const struct sock *sk, const 
 	event_send(ctx, &e, sizeof(e), e.task.time_ns);
 }
 
-/* Any task's answers, as one may look up names for others. */
+/* Answers to any task, because one task can look up names for others. */
 static __always_inline void handle_answer(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret,
 					  bool compat)
 {
@@ -319,7 +323,7 @@ int BPF_PROG(connect__raw, struct pt_regs *regs, long ret)
 	return handle_exit(ctx, regs, syscall_nr(regs), ret, false);
 }
 
-/* Connects that are still under way at the end, and are not told of yet. */
+/* Connects that are still in progress at the end, and were not reported yet. */
 SEC("iter/bpf_map_elem")
 int open_attempts(struct bpf_iter__bpf_map_elem *ctx)
 {
@@ -338,7 +342,7 @@ int open_attempts(struct bpf_iter__bpf_map_elem *ctx)
 		return 0;
 	e.task = a->owner;
 	e.task.time_ns = bpf_ktime_get_boot_ns();
-	e.duration_ns = e.task.time_ns - a->birth_ns;
+	e.duration_ns = e.task.time_ns - sock_syn_ns(sk, a->birth_ns, e.task.time_ns);
 	e.result = RESULT_WAITING;
 	list_send(ctx->meta->seq, &e, sizeof(e));
 	return 0;

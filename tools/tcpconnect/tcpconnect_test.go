@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	tcptest.Main(m, map[string]func() error{"lost": lostRole, "names": namesRole, "names386": names386Role})
 }
 
-// lostRole connects in a network namespace that has no route anywhere.
+// lostRole connects in a network namespace without routes.
 func lostRole() error {
 	_, err := net.Dial("tcp4", "192.0.2.1:9")
 	if !errors.Is(err, unix.ENETUNREACH) {
@@ -30,12 +30,12 @@ func lostRole() error {
 	return nil
 }
 
-// to are the rows of connects to a port.
+// to returns the rows of connects to a port.
 func to(res *tooltest.Result, rport int) []tooltest.Row {
 	return res.Where(func(r tooltest.Row) bool { return int(r.Num("rport")) == rport })
 }
 
-// socket is a TCP socket that does not block, bound to a port of the loopback's.
+// socket returns a non-blocking TCP socket that is bound to a port of the loopback interface.
 func socket(t testing.TB, lport int) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
@@ -54,7 +54,7 @@ func local(port int) *unix.SockaddrInet4 {
 	return &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
 }
 
-// wait waits until the connection stands or has failed. A signal may come in between.
+// wait waits until the connect has succeeded or failed. A signal can interrupt it.
 func wait(t *testing.T, fd int) {
 	t.Helper()
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
@@ -67,14 +67,14 @@ func wait(t *testing.T, fd int) {
 	}
 }
 
-// closedPort is a port where nobody listens.
+// closedPort returns a port without a listener.
 func closedPort(t testing.TB) int {
 	l := tcptest.Listen(t, "127.0.0.1:0")
 	defer l.Close()
 	return tcptest.Port(l.Addr())
 }
 
-// TestConnected has a row for each connection, from the end that connects alone.
+// TestConnected checks one row per connection, of the connecting end only.
 func TestConnected(t *testing.T) {
 	for _, c := range []struct {
 		listen, host string
@@ -98,20 +98,20 @@ func TestConnected(t *testing.T) {
 			t.Errorf("it took %s, want no more than %s", d, most)
 		}
 		if other := to(res, p.LPort); len(other) > 0 {
-			t.Errorf("rows of the end that accepts: %v", other)
+			t.Errorf("rows of the accepting end: %v", other)
 		}
 	}
 }
 
-// TestFailed has one row for a connect that fails, however it does so.
+// TestFailed checks one row per failed connect, for several kinds of failures.
 func TestFailed(t *testing.T) {
-	refused, polled, taken := closedPort(t), closedPort(t), 0
+	refused, polled, inUse := closedPort(t), closedPort(t), 0
 	child := tcptest.InRole("lost")
 	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 	res := tooltest.JSON(t, Tool, nil, func() {
 		tcptest.Refused(t, refused)
 
-		// It asks by connect how the first one fared.
+		// It calls connect again to get the result of the first one.
 		fd := socket(t, 0)
 		defer unix.Close(fd)
 		if err := unix.Connect(fd, local(polled)); err != unix.EINPROGRESS {
@@ -122,18 +122,18 @@ func TestFailed(t *testing.T) {
 			t.Errorf("connect once more: %v", err)
 		}
 
-		// The same two ends twice.
+		// Two connects with the same addresses and ports.
 		l := tcptest.Listen(t, "127.0.0.1:0")
-		taken = tcptest.Port(l.Addr())
+		inUse = tcptest.Port(l.Addr())
 		lport := closedPort(t)
 		first, second := socket(t, lport), socket(t, lport)
 		defer unix.Close(first)
 		defer unix.Close(second)
-		if err := unix.Connect(first, local(taken)); err != unix.EINPROGRESS {
+		if err := unix.Connect(first, local(inUse)); err != unix.EINPROGRESS {
 			t.Errorf("connect: %v", err)
 		}
-		if err := unix.Connect(second, local(taken)); err != unix.EADDRNOTAVAIL {
-			t.Errorf("connect the same ends: %v", err)
+		if err := unix.Connect(second, local(inUse)); err != unix.EADDRNOTAVAIL {
+			t.Errorf("connect with the same addresses: %v", err)
 		}
 		tcptest.Output(t, child)
 	})
@@ -146,7 +146,7 @@ func TestFailed(t *testing.T) {
 	}
 	failed("refused", tcptest.One(t, "refused", to(res, refused)), "ECONNREFUSED", true)
 	failed("polled", tcptest.One(t, "polled", to(res, polled)), "ECONNREFUSED", true)
-	rows := to(res, taken)
+	rows := to(res, inUse)
 	if len(rows) != 2 {
 		t.Fatalf("%d rows of two connects, want 2: %v", len(rows), rows)
 	}
@@ -161,7 +161,7 @@ func TestFailed(t *testing.T) {
 	tcptest.Fields(t, "lost", lost, map[string]any{"raddr": "192.0.2.1", "rport": 9})
 }
 
-// TestLate waits for a second and is told of twice.
+// TestLate checks a connect that takes a second and has two rows.
 func TestLate(t *testing.T) {
 	var late *tcptest.Pair
 	res := tooltest.JSON(t, Tool, nil, func() { _, late = tcptest.LateHandshake(t) })
@@ -171,7 +171,7 @@ func TestLate(t *testing.T) {
 		if int(r.Num("lport")) == late.LPort {
 			who = "late "
 			if ms := r.Num("duration_ns") / 1e6; ms < 900 || ms > 3500 {
-				t.Errorf("it took %.1f ms, want the second of the retransmission", ms)
+				t.Errorf("it took %.1f ms, want the second until the retransmission", ms)
 			}
 		}
 		got = append(got, who+r.Str("result"))
@@ -181,7 +181,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestClosed gives up one connect, and leaves another to the end.
+// TestClosed closes one socket before an answer, and leaves another waiting at the end.
 func TestClosed(t *testing.T) {
 	var rport int
 	res := tooltest.JSON(t, Tool, nil, func() {
@@ -195,7 +195,7 @@ func TestClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tcptest.Dial(t, l.Addr().String(), 0) // takes the only place
+		tcptest.Dial(t, l.Addr().String(), 0) // fills the backlog
 		for i := range 2 {
 			fd := socket(t, 0)
 			if err := unix.Connect(fd, local(rport)); err != unix.EINPROGRESS {
@@ -218,7 +218,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestFilters counts the rows of a connect of each version.
+// TestFilters counts the rows of one connect per IP version.
 func TestFilters(t *testing.T) {
 	me := strconv.Itoa(os.Getpid())
 	for _, c := range []struct {
@@ -243,7 +243,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestCount counts connects to two ports, and by what the user names.
+// TestCount counts connects to two ports, by default and by given columns.
 func TestCount(t *testing.T) {
 	var busy, idle int
 	load := func() {
@@ -273,7 +273,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestText looks at the columns of text.
+// TestText checks the columns of text.
 func TestText(t *testing.T) {
 	var p *tcptest.Pair
 	out := tooltest.Text(t, Tool, []string{"-t", "-U", "-L"}, func() {
@@ -288,11 +288,11 @@ func TestText(t *testing.T) {
 	}
 	want := fmt.Sprintf(" 0 %d %s 4 127.0.0.1 %d 127.0.0.1 %d connected -", os.Getpid(), tcptest.Comm(), p.LPort, p.RPort)
 	if !strings.Contains(strings.Join(lines, "\n"), want) {
-		t.Errorf("no %q in %q", want, lines)
+		t.Errorf("%q is missing in %q", want, lines)
 	}
 }
 
-// TestMany has a row for each of many, or tells of those that it has lost.
+// TestMany checks that each of many connects is shown or counted as lost.
 func TestMany(t *testing.T) {
 	const n = 2000
 	var port int
@@ -307,4 +307,34 @@ func TestMany(t *testing.T) {
 		}
 	})
 	tooltest.Accounts(t, res.Summary, len(to(res, port)), n)
+}
+
+// TestFastOpen measures from the SYN, which is sent with the first data with TCP_FASTOPEN_CONNECT.
+func TestFastOpen(t *testing.T) {
+	var rport int
+	var most time.Duration
+	var err error
+	res := tooltest.JSON(t, Tool, nil, func() {
+		l := tcptest.Listen(t, "127.0.0.1:0")
+		rport = tcptest.Port(l.Addr())
+		var sent time.Time
+		var done func() error
+		if _, sent, done, err = tcptest.FastOpen(t, rport); err != nil {
+			return
+		}
+		defer done()
+		if _, err = l.AcceptTCP(); err == nil {
+			most = time.Since(sent)
+		}
+	})
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := tcptest.One(t, "fast open", to(res, rport))
+	if d := time.Duration(r.Num("duration_ns")); d <= 0 || d > most {
+		t.Errorf("it took %s, want no more than %s, since the SYN", d, most)
+	}
 }

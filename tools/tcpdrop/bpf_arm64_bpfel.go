@@ -17,10 +17,11 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapConns              = "conns"
+	bpfMapCounters           = "counters"
 	bpfMapEvents             = "events"
 	bpfMapLost               = "lost"
+	bpfMapReported           = "reported"
 	bpfMapScratch            = "scratch"
-	bpfMapTold               = "told"
 	bpfProgAcceptBtf         = "accept__btf"
 	bpfProgAcceptFentry      = "accept__fentry"
 	bpfProgAcceptFentryAgain = "accept__fentry__again"
@@ -40,6 +41,8 @@ const (
 	bpfVarEventLastWakeupNs  = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer    = "event_perf_buffer"
 	bpfVarEventWakeupNs      = "event_wakeup_ns"
+	bpfVarLocalPidns         = "local_pidns"
+	bpfVarTargAll            = "targ_all"
 	bpfVarTargByUid          = "targ_by_uid"
 	bpfVarTargCgroupId       = "targ_cgroup_id"
 	bpfVarTargComm           = "targ_comm"
@@ -123,11 +126,12 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Conns   *ebpf.MapSpec `ebpf:"conns"`
-	Events  *ebpf.MapSpec `ebpf:"events"`
-	Lost    *ebpf.MapSpec `ebpf:"lost"`
-	Scratch *ebpf.MapSpec `ebpf:"scratch"`
-	Told    *ebpf.MapSpec `ebpf:"told"`
+	Conns    *ebpf.MapSpec `ebpf:"conns"`
+	Counters *ebpf.MapSpec `ebpf:"counters"`
+	Events   *ebpf.MapSpec `ebpf:"events"`
+	Lost     *ebpf.MapSpec `ebpf:"lost"`
+	Reported *ebpf.MapSpec `ebpf:"reported"`
+	Scratch  *ebpf.MapSpec `ebpf:"scratch"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -137,6 +141,8 @@ type bpfVariableSpecs struct {
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TargAll           *ebpf.VariableSpec `ebpf:"targ_all"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -176,20 +182,22 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Conns   *ebpf.Map `ebpf:"conns"`
-	Events  *ebpf.Map `ebpf:"events"`
-	Lost    *ebpf.Map `ebpf:"lost"`
-	Scratch *ebpf.Map `ebpf:"scratch"`
-	Told    *ebpf.Map `ebpf:"told"`
+	Conns    *ebpf.Map `ebpf:"conns"`
+	Counters *ebpf.Map `ebpf:"counters"`
+	Events   *ebpf.Map `ebpf:"events"`
+	Lost     *ebpf.Map `ebpf:"lost"`
+	Reported *ebpf.Map `ebpf:"reported"`
+	Scratch  *ebpf.Map `ebpf:"scratch"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Conns,
+		m.Counters,
 		m.Events,
 		m.Lost,
+		m.Reported,
 		m.Scratch,
-		m.Told,
 	)
 }
 
@@ -200,6 +208,8 @@ type bpfVariables struct {
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	TargAll           *ebpf.Variable `ebpf:"targ_all"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

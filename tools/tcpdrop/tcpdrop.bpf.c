@@ -11,13 +11,23 @@
 
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
+#define TCPHDR_FIN 1 /* include/net/tcp.h */
+#define TCPHDR_SYN 2
 #define IP_OFFSET 0x1fff /* fragments but the first have no TCP header */
 
-/* Inode of the only network namespace that is wanted, or 0. */
+/* Inode number of the selected network namespace, or 0. */
 const volatile __u32 targ_netns = 0;
 const volatile bool want_stack = false;
+/* Also packets that are freed as dropped although nothing of them is lost. */
+const volatile bool targ_all = false;
 
-/* Where a packet comes from and goes to. An IPv4 address is one that is mapped to IPv6. */
+struct counters {
+	__u64 no_loss; /* packets that were freed as dropped, and nothing of them was lost */
+};
+
+#include "counters.bpf.h"
+
+/* Source and destination of a packet. IPv4 addresses are IPv4-mapped. */
 struct packet {
 	struct in6_addr saddr;
 	struct in6_addr daddr;
@@ -29,32 +39,32 @@ struct packet {
 };
 
 struct event {
-	struct task_info task; /* the owner of the socket; its time is the row's */
+	struct task_info task; /* the owner of the socket; its time is that of the row */
 	__u64 location;
 	struct packet packet;
-	__u32 reason; /* 0 where the kernel does not say */
+	__u32 reason; /* 0 if the kernel does not provide it */
 	__u32 stack_len;
 	__u8 tcp_state; /* 0 without a socket */
-	__u8 flags; /* as the TCP header has them */
+	__u8 flags; /* as in the TCP header */
 	__u8 pad[6];
 	char stack[STACK_BYTES];
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 3); /* of the first program, of the second, of tcp_drop's */
+	__uint(max_entries, 3); /* for the first program, the second, and tcp_drop */
 	__type(key, __u32);
 	__type(value, struct event);
 } scratch SEC(".maps");
 
-/* Packets that the first of two programs has told of, and the second will see. */
+/* Packets that the first of two programs has reported, and the second will see. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 16384);
 	__type(key, const struct sk_buff *);
 	__type(value, __u8);
-} told SEC(".maps");
+} reported SEC(".maps");
 
 /* 6.11 added the socket that a packet was for (c53795d48ee8). */
 typedef void (*btf_trace_kfree_skb___rx_sk)(void *, struct sk_buff *, void *,
@@ -71,7 +81,7 @@ static __always_inline long handle_existing(struct seq_file *seq, const struct s
 	return 0;
 }
 
-/* Reads addresses, and returns where the TCP header is, or 0 if there is none. */
+/* Reads the addresses, and returns the offset of the TCP header, or 0 if there is none. */
 static __always_inline __u32 read_ipv4(struct packet *p, const void *head, __u32 at)
 {
 	struct iphdr ip = {};
@@ -96,7 +106,7 @@ static __always_inline __u32 read_ipv6(struct packet *p, const void *head, __u32
 	return at + sizeof(ip);
 }
 
-/* The headers are in the packet's linear part once IP has looked at it. */
+/* Once IP has processed a packet, its headers are in the linear part. */
 static __always_inline bool read_packet(struct event *e, const struct sk_buff *skb)
 {
 	const void *head = BPF_CORE_READ(skb, head);
@@ -121,7 +131,7 @@ static __always_inline bool read_packet(struct event *e, const struct sk_buff *s
 	return true;
 }
 
-/* What the socket knows; the device is gone from packets that wait for their task. */
+/* Read from the socket: packets that wait for their task have no device. */
 static __always_inline void read_sock(struct event *e, const struct sk_buff *skb,
 				      const struct sock *sk)
 {
@@ -134,8 +144,8 @@ static __always_inline void read_sock(struct event *e, const struct sk_buff *skb
 }
 
 /*
- * Raw and packet sockets drop copies of packets, which are no loss to TCP. Sockets in
- * these two states have no more than the beginning of one.
+ * Raw and packet sockets drop copies of packets, which are not lost for TCP. Sockets in the two
+ * states TIME_WAIT and NEW_SYN_RECV contain only the first members of a socket.
  */
 static __always_inline bool sock_is_other(const struct sock *sk)
 {
@@ -147,7 +157,7 @@ static __always_inline bool sock_is_other(const struct sock *sk)
 	return (family != AF_INET && family != AF_INET6) || BPF_CORE_READ(sk, sk_type) != SOCK_STREAM;
 }
 
-/* A request's owner is its listener's. */
+/* The owner of a request is that of its listener. */
 static __always_inline const struct sock *owned_sock(const struct sock *sk)
 {
 	const struct request_sock *req = (const struct request_sock *)sk;
@@ -157,14 +167,14 @@ static __always_inline const struct sock *owned_sock(const struct sock *sk)
 	return sk;
 }
 
-/* is_told lets one of two programs tell of a packet: the second if the first did not. */
-static __always_inline bool is_told(const struct sk_buff *skb, bool again)
+/* Lets one of two programs report a packet: the second if the first did not. */
+static __always_inline bool is_reported(const struct sk_buff *skb, bool again)
 {
 	const __u8 yes = 1;
 
 	if (again)
-		return !bpf_map_delete_elem(&told, &skb);
-	return bpf_map_update_elem(&told, &skb, &yes, BPF_ANY);
+		return !bpf_map_delete_elem(&reported, &skb);
+	return bpf_map_update_elem(&reported, &skb, &yes, BPF_ANY);
 }
 
 static __always_inline bool read_drop(struct event *e, const struct sk_buff *skb,
@@ -177,6 +187,36 @@ static __always_inline bool read_drop(struct event *e, const struct sk_buff *skb
 	if (targ_netns && e->packet.netns != targ_netns)
 		return false;
 	return conn_wanted(conn_of(owned_sock(sk), &e->task));
+}
+
+/*
+ * A socket that ends has its receive queue purged. A packet in there was received; if it has
+ * no data that the task has not read, nothing is lost: as a rule it is the FIN, which is kept
+ * for a task that has closed already. The reason is QUEUE_PURGE, and on older kernels none.
+ */
+static __always_inline bool is_no_loss(const struct sk_buff *skb, const struct sock *sk)
+{
+	const struct tcp_skb_cb *cb = (void *)skb + bpf_core_field_offset(struct sk_buff, cb);
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	__u32 seq, end_seq;
+	__u8 flags;
+
+	if (!sk || BPF_CORE_READ(skb, sk) != sk ||
+	    BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_CLOSE)
+		return false;
+	flags = BPF_CORE_READ(cb, tcp_flags);
+	seq = BPF_CORE_READ(cb, seq) + !!(flags & TCPHDR_SYN);
+	end_seq = BPF_CORE_READ(cb, end_seq) - (flags & TCPHDR_FIN);
+	return seq == end_seq || (__s32)(end_seq - BPF_CORE_READ(tp, copied_seq)) <= 0;
+}
+
+/* Counts such a packet, and returns whether it is to be left out. */
+static __always_inline bool is_left_out(const struct sk_buff *skb, const struct sock *sk)
+{
+	if (!is_no_loss(skb, sk))
+		return false;
+	counter_add(no_loss);
+	return !targ_all;
 }
 
 static __always_inline void send_drop(void *ctx, struct event *e, __u64 location, __u32 reason)
@@ -193,8 +233,8 @@ static __always_inline void send_drop(void *ctx, struct event *e, __u64 location
 }
 
 /*
- * The kernel leaves a program out where it is running on the CPU already, as when a
- * softirq comes between, so each is there twice.
+ * The kernel skips a program that is already running on the same CPU, such as when a softirq
+ * interrupts it, so each program exists twice.
  */
 static __always_inline int handle_free(__u64 *ctx, __u32 again)
 {
@@ -210,7 +250,7 @@ static __always_inline int handle_free(__u64 *ctx, __u32 again)
 		sk = (const struct sock *)ctx[3];
 	if (!sk)
 		sk = BPF_CORE_READ(skb, sk);
-	if (e && read_drop(e, skb, sk) && !is_told(skb, again))
+	if (e && read_drop(e, skb, sk) && !is_reported(skb, again) && !is_left_out(skb, sk))
 		send_drop(ctx, e, ctx[1], reason);
 	return 0;
 }
@@ -240,8 +280,8 @@ int drop__raw__again(__u64 *ctx)
 }
 
 /*
- * Until 5.17 tcp_drop frees packets behind the tracepoint's back. Where there are
- * reasons it does not, or is not there any more (8fbf195798b5).
+ * Before 5.17 tcp_drop frees packets without the tracepoint. On kernels with reasons it does not,
+ * or does not exist (8fbf195798b5).
  */
 static __always_inline int handle_tcp_drop(void *ctx, const struct sock *sk,
 					   const struct sk_buff *skb)
@@ -252,7 +292,7 @@ static __always_inline int handle_tcp_drop(void *ctx, const struct sock *sk,
 	if (bpf_core_type_exists(enum skb_drop_reason))
 		return 0;
 	e = bpf_map_lookup_elem(&scratch, &slot);
-	if (e && read_drop(e, skb, sk))
+	if (e && read_drop(e, skb, sk) && !is_left_out(skb, sk))
 		send_drop(ctx, e, 0, 0);
 	return 0;
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
@@ -21,10 +22,10 @@ import (
 
 func TestMain(m *testing.M) { tcptest.Main(m, nil) }
 
-// kernelTypes are read once, as that takes long.
+// kernelTypes are read only once, because this is slow.
 var kernelTypes = sync.OnceValues(btf.LoadKernelSpec)
 
-// reason is the reason where this kernel has reasons, else nil.
+// reason returns the reason if the kernel has drop reasons, otherwise nil.
 func reason(t testing.TB, name string) any {
 	t.Helper()
 	types, err := kernelTypes()
@@ -38,7 +39,7 @@ func reason(t testing.TB, name string) any {
 	return name
 }
 
-// knowsSocket tells whether this kernel says which socket a packet was for (6.11).
+// knowsSocket reports whether the kernel provides the socket of a received packet (6.11).
 func knowsSocket(t testing.TB) bool {
 	t.Helper()
 	types, err := kernelTypes()
@@ -52,22 +53,22 @@ func knowsSocket(t testing.TB) bool {
 	return len(def.Type.(*btf.Pointer).Target.(*btf.FuncProto).Params) > 4
 }
 
-// closedPort is a port where nobody listens.
+// closedPort returns a port without a listener.
 func closedPort(t testing.TB) int {
 	l := tcptest.Listen(t, "127.0.0.1:0")
 	defer l.Close()
 	return tcptest.Port(l.Addr())
 }
 
-// to are the rows of packets to a port with these flags.
+// to returns the rows of packets to a port with these flags.
 func to(res *tooltest.Result, dport int, flags ...string) []tooltest.Row {
 	return res.Where(func(r tooltest.Row) bool {
 		return int(r.Num("dport")) == dport && slices.Equal(r.List("flags"), flags)
 	})
 }
 
-// TestNoSocket has one row for a SYN to a port where nobody listens. It belongs to
-// nobody, although the task that sends it is there when it is dropped.
+// TestNoSocket checks one row for a SYN to a port without a listener. It has no owner, although the
+// sending task is current when it is dropped.
 func TestNoSocket(t *testing.T) {
 	for _, c := range []struct {
 		host, drops string
@@ -77,7 +78,7 @@ func TestNoSocket(t *testing.T) {
 		res := tooltest.JSON(t, Tool, nil, func() {
 			if c, err := net.Dial("tcp", net.JoinHostPort(c.host, strconv.Itoa(port))); err == nil {
 				c.Close()
-				t.Error("somebody listens")
+				t.Error("the port has a listener")
 			}
 		})
 		r := tcptest.One(t, c.host, to(res, port, "SYN"))
@@ -100,7 +101,7 @@ func ownNetNS(t testing.TB) int {
 	return int(st.Ino)
 }
 
-// TestFilter has a socket that drops what comes for it: the row is its owner's.
+// TestFilter uses a socket that drops received packets: the row has its owner.
 func TestFilter(t *testing.T) {
 	for _, existing := range []bool{false, true} {
 		var p *tcptest.Pair
@@ -115,11 +116,11 @@ func TestFilter(t *testing.T) {
 			tcptest.Deafen(t, p.Server)
 			_, err := p.Client.Write([]byte("lost"))
 			p.Check(err)
-			tcptest.AwaitRetransmits(t, p.Client, 2) // the second may still be on its way
+			tcptest.AwaitRetransmits(t, p.Client, 2) // the second one can still be on its way
 		})
 		rows := to(res, p.RPort, "PSH", "ACK")
 		if len(rows) < 2 {
-			t.Fatalf("%d rows of what was sent, and sent again: %v", len(rows), rows)
+			t.Fatalf("%d rows of segments and retransmissions: %v", len(rows), rows)
 		}
 		want := map[string]any{"sport": p.LPort, "reason": reason(t, "SOCKET_FILTER"), "seq": rows[0]["seq"]}
 		if knowsSocket(t) {
@@ -131,7 +132,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestChecksum sends a packet whose checksum is wrong.
+// TestChecksum sends a packet with a wrong checksum.
 func TestChecksum(t *testing.T) {
 	var l *net.TCPListener
 	const sport, seq = 7777, 123456789
@@ -156,7 +157,7 @@ func TestChecksum(t *testing.T) {
 	tcptest.Fields(t, "packet", r, map[string]any{"sport": sport, "seq": seq, "reason": reason(t, "TCP_CSUM"), "tcp_state": nil})
 }
 
-// TestFilters counts the rows of a SYN by IPv4 and one by IPv6.
+// TestFilters counts the rows of a SYN per IP version.
 func TestFilters(t *testing.T) {
 	me, ns := strconv.Itoa(os.Getpid()), strconv.Itoa(ownNetNS(t))
 	for _, c := range []struct {
@@ -182,11 +183,11 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestMany has a row for each of many packets, or tells of those that it has lost.
+// TestMany checks that each of many packets is shown or counted as lost.
 func TestMany(t *testing.T) {
 	const n = 500
 	port := closedPort(t)
-	res := tooltest.JSON(t, Tool, []string{"--columns", "dport,flags,reason"}, func() {
+	res := tooltest.JSON(t, Tool, []string{"--no-stack"}, func() {
 		for range n {
 			tcptest.Refused(t, port)
 		}
@@ -194,11 +195,11 @@ func TestMany(t *testing.T) {
 	rows := to(res, port, "SYN")
 	tooltest.Accounts(t, res.Summary, len(rows), n)
 	if rows[0].Has("stack") {
-		t.Error("a stack that nobody asked for")
+		t.Error("stack without column stack")
 	}
 }
 
-// TestText looks at text, with the stack below the row, and at CSV.
+// TestText checks text, with the stack below the row, and CSV.
 func TestText(t *testing.T) {
 	port := closedPort(t)
 	load := func() { tcptest.Refused(t, port) }
@@ -233,7 +234,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestReasons names reasons of subsystems, and numbers without a name.
+// TestReasons checks reasons of subsystems, and numbers without a name.
 func TestReasons(t *testing.T) {
 	r := reasons{
 		core:       map[uint64]string{0: "SKB_NOT_DROPPED_YET", 1: "SKB_CONSUMED", 3: "SKB_DROP_REASON_NO_SOCKET"},
@@ -246,4 +247,76 @@ func TestReasons(t *testing.T) {
 			t.Errorf("%#x is %q, want %q", reason, got, want)
 		}
 	}
+}
+
+// TestHealthy has connections that end in every order, by both ends: no row, unless they are
+// asked for. What was received and never read is a loss all the same.
+func TestHealthy(t *testing.T) {
+	const n = 20
+	for _, args := range [][]string{nil, {"--all"}} {
+		var pairs []*tcptest.Pair
+		var unread *tcptest.Pair
+		res := tooltest.JSON(t, Tool, args, func() {
+			for i := range n {
+				p := tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+				p.Send(p.Client, p.Server, 1000)
+				p.Send(p.Server, p.Client, 100_000)
+				if i%2 == 0 {
+					p.Fin(p.Client, p.Server)
+				} else {
+					p.Fin(p.Server, p.Client)
+				}
+				pairs = append(pairs, p)
+			}
+			unread = abandon(t)
+		})
+		rows := 0
+		for _, p := range pairs {
+			client, server := ofPair(res, p)
+			rows += client + server
+		}
+		left := int(res.Summary.Object("counters").Num("no_loss"))
+		if args == nil && rows > 0 || args != nil && left > 0 && rows == 0 {
+			t.Errorf("%q: %d rows of %d healthy connections, %d packets without a loss: %v", args, rows, n, left, res.Events)
+		}
+		if client, server := ofPair(res, unread); client+server == 0 {
+			t.Errorf("%q: no row of a packet that nobody has read", args)
+		}
+	}
+}
+
+// ofPair is how many packets of the two ends were dropped.
+func ofPair(res *tooltest.Result, p *tcptest.Pair) (client, server int) {
+	for _, r := range res.Events {
+		switch [2]int{int(r.Num("sport")), int(r.Num("dport"))} {
+		case [2]int{p.LPort, p.RPort}:
+			client++
+		case [2]int{p.RPort, p.LPort}:
+			server++
+		}
+	}
+	return client, server
+}
+
+// abandon leaves data unread at a socket that is taken apart by connect(AF_UNSPEC), which
+// purges its queue.
+func abandon(t *testing.T) *tcptest.Pair {
+	p := tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+	_, err := p.Client.Write(make([]byte, 1000))
+	p.Check(err)
+	raw, err := p.Server.SyscallConn()
+	p.Check(err)
+	raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		for _, err = unix.Poll(fds, -1); err == unix.EINTR; {
+			_, err = unix.Poll(fds, -1)
+		}
+		p.Check(err)
+		var unspec unix.RawSockaddr // AF_UNSPEC
+		_, _, errno := unix.Syscall(unix.SYS_CONNECT, fd, uintptr(unsafe.Pointer(&unspec)), unsafe.Sizeof(unspec))
+		if errno != 0 {
+			t.Errorf("disconnect: %v", errno)
+		}
+	})
+	return p
 }

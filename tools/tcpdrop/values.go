@@ -7,12 +7,12 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// state is a TCP state that is 0 where there is no socket.
+// state is a TCP state, 0 without a socket.
 type state struct{ value.TCPState }
 
 func (v *state) Absent() bool { return v.TCPState == 0 }
 
-// flags are those of a TCP header.
+// flags are the flags of a TCP header.
 type flags uint8
 
 func flagNames() []string {
@@ -47,13 +47,13 @@ func (v *flags) Schema() value.Schema {
 	return value.Schema{Type: "array", Items: &value.Schema{Type: "string", Enum: flagNames()}}
 }
 
-// reasons are the names of the kernel's reasons to drop a packet.
+// reasons contains the names of drop reasons of the running kernel, by number.
 type reasons struct{ core, subsystems map[uint64]string }
 
-// subsystemShift is SKB_DROP_REASON_SUBSYS_SHIFT: above it is whose reason it is.
+// subsystemShift is SKB_DROP_REASON_SUBSYS_SHIFT: the bits above it are the subsystem.
 const subsystemShift = 16
 
-// name of a reason, "" for none.
+// name returns the name of a reason, "" for reason 0.
 func (r *reasons) name(reason uint32) string {
 	if reason == 0 {
 		return ""

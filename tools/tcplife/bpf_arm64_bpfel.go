@@ -12,6 +12,14 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
+type bpfRowState uint32
+
+const (
+	bpfRowStateROW_CLOSED   bpfRowState = 1
+	bpfRowStateROW_EXISTING bpfRowState = 2
+	bpfRowStateROW_OPEN     bpfRowState = 3
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -33,6 +41,8 @@ const (
 	bpfVarEventLastWakeupNs  = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer    = "event_perf_buffer"
 	bpfVarEventWakeupNs      = "event_wakeup_ns"
+	bpfVarLocalPidns         = "local_pidns"
+	bpfVarRowStateType       = "row_state_type"
 	bpfVarTargByUid          = "targ_by_uid"
 	bpfVarTargCgroupId       = "targ_cgroup_id"
 	bpfVarTargComm           = "targ_comm"
@@ -121,6 +131,8 @@ type bpfVariableSpecs struct {
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	RowStateType      *ebpf.VariableSpec `ebpf:"row_state_type"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -178,6 +190,8 @@ type bpfVariables struct {
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	RowStateType      *ebpf.Variable `ebpf:"row_state_type"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

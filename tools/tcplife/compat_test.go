@@ -13,8 +13,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestCompat lets 32-bit programs accept, by either system call that they have. The
-// connections are reset while the programs read, so that closing tells nothing.
+// TestCompat accepts in 32-bit programs, with each of their system calls. The connections are reset
+// while the programs read, so that the owner cannot come from closing.
 func TestCompat(t *testing.T) {
 	tooltest.OnHooks(t, "accept")
 	args := binary.LittleEndian.AppendUint32(nil, 3)
@@ -41,7 +41,7 @@ func TestCompat(t *testing.T) {
 	}
 }
 
-// resetChild connects to a program that accepts at its descriptor 3 and sends a byte.
+// resetChild connects to a program that accepts on its descriptor 3 and sends a byte.
 func resetChild(t testing.TB, child *exec.Cmd) *tcptest.Pair {
 	t.Helper()
 	l := tcptest.Listen(t, "127.0.0.1:0")
@@ -50,7 +50,7 @@ func resetChild(t testing.TB, child *exec.Cmd) *tcptest.Pair {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	// Go's listeners do not block.
+	// Go listeners are non-blocking.
 	raw, err := f.SyscallConn()
 	if err != nil {
 		t.Fatal(err)

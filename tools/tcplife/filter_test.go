@@ -14,7 +14,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// freePort is a port that nothing uses now.
+// freePort returns an unused port.
 func freePort(t testing.TB) int {
 	t.Helper()
 	l := tcptest.Listen(t, "127.0.0.1:0")
@@ -22,7 +22,7 @@ func freePort(t testing.TB) int {
 	return tcptest.Port(l.Addr())
 }
 
-// TestPorts filters by either port, of either end.
+// TestPorts filters by each port of each end.
 func TestPorts(t *testing.T) {
 	tooltest.AnyWay(t)
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestPorts(t *testing.T) {
 			})
 			client, server := p.Rows(res)
 			if len(client) != c.client || len(server) != c.server || len(res.Events) != c.client+c.server {
-				t.Errorf("%d rows of the client's end and %d of the server's, %d in all, want %d and %d",
+				t.Errorf("%d rows of the client's end and %d of the server's, %d in total, want %d and %d",
 					len(client), len(server), len(res.Events), c.client, c.server)
 			}
 			for _, r := range res.Events {
@@ -58,7 +58,7 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestFamily filters by what is on the wire.
+// TestFamily filters by the protocol on the wire.
 func TestFamily(t *testing.T) {
 	tooltest.AnyWay(t)
 	for flag, want := range map[string][3]int{"-4": {2, 0, 2}, "-6": {0, 2, 0}} {
@@ -81,7 +81,7 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// TestPID filters by the owner, which of an end that accepts is not known at its beginning.
+// TestPID filters by the owner, which is unknown at the start of the accepting end.
 func TestPID(t *testing.T) {
 	var connected, accepted *tcptest.Pair
 	res := tooltest.JSON(t, Tool, []string{"-p", strconv.Itoa(os.Getpid())}, func() {
@@ -98,7 +98,7 @@ func TestPID(t *testing.T) {
 	}
 }
 
-// TestCgroup filters by the owner's cgroup.
+// TestCgroup filters by the cgroup of the owner.
 func TestCgroup(t *testing.T) {
 	tooltest.OnHooks(t, "accept")
 	dir := tooltest.Cgroup(t, "cgroup2", fmt.Sprintf("corescope-tcplife-%d", os.Getpid()))
@@ -119,7 +119,7 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// TestNetNS has a connection of another network namespace.
+// TestNetNS checks a connection in another network namespace.
 func TestNetNS(t *testing.T) {
 	tooltest.AnyWay(t)
 	p := &tcptest.Pair{T: t}

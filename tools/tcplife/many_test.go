@@ -11,13 +11,13 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tcptest"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// hurry makes n connections that end at once, a few at a time, and returns the
-// listener's port.
+// hurry makes n short connections, a few at a time, and returns the port of the listener.
 func hurry(t testing.TB, n int) int {
 	t.Helper()
 	l := tcptest.Listen(t, "127.0.0.1:0")
@@ -65,8 +65,8 @@ func hurry(t testing.TB, n int) int {
 	return rport
 }
 
-// TestMany has two rows for each of many connections, or tells of those it has lost,
-// and keeps nothing of them.
+// TestMany checks that each of many connections has two rows or is counted as lost, and that no map
+// entry remains.
 func TestMany(t *testing.T) {
 	n := 2000
 	if testing.Short() {
@@ -78,7 +78,7 @@ func TestMany(t *testing.T) {
 		left = connsLeft(t)
 	})
 	if lost := int(res.Summary.Num("lost")); left > lost {
-		t.Errorf("the map still has %d connections of this process, %d are lost", left, lost)
+		t.Errorf("the map has %d connections of this process, %d are lost", left, lost)
 	}
 	var client, server int
 	for _, r := range res.Events {
@@ -97,8 +97,8 @@ func TestMany(t *testing.T) {
 	tooltest.Accounts(t, res.Summary, client+server, 2*n)
 }
 
-// connsLeft is how many entries stay. A connection is not among the kernel's any more a
-// little before it is told to be closed.
+// connsLeft returns the number of remaining entries. The kernel removes a connection shortly before
+// it reports its close.
 func connsLeft(t testing.TB) (n int) {
 	t.Helper()
 	for over := time.Now().Add(5 * time.Second); ; {
@@ -108,7 +108,7 @@ func connsLeft(t testing.TB) (n int) {
 	}
 }
 
-// conns counts the entries of the map whose owner is this process.
+// conns counts the map entries whose owner is this process.
 func conns(t testing.TB) (n int) {
 	t.Helper()
 	for id := ebpf.MapID(0); ; {
@@ -122,7 +122,7 @@ func conns(t testing.TB) (n int) {
 		id = next
 		m, err := ebpf.NewMapFromID(id)
 		if err != nil {
-			continue // gone since
+			continue // removed meanwhile
 		}
 		if info, err := m.Info(); err == nil && info.Name == "conns" {
 			n += owned(t, m)
@@ -147,18 +147,18 @@ func owned(t testing.TB, m *ebpf.Map) (n int) {
 	return n
 }
 
-// small is the tool with room for few connections at a time.
+// small is the tool with a map for few connections.
 func small(entries uint32) *tool.Tool {
 	return tool.Define(Tool.Spec, options{}, func(o *options, env *tool.Env) (tool.Source, error) {
 		src, err := build(o, env)
 		if err == nil {
-			src.(*tool.Events[row]).MapEntries = map[string]uint32{"conns": entries}
+			src.(*source.Events[row]).MapEntries = map[string]uint32{"conns": entries}
 		}
 		return src, err
 	})
 }
 
-// TestFull tells of each end of a connection that there is no room for.
+// TestFull checks that each end of a connection that does not fit in the map is counted.
 func TestFull(t *testing.T) {
 	tooltest.OnHooks(t, "state")
 	const n = 100
@@ -169,7 +169,7 @@ func TestFull(t *testing.T) {
 			pairs[i] = tcptest.Connect(t, l, "127.0.0.1", 0)
 		}
 		if open := conns(t); open == 0 {
-			t.Error("the map has no connection of this process: it cannot be the right one")
+			t.Error("no map entry of this process: wrong map")
 		}
 		for _, p := range pairs {
 			p.Close(p.Client, p.Server)
@@ -184,8 +184,8 @@ func TestFull(t *testing.T) {
 		rows += len(client) + len(server)
 	}
 	lost := int(res.Summary.Object("reasons").Num("map_full"))
-	t.Logf("%d rows, %d without room", rows, lost)
+	t.Logf("%d rows, %d lost", rows, lost)
 	if rows+lost != 2*n || lost == 0 {
-		t.Errorf("%d rows and %d without room, want %d in all", rows, lost, 2*n)
+		t.Errorf("%d rows and %d lost, want %d in total", rows, lost, 2*n)
 	}
 }

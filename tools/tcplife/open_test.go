@@ -11,8 +11,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestOpen lists what is open at the start and at the end: connections that close and
-// stay, old and new, and one that nobody has accepted.
+// TestOpen lists connections that are open at the start and the end: closed and open at the end,
+// old and new, and one that is not accepted.
 func TestOpen(t *testing.T) {
 	l := tcptest.Listen(t, "127.0.0.1:0")
 	closes, stays := tcptest.Connect(t, l, "127.0.0.1", 0), tcptest.Connect(t, l, "127.0.0.1", 0)
@@ -58,17 +58,17 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestNotAsked leaves out what is open at the start.
+// TestNotAsked checks that connections open at the start are not shown by default.
 func TestNotAsked(t *testing.T) {
 	tooltest.AnyWay(t)
 	p := tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
 	res := tooltest.JSON(t, Tool, nil, func() { p.Fin(p.Client, p.Server) })
 	if client, server := p.Rows(res); len(client)+len(server) > 0 {
-		t.Errorf("rows of a connection that was there before: %v %v", client, server)
+		t.Errorf("rows of an older connection: %v %v", client, server)
 	}
 }
 
-// TestManyOpen lists more than one read of an iterator gives, each once.
+// TestManyOpen lists more connections than one read of an iterator returns, each once.
 func TestManyOpen(t *testing.T) {
 	tooltest.AnyWay(t)
 	const n, closing = 500, 20
@@ -101,8 +101,8 @@ func TestManyOpen(t *testing.T) {
 	}
 }
 
-// TestOpenOrGone does not take for open what has ended unseen, nor another connection
-// whose socket is in the same memory.
+// TestOpenOrGone checks that a connection whose end was missed is not listed as open, nor another
+// one whose socket has the same address.
 func TestOpenOrGone(t *testing.T) {
 	tooltest.AnyWay(t)
 	const n = 50
@@ -128,12 +128,12 @@ func TestOpenOrGone(t *testing.T) {
 			tcptest.Fields(t, "old", tcptest.One(t, "old", r), map[string]any{"state": "existing"})
 		}
 		if client, server := fresh[i].Rows(res); len(client)+len(server) > 0 {
-			t.Errorf("rows of a connection whose beginning nobody saw: %v %v", client, server)
+			t.Errorf("rows of a connection whose start was not observed: %v %v", client, server)
 		}
 	}
 }
 
-// TestOpenOfHolder finds a connection that two processes hold by either.
+// TestOpenOfHolder finds a connection with two holders by each of them.
 func TestOpenOfHolder(t *testing.T) {
 	tooltest.AnyWay(t)
 	p := tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)

@@ -15,8 +15,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// lines runs the tool on one connection and returns its lines about that one, the
-// header first.
+// lines runs the tool on one connection and returns its lines about it, after the header.
 func lines(t *testing.T, args []string, load func() *tcptest.Pair) (p *tcptest.Pair, out []string) {
 	t.Helper()
 	text := tooltest.Text(t, Tool, args, func() { p = load() })
@@ -38,7 +37,7 @@ func exchange(t *testing.T, addr, host string) *tcptest.Pair {
 	return p
 }
 
-// TestText has the columns of libbpf-tools, with its widths.
+// TestText checks the columns and widths of libbpf-tools.
 func TestText(t *testing.T) {
 	tooltest.AnyWay(t)
 	for _, c := range []struct {
@@ -68,7 +67,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestTextOfNobody keeps the columns in their places where a row has no owner.
+// TestTextOfNobody checks the column positions of a row without an owner.
 func TestTextOfNobody(t *testing.T) {
 	tooltest.AnyWay(t)
 	_, out := lines(t, nil, func() *tcptest.Pair { return neverAccepted(t) })
@@ -79,11 +78,11 @@ func TestTextOfNobody(t *testing.T) {
 		}
 	}
 	if n != 1 {
-		t.Errorf("%d rows of nobody, want 1: %q", n, out)
+		t.Errorf("%d rows without an owner, want 1: %q", n, out)
 	}
 }
 
-// TestCSV has the keys of JSON and numbers as they are, by --csv and --output csv.
+// TestCSV checks the keys of JSON and raw numbers, with --csv and --output csv.
 func TestCSV(t *testing.T) {
 	tooltest.AnyWay(t)
 	for _, args := range [][]string{{"-s"}, {"--output", "csv"}} {

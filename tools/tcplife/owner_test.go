@@ -8,13 +8,14 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tcptest"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// childConnects lets another process connect to this one. That closes after it. in
-// changes the command, if it is not nil.
+// childConnects connects from another process, which closes after this one. in modifies the
+// command, if it is not nil.
 func childConnects(t testing.TB, l *net.TCPListener, in func(*exec.Cmd) *exec.Cmd) (child *exec.Cmd, p *tcptest.Pair) {
 	t.Helper()
 	child = tcptest.InRole("client", "CORESCOPE_ADDR="+l.Addr().String())
@@ -38,7 +39,7 @@ func childConnects(t testing.TB, l *net.TCPListener, in func(*exec.Cmd) *exec.Cm
 	return child, p
 }
 
-// childAccepts lets another process accept a connection from this one, and close it first.
+// childAccepts accepts in another process, which closes first.
 func childAccepts(t testing.TB, l *net.TCPListener) (child *exec.Cmd, p *tcptest.Pair) {
 	t.Helper()
 	f, err := l.File()
@@ -57,7 +58,7 @@ func childAccepts(t testing.TB, l *net.TCPListener) (child *exec.Cmd, p *tcptest
 	return child, p
 }
 
-// TestOwners looks whose each end is, whoever closes first.
+// TestOwners checks the owner of each end, for each order of closing.
 func TestOwners(t *testing.T) {
 	var client, server *exec.Cmd
 	var connected, accepted *tcptest.Pair
@@ -78,14 +79,14 @@ func without(hook string) *tool.Tool {
 	return tool.Define(Tool.Spec, options{}, func(o *options, env *tool.Env) (tool.Source, error) {
 		src, err := build(o, env)
 		if err == nil {
-			src.(*tool.Events[row]).Without = []string{hook}
+			src.(*source.Events[row]).Without = []string{hook}
 		}
 		return src, err
 	})
 }
 
-// TestOwnerWithoutAccept takes who closes; of a connection that nobody closes, as it is
-// reset, nobody is the owner.
+// TestOwnerWithoutAccept checks that the closing task is the owner; a connection that is reset
+// without close has none.
 func TestOwnerWithoutAccept(t *testing.T) {
 	tooltest.OnHooks(t, "state")
 	var client, server *exec.Cmd
@@ -107,7 +108,7 @@ func TestOwnerWithoutAccept(t *testing.T) {
 	tcptest.Fields(t, "client", tcptest.One(t, "client", c), map[string]any{"pid": client.Process.Pid})
 }
 
-// neverAccepted resets a connection that waits in the listener's queue.
+// neverAccepted resets a connection in the accept queue.
 func neverAccepted(t testing.TB) *tcptest.Pair {
 	l := tcptest.Listen(t, "127.0.0.1:0")
 	p := &tcptest.Pair{T: t, Client: tcptest.Dial(t, l.Addr().String(), 0), RPort: tcptest.Port(l.Addr())}
@@ -118,7 +119,8 @@ func neverAccepted(t testing.TB) *tcptest.Pair {
 	return p
 }
 
-// TestNeverAccepted has no owner for such an end, whoever runs when the packets come.
+// TestNeverAccepted checks that such an end has no owner, whichever task is current when packets
+// arrive.
 func TestNeverAccepted(t *testing.T) {
 	var p *tcptest.Pair
 	res := tooltest.JSON(t, Tool, nil, func() { p = neverAccepted(t) })
@@ -126,13 +128,13 @@ func TestNeverAccepted(t *testing.T) {
 	tcptest.Fields(t, "client", tcptest.One(t, "client", client), map[string]any{"pid": os.Getpid()})
 	s := tcptest.One(t, "server", server)
 	tcptest.Fields(t, "server", s, map[string]any{"pid": 0, "comm": "", "uid": 1<<32 - 1})
-	// No other sample of the round-trip time has followed that of the handshake.
+	// The handshake is the only sample of the round-trip time.
 	if handshake := s.Num("duration_ns") - s.Num("established_ns"); handshake < s.Num("rtt_us")*1000 {
 		t.Errorf("the handshake took %.0f ns, less than its round trip of %.0f us", handshake, s.Num("rtt_us"))
 	}
 	res = tooltest.JSON(t, Tool, []string{"--uid", "0"}, func() { p = neverAccepted(t) })
 	client, server = p.Rows(res)
 	if len(client) != 1 || len(server) != 0 {
-		t.Errorf("--uid: %d rows of the client and %d of nobody's end, want 1 and 0", len(client), len(server))
+		t.Errorf("--uid: %d rows of the client and %d without an owner, want 1 and 0", len(client), len(server))
 	}
 }

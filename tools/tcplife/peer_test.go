@@ -42,9 +42,9 @@ func parsePeer(t *testing.T, line string) (r peerRow, ok bool) {
 	return r, true
 }
 
-// TestPeer lets libbpf-tools' tcplife see the same connections. Each of its lines is a
-// row of ours with the same ends and the same payload, but for the SYN and FIN that it
-// counts, and for the rounding of its units of 1,024. Its time is our established one.
+// TestPeer compares with tcplife of libbpf-tools. Each of its lines is a row of ours with the same
+// addresses and payload, except for the SYN and FIN that it counts, and for rounding to units of
+// 1,024. Its time is our established_ns.
 func TestPeer(t *testing.T) {
 	peer := tooltest.StartPeer(t, "tcplife")
 	closed := freePort(t)
@@ -86,9 +86,9 @@ func TestPeer(t *testing.T) {
 		r, ok := ours[ends]
 		if !ok {
 			if ends[1] == refusing || ends[1] == last {
-				t.Errorf("the peer's line of a refused connect is not among ours: %+v", peer)
+				t.Errorf("line of the peer for a refused connect is missing: %+v", peer)
 			}
-			continue // another program's
+			continue // of another program
 		}
 		compared++
 		samePeer(t, peer, r)
@@ -96,15 +96,15 @@ func TestPeer(t *testing.T) {
 	for _, p := range pairs {
 		for _, ends := range [][2]int{{p.LPort, p.RPort}, {p.RPort, p.LPort}} {
 			if _, ok := theirs[ends]; !ok {
-				t.Logf("the peer has no line of %v", ends)
+				t.Logf("peer has no line for %v", ends)
 			}
 			if _, ok := ours[ends]; !ok {
-				t.Errorf("we have no row of %v", ends)
+				t.Errorf("no row for %v", ends)
 			}
 		}
 	}
 	if compared < len(pairs) {
-		t.Errorf("%d rows could be compared, of %d", compared, 2*len(pairs)+2)
+		t.Errorf("compared %d of %d rows", compared, 2*len(pairs)+2)
 	}
 	t.Logf("compared %d rows", compared)
 }
@@ -113,11 +113,11 @@ func samePeer(t *testing.T, peer peerRow, r tooltest.Row) {
 	t.Helper()
 	const flags, rounding, late = 2, 0.005 * 1024, 100
 	if peer.laddr != r.Str("laddr") || int(r.Num("pid")) != peer.pid || r.Str("comm") != peer.comm {
-		t.Errorf("the peer has %+v, we %v", peer, r)
+		t.Errorf("peer has %+v, have %v", peer, r)
 	}
 	for what, bytes := range map[string][2]float64{"sent": {peer.tx, r.Num("tx_bytes")}, "received": {peer.rx, r.Num("rx_bytes")}} {
 		if more := bytes[0]*1024 - bytes[1]; more < -rounding || more > flags+rounding {
-			t.Errorf("%s: the peer has %.2f KB, we %.0f bytes: %v", what, bytes[0], bytes[1], r)
+			t.Errorf("%s: peer has %.2f KB, have %.0f bytes: %v", what, bytes[0], bytes[1], r)
 		}
 	}
 	est := r.Num("established_ns")
@@ -125,6 +125,6 @@ func samePeer(t *testing.T, peer peerRow, r tooltest.Row) {
 		est = r.Num("duration_ns")
 	}
 	if math.Abs(peer.ms-est/1e6) > late {
-		t.Errorf("the peer has %.2f ms, we %.2f established: %v", peer.ms, est/1e6, r)
+		t.Errorf("peer has %.2f ms, established_ns is %.2f ms: %v", peer.ms, est/1e6, r)
 	}
 }

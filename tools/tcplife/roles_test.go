@@ -15,11 +15,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	tcptest.Main(m, map[string]func() error{"client": clientRole, "server": serverRole, "netns": netnsRole})
+	tcptest.Main(m, map[string]func() error{"client": clientRole, "server": serverRole, "netns": netnsRole, "subflows": subflowsRole})
 }
 
-// clientRole connects to CORESCOPE_ADDR, says something, hears the answer out and closes.
-// It prints its port.
+// clientRole connects to CORESCOPE_ADDR, sends, reads the answer until the end and closes. It
+// prints its port.
 func clientRole() error {
 	c, err := net.Dial("tcp", os.Getenv("CORESCOPE_ADDR"))
 	if err != nil {
@@ -39,8 +39,8 @@ func clientRole() error {
 	return nil
 }
 
-// serverRole accepts one connection of the listener that is descriptor 3, answers and
-// closes before the client does.
+// serverRole accepts one connection of the listener at descriptor 3, answers and closes before the
+// client does.
 func serverRole() error {
 	l, err := net.FileListener(os.NewFile(3, "listener"))
 	if err != nil {
@@ -56,8 +56,8 @@ func serverRole() error {
 	return c.Close()
 }
 
-// netnsRole connects to itself, in the network namespace that it was started in. It
-// prints its ports and the inode of the namespace.
+// netnsRole connects to itself in its network namespace. It prints its ports and the inode number
+// of the namespace.
 func netnsRole() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -14,12 +14,15 @@ enum row_state {
 	ROW_OPEN,
 };
 
+/* Keeps the type in the object: Go takes its constants from there. */
+const enum row_state *row_state_type __attribute__((unused));
+
 struct event {
-	struct task_info task; /* the owner; its time is the row's */
+	struct task_info task; /* the owner; its time is that of the row */
 	__u64 tx_bytes;
 	__u64 rx_bytes;
-	__u64 duration_ns; /* 0 when the beginning was not seen */
-	__u64 established_ns; /* 0 when it was not seen, or never came */
+	__u64 duration_ns; /* 0 if the start was not observed */
+	__u64 established_ns; /* 0 if it was not observed or not reached */
 	struct sock_ends ends;
 	__s32 error; /* -errno */
 	__u32 retransmits;
@@ -30,7 +33,7 @@ struct event {
 	bool partial;
 };
 
-/* In these states this end has closed: a FIN is sent or waits behind the data. */
+/* In these states this end has closed: a FIN was sent or is queued after the data. */
 static __always_inline bool state_has_fin(__u8 state)
 {
 	return state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2 || state == TCP_CLOSING ||
@@ -38,12 +41,11 @@ static __always_inline bool state_has_fin(__u8 state)
 }
 
 /*
- * Payload that was sent at least once: the sequence numbers that are acknowledged or
- * under way, without SYN and FIN. bytes_acked has the SYN of the end that connects,
- * as its first acknowledgement; the other end's socket is made behind its SYN.
- * bytes_sent - bytes_retrans has neither, but counts a segment again that a full
- * queue of this host refused; where the direction is unknown it still tells whether
- * there was a SYN.
+ * Payload that was sent at least once: the sequence numbers that are acknowledged or in flight,
+ * without SYN and FIN. bytes_acked includes the SYN of the connecting end, because that is
+ * acknowledged first; the socket of the other end is created after its SYN. bytes_sent -
+ * bytes_retrans includes neither, but counts a segment again that a full queue of this host
+ * rejected; if the direction is unknown it still shows whether there was a SYN.
  */
 static __always_inline __u64 tx_bytes(const struct tcp_sock *tp, __u8 direction, __u8 state)
 {
@@ -63,7 +65,7 @@ static __always_inline __u64 tx_bytes(const struct tcp_sock *tp, __u8 direction,
 	return n;
 }
 
-/* Payload that was received in order; bytes_received has the FIN, which sets SOCK_DONE. */
+/* Payload that was received in order; bytes_received includes the FIN, which sets SOCK_DONE. */
 static __always_inline __u64 rx_bytes(const struct tcp_sock *tp)
 {
 	const struct sock *sk = (const struct sock *)tp;
@@ -74,7 +76,7 @@ static __always_inline __u64 rx_bytes(const struct tcp_sock *tp)
 	return n && fin ? n - 1 : n;
 }
 
-/* fill_event tells whether the connection is wanted; tcp_state is its last one. */
+/* fill_event reports whether the connection is wanted; tcp_state is its last state. */
 static __noinline bool fill_event(struct event *e, const struct sock *sk,
 				  const struct conn *c, enum row_state state, __u8 tcp_state)
 {
@@ -125,7 +127,7 @@ static __always_inline long handle_existing(struct seq_file *seq, const struct s
 	return list_send(seq, &e, sizeof(e));
 }
 
-/* With nothing attached any more, a socket may be gone, or another connection's. */
+/* Once nothing is attached, a socket can be freed, or belong to another connection. */
 SEC("iter/bpf_map_elem")
 int open_conns(struct bpf_iter__bpf_map_elem *ctx)
 {

@@ -15,7 +15,7 @@ const (
 	fromServer = 1234567
 )
 
-// ending is a way for a connection to end, and what both ends' rows then have.
+// ending is a way to end a connection, with the resulting rows of both ends.
 type ending struct {
 	name           string
 	end            func(p *tcptest.Pair)
@@ -35,15 +35,15 @@ func endings() []ending {
 		{"client shuts down and is reset", func(p *tcptest.Pair) {
 			p.Check(p.Client.CloseWrite())
 			if _, err := p.Server.Read(make([]byte, 1)); err == nil {
-				p.T.Error("read behind the end")
+				p.T.Error("read after the end")
 			}
 			p.Reset(p.Server, p.Client)
-			// The FIN may have been acknowledged before the RST or not.
+			// The FIN may or may not be acknowledged before the RST.
 		}, map[string]any{"error": "ECONNRESET"}, map[string]any{"tcp_state": "CLOSE_WAIT"}},
 	}
 }
 
-// TestConnections has every protocol end in every way, with bytes in both directions.
+// TestConnections checks each protocol and each ending, with data in both directions.
 func TestConnections(t *testing.T) {
 	type done struct {
 		*tcptest.Pair
@@ -94,7 +94,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestFinWithData closes while data is held back, so that FIN comes in its segment.
+// TestFinWithData closes while data is delayed, so that the FIN is in its segment.
 func TestFinWithData(t *testing.T) {
 	tooltest.OnHooks(t, "state")
 	var p *tcptest.Pair
@@ -117,7 +117,7 @@ func TestFinWithData(t *testing.T) {
 	tcptest.Fields(t, "server", tcptest.One(t, "server", server), map[string]any{"tx_bytes": 0, "rx_bytes": n})
 }
 
-// TestRefused connects to a port where nobody listens.
+// TestRefused connects to a port without a listener.
 func TestRefused(t *testing.T) {
 	tooltest.OnHooks(t, "state")
 	l := tcptest.Listen(t, "127.0.0.1:0")
@@ -134,8 +134,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLateHandshake lets the first SYN be dropped, as there is no room to wait for
-// accept: the kernel sends another one a second later.
+// TestLateHandshake makes the listener drop the first SYN because its queue is full: the client
+// sends another one a second later.
 func TestLateHandshake(t *testing.T) {
 	tooltest.OnHooks(t, "state")
 	var p, first *tcptest.Pair
@@ -143,13 +143,13 @@ func TestLateHandshake(t *testing.T) {
 	client, server := p.Rows(res)
 	c, s := tcptest.One(t, "client", client), tcptest.One(t, "server", server)
 	if ms := (c.Num("duration_ns") - c.Num("established_ns")) / 1e6; ms < 900 || ms > 3500 {
-		t.Errorf("the handshake took the client %.1f ms, want the second of the retransmission", ms)
+		t.Errorf("the handshake took the client %.1f ms, want the second until the retransmission", ms)
 	}
 	if ms := (s.Num("duration_ns") - s.Num("established_ns")) / 1e6; ms > 500 {
-		t.Errorf("the handshake took the server %.1f ms, without the SYN that it dropped", ms)
+		t.Errorf("the handshake took the server %.1f ms, want it without the dropped SYN", ms)
 	}
 	if c.Num("retransmits") < 1 {
-		t.Errorf("the client sent its SYN again, but retransmits is %v", c.Num("retransmits"))
+		t.Errorf("retransmits is %v after a retransmitted SYN", c.Num("retransmits"))
 	}
 	client, _ = first.Rows(res)
 	f := tcptest.One(t, "first client", client)

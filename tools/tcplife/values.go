@@ -2,10 +2,12 @@ package tcplife
 
 import "github.com/corescope/corescope/internal/value"
 
-// rowState is enum row_state.
+// rowState mirrors enum row_state.
 type rowState uint8
 
-func rowStates() []string { return []string{"closed", "existing", "open"} }
+func rowStates() []string {
+	return []string{bpfRowStateROW_CLOSED - 1: "closed", bpfRowStateROW_EXISTING - 1: "existing", bpfRowStateROW_OPEN - 1: "open"}
+}
 
 func (v *rowState) name() string               { return rowStates()[(*v-1)%3] }
 func (v *rowState) AppendText(b []byte) []byte { return append(b, v.name()...) }

@@ -12,11 +12,23 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
+type bpfCause uint32
+
+const (
+	bpfCauseCAUSE_TIMEOUT    bpfCause = 1
+	bpfCauseCAUSE_FAST       bpfCause = 2
+	bpfCauseCAUSE_SLOW_START bpfCause = 3
+	bpfCauseCAUSE_PROBE      bpfCause = 4
+	bpfCauseCAUSE_NEW_PROBE  bpfCause = 5
+	bpfCauseCAUSE_SYNACK     bpfCause = 6
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapConns              = "conns"
+	bpfMapCounters           = "counters"
 	bpfMapEvents             = "events"
 	bpfMapLost               = "lost"
 	bpfProgAcceptBtf         = "accept__btf"
@@ -35,10 +47,12 @@ const (
 	bpfProgStateRawAgain     = "state__raw__again"
 	bpfProgSynackBtf         = "synack__btf"
 	bpfProgSynackRaw         = "synack__raw"
+	bpfVarCauseType          = "cause_type"
 	bpfVarEventLastWakeupNs  = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer    = "event_perf_buffer"
 	bpfVarEventType          = "event_type"
 	bpfVarEventWakeupNs      = "event_wakeup_ns"
+	bpfVarLocalPidns         = "local_pidns"
 	bpfVarTargByUid          = "targ_by_uid"
 	bpfVarTargCgroupId       = "targ_cgroup_id"
 	bpfVarTargComm           = "targ_comm"
@@ -52,6 +66,7 @@ const (
 	bpfVarTargPids           = "targ_pids"
 	bpfVarTargTids           = "targ_tids"
 	bpfVarTargUid            = "targ_uid"
+	bpfVarTargUnsent         = "targ_unsent"
 	bpfVarTaskCgroupSubsys   = "task_cgroup_subsys"
 	bpfVarTaskFilter         = "task_filter"
 )
@@ -120,19 +135,22 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Conns  *ebpf.MapSpec `ebpf:"conns"`
-	Events *ebpf.MapSpec `ebpf:"events"`
-	Lost   *ebpf.MapSpec `ebpf:"lost"`
+	Conns    *ebpf.MapSpec `ebpf:"conns"`
+	Counters *ebpf.MapSpec `ebpf:"counters"`
+	Events   *ebpf.MapSpec `ebpf:"events"`
+	Lost     *ebpf.MapSpec `ebpf:"lost"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	CauseType         *ebpf.VariableSpec `ebpf:"cause_type"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -146,6 +164,7 @@ type bpfVariableSpecs struct {
 	TargPids          *ebpf.VariableSpec `ebpf:"targ_pids"`
 	TargTids          *ebpf.VariableSpec `ebpf:"targ_tids"`
 	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
+	TargUnsent        *ebpf.VariableSpec `ebpf:"targ_unsent"`
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
 }
@@ -170,14 +189,16 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Conns  *ebpf.Map `ebpf:"conns"`
-	Events *ebpf.Map `ebpf:"events"`
-	Lost   *ebpf.Map `ebpf:"lost"`
+	Conns    *ebpf.Map `ebpf:"conns"`
+	Counters *ebpf.Map `ebpf:"counters"`
+	Events   *ebpf.Map `ebpf:"events"`
+	Lost     *ebpf.Map `ebpf:"lost"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Conns,
+		m.Counters,
 		m.Events,
 		m.Lost,
 	)
@@ -187,10 +208,12 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	CauseType         *ebpf.Variable `ebpf:"cause_type"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`
@@ -204,6 +227,7 @@ type bpfVariables struct {
 	TargPids          *ebpf.Variable `ebpf:"targ_pids"`
 	TargTids          *ebpf.Variable `ebpf:"targ_tids"`
 	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
+	TargUnsent        *ebpf.Variable `ebpf:"targ_unsent"`
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
 }

@@ -1,83 +1,91 @@
-// Package tcpretrans shows TCP segments that are sent again.
+// Package tcpretrans traces TCP retransmissions.
 package tcpretrans
 
 import (
+	"github.com/corescope/corescope/internal/source"
+	"github.com/corescope/corescope/internal/tcp"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
 
-//go:generate ../../scripts/bpf2go.sh tcpretrans.bpf.c
+//go:generate ../../scripts/bpf2go.sh tcpretrans.bpf.c -type cause
 
 type options struct {
-	tool.Family
+	tcp.Family
 	Sequence  bool `flag:"sequence,s" help:"show the sequence number"`
-	LossProbe bool `flag:"lossprobe,l" help:"also tail loss probes that send new data, where the kernel lets them be seen"`
-	Count     bool `flag:"count,c" help:"at the end, count the retransmissions of each connection"`
-	Wide      bool `flag:"wide,w" help:"make room for IPv6 addresses"`
+	LossProbe bool `flag:"lossprobe,l" help:"include tail loss probes that send new data, if the kernel function can be traced"`
+	Unsent    bool `flag:"unsent" bpf:"targ_unsent" help:"include retransmissions that the kernel abandoned before sending anything (kernel 6.17 and later)"`
+	Count     bool `flag:"count,c" help:"at the end, print the number of retransmissions per connection"`
+	tcp.Wide
 }
 
 type event struct {
 	value.Task
 	value.Ends
-	Seq      uint32         `json:"seq" col:"SEQ,width=10,right" help:"sequence number that it begins with"`
-	Bytes    uint32         `json:"bytes" col:"BYTES,width=6,right" help:"payload that is sent again; 0 for SYN, SYN/ACK and FIN alone, and for a probe that sends new data" btf:"bytes"`
-	Segments uint32         `json:"segments" col:"SEGS,width=4,right" help:"segments that it is on the wire, of which the kernel counts each (RetransSegs); 0 for a probe that sends new data"`
-	Error    value.Error    `json:"error" col:"ERROR,width=10" help:"name of the errno where it could not be sent; kernels that do not say so leave such a row out"`
+	Seq      uint32         `json:"seq" col:"SEQ,width=10,right" help:"first sequence number"`
+	Bytes    uint32         `json:"bytes" col:"BYTES,width=6,right" help:"retransmitted payload; 0 for SYN, SYN/ACK and FIN without data, and for a probe that sends new data" btf:"bytes"`
+	Segments uint32         `json:"segments" col:"SEGS,width=4,right" help:"segments on the wire, as counted in RetransSegs; 0 for a probe that sends new data, and for abandoned retransmissions (--unsent)"`
+	Error    value.Error    `json:"error" col:"ERROR,width=10" help:"name of the errno if the network layer rejected the segment, which RetransSegs still counts, or if the retransmission was abandoned (--unsent)"`
 	TCPState value.TCPState `json:"tcp_state" col:"STATE,width=12" help:"state of the connection; NEW_SYN_RECV for a SYN/ACK"`
-	Cause    cause          `json:"cause" col:"CAUSE,width=10" help:"timeout: the retransmission timer; fast: acknowledgements say that it is lost; slow_start: lost before a timeout; probe: a tail loss probe that sends again; new_probe: one that sends new data (--lossprobe); synack: a SYN/ACK"`
+	Cause    cause          `json:"cause" col:"CAUSE,width=10" help:"timeout: the retransmission timer; fast: loss detected from acknowledgements; slow_start: lost before a timeout; probe: a tail loss probe that retransmits; new_probe: one that sends new data (--lossprobe); synack: a SYN/ACK"`
 	_        [6]uint8
 }
 
 type row struct {
 	event
-	Family uint8  `json:"family" col:"IP,width=2" help:"version of the Internet Protocol on the wire: 4 or 6"`
-	Type   string `json:"kind" col:"T,width=1" help:"R for a retransmission, L for a tail loss probe"`
+	tcp.Version
+	Type string `json:"kind" col:"T,width=1" help:"R for a retransmission, L for a tail loss probe"`
 }
 
-// Decode fills what follows from the event.
+// Decode computes the derived columns.
 func (r *row) Decode([]byte) error {
 	r.Family = r.RAddr.Family()
 	r.Type = r.Cause.kind()
 	return nil
 }
 
-// Tool is tcpretrans.
+// Tool is the definition of tcpretrans.
 var Tool = tool.Define(tool.Spec{
 	Name:     "tcpretrans",
 	Category: "network",
-	Summary:  "Show TCP segments that are sent again",
-	Description: `Shows each retransmission of TCP, in all network namespaces, with the connection, its state and what made the kernel send again. The segments of all rows are what the kernel counts as RetransSegs (nstat).
+	Summary:  "Trace TCP retransmissions with their cause",
+	Description: `Shows each TCP retransmission, in all network namespaces, with the connection, its state and the cause. The sum of the column segments is the value that the kernel counts as RetransSegs (nstat).
 
-They are seen at tcp:tcp_retransmit_skb and, for SYN/ACK, at tcp:tcp_retransmit_synack. Tail loss probes that send the last segment again are among them. With --lossprobe those that send new data instead are shown too, at tcp_send_loss_probe, where that function can be traced: --explain says so. They are no retransmissions.
+The hooks are tcp:tcp_retransmit_skb and, for SYN/ACK, tcp:tcp_retransmit_synack. Tail loss probes that retransmit the last segment are included. With --lossprobe, probes that send new data, which are not retransmissions, are shown too, at tcp_send_loss_probe, if that function can be traced (--explain).
 
-Segments are sent again when a timer or a packet says so, in whichever task is there. The pid, uid, comm and cgroup are not that one's, but the owner's: of the task that called connect, accept or, for a SYN/ACK, listen. Connections are followed for that from the start of the tool, and those that were there before belong to the first task that holds them. Where there is no owner, as before accept, the pid is 0, the uid 4294967295 and the comm empty.
+The kernel abandons some retransmissions before sending anything: EBUSY while the first copy is still in a queue of this host, EAGAIN while the receiver's window is closed, EHOSTUNREACH without a route, ENOMEM. They are not counted in RetransSegs, and are shown only with --unsent, with 0 segments. The summary has their number (unsent). They are not visible on kernels before 6.17.
 
-With --count nothing is shown before the end. --columns chooses by what is counted.`,
+RetransSegs does count segments that the network layer then rejects, such as by a firewall (EPERM): these are rows with an error. Kernels before 6.17 do not show them: they are counted as lost (unobserved) when the connection next retransmits successfully or ends.
+
+Segments are retransmitted by a timer or on receipt of a packet, in the context of an arbitrary task. pid, uid, comm and cgroup are not those of the current task, but of the owner: the task that called connect, accept or, for a SYN/ACK, listen. Owners are recorded from the start of the tool; a connection opened before belongs to the first task with a file descriptor of it. Without an owner, such as before accept, pid is 0, uid is 4294967295 and comm is empty.
+
+With --count, only the counts are printed, at the end. --columns selects the columns to group by.`,
 	Peers: []string{
-		"PID is the owner's; BCC shows the task that happens to run.",
-		"LADDR:LPORT T> RADDR:RPORT (BCC) are columns of their own. CAUSE is added.",
-		"SYN/ACK is shown, which BCC leaves out.",
-		"-l (BCC: all tail loss probes, with a second line for those that send again) adds only those that send new data; the others are there without it, with L in column T.",
-		"-4 and -6 go by what is on the wire; for BCC an IPv6 socket that speaks IPv4 is IPv6.",
+		"PID is that of the owner; BCC shows the current task.",
+		"LADDR:LPORT T> RADDR:RPORT (BCC) are separate columns. CAUSE is additional.",
+		"SYN/ACK retransmissions are shown; BCC omits them.",
+		"-l (BCC: all tail loss probes, with a second line for those that retransmit) adds only probes that send new data; the others are always shown, with L in column T.",
+		"-4 and -6 select by the protocol on the wire; BCC treats an IPv6 socket that carries IPv4 as IPv6.",
 	},
-	Overhead: `What is seen of a connection to know its owner costs more than retransmissions do: of 2,000 connections on the loopback, with the CPUs of the machine busy otherwise, each of the 10 changes of state took 380 ns in both copies of the program. The program at the end of system calls took 65 to 78 ns each time, of which some 20 are the measuring (--stats).`,
+	Overhead: "Recording the owners of connections costs more than tracing retransmissions: each of the 10 state changes of a loopback connection took 380 ns in both copies of the program (2,000 connections, otherwise busy CPUs). The program at the end of system calls took 65 to 78 ns per call, of which about 20 are the measurement (--stats).",
 	Examples: []string{
-		"tcpretrans                                # segments as they are sent again",
-		"tcpretrans -c                             # how many of each connection",
-		"tcpretrans -c --columns raddr,cause,count # by remote host and cause",
-		"tcpretrans --container web --filter 'tcp_state == \"SYN_SENT\"'  # connects of a container that nobody answers",
+		"tcpretrans                                # all retransmissions",
+		"tcpretrans -c                             # number per connection",
+		"tcpretrans -c --columns raddr,cause,count # by remote address and cause",
+		`tcpretrans --unsent --filter 'error == "EBUSY"'  # segments that are still in a queue of this host`,
+		`tcpretrans --container web --filter 'tcp_state == "SYN_SENT"'  # unanswered connects of a container`,
 	},
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p"},
 }, options{}, build)
 
-// bufferBytes holds some 60,000 retransmissions at once.
+// bufferBytes is enough for about 60,000 retransmissions at once.
 const bufferBytes = 8 << 20
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
-	e := &tool.Events[row]{
-		Plan:        tool.Plan{Optional: []string{"probe"}, MapEntries: tool.ConnectionMaps()},
+	e := &source.Events[row]{
+		Plan:        tool.Plan{Optional: []string{"probe"}, MapEntries: tcp.ConnectionMaps()},
 		Columns:     []string{"time", "pid", "family", "laddr", "lport", "kind", "raddr", "rport", "tcp_state", "cause"},
 		BufferBytes: bufferBytes,
 		Before:      []tool.Iterator{{Program: "existing_files"}, {Program: "existing_socks"}},
@@ -91,8 +99,6 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	if o.Count {
 		e.Count = []string{"laddr", "lport", "raddr", "rport"}
 	}
-	if o.Wide {
-		e.Widths = map[string]int{"laddr": 39, "raddr": 39}
-	}
+	e.Widths = o.Widths("laddr", "raddr")
 	return e, nil
 }

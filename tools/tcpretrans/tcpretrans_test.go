@@ -15,9 +15,9 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-func TestMain(m *testing.M) { tcptest.Main(m, nil) }
+func TestMain(m *testing.M) { tcptest.Main(m, roles) }
 
-// causesOf lists the causes of rows, and sums up their segments.
+// causesOf lists the causes of rows and sums their segments.
 func causesOf(rows []tooltest.Row) (causes []string, segments int) {
 	for _, r := range rows {
 		causes = append(causes, r.Str("cause"))
@@ -26,8 +26,8 @@ func causesOf(rows []tooltest.Row) (causes []string, segments int) {
 	return causes, segments
 }
 
-// loseTail lets the end of what is sent be dropped until it has been sent again n times.
-// It returns how many segments the kernel says that it has sent again.
+// loseTail drops the end of the data until it is retransmitted n times. It returns the number of
+// retransmitted segments according to the kernel.
 func loseTail(t testing.TB, p *tcptest.Pair, bytes, n int) (segments int) {
 	tcptest.Deafen(t, p.Server)
 	_, err := p.Client.Write(make([]byte, bytes))
@@ -44,14 +44,14 @@ func loseTail(t testing.TB, p *tcptest.Pair, bytes, n int) (segments int) {
 	return segments
 }
 
-// TestTail loses the end: a probe sends it again, and then the timer. There is a row for
-// each segment that the kernel has counted.
+// TestTail loses the end of the data: it is retransmitted by a probe, then by the timer. There is a
+// row for each segment that the kernel counts.
 func TestTail(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		const bytes = 1000
 		var p *tcptest.Pair
 		l := tcptest.Listen(t, net.JoinHostPort(host, "0"))
-		if host == "::1" { // one that was there before
+		if host == "::1" { // the connection is older than the run
 			p = tcptest.Connect(t, l, host, 0)
 		}
 		var want int
@@ -78,7 +78,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestFast loses one segment of several: those behind it tell.
+// TestFast loses one segment of several: the following ones reveal the loss.
 func TestFast(t *testing.T) {
 	var p *tcptest.Pair
 	var want int
@@ -102,7 +102,7 @@ func TestFast(t *testing.T) {
 	if segments != want || len(rows) == 0 {
 		t.Fatalf("%d segments in %d rows, want %d", segments, len(rows), want)
 	}
-	// A machine that stands still for long may send probes before.
+	// A stalled machine can send probes before.
 	fast := slices.IndexFunc(causes, func(cause string) bool { return cause != "probe" })
 	if fast < 0 || causes[fast] != "fast" {
 		t.Fatalf("causes are %q, want fast first", causes)
@@ -110,7 +110,7 @@ func TestFast(t *testing.T) {
 	tcptest.Fields(t, "first", rows[fast], map[string]any{"bytes": 500, "kind": "R"})
 }
 
-// TestSYN sends a SYN again, and nothing else.
+// TestSYN retransmits a SYN, and nothing else.
 func TestSYN(t *testing.T) {
 	var late *tcptest.Pair
 	res := tooltest.JSON(t, Tool, nil, func() { _, late = tcptest.LateHandshake(t) })
@@ -123,8 +123,8 @@ func TestSYN(t *testing.T) {
 	})
 }
 
-// TestSYNACK has a listener that does not take a connection before there is data: after
-// a second it sends its SYN/ACK once more.
+// TestSYNACK uses a listener that defers accept until data arrives: after a second it retransmits
+// its SYN/ACK.
 func TestSYNACK(t *testing.T) {
 	var client *net.TCPConn
 	var rport int
@@ -163,7 +163,7 @@ func TestCount(t *testing.T) {
 	tcptest.Fields(t, "connection", tcptest.One(t, "connection", rows), map[string]any{"count": want, "cause": nil})
 }
 
-// TestFilters leaves out what is of the other version, or of another task.
+// TestFilters excludes rows of the other IP version, or of another task.
 func TestFilters(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -180,7 +180,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestText looks at the columns of text.
+// TestText checks the columns of text.
 func TestText(t *testing.T) {
 	var p *tcptest.Pair
 	out := tooltest.Text(t, Tool, []string{"-s"}, func() {
@@ -196,6 +196,6 @@ func TestText(t *testing.T) {
 	}
 	want := fmt.Sprintf(" %d 4 127.0.0.1 %d L 127.0.0.1 %d ESTABLISHED probe ", os.Getpid(), p.LPort, p.RPort)
 	if !strings.Contains(strings.Join(lines, "\n"), want) {
-		t.Errorf("no %q in %q", want, lines)
+		t.Errorf("%q is missing in %q", want, lines)
 	}
 }

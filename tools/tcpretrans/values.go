@@ -2,17 +2,14 @@ package tcpretrans
 
 import "github.com/corescope/corescope/internal/value"
 
-// cause is enum cause.
+// cause mirrors enum cause.
 type cause uint8
 
-// Loss probes, which send again or send what is new.
-const (
-	probe    cause = 4
-	newProbe cause = 5
-)
-
 func causes() []string {
-	return []string{"timeout", "fast", "slow_start", "probe", "new_probe", "synack"}
+	return []string{
+		bpfCauseCAUSE_TIMEOUT - 1: "timeout", bpfCauseCAUSE_FAST - 1: "fast", bpfCauseCAUSE_SLOW_START - 1: "slow_start",
+		bpfCauseCAUSE_PROBE - 1: "probe", bpfCauseCAUSE_NEW_PROBE - 1: "new_probe", bpfCauseCAUSE_SYNACK - 1: "synack",
+	}
 }
 
 func (v *cause) name() string               { return causes()[(*v-1)%6] }
@@ -21,9 +18,9 @@ func (v *cause) AppendJSON(b []byte) []byte { return value.AppendString(b, v.nam
 func (v *cause) Any() any                   { return v.name() }
 func (v *cause) Schema() value.Schema       { return value.Schema{Type: "string", Enum: causes()} }
 
-// kind is R, or L for a tail loss probe.
+// kind returns L for a tail loss probe, otherwise R.
 func (v *cause) kind() string {
-	if *v == probe || *v == newProbe {
+	if c := bpfCause(*v); c == bpfCauseCAUSE_PROBE || c == bpfCauseCAUSE_NEW_PROBE {
 		return "L"
 	}
 	return "R"

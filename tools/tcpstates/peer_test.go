@@ -22,8 +22,8 @@ func parsePeer(line string) (c change, ms float64, ok bool) {
 	return change{f[0], f[3], f[4], f[5], f[6], f[7], f[9]}, ms, err == nil
 }
 
-// TestPeer lets libbpf-tools' tcpstates see the same connections: each of its lines is
-// a row of ours, as often, with the same time in the old state where it has one.
+// TestPeer compares with tcpstates of libbpf-tools: each of its lines is a row of ours, equally
+// often, with the same time in the old state if it has one.
 func TestPeer(t *testing.T) {
 	peer := tooltest.StartPeer(t, "tcpstates")
 	l := tcptest.Listen(t, "127.0.0.1:0")
@@ -57,21 +57,21 @@ func TestPeer(t *testing.T) {
 			continue
 		}
 		if len(ours[c]) == 0 {
-			t.Errorf("the peer's line is not among ours: %s", line)
+			t.Errorf("line of the peer is missing: %s", line)
 			continue
 		}
 		compared++
 		if got := ours[c][0]; ms > 0 && got > 0 && math.Abs(got-ms) > 0.5+ms/10 {
-			t.Errorf("%.3f ms, the peer has: %s", got, line)
+			t.Errorf("%.3f ms, peer has: %s", got, line)
 		}
 		ours[c] = ours[c][1:]
 	}
 	if t.Logf("%d lines compared", compared); compared < 150 {
-		t.Errorf("the peer has %d lines of 20 connections", compared)
+		t.Errorf("peer has %d lines for 20 connections", compared)
 	}
 }
 
-// mine tells the connections' rows from those of other programs.
+// mine reports whether a row belongs to the connections of the test.
 func mine(c change, ports []string) bool {
 	for _, p := range ports {
 		if c.lport == p && c.rport != "0" || c.rport == p {

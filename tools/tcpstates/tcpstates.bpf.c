@@ -6,14 +6,14 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
-/* A change of a socket that was there before is a row too. */
+/* Changes of sockets that are older than the run are rows too. */
 #define CONN_BEGINS_LATE(state) true
 #include "conn.bpf.h"
 
 struct event {
-	struct task_info task; /* the owner; its time is the row's */
+	struct task_info task; /* the owner; its time is that of the row */
 	__u64 skaddr;
-	__u64 duration_ns; /* in the old state; 0 when its beginning was not seen */
+	__u64 duration_ns; /* in the old state; 0 if its start was not observed */
 	struct sock_ends ends;
 	__s32 error; /* -errno */
 	__u8 oldstate;
@@ -22,7 +22,7 @@ struct event {
 	__u8 pad;
 };
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
 static __always_inline void handle_change(void *ctx, const struct sock *sk, const struct conn *c,

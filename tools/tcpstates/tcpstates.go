@@ -1,8 +1,9 @@
-// Package tcpstates shows how TCP sockets change their states.
+// Package tcpstates traces state changes of TCP sockets.
 package tcpstates
 
 import (
-	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/source"
+	"github.com/corescope/corescope/internal/tcp"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -10,102 +11,83 @@ import (
 //go:generate ../../scripts/bpf2go.sh tcpstates.bpf.c
 
 type options struct {
-	tool.Ports
-	tool.Family
-	Time      bool `flag:"time,T" help:"show the time"`
-	Timestamp bool `flag:"timestamp,t" help:"show the seconds since the start"`
-	Wide      bool `flag:"wide,w" help:"make room for IPv6 addresses"`
-	CSV       bool `flag:"csv,s" help:"same as --output csv"`
+	tcp.Ports
+	tcp.Family
+	tcp.Times
+	tcp.Wide
+	tcp.CSV
 }
 
 type event struct {
 	value.Task
-	SKAddr   value.Address `json:"skaddr" col:"SKADDR,width=16" help:"address of the socket (struct sock): the same in all rows of a connection's end, and used again later"`
-	Duration value.Span    `json:"duration_ns" col:"MS,width=9" help:"time in the old state (CLOCK_BOOTTIME); absent where its beginning was not seen: the socket was there before the tool, or came to be in it; text shows ms" btf:"duration_ns"`
+	SKAddr   value.Address `json:"skaddr" col:"SKADDR,width=16" help:"address of the socket (struct sock): the same in all rows of one end of a connection; can be reused later"`
+	Duration value.Span    `json:"duration_ns" col:"MS,width=9" help:"time in the old state (CLOCK_BOOTTIME); absent if its start was not observed, because the socket existed before the run or was created in that state; text shows ms" btf:"duration_ns"`
 	value.Ends
-	Error     value.Error     `json:"error" col:"ERROR,width=12" help:"name of the errno that the socket has at the change: ECONNREFUSED, ECONNRESET, ETIMEDOUT, …"`
-	OldState  value.TCPState  `json:"oldstate" col:"OLDSTATE,width=11" help:"state that it leaves"`
-	NewState  value.TCPState  `json:"newstate" col:"NEWSTATE,width=11" help:"state that it comes to"`
-	Direction value.Direction `json:"direction" col:"DIRECTION,width=9" help:"active for the end that connected, passive for the one that accepted; absent for listeners, and where the beginning was not seen"`
+	Error     value.Error     `json:"error" col:"ERROR,width=12" help:"name of the socket's errno at the change: ECONNREFUSED, ECONNRESET, ETIMEDOUT, …"`
+	OldState  value.TCPState  `json:"oldstate" col:"OLDSTATE,width=11" help:"state before the change"`
+	NewState  value.TCPState  `json:"newstate" col:"NEWSTATE,width=11" help:"state after the change"`
+	Direction value.Direction `json:"direction" col:"DIRECTION,width=9" help:"active for the end that connected, passive for the end that accepted; absent for listeners, and if the start was not observed"`
 	_         uint8
 }
 
 type row struct {
 	event
-	Family  uint8         `json:"family" col:"IP,width=2" help:"version of the Internet Protocol on the wire: 4 or 6"`
-	Elapsed value.Elapsed `json:"elapsed_ns" col:"TIME(s),width=9,extra" help:"time since the tool was started (CLOCK_BOOTTIME)"`
-
-	start value.Time
+	tcp.Version
+	source.Elapsed
 }
 
-// Decode fills what follows from the event.
+// Decode computes the derived columns.
 func (r *row) Decode([]byte) error {
 	r.Family = r.RAddr.Family()
-	r.Elapsed = value.Elapsed(r.Time - r.start)
 	return nil
 }
 
-// Tool is tcpstates.
+// Tool is the definition of tcpstates.
 var Tool = tool.Define(tool.Spec{
 	Name:     "tcpstates",
 	Category: "network",
-	Summary:  "Show how TCP sockets change their states",
-	Description: `Shows each change of state of each TCP socket, of all network namespaces, with the time that it spent in the state before. Each end of a connection has its own.
+	Summary:  "Trace TCP socket state changes with the time in each state",
+	Description: `Shows each state change of TCP sockets in all network namespaces, with the time spent in the previous state. The two ends of a local connection are separate sockets.
 
-The changes are those of sock:inet_sock_set_state, seen by two copies of a program, as the kernel leaves one out that is running on the CPU already. It does not show NEW_SYN_RECV and TIME_WAIT, in which a connection has no full socket: a connection is accepted by LISTEN to SYN_RECV, where a copy of the listener is made for it, so the remote end is not filled in yet; and it goes from FIN_WAIT2 to CLOSE where the wait begins. From CLOSE to SYN_SENT the local port may not be chosen yet.
+State changes are traced at sock:inet_sock_set_state, by two copies of a program, because the kernel skips a program that is already running on the same CPU. This tracepoint does not include NEW_SYN_RECV and TIME_WAIT, in which a connection has no full socket. An accepted connection starts with a change from LISTEN to SYN_RECV, when a copy of the listener is created, so its remote address is not set yet. At the start of TIME_WAIT the socket changes from FIN_WAIT2 to CLOSE. In changes from CLOSE to SYN_SENT the local port may not be set yet.
 
-The pid, uid, comm and cgroup are those of the task that called connect, accept or listen, read in that task; of sockets that were there before the tool, those of the first task that holds them. Before a connection is accepted nobody owns it: then the pid is 0, the uid 4294967295 and the comm empty. It is never the task which happened to run when a packet came. The task filter looks at that owner, so it leaves out what happens before accept.`,
+pid, uid, comm and cgroup are those of the task that called connect, accept or listen, read in the context of that task; of sockets that existed before the run, those of the first task that holds them. A connection has no owner before it is accepted: pid is then 0, uid is 4294967295 and comm is empty. They are never those of a task that was current when a packet arrived. The task filters test this owner, so they exclude changes before accept.`,
 	Peers: []string{
-		"PID and COMM are the owner's; libbpf-tools and BCC show the task that happens to run, which for a packet that comes is any.",
-		"MS is absent where it is not known; libbpf-tools and BCC show 0.",
-		"The arrow between OLDSTATE and NEWSTATE is left out: each word of a line is a column.",
-		"-T (libbpf-tools: --timestamp) is --time, as BCC's; -t and --timestamp are seconds since the start, as BCC's.",
-		"-4 and -6 go by what is on the wire; for libbpf-tools and BCC an IPv6 socket that speaks IPv4 is IPv6, and its addresses are mapped ones.",
-		"-s (BCC) is --output csv: its header has the keys of JSON, and nanoseconds as numbers.",
-		"-Y (BCC: also to the journal) is not there: tcpstates --output json | systemd-cat -t tcpstates.",
+		"PID and COMM are those of the owner; libbpf-tools and BCC show the current task, which is arbitrary when a packet arrives.",
+		"MS is absent if it is unknown; libbpf-tools and BCC show 0.",
+		"There is no arrow between OLDSTATE and NEWSTATE, because each word of a line is a column.",
+		"-T (libbpf-tools: --timestamp) is --time, as in BCC; -t and --timestamp show seconds since the start, as in BCC.",
+		"-4 and -6 select by the protocol on the wire; libbpf-tools and BCC treat an IPv6 socket that carries IPv4 as IPv6 and show mapped addresses.",
+		"-s (BCC) is --output csv: its header has the keys of JSON, and its times are nanoseconds.",
+		"-Y (BCC: also log to the journal) is not supported: use tcpstates --output json | systemd-cat -t tcpstates.",
 	},
-	Overhead: `A connection on the loopback has 10 changes of state, for both ends. Of 2,000 connections, with the CPUs of the machine busy otherwise, a change took 1,010 ns in both copies of the program; that of libbpf-tools beside it 7,700 ns. The program at the end of system calls took 65 to 78 ns each time, of which some 20 are the measuring (--stats).`,
+	Overhead: "A loopback connection has 10 state changes, for both ends together. A state change took 1,010 ns in both copies of the program (2,000 connections, otherwise busy CPUs), that of libbpf-tools, running at the same time, 7,700 ns. The program at the end of system calls took 65 to 78 ns per call, of which about 20 are the measurement (--stats).",
 	Examples: []string{
-		"tcpstates                                                  # every change of every socket",
-		"tcpstates -L 443 --filter 'newstate == \"CLOSE\" and error != \"\"'  # connections to port 443 that failed",
-		"tcpstates --filter 'oldstate == \"CLOSE_WAIT\" and duration_ns > 60000000000'  # closed long after the other end",
+		"tcpstates                                                  # all state changes",
+		`tcpstates -L 443 --filter 'newstate == "CLOSE" and error != ""'  # failed connections to port 443`,
+		`tcpstates --filter 'oldstate == "CLOSE_WAIT" and duration_ns > 60000000000'  # closed over a minute after the other end`,
 	},
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p"},
 }, options{}, build)
 
-// bufferBytes holds some 40,000 changes at once.
+// bufferBytes is enough for about 40,000 changes at once.
 const bufferBytes = 8 << 20
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
-	start, err := system.BootNow()
-	if err != nil {
-		return nil, err
-	}
-	e := &tool.Events[row]{
-		Plan:        tool.Plan{MapEntries: tool.ConnectionMaps()},
+	e := &source.Events[row]{
+		Plan:        tool.Plan{MapEntries: tcp.ConnectionMaps()},
 		Columns:     o.columns(),
 		BufferBytes: bufferBytes,
-		Row:         row{start: value.Time(start)},
 		Before:      []tool.Iterator{{Program: "existing_files"}, {Program: "existing_socks"}},
 	}
-	if o.CSV {
-		e.Output = "csv"
-	}
-	if o.Wide {
-		e.Widths = map[string]int{"laddr": 39, "raddr": 39}
-	}
+	e.Output = o.Output()
+	e.Widths = o.Widths("laddr", "raddr")
 	return e, nil
 }
 
 func (o *options) columns() []string {
-	var cols []string
-	if o.Time {
-		cols = append(cols, "time")
-	}
-	if o.Timestamp {
-		cols = append(cols, "elapsed_ns")
-	}
+	cols := o.Times.Columns()
 	return append(cols, "skaddr", "pid", "comm", "laddr", "lport", "raddr", "rport", "oldstate", "newstate", "duration_ns")
 }

@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { tcptest.Main(m, nil) }
 
-// path is the states of one end, from the first to the last. The rows are those of the
-// socket that has the two ports in one of them, as the first has not yet chosen its own.
+// path returns the states of one end, from first to last. The rows are those of the socket that has
+// both ports in one of its rows, because the first row may lack the local port.
 func path(t testing.TB, res *tooltest.Result, lport, rport int) (states string, rows []tooltest.Row) {
 	t.Helper()
 	socket := ""
@@ -42,8 +42,7 @@ func path(t testing.TB, res *tooltest.Result, lport, rport int) (states string, 
 	return states, rows
 }
 
-// TestPaths has connections end in every way: each end goes through the states that
-// RFC 9293 has for it.
+// TestPaths ends connections in each way: each end goes through the states of RFC 9293.
 func TestPaths(t *testing.T) {
 	const active, passive = "CLOSE SYN_SENT ESTABLISHED ", "LISTEN SYN_RECV ESTABLISHED "
 	for _, c := range []struct {
@@ -66,23 +65,23 @@ func TestPaths(t *testing.T) {
 			})
 			states, rows := path(t, res, p.LPort, p.RPort)
 			if states != c.client {
-				t.Errorf("the client goes %s, want %s", states, c.client)
+				t.Errorf("states of the client are %s, want %s", states, c.client)
 			}
 			for _, r := range rows {
 				tcptest.Fields(t, "client", r, map[string]any{"pid": os.Getpid(), "raddr": c.host, "direction": "active"})
 			}
 			states, rows = path(t, res, p.RPort, p.LPort)
 			if states != c.server {
-				t.Errorf("the server goes %s, want %s", states, c.server)
+				t.Errorf("states of the server are %s, want %s", states, c.server)
 			}
 			for i, r := range rows {
 				owner := os.Getpid()
-				if i < 2 { // nobody has accepted it
+				if i < 2 { // not accepted yet
 					owner = 0
 				}
 				laddr := c.host
 				if listener, _, _ := net.SplitHostPort(c.listen); i == 0 && r["laddr"] == listener {
-					laddr = listener // the socket is a copy of the listener's, and older kernels fill it in later
+					laddr = listener // the socket is a copy of the listener's; older kernels set the address later
 				}
 				tcptest.Fields(t, "server", r, map[string]any{"pid": owner, "laddr": laddr, "direction": "passive"})
 			}
@@ -93,7 +92,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestOthers has a connect that is refused, and a listener.
+// TestOthers checks a refused connect and a listener.
 func TestOthers(t *testing.T) {
 	var lport, rport int
 	res := tooltest.JSON(t, Tool, nil, func() {
@@ -105,20 +104,20 @@ func TestOthers(t *testing.T) {
 	})
 	states, rows := path(t, res, lport, 0)
 	if states != "CLOSE LISTEN CLOSE" {
-		t.Fatalf("the listener goes %s", states)
+		t.Fatalf("states of the listener are %s", states)
 	}
 	for _, r := range rows {
 		tcptest.Fields(t, "listener", r, map[string]any{"pid": os.Getpid(), "direction": nil})
 	}
 	refused := res.Where(func(r tooltest.Row) bool { return int(r.Num("rport")) == rport })
 	if len(refused) != 2 {
-		t.Fatalf("%d rows of a connect that is refused, want 2: %v", len(refused), refused)
+		t.Fatalf("%d rows of a refused connect, want 2: %v", len(refused), refused)
 	}
 	tcptest.Fields(t, "connect", refused[0], map[string]any{"oldstate": "CLOSE", "newstate": "SYN_SENT", "error": nil, "duration_ns": nil})
 	tcptest.Fields(t, "refusal", refused[1], map[string]any{"oldstate": "SYN_SENT", "newstate": "CLOSE", "error": "ECONNREFUSED", "pid": os.Getpid()})
 }
 
-// TestDurations measures how long an end stays established, and half closed.
+// TestDurations measures the time in ESTABLISHED and in half-closed states.
 func TestDurations(t *testing.T) {
 	var p *tcptest.Pair
 	var least, most [2]time.Duration
@@ -154,12 +153,12 @@ func TestDurations(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("no row leaves %s: %v", state, rows)
+			t.Errorf("no row with old state %s: %v", state, rows)
 		}
 	}
 }
 
-// TestExisting finds the owner of what was there before, and not how long.
+// TestExisting checks that an older socket has an owner, and no duration.
 func TestExisting(t *testing.T) {
 	l := tcptest.Listen(t, "127.0.0.1:0")
 	p := tcptest.Connect(t, l, "127.0.0.1", 0)
@@ -169,17 +168,17 @@ func TestExisting(t *testing.T) {
 	})
 	states, rows := path(t, res, p.LPort, p.RPort)
 	if states != "ESTABLISHED FIN_WAIT1 FIN_WAIT2 CLOSE" {
-		t.Fatalf("the client goes %s", states)
+		t.Fatalf("states of the client are %s", states)
 	}
 	if rows[0].Has("duration_ns") || !rows[1].Has("duration_ns") || rows[0].Has("direction") {
-		t.Errorf("times and directions of what was not seen: %v", rows)
+		t.Errorf("times and directions that were not observed: %v", rows)
 	}
 	if states, _ := path(t, res, p.RPort, 0); states != "LISTEN CLOSE" {
-		t.Errorf("the listener goes %s", states)
+		t.Errorf("states of the listener are %s", states)
 	}
 }
 
-// TestFilters counts the rows of two connections of either version.
+// TestFilters counts the rows of two connections per IP version.
 func TestFilters(t *testing.T) {
 	for _, c := range []struct {
 		args func(lport4, rport6 string) []string
@@ -216,7 +215,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestOutput looks at text and CSV.
+// TestOutput checks text and CSV.
 func TestOutput(t *testing.T) {
 	text := func(args ...string) (int, [][]string) {
 		var p *tcptest.Pair

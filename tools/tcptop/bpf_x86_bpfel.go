@@ -16,40 +16,48 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapLost              = "lost"
-	bpfMapPeeks             = "peeks"
-	bpfMapSends             = "sends"
-	bpfMapTable             = "table"
-	bpfProgRecvBtf          = "recv__btf"
-	bpfProgRecvFentryCopied = "recv__fentry__copied"
-	bpfProgRecvFentryEnter  = "recv__fentry__enter"
-	bpfProgRecvFentryLeave  = "recv__fentry__leave"
-	bpfProgRecvKprobe       = "recv__kprobe"
-	bpfProgRecvRaw          = "recv__raw"
-	bpfProgSendBtf          = "send__btf"
-	bpfProgSendFentry       = "send__fentry"
-	bpfProgSendKprobeEnter  = "send__kprobe__enter"
-	bpfProgSendKprobeExit   = "send__kprobe__exit"
-	bpfProgSendRaw          = "send__raw"
-	bpfProgSendpageFentry   = "sendpage__fentry"
-	bpfVarCountEpoch        = "count_epoch"
-	bpfVarHasPeeked         = "has_peeked"
-	bpfVarTableEmpty        = "table_empty"
-	bpfVarTargByUid         = "targ_by_uid"
-	bpfVarTargCgroupId      = "targ_cgroup_id"
-	bpfVarTargComm          = "targ_comm"
-	bpfVarTargCommLen       = "targ_comm_len"
-	bpfVarTargIpv4          = "targ_ipv4"
-	bpfVarTargIpv6          = "targ_ipv6"
-	bpfVarTargNotLports     = "targ_not_lports"
-	bpfVarTargNotRports     = "targ_not_rports"
-	bpfVarTargNrPids        = "targ_nr_pids"
-	bpfVarTargNrTids        = "targ_nr_tids"
-	bpfVarTargPids          = "targ_pids"
-	bpfVarTargTids          = "targ_tids"
-	bpfVarTargUid           = "targ_uid"
-	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
-	bpfVarTaskFilter        = "task_filter"
+	bpfMapCalls                 = "calls"
+	bpfMapLost                  = "lost"
+	bpfMapPeeks                 = "peeks"
+	bpfMapTable                 = "table"
+	bpfProgMptcpRecvFentry      = "mptcp_recv__fentry"
+	bpfProgMptcpRecvKprobeEnter = "mptcp_recv__kprobe__enter"
+	bpfProgMptcpRecvKprobeExit  = "mptcp_recv__kprobe__exit"
+	bpfProgMptcpSendFentry      = "mptcp_send__fentry"
+	bpfProgMptcpSendKprobeEnter = "mptcp_send__kprobe__enter"
+	bpfProgMptcpSendKprobeExit  = "mptcp_send__kprobe__exit"
+	bpfProgRecvBtf              = "recv__btf"
+	bpfProgRecvFentryCopied     = "recv__fentry__copied"
+	bpfProgRecvFentryEnter      = "recv__fentry__enter"
+	bpfProgRecvFentryLeave      = "recv__fentry__leave"
+	bpfProgRecvKprobe           = "recv__kprobe"
+	bpfProgRecvRaw              = "recv__raw"
+	bpfProgSendBtf              = "send__btf"
+	bpfProgSendFentry           = "send__fentry"
+	bpfProgSendKprobeEnter      = "send__kprobe__enter"
+	bpfProgSendKprobeExit       = "send__kprobe__exit"
+	bpfProgSendRaw              = "send__raw"
+	bpfProgSendpageFentry       = "sendpage__fentry"
+	bpfVarCountEpoch            = "count_epoch"
+	bpfVarHasPeeked             = "has_peeked"
+	bpfVarLocalPidns            = "local_pidns"
+	bpfVarMptcpIsTraced         = "mptcp_is_traced"
+	bpfVarTableEmpty            = "table_empty"
+	bpfVarTargByUid             = "targ_by_uid"
+	bpfVarTargCgroupId          = "targ_cgroup_id"
+	bpfVarTargComm              = "targ_comm"
+	bpfVarTargCommLen           = "targ_comm_len"
+	bpfVarTargIpv4              = "targ_ipv4"
+	bpfVarTargIpv6              = "targ_ipv6"
+	bpfVarTargNotLports         = "targ_not_lports"
+	bpfVarTargNotRports         = "targ_not_rports"
+	bpfVarTargNrPids            = "targ_nr_pids"
+	bpfVarTargNrTids            = "targ_nr_tids"
+	bpfVarTargPids              = "targ_pids"
+	bpfVarTargTids              = "targ_tids"
+	bpfVarTargUid               = "targ_uid"
+	bpfVarTaskCgroupSubsys      = "task_cgroup_subsys"
+	bpfVarTaskFilter            = "task_filter"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -94,27 +102,33 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	RecvBtf          *ebpf.ProgramSpec `ebpf:"recv__btf"`
-	RecvFentryCopied *ebpf.ProgramSpec `ebpf:"recv__fentry__copied"`
-	RecvFentryEnter  *ebpf.ProgramSpec `ebpf:"recv__fentry__enter"`
-	RecvFentryLeave  *ebpf.ProgramSpec `ebpf:"recv__fentry__leave"`
-	RecvKprobe       *ebpf.ProgramSpec `ebpf:"recv__kprobe"`
-	RecvRaw          *ebpf.ProgramSpec `ebpf:"recv__raw"`
-	SendBtf          *ebpf.ProgramSpec `ebpf:"send__btf"`
-	SendFentry       *ebpf.ProgramSpec `ebpf:"send__fentry"`
-	SendKprobeEnter  *ebpf.ProgramSpec `ebpf:"send__kprobe__enter"`
-	SendKprobeExit   *ebpf.ProgramSpec `ebpf:"send__kprobe__exit"`
-	SendRaw          *ebpf.ProgramSpec `ebpf:"send__raw"`
-	SendpageFentry   *ebpf.ProgramSpec `ebpf:"sendpage__fentry"`
+	MptcpRecvFentry      *ebpf.ProgramSpec `ebpf:"mptcp_recv__fentry"`
+	MptcpRecvKprobeEnter *ebpf.ProgramSpec `ebpf:"mptcp_recv__kprobe__enter"`
+	MptcpRecvKprobeExit  *ebpf.ProgramSpec `ebpf:"mptcp_recv__kprobe__exit"`
+	MptcpSendFentry      *ebpf.ProgramSpec `ebpf:"mptcp_send__fentry"`
+	MptcpSendKprobeEnter *ebpf.ProgramSpec `ebpf:"mptcp_send__kprobe__enter"`
+	MptcpSendKprobeExit  *ebpf.ProgramSpec `ebpf:"mptcp_send__kprobe__exit"`
+	RecvBtf              *ebpf.ProgramSpec `ebpf:"recv__btf"`
+	RecvFentryCopied     *ebpf.ProgramSpec `ebpf:"recv__fentry__copied"`
+	RecvFentryEnter      *ebpf.ProgramSpec `ebpf:"recv__fentry__enter"`
+	RecvFentryLeave      *ebpf.ProgramSpec `ebpf:"recv__fentry__leave"`
+	RecvKprobe           *ebpf.ProgramSpec `ebpf:"recv__kprobe"`
+	RecvRaw              *ebpf.ProgramSpec `ebpf:"recv__raw"`
+	SendBtf              *ebpf.ProgramSpec `ebpf:"send__btf"`
+	SendFentry           *ebpf.ProgramSpec `ebpf:"send__fentry"`
+	SendKprobeEnter      *ebpf.ProgramSpec `ebpf:"send__kprobe__enter"`
+	SendKprobeExit       *ebpf.ProgramSpec `ebpf:"send__kprobe__exit"`
+	SendRaw              *ebpf.ProgramSpec `ebpf:"send__raw"`
+	SendpageFentry       *ebpf.ProgramSpec `ebpf:"sendpage__fentry"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	Calls *ebpf.MapSpec `ebpf:"calls"`
 	Lost  *ebpf.MapSpec `ebpf:"lost"`
 	Peeks *ebpf.MapSpec `ebpf:"peeks"`
-	Sends *ebpf.MapSpec `ebpf:"sends"`
 	Table *ebpf.MapSpec `ebpf:"table"`
 }
 
@@ -124,6 +138,8 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	HasPeeked        *ebpf.VariableSpec `ebpf:"has_peeked"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	MptcpIsTraced    *ebpf.VariableSpec `ebpf:"mptcp_is_traced"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -162,17 +178,17 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	Calls *ebpf.Map `ebpf:"calls"`
 	Lost  *ebpf.Map `ebpf:"lost"`
 	Peeks *ebpf.Map `ebpf:"peeks"`
-	Sends *ebpf.Map `ebpf:"sends"`
 	Table *ebpf.Map `ebpf:"table"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.Calls,
 		m.Lost,
 		m.Peeks,
-		m.Sends,
 		m.Table,
 	)
 }
@@ -183,6 +199,8 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	HasPeeked        *ebpf.Variable `ebpf:"has_peeked"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	MptcpIsTraced    *ebpf.Variable `ebpf:"mptcp_is_traced"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
@@ -205,22 +223,34 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	RecvBtf          *ebpf.Program `ebpf:"recv__btf"`
-	RecvFentryCopied *ebpf.Program `ebpf:"recv__fentry__copied"`
-	RecvFentryEnter  *ebpf.Program `ebpf:"recv__fentry__enter"`
-	RecvFentryLeave  *ebpf.Program `ebpf:"recv__fentry__leave"`
-	RecvKprobe       *ebpf.Program `ebpf:"recv__kprobe"`
-	RecvRaw          *ebpf.Program `ebpf:"recv__raw"`
-	SendBtf          *ebpf.Program `ebpf:"send__btf"`
-	SendFentry       *ebpf.Program `ebpf:"send__fentry"`
-	SendKprobeEnter  *ebpf.Program `ebpf:"send__kprobe__enter"`
-	SendKprobeExit   *ebpf.Program `ebpf:"send__kprobe__exit"`
-	SendRaw          *ebpf.Program `ebpf:"send__raw"`
-	SendpageFentry   *ebpf.Program `ebpf:"sendpage__fentry"`
+	MptcpRecvFentry      *ebpf.Program `ebpf:"mptcp_recv__fentry"`
+	MptcpRecvKprobeEnter *ebpf.Program `ebpf:"mptcp_recv__kprobe__enter"`
+	MptcpRecvKprobeExit  *ebpf.Program `ebpf:"mptcp_recv__kprobe__exit"`
+	MptcpSendFentry      *ebpf.Program `ebpf:"mptcp_send__fentry"`
+	MptcpSendKprobeEnter *ebpf.Program `ebpf:"mptcp_send__kprobe__enter"`
+	MptcpSendKprobeExit  *ebpf.Program `ebpf:"mptcp_send__kprobe__exit"`
+	RecvBtf              *ebpf.Program `ebpf:"recv__btf"`
+	RecvFentryCopied     *ebpf.Program `ebpf:"recv__fentry__copied"`
+	RecvFentryEnter      *ebpf.Program `ebpf:"recv__fentry__enter"`
+	RecvFentryLeave      *ebpf.Program `ebpf:"recv__fentry__leave"`
+	RecvKprobe           *ebpf.Program `ebpf:"recv__kprobe"`
+	RecvRaw              *ebpf.Program `ebpf:"recv__raw"`
+	SendBtf              *ebpf.Program `ebpf:"send__btf"`
+	SendFentry           *ebpf.Program `ebpf:"send__fentry"`
+	SendKprobeEnter      *ebpf.Program `ebpf:"send__kprobe__enter"`
+	SendKprobeExit       *ebpf.Program `ebpf:"send__kprobe__exit"`
+	SendRaw              *ebpf.Program `ebpf:"send__raw"`
+	SendpageFentry       *ebpf.Program `ebpf:"sendpage__fentry"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
+		p.MptcpRecvFentry,
+		p.MptcpRecvKprobeEnter,
+		p.MptcpRecvKprobeExit,
+		p.MptcpSendFentry,
+		p.MptcpSendKprobeEnter,
+		p.MptcpSendKprobeExit,
 		p.RecvBtf,
 		p.RecvFentryCopied,
 		p.RecvFentryEnter,

@@ -10,6 +10,7 @@
 #include "task.bpf.h"
 
 #define MSG_PEEK 2
+#define MSG_ERRQUEUE 0x2000
 
 struct table_key {
 	struct sock_ends ends;
@@ -40,13 +41,14 @@ static __always_inline struct table_value *find(const struct sock *sk)
 	return table_find(&key);
 }
 
+/* sk is a TCP socket, or an MPTCP socket, which has the addresses of its first subflow. */
 static __always_inline void count(const struct sock *sk, __s32 bytes, const bool is_send)
 {
 	struct table_value *value;
 
-	if (bytes <= 0 || !sock_is_tcp(sk) || !task_current_wanted())
+	if (bytes <= 0 || !task_current_wanted())
 		return;
-	value = find(sk);
+	value = find(sock_tcp((struct sock *)sk) ?: sk);
 	if (!value)
 		return;
 	if (is_send)
@@ -63,14 +65,22 @@ static __always_inline int handle(const struct sock *sk, __s32 bytes, const bool
 	return 0;
 }
 
-/* Of the functions: all that is sent and received, also by sendfile and splice. */
+/*
+ * For the TCP functions: they cover all data sent and received, including sendfile and splice.
+ * MPTCP calls tcp_cleanup_rbuf() for its subflows with arbitrary numbers of bytes.
+ */
+static __always_inline int handle_tcp(const struct sock *sk, __s32 bytes, const bool is_send)
+{
+	return sock_is_subflow(sk) ? 0 : handle(sk, bytes, is_send);
+}
+
 SEC("fexit/tcp_sendmsg")
 int BPF_PROG(send__fentry, struct sock *sk, struct msghdr *msg, size_t size, int ret)
 {
-	return handle(sk, ret, true);
+	return handle_tcp(sk, ret, true);
 }
 
-/* Threads that only look at what there is, until the function returns. */
+/* Threads in a call with MSG_PEEK, until the function returns. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 14);
@@ -78,12 +88,12 @@ struct {
 	__type(value, bool);
 } peeks SEC(".maps");
 
-/* Whether there was one ever. */
+/* Whether there was ever one. */
 bool has_peeked;
 
 /*
- * The fourth argument of four or five or, until 5.19 (ec095263a965), the fifth of six. How
- * many there are the kernel tells from 5.17 on.
+ * The fourth argument of four or five or, until 5.19 (ec095263a965), the fifth of six. The number
+ * of arguments is available from 5.17 on.
  */
 static __always_inline int recvmsg_flags(__u64 *ctx)
 {
@@ -91,7 +101,10 @@ static __always_inline int recvmsg_flags(__u64 *ctx)
 
 	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_arg_cnt)) {
 		flags = ctx[4];
-		/* Else both ways' loads become one, at an address that the verifier refuses. */
+		/*
+		 * Otherwise the compiler merges both loads into one at an address that the verifier
+		 * rejects.
+		 */
 		barrier_var(flags);
 		return flags;
 	}
@@ -130,24 +143,66 @@ int BPF_PROG(recv__fentry__copied, struct sock *sk, int copied)
 
 	if (has_peeked && bpf_map_lookup_elem(&peeks, &tid))
 		return 0;
-	return handle(sk, copied, false);
+	return handle_tcp(sk, copied, false);
 }
 
-/* What sendfile sent until 6.5 (1d7e4538a546). */
+/* Data sent by sendfile before 6.5 (1d7e4538a546). */
 SEC("fexit/tcp_sendpage")
 int BPF_PROG(sendpage__fentry, struct sock *sk, struct page *page, int offset, size_t size,
 	     int flags, int ret)
 {
-	return handle(sk, ret, true);
+	return handle_tcp(sk, ret, true);
 }
 
-/* These are there from 6.3 on (6e6eda44b939), for sockets of all kinds. */
+/*
+ * MPTCP has its own functions. Whether they are traced is known before the tracepoint of the same
+ * call, which is hit after they return.
+ */
+bool mptcp_is_traced;
+
+static __always_inline int handle_mptcp(const struct sock *sk, __s32 ret, const bool is_send)
+{
+	mptcp_is_traced = true;
+	return handle(sk, ret, is_send);
+}
+
+SEC("fexit/mptcp_sendmsg")
+int BPF_PROG(mptcp_send__fentry, struct sock *sk, struct msghdr *msg, size_t size, int ret)
+{
+	return handle_mptcp(sk, ret, true);
+}
+
+/* Same arguments as tcp_recvmsg. */
+static __always_inline __s32 recvmsg_ret(__u64 *ctx)
+{
+	__u64 ret = 0;
+
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_ret)) {
+		ret = ctx[6];
+		barrier_var(ret); /* as in recvmsg_flags() */
+		return ret;
+	}
+	bpf_get_func_ret(ctx, &ret);
+	return ret;
+}
+
+SEC("fexit/mptcp_recvmsg")
+int mptcp_recv__fentry(__u64 *ctx)
+{
+	const bool is_data = !(recvmsg_flags(ctx) & (MSG_PEEK | MSG_ERRQUEUE));
+
+	return handle_mptcp((const struct sock *)ctx[0], is_data ? recvmsg_ret(ctx) : 0, false);
+}
+
+/* These exist from 6.3 on (6e6eda44b939), for sockets of all protocols. */
 static __always_inline int handle_length(const struct sock *sk, int ret, int flags,
 					 const bool is_send)
 {
-	if (!is_send && flags & MSG_PEEK)
+	if (!is_send && flags & (MSG_PEEK | MSG_ERRQUEUE))
 		return 0;
-	return handle(sk, ret, is_send);
+	if (sock_is_tcp(sk) || (sock_is_mptcp(sk) && !mptcp_is_traced))
+		return handle(sk, ret, is_send);
+	return 0;
 }
 
 SEC("tp_btf/sock_send_length")
@@ -174,43 +229,96 @@ int BPF_PROG(recv__raw, struct sock *sk, int ret, int flags)
 	return handle_length(sk, ret, flags, false);
 }
 
-/* The socket that a thread is sending to, until the function returns. */
+/* The call of a thread, until it returns. */
+struct call {
+	const struct sock *sk;
+	int flags;
+	__u32 pad;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 14);
 	__type(key, __u32);
-	__type(value, struct sock *);
-} sends SEC(".maps");
+	__type(value, struct call);
+} calls SEC(".maps");
+
+static __always_inline int begin_call(const struct sock *sk, int flags)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct call call = { .sk = sk, .flags = flags };
+
+	if (bpf_map_update_elem(&calls, &tid, &call, BPF_ANY))
+		lost_add(map_full);
+	return 0;
+}
+
+/* Returns false if the entry was lost, or the call transferred no data. */
+static __always_inline bool end_call(struct call *call)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct call *begun = bpf_map_lookup_elem(&calls, &tid);
+
+	if (!begun) {
+		lost_add(unobserved);
+		return false;
+	}
+	*call = *begun;
+	bpf_map_delete_elem(&calls, &tid);
+	return !(call->flags & (MSG_PEEK | MSG_ERRQUEUE));
+}
 
 SEC("kprobe/tcp_sendmsg")
 int BPF_KPROBE(send__kprobe__enter, struct sock *sk)
 {
-	__u32 tid = bpf_get_current_pid_tgid();
-
-	if (bpf_map_update_elem(&sends, &tid, &sk, BPF_ANY))
-		lost_add(map_full);
-	return 0;
+	return begin_call(sk, 0);
 }
 
 SEC("kretprobe/tcp_sendmsg")
 int BPF_KRETPROBE(send__kprobe__exit, int ret)
 {
-	__u32 tid = bpf_get_current_pid_tgid();
-	struct sock **sk = bpf_map_lookup_elem(&sends, &tid);
+	struct call call;
 
-	if (!sk) {
-		lost_add(map_full);
-		return 0;
-	}
-	handle(*sk, ret, true);
-	bpf_map_delete_elem(&sends, &tid);
-	return 0;
+	return end_call(&call) ? handle_tcp(call.sk, ret, true) : 0;
 }
 
 SEC("kprobe/tcp_cleanup_rbuf")
 int BPF_KPROBE(recv__kprobe, struct sock *sk, int copied)
 {
-	return handle(sk, copied, false);
+	return handle_tcp(sk, copied, false);
+}
+
+SEC("kprobe/mptcp_sendmsg")
+int BPF_KPROBE(mptcp_send__kprobe__enter, struct sock *sk)
+{
+	return begin_call(sk, 0);
+}
+
+SEC("kretprobe/mptcp_sendmsg")
+int BPF_KRETPROBE(mptcp_send__kprobe__exit, int ret)
+{
+	struct call call;
+
+	return end_call(&call) ? handle_mptcp(call.sk, ret, true) : 0;
+}
+
+/*
+ * The flags are the fourth argument, followed by an address; until 5.19 (ec095263a965) there was
+ * another number before them.
+ */
+SEC("kprobe/mptcp_recvmsg")
+int BPF_KPROBE(mptcp_recv__kprobe__enter, struct sock *sk, struct msghdr *msg, size_t len,
+	       __u64 fourth, __u64 fifth)
+{
+	return begin_call(sk, fifth >> 32 ? fourth : fifth);
+}
+
+SEC("kretprobe/mptcp_recvmsg")
+int BPF_KRETPROBE(mptcp_recv__kprobe__exit, int ret)
+{
+	struct call call;
+
+	return end_call(&call) ? handle_mptcp(call.sk, ret, false) : 0;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -16,50 +16,54 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapEvents              = "events"
-	bpfMapLost                = "lost"
-	bpfMapScratchZero         = "scratch_zero"
-	bpfMapScratches           = "scratches"
-	bpfMapStackRooms          = "stack_rooms"
-	bpfMapUnwindBlocks        = "unwind_blocks"
-	bpfMapUnwindCursors       = "unwind_cursors"
-	bpfMapUnwindMappings      = "unwind_mappings"
-	bpfMapUnwindProcesses     = "unwind_processes"
-	bpfMapUnwindRules         = "unwind_rules"
-	bpfProgKernelKprobe       = "kernel__kprobe"
-	bpfProgKernelMulti        = "kernel__multi"
-	bpfProgKernelReturnKprobe = "kernel_return__kprobe"
-	bpfProgKernelReturnMulti  = "kernel_return__multi"
-	bpfProgTracepointTp       = "tracepoint__tp"
-	bpfProgUserMulti          = "user__multi"
-	bpfProgUserUprobe         = "user__uprobe"
-	bpfProgUserReturnMulti    = "user_return__multi"
-	bpfProgUserReturnUprobe   = "user_return__uprobe"
-	bpfVarAtEntry             = "at_entry"
-	bpfVarEventLastWakeupNs   = "event_last_wakeup_ns"
-	bpfVarEventPerfBuffer     = "event_perf_buffer"
-	bpfVarEventType           = "event_type"
-	bpfVarEventWakeupNs       = "event_wakeup_ns"
-	bpfVarStackDepth          = "stack_depth"
-	bpfVarStackHeadType       = "stack_head_type"
-	bpfVarTargByUid           = "targ_by_uid"
-	bpfVarTargCgroupId        = "targ_cgroup_id"
-	bpfVarTargComm            = "targ_comm"
-	bpfVarTargCommLen         = "targ_comm_len"
-	bpfVarTargNrPids          = "targ_nr_pids"
-	bpfVarTargNrTids          = "targ_nr_tids"
-	bpfVarTargPids            = "targ_pids"
-	bpfVarTargTids            = "targ_tids"
-	bpfVarTargUid             = "targ_uid"
-	bpfVarTaskCgroupSubsys    = "task_cgroup_subsys"
-	bpfVarTaskFilter          = "task_filter"
-	bpfVarTraceNotPid         = "trace_not_pid"
-	bpfVarTraceSize           = "trace_size"
-	bpfVarUnwindAddressMask   = "unwind_address_mask"
-	bpfVarUnwindTables        = "unwind_tables"
-	bpfVarUnwindThreadSize    = "unwind_thread_size"
-	bpfVarWantKernelStack     = "want_kernel_stack"
-	bpfVarWantUserStack       = "want_user_stack"
+	bpfMapEvents                = "events"
+	bpfMapLost                  = "lost"
+	bpfMapMarks                 = "marks"
+	bpfMapScratchZero           = "scratch_zero"
+	bpfMapScratches             = "scratches"
+	bpfMapStackRooms            = "stack_rooms"
+	bpfMapUnwindCursors         = "unwind_cursors"
+	bpfMapUnwindFiles           = "unwind_files"
+	bpfMapUnwindRules           = "unwind_rules"
+	bpfMapUnwindSlabs           = "unwind_slabs"
+	bpfProgKernelKprobe         = "kernel__kprobe"
+	bpfProgKernelMulti          = "kernel__multi"
+	bpfProgKernelReturnKprobe   = "kernel_return__kprobe"
+	bpfProgKernelReturnMulti    = "kernel_return__multi"
+	bpfProgTracepointTp         = "tracepoint__tp"
+	bpfProgUserMulti            = "user__multi"
+	bpfProgUserUprobe           = "user__uprobe"
+	bpfProgUserReturnMulti      = "user_return__multi"
+	bpfProgUserReturnMultiMark  = "user_return__multi__mark"
+	bpfProgUserReturnUprobe     = "user_return__uprobe"
+	bpfProgUserReturnUprobeMark = "user_return__uprobe__mark"
+	bpfVarAtEntry               = "at_entry"
+	bpfVarEventLastWakeupNs     = "event_last_wakeup_ns"
+	bpfVarEventPerfBuffer       = "event_perf_buffer"
+	bpfVarEventType             = "event_type"
+	bpfVarEventWakeupNs         = "event_wakeup_ns"
+	bpfVarLocalPidns            = "local_pidns"
+	bpfVarStackDepth            = "stack_depth"
+	bpfVarStackHeadType         = "stack_head_type"
+	bpfVarTargByUid             = "targ_by_uid"
+	bpfVarTargCgroupId          = "targ_cgroup_id"
+	bpfVarTargComm              = "targ_comm"
+	bpfVarTargCommLen           = "targ_comm_len"
+	bpfVarTargNrPids            = "targ_nr_pids"
+	bpfVarTargNrTids            = "targ_nr_tids"
+	bpfVarTargPids              = "targ_pids"
+	bpfVarTargTids              = "targ_tids"
+	bpfVarTargUid               = "targ_uid"
+	bpfVarTaskCgroupSubsys      = "task_cgroup_subsys"
+	bpfVarTaskFilter            = "task_filter"
+	bpfVarTraceNotPid           = "trace_not_pid"
+	bpfVarTraceSize             = "trace_size"
+	bpfVarUnwindAddressMask     = "unwind_address_mask"
+	bpfVarUnwindPageShift       = "unwind_page_shift"
+	bpfVarUnwindTables          = "unwind_tables"
+	bpfVarUnwindThreadSize      = "unwind_thread_size"
+	bpfVarWantKernelStack       = "want_kernel_stack"
+	bpfVarWantUserStack         = "want_user_stack"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -104,31 +108,33 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	KernelKprobe       *ebpf.ProgramSpec `ebpf:"kernel__kprobe"`
-	KernelMulti        *ebpf.ProgramSpec `ebpf:"kernel__multi"`
-	KernelReturnKprobe *ebpf.ProgramSpec `ebpf:"kernel_return__kprobe"`
-	KernelReturnMulti  *ebpf.ProgramSpec `ebpf:"kernel_return__multi"`
-	TracepointTp       *ebpf.ProgramSpec `ebpf:"tracepoint__tp"`
-	UserMulti          *ebpf.ProgramSpec `ebpf:"user__multi"`
-	UserUprobe         *ebpf.ProgramSpec `ebpf:"user__uprobe"`
-	UserReturnMulti    *ebpf.ProgramSpec `ebpf:"user_return__multi"`
-	UserReturnUprobe   *ebpf.ProgramSpec `ebpf:"user_return__uprobe"`
+	KernelKprobe         *ebpf.ProgramSpec `ebpf:"kernel__kprobe"`
+	KernelMulti          *ebpf.ProgramSpec `ebpf:"kernel__multi"`
+	KernelReturnKprobe   *ebpf.ProgramSpec `ebpf:"kernel_return__kprobe"`
+	KernelReturnMulti    *ebpf.ProgramSpec `ebpf:"kernel_return__multi"`
+	TracepointTp         *ebpf.ProgramSpec `ebpf:"tracepoint__tp"`
+	UserMulti            *ebpf.ProgramSpec `ebpf:"user__multi"`
+	UserUprobe           *ebpf.ProgramSpec `ebpf:"user__uprobe"`
+	UserReturnMulti      *ebpf.ProgramSpec `ebpf:"user_return__multi"`
+	UserReturnMultiMark  *ebpf.ProgramSpec `ebpf:"user_return__multi__mark"`
+	UserReturnUprobe     *ebpf.ProgramSpec `ebpf:"user_return__uprobe"`
+	UserReturnUprobeMark *ebpf.ProgramSpec `ebpf:"user_return__uprobe__mark"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events          *ebpf.MapSpec `ebpf:"events"`
-	Lost            *ebpf.MapSpec `ebpf:"lost"`
-	ScratchZero     *ebpf.MapSpec `ebpf:"scratch_zero"`
-	Scratches       *ebpf.MapSpec `ebpf:"scratches"`
-	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
-	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.MapSpec `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Marks         *ebpf.MapSpec `ebpf:"marks"`
+	ScratchZero   *ebpf.MapSpec `ebpf:"scratch_zero"`
+	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
+	StackRooms    *ebpf.MapSpec `ebpf:"stack_rooms"`
+	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
+	UnwindRules   *ebpf.MapSpec `ebpf:"unwind_rules"`
+	UnwindSlabs   *ebpf.MapSpec `ebpf:"unwind_slabs"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -140,6 +146,7 @@ type bpfVariableSpecs struct {
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
@@ -156,6 +163,7 @@ type bpfVariableSpecs struct {
 	TraceNotPid       *ebpf.VariableSpec `ebpf:"trace_not_pid"`
 	TraceSize         *ebpf.VariableSpec `ebpf:"trace_size"`
 	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.VariableSpec `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 	WantKernelStack   *ebpf.VariableSpec `ebpf:"want_kernel_stack"`
@@ -182,30 +190,30 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events          *ebpf.Map `ebpf:"events"`
-	Lost            *ebpf.Map `ebpf:"lost"`
-	ScratchZero     *ebpf.Map `ebpf:"scratch_zero"`
-	Scratches       *ebpf.Map `ebpf:"scratches"`
-	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
-	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.Map `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Marks         *ebpf.Map `ebpf:"marks"`
+	ScratchZero   *ebpf.Map `ebpf:"scratch_zero"`
+	Scratches     *ebpf.Map `ebpf:"scratches"`
+	StackRooms    *ebpf.Map `ebpf:"stack_rooms"`
+	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
+	UnwindRules   *ebpf.Map `ebpf:"unwind_rules"`
+	UnwindSlabs   *ebpf.Map `ebpf:"unwind_slabs"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Events,
 		m.Lost,
+		m.Marks,
 		m.ScratchZero,
 		m.Scratches,
 		m.StackRooms,
-		m.UnwindBlocks,
 		m.UnwindCursors,
-		m.UnwindMappings,
-		m.UnwindProcesses,
+		m.UnwindFiles,
 		m.UnwindRules,
+		m.UnwindSlabs,
 	)
 }
 
@@ -218,6 +226,7 @@ type bpfVariables struct {
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
@@ -234,6 +243,7 @@ type bpfVariables struct {
 	TraceNotPid       *ebpf.Variable `ebpf:"trace_not_pid"`
 	TraceSize         *ebpf.Variable `ebpf:"trace_size"`
 	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.Variable `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 	WantKernelStack   *ebpf.Variable `ebpf:"want_kernel_stack"`
@@ -244,15 +254,17 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	KernelKprobe       *ebpf.Program `ebpf:"kernel__kprobe"`
-	KernelMulti        *ebpf.Program `ebpf:"kernel__multi"`
-	KernelReturnKprobe *ebpf.Program `ebpf:"kernel_return__kprobe"`
-	KernelReturnMulti  *ebpf.Program `ebpf:"kernel_return__multi"`
-	TracepointTp       *ebpf.Program `ebpf:"tracepoint__tp"`
-	UserMulti          *ebpf.Program `ebpf:"user__multi"`
-	UserUprobe         *ebpf.Program `ebpf:"user__uprobe"`
-	UserReturnMulti    *ebpf.Program `ebpf:"user_return__multi"`
-	UserReturnUprobe   *ebpf.Program `ebpf:"user_return__uprobe"`
+	KernelKprobe         *ebpf.Program `ebpf:"kernel__kprobe"`
+	KernelMulti          *ebpf.Program `ebpf:"kernel__multi"`
+	KernelReturnKprobe   *ebpf.Program `ebpf:"kernel_return__kprobe"`
+	KernelReturnMulti    *ebpf.Program `ebpf:"kernel_return__multi"`
+	TracepointTp         *ebpf.Program `ebpf:"tracepoint__tp"`
+	UserMulti            *ebpf.Program `ebpf:"user__multi"`
+	UserUprobe           *ebpf.Program `ebpf:"user__uprobe"`
+	UserReturnMulti      *ebpf.Program `ebpf:"user_return__multi"`
+	UserReturnMultiMark  *ebpf.Program `ebpf:"user_return__multi__mark"`
+	UserReturnUprobe     *ebpf.Program `ebpf:"user_return__uprobe"`
+	UserReturnUprobeMark *ebpf.Program `ebpf:"user_return__uprobe__mark"`
 }
 
 func (p *bpfPrograms) Close() error {
@@ -265,7 +277,9 @@ func (p *bpfPrograms) Close() error {
 		p.UserMulti,
 		p.UserUprobe,
 		p.UserReturnMulti,
+		p.UserReturnMultiMark,
 		p.UserReturnUprobe,
+		p.UserReturnUprobeMark,
 	)
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
-// takeWord takes ksnoop's first word for what it stands for.
-func (o *options) takeWord() {
+// parseCommand interprets the commands "info" and "trace" of ksnoop, the first argument.
+func (o *options) parseCommand() {
 	if len(o.Probes) < 2 {
 		return
 	}
@@ -27,10 +27,10 @@ func (o *options) takeWord() {
 	o.Probes = o.Probes[1:]
 }
 
-// info shows the functions that the probes name, as C declares them.
+// info prints the C declarations of the functions that the probes name.
 func (o *options) info(w io.Writer, env *tool.Env) error {
 	if len(o.Probes) == 0 {
-		return fmt.Errorf("%w: there is no function", flags.ErrUsage)
+		return fmt.Errorf("%w: missing function", flags.ErrUsage)
 	}
 	for _, name := range o.Probes {
 		f, err := env.KernelFunction(name)
@@ -71,8 +71,8 @@ func join(kind, name string) string {
 	return kind + " " + name
 }
 
-// typeName is a type as C writes it, but for arrays and functions, which stand as what
-// they are in a list of arguments: pointers.
+// typeName returns a type in C syntax. Arrays and functions are shown as pointers, which they are in
+// parameter lists.
 func typeName(t btf.Type) string {
 	switch t := t.(type) {
 	case *btf.Void:

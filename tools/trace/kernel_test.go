@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -10,21 +9,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// Arguments of a kernel function by name and type, memory behind them, and what it returns.
-// The function is there from 5.6 on.
+// TestKernelFunction checks arguments of a kernel function by name and type, memory that they point
+// to, and the return value. The function exists from 5.6 on.
 func TestKernelFunction(t *testing.T) {
-	tooltest.Root(t)
-	var out, errOut bytes.Buffer
-	if code := tool.Run(t.Context(), Tool, []string{"--duration", "1ms", "do_sys_openat2"}, &out, &errOut); code == tool.ExitUnsupported {
-		t.Skipf("this kernel has no way to a kernel function: %s", &errOut)
-	}
+	tooltest.KernelFunctions(t)
 	path := filepath.Join(t.TempDir(), "none")
-	for _, way := range kernelWays() {
-		args := append(way, "-S", "--pid", fmt.Sprint(os.Getpid()),
+	for _, attach := range kernelAttachOptions() {
+		args := append(attach, "-S", "--pid", fmt.Sprint(os.Getpid()),
 			fmt.Sprintf("do_sys_openat2(dfd, filename, how->flags:x, arg1 + 0) if dfd == -100 && filename == %q", path),
 			"r:do_sys_openat2(retval) if retval == -2")
 		res := tooltest.JSON(t, Tool, args, func() {
@@ -35,17 +29,17 @@ func TestKernelFunction(t *testing.T) {
 		calls := res.Where(func(r tooltest.Row) bool { return r.Object("args").Has("dfd") })
 		returns := res.Where(func(r tooltest.Row) bool { return r.Object("args").Num("retval") == -2 })
 		if len(calls) != 1 || len(returns) == 0 {
-			t.Errorf("%v: rows %v", way, res.Events)
+			t.Errorf("%v: rows %v", attach, res.Events)
 			continue
 		}
 		call := calls[0].Object("args")
 		if call.Num("dfd") != -100 || call.Num("arg1 + 0") != -100 || call.Str("filename") != path || call.Str("how->flags") != "0x8001" && call.Str("how->flags") != "0x20001" {
-			t.Errorf("%v: arguments %v", way, call)
+			t.Errorf("%v: arguments %v", attach, call)
 		}
 	}
 }
 
-func kernelWays() [][]string {
+func kernelAttachOptions() [][]string {
 	if testing.Short() {
 		return [][]string{nil}
 	}

@@ -15,8 +15,9 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// A program begins in exec.
+// TestKernelStack checks that a new program has the stack of exec.
 func TestKernelStack(t *testing.T) {
+	tooltest.Tracefs(t)
 	args := []string{"-K", "--comm", "true", "t:sched:sched_process_exec(filename)"}
 	load := func() { run(t, "/bin/true") }
 	res := tooltest.JSON(t, Tool, args, load)
@@ -35,29 +36,31 @@ func TestKernelStack(t *testing.T) {
 	}
 }
 
-// Stacks are behind values of any length. The program has ended before the last is named.
+// TestUserStack checks stacks after values of any length. The program has exited before the last
+// one is symbolized.
 func TestUserStack(t *testing.T) {
 	path := (&tooltest.Native{Touches: 20}).Write(t)
-	for _, way := range ways() {
-		args := append(way, "-U", path+":touch(arg1, arg3:str)")
+	for _, attach := range attachOptions() {
+		args := append(attach, "-U", path+":touch(arg1, arg3:str)")
 		res := tooltest.JSON(t, Tool, args, func() { run(t, path) })
 		if len(res.Events) != 20 || res.Summary.Num("lost") != 0 {
-			t.Fatalf("%v: %d rows: %v", way, len(res.Events), res.Summary)
+			t.Fatalf("%v: %d rows: %v", attach, len(res.Events), res.Summary)
 		}
 		for i, row := range res.Events {
 			args, names := row.Object("args"), row.Symbols("user_stack")
 			if args.Num("arg1") != float64(20-i) || args.Str("arg3") != "known answer" || !slices.Equal(names, []string{"touch", "_start"}) {
-				t.Errorf("%v: row %v", way, row)
+				t.Errorf("%v: row %v", attach, row)
 			}
 		}
 	}
 	if rows := tooltest.JSON(t, Tool, []string{path + ":touch"}, func() { run(t, path) }).Events; rows[0].Has("user_stack") {
-		t.Error("a stack that nobody asked for")
+		t.Error("stack without -U")
 	}
 }
 
-// A system call is made by somebody: the kernel has both sides then.
+// TestBothStacks checks that a system call has a kernel stack and a user stack.
 func TestBothStacks(t *testing.T) {
+	tooltest.Tracefs(t)
 	probe := fmt.Sprintf("t:raw_syscalls:sys_enter(id) if id == %d", unix.SYS_EXIT_GROUP)
 	res := tooltest.JSON(t, Tool, []string{"-K", "-U", "--comm", "true", probe}, func() { run(t, "/bin/true") })
 	if len(res.Events) != 1 {
@@ -69,9 +72,10 @@ func TestBothStacks(t *testing.T) {
 	}
 }
 
-// Functions that keep no frame pointers say in .eh_frame where their callers are.
+// TestFramelessStack checks that callers of functions without frame pointers are found with
+// .eh_frame.
 func TestFramelessStack(t *testing.T) {
-	tooltest.Root(t)
+	tooltest.Tracefs(t)
 	pid := strconv.Itoa(tooltest.Frameless(t).Process.Pid)
 	probe := fmt.Sprintf("t:raw_syscalls:sys_enter(id) if id == %d", unix.SYS_NANOSLEEP)
 	whole := map[string]bool{"auto": true, "fp": false}
@@ -92,12 +96,12 @@ func output(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	if code := tool.Run(t.Context(), Tool, args, &out, &errOut); code != tool.ExitOK {
-		t.Skipf("exit code %d: %s", code, &errOut)
+		t.Fatalf("%q: exit code %d: %s", args, code, &errOut)
 	}
 	return out.String()
 }
 
-// The function and its types are the same on all kernels.
+// TestInfo prints a function whose types are the same on all kernels.
 func TestInfo(t *testing.T) {
 	tooltest.Root(t)
 	const want = "ssize_t vfs_read(struct file *file, char *buf, size_t count, loff_t *pos);\n"

@@ -8,21 +8,22 @@
 #include "fetch.bpf.h"
 #include "stack.bpf.h"
 #include "stackwalk.bpf.h"
+#include "mark.bpf.h"
 #include "target.bpf.h"
 #include "task.bpf.h"
 
-/* How much of data is of use in this run, a multiple of 8. */
+/* Number of bytes of data used in this run, a multiple of 8. */
 const volatile __u32 trace_size = 8;
 
-/* The process that is left out, or 0. */
+/* The process to leave out, or 0. */
 const volatile __u32 trace_not_pid = 0;
 
 const volatile bool want_kernel_stack = false;
 const volatile bool want_user_stack = false;
-/* Places in user space are the first instructions of functions. */
+/* User attach points are at the first instruction of functions. */
 const volatile bool at_entry = false;
 
-/* Behind what is of use of data are the two stacks. */
+/* The used part of data is followed by the two stacks. */
 struct event {
 	struct task_info task;
 	__u32 target;
@@ -41,10 +42,10 @@ struct scratch {
 
 #include "scratch.bpf.h"
 
-/* fill tells whether the hit is wanted. */
+/* fill reports whether the hit is wanted. */
 static __always_inline bool fill(void *ctx, struct event *e)
 {
-	if (!fetch(ctx, e->data))
+	if (!fetch_wanted(ctx, e->data))
 		return false;
 	task_info_current(&e->task);
 	e->target = target_id(ctx);
@@ -53,8 +54,8 @@ static __always_inline bool fill(void *ctx, struct event *e)
 }
 
 /*
- * Frames of programs and functions that call one another have 512 bytes together: the event
- * is in this one's, as there is no room for it beside those that walk stacks.
+ * The stacks of a program and of the functions that it calls share 512 bytes: the event is in this
+ * function, because it does not fit beside the frames of functions that unwind stacks.
  */
 static __noinline int hit_alone(void *ctx)
 {
@@ -86,7 +87,7 @@ static __always_inline void hit_with_stacks(void *ctx, bool entry)
 
 static __always_inline int hit(void *ctx, bool entry)
 {
-	if (trace_not_pid && bpf_get_current_pid_tgid() >> 32 == trace_not_pid)
+	if (trace_not_pid && task_local_pid(task_current()) == trace_not_pid)
 		return 0;
 	if (!task_current_wanted())
 		return 0;
@@ -97,6 +98,6 @@ static __always_inline int hit(void *ctx, bool entry)
 	return 0;
 }
 
-TARGET_PROGRAMS(hit(ctx, user_entry && at_entry))
+TARGET_PROGRAMS(hit(ctx, user_entry &&at_entry))
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,4 +1,4 @@
-// Package trace shows each hit of probes of the user's choice, with arguments.
+// Package trace traces functions, tracepoints and USDT probes with arguments.
 package trace
 
 import (
@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/corescope/corescope/internal/fetch"
 	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/source"
+	"github.com/corescope/corescope/internal/stacktrace"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/target"
 	"github.com/corescope/corescope/internal/tool"
@@ -21,24 +22,24 @@ import (
 //go:generate ../../scripts/bpf2go.sh trace.bpf.c
 
 type options struct {
-	Probes      probes `pos:"probe..." help:"a probe, with what to show of it: 'do_sys_openat2(dfd, filename:str) if dfd == -100'; there may be several"`
+	Probes      probes `pos:"probe..." help:"probe with the expressions to show: 'do_sys_openat2(dfd, filename:str) if dfd == -100'; can be repeated"`
 	Timestamp   bool   `flag:"timestamp,t" also:"time" help:"show the time"`
 	PrintCPU    bool   `flag:"print-cpu,C" help:"show the CPU"`
-	StringSize  int    `flag:"string-size,Z" help:"bytes of a string that are fetched"`
-	IncludeSelf bool   `flag:"include-self,S" help:"also hits by this tool itself"`
-	KernelStack bool   `flag:"kernel-stack,K" help:"show the functions of the kernel that led to the hit"`
-	UserStack   bool   `flag:"user-stack,U" help:"show the functions of the process that led to the hit"`
-	Info        bool   `flag:"info,i" help:"do not trace, but show the functions' types, as the kernel's BTF has them"`
-	Name        string `flag:"name,n" arg:"TEXT" help:"only tasks whose name contains this"`
-	MsgFilter   string `flag:"msg-filter,f" arg:"TEXT" help:"only rows whose ARGS contain this"`
-	Pages       int    `flag:"buffer-pages,b" help:"size of the event buffer in pages, for BCC's sake"`
-	tool.UserStacks
+	StringSize  int    `flag:"string-size,Z" arg:"BYTES" min:"1" help:"number of bytes of a string that are read"`
+	IncludeSelf bool   `flag:"include-self,S" help:"include hits by this tool"`
+	KernelStack bool   `flag:"kernel-stack,K" help:"show the kernel stack trace of each hit"`
+	UserStack   bool   `flag:"user-stack,U" help:"show the user stack trace of each hit"`
+	Info        bool   `flag:"info,i" help:"print the types of the functions from the kernel's BTF and exit"`
+	Name        string `flag:"name,n" arg:"TEXT" help:"only tasks whose name contains this text"`
+	MsgFilter   string `flag:"msg-filter,f" arg:"TEXT" help:"only rows whose ARGS contain this text, or a value that could not be read"`
+	Pages       int    `flag:"buffer-pages,b" min:"1" max:"262144" help:"size of the event buffer in pages, for compatibility with BCC"`
+	stacktrace.UserStacks
 }
 
-// probes are positional arguments, each of which may have commas.
+// probes are positional arguments. They are not split at commas, because a probe can contain them.
 type probes []string
 
-// UnmarshalText adds one.
+// UnmarshalText appends a probe.
 func (p *probes) UnmarshalText(text []byte) error {
 	*p = append(*p, string(text))
 	return nil
@@ -54,25 +55,25 @@ type event struct {
 
 type row struct {
 	event
-	Func   string       `json:"func" col:"FUNC,width=16" help:"name of the function, or of the tracepoint as category/event"`
-	Module string       `json:"module" col:"MODULE,width=20" help:"file of a user function; module of a kernel function that is in one"`
-	Args   fetch.Values `json:"args" col:"ARGS,width=40" help:"the values that the probe asks for, by the expressions; one that could not be read is absent (? in text), one that was cut is also named in cut"`
+	Func   string       `json:"func" col:"FUNC,width=16" help:"name of the function; of a tracepoint category/event"`
+	Module string       `json:"module" col:"MODULE,width=20" help:"file of a user function, or module of a kernel function"`
+	Args   fetch.Values `json:"args" col:"ARGS,width=40" help:"values of the expressions; a value that could not be read is absent (? in text), the name of a truncated one is also in cut"`
 
-	KernelStack value.Stack `json:"kernel_stack" col:"KSTACK,extra,need=want_kernel_stack" help:"functions of the kernel that were being run, the innermost first; text shows them below the row; named with -K"`
-	UserStack   value.Stack `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"functions of the process, likewise; of a process that is not asked for by --pid, those that keep no frame pointers are missing in its first stacks; named with -U"`
+	KernelStack value.Stack `json:"kernel_stack" col:"KSTACK,extra,need=want_kernel_stack" help:"kernel stack trace, innermost frame first; text shows it below the row; symbolized with -K"`
+	UserStack   value.Stack `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"user stack trace, innermost frame first; text shows it below the row; in the first stacks of a process not selected by --pid, functions without frame pointers are missing; symbolized with -U"`
 
 	set   *fetch.Set
 	env   *tool.Env
 	addrs []uint64
 }
 
-// Decode finds the site, which knows what the tail is.
+// Decode decodes the values and stacks according to the attach point of the event.
 func (r *row) Decode(tail []byte) error {
 	if int(r.Target) >= len(r.set.Sites) {
-		return fmt.Errorf("there is no target %d", r.Target)
+		return fmt.Errorf("unknown target %d", r.Target)
 	}
 	if len(tail) < r.set.Size+int(r.KernelLen)+int(r.UserLen) {
-		return fmt.Errorf("%d bytes are too few", len(tail))
+		return fmt.Errorf("tail has only %d bytes", len(tail))
 	}
 	site := &r.set.Sites[r.Target]
 	r.Func, r.Module, r.Args = site.Name, site.Module, site.Decode(tail[:r.set.Size])
@@ -80,7 +81,7 @@ func (r *row) Decode(tail []byte) error {
 	return nil
 }
 
-// nameStacks names those that there are, as symbols take a while to be read.
+// nameStacks symbolizes only the stacks that are present, because reading symbols is slow.
 func (r *row) nameStacks(b []byte) {
 	r.KernelStack, r.UserStack = r.KernelStack[:0], r.UserStack[:0]
 	if r.KernelLen > 0 {
@@ -99,55 +100,57 @@ func (r *row) addresses(b []byte) []uint64 {
 	return r.addrs
 }
 
-// Tool is trace.
+// Tool is the definition of trace.
 var Tool = tool.Define(tool.Spec{
 	Name:     "trace",
 	Category: "function",
-	Summary:  "Show each hit of functions and tracepoints of your choice, with arguments",
-	Description: `Shows a row for each hit of the probes, with the values that they ask for.
+	Summary:  "Trace kernel and user functions, tracepoints and USDT, with arguments",
+	Description: `Shows a row per hit of a probe, with the values of its expressions.
 
-A probe is a kernel function (do_sys_openat2 or vfs_*), a function of a library or program (c:open, /usr/bin/bash:readline), either of these when it returns (r:vfs_read, r:c:malloc), a tracepoint (t:sched:sched_process_exec), or a probe that a program has built in (u:c:setjmp, USDT). The spellings of BCC, bpftrace and ksnoop are understood.
+A probe is a kernel function (do_sys_openat2 or vfs_*), a function of a library or program (c:open, /usr/bin/bash:readline), the return of a function (r:vfs_read, r:c:malloc), a tracepoint (t:sched:sched_process_exec), or a USDT probe in a program (u:c:setjmp). The syntaxes of BCC, bpftrace and ksnoop are accepted.
 
-Behind it, in parentheses, stands what to show: expressions as in C over the arguments, by their names in the kernel's BTF or as arg1, arg2 and so on, or over a tracepoint's fields. A return has retval. They may follow pointers (skb->sk->sk_family), take elements, cast, calculate in 64 bits, and name the kernel's enumerators and pid, tid, uid, gid, comm, cpu, cgroup and ts. A value of type char * or char[] is shown as a string; :str makes a string of any address, :x shows hexadecimal, :d and :u a number with and without sign.
+` + target.Manual + `
 
-A comparison in the parentheses is a condition, and so is what follows the word if: the probe's hit is shown only if it is true. Memory that cannot be read, as a page of a file that is not loaded yet, has no value: it is shown as ?, and a condition that needs it is false.
+` + tool.ReturnsManual + `
 
-All this is compiled to BPF by the tool itself; neither a compiler nor kernel headers are needed. Arguments of user functions have no types: say (int)arg1 where an int is compared with a negative number.`,
+Behind it, in parentheses, stands what to show: expressions as in C over the arguments, by their names in the kernel's BTF or as arg1, arg2 and so on, or over a tracepoint's fields. A return has retval. They may follow pointers (skb->sk->sk_family), take elements, cast, calculate in 64 bits, and name the kernel's enumerators and pid, tid (both in the initial PID namespace), uid, gid, comm, cpu, cgroup and ts. A value of type char * or char[] is shown as a string; :str makes a string of any address, :x shows hexadecimal, :d and :u a number with and without sign.
+
+A comparison in the parentheses is a condition, and so is an expression after the word if: a hit is shown only if the condition is true. In user functions the probe waits for memory that is not resident, such as a page of a file that is not loaded yet (Linux 6.0). Otherwise such memory has no value: it is shown as ?, and a hit whose condition needs it is counted as lost (condition_unread). A condition that reads through a null pointer or divides by zero is false.
+
+The tool itself compiles the expressions to BPF; neither a compiler nor kernel headers are needed. Arguments of user functions have no types: to compare an int with a negative number, write (int)arg1.`,
 	Peers: []string{
-		"-t shows the time of day, where BCC's shows seconds since the start; -T and -u are not there, as --time is -t's other name and JSON has full times.",
-		"-K and -U show addresses too, as BCC's -a does. Stacks are named as they are read, a process that has ended by then as far as it is known; BCC's -s (files of symbols) is not needed.",
-		"-A (BCC: aggregate) is argdist. -B is not there: write comparisons. -I (BCC: C headers) is not needed, as types come from the kernel's BTF.",
-		"-M (BCC: end after so many events) is --limit, -L --tid, -c --cgroup.",
-		"BCC's probes, conditions in parentheses and formats are understood. What needs a C compiler is not: functions of C or BPF in expressions, and types of headers that the kernel's BTF does not have.",
-		"The arguments of USDT probes cannot be shown yet.",
-		"ksnoop's words \"trace\" and \"info\" before its functions are understood; its -s (only calls that are nested in a given order) is not there: -K shows how a call came to be.",
+		"-t shows the time of day; BCC shows seconds since the start. -T and -u do not exist: --time is an alias of -t, and JSON has full timestamps.",
+		"-K and -U also show addresses, as -a of BCC does. Stacks are symbolized when they are read; if a process has exited by then, as far as its mappings are known. -s (BCC: files with symbols) is not needed.",
+		"-A (BCC: aggregate) is argdist. -B does not exist: use comparisons. -I (BCC: C headers) is not needed, because types come from the kernel's BTF.",
+		"-M (BCC: stop after this number of events) is --limit, -L is --tid, -c is --cgroup.",
+		"Probes, conditions in parentheses and formats of BCC are accepted. Features that need a C compiler are not supported: C and BPF functions in expressions, and types from headers that are not in the kernel's BTF.",
+		"Arguments of USDT probes are not supported yet.",
+		`The commands "trace" and "info" of ksnoop are accepted before functions; -s of ksnoop (only calls nested in a given order) does not exist: -K shows the callers.`,
 	},
-	Overhead: "A hit with three values, one of them a string, takes 0.9 us in the program, sending included (300,000 hits, none lost). The trap to a user function is more than that, see funccount(8).",
+	Overhead: "The BPF program takes 0.9 us for a hit with three values, one of them a string, including sending the event (300,000 hits, none lost). For user functions the trap into the kernel costs more than that; see funccount(8).",
 	Examples: []string{
-		`trace 'do_sys_openat2(dfd, filename) if dfd == -100'         # what is opened, relative to the current directory`,
-		`trace 't:syscalls:sys_enter_openat(dfd, filename)'           # the same where there are no kprobes`,
-		`trace 'r:c:malloc(retval) if retval == 0'                    # mallocs that fail`,
-		`trace 'p::vfs_read (arg3 > 20000) "read %d bytes", arg3'     # as BCC writes it`,
-		`trace -K -U 't:block:block_rq_issue'                         # who asks the disk, and how it came to that`,
-		`trace --info tcp_sendmsg                                     # the types of its arguments`,
-		`trace -M 10 't:sched:sched_process_exec(filename)'           # the first ten programs that start`,
+		"trace 'do_sys_openat2(dfd, filename) if dfd == -100'         # opens relative to the current directory",
+		"trace 't:syscalls:sys_enter_openat(dfd, filename)'           # a tracepoint, where kprobes are unavailable",
+		"trace 'r:c:malloc(retval) if retval == 0'                    # failed malloc calls",
+		`trace 'p::vfs_read (arg3 > 20000) "read %d bytes", arg3'     # BCC syntax`,
+		"trace -K -U 't:block:block_rq_issue'                         # disk I/O with stack traces",
+		"trace --info tcp_sendmsg                                     # types of the arguments",
+		"trace -M 10 't:sched:sched_process_exec(filename)'           # the first ten programs that start",
 	},
-	Object: loadBpf,
-	Tasks:  true,
-	Shorts: map[string]string{"pid": "p", "tid": "L", "cgroup": "c", "limit": "M"},
-}, options{StringSize: 80, UserStacks: tool.DefaultUserStacks()}, build)
+	Object:  loadBpf,
+	Tasks:   true,
+	Returns: true,
+	Shorts:  map[string]string{"pid": "p", "tid": "L", "cgroup": "c", "limit": "M"},
+}, options{StringSize: 80, UserStacks: stacktrace.DefaultUserStacks()}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
-	o.takeWord()
-	if o.StringSize < 1 {
-		return nil, errors.New("-Z is 1 at least")
-	}
+	o.parseCommand()
 	buffer := 8 << 20
 	if o.Pages > 0 {
 		buffer = o.Pages * 4096
 	}
 	set := &fetch.Set{}
-	e := &tool.Events[row]{
+	e := &source.Events[row]{
 		Plan:    tool.Plan{Keep: o.keepCapabilities()},
 		Columns: o.columns(), Extra: o.stacks(), BufferBytes: buffer, Row: row{set: set, env: env},
 	}
@@ -160,26 +163,26 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if o.Name != "" || o.MsgFilter != "" {
 		e.Keep = o.keep
 	}
-	e.Resolve = func(p *tool.Plan, k *tool.Kernel) error {
-		if err := o.find(set, k); err != nil {
+	e.Resolve = func(p *tool.Plan, k *tool.Kernel) (err error) {
+		if err := o.find(set, p, env, k); err != nil {
 			return flags.Usage(err)
 		}
 		p.Instances = set.Instances
 		p.Variables = map[string]any{"trace_size": uint32(set.Size), "at_entry": !slices.ContainsFunc(set.Sites, isWithin)}
 		if !o.IncludeSelf {
-			p.Variables["trace_not_pid"] = uint32(os.Getpid())
+			p.Variables["trace_not_pid"], err = env.OwnPID()
 		}
-		return nil
+		return err
 	}
 	return e, nil
 }
 
-// isWithin tells of a place in user space that is no function's begin.
+// isWithin reports whether the attach point is in user space, but not at the entry of a function.
 func isWithin(s fetch.Site) bool {
 	return s.Kind == target.USDT || s.Kind == target.User && s.Probe.Spec.Offset != 0
 }
 
-// keepCapabilities are those that it takes to name the functions of stacks.
+// keepCapabilities returns the capabilities needed to symbolize stacks.
 func (o *options) keepCapabilities() []system.Capability {
 	var keep []system.Capability
 	if o.KernelStack {
@@ -213,16 +216,22 @@ func (o *options) stacks() []string {
 	return cols
 }
 
+// keep applies the filters. A value that could not be read may contain the text of MsgFilter.
 func (o *options) keep(r *row) bool {
-	return strings.Contains(r.Comm.String(), o.Name) && strings.Contains(string(r.Args.AppendText(nil)), o.MsgFilter)
+	return strings.Contains(r.Comm.String(), o.Name) &&
+		(r.Args.IsIncomplete() || strings.Contains(string(r.Args.AppendText(nil)), o.MsgFilter))
 }
 
 // find finds the places of all probes.
-func (o *options) find(set *fetch.Set, k *tool.Kernel) error {
+func (o *options) find(set *fetch.Set, p *tool.Plan, env *tool.Env, k *tool.Kernel) error {
 	if len(o.Probes) == 0 {
-		return errors.New("there is no probe")
+		return errors.New("missing probe")
 	}
-	f := fetch.Finder{TextSize: o.StringSize, Room: fetch.DataMax}
+	pids, err := env.Processes()
+	if err != nil {
+		return err
+	}
+	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, Room: fetch.DataMax}
 	// Without BTF there are still arguments by number, and fields of tracepoints.
 	f.Types, _ = k.Types()
 	for _, text := range o.Probes {

@@ -23,39 +23,40 @@ func run(t testing.TB, path string) {
 	}
 }
 
-// ways are the options for each way to a user function; a short run has just the first.
-func ways() [][]string {
+// attachOptions returns the options that force each attach type of user functions; with -short only
+// the default.
+func attachOptions() [][]string {
 	if testing.Short() {
 		return [][]string{nil}
 	}
 	return [][]string{nil, {"--hook", "user=uprobe", "--hook", "user_return=uprobe"}}
 }
 
-// Every hit, in order, with every argument.
+// TestUserFunction checks all hits, in order, with all arguments.
 func TestUserFunction(t *testing.T) {
 	const touches = 500
 	path := (&tooltest.Native{Touches: touches}).Write(t)
-	for _, way := range ways() {
-		args := append(way, path+":touch(arg1, (int)arg2, arg3:str, arg3:x, comm)")
+	for _, attach := range attachOptions() {
+		args := append(attach, path+":touch(arg1, (int)arg2, arg3:str, arg3:x, comm)")
 		res := tooltest.JSON(t, Tool, args, func() { run(t, path) })
 		if len(res.Events) != touches || res.Summary.Num("lost") != 0 {
-			t.Fatalf("%v: %d rows, want %d: %v", way, len(res.Events), touches, res.Summary)
+			t.Fatalf("%v: %d rows, want %d: %v", attach, len(res.Events), touches, res.Summary)
 		}
 		for i, row := range res.Events {
 			args := row.Object("args")
 			if row.Str("func") != "touch" || row.Str("module") != path || row.Str("comm") != "native" {
 				t.Errorf("row %v", row)
 			}
-			// The name of the task goes by a helper, the string by memory.
+			// The task name is read with a helper, the string from memory.
 			if args.Num("arg1") != float64(touches-i) || args.Num("(int)arg2") != -100 || args.Str("comm") != "native" ||
 				args.Str("arg3") != "known answer" || !strings.HasPrefix(args.Str("arg3:x"), "0x4") {
-				t.Fatalf("%v: hit %d has %v", way, i, args)
+				t.Fatalf("%v: hit %d has %v", attach, i, args)
 			}
 		}
 	}
 }
 
-// Conditions, as in each of the dialects, on entry and on return.
+// TestConditions checks conditions in each syntax, at entry and return.
 func TestConditions(t *testing.T) {
 	path := (&tooltest.Native{Touches: 100}).Write(t)
 	for probe, want := range map[string]int{
@@ -72,7 +73,7 @@ func TestConditions(t *testing.T) {
 		path + `:touch(return > 51)`:                                          -1,
 		path + `:touch if comm == "native"`:                                   100,
 		path + `:touch if comm == "other"`:                                    0,
-		path + `:touch if *(u64 *)8 == 0`:                                     0, // nothing is there
+		path + `:touch if *(u64 *)8 == 0`:                                     0, // unmapped address
 		path + `:touch if arg1 == 1 || *(u64 *)8 == 0`:                        1,
 	} {
 		if want < 0 {
@@ -103,7 +104,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A string that is cut says so, and CSV has the values as JSON.
+// TestCutAndCSV checks that a truncated string is marked, and that CSV has the values as JSON.
 func TestCutAndCSV(t *testing.T) {
 	path := (&tooltest.Native{Touches: 1}).Write(t)
 	res := tooltest.JSON(t, Tool, []string{"-Z", "5", path + ":touch(arg3:str)"}, func() { run(t, path) })
@@ -116,8 +117,9 @@ func TestCutAndCSV(t *testing.T) {
 	}
 }
 
-// A program that starts is a tracepoint with a string of a length of its own.
+// TestTracepoint checks a tracepoint with a string of variable length.
 func TestTracepoint(t *testing.T) {
+	tooltest.Tracefs(t)
 	path := (&tooltest.Native{}).Write(t)
 	probe := fmt.Sprintf("t:sched:sched_process_exec(filename, pid, args->old_pid) if filename == %q", path)
 	res := tooltest.JSON(t, Tool, []string{probe, "--filter", "args.pid > 1"}, func() {
@@ -137,18 +139,16 @@ func TestTracepoint(t *testing.T) {
 	}
 }
 
-// A system call's record has its arguments in 8 bytes each, whatever their types.
+// TestSystemCall checks a tracepoint of system calls, whose fields have 8 bytes for any type.
 func TestSystemCall(t *testing.T) {
-	if _, err := os.Stat("/sys/kernel/tracing/events/syscalls/sys_enter_openat"); err != nil {
-		t.Skipf("no tracepoints of system calls: %v", err)
-	}
+	tooltest.SystemCallTracepoints(t)
 	path := filepath.Join(t.TempDir(), "none")
 	name := append([]byte(path), 0)
-	name[0] = '/' // the page is there
+	name[0] = '/' // makes the page resident
 	probe := fmt.Sprintf("t:syscalls:sys_enter_openat(dfd, filename, flags:x, mode) if dfd == -100 && pid == %d", os.Getpid())
 	res := tooltest.JSON(t, Tool, []string{"-S", probe, "-f", path}, func() {
 		if _, err := unix.Openat(unix.AT_FDCWD, path, unix.O_WRONLY, 0o640); err == nil {
-			t.Error("there is such a file")
+			t.Error("the file exists")
 		}
 	})
 	if len(res.Events) != 1 {
@@ -160,7 +160,7 @@ func TestSystemCall(t *testing.T) {
 	}
 }
 
-// A pattern's places are all there, and each hit has its own name.
+// TestPattern checks that all matches of a pattern are hit, each under its name.
 func TestPattern(t *testing.T) {
 	path := (&tooltest.Native{Touches: 7, Depth: 3, Naps: 2}).Write(t)
 	res := tooltest.JSON(t, Tool, []string{path + ":*", "r:" + path + ":nap(retval)"}, func() { run(t, path) })
@@ -178,18 +178,19 @@ func TestPattern(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	tooltest.Tracefs(t)
 	tooltest.Root(t)
 	path := (&tooltest.Native{}).Write(t)
 	for probe, want := range map[string]string{
 		"":                           "not a probe",
 		path + ":nothing":            "not found",
-		path + ":touch(filename)":    "filename is not known here (there are: arg1, arg2",
-		path + ":touch(retval)":      "retval is not known here",
-		"r:" + path + ":touch(arg1)": "arg1 is not known here",
-		path + ":touch(arg1":         "is missing",
+		path + ":touch(filename)":    "unknown name filename (available: arg1, arg2",
+		path + ":touch(retval)":      "unknown name retval",
+		"r:" + path + ":touch(arg1)": "unknown name arg1",
+		path + ":touch(arg1":         `missing ","`,
 		path + `:touch "%d %d", 1`:   "2 verbs",
-		"t:sched:sched_switch(x)":    "x is not known here (there are: cgroup, comm, cpu, gid, next_comm",
-		path + ":touch(arg1:str, arg2:str, arg3:str, arg4:str)": "there is room for 272",
+		"t:sched:sched_switch(x)":    "unknown name x (available: cgroup, comm, cpu, gid, next_comm",
+		path + ":touch(arg1:str, arg2:str, arg3:str, arg4:str)": "more than the limit of 272",
 		"u:" + path + ":x": "USDT probe " + path + ":x: not found",
 	} {
 		var out, errOut bytes.Buffer

@@ -28,7 +28,7 @@ struct totals {
 
 #include "totals.bpf.h"
 
-/* A file that was opened, and made by that. */
+/* Whether the open created the file. */
 static __always_inline void count_open(struct file *file)
 {
 	totals_add(opens, 1);
@@ -36,7 +36,7 @@ static __always_inline void count_open(struct file *file)
 		totals_add(creates, 1);
 }
 
-/* A read or write counts that was given an open file, as it then comes to the VFS. */
+/* A read or write counts if its descriptor is open, because it then reaches the VFS. */
 static __always_inline void count_rw(struct rw_call call, long ret)
 {
 	if (ret == -EBADF)
@@ -47,7 +47,7 @@ static __always_inline void count_rw(struct rw_call call, long ret)
 		totals_add(writes, 1);
 }
 
-/* Changes of directories count when they are made. */
+/* Changes of directories count if they succeed. */
 static __always_inline void count_change(enum fs_call call, struct pt_regs *regs, bool compat)
 {
 	if (call == FS_CALL_UNLINKAT)

@@ -15,7 +15,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// helper is where this binary is to do the work, and nothing else; see work.
+// helper names the directory in which this binary does only the work; see work.
 const helper = "CORESCOPE_VFSSTAT_DIR"
 
 func TestMain(m *testing.M) {
@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The worker's name, which it has from the moment that it begins to work.
+// The name of the worker thread from the start of its work.
 const workerName = "vfs-worker"
 
-// work makes 7 files, opens them once more, reads 20 and writes 30 times, and so on.
+// work creates 7 files, opens them once more, reads 20 and writes 30 times, and so on.
 func work(dir string) {
 	must := func(err error) {
 		if err != nil {
@@ -44,7 +44,7 @@ func work(dir string) {
 		fd, err := unix.Open(path(i), unix.O_CREAT|unix.O_RDWR, 0o600)
 		must(err)
 		fds = append(fds, fd)
-		_, err = unix.Open(path(i), unix.O_CREAT|unix.O_RDONLY, 0o600) // is there already
+		_, err = unix.Open(path(i), unix.O_CREAT|unix.O_RDONLY, 0o600) // exists already
 		must(err)
 	}
 	for range 30 {
@@ -54,7 +54,7 @@ func work(dir string) {
 	for range 10 {
 		_, err := unix.Pread(fds[0], buf, 0)
 		must(err)
-		_, err = unix.Read(fds[1], buf) // nothing
+		_, err = unix.Read(fds[1], buf) // end of file
 		must(err)
 	}
 	unix.Read(-1, buf)                        // fails
@@ -114,11 +114,11 @@ func TestRates(t *testing.T) {
 	r := res.Rows[0]
 	want := r.Num("reads") / r.Num("interval_ns") * 1e9
 	if got := r.Num("reads_per_s"); got < want*0.999 || got > want*1.001 || got == 0 {
-		t.Errorf("%v reads a second, want %v", got, want)
+		t.Errorf("%v reads per second, want %v", got, want)
 	}
 }
 
-// Nothing is a row of zeros, each interval; the names of the columns come once.
+// TestText checks a row of zeros per interval, and one header.
 func TestText(t *testing.T) {
 	out := tooltest.Text(t, Tool, []string{"--comm", "nobody", "1ms"}, func() { worker(t) })
 	lines := strings.Split(strings.TrimSpace(out), "\n")

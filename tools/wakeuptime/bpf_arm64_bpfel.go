@@ -22,11 +22,10 @@ const (
 	bpfMapStackRooms        = "stack_rooms"
 	bpfMapStacksSent        = "stacks_sent"
 	bpfMapTable             = "table"
-	bpfMapUnwindBlocks      = "unwind_blocks"
 	bpfMapUnwindCursors     = "unwind_cursors"
-	bpfMapUnwindMappings    = "unwind_mappings"
-	bpfMapUnwindProcesses   = "unwind_processes"
+	bpfMapUnwindFiles       = "unwind_files"
 	bpfMapUnwindRules       = "unwind_rules"
+	bpfMapUnwindSlabs       = "unwind_slabs"
 	bpfProgWaitBtfSwitch    = "wait__btf__switch"
 	bpfProgWaitBtfWaking    = "wait__btf__waking"
 	bpfProgWaitRawSwitch    = "wait__raw__switch"
@@ -36,11 +35,13 @@ const (
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
 	bpfVarKernelThreadsOnly = "kernel_threads_only"
+	bpfVarLocalPidns        = "local_pidns"
 	bpfVarMaxBlockNs        = "max_block_ns"
 	bpfVarMinBlockNs        = "min_block_ns"
 	bpfVarOffNone           = "off_none"
 	bpfVarStackDepth        = "stack_depth"
 	bpfVarStackHeadType     = "stack_head_type"
+	bpfVarStackResentNs     = "stack_resent_ns"
 	bpfVarTableEmpty        = "table_empty"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
@@ -55,6 +56,7 @@ const (
 	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
 	bpfVarTaskFilter        = "task_filter"
 	bpfVarUnwindAddressMask = "unwind_address_mask"
+	bpfVarUnwindPageShift   = "unwind_page_shift"
 	bpfVarUnwindTables      = "unwind_tables"
 	bpfVarUnwindThreadSize  = "unwind_thread_size"
 	bpfVarUserThreadsOnly   = "user_threads_only"
@@ -112,17 +114,16 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events          *ebpf.MapSpec `ebpf:"events"`
-	Lost            *ebpf.MapSpec `ebpf:"lost"`
-	OffWaits        *ebpf.MapSpec `ebpf:"off_waits"`
-	StackRooms      *ebpf.MapSpec `ebpf:"stack_rooms"`
-	StacksSent      *ebpf.MapSpec `ebpf:"stacks_sent"`
-	Table           *ebpf.MapSpec `ebpf:"table"`
-	UnwindBlocks    *ebpf.MapSpec `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.MapSpec `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.MapSpec `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.MapSpec `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.MapSpec `ebpf:"unwind_rules"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	OffWaits      *ebpf.MapSpec `ebpf:"off_waits"`
+	StackRooms    *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StacksSent    *ebpf.MapSpec `ebpf:"stacks_sent"`
+	Table         *ebpf.MapSpec `ebpf:"table"`
+	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
+	UnwindRules   *ebpf.MapSpec `ebpf:"unwind_rules"`
+	UnwindSlabs   *ebpf.MapSpec `ebpf:"unwind_slabs"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -134,11 +135,13 @@ type bpfVariableSpecs struct {
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	KernelThreadsOnly *ebpf.VariableSpec `ebpf:"kernel_threads_only"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	MaxBlockNs        *ebpf.VariableSpec `ebpf:"max_block_ns"`
 	MinBlockNs        *ebpf.VariableSpec `ebpf:"min_block_ns"`
 	OffNone           *ebpf.VariableSpec `ebpf:"off_none"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
+	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
 	TableEmpty        *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -153,6 +156,7 @@ type bpfVariableSpecs struct {
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
 	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.VariableSpec `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 	UserThreadsOnly   *ebpf.VariableSpec `ebpf:"user_threads_only"`
@@ -178,17 +182,16 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events          *ebpf.Map `ebpf:"events"`
-	Lost            *ebpf.Map `ebpf:"lost"`
-	OffWaits        *ebpf.Map `ebpf:"off_waits"`
-	StackRooms      *ebpf.Map `ebpf:"stack_rooms"`
-	StacksSent      *ebpf.Map `ebpf:"stacks_sent"`
-	Table           *ebpf.Map `ebpf:"table"`
-	UnwindBlocks    *ebpf.Map `ebpf:"unwind_blocks"`
-	UnwindCursors   *ebpf.Map `ebpf:"unwind_cursors"`
-	UnwindMappings  *ebpf.Map `ebpf:"unwind_mappings"`
-	UnwindProcesses *ebpf.Map `ebpf:"unwind_processes"`
-	UnwindRules     *ebpf.Map `ebpf:"unwind_rules"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	OffWaits      *ebpf.Map `ebpf:"off_waits"`
+	StackRooms    *ebpf.Map `ebpf:"stack_rooms"`
+	StacksSent    *ebpf.Map `ebpf:"stacks_sent"`
+	Table         *ebpf.Map `ebpf:"table"`
+	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
+	UnwindRules   *ebpf.Map `ebpf:"unwind_rules"`
+	UnwindSlabs   *ebpf.Map `ebpf:"unwind_slabs"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -199,11 +202,10 @@ func (m *bpfMaps) Close() error {
 		m.StackRooms,
 		m.StacksSent,
 		m.Table,
-		m.UnwindBlocks,
 		m.UnwindCursors,
-		m.UnwindMappings,
-		m.UnwindProcesses,
+		m.UnwindFiles,
 		m.UnwindRules,
+		m.UnwindSlabs,
 	)
 }
 
@@ -216,11 +218,13 @@ type bpfVariables struct {
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	KernelThreadsOnly *ebpf.Variable `ebpf:"kernel_threads_only"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	MaxBlockNs        *ebpf.Variable `ebpf:"max_block_ns"`
 	MinBlockNs        *ebpf.Variable `ebpf:"min_block_ns"`
 	OffNone           *ebpf.Variable `ebpf:"off_none"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
+	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
 	TableEmpty        *ebpf.Variable `ebpf:"table_empty"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
@@ -235,6 +239,7 @@ type bpfVariables struct {
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
 	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindPageShift   *ebpf.Variable `ebpf:"unwind_page_shift"`
 	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
 	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 	UserThreadsOnly   *ebpf.Variable `ebpf:"user_threads_only"`

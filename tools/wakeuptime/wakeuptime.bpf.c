@@ -7,7 +7,7 @@
 #include <bpf/bpf_tracing.h>
 #include "task.bpf.h"
 
-/* Nothing is kept of a wait but when it began. */
+/* Only the start of a wait is stored. */
 struct off_note {
 };
 
@@ -39,7 +39,7 @@ static __always_inline void handle_switch(struct task_struct *prev, bool preempt
 		ended->since_ns = 0;
 }
 
-/* In the context of the waker, whichever CPU the woken thread will be given. */
+/* Runs in the context of the waker, on any CPU. */
 static __always_inline void handle_waking(void *ctx, struct task_struct *p)
 {
 	struct off_wait *wait = off_wait_of(p);

@@ -9,13 +9,13 @@ import (
 
 func TestMain(m *testing.M) { tooltest.MainOfWakes(m) }
 
-// The waker that the test made is named, for all the time that was waited.
+// TestWaker checks the waker and the total time.
 func TestWaker(t *testing.T) {
 	waited, rows, res := tooltest.RunWakes(t, Tool)
 	var ns, count float64
 	for _, r := range rows {
 		if !r.HasSymbol("kernel_stack", "pipe_write") {
-			continue // a signal of the runtime's
+			continue // a signal of the Go runtime
 		}
 		if r.Num("waker_pid") != r.Num("pid") {
 			t.Errorf("waker is %v", r)
@@ -23,8 +23,8 @@ func TestWaker(t *testing.T) {
 		ns += r.Num("total_ns")
 		count += r.Num("count")
 	}
-	// The reader's time has the wait for a CPU in it, and on a slow machine it finds some
-	// bytes there when it comes; with PREEMPT_RT it may have to wait for the pipe's lock as well.
+	// The time of the reader includes run queue latency. On a slow machine it finds some bytes
+	// without waiting; with PREEMPT_RT it can also wait for the lock of the pipe.
 	if count < tooltest.Wakes/2 || count > 2*tooltest.Wakes || ns < waited*0.5 || ns > waited*1.02 {
 		t.Errorf("%.0f waits of %.2f ms, want %d of %.2f: %v", count, ns/1e6, tooltest.Wakes, waited/1e6, res.Rows)
 	}
@@ -35,7 +35,7 @@ func TestWaker(t *testing.T) {
 
 func TestLength(t *testing.T) {
 	if _, rows, _ := tooltest.RunWakes(t, Tool, "-m", "200000"); len(rows) != 0 {
-		t.Errorf("of waits of 20 ms these are longer than 200: %v", rows)
+		t.Errorf("of waits of 20 ms these exceed 200 ms: %v", rows)
 	}
 }
 

@@ -2,7 +2,18 @@ package native
 
 import "debug/elf"
 
-const machine = elf.EM_X86_64
+const (
+	machine   = elf.EM_X86_64
+	irelative = uint64(elf.R_X86_64_IRELATIVE)
+	// returnRegister is DWARF's number of the return address.
+	returnRegister = 16
+)
+
+// atEntry describes the frame at the entry of functions: the CFA is rsp + 8, the return address is below it.
+func atEntry() []byte { return []byte{0x0c, 7, 8, 0x80 | returnRegister, 1} }
+
+// withinCode describes how it changes: it does not.
+func withinCode() []byte { return nil }
 
 // code is every function: it calls rbx, if that is one, sleeps what r13 points to, however
 // often it is woken, and returns r12. It does not sleep at all for no time: a collector of

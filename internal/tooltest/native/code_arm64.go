@@ -5,7 +5,21 @@ import (
 	"encoding/binary"
 )
 
-const machine = elf.EM_AARCH64
+const (
+	machine   = elf.EM_AARCH64
+	irelative = uint64(elf.R_AARCH64_IRELATIVE)
+	// returnRegister is DWARF's number of the return address.
+	returnRegister = 30
+)
+
+// atEntry describes the frame at the entry of functions: the CFA is sp.
+func atEntry() []byte { return []byte{0x0c, 31, 0} }
+
+// withinCode describes how it changes: behind the str the CFA is sp + 16 and x30 is saved there, behind the ldr
+// all is as before.
+func withinCode() []byte {
+	return []byte{0x40 | 12, 0x0e, 16, 0x80 | returnRegister, 2, 0x40 | 16, 0x0e, 0, 0xc0 | returnRegister}
+}
 
 // code is every function: it calls x14, if that is one, sleeps what x13 points to, however
 // often it is woken, and returns x12. It does not sleep at all for no time, see amd64's.

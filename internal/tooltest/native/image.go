@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"slices"
 )
 
 // A library's file: headers, a page of code, a page of data, and what describes them.
@@ -34,7 +35,11 @@ const (
 type image struct {
 	functions []string
 	probes    []Probe
+	choices   []Choice
 }
+
+// slotOffset is where in the page of data the choices' slots are.
+const slotOffset = 4096
 
 type section struct {
 	name string
@@ -43,6 +48,8 @@ type section struct {
 	data []byte
 	link uint32
 	size uint64 // of an entry
+	// flags are those of the section.
+	flags elf.SectionFlag
 }
 
 // bytes is the file.
@@ -54,6 +61,8 @@ func (m *image) bytes() []byte {
 		{name: ".dynsym", kind: elf.SHT_DYNSYM, data: symbols, link: 1, size: symbolSize},
 		{name: ".stapsdt.base", kind: elf.SHT_PROGBITS, addr: baseNow},
 		{name: ".note.stapsdt", kind: elf.SHT_NOTE, data: m.notes()},
+		{name: ".rela.dyn", kind: elf.SHT_RELA, data: m.relocations(), link: 2, size: 24, flags: elf.SHF_ALLOC},
+		{name: ".eh_frame", kind: elf.SHT_PROGBITS, data: m.frames()},
 		{name: ".shstrtab", kind: elf.SHT_STRTAB},
 	}
 	b := make([]byte, restOffset)
@@ -73,7 +82,41 @@ func (m *image) symbols() (names, symbols []byte) {
 		})
 		names = append(append(names, name...), 0)
 	}
+	for _, c := range m.choices {
+		symbols = write(symbols, elf.Sym64{
+			Name: uint32(len(names)), Info: elf.ST_INFO(elf.STB_GLOBAL, elf.STT_GNU_IFUNC), Shndx: 3,
+			Value: m.function(c.Resolver), Size: codeSize,
+		})
+		names = append(append(names, c.Name...), 0)
+	}
 	return names, symbols
+}
+
+// frames are the unwind tables: a CIE, and an FDE for each function, with absolute addresses.
+func (m *image) frames() []byte {
+	const dataAlign = 0x78 // -8
+	cie := append([]byte{0, 0, 0, 0, 1, 'z', 'R', 0, 1, dataAlign, returnRegister, 1, 0}, atEntry()...)
+	b := append(write(nil, uint32(len(cie))), cie...)
+	for i := range m.functions {
+		fde := write(nil, uint32(len(b)+4)) // the distance to the CIE
+		fde = write(fde, []uint64{m.addr(i), uint64(len(code()))})
+		fde = append(append(fde, 0), withinCode()...)
+		b = append(write(b, uint32(len(fde))), fde...)
+	}
+	return b
+}
+
+// relocations have the loader fill the slots of the choices.
+func (m *image) relocations() (b []byte) {
+	for i, c := range m.choices {
+		b = write(b, elf.Rela64{Off: uint64(moved + dataOffset + slotOffset + 8*i), Info: irelative, Addend: int64(m.function(c.Resolver))})
+	}
+	return b
+}
+
+// function is the address of a function by its name.
+func (m *image) function(name string) uint64 {
+	return m.addr(slices.Index(m.functions, name))
 }
 
 // addr is the address of a function.
@@ -113,7 +156,7 @@ func (m *image) finish(b []byte, sections []section) []byte {
 	for i, s := range sections {
 		headers = write(headers, elf.Section64{
 			Name: at[i], Type: uint32(s.kind), Addr: s.addr, Off: uint64(len(b)), Size: uint64(len(s.data)),
-			Link: s.link, Addralign: 1, Entsize: s.size,
+			Link: s.link, Addralign: 1, Entsize: s.size, Flags: uint64(s.flags),
 		})
 		b = append(b, s.data...)
 	}

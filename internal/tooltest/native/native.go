@@ -36,6 +36,26 @@ type Probe struct {
 	Semaphore bool
 }
 
+// Choice is a function of which the library has several implementations (IFUNC): the loader would have the function
+// Resolver choose one. Here Choose does.
+type Choice struct{ Name, Resolver string }
+
+// OpenChoices makes a library with such functions, and maps it until the test ends.
+func OpenChoices(t testing.TB, name string, functions []string, choices ...Choice) *Library {
+	t.Helper()
+	l := &Library{Path: filepath.Join(t.TempDir(), name), image: image{functions: functions, choices: choices}}
+	if err := os.WriteFile(l.Path, l.image.bytes(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l.Map(t)
+	return l
+}
+
+// Choose makes a function the implementation of the choice that has the number, as the loader does.
+func (l *Library) Choose(choice int, function string) {
+	*(*uintptr)(unsafe.Pointer(&l.data[slotOffset+8*choice])) = l.addr(function)
+}
+
 // Call is what a function is called with and does. What its arguments point to has to be
 // kept alive by the caller.
 type Call struct {
@@ -72,11 +92,8 @@ func (l *Library) Map(t testing.TB) {
 	if err := l.Load(l.image.functions...); err != nil {
 		t.Fatal(err)
 	}
-	text, data := l.text, l.data
-	t.Cleanup(func() {
-		unix.Munmap(text)
-		unix.Munmap(data)
-	})
+	start := unsafe.Pointer(&l.text[0])
+	t.Cleanup(func() { unix.MunmapPtr(start, 2*partSize) })
 }
 
 // Load maps a library that another process has made, of these functions, for good.
@@ -87,15 +104,23 @@ func (l *Library) Load(functions ...string) error {
 		return err
 	}
 	defer f.Close()
-	if l.text, err = mapPart(f, textOffset, unix.PROT_READ|unix.PROT_EXEC); err != nil {
+	// Both parts are as far from each other as the file says.
+	start, err := unix.MmapPtr(-1, 0, nil, 2*partSize, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
 		return err
 	}
-	l.data, err = mapPart(f, dataOffset, unix.PROT_READ|unix.PROT_WRITE)
+	if l.text, err = mapPart(f, textOffset, start, unix.PROT_READ|unix.PROT_EXEC); err != nil {
+		return err
+	}
+	l.data, err = mapPart(f, dataOffset, unsafe.Add(start, dataOffset-textOffset), unix.PROT_READ|unix.PROT_WRITE)
 	return err
 }
 
-func mapPart(f *os.File, offset int64, prot int) ([]byte, error) {
-	return unix.Mmap(int(f.Fd()), offset, partSize, prot, unix.MAP_PRIVATE)
+func mapPart(f *os.File, offset int64, at unsafe.Pointer, prot int) ([]byte, error) {
+	if _, err := unix.MmapPtr(int(f.Fd()), offset, at, partSize, prot, unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(at), partSize), nil
 }
 
 // Semaphore is how many look at the probe that has the number.

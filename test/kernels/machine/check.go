@@ -16,14 +16,14 @@ import (
 	"github.com/corescope/corescope/test/kernels/plan"
 )
 
-// timeout is that of one check; the test binary then says where it hangs. The faults of all
-// tools take half of it.
+// timeout is the timeout of one check, after which the test binary prints where it hangs. The faults
+// of all tools take half of it.
 const timeout = "20m"
 
-// outputMax is how much of a test's output the host is told; all of it is on the console.
+// outputMax is the number of bytes of a test's output sent to the host. The console has all output.
 const outputMax = 4000
 
-// check runs the tool's tests and fills in how they fared.
+// check runs the tests of the tool and sets the results.
 func check(c *plan.Check) {
 	start := time.Now()
 	if err := runTests(c, ""); err != nil {
@@ -32,8 +32,8 @@ func check(c *plan.Check) {
 	c.Seconds = time.Since(start).Seconds()
 }
 
-// again runs what failed once more. What passes now is told as unsteady.
-func again(c *plan.Check) {
+// repeatFailed repeats the failed tests once. Those that pass are reported as unsteady.
+func repeatFailed(c *plan.Check) {
 	if c.Error != "" || len(c.Failed) == 0 {
 		return
 	}
@@ -44,7 +44,7 @@ func again(c *plan.Check) {
 	}
 }
 
-// amend takes what failed at first for unsteady, if all of it has passed the second time.
+// amend marks failed tests as unsteady if all of them have passed when repeated.
 func amend(c, second *plan.Check) {
 	if !second.OK() {
 		return
@@ -53,17 +53,17 @@ func amend(c, second *plan.Check) {
 	c.Passed += second.Passed
 }
 
-// lackRuns tells that in all of what failed the tool had said that the kernel left out runs
-// of its programs.
+// lackRuns reports whether in all failed tests the tool reported that the kernel skipped runs of its
+// programs.
 func lackRuns(failed []plan.Test) bool {
-	said, _, _ := strings.Cut(tooltest.LeftOut, "%d")
+	notice, _, _ := strings.Cut(tooltest.LeftOut, "%d")
 	return !slices.ContainsFunc(failed, func(t plan.Test) bool {
 		isPart := func(o plan.Test) bool { return strings.HasPrefix(o.Name, t.Name+"/") }
-		return !strings.Contains(t.Output, said) && !slices.ContainsFunc(failed, isPart)
+		return !strings.Contains(t.Output, notice) && !slices.ContainsFunc(failed, isPart)
 	})
 }
 
-// pattern matches the tests, each with all that it consists of.
+// pattern returns a regular expression that matches the tests, each with all its subtests.
 func pattern(tests []plan.Test) string {
 	var names []string
 	for _, t := range tests {
@@ -99,7 +99,7 @@ func runTests(c *plan.Check, pattern string) error {
 	case err != nil && len(c.Failed) == 0:
 		return fmt.Errorf("run tests: %w: %s", err, unfinished)
 	case err == nil && c.Passed == 0:
-		return errors.New("no test has passed")
+		return errors.New("no test passed")
 	}
 	return nil
 }
@@ -110,8 +110,7 @@ type event struct {
 	Key, Value           string // of an attribute
 }
 
-// read sorts the tests, and returns what those printed that did not end, and the run
-// itself.
+// read adds the tests to the check. It returns the output of unfinished tests and of the run itself.
 func read(c *plan.Check, from io.Reader) (unfinished string, err error) {
 	printed := map[string]string{}
 	c.Attrs = map[string]string{}

@@ -10,7 +10,7 @@ import (
 	"github.com/corescope/corescope/test/kernels/plan"
 )
 
-// Tests are sorted by how they ended, with what they printed, and what they told is kept.
+// read sorts tests by result and keeps their output and attributes.
 func TestRead(t *testing.T) {
 	const lines = `
 		{"Action": "attr", "Test": "TestA", "Key": "cpus", "Value": "8"}

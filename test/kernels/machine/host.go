@@ -14,7 +14,7 @@ import (
 	"github.com/corescope/corescope/test/kernels/plan"
 )
 
-// host is the serial port that the host listens to.
+// host is the serial port to the host.
 type host struct {
 	port *json.Encoder
 	log  *kernelLog
@@ -39,11 +39,11 @@ func openHost() (*host, error) {
 func (h *host) run(p *plan.Plan) error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return fmt.Errorf("read kernel's release: %w", err)
+		return fmt.Errorf("read kernel release: %w", err)
 	}
 	boot := plan.Message{Type: plan.Boot, Release: unix.ByteSliceToString(name.Release[:])}
 	if err := h.port.Encode(boot); err != nil {
-		return fmt.Errorf("tell host: %w", err)
+		return fmt.Errorf("send to host: %w", err)
 	}
 	for _, t := range p.Tools {
 		if err := h.test(t, p.Short); err != nil {
@@ -53,59 +53,60 @@ func (h *host) run(p *plan.Plan) error {
 	return h.port.Encode(plan.Message{Type: plan.End})
 }
 
-// test tells the host the tool's ways, and runs all checks of them.
+// test sends the attach types of the tool to the host, and runs the checks of them.
 func (h *host) test(t plan.Tool, short bool) error {
-	ways, err := explain(t)
-	m := plan.Message{Type: plan.Ways, Tool: t.Name, Ways: ways}
+	variants, err := explain(t)
+	m := plan.Message{Type: plan.Explained, Tool: t.Name, Variants: variants}
 	if err != nil {
 		m.Error = err.Error()
 	}
 	if err := h.port.Encode(m); err != nil {
-		return fmt.Errorf("tell host: %w", err)
+		return fmt.Errorf("send to host: %w", err)
 	}
-	for _, c := range checks(t, ways, short) {
+	for _, c := range checks(t, variants, short) {
 		if err := h.port.Encode(plan.Message{Type: plan.Start, Check: &c}); err != nil {
-			return fmt.Errorf("tell host: %w", err)
+			return fmt.Errorf("send to host: %w", err)
 		}
 		check(&c)
-		// An emulated machine may stand still for long, as the host has other work.
+		// An emulated machine can make no progress for a long time if the host is busy.
 		if short || lackRuns(c.Failed) {
-			again(&c)
+			repeatFailed(&c)
 		}
-		if said := h.log.complaints(); said != "" && c.Error == "" {
-			c.Error = "the kernel says: " + said
+		if logged := h.log.complaints(); logged != "" && c.Error == "" {
+			c.Error = "kernel log: " + logged
 		}
 		if err := h.port.Encode(plan.Message{Type: plan.Done, Check: &c}); err != nil {
-			return fmt.Errorf("tell host: %w", err)
+			return fmt.Errorf("send to host: %w", err)
 		}
 	}
 	return h.port.Encode(plan.Message{Type: plan.Tested, Tool: t.Name})
 }
 
-// explain loads the tool's modules and asks it for its ways, without options first.
-func explain(t plan.Tool) ([]plan.Way, error) {
+// explain loads the tool's modules and returns its attach types: first without options, then with
+// those of Tool.Explain.
+func explain(t plan.Tool) ([]plan.Variant, error) {
 	if err := load(t.Modules); err != nil {
 		return nil, err
 	}
 	if t.Whole {
 		return nil, nil
 	}
-	var ways []plan.Way
+	var variants []plan.Variant
 	for _, options := range append([]string{""}, t.Explain...) {
 		more, err := explainWith(t.Name, strings.Fields(t.Args+" "+options))
 		if err != nil {
 			return nil, err
 		}
 		for _, w := range more {
-			if !slices.ContainsFunc(ways, w.Same) {
-				ways = append(ways, w)
+			if !slices.ContainsFunc(variants, w.Same) {
+				variants = append(variants, w)
 			}
 		}
 	}
-	return ways, nil
+	return variants, nil
 }
 
-func explainWith(tool string, options []string) ([]plan.Way, error) {
+func explainWith(tool string, options []string) ([]plan.Variant, error) {
 	cmd := exec.Command("/test/corescope", append([]string{tool, "--explain", "--output", "json"}, options...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -113,22 +114,22 @@ func explainWith(tool string, options []string) ([]plan.Way, error) {
 	if err != nil {
 		return nil, fmt.Errorf("explain: %w: %s", err, &stderr)
 	}
-	var ways []plan.Way
+	var variants []plan.Variant
 	for in := json.NewDecoder(bytes.NewReader(out)); in.More(); {
-		var w plan.Way
-		if err := in.Decode(&w); err != nil {
+		var v plan.Variant
+		if err := in.Decode(&v); err != nil {
 			return nil, fmt.Errorf("read explanation: %w", err)
 		}
-		ways = append(ways, w)
+		variants = append(variants, v)
 	}
-	return ways, nil
+	return variants, nil
 }
 
-// checks are the tool as it comes, with all of its tests, and then each other way,
-// one at a time; each of them by either buffer where the tool sends events. Tests that
-// take long, or look at nothing that depends on the way, run once.
-func checks(t plan.Tool, ways []plan.Way, short bool) []plan.Check {
-	if short && len(ways) > 0 {
+// checks returns the checks of a tool: one with the default attach types and all tests, and one for
+// each other attach type. If the tool sends events, each is run with both types of buffer. Tests that
+// are slow or do not depend on the attach type run once.
+func checks(t plan.Tool, variants []plan.Variant, short bool) []plan.Check {
+	if short && len(variants) > 0 {
 		return []plan.Check{{Tool: t.Name, Short: true}}
 	}
 	var all []plan.Check
@@ -140,10 +141,10 @@ func checks(t plan.Tool, ways []plan.Way, short bool) []plan.Check {
 			all = append(all, c)
 		}
 	}
-	if len(ways) > 0 || t.Whole {
+	if len(variants) > 0 || t.Whole {
 		add(plan.Check{})
 	}
-	for _, w := range ways {
+	for _, w := range variants {
 		if w.Works() && !w.Taken {
 			add(plan.Check{Hook: w.Hook, Kind: w.Kind})
 		}

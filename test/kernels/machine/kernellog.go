@@ -2,28 +2,27 @@ package main
 
 import (
 	"fmt"
-	"os"
+	"io"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// kernelLog reads what the kernel logs, from its opening on.
+// kernelLog reads the messages that the kernel logs after it is opened.
 type kernelLog struct{ fd int }
 
 func openKernelLog() (*kernelLog, error) {
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open kernel's log: %w", err)
+		return nil, fmt.Errorf("open kernel log: %w", err)
 	}
-	if _, err := unix.Seek(fd, 0, os.SEEK_END); err != nil {
-		return nil, fmt.Errorf("open kernel's log: %w", err)
+	if _, err := unix.Seek(fd, 0, io.SeekEnd); err != nil {
+		return nil, fmt.Errorf("open kernel log: %w", err)
 	}
 	return &kernelLog{fd}, nil
 }
 
-// complaints returns what was logged since the last call and tells of a mistake in the
-// kernel, or of ours in it.
+// complaints returns the warnings and oopses that were logged since the last call.
 func (l *kernelLog) complaints() string {
 	var all []string
 	buf := make([]byte, 8<<10) // a read is one record
@@ -43,7 +42,7 @@ func (l *kernelLog) complaints() string {
 	}
 }
 
-// isComplaint leaves out lockups: on a busy host an emulated CPU may well stand still.
+// isComplaint ignores lockups: on a busy host an emulated CPU can make no progress for a while.
 func isComplaint(text string) bool {
 	if strings.Contains(text, "lockup") {
 		return false

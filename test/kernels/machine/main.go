@@ -1,5 +1,5 @@
-// Command machine is the init of a virtual machine: it sets the system up, runs the
-// plan that it finds in the initrd, tells the host how each check fared, and powers off.
+// Command machine is the init process of a virtual machine: it sets up the system, runs the plan in
+// the initrd, sends the result of each check to the host, and powers off.
 package main
 
 import (
@@ -25,8 +25,7 @@ func main() {
 	}
 }
 
-// reapUntilDone does what process 1 is for, until this program's second self, which
-// does the work, has ended.
+// reapUntilDone starts this program again for the work, and reaps all processes until it has ended.
 func reapUntilDone() {
 	work := exec.Command("/init")
 	work.Stdin, work.Stdout, work.Stderr = os.Stdin, os.Stdout, os.Stderr

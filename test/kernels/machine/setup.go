@@ -28,7 +28,7 @@ func setUp(p *plan.Plan) error {
 	if err := unix.Sethostname([]byte("machine")); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
-	// As udev makes it.
+	// udev creates this link on other systems.
 	if err := os.Symlink("/proc/self/fd", "/dev/fd"); err != nil {
 		return fmt.Errorf("make /dev/fd: %w", err)
 	}
@@ -38,8 +38,8 @@ func setUp(p *plan.Plan) error {
 	return mountDisk()
 }
 
-// disk is where the machine's disk is mounted. Temporary files are on it, as O_DIRECT
-// and block requests are not to be had of tmpfs.
+// disk is the mount point of the machine's disk. Temporary files are on it, because tmpfs supports
+// neither O_DIRECT nor block requests.
 const disk = "/disk"
 
 func mountDisk() error {
@@ -49,7 +49,7 @@ func mountDisk() error {
 	if err := unix.Mount("/dev/vda", disk, "ext4", 0, ""); err != nil {
 		return fmt.Errorf("mount disk: %w", err)
 	}
-	// The other place for temporary files is one that is never in memory.
+	// /var/tmp must not be in memory either.
 	if err := os.Mkdir("/var", 0o755); err != nil {
 		return fmt.Errorf("make /var: %w", err)
 	}
@@ -74,7 +74,7 @@ var mounts = []mount{
 	{"bpf", "/sys/fs/bpf", ""},
 }
 
-// unified and hybrid are the two ways of systemd to mount cgroups.
+// unified and hybrid are the cgroup mounts of systemd.
 var (
 	unified = []mount{{"cgroup2", "/sys/fs/cgroup", ""}}
 	hybrid  = []mount{
@@ -91,7 +91,7 @@ func mountAll(isHybrid bool) error {
 		cgroups = hybrid
 	}
 	for _, m := range slices.Concat(mounts, cgroups) {
-		// Where sysfs has a folder for it there is nothing to make.
+		// sysfs has some of the directories already.
 		if err := os.MkdirAll(m.at, 0o755); err != nil {
 			return fmt.Errorf("make mount point: %w", err)
 		}
@@ -102,7 +102,7 @@ func mountAll(isHybrid bool) error {
 	return nil
 }
 
-// load loads modules in their order; those that are there already stay.
+// load loads modules in order. Modules that are loaded already remain.
 func load(modules []plan.Module) error {
 	for _, m := range modules {
 		if err := loadFile("/modules/"+m.File, m.Params); err != nil && err != unix.EEXIST {

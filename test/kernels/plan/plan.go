@@ -1,15 +1,14 @@
-// Package plan is what the host asks of a machine, and what the machine answers: one
-// JSON message a line over a serial port.
+// Package plan defines the plan that the host gives to a machine, and the messages of the machine:
+// one line of JSON each, over a serial port.
 package plan
 
 import "strings"
 
-// Plan is what a machine does.
+// Plan lists the tests that a machine runs.
 type Plan struct {
-	// Hybrid mounts the memory and blkio controllers as cgroup v1 beside cgroup v2.
+	// Hybrid mounts the controllers memory and blkio as cgroup v1 beside cgroup v2.
 	Hybrid bool
-	// Short has one check a tool: as the tool comes, without what takes long (go test
-	// -short).
+	// Short runs one check per tool, with its default attach types and go test -short.
 	Short bool
 	// Modules are loaded at the start, Tool.Modules before the tool's checks.
 	Modules []Module
@@ -24,53 +23,53 @@ type Module struct {
 // Tool is a tool to test.
 type Tool struct {
 	Name string
-	// Events tells that it sends events, by a ring or a perf buffer.
+	// Events reports whether it sends events, through a ring buffer or perf buffers.
 	Events  bool
 	Modules []Module
-	// Args are what it does not run without.
+	// Args are its required arguments.
 	Args string
-	// Explain are options with which it has hooks that it has not without.
+	// Explain are options that add hooks.
 	Explain []string
-	// Whole is of tests that are no tool's: they run once, and short.
+	// Whole is set for test suites that do not belong to a tool: they run once, and short.
 	Whole bool
 }
 
-// Way is a variant of a hook as the tool's --explain tells it.
-type Way struct {
+// Variant is an attach type of a hook, as --explain of the tool prints it.
+type Variant struct {
 	Hook, Kind, Where, Result string
 	Taken                     bool
 }
 
-// Same tells whether both are the same variant of the same hook.
-func (w Way) Same(other Way) bool { return w.Hook == other.Hook && w.Kind == other.Kind }
+// Same reports whether both are the same attach type of the same hook.
+func (v Variant) Same(other Variant) bool { return v.Hook == other.Hook && v.Kind == other.Kind }
 
-// Works tells whether the kernel has this way.
-func (w Way) Works() bool { return w.Result == "taken" || w.Result == "works" }
+// Works reports whether the kernel supports the attach type.
+func (v Variant) Works() bool { return v.Result == "taken" || v.Result == "works" }
 
-// Refused tells that the kernel has what the way needs, but does not take the program.
-func (w Way) Refused() bool { return strings.HasPrefix(w.Result, "refused") }
+// Refused reports whether the kernel has the features of the attach type but rejects the program.
+func (v Variant) Refused() bool { return strings.HasPrefix(v.Result, "refused") }
 
-// Message is one line of a machine.
+// Message is a line that a machine sends.
 type Message struct {
 	Type MessageType
-	// Release is the kernel's, of Boot.
+	// Release is the release of the kernel, in Boot.
 	Release string `json:",omitempty"`
 	Tool    string `json:",omitempty"`
-	// Ways are those of the tool, and Error is why there are none.
-	Ways  []Way  `json:",omitempty"`
-	Error string `json:",omitempty"`
-	Check *Check `json:",omitempty"`
+	// Variants are the attach types of the tool, Error is the reason if there are none.
+	Variants []Variant `json:",omitempty"`
+	Error    string    `json:",omitempty"`
+	Check    *Check    `json:",omitempty"`
 }
 
-// MessageType is what a message tells.
+// MessageType is the type of a message.
 type MessageType string
 
-// The messages in their order; those between Boot and End come again and again.
+// The messages in order. Those between Boot and End are repeated.
 const (
-	Boot  MessageType = "boot"
-	Ways  MessageType = "ways"
-	Start MessageType = "start"
-	Done  MessageType = "done"
+	Boot      MessageType = "boot"
+	Explained MessageType = "explained"
+	Start     MessageType = "start"
+	Done      MessageType = "done"
 	// Tested ends a tool's checks.
 	Tested MessageType = "tested"
 	End    MessageType = "end"
@@ -79,7 +78,7 @@ const (
 // Check is one run of a tool's live tests.
 type Check struct {
 	Tool string
-	// Hook and Kind are the way that was forced; "" runs the tool as it comes.
+	// Hook and Kind are the forced attach type; "" runs the tool with its defaults.
 	Hook, Kind string
 	Perf       bool
 	Short      bool
@@ -87,21 +86,21 @@ type Check struct {
 	// Passed counts the tests that passed.
 	Passed          int
 	Skipped, Failed []Test
-	// Unsteady are tests that failed and then passed, in a short run.
+	// Unsteady are tests that failed and passed when repeated.
 	Unsteady []Test
-	// Attrs are what the tests told by testing.T.Attr.
+	// Attrs are the attributes that tests set with testing.T.Attr.
 	Attrs   map[string]string `json:",omitempty"`
 	Seconds float64
-	// Error is why the run as a whole is no good.
+	// Error is the reason if the run as a whole failed.
 	Error string `json:",omitempty"`
 }
 
-// Test is a test that did not pass, with what it printed.
+// Test is a test that did not pass, with its output.
 type Test struct {
 	Name, Output string
 }
 
-// Args are the arguments that the check gives to every run of the tool.
+// Args returns the arguments that the check adds to each run of the tool.
 func (c *Check) Args() []string {
 	var args []string
 	if c.Hook != "" {
@@ -117,5 +116,5 @@ func (c *Check) String() string {
 	return strings.Join(append([]string{c.Tool}, c.Args()...), " ")
 }
 
-// OK tells that tests ran, and none failed.
+// OK reports whether tests ran and none failed.
 func (c *Check) OK() bool { return c.Error == "" && len(c.Failed) == 0 && c.Passed > 0 }

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __UNWINDSEARCH_BPF_H
+#define __UNWINDSEARCH_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "task.bpf.h"
+#include "unwindstep.bpf.h"
+
+/*
+ * Hand-written assembly often has no unwind information. Its caller is found by searching the stack
+ * upwards from the stack pointer for a return address, in files that have an unwind table but no rule
+ * for this code. A word is one if it passes all of these checks:
+ *
+ * - It points behind a call, in a file with an unwind table, to code that has a rule.
+ * - If the call is direct, it goes to code without a rule, such as this, or to an entry of the PLT.
+ * - With its rule, the frame above has a return address behind a call in a file. If that call is
+ *   direct, it goes to code that has a rule.
+ *
+ * The targets of calls rule out what compiled functions have left on the stack. Assembly may use the
+ * frame pointer for anything, so the return addresses of all frames above are checked (unwind_step). If
+ * the frame above needs it, its value is looked for among the registers that the function has pushed.
+ *
+ * On arm64 a return address does not tell where the frame of its function begins, so there is no search.
+ */
+#define UNWIND_SEARCH_WORDS 640 /* trellis quantization of x264 has 4.3 KB */
+/* A look-up of a mapping takes up to 1 us. */
+#define UNWIND_SEARCH_LOOKUPS 24
+/* The largest frame that is accepted above. */
+#define UNWIND_SEARCH_FRAME (1 << 20)
+/* More registers than a function pushes below its return address. */
+#define UNWIND_SEARCH_PUSHED 8
+/* How far below the top of the address space libraries are mapped. */
+#define UNWIND_SEARCH_MAPPED (1ULL << 40)
+
+/* unwind_search_rule returns the rule of an address in a file, 0 if there is none. */
+__noinline __u64 unwind_search_rule(__u64 address)
+{
+	__u32 zero = 0;
+	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
+	struct unwind_place *place = cur ? unwind_place_find(&cur->places, address) : NULL;
+
+	if (!place || place->mapping.file.kind != MAPPING_FILE)
+		return 0;
+	return unwind_table_rule(&cur->places, place, address);
+}
+
+static __always_inline bool unwind_has_frame(__u64 rule)
+{
+	return (rule & 0x7f) >= BASE_SP && (rule & 0x7f) <= BASE_AT_FP;
+}
+
+/*
+ * unwind_search_call checks that pc is behind a call, and if it is direct, whether the called code has a
+ * rule. It may be an entry of the PLT in any case, which has one.
+ */
+static __always_inline bool unwind_search_call(__u64 pc, bool has_rule)
+{
+	const __u8 call_relative = 0xe8;
+	struct {
+		__u8 opcode;
+		__s32 distance;
+	} __attribute__((packed)) call;
+	__u64 rule;
+
+	/* Where the page is not in memory the check below cannot fail. */
+	if (!unwind_read(&call, sizeof(call), pc - sizeof(call)) || !unwind_address_follows_call(pc))
+		return false;
+	if (call.opcode != call_relative)
+		return true;
+	rule = unwind_search_rule(pc + call.distance);
+	return !!rule == has_rule || (rule & 0x7f) == BASE_PLT;
+}
+
+/* unwind_search_maybe reports whether the word can be an address of code. Most are numbers or data. */
+static __always_inline bool unwind_search_maybe(const struct unwind_cursor *cur, __u64 word)
+{
+	return word - cur->search_code < cur->search_code_size ||
+	       (cur->search_mapped > word && cur->search_mapped - word < UNWIND_SEARCH_MAPPED);
+}
+
+/* unwind_search_above checks the frame above. Before it can be checked a frame pointer may have to be found. */
+static __always_inline bool unwind_search_above(const struct unwind_cursor *cur, __u64 rule)
+{
+	__u64 sp = unwind_caller_sp(cur, rule), pc = 0;
+
+	if (sp <= cur->sp || sp - cur->sp > UNWIND_SEARCH_FRAME || !unwind_return_address(cur, rule, sp, &pc))
+		return false;
+	return unwind_search_maybe(cur, pc) && unwind_search_rule(pc - 1) && unwind_search_call(pc, true);
+}
+
+/* unwind_search_word goes to the caller if the word at the address is the return address to it. */
+__noinline int unwind_search_word(__u64 address)
+{
+	__u32 zero = 0;
+	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
+	__u64 pc, fp, rule;
+
+	if (!cur || !cur->search_left || !unwind_read(&pc, sizeof(pc), address))
+		return 0;
+	if (!unwind_search_maybe(cur, pc))
+		return 0;
+	cur->search_left--;
+	rule = unwind_search_rule(pc - 1);
+	if (!unwind_has_frame(rule) || !unwind_search_call(pc, false))
+		return 0;
+	cur->pc = pc;
+	cur->sp = address + sizeof(pc);
+	cur->exact = false;
+	fp = cur->fp;
+	for (__u32 i = 0; i <= UNWIND_SEARCH_PUSHED; i++) {
+		if (i && !unwind_read(&cur->fp, sizeof(cur->fp), address - i * sizeof(pc)))
+			break;
+		if (unwind_search_above(cur, rule)) {
+			cur->how = HOW_SEARCH;
+			cur->searched = true;
+			return 1;
+		}
+		if ((rule & 0x7f) == BASE_SP)
+			break;
+	}
+	cur->pc = cur->search_pc;
+	cur->sp = cur->search_sp;
+	cur->fp = fp;
+	return 0;
+}
+
+/* unwind_search is false if it finds no caller. */
+static __always_inline bool unwind_search(struct unwind_cursor *cur)
+{
+	const struct unwind_place *place;
+	const struct mm_struct *mm;
+	bool exact;
+	__u64 sp;
+
+#if !defined(bpf_target_x86)
+	return false;
+#endif
+	if (!cur->sp || !cur->places.count)
+		return false;
+	place = unwind_place_at(&cur->places, cur->places.at);
+	if (place->mapping.file.kind != MAPPING_FILE || !place->levels)
+		return false;
+	sp = cur->sp;
+	exact = cur->exact;
+	cur->search_pc = cur->pc;
+	cur->search_sp = sp;
+	cur->search_left = UNWIND_SEARCH_LOOKUPS;
+	mm = BPF_CORE_READ(task_current(), mm);
+	cur->search_code = BPF_CORE_READ(mm, start_code);
+	cur->search_code_size = BPF_CORE_READ(mm, end_code) - cur->search_code;
+	cur->search_mapped = BPF_CORE_READ(mm, mmap_base);
+	for (__u32 i = 0; i < UNWIND_SEARCH_WORDS; i++) {
+		if (unwind_search_word(sp + i * sizeof(sp)))
+			return true;
+	}
+	cur->exact = exact;
+	return false;
+}
+
+#endif

@@ -1,0 +1,27 @@
+package code
+
+// IsMisread reports whether the kernel misreads an x86-64 instruction that a uprobe is attached to. It looks at the
+// opcode without the map that a VEX or EVEX prefix selects: it emulates vpbroadcastb from a register (EVEX.0F38 7A) as
+// the short jump jp, vpor (VEX.0F EB) as jmp, and corrects the instruction pointer after vcmpps (VEX.0F C2) as after
+// ret (branch_setup_xol_ops and arch_uprobe_analyze_insn in arch/x86/kernel/uprobes.c). That changes the program:
+// vpbroadcastb was seen not to be executed on 6.18, the other opcodes follow from the source. Functions of the C library begin with such instructions: strchr,
+// strchrnul and memset on CPUs with AVX-512. text begins with the instruction.
+func IsMisread(text []byte) bool {
+	opcode := 0
+	switch {
+	case len(text) > 4 && text[0] == 0x62:
+		opcode = 4
+	case len(text) > 3 && text[0] == 0xc4:
+		opcode = 3
+	case len(text) > 2 && text[0] == 0xc5:
+		opcode = 2
+	default:
+		return false
+	}
+	switch op := text[opcode]; op {
+	case 0x90, 0x9a, 0x9d, 0xc2, 0xc3, 0xca, 0xcb, 0xe8, 0xe9, 0xea, 0xeb, 0xff:
+		return true
+	default:
+		return op >= 0x70 && op <= 0x7f
+	}
+}

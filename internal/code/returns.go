@@ -1,0 +1,242 @@
+package code
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/corescope/corescope/internal/unwind"
+)
+
+// Exit is a return instruction.
+type Exit struct {
+	Address uint64
+	// Shared reports that calls of other functions can end with it too.
+	Shared bool
+}
+
+// Limits of the code of a function.
+const (
+	maxParts = 64
+	maxBytes = 1 << 20
+	maxExits = 256
+)
+
+// region is the code that a call of a function can run, without the functions that it calls. Functions that
+// it jumps to instead of returning (tail calls) are part of it.
+type region struct {
+	*Text
+	parts []*part
+	queue []*part
+	bytes uint64
+	// shared reports that other functions jump into the function behind its first instruction.
+	shared  bool
+	refused uint64 // a return instruction that the kernel does not probe
+}
+
+// part is the code of one range.
+type part struct {
+	unwind.Range
+	shared  bool            // calls of other functions can run it
+	begins  map[uint64]bool // addresses of instructions
+	targets []uint64        // of direct jumps
+	exits   []uint64
+	calls   bool
+}
+
+// Returns finds the instructions by which the function at an address returns.
+//
+// Returns ErrHidden and ErrPart.
+func (t *Text) Returns(start uint64) ([]Exit, error) {
+	if t.frames.HasFrame(start) {
+		return nil, ErrPart
+	}
+	g, err := t.region(start)
+	if err != nil {
+		return nil, err
+	}
+	return g.exits()
+}
+
+// Unwinds reports whether an exception, or the cancellation of a thread, can leave the function at an address:
+// it has an entry in the unwind tables, and can call other functions or the kernel.
+func (t *Text) Unwinds(start uint64) bool {
+	if _, ok := t.frames.Range(start); !ok {
+		return t.frames.Unreadable
+	}
+	g, err := t.region(start)
+	return err != nil || slices.ContainsFunc(g.parts, func(p *part) bool { return p.calls })
+}
+
+// region determines all code of a function.
+//
+// Returns ErrHidden.
+func (t *Text) region(start uint64) (*region, error) {
+	r, ok := t.frames.Range(start)
+	if !ok {
+		return nil, fmt.Errorf("%w: it has no entry in the unwind tables", ErrHidden)
+	}
+	if t.sweepAll(); t.exceeded {
+		return nil, fmt.Errorf("%w: the file has more code than is decoded", ErrHidden)
+	}
+	g := &region{Text: t, shared: r.Start != start}
+	g.queue = append(g.queue, &part{Range: r})
+	for len(g.queue) > 0 {
+		p := g.queue[0]
+		g.queue = g.queue[1:]
+		if known := g.partAt(p.Start); known != nil {
+			continue
+		}
+		if err := g.add(p); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range g.parts {
+		for _, target := range p.targets {
+			if q := g.partAt(target); q == nil || !q.begins[target] {
+				return nil, fmt.Errorf("%w: a jump to %#x is not to an instruction", ErrHidden, target)
+			}
+		}
+	}
+	return g, nil
+}
+
+func (g *region) partAt(pc uint64) *part {
+	for _, p := range g.parts {
+		if pc >= p.Start && pc < p.End {
+			return p
+		}
+	}
+	return nil
+}
+
+func (g *region) exits() ([]Exit, error) {
+	if g.refused != 0 {
+		return nil, fmt.Errorf("%w: the kernel does not probe the return instruction at %#x", ErrHidden, g.refused)
+	}
+	var all []Exit
+	for _, p := range g.parts {
+		for _, pc := range p.exits {
+			all = append(all, Exit{pc, p.shared || g.shared})
+		}
+	}
+	if len(all) > maxExits {
+		return nil, fmt.Errorf("%w: there are more than %d", ErrHidden, maxExits)
+	}
+	slices.SortFunc(all, func(a, b Exit) int { return int(int64(a.Address - b.Address)) })
+	return all, nil
+}
+
+// add decodes a part, and queues those that it continues in.
+func (g *region) add(p *part) error {
+	g.parts = append(g.parts, p)
+	if g.bytes += p.End - p.Start; len(g.parts) > maxParts || g.bytes > maxBytes {
+		return fmt.Errorf("%w: it continues in more than %d other functions, or %d bytes", ErrHidden, maxParts, maxBytes)
+	}
+	if err := g.sweep(p); err != nil {
+		return err
+	}
+	for _, pc := range g.frames.Steps(p.Range) {
+		if !p.begins[pc] {
+			return fmt.Errorf("%w: the code at %#x cannot be decoded", ErrHidden, pc)
+		}
+	}
+	for _, target := range p.targets {
+		if err := g.follow(p, target); err != nil {
+			return err
+		}
+	}
+	p.targets = slices.DeleteFunc(p.targets, g.isPLT)
+	g.enter(p)
+	return nil
+}
+
+// enter adds the parts that jump into a part, and reports whether other functions do.
+func (g *region) enter(p *part) {
+	for _, c := range g.into(p.Range) {
+		switch from, ok := g.frames.Range(c.from); {
+		case ok && g.frames.HasFrame(from.Start):
+			g.queue = append(g.queue, &part{Range: from, shared: p.shared})
+		case g.partAt(c.from) == nil && (!ok || !g.isQueued(from)):
+			g.shared = true
+		}
+	}
+}
+
+func (g *region) isQueued(r unwind.Range) bool {
+	return slices.ContainsFunc(g.queue, func(p *part) bool { return p.Range == r })
+}
+
+// sweep decodes a part.
+func (g *region) sweep(p *part) error {
+	text, err := g.read(p.Range)
+	if err != nil {
+		return err
+	}
+	p.begins = map[uint64]bool{}
+	next := uint64(0) // address that the last instruction continues at, or 0
+	begin := p.Start  // start of the code behind the last instruction that does not continue
+	var last Instruction
+	for at := 0; at < len(text); {
+		pc := p.Start + uint64(at)
+		p.begins[pc] = true
+		in, ok := g.decode(text[at:], pc)
+		if !ok || in.Kind == Unknown {
+			return fmt.Errorf("%w: the instruction at %#x is unknown", ErrHidden, pc)
+		}
+		at += in.Size
+		next = pc + uint64(in.Size)
+		switch in.Kind {
+		case Branch:
+			p.targets = append(p.targets, in.Target)
+		case Jump:
+			p.targets = append(p.targets, in.Target)
+			next = 0
+		case Return:
+			p.exits = append(p.exits, pc)
+			if in.Refused {
+				g.refused = pc
+			}
+			next = 0
+		case JumpIndirect:
+			// A tail call comes after the frame is removed. The tables of a switch hold distances, which are added.
+			if !in.Within && !g.frames.HasFrame(pc) && (in.By == 0 || last.Sum != in.By) {
+				return fmt.Errorf("%w: the target of the jump at %#x is unknown", ErrHidden, pc)
+			}
+			next = 0
+		case Stop:
+			next = 0
+		case Syscall:
+			p.calls = true
+		case Call:
+			p.calls = true
+			if at == len(text) {
+				next = 0 // the called function does not return
+			}
+		}
+		last = in
+		if next == 0 {
+			begin = p.Start + uint64(at)
+		}
+	}
+	if next != 0 && slices.Contains(p.targets, begin) {
+		p.targets = append(p.targets, next)
+	}
+	return nil
+}
+
+// follow queues the part that a jump goes to.
+func (g *region) follow(p *part, target uint64) error {
+	if target >= p.Start && target < p.End {
+		return nil
+	}
+	if g.isPLT(target) {
+		return g.followPLT(target)
+	}
+	r, ok := g.frames.Range(target)
+	if !ok {
+		return fmt.Errorf("%w: it jumps to %#x, which has no entry in the unwind tables", ErrHidden, target)
+	}
+	// A part that is entered with a frame belongs to the same function.
+	g.queue = append(g.queue, &part{Range: r, shared: p.shared || !g.frames.HasFrame(target)})
+	return nil
+}

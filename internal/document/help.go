@@ -1,0 +1,79 @@
+package document
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/corescope/corescope/internal/flags"
+)
+
+// Help writes the usage, the flags and the examples.
+func (t *Tool) Help(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n\nUsage: %s\n", t.Name, t.Summary, usage(t.Name+" [flags]", t.Flags))
+	if t.StandsFor != "" {
+		fmt.Fprintf(&b, "The same as %s\n", t.StandsFor)
+	}
+	for _, g := range t.Flags {
+		fmt.Fprintf(&b, "\n%s:\n", g.Title)
+		for _, f := range g.Flags {
+			if f.Position == "" {
+				fmt.Fprintf(&b, "  %-28s %s\n", flagText(f), flagHelp(f))
+			}
+		}
+	}
+	if len(t.Examples) > 0 {
+		fmt.Fprintf(&b, "\nExamples:\n  %s\n", strings.Join(t.Examples, "\n  "))
+	}
+	fmt.Fprintf(&b, "\nManual page: corescope man %s\n", t.Name)
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("write help: %w", err)
+	}
+	return nil
+}
+
+// usage appends the positional arguments to start: "[interval [count]]".
+func usage(start string, groups []FlagGroup) string {
+	end := ""
+	for _, f := range positions(groups) {
+		start += " [" + f.Position
+		end += "]"
+	}
+	return start + end
+}
+
+func positions(groups []FlagGroup) []flags.Flag {
+	var out []flags.Flag
+	for _, g := range groups {
+		for _, f := range g.Flags {
+			if f.Position != "" {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+func flagText(f flags.Flag) string {
+	short := "    "
+	if f.Short != "" {
+		short = "-" + f.Short + ", "
+	}
+	return strings.TrimRight(short+"--"+f.Long+" "+f.Arg, " ")
+}
+
+// flagHelp returns the help of a flag with its allowed values, other name and default.
+func flagHelp(f flags.Flag) string {
+	help := f.Help
+	if f.Allowed != "" {
+		help += " (" + f.Allowed + ")"
+	}
+	if f.Also != "" {
+		help += "; also --" + f.Also
+	}
+	if f.Default != "" && f.Default != "false" {
+		help += " (default: " + f.Default + ")"
+	}
+	return help
+}

@@ -1,0 +1,33 @@
+package limit
+
+import (
+	"bufio"
+	"errors"
+	"io"
+)
+
+// maxLine is the size of a line. The longest path in /proc/PID/maps is 16 KiB with its escapes.
+const maxLine = 64 << 10
+
+// Lines calls yield with each line of r, without its newline, until yield returns false. Longer lines
+// than 64 KiB and a last line without a newline are left out. A line is valid until yield returns.
+func Lines(r io.Reader, yield func(line []byte) bool) error {
+	in := bufio.NewReaderSize(r, maxLine)
+	isRest := false // of a line that is left out
+	for {
+		line, err := in.ReadSlice('\n')
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			isRest = true
+			continue
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if !isRest && !yield(line[:len(line)-1]) {
+			return nil
+		}
+		isRest = false
+	}
+}

@@ -1,0 +1,91 @@
+package source
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sort"
+
+	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// groups counts rows that are equal in the shown columns.
+type groups[R any] struct {
+	byKey map[string]*alike[R]
+	key   []byte
+	count uint64 // the one that the column "count" is bound to
+}
+
+// alike is the last row of a group, and the number of its rows.
+type alike[R any] struct {
+	key   string
+	row   R
+	count uint64
+}
+
+const countKey = "count"
+
+func (g *groups[R]) add(row *R, cols []column.Column) {
+	g.key = g.key[:0]
+	for i := range cols {
+		if c := &cols[i]; c.Key != countKey && !c.Absent() {
+			g.key = c.AppendJSON(g.key)
+		}
+		g.key = append(g.key, ',')
+	}
+	one := g.byKey[string(g.key)]
+	if one == nil {
+		if g.byKey == nil {
+			g.byKey = map[string]*alike[R]{}
+		}
+		one = &alike[R]{key: string(g.key)}
+		g.byKey[one.key] = one
+	}
+	one.row = *row
+	one.count++
+}
+
+// sorted returns the groups, largest first.
+func (g *groups[R]) sorted() []*alike[R] {
+	all := slices.Collect(maps.Values(g.byKey))
+	sortRows(all, func(i, k int) int {
+		return cmp.Or(cmp.Compare(all[k].count, all[i].count), cmp.Compare(all[i].key, all[k].key))
+	})
+	return all
+}
+
+// describeCounts adds the column "count".
+func (e *Events[R]) describeCounts() *tool.Description {
+	count, _ := value.Of(&e.groups.count)
+	e.rows.cols.All = append(e.rows.cols.All, column.Column{
+		Key: countKey, Header: "COUNT", Width: 10, Value: count,
+		Help: "rows that are alike in the other columns that are shown",
+	})
+	keys := append(slices.Clone(e.Count), countKey)
+	e.rows.cols.Machine = keys
+	return &tool.Description{Columns: &e.rows.cols, Text: keys}
+}
+
+// showCounts writes the groups.
+func (e *Events[R]) showCounts(s *tool.Session) error {
+	for _, g := range e.groups.sorted() {
+		if s.Enough() {
+			break
+		}
+		*e.rows.row, e.groups.count = g.row, g.count
+		s.Shown++
+		if err := s.Out.Row(output.KindEvent); err != nil {
+			return err
+		}
+	}
+	return s.Out.Flush()
+}
+
+// sortRows sorts a slice with a function that compares two indices. Package slices would compile a
+// sort for every tool: 350 KB in all.
+func sortRows(rows any, compare func(i, k int) int) {
+	sort.Slice(rows, func(i, k int) bool { return compare(i, k) < 0 })
+}

@@ -1,0 +1,116 @@
+package source
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/histogram"
+)
+
+// newPlain is the map "hists_plain", and a value of it that has counted once on each CPU.
+func newPlain(t testing.TB) (*ebpf.Map, []histSlots) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make BPF maps")
+	}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(histSlots{})), MaxEntries: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	once := make([]histSlots, ebpf.MustPossibleCPU())
+	for i := range once {
+		once[i].Slots[i%len(once[i].Slots)].Count = 1
+	}
+	return m, once
+}
+
+// TestDrainPlain takes what each CPU has counted, once, of the epoch that is over.
+func TestDrainPlain(t *testing.T) {
+	m, once := newPlain(t)
+	for epoch := range uint32(2) {
+		if err := m.Put(epoch, once); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := &Hists[struct{}, struct{}]{Label: func(k struct{}) struct{} { return k }}
+	h.hists = map[struct{}]*histogram.Histogram{}
+	for range 2 {
+		if err := h.drainPlain(m, func(epoch uint32) bool { return epoch == 1 }); err != nil {
+			t.Fatal(err)
+		}
+		if n := h.hists[struct{}{}].Count(); n != uint64(len(once)) {
+			t.Errorf("%d on %d CPUs", n, len(once))
+		}
+	}
+	var left [2][]histSlots
+	for epoch := range left {
+		if err := m.Lookup(uint32(epoch), &left[epoch]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(left[0], once) || !slices.Equal(left[1], make([]histSlots, len(once))) {
+		t.Error("not the one that is over was cleared")
+	}
+}
+
+func BenchmarkDrainPlain(b *testing.B) {
+	m, once := newPlain(b)
+	h := &Hists[struct{}, struct{}]{Label: func(k struct{}) struct{} { return k }}
+	h.hists = map[struct{}]*histogram.Histogram{}
+	for b.Loop() {
+		if err := h.drainPlain(m, func(epoch uint32) bool { return epoch == 1 }); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(once)), "ns/CPU")
+}
+
+// BenchmarkDrain takes an interval's histograms out of a map of the size that tools have,
+// each of one slot.
+func BenchmarkDrain(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip("needs root to make BPF maps")
+	}
+	type key struct{ PID, CPU uint64 }
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Type: ebpf.Hash, Flags: unix.BPF_F_NO_PREALLOC, MaxEntries: 1 << 20, KeySize: 24, ValueSize: 32,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	for _, n := range []int{1, 100, 10_000} {
+		keys, values := make([]histEntry[key], n), make([]histogram.Slot, n)
+		for i := range keys {
+			keys[i].Key.PID = uint64(i)
+			values[i].Count = 1
+		}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			h := &Hists[key, key]{Unit: histogram.Microseconds, Label: func(k key) key { return k }}
+			for b.Loop() {
+				b.StopTimer()
+				if _, err := m.BatchUpdate(keys, values, nil); err != nil {
+					b.Fatal(err)
+				}
+				h.hists = map[key]*histogram.Histogram{}
+				b.StartTimer()
+				if err := h.drainKeyed(m, func(uint32) bool { return true }, true); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if len(h.hists) != n {
+				b.Fatalf("%d histograms, want %d", len(h.hists), n)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/key")
+		})
+	}
+}

@@ -1,0 +1,177 @@
+// Package source has the sources of rows: Events, List, Hists, Table and Stacks. A tool creates one
+// of them from its options.
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/ring"
+	"github.com/corescope/corescope/internal/stacktrace"
+	"github.com/corescope/corescope/internal/tool"
+)
+
+// Events is a source of rows: programs send struct event through the map "events", and each becomes
+// an R. The first field of R is an embedded struct that mirrors struct event; it has the time of
+// the row, usually in an embedded [value.Task].
+//
+// If *R has a method Decode(tail []byte) error, it is called for each event with the bytes after
+// struct event. It sets the fields of R that follow the first one. It can return ErrMore.
+type Events[R any] struct {
+	tool.Plan
+	// Columns lists the keys of the columns in text output.
+	Columns []string
+	// Extra lists the keys of extra columns that JSON and CSV contain in this run, because a flag
+	// asks for them.
+	Extra []string
+	// Headers maps keys of columns to titles in text that differ from the default, such as those of
+	// peers.
+	Headers map[string]string
+	// Widths maps keys of columns to widths in text that differ from the default.
+	Widths map[string]int
+	// BufferBytes is the size of the ring buffer, or of all perf buffers together, rounded up to a
+	// power of two of pages.
+	BufferBytes int
+	// UserStacks is set if events contain user stacks (user_stack_read). It has the options for
+	// unwinding.
+	UserStacks *stacktrace.UserStacks
+	// Row is the initial value of the row. Decode can use its fields.
+	Row R
+	// Keep, if set, reports whether a decoded row is shown.
+	Keep func(*R) bool
+	// Count, if set, lists keys of columns. Rows are then not shown but counted, grouped by the
+	// shown columns: these and "count", unless --columns selects others. Fields that Decode sets
+	// must not point into the tail.
+	Count []string
+	// Before and After list iterator programs whose events are also rows. Before runs after all
+	// hooks are attached, ahead of "ready"; After runs after all hooks are detached.
+	Before, After []tool.Iterator
+
+	rows    rows[R]
+	samples uint64
+	groups  groups[R]
+	traces  *stacktrace.Traces // nil without UserStacks
+}
+
+func (e *Events[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
+	if e.MapEntries == nil {
+		e.MapEntries = map[string]uint32{}
+	}
+	e.BufferBytes = bufferSize(e.BufferBytes)
+	e.MapEntries["events"] = uint32(e.BufferBytes)
+	if err := e.describeStacks(env, spec); err != nil {
+		return nil, err
+	}
+	e.rows = rows[R]{row: &e.Row, keep: e.Keep, headers: e.Headers, widths: e.Widths}
+	d, err := e.rows.Describe(env, spec, e.Columns)
+	if e.Extra != nil {
+		e.rows.cols.Machine = append(column.Standard(e.rows.cols.All), e.Extra...)
+	}
+	if err == nil && e.Count != nil {
+		e.rows.count = &e.groups
+		return e.describeCounts(), nil
+	}
+	return d, err
+}
+
+func (e *Events[R]) describeStacks(env *tool.Env, spec *ebpf.CollectionSpec) (err error) {
+	if e.UserStacks == nil {
+		probe.Cut(spec, "user_stack_read")
+		return stacktrace.Setup(spec, e.MapEntries, false)
+	}
+	if err := stacktrace.CheckHead(spec); err != nil {
+		return err
+	}
+	if e.traces, err = stacktrace.New(&stacktrace.Frames{Address: true, Depth: stacktrace.MaxDepth}, e.UserStacks, env.Machine()); err != nil {
+		return err
+	}
+	env.Traces = e.traces
+	return stacktrace.Setup(spec, e.MapEntries, e.UserStacks.ByTables())
+}
+
+// bufferSize returns the smallest power of two of at least n bytes and one page.
+func bufferSize(n int) int {
+	size := os.Getpagesize()
+	for size < n && size < 1<<30 {
+		size <<= 1
+	}
+	return size
+}
+
+func (e *Events[R]) Kind() string { return output.KindEvent }
+
+// Run creates the reader before hooks are attached, because perf buffers do not exist before.
+func (e *Events[R]) Run(ctx context.Context, s *tool.Session) (err error) {
+	reader, err := ring.New(s.Objects.Maps["events"], e.BufferBytes)
+	if err != nil {
+		return fmt.Errorf("read events: %w", probe.Classify(err))
+	}
+	defer reader.Close()
+	if e.traces != nil {
+		e.traces.Open(s.Objects, s.PID, e.UserStacks.ByTables(), s.Notify)
+		defer func() { err = errors.Join(err, e.traces.Close()) }()
+	}
+	ctx, cancel, err := s.Attach(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	if e.traces != nil {
+		e.traces.AwaitTables()
+	}
+	if err := e.rows.iterate(ctx, s, e.Before); err != nil {
+		return err
+	}
+	if err := s.Prepare(e.After); err != nil {
+		return err
+	}
+	if err := s.Ready(); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() {
+		// Nothing new comes from here on; what is there is still shown.
+		s.Objects.Detach()
+		reader.Stop()
+	})()
+	if err := e.read(ctx, s, reader); err != nil {
+		return err
+	}
+	if err := e.rows.iterate(context.WithoutCancel(ctx), s, e.After); err != nil {
+		return err
+	}
+	return e.showCounts(s)
+}
+
+func (e *Events[R]) read(ctx context.Context, s *tool.Session, reader ring.Reader) error {
+	for !s.Enough() {
+		sample, err := reader.Read()
+		switch {
+		case errors.Is(err, ring.ErrIdle):
+			if err := errors.Join(s.Out.Flush(), s.ReportLost()); err != nil {
+				return err
+			}
+			continue
+		case errors.Is(err, os.ErrClosed):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := e.rows.show(s, sample); err != nil {
+			return err
+		}
+		// A storm may leave no idle moment to tell of losses in.
+		if e.samples++; e.samples%4096 == 0 {
+			if err := s.ReportLost(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

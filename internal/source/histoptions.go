@@ -1,0 +1,56 @@
+package source
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/corescope/corescope/internal/histogram"
+	"github.com/corescope/corescope/internal/tool"
+)
+
+// Milliseconds is the option of histograms in microseconds that can be shown in milliseconds.
+type Milliseconds struct {
+	Milliseconds bool `flag:"milliseconds,m" help:"show milliseconds, not microseconds"`
+}
+
+// Unit returns the selected unit.
+func (m Milliseconds) Unit() histogram.Unit {
+	if m.Milliseconds {
+		return histogram.Milliseconds
+	}
+	return histogram.Microseconds
+}
+
+// ByOwner are the options of histograms that can be grouped by cgroup or container.
+type ByOwner struct {
+	Cgroups    bool `flag:"cgroups" key:"cgroup" help:"a histogram for each cgroup"`
+	Containers bool `flag:"containers" key:"container" help:"a histogram for each container, and one for what is in none"`
+}
+
+// Wanted reports whether either is set.
+func (o ByOwner) Wanted() bool { return o.Cgroups || o.Containers }
+
+// Owner returns the path of the cgroup and the name of its container, each only if histograms are
+// grouped by it.
+func (o ByOwner) Owner(id uint64, env *tool.Env) (cgroup, container string) {
+	if o.Cgroups {
+		cgroup = env.CgroupPath(id)
+	}
+	if o.Containers {
+		container = env.Owner(id).Name()
+	}
+	return cgroup, container
+}
+
+// Keys lists the columns that histograms are grouped by, for a pointer to the options of a tool:
+// the words of the tag `key` of each field that is true.
+func Keys(options any) []string {
+	var keys []string
+	v := reflect.ValueOf(options).Elem()
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if words := f.Tag.Get("key"); words != "" && v.FieldByIndex(f.Index).Bool() {
+			keys = append(keys, strings.Split(words, ",")...)
+		}
+	}
+	return keys
+}

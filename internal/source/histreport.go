@@ -1,0 +1,100 @@
+package source
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/histogram"
+	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// histReport writes the histograms of one interval.
+type histReport struct {
+	*tool.Session
+	time  value.Time
+	stamp bool
+}
+
+// begin writes the beginning of a report: in text an empty line, and the time with --timestamp; in
+// CSV the header, once.
+func (r *histReport) begin(key []column.Column) {
+	r.Out.Append(func(b []byte) []byte {
+		switch r.Out.Format() {
+		case output.Text:
+			b = append(b, '\n')
+			if r.stamp {
+				b = append(r.time.AppendText(b), '\n')
+			}
+		case output.CSV:
+			if r.Shown == 1 && !r.HasNoHeader() {
+				names := append(append([]string{"time"}, column.Keys(key)...), "unit", "lo", "hi", "count")
+				b = append(append(b, strings.Join(names, ",")...), '\n')
+			}
+		}
+		return b
+	})
+}
+
+func (r *histReport) write(key []column.Column, h *histogram.Histogram) {
+	r.Out.Append(func(b []byte) []byte {
+		switch r.Out.Format() {
+		case output.JSON:
+			return output.AppendHistogram(b, r.time, key, h)
+		case output.CSV:
+			return r.appendCSV(b, key, h)
+		}
+		return appendTitled(b, key, h)
+	})
+}
+
+// appendTitled appends a title as in libbpf-tools ("disk = vda<tab>flags = Read"), the stacks and
+// the bars.
+func appendTitled(b []byte, key []column.Column, h *histogram.Histogram) []byte {
+	var stacks []value.Lines
+	for i := range key {
+		if stack, ok := key[i].Value.(value.Lines); ok {
+			stacks = append(stacks, stack)
+			continue
+		}
+		switch {
+		case i == 0:
+			b = append(b, '\n')
+		case key[i].Bare:
+			b = append(b, ' ')
+		default:
+			b = append(b, '\t')
+		}
+		if !key[i].Bare {
+			b = append(append(b, key[i].Key...), " = "...)
+		}
+		b = key[i].AppendText(b)
+	}
+	if len(key) > 0 {
+		b = append(b, '\n')
+	}
+	for _, stack := range stacks {
+		b = stack.AppendLines(b)
+	}
+	return h.AppendText(b)
+}
+
+// appendCSV appends a line for each bucket: time, key, unit, lo, hi, count.
+func (r *histReport) appendCSV(b []byte, key []column.Column, h *histogram.Histogram) []byte {
+	for _, bucket := range h.Buckets() {
+		b = append(b, bytes.Trim(r.time.AppendJSON(nil), `"`)...)
+		for i := range key {
+			b = output.AppendCell(append(b, ','), &key[i])
+		}
+		b = append(append(b, ','), h.Unit().String()...)
+		for _, ns := range []uint64{bucket.Lo, bucket.Hi} {
+			b = strconv.AppendFloat(append(b, ','), float64(ns)/float64(max(1, h.Unit())), 'f', -1, 64)
+		}
+		b = strconv.AppendUint(append(b, ','), bucket.Count, 10)
+		b = append(b, '\n')
+	}
+	return b
+}

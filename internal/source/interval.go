@@ -1,0 +1,119 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/tool"
+)
+
+// Rounds are the options of tools that report at intervals.
+type Rounds struct {
+	Every flags.Duration `pos:"interval" help:"time between reports, in seconds or as 500ms; without it there is one report, at the end"`
+	Count uint64         `pos:"count" min:"1" help:"number of reports; without it there is no end"`
+}
+
+// Interval is [Rounds] with an option for the time of each report.
+type Interval struct {
+	Rounds
+	Timestamp bool `flag:"timestamp,T" help:"show the time of each report"`
+}
+
+// repeat calls report at the end of each interval, and once more at the end of the run, after all
+// hooks are detached. In between it runs requests.
+func (r *Rounds) repeat(ctx context.Context, s *tool.Session, e *epochs, requests <-chan func() error, report func() error) error {
+	tick, stop := ticks(time.Duration(r.Every))
+	defer stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if err := e.end(); err != nil {
+				return err
+			}
+			if err := s.Objects.Detach(); err != nil {
+				return err
+			}
+			return report()
+		case request := <-requests:
+			if err := request(); err != nil {
+				return err
+			}
+			continue
+		case <-tick:
+			if err := e.cut(s); err != nil {
+				return err
+			}
+			if err := errors.Join(report(), s.ReportLost()); err != nil {
+				return err
+			}
+		}
+		if s.Enough() || r.Count > 0 && s.Shown >= r.Count {
+			return nil
+		}
+	}
+}
+
+func ticks(every time.Duration) (<-chan time.Time, func()) {
+	if every <= 0 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(every)
+	return t.C, t.Stop
+}
+
+// epochs divides what programs count into intervals (epoch.bpf.h).
+type epochs struct {
+	now uint32
+	at  time.Time // when the present one began
+	// readings are iterator programs that run at the end of each interval.
+	readings []tool.Iterator
+	// last, if set, is called at the end of the run, while all hooks are still attached.
+	last func() error
+}
+
+func (e *epochs) end() error {
+	if e.last == nil {
+		return nil
+	}
+	e.at = time.Now()
+	return e.last()
+}
+
+// read runs the iterator programs.
+func (e *epochs) read(s *tool.Session) error {
+	for _, it := range e.readings {
+		if err := s.Objects.Iterate(it, func([]byte) error { return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cut starts a new epoch and returns once no program can still write to the previous one: a program
+// that has read the old epoch has ended after an RCU grace period.
+func (e *epochs) cut(s *tool.Session) error {
+	if err := e.read(s); err != nil {
+		return err
+	}
+	epoch := s.Objects.Variables["count_epoch"]
+	if epoch == nil { // what is held is no matter of intervals
+		e.at = time.Now()
+		return nil
+	}
+	e.now ^= 1
+	if err := epoch.Set(e.now); err != nil {
+		return fmt.Errorf("set epoch: %w", err)
+	}
+	e.at = time.Now()
+	return s.Objects.AwaitGracePeriod()
+}
+
+// over returns a function that reports whether an epoch has ended: all but the current one have,
+// and after detaching all hooks also the current one.
+func (e *epochs) over(s *tool.Session) func(epoch uint32) bool {
+	attached := s.Objects.Attached()
+	return func(epoch uint32) bool { return !attached || epoch != e.now }
+}

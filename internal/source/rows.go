@@ -1,0 +1,157 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/layout"
+	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// ErrMore is returned by Decode of a row if the event continues in a later sample.
+var ErrMore = errors.New("event goes on")
+
+type decodable interface{ Decode(tail []byte) error }
+type stamped interface{ Stamp() *value.Time }
+type owned interface{ Head() *value.Task }
+
+// rows turns samples, a struct event each, into rows of type R.
+type rows[R any] struct {
+	row     *R // the one that columns are bound to
+	keep    func(*R) bool
+	headers map[string]string
+	widths  map[string]int
+	decoder *layout.Decoder
+	cols    tool.Columns
+	times   []*value.Time // those that the programs fill
+	count   *groups[R]    // rows are counted there, if set
+}
+
+// Describe binds columns to the row. text lists the keys of the columns in text output.
+func (r *rows[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec, text []string) (*tool.Description, error) {
+	r.decoder = layout.NewDecoder(r.row)
+	if err := checkEvent(spec, reflect.TypeFor[R]()); err != nil {
+		return nil, err
+	}
+	if _, ok := any(r.row).(stamped); !ok {
+		return nil, fmt.Errorf("row %T has no time", r.row)
+	}
+	if e, ok := any(r.row).(elapsing); ok {
+		if err := e.begin(); err != nil {
+			return nil, err
+		}
+	}
+	wire := reflect.ValueOf(r.row).Elem()
+	if layout.Wire(wire.Type()) != wire.Type() {
+		wire = wire.Field(0)
+	}
+	r.times = times(wire)
+	cols, err := column.Of(r.row)
+	if err != nil {
+		return nil, err
+	}
+	if o, ok := any(r.row).(owned); ok {
+		cols = append(cols, tool.TaskColumns(o.Head(), env)...)
+	}
+	for i := range cols {
+		if header, ok := r.headers[cols[i].Key]; ok {
+			cols[i].Header = header
+		}
+		if width, ok := r.widths[cols[i].Key]; ok {
+			cols[i].Width = width
+		}
+	}
+	r.cols = tool.Columns{All: cols}
+	return &tool.Description{Columns: &r.cols, Text: text}, nil
+}
+
+func checkEvent(spec *ebpf.CollectionSpec, row reflect.Type) error {
+	var event *btf.Struct
+	if err := spec.Types.TypeByName("event", &event); err != nil {
+		return fmt.Errorf("find struct event: %w", err)
+	}
+	return layout.Check(event, layout.Wire(row))
+}
+
+// times returns the fields of type value.Time of a struct that programs fill. They contain
+// CLOCK_BOOTTIME until they are converted to wall time.
+func times(v reflect.Value) []*value.Time {
+	if t, ok := reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Interface().(*value.Time); ok {
+		return []*value.Time{t}
+	}
+	var all []*value.Time
+	if v.Kind() == reflect.Struct {
+		for i := range v.NumField() {
+			all = append(all, times(v.Field(i))...)
+		}
+	}
+	return all
+}
+
+// show converts a sample to a row, and writes it if it passes the filters.
+func (r *rows[R]) show(s *tool.Session, sample []byte) error {
+	tail, err := r.decoder.Decode(sample)
+	if err != nil {
+		return err
+	}
+	if d, ok := any(r.row).(decodable); ok {
+		if err := d.Decode(tail); errors.Is(err, ErrMore) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("decode event: %w", err)
+		}
+	}
+	if e, ok := any(r.row).(elapsing); ok {
+		e.set(*any(r.row).(stamped).Stamp())
+	}
+	for _, t := range r.times {
+		if err := s.Wall(t); err != nil {
+			return err
+		}
+	}
+	if r.keep != nil && !r.keep(r.row) {
+		s.Excluded++
+		return nil
+	}
+	if !s.Wanted(&r.cols) {
+		return nil
+	}
+	s.Events++
+	if r.count != nil {
+		r.count.add(r.row, r.cols.Shown)
+		return nil
+	}
+	s.Shown++
+	return s.Out.Row(output.KindEvent)
+}
+
+// errEnough stops an iterator program early.
+var errEnough = errors.New("enough")
+
+// iterate runs iterator programs and shows the rows that they send, until the context is done or
+// --limit is reached.
+func (r *rows[R]) iterate(ctx context.Context, s *tool.Session, programs []tool.Iterator) error {
+	for _, it := range programs {
+		err := s.Objects.Iterate(it, func(sample []byte) error {
+			if ctx.Err() != nil || s.Enough() {
+				return errEnough
+			}
+			return r.show(s, sample)
+		})
+		if errors.Is(err, errEnough) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.Out.Flush()
+}

@@ -1,0 +1,31 @@
+package source
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/corescope/corescope/internal/tool"
+)
+
+func TestSampledEntries(t *testing.T) {
+	cpus := uint64(ebpf.MustPossibleCPU())
+	for _, test := range []struct {
+		sampling tool.Sampling
+		want     uint64 // samples a second
+	}{
+		{tool.Sampling{}, 0},
+		{tool.Sampling{Frequency: 99}, 99 * cpus},
+		{tool.Sampling{Frequency: 99, CPUs: []int{0, 3}}, 198},
+		{tool.Sampling{Frequency: 99, Period: 1_000_000, CPUs: []int{0}}, 1001},
+	} {
+		if got := test.sampling.PerSecond(); got != test.want {
+			t.Errorf("%+v: %d, want %d", test.sampling, got, test.want)
+		}
+	}
+	for perSecond, want := range map[uint64]uint32{1: 1 << 12, 198: 1 << 14, 1 << 40: 1 << 20} {
+		if got := sampledEntries(perSecond); got != want || want < 1<<20 && uint64(got) < 60*perSecond {
+			t.Errorf("%d a second: room for %d, want %d", perSecond, got, want)
+		}
+	}
+}

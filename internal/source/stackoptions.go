@@ -1,0 +1,120 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/flame"
+	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/stacktrace"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// StackOptions are the options of all tools that count by stacks.
+type StackOptions struct {
+	Folded      bool           `flag:"folded,f" help:"a line for each stack, as flame graph programs read it: --output folded"`
+	Every       flags.Duration `flag:"interval" arg:"TIME" help:"time between reports, in seconds or as 500ms; one report at the end without it"`
+	Annotations bool           `flag:"annotations" help:"mark the kernel's functions in folded stacks by _[k], and inlined ones by _[i]"`
+	stacktrace.Frames
+}
+
+// Stop is the argument of tools that take a duration where others take an interval.
+type Stop struct {
+	Duration flags.Duration `pos:"duration" help:"stop after this time, in seconds or as 500ms"`
+}
+
+// Sides are the options of tools that count by kernel and user stacks.
+type Sides struct {
+	stacktrace.UserStacks
+	UserOnly   bool `flag:"user-stacks-only,U" bpf:"user_stacks_only" help:"only the stacks of user space"`
+	KernelOnly bool `flag:"kernel-stacks-only,K" bpf:"kernel_stacks_only" help:"only the stacks of the kernel"`
+	Delimited  bool `flag:"delimited,d" help:"put a line between a stack of the kernel's and one of user space"`
+}
+
+// Check returns an error for options that exclude all stacks.
+func (s *Sides) Check() error {
+	if s.UserOnly && s.KernelOnly {
+		return errors.New("--user-stacks-only and --kernel-stacks-only exclude each other: give one of them")
+	}
+	return nil
+}
+
+// DefaultStacks returns the default options.
+func DefaultStacks() StackOptions { return StackOptions{Frames: stacktrace.DefaultFrames()} }
+
+// DefaultSides returns the default options.
+func DefaultSides() Sides { return Sides{UserStacks: stacktrace.DefaultUserStacks()} }
+
+// Values of --output of tools that count by stacks.
+const (
+	folded     output.Format = "folded"
+	pprof      output.Format = "pprof"
+	speedscope output.Format = "speedscope"
+	svg        output.Format = "svg"
+	page       output.Format = "html"
+)
+
+// Formats lists these in the order of the help. Most are a single document, without intervals.
+func (o *StackOptions) Formats() []output.Format {
+	if o.Every > 0 {
+		return []output.Format{folded}
+	}
+	return []output.Format{folded, pprof, speedscope, svg, page}
+}
+
+// writers returns the writers of these formats.
+func (o *StackOptions) writers() map[output.Format]flame.Writer {
+	return map[output.Format]flame.Writer{
+		folded: flame.Options{Marks: o.Annotations}.Folded,
+		pprof:  flame.Pprof, speedscope: flame.Speedscope, svg: flame.SVG, page: flame.HTML,
+	}
+}
+
+// Units of weights.
+const (
+	Samples     = flame.Samples
+	Calls       = flame.Calls
+	Bytes       = flame.Bytes
+	Nanoseconds = flame.Nanoseconds
+)
+
+// TaskParts returns the parts of a row of a task: its name, its user stack and its kernel stack.
+func TaskParts(comm string, PID uint32, user, kernel value.Trace, delimited bool) []Part {
+	parts := []Part{{Label: comm, Title: "-", More: fmt.Sprintf(" (%d)", PID)}, {Trace: user}}
+	if delimited && !user.Absent() && !kernel.Absent() {
+		parts = append(parts, Part{Label: "--", Mark: true})
+	}
+	return append(parts, Part{Trace: kernel})
+}
+
+// Waits are the options of tools that measure off-CPU time (offcpu.bpf.h).
+type Waits struct {
+	UserThreads   bool   `flag:"user-threads-only,u" bpf:"user_threads_only" help:"no threads of the kernel"`
+	KernelThreads bool   `flag:"kernel-threads-only,k" bpf:"kernel_threads_only" help:"only threads of the kernel"`
+	Min           uint64 `flag:"min-block-time,m" arg:"US" max:"18446744073709551" help:"only waits of that many microseconds and more"`
+	Max           uint64 `flag:"max-block-time,M" arg:"US" max:"18446744073709551" help:"only waits of that many microseconds and less; 0 is any"`
+}
+
+// Check returns an error for options that exclude everything.
+func (w *Waits) Check() error {
+	if w.UserThreads && w.KernelThreads {
+		return errors.New("--user-threads-only and --kernel-threads-only exclude each other: give one of them")
+	}
+	if w.Max > 0 && w.Max < w.Min {
+		return fmt.Errorf("--max-block-time %d: it must be at least --min-block-time, which is %d", w.Max, w.Min)
+	}
+	return nil
+}
+
+// DefaultWaits returns the default options.
+func DefaultWaits() Waits { return Waits{Min: 1} }
+
+// Variables are those of the programs.
+func (w *Waits) Variables() map[string]any {
+	vars := map[string]any{"min_block_ns": w.Min * 1000}
+	if w.Max > 0 {
+		vars["max_block_ns"] = w.Max * 1000
+	}
+	return vars
+}

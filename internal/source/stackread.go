@@ -1,0 +1,87 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/ring"
+	"github.com/corescope/corescope/internal/stacktrace"
+	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/tool"
+)
+
+// namesKeep returns the capabilities that a run with stacks needs once all hooks are attached: those
+// for user stacks, and to symbolize addresses of the kernel.
+func namesKeep() []system.Capability {
+	return append(tool.UserStackNeeds(), system.CapSyslog)
+}
+
+// stackReading reads stacks concurrently with a run that counts by them.
+type stackReading struct {
+	traces *stacktrace.Traces
+	unwind bool // stacks of processes are walked by tables
+	reader ring.Reader
+	read   chan error // that the reading has ended
+	ids    []uintptr  // where keys have numbers of stacks
+	// holders are maps whose values have stack IDs, with the offsets of these.
+	holders  map[string][]uint32
+	programs stacktrace.ProgramStacks
+}
+
+// describe finds the stack IDs in keys, and checks the object.
+func (r *stackReading) describe(spec *ebpf.CollectionSpec, p *tool.Plan, key reflect.Type, bytes int) error {
+	if err := stacktrace.CheckHead(spec); err != nil {
+		return err
+	}
+	if p.MapEntries == nil {
+		p.MapEntries = map[string]uint32{}
+	}
+	p.MapEntries["events"] = uint32(bufferSize(bytes))
+	r.ids = idOffsets(key, 0)
+	r.holders = stacktrace.StackHolders(spec)
+	return stacktrace.Setup(spec, p.MapEntries, r.unwind)
+}
+
+// open is called before hooks are attached, begin after.
+func (r *stackReading) open(s *tool.Session, bytes int) (err error) {
+	r.reader, err = ring.New(s.Objects.Maps["events"], bufferSize(bytes))
+	if err != nil {
+		return fmt.Errorf("read stacks: %w", probe.Classify(err))
+	}
+	r.programs = stacktrace.NewSentStacks(s.Objects.Maps, r.holders)
+	r.traces.Open(s.Objects, s.PID, r.unwind, s.Notify)
+	return nil
+}
+
+// endDrain is called after a drain, when the stacks that it has counted have been looked up.
+func (r *stackReading) endDrain() error { return r.traces.Cache.EndDrain(r.programs) }
+
+func (r *stackReading) begin() {
+	r.traces.AwaitTables()
+	r.read = make(chan error, 1)
+	go func() { r.read <- r.traces.Read(r.reader) }()
+}
+
+func (r *stackReading) close() error { return errors.Join(r.reader.Close(), r.traces.Close()) }
+
+// finish returns when all stacks are read.
+func (r *stackReading) finish() error {
+	if err := r.reader.Stop(); err != nil {
+		return err
+	}
+	return <-r.read
+}
+
+// addIDs adds the stack IDs in the key.
+func (r *stackReading) addIDs(ids map[stacktrace.StackID]bool, key unsafe.Pointer) {
+	for _, offset := range r.ids {
+		if id := *(*stacktrace.StackID)(unsafe.Add(key, offset)); id != 0 {
+			ids[id] = true
+		}
+	}
+}

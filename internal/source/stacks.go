@@ -1,0 +1,295 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"reflect"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/flame"
+	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/stacktrace"
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// Stacks is a source of counts by stack: programs count into a table (table.bpf.h) whose keys
+// contain stack IDs, of type StackID in K, and send each stack when it first occurs (stacks.bpf.h).
+// Rows that are equal after symbolization are added.
+type Stacks[K comparable, V any, R comparable] struct {
+	tool.Plan
+	StackOptions
+	// UserStacks is omitted by tools without user stacks. KernelOnly is set if this run has none.
+	stacktrace.UserStacks
+	KernelOnly bool
+	// Sort is the key of the column with the weight of a row.
+	Sort string
+	// Off lists the keys of columns that this run does not have.
+	Off []string
+	// Unit is the unit of weights, Period the time between two samples in ns, if weights are
+	// samples.
+	Unit   flame.Unit
+	Period uint64
+	// Label returns the row of a key. Its stacks are looked up in the traces.
+	Label func(*K, *stacktrace.Traces) R
+	// Fill sets the other fields of a row. Weight then returns the weight of the row.
+	Fill   func(*R, *V)
+	Weight func(*R) uint64
+	// Parts returns the parts of a row in folded stacks, outermost first; text shows them in
+	// reverse order.
+	Parts func(*R) []Part
+	// RingBytes is the size of the buffer for new stacks; 0 means 4 MB.
+	RingBytes int
+	// Held, if set, is a *Held: its entries are counted, and there is no table.
+	Held holdings[K, V]
+	// Usual is the default interval between reports; documents (pprof, SVG, …) have one report.
+	// Count, if set, is the number of reports.
+	Usual time.Duration
+	Count uint64
+	// Rows, if set, limits the rows of a report to the first ones by Sort, which can be a name in
+	// SortNames. TextRows applies to text if Rows is 0.
+	Rows, TextRows uint64
+	SortNames      map[string]string
+	// Heading, if set, returns the line above a report with that number of rows. Caption, if set,
+	// returns the line above the stacks of a row, which replaces the weight below them.
+	Heading func(rows int) string
+	Caption func(*R) string
+
+	table Table[K, V, R]
+	stackReading
+	counts map[K]*V // since the last report, of keys whose stacks have not been received yet
+	sums   map[R]*V // since the last report, of all other keys
+}
+
+// Part is a part of a row: a stack, or a line of text.
+type Part struct {
+	// Trace is the stack, shown upside down if Reverse is set.
+	Trace   value.Trace
+	Reverse bool
+	// Label is the line, where there is no trace; text puts Title before it and More
+	// behind it.
+	Label, Title, More string
+	// Mark is set for a line between two stacks.
+	Mark bool
+}
+
+// ringBytes has space for about 10,000 stacks.
+const ringBytes = 4 << 20
+
+// drainEvery is the interval at which counts are moved out of the map.
+const drainEvery = time.Second
+
+func (s *Stacks[K, V, R]) Kind() string { return output.KindRow }
+
+// Base adds the capabilities for symbolization.
+func (s *Stacks[K, V, R]) Base() *tool.Plan {
+	s.Keep = namesKeep()
+	if s.Folded {
+		s.Output = string(folded)
+	}
+	return &s.Plan
+}
+
+func (s *Stacks[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
+	s.unwind = s.ByTables() && !s.KernelOnly
+	if err := s.stackReading.describe(spec, &s.Plan, reflect.TypeFor[K](), s.ringBytes()); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.traces, err = stacktrace.New(&s.Frames, &s.UserStacks, env.Machine()); err != nil {
+		return nil, err
+	}
+	if perSecond := s.Sampling.PerSecond(); perSecond > 0 {
+		s.MapEntries["table"] = sampledEntries(perSecond)
+	}
+	s.table.Rounds = Rounds{s.Every, s.Count}
+	s.table.Ranking = Ranking{s.Sort, s.Rows}
+	s.table.SortNames = s.SortNames
+	s.table.TextRows = s.TextRows
+	s.table.Off = s.Off
+	s.table.Label = func(k *K, _ *V) R { return s.Label(k, s.traces) }
+	s.table.Fill = func(r *R, v *V, _ time.Duration) { s.Fill(r, v) }
+	if s.Held == nil {
+		return s.table.Describe(env, spec)
+	}
+	if err := s.Held.check(spec); err != nil {
+		return nil, err
+	}
+	return s.table.bind(env)
+}
+
+// sampledEntries is room for the samples of a minute, if each has an entry of its own: they
+// are taken out once a second. All of the map is gone through then, and set up at the start.
+func sampledEntries(perSecond uint64) uint32 {
+	const least, most = 1 << 12, 1 << 20
+	return uint32(max(least, min(most, 1<<bits.Len64(60*perSecond))))
+}
+
+// idOffsets lists where a key has numbers of stacks.
+func idOffsets(t reflect.Type, base uintptr) []uintptr {
+	var offsets []uintptr
+	for i := range t.NumField() {
+		f := t.Field(i)
+		switch {
+		case f.Type == reflect.TypeFor[stacktrace.StackID]():
+			offsets = append(offsets, base+f.Offset)
+		case f.Type.Kind() == reflect.Struct:
+			offsets = append(offsets, idOffsets(f.Type, base+f.Offset)...)
+		}
+	}
+	return offsets
+}
+
+func (s *Stacks[K, V, R]) Run(ctx context.Context, ses *tool.Session) (err error) {
+	if err := s.stackReading.open(ses, s.ringBytes()); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stackReading.close()) }()
+	ctx, cancel, err := ses.Attach(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	s.stackReading.begin()
+	if err := s.start(ses); err != nil {
+		return err
+	}
+	s.limit(ses)
+	drains, stop := s.drains(ctx, ses)
+	defer stop()
+	return s.table.repeat(ctx, ses, &s.table.epochs, drains, func() error { return s.report(ses) })
+}
+
+func (s *Stacks[K, V, R]) ringBytes() int {
+	if s.RingBytes > 0 {
+		return s.RingBytes
+	}
+	return ringBytes
+}
+
+// limit sets what depends on the form of the output.
+func (s *Stacks[K, V, R]) limit(ses *tool.Session) {
+	format := ses.Out.Format()
+	if format == output.Text {
+		s.table.limitText()
+	}
+	if s.Every == 0 && s.writers()[format] == nil {
+		s.table.Every = flags.Duration(s.Usual)
+	}
+}
+
+func (s *Stacks[K, V, R]) start(ses *tool.Session) error {
+	s.counts, s.sums = map[K]*V{}, map[R]*V{}
+	if err := s.table.cols.Settle(ses.Objects); err != nil {
+		return err
+	}
+	if s.Held != nil {
+		s.table.begin = time.Now()
+		// To detach takes time, in which a free is missed where an allocation is not.
+		s.table.epochs.last = func() error { return s.Held.each(ses, s.count) }
+		return ses.Ready()
+	}
+	if err := s.table.start(ses); err != nil {
+		return err
+	}
+	return ses.Ready()
+}
+
+// drains asks once a second for the counts to be taken out of the map, so that a long run
+// does not fill it.
+func (s *Stacks[K, V, R]) drains(ctx context.Context, ses *tool.Session) (<-chan func() error, func()) {
+	ctx, stop := context.WithCancel(ctx)
+	requests := make(chan func() error)
+	tick, stopTicks := ticks(drainEvery)
+	go func() {
+		defer stopTicks()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick:
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case requests <- func() error { return s.cut(ses) }:
+			}
+		}
+	}()
+	return requests, stop
+}
+
+// cut reads and deletes the counts so far. Held resources are only read for reports.
+func (s *Stacks[K, V, R]) cut(ses *tool.Session) error {
+	if s.Held != nil {
+		return errors.Join(ses.Objects.AwaitGracePeriod(), s.endDrain())
+	}
+	if err := s.table.epochs.cut(ses); err != nil {
+		return err
+	}
+	if err := s.drain(ses); err != nil {
+		return err
+	}
+	s.fold(len(s.counts) > mostUnfolded)
+	return errors.Join(s.endDrain(), ses.ReportLost())
+}
+
+// mostUnfolded is the number of keys that wait for their stacks. If there are more, stacks were lost.
+const mostUnfolded = 1 << 16
+
+// fold adds the counts to the rows of their keys, so that a long run does not keep all keys. Keys whose
+// stacks are still being read or symbolized wait for these, unless all are to be folded.
+func (s *Stacks[K, V, R]) fold(all bool) {
+	ids := map[stacktrace.StackID]bool{}
+	for k, v := range s.counts {
+		clear(ids)
+		s.addIDs(ids, unsafe.Pointer(&k))
+		if s.traces.Cache.HasAll(ids) || all {
+			s.table.addTo(s.sums, &k, v)
+			delete(s.counts, k)
+		}
+	}
+}
+
+// count adds to what a key has.
+func (s *Stacks[K, V, R]) count(k *K, v *V) {
+	if sum := s.counts[*k]; sum != nil {
+		s.table.add(sum, v)
+		return
+	}
+	first := *v
+	s.counts[*k] = &first
+}
+
+// drain adds the epochs that are over to the counts.
+func (s *Stacks[K, V, R]) drain(ses *tool.Session) error {
+	if s.Held != nil && ses.Objects.Attached() {
+		return s.Held.each(ses, s.count)
+	}
+	if s.Held != nil {
+		return nil
+	}
+	m, over := ses.Objects.Maps["table"], s.table.epochs.over(ses)
+	var old []tableEntry[K]
+	err := probe.EachEntry(m, func(e *tableEntry[K], v *V) {
+		if !over(e.Epoch) {
+			return
+		}
+		old = append(old, *e)
+		s.count(&e.Key, v)
+	})
+	if err != nil {
+		return fmt.Errorf("read counts: %w", err)
+	}
+	if err := probe.DeleteEntries(m, old); err != nil {
+		return fmt.Errorf("clear counts: %w", err)
+	}
+	return nil
+}

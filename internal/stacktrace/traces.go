@@ -1,0 +1,356 @@
+// Package stacktrace reads the stack traces that programs send, creates unwind tables for their
+// files, and symbolizes them.
+package stacktrace
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	mapped "github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/limit"
+	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/ring"
+	"github.com/corescope/corescope/internal/stack"
+	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// StackID identifies a stack in programs (stacks.bpf.h); 0 means no stack.
+type StackID uint64
+
+// stackHead mirrors struct stack_head, which is followed by addresses.
+type stackHead struct {
+	Time uint64 `btf:"time_ns"`
+	ID   StackID
+	PID  uint32
+	// Space differs between programs that a process has executed, and between processes with the
+	// same PID.
+	Space uint32
+	// Caller is the return address of the innermost function if the addresses lack it.
+	Caller uint64
+	// Unwound is 1 if the highest bits of addresses contain how they were found.
+	Unwound uint32
+	// Frames is the number of addresses. Behind them there are mappings, where the stack was
+	// walked by tables.
+	Frames uint32
+	// Unknown is the number of mappings of files that have no unwind table yet.
+	Unknown uint32
+	_       uint32 `btf:"pad"`
+}
+
+const stackHeadSize = 48
+
+// Traces are the stacks that programs have sent, symbolized when they are received. Processes can
+// have exited since.
+type Traces struct {
+	exact     bool  // group by address, not by function
+	noProc    bool  // /proc belongs to another PID namespace than the PIDs that programs send
+	memory    int64 // for unwind tables
+	depth     int   // at which stacks end
+	fpDepth   int   // the same where the kernel walks
+	kernel    *stack.Kernel
+	processes *stack.Processes
+	watch     *mapped.Watch // nil if mappings cannot be followed
+	watched   sync.WaitGroup
+	unwinding *unwinding // nil where stacks are walked by frame pointers alone
+	queue     chan *rawStack
+
+	// Used by the goroutine that symbolizes.
+	frames []stack.Frame
+
+	Cache *traceCache
+}
+
+// rawStack is a stack before symbolization.
+type rawStack struct {
+	id    StackID
+	pid   uint32
+	time  uint64 // CLOCK_MONOTONIC in ns
+	addrs []uint64
+	code  []stack.Code // mappings that hold the addresses, if it was walked by tables
+	how   []how        // the frames were found, but those of the kernel
+	depth int          // at which it would have ended
+}
+
+// Machine provides facts about the machine.
+type Machine struct {
+	Kernel  *stack.Kernel   // symbolizes kernel addresses
+	Limits  *limit.Reporter // reports input of processes that exceeds a limit
+	HasProc bool            // /proc belongs to the PID namespace of corescope
+}
+
+// queued is the maximum number of stacks that wait for symbolization.
+const queued = 1 << 14
+
+// New returns an empty set of traces.
+func New(o *Frames, u *UserStacks, m Machine) (*Traces, error) {
+	processes, err := u.processes()
+	if err != nil {
+		return nil, err
+	}
+	processes.Report(m.Limits)
+	return &Traces{
+		exact: o.exact(), noProc: !m.HasProc, memory: u.tableMemory(), depth: int(o.Depth), fpDepth: min(int(o.Depth), system.StackDepth("/")), kernel: m.Kernel, processes: processes,
+		Cache: newTraceCache(cachedTraces),
+	}, nil
+}
+
+// Open is called before hooks are attached. tables is set if user stacks are unwound by tables;
+// those of process pid, 0 for none, are created first. notify is called for each file whose table
+// does not fit.
+func (t *Traces) Open(objects *probe.Objects, pid uint32, tables bool, notify func(error)) {
+	if tables {
+		t.unwinding = newUnwinding(objects, t.memory, notify)
+		t.expectProcess(pid)
+	}
+	t.listen()
+}
+
+// AwaitTables waits until the tables that are needed so far exist.
+func (t *Traces) AwaitTables() { t.unwinding.await() }
+
+// expectProcess requests tables for the files that a process maps.
+func (t *Traces) expectProcess(pid uint32) {
+	if pid == 0 {
+		return
+	}
+	maps, _ := mapped.Executable(pid) // without them tables are made as stacks come
+	for i := range maps {
+		t.unwinding.want(t.processes.FileHeard(&maps[i]))
+	}
+}
+
+// listen follows new mappings, to symbolize stacks of processes that exit before /proc can be read.
+// If that fails, frames of these processes have the reason "exited".
+func (t *Traces) listen() {
+	if t.noProc {
+		return
+	}
+	w, err := mapped.NewWatch()
+	if err != nil {
+		return
+	}
+	t.watch = w
+	t.watched.Go(func() {
+		_ = w.Run(func(m *mapped.Mapped) {
+			t.unwinding.expect(t.processes.FileHeard(m))
+			t.processes.Heard(int(m.PID), stack.Mapping{Start: m.Start, End: m.End, Offset: m.Offset, Inode: m.Inode, Path: m.Path})
+		}, func() {})
+	})
+}
+
+// Of returns the stack with an ID that programs have counted. A stack that was never received has
+// one frame, which states that.
+func (t *Traces) Of(id StackID) value.Trace {
+	if id == 0 {
+		return value.Trace{}
+	}
+	return t.Cache.of(id)
+}
+
+// Read reads stacks until the reader is stopped, and returns once all are symbolized. Symbolization
+// can take long, so mappings of a process are recorded when its first stack is received.
+func (t *Traces) Read(r ring.Reader) error {
+	t.queue = make(chan *rawStack, queued)
+	var names sync.WaitGroup
+	names.Go(t.nameAll)
+	defer names.Wait()
+	defer close(t.queue)
+	for {
+		sample, err := r.Read()
+		switch {
+		case errors.Is(err, ring.ErrIdle):
+		case errors.Is(err, os.ErrClosed):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read stacks: %w", err)
+		default:
+			t.take(sample)
+		}
+	}
+}
+
+// take queues a stack for symbolization.
+func (t *Traces) take(sample []byte) {
+	if raw := t.parse(sample); raw != nil {
+		t.queue <- raw
+	}
+}
+
+// Append symbolizes a user stack that is part of an event (stackwalk.bpf.h) and appends its frames.
+func (t *Traces) Append(dst value.Stack, sample []byte) value.Stack {
+	raw := t.parse(sample)
+	if raw == nil {
+		return dst
+	}
+	return t.name(dst, raw)
+}
+
+// parse reads a stack, nil if it is malformed. It records processes and files that occur for the
+// first time.
+func (t *Traces) parse(sample []byte) *rawStack {
+	if len(sample) < stackHeadSize {
+		return nil
+	}
+	head := headOf(sample)
+	raw := &rawStack{id: head.ID, pid: head.PID, time: head.Time, depth: t.fpDepth}
+	if t.noProc && raw.pid != 0 {
+		raw.pid |= outside
+	}
+	if head.Unwound != 0 {
+		raw.depth = t.depth
+	}
+	sample = sample[stackHeadSize:]
+	raw.addrs = make([]uint64, 0, head.Frames+1)
+	for ; len(sample) >= 8 && len(raw.addrs) < int(head.Frames); sample = sample[8:] {
+		raw.addrs = append(raw.addrs, binary.NativeEndian.Uint64(sample))
+	}
+	if raw.pid == 0 {
+		return raw
+	}
+	raw.how = ways(raw.addrs, head.Unwound != 0)
+	if head.Unwound != 0 {
+		raw.code = codeOf(sample)
+	}
+	if head.Caller != 0 && len(raw.addrs) > 0 {
+		raw.addrs = slices.Insert(raw.addrs, 1, head.Caller)
+		raw.how = slices.Insert(raw.how, 1, byEntry)
+	}
+	if !raw.isOutside() {
+		t.meet(raw, head)
+	}
+	return raw
+}
+
+// headOf reads the head of a stack.
+func headOf(b []byte) *stackHead {
+	word := func(at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
+	half := func(at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
+	return &stackHead{
+		Time: word(0), ID: StackID(word(8)), PID: half(16), Space: half(20), Caller: word(24),
+		Unwound: half(32), Frames: half(36), Unknown: half(40),
+	}
+}
+
+// codeOf reads the mappings of a stack.
+func codeOf(b []byte) []stack.Code {
+	const size = 48
+	code := make([]stack.Code, len(b)/size)
+	for i := range code {
+		c, m := &code[i], b[i*size:]
+		word := func(at int) uint64 { return binary.NativeEndian.Uint64(m[at:]) }
+		half := func(at int) uint32 { return binary.NativeEndian.Uint32(m[at:]) }
+		c.Start, c.End, c.Offset = word(0), word(8), word(16)
+		c.File = mapped.KernelID{Inode: word(24), Changed: word(32), Device: half(40), Kind: mapped.Kind(half(44))}
+	}
+	return code
+}
+
+// meet records the process of a stack and its files.
+func (t *Traces) meet(raw *rawStack, head *stackHead) {
+	t.processes.Meet(int(raw.pid), head.Space, raw.code)
+	for i := range raw.code {
+		if f := t.processes.Find(int(raw.pid), &raw.code[i]); head.Unknown > 0 {
+			t.unwinding.want(f)
+		}
+	}
+}
+
+func (t *Traces) nameAll() {
+	for raw := range t.queue {
+		t.Cache.put(raw.id, t.name(nil, raw))
+	}
+}
+
+// name symbolizes a stack and appends its frames.
+func (t *Traces) name(dst value.Stack, raw *rawStack) value.Stack {
+	if raw.isOutside() {
+		t.frames = outsideFrames(t.frames[:0], raw.addrs)
+	} else if raw.pid == 0 {
+		t.frames = t.kernel.Append(t.frames[:0], raw.addrs)
+		t.frames = t.frames[ProgramFrames(t.frames):]
+	} else {
+		t.frames = t.processes.AppendCode(t.frames[:0], int(raw.pid), raw.addrs, raw.code, raw.time)
+		// Of a process that has ended, what is heard of it may be on its way still.
+		if t.watch != nil && slices.ContainsFunc(t.frames, isOfEnded) && t.watch.Sync() == nil {
+			t.frames = t.processes.AppendCode(t.frames[:0], int(raw.pid), raw.addrs, raw.code, raw.time)
+		}
+	}
+	dst = slices.Grow(dst, len(t.frames)+1)
+	address := 0 // of raw; functions that stand in others share theirs
+	for i := range t.frames {
+		f := valueFrame(&t.frames[i], t.exact)
+		if t.exact && address > 0 && address < len(raw.how) {
+			f.How = raw.how[address].String()
+		}
+		if !f.Inlined {
+			address++
+		}
+		dst = append(dst, f)
+	}
+	if len(raw.addrs) >= raw.depth {
+		dst = append(dst, value.Frame{Symbol: "[truncated]", Kernel: raw.pid == 0})
+	}
+	return dst
+}
+
+// outside is set in the PID of processes that are not in the PID namespace of /proc: STACK_OUTSIDE of
+// stackwalk.bpf.h.
+const outside = 1 << 31
+
+// isOutside reports whether /proc has no files of the process.
+func (r *rawStack) isOutside() bool { return r.pid&outside != 0 }
+
+// outsideFrames appends the frames of a process that is outside, which have no symbols.
+func outsideFrames(frames []stack.Frame, addrs []uint64) []stack.Frame {
+	for _, addr := range addrs {
+		if addr == 0 {
+			break
+		}
+		frames = append(frames, stack.Frame{Addr: addr, Reason: stack.Outside})
+	}
+	return frames
+}
+
+func isOfEnded(f stack.Frame) bool { return f.Reason == stack.Exited }
+
+// valueFrame returns a frame for output. Unless exact is set, all addresses in a function have the
+// same frame.
+func valueFrame(f *stack.Frame, exact bool) value.Frame {
+	v := value.Frame{
+		Symbol: f.Name, Module: f.Module, Offset: f.Offset, Address: value.Address(f.Addr),
+		BuildID: f.BuildID, Reason: f.Reason.String(), Kernel: f.Kernel,
+		File: f.File, Line: uint32(f.Line), Inlined: f.Inlined,
+	}
+	if !exact && v.Symbol != "" {
+		v.Offset, v.Address, v.BuildID = 0, 0, ""
+	}
+	if !exact && v.Module == "" { // nothing is there: it is no address, but what a register held
+		v.Offset, v.Address = 0, 0
+	}
+	return v
+}
+
+// Await waits for stacks that are still being read or symbolized, up to a limit: lost ones never
+// arrive.
+func (t *Traces) Await(ids map[StackID]bool) {
+	const step, most = 5 * time.Millisecond, 200 * time.Millisecond
+	for deadline := time.Now().Add(most); !t.Cache.HasAll(ids) && time.Now().Before(deadline); {
+		time.Sleep(step)
+	}
+}
+
+func (t *Traces) Close() error {
+	errs := []error{t.unwinding.close()}
+	if t.watch != nil {
+		errs = append(errs, t.watch.Stop())
+		t.watched.Wait()
+		errs = append(errs, t.watch.Close())
+	}
+	return errors.Join(append(errs, t.processes.Close())...)
+}

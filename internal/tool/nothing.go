@@ -1,0 +1,65 @@
+package tool
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corescope/corescope/internal/flags"
+)
+
+// reportNoRows reports a run without output, and what is known of the reason: an empty result
+// looks the same whether nothing happened, nothing was selected or nothing could be observed.
+func (s *Session) reportNoRows() {
+	if s.Events > 0 {
+		return
+	}
+	fmt.Fprintf(s.ErrOut, "%s: no output: %s\n", s.tool.Name, strings.Join(s.whyNothing(), "; "))
+}
+
+// whyNothing lists possible reasons for a run without rows.
+func (s *Session) whyNothing() (Out []string) {
+	unattached := s.Objects.Unattached()
+	hooks := slices.DeleteFunc(s.Objects.Taken(), func(hook string) bool {
+		name, _, _ := strings.Cut(hook, ":")
+		return unattached[name] != ""
+	})
+	where, span := strings.Join(hooks, ", "), time.Since(s.begun).Round(time.Millisecond)
+	switch {
+	case s.Excluded > 0:
+		Out = append(Out, fmt.Sprintf("filters excluded %s", plural(s.Excluded, "row", "rows")))
+	case s.lists:
+		Out = append(Out, "nothing found by "+where)
+	case len(hooks) > 0:
+		Out = append(Out, fmt.Sprintf("no event in %s at %s", span, where))
+	}
+	for _, hook := range slices.Sorted(maps.Keys(unattached)) {
+		Out = append(Out, fmt.Sprintf("hook %s was attached nowhere: no process mapped %s", hook, unattached[hook]))
+	}
+	if len(unattached) > 0 && len(s.Objects.Closed) > 0 {
+		Out = append(Out, uninspected(s.Objects.Closed, 0))
+	}
+	return append(Out, s.exited()...)
+}
+
+// exited lists the processes and threads of the command line that have exited.
+func (s *Session) exited() (Out []string) {
+	for _, given := range s.ids {
+		for _, id := range given.IDs {
+			if given.Kind != flags.CPU && checkID(flags.Thread, id) != nil {
+				Out = append(Out, fmt.Sprintf("%s %d has exited", given.Kind, id))
+			}
+		}
+	}
+	return Out
+}
+
+// plural is a number of things.
+func plural(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,6 @@
+package tool
+
+// ReturnsManual describes in a paragraph of a tool's manual how returns of user functions are observed.
+const ReturnsManual = `Returns of user functions are observed by uprobes at their return instructions, which do not affect the program. If not all return instructions of a function can be determined, because it ends with a jump through a pointer or to a function of another file, a uretprobe is used, but only for functions that no exception and no cancellation of a thread can leave. Other functions are reported and not traced. With --uretprobes they are traced by uretprobes too: these replace the return address on the stack, so that an exception that leaves the function, or passes through it, aborts the program, and destructors do not run if a thread is cancelled in it. --explain shows how functions are attached.
+
+A function is not traced either if the kernel misreads the first instruction of its code. This concerns some instructions for vectors (VEX and EVEX): the kernel emulates them as jumps, so that they are not executed. On CPUs with AVX-512, strchr, strchrnul, index, rawmemchr and memset of the GNU C library begin with one. Such functions are reported.`

@@ -1,0 +1,41 @@
+package tooltest
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// HasTracepoint reports whether the kernel has a tracepoint, by its types: no tool is asked.
+func HasTracepoint(t testing.TB, name string) bool {
+	t.Helper()
+	var typedef *btf.Typedef
+	return inKernel(t, "btf_trace_"+name, &typedef)
+}
+
+// HasFunction reports whether the kernel has a function, by its types.
+func HasFunction(t testing.TB, name string) bool {
+	t.Helper()
+	var function *btf.Func
+	return inKernel(t, name, &function)
+}
+
+func inKernel(t testing.TB, name string, typ any) bool {
+	t.Helper()
+	types, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = types.TypeByName(name, typ)
+	if err != nil && !errors.Is(err, btf.ErrNotFound) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// Forced reports whether this run forces an attach type (test/kernels): the tool may then miss
+// what another attach type would see.
+func Forced() bool { return strings.Contains(os.Getenv(argsEnv), "--hook ") }

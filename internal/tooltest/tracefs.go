@@ -1,0 +1,118 @@
+package tooltest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+)
+
+const tracefs = "/sys/kernel/tracing"
+
+// Tracefs is for tests of tracepoints that are found by tracefs. It mounts tracefs where nobody
+// has, as most hosts do when they start, and leaves it there. It skips the test on a kernel
+// that has no tracefs.
+func Tracefs(t testing.TB) {
+	t.Helper()
+	Root(t)
+	if hasTracefs(t) {
+		return
+	}
+	if !hasFileSystem(t, "tracefs") {
+		t.Skip("this kernel has no tracefs: /proc/filesystems does not list it")
+	}
+	if err := unix.Mount("tracefs", tracefs, "tracefs", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+		t.Fatalf("mount tracefs: %v", err)
+	}
+}
+
+func hasTracefs(t testing.TB) bool {
+	t.Helper()
+	var s unix.Statfs_t
+	err := unix.Statfs(tracefs, &s)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("stat tracefs: %v", err)
+	}
+	return err == nil && s.Type == unix.TRACEFS_MAGIC
+}
+
+func hasFileSystem(t testing.TB, name string) bool {
+	t.Helper()
+	text, err := os.ReadFile("/proc/filesystems")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Contains(bytesFields(text), name)
+}
+
+func bytesFields(text []byte) (all []string) {
+	for _, f := range bytes.Fields(text) {
+		all = append(all, string(f))
+	}
+	return all
+}
+
+// SystemCallTracepoints is Tracefs for tests of the tracepoints of each system call
+// (CONFIG_FTRACE_SYSCALLS).
+func SystemCallTracepoints(t testing.TB) {
+	t.Helper()
+	Tracefs(t)
+	if _, err := os.Stat(tracefs + "/events/sched"); err != nil {
+		t.Fatalf("tracefs has no events: %v", err)
+	}
+	if _, err := os.Stat(tracefs + "/events/syscalls"); errors.Is(err, os.ErrNotExist) {
+		t.Skip("this kernel has no tracepoints of system calls (CONFIG_FTRACE_SYSCALLS)")
+	}
+}
+
+// KernelFunctions skips the test on a kernel where no program can be attached to a kernel
+// function: it has neither kprobes nor BPF trampolines. The kernel is asked, not the tool.
+func KernelFunctions(t testing.TB) {
+	t.Helper()
+	Root(t)
+	if _, err := os.Stat("/sys/bus/event_source/devices/kprobe"); err == nil {
+		return
+	}
+	if err := tryFentry(); err != nil {
+		t.Skipf("this kernel has no kprobes, and no fentry programs: %v", err)
+	}
+}
+
+// Fentry skips the test on a kernel without fentry programs.
+func Fentry(t testing.TB) {
+	t.Helper()
+	Root(t)
+	if err := tryFentry(); err != nil {
+		t.Skipf("this kernel has no fentry programs: %v", err)
+	}
+}
+
+// tryFentry attaches a program to a kernel function for a moment. On arm64 programs can be loaded
+// from 6.0 on, but attached only from 6.4 on.
+func tryFentry() error {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "hrtimer_nanosleep", License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		return fmt.Errorf("load program: %w", err)
+	}
+	defer p.Close()
+	attr := struct {
+		name    uint64
+		program uint32
+		_       uint32
+	}{program: uint32(p.FD())}
+	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_RAW_TRACEPOINT_OPEN, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	if errno != 0 {
+		return fmt.Errorf("attach program: %w", errno)
+	}
+	return unix.Close(int(fd))
+}

@@ -1,0 +1,39 @@
+#!/bin/sh
+# The steps of `make test` that need a CPU all the time: compilers and virtual machines. They do
+# not observe this machine, so they run beside the live tests. A failed step does not prevent the
+# next ones. The last lines of each failed step, with its name, are repeated at the end, and
+# written to FILE if that is given.
+#
+#	scripts/test-beside.sh [FILE]
+set -eu
+cd "$(dirname "$0")/.."
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' INT TERM HUP
+failures=${1:-$tmp/failures}
+: >"$failures"
+
+# step NAME COMMAND...
+step() {
+	name=$1
+	shift
+	code=0
+	"$@" >"$tmp/output" 2>&1 || code=$?
+	cat "$tmp/output"
+	if [ "$code" -ne 0 ]; then
+		tail -n 8 "$tmp/output" >>"$failures"
+		printf 'FAIL\t%s\t(beside the tests, exit status %d)\n' "$name" "$code" >>"$failures"
+	fi
+}
+
+step check-generated scripts/check-generated.sh
+step vet-arm64 env GOARCH=arm64 go vet ./...
+step lint scripts/lint.sh
+step test-new scripts/test-new.sh
+step test-kernels scripts/test-kernels.sh
+
+if [ -s "$failures" ]; then
+	cat "$failures"
+	exit 1
+fi

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+const fioProgram = "fio randrw 4k O_DIRECT"
+
+func blockCases() []comparison {
+	needs := []string{"fio"}
+	return []comparison{
+		{"biosnoop", fioProgram, "fio's own log, /proc/diskstats", needs, biosnoop},
+		{"biolatency", fioProgram, "fio's own log, /proc/diskstats", needs, biolatency},
+		{"biotop", fioProgram, "fio's own log", needs, biotop},
+		{"biostacks", fioProgram, "fio's own log", needs, biostacks},
+	}
+}
+
+// fioResult is what fio reports of its requests.
+type fioResult struct {
+	Jobs []struct{ Read, Write fioSide }
+}
+
+type fioSide struct {
+	Requests float64 `json:"total_ios"`
+	Bytes    float64 `json:"io_bytes"`
+}
+
+func (r *fioResult) requests() float64 { return r.Jobs[0].Read.Requests + r.Jobs[0].Write.Requests }
+func (r *fioResult) bytes() float64    { return r.Jobs[0].Read.Bytes + r.Jobs[0].Write.Bytes }
+
+// fio runs a load on a file on a disk; the file is laid out beforehand.
+func (m *machine) fio(ctx context.Context, args ...string) (*fioResult, error) {
+	text, err := output(ctx, "fio", append([]string{
+		"--name=truth", "--filename=" + m.path("fio.data"), "--size=32M", "--rw=randrw", "--bs=4k", "--direct=1",
+		"--ioengine=psync", "--number_ios=5000", "--output-format=json", "--thread", "--fallocate=none",
+	}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	var r fioResult
+	if err := json.Unmarshal([]byte(text), &r); err != nil || len(r.Jobs) != 1 {
+		return nil, fmt.Errorf("decode output of fio: %w", err)
+	}
+	return &r, nil
+}
+
+// observeFio returns what a tool shows of the load, what fio reports of it, and how many
+// requests the disk completed meanwhile.
+func (m *machine) observeFio(ctx context.Context, args ...string) (*observed, *fioResult, float64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(m.scratch, &st); err != nil {
+		return nil, nil, 0, fmt.Errorf("stat %s: %w", m.scratch, err)
+	}
+	disk := fmt.Sprintf("/sys/dev/block/%d:%d/stat", unix.Major(st.Dev), unix.Minor(st.Dev))
+	if _, err := os.Stat(disk); err != nil {
+		return nil, nil, 0, fmt.Errorf("%w: %s is on no disk", errMissing, m.scratch)
+	}
+	if _, err := m.fio(ctx, "--create_only=1"); err != nil {
+		return nil, nil, 0, err
+	}
+	unix.Sync()
+	var r *fioResult
+	var before, after float64
+	out, err := m.observe(ctx, func() (err error) {
+		if before, err = completed(disk); err != nil {
+			return err
+		}
+		if r, err = m.fio(ctx); err != nil {
+			return err
+		}
+		after, err = completed(disk)
+		return err
+	}, args...)
+	return out, r, after - before, err
+}
+
+// completed returns the reads and writes that a disk has completed.
+func completed(stat string) (float64, error) {
+	text, err := os.ReadFile(stat)
+	if err != nil {
+		return 0, fmt.Errorf("read statistics of the disk: %w", err)
+	}
+	var f [5]float64
+	if _, err := fmt.Sscan(string(text), &f[0], &f[1], &f[2], &f[3], &f[4]); err != nil {
+		return 0, fmt.Errorf("read %s: %w", stat, err)
+	}
+	return f[0] + f[4], nil
+}
+
+const hiddenWhy = "requests that complete in an interrupt of a process that the kernel hides from BPF"
+
+// hidden is how many requests may complete unseen: none, but on a guest that hides process 1.
+func hidden() float64 {
+	if _, err := os.Readlink("/proc/1/exe"); err != nil {
+		return 50
+	}
+	return 0
+}
+
+func biosnoop(ctx context.Context, m *machine) ([]figure, error) {
+	out, fio, disk, err := m.observeFio(ctx, "biosnoop")
+	if err != nil {
+		return nil, err
+	}
+	all := out
+	out = out.where("comm", "fio")
+	return []figure{
+		{"requests of fio", float64(len(out.rows)) + out.lost(), fio.requests(), hidden(), hiddenWhy},
+		{"bytes of fio", out.sum("bytes"), fio.bytes(), 4096 * hidden(), hiddenWhy},
+		{"requests of the disk", float64(len(all.rows)) + out.lost(), disk, disk/100 + hidden(),
+			"requests of others between the readings of diskstats and the tool's start and end"},
+	}, nil
+}
+
+func biolatency(ctx context.Context, m *machine) ([]figure, error) {
+	out, _, disk, err := m.observeFio(ctx, "biolatency")
+	if err != nil {
+		return nil, err
+	}
+	return []figure{{"requests of the disk", out.sum("count") + out.lost(), disk, disk/100 + hidden(),
+		"requests of others between the readings of diskstats and the tool's start and end"}}, nil
+}
+
+func biotop(ctx context.Context, m *machine) ([]figure, error) {
+	out, fio, _, err := m.observeFio(ctx, "biotop", "3600")
+	if err != nil {
+		return nil, err
+	}
+	out = out.where("comm", "fio")
+	return []figure{
+		{"requests of fio", out.sum("ios") + out.lost(), fio.requests(), hidden(), hiddenWhy},
+		{"bytes of fio", out.sum("bytes"), fio.bytes(), 4096 * hidden(), hiddenWhy},
+	}, nil
+}
+
+func biostacks(ctx context.Context, m *machine) ([]figure, error) {
+	out, fio, _, err := m.observeFio(ctx, "biostacks", "--comm", "fio")
+	if err != nil {
+		return nil, err
+	}
+	return []figure{{"requests of fio, over all stacks", out.sum("count") + out.lost(), fio.requests(), hidden(), hiddenWhy}}, nil
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// document renders docs/truth.md.
+func document(results []result) []byte {
+	var b bytes.Buffer
+	b.WriteString(intro)
+	b.WriteString("\n| tool | program | quantity | reference | tool's number | reference's number | bound |\n|---|---|---|---|---:|---:|---|\n")
+	for _, r := range results {
+		for _, f := range r.figures {
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n",
+				r.tool, code(r.program), f.what, code(r.reference), number(f.ours), number(f.reference), bound(f))
+		}
+	}
+	b.WriteString("\n## Not compared in this run\n\n| tool | program | reference | reason |\n|---|---|---|---|\n")
+	for _, r := range results {
+		if r.err != nil {
+			reason, _ := strings.CutPrefix(r.err.Error(), errMissing.Error()+": ")
+			if !errors.Is(r.err, errMissing) {
+				reason = "FAILED: " + reason
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.tool, code(r.program), code(r.reference), strings.ReplaceAll(reason, "\n", " "))
+		}
+	}
+	return b.Bytes()
+}
+
+const intro = `# Comparison with independent references
+
+Each tool observes a run of a real program. An independent reference observes the same run: another
+tracer, the program's own log, or a counter of the kernel. Both numbers stand side by side. The bound
+is the largest difference that is correct, with its reason. ` + "`make truth`" + ` makes this page and fails if a
+number is outside its bound.
+`
+
+func bound(f figure) string {
+	text := "equal"
+	if f.slack > 0 {
+		text = "± " + number(f.slack) + ": " + f.why
+	}
+	if f.isOutside() {
+		text += " **OUTSIDE**"
+	}
+	return text
+}
+
+func code(s string) string { return "`" + s + "`" }

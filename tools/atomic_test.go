@@ -1,0 +1,83 @@
+package tools_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/corescope/corescope/tools"
+)
+
+// A program can be interrupted, and in user space preempted, between the load and the store
+// of an addition, by one that adds to the same counter. So maps of counters are only written
+// by atomic instructions, or a loss could be lost.
+func TestCountersAreAtomic(t *testing.T) {
+	atomic := 0
+	for _, tl := range tools.All() {
+		objects, err := filepath.Glob(tl.Name + "/bpf_*_bpfel.o.gz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			spec, err := loadObject(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, prog := range spec.Programs {
+				n, err := counterStores(prog.Instructions)
+				if err != nil {
+					t.Errorf("%s, program %s: %v", object, name, err)
+				}
+				atomic += n
+			}
+		}
+	}
+	if atomic == 0 {
+		t.Error("no program counts anything")
+	}
+}
+
+// counterStores counts the atomic additions to what a look-up in a map of counters has
+// returned, which is in R0 until the next call, and in copies of it. Its error is the first
+// plain store there. It follows the instructions up to the next one that is jumped to.
+func counterStores(ins asm.Instructions) (atomic int, err error) {
+	counts := map[string]bool{"lost": true, "counters": true, "totals": true}
+	targets := jumpTargets(ins)
+	isMap := false
+	var holds [11]bool // registers with the address of a counter
+	for iter := ins.Iterate(); iter.Next(); {
+		in := iter.Ins
+		if targets[iter.Offset] {
+			holds, isMap = [11]bool{}, false
+		}
+		switch class := in.OpCode.Class(); {
+		case in.OpCode.IsDWordLoad() && in.Dst == asm.R1:
+			isMap = counts[in.Reference()]
+		case in.OpCode.JumpOp() == asm.Call:
+			holds = [11]bool{asm.R0: isMap && in.IsBuiltinCall() && in.Constant == int64(asm.FnMapLookupElem)}
+			isMap = false
+		case class.IsALU() && in.OpCode.ALUOp() == asm.Mov:
+			holds[in.Dst] = in.OpCode.Source() == asm.RegSource && holds[in.Src]
+		case class.IsALU(), class.IsLoad():
+			holds[in.Dst] = false
+		case class.IsStore() && holds[in.Dst] && in.OpCode.Mode() == asm.AtomicMode:
+			atomic++
+		case class.IsStore() && holds[in.Dst]:
+			return atomic, fmt.Errorf("instruction %d is a plain store to a counter: %v", iter.Index, in)
+		}
+	}
+	return atomic, nil
+}
+
+func jumpTargets(ins asm.Instructions) map[asm.RawInstructionOffset]bool {
+	targets := map[asm.RawInstructionOffset]bool{}
+	for iter := ins.Iterate(); iter.Next(); {
+		op := iter.Ins.OpCode.JumpOp()
+		if op != asm.InvalidJumpOp && op != asm.Call && op != asm.Exit {
+			targets[asm.RawInstructionOffset(int64(iter.Offset)+1+int64(iter.Ins.Offset))] = true
+		}
+	}
+	return targets
+}

@@ -1,0 +1,74 @@
+package profile
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// shortEnv has the test program execute another one, which the kernel ends when it has used
+// shortTime of the CPU.
+const shortEnv = "CORESCOPE_SHORT"
+
+const shortTime = 5 * time.Millisecond
+
+func runShort(program string) {
+	_, err := unix.Setitimer(unix.ITIMER_VIRTUAL, unix.Itimerval{Value: unix.NsecToTimeval(int64(shortTime))})
+	if err == nil {
+		err = unix.Exec(program, []string{program}, nil)
+	}
+	fmt.Fprintln(os.Stderr, "execute", program, err)
+	os.Exit(1)
+}
+
+// TestShortLivedTables checks that processes which live for some milliseconds have whole stacks with
+// all names once the file that they run is known: unwind tables belong to files, not to processes.
+func TestShortLivedTables(t *testing.T) {
+	tooltest.Root(t)
+	program := tooltest.FramelessProgram(t)
+	args := []string{"-F", "997", "-U", "--comm", "frameless", "--interval", "500ms"}
+	res := tooltest.JSONUntil(t, Tool, args, hasSteady(20), func(more func() bool) {
+		for more() {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), shortEnv+"="+program)
+			if out, err := cmd.CombinedOutput(); err == nil || len(out) > 0 {
+				t.Errorf("program ended with %v: %s", err, out)
+				return
+			}
+		}
+	})
+	for _, r := range res.Rows {
+		frames, _ := r["user_stack"].([]any)
+		for _, f := range frames {
+			if frame, _ := f.(map[string]any); frame["symbol"] == nil && frame["module"] == nil {
+				t.Errorf("a frame is in no file: %v", r)
+			}
+		}
+	}
+	checkSteady(t, res.Rows, 0.98)
+}
+
+// A register that holds no frame pointer leads to no frames, and never out of code.
+func TestWildFrames(t *testing.T) {
+	tooltest.Root(t)
+	pid := strconv.Itoa(tooltest.WildFrames(t).Process.Pid)
+	for _, more := range [][]string{{"--pid", pid}, {"--comm", "wild"}} {
+		res := tooltest.JSON(t, Tool, append(more, "-F", "499", "-U"), tooltest.Spend(t, pid, 300*time.Millisecond))
+		if len(res.Rows) == 0 {
+			t.Fatal("no samples")
+		}
+		for _, r := range res.Rows {
+			if got := r.Symbols("user_stack"); !slices.Equal(got, []string{tooltest.WildFunction}) {
+				t.Errorf("%v: stack is %v", more, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package tools_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/corescope/corescope/tools"
+)
+
+// TestReadmeFlags compares the README's table of common features with each tool.
+func TestReadmeFlags(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(readme), "\n## Common features\n")
+	table, _, _ = strings.Cut(table, "\n\n`corescope man")
+	flag := regexp.MustCompile(`--([a-z-]+)`)
+	rows := 0
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, " | ")
+		if len(cells) != 2 || !strings.HasPrefix(line, "| `--") {
+			continue
+		}
+		rows++
+		exceptHistograms := strings.Contains(cells[1], "not for histograms")
+		for _, tl := range tools.All() {
+			facts, err := tl.Facts()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range flag.FindAllStringSubmatch(cells[0], -1) {
+				want := !exceptHistograms || facts.Kind != "histogram"
+				if has := hasFlag(facts, match[1]); has != want {
+					t.Errorf("%s has --%s: %v, the README says %v", tl.Name, match[1], has, want)
+				}
+			}
+		}
+	}
+	if rows < 7 {
+		t.Errorf("the README's table has %d rows, want 7", rows)
+	}
+}

@@ -1,0 +1,186 @@
+package syscount
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// actEnv is the name of what the test binary does as a child of the test.
+const actEnv = "CORESCOPE_ACT"
+
+// act waits for a byte, does what is named, and exits with an error if that fails.
+func act(name string) {
+	os.Stdout.WriteString(".")
+	os.Stdin.Read(make([]byte, 1))
+	var err error
+	switch verb, path, _ := strings.Cut(name, " "); verb {
+	case "execve":
+		err = unix.Exec(path, []string{path}, nil)
+	case "execveat":
+		err = execveat(path)
+	case "wait":
+		err = waitOnFirstThread()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, name, err)
+		os.Exit(1)
+	}
+}
+
+func execveat(path string) error {
+	name, err := unix.BytePtrFromString(path)
+	if err != nil {
+		return err
+	}
+	var none [1]*byte
+	at := unix.AT_FDCWD
+	_, _, errno := unix.RawSyscall6(unix.SYS_EXECVEAT, uintptr(at), uintptr(unsafe.Pointer(name)),
+		uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(&none)), 0, 0)
+	return errno
+}
+
+// waitOnFirstThread makes the thread-group leader wait in ppoll while another thread maps and
+// unmaps a page.
+func waitOnFirstThread() error {
+	done := make(chan error)
+	var try func()
+	try = func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != os.Getpid() {
+			go try()
+			select {} // keeps the leader blocked
+		}
+		done <- pollUntilUnmapped()
+	}
+	go try()
+	return <-done
+}
+
+func pollUntilUnmapped() error {
+	var pipe [2]int
+	if err := unix.Pipe(pipe[:]); err != nil {
+		return err
+	}
+	go func() {
+		for !sleeps(os.Getpid()) {
+			time.Sleep(time.Millisecond)
+		}
+		page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			panic(err)
+		}
+		unix.Munmap(page)
+		unix.Write(pipe[1], []byte("."))
+	}()
+	_, err := unix.Ppoll([]unix.PollFd{{Fd: int32(pipe[0]), Events: unix.POLLIN}}, nil, nil)
+	return err
+}
+
+// sleeps reports whether the thread sleeps, from its state in /proc.
+func sleeps(tid int) bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", tid))
+	_, after, _ := strings.Cut(string(text), ") ")
+	return strings.HasPrefix(after, "S")
+}
+
+// run counts the system calls of a child of the test that does what is named, once it is ready.
+func runAct(t *testing.T, name string, args ...string) *tooltest.Result {
+	t.Helper()
+	tooltest.Root(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), actEnv+"="+name)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	out.Read(make([]byte, 1))
+	return tooltest.JSON(t, Tool, append(args, "--pid", fmt.Sprint(cmd.Process.Pid)), func() {
+		in.Write([]byte("."))
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	})
+}
+
+// TestLatencyOfFirstThread uses munmap, which on x86-64 has the number of execve on i386. It must
+// not be mistaken for an exec that ends the call of the thread-group leader.
+func TestLatencyOfFirstThread(t *testing.T) {
+	res := runAct(t, "wait", "-L", "--syscall", "ppoll")
+	if n := sum(res.Rows, "ppoll", "count"); n != 1 {
+		t.Errorf("%v calls of ppoll, want 1", n)
+	}
+	if n := res.Summary.Object("counters").Num("no_entry"); n != 0 {
+		t.Errorf("no_entry is %v, want 0", n)
+	}
+}
+
+// TestExecByItsOwnName checks successful execs: the registers at their return contain neither
+// number nor ABI.
+func TestExecByItsOwnName(t *testing.T) {
+	prog := func(t *testing.T, abi string) string {
+		if abi == "compat" {
+			return tooltest.I386(t, nil, func(uint32) []byte { return tooltest.Exit386() })
+		}
+		return (&tooltest.Native{Touches: 1}).Write(t)
+	}
+	for _, tt := range []struct{ call, abi string }{
+		{"execve", "native"}, {"execveat", "native"}, {"execve", "compat"}, {"execveat", "compat"},
+	} {
+		t.Run(tt.call+" of a "+tt.abi+" program", func(t *testing.T) {
+			res := runAct(t, tt.call+" "+prog(t, tt.abi))
+			got := map[string]float64{}
+			for _, r := range res.Rows {
+				if strings.HasPrefix(r.Str("syscall"), "execve") {
+					got[r.Str("syscall")+" "+r.Str("abi")] = r.Num("count")
+				}
+			}
+			if len(got) != 1 || got[tt.call+" native"] != 1 {
+				t.Errorf("exec calls %v, want one native %s", got, tt.call)
+			}
+			if n := res.Summary.Object("counters").Num("exec_without_entry"); n != 0 {
+				t.Errorf("exec_without_entry is %v", n)
+			}
+		})
+	}
+}
+
+// TestExecByCompat checks that a call of a 32-bit program has its ABI, whatever it executes.
+func TestExecByCompat(t *testing.T) {
+	data := append([]byte((&tooltest.Native{Touches: 1}).Write(t)), 0)
+	prog := tooltest.I386(t, data, func(data uint32) []byte {
+		return append(tooltest.Call386(11, data, 0, 0), tooltest.Exit386()...)
+	})
+	res := tooltest.JSON(t, Tool, []string{"--ppid", self()}, func() {
+		if err := exec.Command(prog).Run(); err != nil {
+			t.Error(err)
+		}
+	})
+	compat := 0.0
+	for _, r := range res.Rows {
+		if r.Str("syscall") == "execve" && r.Str("abi") == "compat" {
+			compat += r.Num("count")
+		}
+	}
+	if compat != 1 {
+		t.Errorf("rows %v, want one execve of the 32-bit program", res.Rows)
+	}
+}
