@@ -125,6 +125,18 @@ func follow(r Reader) <-chan got {
 	return c
 }
 
+// next is what the reader returns next. It fails the test if the reader is never woken for it.
+func next(t testing.TB, c <-chan got) got {
+	t.Helper()
+	select {
+	case g := <-c:
+		return g
+	case <-time.After(time.Minute):
+		t.Fatal("the reader does not return")
+		return got{}
+	}
+}
+
 func newReader(t testing.TB, s *sender) Reader {
 	t.Helper()
 	r, err := New(s.events, 1<<16)
@@ -140,8 +152,9 @@ func median(all []time.Duration) time.Duration {
 	return all[len(all)/2]
 }
 
-// A lone event is read within 100 ms: one that wakes, one that does not because it
-// comes shortly after one that does, and one that does not although it should.
+// A lone event is read: one that wakes the reader, one that does not because it comes shortly
+// after one that does, and one that does not although it should. TestEventsAreReadInTime checks
+// how soon, with a clock that does not depend on the load of the machine.
 func TestLoneEvents(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -165,23 +178,17 @@ func TestLoneEvents(t *testing.T) {
 				}
 				begin := time.Now()
 				s.send(t, 0, 2, tt.flags, -1)
-				g := <-c
+				g := next(t, c)
 				for g.err != nil || g.number != 2 {
-					g = <-c
+					g = next(t, c)
 				}
 				took = append(took, g.at.Sub(begin))
-				if next := <-c; !errors.Is(next.err, ErrIdle) {
-					t.Fatalf("the last event is followed by %+v", next)
-				} else if wait := next.at.Sub(g.at); wait > 100*time.Millisecond {
-					t.Errorf("idle %s after the last event", wait)
+				if after := next(t, c); !errors.Is(after.err, ErrIdle) {
+					t.Fatalf("the last event is followed by %+v", after)
 				}
 				time.Sleep(70 * time.Millisecond) // until the reader is at rest
 			}
-			if m := median(took); m > 100*time.Millisecond {
-				t.Errorf("read after %s (median), 100 ms at most", m)
-			} else {
-				t.Logf("read after %s (median), %s at most", m, took[len(took)-1])
-			}
+			t.Logf("read after %s (median), %s at most", median(took), took[len(took)-1])
 		})
 	}
 }
@@ -346,14 +353,14 @@ func TestPerfLoneEvent(t *testing.T) {
 	for range 9 {
 		begin := time.Now()
 		s.send(t, 0, 1, 0, -1)
-		g, idle := <-c, <-c
+		g, idle := next(t, c), next(t, c)
 		if g.err != nil || !errors.Is(idle.err, ErrIdle) {
 			t.Fatalf("%+v, then %+v", g, idle)
 		}
 		took = append(took, g.at.Sub(begin))
 	}
-	if m := median(took); m > 100*time.Millisecond || m < hold {
-		t.Errorf("read after %s (median)", m)
+	if m := median(took); m < hold {
+		t.Errorf("read after %s (median), before its turn", m)
 	}
 }
 

@@ -111,8 +111,8 @@ func collects(n int, path string) (int, error) {
 	return n, nil
 }
 
-// spins uses a CPU for n ms. It returns no number: how often that is sampled follows from the
-// CPU time that the kernel counts.
+// spins uses a CPU for n ms. It returns no number: tooltest.Samples counts how often
+// that is sampled.
 func spins(n int, _ string) (int, error) {
 	for end := cpuTime() + time.Duration(n)*time.Millisecond; cpuTime() < end; {
 	}
@@ -123,15 +123,6 @@ func cpuTime() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) // a clock that every kernel has
 	return time.Duration(ts.Nano())
-}
-
-// used is the CPU time of the load's first thread, as the kernel counts it.
-func (l *load) used(t testing.TB) (cpu time.Duration) {
-	t.Helper()
-	if _, err := fmt.Sscan(l.read(t, "schedstat"), (*int64)(&cpu)); err != nil {
-		t.Fatal(err)
-	}
-	return cpu
 }
 
 // ownNetwork gives the load's first thread a network namespace with a loopback of its own: what

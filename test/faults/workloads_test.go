@@ -38,8 +38,8 @@ type workload struct {
 	firsts int
 	// listed is how many rows a list has: what of the load the kernel itself shows in /proc.
 	listed func(*load, testing.TB) int
-	// samples tells that what happened is the samples of the CPU time that the load used, at
-	// that frequency.
+	// samples tells that what happened is how often a timer of that frequency interrupted the
+	// load's thread.
 	samples int
 }
 
@@ -79,7 +79,7 @@ func workloads() map[string]workload {
 			place: missing, job: "nothing", storm: "nothing", first: "keep areas", firsts: 1000, listed: areas, args: byPID(),
 		},
 		"profile": {
-			place: missing, job: "spin", n: 300, storm: "spin", storms: 2000, fits: true, samples: 99, column: "count",
+			place: missing, job: "spin", n: 1000, storm: "spin", storms: 2000, fits: true, samples: 99, column: "count",
 			args: func(l *load) []string { return []string{"-F", "99", "--tid", strconv.Itoa(l.pid)} },
 		},
 		"sockets": {
@@ -325,14 +325,16 @@ func (s *subject) storms() happened { return s.does(s.storm, s.workload.storms) 
 
 func (s *subject) does(job string, times int) happened {
 	s.Helper()
-	left, hidden, used := s.load.left(s, s.workload.left), tooltest.HiddenRuns(), s.used(s)
-	n := s.do(s, job, times)
 	if s.samples > 0 {
-		// A sample is taken when a timer of the CPU expires: there can be one less or more
-		// for each turn on the CPU, and a guest loses some while it does not run itself.
-		n = int((s.used(s) - used).Seconds() * float64(s.samples))
+		stop := tooltest.Samples(s, s.load.pid, s.samples)
+		s.do(s, job, times)
+		// The tool's timers expire at other times: each turn on the CPU can have one more or
+		// one less of them.
+		n := stop()
 		return happened{n, 3 + n/2}
 	}
+	left, hidden := s.load.left(s, s.workload.left), tooltest.HiddenRuns()
+	n := s.do(s, job, times)
 	if s.workload.left != notAtAll {
 		n = s.load.left(s, s.workload.left) - left
 	}

@@ -78,7 +78,7 @@ func TestReads(t *testing.T) {
 	l := newLoop(t, 0)
 	const n = 500
 	var wall, longest time.Duration
-	res := tooltest.JSON(t, Tool, []string{"-D", "--operations", "-F", "--pid", pid(), "-d", l.path}, func() {
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-D", "--operations", "-F", "--pid", pid(), "-d", l.path}, func() {
 		for range n {
 			begin := time.Now()
 			readBlocks(t, l.dev, 1)
@@ -100,7 +100,7 @@ func TestReads(t *testing.T) {
 // TestOperations issues each kind of I/O a known number of times.
 func TestOperations(t *testing.T) {
 	l := newLoop(t, 0)
-	res := tooltest.JSON(t, Tool, []string{"--operations", "-d", l.name}, func() {
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"--operations", "-d", l.name}, func() {
 		readBlocks(t, l.dev, 11)
 		writeBlocks(t, l.dev, 12)
 		for range 13 {
@@ -144,7 +144,7 @@ func TestStages(t *testing.T) {
 		t.Run(scheduler, func(t *testing.T) {
 			l := scheduled(t, scheduler)
 			const n = 200
-			res := tooltest.JSON(t, Tool, []string{"--stages", "-d", l.name, "--operations", "--stats"}, func() { writeBlocks(t, l.dev, n) })
+			res := tooltest.JSONUndisturbed(t, Tool, []string{"--stages", "-d", l.name, "--operations", "--stats"}, func() { writeBlocks(t, l.dev, n) })
 			sums := map[string]float64{}
 			for _, stage := range []string{"queue", "device", "total"} {
 				h := find(t, res, map[string]string{"stage": stage, "operation": "write"})
@@ -170,7 +170,7 @@ func TestQueued(t *testing.T) {
 	const n = 100
 	var queued *tooltest.Result
 	stages := tooltest.JSON(t, Tool, []string{"--stages", "-d", l.name}, func() {
-		queued = tooltest.JSON(t, Tool, []string{"-Q", "-d", l.name}, func() { readBlocks(t, l.dev, n) })
+		queued = tooltest.JSONUndisturbed(t, Tool, []string{"-Q", "-d", l.name}, func() { readBlocks(t, l.dev, n) })
 	})
 	total := find(t, stages, map[string]string{"stage": "total"})
 	device := find(t, stages, map[string]string{"stage": "device"})
@@ -259,7 +259,7 @@ func TestHooks(t *testing.T) {
 		for _, hook := range []string{"insert", "issue", "requeue", "merge", "complete", "bioqueue", "biocomplete"} {
 			args = append(args, "--hook", hook+"="+strings.TrimPrefix(kind, "old"))
 		}
-		res := tooltest.JSON(t, Tool, args, func() {
+		res := tooltest.JSONUndisturbed(t, Tool, args, func() {
 			readBlocks(t, l.dev, n)
 			writeBlocks(t, z.dev, n)
 		})

@@ -50,13 +50,13 @@ func TestPartitions(t *testing.T) {
 		writeBlocks(t, l.dev, 10)
 		writeBlocks(t, p, 20)
 	}
-	res := tooltest.JSON(t, Tool, []string{"-D", "-P", "-d", l.name}, load)
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-D", "-P", "-d", l.name}, load)
 	for name, n := range map[string]float64{l.name: 10, l.name + "p1": 20} {
 		if h := find(t, res, map[string]string{"disk": l.name, "partition": name}); h.Num("count") != n {
 			t.Errorf("%v writes of %s, want %v", h.Num("count"), name, n)
 		}
 	}
-	res = tooltest.JSON(t, Tool, []string{"-D", "-d", p.Name()}, load)
+	res = tooltest.JSONUndisturbed(t, Tool, []string{"-D", "-d", p.Name()}, load)
 	if h := find(t, res, map[string]string{"disk": l.name}); h.Num("count") != 20 {
 		t.Errorf("%v writes of the partition, want 20", h.Num("count"))
 	}
@@ -98,7 +98,7 @@ func TestWithoutAccounting(t *testing.T) {
 			continue
 		}
 		const n = 1000 // reuses each request of the disk several times
-		res := tooltest.JSON(t, Tool, []string{"--stages", "-P", "-d", l.name, "--pid", pid()}, func() { readBlocks(t, p, n) })
+		res := tooltest.JSONUndisturbed(t, Tool, []string{"--stages", "-P", "-d", l.name, "--pid", pid()}, func() { readBlocks(t, p, n) })
 		for _, stage := range []string{"queue", "device", "total"} {
 			if h := find(t, res, map[string]string{"stage": stage, "partition": name}); h.Num("count") != n {
 				t.Errorf("%s: %v times of %s, want %d", scheduler, h.Num("count"), stage, n)
@@ -145,18 +145,18 @@ func TestBios(t *testing.T) {
 			}
 		}
 	}
-	res := tooltest.JSON(t, Tool, []string{"-D", "--operations", "--pid", pid()}, load)
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-D", "--operations", "--pid", pid()}, load)
 	for op, n := range map[string]float64{"write": 100, "read": 50} {
 		if h := find(t, res, map[string]string{"disk": z.name, "operation": op}); h.Num("count") != n {
 			t.Errorf("%v of %s, want %v", h.Num("count"), op, n)
 		}
 	}
-	res = tooltest.JSON(t, Tool, []string{"--stages", "-d", z.name}, load)
+	res = tooltest.JSONUndisturbed(t, Tool, []string{"--stages", "-d", z.name}, load)
 	if h := find(t, res, map[string]string{"stage": "total"}); h.Num("count") < 150 || len(res.Histograms) != 1 {
 		t.Errorf("histograms: %v", keys(res))
 	}
 	checkCounters(t, res, nil)
-	res = tooltest.JSON(t, Tool, []string{"--operations", "--pid", pid()}, load)
+	res = tooltest.JSONUndisturbed(t, Tool, []string{"--operations", "--pid", pid()}, load)
 	if len(res.Histograms) != 0 {
 		t.Errorf("bios count among requests: %v", keys(res))
 	}
@@ -167,7 +167,7 @@ func TestBios(t *testing.T) {
 func TestEntries(t *testing.T) {
 	tooltest.AnyWay(t)
 	l := newLoop(t, 0)
-	tooltest.JSON(t, Tool, []string{"-Q", "-d", l.name}, func() {
+	tooltest.JSONUndisturbed(t, Tool, []string{"-Q", "-d", l.name}, func() {
 		readBlocks(t, l.dev, 10*loopDepth)
 		if n := entries(t, "ios"); n == 0 || n > loopDepth {
 			t.Errorf("%d entries for the disk's %d requests", n, loopDepth)

@@ -18,7 +18,7 @@ func TestErrors(t *testing.T) {
 	}
 	const n = 7
 	b := block(t)
-	res := tooltest.JSON(t, Tool, []string{"--operations", "-d", l.name}, func() {
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"--operations", "-d", l.name}, func() {
 		for i := range n {
 			if _, err := unix.Pwrite(int(l.dev.Fd()), b, int64(i*stride)); !errors.Is(err, unix.EIO) {
 				t.Errorf("write to the sealed disk: %v", err)
@@ -60,7 +60,8 @@ func partial(t *testing.T, iostats, filter string) *tooltest.Result {
 	}
 	const n = 5
 	failed := 0
-	res := tooltest.JSON(t, Tool, args, func() {
+	res := tooltest.JSONUndisturbed(t, Tool, args, func() {
+		failed = 0
 		for i := n; i > 0; i-- {
 			failed += readHalf(t, l, int64(i*stride))
 		}

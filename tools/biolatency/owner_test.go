@@ -81,7 +81,7 @@ func TestCgroup(t *testing.T) {
 			below := testCgroup(t, hierarchy, "inside/below")
 			inside := filepath.Dir(below)
 			beside := testCgroup(t, hierarchy, "beside")
-			res := tooltest.JSON(t, Tool, []string{"-d", l.name, "--cgroup", inside}, func() {
+			res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", l.name, "--cgroup", inside}, func() {
 				writeIn(t, inside, l.path, 10)
 				writeIn(t, below, l.path, 20)
 				writeIn(t, beside, l.path, 40)
@@ -101,7 +101,7 @@ func TestCgroups(t *testing.T) {
 	hierarchy := defaultHierarchy(t)
 	l := newLoop(t, 0)
 	one, other := testCgroup(t, hierarchy, "one"), testCgroup(t, hierarchy, "other")
-	res := tooltest.JSON(t, Tool, []string{"-d", l.name, "--cgroups"}, func() {
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", l.name, "--cgroups"}, func() {
 		writeIn(t, one, l.path, 10)
 		writeIn(t, other, l.path, 20)
 	})
@@ -118,7 +118,7 @@ func TestContainers(t *testing.T) {
 	const id = "b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b"
 	dir := tooltest.Cgroup(t, defaultHierarchy(t), "docker/"+id)
 	l := newLoop(t, 0)
-	res := tooltest.JSON(t, Tool, []string{"-d", l.name, "--containers"}, func() {
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", l.name, "--containers"}, func() {
 		writeIn(t, dir, l.path, 10)
 		writeBlocks(t, l.dev, 20)
 	})
@@ -140,7 +140,7 @@ func TestKernelThread(t *testing.T) {
 	inside, beside := testCgroup(t, "blkio", "inside"), testCgroup(t, "blkio", "beside")
 	l := newLoop(t, 0)
 	upper := loopOver(t, int(l.dev.Fd()), unix.LO_FLAGS_DIRECT_IO)
-	res := tooltest.JSON(t, Tool, []string{"-d", l.name, "--operations", "--cgroup", inside}, func() {
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", l.name, "--operations", "--cgroup", inside}, func() {
 		writeIn(t, inside, upper.path, 25)
 		writeIn(t, beside, upper.path, 50)
 	})

@@ -109,7 +109,7 @@ func TestDeviceMapper(t *testing.T) {
 			}
 		}
 	}
-	res := tooltest.JSON(t, Tool, []string{"-D", "--operations"}, load)
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-D", "--operations"}, load)
 	for _, disk := range []string{l.name, d.name} {
 		for op, n := range map[string]float64{"write": 40, "read": 30, "flush": 5} {
 			if h := find(t, res, map[string]string{"disk": disk, "operation": op}); h.Num("count") != n {
@@ -117,11 +117,11 @@ func TestDeviceMapper(t *testing.T) {
 			}
 		}
 	}
-	res = tooltest.JSON(t, Tool, []string{"-d", d.name}, load)
+	res = tooltest.JSONUndisturbed(t, Tool, []string{"-d", d.name}, load)
 	if h := find(t, res, nil); h.Num("count") != 75 {
 		t.Errorf("%v on the mapped disk, want 75", h.Num("count"))
 	}
-	res = tooltest.JSON(t, Tool, []string{"--operations", "--pid", pid()}, load)
+	res = tooltest.JSONUndisturbed(t, Tool, []string{"--operations", "--pid", pid()}, load)
 	if h := find(t, res, map[string]string{"operation": "write"}); h.Num("count") != 40 {
 		t.Errorf("%v writes when not grouped by disk, want 40", h.Num("count"))
 	}
@@ -193,7 +193,7 @@ func TestStriped(t *testing.T) {
 				t.Logf("set accounting: %v", err)
 			}
 			const n = 2 * chunk / stride // the same number on each
-			res := tooltest.JSON(t, Tool, []string{"-D", "--operations"}, func() {
+			res := tooltest.JSONUndisturbed(t, Tool, []string{"-D", "--operations"}, func() {
 				writeBlocks(t, d.dev, n)
 				if left := entries(t, "bios"); left > 0 {
 					t.Errorf("%d bios remain in the map", left)

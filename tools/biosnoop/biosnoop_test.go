@@ -14,7 +14,7 @@ import (
 func TestRequests(t *testing.T) {
 	const n = 40
 	l := tooltest.NewLoop(t, 0)
-	res := tooltest.JSON(t, Tool, []string{"-d", l.Name}, func() {
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", l.Name}, func() {
 		tooltest.ReadBlocks(t, l.Dev, n)
 		tooltest.WriteBlocks(t, l.Dev, n)
 		if err := unix.Fsync(int(l.Dev.Fd())); err != nil {
@@ -49,7 +49,7 @@ func TestRequests(t *testing.T) {
 func TestSequential(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
 	b := tooltest.Block(t)
-	res := tooltest.JSON(t, Tool, []string{"-d", l.Name, "-p", strconv.Itoa(os.Getpid())}, func() {
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", l.Name, "-p", strconv.Itoa(os.Getpid())}, func() {
 		for i := range 10 {
 			if _, err := unix.Pread(int(l.Dev.Fd()), b, int64(i)*tooltest.BlockSize); err != nil {
 				t.Error(err)
@@ -69,7 +69,7 @@ func TestSequential(t *testing.T) {
 func TestFilters(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
 	for _, args := range [][]string{{"-m", "10000"}, {"-p", "1"}, {"--filter", "bytes > 4096"}} {
-		res := tooltest.JSON(t, Tool, append(args, "-d", l.Name), func() { tooltest.ReadBlocks(t, l.Dev, 20) })
+		res := tooltest.JSONUndisturbed(t, Tool, append(args, "-d", l.Name), func() { tooltest.ReadBlocks(t, l.Dev, 20) })
 		if len(res.Events) != 0 {
 			t.Errorf("%q: %v", args, res.Events[0])
 		}

@@ -69,7 +69,7 @@ func TestStacks(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
 	const direct, cached = 300, 100
 	var directTime, cachedTime time.Duration
-	res := tooltest.JSON(t, Tool, []string{"-d", l.Name}, func() {
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", l.Name}, func() {
 		directTime = timed(func() { tooltest.ReadBlocks(t, l.Dev, direct) })
 		cachedTime = timed(func() { buffered(t, l.Path, cached) })
 	})
@@ -98,7 +98,7 @@ func TestFilters(t *testing.T) {
 		{[]string{"-d", l.Name, "--pid", "1"}, 0},
 		{[]string{"-d", l.Name, "--interval", "10ms"}, 50},
 	} {
-		res := tooltest.JSON(t, Tool, c.args, func() {
+		res := tooltest.JSONUndisturbed(t, Tool, c.args, func() {
 			tooltest.ReadBlocks(t, l.Dev, 50)
 			tooltest.ReadBlocks(t, other.Dev, 7)
 		})

@@ -24,7 +24,7 @@ func sum(rows []tooltest.Row, disk, op, key string) (n float64) {
 
 func TestRequests(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
-	res := tooltest.JSON(t, Tool, []string{"-d", l.Name, "100ms"}, func() {
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", l.Name, "100ms"}, func() {
 		tooltest.ReadBlocks(t, l.Dev, 300)
 		tooltest.WriteBlocks(t, l.Dev, 200)
 		for i := range 7 {
@@ -65,10 +65,10 @@ func TestRequests(t *testing.T) {
 func TestFilter(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
 	load := func() { tooltest.ReadBlocks(t, l.Dev, 50) }
-	if res := tooltest.JSON(t, Tool, []string{"-p", strconv.Itoa(os.Getpid())}, load); sum(res.Rows, l.Name, "R", "ios") != 50 {
+	if res := tooltest.JSONUndisturbed(t, Tool, []string{"-p", strconv.Itoa(os.Getpid())}, load); sum(res.Rows, l.Name, "R", "ios") != 50 {
 		t.Errorf("rows %v, want 50 reads", res.Rows)
 	}
-	if res := tooltest.JSON(t, Tool, []string{"-p", "1"}, load); sum(res.Rows, l.Name, "R", "ios") != 0 {
+	if res := tooltest.JSONUndisturbed(t, Tool, []string{"-p", "1"}, load); sum(res.Rows, l.Name, "R", "ios") != 0 {
 		t.Errorf("unexpected rows %v", res.Rows)
 	}
 }
