@@ -14,24 +14,25 @@
 enum accept_run {
 	ACCEPT_ONLY,
 	ACCEPT_FIRST,
-	ACCEPT_AGAIN, /* by the program that is there in case that the first was left out */
+	ACCEPT_SECOND, /* in the second program, in case the kernel skipped the first */
 };
 
 /*
- * The hook "accept": a task takes a connection from a listener. The tool, or a header of
- * its, defines what happens then. It is called in that task. listener may be NULL.
+ * The hook "accept": a task accepts a connection from a listener. The tool, or a header that it
+ * includes, defines handle_accept(), which is called in the context of that task. listener may be
+ * NULL.
  */
 static __always_inline void handle_accept(void *ctx, const struct sock *listener,
 					  const struct sock *sk, enum accept_run run);
 
-/* Three of its four arguments are in a struct from 6.10 on (92ef0fd55ac8). */
+/* From 6.10 on (92ef0fd55ac8), three of the four arguments of inet_csk_accept() are in a struct. */
 static __always_inline int handle_accept_return(__u64 *ctx, enum accept_run run)
 {
 	const struct sock *sk;
 
 	if (bpf_core_type_exists(struct proto_accept_arg)) {
 		sk = (const struct sock *)ctx[2];
-		barrier_var(sk); /* as in block_arg() */
+		barrier_var(sk); /* see block_arg() */
 	} else {
 		sk = (const struct sock *)ctx[4];
 	}
@@ -49,7 +50,7 @@ int accept__fentry(__u64 *ctx)
 SEC("fexit/inet_csk_accept")
 int accept__fentry__again(__u64 *ctx)
 {
-	return handle_accept_return(ctx, ACCEPT_AGAIN);
+	return handle_accept_return(ctx, ACCEPT_SECOND);
 }
 
 static __always_inline bool is_compat_accept(struct pt_regs *regs, __s32 nr)
@@ -62,7 +63,7 @@ static __always_inline bool is_compat_accept(struct pt_regs *regs, __s32 nr)
 	return call == SYS_ACCEPT || call == SYS_ACCEPT4;
 }
 
-/* The new descriptor still stands for what was accepted, unless another thread has closed it. */
+/* The new descriptor refers to the accepted socket, unless another thread has closed it already. */
 static __always_inline int handle_accept_exit(void *ctx, struct pt_regs *regs, __s32 nr, long ret,
 					      bool btf)
 {

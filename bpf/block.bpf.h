@@ -8,10 +8,10 @@
 #include "task.bpf.h"
 
 /*
- * Block requests and bios as the tracepoints block:* see them, from kernel 5.8 on.
+ * Block requests and bios, as passed to the tracepoints block:*, from kernel 5.8 on.
  *
- * Functions that take "direct", a constant, are for both kinds of program: those of
- * tp_btf follow pointers by themselves (direct), those of raw_tp ask a helper to read.
+ * The parameter "direct" is a constant: true in tp_btf programs, which can dereference pointers,
+ * and false in raw_tp programs, which need a helper to read memory.
  */
 
 #define PF_KTHREAD 0x00200000
@@ -20,8 +20,8 @@
 #define block_read(direct, p, field) ((direct) ? (p)->field : BPF_CORE_READ(p, field))
 
 /*
- * The argument that comes behind request_queue. Requests lost that first argument in
- * 5.11 and 5.10.137 (a54895fa057c), bios in 5.11 (e8a676d61c07).
+ * These types exist in kernels whose tracepoints have a request_queue as first argument. It was
+ * removed for requests in 5.11 and 5.10.137 (a54895fa057c), and for bios in 5.11 (e8a676d61c07).
  */
 typedef void (*btf_trace_block_rq_insert___q)(void *, struct request_queue *, struct request *);
 typedef void (*btf_trace_block_rq_issue___q)(void *, struct request_queue *, struct request *);
@@ -30,8 +30,8 @@ typedef void (*btf_trace_block_rq_merge___q)(void *, struct request_queue *, str
 typedef void (*btf_trace_block_bio_queue___q)(void *, struct request_queue *, struct bio *);
 
 /*
- * The barrier is there for clang, which else chooses between two addresses and reads
- * from one: the verifier refuses an address in the context that is not a constant.
+ * Without the barrier, clang selects one of two addresses and loads from it. The verifier rejects a
+ * load from the context at an address that is not constant.
  */
 #define block_arg(ctx, event)                                           \
 	({                                                              \
@@ -45,12 +45,15 @@ typedef void (*btf_trace_block_bio_queue___q)(void *, struct request_queue *, st
 		__arg;                                                  \
 	})
 
-/* 5.17 took rq_disk away (f3fa33acca9f); queues know their disk from 5.15 on (d152c682f03c). */
+/*
+ * request.rq_disk was removed in 5.17 (f3fa33acca9f); request_queue.disk exists from 5.15 on
+ * (d152c682f03c).
+ */
 struct request___rq_disk {
 	struct gendisk *rq_disk;
 } __attribute__((preserve_access_index));
 
-/* Before 5.11 a partition was no block_device (0d02129e76ed). */
+/* Before 5.11 a partition was a struct hd_struct, not a struct block_device (0d02129e76ed). */
 struct hd_struct___old {
 	struct device __dev;
 } __attribute__((preserve_access_index));
@@ -59,12 +62,12 @@ struct request___hd_struct {
 	struct hd_struct___old *part;
 } __attribute__((preserve_access_index));
 
-/* Before 5.12 a bio knew its disk alone (309dca309fc3). */
+/* Before 5.12 a bio referred to the disk, not to the partition (309dca309fc3). */
 struct bio___bi_disk {
 	struct gendisk *bi_disk;
 } __attribute__((preserve_access_index));
 
-/* Kernels before 6.0 (ff07a02e9e8e) have the operations in this enum. */
+/* Before 6.0 the operations were values of this enum (ff07a02e9e8e). */
 enum req_opf___old {
 	REQ_OP_SECURE_ERASE___old,
 	REQ_OP_WRITE_ZEROES___old,
@@ -81,7 +84,7 @@ enum req_opf___old {
 	REQ_OP_SCSI_OUT___old,
 };
 
-/* Operations in numbers that no kernel moves. */
+/* Operations, with numbers that do not depend on the kernel version. */
 enum block_op {
 	BLOCK_OP_READ,
 	BLOCK_OP_WRITE,
@@ -103,7 +106,7 @@ enum block_op {
 	BLOCK_OP_OTHER,
 };
 
-/* Flags that say what an I/O is, as bits that no kernel moves. */
+/* Flags of an I/O, as bit numbers that do not depend on the kernel version. */
 enum block_flag {
 	BLOCK_FLAG_SYNC,
 	BLOCK_FLAG_META,
@@ -118,13 +121,13 @@ enum block_flag {
 	BLOCK_FLAG_NOWAIT,
 };
 
-/* Keep the types in the object: Go takes its constants from there. */
+/* Keeps the types in the BTF of the object: Go takes its constants from there. */
 const enum block_op *block_op_type __attribute__((unused));
 const enum block_flag *block_flag_type __attribute__((unused));
 
 #define REQ_OP_MASK 0xff
 
-/* What is only in the old enum has no number in vmlinux.h to begin with. */
+/* vmlinux.h has no values for operations that exist only in the old enum. */
 #define block_op_is_old(op, name)                                              \
 	(bpf_core_enum_value_exists(enum req_opf___old, REQ_OP_##name##___old) && \
 	 (op) == bpf_core_enum_value(enum req_opf___old, REQ_OP_##name##___old))
@@ -134,7 +137,7 @@ const enum block_flag *block_flag_type __attribute__((unused));
 		 (op) == bpf_core_enum_value(enum req_op, REQ_OP_##name) : \
 		 block_op_is_old(op, name))
 
-/* The first four are numbers of devices' protocols and stand in all kernels. */
+/* The operations up to REQ_OP_DISCARD have the same numbers in all kernels. */
 static __always_inline enum block_op block_op(__u32 cmd_flags)
 {
 	__u32 op = cmd_flags & REQ_OP_MASK;
@@ -170,7 +173,7 @@ static __always_inline enum block_op block_op(__u32 cmd_flags)
 	return BLOCK_OP_OTHER;
 }
 
-/* The bit of a flag that a request or bio has. */
+/* The bit of the flag if it is set in cmd_flags, otherwise 0. */
 #define block_flag(cmd_flags, name)                                             \
 	((bpf_core_enum_value_exists(enum req_flag_bits, __REQ_##name) ?         \
 		  (cmd_flags) >> bpf_core_enum_value(enum req_flag_bits, __REQ_##name) & 1 : \
@@ -178,8 +181,8 @@ static __always_inline enum block_op block_op(__u32 cmd_flags)
 	 << BLOCK_FLAG_##name)
 
 /*
- * The flags of an I/O. How its driver may fail or poll is left out: that would only split
- * one histogram into several.
+ * The flags of an I/O. Flags about error handling and polling in the driver are omitted: they would
+ * only split one histogram into several.
  */
 static __always_inline __u16 block_flags(__u32 cmd_flags)
 {
@@ -191,7 +194,7 @@ static __always_inline __u16 block_flags(__u32 cmd_flags)
 	       block_flag(cmd_flags, NOWAIT);
 }
 
-/* MAJOR << 20 | MINOR, 0 for no disk. */
+/* The device number of a disk, MAJOR << 20 | MINOR; 0 without a disk. */
 static __always_inline __u32 disk_dev(struct gendisk *disk, const bool direct)
 {
 	if (!disk)
@@ -200,7 +203,7 @@ static __always_inline __u32 disk_dev(struct gendisk *disk, const bool direct)
 	       block_read(direct, disk, first_minor);
 }
 
-/* The disk that the request is for, also if it is for a partition of it. */
+/* The device number of the request's disk, also if the request is for a partition. */
 static __always_inline __u32 rq_dev(struct request *rq, const bool direct)
 {
 	struct request___rq_disk *old = (void *)rq;
@@ -218,9 +221,9 @@ static __always_inline __u32 bdev_dev(struct block_device *bdev, const bool dire
 }
 
 /*
- * The partition that the request is for, or the disk if it is for all of that. Where
- * the disk's I/O is not accounted (queue/iostats) only the request's bio knows it, and
- * before 5.12 nobody.
+ * The device number of the request's partition, or of the disk if the request is for the whole
+ * disk. Without I/O accounting (queue/iostats) only the bio of the request refers to the partition;
+ * before 5.12 it does not, and the result is the disk.
  */
 static __always_inline __u32 rq_part_dev(struct request *rq, const bool direct)
 {
@@ -244,10 +247,12 @@ static __always_inline __u32 rq_part_dev(struct request *rq, const bool direct)
 	return dev ?: rq_dev(rq, direct);
 }
 
-/* Such a request is a step of a write that comes with flushes, and more steps follow. */
+/*
+ * Reports whether the request is one step of a write with flushes, after which more steps follow.
+ */
 static __always_inline bool rq_is_flush_step(struct request *rq, const bool direct)
 {
-	__u32 bit = 4; /* of the macro that it was before it was in an enum */
+	__u32 bit = 4; /* value of the macro that the enum replaced */
 
 	if (bpf_core_enum_value_exists(enum rqf_flags, __RQF_FLUSH_SEQ))
 		bit = bpf_core_enum_value(enum rqf_flags, __RQF_FLUSH_SEQ);
@@ -265,7 +270,7 @@ static __always_inline struct gendisk *bio_disk(struct bio *bio, const bool dire
 	return bdev ? block_read(direct, bdev, bd_disk) : NULL;
 }
 
-/* As rq_part_dev; before 5.12 it is the disk. */
+/* The same for a bio; before 5.12 it is the disk. */
 static __always_inline __u32 bio_part_dev(struct bio *bio, const bool direct)
 {
 	if (!bpf_core_field_exists(struct bio, bi_bdev))
@@ -273,7 +278,7 @@ static __always_inline __u32 bio_part_dev(struct bio *bio, const bool direct)
 	return bdev_dev(block_read(direct, bio, bi_bdev), direct);
 }
 
-/* Disks that are given bios and make no requests: those of dm and md, zram. */
+/* Reports whether the disk processes bios without requests: dm, md, zram. */
 static __always_inline bool disk_is_bio_based(struct gendisk *disk, const bool direct)
 {
 	struct request_queue *q;
@@ -285,9 +290,9 @@ static __always_inline bool disk_is_bio_based(struct gendisk *disk, const bool d
 }
 
 /*
- * The cgroup that the task submits the bio for. Kernel threads write back and resubmit
- * what others began; then the bio knows whose it is, by the nearest cgroup that the I/O
- * controller is enabled for. It does not help where cgroups go by another hierarchy.
+ * The cgroup that the task submits the bio for. Kernel threads write back or resubmit I/O of other
+ * tasks. For these it is the cgroup of the bio: the nearest one with the I/O controller enabled. If
+ * cgroups are named by another hierarchy than that of the controller, it is the cgroup of the task.
  */
 static __always_inline struct cgroup *bio_cgroup(struct task_struct *task, struct bio *bio)
 {

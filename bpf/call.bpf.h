@@ -9,17 +9,17 @@
 #include "lost.bpf.h"
 
 /*
- * The calls of a thread that have not returned. The tool defines struct call, the data that it keeps
- * of a call, before it includes this header; call_end() returns it.
+ * The calls of a thread that have not returned. The tool defines struct call, the data stored per
+ * call, before it includes this header; call_end() returns it.
  *
- * Calls can be nested. The call that returns is identified by its frame (frame.bpf.h), so a call that
- * longjmp() or an exception has left does not affect others. It occupies its place until a call has
- * the same frame, or the thread ends.
+ * Calls can be nested. The call that returns is identified by its frame (frame.bpf.h), so a call
+ * that was left by longjmp() or an exception does not affect others. It occupies its slot until a
+ * call has the same frame, or the thread ends.
  */
 #define CALL_DEPTH_MAX 4
 
 struct calls {
-	__u64 frame[CALL_DEPTH_MAX]; /* 0 for a free place */
+	__u64 frame[CALL_DEPTH_MAX]; /* 0 for a free slot */
 	__u64 caller[CALL_DEPTH_MAX]; /* return address, of a user function */
 	__u64 entry[CALL_DEPTH_MAX]; /* address of a user function */
 	struct call call[CALL_DEPTH_MAX];
@@ -33,10 +33,10 @@ struct {
 	__type(value, struct calls);
 } calls SEC(".maps");
 
-/* The initial value of an entry, in .rodata because of the 512-byte stack limit. */
-static const struct calls calls_none = {};
+/* Zero initializer, in .rodata because of the 512-byte stack limit. */
+static const struct calls calls_zero = {};
 
-static __always_inline int call_place(struct calls *all, __u64 frame)
+static __always_inline int call_slot(struct calls *all, __u64 frame)
 {
 	for (int i = 0; i < CALL_DEPTH_MAX; i++)
 		if (all->frame[i] == frame)
@@ -44,28 +44,30 @@ static __always_inline int call_place(struct calls *all, __u64 frame)
 	return -1;
 }
 
-static __always_inline struct calls *calls_of(__u32 tid)
+static __always_inline struct calls *calls_find(__u32 tid)
 {
 	return bpf_map_lookup_elem(&calls, &tid);
 }
 
-/* calls_make returns the calls of the current thread, and adds them if there are none. */
-static __always_inline struct calls *calls_make(void)
+/* calls_get returns the calls of the current thread, and adds an entry if there is none. */
+static __always_inline struct calls *calls_get(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
-	struct calls *all = calls_of(tid);
+	struct calls *all = calls_find(tid);
 
 	if (all)
 		return all;
-	bpf_map_update_elem(&calls, &tid, &calls_none, BPF_NOEXIST);
-	return calls_of(tid);
+	bpf_map_update_elem(&calls, &tid, &calls_zero, BPF_NOEXIST);
+	return calls_find(tid);
 }
 
-/* call_put returns the data of a new call, or NULL if there is no place: then the call is lost. */
+/*
+ * call_put returns the data of a new call, or NULL if there is no free slot: then the call is lost.
+ */
 static __always_inline struct call *call_put(struct calls *all, int i, __u64 frame)
 {
 	if (i < 0 && all)
-		i = call_place(all, 0);
+		i = call_slot(all, 0);
 	if (!all || i < 0 || i >= CALL_DEPTH_MAX) {
 		lost_add(map_full);
 		return NULL;
@@ -75,13 +77,13 @@ static __always_inline struct call *call_put(struct calls *all, int i, __u64 fra
 }
 
 /*
- * call_begin returns the data of a new call, or NULL if it is lost. An earlier call with the same frame
- * has ended, but was not observed to return.
+ * call_begin returns the data of a new call, or NULL if it is lost. If there is a call with the
+ * same frame, it has ended, but its return was not observed.
  */
 static __always_inline struct call *call_begin(__u64 frame)
 {
-	struct calls *all = calls_make();
-	int i = all ? call_place(all, frame) : -1;
+	struct calls *all = calls_get();
+	int i = all ? call_slot(all, frame) : -1;
 
 	if (i >= 0)
 		lost_add(unobserved);
@@ -102,17 +104,17 @@ static __always_inline void call_remove(struct calls *all, int i, bool *nested)
 }
 
 /*
- * call_end returns the data of the call that returns, and removes it; false for a call whose entry was
- * not observed. nested reports whether it was called within another one.
+ * call_end copies the data of the call that returns, and removes it. It returns false for a call
+ * whose entry was not observed. nested reports whether the call was made within another one.
  */
 static __always_inline bool call_end(__u64 frame, struct call *call, bool *nested)
 {
-	struct calls *all = calls_of(bpf_get_current_pid_tgid());
+	struct calls *all = calls_find(bpf_get_current_pid_tgid());
 	int i;
 
 	if (!all)
 		return false;
-	i = call_place(all, frame);
+	i = call_slot(all, frame);
 	if (i < 0 || i >= CALL_DEPTH_MAX)
 		return false;
 	*call = all->call[i];
@@ -120,11 +122,11 @@ static __always_inline bool call_end(__u64 frame, struct call *call, bool *neste
 	return true;
 }
 
-static __always_inline int calls_forget(void)
+static __always_inline int calls_delete(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
 
-	if (calls_of(tid))
+	if (calls_find(tid))
 		bpf_map_delete_elem(&calls, &tid);
 	return 0;
 }
@@ -132,13 +134,13 @@ static __always_inline int calls_forget(void)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(ended__btf)
 {
-	return calls_forget();
+	return calls_delete();
 }
 
 SEC("raw_tp/sched_process_exit")
 int BPF_PROG(ended__raw)
 {
-	return calls_forget();
+	return calls_delete();
 }
 
 #endif

@@ -16,21 +16,21 @@
 #include "map.bpf.h"
 
 /*
- * The task filter of a run that starts a command (Plan.Exec): its events are those of the
- * command's process and of all descendants, whoever their parent is by now.
+ * The task filter of a run that starts a command (Plan.Exec). It selects the process of the command
+ * and all of its descendants, including those with another parent by now.
  */
 
-/* The process that is to execute the command: its id in user space's PID namespace. */
+/* The process that will execute the command: its PID in the PID namespace of user space. */
 const volatile __u32 targ_command = 0;
-/* That namespace, by the inode number of /proc/self/ns/pid. */
+/* The inode number of that namespace (/proc/self/ns/pid). */
 const volatile __u32 targ_command_ns = 0;
 
-/* How deep that namespace is below the initial one. Set when the command begins. */
+/* The level of that namespace below the initial one. Set when the command begins. */
 __u32 command_level;
 
 /*
- * Processes of the command that run, by their ids in the initial PID namespace; the value is
- * the id in user space's.
+ * Live processes of the command. The key is the PID in the initial PID namespace, the value the PID
+ * in that of user space.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -40,7 +40,7 @@ struct {
 	__type(value, __u32);
 } command_processes SEC(".maps") USER_SPACE;
 
-static __always_inline bool command_has(struct task_struct *p)
+static __always_inline bool command_contains(struct task_struct *p)
 {
 	__u32 pid = BPF_CORE_READ(p, tgid);
 
@@ -49,7 +49,7 @@ static __always_inline bool command_has(struct task_struct *p)
 
 #include "task.bpf.h"
 
-/* A process that cannot be added is lost with all that it does. */
+/* Adds a process. If the map is full, all events of the process are lost. */
 static __always_inline void command_add(struct task_struct *process)
 {
 	__u32 pid = BPF_CORE_READ(process, tgid);
@@ -60,8 +60,8 @@ static __always_inline void command_add(struct task_struct *process)
 }
 
 /*
- * The process that waits to execute the command is not part of it before it does, so that
- * what the shell did to wait is not counted.
+ * The process belongs to the command from its exec on, so that what it did while it waited is not
+ * counted.
  */
 static __always_inline int command_begin(void)
 {
@@ -77,8 +77,8 @@ static __always_inline int command_begin(void)
 }
 
 /*
- * Runs in the parent before the child does. The id may have been that of a process of the
- * command before, whose end was missed.
+ * Runs in the parent before the child runs. An entry with the PID of the child can be that of an
+ * earlier process whose exit was not observed.
  */
 static __always_inline int command_fork(struct task_struct *parent, struct task_struct *child)
 {
@@ -86,14 +86,14 @@ static __always_inline int command_fork(struct task_struct *parent, struct task_
 
 	if (BPF_CORE_READ(child, pid) != pid)
 		return 0;
-	if (command_has(parent))
+	if (command_contains(parent))
 		command_add(child);
 	else
 		bpf_map_delete_elem(&command_processes, &pid);
 	return 0;
 }
 
-/* Of the threads of a process, the last one to exit takes it out. */
+/* Removes the process when its last thread exits. */
 static __always_inline int command_exit(void)
 {
 	struct task_struct *task = task_current();

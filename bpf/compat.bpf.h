@@ -7,13 +7,13 @@
 #include <bpf/bpf_core_read.h>
 
 /*
- * What differs between kernels: each with the commit that changed it, and found by
- * looking into the kernel's types.
+ * Differences between kernels, each with the commit that introduced it. They are detected with the
+ * kernel's BTF.
  */
 
 /* Scheduler */
 
-/* task_struct.state was a long until 5.14 (2f064a59a11f); RHEL 8 has that too. */
+/* Until 5.14, and in RHEL 8, the state of a task is a long with another name (2f064a59a11f). */
 struct task_struct___state {
 	long state;
 } __attribute__((preserve_access_index));
@@ -27,44 +27,44 @@ static __always_inline long task_state(struct task_struct *p)
 	return BPF_CORE_READ(old, state);
 }
 
-/* The same without a helper's call, for a task that the verifier knows as such. */
+/* task_state() without a helper call, for a pointer that the verifier knows to be a task. */
 #define TASK_STATE(p)                                                        \
 	(bpf_core_field_exists((p)->__state) ? (long)(p)->__state :          \
 					       ((struct task_struct___state *)(p))->state)
 
 /* Programs */
 
-struct in_no_kernel {
+struct nonexistent {
 	int member;
 } __attribute__((preserve_access_index));
 
 /*
- * For programs that would see a part only where the kernel has the type: there the
- * verifier comes to the place of a member that no kernel has, and refuses them.
+ * Makes the verifier reject a program in kernels that have the type, because the program would miss
+ * some events there: the offset of a member that no kernel has cannot be relocated.
  */
-static __always_inline __u32 place_in_no_kernel(void)
+static __always_inline __u32 nonexistent_offset(void)
 {
-	return bpf_core_field_offset(struct in_no_kernel, member);
+	return bpf_core_field_offset(struct nonexistent, member);
 }
 
-#define ONLY_WITHOUT(type)                                                \
+#define REJECT_IF_TYPE_EXISTS(type)                                       \
 	do {                                                              \
 		if (bpf_core_type_exists(type)) {                         \
-			volatile __u32 nowhere = place_in_no_kernel();    \
+			volatile __u32 offset = nonexistent_offset();     \
                                                                           \
-			(void)nowhere;                                    \
+			(void)offset;                                     \
 		}                                                         \
 	} while (0)
 
 /*
- * From 7.0 on (a46023d5616e) a tracepoint's program can be preempted. Until it goes on,
- * the kernel leaves out its runs for other tasks on that CPU, and what those did is lost
- * (program_busy). Around the part that takes long, this keeps the time in which that can
- * happen to nanoseconds.
+ * From 7.0 on (a46023d5616e) programs of tracepoints can be preempted. While one is preempted, the
+ * kernel skips its runs for other tasks on that CPU, and their events are lost (program_busy).
+ * These functions disable preemption for the long part of a program, which reduces the time in
+ * which that can happen to nanoseconds.
  *
- * Elsewhere the calls are dead code: the kernel has the functions from 6.10 on, but
- * allows no global function between them until 6.14 (e2d8f560d1aa). The type is that
- * of the guard which replaced the one against preemption.
+ * In other kernels the calls are dead code: the kernel has the functions from 6.10 on, but rejects
+ * calls of global functions between them until 6.14 (e2d8f560d1aa). The type is that of the guard
+ * that replaced disabling preemption.
  */
 #define TRACEPOINTS_ARE_PREEMPTIBLE bpf_core_type_exists(class_srcu_fast_notrace_t)
 
@@ -93,25 +93,25 @@ static __always_inline void preempt_on(void)
 /* File systems */
 
 /*
- * From 5.12 on (549c7297717c) getattr and its like are first told how the mount maps ids,
- * by the user namespace that the mount then has, and from 6.3 on (b74d24f7a74f) by what has
- * replaced it.
+ * From 5.12 on (549c7297717c) getattr and similar inode operations have an additional first
+ * argument for the ID mapping of the mount: a user namespace, and from 6.3 on (b74d24f7a74f) a
+ * struct mnt_idmap.
  */
 struct vfsmount___ids {
 	void *mnt_userns;
 	void *mnt_idmap;
 } __attribute__((preserve_access_index));
 
-#define FS_CALLS_MAP_IDS                                                  \
+#define FS_CALLS_HAVE_IDMAP                                               \
 	(bpf_core_field_exists(((struct vfsmount___ids *)0)->mnt_userns) || \
 	 bpf_core_field_exists(((struct vfsmount___ids *)0)->mnt_idmap))
 
 /* Memory */
 
 /*
- * read_user_str returns the length of a task's string with its NUL. Until 6.13 an empty
- * one had length 0, and no NUL ("maccess: fix strncpy_from_user_nofault() empty string
- * handling").
+ * read_user_str reads a string of the current task and returns its length including the NUL byte.
+ * Until 6.13 the helper returns 0 for an empty string, and writes no NUL byte ("maccess: fix
+ * strncpy_from_user_nofault() empty string handling").
  */
 static __always_inline long read_user_str(char *dst, __u32 size, const void *src)
 {
@@ -126,9 +126,9 @@ static __always_inline long read_user_str(char *dst, __u32 size, const void *src
 /* Interrupts */
 
 /*
- * A program that is interrupted is left out for whatever the interrupt does, and for the
- * softirqs that follow on it, as a whole batch of RCU's callbacks (6.1 and later,
- * 05b24ff9b2cf). From 6.14 on (c8e2ee1f3df0) it can have interrupts wait.
+ * While a program is interrupted, the kernel skips its runs for the interrupt handler and for the
+ * softirqs after it, such as a batch of RCU callbacks (6.1 and later, 05b24ff9b2cf). From 6.14 on
+ * (c8e2ee1f3df0) programs can disable interrupts.
  */
 #define UNINTERRUPTED(call)                        \
 	({                                         \

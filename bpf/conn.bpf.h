@@ -13,16 +13,16 @@
 #include "accept.bpf.h"
 
 /*
- * TCP sockets and whose they are, from their first state on. Connecting, accepting,
- * listening and closing (to FIN_WAIT1 and LAST_ACK) happen in the task that does so.
- * All else may run in whichever task is there when a packet comes, so the owner is kept.
+ * TCP sockets and their owners, from their first state on. connect, accept, listen and close (the
+ * change to FIN_WAIT1 or LAST_ACK) run in the context of the calling task. Other changes run in any
+ * task, when a packet arrives, so the owner is stored.
  */
 
 #define EEXIST 17
-#define NO_UID (-1U) /* as the kernel's INVALID_UID */
+#define NO_UID (-1U) /* INVALID_UID of the kernel */
 #define PF_KTHREAD 0x00200000
 
-/* The new states in which a socket that is not known yet begins to be followed. */
+/* The new states at which an entry is added for a socket that has none. */
 #ifndef CONN_BEGINS_LATE
 #define CONN_BEGINS_LATE(state) ((state) == TCP_ESTABLISHED)
 #endif
@@ -34,15 +34,15 @@ enum direction {
 };
 
 struct conn {
-	struct task_info owner; /* pid 0 until there is one; its time is when it was taken */
-	__u64 birth_ns; /* CLOCK_BOOTTIME; 0 when the beginning was not seen */
+	struct task_info owner; /* pid 0 until known; its time is when the owner was set */
+	__u64 start_ns; /* CLOCK_BOOTTIME, as the next two; 0 if not observed */
 	__u64 established_ns; /* likewise */
-	__u64 changed_ns; /* likewise: when it came to its state */
-	__u32 hash; /* of its ends, once they are known: a socket's memory is used again */
+	__u64 changed_ns; /* last change of state */
+	__u32 hash; /* skc_hash, once established: the address of a socket is reused */
 	__u32 retrans_segs; /* tcp_sock.total_retrans when the program last read it */
 	__u8 direction;
-	__u8 state; /* the newest that was seen */
-	bool wanted; /* its owner is */
+	__u8 state; /* last observed state */
+	bool wanted; /* by the task filter */
 	__u8 pad[5];
 };
 
@@ -55,20 +55,20 @@ struct {
 } conns SEC(".maps");
 
 /*
- * What the tool does when a socket has changed its state: called once for each change,
- * with c's changed_ns still that of the state before.
+ * Defined by the tool, and called once per change of state. c->changed_ns is still the time of the
+ * previous change.
  */
 static __always_inline void handle_change(void *ctx, const struct sock *sk, const struct conn *c,
 					  int oldstate, int newstate, __u64 now_ns);
 
 /*
- * What the tool does with a socket that was there before. Not 0 means that the kernel
- * will call again for it.
+ * Defined by the tool, and called for sockets that existed before the run. If it does not return 0,
+ * the kernel calls the iterator again for the socket.
  */
 static __always_inline long handle_existing(struct seq_file *seq, const struct sock *sk,
 					    const struct conn *c);
 
-/* The states of a connection that has begun and is not over, as the socket has them. */
+/* Reports whether this is a state of a connection that has begun and not ended. */
 static __always_inline bool state_is_open(__u8 state)
 {
 	const __u32 open = 1 << TCP_ESTABLISHED | 1 << TCP_SYN_SENT | 1 << TCP_SYN_RECV |
@@ -89,8 +89,11 @@ static __always_inline void conn_set_owner(struct conn *c)
 	c->wanted = task_current_wanted();
 }
 
-/* Returns the connection of a socket and its owner, or NULL and no owner. */
-static __always_inline struct conn *conn_of(const struct sock *sk, struct task_info *owner)
+/*
+ * Returns the connection of a socket and sets its owner, or returns NULL and sets no owner
+ * (NO_UID).
+ */
+static __always_inline struct conn *conn_find(const struct sock *sk, struct task_info *owner)
 {
 	struct conn *c = bpf_map_lookup_elem(&conns, &sk);
 
@@ -110,7 +113,7 @@ struct mptcp_subflow_context___conn {
 	struct sock *conn;
 } __attribute__((preserve_access_index));
 
-/* The first subflow of the MPTCP connection that the socket is a subflow of, or NULL. */
+/* The first subflow of the MPTCP connection that the socket belongs to, or NULL. */
 static __always_inline struct sock *sock_first_subflow(const struct sock *sk)
 {
 	const struct inet_connection_sock *icsk = (const struct inet_connection_sock *)sk;
@@ -128,20 +131,20 @@ static __always_inline struct sock *sock_first_subflow(const struct sock *sk)
 }
 
 /*
- * Kernel workers connect the further subflows of an MPTCP connection, and nobody accepts
- * them: their owner is that of the first.
+ * Further subflows of an MPTCP connection are connected by kernel workers, and not accepted by a
+ * task: their owner is that of the first subflow.
  */
 static __always_inline void conn_set_subflow_owner(const struct sock *sk, struct conn *c)
 {
 	struct sock *first = sock_first_subflow(sk);
-	const struct conn *of_first;
+	const struct conn *first_conn;
 
 	if (!first || first == sk)
 		return;
-	of_first = bpf_map_lookup_elem(&conns, &first);
-	if (of_first) {
-		c->owner = of_first->owner;
-		c->wanted = of_first->wanted;
+	first_conn = bpf_map_lookup_elem(&conns, &first);
+	if (first_conn) {
+		c->owner = first_conn->owner;
+		c->wanted = first_conn->wanted;
 	} else {
 		c->owner = (struct task_info){ .uid = NO_UID };
 		c->wanted = !task_filter;
@@ -154,11 +157,11 @@ static __always_inline bool conn_wanted(const struct conn *c)
 }
 
 /*
- * old is what the socket's last connection left behind, if its end was missed. Of two
- * programs that find no room only the second tells.
+ * old is the entry of the socket's previous connection, if its end was not observed. If the entry
+ * cannot be added in either of the two programs, only the second one counts the loss.
  */
 static __always_inline void conn_begin(void *ctx, const struct sock *sk, const struct conn *old,
-				       int oldstate, int newstate, bool again)
+				       int oldstate, int newstate, bool second)
 {
 	struct conn c = {
 		.owner.uid = NO_UID,
@@ -179,10 +182,10 @@ static __always_inline void conn_begin(void *ctx, const struct sock *sk, const s
 		conn_set_owner(&c);
 	if (newstate == TCP_SYN_SENT)
 		conn_set_subflow_owner(sk, &c);
-	c.birth_ns = now_ns;
+	c.start_ns = now_ns;
 	c.changed_ns = now_ns;
 	if (bpf_map_update_elem(&conns, &sk, &c, BPF_ANY)) {
-		if (!again)
+		if (!second)
 			return;
 		lost_add(map_full);
 	}
@@ -191,8 +194,8 @@ static __always_inline void conn_begin(void *ctx, const struct sock *sk, const s
 }
 
 /*
- * It began before this tool did, or its beginning was missed. If there was no room for
- * it, that is counted already.
+ * Adds a connection that began before the run, or whose start was not observed. If the map was full
+ * at its start, the loss is already counted.
  */
 static __always_inline struct conn *conn_begin_late(const struct sock *sk, int oldstate)
 {
@@ -210,9 +213,9 @@ static __always_inline struct conn *conn_begin_late(const struct sock *sk, int o
 }
 
 /*
- * A passive connection's socket is made when the handshake is over, or at the SYN
- * with TCP Fast Open. The first sample of the round-trip time, taken just before,
- * says when the SYN/ACK was sent that is answered here.
+ * The socket of a passive connection is created when the handshake is complete, or at the SYN with
+ * TCP Fast Open. The first sample of the round-trip time, taken just before, is the time since the
+ * SYN/ACK was sent, which is the start.
  */
 static __always_inline void conn_establish(const struct sock *sk, struct conn *c, __u64 now_ns)
 {
@@ -223,16 +226,16 @@ static __always_inline void conn_establish(const struct sock *sk, struct conn *c
 		conn_set_subflow_owner(sk, c);
 	c->established_ns = now_ns;
 	c->hash = BPF_CORE_READ(sk, __sk_common.skc_hash);
-	if (c->direction == DIRECTION_PASSIVE) /* the SYN/ACKs of its request */
+	if (c->direction == DIRECTION_PASSIVE) /* includes SYN/ACKs */
 		c->retrans_segs = sock_retrans_segs(sk);
-	if (c->direction == DIRECTION_PASSIVE && c->birth_ns > now_ns - rtt_ns)
-		c->birth_ns = now_ns - rtt_ns;
+	if (c->direction == DIRECTION_PASSIVE && c->start_ns > now_ns - rtt_ns)
+		c->start_ns = now_ns - rtt_ns;
 }
 
 /*
- * The owner is who called connect, accept or listen. Only for connections that none was
- * seen of (accepted by io_uring), it is who closes first; kernel threads close in
- * place of others.
+ * The owner is the task that called connect, accept or listen. For connections without such a call
+ * (accepted by io_uring), it is the first task that closes the connection, except for kernel
+ * threads, which close on behalf of others.
  */
 static __always_inline void conn_closing(const struct sock *sk, struct conn *c)
 {
@@ -249,20 +252,20 @@ static __always_inline bool conn_begins(int oldstate, int newstate)
 }
 
 /*
- * The kernel leaves a program out where it is running on the CPU already: when a
- * softirq comes between, and from 7.0 (a46023d5616e) another task may too. So each is
- * there twice. What one has seen, the other sees in the socket's state; at the end the
- * second one deletes it.
+ * The kernel skips a program that is already running on the same CPU: when a softirq interrupts it
+ * or, from 7.0 on (a46023d5616e), another task preempts it. So each program exists twice. The
+ * second one finds the changes handled by the first in the stored state. At the end, the second one
+ * deletes the entry.
  */
 static __always_inline int handle_state(void *ctx, const struct sock *sk, int oldstate,
-					int newstate, bool again)
+					int newstate, bool second)
 {
 	struct conn *c = bpf_map_lookup_elem(&conns, &sk);
 	__u64 now_ns;
 
 	if (!c || c->state != newstate) {
 		if (conn_begins(oldstate, newstate)) {
-			conn_begin(ctx, sk, c, oldstate, newstate, again);
+			conn_begin(ctx, sk, c, oldstate, newstate, second);
 			return 0;
 		}
 		if (!c && CONN_BEGINS_LATE(newstate))
@@ -271,8 +274,8 @@ static __always_inline int handle_state(void *ctx, const struct sock *sk, int ol
 			return 0;
 		now_ns = bpf_ktime_get_boot_ns();
 		c->state = newstate;
-		if (oldstate == TCP_SYN_SENT && c->birth_ns)
-			c->birth_ns = sock_syn_ns(sk, c->birth_ns, now_ns);
+		if (oldstate == TCP_SYN_SENT && c->start_ns)
+			c->start_ns = sock_syn_ns(sk, c->start_ns, now_ns);
 		if (newstate == TCP_ESTABLISHED)
 			conn_establish(sk, c, now_ns);
 		else if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
@@ -280,7 +283,7 @@ static __always_inline int handle_state(void *ctx, const struct sock *sk, int ol
 		handle_change(ctx, sk, c, oldstate, newstate, now_ns);
 		c->changed_ns = now_ns;
 	}
-	if (again && newstate == TCP_CLOSE)
+	if (second && newstate == TCP_CLOSE)
 		bpf_map_delete_elem(&conns, &sk);
 	return 0;
 }
@@ -319,8 +322,8 @@ static __always_inline void handle_accept(void *ctx, const struct sock *listener
 }
 
 /*
- * conn_begin_existing begins a socket that was there before. A record that does not fit
- * is taken back, as the kernel then calls again for the same socket.
+ * conn_begin_existing adds a socket that existed before the run. If its record does not fit, the
+ * entry is removed, because the kernel calls the iterator again for the socket.
  */
 static __always_inline int conn_begin_existing(struct seq_file *seq, const struct sock *sk,
 					       struct conn *c)
@@ -342,13 +345,13 @@ static __always_inline int conn_begin_existing(struct seq_file *seq, const struc
 		lost_add(map_full);
 		return 0;
 	}
-	/* It may have closed before there was an entry to delete. */
+	/* The socket may have closed before the entry was added. */
 	if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_CLOSE || handle_existing(seq, sk, c))
 		bpf_map_delete_elem(&conns, &sk);
 	return 0;
 }
 
-/* Sockets that tasks hold, of all network namespaces: the first holder is the owner. */
+/* Sockets held by tasks, of all network namespaces. The first holder is the owner. */
 SEC("iter/task_file")
 int existing_files(struct bpf_iter__task_file *ctx)
 {
@@ -367,7 +370,7 @@ int existing_files(struct bpf_iter__task_file *ctx)
 	return conn_begin_existing(ctx->meta->seq, sk, &c);
 }
 
-/* The others of this network namespace: not accepted yet, or closed by their tasks. */
+/* The other sockets of this network namespace: not accepted yet, or closed by their tasks. */
 SEC("iter/tcp")
 int existing_socks(struct bpf_iter__tcp *ctx)
 {

@@ -7,9 +7,9 @@
 #include "map.bpf.h"
 
 /*
- * Counters of the tool, which are no losses: retries, errors, impossible values. The tool
- * defines struct counters, all of __u64, before it includes this header. User space reads
- * the names from its BTF and prints them in the summary.
+ * Counters of the tool that are not losses: retries, errors, impossible values. The tool defines
+ * struct counters, with members of type __u64, before it includes this header. User space reads the
+ * names of the members from BTF and prints the counters in the summary.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -20,7 +20,10 @@ struct {
 
 #define counter_add(name) counter_add_n(name, 1)
 
-/* Atomic, as a program may be interrupted or preempted by another one that counts the same. */
+/*
+ * Atomic, because a program can be interrupted or preempted by another one that adds to the same
+ * counter.
+ */
 #define counter_add_n(name, n)                                                      \
 	do {                                                                        \
 		__u32 __zero = 0;                                                   \

@@ -9,14 +9,14 @@
 #include "sockcall.bpf.h"
 
 /*
- * Answers of DNS, as tasks get them by read, recvfrom and recvmsg from UDP sockets: in
- * the task's memory, when the system call returns. In the kernel they need not be in one
- * piece, nor where a program can read them.
+ * DNS answers that tasks receive from UDP sockets with read, recvfrom and recvmsg. They are read
+ * from the memory of the task when the system call returns: in the kernel they can be fragmented,
+ * or inaccessible to programs.
  */
 
 #define DNS_PORT 53
 #define DNS_HEADER 12
-#define DNS_MAX 1024 /* what is longer is cut */
+#define DNS_MAX 1024 /* longer messages are truncated */
 
 enum { /* include/uapi/linux/net.h */
 	SYS_RECV = 10,
@@ -43,14 +43,14 @@ enum {
 #endif
 #define NR_compat_read 3
 
-/* What a call has received: where it lies, and who sent it, in the task's memory. */
+/* A received message and the address of its sender, in the memory of the task. */
 struct dns_received {
 	__u64 message;
 	__u64 sender; /* struct sockaddr, or 0 */
 	__u32 size;
 };
 
-/* struct msghdr of tasks, as far as it is of interest, and that of 32-bit tasks. */
+/* The first members of struct msghdr, for 64-bit and 32-bit tasks. */
 struct dns_msghdr {
 	__u64 name;
 	__u64 name_len;
@@ -63,8 +63,8 @@ struct dns_msghdr32 {
 	__u32 iov;
 };
 
-/* What was received lies in the first of the places, or its beginning does. */
-static __always_inline void received_msg(struct dns_received *r, const void *addr)
+/* The message, or its beginning, is in the first buffer of the vector. */
+static __always_inline void read_msghdr(struct dns_received *r, const void *addr)
 {
 	struct dns_msghdr msg = {};
 	__u64 iov[2] = {};
@@ -76,7 +76,7 @@ static __always_inline void received_msg(struct dns_received *r, const void *add
 	r->size = r->size < iov[1] ? r->size : iov[1];
 }
 
-static __always_inline void received_msg32(struct dns_received *r, const void *addr)
+static __always_inline void read_msghdr32(struct dns_received *r, const void *addr)
 {
 	struct dns_msghdr32 msg = {};
 	__u32 iov[2] = {};
@@ -114,7 +114,10 @@ static __always_inline enum dns_call dns_call(struct pt_regs *regs, __s32 nr, bo
 	return DNS_CALL_NONE;
 }
 
-/* Whether what a socket has received is from the port of DNS: it is connected, or the task asked. */
+/*
+ * Reports whether a message is from the DNS port. The port is that of the peer if the socket is
+ * connected, otherwise that of the sender, which is known if the task requested its address.
+ */
 static __always_inline bool is_from_dns(const struct sock *sk, __u64 sender)
 {
 	struct sockaddr_in from = {};
@@ -125,12 +128,12 @@ static __always_inline bool is_from_dns(const struct sock *sk, __u64 sender)
 	if (port || !sender)
 		return port == bpf_htons(DNS_PORT);
 	bpf_probe_read_user(&from, sizeof(from), (void *)sender);
-	return from.sin_port == bpf_htons(DNS_PORT); /* IPv6 has it at the same place */
+	return from.sin_port == bpf_htons(DNS_PORT); /* at the same offset in struct sockaddr_in6 */
 }
 
 /*
- * dns_find finds the answer that a system call returns with, and tells whether there is
- * one. nr is without the bit of x32.
+ * dns_find finds the DNS answer that a system call returns, and reports whether there is one. nr is
+ * without the x32 bit.
  */
 static __always_inline bool dns_find(struct dns_received *r, struct pt_regs *regs, __s32 nr,
 				     __s32 ret, bool compat)
@@ -150,13 +153,13 @@ static __always_inline bool dns_find(struct dns_received *r, struct pt_regs *reg
 	if (call == DNS_CALL_RECVFROM)
 		r->sender = sock_call_arg(regs, nr, 4, compat);
 	else if (call == DNS_CALL_RECVMSG && compat)
-		received_msg32(r, (void *)r->message);
+		read_msghdr32(r, (void *)r->message);
 	else if (call == DNS_CALL_RECVMSG)
-		received_msg(r, (void *)r->message);
+		read_msghdr(r, (void *)r->message);
 	return is_from_dns(sk, r->sender);
 }
 
-/* dns_read reads it into message[DNS_MAX], and returns the size. */
+/* dns_read copies the message to message[DNS_MAX] and returns its size, 0 if it cannot be read. */
 static __always_inline __u32 dns_read(char *message, const struct dns_received *r)
 {
 	__u32 size = r->size;

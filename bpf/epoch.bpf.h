@@ -5,9 +5,9 @@
 #include "vmlinux.h"
 
 /*
- * 0 or 1: what is counted is kept by epoch. User space flips it and waits for an RCU
- * grace period; from then on nobody writes to what the other epoch has, as a program
- * reads this once and is over by then. So an interval is cut exactly.
+ * 0 or 1. Counts are kept per epoch. User space switches the epoch and waits for an RCU grace
+ * period: then no program writes to the counts of the old epoch, because a program reads this
+ * variable once and has ended by then. So every value is counted in exactly one interval.
  */
 __u32 count_epoch;
 

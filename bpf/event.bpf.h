@@ -7,13 +7,13 @@
 #include "lost.bpf.h"
 #include "map.bpf.h"
 
-/* Set by user space when it has made "events" a perf event array. */
+/* Set by user space if "events" is a perf event array. */
 const volatile bool event_perf_buffer = false;
 
-/* User space looks into the ring this often while it is not asleep. */
+/* The interval in which user space polls the ring buffer once it is awake. */
 const volatile __u64 event_wakeup_ns = 40000000;
 
-/* User space sets the size, and the type where there is no ring buffer (< 5.8). */
+/* User space sets the size, and the type in kernels without ring buffers (before 5.8). */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
@@ -22,9 +22,9 @@ struct {
 __u64 event_last_wakeup_ns;
 
 /*
- * Waking the reader costs several times what an event does. So an event wakes it
- * only when the last wake-up is a while ago; until then the reader looks again
- * by itself. Two CPUs may both decide to wake: that is harmless.
+ * Waking the reader costs several times as much as an event, so an event wakes it only if the last
+ * wake-up is at least event_wakeup_ns ago. Until then the reader polls. Two CPUs can wake it at the
+ * same time, which is harmless.
  */
 static __always_inline long event_to_ring(void *event, __u64 size, __u64 now_ns)
 {
@@ -39,8 +39,8 @@ static __always_inline long event_to_ring(void *event, __u64 size, __u64 now_ns)
 }
 
 /*
- * event_output sends size bytes; now_ns is the event's own time, of any one clock. What
- * it means that they could not be sent is the caller's to say.
+ * event_output sends size bytes. now_ns is the time of the event, in the same clock for all events.
+ * The caller handles the error.
  */
 static __always_inline long event_output(void *ctx, void *event, __u64 size, __u64 now_ns)
 {
@@ -49,7 +49,7 @@ static __always_inline long event_output(void *ctx, void *event, __u64 size, __u
 	return event_to_ring(event, size, now_ns);
 }
 
-/* event_send sends an event that is lost if it cannot be sent. */
+/* event_send sends an event, and counts it as lost if that fails. */
 static __always_inline long event_send(void *ctx, void *event, __u64 size, __u64 now_ns)
 {
 	long err = event_output(ctx, event, size, now_ns);

@@ -5,7 +5,7 @@
 #include "vmlinux.h"
 #include "lost.bpf.h"
 
-/* It must fit into the frame of the function that has it, beside those of fetch() and of who calls. */
+/* Limited by the 512 bytes of stack that the caller, its callers and fetch() share. */
 #ifndef FETCH_DATA_MAX
 #define FETCH_DATA_MAX 272
 #endif
@@ -17,10 +17,10 @@ enum fetch_result {
 };
 
 /*
- * fetch() evaluates the conditions and values of the user. It writes to data, of FETCH_DATA_MAX
- * bytes, which must be 0 before: a bitmap of the values that are missing, and the values. It
- * returns an enum fetch_result. User space writes its body, for the arguments of the target
- * (package fetch); the assembly hides this body from the compiler.
+ * fetch() evaluates the conditions and values of the user. It writes to data, which has
+ * FETCH_DATA_MAX bytes and must be zeroed: a bitmap of the missing values, then the values. It
+ * returns an enum fetch_result. User space generates its body for the arguments of the target
+ * (package fetch). The assembly hides this body from the compiler.
  */
 static __noinline __u64 fetch(void *ctx, void *data)
 {
@@ -30,7 +30,10 @@ static __noinline __u64 fetch(void *ctx, void *data)
 	return wanted;
 }
 
-/* fetch_wanted reports whether the hit is wanted. It counts hits of which that is unknown. */
+/*
+ * fetch_wanted reports whether the hit is wanted. It counts hits whose condition could not be
+ * evaluated.
+ */
 static __always_inline bool fetch_wanted(void *ctx, void *data)
 {
 	__u64 result = fetch(ctx, data);

@@ -11,19 +11,19 @@
 #define FS_NAME_LEN 16
 #define NSFS_MAGIC 0x6e736673
 
-/* Which file it is: value.File in Go. Its path goes behind the event. */
+/* The identity of a file (value.File in Go). The names of its path follow the event. */
 struct file_info {
 	__u64 inode;
 	__u32 dev; /* as in stat(2): major << 20 | minor */
-	bool deleted; /* the name it was opened by is gone */
-	bool pseudo; /* in no directory; its name is no path */
+	bool deleted; /* the directory entry by which it was opened was removed */
+	bool pseudo; /* without a directory: its name is not a path */
 	__u8 pad[2];
 	char fs[FS_NAME_LEN];
 	struct path_names path;
 	__u32 pad2;
 };
 
-/* The kind of a namespace is in its operations. */
+/* The type of a namespace is the name in its operations. */
 static __always_inline const char *namespace_name(struct inode *inode)
 {
 	struct ns_common *ns = BPF_CORE_READ(inode, i_private);
@@ -52,9 +52,9 @@ static __always_inline void file_info_inode(struct file_info *info, struct inode
 }
 
 /*
- * file_info_read reads which file a path leads to, and its names into buf[PATH_BUF_SIZE];
- * info is a map's memory (see path_names) and zeroed. Files of pipes, sockets and the
- * like, and those of memfd_create, are alone in their directory entries.
+ * file_info_read reads the identity of the file that a path refers to, and its names into
+ * buf[PATH_BUF_SIZE]. info is memory of a map (see path_names()) and zeroed. Files of pipes,
+ * sockets, memfd_create and similar have a name, but no directory.
  */
 static __noinline long file_info_read(struct file_info *info, char *buf, const struct path *path)
 {

@@ -6,10 +6,11 @@
 #include <bpf/bpf_tracing.h>
 
 /*
- * A call is identified by its frame, which distinguishes nested calls. For kprobes and uprobes that is
- * the stack pointer in the caller: the stack pointer after the return, and at the entry (and at the
- * return instruction) on x86 the address above the return address. For fentry and fexit it is their
- * context, which holds the arguments of a call until its fexit has run.
+ * A call is identified by its frame, which distinguishes nested calls. For kprobes and uprobes the
+ * frame is the stack pointer after the return. At the entry of a function, and at its return
+ * instruction, that is the address above the return address on x86, and the stack pointer on arm64.
+ * For fentry and fexit the frame is their context, which contains the arguments of the call until
+ * its fexit has run.
  */
 static __always_inline __u64 frame_at_begin(struct pt_regs *regs)
 {

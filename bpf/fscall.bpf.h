@@ -4,14 +4,14 @@
 
 #include "syscall.bpf.h"
 
-/* System calls of file systems, but for those of rw.bpf.h. */
+/* System calls of file systems, except for those of rw.bpf.h. */
 
 enum fs_call {
 	FS_CALL_NONE,
 	FS_CALL_FSYNC,
 	FS_CALL_OPEN,
 	FS_CALL_UNLINK,
-	FS_CALL_UNLINKAT, /* which removes directories too */
+	FS_CALL_UNLINKAT, /* also removes directories */
 	FS_CALL_MKDIR,
 	FS_CALL_RMDIR,
 };
@@ -71,7 +71,7 @@ static __always_inline enum fs_call fs_call_native(__s32 nr)
 
 #endif
 
-/* i386 and ARM have the same numbers but for the newer calls. */
+/* i386 and ARM have the same numbers, except for newer calls. */
 static __always_inline enum fs_call fs_call_compat(__s32 nr)
 {
 	switch (nr) {
@@ -96,7 +96,7 @@ static __always_inline enum fs_call fs_call_compat(__s32 nr)
 	return FS_CALL_NONE;
 }
 
-/* nr is without the bit of x32. */
+/* nr is without the x32 bit. */
 static __always_inline enum fs_call fs_call(__s32 nr, bool compat)
 {
 	return compat ? fs_call_compat(nr) : fs_call_native(nr);

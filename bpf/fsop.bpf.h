@@ -11,17 +11,17 @@
 #include "task.bpf.h"
 
 /*
- * Operations on files, each with the time that it took, by the file systems' own functions
- * or, where these cannot be had, by system calls (fssyscall.bpf.h). The tool defines
- * fs_op_done(), which is called with each.
+ * Operations on files and their durations, observed in functions of the file system or, if these
+ * cannot be traced, in system calls (fssyscall.bpf.h). The tool defines fs_op_done(), which is
+ * called for each operation.
  */
 
 #define EIOCBQUEUED 529
 
-/* Only these operations, as bits by their numbers. */
+/* Only these operations: bits 1 << enum fs_op; 0 for all. */
 const volatile __u32 targ_ops = 0;
 
-/* value.FileOp in Go. The numbers of a function's targets begin at its operation's << 8. */
+/* value.FileOp in Go. The target IDs of the functions of an operation start at enum fs_op << 8. */
 enum fs_op {
 	FS_OP_READ,
 	FS_OP_WRITE,
@@ -30,12 +30,12 @@ enum fs_op {
 	FS_OP_GETATTR,
 };
 
-/* An operation that is over. */
+/* A completed operation. */
 struct fs_op_end {
-	__u64 ns; /* CLOCK_MONOTONIC, from its begin to its end */
+	__u64 ns; /* duration, CLOCK_MONOTONIC */
 	const struct path *path; /* of the file */
-	__s64 ret; /* bytes of a read or write, else 0, or -errno */
-	__s64 offset; /* in the file that a read or write began at, -1 where that is not known */
+	__s64 ret; /* bytes read or written, 0 for other operations, or -errno */
+	__s64 offset; /* file offset at which a read or write began, -1 if unknown */
 	enum fs_op op;
 };
 
@@ -47,8 +47,8 @@ static __always_inline bool fs_op_wanted(enum fs_op op)
 }
 
 /*
- * The inode is the file's own: until 6.7 (def3ae83da02) a file that overlay opens on the file
- * system below has the path of overlay's.
+ * The inode of the file itself. Until 6.7 (def3ae83da02), the path of a file that overlayfs opens
+ * on the underlying file system is that of the overlayfs file.
  */
 static __always_inline struct inode *fs_op_inode(const struct fs_op_end *end)
 {
@@ -61,23 +61,23 @@ static __always_inline struct inode *fs_op_inode(const struct fs_op_end *end)
 }
 
 struct counters {
-	__u64 queued; /* reads and writes that only began: what they took is not known */
+	__u64 queued; /* reads and writes that were queued: their duration is unknown */
 	__u64 closed; /* system calls whose descriptor was closed before they returned */
 };
 
 #include "counters.bpf.h"
 
-/* An operation that has begun. */
+/* An operation in progress. */
 struct call {
 	__u64 begin_ns;
 	const struct path *path;
-	const struct path *to; /* that a system call writes */
+	const struct path *to; /* file that a system call writes */
 	struct kiocb *iocb; /* of a function that reads or writes */
 	__s64 offset;
 	__u32 op;
 	__u32 fd; /* of path, in a system call */
 	__u32 to_fd;
-	bool has_position; /* it reads or writes at the open file's position */
+	bool has_position; /* reads or writes at the file position */
 	bool compat;
 	__u8 pad[2];
 };
@@ -108,7 +108,7 @@ static __always_inline int fs_op_begin(__u64 frame, __u32 op, __u64 a, __u64 b)
 	if (op == FS_OP_READ || op == FS_OP_WRITE)
 		call_fill_rw(c, (void *)a);
 	else if (op == FS_OP_GETATTR)
-		c->path = (void *)(FS_CALLS_MAP_IDS ? b : a);
+		c->path = (void *)(FS_CALLS_HAVE_IDMAP ? b : a);
 	else
 		c->path = __builtin_preserve_access_index(&file->f_path);
 	c->begin_ns = bpf_ktime_get_ns();
@@ -116,8 +116,8 @@ static __always_inline int fs_op_begin(__u64 frame, __u32 op, __u64 a, __u64 b)
 }
 
 /*
- * Where a read or write began: a file that is appended to has its end only then. One that
- * was queued may be over and its kiocb gone.
+ * The offset at which a read or write began. For an append it is known only at the end. Without a
+ * successful result the kiocb is not read, because it may be freed after it was queued.
  */
 static __always_inline __s64 offset_at_end(const struct call *c, __s64 ret)
 {
@@ -155,8 +155,8 @@ static __always_inline int fs_op_end(void *ctx, __u64 frame, __s64 ret)
 }
 
 /*
- * In assembly, as the compiler would choose the place first and then read there, which the
- * verifier refuses (on 5.10).
+ * In assembly, because the compiler would select the address first and then load from it, which the
+ * verifier of 5.10 rejects.
  */
 #define CTX_WORD(ctx, n)                                                                  \
 	({                                                                                \
@@ -165,14 +165,14 @@ static __always_inline int fs_op_end(void *ctx, __u64 frame, __s64 ret)
 		__word;                                                                   \
 	})
 
-/* What a function returned lies behind its arguments. */
+/* The return value follows the arguments. */
 static __always_inline __s64 fexit_ret(__u64 *ctx, __u32 op)
 {
 	if (op == FS_OP_FSYNC)
 		return CTX_WORD(ctx, 4);
 	if (op != FS_OP_GETATTR)
 		return CTX_WORD(ctx, 2);
-	if (FS_CALLS_MAP_IDS)
+	if (FS_CALLS_HAVE_IDMAP)
 		return CTX_WORD(ctx, 5);
 	return CTX_WORD(ctx, 4);
 }

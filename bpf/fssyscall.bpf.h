@@ -6,7 +6,7 @@
 #include "path.bpf.h"
 #include "rw.bpf.h"
 
-/* Operations of fsop.bpf.h by system calls: of regular files, fsyncs of directories too. */
+/* System calls as operations of fsop.bpf.h: on regular files, and fsync on directories too. */
 
 #define S_IFMT 00170000
 #define S_IFREG 0100000
@@ -16,12 +16,12 @@
 #define FS_NAME_LEN 16
 #define FS_TYPES_MAX 16
 
-/* Only file systems of these types, by their names. */
+/* Only file systems of these types, by name; all if targ_nr_types is 0. */
 const volatile __u32 targ_nr_types = 0;
 const volatile __u64 targ_types[FS_TYPES_MAX][FS_NAME_LEN / 8] = {};
 
-/* A thread is in one system call at a time. */
-#define FRAME_OF_SYSCALL 1
+/* The frame of all system calls, because a thread is in one system call at a time. */
+#define SYSCALL_FRAME 1
 
 static __always_inline bool type_wanted(struct inode *inode)
 {
@@ -49,7 +49,7 @@ static __always_inline bool file_wanted(struct file *file, enum fs_op op)
 	return type_wanted(inode);
 }
 
-/* The path of what a descriptor stands for, if it is wanted, else NULL. */
+/* Returns the path of the file that a descriptor refers to if it is wanted, otherwise NULL. */
 static __always_inline const struct path *path_wanted(__u32 fd, enum fs_op op)
 {
 	struct file *file = fs_op_wanted(op) ? task_file(task_current(), fd) : NULL;
@@ -67,7 +67,10 @@ static __always_inline bool rw_has_position(__s32 nr, bool compat)
 	return nr == RW_read || nr == RW_write || nr == RW_readv || nr == RW_writev;
 }
 
-/* Of the calls that are told where only these have it in one register and nothing else. */
+/*
+ * Reports whether the fourth argument is a file offset. Other calls have it in two registers or in
+ * memory, or have a value for the file position.
+ */
 static __always_inline bool rw_has_offset(__s32 nr, bool compat)
 {
 	if (compat)
@@ -75,7 +78,7 @@ static __always_inline bool rw_has_offset(__s32 nr, bool compat)
 	return nr == RW_pread64 || nr == RW_preadv || nr == RW_pwrite64 || nr == RW_pwritev;
 }
 
-/* Tells whether it is a read or write that is wanted. */
+/* Reports whether the call is a read or write that is wanted. */
 static __always_inline bool fill_rw(struct call *c, struct pt_regs *regs, __s32 nr)
 {
 	struct rw_call rw = rw_call(nr, c->compat);
@@ -97,7 +100,7 @@ static __always_inline bool fill_rw(struct call *c, struct pt_regs *regs, __s32 
 	return c->path || c->to;
 }
 
-/* The same for other calls. Which file an open is of is known when it returns. */
+/* The same for other calls. The file of an open is known when it returns. */
 static __always_inline bool fill_other(struct call *c, struct pt_regs *regs, __s32 nr)
 {
 	switch (fs_call(nr, c->compat)) {
@@ -114,7 +117,9 @@ static __always_inline bool fill_other(struct call *c, struct pt_regs *regs, __s
 	}
 }
 
-/* Files are looked up before the call, so that none is taken for them that comes later. */
+/*
+ * Files are looked up before the call, because the descriptor can refer to another file after it.
+ */
 static __always_inline int syscall_begin(struct pt_regs *regs, __s32 nr, bool compat)
 {
 	struct call call = { .offset = -1, .compat = compat }, *c;
@@ -124,7 +129,7 @@ static __always_inline int syscall_begin(struct pt_regs *regs, __s32 nr, bool co
 	nr &= ~__X32_SYSCALL_BIT;
 	if (!fill_rw(&call, regs, nr) && !fill_other(&call, regs, nr))
 		return 0;
-	c = call_begin(FRAME_OF_SYSCALL);
+	c = call_begin(SYSCALL_FRAME);
 	if (!c)
 		return 0;
 	*c = call;
@@ -132,8 +137,11 @@ static __always_inline int syscall_begin(struct pt_regs *regs, __s32 nr, bool co
 	return 0;
 }
 
-/* The position has moved by what was read or written; what is appended goes anywhere. */
-static __always_inline __s64 offset_of(const struct call *c, struct file *file, enum fs_op op, __s64 ret)
+/*
+ * The file offset at which the operation began: the file position has moved by the bytes
+ * transferred. The offset of an append is unknown (-1).
+ */
+static __always_inline __s64 start_offset(const struct call *c, struct file *file, enum fs_op op, __s64 ret)
 {
 	if (c->has_position)
 		return BPF_CORE_READ(file, f_pos) - (ret > 0 ? ret : 0);
@@ -156,7 +164,7 @@ static __always_inline void syscall_done(void *ctx, const struct call *c, struct
 	}
 	end->offset = -1;
 	if (end->op == FS_OP_READ || end->op == FS_OP_WRITE)
-		end->offset = offset_of(c, file, end->op, ret);
+		end->offset = start_offset(c, file, end->op, ret);
 	else if (end->op == FS_OP_OPEN)
 		end->ret = 0;
 	fs_op_done(ctx, end);
@@ -168,7 +176,7 @@ static __always_inline int syscall_end(void *ctx, __s64 ret)
 	struct call call;
 	bool nested;
 
-	if (!call_end(FRAME_OF_SYSCALL, &call, &nested))
+	if (!call_end(SYSCALL_FRAME, &call, &nested))
 		return 0;
 	if (call.compat)
 		ret = (__s32)ret;

@@ -10,20 +10,19 @@
 #include "task.bpf.h"
 
 /*
- * What is held, from when it is taken until it is given back: a struct held_value for each
- * thing. The tool defines that before it includes this. User space reads all that is held
- * whenever it reports.
+ * Resources that are held, from acquisition to release, with a struct held_value each. The tool
+ * defines that struct before it includes this header. User space reads all entries for each report.
  */
 
 struct held_key {
-	__u64 id; /* of the thing, as its address */
-	__u32 pid; /* the process that has it in its memory, 0 for the kernel */
-	__u32 image; /* the program of that process, see images */
+	__u64 id; /* of the resource, such as its address */
+	__u32 pid; /* process whose memory it is in, 0 for the kernel */
+	__u32 image; /* number of execs of that process, see images */
 };
 
 /*
- * All entries are allocated at once: this may be called wherever the kernel allocates or
- * frees memory itself, with interrupts off for long.
+ * Entries are preallocated, because programs run wherever the kernel allocates and frees memory,
+ * also with interrupts disabled.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -32,7 +31,7 @@ struct {
 	__type(value, struct held_value);
 } held SEC(".maps") USER_SPACE;
 
-/* How many programs a process has executed meanwhile: each exec takes all memory away. */
+/* Number of programs that a process has executed during the run. Each exec releases all memory. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -41,8 +40,8 @@ struct {
 } images SEC(".maps") USER_SPACE;
 
 /*
- * PIDs in the PID namespace of user space, 0 for none, by those in the initial one. Empty where
- * they are the same.
+ * PIDs in the PID namespace of user space (0 for none), by PID in the initial one. Empty if both
+ * are the same namespace.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -51,10 +50,10 @@ struct {
 	__type(value, __u32);
 } held_pids SEC(".maps") USER_SPACE;
 
-/* Set by user space when all is attached: until then what is given back may not be seen. */
+/* Set by user space when all programs are attached: before that, a release might be missed. */
 bool held_begun;
 
-/* held_by_current is the key of what the current process has. */
+/* held_by_current returns the key of a resource of the current process. */
 static __always_inline struct held_key held_by_current(__u64 id)
 {
 	struct held_key key = { .id = id, .pid = bpf_get_current_pid_tgid() >> 32 };
@@ -65,46 +64,46 @@ static __always_inline struct held_key held_by_current(__u64 id)
 	return key;
 }
 
-/* A PID can be reused, so the current process's is compared each time. */
+/* A PID can be reused, so the PID of the current process is compared each time. */
 static __always_inline void held_note_pid(__u32 pid)
 {
-	__u32 local, *known;
+	__u32 local, *stored;
 
 	if (!local_pidns || !pid)
 		return;
 	local = task_local_pid(task_current());
-	known = bpf_map_lookup_elem(&held_pids, &pid);
-	if ((!known || *known != local) && bpf_map_update_elem(&held_pids, &pid, &local, BPF_ANY))
+	stored = bpf_map_lookup_elem(&held_pids, &pid);
+	if ((!stored || *stored != local) && bpf_map_update_elem(&held_pids, &pid, &local, BPF_ANY))
 		lost_add(map_full);
 }
 
 /*
- * held_put puts a thing in. It returns true if it was there already: then it was given back
- * unseen, and what was known of it is replaced.
+ * held_put adds a resource. It returns true if there was an entry, whose release was not observed:
+ * then that is replaced.
  */
 static __always_inline bool held_put(const struct held_key *key, const struct held_value *value)
 {
-	bool known = false;
+	bool replaced = false;
 
 	if (!held_begun)
 		return false;
 	held_note_pid(key->pid);
 	if (!bpf_map_update_elem(&held, key, value, BPF_NOEXIST))
 		return false;
-	known = bpf_map_lookup_elem(&held, key);
+	replaced = bpf_map_lookup_elem(&held, key);
 	if (bpf_map_update_elem(&held, key, value, BPF_ANY))
 		lost_add(map_full);
-	return known;
+	return replaced;
 }
 
-/* held_take takes a thing out, and returns false if it was not there. */
+/* held_take removes a resource, and returns false if there was no entry. */
 static __always_inline bool held_take(const struct held_key *key, struct held_value *value)
 {
-	struct held_value *there = bpf_map_lookup_elem(&held, key);
+	struct held_value *entry = bpf_map_lookup_elem(&held, key);
 
-	if (!there)
+	if (!entry)
 		return false;
-	*value = *there;
+	*value = *entry;
 	bpf_map_delete_elem(&held, key);
 	return true;
 }

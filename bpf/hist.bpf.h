@@ -9,18 +9,18 @@
 #include "map.bpf.h"
 
 /*
- * Histograms of durations, one for each struct hist_key. The tool defines that
- * struct, of a multiple of 4 bytes and without holes, before it includes this.
+ * Histograms of durations, one per struct hist_key. The tool defines that struct, without holes and
+ * with a multiple of 4 bytes, before it includes this header.
  */
 
 #ifndef HIST_MAX_ENTRIES
 #define HIST_MAX_ENTRIES (1 << 20)
 #endif
 
-/* Nanoseconds in the unit that is shown: 1, 1000 or 1000000. */
+/* The displayed unit in nanoseconds: 1, 1000 or 1000000. */
 const volatile __u64 hist_unit_ns = 1000;
 
-/* Set by user space when this run tells no keys apart. */
+/* Set by user space if this run has a single histogram. */
 const volatile bool hist_plain = false;
 
 struct hist_entry {
@@ -42,10 +42,10 @@ struct hist_slot {
 };
 
 /*
- * Most of the room is never used, so entries are allocated as they come. Before
- * 6.1 (fba1a1c6c912) that was kmalloc, unsafe under the locks that a tracing
- * program may find held, and loading warned (94dacdbd5d2d): there, and with
- * PREEMPT_RT, user space takes BPF_F_NO_PREALLOC away and asks for fewer entries.
+ * Entries are allocated on demand, because most of the capacity is never used. Before 6.1
+ * (fba1a1c6c912) that is done with kmalloc, which is not safe under the locks that a traced
+ * function can hold, and the kernel logs a warning (94dacdbd5d2d). In these kernels, and with
+ * PREEMPT_RT, user space clears BPF_F_NO_PREALLOC and requests fewer entries.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -55,7 +55,7 @@ struct {
 	__type(value, struct hist_slot);
 } hists SEC(".maps") USER_SPACE;
 
-#define HIST_SLOTS 976 /* hist_slot_of gives 975 at the most */
+#define HIST_SLOTS 976 /* the largest slot is 975, see hist_slot_of() */
 
 struct hist_slots {
 	struct hist_slot slots[HIST_SLOTS];
@@ -64,8 +64,8 @@ struct hist_slots {
 _Static_assert(sizeof(struct hist_slots) <= 32768, "no per-CPU value may be larger");
 
 /*
- * The one histogram of a run without keys, by epoch. Going to a slot by its number
- * costs some 10 ns where the hash takes 50.
+ * The histogram of a run without keys, per epoch. Indexing an array takes some 10 ns, a hash lookup
+ * 50 ns.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -75,9 +75,9 @@ struct {
 } hists_plain SEC(".maps") USER_SPACE;
 
 /*
- * x itself below 16, and from there on 16 slots for each power of two. That is
- * 16 * shift + (x >> shift), with the shift that leaves five bits of x: a search
- * in six steps, as BPF cannot count leading zeros. The last slot is 975.
+ * The slot is x below 16; from there on there are 16 slots per power of two: 16 * shift + (x >>
+ * shift), with the shift that leaves five bits of x. The shift is found in six steps, because BPF
+ * cannot count leading zeros. The largest slot is 975.
  */
 static __always_inline __u32 hist_slot_of(__u64 x)
 {
@@ -111,8 +111,8 @@ static __always_inline __u32 hist_slot_of(__u64 x)
 }
 
 /*
- * value / div * 2^shift, rounded down. From 2^50 on the shift would overflow; the
- * quotient alone then has more bits than a slot looks at, so it may come first.
+ * Returns value / div * 2^shift, rounded down. From 2^50 on the shift could overflow, so the
+ * division comes first: the quotient still has more bits than determine the slot.
  */
 static __always_inline __u64 hist_scale(__u64 value, __u32 div, __u32 shift)
 {
@@ -124,9 +124,9 @@ static __always_inline __u64 hist_scale(__u64 value, __u32 div, __u32 shift)
 }
 
 /*
- * The value in 1/2^n of the unit, n being the least that makes this at most a
- * nanosecond: 1/1024 us, 1/2^20 ms. So slots nest exactly in the powers of two of
- * the unit, and a slot is never wider than a sixteenth of its values or 1 ns.
+ * The value in units of 1/2^n of the displayed unit, with the smallest n for which that is at most
+ * 1 ns: 1/1024 us, 1/2^20 ms. So slots nest exactly in the powers of two of the unit, and a slot is
+ * never wider than a sixteenth of its values or 1 ns.
  */
 static __always_inline __u64 hist_fixed_point(__u64 value_ns)
 {
@@ -138,8 +138,8 @@ static __always_inline __u64 hist_fixed_point(__u64 value_ns)
 }
 
 /*
- * Another program on this CPU may come between and make the same entry: then the
- * update fails and the look-up finds the other's.
+ * Another program can interrupt this one and add the same entry: then the update fails, and the
+ * lookup finds that entry.
  */
 static __always_inline struct hist_slot *hist_insert(const struct hist_entry *entry)
 {
@@ -169,16 +169,15 @@ static __always_inline struct hist_slot *hist_find_plain(__u32 nr)
 
 	if (!all || nr >= HIST_SLOTS)
 		return NULL;
-	/* Or clang adds to the pointer before it is tested, which the verifier refuses. */
+	/* Otherwise clang adds to the pointer before the NULL check, which the verifier rejects. */
 	barrier_var(all);
 	return &all->slots[nr];
 }
 
 /*
- * A slot belongs to one CPU, but a program may be interrupted by another that
- * writes the same one. The atomic additions keep count and sum exact and cost
- * nothing measurable on a line that the CPU owns. min and max may then keep the
- * second-best value, which lies in the same slot.
+ * A slot belongs to one CPU, but a program can be interrupted by another one that writes to it. The
+ * atomic additions keep count and sum exact, at no measurable cost in a cache line of the same CPU.
+ * min and max can then be those of another value in the same slot.
  */
 static __always_inline void hist_add(struct hist_slot *slot, __u64 value_ns)
 {
@@ -191,9 +190,8 @@ static __always_inline void hist_add(struct hist_slot *slot, __u64 value_ns)
 }
 
 /*
- * hist_record counts one duration under the key, which is not looked at in a plain
- * run. A clock that ran backwards makes a huge value_ns: the caller has looked for
- * that.
+ * hist_record counts a duration. The key is ignored in a run with a single histogram. The caller
+ * has excluded negative durations, which are huge as value_ns.
  */
 static __always_inline void hist_record(const struct hist_key *key, __u64 value_ns)
 {

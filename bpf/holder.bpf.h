@@ -7,57 +7,58 @@
 #include <bpf/bpf_core_read.h>
 #include "lost.bpf.h"
 
-/* What the threads of a process share, such as their table of files or their memory. */
-struct holding {
-	const void *what;
+/* A resource that threads of a process share, such as a file table or memory. */
+struct shared_resource {
+	const void *resource;
 	__u32 pid;
 	__u32 pad;
 };
 
-struct teller {
+struct reporter {
 	__u32 tid;
 	__u32 round;
 };
 
-/* Tools that go through all threads again and again count the times. */
+/* Incremented by tools that iterate over all threads several times, at the start of each iteration. */
 __u32 holder_round;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1 << 14);
-	__type(key, struct holding);
-	__type(value, struct teller);
-} holdings SEC(".maps");
+	__type(key, struct shared_resource);
+	__type(value, struct reporter);
+} reporters SEC(".maps");
 
 /*
- * holds tells whether an iterator is to tell of what at this thread: each process tells of
- * it once. That is its first thread, or where that has ended, or has another, the first
- * one that has it. The iterators of files and memory skip threads that share the first
- * one's files; then all threads are left of a process whose first one has ended.
+ * Reports whether an iterator is to report the resource at this thread, so that each process
+ * reports it once: at the thread-group leader or, if that has exited or has another resource, at
+ * the first thread that has this one. The iterators over files and memory skip threads that share
+ * the file table of the leader; if the leader has exited, they visit all threads.
  */
-static __always_inline bool holds(struct task_struct *task, const void *what, const void *firsts)
+static __always_inline bool reports_resource(struct task_struct *task, const void *resource,
+					     const void *leader_resource)
 {
-	struct teller me = { .round = holder_round }, *teller;
-	struct holding key = { .what = what };
+	struct reporter me = { .round = holder_round }, *reporter;
+	struct shared_resource key = { .resource = resource };
 
 	key.pid = BPF_CORE_READ(task, tgid);
 	me.tid = BPF_CORE_READ(task, pid);
-	if (!what)
+	if (!resource)
 		return false;
 	if (me.tid == key.pid)
 		return true;
-	if (what == firsts)
+	if (resource == leader_resource)
 		return false;
-	bpf_map_update_elem(&holdings, &key, &me, BPF_NOEXIST);
-	teller = bpf_map_lookup_elem(&holdings, &key);
-	if (!teller) {
+	bpf_map_update_elem(&reporters, &key, &me, BPF_NOEXIST);
+	reporter = bpf_map_lookup_elem(&reporters, &key);
+	if (!reporter) {
 		lost_add(map_full);
 		return false;
 	}
-	if (teller->round != me.round)
-		*teller = me;
-	return teller->tid == me.tid;
+	if (reporter->round != me.round)
+		*reporter = me;
+	return reporter->tid == me.tid;
 }
 
 #endif

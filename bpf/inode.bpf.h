@@ -6,14 +6,14 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-/* Which file an inode is, beyond its number: these are unique neither on a device nor over time. */
+/* Identifies files beyond the inode number, which is unique neither on a device nor over time. */
 
 /* include/uapi/linux/magic.h */
 #define BTRFS_SUPER_MAGIC 0x9123683E
 #define FUSE_SUPER_MAGIC 0x65735546
 #define OVERLAYFS_SUPER_MAGIC 0x794c7630
 
-/* Types of file systems that may be modules; their BTF is there from 5.11 on (36e68442d1af). */
+/* Types of file systems that can be modules. Their BTF is available from 5.11 on (36e68442d1af). */
 struct btrfs_root {
 	dev_t anon_dev;
 } __attribute__((preserve_access_index));
@@ -25,13 +25,12 @@ struct btrfs_inode {
 
 struct ovl_inode {
 	struct inode vfs_inode;
-	struct dentry *__upperdentry; /* of the file in the upper layer, once it is there */
+	struct dentry *__upperdentry; /* of the file in the upper layer, if it exists there */
 } __attribute__((preserve_access_index));
 
 /*
- * Subvolumes of btrfs have inode numbers of their own, and devices by which stat(2) shows that.
- * inode_subvolume returns the device, or 0 on other file systems and where the kernel does not
- * describe the types of btrfs.
+ * Each subvolume of btrfs has its own inode numbers, and its own device in stat(2). inode_subvolume
+ * returns that device, or 0 for other file systems and if the kernel has no BTF of btrfs.
  */
 static __always_inline __u32 inode_subvolume(const struct inode *inode)
 {
@@ -44,7 +43,7 @@ static __always_inline __u32 inode_subvolume(const struct inode *inode)
 	return BPF_CORE_READ(own, root, anon_dev);
 }
 
-/* The device that stat(2) shows, MAJOR << 20 | MINOR; on overlayfs that of the file system. */
+/* The device as in stat(2), MAJOR << 20 | MINOR; on overlayfs that of the overlayfs itself. */
 static __always_inline __u32 inode_dev(const struct inode *inode)
 {
 	__u32 dev = inode_subvolume(inode);
@@ -53,10 +52,10 @@ static __always_inline __u32 inode_dev(const struct inode *inode)
 }
 
 /*
- * Tells whether the inode is on the device that a mount has (mount_dev), and there on the device
- * that stat(2) shows (dev), which is another one only within a subvolume.
+ * Reports whether the inode is on the device of a mount (mount_dev), and has the device dev in
+ * stat(2), which differs from it only within a subvolume.
  */
-static __always_inline bool inode_on(const struct inode *inode, __u32 mount_dev, __u32 dev)
+static __always_inline bool inode_is_on(const struct inode *inode, __u32 mount_dev, __u32 dev)
 {
 	__u32 subvolume = inode_subvolume(inode);
 
@@ -64,8 +63,8 @@ static __always_inline bool inode_on(const struct inode *inode, __u32 mount_dev,
 }
 
 /*
- * A file that is in the upper layer from its beginning has the generation that it has there.
- * One that was copied up has the number of the lower layer's, and no generation.
+ * A file that was created in the upper layer has the generation of its inode there. A file that was
+ * copied up has the inode number of the lower layer, and no generation.
  */
 static __always_inline __u32 overlay_generation(const struct inode *inode)
 {
@@ -82,9 +81,9 @@ static __always_inline __u32 overlay_generation(const struct inode *inode)
 }
 
 /*
- * A file system gives the number of a file that is gone to another one, which then has another
- * generation. inode_generation returns it, as FS_IOC_GETVERSION does, or 0 where there is none
- * that could be relied upon: of FUSE it is up to a server.
+ * File systems reuse the inode number of a deleted file with another generation. inode_generation
+ * returns the generation, as FS_IOC_GETVERSION does, or 0 if there is no reliable one: in FUSE it
+ * depends on the server.
  */
 static __always_inline __u32 inode_generation(const struct inode *inode)
 {
@@ -93,7 +92,7 @@ static __always_inline __u32 inode_generation(const struct inode *inode)
 		return 0;
 	case OVERLAYFS_SUPER_MAGIC:
 		return overlay_generation(inode);
-	case BTRFS_SUPER_MAGIC: /* it is that of the snapshot's file too */
+	case BTRFS_SUPER_MAGIC: /* a file and its snapshot have the same one */
 		if (!inode_subvolume(inode))
 			return 0;
 	}
@@ -101,8 +100,8 @@ static __always_inline __u32 inode_generation(const struct inode *inode)
 }
 
 /*
- * What sets files apart that have the number and the device in common: the generation, or where
- * there is none the address of the inode, which no other one has as long as this one is in memory.
+ * Distinguishes files with the same inode number and device: the generation or, without one, the
+ * address of the inode, which is unique while the inode is in memory.
  */
 static __always_inline __u64 inode_instance(const struct inode *inode)
 {

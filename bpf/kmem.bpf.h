@@ -7,14 +7,14 @@
 #include <bpf/bpf_core_read.h>
 
 /*
- * The arguments of the tracepoints of the kernel's own allocators, kmem:* and percpu:*, of
- * kernels from 5.10 on.
+ * Arguments of the tracepoints of the kernel's allocators, kmem:* and percpu:*, from kernel 5.10
+ * on.
  */
 
 /*
- * From 5.19 to 6.0 kmalloc is told the cache ahead of the sizes. Before 6.1
- * kmem_cache_alloc had the same arguments, and both had a form for nodes beside them; since
- * then (2c1d697fb8ba, 11e9734bcb6a) there is one of each, and the cache knows the size.
+ * From 5.19 to 6.0 kmalloc passes the cache before the sizes. Before 6.1 kmem_cache_alloc has the
+ * same arguments, and both have variants for NUMA nodes. From 6.1 on (2c1d697fb8ba, 11e9734bcb6a)
+ * there are no variants, and the size is read from the cache.
  */
 typedef void (*btf_trace_kmalloc___cache)(void *, unsigned long, const void *, struct kmem_cache *,
 					  size_t, size_t, gfp_t);
@@ -24,8 +24,9 @@ typedef void (*btf_trace_kmem_cache_alloc___cache)(void *, unsigned long, const 
 						   struct kmem_cache *, size_t, size_t, gfp_t);
 
 /*
- * An argument as a number. Programs of tp_btf cannot look at pointers to const void on older
- * kernels, as 5.10, nor reckon with pointers on any; both can be read as memory.
+ * Returns an argument as a number. In older kernels, such as 5.10, tp_btf programs cannot access
+ * pointers to const void, and in no kernel can they calculate with pointers. All arguments can be
+ * read as memory.
  */
 static __always_inline __u64 kmem_arg(__u64 *ctx, int nr)
 {
@@ -35,13 +36,13 @@ static __always_inline __u64 kmem_arg(__u64 *ctx, int nr)
 	return arg;
 }
 
-#define kmem_arg_by(ctx, type, then, otherwise) \
+#define kmem_arg_if(ctx, type, then, otherwise) \
 	kmem_arg(ctx, bpf_core_type_exists(type) ? (then) : (otherwise))
 
-/* Bytes that were asked for. */
+/* Requested bytes. */
 static __always_inline __u64 kmalloc_bytes(__u64 *ctx)
 {
-	return kmem_arg_by(ctx, btf_trace_kmalloc___cache, 3, 2);
+	return kmem_arg_if(ctx, btf_trace_kmalloc___cache, 3, 2);
 }
 
 static __always_inline __u64 kmem_cache_bytes(__u64 *ctx)
@@ -50,7 +51,7 @@ static __always_inline __u64 kmem_cache_bytes(__u64 *ctx)
 
 	if (bpf_core_type_exists(btf_trace_kmem_cache_alloc___size) ||
 	    bpf_core_type_exists(btf_trace_kmem_cache_alloc___cache))
-		return kmem_arg_by(ctx, btf_trace_kmem_cache_alloc___cache, 3, 2);
+		return kmem_arg_if(ctx, btf_trace_kmem_cache_alloc___cache, 3, 2);
 	cache = (void *)kmem_arg(ctx, 2);
 	return BPF_CORE_READ(cache, object_size);
 }
@@ -61,12 +62,12 @@ typedef void (*btf_trace_percpu_alloc_percpu___old)(void *, bool, bool, size_t, 
 
 static __always_inline __u64 percpu_bytes(__u64 *ctx)
 {
-	return kmem_arg_by(ctx, btf_trace_percpu_alloc_percpu___old, 2, 3);
+	return kmem_arg_if(ctx, btf_trace_percpu_alloc_percpu___old, 2, 3);
 }
 
 static __always_inline __u64 percpu_pointer(__u64 *ctx)
 {
-	return kmem_arg_by(ctx, btf_trace_percpu_alloc_percpu___old, 6, 7);
+	return kmem_arg_if(ctx, btf_trace_percpu_alloc_percpu___old, 6, 7);
 }
 
 #endif

@@ -7,15 +7,17 @@
 #include "map.bpf.h"
 
 /*
- * Events that happened and are in no row and no count, by reason. User space takes the
- * names of the reasons from the BTF of this struct, so a new member needs no change in Go.
+ * Events that happened and are missing from the output, by loss reason. User space reads the names
+ * of the reasons from the BTF of this struct, so a new member needs no change in Go.
  */
 struct lost {
-	__u64 buffer_full; /* no room for the event in the ring or perf buffer */
-	__u64 map_full; /* no room in a map for the state or the count of an event */
-	__u64 program_busy; /* the program was already running on the CPU; user space adds what the kernel counts */
+	__u64 buffer_full; /* the ring buffer or perf buffer was full */
+	__u64 map_full; /* a map for the state or the count of an event was full */
+	__u64 program_busy; /* the program was already running on the CPU; user space adds the kernel's counts */
 	__u64 condition_unread; /* memory that a condition of the user needs could not be read */
-	/* no program ran for the event, or for its begin or end; found by what was seen of it otherwise */
+	/*
+	 * no program ran for the event, or for its start or end; inferred from other observations
+	 */
 	__u64 unobserved;
 };
 
@@ -27,8 +29,8 @@ struct {
 } lost SEC(".maps") USER_SPACE;
 
 /*
- * lost_add(buffer_full) counts one lost event on this CPU. The addition is atomic, as a program
- * may be interrupted or preempted by another one that counts the same.
+ * lost_add(buffer_full) counts one lost event on this CPU. The addition is atomic, because a
+ * program can be interrupted or preempted by another one that adds to the same counter.
  */
 #define lost_add(reason) lost_add_n(reason, 1)
 

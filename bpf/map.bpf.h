@@ -3,9 +3,9 @@
 #define __MAP_BPF_H
 
 /*
- * A map that user space reads or writes. It is created before the programs are loaded; others
- * are created with the first program that uses them, so that one which is not loaded costs no
- * memory. Kernels before 5.16 do not know the tag: the loader leaves it out there.
+ * A map that user space reads or writes. It is created before the programs are loaded. Other maps
+ * are created with the first program that uses them, so maps of programs that are not loaded take
+ * no memory. Kernels before 5.16 do not support the tag; the loader removes it there.
  */
 #define USER_SPACE __attribute__((btf_decl_tag("user_space")))
 

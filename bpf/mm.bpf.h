@@ -7,7 +7,7 @@
 #include <bpf/bpf_core_read.h>
 #include "percpu.bpf.h"
 
-/* mm_struct.rss_stat was no array of percpu_counter until 6.2 (f1a7941243c1). */
+/* mm_struct.rss_stat is an array of percpu_counter from 6.2 on (f1a7941243c1). */
 struct mm_rss_stat___atomic {
 	atomic_long_t count[4];
 };
@@ -16,7 +16,7 @@ struct mm_struct___atomic {
 	struct mm_rss_stat___atomic rss_stat;
 };
 
-/* mm_pages is one of a process's counts of pages, an enum MM_FILEPAGES, …; not below 0. */
+/* mm_pages returns one of the page counts of a process (MM_FILEPAGES, …), at least 0. */
 static __always_inline __u64 mm_pages(struct mm_struct *mm, int member)
 {
 	struct mm_struct___atomic *old = (void *)mm;

@@ -12,33 +12,35 @@
 #include "task.bpf.h"
 
 /*
- * The time that threads are off the CPU: from sched_switch to sched_switch. The tool
- * defines struct off_note, what it keeps of each wait, before it includes this.
+ * The time that threads spend off the CPU, from sched_switch to sched_switch. The tool defines
+ * struct off_note, the data stored per wait, before it includes this header.
  *
- * At a switch one wait begins as another ends, at the time that the program begins at: the
- * kernel's own accounting of CPU time has one time for both too. What the program takes, as
- * the walk through a stack, is a part of the first and of neither's wait before.
+ * At a switch one wait begins and another one ends, both at the time when the program starts; the
+ * kernel's accounting of CPU time also uses a single time for both. So the run time of the program,
+ * for example for unwinding a stack, is part of the wait that begins.
  */
 
 #define TASK_DEAD_STATE 0x80
 
-/* Only waits of this length. */
+/* Only waits of at least and at most this length. */
 const volatile __u64 min_block_ns = 1000;
 const volatile __u64 max_block_ns = ~0ULL;
 const volatile bool user_threads_only = false;
 const volatile bool kernel_threads_only = false;
-/* Only waits that begin in one of these states; 0: in none of them, and -1: in any or none. */
+/*
+ * Only waits that begin in one of these task states (a bit mask); 0: in no state, and -1: in any.
+ */
 const volatile __s64 targ_state = -1;
 
 struct off_wait {
 	__u64 since_ns; /* CLOCK_MONOTONIC, 0 while the thread runs */
-	__u64 preempted; /* it could run on: no wake-up ends the wait */
+	__u64 preempted; /* the thread was runnable: no wake-up ends the wait */
 	struct off_note note;
 };
 
 /*
- * By thread. An entry is kept from the first wait on until the thread ends. Entries are
- * allocated as they come, but for kernels where that is not safe, as for hists (hist.bpf.h).
+ * Keyed by thread. An entry exists from the first wait until the thread ends. Entries are allocated
+ * on demand, except in kernels where that is not safe, as for hists (hist.bpf.h).
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -48,13 +50,13 @@ struct {
 	__type(value, struct off_wait);
 } off_waits SEC(".maps") USER_SPACE;
 
-const struct off_wait off_none = {};
+const struct off_wait off_wait_zero = {};
 
 static __always_inline bool off_wanted(struct task_struct *task, __s64 state)
 {
-	bool of_kernel = BPF_CORE_READ(task, flags) & PF_KTHREAD;
+	bool is_kernel = BPF_CORE_READ(task, flags) & PF_KTHREAD;
 
-	if ((user_threads_only && of_kernel) || (kernel_threads_only && !of_kernel))
+	if ((user_threads_only && is_kernel) || (kernel_threads_only && !is_kernel))
 		return false;
 	if (targ_state >= 0 && (targ_state ? !(state & targ_state) : state != 0))
 		return false;
@@ -62,9 +64,9 @@ static __always_inline bool off_wanted(struct task_struct *task, __s64 state)
 }
 
 /*
- * off_begin returns what is to be noted of a wait that begins as prev, which still is the
- * current task, leaves the CPU; NULL if that is not wanted. preempt tells that it could
- * run on, whatever its state.
+ * off_begin returns the entry for a wait that begins: prev, still the current task, leaves the CPU.
+ * It returns NULL if the wait is not wanted. preempt reports that prev was preempted: it is
+ * runnable, whatever its state.
  */
 static __always_inline struct off_wait *off_begin(struct task_struct *prev, bool preempt)
 {
@@ -82,12 +84,12 @@ static __always_inline struct off_wait *off_begin(struct task_struct *prev, bool
 		return NULL;
 	wait = bpf_map_lookup_elem(&off_waits, &tid);
 	if (!wait) {
-		bpf_map_update_elem(&off_waits, &tid, &off_none, BPF_NOEXIST);
+		bpf_map_update_elem(&off_waits, &tid, &off_wait_zero, BPF_NOEXIST);
 		wait = bpf_map_lookup_elem(&off_waits, &tid);
 	}
 	if (!wait)
 		lost_add(map_full);
-	else if (wait->since_ns) /* it ran since then, but no program when it came to do so */
+	else if (wait->since_ns) /* the switch that ended the previous wait was not observed */
 		lost_add(unobserved);
 	return wait;
 }
@@ -97,7 +99,7 @@ static __always_inline bool off_length_wanted(__u64 ns)
 	return ns >= min_block_ns && ns <= max_block_ns;
 }
 
-/* off_end ends a wait, and returns how long it was: 0 if it is not to be counted. */
+/* off_end ends a wait and returns its length, 0 if it is not to be counted. */
 static __always_inline __u64 off_end(struct off_wait *wait, __u64 now_ns)
 {
 	__u64 since_ns = wait->since_ns;
@@ -108,7 +110,7 @@ static __always_inline __u64 off_end(struct off_wait *wait, __u64 now_ns)
 	return now_ns - since_ns;
 }
 
-static __always_inline struct off_wait *off_wait_of(struct task_struct *task)
+static __always_inline struct off_wait *off_wait_find(struct task_struct *task)
 {
 	__u32 tid = BPF_CORE_READ(task, pid);
 

@@ -8,8 +8,8 @@
 #include "task.bpf.h"
 
 /*
- * Waits by the thread that waited and by what was noted of it: struct off_note, which the
- * tool defines before it includes this.
+ * Counts waits by thread and by struct off_note, which the tool defines before it includes this
+ * header.
  */
 
 const volatile bool user_stacks_only = false;
@@ -42,13 +42,15 @@ static __always_inline stack_id_t wanted_user_stack(void *ctx)
 	return kernel_stacks_only ? 0 : user_stack(ctx);
 }
 
-/* What the tool notes of a wait that begins, in the context of who waits. */
+/*
+ * Defined by the tool: fills the note of a wait that begins, in the context of the waiting thread.
+ */
 static __always_inline void note_wait(void *ctx, struct off_note *note);
 
-/* off_count counts the wait of a thread that comes back to a CPU. */
+/* off_count counts the wait of a thread that is switched to a CPU. */
 static __always_inline void off_count(struct task_struct *next, __u64 now_ns)
 {
-	struct off_wait *wait = off_wait_of(next);
+	struct off_wait *wait = off_wait_find(next);
 	struct table_key key = {};
 	struct table_value *value;
 	__u64 ns = wait ? off_end(wait, now_ns) : 0;

@@ -9,21 +9,21 @@
 #define PATH_MAX 4096
 #define NAME_MAX 255
 #define PATH_DEPTH_MAX 64
-/* A name is read whole or not at all, so the buffer has room for one more. */
+/* A name is read completely or not at all, so the buffer has space for one more. */
 #define PATH_BUF_SIZE (PATH_MAX + NAME_MAX + 1)
 
 /*
- * A directory or file as its names from the leaf up to the root of its mount namespace, each
- * with its NUL; user space reverses them. A file in no directory, as of memfd_create, has one
- * name.
+ * A directory or file as its names, from the leaf up to the root of its mount namespace, each with
+ * its NUL byte. User space reverses them. A file without a directory, such as one of memfd_create,
+ * has a single name.
  */
 struct path_names {
 	__u32 len; /* bytes of the names */
-	__u32 root_len; /* bytes of the names below the task's own root */
-	__u8 in_root; /* the task's root was met on the way up */
-	__u8 truncated; /* deeper or longer than there is room for */
-	__u8 known; /* set by path_names(): without it there was nothing to start from */
-	__u8 deleted; /* the leaf is in no directory: it was removed, or never was in one */
+	__u32 root_len; /* bytes of the names below the root directory of the task */
+	__u8 in_root; /* the path is below the root directory of the task */
+	__u8 truncated; /* too deep or too long */
+	__u8 known; /* set by path_names(); 0 if there is no path */
+	__u8 deleted; /* the leaf has no directory entry: it was removed, or never had one */
 };
 
 static __always_inline struct mount *path_mount(struct vfsmount *mnt)
@@ -31,7 +31,7 @@ static __always_inline struct mount *path_mount(struct vfsmount *mnt)
 	return (void *)mnt - bpf_core_field_offset(struct mount, mnt);
 }
 
-/* Files of memfd_create and the like are roots by themselves, but not that of their mount. */
+/* Files without a directory, as of memfd_create, are roots, but not the root of their mount. */
 static __always_inline bool path_is_pseudo(struct dentry *dentry, struct vfsmount *mnt)
 {
 	return BPF_CORE_READ(dentry, d_parent) == dentry && BPF_CORE_READ(mnt, mnt_root) != dentry;
@@ -43,9 +43,9 @@ static __always_inline bool dentry_is_deleted(struct dentry *dentry)
 }
 
 /*
- * path_names walks from start upwards, over mount points, into buf[PATH_BUF_SIZE].
- * The state is kept in *out, a map's memory, and not in registers: so both ways through
- * the loop look alike to the verifier, which would else follow 2^PATH_DEPTH_MAX of them.
+ * path_names walks up from start, across mount points, and writes the names to buf[PATH_BUF_SIZE].
+ * The state is in *out, which is memory of a map, and not in registers: so the verifier considers
+ * both branches of the loop equal. Otherwise it would check 2^PATH_DEPTH_MAX paths.
  */
 static __always_inline void path_names(volatile struct path_names *out, char *buf,
 				       const struct path *start, const struct path *root)
@@ -96,7 +96,7 @@ static __always_inline void path_names(volatile struct path_names *out, char *bu
 	}
 }
 
-/* task_file is what fd stands for in the task, or NULL. */
+/* task_file returns the file that fd refers to in the task, or NULL. */
 static __always_inline struct file *task_file(struct task_struct *task, __u32 fd)
 {
 	struct fdtable *fdt = BPF_CORE_READ(task, files, fdt);

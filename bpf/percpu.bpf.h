@@ -9,13 +9,13 @@
 
 #define PERCPU_MAX 1024
 
-/* CPUs that there may be; user space sets it. */
+/* Number of possible CPUs, set by user space. */
 const volatile __u32 percpu_nr = 1;
-/* Where the kernel has __per_cpu_offset; user space sets it where it is needed. */
+/* Address of the kernel's table __per_cpu_offset, set by user space if it is needed. */
 const volatile __u64 percpu_offsets = 0;
 
-/* A pointer as a number to the verifier. */
-static __always_inline __u64 address_of(const void *p)
+/* Returns a pointer as a number for the verifier. */
+static __always_inline __u64 pointer_address(const void *p)
 {
 	__u64 address = 0;
 
@@ -24,14 +24,14 @@ static __always_inline __u64 address_of(const void *p)
 }
 
 /*
- * Where a CPU's copies of variables begin: the distance of one that is at hand. Before
- * 5.19 (07343110b293) there is none, and the kernel's own table has it. It is 0 where it
- * cannot be known.
+ * The offset of a CPU's copies of per-CPU variables, 0 if unknown. It is computed from the address
+ * of a copy of a map value. Before 5.19 (07343110b293) no helper returns that, and the kernel's
+ * table is read.
  */
 static __always_inline __u64 cpu_offset(__u32 cpu)
 {
-	struct bpf_array *array = (void *)address_of(&lost);
-	void *here, *base = NULL;
+	struct bpf_array *array = (void *)pointer_address(&lost);
+	void *copy, *base = NULL;
 	__u64 offset = 0;
 	__u32 zero = 0;
 
@@ -42,13 +42,13 @@ static __always_inline __u64 cpu_offset(__u32 cpu)
 	}
 	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_map_lookup_percpu_elem))
 		return 0;
-	here = bpf_map_lookup_percpu_elem(&lost, &zero, cpu);
+	copy = bpf_map_lookup_percpu_elem(&lost, &zero, cpu);
 	bpf_probe_read_kernel(&base, sizeof(base),
 			      (void *)array + bpf_core_field_offset(struct bpf_array, pptrs));
-	return here && base ? address_of(here) - (__u64)base : 0;
+	return copy && base ? pointer_address(copy) - (__u64)base : 0;
 }
 
-/* percpu_sum is a counter with what the CPUs have not yet added to it. */
+/* percpu_sum returns a counter, including the parts that CPUs have not added to it yet. */
 static __always_inline __s64 percpu_sum(const struct percpu_counter *counter)
 {
 	__s32 *counters = BPF_CORE_READ(counter, counters);

@@ -7,14 +7,14 @@
 #include <bpf/bpf_core_read.h>
 #include "percpu.bpf.h"
 
-/* What a program did while the kernel was measuring. */
+/* Statistics of a program, from while the kernel measured run time. */
 struct prog_counts {
 	__u64 runs;
 	__u64 run_ns;
-	__u64 misses; /* times that it was left out, as it was running on that CPU already */
+	__u64 misses; /* runs that were skipped, because the program was already running on that CPU */
 };
 
-/* Before 5.12 (700d4796ef59) the statistics were the auxiliary part's. */
+/* Before 5.12 (700d4796ef59) the statistics were in bpf_prog_aux. */
 struct bpf_prog_aux___stats {
 	struct bpf_prog_stats *stats;
 };
@@ -28,35 +28,35 @@ static __always_inline struct bpf_prog_stats *prog_stats(struct bpf_prog *prog)
 	return BPF_CORE_READ(old, stats);
 }
 
-/* Before 5.16 (61a0abaee209) the counts were plain numbers; there are no misses before 5.12. */
+/* Before 5.16 (61a0abaee209) the counts were plain numbers; misses are counted from 5.12 on. */
 struct bpf_prog_stats___u64 {
 	__u64 cnt;
 	__u64 nsecs;
 	__u64 misses;
 } __attribute__((preserve_access_index));
 
-#define STATS_READ_AS(type, here, member)                                                  \
+#define STATS_READ_AS(type, addr, member)                                                  \
 	bpf_probe_read_kernel(&__n, sizeof(__n),                                           \
-			      (void *)(here) + bpf_core_field_offset(type, member))
+			      (void *)(addr) + bpf_core_field_offset(type, member))
 
-/* A CPU's count, which is an integer of 64 bits, whatever it is called. */
-#define STATS_READ(here, member)                                                           \
+/* A CPU's count, an integer of 64 bits in all kernels. */
+#define STATS_READ(addr, member)                                                           \
 	({                                                                                 \
 		__u64 __n = 0;                                                             \
 		if (bpf_core_field_exists(struct bpf_prog_stats, member))                  \
-			STATS_READ_AS(struct bpf_prog_stats, here, member);                \
+			STATS_READ_AS(struct bpf_prog_stats, addr, member);                \
 		else if (bpf_core_field_exists(struct bpf_prog_stats___u64, member))       \
-			STATS_READ_AS(struct bpf_prog_stats___u64, here, member);          \
+			STATS_READ_AS(struct bpf_prog_stats___u64, addr, member);          \
 		__n;                                                                       \
 	})
 
 /*
- * prog_counts_read adds the CPUs' counts up, and tells whether they could be read. stats
- * are prog_stats(), and need not be a program's any more.
+ * prog_counts_read adds up the counts of all CPUs, and returns false if they could not be read.
+ * stats is the result of prog_stats(); the program may have been freed since.
  */
 static __always_inline bool prog_counts_read(struct prog_counts *counts, const void *stats)
 {
-	bool known = false;
+	bool found = false;
 
 	for (__u32 cpu = 0; cpu < PERCPU_MAX; cpu++) {
 		__u64 offset;
@@ -66,15 +66,15 @@ static __always_inline bool prog_counts_read(struct prog_counts *counts, const v
 		offset = cpu_offset(cpu);
 		if (!offset || !stats)
 			continue;
-		known = true;
+		found = true;
 		counts->runs += STATS_READ(stats + offset, cnt);
 		counts->run_ns += STATS_READ(stats + offset, nsecs);
 		counts->misses += STATS_READ(stats + offset, misses);
 	}
-	return known;
+	return found;
 }
 
-/* The name of a program's function, of which the program itself keeps 15 bytes. */
+/* The name of a program's main function from BTF. The program itself has only 15 bytes of it. */
 static __always_inline void prog_name(char *name, __u32 size, struct bpf_prog *prog)
 {
 	struct bpf_func_info *functions = BPF_CORE_READ(prog, aux, func_info);
@@ -90,8 +90,8 @@ static __always_inline void prog_name(char *name, __u32 size, struct bpf_prog *p
 }
 
 /*
- * Programs, maps and links are files without a directory, which their names tell apart:
- * bpf_file is the letter behind "bpf-" or "bpf_", or 0 for another file.
+ * Programs, maps and links are files without a directory, with names such as "bpf-prog". bpf_file
+ * returns the letter after "bpf-" or "bpf_", or 0 for other files.
  */
 static __always_inline char bpf_file(struct file *file)
 {

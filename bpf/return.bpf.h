@@ -9,19 +9,19 @@
 #include "lost.bpf.h"
 
 /*
- * Programs for the return of user functions are uprobes at return instructions where these can be
- * determined. A uretprobe replaces the return address on the stack, so that exceptions cannot leave the
- * function; it is used where none can.
+ * Programs for the return of user functions are uprobes at return instructions, if these can be
+ * determined. A uretprobe replaces the return address on the stack, so an exception that leaves the
+ * function aborts the traced program; it is used only for functions that no exception can leave.
  */
 enum return_form {
 	RETURN_AFTER, /* uretprobe: the program runs after the return */
 	RETURN_AT, /* at a return instruction that only calls of the function end with */
-	RETURN_AT_SHARED, /* at one of another function, which the function jumps to (tail call) */
+	RETURN_AT_SHARED, /* at a return instruction of another function, which the function jumps to (tail call) */
 };
 
 /*
- * return_form() is the form of the program. User space writes the body. The assembly hides the result
- * from the compiler.
+ * return_form() returns the form of the program. User space generates its body. The assembly hides
+ * the result from the compiler.
  */
 static __noinline __attribute__((unused)) __u64 return_form(void)
 {
@@ -31,13 +31,16 @@ static __noinline __attribute__((unused)) __u64 return_form(void)
 	return form;
 }
 
-/* frame_at_return() is what frame_at_begin() was at the entry of the call. */
+/* frame_at_return() returns what frame_at_begin() returned at the entry of the call. */
 static __always_inline __u64 frame_at_return(struct pt_regs *regs, __u64 form)
 {
 	return form == RETURN_AFTER ? frame_at_end(regs) : frame_at_begin(regs);
 }
 
-/* caller_address() is the return address, at the first instruction of a function or at its return instruction. */
+/*
+ * caller_address() returns the return address, at the first instruction of a function or at its
+ * return instruction.
+ */
 static __always_inline __u64 caller_address(struct pt_regs *regs)
 {
 #if defined(__TARGET_ARCH_x86)
@@ -51,8 +54,9 @@ static __always_inline __u64 caller_address(struct pt_regs *regs)
 }
 
 /*
- * A shared return instruction also ends calls of other functions, with the same frame as an earlier call
- * of this one that an exception has left. These have another return address.
+ * A shared return instruction also ends calls of other functions. Such a call can have the same
+ * frame as an earlier call of this function that was left by an exception, but it has another
+ * return address.
  */
 static __always_inline bool return_matches(struct pt_regs *regs, __u64 form, __u64 caller)
 {

@@ -9,60 +9,63 @@
 #include "task.bpf.h"
 
 /*
- * The life of block requests: submitted, inserted, issued, requeued, merged, complete.
- * The tool defines struct io_owner before it includes this, and behind it io_owner_read()
- * and rq_report(), and hangs the handlers on their tracepoints by HOOK.
+ * The life cycle of block requests: submitted, inserted, issued, requeued, merged, completed. The
+ * tool defines struct io_owner before it includes this header. After it, the tool defines
+ * io_owner_read() and rq_report(), and the programs with HOOK.
  */
 
-/* Only this disk or partition, MAJOR << 20 | MINOR. */
+/* Only this disk or partition, MAJOR << 20 | MINOR; 0 for all. */
 const volatile __u32 targ_dev = 0;
 
-/* The owner of requests is kept, not only tested. */
+/* Store the owner of requests, in addition to filtering by it. */
 const volatile bool want_owner = false;
 
 /*
- * How many entries are kept for the next use of their request, which spares allocation
- * and deletion. There is one struct request for each tag of a disk, so user space knows
- * how many there are, but for disks that come later.
+ * Number of entries that are kept for the next use of their request, which saves allocation and
+ * deletion. A disk has one struct request per tag, so user space knows their number, except for
+ * disks that are added later.
  */
 const volatile __u32 ios_kept = 1 << 10;
 
-/* What is known of a struct request, from one use of it to the next. */
+/* The state of a struct request, kept from one use to the next. */
 struct io {
-	__u64 born_ns; /* the request's start_time_ns when it was first seen */
-	__u64 begin_ns; /* inserted or issued, whichever came first */
-	__u64 issue_ns; /* issued last */
-	__u64 bytes; /* that are complete */
-	struct io_owner owner; /* if wanted */
-	bool live; /* allocated and not complete */
-	bool requeued; /* and not issued again since */
+	__u64 start_time_ns; /* start_time_ns of the request when it was first inserted or issued */
+	__u64 begin_ns; /* first insertion or issue */
+	__u64 issue_ns; /* last issue */
+	__u64 bytes; /* completed */
+	struct io_owner owner; /* if want_owner */
+	bool live; /* allocated and not completed */
+	bool requeued; /* and not issued since */
 	bool unwanted; /* by the task filter */
 	__u8 pad[5];
 };
 
-/* Fills what is wanted of the owner, the current task, which acts for the cgroup. */
+/*
+ * Defined by the tool: stores the owner, which is the current task; cgrp is the cgroup that it acts
+ * for.
+ */
 static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
 					  struct task_struct *task, struct cgroup *cgrp);
 
-/* Tells of a request that is complete, and was seen to be issued. */
+/* Defined by the tool: reports a completed request whose issue was observed. */
 static __always_inline void rq_report(void *ctx, struct io *io, struct request *rq, __u32 error,
 				      __u64 now_ns, const bool direct);
 
 struct counters {
 	__u64 errors; /* completions with an error */
-	__u64 requeues; /* requests that the driver gave back */
-	__u64 merges; /* requests that became a part of another one */
+	__u64 requeues; /* requests that the driver returned */
+	__u64 merges; /* requests merged into another one */
 	__u64 partial; /* completions of a part of a request */
-	__u64 in_flight; /* completions of what was issued before this program ran */
-	__u64 unmatched; /* completions of what was never seen to be issued; lost (unobserved) */
-	__u64 unended; /* requests whose completion was never seen; lost (unobserved) */
-	__u64 negative; /* completions that came before the issue */
-	__u64 unfinished; /* requests that were issued and not complete when the run ended */
+	__u64 in_flight; /* completions of requests that were issued before the run */
+	__u64 unmatched; /* completions of requests whose issue was not observed; lost (unobserved) */
+	__u64 unended; /* requests whose completion was not observed; lost (unobserved) */
+	__u64 negative; /* completions before the issue */
+	__u64 unfinished; /* requests that were issued, and not completed when the run ended */
 };
 
 #include "counters.bpf.h"
 
-/* When the first request was seen to be issued. */
+/* Time of the first observed issue. */
 __u64 first_issue_ns;
 
 static __always_inline bool dev_wanted(__u32 dev, __u32 part)
@@ -85,14 +88,14 @@ struct {
 
 __u64 ios_count;
 
-/* In place of a birth that is not known yet: later than all. */
-#define NOT_BORN (~0ULL)
+/* Initial value of start_time_ns: later than any time. */
+#define NO_START_TIME (~0ULL)
 
 /*
- * For the current task, or the cgroup that it acts for. That is the submitter when the
- * request is started (block_io_start). It is still the submitter when the request is
- * first inserted or issued, unless a flush goes before it, or the driver was too busy
- * to take it and said so without being issued it. Later it can be any task.
+ * Applies the task filter to the current task, or to the cgroup that it acts for, and stores it as
+ * the owner. When the request is started (block_io_start), that is the submitter. At the first
+ * insertion or issue it is still the submitter, unless a flush precedes the request, or the driver
+ * was busy and returned the request before it was issued. Later it can be any task.
  */
 static __always_inline void io_add_owner(void *ctx, struct io *io, struct bio *bio)
 {
@@ -111,10 +114,10 @@ static __always_inline void io_add_owner(void *ctx, struct io *io, struct bio *b
 
 static __always_inline struct io *io_new(__u64 id)
 {
-	struct io fresh = {};
+	struct io zero = {};
 	struct io *io;
 
-	if (!bpf_map_update_elem(&ios, &id, &fresh, BPF_NOEXIST))
+	if (!bpf_map_update_elem(&ios, &id, &zero, BPF_NOEXIST))
 		__sync_fetch_and_add(&ios_count, 1);
 	io = bpf_map_lookup_elem(&ios, &id);
 	if (!io)
@@ -122,7 +125,7 @@ static __always_inline struct io *io_new(__u64 id)
 	return io;
 }
 
-/* The use is over, the entry is not looked at any more. */
+/* Ends the current use of a request. The entry must not be accessed afterwards. */
 static __always_inline void io_end(struct request *rq, struct io *io)
 {
 	__u64 id = (__u64)rq;
@@ -143,7 +146,7 @@ static __always_inline struct io *io_begin(void *ctx, struct io *io, struct requ
 		counter_add(unended);
 		lost_add(unobserved);
 	}
-	io->born_ns = NOT_BORN;
+	io->start_time_ns = NO_START_TIME;
 	io->begin_ns = 0;
 	io->issue_ns = 0;
 	io->bytes = 0;
@@ -161,44 +164,46 @@ static __always_inline struct io *io_find(struct request *rq)
 }
 
 /*
- * Whether it tells of the request's present use. A later use has a later birth; in one
- * use it changes only to an earlier one, that of a request which is merged into it.
+ * Reports whether the entry belongs to the current use of the request. A later use has a later
+ * start_time_ns. During one use start_time_ns only decreases: when an older request is merged into
+ * this one.
  */
-static __always_inline bool io_is_of(struct io *io, struct request *rq, const bool direct)
+static __always_inline bool io_is_current(struct io *io, struct request *rq, const bool direct)
 {
-	return io && io->live && io->born_ns >= block_read(direct, rq, start_time_ns);
+	return io && io->live && io->start_time_ns >= block_read(direct, rq, start_time_ns);
 }
 
-/* The request's present use, NULL if none was seen: not one whose end was missed. */
+/* The entry of the request's current use, NULL if that use was not observed. */
 static __always_inline struct io *io_current(struct request *rq, const bool direct)
 {
 	struct io *io = io_find(rq);
 
-	return io_is_of(io, rq, direct) ? io : NULL;
+	return io_is_current(io, rq, direct) ? io : NULL;
 }
 
-/* Of a use that was not seen the owner is not known. */
+/* The owner of a use that was not observed is unknown. */
 static __always_inline bool io_wanted(struct io *io)
 {
 	return io ? !io->unwanted : !task_filter;
 }
 
 /*
- * The use that a stamp is for: a new one unless it goes on. Births do not tell where the
- * disk's I/O is not accounted, as the kernel leaves start_time_ns alone then. But a
- * request that has the stamp already, and was not requeued, must be used anew.
+ * Returns the entry for an insertion or issue, of a new use if the current one does not continue.
+ * If I/O accounting is off for the disk, the kernel does not set start_time_ns, so it does not show
+ * a new use. But a request that was inserted (or issued) already, and was not requeued, is in a new
+ * use.
  */
-static __always_inline struct io *io_stamped(void *ctx, struct request *rq, bool is_issue,
-					     const bool direct)
+static __always_inline struct io *io_for_stamp(void *ctx, struct request *rq, bool is_issue,
+					       const bool direct)
 {
 	struct io *io = io_find(rq);
 
-	if (!io_is_of(io, rq, direct))
+	if (!io_is_current(io, rq, direct))
 		io = io_begin(ctx, io, rq, direct);
 	else if (!io->requeued && (is_issue ? io->issue_ns : io->begin_ns))
 		io = io_begin(ctx, io, rq, direct);
 	if (io && !io->begin_ns)
-		io->born_ns = block_read(direct, rq, start_time_ns);
+		io->start_time_ns = block_read(direct, rq, start_time_ns);
 	return io;
 }
 
@@ -215,7 +220,7 @@ static __always_inline int handle_insert(void *ctx, struct request *rq, const bo
 
 	if (!rq_wanted(rq, direct))
 		return 0;
-	io = io_stamped(ctx, rq, false, direct);
+	io = io_for_stamp(ctx, rq, false, direct);
 	if (io && !io->begin_ns)
 		io->begin_ns = bpf_ktime_get_ns();
 	return 0;
@@ -227,7 +232,7 @@ static __always_inline int handle_issue(void *ctx, struct request *rq, const boo
 
 	if (!rq_wanted(rq, direct))
 		return 0;
-	io = io_stamped(ctx, rq, true, direct);
+	io = io_for_stamp(ctx, rq, true, direct);
 	if (!io)
 		return 0;
 	io->requeued = false;
@@ -239,7 +244,7 @@ static __always_inline int handle_issue(void *ctx, struct request *rq, const boo
 	return 0;
 }
 
-/* The driver could not take it: it is issued again, now or later. */
+/* The driver could not accept the request: it is issued again, now or later. */
 static __always_inline int handle_requeue(struct request *rq, const bool direct)
 {
 	struct io *io;
@@ -257,16 +262,16 @@ static __always_inline int handle_requeue(struct request *rq, const bool direct)
 }
 
 /*
- * A request that was issued, at the end of the run, while the hooks are still attached. The
- * tracepoint of the completion comes before the request is idle: if it is, or is used anew,
- * no program ran for its completion.
+ * Called for each request that was issued, at the end of the run, while the hooks are still
+ * attached. The tracepoint of the completion is hit before the request becomes idle: if it is idle,
+ * or in a new use, its completion was not observed.
  */
 static __always_inline void io_settle(struct io *io, struct request *rq)
 {
 	if (!io->live || !io->issue_ns || io->unwanted)
 		return;
 	if (BPF_CORE_READ(rq, state) != MQ_RQ_IDLE &&
-	    BPF_CORE_READ(rq, start_time_ns) <= io->born_ns) {
+	    BPF_CORE_READ(rq, start_time_ns) <= io->start_time_ns) {
 		counter_add(unfinished);
 		return;
 	}
@@ -286,7 +291,7 @@ int settle(struct bpf_iter__bpf_map_elem *ctx)
 	return 0;
 }
 
-/* It is a part of another request now, and will not be issued. */
+/* The request is part of another one now, and will not be issued. */
 static __always_inline int handle_merge(struct request *rq, const bool direct)
 {
 	struct io *io;
@@ -302,16 +307,16 @@ static __always_inline int handle_merge(struct request *rq, const bool direct)
 }
 
 /*
- * A write with a flush before or after it, and a flush without a write, end once more
- * when all of that is done, with no bytes. Each step was a request that was counted.
+ * A write with a flush before or after it, and a flush without a write, complete once more at their
+ * end, with 0 bytes. Each of their steps was a request that has been counted.
  */
 static __always_inline void count_unmatched(struct request *rq, __u32 nr_bytes, const bool direct)
 {
-	__u64 born_ns = block_read(direct, rq, start_time_ns);
+	__u64 start_time_ns = block_read(direct, rq, start_time_ns);
 
 	if (!nr_bytes && block_op(block_read(direct, rq, cmd_flags)) == BLOCK_OP_WRITE)
 		return;
-	if (born_ns && (!first_issue_ns || born_ns < first_issue_ns)) {
+	if (start_time_ns && (!first_issue_ns || start_time_ns < first_issue_ns)) {
 		counter_add(in_flight);
 		return;
 	}
@@ -347,7 +352,7 @@ static __always_inline int handle_complete(void *ctx, struct request *rq, __u32 
 	return 0;
 }
 
-/* A program of tp_btf, and one of raw_tp for where there is no such. */
+/* Defines a tp_btf program, and a raw_tp program as its fallback. */
 #define PROGRAMS(btf, raw, event, call)        \
 	SEC("tp_btf/" #event)                  \
 	int btf(__u64 *ctx)                    \

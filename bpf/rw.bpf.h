@@ -6,15 +6,14 @@
 #include "syscall.bpf.h"
 
 /*
- * System calls that move bytes from or to files, which they return the number of:
- * read, pread64, readv, preadv, preadv2, those of write, sendfile, splice and
- * copy_file_range.
+ * System calls that transfer bytes from or to files and return their number: read, pread64, readv,
+ * preadv, preadv2, the same for write, sendfile, splice and copy_file_range.
  */
 
-/* Numbers of the arguments that are the descriptors; those of 32-bit tasks are alike. */
+/* Indexes of the arguments that are descriptors, for 64-bit and 32-bit tasks. */
 struct rw_call {
-	__s8 from; /* that is read, -1 for none */
-	__s8 to; /* that is written */
+	__s8 from; /* read from, -1 for none */
+	__s8 to; /* written to, -1 for none */
 };
 
 #define RW_NONE { -1, -1 }
@@ -44,7 +43,7 @@ struct rw_call {
 
 #if defined(__TARGET_ARCH_x86)
 
-enum { /* arch/x86/entry/syscalls/syscall_64.tbl; those from 512 on are x32's */
+enum { /* arch/x86/entry/syscalls/syscall_64.tbl; numbers from 512 on are of x32 */
 	RW_read = 0,
 	RW_write = 1,
 	RW_pread64 = 17,
@@ -125,7 +124,7 @@ static __always_inline struct rw_call rw_call_compat(__s32 nr)
 	return (struct rw_call)RW_NONE;
 }
 
-/* nr is without the bit of x32. */
+/* nr is without the x32 bit. */
 static __always_inline struct rw_call rw_call(__s32 nr, bool compat)
 {
 	if (compat)

@@ -7,17 +7,17 @@
 #include "lost.bpf.h"
 #include "task.bpf.h"
 
-/* In a stamp: the task was taken off the CPU while it could run on. */
+/* In a stamp: the task was preempted. */
 #define SCHED_PREEMPTED (1ULL << 63)
 
 /*
- * Since when a task waits for a CPU, by its thread id: CLOCK_MONOTONIC, 0 when it
- * does not wait. User space makes room for every id that there may be.
+ * The time since which a task waits for a CPU, by thread ID: CLOCK_MONOTONIC, 0 if it does not
+ * wait. User space sizes the array for all possible IDs.
  *
- * An array, as nothing can be allocated safely under the run queue's lock in all
- * kernels, nothing can be left behind, and it costs some 2 ns where task storage
- * takes 10 and a hash 50 and more. A task's stamp changes only under the lock of
- * its run queue, so never on two CPUs at once.
+ * This is an array, because memory cannot be allocated safely under the run queue's lock in all
+ * kernels, no entries can be left behind, and an access takes about 2 ns (task storage 10 ns, a
+ * hash 50 ns and more). A task's stamp changes only under the lock of its run queue, so never on
+ * two CPUs at once.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -26,28 +26,28 @@ struct {
 	__type(value, __u64);
 } sched_waits SEC(".maps");
 
-/* A wait that is over. */
+/* A completed wait. */
 struct sched_wait {
 	__u64 ns;
 	bool preempted;
 };
 
-/* When sched_switch was first seen. */
+/* Time of the first observed sched_switch. */
 __u64 sched_first_switch_ns;
 
 /*
- * Whether the task has a CPU, for programs of tp_btf and of raw_tp. A kernel without SMP
- * does not say, and then every task is taken to have none.
+ * Whether the task is on a CPU, for tp_btf and for raw_tp programs. A kernel without SMP does not
+ * have this member: then the result is 0.
  */
 #define SCHED_HAS_ON_CPU bpf_core_field_exists(((struct task_struct *)0)->on_cpu)
 #define TASK_ON_CPU(p) (SCHED_HAS_ON_CPU ? (p)->on_cpu : 0)
 #define TASK_ON_CPU_READ(p) (SCHED_HAS_ON_CPU ? BPF_CORE_READ(p, on_cpu) : 0)
 
 /*
- * A task was put on a run queue, for sched_wakeup and sched_wakeup_new. One that
- * waits already, preempted on its way to sleep, goes on waiting. One that is woken
- * before it has left its CPU (on_cpu) does not wait. With delayed dequeue (6.12,
- * 152e11f6df29) a task that sleeps may stay queued, but has no stamp until it is woken.
+ * For sched_wakeup and sched_wakeup_new, which put a task on a run queue. A task that was preempted
+ * while it was about to sleep waits already, and continues to wait. A task that is woken before it
+ * has left its CPU (on_cpu) does not wait. With delayed dequeue (6.12, 152e11f6df29) a sleeping
+ * task can stay on the run queue, but has no stamp until it is woken.
  */
 static __always_inline void sched_wait_begin(struct task_struct *p, __u32 tid, int on_cpu)
 {
@@ -62,8 +62,8 @@ static __always_inline void sched_wait_begin(struct task_struct *p, __u32 tid, i
 }
 
 /*
- * A task that leaves its CPU still has a stamp: it was given the CPU by a switch that was
- * not observed. Before the first switch that was, nothing was to be observed.
+ * A task that leaves its CPU still has a stamp: the switch to it was not observed. A stamp from
+ * before the first observed switch is not a loss.
  */
 static __always_inline void sched_count_unobserved(__u64 since)
 {
@@ -73,9 +73,9 @@ static __always_inline void sched_count_unobserved(__u64 since)
 }
 
 /*
- * prev gives the CPU to next, for sched_switch. Returns whether that ends a wait.
- * What was known of prev is overwritten, so that no stamp outlives a run, whichever
- * program was attached first. Idle tasks (tid 0) neither wait nor run.
+ * For sched_switch: prev gives the CPU to next. Returns whether that ends a wait. The stamp of prev
+ * is overwritten in any case, so that no outdated stamp remains, in whatever order the programs
+ * were attached. Idle tasks (TID 0) neither wait nor run.
  */
 static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 prev_tid,
 					      bool runnable, __u32 next_tid,
@@ -108,7 +108,7 @@ static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 pr
 	*since = 0;
 	wait->preempted = begin & SCHED_PREEMPTED;
 	begin &= ~SCHED_PREEMPTED;
-	/* Between CPUs the clock may go back by some ns while NTP adjusts it. */
+	/* The clocks of two CPUs can differ by some ns while NTP adjusts them. */
 	wait->ns = now > begin ? now - begin : 0;
 	return true;
 }

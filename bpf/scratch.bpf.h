@@ -7,11 +7,10 @@
 #include "lost.bpf.h"
 
 /*
- * Memory for an event that the stack has no room for, in programs of user space. These
- * can be preempted from 6.0 on (8c7dcb84e3b7), and run anew on that CPU for another
- * thread meanwhile; so the memory is not the CPU's but the thread's. The tool defines
- * struct scratch before it includes this. There is one for each thread that is within a
- * program at this moment.
+ * Memory for an event that does not fit on the stack, in programs of user functions. From 6.0 on
+ * (8c7dcb84e3b7) these can be preempted, and run for another thread on the same CPU meanwhile, so
+ * the memory is per thread instead of per CPU. The tool defines struct scratch before it includes
+ * this header. Only threads that are in a program have an entry.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -20,7 +19,7 @@ struct {
 	__type(value, struct scratch);
 } scratches SEC(".maps");
 
-/* Never written to. */
+/* Zero initializer of an entry, never written. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -12,14 +12,14 @@
 #define S_IFSOCK 0140000
 #define PORTS_WORDS (65536 / 64)
 
-/* What goes over the wire; both or neither of them is all. */
+/* The address family of the packets; both or neither for all. */
 const volatile bool targ_ipv4 = false;
 const volatile bool targ_ipv6 = false;
-/* A bit for each port that is not wanted. */
+/* A bit for each excluded port. */
 const volatile __u64 targ_not_lports[PORTS_WORDS] = {};
 const volatile __u64 targ_not_rports[PORTS_WORDS] = {};
 
-/* The two ends of a connection. An IPv4 address is one that is mapped to IPv6. */
+/* The endpoints of a connection. IPv4 addresses are IPv4-mapped. */
 struct sock_ends {
 	struct in6_addr laddr;
 	struct in6_addr raddr;
@@ -46,8 +46,8 @@ static __always_inline void addr_set_ipv4(struct in6_addr *addr, __be32 ipv4)
 }
 
 /*
- * sock_ends_read reads the addresses of a socket of either family. The port that
- * closing takes away is skc_num; inet_sport stays.
+ * sock_ends_read reads the addresses of a socket of either family. The local port is inet_sport,
+ * because skc_num is cleared when the socket is closed.
  */
 static __always_inline void sock_ends_read(struct sock_ends *ends, const struct sock *sk)
 {
@@ -65,7 +65,7 @@ static __always_inline void sock_ends_read(struct sock_ends *ends, const struct 
 	ends->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 }
 
-static __always_inline bool port_is_out(__u16 port, const volatile __u64 *not_wanted)
+static __always_inline bool port_is_excluded(__u16 port, const volatile __u64 *not_wanted)
 {
 	return not_wanted[port / 64] & 1ULL << port % 64;
 }
@@ -78,8 +78,8 @@ static __always_inline bool family_wanted(bool ipv4)
 static __always_inline bool ends_wanted(const struct sock_ends *ends)
 {
 	return family_wanted(addr_is_ipv4(&ends->raddr)) &&
-	       !port_is_out(ends->lport, targ_not_lports) &&
-	       !port_is_out(ends->rport, targ_not_rports);
+	       !port_is_excluded(ends->lport, targ_not_lports) &&
+	       !port_is_excluded(ends->rport, targ_not_rports);
 }
 
 static __always_inline bool sock_is_tcp(const struct sock *sk)
@@ -90,14 +90,14 @@ static __always_inline bool sock_is_tcp(const struct sock *sk)
 	       BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
 }
 
-/* file_sock is the socket that a file stands for, or NULL. */
+/* file_sock returns the socket of a file, or NULL. */
 static __always_inline struct sock *file_sock(struct file *file)
 {
 	struct socket *sock;
 
 	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
 		return NULL;
-	/* A file opened with O_PATH has none. */
+	/* A file opened with O_PATH has no socket. */
 	sock = BPF_CORE_READ(file, private_data);
 	return sock ? BPF_CORE_READ(sock, sk) : NULL;
 }
@@ -116,7 +116,7 @@ static __always_inline bool sock_is_mptcp(const struct sock *sk)
 	       BPF_CORE_READ(sk, sk_protocol) == IPPROTO_MPTCP;
 }
 
-/* The first subflow of an MPTCP socket, or NULL once that is gone. */
+/* The first subflow of an MPTCP socket, or NULL after it was removed. */
 static __always_inline struct sock *mptcp_first(const struct sock *sk)
 {
 	const struct mptcp_sock___first *mptcp = (const void *)sk;
@@ -124,7 +124,7 @@ static __always_inline struct sock *mptcp_first(const struct sock *sk)
 	return BPF_CORE_READ(mptcp, first);
 }
 
-/* Returns the TCP socket, of MPTCP the first subflow, or NULL for any other protocol. */
+/* Returns the socket itself for TCP, the first subflow for MPTCP, and NULL for other protocols. */
 static __always_inline struct sock *sock_tcp(struct sock *sk)
 {
 	if (!sk || sock_is_tcp(sk))
@@ -136,8 +136,7 @@ static __always_inline struct sock *sock_tcp(struct sock *sk)
 }
 
 /*
- * file_tcp_sock is sock_tcp() of the socket that a file stands for. Programs in Go listen
- * with MPTCP.
+ * file_tcp_sock is sock_tcp() for the socket of a file. By default, Go programs listen with MPTCP.
  */
 static __always_inline struct sock *file_tcp_sock(struct file *file)
 {
@@ -145,8 +144,8 @@ static __always_inline struct sock *file_tcp_sock(struct file *file)
 }
 
 /*
- * A TCP socket that belongs to another one, as a subflow of MPTCP does, has that one's
- * struct socket.
+ * A TCP socket that belongs to another socket, such as a subflow of MPTCP, has the struct socket of
+ * that one.
  */
 static __always_inline bool sock_is_subflow(const struct sock *sk)
 {

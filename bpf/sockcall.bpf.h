@@ -10,8 +10,8 @@
 #include "sock.bpf.h"
 
 /*
- * sock_call_arg is the n-th argument of a system call about a socket; those of
- * socketcall are in the task's memory, of 32 bits each.
+ * sock_call_arg returns argument n of a system call for sockets. The arguments of socketcall are in
+ * the memory of the task, with 32 bits each.
  */
 static __always_inline __u64 sock_call_arg(struct pt_regs *regs, __s32 nr, int n, bool compat)
 {
@@ -25,7 +25,7 @@ static __always_inline __u64 sock_call_arg(struct pt_regs *regs, __s32 nr, int n
 	return arg;
 }
 
-/* The TCP socket that a descriptor of this task stands for, or NULL. */
+/* The TCP socket that a descriptor of the current task refers to, or NULL. */
 static __always_inline struct sock *task_tcp_sock(__u32 fd)
 {
 	struct file *file = task_file(task_current(), fd);

@@ -5,19 +5,22 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 
-/* As deep as kernel.perf_event_max_stack is, unless it was changed. */
+/* The default of kernel.perf_event_max_stack. */
 #define STACK_DEPTH 127
 #define STACK_BYTES (STACK_DEPTH * sizeof(__u64))
 
 /*
- * stack_read writes the return addresses of the kernel functions that are being run,
- * the innermost first, and returns their bytes: 0 where there is no stack.
+ * stack_read writes the return addresses of the kernel stack, innermost first, and returns their
+ * size in bytes, 0 without a stack.
  */
 static __always_inline __u32 stack_read(void *ctx, void *addrs)
 {
 	__u32 len = bpf_get_stack(ctx, addrs, STACK_BYTES, 0);
 
-	/* Or clang compares the result, and the verifier learns nothing of what is returned. */
+	/*
+	 * Otherwise clang checks another register, and the verifier does not know the bounds of the
+	 * result.
+	 */
 	barrier_var(len);
 	return len <= STACK_BYTES ? len : 0;
 }

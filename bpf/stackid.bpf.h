@@ -6,7 +6,7 @@
 
 /*
  * The ID of a stack (stacks.bpf.h), 0 for none. User space finds members of this type in the values
- * of maps, and keeps the stacks with these IDs. A map whose values contain IDs has USER_SPACE.
+ * of maps, and keeps the stacks with these IDs. A map whose values contain IDs needs USER_SPACE.
  */
 typedef __u64 stack_id_t;
 

@@ -10,135 +10,136 @@
 #include "task.bpf.h"
 #include "unwind.bpf.h"
 
-/* Stacks as user space gets them: a head, the addresses, and the mappings that hold these. */
+/* Stacks as sent to user space: a head, the addresses, and the mappings that contain them. */
 
 #define PF_KTHREAD 0x00200000
 
-/* The kernel's own walks end at kernel.perf_event_max_stack, 127. */
+/* Stacks unwound by the kernel have at most kernel.perf_event_max_stack frames, by default 127. */
 #define STACKS_DEPTH 512
 #define STACKS_BYTES (STACKS_DEPTH * sizeof(__u64))
 #define STACKS_MAPPING_WORDS (sizeof(struct stack_mapping) / sizeof(__u64))
 #define STACKS_MAPPINGS_BYTES (STACK_MAPPINGS * sizeof(struct stack_mapping))
-/* A power of two, as that bounds an index. */
+/* A power of two, which makes it easy to bound an index. */
 #define STACKS_WORDS (2 * STACKS_DEPTH)
 
-/* The frames of a stack that are kept, the innermost ones. */
+/* Maximum number of frames per stack; the innermost ones are kept. */
 const volatile __u32 stack_depth = STACKS_DEPTH;
 
 struct stack_head {
 	__u64 time_ns; /* CLOCK_MONOTONIC */
-	__u64 id; /* of one that things are counted by (stacks.bpf.h) */
-	__u32 pid; /* user_stack_pid(), or 0 for a stack of the kernel's */
-	__u32 space; /* another one for each address space of a process */
-	__u64 caller; /* of the innermost function, where the addresses lack it; else 0 */
-	__u32 unwound; /* addresses have in their highest bits how they were found (unwind.bpf.h) */
-	__u32 frames; /* addresses; behind them there are mappings */
-	__u32 unknown; /* mappings of files that user space has not looked at */
+	__u64 id; /* only of stacks that are keys (stacks.bpf.h) */
+	__u32 pid; /* user_stack_pid(), or 0 for a kernel stack */
+	__u32 space; /* differs between the address spaces that a process has over time */
+	__u64 caller; /* caller of the innermost function if the addresses lack it, otherwise 0 */
+	__u32 unwound; /* if the highest bits of addresses are an enum unwind_how */
+	__u32 frames; /* number of addresses; they are followed by mappings */
+	__u32 unknown; /* mappings of files that user space has not read */
 	__u32 pad;
 };
 
-#define STACK_MOST_BYTES (sizeof(struct stack_head) + STACKS_BYTES + STACKS_MAPPINGS_BYTES)
+#define STACK_MAX_BYTES (sizeof(struct stack_head) + STACKS_BYTES + STACKS_MAPPINGS_BYTES)
 
-/* Keeps the type in the object, for it to be compared with Go's. */
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct stack_head *stack_head_type __attribute__((unused));
 
-struct stack_room {
+struct stack_buf {
 	struct stack_head head;
 	__u64 addrs[STACKS_WORDS];
 	__u64 busy;
 };
 
-/* There is no such room on the stack of a program. */
+/* Too large for the stack of a program. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct stack_room);
-} stack_rooms SEC(".maps");
+	__type(value, struct stack_buf);
+} stack_bufs SEC(".maps");
 
 /*
- * The room is the CPU's. Where an interrupt, or another task on a kernel whose programs can
- * be preempted, comes between, its stack is not to be had.
+ * The buffer is per CPU. If a program that uses it is interrupted, or preempted in kernels where
+ * that is possible, the interrupting program gets no stack.
  */
-static __always_inline struct stack_room *stack_room_begin(void)
+static __always_inline struct stack_buf *stack_buf_acquire(void)
 {
 	__u32 zero = 0;
-	struct stack_room *room = bpf_map_lookup_elem(&stack_rooms, &zero);
+	struct stack_buf *buf = bpf_map_lookup_elem(&stack_bufs, &zero);
 
-	if (!room)
+	if (!buf)
 		return NULL;
-	if (room->busy) {
+	if (buf->busy) {
 		lost_add(program_busy);
 		return NULL;
 	}
-	*(volatile __u64 *)&room->busy = 1;
-	return room;
+	*(volatile __u64 *)&buf->busy = 1;
+	return buf;
 }
 
-static __always_inline void stack_room_end(struct stack_room *room)
+static __always_inline void stack_buf_release(struct stack_buf *buf)
 {
-	*(volatile __u64 *)&room->busy = 0;
+	*(volatile __u64 *)&buf->busy = 0;
 }
 
 /*
- * stack_unwind walks from where unwind_begin was to most frames, and returns how many there
- * are. It is a global function, as the verifier looks at these once and by themselves: else
- * it would go through all that follows once for each number of frames that there may be.
+ * stack_unwind unwinds up to max_frames frames from the state that unwind_begin() has set, and
+ * returns their number. It is a global function, because the verifier checks these once and
+ * separately: otherwise it would check all following code for each possible number of frames.
  */
-__noinline __u32 stack_unwind(__u32 most)
+__noinline __u32 stack_unwind(__u32 max_frames)
 {
 	__u32 zero = 0;
-	struct stack_room *room = bpf_map_lookup_elem(&stack_rooms, &zero);
+	struct stack_buf *buf = bpf_map_lookup_elem(&stack_bufs, &zero);
 	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
 
-	if (!room || !cur)
+	if (!buf || !cur)
 		return 0;
 	for (__u32 i = 0; i < STACKS_DEPTH; i++) {
-		if (i >= most)
+		if (i >= max_frames)
 			return i;
-		room->addrs[i] = cur->pc | (__u64)cur->how << UNWIND_HOW_SHIFT;
+		buf->addrs[i] = cur->pc | (__u64)cur->how << UNWIND_HOW_SHIFT;
 		if (!unwind_step())
 			return i + 1;
 	}
 	return STACKS_DEPTH;
 }
 
-/* The same addresses are another stack in another process, or after it has called exec. */
+/* Distinguishes equal addresses in different processes, and before and after an exec. */
 static __always_inline __u32 stack_space(__u32 pid)
 {
 	return pid ? (__u64)BPF_CORE_READ(task_current(), mm) >> 6 : 0;
 }
 
-/* Copies the mappings of the walk behind the frames, and returns their bytes. */
+/* Appends the mappings of the walk to the frames, and returns their size in bytes. */
 __noinline __u32 stack_add_mappings(__u32 frames)
 {
 	__u32 zero = 0;
-	struct stack_room *room = bpf_map_lookup_elem(&stack_rooms, &zero);
+	struct stack_buf *buf = bpf_map_lookup_elem(&stack_bufs, &zero);
 	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
 	__u32 count;
 
-	if (!room || !cur)
+	if (!buf || !cur)
 		return 0;
-	count = cur->places.count;
+	count = cur->mappings.count;
 	for (__u32 i = 0; i < STACK_MAPPINGS && i < count; i++) {
-		const __u64 *words = (const __u64 *)&cur->places.place[i].mapping;
+		const __u64 *words = (const __u64 *)&cur->mappings.entries[i].mapping;
 
 		for (__u32 k = 0; k < STACKS_MAPPING_WORDS; k++)
-			room->addrs[(frames + i * STACKS_MAPPING_WORDS + k) % STACKS_WORDS] = words[k];
+			buf->addrs[(frames + i * STACKS_MAPPING_WORDS + k) % STACKS_WORDS] = words[k];
 	}
-	room->head.unknown = cur->places.unknown;
+	buf->head.unknown = cur->mappings.unknown;
 	return count < STACK_MAPPINGS ? count * sizeof(struct stack_mapping) : STACKS_MAPPINGS_BYTES;
 }
 
 /*
- * stack_walk writes a stack into the room, the kernel's or that of process pid, which is
- * the current one. It returns the bytes behind the head, 0 where there is no stack.
+ * stack_walk writes a stack to the buffer: the kernel stack, or the user stack of the current
+ * process, whose PID is pid. It returns the size in bytes of what follows the head, 0 without a
+ * stack.
  */
-static __always_inline __u32 stack_walk(void *ctx, struct stack_room *room, __u32 pid, __u64 flags,
+static __always_inline __u32 stack_walk(void *ctx, struct stack_buf *buf, __u32 pid, __u64 flags,
 					__u64 caller)
 {
-	__u32 most = stack_depth < STACKS_DEPTH ? stack_depth : STACKS_DEPTH, mappings = 0;
-	struct stack_head *head = &room->head;
+	__u32 max_frames = stack_depth < STACKS_DEPTH ? stack_depth : STACKS_DEPTH, mappings = 0;
+	struct stack_head *head = &buf->head;
 	enum unwind_walk walk;
 	long bytes;
 
@@ -147,16 +148,16 @@ static __always_inline __u32 stack_walk(void *ctx, struct stack_room *room, __u3
 	head->unknown = 0;
 	walk = flags & BPF_F_USER_STACK ? unwind_begin(head->space) : WALK_BY_KERNEL;
 	head->unwound = walk == WALK_BY_TABLES;
-	if (walk == WALK_NOWHERE)
+	if (walk == WALK_NONE)
 		return 0;
 	if (head->unwound)
-		bytes = stack_unwind(most) * sizeof(__u64);
+		bytes = stack_unwind(max_frames) * sizeof(__u64);
 	else
-		bytes = bpf_get_stack(ctx, room->addrs, most * sizeof(__u64), flags);
+		bytes = bpf_get_stack(ctx, buf->addrs, max_frames * sizeof(__u64), flags);
 	if (bytes <= 0 || bytes > STACKS_BYTES)
 		return 0;
 	head->frames = bytes / sizeof(__u64);
-	head->caller = head->frames > 1 && (room->addrs[1] & UNWIND_ADDRESS) == caller ? 0 : caller;
+	head->caller = head->frames > 1 && (buf->addrs[1] & UNWIND_ADDRESS) == caller ? 0 : caller;
 	if (head->unwound)
 		mappings = stack_add_mappings(head->frames);
 	return (__u32)bytes + mappings;
@@ -183,9 +184,9 @@ static __always_inline __u32 user_stack_pid(void)
 }
 
 /*
- * user_caller_at_entry is who called the function whose first instruction the program is
- * at. That has no frame yet, so frame pointers lead past its caller; the kernel makes up
- * for that from 6.11 on (cfa7f3d2c526), on x86 where it knows the instruction.
+ * user_caller_at_entry returns the return address at the first instruction of a function. There is
+ * no frame yet, so unwinding by frame pointers skips the caller. The kernel corrects that from 6.11
+ * on (cfa7f3d2c526), on x86 if it recognizes the instruction.
  */
 static __always_inline __u64 user_caller_at_entry(struct pt_regs *ctx)
 {
@@ -206,29 +207,32 @@ static __always_inline __u64 user_caller_at_entry(struct pt_regs *ctx)
 }
 
 /*
- * user_stack_read writes the process's own stack for an event that takes it along, the head
- * first, STACK_MOST_BYTES at the most, and returns its bytes: 0 where there is none. User
- * space takes it out, with all that it calls, where no stack is asked for.
+ * user_stack_read writes the user stack of the current process for an event that contains it: the
+ * head first, at most STACK_MAX_BYTES. It returns the size in bytes, 0 without a stack. User space
+ * removes this function and its callees from programs if no stack is requested.
  */
 static __noinline __attribute__((unused)) __u32 user_stack_read(void *ctx, void *dst, __u64 caller)
 {
 	__u32 pid = user_stack_pid(), bytes;
-	struct stack_room *room;
+	struct stack_buf *buf;
 
-	room = pid ? stack_room_begin() : NULL;
-	if (!room)
+	buf = pid ? stack_buf_acquire() : NULL;
+	if (!buf)
 		return 0;
-	bytes = stack_walk(ctx, room, pid, BPF_F_USER_STACK, caller);
+	bytes = stack_walk(ctx, buf, pid, BPF_F_USER_STACK, caller);
 	if (bytes) {
-		room->head.id = 0;
-		room->head.time_ns = bpf_ktime_get_ns();
-		bytes += sizeof(room->head);
+		buf->head.id = 0;
+		buf->head.time_ns = bpf_ktime_get_ns();
+		bytes += sizeof(buf->head);
 	}
-	/* Or clang compares what bytes was made of, and the verifier learns nothing of the sum. */
+	/*
+	 * Otherwise clang checks the operands of the sum, and the verifier does not know its
+	 * bounds.
+	 */
 	barrier_var(bytes);
-	if (bytes > STACK_MOST_BYTES || bpf_probe_read_kernel(dst, bytes, room))
+	if (bytes > STACK_MAX_BYTES || bpf_probe_read_kernel(dst, bytes, buf))
 		bytes = 0;
-	stack_room_end(room);
+	stack_buf_release(buf);
 	return bytes;
 }
 

@@ -6,9 +6,11 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-#define NOT_KNOWN (~0ULL)
+#define TIME_UNKNOWN (~0ULL)
 
-/* In microseconds instead of milliseconds where the route asks for it (6.7 and later). */
+/*
+ * Timestamps are in microseconds instead of milliseconds if the route requests it (6.7 and later).
+ */
 struct tcp_sock___usec_ts {
 	__u8 tcp_usec_ts : 1;
 } __attribute__((preserve_access_index));
@@ -22,10 +24,10 @@ static __always_inline bool sock_has_usec_ts(const struct sock *sk)
 }
 
 /*
- * From the SYN to the last packet or timer of the socket, at tcp_mstamp, or NOT_KNOWN. The
- * round-trip time is exact, but measured from the SYN that was answered: not the first if
- * there were several. retrans_stamp is the time of the first SYN, in milliseconds that are
- * rounded down, and is cleared when the SYN is acknowledged.
+ * The time from the SYN to the last packet or timer of the socket (tcp_mstamp), or TIME_UNKNOWN.
+ * The round-trip time is exact, but it begins at the SYN that was answered, which is not the first
+ * one if there were several. retrans_stamp is the time of the first SYN, in milliseconds rounded
+ * down, and is cleared when the SYN is acknowledged.
  */
 static __always_inline __u64 sock_since_syn_ns(const struct sock *sk)
 {
@@ -37,16 +39,16 @@ static __always_inline __u64 sock_since_syn_ns(const struct sock *sk)
 	if (rtt_us && (!syn || !BPF_CORE_READ(tp, total_retrans)))
 		return rtt_us * 1000ULL;
 	if (!syn)
-		return NOT_KNOWN;
+		return TIME_UNKNOWN;
 	if (sock_has_usec_ts(sk))
 		return ((__u32)last_us - syn) * 1000ULL;
 	return ((__u32)(last_us / 1000) - syn) * 1000000ULL;
 }
 
 /*
- * sock_syn_ns returns when the SYN was sent (CLOCK_BOOTTIME), of a socket that came to
- * TCP_SYN_SENT at begin_ns and is about to leave it. With TCP_FASTOPEN_CONNECT that may be
- * much later, as connect() only changes the state, and the SYN waits for the first data.
+ * sock_syn_ns returns when the SYN was sent (CLOCK_BOOTTIME), for a socket that changed to
+ * TCP_SYN_SENT at begin_ns and is about to leave that state. With TCP_FASTOPEN_CONNECT the SYN is
+ * sent with the first data: connect() only changes the state.
  */
 static __always_inline __u64 sock_syn_ns(const struct sock *sk, __u64 begin_ns, __u64 now_ns)
 {
@@ -56,7 +58,7 @@ static __always_inline __u64 sock_syn_ns(const struct sock *sk, __u64 begin_ns, 
 	if (!BPF_CORE_READ_BITFIELD_PROBED(tp, fastopen_connect))
 		return begin_ns;
 	since_syn_ns = sock_since_syn_ns(sk);
-	if (since_syn_ns == NOT_KNOWN)
+	if (since_syn_ns == TIME_UNKNOWN)
 		return begin_ns;
 	since_last_ns = bpf_ktime_get_ns() - BPF_CORE_READ(tp, tcp_mstamp) * 1000;
 	syn_ns = now_ns - since_last_ns - since_syn_ns;

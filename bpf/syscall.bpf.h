@@ -7,14 +7,13 @@
 #include <bpf/bpf_core_read.h>
 
 /*
- * System calls as raw_syscalls:sys_exit sees them. At exit the registers still
- * hold what the call was entered with, so one program has both arguments and
- * result and there is nothing to keep in between. (An execve that succeeded is
- * the exception: it has new registers.) Unlike the tracepoints of single calls
- * it needs no CONFIG_FTRACE_SYSCALLS, and 32-bit tasks are not hidden from it.
+ * System calls as observed at raw_syscalls:sys_exit. At exit the registers still contain the
+ * arguments, so one program has both arguments and result, and no state is needed. (A successful
+ * execve is the exception: it has new registers.) Unlike the tracepoints of single calls,
+ * raw_syscalls does not need CONFIG_FTRACE_SYSCALLS, and covers 32-bit tasks.
  */
 
-/* How the task called, for which numbers have names of their own (value.ABI). */
+/* The ABI of a call: each has its own numbers (value.ABI). */
 enum syscall_abi {
 	SYSCALL_NATIVE,
 	SYSCALL_COMPAT,
@@ -22,9 +21,9 @@ enum syscall_abi {
 };
 
 /*
- * No call has a negative number. The return from a signal's handler leaves -1, and
- * tasks can ask for any: none of them may look like a call that this architecture does
- * not have, whose NR_ is negative.
+ * Replaces negative numbers. No system call has one, but the return from a signal handler has -1,
+ * and tasks can request any number. None of them may be equal to the negative NR_ of a call that
+ * this architecture does not have.
  */
 #define NO_SYSCALL (-2147483647 - 1)
 
@@ -82,7 +81,7 @@ static __always_inline bool syscall_is_compat(struct pt_regs *regs)
 	return BPF_CORE_READ(task, thread_info.status) & TS_COMPAT;
 }
 
-/* The same without a call to read, for tp_btf, from 5.11 on (3ca1032ab7ab). */
+/* The same without a helper that reads memory, for tp_btf, from 5.11 on (3ca1032ab7ab). */
 static __always_inline bool syscall_is_compat_btf(struct pt_regs *regs)
 {
 	struct task_struct *task;
@@ -93,7 +92,7 @@ static __always_inline bool syscall_is_compat_btf(struct pt_regs *regs)
 	return task->thread_info.status & TS_COMPAT;
 }
 
-/* syscall_arg is the n-th argument, from 0; 32-bit tasks pass them as i386 does. */
+/* syscall_arg returns argument n, from 0. 32-bit tasks pass arguments as on i386. */
 static __always_inline __u64 syscall_arg(struct pt_regs *regs, int n, bool compat)
 {
 	if (compat) {
@@ -178,7 +177,7 @@ static __always_inline bool syscall_is_compat_btf(struct pt_regs *regs)
 	return regs->user_regs.pstate & PSR_MODE32_BIT;
 }
 
-/* The result has replaced x0, orig_x0 keeps the first argument. */
+/* The result has replaced x0; orig_x0 contains the first argument. */
 static __always_inline __u64 syscall_arg(struct pt_regs *regs, int n, bool compat)
 {
 	__u64 arg;
@@ -209,13 +208,13 @@ static __always_inline __u64 syscall_arg(struct pt_regs *regs, int n, bool compa
 #error "syscall.bpf.h does not know this architecture"
 #endif
 
-/* Where one worker serves programs of both kinds: btf is a constant. */
+/* For handlers that tp_btf and raw_tp programs share; btf is a constant. */
 static __always_inline bool syscall_is_compat_for(struct pt_regs *regs, bool btf)
 {
 	return btf ? syscall_is_compat_btf(regs) : syscall_is_compat(regs);
 }
 
-/* From 424 on numbers are the same everywhere, and those of ARM are i386's until 300. */
+/* Numbers from 424 on are the same on all architectures. ARM has the numbers of i386 below 300. */
 enum {
 	NR_clone3 = 435,
 	NR_compat_fork = 2,
@@ -230,7 +229,7 @@ static __always_inline enum syscall_abi syscall_abi(__s32 nr, bool compat)
 	return nr & __X32_SYSCALL_BIT ? SYSCALL_X32 : SYSCALL_NATIVE;
 }
 
-/* nr is without the bit of x32. */
+/* nr is without the x32 bit. */
 static __always_inline bool syscall_is_fork(__s32 nr, bool compat)
 {
 	if (compat)
@@ -240,9 +239,9 @@ static __always_inline bool syscall_is_fork(__s32 nr, bool compat)
 }
 
 /*
- * syscall_exec_path_arg is the index of the path among the arguments of execve and execveat,
- * -1 for other calls. nr is with the bit of x32. Other ABIs have other calls by the same
- * numbers: 11 is execve on i386, and munmap on x86-64.
+ * syscall_exec_path_arg returns the index of the path in the arguments of execve and execveat, -1
+ * for other calls. nr is with the x32 bit. The same number can be another call in another ABI: 11
+ * is execve on i386, and munmap on x86-64.
  */
 static __always_inline int syscall_exec_path_arg(__s32 nr, bool compat)
 {
@@ -265,9 +264,10 @@ static __always_inline bool syscall_is_exec(__s32 nr, bool compat)
 }
 
 /*
- * syscall_may_end_exec tells whether a return may be that of an exec that succeeded. On x86
- * the number is then that of execve in the ABI of the new program, whichever call it was
- * (set_personality_64bit()); on arm64 it is the call's own, beside the ABI of the new program.
+ * syscall_may_end_exec reports whether this can be the return of a successful exec. On x86 the
+ * number is then that of execve in the ABI of the new program, whichever call it was
+ * (set_personality_64bit()). On arm64 it is the number of the call, while the ABI is that of the
+ * new program.
  */
 static __always_inline bool syscall_may_end_exec(__s32 nr, bool compat)
 {
@@ -278,7 +278,7 @@ static __always_inline bool syscall_may_end_exec(__s32 nr, bool compat)
 #endif
 }
 
-/* Whether nr is an exec call in any ABI: a cheap test before the ABI is read. */
+/* Reports whether nr is an exec call in any ABI: a cheap check before the ABI is read. */
 static __always_inline bool syscall_is_exec_in_any(__s32 nr)
 {
 	return syscall_is_exec(nr, false) || syscall_is_exec(nr, true);

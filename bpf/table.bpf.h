@@ -9,10 +9,10 @@
 #include "map.bpf.h"
 
 /*
- * A table that is counted: a struct table_value for each struct table_key. The tool
- * defines both before it includes this; the key is of a multiple of 4 bytes and without
- * holes. Members of the value that are __u64 are counters: user space adds them up over
- * the CPUs. Others say something of the key, and are the same whoever fills them in.
+ * A table of counters: one struct table_value per struct table_key. The tool defines both before it
+ * includes this header; the key has no holes, and a multiple of 4 bytes. Members of the value of
+ * type __u64 are counters, which user space sums over the CPUs. Other members describe the key, and
+ * have the same value in all its entries.
  */
 
 #ifndef TABLE_MAX_ENTRIES
@@ -29,8 +29,8 @@ _Static_assert(sizeof(struct table_entry) == sizeof(struct table_key) + 8,
 	       "struct table_key must be a multiple of 4 bytes");
 
 /*
- * Entries are allocated as they come, as most of the room is never used; for kernels
- * where that is not safe user space changes it, as for hists (hist.bpf.h).
+ * Entries are allocated on demand, because most of the capacity is never used. User space changes
+ * that for kernels where it is not safe, as for hists (hist.bpf.h).
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -40,13 +40,13 @@ struct {
 	__type(value, struct table_value);
 } table SEC(".maps") USER_SPACE;
 
-/* What an entry begins as; on the stack there may be no room for it. */
+/* Zero initializer, in .rodata because of the 512-byte stack limit. */
 const struct table_value table_empty = {};
 
 /*
- * table_find returns what the key has on this CPU and in this interval, all zero when it
- * is new, or NULL when there is no room, which is counted. A program that comes between
- * may make the same entry: then the update fails and the look-up finds the other's.
+ * table_find returns the value of the key on this CPU and in this interval, zeroed if it is new. If
+ * the map is full it counts a lost event, and returns NULL. Another program can interrupt this one
+ * and add the same entry: then the update fails, and the lookup finds that entry.
  */
 static __always_inline struct table_value *table_find(const struct table_key *key)
 {
@@ -67,8 +67,8 @@ static __always_inline struct table_value *table_find(const struct table_key *ke
 }
 
 /*
- * table_add(value, member, n). The entry belongs to one CPU, but a program may be
- * interrupted by another that counts the same: atomic, it is exact.
+ * table_add(value, member, n). The entry belongs to one CPU, but a program can be interrupted by
+ * another one that counts the same, so the addition is atomic.
  */
 #define table_add(value, member, n) __sync_fetch_and_add(&(value)->member, (n))
 

@@ -8,8 +8,8 @@
 /*
  * Programs whose section names no target, such as SEC("uprobe.multi"), are attached to the targets
  * that the user requests. target_id() returns the number of the target that the program runs for.
- * User space writes its body: a constant, or the cookie of the attachment. The assembly hides the
- * result from the compiler.
+ * User space generates its body: a constant, or the attach cookie. The assembly hides the result
+ * from the compiler.
  */
 static __noinline __u64 target_id(void *ctx)
 {
@@ -48,8 +48,8 @@ static __noinline __u64 target_id(void *ctx)
 	}
 
 /*
- * Programs for all kinds of targets. The call can use ctx, and user_entry: whether a user function has
- * no frame at this instruction, as at its entry or return.
+ * Programs for all kinds of targets. The call can use ctx, and user_entry: whether the program is
+ * at an instruction of a user function where there is no frame, at its entry or return.
  */
 #define TARGET_PROGRAMS(call)                                                 \
 	TARGET_PROGRAM(kernel__multi, "kprobe.multi", false, call)            \

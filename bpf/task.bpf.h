@@ -13,7 +13,7 @@
 /* MAX_PID_NS_LEVEL of the kernel. */
 #define TASK_PIDNS_LEVELS 32
 
-/* The task filter of every tool; all of it is off unless task_filter is set. */
+/* The task filter of all tools. Without task_filter every task is wanted. */
 const volatile bool task_filter = false;
 const volatile __u32 targ_nr_pids = 0;
 const volatile __u32 targ_pids[TASK_TARGETS_MAX] = {};
@@ -21,7 +21,7 @@ const volatile __u32 targ_nr_tids = 0;
 const volatile __u32 targ_tids[TASK_TARGETS_MAX] = {};
 const volatile bool targ_by_uid = false;
 const volatile __u32 targ_uid = 0;
-/* With its NUL for a whole name, without for a prefix. */
+/* Including the NUL byte to compare the whole name, without it to compare a prefix. */
 const volatile __u32 targ_comm_len = 0;
 const volatile char targ_comm[TASK_COMM_LEN] = {};
 const volatile __u64 targ_cgroup_id = 0;
@@ -36,7 +36,7 @@ const volatile __u32 local_pidns = 0;
 /* Index into css_set.subsys of the v1 hierarchy that cgroups are named by, or -1 for v2. */
 const volatile __s32 task_cgroup_subsys = -1;
 
-/* Head of every event that belongs to a task. */
+/* First member of events that belong to a task. */
 struct task_info {
 	__u64 time_ns; /* CLOCK_BOOTTIME */
 	__u64 cgroup_id;
@@ -65,7 +65,7 @@ static __always_inline __u64 task_cgroup_id(struct task_struct *p)
 	return BPF_CORE_READ(task_cgroup(p), kn, id);
 }
 
-/* Walks up by css, as cgroup.ancestor_ids became cgroup.ancestors in 6.1 (7f203bc89eb6). */
+/* Walks up by css, because cgroup.ancestor_ids became cgroup.ancestors in 6.1 (7f203bc89eb6). */
 static __always_inline bool cgroup_is_under(struct cgroup *cgrp, __u64 ancestor_id)
 {
 	struct cgroup_subsys_state *css = (void *)cgrp + bpf_core_field_offset(struct cgroup, self);
@@ -116,7 +116,7 @@ static __always_inline __u32 task_local_tid(struct task_struct *p)
 	return local_pidns ? task_local_id(p) : BPF_CORE_READ(p, pid);
 }
 
-/* The same for the process of a thread. */
+/* The same for the thread-group leader, which gives the PID. */
 static __always_inline __u32 task_local_pid(struct task_struct *p)
 {
 	if (!local_pidns)
@@ -149,13 +149,15 @@ static __always_inline bool id_in(__u32 id, const volatile __u32 *ids, __u32 nr)
 	return false;
 }
 
-/* The task filter, for a task that acts for a cgroup which need not be its own. */
+/*
+ * Applies the task filter to a task that acts for a cgroup, which can be another one than its own.
+ */
 static __always_inline bool task_wanted_in(struct task_struct *p, struct cgroup *cgrp)
 {
 	if (!task_filter)
 		return true;
 #ifdef TASK_COMMAND
-	if (targ_command && !command_has(p))
+	if (targ_command && !command_contains(p))
 		return false;
 #endif
 	if (targ_nr_pids && !id_in(task_local_pid(p), targ_pids, targ_nr_pids))
@@ -171,16 +173,16 @@ static __always_inline bool task_wanted_in(struct task_struct *p, struct cgroup 
 	return true;
 }
 
-/* The task filter, for any task; tools call it for the task that the event belongs to. */
+/* Applies the task filter to any task. Tools pass the task that the event belongs to. */
 static __always_inline bool task_wanted(struct task_struct *p)
 {
 	return task_wanted_in(p, targ_cgroup_id ? task_cgroup(p) : NULL);
 }
 
 /*
- * process_mm is the memory of a task's process. The first thread has none once it has exited,
- * which it may do before the others: then it is that of the first one that has some. Threads
- * without memory leave the list soon, so few are passed over.
+ * process_mm returns the memory of a task's process. The thread-group leader has none after it has
+ * exited, which can be before the other threads: then it is that of the first thread that has some.
+ * Threads without memory leave the list soon, so only a few are skipped.
  */
 static __always_inline struct mm_struct *process_mm(struct task_struct *task)
 {
@@ -214,7 +216,7 @@ static __always_inline __u64 task_current_cgroup_id(void)
 	return task_cgroup_id(task_current());
 }
 
-/* Fills the head from any task, but for the time; the caller has zeroed the event. */
+/* Fills t from any task, except for the time. The caller has zeroed the event. */
 static __always_inline void task_info_read(struct task_info *t, struct task_struct *p)
 {
 	t->cgroup_id = task_cgroup_id(p);
@@ -224,7 +226,7 @@ static __always_inline void task_info_read(struct task_info *t, struct task_stru
 	BPF_CORE_READ_STR_INTO(&t->comm, p, comm);
 }
 
-/* Fills the head from the current task; the caller has zeroed the event. */
+/* Fills t from the current task. The caller has zeroed the event. */
 static __always_inline void task_info_current(struct task_info *t)
 {
 	__u64 id = bpf_get_current_pid_tgid();

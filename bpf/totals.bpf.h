@@ -8,8 +8,8 @@
 #include "map.bpf.h"
 
 /*
- * A table of one row: counters of an interval that have no key. The tool defines struct
- * totals, all of __u64, before it includes this.
+ * A table with a single row: counters of an interval without a key. The tool defines struct totals,
+ * with members of type __u64, before it includes this header.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -18,7 +18,7 @@ struct {
 	__type(value, struct totals);
 } totals SEC(".maps") USER_SPACE;
 
-/* totals_add(member, n): atomic, as a program may be interrupted by another. */
+/* totals_add(member, n): atomic, because a program can be interrupted by another one. */
 #define totals_add(member, n)                                               \
 	do {                                                                \
 		__u32 __epoch = count_epoch;                                \

@@ -11,12 +11,14 @@
 #include "unwindtable.bpf.h"
 
 /*
- * Walks the stack of the current task in user mode by unwind tables (unwindtable.bpf.h), from the
- * registers that it had there. Where there is no table a step is made by the frame pointer, as the
- * kernel makes all steps. The walk ends at an address that no executable mapping holds.
+ * Unwinds the user stack of the current task with unwind tables (unwindtable.bpf.h), starting at
+ * its user registers. Without a table, a frame is unwound by frame pointer, as the kernel does. The
+ * walk ends at an address that no executable mapping contains.
  */
 
-/* unwind_returns finds what uretprobes have put in the place of return addresses, and those. */
+/*
+ * unwind_returns finds the trampoline that uretprobes use as return address, and the original ones.
+ */
 static __always_inline void unwind_returns(struct unwind_cursor *cur)
 {
 	struct task_struct *task = task_current();
@@ -30,20 +32,20 @@ static __always_inline void unwind_returns(struct unwind_cursor *cur)
 }
 
 /*
- * unwind_original puts the return address in the place of the trampoline. Instances are
- * ordered as frames are; those below this one have returned, or are the same call's.
+ * unwind_original replaces the trampoline with the original return address. Instances are in the
+ * order of frames; those below this frame have returned, or belong to the same call.
  */
 static __always_inline void unwind_original(struct unwind_cursor *cur)
 {
 	struct return_instance *instance = (void *)cur->returns;
 #if defined(bpf_target_x86)
-	__u64 place = cur->sp - 8;
+	__u64 slot = cur->sp - 8;
 #else
-	__u64 place = cur->sp;
+	__u64 slot = cur->sp;
 #endif
 
 	for (int i = 0; i < MAX_RETURN_INSTANCES && instance; i++) {
-		if (BPF_CORE_READ(instance, stack) >= place) {
+		if (BPF_CORE_READ(instance, stack) >= slot) {
 			cur->pc = BPF_CORE_READ(instance, orig_ret_vaddr);
 			break;
 		}
@@ -52,12 +54,15 @@ static __always_inline void unwind_original(struct unwind_cursor *cur)
 	cur->returns = instance ? (__u64)BPF_CORE_READ(instance, next) : 0;
 }
 
-/* unwind_step goes to the caller, and returns 0 where there is none. A global function, as stack_hash is. */
+/*
+ * unwind_step goes to the caller, and returns 0 if there is none. A global function, for the same
+ * reason as stack_unwind().
+ */
 __noinline int unwind_step(void)
 {
 	__u32 zero = 0;
 	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
-	const struct unwind_place *place;
+	const struct unwind_mapping *m;
 	bool moved = false;
 	__u64 rule;
 
@@ -84,20 +89,20 @@ __noinline int unwind_step(void)
 		return 0;
 	if (cur->how != HOW_FRAME_POINTER && !cur->searched)
 		return 1;
-	place = unwind_place_at(&cur->places, cur->places.at);
-	return place->mapping.file.kind != MAPPING_FILE || unwind_follows_call(cur);
+	m = unwind_mapping_at(&cur->mappings, cur->mappings.at);
+	return m->mapping.file.kind != MAPPING_FILE || unwind_follows_call(cur);
 }
 
-/* The registers of the current task when it entered the kernel. */
+/* The user registers of the current task, as saved when it entered the kernel. */
 static __always_inline struct pt_regs *unwind_registers(void)
 {
-	/* From 5.15 on (dd6e10fbd9fb); before, they are at the very end of the stack. */
+	/* From 5.15 on (dd6e10fbd9fb). Before, they are read from the end of the kernel stack. */
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
 		return (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	return BPF_CORE_READ(task_current(), stack) + unwind_thread_size - bpf_core_type_size(struct pt_regs);
 }
 
-/* unwind_start reads them, and is false for 32-bit programs. */
+/* unwind_start reads the registers, and returns false for 32-bit programs. */
 static __always_inline bool unwind_start(struct unwind_cursor *cur)
 {
 	struct pt_regs *regs = unwind_registers();
@@ -128,14 +133,14 @@ static __always_inline bool unwind_start(struct unwind_cursor *cur)
 
 enum unwind_walk {
 	WALK_BY_KERNEL,
-	WALK_NOWHERE,
+	WALK_NONE,
 	WALK_BY_TABLES
 };
 
 /*
- * unwind_begin prepares the walk through the current task's stack, and tells who can do it: 32-bit
- * programs need the kernel's own walk. A thread that ends has no address space any more, and in the
- * midst of an exec there is a new one where the registers do not lead anywhere yet.
+ * unwind_begin prepares the walk of the current task's user stack, and returns how it can be done:
+ * stacks of 32-bit programs are unwound by the kernel. A thread that exits has no address space any
+ * more; during an exec, the registers do not point into the new one yet.
  */
 static __always_inline enum unwind_walk unwind_begin(__u32 space)
 {
@@ -145,14 +150,14 @@ static __always_inline enum unwind_walk unwind_begin(__u32 space)
 	if (!unwind_tables || !cur)
 		return WALK_BY_KERNEL;
 	if (!space)
-		return WALK_NOWHERE;
-	cur->places.now_ns = bpf_ktime_get_ns();
-	cur->places.count = 0;
-	cur->places.unknown = 0;
+		return WALK_NONE;
+	cur->mappings.now_ns = bpf_ktime_get_ns();
+	cur->mappings.count = 0;
+	cur->mappings.unknown = 0;
 	unwind_returns(cur);
 	if (!unwind_start(cur))
 		return WALK_BY_KERNEL;
-	return unwind_locate() ? WALK_BY_TABLES : WALK_NOWHERE;
+	return unwind_locate() ? WALK_BY_TABLES : WALK_NONE;
 }
 
 #endif

@@ -10,24 +10,27 @@
 
 /*
  * Hand-written assembly often has no unwind information. Its caller is found by searching the stack
- * upwards from the stack pointer for a return address, in files that have an unwind table but no rule
- * for this code. A word is one if it passes all of these checks:
+ * upwards from the stack pointer for a return address, in files that have an unwind table but no
+ * rule for this code. A word is accepted if it passes all of these checks:
  *
- * - It points behind a call, in a file with an unwind table, to code that has a rule.
- * - If the call is direct, it goes to code without a rule, such as this, or to an entry of the PLT.
- * - With its rule, the frame above has a return address behind a call in a file. If that call is
- *   direct, it goes to code that has a rule.
+ * - It points to the instruction after a call, in a file with an unwind table, in code that has a
+ *   rule.
+ * - If the call is direct, it calls code without a rule, such as this, or a PLT entry.
+ * - With its rule, the frame above has a return address after a call in a file. If that call is
+ *   direct, it calls code that has a rule.
  *
- * The targets of calls rule out what compiled functions have left on the stack. Assembly may use the
- * frame pointer for anything, so the return addresses of all frames above are checked (unwind_step). If
- * the frame above needs it, its value is looked for among the registers that the function has pushed.
+ * The targets of calls exclude return addresses that compiled functions have left on the stack.
+ * Assembly can use the frame pointer for anything, so the return addresses of all frames above are
+ * checked (unwind_step()). If the rule of the frame above needs the frame pointer, it is searched
+ * among the registers that the function has pushed.
  *
- * On arm64 a return address does not tell where the frame of its function begins, so there is no search.
+ * On arm64 a return address does not show where the frame of its function begins, so there is no
+ * search.
  */
-#define UNWIND_SEARCH_WORDS 640 /* trellis quantization of x264 has 4.3 KB */
-/* A look-up of a mapping takes up to 1 us. */
+#define UNWIND_SEARCH_WORDS 640 /* frames are large: 4.3 KB in the trellis quantization of x264 */
+/* A lookup of a mapping takes up to 1 us. */
 #define UNWIND_SEARCH_LOOKUPS 24
-/* The largest frame that is accepted above. */
+/* The largest frame that is accepted above, in bytes. */
 #define UNWIND_SEARCH_FRAME (1 << 20)
 /* More registers than a function pushes below its return address. */
 #define UNWIND_SEARCH_PUSHED 8
@@ -39,11 +42,11 @@ __noinline __u64 unwind_search_rule(__u64 address)
 {
 	__u32 zero = 0;
 	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
-	struct unwind_place *place = cur ? unwind_place_find(&cur->places, address) : NULL;
+	struct unwind_mapping *m = cur ? unwind_mapping_find(&cur->mappings, address) : NULL;
 
-	if (!place || place->mapping.file.kind != MAPPING_FILE)
+	if (!m || m->mapping.file.kind != MAPPING_FILE)
 		return 0;
-	return unwind_table_rule(&cur->places, place, address);
+	return unwind_table_rule(&cur->mappings, m, address);
 }
 
 static __always_inline bool unwind_has_frame(__u64 rule)
@@ -52,8 +55,8 @@ static __always_inline bool unwind_has_frame(__u64 rule)
 }
 
 /*
- * unwind_search_call checks that pc is behind a call, and if it is direct, whether the called code has a
- * rule. It may be an entry of the PLT in any case, which has one.
+ * unwind_search_call checks that pc is after a call and, if that is direct, whether the called code
+ * has a rule. It can also be a PLT entry, which has one.
  */
 static __always_inline bool unwind_search_call(__u64 pc, bool has_rule)
 {
@@ -64,7 +67,7 @@ static __always_inline bool unwind_search_call(__u64 pc, bool has_rule)
 	} __attribute__((packed)) call;
 	__u64 rule;
 
-	/* Where the page is not in memory the check below cannot fail. */
+	/* Refuse pages that are not resident, which unwind_address_follows_call() accepts. */
 	if (!unwind_read(&call, sizeof(call), pc - sizeof(call)) || !unwind_address_follows_call(pc))
 		return false;
 	if (call.opcode != call_relative)
@@ -73,14 +76,19 @@ static __always_inline bool unwind_search_call(__u64 pc, bool has_rule)
 	return !!rule == has_rule || (rule & 0x7f) == BASE_PLT;
 }
 
-/* unwind_search_maybe reports whether the word can be an address of code. Most are numbers or data. */
+/*
+ * unwind_search_maybe reports whether the word can be an address of code. Most are numbers or data.
+ */
 static __always_inline bool unwind_search_maybe(const struct unwind_cursor *cur, __u64 word)
 {
 	return word - cur->search_code < cur->search_code_size ||
 	       (cur->search_mapped > word && cur->search_mapped - word < UNWIND_SEARCH_MAPPED);
 }
 
-/* unwind_search_above checks the frame above. Before it can be checked a frame pointer may have to be found. */
+/*
+ * unwind_search_above checks the frame above. If its rule needs the frame pointer, cur->fp is a
+ * candidate.
+ */
 static __always_inline bool unwind_search_above(const struct unwind_cursor *cur, __u64 rule)
 {
 	__u64 sp = unwind_caller_sp(cur, rule), pc = 0;
@@ -90,7 +98,7 @@ static __always_inline bool unwind_search_above(const struct unwind_cursor *cur,
 	return unwind_search_maybe(cur, pc) && unwind_search_rule(pc - 1) && unwind_search_call(pc, true);
 }
 
-/* unwind_search_word goes to the caller if the word at the address is the return address to it. */
+/* unwind_search_word goes to the caller if the word at the address is its return address. */
 __noinline int unwind_search_word(__u64 address)
 {
 	__u32 zero = 0;
@@ -126,10 +134,10 @@ __noinline int unwind_search_word(__u64 address)
 	return 0;
 }
 
-/* unwind_search is false if it finds no caller. */
+/* unwind_search returns false if it finds no caller. */
 static __always_inline bool unwind_search(struct unwind_cursor *cur)
 {
-	const struct unwind_place *place;
+	const struct unwind_mapping *m;
 	const struct mm_struct *mm;
 	bool exact;
 	__u64 sp;
@@ -137,10 +145,10 @@ static __always_inline bool unwind_search(struct unwind_cursor *cur)
 #if !defined(bpf_target_x86)
 	return false;
 #endif
-	if (!cur->sp || !cur->places.count)
+	if (!cur->sp || !cur->mappings.count)
 		return false;
-	place = unwind_place_at(&cur->places, cur->places.at);
-	if (place->mapping.file.kind != MAPPING_FILE || !place->levels)
+	m = unwind_mapping_at(&cur->mappings, cur->mappings.at);
+	if (m->mapping.file.kind != MAPPING_FILE || !m->levels)
 		return false;
 	sp = cur->sp;
 	exact = cur->exact;

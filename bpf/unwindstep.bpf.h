@@ -10,17 +10,17 @@
 
 /* The state of a walk through a stack, and the methods to find the caller of a frame (unwind.bpf.h). */
 
-/* User space makes tables. */
+/* User space creates unwind tables. */
 const volatile bool unwind_tables = false;
-/* The size of a task's stack in the kernel. */
+/* The size of a kernel stack in bytes. */
 const volatile __u64 unwind_thread_size = 16384;
-/* The bits of an address in user space; above may be a signature of the pointer. */
+/* The bits of a user address. Higher bits can have a signature of the pointer. */
 const volatile __u64 unwind_address_mask = (1ULL << 56) - 1;
 
 /* MAX_URETPROBE_DEPTH of the kernel. */
 #define MAX_RETURN_INSTANCES 64
 
-/* How a frame was found, in the highest bits of its address. */
+/* How the address of a frame was found, in its highest bits. */
 enum unwind_how {
 	HOW_FRAME_POINTER,
 	HOW_TABLE,
@@ -32,7 +32,7 @@ enum unwind_how {
 #define UNWIND_HOW_SHIFT 60
 #define UNWIND_ADDRESS ((1ULL << UNWIND_HOW_SHIFT) - 1)
 
-/* What a rule counts the caller's stack pointer from. */
+/* What the caller's stack pointer is computed from. */
 enum unwind_base {
 	BASE_NONE,
 	BASE_SP,
@@ -46,22 +46,22 @@ enum unwind_base {
 
 struct unwind_cursor {
 	__u64 pc, sp, fp;
-	__u64 lr; /* arm64, of the innermost frame and of one that a signal has interrupted */
-	__u64 trampoline; /* what functions return to instead of their callers, where uretprobes are */
-	__u64 returns; /* struct return_instance: the callers; 0 where there are none */
+	__u64 lr; /* arm64: of the innermost frame, and of frames interrupted by a signal */
+	__u64 trampoline; /* return address of calls with a uretprobe */
+	__u64 returns; /* struct return_instance: the original return addresses, 0 for none */
 	bool exact; /* pc is where the thread was interrupted, not a return address */
-	__u8 how; /* pc was found */
-	bool searched; /* a frame was found by search: the frame pointer may hold anything */
+	__u8 how; /* enum unwind_how of pc */
+	bool searched; /* a frame was found by search: the frame pointer can have any value */
 	__u8 pad[5];
-	__u64 search_pc, search_sp; /* where a search began */
+	__u64 search_pc, search_sp; /* where the search began */
 	__u64 search_code, search_code_size; /* the program's code */
-	__u64 search_mapped; /* libraries are below */
-	__u32 search_left; /* words that may still be looked up in the mappings */
+	__u64 search_mapped; /* libraries are mapped below this address */
+	__u32 search_left; /* remaining lookups of words in the mappings */
 	__u32 search_pad;
-	struct unwind_places places;
+	struct unwind_mappings mappings;
 };
 
-/* Guarded by busy of the stack's room. */
+/* Protected by stack_buf.busy. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -70,25 +70,25 @@ struct {
 } unwind_cursors SEC(".maps");
 
 /*
- * unwind_locate finds the executable mapping of where the thread is, and returns 0 if there is none.
- * A return address can be behind the last instruction of its function, so the byte before counts.
- * This is a global function, as stack_unwind is.
+ * unwind_locate finds the executable mapping of cur->pc, and returns 0 if there is none. A return
+ * address can be after the last instruction of its function, so the byte before it is looked up. A
+ * global function, for the same reason as stack_unwind().
  */
 __noinline int unwind_locate(void)
 {
 	__u32 zero = 0;
 	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
 
-	return cur && unwind_place_find(&cur->places, cur->pc - !cur->exact);
+	return cur && unwind_mapping_find(&cur->mappings, cur->pc - !cur->exact);
 }
 
-/* unwind_rule returns the rule for where the thread is, 0 where there is none. */
+/* unwind_rule returns the rule for cur->pc, 0 if there is none. */
 static __always_inline __u64 unwind_rule(struct unwind_cursor *cur)
 {
-	struct unwind_place *place = unwind_place_at(&cur->places, cur->places.at);
+	struct unwind_mapping *m = unwind_mapping_at(&cur->mappings, cur->mappings.at);
 	__u64 pc = cur->pc - !cur->exact;
 
-	return cur->places.count && unwind_place_holds(place, pc) ? unwind_table_rule(&cur->places, place, pc) : 0;
+	return cur->mappings.count && unwind_mapping_contains(m, pc) ? unwind_table_rule(&cur->mappings, m, pc) : 0;
 }
 
 static __always_inline bool unwind_read(void *dst, __u32 size, __u64 address)
@@ -97,9 +97,9 @@ static __always_inline bool unwind_read(void *dst, __u32 size, __u64 address)
 }
 
 /*
- * On both architectures the frame pointer leads to the caller's, which the return address follows.
- * Code without frame pointers uses the register for anything: then it seldom holds an address above
- * the stack pointer.
+ * On both architectures the frame pointer points to the caller's frame pointer, which the return
+ * address follows. Code without frame pointers uses the register for anything, rarely for an
+ * address above the stack pointer.
  */
 static __always_inline bool unwind_by_frame_pointer(struct unwind_cursor *cur)
 {
@@ -110,7 +110,7 @@ static __always_inline bool unwind_by_frame_pointer(struct unwind_cursor *cur)
 #if defined(bpf_target_x86)
 	cur->sp = cur->fp + sizeof(frame);
 #else
-	cur->sp = 0; /* these are anywhere in the frame: where it ends is not known */
+	cur->sp = 0; /* unknown: the two words can be anywhere in the frame */
 #endif
 	cur->fp = frame[0];
 	cur->pc = frame[1];
@@ -120,8 +120,9 @@ static __always_inline bool unwind_by_frame_pointer(struct unwind_cursor *cur)
 }
 
 /*
- * A compiled function is returned to behind a call. What a frame pointer led to is checked for that
- * in files; code that a program makes itself may be entered in other ways.
+ * In compiled code a return address follows a call. Return addresses that were found by frame
+ * pointer are checked for that in files; code that was generated at run time can be entered in
+ * other ways.
  */
 static __always_inline bool unwind_address_follows_call(__u64 pc)
 {
@@ -130,7 +131,7 @@ static __always_inline bool unwind_address_follows_call(__u64 pc)
 	__u8 b[7]; /* the longest call */
 
 	if (!unwind_read(b, sizeof(b), pc - sizeof(b)))
-		return true; /* the page is not there now */
+		return true; /* the page is not resident */
 	if (b[2] == call_relative)
 		return true;
 	for (int i = 0; i < 6; i++) {
@@ -154,15 +155,16 @@ static __always_inline bool unwind_follows_call(const struct unwind_cursor *cur)
 }
 
 /*
- * Where there is no table, the next instructions show where the return address is, if they are a return
- * or adjust the stack pointer and return: as in the trampolines of CPython 3.12 and 3.13 (-X perf) on x86.
+ * Without a table, the next instructions show where the return address is, if they are a return, or
+ * adjust the stack pointer and return, as in the trampolines of CPython 3.12 and 3.13 (-X perf) on
+ * x86.
  */
 static __always_inline bool unwind_by_code(struct unwind_cursor *cur)
 {
 #if defined(bpf_target_x86)
 	struct {
 		__u8 add_to_sp[3];
-		__s8 room;
+		__s8 size;
 		__u8 ret;
 	} code;
 	const __u8 ret = 0xc3;
@@ -172,9 +174,9 @@ static __always_inline bool unwind_by_code(struct unwind_cursor *cur)
 		return false;
 	if (code.add_to_sp[0] != ret) {
 		if (code.add_to_sp[0] != 0x48 || code.add_to_sp[1] != 0x83 || code.add_to_sp[2] != 0xc4 ||
-		    code.room <= 0 || code.ret != ret)
+		    code.size <= 0 || code.ret != ret)
 			return false;
-		sp += code.room;
+		sp += code.size;
 	}
 	if (!unwind_read(&pc, sizeof(pc), sp))
 		return false;
@@ -188,7 +190,7 @@ static __always_inline bool unwind_by_code(struct unwind_cursor *cur)
 #endif
 }
 
-/* The registers that the kernel has saved above the stack pointer, for the end of a signal's handler. */
+/* Restores the registers that the kernel saved on the stack when it called a signal handler. */
 static __always_inline bool unwind_by_signal(struct unwind_cursor *cur)
 {
 #if defined(bpf_target_x86)
@@ -221,7 +223,7 @@ static __always_inline __s64 unwind_distance(__u64 rule, int shift)
 	return (__s64)(__s16)(rule >> shift) * 8;
 }
 
-/* unwind_caller_sp is the stack pointer that the caller has after the call, 0 if it is not known. */
+/* unwind_caller_sp returns the CFA: the caller's stack pointer after the return, 0 if unknown. */
 static __always_inline __u64 unwind_caller_sp(const struct unwind_cursor *cur, __u64 rule)
 {
 	__s64 distance = unwind_distance(rule, 16);
@@ -234,7 +236,7 @@ static __always_inline __u64 unwind_caller_sp(const struct unwind_cursor *cur, _
 		return cur->fp + distance;
 	case BASE_AT_FP:
 		return unwind_read(&sp, sizeof(sp), cur->fp + distance) ? sp : 0;
-	case BASE_PLT: /* an entry of 16 bytes, from one of which on something is pushed */
+	case BASE_PLT: /* an entry has 16 bytes, and pushes a word before the offset distance / 8 */
 		return cur->sp + 8 + ((cur->pc & 15) >= distance / 8 ? 8 : 0);
 	}
 	return 0;
@@ -257,11 +259,14 @@ static __always_inline bool unwind_by_rule(struct unwind_cursor *cur, __u64 rule
 	__s64 distance = unwind_distance(rule, 32);
 
 	if ((rule & 0x7f) == BASE_AT_FP)
-		saved = fp; /* as in functions that align their stacks */
+		saved = fp; /* in functions that align their stack */
 	else if (distance)
 		saved = sp + distance;
 
-	/* A function whose frame is empty has one on x86 all the same: the return address. */
+	/*
+	 * Only the innermost frame can be empty, on arm64; on x86 it contains at least the return
+	 * address.
+	 */
 	if (sp < cur->sp || (sp == cur->sp && !cur->exact))
 		return false;
 	if (!unwind_return_address(cur, rule, sp, &pc))

@@ -10,9 +10,9 @@
 #include "vma.bpf.h"
 
 /*
- * Unwind tables: user space makes one of each file (internal/unwind) and puts it here. The mapping
- * that holds an address is found in the kernel, so a process needs no preparation, and a table serves
- * every process that maps the file, from its first instruction on.
+ * Unwind tables. User space creates one per file (internal/unwind) and stores it in these maps. The
+ * mapping that contains an address is found in the kernel, so a process needs no preparation, and a
+ * table serves every process that maps the file, from its first instruction on.
  */
 
 /* log2 of the size of a page. */
@@ -26,7 +26,7 @@ const volatile __u32 unwind_page_shift = 12;
 #define UNWIND_NODE_ROWS 64
 #define UNWIND_LEVELS 5
 
-/* The mappings that are kept of a stack. */
+/* Maximum number of mappings per stack. */
 #define STACK_MAPPINGS 16
 
 enum stack_mapping_kind {
@@ -35,7 +35,10 @@ enum stack_mapping_kind {
 	MAPPING_VDSO
 };
 
-/* How programs identify a file. The change time tells a new file from one whose inode number it has. */
+/*
+ * The identity of a file. The change time distinguishes files that have the same inode number one
+ * after another.
+ */
 struct unwind_file_id {
 	__u64 inode;
 	__u64 changed_ns;
@@ -43,25 +46,25 @@ struct unwind_file_id {
 	__u32 kind; /* enum stack_mapping_kind */
 };
 
-/* An executable mapping that a stack leads through. User space names addresses by it. */
+/* An executable mapping with addresses of a stack. User space symbolizes addresses with it. */
 struct stack_mapping {
 	__u64 start, end;
 	__u64 offset; /* of start in the file */
 	struct unwind_file_id file;
 };
 
-/* A file's table, a tree of blocks. */
+/* The table of a file: a tree of blocks. */
 struct unwind_file {
-	__u64 used_ns; /* when a program used it last, CLOCK_MONOTONIC */
+	__u64 used_ns; /* last use by a program, CLOCK_MONOTONIC */
 	__u32 root; /* block */
-	__u32 levels; /* of the tree, the leaves included; 0 is a file without a table */
+	__u32 levels; /* of the tree, including leaves; 0 for a file without a table */
 	__u32 base; /* file offset of the first row */
 	__u32 pad;
 };
 
 /*
- * A leaf has rows: a rule is for the file offsets from base + offset to the next row's. The base of
- * a leaf is its key in the node above.
+ * The rows of a leaf: a rule is valid for file offsets from base + offset up to the next row's. The
+ * base of a leaf is its key in the node above.
  */
 struct unwind_leaf {
 	__u16 offset[UNWIND_LEAF_ROWS];
@@ -81,7 +84,7 @@ struct {
 	__type(value, struct unwind_file);
 } unwind_files SEC(".maps") USER_SPACE;
 
-/* Blocks are allocated in slabs, as tables are added. */
+/* Blocks are allocated in slabs, on demand. */
 struct unwind_slab {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, UNWIND_SLAB_BLOCKS);
@@ -97,9 +100,10 @@ struct {
 } unwind_slabs SEC(".maps") USER_SPACE;
 
 /*
- * From the lowest bits on: the base, 8 bits, 8 unused; then three distances in units of 8
- * bytes, 16 bits each: of the caller's stack pointer from the base, of the saved frame
- * pointer from that, and of the return address. 0 is what was not saved.
+ * A rule, from the lowest bits on: enum unwind_base and flags, 8 bits; 8 unused bits; then three
+ * distances in units of 8 bytes, 16 bits each: of the caller's stack pointer from the base, and of
+ * the saved frame pointer and of the return address from the caller's stack pointer. A distance of
+ * 0 means not saved.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -109,36 +113,36 @@ struct {
 } unwind_rules SEC(".maps") USER_SPACE;
 
 /* A mapping and the table of its file. */
-struct unwind_place {
+struct unwind_mapping {
 	struct stack_mapping mapping;
 	__u32 root, levels, base;
 	__u32 pad;
 };
 
-/* The places that a walk has come through, and the state of its searches. */
-struct unwind_places {
+/* The mappings that a walk has found, and the state of its searches. */
+struct unwind_mappings {
 	__u64 now_ns;
 	__u32 count;
-	__u32 at; /* the last one that was found */
-	__u32 unknown; /* places whose file user space has not looked at */
+	__u32 at; /* index of the last one that was found */
+	__u32 unknown; /* mappings of files that user space has not read */
 	volatile __u32 low, high; /* of a search */
 	volatile __u32 block, base, levels; /* of a search in a tree */
 	struct vma_search search;
-	struct unwind_place place[STACK_MAPPINGS];
+	struct unwind_mapping entries[STACK_MAPPINGS];
 };
 
-static __always_inline struct unwind_place *unwind_place_at(struct unwind_places *places, __u32 at)
+static __always_inline struct unwind_mapping *unwind_mapping_at(struct unwind_mappings *mappings, __u32 at)
 {
-	return &places->place[at % STACK_MAPPINGS];
+	return &mappings->entries[at % STACK_MAPPINGS];
 }
 
-static __always_inline bool unwind_place_holds(const struct unwind_place *place, __u64 address)
+static __always_inline bool unwind_mapping_contains(const struct unwind_mapping *m, __u64 address)
 {
-	return address >= place->mapping.start && address < place->mapping.end;
+	return address >= m->mapping.start && address < m->mapping.end;
 }
 
-static __always_inline void unwind_place_read(struct stack_mapping *mapping, struct vm_area_struct *vma,
-					      struct mm_struct *mm)
+static __always_inline void unwind_mapping_read(struct stack_mapping *mapping, struct vm_area_struct *vma,
+						struct mm_struct *mm)
 {
 	struct file *file = BPF_CORE_READ(vma, vm_file);
 	struct inode *inode = file ? vma_inode(file) : NULL;
@@ -159,69 +163,72 @@ static __always_inline void unwind_place_read(struct stack_mapping *mapping, str
 	}
 }
 
-/* Finds the table of the place's file. */
-static __always_inline void unwind_place_table(struct unwind_places *places, struct unwind_place *place)
+/* Looks up the table of the mapped file. */
+static __always_inline void unwind_mapping_set_table(struct unwind_mappings *mappings, struct unwind_mapping *m)
 {
 	const __u64 second = 1000000000;
 	struct unwind_file *file;
 
-	place->levels = 0;
-	if (place->mapping.file.kind == MAPPING_ANON)
+	m->levels = 0;
+	if (m->mapping.file.kind == MAPPING_ANON)
 		return;
-	file = bpf_map_lookup_elem(&unwind_files, &place->mapping.file);
+	file = bpf_map_lookup_elem(&unwind_files, &m->mapping.file);
 	if (!file) {
-		places->unknown++;
+		mappings->unknown++;
 		return;
 	}
-	place->root = file->root;
-	place->base = file->base;
-	place->levels = file->levels;
-	if (places->now_ns - file->used_ns > second)
-		file->used_ns = places->now_ns;
+	m->root = file->root;
+	m->base = file->base;
+	m->levels = file->levels;
+	if (mappings->now_ns - file->used_ns > second)
+		file->used_ns = mappings->now_ns;
 }
 
-/* Adds the mapping that holds the address; where there are too many, in the place of the last one. */
-static __always_inline struct unwind_place *unwind_place_add(struct unwind_places *places, __u64 address)
+/* Adds the mapping that contains the address. If there are too many, it replaces the last one. */
+static __always_inline struct unwind_mapping *unwind_mapping_add(struct unwind_mappings *mappings, __u64 address)
 {
 	struct mm_struct *mm = BPF_CORE_READ(task_current(), mm);
-	struct unwind_place *place;
+	struct unwind_mapping *m;
 	struct vm_area_struct *vma;
 	__u64 start, end;
 
-	places->search.address = address;
-	vma = vma_find(&places->search, mm);
+	mappings->search.address = address;
+	vma = vma_find(&mappings->search, mm);
 	if (!vma || !(BPF_CORE_READ(vma, vm_flags) & VM_EXEC))
 		return NULL;
 	start = BPF_CORE_READ(vma, vm_start);
 	end = BPF_CORE_READ(vma, vm_end);
 	if (address < start || address >= end)
 		return NULL;
-	if (places->count < STACK_MAPPINGS)
-		places->count++;
-	places->at = places->count - 1;
-	place = unwind_place_at(places, places->at);
-	place->mapping.start = start;
-	place->mapping.end = end;
-	unwind_place_read(&place->mapping, vma, mm);
-	unwind_place_table(places, place);
-	return place;
+	if (mappings->count < STACK_MAPPINGS)
+		mappings->count++;
+	mappings->at = mappings->count - 1;
+	m = unwind_mapping_at(mappings, mappings->at);
+	m->mapping.start = start;
+	m->mapping.end = end;
+	unwind_mapping_read(&m->mapping, vma, mm);
+	unwind_mapping_set_table(mappings, m);
+	return m;
 }
 
-/* unwind_place_find returns the executable mapping that holds the address, NULL if there is none. */
-static __always_inline struct unwind_place *unwind_place_find(struct unwind_places *places, __u64 address)
+/*
+ * unwind_mapping_find returns the executable mapping that contains the address, NULL if there is
+ * none.
+ */
+static __always_inline struct unwind_mapping *unwind_mapping_find(struct unwind_mappings *mappings, __u64 address)
 {
-	struct unwind_place *place = unwind_place_at(places, places->at);
+	struct unwind_mapping *m = unwind_mapping_at(mappings, mappings->at);
 
-	if (places->count && unwind_place_holds(place, address))
-		return place;
-	for (__u32 i = 0; i < STACK_MAPPINGS && i < places->count; i++) {
-		place = unwind_place_at(places, i);
-		if (unwind_place_holds(place, address)) {
-			places->at = i;
-			return place;
+	if (mappings->count && unwind_mapping_contains(m, address))
+		return m;
+	for (__u32 i = 0; i < STACK_MAPPINGS && i < mappings->count; i++) {
+		m = unwind_mapping_at(mappings, i);
+		if (unwind_mapping_contains(m, address)) {
+			mappings->at = i;
+			return m;
 		}
 	}
-	return unwind_place_add(places, address);
+	return unwind_mapping_add(mappings, address);
 }
 
 static __always_inline void *unwind_block(__u32 number)
@@ -232,81 +239,81 @@ static __always_inline void *unwind_block(__u32 number)
 	return blocks ? bpf_map_lookup_elem(blocks, &at) : NULL;
 }
 
-static __always_inline __u32 unwind_middle(const struct unwind_places *places)
+static __always_inline __u32 unwind_middle(const struct unwind_mappings *mappings)
 {
-	return (places->low + places->high) / 2;
+	return (mappings->low + mappings->high) / 2;
 }
 
-/* Goes from a node to the block below that has the file offset. */
-static __always_inline void unwind_descend(struct unwind_places *places, const struct unwind_node *node,
+/* Goes from a node to the block below it that covers the file offset. */
+static __always_inline void unwind_descend(struct unwind_mappings *mappings, const struct unwind_node *node,
 					   __u32 offset)
 {
 	__u32 at;
 
-	places->low = 1;
-	places->high = UNWIND_NODE_ROWS;
+	mappings->low = 1;
+	mappings->high = UNWIND_NODE_ROWS;
 	for (int i = 0; i < 7; i++) {
-		if (places->low >= places->high)
+		if (mappings->low >= mappings->high)
 			break;
-		at = unwind_middle(places);
+		at = unwind_middle(mappings);
 		if (node->base[at % UNWIND_NODE_ROWS] <= offset)
-			places->low = at + 1;
+			mappings->low = at + 1;
 		else
-			places->high = at;
+			mappings->high = at;
 	}
-	at = (places->low - 1) % UNWIND_NODE_ROWS;
-	places->base = node->base[at];
-	places->block = node->block[at];
-	places->levels--;
+	at = (mappings->low - 1) % UNWIND_NODE_ROWS;
+	mappings->base = node->base[at];
+	mappings->block = node->block[at];
+	mappings->levels--;
 }
 
-/* The number of the rule in the leaf, whose first row is not above the offset. */
-static __always_inline __u32 unwind_row_of(struct unwind_places *places, const struct unwind_leaf *leaf,
-					   __u32 offset)
+/* Returns the number of the rule for the offset, which is not below the first row of the leaf. */
+static __always_inline __u32 unwind_leaf_rule(struct unwind_mappings *mappings, const struct unwind_leaf *leaf,
+					      __u32 offset)
 {
 	__u32 at;
 
-	places->low = 1;
-	places->high = UNWIND_LEAF_ROWS;
+	mappings->low = 1;
+	mappings->high = UNWIND_LEAF_ROWS;
 	for (int i = 0; i < 8; i++) {
-		if (places->low >= places->high)
+		if (mappings->low >= mappings->high)
 			break;
-		at = unwind_middle(places);
+		at = unwind_middle(mappings);
 		if (leaf->offset[at % UNWIND_LEAF_ROWS] <= offset)
-			places->low = at + 1;
+			mappings->low = at + 1;
 		else
-			places->high = at;
+			mappings->high = at;
 	}
-	return leaf->rule[(places->low - 1) % UNWIND_LEAF_ROWS];
+	return leaf->rule[(mappings->low - 1) % UNWIND_LEAF_ROWS];
 }
 
-/* unwind_table_rule returns the rule for the address in the place, 0 if there is none. */
-static __always_inline __u64 unwind_table_rule(struct unwind_places *places, const struct unwind_place *place,
+/* unwind_table_rule returns the rule for an address in the mapping, 0 if there is none. */
+static __always_inline __u64 unwind_table_rule(struct unwind_mappings *mappings, const struct unwind_mapping *m,
 					       __u64 address)
 {
-	__u64 offset = address - place->mapping.start + place->mapping.offset, *rule;
+	__u64 offset = address - m->mapping.start + m->mapping.offset, *rule;
 	const struct unwind_leaf *leaf = NULL;
 	__u32 number;
 
-	if (!place->levels || offset < place->base || offset > 0xffffffff)
+	if (!m->levels || offset < m->base || offset > 0xffffffff)
 		return 0;
-	places->block = place->root;
-	places->base = place->base;
-	places->levels = place->levels;
+	mappings->block = m->root;
+	mappings->base = m->base;
+	mappings->levels = m->levels;
 	for (int i = 0; i < UNWIND_LEVELS; i++) {
-		void *block = unwind_block(places->block);
+		void *block = unwind_block(mappings->block);
 
 		if (!block)
 			return 0;
-		if (places->levels <= 1) {
+		if (mappings->levels <= 1) {
 			leaf = block;
 			break;
 		}
-		unwind_descend(places, block, offset);
+		unwind_descend(mappings, block, offset);
 	}
 	if (!leaf)
 		return 0;
-	number = unwind_row_of(places, leaf, offset - places->base);
+	number = unwind_leaf_rule(mappings, leaf, offset - mappings->base);
 	rule = bpf_map_lookup_elem(&unwind_rules, &number);
 	return rule ? *rule : 0;
 }

@@ -7,10 +7,10 @@
 #include "map.bpf.h"
 
 /*
- * Arguments of probes that programs have built in (SEC("usdt/FILE:PROVIDER:NAME")). User
- * space says for each place of a probe where they lie; the attach cookie is the number of
- * what it said. Where the kernel has no cookies (< 5.15, 47a71c1f9af0), user space loads
- * the program once for each number, with the number in place of the helper's call.
+ * Arguments of USDT probes (SEC("usdt/FILE:PROVIDER:NAME")). For each location of a probe, user
+ * space describes where its arguments are (struct usdt_spec); the attach cookie is the index of
+ * that spec. In kernels without attach cookies (before 5.15, 47a71c1f9af0) user space loads the
+ * program once per spec, with the index in place of the helper call.
  */
 #define USDT_ARGS_MAX 12
 #define USDT_SPECS_MAX 1024
@@ -24,9 +24,9 @@ enum usdt_kind {
 /* Part of a register. */
 struct usdt_reg {
 	__u16 offset; /* in struct pt_regs */
-	__u8 there;
+	__u8 present;
 	__u8 shift; /* bits below the part */
-	__u8 drop; /* bits above it, once it is shifted */
+	__u8 drop; /* bits above the part, after the shift */
 	__u8 is_signed;
 	__u8 pad[2];
 };
@@ -35,8 +35,8 @@ struct usdt_arg {
 	__s64 disp;
 	struct usdt_reg base, index;
 	__u8 kind;
-	__u8 scale; /* the index is shifted to the left by so many bits */
-	__u8 drop; /* 64 less the bits of the argument's type */
+	__u8 scale; /* shift of the index to the left, in bits */
+	__u8 drop; /* 64 - bits of the argument's type */
 	__u8 is_signed;
 	__u8 pad[4];
 };
@@ -65,32 +65,35 @@ static __always_inline __u64 usdt_reg_value(void *ctx, const struct usdt_reg *r)
 {
 	__u64 val = 0;
 
-	if (!r->there)
+	if (!r->present)
 		return 0;
 	bpf_probe_read_kernel(&val, sizeof(val), ctx + r->offset);
 	return usdt_extend(val >> (r->shift & 63), r->drop, r->is_signed);
 }
 
-/* usdt_arg reads argument n, from 0 on. It returns an error if there is none, or no memory. */
+/*
+ * usdt_arg reads argument n, from 0. It fails if the argument does not exist, or its memory cannot
+ * be read.
+ */
 static __noinline long usdt_arg(void *ctx, __u64 n, __u64 *val)
 {
 	__u32 nr = bpf_get_attach_cookie(ctx);
 	struct usdt_spec *spec = bpf_map_lookup_elem(&usdt_specs, &nr);
 	const struct usdt_arg *arg;
-	__u64 found;
+	__u64 value;
 	long err;
 
 	if (!spec || n >= USDT_ARGS_MAX || n >= spec->nr_args)
 		return -2; /* ENOENT */
 	arg = &spec->args[n];
-	found = usdt_reg_value(ctx, &arg->base) + arg->disp;
+	value = usdt_reg_value(ctx, &arg->base) + arg->disp;
 	if (arg->kind == USDT_MEMORY) {
-		found += usdt_reg_value(ctx, &arg->index) << (arg->scale & 63);
-		err = bpf_probe_read_user(&found, sizeof(found), (void *)found);
+		value += usdt_reg_value(ctx, &arg->index) << (arg->scale & 63);
+		err = bpf_probe_read_user(&value, sizeof(value), (void *)value);
 		if (err)
 			return err;
 	}
-	*val = usdt_extend(found, arg->drop, arg->is_signed);
+	*val = usdt_extend(value, arg->drop, arg->is_signed);
 	return 0;
 }
 

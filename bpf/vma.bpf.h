@@ -7,18 +7,18 @@
 #include <bpf/bpf_core_read.h>
 
 /*
- * Finds the mapping (VMA) of an address in the kernel's own tree of mappings.
+ * Finds the mapping (VMA) of an address in the kernel's tree of mappings.
  *
- * bpf_find_vma (5.17) takes the lock of the address space and needs an irq_work to release it where
- * interrupts are off, so a program of a perf event can call it once. Therefore the tree is read
- * without the lock, as page faults do (lock_vma_under_rcu, 6.4). A concurrent change can make a
- * look-up fail. It cannot make it return a mapping that does not hold the address: the caller reads
- * the bounds from the mapping itself.
+ * bpf_find_vma (5.17) takes the lock of the address space and, with interrupts disabled, needs an
+ * irq_work to release it, so a program of a perf event can call it only once. Therefore the tree is
+ * read without the lock, as page faults do (lock_vma_under_rcu, 6.4). A concurrent change can make
+ * a lookup fail. It cannot make it return a mapping that does not contain the address, because the
+ * caller reads the bounds from the mapping itself.
  */
 
 #define VM_EXEC 0x4
 
-/* Encoding of a maple tree's nodes: lib/maple_tree.c, unchanged since 6.1. */
+/* Encoding of the nodes of a maple tree: lib/maple_tree.c, unchanged since 6.1. */
 #define MAPLE_WORDS 32 /* of a node */
 #define MAPLE_PIVOTS 15
 #define MAPLE_ARANGE_PIVOTS 9
@@ -38,8 +38,8 @@ struct vm_area_struct___rb {
 } __attribute__((preserve_access_index));
 
 /*
- * The state of a search is in memory and volatile: the verifier then knows as little of it in one
- * round of a loop as in the next, and does not follow each path separately.
+ * The state of a search is in memory and volatile, so the verifier does not track its values, and
+ * does not check each path through the loops separately.
  */
 struct vma_search {
 	__u64 address;
@@ -55,8 +55,8 @@ static __always_inline __u32 maple_type(__u64 node)
 }
 
 /*
- * Reads the node and returns the slot whose range has the address. Pivots are the last addresses of
- * the slots' ranges; unused ones are 0.
+ * Reads the node and returns the slot whose range contains the address. A pivot is the last address
+ * of the range of a slot; unused pivots are 0.
  */
 static __always_inline __u64 maple_slot(struct vma_search *s)
 {
@@ -141,7 +141,7 @@ struct inode___6_6 {
 static __always_inline __u64 inode_changed_ns(const struct inode *inode)
 {
 	const __u64 second = 1000000000;
-	/* From 6.13 on (4e40eff0b573) the highest bit tells that the time was read. */
+	/* From 6.13 on (4e40eff0b573) the highest bit is a flag: the time was queried. */
 	const __u32 nanoseconds = 0x7fffffff;
 	const struct inode___6_5 *old = (const void *)inode;
 	const struct inode___6_6 *middle = (const void *)inode;
@@ -156,8 +156,8 @@ static __always_inline __u64 inode_changed_ns(const struct inode *inode)
 }
 
 /*
- * The inode that /proc/PID/maps shows of a mapped file. From 6.7 on (def3ae83da02) that is the inode
- * of overlayfs where the mapped one is of a layer below.
+ * The inode that /proc/PID/maps shows of a mapped file. From 6.7 on (def3ae83da02) that is the
+ * inode of overlayfs, while the mapped file is on the underlying file system.
  */
 static __always_inline struct inode *vma_inode(const struct file *file)
 {

@@ -30,7 +30,7 @@ enum stage {
 /* Keeps the type in the object: Go takes its constants from there. */
 const enum stage *stage_type __attribute__((unused));
 
-/* What no option asks for is 0. */
+/* Members that are not grouped by are 0. */
 struct hist_key {
 	__u64 cgroup_id;
 	__u32 dev;

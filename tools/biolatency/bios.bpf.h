@@ -26,7 +26,7 @@ struct {
 	__type(value, struct bio_io);
 } bios SEC(".maps");
 
-/* As long as there is none, requests are not searched for bios. */
+/* Set when the first bio is added. Before, requests are not searched for bios. */
 bool bios_noted;
 
 /* An empty write with the flush flag is how a disk without requests receives a flush. */

@@ -74,7 +74,7 @@ int holders(struct bpf_iter__task_file *ctx)
 
 	if (!task || !file || !bpf_file(file))
 		return 0;
-	if (!holds(task, BPF_CORE_READ(task, files), BPF_CORE_READ(task, group_leader, files)))
+	if (!reports_resource(task, BPF_CORE_READ(task, files), BPF_CORE_READ(task, group_leader, files)))
 		return 0;
 	object = BPF_CORE_READ(file, private_data);
 	bpf_map_update_elem(&owners, &object, &none, BPF_NOEXIST);

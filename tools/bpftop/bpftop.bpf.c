@@ -42,23 +42,23 @@ struct table_value {
 
 #include "table.bpf.h"
 
-/* Keyed by the address of the statistics, the only part that is still known when it is freed. */
-struct known {
+/* Keyed by the address of the statistics, the only part that is still known when a program is freed. */
+struct tracked {
 	struct program program;
 	const void *prog;
 	__u32 id;
 	__u32 pad;
 };
 
-const struct known known_empty = {};
+const struct tracked tracked_zero = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, PROGS_MAX);
 	__type(key, const void *);
-	__type(value, struct known);
-} knowns SEC(".maps");
+	__type(value, struct tracked);
+} tracked_programs SEC(".maps");
 
 /* The holder of a program: the first matching one, and the number of holders. */
 struct owner {
@@ -104,7 +104,7 @@ int holders(struct bpf_iter__task_file *ctx)
 	if (!task || !file)
 		return 0;
 	prog = held_by(file);
-	if (!prog || !holds(task, BPF_CORE_READ(task, files), BPF_CORE_READ(task, group_leader, files)))
+	if (!prog || !reports_resource(task, BPF_CORE_READ(task, files), BPF_CORE_READ(task, group_leader, files)))
 		return 0;
 	bpf_map_update_elem(&owners, &prog, &none, BPF_NOEXIST);
 	owner = bpf_map_lookup_elem(&owners, &prog);
@@ -140,19 +140,19 @@ static __always_inline void describe(struct program *p, struct bpf_prog *prog)
 }
 
 /* count adds the runs of a program since its last reading to the interval. */
-static __always_inline void count(struct known *known, struct prog_counts *now)
+static __always_inline void count(struct tracked *tracked, struct prog_counts *now)
 {
-	struct table_key key = { .id = known->id };
-	struct prog_counts last = known->program.total;
+	struct table_key key = { .id = tracked->id };
+	struct prog_counts last = tracked->program.total;
 	struct table_value *value;
 
-	known->program.total = *now;
-	if (task_filter && !known->program.pid)
+	tracked->program.total = *now;
+	if (task_filter && !tracked->program.pid)
 		return;
 	value = table_find(&key);
 	if (!value)
 		return;
-	value->program = known->program;
+	value->program = tracked->program;
 	table_add(value, counts.runs, now->runs - last.runs);
 	table_add(value, counts.run_ns, now->run_ns - last.run_ns);
 	table_add(value, counts.misses, now->misses - last.misses);
@@ -173,7 +173,7 @@ int programs(struct bpf_iter__bpf_prog *ctx)
 {
 	struct bpf_prog *prog = ctx->prog;
 	struct prog_counts now = {};
-	struct known *known;
+	struct tracked *tracked;
 	const void *stats;
 	__u32 id;
 
@@ -182,37 +182,37 @@ int programs(struct bpf_iter__bpf_prog *ctx)
 	id = BPF_CORE_READ(prog, aux, id);
 	stats = prog_stats(prog);
 	count_unseen(id);
-	bpf_map_update_elem(&knowns, &stats, &known_empty, BPF_NOEXIST);
-	known = bpf_map_lookup_elem(&knowns, &stats);
-	if (!known) {
+	bpf_map_update_elem(&tracked_programs, &stats, &tracked_zero, BPF_NOEXIST);
+	tracked = bpf_map_lookup_elem(&tracked_programs, &stats);
+	if (!tracked) {
 		lost_add(map_full);
 		return 0;
 	}
-	if (known->id != id)
-		__builtin_memset(known, 0, sizeof(*known));
-	known->id = id;
-	known->prog = prog;
-	describe(&known->program, prog);
+	if (tracked->id != id)
+		__builtin_memset(tracked, 0, sizeof(*tracked));
+	tracked->id = id;
+	tracked->prog = prog;
+	describe(&tracked->program, prog);
 	prog_counts_read(&now, stats);
-	count(known, &now);
+	count(tracked, &now);
 	return 0;
 }
 
 /* The last reading of a program: it no longer runs, and its statistics are still readable. */
 static __always_inline int handle_free(const void *stats)
 {
-	struct known *known = bpf_map_lookup_elem(&knowns, &stats);
+	struct tracked *tracked = bpf_map_lookup_elem(&tracked_programs, &stats);
 	struct prog_counts now = {};
 	const void *prog;
 
-	if (!known)
+	if (!tracked)
 		return 0;
-	prog = known->prog;
+	prog = tracked->prog;
 	prog_counts_read(&now, stats);
-	if (now.runs != known->program.total.runs || now.misses != known->program.total.misses)
-		count(known, &now);
+	if (now.runs != tracked->program.total.runs || now.misses != tracked->program.total.misses)
+		count(tracked, &now);
 	bpf_map_delete_elem(&owners, &prog);
-	bpf_map_delete_elem(&knowns, &stats);
+	bpf_map_delete_elem(&tracked_programs, &stats);
 	return 0;
 }
 

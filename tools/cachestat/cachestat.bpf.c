@@ -30,12 +30,12 @@ struct totals {
 #define PROGRAM(name, section, member) PROGRAM_IF(, name, section, member)
 
 /* Folios from 5.16 on (76580b6529db); the function for pages is then no longer always called. */
-#define OF_PAGES ONLY_WITHOUT(struct folio)
+#define REJECT_IF_FOLIOS REJECT_IF_TYPE_EXISTS(struct folio)
 
 PROGRAM(accessed__fentry, "fentry/folio_mark_accessed", accessed)
 PROGRAM(accessed__kprobe, "kprobe/folio_mark_accessed", accessed)
-PROGRAM_IF(OF_PAGES, accessed__oldfentry, "fentry/mark_page_accessed", accessed)
-PROGRAM_IF(OF_PAGES, accessed__oldkprobe, "kprobe/mark_page_accessed", accessed)
+PROGRAM_IF(REJECT_IF_FOLIOS, accessed__oldfentry, "fentry/mark_page_accessed", accessed)
+PROGRAM_IF(REJECT_IF_FOLIOS, accessed__oldkprobe, "kprobe/mark_page_accessed", accessed)
 
 /* Called by add_to_page_cache_lru, filemap_add_folio from 5.16 on. */
 PROGRAM(added__btf, "tp_btf/mm_filemap_add_to_page_cache", added)

@@ -204,7 +204,7 @@ struct {
  * The barriers make the compiler check the register that is used: the verifier of 5.10 does not
  * track that two registers are equal.
  */
-static __always_inline __u64 read_piece(char *room, __u64 addr, __u64 left)
+static __always_inline __u64 read_piece(char *buf, __u64 addr, __u64 left)
 {
 	__u64 page = PAGE_BYTES - (addr & (PAGE_BYTES - 1));
 	__u64 len = page + PIECE - PAGE_BYTES;
@@ -214,10 +214,10 @@ static __always_inline __u64 read_piece(char *room, __u64 addr, __u64 left)
 	barrier_var(len);
 	if (len > PIECE)
 		return 0;
-	if (!bpf_probe_read_user(room, len, (void *)addr))
+	if (!bpf_probe_read_user(buf, len, (void *)addr))
 		return len;
 	barrier_var(page);
-	if (len <= page || page > PAGE_BYTES || bpf_probe_read_user(room, page, (void *)addr))
+	if (len <= page || page > PAGE_BYTES || bpf_probe_read_user(buf, page, (void *)addr))
 		return 0;
 	return page;
 }
@@ -349,8 +349,8 @@ static __always_inline int handle_exec(void *ctx, struct linux_binprm *bprm)
 	return walk_args(ctx, e, walk, step_exec, PIECES_MAX);
 }
 
-/* read_call reads the arguments of the call; place is the index of the path. */
-static __always_inline struct args_walk *read_call(struct pt_regs *regs, __s32 nr, int place,
+/* read_call reads the arguments of the call; path_arg is the index of the path. */
+static __always_inline struct args_walk *read_call(struct pt_regs *regs, __s32 nr, int path_arg,
 						   bool compat)
 {
 	__u32 which = SCRATCH_FAIL;
@@ -358,9 +358,9 @@ static __always_inline struct args_walk *read_call(struct pt_regs *regs, __s32 n
 
 	if (!walk)
 		return NULL;
-	walk->dfd = place ? (__s32)syscall_arg(regs, 0, compat) : AT_FDCWD;
-	walk->file = syscall_arg(regs, place, compat);
-	walk->argv = syscall_arg(regs, place + 1, compat);
+	walk->dfd = path_arg ? (__s32)syscall_arg(regs, 0, compat) : AT_FDCWD;
+	walk->file = syscall_arg(regs, path_arg, compat);
+	walk->argv = syscall_arg(regs, path_arg + 1, compat);
 	walk->arg = 0;
 	walk->pointer_bytes = compat || (nr & __X32_SYSCALL_BIT) ? 4 : 8;
 	return walk;
@@ -383,16 +383,16 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 				       bool btf)
 {
 	bool compat;
-	int place;
+	int path_arg;
 
 	/* Almost all calls are others, and return here. */
 	if (!syscall_is_exec_in_any(nr))
 		return 0;
 	compat = syscall_is_compat_for(regs, btf);
-	place = syscall_exec_path_arg(nr, compat);
-	if (place < 0 || ret >= 0)
+	path_arg = syscall_exec_path_arg(nr, compat);
+	if (path_arg < 0 || ret >= 0)
 		return 0;
-	return NOT_PREEMPTED(handle_fail(ctx, read_call(regs, nr, place, compat), ret));
+	return NOT_PREEMPTED(handle_fail(ctx, read_call(regs, nr, path_arg, compat), ret));
 }
 
 SEC("tp_btf/sched_process_exec")

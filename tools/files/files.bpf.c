@@ -53,7 +53,7 @@ static __always_inline bool inode_wanted(struct inode *inode)
 {
 	if (targ_by_file)
 		return BPF_CORE_READ(inode, i_ino) == targ_inode &&
-		       inode_on(inode, targ_mount_dev, targ_dev);
+		       inode_is_on(inode, targ_mount_dev, targ_dev);
 	return !targ_by_dev || BPF_CORE_READ(inode, i_sb, s_dev) == targ_mount_dev;
 }
 
@@ -105,7 +105,7 @@ int files(struct bpf_iter__task_file *ctx)
 
 	if (!task || !file || !task_wanted(task))
 		return 0;
-	if (!holds(task, BPF_CORE_READ(task, files), BPF_CORE_READ(task, group_leader, files)))
+	if (!reports_resource(task, BPF_CORE_READ(task, files), BPF_CORE_READ(task, group_leader, files)))
 		return 0;
 	e = begin_event(task, BPF_CORE_READ(file, f_inode));
 	if (!e)
@@ -146,7 +146,7 @@ static __always_inline void send_place(struct seq_file *seq, struct task_struct 
 	send_event(seq, e, path);
 }
 
-/* What a process holds without a descriptor. Threads may have a directory of their own. */
+/* Files that a process holds without a descriptor. Threads can have their own directories. */
 SEC("iter/task")
 int places(struct bpf_iter__task *ctx)
 {
@@ -154,7 +154,7 @@ int places(struct bpf_iter__task *ctx)
 
 	if (!task || BPF_CORE_READ(task, flags) & PF_KTHREAD || !task_wanted(task))
 		return 0;
-	if (holds(task, BPF_CORE_READ(task, fs), BPF_CORE_READ(task, group_leader, fs))) {
+	if (reports_resource(task, BPF_CORE_READ(task, fs), BPF_CORE_READ(task, group_leader, fs))) {
 		send_place(ctx->meta->seq, task, USE_CWD);
 		send_place(ctx->meta->seq, task, USE_ROOT);
 	}

@@ -55,8 +55,9 @@ struct counters {
 #include "counters.bpf.h"
 
 /*
- * Goes up to the root of the file system, from the parent on. Subvolumes of btrfs are directories
- * on the way, and may have the inode number of the one that is looked for.
+ * Walks up to the root of the file system, starting at the parent. Subvolumes of btrfs are
+ * directories on this path, and can have the same inode number as the directory that is searched
+ * for.
  */
 static __always_inline bool is_below(struct dentry *dentry)
 {
@@ -67,7 +68,7 @@ static __always_inline bool is_below(struct dentry *dentry)
 		parent = BPF_CORE_READ(dentry, d_parent);
 		inode = BPF_CORE_READ(parent, d_inode);
 		if (BPF_CORE_READ(inode, i_ino) == targ_dir_inode &&
-		    inode_on(inode, targ_dir_mount_dev, targ_dir_dev))
+		    inode_is_on(inode, targ_dir_mount_dev, targ_dir_dev))
 			return true;
 		if (parent == dentry)
 			return false;

@@ -28,7 +28,7 @@ enum function {
 /* Keeps the type in the object: Go takes its constants from there. */
 const enum function *function_type __attribute__((unused));
 
-/* A call, and where it is to put its results. */
+/* A call, and the addresses of its results. */
 struct call {
 	__u64 start_ns;
 	const char *host;
@@ -224,12 +224,12 @@ static __always_inline void send(struct pt_regs *ctx, const struct call *call)
 }
 
 /*
- * gethostbyname() is gethostbyname_r() with its own memory: a nested call for the same name is part
- * of that call. The reason of a failure is only known from the inner one.
+ * gethostbyname() calls gethostbyname_r() with static memory: a nested call for the same name is
+ * part of the outer one. Only the inner call provides the reason of a failure.
  */
 static __always_inline bool is_inner(const struct call *call)
 {
-	struct calls *all = calls_of(bpf_get_current_pid_tgid());
+	struct calls *all = calls_find(bpf_get_current_pid_tgid());
 
 	if (!all)
 		return false;

@@ -165,7 +165,9 @@ static __always_inline struct pool *pool_of(struct collecting *c, __u64 name)
 	return NULL;
 }
 
-/* has_pools tells whether a collection goes on: not all of its pools have ended. */
+/*
+ * has_pools reports whether the collection is still in progress: not all of its pools have ended.
+ */
 static __always_inline bool has_pools(const struct collecting *c)
 {
 	for (int i = 0; i < POOLS_MAX; i++)

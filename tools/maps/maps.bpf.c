@@ -121,7 +121,7 @@ int areas(struct bpf_iter__task_vma *ctx)
 		return 0;
 	mm = BPF_CORE_READ(task, mm);
 	e = bpf_map_lookup_elem(&scratch, &zero);
-	if (!e || !holds(task, mm, BPF_CORE_READ(task, group_leader, mm)))
+	if (!e || !reports_resource(task, mm, BPF_CORE_READ(task, group_leader, mm)))
 		return 0;
 	__builtin_memset(e, 0, offsetof(struct event, data));
 	task_info_read(&e->task, task);

@@ -12,7 +12,7 @@
 #include "stackid.bpf.h"
 #include "task.bpf.h"
 
-/* Only allocations of these sizes, and each with a probability of 1/N. */
+/* Only allocations of these sizes, each with a probability of 1/N. */
 const volatile __u64 targ_min_bytes = 0;
 const volatile __u64 targ_max_bytes = ~0ULL;
 const volatile __u32 targ_sample = 1;

@@ -155,8 +155,8 @@ static __always_inline int leave(struct pt_regs *ctx)
 }
 
 /*
- * operator new and operator delete by their mangled names, for a size_t of 64 bits: C++ allocators
- * define them beside malloc() and free(), and do not call these.
+ * operator new and operator delete by their mangled names, for a size_t of 64 bits. C++ allocators
+ * define them in addition to malloc() and free(), and do not call these.
  */
 #define NEW "_Znwm,_Znam,_ZnwmRKSt9nothrow_t,_ZnamRKSt9nothrow_t"
 #define NEW_ALIGNED                                                          \

@@ -30,11 +30,11 @@ static __always_inline void note_wait(void *ctx, struct off_note *note)
 
 /*
  * Runs in the context of the waker, on any CPU. The first waker counts. A thread that was preempted
- * while it was about to wait can be woken too, although it does not wait for that.
+ * while it was about to wait can be woken too, although it is not waiting.
  */
 static __always_inline void handle_waking(void *ctx, struct task_struct *p)
 {
-	struct off_wait *wait = off_wait_of(p);
+	struct off_wait *wait = off_wait_find(p);
 	__u64 id = bpf_get_current_pid_tgid();
 
 	if (!wait || !wait->since_ns || wait->preempted || wait->note.waker[0])

@@ -44,7 +44,7 @@ struct event {
 	__u32 path_len; /* including the NUL byte; 0 if it could not be read */
 	struct path_names base; /* the directory that the path is relative to */
 	__u32 stack_len;
-	char data[PATH_MAX + PATH_BUF_SIZE + STACK_MOST_BYTES]; /* path, names of base, stack */
+	char data[PATH_MAX + PATH_BUF_SIZE + STACK_MAX_BYTES]; /* path, names of base, stack */
 };
 
 /* struct open_how is UAPI and can be missing in the kernel's BTF, so it is defined here. */
@@ -186,7 +186,7 @@ static __always_inline void send_event(void *ctx, struct event *e, long ret)
 	__u32 path_len = e->path_len, base_len = e->base.len, stack_len = e->stack_len;
 	__u32 size = offsetof(struct event, data);
 
-	if (path_len > PATH_MAX || base_len > PATH_BUF_SIZE || stack_len > STACK_MOST_BYTES)
+	if (path_len > PATH_MAX || base_len > PATH_BUF_SIZE || stack_len > STACK_MAX_BYTES)
 		return;
 	e->ret = ret;
 	event_send(ctx, e, size + path_len + base_len + stack_len, e->task.time_ns);

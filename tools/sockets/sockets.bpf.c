@@ -198,7 +198,7 @@ static __always_inline struct sock *held_sock(struct task_struct *task, struct f
 	if (!task || !file)
 		return NULL;
 	sk = file_sock(file);
-	if (!sk || !holds(task, BPF_CORE_READ(task, files), BPF_CORE_READ(task, group_leader, files)))
+	if (!sk || !reports_resource(task, BPF_CORE_READ(task, files), BPF_CORE_READ(task, group_leader, files)))
 		return NULL;
 	return sk;
 }

@@ -136,7 +136,7 @@ static __always_inline void send(struct pt_regs *ctx, const struct call *c, __s3
  */
 static __always_inline bool is_inner(const struct call *call)
 {
-	struct calls *all = calls_of(bpf_get_current_pid_tgid());
+	struct calls *all = calls_find(bpf_get_current_pid_tgid());
 
 	if (!all)
 		return false;

@@ -52,13 +52,13 @@ struct counters {
 
 #include "counters.bpf.h"
 
-/* In place of a time: the thread is in no call. */
+/* Instead of a time: the thread is not in a call. */
 #define BETWEEN_CALLS 1
 
 /*
- * When the thread entered its call, by its id: CLOCK_MONOTONIC, 0 until its first call.
- * User space makes room for every id that there may be, so nothing is left out, and
- * what a thread that ended in a call has left behind is gone with the next of that id.
+ * The time at which a thread entered its call, by thread ID: CLOCK_MONOTONIC, 0 until its first
+ * call. User space sizes the array for all possible IDs, so it is never full, and the entry of a
+ * thread that ended in a call is overwritten by the next thread with that ID.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -156,8 +156,8 @@ static __always_inline void restore_exec(__s32 *nr, bool *compat, long ret)
 }
 
 /*
- * Returns how long the call took, 0 where that is not known: as it was entered before this
- * program ran, or its entry was missed.
+ * Returns the duration of the call, 0 if unknown: it was entered before this program was attached,
+ * or its entry was not observed.
  */
 static __always_inline __u64 end_entry(bool *missed)
 {
@@ -220,7 +220,7 @@ static __always_inline int count(__s32 nr, bool compat, long ret)
 	failed = ret < 0 && ret >= -MAX_ERRNO;
 	if (want_latency)
 		ns = end_entry(&missed);
-	if (nr < 0) /* the return from a signal's handler */
+	if (nr < 0) /* return from a signal handler */
 		return 0;
 	nr &= ~__X32_SYSCALL_BIT;
 	/* The new task also returns from the call that created it. */

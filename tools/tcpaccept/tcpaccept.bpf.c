@@ -31,7 +31,7 @@ struct {
 	__uint(max_entries, 16384);
 	__type(key, const struct sock *);
 	__type(value, __u32);
-} told SEC(".maps");
+} reported SEC(".maps");
 
 static __always_inline bool is_told(const struct sock *sk, enum accept_run run)
 {
@@ -39,15 +39,18 @@ static __always_inline bool is_told(const struct sock *sk, enum accept_run run)
 
 	if (run == ACCEPT_ONLY)
 		return false;
-	other = bpf_map_lookup_elem(&told, &sk);
+	other = bpf_map_lookup_elem(&reported, &sk);
 	if (other && *other == ends) {
-		bpf_map_delete_elem(&told, &sk);
+		bpf_map_delete_elem(&reported, &sk);
 		return true;
 	}
-	if (!bpf_map_update_elem(&told, &sk, &ends, BPF_ANY))
+	if (!bpf_map_update_elem(&reported, &sk, &ends, BPF_ANY))
 		return false;
-	/* The other program cannot know this, so only one of them may report. */
-	return run == ACCEPT_AGAIN;
+	/*
+	 * The entry could not be added, so the other program cannot find it: only one of them may
+	 * report.
+	 */
+	return run == ACCEPT_SECOND;
 }
 
 static __always_inline void read_backlog(struct event *e, const struct sock *listener)

@@ -37,7 +37,7 @@ const enum result *result_type __attribute__((unused));
 /* A connect that is under way. */
 struct attempt {
 	struct task_info owner;
-	__u64 birth_ns; /* CLOCK_BOOTTIME */
+	__u64 start_ns; /* CLOCK_BOOTTIME */
 	bool wanted; /* by its owner */
 	bool waiting; /* its SYN was retransmitted */
 	bool failed; /* in the system call, which will return the reason */
@@ -57,7 +57,7 @@ struct {
 	__uint(max_entries, 16384);
 	__type(key, __u64);
 	__type(value, __u8);
-} told SEC(".maps");
+} reported SEC(".maps");
 
 struct event {
 	struct task_info task; /* the connecting task; its time is that of the row */
@@ -89,7 +89,7 @@ static __always_inline void report(void *ctx, const struct sock *sk, const struc
 		return;
 	e.task = a->owner;
 	e.task.time_ns = bpf_ktime_get_boot_ns();
-	e.duration_ns = e.task.time_ns - sock_syn_ns(sk, a->birth_ns, e.task.time_ns);
+	e.duration_ns = e.task.time_ns - sock_syn_ns(sk, a->start_ns, e.task.time_ns);
 	e.error = error;
 	e.result = result;
 	event_send(ctx, &e, sizeof(e), e.task.time_ns);
@@ -102,18 +102,18 @@ static __always_inline __u64 sock_ino(const struct sock *sk)
 
 /* From CLOSE to SYN_SENT, in the connecting task. A second program finds the entry. */
 static __always_inline void attempt_begin(const struct sock *sk, const struct attempt *old,
-					  bool again)
+					  bool second)
 {
 	struct attempt a = {};
 
 	if (!sock_is_tcp(sk))
 		return;
-	if (old && again && old->owner.tid == (__u32)bpf_get_current_pid_tgid())
+	if (old && second && old->owner.tid == (__u32)bpf_get_current_pid_tgid())
 		return;
 	task_info_current(&a.owner);
-	a.birth_ns = a.owner.time_ns;
+	a.start_ns = a.owner.time_ns;
 	a.wanted = task_current_wanted();
-	if (bpf_map_update_elem(&attempts, &sk, &a, BPF_ANY) && again)
+	if (bpf_map_update_elem(&attempts, &sk, &a, BPF_ANY) && second)
 		lost_add(map_full);
 }
 
@@ -128,7 +128,7 @@ static __always_inline void attempt_fail(void *ctx, const struct sock *sk, struc
 	const __u8 yes = 1;
 
 	if (error) {
-		bpf_map_update_elem(&told, &ino, &yes, BPF_ANY);
+		bpf_map_update_elem(&reported, &ino, &yes, BPF_ANY);
 		report(ctx, sk, a, RESULT_FAILED, -error);
 	} else if (BPF_CORE_READ_BITFIELD_PROBED(sk, sk_shutdown) == SHUTDOWN_MASK) {
 		report(ctx, sk, a, RESULT_CLOSED, 0);
@@ -143,12 +143,12 @@ static __always_inline void attempt_fail(void *ctx, const struct sock *sk, struc
  * The kernel skips a program that is already running on the same CPU, so each program exists twice.
  * The second one does not find a connect that the first one has completed.
  */
-static __always_inline int handle_state(void *ctx, const struct sock *sk, int newstate, bool again)
+static __always_inline int handle_state(void *ctx, const struct sock *sk, int newstate, bool second)
 {
 	struct attempt *a = bpf_map_lookup_elem(&attempts, &sk);
 
 	if (newstate == TCP_SYN_SENT) {
-		attempt_begin(sk, a, again);
+		attempt_begin(sk, a, second);
 		return 0;
 	}
 	if (!a)
@@ -305,7 +305,7 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 		bpf_map_delete_elem(&attempts, &sk);
 	ino = sock_ino(sk);
 	if (is_failure(ret))
-		unsent = bpf_map_delete_elem(&told, &ino);
+		unsent = bpf_map_delete_elem(&reported, &ino);
 	if (unsent)
 		tell_unsent(ctx, sk, (void *)sock_call_arg(regs, nr, 1, compat), ret);
 	return 0;
@@ -342,7 +342,7 @@ int open_attempts(struct bpf_iter__bpf_map_elem *ctx)
 		return 0;
 	e.task = a->owner;
 	e.task.time_ns = bpf_ktime_get_boot_ns();
-	e.duration_ns = e.task.time_ns - sock_syn_ns(sk, a->birth_ns, e.task.time_ns);
+	e.duration_ns = e.task.time_ns - sock_syn_ns(sk, a->start_ns, e.task.time_ns);
 	e.result = RESULT_WAITING;
 	list_send(ctx->meta->seq, &e, sizeof(e));
 	return 0;

@@ -13,16 +13,16 @@
 #define ETH_P_IPV6 0x86dd
 #define TCPHDR_FIN 1 /* include/net/tcp.h */
 #define TCPHDR_SYN 2
-#define IP_OFFSET 0x1fff /* fragments but the first have no TCP header */
+#define IP_OFFSET 0x1fff /* fragments other than the first have no TCP header */
 
 /* Inode number of the selected network namespace, or 0. */
 const volatile __u32 targ_netns = 0;
 const volatile bool want_stack = false;
-/* Also packets that are freed as dropped although nothing of them is lost. */
+/* Include packets that are freed as dropped although no data is lost. */
 const volatile bool targ_all = false;
 
 struct counters {
-	__u64 no_loss; /* packets that were freed as dropped, and nothing of them was lost */
+	__u64 no_loss; /* packets that were freed as dropped, without a loss of data */
 };
 
 #include "counters.bpf.h"
@@ -66,7 +66,7 @@ struct {
 	__type(value, __u8);
 } reported SEC(".maps");
 
-/* 6.11 added the socket that a packet was for (c53795d48ee8). */
+/* From 6.11 on the tracepoint has the socket that received the packet (c53795d48ee8). */
 typedef void (*btf_trace_kfree_skb___rx_sk)(void *, struct sk_buff *, void *,
 					    enum skb_drop_reason, struct sock *);
 
@@ -168,11 +168,11 @@ static __always_inline const struct sock *owned_sock(const struct sock *sk)
 }
 
 /* Lets one of two programs report a packet: the second if the first did not. */
-static __always_inline bool is_reported(const struct sk_buff *skb, bool again)
+static __always_inline bool is_reported(const struct sk_buff *skb, bool second)
 {
 	const __u8 yes = 1;
 
-	if (again)
+	if (second)
 		return !bpf_map_delete_elem(&reported, &skb);
 	return bpf_map_update_elem(&reported, &skb, &yes, BPF_ANY);
 }
@@ -186,13 +186,13 @@ static __always_inline bool read_drop(struct event *e, const struct sk_buff *skb
 	read_sock(e, skb, sk);
 	if (targ_netns && e->packet.netns != targ_netns)
 		return false;
-	return conn_wanted(conn_of(owned_sock(sk), &e->task));
+	return conn_wanted(conn_find(owned_sock(sk), &e->task));
 }
 
 /*
- * A socket that ends has its receive queue purged. A packet in there was received; if it has
- * no data that the task has not read, nothing is lost: as a rule it is the FIN, which is kept
- * for a task that has closed already. The reason is QUEUE_PURGE, and on older kernels none.
+ * The receive queue of a socket that ends is purged. The packets in it were received. If a packet
+ * has no data that the task has not read, nothing is lost: usually it is the FIN, kept for a task
+ * that has already closed the socket. The reason is QUEUE_PURGE; older kernels have no reason.
  */
 static __always_inline bool is_no_loss(const struct sk_buff *skb, const struct sock *sk)
 {
@@ -210,7 +210,7 @@ static __always_inline bool is_no_loss(const struct sk_buff *skb, const struct s
 	return seq == end_seq || (__s32)(end_seq - BPF_CORE_READ(tp, copied_seq)) <= 0;
 }
 
-/* Counts such a packet, and returns whether it is to be left out. */
+/* Counts a packet without loss, and reports whether to omit it. */
 static __always_inline bool is_left_out(const struct sk_buff *skb, const struct sock *sk)
 {
 	if (!is_no_loss(skb, sk))
@@ -236,11 +236,11 @@ static __always_inline void send_drop(void *ctx, struct event *e, __u64 location
  * The kernel skips a program that is already running on the same CPU, such as when a softirq
  * interrupts it, so each program exists twice.
  */
-static __always_inline int handle_free(__u64 *ctx, __u32 again)
+static __always_inline int handle_free(__u64 *ctx, __u32 second)
 {
 	const struct sk_buff *skb = (const struct sk_buff *)ctx[0];
 	const struct sock *sk = NULL;
-	struct event *e = bpf_map_lookup_elem(&scratch, &again);
+	struct event *e = bpf_map_lookup_elem(&scratch, &second);
 	__u32 reason = 0;
 
 	/* 5.17 added the reason (c504e5c2f964). */
@@ -250,7 +250,7 @@ static __always_inline int handle_free(__u64 *ctx, __u32 again)
 		sk = (const struct sock *)ctx[3];
 	if (!sk)
 		sk = BPF_CORE_READ(skb, sk);
-	if (e && read_drop(e, skb, sk) && !is_reported(skb, again) && !is_left_out(skb, sk))
+	if (e && read_drop(e, skb, sk) && !is_reported(skb, second) && !is_left_out(skb, sk))
 		send_drop(ctx, e, ctx[1], reason);
 	return 0;
 }

@@ -90,11 +90,11 @@ static __noinline bool fill_event(struct event *e, const struct sock *sk,
 		return false;
 	e->task = c->owner;
 	e->task.time_ns = now_ns;
-	if (c->birth_ns)
-		e->duration_ns = now_ns - c->birth_ns;
+	if (c->start_ns)
+		e->duration_ns = now_ns - c->start_ns;
 	if (c->established_ns)
 		e->established_ns = now_ns - c->established_ns;
-	e->partial = !c->birth_ns;
+	e->partial = !c->start_ns;
 	e->tx_bytes = tx_bytes(tp, c->direction, tcp_state);
 	e->rx_bytes = rx_bytes(tp);
 	e->retransmits = BPF_CORE_READ(tp, total_retrans);

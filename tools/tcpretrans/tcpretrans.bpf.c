@@ -158,7 +158,7 @@ static __always_inline int handle_retransmit(void *ctx, const struct sock *sk,
 	e.error = error > 0 ? -ENOBUFS : error;
 	e.tcp_state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	e.cause = retransmit_cause(sk);
-	c = conn_of(sk, &e.task);
+	c = conn_find(sk, &e.task);
 	if (!count_segments(sk, c, &e)) {
 		if (ends_wanted(&e.ends) && conn_wanted(c))
 			counter_add(unsent);
@@ -195,7 +195,7 @@ static __always_inline int handle_synack(void *ctx, const struct sock *listener,
 {
 	const struct tcp_request_sock *treq = (const struct tcp_request_sock *)req;
 	struct event e = { .cause = CAUSE_SYNACK, .tcp_state = TCP_NEW_SYN_RECV, .segments = 1 };
-	struct conn *c = conn_of(listener, &e.task);
+	struct conn *c = conn_find(listener, &e.task);
 
 	sock_ends_read(&e.ends, (const struct sock *)req);
 	e.ends.lport = BPF_CORE_READ(req, __req_common.skc_num);
@@ -229,7 +229,7 @@ static __always_inline int handle_probe(void *ctx, const struct sock *sk)
 	sock_ends_read(&e.ends, sk);
 	e.seq = BPF_CORE_READ(tp, snd_nxt);
 	e.tcp_state = BPF_CORE_READ(sk, __sk_common.skc_state);
-	report(ctx, conn_of(sk, &e.task), &e);
+	report(ctx, conn_find(sk, &e.task), &e);
 	return 0;
 }
 

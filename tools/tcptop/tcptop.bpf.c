@@ -88,7 +88,7 @@ struct {
 	__type(value, bool);
 } peeks SEC(".maps");
 
-/* Whether there was ever one. */
+/* Set when the first thread is added. */
 bool has_peeked;
 
 /*

@@ -37,7 +37,7 @@ const struct event *event_type __attribute__((unused));
 
 struct scratch {
 	struct event event;
-	char stacks[STACK_BYTES + STACK_MOST_BYTES];
+	char stacks[STACK_BYTES + STACK_MAX_BYTES];
 };
 
 #include "scratch.bpf.h"
@@ -54,8 +54,8 @@ static __always_inline bool fill(void *ctx, struct event *e)
 }
 
 /*
- * The stacks of a program and of the functions that it calls share 512 bytes: the event is in this
- * function, because it does not fit beside the frames of functions that unwind stacks.
+ * A program and the functions that it calls share 512 bytes of stack. The event is in a separate
+ * function, because it does not fit together with the frames of the functions that unwind stacks.
  */
 static __noinline int hit_alone(void *ctx)
 {

@@ -31,7 +31,7 @@ static __always_inline void handle_switch(struct task_struct *prev, bool preempt
 					  struct task_struct *next)
 {
 	struct off_wait *wait = preempt ? NULL : off_begin(prev, preempt);
-	struct off_wait *ended = off_wait_of(next);
+	struct off_wait *ended = off_wait_find(next);
 
 	if (wait)
 		wait->since_ns = bpf_ktime_get_ns();
@@ -42,7 +42,7 @@ static __always_inline void handle_switch(struct task_struct *prev, bool preempt
 /* Runs in the context of the waker, on any CPU. */
 static __always_inline void handle_waking(void *ctx, struct task_struct *p)
 {
-	struct off_wait *wait = off_wait_of(p);
+	struct off_wait *wait = off_wait_find(p);
 	struct table_key key = {};
 	struct table_value *value;
 	__u64 ns = wait ? off_end(wait, bpf_ktime_get_ns()) : 0;
