@@ -1,46 +1,48 @@
 #!/bin/sh
-# Compile a tool's BPF C for each architecture. In a tool's folder:
+# Compile the BPF C of a tool for each architecture. This line in the directory of the tool
 #
 #	//go:generate ../../scripts/bpf2go.sh NAME.bpf.c
 #
-# makes bpf_{x86,arm64}_bpfel.{go,o.gz}. More arguments go to bpf2go (-type ...).
-# The C file has "//go:build ignore" and an empty line after its SPDX line, or
-# Go takes it for cgo.
-# All flags are here so that every object is made alike: the same source gives
-# the same bytes in any checkout. -mcpu=v3 is understood from kernel 5.1 on.
+# creates bpf_{x86,arm64}_bpfel.{go,o.gz}. Further arguments are passed to bpf2go (-type ...). The C
+# file needs "//go:build ignore" and an empty line after its SPDX line, because otherwise Go
+# considers it to be cgo code.
+#
+# Builds are reproducible: the same source results in the same bytes in any checkout, because all
+# tools are compiled with these flags. Kernels support -mcpu=v3 from 5.1 on.
 set -eu
 
 root=$(realpath "$(dirname "$0")/..")
-folder=$(realpath --relative-to="$root" .)
+directory=$(realpath --relative-to="$root" .)
 source=$1
 shift
 
-# The order of types in BTF follows the length of the path that the files really have, of
-# all things, so they are compiled in a folder whose name has always the same length.
+# The order of types in BTF depends on the length of the absolute path of the source files, so they
+# are compiled in a directory whose path always has the same length.
 bpf2go=$(go tool -n bpf2go)
 copy=$(mktemp -d /tmp/corescope.XXXXXX)
 trap 'rm -rf "$copy"' EXIT
-mkdir -p "$copy/$folder"
+mkdir -p "$copy/$directory"
 cp -r "$root/bpf" "$root/vmlinux" "$copy"
-cp ./*.c "$copy/$folder"
-cp ./*.h "$copy/$folder" 2>/dev/null || true
+cp ./*.c "$copy/$directory"
+cp ./*.h "$copy/$directory" 2>/dev/null || true
 here=$PWD
-cd "$copy/$folder"
+cd "$copy/$directory"
 
-# It follows the addresses of clang's memory too, which are therefore not random here,
-# where the machine lets that be asked for.
+# The order also depends on memory addresses in clang, so address space randomization is disabled,
+# if that is permitted.
 fixed=
 if setarch -R true 2>/dev/null; then
 	fixed='setarch -R'
 fi
 
-# Relative -I, as paths are kept in the objects' BTF line info.
+# Relative -I, because the BTF line information of the objects contains these paths.
 up=$(realpath --relative-to=. "$copy")
 $fixed "$bpf2go" -cc clang-19 -strip llvm-strip-19 \
 	-target amd64,arm64 -tags linux -no-global-types "$@" bpf "$source" -- \
 	-mcpu=v3 -Wall -Werror "-I$up/bpf" "-I$up/vmlinux"
 
-# The binary has objects compressed, which is a fifth, and without what only a linker reads.
+# The binary contains compressed objects, a fifth of the size, without sections that only linkers
+# need.
 for object in bpf_*_bpfel.o; do
 	llvm-objcopy-19 -R .rel.BTF -R .rel.BTF.ext -R .llvm_addrsig "$object"
 	gzip -9n "$object"

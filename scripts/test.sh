@@ -1,6 +1,6 @@
 #!/bin/sh
 # Check and test everything; the live tests run as root on the running kernel. Arguments are passed
-# to go test. The last lines are those of go test, and of the steps beside it that failed.
+# to go test. The last lines are those of go test, and of the failed steps of test-background.sh.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -14,10 +14,10 @@ if [ -n "$unformatted" ]; then
 	exit 1
 fi
 tmp=$(mktemp -d)
-beside=
+background=
 finish() {
-	# After it has ended, another process group may have the same number.
-	[ -z "$beside" ] || [ -e "$tmp/ended" ] || kill -- "-$beside" 2>/dev/null || true
+	# After the group has ended, its ID can be that of another process group.
+	[ -z "$background" ] || [ -e "$tmp/ended" ] || kill -- "-$background" 2>/dev/null || true
 	rm -rf "$tmp"
 }
 trap finish EXIT
@@ -25,11 +25,11 @@ trap 'exit 1' INT TERM HUP
 go build -o "$tmp/summary" ./test/summary
 go build -o "$tmp/hidden" ./test/hidden
 
-# Live tests mostly wait. Compilers and virtual machines run beside them, with less priority and in
-# a process group of their own.
-setsid nice -n 10 sh -c 'code=0; scripts/test-beside.sh "$1" || code=$?; : >"$0"; exit $code' \
-	"$tmp/ended" "$tmp/failures" >"$tmp/beside" 2>&1 &
-beside=$!
+# Live tests mostly wait. Compilers and virtual machines run in the background, with a lower
+# priority and in a separate process group.
+setsid nice -n 10 sh -c 'code=0; scripts/test-background.sh "$1" || code=$?; : >"$0"; exit $code' \
+	"$tmp/ended" "$tmp/failures" >"$tmp/background" 2>&1 &
+background=$!
 
 go vet ./...
 
@@ -45,9 +45,9 @@ go test -json -vet=off -count=1 -p "${JOBS:-1}" -timeout 20m -bench . -benchtime
 	"$tmp/summary" -failed "$tmp/failed" >"$tmp/tests" || failed=$?
 steps=0
 : >>"$tmp/failures"
-wait "$beside" || steps=$?
-beside=
-cat "$tmp/beside"
+wait "$background" || steps=$?
+background=
+cat "$tmp/background"
 
 # The end of the log names everything that failed, even where a log is truncated to its last lines.
 if [ "$steps" -ne 0 ]; then

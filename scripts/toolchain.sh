@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install what compiling BPF needs, where it is missing.
+# Install the compiler and headers for BPF C, if they are missing.
 set -eu
 
 if command -v clang-19 >/dev/null && command -v llvm-strip-19 >/dev/null &&

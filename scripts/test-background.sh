@@ -1,10 +1,10 @@
 #!/bin/sh
 # The steps of `make test` that need a CPU all the time: compilers and virtual machines. They do
-# not observe this machine, so they run beside the live tests. A failed step does not prevent the
-# next ones. The last lines of each failed step, with its name, are repeated at the end, and
-# written to FILE if that is given.
+# not observe this machine, so test.sh runs them in the background of the live tests. After a failed
+# step the next ones still run. The last lines of each failed step, with its name, are repeated at
+# the end, and written to FILE if it is given.
 #
-#	scripts/test-beside.sh [FILE]
+#	scripts/test-background.sh [FILE]
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -23,7 +23,7 @@ step() {
 	cat "$tmp/output"
 	if [ "$code" -ne 0 ]; then
 		tail -n 8 "$tmp/output" >>"$failures"
-		printf 'FAIL\t%s\t(beside the tests, exit status %d)\n' "$name" "$code" >>"$failures"
+		printf 'FAIL\t%s\t(background step, exit status %d)\n' "$name" "$code" >>"$failures"
 	fi
 }
 
