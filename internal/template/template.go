@@ -22,15 +22,15 @@ type event struct {
 	ChildTID uint32 `json:"child_tid" col:"CHILD_TID,width=9" help:"thread ID of the new task, in the initial PID namespace"`
 }
 
-// row is an event with the columns that are derived from it. The event comes first, as samples
-// are copied into it; rows without derived columns are just the event.
+// row is an event with derived columns. The event must be the first field, because samples are
+// copied into it. A tool without derived columns uses the event as its row.
 type row struct {
 	event
 	Kind string `json:"kind" col:"KIND,width=7" help:"what was created: process, or thread of the process that forked"`
 }
 
-// Decode fills the derived columns of each event. tail is what a program sends behind struct
-// event, such as a path: here nothing.
+// Decode fills in the derived columns of an event. Its argument is the data that a program sends
+// after struct event, such as a path; here there is none.
 func (r *row) Decode(_ []byte) error {
 	r.Kind = "process"
 	if r.ChildPID != r.ChildTID {

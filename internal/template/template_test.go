@@ -29,7 +29,8 @@ func fork(t *testing.T, n int) []int {
 	return pids
 }
 
-// spawn creates n threads that exist at the same time, and returns those that did not exist before.
+// spawn creates n threads that exist at the same time, and returns the IDs of those that did not
+// exist before.
 func spawn(t *testing.T, n int) map[int]bool {
 	t.Helper()
 	before := tasks(t)
@@ -41,14 +42,14 @@ func spawn(t *testing.T, n int) map[int]bool {
 			<-release
 		}()
 	}
-	fresh := map[int]bool{}
+	created := map[int]bool{}
 	for range n {
 		if id := <-ids; !before[id] {
-			fresh[id] = true
+			created[id] = true
 		}
 	}
 	close(release)
-	return fresh
+	return created
 }
 
 func tasks(t *testing.T) map[int]bool {
@@ -67,7 +68,7 @@ func tasks(t *testing.T) map[int]bool {
 
 func self() []string { return []string{"--pid", strconv.Itoa(os.Getpid())} }
 
-// TestEveryFork checks one row per process, in order, and no other.
+// TestEveryFork checks that there is one row per process, in order, and no other row.
 func TestEveryFork(t *testing.T) {
 	var want []int
 	res := tooltest.JSON(t, Tool, self(), func() {
@@ -77,7 +78,7 @@ func TestEveryFork(t *testing.T) {
 	var got []int
 	for _, row := range res.Events {
 		if row.Num("pid") != float64(os.Getpid()) || row.Num("child_tid") != row.Num("child_pid") || row.Str("kind") != "process" {
-			t.Errorf("row of another: %v", row)
+			t.Errorf("unexpected row: %v", row)
 		}
 		got = append(got, int(row.Num("child_pid")))
 	}
