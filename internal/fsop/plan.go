@@ -40,15 +40,9 @@ const text = `Operations are calls of file system functions such as ext4_file_re
 
 // Options select operations.
 type Options struct {
-	Type      []string `flag:"type,t" arg:"TYPE" help:"only file systems of these types, such as ext4 or nfs"`
+	Type      []string `flag:"type,t" arg:"TYPE" bpf:"targ_types" help:"only file systems of these types, such as ext4 or nfs"`
 	Operation []string `flag:"operation" arg:"OPERATION" help:"only these operations: read, write, open, fsync, getattr"`
 }
-
-// FS_TYPES_MAX and FS_NAME_LEN of fssyscall.bpf.h.
-const (
-	maxTypes = 16
-	nameLen  = 16
-)
 
 // Plan returns a plan that attaches to the functions of the file systems, with system calls
 // as the fallback.
@@ -58,15 +52,8 @@ func (o *Options) Plan() (tool.Plan, error) {
 		return tool.Plan{}, err
 	}
 	names := o.kernelNames()
-	if len(names) > maxTypes {
-		return tool.Plan{}, fmt.Errorf("--type: too many types: %d, the maximum is %d", len(names), maxTypes)
-	}
-	var types [maxTypes][nameLen]byte
-	for i, name := range names {
-		copy(types[i][:nameLen-1], name)
-	}
 	return tool.Plan{
-		Variables: map[string]any{"targ_types": types, "targ_nr_types": uint32(len(names)), "targ_ops": ops},
+		Variables: map[string]any{"targ_types": names, "targ_nr_types": uint32(len(names)), "targ_ops": ops},
 		StandIns:  []tool.StandIn{{Hook: "syscall", For: "function", Means: syscallsMean}},
 		Resolve: func(p *tool.Plan, _ *tool.Kernel) (err error) {
 			if err := o.check(); err != nil {

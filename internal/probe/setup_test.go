@@ -55,6 +55,35 @@ func TestSetVariable(t *testing.T) {
 	}
 }
 
+func TestSetArray(t *testing.T) {
+	spec := variables(map[string]int{"ids": 12, "names": 8})
+	number, char := &btf.Int{Name: "unsigned int", Size: 4}, &btf.Int{Name: "char", Size: 1}
+	spec.Variables["ids"].Type = &btf.Var{Name: "ids", Type: &btf.Const{Type: &btf.Array{Type: number, Nelems: 3}}}
+	spec.Variables["names"].Type = &btf.Var{Name: "names", Type: &btf.Array{Type: &btf.Array{Type: char, Nelems: 4}, Nelems: 2}}
+	for _, tt := range []struct {
+		name string
+		val  any
+		want string
+	}{
+		{"ids", []uint32{1, 2}, "\x01\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00"},
+		{"ids", []uint32(nil), strings.Repeat("\x00", 12)},
+		{"names", []string{"abcde", "x"}, "abc\x00x\x00\x00\x00"},
+		{"names", []string{"x"}, "x\x00\x00\x00\x00\x00\x00\x00"},
+	} {
+		if err := setVariable(spec, tt.name, tt.val); err != nil {
+			t.Errorf("%s = %v: %v", tt.name, tt.val, err)
+		}
+		if got := string(spec.Variables[tt.name].Value); got != tt.want {
+			t.Errorf("%s = %v: %q, want %q", tt.name, tt.val, got, tt.want)
+		}
+	}
+	for name, val := range map[string]any{"ids": make([]uint32, 4), "names": make([]string, 3)} {
+		if err := setVariable(spec, name, val); !errors.Is(err, ErrTooLong) {
+			t.Errorf("%s = %v: %v, want ErrTooLong", name, val, err)
+		}
+	}
+}
+
 // kernelOf is a kernel that has the types and no others.
 func kernelOf(t *testing.T, types ...btf.Type) *Kernel {
 	t.Helper()

@@ -1,21 +1,37 @@
 package probe
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 )
 
 // ErrTooLong is returned for a text that the BPF program has no room for.
 var ErrTooLong = errors.New("too long")
 
-// setVariable sets a constant of the programs. A text fills an array of char, and
-// VAR_len where the object has that.
+// setVariable sets a constant of the programs. A string is stored in an array of char, and its length
+// in VAR_len if the object has that variable. A slice is stored at the start of an array; the other
+// elements are zero.
 func setVariable(spec *ebpf.CollectionSpec, name string, val any) error {
 	v := spec.Variables[name]
 	if v == nil {
 		return fmt.Errorf("the object has no variable %s", name)
+	}
+	switch val := val.(type) {
+	case []string:
+		return setStrings(v, val)
+	case []uint32:
+		if most := Capacity(v); len(val) > most {
+			return fmt.Errorf("%d values where there is room for %d: %w", len(val), most, ErrTooLong)
+		}
+		buf, err := binary.Append(make([]byte, 0, v.Size()), binary.NativeEndian, val)
+		if err != nil {
+			return err
+		}
+		return v.Set(buf[:v.Size()])
 	}
 	text, ok := val.(string)
 	if !ok {
@@ -33,4 +49,32 @@ func setVariable(spec *ebpf.CollectionSpec, name string, val any) error {
 		return length.Set(uint32(len(text)))
 	}
 	return nil
+}
+
+// setStrings sets an array of strings of a fixed size. Longer strings are truncated, and end with a NUL
+// byte, as by bpf_probe_read_kernel_str().
+func setStrings(v *ebpf.VariableSpec, vals []string) error {
+	most := Capacity(v)
+	if len(vals) > most {
+		return fmt.Errorf("%d values where there is room for %d: %w", len(vals), most, ErrTooLong)
+	}
+	buf := make([]byte, v.Size())
+	for i, val := range vals {
+		size := len(buf) / most
+		copy(buf[i*size:(i+1)*size-1], val)
+	}
+	return v.Set(buf)
+}
+
+// Capacity returns the number of elements of an array, 1 for any other variable, and 0 for nil.
+func Capacity(v *ebpf.VariableSpec) int {
+	if v == nil {
+		return 0
+	}
+	if v.Type != nil {
+		if array, ok := btf.UnderlyingType(v.Type.Type).(*btf.Array); ok {
+			return int(array.Nelems)
+		}
+	}
+	return 1
 }

@@ -29,7 +29,7 @@ func TestComm(t *testing.T) {
 }
 
 func TestTooManyIDs(t *testing.T) {
-	err := (&tasks{PID: make([]uint32, 17)}).ids(map[string]any{})
+	err := (&tasks{PID: make([]uint32, 17)}).ids(map[string]any{}, 16)
 	if !errors.Is(err, flags.ErrUsage) || !strings.Contains(err.Error(), "--pid: 17 numbers: at most 16 are accepted") {
 		t.Errorf("got %v", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/corescope/corescope/internal/output"
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/value"
 )
 
 // common are the flags of all tools.
@@ -83,16 +84,10 @@ type tasks struct {
 	Container string   `flag:"container" arg:"NAME|ID" help:"only tasks in this container"`
 }
 
-// TASK_TARGETS_MAX and TASK_COMM_LEN of task.bpf.h.
-const (
-	taskTargets = 16
-	commLen     = 16
-)
-
 // variables returns the constants of the filter. Names of cgroups are in the filter's hierarchy.
-func (t *tasks) variables(env *Env, kernel *probe.Kernel) (map[string]any, error) {
+func (t *tasks) variables(env *Env, kernel *probe.Kernel, spec *ebpf.CollectionSpec) (map[string]any, error) {
 	vars := map[string]any{}
-	if err := t.ids(vars); err != nil {
+	if err := t.ids(vars, probe.Capacity(spec.Variables["targ_pids"])); err != nil {
 		return nil, err
 	}
 	if err := t.user(env, vars); err != nil {
@@ -125,18 +120,16 @@ func (t *tasks) process() uint32 {
 }
 
 // ids sets the IDs of the filter. Programs compare them in the PID namespace of corescope
-// (local_pidns).
-func (t *tasks) ids(vars map[string]any) error {
+// (local_pidns), at most most of each kind.
+func (t *tasks) ids(vars map[string]any, most int) error {
 	for name, ids := range map[string][]uint32{"pid": t.PID, "tid": t.TID} {
 		if len(ids) == 0 {
 			continue
 		}
-		if len(ids) > taskTargets {
-			return fmt.Errorf("%w: --%s: %d numbers: at most %d are accepted", flags.ErrUsage, name, len(ids), taskTargets)
+		if len(ids) > most {
+			return fmt.Errorf("%w: --%s: %d numbers: at most %d are accepted", flags.ErrUsage, name, len(ids), most)
 		}
-		var all [taskTargets]uint32
-		copy(all[:], ids)
-		vars["targ_"+name+"s"] = all
+		vars["targ_"+name+"s"] = ids
 		vars["targ_nr_"+name+"s"] = uint32(len(ids))
 	}
 	return nil
@@ -166,7 +159,7 @@ func (t *tasks) comm(vars map[string]any) error {
 		return fmt.Errorf("%w: --comm %s: it must be a name, or the beginning of one and a * at its end; --filter 'comm matches \"REGEXP\"' selects by other patterns",
 			flags.ErrUsage, t.Comm)
 	}
-	name = name[:min(len(name), commLen-1)]
+	name = name[:min(len(name), len(value.Comm{})-1)]
 	if !isPrefix {
 		name += "\x00"
 	}

@@ -279,7 +279,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 		vars["local_pidns"] = ns.Inode
 	}
 	if l.tool.Tasks {
-		filter, err := l.tasks.variables(env, kernel)
+		filter, err := l.tasks.variables(env, kernel, spec)
 		if err != nil {
 			return nil, err
 		}
@@ -342,13 +342,25 @@ func (l *line) without(plan *Plan) []string {
 	return without
 }
 
-// checkLengths returns a usage error for strings that are longer than the variables of the programs.
+// checkLengths returns a usage error for strings and lists that are longer than the variables of the
+// programs.
 func (l *line) checkLengths(spec *ebpf.CollectionSpec, vars map[string]any) error {
 	for name, val := range vars {
-		text, ok := val.(string)
-		if v := spec.Variables[name]; ok && v != nil && len(text) > int(v.Size()) {
-			return fmt.Errorf("%w: --%s: %d bytes are too long, the maximum is %d",
-				flags.ErrUsage, l.set.FlagOf(name), len(text), v.Size())
+		v := spec.Variables[name]
+		if v == nil {
+			continue
+		}
+		switch val := val.(type) {
+		case string:
+			if len(val) > int(v.Size()) {
+				return fmt.Errorf("%w: --%s: %d bytes are too long, the maximum is %d",
+					flags.ErrUsage, l.set.FlagOf(name), len(val), v.Size())
+			}
+		case []string:
+			if most := probe.Capacity(v); len(val) > most {
+				return fmt.Errorf("%w: --%s: %d values are too many, the maximum is %d",
+					flags.ErrUsage, l.set.FlagOf(name), len(val), most)
+			}
 		}
 	}
 	return nil
