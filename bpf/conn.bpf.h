@@ -33,6 +33,9 @@ enum direction {
 	DIRECTION_PASSIVE,
 };
 
+/* Keeps the type in the BTF of the object, for comparison with the Go constants. */
+const enum direction *direction_type __attribute__((unused));
+
 struct conn {
 	struct task_info owner; /* pid 0 until known; its time is when the owner was set */
 	__u64 start_ns; /* CLOCK_BOOTTIME, as the next two; 0 if not observed */

@@ -16,6 +16,9 @@ enum fetch_result {
 	FETCH_UNREAD, /* memory that a condition needs could not be read */
 };
 
+/* Keeps the type in the BTF of the object, for comparison with the Go constants. */
+const enum fetch_result *fetch_result_type __attribute__((unused));
+
 /*
  * fetch() evaluates the conditions and values of the user. It writes to data, which has
  * FETCH_DATA_MAX bytes and must be zeroed: a bitmap of the missing values, then the values. It

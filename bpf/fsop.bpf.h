@@ -74,7 +74,7 @@ struct call {
 	const struct path *to; /* file that a system call writes */
 	struct kiocb *iocb; /* of a function that reads or writes */
 	__s64 offset;
-	__u32 op;
+	enum fs_op op;
 	__u32 fd; /* of path, in a system call */
 	__u32 to_fd;
 	bool has_position; /* reads or writes at the file position */

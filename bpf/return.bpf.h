@@ -19,6 +19,9 @@ enum return_form {
 	RETURN_AT_SHARED, /* at a return instruction of another function, which the function jumps to (tail call) */
 };
 
+/* Keeps the type in the BTF of the object, for comparison with the Go constants. */
+const enum return_form *return_form_type __attribute__((unused));
+
 /*
  * return_form() returns the form of the program. User space generates its body. The assembly hides
  * the result from the compiler.

@@ -21,6 +21,9 @@ enum usdt_kind {
 	USDT_MEMORY,
 };
 
+/* Keeps the type in the BTF of the object, for comparison with the Go constants. */
+const enum usdt_kind *usdt_kind_type __attribute__((unused));
+
 /* Part of a register. */
 struct usdt_reg {
 	__u16 offset; /* in struct pt_regs */

@@ -7,19 +7,16 @@ import (
 	"github.com/corescope/corescope/internal/usdt"
 )
 
-// Of usdt.bpf.h.
-const (
-	usdtArgsMax  = 12
-	usdtSpecsMax = 1024
-)
+// usdtArgsMax is USDT_ARGS_MAX of usdt.bpf.h.
+const usdtArgsMax = 12
 
 var errTooMany = errors.New("there are too many")
 
 // usdtReg, usdtArg and usdtSpec are the structs of usdt.bpf.h.
 type usdtReg struct {
-	Offset                       uint16
-	There, Shift, Drop, IsSigned uint8
-	_                            [2]byte
+	Offset                         uint16
+	Present, Shift, Drop, IsSigned uint8
+	_                              [2]byte
 }
 
 type usdtArg struct {
@@ -31,7 +28,7 @@ type usdtArg struct {
 
 type usdtSpec struct {
 	Args [usdtArgsMax]usdtArg
-	Nr   uint64
+	Nr   uint64 `btf:"nr_args"`
 }
 
 func usdtSpecOf(args []usdt.Arg) (usdtSpec, error) {
@@ -52,7 +49,7 @@ func regOf(r *usdt.Reg) usdtReg {
 	if r == nil {
 		return usdtReg{}
 	}
-	return usdtReg{Offset: r.Offset, There: 1, Shift: r.Shift, Drop: 64 - 8*r.Size, IsSigned: bit(r.Signed)}
+	return usdtReg{Offset: r.Offset, Present: 1, Shift: r.Shift, Drop: 64 - 8*r.Size, IsSigned: bit(r.Signed)}
 }
 
 func bit(b bool) uint8 {
@@ -76,7 +73,7 @@ func (u *user) spec(args []usdt.Arg) (uint32, error) {
 		return 0, nil
 	}
 	nr := uint32(len(u.specs))
-	if nr == usdtSpecsMax {
+	if nr == m.MaxEntries() {
 		return 0, fmt.Errorf("places of arguments: %w", errTooMany)
 	}
 	if err := m.Put(nr, &spec); err != nil {

@@ -31,7 +31,7 @@ const volatile __s32 targ_syscall[3] = {};
 struct table_key {
 	__u64 cgroup_id;
 	__u32 nr;
-	__u32 abi;
+	enum syscall_abi abi;
 	__u32 pid;
 	char comm[TASK_COMM_LEN]; /* of the process */
 	__u32 pad;

@@ -1,0 +1,77 @@
+package tools_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/corescope/corescope/internal/compile"
+	"github.com/corescope/corescope/internal/layout"
+	"github.com/corescope/corescope/internal/usdt"
+	"github.com/corescope/corescope/internal/value"
+	"github.com/corescope/corescope/tools"
+)
+
+// fileOp returns the operation of a name.
+func fileOp(t *testing.T, name string) uint64 {
+	t.Helper()
+	op, ok := value.ParseFileOp(name)
+	if !ok {
+		t.Fatalf("operation %s is unknown", name)
+	}
+	return uint64(op)
+}
+
+// TestConstants compares enums of shared headers with the constants of Go, in each object that has
+// them.
+func TestConstants(t *testing.T) {
+	enums := map[string]map[string]uint64{
+		"fetch_result": {"FETCH_UNWANTED": compile.Unwanted, "FETCH_WANTED": compile.Wanted, "FETCH_UNREAD": compile.Unread},
+		"usdt_kind":    {"USDT_CONSTANT": uint64(usdt.Constant), "USDT_REGISTER": uint64(usdt.Register), "USDT_MEMORY": uint64(usdt.Memory)},
+		"syscall_abi":  {"SYSCALL_NATIVE": uint64(value.ABINative), "SYSCALL_COMPAT": uint64(value.ABICompat), "SYSCALL_X32": uint64(value.ABIX32)},
+		"fs_op": {
+			"FS_OP_READ": fileOp(t, "read"), "FS_OP_WRITE": fileOp(t, "write"), "FS_OP_OPEN": fileOp(t, "open"),
+			"FS_OP_FSYNC": fileOp(t, "fsync"), "FS_OP_GETATTR": fileOp(t, "getattr"),
+		},
+	}
+	found := map[string]bool{}
+	for _, tl := range tools.All() {
+		spec, err := tl.Object()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for enum, values := range enums {
+			err := layout.CheckEnum(spec.Types, enum, values)
+			var e *btf.Enum
+			if errors.Is(err, btf.ErrNotFound) && spec.Types.TypeByName(enum, &e) != nil {
+				continue // the object does not have this enum
+			}
+			if found[enum] = true; err != nil {
+				t.Errorf("%s: %v", tl.Name, err)
+			}
+		}
+	}
+	for enum := range enums {
+		if !found[enum] {
+			t.Errorf("no object has enum %s", enum)
+		}
+	}
+}
+
+// TestDirection compares the names of value.Direction with enum direction of conn.bpf.h.
+func TestDirection(t *testing.T) {
+	spec, err := loadObject("tcplife/bpf_x86_bpfel.o.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for member, want := range map[string]string{"DIRECTION_ACTIVE": "active", "DIRECTION_PASSIVE": "passive", "DIRECTION_UNKNOWN": ""} {
+		n, err := layout.EnumValue(spec.Types, "direction", member)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := value.Direction(n); d.Any() != want {
+			t.Errorf("%s is %v in Go, want %q", member, d.Any(), want)
+		}
+	}
+}
