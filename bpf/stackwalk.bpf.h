@@ -31,7 +31,7 @@ struct stack_head {
 	__u32 pid; /* user_stack_pid(), or 0 for a kernel stack */
 	__u32 space; /* differs between the address spaces that a process has over time */
 	__u64 caller; /* caller of the innermost function if the addresses lack it, otherwise 0 */
-	__u32 unwound; /* if the highest bits of addresses are an enum unwind_how */
+	__u32 unwound; /* 1 if the highest bits of addresses are an enum unwind_how */
 	__u32 frames; /* number of addresses; they are followed by mappings */
 	__u32 unknown; /* mappings of files that user space has not read */
 	__u32 pad;
@@ -39,8 +39,25 @@ struct stack_head {
 
 #define STACK_MAX_BYTES (sizeof(struct stack_head) + STACKS_BYTES + STACKS_MAPPINGS_BYTES)
 
-/* Keeps the type in the BTF of the object, for comparison with the Go type. */
-const struct stack_head *stack_head_type __attribute__((unused));
+enum stack_pid_flag {
+	/* set with the PID in the initial PID namespace if the process has none in that of user space */
+	STACK_OUTSIDE = 1U << 31,
+};
+
+/* Keeps types in the BTF of the object, for comparison with the Go types and constants. */
+struct stack_types {
+	struct stack_head head;
+	struct unwind_leaf leaf;
+	struct unwind_node node;
+	enum unwind_limit limit;
+	enum unwind_how how;
+	enum unwind_base base;
+	enum unwind_flag flag;
+	enum stack_mapping_kind kind;
+	enum stack_pid_flag pid_flag;
+};
+
+const struct stack_types *stack_types_type __attribute__((unused));
 
 struct stack_buf {
 	struct stack_head head;
@@ -162,9 +179,6 @@ static __always_inline __u32 stack_walk(void *ctx, struct stack_buf *buf, __u32 
 		mappings = stack_add_mappings(head->frames);
 	return (__u32)bytes + mappings;
 }
-
-/* Set with the PID in the initial PID namespace if the process has none in that of user space. */
-#define STACK_OUTSIDE (1U << 31)
 
 /*
  * user_stack_pid returns the PID of the current process in the PID namespace of user space, 0 for

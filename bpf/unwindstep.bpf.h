@@ -42,7 +42,11 @@ enum unwind_base {
 	BASE_SIGNAL,
 	BASE_END
 };
-#define UNWIND_RULE_GO 0x80
+
+/* Flags of a rule, in addition to its base. */
+enum unwind_flag {
+	UNWIND_RULE_GO = 0x80,
+};
 
 struct unwind_cursor {
 	__u64 pc, sp, fp;

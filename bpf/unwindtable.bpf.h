@@ -24,7 +24,11 @@ const volatile __u32 unwind_page_shift = 12;
 #define UNWIND_SLAB_BLOCKS 512
 #define UNWIND_LEAF_ROWS 128
 #define UNWIND_NODE_ROWS 64
-#define UNWIND_LEVELS 5
+
+/* Maximum number of levels of a tree. User space reads it from the BTF of the object. */
+enum unwind_limit {
+	UNWIND_LEVELS = 5,
+};
 
 /* Maximum number of mappings per stack. */
 #define STACK_MAPPINGS 16

@@ -86,10 +86,7 @@ func (e *Events[R]) describeStacks(env *tool.Env, spec *ebpf.CollectionSpec) (er
 		probe.Cut(spec, "user_stack_read")
 		return stacktrace.Setup(spec, e.MapEntries, false)
 	}
-	if err := stacktrace.CheckHead(spec); err != nil {
-		return err
-	}
-	if e.traces, err = stacktrace.New(&stacktrace.Frames{Address: true, Depth: stacktrace.MaxDepth}, e.UserStacks, env.Machine()); err != nil {
+	if e.traces, err = stacktrace.New(spec, &stacktrace.Frames{Address: true, Depth: stacktrace.MaxDepth}, e.UserStacks, env.Machine()); err != nil {
 		return err
 	}
 	env.Traces = e.traces

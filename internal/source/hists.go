@@ -148,7 +148,7 @@ func (h *Hists[K, L]) Base() *tool.Plan {
 // describeStacks prepares reading and symbolizing stacks.
 func (h *Hists[K, L]) describeStacks(env *tool.Env, spec *ebpf.CollectionSpec) error {
 	var err error
-	if h.traces, err = stacktrace.New(h.Stacks, &stacktrace.UserStacks{}, env.Machine()); err != nil {
+	if h.traces, err = stacktrace.New(spec, h.Stacks, &stacktrace.UserStacks{}, env.Machine()); err != nil {
 		return err
 	}
 	h.Label = func(k K) L { return h.Trace(k, h.traces) }

@@ -33,11 +33,8 @@ type stackReading struct {
 	programs stacktrace.ProgramStacks
 }
 
-// describe finds the stack IDs in keys, and checks the object.
+// describe finds the stack IDs in keys, and prepares the maps.
 func (r *stackReading) describe(spec *ebpf.CollectionSpec, p *tool.Plan, key reflect.Type, bytes int) error {
-	if err := stacktrace.CheckHead(spec); err != nil {
-		return err
-	}
 	if p.MapEntries == nil {
 		p.MapEntries = map[string]uint32{}
 	}

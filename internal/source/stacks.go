@@ -103,7 +103,7 @@ func (s *Stacks[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*t
 		return nil, err
 	}
 	var err error
-	if s.traces, err = stacktrace.New(&s.Frames, &s.UserStacks, env.Machine()); err != nil {
+	if s.traces, err = stacktrace.New(spec, &s.Frames, &s.UserStacks, env.Machine()); err != nil {
 		return nil, err
 	}
 	if perSecond := s.Sampling.PerSecond(); perSecond > 0 {

@@ -24,7 +24,7 @@ type UserStacks struct {
 	Debuginfod string `flag:"debuginfod" arg:"URLS" help:"have the debug files of programs that have no names of their own fetched from these servers, by debuginfod-find of elfutils; names wait until they are there"`
 }
 
-// MaxDepth is STACKS_DEPTH in stacks.bpf.h.
+// MaxDepth is STACKS_DEPTH in stackwalk.bpf.h, with which it is compared.
 const MaxDepth = 512
 
 // unwindAuto is the default of --unwind.

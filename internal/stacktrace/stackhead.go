@@ -1,6 +1,7 @@
 package stacktrace
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -8,8 +9,10 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	mapped "github.com/corescope/corescope/internal/binary"
 	"github.com/corescope/corescope/internal/layout"
 	"github.com/corescope/corescope/internal/stack"
+	"github.com/corescope/corescope/internal/unwind"
 )
 
 // ProgramFrames returns the number of frames of the BPF program and its callers.
@@ -33,11 +36,74 @@ func runsPrograms(function string) bool {
 	return false
 }
 
-// CheckHead compares struct stack_head of the object with the Go type.
-func CheckHead(spec *ebpf.CollectionSpec) error {
-	var head *btf.Struct
-	if err := spec.Types.TypeByName("stack_head", &head); err != nil {
-		return fmt.Errorf("find struct stack_head: %w", err)
+// sizes of unwind tables that programs and user space share.
+type sizes struct {
+	slabBlocks uint32 // blocks per slab
+	levels     int    // maximum number of levels of a tree
+}
+
+// readSizes reads them from the object. It compares the types and constants of the programs
+// (struct stack_types) with those of Go.
+func readSizes(spec *ebpf.CollectionSpec) (sizes, error) {
+	levels, err := layout.EnumValue(spec.Types, "unwind_limit", "UNWIND_LEVELS")
+	if err == nil {
+		err = checkTypes(spec)
 	}
-	return layout.Check(head, reflect.TypeFor[stackHead]())
+	slabs := spec.Maps["unwind_slabs"]
+	if err == nil && (slabs == nil || slabs.InnerMap == nil) {
+		err = errors.New("the object has no map unwind_slabs")
+	}
+	if err != nil {
+		return sizes{}, fmt.Errorf("check types for stacks: %w", err)
+	}
+	return sizes{slabs.InnerMap.MaxEntries, int(levels)}, nil
+}
+
+func checkTypes(spec *ebpf.CollectionSpec) error {
+	var errs []error
+	for name, t := range map[string]reflect.Type{
+		"stack_head": reflect.TypeFor[stackHead](), "unwind_leaf": reflect.TypeFor[unwind.Leaf](), "unwind_node": reflect.TypeFor[unwind.Node](),
+	} {
+		var s *btf.Struct
+		if err := spec.Types.TypeByName(name, &s); err != nil {
+			errs = append(errs, fmt.Errorf("find struct %s: %w", name, err))
+			continue
+		}
+		errs = append(errs, layout.Check(s, t))
+	}
+	for enum, values := range map[string]map[string]uint64{
+		"unwind_how": {
+			"HOW_FRAME_POINTER": uint64(byFramePointer), "HOW_TABLE": uint64(byTable), "HOW_GO": uint64(byGo),
+			"HOW_SIGNAL": uint64(bySignal), "HOW_CODE": uint64(byCode), "HOW_SEARCH": uint64(BySearch),
+		},
+		"unwind_base": {
+			"BASE_NONE": uint64(unwind.BaseNone), "BASE_SP": uint64(unwind.BaseSP), "BASE_FP": uint64(unwind.BaseFP),
+			"BASE_AT_FP": uint64(unwind.BaseAtFP), "BASE_PLT": uint64(unwind.BasePLT), "BASE_SIGNAL": uint64(unwind.BaseSignal),
+			"BASE_END": uint64(unwind.BaseEnd),
+		},
+		"unwind_flag": {"UNWIND_RULE_GO": unwind.GoRule},
+		"stack_mapping_kind": {
+			"MAPPING_FILE": uint64(mapped.KindFile), "MAPPING_ANON": uint64(mapped.KindAnonymous), "MAPPING_VDSO": uint64(mapped.KindVDSO),
+		},
+		"stack_pid_flag": {"STACK_OUTSIDE": outside},
+	} {
+		errs = append(errs, layout.CheckEnum(spec.Types, enum, values))
+	}
+	return errors.Join(append(errs, checkDepth(spec))...)
+}
+
+// checkDepth compares MaxDepth with the default of stack_depth, which is STACKS_DEPTH.
+func checkDepth(spec *ebpf.CollectionSpec) error {
+	v := spec.Variables["stack_depth"]
+	if v == nil {
+		return errors.New("the object has no variable stack_depth")
+	}
+	var depth uint32
+	if err := v.Get(&depth); err != nil {
+		return fmt.Errorf("read variable stack_depth: %w", err)
+	}
+	if depth != MaxDepth {
+		return fmt.Errorf("stacks have %d frames, in Go %d: %w", depth, MaxDepth, layout.ErrMismatch)
+	}
+	return nil
 }

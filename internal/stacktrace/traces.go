@@ -10,6 +10,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
 
 	mapped "github.com/corescope/corescope/internal/binary"
 	"github.com/corescope/corescope/internal/limit"
@@ -43,11 +46,12 @@ type stackHead struct {
 	_       uint32 `btf:"pad"`
 }
 
-const stackHeadSize = 48
+const stackHeadSize = int(unsafe.Sizeof(stackHead{}))
 
 // Traces are the stacks that programs have sent, symbolized when they are received. Processes can
 // have exited since.
 type Traces struct {
+	sizes     sizes
 	exact     bool  // group by address, not by function
 	noProc    bool  // /proc belongs to another PID namespace than the PIDs that programs send
 	memory    int64 // for unwind tables
@@ -87,15 +91,19 @@ type Machine struct {
 // queued is the maximum number of stacks that wait for symbolization.
 const queued = 1 << 14
 
-// New returns an empty set of traces.
-func New(o *Frames, u *UserStacks, m Machine) (*Traces, error) {
+// New returns an empty set of traces of the programs in the object.
+func New(spec *ebpf.CollectionSpec, o *Frames, u *UserStacks, m Machine) (*Traces, error) {
+	sizes, err := readSizes(spec)
+	if err != nil {
+		return nil, err
+	}
 	processes, err := u.processes()
 	if err != nil {
 		return nil, err
 	}
 	processes.Report(m.Limits)
 	return &Traces{
-		exact: o.exact(), noProc: !m.HasProc, memory: u.tableMemory(), depth: int(o.Depth), fpDepth: min(int(o.Depth), system.StackDepth("/")), kernel: m.Kernel, processes: processes,
+		sizes: sizes, exact: o.exact(), noProc: !m.HasProc, memory: u.tableMemory(), depth: int(o.Depth), fpDepth: min(int(o.Depth), system.StackDepth("/")), kernel: m.Kernel, processes: processes,
 		Cache: newTraceCache(cachedTraces),
 	}, nil
 }
@@ -105,7 +113,7 @@ func New(o *Frames, u *UserStacks, m Machine) (*Traces, error) {
 // does not fit.
 func (t *Traces) Open(objects *probe.Objects, pid uint32, tables bool, notify func(error)) {
 	if tables {
-		t.unwinding = newUnwinding(objects, t.memory, notify)
+		t.unwinding = newUnwinding(objects, t.sizes, t.memory, notify)
 		t.expectProcess(pid)
 	}
 	t.listen()

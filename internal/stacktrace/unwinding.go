@@ -86,10 +86,10 @@ func addressMask() uint64 {
 
 // newUnwinding creates tables in the maps of unwindtable.bpf.h. It calls notify for each file whose
 // table does not fit.
-func newUnwinding(objects *probe.Objects, memory int64, notify func(error)) *unwinding {
+func newUnwinding(objects *probe.Objects, sizes sizes, memory int64, notify func(error)) *unwinding {
 	maps := objects.Maps
 	m := &unwindMaps{
-		rules: maps["unwind_rules"], slabs: maps["unwind_slabs"], files: maps["unwind_files"], await: objects.AwaitGracePeriod,
+		sizes: sizes, rules: maps["unwind_rules"], slabs: maps["unwind_slabs"], files: maps["unwind_files"], await: objects.AwaitGracePeriod,
 	}
 	u := &unwinding{
 		tables: unwind.New(m, m.limits(memory)), memory: memory, notify: notify, stop: make(chan struct{}), wake: make(chan struct{}, 1),
@@ -237,6 +237,7 @@ func (u *unwinding) add(f *stack.File) error {
 
 // unwindMaps are the maps of unwindtable.bpf.h.
 type unwindMaps struct {
+	sizes
 	rules, slabs, files *ebpf.Map
 	// await returns once no program runs that was running before.
 	await func() error
@@ -244,17 +245,14 @@ type unwindMaps struct {
 	blocks []*ebpf.Map
 }
 
-// slabBlocks is UNWIND_SLAB_BLOCKS of unwindtable.bpf.h.
-const slabBlocks = 512
-
 // limits returns what fits into the memory. One file may take half of it, up to the number of rules
 // that are read of a file.
 func (m *unwindMaps) limits(memory int64) unwind.Limits {
-	slabs := min(memory/(slabBlocks*unwind.BlockBytes), int64(m.slabs.MaxEntries()))
-	blocks := int(slabs) * slabBlocks
+	slabs := min(memory/(int64(m.slabBlocks)*unwind.BlockBytes), int64(m.slabs.MaxEntries()))
+	blocks := int(slabs) * int(m.slabBlocks)
 	return unwind.Limits{
 		Rules: int(m.rules.MaxEntries()), Blocks: blocks, Files: int(m.files.MaxEntries()),
-		Rows: min(blocks*unwind.LeafRows/2, limit.FrameRules),
+		Rows: min(blocks*unwind.LeafRows/2, limit.FrameRules), Levels: m.levels,
 	}
 }
 
@@ -268,17 +266,17 @@ func tableMemory(machine uint64) int64 {
 func (m *unwindMaps) PutRule(at uint32, r unwind.Rule) error { return m.rules.Put(at, uint64(r)) }
 
 func (m *unwindMaps) PutBlock(at uint32, block any) error {
-	for uint32(len(m.blocks)) <= at/slabBlocks {
+	for uint32(len(m.blocks)) <= at/m.slabBlocks {
 		if err := m.addSlab(); err != nil {
 			return err
 		}
 	}
-	return m.blocks[at/slabBlocks].Put(at%slabBlocks, block)
+	return m.blocks[at/m.slabBlocks].Put(at%m.slabBlocks, block)
 }
 
 func (m *unwindMaps) addSlab() error {
 	slab, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "unwind_slab", Type: ebpf.Array, KeySize: 4, ValueSize: unwind.BlockBytes, MaxEntries: slabBlocks,
+		Name: "unwind_slab", Type: ebpf.Array, KeySize: 4, ValueSize: unwind.BlockBytes, MaxEntries: m.slabBlocks,
 	})
 	if err != nil {
 		return err

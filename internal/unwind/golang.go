@@ -176,7 +176,7 @@ func (r Rule) ofGo() Rule {
 	if r == 0 {
 		return 0
 	}
-	return r | goRule
+	return r | GoRule
 }
 
 // merge puts the rows of a Go program between those of what it has of other languages.

@@ -64,7 +64,7 @@ func TestGoRules(t *testing.T) {
 	}
 	const least = 64 * 8
 	got := rulesOf(f, rows, framed)
-	isLarge := func(r Rule) bool { return r&0x7f == Rule(BaseSP) && r&goRule != 0 && uint16(r>>16) >= least/wordSize }
+	isLarge := func(r Rule) bool { return r&0x7f == Rule(BaseSP) && r&GoRule != 0 && uint16(r>>16) >= least/wordSize }
 	if len(got) < 3 || got[0] != g.rule(0) || !slices.ContainsFunc(got, isLarge) {
 		t.Errorf("rules of a function with %d bytes are %x", least, got)
 	}

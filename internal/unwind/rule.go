@@ -29,8 +29,8 @@ const (
 	BaseEnd
 )
 
-// goRule marks a rule from the tables of a Go program.
-const goRule = 0x80
+// GoRule marks a rule from the tables of a Go program: UNWIND_RULE_GO.
+const GoRule = 0x80
 
 const wordSize = 8
 

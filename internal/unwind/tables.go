@@ -39,8 +39,8 @@ type Maps interface {
 	Close() error
 }
 
-// Limits are how much fits into the maps, and the number of rows of one file.
-type Limits struct{ Rules, Blocks, Files, Rows int }
+// Limits are the capacity of the maps, and the maximum number of rows and levels of a file's table.
+type Limits struct{ Rules, Blocks, Files, Rows, Levels int }
 
 // BlockBytes is the size of a block.
 const BlockBytes = 4 * LeafRows
@@ -157,7 +157,7 @@ func (t *Tables) file(key fileKey, name string, rows []Row) *file {
 		t.files[key] = f
 	}
 	tree := newTree(rows, t.rule)
-	if !t.makeRoom(len(tree.blocks)) || tree.levels > maxLevels {
+	if !t.makeRoom(len(tree.blocks)) || int(tree.levels) > t.limits.Levels {
 		t.refuse(f, len(tree.blocks), ErrFull)
 	} else if err := t.write(f, tree); err != nil {
 		t.release(f)

@@ -149,7 +149,7 @@ func onAMD64(t *testing.T) {
 
 func idOf(n uint64) binaries.KernelID { return binaries.KernelID{Inode: n} }
 
-var roomy = Limits{Rules: 1 << 14, Blocks: 1 << 12, Files: 100, Rows: 1 << 16}
+var roomy = Limits{Rules: 1 << 14, Blocks: 1 << 12, Files: 100, Rows: 1 << 16, Levels: 5}
 
 // Each offset of a file has the rule that its row has, whatever the number of levels.
 func TestAdd(t *testing.T) {
@@ -211,7 +211,7 @@ func TestFull(t *testing.T) {
 	large, _ := program(t, 3000)
 	huge, _ := program(t, 50_000)
 	maps := newFake()
-	tables := New(maps, Limits{Rules: 1 << 14, Blocks: 30, Files: 100, Rows: 1 << 13})
+	tables := New(maps, Limits{Rules: 1 << 14, Blocks: 30, Files: 100, Rows: 1 << 13, Levels: 5})
 	if err := tables.Add(idOf(1), large, "first"); err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func copyOf(t *testing.T, path string) string {
 func TestEvict(t *testing.T) {
 	onAMD64(t)
 	maps := newFake()
-	tables := New(maps, Limits{Rules: 1 << 14, Blocks: 60, Files: 100, Rows: 1 << 16})
+	tables := New(maps, Limits{Rules: 1 << 14, Blocks: 60, Files: 100, Rows: 1 << 16, Levels: 5})
 	add := func(n uint64) error {
 		path, _ := program(t, 3000)
 		return tables.Add(idOf(n), path, fmt.Sprint(n))
@@ -286,7 +286,7 @@ func TestEvict(t *testing.T) {
 func TestFiles(t *testing.T) {
 	onAMD64(t)
 	maps := newFake()
-	tables := New(maps, Limits{Rules: 1 << 14, Blocks: 60, Files: 3, Rows: 1 << 16})
+	tables := New(maps, Limits{Rules: 1 << 14, Blocks: 60, Files: 3, Rows: 1 << 16, Levels: 5})
 	for n := range uint64(10) {
 		maps.now += time.Second
 		path, _ := program(t, 10)

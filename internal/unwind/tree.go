@@ -6,8 +6,6 @@ import "math"
 const (
 	LeafRows = 128
 	NodeRows = 64
-	// maxLevels is UNWIND_LEVELS.
-	maxLevels = 5
 )
 
 // Leaf is struct unwind_leaf: offsets from its base and the numbers of rules.
