@@ -19,9 +19,6 @@ import (
 // Function is the name of the BPF function whose body is generated (fetch.bpf.h).
 const Function = "fetch"
 
-// DataMax is the default of FETCH_DATA_MAX in fetch.bpf.h.
-const DataMax = 272
-
 // Probe is a parsed probe of the command line.
 type Probe struct {
 	Text string
@@ -101,7 +98,7 @@ type Finder struct {
 	Types *btf.Spec
 	// TextSize is the number of bytes fetched of a string.
 	TextSize int
-	// Room is the value of FETCH_DATA_MAX in the programs.
+	// Room is the value of FETCH_DATA_MAX in the programs, in bytes.
 	Room int
 }
 

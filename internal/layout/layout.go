@@ -40,6 +40,15 @@ func Check(s *btf.Struct, t reflect.Type) error {
 	return nil
 }
 
+// Tail returns the size of the char array at the end of the C struct that t lacks, 0 if there is none.
+func Tail(s *btf.Struct, t reflect.Type) int {
+	if n := len(s.Members); n > 0 && isTail(s.Members[n-1], t) {
+		size, _ := btf.Sizeof(s.Members[n-1].Type) // an array of char
+		return size
+	}
+	return 0
+}
+
 func isTail(m btf.Member, t reflect.Type) bool {
 	array, ok := btf.UnderlyingType(m.Type).(*btf.Array)
 	if !ok || uintptr(m.Offset.Bytes()) != t.Size() {

@@ -81,6 +81,10 @@ func (e *Events[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.De
 	return d, err
 }
 
+// Tail returns the maximum size of the tail of an event, as defined in the object. It is known when
+// Resolve is called.
+func (e *Events[R]) Tail() int { return e.rows.tail }
+
 func (e *Events[R]) describeStacks(env *tool.Env, spec *ebpf.CollectionSpec) (err error) {
 	if e.UserStacks == nil {
 		probe.Cut(spec, "user_stack_read")

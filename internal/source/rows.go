@@ -30,6 +30,7 @@ type rows[R any] struct {
 	headers map[string]string
 	widths  map[string]int
 	decoder *layout.Decoder
+	tail    int // maximum size of the tail of an event
 	cols    tool.Columns
 	times   []*value.Time // those that the programs fill
 	count   *groups[R]    // rows are counted there, if set
@@ -38,9 +39,11 @@ type rows[R any] struct {
 // Describe binds columns to the row. text lists the keys of the columns in text output.
 func (r *rows[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec, text []string) (*tool.Description, error) {
 	r.decoder = layout.NewDecoder(r.row)
-	if err := checkEvent(spec, reflect.TypeFor[R]()); err != nil {
+	tail, err := checkEvent(spec, reflect.TypeFor[R]())
+	if err != nil {
 		return nil, err
 	}
+	r.tail = tail
 	if _, ok := any(r.row).(stamped); !ok {
 		return nil, fmt.Errorf("row %T has no time", r.row)
 	}
@@ -73,12 +76,14 @@ func (r *rows[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec, text []stri
 	return &tool.Description{Columns: &r.cols, Text: text}, nil
 }
 
-func checkEvent(spec *ebpf.CollectionSpec, row reflect.Type) error {
+// checkEvent compares struct event with the row, and returns the maximum size of its tail.
+func checkEvent(spec *ebpf.CollectionSpec, row reflect.Type) (tail int, err error) {
 	var event *btf.Struct
 	if err := spec.Types.TypeByName("event", &event); err != nil {
-		return fmt.Errorf("find struct event: %w", err)
+		return 0, fmt.Errorf("find struct event: %w", err)
 	}
-	return layout.Check(event, layout.Wire(row))
+	wire := layout.Wire(row)
+	return layout.Tail(event, wire), layout.Check(event, wire)
 }
 
 // times returns the fields of type value.Time of a struct that programs fill. They contain

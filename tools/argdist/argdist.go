@@ -38,14 +38,11 @@ func (p *probes) UnmarshalText(text []byte) error {
 // String returns the default value.
 func (p *probes) String() string { return "" }
 
-// dataMax is FETCH_DATA_MAX in fetch.bpf.h.
-const dataMax = 96
-
-// Mirrors of struct table_key, struct table_value and struct hist_key.
+// Mirrors of struct table_key, struct table_value and struct hist_key. Data has FETCH_DATA_MAX bytes.
 type (
 	key struct {
 		Target, _ uint32
-		Data      [dataMax]byte
+		Data      [96]byte
 	}
 	counts  struct{ Count uint64 }
 	histKey struct{ Target uint32 }
@@ -168,7 +165,7 @@ func (o *options) find(set *fetch.Set, probes probes, p *tool.Plan, env *tool.En
 	if err != nil {
 		return err
 	}
-	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, Room: dataMax}
+	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, Room: len(key{}.Data)}
 	// Types are optional: arguments by number and tracepoint fields also work without BTF.
 	f.Types, _ = k.Types()
 	for _, text := range probes {

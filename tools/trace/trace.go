@@ -164,7 +164,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		e.Keep = o.keep
 	}
 	e.Resolve = func(p *tool.Plan, k *tool.Kernel) (err error) {
-		if err := o.find(set, p, env, k); err != nil {
+		if err := o.find(set, p, env, k, e.Tail()); err != nil {
 			return flags.Usage(err)
 		}
 		p.Instances = set.Instances
@@ -222,8 +222,8 @@ func (o *options) keep(r *row) bool {
 		(r.Args.IsIncomplete() || strings.Contains(string(r.Args.AppendText(nil)), o.MsgFilter))
 }
 
-// find finds the places of all probes.
-func (o *options) find(set *fetch.Set, p *tool.Plan, env *tool.Env, k *tool.Kernel) error {
+// find resolves all probes to attach points. room is the maximum size of the values in bytes.
+func (o *options) find(set *fetch.Set, p *tool.Plan, env *tool.Env, k *tool.Kernel, room int) error {
 	if len(o.Probes) == 0 {
 		return errors.New("missing probe")
 	}
@@ -231,7 +231,7 @@ func (o *options) find(set *fetch.Set, p *tool.Plan, env *tool.Env, k *tool.Kern
 	if err != nil {
 		return err
 	}
-	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, Room: fetch.DataMax}
+	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, Room: room}
 	// Without BTF there are still arguments by number, and fields of tracepoints.
 	f.Types, _ = k.Types()
 	for _, text := range o.Probes {
