@@ -6,8 +6,11 @@ import (
 	"math/bits"
 )
 
+// Slots is the number of slots: HIST_SLOTS of hist.bpf.h.
+const Slots = 976
+
 // lastSlot is the slot of math.MaxUint64.
-const lastSlot = 975
+const lastSlot = Slots - 1
 
 // Slot mirrors struct hist_slot: the durations that one CPU recorded in one slot. Sum, Min
 // and Max are in nanoseconds; Sum wraps after 584 years.

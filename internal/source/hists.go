@@ -64,7 +64,7 @@ type histEntry[K any] struct {
 
 // histSlots is struct hist_slots of hist.bpf.h, the value of the map "hists_plain".
 type histSlots struct {
-	Slots [976]histogram.Slot
+	Slots [histogram.Slots]histogram.Slot
 }
 
 func (h *Hists[K, L]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
