@@ -21,7 +21,7 @@
  */
 #define PIECES_MAX ((2 << 20) / PIECE + 2)
 /* An argument of a failed call takes one iteration, or one per page. */
-#define FAIL_TURNS_MAX 256
+#define FAIL_STEPS_MAX 256
 /* Space for the names: the file and two paths, and an interpreter. */
 #define NAMES_SIZE (1 << 14)
 #define INTERP_MAX 2048
@@ -101,7 +101,7 @@ static __always_inline struct event *event_begin(__u32 which, __s32 ret)
 	return e;
 }
 
-static __always_inline char *event_room(struct event *e)
+static __always_inline char *event_buf(struct event *e)
 {
 	return e->data + (e->data_len & (NAMES_SIZE - 1));
 }
@@ -120,7 +120,7 @@ static __noinline int add_path(struct event *e, struct path_names *names, const 
 	struct task_struct *task = task_current();
 	struct fs_struct *fs = BPF_CORE_READ(task, fs);
 
-	path_names(names, event_room(e), start, __builtin_preserve_access_index(&fs->root));
+	path_names(names, event_buf(e), start, __builtin_preserve_access_index(&fs->root));
 	e->data_len += names->len;
 	return 0;
 }
@@ -238,7 +238,7 @@ __noinline int step_exec(void)
 	walk->done = walk->arg >= walk->end;
 	if (walk->done)
 		return false;
-	len = read_piece(event_room(e), walk->arg, walk->end - walk->arg);
+	len = read_piece(event_buf(e), walk->arg, walk->end - walk->arg);
 	if (!len)
 		return false;
 	args_added(e, len);
@@ -274,7 +274,7 @@ __noinline int step_fail(void)
 	walk->done = !walk->arg;
 	if (walk->done)
 		return false;
-	len = read_user_str(event_room(e), PAGE_BYTES, (void *)walk->arg);
+	len = read_user_str(event_buf(e), PAGE_BYTES, (void *)walk->arg);
 	if (len <= 0)
 		return false;
 	/* A full page ends with a NUL byte that need not belong to the argument. */
@@ -286,7 +286,7 @@ __noinline int step_fail(void)
 	return true;
 }
 
-static __always_inline bool args_turn(void *ctx, struct event *e, int (*const step)(void))
+static __always_inline bool args_step(void *ctx, struct event *e, int (*const step)(void))
 {
 	return (e->data_len < NAMES_SIZE || args_flush(ctx, e)) && step();
 }
@@ -295,28 +295,28 @@ static __always_inline bool args_turn(void *ctx, struct event *e, int (*const st
  * The verifier walks each iteration of a loop, which takes 40 ms, but only two or three iterations
  * of an iterator loop (6.4).
  */
-static __always_inline void args_turns(void *ctx, struct event *e, int (*const step)(void), int max)
+static __always_inline void args_loop(void *ctx, struct event *e, int (*const step)(void), int max)
 {
-	struct bpf_iter_num turns;
+	struct bpf_iter_num steps;
 
 	if (!bpf_iter_num_new) {
 		for (int i = 0; i < max; i++)
-			if (!args_turn(ctx, e, step))
+			if (!args_step(ctx, e, step))
 				break;
 		return;
 	}
-	bpf_iter_num_new(&turns, 0, max);
-	while (bpf_iter_num_next(&turns))
-		if (!args_turn(ctx, e, step))
+	bpf_iter_num_new(&steps, 0, max);
+	while (bpf_iter_num_next(&steps))
+		if (!args_step(ctx, e, step))
 			break;
-	bpf_iter_num_destroy(&turns);
+	bpf_iter_num_destroy(&steps);
 }
 
 static __always_inline int walk_args(void *ctx, struct event *e, struct args_walk *walk,
 				     int (*const step)(void), int max)
 {
 	walk->done = false;
-	args_turns(ctx, e, step, max);
+	args_loop(ctx, e, step, max);
 	e->args_truncated = !walk->done;
 	if (record_send(ctx, e))
 		lost_add(buffer_full);
@@ -341,10 +341,10 @@ static __always_inline int handle_exec(void *ctx, struct linux_binprm *bprm)
 	file = BPF_CORE_READ(bprm, filename);
 	interp = BPF_CORE_READ(bprm, interp);
 	e->names.file_len =
-		add_name(e, bpf_probe_read_kernel_str(event_room(e), PATH_MAX, file));
+		add_name(e, bpf_probe_read_kernel_str(event_buf(e), PATH_MAX, file));
 	if (interp != file)
 		e->names.interp_len =
-			add_name(e, bpf_probe_read_kernel_str(event_room(e), INTERP_MAX, interp));
+			add_name(e, bpf_probe_read_kernel_str(event_buf(e), INTERP_MAX, interp));
 	add_paths(e);
 	return walk_args(ctx, e, walk, step_exec, PIECES_MAX);
 }
@@ -374,9 +374,9 @@ static __always_inline int handle_fail(void *ctx, struct args_walk *walk, __s32 
 		return 0;
 	e->dfd = walk->dfd;
 	e->names.file_len =
-		add_name(e, read_user_str(event_room(e), PATH_MAX, (void *)walk->file));
+		add_name(e, read_user_str(event_buf(e), PATH_MAX, (void *)walk->file));
 	add_paths(e);
-	return walk_args(ctx, e, walk, step_fail, FAIL_TURNS_MAX);
+	return walk_args(ctx, e, walk, step_fail, FAIL_STEPS_MAX);
 }
 
 static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret,

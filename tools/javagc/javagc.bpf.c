@@ -69,16 +69,16 @@ struct {
 	__type(value, struct collecting);
 } collecting SEC(".maps");
 
-static const struct collecting collecting_nothing = {};
+static const struct collecting collecting_zero = {};
 
-static __always_inline struct collecting *collecting_of(bool make)
+static __always_inline struct collecting *collecting_find(bool make)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
 	struct collecting *c = bpf_map_lookup_elem(&collecting, &tid);
 
 	if (c || !make)
 		return c;
-	bpf_map_update_elem(&collecting, &tid, &collecting_nothing, BPF_NOEXIST);
+	bpf_map_update_elem(&collecting, &tid, &collecting_zero, BPF_NOEXIST);
 	c = bpf_map_lookup_elem(&collecting, &tid);
 	if (!c)
 		lost_add(map_full);
@@ -137,7 +137,7 @@ int gc__usdt__begin(struct pt_regs *ctx)
 
 	if (!task_current_wanted())
 		return 0;
-	c = collecting_of(true);
+	c = collecting_find(true);
 	if (!c)
 		return 0;
 	c->start_ns = bpf_ktime_get_boot_ns();
@@ -150,14 +150,14 @@ int gc__usdt__begin(struct pt_regs *ctx)
 SEC("usdt/libjvm:hotspot:gc__end")
 int gc__usdt__end(struct pt_regs *ctx)
 {
-	struct collecting *c = collecting_of(false);
+	struct collecting *c = collecting_find(false);
 
 	if (c && c->start_ns)
 		send_collection(ctx, c, 0);
 	return 0;
 }
 
-static __always_inline struct pool *pool_of(struct collecting *c, __u64 name)
+static __always_inline struct pool *pool_find(struct collecting *c, __u64 name)
 {
 	for (int i = 0; i < POOLS_MAX; i++)
 		if (c->pools[i].name == name)
@@ -185,14 +185,14 @@ int pool__usdt__begin(struct pt_regs *ctx)
 
 	if (!name || !task_current_wanted())
 		return 0;
-	c = collecting_of(true);
+	c = collecting_find(true);
 	if (!c)
 		return 0;
 	if (c->start_ns && c->end_ns)
 		send_collection(ctx, c, c->end_ns);
-	p = pool_of(c, name);
+	p = pool_find(c, name);
 	if (!p)
-		p = pool_of(c, 0);
+		p = pool_find(c, 0);
 	if (!p) {
 		lost_add(map_full);
 		return 0;
@@ -206,10 +206,10 @@ int pool__usdt__begin(struct pt_regs *ctx)
 SEC("usdt/libjvm:hotspot:mem__pool__gc__end")
 int pool__usdt__end(struct pt_regs *ctx)
 {
-	struct collecting *c = collecting_of(false);
+	struct collecting *c = collecting_find(false);
 	struct event e = { .what = POOL };
 	__u64 name = number(ctx, 2);
-	struct pool *p = c && name ? pool_of(c, name) : NULL;
+	struct pool *p = c && name ? pool_find(c, name) : NULL;
 
 	if (!p)
 		return 0;
@@ -233,7 +233,7 @@ static __always_inline int forget(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
 
-	if (collecting_of(false))
+	if (collecting_find(false))
 		bpf_map_delete_elem(&collecting, &tid);
 	return 0;
 }

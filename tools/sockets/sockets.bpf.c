@@ -168,7 +168,7 @@ static __always_inline bool is_wanted(const struct event *e)
  * A connection in TIME_WAIT or requested by a SYN has no full socket, only struct sock_common, in
  * which skc_num is the local port.
  */
-static __always_inline bool is_whole(__u8 state)
+static __always_inline bool is_full_sock(__u8 state)
 {
 	return state != TCP_TIME_WAIT && state != TCP_NEW_SYN_RECV;
 }
@@ -185,7 +185,7 @@ static __noinline long read_sock(struct event *e, const struct sock *sk)
 		e->is_ipv4 = addr_is_ipv4(&e->ends.laddr);
 	}
 	e->ends.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
-	if (is_whole(e->state))
+	if (is_full_sock(e->state))
 		read_full(e, sk);
 	return 0;
 }
@@ -315,7 +315,7 @@ static __always_inline int list_others(struct seq_file *seq, const struct sock *
 
 	if (!sk)
 		return 0;
-	if (is_whole(BPF_CORE_READ(sk, __sk_common.skc_state)))
+	if (is_full_sock(BPF_CORE_READ(sk, __sk_common.skc_state)))
 		sock = BPF_CORE_READ(sk, sk_socket);
 	if (sock)
 		owner = bpf_map_lookup_elem(&owners, &sock);

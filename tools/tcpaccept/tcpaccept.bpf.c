@@ -33,7 +33,7 @@ struct {
 	__type(value, __u32);
 } reported SEC(".maps");
 
-static __always_inline bool is_told(const struct sock *sk, enum accept_run run)
+static __always_inline bool is_reported(const struct sock *sk, enum accept_run run)
 {
 	__u32 ends = BPF_CORE_READ(sk, __sk_common.skc_hash), *other;
 
@@ -71,7 +71,7 @@ static __always_inline void handle_accept(void *ctx, const struct sock *listener
 	if (!task_current_wanted())
 		return;
 	sock_ends_read(&e.ends, sk);
-	if (!ends_wanted(&e.ends) || is_told(sk, run))
+	if (!ends_wanted(&e.ends) || is_reported(sk, run))
 		return;
 	task_info_current(&e.task);
 	read_backlog(&e, listener);

@@ -211,7 +211,7 @@ static __always_inline bool is_no_loss(const struct sk_buff *skb, const struct s
 }
 
 /* Counts a packet without loss, and reports whether to omit it. */
-static __always_inline bool is_left_out(const struct sk_buff *skb, const struct sock *sk)
+static __always_inline bool is_omitted(const struct sk_buff *skb, const struct sock *sk)
 {
 	if (!is_no_loss(skb, sk))
 		return false;
@@ -250,7 +250,7 @@ static __always_inline int handle_free(__u64 *ctx, __u32 second)
 		sk = (const struct sock *)ctx[3];
 	if (!sk)
 		sk = BPF_CORE_READ(skb, sk);
-	if (e && read_drop(e, skb, sk) && !is_reported(skb, second) && !is_left_out(skb, sk))
+	if (e && read_drop(e, skb, sk) && !is_reported(skb, second) && !is_omitted(skb, sk))
 		send_drop(ctx, e, ctx[1], reason);
 	return 0;
 }
@@ -292,7 +292,7 @@ static __always_inline int handle_tcp_drop(void *ctx, const struct sock *sk,
 	if (bpf_core_type_exists(enum skb_drop_reason))
 		return 0;
 	e = bpf_map_lookup_elem(&scratch, &slot);
-	if (e && read_drop(e, skb, sk) && !is_left_out(skb, sk))
+	if (e && read_drop(e, skb, sk) && !is_omitted(skb, sk))
 		send_drop(ctx, e, 0, 0);
 	return 0;
 }
