@@ -82,7 +82,7 @@ static __always_inline void stack_room_end(struct stack_room *room)
 
 /*
  * stack_unwind walks from where unwind_begin was to most frames, and returns how many there
- * are. It is a global function, as the verifier looks at these once and by themselves: else
+ * are. If the walk ends before the outermost frame, one more says so (HOW_INCOMPLETE). It is a global function, as the verifier looks at these once and by themselves: else
  * it would go through all that follows once for each number of frames that there may be.
  */
 __noinline __u32 stack_unwind(__u32 most)
@@ -97,8 +97,16 @@ __noinline __u32 stack_unwind(__u32 most)
 		if (i >= most)
 			return i;
 		room->addrs[i] = cur->pc | (__u64)cur->how << UNWIND_HOW_SHIFT;
-		if (!unwind_step())
+		switch (unwind_step()) {
+		case NEXT_FRAME:
+			continue;
+		case NEXT_NONE:
 			return i + 1;
+		}
+		if (i + 1 >= most)
+			return i + 1;
+		room->addrs[i + 1] = (__u64)HOW_INCOMPLETE << UNWIND_HOW_SHIFT;
+		return i + 2;
 	}
 	return STACKS_DEPTH;
 }

@@ -75,6 +75,8 @@ type rawStack struct {
 	code  []stack.Code // mappings that hold the addresses, if it was walked by tables
 	how   []how        // the frames were found, but those of the kernel
 	depth int          // at which it would have ended
+	// incomplete is set if the caller of the last frame could not be found.
+	incomplete bool
 }
 
 // Machine provides facts about the machine.
@@ -214,6 +216,9 @@ func (t *Traces) parse(sample []byte) *rawStack {
 		return raw
 	}
 	raw.how = ways(raw.addrs, head.Unwound != 0)
+	if last := len(raw.how) - 1; last >= 0 && raw.how[last] == incomplete {
+		raw.addrs, raw.how, raw.incomplete = raw.addrs[:last], raw.how[:last], true
+	}
 	if head.Unwound != 0 {
 		raw.code = codeOf(sample)
 	}
@@ -293,7 +298,10 @@ func (t *Traces) name(dst value.Stack, raw *rawStack) value.Stack {
 		}
 		dst = append(dst, f)
 	}
-	if len(raw.addrs) >= raw.depth {
+	switch {
+	case raw.incomplete:
+		dst = append(dst, value.Frame{Symbol: "[incomplete]"})
+	case len(raw.addrs) >= raw.depth:
 		dst = append(dst, value.Frame{Symbol: "[truncated]", Kernel: raw.pid == 0})
 	}
 	return dst

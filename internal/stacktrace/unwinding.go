@@ -327,6 +327,8 @@ const (
 	byCode   // that follows
 	BySearch // of the stack for a return address
 	byEntry  // of the function
+	// incomplete marks the end of a stack whose outermost frame was not found: no frame.
+	incomplete how = 15
 )
 
 func (h how) String() string {

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -196,5 +197,74 @@ func TestGoLeaf(t *testing.T) {
 		if how == "auto" && right < 0.99*all || how == "fp" && right > 0 {
 			t.Errorf("--unwind %s: %.0f of %.0f samples have its caller: %v", how, right, all, res.Rows)
 		}
+	}
+}
+
+// jitProgram executes code that it has written to memory, as a JIT compiler does. The code has no
+// unwind table, and uses the frame pointer for data.
+const jitProgram = `
+#include <string.h>
+#include <sys/mman.h>
+
+#if defined(__x86_64__)
+static const unsigned char code[] = {
+	0x55,					/* push rbp */
+	0x48, 0xc7, 0xc5, 0x34, 0x12, 0, 0,	/* mov rbp, 0x1234 */
+	0x48, 0x83, 0xec, 0x40,			/* sub rsp, 0x40 */
+	0xeb, 0xfe,				/* jmp to itself */
+};
+#elif defined(__aarch64__)
+static const unsigned int code[] = {
+	0xa9bf7bfd, /* stp x29, x30, [sp, -16]! */
+	0xd282469d, /* mov x29, 0x1234 */
+	0x14000000, /* b to itself */
+};
+#endif
+
+int main(void)
+{
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	memcpy(page, code, sizeof(code));
+	if (mprotect(page, 4096, PROT_READ | PROT_EXEC))
+		return 1;
+	__builtin___clear_cache(page, (char *)page + sizeof(code));
+	((void (*)(void))page)();
+	return 0;
+}
+`
+
+// TestIncomplete checks that a stack whose callers cannot be found says so.
+func TestIncomplete(t *testing.T) {
+	tooltest.Root(t)
+	cmd := exec.Command(tooltest.CompileC(t, jitProgram, "-O1"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	pid := strconv.Itoa(cmd.Process.Pid)
+	args := []string{"-F", "499", "-U", "--pid", pid}
+	res := tooltest.JSON(t, Tool, args, tooltest.Spend(t, pid, 300*time.Millisecond))
+	inCode := 0
+	for _, r := range res.Rows {
+		frames, _ := r["user_stack"].([]any)
+		if len(frames) == 0 {
+			continue // during exec
+		}
+		innermost, _ := frames[0].(map[string]any)
+		if innermost["module"] != "[anon]" {
+			continue // before the call
+		}
+		inCode++
+		last, _ := frames[len(frames)-1].(map[string]any)
+		if len(frames) != 2 || len(last) != 1 || last["symbol"] != "[incomplete]" {
+			t.Errorf("stack is %v, want a frame and [incomplete]", frames)
+		}
+	}
+	if inCode == 0 {
+		t.Errorf("no stack in the code: %v", res.Rows)
 	}
 }
