@@ -175,7 +175,7 @@ func (h *runner) test(ctx context.Context, k kernel) (*report, error) {
 		return nil, err
 	}
 	initrd, disk := filepath.Join(dir, "initrd"), filepath.Join(dir, "disk")
-	os.Remove(initrd) // a copy of the cache can link to it, as to the console
+	os.Remove(initrd) // if the cache is a copy, the file can be a hard link to the original
 	defer os.Remove(initrd)
 	defer os.Remove(disk)
 	if err := makeInitrd(initrd, filepath.Join(h.dir, k.arch), h.busybox[k.arch], img, k, h.tools); err != nil {

@@ -16,7 +16,7 @@ import (
 type kernel struct {
 	name             string // in KERNELS
 	suite, arch, pkg string
-	hybrid           bool // cgroup v1 beside v2
+	hybrid           bool // the memory and blkio controllers are mounted as cgroup v1
 }
 
 // modules are the modules that each machine needs, unless they are built in.

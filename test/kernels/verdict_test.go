@@ -70,7 +70,7 @@ func TestNever(t *testing.T) {
 	}
 }
 
-// The messages of a machine become results of each tool, complete or not, which are stored.
+// The messages of a machine are recorded as results of each tool, complete or not, and stored.
 func TestRecord(t *testing.T) {
 	r := &report{kernel: kernel{name: "k"}, commit: "c", tools: map[string]*result{}}
 	good := plan.Check{Tool: "a", Passed: 1, Skipped: []plan.Test{{Name: "T", Output: "x_test.go:1: why"}}}
@@ -85,8 +85,8 @@ func TestRecord(t *testing.T) {
 	} {
 		r.record(m)
 	}
-	for tool, want := range map[string]string{"a": "", "b": "no variants", "c": cutShort, "d": ""} {
-		if got := r.of(tool).Error; got != want {
+	for tool, want := range map[string]string{"a": "", "b": "no variants", "c": endedEarly, "d": ""} {
+		if got := r.resultOf(tool).Error; got != want {
 			t.Errorf("%s: %q, want %q", tool, got, want)
 		}
 	}
@@ -97,7 +97,7 @@ func TestRecord(t *testing.T) {
 	if err := h.keep(r); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := h.load("k", "a"); err != nil || !reflect.DeepEqual(got, r.of("a")) || got.Commit != "c" || got.Release != "1.2" {
+	if got, err := h.load("k", "a"); err != nil || !reflect.DeepEqual(got, r.resultOf("a")) || got.Commit != "c" || got.Release != "1.2" {
 		t.Errorf("stored %v, %v", got, err)
 	}
 	if _, err := h.load("k", "d"); !errors.Is(err, fs.ErrNotExist) {
@@ -173,7 +173,7 @@ func TestReason(t *testing.T) {
 }
 
 // Each program of a tool's object is a row of the tables.
-func TestWaysOfAllTools(t *testing.T) {
+func TestAttachTypesOfAllTools(t *testing.T) {
 	all := tools.All()
 	for _, tl := range all {
 		variants, err := variantsOf(tl)
@@ -195,7 +195,7 @@ func TestWaysOfAllTools(t *testing.T) {
 	}
 	for name := range toolNeeds {
 		if !slices.ContainsFunc(append(all, suites...), func(tl *tool.Tool) bool { return tl.Name == name }) {
-			t.Errorf("there is no tool %s, but what it needs", name)
+			t.Errorf("toolNeeds has an entry for unknown tool %s", name)
 		}
 	}
 }
@@ -208,7 +208,7 @@ func TestChoose(t *testing.T) {
 	}
 	t.Setenv("KERNELS", "4.19")
 	if _, _, _, err := chosen(); err == nil {
-		t.Error("a kernel that is not in the matrix")
+		t.Error("an unknown kernel name was accepted")
 	}
 }
 

@@ -53,8 +53,8 @@ func amend(c, second *plan.Check) {
 	c.Passed += second.Passed
 }
 
-// lackRuns reports whether in all failed tests the tool reported that the kernel skipped runs of its
-// programs.
+// lackRuns reports whether the output of each failed test says that the kernel skipped runs of the
+// tool's programs. A test whose subtests failed has no output itself.
 func lackRuns(failed []plan.Test) bool {
 	notice, _, _ := strings.Cut(tooltest.LeftOut, "%d")
 	return !slices.ContainsFunc(failed, func(t plan.Test) bool {
@@ -145,7 +145,8 @@ func read(c *plan.Check, from io.Reader) (unfinished string, err error) {
 	return end(strings.Join(slices.Collect(maps.Values(printed)), "")), nil
 }
 
-// isFrame tells the lines that every test has.
+// isFrame reports whether the line is one that go test prints for every test ("=== RUN", "---
+// PASS").
 func isFrame(line string) bool {
 	line = strings.TrimLeft(line, " ")
 	return strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ")
