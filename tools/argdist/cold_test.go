@@ -11,7 +11,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// A hit whose condition needs memory that is not resident is counted, or lost.
+// A hit whose condition needs memory that is not resident is counted, either as a hit or as an
+// unread condition.
 func TestColdCondition(t *testing.T) {
 	tooltest.Root(t)
 	const calls = 20
