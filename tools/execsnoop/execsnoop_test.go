@@ -343,7 +343,7 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// A program of memfd_create is in no directory: its path is its name, as /proc/PID/exe has it.
+// A program created with memfd_create has no directory: its path is its name, as in /proc/PID/exe.
 func TestProgramInMemory(t *testing.T) {
 	tooltest.AnyWay(t)
 	prog, err := exec.LookPath("sleep")

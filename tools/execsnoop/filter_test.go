@@ -69,7 +69,7 @@ func TestPID(t *testing.T) {
 	tooltest.OnHooks(t, "exec")
 	target := program(t, "true")
 	var cmds []*exec.Cmd
-	var tell []func()
+	var release []func()
 	for range 2 {
 		cmd := by(t, "wait", target)
 		in, err := cmd.StdinPipe()
@@ -86,7 +86,7 @@ func TestPID(t *testing.T) {
 		t.Cleanup(func() { cmd.Wait() })
 		out.Read(make([]byte, 1)) // the program has been executed
 		cmds = append(cmds, cmd)
-		tell = append(tell, func() { in.Write([]byte{'.'}) })
+		release = append(release, func() { in.Write([]byte{'.'}) })
 	}
 	for i, flag := range []string{"--pid", "--tid"} {
 		pid := cmds[i].Process.Pid
@@ -94,7 +94,7 @@ func TestPID(t *testing.T) {
 			if i == 0 {
 				run(t, exec.Command(target))
 			}
-			tell[i]()
+			release[i]()
 			cmds[i].Wait()
 		})
 		if len(res.Events) != 1 || int(res.Events[0].Num("pid")) != pid {
