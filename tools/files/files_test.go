@@ -308,7 +308,7 @@ func TestFirstThreadEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(res.Events) != 1 || res.Events[0].Str("path") != self {
-		t.Errorf("its program is in rows %v, want one with %s", res.Events, self)
+		t.Errorf("rows of its program are %v, want one with %s", res.Events, self)
 	}
 }
 
