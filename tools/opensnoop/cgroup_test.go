@@ -45,7 +45,7 @@ func run(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	// cat fails, because the file does not exist.
 	if err := cmd.Run(); err == nil {
-		t.Errorf("%v has found its file", cmd.Args)
+		t.Errorf("%v opened a nonexistent file", cmd.Args)
 	}
 }
 

@@ -103,7 +103,7 @@ func TestFullPath(t *testing.T) {
 	}
 }
 
-// A path has no directory if the descriptor that it starts at is not open.
+// A relative path has no directory if its directory descriptor is not open.
 func TestFullPathOfNoDirectory(t *testing.T) {
 	tooltest.AnyWay(t)
 	const closed = 1 << 20
@@ -128,8 +128,8 @@ func TestFullPathOfNoDirectory(t *testing.T) {
 	}
 }
 
-// The path of a row leads to the file that was opened, although paths in a chroot may lead
-// above its root, where the kernel stays at the root.
+// The path of a row leads to the opened file, although paths in a chroot can contain ".." above its
+// root, where the kernel stays at the root.
 func TestFullPathStaysInRoot(t *testing.T) {
 	tooltest.AnyWay(t)
 	top := t.TempDir()

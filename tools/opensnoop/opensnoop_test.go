@@ -211,8 +211,8 @@ func TestNoPath(t *testing.T) {
 	}
 }
 
-// TestNotAsked returns from signal handlers, and makes system calls that do not exist on any
-// architecture.
+// TestNotAsked checks that returns from signal handlers, and system calls that exist on no
+// architecture, cause no rows.
 func TestNotAsked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "asked")
 	signals := make(chan os.Signal, 1)
@@ -233,7 +233,7 @@ func TestNotAsked(t *testing.T) {
 	asked := res.Where(func(r tooltest.Row) bool { return r.Str("path") == path })
 	none := res.Where(func(r tooltest.Row) bool { return !r.Has("path") })
 	if len(asked) != 1 || len(none) != 0 {
-		t.Errorf("rows of the path %v, rows without one %v", asked, none)
+		t.Errorf("rows of the path: %v, rows without a path: %v", asked, none)
 	}
 }
 

@@ -48,7 +48,7 @@ func opener(t *testing.T, path string) (pid string, open func()) {
 		if _, err := io.WriteString(in, "go\n"); err != nil {
 			t.Error(err)
 		}
-		_ = cmd.Wait() // with an error, as there is no such file
+		_ = cmd.Wait() // it fails, because the file does not exist
 	}
 }
 
