@@ -33,7 +33,7 @@ func TestFilters(t *testing.T) {
 		checkCounts(t, res, a, want[0])
 		for _, h := range res.Histograms {
 			if tid := int(h.Object("key").Num("tid")); !a.has(tid) {
-				t.Errorf("%v: thread %d has waited: %v", filter, tid, h)
+				t.Errorf("%v: unexpected histogram of thread %d: %v", filter, tid, h)
 			}
 		}
 	}

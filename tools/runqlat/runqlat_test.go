@@ -88,11 +88,11 @@ func spinners(t *testing.T, both []*worker) (wrong []string) {
 	for i, w := range both {
 		got := waits(res, w.pid, "preempted")
 		all := got.sum + waits(res, w.pid, "wakeup").sum
-		t.Logf("thread %d waited %v in all, run_delay is %v; %v in %d waits by preemption, and was off the CPU for %v",
+		t.Logf("thread %d waited %v in total, run_delay is %v; %v in %d waits by preemption, and was off the CPU for %v",
 			w.pid, all, want[i].wait, got.sum, got.count, off[i])
 		hidden := time.Duration(want[i].hidden) * got.max
 		if !near(all, want[i].wait, hidden) {
-			wrong = append(wrong, fmt.Sprintf("thread %d waited %v in all, the kernel says %v", w.pid, all, want[i].wait))
+			wrong = append(wrong, fmt.Sprintf("thread %d waited %v in total, run_delay is %v", w.pid, all, want[i].wait))
 		}
 		if !near(got.sum, off[i], hidden) {
 			wrong = append(wrong, fmt.Sprintf("thread %d waited %v by preemption, but was off the CPU for %v", w.pid, got.sum, off[i]))
@@ -162,7 +162,7 @@ func checkNoIdle(t *testing.T, res *tooltest.Result) {
 	}
 	for _, h := range res.Histograms {
 		if key := h.Object("key"); key.Num("tid") == 0 {
-			t.Errorf("an idle task has waited: %v", h)
+			t.Errorf("an idle task has a histogram: %v", h)
 		}
 	}
 }
