@@ -95,7 +95,7 @@ func TestConnected(t *testing.T) {
 			"family": c.family, "result": "connected", "error": nil,
 		})
 		if d := time.Duration(r.Num("duration_ns")); d <= 0 || d > most {
-			t.Errorf("it took %s, want no more than %s", d, most)
+			t.Errorf("duration is %s, want at most %s", d, most)
 		}
 		if other := to(res, p.LPort); len(other) > 0 {
 			t.Errorf("rows of the accepting end: %v", other)
@@ -335,6 +335,6 @@ func TestFastOpen(t *testing.T) {
 	}
 	r := tcptest.One(t, "fast open", to(res, rport))
 	if d := time.Duration(r.Num("duration_ns")); d <= 0 || d > most {
-		t.Errorf("it took %s, want no more than %s, since the SYN", d, most)
+		t.Errorf("duration since the SYN is %s, want at most %s", d, most)
 	}
 }
