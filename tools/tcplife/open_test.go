@@ -11,8 +11,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestOpen lists connections that are open at the start and the end: closed and open at the end,
-// old and new, and one that is not accepted.
+// TestOpen lists connections that are open at the start or the end, in all combinations: old and
+// new, closed and still open, and one that is not accepted.
 func TestOpen(t *testing.T) {
 	l := tcptest.Listen(t, "127.0.0.1:0")
 	closes, stays := tcptest.Connect(t, l, "127.0.0.1", 0), tcptest.Connect(t, l, "127.0.0.1", 0)
@@ -101,8 +101,8 @@ func TestManyOpen(t *testing.T) {
 	}
 }
 
-// TestOpenOrGone checks that a connection whose end was missed is not listed as open, nor another
-// one whose socket has the same address.
+// TestOpenOrGone checks that a connection whose close was not observed is not listed as open, nor
+// another one whose socket has the same address.
 func TestOpenOrGone(t *testing.T) {
 	tooltest.AnyWay(t)
 	const n = 50
