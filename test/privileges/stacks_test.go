@@ -9,7 +9,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// Unwind tables of programs that start during a run need further maps, so a run with user stacks
+// Unwind tables of programs that start during a run need additional maps, so a run with user stacks
 // must keep CAP_BPF.
 func TestKeptForUserStacks(t *testing.T) {
 	needsRoot(t)
