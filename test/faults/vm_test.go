@@ -42,9 +42,9 @@ func oneByOne(t *testing.T, perf bool, test func(s *subject)) {
 	}
 }
 
-// cpu is a CPU that can be taken offline; if possible not the last one, so that the numbers of
-// online CPUs have a gap. behind is the last CPU.
-type cpu struct{ number, behind int }
+// cpu is the first CPU that can be taken offline. last is the last such CPU, or the same: if it
+// differs, the numbers of online CPUs have a gap while the first one is offline.
+type cpu struct{ number, last int }
 
 func findCPU(t *testing.T) cpu {
 	t.Helper()
@@ -117,7 +117,7 @@ func (s *subject) checkArrived(r *run, on happened) {
 	}
 }
 
-// TestCPUs starts the tool while a CPU below the last is offline, takes the CPU online, takes it
+// TestCPUs starts the tool while that CPU is offline, takes the CPU online, takes it
 // offline while the load is pinned to it, and takes it online again.
 func TestCPUs(t *testing.T) {
 	ownMachine(t)
@@ -126,8 +126,8 @@ func TestCPUs(t *testing.T) {
 		c.set(s, false)
 		r := s.command().start(s).await(s)
 		all := s.on(0)
-		if c.behind != c.number {
-			all.add(s.on(c.behind))
+		if c.last != c.number {
+			all.add(s.on(c.last))
 		}
 		var late happened
 		for range 2 {

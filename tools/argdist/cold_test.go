@@ -35,7 +35,7 @@ func TestColdCondition(t *testing.T) {
 			counted += r.Num("count")
 		}
 		if unread := res.Summary.Object("reasons").Num("condition_unread"); counted+unread != calls {
-			t.Errorf("%s: %v hits and %v unread conditions, want %d in all", probe, counted, unread, calls)
+			t.Errorf("%s: %v hits and %v unread conditions, want %d in total", probe, counted, unread, calls)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func entries(t testing.TB, name string) (n int) {
 		id = next
 		m, err := ebpf.NewMapFromID(id)
 		if err != nil {
-			continue // unloaded meanwhile
+			continue // unloaded in the meantime
 		}
 		if info, err := m.Info(); err == nil && info.Name == name {
 			n += count(m)

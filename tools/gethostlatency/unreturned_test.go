@@ -28,7 +28,7 @@ func TestUnreturned(t *testing.T) {
 		lib.Call("gethostbyname", native.Call{})
 	}
 	if n := p.Counter("no_return"); n != calls {
-		t.Errorf("%d calls have not returned, want %d", n, calls)
+		t.Errorf("%d calls are counted as unreturned, want %d", n, calls)
 	}
 	if lost := p.Unobserved(); lost != 0 {
 		t.Errorf("%d lost, want 0", lost)

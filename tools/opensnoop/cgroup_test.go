@@ -19,9 +19,9 @@ func TestCgroup(t *testing.T) {
 			name := fmt.Sprintf("corescope-test-%d", os.Getpid())
 			below := tooltest.Cgroup(t, hierarchy, name+"/below")
 			inside := tooltest.Cgroup(t, hierarchy, name)
-			beside := tooltest.Cgroup(t, hierarchy, name+"-beside")
+			sibling := tooltest.Cgroup(t, hierarchy, name+"-sibling")
 			res := tooltest.JSON(t, Tool, []string{"--cgroup", inside, "--path", "*.cgroup-test", "--columns", "+cgroup"}, func() {
-				for _, dir := range []string{inside, below, beside} {
+				for _, dir := range []string{inside, below, sibling} {
 					run(t, tooltest.InCgroup(dir, "/bin/cat", "/"+dir[len(dir)-6:]+".cgroup-test"))
 				}
 			})

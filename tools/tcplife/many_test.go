@@ -122,7 +122,7 @@ func conns(t testing.TB) (n int) {
 		id = next
 		m, err := ebpf.NewMapFromID(id)
 		if err != nil {
-			continue // removed meanwhile
+			continue // removed in the meantime
 		}
 		if info, err := m.Info(); err == nil && info.Name == "conns" {
 			n += owned(t, m)

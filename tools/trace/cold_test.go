@@ -50,7 +50,7 @@ func checkCold(t *testing.T, format string, waits bool, call func(text uintptr))
 	res := tooltest.JSON(t, Tool, args, func() { texts.Each(call) })
 	unread := int(res.Summary.Object("reasons").Num("condition_unread"))
 	if len(res.Events)+unread != calls || waits && unread != 0 {
-		t.Errorf("%s: %d rows and %d unread conditions, want %d in all (waits: %v)",
+		t.Errorf("%s: %d rows and %d unread conditions, want %d in total (waits: %v)",
 			probe, len(res.Events), unread, calls, waits)
 	}
 	for _, r := range res.Events {
