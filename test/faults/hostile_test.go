@@ -242,6 +242,6 @@ func toolNamed(t *testing.T, name string) *tool.Tool {
 			return tl
 		}
 	}
-	t.Fatalf("there is no tool %s", name)
+	t.Fatalf("unknown tool %s", name)
 	return nil
 }

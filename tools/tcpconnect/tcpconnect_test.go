@@ -171,7 +171,7 @@ func TestLate(t *testing.T) {
 		if int(r.Num("lport")) == late.LPort {
 			who = "late "
 			if ms := r.Num("duration_ns") / 1e6; ms < 900 || ms > 3500 {
-				t.Errorf("it took %.1f ms, want the second until the retransmission", ms)
+				t.Errorf("duration is %.1f ms, want one second until the retransmission", ms)
 			}
 		}
 		got = append(got, who+r.Str("result"))
