@@ -81,8 +81,8 @@ func loadObject(path string) (*ebpf.CollectionSpec, error) {
 	return ebpf.LoadCollectionSpecFromReader(tool.Object(compressed))
 }
 
-// TestLiveTests checks that each tool has a test that runs it: with tooltest.JSON or a variant of it
-// (JSONUntil, JSONReports, JSONUndisturbed), or with tooltest.RunWakes.
+// TestLiveTests checks that each tool has a test that runs it: with tooltest.JSON or a variant of
+// it (JSONUntil, JSONReports, JSONUndisturbed), or with tooltest.RunWakes.
 func TestLiveTests(t *testing.T) {
 	for _, name := range names() {
 		if !isLive(t, name) {

@@ -25,7 +25,8 @@ func TestDescriptors(t *testing.T) {
 	})
 }
 
-// hooksWithDescriptors runs the tool with this number of descriptors and returns its attached hooks.
+// hooksWithDescriptors runs the tool with this number of descriptors and returns its attached
+// hooks.
 func (s *subject) hooksWithDescriptors(descriptors int) []string {
 	s.Helper()
 	r := s.command().within(fmt.Sprintf("ulimit -n %d", descriptors)).start(s).await(s)

@@ -19,8 +19,8 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// hostileMemoryKB is the memory in KB (VmHWM) that a tool may use for hostile input, within the limits
-// of internal/limit, including garbage of the Go runtime.
+// hostileMemoryKB is the memory in KB (VmHWM) that a tool may use for hostile input, within the
+// limits of internal/limit, including garbage of the Go runtime.
 const hostileMemoryKB = 400 << 10
 
 // hostile is input from a process that would exceed the memory limit of a tool if it were read

@@ -231,7 +231,8 @@ func ruledELF(t *testing.T) string {
 	for i := range functions {
 		b := make([]byte, 25, 25+3*rules) // length, CIE pointer, address, size, no augmentation data
 		for range rules / 2 {
-			b = append(b, 0x41, 0x0e, 16, 0x41, 0x0e, 24) // advance_loc 1; def_cfa_offset: the frame size changes after each byte
+			// advance_loc 1; def_cfa_offset: the frame size changes after each byte
+			b = append(b, 0x41, 0x0e, 16, 0x41, 0x0e, 24)
 		}
 		for len(b)%4 != 0 {
 			b = append(b, 0)

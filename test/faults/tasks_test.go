@@ -58,8 +58,8 @@ func TestTasks(t *testing.T) {
 	})
 }
 
-// skipWithoutMemory skips the test if memory or limits do not suffice for so many threads: each takes
-// about 60 KB in the kernel and in its process.
+// skipWithoutMemory skips the test if memory or limits do not suffice for so many threads: each
+// takes about 60 KB in the kernel and in its process.
 func skipWithoutMemory(t *testing.T) {
 	t.Helper()
 	const memory = tasks * 64 << 10

@@ -23,7 +23,8 @@ func ownMachine(t *testing.T) {
 	t.Helper()
 	tooltest.Root(t)
 	if init, err := os.Readlink("/proc/1/exe"); err != nil || init != "/init" {
-		t.Skipf("the test changes system-wide state and process 1 is %q: run it in a virtual machine (TOOLS=faults make test-kernels)", init)
+		t.Skipf("the test changes system-wide state and process 1 is %q: "+
+			"run it in a virtual machine (TOOLS=faults make test-kernels)", init)
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// reportOf returns the report of a kernel with attach types "btf" (selected) and "raw", without "tp".
+// reportOf returns the report of a kernel with attach types "btf" (selected) and "raw", without
+// "tp".
 func reportOf(checks ...plan.Check) *report {
 	return &report{kernel: kernel{name: "k"}, tools: map[string]*result{"t": {
 		Checks: checks,

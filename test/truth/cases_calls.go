@@ -137,8 +137,8 @@ func execsnoop(ctx context.Context, m *machine) ([]figure, error) {
 	}, nil
 }
 
-// isOnRegularFile reports whether the first argument is a descriptor of a regular file: strace shows its
-// path, which begins with a slash. Devices do not count.
+// isOnRegularFile reports whether the first argument is a descriptor of a regular file: strace
+// shows its path, which begins with a slash. Devices do not count.
 func isOnRegularFile(c call) bool {
 	_, path, ok := strings.Cut(c.args, "<")
 	return ok && strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(c.args, "0<pipe")

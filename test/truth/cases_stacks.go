@@ -124,8 +124,8 @@ func profileStacks(out *observed) (all []sampledStack) {
 	return all
 }
 
-// perfStacks returns the stacks of the loop in the output of perf script: a line with the name of the
-// task, a line "address (file)" per frame, and an empty line.
+// perfStacks returns the stacks of the loop in the output of perf script: a line with the name of
+// the task, a line "address (file)" per frame, and an empty line.
 func (m *machine) perfStacks(ctx context.Context, data string) ([]sampledStack, error) {
 	cmd := exec.CommandContext(ctx, "perf", "script", "--no-inline", "-i", data, "-F", "comm,ip,dso")
 	stdout, err := cmd.StdoutPipe()

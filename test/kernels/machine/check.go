@@ -16,8 +16,8 @@ import (
 	"github.com/corescope/corescope/test/kernels/plan"
 )
 
-// timeout is the timeout of one check, after which the test binary prints where it hangs. The faults
-// of all tools take half of it.
+// timeout is the timeout of one check, after which the test binary prints where it hangs. The
+// faults of all tools take half of it.
 const timeout = "20m"
 
 // outputMax is the number of bytes of a test's output sent to the host. The console has all output.
@@ -110,7 +110,8 @@ type event struct {
 	Key, Value           string // of an attribute
 }
 
-// read adds the tests to the check. It returns the output of unfinished tests and of the run itself.
+// read adds the tests to the check. It returns the output of unfinished tests and of the run
+// itself.
 func read(c *plan.Check, from io.Reader) (unfinished string, err error) {
 	printed := map[string]string{}
 	c.Attrs = map[string]string{}
