@@ -17,14 +17,21 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestKernelStack checks that a new program has the stack of exec.
-func TestKernelStack(t *testing.T) {
-	tooltest.Tracefs(t)
-	const comm = "kernelstacktest" // which no other process has
-	path := filepath.Join(t.TempDir(), comm)
+// trueAs returns a path of true(1) under a name that no other process has.
+func trueAs(t *testing.T, name string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), name)
 	if err := os.Symlink("/bin/true", path); err != nil {
 		t.Fatal(err)
 	}
+	return path
+}
+
+// TestKernelStack checks that a new program has the stack of exec.
+func TestKernelStack(t *testing.T) {
+	tooltest.Tracefs(t)
+	const comm = "kernelstacktest"
+	path := trueAs(t, comm)
 	args := []string{"-K", "--comm", comm, "t:sched:sched_process_exec(filename)"}
 	load := func() { run(t, path) }
 	res := tooltest.JSON(t, Tool, args, load)
@@ -68,8 +75,10 @@ func TestUserStack(t *testing.T) {
 // TestBothStacks checks that a system call has a kernel stack and a user stack.
 func TestBothStacks(t *testing.T) {
 	tooltest.Tracefs(t)
+	const comm = "bothstackstest"
+	path := trueAs(t, comm)
 	probe := fmt.Sprintf("t:raw_syscalls:sys_enter(id) if id == %d", unix.SYS_EXIT_GROUP)
-	res := tooltest.JSON(t, Tool, []string{"-K", "-U", "--comm", "true", probe}, func() { run(t, "/bin/true") })
+	res := tooltest.JSON(t, Tool, []string{"-K", "-U", "--comm", comm, probe}, func() { run(t, path) })
 	if len(res.Events) != 1 {
 		t.Fatalf("rows %v", res.Events)
 	}
