@@ -110,10 +110,10 @@ func Instances(places []Place, isPattern bool) ([]probe.Instance, []Place) {
 	slices.SortStableFunc(ordered, func(a, b Place) int { return strings.Compare(a.hook(), b.hook()) })
 	for i, p := range ordered {
 		if i == 0 || p.hook() != ordered[i-1].hook() {
-			out = append(out, probe.Instance{Hook: p.hook(), First: uint64(i), Some: isPattern})
+			out = append(out, probe.Instance{Hook: p.hook(), First: uint64(i), AllowPartial: isPattern})
 		}
 		last := &out[len(out)-1]
-		last.Some = last.Some || p.Either
+		last.AllowPartial = last.AllowPartial || p.Either
 		last.Targets = append(last.Targets, p.Target)
 	}
 	return out, ordered

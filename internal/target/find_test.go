@@ -122,7 +122,7 @@ func TestInstances(t *testing.T) {
 	var got []string
 	for _, in := range instances {
 		for i, target := range in.Targets {
-			if places[in.First+uint64(i)].Name != target.Name || !in.Some {
+			if places[in.First+uint64(i)].Name != target.Name || !in.AllowPartial {
 				t.Errorf("%s: %s has the number of %s", in.Hook, target.Name, places[in.First+uint64(i)].Name)
 			}
 			got = append(got, in.Hook+":"+target.Name)

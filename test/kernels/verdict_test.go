@@ -23,7 +23,7 @@ func reportOf(checks ...plan.Check) *report {
 		Variants: []plan.Variant{
 			{Hook: "h", Kind: "btf", Result: "taken", Taken: true},
 			{Hook: "h", Kind: "raw", Result: "works"},
-			{Hook: "h", Kind: "tp", Result: "not in this kernel"},
+			{Hook: "h", Kind: "tp", Result: "not supported by this kernel"},
 			{Hook: "h", Kind: "bad", Result: "refused by the verifier: why"},
 		},
 	}}}
@@ -46,7 +46,7 @@ func TestCell(t *testing.T) {
 		{"forced", reportOf(good, raw), variant{kind: "raw"}, passed},
 		{"only the default ran", reportOf(good), variant{kind: "raw"}, "not run"},
 		{"only the ring buffer ran", reportOf(good), variant{kind: "btf", perf: true}, "not run"},
-		{"missing", reportOf(good), variant{kind: "tp"}, "not in this kernel"},
+		{"missing", reportOf(good), variant{kind: "tp"}, "not supported by this kernel"},
 		{"refused", reportOf(good), variant{kind: "bad"}, "FAIL: refused"},
 		{"unknown", reportOf(good), variant{kind: "other"}, "not tried"},
 	} {

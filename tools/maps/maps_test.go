@@ -39,7 +39,7 @@ func TestUnsupported(t *testing.T) {
 	tooltest.Root(t)
 	var errOut bytes.Buffer
 	code := tool.Run(t.Context(), Tool, []string{"-p", "2"}, io.Discard, &errOut)
-	if code != tool.ExitOK && (code != tool.ExitUnsupported || !strings.Contains(errOut.String(), "not in this kernel")) {
+	if code != tool.ExitOK && (code != tool.ExitUnsupported || !strings.Contains(errOut.String(), "not supported by this kernel")) {
 		t.Errorf("exit code %d: %s", code, &errOut)
 	}
 }
