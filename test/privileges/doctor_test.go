@@ -95,10 +95,10 @@ func TestDoctorIsRight(t *testing.T) {
 		remedy       string // of tools that do not run; "" where all run
 	}{
 		{"root", none, true, nil, ""},
-		{"nobody", none, false, nil, "lacks "},
-		{"CAP_BPF", system.Set(system.CapBPF), false, nil, "lacks "},
+		{"nobody", none, false, nil, "missing "},
+		{"CAP_BPF", system.Set(system.CapBPF), false, nil, "missing "},
 		{"what it needs", enough, false, nil, ""},
-		{"without BTF", none, true, []string{"/sys/kernel/btf"}, "give it the BTF of kernel "},
+		{"without BTF", none, true, []string{"/sys/kernel/btf"}, "provide the BTF of kernel "},
 		{"without tracefs", none, true, []string{"/sys/kernel/tracing"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestDoctorIsRight(t *testing.T) {
 						t.Errorf("doctor reports %+v, %s exited with %d: %s", s, s.Name, code, stderr)
 					}
 					remedy := tt.remedy
-					if remedy == "lacks " {
+					if remedy == "missing " {
 						remedy = lacks(s.Name, tt.capabilities)
 					}
 					if s.Runs != (tt.remedy == "") || !strings.HasPrefix(s.Remedy, remedy) || s.Runs != (len(s.Hooks) > 0 && s.Error == "") {
@@ -133,7 +133,7 @@ func TestDoctorIsRight(t *testing.T) {
 func lacks(name string, held system.Capabilities) string {
 	i := slices.IndexFunc(tools.All(), func(tl *tool.Tool) bool { return tl.Name == name })
 	needs := tools.All()[i].Needs()
-	return fmt.Sprintf("lacks %s: run it as root, or give it %s", needs&^held, needs)
+	return fmt.Sprintf("missing %s: run corescope as root, or with %s", needs&^held, needs)
 }
 
 // matchesReport reports whether a tool failed with the error and the remedy that doctor reports. A
@@ -160,7 +160,7 @@ func TestDoctorText(t *testing.T) {
 		t.Errorf("the report has tcplife, which was not requested: %s", text)
 	}
 	text, _, code = output(t, program(t.Context(), 0, false, "doctor"))
-	const remedy = "\n  lacks CAP_BPF, CAP_PERFMON: run it as root, or give it CAP_BPF, CAP_PERFMON\n"
+	const remedy = "\n  missing CAP_BPF, CAP_PERFMON: run corescope as root, or with CAP_BPF, CAP_PERFMON\n"
 	if code != tool.ExitNotPermitted || strings.Count(text, remedy) != 1 {
 		t.Errorf("without capabilities: exit code %d: %s", code, text)
 	}

@@ -177,7 +177,7 @@ func TestOneFewer(t *testing.T) {
 				if code := cmd.ProcessState.ExitCode(); code != tool.ExitNotPermitted {
 					t.Errorf("exit code %d, %v, want %d", code, err, tool.ExitNotPermitted)
 				}
-				want := fmt.Sprintf("(lacks %s: run it as root, or give it %s)\n", c, tl.Needs())
+				want := fmt.Sprintf("(missing %s: run corescope as root, or with %s)\n", c, tl.Needs())
 				if !strings.HasPrefix(stderr.String(), tl.Name+": ") || !strings.HasSuffix(stderr.String(), want) ||
 					strings.Count(stderr.String(), "\n") != 1 {
 					t.Errorf("standard error is %q, want one line that ends with %q", &stderr, want)
