@@ -231,7 +231,7 @@ func (o *options) find(set *fetch.Set, p *tool.Plan, env *tool.Env, k *tool.Kern
 	if err != nil {
 		return err
 	}
-	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, Room: fetch.DataMax}
+	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, DataMax: fetch.DataMax}
 	// Without BTF there are still arguments by number, and fields of tracepoints.
 	f.Types, _ = k.Types()
 	for _, text := range o.Probes {
