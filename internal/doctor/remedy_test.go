@@ -74,7 +74,7 @@ func TestRemedy(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := Remedy(tt.err, &tt.facts, tt.needs)
 			if !strings.HasPrefix(got, tt.want) || (got == "") != (tt.want == "") {
-				t.Errorf("%v: %q, want %q…", tt.err, got, tt.want)
+				t.Errorf("%v: %q, want prefix %q", tt.err, got, tt.want)
 			}
 			if strings.HasSuffix(got, ".") || strings.Contains(got, "\n") {
 				t.Errorf("%q is not a part of a sentence", got)

@@ -133,7 +133,7 @@ func parseTracepoint(rest string) (Spec, error) {
 	rest = strings.TrimPrefix(rest, ":")
 	category, event, ok := strings.Cut(rest, ":")
 	if !ok || category == "" || event == "" {
-		return Spec{}, errors.New("want t:CATEGORY:EVENT")
+		return Spec{}, errors.New("the form is t:CATEGORY:EVENT")
 	}
 	return Spec{Kind: Tracepoint, Name: rest}, nil
 }
@@ -141,7 +141,7 @@ func parseTracepoint(rest string) (Spec, error) {
 func parseUSDT(rest string) (Spec, error) {
 	file, name, ok := strings.Cut(rest, ":")
 	if !ok || file == "" || name == "" {
-		return Spec{}, errors.New("want u:FILE:PROBE or u:FILE:PROVIDER:PROBE")
+		return Spec{}, errors.New("the form is u:FILE:PROBE or u:FILE:PROVIDER:PROBE")
 	}
 	return Spec{Kind: USDT, File: file, Name: name}, nil
 }
