@@ -50,7 +50,7 @@ func (o *UserStacks) tableMemory() int64 {
 // processes returns a symbolizer for user stacks.
 func (o *UserStacks) processes() (*stack.Processes, error) {
 	ps := stack.NewProcesses(0)
-	ps.Want(stack.Detail{Lines: o.Lines, Inlines: o.Inlines})
+	ps.SetDetail(stack.Detail{Lines: o.Lines, Inlines: o.Inlines})
 	if o.Debuginfod == "" {
 		return ps, nil
 	}
@@ -58,7 +58,7 @@ func (o *UserStacks) processes() (*stack.Processes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask --debuginfod: %w", err)
 	}
-	ps.Ask(servers)
+	ps.SetDebuginfod(servers)
 	return ps, nil
 }
 

@@ -95,7 +95,7 @@ func New(o *Frames, u *UserStacks, m Machine) (*Traces, error) {
 	if err != nil {
 		return nil, err
 	}
-	processes.Report(m.Limits)
+	processes.SetReporter(m.Limits)
 	return &Traces{
 		exact: o.exact(), noProc: !m.HasProc, memory: u.tableMemory(), depth: int(o.Depth), fpDepth: min(int(o.Depth), system.StackDepth("/")), kernel: m.Kernel, processes: processes,
 		Cache: newTraceCache(cachedTraces),
@@ -123,7 +123,7 @@ func (t *Traces) expectProcess(pid uint32) {
 	}
 	maps, _ := mapped.Executable(pid) // without them tables are made as stacks come
 	for i := range maps {
-		t.unwinding.want(t.processes.FileHeard(&maps[i]))
+		t.unwinding.want(t.processes.FileOfMmap(&maps[i]))
 	}
 }
 
@@ -140,8 +140,8 @@ func (t *Traces) listen() {
 	t.watch = w
 	t.watched.Go(func() {
 		_ = w.Run(func(m *mapped.Mapped) {
-			t.unwinding.expect(t.processes.FileHeard(m))
-			t.processes.Heard(int(m.PID), stack.Mapping{Start: m.Start, End: m.End, Offset: m.Offset, Inode: m.Inode, Path: m.Path})
+			t.unwinding.expect(t.processes.FileOfMmap(m))
+			t.processes.RecordMmap(int(m.PID), stack.Mapping{Start: m.Start, End: m.End, Offset: m.Offset, Inode: m.Inode, Path: m.Path})
 		}, func() {})
 	})
 }
@@ -258,7 +258,7 @@ func codeOf(b []byte) []stack.Code {
 
 // meet records the process of a stack and its files.
 func (t *Traces) meet(raw *rawStack, head *stackHead) {
-	t.processes.Meet(int(raw.pid), head.Space, raw.code)
+	t.processes.Prepare(int(raw.pid), head.Space, raw.code)
 	for i := range raw.code {
 		if f := t.processes.Find(int(raw.pid), &raw.code[i]); head.Unknown > 0 {
 			t.unwinding.want(f)

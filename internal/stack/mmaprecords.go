@@ -7,29 +7,30 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// Mapping is an executable mapping of a file, as it was heard of when it was made.
+// Mapping is an executable mapping of a file, from the mmap record that reported it.
 type Mapping struct {
 	Start, End, Offset, Inode uint64
-	// Path is below the root of the process.
+	// Path is relative to the root of the process.
 	Path string
 }
 
-// maxHeard bounds the mappings of a process that are kept.
-const maxHeard = 256
+// maxMmaps bounds the number of mmap records that are kept per process.
+const maxMmaps = 256
 
-// heard are the mappings of processes that may be gone before they can be looked at.
-type heard struct {
+// mmapRecords are the mappings from mmap records, by process. They are used for processes that exit
+// before corescope reads their mappings from /proc.
+type mmapRecords struct {
 	mu    sync.Mutex
 	byPID map[int][]mapping
-	size  int   // of all mappings, in bytes
-	order []int // pids, the oldest first
+	size  int   // bytes of all mappings
+	order []int // PIDs, the oldest first
 }
 
-// Heard tells of a mapping as it is made. It is for processes that end before they can be
-// looked at: their files are found by their paths then, below our own root alone.
-func (ps *Processes) Heard(pid int, m Mapping) {
-	ps.stir(pid)
-	h := &ps.heard
+// RecordMmap adds a mapping when it is created. It is used if the process exits before its mappings
+// are read from /proc. Its file is then opened by path below corescope's root.
+func (ps *Processes) RecordMmap(pid int, m Mapping) {
+	ps.markStale(pid)
+	h := &ps.mmaps
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.byPID == nil {
@@ -51,15 +52,16 @@ func (ps *Processes) Heard(pid int, m Mapping) {
 		h.order = h.order[1:]
 	}
 	n := mapping{start: m.Start, end: m.End, offset: m.Offset, inode: m.Inode, path: m.Path}
-	// What it covers is gone: by an exec, or as another process has that pid now.
+	// Mappings that it overlaps do not exist any more: it replaced them, or the process called
+	// exec, or the PID was reused.
 	maps = slices.DeleteFunc(maps, func(o mapping) bool {
-		isGone := o.start < n.end && n.start < o.end
-		if isGone {
+		overlap := o.start < n.end && n.start < o.end
+		if overlap {
 			h.size -= o.bytes()
 		}
-		return isGone
+		return overlap
 	})
-	if len(maps) >= maxHeard {
+	if len(maps) >= maxMmaps {
 		h.size -= maps[0].bytes()
 		maps = maps[1:]
 	}
@@ -67,32 +69,32 @@ func (ps *Processes) Heard(pid int, m Mapping) {
 	h.byPID[pid] = append(maps, n)
 }
 
-// stir has the mappings of a process that is remembered read again.
-func (ps *Processes) stir(pid int) {
+// markStale requests that the mappings of a process are read again, if it is known.
+func (ps *Processes) markStale(pid int) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if p := ps.pids[pid]; p != nil {
-		p.stirred.Store(true)
+		p.stale.Store(true)
 	}
 }
 
-func (h *heard) hasAny() bool {
+func (h *mmapRecords) hasAny() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.byPID != nil
 }
 
-// recall makes a snapshot of a process that has ended of what was heard of it, and of the one
-// before. It is false where nothing was heard.
-func (ps *Processes) recall(p *process) bool {
-	h := &ps.heard
+// takeFromMmaps makes the snapshot of a process that has exited, from its mmap records and its last
+// snapshot. It returns false if there are no records.
+func (ps *Processes) takeFromMmaps(p *process) bool {
+	h := &ps.mmaps
 	h.mu.Lock()
 	maps := slices.Clone(h.byPID[p.pid])
 	h.mu.Unlock()
 	if len(maps) == 0 {
 		return false
 	}
-	s, old := &snapshot{pid: p.pid, roots: ps.roots(nil)}, p.taken
+	s, old := &snapshot{pid: p.pid, roots: ps.searchRoots(nil)}, p.snapshot
 	if old != nil {
 		*s = *old
 	}
@@ -100,19 +102,19 @@ func (ps *Processes) recall(p *process) bool {
 	sortMaps(s.maps)
 	for i := range s.maps {
 		if !ps.reuse(&s.maps[i], old) {
-			ps.findHeard(&s.maps[i], s.roots)
+			ps.findByPath(&s.maps[i], s.roots)
 		}
 	}
 	if old != nil {
 		ps.keepUnmapped(s, old)
 		ps.releaseMaps(old)
 	}
-	ps.keep(p, s)
+	ps.setSnapshot(p, s)
 	return true
 }
 
-// path is that of a mapping that was heard of, "" if it was not.
-func (h *heard) path(pid int, c *Code) string {
+// path returns the path of a mapping from its mmap record, or "".
+func (h *mmapRecords) path(pid int, c *Code) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.byPID[pid] {
@@ -123,11 +125,11 @@ func (h *heard) path(pid int, c *Code) string {
 	return ""
 }
 
-// findHeard finds the file of a mapping that was heard of.
-func (ps *Processes) findHeard(m *mapping, roots []*root) {
+// findByPath opens the file of a mapping by path and sets the module, or the reason Exited.
+func (ps *Processes) findByPath(m *mapping, roots []*root) {
 	m.reason = Exited
 	for _, r := range roots {
-		if found := m.same(r.handle(m.file())); found != nil {
+		if found := m.check(r.handle(m.file())); found != nil {
 			m.module, m.reason = ps.cache.module(moduleKey{file: found.id}, found, nil), Named
 			return
 		}
