@@ -156,7 +156,7 @@ func (u *unwinding) run() {
 		case <-u.stop:
 			return
 		case <-tick.C:
-			u.tables.Review()
+			u.tables.RetryRefused()
 		case <-u.wake:
 		}
 		for u.next() {
