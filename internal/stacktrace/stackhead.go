@@ -12,11 +12,12 @@ import (
 	"github.com/corescope/corescope/internal/stack"
 )
 
-// ProgramFrames returns the number of frames of the BPF program and its callers.
+// ProgramFrames returns the number of innermost frames that belong to the BPF program and to the
+// kernel functions that run it.
 func ProgramFrames(frames []stack.Frame) int {
-	const most = 16
+	const maxFrames = 16
 	n := 0
-	for i, f := range frames[:min(most, len(frames))] {
+	for i, f := range frames[:min(maxFrames, len(frames))] {
 		if f.Module == "[bpf]" || runsPrograms(f.Name) {
 			n = i + 1
 		}
@@ -33,7 +34,7 @@ func runsPrograms(function string) bool {
 	return false
 }
 
-// CheckHead compares struct stack_head of the object with the Go type.
+// CheckHead checks that struct stack_head of a BPF object has the layout of the Go type.
 func CheckHead(spec *ebpf.CollectionSpec) error {
 	var head *btf.Struct
 	if err := spec.Types.TypeByName("stack_head", &head); err != nil {
