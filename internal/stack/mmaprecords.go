@@ -30,26 +30,26 @@ type mmapRecords struct {
 // are read from /proc. Its file is then opened by path below corescope's root.
 func (ps *Processes) RecordMmap(pid int, m Mapping) {
 	ps.markStale(pid)
-	h := &ps.mmaps
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.byPID == nil {
-		h.byPID = make(map[int][]mapping)
+	r := &ps.mmaps
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byPID == nil {
+		r.byPID = make(map[int][]mapping)
 	}
-	maps, ok := h.byPID[pid]
+	maps, ok := r.byPID[pid]
 	if !ok {
-		h.order = append(h.order, pid)
+		r.order = append(r.order, pid)
 	}
-	for len(h.order) > 1 && (len(h.order) > maxProcesses || h.size > limit.Snapshots) {
-		if h.order[0] == pid {
-			h.order = append(h.order[1:], pid)
+	for len(r.order) > 1 && (len(r.order) > maxProcesses || r.size > limit.Snapshots) {
+		if r.order[0] == pid {
+			r.order = append(r.order[1:], pid)
 			continue
 		}
-		for i := range h.byPID[h.order[0]] {
-			h.size -= h.byPID[h.order[0]][i].bytes()
+		for i := range r.byPID[r.order[0]] {
+			r.size -= r.byPID[r.order[0]][i].bytes()
 		}
-		delete(h.byPID, h.order[0])
-		h.order = h.order[1:]
+		delete(r.byPID, r.order[0])
+		r.order = r.order[1:]
 	}
 	n := mapping{start: m.Start, end: m.End, offset: m.Offset, inode: m.Inode, path: m.Path}
 	// Mappings that it overlaps do not exist any more: it replaced them, or the process called
@@ -57,16 +57,16 @@ func (ps *Processes) RecordMmap(pid int, m Mapping) {
 	maps = slices.DeleteFunc(maps, func(o mapping) bool {
 		overlap := o.start < n.end && n.start < o.end
 		if overlap {
-			h.size -= o.bytes()
+			r.size -= o.bytes()
 		}
 		return overlap
 	})
 	if len(maps) >= maxMmaps {
-		h.size -= maps[0].bytes()
+		r.size -= maps[0].bytes()
 		maps = maps[1:]
 	}
-	h.size += n.bytes()
-	h.byPID[pid] = append(maps, n)
+	r.size += n.bytes()
+	r.byPID[pid] = append(maps, n)
 }
 
 // markStale requests that the mappings of a process are read again, if it is known.
@@ -78,19 +78,19 @@ func (ps *Processes) markStale(pid int) {
 	}
 }
 
-func (h *mmapRecords) hasAny() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.byPID != nil
+func (r *mmapRecords) hasAny() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byPID != nil
 }
 
 // takeFromMmaps makes the snapshot of a process that has exited, from its mmap records and its last
 // snapshot. It returns false if there are no records.
 func (ps *Processes) takeFromMmaps(p *process) bool {
-	h := &ps.mmaps
-	h.mu.Lock()
-	maps := slices.Clone(h.byPID[p.pid])
-	h.mu.Unlock()
+	r := &ps.mmaps
+	r.mu.Lock()
+	maps := slices.Clone(r.byPID[p.pid])
+	r.mu.Unlock()
 	if len(maps) == 0 {
 		return false
 	}
@@ -114,11 +114,11 @@ func (ps *Processes) takeFromMmaps(p *process) bool {
 }
 
 // path returns the path of a mapping from its mmap record, or "".
-func (h *mmapRecords) path(pid int, c *Code) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for i := range h.byPID[pid] {
-		if m := &h.byPID[pid][i]; m.start == c.Start && m.offset == c.Offset {
+func (r *mmapRecords) path(pid int, c *Code) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.byPID[pid] {
+		if m := &r.byPID[pid][i]; m.start == c.Start && m.offset == c.Offset {
 			return m.file()
 		}
 	}
