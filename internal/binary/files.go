@@ -60,11 +60,11 @@ func (f *Files) Wants(m *Mapped) bool {
 func (f *Files) WantsProgram(m *Mapped) bool { return f.Programs && f.follows(m) && m.IsProgram() }
 
 func (f *Files) follows(m *Mapped) bool {
-	return len(f.Names) > 0 && len(f.Paths) == 0 && f.IsOf(m.PID)
+	return len(f.Names) > 0 && len(f.Paths) == 0 && f.Includes(m.PID)
 }
 
-// IsOf reports whether the process is selected.
-func (f *Files) IsOf(pid uint32) bool {
+// Includes reports whether the process is selected.
+func (f *Files) Includes(pid uint32) bool {
 	return len(f.PIDs) == 0 || slices.Contains(f.PIDs, pid) || f.Has != nil && f.Has(pid)
 }
 

@@ -28,7 +28,7 @@ type observed struct {
 
 func newObserved(want *binary.Files) observed {
 	return observed{
-		pids: want.PIDs, isSelected: want.IsOf, attached: map[binary.ID]bool{}, isObserved: map[uint32]bool{}, program: map[uint32]string{},
+		pids: want.PIDs, isSelected: want.Includes, attached: map[binary.ID]bool{}, isObserved: map[uint32]bool{}, program: map[uint32]string{},
 	}
 }
 

@@ -37,16 +37,16 @@ const (
 // DropAll is a filter that drops all received segments.
 var DropAll = []unix.SockFilter{{Code: returns}}
 
-// Deafen makes an end of a connection drop all received segments.
-func Deafen(t testing.TB, c *net.TCPConn) {
+// DropReceived makes an end of a connection drop all received segments.
+func DropReceived(t testing.TB, c *net.TCPConn) {
 	t.Helper()
 	must(t, Filter(c, DropAll))
 }
 
-// DeafenTo makes an end of a connection drop received segments whose payload starts with the given
-// byte. It applies to segments whose only TCP option is the timestamp, and also drops such segments
-// without payload.
-func DeafenTo(t testing.TB, c *net.TCPConn, first byte) {
+// DropPayload makes an end of a connection drop received segments whose payload starts with the
+// given byte. It applies to segments whose only TCP option is the timestamp, and also drops such
+// segments without payload.
+func DropPayload(t testing.TB, c *net.TCPConn, first byte) {
 	t.Helper()
 	const dataOffset, withTimestamps = 12, 8 << 4
 	must(t, Filter(c, []unix.SockFilter{
@@ -68,15 +68,15 @@ func Filter(c *net.TCPConn, filter []unix.SockFilter) error {
 	})
 }
 
-// Unfilter removes the filter.
-func Unfilter(c *net.TCPConn) error {
+// RemoveFilter removes the filter.
+func RemoveFilter(c *net.TCPConn) error {
 	return control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0) })
 }
 
-// Hear removes the filter of Deafen or DeafenTo.
-func Hear(t testing.TB, c *net.TCPConn) {
+// StopDropping removes the filter of DropReceived or DropPayload.
+func StopDropping(t testing.TB, c *net.TCPConn) {
 	t.Helper()
-	must(t, Unfilter(c))
+	must(t, RemoveFilter(c))
 }
 
 // TotalRetrans returns the kernel's count of retransmitted segments (tcpi_total_retrans).

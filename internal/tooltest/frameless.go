@@ -66,9 +66,9 @@ func Frameless(t testing.TB) *exec.Cmd {
 	return startProgram(t, FramelessProgram(t))
 }
 
-// HeldProgram starts a shell process that executes the program at path when start is called, in the
-// same process. The process is killed when the test ends.
-func HeldProgram(t testing.TB, path string) (cmd *exec.Cmd, start func()) {
+// WaitingProgram starts a shell process that executes the program at path when start is called, in
+// the same process. The process is killed when the test ends.
+func WaitingProgram(t testing.TB, path string) (cmd *exec.Cmd, start func()) {
 	t.Helper()
 	cmd = exec.Command("sh", "-c", `read go; while [ ${#i} -lt 4000 ]; do i=$i.; done; exec "$0"`, path)
 	in, err := cmd.StdinPipe()

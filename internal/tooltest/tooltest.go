@@ -92,10 +92,10 @@ type Result struct {
 	mu         sync.Mutex   // guards Rows, see JSONUntil
 }
 
-// Accounts fails the test unless the rows and the lost events of the summary add up to the number
+// CheckTotal fails the test unless the rows and the lost events of the summary add up to the number
 // of events that happened. Program runs that the kernel skipped (program_busy) can belong to any
 // calls, so they can account for missing events, but need not.
-func Accounts(t testing.TB, summary Row, rows, happened int) {
+func CheckTotal(t testing.TB, summary Row, rows, happened int) {
 	t.Helper()
 	skipped := int(summary.Object("reasons").Num("program_busy"))
 	lost := int(summary.Num("lost")) - skipped
@@ -134,10 +134,10 @@ func Root(t testing.TB) {
 	machine.share(t)
 }
 
-// AnyWay declares that the result of the test does not depend on the attach type: it tests flags,
-// filters or rendering in user space. Short runs skip it, because test/kernels has a short run for
-// each attach type.
-func AnyWay(t testing.TB) {
+// AnyAttachType declares that the result of the test does not depend on the attach type: it tests
+// flags, filters or rendering in user space. Short runs skip it, because test/kernels has a short
+// run for each attach type.
+func AnyAttachType(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("independent of the attach type: not in short runs")
@@ -155,9 +155,10 @@ func OnHooks(t testing.TB, hooks ...string) {
 	}
 }
 
-// Ways returns the argument lists that a test runs the tool with, to use several attach types: nil
-// for the default, then others. Short runs use only nil, because argsEnv sets their attach type.
-func Ways(others ...[]string) [][]string {
+// ArgVariants returns the argument lists that a test runs the tool with, to use several attach
+// types: nil for the default, then others. Short runs use only nil, because argsEnv sets their
+// attach type.
+func ArgVariants(others ...[]string) [][]string {
 	if testing.Short() {
 		others = nil
 	}
@@ -255,13 +256,13 @@ func runJSON(t testing.TB, tl *tool.Tool, args []string, res *Result, load func(
 		res.validate(t, tl, args)
 	}
 	if n := res.Summary.Object("reasons").Num("program_busy"); n > 0 {
-		t.Logf(LeftOut, int(n))
+		t.Logf(SkippedRuns, int(n))
 	}
 	return res
 }
 
-// LeftOut is the format of the log message about skipped program runs (program_busy).
-const LeftOut = "the kernel skipped %d runs of the tool's programs"
+// SkippedRuns is the format of the log message about skipped program runs (program_busy).
+const SkippedRuns = "the kernel skipped %d runs of the tool's programs"
 
 // during returns a function to call when the tool is ready: it runs the load, then stops the tool.
 func during(load, cancel func()) func() {

@@ -97,7 +97,7 @@ func TestCgroup(t *testing.T) {
 
 // TestCgroups checks one histogram per cgroup.
 func TestCgroups(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	hierarchy := defaultHierarchy(t)
 	l := newLoop(t, 0)
 	one, other := testCgroup(t, hierarchy, "one"), testCgroup(t, hierarchy, "other")
@@ -114,7 +114,7 @@ func TestCgroups(t *testing.T) {
 
 // TestContainers checks the container name of a process that has exited.
 func TestContainers(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	const id = "b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b"
 	dir := tooltest.Cgroup(t, defaultHierarchy(t), "docker/"+id)
 	l := newLoop(t, 0)
@@ -136,7 +136,7 @@ func TestContainers(t *testing.T) {
 // TestKernelThread checks I/O through a second loop device, whose driver submits it to the first
 // one in a kernel thread: the cgroup is that of the process.
 func TestKernelThread(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	inside, sibling := testCgroup(t, "blkio", "inside"), testCgroup(t, "blkio", "sibling")
 	l := newLoop(t, 0)
 	upper := loopOver(t, int(l.dev.Fd()), unix.LO_FLAGS_DIRECT_IO)

@@ -35,7 +35,7 @@ func TestAccount(t *testing.T) {
 	})
 	// The test's own pages may be read too, but in requests of other sizes.
 	rows := res.Where(func(r tooltest.Row) bool { return r.Num("bytes") == size })
-	tooltest.Accounts(t, res.Summary, len(rows), n)
+	tooltest.CheckTotal(t, res.Summary, len(rows), n)
 	t.Logf("%d rows, reasons %v", len(rows), res.Summary.Object("reasons"))
 }
 

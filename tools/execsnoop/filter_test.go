@@ -17,7 +17,7 @@ import (
 
 // TestFilters runs three programs and identifies the rows by their last argument.
 func TestFilters(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	target, echo := program(t, "true"), program(t, "echo")
 	mark := fmt.Sprintf("mark%d", os.Getpid())
 	load := func() {
@@ -104,7 +104,7 @@ func TestPID(t *testing.T) {
 }
 
 func TestCgroup(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	target := program(t, "true")
 	for _, hierarchy := range []string{"cgroup2", "memory"} {
 		t.Run(hierarchy, func(t *testing.T) {

@@ -218,7 +218,7 @@ func TestQueued(t *testing.T) {
 
 // TestPeer compares with fsslower of libbpf-tools.
 func TestPeer(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	if ready := tooltest.JSON(t, Tool, append(self(), "-t", "fuse"), func() {}); !byFunctions(ready) {
 		tooltest.KernelFunctions(t) // the peer has no other hook
 		if !tooltest.Forced() {
@@ -395,7 +395,7 @@ func TestOverlay(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
 	load := func() { operate(t, f.File) }
 	text := tooltest.Text(t, Tool, append(self(), "-m", "0", "-t", "fuse"), load)

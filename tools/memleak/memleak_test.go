@@ -333,7 +333,7 @@ func TestTrace(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	lib := library(t, "libc.so.6", "")
 	out := tooltest.Text(t, Tool, only(lib), func() { leak(lib, 1<<20, 10, 10) })
 	if !strings.Contains(out, "] Top 1 stacks with outstanding allocations:\n100 bytes in 10 allocations from stack\n    malloc\n") {

@@ -260,7 +260,7 @@ func TestLengths(t *testing.T) {
 
 // TestKernelThreads checks that kernel threads have no user stack, and are selected with -k.
 func TestKernelThreads(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	res := tooltest.JSON(t, Tool, []string{"-k", "--duration", "1s"}, nil)
 	if len(res.Rows) == 0 {
 		t.Error("no kernel thread waited for a second")
@@ -273,7 +273,7 @@ func TestKernelThreads(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	out := tooltest.Text(t, Tool, []string{"-k", "-f", "--duration", "1s"}, nil)
 	if !strings.Contains(out, ";ret_from_fork") || !strings.Contains(out, "schedule ") {
 		t.Errorf("folded stacks are %s", out)

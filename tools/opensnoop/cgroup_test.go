@@ -52,7 +52,7 @@ func run(t *testing.T, cmd *exec.Cmd) {
 // TestContainer selects a container by its cgroup, and checks its name in rows of tasks that have
 // exited.
 func TestContainer(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for _, hierarchy := range []string{"cgroup2", "memory"} {
 		dir := tooltest.Cgroup(t, hierarchy, "docker/"+id)

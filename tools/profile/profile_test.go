@@ -261,7 +261,7 @@ func TestIdle(t *testing.T) {
 
 // TestInterval checks that each interval has its own samples.
 func TestInterval(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	s := newSpinner(t, 2*time.Second)
 	res := tooltest.JSON(t, Tool, []string{"-F", "99", "--interval", "500ms", "--pid", s.pid()}, func() { s.spin(t) })
 	intervals := map[string]float64{}
@@ -279,7 +279,7 @@ func TestInterval(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	s := newSpinner(t, 500*time.Millisecond)
 	out := tooltest.Text(t, Tool, []string{"-F", "99", "-d", "--pid", s.pid()}, func() { s.spin(t) })
 	block := regexp.MustCompile(`(?m)^    \S*profile\.spinLeaf\n    \S*profile\.spinMiddle\n    \S*profile\.spinOuter\n(    .*\n)*    -                cs-spin \(\d+\)\n        \d+\n\n`)
@@ -289,7 +289,7 @@ func TestText(t *testing.T) {
 }
 
 func TestFolded(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	s := newSpinner(t, 500*time.Millisecond)
 	out := tooltest.Text(t, Tool, []string{"-F", "99", "-f", "-a", "--pid", s.pid()}, func() { s.spin(t) })
 	line := regexp.MustCompile(`(?m)^cs-spin;(\S+;)?runtime\.main;main\.main;\S*profile\.TestMain;\S*profile\.spinOuter;\S*profile\.spinMiddle;\S*profile\.spinLeaf \d+$`)
@@ -300,7 +300,7 @@ func TestFolded(t *testing.T) {
 
 // TestCSV checks that a CSV row has the stack in one cell, outermost function first.
 func TestCSV(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	s := newSpinner(t, 500*time.Millisecond)
 	out := tooltest.Text(t, Tool, []string{"--output", "csv", "-F", "99", "--pid", s.pid()}, func() { s.spin(t) })
 	if !strings.HasPrefix(out, "time,interval_ns,pid,comm,count,kernel_stack,user_stack\n") || !strings.Contains(out, "spinMiddle;github.com") {

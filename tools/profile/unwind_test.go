@@ -92,7 +92,7 @@ func TestAssembly(t *testing.T) {
 // program that it executes.
 func TestExec(t *testing.T) {
 	tooltest.Root(t)
-	cmd, start := tooltest.HeldProgram(t, tooltest.FramelessProgram(t))
+	cmd, start := tooltest.WaitingProgram(t, tooltest.FramelessProgram(t))
 	checkWhole(t, cmd.Process.Pid, start, 0.9)
 }
 

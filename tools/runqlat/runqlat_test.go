@@ -125,7 +125,7 @@ func near(got, want, hidden time.Duration) bool {
 func TestPingPong(t *testing.T) {
 	const trips = 5000
 	all := cpus(t)
-	for _, attach := range tooltest.Ways([]string{"--hook", "queue=raw"}) {
+	for _, attach := range tooltest.ArgVariants([]string{"--hook", "queue=raw"}) {
 		for _, cpu := range []int{all[0], all[len(all)-1]} {
 			t.Run(fmt.Sprintf("%s/%d-%d", attach, all[0], cpu), func(t *testing.T) {
 				a, b := pair(t, all[0], cpu, nil)
@@ -170,7 +170,7 @@ func checkNoIdle(t *testing.T, res *tooltest.Result) {
 // TestIntervals sums the reports printed during waits, with and without keys. The last report is
 // printed at the end of the run.
 func TestIntervals(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	for _, keys := range [][]string{{"-L", "--reasons"}, nil} {
 		a, b := pair(t, cpus(t)[0], cpus(t)[0], nil)
 		var want [2]facts

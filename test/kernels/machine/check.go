@@ -56,7 +56,7 @@ func amend(c, second *plan.Check) {
 // lackRuns reports whether the output of each failed test says that the kernel skipped runs of the
 // tool's programs. A test whose subtests failed has no output itself.
 func lackRuns(failed []plan.Test) bool {
-	notice, _, _ := strings.Cut(tooltest.LeftOut, "%d")
+	notice, _, _ := strings.Cut(tooltest.SkippedRuns, "%d")
 	return !slices.ContainsFunc(failed, func(t plan.Test) bool {
 		isPart := func(o plan.Test) bool { return strings.HasPrefix(o.Name, t.Name+"/") }
 		return !strings.Contains(t.Output, notice) && !slices.ContainsFunc(failed, isPart)

@@ -38,7 +38,7 @@ func TestRead(t *testing.T) {
 // Failed tests are repeated only if the output of all of them reports skipped program runs. A test
 // with subtests has no output itself.
 func TestLackRuns(t *testing.T) {
-	skipped := plan.Test{Name: "TestA/one", Output: "x_test.go:1: " + fmt.Sprintf(tooltest.LeftOut, 3)}
+	skipped := plan.Test{Name: "TestA/one", Output: "x_test.go:1: " + fmt.Sprintf(tooltest.SkippedRuns, 3)}
 	parent, other := plan.Test{Name: "TestA"}, plan.Test{Name: "TestB", Output: "wrong"}
 	for _, test := range []struct {
 		failed []plan.Test
