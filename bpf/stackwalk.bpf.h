@@ -99,7 +99,8 @@ static __always_inline void stack_buf_release(struct stack_buf *buf)
 
 /*
  * stack_unwind unwinds up to max_frames frames from the state that unwind_begin() has set, and
- * returns their number. It is a global function, because the verifier checks these once and
+ * returns their number. If the walk ends before the outermost frame, an entry is added that reports
+ * this (HOW_INCOMPLETE). It is a global function, because the verifier checks these once and
  * separately: otherwise it would check all following code for each possible number of frames.
  */
 __noinline __u32 stack_unwind(__u32 max_frames)
@@ -114,8 +115,16 @@ __noinline __u32 stack_unwind(__u32 max_frames)
 		if (i >= max_frames)
 			return i;
 		buf->addrs[i] = cur->pc | (__u64)cur->how << UNWIND_HOW_SHIFT;
-		if (!unwind_step())
+		switch (unwind_step()) {
+		case NEXT_FRAME:
+			continue;
+		case NEXT_NONE:
 			return i + 1;
+		}
+		if (i + 1 >= max_frames)
+			return i + 1;
+		buf->addrs[i + 1] = (__u64)HOW_INCOMPLETE << UNWIND_HOW_SHIFT;
+		return i + 2;
 	}
 	return STACKS_DEPTH;
 }

@@ -54,8 +54,15 @@ static __always_inline void unwind_original(struct unwind_cursor *cur)
 	cur->returns = instance ? (__u64)BPF_CORE_READ(instance, next) : 0;
 }
 
+/* The result of a step. */
+enum unwind_next {
+	NEXT_UNKNOWN, /* the caller was not found */
+	NEXT_FRAME,
+	NEXT_NONE, /* this is the outermost frame */
+};
+
 /*
- * unwind_step goes to the caller, and returns 0 if there is none. A global function, for the same
+ * unwind_step goes to the caller, and returns an enum unwind_next. A global function, for the same
  * reason as stack_unwind().
  */
 __noinline int unwind_step(void)
@@ -67,11 +74,11 @@ __noinline int unwind_step(void)
 	__u64 rule;
 
 	if (!cur)
-		return 0;
+		return NEXT_UNKNOWN;
 	rule = unwind_rule(cur);
 	switch (rule & 0x7f) {
 	case BASE_END:
-		return 0;
+		return NEXT_NONE;
 	case BASE_NONE:
 		break;
 	case BASE_SIGNAL:
@@ -81,16 +88,20 @@ __noinline int unwind_step(void)
 		moved = unwind_by_rule(cur, rule);
 	}
 	if (!moved && !unwind_by_code(cur) && !(rule == 0 && unwind_search(cur)) && !unwind_by_frame_pointer(cur))
-		return 0;
+		return cur->fp ? NEXT_UNKNOWN : NEXT_NONE; /* the ABIs clear it in the outermost frame */
 	cur->pc &= unwind_address_mask;
 	if (cur->returns && cur->pc == cur->trampoline)
 		unwind_original(cur);
-	if (!cur->pc || !unwind_locate())
-		return 0;
+	if (!cur->pc)
+		return NEXT_NONE;
+	if (!unwind_locate())
+		return NEXT_UNKNOWN;
 	if (cur->how != HOW_FRAME_POINTER && !cur->searched)
-		return 1;
+		return NEXT_FRAME;
 	m = unwind_mapping_at(&cur->mappings, cur->mappings.at);
-	return m->mapping.file.kind != MAPPING_FILE || unwind_follows_call(cur);
+	if (m->mapping.file.kind == MAPPING_FILE && !unwind_follows_call(cur))
+		return NEXT_UNKNOWN;
+	return NEXT_FRAME;
 }
 
 /* The user registers of the current task, as saved when it entered the kernel. */

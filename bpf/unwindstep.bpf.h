@@ -27,7 +27,8 @@ enum unwind_how {
 	HOW_GO,
 	HOW_SIGNAL,
 	HOW_CODE,
-	HOW_SEARCH
+	HOW_SEARCH,
+	HOW_INCOMPLETE = 15 /* no frame: the walk ended although there is a caller */
 };
 #define UNWIND_HOW_SHIFT 60
 #define UNWIND_ADDRESS ((1ULL << UNWIND_HOW_SHIFT) - 1)

@@ -27,7 +27,7 @@ const enum usdt_kind *usdt_kind_type __attribute__((unused));
 /* Part of a register. */
 struct usdt_reg {
 	__u16 offset; /* in struct pt_regs */
-	__u8 present;
+	__u8 is_set;
 	__u8 shift; /* bits below the part */
 	__u8 drop; /* bits above the part, after the shift */
 	__u8 is_signed;
@@ -68,7 +68,7 @@ static __always_inline __u64 usdt_reg_value(void *ctx, const struct usdt_reg *r)
 {
 	__u64 val = 0;
 
-	if (!r->present)
+	if (!r->is_set)
 		return 0;
 	bpf_probe_read_kernel(&val, sizeof(val), ctx + r->offset);
 	return usdt_extend(val >> (r->shift & 63), r->drop, r->is_signed);

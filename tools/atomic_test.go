@@ -10,9 +10,9 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// A program can be interrupted, and in user space preempted, between the load and the store
-// of an addition, by one that adds to the same counter. So maps of counters are only written
-// by atomic instructions, or a loss could be lost.
+// A program can be interrupted or, in user space, preempted between the load and the store of an
+// addition, by a program that adds to the same counter. Maps of counters must therefore be written
+// by atomic instructions only; otherwise counts, including those of lost events, can be too low.
 func TestCountersAreAtomic(t *testing.T) {
 	atomic := 0
 	for _, tl := range tools.All() {
@@ -35,13 +35,13 @@ func TestCountersAreAtomic(t *testing.T) {
 		}
 	}
 	if atomic == 0 {
-		t.Error("no program counts anything")
+		t.Error("no program has an atomic addition to a counter")
 	}
 }
 
-// counterStores counts the atomic additions to what a look-up in a map of counters has
-// returned, which is in R0 until the next call, and in copies of it. Its error is the first
-// plain store there. It follows the instructions up to the next one that is jumped to.
+// counterStores returns the number of atomic additions to counters: to the result of a lookup in a
+// map of counters, which is in R0 until the next call, and to copies of it. It fails at the first
+// plain store to a counter. It follows the instructions up to the next jump target.
 func counterStores(ins asm.Instructions) (atomic int, err error) {
 	counts := map[string]bool{"lost": true, "counters": true, "totals": true}
 	targets := jumpTargets(ins)

@@ -43,10 +43,10 @@ func firstDifference(got, want []byte) string {
 	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
 	for i := range min(len(g), len(w)) {
 		if g[i] != w[i] {
-			return fmt.Sprintf("have %s\nwant %s", g[i], w[i])
+			return fmt.Sprintf("got %s\nwant %s", g[i], w[i])
 		}
 	}
-	return fmt.Sprintf("have %d lines, want %d", len(g), len(w))
+	return fmt.Sprintf("got %d lines, want %d", len(g), len(w))
 }
 
 // instructions lists the programs of all tools with their number of instructions per architecture,

@@ -10,8 +10,8 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// TestAccessedMapsAreTagged checks that maps which user space accesses by name have the tag that creates
-// them first (bpf/map.bpf.h).
+// TestAccessedMapsAreTagged checks that maps that user space accesses by name have the tag with
+// which they are created first (bpf/map.bpf.h).
 func TestAccessedMapsAreTagged(t *testing.T) {
 	access := regexp.MustCompile(`(?:Maps\[|Counts\(|[^.]Map: )"(\w+)"`)
 	accessed := map[string]bool{}

@@ -34,7 +34,7 @@ func TestReadmeFlags(t *testing.T) {
 			for _, match := range flag.FindAllStringSubmatch(cells[0], -1) {
 				want := !exceptHistograms || facts.Kind != "histogram"
 				if has := hasFlag(facts, match[1]); has != want {
-					t.Errorf("%s has --%s: %v, the README says %v", tl.Name, match[1], has, want)
+					t.Errorf("%s has --%s: %v, want %v as in the README", tl.Name, match[1], has, want)
 				}
 			}
 		}

@@ -73,12 +73,12 @@ func TestSchemaHoldsForEveryCommandLine(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for kind, one := range lineSchemas(t, text) {
+				for kind, line := range lineSchemas(t, text) {
 					if all[kind] == nil {
 						t.Errorf("%q: lines of type %s are missing", args, kind)
 						continue
 					}
-					if err := holds(all[kind], one); err != nil {
+					if err := holds(all[kind], line); err != nil {
 						t.Errorf("%q: lines of type %s: %v", args, kind, err)
 					}
 				}
@@ -152,10 +152,10 @@ func lineSchemas(t *testing.T, text []byte) map[string]map[string]any {
 	return out
 }
 
-// holds reports whether all schemas accept every object that one accepts.
-func holds(all, one map[string]any) error {
+// holds reports whether all schemas accept every object that line accepts.
+func holds(all, line map[string]any) error {
 	mine, _ := all["properties"].(map[string]any)
-	others, _ := one["properties"].(map[string]any)
+	others, _ := line["properties"].(map[string]any)
 	for key, other := range others {
 		a, isObject := mine[key].(map[string]any)
 		b := other.(map[string]any)
@@ -167,12 +167,12 @@ func holds(all, one map[string]any) error {
 				return fmt.Errorf("key: %w", err)
 			}
 		case !reflect.DeepEqual(a, b):
-			return fmt.Errorf("key %s is %v, and %v for the run", key, a, b)
+			return fmt.Errorf("key %s is %v in the schema of the tool, %v in that of the run", key, a, b)
 		}
 	}
 	for _, key := range all["required"].([]any) {
-		if !slices.Contains(one["required"].([]any), key) {
-			return fmt.Errorf("key %s is required, and not for the run", key)
+		if !slices.Contains(line["required"].([]any), key) {
+			return fmt.Errorf("key %s is required by the schema of the tool, but not by that of the run", key)
 		}
 	}
 	return nil

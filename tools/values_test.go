@@ -77,7 +77,8 @@ func byName(t *testing.T, name string) *tool.Tool {
 	return nil
 }
 
-// negative contains the flags that accept negative numbers, zero those for which 0 has a meaning.
+// negative returns the flags that accept negative numbers, zero those that accept 0, with its
+// meaning.
 func negative() []string { return []string{"state", "cpu"} }
 
 func zero() map[string]string {
@@ -106,7 +107,7 @@ func TestNumbersHaveBounds(t *testing.T) {
 					name, parse = f.Position, func(v string) error { return positional(tl, facts, f.Position, v) }
 				}
 				if err := parse("NaN"); err == nil || !strings.Contains(err.Error(), `"NaN" is not a`) {
-					continue // it is a text
+					continue // the flag accepts any text
 				}
 				if err := parse("-1"); err == nil && !slices.Contains(negative(), name) {
 					t.Errorf("%s: %s accepts -1", tl.Name, name)

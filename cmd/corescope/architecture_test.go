@@ -19,13 +19,13 @@ import (
 
 const module = "github.com/corescope/corescope/"
 
-// rules are the two tables of ARCHITECTURE.md: which packages of the module a package imports,
-// and which packages import a library.
+// rules are the two tables of ARCHITECTURE.md: the packages of this module that each package
+// imports, and the packages that import each library.
 type rules struct {
 	packages, libraries map[string][]string
 }
 
-// anyTool stands for the packages of the tools, as in the table.
+// anyTool stands for all tool packages in the table.
 const anyTool = "tools/NAME"
 
 var code = regexp.MustCompile("`([^`]+)`")
@@ -50,7 +50,7 @@ func readRules(t *testing.T) rules {
 			table = nil
 		case table != nil && strings.HasPrefix(line, "| `"):
 			if len(cells) < columns {
-				cells = append(cells, "") // an empty cell is trimmed
+				cells = append(cells, "") // an empty last cell was trimmed
 			}
 			table[code.FindStringSubmatch(cells[0])[1]] = names(cells[columns-1])
 		}
@@ -61,7 +61,7 @@ func readRules(t *testing.T) rules {
 	return r
 }
 
-// names are the packages that a cell lists: `probe` is internal/probe.
+// names returns the packages in a cell: `probe` is internal/probe.
 func names(cell string) []string {
 	var out []string
 	for _, m := range code.FindAllStringSubmatch(cell, -1) {
@@ -97,8 +97,8 @@ func packages(t *testing.T) []pkg {
 	return all
 }
 
-// row is the package's row in the table: the tools share one, and what lies below a package
-// has that package's.
+// row returns the row of a package. All tools share a row, and a package without a row has that of
+// the directory above it.
 func (r *rules) row(path string) (string, bool) {
 	if dir, _, ok := strings.Cut(path, "/"); ok && dir == "tools" {
 		return anyTool, true
@@ -113,7 +113,7 @@ func (r *rules) row(path string) (string, bool) {
 	return "", false
 }
 
-// Packages import what ARCHITECTURE.md lists, and all that it lists.
+// TestLayering checks that packages import exactly what ARCHITECTURE.md lists.
 func TestLayering(t *testing.T) {
 	r := readRules(t)
 	for _, fault := range r.check(packages(t)) {
@@ -133,23 +133,23 @@ func (r *rules) check(all []pkg) (faults []string) {
 		}
 		for _, imp := range p.Imports {
 			if name, ours := strings.CutPrefix(imp, module); ours && row != "test/" {
-				of := r.imports(row, name)
-				used[[2]string{row, of}] = true
-				if of == "" {
+				entry := r.imports(row, name)
+				used[[2]string{row, entry}] = true
+				if entry == "" {
 					fault("%s imports %s, which ARCHITECTURE.md does not list", p.ImportPath, name)
 				}
 			}
 			if importers, ok := r.libraries[imp]; ok && row != "test/" {
 				used[[2]string{row, imp}] = true
 				if !slices.Contains(importers, row) {
-					fault("%s imports %s: only %v may", p.ImportPath, imp, importers)
+					fault("%s imports %s, which only %v may import", p.ImportPath, imp, importers)
 				}
 			}
 		}
 	}
 	for _, row := range slices.Sorted(maps.Keys(r.packages)) {
 		if row != "bpf/" && row != "vmlinux/" && !rows[row] {
-			fault("there is no package %s", row)
+			fault("package %s does not exist", row)
 		}
 		for _, name := range r.packages[row] {
 			if name != anyTool && !used[[2]string{row, name}] {
@@ -167,7 +167,7 @@ func (r *rules) check(all []pkg) (faults []string) {
 	return faults
 }
 
-// imports returns the entry by which a row may import a package, "" if it may not.
+// imports returns the entry in a row that allows to import a package, or "".
 func (r *rules) imports(row, name string) string {
 	for _, entry := range r.packages[row] {
 		if name == entry || entry == anyTool && strings.HasPrefix(name, "tools/") {
@@ -177,7 +177,8 @@ func (r *rules) imports(row, name string) string {
 	return ""
 }
 
-// A fault of each kind is found, and what is as the tables say has none.
+// TestLayeringFindsFaults checks that each kind of fault is found, and none if packages match the
+// tables.
 func TestLayeringFindsFaults(t *testing.T) {
 	r := rules{
 		map[string][]string{"cmd/x": {"internal/a", "tools"}, "tools": {anyTool}, anyTool: {"internal/a"}, "internal/a": {"internal/b"}, "internal/b": nil, "test/": nil},
@@ -190,20 +191,20 @@ func TestLayeringFindsFaults(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct {
-		want  string
-		spoil func(map[string][]string)
+		want   string
+		change func(map[string][]string)
 	}{
 		{"", func(map[string][]string) {}},
 		{"internal/b imports internal/a, which ARCHITECTURE.md does not list", func(m map[string][]string) { m["internal/b"] = append(m["internal/b"], module+"internal/a") }},
 		{"tools/t imports internal/b, which ARCHITECTURE.md does not list", func(m map[string][]string) { m["tools/t"] = append(m["tools/t"], module+"internal/b") }},
-		{"internal/a imports lib: only [internal/b] may", func(m map[string][]string) { m["internal/a"] = append(m["internal/a"], "lib") }},
-		{"internal/b imports log: only [] may", func(m map[string][]string) { m["internal/b"] = append(m["internal/b"], "log") }},
+		{"internal/a imports lib, which only [internal/b] may import", func(m map[string][]string) { m["internal/a"] = append(m["internal/a"], "lib") }},
+		{"internal/b imports log, which only [] may import", func(m map[string][]string) { m["internal/b"] = append(m["internal/b"], "log") }},
 		{"internal/new is not in the table of ARCHITECTURE.md", func(m map[string][]string) { m["internal/new"] = nil }},
 		{"internal/a does not import internal/b, which ARCHITECTURE.md lists", func(m map[string][]string) { m["internal/a"] = nil }},
 		{"internal/b does not import lib, which ARCHITECTURE.md lists", func(m map[string][]string) { m["internal/b"] = nil }},
 	} {
 		m := good()
-		tt.spoil(m)
+		tt.change(m)
 		var all []pkg
 		for _, path := range slices.Sorted(maps.Keys(m)) {
 			all = append(all, pkg{path, m[path]})
@@ -214,8 +215,8 @@ func TestLayeringFindsFaults(t *testing.T) {
 	}
 }
 
-// Outside of main and of what tests are made of nothing ends the process, runs before main, or
-// is C.
+// TestOnlyMainEndsTheProcess checks that packages, except for test helpers, do not end the process,
+// have no init functions and do not use cgo.
 func TestOnlyMainEndsTheProcess(t *testing.T) {
 	for _, dir := range []string{"../../internal", "../../tools"} {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -234,6 +235,7 @@ func TestOnlyMainEndsTheProcess(t *testing.T) {
 	}
 }
 
+// forbidden returns the constructs in a file that are not allowed.
 func forbidden(t *testing.T, path string) (faults []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
@@ -242,18 +244,18 @@ func forbidden(t *testing.T, path string) (faults []string) {
 	}
 	for _, imp := range file.Imports {
 		if imp.Path.Value == `"C"` {
-			faults = append(faults, "it is cgo")
+			faults = append(faults, "imports C (cgo)")
 		}
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
 			if n.Name.Name == "init" && n.Recv == nil {
-				faults = append(faults, "it has an init function")
+				faults = append(faults, "has an init function")
 			}
 		case *ast.SelectorExpr:
 			if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "os" && n.Sel.Name == "Exit" {
-				faults = append(faults, "it calls os.Exit")
+				faults = append(faults, "calls os.Exit")
 			}
 		}
 		return true

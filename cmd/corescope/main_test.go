@@ -123,6 +123,7 @@ func BenchmarkLoneEvent(b *testing.B) {
 	}
 }
 
+// start starts the binary and returns its output. end stops it with SIGINT.
 func start(b *testing.B, path string, args ...string) (rows *bufio.Reader, end func()) {
 	b.Helper()
 	cmd := exec.Command(path, args...)

@@ -1,7 +1,7 @@
-// Package binary finds the programs and libraries that processes run, and the places in
-// them where probes go. It knows no BPF.
+// Package binary finds the executables and libraries that processes map, and the file offsets at
+// which uprobes are attached. It does not depend on BPF.
 //
-// What it reads belongs to others: a file may be anything, and may change or go at any time.
+// The files and mappings are untrusted input. They can change or disappear at any time.
 package binary
 
 import (
@@ -19,38 +19,41 @@ import (
 )
 
 var (
-	// ErrIrregular is returned for what is not a regular file.
+	// ErrIrregular is returned for directories, devices, pipes and sockets.
 	ErrIrregular = errors.New("not a regular file")
-	// ErrForeign is returned for a file that is not for this machine's 64-bit programs.
-	ErrForeign = errors.New("not a 64-bit program of this machine")
+	// ErrForeign is returned for an ELF file of another architecture, or for a 32-bit one.
+	ErrForeign = errors.New("not a 64-bit ELF file for this machine's architecture")
 )
 
-// File is a program or library. It is held open, so that it stays the same file whatever
-// becomes of its path.
+// File is an executable or library. It is kept open, so it stays the same file if its path is
+// replaced or deleted.
 type File struct {
-	// Path is what it was found by: the path below the root of its process.
+	// Path is relative to the root directory of the process that maps the file.
 	Path string
 	ID   ID
 
 	file      *os.File // O_PATH
-	contents  *os.File // that elf reads
+	contents  *os.File // read by elf
 	elf       *elf.File
 	functions []Function
 	resolvers []Function
 	slots     []Slot
 }
 
-// ID tells files apart. A file of a layer that several mounts of overlayfs share is one
-// file to the kernel's probes: there it has no device, as each mount shows it with another,
-// but times, which all mounts show alike.
+// ID identifies a file as uprobes do: a file in a lower layer that several overlayfs mounts share
+// is a single file. stat reports a different device for it in each of these mounts, so on overlayfs
+// the ID has the modification and change time, which are the same in all of them, instead of the
+// device.
 type ID struct {
 	dev, inode   uint64
 	mtime, ctime int64
 }
 
-// Open opens a file by its path in our own mount namespace.
+// Open opens a file by its path in corescope's mount namespace.
+//
+// Returns ErrIrregular.
 func Open(path string) (*File, error) {
-	// O_PATH, as opening a device or a pipe could act on it, or block.
+	// O_PATH, because opening a device can have side effects, and opening a pipe can block.
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
@@ -78,13 +81,13 @@ func identify(fd int) (ID, error) {
 	return ID{dev: st.Dev, inode: st.Ino}, nil
 }
 
-// Inode is its number in its file system, as mappings have it.
+// Inode returns the inode number, as in /proc/PID/maps.
 func (f *File) Inode() uint64 { return f.ID.inode }
 
-// Name is a path of the open file, for the kernel. It is good until Close.
+// Name returns a path that leads to the open file in this process. It is valid until Close.
 func (f *File) Name() string { return fmt.Sprintf("/proc/self/fd/%d", f.file.Fd()) }
 
-// ReadCode reads an instruction at an offset: up to 16 bytes.
+// ReadCode reads up to 16 bytes at a file offset: enough for one instruction.
 func (f *File) ReadCode(offset uint64) ([]byte, error) {
 	r, err := os.Open(f.Name())
 	if err != nil {
@@ -99,7 +102,7 @@ func (f *File) ReadCode(offset uint64) ([]byte, error) {
 	return text[:n], nil
 }
 
-// Close forgets the file.
+// Close closes the file.
 func (f *File) Close() error {
 	if f.elf != nil {
 		f.contents.Close()
@@ -134,8 +137,8 @@ func machine() elf.Machine {
 	return elf.EM_X86_64
 }
 
-// Parse calls read with the file's ELF structure, which is good until read returns.
-// A panic of debug/elf, as files made to that end cause, is an error.
+// Parse calls read with the file's ELF structure, which is valid until read returns. It returns a
+// panic of debug/elf, which a crafted file can cause, as an error.
 //
 // Returns ErrForeign, and a [limit.Error] for a file that exceeds a limit.
 func (f *File) Parse(read func(*elf.File) error) (err error) {
@@ -154,7 +157,7 @@ func (f *File) Parse(read func(*elf.File) error) (err error) {
 	return nil
 }
 
-// Offset turns an address, as symbols and notes have it, into a place in the file.
+// Offset converts a virtual address, as in symbols and notes, to a file offset.
 func Offset(e *elf.File, vaddr uint64) (offset uint64, ok bool) {
 	for _, p := range e.Progs {
 		if p.Type == elf.PT_LOAD && vaddr-p.Vaddr < p.Filesz {
@@ -164,11 +167,12 @@ func Offset(e *elf.File, vaddr uint64) (offset uint64, ok bool) {
 	return 0, false
 }
 
-// Address turns the place of code in the file, or of a mapping of code, into an address, as symbols have it.
+// Address converts the file offset of code, or of the start of an executable mapping, to a virtual
+// address as in symbols.
 func Address(e *elf.File, offset uint64) (vaddr uint64, ok bool) {
 	page := uint64(os.Getpagesize())
 	for _, p := range e.Progs {
-		// Mappings begin at the page that a segment begins in.
+		// A mapping starts at the page that contains the start of the segment.
 		begin := p.Off &^ (page - 1)
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && offset >= begin && offset < p.Off+p.Filesz {
 			return offset - p.Off + p.Vaddr, true
@@ -177,29 +181,28 @@ func Address(e *elf.File, offset uint64) (vaddr uint64, ok bool) {
 	return 0, false
 }
 
-// IsGo tells whether the file is a program of Go.
+// IsGo reports whether the file is a Go executable. It is false if the file cannot be read.
 func (f *File) IsGo() bool {
-	is := false
-	// What cannot be read is none.
+	isGo := false
 	_ = f.Parse(func(e *elf.File) error {
-		is = e.Section(".gopclntab") != nil || e.Section(".go.buildinfo") != nil
+		isGo = e.Section(".gopclntab") != nil || e.Section(".go.buildinfo") != nil
 		return nil
 	})
-	return is
+	return isGo
 }
 
-// IsProgram tells whether the file is a program, and no library.
+// IsProgram reports whether the file is an executable, not a library. It is false if the file
+// cannot be read.
 func (f *File) IsProgram() bool {
-	is := false
-	// What cannot be read is none.
+	isProgram := false
 	_ = f.Parse(func(e *elf.File) error {
 		const pie, maxDynamic = 0x08000000, 1 << 20 // DF_1_PIE
 		if s := e.SectionByType(elf.SHT_DYNAMIC); s != nil && s.FileSize > maxDynamic {
 			return nil
 		}
 		flags, err := e.DynValue(elf.DT_FLAGS_1)
-		is = e.Type == elf.ET_EXEC || e.Type == elf.ET_DYN && err == nil && len(flags) > 0 && flags[0]&pie != 0
+		isProgram = e.Type == elf.ET_EXEC || e.Type == elf.ET_DYN && err == nil && len(flags) > 0 && flags[0]&pie != 0
 		return nil
 	})
-	return is
+	return isProgram
 }

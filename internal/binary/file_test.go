@@ -36,9 +36,9 @@ func TestFunctions(t *testing.T) {
 	}
 	for i, name := range []string{"one", "two"} {
 		fn := got[i]
-		// Code is where the offset says, and nothing of it before.
+		// Offset is the first byte of the code: it is not 0, and the padding before it is.
 		if fn.Name != name || fn.Size == 0 || b[fn.Offset] == 0 || fn.Offset > 0 && b[fn.Offset-1] != 0 {
-			t.Errorf("function %+v, want %s where its code begins", fn, name)
+			t.Errorf("function %+v, want %s with the offset of its first instruction", fn, name)
 		}
 	}
 }
@@ -47,30 +47,30 @@ func TestExports(t *testing.T) {
 	f := open(t, native.Write(t, filepath.Join(t.TempDir(), "lib.so"), []string{"one_two", "three"}).Path)
 	for name, want := range map[string]bool{"one_two": true, "three": true, "one": false, "two": false, "": false} {
 		if got, err := f.Exports("none", name); err != nil || got != want {
-			t.Errorf("%q is exported: %v", name, !want)
+			t.Errorf("Exports(none, %q) = %v, %v, want %v", name, got, err, want)
 		}
 	}
 }
 
-func TestNotPrograms(t *testing.T) {
+func TestInvalidFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "text")
-	if err := os.WriteFile(path, []byte("\x7fELF and then nothing of the kind"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("\x7fELF without a valid header"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := open(t, path).Functions(); err == nil {
-		t.Errorf("functions %v of no program", got)
+		t.Errorf("functions of an invalid ELF file: %v, want an error", got)
 	}
 	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{filepath.Join(dir, "fifo"), "/dev/null", dir} {
 		if _, err := Open(path); !errors.Is(err, ErrIrregular) {
-			t.Errorf("open %s: %v", path, err)
+			t.Errorf("open %s: %v, want %v", path, err, ErrIrregular)
 		}
 	}
 	if _, err := Open(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("open what is not there: %v", err)
+		t.Errorf("open a missing file: %v, want %v", err, os.ErrNotExist)
 	}
 }
 
@@ -85,11 +85,11 @@ func TestForeign(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := open(t, lib.Path).Functions(); !errors.Is(err, ErrForeign) {
-		t.Errorf("functions of another machine: %v", err)
+		t.Errorf("functions of a RISC-V library: %v, want %v", err, ErrForeign)
 	}
 }
 
-// FuzzFunctions reads files that are broken in one byte.
+// FuzzFunctions reads files with one changed byte.
 func FuzzFunctions(f *testing.F) {
 	lib := native.Write(f, filepath.Join(f.TempDir(), "lib.so"), []string{"one"})
 	b, err := os.ReadFile(lib.Path)
@@ -110,8 +110,8 @@ func FuzzFunctions(f *testing.F) {
 	})
 }
 
-// TestOverlay has a file in a layer that two mounts share: it is one file, as for the
-// kernel's probes, while one of an upper layer is another.
+// TestOverlay compares IDs of files on two overlays with the same lower layer: a file of the lower
+// layer has the same ID in both, as for uprobes, and a file copied to an upper layer has another.
 func TestOverlay(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount")
@@ -127,13 +127,13 @@ func TestOverlay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, b := open(t, mounts[0]+"/lib.so"), open(t, mounts[1]+"/lib.so"); a.ID != b.ID {
-		t.Errorf("one file is two: %v, %v", a.ID, b.ID)
+		t.Errorf("file of the shared lower layer: IDs %v and %v, want the same", a.ID, b.ID)
 	}
 	if a, b := open(t, mounts[0]+"/changed.so"), open(t, mounts[1]+"/changed.so"); a.ID == b.ID {
-		t.Errorf("two files are one: %v", a.ID)
+		t.Errorf("file copied up in one overlay: the same ID %v in both", a.ID)
 	}
 	if a, b := open(t, dir+"/lower/lib.so"), open(t, dir+"/lower/changed.so"); a.ID == b.ID {
-		t.Errorf("two files are one: %v", a.ID)
+		t.Errorf("two files of the lower layer: the same ID %v", a.ID)
 	}
 }
 
@@ -151,13 +151,13 @@ func overlay(t *testing.T, dir, lower string) string {
 	t.Helper()
 	// The upper layer cannot be on an overlay itself.
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
-		t.Skipf("no tmpfs can be mounted: %v", err)
+		t.Skipf("cannot mount tmpfs: %v", err)
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	upper, work, merged := mkdir(t, dir, "upper"), mkdir(t, dir, "work"), mkdir(t, dir, "merged")
 	options := "lowerdir=" + lower + ",upperdir=" + upper + ",workdir=" + work
 	if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
-		t.Skipf("no overlay can be mounted: %v", err)
+		t.Skipf("cannot mount overlayfs: %v", err)
 	}
 	t.Cleanup(func() { unix.Unmount(merged, unix.MNT_DETACH) })
 	return merged
@@ -184,10 +184,10 @@ func TestWants(t *testing.T) {
 		{"of another process", Files{Names: []string{"libc.so.6"}, PIDs: []uint32{7}}, Mapped{PID: 8, Path: "/libc.so.6"}, false},
 		{"nothing", Files{PIDs: []uint32{mine}}, Mapped{PID: mine, Path: exe}, false},
 		{"program", Files{Names: []string{"no"}, PIDs: []uint32{mine}}, Mapped{PID: mine, Path: exe}, true},
-		{"program, unasked", Files{}, Mapped{PID: mine, Path: exe}, false},
+		{"program, not requested", Files{}, Mapped{PID: mine, Path: exe}, false},
 	} {
 		if got := tt.files.Wants(&tt.m); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
+			t.Errorf("%s: Wants = %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }
@@ -205,12 +205,12 @@ func TestParseMapped(t *testing.T) {
 		got, path, ok := parseMapped([]byte(line))
 		got.Path = string(path)
 		if ok != (want != Mapped{}) || ok && got != want {
-			t.Errorf("%q is %+v, %v", line, got, ok)
+			t.Errorf("parseMapped(%q) = %+v, %v, want %+v", line, got, ok, want)
 		}
 	}
 }
 
-// TestScan finds a file that this process maps, also when its path is gone.
+// TestScan finds a deleted file that this process maps.
 func TestScan(t *testing.T) {
 	lib := native.Open(t, "corescope-scan.so", []string{"one"})
 	want := open(t, lib.Path).ID
@@ -224,7 +224,7 @@ func TestScan(t *testing.T) {
 				return
 			}
 			if f, err := m.Open(); err != nil {
-				t.Errorf("open what is mapped: %v", err)
+				t.Errorf("open mapped file: %v", err)
 			} else {
 				found = append(found, f.ID)
 				f.Close()
@@ -236,7 +236,7 @@ func TestScan(t *testing.T) {
 	}
 }
 
-// TestWatch hears of a mapping that is made, by this process and by one that is executed.
+// TestWatch expects the new mappings of this process and of a process that it starts.
 func TestWatch(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to watch all processes")
@@ -278,7 +278,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchOverrun lets more be mapped than the rings hold: that is told.
+// TestWatchOverrun creates more mappings than the rings hold and expects a call of missed.
 func TestWatchOverrun(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to watch all processes")
@@ -305,7 +305,7 @@ func TestWatchOverrun(t *testing.T) {
 	go func() {
 		ended <- w.Run(func(*Mapped) {}, func() { missed <- struct{}{} })
 	}()
-	// A lost record is written ahead of the next one that has room.
+	// The kernel writes a lost record before the next record that fits.
 	native.Open(t, "corescope-after.so", []string{"one"})
 	for range runtime.NumCPU() {
 		if err := exec.Command("/proc/self/exe", "-test.run=^$").Run(); err != nil {

@@ -5,35 +5,35 @@ import (
 	"slices"
 )
 
-// Files says which files are meant: libc, wherever a process has one.
+// Files selects the files that uprobes are attached to, such as the C library of each process.
 type Files struct {
-	// Names are patterns of file names, as path.Match has them: "libssl.so*". Whatever
-	// file of such a name a process has mapped as code is meant. Without any, none is.
+	// Names are patterns of file names for path.Match, such as "libssl.so*". Each matching file
+	// that a process maps executable is selected.
 	Names []string
-	// Paths are files in our own mount namespace; with them, Names mean nothing.
+	// Paths are files in corescope's mount namespace. If set, Names is ignored.
 	Paths []string
-	// Extra are such files beside those of the names.
+	// Extra are files in corescope's mount namespace that are selected in addition to Names.
 	Extra []string
-	// Programs means also the programs that processes execute, whatever their names, that
-	// export one of the functions: those that have a library linked in.
+	// Programs also selects executables that export one of the functions, whatever their names:
+	// they link the library statically.
 	Programs bool
-	// PIDs restricts the files to those that these processes map, and adds the programs that
-	// they execute, whatever their names: these may be linked statically.
+	// PIDs restricts the files to those that these processes map, and adds their executables,
+	// whatever their names, because these can link the library statically.
 	PIDs []uint32
-	// Has, if set, reports which processes are meant beside PIDs: those that these start.
+	// Has, if set, reports further processes that count as PIDs: descendants of these.
 	Has func(pid uint32) bool
-	// Alone leaves all processes but PIDs as they are: else these are stopped at the places too,
-	// and go on as the programs find that they are not meant. The programs then end with the
-	// first thread of the process, which is told.
+	// Alone attaches the probes to PIDs only. Otherwise other processes that map the files hit
+	// the probes too, and the BPF programs filter them out. The kernel removes such a probe when
+	// the thread-group leader exits; this is reported.
 	Alone bool
-	// Prefix begins the names of all functions in these files: je_ where malloc is je_malloc.
+	// Prefix is the prefix of all function names in these files: "je_" if malloc is je_malloc.
 	Prefix string
 }
 
-// Symbol is what the files call a function.
+// Symbol returns the symbol name of a function in these files.
 func (f *Files) Symbol(function string) string { return f.Prefix + function }
 
-// Processes are those that programs are attached for, 0 being all there are.
+// Processes returns the processes that probes are attached to; 0 means all processes.
 func (f *Files) Processes() []uint32 {
 	if f.Alone && len(f.PIDs) > 0 {
 		return f.PIDs
@@ -41,7 +41,7 @@ func (f *Files) Processes() []uint32 {
 	return []uint32{0}
 }
 
-// Wants tells whether the mapping is of a file that is meant by its name.
+// Wants reports whether Names, or PIDs for an executable, select the mapped file.
 func (f *Files) Wants(m *Mapped) bool {
 	if !f.follows(m) {
 		return false
@@ -55,21 +55,21 @@ func (f *Files) Wants(m *Mapped) bool {
 	return len(f.PIDs) > 0 && m.IsProgram()
 }
 
-// WantsProgram tells whether the mapping is of a program that is meant if it exports one
+// WantsProgram reports whether the mapped file is an executable that is selected if it exports one
 // of the functions.
 func (f *Files) WantsProgram(m *Mapped) bool { return f.Programs && f.follows(m) && m.IsProgram() }
 
 func (f *Files) follows(m *Mapped) bool {
-	return len(f.Names) > 0 && len(f.Paths) == 0 && f.IsOf(m.PID)
+	return len(f.Names) > 0 && len(f.Paths) == 0 && f.Includes(m.PID)
 }
 
-// IsOf reports whether the process is meant.
-func (f *Files) IsOf(pid uint32) bool {
+// Includes reports whether the process is selected.
+func (f *Files) Includes(pid uint32) bool {
 	return len(f.PIDs) == 0 || slices.Contains(f.PIDs, pid) || f.Has != nil && f.Has(pid)
 }
 
-// Libc returns the patterns of the file names that a C library has: those of glibc, of glibc before 2.34, and
-// of musl, whose file is called libc.so where a distribution installs it beside glibc.
+// Libc returns the file name patterns of C libraries: glibc, glibc before 2.34, and musl, which is
+// named libc.so where a distribution installs it in addition to glibc.
 func Libc() []string {
 	return []string{"libc.so.6", "libc-2.*.so", "ld-musl-*.so.1", "libc.musl-*.so.1", "libc.so"}
 }

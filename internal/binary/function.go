@@ -9,18 +9,18 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// Function is where a function of a file begins.
+// Function is a function that a file defines.
 type Function struct {
-	// Name is without a symbol's version, which is Version: "" without one.
+	// Name excludes the symbol version, which is Version. Version is "" if there is none.
 	Name, Version string
-	// Old tells of a version that is there for programs which were linked with it: others are linked with the
-	// default version.
+	// Old is set for a version that is not the default: only existing programs that were linked
+	// with it use it.
 	Old bool
-	// Offset is its place in the file, Size its length, both in bytes.
+	// Offset is the file offset and Size the length, in bytes.
 	Offset, Size uint64
 }
 
-// Label is the name, with its version where that is not the one that others are linked with.
+// Label returns the name, followed by @ and the version unless it is the default version.
 func (f *Function) Label() string {
 	if f.Old {
 		return f.Name + "@" + f.Version
@@ -28,9 +28,9 @@ func (f *Function) Label() string {
 	return f.Name
 }
 
-// Functions lists the functions that the file defines, by both of its symbol tables. A
-// name may be there several times, for several versions; and an offset, by several names.
-// Resolvers are left out.
+// Functions lists the functions that the file defines, from both symbol tables. A name can occur
+// several times, with different versions, and an offset with different names. Resolvers are not
+// included.
 //
 // Returns ErrForeign.
 func (f *File) Functions() ([]Function, error) {
@@ -40,8 +40,8 @@ func (f *File) Functions() ([]Function, error) {
 	return f.functions, nil
 }
 
-// Resolvers lists the functions that choose one of several implementations when a program is loaded
-// (STT_GNU_IFUNC), by the names that the chosen one is called by.
+// Resolvers lists the functions that select one of several implementations when a program is loaded
+// (STT_GNU_IFUNC). Name is the symbol through which callers reach the selected implementation.
 //
 // Returns ErrForeign.
 func (f *File) Resolvers() ([]Function, error) {
@@ -72,7 +72,7 @@ func (f *File) readSymbols() error {
 	})
 }
 
-// functions lists the symbols of a type that are defined, each version of a name and place once.
+// functions lists the defined symbols of a type, without duplicates.
 func functions(e *elf.File, exported, all *Symbols, kind elf.SymType, path string) ([]Function, error) {
 	var out []Function
 	seen := map[Function]bool{}
@@ -96,7 +96,7 @@ func functions(e *elf.File, exported, all *Symbols, kind elf.SymType, path strin
 			return nil, &limit.Error{Input: path, Max: limit.Functions, Unit: "functions"}
 		}
 		name, version, isVersioned := strings.Cut(fn.Name, "@")
-		if fn.Name = name; isVersioned { // memcpy@@GLIBC_2.14 is what others are linked with
+		if fn.Name = name; isVersioned { // memcpy@@GLIBC_2.14 is the default version
 			fn.Version = strings.TrimPrefix(version, "@")
 			fn.Old = fn.Version == version
 		}
@@ -117,10 +117,10 @@ func function(e *elf.File, t *Symbols, i int, kind elf.SymType) (Function, bool)
 	return Function{Name: t.Name(&s), Offset: offset, Size: s.Size}, ok
 }
 
-// Exports reports whether one of the names is among those of the dynamic symbols, which the file
-// exports or imports. It is faster than Functions.
+// Exports reports whether the file exports or imports one of the names as a dynamic symbol. It is
+// faster than Functions.
 //
-// The error is a [limit.Error]. A file that cannot be parsed exports nothing.
+// Returns a [limit.Error]. A file that cannot be parsed exports nothing.
 func (f *File) Exports(names ...string) (found bool, err error) {
 	err = f.Parse(func(e *elf.File) error {
 		s := e.Section(".dynstr")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestVersions has a function in two versions, by both kinds of symbol tables.
+// TestVersions lists a function with two versions, from both symbol tables.
 func TestVersions(t *testing.T) {
 	file := &elf.File{Progs: []*elf.Prog{{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Off: 0x1000, Vaddr: 0x2000, Filesz: 0x1000}}}}
 	symbol := func(name, version string, index elf.VersionIndex, value uint64, kind elf.SymType) elf.Symbol {
@@ -35,11 +35,11 @@ func TestVersions(t *testing.T) {
 	}
 	want := "copy@V1 at 0x1010, copy at 0x1020, plain at 0x1040, static at 0x1050, pick at 0x1030, "
 	if got != want {
-		t.Errorf("functions are %s want %s", got, want)
+		t.Errorf("functions: %s want %s", got, want)
 	}
 }
 
-// tableOf makes a symbol table.
+// tableOf encodes a symbol table.
 func tableOf(symbols []elf.Symbol) *Symbols {
 	t := &Symbols{
 		data: make([]byte, elf.Sym64Size), versions: make([]byte, 2), names: "\x00", order: binary.LittleEndian,

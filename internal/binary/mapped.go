@@ -17,26 +17,26 @@ import (
 // Mapped is an executable mapping of a file by a process.
 type Mapped struct {
 	PID uint32
-	// Start and End are addresses.
+	// Start and End are addresses in the process. End is exclusive.
 	Start, End uint64
-	// Offset is of Start in the file.
+	// Offset is the file offset of Start.
 	Offset uint64
 	Inode  uint64
-	// Device is that of the inode, major << 20 | minor.
+	// Device is the device of the inode, major << 20 | minor.
 	Device uint32
-	// Path is below the root of the process, as the kernel writes it: "PATH (deleted)"
-	// for a file that is gone.
+	// Path is relative to the root directory of the process, as in /proc/PID/maps: with the suffix
+	// " (deleted)" for a deleted file.
 	Path string
 
-	thread uint32 // by which /proc shows the process, if not by its first one
+	thread uint32 // whose /proc entry has the mapping, if not the thread-group leader's
 }
 
-// Scan calls yield with all executable mappings of files of the processes, or of all
-// processes when none are given. Processes that end meanwhile are left out. closed are
-// those whose mappings this process may not read (CAP_SYS_PTRACE).
+// Scan calls yield with each executable file mapping of the given processes, or of all processes if
+// pids is empty. It skips processes that exit during the scan. denied lists the processes whose
+// mappings cannot be read without CAP_SYS_PTRACE.
 //
-// The error of a process that has too many mappings is a [limit.Error]: the others are scanned all the same.
-func Scan(pids []uint32, yield func(*Mapped)) (closed []uint32, err error) {
+// Returns a [limit.Error] if a process has too many mappings; the other processes are scanned too.
+func Scan(pids []uint32, yield func(*Mapped)) (denied []uint32, err error) {
 	if len(pids) == 0 {
 		if pids, err = Processes(); err != nil {
 			return nil, err
@@ -46,7 +46,7 @@ func Scan(pids []uint32, yield func(*Mapped)) (closed []uint32, err error) {
 	for _, pid := range pids {
 		mapped, err := Executable(pid)
 		if errors.Is(err, fs.ErrPermission) {
-			closed = append(closed, pid)
+			denied = append(denied, pid)
 		}
 		if errors.Is(err, limit.ErrExceeded) {
 			exceeded = append(exceeded, err)
@@ -57,18 +57,18 @@ func Scan(pids []uint32, yield func(*Mapped)) (closed []uint32, err error) {
 			}
 		}
 	}
-	return closed, errors.Join(exceeded...)
+	return denied, errors.Join(exceeded...)
 }
 
-// Executable lists the executable mappings of a process by address, those of no file too:
-// their paths are names in brackets, or empty. If there are too many it returns the first ones and a
+// Executable lists the executable mappings of a process by address, including those without a file:
+// their paths are empty or names in brackets. If there are too many it returns the first ones and a
 // [limit.Error].
 func Executable(pid uint32) ([]Mapped, error) {
 	all, err := executable(pid, pid)
 	if err != nil || len(all) > 0 {
 		return all, err
 	}
-	// Where the first thread has ended before the others, only these have memory.
+	// If the thread-group leader has exited, only the other threads still have mappings.
 	tasks, err := numbers(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
 		return nil, fmt.Errorf("read mappings of process %d: %w", pid, err)
@@ -81,8 +81,8 @@ func Executable(pid uint32) ([]Mapped, error) {
 	return nil, nil
 }
 
-// OwnExecutable is Executable for this process, whose PID in /proc can be that of another PID
-// namespace.
+// OwnExecutable is Executable for this process. If /proc belongs to another PID namespace,
+// os.Getpid does not return this process's PID there.
 func OwnExecutable() ([]Mapped, error) {
 	pid, err := ownPID()
 	if err != nil {
@@ -122,7 +122,7 @@ func executable(pid, thread uint32) ([]Mapped, error) {
 }
 
 // parseMaps reads the executable mappings. If there are too many it returns the first ones and a
-// [limit.Error], with name for the file.
+// [limit.Error] that names the file.
 func parseMaps(r io.Reader, name string) (all []Mapped, err error) {
 	var paths limit.Paths
 	var exceeded error
@@ -141,7 +141,7 @@ func parseMaps(r io.Reader, name string) (all []Mapped, err error) {
 	return all, errors.Join(err, exceeded)
 }
 
-// Processes lists the processes there are, by /proc.
+// Processes lists all processes in /proc.
 func Processes() ([]uint32, error) {
 	pids, err := numbers("/proc")
 	if err != nil {
@@ -192,21 +192,22 @@ func parseMapped(line []byte) (m Mapped, path []byte, ok bool) {
 	return m, bytes.TrimLeft(line, " "), errors.Join(errs[:]...) == nil
 }
 
-// shownBy is the thread by which /proc shows the process: a mapping that was heard of has its process alone.
-func (m *Mapped) shownBy() uint32 {
+// procID returns the ID of the task whose /proc entry has the mapping. Mappings from perf records
+// have only the PID.
+func (m *Mapped) procID() uint32 {
 	if m.thread != 0 {
 		return m.thread
 	}
 	return m.PID
 }
 
-// Link is a path that leads to the mapped file itself. To follow it takes CAP_CHECKPOINT_RESTORE
-// or CAP_SYS_ADMIN.
+// Link returns a path that leads to the mapped file, even if it is deleted or in another mount
+// namespace. Following it requires CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
 func (m *Mapped) Link() string {
-	return fmt.Sprintf("/proc/%d/map_files/%x-%x", m.shownBy(), m.Start, m.End)
+	return fmt.Sprintf("/proc/%d/map_files/%x-%x", m.procID(), m.Start, m.End)
 }
 
-// parseDevice reads the numbers of a device as the kernel writes them, in hexadecimal.
+// parseDevice parses hexadecimal device numbers.
 func parseDevice(major, minor string) (uint32, error) {
 	const minorBits = 20
 	a, err := strconv.ParseUint(major, 16, 32-minorBits)
@@ -214,30 +215,30 @@ func parseDevice(major, minor string) (uint32, error) {
 	return uint32(a<<minorBits | b), errors.Join(err, err2)
 }
 
-// Base is the name of the file.
+// Base returns the file name without directory and " (deleted)".
 func (m *Mapped) Base() string {
 	return path.Base(strings.TrimSuffix(m.Path, " (deleted)"))
 }
 
-// Program returns the path of what the process executes, as mappings have it. It fails for processes that have
-// ended.
+// Program returns the path of the process's executable, in the form of Path. It fails if the
+// process has exited.
 func (m *Mapped) Program() (string, error) {
-	return os.Readlink(fmt.Sprintf("/proc/%d/exe", m.shownBy()))
+	return os.Readlink(fmt.Sprintf("/proc/%d/exe", m.procID()))
 }
 
-// IsProgram tells whether the file is what the process executes.
+// IsProgram reports whether the file is the process's executable.
 func (m *Mapped) IsProgram() bool {
 	exe, err := m.Program()
 	return err == nil && exe == m.Path
 }
 
-// Open opens the mapped file itself, which works for files that are deleted or in another
-// mount namespace. That takes CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN; without, the
-// path has to lead to the same inode.
+// Open opens the mapped file, even if it is deleted or in another mount namespace. This requires
+// CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN. Without them, Open uses the path, and fails if it leads
+// to another inode.
 func (m *Mapped) Open() (*File, error) {
 	f, err := Open(m.Link())
 	if err != nil {
-		byPath, pathErr := Open(fmt.Sprintf("/proc/%d/root/%s", m.shownBy(), m.Path))
+		byPath, pathErr := Open(fmt.Sprintf("/proc/%d/root/%s", m.procID(), m.Path))
 		if pathErr != nil {
 			return nil, err
 		}

@@ -16,11 +16,11 @@ const (
 
 func le16(b []byte) uint16 { return binary.NativeEndian.Uint16(b) }
 
-// copyFrom copies out of a ring that begins anew at its end.
-func copyFrom(ring []byte, at, n uint64) []byte {
+// copyFrom copies n bytes at a position of a ring buffer, which wraps around.
+func copyFrom(ring []byte, pos, n uint64) []byte {
 	out := make([]byte, n)
-	at %= uint64(len(ring))
-	copied := copy(out, ring[at:])
+	pos %= uint64(len(ring))
+	copied := copy(out, ring[pos:])
 	copy(out[copied:], ring)
 	return out
 }
@@ -29,8 +29,8 @@ func isLost(record []byte) bool {
 	return binary.NativeEndian.Uint32(record) == unix.PERF_RECORD_LOST
 }
 
-// parseRecord parses a PERF_RECORD_MMAP2. It returns false for other records, for mappings without a
-// file, and for processes that have no PID in the PID namespace of corescope.
+// parseRecord parses a PERF_RECORD_MMAP2. It returns false for other records, for mappings without
+// a file, and for processes that have no PID in the PID namespace of corescope.
 func parseRecord(b []byte) (Mapped, bool) {
 	if len(b) <= mmap2Size || binary.NativeEndian.Uint32(b) != unix.PERF_RECORD_MMAP2 {
 		return Mapped{}, false
@@ -46,6 +46,6 @@ func parseRecord(b []byte) (Mapped, bool) {
 		Device: binary.NativeEndian.Uint32(b[40:])<<20 | binary.NativeEndian.Uint32(b[44:]),
 		Path:   string(name),
 	}
-	const ended = math.MaxUint32 // the process had exited when the kernel wrote the record
-	return m, m.PID != 0 && m.PID != ended && m.Inode != 0 && len(name) > 0 && name[0] == '/'
+	const exited = math.MaxUint32 // the process had exited when the kernel wrote the record
+	return m, m.PID != 0 && m.PID != exited && m.Inode != 0 && len(name) > 0 && name[0] == '/'
 }

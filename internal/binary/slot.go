@@ -7,17 +7,17 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// Slot is a word of memory that the dynamic loader fills with the address of a function, before the program
-// runs or as the function is called first.
+// Slot is a word of memory that the dynamic loader fills with the address of a function, at program
+// start or at the first call of the function (a GOT entry, or a relocated data word).
 type Slot struct {
-	// Address is that of the word, and Resolver, if it is not 0, that of the function which chooses what is put
-	// there. Both are as symbols have them.
+	// Address is the address of the word. Resolver, if not 0, is the address of the function that
+	// selects the value (IRELATIVE relocation). Both are virtual addresses as in symbols.
 	Address, Resolver uint64
-	// Symbol is the function's name, and Version its version, where it is looked for by name.
+	// Symbol and Version are the name and version of the function if it is looked up by name.
 	Symbol, Version string
 }
 
-// Types of relocations that fill slots.
+// slotTypes are the relocation types that fill slots.
 type slotTypes struct {
 	byName     [3]uint32
 	byResolver uint32
@@ -36,7 +36,7 @@ func slotTypesOf(m elf.Machine) slotTypes {
 	}
 }
 
-// Slots lists what the loader fills in for the file.
+// Slots lists the slots of the file.
 //
 // Returns ErrForeign.
 func (f *File) Slots() ([]Slot, error) {
@@ -64,7 +64,8 @@ func (f *File) Slots() ([]Slot, error) {
 	return f.slots, err
 }
 
-// appendSlots reads entries of three words: the place, the symbol's number above the type, and what is added.
+// appendSlots reads RELA entries of three words: the address, the symbol index (high half) and the
+// relocation type (low half), and the addend.
 func appendSlots(slots []Slot, data []byte, order binary.ByteOrder, types slotTypes, symbols *Symbols) []Slot {
 	const size = 24
 	for ; len(data) >= size; data = data[size:] {

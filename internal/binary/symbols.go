@@ -9,8 +9,8 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// Symbols is a symbol table of a file. package elf reads symbol tables too, but copies the name of
-// each symbol and of each version, which a file of a few megabytes can turn into terabytes.
+// Symbols is a symbol table of a file. Package elf also reads symbol tables, but copies the name of
+// each symbol and version: a crafted file of a few megabytes could take terabytes of memory.
 type Symbols struct {
 	data, versions []byte
 	names          string
@@ -18,8 +18,8 @@ type Symbols struct {
 	versionNames   map[uint16]uint32 // version index → offset in names
 }
 
-// ReadSymbols reads the symbol table of a type, SHT_SYMTAB or SHT_DYNSYM. It is empty if the file has
-// none. path is for errors.
+// ReadSymbols reads the symbol table of type SHT_SYMTAB or SHT_DYNSYM. It is empty if the file has
+// none. path is used in errors.
 //
 // Returns a [limit.Error] if the table is too large.
 func ReadSymbols(e *elf.File, kind elf.SectionType, path string) (*Symbols, error) {
@@ -28,7 +28,7 @@ func ReadSymbols(e *elf.File, kind elf.SectionType, path string) (*Symbols, erro
 		return &Symbols{}, nil
 	}
 	if int(s.Link) >= len(e.Sections) {
-		return nil, fmt.Errorf("read %s: section %d for its names is missing", kind, s.Link)
+		return nil, fmt.Errorf("read %s: section %d with the symbol names is missing", kind, s.Link)
 	}
 	data, err := limit.Section(s, path, limit.Symbols*elf.Sym64Size)
 	if err != nil {
@@ -48,7 +48,7 @@ func ReadSymbols(e *elf.File, kind elf.SectionType, path string) (*Symbols, erro
 // Len returns the number of symbols. The first one is always undefined.
 func (t *Symbols) Len() int { return len(t.data) / elf.Sym64Size }
 
-// At returns the symbol of an index below Len.
+// At returns the symbol at index i, which must be below Len.
 func (t *Symbols) At(i int) elf.Sym64 {
 	b, o := t.data[i*elf.Sym64Size:], t.order
 	return elf.Sym64{
@@ -56,17 +56,17 @@ func (t *Symbols) At(i int) elf.Sym64 {
 	}
 }
 
-// maxName bounds names, in bytes. The longest names are those of C++ templates.
+// maxName is the maximum length of a name, in bytes. C++ templates have the longest names.
 const maxName = 64 << 10
 
 // Name returns the name of a symbol, "" if it has none. It shares the memory of the table.
 func (t *Symbols) Name(s *elf.Sym64) string { return t.text(s.Name) }
 
-func (t *Symbols) text(at uint32) string {
-	if uint64(at) >= uint64(len(t.names)) {
+func (t *Symbols) text(offset uint32) string {
+	if uint64(offset) >= uint64(len(t.names)) {
 		return ""
 	}
-	rest := t.names[at:min(uint64(at)+maxName, uint64(len(t.names)))]
+	rest := t.names[offset:min(uint64(offset)+maxName, uint64(len(t.names)))]
 	name, _, isWhole := strings.Cut(rest, "\x00")
 	if !isWhole {
 		return ""
@@ -74,22 +74,22 @@ func (t *Symbols) text(at uint32) string {
 	return name
 }
 
-// Version returns the version of a dynamic symbol, "" if it has none. isOld reports that other programs
-// are linked with another version.
+// Version returns the version of a dynamic symbol, "" if it has none. isOld reports that it is not
+// the default version, the one that new programs are linked with.
 func (t *Symbols) Version(i int) (version string, isOld bool) {
 	const hidden = 0x8000
 	if len(t.versions) < 2*i+2 {
 		return "", false
 	}
 	index := t.order.Uint16(t.versions[2*i:])
-	if at, ok := t.versionNames[index&^hidden]; ok {
-		version = t.text(at)
+	if name, ok := t.versionNames[index&^hidden]; ok {
+		version = t.text(name)
 	}
 	return version, index&hidden != 0
 }
 
-// readVersions reads the versions that the file defines and needs. Of versions with the same index, those that it
-// needs come first, as in package elf.
+// readVersions reads the versions that the file defines and needs. If both have the same index, the
+// needed version takes precedence, as in package elf.
 func (t *Symbols) readVersions(e *elf.File, path string) (err error) {
 	s := e.SectionByType(elf.SHT_GNU_VERSYM)
 	if s == nil {
@@ -116,8 +116,8 @@ func (t *Symbols) readVersions(e *elf.File, path string) (err error) {
 	return nil
 }
 
-// readDefined reads records of version, flags, index, number of names, hash, and the distances of the
-// first name and the next record.
+// readDefined reads Elf64_Verdef records: version, flags, index, number of names, hash, and the
+// relative offsets of the first name and of the next record.
 func (t *Symbols) readDefined(data []byte) {
 	const size, named = 20, 8
 	for at := uint64(0); at+size <= uint64(len(data)); {
@@ -134,11 +134,12 @@ func (t *Symbols) readDefined(data []byte) {
 	}
 }
 
-// readNeeded reads records of version, number of names, file, and the distances of the first name and
-// the next record. A name has hash, flags, index, its text and the distance of the next one.
+// readNeeded reads Elf64_Verneed records: version, number of names, file, and the relative offsets
+// of the first name and of the next record. A name (Elf64_Vernaux) has hash, flags, index, offset
+// of its text, and the relative offset of the next name.
 func (t *Symbols) readNeeded(data []byte) {
 	const size = 16
-	left := len(data) / size // names, so that overlapping records end
+	left := len(data) / size // bounds the names, because records can overlap
 	for at := uint64(0); at+size <= uint64(len(data)); {
 		b := data[at:]
 		name := at + uint64(t.order.Uint32(b[8:]))
@@ -162,7 +163,7 @@ func (t *Symbols) readNeeded(data []byte) {
 	}
 }
 
-// setVersion names a version. 0 and 1 are symbols without one.
+// setVersion sets the name of a version. Indices 0 and 1 mean that a symbol has no version.
 func (t *Symbols) setVersion(index uint16, name uint32) {
 	if index > 1 {
 		t.versionNames[index] = name

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestSymbols compares the symbols and versions of a library with those that package elf reads.
+// TestSymbols compares symbols and versions of a library with the results of package elf.
 func TestSymbols(t *testing.T) {
 	dir := t.TempDir()
 	source, script, lib := filepath.Join(dir, "a.c"), filepath.Join(dir, "a.map"), filepath.Join(dir, "a.so")
@@ -68,7 +68,7 @@ func TestSymbols(t *testing.T) {
 	}
 }
 
-// FuzzSymbols reads the symbols of a damaged library.
+// FuzzSymbols reads damaged version records and symbol names.
 func FuzzSymbols(f *testing.F) {
 	f.Add([]byte{1, 0, 1, 0, 2, 0, 1, 0, 9, 9, 9, 9, 20, 0, 0, 0, 20, 0, 0, 0}, []byte{1, 0, 1, 0, 0, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0}, "\x00a\x00b")
 	f.Fuzz(func(t *testing.T, defined, needed []byte, names string) {
@@ -76,11 +76,11 @@ func FuzzSymbols(f *testing.F) {
 		s.readDefined(defined)
 		s.readNeeded(needed)
 		if n := len(s.versionNames); n > (len(defined)+len(needed))/4 {
-			t.Errorf("%d versions of %d bytes", n, len(defined)+len(needed))
+			t.Errorf("%d versions from %d bytes of records", n, len(defined)+len(needed))
 		}
-		for _, at := range s.versionNames {
-			if len(s.text(at)) > len(names) {
-				t.Error("a name longer than all")
+		for _, offset := range s.versionNames {
+			if len(s.text(offset)) > len(names) {
+				t.Errorf("name at %d is longer than the section of names (%d bytes)", offset, len(names))
 			}
 		}
 	})

@@ -15,27 +15,27 @@ import (
 	"github.com/corescope/corescope/internal/system"
 )
 
-// Watch reads perf's records of executable mappings as they are made, of all processes. That
-// needs no program in the kernel. The process goes on meanwhile.
+// Watch reports new executable mappings of all processes from PERF_RECORD_MMAP2 records, without a
+// BPF program. The records are asynchronous: the process continues before they are read.
 type Watch struct {
 	epoll, stop, sync int
 	byCPU             map[int]*mmapRing
 	hotplug           *system.Hotplug
 
-	mu          sync.Mutex
-	told        sync.Cond // that done has changed
-	asked, done int       // calls of Sync
-	hasEnded    bool
+	mu              sync.Mutex
+	changed         sync.Cond // signals that done or hasEnded has changed
+	requested, done int       // calls of Sync
+	hasEnded        bool
 }
 
-// watchBytes is the size of a CPU's ring. It holds the mappings of some 50 programs that
-// start; what is above is found by looking at all processes.
+// watchBytes is the size of a CPU's ring. It holds the mappings of about 50 programs that start.
+// Lost records are reported, and the caller then scans all processes.
 const watchBytes = 32 << 10
 
-// NewWatch begins to listen.
+// NewWatch opens a ring for each online CPU. Call Run to read them.
 func NewWatch() (*Watch, error) {
 	w := &Watch{epoll: -1, stop: -1, sync: -1, byCPU: map[int]*mmapRing{}, hotplug: system.OpenHotplug()}
-	w.told.L = &w.mu
+	w.changed.L = &w.mu
 	if err := w.open(); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("watch mappings: %w", err)
@@ -69,7 +69,9 @@ func (w *Watch) open() (err error) {
 	return nil
 }
 
-// add gives a CPU a ring. Returns ENODEV for one that is offline.
+// add opens a ring for a CPU.
+//
+// Returns ENODEV if the CPU is offline.
 func (w *Watch) add(cpu int) error {
 	r, err := newMmapRing(cpu)
 	if err != nil {
@@ -82,25 +84,26 @@ func (w *Watch) add(cpu int) error {
 	return nil
 }
 
-// drop forgets the ring of a CPU, if there is one, when what it has is read.
+// drop reads the rest of a CPU's ring, if it has one, and closes it.
 func (w *Watch) drop(cpu int, yield func(*Mapped), missed func()) {
 	r := w.byCPU[cpu]
 	if r == nil {
 		return
 	}
 	r.drain(yield, missed)
-	_ = r.close() // which takes it out of the epoll set
+	_ = r.close() // also removes it from the epoll set
 	delete(w.byCPU, cpu)
 }
 
-// arrive gives the CPUs that have come online rings: the kernel ends that of a CPU that goes
-// offline, as all but the first do in suspend. What was mapped there before is found by looking
-// at all processes. Where the right to open an event is gone, that is all that can be done.
-func (w *Watch) arrive(yield func(*Mapped), missed func()) {
+// addOnline opens rings for CPUs that have come online. The kernel disables the event of a CPU that
+// goes offline; in suspend all CPUs but the first do. missed is called because mappings that were
+// created on these CPUs before their rings were open are not in any ring. If CAP_PERFMON has been
+// dropped, no ring can be opened and these calls of missed are the only notification.
+func (w *Watch) addOnline(yield func(*Mapped), missed func()) {
 	cpus := w.hotplug.Arrived(w.absent)
 	for _, cpu := range cpus {
 		w.drop(cpu, yield, missed)
-		_ = w.add(cpu) // it may have gone again
+		_ = w.add(cpu) // fails if the CPU is offline by now
 	}
 	if len(cpus) > 0 && w.hotplug.Socket() >= 0 {
 		missed()
@@ -117,14 +120,14 @@ func (w *Watch) absent() (cpus []int) {
 	return cpus
 }
 
-// What is waited for beside the CPUs' rings, which go by the CPUs' numbers.
+// Indices of other file descriptors in the epoll set. The index of a ring is the number of its CPU.
 const (
 	stopIndex    = -1
 	syncIndex    = -2
 	hotplugIndex = -3
 )
 
-// possibleCPUs is one more than the number of the last CPU.
+// possibleCPUs returns one more than the number of the last possible CPU.
 func possibleCPUs() int {
 	n := runtime.NumCPU()
 	text, err := os.ReadFile("/sys/devices/system/cpu/possible")
@@ -144,9 +147,9 @@ func (w *Watch) poll(fd, index int) error {
 	return unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(index)})
 }
 
-// Run calls yield with each mapping, and missed when some could not be told, until Stop.
+// Run calls yield with each mapping, and missed if records were lost, until Stop is called.
 func (w *Watch) Run(yield func(*Mapped), missed func()) error {
-	defer w.tell(func() { w.hasEnded = true })
+	defer w.update(func() { w.hasEnded = true })
 	events := make([]unix.EpollEvent, 64)
 	for {
 		n, err := unix.EpollWait(w.epoll, events, w.hotplug.Timeout())
@@ -156,7 +159,7 @@ func (w *Watch) Run(yield func(*Mapped), missed func()) error {
 		if err != nil {
 			return fmt.Errorf("wait for mappings: %w", err)
 		}
-		hotplug := n == 0 // the time to try CPUs, where there are no messages
+		hotplug := n == 0 // timeout: without hotplug messages, CPUs are polled
 		for _, e := range events[:n] {
 			switch {
 			case e.Fd == stopIndex:
@@ -172,7 +175,7 @@ func (w *Watch) Run(yield func(*Mapped), missed func()) error {
 			}
 		}
 		if hotplug {
-			w.arrive(yield, missed)
+			w.addOnline(yield, missed)
 		}
 	}
 }
@@ -180,34 +183,35 @@ func (w *Watch) Run(yield func(*Mapped), missed func()) error {
 func (w *Watch) drainAll(yield func(*Mapped), missed func()) {
 	_, _ = unix.Read(w.sync, make([]byte, 8))
 	w.mu.Lock()
-	asked := w.asked
+	requested := w.requested
 	w.mu.Unlock()
-	w.arrive(yield, missed) // a CPU that has just come
+	w.addOnline(yield, missed) // also for a CPU that has just come online
 	for _, r := range w.byCPU {
 		r.drain(yield, missed)
 	}
-	w.tell(func() { w.done = asked })
+	w.update(func() { w.done = requested })
 }
 
-func (w *Watch) tell(what func()) {
+// update changes done or hasEnded and wakes the callers of Sync.
+func (w *Watch) update(set func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	what()
-	w.told.Broadcast()
+	set()
+	w.changed.Broadcast()
 }
 
-// Sync returns when Run, which has been called or will be, has told all mappings that were
-// made before, or has ended.
+// Sync returns when Run has yielded all mappings that existed before the call, or has ended. It
+// waits for Run to be called.
 func (w *Watch) Sync() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked++
-	mine := w.asked
+	w.requested++
+	request := w.requested
 	if _, err := unix.Write(w.sync, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
-		return fmt.Errorf("ask for mappings: %w", err)
+		return fmt.Errorf("request mappings: %w", err)
 	}
-	for w.done < mine && !w.hasEnded {
-		w.told.Wait()
+	for w.done < request && !w.hasEnded {
+		w.changed.Wait()
 	}
 	return nil
 }
@@ -218,7 +222,7 @@ func (w *Watch) Stop() error {
 	return err
 }
 
-// Close frees all. Run has ended, or was never called.
+// Close closes all file descriptors. Run must have ended, or must not have been called.
 func (w *Watch) Close() error {
 	var errs []error
 	errs = append(errs, w.hotplug.Close())
@@ -233,10 +237,10 @@ func (w *Watch) Close() error {
 	return errors.Join(errs...)
 }
 
-// mmapRing is a CPU's event that does nothing but record executable mappings.
+// mmapRing is a dummy perf event of one CPU that only records executable mappings.
 type mmapRing struct {
 	fd   int
-	all  []byte // the page with the positions, and the ring
+	all  []byte // the metadata page and the ring
 	page *unix.PerfEventMmapPage
 }
 
@@ -259,7 +263,7 @@ func newMmapRing(cpu int) (*mmapRing, error) {
 
 func (r *mmapRing) close() error { return errors.Join(unix.Munmap(r.all), unix.Close(r.fd)) }
 
-// drain reads all records there are.
+// drain reads all records in the ring.
 func (r *mmapRing) drain(yield func(*Mapped), missed func()) {
 	ring := r.all[r.page.Data_offset:][:r.page.Data_size]
 	head := atomic.LoadUint64(&r.page.Data_head)

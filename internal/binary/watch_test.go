@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWatchSync has the mappings of a process that has ended told by the time that Sync
-// returns, and Sync return after the end of Run too.
+// TestWatchSync checks that the mappings of an exited process are yielded before Sync returns, and
+// that Sync returns after the end of Run.
 func TestWatchSync(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -27,15 +27,15 @@ func TestWatchSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told sync.Map
+	var seen sync.Map
 	ended := make(chan error)
 	go func() {
 		ended <- w.Run(func(m *Mapped) {
 			if m.Path != exe {
 				return
 			}
-			time.Sleep(5 * time.Millisecond) // who does not wait for Sync is too early
-			told.Store(m.PID, true)
+			time.Sleep(5 * time.Millisecond) // makes a Sync that returns too early fail the test
+			seen.Store(m.PID, true)
 		}, func() {})
 	}()
 	for range 10 {
@@ -46,8 +46,8 @@ func TestWatchSync(t *testing.T) {
 		if err := w.Sync(); err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := told.Load(uint32(cmd.Process.Pid)); !ok {
-			t.Errorf("nothing was told of %d", cmd.Process.Pid)
+		if _, ok := seen.Load(uint32(cmd.Process.Pid)); !ok {
+			t.Errorf("no mapping of process %d before Sync returned", cmd.Process.Pid)
 		}
 	}
 	if err := w.Stop(); err != nil {
@@ -61,9 +61,8 @@ func TestWatchSync(t *testing.T) {
 	}
 }
 
-// TestWatchHotplug takes the ring of a CPU away, as the kernel does when the CPU goes offline,
-// and has the kernel send its message that the CPU is online: what is mapped there from then on
-// is reported, and a look at all processes is asked for.
+// TestWatchHotplug removes the ring of a CPU, as when the CPU goes offline, and makes the kernel
+// send the message that the CPU is online. Later mappings on it must be yielded, and missed called.
 func TestWatchHotplug(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -75,17 +74,17 @@ func TestWatchHotplug(t *testing.T) {
 	}
 	defer w.Close()
 	if w.hotplug.Socket() < 0 {
-		t.Skip("this network namespace gets no messages of the kernel")
+		t.Skip("cannot receive the kernel's uevents in this network namespace")
 	}
 	w.drop(cpu, func(*Mapped) {}, func() {})
 	if w.byCPU[cpu] != nil {
 		t.Fatalf("CPU %d still has a ring", cpu)
 	}
-	var told sync.Map
+	var seen sync.Map
 	missed := make(chan bool, 64)
 	ended := make(chan error)
 	go func() {
-		ended <- w.Run(func(m *Mapped) { told.Store(m.PID, true) }, func() { missed <- true })
+		ended <- w.Run(func(m *Mapped) { seen.Store(m.PID, true) }, func() { missed <- true })
 	}()
 	uevent := fmt.Sprintf("/sys/devices/system/cpu/cpu%d/uevent", cpu)
 	if err := os.WriteFile(uevent, []byte("online"), 0); err != nil {
@@ -96,8 +95,8 @@ func TestWatchHotplug(t *testing.T) {
 	if err := w.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := told.Load(uint32(pid)); !ok {
-		t.Errorf("nothing was told of %d, which ran on CPU %d", pid, cpu)
+	if _, ok := seen.Load(uint32(pid)); !ok {
+		t.Errorf("no mapping of process %d, which ran on CPU %d", pid, cpu)
 	}
 	if err := w.Stop(); err != nil {
 		t.Fatal(err)
@@ -107,7 +106,7 @@ func TestWatchHotplug(t *testing.T) {
 	}
 }
 
-// lastCPU is the last one that this process may use.
+// lastCPU returns the last CPU that this process may use.
 func lastCPU(t *testing.T) int {
 	t.Helper()
 	var set unix.CPUSet
@@ -123,12 +122,12 @@ func lastCPU(t *testing.T) int {
 	return last
 }
 
-// runOn starts a process on a CPU, waits for its end and returns its pid.
+// runOn runs a process on a CPU until it exits, and returns its PID.
 func runOn(t *testing.T, cpu int) int {
 	t.Helper()
 	pid := make(chan int)
 	go func() {
-		runtime.LockOSThread() // and ends with the thread, whose CPUs these are
+		runtime.LockOSThread() // never unlocked: the thread with this affinity exits with the goroutine
 		var set unix.CPUSet
 		set.Set(cpu)
 		cmd := exec.Command("/proc/self/exe", "-test.run=^$")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestARM64 decodes instructions of arm64, on every machine.
+// TestARM64 decodes arm64 instructions. It runs on all architectures.
 func TestARM64(t *testing.T) {
 	const pc = 0x10000
 	for word, want := range map[uint32]Instruction{
@@ -32,9 +32,9 @@ func TestARM64(t *testing.T) {
 		entry = binary.LittleEndian.AppendUint32(entry, word)
 	}
 	if at := slotARM64(entry, pc); at != pc+0x2000+0x18 {
-		t.Errorf("the slot is at %#x", at)
+		t.Errorf("arm64: slot at %#x, want %#x", at, pc+0x2000+0x18)
 	}
 	if at := slotX86([]byte{0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0}, pc); at != pc+10+0x10 {
-		t.Errorf("the slot is at %#x", at)
+		t.Errorf("x86-64: slot at %#x, want %#x", at, pc+10+0x10)
 	}
 }

@@ -1,5 +1,5 @@
-// Package code decodes the instructions of programs and libraries, to find the instructions by
-// which functions return and the implementations that resolvers select from.
+// Package code decodes the instructions of programs and libraries. It finds the return instructions
+// of functions, and the implementations that an IFUNC resolver can select.
 package code
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/corescope/corescope/internal/unwind"
 )
 
-// Kind is the effect of an instruction on the flow of control.
+// Kind is the effect of an instruction on the control flow.
 type Kind uint8
 
 const (
@@ -21,43 +21,44 @@ const (
 	Call
 	// Return ends a call.
 	Return
-	// Jump continues at Target, Branch possibly.
+	// Jump continues at Target. Branch continues at Target or with the next instruction.
 	Jump
 	Branch
-	// JumpIndirect continues at an address that is not in the instruction.
+	// JumpIndirect continues at an address in a register or in memory.
 	JumpIndirect
-	// Stop does not continue.
+	// Stop ends the thread or the process.
 	Stop
-	// Syscall enters the kernel, and continues with the next instruction.
+	// Syscall enters the kernel and continues with the next instruction.
 	Syscall
-	// Unknown can continue anywhere.
+	// Unknown is an instruction with an unknown effect.
 	Unknown
 )
 
-// Register is the number of a register, 0 for none: that of the architecture plus one.
+// Register is the number of a register of the architecture plus one, or 0 for none.
 type Register uint8
 
-// Instruction is one instruction.
+// Instruction is a decoded instruction.
 type Instruction struct {
 	Size   int
 	Kind   Kind
 	Target uint64
-	// Within reports that an indirect jump stays in its function, like that of a switch.
+	// Within is set if an indirect jump stays in its function, as for a switch statement.
 	Within bool
-	// Reference is an address that the instruction puts into a register, or 0.
+	// Reference is an address that the instruction loads into a register, or 0.
 	Reference uint64
-	// Sum is the register that the instruction adds another register to; By is the register that
-	// has the target of an indirect jump.
+	// Sum is the register that an addition of two registers writes to. By is the register that
+	// contains the target of an indirect jump.
 	Sum, By Register
-	// Refused reports that the kernel attaches no uprobe to the instruction.
+	// Refused is set if the kernel refuses to attach a uprobe to the instruction.
 	Refused bool
 }
 
-// ErrHidden is returned if not all return instructions of a function can be determined.
-var ErrHidden = errors.New("its return instructions cannot all be determined")
+// ErrHidden is returned if the return instructions of a function cannot all be determined.
+var ErrHidden = errors.New("cannot determine all return instructions")
 
-// ErrPart is returned for code that is no function: a part of one that the compiler has placed elsewhere.
-var ErrPart = errors.New("it is a part of another function")
+// ErrPart is returned for code that is not a function, but a part of one that the compiler placed
+// elsewhere.
+var ErrPart = errors.New("not a function, but a part of one")
 
 // Text is the code of a file.
 type Text struct {
@@ -69,13 +70,13 @@ type Text struct {
 	decode    func(text []byte, pc uint64) (Instruction, bool)
 	crossings []crossing
 	swept     bool
-	left      int  // bytes of code that may still be decoded
-	exceeded  bool // crossings are missing
+	left      int  // bytes of code that may still be decoded (limit.Code)
+	exceeded  bool // left was exceeded, so crossings is incomplete
 	slots     map[uint64]slot
 }
 
-// New reads the segments and the unwind tables of a file. debug/elf can panic on crafted files: see
-// [binary.File.Parse]. The Text is valid as long as the file.
+// New reads the segments and the unwind table of a file, which must stay open. debug/elf can panic
+// on malformed files: see [binary.File.Parse].
 func New(f *elf.File) (*Text, error) {
 	frames, err := unwind.ReadFrames(f)
 	if err != nil {
@@ -109,5 +110,5 @@ func (t *Text) read(r unwind.Range) ([]byte, error) {
 			return b, err
 		}
 	}
-	return nil, fmt.Errorf("%w: address %#x is not in a code segment", ErrHidden, r.Start)
+	return nil, fmt.Errorf("%w: address %#x is not in an executable segment", ErrHidden, r.Start)
 }

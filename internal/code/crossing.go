@@ -9,12 +9,12 @@ import (
 	"github.com/corescope/corescope/internal/unwind"
 )
 
-// crossing is a direct jump or call from one range into another one, other than to the first instruction of a
+// crossing is a direct jump or call from one range to another, except to the first instruction of a
 // function.
 type crossing struct{ from, to uint64 }
 
-// sweepAll finds the crossings of the file. Jump tables are not read: a jump in a function can only have targets
-// in ranges that direct jumps connect with it.
+// sweepAll finds all crossings in the file. Jump tables are not decoded, because their targets are
+// in ranges that direct jumps connect with the function.
 func (t *Text) sweepAll() {
 	if t.swept {
 		return
@@ -31,7 +31,7 @@ func (t *Text) sweepAll() {
 	slices.SortFunc(t.crossings, func(a, b crossing) int { return cmp.Compare(a.to, b.to) })
 }
 
-// sweepGap decodes code that has no entry in the unwind tables.
+// sweepGap decodes code without an entry in the unwind table.
 func (t *Text) sweepGap(r unwind.Range) {
 	for _, p := range t.segments {
 		part := unwind.Range{Start: max(r.Start, p.Vaddr), End: min(r.End, p.Vaddr+p.Filesz)}
@@ -42,7 +42,7 @@ func (t *Text) sweepGap(r unwind.Range) {
 	}
 }
 
-// sweepRange decodes a range piece by piece. It sets exceeded if the file has too much code.
+// sweepRange decodes a range in pieces. It sets exceeded if the file has too much code.
 func (t *Text) sweepRange(r unwind.Range) {
 	const piece, longest = 1 << 20, 16
 	for at := r.Start; at < r.End; {
@@ -55,7 +55,7 @@ func (t *Text) sweepRange(r unwind.Range) {
 			t.exceeded = true
 			return
 		}
-		end := len(text) - longest // an instruction may continue in the next piece
+		end := len(text) - longest // an instruction can continue in the next piece
 		if part.End == r.End {
 			end = len(text)
 		}
@@ -67,7 +67,8 @@ func (t *Text) sweepRange(r unwind.Range) {
 	}
 }
 
-// sweepPiece returns the number of decoded bytes, 0 if an instruction is unknown.
+// sweepPiece decodes a piece up to end and returns the number of decoded bytes, or 0 if an
+// instruction is unknown.
 func (t *Text) sweepPiece(r unwind.Range, start uint64, text []byte, end int) (at int) {
 	for at < end {
 		pc := start + uint64(at)

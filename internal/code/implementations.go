@@ -7,8 +7,8 @@ import (
 	"github.com/corescope/corescope/internal/unwind"
 )
 
-// Implementations lists the functions of the file whose addresses a resolver (STT_GNU_IFUNC) puts into registers:
-// those that it may choose.
+// Implementations lists the functions that an IFUNC resolver (STT_GNU_IFUNC) can select: those in
+// the file whose addresses it loads into registers.
 //
 // Returns ErrHidden.
 func (t *Text) Implementations(start, size uint64) ([]uint64, error) {
@@ -18,12 +18,12 @@ func (t *Text) Implementations(start, size uint64) ([]uint64, error) {
 		return nil, err
 	}
 	var all []uint64
-	var pages [32]uint64 // that registers of arm64 were set to
+	var pages [32]uint64 // arm64: page addresses in registers
 	for at := 0; at < len(text); {
 		pc := start + uint64(at)
 		in, ok := t.decode(text[at:], pc)
 		if !ok {
-			return nil, fmt.Errorf("%w: the instruction at %#x is not known", ErrHidden, pc)
+			return nil, fmt.Errorf("%w: the instruction at %#x is unknown", ErrHidden, pc)
 		}
 		address := in.Reference
 		if t.isARM64 {
@@ -35,7 +35,7 @@ func (t *Text) Implementations(start, size uint64) ([]uint64, error) {
 		at += in.Size
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%w: the function at %#x chooses none", ErrHidden, start)
+		return nil, fmt.Errorf("%w: no implementations found in the resolver at %#x", ErrHidden, start)
 	}
 	slices.Sort(all)
 	return all, nil

@@ -1,11 +1,15 @@
 package code
 
-// IsMisread reports whether the kernel misreads an x86-64 instruction that a uprobe is attached to. It looks at the
-// opcode without the map that a VEX or EVEX prefix selects: it emulates vpbroadcastb from a register (EVEX.0F38 7A) as
-// the short jump jp, vpor (VEX.0F EB) as jmp, and corrects the instruction pointer after vcmpps (VEX.0F C2) as after
-// ret (branch_setup_xol_ops and arch_uprobe_analyze_insn in arch/x86/kernel/uprobes.c). That changes the program:
-// vpbroadcastb was seen not to be executed on 6.18, the other opcodes follow from the source. Functions of the C library begin with such instructions: strchr,
-// strchrnul and memset on CPUs with AVX-512. text begins with the instruction.
+// IsMisread reports whether the kernel misreads an x86-64 instruction when a uprobe is attached to
+// it. text begins with the instruction.
+//
+// The kernel decodes the opcode without the opcode map that a VEX or EVEX prefix selects. It
+// emulates vpbroadcastb from a register (EVEX.0F38 7A) as the short jump jp, and vpor (VEX.0F EB)
+// as jmp, and it corrects the instruction pointer after vcmpps (VEX.0F C2) as after ret
+// (branch_setup_xol_ops and arch_uprobe_analyze_insn in arch/x86/kernel/uprobes.c). So a uprobe
+// changes what the program does. vpbroadcastb was observed not to be executed on Linux 6.18; the
+// other opcodes follow from the source. strchr, strchrnul and memset of glibc begin with such
+// instructions on CPUs with AVX-512.
 func IsMisread(text []byte) bool {
 	opcode := 0
 	switch {

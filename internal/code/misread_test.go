@@ -17,7 +17,7 @@ func TestIsMisread(t *testing.T) {
 		{"vmovd %esi,%xmm0", []byte{0xc5, 0xf9, 0x6e, 0xc6}, false},
 		{"jp", []byte{0x7a, 0x10}, false},
 		{"endbr64", []byte{0xf3, 0x0f, 0x1e, 0xfa}, false},
-		{"cut", []byte{0x62, 0xe2}, false},
+		{"truncated", []byte{0x62, 0xe2}, false},
 	} {
 		if got := IsMisread(tt.text); got != tt.want {
 			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)

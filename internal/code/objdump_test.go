@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// compared is how many instructions of a library are compared in a short test, and in another one.
+// compared returns the number of instructions to compare.
 func compared(t *testing.T) int {
 	if testing.Short() {
 		return 20_000
@@ -19,15 +19,15 @@ func compared(t *testing.T) int {
 	return 200_000
 }
 
-// TestObjdump compares with what objdump says of the C library.
+// TestObjdump compares decoded instructions of the C library with the output of objdump.
 func TestObjdump(t *testing.T) {
 	objdump, err := exec.LookPath("objdump")
 	if err != nil {
-		t.Skipf("nothing to compare with: %v", err)
+		t.Skipf("objdump is not installed: %v", err)
 	}
 	found, _ := filepath.Glob("/lib/*-linux-gnu/libc.so.6")
 	if len(found) == 0 {
-		t.Skip("there is no glibc on this machine")
+		t.Skip("no libc.so.6 in /lib/*-linux-gnu")
 	}
 	file, err := elf.Open(found[0])
 	if err != nil {
@@ -65,18 +65,18 @@ func TestObjdump(t *testing.T) {
 		}
 	}
 	if n < 10_000 {
-		t.Errorf("objdump showed %d instructions", n)
+		t.Errorf("objdump printed %d instructions, want at least 10,000", n)
 	}
 }
 
-// line is what objdump says of an instruction.
+// line is an instruction in the output of objdump.
 type line struct {
 	pc, target uint64
 	size       int
 	kind       Kind
 }
 
-// parseLine reads "address: <tab> bytes <tab> instruction".
+// parseLine parses "address: <tab> bytes <tab> instruction".
 func parseLine(text string) (l line, ok bool) {
 	fields := strings.Split(text, "\t")
 	if len(fields) < 3 {

@@ -8,11 +8,11 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// slot is the function whose address the dynamic linker stores at an address.
+// slot is an entry of the GOT: the function whose address the dynamic linker stores there.
 type slot struct {
-	address  uint64 // in this file, or 0
+	address  uint64 // of the function in this file, or 0 if it is in another one
 	size     uint64
-	resolver bool // the function selects the implementation (IFUNC)
+	resolver bool // the function is an IFUNC resolver
 }
 
 func (t *Text) isPLT(pc uint64) bool {
@@ -24,13 +24,13 @@ func (t *Text) isPLT(pc uint64) bool {
 	return false
 }
 
-// followPLT queues the function that an entry of the procedure linkage table jumps to. A function that the file
-// itself defines is expected to be the one: calls in which another file replaces it (interposition) do not return by
-// the instructions that are found.
+// followPLT queues the function that a PLT entry jumps to. If the file defines the function, it is
+// assumed to be the target. If another file replaces it (interposition), the return instructions of
+// that function are not found.
 func (g *region) followPLT(target uint64) error {
 	s, ok := g.slotOf(target)
 	if !ok || s.address == 0 {
-		return fmt.Errorf("%w: it continues in a function of another file", ErrHidden)
+		return fmt.Errorf("%w: the function continues in a function of another file", ErrHidden)
 	}
 	all := []uint64{s.address}
 	if s.resolver {
@@ -42,14 +42,14 @@ func (g *region) followPLT(target uint64) error {
 	for _, address := range all {
 		r, ok := g.frames.Range(address)
 		if !ok || r.Start != address {
-			return fmt.Errorf("%w: it continues at %#x, which has no entry in the unwind tables", ErrHidden, address)
+			return fmt.Errorf("%w: the function continues at %#x, which has no entry in the unwind table", ErrHidden, address)
 		}
 		g.queue = append(g.queue, &part{Range: r, shared: true})
 	}
 	return nil
 }
 
-// slotOf returns the slot that an entry of the procedure linkage table reads its target from.
+// slotOf returns the slot that a PLT entry loads its target from.
 func (t *Text) slotOf(entry uint64) (slot, bool) {
 	if t.slots == nil {
 		t.slots = t.readSlots()
@@ -73,7 +73,7 @@ func (t *Text) slotOf(entry uint64) (slot, bool) {
 	return slot{}, false
 }
 
-// readSlots reads the relocations of slots.
+// readSlots reads the relocations of the GOT. Keys are addresses in the GOT.
 func (t *Text) readSlots() map[uint64]slot {
 	slots := map[uint64]slot{}
 	var symbols []byte
@@ -98,7 +98,7 @@ func (t *Text) readSlots() map[uint64]slot {
 	return slots
 }
 
-// Sizes of a relocation and of a symbol.
+// Sizes of a relocation and of a symbol in bytes.
 const (
 	relaSize   = 24
 	symbolSize = 24
@@ -126,7 +126,7 @@ func (t *Text) addSlot(slots map[uint64]slot, symbols, rela []byte) {
 	}
 }
 
-// sizeOf returns the size of the function at an address.
+// sizeOf returns the size of the function that starts at an address, or 0.
 func (t *Text) sizeOf(address uint64) uint64 {
 	r, ok := t.frames.Range(address)
 	if !ok || r.Start != address {

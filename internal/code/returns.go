@@ -10,40 +10,40 @@ import (
 // Exit is a return instruction.
 type Exit struct {
 	Address uint64
-	// Shared reports that calls of other functions can end with it too.
+	// Shared is set if calls of other functions can also end with it.
 	Shared bool
 }
 
-// Limits of the code of a function.
+// Limits for the code of a function.
 const (
 	maxParts = 64
 	maxBytes = 1 << 20
 	maxExits = 256
 )
 
-// region is the code that a call of a function can run, without the functions that it calls. Functions that
-// it jumps to instead of returning (tail calls) are part of it.
+// region is all code that a call of a function can run, except called functions. It contains
+// functions that the function jumps to instead of returning (tail calls).
 type region struct {
 	*Text
 	parts []*part
 	queue []*part
 	bytes uint64
-	// shared reports that other functions jump into the function behind its first instruction.
+	// shared is set if other functions jump into the function, other than to its first instruction.
 	shared  bool
-	refused uint64 // a return instruction that the kernel does not probe
+	refused uint64 // address of a return instruction that the kernel refuses to probe, or 0
 }
 
 // part is the code of one range.
 type part struct {
 	unwind.Range
 	shared  bool            // calls of other functions can run it
-	begins  map[uint64]bool // addresses of instructions
-	targets []uint64        // of direct jumps
+	begins  map[uint64]bool // addresses of its instructions
+	targets []uint64        // targets of direct jumps
 	exits   []uint64
-	calls   bool
+	calls   bool // it contains calls or system calls
 }
 
-// Returns finds the instructions by which the function at an address returns.
+// Returns finds the return instructions of a function.
 //
 // Returns ErrHidden and ErrPart.
 func (t *Text) Returns(start uint64) ([]Exit, error) {
@@ -57,8 +57,8 @@ func (t *Text) Returns(start uint64) ([]Exit, error) {
 	return g.exits()
 }
 
-// Unwinds reports whether an exception, or the cancellation of a thread, can leave the function at an address:
-// it has an entry in the unwind tables, and can call other functions or the kernel.
+// Unwinds reports whether an exception or the cancellation of a thread can leave a function: it has
+// an entry in the unwind table, and it can call other functions or the kernel.
 func (t *Text) Unwinds(start uint64) bool {
 	if _, ok := t.frames.Range(start); !ok {
 		return t.frames.Unreadable
@@ -67,23 +67,23 @@ func (t *Text) Unwinds(start uint64) bool {
 	return err != nil || slices.ContainsFunc(g.parts, func(p *part) bool { return p.calls })
 }
 
-// region determines all code of a function.
+// region finds all code of a function.
 //
 // Returns ErrHidden.
 func (t *Text) region(start uint64) (*region, error) {
 	r, ok := t.frames.Range(start)
 	if !ok {
-		return nil, fmt.Errorf("%w: it has no entry in the unwind tables", ErrHidden)
+		return nil, fmt.Errorf("%w: the function has no entry in the unwind table", ErrHidden)
 	}
 	if t.sweepAll(); t.exceeded {
-		return nil, fmt.Errorf("%w: the file has more code than is decoded", ErrHidden)
+		return nil, fmt.Errorf("%w: the file has too much code to decode", ErrHidden)
 	}
 	g := &region{Text: t, shared: r.Start != start}
 	g.queue = append(g.queue, &part{Range: r})
 	for len(g.queue) > 0 {
 		p := g.queue[0]
 		g.queue = g.queue[1:]
-		if known := g.partAt(p.Start); known != nil {
+		if g.partAt(p.Start) != nil {
 			continue
 		}
 		if err := g.add(p); err != nil {
@@ -93,7 +93,7 @@ func (t *Text) region(start uint64) (*region, error) {
 	for _, p := range g.parts {
 		for _, target := range p.targets {
 			if q := g.partAt(target); q == nil || !q.begins[target] {
-				return nil, fmt.Errorf("%w: a jump to %#x is not to an instruction", ErrHidden, target)
+				return nil, fmt.Errorf("%w: the target %#x of a jump is not the start of an instruction", ErrHidden, target)
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func (g *region) partAt(pc uint64) *part {
 
 func (g *region) exits() ([]Exit, error) {
 	if g.refused != 0 {
-		return nil, fmt.Errorf("%w: the kernel does not probe the return instruction at %#x", ErrHidden, g.refused)
+		return nil, fmt.Errorf("%w: the kernel refuses to probe the return instruction at %#x", ErrHidden, g.refused)
 	}
 	var all []Exit
 	for _, p := range g.parts {
@@ -126,11 +126,11 @@ func (g *region) exits() ([]Exit, error) {
 	return all, nil
 }
 
-// add decodes a part, and queues those that it continues in.
+// add decodes a part and queues the parts that it jumps to.
 func (g *region) add(p *part) error {
 	g.parts = append(g.parts, p)
 	if g.bytes += p.End - p.Start; len(g.parts) > maxParts || g.bytes > maxBytes {
-		return fmt.Errorf("%w: it continues in more than %d other functions, or %d bytes", ErrHidden, maxParts, maxBytes)
+		return fmt.Errorf("%w: the function has more than %d parts or %d bytes", ErrHidden, maxParts, maxBytes)
 	}
 	if err := g.sweep(p); err != nil {
 		return err
@@ -150,7 +150,8 @@ func (g *region) add(p *part) error {
 	return nil
 }
 
-// enter adds the parts that jump into a part, and reports whether other functions do.
+// enter queues the parts that jump into p and belong to the same function. It sets shared if other
+// functions jump to it.
 func (g *region) enter(p *part) {
 	for _, c := range g.into(p.Range) {
 		switch from, ok := g.frames.Range(c.from); {
@@ -173,8 +174,8 @@ func (g *region) sweep(p *part) error {
 		return err
 	}
 	p.begins = map[uint64]bool{}
-	next := uint64(0) // address that the last instruction continues at, or 0
-	begin := p.Start  // start of the code behind the last instruction that does not continue
+	next := uint64(0) // address where execution continues after the last instruction, or 0
+	begin := p.Start  // end of the last instruction that does not continue with the next one
 	var last Instruction
 	for at := 0; at < len(text); {
 		pc := p.Start + uint64(at)
@@ -198,7 +199,8 @@ func (g *region) sweep(p *part) error {
 			}
 			next = 0
 		case JumpIndirect:
-			// A tail call comes after the frame is removed. The tables of a switch hold distances, which are added.
+			// A tail call follows the removal of the frame. For a switch, the target is the sum of
+			// an address and a table entry.
 			if !in.Within && !g.frames.HasFrame(pc) && (in.By == 0 || last.Sum != in.By) {
 				return fmt.Errorf("%w: the target of the jump at %#x is unknown", ErrHidden, pc)
 			}
@@ -224,7 +226,7 @@ func (g *region) sweep(p *part) error {
 	return nil
 }
 
-// follow queues the part that a jump goes to.
+// follow queues the part that contains the target of a jump.
 func (g *region) follow(p *part, target uint64) error {
 	if target >= p.Start && target < p.End {
 		return nil
@@ -234,9 +236,9 @@ func (g *region) follow(p *part, target uint64) error {
 	}
 	r, ok := g.frames.Range(target)
 	if !ok {
-		return fmt.Errorf("%w: it jumps to %#x, which has no entry in the unwind tables", ErrHidden, target)
+		return fmt.Errorf("%w: the function jumps to %#x, which has no entry in the unwind table", ErrHidden, target)
 	}
-	// A part that is entered with a frame belongs to the same function.
+	// If there is a frame at the target, the part belongs to the same function.
 	g.queue = append(g.queue, &part{Range: r, shared: p.shared || !g.frames.HasFrame(target)})
 	return nil
 }

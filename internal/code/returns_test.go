@@ -45,7 +45,7 @@ func library(t *testing.T) *elf.File {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		t.Skipf("no compiler to build the library with: %v", err)
+		t.Skipf("no C compiler installed: %v", err)
 	}
 	dir := t.TempDir()
 	file, out := filepath.Join(dir, "source.c"), filepath.Join(dir, "library.so")
@@ -64,8 +64,8 @@ func library(t *testing.T) *elf.File {
 	return f
 }
 
-// TestReturns determines the return instructions of functions that call others or jump to them, and whether an
-// exception can leave them.
+// TestReturns checks return instructions of functions that call others or jump to them, and whether
+// an exception can leave them.
 func TestReturns(t *testing.T) {
 	f := library(t)
 	text, err := New(f)

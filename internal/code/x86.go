@@ -12,12 +12,12 @@ const (
 	evex          = 0x62
 )
 
-// bits is a set of bytes.
+// bits is a set of byte values.
 type bits [4]uint64
 
 func (b *bits) has(op byte) bool { return b[op>>6]>>(op&63)&1 != 0 }
 
-// setOf is the set of the bytes in pairs "first, last".
+// setOf returns a set of ranges, given as pairs of first and last byte.
 func setOf(pairs ...byte) (b bits) {
 	for i := 0; i < len(pairs); i += 2 {
 		for op := int(pairs[i]); op <= int(pairs[i+1]); op++ {
@@ -27,18 +27,19 @@ func setOf(pairs ...byte) (b bits) {
 	return b
 }
 
-// x86Tables says by opcode what follows it. The first index is the opcode map: 0 is that of one byte, 1 is
-// that behind 0f, 2 behind 0f 38, 3 behind 0f 3a.
+// x86Tables are the properties of opcodes. The first index is the opcode map: 0 for one-byte
+// opcodes, 1 for 0f, 2 for 0f 38, 3 for 0f 3a.
 type x86Tables struct {
 	invalid, modrm, imm8 [4]bits
-	// imm32 is 2 bytes with an operand-size prefix; rel32 never is.
+	// imm32 operands have 2 bytes if there is an operand-size prefix, rel32 operands always have 4.
 	imm32, rel32 [4]bits
 }
 
 func newX86Tables() *x86Tables {
 	t := &x86Tables{}
-	// Those of one byte that are no prefixes and no instructions of 64-bit mode, and far jumps, which user
-	// programs do not have; 8f with more than /0 is XOP, d5 is REX2.
+	// One-byte opcodes that are neither prefixes nor instructions in 64-bit mode, and far jumps,
+	// which user programs do not contain. XOP (8f with a group other than 0) and REX2 (d5) are not
+	// supported.
 	t.invalid[0] = setOf(0x06, 0x07, 0x0e, 0x0e, 0x16, 0x17, 0x1e, 0x1f, 0x27, 0x27, 0x2f, 0x2f, 0x37, 0x37, 0x3f, 0x3f,
 		0x60, 0x62, 0x82, 0x82, 0x9a, 0x9a, 0xc4, 0xc5, 0xca, 0xcb, 0xce, 0xcf, 0xd4, 0xd6, 0xea, 0xea)
 	t.modrm[0] = setOf(0x00, 0x03, 0x08, 0x0b, 0x10, 0x13, 0x18, 0x1b, 0x20, 0x23, 0x28, 0x2b, 0x30, 0x33, 0x38, 0x3b,
@@ -51,7 +52,7 @@ func newX86Tables() *x86Tables {
 	t.rel32[0] = setOf(0xe8, 0xe9)
 
 	t.invalid[1] = setOf(0x04, 0x04, 0x0a, 0x0a, 0x0c, 0x0c, 0x24, 0x27, 0x36, 0x36, 0x39, 0x39, 0x3b, 0x3f, 0x7a, 0x7b)
-	// All but these have operands.
+	// Opcodes without a ModRM byte.
 	plain := setOf(0x04, 0x0c, 0x0e, 0x0e, 0x30, 0x37, 0x77, 0x77, 0x80, 0x8f, 0xa0, 0xa2, 0xa8, 0xaa, 0xc8, 0xcf)
 	for i := range plain {
 		t.modrm[1][i] = ^plain[i]
@@ -64,24 +65,24 @@ func newX86Tables() *x86Tables {
 	return t
 }
 
-// x86 reads instructions of x86-64. It knows their lengths and which of them jump, and nothing else of
-// them: golang.org/x/arch knows more, but no AVX and no endbr64, which is in every function.
+// x86 decodes instructions of x86-64: their length and their effect on the control flow.
+// golang.org/x/arch decodes more, but neither AVX nor endbr64, with which most functions begin.
 type x86 struct{ *x86Tables }
 
-// x86Instruction is what was read of one so far.
+// x86Instruction is a partly decoded instruction.
 type x86Instruction struct {
 	text    []byte
 	at      int
 	wide    bool // 64-bit operands
-	operand bool // prefix of operands of 16 bits
+	operand bool // operand-size prefix: 16-bit operands
 	notrack bool
-	segment bool // prefix of a segment, or lock
-	rexB    bool // the register in the lower bits of modrm is one of the upper eight
-	rexR    bool // likewise, in its middle bits
-	opcodes int  // map
+	segment bool // segment or lock prefix
+	rexB    bool // the register in the low bits of modrm is one of r8 to r15
+	rexR    bool // the register in the middle bits of modrm is one of r8 to r15
+	opcodes int  // opcode map
 	opcode  byte
 	modrm   byte
-	vector  bool
+	vector  bool // VEX or EVEX prefix
 }
 
 func (x x86) decode(text []byte, pc uint64) (Instruction, bool) {
@@ -105,7 +106,7 @@ func (in *x86Instruction) next() (byte, bool) {
 	return in.text[in.at-1], true
 }
 
-// prefixes reads up to the opcode.
+// prefixes reads prefixes and the first byte of the opcode.
 func (in *x86Instruction) prefixes() bool {
 	for {
 		b, ok := in.next()
@@ -152,7 +153,7 @@ func (x x86) readOpcode(in *x86Instruction) (ok bool) {
 	return !x.invalid[in.opcodes].has(in.opcode)
 }
 
-// vectorOpcode reads what is behind the first byte of a VEX or EVEX prefix.
+// vectorOpcode reads the rest of a VEX or EVEX prefix, and the opcode.
 func (in *x86Instruction) vectorOpcode() (ok bool) {
 	rest := map[byte]int{vex2: 1, vex3: 2, evex: 3}[in.opcode]
 	in.opcodes, in.vector = 1, true
@@ -167,13 +168,13 @@ func (in *x86Instruction) vectorOpcode() (ok bool) {
 	}
 	in.opcode = in.text[in.at+rest]
 	in.at += rest + 1
-	if in.opcodes == 5 || in.opcodes == 6 { // of half-precision numbers: no immediate operands
+	if in.opcodes == 5 || in.opcodes == 6 { // half-precision instructions: no immediate operands, like map 2
 		in.opcodes = 2
 	}
 	return in.opcodes >= 1 && in.opcodes <= 3
 }
 
-// operands is how many bytes are behind the opcode.
+// operands returns the number of bytes after the opcode.
 func (x x86) operands(in *x86Instruction) (size int, ok bool) {
 	if x.modrm[in.opcodes].has(in.opcode) {
 		if size, ok = in.address(); !ok {
@@ -186,7 +187,7 @@ func (x x86) operands(in *x86Instruction) (size int, ok bool) {
 		isByte := x.imm8[in.opcodes].has(op) && (in.opcodes != 1 || op >= 0x70 && op <= 0x73 || op >= 0xc2)
 		return size + one(isByte), true
 	case in.opcodes != 0:
-	case op >= 0xa0 && op <= 0xa3: // an address
+	case op >= 0xa0 && op <= 0xa3: // 64-bit address
 		return 8, true
 	case op == 0xc2:
 		return 2, true
@@ -224,7 +225,7 @@ func one(is bool) int {
 	return 0
 }
 
-// address is how many bytes tell of an operand that may be in memory.
+// address returns the number of bytes of ModRM, SIB and displacement.
 func (in *x86Instruction) address() (size int, ok bool) {
 	if in.at >= len(in.text) {
 		return 0, false
@@ -251,7 +252,7 @@ func (in *x86Instruction) address() (size int, ok bool) {
 	return size, true
 }
 
-// instruction tells what it does; it is complete.
+// instruction returns the effect of the decoded instruction.
 func (in *x86Instruction) instruction(pc uint64) Instruction {
 	out := Instruction{Size: in.at}
 	group := in.modrm >> 3 & 7
@@ -266,7 +267,7 @@ func (in *x86Instruction) instruction(pc uint64) Instruction {
 		case op == 0x0b, op == 0xb9, op == 0xff: // ud2, ud1, ud0
 			out.Kind = Stop
 		}
-	case op == 0x8d && in.modrm&0xc7 == 0x05: // lea from rip
+	case op == 0x8d && in.modrm&0xc7 == 0x05: // lea of an address relative to rip
 		out.Reference = in.relative(pc, 4)
 	case op >= 0x70 && op <= 0x7f, op >= 0xe0 && op <= 0xe3:
 		out.Kind, out.Target = Branch, in.relative(pc, 1)
@@ -312,7 +313,7 @@ func (in *x86Instruction) relative(pc uint64, size int) uint64 {
 	return end + uint64(int64(int32(uint32(b[0])|uint32(b[1])<<8|uint32(b[2])<<16|uint32(b[3])<<24)))
 }
 
-// register returns the register in three bits of modrm.
+// register returns the register in three bits of modrm. upper selects r8 to r15.
 func (in *x86Instruction) register(bits byte, upper bool) Register {
 	if bits &= 7; upper {
 		bits |= 8
@@ -320,7 +321,7 @@ func (in *x86Instruction) register(bits byte, upper bool) Register {
 	return Register(bits) + 1
 }
 
-// slotX86 returns the address that an entry of the procedure linkage table reads its target from, or 0.
+// slotX86 returns the GOT address that a PLT entry loads its target from, or 0.
 func slotX86(text []byte, pc uint64) uint64 {
 	at := 0
 	if len(text) > 11 && text[0] == 0xf3 && text[1] == 0x0f && text[2] == 0x1e && text[3] == 0xfa { // endbr64

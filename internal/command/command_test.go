@@ -15,7 +15,7 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// The test binary behaves like corescope if it is called by that name, as by the shells below.
+// TestMain runs corescope if the test binary is called by that name, as the tests of shells do.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "corescope" {
 		c := command.Command{Tools: tools.All(), Version: "test", Out: os.Stdout, Err: os.Stderr}
@@ -39,7 +39,7 @@ func TestRun(t *testing.T) {
 	for _, tc := range []struct {
 		args   string
 		code   int
-		out    string // beginning of standard output
+		out    string // start of standard output
 		errOut string // part of standard error
 	}{
 		{"corescope opensnoop --help", ok, help, ""},
@@ -79,25 +79,26 @@ func TestRun(t *testing.T) {
 	} {
 		code, out, errOut := run(t, strings.Fields(tc.args)...)
 		if code != tc.code || !strings.HasPrefix(out, tc.out) || !strings.Contains(errOut, tc.errOut) {
-			t.Errorf("%s: exit code %d, want %d: %q, %q", tc.args, code, tc.code, out, errOut)
+			t.Errorf("%s: exit code %d, output %q, errors %q, want %d, %q, %q",
+				tc.args, code, out, errOut, tc.code, tc.out, tc.errOut)
 		}
 		if (out == "") != (tc.out == "") || (errOut == "") != (tc.errOut == "") {
-			t.Errorf("%s: wrote %q and %q", tc.args, out, errOut)
+			t.Errorf("%s: output %q, errors %q, want %q, %q", tc.args, out, errOut, tc.out, tc.errOut)
 		}
 	}
 }
 
-// Each tool has one line in the list, below its category.
+// TestList expects one line for each tool, below its category.
 func TestList(t *testing.T) {
 	_, text, _ := run(t, "corescope", "list")
 	_, names, _ := run(t, "corescope", "list", "--names")
 	_, table, _ := run(t, "corescope", "list", "--markdown")
 	for _, tl := range tools.All() {
 		if !strings.Contains(text, tl.Category+":\n") || strings.Count(text, "  "+tl.Summary+"\n") != 1 {
-			t.Errorf("%s does not occur exactly once in the list: %s", tl.Name, text)
+			t.Errorf("want %s exactly once in the list: %s", tl.Name, text)
 		}
 		if strings.Count(table, "| ["+tl.Name+"](man/man8/"+tl.Name+".8) | "+tl.Category+" | "+tl.Summary) != 1 {
-			t.Errorf("%s does not occur exactly once in the table: %s", tl.Name, table)
+			t.Errorf("want %s exactly once in the table: %s", tl.Name, table)
 		}
 		for _, name := range tl.Names() {
 			if !slices.Contains(strings.Split(names, "\n"), name) {
@@ -107,7 +108,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// An alias has a line of its own, with the command line that it stands for.
+// TestListAliases expects a line for each alias, with the command line that it abbreviates.
 func TestListAliases(t *testing.T) {
 	_, text, _ := run(t, "corescope", "list")
 	_, aliases, _ := run(t, "corescope", "list", "--aliases")
@@ -124,7 +125,7 @@ func TestListAliases(t *testing.T) {
 	}
 }
 
-// Every tool has a schema and a manual page with all required sections.
+// TestEveryTool expects a valid schema and a manual page with all required sections for each tool.
 func TestEveryTool(t *testing.T) {
 	for _, tl := range tools.All() {
 		code, page, errOut := run(t, "corescope", "man", tl.Name)
@@ -133,7 +134,7 @@ func TestEveryTool(t *testing.T) {
 			"EXAMPLES", `EXIT STATUS`, "PRIVILEGES", `SEE ALSO`,
 		} {
 			if code != tool.ExitOK || strings.Count(page, "\n.SH "+section+"\n") != 1 {
-				t.Errorf("page of %s: exit code %d, %s: section %s does not occur exactly once", tl.Name, code, errOut, section)
+				t.Errorf("page of %s: exit code %d, %s: want section %s exactly once", tl.Name, code, errOut, section)
 			}
 		}
 		code, schema, errOut := run(t, "corescope", "schema", tl.Name)
@@ -143,12 +144,12 @@ func TestEveryTool(t *testing.T) {
 	}
 }
 
-// A tool with the name of a verb would hide the verb.
-func TestNoToolIsAVerb(t *testing.T) {
+// TestNamesAreUnique expects that no tool has the name of a verb, because it would hide the verb.
+func TestNamesAreUnique(t *testing.T) {
 	_, out, _ := run(t, "corescope", "complete", "--", "corescope", "")
 	words := firstFields(out)
 	slices.Sort(words)
 	if unique := slices.Compact(slices.Clone(words)); len(words) != len(unique) || !slices.Contains(words, "schema") {
-		t.Errorf("tools and verbs are %q", words)
+		t.Errorf("tools and verbs %q, want unique names, among them schema", words)
 	}
 }

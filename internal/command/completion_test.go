@@ -49,7 +49,8 @@ func firstFields(lines string) []string {
 	return words
 }
 
-// bash expects candidates without the part of the word up to the last word break character.
+// TestBash runs the completion function of bash. bash expects candidates without the part of the
+// word up to the last word break character.
 func TestBash(t *testing.T) {
 	bash := shell(t, "bash")
 	for _, tc := range []struct{ line, want string }{
@@ -86,7 +87,7 @@ func TestFish(t *testing.T) {
 	fish := shell(t, "fish")
 	script := `corescope completion fish | source; complete -C "opensnoop --hook=open=r"`
 	if got := fish("--no-config", "-c", script); got != "--hook=open=raw\traw_tp/sys_exit\n" {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want %q", got, "--hook=open=raw\traw_tp/sys_exit\n")
 	}
 }
 

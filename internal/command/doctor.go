@@ -45,7 +45,8 @@ type report struct {
 	Tools   []*tool.Trial `json:"tools" help:"the result of the test of each tool"`
 }
 
-// doctor reports the properties of the machine that tools depend on, and for each tool whether it runs.
+// doctor reports the properties of the machine that tools depend on, and for each tool whether it
+// runs.
 func (c *Command) doctor(_ context.Context, args []string) error {
 	o := doctorFlags{Output: "text", BTF: os.Getenv("CORESCOPE_BTF")}
 	tools, err := c.parseDoctor(&o, args)
@@ -107,7 +108,8 @@ func (r *report) writeJSON(w io.Writer) error {
 	return enc.Encode(r)
 }
 
-// writeText writes a table of the machine's properties, a table of the tools, and then the problems.
+// writeText writes a table of the machine's properties, a table of the tools, and then the
+// problems.
 func (r *report) writeText(w io.Writer) error {
 	lines := r.Machine.Lines()
 	err := tool.WriteTable(w, []string{"MACHINE", ""}, lines, func(l doctor.Line) []string {
@@ -131,17 +133,17 @@ func (r *report) writeText(w io.Writer) error {
 	return nil
 }
 
-// toolRows returns the cells of the table of tools. On a terminal, the hooks of a tool are wrapped to
-// its width. Otherwise width is 0 and a tool is one line, for other programs to parse.
+// toolRows returns the cells of the table of tools. On a terminal, the hooks of a tool are wrapped
+// to its width. Otherwise width is 0 and a tool is one line, for other programs to parse.
 func (r *report) toolRows(width int) [][]string {
-	left := 0 // width of the other two columns, each followed by two spaces
+	others := 0 // width of the other two columns, each followed by two spaces
 	for _, t := range r.Tools {
-		left = max(left, len(t.Name)+2+len("RUNS")+2)
+		others = max(others, len(t.Name)+2+len("RUNS")+2)
 	}
 	var rows [][]string
 	for _, t := range r.Tools {
 		name, runs := t.Name, yesNo(t.Runs)
-		for _, line := range wrap(attachPoints(t), width-left) {
+		for _, line := range wrap(attachPoints(t), width-others) {
 			rows = append(rows, []string{name, runs, line})
 			name, runs = "", ""
 		}
@@ -200,8 +202,8 @@ func attachPoints(t *tool.Trial) []string {
 	return hooks
 }
 
-// problems lists each reason why tools do not run, with the names of all tools that it concerns, and
-// then the other problems of the machine.
+// problems lists each reason why tools do not run, with the names of all tools that it concerns,
+// and then the other problems of the machine.
 func (r *report) problems(lines []doctor.Line) []string {
 	var listed, out []string
 	for _, t := range r.Tools {

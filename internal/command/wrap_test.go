@@ -31,11 +31,12 @@ func TestWrap(t *testing.T) {
 		}
 	}
 	if got := wrap(nil, 5); !slices.Equal(got, []string{""}) {
-		t.Errorf("nothing: %q", got)
+		t.Errorf("no items: %q, want one empty line", got)
 	}
 }
 
-// On a terminal, the table of tools is not wider than the terminal. Otherwise it has one line per tool.
+// TestTableFitsTerminal expects that the table of tools is not wider than a terminal, and that it
+// has one line per tool if the output is not a terminal.
 func TestTableFitsTerminal(t *testing.T) {
 	r := &report{Machine: doctor.Read("/", "")}
 	for _, name := range []string{"opensnoop", "tcplife"} {
@@ -70,11 +71,11 @@ func TestTableFitsTerminal(t *testing.T) {
 	lines := strings.Split(table, "\r\n")
 	for _, line := range lines {
 		if len(line) > width {
-			t.Errorf("%d columns: %q", len(line), line)
+			t.Errorf("line of %d columns, want at most %d: %q", len(line), width, line)
 		}
 	}
 	if len(lines) < 6 {
-		t.Errorf("the table of two tools with six hooks has %d lines: %q", len(lines), lines)
+		t.Errorf("table of two tools with six hooks has %d lines, want at least 6: %q", len(lines), lines)
 	}
 	var piped bytes.Buffer
 	if err := r.writeText(&piped); err != nil {
@@ -82,6 +83,6 @@ func TestTableFitsTerminal(t *testing.T) {
 	}
 	_, table, _ = strings.Cut(piped.String(), "TOOL ")
 	if n := strings.Count(table, "\n"); n != 3 || strings.Contains(table, " \n") {
-		t.Errorf("to a pipe the table has %d lines: %q", n, table)
+		t.Errorf("table in a pipe has %d lines, want 3 without trailing spaces: %q", n, table)
 	}
 }

@@ -1,5 +1,5 @@
-// Package doctor knows what tools need of a machine: it reads the facts that decide
-// whether they run, and says of an error what the user can do about it.
+// Package doctor checks whether tools can run on this machine. It reads the facts that decide this,
+// and suggests remedies for errors.
 package doctor
 
 import (
@@ -12,45 +12,45 @@ import (
 	"github.com/corescope/corescope/internal/system"
 )
 
-// Facts are what decides whether tools run here. What this process cannot find out is
-// absent, and in Unknown.
+// Facts are the facts that decide whether tools run here. Facts that this process cannot determine
+// are absent and listed in Unknown.
 type Facts struct {
 	Kernel       string `json:"kernel" help:"release of the kernel"`
-	Architecture string `json:"architecture" help:"as Go calls it: amd64, arm64"`
+	Architecture string `json:"architecture" help:"in Go's notation: amd64, arm64"`
 
-	BTF        string `json:"btf,omitempty" help:"file with the kernel's types; absent where there is none"`
-	RingBuffer *bool  `json:"ring_buffer,omitempty" help:"the kernel has the BPF ring buffer (5.8); without it there are perf buffers"`
+	BTF        string `json:"btf,omitempty" help:"file with the kernel's BTF; absent if there is none"`
+	RingBuffer *bool  `json:"ring_buffer,omitempty" help:"whether the kernel has the BPF ring buffer (5.8); otherwise perf buffers are used"`
 
-	Tracefs         string `json:"tracefs,omitempty" help:"where tracefs is mounted; absent where it is not"`
-	TracefsReadable bool   `json:"tracefs_readable" help:"this process may read it"`
-	Lockdown        string `json:"lockdown,omitempty" help:"mode of the kernel's lockdown: none, integrity or confidentiality"`
+	Tracefs         string `json:"tracefs,omitempty" help:"mount point of tracefs; absent if it is not mounted"`
+	TracefsReadable bool   `json:"tracefs_readable" help:"whether this process can read tracefs"`
+	Lockdown        string `json:"lockdown,omitempty" help:"mode of kernel lockdown: none, integrity or confidentiality"`
 
-	Capabilities  []string `json:"capabilities" help:"effective ones of this process"`
-	UserNamespace bool     `json:"user_namespace" help:"it is in a user namespace, whose capabilities are nothing to BPF"`
-	PIDNamespace  bool     `json:"pid_namespace" help:"corescope runs in a child PID namespace: --pid and --tid have the IDs of that namespace, rows those of the initial one"`
-	OtherProc     bool     `json:"other_proc" help:"/proc belongs to another PID namespace than corescope: --pid and --tid are refused, and no files of processes are read"`
-	Seccomp       string   `json:"seccomp,omitempty" help:"how its system calls are filtered: none, strict or filter"`
+	Capabilities  []string `json:"capabilities" help:"effective capabilities of this process"`
+	UserNamespace bool     `json:"user_namespace" help:"whether this process is in a child user namespace, whose capabilities do not apply to BPF"`
+	PIDNamespace  bool     `json:"pid_namespace" help:"whether corescope runs in a child PID namespace: --pid and --tid have the IDs of that namespace, rows those of the initial one"`
+	OtherProc     bool     `json:"other_proc" help:"whether /proc belongs to another PID namespace than corescope: --pid and --tid are refused, and no files of processes are read"`
+	Seccomp       string   `json:"seccomp,omitempty" help:"seccomp mode of this process: none, strict or filter"`
 
 	PerfEventParanoid       *int `json:"perf_event_paranoid,omitempty" help:"kernel.perf_event_paranoid"`
 	KptrRestrict            *int `json:"kptr_restrict,omitempty" help:"kernel.kptr_restrict"`
 	UnprivilegedBPFDisabled *int `json:"unprivileged_bpf_disabled,omitempty" help:"kernel.unprivileged_bpf_disabled"`
-	JIT                     *int `json:"bpf_jit_enable,omitempty" help:"net.core.bpf_jit_enable: 0 is none, 1 compiles BPF programs"`
+	JIT                     *int `json:"bpf_jit_enable,omitempty" help:"net.core.bpf_jit_enable: 1 if BPF programs are compiled, 0 if they are interpreted"`
 
-	Cgroups       []system.CgroupMount `json:"cgroups" help:"hierarchies that are mounted"`
-	CgroupDefault string               `json:"cgroup_default,omitempty" help:"hierarchy that events are labelled from: v2, or a controller of v1"`
-	Runtimes      []string             `json:"runtimes" help:"container runtimes that have their directories here"`
+	Cgroups       []system.CgroupMount `json:"cgroups" help:"mounted cgroup hierarchies"`
+	CgroupDefault string               `json:"cgroup_default,omitempty" help:"hierarchy that the cgroups of events belong to: v2, or a controller of v1"`
+	Runtimes      []string             `json:"runtimes" help:"container runtimes whose directories exist"`
 
-	MemlockBytes  *uint64 `json:"memlock_bytes,omitempty" help:"limit of locked memory; absent where there is none"`
-	MemlockCounts *bool   `json:"memlock_counts,omitempty" help:"BPF maps count as locked memory, as before 5.11"`
-	OpenFiles     *uint64 `json:"open_files,omitempty" help:"limit of open files; absent where there is none"`
+	MemlockBytes  *uint64 `json:"memlock_bytes,omitempty" help:"limit of locked memory; absent if unlimited"`
+	MemlockCounts *bool   `json:"memlock_counts,omitempty" help:"whether BPF maps count as locked memory (before 5.11)"`
+	OpenFiles     *uint64 `json:"open_files,omitempty" help:"limit of open files; absent if unlimited"`
 
-	Unknown []string `json:"unknown" help:"keys of what this process could not find out"`
+	Unknown []string `json:"unknown" help:"keys of the facts that this process could not determine"`
 
-	held system.Capabilities
+	effective system.Capabilities
 }
 
-// Read reads the facts of the machine below root, "/" being this one. btf is the file
-// given in place of the kernel's own types, or "".
+// Read reads the facts of the machine whose root directory is root; "/" is this machine. btf is a
+// file that replaces the kernel's own BTF, or "".
 func Read(root, btf string) *Facts {
 	r := &reader{root, &Facts{Architecture: runtime.GOARCH, Unknown: []string{}}}
 	r.Kernel, _ = r.text("kernel", "proc/sys/kernel/osrelease")
@@ -68,7 +68,7 @@ func Read(root, btf string) *Facts {
 	return r.Facts
 }
 
-// reader fills in facts.
+// reader reads the facts.
 type reader struct {
 	root string
 	*Facts
@@ -78,7 +78,7 @@ func (r *reader) path(name string) string { return filepath.Join("/", r.root, na
 
 func (r *reader) unknown(key string) { r.Unknown = append(r.Unknown, key) }
 
-// text reads a small file of the kernel, which is unknown by the key if that fails.
+// text reads a small file of the kernel. If that fails, it adds key to Unknown and returns false.
 func (r *reader) text(key, name string) (string, bool) {
 	data, err := os.ReadFile(r.path(name))
 	if err != nil {
@@ -99,12 +99,11 @@ func (r *reader) sysctl(key, name string) *int {
 	return nil
 }
 
-// initialUserNamespace is what the kernel calls the one that all others are within
-// (PROC_USER_INIT_INO).
+// initialUserNamespace is the link of the initial user namespace (PROC_USER_INIT_INO).
 const initialUserNamespace = "user:[4026531837]"
 
-// readStatus reads what this thread may do. The process as a whole may do the same, but
-// where a test gives up rights for one thread.
+// readStatus reads the privileges of this thread. Those of the process are the same, except in
+// tests, which drop privileges in a single thread.
 func (r *reader) readStatus() {
 	if ns, err := os.Readlink(r.path("proc/thread-self/ns/user")); err != nil {
 		r.unknown("user_namespace")
@@ -117,9 +116,9 @@ func (r *reader) readStatus() {
 		key, val, _ := strings.Cut(line, ":")
 		fields[key] = strings.TrimSpace(val)
 	}
-	held, _ := strconv.ParseUint(fields["CapEff"], 16, 64)
-	r.held = system.Capabilities(held)
-	r.Capabilities = r.held.Names()
+	effective, _ := strconv.ParseUint(fields["CapEff"], 16, 64)
+	r.effective = system.Capabilities(effective)
+	r.Capabilities = r.effective.Names()
 	if mode, err := strconv.Atoi(fields["Seccomp"]); err == nil && mode < 3 {
 		r.Seccomp = [...]string{"none", "strict", "filter"}[mode]
 	} else {

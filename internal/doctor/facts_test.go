@@ -13,7 +13,7 @@ import (
 	"github.com/corescope/corescope/internal/system"
 )
 
-// tree makes files below a root; a name that ends with "->" is a link.
+// tree creates files in a temporary root directory. A name that ends with "->" is a symbolic link.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -32,7 +32,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// types is the BTF of a kernel of which this is all that is known.
+// types returns the BTF of a kernel with the given features.
 func types(t *testing.T, ring, memlock bool) string {
 	t.Helper()
 	enum := &btf.Enum{Name: "bpf_map_type", Size: 4, Values: []btf.EnumValue{{Name: "BPF_MAP_TYPE_HASH", Value: 1}}}
@@ -88,7 +88,7 @@ func machine(t *testing.T) map[string]string {
 		"sys/kernel/btf/vmlinux":                    types(t, true, true),
 		"sys/fs/cgroup/cgroup.controllers":          "cpu memory\n",
 		"sys/fs/cgroup/cgroup.procs":                "",
-		"c/memory/cgroup.procs":                     "", // where a case mounts a v1 hierarchy
+		"c/memory/cgroup.procs":                     "", // a case mounts a v1 hierarchy at /c
 		"trace/events/enable":                       "0\n",
 		"run/containerd/x":                          "",
 		"var/lib/docker/x":                          "",
@@ -102,7 +102,7 @@ func TestRead(t *testing.T) {
 		Kernel: "5.10.0-32-amd64", Architecture: got.Architecture,
 		BTF: "/sys/kernel/btf/vmlinux", RingBuffer: ptr(true), MemlockCounts: ptr(true),
 		Tracefs: "/trace", TracefsReadable: true, Lockdown: "integrity",
-		Capabilities: []string{"CAP_BPF", "CAP_PERFMON"}, held: Needs, Seccomp: "filter",
+		Capabilities: []string{"CAP_BPF", "CAP_PERFMON"}, effective: Needs, Seccomp: "filter",
 		PerfEventParanoid: ptr(3), KptrRestrict: ptr(1), UnprivilegedBPFDisabled: ptr(2), JIT: ptr(1),
 		Cgroups:       []system.CgroupMount{{Path: "/sys/fs/cgroup", Version: 2}},
 		CgroupDefault: "v2", Runtimes: []string{"containerd", "docker"},
@@ -113,10 +113,10 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Each fact that is not there is said to be unknown, and changes no other.
+// TestUnknown removes one file at a time: the facts in it become unknown, and no others.
 func TestUnknown(t *testing.T) {
 	for _, tt := range []struct {
-		gone    string
+		missing string
 		unknown []string
 	}{
 		{"proc/sys/kernel/osrelease", []string{"kernel"}},
@@ -131,9 +131,9 @@ func TestUnknown(t *testing.T) {
 		{"sys/kernel/security/lockdown", nil}, // a kernel without lockdown
 	} {
 		files := machine(t)
-		delete(files, tt.gone)
+		delete(files, tt.missing)
 		if got := Read(tree(t, files), "").Unknown; !slices.Equal(got, tt.unknown) {
-			t.Errorf("without %s unknown are %q, want %q", tt.gone, got, tt.unknown)
+			t.Errorf("without %s: unknown facts are %q, want %q", tt.missing, got, tt.unknown)
 		}
 	}
 }
@@ -144,9 +144,9 @@ func TestReadVariants(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
-		name, path, text string // "" takes the file away
+		name, path, text string // an empty text removes the file
 		btf              string
-		right            func(*Facts) bool
+		isOK             func(*Facts) bool
 	}{
 		{"BTF from a file", "sys/kernel/btf/vmlinux", "", file, func(f *Facts) bool { return f.BTF == file && !*f.RingBuffer && !*f.MemlockCounts }},
 		{"no BTF", "sys/kernel/btf/vmlinux", "", "", func(f *Facts) bool { return f.BTF == "" && f.RingBuffer == nil }},
@@ -165,11 +165,11 @@ func TestReadVariants(t *testing.T) {
 			func(f *Facts) bool { return f.MemlockBytes == nil && f.lineMemlock().Value == "no limit" }},
 		{"no capabilities", "proc/thread-self/status", "CapEff:\t0000000000000000\nSeccomp:\t0\n", "",
 			func(f *Facts) bool {
-				return f.held == 0 && f.Seccomp == "none" && strings.HasPrefix(f.lineCapabilities().Problem, "lacks CAP_BPF, CAP_PERFMON")
+				return f.effective == 0 && f.Seccomp == "none" && strings.HasPrefix(f.lineCapabilities().Problem, "missing CAP_BPF, CAP_PERFMON")
 			}},
 		{"hybrid", "proc/self/mountinfo", mounts + "35 31 0:32 / /c/memory rw - cgroup cgroup rw,memory\n", "",
 			func(f *Facts) bool {
-				return len(f.Cgroups) == 2 && f.cgroups() == "v2 and v1, events are labelled from v2"
+				return len(f.Cgroups) == 2 && f.cgroups() == "v2 and v1, events have the cgroup in v2"
 			}},
 		{"no cgroups", "proc/self/mountinfo", "", "", func(f *Facts) bool { return len(f.Cgroups) == 0 && f.Cgroups != nil && f.CgroupDefault == "" }},
 	} {
@@ -177,13 +177,13 @@ func TestReadVariants(t *testing.T) {
 		if files[tt.path] = tt.text; tt.text == "" {
 			delete(files, tt.path)
 		}
-		if f := Read(tree(t, files), tt.btf); !tt.right(f) {
+		if f := Read(tree(t, files), tt.btf); !tt.isOK(f) {
 			t.Errorf("%s: %+v", tt.name, f)
 		}
 	}
 }
 
-// Every fact has a line, and no line is empty, whatever is known.
+// TestLines checks that no line is empty, with all facts known and with none.
 func TestLines(t *testing.T) {
 	for _, f := range []*Facts{Read(tree(t, machine(t)), ""), Read(t.TempDir(), "")} {
 		lines := f.Lines()

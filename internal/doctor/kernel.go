@@ -9,10 +9,10 @@ import (
 	"github.com/corescope/corescope/internal/system"
 )
 
-// ownBTF is where a kernel has its types.
+// ownBTF is the path of the kernel's BTF.
 const ownBTF = "sys/kernel/btf/vmlinux"
 
-// readBTF reads what the kernel's types tell of the kernel.
+// readBTF finds the BTF and the features that its types reveal.
 func (r *reader) readBTF(given string) {
 	path, name := given, given
 	if given == "" {
@@ -27,7 +27,7 @@ func (r *reader) readBTF(given string) {
 	r.BTF = name
 	ring := hasMapType(types, "BPF_MAP_TYPE_RINGBUF")
 	r.RingBuffer = &ring
-	// What a map had locked was kept in it, until 80ee81e0403c (5.11).
+	// Maps had a member of this type for their locked memory until 5.11 (80ee81e0403c).
 	_, err = types.AnyTypesByName("bpf_map_memory")
 	counts := err == nil
 	r.MemlockCounts = &counts
@@ -46,7 +46,7 @@ func hasMapType(types *btf.Spec, name string) bool {
 	return false
 }
 
-// readMounts reads what file systems of the kernel there are, and what they tell.
+// readMounts finds tracefs and securityfs.
 func (r *reader) readMounts() {
 	mounts, err := system.ReadMounts(r.root)
 	if err != nil {
@@ -76,8 +76,8 @@ func isReadable(dir string) bool {
 	return true
 }
 
-// readLockdown picks the mode in brackets out of "none [integrity] confidentiality". A
-// kernel that does not have lockdown has no such file.
+// readLockdown parses the mode in brackets in "none [integrity] confidentiality". A kernel without
+// lockdown has no such file.
 func (r *reader) readLockdown(security string) {
 	if security == "" {
 		r.unknown("lockdown")

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Line is a fact as people read it.
+// Line is a fact as text.
 type Line struct {
 	Name, Value string
-	// Problem says how it may keep tools from running, and what can be done; "" if it
-	// does not.
+	// Problem describes how the fact can prevent tools from running, and the remedy. It is ""
+	// if there is no problem.
 	Problem string
 }
 
-// Lines are the facts for people, in an order that does not change.
+// Lines returns the facts as text, in a fixed order.
 func (f *Facts) Lines() []Line {
 	return []Line{
 		{Name: "kernel", Value: f.Kernel + " " + f.Architecture},
 		f.lineBTF(),
-		{Name: "ring buffer", Value: choose(f.RingBuffer, "yes", "no: events go through perf buffers")},
+		{Name: "ring buffer", Value: choose(f.RingBuffer, "yes", "no: perf buffers are used")},
 		f.lineTracefs(),
 		f.lineLockdown(),
 		f.lineCapabilities(),
@@ -37,7 +37,7 @@ func (f *Facts) Lines() []Line {
 	}
 }
 
-const unknown = "not known: this process may not see it"
+const unknown = "unknown: not accessible to this process"
 
 func or(text, other string) string {
 	if text == "" {
@@ -82,9 +82,9 @@ func (f *Facts) lineTracefs() Line {
 	case f.isUnknown("tracefs"):
 		return Line{"tracefs", unknown, ""}
 	case f.Tracefs == "":
-		return Line{"tracefs", "not mounted, which matters to few hooks", ""}
+		return Line{"tracefs", "not mounted; few hooks need it", ""}
 	case !f.TracefsReadable:
-		return Line{"tracefs", f.Tracefs + ", closed to this process, which matters to few hooks", ""}
+		return Line{"tracefs", f.Tracefs + ", not readable by this process; few hooks need it", ""}
 	}
 	return Line{"tracefs", f.Tracefs, ""}
 }
@@ -93,19 +93,20 @@ func (f *Facts) lineLockdown() Line {
 	if f.Lockdown == confidentiality {
 		return Line{"lockdown", f.Lockdown, lockedDown}
 	}
-	return Line{"lockdown", or(f.Lockdown, "not known: securityfs is not mounted or closed to this process"), ""}
+	return Line{"lockdown", or(f.Lockdown, "unknown: securityfs is not mounted or not readable by this process"), ""}
 }
 
-// lineCapabilities names the two that all tools need, and how many others there are.
+// lineCapabilities lists the capabilities. If there are many, it only names those that all tools
+// need, and the number of all.
 func (f *Facts) lineCapabilities() Line {
 	missing := f.missing(Needs)
 	if missing != 0 {
-		return Line{"capabilities", f.held.String(), f.notPermitted(Needs)}
+		return Line{"capabilities", f.effective.String(), f.notPermitted(Needs)}
 	}
 	if n := len(f.Capabilities); n > 8 {
-		return Line{"capabilities", fmt.Sprintf("%d, %s among them", n, Needs), ""}
+		return Line{"capabilities", fmt.Sprintf("%d, including %s", n, Needs), ""}
 	}
-	return Line{"capabilities", f.held.String(), ""}
+	return Line{"capabilities", f.effective.String(), ""}
 }
 
 func (f *Facts) lineUserNamespace() Line {
@@ -138,12 +139,12 @@ func (f *Facts) seccomp() string {
 	case "none":
 		return "no filter"
 	}
-	return f.Seccomp + ": it must let bpf and perf_event_open through"
+	return f.Seccomp + ": bpf and perf_event_open must be allowed"
 }
 
 func (f *Facts) lineParanoid() Line {
-	if f.perfClosed() {
-		return Line{"perf_event_paranoid", number(f.PerfEventParanoid) + ", which closes perf events to all but CAP_SYS_ADMIN", ""}
+	if f.isPerfRestricted() {
+		return Line{"perf_event_paranoid", number(f.PerfEventParanoid) + ", which restricts perf events to CAP_SYS_ADMIN", ""}
 	}
 	return Line{"perf_event_paranoid", number(f.PerfEventParanoid), ""}
 }
@@ -156,18 +157,18 @@ func (f *Facts) cgroups() string {
 		}
 	}
 	if len(versions) == 0 {
-		return "none mounted: events have no containers"
+		return "none mounted: events have no cgroup or container"
 	}
-	return strings.Join(versions, " and ") + ", events are labelled from " + f.CgroupDefault
+	return strings.Join(versions, " and ") + ", events have the cgroup in " + f.CgroupDefault
 }
 
 func (f *Facts) lineMemlock() Line {
 	text := limit(f.MemlockBytes, 1<<10, "KiB")
 	switch {
-	case f.memlockClosed():
+	case f.isMemlockLimited():
 		return Line{"locked memory", text, f.memlock()}
 	case f.MemlockCounts != nil && !*f.MemlockCounts:
-		text += ", which does not concern BPF on this kernel"
+		text += ", does not apply to BPF on this kernel"
 	}
 	return Line{"locked memory", text, ""}
 }

@@ -46,7 +46,7 @@ func (t *Tool) manualStacks(p *manual.Page) {
 		"1 to 200 ms, and is used for all processes that map the file. With --pid and a single process, the tables of " +
 		"all its files are created before the start.")
 	p.Text("Without a table, as in the code of JIT compilers, the unwinder follows the frame pointer, if it points up the stack and to a return address. " +
-		"On x86-64, in a file with a table, it first searches the stack of code that the table lacks, such as hand-written assembly, for the return address, and checks it against the called code and the frame above; text with --address marks such frames. It stops at an address that is not in an executable mapping. 32-bit programs are unwound by the kernel, which follows frame pointers without such checks. " +
+		"On x86-64, in a file with a table, it first searches the stack of code that the table lacks, such as hand-written assembly, for the return address, and checks it against the called code and the frame above; text with --address marks such frames. It stops at an address that is not in an executable mapping. If it stops before the outermost frame, because code such as that of a JIT compiler has neither a table nor a frame pointer, the last frame is called [incomplete]; a stack with more frames than --perf-max-stack-depth ends in [truncated]. 32-bit programs are unwound by the kernel, which follows frame pointers without such checks. " +
 		"A thread has no user stack while it executes a new program or ends.")
 	p.Text("Frames that have an address in JSON (with --address or --offset in tools that count) also state how they were " +
 		"unwound: by a frame pointer (fp), by .eh_frame (eh), by the tables of a Go program (go), from the registers " +

@@ -29,7 +29,7 @@ func TestParseDist(t *testing.T) {
 	}
 	for _, text := range []string{"f():a:b:c:d", "f(:a:b", "f():u64:a b"} {
 		if p, err := ParseDist(text); !errors.Is(err, compile.ErrSyntax) {
-			t.Errorf("%s is %v, %v", text, p, err)
+			t.Errorf("%s is parsed as %v, %v, want ErrSyntax", text, p, err)
 		}
 	}
 }

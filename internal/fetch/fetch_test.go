@@ -56,12 +56,12 @@ func TestParseField(t *testing.T) {
 	} {
 		f, ok := parseField(line)
 		if got := fmt.Sprintf("%s %s at %d, %d bytes, %d elements, %v", f.kind, f.name, f.offset, f.size, f.elems, f.signed); !ok || got != want {
-			t.Errorf("%s is %s, %v, want %s", line, got, ok, want)
+			t.Errorf("%s is parsed as %s, %v, want %s", line, got, ok, want)
 		}
 	}
 	for _, line := range []string{"name: x", "format:", "print fmt: \"%d\", REC->x", ""} {
 		if f, ok := parseField(line); ok {
-			t.Errorf("%q is %+v", line, f)
+			t.Errorf("%q is parsed as %+v, want no field", line, f)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func TestCommonFields(t *testing.T) {
 	}
 }
 
-// site has one value of each kind.
+// site returns a site with one value of each kind. The last one could not be read.
 func site(format string) *Site {
 	char := &btf.Int{Name: "char", Size: 1, Encoding: btf.Signed}
 	s := &Site{Probe: &Probe{Clauses: &compile.Clauses{Format: format}}}
@@ -99,10 +99,11 @@ func site(format string) *Site {
 	add("b", "", 8, &btf.Int{Size: 1, Encoding: btf.Bool}, false)
 	add("e", "", 8, &btf.Enum{Size: 4, Values: []btf.EnumValue{{Name: "ONE", Value: 1}}}, false)
 	add("s", "", 6, &btf.Pointer{Target: char}, true)
-	add("gone", "", 8, &btf.Int{Size: 8}, false)
+	add("missing", "", 8, &btf.Int{Size: 8}, false)
 	return s
 }
 
+// data returns the bytes that fetch() writes for the site, with this string.
 func data(s *Site, text string) []byte {
 	var out []byte
 	for _, n := range []uint64{1 << 7, 1<<64 - 5, 1<<64 - 1, 1<<64 - 1, 0xabc, 1, 1} {
@@ -116,23 +117,23 @@ func data(s *Site, text string) []byte {
 func TestValues(t *testing.T) {
 	s := site("")
 	v := s.Decode(data(s, "a\n"))
-	if got, want := string(v.AppendText(nil)), `n=-5 u=18446744073709551615 x=0xffff p=0xabc b=true e=ONE s="a\n" gone=?`; got != want {
+	if got, want := string(v.AppendText(nil)), `n=-5 u=18446744073709551615 x=0xffff p=0xabc b=true e=ONE s="a\n" missing=?`; got != want {
 		t.Errorf("text %s, want %s", got, want)
 	}
 	if got, want := string(v.AppendJSON(nil)), `{"n":-5,"u":18446744073709551615,"x":"0xffff","p":"0xabc","b":true,"e":"ONE","s":"a\n"}`; got != want {
 		t.Errorf("JSON %s, want %s", got, want)
 	}
 	v = s.Decode(data(s, "abcdefgh"))
-	if got, want := string(v.AppendText(nil)), `s="abcd"... gone=?`; !strings.HasSuffix(got, want) {
-		t.Errorf("a text that is cut: %s, want %s", got, want)
+	if got, want := string(v.AppendText(nil)), `s="abcd"... missing=?`; !strings.HasSuffix(got, want) {
+		t.Errorf("truncated string: %s, want suffix %s", got, want)
 	}
 	v = s.Decode(data(s, "\xff"))
 	if got, want := string(v.AppendJSON(nil)), `"s_base64":"/w=="}`; !strings.HasSuffix(got, want) {
-		t.Errorf("a text that is not UTF-8: %s, want %s", got, want)
+		t.Errorf("string that is not UTF-8: %s, want suffix %s", got, want)
 	}
 	v = s.Decode(nil)
 	if got := string(v.AppendJSON(nil)); got != "{}" {
-		t.Errorf("nothing: %s", got)
+		t.Errorf("no data: %s, want {}", got)
 	}
 }
 

@@ -15,8 +15,8 @@ type part struct {
 	minus bool
 }
 
-// parseFormat parses a printf format. Flags and length modifiers are ignored, because the types of the
-// values are known.
+// parseFormat parses a printf format. Flags and length modifiers are ignored, because the types of
+// the values are known.
 func parseFormat(format string) []part {
 	var out []part
 	for format != "" {

@@ -1,6 +1,6 @@
-// Package fetch implements probes with arguments for trace and argdist. A probe and the expressions to
-// fetch become instances of BPF programs with a generated body of their function fetch(), and the
-// bytes that fetch() writes are decoded to values.
+// Package fetch implements probes with arguments for trace and argdist. A probe and the expressions
+// to fetch become instances of BPF programs with a generated body of their function fetch(), and
+// the bytes that fetch() writes are decoded to values.
 package fetch
 
 import (
@@ -24,7 +24,7 @@ type Probe struct {
 	Text string
 	Spec target.Spec
 	*compile.Clauses
-	// Label is the name that the user has given to it, or "".
+	// Label is the name that the user has given to the probe, or "".
 	Label string
 }
 
@@ -98,8 +98,8 @@ type Finder struct {
 	Types *btf.Spec
 	// TextSize is the number of bytes fetched of a string.
 	TextSize int
-	// Room is the value of FETCH_DATA_MAX in the programs, in bytes.
-	Room int
+	// DataMax is the value of FETCH_DATA_MAX in the programs, in bytes.
+	DataMax int
 }
 
 // Set is the sites of a run, indexed by target_id().
@@ -141,15 +141,15 @@ func (f *Finder) Add(set *Set, p *Probe) error {
 	return nil
 }
 
-// group is attach points with the same code.
+// group is a set of attach points with the same code.
 type group struct {
 	places []target.Place
 	code   *compile.Result
 	slots  []slot
 }
 
-// groups compiles the expressions for each attach point. For a pattern, it omits attach points without
-// the arguments, and returns an error only if none remains.
+// groups compiles the expressions for each attach point. For a pattern, it omits attach points
+// without the arguments, and returns an error only if none remains.
 func (f *Finder) groups(p *Probe, places []target.Place) ([]*group, error) {
 	index := map[string]int{}
 	var out []*group
@@ -193,8 +193,8 @@ func (f *Finder) compile(p *Probe, place *target.Place) (*compile.Result, []slot
 	if err != nil {
 		return nil, nil, err
 	}
-	if code.Room > f.Room {
-		return nil, nil, fmt.Errorf("%w: the values need %d bytes, more than the limit of %d (fetch fewer values or shorter strings)", compile.ErrType, code.Room, f.Room)
+	if code.Room > f.DataMax {
+		return nil, nil, fmt.Errorf("%w: the values need %d bytes, more than the limit of %d (fetch fewer values or shorter strings)", compile.ErrType, code.Room, f.DataMax)
 	}
 	var slots []slot
 	for i, s := range code.Slots {
@@ -232,8 +232,8 @@ func (p *Probe) as(i int) string {
 	return ""
 }
 
-// isText reports whether an item is a string: because the user has requested that, or because it has
-// no format and its elements are of type char.
+// isText reports whether an item is a string: because the user has requested that, or because it
+// has no format and its elements are of type char.
 func (p *Probe) isText(i int, scope *compile.Scope) (bool, error) {
 	switch p.as(i) {
 	case "str", "s":

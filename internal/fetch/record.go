@@ -44,8 +44,8 @@ type field struct {
 	signed       bool
 }
 
-// isCommon reports whether all tracepoints have the field: 8 bytes that programs cannot access, and one
-// more field on kernels with Debian's real-time patches.
+// isCommon reports whether all tracepoints have the field: 8 bytes that programs cannot access, and
+// one more field on kernels with Debian's real-time patches.
 func (f *field) isCommon() bool { return f.offset < 8 || strings.HasPrefix(f.name, "common_") }
 
 func parseField(line string) (field, bool) {
@@ -67,26 +67,26 @@ func parseField(line string) (field, bool) {
 func (f *field) variable(types *btf.Spec) (compile.Var, bool) {
 	kind, isData := strings.CutPrefix(f.kind, "__data_loc ")
 	kind, isRelative := strings.CutPrefix(kind, "__rel_loc ")
-	of := f.element(strings.TrimSpace(strings.TrimSuffix(kind, "[]")), types)
+	elem := f.element(strings.TrimSpace(strings.TrimSuffix(kind, "[]")), types)
 	switch {
 	case isData:
-		return compile.Located(&btf.Array{Type: of}, f.offset, 0), true
+		return compile.Located(&btf.Array{Type: elem}, f.offset, 0), true
 	case isRelative:
-		return compile.Located(&btf.Array{Type: of}, f.offset, f.offset+4), true
+		return compile.Located(&btf.Array{Type: elem}, f.offset, f.offset+4), true
 	case f.elems >= 0:
-		size, err := btf.Sizeof(of)
+		size, err := btf.Sizeof(elem)
 		if err != nil || size == 0 {
 			return compile.Var{}, false
 		}
-		return compile.Record(&btf.Array{Type: of, Nelems: uint32(f.size / size)}, f.offset), true
+		return compile.Record(&btf.Array{Type: elem, Nelems: uint32(f.size / size)}, f.offset), true
 	case f.size > 8 || f.size&(f.size-1) != 0:
 		return compile.Var{}, false
 	}
-	return compile.Record(of, f.offset), true
+	return compile.Record(elem, f.offset), true
 }
 
-// element returns the type of the field or of its elements: the type of that name if it is known and
-// not larger than a register, otherwise an integer of the field's size.
+// element returns the type of the field or of its elements: the type of that name if it is known
+// and not larger than a register, otherwise an integer of the field's size.
 func (f *field) element(name string, types *btf.Spec) btf.Type {
 	if t, err := compile.TypeByName(name, types); err == nil {
 		if size, err := btf.Sizeof(t); err == nil && size > 0 && (size <= f.size || f.elems >= 0) {

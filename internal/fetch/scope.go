@@ -11,8 +11,8 @@ import (
 	"github.com/corescope/corescope/internal/target"
 )
 
-// registers are the offsets in struct pt_regs of the first arguments of a function and of its return
-// value.
+// registers are the offsets in struct pt_regs of the first arguments of a function and of its
+// return value.
 func registers() (args []int, ret int) {
 	if runtime.GOARCH == "arm64" {
 		return []int{0, 8, 16, 24, 32, 40, 48, 56}, 0

@@ -25,8 +25,8 @@ const (
 type Frame struct {
 	Name string
 	Kind Kind
-	// Of is the original frame, nil for a label.
-	Of *value.Frame
+	// Source is the original frame, nil for a label.
+	Source *value.Frame
 }
 
 // Sample is a stack, outermost frame first, and its weight.
@@ -74,7 +74,7 @@ func FrameOf(f *value.Frame) Frame {
 	if f.Kernel {
 		kind = Kernel
 	}
-	return Frame{Name: frameName(f), Kind: kind, Of: f}
+	return Frame{Name: frameName(f), Kind: kind, Source: f}
 }
 
 // frameName returns the name of the function. If it is unknown, it returns the base name of

@@ -51,7 +51,7 @@ func TestFolded(t *testing.T) {
 	}
 }
 
-// Inlined functions are marked, and pprof output has the source lines.
+// TestLines checks that inlined functions are marked, and that pprof output has source lines.
 func TestLines(t *testing.T) {
 	inner := FrameOf(&value.Frame{Symbol: "inner", Module: "/a", File: "/src/a.c", Line: 7, Inlined: true})
 	outer := FrameOf(&value.Frame{Symbol: "outer", Module: "/a", File: "/src/a.c", Line: 9})
@@ -150,7 +150,7 @@ func TestSVG(t *testing.T) {
 	}
 }
 
-// The page loads no external resources.
+// TestHTML checks that the page loads no external resources.
 func TestHTML(t *testing.T) {
 	text := render(t, HTML, sample(Samples))
 	for _, bad := range []string{"a<b>", "src=", "href=", "http://www.example"} {
@@ -163,8 +163,8 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// The page is as high as the graph, up to the window: a short one begins below the head, with
-// nothing above it.
+// TestPageIsAsHighAsGraph checks the style rules that make the page as high as the graph, at most
+// as high as the window, without empty space above the graph.
 func TestPageIsAsHighAsGraph(t *testing.T) {
 	layout := strings.Join(regexp.MustCompile(`(?m)^(body|main|main svg) .*$`).FindAllString(style, -1), " ")
 	for rule, want := range map[string]bool{" height: 100vh": false, " max-height: 100vh": true, "margin-top: auto": false, " flex: 1;": false} {
@@ -174,20 +174,21 @@ func TestPageIsAsHighAsGraph(t *testing.T) {
 	}
 }
 
-// An empty profile is valid in every format.
+// TestEmpty checks that an empty profile can be written in every format.
 func TestEmpty(t *testing.T) {
 	for _, w := range []Writer{Options{}.Folded, Pprof, Speedscope, SVG, HTML} {
 		render(t, w, &Profile{Title: "tool", Unit: Samples})
 	}
 }
 
-// Frames too narrow to be visible are omitted, and their number is printed.
+// TestNarrow checks that frames too narrow to be visible are omitted, and that their number is
+// printed.
 func TestNarrow(t *testing.T) {
 	p := &Profile{Title: "tool", Unit: Samples, Samples: []Sample{
 		{[]Frame{function("wide", false)}, 1e9}, {[]Frame{function("narrow", false)}, 1},
 	}}
 	text := render(t, SVG, p)
-	if strings.Contains(text, ">narrow (") || !strings.Contains(text, "(1 functions of less") {
+	if strings.Contains(text, ">narrow (") || !strings.Contains(text, "(1 functions below") {
 		t.Errorf("got %s", text)
 	}
 }

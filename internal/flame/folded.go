@@ -54,7 +54,7 @@ func (o Options) appendFolded(b []byte, frames []Frame) []byte {
 		switch {
 		case o.Marks && f.Kind == Kernel:
 			b = append(b, "_[k]"...)
-		case o.Marks && f.Of != nil && f.Of.Inlined:
+		case o.Marks && f.Source != nil && f.Source.Inlined:
 			b = append(b, "_[i]"...)
 		}
 	}

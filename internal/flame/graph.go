@@ -17,24 +17,23 @@ var script string
 //go:embed graph.css
 var style string
 
-// Sizes of the picture, in pixels. A page has its head and foot beside the picture.
+// Sizes in pixels of the SVG image. In a page, the head and foot are HTML elements.
 const (
 	graphWidth = 1200
 	rowHeight  = 17
 	headHeight = 40
 	footHeight = 24
-	// letter is the width of one.
-	letter = 7.3
-	// Functions of less are not drawn, and that is said. A picture is as high as all that is
-	// in it; a page leaves out what is less than half a pixel by itself, until it is zoomed.
-	leastInPicture = 0.5
-	leastInPage    = 0.1
+	// letterWidth is the width of a character.
+	letterWidth = 7.3
+	// Narrower functions are omitted, and the title states how many. A page has narrower functions
+	// than an image, because it hides those below half a pixel until they are zoomed.
+	minWidthSVG  = 0.5
+	minWidthPage = 0.1
 )
 
-// SVG writes a flame graph: a picture with its own search and zoom, which needs nothing
-// else.
+// SVG writes a flame graph as an image with scripts for search and zoom. It needs no other files.
 func SVG(w io.Writer, p *Profile) error {
-	g := newGraph(p, headHeight, leastInPicture)
+	g := newGraph(p, headHeight, minWidthSVG)
 	height := headHeight + (g.depth+1)*rowHeight + footHeight
 	g.printf(`<?xml version="1.0" encoding="UTF-8" standalone="no"?>` + "\n")
 	g.printf(`<svg id="flame" xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" data-height="%d">`+"\n", graphWidth, height, rowHeight)
@@ -49,9 +48,9 @@ func SVG(w io.Writer, p *Profile) error {
 	return err
 }
 
-// HTML writes a page with the flame graph, which needs nothing else either.
+// HTML writes a flame graph as a page with scripts for search and zoom. It needs no other files.
 func HTML(w io.Writer, p *Profile) error {
-	g := newGraph(p, 0, leastInPage)
+	g := newGraph(p, 0, minWidthPage)
 	title := html.EscapeString(g.title())
 	g.printf("<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>%s</title><style>%s</style></head>\n<body>\n", html.EscapeString(p.Title), style)
 	g.printf("<header><h1 title=\"%s\">%s</h1><output id=\"matched\"> </output>", title, title)
@@ -66,46 +65,47 @@ func HTML(w io.Writer, p *Profile) error {
 	return err
 }
 
-// graph is a picture that is being written.
+// graph is a flame graph that is being written.
 type graph struct {
-	profile *Profile
-	root    *node
-	top     int     // where the highest function is
-	least   float64 // width of a function that is drawn
-	depth   int
-	left    int // functions that are too narrow
-	b       []byte
+	profile  *Profile
+	root     *node
+	top      int     // y coordinate of the topmost row
+	minWidth float64 // of functions that are drawn
+	depth    int     // of the deepest function that is drawn
+	omitted  int     // number of functions that are too narrow
+	b        []byte
 }
 
-func newGraph(p *Profile, top int, least float64) *graph {
-	g := &graph{profile: p, root: newTree(p.Samples), top: top, least: least}
+func newGraph(p *Profile, top int, minWidth float64) *graph {
+	g := &graph{profile: p, root: newTree(p.Samples), top: top, minWidth: minWidth}
 	g.measure(g.root, 0)
 	return g
 }
 
-// measure finds how high the picture is, and what is left out.
+// measure determines the depth of the graph and counts omitted functions.
 func (g *graph) measure(n *node, depth int) {
 	g.depth = max(g.depth, depth)
 	for _, c := range n.children {
-		if g.width(c) < g.least {
-			g.left++
+		if g.width(c) < g.minWidth {
+			g.omitted++
 			continue
 		}
 		g.measure(c, depth+1)
 	}
 }
 
+// width returns the width of a function in pixels.
 func (g *graph) width(n *node) float64 {
 	return graphWidth * float64(n.weight) / float64(max(1, g.root.weight))
 }
 
 func (g *graph) printf(format string, args ...any) { g.b = fmt.Appendf(g.b, format, args...) }
 
-// key writes what colours mean, from x on.
+// key writes the colour key, starting at x.
 func (g *graph) key(x int) {
 	for _, k := range g.profile.Unit.key() {
 		g.printf(`<text x="%d" y="32" fill="%s">%s</text>`+"\n", x, k.colour, k.what)
-		x += int(letter*float64(len(k.what))) + 20
+		x += int(letterWidth*float64(len(k.what))) + 20
 	}
 }
 
@@ -116,17 +116,17 @@ func (g *graph) frames() {
 	g.b = append(g.b, "</g>\n"...)
 }
 
-// title is what it shows: of what, how much, when.
+// title returns the title: the tool, the total weight, the duration and the start.
 func (g *graph) title() string {
 	p := g.profile
 	title := fmt.Sprintf("%s: %s in %s from %s", p.Title, p.Unit.words(g.root.weight), p.Length.Round(time.Millisecond), p.Begin.Format(time.DateTime))
-	if g.left > 0 {
-		title += fmt.Sprintf(" (%d functions of less than %.2f%% are not drawn)", g.left, 100*g.least/graphWidth)
+	if g.omitted > 0 {
+		title += fmt.Sprintf(" (%d functions below %.2f%% omitted)", g.omitted, 100*g.minWidth/graphWidth)
 	}
 	return title
 }
 
-// words is the weight with its unit.
+// words returns a weight with its unit.
 func (u Unit) words(weight uint64) string {
 	if u == Nanoseconds {
 		return rounded(time.Duration(weight)).String()
@@ -134,7 +134,7 @@ func (u Unit) words(weight uint64) string {
 	return strconv.FormatUint(weight, 10) + " " + string(u)
 }
 
-// rounded leaves six digits at the most.
+// rounded rounds a duration to about six digits.
 func rounded(d time.Duration) time.Duration {
 	switch {
 	case d >= time.Second:
@@ -145,7 +145,7 @@ func rounded(d time.Duration) time.Duration {
 	return d
 }
 
-// draw draws a function and what it called above it, from x on.
+// draw draws a function at x, and the functions that it called above it.
 func (g *graph) draw(n *node, x float64, depth int) {
 	width := g.width(n)
 	y := g.top + (g.depth-depth)*rowHeight
@@ -155,14 +155,14 @@ func (g *graph) draw(n *node, x float64, depth int) {
 		x, width, depth, n.weight, name, g.profile.Unit.words(n.weight), share,
 		x, y, drawn(width), rowHeight-1, g.profile.Unit.colour(n.frame), x+3, y+rowHeight-5, html.EscapeString(clip(n.frame.Name, width)))
 	for _, c := range n.children {
-		if g.width(c) >= g.least {
+		if g.width(c) >= g.minWidth {
 			g.draw(c, x, depth+1)
 		}
 		x += g.width(c)
 	}
 }
 
-// drawn leaves a gap to the next function where there is room.
+// drawn returns the width to draw, with a gap to the next function unless it is narrow.
 func drawn(width float64) float64 {
 	if width > 2 {
 		return width - 0.5
@@ -170,25 +170,25 @@ func drawn(width float64) float64 {
 	return width
 }
 
-// clip leaves of a name what there is room for, without the folders of its package first.
+// clip shortens a name to a width in pixels. It removes the directories of the package first.
 func clip(name string, width float64) string {
-	room := int((width - 6) / letter)
-	if utf8.RuneCountInString(name) > room {
-		name = withoutFolders(name)
+	maxLength := int((width - 6) / letterWidth)
+	if utf8.RuneCountInString(name) > maxLength {
+		name = withoutDirectories(name)
 	}
 	runes := []rune(name)
 	switch {
-	case len(runes) <= room:
+	case len(runes) <= maxLength:
 		return name
-	case room < 3:
+	case maxLength < 3:
 		return ""
 	}
-	return string(runes[:room-2]) + ".."
+	return string(runes[:maxLength-2]) + ".."
 }
 
-// withoutFolders leaves types and arguments as they are, and names that have no package, as
-// kworker/0:1 has none.
-func withoutFolders(name string) string {
+// withoutDirectories removes the directories of the package from a function name, but nothing from
+// types and arguments, or from names without a package such as kworker/0:1.
+func withoutDirectories(name string) string {
 	end := len(name)
 	if i := strings.IndexAny(name, " (<["); i >= 0 {
 		end = i

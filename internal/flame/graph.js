@@ -1,8 +1,8 @@
 (function () {
 	"use strict";
 	var svg = document.getElementById("flame"), group = byID("frames"), row = +svg.dataset.height;
-	// In a page the picture is as wide as that, and as high as what is to be seen.
-	var page = svg.parentNode.tagName === "MAIN", least = page ? 0.5 : 0;
+	// In a page, the graph is as wide as the page and as high as its visible rows.
+	var page = svg.parentNode.tagName === "MAIN", minWidth = page ? 0.5 : 0;
 	var frames = Array.prototype.map.call(svg.querySelectorAll(".f"), function (g) {
 		var title = g.querySelector("title").textContent;
 		return {
@@ -12,19 +12,19 @@
 		};
 	});
 	var root = frames[0], full = root.w, zoomed = root, searched = "";
-	var deepest = frames.reduce(function (most, f) { return Math.max(most, f.d); }, 0);
+	var deepest = frames.reduce(function (max, f) { return Math.max(max, f.d); }, 0);
 
 	function byID(id) { return document.getElementById(id); }
 
-	// clip leaves of a name what there is room for, without the folders of its package first.
+	// clip shortens a name to a width. It removes the directories of the package first.
 	function clip(name, width) {
-		var room = Math.floor((width - 6) / 7.3);
-		if (name.length > room) name = name.replace(/^[^ (<\[]*\/(?=[^\/ (<\[]*\.)/, "");
-		if (name.length <= room) return name;
-		return room < 3 ? "" : name.slice(0, room - 2) + "..";
+		var maxLength = Math.floor((width - 6) / 7.3);
+		if (name.length > maxLength) name = name.replace(/^[^ (<\[]*\/(?=[^\/ (<\[]*\.)/, "");
+		if (name.length <= maxLength) return name;
+		return maxLength < 3 ? "" : name.slice(0, maxLength - 2) + "..";
 	}
 
-	// show draws a function, or what is left of it where it is wider than the picture.
+	// show draws a function at x with a width. below is set for callers of the zoomed function.
 	function show(f, x, w, below) {
 		f.g.classList.toggle("below", below);
 		f.rect.setAttribute("x", x);
@@ -33,17 +33,17 @@
 		f.text.textContent = clip(f.name, w);
 	}
 
-	// zoom makes a function as wide as the picture; those that led to it stay below.
+	// zoom makes a function as wide as the graph. Its callers stay visible below it.
 	function zoom(to) {
 		var width = page ? svg.clientWidth : full, scale = width / to.w, slack = 1e-3, top = 0;
 		zoomed = to;
 		frames.forEach(function (f) {
 			var below = f.d < to.d && f.x <= to.x + slack && f.x + f.w >= to.x + to.w - slack;
 			var within = f.d >= to.d && f.x >= to.x - slack && f.x + f.w <= to.x + to.w + slack;
-			var seen = below || within && f.w * scale >= least;
-			if (seen !== f.shown) f.g.classList.toggle("away", !seen);
-			f.shown = seen;
-			if (!seen) return;
+			var visible = below || within && f.w * scale >= minWidth;
+			if (visible !== f.shown) f.g.classList.toggle("hidden", !visible);
+			f.shown = visible;
+			if (!visible) return;
 			top = Math.max(top, f.d);
 			if (below) show(f, 0, width, true);
 			else show(f, (f.x - to.x) * scale, f.w * scale, false);
@@ -51,19 +51,19 @@
 		if (!page) return;
 		group.setAttribute("transform", "translate(0," + -(deepest - top) * row + ")");
 		svg.setAttribute("height", (top + 1) * row);
-		// With what led to it, as far as that has room below.
+		// Scroll so that the function and up to eight callers are visible.
 		var main = svg.parentNode;
 		main.scrollTop = (top - to.d + 1 + Math.min(to.d, 8)) * row + 16 - main.clientHeight;
 	}
 
-	// search marks functions, and tells the share of what they are in, each part once.
+	// search marks matching functions and shows their share. Nested matches count once.
 	function search(word) {
 		var matches = null, end = [], sum = 0;
 		try { matches = word ? new RegExp(word) : null; } catch (e) { matches = { test: function (s) { return s.indexOf(word) >= 0; } }; }
 		frames.forEach(function (f) {
 			var found = matches !== null && f !== root && matches.test(f.name);
 			f.g.classList.toggle("found", found);
-			// Functions come with what they called behind them, so the last end is the one.
+			// Callees follow their callers, so only the last end needs to be compared.
 			if (!found || end.length && f.x + f.w <= end[end.length - 1] + 1e-3) return;
 			sum += f.v;
 			end.push(f.x + f.w);
@@ -102,7 +102,7 @@
 		window.addEventListener("resize", function () { zoom(zoomed); });
 		zoom(root);
 	}
-	// For scripts: zoom takes a name, and the widest of the functions that have it.
+	// For scripts: zoom takes a name and selects the widest function with that name.
 	window.flame = {
 		search: search,
 		zoom: function (name) {

@@ -14,7 +14,7 @@ import (
 func Pprof(w io.Writer, p *Profile) error {
 	b := pprofBuilder{
 		profile: &profile.Profile{
-			SampleType: []*profile.ValueType{{Type: p.sampleType(), Unit: p.Unit.plural()}},
+			SampleType: []*profile.ValueType{{Type: p.sampleType(), Unit: p.Unit.pprofName()}},
 			TimeNanos:  p.Begin.UnixNano(), DurationNanos: int64(p.Length),
 		},
 		mappings: map[pprofMapping]*profile.Mapping{}, functions: map[pprofFunction]*profile.Function{},
@@ -29,7 +29,7 @@ func Pprof(w io.Writer, p *Profile) error {
 		b.add(&p.Samples[i], p.Period)
 	}
 	if err := b.profile.CheckValid(); err != nil {
-		return fmt.Errorf("make pprof profile: %w", err)
+		return fmt.Errorf("check pprof profile: %w", err)
 	}
 	return b.profile.Write(w)
 }
@@ -44,8 +44,8 @@ func (p *Profile) sampleType() string {
 	return string(p.Unit)
 }
 
-// plural returns the pprof name of the unit.
-func (u Unit) plural() string {
+// pprofName returns the name of the unit in pprof files.
+func (u Unit) pprofName() string {
 	if u == Samples || u == Calls {
 		return "count"
 	}
@@ -86,7 +86,7 @@ func (b *pprofBuilder) location(f *Frame) *profile.Location {
 	mapping := b.mapping(f)
 	if mapping != nil {
 		key.mapping = mapping.ID
-		key.address = uint64(f.Of.Address)
+		key.address = uint64(f.Source.Address)
 	}
 	l := b.locations[key]
 	if l == nil {
@@ -101,10 +101,10 @@ func (b *pprofBuilder) location(f *Frame) *profile.Location {
 }
 
 func (b *pprofBuilder) mapping(f *Frame) *profile.Mapping {
-	if f.Of == nil || f.Of.Module == "" {
+	if f.Source == nil || f.Source.Module == "" {
 		return nil
 	}
-	key := pprofMapping{f.Of.Module, f.Of.BuildID}
+	key := pprofMapping{f.Source.Module, f.Source.BuildID}
 	m := b.mappings[key]
 	if m == nil {
 		m = &profile.Mapping{ID: uint64(len(b.profile.Mapping) + 1), File: key.file, BuildID: key.buildID, HasFunctions: true}
@@ -116,11 +116,11 @@ func (b *pprofBuilder) mapping(f *Frame) *profile.Mapping {
 
 // line returns the function of a frame and the source line.
 func (b *pprofBuilder) line(f *Frame) profile.Line {
-	if f.Of == nil || f.Of.File == "" {
+	if f.Source == nil || f.Source.File == "" {
 		return profile.Line{Function: b.function(pprofFunction{name: f.Name})}
 	}
-	symbol := string(value.AppendEscaped(nil, f.Of.Symbol))
-	return profile.Line{Function: b.function(pprofFunction{symbol, f.Of.File}), Line: int64(f.Of.Line)}
+	symbol := string(value.AppendEscaped(nil, f.Source.Symbol))
+	return profile.Line{Function: b.function(pprofFunction{symbol, f.Source.File}), Line: int64(f.Source.Line)}
 }
 
 func (b *pprofBuilder) function(key pprofFunction) *profile.Function {

@@ -43,8 +43,8 @@ func Speedscope(w io.Writer, p *Profile) error {
 		sample := []int{}
 		for _, f := range p.Samples[i].Frames {
 			key := speedscopeFrame{Name: f.Name}
-			if f.Of != nil {
-				key.File = f.Of.Module
+			if f.Source != nil {
+				key.File = f.Source.Module
 			}
 			n, ok := index[key]
 			if !ok {

@@ -18,7 +18,7 @@ func TestKernelNames(t *testing.T) {
 	} {
 		o := Options{Type: strings.Fields(tc.words)}
 		if got := o.kernelNames(); !slices.Equal(got, strings.Fields(tc.want)) {
-			t.Errorf("%q: %q, want %q", tc.words, got, tc.want)
+			t.Errorf("kernel names of %q: %q, want %q", tc.words, got, tc.want)
 		}
 	}
 }
@@ -32,16 +32,16 @@ func TestPlan(t *testing.T) {
 	types := p.Variables["targ_types"].([]string)
 	want := []string{"ext4", "ext3", "ext2", strings.Repeat("x", 30)}
 	if p.Variables["targ_nr_types"] != uint32(4) || p.Variables["targ_ops"] != uint32(0b110) || !slices.Equal(types, want) {
-		t.Errorf("variables %v", p.Variables)
+		t.Errorf("variables %v, want the types %q, and operations write and open", p.Variables, want)
 	}
 	o = Options{Operation: []string{"rename"}}
 	if _, err := o.Plan(); err == nil {
-		t.Error("operation rename is accepted")
+		t.Error("Plan with the unknown operation rename succeeds, want an error")
 	}
 }
 
-// If the functions of one selected type are unknown, the result is empty, so that system calls
-// are traced.
+// TestSelectTypes expects no file systems if the functions of one selected type are unknown, so
+// that system calls are traced instead.
 func TestSelectTypes(t *testing.T) {
 	for _, tc := range []struct {
 		names string
@@ -53,7 +53,8 @@ func TestSelectTypes(t *testing.T) {
 	}
 }
 
-// A missing function becomes a target, so that the failure to attach is reported.
+// TestTargets expects that a missing function becomes a target, so that the failure to attach is
+// reported.
 func TestTargets(t *testing.T) {
 	available := map[string]tool.Target{"b": {Name: "b", Address: 2}}
 	for _, tc := range []struct {
@@ -69,17 +70,18 @@ func TestTargets(t *testing.T) {
 func TestAliases(t *testing.T) {
 	for _, a := range Aliases("dist") {
 		if _, ok := find(a.Args[1]); !ok || a.Name != a.Args[1]+"dist" {
-			t.Errorf("alias %+v", a)
+			t.Errorf("alias %+v, want the name of a known file system followed by dist", a)
 		}
 	}
 }
 
-// A type is valid if its functions are known or the kernel has registered it.
+// TestCheck expects that a type is valid if its functions are known or the kernel has registered
+// it.
 func TestCheck(t *testing.T) {
 	for name, ok := range map[string]bool{"zfs": true, "proc": true, "nosuch": false, "nodev,": false} {
 		o := Options{Type: []string{name}}
 		if err := o.check(); errors.Is(err, flags.ErrUsage) == ok || err == nil != ok {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("check of type %s: %v, want valid: %v", name, err, ok)
 		}
 	}
 }

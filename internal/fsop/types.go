@@ -97,7 +97,7 @@ func instances(all []fileSystem, ops uint32) ([]tool.Instance, error) {
 		if ops != 0 && ops&(1<<op) == 0 {
 			continue
 		}
-		in := tool.Instance{Hook: "function", First: uint64(op) << 8, Some: true}
+		in := tool.Instance{Hook: "function", First: uint64(op) << 8, AllowPartial: true}
 		for _, fs := range all {
 			in.Targets = append(in.Targets, targets(strings.Fields(fs.functions[op]), available)...)
 		}

@@ -105,8 +105,8 @@ func (h *Histogram) Unit() Unit {
 	return h.unit
 }
 
-// Bucket is a non-empty slot: the durations Lo <= ns < Hi, in nanoseconds. See
-// [Unit.Bounds] for the last slot.
+// Bucket is a non-empty slot: the durations Lo <= ns < Hi, in nanoseconds. [Unit.Bounds] describes
+// the last slot.
 type Bucket struct {
 	Lo, Hi uint64
 	Slot

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// record adds durations one at a time, as the BPF program does.
+// record adds durations one by one, as BPF programs do.
 func record(h *Histogram, durations ...uint64) *Histogram {
 	for _, ns := range durations {
 		h.Add(h.unit.SlotOf(ns), Slot{Count: 1, Sum: ns, Min: ns, Max: ns})

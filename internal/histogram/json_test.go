@@ -31,7 +31,7 @@ func TestAppendJSON(t *testing.T) {
 	}
 }
 
-// Parsing the numbers as decimals yields the exact nanoseconds.
+// TestAppendJSONIsExact parses the numbers as decimals and compares them with whole nanoseconds.
 func TestAppendJSONIsExact(t *testing.T) {
 	for _, u := range units {
 		h := record(New(u), randomDurations(seeded(10), 2000)...)

@@ -19,7 +19,7 @@ func definedSlot(x uint64) int {
 	return (e-3)*16 + int(x>>(e-4)&15)
 }
 
-// definedFixedPoint is ns * 2^n / unit in unlimited precision, where n is 0, 10 or 20.
+// definedFixedPoint returns ns * 2^n / unit, where n is 0, 10 or 20, computed without overflow.
 func definedFixedPoint(u Unit, ns uint64) uint64 {
 	n := map[Unit]uint{Nanoseconds: 0, Microseconds: 10, Milliseconds: 20}[u]
 	x := new(big.Int).Lsh(new(big.Int).SetUint64(ns), n)
@@ -35,7 +35,7 @@ func TestSlotOfIsInverseOfBounds(t *testing.T) {
 	for slot := 0; slot <= lastSlot; slot++ {
 		lo, hi := Bounds(slot)
 		if lo != next || hi <= lo {
-			t.Fatalf("Bounds(%d) = %d, %d, want it to begin at %d", slot, lo, hi, next)
+			t.Fatalf("Bounds(%d) = %d, %d, want lower bound %d", slot, lo, hi, next)
 		}
 		last := hi - 1
 		if slot == lastSlot {
@@ -49,7 +49,7 @@ func TestSlotOfIsInverseOfBounds(t *testing.T) {
 		next = hi
 	}
 	if next != math.MaxUint64 {
-		t.Errorf("slots end at %d", next)
+		t.Errorf("slots end at %d, want math.MaxUint64", next)
 	}
 }
 
@@ -64,7 +64,7 @@ func mustPanic(t *testing.T, f func()) {
 	t.Helper()
 	defer func() {
 		if recover() == nil {
-			t.Error("no panic")
+			t.Error("no panic, want one")
 		}
 	}()
 	f()
@@ -76,21 +76,21 @@ func TestUnitBounds(t *testing.T) {
 		for slot := 0; slot <= u.SlotOf(math.MaxUint64); slot++ {
 			lo, hi := u.Bounds(slot)
 			if lo != next || hi < lo {
-				t.Fatalf("%v: Bounds(%d) = %d, %d, want it to begin at %d", u, slot, lo, hi, next)
+				t.Fatalf("%v: Bounds(%d) = %d, %d, want lower bound %d", u, slot, lo, hi, next)
 			}
 			next = hi
 			if lo == hi {
-				continue // between two whole nanoseconds
+				continue // no whole nanosecond is in the slot
 			}
 			if u.SlotOf(lo) != slot || u.SlotOf(hi-1) != slot {
-				t.Errorf("%v: slot %d has bounds %d, %d of slots %d, %d", u, slot, lo, hi, u.SlotOf(lo), u.SlotOf(hi-1))
+				t.Errorf("%v: slot %d has bounds %d, %d, which are in slots %d, %d", u, slot, lo, hi, u.SlotOf(lo), u.SlotOf(hi-1))
 			}
 			if hi != math.MaxUint64 && (hi-1-lo) > lo/16 {
-				t.Errorf("%v: slot %d of %d..%d is wider than a sixteenth of its value", u, slot, lo, hi-1)
+				t.Errorf("%v: slot %d from %d to %d is wider than a sixteenth of its value", u, slot, lo, hi-1)
 			}
 		}
 		if next != math.MaxUint64 {
-			t.Errorf("%v: slots end at %d", u, next)
+			t.Errorf("%v: slots end at %d, want math.MaxUint64", u, next)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestSlotsNestInPowersOfTwo(t *testing.T) {
 	for _, u := range units {
 		for edge := uint64(u); edge < 1<<62; edge *= 2 {
 			if lo, _ := u.Bounds(u.SlotOf(edge)); lo != edge {
-				t.Errorf("%v: the slot of %d begins at %d", u, edge, lo)
+				t.Errorf("%v: the slot of %d starts at %d", u, edge, lo)
 			}
 		}
 	}

@@ -80,13 +80,13 @@ func (h *Histogram) rank(p float64) uint64 {
 	return max(1, rank)
 }
 
-// estimate returns an estimate of the rank-th duration of the slot, counted from 1. It
-// interpolates linearly between min and max, limited to the range that the sum permits. It
-// is least if the first duration is min, all others up to it are equal to it and all after
-// it are max; it is greatest if all before it are min, the last is max and all others
-// after it are equal to it. The result keeps a quarter of that range away from both
-// limits, which bounds the error by three quarters of the slot's width, a sixteenth of its
-// value.
+// estimate returns an estimate of the rank-th duration of the slot, counted from 1. It interpolates
+// linearly between min and max, limited to the range that the sum permits. The lower limit is
+// reached if the first duration is min, the others up to rank are equal to each other and all later
+// ones are max. The upper limit is reached if all earlier durations are min, the last one is max,
+// and the others from rank on are equal to each other. The result is at least a quarter of the
+// range away from both limits, which bounds the error by three quarters of the slot's width, which
+// is a sixteenth of its value.
 func (s *Slot) estimate(rank uint64) uint64 {
 	if rank == 1 || s.Min == s.Max {
 		return s.Min

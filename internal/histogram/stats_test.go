@@ -9,8 +9,8 @@ import (
 
 var percentiles = []float64{0, 0.1, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9, 99.99, 100}
 
-// distributions of durations in nanoseconds. Those that are not smooth are worst cases for
-// linear interpolation within a slot.
+// distributions are distributions of durations in nanoseconds. Those that are not smooth are worst
+// cases for linear interpolation in a slot.
 var distributions = []struct {
 	name   string
 	smooth bool
@@ -85,7 +85,7 @@ func worstError(t *testing.T, name string, sample []uint64, smooth bool) (worst 
 	return worst
 }
 
-// All combinations of a few durations in one slot stay within the error bound.
+// TestPercentileAccuracyOfSmallSlots tests all combinations of a few durations in a slot.
 func TestPercentileAccuracyOfSmallSlots(t *testing.T) {
 	for _, lo := range []uint64{32, 64, 128, 1 << 20} {
 		step := max(1, lo/16/3) // min and max of a slot and two values between them
@@ -158,7 +158,8 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// If an interrupted program loses an update of min or max, they are inconsistent with the sum.
+// TestPercentileOfInconsistentSlot tests minimum and maximum that are inconsistent with the sum, as
+// when an interrupted BPF program loses an update.
 func TestPercentileOfInconsistentSlot(t *testing.T) {
 	for _, s := range []Slot{
 		{Count: 10, Sum: 9000, Min: 1000, Max: 1050},

@@ -1,6 +1,7 @@
 package histogram
 
-// Stats summarizes a histogram. Count is a number of values; all others are in the histogram's unit.
+// Stats summarizes a histogram. Count is a number of values; all others are in the histogram's
+// unit.
 type Stats struct {
 	Count uint64  `json:"count" help:"values"`
 	Sum   float64 `json:"sum" help:"sum of the values, in the unit"`
@@ -13,7 +14,7 @@ type Stats struct {
 	P999  float64 `json:"p999" help:"99.9th percentile, in the unit"`
 }
 
-// Stats returns the statistics of the values so far.
+// Stats returns the statistics of all values.
 func (h *Histogram) Stats() Stats {
 	return Stats{
 		Count: h.Count(), Sum: h.Sum(), Min: h.Min(), Max: h.Max(), Mean: h.Mean(),

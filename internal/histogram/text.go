@@ -72,12 +72,12 @@ type layout struct {
 
 // newLayout returns the widths for the bars. Bounds of more than ten digits get wider
 // columns, as in libbpf-tools; unlike there, large counts widen the count column.
-func newLayout(bars []Bar, most uint64) layout {
+func newLayout(bars []Bar, maxCount uint64) layout {
 	l := layout{indent: 5, title: 19, bound: 10, count: 8, stars: 40}
 	if len(bars) > 33 {
 		l = layout{indent: 15, title: 29, bound: 20, count: 8, stars: 20}
 	}
-	l.count = max(l.count, len(strconv.FormatUint(most, 10)))
+	l.count = max(l.count, len(strconv.FormatUint(maxCount, 10)))
 	return l
 }
 
@@ -86,21 +86,21 @@ func (h *Histogram) appendBars(dst []byte) []byte {
 	if len(bars) == 0 {
 		return dst
 	}
-	var most uint64
+	var maxCount uint64
 	for _, b := range bars {
-		most = max(most, b.Count)
+		maxCount = max(maxCount, b.Count)
 	}
-	l := newLayout(bars, most)
+	l := newLayout(bars, maxCount)
 	dst = fmt.Appendf(dst, "%*s%-*s : %-*s distribution\n", l.indent, "", l.title, h.unit, l.count, "count")
 	for _, b := range bars {
-		dst = l.appendBar(dst, b, most)
+		dst = l.appendBar(dst, b, maxCount)
 	}
 	return dst
 }
 
-func (l *layout) appendBar(dst []byte, b Bar, most uint64) []byte {
+func (l *layout) appendBar(dst []byte, b Bar, maxCount uint64) []byte {
 	hi, lo := bits.Mul64(b.Count, uint64(l.stars))
-	stars, _ := bits.Div64(hi, lo, most)
+	stars, _ := bits.Div64(hi, lo, maxCount)
 	line := bytes.Repeat([]byte{' '}, l.stars)
 	for i := range stars {
 		line[i] = '*'

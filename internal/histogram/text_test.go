@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// ofBars returns a histogram with the given counts: the durations of a bar all equal its
-// lower bound.
+// ofBars returns a histogram with the given counts per bar. All durations in a bar are its lower
+// bound.
 func ofBars(u Unit, counts map[int]uint64) *Histogram {
 	h := New(u)
 	for bar, n := range counts {
@@ -24,7 +24,8 @@ func decades() *Histogram {
 	return ofBars(Microseconds, map[int]uint64{0: 500, 1: 400, 2: 90, 3: 9, 4: 1})
 }
 
-// The files contain the output of libbpf-tools 0.37 for these counts.
+// TestBarsMatchLibbpfTools compares with the output of libbpf-tools 0.37, in the files, for these
+// counts.
 func TestBarsMatchLibbpfTools(t *testing.T) {
 	tests := []struct {
 		file   string
@@ -92,7 +93,7 @@ func TestBarsHaveEqualWidth(t *testing.T) {
 	h := ofBars(Nanoseconds, map[int]uint64{0: 1 << 63, 5: 1<<63 - 2, 63: 1})
 	lines := strings.Split(string(h.appendBars(nil)), "\n")
 	if len(lines) != 66 {
-		t.Fatalf("%d lines", len(lines))
+		t.Fatalf("%d lines, want 66", len(lines))
 	}
 	for _, line := range lines[2:65] {
 		if len(line) != len(lines[1]) {

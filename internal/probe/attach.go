@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// attach attaches a program where its section says.
+// attach attaches a program to the attach point in its section name.
 func attach(spec *ebpf.ProgramSpec, prog *ebpf.Program) (link.Link, error) {
 	l, err := attachTo(spec, prog)
 	if err != nil {
@@ -35,8 +35,8 @@ func attachTo(spec *ebpf.ProgramSpec, prog *ebpf.Program) (link.Link, error) {
 	return nil, fmt.Errorf("program type %s: %w", spec.Type, ebpf.ErrNotSupported)
 }
 
-// attachAt attaches a program to a target. What it is told of the target is its number.
-func attachAt(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t numbered) (link.Link, error) {
+// attachAt attaches a program to a target, with the ID of the target as the cookie.
+func attachAt(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t targetWithID) (link.Link, error) {
 	switch {
 	case spec.Type == ebpf.TracePoint:
 		group, name, _ := strings.Cut(t.Name, "/")
@@ -51,7 +51,7 @@ func attachAt(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t numbered) (l
 	return link.Kprobe(t.Name, prog, &link.KprobeOptions{Cookie: t.id, Offset: t.Offset})
 }
 
-func attachUser(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t numbered) (link.Link, error) {
+func attachUser(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t targetWithID) (link.Link, error) {
 	ex, err := link.OpenExecutable(t.File.Name())
 	if err != nil {
 		return nil, err

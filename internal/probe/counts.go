@@ -13,15 +13,15 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Counts are per-CPU counters of a map with one value, a struct of u64: "lost" and
-// "counters". Their names are the struct's members.
+// Counts reads the maps "lost" and "counters": per-CPU arrays with one value, a struct of u64
+// counters. The names of the members are the names of the counters.
 type Counts struct {
 	m       *ebpf.Map
 	members []btf.Member
 	err     error
 }
 
-// Counts returns the counters of the map, or none when the object has no such map.
+// Counts returns the counters in the map. If the object has no such map, there are none.
 func (o *Objects) Counts(name string) *Counts {
 	c := &Counts{m: o.Maps[name]}
 	if c.m == nil {
@@ -34,17 +34,17 @@ func (o *Objects) Counts(name string) *Counts {
 func counters(value btf.Type) ([]btf.Member, error) {
 	s, ok := btf.UnderlyingType(value).(*btf.Struct)
 	if !ok {
-		return nil, fmt.Errorf("value is %v, not a struct", value)
+		return nil, fmt.Errorf("read types of counters: value is %v, not a struct", value)
 	}
 	for _, m := range s.Members {
 		if size, err := btf.Sizeof(m.Type); err != nil || size != 8 {
-			return nil, fmt.Errorf("counter %s has %d bytes, not 8", m.Name, size)
+			return nil, fmt.Errorf("read types of counters: %s has %d bytes, not 8", m.Name, size)
 		}
 	}
 	return s.Members, nil
 }
 
-// Read sums the counters over the CPUs.
+// Read returns the counters by name, summed over all CPUs.
 func (c *Counts) Read() (map[string]uint64, error) {
 	out := make(map[string]uint64, len(c.members))
 	if c.m == nil || c.err != nil {
@@ -62,7 +62,7 @@ func (c *Counts) Read() (map[string]uint64, error) {
 	return out, nil
 }
 
-// ProgramStats is what one program did and cost.
+// ProgramStats has the number of runs and the CPU time of one program.
 type ProgramStats struct {
 	Program string  `json:"program"`
 	Runs    uint64  `json:"runs"`
@@ -70,8 +70,8 @@ type ProgramStats struct {
 	CPU     float64 `json:"cpu" help:"share of one CPU, over the time that was measured"`
 }
 
-// Stats returns the run time of each program over the span; it is 0 unless the kernel
-// was told to measure it ([ebpf.EnableStats], 5.8).
+// Stats returns the statistics of each program over a time span. They are 0 unless the kernel
+// measures the run time of programs ([ebpf.EnableStats], Linux 5.8).
 func (o *Objects) Stats(span time.Duration) ([]ProgramStats, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -90,43 +90,43 @@ func (o *Objects) Stats(span time.Duration) ([]ProgramStats, error) {
 	return out, nil
 }
 
-// Missed counts the runs that the kernel left out because the program was running
-// on that CPU already. Kernels before 5.12 do not say, and give 0. Of programs that are
-// there twice, the other one has run.
-func (o *Objects) Missed() (uint64, error) {
+// SkippedRuns returns the number of runs that the kernel skipped because the program was already
+// running on the same CPU. It is 0 before Linux 5.12, which does not report it. Programs with a
+// copy (copySuffix) are not counted: the copy has run instead.
+func (o *Objects) SkippedRuns() (uint64, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var missed uint64
+	var skipped uint64
 	for name, prog := range o.programs {
-		if strings.HasSuffix(name, again) || o.programs[name+again] != nil {
+		if strings.HasSuffix(name, copySuffix) || o.programs[name+copySuffix] != nil {
 			continue
 		}
 		s, err := prog.Stats()
 		if err != nil {
 			return 0, fmt.Errorf("read statistics of %s: %w", name, err)
 		}
-		missed += s.RecursionMisses
+		skipped += s.RecursionMisses
 	}
-	return missed, nil
+	return skipped, nil
 }
 
-// Unfired counts the calls of functions that kprobes missed: the return of a call when as
-// many others were in progress as the kernel has room for, and calls from within a kprobe.
-// Kernels before 6.7 do not report them, and give 0.
-func (o *Objects) Unfired() uint64 {
+// MissedCalls returns the number of function calls that kprobes missed: returns while more calls
+// were in progress than the kernel can track, and calls from within a kprobe. It is 0 before Linux
+// 6.7, which does not report them.
+func (o *Objects) MissedCalls() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := o.unfired
+	n := o.missedCalls
 	for _, l := range o.links {
-		n += unfired(l)
+		n += missedCalls(l)
 	}
 	return n
 }
 
-func unfired(l link.Link) uint64 {
+func missedCalls(l link.Link) uint64 {
 	info, err := l.Info()
 	if err != nil {
-		return 0 // it is not a link of the kernel's (before 5.15)
+		return 0 // not a BPF link: kprobes before Linux 5.15, or a sampler
 	}
 	if multi := info.KprobeMulti(); multi != nil {
 		return multi.Missed

@@ -7,10 +7,10 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// drainBatch is the number of entries per system call.
+// BatchEntries is the number of entries per system call.
 const BatchEntries = 4096
 
-// EachEntry calls yield for all entries of a map, in batches from kernel 5.6 on.
+// EachEntry calls yield for all entries of a map, in batches if the kernel supports it (Linux 5.6).
 func EachEntry[K, V any](m *ebpf.Map, yield func(*K, *V)) error {
 	keys, values := make([]K, BatchEntries), make([]V, BatchEntries)
 	var cursor ebpf.MapBatchCursor
@@ -41,6 +41,7 @@ func eachSingle[K, V any](m *ebpf.Map, yield func(*K, *V)) error {
 	return it.Err()
 }
 
+// DeleteEntries deletes the keys from a map, with one system call if the kernel supports it.
 func DeleteEntries[K any](m *ebpf.Map, keys []K) error {
 	if len(keys) == 0 {
 		return nil
@@ -51,6 +52,7 @@ func DeleteEntries[K any](m *ebpf.Map, keys []K) error {
 	return DeleteOneByOne(m, keys)
 }
 
+// DeleteOneByOne deletes the keys from a map. Missing keys are not an error.
 func DeleteOneByOne[K any](m *ebpf.Map, keys []K) error {
 	for i := range keys {
 		if err := m.Delete(&keys[i]); err != nil && !errors.Is(err, os.ErrNotExist) {

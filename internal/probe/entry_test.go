@@ -10,7 +10,8 @@ import (
 	"github.com/corescope/corescope/internal/binary"
 )
 
-// TestCheckEntry checks that an instruction which the kernel misreads is found at its offset in a file.
+// TestCheckEntry checks that an instruction that the kernel misreads is refused at its offset in a
+// file.
 func TestCheckEntry(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("not an x86-64 machine")

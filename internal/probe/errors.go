@@ -13,32 +13,34 @@ import (
 )
 
 var (
-	// ErrNoVariant is returned for a hook or a kind of it that a tool does not have.
-	ErrNoVariant = errors.New("the tool has no such hook")
-	// ErrNotPermitted is returned when this process may not do what the tool needs.
+	// ErrNoVariant is returned for a hook, or an attach type of a hook, that the tool does not
+	// have.
+	ErrNoVariant = errors.New("no such hook or attach type")
+	// ErrNotPermitted is returned if this process lacks a permission that the tool needs.
 	ErrNotPermitted = errors.New("not permitted")
-	// ErrUnsupported is returned when this kernel has no way to a hook.
-	ErrUnsupported = errors.New("this kernel has no way to it")
-	// ErrNoBTF is returned when there is no description of the kernel's types. It is an
-	// ErrUnsupported.
+	// ErrUnsupported is returned if the kernel supports no attach type of a hook.
+	ErrUnsupported = errors.New("not supported by this kernel")
+	// ErrNoBTF is returned if no BTF of the kernel is available. It wraps ErrUnsupported.
 	ErrNoBTF = fmt.Errorf("%w: no BTF", ErrUnsupported)
-	// ErrOtherBTF is returned for a BTF file that describes another kernel than the running one.
-	ErrOtherBTF = errors.New("this BTF is not that of the running kernel, which has its own in /sys/kernel/btf/vmlinux")
+	// ErrOtherBTF is returned for a BTF file that does not describe the running kernel.
+	ErrOtherBTF = errors.New("not the BTF of the running kernel, which is in /sys/kernel/btf/vmlinux")
 )
 
-// Attempt is how one variant fared: Err is nil for the one that was taken.
+// Attempt is the result of attaching one variant of a hook. Err is nil if it was attached.
 type Attempt struct {
 	Variant Variant
 	Err     error
 	// Returns describes how programs are attached to the returns of user functions, if any are.
 	Returns string
-	// Targets are those of an instance that could be had.
+	// Targets are the targets of an instance that were attached.
 	Targets []string
 }
 
-// HookError says why no variant of a hook could be had. It is ErrNotPermitted when a
-// variant was refused for want of permission, as with it that one may work. It is
-// neither when there was no memory or no descriptor for one. Else it is ErrUnsupported.
+// HookError reports that no variant of a hook could be attached, with the error of each.
+//
+// It is ErrNotPermitted if a variant failed because of a missing permission: it might work with
+// that permission. It is neither ErrNotPermitted nor ErrUnsupported if memory or file descriptors
+// ran out. Otherwise it is ErrUnsupported.
 type HookError struct {
 	Hook  string
 	Tried []Attempt
@@ -56,8 +58,7 @@ func (e *HookError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns what kept the hook from being had, if it was no fault of the hook's: a
-// want of memory or of descriptors.
+// Unwrap returns ENOMEM, EMFILE or ENFILE if an attempt failed with it, otherwise nil.
 func (e *HookError) Unwrap() []error {
 	for _, a := range e.Tried {
 		for _, errno := range []error{unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
@@ -69,8 +70,9 @@ func (e *HookError) Unwrap() []error {
 	return nil
 }
 
-// Is tells the two kinds apart. Who has CAP_SYS_ADMIN and is refused is refused by the
-// kernel's configuration, which no permission mends.
+// Is implements the rule that is described at HookError. A permission error of a process with
+// CAP_SYS_ADMIN counts as unsupported: the kernel's configuration causes it, and no further
+// capability helps.
 func (e *HookError) Is(target error) bool {
 	denied := !isAdmin() && slices.ContainsFunc(e.Tried, func(a Attempt) bool { return isDenied(a.Err) })
 	switch target {
@@ -82,8 +84,9 @@ func (e *HookError) Is(target error) bool {
 	return false
 }
 
-// Classify makes an error of the kernel one of the two kinds, if it is one. The
-// library's guesses at permissions are left out.
+// Classify converts a permission error to ErrNotPermitted, without the guesses of the library about
+// the missing permission, and wraps ebpf.ErrNotSupported with ErrUnsupported. It returns other
+// errors unchanged.
 func Classify(err error) error {
 	switch {
 	case isDenied(err):
@@ -94,7 +97,7 @@ func Classify(err error) error {
 	return err
 }
 
-// isDenied tells errors of permission. The verifier's EACCES is not one.
+// isDenied reports whether err is a permission error. EACCES from the verifier is not.
 func isDenied(err error) bool {
 	var verifier *ebpf.VerifierError
 	return errors.Is(err, fs.ErrPermission) && !errors.As(err, &verifier)
@@ -110,18 +113,18 @@ func isAdmin() bool {
 }
 
 const (
-	reasonNotThere  = "not in this kernel"
-	reasonLacksType = "not in this kernel: it lacks a type or field that this way reads"
+	reasonUnsupported = "not supported by this kernel"
+	reasonNoType      = "not supported by this kernel: a type or field that the program reads does not exist"
 )
 
-// Reason is an error of loading or attaching in a few words.
+// Reason describes an error of loading or attaching in a few words.
 func Reason(err error) string {
 	var verifier *ebpf.VerifierError
 	switch {
 	case err == nil:
 		return "works"
 	case errors.As(err, &verifier) && strings.Contains(err.Error(), "bad CO-RE relocation"):
-		return reasonLacksType
+		return reasonNoType
 	case errors.As(err, &verifier):
 		return fmt.Sprintf("refused by the verifier: %v", err)
 	case errors.Is(err, fs.ErrPermission):
@@ -131,9 +134,9 @@ func Reason(err error) string {
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 		return "too many open files"
 	case errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EOPNOTSUPP):
-		return reasonNotThere
+		return reasonUnsupported
 	case errors.Is(err, fs.ErrNotExist):
-		return "not there"
+		return "attach point does not exist"
 	}
 	return err.Error()
 }

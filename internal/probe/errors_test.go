@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refused is the verifier's own EACCES.
-var refused = &ebpf.VerifierError{Cause: unix.EACCES, Log: []string{"R1 invalid mem access 'scalar'"}}
+// rejected is an error of the verifier that wraps EACCES.
+var rejected = &ebpf.VerifierError{Cause: unix.EACCES, Log: []string{"R1 invalid mem access 'scalar'"}}
 
 func TestReason(t *testing.T) {
 	for _, tt := range []struct {
@@ -21,42 +21,42 @@ func TestReason(t *testing.T) {
 		want string
 	}{
 		{nil, "works"},
-		{fmt.Errorf("load x: %w", refused), "refused by the verifier: "},
+		{fmt.Errorf("load x: %w", rejected), "refused by the verifier: "},
 		{fmt.Errorf("attach x: %w", unix.EPERM), "not permitted"},
 		{fmt.Errorf("attach x: %w", unix.EACCES), "not permitted"},
-		{fmt.Errorf("load x: %w", &ebpf.VerifierError{Cause: errors.New("bad CO-RE relocation")}), "not in this kernel: it lacks"},
-		{fmt.Errorf("load x: %w", ebpf.ErrNotSupported), "not in this kernel"},
-		{fmt.Errorf("attach x: %w", unix.EOPNOTSUPP), "not in this kernel"},
-		{fmt.Errorf("attach x: %w", fs.ErrNotExist), "not there"},
-		{fmt.Errorf("attach x: %w", unix.ENOENT), "not there"},
+		{fmt.Errorf("load x: %w", &ebpf.VerifierError{Cause: errors.New("bad CO-RE relocation")}), "not supported by this kernel: a type or field"},
+		{fmt.Errorf("load x: %w", ebpf.ErrNotSupported), "not supported by this kernel"},
+		{fmt.Errorf("attach x: %w", unix.EOPNOTSUPP), "not supported by this kernel"},
+		{fmt.Errorf("attach x: %w", fs.ErrNotExist), "attach point does not exist"},
+		{fmt.Errorf("attach x: %w", unix.ENOENT), "attach point does not exist"},
 		{errors.New("odd"), "odd"},
 	} {
 		if got := Reason(tt.err); !strings.HasPrefix(got, tt.want) || strings.Contains(got, "\n") {
-			t.Errorf("%v is %q, want %q", tt.err, got, tt.want)
+			t.Errorf("reason of %v: %q, want prefix %q", tt.err, got, tt.want)
 		}
 	}
-	if got := Reason(refused); !strings.Contains(got, "invalid mem access") {
-		t.Errorf("the verifier's words are missing: %s", got)
+	if got := Reason(rejected); !strings.Contains(got, "invalid mem access") {
+		t.Errorf("message of the verifier is missing: %s", got)
 	}
 }
 
 func attempts(errs ...error) *HookError {
 	e := &HookError{Hook: "open"}
 	for i, err := range errs {
-		e.Tried = append(e.Tried, Attempt{Variant: Variant{Where: []string{fmt.Sprintf("way/%d", i)}}, Err: err})
+		e.Tried = append(e.Tried, Attempt{Variant: Variant{Where: []string{fmt.Sprintf("section/%d", i)}}, Err: err})
 	}
 	return e
 }
 
-func TestHookErrorSaysAllWays(t *testing.T) {
+func TestHookErrorText(t *testing.T) {
 	got := attempts(ebpf.ErrNotSupported, unix.ENOENT, unix.EPERM).Error()
-	want := "attach hook open: way/0: not in this kernel; way/1: not there; way/2: not permitted"
+	want := "attach hook open: section/0: not supported by this kernel; section/1: attach point does not exist; section/2: not permitted"
 	if got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
-// withoutAdmin calls f on a thread that has lost CAP_SYS_ADMIN, which ends with it.
+// withoutAdmin calls f on a thread without CAP_SYS_ADMIN. The thread exits afterwards.
 func withoutAdmin(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan error)
@@ -79,30 +79,31 @@ func withoutAdmin(t *testing.T, f func()) {
 	}
 }
 
-func TestHookErrorKinds(t *testing.T) {
+func TestHookErrorIs(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		err    *HookError
-		denied bool // for who is not allowed everything
+		denied bool // for a process without CAP_SYS_ADMIN
 	}{
 		{"all denied", attempts(unix.EPERM, fs.ErrPermission), true},
-		{"denied but for what is not there", attempts(ebpf.ErrNotSupported, unix.EACCES), true},
-		{"nothing there", attempts(ebpf.ErrNotSupported, unix.ENOENT), false},
-		{"verifier", attempts(refused), false},
+		{"denied and unsupported", attempts(ebpf.ErrNotSupported, unix.EACCES), true},
+		{"unsupported", attempts(ebpf.ErrNotSupported, unix.ENOENT), false},
+		{"verifier", attempts(rejected), false},
 		{"nothing tried", attempts(), false},
 	} {
 		check := func(who string, denied bool) {
 			wrapped := fmt.Errorf("start: %w", tt.err)
 			if errors.Is(wrapped, ErrNotPermitted) != denied || errors.Is(wrapped, ErrUnsupported) == denied {
-				t.Errorf("%s, %s: not permitted %v, unsupported %v", tt.name, who, errors.Is(wrapped, ErrNotPermitted), errors.Is(wrapped, ErrUnsupported))
+				t.Errorf("%s, %s: ErrNotPermitted is %v, ErrUnsupported is %v, want %v and %v", tt.name, who,
+					errors.Is(wrapped, ErrNotPermitted), errors.Is(wrapped, ErrUnsupported), denied, !denied)
 			}
 			if errors.Is(wrapped, ErrNoVariant) {
-				t.Errorf("%s is %v", tt.name, ErrNoVariant)
+				t.Errorf("%s, %s: is ErrNoVariant", tt.name, who)
 			}
 		}
-		withoutAdmin(t, func() { check("without capabilities", tt.denied) })
+		withoutAdmin(t, func() { check("without CAP_SYS_ADMIN", tt.denied) })
 		if isAdmin() {
-			check("as administrator", false)
+			check("with CAP_SYS_ADMIN", false)
 		}
 	}
 }
@@ -114,14 +115,14 @@ func TestClassify(t *testing.T) {
 		{fmt.Errorf("make: %w", unix.EACCES), ErrNotPermitted},
 		{fmt.Errorf("make: %w", ebpf.ErrNotSupported), ErrUnsupported},
 		{fmt.Errorf("make: %w", ebpf.ErrNotSupported), ebpf.ErrNotSupported},
-		{refused, refused},
+		{rejected, rejected},
 		{odd, odd},
 	} {
 		if got := Classify(tt.err); !errors.Is(got, tt.want) {
-			t.Errorf("%v is %v, want %v", tt.err, got, tt.want)
+			t.Errorf("Classify(%v) is %v, want %v", tt.err, got, tt.want)
 		}
 	}
-	if errors.Is(Classify(refused), ErrNotPermitted) {
-		t.Error("the verifier's word is taken for one of permission")
+	if errors.Is(Classify(rejected), ErrNotPermitted) {
+		t.Error("an error of the verifier is classified as ErrNotPermitted")
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// targetFunction is the function of a program that tells which target it was called for
+// targetFunction is the function of a program that returns the ID of the current target
 // (target.bpf.h).
 const targetFunction = "target_id"
 
-// replaceFunction gives a BPF-to-BPF function of a program another body. The program
-// must call it: the C has a static function of that name that is not inlined.
+// replaceFunction replaces the body of a BPF-to-BPF function. The program must call the function:
+// it is a static function in C that is not inlined.
 func replaceFunction(program asm.Instructions, name string, body asm.Instructions) (asm.Instructions, error) {
 	start, end := -1, len(program)
 	for i := range program {
@@ -25,19 +25,19 @@ func replaceFunction(program asm.Instructions, name string, body asm.Instruction
 		}
 	}
 	if start < 0 {
-		return nil, fmt.Errorf("the program has no function %s", name)
+		return nil, fmt.Errorf("replace function %s: the program does not contain it", name)
 	}
 	out := append(asm.Instructions{}, program[:start]...)
-	// The first instruction keeps its symbol, and the types and line that the kernel
-	// wants each function to have.
+	// The first instruction keeps its metadata: the symbol, and the function and line
+	// information that the kernel requires for each function.
 	out = append(out, body[0].WithMetadata(program[start].Metadata))
 	out = append(out, body[1:]...)
 	return append(out, program[end:]...), nil
 }
 
-// Cut has a function of the programs do nothing but return 0, and takes out the functions
-// and the maps that only it uses: these are neither looked at nor made then. As with
-// target_id, the C has a static function of that name that is not inlined.
+// Cut replaces the body of a function by "return 0", and removes the functions and maps that only
+// this body uses, so that they are neither verified nor created. The function is a static function
+// in C that is not inlined, like target_id.
 func Cut(spec *ebpf.CollectionSpec, function string) {
 	used, unused := map[string]bool{}, map[string]bool{}
 	for _, prog := range spec.Programs {
@@ -55,7 +55,7 @@ func Cut(spec *ebpf.CollectionSpec, function string) {
 	maps.DeleteFunc(spec.Maps, func(name string, _ *ebpf.MapSpec) bool { return unused[name] && !used[name] })
 }
 
-// byFunction returns the functions of a program by name.
+// byFunction splits the instructions of a program by function.
 func byFunction(program asm.Instructions) map[string]asm.Instructions {
 	functions := map[string]asm.Instructions{}
 	end := len(program)
@@ -68,8 +68,8 @@ func byFunction(program asm.Instructions) map[string]asm.Instructions {
 	return functions
 }
 
-// called is the program of those functions that the first one refers to, or others do that
-// it refers to. It takes them out of the functions.
+// called returns the instructions of the function first and of all functions that it references,
+// directly or indirectly. It removes them from functions.
 func called(functions map[string]asm.Instructions, first string) asm.Instructions {
 	var out asm.Instructions
 	for next := []string{first}; len(next) > 0; next = next[1:] {
@@ -85,7 +85,7 @@ func called(functions map[string]asm.Instructions, first string) asm.Instruction
 	return out
 }
 
-// addMaps adds the maps that the instructions refer to.
+// addMaps adds the names of the maps that the instructions reference.
 func addMaps(used map[string]bool, insns asm.Instructions) {
 	for i := range insns {
 		if insns[i].IsLoadFromMap() {
@@ -94,13 +94,14 @@ func addMaps(used map[string]bool, insns asm.Instructions) {
 	}
 }
 
-// constantTarget is the body of target_id for a program with one target.
+// constantTarget returns a body of target_id for a program with a single target.
 func constantTarget(id uint64) asm.Instructions {
 	return asm.Instructions{asm.LoadImm(asm.R0, int64(id), asm.DWord), asm.Return()}
 }
 
-// cookieTarget is the body of target_id where the kernel keeps a number for each
-// attachment: kprobe_multi from 5.18 on, uprobe_multi 6.6, the others 5.15.
+// cookieTarget returns a body of target_id that reads the attach cookie. Cookies are supported
+// since Linux 5.15 for kprobes, uprobes and tracepoints, 5.18 for kprobe_multi and 6.6 for
+// uprobe_multi.
 func cookieTarget() asm.Instructions {
 	return asm.Instructions{asm.FnGetAttachCookie.Call(), asm.Return()}
 }

@@ -7,12 +7,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// gracePeriods waits until programs that run now have ended.
+// gracePeriods waits for RCU grace periods, and thereby until all programs that run when the wait
+// begins have finished.
 //
-// An update of a map of maps returns after an RCU grace period, so that no program uses the
-// replaced map any more (maybe_wait_bpf_programs(), since 4.20 by 1ae80cf31938). All programs
-// of tracing run in RCU read sections, but for those that may sleep. membarrier(2) waits for
-// a grace period too, but not with nohz_full, where it fails.
+// The update of a map of maps returns after a grace period, so that no program uses the replaced
+// map any more (maybe_wait_bpf_programs(), since Linux 4.20, 1ae80cf31938). Tracing programs run
+// within RCU read-side critical sections, except for sleepable ones. membarrier(2) would wait for a
+// grace period too, but fails with nohz_full.
 type gracePeriods struct{ outer, inner *ebpf.Map }
 
 func newGracePeriods() (*gracePeriods, error) {
@@ -37,7 +38,7 @@ func (g *gracePeriods) await() error {
 	return nil
 }
 
-// Close frees the maps. A nil *gracePeriods has none.
+// Close closes the maps. A nil *gracePeriods is valid and has none.
 func (g *gracePeriods) Close() error {
 	if g == nil {
 		return nil
@@ -45,5 +46,5 @@ func (g *gracePeriods) Close() error {
 	return errors.Join(g.outer.Close(), g.inner.Close())
 }
 
-// AwaitGracePeriod returns when no program runs any more that ran when it was called.
+// AwaitGracePeriod waits until all programs that are running have finished.
 func (o *Objects) AwaitGracePeriod() error { return o.grace.await() }

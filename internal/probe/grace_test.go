@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// Words at the beginning of the map of a slow program.
+// Offsets of words in the map of a slow program.
 const (
 	slowBegun = 8 * iota
 	slowEnded
@@ -19,14 +19,14 @@ const (
 	slowData
 )
 
-// slow is a program that sets slowBegun, copies memory until slowStop is set, for some seconds
-// at most, and sets slowEnded.
+// slow returns a program that sets slowBegun, copies memory until slowStop is set, but only for
+// some seconds, and sets slowEnded.
 func slow(m *ebpf.Map) asm.Instructions {
 	ins := asm.Instructions{
 		asm.LoadMapValue(asm.R6, m.FD(), 0),
 		asm.Mov.Imm(asm.R8, 1),
 		asm.StoreMem(asm.R6, slowBegun, asm.R8, asm.DWord),
-		asm.Mov.Imm(asm.R7, 3000), // the verifier keeps up to 8,192 branches in mind
+		asm.Mov.Imm(asm.R7, 3000), // the verifier allows 8,192 pending branches
 		asm.LoadMem(asm.R1, asm.R6, slowStop, asm.DWord).WithSymbol("next"),
 		asm.JNE.Imm(asm.R1, 0, "end"),
 	}
@@ -48,7 +48,7 @@ func slow(m *ebpf.Map) asm.Instructions {
 	)
 }
 
-// words is the memory of an array map that is mapped.
+// words is the memory of a mapped array map.
 type words struct{ *ebpf.Memory }
 
 func (w words) isSet(t *testing.T, at int64) bool {
@@ -60,7 +60,8 @@ func (w words) isSet(t *testing.T, at int64) bool {
 	return binary.NativeEndian.Uint64(word[:]) == 1
 }
 
-// A program that runs when the wait begins has ended when it returns, however long it takes.
+// TestAwaitGracePeriod checks that a program that runs when the wait begins has finished when the
+// wait returns, however long it takes.
 func TestAwaitGracePeriod(t *testing.T) {
 	objects := newObject().load(t, Options{})
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
@@ -89,9 +90,9 @@ func TestAwaitGracePeriod(t *testing.T) {
 		select {
 		case err := <-ended:
 			if errors.Is(err, ebpf.ErrNotSupported) {
-				t.Skipf("this kernel does not run such programs for tests: %v", err)
+				t.Skipf("BPF_PROG_TEST_RUN of raw tracepoint programs is not supported: %v", err)
 			}
-			t.Fatalf("the program ended before it began: %v", err)
+			t.Fatalf("the program ended without setting slowBegun: %v", err)
 		default:
 			runtime.Gosched()
 		}
@@ -100,7 +101,7 @@ func TestAwaitGracePeriod(t *testing.T) {
 	go func() { waited <- objects.AwaitGracePeriod() }()
 	select {
 	case err = <-waited:
-	case <-time.After(300 * time.Millisecond): // a wait for some fixed time would be over
+	case <-time.After(300 * time.Millisecond): // longer than a wait for a fixed time would take
 		if _, err := memory.WriteAt([]byte{1}, slowStop); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +111,7 @@ func TestAwaitGracePeriod(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !state.isSet(t, slowEnded) {
-		t.Error("the wait is over, and the program still runs")
+		t.Error("AwaitGracePeriod returned while the program was running")
 		memory.WriteAt([]byte{1}, slowStop)
 	}
 	if err := <-ended; err != nil {

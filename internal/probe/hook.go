@@ -1,16 +1,15 @@
-// Package probe gets the programs of a BPF object into this kernel: it knows which
-// programs are ways to the same hook, tries them in order, and says why a better
-// one was not to be had. What a kernel can do is told by trying, never by its
-// version, as distributions backport.
+// Package probe loads the programs of a BPF object and attaches them to their hooks. A hook can
+// have several variants, one per attach type. They are tried in a fixed order until one loads and
+// attaches; the errors of the others are kept. Kernel versions are never compared, because
+// distributions backport features.
 //
-// Programs are named HOOK__KIND, or HOOK__KIND__PART where a variant is made of
-// several programs that go together. A program without "__" is a hook of its own
-// with one variant.
+// Programs are named HOOK__KIND, or HOOK__KIND__PART if a variant consists of several programs. A
+// program without "__" is a hook of its own with a single variant.
 //
-// A kernel leaves a program out where it is running on the CPU already: softirqs come
-// between, and where programs can be preempted (trampolines, and tracepoints from 7.0
-// on) other tasks. A PROGRAM__again is a copy of PROGRAM for that case, made such that
-// the second of the two to see an event does nothing.
+// The kernel skips a run of a program that is already running on the same CPU: in a softirq, and,
+// where programs can be preempted (BPF trampolines, and tracepoints since 7.0), in another task.
+// PROGRAM__again is a copy of PROGRAM that runs in this case. Both are attached; the second of them
+// to see an event ignores it.
 package probe
 
 import (
@@ -22,29 +21,30 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Hook is one thing that a tool listens to, and the ways to it, best first.
+// Hook is a place where the tool observes something, with its variants in the order in which they
+// are tried.
 type Hook struct {
 	Name     string
 	Variants []Variant
 }
 
-// Variant is one way to a hook: all of its programs must load and attach.
+// Variant is one attach type of a hook. All of its programs must load and attach.
 type Variant struct {
 	Kind     string
 	Programs []string
-	// Where are the programs' sections, as "tp_btf/sys_exit", a copy's left out; of those
-	// in user space only the files: "uprobe/libc".
+	// Where lists the sections of the programs without duplicates, such as "tp_btf/sys_exit".
+	// For programs in user space it has only the files: "uprobe/libc".
 	Where []string
 }
 
-// String is the kind and where it attaches.
+// String returns the sections of the programs.
 func (v Variant) String() string { return strings.Join(v.Where, " + ") }
 
-// again ends the name of a copy.
-const again = "__again"
+// copySuffix ends the name of a copy that runs while the original program runs.
+const copySuffix = "__again"
 
-// order is how good the kinds are: what they cost and what they depend on. Kinds
-// that are not here come after these, in the order of their names.
+// order lists the kinds from the cheapest, and the one with the fewest requirements, to the worst.
+// Kinds that are not listed follow in alphabetical order.
 var order = []string{"fentry", "btf", "raw", "tp", multi, "kprobe", "uprobe", "usdt"}
 
 // multi is the kind of programs that one link attaches to many targets.
@@ -57,7 +57,7 @@ func rank(kind string) int {
 	return len(order)
 }
 
-// Hooks sorts the programs of an object, iterators left out: these are run, not
+// Hooks returns the hooks of an object, sorted by name. Iterators are omitted: they are run, not
 // attached.
 func Hooks(spec *ebpf.CollectionSpec) []Hook {
 	hooks := map[string]map[string]*Variant{}
@@ -102,7 +102,7 @@ func newHook(spec *ebpf.CollectionSpec, name string, variants map[string]*Varian
 			if isMark(prog) {
 				continue
 			}
-			v.Where = append(v.Where, whereOf(spec.Programs[prog].SectionName))
+			v.Where = append(v.Where, shortSection(spec.Programs[prog].SectionName))
 		}
 		v.Where = slices.Compact(v.Where)
 		h.Variants = append(h.Variants, *v)
@@ -113,8 +113,8 @@ func newHook(spec *ebpf.CollectionSpec, name string, variants map[string]*Varian
 	return h
 }
 
-// stage puts the programs for returns in user space first: who sees a call begin sees it
-// end then.
+// stage sorts programs for returns of user functions first. Then the return of each call whose
+// entry is observed is observed too.
 func stage(prog *ebpf.ProgramSpec) int {
 	if strings.HasPrefix(prog.SectionName, "uretprobe/") {
 		return 0
@@ -122,17 +122,17 @@ func stage(prog *ebpf.ProgramSpec) int {
 	return 1
 }
 
-// force leaves a hook one variant, from "HOOK=KIND".
+// force removes all variants of a hook but one, for each "HOOK=KIND".
 func force(hooks []Hook, words []string) error {
 	for _, word := range words {
 		name, kind, _ := strings.Cut(word, "=")
 		i := slices.IndexFunc(hooks, func(h Hook) bool { return h.Name == name })
 		if i < 0 {
-			return fmt.Errorf("hook %q: %w (there are: %s)", name, ErrNoVariant, names(hooks))
+			return fmt.Errorf("force hook %q: %w (hooks: %s)", name, ErrNoVariant, names(hooks))
 		}
 		j := slices.IndexFunc(hooks[i].Variants, func(v Variant) bool { return v.Kind == kind })
 		if j < 0 {
-			return fmt.Errorf("hook %q of kind %q: %w (there are: %s)", name, kind, ErrNoVariant, kinds(hooks[i]))
+			return fmt.Errorf("force hook %q to kind %q: %w (kinds: %s)", name, kind, ErrNoVariant, kinds(hooks[i]))
 		}
 		hooks[i].Variants = hooks[i].Variants[j : j+1]
 	}

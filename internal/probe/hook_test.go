@@ -9,8 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// specOf has programs of the names, in sections "sec/NAME".
-func specOf(names ...string) *ebpf.CollectionSpec {
+// newSpec returns a spec with programs of these names in sections "sec/NAME".
+func newSpec(names ...string) *ebpf.CollectionSpec {
 	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{}}
 	for _, name := range names {
 		spec.Programs[name] = &ebpf.ProgramSpec{Name: name, SectionName: "sec/" + name}
@@ -18,7 +18,7 @@ func specOf(names ...string) *ebpf.CollectionSpec {
 	return spec
 }
 
-// show writes hooks as "HOOK: KIND(PROGRAM PROGRAM) KIND(PROGRAM)".
+// show formats hooks as "HOOK: KIND(PROGRAM PROGRAM) KIND(PROGRAM)".
 func show(hooks []Hook) string {
 	var all []string
 	for _, h := range hooks {
@@ -44,14 +44,14 @@ func TestHooks(t *testing.T) {
 		{"open__tp__a__b open__tp", "open: tp(open__tp open__tp__a__b)"},
 		{"sock_open__tp sock__tp", "sock: tp(sock__tp); sock_open: tp(sock_open__tp)"},
 	} {
-		if got := show(Hooks(specOf(strings.Fields(tt.programs)...))); got != tt.want {
+		if got := show(Hooks(newSpec(strings.Fields(tt.programs)...))); got != tt.want {
 			t.Errorf("%q:\n%s, want\n%s", tt.programs, got, tt.want)
 		}
 	}
 }
 
-func TestIteratorsAreNoHooks(t *testing.T) {
-	spec := specOf("existing", "open__btf")
+func TestHooksOmitIterators(t *testing.T) {
+	spec := newSpec("existing", "open__btf")
 	spec.Programs["existing"].AttachType = ebpf.AttachTraceIter
 	if got := show(Hooks(spec)); got != "open: btf(open__btf)" {
 		t.Error(got)
@@ -59,14 +59,14 @@ func TestIteratorsAreNoHooks(t *testing.T) {
 }
 
 func TestVariantString(t *testing.T) {
-	h := Hooks(specOf("open__tp__exit", "open__tp__enter"))
+	h := Hooks(newSpec("open__tp__exit", "open__tp__enter"))
 	if got := h[0].Variants[0].String(); got != "sec/open__tp__enter + sec/open__tp__exit" {
 		t.Error(got)
 	}
 }
 
 func TestForce(t *testing.T) {
-	spec := specOf("open__btf", "open__raw", "open__tp", "exit__raw", "exit__tp", "seen")
+	spec := newSpec("open__btf", "open__raw", "open__tp", "exit__raw", "exit__tp", "seen")
 	for _, tt := range []struct{ words, want string }{
 		{"", "exit: raw(exit__raw) tp(exit__tp); open: btf(open__btf) raw(open__raw) tp(open__tp); seen: only(seen)"},
 		{"open=tp", "exit: raw(exit__raw) tp(exit__tp); open: tp(open__tp); seen: only(seen)"},
@@ -77,19 +77,19 @@ func TestForce(t *testing.T) {
 			t.Errorf("%q: %s, %v, want %s", tt.words, show(hooks), err, tt.want)
 		}
 	}
-	for word, says := range map[string]string{
+	for word, want := range map[string]string{
 		"close=tp": "exit, open, seen", "": "exit, open, seen", "=tp": "exit, open, seen",
 		"open": "btf, raw, tp", "open=": "btf, raw, tp", "open=kprobe": "btf, raw, tp", "open=btf=raw": "btf, raw, tp",
 	} {
 		err := force(Hooks(spec), []string{word})
-		if !errors.Is(err, ErrNoVariant) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v, want %q", word, err, says)
+		if !errors.Is(err, ErrNoVariant) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", word, err, want)
 		}
 	}
 }
 
-func TestHooksOfARun(t *testing.T) {
-	o := &Objects{spec: specOf("a__tp", "b__tp", "b__raw", "c"), options: Options{Without: []string{"c", "none"}, Force: []string{"b=tp"}}}
+func TestObjectsHooks(t *testing.T) {
+	o := &Objects{spec: newSpec("a__tp", "b__tp", "b__raw", "c"), options: Options{Without: []string{"c", "none"}, Force: []string{"b=tp"}}}
 	hooks, err := o.Hooks()
 	if err != nil || show(hooks) != "a: tp(a__tp); b: tp(b__tp)" {
 		t.Errorf("%s, %v", show(hooks), err)
@@ -112,13 +112,13 @@ func TestNeeds(t *testing.T) {
 		"kretprobe/f", "kprobe.multi/f", "uprobe/f", "iter/task", "iter.s/task", "perf_event",
 	} {
 		if Needs(section) == "" {
-			t.Errorf("nothing is said of what %s needs", section)
+			t.Errorf("no needs for section %s", section)
 		}
 	}
 	if got := Needs("xdp"); got != "" {
-		t.Errorf("xdp needs %s", got)
+		t.Errorf("needs of section xdp: %q, want none", got)
 	}
 	if Needs("fentry.s/f") != Needs("fexit/f") || Needs("tp_btf/t") == Needs("tp/t") {
-		t.Error("kinds are mixed up")
+		t.Error("wrong needs for fentry.s or tp_btf")
 	}
 }

@@ -12,85 +12,86 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forTarget is between the name of a program and the numbers of the targets that it is for.
-const forTarget = "@"
+// targetSeparator is between the name of a program and the IDs of its targets.
+const targetSeparator = "@"
 
-// fewTargets is how many targets are worth a trampoline each, which makes a call cheaper
-// but takes the kernel milliseconds to make.
-const fewTargets = 8
+// maxTrampolines is the maximum number of targets for which trampolines are preferred over multi
+// links: a trampoline makes each call cheaper, but the kernel takes milliseconds to create it.
+const maxTrampolines = 8
 
-// refusal is a target that a variant could not have.
-type refusal struct {
-	numbered
+// targetError is a target that a variant failed to attach to.
+type targetError struct {
+	targetWithID
 	err error
 }
 
-func refuse(targets []numbered, err error) []refusal {
-	out := make([]refusal, len(targets))
+// failAll returns err for each of the targets.
+func failAll(targets []targetWithID, err error) []targetError {
+	out := make([]targetError, len(targets))
 	for i, t := range targets {
-		out[i] = refusal{t, err}
+		out[i] = targetError{t, err}
 	}
 	return out
 }
 
-// attachInstance attaches an instance's targets, each by the first variant that it can be
-// had by.
+// attachInstance attaches the targets of an instance, each by the first variant that works for it.
 func (o *Objects) attachInstance(h Hook, in *Instance) error {
-	rest, unsafe := o.splitUnsafe(h, in.numbered())
-	if len(unsafe) > 0 && (!in.Some || len(rest) == 0) {
+	rest, unsafe := o.splitUnsafe(h, in.withIDs())
+	if len(unsafe) > 0 && (!in.AllowPartial || len(rest) == 0) {
 		return fmt.Errorf("attach to %s: %w", unsafe[0].Name, unsafe[0].err)
 	}
-	for _, r := range unsafe {
-		o.Refused = append(o.Refused, Refusal{r.Name, r.err})
+	for _, t := range unsafe {
+		o.FailedTargets = append(o.FailedTargets, FailedTarget{t.Name, t.err})
 	}
 	all := len(rest)
-	var refused []refusal
+	var failed []targetError
 	for _, v := range in.variants(h) {
-		refused = o.attachTargets(v, in, rest)
+		failed = o.attachTargets(v, in, rest)
 		a := Attempt{Variant: v}
-		for _, t := range without(rest, refused) {
+		for _, t := range without(rest, failed) {
 			a.Targets = append(a.Targets, t.Name)
 		}
-		if len(refused) == len(rest) {
-			a.Err = refused[0].err
+		if len(failed) == len(rest) {
+			a.Err = failed[0].err
 		}
 		o.Tried[h.Name] = append(o.Tried[h.Name], a)
-		if rest = rest[:0]; len(refused) == 0 {
+		if rest = rest[:0]; len(failed) == 0 {
 			return nil
 		}
-		for _, r := range refused {
-			rest = append(rest, r.numbered)
+		for _, t := range failed {
+			rest = append(rest, t.targetWithID)
 		}
 	}
-	if !in.Some || len(rest) == all {
-		return in.failed(rest, &HookError{h.Name, o.Tried[h.Name]})
+	if !in.AllowPartial || len(rest) == all {
+		return in.attachError(rest, &HookError{h.Name, o.Tried[h.Name]})
 	}
-	for _, r := range refused {
-		o.Refused = append(o.Refused, Refusal{r.Name, r.err})
+	for _, t := range failed {
+		o.FailedTargets = append(o.FailedTargets, FailedTarget{t.Name, t.err})
 	}
 	return nil
 }
 
-// failed says which of the targets no variant could attach to. Where that is so of all that
-// a pattern stands for, it names none of them, as the user did not.
-func (in *Instance) failed(rest []numbered, err error) error {
-	if in.Some && len(in.Targets) > 1 {
+// attachError returns the error for targets that no variant could attach to. If the targets are the
+// matches of a pattern, it does not name any of them, because the user did not.
+func (in *Instance) attachError(rest []targetWithID, err error) error {
+	if in.AllowPartial && len(in.Targets) > 1 {
 		return fmt.Errorf("attach to any of %d targets: %w", len(in.Targets), err)
 	}
 	return fmt.Errorf("attach to %s: %w", rest[0].Name, err)
 }
 
-func (in *Instance) numbered() []numbered {
-	out := make([]numbered, len(in.Targets))
+func (in *Instance) withIDs() []targetWithID {
+	out := make([]targetWithID, len(in.Targets))
 	for i, t := range in.Targets {
-		out[i] = numbered{Target: t, id: in.First + uint64(i)}
+		out[i] = targetWithID{Target: t, id: in.First + uint64(i)}
 	}
 	return out
 }
 
-// variants are the ways to the hook, those for many targets first if there are many.
+// variants returns the variants of the hook in the order in which they are tried: with many
+// targets, multi comes first.
 func (in *Instance) variants(h Hook) []Variant {
-	if len(in.Targets) <= fewTargets {
+	if len(in.Targets) <= maxTrampolines {
 		return h.Variants
 	}
 	all := slices.Clone(h.Variants)
@@ -106,64 +107,65 @@ func (in *Instance) variants(h Hook) []Variant {
 	return all
 }
 
-// attachTargets attaches the programs of a variant to all targets that it can be had by.
-func (o *Objects) attachTargets(v Variant, in *Instance, targets []numbered) []refusal {
+// attachTargets attaches the programs of a variant to the targets, and returns those that failed.
+// After a permission error it does not try further targets.
+func (o *Objects) attachTargets(v Variant, in *Instance, targets []targetWithID) []targetError {
 	if isMulti(o.spec.Programs[v.Programs[0]]) {
 		return o.attachAll(v, in, targets)
 	}
-	var refused []refusal
+	var failed []targetError
 	for i, t := range targets {
 		err := o.attachOne(v, in, t)
 		switch {
 		case isDenied(err):
-			return append(refused, refuse(targets[i:], err)...)
+			return append(failed, failAll(targets[i:], err)...)
 		case err != nil:
-			refused = append(refused, refusal{t, err})
+			failed = append(failed, targetError{t, err})
 		}
 	}
-	return refused
+	return failed
 }
 
 // attachAll attaches each program of a variant to all targets at once. Programs for returns
 // come first, so that the return of a call whose entry is observed is observed too.
-func (o *Objects) attachAll(v Variant, in *Instance, targets []numbered) (refused []refusal) {
+func (o *Objects) attachAll(v Variant, in *Instance, targets []targetWithID) (failed []targetError) {
 	for _, name := range o.returnsFirst(v.Programs) {
-		failed := o.attachProgramToAll(name, in, targets)
-		refused = append(refused, failed...)
-		targets = without(targets, failed)
+		more := o.attachProgramToAll(name, in, targets)
+		failed = append(failed, more...)
+		targets = without(targets, more)
 	}
-	return refused
+	return failed
 }
 
 // attachProgramToAll attaches a program in all its forms. A target is attached in all forms that it
 // needs, or in none.
-func (o *Objects) attachProgramToAll(name string, in *Instance, targets []numbered) (refused []refusal) {
+func (o *Objects) attachProgramToAll(name string, in *Instance, targets []targetWithID) (failed []targetError) {
 	var links []link.Link
 	for i, p := range o.placements(name, targets) {
 		prog, err := o.sharedProgram(name, p.form, in)
-		var failed []refusal
+		var formFailed []targetError
 		if err != nil {
-			failed = refuse(p.targets, err)
+			formFailed = failAll(p.targets, err)
 		}
 		for _, part := range byFile(p.targets) {
 			if err != nil {
 				break
 			}
-			more, no := attachMulti(o.spec.Programs[name], prog, p.form, part)
-			links, failed = append(links, more...), append(failed, no...)
+			partLinks, partFailed := attachMulti(o.spec.Programs[name], prog, p.form, part)
+			links, formFailed = append(links, partLinks...), append(formFailed, partFailed...)
 		}
-		if i > 0 && len(failed) > 0 {
-			return refuse(targets, errors.Join(failed[0].err, closeTogether(links)))
+		if i > 0 && len(formFailed) > 0 {
+			return failAll(targets, errors.Join(formFailed[0].err, closeTogether(links)))
 		}
-		refused = append(refused, failed...)
+		failed = append(failed, formFailed...)
 	}
 	o.keep(links)
-	return refused
+	return failed
 }
 
-func without(targets []numbered, failed []refusal) []numbered {
-	return slices.DeleteFunc(slices.Clone(targets), func(t numbered) bool {
-		return slices.ContainsFunc(failed, func(r refusal) bool { return r.id == t.id })
+func without(targets []targetWithID, failed []targetError) []targetWithID {
+	return slices.DeleteFunc(slices.Clone(targets), func(t targetWithID) bool {
+		return slices.ContainsFunc(failed, func(f targetError) bool { return f.id == t.id })
 	})
 }
 
@@ -182,10 +184,10 @@ func (o *Objects) returnsFirst(programs []string) []string {
 }
 
 // attachOne attaches all programs of a variant to one target, or none of them.
-func (o *Objects) attachOne(v Variant, in *Instance, t numbered) error {
+func (o *Objects) attachOne(v Variant, in *Instance, t targetWithID) error {
 	var links []link.Link
 	for _, name := range o.returnsFirst(v.Programs) {
-		for _, p := range o.placements(name, []numbered{t}) {
+		for _, p := range o.placements(name, []targetWithID{t}) {
 			more, err := o.attachProgramAt(name, p.form, in, p.targets[0])
 			links = append(links, more...)
 			if err != nil {
@@ -197,27 +199,27 @@ func (o *Objects) attachOne(v Variant, in *Instance, t numbered) error {
 	return nil
 }
 
-// attachProgramAt uses one program for all targets if the kernel passes cookies, else a copy for
-// each.
-func (o *Objects) attachProgramAt(name string, f form, in *Instance, t numbered) ([]link.Link, error) {
+// attachProgramAt uses one program for all targets if the kernel supports attach cookies, otherwise
+// it loads the program for each target.
+func (o *Objects) attachProgramAt(name string, f form, in *Instance, t targetWithID) ([]link.Link, error) {
 	spec := o.spec.Programs[name]
-	if canShare(spec) && len(in.Targets) > 1 && !in.alone {
+	if canShare(spec) && len(in.Targets) > 1 && !in.noCookies {
 		prog, err := o.sharedProgram(name, f, in)
 		if err == nil {
 			return attachEach(spec, prog, f, t)
 		}
-		in.alone = true
+		in.noCookies = true
 	}
 	spec = spec.Copy()
 	spec.AttachTo = t.Name
 	if _, event, ok := strings.Cut(t.Name, "/"); ok {
 		spec.AttachTo = event
 	}
-	prog, err := o.instanceProgram(fmt.Sprintf("%s%s%d", formName(name, f), forTarget, t.id), in, withForm(spec, f), constantTarget(t.id))
+	prog, err := o.instanceProgram(fmt.Sprintf("%s%s%d", formName(name, f), targetSeparator, t.id), in, withForm(spec, f), constantTarget(t.id))
 	if err != nil {
 		return nil, err
 	}
-	links, err := attachEach(spec, prog, f, numbered{Target: t.Target, at: t.at})
+	links, err := attachEach(spec, prog, f, targetWithID{Target: t.Target, offsets: t.offsets})
 	if err != nil {
 		return links, fmt.Errorf("attach %s: %w", spec.SectionName, err)
 	}
@@ -225,9 +227,9 @@ func (o *Objects) attachProgramAt(name string, f form, in *Instance, t numbered)
 }
 
 // attachEach attaches a program to each attach point of a target.
-func attachEach(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t numbered) (links []link.Link, err error) {
-	for _, at := range t.points() {
-		t.Offset = at
+func attachEach(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t targetWithID) (links []link.Link, err error) {
+	for _, offset := range t.attachOffsets() {
+		t.Offset = offset
 		l, err := attachAt(spec, prog, f, t)
 		if err != nil {
 			return links, err
@@ -237,17 +239,19 @@ func attachEach(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t numbered) 
 	return links, nil
 }
 
-// sharedProgram loads the program for all targets of the instance.
+// sharedProgram loads the program that all targets of the instance share. It requires attach
+// cookies.
 func (o *Objects) sharedProgram(name string, f form, in *Instance) (*ebpf.Program, error) {
 	if !haveCookies() {
 		return nil, fmt.Errorf("load %s for several targets: %w", o.spec.Programs[name].SectionName, ebpf.ErrNotSupported)
 	}
-	key := fmt.Sprintf("%s%s%d+%d", formName(name, f), forTarget, in.First, len(in.Targets))
+	key := fmt.Sprintf("%s%s%d+%d", formName(name, f), targetSeparator, in.First, len(in.Targets))
 	return o.instanceProgram(key, in, withForm(o.spec.Programs[name], f), cookieTarget())
 }
 
-// instanceProgram loads a program with the instance's own functions in it. It is sleepable if the
-// instance has functions for that and the kernel supports it: for uprobes since 6.0 (8c7dcb84e3b7).
+// instanceProgram loads a program with the functions of the instance. The program is sleepable if
+// the instance has functions for that and the kernel supports it: for uprobes since Linux 6.0
+// (8c7dcb84e3b7).
 func (o *Objects) instanceProgram(key string, in *Instance, spec *ebpf.ProgramSpec, target asm.Instructions) (*ebpf.Program, error) {
 	if prog := o.programs[key]; prog != nil {
 		return prog, nil
@@ -263,7 +267,7 @@ func (o *Objects) instanceProgram(key string, in *Instance, spec *ebpf.ProgramSp
 	return o.programWith(key, in.Functions, spec, target)
 }
 
-// programWith loads a program with the given functions in it.
+// programWith loads a program with these bodies for its functions.
 func (o *Objects) programWith(
 	key string, functions map[string]asm.Instructions, spec *ebpf.ProgramSpec, target asm.Instructions,
 ) (*ebpf.Program, error) {
@@ -271,13 +275,13 @@ func (o *Objects) programWith(
 	for name, body := range functions {
 		var err error
 		if isMark(key) {
-			break // it evaluates no expressions
+			break // it only notes calls (mark.bpf.h) and has none of these functions
 		}
 		if spec.Instructions, err = replaceFunction(spec.Instructions, name, body); err != nil {
 			return nil, err
 		}
 	}
-	// A program that does not ask for its target has no such function.
+	// A program that does not use its target has no such function.
 	if changed, err := replaceFunction(spec.Instructions, targetFunction, target); err == nil {
 		spec.Instructions = changed
 	}

@@ -17,7 +17,7 @@ func TestReplaceFunction(t *testing.T) {
 		asm.Mov.Imm(asm.R0, 2).WithSymbol("first"), asm.Mov.Imm(asm.R1, 2), asm.Return(),
 		asm.Mov.Imm(asm.R0, 3).WithSymbol("last"), asm.Return(),
 	}
-	// A body has labels, which begin no function.
+	// A body contains labels. They are symbols too, but do not begin a function.
 	body := asm.Instructions{asm.Mov.Imm(asm.R0, 8), asm.Mov.Imm(asm.R0, 9).WithSymbol("first.1"), asm.Return()}
 	constants := func(insns asm.Instructions) string {
 		var out []int64
@@ -35,10 +35,10 @@ func TestReplaceFunction(t *testing.T) {
 		}
 	}
 	if _, err := replaceFunction(program, "none", body); err == nil {
-		t.Error("a function that is not there is replaced")
+		t.Error("replacing a missing function: no error")
 	}
 	if constants(program) != "[1 2 2 3]" {
-		t.Errorf("the program itself is changed: %s", constants(program))
+		t.Errorf("the original program was modified: %s", constants(program))
 	}
 }
 
@@ -61,7 +61,7 @@ func TestCut(t *testing.T) {
 			Programs: map[string]*ebpf.ProgramSpec{"one": {Instructions: program()}, "other": {Instructions: asm.Instructions{load("of_deep").WithSymbol("other"), asm.Return()}}},
 			Maps:     map[string]*ebpf.MapSpec{},
 		}
-		for _, name := range []string{"common", "of_rare", "of_often", "of_deep", "of_helper", "of_nobody"} {
+		for _, name := range []string{"common", "of_rare", "of_often", "of_deep", "of_helper", "of_none"} {
 			spec.Maps[name] = &ebpf.MapSpec{}
 		}
 		return spec
@@ -82,60 +82,62 @@ func TestCut(t *testing.T) {
 		t.Errorf("the function is\n%v", insns)
 	}
 	// Another program has of_deep, too.
-	if names, want := slices.Sorted(maps.Keys(cut.Maps)), []string{"common", "of_deep", "of_helper", "of_nobody", "of_often"}; !slices.Equal(names, want) {
+	if names, want := slices.Sorted(maps.Keys(cut.Maps)), []string{"common", "of_deep", "of_helper", "of_none", "of_often"}; !slices.Equal(names, want) {
 		t.Errorf("maps are %v, want %v", names, want)
 	}
 	same := newSpec()
 	Cut(same, "none")
 	if got := same.Programs["one"].Instructions; len(got) != len(program()) || len(same.Maps) != 6 {
-		t.Errorf("without such a function there are %d maps and\n%v", len(same.Maps), got)
+		t.Errorf("cut of a missing function: %d maps are left, want 6; instructions are\n%v", len(same.Maps), got)
 	}
 }
 
-func TestOpenPrograms(t *testing.T) {
+func TestProgramSections(t *testing.T) {
 	for section, want := range map[string]bool{
 		"kprobe.multi": true, "uprobe": true, "kprobe/vfs_read": false, "uretprobe/libc:malloc": false,
 	} {
-		if got := isOpen(&ebpf.ProgramSpec{Type: ebpf.Kprobe, SectionName: section}); got != want {
-			t.Errorf("%s: %v", section, got)
+		if got := namesNoTarget(&ebpf.ProgramSpec{Type: ebpf.Kprobe, SectionName: section}); got != want {
+			t.Errorf("namesNoTarget of section %s: %v, want %v", section, got, want)
 		}
 	}
 	for section, want := range map[string]bool{
 		"kretprobe.multi": true, "uretprobe": true, "fexit": true, "kprobe": false, "uprobe.multi": false, "fentry": false,
 	} {
 		if got := isReturn(&ebpf.ProgramSpec{SectionName: section}); got != want {
-			t.Errorf("return %s: %v", section, got)
+			t.Errorf("isReturn of section %s: %v, want %v", section, got, want)
 		}
 	}
 }
 
-// Many targets take the way that has them at once first, few the cheapest one.
+// TestVariantsOfInstances checks that multi is tried first with many targets, and the cheapest
+// attach type with few.
 func TestVariantsOfInstances(t *testing.T) {
 	h := Hook{Variants: []Variant{{Kind: "fentry"}, {Kind: multi}, {Kind: "kprobe"}}}
-	for n, want := range map[int]string{1: "fentry", fewTargets: "fentry", fewTargets + 1: multi} {
+	for n, want := range map[int]string{1: "fentry", maxTrampolines: "fentry", maxTrampolines + 1: multi} {
 		in := Instance{Targets: make([]Target, n)}
 		if got := in.variants(h)[0].Kind; got != want {
-			t.Errorf("%d targets begin with %s, want %s", n, got, want)
+			t.Errorf("with %d targets, %s is tried first, want %s", n, got, want)
 		}
 	}
 	if h.Variants[0].Kind != "fentry" {
-		t.Error("the hook itself is changed")
+		t.Error("the original hook was modified")
 	}
 }
 
-// An error names a target that the user named, and none of those that a pattern stands for.
-func TestFailed(t *testing.T) {
+// TestAttachError checks that an error names a target that the user named, but none that matched a
+// pattern.
+func TestAttachError(t *testing.T) {
 	targets := []Target{{Name: "vfs_caches_init"}, {Name: "vfs_read"}}
 	for _, tt := range []struct {
 		in   Instance
 		rest int
 		want string
 	}{
-		{Instance{Targets: targets, Some: true}, 0, "attach to any of 2 targets: x"},
-		{Instance{Targets: targets[1:], Some: true}, 0, "attach to vfs_read: x"},
+		{Instance{Targets: targets, AllowPartial: true}, 0, "attach to any of 2 targets: x"},
+		{Instance{Targets: targets[1:], AllowPartial: true}, 0, "attach to vfs_read: x"},
 		{Instance{Targets: targets}, 1, "attach to vfs_read: x"},
 	} {
-		if got := tt.in.failed(tt.in.numbered()[tt.rest:], errors.New("x")).Error(); got != tt.want {
+		if got := tt.in.attachError(tt.in.withIDs()[tt.rest:], errors.New("x")).Error(); got != tt.want {
 			t.Errorf("got %s, want %s", got, tt.want)
 		}
 	}

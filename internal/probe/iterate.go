@@ -17,15 +17,15 @@ import (
 // Iterator is a program that the kernel calls for each object of a kind.
 type Iterator struct {
 	Program string
-	// Map is the one that a program of iter/bpf_map_elem goes through.
+	// Map is the map that a program of type iter/bpf_map_elem iterates over.
 	Map string
-	// PID, if set, is the only process whose objects are of interest. The kernel goes
-	// through no others, where it can (6.1, f0d74c4da1f0); so the program looks too.
+	// PID, if set, restricts the iterator to the objects of one process. Kernels before 6.1
+	// (f0d74c4da1f0) iterate over all processes nevertheless, so the program must filter too.
 	PID uint32
 }
 
-// Prepare does all that takes capabilities to run an iterator program later. Iterators
-// are there from kernel 5.8 on, those through maps from 5.9.
+// Prepare loads and attaches an iterator, so that it can be run later without capabilities.
+// Iterators are supported since Linux 5.8, those over map entries since 5.9.
 //
 // Returns ErrNotPermitted and ErrUnsupported.
 func (o *Objects) Prepare(i Iterator) error {
@@ -34,7 +34,7 @@ func (o *Objects) Prepare(i Iterator) error {
 	}
 	prog, err := o.Program(i.Program)
 	if err != nil {
-		return fmt.Errorf("iterator %s: %w", i.Program, missing(err))
+		return fmt.Errorf("load iterator %s: %w", i.Program, classifyLoad(err))
 	}
 	it, err := attachIterator(prog, o.Maps[i.Map], i.PID)
 	if err != nil {
@@ -42,22 +42,25 @@ func (o *Objects) Prepare(i Iterator) error {
 	}
 	o.iterators[i] = it
 	if i.PID != 0 {
-		return o.Prepare(i.everyone())
+		return o.Prepare(i.allProcesses())
 	}
 	return nil
 }
 
-// everyone is the iterator over all processes.
-func (i Iterator) everyone() Iterator {
+// allProcesses returns the iterator without the restriction to a process.
+func (i Iterator) allProcesses() Iterator {
 	i.PID = 0
 	return i
 }
 
-// missing is Classify, for a program that does not load: what it is to be called for, or
-// reads, is not in the kernel's types.
-func missing(err error) error {
-	if reason := Reason(err); reason == reasonNotThere || reason == reasonLacksType {
-		return fmt.Errorf("%w: %s", ErrUnsupported, reason)
+// classifyLoad is Classify for a program that does not load. It returns ErrUnsupported also if the
+// kernel lacks the iterator, or a type that the program reads.
+func classifyLoad(err error) error {
+	switch Reason(err) {
+	case reasonUnsupported:
+		return ErrUnsupported
+	case reasonNoType:
+		return fmt.Errorf("%w: a type or field that the program reads does not exist", ErrUnsupported)
 	}
 	return Classify(err)
 }
@@ -71,18 +74,19 @@ func attachIterator(prog *ebpf.Program, m *ebpf.Map, pid uint32) (*link.Iter, er
 	return link.AttachIter(link.IterOptions{Program: prog, Map: m})
 }
 
-// taskIterAttr is the part of union bpf_attr for BPF_LINK_CREATE of an iterator of tasks.
+// taskIterAttr is the part of union bpf_attr for BPF_LINK_CREATE that attaches an iterator over
+// tasks.
 type taskIterAttr struct {
 	progFD, targetFD, attachType, flags uint32
 	info                                *taskIterInfo
 	infoLen, _                          uint32
 }
 
-// taskIterInfo is the task's part of union bpf_iter_link_info.
+// taskIterInfo is the struct task in union bpf_iter_link_info.
 type taskIterInfo struct{ _, pid, _ uint32 }
 
-// newTaskIterAttr refers to info by a pointer, which the garbage collector knows, and changes
-// if a stack moves: an address kept as an integer would be wrong then.
+// newTaskIterAttr refers to info by a pointer, which the runtime updates when it moves a stack. An
+// address in an integer would become invalid.
 func newTaskIterAttr(progFD int, pid uint32) *taskIterAttr {
 	info := &taskIterInfo{pid: pid}
 	return &taskIterAttr{
@@ -90,7 +94,7 @@ func newTaskIterAttr(progFD int, pid uint32) *taskIterAttr {
 	}
 }
 
-// attachToProcess attaches an iterator of tasks, or of what tasks have, that goes through
+// attachToProcess attaches an iterator over tasks, or over objects of tasks, that is restricted to
 // the threads of one process.
 func attachToProcess(prog *ebpf.Program, pid uint32) (*link.Iter, error) {
 	attr := newTaskIterAttr(prog.FD(), pid)
@@ -111,8 +115,8 @@ func attachToProcess(prog *ebpf.Program, pid uint32) (*link.Iter, error) {
 	return it, nil
 }
 
-// Iterate runs an iterator program and calls yield with each row that it sends
-// (list.bpf.h). A row is good until yield returns.
+// Iterate runs an iterator program and calls yield with each row that it sends (list.bpf.h). A row
+// is valid until yield returns.
 //
 // Returns ErrNotPermitted and ErrUnsupported.
 func (o *Objects) Iterate(i Iterator, yield func([]byte) error) error {
@@ -124,9 +128,9 @@ func (o *Objects) Iterate(i Iterator, yield func([]byte) error) error {
 		rows++
 		return yield(row)
 	})
-	// Before 6.7 the kernel may pass over the threads of a process whose first one has ended.
+	// Kernels before 6.7 can skip the threads of a process whose first thread has exited.
 	if err == nil && rows == 0 && i.PID != 0 {
-		return o.iterate(i.everyone(), yield)
+		return o.iterate(i.allProcesses(), yield)
 	}
 	return err
 }
@@ -137,23 +141,23 @@ func (o *Objects) iterate(i Iterator, yield func([]byte) error) error {
 		return fmt.Errorf("open iterator %s: %w", i.Program, err)
 	}
 	defer r.Close()
-	return records(bufio.NewReaderSize(patient{r}, 64<<10), yield)
+	return records(bufio.NewReaderSize(retryReader{r}, 64<<10), yield)
 }
 
-// patient reads again when the kernel asks for that: after a million objects that the
-// program had nothing to say of.
-type patient struct{ io.Reader }
+// retryReader repeats reads that return EAGAIN: the kernel returns it after a million objects for
+// which the program wrote nothing.
+type retryReader struct{ io.Reader }
 
-func (p patient) Read(b []byte) (int, error) {
+func (r retryReader) Read(b []byte) (int, error) {
 	for {
-		n, err := p.Reader.Read(b)
+		n, err := r.Reader.Read(b)
 		if n > 0 || !errors.Is(err, unix.EAGAIN) {
 			return n, err
 		}
 	}
 }
 
-// recordMax is more than the kernel lets an iterator say of one object.
+// recordMax exceeds the number of bytes that the kernel lets an iterator write for one object.
 const recordMax = 64 << 10
 
 func records(r io.Reader, yield func([]byte) error) error {
@@ -168,7 +172,7 @@ func records(r io.Reader, yield func([]byte) error) error {
 		}
 		size := binary.NativeEndian.Uint32(record)
 		if size > recordMax {
-			return fmt.Errorf("read iterator: a row of %d bytes", size)
+			return fmt.Errorf("read iterator: row has %d bytes, the maximum is %d", size, recordMax)
 		}
 		if _, err := io.ReadFull(r, record[:size]); errors.Is(err, io.EOF) {
 			return fmt.Errorf("read iterator: %w", io.ErrUnexpectedEOF)

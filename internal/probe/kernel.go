@@ -13,23 +13,22 @@ import (
 	"github.com/corescope/corescope/internal/vmlinux"
 )
 
-// Kernel is the running kernel's types. Decoding all of them costs a dozen milliseconds
-// and megabytes, so that is done only when asked; what an object needs is found by name.
+// Kernel gives access to the types of the running kernel. Decoding all of them takes about 12 ms
+// and several megabytes, so it is done only if necessary. The types that an object needs are looked
+// up by name.
 type Kernel struct {
 	cache *btf.Cache
-	given *btf.Spec
-	// found is what was found of the names, which are those of an object; nil where only
-	// all types will do.
+	given *btf.Spec // of --btf, or nil
+	// found has the types with these names. It is nil if all types are needed.
 	found   *vmlinux.Found
-	modules []*btf.Spec // what loaded modules have of the names
-	names   map[string]bool
-	missing map[string]bool
-	// haveMapType is features.HaveMapType if it is nil; tests replace it.
+	modules []*btf.Spec     // types of loaded modules with these names
+	names   map[string]bool // that the object refers to
+	missing map[string]bool // names that neither kernel nor modules have
+	// haveMapType replaces features.HaveMapType in tests.
 	haveMapType func(ebpf.MapType) error
 }
 
-// NewKernel returns the kernel whose types are in the BTF file, or the kernel's own
-// without one.
+// NewKernel returns the kernel described by the BTF file, or by its own BTF if file is empty.
 func NewKernel(file string) (*Kernel, error) {
 	k := &Kernel{cache: btf.NewCache()}
 	if file == "" {
@@ -44,8 +43,8 @@ func NewKernel(file string) (*Kernel, error) {
 }
 
 // CheckBTF returns ErrOtherBTF for a BTF file that differs from the BTF of the running kernel.
-// Programs that are relocated by the types of another kernel load, but read the wrong bytes.
-// Where the kernel does not show BTF of its own there is nothing to compare with.
+// Programs that are relocated with the types of another kernel load, but read wrong offsets. If the
+// kernel provides no BTF, or it cannot be read, CheckBTF returns nil.
 func CheckBTF(file string) error {
 	same, err := vmlinux.IsRunning(file)
 	switch {
@@ -59,7 +58,7 @@ func CheckBTF(file string) error {
 	return nil
 }
 
-// Types returns all types, or ErrNoBTF where the kernel has none.
+// Types returns all types, or ErrNoBTF if the kernel provides none.
 func (k *Kernel) Types() (*btf.Spec, error) {
 	if k.given != nil {
 		return k.given, nil
@@ -74,7 +73,7 @@ func (k *Kernel) Types() (*btf.Spec, error) {
 	return spec, nil
 }
 
-// check returns ErrNoBTF where the kernel has no types.
+// check returns ErrNoBTF if the kernel provides no types.
 func (k *Kernel) check() error {
 	if k.found != nil {
 		return nil
@@ -83,13 +82,13 @@ func (k *Kernel) check() error {
 	return err
 }
 
-// own are the names of types that this package and its users look at, whatever the object.
-var own = []string{"cgroup_subsys_id", "bpf_mem_alloc", "spinlock"}
+// alwaysNames are names of types that this package and its users look up for every object.
+var alwaysNames = []string{"cgroup_subsys_id", "bpf_mem_alloc", "spinlock"}
 
-// Prepare looks for what the object's programs are relocated by and attached to.
+// Prepare looks up the types that the programs of an object are relocated with and attached to.
 func (k *Kernel) Prepare(spec *ebpf.CollectionSpec) {
 	names := map[string]bool{}
-	for _, name := range own {
+	for _, name := range alwaysNames {
 		names[name] = true
 	}
 	for _, prog := range spec.Programs {
@@ -98,8 +97,8 @@ func (k *Kernel) Prepare(spec *ebpf.CollectionSpec) {
 	k.prepare(names)
 }
 
-// prepare finds the names. Where that cannot be done, and where a module has a function that the
-// kernel lacks, all types are needed as they come.
+// prepare looks up the names. If that fails, or if one of them is a function of a module, found
+// stays nil and all types are used.
 func (k *Kernel) prepare(names map[string]bool) {
 	k.found = nil
 	if k.given != nil {
@@ -117,8 +116,8 @@ func (k *Kernel) prepare(names map[string]bool) {
 	k.found, k.modules, k.names, k.missing = found, inModules.Types, names, missing
 }
 
-// TypeByName finds a type that has the name and the kind of what typ points to, as
-// [btf.Spec.TypeByName] does.
+// TypeByName looks up a type by its name and by the kind of type that typ points to, like
+// [btf.Spec.TypeByName].
 func (k *Kernel) TypeByName(name string, typ any) error {
 	if k.found != nil && k.names[name] {
 		return k.found.Types.TypeByName(name, typ)
@@ -135,7 +134,7 @@ func (k *Kernel) TypeByName(name string, typ any) error {
 	return all.TypeByName(name, typ)
 }
 
-// Has reports whether the kernel or a module that is loaded describes a type of that name.
+// Has reports whether the kernel or a loaded module has a type with that name.
 func (k *Kernel) Has(name string) bool {
 	names := map[string]bool{name: true}
 	if k.given != nil {
@@ -149,7 +148,7 @@ func (k *Kernel) Has(name string) bool {
 	return err == nil && len(inModules.Types) > 0
 }
 
-// typesFor are the types to relocate a program with, or nil for all that there are.
+// typesFor returns the types to relocate a program with, or nil for all types.
 func (k *Kernel) typesFor(prog *ebpf.ProgramSpec) *btf.Spec {
 	if k.given != nil || !k.covers(prog) {
 		return k.given
@@ -157,7 +156,7 @@ func (k *Kernel) typesFor(prog *ebpf.ProgramSpec) *btf.Spec {
 	return k.found.Types
 }
 
-// moduleTypes are further types to relocate a program with: those that typesFor lacks.
+// moduleTypes returns the types of modules to relocate a program with, in addition to typesFor.
 func (k *Kernel) moduleTypes(prog *ebpf.ProgramSpec) []*btf.Spec {
 	if k.given != nil || !k.covers(prog) {
 		return nil
@@ -165,7 +164,7 @@ func (k *Kernel) moduleTypes(prog *ebpf.ProgramSpec) []*btf.Spec {
 	return k.modules
 }
 
-// covers tells whether all that the program needs was looked for.
+// covers reports whether all names that the program refers to have been looked up.
 func (k *Kernel) covers(prog *ebpf.ProgramSpec) bool {
 	if k.found == nil {
 		return false
@@ -180,16 +179,16 @@ func (k *Kernel) covers(prog *ebpf.ProgramSpec) bool {
 	return true
 }
 
-// addNames adds the names of the types that a program's relocations are about, of the
-// kernel's functions that it calls, and of what it is attached to.
+// addNames adds the names of the types in a program's relocations, of the kernel functions that it
+// calls, and of its attach point.
 func addNames(names map[string]bool, prog *ebpf.ProgramSpec) {
-	if _, name := target(prog); name != "" {
+	if _, name := tracingTarget(prog); name != "" {
 		names[name] = true
 	}
 	for i := range prog.Instructions {
 		ins := &prog.Instructions[i]
 		if r := btf.CORERelocationMetadata(ins); r != nil {
-			names[relocated(r)] = true
+			names[relocatedType(r)] = true
 		}
 		if ins.IsKfuncCall() {
 			names[ins.Reference()] = true
@@ -197,9 +196,9 @@ func addNames(names map[string]bool, prog *ebpf.ProgramSpec) {
 	}
 }
 
-// relocated is the name of the type that a relocation is about, without a flavour. The
-// library keeps it to itself.
-func relocated(r *btf.CORERelocation) string {
+// relocatedType returns the name of the type that a relocation refers to, without the suffix
+// ___FLAVOR. The field is not exported by the library.
+func relocatedType(r *btf.CORERelocation) string {
 	typ := reflect.ValueOf(r).Elem().FieldByName("typ")
 	if typ.Kind() != reflect.Interface || typ.Elem().Kind() != reflect.Pointer {
 		return ""
@@ -214,7 +213,7 @@ func relocated(r *btf.CORERelocation) string {
 	return name.String()
 }
 
-// targetKind is what a program is attached to by its ID.
+// targetKind is the kind of type whose ID a tracing program is attached by.
 type targetKind int
 
 const (
@@ -223,8 +222,8 @@ const (
 	typedefTarget
 )
 
-// target is the name that the kernel's types have for what a tracing program is attached to.
-func target(prog *ebpf.ProgramSpec) (targetKind, string) {
+// tracingTarget returns the kind and the BTF name of what a tracing program is attached to.
+func tracingTarget(prog *ebpf.ProgramSpec) (targetKind, string) {
 	if prog.Type != ebpf.Tracing || prog.AttachTo == "" {
 		return noTarget, ""
 	}
@@ -239,8 +238,8 @@ func target(prog *ebpf.ProgramSpec) (targetKind, string) {
 	return noTarget, ""
 }
 
-// functions are the IDs of the kernel's functions that the program calls: 0 where neither
-// the kernel nor a module has one.
+// functions returns the BTF IDs of the kernel functions that the program calls. The ID is 0 if
+// neither the kernel nor a module has the function.
 func (k *Kernel) functions(prog *ebpf.ProgramSpec) (map[string]btf.TypeID, error) {
 	ids := map[string]btf.TypeID{}
 	for i := range prog.Instructions {
@@ -259,11 +258,11 @@ func (k *Kernel) functions(prog *ebpf.ProgramSpec) (map[string]btf.TypeID, error
 	return ids, nil
 }
 
-// targetID is the kernel's ID of what a program is attached to. It returns an error that
-// is ErrNotSupported where neither the kernel nor a module has it, and false where it is
-// not known: the library finds it then among all types, or says why not.
-func (k *Kernel) targetID(prog *ebpf.ProgramSpec) (btf.TypeID, bool, error) {
-	kind, name := target(prog)
+// targetID returns the BTF ID of what a tracing program is attached to. The error wraps
+// ErrNotSupported if neither the kernel nor a module has it. ok is false if the ID is ambiguous or
+// was not looked up: the library then searches all types.
+func (k *Kernel) targetID(prog *ebpf.ProgramSpec) (id btf.TypeID, ok bool, err error) {
+	kind, name := tracingTarget(prog)
 	if kind == noTarget || !k.covers(prog) {
 		return 0, false, nil
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// TestRelocate relocates each program of each tool by the types that are found for it, and
-// by all of the kernel's types: the results are the same.
+// TestRelocate relocates each program of each tool with the types that are looked up for it, and
+// with all types of the kernel, and compares the results.
 func TestRelocate(t *testing.T) {
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); errors.Is(err, fs.ErrNotExist) {
 		t.Skip(err)
@@ -33,7 +33,7 @@ func TestRelocate(t *testing.T) {
 	}
 	files, _ := filepath.Glob("../../tools/*/bpf_" + arch + "_bpfel.o.gz")
 	if len(files) < 5 {
-		t.Fatalf("objects of tools are %q", files)
+		t.Fatalf("found only these objects of tools: %q", files)
 	}
 	for _, file := range files {
 		spec := readObject(t, file)
@@ -43,7 +43,7 @@ func TestRelocate(t *testing.T) {
 		}
 		k.Prepare(spec)
 		if k.found == nil {
-			t.Errorf("%s: needs all types", file)
+			t.Errorf("%s: types were not found by name", file)
 			continue
 		}
 		for name, prog := range spec.Programs {
@@ -86,7 +86,7 @@ func sameFixups(t *testing.T, name string, prog *ebpf.ProgramSpec, some, all *bt
 		return
 	}
 	if some == nil {
-		t.Errorf("%s: not all names of its %d relocations were looked for", name, len(relos))
+		t.Errorf("%s: not all types of its %d relocations were looked up", name, len(relos))
 		return
 	}
 	id := func(btf.Type) (btf.TypeID, error) { return 1, nil }
@@ -98,13 +98,13 @@ func sameFixups(t *testing.T, name string, prog *ebpf.ProgramSpec, some, all *bt
 	}
 	for i := range want {
 		if !reflect.DeepEqual(got[i], want[i]) {
-			t.Errorf("%s: %v is %v, want %v", name, relos[i], &got[i], &want[i])
+			t.Errorf("%s: fixup of %v is %v, want %v", name, relos[i], &got[i], &want[i])
 		}
 	}
 }
 
-// TestTargetID compares the IDs of what programs are attached to with those that the
-// library finds.
+// TestTargetID compares the IDs that programs are attached by with the names in the BTF of the
+// kernel.
 func TestTargetID(t *testing.T) {
 	k, err := NewKernel("")
 	if err != nil {
@@ -122,25 +122,25 @@ func TestTargetID(t *testing.T) {
 	}
 	k.Prepare(&ebpf.CollectionSpec{Programs: progs})
 	for name, prog := range progs {
-		id, known, err := k.targetID(prog)
+		id, ok, err := k.targetID(prog)
 		if name == "none" {
-			if known || !errors.Is(err, ebpf.ErrNotSupported) {
-				t.Errorf("%s: %d, %t, %v", name, id, known, err)
+			if ok || !errors.Is(err, ebpf.ErrNotSupported) {
+				t.Errorf("%s: %d, %t, %v, want ErrNotSupported", name, id, ok, err)
 			}
 			continue
 		}
-		if err != nil || !known {
+		if err != nil || !ok {
 			t.Errorf("%s: not found: %v", name, err)
 			continue
 		}
 		typ, err := all.TypeByID(id)
-		if _, want := target(prog); err != nil || typ.TypeName() != want {
+		if _, want := tracingTarget(prog); err != nil || typ.TypeName() != want {
 			t.Errorf("%s: type %d is %v, want %s (%v)", name, id, typ, want, err)
 		}
 	}
 }
 
-func TestGiveFunctions(t *testing.T) {
+func TestSetFunctionIDs(t *testing.T) {
 	call := asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall, Constant: -1}
 	load := asm.LoadImm(asm.R1, 0, asm.DWord)
 	for _, tt := range []struct {
@@ -149,12 +149,12 @@ func TestGiveFunctions(t *testing.T) {
 		want [2]int64 // of the load and the call
 		ok   bool
 	}{
-		{"there", map[string]btf.TypeID{"f": 7}, [2]int64{7, 7}, true},
-		{"missing", map[string]btf.TypeID{"f": 0}, [2]int64{0, int64(noFunction)}, true},
-		{"a variable", nil, [2]int64{0, -1}, false},
+		{"existing function", map[string]btf.TypeID{"f": 7}, [2]int64{7, 7}, true},
+		{"missing function", map[string]btf.TypeID{"f": 0}, [2]int64{0, int64(noFunction)}, true},
+		{"variable", nil, [2]int64{0, -1}, false},
 	} {
 		insns := asm.Instructions{load.WithReference("f"), call.WithReference("f")}
-		err := giveFunctions(insns, tt.ids)
+		err := setFunctionIDs(insns, tt.ids)
 		if got := [2]int64{insns[0].Constant, insns[1].Constant}; got != tt.want || (err == nil) != tt.ok {
 			t.Errorf("%s: %x, %v; want %x", tt.name, got, err, tt.want)
 		}

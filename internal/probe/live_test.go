@@ -27,8 +27,8 @@ func needRoot(t testing.TB) {
 	}
 }
 
-// object is a spec made by hand. Its programs bear this process's number, so that
-// they can be told from others on the machine.
+// object is a spec for tests. The names of its programs and maps contain the PID of this process,
+// so that they can be found among others on the machine.
 type object struct{ *ebpf.CollectionSpec }
 
 func newObject() object {
@@ -54,8 +54,8 @@ func newObject() object {
 
 func tag() string { return fmt.Sprintf("cst%d", os.Getpid()) }
 
-// add adds a program for the raw tracepoint, which counts its runs in map_full, or is
-// the instructions.
+// add adds a raw tracepoint program with these instructions, or one that counts its runs in
+// map_full.
 func (o object) add(name, tracepoint string, ins ...asm.Instruction) object {
 	if len(ins) == 0 {
 		ins = counting()
@@ -83,8 +83,8 @@ func counting() asm.Instructions {
 	}
 }
 
-// wrong is a program that the verifier refuses.
-func wrong() asm.Instructions {
+// invalid returns a program that the verifier refuses.
+func invalid() asm.Instructions {
 	return asm.Instructions{asm.LoadMem(asm.R0, asm.R5, 0, asm.DWord), asm.Return()}
 }
 
@@ -104,7 +104,7 @@ func (o object) load(t testing.TB, opts Options) *Objects {
 	return objects
 }
 
-// results writes what was tried as "KIND:REASON …", the reason's first words.
+// results formats attempts as "KIND:REASON, KIND:REASON", each reason up to its first colon.
 func results(tried []Attempt) string {
 	var all []string
 	for _, a := range tried {
@@ -114,14 +114,14 @@ func results(tried []Attempt) string {
 	return strings.Join(all, ", ")
 }
 
-// ours counts the programs, maps and links in the kernel that this process has made.
-func ours(t testing.TB) (programs, maps, links int) {
+// countObjects counts the programs, maps and links of this process in the kernel.
+func countObjects(t testing.TB) (programs, maps, links int) {
 	t.Helper()
 	mine := map[ebpf.ProgramID]bool{}
 	for id, err := ebpf.ProgramGetNextID(0); err == nil; id, err = ebpf.ProgramGetNextID(id) {
 		p, err := ebpf.NewProgramFromID(id)
 		if err != nil {
-			continue // gone since
+			continue // freed meanwhile
 		}
 		if info, err := p.Info(); err == nil && info.Name == tag() {
 			mine[id] = true
@@ -148,24 +148,25 @@ func ours(t testing.TB) (programs, maps, links int) {
 	return len(mine), maps, links
 }
 
-// waitFor waits for the kernel to have just these: it frees links and what they hold a
-// while after they are closed, and memory is unmapped when it is collected.
+// waitFor waits until the kernel has exactly these numbers of programs, maps and links. The kernel
+// frees them a while after they are closed, and memory-mapped maps when the garbage collector
+// unmaps them.
 func waitFor(t testing.TB, programs, maps, links int) {
 	t.Helper()
 	want := [3]int{programs, maps, links}
 	var got [3]int
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		runtime.GC()
-		if got[0], got[1], got[2] = ours(t); got == want {
+		if got[0], got[1], got[2] = countObjects(t); got == want {
 			return
 		}
 	}
-	t.Errorf("%d programs, maps and links, want %d", got, want)
+	t.Errorf("programs, maps and links: %d, want %d", got, want)
 }
 
-func TestFirstVariantThatWorksIsTaken(t *testing.T) {
+func TestAttachFirstVariantThatWorks(t *testing.T) {
 	o := newObject().
-		add("exit__fentry", "sys_exit", wrong()...).
+		add("exit__fentry", "sys_exit", invalid()...).
 		add("exit__btf", "no_such_tracepoint").
 		add("exit__raw", "sys_exit").
 		add("exit__tp", "sys_exit").
@@ -173,14 +174,14 @@ func TestFirstVariantThatWorksIsTaken(t *testing.T) {
 	if err := o.Attach(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := results(o.Tried["exit"]), "fentry:refused by the verifier, btf:not there, raw:works"; got != want {
+	if got, want := results(o.Tried["exit"]), "fentry:refused by the verifier, btf:attach point does not exist, raw:works"; got != want {
 		t.Errorf("tried %s, want %s", got, want)
 	}
-	if got := fmt.Sprint(o.Taken()); got != "[exit: raw_tp/sys_exit]" {
-		t.Errorf("taken %s", got)
+	if got := fmt.Sprint(o.AttachedHooks()); got != "[exit: raw_tp/sys_exit]" {
+		t.Errorf("attached %s", got)
 	}
 	if stats, err := o.Stats(time.Second); err != nil || len(stats) != 1 || stats[0].Program != "exit__raw" {
-		t.Errorf("statistics of what was taken: %+v, %v", stats, err)
+		t.Errorf("statistics: %+v, %v, want those of exit__raw", stats, err)
 	}
 	waitFor(t, 1, 2, 1)
 }
@@ -196,14 +197,14 @@ func TestVariantOfPartsIsAllOrNothing(t *testing.T) {
 	if err := o.Attach(); err != nil {
 		t.Fatal(err)
 	}
-	if got := results(o.Tried["io"]); got != "btf:not there, raw:works" {
+	if got := results(o.Tried["io"]); got != "btf:attach point does not exist, raw:works" {
 		t.Errorf("tried %s", got)
 	}
-	if got := fmt.Sprint(o.Taken()); got != "[io: raw_tp/sys_enter + raw_tp/sys_exit]" {
-		t.Errorf("taken %s", got)
+	if got := fmt.Sprint(o.AttachedHooks()); got != "[io: raw_tp/sys_enter + raw_tp/sys_exit]" {
+		t.Errorf("attached %s", got)
 	}
 	waitFor(t, 2, 2, 2)
-	if err := o.Close(); err != nil { // while all is attached
+	if err := o.Close(); err != nil { // while the programs are attached
 		t.Error(err)
 	}
 	waitFor(t, 0, 0, 0)
@@ -213,24 +214,23 @@ func TestVariantOfPartsIsAllOrNothing(t *testing.T) {
 func TestNoVariantWorks(t *testing.T) {
 	o := newObject().
 		add("exit__btf", "no_such_tracepoint").
-		add("exit__raw", "sys_exit", wrong()...).
+		add("exit__raw", "sys_exit", invalid()...).
 		load(t, Options{})
 	err := o.Attach()
 	var hook *HookError
 	if !errors.As(err, &hook) || !errors.Is(err, ErrUnsupported) || errors.Is(err, ErrNotPermitted) {
 		t.Fatal(err)
 	}
-	for _, says := range []string{"attach hook exit: raw_tp/no_such_tracepoint: not there; raw_tp/sys_exit: refused by the verifier"} {
-		if !strings.HasPrefix(err.Error(), says) {
-			t.Errorf("%v, want %q", err, says)
-		}
+	want := "attach hook exit: raw_tp/no_such_tracepoint: attach point does not exist; raw_tp/sys_exit: refused by the verifier"
+	if !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want prefix %q", err, want)
 	}
-	if o.Attached() || len(o.Taken()) != 0 {
-		t.Errorf("attached: %v, taken %v", o.Attached(), o.Taken())
+	if o.Attached() || len(o.AttachedHooks()) != 0 {
+		t.Errorf("attached: %v, hooks %v", o.Attached(), o.AttachedHooks())
 	}
 }
 
-func TestOptionalAndUnwantedHooks(t *testing.T) {
+func TestOptionalAndExcludedHooks(t *testing.T) {
 	o := newObject().
 		add("may__btf", "no_such_tracepoint").
 		add("not__btf", "sys_enter").
@@ -243,17 +243,17 @@ func TestOptionalAndUnwantedHooks(t *testing.T) {
 	if got := results(o.Tried["must"]); got != "tp:works" {
 		t.Errorf("forced: %s", got)
 	}
-	if got := results(o.Tried["may"]); got != "btf:not there" {
+	if got := results(o.Tried["may"]); got != "btf:attach point does not exist" {
 		t.Errorf("optional: %s", got)
 	}
 	if tried := o.Tried["not"]; tried != nil {
-		t.Errorf("tried what is not wanted: %s", results(tried))
+		t.Errorf("excluded: %s, want no attempts", results(tried))
 	}
 }
 
-func TestExplainKeepsNothing(t *testing.T) {
+func TestExplainDetaches(t *testing.T) {
 	o := newObject().
-		add("exit__fentry", "sys_exit", wrong()...).
+		add("exit__fentry", "sys_exit", invalid()...).
 		add("exit__raw", "sys_exit").
 		add("exit__tp", "no_such_tracepoint").
 		add("enter__raw", "sys_enter").
@@ -262,7 +262,7 @@ func TestExplainKeepsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := results(tried["exit"]); got != "fentry:refused by the verifier, raw:works, tp:not there" {
+	if got := results(tried["exit"]); got != "fentry:refused by the verifier, raw:works, tp:attach point does not exist" {
 		t.Errorf("exit: %s", got)
 	}
 	if got := results(tried["enter"]); got != "raw:works" {
@@ -274,7 +274,7 @@ func TestExplainKeepsNothing(t *testing.T) {
 	waitFor(t, 0, 2, 0)
 }
 
-func TestCountersAndMissed(t *testing.T) {
+func TestCountersAndSkippedRuns(t *testing.T) {
 	o := newObject().add("exit__raw", "sys_exit").load(t, Options{})
 	if err := o.Attach(); err != nil {
 		t.Fatal(err)
@@ -291,15 +291,16 @@ func TestCountersAndMissed(t *testing.T) {
 		t.Errorf("%v, %v, want at least %d", counts, err, calls)
 	}
 	if counts, err := o.Counts("counters").Read(); err != nil || len(counts) != 0 {
-		t.Errorf("counters that are not there: %v, %v", counts, err)
+		t.Errorf("counters of a missing map: %v, %v", counts, err)
 	}
-	if missed, err := o.Missed(); err != nil || missed != 0 {
-		t.Errorf("missed %d, %v", missed, err)
+	if skipped, err := o.SkippedRuns(); err != nil || skipped != 0 {
+		t.Errorf("skipped runs: %d, %v, want 0", skipped, err)
 	}
 }
 
-// Maps with the tag of user space are created first, others when a program needs them.
-func TestMapsComeWithTheirPrograms(t *testing.T) {
+// TestMapsAreCreatedWithPrograms checks that maps with the tag userSpace are created first, and
+// others with the first program that uses them.
+func TestMapsAreCreatedWithPrograms(t *testing.T) {
 	uses := asm.Instructions{asm.LoadMapPtr(asm.R1, 0).WithReference("rare"), asm.Mov.Imm(asm.R0, 0), asm.Return()}
 	spec := newObject().add("a__raw", "sys_enter").add("b__raw", "sys_exit", uses...)
 	spec.Maps["shared"] = &ebpf.MapSpec{Name: tag(), Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1, Tags: []string{userSpace}}
@@ -312,22 +313,22 @@ func TestMapsComeWithTheirPrograms(t *testing.T) {
 	if err != nil || names() != ".bss lost rare shared" {
 		t.Errorf("maps %s, %v", names(), err)
 	}
-	if again, err := o.Program("b__raw"); err != nil || again != first {
-		t.Errorf("the program is loaded again: %v", err)
+	if second, err := o.Program("b__raw"); err != nil || second != first {
+		t.Errorf("the program was loaded twice: %v", err)
 	}
 	if _, err := o.Program("none"); err == nil {
-		t.Error("a program that is not there is loaded")
+		t.Error("loading a missing program: no error")
 	}
 }
 
-func TestCloseLeavesNothing(t *testing.T) {
+func TestCloseFreesEverything(t *testing.T) {
 	spec := newObject().add("a__raw", "sys_enter").add("b__btf", "no_such_tracepoint").add("b__raw", "sys_exit")
 	o := spec.load(t, Options{})
 	if err := o.Attach(); err != nil {
 		t.Fatal(err)
 	}
 	if o.Variables["runs"] == nil {
-		t.Error("there is no variable runs")
+		t.Error("variable runs is missing")
 	}
 	waitFor(t, 2, 2, 2)
 	if err := o.Detach(); err != nil || o.Attached() {
@@ -342,8 +343,9 @@ func TestCloseLeavesNothing(t *testing.T) {
 	waitFor(t, 0, 0, 0)
 }
 
-// A signal detaches while the run may come to its end by itself.
-func TestDetachTwiceAtOnce(t *testing.T) {
+// TestDetachConcurrently checks that Detach can be called by two goroutines, as for a signal at the
+// end of a run.
+func TestDetachConcurrently(t *testing.T) {
 	o := newObject().add("a__raw", "sys_enter").load(t, Options{})
 	if err := o.Attach(); err != nil {
 		t.Fatal(err)
@@ -360,15 +362,15 @@ func TestDetachTwiceAtOnce(t *testing.T) {
 }
 
 func TestIterate(t *testing.T) {
-	const mark = 0x636f7265
+	const rowValue = 0x636f7265
 	o := newObject()
 	o.Programs["tasks"] = &ebpf.ProgramSpec{
 		Name: tag(), Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "task", SectionName: "iter/task", License: "GPL",
 		Instructions: asm.Instructions{
 			asm.LoadMem(asm.R6, asm.R1, 0, asm.DWord), // meta
 			asm.LoadMem(asm.R1, asm.R6, 0, asm.DWord), // seq
-			asm.StoreImm(asm.RFP, -8, 4, asm.Word),    // the row's size
-			asm.StoreImm(asm.RFP, -4, mark, asm.Word),
+			asm.StoreImm(asm.RFP, -8, 4, asm.Word),    // size of the row
+			asm.StoreImm(asm.RFP, -4, rowValue, asm.Word),
 			asm.Mov.Reg(asm.R2, asm.RFP),
 			asm.Add.Imm(asm.R2, -8),
 			asm.Mov.Imm(asm.R3, 8),
@@ -383,8 +385,8 @@ func TestIterate(t *testing.T) {
 	}
 	records := 0
 	err := objects.Iterate(Iterator{Program: "tasks"}, func(b []byte) error {
-		if len(b) != 4 || b[0] != mark&0xff || b[3] != mark>>24 {
-			t.Fatalf("record %x", b)
+		if len(b) != 4 || b[0] != rowValue&0xff || b[3] != rowValue>>24 {
+			t.Fatalf("row is %x", b)
 		}
 		records++
 		return nil
@@ -400,12 +402,12 @@ func TestIterate(t *testing.T) {
 		t.Errorf("%v, want %v", err, stop)
 	}
 	if err := objects.Iterate(Iterator{Program: "none"}, nil); err == nil {
-		t.Error("an iterator that is not there")
+		t.Error("running a missing iterator: no error")
 	}
 	waitFor(t, 1, 2, 1)
 }
 
-func TestLoadRefuses(t *testing.T) {
+func TestLoadErrors(t *testing.T) {
 	needRoot(t)
 	kernel, err := NewKernel("")
 	if err != nil {
@@ -415,16 +417,16 @@ func TestLoadRefuses(t *testing.T) {
 	o.Maps["events"] = &ebpf.MapSpec{Name: tag(), Type: ebpf.RingBuf, MaxEntries: 3, Tags: []string{userSpace}}
 	if objects, err := Load(o.CollectionSpec, Options{Kernel: kernel}); err == nil {
 		objects.Close()
-		t.Error("a ring buffer of 3 bytes")
+		t.Error("creating a ring buffer of 3 bytes: no error")
 	}
 	if objects, err := Load(newObject().CollectionSpec, Options{Kernel: kernel, Variables: map[string]any{"none": 1}}); err == nil {
 		objects.Close()
-		t.Error("a variable that is not there")
+		t.Error("setting a missing variable: no error")
 	}
 	waitFor(t, 0, 0, 0)
 }
 
-// The test binary runs itself as nobody.
+// asNobody is set in the child process that TestWithoutPermission runs as nobody.
 const asNobody = "PROBE_TEST_AS_NOBODY"
 
 func TestWithoutPermission(t *testing.T) {
@@ -444,7 +446,7 @@ func TestWithoutPermission(t *testing.T) {
 	}
 	needRoot(t)
 	if b, err := os.ReadFile("/proc/sys/kernel/unprivileged_bpf_disabled"); err != nil || strings.TrimSpace(string(b)) == "0" {
-		t.Skip("this kernel lets everyone make maps")
+		t.Skip("unprivileged processes may create maps: kernel.unprivileged_bpf_disabled is 0")
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestWithoutPermission$")
 	cmd.Dir = "/"
@@ -455,13 +457,13 @@ func TestWithoutPermission(t *testing.T) {
 	}
 }
 
-// hasIterator reports whether the kernel's types have an iterator.
-func hasIterator(t *testing.T, of string) bool {
+// hasIterator reports whether the kernel's BTF has an iterator for this kind of object.
+func hasIterator(t *testing.T, kind string) bool {
 	t.Helper()
 	types, err := btf.LoadKernelSpec()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var f *btf.Func
-	return types.TypeByName("bpf_iter_"+of, &f) == nil
+	return types.TypeByName("bpf_iter_"+kind, &f) == nil
 }

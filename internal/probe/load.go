@@ -17,82 +17,85 @@ import (
 	"github.com/corescope/corescope/internal/binary"
 )
 
-// Options say how an object is loaded.
+// Options defines how an object is loaded and attached.
 type Options struct {
 	// Variables are constants of the programs, by name.
 	Variables map[string]any
-	// MapEntries sets the sizes of maps.
+	// MapEntries has the sizes of maps in entries, by name; for a ring buffer in bytes.
 	MapEntries map[string]uint32
-	// PerfBuffer makes the map "events" a perf event array also where the kernel has the
-	// ring buffer. Elsewhere it always is one.
+	// PerfBuffer replaces the ring buffer "events" by perf buffers. If the kernel has no ring
+	// buffer (before 5.8), they are always used.
 	PerfBuffer bool
-	// Without lists hooks that are not wanted, Optional those that may be missing.
+	// Without lists hooks that are not attached, Optional hooks that may fail to attach.
 	Without, Optional []string
-	// StandIns are hooks in place of others.
+	// StandIns are hooks that replace others that fail to attach.
 	StandIns []StandIn
-	// Files says by name in which files of user space programs are attached.
+	// Files defines, by name, the files in user space that programs are attached in.
 	Files map[string]binary.Files
-	// Notify, if set, is told of files that no program could be attached in, and the like:
-	// of what does not end the run, but shows less. It is called from any goroutine.
+	// Notify, if set, is called with errors that do not end the run but make its output
+	// incomplete, such as files that no program could be attached in. It is called from any
+	// goroutine.
 	Notify func(error)
-	// Force allows hooks just one variant each: "HOOK=KIND".
+	// Force restricts hooks to one variant each: "HOOK=KIND".
 	Force []string
-	// Instances are the targets of hooks that have none of their own.
+	// Instances are the targets of hooks whose programs name none.
 	Instances []Instance
-	// Sampling says when programs of perf events run.
+	// Sampling defines when programs of perf events run.
 	Sampling Sampling
-	// Settle are iterators that run once, before the programs are detached, and count what
-	// was not observed.
+	// Settle are iterators that run once before the programs are detached, and count events
+	// that began but were not observed to end.
 	Settle []Iterator
-	// Uretprobes allows uretprobes also for functions that exceptions can leave (ErrUnsafeReturn).
+	// Uretprobes allows uretprobes even for functions that an exception can leave
+	// (ErrUnsafeReturn).
 	Uretprobes bool
-	// Kernel is always there.
+	// Kernel is required.
 	Kernel *Kernel
 }
 
-// Objects are what was loaded and attached. Closing them leaves nothing attached and
-// nothing loaded, but for maps with variables: these are mapped into memory, and go
-// with the next garbage collection or the process.
+// Objects is a loaded and attached object. Close detaches and unloads everything except maps with
+// variables: these are mapped into memory and are freed by a later garbage collection.
 type Objects struct {
 	Maps      map[string]*ebpf.Map
 	Variables map[string]*ebpf.Variable
-	// Tried has each hook's attempts; the last one was taken if its Err is nil.
+	// Tried has the attempts of each hook. If a variant was attached, it is the last attempt,
+	// with a nil Err.
 	Tried map[string][]Attempt
-	// Refused are targets that could not be had, where others could.
-	Refused []Refusal
-	// Closed are processes whose mappings this process may not read. Files that only they
-	// map are not traced.
-	Closed []uint32
+	// FailedTargets are the targets that failed to attach, of instances where others did not.
+	FailedTargets []FailedTarget
+	// Uninspected are processes whose mappings cannot be read because of missing permissions.
+	// Files that only they map are not traced.
+	Uninspected []uint32
 
 	spec     *ebpf.CollectionSpec
 	options  Options
 	programs map[string]*ebpf.Program
-	// uses are the maps of each program.
+	// uses has the maps of each loaded program.
 	uses map[string]map[string]*ebpf.Map
-	// ahead are programs that are being loaded before their turn.
-	ahead map[string]*loading
-	// iterators run only as they are read; they leave nothing running.
+	// preloading are programs that are being loaded in the background, before they are attached.
+	preloading map[string]*loading
+	// iterators are attached iterators. They run only while they are read.
 	iterators map[Iterator]*link.Iter
 	grace     *gracePeriods
 	user      *user
-	// returns has the attach points for the returns of user functions. Files are followed by another goroutine.
+	// returns has the attach points for the returns of user functions. Another goroutine adds those
+	// of new files.
 	returns   map[returnKey]*exits
 	returnsMu sync.Mutex
-	mu        sync.Mutex // a signal may detach while a run ends by itself, and a file come
+	mu        sync.Mutex // Detach can be called by several goroutines, while another attaches in a new file
 	links     []link.Link
 	detached  bool
-	// unfired is what Unfired counted of the links that are closed.
-	unfired uint64
+	// missedCalls is the sum of MissedCalls over the links that are closed.
+	missedCalls uint64
 }
 
-// Load sets the variables in spec and makes the object's maps. The programs follow
-// with [Objects.Attach].
+// Load sets the variables in spec and creates the maps of the object. [Objects.Attach] loads the
+// programs.
 //
-// Returns ErrNotPermitted, ErrUnsupported and ErrNoBTF, and none of them where
-// descriptors or memory are short.
+// Returns ErrNotPermitted, ErrUnsupported and ErrNoBTF, but none of them if file descriptors or
+// memory ran out.
 func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
-	// Kernels before 5.11 count BPF memory as locked. Where the limit cannot be raised,
-	// creating maps tells.
+	// Kernels before 5.11 account BPF memory as locked memory. If the limit cannot be raised and
+	// is too low, creating the maps fails.
 	_ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
 	if o.Kernel.found == nil {
 		o.Kernel.Prepare(spec)
@@ -112,27 +115,27 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		return nil, err
 	}
 	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{
-		Maps: common(spec), Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
+		Maps: userMaps(spec), Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create maps: %w", Classify(err)), grace.Close())
 	}
 	objects := &Objects{
 		Maps: coll.Maps, Variables: coll.Variables, Tried: map[string][]Attempt{},
-		spec: spec, options: o, programs: map[string]*ebpf.Program{}, uses: map[string]map[string]*ebpf.Map{}, ahead: map[string]*loading{},
+		spec: spec, options: o, programs: map[string]*ebpf.Program{}, uses: map[string]map[string]*ebpf.Map{}, preloading: map[string]*loading{},
 		iterators: map[Iterator]*link.Iter{}, grace: grace, returns: map[returnKey]*exits{},
 	}
 	objects.user = newUser(objects)
 	return objects, nil
 }
 
-// userSpace is the tag of maps that user space reads or writes: USER_SPACE of map.bpf.h.
+// userSpace is the tag of maps that user space reads or writes: USER_SPACE in map.bpf.h.
 const userSpace = "user_space"
 
-// common are the maps that user space accesses, by their tag, and those that contain
-// variables. Others are created with the first program that uses them, so that a variant that
-// is not loaded costs no memory.
-func common(spec *ebpf.CollectionSpec) map[string]*ebpf.MapSpec {
+// userMaps returns the maps with the tag userSpace, and those that contain variables. Other maps
+// are created with the first program that uses them, so that a variant that is not loaded uses no
+// memory.
+func userMaps(spec *ebpf.CollectionSpec) map[string]*ebpf.MapSpec {
 	maps := map[string]*ebpf.MapSpec{}
 	for name, m := range spec.Maps {
 		if slices.Contains(m.Tags, userSpace) {
@@ -165,14 +168,14 @@ func setUp(spec *ebpf.CollectionSpec, o Options) error {
 	return nil
 }
 
-// Attach takes the first variant of each hook that this kernel has. After an error,
-// what was attached before it is so until Close.
+// Attach attaches the first variant of each hook that this kernel supports. After an error, hooks
+// that were attached before it stay attached until Close.
 //
-// Programs in user space are attached in the files that are there, and until Detach in
-// those that come.
+// Programs in user space are attached in all files that are mapped, and until Detach in files that
+// are mapped later.
 //
 // Returns a HookError, which is ErrNotPermitted or ErrUnsupported, ErrNoVariant and
-// ErrNoPlace; and none of these where descriptors or memory are short.
+// ErrNoAttachPoint, but none of them if file descriptors or memory ran out.
 func (o *Objects) Attach() error {
 	hooks, err := o.Hooks()
 	if err != nil {
@@ -181,13 +184,13 @@ func (o *Objects) Attach() error {
 	if err := o.user.find(); err != nil {
 		return err
 	}
-	o.startAll(hooks)
-	defer o.closeAhead()
-	var missed error // of a hook that may be missing, but not as all others are
+	o.preload(hooks)
+	defer o.closePreloaded()
+	var missed error // of an optional hook: returned if no hook could be attached
 	attached := len(hooks) == 0
-	hooks, others := o.standIns(hooks)
+	hooks, standIns := o.splitStandIns(hooks)
 	for _, h := range hooks {
-		err := o.attachEither(h, others)
+		err := o.attachOrStandIn(h, standIns)
 		var missing *HookError
 		switch {
 		case err == nil:
@@ -207,7 +210,7 @@ func (o *Objects) Attach() error {
 	if err := o.closeUnused(); err != nil {
 		return fmt.Errorf("close maps: %w", err)
 	}
-	return o.user.begun()
+	return o.user.startFollowing()
 }
 
 func (o *Objects) attachHook(h Hook) error {
@@ -237,18 +240,18 @@ func (o *Objects) instances(h Hook) []*Instance {
 	return out
 }
 
-// Hooks lists the hooks that are wanted, with the variants that are allowed. Those whose
-// programs name no target are wanted if an instance gives them some.
+// Hooks returns the hooks to attach, with the variants that Options.Force allows. Hooks whose
+// programs name no target are included if an instance has targets for them.
 func (o *Objects) Hooks() ([]Hook, error) {
 	hooks := Hooks(o.spec)
 	if err := force(hooks, o.options.Force); err != nil {
 		return nil, err
 	}
 	hooks = slices.DeleteFunc(hooks, func(h Hook) bool {
-		isWithoutTarget := isOpen(o.spec.Programs[h.Variants[0].Programs[0]]) && len(o.instances(h)) == 0
+		isWithoutTarget := namesNoTarget(o.spec.Programs[h.Variants[0].Programs[0]]) && len(o.instances(h)) == 0
 		return isWithoutTarget || slices.Contains(o.options.Without, h.Name)
 	})
-	return choose(hooks, o.options.StandIns, o.options.Force), nil
+	return dropUnforced(hooks, o.options.StandIns, o.options.Force), nil
 }
 
 func (o *Objects) try(h Hook) (ok bool, err error) {
@@ -266,7 +269,7 @@ func (o *Objects) try(h Hook) (ok bool, err error) {
 	return false, nil
 }
 
-// keep keeps links until Detach. What comes after that is closed.
+// keep stores links until Detach. After Detach it closes them.
 func (o *Objects) keep(links []link.Link) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -286,14 +289,14 @@ func (o *Objects) notify(errs ...error) {
 	}
 }
 
-// attachVariant loads and attaches all programs of a variant. After an error none of
-// them is there.
+// attachVariant loads and attaches all programs of a variant. After an error none of them is
+// attached or loaded.
 func (o *Objects) attachVariant(v Variant) ([]link.Link, error) {
 	var links []link.Link
 	for _, name := range v.Programs {
 		more, err := o.attachProgram(name)
 		if err != nil {
-			o.drop(v, links)
+			o.unload(v, links)
 			return nil, err
 		}
 		links = append(links, more...)
@@ -302,7 +305,7 @@ func (o *Objects) attachVariant(v Variant) ([]link.Link, error) {
 }
 
 func (o *Objects) attachProgram(name string) ([]link.Link, error) {
-	if p, ok := userPlace(o.spec.Programs[name].SectionName); ok {
+	if p, ok := parseUserSection(o.spec.Programs[name].SectionName); ok {
 		return o.user.attach(name, p)
 	}
 	prog, err := o.Program(name)
@@ -321,21 +324,21 @@ func (o *Objects) attachProgram(name string) ([]link.Link, error) {
 	return []link.Link{l}, nil
 }
 
-// drop detaches and unloads a variant; its maps stay, as others may share them.
-func (o *Objects) drop(v Variant, links []link.Link) {
+// unload detaches and unloads a variant. Its maps are kept, because other variants can share them.
+func (o *Objects) unload(v Variant, links []link.Link) {
 	closeTogether(links)
-	o.user.forget(v.Programs)
+	o.user.removePrograms(v.Programs)
 	for name, prog := range o.programs {
-		own, _, _ := strings.Cut(name, forCookie)
-		if own, _, _ = strings.Cut(own, forForm); slices.Contains(v.Programs, own) {
+		base, _, _ := strings.Cut(name, cookieSeparator)
+		if base, _, _ = strings.Cut(base, formSeparator); slices.Contains(v.Programs, base) {
 			prog.Close()
 			delete(o.programs, name)
 		}
 	}
 }
 
-// Explain tries every variant of every hook, and every iterator, and returns how they
-// fared.
+// Explain attaches and detaches every variant of every hook, loads every iterator, and returns the
+// results by hook or by name of the iterator.
 func (o *Objects) Explain() (map[string][]Attempt, error) {
 	hooks, err := o.Hooks()
 	if err != nil {
@@ -347,8 +350,8 @@ func (o *Objects) Explain() (map[string][]Attempt, error) {
 	out := map[string][]Attempt{}
 	for _, h := range hooks {
 		for _, v := range h.Variants {
-			o.forgetReturns()
-			err := o.tryOut(h, v)
+			o.clearReturns()
+			err := o.tryVariant(h, v)
 			if short := shortage(err); short != nil {
 				return nil, fmt.Errorf("explain hook %s: %s: %w", h.Name, v, short)
 			}
@@ -364,27 +367,27 @@ func (o *Objects) Explain() (map[string][]Attempt, error) {
 	return out, nil
 }
 
-// tryOut attaches a variant and lets it go.
-func (o *Objects) tryOut(h Hook, v Variant) error {
+// tryVariant attaches and detaches a variant.
+func (o *Objects) tryVariant(h Hook, v Variant) error {
 	instances := o.instances(h)
 	if len(instances) == 0 {
 		links, err := o.attachVariant(v)
-		o.drop(v, links)
+		o.unload(v, links)
 		return err
 	}
 	for _, in := range instances {
-		targets, refused := o.splitUnsafe(h, in.numbered())
-		refused = append(refused, o.attachTargets(v, in, targets)...)
-		if len(refused) > 0 && (!in.Some || len(refused) == len(in.Targets)) {
-			return refused[0].err
+		targets, failed := o.splitUnsafe(h, in.withIDs())
+		failed = append(failed, o.attachTargets(v, in, targets)...)
+		if len(failed) > 0 && (!in.AllowPartial || len(failed) == len(in.Targets)) {
+			return failed[0].err
 		}
 	}
 	return o.Detach()
 }
 
-// Taken lists the hooks with what was taken for them, as "open: tp_btf/sys_exit", and
-// the iterators that are prepared.
-func (o *Objects) Taken() []string {
+// AttachedHooks lists the attached hooks with the sections of their programs, such as "open:
+// tp_btf/sys_exit", and the prepared iterators.
+func (o *Objects) AttachedHooks() []string {
 	var out []string
 	for name, tried := range o.Tried {
 		for _, a := range tried {
@@ -400,38 +403,38 @@ func (o *Objects) Taken() []string {
 	return slices.Compact(out)
 }
 
-// Has reports whether a way to the hook was taken.
+// Has reports whether the hook was attached.
 func (o *Objects) Has(hook string) bool {
 	tried := o.Tried[hook]
 	return len(tried) > 0 && tried[len(tried)-1].Err == nil
 }
 
-// Attached reports whether programs may still run.
+// Attached reports whether programs are attached.
 func (o *Objects) Attached() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.links) > 0
 }
 
-// Detach detaches all programs, and returns when none of them runs any more. Counters,
-// buffers and maps can still be read.
+// Detach detaches all programs and waits until none of them runs any more. Counters, buffers and
+// maps can still be read.
 func (o *Objects) Detach() error {
-	ended := o.user.end()
+	stopErr := o.user.stopFollowing()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	settled := o.settle()
+	settleErr := o.settle()
 	for _, l := range o.links {
-		o.unfired += unfired(l)
+		o.missedCalls += missedCalls(l)
 	}
 	err := closeTogether(o.links)
 	if len(o.links) > 0 {
 		err = errors.Join(err, o.AwaitGracePeriod())
 	}
 	o.links, o.detached = nil, true
-	return errors.Join(ended, settled, err)
+	return errors.Join(stopErr, settleErr, err)
 }
 
-// Close detaches and frees all.
+// Close detaches the programs and frees programs and maps.
 func (o *Objects) Close() error {
 	errs := []error{o.Detach(), closeAll(slices.Collect(maps.Values(o.iterators)))}
 	for _, p := range o.programs {

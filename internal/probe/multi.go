@@ -10,49 +10,51 @@ import (
 	"github.com/corescope/corescope/internal/binary"
 )
 
-// numbered is a target and what target_id() returns for it.
-type numbered struct {
+// targetWithID is a target with its ID: the result of target_id() for it.
+type targetWithID struct {
 	Target
 	id uint64
-	// at are the attach points in File, if they are not at Offset.
-	at []uint64
+	// offsets are the attach points in File. If it is nil, the attach point is Offset.
+	offsets []uint64
 }
 
-func (t *numbered) points() []uint64 {
-	if t.at == nil {
+func (t *targetWithID) attachOffsets() []uint64 {
+	if t.offsets == nil {
 		return []uint64{t.Offset}
 	}
-	return t.at
+	return t.offsets
 }
 
-// attachMulti attaches a program to the targets, by one link where that goes. Where it
-// does not, for the sake of some of them, it looks for these by halves and returns them.
-func attachMulti(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, targets []numbered) (links []link.Link, refused []refusal) {
+// attachMulti attaches a program to the targets with one link. If that fails, it bisects the
+// targets: it attaches the others with several links, and returns those that failed.
+func attachMulti(
+	spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, targets []targetWithID,
+) (links []link.Link, failed []targetError) {
 	l, err := linkMulti(spec, prog, f, targets)
 	switch {
 	case err == nil:
 		return []link.Link{l}, nil
 	case len(targets) == 1, errors.Is(err, ebpf.ErrNotSupported), isDenied(err):
-		return nil, refuse(targets, fmt.Errorf("attach %s: %w", spec.SectionName, err))
+		return nil, failAll(targets, fmt.Errorf("attach %s: %w", spec.SectionName, err))
 	}
 	half := len(targets) / 2
-	for _, part := range [][]numbered{targets[:half], targets[half:]} {
-		l, r := attachMulti(spec, prog, f, part)
-		links, refused = append(links, l...), append(refused, r...)
+	for _, part := range [][]targetWithID{targets[:half], targets[half:]} {
+		partLinks, partFailed := attachMulti(spec, prog, f, part)
+		links, failed = append(links, partLinks...), append(failed, partFailed...)
 	}
-	return links, refused
+	return links, failed
 }
 
-func linkMulti(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, targets []numbered) (link.Link, error) {
+func linkMulti(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, targets []targetWithID) (link.Link, error) {
 	if spec.AttachType == ebpf.AttachTraceKprobeMulti {
 		return linkKprobes(spec, prog, targets)
 	}
 	return linkUprobes(spec, prog, f, targets)
 }
 
-// linkKprobes goes by addresses, as names need not be the only ones of their kind, unless
-// the kernel hides them.
-func linkKprobes(spec *ebpf.ProgramSpec, prog *ebpf.Program, targets []numbered) (link.Link, error) {
+// linkKprobes attaches to kernel functions by address, because several functions can have the same
+// name, or by name if the kernel hides addresses (kptr_restrict).
+func linkKprobes(spec *ebpf.ProgramSpec, prog *ebpf.Program, targets []targetWithID) (link.Link, error) {
 	var o link.KprobeMultiOptions
 	for _, t := range targets {
 		o.Cookies = append(o.Cookies, t.id)
@@ -69,7 +71,7 @@ func linkKprobes(spec *ebpf.ProgramSpec, prog *ebpf.Program, targets []numbered)
 }
 
 // linkUprobes attaches to functions of one file.
-func linkUprobes(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, targets []numbered) (link.Link, error) {
+func linkUprobes(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, targets []targetWithID) (link.Link, error) {
 	ex, err := link.OpenExecutable(targets[0].File.Name())
 	if err != nil {
 		return nil, err
@@ -77,8 +79,8 @@ func linkUprobes(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, targets []n
 	var o link.UprobeMultiOptions
 	hasSemaphores := false
 	for _, t := range targets {
-		for _, at := range t.points() {
-			o.Addresses = append(o.Addresses, at)
+		for _, offset := range t.attachOffsets() {
+			o.Addresses = append(o.Addresses, offset)
 			o.Cookies = append(o.Cookies, t.id)
 			o.RefCtrOffsets = append(o.RefCtrOffsets, t.Semaphore)
 		}
@@ -93,10 +95,10 @@ func linkUprobes(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, targets []n
 	return ex.UprobeMulti(nil, prog, &o)
 }
 
-// byFile parts user functions by the file that they are in, as no link has several.
-func byFile(targets []numbered) [][]numbered {
+// byFile groups user functions by file, because a link has a single file.
+func byFile(targets []targetWithID) [][]targetWithID {
 	index := map[*binary.File]int{}
-	var parts [][]numbered
+	var parts [][]targetWithID
 	for _, t := range targets {
 		i, ok := index[t.File]
 		if !ok {

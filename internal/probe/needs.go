@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Needs says what a kernel must have for all programs of the variant: a part of a
-// sentence, or "" for what is not known.
+// Needs describes what the kernel must provide for the programs of the variant, as a part of a
+// sentence, or "" if nothing is known about it.
 func (v Variant) Needs() string {
 	var all []string
 	for _, section := range v.Where {
@@ -17,23 +17,23 @@ func (v Variant) Needs() string {
 	return strings.Join(all, "; ")
 }
 
-// Needs says what a kernel must have for a program of the section, as
-// "tp_btf/sys_exit": a part of a sentence, or "" for what is not known.
+// Needs describes what the kernel must provide for a program in a section such as
+// "tp_btf/sys_exit", as a part of a sentence, or "" if nothing is known about it.
 func Needs(section string) string {
 	kind, target, _ := strings.Cut(section, "/")
 	switch strings.TrimSuffix(kind, ".s") {
 	case "fentry", "fexit", "fmod_ret":
-		// arm64 has trampolines from 6.0 on, but the direct calls that attach them to
-		// a function only since 2aa6ac03516d.
-		return "the kernel's own BTF, BPF trampolines (5.5; on arm64 6.4) and the function not inlined"
+		// arm64 has BPF trampolines since Linux 6.0, but the direct calls that attach them to
+		// functions only since 6.4 (2aa6ac03516d).
+		return "the kernel's own BTF, BPF trampolines (5.5; on arm64 6.4), and that the function is not inlined"
 	case "tp_btf":
 		return "the kernel's own BTF with the tracepoint (5.5)"
 	case "raw_tp", "raw_tracepoint":
 		return "the tracepoint (4.17)"
 	case "tp", "tracepoint":
-		return "the tracepoint and a tracefs that is mounted and may be read"
+		return "the tracepoint, and a tracefs that is mounted and readable"
 	case "kprobe", "kretprobe", "ksyscall", "kretsyscall":
-		return "CONFIG_KPROBES and the function not inlined"
+		return "CONFIG_KPROBES, and that the function is not inlined"
 	case "kprobe.multi", "kretprobe.multi":
 		return "CONFIG_FPROBE (5.18)"
 	case "uprobe", "uretprobe":
@@ -48,7 +48,7 @@ func Needs(section string) string {
 	return ""
 }
 
-// iteratorSince is the first kernel with an iterator.
+// iteratorSince returns the first kernel version that has an iterator.
 func iteratorSince(target string) string {
 	switch target {
 	case "tcp", "udp", "bpf_map_elem":

@@ -11,39 +11,39 @@ import (
 	"github.com/corescope/corescope/internal/usdt"
 )
 
-// place is where a program in user space goes, by its section:
+// userSection is the parsed section of a program in user space:
 //
-//	uprobe/FILES:FUNCTION[,FUNCTION...]   where the functions are entered, as many as there are
-//	uretprobe/FILES:FUNCTION[,...]        where they return
-//	usdt/FILES:PROVIDER:NAME              a probe that is built in
+//	uprobe/FILES:FUNCTION[,FUNCTION...]   entries of those of the functions that exist
+//	uretprobe/FILES:FUNCTION[,...]        returns of these functions
+//	usdt/FILES:PROVIDER:NAME              USDT probe
 //
-// FILES is a name that [Options].Files explains.
-type place struct {
+// FILES is a key of [Options].Files.
+type userSection struct {
 	kind      string
 	files     string
 	functions []string
 	probe     string // PROVIDER:NAME
 }
 
-// userPlace returns the place that the section names, false for programs of the kernel's.
-func userPlace(section string) (place, bool) {
+// parseUserSection returns false if the section does not name an attach point in user space.
+func parseUserSection(section string) (userSection, bool) {
 	kind, rest, ok := strings.Cut(section, "/")
 	if !ok {
-		return place{}, false // its targets are of the user's choice
+		return userSection{}, false // the section of an instance, whose targets the user selects
 	}
 	files, what, _ := strings.Cut(rest, ":")
 	switch kind {
 	case "uprobe", "uretprobe":
-		return place{kind: kind, files: files, functions: strings.Split(what, ",")}, true
+		return userSection{kind: kind, files: files, functions: strings.Split(what, ",")}, true
 	case "usdt":
-		return place{kind: kind, files: files, probe: what}, true
+		return userSection{kind: kind, files: files, probe: what}, true
 	}
-	return place{}, false
+	return userSection{}, false
 }
 
-// whereOf is the section in a word.
-func whereOf(section string) string {
-	p, ok := userPlace(section)
+// shortSection returns the section for display, without the functions or probe in user space.
+func shortSection(section string) string {
+	p, ok := parseUserSection(section)
 	switch {
 	case !ok:
 		return section
@@ -53,11 +53,11 @@ func whereOf(section string) string {
 	return p.kind + "/" + p.files
 }
 
-// FileNames lists the names of files that the programs of an object are attached in.
+// FileNames returns the FILES of all sections in user space, sorted.
 func FileNames(spec *ebpf.CollectionSpec) []string {
 	var names []string
 	for _, prog := range spec.Programs {
-		if p, ok := userPlace(prog.SectionName); ok && !slices.Contains(names, p.files) {
+		if p, ok := parseUserSection(prog.SectionName); ok && !slices.Contains(names, p.files) {
 			names = append(names, p.files)
 		}
 	}
@@ -65,16 +65,16 @@ func FileNames(spec *ebpf.CollectionSpec) []string {
 	return names
 }
 
-// site is one instruction that a program is attached to.
+// site is an instruction in a file that a program is attached to.
 type site struct {
 	offset    uint64 // in the file
-	semaphore uint64 // likewise, or 0
+	semaphore uint64 // offset in the file, or 0 if there is none
 	cookie    uint64
 	form      form
 }
 
-// sites finds the place in a file; none if it is not there.
-func (u *user) sites(p place, f *binary.File) ([]site, error) {
+// sites returns the attach points of a section in a file, none if the file does not contain them.
+func (u *user) sites(p userSection, f *binary.File) ([]site, error) {
 	if p.kind == "usdt" {
 		return u.probeSites(p, f)
 	}
@@ -96,7 +96,7 @@ func (u *user) sites(p place, f *binary.File) ([]site, error) {
 	}
 	var sites []site
 	for _, offset := range offsets {
-		// A call whose return cannot be observed is not observed at all.
+		// If the returns of a function cannot be observed, its entries are not observed either.
 		if _, err := u.objects.returnsOf(f, offset, ""); err != nil {
 			continue
 		}
@@ -109,14 +109,14 @@ func (u *user) sites(p place, f *binary.File) ([]site, error) {
 	return sites, nil
 }
 
-// returnSites finds where functions return. Shared return instructions are only suitable for programs that match
-// returns with entries.
-func (u *user) returnSites(p place, f *binary.File, offsets []uint64, names map[uint64]string) (sites []site) {
+// returnSites returns the attach points for the returns of functions. Return instructions that are
+// shared by several functions are only used for programs that match returns with entries.
+func (u *user) returnSites(p userSection, f *binary.File, offsets []uint64, names map[uint64]string) (sites []site) {
 	u.objects.findReturns(f, offsets)
 	for _, offset := range offsets {
 		found, err := u.objects.returnsOf(f, offset, names[offset])
 		if err == nil && !u.hasEntry(p) {
-			if found = u.objects.alone(found); found.err != nil {
+			if found = u.objects.withoutShared(found); found.err != nil {
 				err = unsafeReturn(f, names[offset], found)
 			}
 		}
@@ -132,15 +132,16 @@ func (u *user) returnSites(p place, f *binary.File, offsets []uint64, names map[
 			}
 		}
 	}
-	// The return instruction of one function can be shared by another one of the program's: both see all its calls.
-	own := func(offset uint64) bool { return slices.Contains(sites, site{offset: offset, form: atReturn}) }
-	return slices.DeleteFunc(sites, func(s site) bool { return s.form == atSharedReturn && own(s.offset) })
+	// Two observed functions can share a return instruction, which is then a site in two forms: one
+	// is enough.
+	isAtReturn := func(offset uint64) bool { return slices.Contains(sites, site{offset: offset, form: atReturn}) }
+	return slices.DeleteFunc(sites, func(s site) bool { return s.form == atSharedReturn && isAtReturn(s.offset) })
 }
 
-// hasEntry reports whether programs are attached to the entries of the functions too.
-func (u *user) hasEntry(p place) bool {
+// hasEntry reports whether programs are also attached to the entries of the functions.
+func (u *user) hasEntry(p userSection) bool {
 	for _, prog := range u.objects.spec.Programs {
-		entry, ok := userPlace(prog.SectionName)
+		entry, ok := parseUserSection(prog.SectionName)
 		if ok && entry.kind == "uprobe" && entry.files == p.files && slices.Contains(entry.functions, p.functions[0]) {
 			return true
 		}
@@ -148,7 +149,7 @@ func (u *user) hasEntry(p place) bool {
 	return false
 }
 
-func (u *user) probeSites(p place, f *binary.File) ([]site, error) {
+func (u *user) probeSites(p userSection, f *binary.File) ([]site, error) {
 	all, err := usdt.Read(f)
 	if err != nil {
 		return nil, err

@@ -8,27 +8,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// oldEntries is how many entries a hash map may have where all of them are allocated
-// at once.
-const oldEntries = 1 << 16
+// preallocatedMax is the maximum number of entries of a hash map whose entries are all allocated
+// when it is created.
+const preallocatedMax = 1 << 16
 
-// preallocate makes hash maps that grow as they are filled into ones that do not, where
-// tracing programs cannot rely on growing.
+// preallocate makes the kernel allocate all entries of hash maps in advance if tracing programs
+// cannot allocate them reliably. It also limits their number.
 func preallocate(spec *ebpf.CollectionSpec, kernel *Kernel) {
 	for _, m := range spec.Maps {
-		if m.Type == ebpf.Hash && m.Flags&unix.BPF_F_NO_PREALLOC != 0 && !growsSafely(kernel) {
+		if m.Type == ebpf.Hash && m.Flags&unix.BPF_F_NO_PREALLOC != 0 && !canAllocate(kernel) {
 			m.Flags &^= unix.BPF_F_NO_PREALLOC
-			m.MaxEntries = min(m.MaxEntries, oldEntries)
+			m.MaxEntries = min(m.MaxEntries, preallocatedMax)
 		}
 	}
 }
 
-// growsSafely tells whether entries can be allocated at any place. Before 6.1
-// (fba1a1c6c912) that was kmalloc, unsafe there, and the kernel warned of it
-// (94dacdbd5d2d); struct bpf_mem_alloc has made it safe. It keeps few entries at hand and
-// gets more by an irq_work, which with PREEMPT_RT is a thread's: it comes too late for
-// many new entries in a row, and they fail. There a spinlock is an rt_mutex.
-func growsSafely(kernel *Kernel) bool {
+// canAllocate reports whether tracing programs can allocate map entries in any context.
+//
+// Kernels before 6.1 (fba1a1c6c912) use kmalloc, which is unsafe in tracing programs, and warn
+// about it (94dacdbd5d2d). Since then struct bpf_mem_alloc makes it safe. It keeps a few free
+// entries and refills them in an irq_work. With PREEMPT_RT the irq_work runs in a thread, which is
+// too late if many entries are added in a row, and the allocation fails. In such a kernel, a
+// spinlock contains an rt_mutex (member lock).
+func canAllocate(kernel *Kernel) bool {
 	var alloc, lock *btf.Struct
 	if kernel.TypeByName("bpf_mem_alloc", &alloc) != nil || kernel.TypeByName("spinlock", &lock) != nil {
 		return false

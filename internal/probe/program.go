@@ -7,30 +7,30 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Program loads one program, if it is not loaded.
+// Program loads a program if it is not loaded yet.
 func (o *Objects) Program(name string) (*ebpf.Program, error) {
 	spec := o.spec.Programs[name]
 	if spec == nil {
-		return nil, fmt.Errorf("the object has no program %s", name)
+		return nil, fmt.Errorf("load program %s: the object does not contain it", name)
 	}
 	return o.load(name, spec)
 }
 
-// load loads a program, and the maps that only it needs, and keeps it by that name.
+// load loads a program and creates the maps that only it uses, and stores it under that name.
 func (o *Objects) load(name string, spec *ebpf.ProgramSpec) (*ebpf.Program, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if prog := o.programs[name]; prog != nil {
 		return prog, nil
 	}
-	l := o.ahead[name]
+	l := o.preloading[name]
 	if l == nil {
 		var err error
 		if l, err = o.start(name, spec); err != nil {
 			return nil, fmt.Errorf("load %s: %w", spec.SectionName, err)
 		}
 	}
-	delete(o.ahead, name)
+	delete(o.preloading, name)
 	<-l.done
 	if l.err != nil {
 		return nil, fmt.Errorf("load %s: %w", spec.SectionName, l.err)
@@ -48,9 +48,9 @@ type loading struct {
 	err  error
 }
 
-// start begins to load a program. Its maps are there when it returns.
+// start begins to load a program in the background. Its maps exist when start returns.
 func (o *Objects) start(name string, spec *ebpf.ProgramSpec) (*loading, error) {
-	used, err := o.makeMaps(spec)
+	used, err := o.createMaps(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +62,10 @@ func (o *Objects) start(name string, spec *ebpf.ProgramSpec) (*loading, error) {
 	return l, nil
 }
 
-// startAll begins to load the programs of the hooks' first ways, as the kernel verifies
-// several at a time. It stops at an error, which comes up again when its turn has come.
-func (o *Objects) startAll(hooks []Hook) {
+// preload begins to load the programs of the first variant of each hook, because the kernel can
+// verify several programs concurrently. It stops at the first error: loading that program again
+// later reports it.
+func (o *Objects) preload(hooks []Hook) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, h := range hooks {
@@ -73,60 +74,61 @@ func (o *Objects) startAll(hooks []Hook) {
 		}
 		for _, name := range h.Variants[0].Programs {
 			spec := o.spec.Programs[name]
-			if _, ok := userPlace(spec.SectionName); ok || o.programs[name] != nil {
+			if _, ok := parseUserSection(spec.SectionName); ok || o.programs[name] != nil {
 				continue
 			}
 			l, err := o.start(name, spec)
 			if err != nil {
 				return
 			}
-			o.ahead[name] = l
+			o.preloading[name] = l
 		}
 	}
 }
 
-// closeAhead closes the programs whose turn has not come.
-func (o *Objects) closeAhead() {
+// closePreloaded closes the preloaded programs that were not attached.
+func (o *Objects) closePreloaded() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, l := range o.ahead {
+	for _, l := range o.preloading {
 		if <-l.done; l.err == nil {
 			l.prog.Close()
 		}
 	}
-	clear(o.ahead)
+	clear(o.preloading)
 }
 
-// makeMaps makes those of the program's maps that are not there, and returns all of them.
-// They stay if the program cannot be loaded, as the next way mostly has the same ones.
-func (o *Objects) makeMaps(spec *ebpf.ProgramSpec) (map[string]*ebpf.Map, error) {
-	used, fresh := map[string]*ebpf.Map{}, map[string]*ebpf.MapSpec{}
+// createMaps creates the maps of a program that do not exist yet, and returns all of its maps. If
+// the program cannot be loaded, the maps are kept, because the next variant usually has the same
+// ones.
+func (o *Objects) createMaps(spec *ebpf.ProgramSpec) (map[string]*ebpf.Map, error) {
+	used, missing := map[string]*ebpf.Map{}, map[string]*ebpf.MapSpec{}
 	for _, ins := range spec.Instructions {
 		ref := ins.Reference()
 		if !ins.IsLoadFromMap() || ref == "" {
 			continue
 		}
 		if used[ref] = o.Maps[ref]; used[ref] == nil {
-			fresh[ref] = o.spec.Maps[ref]
+			missing[ref] = o.spec.Maps[ref]
 		}
 	}
-	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{Maps: fresh, Types: o.spec.Types, ByteOrder: o.spec.ByteOrder})
+	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{Maps: missing, Types: o.spec.Types, ByteOrder: o.spec.ByteOrder})
 	if err != nil {
 		return nil, err
 	}
 	defer coll.Close()
-	for ref := range fresh {
+	for ref := range missing {
 		used[ref] = coll.DetachMap(ref)
 		o.Maps[ref] = used[ref]
 	}
 	return used, nil
 }
 
-// closeUnused closes the maps of ways that were not taken.
+// closeUnused closes the maps of variants that were not attached.
 func (o *Objects) closeUnused() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	used := common(o.spec)
+	used := userMaps(o.spec)
 	for name := range o.programs {
 		for ref := range o.uses[name] {
 			used[ref] = o.spec.Maps[ref]
@@ -142,14 +144,15 @@ func (o *Objects) closeUnused() error {
 	return errors.Join(errs...)
 }
 
+// loadProgram loads a program with its maps, with the library unless its target is known by ID.
 func (o *Objects) loadProgram(name string, spec *ebpf.ProgramSpec, maps map[string]*ebpf.Map) (*ebpf.Program, error) {
 	kernel := o.options.Kernel
-	target, known, err := kernel.targetID(spec)
+	target, ok, err := kernel.targetID(spec)
 	if err != nil {
 		return nil, err
 	}
-	if known {
-		if prog, err := loadFound(spec, target, kernel, maps); err == nil || errors.Is(err, errRefused) {
+	if ok {
+		if prog, err := loadByTypeID(spec, target, kernel, maps); err == nil || errors.Is(err, errNoLog) {
 			return prog, err
 		}
 	}

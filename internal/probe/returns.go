@@ -15,33 +15,36 @@ import (
 	"github.com/corescope/corescope/internal/code"
 )
 
-// ErrUnsafeReturn is returned for a function whose returns can only be observed by a uretprobe, which changes what
-// its program does.
+// ErrUnsafeReturn is returned for a function whose returns can only be observed by a uretprobe that
+// could break the program.
 //
-// A uretprobe replaces the return address on the stack. Unwinders do not find the caller then: an exception that
-// leaves the function, or passes through it, aborts the program, and the destructors of a cancelled thread do not run.
+// A uretprobe replaces the return address on the stack, so unwinders do not find the caller. An
+// exception that leaves the function or passes through it aborts the program, and the destructors
+// of a cancelled thread do not run.
 var ErrUnsafeReturn = errors.New("returns cannot be observed without risk for the program")
 
-// form is how a program for the return of a user function is attached: enum return_form of return.bpf.h.
+// form is how a program for the return of a user function is attached: enum return_form in
+// return.bpf.h.
 type form uint8
 
 const (
 	// afterReturn is a uretprobe.
 	afterReturn form = iota
-	// atReturn is a uprobe at a return instruction that only calls of the function end with.
+	// atReturn is a uprobe at a return instruction that only calls of this function reach.
 	atReturn
-	// atSharedReturn is a uprobe at a return instruction of another function, which the function jumps to.
+	// atSharedReturn is a uprobe at a return instruction of another function, which this
+	// function jumps to.
 	atSharedReturn
 )
 
 // formFunction is the function of a program that returns its form (return.bpf.h).
 const formFunction = "return_form"
 
-// forForm is between the name of a program and the number of its form.
-const forForm = "__form"
+// formSeparator is between the name of a program and the number of its form.
+const formSeparator = "__form"
 
-// markPart is the part of a variant that is attached to the entry of functions with shared return instructions. It
-// notes the calls that their returns belong to.
+// markPart is in the name of the program of a variant that is attached to the entries of functions
+// with shared return instructions. It notes their calls, so that returns can be attributed to them.
 const markPart = "__mark"
 
 func isMark(program string) bool { return strings.Contains(program, markPart) }
@@ -49,7 +52,8 @@ func isMark(program string) bool { return strings.Contains(program, markPart) }
 // needsForm reports whether programs for returns are attached to user functions.
 func needsForm(spec *ebpf.ProgramSpec) bool { return isReturn(spec) && isUser(spec) }
 
-// withForm returns the program in one form. A program that does not need to know it has no such function.
+// withForm returns the program in a form. A program that does not call return_form() is returned
+// unchanged.
 func withForm(spec *ebpf.ProgramSpec, f form) *ebpf.ProgramSpec {
 	if f == afterReturn {
 		return spec
@@ -64,30 +68,30 @@ func withForm(spec *ebpf.ProgramSpec, f form) *ebpf.ProgramSpec {
 	return spec
 }
 
-// formName is the name that a program is kept by in one form.
+// formName returns the name under which a program in a form is stored.
 func formName(name string, f form) string {
 	if f == afterReturn {
 		return name
 	}
-	return fmt.Sprintf("%s%s%d", name, forForm, f)
+	return fmt.Sprintf("%s%s%d", name, formSeparator, f)
 }
 
 // exits are the attach points for the returns of a function: offsets in the file.
 type exits struct {
 	own, shared []uint64
-	after       bool  // by a uretprobe at the function's entry
-	err         error // why there are none
-	unwinds     bool  // a uretprobe is a risk, for a function with shared return instructions
+	uretprobe   bool  // a uretprobe at the function's entry is used instead
+	err         error // why there are no attach points
+	unwinds     bool  // a uretprobe could break the program; only set if shared is not empty
 }
 
-// in returns the attach points of one form.
+// in returns the attach points in a form.
 func (e *exits) in(f form, entry uint64) []uint64 {
 	switch {
 	case f == atReturn:
 		return e.own
 	case f == atSharedReturn:
 		return e.shared
-	case e.after:
+	case e.uretprobe:
 		return []uint64{entry}
 	}
 	return nil
@@ -99,14 +103,15 @@ type returnKey struct {
 	offset uint64
 }
 
-// exitsAt returns what findReturns has determined of a function, or nil.
+// exitsAt returns the result of findReturns for a function, or nil.
 func (o *Objects) exitsAt(f *binary.File, offset uint64) *exits {
 	o.returnsMu.Lock()
 	defer o.returnsMu.Unlock()
 	return o.returns[returnKey{f.ID, offset}]
 }
 
-// findReturns determines how programs are attached to the returns of functions at these offsets.
+// findReturns determines how programs are attached to the returns of the functions at these
+// offsets.
 func (o *Objects) findReturns(f *binary.File, offsets []uint64) {
 	offsets = slices.DeleteFunc(slices.Clone(offsets), func(offset uint64) bool { return o.exitsAt(f, offset) != nil })
 	if len(offsets) == 0 {
@@ -126,7 +131,7 @@ func (o *Objects) findReturns(f *binary.File, offsets []uint64) {
 	})
 	for _, offset := range offsets {
 		if key := (returnKey{f.ID, offset}); o.returns[key] == nil {
-			o.returns[key] = o.after(err, true)
+			o.returns[key] = o.uretprobeExits(err, true)
 		}
 	}
 }
@@ -134,21 +139,21 @@ func (o *Objects) findReturns(f *binary.File, offsets []uint64) {
 func (o *Objects) exitsOf(e *elf.File, text *code.Text, offset uint64) *exits {
 	start, ok := binary.Address(e, offset)
 	if !ok {
-		return o.after(code.ErrHidden, true)
+		return o.uretprobeExits(code.ErrHidden, true)
 	}
 	all, err := text.Returns(start)
 	if errors.Is(err, code.ErrPart) {
 		return &exits{err: err}
 	}
 	if err != nil {
-		return o.after(err, text.Unwinds(start))
+		return o.uretprobeExits(err, text.Unwinds(start))
 	}
 	found := &exits{}
 	for _, exit := range all {
 		at, ok := binary.Offset(e, exit.Address)
 		switch {
 		case !ok:
-			return o.after(code.ErrHidden, true)
+			return o.uretprobeExits(code.ErrHidden, true)
 		case exit.Shared:
 			found.shared = append(found.shared, at)
 		default:
@@ -163,23 +168,26 @@ func (o *Objects) exitsOf(e *elf.File, text *code.Text, offset uint64) *exits {
 
 var errShared = errors.New("other functions share its return instructions")
 
-// alone returns the attach points for a program that does not match returns with entries.
-func (o *Objects) alone(e *exits) *exits {
+// withoutShared returns the attach points for a program that does not match returns with entries,
+// and therefore cannot use shared return instructions.
+func (o *Objects) withoutShared(e *exits) *exits {
 	if len(e.shared) == 0 {
 		return e
 	}
-	return o.after(errShared, e.unwinds)
+	return o.uretprobeExits(errShared, e.unwinds)
 }
 
-// after is for functions that a uretprobe is needed for. unwinds reports whether it is a risk.
-func (o *Objects) after(err error, unwinds bool) *exits {
+// uretprobeExits returns the result for functions that need a uretprobe because of err. unwinds is
+// true if the uretprobe could break the program.
+func (o *Objects) uretprobeExits(err error, unwinds bool) *exits {
 	if !unwinds || o.options.Uretprobes {
-		return &exits{after: true}
+		return &exits{uretprobe: true}
 	}
 	return &exits{err: err}
 }
 
-// returnsOf returns what findReturns has determined. name is what the user calls the function.
+// returnsOf returns the result of findReturns, or an error if the returns cannot be observed. name
+// is the function's name in messages.
 func (o *Objects) returnsOf(f *binary.File, offset uint64, name string) (*exits, error) {
 	found := o.exitsAt(f, offset)
 	if found == nil || found.err == nil {
@@ -188,6 +196,7 @@ func (o *Objects) returnsOf(f *binary.File, offset uint64, name string) (*exits,
 	return nil, unsafeReturn(f, name, found)
 }
 
+// unsafeReturn returns an ErrUnsafeReturn with its reason and the remedy.
 func unsafeReturn(f *binary.File, name string, found *exits) error {
 	if errors.Is(found.err, code.ErrPart) {
 		return fmt.Errorf("%w: %s of %s: %w", ErrUnsafeReturn, name, f.Path, found.err)
@@ -196,8 +205,8 @@ func unsafeReturn(f *binary.File, name string, found *exits) error {
 		ErrUnsafeReturn, name, f.Path, found.err)
 }
 
-// splitUnsafe separates targets that cannot be observed without changing their program from the others.
-func (o *Objects) splitUnsafe(h Hook, targets []numbered) (safe []numbered, unsafe []refusal) {
+// splitUnsafe separates targets that can be observed safely from those whose program would break.
+func (o *Objects) splitUnsafe(h Hook, targets []targetWithID) (safe []targetWithID, unsafe []targetError) {
 	programs := o.userPrograms(h)
 	if slices.ContainsFunc(programs, func(name string) bool { return needsForm(o.spec.Programs[name]) }) {
 		for _, part := range byFile(targets) {
@@ -210,7 +219,7 @@ func (o *Objects) splitUnsafe(h Hook, targets []numbered) (safe []numbered, unsa
 	}
 	for _, t := range targets {
 		if err := o.checkTarget(programs, t); err != nil {
-			unsafe = append(unsafe, refusal{t, err})
+			unsafe = append(unsafe, targetError{t, err})
 			continue
 		}
 		safe = append(safe, t)
@@ -230,10 +239,10 @@ func (o *Objects) userPrograms(h Hook) (names []string) {
 	return names
 }
 
-// checkTarget returns an error if the programs would change what the program of the target does.
+// checkTarget returns an error if attaching the programs to the target could break its program.
 //
 // Returns ErrUnsafeReturn and ErrUnsafeEntry.
-func (o *Objects) checkTarget(programs []string, t numbered) error {
+func (o *Objects) checkTarget(programs []string, t targetWithID) error {
 	if t.File == nil {
 		return nil
 	}
@@ -247,22 +256,22 @@ func (o *Objects) checkTarget(programs []string, t numbered) error {
 }
 
 // probesEntry reports whether a program is attached to the first instruction of a function.
-func (o *Objects) probesEntry(name string, t numbered) bool {
+func (o *Objects) probesEntry(name string, t targetWithID) bool {
 	found := o.exitsAt(t.File, t.Offset)
 	switch {
 	case isMark(name):
 		return found != nil && len(found.shared) > 0
 	case needsForm(o.spec.Programs[name]):
-		return found == nil || found.after
+		return found == nil || found.uretprobe
 	}
 	return true
 }
 
-// ErrUnsafeEntry is returned for a function whose entry cannot be probed, because the kernel does not execute its first
-// instruction then: see [code.IsMisread].
-var ErrUnsafeEntry = errors.New("its entry cannot be observed: with a probe, this kernel does not execute its first instruction")
+// ErrUnsafeEntry is returned for a function whose entry cannot be probed because the kernel would
+// skip its first instruction: see [code.IsMisread].
+var ErrUnsafeEntry = errors.New("entry cannot be probed: this kernel would skip the first instruction")
 
-// checkEntry returns ErrUnsafeEntry for an attach point in a file that must not be probed.
+// checkEntry returns ErrUnsafeEntry if the instruction at an offset in a file must not be probed.
 func checkEntry(f *binary.File, offset uint64, name string) error {
 	if runtime.GOARCH != "amd64" {
 		return nil
@@ -277,14 +286,14 @@ func checkEntry(f *binary.File, offset uint64, name string) error {
 	return nil
 }
 
-// placement is a program in one form, and where it is attached.
+// placement is a form of a program with the targets that it is attached to.
 type placement struct {
 	form    form
-	targets []numbered
+	targets []targetWithID
 }
 
-// placements returns where a program is attached for these targets.
-func (o *Objects) placements(name string, targets []numbered) []placement {
+// placements returns the forms in which a program is attached to these targets.
+func (o *Objects) placements(name string, targets []targetWithID) []placement {
 	if !isMark(name) && !needsForm(o.spec.Programs[name]) {
 		return []placement{{afterReturn, targets}}
 	}
@@ -292,8 +301,8 @@ func (o *Objects) placements(name string, targets []numbered) []placement {
 	for f := afterReturn; f <= atSharedReturn; f++ {
 		p := placement{form: f}
 		for _, t := range targets {
-			t.at = o.exitsAt(t.File, t.Offset).in(f, t.Offset)
-			if len(t.at) > 0 {
+			t.offsets = o.exitsAt(t.File, t.Offset).in(f, t.Offset)
+			if len(t.offsets) > 0 {
 				p.targets = append(p.targets, t)
 			}
 		}
@@ -312,15 +321,16 @@ func (o *Objects) placements(name string, targets []numbered) []placement {
 	return nil
 }
 
-func atEntry(targets []numbered) []numbered {
+func atEntry(targets []targetWithID) []targetWithID {
 	out := slices.Clone(targets)
 	for i := range out {
-		out[i].at = nil
+		out[i].offsets = nil
 	}
 	return out
 }
 
-func (o *Objects) forgetReturns() {
+// clearReturns removes all results of findReturns.
+func (o *Objects) clearReturns() {
 	o.returnsMu.Lock()
 	defer o.returnsMu.Unlock()
 	clear(o.returns)
@@ -336,20 +346,21 @@ func HasReturns(spec *ebpf.CollectionSpec) bool {
 	return false
 }
 
-// returnsIn describes how the programs of a variant are attached to the returns of user functions, "" if none are.
+// returnsIn describes how the programs of a variant are attached to the returns of user functions.
+// It returns "" if none are.
 func (o *Objects) returnsIn(v Variant) string {
 	if !slices.ContainsFunc(v.Programs, func(name string) bool { return needsForm(o.spec.Programs[name]) }) {
 		return ""
 	}
 	o.returnsMu.Lock()
 	defer o.returnsMu.Unlock()
-	var functions, instructions, after, unsafe int
+	var functions, instructions, uretprobes, unsafe int
 	for _, e := range o.returns {
 		switch {
 		case e.err != nil:
 			unsafe++
-		case e.after:
-			after++
+		case e.uretprobe:
+			uretprobes++
 		default:
 			functions++
 			instructions += len(e.own) + len(e.shared)
@@ -359,8 +370,8 @@ func (o *Objects) returnsIn(v Variant) string {
 	if functions > 0 {
 		all = append(all, fmt.Sprintf("returns of %s by uprobes at %s", count(functions, "function"), count(instructions, "return instruction")))
 	}
-	if after > 0 {
-		all = append(all, fmt.Sprintf("returns of %s by uretprobes", count(after, "function")))
+	if uretprobes > 0 {
+		all = append(all, fmt.Sprintf("returns of %s by uretprobes", count(uretprobes, "function")))
 	}
 	if unsafe > 0 {
 		all = append(all, fmt.Sprintf("%s not observed", count(unsafe, "function")))

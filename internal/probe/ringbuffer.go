@@ -7,9 +7,9 @@ import (
 	"github.com/cilium/ebpf/features"
 )
 
-// lacksRingBuffer reports whether the object's events need perf buffers, as the kernel has no
-// ring buffer (before 5.8). It asks the kernel by creating one. Any other reason why that
-// fails is left to the creation of the object's own map, which reports it.
+// lacksRingBuffer reports whether the object needs perf buffers because the kernel has no ring
+// buffer (before Linux 5.8). It tests that by creating a ring buffer. If that fails for another
+// reason, creating the object's own map will fail too and report it.
 func (k *Kernel) lacksRingBuffer(spec *ebpf.CollectionSpec) bool {
 	m := spec.Maps["events"]
 	if m == nil || m.Type != ebpf.RingBuf {

@@ -11,22 +11,23 @@ import (
 // withEvents adds the map of event.bpf.h and its variable.
 func (o object) withEvents() object {
 	o.Maps["events"] = &ebpf.MapSpec{Name: tag(), Type: ebpf.RingBuf, MaxEntries: 1 << 16, Tags: []string{userSpace}}
-	delete(o.Variables, "runs") // whose place in the section it takes
+	delete(o.Variables, "runs") // event_perf_buffer replaces it at the same offset
 	o.Variables["event_perf_buffer"] = &ebpf.VariableSpec{Name: "event_perf_buffer", SectionName: ".bss", Value: make([]byte, 1)}
 	return o
 }
 
-// A kernel without the ring buffer gets perf buffers, without being asked for them.
+// TestPerfBuffersWithoutRingBuffer checks that perf buffers are used, without an option, if the
+// kernel has no ring buffer.
 func TestPerfBuffersWithoutRingBuffer(t *testing.T) {
 	needRoot(t)
 	for _, tt := range []struct {
 		name string
-		have error // the kernel's answer to a ring buffer
+		have error // result of creating a ring buffer
 		want ebpf.MapType
 	}{
-		{"has it", nil, ebpf.RingBuf},
-		{"lacks it", ebpf.ErrNotSupported, ebpf.PerfEventArray},
-		{"does not tell", unix.EPERM, ebpf.RingBuf},
+		{"supported", nil, ebpf.RingBuf},
+		{"not supported", ebpf.ErrNotSupported, ebpf.PerfEventArray},
+		{"not permitted", unix.EPERM, ebpf.RingBuf},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			kernel, err := NewKernel("")
@@ -41,17 +42,17 @@ func TestPerfBuffersWithoutRingBuffer(t *testing.T) {
 			}
 			defer objects.Close()
 			if got := objects.Maps["events"].Type(); got != tt.want {
-				t.Errorf("events go through a %s, want a %s", got, tt.want)
+				t.Errorf("type of map events is %s, want %s", got, tt.want)
 			}
-			told := spec.Variables["event_perf_buffer"].Value[0] == 1
-			if told != (tt.want == ebpf.PerfEventArray) {
-				t.Errorf("event_perf_buffer is %v", told)
+			isPerf := spec.Variables["event_perf_buffer"].Value[0] == 1
+			if isPerf != (tt.want == ebpf.PerfEventArray) {
+				t.Errorf("event_perf_buffer is %v, want %v", isPerf, !isPerf)
 			}
 		})
 	}
 }
 
-// The kernel is asked by creating a map.
+// TestLacksRingBuffer compares the result with the creation of a ring buffer.
 func TestLacksRingBuffer(t *testing.T) {
 	needRoot(t)
 	kernel, err := NewKernel("")
@@ -63,9 +64,9 @@ func TestLacksRingBuffer(t *testing.T) {
 		m.Close()
 	}
 	if got, want := kernel.lacksRingBuffer(newObject().withEvents().CollectionSpec), errors.Is(err, ebpf.ErrNotSupported); got != want {
-		t.Errorf("lacks the ring buffer: %v, creating one: %v", got, err)
+		t.Errorf("lacksRingBuffer is %v, but creating a ring buffer: %v", got, err)
 	}
 	if kernel.lacksRingBuffer(newObject().CollectionSpec) {
-		t.Error("an object without events needs perf buffers")
+		t.Error("lacksRingBuffer is true for an object without map events")
 	}
 }

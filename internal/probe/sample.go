@@ -15,16 +15,17 @@ import (
 	"github.com/corescope/corescope/internal/system"
 )
 
-// Sampling is when programs of perf events run: at regular times of each CPU's clock, which
-// also runs while the CPU is idle.
+// Sampling defines when programs of perf events run: at regular times of each CPU's clock
+// (PERF_COUNT_SW_CPU_CLOCK), which also runs while the CPU is idle.
 type Sampling struct {
-	// Frequency is how often in a second, Period the ns between two times, if it is set.
+	// Frequency is in Hz. Period is in ns; if it is set, Frequency is ignored.
 	Frequency, Period uint64
-	// CPUs are the only ones; none means all.
+	// CPUs are the CPUs to sample, all if empty.
 	CPUs []int
 }
 
-// PerSecond is how many samples all CPUs take in a second at the most, 0 where there are none.
+// PerSecond returns the maximum number of samples per second of all CPUs together, 0 without
+// sampling.
 func (s Sampling) PerSecond() uint64 {
 	cpus := uint64(len(s.CPUs))
 	if cpus == 0 {
@@ -36,8 +37,8 @@ func (s Sampling) PerSecond() uint64 {
 	return cpus * s.Frequency
 }
 
-// sampler runs a program by an event on each CPU. A CPU that goes offline takes its event
-// with it, and is given a new one as it comes.
+// sampler runs a program by a perf event on each CPU. If a CPU goes offline, the kernel removes its
+// event. When it comes online again, a new event is opened.
 type sampler struct {
 	link.Link // nil: only Close and Info are called
 	sampling  Sampling
@@ -48,7 +49,7 @@ type sampler struct {
 	done      chan struct{}
 }
 
-// Info returns an error: the perf events are no link of the kernel.
+// Info returns an error, because perf events are not BPF links.
 func (s *sampler) Info() (*link.Info, error) { return nil, ebpf.ErrNotSupported }
 
 func newSampler(prog *ebpf.Program, s Sampling) (*sampler, error) {
@@ -78,7 +79,7 @@ func (p *sampler) open() error {
 	return nil
 }
 
-// wanted lists the CPUs that are sampled when they are online.
+// wanted returns the CPUs to sample, including those that are offline.
 func (p *sampler) wanted() []int {
 	if len(p.sampling.CPUs) > 0 {
 		return p.sampling.CPUs
@@ -127,8 +128,8 @@ func start(fd int, prog *ebpf.Program) error {
 	return nil
 }
 
-// follow gives CPUs that come an event, until Close. What may not be had then is left: the
-// rights for it may be gone.
+// follow opens events for CPUs that come online, until Close. It ignores errors: the capabilities
+// for it may have been dropped.
 func (p *sampler) follow() {
 	defer close(p.done)
 	fds := []unix.PollFd{{Fd: int32(p.stop), Events: unix.POLLIN}}
@@ -161,7 +162,7 @@ func (p *sampler) missing() (cpus []int) {
 	return cpus
 }
 
-// Close returns when the program does not run any more.
+// Close closes the events. The program does not run any more when it returns.
 func (p *sampler) Close() error {
 	if p.events == nil {
 		return fs.ErrClosed

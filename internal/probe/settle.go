@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// prepareSettling attaches the iterators of Options.Settle; a kernel without such iterators
-// does without.
+// prepareSettling attaches the iterators of Options.Settle. Iterators that the kernel does not
+// support are omitted.
 func (o *Objects) prepareSettling() error {
 	for _, it := range o.options.Settle {
 		if err := o.Prepare(it); err != nil && !errors.Is(err, ErrUnsupported) {
@@ -16,7 +16,7 @@ func (o *Objects) prepareSettling() error {
 	return nil
 }
 
-// settle runs the iterators of Options.Settle, once, while all is attached.
+// settle runs the iterators of Options.Settle once, while all programs are attached.
 func (o *Objects) settle() error {
 	if len(o.links) == 0 {
 		return nil
@@ -26,7 +26,7 @@ func (o *Objects) settle() error {
 			continue
 		}
 		if err := o.iterate(it, func([]byte) error { return nil }); err != nil {
-			return fmt.Errorf("count what was not observed: %w", err)
+			return fmt.Errorf("count events that were not observed to end: %w", err)
 		}
 	}
 	return nil

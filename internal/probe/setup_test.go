@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// variables returns a spec with variables of these sizes.
 func variables(sizes map[string]int) *ebpf.CollectionSpec {
 	spec := &ebpf.CollectionSpec{Variables: map[string]*ebpf.VariableSpec{}, Maps: map[string]*ebpf.MapSpec{}}
 	for name, size := range sizes {
@@ -45,12 +46,12 @@ func TestSetVariable(t *testing.T) {
 		}
 	}
 	err := setVariable(spec, "name", "abcde")
-	if !errors.Is(err, ErrTooLong) || !strings.Contains(err.Error(), "5 bytes where there is room for 4") {
-		t.Errorf("a text that is too long: %v", err)
+	if !errors.Is(err, ErrTooLong) || !strings.Contains(err.Error(), "5 bytes, the maximum is 4") {
+		t.Errorf("string of 5 bytes: %v, want ErrTooLong", err)
 	}
 	for name, val := range map[string]any{"none": 1, "flag": uint32(1), "bad": "x", "ids": make(chan int)} {
 		if err := setVariable(spec, name, val); err == nil {
-			t.Errorf("%s takes %T", name, val)
+			t.Errorf("setting %s to a %T: no error", name, val)
 		}
 	}
 }
@@ -84,8 +85,8 @@ func TestSetArray(t *testing.T) {
 	}
 }
 
-// kernelOf is a kernel that has the types and no others.
-func kernelOf(t *testing.T, types ...btf.Type) *Kernel {
+// newTestKernel returns a kernel with these types only.
+func newTestKernel(t *testing.T, types ...btf.Type) *Kernel {
 	t.Helper()
 	b, err := btf.NewBuilder(types, nil)
 	if err != nil {
@@ -103,13 +104,13 @@ func kernelOf(t *testing.T, types ...btf.Type) *Kernel {
 }
 
 func TestPreallocate(t *testing.T) {
-	old := kernelOf(t, &btf.Struct{Name: "other", Size: 4})
+	old := newTestKernel(t, &btf.Struct{Name: "other", Size: 4})
 	alloc := &btf.Struct{Name: "bpf_mem_alloc", Size: 4}
-	lockOf := func(member string) *btf.Struct {
+	spinlock := func(member string) *btf.Struct {
 		u32 := &btf.Int{Name: "u32", Size: 4}
 		return &btf.Struct{Name: "spinlock", Size: 4, Members: []btf.Member{{Name: member, Type: u32}}}
 	}
-	safe, realtime := kernelOf(t, alloc, lockOf("")), kernelOf(t, alloc, lockOf("lock"))
+	safe, realtime := newTestKernel(t, alloc, spinlock("")), newTestKernel(t, alloc, spinlock("lock"))
 	grows := ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 1 << 20, Flags: unix.BPF_F_NO_PREALLOC}
 	for _, tt := range []struct {
 		name   string
@@ -118,11 +119,11 @@ func TestPreallocate(t *testing.T) {
 		want   ebpf.MapSpec
 	}{
 		{"safe", safe, grows, grows},
-		{"old", old, grows, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: oldEntries}},
-		{"real time", realtime, grows, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: oldEntries}},
+		{"old", old, grows, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: preallocatedMax}},
+		{"PREEMPT_RT", realtime, grows, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: preallocatedMax}},
 		{"old and small", old, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 5, Flags: unix.BPF_F_NO_PREALLOC}, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 5}},
-		{"old, all at once", old, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 1 << 20}, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 1 << 20}},
-		{"old, of tasks", old, ebpf.MapSpec{Type: ebpf.TaskStorage, Flags: unix.BPF_F_NO_PREALLOC}, ebpf.MapSpec{Type: ebpf.TaskStorage, Flags: unix.BPF_F_NO_PREALLOC}},
+		{"old, preallocated", old, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 1 << 20}, ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 1 << 20}},
+		{"old, task storage", old, ebpf.MapSpec{Type: ebpf.TaskStorage, Flags: unix.BPF_F_NO_PREALLOC}, ebpf.MapSpec{Type: ebpf.TaskStorage, Flags: unix.BPF_F_NO_PREALLOC}},
 	} {
 		m := tt.m
 		preallocate(&ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{"m": &m}}, tt.kernel)
@@ -136,7 +137,7 @@ func TestSetUp(t *testing.T) {
 	spec := variables(map[string]int{"event_perf_buffer": 1, "n": 4})
 	spec.Maps["events"] = &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096}
 	spec.Maps["hists"] = &ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 10}
-	o := Options{Variables: map[string]any{"n": uint32(7)}, MapEntries: map[string]uint32{"events": 8192, "none": 1}, Kernel: kernelOf(t)}
+	o := Options{Variables: map[string]any{"n": uint32(7)}, MapEntries: map[string]uint32{"events": 8192, "none": 1}, Kernel: newTestKernel(t)}
 	if err := setUp(spec, o); err != nil {
 		t.Fatal(err)
 	}
@@ -154,22 +155,22 @@ func TestSetUp(t *testing.T) {
 		t.Errorf("perf event array %v", m)
 	}
 	if got := spec.Variables["event_perf_buffer"].Value[0]; got != 1 {
-		t.Error("the programs are not told of perf buffers")
+		t.Errorf("event_perf_buffer is %d, want 1", got)
 	}
 	o.Variables = map[string]any{"none": true}
 	if err := setUp(spec, o); err == nil || !strings.Contains(err.Error(), "none") {
-		t.Errorf("a variable that is not there: %v", err)
+		t.Errorf("missing variable: %v, want an error with its name", err)
 	}
 }
 
 func TestNewKernel(t *testing.T) {
 	if _, err := NewKernel("/no/such/file"); err == nil {
-		t.Error("a file that is not there is read")
+		t.Error("reading a missing BTF file: no error")
 	}
 	if k, err := NewKernel(""); err != nil || k.given != nil {
 		t.Errorf("%v, %v", k, err)
 	}
-	given := kernelOf(t, &btf.Struct{Name: "x", Size: 4})
+	given := newTestKernel(t, &btf.Struct{Name: "x", Size: 4})
 	if types, err := given.Types(); err != nil || types != given.given {
 		t.Errorf("%v, %v", types, err)
 	}
@@ -184,30 +185,30 @@ func TestCounterTypes(t *testing.T) {
 	small := &btf.Struct{Name: "lost", Size: 4, Members: []btf.Member{{Name: "a", Type: &btf.Int{Name: "u32", Size: 4}}}}
 	for _, bad := range []btf.Type{nil, u64, small} {
 		if _, err := counters(bad); err == nil {
-			t.Errorf("%v has counters", bad)
+			t.Errorf("counters of %v: no error", bad)
 		}
 	}
 	none := (&Objects{}).Counts("lost")
 	if counts, err := none.Read(); err != nil || len(counts) != 0 {
-		t.Errorf("counts of no map: %v, %v", counts, err)
+		t.Errorf("counters of a missing map: %v, %v", counts, err)
 	}
 }
 
-// stuttering gives some bytes at a time, and asks to be read again in between.
-type stuttering struct {
-	rest  []byte
-	asked bool
+// eagainReader returns up to 3 bytes per Read, and EAGAIN from every other Read.
+type eagainReader struct {
+	rest   []byte
+	failed bool // the previous Read returned EAGAIN
 }
 
-func (s *stuttering) Read(b []byte) (int, error) {
-	if s.asked = !s.asked; s.asked {
+func (r *eagainReader) Read(b []byte) (int, error) {
+	if r.failed = !r.failed; r.failed {
 		return 0, unix.EAGAIN
 	}
-	if len(s.rest) == 0 {
+	if len(r.rest) == 0 {
 		return 0, io.EOF
 	}
-	n := copy(b, s.rest[:min(3, len(s.rest))])
-	s.rest = s.rest[n:]
+	n := copy(b, r.rest[:min(3, len(r.rest))])
+	r.rest = r.rest[n:]
 	return n, nil
 }
 
@@ -215,19 +216,19 @@ func TestRecords(t *testing.T) {
 	var got []string
 	yield := func(b []byte) error { got = append(got, string(b)); return nil }
 	rows := "\x04\x00\x00\x00aaaa\x00\x00\x00\x00\x02\x00\x00\x00cc"
-	if err := records(patient{&stuttering{rest: []byte(rows)}}, yield); err != nil || strings.Join(got, " ") != "aaaa  cc" {
+	if err := records(retryReader{&eagainReader{rest: []byte(rows)}}, yield); err != nil || strings.Join(got, " ") != "aaaa  cc" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := records(patient{&stuttering{}}, yield); err != nil || len(got) != 3 {
-		t.Errorf("records of nothing: %q, %v", got, err)
+	if err := records(retryReader{&eagainReader{}}, yield); err != nil || len(got) != 3 {
+		t.Errorf("empty input: %q, %v", got, err)
 	}
 	for _, half := range []string{rows[:2], rows[:4], rows[:6]} {
-		if err := records(patient{&stuttering{rest: []byte(half)}}, yield); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("half a record, %q: %v", half, err)
+		if err := records(retryReader{&eagainReader{rest: []byte(half)}}, yield); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("truncated input %q: %v, want ErrUnexpectedEOF", half, err)
 		}
 	}
 	if err := records(strings.NewReader("\xff\xff\xff\xff"), yield); err == nil {
-		t.Error("a record of 4 GB")
+		t.Error("record of 4 GiB: no error")
 	}
 	stop := errors.New("stop")
 	n := 0

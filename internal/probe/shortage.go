@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shortage returns the errno of an error that tells nothing of the kernel, which may
-// well have what was asked for: this process was refused a descriptor or memory. To go
-// on with another way, or without, would hide that.
+// shortage returns the errno if an attempt failed because file descriptors or memory ran out,
+// otherwise nil. Such an error says nothing about the kernel's features, so no fallback may be
+// tried.
 func shortage(err error) error {
 	for _, errno := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
 		if errors.Is(err, errno) {
@@ -22,12 +22,13 @@ func shortage(err error) error {
 	return nil
 }
 
-// spareDescriptors is room for what a run opens beside its object.
+// spareDescriptors is the number of descriptors that a run opens in addition to those of its
+// object.
 const spareDescriptors = 16
 
-// checkDescriptors sees that there is room for the object before anything is tried: the
-// library takes whatever fails for want of a descriptor for something that the kernel
-// does not have.
+// checkDescriptors returns an error if the limit of open files is too low for the object. It is
+// called before anything is loaded, because the library misinterprets EMFILE as a missing feature
+// of the kernel.
 func checkDescriptors(spec *ebpf.CollectionSpec, o Options) error {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -35,7 +36,7 @@ func checkDescriptors(spec *ebpf.CollectionSpec, o Options) error {
 	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("read limit of descriptors: %w", err)
+		return fmt.Errorf("read RLIMIT_NOFILE: %w", err)
 	}
 	if need := len(open) + descriptors(spec, o); limit.Cur < uint64(need) {
 		return fmt.Errorf("load object: %w: it needs %d, and %d are allowed", unix.EMFILE, need, limit.Cur)
@@ -43,13 +44,14 @@ func checkDescriptors(spec *ebpf.CollectionSpec, o Options) error {
 	return nil
 }
 
-// returnDescriptors is the number of further descriptors for a program at returns of user functions: it
-// is loaded in up to two more forms, and without uprobe_multi attached to each return instruction.
+// returnDescriptors is the number of additional descriptors for a program at returns of user
+// functions: it is loaded in up to two more forms, and without uprobe_multi it is attached to each
+// return instruction separately.
 const returnDescriptors = 8
 
-// descriptors returns the number of descriptors that the object needs: while a program is loaded, one
-// for each map and one more for each map that the program uses; one for each program that is attached,
-// and its link; and one for each perf buffer.
+// descriptors returns the number of descriptors that the object needs: one for each map, and while
+// a program is loaded one more for each map that it uses; one for each attached program and one for
+// its link; and one for each perf buffer.
 func descriptors(spec *ebpf.CollectionSpec, o Options) int {
 	n := spareDescriptors + 2*len(spec.Maps)
 	for _, h := range Hooks(spec) {

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// StandIn is a hook that is taken where another one cannot be had.
+// StandIn is a hook that is used if another hook cannot be attached.
 type StandIn struct {
 	Hook, For string
-	// Means says what is different then. It is told.
+	// Means describes the difference for the user. It is reported if the stand-in is used.
 	Means string
 }
 
-// choose leaves out hooks that are forced away: of a hook and its stand-in who names one
-// wants it.
-func choose(hooks []Hook, pairs []StandIn, force []string) []Hook {
+// dropUnforced removes the other hook of a pair of hook and stand-in if the user forces an attach
+// type of one of them.
+func dropUnforced(hooks []Hook, pairs []StandIn, force []string) []Hook {
 	named := func(hook string) bool {
 		return slices.ContainsFunc(force, func(word string) bool { return strings.HasPrefix(word, hook+"=") })
 	}
@@ -27,53 +27,55 @@ func choose(hooks []Hook, pairs []StandIn, force []string) []Hook {
 	})
 }
 
-// standIns parts the hooks into those to attach, and those that may have to stand in.
-func (o *Objects) standIns(hooks []Hook) (first []Hook, others map[string]Hook) {
-	others = map[string]Hook{}
+// splitStandIns separates the hooks to attach from their stand-ins, which are returned by the name
+// of the hook that they replace.
+func (o *Objects) splitStandIns(hooks []Hook) (first []Hook, standIns map[string]Hook) {
+	standIns = map[string]Hook{}
 	for _, h := range hooks {
 		i := slices.IndexFunc(o.options.StandIns, func(s StandIn) bool { return s.Hook == h.Name })
 		if i >= 0 && slices.ContainsFunc(hooks, func(h Hook) bool { return h.Name == o.options.StandIns[i].For }) {
-			others[o.options.StandIns[i].For] = h
+			standIns[o.options.StandIns[i].For] = h
 			continue
 		}
 		first = append(first, h)
 	}
-	return first, others
+	return first, standIns
 }
 
-// attachEither attaches a hook, or what stands in for it.
-func (o *Objects) attachEither(h Hook, others map[string]Hook) error {
-	links, refused := len(o.links), len(o.Refused)
+// attachOrStandIn attaches a hook, or its stand-in if that fails.
+func (o *Objects) attachOrStandIn(h Hook, standIns map[string]Hook) error {
+	links, failed := len(o.links), len(o.FailedTargets)
 	err := o.attachHook(h)
-	other, ok := others[h.Name]
+	standIn, ok := standIns[h.Name]
 	var missing *HookError
 	switch {
 	case err == nil:
-		o.sayStandIn(h.Name)
+		o.notifyStandIn(h.Name)
 		return nil
 	case !ok || !errors.As(err, &missing) || missing.Unwrap() != nil:
 		return err
 	}
-	o.takeBack(h, links, refused)
-	if again := o.attachHook(other); again != nil {
-		return fmt.Errorf("%w; %w", err, again)
+	o.rollBack(h, links, failed)
+	if standInErr := o.attachHook(standIn); standInErr != nil {
+		return fmt.Errorf("%w; %w", err, standInErr)
 	}
-	o.sayStandIn(other.Name)
+	o.notifyStandIn(standIn.Name)
 	return nil
 }
 
-// takeBack detaches what was attached of a hook that cannot be had as a whole, and unloads it.
-func (o *Objects) takeBack(h Hook, links, refused int) {
+// rollBack detaches and unloads the programs of a hook that was attached in part. links and failed
+// are the lengths of o.links and o.FailedTargets before.
+func (o *Objects) rollBack(h Hook, links, failed int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.detached {
 		closeTogether(o.links[links:])
 		o.links = o.links[:links]
 	}
-	o.Refused = o.Refused[:refused]
+	o.FailedTargets = o.FailedTargets[:failed]
 	o.Tried[h.Name] = slices.DeleteFunc(o.Tried[h.Name], func(a Attempt) bool { return a.Err == nil })
 	for name, prog := range o.programs {
-		if own, _, _ := strings.Cut(name, forTarget); h.has(own) {
+		if base, _, _ := strings.Cut(name, targetSeparator); h.has(base) {
 			prog.Close()
 			delete(o.programs, name)
 		}
@@ -84,10 +86,11 @@ func (h *Hook) has(program string) bool {
 	return slices.ContainsFunc(h.Variants, func(v Variant) bool { return slices.Contains(v.Programs, program) })
 }
 
-func (o *Objects) sayStandIn(hook string) {
+// notifyStandIn reports that the hook is used if it is a stand-in.
+func (o *Objects) notifyStandIn(hook string) {
 	for _, s := range o.options.StandIns {
 		if s.Hook == hook {
-			o.notify(fmt.Errorf("hook %s in place of %s: %s", s.Hook, s.For, s.Means))
+			o.notify(fmt.Errorf("using hook %s instead of %s: %s", s.Hook, s.For, s.Means))
 		}
 	}
 }

@@ -9,48 +9,48 @@ import (
 	"github.com/corescope/corescope/internal/binary"
 )
 
-// Target is a place of the user's choice that programs are attached to. Which of the
-// fields are set follows from the sections of its hook's programs.
+// Target is an attach point that the user selects. Which fields are set depends on the sections of
+// the hook's programs.
 type Target struct {
-	// Name is a kernel function, a tracepoint as "sched/sched_switch", or what a user
-	// function is called.
+	// Name is the name of a kernel function, a tracepoint such as "sched/sched_switch", or the
+	// name of a user function in messages.
 	Name string
-	// Address is that of a kernel function, or 0 where the kernel hides it.
+	// Address is the address of a kernel function, or 0 if the kernel hides it.
 	Address uint64
-	// File has a user function at Offset, in bytes from its beginning. That of a kernel
-	// function is from the function's. It is open until all is attached.
+	// File contains the user function at the file offset Offset. For a kernel function, Offset
+	// is relative to its start. The file is open until all programs are attached.
 	File   *binary.File
 	Offset uint64
-	// Semaphore is the offset in File of the counter that a USDT probe wants raised, or 0.
+	// Semaphore is the offset in File of the counter that enables a USDT probe, or 0.
 	Semaphore uint64
 }
 
-// Instance is a hook whose programs' sections name no target, and its targets. The
-// programs learn from target_id() (target.bpf.h) which target they were called for: the
-// first one's number is First, and so on.
+// Instance is a hook whose programs' sections name no target, with its targets. target_id()
+// (target.bpf.h) returns the ID of the target that a program was called for: First for the first
+// target, First + 1 for the next one, and so on.
 type Instance struct {
 	Hook    string
 	First   uint64
 	Targets []Target
-	// Functions are bodies for functions of the programs, by their names.
+	// Functions are bodies for functions of the programs, by name.
 	Functions map[string]asm.Instructions
-	// Sleepable are bodies to use instead in programs of user functions, which are then loaded
-	// as sleepable, if the kernel supports that (6.0). It may be nil.
+	// Sleepable are bodies for programs of user functions that are loaded as sleepable, if the
+	// kernel supports that (Linux 6.0). It may be nil.
 	Sleepable map[string]asm.Instructions
-	// Some tells that it is enough when some of the targets can be had.
-	Some bool
+	// AllowPartial means that attaching succeeds if at least one target is attached.
+	AllowPartial bool
 
-	alone bool // the kernel cannot tell a program which target it was called for
+	noCookies bool // the kernel has no attach cookies for these programs
 }
 
-// Refusal is a target that could not be had.
-type Refusal struct {
+// FailedTarget is a target that failed to attach.
+type FailedTarget struct {
 	Target string
 	Err    error
 }
 
-// isOpen tells programs whose section does not say where to attach.
-func isOpen(spec *ebpf.ProgramSpec) bool {
+// namesNoTarget reports whether the program's section has no attach point.
+func namesNoTarget(spec *ebpf.ProgramSpec) bool {
 	switch spec.Type {
 	case ebpf.RawTracepoint, ebpf.Tracing, ebpf.TracePoint, ebpf.Kprobe:
 		return !strings.Contains(spec.SectionName, "/")
@@ -58,23 +58,24 @@ func isOpen(spec *ebpf.ProgramSpec) bool {
 	return false
 }
 
-// isMulti tells programs that one link attaches to many targets.
+// isMulti reports whether one link attaches the program to many targets.
 func isMulti(spec *ebpf.ProgramSpec) bool {
 	return spec.AttachType == ebpf.AttachTraceKprobeMulti || spec.AttachType == ebpf.AttachTraceUprobeMulti
 }
 
-// isReturn tells programs that run when a function returns.
+// isReturn reports whether the program runs when a function returns.
 func isReturn(spec *ebpf.ProgramSpec) bool {
 	kind, _, _ := strings.Cut(spec.SectionName, "/")
 	return kind == "fexit" || strings.Contains(kind, "retprobe")
 }
 
-// isUser tells programs of user functions.
+// isUser reports whether the program is attached to user functions.
 func isUser(spec *ebpf.ProgramSpec) bool {
 	return strings.HasPrefix(spec.SectionName, "u")
 }
 
-// canShare tells programs that can be attached to several targets, and be told which.
+// canShare reports whether the program can be attached to several targets and identify them by
+// attach cookies.
 func canShare(spec *ebpf.ProgramSpec) bool {
 	return spec.Type == ebpf.Kprobe || spec.Type == ebpf.TracePoint
 }

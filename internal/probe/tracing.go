@@ -15,29 +15,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errRefused is of a program that the kernel refuses to look at.
-var errRefused = errors.New("refused")
+// errNoLog is returned if the kernel rejects a program with EPERM before the verifier starts.
+var errNoLog = errors.New("rejected before verification")
 
-// loadFound loads a program that is attached by the kernel's ID of its target. The
-// library would look for the ID in all of the kernel's types. Whatever goes wrong is for
-// the library to say, which is asked next, but for errRefused.
-func loadFound(spec *ebpf.ProgramSpec, target btf.TypeID, kernel *Kernel, maps map[string]*ebpf.Map) (*ebpf.Program, error) {
+// loadByTypeID loads a program that is attached by a BTF ID. The library would search for the ID in
+// all types of the kernel. After an error other than errNoLog, the caller loads the program with
+// the library, whose error is more detailed.
+func loadByTypeID(spec *ebpf.ProgramSpec, target btf.TypeID, kernel *Kernel, maps map[string]*ebpf.Map) (*ebpf.Program, error) {
 	insns := make(asm.Instructions, len(spec.Instructions))
 	for i := range insns {
-		// Lines of source are for what the verifier says. The library is asked for that.
+		// Source lines are only used in the verifier's log, which this load does not request.
 		insns[i] = spec.Instructions[i].WithSource(nil)
 		if fn := btf.FuncMetadata(&insns[i]); fn != nil && fn.Linkage == btf.StaticFunc {
 			insns[i] = btf.WithFuncMetadata(insns[i], withoutTargets(fn))
 		}
 	}
-	if err := giveMaps(insns, maps); err != nil {
+	if err := setMapFDs(insns, maps); err != nil {
 		return nil, err
 	}
 	functions, err := kernel.functions(spec)
 	if err != nil {
 		return nil, err
 	}
-	if err := giveFunctions(insns, functions); err != nil {
+	if err := setFunctionIDs(insns, functions); err != nil {
 		return nil, err
 	}
 	var types btf.Builder
@@ -68,8 +68,9 @@ func loadFound(spec *ebpf.ProgramSpec, target btf.TypeID, kernel *Kernel, maps m
 	return ebpf.NewProgramFromFD(fd)
 }
 
-// withoutTargets is the function with pointers to nothing as its parameters. The verifier
-// looks at their types in global functions only, and all that struct sock leads to is 80 KB.
+// withoutTargets returns the function with all pointers in its parameters replaced by void *. The
+// verifier checks their types only in global functions, and the types that struct sock refers to
+// take 80 KB.
 func withoutTargets(fn *btf.Func) *btf.Func {
 	proto, ok := fn.Type.(*btf.FuncProto)
 	if !ok {
@@ -84,7 +85,8 @@ func withoutTargets(fn *btf.Func) *btf.Func {
 	return &btf.Func{Name: fn.Name, Linkage: fn.Linkage, Type: &btf.FuncProto{Return: proto.Return, Params: params}}
 }
 
-func giveMaps(insns asm.Instructions, maps map[string]*ebpf.Map) error {
+// setMapFDs sets the descriptors of the maps that the instructions reference.
+func setMapFDs(insns asm.Instructions, maps map[string]*ebpf.Map) error {
 	for i := range insns {
 		ins := &insns[i]
 		ref := ins.Reference()
@@ -102,10 +104,10 @@ func giveMaps(insns asm.Instructions, maps map[string]*ebpf.Map) error {
 	return nil
 }
 
-// giveFunctions tells calls of the kernel's functions their IDs, and tests of whether
-// there is one. Where there is none the test finds 0, and the call is never come to. Other
-// symbols of the kernel's are for the library to find.
-func giveFunctions(insns asm.Instructions, ids map[string]btf.TypeID) error {
+// setFunctionIDs sets the IDs of kernel functions in calls, and in the checks whether the functions
+// exist. For a missing function the check finds 0 and the call is never reached. Other kernel
+// symbols are not supported.
+func setFunctionIDs(insns asm.Instructions, ids map[string]btf.TypeID) error {
 	for i := range insns {
 		ins := &insns[i]
 		id, ok := ids[ins.Reference()]
@@ -121,15 +123,15 @@ func giveFunctions(insns asm.Instructions, ids map[string]btf.TypeID) error {
 	return nil
 }
 
-// isSymbol tells whether the instruction loads the address of something in the kernel.
+// isSymbol reports whether the instruction loads the address of a kernel symbol.
 func isSymbol(ins *asm.Instruction) bool {
 	return ins.OpCode.IsDWordLoad() && ins.Src == asm.R0 && ins.Reference() != ""
 }
 
-// noFunction is no helper of any kernel.
+// noFunction is the number of a helper that no kernel has.
 const noFunction asm.BuiltinFunc = 0xdedc0de
 
-// relocate adapts instructions to the kernel's types (CO-RE).
+// relocate applies CO-RE relocations for the types of the kernel.
 func relocate(insns asm.Instructions, order binary.ByteOrder, targets []*btf.Spec, types *btf.Builder) error {
 	var relos []*btf.CORERelocation
 	var at []*asm.Instruction
@@ -179,10 +181,11 @@ func tracingAttr(spec *ebpf.ProgramSpec, target btf.TypeID) *loadAttr {
 	return attr
 }
 
-// load asks the kernel, again where a signal came between, as those of Go do.
+// load loads the program. The kernel returns EAGAIN if a signal arrives, such as those of the Go
+// runtime; then it is repeated.
 func (a *loadAttr) load() (fd int, err error) {
-	const patience = 30
-	for range patience {
+	const attempts = 30
+	for range attempts {
 		r, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(a)), unsafe.Sizeof(*a))
 		if errno == 0 {
 			return int(r), nil
@@ -194,7 +197,7 @@ func (a *loadAttr) load() (fd int, err error) {
 	return 0, unix.EAGAIN
 }
 
-// explain tells a refusal by a verifier that has nothing to say of the program.
+// explain returns errNoLog if the kernel returns EPERM without a message of the verifier.
 func (a *loadAttr) explain(errno syscall.Errno) error {
 	if errno != unix.EPERM {
 		return errno
@@ -203,7 +206,7 @@ func (a *loadAttr) explain(errno syscall.Errno) error {
 	a.logLevel, a.log, a.logSize = 1, unsafe.Pointer(&log[0]), uint32(len(log))
 	_, _, errno = unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(a)), unsafe.Sizeof(*a))
 	if errno == unix.EPERM && log[0] == 0 {
-		return fmt.Errorf("%w: %w", errRefused, errno)
+		return fmt.Errorf("%w: %w", errNoLog, errno)
 	}
 	return errno
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Unattached lists the hooks in user space that were taken and have no attach point, as no
-// file of their names was mapped, with these names.
+// Unattached returns the hooks in user space that have no attach point because no process has
+// mapped a suitable file, with the names of the files.
 func (o *Objects) Unattached() map[string]string {
 	out := map[string]string{}
 	for hook, tried := range o.Tried {
@@ -19,12 +19,12 @@ func (o *Objects) Unattached() map[string]string {
 	return out
 }
 
-// unattached returns the names of the files that all programs of a variant wait for, "" if
-// one of them is attached.
+// unattached returns the names of the files that all programs of a variant wait for, or "" if one
+// of the programs is attached.
 func (o *Objects) unattached(v Variant) string {
 	var names []string
 	for _, section := range v.Where {
-		p, ok := userPlace(section)
+		p, ok := parseUserSection(section)
 		if !ok || len(o.Files(p.files)) > 0 {
 			return ""
 		}

@@ -16,29 +16,29 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// useMulti makes programs of user space such that one link attaches them to all places of
-// a file (6.6, 89ae89f53d20), where the kernel can: else each place takes a perf event. So
-// does one in the files of single processes, where a link for a process may be for its first
-// thread alone.
+// useMulti makes programs in user space use one link for all sites in a file, if the kernel
+// supports it (uprobe_multi, Linux 6.6, 89ae89f53d20). Otherwise each site needs a perf event. Perf
+// events are also used for single processes, if a link for a process traces only its first thread.
 func useMulti(spec *ebpf.CollectionSpec, o *Options) {
 	for _, prog := range spec.Programs {
-		p, ok := userPlace(prog.SectionName)
-		if ok && (!o.Files[p.files].Alone || multiKnowsProcesses(o.Kernel)) && features.HaveBPFLinkUprobeMulti() == nil {
+		p, ok := parseUserSection(prog.SectionName)
+		if ok && (!o.Files[p.files].Alone || multiCoversThreads(o.Kernel)) && features.HaveBPFLinkUprobeMulti() == nil {
 			prog.AttachType = ebpf.AttachTraceUprobeMulti
 		}
 	}
 }
 
-// multiKnowsProcesses tells whether a link for a process is for all its threads: since 6.10
-// (46ba0e49b642), which does not show; but it does that sessions are there, from 6.13 on.
-func multiKnowsProcesses(kernel *Kernel) bool {
+// multiCoversThreads reports whether a uprobe_multi link for a process applies to all of its
+// threads. That is the case since Linux 6.10 (46ba0e49b642), which cannot be probed for. Sessions
+// can: they exist since 6.13.
+func multiCoversThreads(kernel *Kernel) bool {
 	var types *btf.Enum
 	return kernel.TypeByName("bpf_attach_type", &types) == nil &&
 		slices.ContainsFunc(types.Values, func(v btf.EnumValue) bool { return v.Name == "BPF_TRACE_UPROBE_SESSION" })
 }
 
-// attachMulti attaches a program to all sites at once, by a link for each process.
-func (u *user) attachMulti(name string, p place, exe *link.Executable, sites []site) ([]link.Link, error) {
+// attachMulti attaches a program to all sites with one link for each process.
+func (u *user) attachMulti(name string, p userSection, exe *link.Executable, sites []site) ([]link.Link, error) {
 	prog, err := u.program(name, 0)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (u *user) attachMulti(name string, p place, exe *link.Executable, sites []s
 	var links []link.Link
 	for _, pid := range u.names[p.files].want.Processes() {
 		o.PID = 0
-		if u.owner(pid) == int(pid) { // else its first thread has ended, and no link is for the others
+		if u.owner(pid) == int(pid) { // a link for a process whose first thread has exited traces nothing
 			o.PID = pid
 		}
 		l, err := attach(nil, prog, o)
@@ -69,8 +69,9 @@ func (u *user) attachMulti(name string, p place, exe *link.Executable, sites []s
 	return links, nil
 }
 
-// attachEach attaches a program to each site for each process, or to none.
-func (u *user) attachEach(name string, p place, exe *link.Executable, sites []site) ([]link.Link, error) {
+// attachEach attaches a program to each site for each process. After an error it is attached to
+// none.
+func (u *user) attachEach(name string, p userSection, exe *link.Executable, sites []site) ([]link.Link, error) {
 	var links []link.Link
 	want := u.names[p.files].want
 	for _, s := range sites {
@@ -86,9 +87,9 @@ func (u *user) attachEach(name string, p place, exe *link.Executable, sites []si
 	return links, nil
 }
 
-// owner is the thread that programs are attached for.
+// owner returns the thread that programs are attached for, and records it.
 func (u *user) owner(pid uint32) int {
-	tid := mmOwner(pid)
+	tid := memoryOwner(pid)
 	if pid != 0 {
 		u.mu.Lock()
 		defer u.mu.Unlock()
@@ -97,7 +98,7 @@ func (u *user) owner(pid uint32) int {
 	return tid
 }
 
-func (u *user) attachOne(name string, p place, exe *link.Executable, s site, pid int) (link.Link, error) {
+func (u *user) attachOne(name string, p userSection, exe *link.Executable, s site, pid int) (link.Link, error) {
 	prog, err := u.program(name, s.cookie)
 	if err != nil {
 		return nil, err
@@ -116,31 +117,31 @@ func haveCookies() bool {
 	return features.HaveProgramHelper(ebpf.Kprobe, asm.FnGetAttachCookie) == nil
 }
 
-// program loads the program that is for a cookie. Where the kernel has no cookies, that is
-// one in which the cookie stands in place of the helper's call.
+// program loads the program for a cookie. Without attach cookies, that is a copy of the program in
+// which the helper call is replaced by the cookie.
 func (u *user) program(name string, cookie uint64) (*ebpf.Program, error) {
-	own, number, _ := strings.Cut(name, forForm)
-	spec := u.objects.spec.Programs[own]
+	base, number, _ := strings.Cut(name, formSeparator)
+	spec := u.objects.spec.Programs[base]
 	if f, err := strconv.Atoi(number); err == nil {
 		spec = withForm(spec, form(f))
 	}
-	if !asksCookie(spec) || u.cookies() {
+	if !usesCookie(spec) || u.cookies() {
 		return u.objects.load(name, spec)
 	}
 	if cookie > math.MaxInt32 {
 		return nil, fmt.Errorf("load %s: cookie %d: %w", spec.SectionName, cookie, ebpf.ErrNotSupported)
 	}
-	return u.objects.load(fmt.Sprintf("%s%s%d", name, forCookie, cookie), withCookie(spec, int32(cookie)))
+	return u.objects.load(fmt.Sprintf("%s%s%d", name, cookieSeparator, cookie), withCookie(spec, int32(cookie)))
 }
 
-// forCookie ends a program's name ahead of its cookie's number.
-const forCookie = "__cookie"
+// cookieSeparator is between the name of a program and the cookie.
+const cookieSeparator = "__cookie"
 
 func isCookieCall(ins asm.Instruction) bool {
 	return ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnGetAttachCookie
 }
 
-func asksCookie(spec *ebpf.ProgramSpec) bool {
+func usesCookie(spec *ebpf.ProgramSpec) bool {
 	return slices.ContainsFunc(spec.Instructions, isCookieCall)
 }
 
@@ -156,13 +157,13 @@ func withCookie(spec *ebpf.ProgramSpec, cookie int32) *ebpf.ProgramSpec {
 	return spec
 }
 
-// closeTogether closes links side by side: of each perf event in user space the kernel
-// waits until nobody runs it, which takes up to 0.2 s (6.13 and later).
+// closeTogether closes links concurrently: closing a perf event in user space waits until no task
+// runs the probe, which takes up to 0.2 s (Linux 6.13 and later).
 func closeTogether(links []link.Link) error {
-	const atOnce = 64
+	const concurrent = 64
 	errs := make([]error, len(links))
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
+	slots := make(chan struct{}, concurrent)
 	for i, l := range links {
 		slots <- struct{}{}
 		wg.Go(func() {

@@ -16,46 +16,46 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// ErrNoPlace is returned for a file that the user names and that has nothing in it which
-// programs could be attached to.
-var ErrNoPlace = errors.New("has none of the functions")
+// ErrNoAttachPoint is returned for a file of the command line that contains no attach point of the
+// programs.
+var ErrNoAttachPoint = errors.New("has none of the functions")
 
-// user attaches programs in files of user space: in those that processes have mapped
-// already, and in others as they come.
+// user attaches programs in files: in those that processes have mapped, and in others when they are
+// mapped.
 type user struct {
 	objects *Objects
 	specs   map[usdtSpec]uint32
-	cookies func() bool // the kernel has attach cookies
+	cookies func() bool // reports whether the kernel has attach cookies
 
-	mu    sync.Mutex // for the files that come later
+	mu    sync.Mutex // the goroutine of follow attaches in new files
 	names map[string]*files
-	// owners are the threads that programs are attached for, by process.
+	// owners has the threads that programs are attached for, by process.
 	owners map[uint32]int
 	watch  *binary.Watch
 	done   chan struct{}
 	stop   sync.Once
 }
 
-// files are what a name stands for, and what is attached to them.
+// files are the files of a name (Options.Files), and what is attached in them.
 type files struct {
-	want      binary.Files
-	functions []string // that programs look for
-	seen      map[binary.ID]bool
-	closed    map[string]bool // paths of files that could not be opened
-	first     []*binary.File  // those that were there at first, until all is attached
-	programs  []string        // what each file gets
-	paths     []string        // of the files that got something
-	observed  observed
+	want       binary.Files
+	functions  []string // that programs are attached to
+	seen       map[binary.ID]bool
+	unreadable map[string]bool // paths of files that could not be opened
+	initial    []*binary.File  // files that were mapped at the start, until programs are attached
+	programs   []string        // that are attached in each file
+	paths      []string        // of files that programs are attached in
+	observed   observed
 }
 
 func newUser(o *Objects) *user {
 	u := &user{objects: o, specs: map[usdtSpec]uint32{}, cookies: haveCookies, names: map[string]*files{}, owners: map[uint32]int{}}
 	for _, name := range FileNames(o.spec) {
 		want := o.options.Files[name]
-		u.names[name] = &files{want: want, seen: map[binary.ID]bool{}, closed: map[string]bool{}, observed: newObserved(&want)}
+		u.names[name] = &files{want: want, seen: map[binary.ID]bool{}, unreadable: map[string]bool{}, observed: newObserved(&want)}
 	}
 	for _, prog := range o.spec.Programs {
-		if p, ok := userPlace(prog.SectionName); ok {
+		if p, ok := parseUserSection(prog.SectionName); ok {
 			fs := u.names[p.files]
 			for _, function := range p.functions {
 				fs.functions = append(fs.functions, fs.want.Symbol(function))
@@ -65,8 +65,8 @@ func newUser(o *Objects) *user {
 	return u
 }
 
-// find looks for the files that are there. It listens for more before, so that none is
-// missed between.
+// find opens the files that are mapped now. It subscribes to new mappings first, so that no file is
+// missed in between.
 func (u *user) find() error {
 	if len(u.names) == 0 || u.watch != nil {
 		return nil
@@ -89,7 +89,7 @@ func (u *user) find() error {
 		return Classify(err)
 	}
 	u.watch = w
-	u.objects.Closed, err = binary.Scan(nil, func(m *binary.Mapped) {
+	u.objects.Uninspected, err = binary.Scan(nil, func(m *binary.Mapped) {
 		for _, fs := range u.names {
 			fs.add(u.open(fs, m))
 		}
@@ -100,23 +100,23 @@ func (u *user) find() error {
 // exceeded reports processes with too many mappings, and returns any other error of a scan.
 func (u *user) exceeded(err error) error {
 	if errors.Is(err, limit.ErrExceeded) {
-		u.objects.notify(fmt.Errorf("files that are mapped beyond that are not traced: %w", err))
+		u.objects.notify(fmt.Errorf("some mapped files are not traced: %w", err))
 		return nil
 	}
 	return err
 }
 
-// open returns the file of a mapping if it is wanted and new, else nil. A process that is
-// gone has nothing to be seen in any more.
+// open returns the file of a mapping if it is wanted and new, otherwise nil. It ignores files of
+// processes that have exited.
 func (u *user) open(fs *files, m *binary.Mapped) *binary.File {
 	byName := fs.want.Wants(m)
 	if !byName && !fs.want.WantsProgram(m) {
 		return nil
 	}
 	f, err := m.Open()
-	if byName && errors.Is(err, iofs.ErrPermission) && !fs.closed[m.Path] {
-		fs.closed[m.Path] = true
-		u.objects.notify(fmt.Errorf("cannot open %s of process %d, it is not traced: %w", m.Path, m.PID, err))
+	if byName && errors.Is(err, iofs.ErrPermission) && !fs.unreadable[m.Path] {
+		fs.unreadable[m.Path] = true
+		u.objects.notify(fmt.Errorf("%s of process %d is not traced: %w", m.Path, m.PID, err))
 	}
 	if err != nil {
 		return nil
@@ -129,7 +129,8 @@ func (u *user) open(fs *files, m *binary.Mapped) *binary.File {
 	return f
 }
 
-// exports reports whether a file that may have the library linked in exports one of the functions.
+// exports reports whether a program that could be linked statically with the library exports one of
+// the functions.
 func (u *user) exports(fs *files, f *binary.File, pid uint32) bool {
 	ok, err := f.Exports(fs.functions...)
 	if err != nil {
@@ -141,28 +142,28 @@ func (u *user) exports(fs *files, f *binary.File, pid uint32) bool {
 func (fs *files) add(f *binary.File) {
 	if f != nil {
 		fs.seen[f.ID] = true
-		fs.first = append(fs.first, f)
+		fs.initial = append(fs.initial, f)
 	}
 }
 
-// attach attaches a program in all files that are there. It fails when it could be
-// attached in none of those that have the place.
-func (u *user) attach(name string, p place) ([]link.Link, error) {
+// attach attaches a program in all files that are mapped now. It returns an error if the program
+// could not be attached in any file that contains its attach point.
+func (u *user) attach(name string, p userSection) ([]link.Link, error) {
 	fs := u.names[p.files]
 	if _, err := u.program(name, 0); err != nil {
 		return nil, err
 	}
 	var links []link.Link
 	var failed []error
-	for _, f := range fs.first {
-		got, err := u.attachIn(name, p, f)
+	for _, f := range fs.initial {
+		more, err := u.attachIn(name, p, f)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("attach %s/%s in %s: %w", p.kind, p.files, f.Path, err))
 		}
-		if len(got) > 0 {
-			fs.got(f)
+		if len(more) > 0 {
+			fs.addAttached(f)
 		}
-		links = append(links, got...)
+		links = append(links, more...)
 	}
 	if len(failed) > 0 && len(links) == 0 {
 		return nil, failed[0]
@@ -172,7 +173,8 @@ func (u *user) attach(name string, p place) ([]link.Link, error) {
 	return links, nil
 }
 
-func (fs *files) got(f *binary.File) {
+// addAttached records that a program is attached in the file.
+func (fs *files) addAttached(f *binary.File) {
 	fs.paths = appendNew(fs.paths, f.Path)
 	fs.observed.attached[f.ID] = true
 }
@@ -184,9 +186,9 @@ func appendNew(all []string, text string) []string {
 	return append(all, text)
 }
 
-// attachIn attaches a program in one file, at no place if the file does not have it. A
-// file that is no program of this machine does not.
-func (u *user) attachIn(name string, p place, f *binary.File) ([]link.Link, error) {
+// attachIn attaches a program at all its attach points in one file. There are none if the file does
+// not contain them, or is built for another machine.
+func (u *user) attachIn(name string, p userSection, f *binary.File) ([]link.Link, error) {
 	sites, err := u.sites(p, f)
 	if err != nil || len(sites) == 0 {
 		if errors.Is(err, binary.ErrForeign) {
@@ -217,8 +219,9 @@ func (u *user) attachIn(name string, p place, f *binary.File) ([]link.Link, erro
 	return links, nil
 }
 
-// begun is called when all that is there is attached. From then on files are followed.
-func (u *user) begun() error {
+// startFollowing is called when programs are attached in all initial files. It checks the result,
+// and begins to attach in files that are mapped later.
+func (u *user) startFollowing() error {
 	var waiting []string
 	found := false
 	for _, name := range slices.Sorted(maps.Keys(u.names)) {
@@ -230,13 +233,13 @@ func (u *user) begun() error {
 		}
 		for _, path := range slices.Concat(fs.want.Paths, fs.want.Extra) {
 			if !slices.Contains(fs.paths, path) {
-				return fmt.Errorf("%s %w: %s", path, ErrNoPlace, u.wanted(fs))
+				return fmt.Errorf("%s %w: %s", path, ErrNoAttachPoint, u.wanted(fs))
 			}
 		}
 		if len(fs.paths) > 0 {
 			found = true
 		} else if len(fs.want.Names) > 0 {
-			waiting = append(waiting, u.missing(fs))
+			waiting = append(waiting, u.unattachedReason(fs))
 		}
 	}
 	if !found && len(waiting) > 0 {
@@ -249,11 +252,11 @@ func (u *user) begun() error {
 	return nil
 }
 
-// wanted lists what the programs look for.
+// wanted lists the functions or probes that the programs are attached to.
 func (u *user) wanted(fs *files) string {
 	var all []string
 	for _, name := range fs.programs {
-		p, _ := userPlace(u.objects.spec.Programs[name].SectionName)
+		p, _ := parseUserSection(u.objects.spec.Programs[name].SectionName)
 		for _, what := range append(p.functions, p.probe) {
 			if p.probe == "" && what != "" {
 				what = fs.want.Symbol(what)
@@ -263,20 +266,20 @@ func (u *user) wanted(fs *files) string {
 			}
 		}
 	}
-	return few(all)
+	return shortList(all)
 }
 
 func (fs *files) close() {
-	closeAll(fs.first)
-	fs.first = nil
+	closeAll(fs.initial)
+	fs.initial = nil
 }
 
-// follow attaches in files that come later.
+// follow attaches in files that are mapped later.
 func (u *user) follow() {
 	defer close(u.done)
 	missed := func() {
 		_, err := binary.Scan(nil, u.mapped)
-		_ = u.exceeded(err) // the next scan may find the processes again
+		_ = u.exceeded(err) // the next scan can succeed
 	}
 	if err := u.watch.Run(u.mapped, missed); err != nil {
 		u.objects.notify(fmt.Errorf("follow new files: %w", err))
@@ -288,7 +291,7 @@ func (u *user) mapped(m *binary.Mapped) {
 		if f := u.open(fs, m); f != nil {
 			fs.seen[f.ID] = true
 			if u.attachAll(fs, f) && (fs.want.Alone || fs.want.Has != nil) {
-				u.objects.notify(fmt.Errorf("attached in %s: what process %d did there before is not observed", f.Path, m.PID))
+				u.objects.notify(fmt.Errorf("attached in %s: earlier calls by process %d were not observed", f.Path, m.PID))
 			}
 			f.Close()
 		}
@@ -298,11 +301,12 @@ func (u *user) mapped(m *binary.Mapped) {
 	}
 }
 
-// attachAll attaches all programs in a file that has come later. It is false if none has a place there.
+// attachAll attaches all programs in a file that was mapped later. It returns false if the file
+// contains none of their attach points.
 func (u *user) attachAll(fs *files, f *binary.File) bool {
 	var all []link.Link
 	for _, name := range fs.programs {
-		p, _ := userPlace(u.objects.spec.Programs[name].SectionName)
+		p, _ := parseUserSection(u.objects.spec.Programs[name].SectionName)
 		links, err := u.attachIn(name, p, f)
 		if err != nil {
 			u.objects.notify(fmt.Errorf("attach %s/%s in %s: %w", p.kind, p.files, f.Path, err))
@@ -312,16 +316,16 @@ func (u *user) attachAll(fs *files, f *binary.File) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(all) == 0 {
-		fs.observed.lacks(f)
+		fs.observed.addUnsuitable(f)
 		return false
 	}
 	u.objects.keep(all)
-	fs.got(f)
+	fs.addAttached(f)
 	return true
 }
 
-// Files lists the files that a name stands for and that programs are attached in, by
-// their paths below the roots of their processes.
+// Files returns the paths of the files of a name that programs are attached in. A path is relative
+// to the root directory of the process that mapped the file.
 func (o *Objects) Files(name string) []string {
 	o.user.mu.Lock()
 	defer o.user.mu.Unlock()
@@ -331,11 +335,12 @@ func (o *Objects) Files(name string) []string {
 	return nil
 }
 
-// where names the files that a variant is attached in, the first few of them.
+// where lists the first few files that a variant is attached in, as " in FILE, FILE", or returns
+// "".
 func (o *Objects) where(v Variant) string {
 	var paths []string
 	for _, section := range v.Where {
-		p, _ := userPlace(section)
+		p, _ := parseUserSection(section)
 		paths = append(paths, o.Files(p.files)...)
 	}
 	slices.Sort(paths)
@@ -343,11 +348,11 @@ func (o *Objects) where(v Variant) string {
 	if len(paths) == 0 {
 		return ""
 	}
-	return " in " + few(paths)
+	return " in " + shortList(paths)
 }
 
-// few names the first few of all.
-func few(all []string) string {
+// shortList joins the first three elements, with the number of others.
+func shortList(all []string) string {
 	const most = 3
 	if len(all) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
@@ -355,17 +360,17 @@ func few(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// forget takes programs back that did not all attach.
-func (u *user) forget(programs []string) {
+// removePrograms removes the programs of a variant that failed to attach.
+func (u *user) removePrograms(programs []string) {
 	for _, fs := range u.names {
 		fs.programs = slices.DeleteFunc(fs.programs, func(name string) bool { return slices.Contains(programs, name) })
 	}
 }
 
-// end lets no file come any more.
-func (u *user) end() (err error) {
+// stopFollowing stops attaching in new files.
+func (u *user) stopFollowing() (err error) {
 	u.stop.Do(func() {
-		u.sayLeft()
+		u.notifyEnded()
 		for _, fs := range u.names {
 			fs.close()
 		}
@@ -373,7 +378,7 @@ func (u *user) end() (err error) {
 			return
 		}
 		if u.done != nil {
-			// What was mapped until now is needed to tell what was not observed.
+			// Unobserved needs all mappings until now.
 			err = errors.Join(u.watch.Sync(), u.watch.Stop())
 			<-u.done
 		}

@@ -20,7 +20,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// addUser adds a program of user space, which counts as the others do.
+// addUser adds a program in user space with these instructions, or one that counts its runs in
+// map_full.
 func (o object) addUser(name, section string, ins ...asm.Instruction) object {
 	if len(ins) == 0 {
 		ins = counting()
@@ -31,7 +32,7 @@ func (o object) addUser(name, section string, ins ...asm.Instruction) object {
 	return o
 }
 
-// loadUser loads an object whose files "lib" are those of the name.
+// loadUser loads an object with these files for the name "lib".
 func loadUser(t *testing.T, o object, files binary.Files) *Objects {
 	t.Helper()
 	needRoot(t)
@@ -41,7 +42,7 @@ func loadUser(t *testing.T, o object, files binary.Files) *Objects {
 	}
 	objects, err := Load(o.CollectionSpec, Options{
 		Kernel: kernel, Files: map[string]binary.Files{"lib": files},
-		Notify: func(err error) { t.Logf("told: %v", err) },
+		Notify: func(err error) { t.Logf("notice: %v", err) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -59,9 +60,9 @@ func runs(t *testing.T, o *Objects) uint64 {
 	return counts["map_full"]
 }
 
-// each runs a test with a link for all places, where the kernel has these, and with an
-// event for each.
-func each(t *testing.T, test func(t *testing.T, single func(*Objects))) {
+// testBothLinks runs a test with one link for all sites, if the kernel supports it, and with a perf
+// event for each site. The test calls single before Attach.
+func testBothLinks(t *testing.T, test func(t *testing.T, single func(*Objects))) {
 	for _, single := range []bool{false, true} {
 		t.Run(fmt.Sprintf("single=%v", single), func(t *testing.T) {
 			if !single && features.HaveBPFLinkUprobeMulti() != nil {
@@ -79,7 +80,7 @@ func each(t *testing.T, test func(t *testing.T, single func(*Objects))) {
 }
 
 func TestUserFunctions(t *testing.T) {
-	each(t, func(t *testing.T, single func(*Objects)) {
+	testBothLinks(t, func(t *testing.T, single func(*Objects)) {
 		lib := native.Open(t, "corescope-a.so.1", []string{"one", "two", "three"})
 		o := loadUser(t, newObject().addUser("x__uprobe__in", "uprobe/lib:one,two,none").addUser("x__uprobe__out", "uretprobe/lib:two"),
 			binary.Files{Names: []string{"corescope-a.so*"}})
@@ -91,29 +92,29 @@ func TestUserFunctions(t *testing.T) {
 			lib.Call(fn, native.Call{})
 		}
 		if n := runs(t, o); n != 3 {
-			t.Errorf("%d runs, want one for one and two for two", n)
+			t.Errorf("%d runs, want 3: the entries of one and two, and the return of two", n)
 		}
 		if got, want := o.returnsIn(Variant{Programs: []string{"x__uprobe__out"}}), "returns of 1 function by uprobes at 1 return instruction"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		taken := strings.Join(o.Taken(), "\n")
-		if !slices.Equal(o.Files("lib"), []string{lib.Path}) || !strings.HasSuffix(taken, ": uprobe/lib in "+lib.Path) {
-			t.Errorf("attached in %q: %s", o.Files("lib"), taken)
+		hooks := strings.Join(o.AttachedHooks(), "\n")
+		if !slices.Equal(o.Files("lib"), []string{lib.Path}) || !strings.HasSuffix(hooks, ": uprobe/lib in "+lib.Path) {
+			t.Errorf("attached in %q: %s", o.Files("lib"), hooks)
 		}
 		if err := o.Detach(); err != nil {
 			t.Fatal(err)
 		}
 		lib.Call("one", native.Call{})
 		if n := runs(t, o); n != 3 {
-			t.Errorf("%d runs after all was detached", n)
+			t.Errorf("%d runs after Detach", n)
 		}
 	})
 }
 
-// TestUserFollow has a library that comes later, one that is the same file, and one that
-// has nothing of interest.
+// TestUserFollow maps a library after Attach, a second time by the same name, and a library without
+// the function.
 func TestUserFollow(t *testing.T) {
-	each(t, func(t *testing.T, single func(*Objects)) {
+	testBothLinks(t, func(t *testing.T, single func(*Objects)) {
 		o := loadUser(t, newObject().addUser("x__uprobe", "uprobe/lib:one"), binary.Files{Names: []string{"corescope-f*.so"}})
 		single(o)
 		if err := o.Attach(); err != nil {
@@ -125,7 +126,7 @@ func TestUserFollow(t *testing.T) {
 		lib.Map(t)
 		for deadline := time.Now().Add(30 * time.Second); len(o.Files("lib")) == 0; {
 			if time.Now().After(deadline) {
-				t.Fatal("a library that came later is not attached to")
+				t.Fatal("no program was attached in a library that was mapped after Attach")
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -139,12 +140,12 @@ func TestUserFollow(t *testing.T) {
 		}
 		lib.Call("one", native.Call{})
 		if n := runs(t, o); n != 1 {
-			t.Errorf("%d runs after all was detached", n)
+			t.Errorf("%d runs after Detach", n)
 		}
 	})
 }
 
-// TestUserOneFile maps a file by two names: programs run once.
+// TestUserOneFile maps a file by two names: programs are attached only once.
 func TestUserOneFile(t *testing.T) {
 	lib := native.Open(t, "corescope-o1.so", []string{"one"})
 	link := filepath.Join(filepath.Dir(lib.Path), "corescope-o2.so")
@@ -162,8 +163,8 @@ func TestUserOneFile(t *testing.T) {
 	}
 }
 
-// asking stores the cookie as the number of runs.
-func asking() asm.Instructions {
+// storeCookie stores the attach cookie as the number of runs.
+func storeCookie() asm.Instructions {
 	return asm.Instructions{
 		asm.FnGetAttachCookie.Call(),
 		asm.Mov.Reg(asm.R6, asm.R0),
@@ -179,9 +180,9 @@ func asking() asm.Instructions {
 	}
 }
 
-// TestUserProbes attaches to probes that are built in, with a semaphore for as long.
+// TestUserProbes attaches to USDT probes, and checks that their semaphore is set until Detach.
 func TestUserProbes(t *testing.T) {
-	each(t, func(t *testing.T, single func(*Objects)) {
+	testBothLinks(t, func(t *testing.T, single func(*Objects)) {
 		lib := native.Open(t, "corescope-p.so", []string{"one", "two"},
 			native.Probe{Function: "one", Provider: "p", Name: "go", Semaphore: true},
 			native.Probe{Function: "two", Provider: "p", Name: "other", Semaphore: true},
@@ -197,21 +198,22 @@ func TestUserProbes(t *testing.T) {
 		lib.Call("one", native.Call{})
 		lib.Call("two", native.Call{})
 		if n := runs(t, o); n != 2 {
-			t.Errorf("%d runs of two probes", n)
+			t.Errorf("%d runs of two probes, want 2", n)
 		}
 		if err := o.Detach(); err != nil {
 			t.Fatal(err)
 		}
 		if lib.Semaphore(0) != 0 {
-			t.Errorf("semaphore is %d after all was detached", lib.Semaphore(0))
+			t.Errorf("semaphore is %d after Detach, want 0", lib.Semaphore(0))
 		}
 	})
 }
 
-// TestCookies gives each place its number, by the kernel's cookies and without.
+// TestCookies checks that the program gets a different cookie at each site, with the kernel's
+// attach cookies and without.
 func TestCookies(t *testing.T) {
 	for _, kernel := range []bool{true, false} {
-		each(t, func(t *testing.T, single func(*Objects)) {
+		testBothLinks(t, func(t *testing.T, single func(*Objects)) {
 			needRoot(t)
 			if kernel && !haveCookies() {
 				t.Skip("this kernel has no cookies")
@@ -219,7 +221,7 @@ func TestCookies(t *testing.T) {
 			lib := native.Open(t, "corescope-c.so", []string{"one", "two"},
 				native.Probe{Function: "one", Provider: "p", Name: "go", Args: "4@" + constant("5")},
 				native.Probe{Function: "two", Provider: "p", Name: "go", Args: "4@" + constant("6")})
-			spec := newObject().addUser("x__usdt", "usdt/lib:p:go", asking()...)
+			spec := newObject().addUser("x__usdt", "usdt/lib:p:go", storeCookie()...)
 			spec.Maps["usdt_specs"] = &ebpf.MapSpec{Name: tag(), Type: ebpf.Array, KeySize: 4, ValueSize: 392, MaxEntries: 4, Tags: []string{userSpace}}
 			o := loadUser(t, spec, binary.Files{Names: []string{"corescope-c.so"}})
 			o.user.cookies = func() bool { return kernel }
@@ -231,14 +233,14 @@ func TestCookies(t *testing.T) {
 			o.Maps["usdt_specs"] = maps
 			err = o.Attach()
 			if !kernel && spec.Programs["x__usdt"].AttachType != ebpf.AttachNone {
-				return // no kernel has the one and not the other
+				return // every kernel with uprobe_multi has cookies
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, fn := range []string{"one", "two"} {
 				if lib.Call(fn, native.Call{}); runs(t, o) != uint64(i) {
-					t.Errorf("%s has cookie %d", fn, runs(t, o))
+					t.Errorf("cookie of %s is %d, want %d", fn, runs(t, o), i)
 				}
 			}
 		})
@@ -256,23 +258,23 @@ func TestUserErrors(t *testing.T) {
 	needRoot(t)
 	lib := native.Write(t, filepath.Join(t.TempDir(), "corescope-e.so"), []string{"other"})
 	o := loadUser(t, newObject().addUser("x__uprobe", "uprobe/lib:one"), binary.Files{Paths: []string{lib.Path}})
-	if err := o.Attach(); !errors.Is(err, ErrNoPlace) || !strings.Contains(err.Error(), lib.Path+" has none of the functions: one") {
-		t.Errorf("attach to what is not there: %v", err)
+	if err := o.Attach(); !errors.Is(err, ErrNoAttachPoint) || !strings.Contains(err.Error(), lib.Path+" has none of the functions: one") {
+		t.Errorf("file without the function: %v, want ErrNoAttachPoint", err)
 	}
 	o = loadUser(t, newObject().addUser("x__uprobe", "uprobe/lib:one", asm.LoadMem(asm.R0, asm.R5, 0, asm.DWord), asm.Return()),
 		binary.Files{Names: []string{"no-such-library"}})
 	if err := o.Attach(); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("attach what does not load: %v", err)
+		t.Errorf("program that does not load: %v, want ErrUnsupported", err)
 	}
 	odd := native.Open(t, "corescope-odd.so", []string{"one"}, native.Probe{Function: "one", Provider: "p", Name: "go", Args: "8f@%xmm0"})
 	o = loadUser(t, newObject().addUser("x__usdt", "usdt/lib:p:go"), binary.Files{Paths: []string{odd.Path}})
 	if err := o.Attach(); err == nil || !strings.Contains(err.Error(), "unsupported argument") {
-		t.Errorf("attach to a probe with an argument of floating point: %v", err)
+		t.Errorf("probe with a floating-point argument: %v, want an error", err)
 	}
 }
 
-// TestUserOverlay has a file in a layer that two mounts share, and maps it by both: programs
-// run once for each call, and not for those of a copy in an upper layer less.
+// TestUserOverlay maps a file through two overlay mounts that share its lower layer, and through
+// one where it has been copied up. Programs run once for each call in each of the three.
 func TestUserOverlay(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
@@ -284,7 +286,7 @@ func TestUserOverlay(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		merged := mountOverlay(t, filepath.Join(dir, name), dir+"/lower")
 		lib := &native.Library{Path: merged + "/corescope-v.so"}
-		if name == "c" { // copied up
+		if name == "c" { // copy it up
 			if err := os.Chmod(lib.Path, 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -300,7 +302,7 @@ func TestUserOverlay(t *testing.T) {
 	}
 	for i, lib := range libs {
 		if lib.Call("one", native.Call{}); runs(t, o) != uint64(i+1) {
-			t.Errorf("%d runs of %d calls, in %q", runs(t, o), i+1, o.Files("lib"))
+			t.Errorf("%d runs after %d calls, in files %q", runs(t, o), i+1, o.Files("lib"))
 		}
 	}
 }
@@ -314,22 +316,22 @@ func mountOverlay(t *testing.T, dir, lower string) string {
 		if d != dir {
 			continue
 		}
-		// The upper layer cannot be on an overlay itself.
+		// The upper layer must not be on an overlay itself.
 		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
-			t.Skipf("no tmpfs can be mounted: %v", err)
+			t.Skipf("mount tmpfs: %v", err)
 		}
 		t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	}
 	options := "lowerdir=" + lower + ",upperdir=" + dir + "/upper,workdir=" + dir + "/work"
 	if err := unix.Mount("overlay", dir+"/merged", "overlay", 0, options); err != nil {
-		t.Skipf("no overlay can be mounted: %v", err)
+		t.Skipf("mount overlay: %v", err)
 	}
 	t.Cleanup(func() { unix.Unmount(dir+"/merged", unix.MNT_DETACH) })
 	return dir + "/merged"
 }
 
-// TestUnobserved is about this process, which maps a file of the name that has none of the functions, and then
-// one that has.
+// TestUnobserved restricts the run to this process, which maps a file with a matching name but
+// without the function, and later one with the function.
 func TestUnobserved(t *testing.T) {
 	files := binary.Files{Names: []string{"corescope-u*.so"}, PIDs: []uint32{uint32(os.Getpid())}}
 	native.Open(t, "corescope-u1.so", []string{"other"})
@@ -338,7 +340,7 @@ func TestUnobserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := o.Unobserved(); !errors.Is(err, ErrUnobserved) || !strings.Contains(err.Error(), "corescope-u1.so") {
-		t.Errorf("a run that could not see anything: %v", err)
+		t.Errorf("no file with the function is mapped: %v, want ErrUnobserved", err)
 	}
 	lib := native.Open(t, "corescope-u2.so", []string{"one"})
 	for deadline := time.Now().Add(30 * time.Second); len(o.Files("lib")) == 0 && time.Now().Before(deadline); {
@@ -356,6 +358,6 @@ func TestUnobserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := o.Unobserved(); err != nil {
-		t.Errorf("%s is mapped, and was asked for: %v", lib.Path, err)
+		t.Errorf("%s is mapped and given as a path: %v", lib.Path, err)
 	}
 }

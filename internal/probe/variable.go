@@ -9,16 +9,16 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// ErrTooLong is returned for a text that the BPF program has no room for.
+// ErrTooLong is returned for a string that does not fit in its BPF variable.
 var ErrTooLong = errors.New("too long")
 
-// setVariable sets a constant of the programs. A string is stored in an array of char, and its length
-// in VAR_len if the object has that variable. A slice is stored at the start of an array; the other
-// elements are zero.
+// setVariable sets a constant of the programs. A string is stored in an array of char, and its
+// length in NAME_len if the object has that variable. A slice is stored at the start of an array;
+// the other elements are zero.
 func setVariable(spec *ebpf.CollectionSpec, name string, val any) error {
 	v := spec.Variables[name]
 	if v == nil {
-		return fmt.Errorf("the object has no variable %s", name)
+		return fmt.Errorf("find variable %s: the object does not contain it", name)
 	}
 	switch val := val.(type) {
 	case []string:
@@ -38,7 +38,7 @@ func setVariable(spec *ebpf.CollectionSpec, name string, val any) error {
 		return v.Set(val)
 	}
 	if len(text) > int(v.Size()) {
-		return fmt.Errorf("%d bytes where there is room for %d: %w", len(text), v.Size(), ErrTooLong)
+		return fmt.Errorf("%w: %d bytes, the maximum is %d", ErrTooLong, len(text), v.Size())
 	}
 	buf := make([]byte, v.Size())
 	copy(buf, text)

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// perfBuffer is the perf buffer of one CPU: a page with the positions of reader and writer, followed
-// by the data, whose size is a power of two.
+// perfBuffer is the perf buffer of one CPU: a page with the positions of reader and writer,
+// followed by the data, whose size is a power of two.
 type perfBuffer struct {
-	fd   int
-	mem  []byte
-	meta *unix.PerfEventMmapPage
-	data []byte
-	tail uint64
-	gone bool // the CPU is offline: polling would return at once
+	fd      int
+	mem     []byte
+	meta    *unix.PerfEventMmapPage
+	data    []byte
+	tail    uint64
+	offline bool // the CPU is offline: poll would return immediately
 }
 
 // CanOpen returns the error if this thread cannot open a perf buffer, or nil.
@@ -58,8 +58,8 @@ func (b *perfBuffer) Close() error {
 	return errors.Join(unix.Munmap(b.mem), unix.Close(b.fd))
 }
 
-// perfHeader is the size of struct perf_event_header, and rawHeader that of the length
-// behind it in a sample.
+// perfHeader is the size of struct perf_event_header, and rawHeader the size of the length that
+// follows it in a sample.
 const (
 	perfHeader = 8
 	rawHeader  = 4

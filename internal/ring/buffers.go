@@ -17,22 +17,22 @@ import (
 // perfBuffers are the perf buffers of all online CPUs. The key in the map is the number of the CPU;
 // the numbers need not be contiguous.
 //
-// The kernel ends the buffer of a CPU that goes offline, and a CPU that comes online has none. Until
-// drain opens one, events of that CPU are lost and counted by their program.
+// The kernel ends the buffer of a CPU that goes offline, and a CPU that comes online has none.
+// Until drain opens one, events of that CPU are lost and counted by their program.
 type perfBuffers struct {
 	events *ebpf.Map
-	bytes  int      // of each
-	woken  *os.File // an eventfd; who stops may write to it when it is closed
+	bytes  int      // size of each buffer
+	woken  *os.File // an eventfd; as a File, because Stop can write to it after Close
 	wakeFD int
 	cpus   *system.Hotplug
 
 	closed atomic.Bool
-	mu     sync.Mutex // Close waits for who reads
+	mu     sync.Mutex // held by wait and drain
 	byCPU  map[int]*perfBuffer
 }
 
-// newPerfBuffers creates the buffers of all online CPUs. Each has an equal share of bytes, divided by
-// the number of possible CPUs: the array has an entry for each of them, independent of the CPU
+// newPerfBuffers creates the buffers of all online CPUs. Each has an equal share of bytes, divided
+// by the number of possible CPUs: the array has an entry for each of them, independent of the CPU
 // affinity of this process.
 func newPerfBuffers(events *ebpf.Map, bytes int) (*perfBuffers, error) {
 	if bytes <= 0 {
@@ -93,7 +93,7 @@ func (b *perfBuffers) wait() error {
 	others := len(fds)
 	var polled []*perfBuffer
 	for _, buf := range b.byCPU {
-		if !buf.gone {
+		if !buf.offline {
 			fds = append(fds, unix.PollFd{Fd: int32(buf.fd), Events: unix.POLLIN})
 			polled = append(polled, buf)
 		}
@@ -102,14 +102,14 @@ func (b *perfBuffers) wait() error {
 		return fmt.Errorf("wait for perf buffers: %w", err)
 	}
 	for i, buf := range polled {
-		buf.gone = fds[others+i].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+		buf.offline = fds[others+i].Revents&(unix.POLLHUP|unix.POLLERR) != 0
 	}
 	unix.Read(b.wakeFD, make([]byte, 8))
 	return nil
 }
 
-// drain opens buffers for CPUs that have come online, and reads the previous buffers of these CPUs to
-// their ends.
+// drain opens buffers for CPUs that have come online, and reads the previous buffers of these CPUs
+// to their ends.
 func (b *perfBuffers) drain(yield func(sample []byte)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,7 +119,7 @@ func (b *perfBuffers) drain(yield func(sample []byte)) error {
 	for _, cpu := range b.cpus.Arrived(b.missing) {
 		old := b.byCPU[cpu]
 		if err := b.open(cpu); errors.Is(err, fs.ErrPermission) {
-			continue // it was given up since: what the CPU sends is counted as lost
+			continue // capabilities were dropped: events of the CPU are counted as lost
 		} else if err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (b *perfBuffers) Close() error {
 	if b.closed.Swap(true) {
 		return nil
 	}
-	b.wake() // whoever waits has the lock
+	b.wake() // wait holds the lock
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	errs := []error{b.woken.Close(), b.cpus.Close()}

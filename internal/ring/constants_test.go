@@ -33,7 +33,7 @@ func TestPollAfterWakeup(t *testing.T) {
 	if err := spec.Variables["event_wakeup_ns"].Get(&ns); err != nil {
 		t.Fatal(err)
 	}
-	if wakeup := time.Duration(ns); lookSoon <= wakeup || lookSoon > wakeup+5*time.Millisecond {
-		t.Errorf("the reader polls after %v, want a little more than event_wakeup_ns, %v", lookSoon, wakeup)
+	if wakeup := time.Duration(ns); pollFirst <= wakeup || pollFirst > wakeup+5*time.Millisecond {
+		t.Errorf("the reader polls after %v, want a little more than event_wakeup_ns, %v", pollFirst, wakeup)
 	}
 }

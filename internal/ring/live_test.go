@@ -24,14 +24,14 @@ const (
 	runOnCPU    = 1
 )
 
-// sender sends events from the kernel: each run of its program is one.
+// sender sends events from the kernel: each run of its program sends one event.
 type sender struct {
 	events  *ebpf.Map
 	program *ebpf.Program
 }
 
-// newSender makes a map and a program that sends what its context begins with, the
-// time and the number of an event, with the flags that follow.
+// newSender creates a map and a program. The program's context consists of the time and the number
+// of an event, which it sends, and flags for sending.
 func newSender(t testing.TB, kind ebpf.MapType, entries uint32) *sender {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -81,7 +81,7 @@ func output(events *ebpf.Map) asm.Instructions {
 	return append(all, asm.Return())
 }
 
-// send sends one event, from the CPU if that is not -1, and returns the helper's result.
+// send sends one event, from a CPU unless cpu is -1, and returns the result of the helper.
 func (s *sender) send(t testing.TB, at, n, flags uint64, cpu int) int32 {
 	t.Helper()
 	opts := ebpf.RunOptions{Context: [3]uint64{at, n, flags}}
@@ -90,7 +90,7 @@ func (s *sender) send(t testing.TB, at, n, flags uint64, cpu int) int32 {
 	}
 	ret, err := s.program.Run(&opts)
 	if errors.Is(err, ebpf.ErrNotSupported) {
-		t.Skip("this kernel cannot run a raw tracepoint program for a test")
+		t.Skip("BPF_PROG_TEST_RUN of raw tracepoint programs is not supported by this kernel")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -98,21 +98,21 @@ func (s *sender) send(t testing.TB, at, n, flags uint64, cpu int) int32 {
 	return int32(ret)
 }
 
-// got is what a Read returned, and when.
-type got struct {
+// result is the result of a Read and its time.
+type result struct {
 	number uint64
 	at     time.Time
 	err    error
 }
 
-// follow reads until the reader is closed, and sends what it got.
-func follow(r Reader) <-chan got {
-	c := make(chan got, 1<<16)
+// follow reads until the reader is closed, and sends the results to the channel.
+func follow(r Reader) <-chan result {
+	c := make(chan result, 1<<16)
 	go func() {
 		defer close(c)
 		for {
 			data, err := r.Read()
-			g := got{at: time.Now(), err: err}
+			g := result{at: time.Now(), err: err}
 			if err == nil {
 				g.number = binary.NativeEndian.Uint64(data[8:])
 			}
@@ -125,15 +125,15 @@ func follow(r Reader) <-chan got {
 	return c
 }
 
-// next is what the reader returns next. It fails the test if the reader is never woken for it.
-func next(t testing.TB, c <-chan got) got {
+// next returns the next result. It fails the test after a minute without one.
+func next(t testing.TB, c <-chan result) result {
 	t.Helper()
 	select {
 	case g := <-c:
 		return g
 	case <-time.After(time.Minute):
-		t.Fatal("the reader does not return")
-		return got{}
+		t.Fatal("Read did not return within a minute")
+		return result{}
 	}
 }
 
@@ -152,20 +152,20 @@ func median(all []time.Duration) time.Duration {
 	return all[len(all)/2]
 }
 
-// A lone event is read: one that wakes the reader, one that does not because it comes shortly
-// after one that does, and one that does not although it should. TestEventsAreReadInTime checks
-// how soon, with a clock that does not depend on the load of the machine.
+// TestLoneEvents checks that a single event is read: one that wakes the reader, one that does not
+// because it follows shortly after one that does, and one that does not although it should.
+// TestReadLatency checks the latency, with a clock that does not depend on the load of the machine.
 func TestLoneEvents(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		after time.Duration // between the event that wakes and this one; 0 without that
+		after time.Duration // since an event that wakes the reader; 0 without such an event
 		flags uint64
 	}{
-		{"woken for", 0, forceWakeup},
-		{"behind one that wakes", time.Millisecond, noWakeup},
-		{"at the end of that time", 9 * time.Millisecond, noWakeup},
-		{"after it", 30 * time.Millisecond, noWakeup},
-		{"never woken for", 0, noWakeup},
+		{"wake-up", 0, forceWakeup},
+		{"1 ms after a wake-up", time.Millisecond, noWakeup},
+		{"9 ms after a wake-up", 9 * time.Millisecond, noWakeup},
+		{"30 ms after a wake-up", 30 * time.Millisecond, noWakeup},
+		{"no wake-up", 0, noWakeup},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSender(t, ebpf.RingBuf, uint32(os.Getpagesize()))
@@ -184,9 +184,9 @@ func TestLoneEvents(t *testing.T) {
 				}
 				took = append(took, g.at.Sub(begin))
 				if after := next(t, c); !errors.Is(after.err, ErrIdle) {
-					t.Fatalf("the last event is followed by %+v", after)
+					t.Fatalf("result after the last event is %+v, want ErrIdle", after)
 				}
-				time.Sleep(70 * time.Millisecond) // until the reader is at rest
+				time.Sleep(70 * time.Millisecond) // until the reader is idle
 			}
 			t.Logf("read after %s (median), %s at most", median(took), took[len(took)-1])
 		})
@@ -217,16 +217,16 @@ func TestStopDrains(t *testing.T) {
 				case g.err == nil && g.number == read:
 					read++
 				case g.err == nil:
-					t.Fatalf("event %d instead of %d", g.number, read)
+					t.Fatalf("read event %d, want %d", g.number, read)
 				case !errors.Is(g.err, ErrIdle) && !errors.Is(g.err, os.ErrClosed):
 					t.Fatal(g.err)
 				}
 			}
 			if read != events {
-				t.Errorf("%d of %d events", read, events)
+				t.Errorf("read %d of %d events", read, events)
 			}
 			if _, err := r.Read(); !errors.Is(err, os.ErrClosed) {
-				t.Errorf("after the end: %v", err)
+				t.Errorf("Read after the end: %v, want %v", err, os.ErrClosed)
 			}
 		})
 	}
@@ -235,8 +235,8 @@ func TestStopDrains(t *testing.T) {
 // oneCPUEnv is set in the child process that TestPerfBuffersShareBytes runs on one CPU.
 const oneCPUEnv = "CORESCOPE_ONE_CPU"
 
-// The buffers of all possible CPUs have the size that was asked for, also in a process that
-// may run on one CPU only.
+// TestPerfBuffersShareBytes checks that the buffers of all possible CPUs have the requested size,
+// also in a process that may run on one CPU only.
 func TestPerfBuffersShareBytes(t *testing.T) {
 	s := newSender(t, ebpf.PerfEventArray, 0)
 	const bytes = 4 << 20
@@ -253,14 +253,14 @@ func TestPerfBuffersShareBytes(t *testing.T) {
 		}
 	}
 	if len(b.byCPU) == 0 {
-		t.Error("there are no buffers")
+		t.Error("no buffers were opened")
 	}
 	if os.Getenv(oneCPUEnv) == "" {
 		rerunOnOneCPU(t)
 	}
 }
 
-// rerunOnOneCPU runs the test in a process that may use one of this one's CPUs.
+// rerunOnOneCPU runs the test in a child process on one CPU.
 func rerunOnOneCPU(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -285,8 +285,8 @@ func rerunOnOneCPU(t *testing.T) {
 	}
 }
 
-// What has no room is refused by the helper, so that the program can count it, and
-// what it accepts is read: nothing is in between.
+// TestFullBuffer checks that the helper returns an error for an event that does not fit, so that
+// the program can count it, and that all other events are read.
 func TestFullBuffer(t *testing.T) {
 	for _, kind := range []ebpf.MapType{ebpf.RingBuf, ebpf.PerfEventArray} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -314,7 +314,7 @@ func TestFullBuffer(t *testing.T) {
 				}
 			}
 			if read != sent || refused == 0 {
-				t.Errorf("%d read of %d that were accepted, %d refused", read, sent, refused)
+				t.Errorf("read %d of %d accepted events, %d refused", read, sent, refused)
 			}
 		})
 	}
@@ -322,7 +322,7 @@ func TestFullBuffer(t *testing.T) {
 
 func TestPerfOrderAcrossCPUs(t *testing.T) {
 	if runtime.NumCPU() < 2 {
-		t.Skip("there is one CPU")
+		t.Skip("needs two CPUs")
 	}
 	s := newSender(t, ebpf.PerfEventArray, 0)
 	r := newReader(t, s)
@@ -360,11 +360,11 @@ func TestPerfLoneEvent(t *testing.T) {
 		took = append(took, g.at.Sub(begin))
 	}
 	if m := median(took); m < hold {
-		t.Errorf("read after %s (median), before its turn", m)
+		t.Errorf("read after %s (median), want at least %s", m, hold)
 	}
 }
 
-// Close ends a Read that waits.
+// TestCloseEndsRead checks that Close ends a Read that waits.
 func TestCloseEndsRead(t *testing.T) {
 	for _, kind := range []ebpf.MapType{ebpf.RingBuf, ebpf.PerfEventArray} {
 		entries := uint32(0)
@@ -386,7 +386,7 @@ func TestCloseEndsRead(t *testing.T) {
 func TestNewRefusesOtherMaps(t *testing.T) {
 	s := newSender(t, ebpf.PerfEventArray, 0)
 	if _, err := New(s.events, 0); err == nil {
-		t.Error("a perf buffer of no bytes")
+		t.Error("perf buffers of 0 bytes: no error")
 	}
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
 	if err != nil {
@@ -394,16 +394,16 @@ func TestNewRefusesOtherMaps(t *testing.T) {
 	}
 	defer m.Close()
 	if _, err := New(m, 4096); err == nil {
-		t.Error("a reader of an array")
+		t.Error("reader of an array: no error")
 	}
 }
 
-// BenchmarkQuietReader measures what a reader at rest costs: CPU time by the second.
-func BenchmarkQuietReader(b *testing.B) {
+// BenchmarkIdleReader measures the CPU time per second of a reader without events.
+func BenchmarkIdleReader(b *testing.B) {
 	s := newSender(b, ebpf.RingBuf, uint32(os.Getpagesize()))
 	r := newReader(b, s)
 	c := follow(r)
-	time.Sleep(2 * lookRest)
+	time.Sleep(2 * pollIdle)
 	begin := cpuTime(b)
 	const span = 2 * time.Second
 	for b.Loop() {

@@ -22,8 +22,8 @@ const (
 type perfSource interface {
 	// wait returns when a buffer is not empty, or after wake.
 	wait() error
-	// drain reads the buffers one after another, each up to its current end. The caller may keep the
-	// samples.
+	// drain reads the buffers one after another, each up to its current end. The caller may keep
+	// the samples.
 	drain(yield func(sample []byte)) error
 	wake() error
 	Close() error
@@ -31,12 +31,12 @@ type perfSource interface {
 
 // perfReader sorts the events of the buffers of several CPUs by time.
 //
-// An event that was read at least hold before a pass through all buffers starts can be returned after
-// that pass: all earlier events were in their buffers by then.
+// An event that was read at least hold before a pass through all buffers starts can be returned
+// after that pass: all earlier events were in their buffers by then.
 type perfReader struct {
 	source   perfSource
 	queue    queue
-	shown    bool // a sample was shown since the last ErrIdle
+	returned bool // a sample was returned since the last ErrIdle
 	stopping atomic.Bool
 	closed   bool
 }
@@ -52,11 +52,11 @@ func newPerf(events *ebpf.Map, bytes int) (*perfReader, error) {
 func (r *perfReader) Read() ([]byte, error) {
 	for {
 		if data := r.queue.next(); data != nil {
-			r.shown = true
+			r.returned = true
 			return data, nil
 		}
-		if r.shown {
-			r.shown = false
+		if r.returned {
+			r.returned = false
 			return nil, ErrIdle
 		}
 		if r.closed {
@@ -70,7 +70,7 @@ func (r *perfReader) Read() ([]byte, error) {
 
 // gather waits for new events, or until delayed ones can be returned, and makes a pass.
 func (r *perfReader) gather() error {
-	if r.queue.held() > 0 {
+	if r.queue.pending() > 0 {
 		time.Sleep(pause)
 	} else if err := r.source.wait(); err != nil {
 		return err

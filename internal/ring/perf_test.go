@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// fakePerf is the buffers of some CPUs, in the time of a synctest bubble.
+// fakePerf has the buffers of some CPUs, with the clock of a synctest bubble.
 type fakePerf struct {
 	mu    sync.Mutex
 	rings [][][]byte
 	woken chan struct{}
-	cost  time.Duration // of reading one record
+	cost  time.Duration // time to read one record
 }
 
 func newFakePerf(cpus int) *fakePerf {
@@ -41,7 +41,7 @@ func (f *fakePerf) wake() error {
 func (f *fakePerf) wait() error  { <-f.woken; return nil }
 func (f *fakePerf) Close() error { return nil }
 
-// drain reads the rings, the last one first. Events that are committed to a ring while it is read
+// drain reads the buffers in reverse order. Events that are committed to a buffer while it is read
 // are left for the next call.
 func (f *fakePerf) drain(yield func([]byte)) error {
 	for i := len(f.rings) - 1; i >= 0; i-- {
@@ -57,8 +57,8 @@ func (f *fakePerf) drain(yield func([]byte)) error {
 	return nil
 }
 
-// readAll reads until the reader is closed, and returns the times of the events and
-// the longest time that it took to read one.
+// readAll reads until the reader is closed. It returns the times of the events and the maximum
+// latency.
 func readAll(t *testing.T, r Reader) (times []uint64, worst time.Duration) {
 	t.Helper()
 	for {
@@ -76,8 +76,8 @@ func readAll(t *testing.T, r Reader) (times []uint64, worst time.Duration) {
 	}
 }
 
-// Events of two CPUs come in the order of their time, though each is committed a
-// while after it, and one CPU's buffer takes the reader longer than it holds any back.
+// TestPerfOrder checks that events of two CPUs are returned in order, although events are committed
+// with a delay, and reading the buffer of one CPU takes longer than hold.
 func TestPerfOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newFakePerf(2)
@@ -112,7 +112,7 @@ func TestPerfOrder(t *testing.T) {
 		}()
 		times, _ := readAll(t, r)
 		if len(times) != events || !slices.IsSorted(times) {
-			t.Errorf("%d of %d events, sorted: %v", len(times), events, slices.IsSorted(times))
+			t.Errorf("read %d of %d events, sorted: %v", len(times), events, slices.IsSorted(times))
 		}
 	})
 }
@@ -130,7 +130,7 @@ func TestPerfLoneEvents(t *testing.T) {
 		}()
 		times, worst := readAll(t, r)
 		if len(times) != 100 || worst > 2*hold {
-			t.Errorf("%d of 100 events, the slowest after %s", len(times), worst)
+			t.Errorf("read %d of 100 events, maximum latency %s, want at most %s", len(times), worst, 2*hold)
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestPerfIdleAndStop(t *testing.T) {
 		r := &perfReader{source: source}
 		source.commit(0, event(2, 0))
 		source.commit(1, event(1, 0))
-		source.commit(1, []byte{}) // a record of losses has no sample
+		source.commit(1, []byte{}) // a record without an event
 		for i, want := range []error{nil, nil, ErrIdle} {
 			data, err := r.Read()
 			if !errors.Is(err, want) || err == nil && timeOf(data) != uint64(i+1) {

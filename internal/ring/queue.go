@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// timeSize is the size of the first member of every event: its time. All events of a tool use the same
-// clock (struct task_info in task.bpf.h).
+// timeSize is the size of the first member of every event: its time. All events of a tool use the
+// same clock (struct task_info in task.bpf.h).
 const timeSize = 8
 
 // queue delays samples and returns them in the order of their time.
 type queue struct {
-	samples []sample // in order up to ready
-	given   int
-	ready   int
+	samples  []sample // sorted up to ready
+	returned int      // number of samples that next has returned
+	ready    int      // number of samples that next may return
 }
 
 type sample struct {
@@ -28,16 +28,17 @@ func (q *queue) add(data []byte, read time.Time) {
 	q.samples = append(q.samples, sample{binary.NativeEndian.Uint64(data), read, data})
 }
 
-// held returns the number of samples that were not returned yet.
-func (q *queue) held() int { return len(q.samples) - q.given }
+// pending returns the number of samples that were not returned yet.
+func (q *queue) pending() int { return len(q.samples) - q.returned }
 
-// release makes the samples ready that were read until then, and those with an earlier time.
-func (q *queue) release(by time.Time) {
-	q.samples = slices.Delete(q.samples, 0, q.given)
-	q.given, q.ready = 0, 0
+// release makes samples ready that were read until a time, and all samples with an earlier event
+// time.
+func (q *queue) release(until time.Time) {
+	q.samples = slices.Delete(q.samples, 0, q.returned)
+	q.returned, q.ready = 0, 0
 	slices.SortStableFunc(q.samples, func(a, b sample) int { return cmp.Compare(a.time, b.time) })
 	for i := range q.samples {
-		if !q.samples[i].read.After(by) {
+		if !q.samples[i].read.After(until) {
 			q.ready = i + 1
 		}
 	}
@@ -45,10 +46,10 @@ func (q *queue) release(by time.Time) {
 
 // next returns the next sample that is ready, or nil.
 func (q *queue) next() []byte {
-	if q.given >= q.ready {
+	if q.returned >= q.ready {
 		return nil
 	}
-	data := q.samples[q.given].data
-	q.given++
+	data := q.samples[q.returned].data
+	q.returned++
 	return data
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// event is a sample of the time and a number that tells it from others.
+// event returns a sample with a time and a number to identify it.
 func event(t, n uint64) []byte {
 	return binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, t), n)
 }
@@ -18,7 +18,7 @@ func timeOf(data []byte) uint64 { return binary.NativeEndian.Uint64(data) }
 
 func numberOf(data []byte) uint64 { return binary.NativeEndian.Uint64(data[8:]) }
 
-// drain returns the times of what is ready.
+// drain returns the times of the samples that are ready.
 func drain(q *queue) []uint64 {
 	var out []uint64
 	for data := q.next(); data != nil; data = q.next() {
@@ -32,30 +32,30 @@ func TestQueue(t *testing.T) {
 	begin := time.Now()
 	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
 	for _, step := range []struct {
-		add  []uint64 // times of what is read at that ms
-		ms   int
-		free int // what was read by that ms is released
-		want string
+		add     []uint64 // event times of samples that are read at ms
+		ms      int
+		release int // samples that were read until then are released
+		want    string
 	}{
 		{[]uint64{30, 10}, 0, -1, "[]"},
-		{[]uint64{20}, 5, 0, "[10 20 30]"}, // 20 is before 30, though it was read later
+		{[]uint64{20}, 5, 0, "[10 20 30]"}, // 20 was read after 30
 		{nil, 6, 6, "[]"},
 		{[]uint64{60, 50, 40}, 10, 9, "[]"},
 		{[]uint64{45, 70}, 20, 10, "[40 45 50 60]"},
 		{[]uint64{65}, 30, 20, "[65 70]"},
-		{[]uint64{5}, 40, 40, "[5]"}, // far too late: shown all the same
+		{[]uint64{5}, 40, 40, "[5]"}, // too late for the right order, but not lost
 		{nil, 50, 50, "[]"},
 	} {
 		for _, time := range step.add {
 			q.add(event(time, 0), at(step.ms))
 		}
-		q.release(at(step.free))
+		q.release(at(step.release))
 		if got := fmt.Sprint(drain(&q)); got != step.want {
 			t.Errorf("at %d ms: %s, want %s", step.ms, got, step.want)
 		}
 	}
-	if q.held() != 0 {
-		t.Errorf("%d samples left", q.held())
+	if q.pending() != 0 {
+		t.Errorf("%d samples are pending, want 0", q.pending())
 	}
 }
 
@@ -70,14 +70,15 @@ func TestQueueKeepsEqualTimesInOrder(t *testing.T) {
 	for data := q.next(); data != nil; data = q.next() {
 		at, n := timeOf(data), numberOf(data)
 		if n < last[at] {
-			t.Fatalf("number %d comes after %d of the same time", n, last[at])
+			t.Fatalf("event %d was returned after event %d with the same time", n, last[at])
 		}
 		last[at] = n
 	}
 }
 
-// Samples that are read at most a hold late come out in order, each once.
-func TestQueueOrdersWhatIsLate(t *testing.T) {
+// TestQueueSortsLateSamples checks that samples that are read less than hold after their event time
+// are returned in order, each once.
+func TestQueueSortsLateSamples(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	type arrival struct{ time, read time.Duration }
 	var all []arrival
@@ -105,7 +106,7 @@ func TestQueueOrdersWhatIsLate(t *testing.T) {
 func BenchmarkQueue(b *testing.B) {
 	data := make([][]byte, 10000)
 	for i := range data {
-		data[i] = event(uint64(i/2+i%2*5000), 0) // of two CPUs
+		data[i] = event(uint64(i/2+i%2*5000), 0) // two interleaved CPUs
 	}
 	var q queue
 	b.ReportAllocs()

@@ -11,12 +11,12 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// ErrIdle is returned by Read if no further event is available now, so that the caller can flush its
-// output.
+// ErrIdle is returned by Read if no further event is available now, so that the caller can flush
+// its output.
 var ErrIdle = errors.New("no events for now")
 
-// Reader reads events in the order of their time. Events of different CPUs that are microseconds apart
-// can be in the wrong order. A sample is valid until the next Read.
+// Reader reads events in the order of their time. Events of different CPUs can be in the wrong
+// order if they are only microseconds apart. A sample is valid until the next Read.
 type Reader interface {
 	// Read waits for the next sample and returns it. If no further sample is available after one
 	// was returned, it returns ErrIdle once. After Stop it returns the remaining samples and then
@@ -30,9 +30,8 @@ type Reader interface {
 	Close() error
 }
 
-// New returns a reader of the map "events". If that is an array of perf buffers, bytes is
-// the size of all of them together: each possible CPU has an equal share, rounded up to a
-// power of two of pages.
+// New returns a reader of the map "events". If that is an array of perf buffers, bytes is the total
+// size of the buffers: each possible CPU has an equal share, rounded up to a power of two of pages.
 func New(events *ebpf.Map, bytes int) (Reader, error) {
 	if events.Type() == ebpf.PerfEventArray {
 		r, err := newPerf(events, bytes)
@@ -48,15 +47,15 @@ func New(events *ebpf.Map, bytes int) (Reader, error) {
 	return newRing(r), nil
 }
 
-// Programs wake the reader for one event, and then for no other for event_wakeup_ns (40 ms,
-// event.bpf.h). So the reader polls the ring after that time; waits are truncated to milliseconds,
-// therefore 42. After that, an event wakes it again, but a program that has decided before not to
-// wake it may have been preempted: the reader polls for another second, and then at longer intervals,
-// because each poll costs about 100 us.
+// BPF programs wake the reader for an event only if the last wake-up is at least event_wakeup_ns
+// ago (40 ms, event.bpf.h). So after a wake-up the reader polls the ring once that time has passed;
+// timeouts are truncated to milliseconds, therefore 42. From then on, events wake the reader again.
+// But a program that has decided before not to wake it may have been preempted: the reader polls
+// for another second, and then at longer intervals, because each poll costs about 100 us.
 const (
-	lookSoon  = 42 * time.Millisecond
-	lookLater = 50 * time.Millisecond
-	lookRest  = time.Second
+	pollFirst = 42 * time.Millisecond // after ErrIdle
+	pollNext  = 50 * time.Millisecond // for a second
+	pollIdle  = time.Second
 )
 
 // source is the part of [ringbuf.Reader] that a ringReader uses.
@@ -68,16 +67,16 @@ type source interface {
 }
 
 type ringReader struct {
-	source source
-	record ringbuf.Record
-	shown  bool      // a sample was returned since the last ErrIdle
-	idle   time.Time // of that
-	closed bool
+	source   source
+	record   ringbuf.Record
+	returned bool      // a sample was returned since the last ErrIdle
+	idle     time.Time // time of the last ErrIdle
+	closed   bool
 }
 
 func newRing(s source) *ringReader {
 	r := &ringReader{source: s, idle: time.Now()}
-	r.look(lookLater)
+	r.pollAfter(pollNext)
 	return r
 }
 
@@ -86,16 +85,16 @@ func (r *ringReader) Read() ([]byte, error) {
 		err := r.source.ReadInto(&r.record)
 		switch {
 		case err == nil:
-			r.show()
+			r.setReturned()
 			return r.record.RawSample, nil
-		case errors.Is(err, os.ErrDeadlineExceeded) && r.shown:
-			r.shown, r.idle = false, time.Now()
-			r.look(lookSoon)
+		case errors.Is(err, os.ErrDeadlineExceeded) && r.returned:
+			r.returned, r.idle = false, time.Now()
+			r.pollAfter(pollFirst)
 			return nil, ErrIdle
-		case errors.Is(err, os.ErrDeadlineExceeded) && time.Since(r.idle) < lookRest:
-			r.look(lookLater)
+		case errors.Is(err, os.ErrDeadlineExceeded) && time.Since(r.idle) < pollIdle:
+			r.pollAfter(pollNext)
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			r.look(lookRest)
+			r.pollAfter(pollIdle)
 		case errors.Is(err, ringbuf.ErrFlushed):
 			r.closed = true
 		default:
@@ -105,15 +104,15 @@ func (r *ringReader) Read() ([]byte, error) {
 	return nil, os.ErrClosed
 }
 
-// look makes ReadInto poll the ring after a while, unless it is woken before.
-func (r *ringReader) look(after time.Duration) {
+// pollAfter makes ReadInto return after a while, unless an event wakes it before.
+func (r *ringReader) pollAfter(after time.Duration) {
 	r.source.SetDeadline(time.Now().Add(after))
 }
 
-// show makes the next ReadInto return immediately if there is no further sample.
-func (r *ringReader) show() {
-	if !r.shown {
-		r.shown = true
+// setReturned makes the next ReadInto return immediately if there is no further sample.
+func (r *ringReader) setReturned() {
+	if !r.returned {
+		r.returned = true
 		r.source.SetDeadline(time.Unix(1, 0))
 	}
 }

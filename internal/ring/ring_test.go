@@ -12,23 +12,23 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// fakeRing is a ring buffer and its [ringbuf.Reader], in the time of a synctest bubble.
+// fakeRing is a ring buffer with its [ringbuf.Reader], with the clock of a synctest bubble.
 type fakeRing struct {
 	mu       sync.Mutex
-	records  [][]byte // nil is one that was discarded
+	records  [][]byte // nil is a discarded record
 	wake     chan struct{}
 	flush    chan struct{}
 	deadline time.Time
 	haveData bool
 	pending  error
-	looks    int // waits that ended by their deadline
+	polls    int // waits that ended by their deadline
 }
 
 func newFake() *fakeRing {
 	return &fakeRing{wake: make(chan struct{}, 1), flush: make(chan struct{}, 1)}
 }
 
-// commit puts a record into the ring, and wakes the reader if told to.
+// commit adds a record to the ring, and wakes the reader if wake is true.
 func (f *fakeRing) commit(data []byte, wake bool) {
 	f.mu.Lock()
 	f.records = append(f.records, data)
@@ -45,8 +45,8 @@ func (f *fakeRing) Flush() error            { f.flush <- struct{}{}; return nil 
 func (f *fakeRing) Close() error            { return nil }
 func (f *fakeRing) SetDeadline(d time.Time) { f.deadline = d }
 
-// ReadInto does as the real one: after a wake-up, a deadline or a flush it returns
-// what is there before it waits, or says why it did not, again.
+// ReadInto behaves like ringbuf.Reader: after a wake-up, a deadline or a flush it returns the
+// available records, then the error of that wait, and then waits again.
 func (f *fakeRing) ReadInto(rec *ringbuf.Record) error {
 	for {
 		if !f.haveData {
@@ -77,7 +77,7 @@ func (f *fakeRing) pop() (data []byte, left int) {
 func (f *fakeRing) wait() error {
 	var timeout <-chan time.Time
 	if !f.deadline.IsZero() {
-		// epoll_wait has whole milliseconds, and what is over is rounded down.
+		// The timeout of epoll_wait is in milliseconds, rounded down.
 		timeout = time.After(max(0, time.Until(f.deadline)).Truncate(time.Millisecond))
 	}
 	select {
@@ -93,38 +93,38 @@ func (f *fakeRing) wait() error {
 	case <-f.wake:
 		return nil
 	case <-timeout:
-		f.looks++
+		f.polls++
 		return os.ErrDeadlineExceeded
 	}
 }
 
-// producer decides on wake-ups as event_send of event.bpf.h does.
+// producer decides about wake-ups like event_send in event.bpf.h.
 type producer struct {
 	ring *fakeRing
 	last time.Time
 }
 
-// Numbers of events.
+// Numbers of events: whether they wake the reader.
 const (
-	announced = iota
-	unannounced
+	waking = iota
+	notWaking
 )
 
-// send is an event that is decided on now and committed when the delay is over.
+// send decides about the wake-up now, and commits the event after a delay.
 func (p *producer) send(delay time.Duration) {
 	now := time.Now()
-	n := uint64(unannounced)
+	n := uint64(notWaking)
 	if now.Sub(p.last) >= 10*time.Millisecond {
-		p.last, n = now, announced
+		p.last, n = now, waking
 	}
-	time.AfterFunc(delay, func() { p.ring.commit(event(uint64(time.Now().UnixNano()), n), n == announced) })
+	time.AfterFunc(delay, func() { p.ring.commit(event(uint64(time.Now().UnixNano()), n), n == waking) })
 }
 
-// Whatever the programs and the scheduler do, an event is read within 50 ms of being
-// in the ring: woken for or not, preempted, with a wake-up that went with an event that
-// did not fit. Only one that comes unannounced, and when the reader has been at rest
-// for a second, waits longer, but not above a second.
-func TestEventsAreReadInTime(t *testing.T) {
+// TestReadLatency checks that an event is read within 50 ms after it was committed to the ring,
+// whether it wakes the reader or not, if its program was preempted, and if the wake-up was lost
+// with an event that did not fit. Only an event without a wake-up that arrives when the reader has
+// been idle for a second can take longer, up to a second.
+func TestReadLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newFake()
 		r := newRing(ring)
@@ -147,32 +147,33 @@ func TestEventsAreReadInTime(t *testing.T) {
 			}
 			read++
 			committed := time.Unix(0, int64(timeOf(data)))
-			most := lookLater
-			if committed.Sub(last) >= lookRest && numberOf(data) == unannounced {
-				most = lookRest
+			limit := pollNext
+			if committed.Sub(last) >= pollIdle && numberOf(data) == notWaking {
+				limit = pollIdle
 			}
-			if took := time.Since(committed); took > most {
-				t.Errorf("event read %s after it was in the ring, %s after the last one", took, committed.Sub(last))
+			if took := time.Since(committed); took > limit {
+				t.Errorf("event was read %s after its commit, want at most %s; last event was %s before", took, limit, committed.Sub(last))
 			}
 			last = time.Now()
 		}
 		if read != events {
-			t.Errorf("%d of %d events were read", read, events)
+			t.Errorf("read %d of %d events", read, events)
 		}
 	})
 }
 
-// produce sends bursts of events with pauses about as long as a look, and long ones.
+// produce sends bursts of events, with pauses that are about as long as the polling intervals, and
+// longer ones.
 func produce(ring *fakeRing, events int) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	p := &producer{ring: ring}
-	pauses := []time.Duration{0, time.Microsecond, 39900 * time.Microsecond, 40 * time.Millisecond, lookSoon, lookLater, lookRest}
+	pauses := []time.Duration{0, time.Microsecond, 39900 * time.Microsecond, 40 * time.Millisecond, pollFirst, pollNext, pollIdle}
 	for range events {
 		time.Sleep(pauses[rnd.IntN(len(pauses))] + time.Duration(rnd.IntN(2000))*time.Microsecond)
 		delay := time.Duration(0)
 		switch rnd.IntN(10) {
 		case 0:
-			p.last = time.Now() // the one that would have woken did not fit
+			p.last = time.Now() // an event with a wake-up did not fit
 		case 1:
 			ring.commit(nil, false)
 		case 2:
@@ -180,13 +181,13 @@ func produce(ring *fakeRing, events int) {
 		}
 		p.send(delay)
 	}
-	time.Sleep(2 * lookRest)
+	time.Sleep(2 * pollIdle)
 }
 
-// The last sample for now is followed by ErrIdle at once, so that it is shown at
-// once: also when a record that was discarded is behind it.
-func TestIdleComesAtOnce(t *testing.T) {
-	for name, behind := range map[string]bool{"alone": false, "with a discarded record behind": true} {
+// TestIdleIsImmediate checks that ErrIdle follows the last available sample immediately, so that
+// the output is flushed, also if a discarded record follows.
+func TestIdleIsImmediate(t *testing.T) {
+	for name, discarded := range map[string]bool{"no further record": false, "discarded record": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ring := newFake()
@@ -195,7 +196,7 @@ func TestIdleComesAtOnce(t *testing.T) {
 					time.Sleep(time.Second)
 					ring.commit(event(1, 1), true)
 					ring.commit(event(2, 2), false)
-					if behind {
+					if discarded {
 						ring.commit(nil, false)
 					}
 					begin := time.Now()
@@ -213,8 +214,8 @@ func TestIdleComesAtOnce(t *testing.T) {
 	}
 }
 
-// A reader of nothing looks seldom, and does not say that it is idle again.
-func TestQuietReader(t *testing.T) {
+// TestIdleReader checks that a reader without events polls rarely and does not return ErrIdle.
+func TestIdleReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newFake()
 		r := newRing(ring)
@@ -222,13 +223,13 @@ func TestQuietReader(t *testing.T) {
 		if _, err := r.Read(); !errors.Is(err, os.ErrClosed) {
 			t.Error(err)
 		}
-		if ring.looks < 60 || ring.looks > 90 {
-			t.Errorf("%d looks in a minute, want one a second and 20 more at first", ring.looks)
+		if ring.polls < 60 || ring.polls > 90 {
+			t.Errorf("%d polls in a minute, want one per second and 20 more at the start", ring.polls)
 		}
 	})
 }
 
-func TestStopReadsWhatIsThere(t *testing.T) {
+func TestStopReturnsRemainingSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newFake()
 		r := newRing(ring)
@@ -243,7 +244,7 @@ func TestStopReadsWhatIsThere(t *testing.T) {
 				t.Fatalf("%v, %v, want event %d", data, err, n)
 			}
 		}
-		for range 3 { // and so it stays
+		for range 3 { // repeated calls return the same error
 			if _, err := r.Read(); !errors.Is(err, os.ErrClosed) {
 				t.Errorf("%v, want %v", err, os.ErrClosed)
 			}
@@ -251,7 +252,7 @@ func TestStopReadsWhatIsThere(t *testing.T) {
 	})
 }
 
-// broken fails as a closed or damaged buffer does.
+// broken is a ring whose reads fail, as if it were closed or damaged.
 type broken struct {
 	*fakeRing
 	err error

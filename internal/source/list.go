@@ -70,7 +70,7 @@ func (l *List[R]) prepare(s *tool.Session) ([]tool.Iterator, error) {
 		err := s.Objects.Prepare(it)
 		switch {
 		case errors.Is(err, probe.ErrUnsupported) && slices.Contains(l.Optional, it.Program):
-			fmt.Fprintf(s.ErrOut, "%s: the list lacks what %v\n", s.Name(), err)
+			fmt.Fprintf(s.ErrOut, "%s: the list is incomplete: %v\n", s.Name(), err)
 		case err != nil:
 			return nil, err
 		default:

@@ -27,18 +27,18 @@ func BenchmarkKernelAppend(b *testing.B) {
 	benchmarkLookups(b, addrs, func(dst []Frame, addrs []uint64) []Frame { return k.Append(dst, addrs) })
 }
 
-// BenchmarkProcessAppend names addresses of this program and its vDSO that
-// have been asked for before, as most of a profile's are.
+// BenchmarkProcessAppend looks up addresses of this program whose symbols have been read, like most
+// addresses in a profile.
 func BenchmarkProcessAppend(b *testing.B) {
 	ps := newProcesses(b)
 	pid := os.Getpid()
 	ps.name(pid, uint64(funcAddress()))
-	s := ps.pids[pid].taken
+	s := ps.pids[pid].snapshot
 	addrs := sample(s.mapping(uint64(funcAddress())).module.loaded.Load().tables[0], 4096)
 	benchmarkLookups(b, addrs, func(dst []Frame, addrs []uint64) []Frame { return ps.Append(dst, pid, addrs) })
 }
 
-// sample takes n addresses, evenly spread over the functions of a table.
+// sample returns n addresses, evenly distributed over the functions of a table.
 func sample(t *table, n int) []uint64 {
 	addrs := make([]uint64, n)
 	for i := range addrs {
@@ -60,12 +60,12 @@ func benchmarkLookups(b *testing.B, addrs []uint64, appendFrames func([]Frame, [
 		n++
 	}
 	if named*100 < n*95 {
-		b.Errorf("%d of %d stacks named", named, n)
+		b.Errorf("%d of %d stacks have a name for the innermost frame, want 95 %%", named, n)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n*depth), "ns/frame")
 }
 
-// BenchmarkModuleLarge reads the symbols of the largest program at hand.
+// BenchmarkModuleLarge reads the symbols of the largest of some programs that can be installed.
 func BenchmarkModuleLarge(b *testing.B) {
 	file := largest(b, "node", "gdb", "go")
 	before := heap()
@@ -107,7 +107,7 @@ func largest(b *testing.B, commands ...string) (file string) {
 		}
 	}
 	if file == "" {
-		b.Skipf("none of %v", commands)
+		b.Skipf("none of %v is installed", commands)
 	}
 	return file
 }
@@ -124,7 +124,7 @@ func BenchmarkRemember(b *testing.B) {
 	}
 }
 
-// heap is the memory in use.
+// heap returns the size of live heap objects in bytes.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

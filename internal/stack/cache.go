@@ -10,18 +10,17 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// maxHeld is how many files are held that have not been read yet. Files beyond
-// it are found again by their path, if that still leads to them.
+// maxHeld bounds the number of files that are kept open before their symbols are read. Other files
+// are opened again by path, if it still refers to the same file.
 const maxHeld = 1024
 
-// cache knows the modules of all processes by identity and keeps the memory of
-// their symbols within a budget, dropping those first that have not been asked
-// for the longest time.
+// cache has the modules of all processes by identity. If their symbols need more memory than the
+// budget, the least recently used symbols are dropped.
 type cache struct {
 	budget  int64
 	limits  *limit.Reporter
-	servers *Debuginfod  // nil if none is asked
-	tick    atomic.Int64 // counts look-ups
+	servers *Debuginfod  // nil if no servers are configured
+	tick    atomic.Int64 // number of look-ups
 
 	mu      sync.Mutex
 	modules map[moduleKey]*module
@@ -29,8 +28,8 @@ type cache struct {
 	held    int
 }
 
-// module returns the module of that key with one more reference. It takes h
-// over, which is nil for a vDSO, as memory is for a file.
+// module returns the module with a key and adds a reference to it. It takes ownership of h, which
+// is nil for a vDSO. memory is nil for a file.
 func (c *cache) module(key moduleKey, h *handle, memory []byte) *module {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +54,7 @@ func (c *cache) hold(m *module, h *handle) {
 	c.held++
 }
 
-func (c *cache) letGo(m *module) {
+func (c *cache) closeHeld(m *module) {
 	if m.held != nil {
 		m.held.Close()
 		m.held = nil
@@ -63,29 +62,29 @@ func (c *cache) letGo(m *module) {
 	}
 }
 
-// retain adds a reference to a module that has one.
+// retain adds a reference to a module that is referenced already.
 func (c *cache) retain(m *module) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m.refs++
 }
 
-// release gives a reference back. Symbols that were read stay for the next
-// process, except those of a perf map or a jitdump, which belong to one.
+// release removes a reference. Symbols stay in the cache for other processes, except those of a
+// perf map or a jitdump, which belong to one process.
 func (c *cache) release(m *module) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m.refs--; m.refs > 0 {
 		return
 	}
-	c.letGo(m)
-	if m.loaded.Load() == nil || m.key.kind.ofProcess() {
+	c.closeHeld(m)
+	if m.loaded.Load() == nil || m.key.kind.isPerProcess() {
 		c.drop(m)
 	}
 }
 
-// open opens the file of m: the one that was held, or what its path leads to
-// if that is still the same.
+// open opens the file of m: the handle that is held, the open file of the place, or else its path
+// if that still refers to the same file.
 func (c *cache) open(m *module, at place) (*os.File, error) {
 	c.mu.Lock()
 	h := m.held
@@ -111,12 +110,13 @@ func (c *cache) open(m *module, at place) (*os.File, error) {
 	return nil, fmt.Errorf("open %s: %w", at.path, os.ErrNotExist)
 }
 
-// keep stores what was read of m, and lets its file go if a path leads to it.
-func (c *cache) keep(m *module, s *symbols, at place) {
+// store stores the symbols of m. It closes the handle, unless the file is deleted and could not be
+// opened again.
+func (c *cache) store(m *module, s *symbols, at place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !at.isDeleted() {
-		c.letGo(m)
+		c.closeHeld(m)
 	}
 	m.size = s.bytes()
 	c.bytes += m.size
@@ -124,7 +124,7 @@ func (c *cache) keep(m *module, s *symbols, at place) {
 	c.evict(m)
 }
 
-// grow accounts for n more bytes of s, if m still has it.
+// grow accounts for n more bytes of s, if s still is the symbols of m.
 func (c *cache) grow(m *module, s *symbols, n int64) {
 	if n == 0 {
 		return
@@ -138,8 +138,8 @@ func (c *cache) grow(m *module, s *symbols, n int64) {
 	}
 }
 
-// evict drops symbols until the budget is met, but never those of current:
-// they are being looked at.
+// evict drops the least recently used symbols until the budget is met. It does not drop those of
+// current, which are in use.
 func (c *cache) evict(current *module) {
 	for c.bytes > c.budget {
 		var oldest *module
@@ -156,7 +156,7 @@ func (c *cache) evict(current *module) {
 	}
 }
 
-// drop forgets the symbols of m, and m itself if no mapping refers to it.
+// drop drops the symbols of m, and m itself if it has no references.
 func (c *cache) drop(m *module) {
 	if m.loaded.Swap(nil) != nil {
 		c.bytes -= m.size

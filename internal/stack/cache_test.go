@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestCacheBudget looks up addresses of several programs with a budget for
-// about one of them.
+// TestCacheBudget looks up addresses of four programs with a budget for about one of them.
 func TestCacheBudget(t *testing.T) {
 	const programs = 4
 	ps := newProcesses(t)
@@ -22,7 +21,7 @@ func TestCacheBudget(t *testing.T) {
 	ps.cache.budget = all / programs * 3 / 2
 	for range 3 {
 		for _, c := range children {
-			c.stop() // symbols that were dropped are read again all the same
+			c.stop() // dropped symbols are read again even after the process has exited
 			expect(t, ps.name(c.pid(), c.addrs[0]+1), "static_one", 1)
 			expect(t, ps.name(c.pid(), c.addrs[1]), "global_two", 0)
 			if ps.cache.bytes > ps.cache.budget {
@@ -33,7 +32,7 @@ func TestCacheBudget(t *testing.T) {
 	checkCacheBytes(t, &ps.cache)
 }
 
-// checkCacheBytes compares the account with what is there.
+// checkCacheBytes checks the accounted sizes of all modules.
 func checkCacheBytes(t *testing.T, c *cache) {
 	t.Helper()
 	var sum int64
@@ -47,47 +46,46 @@ func checkCacheBytes(t *testing.T, c *cache) {
 			names += int64(len(n)) + 64
 		}
 		if m.size != s.bytes()+names {
-			t.Errorf("%v: account %d, is %d", m.key.file, m.size, s.bytes()+names)
+			t.Errorf("%v: accounted for %d bytes, want %d", m.key.file, m.size, s.bytes()+names)
 		}
 		sum += m.size
 	}
 	if sum != c.bytes {
-		t.Errorf("account %d, is %d", c.bytes, sum)
+		t.Errorf("accounted for %d bytes, want %d", c.bytes, sum)
 	}
 }
 
-// TestCacheOldest checks which symbols go first, and that those in use stay.
-func TestCacheOldest(t *testing.T) {
+// TestCacheEviction checks which symbols are dropped, and that those in use are not.
+func TestCacheEviction(t *testing.T) {
 	c := &cache{budget: 2000, modules: make(map[moduleKey]*module)}
 	m := make([]*module, 4)
 	for i := range m {
 		m[i] = c.module(moduleKey{file: fileID{inode: uint64(i)}}, nil, nil)
-		m[i].used.Store(int64(10 - i)) // the first has been used last
-		c.keep(m[i], &symbols{}, place{})
+		m[i].used.Store(int64(10 - i)) // the first is the most recently used
+		c.store(m[i], &symbols{}, place{})
 	}
-	for i, want := range []bool{true, true, false, true} { // 512 bytes each, the third was the oldest
+	for i, want := range []bool{true, true, false, true} { // 512 bytes each; the third was the least recently used
 		if got := m[i].loaded.Load() != nil; got != want {
-			t.Errorf("module %d: kept %t, want %t", i, got, want)
+			t.Errorf("module %d: loaded %t, want %t", i, got, want)
 		}
 	}
 	c.grow(m[0], m[0].loaded.Load(), 5000)
 	if m[0].loaded.Load() == nil || m[1].loaded.Load() != nil || c.bytes != 5512 {
-		t.Errorf("a module larger than the budget: %d bytes", c.bytes)
+		t.Errorf("a module exceeds the budget: %d bytes accounted for", c.bytes)
 	}
 	c.grow(m[1], &symbols{}, 100)
 	if c.bytes != 5512 {
-		t.Errorf("symbols that were dropped count: %d bytes", c.bytes)
+		t.Errorf("grow counts symbols that were dropped: %d bytes", c.bytes)
 	}
 	for i := range m {
 		c.release(m[i])
 	}
 	if len(c.modules) != 1 {
-		t.Errorf("%d modules, want the one that is loaded", len(c.modules))
+		t.Errorf("%d modules, want only the loaded one", len(c.modules))
 	}
 }
 
-// TestCacheHoldsSome opens a module whose file was not held, since too many
-// were, by its path.
+// TestCacheHoldsSome reads a module by path, because the limit of held files was reached.
 func TestCacheHoldsSome(t *testing.T) {
 	c, ps := start(t, compile(t, program)), newProcesses(t)
 	ps.cache.held = maxHeld
@@ -95,7 +93,7 @@ func TestCacheHoldsSome(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ps.cache.held != maxHeld {
-		t.Errorf("%d files held, the limit is %d", ps.cache.held, maxHeld)
+		t.Errorf("%d files held, want at most %d", ps.cache.held, maxHeld)
 	}
 	c.stop()
 	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
@@ -115,16 +113,16 @@ func TestCacheSharesModules(t *testing.T) {
 	ps.Forget(a.pid())
 	ps.Forget(b.pid())
 	if ps.cache.bytes != bytes {
-		t.Errorf("%d bytes are left of %d", ps.cache.bytes, bytes)
+		t.Errorf("%d bytes after Forget, want %d", ps.cache.bytes, bytes)
 	}
 	c := start(t, file)
 	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
 	if ps.cache.bytes != bytes {
-		t.Errorf("%d bytes for a third process, %d before", ps.cache.bytes, bytes)
+		t.Errorf("%d bytes after another process, want %d", ps.cache.bytes, bytes)
 	}
 }
 
-// TestManyProcesses remembers more processes than there is room for.
+// TestManyProcesses calls Remember for more processes than are kept.
 func TestManyProcesses(t *testing.T) {
 	ps := newProcesses(t)
 	if err := ps.Remember(os.Getpid()); err != nil {
@@ -134,18 +132,17 @@ func TestManyProcesses(t *testing.T) {
 		ps.Remember(-1 - i) // no such process
 	}
 	if _, ok := ps.pids[os.Getpid()]; ok || len(ps.pids) != maxProcesses {
-		t.Errorf("%d processes, the first is there: %t", len(ps.pids), ok)
+		t.Errorf("%d processes, want %d; the oldest is kept: %t", len(ps.pids), maxProcesses, ok)
 	}
 	if ps.cache.held != 0 {
-		t.Errorf("%d files held", ps.cache.held)
+		t.Errorf("%d files held, want 0", ps.cache.held)
 	}
 }
 
-// TestConcurrent has several goroutines name, remember and forget the same
-// process; the race detector looks on.
+// TestConcurrent symbolizes, remembers and forgets a process concurrently, for the race detector.
 func TestConcurrent(t *testing.T) {
 	ps := newProcesses(t)
-	ps.cache.budget = 1 // drop symbols all the time
+	ps.cache.budget = 1 // drop symbols as soon as possible
 	c := start(t, compile(t, program))
 	k := loadFixture(t)
 	var group sync.WaitGroup

@@ -13,9 +13,8 @@ import (
 	"testing"
 )
 
-// program prints the addresses of a static and of a global function, of the
-// vDSO (or 0) and waits until its input ends. static_one is not exported, and
-// global_two only if the program is linked with -rdynamic.
+// program prints the addresses of a static function, of a global function and of the vDSO (or 0),
+// and waits until its input ends. static_one is not exported; global_two is with -rdynamic.
 const program = `
 #include <stdio.h>
 #include <sys/auxv.h>
@@ -33,7 +32,7 @@ int main(void)
 }
 `
 
-// need skips unless all commands exist.
+// need skips the test unless all commands are installed.
 func need(t testing.TB, commands ...string) {
 	t.Helper()
 	for _, c := range commands {
@@ -43,7 +42,7 @@ func need(t testing.TB, commands ...string) {
 	}
 }
 
-// run runs a command to its end.
+// run runs a command and returns its output.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
@@ -53,7 +52,7 @@ func run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// compile builds a C program in a folder of its own.
+// compile builds a C program in a new directory.
 func compile(t testing.TB, source string, flags ...string) string {
 	t.Helper()
 	need(t, "gcc")
@@ -81,10 +80,10 @@ type child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	lines *bufio.Reader
-	addrs []uint64 // of its first line
+	addrs []uint64 // in its first line of output
 }
 
-// start runs a program, waits for its first line and reads the addresses there.
+// start starts a program and reads the addresses in its first line of output.
 func start(t testing.TB, name string, args ...string) *child {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -106,18 +105,18 @@ func start(t testing.TB, name string, args ...string) *child {
 	c.addrs = c.line()
 	if len(c.addrs) == 0 {
 		c.stop()
-		t.Fatalf("%s: no addresses\n%s", name, &stderr)
+		t.Fatalf("%s printed no addresses:\n%s", name, &stderr)
 	}
 	return c
 }
 
-// line reads the numbers of a line.
+// line reads the numbers in the next line of output.
 func (c *child) line() (numbers []uint64) {
 	line, _ := c.lines.ReadString('\n')
 	for field := range strings.FieldsSeq(line) {
 		var n uint64
 		if _, err := fmt.Sscan(field, &n); err != nil {
-			c.t.Errorf("number %q: %v", field, err)
+			c.t.Errorf("parse number %q: %v", field, err)
 		}
 		numbers = append(numbers, n)
 	}
@@ -126,7 +125,7 @@ func (c *child) line() (numbers []uint64) {
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// stop ends the program and waits for it.
+// stop closes the input of the program and waits until it exits.
 func (c *child) stop() {
 	if c.cmd.ProcessState == nil {
 		c.stdin.Close()
@@ -140,19 +139,19 @@ func newProcesses(t testing.TB) *Processes {
 		if err := ps.Close(); err != nil {
 			t.Error(err)
 		}
-		if ps.cache.held != 0 || len(ps.shared) != 0 {
-			t.Errorf("%d files and %d roots still held", ps.cache.held, len(ps.shared))
+		if ps.cache.held != 0 || len(ps.roots) != 0 {
+			t.Errorf("after Close, %d files and %d roots are open, want none", ps.cache.held, len(ps.roots))
 		}
 	})
 	return ps
 }
 
-// name returns the frame of an address that was interrupted there.
+// name returns the frame of an address as the innermost one.
 func (ps *Processes) name(pid int, addr uint64) Frame {
 	return ps.Append(nil, pid, []uint64{addr})[0]
 }
 
-// expect checks the name and the offset of an address.
+// expect checks name and offset of a frame.
 func expect(t *testing.T, f Frame, name string, offset uint64) {
 	t.Helper()
 	if f.Name != name || f.Offset != offset || f.Reason != Named {
@@ -160,7 +159,7 @@ func expect(t *testing.T, f Frame, name string, offset uint64) {
 	}
 }
 
-// funcAddress returns its own address.
+// funcAddress returns an address in itself.
 //
 //go:noinline
 func funcAddress() uintptr {

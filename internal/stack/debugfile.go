@@ -13,51 +13,51 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// debugTable returns the symbols of the debug file of a stripped module, nil
-// if there is none. It looks once.
+// debugTable returns the symbols of the debug file of a stripped module, or nil if there is none.
+// It searches once.
 func (s *symbols) debugTable(at place) (t *table) {
-	if s.searched {
+	if s.debugFileSearched {
 		return nil
 	}
-	s.searched = true
+	s.debugFileSearched = true
 	s.eachDebugFile(at, func(m *image) bool {
 		var err error
 		t, err = m.functions(elf.SHT_SYMTAB)
-		s.note(err)
+		s.noteLimit(err)
 		return t != nil
 	})
 	return t
 }
 
-// eachDebugFile calls use with the debug files that the module has, until one
-// is of use: those of this machine first, then that of the servers.
+// eachDebugFile calls use with the debug files of the module until use returns true: first with
+// those of this machine, then with that of the servers.
 func (s *symbols) eachDebugFile(at place, use func(*image) bool) {
 	for _, r := range at.roots {
 		for _, file := range s.debugFiles(at.path) {
 			f, _, err := r.open(file)
-			if err == nil && s.isOfUse(f, use) {
+			if err == nil && s.tryDebugFile(f, use) {
 				return
 			}
 		}
 	}
 	if f, err := s.servers.open(s.buildID); err == nil {
-		s.isOfUse(f, use)
+		s.tryDebugFile(f, use)
 	}
 }
 
-// isOfUse uses f, and closes it.
-func (s *symbols) isOfUse(f *os.File, use func(*image) bool) bool {
+// tryDebugFile checks that f belongs to the module, calls use with it and closes it.
+func (s *symbols) tryDebugFile(f *os.File, use func(*image) bool) bool {
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
 		return false
 	}
 	done, err := s.useDebugFile(f, info.Size(), use)
-	s.note(err)
+	s.noteLimit(err)
 	return err == nil && done
 }
 
-// debugFiles lists where debuggers look: by build-id, then by .gnu_debuglink.
+// debugFiles lists the paths where debuggers search: by build-id, then by .gnu_debuglink.
 func (s *symbols) debugFiles(module string) []string {
 	const debug = "/usr/lib/debug"
 	var files []string
@@ -74,9 +74,8 @@ func (s *symbols) debugFiles(module string) []string {
 	return files
 }
 
-// useDebugFile uses f if it belongs to the module: it must have the same
-// build-id or, where one of the two has none, the checksum that
-// .gnu_debuglink asks for.
+// useDebugFile calls use with f if f belongs to the module: it has the same build-id or, if one of
+// the two files has none, the checksum in .gnu_debuglink.
 func (s *symbols) useDebugFile(f *os.File, size int64, use func(*image) bool) (done bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -90,7 +89,7 @@ func (s *symbols) useDebugFile(f *os.File, size int64, use func(*image) bool) (d
 	id := m.buildID()
 	if s.buildID != "" && id != "" {
 		if id != s.buildID {
-			return false, fmt.Errorf("debug file has build-id %s", id)
+			return false, fmt.Errorf("use debug file: its build-id is %s, want %s", id, s.buildID)
 		}
 	} else if err := s.checkLink(f, size); err != nil {
 		return false, err
@@ -100,7 +99,7 @@ func (s *symbols) useDebugFile(f *os.File, size int64, use func(*image) bool) (d
 
 func (s *symbols) checkLink(f *os.File, size int64) error {
 	if s.link.name == "" {
-		return errors.New("debug file has no build-id")
+		return errors.New("use debug file: cannot verify it without a build-id and .gnu_debuglink")
 	}
 	if size > limit.DebugFile {
 		return &limit.Error{Input: f.Name(), Max: limit.DebugFile, Unit: "bytes"}
@@ -110,7 +109,7 @@ func (s *symbols) checkLink(f *os.File, size int64) error {
 		return fmt.Errorf("read debug file: %w", err)
 	}
 	if sum.Sum32() != s.link.crc {
-		return fmt.Errorf("debug file has checksum %08x", sum.Sum32())
+		return fmt.Errorf("use debug file: its checksum is %08x, want %08x", sum.Sum32(), s.link.crc)
 	}
 	return nil
 }

@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// Debuginfod has debug files fetched from servers, by elfutils' debuginfod-find, which
-// keeps those that it has fetched.
+// Debuginfod downloads debug files from debuginfod servers with the program debuginfod-find of
+// elfutils, which caches them.
 type Debuginfod struct {
 	program string
 	env     []string
 }
 
-// NewDebuginfod returns one that asks these servers, URLs with blanks between them, one after
-// another. The error is exec.ErrNotFound where debuginfod-find is not installed.
+// NewDebuginfod returns a Debuginfod for servers, a list of URLs separated by blanks, which are
+// queried in this order. The error is exec.ErrNotFound if debuginfod-find is not installed.
 func NewDebuginfod(servers string) (*Debuginfod, error) {
 	program, err := exec.LookPath("debuginfod-find")
 	if err != nil {
-		return nil, fmt.Errorf("find the program of elfutils: %w", err)
+		return nil, fmt.Errorf("find debuginfod-find of elfutils: %w", err)
 	}
 	return &Debuginfod{program, append(os.Environ(), "DEBUGINFOD_URLS="+servers)}, nil
 }
 
-var errNoServer = errors.New("no server is asked")
+var errNoServer = errors.New("no debuginfod server configured, or no build-id")
 
-// open opens the debug file of a build-id. It waits until that is there.
+// open downloads the debug file for a build-id and opens it. It blocks until the download ends.
 func (d *Debuginfod) open(buildID string) (*os.File, error) {
 	if d == nil || buildID == "" {
 		return nil, errNoServer
@@ -36,11 +36,11 @@ func (d *Debuginfod) open(buildID string) (*os.File, error) {
 	cmd.Env = d.env
 	path, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("fetch debug file of %s: %w", buildID, err)
+		return nil, fmt.Errorf("download debug file of build-id %s: %w", buildID, err)
 	}
 	return os.Open(strings.TrimSuffix(string(path), "\n"))
 }
 
-// Ask has servers asked for the debug files that this machine has not. It is called before
-// there are frames.
-func (ps *Processes) Ask(d *Debuginfod) { ps.cache.servers = d }
+// SetDebuginfod sets where debug files are downloaded from that this machine does not have. Call it
+// before Append.
+func (ps *Processes) SetDebuginfod(d *Debuginfod) { ps.cache.servers = d }

@@ -6,12 +6,11 @@ import (
 	itanium "github.com/ianlancetaylor/demangle"
 )
 
-// demangle returns the name as the source writes it, for C++ and Rust; a name
-// that is not mangled comes back unchanged. So does one made to do harm: the
-// time the demangler takes grows with the square of the length (65,000
-// characters: 10 s), and what grows beyond its limit it cuts without a sign.
+// demangle returns the source name of a C++ or Rust symbol. It returns other names unchanged, and
+// also names that are too long, because files are untrusted: the demangler takes time quadratic in
+// the length (10 s for 65,000 characters), and truncates its output at MaxLength without an error.
 func demangle(name string) string {
-	const longest, limit = 4096, 14 // 16 KiB
+	const longest, limit = 4096, 14 // limit is the binary logarithm: 16 KiB
 	if !strings.HasPrefix(name, "_") || len(name) > longest {
 		return name
 	}
@@ -22,8 +21,7 @@ func demangle(name string) string {
 	return plain
 }
 
-// unversioned cuts the version off the name of an ELF symbol
-// (memcpy@@GLIBC_2.14).
+// unversioned removes the version from the name of an ELF symbol, as in memcpy@@GLIBC_2.14.
 func unversioned(name string) string {
 	if i := strings.IndexByte(name, '@'); i > 0 {
 		return name[:i]

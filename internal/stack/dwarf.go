@@ -12,18 +12,18 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// maxDecoded bounds the compilation units of a file that are kept decoded, in bytes.
+// maxDecoded bounds the memory for decoded compilation units of a file, in bytes.
 const maxDecoded = 64 << 20
 
-// debugInfo is a file's debugging information. Compilation units are found by their
-// addresses, and only those are decoded that an address lies in.
+// debugInfo is the debugging information of a file. Compilation units are indexed by address and
+// decoded when an address in them is looked up.
 type debugInfo struct {
 	data    *dwarf.Data
-	ranges  []unitRange // in the order of their addresses
+	ranges  []unitRange // sorted by address
 	decoded map[dwarf.Offset]*unit
-	names   map[dwarf.Offset]string // of functions that stand in others
-	size    int64                   // of decoded, names with it
-	raw     int64                   // of the file's sections
+	names   map[dwarf.Offset]string // of inlined functions
+	size    int64                   // of decoded and names, in bytes
+	raw     int64                   // of the file's sections, in bytes
 }
 
 type unitRange struct {
@@ -33,7 +33,7 @@ type unitRange struct {
 
 var errNoDWARF = errors.New("no debugging information")
 
-// debugInfo reads what the file has; decompressed it may not be larger than limit.Debug.
+// debugInfo reads the debugging information. Its decompressed size is limited to limit.Debug.
 func (m *image) debugInfo() (*debugInfo, error) {
 	sections, size, err := m.debugSections()
 	if err != nil {
@@ -62,12 +62,12 @@ func (m *image) debugInfo() (*debugInfo, error) {
 	return d, nil
 }
 
-// laterSections are those of DWARF 5 that debug/dwarf reads.
+// laterSections lists the sections introduced with DWARF 5 that debug/dwarf reads.
 func laterSections() []string { return []string{"addr", "line_str", "str_offsets", "rnglists"} }
 
-// debugSections reads the sections of debugging information that debug/dwarf uses, by their names
-// without a prefix, and returns their size. elf.File.DWARF reads all, without a limit, and applies
-// relocations, which only object files need.
+// debugSections reads the sections of debugging information that debug/dwarf uses, by name without
+// the prefix, and returns their total size. elf.File.DWARF cannot be used: it reads all sections
+// without a limit, and applies relocations, which only object files need.
 func (m *image) debugSections() (sections map[string][]byte, size int64, err error) {
 	used := append([]string{"abbrev", "info", "line", "ranges", "str"}, laterSections()...)
 	sections = map[string][]byte{}
@@ -87,8 +87,8 @@ func (m *image) debugSections() (sections map[string][]byte, size int64, err err
 	return sections, size, nil
 }
 
-// unitEntries lists where the first entry of each unit is that has code. debug/dwarf finds
-// the next unit only by reading all of this one.
+// unitEntries lists the offsets of the first entry of each unit that describes code. debug/dwarf
+// would have to read all entries of a unit to find the next one.
 func unitEntries(b []byte, order binary.ByteOrder) (entries []dwarf.Offset) {
 	const wide, compile, skeleton = 0xffffffff, 1, 4
 	for at := uint64(0); uint64(len(b))-at > 24; {
@@ -123,15 +123,15 @@ func (d *debugInfo) addUnit(at dwarf.Offset) {
 		return
 	}
 	ranges, _ := d.data.Ranges(e)
-	for _, one := range ranges {
-		if one[0] < one[1] {
-			d.ranges = append(d.ranges, unitRange{one[0], one[1], at})
+	for _, r := range ranges {
+		if r[0] < r[1] {
+			d.ranges = append(d.ranges, unitRange{r[0], r[1], at})
 		}
 	}
 }
 
-// unit returns the decoded unit that has an address, nil if there is none. grown is by how
-// much d has grown.
+// unit returns the decoded unit that contains an address, or nil. grown is the change of the memory
+// of d in bytes.
 func (d *debugInfo) unit(vaddr uint64) (u *unit, grown int64) {
 	i, _ := slices.BinarySearchFunc(d.ranges, vaddr, func(r unitRange, vaddr uint64) int {
 		return compareBool(r.low > vaddr, r.low <= vaddr)

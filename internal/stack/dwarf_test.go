@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// inlined has a place, here, in a function that stands in another one that stands in outer.
+// inlined has the address here in inner, which is inlined in middle, which is inlined in outer.
 const inlined = `#include <stdio.h>
 extern char here[];
 #define IN static inline __attribute__((always_inline))
@@ -36,14 +36,14 @@ int main(int argc, char **argv)
 }
 `
 
-// place is what a frame tells of the source, for comparing.
-func placeOf(f Frame) string {
+// describe returns name and source position of a frame.
+func describe(f Frame) string {
 	return fmt.Sprintf("%s %s:%d %v", f.Name, filepath.Base(f.File), f.Line, f.Inlined)
 }
 
 func details(frames []Frame) (all []string) {
 	for _, f := range frames {
-		all = append(all, placeOf(f))
+		all = append(all, describe(f))
 	}
 	return all
 }
@@ -54,7 +54,7 @@ func TestDetail(t *testing.T) {
 		name  string
 		flags []string
 		want  Detail
-		bare  bool // stripped, with a debug file beside it
+		bare  bool // stripped, with a separate debug file
 		all   []string
 	}{
 		{"DWARF 5", []string{"-g", "-gdwarf-5"}, Detail{true, true}, false, both},
@@ -75,7 +75,7 @@ func TestDetail(t *testing.T) {
 				run(t, "objcopy", "--strip-all", "--add-gnu-debuglink="+file+".debug", file)
 			}
 			c, ps := start(t, file), newProcesses(t)
-			ps.Want(test.want)
+			ps.SetDetail(test.want)
 			frames := ps.Append(nil, c.pid(), []uint64{c.addrs[0]})
 			if got := details(frames); strings.Join(got, "\n") != strings.Join(test.all, "\n") {
 				t.Errorf("got %q, want %q", got, test.all)
@@ -86,13 +86,13 @@ func TestDetail(t *testing.T) {
 				}
 			}
 			if used := cacheBytes(ps); used != ps.cache.bytes {
-				t.Errorf("the cache has %d bytes, it says %d", used, ps.cache.bytes)
+				t.Errorf("%d bytes accounted for, want %d", ps.cache.bytes, used)
 			}
 		})
 	}
 }
 
-// cacheBytes adds up what modules are said to hold.
+// cacheBytes returns the sum of the sizes of all modules.
 func cacheBytes(ps *Processes) (n int64) {
 	for _, m := range ps.cache.modules {
 		n += m.size
@@ -100,10 +100,10 @@ func cacheBytes(ps *Processes) (n int64) {
 	return n
 }
 
-// Units are dropped when they have grown too large, and decoded again.
+// TestDetailBounded checks that units are dropped if they exceed the limit, and decoded again.
 func TestDetailBounded(t *testing.T) {
 	c, ps := start(t, compile(t, inlined, "-g", "-O2")), newProcesses(t)
-	ps.Want(Detail{true, true})
+	ps.SetDetail(Detail{true, true})
 	first := details(ps.Append(nil, c.pid(), []uint64{c.addrs[0]}))
 	for _, m := range ps.cache.modules {
 		if s := m.loaded.Load(); s != nil && s.debug != nil {
@@ -111,13 +111,13 @@ func TestDetailBounded(t *testing.T) {
 			clear(s.debug.decoded)
 		}
 	}
-	again := details(ps.Append(nil, c.pid(), []uint64{c.addrs[0]}))
-	if strings.Join(first, "\n") != strings.Join(again, "\n") || len(first) != 3 {
-		t.Errorf("first %q, then %q", first, again)
+	second := details(ps.Append(nil, c.pid(), []uint64{c.addrs[0]}))
+	if strings.Join(first, "\n") != strings.Join(second, "\n") || len(first) != 3 {
+		t.Errorf("first %q, then %q; want the same three frames", first, second)
 	}
 }
 
-// BenchmarkDebugInfo indexes the test program itself and decodes a unit.
+// BenchmarkDebugInfo reads the debugging information of the test program.
 func BenchmarkDebugInfo(b *testing.B) {
 	data, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
@@ -153,7 +153,7 @@ func BenchmarkDebugInfo(b *testing.B) {
 	})
 }
 
-// FuzzDebugInfo reads debugging information that wants to do harm.
+// FuzzDebugInfo reads malformed debugging information.
 func FuzzDebugInfo(f *testing.F) {
 	data, err := os.ReadFile(compile(f, "int g(int); static inline int h(int x) { return g(x) + 1; } int f(int x) { return h(x); }", "-g", "-O2", "-c"))
 	if err != nil {

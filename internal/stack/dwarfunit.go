@@ -5,37 +5,35 @@ import (
 	"slices"
 )
 
-// unit is a compilation unit: which source lines its addresses are of, and where it has
-// functions in others.
+// unit is a decoded compilation unit: its line table and its inlined functions.
 type unit struct {
-	rows    []lineRow // in the order of their addresses
+	rows    []lineRow // sorted by address
 	files   []string
 	inlines []inline
 }
 
-// lineRow is of the addresses up to the next row's. Line 0 is none.
+// lineRow is the source line of the addresses up to the next row. If line is 0, they have none.
 type lineRow struct {
 	addr       uint64
 	file, line uint32
 }
 
-// inline is a part of a function that stands in another.
+// inline is an address range of a function that is inlined in another one.
 type inline struct {
 	low, high uint64
 	name      string
-	// file and line are where it is called.
+	// file and line are the position of the call.
 	file, line uint32
-	depth      int
+	depth      int // 1 if the enclosing function is not inlined itself
 }
 
-// bytes is the memory it holds, names by a guess.
+// bytes returns the memory of the unit; the size of names is estimated.
 func (u *unit) bytes() int64 {
 	const row, part, name = 16, 72, 64
 	return int64(row*cap(u.rows)+part*cap(u.inlines)) + int64(name*len(u.files))
 }
 
-// decode decodes a unit as far as it can be read; debug/dwarf may panic on files made to do
-// harm.
+// decode decodes as much of a unit as it can. debug/dwarf can panic on malformed files.
 func (d *debugInfo) decode(at dwarf.Offset) (u *unit) {
 	u = &unit{}
 	defer func() { _ = recover() }()
@@ -54,7 +52,7 @@ func (d *debugInfo) decode(at dwarf.Offset) (u *unit) {
 	return u
 }
 
-// readLines reads the rows of all sequences; between these no row has a line.
+// readLines reads the rows of all sequences. Addresses between sequences have no line.
 func (u *unit) readLines(lines *dwarf.LineReader) {
 	for _, f := range lines.Files() {
 		name := ""
@@ -75,7 +73,8 @@ func (u *unit) readLines(lines *dwarf.LineReader) {
 		}
 		u.rows = append(u.rows, row)
 	}
-	// Where one sequence ends another may begin, and its row is the one that counts.
+	// If a sequence begins where another one ends, its first row follows the end, so that it is
+	// used.
 	slices.SortStableFunc(u.rows, func(a, b lineRow) int {
 		if a.addr != b.addr {
 			return compareBool(a.addr > b.addr, b.addr > a.addr)
@@ -85,12 +84,12 @@ func (u *unit) readLines(lines *dwarf.LineReader) {
 	u.rows = slices.Clip(u.rows)
 }
 
-// maxDepth bounds how deep functions are in others.
+// maxDepth bounds the nesting of inlined functions.
 const maxDepth = 64
 
-// readInlines walks the unit's entries down to the functions that stand in others.
+// readInlines reads the unit's entries to find inlined functions.
 func (d *debugInfo) readInlines(u *unit, r *dwarf.Reader) {
-	var depths []int // of the entries whose children are being read
+	var depths []int // depths of the entries whose children are being read
 	depth := 0
 	for {
 		e, err := r.Next()
@@ -135,8 +134,8 @@ func (d *debugInfo) addInline(u *unit, e *dwarf.Entry, depth int) {
 	if i.name == "" {
 		return
 	}
-	for _, one := range ranges {
-		i.low, i.high = one[0], one[1]
+	for _, r := range ranges {
+		i.low, i.high = r[0], r[1]
 		u.inlines = append(u.inlines, i)
 	}
 }
@@ -146,7 +145,7 @@ func number(e *dwarf.Entry, attr dwarf.Attr) uint32 {
 	return uint32(n)
 }
 
-// name returns what a function is called, which is told where it was declared.
+// name returns the name of an inlined function, from the entry that declares it.
 func (d *debugInfo) name(e *dwarf.Entry) string {
 	origin, ok := e.Val(dwarf.AttrAbstractOrigin).(dwarf.Offset)
 	if !ok {
@@ -160,11 +159,12 @@ func (d *debugInfo) name(e *dwarf.Entry) string {
 	return name
 }
 
-// nameAt follows the entries that refer to one another, the linker's name before others.
+// nameAt returns the name of an entry, or of the entries that it refers to. It prefers the linkage
+// name.
 func (d *debugInfo) nameAt(at dwarf.Offset) string {
-	const most = 8 // as they may do so in a ring
+	const maxReferences = 8 // they can be circular
 	plain := ""
-	for range most {
+	for range maxReferences {
 		r := d.data.Reader()
 		r.Seek(at)
 		e, err := r.Next()
@@ -189,7 +189,7 @@ func (d *debugInfo) nameAt(at dwarf.Offset) string {
 	return plain
 }
 
-// line returns the source position of an address, "" and 0 if it has none.
+// line returns the source position of an address, or "" and 0.
 func (u *unit) line(vaddr uint64) (file string, line int) {
 	i, _ := slices.BinarySearchFunc(u.rows, vaddr, func(r lineRow, vaddr uint64) int {
 		return compareBool(r.addr > vaddr, r.addr <= vaddr)
@@ -207,9 +207,8 @@ func (u *unit) file(i uint32) string {
 	return u.files[i]
 }
 
-// within lists the functions that an address lies in, beside the one that all of them are
-// in, the innermost first.
-func (u *unit) within(vaddr uint64) (found []*inline) {
+// inlinesAt lists the inlined functions that contain an address, innermost first.
+func (u *unit) inlinesAt(vaddr uint64) (found []*inline) {
 	for i := range u.inlines {
 		if in := &u.inlines[i]; vaddr >= in.low && vaddr < in.high {
 			found = append(found, in)

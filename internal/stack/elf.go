@@ -15,7 +15,7 @@ import (
 
 var errNotELF = errors.New("not an ELF file")
 
-// image is an open ELF file, or the memory of one.
+// image is an open ELF file, or an ELF image in memory.
 type image struct {
 	*elf.File
 	path string // for errors
@@ -23,7 +23,7 @@ type image struct {
 	size int64
 }
 
-// segment is a part of a file that is mapped as code.
+// segment is a part of a file that is mapped executable.
 type segment struct {
 	offset, vaddr, size uint64
 }
@@ -40,31 +40,31 @@ func openImage(r io.ReaderAt, size int64, path string) (*image, error) {
 	return &image{f, path, r, size}, nil
 }
 
-// read reads a part of the file, at most most bytes.
-func (m *image) read(what string, offset, size uint64, most int64) ([]byte, error) {
-	if size > uint64(most) {
-		return nil, &limit.Error{Input: what + " of " + m.path, Max: most, Unit: "bytes"}
+// read reads a part of the file. More than maxBytes are an error.
+func (m *image) read(what string, offset, size uint64, maxBytes int64) ([]byte, error) {
+	if size > uint64(maxBytes) {
+		return nil, &limit.Error{Input: what + " of " + m.path, Max: maxBytes, Unit: "bytes"}
 	}
 	if offset > uint64(m.size) || size > uint64(m.size)-offset {
-		return nil, fmt.Errorf("read %s: not within the file", what)
+		return nil, fmt.Errorf("read %s of %s: offset %d, size %d is outside the file", what, m.path, offset, size)
 	}
 	b := make([]byte, size)
 	if _, err := m.data.ReadAt(b, int64(offset)); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("read %s: %w", what, err)
+		return nil, fmt.Errorf("read %s of %s: %w", what, m.path, err)
 	}
 	return b, nil
 }
 
-// named returns the contents of the section of that name, nil if there is none.
-func (m *image) named(name string, most int64) ([]byte, error) {
+// named returns the contents of a section, or nil if there is no section with that name.
+func (m *image) named(name string, maxBytes int64) ([]byte, error) {
 	s := m.Section(name)
 	if s == nil || s.Type == elf.SHT_NOBITS {
 		return nil, nil
 	}
-	return limit.Section(s, m.path, most)
+	return limit.Section(s, m.path, maxBytes)
 }
 
-// segments lists the executable ones, or all that are loaded if none is.
+// segments lists the executable segments, or all loaded segments if none is executable.
 func (m *image) segments() []segment {
 	var code, all []segment
 	for _, p := range m.Progs {
@@ -127,11 +127,10 @@ func buildIDNote(b []byte, order binary.ByteOrder) string {
 
 func align4(n uint64) uint64 { return (n + 3) &^ 3 }
 
-// functions builds a table of the function symbols of a section, .symtab or
-// .dynsym, nil if it has none. A .dynsym does not tell where the functions lie
-// that are not exported, so its symbols without a size are left out: they
-// would be stretched over others. .symtab names all code, and there they reach
-// to the next symbol or the end of their section.
+// functions returns a table of the function symbols in .symtab or .dynsym, or nil if there are
+// none. Symbols of .symtab without a size end at the next symbol or at the end of their section.
+// Symbols of .dynsym without a size are omitted: .dynsym lacks the functions that are not exported,
+// so the symbol would cover these as well.
 func (m *image) functions(kind elf.SectionType) (*table, error) {
 	s := m.SectionByType(kind)
 	if s == nil || int(s.Link) >= len(m.Sections) {
@@ -152,7 +151,8 @@ func (m *image) functions(kind elf.SectionType) (*table, error) {
 	return t, nil
 }
 
-// decode reads the entries of a symbol section that name functions.
+// decode reads the function symbols of a symbol section. Symbols without a size are omitted unless
+// the section is complete.
 func (m *image) decode(s *elf.Section, names []byte, complete bool) ([]symbol, error) {
 	entry := elf.Sym64Size
 	if m.Class == elf.ELFCLASS32 {
@@ -167,7 +167,7 @@ func (m *image) decode(s *elf.Section, names []byte, complete bool) ([]symbol, e
 		if _, err := io.ReadFull(in, b); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return symbols, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("read %s: %w", s.Name, err)
+			return nil, fmt.Errorf("read section %s of %s: %w", s.Name, m.path, err)
 		}
 		s, ok := m.symbol(m.entry(b), names)
 		if ok && (complete || !s.open) {
@@ -176,7 +176,7 @@ func (m *image) decode(s *elf.Section, names []byte, complete bool) ([]symbol, e
 	}
 }
 
-// entry decodes one symbol of either class.
+// entry decodes a symbol of a 32-bit or 64-bit file.
 func (m *image) entry(b []byte) elf.Sym64 {
 	o := m.ByteOrder
 	if m.Class == elf.ELFCLASS32 {
@@ -191,8 +191,8 @@ func (m *image) entry(b []byte) elf.Sym64 {
 	}
 }
 
-// symbol keeps what names code that lies within its section. Hand-written functions often have no type.
-// Local symbols without a type can be labels, too (newTable).
+// symbol converts a symbol if it names code in its section. Symbols without a type are included,
+// because functions in assembly often have none; local ones can also be labels (newTable).
 func (m *image) symbol(e elf.Sym64, names []byte) (symbol, bool) {
 	if e.Shndx == uint16(elf.SHN_UNDEF) || int(e.Shndx) >= len(m.Sections) {
 		return symbol{}, false
@@ -208,7 +208,7 @@ func (m *image) symbol(e elf.Sym64, names []byte) (symbol, bool) {
 	}
 	s := symbol{start: e.Value, end: section.Addr + section.Size, name: e.Name, rank: rank, open: e.Size == 0}
 	s.label = e.Info == elf.ST_INFO(elf.STB_LOCAL, elf.STT_NOTYPE)
-	if s.label && name[0] == '.' { // notes of compiler plug-ins
+	if s.label && name[0] == '.' { // annotations by compiler plug-ins
 		return symbol{}, false
 	}
 	if left := s.end - s.start; !s.open && e.Size < left {
@@ -235,7 +235,7 @@ func symbolRank(info uint8) (rank uint8, ok bool) {
 	return rank, true
 }
 
-// count is the number of entries of a symbol section.
+// count returns the number of entries of a symbol section.
 func (m *image) count(kind elf.SectionType) uint64 {
 	s := m.SectionByType(kind)
 	if s == nil || s.Entsize == 0 {
@@ -244,15 +244,14 @@ func (m *image) count(kind elf.SectionType) uint64 {
 	return s.Size / s.Entsize
 }
 
-// debugLink is the content of .gnu_debuglink: the file that holds what was
-// stripped, and its checksum.
+// debugLink is the content of .gnu_debuglink: the name of the debug file, and its CRC-32.
 type debugLink struct {
 	name string
 	crc  uint32
 }
 
 func (m *image) debugLink() debugLink {
-	b, _ := m.named(".gnu_debuglink", limit.SmallSection) // without it, there is no such file
+	b, _ := m.named(".gnu_debuglink", limit.SmallSection) // an error means no debug file
 	name := string(cstring(b, 0))
 	at := align4(uint64(len(name)) + 1)
 	if name == "" || strings.Contains(name, "/") || at+4 > uint64(len(b)) {

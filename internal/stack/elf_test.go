@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// loadSymbols reads a file as a module without a process.
+// loadSymbols reads the symbols of a file.
 func loadSymbols(t testing.TB, file string) *symbols {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -25,7 +25,7 @@ func loadSymbols(t testing.TB, file string) *symbols {
 	return s
 }
 
-// at names an ELF virtual address.
+// at returns the name of the function at an ELF virtual address.
 func (s *symbols) at(vaddr uint64, where place) string {
 	name, _, _ := s.find(vaddr, where)
 	return name
@@ -49,8 +49,8 @@ func openTestImage(t testing.TB, file string) *image {
 	return m
 }
 
-// assembly has functions with a size and without, with padding between them,
-// labels, data among the code, and a section of its own.
+// assembly has functions with and without a size, padding between them, labels, data in the text
+// section, and sections of its own.
 const assembly = `
 	.text
 	.globl	sized, unsized, typeless, inner
@@ -99,18 +99,18 @@ func TestELFSizes(t *testing.T) {
 		want string
 	}{
 		{text, "sized"},
-		{text + 16, "sized"}, // not the label inside
+		{text + 16, "sized"}, // not the label in it
 		{text + 31, "sized"},
 		{text + 32, ""}, // not the padding
 		{text + 48, "unsized"},
-		{text + 64, "unsized"}, // local labels are no functions
+		{text + 64, "unsized"}, // local labels are not functions
 		{text + 79, "unsized"},
 		{text + 80, "typeless"},
 		{own, "alone"},
 		{own + 15, "alone"},
 		{own + 16, ""}, // not the next section
 		{after, ""},
-		{after + 32, "begin"}, // a local symbol without a type, in no function
+		{after + 32, "begin"}, // a local symbol without a type, outside functions
 		{after + 63, "begin"},
 		{own + 40, ""},
 		{text - 1, ""},
@@ -121,7 +121,7 @@ func TestELFSizes(t *testing.T) {
 		}
 	}
 
-	// Stripped, nobody knows what lies behind a symbol without a size.
+	// .dynsym lacks local symbols, so a symbol without a size has no known end.
 	s = loadSymbols(t, stripped(t, file))
 	for addr, want := range map[uint64]string{text + 31: "sized", text + 48: "", text + 80: "", own: ""} {
 		if got := s.at(addr, place{}); got != want {
@@ -130,9 +130,8 @@ func TestELFSizes(t *testing.T) {
 	}
 }
 
-// TestELFAllFunctions compares with debug/elf over the libraries of this
-// system: every function symbol names its first and its last byte, perhaps by
-// another name of the same code or that of a function within.
+// TestELFAllFunctions compares with debug/elf for a C program and its libraries: the first and the
+// last byte of each function symbol must have that symbol, an alias, or a symbol within it.
 func TestELFAllFunctions(t *testing.T) {
 	for _, file := range mappedFiles(t) {
 		s := loadSymbols(t, file)
@@ -151,7 +150,7 @@ func TestELFAllFunctions(t *testing.T) {
 	}
 }
 
-// mappedFiles lists what a C program maps: itself and its libraries.
+// mappedFiles lists the files that a C program maps executable.
 func mappedFiles(t *testing.T) []string {
 	ps := newProcesses(t)
 	c := start(t, compile(t, program, "-lm"))
@@ -159,7 +158,7 @@ func mappedFiles(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	var files []string
-	for _, m := range ps.pids[c.pid()].taken.maps {
+	for _, m := range ps.pids[c.pid()].snapshot.maps {
 		if m.isFile() {
 			files = append(files, m.path)
 		}
@@ -208,10 +207,10 @@ func TestBuildIDNote(t *testing.T) {
 		want string
 	}{
 		{"alone", id, "0102ff"},
-		{"behind another", append(note("stapsdt\x00", 3, "odd"), id...), "0102ff"},
-		{"another kind", note("GNU\x00", 1, "\x01"), ""},
-		{"Go's own", note("Go\x00\x00", 4, "abc"), ""},
-		{"cut short", id[:len(id)-3], ""},
+		{"after another", append(note("stapsdt\x00", 3, "odd"), id...), "0102ff"},
+		{"other type", note("GNU\x00", 1, "\x01"), ""},
+		{"Go build ID", note("Go\x00\x00", 4, "abc"), ""},
+		{"truncated", id[:len(id)-3], ""},
 		{"huge", huge, ""},
 		{"empty", nil, ""},
 	}
@@ -222,11 +221,10 @@ func TestBuildIDNote(t *testing.T) {
 	}
 }
 
-// debugTree is a program, stripped, with its debug file at a place below a
-// root directory.
+// debugTree is a directory with a stripped program and its debug file. It is used as a root.
 type debugTree struct {
 	root     *root
-	path     string // of the program, below the root
+	path     string // of the program, relative to the root
 	symbols  *symbols
 	function uint64
 }
@@ -265,7 +263,7 @@ func TestDebugFile(t *testing.T) {
 		{"build-id", func(_ debugTree, _, id string) string {
 			return "/usr/lib/debug/.build-id/" + id[:2] + "/" + id[2:] + ".debug"
 		}, "static_one"},
-		{"same folder", fixed("/opt/prog.debug"), "static_one"},
+		{"same directory", fixed("/opt/prog.debug"), "static_one"},
 		{".debug", fixed("/opt/.debug/prog.debug"), "static_one"},
 		{"/usr/lib/debug", fixed("/usr/lib/debug/opt/prog.debug"), "static_one"},
 		{"elsewhere", fixed("/usr/lib/prog.debug"), ""},
@@ -279,28 +277,28 @@ func TestDebugFile(t *testing.T) {
 			}
 			tables := len(d.symbols.tables)
 			if d.symbols.at(1, where); len(d.symbols.tables) != tables {
-				t.Error("read the debug file again")
+				t.Error("the debug file was read twice")
 			}
 		})
 	}
 }
 
-// TestDebugFileOfAnother puts the debug file of another program in place.
-func TestDebugFileOfAnother(t *testing.T) {
+// TestDebugFileMismatch uses the debug file of another program.
+func TestDebugFileMismatch(t *testing.T) {
 	d := makeDebugTree(t, func(debugTree, string, string) string { return "/opt/prog.debug" })
 	other := compile(t, program+"int one_more;")
 	where := place{path: d.path, roots: []*root{d.root}}
 	file := filepath.Join(d.root.dir.Name(), "/opt/prog.debug")
 	run(t, "objcopy", "--only-keep-debug", other, file)
 	if got := d.symbols.at(d.function, where); got != "" {
-		t.Errorf("took the file of another build-id: %q", got)
+		t.Errorf("used a debug file with another build-id: %q", got)
 	}
 
-	// Without a build-id, the checksum decides.
+	// Without a build-id, the checksum is compared.
 	run(t, "objcopy", "--only-keep-debug", "--remove-section=.note.gnu.build-id", other, file)
-	d.symbols.searched = false
+	d.symbols.debugFileSearched = false
 	if got := d.symbols.at(d.function, where); got != "" {
-		t.Errorf("took the file of another checksum: %q", got)
+		t.Errorf("used a debug file with another checksum: %q", got)
 	}
 }
 
@@ -313,8 +311,8 @@ func TestDebugFileByChecksum(t *testing.T) {
 	}
 }
 
-// TestDebugFileLink follows an absolute link below the root, as Fedora's
-// .build-id folder has relative ones.
+// TestDebugFileLink checks that an absolute link in the directory .build-id is resolved below the
+// root.
 func TestDebugFileLink(t *testing.T) {
 	d := makeDebugTree(t, func(debugTree, string, string) string { return "/real/prog.debug" })
 	id := d.symbols.buildID
@@ -345,7 +343,7 @@ func TestMiniDebug(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 			if got := s.at(symbolAddress(t, full, "global_two")+1, place{}); got != "" {
-				t.Errorf("not in it: got %q", got)
+				t.Errorf("a function that .gnu_debugdata lacks: got %q", got)
 			}
 		})
 	}
@@ -367,14 +365,14 @@ func TestUnxz(t *testing.T) {
 	index := 4 * (1 + int(binary.LittleEndian.Uint32(packed[len(packed)-8:])))
 	for i := 0; i < len(packed)-12-index; i += 7 {
 		if _, err := unxz(packed[:i]); err == nil {
-			t.Errorf("no error when cut to %d bytes", i)
+			t.Errorf("no error for the first %d bytes", i)
 		}
 	}
-	for i := 30; i < 60; i++ { // within the first block
+	for i := 30; i < 60; i++ { // in the first block
 		broken := bytes.Clone(packed)
 		broken[i] ^= 0x40
 		if got, err := unxz(broken); err == nil && !bytes.Equal(got, want) {
-			t.Errorf("no error with byte %d broken", i)
+			t.Errorf("no error with byte %d changed", i)
 		}
 	}
 	for _, check := range []string{"--check=crc32", "--check=crc64"} {
@@ -393,7 +391,7 @@ func TestUnxz(t *testing.T) {
 	}
 	huge := bytes.Clone(packed)
 	if i := bytes.Index(huge, []byte{0x21, 0x01}); i < 0 {
-		t.Fatal("no filter in the header")
+		t.Fatal("no LZMA2 filter in the block header")
 	} else {
 		huge[i+2] = 40 // a dictionary of 4 GiB
 	}
@@ -440,7 +438,7 @@ func TestSegments(t *testing.T) {
 		offset, want uint64
 		ok           bool
 	}{
-		{0xfff, 0xfff, false}, {0x1000, 0x402000, true}, {0x1233, 0x402233, true}, // two segments in one page
+		{0xfff, 0xfff, false}, {0x1000, 0x402000, true}, {0x1233, 0x402233, true}, // two segments in a page
 		{0x1234, 0x503234, true}, {0x1243, 0x503243, true}, {0x1244, 0x1244, false},
 	}
 	for _, test := range tests {

@@ -9,42 +9,42 @@ import (
 	"github.com/corescope/corescope/internal/binary"
 )
 
-// Code is an executable mapping that the kernel's programs found an address of a stack in,
-// as it was then: struct stack_mapping.
+// Code is an executable mapping that contains an address of a user stack, as the BPF program found
+// it when it walked the stack (struct stack_mapping).
 type Code struct {
 	Start, End uint64
-	// Offset is that of Start in the file.
+	// Offset is the file offset of Start.
 	Offset uint64
 	File   binary.KernelID
 }
 
 func (c *Code) holds(pc uint64) bool { return pc >= c.Start && pc < c.End }
 
-// File is a file that processes map as code. It stays open, so that it can be read after
-// they have ended.
+// File is a file that processes map executable. It is kept open, so that it can be read after these
+// processes have exited.
 type File struct {
 	ID binary.KernelID
-	// Path is as /proc/PID/maps writes it.
+	// Path is the path as in /proc/PID/maps.
 	Path string
 
 	files  *files
 	handle *handle // nil for the vDSO
-	used   uint64
-	gone   bool // the handle is closed
+	used   uint64  // files.tick at the last use
+	closed bool    // the handle is closed
 }
 
-// maxFiles bounds the files that are open; the one that was not used for the longest time
-// is closed first.
+// maxFiles bounds the number of open files. If it is reached, the least recently used file is
+// closed.
 const maxFiles = 1024
 
-// files are those that were met, by what the kernel calls them.
+// files are the open files by their identity in the kernel.
 type files struct {
 	mu   sync.Mutex
 	byID map[binary.KernelID]*File
 	tick uint64
 }
 
-// find returns a file that was met before, or nil.
+// find returns a file that is open, or nil.
 func (fs *files) find(id binary.KernelID) *File {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -56,11 +56,11 @@ func (fs *files) find(id binary.KernelID) *File {
 	return f
 }
 
-// add takes h over.
+// add adds a file and takes ownership of h. If the file has been added before, it closes h.
 func (fs *files) add(id binary.KernelID, h *handle, path string) *File {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if f := fs.byID[id]; f != nil { // by another goroutine
+	if f := fs.byID[id]; f != nil { // added by another goroutine
 		if h != nil {
 			h.Close()
 		}
@@ -90,7 +90,7 @@ func (fs *files) dropOldest() {
 }
 
 func (f *File) close() {
-	f.gone = true
+	f.closed = true
 	if f.handle != nil {
 		f.handle.Close()
 	}
@@ -109,18 +109,18 @@ func (fs *files) close() {
 func (f *File) Open() (*os.File, error) {
 	f.files.mu.Lock()
 	defer f.files.mu.Unlock()
-	if f.gone || f.handle == nil {
+	if f.closed || f.handle == nil {
 		return nil, fmt.Errorf("open %s: %w", f.Path, os.ErrClosed)
 	}
 	return f.handle.open()
 }
 
-// file is the path to open below a root.
+// file returns the path to open below a root.
 func (f *File) file() string { return unescapePath(f.Path) }
 
-// Find returns the file of a mapping of process pid. If it was not met before it is opened,
-// by the mapping, or by its path where the process has ended and the mapping was heard of. It is
-// nil where that fails, and for memory that is of no file.
+// Find returns the file of a mapping of process pid, and opens it if necessary: by the mapping
+// (/proc/PID/map_files), or else by the path from the mmap record or from /proc/PID/maps. It
+// returns nil if that fails, or if the mapping has no file.
 func (ps *Processes) Find(pid int, c *Code) *File {
 	if f := ps.files.find(c.File); f != nil {
 		return f
@@ -136,18 +136,18 @@ func (ps *Processes) Find(pid int, c *Code) *File {
 	return nil
 }
 
-// openCode opens the file of a mapping if it is still the same.
+// openCode opens the file of a mapping if it is still the same file.
 func (ps *Processes) openCode(pid int, c *Code) *handle {
-	path := ps.heard.path(pid, c)
+	path := ps.mmaps.path(pid, c)
 	m := binary.Mapped{PID: uint32(pid), Start: c.Start, End: c.End}
-	if h := c.same(handleAt(m.Link())); h != nil {
+	if h := c.check(handleAt(m.Link())); h != nil {
 		return h
 	}
-	// The first thread may have exited before others, and then has no mappings.
-	maps, _ := binary.Executable(uint32(pid)) // of a process that has ended there are none
+	// The thread-group leader has no mappings if it exited before other threads.
+	maps, _ := binary.Executable(uint32(pid)) // empty if the process has exited
 	for i := range maps {
 		if m := &maps[i]; m.Start == c.Start && m.Offset == c.Offset {
-			if h := c.same(handleAt(m.Link())); h != nil {
+			if h := c.check(handleAt(m.Link())); h != nil {
 				return h
 			}
 			path = unescapePath(m.Path)
@@ -156,26 +156,27 @@ func (ps *Processes) openCode(pid int, c *Code) *handle {
 	return ps.openPath(pid, path, c)
 }
 
-// openPath opens the file below the root of the process, or our own, where the mapping cannot be opened.
+// openPath opens path below the root of the process, or below corescope's own.
 func (ps *Processes) openPath(pid int, path string, c *Code) *handle {
 	if path == "" {
 		return nil
 	}
 	if r, err := openRoot(fmt.Sprintf("/proc/%d/root", pid)); err == nil {
 		defer r.dir.Close()
-		if h := c.same(r.handle(path)); h != nil {
+		if h := c.check(r.handle(path)); h != nil {
 			return h
 		}
 	}
 	if ps.self == nil {
 		return nil
 	}
-	return c.same(ps.self.handle(path))
+	return c.check(ps.self.handle(path))
 }
 
-// same returns what was opened if it is the file of the mapping. Of inode number and change
-// time one can differ from the kernel's: on overlayfs the first, on network file systems the second.
-func (c *Code) same(h *handle, err error) *handle {
+// check returns h if it is the file of the mapping; otherwise it closes h and returns nil. Inode
+// number or change time must match, not both: stat and the kernel can disagree about the inode
+// number on overlayfs, and about the change time on network file systems.
+func (c *Code) check(h *handle, err error) *handle {
 	if err != nil {
 		return nil
 	}
@@ -186,20 +187,21 @@ func (c *Code) same(h *handle, err error) *handle {
 	return h
 }
 
-// path is that of the file, as /proc/PID/maps writes it.
+// path returns the path of the file as in /proc/PID/maps.
 func (h *handle) path() string {
 	path, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", h.file.Fd()))
 	return strings.ReplaceAll(path, "\n", `\012`)
 }
 
-// FileHeard returns the file of a mapping that was heard of as it was made, or nil.
-func (ps *Processes) FileHeard(m *binary.Mapped) *File {
+// FileOfMmap opens the file of an mmap record. It returns nil if that fails or if it is another
+// file.
+func (ps *Processes) FileOfMmap(m *binary.Mapped) *File {
 	c := Code{Start: m.Start, End: m.End, Offset: m.Offset, File: binary.KernelID{Inode: m.Inode, Device: m.Device}}
 	h, err := handleAt(m.Link())
 	if err != nil && ps.self != nil {
 		h, err = ps.self.handle(m.Path)
 	}
-	if h = c.same(h, err); h == nil {
+	if h = c.check(h, err); h == nil {
 		return nil
 	}
 	c.File.Changed = h.changed
@@ -210,8 +212,8 @@ func (ps *Processes) FileHeard(m *binary.Mapped) *File {
 	return ps.files.add(c.File, h, h.path())
 }
 
-// module returns the symbols of the file for processes of a root, and where to look for its
-// debug files. It is to be released.
+// module returns the symbols of the file for processes whose first root is roots[0], and the place
+// with its debug files. The caller releases the module.
 func (f *File) module(ps *Processes, roots []*root) (*module, place) {
 	at := place{path: f.file(), roots: roots, file: f}
 	if f.ID.Kind == binary.KindVDSO {
@@ -224,7 +226,7 @@ func (f *File) module(ps *Processes, roots []*root) (*module, place) {
 	return ps.cache.module(key, nil, nil), at
 }
 
-// ownVDSO is the module of our own process's vDSO, which is that of all 64-bit processes.
+// ownVDSO returns the vDSO of corescope's process, which all 64-bit processes have in common.
 func (ps *Processes) ownVDSO() *module {
 	ps.vdsoOnce.Do(func() {
 		maps, _ := binary.OwnExecutable() // without it, the vDSO has no symbols

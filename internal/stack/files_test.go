@@ -13,7 +13,7 @@ import (
 	"github.com/corescope/corescope/internal/binary"
 )
 
-// codeOf lists the executable mappings of a process as the kernel's programs would.
+// codeOf returns the executable mappings of a process as BPF programs would send them.
 func codeOf(t testing.TB, pid int) []Code {
 	t.Helper()
 	maps, err := binary.Executable(uint32(pid))
@@ -30,7 +30,7 @@ func codeOf(t testing.TB, pid int) []Code {
 		case m.Inode == 0:
 			c.File.Kind = binary.KindAnonymous
 		case unix.Stat(fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End), &st) != nil:
-			t.Skip("mapped files cannot be opened: no CAP_CHECKPOINT_RESTORE")
+			t.Skip("no CAP_CHECKPOINT_RESTORE: cannot open /proc/PID/map_files")
 		default:
 			c.File.Changed = uint64(st.Ctim.Nano())
 		}
@@ -39,40 +39,40 @@ func codeOf(t testing.TB, pid int) []Code {
 	return code
 }
 
-// ended is the number of no process.
-const ended = 1<<22 + 7
+// noPID is higher than any PID.
+const noPID = 1<<22 + 7
 
-// Addresses are named by the files of their mappings: the process itself is not needed.
+// TestAppendCode symbolizes addresses with their mappings only, without the process.
 func TestAppendCode(t *testing.T) {
 	ps, code := newProcesses(t), codeOf(t, os.Getpid())
 	for i := range code {
 		if f := ps.Find(os.Getpid(), &code[i]); f == nil && code[i].File.Kind != binary.KindAnonymous {
-			t.Errorf("%+v is not found", code[i])
+			t.Errorf("file of mapping %+v not found", code[i])
 		}
 	}
 	pc := uint64(funcAddress())
-	frames := ps.AppendCode(nil, ended, []uint64{pc, pc}, code, 0)
+	frames := ps.AppendCode(nil, noPID, []uint64{pc, pc}, code, 0)
 	if len(frames) != 2 || !strings.HasSuffix(frames[0].Name, ".funcAddress") || frames[0].Name != frames[1].Name || frames[0].BuildID != frames[1].BuildID {
-		t.Fatalf("frames are %+v", frames)
+		t.Fatalf("got frames %+v", frames)
 	}
 	if exe, _ := os.Executable(); frames[0].Module != exe {
 		t.Errorf("module is %s, want %s", frames[0].Module, exe)
 	}
-	if f := ps.AppendCode(nil, ended, []uint64{pc}, nil, 0)[0]; f.Name != "" || f.Reason != Exited {
-		t.Errorf("without mappings it is %+v", f)
+	if f := ps.AppendCode(nil, noPID, []uint64{pc}, nil, 0)[0]; f.Name != "" || f.Reason != Exited {
+		t.Errorf("without mappings: got %+v", f)
 	}
 	for i := range code {
 		if code[i].File.Kind == binary.KindVDSO {
-			if f := ps.AppendCode(nil, ended, []uint64{code[i].Start + 0x800}, code, 0)[0]; f.Module != "[vdso]" {
-				t.Errorf("vDSO is %+v", f)
+			if f := ps.AppendCode(nil, noPID, []uint64{code[i].Start + 0x800}, code, 0)[0]; f.Module != "[vdso]" {
+				t.Errorf("vDSO: got %+v", f)
 			}
 		}
 	}
 }
 
-// A process that ended before its stack came is found by what was heard of its mappings, but
-// only if the path leads to the same file still.
-func TestFindEnded(t *testing.T) {
+// TestFindExited checks that the files of a process that exited before its stack was read are found
+// by their mmap records, if the path still refers to the same file.
+func TestFindExited(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -85,34 +85,34 @@ func TestFindEnded(t *testing.T) {
 	id := binary.KernelID{Inode: h.id.inode, Changed: h.changed}
 	h.Close()
 	c := Code{Start: 0x1000, End: 0x2000, File: id}
-	if f := ps.Find(ended, &c); f != nil {
-		t.Errorf("%+v was never heard of", f)
+	if f := ps.Find(noPID, &c); f != nil {
+		t.Errorf("found %+v without an mmap record", f)
 	}
-	ps.Heard(ended, Mapping{Start: 0x1000, End: 0x2000, Inode: id.Inode, Path: file})
+	ps.RecordMmap(noPID, Mapping{Start: 0x1000, End: 0x2000, Inode: id.Inode, Path: file})
 	other := c
 	other.File.Inode, other.File.Changed = id.Inode+1, id.Changed+1
-	if f := ps.Find(ended, &other); f != nil {
-		t.Errorf("%+v is another file", f)
+	if f := ps.Find(noPID, &other); f != nil {
+		t.Errorf("found another file: %+v", f)
 	}
-	if f := ps.Find(ended, &c); f == nil || f.Path != file {
-		t.Errorf("%+v was heard of", f)
+	if f := ps.Find(noPID, &c); f == nil || f.Path != file {
+		t.Errorf("found %+v, want %s", f, file)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if f := ps.Find(ended, &c); f == nil {
-		t.Error("it is not held")
+	if f := ps.Find(noPID, &c); f == nil {
+		t.Error("the file was not kept open")
 	}
 }
 
-// Files are held up to a number; those that were not used for the longest time go first.
+// TestFilesBounds checks that the least recently used files are closed if too many are open.
 func TestFilesBounds(t *testing.T) {
 	var fs files
 	dir := t.TempDir()
 	var first *File
 	for i := range uint64(maxFiles + 10) {
 		if _, err := handleAt(dir); err == nil {
-			t.Fatal("a directory was accepted as a file")
+			t.Fatal("accepted a directory as a file")
 		}
 		h, err := handleAt("/proc/self/exe")
 		if err != nil {
@@ -126,7 +126,7 @@ func TestFilesBounds(t *testing.T) {
 		}
 	}
 	if len(fs.byID) != maxFiles || fs.find(binary.KernelID{}) != first || fs.find(binary.KernelID{Inode: 2}) != nil {
-		t.Errorf("%d files are held", len(fs.byID))
+		t.Errorf("%d files are open, want %d", len(fs.byID), maxFiles)
 	}
 	if f, err := first.Open(); err != nil {
 		t.Error(err)
@@ -135,13 +135,13 @@ func TestFilesBounds(t *testing.T) {
 	}
 	fs.close()
 	if _, err := first.Open(); err == nil {
-		t.Error("it is open still")
+		t.Error("the file is still open after close")
 	}
 }
 
-// A process that is met has its root held, and its mappings read only if a stack leads through
-// code of no file.
-func TestMeet(t *testing.T) {
+// TestPrepare checks that Prepare opens the root of a process, and reads its mappings only if a
+// stack contains code outside files.
+func TestPrepare(t *testing.T) {
 	cmd := exec.Command("cat")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -156,19 +156,19 @@ func TestMeet(t *testing.T) {
 	}()
 	ps, pid := newProcesses(t), cmd.Process.Pid
 	file, anonymous := []Code{{}}, []Code{{}, {File: binary.KernelID{Kind: binary.KindAnonymous}}}
-	ps.Meet(pid, 1, file)
+	ps.Prepare(pid, 1, file)
 	p := ps.pids[pid]
-	if p.root == nil || p.taken != nil {
-		t.Errorf("root is %v, mappings %v", p.root, p.taken)
+	if p.root == nil || p.snapshot != nil {
+		t.Errorf("got root %v, snapshot %v; want only a root", p.root, p.snapshot)
 	}
-	if ps.Meet(pid, 1, anonymous); p.taken == nil {
-		t.Error("mappings are not read")
+	if ps.Prepare(pid, 1, anonymous); p.snapshot == nil {
+		t.Error("mappings were not read")
 	}
-	taken := p.taken
-	if ps.Meet(pid, 1, anonymous); p.taken != taken {
-		t.Error("mappings are read for each stack")
+	snapshot := p.snapshot
+	if ps.Prepare(pid, 1, anonymous); p.snapshot != snapshot {
+		t.Error("mappings were read again for the same address space")
 	}
-	if ps.Meet(pid, 2, file); p.taken == taken {
-		t.Error("mappings are those of another address space")
+	if ps.Prepare(pid, 2, file); p.snapshot == snapshot {
+		t.Error("mappings were not read for another address space")
 	}
 }

@@ -1,64 +1,63 @@
-// Package stack turns the addresses of a stack trace into names.
+// Package stack symbolizes the addresses of stack traces.
 //
-// Kernel names kernel addresses from /proc/kallsyms, Processes names user
-// addresses from the files a process maps. An address that cannot be named is
-// data: its Frame says where it lies and why it has no name. The package knows
-// nothing of eBPF: addresses come in as the kernel stored them, innermost
-// first, and a zero address ends a trace as it does in a BPF stack-trace map.
+// Kernel symbolizes kernel addresses with /proc/kallsyms, Processes symbolizes user addresses with
+// the files that a process maps. Failure is not an error: the Frame of an address without a symbol
+// has its module and offset, and the Reason. The package does not depend on eBPF. A trace is a list
+// of addresses, innermost first, that ends at the first zero address or at the end of the list.
 //
-// All addresses but the first are return addresses, which point behind the
-// call; they are looked up one byte earlier, as the kernel does for %pB.
-// Otherwise a call that ends its function (to abort, say) would be named after
-// the function that happens to follow.
+// All addresses but the first are return addresses, which follow the call instruction. The symbol
+// is looked up for the byte before, as the kernel does for %pB. Otherwise a call that is the last
+// instruction of its function (for example of abort) would be attributed to the next function.
 package stack
 
-// Frame is one function of a stack trace.
+// Frame is one frame of a stack trace.
 type Frame struct {
-	// Addr is the address as it was sampled.
+	// Addr is the sampled address.
 	Addr uint64
-	// Name is the demangled function, or empty: see Reason.
+	// Name is the demangled name of the function, or empty if Reason is not Named.
 	Name string
-	// Module is the mapped file as /proc/PID/maps writes it, or a name in
-	// brackets for what is no file: [kernel], [ext4], [bpf], [vdso], [anon].
-	// It is empty when no mapping is known to hold the address.
+	// Module is the path of the mapped file as in /proc/PID/maps, or a name in brackets for memory
+	// without a file: [kernel], [ext4] (a kernel module), [bpf], [vdso], [anon]. It is empty if no
+	// known mapping contains the address.
 	Module string
-	// Offset is counted from the start of the function Name. Without a Name
-	// it is the address within Module: the ELF virtual address that addr2line
-	// takes, the file offset if Module is no ELF file, the distance from the
-	// start of the mapping if it is no file, and Addr itself in the kernel.
+	// Offset is relative to the start of the function, if Name is set. Otherwise it is the address
+	// within Module: the ELF virtual address, as addr2line takes it, for an ELF file; the file
+	// offset for another file; the offset in the mapping for memory without a file; and Addr for
+	// the kernel.
 	Offset uint64
-	// BuildID is the GNU build-id of Module in hexadecimal, empty if it has
-	// none or could not be read.
+	// BuildID is the GNU build-id of Module in hexadecimal, or empty if it has none or cannot be
+	// read.
 	BuildID string
-	// File and Line are the source position, empty and 0 if unknown.
+	// File and Line are the source position, or empty and 0 if unknown.
 	File string
 	Line int
-	// Inlined is set for a function whose code lies within the next frame's.
+	// Inlined is set for an inlined function. The frame that follows is the function it is inlined
+	// in.
 	Inlined bool
 	// Kernel is set for kernel addresses.
 	Kernel bool
-	// Reason says why Name is empty; it is Named when it is not.
+	// Reason is why Name is empty, or Named if Name is set.
 	Reason Reason
 }
 
-// Reason says why a frame has no name.
+// Reason is why a frame has no name.
 type Reason uint8
 
 const (
 	// Named: the frame has a name.
 	Named Reason = iota
-	// NoSymbols: no symbol table of the module covers the address.
+	// NoSymbols: no symbol of the module covers the address.
 	NoSymbols
-	// Exited: the process was gone before the mapping could be read.
+	// Exited: the process exited before its mappings were read.
 	Exited
-	// Unreadable: the mappings or the module could not be opened or parsed.
+	// Unreadable: the mappings or the module cannot be opened or parsed.
 	Unreadable
-	// Unmapped: no executable mapping holds the address. Chains of frame
-	// pointers that lead through code without them end in such addresses.
+	// Unmapped: no executable mapping contains the address. This is common for addresses that were
+	// found by following frame pointers through code without frame pointers.
 	Unmapped
-	// Restricted: the kernel hides its addresses, see ErrRestricted.
+	// Restricted: the kernel hides its addresses (ErrRestricted).
 	Restricted
-	// Outside: the process is not in the PID namespace of /proc, which has no files of it.
+	// Outside: the process is not in the PID namespace of /proc, so its files are not accessible.
 	Outside
 )
 
@@ -66,7 +65,7 @@ var reasons = [...]string{
 	"", "no symbols", "exited", "unreadable", "unmapped", "restricted", "in another PID namespace",
 }
 
-// String returns the reason in words, "" for Named.
+// String returns the reason as text, "" for Named.
 func (r Reason) String() string {
 	if int(r) < len(reasons) {
 		return reasons[r]
@@ -74,7 +73,7 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// MarshalText writes the reason as String does.
+// MarshalText returns the same text as String.
 func (r Reason) MarshalText() ([]byte, error) {
 	return []byte(r.String()), nil
 }

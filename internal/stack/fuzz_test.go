@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzSymbols reads files that want to do harm.
+// FuzzSymbols reads malformed files.
 func FuzzSymbols(f *testing.F) {
 	for _, file := range []string{compile(f, program), compile(f, "int f(void) { return 1; }", "-shared", "-nostdlib")} {
 		data, err := os.ReadFile(file)
@@ -72,7 +72,7 @@ func FuzzSafe(f *testing.F) {
 			t.Errorf("%q is not valid", out)
 		}
 		if i := bytes.IndexFunc(out, func(r rune) bool { return r < ' ' || r == ';' || r == 0x7f }); i >= 0 {
-			t.Errorf("%q has a byte a terminal acts on, or a separator", out)
+			t.Errorf("%q contains a control character or a separator", out)
 		}
 	})
 }

@@ -9,19 +9,18 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// goTable is the table of functions that every Go program carries for its own
-// tracebacks, stripped or not. debug/gosym reads it as well, but copies a name
-// for each function, which a file made to that end turns into terabytes, and
-// takes a caller's word for where the functions lie.
+// goTable is the function table (pclntab) that every Go program contains for tracebacks, even if it
+// is stripped. debug/gosym is not used because it copies a name per function, which takes terabytes
+// for a malicious file, and because its caller must know the start of the text.
 type goTable struct {
 	vaddr    uint64
-	relative bool // to runtime.text: 1.18 and later
+	relative bool // addresses are relative to runtime.text: Go 1.18 and later
 	funcs    []symbol
 	names    []byte
 }
 
-// goFunctions builds a table of the functions of a Go program; nil if it is
-// none, or if it cannot be told for sure where in memory they lie.
+// goFunctions returns a table of the functions of a Go program. It returns nil if the file is not a
+// Go program, or if the address of runtime.text is uncertain.
 func (m *image) goFunctions() (*table, error) {
 	data, vaddr, err := m.pclntab()
 	t := parsePclntab(data, m.ByteOrder)
@@ -29,8 +28,8 @@ func (m *image) goFunctions() (*table, error) {
 		return nil, err
 	}
 	t.vaddr = vaddr
-	// runtime.text is a symbol, which stripping removes, and not where .text
-	// begins if a C linker put its own code in front.
+	// runtime.text is a symbol, which stripping removes. It is not the start of .text if a C linker
+	// put other code first.
 	for _, text := range m.goText(t) {
 		if m.isGoText(text, t) {
 			return t.table(text), nil
@@ -51,13 +50,13 @@ func (t *goTable) table(text uint64) *table {
 	return newTable(t.funcs, bytes.Clone(t.names))
 }
 
-// The first byte of the table, for 1.2, 1.16, 1.18 and 1.20.
+// First byte of the table, by the Go version that introduced the format.
 const go12, go116, go118, go120 = 0xfb, 0xfa, 0xf0, 0xf1
 
-// parsePclntab lists the functions of a table, nil if it is malformed. Behind
-// the header lie words that say how many functions there are and where the
-// parts begin: their names, and pairs of an address and the place of a record
-// that begins with the address again and the place of the name.
+// parsePclntab parses a function table, and returns nil if it is malformed. The header is followed
+// by words with the number of functions and the offsets of the parts of the table: the names, and
+// per function an address and the offset of a record. The record begins with the address and the
+// offset of the name.
 func parsePclntab(data []byte, order binary.ByteOrder) *goTable {
 	const header, wordSize = 8, 8
 	if len(data) < header+8*wordSize {
@@ -80,8 +79,8 @@ func parsePclntab(data []byte, order binary.ByteOrder) *goTable {
 	return readPclntab(count, data[header+wordSize:], data, data, 8, order)
 }
 
-// readPclntab reads count pairs of fields of size bytes, one more address
-// behind the last.
+// readPclntab reads count pairs of address and record offset, with fields of size bytes. One more
+// address follows: the end of the last function.
 func readPclntab(count uint64, pairs, records, names []byte, size uint64, order binary.ByteOrder) *goTable {
 	if count == 0 || count > limit.Symbols || count > uint64(len(pairs)) || (2*count+1)*size > uint64(len(pairs)) {
 		return nil
@@ -107,9 +106,9 @@ func readPclntab(count uint64, pairs, records, names []byte, size uint64, order 
 	return t
 }
 
-// pclntab returns the table and its address. Position-independent programs
-// before 1.26 have it in .data.rel.ro, among other things if the C linker was
-// used.
+// pclntab returns the function table and its address. Position-independent programs built by Go
+// before 1.26 have it in .data.rel.ro.gopclntab; if a C linker was used, it is a part of
+// .data.rel.ro.
 func (m *image) pclntab() (table []byte, vaddr uint64, exceeded error) {
 	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab", ".data.rel.ro"} {
 		data, err := m.named(name, limit.GoTable)
@@ -123,8 +122,9 @@ func (m *image) pclntab() (table []byte, vaddr uint64, exceeded error) {
 	return nil, 0, exceeded
 }
 
-// findPclntab looks for a header: magic, two zeros, the instruction size, the
-// pointer size. Only little-endian 64-bit programs are read.
+// findPclntab returns the offset of the table's header, or -1. The header consists of a magic
+// number, two zero bytes, the instruction size and the pointer size. Only little-endian 64-bit
+// programs are supported.
 func findPclntab(data []byte) int {
 	const header = 8
 	for at := 0; ; at += header {
@@ -144,9 +144,9 @@ func findPclntab(data []byte) int {
 	}
 }
 
-// goText lists where runtime.text may be, the surest first. It is in the
-// header of the table up to 1.25 (the third word) and in the module data
-// since, and where .text begins if no C linker was used.
+// goText lists candidates for the address of runtime.text, the most reliable first: the third word
+// of the table's header (Go 1.18 to 1.25), the module data, and the start of .text, which is right
+// if no C linker was used.
 func (m *image) goText(t *goTable) []uint64 {
 	if !t.relative {
 		return []uint64{0}
@@ -165,8 +165,8 @@ func (m *image) goText(t *goTable) []uint64 {
 	return found
 }
 
-// goModuleText looks in the module data for minpc and maxpc, two words that
-// follow one another and are as far apart as the first and the last function.
+// goModuleText searches the module data for the adjacent words minpc and maxpc, whose difference is
+// the distance from the first function to the end of the last.
 func (m *image) goModuleText(t *goTable) (uint64, bool) {
 	s := m.Section(".go.module")
 	if s == nil || s.Size > 64<<10 {
@@ -181,8 +181,9 @@ func (m *image) goModuleText(t *goTable) (uint64, bool) {
 	return 0, false
 }
 
-// isGoText reports whether all functions lie in code if they count from text,
-// and whether the program then starts in a Go function that may do so.
+// isGoText reports whether text can be the address of runtime.text: all functions lie in one
+// executable section, and if the entry point of the program lies among them, it is the start of a
+// Go entry function.
 func (m *image) isGoText(text uint64, t *goTable) bool {
 	first, last := text+t.first(), text+t.last()
 	if m.Entry >= first && m.Entry < last && !m.isGoEntry(text, t) {
@@ -196,7 +197,7 @@ func (m *image) isGoText(text uint64, t *goTable) bool {
 	return false
 }
 
-// isGoEntry reports whether the program starts at a Go start routine.
+// isGoEntry reports whether the entry point of the program is a Go entry function (_rt0_*).
 func (m *image) isGoEntry(text uint64, t *goTable) bool {
 	for _, f := range t.funcs {
 		if text+f.start == m.Entry {
@@ -206,8 +207,8 @@ func (m *image) isGoEntry(text uint64, t *goTable) bool {
 	return false
 }
 
-// words reads 64-bit words at an address, with the relocations applied that
-// position-independent files have instead of the values.
+// words reads 64-bit words at an address. It applies the relocations that position-independent
+// files have instead of values.
 func (m *image) words(vaddr, size uint64) []uint64 {
 	words := make([]uint64, size/8)
 	for _, p := range m.Progs {
@@ -227,8 +228,7 @@ func (m *image) words(vaddr, size uint64) []uint64 {
 	return nil
 }
 
-// relocate applies the relocations whose value is the load address plus an
-// addend, for a load address of 0.
+// relocate applies relocations of the form load address + addend, for the load address 0.
 func (m *image) relocate(words []uint64, vaddr uint64) {
 	const entry = 24
 	relative := map[elf.Machine]uint32{

@@ -26,8 +26,7 @@ func (*worker) work(x int) int { return callee(x) }
 func main() { new(worker).work(1) }
 `
 
-// cgoProgram is linked by the C linker, which puts its start code into .text
-// before that of Go.
+// cgoProgram is linked by the C linker, which puts C start code into .text before the Go code.
 const cgoProgram = `package main
 
 // static int one(void) { return 1; }
@@ -50,15 +49,15 @@ func buildGo(t *testing.T, source string, env []string, flags ...string) string 
 		t.Fatal(err)
 	}
 	cmd := exec.Command("go", append(append([]string{"build", "-o", out}, flags...), file)...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...) // outside of this module
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...) // not in the module of this test
 	if message, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, message)
 	}
 	return out
 }
 
-// TestGoFunctions compares the table of a stripped program with the symbols it
-// had before: each Go function must have its name at its first and last byte.
+// TestGoFunctions compares the function table of a stripped program with the symbols it had before
+// stripping: the first and the last byte of each Go function must have its name.
 func TestGoFunctions(t *testing.T) {
 	tests := []struct {
 		name, source string
@@ -94,7 +93,7 @@ func checkGoTable(t *testing.T, full, bare string) {
 			continue
 		}
 		functions++
-		// The table does not tell a function from its wrapper for assembly.
+		// In the table, functions and their ABI wrappers have the same name.
 		want := strings.TrimSuffix(fn.Name, ".abi0")
 		for _, addr := range []uint64{fn.Value, fn.Value + fn.Size - 1} {
 			if got := table.at(addr); got != want {
@@ -103,17 +102,17 @@ func checkGoTable(t *testing.T, full, bare string) {
 		}
 	}
 	if functions < 1000 {
-		t.Errorf("only %d functions", functions)
+		t.Errorf("%d functions, want at least 1000", functions)
 	}
 }
 
-// isGoName tells Go's functions from those of C, which the table has not.
+// isGoName reports whether a function is in the table, which lacks C functions.
 func isGoName(fn elf.Symbol) bool {
 	return strings.HasPrefix(fn.Name, "runtime.") || strings.HasPrefix(fn.Name, "main.") || strings.HasPrefix(fn.Name, "fmt.")
 }
 
-// TestGoFunctionsOfTest looks at this very program, which go test strips.
-func TestGoFunctionsOfTest(t *testing.T) {
+// TestGoFunctionsOwn symbolizes an address of the test program, which go test strips.
+func TestGoFunctionsOwn(t *testing.T) {
 	ps := newProcesses(t)
 	addr := uint64(funcAddress())
 	f := ps.name(os.Getpid(), addr)
@@ -122,8 +121,9 @@ func TestGoFunctionsOfTest(t *testing.T) {
 	}
 }
 
-// TestGoFunctionsDoubtful takes away what proves where the table applies.
-func TestGoFunctionsDoubtful(t *testing.T) {
+// TestGoFunctionsUncertain checks that a table is rejected if the address of its functions is
+// uncertain.
+func TestGoFunctionsUncertain(t *testing.T) {
 	bare := stripped(t, buildGo(t, goProgram, []string{"CGO_ENABLED=0"}))
 	m := openTestImage(t, bare)
 	if found, _ := m.goFunctions(); found == nil {
@@ -131,17 +131,17 @@ func TestGoFunctionsDoubtful(t *testing.T) {
 	}
 	m.Entry += 16
 	if found, _ := m.goFunctions(); found != nil {
-		t.Error("took a table by which the program starts amidst a function")
+		t.Error("accepted a table although the entry point is inside a function")
 	}
 	m = openTestImage(t, bare)
 	m.Section(".text").Size /= 2
 	if found, _ := m.goFunctions(); found != nil {
-		t.Error("took a table whose functions lie outside the code")
+		t.Error("accepted a table with functions outside the code")
 	}
 }
 
-// TestGoFunctionsRelocated takes the values away that GNU ld writes beside the
-// relocations, as other linkers do not.
+// TestGoFunctionsRelocated clears values for which there are relocations. GNU ld writes both, other
+// linkers only the relocations.
 func TestGoFunctionsRelocated(t *testing.T) {
 	need(t, "gcc")
 	full := buildGo(t, cgoProgram, []string{"CGO_ENABLED=1"}, "-buildmode=pie")
@@ -158,8 +158,7 @@ func TestGoFunctionsRelocated(t *testing.T) {
 	checkGoTable(t, full, bare)
 }
 
-// TestGoFunctionsOlder reads programs built by the older Go toolchains that
-// this machine has.
+// TestGoFunctionsOlder builds programs with the older Go toolchains in the module cache.
 func TestGoFunctionsOlder(t *testing.T) {
 	need(t, "go", "gcc")
 	pattern := filepath.Join(strings.TrimSpace(run(t, "go", "env", "GOMODCACHE")),
@@ -169,7 +168,7 @@ func TestGoFunctionsOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(dirs) == 0 {
-		t.Skip("no " + pattern)
+		t.Skip("no older Go toolchain: no file matches " + pattern)
 	}
 	for _, dir := range dirs {
 		_, version, _ := strings.Cut(strings.TrimSuffix(dir, "."+runtime.GOOS+"-"+runtime.GOARCH), "v0.0.1-")
@@ -194,7 +193,7 @@ func TestFindPclntab(t *testing.T) {
 		{header, 0},
 		{header[:7], -1},
 		{strings.Repeat("\x00", 16) + header, 16},
-		{"\x00" + header + "\x00\x00\x00\x00\x00\x00\x00" + header, 16}, // the first is not aligned
+		{"\x00" + header + "\x00\x00\x00\x00\x00\x00\x00" + header, 16}, // the first one is not aligned
 		{"\xff\xff\xff\x00\x00\x00\x00\x00" + header, 8},
 		{"\xf2\xff\xff\xff\x00\x00\x01\x08", -1},
 		{"\xf1\xff\xff\xff\x00\x00\x03\x08", -1},
@@ -207,14 +206,14 @@ func TestFindPclntab(t *testing.T) {
 	}
 }
 
-// makePclntab writes a table of two functions, one() at 0x10 and two() at 0x30
-// up to 0x40, in the layout of a version.
+// makePclntab returns a table of two functions, one from 0x10 to 0x30 and two from 0x30 to 0x40, in
+// the format with a magic byte.
 func makePclntab(magic byte) []byte {
 	le := binary.LittleEndian
 	word := func(b []byte, v uint64) []byte { return le.AppendUint64(b, v) }
 	names := []byte("one\x00two\x00")
 	b := []byte{magic, 0xff, 0xff, 0xff, 0, 0, 1, 8}
-	var parts []uint64 // behind the counts: where the names begin and end, and the functions
+	var parts []uint64 // after the header: number of functions and files, text start, and the offsets of the parts
 	size := 8
 	switch magic {
 	case go118, go120:

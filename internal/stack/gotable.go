@@ -6,21 +6,21 @@ import (
 	"io"
 )
 
-// GoTable is the table of functions that a Go program carries, for readers of what else
-// is in there than names.
+// GoTable is the function table (pclntab) of a Go program, for packages that need other data of it
+// than names.
 type GoTable struct {
-	// Data is the table from its header on.
+	// Data begins with the header of the table.
 	Data []byte
-	// Order is that of its numbers.
+	// Order is the byte order.
 	Order binary.ByteOrder
-	// Text is the address that those of functions are counted from.
+	// Text is the address that addresses of functions are relative to.
 	Text uint64
 }
 
-// ReadGoTable finds the table in an ELF file of that size; nil if it is no Go program, or
-// if it cannot be told for sure where in memory its functions lie.
+// ReadGoTable finds the function table in an ELF file of the given size. It returns nil if the file
+// is not a Go program, or if the address of its functions is uncertain.
 //
-// Its error is a [limit.Error] if the table is too large. path is for errors.
+// The error is a [limit.Error] if the table is too large. path is used in errors.
 func ReadGoTable(r io.ReaderAt, size int64, path string) (g *GoTable, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -14,25 +14,25 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// jitDump is the content of a jitdump, the file in which a JIT compiler describes its code for perf:
-// the addresses of each function, and since when. It takes 40 bytes per function, and the names.
+// jitDump is the content of a jitdump, the file in which a JIT compiler describes its code for
+// perf: address, size and time of each function. It takes 40 bytes per function, and the names.
 type jitDump struct {
-	// codes are in the order of their addresses.
+	// codes are sorted by address.
 	codes []jitCode
-	// ends are the largest ends of the codes so far, so that a search knows when to stop.
+	// ends[i] is the largest end of codes[0] to codes[i], so that a search knows when to stop.
 	ends  []uint64
 	names []byte
 }
 
 type jitCode struct {
 	start, size uint64
-	time        uint64 // CLOCK_MONOTONIC in ns, 0 where it is another clock's
+	time        uint64 // CLOCK_MONOTONIC in ns, or 0 if the dump uses another clock
 	name        uint32 // offset of the NUL-terminated name
-	order       uint32 // which it was of all
+	order       uint32 // position in the dump
 }
 
-// isJITDump tells whether a process has mapped the file to say that it is its dump. It does
-// so for perf to notice, as code, so no other process can put one under it.
+// isJITDump reports whether file is a jitdump, by its name: jit-PID.dump. A process announces its
+// dump to perf by mapping it executable, so no other process can provide a forged one.
 func isJITDump(file string) bool {
 	name, ok := strings.CutPrefix(path.Base(strings.TrimSuffix(file, " (deleted)")), "jit-")
 	pid, isDump := strings.CutSuffix(name, ".dump")
@@ -41,24 +41,24 @@ func isJITDump(file string) bool {
 
 var errJITDump = errors.New("not a jitdump")
 
-// jitReader reads the records of a dump, except the code in them.
+// jitReader reads the records of a dump. It skips the code in them.
 type jitReader struct {
 	in   *bufio.Reader
 	file io.ReaderAt
 	at   int64 // offset of the next byte
-	left int64 // bytes that may still be read from the file
+	left int64 // bytes that may still be read
 
 	order   binary.ByteOrder
-	timed   bool              // times are those of CLOCK_MONOTONIC
-	byIndex map[uint64]uint32 // the compiler's number of a function → its name
+	hasTime bool              // times are of CLOCK_MONOTONIC
+	byIndex map[uint64]uint32 // the compiler's index of a function → offset of its name
 	dump    *jitDump
 }
 
-// errCut is returned behind the last byte of a dump that is read.
-var errCut = errors.New("too many bytes")
+// errTooManyBytes is returned when limit.JITDumpBytes have been read.
+var errTooManyBytes = errors.New("too many bytes")
 
-// parseJITDump reads a dump as far as it is written; the last record can be incomplete. Of a dump that
-// exceeds a limit it returns the beginning, and a [limit.Error].
+// parseJITDump reads a dump. The last record can be incomplete, because the process is still
+// writing. If the dump exceeds a limit, it returns the first part and a [limit.Error].
 func parseJITDump(file io.ReaderAt, path string) (*jitDump, error) {
 	j := &jitReader{file: file, left: limit.JITDumpBytes, byIndex: map[uint64]uint32{}, dump: &jitDump{}}
 	j.seek(0)
@@ -73,11 +73,11 @@ func parseJITDump(file io.ReaderAt, path string) (*jitDump, error) {
 	return j.dump, exceeded
 }
 
-// records reads all records. exceeded is the limit that it stopped at.
+// records reads all records. exceeded is the limit that it stopped at, if any.
 func (j *jitReader) records(path string) (exceeded, err error) {
 	for {
 		switch err := j.record(); {
-		case errors.Is(err, errCut):
+		case errors.Is(err, errTooManyBytes):
 			return &limit.Error{Input: path, Max: limit.JITDumpBytes, Unit: "bytes"}, nil
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 			return nil, nil
@@ -91,26 +91,26 @@ func (j *jitReader) records(path string) (exceeded, err error) {
 	}
 }
 
-// seek continues at an offset of the file.
+// seek continues at a file offset.
 func (j *jitReader) seek(at int64) {
 	const buffer = 64 << 10
 	from := io.NewSectionReader(j.file, at, 1<<62)
 	if j.at = at; j.in == nil {
-		j.in = bufio.NewReaderSize(&counted{from, &j.left}, buffer)
+		j.in = bufio.NewReaderSize(&limitedReader{from, &j.left}, buffer)
 	} else {
-		j.in.Reset(&counted{from, &j.left})
+		j.in.Reset(&limitedReader{from, &j.left})
 	}
 }
 
-// counted reads until nothing is left.
-type counted struct {
+// limitedReader reads until no bytes are left, and then returns errTooManyBytes.
+type limitedReader struct {
 	from io.Reader
 	left *int64
 }
 
-func (c *counted) Read(b []byte) (int, error) {
+func (c *limitedReader) Read(b []byte) (int, error) {
 	if *c.left <= 0 {
-		return 0, errCut
+		return 0, errTooManyBytes
 	}
 	n, err := c.from.Read(b)
 	*c.left -= int64(n)
@@ -123,11 +123,11 @@ func (j *jitReader) readFull(b []byte) error {
 	return err
 }
 
-// header reads magic, version, its own size, the machine and the pid in 24 bytes, and then
-// the time and flags.
+// header reads the header: magic number, version, header size, machine, padding and PID (24 bytes),
+// and then time and flags.
 func (j *jitReader) header() error {
-	const magic, least, archTime = 0x4a695444, 40, 1
-	var b [least]byte
+	const magic, minSize, archTime = 0x4a695444, 40, 1
+	var b [minSize]byte
 	if err := j.readFull(b[:]); err != nil {
 		return errJITDump
 	}
@@ -140,17 +140,17 @@ func (j *jitReader) header() error {
 		return errJITDump
 	}
 	size := j.order.Uint32(b[8:])
-	if size < least {
+	if size < minSize {
 		return errJITDump
 	}
-	j.timed = j.order.Uint64(b[32:])&archTime == 0
-	return j.skip(uint64(size - least))
+	j.hasTime = j.order.Uint64(b[32:])&archTime == 0
+	return j.skip(uint64(size - minSize))
 }
 
-// Kinds of records.
+// Types of records.
 const jitLoad, jitMove = 0, 1
 
-// record reads one: kind, size with this head, and time.
+// record reads a record, which begins with type, size including this header, and time.
 func (j *jitReader) record() error {
 	const head = 16
 	var b [head]byte
@@ -159,9 +159,9 @@ func (j *jitReader) record() error {
 	}
 	kind, size, time := j.order.Uint32(b[:]), j.order.Uint32(b[4:]), j.order.Uint64(b[8:])
 	if size < head {
-		return io.EOF // what follows cannot be found
+		return io.EOF // malformed: the next record cannot be found
 	}
-	if !j.timed {
+	if !j.hasTime {
 		time = 0
 	}
 	switch body := uint64(size - head); kind {
@@ -174,8 +174,8 @@ func (j *jitReader) record() error {
 	}
 }
 
-// load reads of new code: pid, tid, address as mapped, address, size, index, and its name.
-// The code itself follows.
+// load reads a record of new code: PID, TID, mapped address, address, size, index, the name, and
+// the code itself.
 func (j *jitReader) load(size, time uint64) error {
 	const fixed = 40
 	var b [fixed]byte
@@ -199,7 +199,7 @@ func (j *jitReader) load(size, time uint64) error {
 	return j.skip(c.size)
 }
 
-// name reads a name that has so many bytes with its NUL, and keeps what is not too long.
+// name reads a name of size bytes, including the NUL, and stores at most maxName of them.
 func (j *jitReader) name(size uint64) error {
 	name := make([]byte, min(size, maxName))
 	if err := j.readFull(name); err != nil {
@@ -212,8 +212,8 @@ func (j *jitReader) name(size uint64) error {
 	return j.skip(size - min(size, maxName))
 }
 
-// move reads of code that lies elsewhere from now on: pid, tid, address as mapped, the old
-// address, the new one, size, index.
+// move reads a record of code that moves to another address: PID, TID, mapped address, old address,
+// new address, size, index.
 func (j *jitReader) move(size, time uint64) error {
 	const fixed = 48
 	var b [fixed]byte
@@ -238,7 +238,7 @@ func (j *jitReader) add(c jitCode) {
 	j.dump.codes = append(j.dump.codes, c)
 }
 
-// skip skips n bytes without reading those that are not buffered.
+// skip skips n bytes. It does not read those that are not buffered.
 func (j *jitReader) skip(n uint64) error {
 	const maxFile = 1 << 62
 	if n > maxFile || j.at > maxFile-int64(n) {
@@ -266,8 +266,8 @@ func (d *jitDump) sort() {
 	}
 }
 
-// find returns the code that lay at addr at a time, or now if that is 0. Code that newer one
-// has taken a part of is gone. What another clock has timed was there always.
+// find returns the function at an address and time; time 0 means now. Code that newer code overlaps
+// has been freed. If the dump uses another clock, the newest code is returned.
 func (d *jitDump) find(addr, at uint64) (name []byte, start uint64) {
 	c := d.newest(addr, addr+1, at)
 	if c == nil || d.newest(c.start, c.start+c.size, at) != c {
@@ -276,7 +276,7 @@ func (d *jitDump) find(addr, at uint64) (name []byte, start uint64) {
 	return cstring(d.names, c.name), c.start
 }
 
-// newest returns the last code until then that has a part of the addresses from from to to.
+// newest returns the newest code in the range from..to that was written until a time, or nil.
 func (d *jitDump) newest(from, to, at uint64) *jitCode {
 	i, _ := slices.BinarySearchFunc(d.codes, to, func(c jitCode, to uint64) int {
 		return compareBool(c.start >= to, c.start < to)
@@ -284,15 +284,15 @@ func (d *jitDump) newest(from, to, at uint64) *jitCode {
 	var best *jitCode
 	for i--; i >= 0 && d.ends[i] > from; i-- {
 		c := &d.codes[i]
-		if c.start+c.size > from && (at == 0 || c.time <= at) && (best == nil || c.after(best)) {
+		if c.start+c.size > from && (at == 0 || c.time <= at) && (best == nil || c.isNewerThan(best)) {
 			best = c
 		}
 	}
 	return best
 }
 
-// after tells whether c was written later than o.
-func (c *jitCode) after(o *jitCode) bool {
+// isNewerThan reports whether c was written later than o.
+func (c *jitCode) isNewerThan(o *jitCode) bool {
 	return c.time > o.time || c.time == o.time && c.order > o.order
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// dumpWriter writes jitdumps.
+// dumpWriter writes a jitdump.
 type dumpWriter struct {
 	bytes.Buffer
 	order binary.ByteOrder
@@ -39,14 +39,14 @@ func (w *dumpWriter) move(time, from, to, size, index uint64) {
 	w.put(uint32(jitMove), uint32(64), time, uint32(1), uint32(1), to, from, to, size, index)
 }
 
-// other is a record that names nothing, as of source lines.
+// other writes a record that does not describe code, for example source lines.
 func (w *dumpWriter) other(kind uint32, size int) {
 	w.put(kind, uint32(16+size), uint64(1))
 	w.Write(make([]byte, size))
 }
 
-// dump has functions that come, move and give their places to others, and a record of that
-// size among them.
+// dump returns a dump with functions that are added, moved and overwritten. One record of another
+// type has the given size.
 func dump(order binary.ByteOrder, flags uint64, size int) *dumpWriter {
 	w := newDump(order, flags)
 	w.other(2, 99)
@@ -65,7 +65,7 @@ func TestJITDump(t *testing.T) {
 		want     string
 	}{
 		{0xfff, 0, ""}, {0x1000, 0, "second"}, {0x103f, 0, "second"},
-		{0x1040, 0, ""}, // of first, which has gone
+		{0x1040, 0, ""}, // a part of first, which second has overwritten
 		{0x10c0, 0, "between"}, {0x10df, 0, "between"}, {0x10e0, 0, ""},
 		{0x1100, 0, "neighbour <a;b>"}, {0x117f, 0, "neighbour <a;b>"}, {0x1180, 0, ""},
 		{0x3001, 0, "neighbour <a;b>"}, {^uint64(0), 0, ""},
@@ -86,25 +86,25 @@ func TestJITDump(t *testing.T) {
 	}
 }
 
-// The times of a CPU's counter are not ours: what was written last is taken.
+// TestJITDumpOtherClock checks that times of another clock are ignored and the newest code is used.
 func TestJITDumpOtherClock(t *testing.T) {
 	d, err := parseJITDump(bytes.NewReader(dump(binary.LittleEndian, 1, 9).Bytes()), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if name, _ := d.find(0x1000, 5); string(name) != "second" {
-		t.Errorf("got %q", name)
+		t.Errorf("got %q, want second", name)
 	}
 }
 
-// A dump that is being written ends anywhere; nothing is made up of its end.
-func TestJITDumpCut(t *testing.T) {
+// TestJITDumpTruncated reads every beginning of a dump, as if it were being written.
+func TestJITDumpTruncated(t *testing.T) {
 	whole := dump(binary.LittleEndian, 0, 9).Bytes()
 	for n := range len(whole) {
 		d, err := parseJITDump(bytes.NewReader(whole[:n]), "a")
 		if n < 40 {
 			if !errors.Is(err, errJITDump) {
-				t.Errorf("%d bytes: %v", n, err)
+				t.Errorf("%d bytes: got error %v, want %v", n, err, errJITDump)
 			}
 			continue
 		}
@@ -113,7 +113,7 @@ func TestJITDumpCut(t *testing.T) {
 		}
 		for _, c := range d.codes {
 			if c.start > 0x3000 || c.size > 0x100 {
-				t.Errorf("%d bytes: %+v", n, c)
+				t.Errorf("%d bytes: got function %+v, which is not in the dump", n, c)
 			}
 		}
 	}
@@ -130,7 +130,7 @@ func TestIsJITDump(t *testing.T) {
 	}
 }
 
-// dumper maps two pages as code, one of no file and one of the dump that its argument names.
+// dumper maps two executable pages: anonymous memory, and the dump given as its argument.
 const dumper = `
 #include <fcntl.h>
 #include <stdio.h>
@@ -162,7 +162,7 @@ func TestProcessJITDump(t *testing.T) {
 	ps.now = func() time.Time { return clock }
 	page := c.addrs[0]
 	if f := ps.name(c.pid(), page); f.Name != "" || f.Module != "[anon]" {
-		t.Errorf("of an empty dump: %#v", f)
+		t.Errorf("with an empty dump: got %#v", f)
 	}
 
 	before := monotonic()
@@ -175,25 +175,25 @@ func TestProcessJITDump(t *testing.T) {
 		t.Errorf("module %q", f.Module)
 	}
 
-	w.load(monotonic(), page, make([]byte, 0x20), 2, "again")
+	w.load(monotonic(), page, make([]byte, 0x20), 2, "replacement")
 	write()
 	clock = clock.Add(time.Second)
 	at := func(time uint64) Frame { return ps.AppendAt(nil, c.pid(), []uint64{page}, time)[0] }
-	expect(t, at(monotonic()), "again", 0) // looks again, as the dump was read earlier
+	expect(t, at(monotonic()), "replacement", 0) // reads the dump again, which was read before that time
 	expect(t, at(before+1), "_ZN1a1bEv;x", 0)
 
 	c.stop()
 	clock = clock.Add(time.Second)
-	expect(t, ps.name(c.pid(), page), "again", 0)
+	expect(t, ps.name(c.pid(), page), "replacement", 0)
 	ps.Forget(c.pid())
 	for _, m := range ps.cache.modules {
 		if m.key.kind == kindJITDump {
-			t.Error("the jitdump of a process that is forgotten is still there")
+			t.Error("the jitdump is still cached after Forget")
 		}
 	}
 }
 
-// BenchmarkJITDump reads a dump of 50,000 functions and looks addresses up.
+// BenchmarkJITDump reads a dump of 50,000 functions and looks up addresses.
 func BenchmarkJITDump(b *testing.B) {
 	w := newDump(binary.LittleEndian, 0)
 	code := make([]byte, 400)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// pfx begins the symbols of the padding in front of functions, which objtool
-// adds so that no table gives it to the function before (9f2899fe36a6, 6.2).
+// pfx is the prefix of symbols for the padding in front of functions. objtool generates them since
+// Linux 6.2 (9f2899fe36a6); without them, the padding would belong to the previous function.
 const pfx = "__pfx_"
 
 func parseKallsyms(r io.Reader) (*table, error) {
@@ -31,15 +31,15 @@ func parseKallsyms(r io.Reader) (*table, error) {
 	return newTable(p.symbols, bytes.Clone(p.names)), nil
 }
 
-// kallsymsParser gathers the symbols and their names.
+// kallsymsParser collects symbols and their names.
 type kallsymsParser struct {
 	symbols  []symbol
 	names    []byte
 	hidden   int
-	previous []byte // name and module of the last line, in names
+	previous []byte // name and module of the previous line, a part of names
 }
 
-// line adds "address type name[\tmodule]".
+// line parses "address type name[\tmodule]".
 func (p *kallsymsParser) line(line []byte) error {
 	addr, rest := parseHex(line)
 	if len(rest) < 4 || rest[0] != ' ' || rest[2] != ' ' || len(rest) == len(line) {
@@ -55,13 +55,13 @@ func (p *kallsymsParser) line(line []byte) error {
 		name:  p.intern(name),
 		rank:  kallsymsRank(kind, name),
 		open:  true,
-		mark:  !isCode(kind) || addr == 0 || isMarker(name),
+		bound: !isCode(kind) || addr == 0 || isMarker(name),
 	})
 	return nil
 }
 
-// intern stores a name. Most functions follow their own __pfx_ symbol and
-// share its memory.
+// intern stores a name and returns its offset. A function that follows its __pfx_ symbol, as most
+// do, shares the memory of that name.
 func (p *kallsymsParser) intern(name []byte) uint32 {
 	if !bytes.HasPrefix(p.previous, []byte(pfx)) || !bytes.Equal(p.previous[len(pfx):], name) {
 		p.names = append(append(p.names, name...), 0)
@@ -71,7 +71,7 @@ func (p *kallsymsParser) intern(name []byte) uint32 {
 	return uint32(offset)
 }
 
-// limit bounds the symbols whose end the next one does not tell.
+// limit sets the ends of all symbols, because kallsyms has no sizes.
 func (p *kallsymsParser) limit() {
 	sortSymbols(p.symbols, p.names)
 	for i := range p.symbols {
@@ -80,7 +80,7 @@ func (p *kallsymsParser) limit() {
 	}
 }
 
-// next returns the first symbol behind i's address, or nil.
+// next returns the first symbol with a higher address than symbol i, or nil.
 func (p *kallsymsParser) next(i int) *symbol {
 	for j := i + 1; j < len(p.symbols); j++ {
 		if p.symbols[j].start != p.symbols[i].start {
@@ -90,11 +90,10 @@ func (p *kallsymsParser) next(i int) *symbol {
 	return nil
 }
 
-// reach is how far s may be stretched. Code of one module is contiguous, so a
-// function ends where the next begins. The last one of a module has no such
-// end: what follows it is data or another module, far away perhaps; it gets
-// the rest of its page, which holds nothing else. BPF programs share 2 MiB
-// areas with programs that may have come after the symbols were read.
+// reach returns the largest possible end of s. The code of a module is contiguous, so a function
+// ends where the next one begins. The last function of a module is followed by data or by another
+// module, perhaps far away; it ends with its page, which contains nothing else. A BPF program gets
+// 64 KiB: it shares a 2 MiB area with programs that may have been loaded since kallsyms was read.
 func (p *kallsymsParser) reach(s, next *symbol) uint64 {
 	const page, program = 4096, 64 << 10
 	name := cstring(p.names, s.name)
@@ -107,10 +106,10 @@ func (p *kallsymsParser) reach(s, next *symbol) uint64 {
 	return s.start&^(page-1) + page
 }
 
-// adjoins reports whether next ends the code of the function name.
+// adjoins reports whether the function called name ends where next begins.
 func (p *kallsymsParser) adjoins(name []byte, next *symbol) bool {
 	after := cstring(p.names, next.name)
-	return bytes.Equal(moduleOf(name), moduleOf(after)) && (!next.mark || isMarker(after))
+	return bytes.Equal(moduleOf(name), moduleOf(after)) && (!next.bound || isMarker(after))
 }
 
 func moduleOf(name []byte) []byte {
@@ -118,14 +117,14 @@ func moduleOf(name []byte) []byte {
 	return module
 }
 
-// isCode tells functions by the letters of nm(1): text, and weak symbols that
-// are no objects.
+// isCode reports whether a symbol type, a letter as in nm(1), is that of code: text, or a weak
+// symbol that is not an object.
 func isCode(kind byte) bool {
 	return strings.IndexByte("tTwWi", kind) >= 0
 }
 
-// isMarker tells the symbols of the linker script that bound a section, and
-// the mapping symbols of assemblers.
+// isMarker reports whether name is a section boundary of the linker script or a mapping symbol of
+// the assembler.
 func isMarker(name []byte) bool {
 	switch string(name) {
 	case "_text", "_stext", "_etext", "_sinittext", "_einittext", "__pi__text":
@@ -136,8 +135,8 @@ func isMarker(name []byte) bool {
 		bytes.HasPrefix(name, []byte("$"))
 }
 
-// kallsymsRank prefers global functions, and of the names that a system call
-// shares between the native and the 32-bit table the native one.
+// kallsymsRank returns the rank of a symbol among those of the same address; the lowest is used.
+// Global functions are preferred, and the native name of a system call to its 32-bit name.
 func kallsymsRank(kind byte, name []byte) uint8 {
 	switch {
 	case bytes.HasPrefix(name, []byte("__ia32_")):
@@ -150,8 +149,8 @@ func kallsymsRank(kind byte, name []byte) uint8 {
 	return 2
 }
 
-// parseHex reads a hexadecimal number with or without 0x and returns what
-// follows it; rest is b itself if there is none.
+// parseHex parses a hexadecimal number with or without 0x and returns the bytes that follow it. If
+// there is no number, rest is b.
 func parseHex(b []byte) (v uint64, rest []byte) {
 	digits := bytes.TrimPrefix(b, []byte("0x"))
 	i := 0

@@ -33,8 +33,8 @@ func TestKernelNames(t *testing.T) {
 		offset uint64
 		module string
 	}{
-		{0x10, "", 0, ""},                                       // per-CPU data is not at 0
-		{0xffffffff80ffffff, "", 0, ""},                         // before all
+		{0x10, "", 0, ""},                                       // below the kernel, like offsets of per-CPU variables
+		{0xffffffff80ffffff, "", 0, ""},                         // before the first symbol
 		{0xffffffff81000000, "startup_64", 0, "[kernel]"},       // not _stext
 		{0xffffffff81000105, "__pfx_do_one", 5, "[kernel]"},     // not startup_64
 		{0xffffffff81000110, "do_one", 0, "[kernel]"},           //
@@ -42,8 +42,8 @@ func TestKernelNames(t *testing.T) {
 		{0xffffffff81000210, "__x64_sys_getpid", 0, "[kernel]"}, // not the 32-bit name
 		{0xffffffff81000301, "strong_name", 1, "[kernel]"},      //
 		{0xffffffff81000341, "foo::bar", 1, "[kernel]"},         //
-		{0xffffffff81000400, "", 0, ""},                         // a marker names nothing,
-		{0xffffffff811fffff, "", 0, ""},                         // however far it is to the next
+		{0xffffffff81000400, "", 0, ""},                         // a marker is not a function,
+		{0xffffffff811fffff, "", 0, ""},                         // even if the next symbol is far away
 		{0xffffffff81209987, "last_function", 0x9987, "[kernel]"},
 		{0xffffffff81209988, "", 0, ""}, // _etext
 		{0xffffffff82400001, "", 0, ""}, // data
@@ -51,8 +51,8 @@ func TestKernelNames(t *testing.T) {
 		{0xffffffff830000ff, "init_function", 0xff, "[kernel]"},
 		{0xffffffff83000100, "", 0, ""},
 		{0xffffffffc010003f, "ext4_read", 0x3f, "[ext4]"},
-		{0xffffffffc0100fff, "ext4_exit", 0xfbf, "[ext4]"}, // the rest of its page,
-		{0xffffffffc0101000, "", 0, ""},                    // not the data behind
+		{0xffffffffc0100fff, "ext4_exit", 0xfbf, "[ext4]"}, // to the end of its page,
+		{0xffffffffc0101000, "", 0, ""},                    // but not the data that follows
 		{0xffffffffc0104000, "", 0, ""},
 		{0xffffffffc0200fff, "nf_hook", 0xfff, "[nf]"},
 		{0xffffffffc0201000, "", 0, ""},
@@ -86,8 +86,8 @@ func TestKernelReturnAddresses(t *testing.T) {
 		want string
 	}{
 		{0xffffffff81000120, "do_one+0x10"},
-		{0xffffffff81000200, "do_one+0xf0"}, // behind a call at its very end
-		{0xffffffff81000110, "do_one+0x0"},  // interrupted: nothing calls from padding
+		{0xffffffff81000200, "do_one+0xf0"}, // after a call at the end of do_one
+		{0xffffffff81000110, "do_one+0x0"},  // interrupted there: padding contains no calls
 		{0xffffffff81209988, "last_function+0x9988"},
 	}
 	for _, test := range tests {
@@ -131,8 +131,7 @@ func TestKernelMalformed(t *testing.T) {
 	}
 }
 
-// TestKernelRefresh has a BPF program take the place of another, and a module
-// that is loaded later.
+// TestKernelRefresh replaces a BPF program by another one at the same address, and loads a module.
 func TestKernelRefresh(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kallsyms")
 	write := func(text string) {
@@ -152,11 +151,11 @@ func TestKernelRefresh(t *testing.T) {
 	}
 	write("ffffffff81000000 T _two\nffffffff81000100 T _etext\nffffffffc0000008 t bpf_prog_b\t[bpf]\nffffffffc0100000 t init\t[late]\n")
 	if got := name(program); got != "bpf_prog_a" {
-		t.Errorf("read again at once: %q", got)
+		t.Errorf("kallsyms was read again too soon: %q", got)
 	}
 	clock = clock.Add(time.Minute)
 	if got := name(text); got != "_one" {
-		t.Errorf("read again for a function of the kernel itself: %q", got)
+		t.Errorf("kallsyms was read again for a function of the kernel: %q", got)
 	}
 	if got := name(program); got != "bpf_prog_b" {
 		t.Errorf("got %q", got)
@@ -169,11 +168,11 @@ func TestKernelRefresh(t *testing.T) {
 	}
 	clock = clock.Add(time.Minute)
 	if got := name(program); got != "bpf_prog_b" {
-		t.Errorf("without the file: %q", got)
+		t.Errorf("after kallsyms was removed: got %q", got)
 	}
 }
 
-// loadLive returns the symbols of this kernel, or skips if it hides them.
+// loadLive returns the symbols of the running kernel, or skips the test if they are hidden.
 func loadLive(t testing.TB) *Kernel {
 	t.Helper()
 	k := NewKernel()
@@ -187,8 +186,8 @@ func loadLive(t testing.TB) *Kernel {
 	return k
 }
 
-// TestKernelLive looks up every text symbol of this kernel: its address must
-// have a name that /proc/kallsyms gives to that very address.
+// TestKernelLive looks up the address of every text symbol of the running kernel. The result must
+// be one of the names of that address.
 func TestKernelLive(t *testing.T) {
 	k := loadLive(t)
 	data, err := os.ReadFile("/proc/kallsyms")
@@ -203,7 +202,7 @@ func TestKernelLive(t *testing.T) {
 		if _, err := fmt.Sscanf(lines.Text(), "%x %s %s", &addr, &kind, &name); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains("tTwW", kind) && !strings.HasPrefix(name, "bpf_") { // which come and go
+		if strings.Contains("tTwW", kind) && !strings.HasPrefix(name, "bpf_") { // BPF programs can be unloaded meanwhile
 			names[addr] = append(names[addr], name)
 		}
 	}
@@ -233,7 +232,7 @@ func contains(names []string, name string) bool {
 	return false
 }
 
-// hidesAddresses reports whether the kernel shows this user no address of a symbol.
+// hidesAddresses reports whether all addresses in /proc/kallsyms are zero.
 func hidesAddresses(t testing.TB) bool {
 	t.Helper()
 	text, err := os.ReadFile("/proc/kallsyms")

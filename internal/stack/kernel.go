@@ -11,19 +11,19 @@ import (
 )
 
 // ErrRestricted is returned when /proc/kallsyms shows every address as zero.
-var ErrRestricted = errors.New("the kernel hides its addresses: to name kernel frames, " +
+var ErrRestricted = errors.New("the kernel hides its addresses: to symbolize kernel frames, " +
 	"kernel.kptr_restrict must be below 2 for a process with CAP_SYSLOG; " +
 	"for others it must be 0, and kernel.perf_event_paranoid below 2")
 
-// Kernel names kernel addresses. It may be used by several goroutines.
+// Kernel symbolizes kernel addresses. It is safe for concurrent use.
 type Kernel struct {
-	path string // read when needed, "" if the symbols were given
+	path string // /proc/kallsyms, or "" if the symbols are fixed (ParseKallsyms)
 	now  func() time.Time
 
 	mu    sync.Mutex
 	table *table
 	err   error
-	next  time.Time // when it may be read again
+	next  time.Time // earliest time of the next read
 	names map[int]kernelName
 }
 
@@ -32,24 +32,23 @@ type kernelName struct {
 	padding      bool
 }
 
-// NewKernel returns a Kernel that reads /proc/kallsyms at its first use. It
-// reads it again, about once a second at most, for addresses without a symbol
-// and for those of BPF programs, as these come and go and leave their place to
-// others: they are named after what lies there when Append is called.
+// NewKernel returns a Kernel that reads /proc/kallsyms when it is first used. It reads the file
+// again, at most once a second and for at most 5 % of the time, for addresses without a symbol and
+// for addresses of BPF programs, which are loaded and unloaded and reuse each other's addresses.
+// Such an address gets the symbol that it has when Append is called.
 func NewKernel() *Kernel {
 	return &Kernel{path: "/proc/kallsyms", now: time.Now}
 }
 
-// ParseKallsyms returns a Kernel with the symbols that r has, in the form of
-// /proc/kallsyms, and no others. The error is ErrRestricted if no line has an
-// address.
+// ParseKallsyms returns a Kernel with the symbols in r, in the format of /proc/kallsyms. It never
+// reads them again. The error is ErrRestricted if all addresses are zero.
 func ParseKallsyms(r io.Reader) (*Kernel, error) {
 	t, err := parseKallsyms(r)
 	return &Kernel{table: t, err: err}, err
 }
 
-// Load reads the symbols if that has not been done. The error is ErrRestricted
-// or that of reading /proc/kallsyms; Append may be called all the same.
+// Load reads the symbols if they have not been read. The error is ErrRestricted, or that of reading
+// /proc/kallsyms. Append can be called in spite of an error.
 func (k *Kernel) Load() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -64,11 +63,11 @@ func (k *Kernel) load() error {
 }
 
 func (k *Kernel) read() (*table, error) {
-	const least, share = time.Second, 20 // of the time at most
+	const minInterval, share = time.Second, 20 // the read takes at most 1/share of the time
 	began := k.now()
 	defer func() {
 		now := k.now()
-		k.next = now.Add(max(least, share*now.Sub(began)))
+		k.next = now.Add(max(minInterval, share*now.Sub(began)))
 	}()
 	f, err := os.Open(k.path)
 	if err != nil {
@@ -78,7 +77,7 @@ func (k *Kernel) read() (*table, error) {
 	return parseKallsyms(f)
 }
 
-// refresh reads the symbols again if it is time, and reports whether it did.
+// refresh reads the symbols again if k.next has passed, and reports whether it did.
 func (k *Kernel) refresh() bool {
 	if k.path == "" || k.now().Before(k.next) {
 		return false
@@ -91,8 +90,8 @@ func (k *Kernel) refresh() bool {
 	return true
 }
 
-// Append appends one frame for each address of a kernel stack, innermost
-// first, up to a zero address.
+// Append appends one frame per address of a kernel stack trace, innermost first. It stops at a zero
+// address.
 func (k *Kernel) Append(dst []Frame, addrs []uint64) []Frame {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -115,7 +114,7 @@ func (k *Kernel) Append(dst []Frame, addrs []uint64) []Frame {
 	return dst
 }
 
-// resolve names f.
+// resolve sets the symbol of f, if there is one.
 func (k *Kernel) resolve(f *Frame, isReturn bool) {
 	i := k.lookup(f.Addr, isReturn)
 	if (i < 0 || k.name(i).module == "[bpf]") && k.refresh() {
@@ -129,9 +128,9 @@ func (k *Kernel) resolve(f *Frame, isReturn bool) {
 	f.Offset = f.Addr - k.table.starts[i]
 }
 
-// lookup returns the symbol of an address, or -1. A return address whose call
-// lies in padding is none, but an interrupted instruction, the first of its
-// function.
+// lookup returns the index of the symbol of an address, or -1. An address right after padding is
+// not a return address, because padding contains no calls: it is the first instruction of a
+// function, where the task was interrupted.
 func (k *Kernel) lookup(addr uint64, isReturn bool) int {
 	if isReturn {
 		if i := k.table.lookup(addr - 1); i >= 0 && !k.name(i).padding {

@@ -13,10 +13,10 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// TestPerfMapLimit reads perf maps with more functions than are kept: those that later lines replace
-// take no place.
+// TestPerfMapLimit reads perf maps with more functions than are kept. Functions that later lines
+// replace must not count.
 func TestPerfMapLimit(t *testing.T) {
-	const most = 64
+	const maxFunctions = 64
 	var text strings.Builder
 	for round := range 100 {
 		for i := range 40 {
@@ -24,7 +24,7 @@ func TestPerfMapLimit(t *testing.T) {
 		}
 	}
 	read := func(text string, maxBytes int64) (*table, error) {
-		return parsePerfMapUpTo(strings.NewReader(text), int64(len(text)), "/tmp/perf-1.map", maxBytes, most)
+		return parsePerfMapUpTo(strings.NewReader(text), int64(len(text)), "/tmp/perf-1.map", maxBytes, maxFunctions)
 	}
 	got, err := read(text.String(), 1<<20)
 	if err != nil {
@@ -36,24 +36,24 @@ func TestPerfMapLimit(t *testing.T) {
 		}
 	}
 	text.Reset()
-	for i := range 2 * most {
+	for i := range 2 * maxFunctions {
 		fmt.Fprintf(&text, "%x 10 f%d\n", 0x1000+i*0x10, i)
 	}
 	got, err = read(text.String(), 1<<20)
-	if want := (&limit.Error{Input: "/tmp/perf-1.map", Max: most, Unit: "functions"}).Error(); !errors.Is(err, limit.ErrExceeded) || err.Error() != want {
+	if want := (&limit.Error{Input: "/tmp/perf-1.map", Max: maxFunctions, Unit: "functions"}).Error(); !errors.Is(err, limit.ErrExceeded) || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	if n := len(got.starts); n != most {
-		t.Errorf("%d functions, want %d", n, most)
+	if n := len(got.starts); n != maxFunctions {
+		t.Errorf("%d functions, want %d", n, maxFunctions)
 	}
-	// Of a file that is too long, the end is read, without the line that it begins in.
+	// If a file is too long, its end is read, without the incomplete first line.
 	got, err = read("7fff10 10 first\n20 10 second\n", int64(len("10 10 first\n20 10 second\n")))
 	if !errors.Is(err, limit.ErrExceeded) || got.at(0x10) != "" || got.at(0x20) != "second" {
 		t.Errorf("end of a file: %q at 0x10, %q at 0x20, %v", got.at(0x10), got.at(0x20), err)
 	}
 }
 
-// TestSparsePerfMap reads a file of 1 TiB that has no lines.
+// TestSparsePerfMap reads a sparse file of 1 TiB.
 func TestSparsePerfMap(t *testing.T) {
 	f := sparse(t, 1<<40)
 	got, err := parsePerfMapUpTo(f, 1<<40, "a", 1<<20, limit.JITFunctions)
@@ -70,7 +70,7 @@ func sparse(t *testing.T, size int64) *os.File {
 	}
 	t.Cleanup(func() { f.Close() })
 	if err := f.Truncate(size); err != nil {
-		t.Skipf("the file system has no sparse files of %d bytes: %v", size, err)
+		t.Skipf("create a sparse file of %d bytes: %v", size, err)
 	}
 	return f
 }
@@ -87,7 +87,7 @@ func (c *countReader) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
-// TestJITDumpBodies reads a dump of records of 4 GiB, whose code it skips without reading it.
+// TestJITDumpBodies reads a dump with records of 4 GiB. The code in them must not be read.
 func TestJITDumpBodies(t *testing.T) {
 	const records, size = 200, 1<<32 - 1
 	f := sparse(t, records*size+1<<20)
@@ -113,8 +113,8 @@ func TestJITDumpBodies(t *testing.T) {
 	if err != nil || len(d.codes) != records {
 		t.Fatalf("%d functions, %v, want %d", len(d.codes), err, records)
 	}
-	if most := int64(records+1) * 64 << 10; r.n > most {
-		t.Errorf("read %d bytes, want at most %d", r.n, most)
+	if maxBytes := int64(records+1) * 64 << 10; r.n > maxBytes {
+		t.Errorf("read %d bytes, want at most %d", r.n, maxBytes)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// find gives a mapping its module, or the reason why it has none.
-func (ps *Processes) find(m *mapping, s *snapshot, d procDir) {
+// findModule sets the module of a mapping, or the reason why it has none.
+func (ps *Processes) findModule(m *mapping, s *snapshot, d procDir) {
 	if m.path == "[vdso]" {
 		m.module = ps.vdso(m, d)
 		return
@@ -21,7 +21,7 @@ func (ps *Processes) find(m *mapping, s *snapshot, d procDir) {
 	}
 	h, err := ps.openMapped(m, s, d)
 	switch {
-	case errors.Is(err, errIrregular): // device memory, /dev/zero
+	case errors.Is(err, errIrregular): // for example a device or /dev/zero
 		m.reason = NoSymbols
 	case err != nil:
 		m.reason = Unreadable
@@ -33,29 +33,28 @@ func (ps *Processes) find(m *mapping, s *snapshot, d procDir) {
 	}
 }
 
-// openMapped opens the mapped file itself, which works for deleted ones, for
-// memfds and in other mount namespaces, but takes CAP_CHECKPOINT_RESTORE or
-// CAP_SYS_ADMIN. Without it the program or the path has to do, if it leads to
-// the same inode; the device in maps is not what stat says on btrfs and
-// overlayfs.
+// openMapped opens the mapped file itself with /proc/PID/map_files. That also works for deleted
+// files, memfds and other mount namespaces, but needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
+// Without these it opens /proc/PID/exe or the path, if the inode number is that of the mapping. The
+// device is not compared, because on btrfs and overlayfs maps and stat(2) report different ones.
 func (ps *Processes) openMapped(m *mapping, s *snapshot, d procDir) (*handle, error) {
 	h, err := handleAt(fmt.Sprintf("%s/map_files/%x-%x", d.path, m.start, m.end))
 	if err == nil || errors.Is(err, errIrregular) {
 		return h, err
 	}
-	if h := m.same(handleAt(d.path + "/exe")); h != nil {
+	if h := m.check(handleAt(d.path + "/exe")); h != nil {
 		return h, nil
 	}
 	for _, r := range s.roots {
-		if h := m.same(r.handle(m.file())); h != nil {
+		if h := m.check(r.handle(m.file())); h != nil {
 			return h, nil
 		}
 	}
 	return nil, err
 }
 
-// same returns what was opened if it is the file of the mapping.
-func (m *mapping) same(h *handle, err error) *handle {
+// check returns h if it is the file of the mapping; otherwise it closes h and returns nil.
+func (m *mapping) check(h *handle, err error) *handle {
 	if err != nil {
 		return nil
 	}
@@ -66,7 +65,7 @@ func (m *mapping) same(h *handle, err error) *handle {
 	return h
 }
 
-// vdso returns the vDSO of a process; most processes have the same.
+// vdso returns the module of the vDSO of a process. Most processes have the same vDSO.
 func (ps *Processes) vdso(m *mapping, d procDir) *module {
 	b, err := d.vdso(m.start, m.end)
 	if err != nil {
@@ -76,7 +75,7 @@ func (ps *Processes) vdso(m *mapping, d procDir) *module {
 	return ps.cache.vdso(b)
 }
 
-// vdso reads the vDSO from the memory of the process, as no file holds it.
+// vdso reads the vDSO from the memory of the process, because it is not in a file.
 func (d procDir) vdso(start, end uint64) ([]byte, error) {
 	const maxVDSO = 64 << 10
 	f, err := os.Open(filepath.Join(d.path, "mem"))
@@ -95,8 +94,8 @@ func (c *cache) vdso(memory []byte) *module {
 	return c.module(moduleKey{kind: kindVDSO, sum: sha256.Sum256(memory)}, nil, memory)
 }
 
-// findJIT finds what the process tells of the code that it makes. A dump has grown since an
-// older snapshot, so it is opened anew.
+// findJIT opens the jitdumps and the perf map of the process. Dumps grow, so it opens them for each
+// snapshot.
 func (ps *Processes) findJIT(s *snapshot, d procDir) {
 	for i := range s.maps {
 		m := &s.maps[i]
@@ -118,8 +117,8 @@ func (s *snapshot) hasJIT(path string) bool {
 	return slices.ContainsFunc(s.jits, func(j jitFile) bool { return j.path == path })
 }
 
-// perfMap finds the perf map that the process writes, not one that an earlier
-// process of that pid has left, as is common in containers.
+// perfMap opens the perf map of the process. It ignores one that was written before the process
+// started: in containers, an earlier process with the same PID often leaves one.
 func (ps *Processes) perfMap(s *snapshot) *module {
 	if s.root == nil {
 		return nil
@@ -128,7 +127,7 @@ func (ps *Processes) perfMap(s *snapshot) *module {
 	if err != nil {
 		return nil
 	}
-	if time.Unix(0, h.id.mtime).Before(s.born()) {
+	if time.Unix(0, h.id.mtime).Before(s.startTime()) {
 		h.Close()
 		return nil
 	}

@@ -9,24 +9,24 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// mapping is one executable line of /proc/PID/maps.
+// mapping is an executable mapping, a line of /proc/PID/maps.
 type mapping struct {
 	start, end uint64
-	offset     uint64 // of start within the file
-	inode      uint64 // 0 if it is no file
+	offset     uint64 // file offset of start
+	inode      uint64 // 0 if it is not a file
 	path       string
-	module     *module // nil if it is no file, or could not be opened
-	reason     Reason  // why module is nil, Named if it is no file
+	module     *module // nil if it is not a file or cannot be opened
+	reason     Reason  // why module is nil; Named if it is not a file
 }
 
-// isSame tells that both are of the same part of a file at the same place.
+// isSame reports whether both map the same part of a file to the same address.
 func (m *mapping) isSame(o *mapping) bool {
 	return m.start == o.start && m.end == o.end && m.offset == o.offset && m.inode == o.inode && m.path == o.path
 }
 
-// parseMaps returns the executable mappings, ordered by address as the kernel writes them. Lines that it
-// cannot read are left out. isAny reports whether there are lines. If there are too many mappings it
-// returns the first ones and a [limit.Error], with name for the file.
+// parseMaps returns the executable mappings, sorted by address as in the file. It ignores malformed
+// lines. isAny reports whether there are any lines. If there are too many mappings, it returns the
+// first ones and a [limit.Error] that contains name as the name of the file.
 func parseMaps(r io.Reader, name string) (maps []mapping, isAny bool, err error) {
 	paths := limit.Paths{}
 	var exceeded error
@@ -49,7 +49,7 @@ func parseMaps(r io.Reader, name string) (maps []mapping, isAny bool, err error)
 	return maps, isAny, exceeded
 }
 
-// parseMapping reads "start-end perms offset major:minor inode   path".
+// parseMapping parses "start-end perms offset major:minor inode   path".
 func parseMapping(line []byte) (m mapping, path []byte, ok bool) {
 	var fields [5]string
 	for i := range fields {
@@ -71,18 +71,18 @@ func parseMapping(line []byte) (m mapping, path []byte, ok bool) {
 	return m, path, errs == [4]error{} && m.start < m.end
 }
 
-// bytes is the memory of the mapping, if it shares its path with no other.
+// bytes returns the memory of the mapping, including its path.
 func (m *mapping) bytes() int {
 	const fixed = 96
 	return fixed + len(m.path)
 }
 
-// isFile reports whether the mapping is one of a file.
+// isFile reports whether a file is mapped.
 func (m *mapping) isFile() bool {
 	return m.inode != 0
 }
 
-// file is the path to open; the kernel escapes newlines, and nothing else.
+// file returns the path to open. The kernel escapes newlines, and nothing else.
 func (m *mapping) file() string {
 	return strings.ReplaceAll(m.path, `\012`, "\n")
 }

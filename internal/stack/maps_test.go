@@ -38,7 +38,7 @@ nonsense
 		}
 	}
 	if file := got[2].file(); file != "/memfd:a\nb (deleted)" {
-		t.Errorf("file %q", file)
+		t.Errorf("file of the memfd is %q", file)
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// miniDebug builds a table of .gnu_debugdata, an ELF file compressed with xz
-// that holds the symbols .dynsym does not; nil if there is none.
+// miniDebug returns a table of the symbols in .gnu_debugdata, or nil if there is none. That is an
+// ELF file compressed with xz that has the symbols missing from .dynsym.
 func (m *image) miniDebug() (*table, error) {
 	packed, err := m.named(".gnu_debugdata", limit.MiniDebug)
 	if err != nil || packed == nil {
@@ -28,11 +28,11 @@ func (m *image) miniDebug() (*table, error) {
 		return nil, &limit.Error{Input: "section .gnu_debugdata of " + m.path, Max: limit.MiniDebug, Unit: "bytes"}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read .gnu_debugdata: %w", err)
+		return nil, fmt.Errorf("decompress .gnu_debugdata of %s: %w", m.path, err)
 	}
 	inner, err := openImage(bytes.NewReader(data), int64(len(data)), ".gnu_debugdata in "+m.path)
 	if err != nil {
-		return nil, fmt.Errorf("read .gnu_debugdata: %w", err)
+		return nil, fmt.Errorf("read .gnu_debugdata of %s: %w", m.path, err)
 	}
 	return inner.functions(elf.SHT_SYMTAB)
 }
@@ -42,9 +42,9 @@ var (
 	errTooLong = errors.New("too much decompressed data")
 )
 
-// unxz unpacks one xz stream. The container is read here, and only LZMA2 by
-// the library, to refuse dictionaries and sizes that no symbol table needs:
-// the library takes up to 4 GiB if a block header asks for it.
+// unxz decompresses one xz stream. It parses the container itself and leaves only LZMA2 to the
+// library, so that it can limit the sizes of the dictionary and of the data: the library allocates
+// up to 4 GiB if a block header says so.
 func unxz(packed []byte) ([]byte, error) {
 	const header, maxSize = 12, limit.MiniDebug
 	if len(packed) < header || string(packed[:6]) != "\xfd7zXZ\x00" {
@@ -61,8 +61,8 @@ func unxz(packed []byte) ([]byte, error) {
 	}
 }
 
-// xzCheck returns the checksum of a stream, nil if it has one unknown here,
-// and its size.
+// xzCheck returns the checksum function of a stream and the size of a checksum. The function is nil
+// if it is not supported; such checksums are not verified.
 func xzCheck(id byte) (hash.Hash, int) {
 	switch id {
 	case 1:
@@ -74,7 +74,7 @@ func xzCheck(id byte) (hash.Hash, int) {
 	return nil, sizes[id]
 }
 
-// xzBlock appends one block to out; more is false at the index behind the last.
+// xzBlock appends a block to out. more is false if the index follows instead of a block.
 func xzBlock(out *bytes.Buffer, r *bytes.Reader, sum hash.Hash, sumSize, maxSize int) (more bool, err error) {
 	dictionary, more, err := xzBlockHeader(r)
 	if err != nil || !more {
@@ -91,7 +91,7 @@ func xzBlock(out *bytes.Buffer, r *bytes.Reader, sum hash.Hash, sumSize, maxSize
 	if out.Len() > maxSize {
 		return false, errTooLong
 	}
-	padding := -(packed - r.Len()) & 3 // block headers are multiples of four
+	padding := -(packed - r.Len()) & 3 // block headers are a multiple of four bytes long
 	tail := make([]byte, padding+sumSize)
 	if _, err := io.ReadFull(r, tail); err != nil {
 		return false, errXZ
@@ -106,7 +106,7 @@ func xzVerify(sum hash.Hash, data, want []byte) error {
 	sum.Reset()
 	sum.Write(data)
 	got := sum.Sum(nil)
-	for i := range got { // big endian here, little endian in xz
+	for i := range got { // big-endian from hash.Hash, little-endian in xz
 		if got[i] != want[len(want)-1-i] {
 			return errXZ
 		}
@@ -114,7 +114,7 @@ func xzVerify(sum hash.Hash, data, want []byte) error {
 	return nil
 }
 
-// xzBlockHeader returns the size of the dictionary; more is false at the index.
+// xzBlockHeader returns the size of the dictionary. more is false if it finds the index.
 func xzBlockHeader(r *bytes.Reader) (dictionary int, more bool, err error) {
 	const hasPacked, hasUnpacked, oneFilter, lzma2, maxDictionary = 0x40, 0x80, 0, 0x21, 64 << 20
 	words, err := r.ReadByte()

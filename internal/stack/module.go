@@ -13,14 +13,13 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// moduleKey tells modules apart. Files of the same identity count as two if
-// the processes have different roots: their debug files come from there, and
-// one container must not name the functions of another.
+// moduleKey identifies a module. A file has a module per root directory of processes, because debug
+// files are searched below the root: one container must not affect the symbols of another.
 type moduleKey struct {
 	file fileID
 	root inodeID
 	kind moduleKind
-	sum  [32]byte // SHA-256 of the contents, for a vDSO
+	sum  [32]byte // SHA-256 of the contents of a vDSO
 }
 
 type moduleKind uint8
@@ -32,39 +31,37 @@ const (
 	kindJITDump
 )
 
-// ofProcess tells that the file is of one process: it names addresses of its memory.
-func (k moduleKind) ofProcess() bool { return k == kindPerfMap || k == kindJITDump }
+// isPerProcess reports whether the file belongs to one process: it has addresses in its memory.
+func (k moduleKind) isPerProcess() bool { return k == kindPerfMap || k == kindJITDump }
 
-// module is a file that processes map, a vDSO, a perf map or a jitdump. Its symbols are
-// read when the first address is looked up; the cache may drop them, and then
-// they are read again.
+// module is a mapped file, a vDSO, a perf map or a jitdump. Its symbols are read when the first
+// address is looked up. The cache can drop them; then they are read again when needed.
 type module struct {
 	key     moduleKey
 	cache   *cache
-	memory  []byte // of a vDSO
+	memory  []byte // contents of a vDSO
 	loading sync.Mutex
 	loaded  atomic.Pointer[symbols]
-	used    atomic.Int64 // time of the last look-up, in look-ups
+	used    atomic.Int64 // cache.tick of the last look-up
 
 	// guarded by cache.mu
-	held *handle // what was found when the mapping was seen
-	refs int     // mappings
-	size int64   // of loaded
+	held *handle // the open file, until the symbols are read
+	refs int     // number of mappings
+	size int64   // bytes of loaded
 }
 
-// place is where a process sees a module: needed to open it again, and to find
-// its debug files.
+// place describes where to open a module again and where to find its debug files.
 type place struct {
 	path  string
-	roots []*root // of the process if known, and our own
+	roots []*root // of the process, if known, and of corescope
 	pid   int     // of the process, for notices
-	time  uint64  // of the sample on CLOCK_MONOTONIC in ns, 0 for now
-	file  *File   // the file itself, nil if it is not held
+	time  uint64  // of the sample, CLOCK_MONOTONIC in ns, or 0 for now
+	file  *File   // the open file, or nil
 }
 
-// resolve names f, whose address pc lies at offset of the module's file. It
-// returns false if that is not known to be a program, but perhaps the memory
-// of a JIT compiler.
+// resolve sets the symbol of f. pc is the address to look up, at an offset of the module's file. It
+// returns false if the module is not an executable file, so that the address can belong to code of
+// a JIT compiler.
 func (m *module) resolve(f *Frame, pc, offset uint64, at place) bool {
 	s := m.symbols(at)
 	m.used.Store(m.cache.tick.Add(1))
@@ -82,13 +79,13 @@ func (m *module) resolve(f *Frame, pc, offset uint64, at place) bool {
 		f.Name, f.Offset, f.Reason = name, vaddr-start+f.Addr-pc, Named
 	}
 	m.cache.grow(m, s, grown)
-	if name == "" || grown > 0 { // it has looked for a debug file
+	if name == "" || grown > 0 { // it searched for a debug file
 		m.cache.reportExceeded(s, at.pid)
 	}
 	return true
 }
 
-// symbols returns what the module names, reading it if need be.
+// symbols returns the symbols of the module, and reads them if necessary.
 func (m *module) symbols(at place) *symbols {
 	if s := m.loaded.Load(); s != nil {
 		return s
@@ -102,15 +99,15 @@ func (m *module) symbols(at place) *symbols {
 	if s == nil {
 		s = &symbols{reason: Unreadable}
 	}
-	s.note(err)
+	s.noteLimit(err)
 	m.cache.reportExceeded(s, at.pid)
 	s.servers = m.cache.servers
-	m.cache.keep(m, s, at)
+	m.cache.store(m, s, at)
 	return s
 }
 
-// read reads the symbols of a module, nil if it cannot be read. Of one that exceeds a limit it can
-// return a part, with the error.
+// read reads the symbols of a module. If it exceeds a limit, it returns an error, and the symbols
+// that were read or nil.
 func (m *module) read(at place) (*symbols, error) {
 	if m.key.kind == kindVDSO {
 		return readSymbols(bytes.NewReader(m.memory), int64(len(m.memory)), "[vdso]")
@@ -126,59 +123,59 @@ func (m *module) read(at place) (*symbols, error) {
 		if t == nil {
 			return nil, err
 		}
-		return &symbols{inMemory: true, tables: []*table{t}, searched: true}, err
+		return &symbols{inMemory: true, tables: []*table{t}, debugFileSearched: true}, err
 	case kindJITDump:
 		d, err := parseJITDump(f, at.path)
 		if d == nil {
 			return nil, err
 		}
-		return &symbols{inMemory: true, dump: d, searched: true}, err
+		return &symbols{inMemory: true, dump: d, debugFileSearched: true}, err
 	}
 	return readSymbols(f, m.key.file.size, at.path)
 }
 
-// symbols is what was read of a module.
+// symbols is the content of a module.
 type symbols struct {
-	reason   Reason // why it names nothing
-	inMemory bool   // it names addresses of memory, not of a file
+	reason   Reason // why there are no symbols
+	inMemory bool   // addresses are of memory, not of a file
 	dump     *jitDump
 	segments []segment
 	buildID  string
 	link     debugLink
-	servers  *Debuginfod // nil if none is asked
+	servers  *Debuginfod // nil if no servers are configured
 
-	mu       sync.Mutex
-	tables   []*table
-	searched bool // for debug files
-	names    map[symbolIndex]string
-	debugged bool // that debugging information was looked for
-	debug    *debugInfo
-	exceeded error // the first limit that was exceeded
-	reported bool
+	mu                sync.Mutex
+	tables            []*table
+	debugFileSearched bool
+	names             map[symbolIndex]string
+	debugInfoRead     bool
+	debug             *debugInfo
+	exceeded          error // the first limit that was exceeded
+	reported          bool
 }
 
-// note keeps an error that is to be reported: that of a limit. One is reported for each file.
-func (s *symbols) note(err error) {
+// noteLimit stores err if it is the first one of an exceeded limit. reportExceeded reports it.
+func (s *symbols) noteLimit(err error) {
 	if errors.Is(err, limit.ErrExceeded) && s.exceeded == nil {
 		s.exceeded = err
 	}
 }
 
-// reportExceeded reports the limit that reading s for a process has exceeded, if any.
+// reportExceeded reports once that reading s exceeded a limit, with a process that maps the file.
 func (c *cache) reportExceeded(s *symbols, pid int) {
 	s.mu.Lock()
 	isNew := s.exceeded != nil && !s.reported
 	s.reported = s.reported || isNew
 	s.mu.Unlock()
 	if isNew {
-		c.limits.Report(pid, s.exceeded, "functions that are not read have no names")
+		c.limits.Report(pid, s.exceeded, "functions beyond the limit have no names")
 	}
 }
 
 type symbolIndex struct{ table, symbol int }
 
-// readSymbols reads an ELF file. What is no ELF file has no symbols, which is
-// no error. debug/elf may panic on files made to that end.
+// readSymbols reads an ELF file. A file in another format has no symbols, which is not an error.
+// debug/elf can panic on malformed files.
 func readSymbols(r io.ReaderAt, size int64, path string) (s *symbols, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -195,17 +192,16 @@ func readSymbols(r io.ReaderAt, size int64, path string) (s *symbols, err error)
 	s = &symbols{segments: m.segments(), buildID: m.buildID(), link: m.debugLink()}
 	s.readTables(m)
 	linkage, err := m.linkage()
-	s.note(err)
+	s.noteLimit(err)
 	s.add(linkage)
 	return s, nil
 }
 
-// readTables reads the tables that the file itself has: of a file with all its
-// symbols just those, otherwise whatever names a part of its functions. A
-// table that cannot be read leaves the others.
+// readTables reads the symbol tables in the file: .symtab, and if that is incomplete or missing,
+// all others. If a table cannot be read, the others are used.
 func (s *symbols) readTables(m *image) {
 	full, err := m.functions(elf.SHT_SYMTAB)
-	s.note(err)
+	s.noteLimit(err)
 	s.add(full)
 	if full != nil && m.count(elf.SHT_SYMTAB) >= m.count(elf.SHT_DYNSYM) {
 		return
@@ -214,7 +210,7 @@ func (s *symbols) readTables(m *image) {
 		func() (*table, error) { return m.functions(elf.SHT_DYNSYM) }, m.goFunctions, m.miniDebug,
 	} {
 		t, err := read()
-		s.note(err)
+		s.noteLimit(err)
 		s.add(t)
 	}
 }
@@ -225,7 +221,7 @@ func (s *symbols) add(t *table) {
 	}
 }
 
-// vaddr translates an offset within the file to the address the symbols use.
+// vaddr converts a file offset to an ELF virtual address, as symbols have it.
 func (s *symbols) vaddr(offset uint64) (uint64, bool) {
 	if s.inMemory {
 		return offset, true
@@ -238,9 +234,8 @@ func (s *symbols) vaddr(offset uint64) (uint64, bool) {
 	return offset, false
 }
 
-// find returns the function that covers vaddr and where it starts. Only an
-// address that the file's own tables do not name makes it look for a debug
-// file. grown is by how much the memory of s has grown.
+// find returns the function that contains vaddr, and its start. It searches for a debug file only
+// if the tables of the file do not contain the address. grown is the increase of the memory of s.
 func (s *symbols) find(vaddr uint64, at place) (name string, start uint64, grown int64) {
 	if s.dump != nil {
 		name, start := s.dump.find(vaddr, at.time)
@@ -265,10 +260,10 @@ func (s *symbols) find(vaddr uint64, at place) (name string, start uint64, grown
 	}
 }
 
-// maxName bounds the names that are remembered.
+// maxName bounds the length of names.
 const maxName = 64 << 10
 
-// name returns the demangled name; n is the memory it took to remember it.
+// name returns the demangled name. n is the increase of memory.
 func (s *symbols) name(i symbolIndex) (name string, n int64) {
 	if name, ok := s.names[i]; ok {
 		return name, 0
@@ -286,7 +281,7 @@ func (s *symbols) name(i symbolIndex) (name string, n int64) {
 	return name, int64(len(name)) + entry
 }
 
-// demangleSymbol demangles a name of an ELF file, without its version.
+// demangleSymbol demangles an ELF symbol and removes its version.
 func demangleSymbol(name string) string {
 	function, isLinkage := strings.CutSuffix(name, pltSuffix)
 	function = demangle(unversioned(function))
@@ -296,7 +291,7 @@ func demangleSymbol(name string) string {
 	return function
 }
 
-// bytes is the memory s holds.
+// bytes returns the memory of s.
 func (s *symbols) bytes() int64 {
 	const self = 512
 	n := int64(self)
@@ -309,7 +304,7 @@ func (s *symbols) bytes() int64 {
 	return n
 }
 
-// isDeleted reports whether no path leads to the file any more.
+// isDeleted reports whether the file has been deleted, so that it cannot be opened by path.
 func (at place) isDeleted() bool {
 	return strings.HasSuffix(at.path, " (deleted)")
 }

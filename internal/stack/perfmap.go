@@ -10,26 +10,26 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// perfMapPath is where a JIT compiler writes the functions it made, with the
-// pid that the process has within its own namespace.
+// perfMapPath returns the path of the perf map, where a JIT compiler writes its functions. pid is
+// the PID in the innermost PID namespace of the process.
 func perfMapPath(pid int) string {
 	return fmt.Sprintf("/tmp/perf-%d.map", pid)
 }
 
-// perfMap holds the lines of a perf map as symbols. Names are in the order of writing, so their offsets
-// order the symbols by time.
+// perfMap has the lines of a perf map as symbols. Names are in the order of the file, so the offset
+// of the name is also the order of symbols by time.
 type perfMap struct {
 	symbols []symbol
 	names   []byte
-	max     int // functions
+	max     int // maximum number of functions
 }
 
-// parsePerfMap builds a table of lines "start size name", both numbers in hexadecimal. A line replaces
-// earlier ones that it overlaps, because their code has been freed. Lines of another form are left out,
-// as is the last one if the process is still writing it.
+// parsePerfMap parses lines "start size name" with hexadecimal numbers. A line replaces earlier
+// lines that it overlaps, because their code has been freed. Malformed lines are ignored, as is the
+// last one if the process is still writing it.
 //
-// Of a file that exceeds a limit it returns a part, and a [limit.Error]: of the file's end, because
-// later lines replace earlier ones; of this the first functions.
+// If the file exceeds a limit, it returns a [limit.Error] and a part: of too many bytes the last
+// ones, because later lines replace earlier ones; of too many functions in these, the first ones.
 func parsePerfMap(r io.ReaderAt, size int64, path string) (*table, error) {
 	return parsePerfMapUpTo(r, size, path, limit.PerfMapBytes, limit.JITFunctions)
 }
@@ -41,7 +41,7 @@ func parsePerfMapUpTo(r io.ReaderAt, size int64, path string, maxBytes int64, ma
 		exceeded = &limit.Error{Input: path, Max: maxBytes, Unit: "bytes"}
 	}
 	m := perfMap{max: maxFunctions}
-	isPart := start > 0 // of a line
+	isPart := start > 0 // the first line can be incomplete
 	err := limit.Lines(io.NewSectionReader(r, start, maxBytes), func(line []byte) bool {
 		s, name, ok := parsePerfLine(line)
 		if isPart || !ok {
@@ -67,11 +67,11 @@ func parsePerfLine(line []byte) (s symbol, name []byte, ok bool) {
 	return symbol{start: start, end: start + size}, name, spaced && len(name) > 0
 }
 
-// add adds a symbol. It returns false if there are too many, or their names are too long together.
+// add adds a symbol. It returns false if there are too many symbols, or too many bytes of names.
 func (m *perfMap) add(s symbol, name []byte) bool {
 	if len(m.symbols) >= m.max || len(m.names)+len(name) >= limit.JITNames {
 		m.compact()
-		// Without a quarter to spare, it would be compacted again and again.
+		// Less than a quarter is free: it would soon be compacted again.
 		if len(m.symbols) > m.max*3/4 || len(m.names)+len(name) > limit.JITNames*3/4 {
 			return false
 		}
@@ -89,14 +89,14 @@ func (m *perfMap) compact() {
 	names := m.names[:0]
 	for i := range m.symbols {
 		s := &m.symbols[i]
-		name := cstring(m.names, s.name) // at or behind the end of names
+		name := cstring(m.names, s.name) // does not overlap what has been written to names
 		s.name = uint32(len(names))
 		names = append(append(names, name...), 0)
 	}
 	m.names = names
 }
 
-// latest keeps the symbols that no later one overlaps, in the order of their addresses.
+// latest removes symbols that later ones overlap, and sorts by address.
 func latest(symbols []symbol) []symbol {
 	slices.SortFunc(symbols, func(a, b symbol) int {
 		if a.start != b.start {

@@ -21,13 +21,13 @@ func TestParsePerfMap(t *testing.T) {
 		{"0x", "0x10 0x8 a\n", want{0x10: "a"}},
 		{"unordered", "20 8 b\n10 8 a\n", want{0x10: "a", 0x20: "b"}},
 		{"replaced", "10 8 old\n10 8 new\n", want{0x10: "new"}},
-		{"freed by a later one", "10 20 old\n20 4 new\n", want{0x10: "", 0x1f: "", 0x20: "new", 0x24: ""}},
-		{"freed by one before", "20 8 old\n10 20 new\n", want{0x10: "new", 0x21: "new"}},
+		{"overlapped by a later line", "10 20 old\n20 4 new\n", want{0x10: "", 0x1f: "", 0x20: "new", 0x24: ""}},
+		{"overlapped at the end", "20 8 old\n10 20 new\n", want{0x10: "new", 0x21: "new"}},
 		{"neighbours", "10 8 a\n18 8 b\n8 8 c\n", want{0xf: "c", 0x10: "a", 0x17: "a", 0x18: "b"}},
-		{"being written", "10 8 a\n20 8 b", want{0x10: "a", 0x20: ""}},
+		{"incomplete line", "10 8 a\n20 8 b", want{0x10: "a", 0x20: ""}},
 		{"malformed", "x 8 a\n10\n10 8\n10 8 \n10 x a\n-10 8 a\n20 8 b\n", want{0x10: "", 0x20: "b"}},
-		{"empty one frees nothing", "10 8 a\n10 0 b\n", want{0x10: "a"}},
-		{"beyond the end", "fffffffffffffff0 20 a\n10 0 b\n", want{^uint64(0): "", 0x10: ""}},
+		{"size 0 replaces nothing", "10 8 a\n10 0 b\n", want{0x10: "a"}},
+		{"end overflows", "fffffffffffffff0 20 a\n10 0 b\n", want{^uint64(0): "", 0x10: ""}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -44,8 +44,8 @@ func TestParsePerfMap(t *testing.T) {
 	}
 }
 
-// jit maps a page of code that no file holds and prints its address and its
-// own pid, as it sees that.
+// jit maps executable anonymous memory and a memfd, and prints their addresses and its PID in its
+// own PID namespace.
 const jit = `
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -67,7 +67,7 @@ int main(void)
 }
 `
 
-// writePerfMap writes the perf map of a pid and removes it with the test.
+// writePerfMap writes the perf map of a PID and removes it at the end of the test.
 func writePerfMap(t *testing.T, dir string, pid uint64, text string) string {
 	t.Helper()
 	file := filepath.Join(dir, fmt.Sprintf("perf-%d.map", pid))
@@ -96,7 +96,7 @@ func TestPerfMap(t *testing.T) {
 		t.Errorf("module %q", f.Module)
 	}
 	if f := ps.name(c.pid(), page+0x20); f.Name != "" || f.Module != "[anon]" {
-		t.Errorf("behind the function: %#v", f)
+		t.Errorf("after the function: %#v", f)
 	}
 
 	writePerfMap(t, "/tmp", c.addrs[1], fmt.Sprintf("%x 20 LazyCompile:~f /@x.js:1\n%x 20 more\n", page, page+0x20))
@@ -108,12 +108,12 @@ func TestPerfMap(t *testing.T) {
 	ps.Forget(c.pid())
 	for _, m := range ps.cache.modules {
 		if m.key.kind == kindPerfMap {
-			t.Error("the perf map of a process that is forgotten is still there")
+			t.Error("the perf map is still cached after Forget")
 		}
 	}
 }
 
-// TestPerfMapStale checks that the file of an earlier process is not taken.
+// TestPerfMapStale checks that the perf map of an earlier process with the same PID is not used.
 func TestPerfMapStale(t *testing.T) {
 	c, ps := start(t, compile(t, jit)), newProcesses(t)
 	file := writePerfMap(t, "/tmp", c.addrs[1], fmt.Sprintf("%x 20 stale\n", c.addrs[0]))
@@ -122,23 +122,23 @@ func TestPerfMapStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f := ps.name(c.pid(), c.addrs[0]); f.Name != "" {
-		t.Errorf("got %#v", f)
+		t.Errorf("used the perf map of an earlier process: %#v", f)
 	}
 }
 
-// TestPerfMapNamespace has the process in a pid and a mount namespace of its
-// own, where it is 1 and has another /tmp.
+// TestPerfMapNamespace runs the process in its own PID and mount namespaces, where its PID is 1 and
+// /tmp is another directory.
 func TestPerfMapNamespace(t *testing.T) {
 	file := compile(t, jit)
 	need(t, "unshare", "mount")
 	if out, err := exec.Command("unshare", "-mpf", "true").CombinedOutput(); err != nil {
-		t.Skipf("namespaces: %v: %s", err, out)
+		t.Skipf("create namespaces: %v: %s", err, out)
 	}
 	dir := t.TempDir()
 	script := `cp "$1" "$2/prog" && mount --bind "$2" /tmp && exec /tmp/prog`
 	c := start(t, "unshare", "-mpf", "sh", "-c", script, "sh", file, dir)
 	if c.addrs[1] != 1 {
-		t.Fatalf("the program has pid %d", c.addrs[1])
+		t.Fatalf("the program has PID %d, want 1", c.addrs[1])
 	}
 	writePerfMap(t, dir, 1, fmt.Sprintf("%x 20 jitted\n", c.addrs[0]))
 	pid := onlyChild(t, c.pid())
@@ -150,7 +150,7 @@ func TestPerfMapNamespace(t *testing.T) {
 	}
 }
 
-// onlyChild returns the pid of the child of unshare.
+// onlyChild returns the PID of the only child of a process.
 func onlyChild(t *testing.T, pid int) (child int) {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
@@ -163,8 +163,7 @@ func onlyChild(t *testing.T, pid int) (child int) {
 	return child
 }
 
-// TestPerfMapIsPipe puts a pipe where the perf map should be: opening one
-// would wait for ever.
+// TestPerfMapIsPipe checks that a pipe in place of the perf map is not opened, which would block.
 func TestPerfMapIsPipe(t *testing.T) {
 	need(t, "mkfifo")
 	c, ps := start(t, compile(t, jit)), newProcesses(t)
@@ -172,6 +171,6 @@ func TestPerfMapIsPipe(t *testing.T) {
 	t.Cleanup(func() { os.Remove(file) })
 	run(t, "mkfifo", file)
 	if f := ps.name(c.pid(), c.addrs[0]); f.Name != "" {
-		t.Errorf("got %#v", f)
+		t.Errorf("got %#v, want no name", f)
 	}
 }

@@ -11,20 +11,21 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// pltSuffix follows the name of a function in the name of its entry in the procedure linkage table.
+// pltSuffix is appended to the name of a function to name its entry in the PLT.
 const pltSuffix = "@plt"
 
-// pltEntry is the usual size of an entry. The others bound what is read of a file: the bytes of a
-// section, and the functions.
+// pltEntry is the usual size of an entry. pltBytes bounds the bytes that are read of a section,
+// pltSlots the number of functions.
 const (
 	pltEntry = 16
 	pltBytes = 16 << 20
 	pltSlots = pltBytes / pltEntry
 )
 
-// linkage returns a table of the entries of the procedure linkage tables (PLT), through which a file
-// calls functions of others; nil if it has none. Symbol tables lack them. An entry jumps to an address in
-// the global offset table; the relocation of that address names the function.
+// linkage returns a table of the entries of the procedure linkage tables (PLT), or nil if there are
+// none. A file calls functions of other files through its PLT, for which symbol tables have no
+// symbols. An entry jumps to an address in the global offset table (GOT); the relocation of that
+// address names the function.
 func (m *image) linkage() (*table, error) {
 	var names []byte
 	var symbols []symbol
@@ -61,8 +62,8 @@ func (m *image) linkage() (*table, error) {
 	return newTable(symbols, names), nil
 }
 
-// pltStep returns the distance of addresses where entries can begin. On arm64 that is each instruction,
-// as entries with branch targets and signatures are larger.
+// pltStep returns the alignment of entries. On arm64 it is one instruction, because entries with a
+// branch target or pointer authentication instructions are larger.
 func (m *image) pltStep(s *elf.Section) uint64 {
 	switch {
 	case m.Machine == elf.EM_AARCH64:
@@ -73,7 +74,7 @@ func (m *image) pltStep(s *elf.Section) uint64 {
 	return pltEntry
 }
 
-// pltSlot returns the address that an entry of a PLT loads its target from.
+// pltSlot returns the address in the GOT that an entry of a PLT loads its target from.
 func (m *image) pltSlot(code []byte, address uint64) (uint64, bool) {
 	switch m.Machine {
 	case elf.EM_X86_64:
@@ -84,7 +85,7 @@ func (m *image) pltSlot(code []byte, address uint64) (uint64, bool) {
 	return 0, false
 }
 
-// pltSlotX86 finds jmp *distance(%rip).
+// pltSlotX86 decodes jmp *distance(%rip), which may follow other instructions.
 func pltSlotX86(code []byte, address uint64) (uint64, bool) {
 	const size = 6
 	for i := 0; i+size <= len(code); i++ {
@@ -105,11 +106,11 @@ func pltSlotARM64(code []byte, address uint64) (uint64, bool) {
 	if adrp&0x9f00001f != 0x90000010 || ldr&0xffc003ff != 0xf9400211 {
 		return 0, false
 	}
-	pages := int64(int32(adrp>>5<<13)>>11) | int64(adrp>>29&3) // 21 bits with a sign
+	pages := int64(int32(adrp>>5<<13)>>11) | int64(adrp>>29&3) // sign-extended from 21 bits
 	return address&^0xfff + uint64(pages<<12) + uint64(ldr>>10&0xfff)*8, true
 }
 
-// slots returns the names of the functions whose addresses relocations write, by where.
+// slots returns the names of functions by the address in the GOT that their relocation writes.
 func (m *image) slots() (map[uint64][]byte, error) {
 	dynamic := m.SectionByType(elf.SHT_DYNSYM)
 	if m.Class != elf.ELFCLASS64 || m.Section(".plt") == nil && m.Section(".plt.got") == nil ||
@@ -137,7 +138,7 @@ func (m *image) addSlots(slots map[uint64][]byte, relocations, dynamic *elf.Sect
 		if _, err := io.ReadFull(in, b); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("read %s: %w", relocations.Name, err)
+			return fmt.Errorf("read section %s of %s: %w", relocations.Name, m.path, err)
 		}
 		info := m.ByteOrder.Uint64(b[8:])
 		if !m.isSlot(elf.R_TYPE64(info)) {
@@ -148,7 +149,7 @@ func (m *image) addSlots(slots map[uint64][]byte, relocations, dynamic *elf.Sect
 		}
 		var entry [elf.Sym64Size]byte
 		if _, err := dynamic.ReadAt(entry[:], int64(elf.R_SYM64(info))*elf.Sym64Size); err != nil {
-			continue // there is no such symbol
+			continue // no such symbol
 		}
 		if name := cstring(names, m.entry(entry[:]).Name); len(name) > 0 {
 			slots[m.ByteOrder.Uint64(b)] = name
@@ -156,7 +157,7 @@ func (m *image) addSlots(slots map[uint64][]byte, relocations, dynamic *elf.Sect
 	}
 }
 
-// isSlot reports whether a relocation of this type writes the address of a function.
+// isSlot reports whether relocations of this type write the address of a function.
 func (m *image) isSlot(kind uint32) bool {
 	switch m.Machine {
 	case elf.EM_X86_64:

@@ -19,7 +19,7 @@ int compare(const void *a, const void *b) { return strcmp(a, b); }
 int main(int argc, char **argv) { qsort(argv, argc, 8, compare); free(function(argc)); return !getenv(argv[0]); }
 `
 
-// TestLinkage compares the names of entries of procedure linkage tables with those of objdump.
+// TestLinkage compares names of PLT entries with those of objdump.
 func TestLinkage(t *testing.T) {
 	need(t, "gcc")
 	need(t, "objdump")
@@ -53,12 +53,12 @@ func TestLinkage(t *testing.T) {
 			}
 		}
 		if found < 3 {
-			t.Errorf("%v: objdump has %d entries: %s", flags, found, bytes.TrimSpace(out))
+			t.Errorf("%v: objdump has %d entries, want at least 3: %s", flags, found, bytes.TrimSpace(out))
 		}
 	}
 }
 
-// TestLinkageARM64 decodes an entry as the linker for arm64 writes it.
+// TestLinkageARM64 decodes the instructions of an arm64 PLT entry.
 func TestLinkageARM64(t *testing.T) {
 	code := []byte{0x10, 0x01, 0x00, 0xb0, 0x11, 0xfe, 0x47, 0xf9} // adrp x16, 0x21000; ldr x17, [x16, 4088]
 	if got, ok := pltSlotARM64(code, 0x5f0); !ok || got != 0x21000+4088 {

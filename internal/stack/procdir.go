@@ -14,8 +14,8 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// procDir is a directory of /proc held open, so that all that is read below
-// path is of one process even if its pid is given to another.
+// procDir is an open directory /proc/PID. Everything below path belongs to the same process, even
+// if the PID is reused.
 type procDir struct {
 	file *os.File
 	path string
@@ -31,14 +31,14 @@ func openProc(pid int) (procDir, error) {
 
 func (d procDir) Close() error { return d.file.Close() }
 
-// read reads a file of the kernel that has a few lines.
+// read reads a small file of procfs.
 func (d procDir) read(name string) ([]byte, error) {
-	const most = 1 << 20 // status lists all groups
-	return limit.ReadFile(filepath.Join(d.path, name), most)
+	const maxBytes = 1 << 20 // status lists all groups
+	return limit.ReadFile(filepath.Join(d.path, name), maxBytes)
 }
 
-// maps reads the executable mappings. isAny reports whether there are others, too. If there are too
-// many, it returns the first ones and a [limit.Error].
+// maps returns the executable mappings. isAny reports whether there are any mappings, executable or
+// not. If there are too many, it returns the first ones and a [limit.Error].
 func (d procDir) maps() (maps []mapping, isAny bool, err error) {
 	name := filepath.Join(d.path, "maps")
 	f, err := os.Open(name)
@@ -49,9 +49,9 @@ func (d procDir) maps() (maps []mapping, isAny bool, err error) {
 	return parseMaps(f, d.file.Name()+"/maps")
 }
 
-// stat tells whether it is a thread of the kernel's, and when the process began, by fields
-// 9 and 22 of stat; the second one, in parentheses, may hold anything.
-func (d procDir) stat() (ofKernel bool, start uint64, err error) {
+// stat reports whether the process is a kernel thread, and when it started, in clock ticks since
+// boot (fields 9 and 22). The second field, in parentheses, can contain blanks and parentheses.
+func (d procDir) stat() (isKernelThread bool, start uint64, err error) {
 	const flagsField, startField = 9 - 3, 22 - 3
 	const kthread = 0x00200000 // PF_KTHREAD
 	b, err := d.read("stat")
@@ -60,7 +60,7 @@ func (d procDir) stat() (ofKernel bool, start uint64, err error) {
 	}
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	if len(fields) <= startField {
-		return false, 0, errors.New("malformed stat")
+		return false, 0, fmt.Errorf("parse %s/stat: not enough fields", d.file.Name())
 	}
 	flags, err := strconv.ParseUint(string(fields[flagsField]), 10, 32)
 	if err != nil {
@@ -70,7 +70,7 @@ func (d procDir) stat() (ofKernel bool, start uint64, err error) {
 	return flags&kthread != 0, start, err
 }
 
-// innerPID is the last number of NSpid (4.1 and later), or pid.
+// innerPID returns the PID in the innermost PID namespace (NSpid, Linux 4.1), or pid if unknown.
 func (d procDir) innerPID(pid int) int {
 	status, err := d.read("status")
 	if err != nil {
@@ -89,8 +89,8 @@ func (d procDir) innerPID(pid int) int {
 	return pid
 }
 
-// openThread opens the directory of a thread of d that has mappings, which are
-// those of all, and returns them. The first thread may exit before the others.
+// openThread opens the directory of a thread that has mappings, which all threads share, and
+// returns both. It is needed if the thread-group leader has exited before other threads.
 func (d procDir) openThread() (t procDir, maps []mapping, err error) {
 	tasks, _ := os.ReadDir(filepath.Join(d.path, "task"))
 	for _, task := range tasks {
@@ -110,7 +110,7 @@ func (d procDir) openThread() (t procDir, maps []mapping, err error) {
 	return procDir{}, nil, fmt.Errorf("all threads have exited: %w", fs.ErrNotExist)
 }
 
-// reasonOf classifies an error of reading below /proc/PID.
+// reasonOf returns the Reason for an error of reading below /proc/PID.
 func reasonOf(err error) Reason {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return Exited

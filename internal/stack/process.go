@@ -13,23 +13,23 @@ import (
 
 const (
 	defaultBudget = 256 << 20
-	// maxProcesses bounds the processes that are remembered; the one that has
-	// not been asked for the longest time is forgotten first.
+	// maxProcesses bounds the number of processes that are kept. If it is reached, the least
+	// recently used process is removed.
 	maxProcesses = 8192
-	// refreshEvery is how often at most the mappings of a process are read
-	// again for addresses they do not hold. Broken stacks hold many.
+	// refreshEvery is the shortest time between two reads of the mappings of a process, which
+	// addresses outside its known mappings cause. Broken stacks have many of these.
 	refreshEvery = 100 * time.Millisecond
-	// mostRest is how long they rest where that has found nothing new again and again, as
-	// in a JIT compiler's process that writes no map, until something is heard of.
-	mostRest = 2 * time.Second
+	// maxBackoff bounds the time between reads if they find nothing new, as in the process of a JIT
+	// compiler that does not write a perf map. An mmap record of the process resets it.
+	maxBackoff = 2 * time.Second
 )
 
-// Processes names user addresses. It may be used by several goroutines.
+// Processes symbolizes user addresses. It is safe for concurrent use.
 type Processes struct {
 	cache  cache
-	self   *root // our own root, nil if it cannot be opened
+	self   *root // corescope's root, nil if it cannot be opened
 	now    func() time.Time
-	heard  heard
+	mmaps  mmapRecords
 	files  files
 	detail Detail
 
@@ -38,81 +38,78 @@ type Processes struct {
 
 	snapshots atomic.Int64 // bytes of all snapshots
 
-	mu     sync.Mutex
-	pids   map[int]*process
-	shared map[inodeID]*root
+	mu    sync.Mutex
+	pids  map[int]*process
+	roots map[inodeID]*root // root directories in use
 }
 
-// process is what is known of one pid.
+// process is the state of one PID.
 type process struct {
 	pid  int
-	exe  string // link to the program it runs
+	exe  string // /proc/PID/exe
 	used atomic.Int64
 
-	mu        sync.Mutex
-	space     uint32        // its address space when it was met
-	root      *root         // its root directory then, nil if it could not be opened
-	taken     *snapshot     // nil if none could be taken
-	gone      Reason        // why no newer one can be: Named if it can
-	read      time.Time     // when that was
-	cost      time.Duration // how long it took
-	rest      time.Duration // how long until the next, as long as nothing is heard of the process
-	forgotten bool          // no longer the process of its pid
+	mu       sync.Mutex
+	space    uint32        // number of the address space (struct stack_head) when Prepare was called
+	root     *root         // root directory at that time, nil if it cannot be opened
+	snapshot *snapshot     // nil if none could be taken
+	failure  Reason        // why the last attempt to take a snapshot failed, or Named
+	readAt   time.Time     // end of the last attempt
+	readTime time.Duration // duration of the last attempt
+	backoff  time.Duration // minimum time until the next attempt, unless the process is stale
+	removed  bool          // not the process of its PID any more
 
-	stirred atomic.Bool // it was heard of since
+	stale atomic.Bool // there is an mmap record since the last attempt
 }
 
-// NewProcesses returns a Processes whose symbol tables take up to budget bytes
-// of memory, 256 MiB if it is 0. A single file larger than that is kept as
-// long as no other is needed. Close it to release the files it holds.
+// NewProcesses returns a Processes whose symbol tables take up to budget bytes of memory, or 256
+// MiB if budget is 0. The symbols in use are kept even if they are larger. Close releases the
+// files.
 func NewProcesses(budget int64) *Processes {
 	if budget == 0 {
 		budget = defaultBudget
 	}
 	self, _ := openRoot("/")
 	return &Processes{
-		cache:  cache{budget: budget, modules: make(map[moduleKey]*module)},
-		self:   self,
-		now:    time.Now,
-		pids:   make(map[int]*process),
-		shared: make(map[inodeID]*root),
+		cache: cache{budget: budget, modules: make(map[moduleKey]*module)},
+		self:  self,
+		now:   time.Now,
+		pids:  make(map[int]*process),
+		roots: make(map[inodeID]*root),
 	}
 }
 
-// Report sets where inputs that exceed a limit are reported. It is called before there are frames.
-func (ps *Processes) Report(r *limit.Reporter) { ps.cache.limits = r }
+// SetReporter sets where exceeded limits are reported. Call it before Append.
+func (ps *Processes) SetReporter(r *limit.Reporter) { ps.cache.limits = r }
 
-// Remember reads the mappings of a process and holds its files, so that its
-// addresses can be named after it has exited; no symbols are read yet. Call it
-// when a pid is seen first, when its process has called exec, and when the pid
-// has been given to another process, which takes the place of the first. The
-// error says why the process could not be read; Append may be called all the
-// same.
+// Remember reads the mappings of a process and opens its files, so that its addresses can be
+// symbolized after it has exited. It does not read symbols. Call it when a PID is first seen, when
+// the process has called exec, and when the PID has been reused. The error is that of reading the
+// process. Append can be called in spite of an error.
 func (ps *Processes) Remember(pid int) error {
 	p := ps.lock(pid)
 	defer p.mu.Unlock()
-	return ps.take(p, true)
+	return ps.takeSnapshot(p, true)
 }
 
-// Append appends the frames of the addresses of a user stack of process pid,
-// innermost first, up to a zero address. A process that is not remembered is
-// now, and read again if it runs another program than then. Addresses outside
-// its mappings make it read them again as well, not more often than ten times
-// a second. What it has unmapped since is kept; but where an exec has put other
-// code in the same place, addresses sampled before it are named after that.
+// Append appends the frames for a user stack of process pid, innermost first, up to a zero address.
+// It reads the mappings of the process if there is no snapshot or if the process has called exec
+// since; and, at most ten times a second, if an address is outside the known mappings. Mappings
+// that the process has removed since are kept. But if an exec placed other code at the same
+// address, an address that was sampled before the exec gets a symbol of the new code.
 func (ps *Processes) Append(dst []Frame, pid int, addrs []uint64) []Frame {
 	return ps.AppendAt(dst, pid, addrs, 0)
 }
 
-// AppendAt is Append for a stack of an earlier time, on CLOCK_MONOTONIC in ns. The code of a
-// JIT compiler that writes jitdumps is named after what lay there then, as it may have put
-// another function in the same place since.
+// AppendAt is Append for a stack that was sampled at a time (CLOCK_MONOTONIC in ns). Code of a JIT
+// compiler that writes a jitdump is symbolized as of that time, because the compiler can have
+// placed another function at the address since.
 func (ps *Processes) AppendAt(dst []Frame, pid int, addrs []uint64, at uint64) []Frame {
 	return ps.AppendCode(dst, pid, addrs, nil, at)
 }
 
-// AppendCode is AppendAt for a stack whose mappings are known as they were then. It needs no
-// others but for code that is of no program, which JIT compilers make.
+// AppendCode is AppendAt for a stack that was sampled together with its mappings. Other mappings
+// are used only for code outside files, made by a JIT compiler.
 func (ps *Processes) AppendCode(dst []Frame, pid int, addrs []uint64, code []Code, at uint64) []Frame {
 	p := ps.lock(pid)
 	defer p.mu.Unlock()
@@ -125,7 +122,7 @@ func (ps *Processes) AppendCode(dst []Frame, pid int, addrs []uint64, code []Cod
 		l, ok := ps.locate(p, addr, exact, code)
 		if !ok {
 			if !isCurrent {
-				ps.update(p)
+				ps.updateSnapshot(p)
 				isCurrent = true
 			}
 			l = ps.frame(p, addr, exact, at)
@@ -139,43 +136,44 @@ func (ps *Processes) AppendCode(dst []Frame, pid int, addrs []uint64, code []Cod
 	return dst
 }
 
-// update reads the mappings of a process that has none yet, or runs another program now.
-func (ps *Processes) update(p *process) {
-	if p.taken == nil {
+// updateSnapshot takes a snapshot if there is none, or if the process has called exec since.
+func (ps *Processes) updateSnapshot(p *process) {
+	if p.snapshot == nil {
 		ps.refresh(p)
-	} else if p.runsOther() {
-		_ = ps.take(p, false)
+	} else if p.hasExeced() {
+		_ = ps.takeSnapshot(p, false)
 	}
 }
 
-// Meet is called for a process whose stack comes, with the mappings in that; space is another
-// number after an exec, and for another process of the same pid. It holds what has to be
-// there after the process has ended.
-func (ps *Processes) Meet(pid int, space uint32, code []Code) {
+// Prepare is called for each stack of a process, with the mappings in the stack. space is the
+// number of the address space, which changes on exec and differs between processes that have the
+// same PID. Prepare opens what is needed to symbolize the stack after the process has exited.
+func (ps *Processes) Prepare(pid int, space uint32, code []Code) {
 	p := ps.lock(pid)
 	defer p.mu.Unlock()
 	isNew := p.space != space || space == 0
-	isMade := len(code) == 0 || slices.ContainsFunc(code, func(c Code) bool { return c.File.Kind == binary.KindAnonymous })
+	isAnonymous := func(c Code) bool { return c.File.Kind == binary.KindAnonymous }
+	hasAnonymous := len(code) == 0 || slices.ContainsFunc(code, isAnonymous)
 	if isNew {
 		p.space = space
 		ps.unshareRoot(p.root)
 		p.root = ps.shareRoot(fmt.Sprintf("/proc/%d", pid))
 	}
-	if isNew && (isMade || p.taken != nil) || isMade && p.taken == nil && p.gone == Named {
-		_ = ps.take(p, true) // its frames will say why, if that fails
+	if isNew && (hasAnonymous || p.snapshot != nil) || hasAnonymous && p.snapshot == nil && p.failure == Named {
+		_ = ps.takeSnapshot(p, true) // on failure, frames have the reason
 	}
 }
 
-// runsOther reports whether the process has called exec since the snapshot.
-func (p *process) runsOther() bool {
-	if p.gone == Exited || p.taken.program == (inodeID{}) {
+// hasExeced reports whether the process has called exec since the snapshot.
+func (p *process) hasExeced() bool {
+	if p.failure == Exited || p.snapshot.program == (inodeID{}) {
 		return false
 	}
 	program, err := inodeOf(p.exe)
-	return err == nil && program != p.taken.program
+	return err == nil && program != p.snapshot.program
 }
 
-// Forget releases what is held for a process.
+// Forget releases everything that is kept for a process.
 func (ps *Processes) Forget(pid int) {
 	ps.mu.Lock()
 	p := ps.pids[pid]
@@ -205,25 +203,25 @@ func (ps *Processes) Close() error {
 func (ps *Processes) clear(p *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ps.discard(p.taken)
+	ps.releaseSnapshot(p.snapshot)
 	ps.unshareRoot(p.root)
-	ps.keep(p, nil)
-	p.root, p.forgotten = nil, true
+	ps.setSnapshot(p, nil)
+	p.root, p.removed = nil, true
 }
 
-// lock returns the process of that pid, locked.
+// lock returns the process with a PID, locked.
 func (ps *Processes) lock(pid int) *process {
 	for {
 		p := ps.process(pid)
 		p.mu.Lock()
-		if !p.forgotten {
+		if !p.removed {
 			return p
 		}
 		p.mu.Unlock()
 	}
 }
 
-// process returns the one of that pid, making room for it if there are many.
+// process returns the process with a PID, and removes the least recently used one if necessary.
 func (ps *Processes) process(pid int) *process {
 	ps.mu.Lock()
 	p := ps.pids[pid]
@@ -257,65 +255,65 @@ func (ps *Processes) oldest() *process {
 	return oldest
 }
 
-// take replaces the snapshot of p, by one of another process of its pid only if
-// a successor is welcome. One that cannot be replaced stays.
-func (ps *Processes) take(p *process, successor bool) error {
-	stirred, began := p.stirred.Swap(false), ps.now()
-	s, err := ps.read(p.pid, p.taken, successor)
-	p.read = ps.now()
-	p.cost = p.read.Sub(began)
-	p.rest = ps.restAfter(p, s, stirred)
+// takeSnapshot replaces the snapshot of p. If the PID has been reused, it does so only if
+// allowReuse is set. If no new snapshot can be taken, the old one is kept.
+func (ps *Processes) takeSnapshot(p *process, allowReuse bool) error {
+	wasStale, began := p.stale.Swap(false), ps.now()
+	s, err := ps.readSnapshot(p.pid, p.snapshot, allowReuse)
+	p.readAt = ps.now()
+	p.readTime = p.readAt.Sub(began)
+	p.backoff = ps.nextBackoff(p, s, wasStale)
 	if err != nil {
-		p.gone = reasonOf(err)
-		if p.gone == Exited && (p.taken == nil || stirred) && ps.recall(p) {
+		p.failure = reasonOf(err)
+		if p.failure == Exited && (p.snapshot == nil || wasStale) && ps.takeFromMmaps(p) {
 			return nil
 		}
 		return fmt.Errorf("read mappings of process %d: %w", p.pid, err)
 	}
-	ps.discard(p.taken)
-	ps.keep(p, s)
-	p.gone = Named
+	ps.releaseSnapshot(p.snapshot)
+	ps.setSnapshot(p, s)
+	p.failure = Named
 	return nil
 }
 
-// keep makes s the snapshot of p.
-func (ps *Processes) keep(p *process, s *snapshot) {
-	ps.snapshots.Add(s.bytes() - p.taken.bytes())
-	p.taken = s
+// setSnapshot sets the snapshot of p and accounts for its memory.
+func (ps *Processes) setSnapshot(p *process, s *snapshot) {
+	ps.snapshots.Add(s.bytes() - p.snapshot.bytes())
+	p.snapshot = s
 }
 
-// restAfter doubles the rest as long as mappings are heard of, and snapshots are alike.
-func (ps *Processes) restAfter(p *process, s *snapshot, stirred bool) time.Duration {
-	if stirred || !ps.heard.hasAny() || !s.isLike(p.taken) {
+// nextBackoff doubles the backoff while snapshots have the same mappings. It requires mmap records,
+// which tell when there are new ones.
+func (ps *Processes) nextBackoff(p *process, s *snapshot, wasStale bool) time.Duration {
+	if wasStale || !ps.mmaps.hasAny() || !s.hasSameMappings(p.snapshot) {
 		return 0
 	}
-	return min(max(2*p.rest, refreshEvery), mostRest)
+	return min(max(2*p.backoff, refreshEvery), maxBackoff)
 }
 
-// pause is how long after a snapshot the next one may be taken: a tenth of the time at most
-// goes into processes that map a lot. Of one that was heard of, what is there is known to be old, as in
-// the midst of an exec.
-func (p *process) pause() time.Duration {
-	if p.stirred.Load() {
-		return p.cost
+// minInterval returns the shortest time from the last snapshot to the next one. Snapshots of a
+// process with many mappings take at most a tenth of the time. If the snapshot is stale, for
+// example because it was taken during an exec, they take at most half of it.
+func (p *process) minInterval() time.Duration {
+	if p.stale.Load() {
+		return p.readTime
 	}
-	return max(refreshEvery, 10*p.cost, p.rest)
+	return max(refreshEvery, 10*p.readTime, p.backoff)
 }
 
-// refresh takes a new snapshot if it is time, and reports whether it tried:
-// another one, or the exit of the process, may change what is said of an
-// address.
+// refresh takes a new snapshot if minInterval has passed, and reports whether it tried to. Even if
+// that failed, the frame of an address can change: the process may have exited.
 func (ps *Processes) refresh(p *process) bool {
-	isOver := p.gone == Exited && p.taken != nil && !p.stirred.Load()
-	if isOver || ps.now().Before(p.read.Add(p.pause())) {
+	isFinal := p.failure == Exited && p.snapshot != nil && !p.stale.Load()
+	if isFinal || ps.now().Before(p.readAt.Add(p.minInterval())) {
 		return false
 	}
-	_ = ps.take(p, false)
+	_ = ps.takeSnapshot(p, false)
 	return true
 }
 
-// discard releases what a snapshot refers to.
-func (ps *Processes) discard(s *snapshot) {
+// releaseSnapshot releases the modules and the root of a snapshot.
+func (ps *Processes) releaseSnapshot(s *snapshot) {
 	if s == nil {
 		return
 	}
@@ -334,7 +332,7 @@ func (ps *Processes) releaseMaps(s *snapshot) {
 	}
 }
 
-// shareRoot opens the root of a process; processes of one container share it.
+// shareRoot opens the root directory of a process. Processes of a container share it.
 func (ps *Processes) shareRoot(dir string) *root {
 	r, err := openRoot(dir + "/root")
 	if err != nil {
@@ -342,11 +340,11 @@ func (ps *Processes) shareRoot(dir string) *root {
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if known := ps.shared[r.id]; known != nil {
+	if existing := ps.roots[r.id]; existing != nil {
 		r.dir.Close()
-		r = known
+		r = existing
 	}
-	ps.shared[r.id] = r
+	ps.roots[r.id] = r
 	r.refs++
 	return r
 }
@@ -358,13 +356,13 @@ func (ps *Processes) unshareRoot(r *root) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if r.refs--; r.refs == 0 {
-		delete(ps.shared, r.id)
+		delete(ps.roots, r.id)
 		r.dir.Close()
 	}
 }
 
-// roots lists where to look for the files of a process whose root is r.
-func (ps *Processes) roots(r *root) []*root {
+// searchRoots lists the roots below which files are searched, for a process whose root is r.
+func (ps *Processes) searchRoots(r *root) []*root {
 	roots := make([]*root, 0, 2)
 	if r != nil {
 		roots = append(roots, r)

@@ -30,8 +30,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestProcessStripped checks that what has no name is not given that of a
-// neighbour, and that addr2line could take its offset.
+// TestProcessStripped checks that an address without a symbol does not get the name of a neighbour,
+// and that its offset is the ELF virtual address.
 func TestProcessStripped(t *testing.T) {
 	file := compile(t, program, "-pie", "-fPIE", "-rdynamic")
 	bare := stripped(t, file)
@@ -72,8 +72,7 @@ func TestProcessDeleted(t *testing.T) {
 	}
 }
 
-// TestProcessReplaced checks that the file that was mapped is read, not the one
-// that has its path now.
+// TestProcessReplaced checks that the mapped file is read after its path was given to another file.
 func TestProcessReplaced(t *testing.T) {
 	file := compile(t, program)
 	other := compile(t, strings.ReplaceAll(program, "static_one", "another_one"))
@@ -116,7 +115,7 @@ func TestProcessExited(t *testing.T) {
 	}
 }
 
-// TestProcessZombie asks for a process that has exited and is not waited for.
+// TestProcessZombie symbolizes addresses of a zombie process.
 func TestProcessZombie(t *testing.T) {
 	c, ps := start(t, compile(t, program)), newProcesses(t)
 	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
@@ -125,7 +124,7 @@ func TestProcessZombie(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := ps.Remember(c.pid()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got error %v", err)
+		t.Errorf("Remember of a zombie: got error %v, want %v", err, fs.ErrNotExist)
 	}
 	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
 	if f := ps.name(c.pid(), 1); f.Reason != Exited {
@@ -133,19 +132,20 @@ func TestProcessZombie(t *testing.T) {
 	}
 }
 
-// A thread of the kernel's has no mappings, and has not ended for that.
+// TestProcessKernelThread checks that a kernel thread, which has no mappings, is not reported as
+// exited.
 func TestProcessKernelThread(t *testing.T) {
 	const kthreadd = 2
 	if comm, _ := os.ReadFile("/proc/2/comm"); string(comm) != "kthreadd\n" {
-		t.Skipf("process 2 is %q here", comm)
+		t.Skipf("process 2 is %q, not kthreadd", comm)
 	}
 	if err := newProcesses(t).Remember(kthreadd); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestProcessFirstThread has the first thread of a process exit.
-func TestProcessFirstThread(t *testing.T) {
+// TestProcessLeaderExited symbolizes an address of a process whose thread-group leader has exited.
+func TestProcessLeaderExited(t *testing.T) {
 	source := `
 #include <pthread.h>
 #include <stdio.h>
@@ -175,7 +175,7 @@ int main(void)
 	expect(t, ps.name(c.pid(), c.addrs[0]), "second", 0)
 }
 
-// dropSymbols makes the cache drop all it has read.
+// dropSymbols drops all symbols from the cache.
 func dropSymbols(ps *Processes) {
 	budget := ps.cache.budget
 	ps.cache.budget = 0
@@ -187,7 +187,7 @@ func TestProcessNeverSeen(t *testing.T) {
 	c, ps := start(t, compile(t, program)), newProcesses(t)
 	c.stop()
 	if err := ps.Remember(c.pid()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got error %v", err)
+		t.Errorf("Remember after exit: got error %v, want %v", err, fs.ErrNotExist)
 	}
 	f := ps.name(c.pid(), c.addrs[0])
 	if f.Reason != Exited || f.Name != "" || f.String() == "" {
@@ -208,13 +208,13 @@ func TestProcessUnmapped(t *testing.T) {
 	}
 }
 
-// TestProcessMountNamespace runs a program from a file system that only its
-// own mount namespace has, and at a path that leads to another one outside.
+// TestProcessMountNamespace runs a program on a file system that is mounted only in its mount
+// namespace. Outside, its path is another program.
 func TestProcessMountNamespace(t *testing.T) {
 	file := compile(t, program)
 	need(t, "unshare", "mount")
 	if out, err := exec.Command("unshare", "-m", "true").CombinedOutput(); err != nil {
-		t.Skipf("mount namespaces: %v: %s", err, out)
+		t.Skipf("create a mount namespace: %v: %s", err, out)
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "prog")
@@ -228,8 +228,8 @@ func TestProcessMountNamespace(t *testing.T) {
 	ps := newProcesses(t)
 	expect(t, ps.name(c.pid(), c.addrs[0]+4), "static_one", 4)
 
-	// Without the right to use map_files, and after the exit of the process.
-	s := *ps.pids[c.pid()].taken
+	// Without access to map_files the file is found by path, below the root of the process.
+	s := *ps.pids[c.pid()].snapshot
 	m := s.mapping(c.addrs[0])
 	h, err := ps.openMapped(m, &s, procDir{path: "/nonexistent"})
 	if err != nil {
@@ -237,11 +237,11 @@ func TestProcessMountNamespace(t *testing.T) {
 	}
 	defer h.Close()
 	if h.id != m.module.key.file {
-		t.Errorf("path leads to %+v, mapped is %+v", h.id, m.module.key.file)
+		t.Errorf("path refers to %+v, mapped is %+v", h.id, m.module.key.file)
 	}
-	s.root, s.roots = nil, ps.roots(nil)
+	s.root, s.roots = nil, ps.searchRoots(nil)
 	if h, err := ps.openMapped(m, &s, procDir{path: "/nonexistent"}); err == nil {
-		t.Errorf("outside, the path leads to %+v, mapped is %+v", h.id, m.module.key.file)
+		t.Errorf("below corescope's root, path refers to %+v, mapped is %+v", h.id, m.module.key.file)
 	}
 }
 
@@ -260,12 +260,11 @@ func TestProcessVDSO(t *testing.T) {
 		}
 	}
 	if all := strings.Join(names, " "); !strings.Contains(all, "clock_gettime") {
-		t.Errorf("the vDSO has the functions %q", names)
+		t.Errorf("functions of the vDSO are %q, want clock_gettime among them", names)
 	}
 }
 
-// TestProcessLater loads a library after the process has been remembered, and
-// unloads it again.
+// TestProcessLater loads a library after Remember, and unloads it again.
 func TestProcessLater(t *testing.T) {
 	source := `
 #include <dlfcn.h>
@@ -295,7 +294,7 @@ int main(int argc, char **argv)
 	w.Write([]byte("\n"))
 	late := c.line()[0]
 	if f := ps.name(c.pid(), late); f.Reason != Unmapped {
-		t.Errorf("mappings were read again at once: %#v", f)
+		t.Errorf("mappings were read again too soon: %#v", f)
 	}
 	clock = clock.Add(time.Second)
 	expect(t, ps.name(c.pid(), late), "loaded_late", 0)
@@ -308,9 +307,9 @@ int main(int argc, char **argv)
 	expect(t, ps.name(c.pid(), late), "loaded_late", 0)
 }
 
-// TestProcessReturnAddress has a function that ends in a call, so that what it
-// returns to belongs to the next one, a gap that no symbol covers, and what
-// signal handlers return to.
+// TestProcessReturnAddress looks up return addresses after a call at the end of a function, which
+// are the start of the next function; in a gap without symbols; and in the code that signal
+// handlers return to.
 func TestProcessReturnAddress(t *testing.T) {
 	source := `
 #include <stdio.h>
@@ -332,12 +331,12 @@ int main(void) { printf("%p %p %p\\n", f_next, f_gap, __restore_rt); fflush(stdo
 		if w.name != "" {
 			expect(t, frames[i], w.name, w.offset)
 		} else if frames[i].Name != "" {
-			t.Errorf("behind a call in unknown code: %#v", frames[i])
+			t.Errorf("return address in code without a symbol: %#v", frames[i])
 		}
 	}
 }
 
-// TestProcessExec replaces the program by another with the same addresses.
+// TestProcessExec replaces the program by another one with the same addresses.
 func TestProcessExec(t *testing.T) {
 	first := `
 #include <stdio.h>
@@ -360,37 +359,37 @@ int main(int argc, char **argv)
 	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
 	c.stdin.(io.Writer).Write([]byte("\n"))
 	if addrs := c.line(); len(addrs) != 1 || addrs[0] != c.addrs[0] {
-		t.Fatalf("the second program has %#x, the first %#x", addrs, c.addrs)
+		t.Fatalf("addresses of the second program are %#x, want those of the first: %#x", addrs, c.addrs)
 	}
 	expect(t, ps.name(c.pid(), c.addrs[0]), "static_two", 0)
 }
 
-// TestProcessSuccessor pretends that the pid belonged to another process.
-func TestProcessSuccessor(t *testing.T) {
+// TestProcessPIDReuse changes the start time of the snapshot, as if the PID had been reused since.
+func TestProcessPIDReuse(t *testing.T) {
 	c, ps := start(t, compile(t, program)), newProcesses(t)
 	if err := ps.Remember(c.pid()); err != nil {
 		t.Fatal(err)
 	}
-	const gone = 0x1000
-	s := ps.pids[c.pid()].taken
+	const oldAddr = 0x1000
+	s := ps.pids[c.pid()].snapshot
 	s.start--
-	old := mapping{start: gone, end: gone + 1, path: "/gone", module: s.mapping(c.addrs[0]).module}
+	old := mapping{start: oldAddr, end: oldAddr + 1, path: "/old", module: s.mapping(c.addrs[0]).module}
 	ps.cache.retain(old.module)
 	s.maps = slices.Insert(s.maps, 0, old)
 
 	ps.now = func() time.Time { return time.Now().Add(time.Hour) }
 	if f := ps.name(c.pid(), 1); f.Reason != Exited {
-		t.Errorf("nothing says that the process has exited: %#v", f)
+		t.Errorf("got %#v, want reason exited", f)
 	}
-	if f := ps.name(c.pid(), gone); f.Module != "/gone" {
-		t.Errorf("the successor took its place: %#v", f)
+	if f := ps.name(c.pid(), oldAddr); f.Module != "/old" {
+		t.Errorf("the new process has replaced the snapshot: %#v", f)
 	}
 	if err := ps.Remember(c.pid()); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
-	if f := ps.name(c.pid(), gone); f.Module != "" {
-		t.Errorf("the successor has inherited: %#v", f)
+	if f := ps.name(c.pid(), oldAddr); f.Module != "" {
+		t.Errorf("the snapshot of the new process has a mapping of the old one: %#v", f)
 	}
 }
 
@@ -400,11 +399,11 @@ func TestProcessForget(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ps.cache.held == 0 {
-		t.Error("no files held")
+		t.Error("Remember keeps no files open")
 	}
 	ps.Forget(c.pid())
-	if ps.cache.held != 0 || len(ps.cache.modules) != 0 || len(ps.shared) != 0 {
-		t.Errorf("%d files, %d modules, %d roots are left", ps.cache.held, len(ps.cache.modules), len(ps.shared))
+	if ps.cache.held != 0 || len(ps.cache.modules) != 0 || len(ps.roots) != 0 {
+		t.Errorf("%d files, %d modules, %d roots after Forget, want none", ps.cache.held, len(ps.cache.modules), len(ps.roots))
 	}
 	expect(t, ps.name(c.pid(), c.addrs[0]), "static_one", 0)
 }

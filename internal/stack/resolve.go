@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// located is a frame and where its address was looked up.
+// located is a frame, and the module and offset where its address was looked up.
 type located struct {
 	Frame
-	module *module // nil if it is of none
-	offset uint64  // in the file
+	module *module // nil if the address is not in a module
+	offset uint64  // file offset
 	at     place
 }
 
-// locate names an address after the mapping that it lay in. It is false where that is not
-// known, or of no program.
+// locate symbolizes an address with the mappings that were sampled with the stack. It returns false
+// if none of them contains the address, or if that is not of an executable file.
 func (ps *Processes) locate(p *process, addr uint64, exact bool, code []Code) (l located, ok bool) {
 	pc := addr
 	if !exact {
@@ -23,7 +23,8 @@ func (ps *Processes) locate(p *process, addr uint64, exact bool, code []Code) (l
 	if l, ok = ps.locateAt(p, addr, pc, code); !ok || l.Name != "" || exact {
 		return l, ok
 	}
-	// A signal handler returns to the very start of code that called nothing.
+	// If a signal handler interrupted a function, it returns to the start of a trampoline, which no
+	// call precedes.
 	if t, ok := ps.locateAt(p, addr, addr, code); ok {
 		if t.Offset == 0 && isTrampoline(t.Name) {
 			ps.cache.release(l.module)
@@ -34,7 +35,7 @@ func (ps *Processes) locate(p *process, addr uint64, exact bool, code []Code) (l
 	return l, true
 }
 
-// locateAt names addr after what holds pc. The module is to be released.
+// locateAt symbolizes addr by looking up pc. The caller releases the module.
 func (ps *Processes) locateAt(p *process, addr, pc uint64, code []Code) (l located, ok bool) {
 	i := slices.IndexFunc(code, func(c Code) bool { return c.holds(pc) })
 	if i < 0 {
@@ -46,7 +47,7 @@ func (ps *Processes) locateAt(p *process, addr, pc uint64, code []Code) (l locat
 	}
 	l.Frame = Frame{Addr: addr, Module: f.Path}
 	l.offset = pc - code[i].Start + code[i].Offset
-	l.module, l.at = f.module(ps, ps.roots(p.root))
+	l.module, l.at = f.module(ps, ps.searchRoots(p.root))
 	l.at.pid = p.pid
 	if !l.module.resolve(&l.Frame, pc, l.offset, l.at) {
 		ps.cache.release(l.module)
@@ -55,60 +56,61 @@ func (ps *Processes) locateAt(p *process, addr, pc uint64, code []Code) (l locat
 	return l, true
 }
 
-// frame names one address, with newer mappings if the known ones cannot. The
-// address is exact if the thread was interrupted there; else it is a return
-// address, and lies in the function that holds the byte before it.
+// frame symbolizes an address with the snapshot, and takes a new one if necessary. exact is set if
+// the thread was interrupted at the address. Otherwise it is a return address, and belongs to the
+// function that contains the byte before it.
 func (ps *Processes) frame(p *process, addr uint64, exact bool, at uint64) located {
 	pc := addr
 	if !exact {
 		pc--
 	}
-	f, sure := p.lookup(addr, pc, at)
-	if !sure && ps.refresh(p) {
+	f, isFinal := p.lookup(addr, pc, at)
+	if !isFinal && ps.refresh(p) {
 		f, _ = p.lookup(addr, pc, at)
 	}
 	if f.Name != "" || exact {
 		return p.located(f, pc)
 	}
-	// A signal handler returns to the very start of code that called nothing.
+	// If a signal handler interrupted a function, it returns to the start of a trampoline, which no
+	// call precedes.
 	if t, _ := p.lookup(addr, addr, at); t.Offset == 0 && isTrampoline(t.Name) {
 		return p.located(t, addr)
 	}
 	return p.located(f, pc)
 }
 
-// located adds the file that f was named after, if it is a program.
+// located adds the module and offset of f, if that is an ELF file.
 func (p *process) located(f Frame, pc uint64) located {
 	l := located{Frame: f}
-	if f.Name == "" || p.taken == nil {
+	if f.Name == "" || p.snapshot == nil {
 		return l
 	}
-	if m := p.taken.mapping(pc); m != nil && m.module != nil && m.module.key.kind == kindELF {
-		l.module, l.offset, l.at = m.module, pc-m.start+m.offset, place{path: m.file(), roots: p.taken.roots, pid: p.pid}
+	if m := p.snapshot.mapping(pc); m != nil && m.module != nil && m.module.key.kind == kindELF {
+		l.module, l.offset, l.at = m.module, pc-m.start+m.offset, place{path: m.file(), roots: p.snapshot.roots, pid: p.pid}
 	}
 	return l
 }
 
-// lookup names addr after what holds pc. It is sure if newer mappings, or a
-// newer perf map or jitdump, cannot change the answer.
-func (p *process) lookup(addr, pc, at uint64) (f Frame, sure bool) {
-	f = Frame{Addr: addr, Reason: p.gone}
+// lookup symbolizes addr by looking up pc. isFinal is set if a newer snapshot, perf map or jitdump
+// cannot change the result.
+func (p *process) lookup(addr, pc, at uint64) (f Frame, isFinal bool) {
+	f = Frame{Addr: addr, Reason: p.failure}
 	if f.Reason == Named {
 		f.Reason = Unmapped
 	}
-	if p.taken == nil {
+	if p.snapshot == nil {
 		return f, false
 	}
-	if m := p.taken.mapping(pc); m != nil && p.taken.resolve(&f, m, pc) {
+	if m := p.snapshot.mapping(pc); m != nil && p.snapshot.resolve(&f, m, pc) {
 		return f, true
 	}
-	p.taken.resolveJIT(&f, pc, at)
-	return f, f.Name != "" && at <= p.taken.seen
+	p.snapshot.resolveJIT(&f, pc, at)
+	return f, f.Name != "" && at <= p.snapshot.takenAt
 }
 
-// resolve names f after the module of its mapping. It is sure if that is a
-// file with symbols: no JIT compiler writes into those.
-func (s *snapshot) resolve(f *Frame, m *mapping, pc uint64) (sure bool) {
+// resolve symbolizes f with the module of its mapping. isFinal is set if that is a file with
+// symbols, because JIT compilers do not write to these.
+func (s *snapshot) resolve(f *Frame, m *mapping, pc uint64) (isFinal bool) {
 	f.Module = m.path
 	if m.module != nil {
 		return m.module.resolve(f, pc, pc-m.start+m.offset, place{path: m.file(), roots: s.roots, pid: s.pid})
@@ -123,7 +125,7 @@ func (s *snapshot) resolve(f *Frame, m *mapping, pc uint64) (sure bool) {
 	return false
 }
 
-// resolveJIT names f after the first of the process's own files that has it.
+// resolveJIT symbolizes f with the first jitdump or perf map of the process that has a symbol.
 func (s *snapshot) resolveJIT(f *Frame, pc, at uint64) {
 	for _, j := range s.jits {
 		jit := *f
@@ -136,8 +138,8 @@ func (s *snapshot) resolveJIT(f *Frame, pc, at uint64) {
 	}
 }
 
-// isTrampoline tells what signal handlers return to. The frame behind it is
-// the interrupted instruction.
+// isTrampoline reports whether name is the function that signal handlers return to. The frame that
+// follows it is the interrupted instruction.
 func isTrampoline(name string) bool {
 	switch strings.TrimSuffix(name, ".abi0") {
 	case "__restore_rt", "__restore", "runtime.sigreturn__sigaction",

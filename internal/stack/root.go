@@ -15,15 +15,15 @@ type fileID struct {
 	mtime, size int64 // ns, bytes
 }
 
-// handle refers to a regular file without having opened it: opening a device
-// or a pipe that somebody mapped or left in our way could act on it, or block.
+// handle refers to a regular file that is not open for reading. Opening a device or a pipe, which
+// users can map or put in place of a file, can block or have side effects.
 type handle struct {
 	file    *os.File // O_PATH
 	id      fileID
 	changed uint64 // ctime in ns
 }
 
-// newHandle takes fd over.
+// newHandle takes ownership of fd.
 func newHandle(fd int, path string) (*handle, error) {
 	f := os.NewFile(uintptr(fd), path)
 	var st unix.Stat_t
@@ -40,7 +40,7 @@ func newHandle(fd int, path string) (*handle, error) {
 
 var errIrregular = errors.New("not a regular file")
 
-// handleAt follows path, magic links of /proc included.
+// handleAt follows path, including magic links of /proc.
 func handleAt(path string) (*handle, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -56,16 +56,16 @@ func (h *handle) open() (*os.File, error) {
 
 func (h *handle) Close() error { return h.file.Close() }
 
-// root is the root directory of a process, kept after the process has exited.
+// root is the root directory of a process. It is kept after the process has exited.
 type root struct {
 	id   inodeID
 	dir  *os.File // O_PATH
-	refs int      // processes that share it
+	refs int      // number of processes with this root
 }
 
 type inodeID struct{ dev, inode uint64 }
 
-// inodeOf identifies what path leads to.
+// inodeOf returns the device and inode number of path.
 func inodeOf(path string) (inodeID, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -88,9 +88,9 @@ func openRoot(path string) (*root, error) {
 	return &root{id: inodeID{st.Dev, st.Ino}, dir: dir}, nil
 }
 
-// handle finds a path as the process would: symbolic links, absolute ones too,
-// stay below its root. Kernels before 5.6 have no openat2; there an absolute
-// link leads to our own root, and what it finds must pass the same checks.
+// handle resolves a path as the process would: symbolic links, including absolute ones, stay below
+// its root. Before Linux 5.6 there is no openat2, and an absolute link leads to corescope's own
+// root; the file that is found must pass the same checks.
 func (r *root) handle(path string) (*handle, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC,

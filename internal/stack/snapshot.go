@@ -12,42 +12,41 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// snapshot is what was read of a process while it lived: enough to name its
-// addresses after it has exited.
+// snapshot is what was read of a process while it ran. It suffices to symbolize its addresses after
+// it has exited.
 type snapshot struct {
 	pid      int
-	start    uint64  // when the process began, in clock ticks since boot
-	program  inodeID // what it runs, zero if that may not be seen
-	root     *root   // nil if it may not be opened
-	roots    []*root // where its files may be found: there, and below our own
+	start    uint64  // when the process started, in clock ticks since boot
+	program  inodeID // /proc/PID/exe, zero if it cannot be read
+	root     *root   // nil if it cannot be opened
+	roots    []*root // where to search files: root, and corescope's own
 	maps     []mapping
 	perfPath string
-	jits     []jitFile // its jitdumps and its perf map, if it has them
-	seen     uint64    // when it was taken, on CLOCK_MONOTONIC in ns
+	jits     []jitFile // jitdumps and perf map
+	takenAt  uint64    // CLOCK_MONOTONIC in ns
 }
 
-// jitFile is what a JIT compiler writes of the functions that it makes.
+// jitFile is a file in which a JIT compiler describes its functions.
 type jitFile struct {
 	path   string
 	module *module
 }
 
-// read takes a snapshot of a process. What it has in common with old, one of
-// the same process, is taken from there; if the pid has passed to a successor
-// that is not welcome, the process has exited.
-func (ps *Processes) read(pid int, old *snapshot, successor bool) (*snapshot, error) {
+// readSnapshot takes a snapshot of a process. It reuses modules of old, an earlier snapshot of the
+// same process. If the PID has been reused and allowReuse is not set, the process has exited.
+func (ps *Processes) readSnapshot(pid int, old *snapshot, allowReuse bool) (*snapshot, error) {
 	d, err := openProc(pid)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	ofKernel, start, err := d.stat()
+	isKernelThread, start, err := d.stat()
 	if err != nil {
 		return nil, err
 	}
 	if old != nil && old.start != start {
-		if !successor {
-			return nil, fmt.Errorf("pid is another process: %w", fs.ErrNotExist)
+		if !allowReuse {
+			return nil, fmt.Errorf("process has exited and its PID was reused: %w", fs.ErrNotExist)
 		}
 		old = nil
 	}
@@ -60,26 +59,26 @@ func (ps *Processes) read(pid int, old *snapshot, successor bool) (*snapshot, er
 		if err == nil {
 			defer t.Close()
 			d, maps = t, shared
-		} else if !ofKernel { // it ends, whether it is a zombie already or not
+		} else if !isKernelThread { // the process is exiting, or a zombie
 			return nil, err
 		}
 	}
 	if exceeded != nil {
-		ps.cache.limits.Report(pid, exceeded, "code in its mappings beyond that has no names")
+		ps.cache.limits.Report(pid, exceeded, "code in mappings beyond the limit has no names")
 	}
-	s := &snapshot{pid: pid, seen: monotonic(), start: start, perfPath: perfMapPath(d.innerPID(pid)), maps: maps}
-	ps.complete(s, old, d)
+	s := &snapshot{pid: pid, takenAt: monotonic(), start: start, perfPath: perfMapPath(d.innerPID(pid)), maps: maps}
+	ps.openFiles(s, old, d)
 	return s, nil
 }
 
-// complete finds the files of s, which follows old.
-func (ps *Processes) complete(s, old *snapshot, d procDir) {
+// openFiles opens the root and the files of s. old is the previous snapshot or nil.
+func (ps *Processes) openFiles(s, old *snapshot, d procDir) {
 	s.root = ps.shareRoot(d.path)
-	s.roots = ps.roots(s.root)
+	s.roots = ps.searchRoots(s.root)
 	s.program, _ = inodeOf(d.path + "/exe")
 	for i := range s.maps {
 		if !ps.reuse(&s.maps[i], old) {
-			ps.find(&s.maps[i], s, d)
+			ps.findModule(&s.maps[i], s, d)
 		}
 	}
 	if old != nil {
@@ -96,7 +95,7 @@ func monotonic() uint64 {
 	return uint64(t.Nano())
 }
 
-// reuse takes the module of the same mapping of an older snapshot.
+// reuse sets the module of m to that of the same mapping in an older snapshot.
 func (ps *Processes) reuse(m *mapping, old *snapshot) bool {
 	if old == nil {
 		return false
@@ -110,15 +109,15 @@ func (ps *Processes) reuse(m *mapping, old *snapshot) bool {
 	return true
 }
 
-// maxUnmapped bounds the mappings that are remembered after they have gone.
+// maxUnmapped bounds the number of mappings that are kept after they were removed.
 const maxUnmapped = 4096
 
-// keepUnmapped takes over what the process has unmapped since, by dlclose or
-// exec: addresses that were sampled before still lie there.
+// keepUnmapped adds mappings of old that the process has removed since, by dlclose or exec, because
+// earlier samples have addresses in them.
 func (ps *Processes) keepUnmapped(s, old *snapshot) {
-	now := len(s.maps)
+	current := len(s.maps)
 	for _, o := range old.maps {
-		if o.module == nil || len(s.maps)-now >= maxUnmapped || overlaps(s.maps[:now], o) {
+		if o.module == nil || len(s.maps)-current >= maxUnmapped || overlaps(s.maps[:current], o) {
 			continue
 		}
 		ps.cache.retain(o.module)
@@ -127,7 +126,7 @@ func (ps *Processes) keepUnmapped(s, old *snapshot) {
 	sortMaps(s.maps)
 }
 
-// overlaps reports whether one of maps, ordered by address, overlaps o.
+// overlaps reports whether a mapping in maps, sorted by address, overlaps o.
 func overlaps(maps []mapping, o mapping) bool {
 	i, _ := slices.BinarySearchFunc(maps, o.start, func(m mapping, start uint64) int {
 		return compareBool(m.end > start, m.end <= start)
@@ -135,10 +134,10 @@ func overlaps(maps []mapping, o mapping) bool {
 	return i < len(maps) && maps[i].start < o.end
 }
 
-// born is when the process began, or a little earlier: the two clocks differ
-// by a tick, and the wall clock may have been set.
-func (s *snapshot) born() time.Time {
-	const ticks, slack = 100, 2 * time.Second // USER_HZ of all architectures here
+// startTime returns when the process started, at the latest. It is a little earlier, because clock
+// ticks are coarse and the wall clock can have been adjusted.
+func (s *snapshot) startTime() time.Time {
+	const ticks, slack = 100, 2 * time.Second // USER_HZ on x86-64 and arm64
 	var boot unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil {
 		return time.Time{}
@@ -147,7 +146,7 @@ func (s *snapshot) born() time.Time {
 	return time.Now().Add(-age - slack)
 }
 
-// bytes is the memory of the snapshot. Mappings of a file that follow one another share its path.
+// bytes returns the memory of the snapshot. Consecutive mappings of a file share the path.
 func (s *snapshot) bytes() (n int64) {
 	if s == nil {
 		return 0
@@ -161,9 +160,9 @@ func (s *snapshot) bytes() (n int64) {
 	return n
 }
 
-// isLike tells that both have the same mappings, and no files of a JIT compiler, which it
-// goes on writing.
-func (s *snapshot) isLike(o *snapshot) bool {
+// hasSameMappings reports whether both have the same mappings and there is no jitdump or perf map,
+// because a JIT compiler continues to write these.
+func (s *snapshot) hasSameMappings(o *snapshot) bool {
 	if s == nil || o == nil || len(s.jits) > 0 || len(s.maps) != len(o.maps) {
 		return false
 	}
@@ -182,7 +181,7 @@ func (s *snapshot) rootID() inodeID {
 	return s.root.id
 }
 
-// mapping returns the mapping that holds addr, or nil.
+// mapping returns the mapping that contains addr, or nil.
 func (s *snapshot) mapping(addr uint64) *mapping {
 	i, _ := slices.BinarySearchFunc(s.maps, addr, func(m mapping, addr uint64) int {
 		return compareBool(m.end > addr, m.end <= addr)

@@ -2,19 +2,19 @@ package stack
 
 import "fmt"
 
-// Detail is what frames tell beside the function, by the debugging information of its file
-// or of that file's debug file. Reading it takes its size in memory, 512 MiB at the most.
+// Detail selects what frames contain besides the function. It is read from the debugging
+// information of the file, or of its debug file, which takes its size in memory, at most 512 MiB.
 type Detail struct {
-	// Lines is the position in the source.
+	// Lines adds the source position.
 	Lines bool
-	// Inlines is a frame for each function that stands in another one.
+	// Inlines adds a frame for each inlined function.
 	Inlines bool
 }
 
-// Want says what frames are to tell. It is called before there are any.
-func (ps *Processes) Want(d Detail) { ps.detail = d }
+// SetDetail sets what frames contain. Call it before Append.
+func (ps *Processes) SetDetail(d Detail) { ps.detail = d }
 
-// appendDetail appends a frame, and what is known of it from the debugging information.
+// appendDetail appends a frame with its detail.
 func (ps *Processes) appendDetail(dst []Frame, l *located) []Frame {
 	if ps.detail == (Detail{}) || l.Name == "" || l.module == nil || l.module.key.kind != kindELF {
 		return append(dst, l.Frame)
@@ -43,8 +43,8 @@ func (m *module) appendDetail(dst []Frame, f Frame, offset uint64, at place, wan
 	return u.appendFrames(dst, f, vaddr, want)
 }
 
-// appendFrames appends the functions that stand in f's, and f. Each has the line where it
-// calls the one before it; the innermost one that of the address.
+// appendFrames appends the functions that are inlined in f at vaddr, innermost first, and then f.
+// The innermost frame has the position of vaddr, the others that of the call of the previous one.
 func (u *unit) appendFrames(dst []Frame, f Frame, vaddr uint64, want Detail) []Frame {
 	file, line := u.line(vaddr)
 	locate := func(f *Frame) {
@@ -52,7 +52,7 @@ func (u *unit) appendFrames(dst []Frame, f Frame, vaddr uint64, want Detail) []F
 			f.File, f.Line = file, line
 		}
 	}
-	for _, in := range u.within(vaddr) {
+	for _, in := range u.inlinesAt(vaddr) {
 		if want.Inlines {
 			part := f
 			part.Name, part.Offset, part.Inlined = in.name, vaddr-in.low, true
@@ -65,24 +65,24 @@ func (u *unit) appendFrames(dst []Frame, f Frame, vaddr uint64, want Detail) []F
 	return append(dst, f)
 }
 
-// readDebugInfo reads the debugging information of the module, or else of its debug file,
-// once. It returns how much memory that takes.
+// readDebugInfo reads the debugging information of the module, or of its debug file, once. It
+// returns the increase of memory.
 func (s *symbols) readDebugInfo(m *module, at place) (grown int64) {
-	if s.debugged {
+	if s.debugInfoRead {
 		return 0
 	}
-	s.debugged = true
+	s.debugInfoRead = true
 	if f, err := m.cache.open(m, at); err == nil {
 		var err error
 		s.debug, err = readDebugInfo(func() (*image, error) { return openImage(f, m.key.file.size, at.path) })
-		s.note(err)
+		s.noteLimit(err)
 		f.Close()
 	}
 	if s.debug == nil {
 		s.eachDebugFile(at, func(i *image) bool {
 			var err error
 			s.debug, err = readDebugInfo(func() (*image, error) { return i, nil })
-			s.note(err)
+			s.noteLimit(err)
 			return s.debug != nil
 		})
 	}
@@ -92,7 +92,7 @@ func (s *symbols) readDebugInfo(m *module, at place) (grown int64) {
 	return s.debug.bytes()
 }
 
-// readDebugInfo outlives files that are made to do harm, on which debug/dwarf may panic.
+// readDebugInfo recovers from panics of debug/dwarf, which malformed files can cause.
 func readDebugInfo(open func() (*image, error)) (d *debugInfo, err error) {
 	defer func() {
 		if p := recover(); p != nil {

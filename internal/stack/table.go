@@ -7,24 +7,24 @@ import (
 	"slices"
 )
 
-// symbol is one entry on its way into a table.
+// symbol is an entry from which a table is built.
 type symbol struct {
 	start uint64
-	end   uint64 // first address behind it; no more than a limit if open
+	end   uint64 // first address after it; an upper bound if open is set
 	name  uint32 // offset of the NUL-terminated name
-	rank  uint8  // which of several names of one address is taken: the lowest
-	open  bool   // the size is unknown: it reaches to the next symbol or end
-	mark  bool   // it ends what is open before it and names nothing
-	label bool   // it names nothing within a function, even if that is open
+	rank  uint8  // if several symbols have the same address, the one with the lowest rank is used
+	open  bool   // the size is unknown: it ends at the next symbol, or at end
+	bound bool   // it ends the open symbol before it, but is not a function
+	label bool   // it is ignored in a function, even if that is open
 }
 
-// table finds the function that covers an address, in 16 bytes a symbol and
-// the names. It never changes once built.
+// table finds the function that contains an address. It takes 16 bytes per symbol, and the names.
+// It is immutable.
 type table struct {
 	starts  []uint64
 	spans   []span
 	names   []byte
-	parents map[uint32]uint32 // symbol → the one around it, if there is one
+	parents map[uint32]uint32 // symbol → the one that contains it, if any
 }
 
 type span struct {
@@ -32,14 +32,14 @@ type span struct {
 	name uint32
 }
 
-// newTable builds a table out of symbols, which it sorts, and keeps names.
-// Where symbols overlap, the one that starts last has the address. An open
-// symbol within a sized one is a label of that function and is left out.
+// newTable builds a table from symbols, which it sorts. It keeps names. If symbols overlap, an
+// address belongs to the one with the highest start. An open symbol in a symbol with a size is a
+// label of that function, and is ignored.
 func newTable(symbols []symbol, names []byte) *table {
 	sortSymbols(symbols, names)
 	symbols = withoutLabels(symbols)
 	t := &table{names: names}
-	var around []int // indices of the symbols that may cover what follows
+	var around []int // indices of symbols that can contain the next ones
 	for i := 0; i < len(symbols); {
 		s := symbols[i]
 		for i++; i < len(symbols) && symbols[i].start == s.start; i++ {
@@ -50,7 +50,7 @@ func newTable(symbols []symbol, names []byte) *table {
 		for len(around) > 0 && t.end(around[len(around)-1]) <= s.start {
 			around = around[:len(around)-1]
 		}
-		if s.mark || s.end <= s.start || s.open && len(around) > 0 {
+		if s.bound || s.end <= s.start || s.open && len(around) > 0 {
 			continue
 		}
 		around = t.add(s, around)
@@ -59,14 +59,14 @@ func newTable(symbols []symbol, names []byte) *table {
 	return t
 }
 
-// withoutLabels leaves out labels of open functions, which reach to the next function.
+// withoutLabels removes labels of open functions, which end at the next function.
 func withoutLabels(symbols []symbol) []symbol {
 	var end uint64 // of the open function
 	return slices.DeleteFunc(symbols, func(s symbol) bool {
 		if s.label {
 			return s.start < end
 		}
-		if end = 0; s.open && !s.mark {
+		if end = 0; s.open && !s.bound {
 			end = s.end
 		}
 		return false
@@ -90,7 +90,7 @@ func (t *table) end(i int) uint64 {
 	return t.starts[i] + uint64(t.spans[i].size)
 }
 
-// sortSymbols orders by address, the best name of an address first.
+// sortSymbols sorts by address, and symbols of the same address by preference.
 func sortSymbols(symbols []symbol, names []byte) {
 	slices.SortFunc(symbols, func(a, b symbol) int {
 		if a.start != b.start {
@@ -100,12 +100,11 @@ func sortSymbols(symbols []symbol, names []byte) {
 	})
 }
 
-// compareAliases orders the names of one address: what names something, what
-// has a size, the larger one, and then the name that a programmer would know:
-// with fewer underscores in front (write before __write and __libc_write) and
-// of stronger binding.
+// compareAliases orders symbols of the same address by preference: functions first, then symbols
+// with a size, larger ones, names with fewer leading underscores (write before __write and
+// __libc_write), and stronger binding.
 func compareAliases(a, b symbol, names []byte) int {
-	if c := cmp.Or(compareBool(a.mark, b.mark), compareBool(a.open, b.open)); c != 0 {
+	if c := cmp.Or(compareBool(a.bound, b.bound), compareBool(a.open, b.open)); c != 0 {
 		return c
 	}
 	if c := cmp.Compare(b.end, a.end); c != 0 && !a.open {
@@ -129,8 +128,8 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// underscores counts those in front of a name. The vDSO's __vdso_ is part of
-// the name: without it the function reads like the one of libc that calls it.
+// underscores counts leading underscores. __vdso_ counts as a part of the name, because the rest is
+// also the name of the libc function that calls it.
 func underscores(name []byte) int {
 	if bytes.HasPrefix(name, []byte("__vdso_")) {
 		return 0
@@ -154,18 +153,18 @@ func (t *table) lookup(addr uint64) int {
 	return i
 }
 
-// name returns the name of symbol i, a part of the table's memory.
+// name returns the name of symbol i. It refers to the memory of the table.
 func (t *table) name(i int) []byte {
 	return cstring(t.names, t.spans[i].name)
 }
 
-// bytes is the memory the table holds.
+// bytes returns the memory of the table.
 func (t *table) bytes() int64 {
-	const parent = 32 // a map entry of two words, with its share of the map
+	const parent = 32 // estimate for a map entry of two words
 	return int64(16*cap(t.starts) + cap(t.names) + parent*len(t.parents))
 }
 
-// cstring returns the bytes of b from offset to the next NUL.
+// cstring returns the bytes of b from offset up to the next NUL.
 func cstring(b []byte, offset uint32) []byte {
 	if uint64(offset) >= uint64(len(b)) {
 		return nil

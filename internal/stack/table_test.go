@@ -36,8 +36,8 @@ func TestTableLookup(t *testing.T) {
 	open := func(name string, start, limit uint64) entry {
 		return entry{name, symbol{start: start, end: limit, open: true}}
 	}
-	mark := func(name string, start uint64) entry {
-		return entry{name, symbol{start: start, end: start + 100, open: true, mark: true}}
+	bound := func(name string, start uint64) entry {
+		return entry{name, symbol{start: start, end: start + 100, open: true, bound: true}}
 	}
 	type want map[uint64]string
 	tests := []struct {
@@ -55,8 +55,8 @@ func TestTableLookup(t *testing.T) {
 		{"open to limit", []entry{open("a", 10, 20), sized("b", 30, 40)}, want{19: "a", 20: "", 29: ""}},
 		{"last open", []entry{open("a", 10, 20)}, want{19: "a", 20: ""}},
 		{"label in function", []entry{sized("a", 10, 40), open("b", 20, 100)}, want{15: "a", 25: "a", 40: ""}},
-		{"mark ends", []entry{open("a", 10, 100), mark("end", 20), open("b", 30, 100)}, want{19: "a", 20: "", 29: "", 30: "b"}},
-		{"mark is no alias", []entry{mark("start", 10), open("z", 10, 20)}, want{10: "z"}},
+		{"bound ends open symbol", []entry{open("a", 10, 100), bound("end", 20), open("b", 30, 100)}, want{19: "a", 20: "", 29: "", 30: "b"}},
+		{"bound is not an alias", []entry{bound("start", 10), open("z", 10, 20)}, want{10: "z"}},
 		{"empty symbol", []entry{sized("a", 10, 10)}, want{10: ""}},
 		{"larger alias", []entry{sized("a", 10, 12), sized("b", 10, 20)}, want{11: "b", 15: "b"}},
 		{"sized alias", []entry{open("a", 10, 90), sized("b", 10, 20)}, want{11: "b", 50: ""}},
@@ -77,8 +77,7 @@ func TestTableLookup(t *testing.T) {
 	}
 }
 
-// TestTableCovers compares with a search that looks at every symbol: the name
-// found must cover the address, and one must be found if any does.
+// TestTableCovers compares with a linear search.
 func TestTableCovers(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -96,8 +95,8 @@ func TestTableCovers(t *testing.T) {
 	}
 }
 
-// innermost returns the symbol that starts last of those that cover addr; of
-// several that start together only the longest, first in the alphabet, counts.
+// innermost returns the symbol with the highest start that contains addr. Of symbols with the same
+// start, only the longest one counts, and of these the first by name.
 func innermost(entries []entry, addr uint64) string {
 	name, last := "", uint64(0)
 	for _, e := range entries {

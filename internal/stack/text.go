@@ -7,10 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// AppendText appends one line a frame in the order given: four spaces and the
-// name, as libbpf-tools print it. A frame without a name is written as
-// module+0xoffset with the reason and the build-id. Verbose puts the address
-// before it and the offset, the module and the source position behind it.
+// AppendText appends one line per frame, in the given order: four spaces and the name, as in
+// libbpf-tools. A frame without a name is module+0xoffset with the reason and the build-id. Verbose
+// adds the address in front, and offset, module and source position at the end.
 func AppendText(dst []byte, frames []Frame, verbose bool) []byte {
 	for i := range frames {
 		f := &frames[i]
@@ -23,17 +22,16 @@ func AppendText(dst []byte, frames []Frame, verbose bool) []byte {
 			dst = f.appendPlace(dst)
 		}
 		if f.Name == "" {
-			dst = f.appendWhy(dst)
+			dst = f.appendReason(dst)
 		}
 		dst = append(dst, '\n')
 	}
 	return dst
 }
 
-// AppendFolded appends the frames outermost first, joined by semicolons, with
-// _[k] behind kernel functions and _[i] behind inlined ones: the form that
-// flame graph programs read. A frame without a name is written as
-// module+0xoffset, without the directory of the module.
+// AppendFolded appends the frames outermost first, separated by semicolons, with the suffix _[k]
+// for kernel functions and _[i] for inlined functions, as flame graph programs expect. A frame
+// without a name is module+0xoffset, without the directory of the module.
 func AppendFolded(dst []byte, frames []Frame) []byte {
 	for i := len(frames) - 1; i >= 0; i-- {
 		f := &frames[i]
@@ -51,7 +49,7 @@ func AppendFolded(dst []byte, frames []Frame) []byte {
 	return dst
 }
 
-// String returns the name, or module+0xoffset, safe for a terminal.
+// String returns the name, or module+0xoffset. Terminal control sequences are escaped.
 func (f Frame) String() string {
 	return string(f.appendLabel(nil, f.Module, false))
 }
@@ -67,7 +65,7 @@ func (f *Frame) appendLabel(dst []byte, module string, folded bool) []byte {
 	return strconv.AppendUint(append(dst, "+0x"...), f.Offset, 16)
 }
 
-// appendPlace says more of a frame that has a name.
+// appendPlace appends offset, module and source position of a frame that has a name.
 func (f *Frame) appendPlace(dst []byte) []byte {
 	if f.Name == "" {
 		return dst
@@ -85,7 +83,8 @@ func (f *Frame) appendPlace(dst []byte) []byte {
 	return dst
 }
 
-func (f *Frame) appendWhy(dst []byte) []byte {
+// appendReason appends why the frame has no name, and the build-id.
+func (f *Frame) appendReason(dst []byte) []byte {
 	dst = append(dst, " ("...)
 	dst = append(dst, f.Reason.String()...)
 	if f.BuildID != "" {
@@ -104,7 +103,7 @@ func appendAddr(dst []byte, addr uint64) []byte {
 	return append(dst, ' ')
 }
 
-// base is the last element of a file, and all of a name that is no path.
+// base returns the last element of a path. Other names are returned unchanged.
 func base(module string) string {
 	if strings.HasPrefix(module, "/") {
 		return path.Base(module)
@@ -112,11 +111,10 @@ func base(module string) string {
 	return module
 }
 
-// appendSafe appends s with everything escaped that a terminal may act on or
-// that would change what the eye reads (controls, direction marks, broken
-// UTF-8). Symbols come from files that anybody may have written. In folded
-// text a semicolon ends a frame, so one within a name becomes a colon, as in
-// every program that writes the form.
+// appendSafe appends s and escapes non-printable characters, such as terminal control sequences and
+// direction marks, and invalid UTF-8, because symbols are from untrusted files. In folded text a
+// semicolon ends a frame, so a semicolon in a name becomes a colon, as in other programs that write
+// this format.
 func appendSafe(dst []byte, s string, folded bool) []byte {
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])

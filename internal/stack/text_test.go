@@ -96,6 +96,6 @@ func TestReasonText(t *testing.T) {
 		}
 	}
 	if Named.String() != "" || (Outside+1).String() != "unknown" {
-		t.Errorf("Named is %q, what follows the last is %q", Named, Outside+1)
+		t.Errorf("Named is %q, want \"\"; an invalid reason is %q, want unknown", Named, Outside+1)
 	}
 }

@@ -9,22 +9,22 @@ import (
 
 // Frames are the options for grouping by frames, and for the depth of stacks.
 type Frames struct {
-	Address bool   `flag:"address" help:"tell addresses in functions apart, and show them"`
-	Offset  bool   `flag:"offset" help:"as --address, but show the distances from the functions' starts"`
-	Depth   uint32 `flag:"perf-max-stack-depth" arg:"N" min:"1" max:"512" bpf:"stack_depth" help:"keep only the N innermost frames; what is walked by frame pointers, as in the kernel, ends at kernel.perf_event_max_stack, 127"`
-	Storage uint64 `flag:"stack-storage-size" arg:"N" help:"means nothing: there is no limit"`
+	Address bool   `flag:"address" help:"group by address instead of function, and show addresses"`
+	Offset  bool   `flag:"offset" help:"like --address, but show offsets from the start of functions"`
+	Depth   uint32 `flag:"perf-max-stack-depth" arg:"N" min:"1" max:"512" bpf:"stack_depth" help:"keep only the N innermost frames; kernel stacks, and user stacks with --unwind fp, have at most kernel.perf_event_max_stack frames (by default 127)"`
+	Storage uint64 `flag:"stack-storage-size" arg:"N" help:"ignored, for compatibility: the number of stacks is not limited"`
 }
 
 // UserStacks are the options for user stacks.
 type UserStacks struct {
-	Unwind     string `flag:"unwind" arg:"HOW" of:"auto,fp" help:"how the stacks of processes are walked: auto, by what their files say of each function, and by frame pointers where they do not; fp, by frame pointers alone"`
-	Memory     uint32 `flag:"unwind-memory" arg:"MB" min:"1" max:"1024" help:"memory of the kernel for unwind tables, in units of 1,048,576 bytes; by default 1/64 of the machine's, at least 64 and at most 512"`
-	Lines      bool   `flag:"lines" help:"tell source lines apart, and show them as FILE:LINE, where a program has debugging information; reading that takes time, and memory as large as it is"`
-	Inlines    bool   `flag:"inlines" help:"show functions that the compiler has put into others as callees of these, likewise"`
-	Debuginfod string `flag:"debuginfod" arg:"URLS" help:"have the debug files of programs that have no names of their own fetched from these servers, by debuginfod-find of elfutils; names wait until they are there"`
+	Unwind     string `flag:"unwind" arg:"HOW" of:"auto,fp" help:"how user stacks are unwound: auto uses unwind tables, and frame pointers in code that has no tables; fp uses only frame pointers"`
+	Memory     uint32 `flag:"unwind-memory" arg:"MB" min:"1" max:"1024" help:"kernel memory for unwind tables, in units of 1,048,576 bytes; by default 1/64 of the memory of the machine, at least 64 and at most 512"`
+	Lines      bool   `flag:"lines" help:"group by source line instead of function, and show FILE:LINE, if a program has debugging information; reading it takes time, and as much memory as its size"`
+	Inlines    bool   `flag:"inlines" help:"show inlined functions as callees of the functions that contain them, if a program has debugging information; reading it takes time, and as much memory as its size"`
+	Debuginfod string `flag:"debuginfod" arg:"URLS" help:"download the debug files of programs without symbols from these servers, with debuginfod-find of elfutils; symbolization waits for the downloads"`
 }
 
-// MaxDepth is STACKS_DEPTH in stackwalk.bpf.h, with which it is compared.
+// MaxDepth is the largest number of frames: STACKS_DEPTH in stackwalk.bpf.h, with which it is compared.
 const MaxDepth = 512
 
 // unwindAuto is the default of --unwind.
@@ -50,15 +50,15 @@ func (o *UserStacks) tableMemory() int64 {
 // processes returns a symbolizer for user stacks.
 func (o *UserStacks) processes() (*stack.Processes, error) {
 	ps := stack.NewProcesses(0)
-	ps.Want(stack.Detail{Lines: o.Lines, Inlines: o.Inlines})
+	ps.SetDetail(stack.Detail{Lines: o.Lines, Inlines: o.Inlines})
 	if o.Debuginfod == "" {
 		return ps, nil
 	}
 	servers, err := stack.NewDebuginfod(o.Debuginfod)
 	if err != nil {
-		return nil, fmt.Errorf("ask --debuginfod: %w", err)
+		return nil, fmt.Errorf("set up --debuginfod: %w", err)
 	}
-	ps.Ask(servers)
+	ps.SetDebuginfod(servers)
 	return ps, nil
 }
 

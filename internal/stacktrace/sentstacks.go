@@ -11,14 +11,14 @@ import (
 	"github.com/corescope/corescope/internal/probe"
 )
 
-// sentStacks is what programs know about stacks: the map "stacks_sent", and the maps in which they
-// store IDs until they count them (stacks.bpf.h).
+// sentStacks accesses what programs store about stacks: the map "stacks_sent", which has the IDs of
+// stacks that have been sent, and maps with IDs that will be counted later (stacks.bpf.h).
 type sentStacks struct {
 	sent    *ebpf.Map
-	holders map[*ebpf.Map][]uint32 // offsets of IDs in values
+	holders map[*ebpf.Map][]uint32 // map → offsets of IDs in its values
 }
 
-// NewSentStacks returns what the loaded programs know about stacks. holders is the result of
+// NewSentStacks returns the stack IDs in the maps of the loaded programs. holders is the result of
 // StackHolders.
 func NewSentStacks(maps map[string]*ebpf.Map, holders map[string][]uint32) *sentStacks {
 	s := &sentStacks{sent: maps["stacks_sent"], holders: map[*ebpf.Map][]uint32{}}
@@ -28,7 +28,7 @@ func NewSentStacks(maps map[string]*ebpf.Map, holders map[string][]uint32) *sent
 	return s
 }
 
-// StackHolders returns the maps whose values contain stack IDs, with the offsets of these.
+// StackHolders returns the maps whose values contain stack IDs, with the offsets of the IDs.
 func StackHolders(spec *ebpf.CollectionSpec) map[string][]uint32 {
 	holders := map[string][]uint32{}
 	for name, m := range spec.Maps {
@@ -57,7 +57,7 @@ func stackIDs(t btf.Type, base uint32) []uint32 {
 	return nil
 }
 
-func (s *sentStacks) held() (map[StackID]bool, error) {
+func (s *sentStacks) storedIDs() (map[StackID]bool, error) {
 	ids := map[StackID]bool{}
 	for m, offsets := range s.holders {
 		err := eachValue(m, func(value []byte) {
@@ -74,20 +74,20 @@ func (s *sentStacks) held() (map[StackID]bool, error) {
 	return ids, nil
 }
 
-// forget clears IDs in the map. A program may write another ID to the same place in between, which
-// is then lost: the effect is only that its stack is sent once more.
-func (s *sentStacks) forget(ids []StackID) error {
-	places := uint64(s.sent.MaxEntries())
+// clearSent removes IDs from the map "stacks_sent". If a program writes another ID to the same slot
+// at the same time, that ID can be lost; its stack is then sent again, which is harmless.
+func (s *sentStacks) clearSent(ids []StackID) error {
+	slots := uint64(s.sent.MaxEntries())
 	for _, id := range ids {
-		for _, place := range [...]uint32{uint32(uint64(id) % places), uint32(uint64(id) >> 32 % places)} {
-			var there StackID
-			if err := s.sent.Lookup(place, &there); err != nil {
+		for _, slot := range [...]uint32{uint32(uint64(id) % slots), uint32(uint64(id) >> 32 % slots)} {
+			var current StackID
+			if err := s.sent.Lookup(slot, &current); err != nil {
 				return err
 			}
-			if there != id {
+			if current != id {
 				continue
 			}
-			if err := s.sent.Put(place, uint64(0)); err != nil {
+			if err := s.sent.Put(slot, uint64(0)); err != nil {
 				return err
 			}
 		}

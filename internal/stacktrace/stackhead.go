@@ -15,11 +15,12 @@ import (
 	"github.com/corescope/corescope/internal/unwind"
 )
 
-// ProgramFrames returns the number of frames of the BPF program and its callers.
+// ProgramFrames returns the number of innermost frames that belong to the BPF program and to the
+// kernel functions that run it.
 func ProgramFrames(frames []stack.Frame) int {
-	const most = 16
+	const maxFrames = 16
 	n := 0
-	for i, f := range frames[:min(most, len(frames))] {
+	for i, f := range frames[:min(maxFrames, len(frames))] {
 		if f.Module == "[bpf]" || runsPrograms(f.Name) {
 			n = i + 1
 		}
@@ -74,7 +75,7 @@ func checkTypes(spec *ebpf.CollectionSpec) error {
 	for enum, values := range map[string]map[string]uint64{
 		"unwind_how": {
 			"HOW_FRAME_POINTER": uint64(byFramePointer), "HOW_TABLE": uint64(byTable), "HOW_GO": uint64(byGo),
-			"HOW_SIGNAL": uint64(bySignal), "HOW_CODE": uint64(byCode), "HOW_SEARCH": uint64(BySearch),
+			"HOW_SIGNAL": uint64(bySignal), "HOW_CODE": uint64(byCode), "HOW_SEARCH": uint64(BySearch), "HOW_INCOMPLETE": uint64(incomplete),
 		},
 		"unwind_base": {
 			"BASE_NONE": uint64(unwind.BaseNone), "BASE_SP": uint64(unwind.BaseSP), "BASE_FP": uint64(unwind.BaseFP),

@@ -12,10 +12,11 @@ import (
 
 // traceCache maps stack IDs to symbolized stacks.
 //
-// Programs send a stack once, so an entry is dropped in two steps. The first step makes programs send
-// the stack again if it occurs again. Programs that run at that time may still count the ID without
-// sending the stack. They end before the next drain, and what they have counted is read by that drain
-// or the one after it. The second step, after that drain, drops the entries that are still unused.
+// Programs send a stack once, so an entry is dropped in two steps, a review. The first step makes
+// programs send the stack again when it occurs again. Programs that run at that time can still
+// count the ID without sending the stack. They end before the next drain, and their counts are read
+// by that drain or the following one. The second step, after that drain, drops the entries that are
+// still unused.
 type traceCache struct {
 	mu       sync.Mutex
 	traces   map[StackID]*cachedTrace
@@ -23,49 +24,49 @@ type traceCache struct {
 	interned map[uint64][]weak.Pointer[value.Stack] // by a hash of the frames
 	text     []byte
 
-	drains  uint64 // completed drains
-	least   int    // the cache is not reviewed below this size
-	most    int    // size that starts a review
-	review  uint64 // the drain of the first step, if isUnder
-	isUnder bool   // a review is in progress
+	drains      uint64 // completed drains
+	minSize     int    // size below which no review starts
+	threshold   int    // size above which the next review starts
+	reviewStart uint64 // value of drains at the first step
+	inReview    bool
 }
 
 type cachedTrace struct {
 	trace value.Trace
-	used  uint64 // drain before which the ID was counted last
-	// isForgotten is set if programs send the stack again when it occurs.
-	isForgotten bool
+	used  uint64 // value of drains when the ID was last counted
+	// isCleared is set if programs will send the stack again.
+	isCleared bool
 }
 
 // cachedTraces is the size below which no entries are dropped. An entry takes about 100 bytes; the
 // frames are shared by all stacks with the same functions.
 const cachedTraces = 1 << 14
 
-// ProgramStacks is what the programs know about stacks.
+// ProgramStacks accesses the stack IDs that programs store.
 type ProgramStacks interface {
-	// held returns the IDs that programs have stored and may count later.
-	held() (map[StackID]bool, error)
-	// forget makes programs send these stacks when they occur again.
-	forget([]StackID) error
+	// storedIDs returns the IDs that programs have stored and can count later.
+	storedIDs() (map[StackID]bool, error)
+	// clearSent makes programs send these stacks again when they occur again.
+	clearSent([]StackID) error
 }
 
-func newTraceCache(least int) *traceCache {
+func newTraceCache(minSize int) *traceCache {
 	return &traceCache{
 		traces: map[StackID]*cachedTrace{}, seed: maphash.MakeSeed(),
-		interned: map[uint64][]weak.Pointer[value.Stack]{}, least: least, most: least,
+		interned: map[uint64][]weak.Pointer[value.Stack]{}, minSize: minSize, threshold: minSize,
 	}
 }
 
-// put adds a stack that programs have sent.
+// put adds a stack.
 func (c *traceCache) put(id StackID, s value.Stack) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.traces[id] = &cachedTrace{trace: c.intern(s), used: c.drains}
 }
 
-// of returns the trace of an ID that was counted. A stack that was never received has one frame,
-// which states that.
-func (c *traceCache) of(id StackID) value.Trace {
+// get returns the trace of an ID that was counted. If the stack was not received, the trace has the
+// single frame [lost stack].
+func (c *traceCache) get(id StackID) value.Trace {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t := c.use(id); t != nil {
@@ -82,7 +83,7 @@ func (c *traceCache) use(id StackID) *cachedTrace {
 	return t
 }
 
-// HasAll reports whether all stacks have been received. It keeps those that have.
+// HasAll reports whether all stacks have been received. It marks those that have as used.
 func (c *traceCache) HasAll(ids map[StackID]bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +94,7 @@ func (c *traceCache) HasAll(ids map[StackID]bool) bool {
 	return all
 }
 
-// intern returns the trace that all stacks with the same frames share while it is in use.
+// intern returns a trace that stacks with the same frames share.
 func (c *traceCache) intern(s value.Stack) value.Trace {
 	c.text = s.AppendJSON(c.text[:0])
 	hash := maphash.Bytes(c.seed, c.text)
@@ -106,11 +107,11 @@ func (c *traceCache) intern(s value.Stack) value.Trace {
 	return value.TraceOf(&s)
 }
 
-// EndDrain is called after a drain, when the IDs that it has read have been looked up. If the cache
-// is large it drops entries that are no longer used.
+// EndDrain is called after each drain, when the IDs that it read have been looked up. If the cache
+// is large, it drops entries that are not used any more.
 func (c *traceCache) EndDrain(programs ProgramStacks) error {
 	c.mu.Lock()
-	isUnder, step, size := c.isUnder, c.drains-c.review, len(c.traces)
+	inReview, step, size := c.inReview, c.drains-c.reviewStart, len(c.traces)
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
@@ -118,55 +119,56 @@ func (c *traceCache) EndDrain(programs ProgramStacks) error {
 		c.drains++
 	}()
 	switch {
-	case !isUnder && size > c.most:
-		return c.forgetUnused(programs)
-	case isUnder && step == 1:
-		return c.keepHeld(programs)
-	case isUnder:
-		c.dropForgotten()
+	case !inReview && size > c.threshold:
+		return c.clearUnused(programs)
+	case inReview && step == 1:
+		return c.useStored(programs)
+	case inReview:
+		c.dropCleared()
 	}
 	return nil
 }
 
-// forgetUnused starts a review: programs are to send again what was unused for two drains.
-func (c *traceCache) forgetUnused(programs ProgramStacks) error {
-	if err := c.keepHeld(programs); err != nil {
+// clearUnused starts a review: it clears the IDs that have not been used for two drains.
+func (c *traceCache) clearUnused(programs ProgramStacks) error {
+	if err := c.useStored(programs); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	var unused []StackID
 	for id, t := range c.traces {
 		if t.used+2 <= c.drains {
-			t.isForgotten = true
+			t.isCleared = true
 			unused = append(unused, id)
 		}
 	}
-	c.review, c.isUnder = c.drains, true
+	c.reviewStart, c.inReview = c.drains, true
 	c.mu.Unlock()
-	if err := programs.forget(unused); err != nil {
+	if err := programs.clearSent(unused); err != nil {
 		return fmt.Errorf("clear IDs of unused stacks: %w", err)
 	}
 	return nil
 }
 
-func (c *traceCache) keepHeld(programs ProgramStacks) error {
-	ids, err := programs.held()
+// useStored marks the IDs that programs have stored as used.
+func (c *traceCache) useStored(programs ProgramStacks) error {
+	ids, err := programs.storedIDs()
 	if err != nil {
-		return fmt.Errorf("read IDs of stacks: %w", err)
+		return fmt.Errorf("read stored stack IDs: %w", err)
 	}
 	c.HasAll(ids)
 	return nil
 }
 
-// dropForgotten ends a review.
-func (c *traceCache) dropForgotten() {
+// dropCleared ends a review.
+func (c *traceCache) dropCleared() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, t := range c.traces {
-		if t.isForgotten && t.used <= c.review {
+		if t.isCleared && t.used <= c.reviewStart {
 			delete(c.traces, id)
 		}
-		t.isForgotten = false
+		t.isCleared = false
 	}
 	for hash, same := range c.interned {
 		same = slices.DeleteFunc(same, func(w weak.Pointer[value.Stack]) bool { return w.Value() == nil })
@@ -176,5 +178,5 @@ func (c *traceCache) dropForgotten() {
 			c.interned[hash] = same
 		}
 	}
-	c.isUnder, c.most = false, max(c.least, 2*len(c.traces))
+	c.inReview, c.threshold = false, max(c.minSize, 2*len(c.traces))
 }

@@ -8,23 +8,23 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// fakePrograms send a stack if they have not sent it, as stacks.bpf.h does.
+// fakePrograms sends a stack that has not been sent, as stacks.bpf.h does.
 type fakePrograms struct {
 	cache  *traceCache
 	sent   map[StackID]bool
 	stored map[StackID]bool
 }
 
-func (p *fakePrograms) held() (map[StackID]bool, error) { return p.stored, nil }
+func (p *fakePrograms) storedIDs() (map[StackID]bool, error) { return p.stored, nil }
 
-func (p *fakePrograms) forget(ids []StackID) error {
+func (p *fakePrograms) clearSent(ids []StackID) error {
 	for _, id := range ids {
 		delete(p.sent, id)
 	}
 	return nil
 }
 
-// observe returns the ID of a stack.
+// observe returns the ID of a stack, and sends the stack if necessary.
 func (p *fakePrograms) observe(id StackID) StackID {
 	if !p.sent[id] {
 		p.sent[id] = true
@@ -33,27 +33,27 @@ func (p *fakePrograms) observe(id StackID) StackID {
 	return id
 }
 
-// TestTraceCache counts many different stacks, some of them again and again, and drains them. All
-// of them must be found, and the cache must not grow with their number.
+// TestTraceCache counts many different stacks, some of them repeatedly, and drains them. All of
+// them must be found, and the cache must not grow with their number.
 func TestTraceCache(t *testing.T) {
-	const least, perDrain, drains, always, stored = 1000, 700, 200, 7, 8
-	p := &fakePrograms{cache: newTraceCache(least), sent: map[StackID]bool{}, stored: map[StackID]bool{}}
+	const minSize, perDrain, drains, always, stored = 1000, 700, 200, 7, 8
+	p := &fakePrograms{cache: newTraceCache(minSize), sent: map[StackID]bool{}, stored: map[StackID]bool{}}
 	p.stored[p.observe(stored)] = true
 	find := func(id StackID) {
 		t.Helper()
-		if s := p.cache.of(id); s.Frames()[0].Symbol != fmt.Sprint("function ", id) {
+		if s := p.cache.get(id); s.Frames()[0].Symbol != fmt.Sprint("function ", id) {
 			t.Fatalf("stack %d is %s", id, s.Frames()[0].Symbol)
 		}
 	}
-	var late []StackID // counted, but not read by the next drain
-	most := 0
+	var late []StackID // counted, but only read by the drain after the next one
+	largest := 0
 	for drain := range drains {
 		counted := late
 		late = nil
 		for i := range perDrain {
 			id := StackID(1000 + drain*perDrain + i)
 			counted = append(counted, p.observe(id))
-			if drain > 5 { // stacks that were dropped or are about to be
+			if drain > 5 { // stacks that were dropped or will be
 				old := id - StackID((1+i%5)*perDrain)
 				late = append(late, p.observe(old))
 			}
@@ -65,22 +65,22 @@ func TestTraceCache(t *testing.T) {
 		if err := p.cache.EndDrain(p); err != nil {
 			t.Fatal(err)
 		}
-		most = max(most, len(p.cache.traces))
+		largest = max(largest, len(p.cache.traces))
 	}
 	find(stored)
-	if limit := least + 20*perDrain; most > limit {
-		t.Errorf("the cache had %d entries, want at most %d of %d stacks", most, limit, drains*perDrain)
+	if limit := minSize + 20*perDrain; largest > limit {
+		t.Errorf("the cache had %d entries, want at most %d of %d stacks", largest, limit, drains*perDrain)
 	}
-	p.cache.dropForgotten()
+	p.cache.dropCleared()
 	runtime.GC()
-	p.cache.dropForgotten()
+	p.cache.dropCleared()
 	if n := len(p.cache.interned); n > 2*len(p.cache.traces) {
-		t.Errorf("the cache has %d distinct stacks, and %d entries", n, len(p.cache.traces))
+		t.Errorf("the cache has %d distinct stacks for %d entries", n, len(p.cache.traces))
 	}
 }
 
-// TestTraceCacheLateCount covers a program that looks up an ID just before it is cleared, and counts it
-// just before the next drain.
+// TestTraceCacheLateCount covers a program that finds an ID in stacks_sent just before it is
+// cleared, and counts it just before the next drain.
 func TestTraceCacheLateCount(t *testing.T) {
 	p := &fakePrograms{cache: newTraceCache(0), sent: map[StackID]bool{}}
 	id := p.observe(5)
@@ -94,9 +94,9 @@ func TestTraceCacheLateCount(t *testing.T) {
 		p.observe(other)
 		end()
 	}
-	end() // the count is in the epoch that begins here
-	if got := p.cache.of(id); got.Frames()[0].Symbol != "function 5" {
-		t.Fatalf("got %q", got.Frames()[0].Symbol)
+	end() // the count belongs to the epoch that begins here
+	if got := p.cache.get(id); got.Frames()[0].Symbol != "function 5" {
+		t.Fatalf("got %q, want function 5", got.Frames()[0].Symbol)
 	}
 	for range 2 {
 		end()

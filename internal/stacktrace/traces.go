@@ -1,5 +1,5 @@
-// Package stacktrace reads the stack traces that programs send, creates unwind tables for their
-// files, and symbolizes them.
+// Package stacktrace reads the stack traces that BPF programs send, symbolizes them, and provides
+// the unwind tables that the programs need.
 package stacktrace
 
 import (
@@ -26,20 +26,20 @@ import (
 // StackID identifies a stack in programs (stacks.bpf.h); 0 means no stack.
 type StackID uint64
 
-// stackHead mirrors struct stack_head, which is followed by addresses.
+// stackHead mirrors struct stack_head, which the addresses follow.
 type stackHead struct {
 	Time uint64 `btf:"time_ns"`
 	ID   StackID
 	PID  uint32
-	// Space differs between programs that a process has executed, and between processes with the
-	// same PID.
+	// Space is a number of the address space: it differs before and after an exec, and between
+	// processes with the same PID.
 	Space uint32
-	// Caller is the return address of the innermost function if the addresses lack it.
+	// Caller is the return address of the innermost function, if the addresses do not contain it.
 	Caller uint64
-	// Unwound is 1 if the highest bits of addresses contain how they were found.
+	// Unwound is 1 if the highest bits of addresses are an enum unwind_how.
 	Unwound uint32
-	// Frames is the number of addresses. Behind them there are mappings, where the stack was
-	// walked by tables.
+	// Frames is the number of addresses. They are followed by the mappings that contain them, if
+	// the stack was unwound by tables.
 	Frames uint32
 	// Unknown is the number of mappings of files that have no unwind table yet.
 	Unknown uint32
@@ -48,23 +48,23 @@ type stackHead struct {
 
 const stackHeadSize = int(unsafe.Sizeof(stackHead{}))
 
-// Traces are the stacks that programs have sent, symbolized when they are received. Processes can
-// have exited since.
+// Traces are the stacks that programs have sent. They are symbolized when they are received, which
+// can be after the process has exited.
 type Traces struct {
 	sizes     sizes
 	exact     bool  // group by address, not by function
 	noProc    bool  // /proc belongs to another PID namespace than the PIDs that programs send
-	memory    int64 // for unwind tables
-	depth     int   // at which stacks end
-	fpDepth   int   // the same where the kernel walks
+	memory    int64 // for unwind tables, in bytes
+	depth     int   // maximum number of frames
+	fpDepth   int   // the same for stacks that the kernel unwinds by frame pointer
 	kernel    *stack.Kernel
 	processes *stack.Processes
-	watch     *mapped.Watch // nil if mappings cannot be followed
+	watch     *mapped.Watch // nil if mmap records cannot be read
 	watched   sync.WaitGroup
-	unwinding *unwinding // nil where stacks are walked by frame pointers alone
+	unwinding *unwinding // nil if user stacks are unwound by frame pointers only
 	queue     chan *rawStack
 
-	// Used by the goroutine that symbolizes.
+	// Used only by the goroutine that symbolizes.
 	frames []stack.Frame
 
 	Cache *traceCache
@@ -76,19 +76,21 @@ type rawStack struct {
 	pid   uint32
 	time  uint64 // CLOCK_MONOTONIC in ns
 	addrs []uint64
-	code  []stack.Code // mappings that hold the addresses, if it was walked by tables
-	how   []how        // the frames were found, but those of the kernel
-	depth int          // at which it would have ended
+	code  []stack.Code // mappings that contain the addresses, if it was unwound by tables
+	how   []how        // how each frame was found; empty for kernel stacks
+	depth int          // maximum number of frames
+	// incomplete is set if the caller of the outermost frame was not found.
+	incomplete bool
 }
 
-// Machine provides facts about the machine.
+// Machine are properties of the machine.
 type Machine struct {
 	Kernel  *stack.Kernel   // symbolizes kernel addresses
 	Limits  *limit.Reporter // reports input of processes that exceeds a limit
 	HasProc bool            // /proc belongs to the PID namespace of corescope
 }
 
-// queued is the maximum number of stacks that wait for symbolization.
+// queued is the maximum number of stacks that wait to be symbolized.
 const queued = 1 << 14
 
 // New returns an empty set of traces of the programs in the object.
@@ -101,41 +103,42 @@ func New(spec *ebpf.CollectionSpec, o *Frames, u *UserStacks, m Machine) (*Trace
 	if err != nil {
 		return nil, err
 	}
-	processes.Report(m.Limits)
+	processes.SetReporter(m.Limits)
 	return &Traces{
-		sizes: sizes, exact: o.exact(), noProc: !m.HasProc, memory: u.tableMemory(), depth: int(o.Depth), fpDepth: min(int(o.Depth), system.StackDepth("/")), kernel: m.Kernel, processes: processes,
-		Cache: newTraceCache(cachedTraces),
+		sizes: sizes, exact: o.exact(), noProc: !m.HasProc, memory: u.tableMemory(),
+		depth: int(o.Depth), fpDepth: min(int(o.Depth), system.StackDepth("/")),
+		kernel: m.Kernel, processes: processes, Cache: newTraceCache(cachedTraces),
 	}, nil
 }
 
-// Open is called before hooks are attached. tables is set if user stacks are unwound by tables;
-// those of process pid, 0 for none, are created first. notify is called for each file whose table
-// does not fit.
+// Open is called before hooks are attached. If tables is set, user stacks are unwound by tables,
+// and those for the files of process pid are created first, unless pid is 0. notify is called for
+// each file whose table does not fit.
 func (t *Traces) Open(objects *probe.Objects, pid uint32, tables bool, notify func(error)) {
 	if tables {
 		t.unwinding = newUnwinding(objects, t.sizes, t.memory, notify)
-		t.expectProcess(pid)
+		t.requestProcess(pid)
 	}
-	t.listen()
+	t.watchMmaps()
 }
 
-// AwaitTables waits until the tables that are needed so far exist.
+// AwaitTables waits until the requested tables exist.
 func (t *Traces) AwaitTables() { t.unwinding.await() }
 
-// expectProcess requests tables for the files that a process maps.
-func (t *Traces) expectProcess(pid uint32) {
+// requestProcess requests tables for the files that a process maps.
+func (t *Traces) requestProcess(pid uint32) {
 	if pid == 0 {
 		return
 	}
-	maps, _ := mapped.Executable(pid) // without them tables are made as stacks come
+	maps, _ := mapped.Executable(pid) // on error, tables are created when stacks are received
 	for i := range maps {
-		t.unwinding.want(t.processes.FileHeard(&maps[i]))
+		t.unwinding.request(t.processes.FileOfMmap(&maps[i]))
 	}
 }
 
-// listen follows new mappings, to symbolize stacks of processes that exit before /proc can be read.
-// If that fails, frames of these processes have the reason "exited".
-func (t *Traces) listen() {
+// watchMmaps reads mmap records, so that processes that exit early can be symbolized. If that
+// fails, frames of these processes have the reason "exited".
+func (t *Traces) watchMmaps() {
 	if t.noProc {
 		return
 	}
@@ -146,28 +149,28 @@ func (t *Traces) listen() {
 	t.watch = w
 	t.watched.Go(func() {
 		_ = w.Run(func(m *mapped.Mapped) {
-			t.unwinding.expect(t.processes.FileHeard(m))
-			t.processes.Heard(int(m.PID), stack.Mapping{Start: m.Start, End: m.End, Offset: m.Offset, Inode: m.Inode, Path: m.Path})
+			t.unwinding.prefetch(t.processes.FileOfMmap(m))
+			t.processes.RecordMmap(int(m.PID), stack.Mapping{Start: m.Start, End: m.End, Offset: m.Offset, Inode: m.Inode, Path: m.Path})
 		}, func() {})
 	})
 }
 
-// Of returns the stack with an ID that programs have counted. A stack that was never received has
-// one frame, which states that.
-func (t *Traces) Of(id StackID) value.Trace {
+// Trace returns the stack with an ID that programs have counted. If the stack was not received, the
+// trace has the single frame [lost stack].
+func (t *Traces) Trace(id StackID) value.Trace {
 	if id == 0 {
 		return value.Trace{}
 	}
-	return t.Cache.of(id)
+	return t.Cache.get(id)
 }
 
-// Read reads stacks until the reader is stopped, and returns once all are symbolized. Symbolization
-// can take long, so mappings of a process are recorded when its first stack is received.
+// Read reads stacks until the reader is stopped, and returns when all are symbolized. Symbolization
+// can be slow, so it runs in another goroutine; files are opened when a stack is received.
 func (t *Traces) Read(r ring.Reader) error {
 	t.queue = make(chan *rawStack, queued)
-	var names sync.WaitGroup
-	names.Go(t.nameAll)
-	defer names.Wait()
+	var symbolizer sync.WaitGroup
+	symbolizer.Go(t.symbolizeAll)
+	defer symbolizer.Wait()
 	defer close(t.queue)
 	for {
 		sample, err := r.Read()
@@ -178,13 +181,13 @@ func (t *Traces) Read(r ring.Reader) error {
 		case err != nil:
 			return fmt.Errorf("read stacks: %w", err)
 		default:
-			t.take(sample)
+			t.enqueue(sample)
 		}
 	}
 }
 
-// take queues a stack for symbolization.
-func (t *Traces) take(sample []byte) {
+// enqueue queues a stack for symbolization.
+func (t *Traces) enqueue(sample []byte) {
 	if raw := t.parse(sample); raw != nil {
 		t.queue <- raw
 	}
@@ -196,11 +199,11 @@ func (t *Traces) Append(dst value.Stack, sample []byte) value.Stack {
 	if raw == nil {
 		return dst
 	}
-	return t.name(dst, raw)
+	return t.symbolize(dst, raw)
 }
 
-// parse reads a stack, nil if it is malformed. It records processes and files that occur for the
-// first time.
+// parse parses a stack, and prepares its process and files for symbolization. It returns nil if the
+// stack is malformed.
 func (t *Traces) parse(sample []byte) *rawStack {
 	if len(sample) < stackHeadSize {
 		return nil
@@ -221,7 +224,10 @@ func (t *Traces) parse(sample []byte) *rawStack {
 	if raw.pid == 0 {
 		return raw
 	}
-	raw.how = ways(raw.addrs, head.Unwound != 0)
+	raw.how = splitHow(raw.addrs, head.Unwound != 0)
+	if last := len(raw.how) - 1; last >= 0 && raw.how[last] == incomplete {
+		raw.addrs, raw.how, raw.incomplete = raw.addrs[:last], raw.how[:last], true
+	}
 	if head.Unwound != 0 {
 		raw.code = codeOf(sample)
 	}
@@ -230,12 +236,12 @@ func (t *Traces) parse(sample []byte) *rawStack {
 		raw.how = slices.Insert(raw.how, 1, byEntry)
 	}
 	if !raw.isOutside() {
-		t.meet(raw, head)
+		t.prepare(raw, head)
 	}
 	return raw
 }
 
-// headOf reads the head of a stack.
+// headOf decodes the head of a stack.
 func headOf(b []byte) *stackHead {
 	word := func(at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
 	half := func(at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
@@ -245,7 +251,7 @@ func headOf(b []byte) *stackHead {
 	}
 }
 
-// codeOf reads the mappings of a stack.
+// codeOf decodes the mappings of a stack.
 func codeOf(b []byte) []stack.Code {
 	const size = 48
 	code := make([]stack.Code, len(b)/size)
@@ -259,24 +265,24 @@ func codeOf(b []byte) []stack.Code {
 	return code
 }
 
-// meet records the process of a stack and its files.
-func (t *Traces) meet(raw *rawStack, head *stackHead) {
-	t.processes.Meet(int(raw.pid), head.Space, raw.code)
+// prepare opens the files of a stack, and requests their tables if some are missing.
+func (t *Traces) prepare(raw *rawStack, head *stackHead) {
+	t.processes.Prepare(int(raw.pid), head.Space, raw.code)
 	for i := range raw.code {
 		if f := t.processes.Find(int(raw.pid), &raw.code[i]); head.Unknown > 0 {
-			t.unwinding.want(f)
+			t.unwinding.request(f)
 		}
 	}
 }
 
-func (t *Traces) nameAll() {
+func (t *Traces) symbolizeAll() {
 	for raw := range t.queue {
-		t.Cache.put(raw.id, t.name(nil, raw))
+		t.Cache.put(raw.id, t.symbolize(nil, raw))
 	}
 }
 
-// name symbolizes a stack and appends its frames.
-func (t *Traces) name(dst value.Stack, raw *rawStack) value.Stack {
+// symbolize symbolizes a stack and appends its frames.
+func (t *Traces) symbolize(dst value.Stack, raw *rawStack) value.Stack {
 	if raw.isOutside() {
 		t.frames = outsideFrames(t.frames[:0], raw.addrs)
 	} else if raw.pid == 0 {
@@ -284,13 +290,13 @@ func (t *Traces) name(dst value.Stack, raw *rawStack) value.Stack {
 		t.frames = t.frames[ProgramFrames(t.frames):]
 	} else {
 		t.frames = t.processes.AppendCode(t.frames[:0], int(raw.pid), raw.addrs, raw.code, raw.time)
-		// Of a process that has ended, what is heard of it may be on its way still.
-		if t.watch != nil && slices.ContainsFunc(t.frames, isOfEnded) && t.watch.Sync() == nil {
+		// If the process has exited, its mmap records may not have been read yet.
+		if t.watch != nil && slices.ContainsFunc(t.frames, hasExited) && t.watch.Sync() == nil {
 			t.frames = t.processes.AppendCode(t.frames[:0], int(raw.pid), raw.addrs, raw.code, raw.time)
 		}
 	}
 	dst = slices.Grow(dst, len(t.frames)+1)
-	address := 0 // of raw; functions that stand in others share theirs
+	address := 0 // index in raw; inlined functions have the address of the function that contains them
 	for i := range t.frames {
 		f := valueFrame(&t.frames[i], t.exact)
 		if t.exact && address > 0 && address < len(raw.how) {
@@ -301,20 +307,23 @@ func (t *Traces) name(dst value.Stack, raw *rawStack) value.Stack {
 		}
 		dst = append(dst, f)
 	}
-	if len(raw.addrs) >= raw.depth {
+	switch {
+	case raw.incomplete:
+		dst = append(dst, value.Frame{Symbol: "[incomplete]"})
+	case len(raw.addrs) >= raw.depth:
 		dst = append(dst, value.Frame{Symbol: "[truncated]", Kernel: raw.pid == 0})
 	}
 	return dst
 }
 
-// outside is set in the PID of processes that are not in the PID namespace of /proc: STACK_OUTSIDE of
-// stackwalk.bpf.h.
+// outside is set in the PID of processes that are not in the PID namespace of /proc (STACK_OUTSIDE
+// of stackwalk.bpf.h).
 const outside = 1 << 31
 
-// isOutside reports whether /proc has no files of the process.
+// isOutside reports whether the process is not in the PID namespace of /proc.
 func (r *rawStack) isOutside() bool { return r.pid&outside != 0 }
 
-// outsideFrames appends the frames of a process that is outside, which have no symbols.
+// outsideFrames appends frames without symbols, for a process that is not in /proc.
 func outsideFrames(frames []stack.Frame, addrs []uint64) []stack.Frame {
 	for _, addr := range addrs {
 		if addr == 0 {
@@ -325,10 +334,10 @@ func outsideFrames(frames []stack.Frame, addrs []uint64) []stack.Frame {
 	return frames
 }
 
-func isOfEnded(f stack.Frame) bool { return f.Reason == stack.Exited }
+func hasExited(f stack.Frame) bool { return f.Reason == stack.Exited }
 
-// valueFrame returns a frame for output. Unless exact is set, all addresses in a function have the
-// same frame.
+// valueFrame converts a frame for output. Unless exact is set, it removes the address, so that all
+// addresses in a function have the same frame.
 func valueFrame(f *stack.Frame, exact bool) value.Frame {
 	v := value.Frame{
 		Symbol: f.Name, Module: f.Module, Offset: f.Offset, Address: value.Address(f.Addr),
@@ -338,21 +347,22 @@ func valueFrame(f *stack.Frame, exact bool) value.Frame {
 	if !exact && v.Symbol != "" {
 		v.Offset, v.Address, v.BuildID = 0, 0, ""
 	}
-	if !exact && v.Module == "" { // nothing is there: it is no address, but what a register held
+	if !exact && v.Module == "" { // not an address of code: the value differs between stacks
 		v.Offset, v.Address = 0, 0
 	}
 	return v
 }
 
-// Await waits for stacks that are still being read or symbolized, up to a limit: lost ones never
-// arrive.
+// Await waits until stacks have been received and symbolized, at most 200 ms because some can be
+// lost.
 func (t *Traces) Await(ids map[StackID]bool) {
-	const step, most = 5 * time.Millisecond, 200 * time.Millisecond
-	for deadline := time.Now().Add(most); !t.Cache.HasAll(ids) && time.Now().Before(deadline); {
+	const step, timeout = 5 * time.Millisecond, 200 * time.Millisecond
+	for deadline := time.Now().Add(timeout); !t.Cache.HasAll(ids) && time.Now().Before(deadline); {
 		time.Sleep(step)
 	}
 }
 
+// Close stops reading mmap records and closes all files and tables.
 func (t *Traces) Close() error {
 	errs := []error{t.unwinding.close()}
 	if t.watch != nil {

@@ -19,30 +19,30 @@ import (
 	"github.com/corescope/corescope/internal/unwind"
 )
 
-// unwinding creates the unwind tables of the files in stacks. A nil unwinding does nothing.
+// unwinding creates the unwind tables for files. A nil unwinding does nothing.
 type unwinding struct {
 	tables *unwind.Tables
-	memory int64 // that tables may take, in bytes
+	memory int64 // for tables, in bytes
 	notify func(error)
 	stop   chan struct{}
 	wake   chan struct{}
 	ended  sync.WaitGroup
 
-	mu       sync.Mutex
-	wanted   []*stack.File // that stacks lead through
-	expected []*stack.File // that were mapped, and may be wanted
-	queued   map[binary.KernelID]bool
-	idle     sync.Cond // nothing is wanted
-	busy     bool
+	mu         sync.Mutex
+	requested  []*stack.File // files that occur in stacks
+	prefetched []*stack.File // files that have been mapped and can occur in stacks
+	queued     map[binary.KernelID]bool
+	idle       sync.Cond // nothing is requested
+	busy       bool
 
 	began time.Time
-	spent time.Duration // on files that were expected
+	spent time.Duration // on prefetched files
 }
 
-// Setup sets the variables and map sizes for unwinding by tables, or minimizes its maps if user
-// stacks are unwound by frame pointers.
-func Setup(spec *ebpf.CollectionSpec, entries map[string]uint32, wanted bool) error {
-	if !wanted {
+// Setup sets the variables of programs for unwinding by tables. If user stacks are not unwound by
+// tables, it sets the size of the maps to one entry.
+func Setup(spec *ebpf.CollectionSpec, entries map[string]uint32, byTables bool) error {
+	if !byTables {
 		for _, name := range []string{"unwind_files", "unwind_slabs", "unwind_rules"} {
 			entries[name] = 1
 		}
@@ -62,13 +62,13 @@ func Setup(spec *ebpf.CollectionSpec, entries map[string]uint32, wanted bool) er
 
 // threadSize returns the size of a kernel stack: 16 KiB, or one page if that is larger.
 func threadSize() uint64 {
-	const least = 16 << 10
-	return uint64(max(least, os.Getpagesize()))
+	const minSize = 16 << 10
+	return uint64(max(minSize, os.Getpagesize()))
 }
 
-// addressMask returns the bits that code addresses can have, derived from the own mappings:
-// libraries and the vDSO are at the end of the address space. On amd64 addresses have no further
-// bits.
+// addressMask returns a mask of the bits that code addresses can have, from corescope's own
+// mappings: libraries and the vDSO are at the end of the address space. Other bits of return
+// addresses can be set on arm64 (pointer authentication), but not on amd64.
 func addressMask() uint64 {
 	const all = 1<<56 - 1
 	own, err := binary.OwnExecutable()
@@ -77,15 +77,15 @@ func addressMask() uint64 {
 	}
 	highest := uint64(0)
 	for _, m := range own {
-		if m.End <= all { // but for what the kernel has at its own end
+		if m.End <= all { // not mappings in the kernel's half, such as [vsyscall]
 			highest = max(highest, m.End)
 		}
 	}
 	return 1<<bits.Len64(highest) - 1
 }
 
-// newUnwinding creates tables in the maps of unwindtable.bpf.h. It calls notify for each file whose
-// table does not fit.
+// newUnwinding starts the goroutine that creates tables in the maps of unwindtable.bpf.h. It calls
+// notify for each file whose table does not fit.
 func newUnwinding(objects *probe.Objects, sizes sizes, memory int64, notify func(error)) *unwinding {
 	maps := objects.Maps
 	m := &unwindMaps{
@@ -100,13 +100,13 @@ func newUnwinding(objects *probe.Objects, sizes sizes, memory int64, notify func
 	return u
 }
 
-// want requests the table of a file that occurs in a stack.
-func (u *unwinding) want(f *stack.File) { u.queue(f, true) }
+// request requests the table of a file that occurs in a stack.
+func (u *unwinding) request(f *stack.File) { u.queue(f, true) }
 
-// expect requests the table of a file that was mapped and may occur in a stack.
-func (u *unwinding) expect(f *stack.File) { u.queue(f, false) }
+// prefetch requests the table of a file that was mapped and can occur in a stack.
+func (u *unwinding) prefetch(f *stack.File) { u.queue(f, false) }
 
-func (u *unwinding) queue(f *stack.File, isWanted bool) {
+func (u *unwinding) queue(f *stack.File, isRequested bool) {
 	if u == nil || f == nil {
 		return
 	}
@@ -116,10 +116,10 @@ func (u *unwinding) queue(f *stack.File, isWanted bool) {
 		return
 	}
 	u.queued[f.ID] = true
-	if isWanted {
-		u.wanted = append(u.wanted, f)
+	if isRequested {
+		u.requested = append(u.requested, f)
 	} else {
-		u.expected = append(u.expected, f)
+		u.prefetched = append(u.prefetched, f)
 	}
 	select {
 	case u.wake <- struct{}{}:
@@ -127,14 +127,14 @@ func (u *unwinding) queue(f *stack.File, isWanted bool) {
 	}
 }
 
-// await waits until all wanted tables exist.
+// await waits until all requested tables exist.
 func (u *unwinding) await() {
 	if u == nil {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for len(u.wanted) > 0 || u.busy {
+	for len(u.requested) > 0 || u.busy {
 		u.idle.Wait()
 	}
 }
@@ -156,7 +156,7 @@ func (u *unwinding) run() {
 		case <-u.stop:
 			return
 		case <-tick.C:
-			u.tables.Review()
+			u.tables.RetryRefused()
 		case <-u.wake:
 		}
 		for u.next() {
@@ -164,9 +164,9 @@ func (u *unwinding) run() {
 	}
 }
 
-// next creates one table, wanted ones first. It returns false if there is nothing to do.
+// next creates a table, requested ones first. It returns false if there is nothing to do.
 func (u *unwinding) next() bool {
-	f, isWanted := u.take()
+	f, isRequested := u.dequeue()
 	if f == nil {
 		return false
 	}
@@ -174,11 +174,11 @@ func (u *unwinding) next() bool {
 	err := u.add(f)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if !isWanted {
+	if !isRequested {
 		u.spent += time.Since(begin)
 	}
 	u.busy = false
-	if len(u.wanted) == 0 {
+	if len(u.requested) == 0 {
 		u.idle.Broadcast()
 	}
 	if errors.Is(err, unwind.ErrFull) || errors.Is(err, unwind.ErrLarge) {
@@ -187,8 +187,8 @@ func (u *unwinding) next() bool {
 	return true
 }
 
-// take removes a file from the queues.
-func (u *unwinding) take() (f *stack.File, isWanted bool) {
+// dequeue removes a file from the queues. It returns nil if there is nothing to do.
+func (u *unwinding) dequeue() (f *stack.File, isRequested bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	select {
@@ -197,27 +197,27 @@ func (u *unwinding) take() (f *stack.File, isWanted bool) {
 	default:
 	}
 	switch {
-	case len(u.wanted) > 0:
-		f, u.wanted, isWanted = u.wanted[0], u.wanted[1:], true
-	case len(u.expected) > 0 && u.maySpend():
-		f, u.expected = u.expected[0], u.expected[1:]
+	case len(u.requested) > 0:
+		f, u.requested, isRequested = u.requested[0], u.requested[1:], true
+	case len(u.prefetched) > 0 && u.maySpend():
+		f, u.prefetched = u.prefetched[0], u.prefetched[1:]
 	default:
-		for _, f := range u.expected { // they are made when they are wanted
+		for _, f := range u.prefetched { // their tables are created when stacks contain them
 			delete(u.queued, f.ID)
 		}
-		u.expected = nil
+		u.prefetched = nil
 		return nil, false
 	}
 	delete(u.queued, f.ID)
 	u.busy = true
-	return f, isWanted
+	return f, isRequested
 }
 
-// maySpend reports whether there is CPU time for tables that may not be needed: 0.2 s, and 2 % of
-// one CPU after that.
+// maySpend reports whether CPU time may be spent on prefetched files: 0.2 s, plus 2 % of the time
+// since the start.
 func (u *unwinding) maySpend() bool {
-	const atOnce, part = 200 * time.Millisecond, 50
-	return u.spent < atOnce+time.Since(u.began)/part
+	const initial, part = 200 * time.Millisecond, 50
+	return u.spent < initial+time.Since(u.began)/part
 }
 
 func (u *unwinding) add(f *stack.File) error {
@@ -239,14 +239,14 @@ func (u *unwinding) add(f *stack.File) error {
 type unwindMaps struct {
 	sizes
 	rules, slabs, files *ebpf.Map
-	// await returns once no program runs that was running before.
+	// await waits until all programs that are running have ended.
 	await func() error
-	// blocks are the maps in slabs, by their place there.
+	// blocks are the maps in slabs, by their index there.
 	blocks []*ebpf.Map
 }
 
-// limits returns what fits into the memory. One file may take half of it, up to the number of rules
-// that are read of a file.
+// limits converts the memory in bytes to limits. A file can use half of it, but at most
+// limit.FrameRules rows.
 func (m *unwindMaps) limits(memory int64) unwind.Limits {
 	slabs := min(memory/(int64(m.slabBlocks)*unwind.BlockBytes), int64(m.slabs.MaxEntries()))
 	blocks := int(slabs) * int(m.slabBlocks)
@@ -256,11 +256,11 @@ func (m *unwindMaps) limits(memory int64) unwind.Limits {
 	}
 }
 
-// tableMemory returns the memory for unwind tables on a machine with that much memory, in bytes. It is
-// allocated as tables are made: Go, Java, node, Python, clang and rustc at once took 27 MB.
+// tableMemory returns the default memory for unwind tables on a machine with the given memory, in
+// bytes. It is allocated on demand: Go, Java, node, Python, clang and rustc together used 27 MB.
 func tableMemory(machine uint64) int64 {
-	const part, least, most = 64, 64 << 20, 512 << 20
-	return int64(min(max(machine/part, least), most))
+	const part, minimum, maximum = 64, 64 << 20, 512 << 20
+	return int64(min(max(machine/part, minimum), maximum))
 }
 
 func (m *unwindMaps) PutRule(at uint32, r unwind.Rule) error { return m.rules.Put(at, uint64(r)) }
@@ -302,7 +302,7 @@ func (m *unwindMaps) Settle() error { return m.await() }
 
 func (m *unwindMaps) Now() uint64 {
 	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // there is this clock
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail
 	return uint64(now.Nano())
 }
 
@@ -314,7 +314,7 @@ func (m *unwindMaps) Close() error {
 	return errors.Join(errs...)
 }
 
-// how is how a frame was found: enum unwind_how of unwindstep.bpf.h, extended by user space.
+// how is how a frame was found: enum unwind_how of unwindstep.bpf.h, and byEntry.
 type how uint8
 
 const (
@@ -322,17 +322,19 @@ const (
 	byTable
 	byGo
 	bySignal
-	byCode   // that follows
-	BySearch // of the stack for a return address
-	byEntry  // of the function
+	byCode   // by the instructions at the return address, in trampolines of CPython
+	BySearch // by a search of the stack for a return address
+	byEntry  // by the return address at the entry of the function
+	// incomplete is not a frame: it ends a stack if the caller of the outermost frame was not found.
+	incomplete how = 15
 )
 
 func (h how) String() string {
 	return [...]string{"fp", "eh", "go", "signal", "code", "search", "entry"}[h]
 }
 
-// ways removes from addresses how they were found, and returns it.
-func ways(addrs []uint64, unwound bool) []how {
+// splitHow removes the enum unwind_how from the highest bits of addresses and returns it.
+func splitHow(addrs []uint64, unwound bool) []how {
 	const shift = 60
 	all := make([]how, len(addrs))
 	if !unwound {

@@ -9,26 +9,27 @@ import (
 	"time"
 )
 
-// bundles finds the containers of containerd whose cgroup says nothing of them, as those of `ctr run`:
-// their IDs are words of the user's choice, and so may their cgroups be. Each running task has a
-// bundle, STATE/io.containerd.runtime.v2.task/NAMESPACE/ID, whose config.json has the cgroup's path.
+// bundles finds containers of containerd whose cgroup paths do not identify them, such as those of
+// `ctr run`: the user chooses the ID and can choose the cgroup. Each running task has a bundle
+// directory, STATE/io.containerd.runtime.v2.task/NAMESPACE/ID, with the cgroup's path in
+// config.json.
 type bundles struct {
 	mu   sync.Mutex
 	read time.Time
-	// all are the bundles by the paths of their config.json.
+	// all maps paths of config.json files to bundles.
 	all map[string]bundle
-	// ids are the IDs of the containers by the paths of their cgroups.
+	// ids maps paths of cgroups to container IDs.
 	ids map[string]string
 }
 
-// bundle is what was read of a config.json.
+// bundle is the content of a config.json.
 type bundle struct {
 	file       source
 	id, cgroup string
 }
 
-// bundleOf returns the container of a cgroup, which is the one of the cgroup itself or of the nearest
-// above it, and whether it is that of the cgroup itself.
+// bundleOf returns the container of a cgroup or of its nearest ancestor that is the cgroup of a
+// container. own reports that it is the container of the cgroup itself.
 func (r *runtimes) bundleOf(cgroup string) (id string, own bool) {
 	b := &r.bundles
 	b.mu.Lock()
@@ -44,23 +45,23 @@ func (r *runtimes) bundleOf(cgroup string) (id string, own bool) {
 	return "", false
 }
 
-// readBundles reads what is new.
+// readBundles reads new and changed bundles, and drops those that are deleted.
 func (r *runtimes) readBundles() {
 	b := &r.bundles
 	b.read = r.now()
 	old := b.all
 	b.all, b.ids = map[string]bundle{}, map[string]string{}
 	for _, file := range r.bundleFiles("*") {
-		known := old[file]
-		if !known.file.isCurrent() {
-			known = r.readBundle(file)
+		current := old[file]
+		if !current.file.isCurrent() {
+			current = r.readBundle(file)
 		}
-		if known.file.path == "" {
-			continue // it is still being written
+		if current.file.path == "" {
+			continue // still being written
 		}
-		b.all[file] = known
-		if known.cgroup != "" {
-			b.ids[known.cgroup] = known.id
+		b.all[file] = current
+		if current.cgroup != "" {
+			b.ids[current.cgroup] = current.id
 		}
 	}
 }
@@ -74,8 +75,9 @@ func (r *runtimes) readBundle(file string) bundle {
 	return bundle{from, filepath.Base(filepath.Dir(file)), cgroupOf(spec.Linux.CgroupsPath)}
 }
 
-// cgroupOf returns the cgroup that a runtime makes for a cgroupsPath of the OCI specification: a path,
-// or SLICE:PREFIX:NAME where the runtime has systemd make it. Relative paths depend on the runtime.
+// cgroupOf returns the cgroup that a runtime creates for a cgroupsPath of the OCI specification: an
+// absolute path, or SLICE:PREFIX:NAME if systemd creates the cgroup. It returns "" for a relative
+// path, because its meaning depends on the runtime.
 func cgroupOf(cgroupsPath string) string {
 	if path.IsAbs(cgroupsPath) {
 		return path.Clean(cgroupsPath)
@@ -94,7 +96,7 @@ func cgroupOf(cgroupsPath string) string {
 	return path.Join(slicePath(first(part[0], "system.slice")), unit)
 }
 
-// slicePath returns where the cgroup of a slice of systemd lies: a-b.slice in /a.slice/a-b.slice.
+// slicePath returns the path of the cgroup of a systemd slice: /a.slice/a-b.slice for a-b.slice.
 func slicePath(slice string) string {
 	stem, ok := strings.CutSuffix(slice, ".slice")
 	if !ok || strings.Contains(stem, "/") {
@@ -109,14 +111,14 @@ func slicePath(slice string) string {
 	return dir
 }
 
-// containerdStates are the state directories of containerd itself, of the one in dockerd, and of those
-// that come with Kubernetes.
+// containerdStates are the default state directories of containerd, and of the instances in dockerd
+// and in Kubernetes distributions.
 var containerdStates = []string{
 	"/run/containerd", "/run/docker/containerd/daemon", "/run/k3s/containerd", "/run/k0s/containerd",
 	"/var/snap/microk8s/common/run/containerd", "/run/snap.microk8s/containerd",
 }
 
-// bundleFiles lists the config.json of the tasks with this ID, of all for "*".
+// bundleFiles lists the config.json files of the tasks with this ID, or of all tasks for "*".
 func (r *runtimes) bundleFiles(id string) []string {
 	states := containerdStates
 	if state := r.containerdState(); state != "" {
@@ -130,8 +132,8 @@ func (r *runtimes) bundleFiles(id string) []string {
 	return files
 }
 
-// containerdState returns the state directory that containerd's configuration names, "" for none:
-// state = "/run/containerd", ahead of the first [table].
+// containerdState returns the state directory in containerd's configuration, "" if none is
+// configured. It is the line state = "/run/containerd" before the first [table].
 func (r *runtimes) containerdState() string {
 	data, err := readFile(filepath.Join(r.root, "/etc/containerd/config.toml"), 1<<20)
 	if err != nil {
@@ -150,8 +152,9 @@ func (r *runtimes) containerdState() string {
 	return ""
 }
 
-// containerd reads the annotations in the OCI bundle of a running task. Containers that neither CRI nor
-// nerdctl made have no other name than their ID, which is one unless it is a number.
+// containerd reads the annotations in the OCI bundle of a running task. Containers that were
+// created by neither CRI nor nerdctl have no name; their ID is used if it is not a hexadecimal
+// number.
 func (r *runtimes) containerd(id string, _ rootless) names {
 	for _, file := range r.bundleFiles(id) {
 		var spec struct{ Annotations map[string]string }
@@ -162,7 +165,7 @@ func (r *runtimes) containerd(id string, _ rootless) names {
 		n := criNames(spec.Annotations)
 		n.file = from
 		if spec.Annotations["nerdctl/name"] != "" {
-			r.renamed(&n, id, filepath.Base(filepath.Dir(filepath.Dir(file))))
+			r.nerdctlName(&n, id, filepath.Base(filepath.Dir(filepath.Dir(file))))
 		}
 		if n.container == "" && !isContainerID(id) {
 			n.container = id
@@ -173,9 +176,10 @@ func (r *runtimes) containerd(id string, _ rootless) names {
 	return names{}
 }
 
-// renamed takes the name that a container of nerdctl has now: that of the file in its directory of
-// names that has the container's ID in it. The directory changes with each name.
-func (r *runtimes) renamed(n *names, id, namespace string) {
+// nerdctlName sets the current name of a nerdctl container, which can have been renamed: the name
+// of the file in nerdctl's directory of names that contains the ID. The directory's modification
+// time changes when a container is renamed.
+func (r *runtimes) nerdctlName(n *names, id, namespace string) {
 	const store = "/var/lib/nerdctl/*"
 	for _, pattern := range []string{filepath.Join(store, "names", namespace), filepath.Join(store, namespace)} {
 		dirs, _ := filepath.Glob(filepath.Join(r.root, pattern))
@@ -188,7 +192,7 @@ func (r *runtimes) renamed(n *names, id, namespace string) {
 	}
 }
 
-// nameIn returns the name of the file of a directory that has the ID in it.
+// nameIn returns the name of the file in a directory that contains the ID.
 func nameIn(dir, id string) (from source, name string) {
 	from, ok := sourceOf(dir)
 	entries, err := os.ReadDir(dir)

@@ -17,43 +17,43 @@ func TestCapabilityNames(t *testing.T) {
 		unix.CAP_LAST_CAP: "CAP_CHECKPOINT_RESTORE", 63: "CAP_63",
 	} {
 		if c.String() != name {
-			t.Errorf("%d is %s, want %s", int(c), c, name)
+			t.Errorf("Capability(%d) = %s, want %s", int(c), c, name)
 		}
 	}
 	set := Set(CapSysAdmin, CapBPF, CapPerfmon, 63)
-	if got := set.String(); got != "CAP_63, CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN" {
-		t.Errorf("set is %s", got)
+	if got, want := set.String(), "CAP_63, CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN"; got != want {
+		t.Errorf("set %s, want %s", got, want)
 	}
 	if got := Capabilities(0).String(); got != "none" || len(Capabilities(0).Names()) != 0 {
-		t.Errorf("no capabilities are %q", got)
+		t.Errorf("empty set %q, want none", got)
 	}
 }
 
-// Effective says what /proc does.
+// TestEffective compares Effective with /proc.
 func TestEffective(t *testing.T) {
 	got, err := Effective()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := threadStatus(t, "thread-self")["CapEff"]; want != hex(got) {
-		t.Errorf("effective are %s, /proc says %s", hex(got), want)
+		t.Errorf("Effective() = %s, want %s as in /proc", hex(got), want)
 	}
 }
 
-// Try takes away for as long as it says, on its thread.
+// TestTry checks that Try restricts the capabilities during the call and restores them.
 func TestTry(t *testing.T) {
 	all, err := Effective()
 	if err != nil || !all.Has(CapBPF) {
-		t.Skipf("has no CAP_BPF to take away: %v", err)
+		t.Skipf("needs CAP_BPF: %v", err)
 	}
 	err = Try(Set(CapBPF), func() error {
 		if inside, err := Effective(); err != nil || inside != Set(CapBPF) {
-			t.Errorf("within are %v, %v", inside, err)
+			t.Errorf("capabilities in Try: %v, %v, want CAP_BPF", inside, err)
 		}
 		return os.ErrExist
 	})
 	if after, err2 := Effective(); err != os.ErrExist || err2 != nil || after != all {
-		t.Errorf("Try: %v; afterwards are %v, %v", err, after, err2)
+		t.Errorf("Try: %v, want %v; capabilities after it: %v, %v, want %v", err, os.ErrExist, after, err2, all)
 	}
 }
 

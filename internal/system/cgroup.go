@@ -14,29 +14,30 @@ import (
 )
 
 var (
-	// ErrNoCgroups means that no cgroup hierarchy that BPF programs can see is mounted, or
-	// that other mounts hide all of them.
+	// ErrNoCgroups means that no cgroup hierarchy that BPF programs can use is mounted, or that all
+	// are hidden below other mounts.
 	ErrNoCgroups = errors.New("no cgroup hierarchy is mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup")
-	// ErrNotCgroup means that a path leads to no cgroup.
+	// ErrNotCgroup means that a path is not the path of a cgroup.
 	ErrNotCgroup = errors.New("no such cgroup")
-	// ErrNamedHierarchy means a cgroup of a v1 hierarchy without controllers, such as systemd's own.
-	ErrNamedHierarchy = errors.New("a named cgroup v1 hierarchy has no controller, so no BPF program can see it")
+	// ErrNamedHierarchy means that a cgroup is in a v1 hierarchy without controllers, such as
+	// name=systemd.
+	ErrNamedHierarchy = errors.New("BPF programs cannot filter by a named cgroup v1 hierarchy (without controllers)")
 )
 
-// Target is a cgroup for a BPF program to compare with.
+// Target is a cgroup that BPF programs filter by.
 type Target struct {
-	ID uint64 // as bpf_get_current_cgroup_id gives it: the kernfs id, since 5.5 the inode number
+	ID uint64 // as from bpf_get_current_cgroup_id: the kernfs ID, since 5.5 the inode number
 
-	// Controller says in which hierarchy: "" is cgroup v2, else it is a v1 hierarchy, of which this
-	// is a controller by its name in enum cgroup_subsys_id, so without _cgrp_id ("io", not "blkio").
+	// Controller identifies the hierarchy: "" for cgroup v2, else a controller of the v1 hierarchy, as
+	// in enum cgroup_subsys_id without _cgrp_id ("io", not "blkio").
 	Controller string
 
 	Path string // in its hierarchy, as in /proc/PID/cgroup
 }
 
-// Cgroups knows the mounted cgroup hierarchies, and remembers the path of every cgroup of the Default
-// one that it ever saw, also after it is gone. That takes some 200 bytes for each. A v1 cgroup that
-// is renamed keeps its first path. Safe for concurrent use.
+// Cgroups reads the mounted cgroup hierarchies, and caches the path of each cgroup of the Default
+// hierarchy that it has read, even after the cgroup is removed. That takes about 200 bytes per
+// cgroup. The cached path does not change if a v1 cgroup is renamed. Safe for concurrent use.
 type Cgroups struct {
 	hierarchies []*hierarchy
 	v2          *hierarchy // nil if not mounted
@@ -46,15 +47,16 @@ type Cgroups struct {
 
 	mu     sync.RWMutex
 	paths  map[uint64]string
-	owners map[uint64]knownOwner
+	owners map[uint64]cachedOwner
 
-	missing  sync.Mutex // held to look up what is not in paths
+	missing  sync.Mutex // held to look up a cgroup that is not in paths; guards the fields below
 	misses   map[uint64]time.Time
 	lastWalk time.Time
 }
 
-// OpenCgroups reads what is mounted. The error is ErrNoCgroups, or that of reading
-// /proc/self/mountinfo.
+// OpenCgroups reads the mounted hierarchies from /proc/self/mountinfo.
+//
+// Returns ErrNoCgroups.
 func OpenCgroups(root string) (*Cgroups, error) {
 	root, err := resolveRoot(root)
 	if err != nil {
@@ -66,12 +68,12 @@ func OpenCgroups(root string) (*Cgroups, error) {
 	}
 	c := &Cgroups{
 		hierarchies: hierarchies,
-		v2:          whole(hierarchies, func(h *hierarchy) bool { return h.v2 }),
+		v2:          preferWhole(hierarchies, func(h *hierarchy) bool { return h.v2 }),
 		main:        chooseMain(hierarchies),
 		runtimes:    newRuntimes(root),
 		now:         time.Now,
 		paths:       map[uint64]string{},
-		owners:      map[uint64]knownOwner{},
+		owners:      map[uint64]cachedOwner{},
 		misses:      map[uint64]time.Time{},
 	}
 	if c.main == nil {
@@ -83,25 +85,26 @@ func OpenCgroups(root string) (*Cgroups, error) {
 // Report sets where files of container runtimes that exceed a limit are reported.
 func (c *Cgroups) Report(r *limit.Reporter) { c.runtimes.limits = r }
 
-// Default returns the hierarchy that events are labelled from: "" for cgroup v2, else a controller as
-// in Target. Where cgroup v2 has the controllers that limit containers (memory, pids, cpu, io) it is
-// that, which is so on all current distributions.
+// Default returns the hierarchy whose cgroups label events: "" for cgroup v2, else a controller as
+// in Target. It is cgroup v2 if that has one of the controllers that limit containers (memory,
+// pids, cpu, io), as on all current distributions.
 //
-// On a hybrid or v1 machine it is the v1 hierarchy with the most cgroups, and of equals the first of
-// memory, pids, cpu, io: being mounted says nothing there. A hybrid cgroup v2 may be without any
-// cgroup but its root, or hold what its v1 siblings do not use (hugetlb); systemd makes its services
-// in it, but containers of a v1 runtime stay in the service of their daemon; and a v1 controller may
-// be mounted for one user only. Only if no v1 hierarchy has a cgroup and v2 has is it v2.
+// Otherwise, on a hybrid or v1 machine, it is the v1 hierarchy with the most cgroups, and among
+// equal ones the first in the order memory, pids, cpu, io. That a hierarchy is mounted does not
+// mean that it is used: in hybrid mode, cgroup v2 can have only a root cgroup, or only controllers
+// that v1 does not use (hugetlb). systemd creates its services in it, but containers of a v1
+// runtime stay in the service of their daemon. And a v1 controller can be mounted for a single
+// application. So cgroup v2 is chosen only if it has cgroups and no v1 hierarchy has any.
 func (c *Cgroups) Default() string { return c.main.controller() }
 
-// CgroupMount is a hierarchy that is mounted.
+// CgroupMount is a mounted cgroup hierarchy.
 type CgroupMount struct {
-	Path        string   `json:"path" help:"where it is mounted"`
+	Path        string   `json:"path" help:"mount point"`
 	Version     uint64   `json:"version" help:"1 or 2"`
-	Controllers []string `json:"controllers,omitempty" help:"of version 1; none for a named hierarchy"`
+	Controllers []string `json:"controllers,omitempty" help:"of a version 1 hierarchy; none for a named one"`
 }
 
-// Mounts lists the hierarchies in the order of mounting.
+// Mounts lists the hierarchies in the order in which they were mounted.
 func (c *Cgroups) Mounts() []CgroupMount {
 	var all []CgroupMount
 	for _, h := range c.hierarchies {
@@ -114,21 +117,21 @@ func (c *Cgroups) Mounts() []CgroupMount {
 	return all
 }
 
-// Follow makes the hierarchy of a target the Default: the one that ids are of when events are filtered
-// by a cgroup of it. It comes before the first look-up of an id.
+// Follow makes the hierarchy of a target the Default, because events that are filtered by this
+// cgroup have IDs of its hierarchy. Call it before the first lookup by ID.
 func (c *Cgroups) Follow(t Target) {
-	of := whole(c.hierarchies, func(h *hierarchy) bool { return h.visible() && h.controller() == t.Controller })
+	h := preferWhole(c.hierarchies, func(h *hierarchy) bool { return h.visible() && h.controller() == t.Controller })
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if of != nil && of != c.main {
-		c.main = of
+	if h != nil && h != c.main {
+		c.main = h
 		clear(c.paths)
 		clear(c.owners)
 	}
 }
 
 func chooseMain(all []*hierarchy) *hierarchy {
-	v2 := whole(all, func(h *hierarchy) bool { return h.v2 })
+	v2 := preferWhole(all, func(h *hierarchy) bool { return h.v2 })
 	if v2 != nil && v2.holds("memory", "pids", "cpu", "io") {
 		return v2
 	}
@@ -142,7 +145,7 @@ func chooseMain(all []*hierarchy) *hierarchy {
 // largest returns the v1 hierarchy with the most cgroups below its root, nil if there is none.
 func largest(all []*hierarchy) (found *hierarchy, cgroups int) {
 	for _, name := range preferred {
-		h := whole(all, func(h *hierarchy) bool { return slices.Contains(h.controllers, name) })
+		h := preferWhole(all, func(h *hierarchy) bool { return slices.Contains(h.controllers, name) })
 		if h == nil {
 			continue
 		}
@@ -153,11 +156,12 @@ func largest(all []*hierarchy) (found *hierarchy, cgroups int) {
 	return found, cgroups
 }
 
-// whole returns, of the hierarchies that fit, one of which all is mounted, else any.
-func whole(all []*hierarchy, fits func(*hierarchy) bool) *hierarchy {
-	i := slices.IndexFunc(all, func(h *hierarchy) bool { return fits(h) && h.base == "/" })
+// preferWhole returns a matching hierarchy that is mounted from its root, or else one of which a
+// subtree is mounted, or nil.
+func preferWhole(all []*hierarchy, matches func(*hierarchy) bool) *hierarchy {
+	i := slices.IndexFunc(all, func(h *hierarchy) bool { return matches(h) && h.base == "/" })
 	if i < 0 {
-		i = slices.IndexFunc(all, fits)
+		i = slices.IndexFunc(all, matches)
 	}
 	if i < 0 {
 		return nil
@@ -165,18 +169,20 @@ func whole(all []*hierarchy, fits func(*hierarchy) bool) *hierarchy {
 	return all[i]
 }
 
-// Lookup finds the cgroup that a user means: by a path in a mounted hierarchy
-// ("/sys/fs/cgroup/memory/docker/…"), or relative to cgroup v2 ("/system.slice/ssh.service", with or
-// without the first slash) or, if it is not there, to the Default hierarchy, whose paths the labels of
-// events show. The error is ErrNotCgroup or ErrNamedHierarchy.
+// Lookup finds a cgroup by name: a full path in a mounted hierarchy
+// ("/sys/fs/cgroup/memory/docker/…"), or a path relative to cgroup v2 ("/system.slice/ssh.service",
+// with or without the first slash) or, if it does not exist there, to the Default hierarchy, whose
+// paths are the labels of events.
+//
+// Returns ErrNotCgroup or ErrNamedHierarchy.
 func (c *Cgroups) Lookup(name string) (Target, error) {
-	places := c.places()
+	mountPoints := c.searchPath()
 	var dirs []string
 	if path.IsAbs(name) {
 		dirs = append(dirs, c.runtimes.root)
 	}
 	if name != "" {
-		dirs = append(dirs, places...)
+		dirs = append(dirs, mountPoints...)
 	}
 	for _, dir := range dirs {
 		target, err := c.lookup(filepath.Join(dir, path.Join("/", name)))
@@ -187,30 +193,30 @@ func (c *Cgroups) Lookup(name string) (Target, error) {
 			return Target{}, fmt.Errorf("find cgroup %q: %w", name, err)
 		}
 	}
-	return Target{}, fmt.Errorf("find cgroup %q: %w in %s", name, ErrNotCgroup, strings.Join(places, " or "))
+	return Target{}, fmt.Errorf("find cgroup %q: %w in %s", name, ErrNotCgroup, strings.Join(mountPoints, " or "))
 }
 
-// lookup finds a cgroup by its path in the file system. It may be given by a symbolic link: systemd
+// lookup finds a cgroup by its path in the file system. It follows symbolic links, because systemd
 // makes cpu and cpuacct links to cpu,cpuacct.
 func (c *Cgroups) lookup(dir string) (Target, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return Target{}, ErrNotCgroup
 	}
-	var in *hierarchy
+	var innermost *hierarchy
 	for _, h := range c.hierarchies {
-		if _, ok := h.cgroup(dir); ok && (in == nil || len(h.dir) > len(in.dir)) {
-			in = h
+		if _, ok := h.cgroup(dir); ok && (innermost == nil || len(h.dir) > len(innermost.dir)) {
+			innermost = h
 		}
 	}
-	if in == nil {
+	if innermost == nil {
 		return Target{}, ErrNotCgroup
 	}
-	return in.target(dir)
+	return innermost.target(dir)
 }
 
-// places returns the mount points where Lookup looks for relative paths.
-func (c *Cgroups) places() []string {
+// searchPath returns the mount points that Lookup resolves relative paths in.
+func (c *Cgroups) searchPath() []string {
 	var dirs []string
 	for _, h := range []*hierarchy{c.v2, c.main} {
 		if h != nil && !slices.Contains(dirs, h.dir) {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Mounts of a host with cgroup v2 only, of systemd's hybrid and of v1 alone, with the rest left out.
+// Lines of mountinfo for cgroup v2 only, for v1 only, and for the additional v2 mount in systemd's
+// hybrid mode.
 const (
 	mountsV2 = `25 30 0:23 / /proc rw,nosuid - proc proc rw
 30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot
@@ -24,7 +25,7 @@ const (
 	mountHybrid = "37 31 0:38 / /sys/fs/cgroup/unified rw shared:3 - cgroup2 cgroup2 rw,nsdelegate\n"
 )
 
-// machine makes a tree with these mounts and cgroups, which are named by full path.
+// machine creates a tree with these mounts and cgroups, which are given by full path.
 func machine(t *testing.T, mounts string, cgroups ...string) string {
 	t.Helper()
 	root := tree(t, map[string]string{"proc/self/mountinfo": mounts})
@@ -46,7 +47,7 @@ func open(t *testing.T, root string) *Cgroups {
 	return c
 }
 
-// inode is the id of a cgroup of a fake tree.
+// inode returns the ID of a cgroup in a tree of machine.
 func inode(t *testing.T, root, dir string) uint64 {
 	t.Helper()
 	info, err := (&hierarchy{}).stat(filepath.Join(root, dir))
@@ -82,7 +83,7 @@ func TestParseMount(t *testing.T) {
 	for _, test := range tests {
 		got, ok := parseHierarchy(test.line + "\n")
 		if ok != (test.want != nil) {
-			t.Errorf("%s: %+v, %v", test.line, got, ok)
+			t.Errorf("%s\n got %+v, %v\nwant %+v", test.line, got, ok, test.want)
 			continue
 		}
 		if ok && (got.dir != test.want.dir || got.base != test.want.base || got.v2 != test.want.v2 ||
@@ -101,16 +102,16 @@ func TestDefault(t *testing.T) {
 	}{
 		{name: "v2", mounts: mountsV2, want: ""},
 		{name: "v1 without cgroups", mounts: mountsV1, want: "memory"},
-		{name: "v1 with as many", mounts: mountsV1, want: "memory", cgroups: []string{c + "memory/a", c + "pids/a", c + "blkio/a"}},
-		{name: "v1 with more of another", mounts: mountsV1, want: "pids", cgroups: []string{c + "memory/a", c + "pids/a", c + "pids/a/b"}},
-		{name: "v1 by its name in the kernel", mounts: mountsV1, want: "io", cgroups: []string{c + "blkio/a"}},
+		{name: "v1 with equal numbers", mounts: mountsV1, want: "memory", cgroups: []string{c + "memory/a", c + "pids/a", c + "blkio/a"}},
+		{name: "v1 with more in pids", mounts: mountsV1, want: "pids", cgroups: []string{c + "memory/a", c + "pids/a", c + "pids/a/b"}},
+		{name: "v1 io, mounted as blkio", mounts: mountsV1, want: "io", cgroups: []string{c + "blkio/a"}},
 		{name: "v1 of two controllers", mounts: mountsV1, want: "cpu", cgroups: []string{c + "cpu,cpuacct/a"}},
-		{name: "systemd's own does not count", mounts: mountsV1, want: "memory", cgroups: []string{c + "systemd/a", c + "systemd/a/b"}},
+		{name: "named hierarchy is ignored", mounts: mountsV1, want: "memory", cgroups: []string{c + "systemd/a", c + "systemd/a/b"}},
 		{name: "hybrid without cgroups", mounts: mountsV1 + mountHybrid, want: "memory"},
 		{name: "hybrid, services in both", mounts: mountsV1 + mountHybrid, want: "memory",
 			cgroups: []string{c + "memory/docker", c + "unified/system.slice", c + "unified/system.slice/x.service"}},
 		{name: "hybrid, all in v2", mounts: mountsV1 + mountHybrid, want: "", cgroups: []string{c + "unified/system.slice"}},
-		{name: "hybrid, v2 with a leftover", mounts: mountsV1 + mountHybrid, want: "memory", controllers: "hugetlb misc\n", cgroups: []string{c + "memory/a"}},
+		{name: "hybrid, v2 with minor controllers", mounts: mountsV1 + mountHybrid, want: "memory", controllers: "hugetlb misc\n", cgroups: []string{c + "memory/a"}},
 		{name: "hybrid, v2 with the controllers", mounts: mountsV1 + mountHybrid, want: "", controllers: "cpuset memory\n", cgroups: []string{c + "blkio/a"}},
 	}
 	for _, test := range tests {
@@ -120,22 +121,22 @@ func TestDefault(t *testing.T) {
 				add(t, root, c+"unified/cgroup.controllers", test.controllers)
 			}
 			if got := open(t, root).Default(); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
+				t.Errorf("Default() = %q, want %q", got, test.want)
 			}
 		})
 	}
 }
 
-// A mount that another one hides, as a tmpfs on /sys/fs/cgroup does, is listed in mountinfo all
-// the same.
+// TestOpenCgroupsHidden opens cgroups that a tmpfs on /sys/fs/cgroup hides. mountinfo lists hidden
+// mounts too.
 func TestOpenCgroupsHidden(t *testing.T) {
 	root := tree(t, map[string]string{"proc/self/mountinfo": mountsV1 + mountHybrid, "sys/fs/cgroup/x": ""})
 	if _, err := OpenCgroups(root); !errors.Is(err, ErrNoCgroups) || !strings.Contains(err.Error(), "mount -t cgroup2 cgroup2 /sys/fs/cgroup") {
-		t.Errorf("got %v, want ErrNoCgroups, which says what to mount", err)
+		t.Errorf("got %v, want ErrNoCgroups with the mount command", err)
 	}
 }
 
-func TestOpenCgroupsWithout(t *testing.T) {
+func TestOpenCgroupsNotMounted(t *testing.T) {
 	_, named, _ := strings.Cut(mountsV1, "rw,blkio\n")
 	for _, mounts := range []string{"", "25 30 0:23 / /proc rw - proc proc rw\n", named} {
 		root := machine(t, mounts)
@@ -212,8 +213,8 @@ func TestLookupError(t *testing.T) {
 	}
 }
 
-// In a container only a part of the hierarchy may be mounted.
-func TestLookupBelowPart(t *testing.T) {
+// TestLookupInSubtree uses a mount of a subtree, as in a container.
+func TestLookupInSubtree(t *testing.T) {
 	mounts := "30 23 0:26 /docker/" + idA + " /sys/fs/cgroup ro - cgroup2 cgroup ro\n"
 	root := machine(t, mounts, "/sys/fs/cgroup/x")
 	got, err := open(t, root).Lookup("x")
@@ -223,21 +224,22 @@ func TestLookupBelowPart(t *testing.T) {
 	}
 }
 
-// Of mounts of the same hierarchy the whole one counts, of mounts on the same place the last.
+// TestMountsTwice expects that a mount of the whole hierarchy is preferred to one of a subtree, and
+// the last of several mounts at the same mount point.
 func TestMountsTwice(t *testing.T) {
 	part := "40 1 0:26 /x /run/part rw - cgroup2 none rw\n"
 	c := open(t, machine(t, part+mountsV2))
 	if want := "/sys/fs/cgroup"; !strings.HasSuffix(c.main.dir, want) || c.main != c.v2 {
-		t.Errorf("main is %+v, want the one at %s", c.main, want)
+		t.Errorf("main hierarchy %+v, want that at %s", c.main, want)
 	}
 	over := "40 30 0:27 / /sys/fs/cgroup rw - cgroup cgroup rw,memory\n"
 	if c := open(t, machine(t, mountsV2+over)); c.Default() != "memory" || c.v2 != nil {
-		t.Errorf("a v1 mount on top of cgroup v2: default is %q, v2 %+v", c.Default(), c.v2)
+		t.Errorf("v1 mount on top of cgroup v2: Default() = %q, v2 %+v, want memory and nil", c.Default(), c.v2)
 	}
 }
 
-// A v1 hierarchy may be mounted in the midst of cgroup v2, with ids of its own.
-func TestLookupInMountWithin(t *testing.T) {
+// TestLookupInNestedMount uses a v1 hierarchy, with other IDs, that is mounted below cgroup v2.
+func TestLookupInNestedMount(t *testing.T) {
 	const dir = "/sys/fs/cgroup/net_cls"
 	for _, mounts := range []string{
 		mountsV2 + "40 30 0:27 / " + dir + " rw - cgroup cgroup rw,net_cls\n",

@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// Path returns the path of a cgroup of the Default hierarchy by its id, as in /proc/PID/cgroup. A
-// cgroup that is gone still has its name if it was seen once. An id that nothing has is asked for once
-// a second at most, and so is the whole hierarchy where cgroups cannot be opened by id.
+// Path returns the path of a cgroup of the Default hierarchy by its ID, as in /proc/PID/cgroup,
+// also for a removed cgroup that is cached. An unknown ID is looked up at most once a second. So is
+// the whole hierarchy, which is walked if cgroups cannot be opened by ID.
 func (c *Cgroups) Path(id uint64) (string, bool) {
 	if found, ok := c.cached(id); ok {
 		return found, true
 	}
 	c.missing.Lock()
 	defer c.missing.Unlock()
-	if found, ok := c.cached(id); ok { // found while we waited
+	if found, ok := c.cached(id); ok { // another goroutine found it while this one waited
 		return found, true
 	}
 	if c.now().Sub(c.misses[id]) < missTTL {
@@ -44,37 +44,38 @@ func (c *Cgroups) find(id uint64) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	c.remember(found, id)
+	c.cache(found, id)
 	return found, true
 }
 
-// walk takes a new look at the whole hierarchy, unless the last is hardly over.
+// walk caches all cgroups of the hierarchy, at most once per missTTL.
 func (c *Cgroups) walk() {
 	if c.now().Sub(c.lastWalk) >= missTTL {
-		_ = c.main.walk(c.remember)
+		_ = c.main.walk(c.cache)
 		c.lastWalk = c.now()
 	}
 }
 
-func (c *Cgroups) remember(cgroup string, id uint64) {
+func (c *Cgroups) cache(cgroup string, id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.paths[id] = cgroup
 }
 
-// miss remembers a failure, but not more of them than a busy machine has cgroups.
+// miss caches a failed lookup. The limit bounds the memory, and is above the number of cgroups of a
+// busy machine.
 func (c *Cgroups) miss(id uint64) {
-	const most = 1 << 14
-	if len(c.misses) >= most {
+	const limit = 1 << 14
+	if len(c.misses) >= limit {
 		clear(c.misses)
 	}
 	c.misses[id] = c.now()
 }
 
-// Snapshot remembers all cgroups of the Default hierarchy that exist, so that those that are removed
-// later have names. It takes some 5 us a cgroup.
+// Snapshot caches the paths of all existing cgroups of the Default hierarchy, so that they are
+// known after the cgroups are removed. It takes about 5 us per cgroup.
 func (c *Cgroups) Snapshot() error {
-	if err := c.main.walk(c.remember); err != nil {
+	if err := c.main.walk(c.cache); err != nil {
 		return fmt.Errorf("read cgroups: %w", err)
 	}
 	return nil

@@ -26,7 +26,7 @@ func TestPathByWalk(t *testing.T) {
 
 	add(t, root, c+"new/cgroup.procs", "")
 	id := inode(t, root, c+"new")
-	expect(id, "") // the hierarchy was walked just now
+	expect(id, "") // the last walk is less than missTTL ago
 	now.add(missTTL)
 	expect(id, "/new")
 	check(t, os.RemoveAll(filepath.Join(root, c+"new")))
@@ -34,7 +34,7 @@ func TestPathByWalk(t *testing.T) {
 	expect(id, "/new")
 }
 
-// However many unknown ids come in a second, the hierarchy is walked once.
+// TestPathWalksOnceASecond looks up many unknown IDs and expects one walk per second.
 func TestPathWalksOnceASecond(t *testing.T) {
 	root, now := machine(t, mountsV2), newClock()
 	cgroups := open(t, root)
@@ -43,7 +43,7 @@ func TestPathWalksOnceASecond(t *testing.T) {
 		last := cgroups.lastWalk
 		for i := range uint64(1000) {
 			if _, ok := cgroups.Path(1<<60 + i%100); ok {
-				t.Fatal("found an id that nothing has")
+				t.Fatalf("found a cgroup for the unused ID %d", 1<<60+i%100)
 			}
 			if cgroups.lastWalk != last {
 				last = cgroups.lastWalk
@@ -59,7 +59,7 @@ func TestPathWalksOnceASecond(t *testing.T) {
 	}
 	cgroups.lastWalk = time.Time{}
 	if got := walks(); got != 0 {
-		t.Errorf("%d walks for ids that are known to be missing", got)
+		t.Errorf("%d walks for IDs that are cached as missing, want 0", got)
 	}
 	now.add(missTTL)
 	if got := walks(); got != 1 {
@@ -73,7 +73,7 @@ func TestMissesAreBounded(t *testing.T) {
 		cgroups.Path(1<<60 + i)
 	}
 	if n := len(cgroups.misses); n > 1<<14 {
-		t.Errorf("%d misses are remembered", n)
+		t.Errorf("%d misses cached, want at most %d", n, 1<<14)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestSnapshot(t *testing.T) {
 	cgroups := open(t, root)
 	check(t, cgroups.Snapshot())
 	if len(cgroups.paths) != 3 {
-		t.Errorf("3 cgroups, but a snapshot of %v", cgroups.paths)
+		t.Errorf("snapshot %v, want 3 cgroups", cgroups.paths)
 	}
 	id := inode(t, root, c+"a/b")
 	check(t, os.RemoveAll(filepath.Join(root, "sys")))
@@ -91,7 +91,7 @@ func TestSnapshot(t *testing.T) {
 		t.Errorf("after removal: %q, want /a/b", got)
 	}
 	if err := cgroups.Snapshot(); err == nil {
-		t.Error("a snapshot of nothing succeeds")
+		t.Error("Snapshot of a removed hierarchy succeeds, want an error")
 	}
 }
 
@@ -111,10 +111,10 @@ func TestPathConcurrently(t *testing.T) {
 			for i, id := range ids {
 				want := fmt.Sprintf("%064x", i)
 				if got, _ := cgroups.Path(id); got != "/docker/"+want {
-					t.Errorf("Path(%d) = %q", id, got)
+					t.Errorf("Path(%d) = %q, want /docker/%s", id, got, want)
 				}
 				if got := cgroups.Owner(id); got.ContainerID != want {
-					t.Errorf("Owner(%d) = %+v", id, got)
+					t.Errorf("Owner(%d) = %+v, want container %s", id, got, want)
 				}
 			}
 		})

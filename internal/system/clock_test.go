@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel gives the boot time in whole seconds in /proc/stat, by the same two clocks.
+// TestBootOffset compares with btime in /proc/stat: the difference of the same clocks in seconds.
 func TestBootOffset(t *testing.T) {
 	offset, err := BootOffset()
 	check(t, err)
@@ -24,12 +24,13 @@ func TestBootOffset(t *testing.T) {
 	btime, err := strconv.ParseInt(rest[:strings.IndexByte(rest, '\n')], 10, 64)
 	check(t, err)
 	if d := time.Duration(offset - btime*1e9); d < -time.Second || d > 2*time.Second {
-		t.Errorf("boot at %v by the clocks, at %v by /proc/stat", time.Unix(0, offset), time.Unix(btime, 0))
+		t.Errorf("boot at %v from the clocks, at %v from /proc/stat", time.Unix(0, offset), time.Unix(btime, 0))
 	}
 }
 
-// Two measurements agree within the window of a clock reading unless the clock is stepped meanwhile.
-func TestBootOffsetIsTight(t *testing.T) {
+// TestBootOffsetPrecision expects two measurements to agree within the time of a clock reading. One
+// of several pairs is sufficient, because the clock can be stepped between two measurements.
+func TestBootOffsetPrecision(t *testing.T) {
 	var spread []int64
 	for range 5 {
 		a, err := BootOffset()
@@ -44,31 +45,31 @@ func TestBootOffsetIsTight(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("of 5 pairs of measurements none agrees within 10 us: %v ns", spread)
+	t.Errorf("none of 5 pairs of measurements agrees within 10 us: %v ns", spread)
 }
 
-// A fake clock takes time to be read, each time less by one up to the tenth, then more.
+// TestNarrowest uses a simulated clock whose reading is fastest, and correct, in attempt 10 only.
 func TestNarrowest(t *testing.T) {
 	const offset = 5e9
-	at, reads := int64(1000), int64(0)
+	now, reads := int64(1000), int64(0)
 	get := func(clock int32, ts *unix.Timespec) error {
-		try := reads / 3
+		attempt := reads / 3
 		reads++
-		at += 100 + 10*max(10-try, try-10)
-		*ts = unix.NsecToTimespec(at)
+		now += 100 + 10*max(10-attempt, attempt-10)
+		*ts = unix.NsecToTimespec(now)
 		if clock == unix.CLOCK_REALTIME {
-			*ts = unix.NsecToTimespec(at + offset + 1000*max(10-try, try-10)) // wrong but in the tenth
+			*ts = unix.NsecToTimespec(now + offset + 1000*max(10-attempt, attempt-10))
 		}
 		return nil
 	}
 	if got, err := narrowest(get); got != offset || err != nil {
-		t.Errorf("got %d, %v; want %d", got, err, int64(offset))
+		t.Errorf("narrowest() = %d, %v; want %d", got, err, int64(offset))
 	}
 	if reads != 16*3 {
 		t.Errorf("%d reads of clocks, want 16 times 3", reads)
 	}
-	boom := errors.New("boom")
-	if _, err := narrowest(func(int32, *unix.Timespec) error { return boom }); !errors.Is(err, boom) {
-		t.Errorf("got %v, want boom", err)
+	failure := errors.New("simulated")
+	if _, err := narrowest(func(int32, *unix.Timespec) error { return failure }); !errors.Is(err, failure) {
+		t.Errorf("narrowest() with a failing clock: %v, want %v", err, failure)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capData is what capget and capset move: two sets of 32 bits each.
+// capData is the data of capget and capset: the lower and the upper 32 bits of each set.
 type capData [2]unix.CapUserData
 
 func newCapData(effective, permitted Capabilities) *capData {
@@ -39,8 +39,8 @@ func getCapabilities() (*capData, error) {
 	return &d, nil
 }
 
-// Effective returns the capabilities of the calling thread, which are those of all
-// threads but within [Try].
+// Effective returns the effective capabilities of the calling thread. Except in [Try], all threads
+// have the same.
 func Effective() (Capabilities, error) {
 	d, err := getCapabilities()
 	if err != nil {
@@ -49,13 +49,12 @@ func Effective() (Capabilities, error) {
 	return d.effective(), nil
 }
 
-// Confine gives up, on all threads and for good, every capability but those that are in
-// keep, and returns what is left: what is in keep and was there. They go from the
-// effective, permitted, inheritable and ambient sets. The bounding set stays: with
-// no_new_privs, nothing that the process may still execute gets from it what the process
-// has not itself, and to empty it would take a round of all threads for each capability.
+// Confine permanently drops all capabilities of all threads except keep, and returns the
+// capabilities that are left: the intersection of keep and the permitted set. It removes them from
+// the effective, permitted, inheritable and ambient sets. The bounding set does not change: with
+// no_new_privs, which Confine sets, executing a file never adds capabilities.
 //
-// The error is ENOTSUP in a binary with cgo, whose threads Go does not know.
+// Returns ENOTSUP in a binary with cgo, because Go cannot change threads that C code created.
 func Confine(keep Capabilities) (left Capabilities, err error) {
 	d, err := getCapabilities()
 	if err != nil {
@@ -73,34 +72,34 @@ func Confine(keep Capabilities) (left Capabilities, err error) {
 	return left, nil
 }
 
-func allThreads(what string, trap, a, b, c uintptr) error {
+func allThreads(operation string, trap, a, b, c uintptr) error {
 	_, _, errno := syscall.AllThreadsSyscall6(trap, a, b, c, 0, 0, 0)
 	if errno == unix.ENOTSUP {
-		return fmt.Errorf("%s on all threads: %w: the binary was built with cgo", what, errno)
+		return fmt.Errorf("%s on all threads: %w: binary built with cgo: build with CGO_ENABLED=0", operation, errno)
 	}
 	if errno != 0 {
-		return fmt.Errorf("%s: %w", what, errno)
+		return fmt.Errorf("%s: %w", operation, errno)
 	}
 	return nil
 }
 
-// Try calls f on a thread that has none but these capabilities for as long, to find out
-// what f needs. f must not leave its goroutine.
-func Try(with Capabilities, f func() error) error {
+// Try calls f on a thread whose effective capabilities are restricted to the given ones during the
+// call, to test what f needs. f must do its work in the calling goroutine.
+func Try(allowed Capabilities, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	d, err := getCapabilities()
 	if err != nil {
 		return err
 	}
-	fewer := newCapData(d.effective()&with, d.permitted())
-	fewer[0].Inheritable, fewer[1].Inheritable = d[0].Inheritable, d[1].Inheritable
-	if err := unix.Capset(capHeader(), &fewer[0]); err != nil {
+	restricted := newCapData(d.effective()&allowed, d.permitted())
+	restricted[0].Inheritable, restricted[1].Inheritable = d[0].Inheritable, d[1].Inheritable
+	if err := unix.Capset(capHeader(), &restricted[0]); err != nil {
 		return fmt.Errorf("drop capabilities of a thread: %w", err)
 	}
-	tried := f()
+	result := f()
 	if err := unix.Capset(capHeader(), &d[0]); err != nil {
 		return fmt.Errorf("restore capabilities of a thread: %w", err)
 	}
-	return tried
+	return result
 }

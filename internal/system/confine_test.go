@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// confined is a variable of the environment that has this test binary confine itself.
+// confined is an environment variable that makes this test binary call Confine.
 const confined = "TEST_CONFINED"
 
-// TestConfine looks at every thread of a process that has confined itself, some of them
-// older than that, some newer.
+// TestConfine checks every thread of a process that has called Confine: threads that existed before
+// the call, and threads that were created after it.
 func TestConfine(t *testing.T) {
 	all, err := Effective()
 	if err != nil || !all.Has(CapDACReadSearch) {
-		t.Skipf("has no capabilities to give up: %v", err)
+		t.Skipf("needs CAP_DAC_READ_SEARCH: %v", err)
 	}
 	if os.Getenv(confined) != "" {
 		confineHere(t)
@@ -27,7 +27,7 @@ func TestConfine(t *testing.T) {
 	cmd.Env = append(os.Environ(), confined+"=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestConfine") {
-		t.Errorf("confined: %v: %s", err, out)
+		t.Errorf("run the test in a confined process: %v: %s", err, out)
 	}
 }
 
@@ -36,44 +36,44 @@ func confineHere(t *testing.T) {
 	keep := Set(CapDACReadSearch)
 	left, err := Confine(keep | Set(63))
 	if err != nil || left != keep {
-		t.Fatalf("left is %v, %v", left, err)
+		t.Fatalf("Confine: %v left, %v, want %v", left, err, keep)
 	}
 	defer threads(4)()
 	defer end()
 	entries, err := os.ReadDir("/proc/self/task")
 	if err != nil || len(entries) < 9 {
-		t.Fatalf("%d threads, %v", len(entries), err)
+		t.Fatalf("%d threads, %v, want at least 9", len(entries), err)
 	}
 	for _, e := range entries {
 		status := threadStatus(t, "self/task/"+e.Name())
 		for _, set := range []string{"CapEff", "CapPrm"} {
 			if status[set] != hex(keep) {
-				t.Errorf("%s of thread %s is %s", set, e.Name(), status[set])
+				t.Errorf("%s of thread %s is %s, want %s", set, e.Name(), status[set], hex(keep))
 			}
 		}
 		if status["NoNewPrivs"] != "1" || status["CapAmb"] != hex(0) || status["CapInh"] != hex(0) {
-			t.Errorf("thread %s: %v", e.Name(), status)
+			t.Errorf("thread %s: %v, want NoNewPrivs 1, and CapAmb and CapInh 0", e.Name(), status)
 		}
 	}
-	// What it executes has nothing either, though it is root's.
+	// A program that root executes gets no other capabilities either.
 	out, err := exec.Command("/bin/cat", "/proc/self/status").Output()
 	if want := fmt.Sprintf("CapEff:\t%s\n", hex(keep)); err != nil || !strings.Contains(string(out), want) {
-		t.Errorf("cat has other capabilities than %s: %v: %s", want, err, out)
+		t.Errorf("capabilities of cat: %v: %s, want %s", err, out, want)
 	}
 }
 
-// threads holds so many threads, until end is called.
+// threads creates n threads, which run until end is called.
 func threads(n int) (end func()) {
-	stop, there := make(chan struct{}), make(chan struct{})
+	stop, started := make(chan struct{}), make(chan struct{})
 	for range n {
 		go func() {
 			runtime.LockOSThread()
-			there <- struct{}{}
+			started <- struct{}{}
 			<-stop
 		}()
 	}
 	for range n {
-		<-there
+		<-started
 	}
 	return func() { close(stop) }
 }

@@ -11,44 +11,44 @@ import (
 var (
 	// ErrNoContainer means that no running container has that name or ID.
 	ErrNoContainer = errors.New("no such container")
-	// ErrAmbiguous means that several containers have that name, or an ID that begins so.
-	ErrAmbiguous = errors.New("more than one container fits")
+	// ErrAmbiguous means that several containers have that name, or IDs with that prefix.
+	ErrAmbiguous = errors.New("more than one container matches")
 )
 
-// Owner tells what a cgroup of the Default hierarchy belongs to, by its path and by the files of the
-// container runtimes, which are looked at again each second: they may come late, and containers can be
-// renamed. What was found is kept when the cgroup is gone. Containers inside a container (kind, docker
-// in LXC) are known by ID only: the files of their runtime are in that container, which could write
-// anything there.
+// Owner returns the container, pod and unit of a cgroup of the Default hierarchy, from its path and
+// from the files of the container runtimes. It reads these again after a second, because some
+// runtimes write them late and containers can be renamed. The result stays cached when the cgroup
+// is removed. For a container inside a container (kind, docker in LXC) only the ID is set: the
+// files of its runtime are in the outer container, which is not trusted.
 func (c *Cgroups) Owner(id uint64) Owner {
 	now := c.now()
 	c.mu.RLock()
-	known, ok := c.owners[id]
+	cached, ok := c.owners[id]
 	c.mu.RUnlock()
-	if ok && now.Sub(known.read) < missTTL {
-		return known.Owner
+	if ok && now.Sub(cached.read) < missTTL {
+		return cached.Owner
 	}
 	cgroup, found := c.Path(id)
 	if !found {
-		return known.Owner
+		return cached.Owner
 	}
 	owner, _ := c.runtimes.owner(cgroup)
-	if owner.ContainerID == "" && known.ContainerID != "" {
-		owner = known.Owner // its files are gone
+	if owner.ContainerID == "" && cached.ContainerID != "" {
+		owner = cached.Owner // the runtime has deleted its files
 	}
 	c.mu.Lock()
-	c.owners[id] = knownOwner{owner, now}
+	c.owners[id] = cachedOwner{owner, now}
 	c.mu.Unlock()
 	return owner
 }
 
-// knownOwner is an Owner as it was found at a time.
-type knownOwner struct {
+// cachedOwner is an Owner and the time when it was read.
+type cachedOwner struct {
 	Owner
 	read time.Time
 }
 
-// owner returns what a cgroup belongs to, and whether it is the topmost cgroup of its container.
+// owner returns the owner of a cgroup, and whether the cgroup is the topmost one of its container.
 func (r *runtimes) owner(cgroup string) (owner Owner, top bool) {
 	p := parseCgroup(cgroup)
 	if p.ContainerID == "" {
@@ -60,7 +60,8 @@ func (r *runtimes) owner(cgroup string) (owner Owner, top bool) {
 	return r.resolve(p), p.top
 }
 
-// resolve adds names. A container inside a container of a pod belongs to the pod too.
+// resolve looks up the names of the containers. A container inside a container of a pod belongs to
+// the pod too.
 func (r *runtimes) resolve(p parsed) Owner {
 	owner := p.Owner
 	for _, id := range slices.Backward(p.ids) {
@@ -89,24 +90,25 @@ type running struct {
 	Target
 }
 
-// FindContainer finds a running container by its name, by its full ID, or by the first digits of its
-// ID (at least 4) if no other begins so. In Kubernetes, where names repeat, POD/NAME and
-// NAMESPACE/POD/NAME do as well. It returns the container's own topmost cgroup in the Default
-// hierarchy, which is more than one only if the runtime made several. The error is ErrNoContainer, or
-// ErrAmbiguous with the candidates.
+// FindContainer finds a running container by its name, its full ID, or a unique prefix of its ID
+// with at least 4 digits. Names of Kubernetes containers are not unique, so POD/NAME and
+// NAMESPACE/POD/NAME are accepted too. It returns the topmost cgroup of the container in the
+// Default hierarchy, or several if the runtime created several.
+//
+// Returns ErrNoContainer, or ErrAmbiguous with the candidates.
 func (c *Cgroups) FindContainer(nameOrID string) ([]Target, error) {
 	all, err := c.containers()
 	if err != nil {
 		return nil, fmt.Errorf("find container %q: %w", nameOrID, err)
 	}
-	for _, fits := range []func(running) bool{
+	for _, matches := range []func(running) bool{
 		func(r running) bool { return r.ContainerID == nameOrID },
 		func(r running) bool { return slices.Contains(r.names(), nameOrID) },
 		func(r running) bool { return isPrefix(nameOrID, r.ContainerID) },
 	} {
-		found := slices.DeleteFunc(slices.Clone(all), func(r running) bool { return !fits(r) })
+		found := slices.DeleteFunc(slices.Clone(all), func(r running) bool { return !matches(r) })
 		if len(found) > 0 {
-			return only(nameOrID, found)
+			return targetsOf(nameOrID, found)
 		}
 	}
 	return nil, fmt.Errorf("find container %q: %w", nameOrID, ErrNoContainer)
@@ -116,7 +118,7 @@ func (c *Cgroups) FindContainer(nameOrID string) ([]Target, error) {
 func (c *Cgroups) containers() ([]running, error) {
 	var all []running
 	err := c.main.walk(func(cgroup string, id uint64) {
-		c.remember(cgroup, id)
+		c.cache(cgroup, id)
 		if owner, top := c.runtimes.owner(cgroup); top {
 			all = append(all, running{owner, Target{ID: id, Controller: c.Default(), Path: cgroup}})
 		}
@@ -124,8 +126,8 @@ func (c *Cgroups) containers() ([]running, error) {
 	return all, err
 }
 
-// identity is what no other container has: its ID where that is a number, else its cgroup, as words
-// are unique only within a namespace of containerd.
+// identity returns a unique identifier: the ID if it is a hexadecimal number, else the path of the
+// cgroup, because IDs chosen by users are unique only within a containerd namespace.
 func (r running) identity() string {
 	if isContainerID(r.ContainerID) {
 		return r.ContainerID
@@ -133,7 +135,7 @@ func (r running) identity() string {
 	return r.Path
 }
 
-// names returns what a user may call a container.
+// names returns the names that FindContainer accepts for the container.
 func (r running) names() []string {
 	if r.Container == "" {
 		return nil
@@ -149,8 +151,8 @@ func isPrefix(digits, id string) bool {
 	return len(digits) >= 4 && isHex(digits) && isContainerID(id) && strings.HasPrefix(id, digits)
 }
 
-// only returns the cgroups of the container found, if it is one.
-func only(nameOrID string, found []running) ([]Target, error) {
+// targetsOf returns the cgroups of the container. It fails if there is more than one container.
+func targetsOf(nameOrID string, found []running) ([]Target, error) {
 	var targets []Target
 	candidates := map[string]string{}
 	for _, r := range found {
@@ -163,21 +165,21 @@ func only(nameOrID string, found []running) ([]Target, error) {
 	return targets, nil
 }
 
-// list names the candidates, but no more than a reader will look at.
+// list returns the sorted names of up to 10 candidates, and the number of the others.
 func list(candidates map[string]string) string {
-	const most = 10
+	const limit = 10
 	var names []string
 	for _, name := range candidates {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if more := len(names) - most; more > 0 {
-		names = append(names[:most], fmt.Sprintf("%d more", more))
+	if more := len(names) - limit; more > 0 {
+		names = append(names[:limit], fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(names, ", ")
 }
 
-// String names a container so that a user can name it again.
+// String describes a container with an ID or name that FindContainer accepts.
 func (r running) String() string {
 	names := r.names()
 	if !isContainerID(r.ContainerID) {

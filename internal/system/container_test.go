@@ -18,12 +18,12 @@ const (
 	podmanList      = `[{"id":"` + idB + `","names":["other"]},{"id":"` + idA + `","names":["web","alias"],"image":"x"}]`
 )
 
-// runtimeTrees are the files of each runtime that tell the container idA.
+// runtimeTrees are the files of each runtime for the container idA.
 var runtimeTrees = []struct {
 	name   string
 	cgroup string
 	files  map[string]string
-	want   Owner // without what ParseOwner gives
+	want   Owner // Container, Pod, Namespace, Runtime; the rest is that of ParseOwner
 }{
 	{"docker", "/docker/" + idA,
 		map[string]string{"var/lib/docker/containers/" + idA + "/config.v2.json": `{"ID":"` + idA + `","Name":"/web","Config":{"Labels":{}}}`},
@@ -31,7 +31,7 @@ var runtimeTrees = []struct {
 	{"docker below another parent", "/jobs/" + idA,
 		map[string]string{"var/lib/docker/containers/" + idA + "/config.v2.json": `{"Name":"/web"}`},
 		Owner{Container: "web", Runtime: "docker"}},
-	{"docker elsewhere", "/docker/" + idA,
+	{"docker with data-root", "/docker/" + idA,
 		map[string]string{"etc/docker/daemon.json": `{"data-root":"/srv/docker"}`, "srv/docker/containers/" + idA + "/config.v2.json": `{"Name":"/web"}`},
 		Owner{Container: "web", Runtime: "docker"}},
 	{"docker, rootless", "/user.slice/user-1000.slice/user@1000.service/user.slice/docker-" + idA + ".scope",
@@ -63,7 +63,7 @@ var runtimeTrees = []struct {
 	{"ctr run", "/default/box",
 		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("/default/box")},
 		Owner{ContainerID: "box", Container: "box", Runtime: "containerd"}},
-	{"below ctr run", "/default/box/child/of-it",
+	{"descendant of ctr run", "/default/box/child/grandchild",
 		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("/default/box")},
 		Owner{ContainerID: "box", Container: "box", Runtime: "containerd"}},
 	{"ctr run --cgroup", "/jobs/a",
@@ -72,16 +72,16 @@ var runtimeTrees = []struct {
 	{"ctr run --runc-systemd-cgroup", "/my.slice/my-jobs.slice/ctr-box.scope",
 		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("my-jobs.slice:ctr:box")},
 		Owner{ContainerID: "box", Container: "box", Runtime: "containerd"}},
-	{"ctr, containerd elsewhere", "/default/box",
+	{"ctr with configured state directory", "/default/box",
 		map[string]string{"etc/containerd/config.toml": "version = 2\nstate = \"/srv/state\"\n[grpc]\n  state = \"/no\"\n",
 			"srv/state/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("/default/box")},
 		Owner{ContainerID: "box", Container: "box", Runtime: "containerd"}},
 	{"docker in ctr run", "/default/box/docker/" + idA,
 		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("/default/box")},
 		Owner{ContainerID: idA, Runtime: "docker"}},
-	{"a path like that of ctr run", "/user.slice/default/box",
+	{"path that ends like that of ctr run", "/user.slice/default/box",
 		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("/default/box")}, Owner{}},
-	{"beside ctr run", "/default/box2",
+	{"path with that of ctr run as a prefix", "/default/box2",
 		map[string]string{"run/containerd/io.containerd.runtime.v2.task/default/box/config.json": ctrSpec("/default/box")}, Owner{}},
 	{"cri-o", "/kubepods.slice/kubepods-pod" + uidU + ".slice/crio-" + idA + ".scope",
 		map[string]string{"run/containers/storage/overlay-containers/" + idA + "/userdata/config.json": crioAnnotations},
@@ -101,7 +101,7 @@ var runtimeTrees = []struct {
 		map[string]string{"etc/passwd": "max:x:1000:1000::/home/max:/bin/sh\n",
 			"home/max/.local/share/containers/storage/vfs-containers/containers.json": podmanList},
 		Owner{Container: "web", Runtime: "podman"}},
-	{"somebody else's rootless podman", "/user.slice/user-1001.slice/user@1001.service/user.slice/libpod-" + idA + ".scope",
+	{"rootless podman of another user", "/user.slice/user-1001.slice/user@1001.service/user.slice/libpod-" + idA + ".scope",
 		map[string]string{"etc/passwd": "max:x:1000:1000::/home/max:/bin/sh\neve:x:1001:1001::/home/eve:/bin/sh\n",
 			"home/max/.local/share/containers/storage/overlay-containers/containers.json": podmanList},
 		Owner{Runtime: "podman"}},
@@ -132,12 +132,13 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// ctrSpec is the config.json of a container that has no annotations.
+// ctrSpec returns the config.json of a container without annotations.
 func ctrSpec(cgroupsPath string) string {
 	return `{"ociVersion":"1.0.2-dev","linux":{"cgroupsPath":"` + cgroupsPath + `"}}`
 }
 
-// A container that is renamed has its new name a second later, by whatever file the runtime has it in.
+// TestOwnerRenamed expects the new name of a container a second after it is renamed, for each
+// runtime that can rename containers.
 func TestOwnerRenamed(t *testing.T) {
 	const nerdctl = "run/containerd/io.containerd.runtime.v2.task/default/" + idA + "/config.json"
 	for _, test := range []struct {
@@ -177,13 +178,14 @@ func TestOwnerRenamed(t *testing.T) {
 			now.add(missTTL)
 			expect("after", "new")
 			if got, err := cgroups.FindContainer("new"); err != nil || len(got) != 1 {
-				t.Errorf("FindContainer: %v, %v", got, err)
+				t.Errorf("FindContainer(new) = %v, %v, want 1 cgroup", got, err)
 			}
 		})
 	}
 }
 
-// A container of `ctr run` is found a second after it has started, and known when it has ended.
+// TestOwnerOfShortID expects a container of `ctr run` a second after it has started, and still
+// after it has ended.
 func TestOwnerOfShortID(t *testing.T) {
 	const dir, bundles = "/sys/fs/cgroup/default/box", "run/containerd/io.containerd.runtime.v2.task/"
 	root, now := machine(t, mountsV2, dir, "/sys/fs/cgroup/other/box"), newClock()
@@ -196,24 +198,25 @@ func TestOwnerOfShortID(t *testing.T) {
 			t.Errorf("%s: %+v, want container %q", when, got, want)
 		}
 	}
-	expect("before its bundle is there", "")
+	expect("before its bundle exists", "")
 	add(t, root, bundles+"default/box/config.json", ctrSpec("/default/box"))
 	now.add(missTTL)
 	expect("a second later", "box")
 	if got, err := cgroups.FindContainer("box"); err != nil || len(got) != 1 || got[0].Path != "/default/box" {
-		t.Errorf("FindContainer: %+v, %v", got, err)
+		t.Errorf("FindContainer(box) = %+v, %v, want /default/box", got, err)
 	}
 	add(t, root, bundles+"other/box/config.json", ctrSpec("/other/box"))
 	now.add(missTTL)
 	if got, err := cgroups.FindContainer("box"); !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), `(cgroup "/other/box")`) {
-		t.Errorf("FindContainer of two: %+v, %v", got, err)
+		t.Errorf("FindContainer(box) with two containers = %+v, %v, want %v with both cgroups", got, err, ErrAmbiguous)
 	}
 	check(t, os.RemoveAll(filepath.Join(root, "run")))
 	now.add(missTTL)
 	expect("after its end", "box")
 }
 
-// Names outlive the container; a file that comes late is still found, but not looked for at every event.
+// TestOwnerOverTime expects that a file that is written late is found a second later, not at each
+// event, and that names stay cached when the container is removed.
 func TestOwnerOverTime(t *testing.T) {
 	const dir, config = "/sys/fs/cgroup/docker/" + idA, "var/lib/docker/containers/" + idA + "/config.v2.json"
 	root, now := machine(t, mountsV2, dir), newClock()
@@ -226,26 +229,27 @@ func TestOwnerOverTime(t *testing.T) {
 			t.Errorf("%s: %+v, want container %q", when, got, want)
 		}
 	}
-	expect("before the file is there", "")
+	expect("before the file exists", "")
 	add(t, root, config, `{"Name":"/web"}`)
-	expect("at once", "")
+	expect("immediately after it is written", "")
 	now.add(missTTL)
 	expect("a second later", "web")
 	check(t, os.RemoveAll(filepath.Join(root, "var")))
 	check(t, os.RemoveAll(filepath.Join(root, "sys/fs/cgroup/docker")))
 	now.add(missTTL)
-	expect("after the container is gone", "web")
+	expect("after the container is removed", "web")
 	if got := cgroups.runtimes.lookup(idA, ""); got.container != "web" {
-		t.Errorf("by another cgroup of a container that is gone: %+v, want web", got)
+		t.Errorf("names of a removed container: %+v, want web", got)
 	}
 	clear(cgroups.paths)
 	expect("from the cache", "web")
 	if got := cgroups.Owner(1 << 60); got != (Owner{}) {
-		t.Errorf("an id that nothing has belongs to %+v", got)
+		t.Errorf("owner of an unused ID: %+v, want none", got)
 	}
 }
 
-// A user may put anything into the files of a rootless runtime.
+// TestOwnerOfHostileUser reads malicious files of a rootless runtime: a list that is too large, and
+// a link to /dev/zero.
 func TestOwnerOfHostileUser(t *testing.T) {
 	cgroup := "/sys/fs/cgroup/user.slice/user-1000.slice/libpod-" + idA + ".scope"
 	storage := "home/max/.local/share/containers/storage/overlay-containers/"
@@ -254,7 +258,7 @@ func TestOwnerOfHostileUser(t *testing.T) {
 	add(t, root, storage+"containers.json", `[{"id":"`+idA+`","names":["`+strings.Repeat("x", 17<<20)+`"]}]`)
 	add(t, root, storage+"volatile-containers.json", "-> /dev/zero")
 	if got := open(t, root).Owner(inode(t, root, cgroup)); got.Container != "" || got.ContainerID != idA {
-		t.Errorf("got a name of %d bytes", len(got.Container))
+		t.Errorf("name of %d bytes, ID %q, want no name and ID %s", len(got.Container), got.ContainerID, idA)
 	}
 }
 
@@ -288,7 +292,7 @@ func TestFindContainer(t *testing.T) {
 	} {
 		got, err := cgroups.FindContainer(arg)
 		if err != nil || len(got) != 1 {
-			t.Errorf("FindContainer(%q) = %+v, %v", arg, got, err)
+			t.Errorf("FindContainer(%q) = %+v, %v, want %s", arg, got, err, want)
 			continue
 		}
 		if target := (Target{ID: inode(t, root, "/sys/fs/cgroup"+want), Path: want}); got[0] != target {
@@ -307,13 +311,13 @@ func TestFindContainer(t *testing.T) {
 
 func TestFindContainerError(t *testing.T) {
 	_, err := open(t, containerMachine(t)).FindContainer("nginx")
-	want := `find container "nginx": more than one container fits: "aaaa1000c3b1" ("shop/web-1/nginx"), "aaaa2000c3b1" ("shop/web-2/nginx")`
+	want := `find container "nginx": more than one container matches: "aaaa1000c3b1" ("shop/web-1/nginx"), "aaaa2000c3b1" ("shop/web-2/nginx")`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
-func TestFindContainerNamesFew(t *testing.T) {
+func TestFindContainerManyCandidates(t *testing.T) {
 	var dirs []string
 	for i := range 30 {
 		dirs = append(dirs, fmt.Sprintf("/sys/fs/cgroup/docker/abcd%060x", i))
@@ -324,19 +328,20 @@ func TestFindContainerNamesFew(t *testing.T) {
 	}
 }
 
-// A name given in full goes before an ID that begins so, and an ID before a name.
+// TestFindContainerPrecedence expects that a name is preferred to a prefix of an ID, and a full ID
+// to a name.
 func TestFindContainerPrecedence(t *testing.T) {
 	const c = "/sys/fs/cgroup/docker/"
 	root := machine(t, mountsV2, c+idA, c+idB)
 	add(t, root, "var/lib/docker/containers/"+idA+"/config.v2.json", `{"Name":"/`+idB[:6]+`"}`)
 	got, err := open(t, root).FindContainer(idB[:6])
 	if err != nil || len(got) != 1 || got[0].Path != "/docker/"+idA {
-		t.Errorf("by name: %+v, %v", got, err)
+		t.Errorf("name or prefix of an ID: %+v, %v, want the name's /docker/%s", got, err, idA)
 	}
 	add(t, root, "var/lib/docker/containers/"+idB+"/config.v2.json", `{"Name":"/`+idA+`"}`)
 	got, err = open(t, root).FindContainer(idA)
 	if err != nil || len(got) != 1 || got[0].Path != "/docker/"+idA {
-		t.Errorf("by ID: %+v, %v", got, err)
+		t.Errorf("ID or name: %+v, %v, want the ID's /docker/%s", got, err, idA)
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileID is what the kernel knows a file by, as long as the file is there.
+// FileID identifies an existing file in the kernel.
 type FileID struct {
 	Inode uint64
-	// MountDev is the device of its file system, as mountinfo has it, and Dev what stat(2) shows:
-	// another one within a subvolume of btrfs. Both are MAJOR << 20 | MINOR.
+	// MountDev is the device of the file system as in mountinfo. Dev is the device that stat(2)
+	// returns, which differs in a subvolume of btrfs. Both are MAJOR << 20 | MINOR.
 	MountDev, Dev uint32
-	// Btrfs tells that it is on a btrfs.
+	// Btrfs reports that the file is on btrfs.
 	Btrfs bool
 }
 
@@ -53,10 +53,10 @@ func identify(path string, flags int) (FileID, error) {
 	return FileID{Inode: st.Ino, MountDev: dev, Dev: kernelDev(st.Dev), Btrfs: fs.Type == unix.BTRFS_SUPER_MAGIC}, nil
 }
 
-// kernelDev is a device number of stat(2) as the kernel has it.
+// kernelDev converts a device number of stat(2) to the kernel's dev_t.
 func kernelDev(dev uint64) uint32 { return unix.Major(dev)<<20 | unix.Minor(dev) }
 
-// mountID reads "mnt_id:<tab>29" of a file in /proc/PID/fdinfo.
+// mountID returns the mount ID from a file in /proc/PID/fdinfo: 29 from "mnt_id:<tab>29".
 func mountID(fdinfo string) string {
 	for line := range strings.Lines(fdinfo) {
 		if id, ok := strings.CutPrefix(line, "mnt_id:"); ok {
@@ -66,7 +66,8 @@ func mountID(fdinfo string) string {
 	return ""
 }
 
-// mountDevice reads "29 1 254:1 / / ...", the line of a mount in /proc/PID/mountinfo.
+// mountDevice returns the device of a mount from /proc/PID/mountinfo: 254:1 from "29 1 254:1 / /
+// ...".
 func mountDevice(mountinfo, id string) (dev uint32, ok bool) {
 	for line := range strings.Lines(mountinfo) {
 		fields := strings.Fields(line)

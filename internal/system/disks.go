@@ -16,10 +16,12 @@ import (
 // ErrNoDisk means that no block device has that name.
 var ErrNoDisk = errors.New("no such disk or partition")
 
-// minorBits is where the kernel's own dev_t splits, MAJOR<<20|MINOR. User space packs otherwise.
+// minorBits is the number of bits of the minor number in the kernel's dev_t, MAJOR<<20|MINOR. The
+// dev_t of user space has another format.
 const minorBits = 20
 
-// Disks names disks and partitions by /sys. Safe for concurrent use.
+// Disks translates between numbers and names of disks and partitions, from /sys. Safe for
+// concurrent use.
 type Disks struct {
 	root string
 	now  func() time.Time
@@ -29,7 +31,7 @@ type Disks struct {
 }
 
 type diskName struct {
-	name string // "" is a miss
+	name string // "" if not found
 	read time.Time
 }
 
@@ -38,25 +40,26 @@ func NewDisks(root string) *Disks {
 	return &Disks{root: filepath.Join("/", root), now: time.Now, names: map[uint32]diskName{}}
 }
 
-// Name returns the kernel's name ("vda", "nvme0n1p2", "dm-0") of a device number as the kernel packs
-// it, MAJOR<<20|MINOR. A name is read again after a second, because minors of partitions and of hot
-// plugged disks are given out anew; so is a miss. A device that is gone keeps its last name.
+// Name returns the kernel's name ("vda", "nvme0n1p2", "dm-0") of a device number in the kernel's
+// format, MAJOR<<20|MINOR. It reads a name, or a failed lookup, again after a second, because the
+// kernel reuses the numbers of partitions and of hot-plugged disks. A removed device keeps its last
+// name.
 func (d *Disks) Name(dev uint32) (string, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	known, ok := d.names[dev]
-	if now := d.now(); !ok || now.Sub(known.read) >= missTTL {
-		known.read = now
+	cached, ok := d.names[dev]
+	if now := d.now(); !ok || now.Sub(cached.read) >= missTTL {
+		cached.read = now
 		if name, ok := d.read(dev); ok {
-			known.name = name
+			cached.name = name
 		}
-		d.names[dev] = known
+		d.names[dev] = cached
 	}
-	return known.name, known.name != ""
+	return cached.name, cached.name != ""
 }
 
-// read takes the name from the link /sys/dev/block/MAJOR:MINOR. /proc/partitions would do as well
-// but leaves out devices without a size.
+// read returns the name from the link /sys/dev/block/MAJOR:MINOR, because /proc/partitions lacks
+// devices without a size.
 func (d *Disks) read(dev uint32) (string, bool) {
 	number := fmt.Sprintf("%d:%d", dev>>minorBits, dev&(1<<minorBits-1))
 	link, err := os.Readlink(filepath.Join(d.root, "sys/dev/block", number))
@@ -66,9 +69,11 @@ func (d *Disks) read(dev uint32) (string, bool) {
 	return kernelName(filepath.Base(link)), true
 }
 
-// Dev returns the device number, packed as in Name, of a disk or partition given by the kernel's
-// name ("vda"), by a path ("/dev/vda", "/dev/disk/by-id/…"), or by the name that the device mapper
-// knows it by ("vg-root"). The error is ErrNoDisk.
+// Dev returns the device number, in the format of Name, of a disk or partition. The name is the
+// kernel's name ("vda"), a path ("/dev/vda", "/dev/disk/by-id/…") or a device-mapper name
+// ("vg-root").
+//
+// Returns ErrNoDisk.
 func (d *Disks) Dev(name string) (uint32, error) {
 	if strings.HasPrefix(name, "/") {
 		return d.devOfPath(name)
@@ -85,7 +90,7 @@ func (d *Disks) devOfPath(path string) (uint32, error) {
 	if unix.Stat(full, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFBLK {
 		return unix.Major(stat.Rdev)<<minorBits | unix.Minor(stat.Rdev), nil
 	}
-	// Without a node, as in a container with a /dev of its own, the name still tells.
+	// The device node can be missing, as in a container with its own /dev. Then use the name.
 	if name, ok := strings.CutPrefix(filepath.Clean(path), "/dev/"); ok {
 		if dev, ok := d.devOfName(strings.TrimPrefix(name, "mapper/")); ok {
 			return dev, nil
@@ -135,5 +140,6 @@ func parseDev(s string) (uint32, bool) {
 	return uint32(hi<<minorBits | lo), err1 == nil && err2 == nil
 }
 
-// kernelName undoes what sysfs does to a slash ("cciss!c0d0").
+// kernelName converts a name in sysfs to the kernel's name: sysfs replaces a slash by "!"
+// ("cciss!c0d0").
 func kernelName(sysName string) string { return strings.ReplaceAll(sysName, "!", "/") }

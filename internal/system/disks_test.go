@@ -21,7 +21,7 @@ func diskTree(t *testing.T) string {
 		"sys/class/block/nvme0n1p2/dev":  "259:1048575\n",
 		"sys/class/block/dm-0/dev":       "252:0\n",
 		"sys/class/block/cciss!c0d0/dev": "104:0\n",
-		"sys/class/block/odd/dev":        "no number\n",
+		"sys/class/block/odd/dev":        "invalid\n",
 		"sys/block/vda/dev":              "254:0\n",
 		"sys/block/dm-0/dev":             "252:0\n",
 		"sys/block/dm-0/dm/name":         "vg-root\n",
@@ -58,7 +58,7 @@ func TestDisksDev(t *testing.T) {
 	}
 }
 
-func TestDisksThatComeAndGo(t *testing.T) {
+func TestDisksAddedAndRemoved(t *testing.T) {
 	root, now := t.TempDir(), newClock()
 	disks := NewDisks(root)
 	disks.now = now.now
@@ -70,21 +70,21 @@ func TestDisksThatComeAndGo(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", when, got, ok, want)
 		}
 	}
-	expect("before it is there", "")
+	expect("before it is added", "")
 	add(t, root, "sys/dev/block/8:16", "-> ../../devices/block/sdb")
-	expect("at once", "")
+	expect("immediately after it is added", "")
 	now.add(missTTL)
 	expect("a second later", "sdb")
 	check(t, os.Remove(link))
 	now.add(missTTL)
-	expect("after it is gone", "sdb")
+	expect("after it is removed", "sdb")
 	add(t, root, "sys/dev/block/8:16", "-> ../../devices/block/sdc")
-	expect("its number given anew, at once", "sdb")
+	expect("immediately after its number is reused", "sdb")
 	now.add(missTTL)
-	expect("its number given anew, a second later", "sdc")
+	expect("a second after its number is reused", "sdc")
 }
 
-// Every disk of this machine has a number and a name that lead to each other.
+// TestDisksLive translates the number and the name of each disk of this machine into each other.
 func TestDisksLive(t *testing.T) {
 	partitions, err := os.ReadFile("/proc/partitions")
 	check(t, err)

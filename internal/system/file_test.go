@@ -22,6 +22,6 @@ func TestFileID(t *testing.T) {
 		t.Errorf("%+v, %v, want inode %d, device %x", id, err, st.Ino, st.Dev)
 	}
 	if _, err := ReadFileID(path + "none"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%v, want that it is not there", err)
+		t.Errorf("missing file: %v, want %v", err, os.ErrNotExist)
 	}
 }

@@ -11,23 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Types of the file handles of cgroups. Either is 8 bytes that are the cgroup id as BPF sees it: as
-// one number since 5.5, where it is the inode number too, and before as an inode number and a
-// generation, each of 32 bits.
+// Types of file handles of cgroups. Both have 8 bytes, which are the cgroup ID as in BPF programs.
+// Since 5.5 the ID is a 64-bit number, and also the inode number (FILEID_KERNFS). Before, it
+// consists of a 32-bit inode number and a 32-bit generation (FILEID_INO32_GEN).
 const (
 	fileidInoGen32 = 1
 	fileidKernfs   = 0xfe
 )
 
 var (
-	// errNoHandles means that cgroups cannot be opened by id here; they have to be looked for.
+	// errNoHandles means that cgroups cannot be opened by ID, so the hierarchy must be walked.
 	errNoHandles = errors.New("cgroups cannot be opened by file handle")
-	// errGone means that no cgroup has that id any more, or that it lies outside the mounted part.
+	// errGone means that no cgroup has the ID, or that it is outside the mounted subtree.
 	errGone = errors.New("no cgroup has that id")
 )
 
-// handleType returns what file handles the cgroup file system at dir makes, 0 if none or if it is not
-// a cgroup file system at all.
+// handleType returns the type of the file handles of the cgroup file system at dir, 0 if it has
+// none or is not a cgroup file system.
 func handleType(dir string) int32 {
 	var fs unix.Statfs_t
 	if unix.Statfs(dir, &fs) != nil || (fs.Type != unix.CGROUP_SUPER_MAGIC && fs.Type != unix.CGROUP2_SUPER_MAGIC) {
@@ -40,7 +40,7 @@ func handleType(dir string) int32 {
 	return handle.Type()
 }
 
-// handleID returns the id of a cgroup by its file handle.
+// handleID returns the ID of a cgroup from its file handle.
 func handleID(dir string) (uint64, error) {
 	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, dir, 0)
 	if err != nil {
@@ -52,8 +52,10 @@ func handleID(dir string) (uint64, error) {
 	return binary.NativeEndian.Uint64(handle.Bytes()), nil
 }
 
-// byHandle returns the path of a cgroup id in this hierarchy. It costs some 10 us whatever the number of
-// cgroups, and takes CAP_DAC_READ_SEARCH. The error is errGone or errNoHandles.
+// byHandle returns the path of the cgroup with the given ID in this hierarchy. It takes about 10
+// us, independent of the number of cgroups, and requires CAP_DAC_READ_SEARCH.
+//
+// Returns errGone or errNoHandles.
 func (h *hierarchy) byHandle(id uint64) (string, error) {
 	if h.handle == 0 {
 		return "", errNoHandles
@@ -75,8 +77,9 @@ func (h *hierarchy) byHandle(id uint64) (string, error) {
 	return h.pathOf(fd)
 }
 
-// pathOf asks the kernel where an open cgroup lies. A cgroup outside the mounted part is said to lie
-// at "/", which is never below the mount point. The files of a cgroup have ids of the same kind.
+// pathOf returns the path of an open cgroup from /proc/self/fd. For a cgroup outside the mounted
+// subtree the kernel reports "/", which is never below the mount point. The files in a cgroup have
+// IDs too; they are not directories and return errGone.
 func (h *hierarchy) pathOf(fd int) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -92,7 +95,7 @@ func (h *hierarchy) pathOf(fd int) (string, error) {
 	return "", errGone
 }
 
-// undelete takes off the mark of a cgroup that was removed since it was opened.
+// undelete removes the suffix " (deleted)" of a cgroup that was removed after it was opened.
 func (h *hierarchy) undelete(dir string) string {
 	if _, err := os.Lstat(dir); err != nil {
 		return strings.TrimSuffix(dir, " (deleted)")

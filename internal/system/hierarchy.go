@@ -11,24 +11,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hierarchy is a mounted cgroup hierarchy, or a part of one.
+// hierarchy is a mounted cgroup hierarchy, or a subtree of one.
 type hierarchy struct {
-	dir         string   // mount point, with the root of the tree
-	base        string   // the cgroup that is mounted there, "/" as a rule
-	v2          bool     // cgroup2, of which there is one
-	controllers []string // v1, by the names of enum cgroup_subsys_id; none for a name=… hierarchy
-	handle      int32    // type of its file handles, 0 if there are none
+	dir         string   // mount point, including the root of the tree
+	base        string   // the cgroup that is mounted there, usually "/"
+	v2          bool     // cgroup2, of which there is only one
+	controllers []string // v1, named as in enum cgroup_subsys_id; none for a name=… hierarchy
+	handle      int32    // type of its file handles, 0 if it has none
 }
 
-// preferred lists all controllers by preference as the hierarchy to label events from. Memory and pids come first because
-// systemd and the container runtimes give every service and container one of each by default.
+// preferred lists all controllers in the order of preference for Default. memory and pids come
+// first because systemd and the container runtimes create a cgroup in both for each service and
+// container by default.
 var preferred = []string{
 	"memory", "pids", "cpu", "io", "cpuacct", "devices", "freezer", "cpuset",
 	"hugetlb", "perf_event", "net_cls", "net_prio", "rdma", "misc", "dmem", "debug",
 }
 
-// readHierarchies returns the mounted cgroup hierarchies that can be reached, in the order of
-// mounting.
+// readHierarchies returns the mounted cgroup hierarchies that other mounts do not hide, in the
+// order in which they were mounted.
 func readHierarchies(root string) ([]*hierarchy, error) {
 	mounts, err := ReadMounts(root)
 	if err != nil {
@@ -41,17 +42,17 @@ func readHierarchies(root string) ([]*hierarchy, error) {
 			continue
 		}
 		if h.dir = filepath.Join(root, h.dir); !isCgroup(h.dir) {
-			continue // another mount hides it
+			continue // hidden by another mount
 		}
 		h.handle = handleType(h.dir)
-		// What is mounted later on the same place hides what was there.
+		// A later mount at the same mount point hides the earlier one.
 		found = slices.DeleteFunc(found, func(o *hierarchy) bool { return o.dir == h.dir })
 		found = append(found, h)
 	}
 	return found, nil
 }
 
-// newHierarchy tells whether a mount is a cgroup hierarchy, and which.
+// newHierarchy returns the cgroup hierarchy of a mount, and whether the mount is one.
 func newHierarchy(m Mount) (*hierarchy, bool) {
 	h := &hierarchy{dir: m.Dir, base: m.Base, v2: m.Type == "cgroup2"}
 	if m.Type == "cgroup" {
@@ -60,12 +61,12 @@ func newHierarchy(m Mount) (*hierarchy, bool) {
 	return h, h.v2 || m.Type == "cgroup"
 }
 
-// controllersOf picks the controllers out of the options of a v1 mount.
+// controllersOf returns the controllers in the options of a v1 mount.
 func controllersOf(options string) []string {
 	var found []string
 	for option := range strings.SplitSeq(options, ",") {
 		if option == "blkio" {
-			option = "io" // renamed in the kernel, but not for its users
+			option = "io" // the kernel renamed the controller internally, but not the option
 		}
 		if slices.Contains(preferred, option) {
 			found = append(found, option)
@@ -74,7 +75,8 @@ func controllersOf(options string) []string {
 	return found
 }
 
-// controller returns the one to tell BPF programs, any of several that share the hierarchy.
+// controller returns a controller that identifies the hierarchy to BPF programs, "" for cgroup v2.
+// If several controllers share the hierarchy, any of them does.
 func (h *hierarchy) controller() string {
 	if h.v2 || len(h.controllers) == 0 {
 		return ""
@@ -82,11 +84,11 @@ func (h *hierarchy) controller() string {
 	return h.controllers[0]
 }
 
-// visible tells whether a BPF program can find a task's cgroup in this hierarchy: by
-// bpf_get_current_cgroup_id, or by the task's subsystem state.
+// visible reports whether a BPF program can find a task's cgroup in this hierarchy: with
+// bpf_get_current_cgroup_id, or in the task's subsystem state.
 func (h *hierarchy) visible() bool { return h.v2 || len(h.controllers) > 0 }
 
-// holds tells whether a cgroup v2 hierarchy has one of the controllers that containers are limited by.
+// holds reports whether a cgroup v2 hierarchy has one of the controllers.
 func (h *hierarchy) holds(names ...string) bool {
 	data, _ := readFile(filepath.Join(h.dir, "cgroup.controllers"), 4096)
 	return slices.ContainsFunc(strings.Fields(string(data)), func(c string) bool {
@@ -94,7 +96,8 @@ func (h *hierarchy) holds(names ...string) bool {
 	})
 }
 
-// cgroup returns the path of a directory as in /proc/PID/cgroup, and whether it is below this mount.
+// cgroup returns the path of a directory as in /proc/PID/cgroup, and whether it is below this
+// mount.
 func (h *hierarchy) cgroup(dir string) (string, bool) {
 	rest, ok := strings.CutPrefix(dir, h.dir)
 	if !ok || (rest != "" && rest[0] != '/') {
@@ -103,7 +106,9 @@ func (h *hierarchy) cgroup(dir string) (string, bool) {
 	return path.Join(h.base, rest), true
 }
 
-// target returns what is known of a directory of this hierarchy.
+// target returns the Target for a directory of this hierarchy.
+//
+// Returns ErrNotCgroup or ErrNamedHierarchy.
 func (h *hierarchy) target(dir string) (Target, error) {
 	name, ok := h.cgroup(dir)
 	if !ok || !isCgroup(dir) {
@@ -116,17 +121,18 @@ func (h *hierarchy) target(dir string) (Target, error) {
 	return Target{ID: info.id, Controller: h.controller(), Path: name}, err
 }
 
-// isCgroup tells a cgroup from the tmpfs around the hierarchies, and from a file in a cgroup.
+// isCgroup reports whether dir is a cgroup. The tmpfs that the hierarchies are mounted in is not,
+// nor is a file in a cgroup.
 func isCgroup(dir string) bool {
 	info, err := os.Stat(filepath.Join(dir, "cgroup.procs"))
 	return err == nil && info.Mode().IsRegular()
 }
 
-// cgroupInfo is what the file system says of a cgroup.
+// cgroupInfo has the attributes of a cgroup's directory.
 type cgroupInfo struct {
 	id     uint64
 	dev    uint64
-	parent bool // whether it can have children
+	parent bool // it may have children
 }
 
 func (h *hierarchy) stat(dir string) (cgroupInfo, error) {
@@ -134,7 +140,8 @@ func (h *hierarchy) stat(dir string) (cgroupInfo, error) {
 	if err := unix.Lstat(dir, &stat); err != nil {
 		return cgroupInfo{}, fmt.Errorf("stat cgroup: %w", err)
 	}
-	// Two links are the directory and its own "."; not all file systems of test trees count so.
+	// With two links (the entry in the parent, and ".") a directory has no subdirectories. Other
+	// counts, as on some file systems in tests, mean nothing.
 	info := cgroupInfo{id: stat.Ino, dev: stat.Dev, parent: stat.Nlink != 2}
 	if h.handle == fileidInoGen32 {
 		id, err := handleID(dir)
@@ -143,7 +150,8 @@ func (h *hierarchy) stat(dir string) (cgroupInfo, error) {
 	return info, nil
 }
 
-// walk visits every cgroup of the hierarchy, parents first. Cgroups that vanish meanwhile are skipped.
+// walk visits every cgroup of the hierarchy, parents first. It skips cgroups that are removed
+// during the walk.
 func (h *hierarchy) walk(visit func(cgroup string, id uint64)) error {
 	top, err := h.stat(h.dir)
 	if err != nil {
@@ -156,8 +164,8 @@ func (h *hierarchy) walk(visit func(cgroup string, id uint64)) error {
 	return nil
 }
 
-// walkBelow stays on one device: a v1 hierarchy, with ids of its own, may be mounted in the midst of
-// cgroup v2, as some set up net_cls.
+// walkBelow stays on one device, because a v1 hierarchy with other IDs can be mounted below cgroup
+// v2, as is done for net_cls.
 func (h *hierarchy) walkBelow(dir, cgroup string, dev uint64, visit func(string, uint64)) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -8,20 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hotplug tells of CPUs that come online. The kernel sends a message when one does; where
-// these cannot be had, the CPUs that were not there are tried now and then.
+// Hotplug reports CPUs that come online, from the kernel's uevents. If the netlink socket for these
+// is not available, the caller must try the missing CPUs once per second.
 type Hotplug struct {
-	socket int // -1 if there is none
+	socket int // -1 if not available
 	next   time.Time
 }
 
-// retry is how often CPUs are tried.
+// retry is the interval at which missing CPUs are tried.
 const retry = time.Second
 
-// ueventGroup is the group of the kernel's own messages, not those of udev.
+// ueventGroup is the multicast group of messages from the kernel, not from udev.
 const ueventGroup = 1
 
-// OpenHotplug begins to listen.
+// OpenHotplug subscribes to the kernel's uevents.
 func OpenHotplug() *Hotplug {
 	none := &Hotplug{socket: -1}
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
@@ -35,10 +35,11 @@ func OpenHotplug() *Hotplug {
 	return &Hotplug{socket: fd}
 }
 
-// Socket is what can be read from when there is a message, or -1.
+// Socket returns a file descriptor that is readable if there is a message, or -1.
 func (h *Hotplug) Socket() int { return h.socket }
 
-// Timeout is how long to wait for a message, in milliseconds.
+// Timeout returns how long to wait for a message before the next call of Arrived, in milliseconds;
+// -1 is without limit.
 func (h *Hotplug) Timeout() int {
 	if h.socket >= 0 {
 		return -1
@@ -46,8 +47,8 @@ func (h *Hotplug) Timeout() int {
 	return int(retry.Milliseconds())
 }
 
-// Arrived lists the CPUs that came, or may have come, since the last call. missing
-// lists those that were not there.
+// Arrived lists the CPUs that have come online, or can have come online, since the last call.
+// missing lists the CPUs that the caller regards as offline.
 func (h *Hotplug) Arrived(missing func() []int) (cpus []int) {
 	if h.socket < 0 {
 		if now := time.Now(); now.After(h.next) {
@@ -73,7 +74,8 @@ func (h *Hotplug) Arrived(missing func() []int) (cpus []int) {
 	}
 }
 
-// cpuOnline reads "online@/devices/system/cpu/cpu1", with more behind a NUL.
+// cpuOnline returns the CPU of a message "online@/devices/system/cpu/cpu1", which a NUL and further
+// fields follow.
 func cpuOnline(message []byte) (cpu int, ok bool) {
 	head, _, _ := bytes.Cut(message, []byte{0})
 	number, ok := bytes.CutPrefix(head, []byte("online@/devices/system/cpu/cpu"))
@@ -84,7 +86,7 @@ func cpuOnline(message []byte) (cpu int, ok bool) {
 	return cpu, err == nil
 }
 
-// Close ends it.
+// Close closes the socket.
 func (h *Hotplug) Close() error {
 	if h.socket < 0 {
 		return nil

@@ -21,17 +21,18 @@ func TestCPUOnline(t *testing.T) {
 	}
 }
 
-// Without the kernel's messages the CPUs that were not there are tried, once in a while.
+// TestHotplugWithoutMessages expects that without a socket the missing CPUs are tried, once per
+// interval.
 func TestHotplugWithoutMessages(t *testing.T) {
 	h := &Hotplug{socket: -1}
 	missing := func() []int { return []int{3, 5} }
 	if got := h.Arrived(missing); !slices.Equal(got, missing()) {
-		t.Errorf("at first %v are tried", got)
+		t.Errorf("first call: CPUs %v, want %v", got, missing())
 	}
 	if got := h.Arrived(missing); got != nil {
-		t.Errorf("at once again %v are tried", got)
+		t.Errorf("second call within the interval: CPUs %v, want none", got)
 	}
 	if h.Timeout() <= 0 {
-		t.Error("it waits for messages that do not come")
+		t.Errorf("timeout %d, want more than 0 without a socket", h.Timeout())
 	}
 }

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// live opens the cgroups of this machine, and makes a cgroup and one below it in a hierarchy, which it
-// makes the Default.
+// live opens the cgroups of this machine, makes a hierarchy the Default, and creates a cgroup with
+// a child in it.
 func live(t *testing.T, pick func(*Cgroups) *hierarchy) (c *Cgroups, name, dir string) {
 	t.Helper()
 	if uid := os.Geteuid(); uid != 0 {
-		t.Skipf("making a cgroup takes root, this is uid %d", uid)
+		t.Skipf("creating a cgroup needs root, not UID %d", uid)
 	}
 	needCgroups(t)
 	c, err := OpenCgroups("/")
@@ -49,7 +49,7 @@ func TestLivePath(t *testing.T) {
 		t.Run(which, func(t *testing.T) {
 			byHandle, name, dir := live(t, pick)
 			if byHandle.main.handle == 0 {
-				t.Fatalf("%s makes no file handles", byHandle.main.dir)
+				t.Fatalf("%s has no file handles", byHandle.main.dir)
 			}
 			byWalk, _ := OpenCgroups("/")
 			walked := *byHandle.main
@@ -58,18 +58,18 @@ func TestLivePath(t *testing.T) {
 			target, err := byHandle.Lookup(filepath.Join(dir, "child"))
 			check(t, err)
 			if id, err := handleID(filepath.Join(dir, "child")); id != target.ID {
-				t.Errorf("id %d by file handle, %d by inode; %v", id, target.ID, err)
+				t.Errorf("ID %d from the file handle, %v; %d from the inode", id, err, target.ID)
 			}
-			expect := func(how string, c *Cgroups, want string) {
+			expect := func(method string, c *Cgroups, want string) {
 				t.Helper()
 				if got, ok := c.Path(target.ID); got != want || ok != (want != "") {
-					t.Errorf("%s: %q, %v; want %q", how, got, ok, want)
+					t.Errorf("%s: %q, %v; want %q", method, got, ok, want)
 				}
 			}
 			expect("by handle", byHandle, name+"/child")
 			expect("by walk", byWalk, name+"/child")
 			if !byHandle.lastWalk.IsZero() {
-				t.Error("what can be opened by handle was walked for")
+				t.Error("walked the hierarchy for a cgroup that can be opened by handle")
 			}
 
 			check(t, os.Remove(filepath.Join(dir, "child")))
@@ -77,9 +77,9 @@ func TestLivePath(t *testing.T) {
 			expect("by walk, removed", byWalk, name+"/child")
 			fresh, _ := OpenCgroups("/")
 			fresh.main = byHandle.main
-			expect("by handle, first asked after removal", fresh, "")
+			expect("by handle, first lookup after removal", fresh, "")
 			if !fresh.lastWalk.IsZero() {
-				t.Error("what handles say is gone was walked for")
+				t.Error("walked the hierarchy for a removed cgroup, although its handle is stale")
 			}
 		})
 	}
@@ -100,7 +100,8 @@ func TestLiveSnapshot(t *testing.T) {
 	}
 }
 
-// A cgroup that is removed while its path is asked for must not be called "… (deleted)".
+// TestLiveDeleted removes a cgroup during the lookup of its path, which must not end in "
+// (deleted)".
 func TestLiveDeleted(t *testing.T) {
 	c, name, dir := live(t, func(c *Cgroups) *hierarchy { return c.main })
 	fd, err := unix.Open(dir, unix.O_PATH, 0)
@@ -113,12 +114,13 @@ func TestLiveDeleted(t *testing.T) {
 	}
 }
 
-// The kernel says of a cgroup outside the part that is mounted that it lies at "/".
-func TestLiveOutsidePart(t *testing.T) {
+// TestLiveOutsideSubtree looks up a cgroup outside the mounted subtree. The kernel reports its path
+// as "/".
+func TestLiveOutsideSubtree(t *testing.T) {
 	c, name, dir := live(t, func(c *Cgroups) *hierarchy { return c.main })
 	part := hierarchy{dir: t.TempDir(), base: name + "/child", handle: c.main.handle}
 	if err := unix.Mount(filepath.Join(dir, "child"), part.dir, "", unix.MS_BIND, ""); errors.Is(err, unix.EPERM) {
-		t.Skipf("mounting is forbidden here: %v", err)
+		t.Skipf("cannot mount: %v", err)
 	} else {
 		check(t, err)
 	}
@@ -132,12 +134,13 @@ func TestLiveOutsidePart(t *testing.T) {
 	}
 }
 
-// The walk of a hierarchy does not enter another file system that is mounted in it.
-func TestLiveWalkStays(t *testing.T) {
+// TestLiveWalkOneDevice expects that the walk of a hierarchy does not enter a file system that is
+// mounted in it.
+func TestLiveWalkOneDevice(t *testing.T) {
 	c, name, dir := live(t, func(c *Cgroups) *hierarchy { return c.main })
 	child := filepath.Join(dir, "child")
 	if err := unix.Mount("none", child, "tmpfs", 0, ""); errors.Is(err, unix.EPERM) {
-		t.Skipf("mounting is forbidden here: %v", err)
+		t.Skipf("cannot mount: %v", err)
 	} else {
 		check(t, err)
 	}
@@ -150,11 +153,11 @@ func TestLiveWalkStays(t *testing.T) {
 		}
 	}))
 	if !slices.Equal(seen, []string{name}) {
-		t.Errorf("walked %q, want %q alone", seen, name)
+		t.Errorf("walked %q, want only %q", seen, name)
 	}
 }
 
-// Without the capability to open by handle cgroups are looked for.
+// TestLiveWithoutCapability expects a walk without the capability for opening cgroups by handle.
 func TestLiveWithoutCapability(t *testing.T) {
 	c, name, dir := live(t, func(c *Cgroups) *hierarchy { return c.main })
 	info, err := c.main.stat(dir)
@@ -169,8 +172,8 @@ func TestLiveWithoutCapability(t *testing.T) {
 	}
 }
 
-// without takes a capability from this thread until the function that it returns is called.
-func without(t *testing.T, capability int) func() {
+// without drops a capability of this thread until restore is called.
+func without(t *testing.T, capability int) (restore func()) {
 	t.Helper()
 	runtime.LockOSThread()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -232,7 +235,7 @@ func BenchmarkPath(b *testing.B) {
 	})
 }
 
-// TestPathOfFile asks for the inode of a cgroup's file, which is no cgroup.
+// TestPathOfFile looks up the inode of a file in a cgroup, which is not the ID of a cgroup.
 func TestPathOfFile(t *testing.T) {
 	needCgroups(t)
 	c, err := OpenCgroups("/")
@@ -242,11 +245,11 @@ func TestPathOfFile(t *testing.T) {
 		t.Skip(err)
 	}
 	if path, ok := c.Path(st.Ino); ok {
-		t.Errorf("the file cgroup.procs is said to be the cgroup %q", path)
+		t.Errorf("Path of the inode of cgroup.procs = %q, want none", path)
 	}
 }
 
-// needCgroups skips the test where no hierarchy of cgroups is mounted.
+// needCgroups skips the test if no cgroup hierarchy is mounted.
 func needCgroups(t testing.TB) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -254,6 +257,6 @@ func needCgroups(t testing.TB) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(mounts), " cgroup2 ") && !strings.Contains(string(mounts), " cgroup ") {
-		t.Skip("no hierarchy of cgroups is mounted")
+		t.Skip("no cgroup hierarchy is mounted")
 	}
 }

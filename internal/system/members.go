@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Processes lists the processes that are in the cgroup or below it now, by the /proc below root.
+// Processes lists the processes that are currently in the cgroup or its descendants, from the /proc
+// below root.
 func (t *Target) Processes(root string) ([]uint32, error) {
 	names, err := filepath.Glob(filepath.Join(root, "proc/[0-9]*/cgroup"))
 	if err != nil {
@@ -22,7 +23,7 @@ func (t *Target) Processes(root string) ([]uint32, error) {
 			continue
 		}
 		text, err := os.ReadFile(name)
-		if err == nil && t.has(string(text)) { // else it has ended
+		if err == nil && t.contains(string(text)) { // an error means that the process has exited
 			pids = append(pids, uint32(pid))
 		}
 	}
@@ -30,9 +31,9 @@ func (t *Target) Processes(root string) ([]uint32, error) {
 	return pids, nil
 }
 
-// has tells whether a process is in the cgroup, by its lines "hierarchy:controllers:path", of which the last has no
-// controllers where it is of cgroup v2.
-func (t *Target) has(lines string) bool {
+// contains reports whether a process with the given /proc/PID/cgroup is in the cgroup or its
+// descendants. Lines are "hierarchy:controllers:path", without controllers for cgroup v2.
+func (t *Target) contains(lines string) bool {
 	for line := range strings.Lines(lines) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		if len(fields) < 3 || !slices.Contains(strings.Split(fields[1], ","), t.Controller) {

@@ -25,15 +25,15 @@ func TestProcessesOfCgroup(t *testing.T) {
 	} {
 		got, err := target.Processes(root)
 		if err != nil || want == 0 && len(got) > 0 || want != 0 && !slices.Contains(got, want) {
-			t.Errorf("processes of %+v are %v, %v", target, got, err)
+			t.Errorf("processes of %+v: %v, %v, want %d among them (0: none)", target, got, err, want)
 		}
 	}
 	all := Target{Path: "/a"}
 	if got, _ := all.Processes(root); !slices.Equal(got, []uint32{10, 11}) {
-		t.Errorf("processes of /a are %v", got)
+		t.Errorf("processes of /a: %v, want 10 and 11", got)
 	}
-	everything := Target{Path: "/"}
-	if got, _ := everything.Processes(root); len(got) != 5 {
-		t.Errorf("processes of the root are %v", got)
+	top := Target{Path: "/"}
+	if got, _ := top.Processes(root); len(got) != 5 {
+		t.Errorf("processes of the root cgroup: %v, want 5", got)
 	}
 }

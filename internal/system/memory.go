@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Memory returns what /proc/meminfo says, in bytes by name ("Cached"), as far as it can
-// be read.
+// Memory returns the values of /proc/meminfo in bytes, by name ("Cached"). It is empty if the file
+// cannot be read.
 func Memory(root string) map[string]uint64 {
 	out := map[string]uint64{}
 	text, err := readFile(filepath.Join(root, "proc/meminfo"), 64<<10)

@@ -17,9 +17,9 @@ func TestMemory(t *testing.T) {
 	}
 	m := Memory(root)
 	if len(m) != 2 || m["MemTotal"] != 4014320<<10 || m["Cached"] != 100<<10 {
-		t.Errorf("%v", m)
+		t.Errorf("Memory = %v, want MemTotal and Cached", m)
 	}
 	if m := Memory(t.TempDir()); len(m) != 0 {
-		t.Errorf("%v", m)
+		t.Errorf("Memory without /proc/meminfo = %v, want none", m)
 	}
 }

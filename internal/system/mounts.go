@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Mount is a line of mountinfo.
+// Mount is a line of /proc/PID/mountinfo.
 type Mount struct {
-	Dir     string // where, without the root of the tree
-	Base    string // what of the file system, "/" as a rule
+	Dir     string // mount point, without the root of the tree
+	Base    string // the directory of the file system that is mounted, usually "/"
 	Type    string
 	Options string // of the file system
 }
 
-// ReadMounts returns what is mounted where this process can see it, in the order of
-// mounting.
+// ReadMounts returns the mounts of this process's mount namespace, in the order in which they were
+// mounted.
 func ReadMounts(root string) ([]Mount, error) {
 	data, err := readFile(filepath.Join("/", root, "proc/self/mountinfo"), 64<<20)
 	if err != nil {
@@ -31,7 +31,7 @@ func ReadMounts(root string) ([]Mount, error) {
 	return mounts, nil
 }
 
-// parseMount reads a line of mountinfo (proc_pid_mountinfo(5)):
+// parseMount parses a line of mountinfo (proc_pid_mountinfo(5)):
 // id parent major:minor root mountpoint options [optional…] - type source superoptions
 func parseMount(line string) (Mount, bool) {
 	mount, super, ok := strings.Cut(strings.TrimSpace(line), " - ")
@@ -46,5 +46,5 @@ func parseMount(line string) (Mount, bool) {
 	}, true
 }
 
-// unescapeMount undoes what the kernel does to blanks and the like in mountinfo.
+// unescapeMount decodes the kernel's octal escapes of special characters in mountinfo.
 var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\043`, "#", `\134`, `\`).Replace

@@ -11,10 +11,10 @@ func TestReadMounts(t *testing.T) {
 	got, err := ReadMounts(root)
 	want := []Mount{{"/sys", "/", "sysfs", "rw"}, {"/a b", "/x", "tracefs", "rw,gid=1"}}
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("mounts are %+v, %v, want %+v", got, err, want)
+		t.Errorf("mounts %+v, %v, want %+v", got, err, want)
 	}
 	if _, err := ReadMounts(t.TempDir()); err == nil {
-		t.Error("no mountinfo is no error")
+		t.Error("ReadMounts without mountinfo succeeds, want an error")
 	}
 }
 
@@ -22,21 +22,21 @@ func TestMounts(t *testing.T) {
 	got := open(t, machine(t, mountsV1+mountHybrid)).Mounts()
 	last := got[len(got)-1]
 	if last.Path != "/sys/fs/cgroup/unified" || last.Version != 2 || last.Controllers != nil {
-		t.Errorf("the last is %+v", last)
+		t.Errorf("last mount %+v, want the v2 hierarchy at /sys/fs/cgroup/unified", last)
 	}
 	for _, m := range got[:len(got)-1] {
 		if m.Version != 1 || m.Path == "/sys/fs/cgroup/pids" && !slices.Equal(m.Controllers, []string{"pids"}) {
-			t.Errorf("%+v", m)
+			t.Errorf("mount %+v, want version 1 and, for pids, its controller", m)
 		}
 	}
 }
 
 func TestRuntimes(t *testing.T) {
 	if got := Runtimes(t.TempDir()); got == nil || len(got) > 0 {
-		t.Errorf("an empty machine has %#v", got)
+		t.Errorf("runtimes in an empty tree: %#v, want an empty list", got)
 	}
 	root := tree(t, map[string]string{"run/k3s/containerd/x": "", "run/docker.sock": "", "run/crio/x": "", "var/lib/containers/storage/x": ""})
 	if got, want := Runtimes(root), []string{"containerd", "cri-o", "docker", "podman"}; !slices.Equal(got, want) {
-		t.Errorf("runtimes are %q, want %q", got, want)
+		t.Errorf("runtimes %q, want %q", got, want)
 	}
 }

@@ -7,20 +7,21 @@ import (
 	"strings"
 )
 
-// Owner is what a cgroup belongs to. Whatever does not apply or is not known is empty.
+// Owner is the container, pod and systemd unit that a cgroup belongs to. Fields that do not apply
+// or are unknown are empty.
 type Owner struct {
-	Container   string // name; of a pod's sandbox it is POD
-	ContainerID string // 64 hex digits; of a machine or LXC container its name
+	Container   string // name; POD for the sandbox of a pod
+	ContainerID string // 64 hexadecimal digits; the name for a machine, an LXC or a ctr container
 	Runtime     string // docker, containerd, cri-o, podman, lxc, nspawn, qemu
 	Pod         string
 	PodUID      string
 	Namespace   string // of the pod
-	Unit        string // innermost unit of systemd but slices, unescaped
-	Slice       string // innermost slice of systemd, unescaped
+	Unit        string // innermost systemd unit that is not a slice, unescaped
+	Slice       string // innermost systemd slice, unescaped
 }
 
-// Name is that of the container, or the first 12 digits of its ID where no file tells
-// its name; "" for what is in none.
+// Name returns the name of the container, or the first 12 digits of its ID if the name is unknown.
+// It is "" outside containers.
 func (o Owner) Name() string {
 	if o.Container == "" {
 		return o.ContainerID[:min(len(o.ContainerID), 12)]
@@ -28,17 +29,17 @@ func (o Owner) Name() string {
 	return o.Container
 }
 
-// ParseOwner tells what the path of a cgroup says of its owner: IDs, runtime, pod UID and units; and
-// the names of those who use none but names (LXC, systemd-nspawn, libvirt). Of nested containers it is
-// the innermost. It reads nothing.
+// ParseOwner returns the parts of the owner that follow from the path of a cgroup: IDs, runtime,
+// pod UID and units, and names if the runtime has only names (LXC, systemd-nspawn, libvirt). For
+// nested containers it returns the innermost. It reads no files.
 func ParseOwner(cgroup string) Owner { return parseCgroup(cgroup).Owner }
 
-// parsed is an Owner and where in the path it was found.
+// parsed is an Owner and how it was found in the path.
 type parsed struct {
 	Owner
-	ids  []string // of the containers in the path that have files by ID, outermost first
-	top  bool     // whether the last element of the path is that which tells the container
-	user string   // uid of the slice of a user, for rootless containers
+	ids  []string // IDs of all containers in the path except those with names, outermost first
+	top  bool     // the last element of the path identifies the container
+	user string   // UID of the user's slice, for rootless containers
 }
 
 func parseCgroup(cgroup string) parsed {
@@ -46,8 +47,8 @@ func parseCgroup(cgroup string) parsed {
 	parent := ""
 	for name := range strings.SplitSeq(strings.Trim(path.Clean("/"+cgroup), "/"), "/") {
 		p.top = false
-		// A containerd set up for systemd's names but without systemd takes them as they are:
-		// kubepods-burstable-podUID.slice:cri-containerd:ID
+		// If containerd is configured for systemd but does not use it, it takes the systemd
+		// cgroupsPath for a path: kubepods-burstable-podUID.slice:cri-containerd:ID
 		if part := strings.Split(name, ":"); len(part) == 3 && isContainerID(part[2]) {
 			p.addPod(part[0])
 			p.addContainer(container{id: part[2], runtime: runtimeOf[part[1]]})
@@ -78,11 +79,11 @@ func (p *parsed) addPod(name string) {
 	}
 }
 
-// unitSuffixes are the types of units that have a cgroup, but for slices.
+// unitSuffixes are the types of units that have a cgroup, except slices.
 var unitSuffixes = []string{".service", ".scope", ".socket", ".mount", ".swap"}
 
 func (p *parsed) addUnit(name string) {
-	// systemd puts a "_" before names that are files of cgroups too, such as cpu.service.
+	// systemd prefixes names that could also be files of a cgroup, such as cpu.service, with "_".
 	unit := unescapeUnit(strings.TrimPrefix(name, "_"))
 	suffix := path.Ext(unit)
 	if suffix == unit {
@@ -91,7 +92,7 @@ func (p *parsed) addUnit(name string) {
 	if suffix == ".slice" {
 		p.Slice = unit
 		if uid, ok := between(unit, "user-", ".slice"); ok && p.ContainerID == "" {
-			p.user = uid // of the host; below a container it would be one of the container
+			p.user = uid // a user of the host; below a container it would be a user of the container
 		}
 	}
 	if slices.Contains(unitSuffixes, suffix) {
@@ -99,11 +100,11 @@ func (p *parsed) addUnit(name string) {
 	}
 }
 
-// container is what one element of a path tells.
+// container is the container that one element of a path identifies.
 type container struct{ id, name, runtime string }
 
-// runtimeOf gives the runtime by the prefix it has for its cgroups. Those of monitors (crio-conmon-ID,
-// libpod-conmon-ID, lxc.monitor.NAME) are missing on purpose: they run outside the container.
+// runtimeOf maps prefixes of cgroup names to runtimes. The cgroups of monitors (crio-conmon-ID,
+// libpod-conmon-ID, lxc.monitor.NAME) are not included: monitors run outside the container.
 var runtimeOf = map[string]string{
 	"docker": "docker", "cri-containerd": "containerd", "nerdctl": "containerd", "crio": "cri-o",
 	"libpod": "podman", "libpod-payload": "podman",
@@ -125,7 +126,7 @@ func containerOf(name, parent string) container {
 	return machineOf(name)
 }
 
-// lxcName knows lxc.payload.NAME (LXC 4, LXD, Incus), lxc.payload/NAME (3.1) and lxc/NAME.
+// lxcName parses lxc.payload.NAME (LXC 4, LXD, Incus), lxc.payload/NAME (LXC 3.1) and lxc/NAME.
 func lxcName(name, parent string) (string, bool) {
 	if lxc, ok := strings.CutPrefix(name, "lxc.payload."); ok {
 		return lxc, lxc != ""
@@ -133,8 +134,8 @@ func lxcName(name, parent string) (string, bool) {
 	return name, name != "" && (parent == "lxc" || parent == "lxc.payload")
 }
 
-// machineOf knows what systemd-machined registers, machine-NAME.scope, where NAME is qemu-N-NAME or
-// lxc-N-NAME for those of libvirt, and systemd-nspawn@NAME.service.
+// machineOf parses names of machines that are registered with systemd-machined: machine-NAME.scope,
+// where NAME is qemu-N-NAME or lxc-N-NAME for libvirt, and systemd-nspawn@NAME.service.
 func machineOf(name string) container {
 	if machine, ok := between(name, "systemd-nspawn@", ".service"); ok {
 		machine = unescapeUnit(machine)
@@ -152,8 +153,8 @@ func machineOf(name string) container {
 	return container{machine, machine, "nspawn"}
 }
 
-// podUID knows podUID (cgroupfs driver of kubelet) and PARENT-podUID.slice (systemd driver, with _ for
-// the - of the UID). The UID of a static pod is a hash without any.
+// podUID parses podUID (cgroupfs driver of kubelet) and PARENT-podUID.slice (systemd driver, with
+// "_" for each "-" of the UID). The UID of a static pod is a hash without "-".
 func podUID(name string) string {
 	uid, ok := strings.CutPrefix(name, "pod")
 	if stem, isSlice := strings.CutSuffix(name, ".slice"); isSlice {
@@ -174,8 +175,8 @@ func isPodUID(s string) bool {
 	return len(s) == 32 && isHex(s)
 }
 
-// unescapeUnit undoes systemd's \x2d and the like, for bytes that can be printed; the others stay
-// as they are, which is the better for a reader.
+// unescapeUnit decodes systemd's escapes, such as \x2d, of printable ASCII characters. It leaves
+// others escaped.
 func unescapeUnit(s string) string {
 	head, rest, ok := strings.Cut(s, `\x`)
 	if !ok {
@@ -189,17 +190,19 @@ func unescapeUnit(s string) string {
 	return head + `\x` + unescapeUnit(rest)
 }
 
-// between returns what is between a prefix and a suffix, if it is something.
+// between returns the text between a prefix and a suffix, and whether s has both and the text is
+// not empty.
 func between(s, prefix, suffix string) (string, bool) {
 	s, ok1 := strings.CutPrefix(s, prefix)
 	s, ok2 := strings.CutSuffix(s, suffix)
 	return s, ok1 && ok2 && s != ""
 }
 
-// isContainerID knows the IDs of all runtimes that number theirs: SHA-256 or as long.
+// isContainerID reports whether s has the form of the IDs that runtimes generate: 64 hexadecimal
+// digits.
 func isContainerID(s string) bool { return len(s) == 64 && isHex(s) }
 
-// isHex tells whether there are no characters but lower case hex digits.
+// isHex reports whether s consists of lower case hexadecimal digits.
 func isHex(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') }) < 0
 }

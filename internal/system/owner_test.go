@@ -49,7 +49,7 @@ var owners = []struct {
 	{"cri-o, cgroupfs", "/kubepods/besteffort/pod" + uid + "/crio-" + idA, Owner{ContainerID: idA, Runtime: "cri-o", PodUID: uid}},
 	{"cri-o's monitor", "/kubepods.slice/kubepods-pod" + uidU + ".slice/crio-conmon-" + idA + ".scope",
 		Owner{PodUID: uid, Unit: "crio-conmon-" + idA + ".scope", Slice: "kubepods-pod" + uidU + ".slice"}},
-	{"pod alone", "/kubepods/pod" + uid, Owner{PodUID: uid}},
+	{"pod without container", "/kubepods/pod" + uid, Owner{PodUID: uid}},
 	{"no pod", "/kubepods/podium/pod-" + hash, Owner{}},
 	{"containerd taking systemd's names literally", "/system.slice/containerd.service/kubepods-burstable-pod" + uidU + ".slice:cri-containerd:" + idA,
 		Owner{ContainerID: idA, Runtime: "containerd", PodUID: uid, Unit: "containerd.service", Slice: "system.slice"}},
@@ -97,7 +97,7 @@ func TestParseOwner(t *testing.T) {
 	}
 }
 
-// The cgroup to filter a container by is where the path first tells it, not one below.
+// TestParseTop expects that only the topmost cgroup of a container is used to filter by it.
 func TestParseTop(t *testing.T) {
 	for path, top := range map[string]bool{
 		"/docker/" + idA:                                        true,
@@ -117,7 +117,8 @@ func TestParseTop(t *testing.T) {
 	}
 }
 
-// The user is that of the host: below a container there may be a systemd with slices of its own users.
+// TestParseUser expects the user of the host, also if systemd in a container has slices of other
+// users.
 func TestParseUser(t *testing.T) {
 	for path, user := range map[string]string{
 		"/user.slice/user-1000.slice/user@1000.service/x.scope":                                 "1000",
@@ -139,24 +140,24 @@ func FuzzParseOwner(f *testing.F) {
 		p := parseCgroup(path)
 		o := p.Owner
 		if o.ContainerID != "" && o.Container == "" && (!isContainerID(o.ContainerID) || !strings.Contains(path, o.ContainerID)) {
-			t.Errorf("ID %q is not in %q", o.ContainerID, path)
+			t.Errorf("ID %q is invalid or not in %q", o.ContainerID, path)
 		}
 		if (o.ContainerID == "") != (o.Runtime == "" && len(p.ids) == 0) {
 			t.Errorf("ID %q with runtime %q and IDs %q", o.ContainerID, o.Runtime, p.ids)
 		}
-		for _, id := range p.ids { // they become part of a path to read
+		for _, id := range p.ids { // they become part of file names
 			if !isContainerID(id) {
-				t.Errorf("ID %q is no ID", id)
+				t.Errorf("invalid ID %q", id)
 			}
 		}
 		if p.top && o.ContainerID == "" {
-			t.Errorf("top of no container in %q", path)
+			t.Errorf("%q is the top of a container, but has no ID", path)
 		}
-		// Whatever is below a cgroup and says nothing belongs to the same.
+		// A child whose name identifies nothing has the same owner.
 		below := parseCgroup(path + "/x")
 		if o != below.Owner && !strings.HasSuffix(path, "..") && !strings.HasSuffix(strings.TrimRight(path, "/."), "lxc") &&
 			!strings.HasSuffix(strings.TrimRight(path, "/."), "lxc.payload") {
-			t.Errorf("%q belongs to %+v, but what is below to %+v", path, o, below.Owner)
+			t.Errorf("owner of %q: %+v, but of its child: %+v", path, o, below.Owner)
 		}
 		for _, unit := range []string{o.Unit, o.Slice} {
 			if utf8.ValidString(path) && !utf8.ValidString(unit) {

@@ -9,15 +9,16 @@ import (
 	"strings"
 )
 
-// pidLimit is the kernel's PID_MAX_LIMIT on 64-bit machines: no id is as large.
+// pidLimit is the kernel's PID_MAX_LIMIT on 64-bit machines. All IDs of tasks are smaller.
 const pidLimit = 4 << 20
 
-// initialPIDNamespace has the inode number of the initial PID namespace (PROC_PID_INIT_INO).
+// initialPIDNamespace is the target of /proc/PID/ns/pid for the initial PID namespace
+// (PROC_PID_INIT_INO).
 const initialPIDNamespace = "pid:[4026531836]"
 
-// PIDMax returns an upper bound, which no task has as its ID in the initial PID namespace:
-// kernel.pid_max of that namespace. Since 6.14 (7863dcc72d0f) each namespace has its own setting, so
-// in another one, or if it cannot be read, PIDMax returns the kernel's limit.
+// PIDMax returns a number that is greater than all IDs of tasks in the initial PID namespace:
+// kernel.pid_max of that namespace. Since 6.14 (7863dcc72d0f) each namespace has its own setting.
+// So in another namespace, or if the file cannot be read, PIDMax returns the kernel's limit.
 func PIDMax(root string) uint32 {
 	if !InitialPIDNamespace(root) {
 		return pidLimit
@@ -33,8 +34,8 @@ func PIDMax(root string) uint32 {
 	return uint32(n)
 }
 
-// ErrOtherProc is returned where /proc belongs to another PID namespace than this process: the same
-// PID is then another process in /proc than in system calls.
+// ErrOtherProc means that /proc belongs to another PID namespace than this process, so a PID in
+// /proc is not the same process as in system calls.
 var ErrOtherProc = errors.New("/proc belongs to another PID namespace than this process")
 
 // PIDNamespace is the PID namespace of this process.
@@ -52,7 +53,7 @@ type PIDNamespace struct {
 func ReadPIDNamespace(root string) (PIDNamespace, error) {
 	self := filepath.Join(root, "proc/self")
 	if _, err := os.Stat(self); errors.Is(err, os.ErrNotExist) {
-		return PIDNamespace{OtherProc: true}, fmt.Errorf("find PID namespace: %w: it has no entry self", ErrOtherProc)
+		return PIDNamespace{OtherProc: true}, fmt.Errorf("find PID namespace: %w: %s does not exist", ErrOtherProc, self)
 	}
 	link, err := os.Readlink(filepath.Join(self, "ns/pid"))
 	if errors.Is(err, os.ErrNotExist) { // without CONFIG_PID_NS
@@ -74,8 +75,8 @@ func ReadPIDNamespace(root string) (PIDNamespace, error) {
 	return ns, nil
 }
 
-// namespacesOf returns the number of PID namespaces from that of /proc down to that of a process: the
-// IDs in the line NSpid of /proc/PID/status (since 4.1).
+// namespacesOf returns the number of PID namespaces from that of /proc down to that of the process:
+// the number of IDs in the line NSpid of /proc/PID/status (since 4.1).
 func namespacesOf(status string) int {
 	for line := range strings.Lines(status) {
 		if pids, ok := strings.CutPrefix(line, "NSpid:"); ok {
@@ -86,7 +87,7 @@ func namespacesOf(status string) int {
 }
 
 // InitialPIDNamespace reports whether this process is in the initial PID namespace. It is false if
-// that cannot be read.
+// /proc/self/ns/pid cannot be read.
 func InitialPIDNamespace(root string) bool {
 	ns, err := os.Readlink(filepath.Join(root, "proc/self/ns/pid"))
 	return err == nil && ns == initialPIDNamespace

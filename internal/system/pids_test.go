@@ -11,14 +11,14 @@ func TestPIDMax(t *testing.T) {
 		files map[string]string
 		want  uint32
 	}{
-		"set":                 {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "32768\n"}, 32768},
-		"greatest":            {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "4194304\n"}, 4194304},
-		"of a namespace":      {map[string]string{"proc/self/ns/pid": "-> pid:[4026532177]", "proc/sys/kernel/pid_max": "1000\n"}, pidLimit},
-		"no file":             {map[string]string{"proc/self/ns/pid": own}, pidLimit},
-		"no number":           {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "many\n"}, pidLimit},
-		"none":                {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "0\n"}, pidLimit},
-		"more than there are": {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "4194305\n"}, pidLimit},
-		"nothing":             {nil, pidLimit},
+		"set":             {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "32768\n"}, 32768},
+		"maximum":         {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "4194304\n"}, 4194304},
+		"other namespace": {map[string]string{"proc/self/ns/pid": "-> pid:[4026532177]", "proc/sys/kernel/pid_max": "1000\n"}, pidLimit},
+		"no file":         {map[string]string{"proc/self/ns/pid": own}, pidLimit},
+		"invalid":         {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "many\n"}, pidLimit},
+		"zero":            {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "0\n"}, pidLimit},
+		"above maximum":   {map[string]string{"proc/self/ns/pid": own, "proc/sys/kernel/pid_max": "4194305\n"}, pidLimit},
+		"no files":        {nil, pidLimit},
 	} {
 		if got := PIDMax(tree(t, test.files)); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)

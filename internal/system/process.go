@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProcessOf returns the process that a thread belongs to: the PID of its thread-group
-// leader, which is tid itself for the leader. Where /proc hides the thread (hidepid=2) it is
-// tid as well.
+// ProcessOf returns the PID of the process that a thread belongs to. If /proc hides an existing
+// thread (hidepid=2), ProcessOf returns tid.
 //
 // Returns fs.ErrNotExist.
 func ProcessOf(root string, tid uint32) (uint32, error) {
@@ -34,10 +33,10 @@ func ProcessOf(root string, tid uint32) (uint32, error) {
 			return uint32(pid), nil
 		}
 	}
-	return 0, fmt.Errorf("read process of task %d: no Tgid", tid)
+	return 0, fmt.Errorf("read process of task %d: no Tgid in /proc/%d/status", tid, tid)
 }
 
-// OnlineCPUs returns the CPUs that are online, as the kernel writes them: "0-3,6".
+// OnlineCPUs returns the online CPUs as a list in the kernel's format: "0-3,6".
 func OnlineCPUs(root string) (string, error) {
 	text, err := readFile(filepath.Join(root, "sys/devices/system/cpu/online"), 64<<10)
 	if err != nil {
@@ -46,7 +45,7 @@ func OnlineCPUs(root string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// InCPUList reports whether a list of CPUs as the kernel writes it has the CPU.
+// InCPUList reports whether a list in the kernel's format contains the CPU.
 func InCPUList(list string, cpu int64) bool {
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(part, "-")

@@ -13,7 +13,7 @@ import (
 func TestProcessOf(t *testing.T) {
 	own := uint32(os.Getpid())
 	if pid, err := ProcessOf("/", own); pid != own || err != nil {
-		t.Errorf("process of %d is %d, %v", own, pid, err)
+		t.Errorf("ProcessOf(%d) = %d, %v, want %d", own, pid, err, own)
 	}
 	tids := make(chan uint32)
 	end := make(chan struct{})
@@ -24,7 +24,7 @@ func TestProcessOf(t *testing.T) {
 	}()
 	tid := <-tids
 	if pid, err := ProcessOf("/", tid); pid != own || err != nil {
-		t.Errorf("process of thread %d is %d, %v, want %d", tid, pid, err, own)
+		t.Errorf("ProcessOf thread %d = %d, %v, want %d", tid, pid, err, own)
 	}
 	close(end)
 	cmd := exec.Command("true")
@@ -32,15 +32,15 @@ func TestProcessOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	if pid, err := ProcessOf("/", uint32(cmd.Process.Pid)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("process of %d, which has ended, is %d, %v", cmd.Process.Pid, pid, err)
+		t.Errorf("ProcessOf(%d), which has exited = %d, %v, want %v", cmd.Process.Pid, pid, err, fs.ErrNotExist)
 	}
 }
 
-// hidepid=2 hides processes of others in /proc, where they exist all the same.
+// TestProcessOfHidden looks up a process that exists but is hidden in /proc (hidepid=2).
 func TestProcessOfHidden(t *testing.T) {
 	own := uint32(os.Getpid())
 	if pid, err := ProcessOf(t.TempDir(), own); pid != own || err != nil {
-		t.Errorf("process of %d is %d, %v", own, pid, err)
+		t.Errorf("ProcessOf(%d) = %d, %v, want %d", own, pid, err, own)
 	}
 }
 
@@ -51,10 +51,10 @@ func TestInCPUList(t *testing.T) {
 		}
 	}
 	if InCPUList("", 0) {
-		t.Error("an empty list has CPU 0")
+		t.Error("InCPUList of an empty list is true for CPU 0")
 	}
 	online, err := OnlineCPUs("/")
 	if err != nil || online == "" {
-		t.Errorf("online CPUs are %q, %v", online, err)
+		t.Errorf("online CPUs %q, %v, want at least one", online, err)
 	}
 }

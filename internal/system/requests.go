@@ -8,31 +8,32 @@ import (
 	"strings"
 )
 
-// Bounds of the kernel's table of requests.
+// Bounds of the size of the BPF map of requests.
 const (
 	minRequests = 1 << 11
 	maxRequests = 1 << 17
-	// maxKept leaves room where the table cannot grow as it is filled (before 6.1).
+	// maxKept leaves entries free for kernels that cannot add memory to a full map (before 6.1).
 	maxKept = 1 << 15
 )
 
-// tableSize is how many entries the table of requests is to have, and how many of them
-// are kept for the next use of their request. A table no larger than it must be stays in
-// the CPU's caches.
+// tableSize returns the size of the map of requests, and how many entries are kept after their
+// request completes, for its next use. The map is as small as possible, so that it stays in the CPU
+// caches.
 func tableSize(requests int) (entries, kept uint32) {
 	n := 1 << bits.Len(uint(2*requests))
 	n = min(max(n, minRequests), maxRequests)
 	return uint32(n), uint32(min(n/2, maxKept))
 }
 
-// RequestTable is how many entries a table of all block requests is to have, and how many
-// of them are to be kept for the next use of their request (rq.bpf.h).
+// RequestTable returns the number of entries for a map of all block requests, and how many of them
+// to keep after their request completes, for its next use (rq.bpf.h).
 func RequestTable(root string) (entries, kept uint32) {
 	return tableSize(countRequests(filepath.Join(root, "sys")))
 }
 
-// countRequests returns how many requests the disks below /sys have: for each hardware
-// queue its tags, the scheduler's, and one to flush. Disks without a size are not in use.
+// countRequests returns the number of requests that the disks below sys can have in flight: for
+// each hardware queue its tags, those of the I/O scheduler, and a flush request. Disks of size 0
+// are unused.
 func countRequests(sys string) (n int) {
 	queues, _ := filepath.Glob(filepath.Join(sys, "block/*/mq/*/nr_tags"))
 	for _, queue := range queues {
@@ -44,7 +45,7 @@ func countRequests(sys string) (n int) {
 	return n
 }
 
-// readCount is 0 for what cannot be read.
+// readCount returns the number in a file, 0 if it cannot be read.
 func readCount(file string) int {
 	b, _ := os.ReadFile(file)
 	n, _ := strconv.Atoi(strings.TrimSpace(string(b)))

@@ -31,7 +31,7 @@ func TestCountRequests(t *testing.T) {
 		t.Errorf("%d requests, want %d", n, 2*2047)
 	}
 	if n := countRequests(t.TempDir()); n != 0 {
-		t.Errorf("%d requests without disks", n)
+		t.Errorf("%d requests without disks, want 0", n)
 	}
 }
 

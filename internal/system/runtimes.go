@@ -16,8 +16,8 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// runtimes finds the names of containers in the files of their runtimes, and remembers them: runtimes
-// delete the files with the container, sometimes before its last event is read.
+// runtimes reads the names of containers from the files of their runtimes and caches them, because
+// runtimes delete the files with the container, sometimes before its last event is read.
 type runtimes struct {
 	root  string
 	users *Users
@@ -26,43 +26,43 @@ type runtimes struct {
 	limits *limit.Reporter
 
 	mu      sync.Mutex
-	known   map[string]names
+	cached  map[string]names // by container ID
 	bundles bundles
 }
 
-// names is what the runtime's files say of a container.
+// names are the names of a container in the files of its runtime.
 type names struct {
 	container, pod, namespace string
 	runtime                   string
-	file                      source // that has the name
+	file                      source // file with the name
 	read                      time.Time
 }
 
 func (n names) found() bool { return n.container != "" }
 
 func newRuntimes(root string) *runtimes {
-	return &runtimes{root: root, users: NewUsers(root), now: time.Now, known: map[string]names{}}
+	return &runtimes{root: root, users: NewUsers(root), now: time.Now, cached: map[string]names{}}
 }
 
-// lookup returns the names of a container by its full ID, nothing if they are not found. user is the
-// uid, in digits, of the one who may run it rootless. Each second it is looked whether there are names
-// now, as some runtimes write their files late, or others, as containers can be renamed. Names that no
-// file has any more are kept.
+// lookup returns the names of a container by its full ID, or empty names if it finds none. user is
+// the UID, in digits, of the user whose rootless runtimes are searched too. After a second it reads
+// the files again if they have changed, because containers can be renamed, or if it found no names,
+// because some runtimes write their files late. It keeps the names when the files are deleted.
 func (r *runtimes) lookup(id, user string) names {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known, ok := r.known[id]
-	if ok && r.now().Sub(known.read) < missTTL {
-		return known
+	cached, ok := r.cached[id]
+	if ok && r.now().Sub(cached.read) < missTTL {
+		return cached
 	}
-	if !known.found() || !known.file.isCurrent() {
+	if !cached.found() || !cached.file.isCurrent() {
 		if found := r.find(id, r.rootless(user)); found.found() {
-			known = found
+			cached = found
 		}
 	}
-	known.read = r.now()
-	r.known[id] = known
-	return known
+	cached.read = r.now()
+	r.cached[id] = cached
+	return cached
 }
 
 func (r *runtimes) find(id string, u rootless) names {
@@ -74,7 +74,7 @@ func (r *runtimes) find(id string, u rootless) names {
 	return names{}
 }
 
-// bounded returns the names, or nothing if they are longer than any runtime allows.
+// bounded returns the names, or empty names if one is longer than any runtime allows.
 func (r *runtimes) bounded(n names) names {
 	for _, name := range []string{n.container, n.pod, n.namespace} {
 		if len(name) > limit.RuntimeName {
@@ -86,10 +86,11 @@ func (r *runtimes) bounded(n names) names {
 }
 
 func (r *runtimes) exceeded(err error) {
-	r.limits.Report(0, err, "containers have no names from this file")
+	r.limits.Report(0, err, "names of containers in this file are ignored")
 }
 
-// rootless is where a user keeps containers, without the root; empty if nobody does.
+// rootless has the directories of a user's rootless containers, without the root. It is empty if
+// there is no user.
 type rootless struct{ home, run string }
 
 func (r *runtimes) rootless(user string) rootless {
@@ -104,8 +105,8 @@ func (r *runtimes) rootless(user string) rootless {
 	return rootless{home, "/run/user/" + strconv.FormatUint(uid, 10)}
 }
 
-// docker reads DATA-ROOT/containers/ID/config.v2.json. Containers of kubelet (by cri-dockerd) have the
-// names of Kubernetes as labels.
+// docker reads DATA-ROOT/containers/ID/config.v2.json. Containers of Kubernetes (with cri-dockerd)
+// have labels with their names in Kubernetes.
 func (r *runtimes) docker(id string, u rootless) names {
 	for _, dir := range r.dockerRoots(u) {
 		var config struct {
@@ -127,8 +128,8 @@ func (r *runtimes) docker(id string, u rootless) names {
 	return names{}
 }
 
-// dockerRoots returns where dockerd may keep its containers: as its configuration says, in the default
-// place, in the snap, and rootless.
+// dockerRoots returns the possible data directories of dockerd: the configured one, the default,
+// that of the snap, and that of a rootless dockerd.
 func (r *runtimes) dockerRoots(u rootless) []string {
 	dirs := []string{"/var/lib/docker", "/var/snap/docker/common/var-lib-docker"}
 	var daemon struct {
@@ -143,7 +144,7 @@ func (r *runtimes) dockerRoots(u rootless) []string {
 	return dirs
 }
 
-// criNames picks names out of the annotations of containerd's CRI service and of nerdctl.
+// criNames returns the names in the annotations of containerd's CRI service or of nerdctl.
 func criNames(annotations map[string]string) names {
 	const cri = "io.kubernetes.cri."
 	n := names{
@@ -152,7 +153,7 @@ func criNames(annotations map[string]string) names {
 		namespace: annotations[cri+"sandbox-namespace"],
 	}
 	if n.container == "" && annotations[cri+"container-type"] == "sandbox" {
-		n.container = "POD" // as the others call it
+		n.container = "POD" // the name of sandboxes in other runtimes
 	}
 	if n.container == "" {
 		n.container = annotations["nerdctl/name"]
@@ -160,7 +161,7 @@ func criNames(annotations map[string]string) names {
 	return n
 }
 
-// kubernetesNames picks names out of the labels or annotations of cri-dockerd and CRI-O.
+// kubernetesNames returns the names in the labels or annotations of cri-dockerd or CRI-O.
 func kubernetesNames(labels map[string]string) names {
 	return names{
 		container: labels["io.kubernetes.container.name"],
@@ -169,7 +170,8 @@ func kubernetesNames(labels map[string]string) names {
 	}
 }
 
-// stateDirs are directories that a runtime makes when it is started or installed.
+// stateDirs returns, for each runtime, files and directories that it creates when it is installed
+// or started.
 func stateDirs() map[string][]string {
 	return map[string][]string{
 		"docker":     {"/run/docker.sock", "/var/lib/docker", "/var/snap/docker/common/var-lib-docker"},
@@ -179,8 +181,8 @@ func stateDirs() map[string][]string {
 	}
 }
 
-// Runtimes lists the container runtimes that have left traces on the machine below root:
-// their sockets or directories, running or not, those of rootless users left out.
+// Runtimes lists the container runtimes whose sockets or directories exist below root, whether they
+// run or not. It does not find rootless runtimes.
 func Runtimes(root string) []string {
 	found := []string{}
 	for runtime, dirs := range stateDirs() {
@@ -195,14 +197,14 @@ func Runtimes(root string) []string {
 	return found
 }
 
-// source is a file at the time that it was read, or a directory.
+// source is the state of a file or directory when it was read.
 type source struct {
 	path       string
 	dev, inode uint64
 	size       int64
 	changed    unix.Timespec
-	// fresh tells that it had just been changed: another change may have left the same time,
-	// which the kernel counts by ticks.
+	// fresh reports that it had changed less than 100 ms before. Another change can then have the
+	// same time, because the kernel's timestamps have the resolution of a tick.
 	fresh bool
 }
 
@@ -214,22 +216,22 @@ func sourceOf(path string) (source, bool) {
 	return source{path, st.Dev, st.Ino, st.Size, st.Mtim, time.Since(time.Unix(st.Mtim.Unix())) < 100*time.Millisecond}, true
 }
 
-// isCurrent reports whether the file is surely as it was.
+// isCurrent reports whether the file has certainly not changed since it was read.
 func (s source) isCurrent() bool {
 	now, ok := sourceOf(s.path)
 	return ok && !s.fresh && now == s
 }
 
-// readJSON decodes a file, which need not be there.
-func (r *runtimes) readJSON(into any, path string) (source, bool) {
-	from, _ := sourceOf(path) // ahead of the contents, which may change any time
+// readJSON decodes a file. It returns false if the file is missing or invalid.
+func (r *runtimes) readJSON(result any, path string) (source, bool) {
+	from, _ := sourceOf(path) // before the content is read, because it can change at any time
 	data, err := readFile(path, limit.RuntimeFile)
 	if errors.Is(err, limit.ErrExceeded) {
 		r.exceeded(err)
 	}
-	return from, err == nil && json.Unmarshal(data, into) == nil
+	return from, err == nil && json.Unmarshal(data, result) == nil
 }
 
-func (r *runtimes) read(into any, path ...string) (source, bool) {
-	return r.readJSON(into, filepath.Join(r.root, filepath.Join(path...)))
+func (r *runtimes) read(result any, path ...string) (source, bool) {
+	return r.readJSON(result, filepath.Join(r.root, filepath.Join(path...)))
 }

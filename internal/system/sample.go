@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// MaxSampleRate is how many samples a second a perf event may ask for on one CPU
-// (kernel.perf_event_max_sample_rate). Without a limit that can be read it is any number.
+// MaxSampleRate returns the maximum sampling frequency of a perf event, in samples per second and
+// CPU (kernel.perf_event_max_sample_rate), or math.MaxUint64 if it cannot be read.
 func MaxSampleRate(root string) uint64 {
 	text, err := readFile(filepath.Join(root, "proc/sys/kernel/perf_event_max_sample_rate"), 64)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// TCPSockets returns how many TCP sockets the kernel has, in all network namespaces: alloc of
+// TCPSockets returns the number of TCP sockets in all network namespaces: the value alloc in
 // /proc/net/sockstat.
 func TCPSockets(root string) (int, error) {
 	path := filepath.Join(root, "proc/net/sockstat")
@@ -20,5 +20,5 @@ func TCPSockets(root string) (int, error) {
 			return alloc, nil
 		}
 	}
-	return 0, fmt.Errorf("read %s: it tells of no TCP sockets", path)
+	return 0, fmt.Errorf("read %s: no line with the number of TCP sockets", path)
 }

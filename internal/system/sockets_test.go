@@ -9,14 +9,14 @@ func TestTCPSockets(t *testing.T) {
 		want       int
 		fails      bool
 	}{
-		{"as the kernel has it", text, 4711, false},
-		{"none", "sockets: used 294\n", 0, true},
-		{"cut short", "TCP: inuse 30 orphan 2", 0, true},
+		{"complete", text, 4711, false},
+		{"no TCP line", "sockets: used 294\n", 0, true},
+		{"truncated", "TCP: inuse 30 orphan 2", 0, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			root := tree(t, map[string]string{"proc/net/sockstat": test.text})
 			if got, err := TCPSockets(root); got != test.want || (err != nil) != test.fails {
-				t.Errorf("got %d, %v; want %d", got, err, test.want)
+				t.Errorf("TCPSockets = %d, %v; want %d, error %v", got, err, test.want, test.fails)
 			}
 		})
 	}

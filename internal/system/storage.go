@@ -2,11 +2,11 @@ package system
 
 import "path/filepath"
 
-// storageDrivers are those of containers/storage that are in use, each with directories of its own.
+// storageDrivers are the common drivers of containers/storage. Each has its own directories.
 var storageDrivers = []string{"overlay", "vfs", "btrfs", "zfs"}
 
-// crio reads the annotations in RUN-ROOT/overlay-containers/ID/userdata/config.json. Podman has such a
-// file too, but without these annotations.
+// crio reads the annotations in RUN-ROOT/overlay-containers/ID/userdata/config.json. Podman writes
+// the same file, but without these annotations.
 func (r *runtimes) crio(id string, _ rootless) names {
 	for _, driver := range storageDrivers {
 		var spec struct{ Annotations map[string]string }
@@ -22,8 +22,8 @@ func (r *runtimes) crio(id string, _ rootless) names {
 	return names{}
 }
 
-// podman reads the lists of containers in the storage: root's, and that of the user who may run it
-// rootless.
+// podman reads the lists of containers in the storage of root, and in that of the user, for
+// rootless podman.
 func (r *runtimes) podman(id string, u rootless) names {
 	dirs := []string{"/var/lib/containers/storage", "/run/containers/storage"}
 	if u.home != "" {
@@ -39,8 +39,8 @@ func (r *runtimes) podman(id string, u rootless) names {
 	return names{}
 }
 
-// storageName looks in the two lists that a storage has: the second, of containers that are removed
-// when they exit, may lie below /run instead.
+// storageName searches the two lists of a storage. The second contains the containers that are
+// removed when they exit, and can also be below /run.
 func (r *runtimes) storageName(dir, id string) (from source, name string) {
 	for _, list := range []string{"containers.json", "volatile-containers.json"} {
 		var containers []struct {

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// ErrNoSymbol is returned for a symbol that the kernel does not name, or not to us.
+// ErrNoSymbol means that /proc/kallsyms lacks the symbol, or hides its address.
 var ErrNoSymbol = errors.New("no such symbol in /proc/kallsyms")
 
-// KernelSymbol returns the address of a symbol of the kernel, of its modules not. It
-// takes CAP_SYSLOG where kernel.kptr_restrict is set.
+// KernelSymbol returns the address of a symbol of the kernel, not of a module. It requires
+// CAP_SYSLOG if kernel.kptr_restrict is set.
 //
 // Returns ErrNoSymbol.
 func KernelSymbol(root, name string) (uint64, error) {
@@ -26,7 +26,7 @@ func KernelSymbol(root, name string) (uint64, error) {
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		address, rest, _ := strings.Cut(lines.Text(), " ")
-		if len(rest) < 2 || rest[2:] != name { // behind its kind and a blank
+		if len(rest) < 2 || rest[2:] != name { // after the type and a space
 			continue
 		}
 		if n, err := strconv.ParseUint(address, 16, 64); err == nil && n != 0 {

@@ -17,11 +17,11 @@ func TestKernelSymbol(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := KernelSymbol(root, "__per_cpu_offset"); err != nil || got != 0xffffffff82000010 {
-		t.Errorf("%x, %v", got, err)
+		t.Errorf("__per_cpu_offset = %x, %v, want ffffffff82000010", got, err)
 	}
 	for _, name := range []string{"hidden", "in_module", "per_cpu_offset", ""} {
 		if got, err := KernelSymbol(root, name); !errors.Is(err, ErrNoSymbol) {
-			t.Errorf("%s: %x, %v", name, got, err)
+			t.Errorf("KernelSymbol(%q) = %x, %v, want %v", name, got, err, ErrNoSymbol)
 		}
 	}
 }

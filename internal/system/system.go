@@ -1,13 +1,13 @@
-// Package system reads facts of this machine that a kernel event only hints at: the path and the
-// container behind a cgroup id, the user behind a uid, the disk behind a device number, the wall
-// clock behind a boot clock. It reads files of the kernel, of systemd and of the container runtimes;
-// it talks to no daemon and knows nothing of eBPF.
+// Package system reads facts about this machine, mainly to translate IDs in events: the path and
+// the container of a cgroup ID, the user of a UID, the disk of a device number, the wall time of a
+// boot time. It reads files of the kernel, of systemd and of the container runtimes. It does not
+// connect to daemons and does not depend on BPF.
 //
-// Every reader takes a root, a prefix to all its paths: "" or "/" is the real machine, anything
-// else a tree that looks like one.
+// Most functions take a root, the prefix of all paths: "" or "/" for this machine, or a directory
+// with a copy of its files.
 //
-// Names found here (cgroups, containers, pods, users) are chosen by others and may hold any byte:
-// escape them before they reach a terminal.
+// Names of cgroups, containers, pods and users are untrusted and can contain any byte. Escape them
+// before printing them to a terminal.
 package system
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// missTTL is how long a failed look-up is believed. Events come faster than files change, so a miss
-// must not cost a read each time; and what is missing may appear the moment after.
+// missTTL is the time for which the result of a lookup is cached. Without it, each event of an
+// unknown cgroup or disk would read files; with a longer one, new names would appear late.
 const missTTL = time.Second
 
-// resolveRoot returns root without symbolic links, so that it is a prefix of what the kernel says.
+// resolveRoot returns root without symbolic links, so that it is a prefix of paths from the kernel.
 func resolveRoot(root string) (string, error) {
 	if root == "" {
 		return "/", nil
@@ -29,7 +29,8 @@ func resolveRoot(root string) (string, error) {
 	return filepath.EvalSymlinks(root)
 }
 
-// readFile reads a regular file of at most size bytes. Some of the files belong to unprivileged users.
+// readFile reads a regular file of at most size bytes. The limit matters for files of unprivileged
+// users.
 //
 // Returns a [limit.Error].
 func readFile(path string, size int64) ([]byte, error) {

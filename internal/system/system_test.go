@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree makes a file tree and returns its root. A name that ends in "/" is a directory, and contents
-// that begin with "-> " are the target of a symbolic link.
+// tree creates a file tree and returns its root. A name that ends with "/" is a directory. Content
+// that starts with "-> " is the target of a symbolic link.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -41,12 +41,12 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// clock is a time that goes on only when told.
-type clock struct{ at time.Time }
+// clock is a simulated clock that advances only with add.
+type clock struct{ time time.Time }
 
 func newClock() *clock               { return &clock{time.Unix(1e9, 0)} }
-func (c *clock) now() time.Time      { return c.at }
-func (c *clock) add(d time.Duration) { c.at = c.at.Add(d) }
+func (c *clock) now() time.Time      { return c.time }
+func (c *clock) add(d time.Duration) { c.time = c.time.Add(d) }
 
 func TestReadFileRefuses(t *testing.T) {
 	root := tree(t, map[string]string{"long": strings.Repeat("x", 101), "fits": strings.Repeat("x", 100)})
@@ -54,7 +54,7 @@ func TestReadFileRefuses(t *testing.T) {
 	for name, refused := range map[string]bool{"long": true, "fits": false, "fifo": true, "none": true, ".": true} {
 		data, err := readFile(filepath.Join(root, name), 100)
 		if (err != nil) != refused {
-			t.Errorf("%s: %d bytes, error %v; refused should be %v", name, len(data), err, refused)
+			t.Errorf("%s: %d bytes, error %v; want an error: %v", name, len(data), err, refused)
 		}
 	}
 }

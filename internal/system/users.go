@@ -12,8 +12,9 @@ import (
 // ErrNoUser means that a user name is not in /etc/passwd.
 var ErrNoUser = errors.New("no such user")
 
-// Users names users by /etc/passwd, which it reads once, when first asked. Users of a directory
-// service are not in that file: they keep their numbers. Safe for concurrent use.
+// Users translates between user names and UIDs, from /etc/passwd, which it reads once, at the first
+// lookup. Users of a directory service are not in that file, so they have no names. Safe for
+// concurrent use.
 type Users struct {
 	load func() passwd
 }
@@ -27,20 +28,22 @@ type passwd struct {
 // NewUsers returns the users of the machine below root.
 func NewUsers(root string) *Users {
 	return &Users{load: sync.OnceValue(func() passwd {
-		// No file, no names: a scratch container has none, and its users have numbers all the same.
+		// A missing file is no error: minimal containers have none, and UIDs work without it.
 		data, _ := readFile(filepath.Join("/", root, "etc/passwd"), 64<<20)
 		return parsePasswd(string(data))
 	})}
 }
 
-// Name returns the name of a user, the first that /etc/passwd has for it.
+// Name returns the name of a user: the first one with this UID in /etc/passwd.
 func (u *Users) Name(uid uint32) (string, bool) {
 	name, ok := u.load().names[uid]
 	return name, ok
 }
 
-// UID returns the number of a user given by name or number. Like chown(1) it takes a number for a
-// name first, if somebody is called so. The error is ErrNoUser.
+// UID returns the UID of a user given by name or number. Like chown(1), it prefers a user whose
+// name consists of these digits.
+//
+// Returns ErrNoUser.
 func (u *Users) UID(nameOrNumber string) (uint32, error) {
 	if uid, ok := u.load().uids[nameOrNumber]; ok {
 		return uid, nil
@@ -74,7 +77,7 @@ func parsePasswd(text string) passwd {
 	return p
 }
 
-// add keeps the first entry of a name and of a number, as getpwnam and getpwuid do.
+// add keeps the first entry of each name and UID, like getpwnam and getpwuid.
 func (p passwd) add(name string, uid uint32, home string) {
 	if _, ok := p.uids[name]; !ok {
 		p.uids[name] = uid

@@ -8,13 +8,13 @@ import (
 )
 
 const passwdFile = `root:x:0:0:root:/root:/bin/bash
-# a comment: it has no seven fields
+# a comment without seven fields
 toor:x:0:0:another root:/other:/bin/sh
 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
 broken:x:many:1::/:/bin/sh
 +::::::
-root:x:9:9:a second of that name:/:/bin/sh
-1000:x:4242:4242:a name of digits:/home/1000:/bin/sh
+root:x:9:9:another user with this name:/:/bin/sh
+1000:x:4242:4242:a name that is a number:/home/1000:/bin/sh
 max:x:4294967295:1::/:/bin/sh
 over:x:4294967296:1::/:/bin/sh
 last:x:7:7::/home/last:/bin/sh`
@@ -46,7 +46,8 @@ func TestUsersUID(t *testing.T) {
 	}
 }
 
-func TestUsersAreReadOnceAndLate(t *testing.T) {
+// TestUsersReadOnce expects that /etc/passwd is read at the first lookup, and only once.
+func TestUsersReadOnce(t *testing.T) {
 	root := t.TempDir()
 	users := NewUsers(root)
 	add(t, root, "etc/passwd", passwdFile)
@@ -71,6 +72,6 @@ func TestUsersWithoutFile(t *testing.T) {
 
 func TestUsersLive(t *testing.T) {
 	if name, _ := NewUsers("").Name(0); name != "root" {
-		t.Errorf("uid 0 of this machine is %q", name)
+		t.Errorf("UID 0 of this machine is %q, want root", name)
 	}
 }

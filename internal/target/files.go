@@ -18,9 +18,12 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// files opens the files that a path, or the name of a library or command, stands for: those that the processes of
-// the run have mapped, and below their roots. Without processes a path is one of our own mount namespace, and a name
-// is the file that is found for it here, and all files of such names that processes have mapped, as in containers.
+// files opens the files that a path, or the name of a library or command, selects.
+//
+// With PIDs, these are the files that the processes have mapped, or that are below their root
+// directories. Without PIDs, a path is in the mount namespace of this process; a name selects the
+// installed file in this mount namespace, and all files with such a name that processes have
+// mapped, such as those of containers.
 //
 // Returns ErrNotFound.
 func (f *Finder) files(name string) ([]*binary.File, error) {
@@ -30,7 +33,7 @@ func (f *Finder) files(name string) ([]*binary.File, error) {
 	case isPath && (len(f.PIDs) == 0 || !filepath.IsAbs(name)):
 		found, err = openAll(name)
 	case isPath:
-		found, err = f.inside(name)
+		found, err = f.inRoots(name)
 	case len(f.PIDs) > 0:
 		found, err = f.library(name)
 	default:
@@ -50,21 +53,22 @@ func openAll(path string) ([]*binary.File, error) {
 	return []*binary.File{f}, nil
 }
 
-// unique leaves out files that are there twice.
+// unique removes and closes duplicates.
 func unique(all []*binary.File) []*binary.File {
 	seen := map[binary.ID]bool{}
 	return slices.DeleteFunc(all, func(f *binary.File) bool {
-		isAgain := seen[f.ID]
-		if seen[f.ID] = true; isAgain {
+		isDuplicate := seen[f.ID]
+		if seen[f.ID] = true; isDuplicate {
 			f.Close()
 		}
-		return isAgain
+		return isDuplicate
 	})
 }
 
-// inside opens a path below the root of each process. A file that a process runs may have no path there any more, as
-// one that was deleted, or never had one, as a program of the host's.
-func (f *Finder) inside(name string) ([]*binary.File, error) {
+// inRoots opens a path below the root directory of each process. If the path does not exist there,
+// it uses a mapped file: one that was deleted or is outside the root directory, such as a program
+// of the host.
+func (f *Finder) inRoots(name string) ([]*binary.File, error) {
 	var found []*binary.File
 	var failed error
 	for _, pid := range f.PIDs {
@@ -87,7 +91,7 @@ func (f *Finder) inside(name string) ([]*binary.File, error) {
 	return found, nil
 }
 
-// isFile tells whether a path of our own leads to the file.
+// isFile reports whether a path in our own mount namespace leads to the file.
 func isFile(f *binary.File, path string) bool {
 	own, err := binary.Open(path)
 	if err != nil {
@@ -97,9 +101,10 @@ func isFile(f *binary.File, path string) bool {
 	return own.ID == f.ID
 }
 
-// mapped returns the first file for which is is true, of those that the process has mapped as code, or nil.
-func (f *Finder) mapped(pid uint32, is func(*binary.Mapped, *binary.File) bool) *binary.File {
-	all, _ := binary.Executable(pid) // of a process that has ended there are none
+// mapped returns the first executable mapping's file of a process for which match returns true, or
+// nil.
+func (f *Finder) mapped(pid uint32, match func(*binary.Mapped, *binary.File) bool) *binary.File {
+	all, _ := binary.Executable(pid) // none if the process has exited
 	for i := range all {
 		if all[i].Inode == 0 {
 			continue
@@ -108,7 +113,7 @@ func (f *Finder) mapped(pid uint32, is func(*binary.Mapped, *binary.File) bool) 
 		if err != nil {
 			continue
 		}
-		if is(&all[i], file) {
+		if match(&all[i], file) {
 			return file
 		}
 		file.Close()
@@ -116,7 +121,8 @@ func (f *Finder) mapped(pid uint32, is func(*binary.Mapped, *binary.File) bool) 
 	return nil
 }
 
-// openInRoot opens a path as a process sees it: its links lead to what they do there.
+// openInRoot opens a path below the root directory of a process. Symbolic links are resolved within
+// that directory.
 func openInRoot(pid uint32, name string) (*binary.File, error) {
 	fd, err := inRoot(pid, name, unix.O_PATH)
 	if err != nil {
@@ -140,8 +146,8 @@ func inRoot(pid uint32, name string, flags uint64) (int, error) {
 	return fd, nil
 }
 
-// library opens the library or command of that name of each process: what it has mapped, else what is installed in its
-// root.
+// library opens the library or command with this name of each process: the files that it has
+// mapped, or if there are none, the installed file below its root directory.
 func (f *Finder) library(name string) ([]*binary.File, error) {
 	var found []*binary.File
 	for _, pid := range f.PIDs {
@@ -151,7 +157,7 @@ func (f *Finder) library(name string) ([]*binary.File, error) {
 		}
 		before := len(found)
 		for i := range mapped {
-			if m := &mapped[i]; m.Inode != 0 && isCalled(m, name) {
+			if m := &mapped[i]; m.Inode != 0 && hasName(m, name) {
 				if file, err := m.Open(); err == nil {
 					found = append(found, file)
 				}
@@ -176,7 +182,8 @@ func processes(pids []uint32) string {
 	return fmt.Sprintf("%d processes", len(pids))
 }
 
-// everywhere opens the file of our own mount namespace, and those of such names that processes have mapped.
+// everywhere opens the installed file in our own mount namespace, and the files with such a name
+// that processes have mapped.
 func (f *Finder) everywhere(name string) ([]*binary.File, error) {
 	var found []*binary.File
 	if own, err := findLibrary(name); err == nil {
@@ -186,8 +193,8 @@ func (f *Finder) everywhere(name string) ([]*binary.File, error) {
 	}
 	seen := map[string]bool{}
 	_, err := binary.Scan(nil, func(m *binary.Mapped) {
-		// Most processes map the same file of a path.
-		if key := fmt.Sprint(m.Inode, m.Path); isCalled(m, name) && !seen[key] {
+		// Most processes map the same file at a path: it is opened once.
+		if key := fmt.Sprint(m.Inode, m.Path); hasName(m, name) && !seen[key] {
 			seen[key] = true
 			if file, err := m.Open(); err == nil {
 				found = append(found, file)
@@ -203,17 +210,17 @@ func (f *Finder) everywhere(name string) ([]*binary.File, error) {
 	return found, nil
 }
 
-// exceeded notes that a process has too many mappings, and returns any other error.
+// exceeded reports a process with too many mappings to the user, and returns any other error.
 func (f *Finder) exceeded(err error) error {
 	if errors.Is(err, limit.ErrExceeded) {
-		f.note("files that are mapped beyond that are not found: %v", err)
+		f.note("some mapped files are not searched: %v", err)
 		return nil
 	}
 	return err
 }
 
-// isCalled tells whether a library or program of that name is mapped there.
-func isCalled(m *binary.Mapped, name string) bool {
+// hasName reports whether the mapped file is a library or program with that name.
+func hasName(m *binary.Mapped, name string) bool {
 	base := m.Base()
 	for _, pattern := range fileNames(name) {
 		if ok, _ := path.Match(pattern, base); ok {
@@ -223,7 +230,7 @@ func isCalled(m *binary.Mapped, name string) bool {
 	return base == name && m.IsProgram()
 }
 
-// fileNames are patterns of the names that a library's file may have.
+// fileNames returns patterns for the file names of a library.
 func fileNames(name string) []string {
 	if strings.ContainsAny(name, `*?[\`) {
 		return nil
@@ -235,14 +242,15 @@ func fileNames(name string) []string {
 	return names
 }
 
-// libraryDirs are where libraries are installed, and commands.
+// libraryDirs returns the directories where libraries are installed.
 func libraryDirs() []string {
 	return []string{
 		"/lib64", "/usr/lib64", "/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/lib", "/usr/lib", "/usr/local/lib", "/usr/lib/*-linux-musl",
 	}
 }
 
-// installed opens the library or command that is installed below the root of a process, or returns nil.
+// installed opens the installed library or command with this name below the root directory of a
+// process. It returns nil if there is none.
 func installed(pid uint32, name string) *binary.File {
 	var candidates []string
 	for _, dir := range libraryDirs() {
@@ -268,7 +276,8 @@ func installed(pid uint32, name string) *binary.File {
 	return nil
 }
 
-// expandInRoot lists the paths that a pattern in its last part stands for below the root of a process.
+// expandInRoot returns the paths below the root directory of a process that match a pattern in its
+// last element.
 func expandInRoot(pid uint32, pattern string) []string {
 	dir, last := path.Split(pattern)
 	if !strings.ContainsAny(last, "*?[") {
@@ -294,12 +303,12 @@ func expandInRoot(pid uint32, pattern string) []string {
 	return all
 }
 
-// isProgram tells programs and libraries from the linker's scripts, as which libc.so is there.
+// isProgram reports whether the file is an ELF file. libc.so can be a linker script instead.
 func isProgram(f *binary.File) bool {
 	return f.Parse(func(*elf.File) error { return nil }) == nil
 }
 
-// findLibrary looks where libraries and commands usually are.
+// findLibrary searches the usual directories for a library, and PATH for a command.
 func findLibrary(name string) (string, error) {
 	var candidates []string
 	for _, dir := range libraryDirs() {
@@ -316,9 +325,9 @@ func findLibrary(name string) (string, error) {
 		if err != nil {
 			continue
 		}
-		isOne := isProgram(f)
+		isELF := isProgram(f)
 		f.Close()
-		if isOne {
+		if isELF {
 			return filepath.EvalSymlinks(candidate)
 		}
 	}

@@ -10,34 +10,35 @@ import (
 	"github.com/corescope/corescope/internal/probe"
 )
 
-// ErrNotFound is returned when nothing has the name.
+// ErrNotFound is returned if nothing has the name.
 var ErrNotFound = errors.New("not found")
 
-// Place is one place that a spec stands for.
+// Place is an attach point that a spec selects.
 type Place struct {
 	probe.Target
 	Kind   Kind
 	Return bool
-	// Module is the kernel module of a function, or the file of a user function.
+	// Module is the kernel module of a kernel function, or the path of the file of a user
+	// function.
 	Module string
-	// Either tells that the place is one of several for one function, of which some may do.
-	Either bool
+	// IsCandidate means that the place is one of several implementations of a function (IFUNC).
+	// Some of them may fail to attach.
+	IsCandidate bool
 }
 
-// Finder finds places on this machine.
+// Finder finds attach points on this machine.
 type Finder struct {
-	// PIDs are the processes whose libraries and mount namespaces are meant, if there are any.
+	// PIDs, if not empty, restricts paths and names to files of these processes.
 	PIDs []uint32
-	// Note, if set, is told what the user should know of the places, in a sentence.
+	// Note, if set, is called with messages for the user about the places.
 	Note func(string)
-	// Tracing is where tracefs is mounted; it is looked for if empty.
+	// Tracing is the mount point of tracefs. If it is empty, it is searched for.
 	Tracing string
-	// Proc is where procfs is mounted, /proc if empty.
+	// Proc is the mount point of procfs, /proc if empty.
 	Proc string
 }
 
-// FindText reads a probe, as [Parse] does, and returns the places that it stands for, in the
-// order of their names.
+// FindText parses a probe like [Parse] and returns its places like [Finder.Find].
 //
 // Returns ErrSpec, ErrNotFound.
 func (f *Finder) FindText(text string, isRegexp bool) (Spec, []Place, error) {
@@ -55,7 +56,7 @@ func (f *Finder) note(format string, args ...any) {
 	}
 }
 
-// Find returns the places that the spec stands for, in the order of their names.
+// Find returns the places that the spec selects, sorted by name.
 //
 // Returns ErrNotFound.
 func (f *Finder) Find(s Spec) ([]Place, error) {
@@ -100,20 +101,21 @@ func in(file string) string {
 	return file + ":"
 }
 
-// Instances are the places by the hook that they need: "kernel", "user" (USDT probes too,
-// which are places in user functions to the kernel) and "tracepoint", and these with
-// "_return". The places come back in the order of the numbers that the programs know them by.
-// Where a spec is a pattern, it is enough if some of its places can be had.
+// Instances groups places by the hook that they need: "kernel", "user" or "tracepoint", for returns
+// with the suffix "_return". To the kernel, USDT probes are places in user functions, so their hook
+// is "user". The returned places are in the order of their target IDs.
+//
+// If isPattern is true, attaching succeeds if some of the places are attached.
 func Instances(places []Place, isPattern bool) ([]probe.Instance, []Place) {
 	var out []probe.Instance
 	ordered := slices.Clone(places)
 	slices.SortStableFunc(ordered, func(a, b Place) int { return strings.Compare(a.hook(), b.hook()) })
 	for i, p := range ordered {
 		if i == 0 || p.hook() != ordered[i-1].hook() {
-			out = append(out, probe.Instance{Hook: p.hook(), First: uint64(i), Some: isPattern})
+			out = append(out, probe.Instance{Hook: p.hook(), First: uint64(i), AllowPartial: isPattern})
 		}
 		last := &out[len(out)-1]
-		last.Some = last.Some || p.Either
+		last.AllowPartial = last.AllowPartial || p.IsCandidate
 		last.Targets = append(last.Targets, p.Target)
 	}
 	return out, ordered

@@ -12,7 +12,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// write makes a file of that name below a folder for the test.
+// write creates a file in a directory.
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -20,6 +20,7 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
+// machine returns a finder for fake directories of procfs and tracefs.
 func machine(t *testing.T) *Finder {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,7 +52,7 @@ func TestFind(t *testing.T) {
 	f := machine(t)
 	for text, want := range map[string]string{
 		"vfs_read":     "vfs_read@10",
-		"vfs_write":    "vfs_write@20", // ftrace does not know it, a kprobe may
+		"vfs_write":    "vfs_write@20", // not traceable by ftrace, but a kprobe can work
 		"vfs_*":        "vfs_mod@50 mod, vfs_read@10",
 		"vfs_read+0x4": "vfs_read@14",
 		"twin":         "twin@60, twin@70",
@@ -81,16 +82,17 @@ func TestFindUser(t *testing.T) {
 	if got := strings.Join(names, " "); err != nil || got != "_start nap recurse touch" {
 		t.Errorf("found %s, %v", got, err)
 	}
-	self, err := os.Executable() // is of Go
+	self, err := os.Executable() // a Go program
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Find(Spec{Kind: User, File: self, Name: "*", Return: true}); !errors.Is(err, ErrGo) {
-		t.Errorf("a return in Go: %v", err)
+		t.Errorf("return of a Go function: %v, want ErrGo", err)
 	}
 }
 
-// Of a function with several names the public one is found: c:*alloc is malloc, as c:malloc is.
+// TestFindPublicName checks that of several names of a function the public one is found: c:*alloc
+// finds malloc like c:malloc.
 func TestFindPublicName(t *testing.T) {
 	path, err := findLibrary("c")
 	if err != nil {
@@ -107,7 +109,7 @@ func TestFindPublicName(t *testing.T) {
 	}
 	for _, p := range all {
 		if p.Offset == one[0].Offset && p.Name != "malloc" {
-			t.Errorf("malloc is called %s", p.Name)
+			t.Errorf("name of malloc is %s", p.Name)
 		}
 	}
 }
@@ -122,8 +124,8 @@ func TestInstances(t *testing.T) {
 	var got []string
 	for _, in := range instances {
 		for i, target := range in.Targets {
-			if places[in.First+uint64(i)].Name != target.Name || !in.Some {
-				t.Errorf("%s: %s has the number of %s", in.Hook, target.Name, places[in.First+uint64(i)].Name)
+			if places[in.First+uint64(i)].Name != target.Name || !in.AllowPartial {
+				t.Errorf("%s: target %s has the ID of %s, or AllowPartial is false", in.Hook, target.Name, places[in.First+uint64(i)].Name)
 			}
 			got = append(got, in.Hook+":"+target.Name)
 		}

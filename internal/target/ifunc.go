@@ -12,23 +12,23 @@ import (
 	"github.com/corescope/corescope/internal/ifunc"
 )
 
-// ErrVDSO is returned for a function that processes run in the vDSO, a part of the kernel: it has no file, and no probe
-// can be there.
-var ErrVDSO = errors.New("is code of the kernel's vDSO in all processes, where no probe can be")
+// ErrVDSO is returned for a function whose implementation in all processes is in the vDSO. It is
+// code of the kernel that is in no file, so it cannot be probed.
+var ErrVDSO = errors.New("is code of the kernel's vDSO in all processes and cannot be probed")
 
-// chosen finds functions of which the file has several implementations (IFUNC): those that processes have chosen, or
-// all of them where no process has yet.
-func (f *Finder) chosen(file *binary.File, s *Spec, match func(string) bool) ([]Place, error) {
+// implementations finds functions with several implementations (IFUNC) in a file: the ones that
+// processes have selected, or all of them if no process has selected one yet.
+func (f *Finder) implementations(file *binary.File, s *Spec, match func(string) bool) ([]Place, error) {
 	all, err := file.Resolvers()
 	if err != nil {
 		return nil, err
 	}
-	meant := slices.DeleteFunc(byName(all), func(fn binary.Function) bool { return !isMeant(&fn, match) })
-	if len(meant) == 0 {
+	selected := slices.DeleteFunc(byName(all), func(fn binary.Function) bool { return !matches(&fn, match) })
+	if len(selected) == 0 {
 		return nil, nil
 	}
 	if s.Offset != 0 {
-		return nil, fmt.Errorf("%s has several implementations: an instruction in it has no place of its own", meant[0].Name)
+		return nil, fmt.Errorf("%s has several implementations: an offset is not possible", selected[0].Name)
 	}
 	choices, err := ifunc.Find(file, all, f.PIDs)
 	if err != nil {
@@ -37,7 +37,7 @@ func (f *Finder) chosen(file *binary.File, s *Spec, match func(string) bool) ([]
 	n := notes{Finder: f, file: file, isPattern: s.IsPattern()}
 	var places []Place
 	seen := map[uint64]bool{}
-	for _, fn := range meant {
+	for _, fn := range selected {
 		c := choices[fn.Offset]
 		offsets, err := n.implementations(&fn, c)
 		if err != nil && !n.isPattern {
@@ -49,30 +49,34 @@ func (f *Finder) chosen(file *binary.File, s *Spec, match func(string) bool) ([]
 			}
 			seen[offset] = true
 			place := placeIn(file, fn.Label(), offset)
-			place.Either = c == nil
+			place.IsCandidate = c == nil
 			places = append(places, place)
-			n.shared(&fn, offset, all, choices)
+			n.addShared(&fn, offset, all, choices)
 		}
 	}
-	n.end()
+	n.report()
 	return places, nil
 }
 
-// notes tells which implementations of functions are traced: each by itself where one is asked for.
+// notes reports to the user which implementations of functions are traced: one message per function
+// for a single function, one message for all functions of a pattern.
 type notes struct {
 	*Finder
 	file      *binary.File
 	isPattern bool
-	chosen    int
+	selected  int // functions with an implementation that processes have selected
 	vdso      []string
-	same      []string
+	shared    []string
 }
 
-// implementations are the places of one function.
+// implementations returns the file offsets of the implementations of one function.
 func (n *notes) implementations(fn *binary.Function, c *ifunc.Choice) ([]uint64, error) {
 	if c == nil {
 		offsets, err := candidates(n.file, fn)
-		n.one(err == nil, "%s of %s has %d implementations, and no process has chosen one yet: all are traced", fn.Label(), n.file.Path, len(offsets))
+		if err == nil {
+			n.noteOne("%s of %s has %d implementations, and no process has selected one yet: all are traced",
+				fn.Label(), n.file.Path, len(offsets))
+		}
 		return offsets, err
 	}
 	if c.VDSO {
@@ -81,28 +85,28 @@ func (n *notes) implementations(fn *binary.Function, c *ifunc.Choice) ([]uint64,
 	if len(c.Offsets) == 0 {
 		return nil, fmt.Errorf("%s of %s %w", fn.Label(), n.file.Path, ErrVDSO)
 	}
-	n.chosen++
-	n.one(true, "%s of %s is traced at %s, the implementation that processes have chosen", fn.Label(), n.file.Path, hex(c.Offsets))
+	n.selected++
+	n.noteOne("%s of %s is traced at %s, the implementation that processes have selected", fn.Label(), n.file.Path, hex(c.Offsets))
 	return c.Offsets, nil
 }
 
-// one tells something of a function that is asked for by its name.
-func (n *notes) one(is bool, format string, args ...any) {
-	if is && !n.isPattern {
+// noteOne reports a message about a function unless it is one of the matches of a pattern.
+func (n *notes) noteOne(format string, args ...any) {
+	if !n.isPattern {
 		n.note(format, args...)
 	}
 }
 
-// end tells of all functions of a pattern.
-func (n *notes) end() {
-	if n.isPattern && n.chosen > 0 {
-		n.note("%d functions of %s have several implementations: those that processes have chosen are traced", n.chosen, n.file.Path)
+// report reports the messages about all functions.
+func (n *notes) report() {
+	if n.isPattern && n.selected > 0 {
+		n.note("%d functions of %s have several implementations: the ones that processes have selected are traced", n.selected, n.file.Path)
 	}
-	if n.isPattern && len(n.same) > 0 {
-		n.note("functions that share code are seen under one name: %s", few(n.same))
+	if n.isPattern && len(n.shared) > 0 {
+		n.note("calls of functions that share code are shown under one name: %s", shortList(n.shared))
 	}
 	if len(n.vdso) > 0 {
-		n.note("not traced where they are code of the kernel's vDSO, which has no file: %s", strings.Join(n.vdso, ", "))
+		n.note("not traced in processes that use the kernel's vDSO for them: %s", strings.Join(n.vdso, ", "))
 	}
 }
 
@@ -114,8 +118,8 @@ func hex(offsets []uint64) string {
 	return strings.Join(all, ", ")
 }
 
-// few names the first few of all.
-func few(all []string) string {
+// shortList joins the first five elements, with the number of others.
+func shortList(all []string) string {
 	const most = 5
 	if len(all) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
@@ -123,8 +127,8 @@ func few(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// shared tells of other functions that are the same code: their calls cannot be distinguished.
-func (n *notes) shared(fn *binary.Function, offset uint64, all []binary.Function, choices map[uint64]*ifunc.Choice) {
+// addShared reports other functions with the same code: their calls cannot be distinguished.
+func (n *notes) addShared(fn *binary.Function, offset uint64, all []binary.Function, choices map[uint64]*ifunc.Choice) {
 	var others []string
 	for _, other := range all {
 		c := choices[other.Offset]
@@ -136,11 +140,11 @@ func (n *notes) shared(fn *binary.Function, offset uint64, all []binary.Function
 		return
 	}
 	slices.Sort(others)
-	n.same = append(n.same, fn.Label()+" (also "+strings.Join(others, ", ")+")")
-	n.one(true, "%s shares that code with %s: calls of these are seen as calls of %s", fn.Label(), strings.Join(others, ", "), fn.Label())
+	n.shared = append(n.shared, fn.Label()+" (also "+strings.Join(others, ", ")+")")
+	n.noteOne("%s shares that code with %s: their calls are shown as calls of %s", fn.Label(), strings.Join(others, ", "), fn.Label())
 }
 
-// candidates are all implementations that the resolver may choose.
+// candidates returns the file offsets of all implementations that the resolver can select.
 func candidates(file *binary.File, fn *binary.Function) (offsets []uint64, err error) {
 	err = file.Parse(func(e *elf.File) error {
 		text, err := code.New(e)

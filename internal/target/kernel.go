@@ -12,8 +12,8 @@ import (
 	"github.com/corescope/corescope/internal/probe"
 )
 
-// kernel finds functions. For a pattern these are the ones that the kernel itself lets be
-// traced, if it tells.
+// kernel finds kernel functions. For a pattern it returns only functions that ftrace can trace, if
+// their list is available.
 func (f *Finder) kernel(s *Spec, match func(string) bool) ([]Place, error) {
 	proc := f.Proc
 	if proc == "" {
@@ -30,7 +30,7 @@ func (f *Finder) kernel(s *Spec, match func(string) bool) ([]Place, error) {
 	}
 	traceable, err := f.traceable()
 	if err != nil || len(traceable) == 0 {
-		return places, nil // attaching tells
+		return places, nil // attaching fails for functions that cannot be traced
 	}
 	var out []Place
 	for _, p := range places {
@@ -51,7 +51,7 @@ func moved(places []Place, offset uint64) []Place {
 	return places
 }
 
-// symbols are the functions in the lines "address type name[\t[module]]".
+// symbols parses the functions in lines "address type name[\t[module]]".
 func symbols(r io.Reader, match func(string) bool) ([]Place, error) {
 	var places []Place
 	in := bufio.NewScanner(r)
@@ -76,13 +76,13 @@ func symbols(r io.Reader, match func(string) bool) ([]Place, error) {
 	return places, nil
 }
 
-// isPart tells symbols that are no functions: padding in front of one, and the part of
-// one that is moved out of its way.
+// isPart reports whether a symbol is not a function: padding before a function, or its cold part,
+// which the compiler has moved elsewhere.
 func isPart(name string) bool {
 	return strings.HasPrefix(name, "__pfx_") || strings.HasPrefix(name, "__cfi_") || strings.Contains(name, ".cold")
 }
 
-// traceable are the functions that ftrace knows.
+// traceable returns the functions that ftrace can trace.
 func (f *Finder) traceable() (map[string]bool, error) {
 	dir, err := f.TracingDir()
 	if err != nil {

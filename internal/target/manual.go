@@ -1,4 +1,4 @@
 package target
 
-// Manual says in a paragraph of a tool's manual which files and functions are meant by their names.
+// Manual is a paragraph for manual pages: which files and functions a name or path selects.
 const Manual = `Programs and libraries are given by path, or by name as for the linker's option -l: c is the C library. With --pid, --cgroup or --container, paths are relative to the root directories of these processes, and a name selects the files that they have mapped, or the installed file if they have mapped none. Without these options a path is in the mount namespace of the tool, and a name selects the installed file and all mapped files of that name, such as those of containers. If a function has several versions, all are traced; versions other than the default are shown as NAME@VERSION. If it has several implementations (IFUNC), such as memcpy in glibc, the ones that processes have selected are traced; the tool reports which, and which other functions share their code. Files that are mapped after the start are not searched.`

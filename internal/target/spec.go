@@ -1,6 +1,5 @@
-// Package target finds the places in code that a user names: kernel functions, functions
-// of programs and libraries, tracepoints. It understands the spellings of BCC, bpftrace
-// and ksnoop.
+// Package target finds the attach points that a user names: kernel functions, functions of programs
+// and libraries, USDT probes and tracepoints. It accepts the syntax of BCC, bpftrace and ksnoop.
 //
 //	vfs_read  p:vfs_read  p::vfs_read  k:vfs_read  kprobe:vfs_read   a kernel function
 //	r:vfs_read  r::vfs_read  kretprobe:vfs_read                       its return
@@ -9,7 +8,7 @@
 //	t:sched:sched_switch  tracepoint:sched:sched_switch               a tracepoint
 //	u:c:setjmp  usdt:/path:provider:probe                             a USDT probe
 //
-// Names are globs, of * for any text and ? for any character, or regular expressions.
+// Names are globs, in which * matches any text and ? any character, or regular expressions.
 package target
 
 import (
@@ -20,10 +19,10 @@ import (
 	"strings"
 )
 
-// ErrSpec is returned for a text that names no place.
+// ErrSpec is returned for text that is not a valid probe.
 var ErrSpec = errors.New("not a probe")
 
-// Kind is a kind of place.
+// Kind is the kind of an attach point.
 type Kind uint8
 
 const (
@@ -33,39 +32,39 @@ const (
 	USDT
 )
 
-// String is the kind's name, which is also that of the hook of its programs.
+// String returns the name of the kind, which is also the name of the hook of its programs.
 func (k Kind) String() string {
 	return [...]string{"kernel", "user", "tracepoint", "usdt"}[k]
 }
 
-// Spec is what a user named.
+// Spec is a parsed probe of the command line.
 type Spec struct {
 	Kind Kind
-	// Return is the return of functions.
+	// Return selects the returns of functions.
 	Return bool
-	// File is the program or library of a user function or USDT probe: a path, or a name
-	// as the linker's -l takes it.
+	// File is the program or library of a user function or USDT probe: a path, or a name as for
+	// the linker's option -l.
 	File string
-	// Name is a pattern of functions, of "category:event", or of "provider:probe".
+	// Name is a pattern for functions, for "category:event" or for "provider:probe".
 	Name string
-	// Offset is that of an instruction behind the begin of the function.
+	// Offset is the offset of an instruction from the start of the function, in bytes.
 	Offset uint64
-	// Regexp says that Name is a regular expression.
+	// Regexp means that Name is a regular expression.
 	Regexp bool
 }
 
-// prefix is what a word in front of a probe means.
+// prefix is the meaning of the first word of a probe.
 type prefix struct {
 	kind  Kind
 	isRet bool
-	// either tells that it is of kernel functions, or of user functions when a file
-	// follows.
-	either bool
+	// fileOptional means that the prefix is for user functions if a file follows, otherwise for
+	// kernel functions.
+	fileOptional bool
 }
 
 func prefixes() map[string]prefix {
 	return map[string]prefix{
-		"p": {either: true}, "r": {either: true, isRet: true},
+		"p": {fileOptional: true}, "r": {fileOptional: true, isRet: true},
 		"k": {}, "kprobe": {}, "kr": {isRet: true}, "kretprobe": {isRet: true},
 		"fentry": {}, "kfunc": {}, "fexit": {isRet: true}, "kretfunc": {isRet: true},
 		"uprobe": {kind: User}, "uretprobe": {kind: User, isRet: true}, "ur": {kind: User, isRet: true},
@@ -74,7 +73,7 @@ func prefixes() map[string]prefix {
 	}
 }
 
-// Parse reads a probe. With isRegexp its name is a regular expression.
+// Parse parses a probe. If isRegexp is true, its name is a regular expression.
 //
 // Returns ErrSpec.
 func Parse(text string, isRegexp bool) (Spec, error) {
@@ -96,58 +95,58 @@ func Parse(text string, isRegexp bool) (Spec, error) {
 
 func parse(text string) (Spec, error) {
 	word, rest, ok := strings.Cut(text, ":")
-	p, known := prefixes()[word]
+	p, isPrefix := prefixes()[word]
 	switch {
 	case !ok:
-		return functionOf("", text, false)
-	case !known:
-		return functionOf(word, rest, false)
+		return parseFunction("", text, false)
+	case !isPrefix:
+		return parseFunction(word, rest, false)
 	case p.kind == Tracepoint:
-		return tracepointOf(rest)
+		return parseTracepoint(rest)
 	case p.kind == USDT:
-		return usdtOf(rest)
-	case !p.either && p.kind == Kernel:
-		return functionOf("", strings.TrimPrefix(rest, ":"), p.isRet)
+		return parseUSDT(rest)
+	case !p.fileOptional && p.kind == Kernel:
+		return parseFunction("", strings.TrimPrefix(rest, ":"), p.isRet)
 	}
 	file, name, ok := strings.Cut(rest, ":")
 	if !ok && p.kind == User {
-		return Spec{}, errors.New("it names no file, as in uprobe:c:malloc")
+		return Spec{}, errors.New("the file is missing, as in uprobe:c:malloc")
 	}
 	if !ok {
 		file, name = "", rest
 	}
-	return functionOf(file, name, p.isRet)
+	return parseFunction(file, name, p.isRet)
 }
 
-func functionOf(file, name string, isRet bool) (Spec, error) {
+func parseFunction(file, name string, isRet bool) (Spec, error) {
 	s := Spec{File: file, Name: name, Return: isRet}
 	if file != "" {
 		s.Kind = User
 	}
 	if name == "" {
-		return s, errors.New("it names no function")
+		return s, errors.New("the function is missing")
 	}
 	return s, nil
 }
 
-func tracepointOf(rest string) (Spec, error) {
+func parseTracepoint(rest string) (Spec, error) {
 	rest = strings.TrimPrefix(rest, ":")
 	category, event, ok := strings.Cut(rest, ":")
 	if !ok || category == "" || event == "" {
-		return Spec{}, errors.New("a tracepoint is t:CATEGORY:EVENT")
+		return Spec{}, errors.New("the form is t:CATEGORY:EVENT")
 	}
 	return Spec{Kind: Tracepoint, Name: rest}, nil
 }
 
-func usdtOf(rest string) (Spec, error) {
+func parseUSDT(rest string) (Spec, error) {
 	file, name, ok := strings.Cut(rest, ":")
 	if !ok || file == "" || name == "" {
-		return Spec{}, errors.New("a USDT probe is u:FILE:PROBE or u:FILE:PROVIDER:PROBE")
+		return Spec{}, errors.New("the form is u:FILE:PROBE or u:FILE:PROVIDER:PROBE")
 	}
 	return Spec{Kind: USDT, File: file, Name: name}, nil
 }
 
-// cutOffset takes "+0x10" from the end of a function's name.
+// cutOffset removes an offset such as "+0x10" from the end of a function's name and stores it.
 func (s *Spec) cutOffset() error {
 	i := strings.LastIndexByte(s.Name, '+')
 	if s.Kind != Kernel && s.Kind != User || i < 0 {
@@ -158,19 +157,19 @@ func (s *Spec) cutOffset() error {
 		return fmt.Errorf("the offset %q is not a number", s.Name[i:])
 	}
 	if s.Return {
-		return errors.New("a return has no offset")
+		return errors.New("an offset is not possible for a return")
 	}
 	s.Name, s.Offset = s.Name[:i], offset
 	return nil
 }
 
-// IsPattern tells that the spec may stand for several places.
+// IsPattern reports whether the name is a pattern.
 func (s *Spec) IsPattern() bool {
 	return s.Regexp || strings.ContainsAny(s.Name, "*?")
 }
 
-// matcher is the pattern as a regular expression. One of the user's own must match from
-// the begin of a name on, a glob all of it.
+// matcher returns the pattern as a regular expression. A regular expression of the user must match
+// from the start of a name, a glob the whole name.
 func (s *Spec) matcher() (*regexp.Regexp, error) {
 	if s.Regexp {
 		return regexp.Compile(`^(?:` + s.Name + `)`)

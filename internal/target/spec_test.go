@@ -33,11 +33,11 @@ func TestParse(t *testing.T) {
 	}
 	for _, text := range []string{"", "p:", "p::", "t:sched", "t::x", "u:c", "uprobe:malloc", "c:", "f+x", "+1", "r:f+1"} {
 		if got, err := Parse(text, false); !errors.Is(err, ErrSpec) {
-			t.Errorf("%q is %+v, %v", text, got, err)
+			t.Errorf("%q is parsed as %+v, %v, want ErrSpec", text, got, err)
 		}
 	}
 	if got, err := Parse("vfs_(", true); !errors.Is(err, ErrSpec) {
-		t.Errorf("a regular expression that is none is %+v, %v", got, err)
+		t.Errorf("invalid regular expression: %+v, %v, want ErrSpec", got, err)
 	}
 }
 

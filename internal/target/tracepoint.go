@@ -10,7 +10,7 @@ import (
 	"github.com/corescope/corescope/internal/probe"
 )
 
-// TracingDir is where tracefs is mounted.
+// TracingDir returns the mount point of tracefs.
 func (f *Finder) TracingDir() (string, error) {
 	if f.Tracing != "" {
 		return f.Tracing, nil
@@ -20,10 +20,11 @@ func (f *Finder) TracingDir() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("find tracefs: it is not mounted (mount -t tracefs tracefs /sys/kernel/tracing): %w", os.ErrNotExist)
+	return "", fmt.Errorf("find tracefs: %w: mount it with 'mount -t tracefs tracefs /sys/kernel/tracing'", os.ErrNotExist)
 }
 
-// tracepoints finds them by "category:event". The events of ftrace itself are none.
+// tracepoints finds tracepoints by "category:event", except the events of ftrace itself, which are
+// not tracepoints.
 func (f *Finder) tracepoints(_ *Spec, match func(string) bool) ([]Place, error) {
 	dir, err := f.TracingDir()
 	if err != nil {

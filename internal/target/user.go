@@ -12,11 +12,12 @@ import (
 	"github.com/corescope/corescope/internal/usdt"
 )
 
-// ErrGo is returned for the returns of functions of a Go program. The kernel sees a return
-// by an address that it puts on the stack, and Go, which moves its stacks, dies of that.
-var ErrGo = errors.New("returns of Go functions cannot be traced without breaking the program")
+// ErrGo is returned for the returns of functions of a Go program. A uretprobe replaces the return
+// address on the stack, and the Go runtime crashes when it finds that address while it unwinds or
+// moves the stack.
+var ErrGo = errors.New("returns of Go functions cannot be traced: a uretprobe crashes Go programs")
 
-// user finds functions of files.
+// user finds user functions.
 func (f *Finder) user(s *Spec, match func(string) bool) ([]Place, error) {
 	return f.inFiles(s, func(file *binary.File) ([]Place, error) {
 		if err := refuseGo(file, s); err != nil {
@@ -26,13 +27,13 @@ func (f *Finder) user(s *Spec, match func(string) bool) ([]Place, error) {
 		if err != nil {
 			return nil, err
 		}
-		chosen, err := f.chosen(file, s, match)
-		return append(places, chosen...), err
+		indirect, err := f.implementations(file, s, match)
+		return append(places, indirect...), err
 	})
 }
 
-// inFiles finds places in each file of the spec. Where there are several, as those of containers, it is enough that
-// some can be read: the others are told.
+// inFiles finds places in each file of the spec. If there are several files, such as those of
+// containers, errors in some of them are only reported as notes.
 func (f *Finder) inFiles(s *Spec, find func(*binary.File) ([]Place, error)) ([]Place, error) {
 	files, err := f.files(s.File)
 	if err != nil {
@@ -43,7 +44,7 @@ func (f *Finder) inFiles(s *Spec, find func(*binary.File) ([]Place, error)) ([]P
 	for _, file := range files {
 		found, err := find(file)
 		if err != nil && len(files) > 1 {
-			f.note("%s is left out: %v", file.Path, err)
+			f.note("%s is not traced: %v", file.Path, err)
 		}
 		if err != nil {
 			failed = cmp.Or(failed, err)
@@ -57,8 +58,9 @@ func (f *Finder) inFiles(s *Spec, find func(*binary.File) ([]Place, error)) ([]P
 	return places, nil
 }
 
-// functions finds those that the file has itself. Of several names of one that match it takes the
-// public one, so that c:*alloc shows malloc and not __libc_malloc, and the default version.
+// functions finds the functions that the file defines, except those with several implementations.
+// If several names of a function match, it uses the public name and the default version: c:*alloc
+// finds malloc, not __libc_malloc.
 func functions(file *binary.File, s *Spec, match func(string) bool) ([]Place, error) {
 	all, err := file.Functions()
 	if err != nil {
@@ -67,7 +69,7 @@ func functions(file *binary.File, s *Spec, match func(string) bool) ([]Place, er
 	seen := map[uint64]bool{}
 	var places []Place
 	for _, fn := range byName(all) {
-		if !seen[fn.Offset] && isMeant(&fn, match) {
+		if !seen[fn.Offset] && matches(&fn, match) {
 			seen[fn.Offset] = true
 			places = append(places, placeIn(file, fn.Label(), fn.Offset+s.Offset))
 		}
@@ -75,6 +77,7 @@ func functions(file *binary.File, s *Spec, match func(string) bool) ([]Place, er
 	return places, nil
 }
 
+// byName returns the functions sorted by name, public names first.
 func byName(all []binary.Function) []binary.Function {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b binary.Function) int {
@@ -83,11 +86,12 @@ func byName(all []binary.Function) []binary.Function {
 	return all
 }
 
-// underscores is how many a name begins with: names that are not public have some.
+// underscores returns the number of underscores that a name starts with. Names that are not public
+// have some.
 func underscores(name string) int { return len(name) - len(strings.TrimLeft(name, "_")) }
 
-// isMeant tells whether a function is named, with its version or without.
-func isMeant(fn *binary.Function, match func(string) bool) bool {
+// matches reports whether the name of a function matches, with or without its version.
+func matches(fn *binary.Function, match func(string) bool) bool {
 	return match(fn.Name) || fn.Version != "" && match(fn.Name+"@"+fn.Version)
 }
 
@@ -107,8 +111,8 @@ func refuseGo(file *binary.File, s *Spec) error {
 	})
 }
 
-// usdt finds probes that are built in, by "probe" or "provider:probe". One that the compiler
-// has made several of is several places of one name.
+// usdt finds USDT probes by "probe" or "provider:probe". A probe that the compiler has duplicated
+// has several places with the same name.
 func (f *Finder) usdt(s *Spec, match func(string) bool) ([]Place, error) {
 	return f.inFiles(s, func(file *binary.File) ([]Place, error) {
 		sites, err := usdt.Read(file)

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FastOpen connects to a port of the loopback with TCP_FASTOPEN_CONNECT, waits, and sends,
-// which is what sends the SYN. It returns the local port and when it began to send, and the
-// error of sending. The socket is closed when the test is over, or by the returned function.
+// FastOpen connects to a loopback port with TCP_FASTOPEN_CONNECT, waits, and then sends data. Only
+// the send transmits the SYN. It returns the local port, the time before the send, and the error of
+// the send. The caller closes the socket with closeSocket.
 func FastOpen(t testing.TB, port int) (lport int, sent time.Time, closeSocket func() error, err error) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -29,7 +29,7 @@ func FastOpen(t testing.TB, port int) (lport int, sent time.Time, closeSocket fu
 		unix.Close(fd)
 		return 0, sent, nil, fmt.Errorf("connect with TCP_FASTOPEN_CONNECT: %w", err)
 	}
-	const idle = 60 * time.Millisecond // to see that it does not count
+	const idle = 60 * time.Millisecond // must not be part of the measured connection time
 	time.Sleep(idle)
 	sent = time.Now()
 	_, err = unix.Write(fd, []byte("fast"))

@@ -1,4 +1,4 @@
-// Package tcptest makes TCP connections for live tests, and finds their rows.
+// Package tcptest opens TCP connections for live tests, and finds their rows.
 package tcptest
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// Main is a TestMain that lets the test binary be another process of the load:
-// CORESCOPE_ROLE says which of the roles.
+// Main is a TestMain that runs the role with the name in CORESCOPE_ROLE instead of the tests, if
+// that is set. So the test binary can be started as another process of the load.
 func Main(m *testing.M, roles map[string]func() error) {
 	if err := loopbackUp(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -38,7 +38,7 @@ func Main(m *testing.M, roles map[string]func() error) {
 	}
 }
 
-// InRole is this binary in a role.
+// InRole returns a command that runs this binary in a role.
 func InRole(role string, env ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), "CORESCOPE_ROLE="+role), env...)
@@ -46,23 +46,23 @@ func InRole(role string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// Comm is the name of this process, and of those in a role.
+// Comm returns the name of this process, which processes in a role have too.
 func Comm() string {
 	name := filepath.Base(os.Args[0])
 	return name[:min(len(name), 15)]
 }
 
-// Output waits for the command's end.
+// Output runs the command and returns its standard output.
 func Output(t testing.TB, cmd *exec.Cmd) string {
 	t.Helper()
 	out, err := cmd.Output()
 	if err != nil {
-		t.Errorf("%v: %v", cmd.Env[len(cmd.Env)-1], err)
+		t.Errorf("run process with %s: %v", cmd.Env[len(cmd.Env)-1], err)
 	}
 	return string(out)
 }
 
-// loopbackUp sets lo up, which in a new network namespace or a small machine it is not.
+// loopbackUp sets lo up. It is down in a new network namespace and on some minimal machines.
 func loopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
@@ -83,14 +83,14 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
 }
 
-// Pair is the two ends of one connection.
+// Pair is a connection with both of its ends.
 type Pair struct {
 	T              testing.TB
 	Client, Server *net.TCPConn
-	LPort, RPort   int // of the client
+	LPort, RPort   int // local and remote port of the client
 }
 
-// Listen listens until the test is over.
+// Listen listens until the test ends.
 func Listen(t testing.TB, addr string) *net.TCPListener {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -101,10 +101,11 @@ func Listen(t testing.TB, addr string) *net.TCPListener {
 	return l.(*net.TCPListener)
 }
 
-// Port is the port of an address.
+// Port returns the port of an address.
 func Port(a net.Addr) int { return a.(*net.TCPAddr).Port }
 
-// Dial connects from lport, or 0, until the test is over.
+// Dial connects from local port lport, or from any port if it is 0. The connection is closed when
+// the test ends.
 func Dial(t testing.TB, addr string, lport int) *net.TCPConn {
 	t.Helper()
 	d := net.Dialer{KeepAlive: -1}
@@ -119,7 +120,8 @@ func Dial(t testing.TB, addr string, lport int) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// Connect makes a connection from lport, or 0, to the host at the listener.
+// Connect connects to the listener's port at host, from local port lport, or from any port if it is
+// 0.
 func Connect(t testing.TB, l *net.TCPListener, host string, lport int) *Pair {
 	t.Helper()
 	c := Dial(t, net.JoinHostPort(host, strconv.Itoa(Port(l.Addr()))), lport)
@@ -139,7 +141,7 @@ func (p *Pair) Check(err error) {
 	}
 }
 
-// Send moves n bytes from one end to the other, and returns when they are read.
+// Send sends n bytes from one end to the other, and returns when they are read.
 func (p *Pair) Send(from, to net.Conn, n int) {
 	p.T.Helper()
 	sent := make(chan error)
@@ -152,14 +154,15 @@ func (p *Pair) Send(from, to net.Conn, n int) {
 	p.Check(<-sent)
 }
 
-// Fin closes one end and, when the other has seen that, the other.
+// Fin closes one end and, when the other end has read the end of the stream, that end. It waits
+// until the kernel has closed both.
 func (p *Pair) Fin(first, second *net.TCPConn) {
 	p.T.Helper()
 	p.Close(first, second)
 	p.AwaitEnd()
 }
 
-// Close is fin, but does not wait for the kernel.
+// Close is Fin without waiting for the kernel.
 func (p *Pair) Close(first, second *net.TCPConn) {
 	p.T.Helper()
 	p.Check(first.Close())
@@ -167,19 +170,19 @@ func (p *Pair) Close(first, second *net.TCPConn) {
 	p.Check(second.Close())
 }
 
-// Reset ends the connection by an RST of the first end.
+// Reset closes the connection with an RST from the first end.
 func (p *Pair) Reset(first, second *net.TCPConn) {
 	p.T.Helper()
 	p.Check(first.SetLinger(0))
 	p.Check(first.Close())
 	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
-		p.T.Errorf("read from a connection that was reset: %v", err)
+		p.T.Errorf("read from a reset connection: %v, want %v", err, unix.ECONNRESET)
 	}
 	p.Check(second.Close())
 	p.AwaitEnd()
 }
 
-// Read reads n bytes and the end behind them.
+// Read reads to the end of the stream and expects n bytes.
 func (p *Pair) Read(c *net.TCPConn, n int64) {
 	p.T.Helper()
 	if got, err := io.Copy(io.Discard, c); got != n || err != nil {
@@ -187,15 +190,15 @@ func (p *Pair) Read(c *net.TCPConn, n int64) {
 	}
 }
 
-// AwaitEnd returns when neither end is a connection to the kernel any more.
+// AwaitEnd waits until the kernel has closed both ends; see the function AwaitEnd.
 func (p *Pair) AwaitEnd() {
 	p.T.Helper()
 	p.Check(AwaitEnd(p.T.Context(), p.LPort))
 }
 
-// AwaitEnd waits until no port has a connection, and all that the kernel does at its
-// end is done: sockets leave the table just before their last change of state, both with
-// bottom halves disabled, which an RCU grace period waits for.
+// AwaitEnd waits until none of the ports has a connection and the kernel has finished closing them.
+// Sockets leave the table of /proc/net/tcp just before their last change of state. Both happen with
+// bottom halves disabled, so an RCU grace period waits for the change of state.
 func AwaitEnd(ctx context.Context, ports ...int) error {
 	for {
 		open, err := isOpen(ports)
@@ -206,21 +209,21 @@ func AwaitEnd(ctx context.Context, ports ...int) error {
 			return gracePeriod()
 		}
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("await the end of connections of ports %v: %w", ports, err)
+			return fmt.Errorf("wait for connections of ports %v to close: %w", ports, err)
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// gracePeriod is MEMBARRIER_CMD_GLOBAL, which is synchronize_rcu.
+// gracePeriod waits for an RCU grace period: MEMBARRIER_CMD_GLOBAL calls synchronize_rcu.
 func gracePeriod() error {
 	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, 1, 0, 0); errno != 0 {
-		return fmt.Errorf("wait for a grace period: %w", errno)
+		return fmt.Errorf("wait for RCU grace period: %w", errno)
 	}
 	return nil
 }
 
-// Refused connects to a port where nobody listens.
+// Refused connects to a loopback port that has no listener.
 func Refused(t testing.TB, port int) {
 	t.Helper()
 	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -228,12 +231,12 @@ func Refused(t testing.TB, port int) {
 		c.Close()
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) {
-		t.Errorf("connect where nobody listens: %v", err)
+		t.Errorf("connect to port %d without a listener: %v, want %v", port, err, unix.ECONNREFUSED)
 	}
 }
 
-// LateHandshake lets a connection wait for room in the listener's queue, which the one
-// before it takes.
+// LateHandshake opens two connections to a listener whose accept queue is full after the first. The
+// handshake of the second ends late, after the first is accepted.
 func LateHandshake(t testing.TB) (first, late *Pair) {
 	t.Helper()
 	l := Listen(t, "127.0.0.1:0")
@@ -266,7 +269,7 @@ func LateHandshake(t testing.TB) (first, late *Pair) {
 	return first, late
 }
 
-// overflows is how often a listener had no room (LINUX_MIB_LISTENOVERFLOWS).
+// overflows returns the number of overflows of accept queues (LINUX_MIB_LISTENOVERFLOWS).
 func overflows(t testing.TB) string {
 	b, err := os.ReadFile("/proc/net/netstat")
 	if err != nil {
@@ -278,11 +281,11 @@ func overflows(t testing.TB) string {
 			return strings.Fields(lines[1])[i]
 		}
 	}
-	t.Error("the kernel does not count overflows of listeners")
+	t.Error("no ListenOverflows in /proc/net/netstat")
 	return ""
 }
 
-// Of the states in /proc/net/tcp.
+// States in /proc/net/tcp.
 const (
 	stateEstablished = "01"
 	stateTimeWait    = "06"
@@ -305,7 +308,7 @@ func eachSocket(f func(state string, lport, rport int)) error {
 	return nil
 }
 
-// isOpen looks for sockets of the ports, other than those that listen or are in TIME_WAIT.
+// isOpen reports whether a socket has one of the ports, except in states LISTEN and TIME_WAIT.
 func isOpen(ports []int) (open bool, err error) {
 	err = eachSocket(func(state string, lport, rport int) {
 		if state != stateTimeWait && state != stateListen && (slices.Contains(ports, lport) || slices.Contains(ports, rport)) {
@@ -315,7 +318,7 @@ func isOpen(ports []int) (open bool, err error) {
 	return open, err
 }
 
-// established counts the connections of a port, at either end.
+// established returns the number of sockets in state ESTABLISHED with the local or remote port.
 func established(port int) (n int, err error) {
 	err = eachSocket(func(state string, lport, rport int) {
 		if state == stateEstablished && (lport == port || rport == port) {
@@ -325,23 +328,23 @@ func established(port int) (n int, err error) {
 	return n, err
 }
 
-// hexPort is the port of an address as /proc/net/tcp has it.
+// hexPort returns the port of an address in the format of /proc/net/tcp.
 func hexPort(addr string) int {
 	n, _ := strconv.ParseUint(addr[strings.LastIndexByte(addr, ':')+1:], 16, 16)
 	return int(n)
 }
 
-// rows are those of the client's and of the server's end.
+// Rows returns the rows of the client's end and of the server's end.
 func (p *Pair) Rows(res *tooltest.Result) (client, server []tooltest.Row) {
-	of := func(lport, rport int) []tooltest.Row {
+	withPorts := func(lport, rport int) []tooltest.Row {
 		return res.Where(func(r tooltest.Row) bool {
 			return int(r.Num("lport")) == lport && int(r.Num("rport")) == rport
 		})
 	}
-	return of(p.LPort, p.RPort), of(p.RPort, p.LPort)
+	return withPorts(p.LPort, p.RPort), withPorts(p.RPort, p.LPort)
 }
 
-// One is the only row.
+// One returns the only row. It fails the test if there is not exactly one.
 func One(t testing.TB, what string, rows []tooltest.Row) tooltest.Row {
 	t.Helper()
 	if len(rows) != 1 {
@@ -350,7 +353,7 @@ func One(t testing.TB, what string, rows []tooltest.Row) tooltest.Row {
 	return rows[0]
 }
 
-// Fields compares a row's fields.
+// Fields compares fields of a row. what describes the row in failure messages.
 func Fields(t testing.TB, what string, r tooltest.Row, want map[string]any) {
 	t.Helper()
 	for key, w := range want {
@@ -359,7 +362,7 @@ func Fields(t testing.TB, what string, r tooltest.Row, want map[string]any) {
 			w = float64(n)
 		}
 		if got != w {
-			t.Errorf("%s: %s is %v, want %v", what, key, got, w)
+			t.Errorf("%s: %s = %v, want %v", what, key, got, w)
 		}
 	}
 	if t.Failed() {

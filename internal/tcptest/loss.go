@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// control calls f with the connection's descriptor.
+// control calls f with the file descriptor of the connection.
 func control(c *net.TCPConn, f func(fd int) error) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -27,39 +27,40 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// bpf_stmt of classic BPF.
+// Opcodes of classic BPF.
 const (
 	loadByte = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS
 	equals   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 	returns  = unix.BPF_RET | unix.BPF_K
 )
 
-// DropAll drops each segment.
+// DropAll is a filter that drops all received segments.
 var DropAll = []unix.SockFilter{{Code: returns}}
 
-// Deafen makes a connection's end drop each segment that comes.
-func Deafen(t testing.TB, c *net.TCPConn) {
+// DropReceived makes an end of a connection drop all received segments.
+func DropReceived(t testing.TB, c *net.TCPConn) {
 	t.Helper()
 	must(t, Filter(c, DropAll))
 }
 
-// DeafenTo makes it drop segments whose payload begins with the byte, where the header
-// has the length that it has with timestamps.
-func DeafenTo(t testing.TB, c *net.TCPConn, first byte) {
+// DropPayload makes an end of a connection drop received segments whose payload starts with the
+// given byte. It applies to segments whose only TCP option is the timestamp, and also drops such
+// segments without payload.
+func DropPayload(t testing.TB, c *net.TCPConn, first byte) {
 	t.Helper()
 	const dataOffset, withTimestamps = 12, 8 << 4
 	must(t, Filter(c, []unix.SockFilter{
 		{Code: loadByte, K: dataOffset},
 		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0xf0},
 		{Code: equals, K: withTimestamps, Jf: 3},
-		{Code: loadByte, K: 32}, // out of bounds without payload: dropped too, as an ACK alone
+		{Code: loadByte, K: 32}, // out of bounds without payload: the filter then drops the ACK
 		{Code: equals, K: uint32(first), Jf: 1},
 		{Code: returns},
 		{Code: returns, K: 1 << 18},
 	}))
 }
 
-// Filter has a connection's end drop the segments for which the filter returns 0.
+// Filter makes an end of a connection drop the received segments for which the filter returns 0.
 func Filter(c *net.TCPConn, filter []unix.SockFilter) error {
 	return control(c, func(fd int) error {
 		prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
@@ -67,18 +68,18 @@ func Filter(c *net.TCPConn, filter []unix.SockFilter) error {
 	})
 }
 
-// Unfilter takes the filter away.
-func Unfilter(c *net.TCPConn) error {
+// RemoveFilter removes the filter.
+func RemoveFilter(c *net.TCPConn) error {
 	return control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0) })
 }
 
-// Hear takes away the filter of Deafen or DeafenTo.
-func Hear(t testing.TB, c *net.TCPConn) {
+// StopDropping removes the filter of DropReceived or DropPayload.
+func StopDropping(t testing.TB, c *net.TCPConn) {
 	t.Helper()
-	must(t, Unfilter(c))
+	must(t, RemoveFilter(c))
 }
 
-// TotalRetrans is how many segments the kernel has counted as retransmitted.
+// TotalRetrans returns the kernel's count of retransmitted segments (tcpi_total_retrans).
 func TotalRetrans(c *net.TCPConn) (n int, err error) {
 	err = control(c, func(fd int) error {
 		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -90,7 +91,7 @@ func TotalRetrans(c *net.TCPConn) (n int, err error) {
 	return n, err
 }
 
-// Retransmits is TotalRetrans in a test.
+// Retransmits is TotalRetrans, but fails the test on an error.
 func Retransmits(t testing.TB, c *net.TCPConn) int {
 	t.Helper()
 	n, err := TotalRetrans(c)
@@ -98,7 +99,7 @@ func Retransmits(t testing.TB, c *net.TCPConn) int {
 	return n
 }
 
-// AwaitRetransmits returns when the connection has sent n segments again.
+// AwaitRetransmits waits until the connection has retransmitted n segments.
 func AwaitRetransmits(t testing.TB, c *net.TCPConn, n int) {
 	t.Helper()
 	for Retransmits(t, c) < n && t.Context().Err() == nil {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of include/uapi/linux/mptcp_pm.h.
+// Constants of include/uapi/linux/mptcp_pm.h.
 const (
 	mptcpFamily     = "mptcp_pm"
 	mptcpAddAddr    = 1
@@ -23,8 +23,8 @@ const (
 	mptcpFlagFlow   = 1 << 1
 )
 
-// AddSubflows makes each MPTCP connection of this network namespace have a second subflow,
-// from the address.
+// AddSubflows adds an MPTCP endpoint, so that each MPTCP connection of this network namespace opens
+// a second subflow from the address.
 func AddSubflows(from netip.Addr) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_GENERIC)
 	if err != nil {
@@ -37,18 +37,18 @@ func AddSubflows(from netip.Addr) error {
 	}
 	family, ok := findAttr(reply, unix.CTRL_ATTR_FAMILY_ID)
 	if !ok {
-		return fmt.Errorf("netlink family %s has no id", mptcpFamily)
+		return fmt.Errorf("find netlink family %s: reply without an ID", mptcpFamily)
 	}
 	limits := append(attr(mptcpAttrAccept, u32(4)), attr(mptcpAttrFlows, u32(4))...)
 	if _, err := generic(fd, binary.NativeEndian.Uint16(family), mptcpSetLimits, limits); err != nil {
-		return fmt.Errorf("allow subflows: %w", err)
+		return fmt.Errorf("set limit of MPTCP subflows: %w", err)
 	}
 	addr := attr(mptcpAddrFamily, u16(unix.AF_INET))
 	addr = append(addr, attr(mptcpAddrV4, from.AsSlice())...)
 	addr = append(addr, attr(mptcpAddrFlags, u32(mptcpFlagFlow))...)
 	_, err = generic(fd, binary.NativeEndian.Uint16(family), mptcpAddAddr, attr(mptcpAttrAddr|unix.NLA_F_NESTED, addr))
 	if err != nil {
-		return fmt.Errorf("add endpoint %s: %w", from, err)
+		return fmt.Errorf("add MPTCP endpoint %s: %w", from, err)
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func AddSubflows(from netip.Addr) error {
 func u16(v uint16) []byte { return binary.NativeEndian.AppendUint16(nil, v) }
 func u32(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
-// attr is a netlink attribute.
+// attr encodes a netlink attribute.
 func attr(kind uint16, value []byte) []byte {
 	b := append(u16(uint16(4+len(value))), u16(kind)...)
 	b = append(b, value...)
@@ -77,8 +77,8 @@ func findAttr(attrs []byte, kind uint16) ([]byte, bool) {
 	return nil, false
 }
 
-// generic sends a request of generic netlink, and returns the attributes of the reply, if
-// there are any.
+// generic sends a generic netlink request and returns the attributes of the reply, nil if there are
+// none.
 func generic(fd int, family uint16, command uint8, attrs []byte) ([]byte, error) {
 	const header, genericHeader = 16, 4
 	flags := uint16(unix.NLM_F_REQUEST)
@@ -106,7 +106,7 @@ func generic(fd int, family uint16, command uint8, attrs []byte) ([]byte, error)
 	return nil, nil
 }
 
-// AwaitEstablished waits until n sockets of this network namespace have the port and are
+// AwaitEstablished waits until n sockets of this network namespace with the port are in state
 // ESTABLISHED.
 func AwaitEstablished(port, n int) error {
 	for {

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SilentHost is an address beyond the device that [SilentDevice] makes. Nobody answers
-// there, not even to ARP: what is sent to it waits in the queue of the neighbour table.
+// SilentHost is an address in the network of [SilentDevice]. No host answers there, not even to
+// ARP, so packets to it wait in the queue of the neighbour table.
 const SilentHost = "198.18.0.2"
 
-// SilentDevice makes an Ethernet device that nobody is behind, in this network namespace,
-// which must be of this process alone. The device lives as long as the file.
+// SilentDevice creates an Ethernet device without any hosts in this network namespace, which only
+// this process may use. The device exists until the file is closed.
 func SilentDevice() (*os.File, error) {
 	const name = "silent0"
 	// os.OpenFile would poll the device.
@@ -29,7 +29,7 @@ func SilentDevice() (*os.File, error) {
 		tap.Close()
 		return nil, err
 	}
-	// Ask for the neighbour's address for longer than any test lasts.
+	// Repeat the ARP request for longer than any test lasts.
 	if err := os.WriteFile("/proc/sys/net/ipv4/neigh/"+name+"/mcast_solicit", []byte("10000"), 0); err != nil {
 		tap.Close()
 		return nil, err
@@ -37,7 +37,7 @@ func SilentDevice() (*os.File, error) {
 	return tap, nil
 }
 
-// setUp gives a device an address and starts it.
+// setUp sets the address of a device and sets it up.
 func setUp(name string, addr []byte) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {

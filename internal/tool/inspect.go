@@ -13,7 +13,7 @@ import (
 // processes and this process lacks capabilities for it. Processes that are hidden from root, such
 // as by a security module, are only reported with --verbose and at the end of a run without rows.
 func (s *Session) reportUninspected() error {
-	closed := s.Objects.Closed
+	closed := s.Objects.Uninspected
 	if pids := s.Env.PIDs; len(pids) > 0 {
 		closed = slices.DeleteFunc(slices.Clone(closed), func(pid uint32) bool { return !slices.Contains(pids, pid) })
 	}

@@ -22,7 +22,7 @@ func (s *Session) reportNoRows() {
 // whyNothing lists possible reasons for a run without rows.
 func (s *Session) whyNothing() (Out []string) {
 	unattached := s.Objects.Unattached()
-	hooks := slices.DeleteFunc(s.Objects.Taken(), func(hook string) bool {
+	hooks := slices.DeleteFunc(s.Objects.AttachedHooks(), func(hook string) bool {
 		name, _, _ := strings.Cut(hook, ":")
 		return unattached[name] != ""
 	})
@@ -38,8 +38,8 @@ func (s *Session) whyNothing() (Out []string) {
 	for _, hook := range slices.Sorted(maps.Keys(unattached)) {
 		Out = append(Out, fmt.Sprintf("hook %s was attached nowhere: no process mapped %s", hook, unattached[hook]))
 	}
-	if len(unattached) > 0 && len(s.Objects.Closed) > 0 {
-		Out = append(Out, uninspected(s.Objects.Closed, 0))
+	if len(unattached) > 0 && len(s.Objects.Uninspected) > 0 {
+		Out = append(Out, uninspected(s.Objects.Uninspected, 0))
 	}
 	return append(Out, s.exited()...)
 }

@@ -76,7 +76,7 @@ func exitCode(err error) int {
 	case err == nil, isEnd(err):
 		return ExitOK
 	case errors.Is(err, flags.ErrUsage), errors.Is(err, column.ErrUnknown), errors.Is(err, probe.ErrTooLong),
-		errors.Is(err, probe.ErrNoVariant), errors.Is(err, probe.ErrNoPlace), errors.Is(err, probe.ErrOtherBTF), errors.Is(err, probe.ErrUnsafeReturn):
+		errors.Is(err, probe.ErrNoVariant), errors.Is(err, probe.ErrNoAttachPoint), errors.Is(err, probe.ErrOtherBTF), errors.Is(err, probe.ErrUnsafeReturn):
 		return ExitUsage
 	case errors.Is(err, probe.ErrNotPermitted):
 		return ExitNotPermitted
@@ -383,7 +383,7 @@ const refusalsShown = 5
 
 // reportRefused reports the targets that failed to attach.
 func (s *Session) reportRefused() {
-	refused := s.Objects.Refused
+	refused := s.Objects.FailedTargets
 	shown := len(refused)
 	if !s.common.Verbose {
 		shown = min(shown, refusalsShown)
@@ -442,7 +442,7 @@ func (s *Session) Ready() error {
 		}
 	}
 	if !s.lists || s.Out.Format() == output.JSON {
-		if err := s.Out.Ready(output.Ready{Time: time.Now(), Tool: s.tool.Name, Hooks: s.Objects.Taken()}); err != nil {
+		if err := s.Out.Ready(output.Ready{Time: time.Now(), Tool: s.tool.Name, Hooks: s.Objects.AttachedHooks()}); err != nil {
 			return err
 		}
 	}

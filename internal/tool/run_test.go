@@ -120,7 +120,7 @@ func TestOtherBTF(t *testing.T) {
 		{[]string{"--btf", other, "--any-btf"}, tool.ExitOK},
 	} {
 		code, stderr := run(t, t.Context(), io.Discard, nil, append(tt.args, "--explain")...)
-		if code != tt.code || (code == tool.ExitUsage) != strings.Contains(stderr, "not that of the running kernel") {
+		if code != tt.code || (code == tool.ExitUsage) != strings.Contains(stderr, "not the BTF of the running kernel") {
 			t.Errorf("%q: exit code %d, want %d: %s", tt.args, code, tt.code, stderr)
 		}
 	}

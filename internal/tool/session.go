@@ -116,12 +116,12 @@ func (s *Session) lost() (map[string]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
-	missed, err := s.Objects.Missed()
+	missed, err := s.Objects.SkippedRuns()
 	if err != nil {
 		return nil, err
 	}
 	reasons["program_busy"] += missed
-	reasons["unobserved"] += s.Objects.Unfired()
+	reasons["unobserved"] += s.Objects.MissedCalls()
 	if s.losses.unfiltered > 0 {
 		reasons[reasonFilter] = s.losses.unfiltered
 	}

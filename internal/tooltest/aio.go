@@ -27,7 +27,7 @@ type ioEvent struct {
 	Res, Res2 int64
 }
 
-// AIORead reads n bytes at the beginning of a file by io_submit(2), and waits for the end.
+// AIORead reads n bytes at the start of a file with io_submit(2), and waits for completion.
 func AIORead(fd, n int) (int64, error) {
 	var ring uintptr
 	if _, _, errno := unix.Syscall(unix.SYS_IO_SETUP, 1, uintptr(unsafe.Pointer(&ring)), 0); errno != 0 {

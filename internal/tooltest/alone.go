@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Alone lets no other live test of this machine run during the test. It is for tests that
-// observe or change something that all processes share, and says what that is; all other live
-// tests run beside each other, also those of other packages. Call it first in a test.
+// Alone prevents all other live tests on this machine, also those of other packages, from running
+// during the test. Use it in tests that observe or change state shared by all processes; why names
+// that state. Other live tests run in parallel. Call it at the start of a test.
 func Alone(t testing.TB, why string) {
 	t.Helper()
 	Root(t)
@@ -20,24 +20,24 @@ func Alone(t testing.TB, why string) {
 	machine.exclude(t)
 }
 
-// lockName is a file in the temporary directory. Live tests hold it by flock(2): shared, or
-// exclusively for Alone. A test that waits for the exclusive lock holds lockName + ".next"
-// meanwhile, so that others that begin later do not delay it for ever.
+// lockName is a file in the temporary directory. Live tests lock it with flock(2): shared, or
+// exclusively for Alone. While a test waits for the lock, it holds an exclusive lock on lockName +
+// ".next", so that tests that start later cannot delay an exclusive lock indefinitely.
 const lockName = "corescope-live-tests"
 
-// maxWait is how long a test waits for others that run alone; after that it runs beside them.
+// maxWait is the time that a test waits for the lock. After it, the test runs without the lock.
 const maxWait = 5 * time.Minute
 
-// liveLock is this process's share in the lock of live tests.
+// liveLock is this process's hold on the lock of live tests.
 type liveLock struct {
 	mu    sync.Mutex
-	users int // tests of this process that hold it
+	users int // number of tests in this process that hold it
 	file  *os.File
 }
 
 var machine liveLock
 
-// share holds the lock until the test ends. A test may call it any number of times.
+// share holds the shared lock until the test ends. A test can call it several times.
 func (l *liveLock) share(t testing.TB) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,25 +56,25 @@ func (l *liveLock) release() {
 	}
 }
 
-// exclude makes the shared lock that the test holds exclusive, until the test ends.
+// exclude replaces the shared lock of the test by an exclusive lock until the test ends.
 func (l *liveLock) exclude(t testing.TB) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file != nil {
-		l.file.Close() // or two tests would wait for each other
+		l.file.Close() // otherwise two tests could wait for each other's shared lock
 	}
 	l.file = acquire(t, unix.LOCK_EX)
 	t.Cleanup(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.file != nil {
-			_ = unix.Flock(int(l.file.Fd()), unix.LOCK_SH) // for a parent test that goes on
+			_ = unix.Flock(int(l.file.Fd()), unix.LOCK_SH) // for a parent test that continues
 		}
 	})
 }
 
-// acquire returns the locked file, or nil where it cannot be locked.
-func acquire(t testing.TB, how int) *os.File {
+// acquire returns the locked file, or nil if it cannot be locked.
+func acquire(t testing.TB, mode int) *os.File {
 	t.Helper()
 	path := filepath.Join(os.TempDir(), lockName)
 	next, err := os.OpenFile(path+".next", os.O_RDWR|os.O_CREATE, 0o666)
@@ -89,18 +89,18 @@ func acquire(t testing.TB, how int) *os.File {
 		return nil
 	}
 	end := time.Now().Add(maxWait)
-	if flock(next, unix.LOCK_EX, end) && flock(file, how, end) {
+	if flock(next, unix.LOCK_EX, end) && flock(file, mode, end) {
 		return file
 	}
-	t.Logf("other live tests have held %s for %v: this one does not wait for them any longer", path, maxWait)
+	t.Logf("lock live tests: %s is still locked after %v: continue without the lock", path, maxWait)
 	file.Close()
 	return nil
 }
 
-// flock tries until that time.
-func flock(f *os.File, how int, end time.Time) bool {
+// flock tries to lock the file until end, and reports whether it succeeded.
+func flock(f *os.File, mode int, end time.Time) bool {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		err := unix.Flock(int(f.Fd()), mode|unix.LOCK_NB)
 		if err == nil {
 			return true
 		}

@@ -8,15 +8,14 @@ import (
 	"testing"
 )
 
-// Cgroup makes a cgroup below the mount of the hierarchy ("cgroup2", or a v1
-// controller) and returns its path. It skips the test where there is no such
-// hierarchy to write to.
+// Cgroup creates a cgroup in the hierarchy ("cgroup2", or a v1 controller) and returns its path. It
+// skips the test if the hierarchy is not mounted or not writable.
 func Cgroup(t testing.TB, hierarchy, name string) string {
 	t.Helper()
 	mount := cgroupMount(t, hierarchy)
 	dir := filepath.Join(mount, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Skipf("no cgroup of %s can be made: %v", hierarchy, err)
+		t.Skipf("cannot create a cgroup in hierarchy %s: %v", hierarchy, err)
 	}
 	t.Cleanup(func() {
 		for d := dir; d != mount; d = filepath.Dir(d) {
@@ -38,11 +37,11 @@ func cgroupMount(t testing.TB, hierarchy string) string {
 			return f[1]
 		}
 	}
-	t.Skipf("no hierarchy %s is mounted", hierarchy)
+	t.Skipf("hierarchy %s is not mounted", hierarchy)
 	return ""
 }
 
-// InCgroup is a command that runs in the cgroup.
+// InCgroup returns a command that runs in the cgroup.
 func InCgroup(dir string, argv ...string) *exec.Cmd {
 	script := `echo $$ >"$0"/cgroup.procs && exec "$@"`
 	return exec.Command("/bin/sh", append([]string{"-c", script, dir}, argv...)...)

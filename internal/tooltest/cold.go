@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ColdTexts are copies of a text in memory that is not resident: each in a page of a file that is
-// mapped, but was not accessed. Every second copy continues on the next page.
+// ColdTexts are copies of a text in mapped pages that are not resident, because nothing has
+// accessed them. Every second copy crosses a page boundary.
 type ColdTexts struct {
 	memory  []byte
 	offsets []int
@@ -26,12 +26,12 @@ func NewColdTexts(t testing.TB, text string, n int) *ColdTexts {
 	content := make([]byte, 2*page*n)
 	c := &ColdTexts{}
 	for i := range n {
-		at := 2 * page * i
+		offset := 2 * page * i
 		if i%2 == 1 {
-			at += page - len(text)/2
+			offset += page - len(text)/2
 		}
-		copy(content[at:], text)
-		c.offsets = append(c.offsets, at)
+		copy(content[offset:], text)
+		c.offsets = append(c.offsets, offset)
 	}
 	path := filepath.Join(t.TempDir(), "cold")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -50,14 +50,14 @@ func NewColdTexts(t testing.TB, text string, n int) *ColdTexts {
 	return c
 }
 
-// Each calls f with the address of each copy. Before each call, none of the pages is mapped by the
-// page tables: the kernel maps the pages around an accessed one too.
+// Each calls f with the address of each copy. Before each call it removes all pages from the page
+// tables, because an access also maps the pages around the accessed one (fault-around).
 func (c *ColdTexts) Each(f func(text uintptr)) {
-	for _, at := range c.offsets {
+	for _, offset := range c.offsets {
 		if err := unix.Madvise(c.memory, unix.MADV_DONTNEED); err != nil {
 			panic(err) // the arguments are valid
 		}
-		f(uintptr(unsafe.Pointer(&c.memory[at])))
+		f(uintptr(unsafe.Pointer(&c.memory[offset])))
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// CompileC builds a program of a C source, and CompileCXX one of C++, with the flags. They skip the test where
-// the machine has no compiler.
+// CompileC compiles a C program with the flags and returns its path. It skips the test if no
+// compiler is installed.
 func CompileC(t testing.TB, source string, flags ...string) string {
 	t.Helper()
 	return compile(t, "cc", "source.c", source, flags)
@@ -24,7 +24,7 @@ func compile(t testing.TB, compiler, name, source string, flags []string) string
 	t.Helper()
 	path, err := exec.LookPath(compiler)
 	if err != nil {
-		t.Skipf("no compiler to build the test's program with: %v", err)
+		t.Skipf("needs a compiler for the test program: %v", err)
 	}
 	dir := t.TempDir()
 	file, out := filepath.Join(dir, name), filepath.Join(dir, "program")

@@ -11,23 +11,23 @@ import (
 	"testing"
 )
 
-// FramelessChain are the functions of a Frameless process, the innermost first.
+// FramelessChain returns the functions in the stack of a Frameless process, innermost first.
 func FramelessChain() []string {
 	return []string{"frameless_leaf", "frameless_middle", "frameless_outer", "_start"}
 }
 
-// FramelessProgram writes a program whose functions keep no frame pointers, and say where
-// their frames are in .eh_frame alone. The innermost one spins, sleeps, and opens a path at
-// address 0, which fails, by turns for ever. It takes no compiler: the program is made here.
+// FramelessProgram writes a program whose functions do not use frame pointers, so only .eh_frame
+// describes their frames. The innermost function spins, sleeps, and opens a path at address 0,
+// which fails, in an endless loop. No compiler is necessary: the file is generated here.
 func FramelessProgram(t testing.TB) (path string) {
 	t.Helper()
 	functions, common, data := framelessProgram()
 	return writeProgram(t, "frameless", framelessFile(functions, common, data))
 }
 
-// WildFrames runs a program until the test ends that uses its frame pointer for data: it leads to
-// a list on the stack, whose "return addresses" are of the stack too. There is no .eh_frame. All
-// of it is in the function WildFunction.
+// WildFrames runs a program until the test ends. It uses the frame pointer register for data: a
+// pointer to a linked list on the stack, in which unwinding by frame pointers finds stack addresses
+// instead of return addresses. It has no .eh_frame, and a single function, WildFunction.
 func WildFrames(t testing.TB) *exec.Cmd {
 	t.Helper()
 	return startProgram(t, writeProgram(t, "wild", framelessFile([]framelessFunction{{name: WildFunction, code: wildCode()}}, nil, nil)))
@@ -36,19 +36,19 @@ func WildFrames(t testing.TB) *exec.Cmd {
 // WildFunction is the only function of WildFrames.
 const WildFunction = "wild_spin"
 
-// Assembly runs a program until the test ends that spins in a function without unwind information,
-// AssemblyChain()[0], which uses the frame pointer for data. Its frame contains return addresses that
-// earlier calls have left there.
+// Assembly runs a program until the test ends. It spins in a function without unwind information,
+// AssemblyChain()[0], that uses the frame pointer register for data. The frame of this function
+// contains stale return addresses of earlier calls.
 func Assembly(t testing.TB) *exec.Cmd {
 	t.Helper()
 	functions, common := assemblyProgram()
 	if functions == nil {
-		t.Skipf("there is no such program for %s, where the stack is not searched", runtime.GOARCH)
+		t.Skipf("the stack is not searched for return addresses on %s", runtime.GOARCH)
 	}
 	return startProgram(t, writeProgram(t, "assembly", framelessFile(functions, common, nil)))
 }
 
-// AssemblyChain returns the functions of the stack of an Assembly process, the innermost first.
+// AssemblyChain returns the functions in the stack of an Assembly process, innermost first.
 func AssemblyChain() []string { return []string{"assembly_spin", "assembly_outer", "_start"} }
 
 func writeProgram(t testing.TB, name string, file []byte) (path string) {
@@ -60,15 +60,15 @@ func writeProgram(t testing.TB, name string, file []byte) (path string) {
 	return path
 }
 
-// Frameless runs it until the test ends.
+// Frameless runs FramelessProgram until the test ends.
 func Frameless(t testing.TB) *exec.Cmd {
 	t.Helper()
 	return startProgram(t, FramelessProgram(t))
 }
 
-// HeldProgram starts a shell that executes the program at path, in the same process, when start is
-// called. The process is killed when the test ends.
-func HeldProgram(t testing.TB, path string) (cmd *exec.Cmd, start func()) {
+// WaitingProgram starts a shell process that executes the program at path when start is called, in
+// the same process. The process is killed when the test ends.
+func WaitingProgram(t testing.TB, path string) (cmd *exec.Cmd, start func()) {
 	t.Helper()
 	cmd = exec.Command("sh", "-c", `read go; while [ ${#i} -lt 4000 ]; do i=$i.; done; exec "$0"`, path)
 	in, err := cmd.StdinPipe()
@@ -98,22 +98,22 @@ func runUntilEnd(t testing.TB, cmd *exec.Cmd) {
 	})
 }
 
-// framelessFunction is a function's code and what describes its frame: instructions of
-// DWARF's for call frames.
+// framelessFunction is the code of a function and its call frame instructions (DWARF).
 type framelessFunction struct {
 	name   string
 	code   []byte
 	frames []byte
-	isBare bool // there is no entry in .eh_frame
+	isBare bool // it has no FDE in .eh_frame
 }
 
-// Where the program lies, and its code in the file.
+// Load address of the program, and file offset of its code.
 const (
 	framelessBase = 0x400000
 	framelessText = 0x1000
 )
 
-// framelessFile is an ELF program of one segment; without common it has no .eh_frame.
+// framelessFile returns an ELF executable with one segment. common is the body of the CIE; without
+// it the file has no .eh_frame.
 func framelessFile(functions []framelessFunction, common, data []byte) []byte {
 	names, symbols := []byte{0}, []elf.Sym64{{}}
 	var code []byte
@@ -129,7 +129,7 @@ func framelessFile(functions []framelessFunction, common, data []byte) []byte {
 			Value: vaddr(len(code)), Size: uint64(len(f.code)),
 		})
 		names = append(append(names, f.name...), 0)
-		// Addresses are counted from where they stand: behind the size and the id.
+		// The address is relative to its own position, which is after length and CIE pointer.
 		distance := int32(int64(vaddr(len(code))) - int64(vaddr(size+len(frames)+8)))
 		body := binary.LittleEndian.AppendUint32(nil, uint32(distance))
 		body = append(binary.LittleEndian.AppendUint32(body, uint32(len(f.code))), 0)
@@ -145,7 +145,7 @@ func framelessFile(functions []framelessFunction, common, data []byte) []byte {
 	return framelessELF(append(code, frames...), len(code), symbols, names)
 }
 
-// framelessEntry is an entry of .eh_frame: a function's, or what all have in common.
+// framelessEntry encodes a record of .eh_frame: a CIE, with id 0, or an FDE.
 func framelessEntry(id uint32, body []byte) []byte {
 	for len(body)%4 != 0 {
 		body = append(body, 0)
@@ -158,7 +158,7 @@ func framelessELF(text []byte, codeSize int, symbols []elf.Sym64, names []byte) 
 	const sectionNames = "\x00.text\x00.eh_frame\x00.symtab\x00.strtab\x00.shstrtab\x00"
 	var symtab bytes.Buffer
 	_ = binary.Write(&symtab, binary.LittleEndian, symbols)
-	at := uint64(framelessText + len(text))
+	symtabAt := uint64(framelessText + len(text))
 	section := func(name uint32, kind elf.SectionType, flags elf.SectionFlag, offset uint64, size int, link, entry uint64) elf.Section64 {
 		s := elf.Section64{Name: name, Type: uint32(kind), Flags: uint64(flags), Off: offset, Size: uint64(size), Link: uint32(link), Entsize: entry}
 		if flags&elf.SHF_ALLOC != 0 {
@@ -169,12 +169,12 @@ func framelessELF(text []byte, codeSize int, symbols []elf.Sym64, names []byte) 
 	nameAt := func(name string) uint32 {
 		return uint32(bytes.Index([]byte(sectionNames), []byte("\x00"+name+"\x00")) + 1)
 	}
-	stringsAt := at + uint64(symtab.Len())
+	stringsAt := symtabAt + uint64(symtab.Len())
 	sections := []elf.Section64{
 		{},
 		section(nameAt(".text"), elf.SHT_PROGBITS, elf.SHF_ALLOC|elf.SHF_EXECINSTR, framelessText, codeSize, 0, 0),
 		section(nameAt(".eh_frame"), elf.SHT_PROGBITS, elf.SHF_ALLOC, framelessText+uint64(codeSize), len(text)-codeSize, 0, 0),
-		section(nameAt(".symtab"), elf.SHT_SYMTAB, 0, at, symtab.Len(), 4, elf.Sym64Size),
+		section(nameAt(".symtab"), elf.SHT_SYMTAB, 0, symtabAt, symtab.Len(), 4, elf.Sym64Size),
 		section(nameAt(".strtab"), elf.SHT_STRTAB, 0, stringsAt, len(names), 0, 0),
 		section(nameAt(".shstrtab"), elf.SHT_STRTAB, 0, stringsAt+uint64(len(names)), len(sectionNames), 0, 0),
 	}
@@ -188,7 +188,7 @@ func framelessELF(text []byte, codeSize int, symbols []elf.Sym64, names []byte) 
 	})
 	_ = binary.Write(&b, binary.LittleEndian, elf.Prog64{
 		Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Vaddr: framelessBase, Paddr: framelessBase,
-		Filesz: at, Memsz: at, Align: 64 << 10,
+		Filesz: symtabAt, Memsz: symtabAt, Align: 64 << 10,
 	})
 	b.Write(make([]byte, framelessText-b.Len()))
 	b.Write(text)

@@ -4,19 +4,19 @@ import "debug/elf"
 
 const framelessMachine = elf.EM_X86_64
 
-// framelessProgram returns the functions as they follow one another, what their frames have
-// in common, and the data behind them: how long to sleep, 0.2 ms.
+// framelessProgram returns the functions in the order of the file, the body of their CIE, and the
+// data after them: a timespec of 0.2 ms for nanosleep.
 func framelessProgram() (functions []framelessFunction, common, data []byte) {
 	common = []byte{
-		1, 'z', 'R', 0, // version 1, encodings of addresses follow
-		1, 0x78, 16, // in units of 1 and -8 bytes; the return address is register 16
-		1, 0x1b, // addresses are 4 bytes, counted from where they stand
+		1, 'z', 'R', 0, // version 1, augmentation: encoding of addresses
+		1, 0x78, 16, // alignment factors 1 and -8; the return address is register 16
+		1, 0x1b, // addresses: 4 bytes, relative to their own position
 		0x0c, 7, 8, // def_cfa: rsp + 8
-		0x90, 1, // offset: the return address, one unit from that
+		0x90, 1, // offset: the return address is at CFA - 8
 	}
 	functions = []framelessFunction{
 		{name: "_start", code: []byte{
-			0xbd, 1, 0, 0, 0, // mov ebp, 1: what is no frame pointer
+			0xbd, 1, 0, 0, 0, // mov ebp, 1: not a frame pointer
 			0xe8, 2, 0, 0, 0, // call frameless_outer
 			0x0f, 0x0b, // ud2
 		}, frames: []byte{0x07, 16}}, // undefined: no return address
@@ -47,7 +47,7 @@ func framelessProgram() (functions []framelessFunction, common, data []byte) {
 			0x31, 0xd2, // xor edx, edx
 			0xb8, 0x01, 0x01, 0, 0, // mov eax, SYS_openat
 			0x0f, 0x05, // syscall
-			0xeb, 0xd3, // jmp to the beginning
+			0xeb, 0xd3, // jmp to the start of the function
 		}},
 	}
 	return functions, common, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0x0d, 3, 0, 0, 0, 0, 0}

@@ -7,17 +7,17 @@ import (
 
 const framelessMachine = elf.EM_AARCH64
 
-// framelessProgram is as that of amd64.
+// framelessProgram is the same program as on amd64.
 func framelessProgram() (functions []framelessFunction, common, data []byte) {
 	common = []byte{
-		1, 'z', 'R', 0, // version 1, encodings of addresses follow
-		4, 0x78, 30, // in units of 4 and -8 bytes; the return address is in x30
-		1, 0x1b, // addresses are 4 bytes, counted from where they stand
+		1, 'z', 'R', 0, // version 1, augmentation: encoding of addresses
+		4, 0x78, 30, // alignment factors 4 and -8; the return address is in x30
+		1, 0x1b, // addresses: 4 bytes, relative to their own position
 		0x0c, 31, 0, // def_cfa: sp
 	}
 	functions = []framelessFunction{
 		{name: "_start", code: armWords(
-			0xd280003d, // mov x29, 1: what is no frame pointer
+			0xd280003d, // mov x29, 1: not a frame pointer
 			0x94000002, // bl frameless_outer
 			0xd4200000, // brk
 		), frames: []byte{0x07, 30}}, // undefined: no return address
@@ -47,13 +47,14 @@ func framelessProgram() (functions []framelessFunction, common, data []byte) {
 			0xaa1f03e2, // mov x2, xzr
 			0xd2800708, // mov x8, SYS_openat
 			0xd4000001, // svc 0
-			0x17fffff4, // b to the beginning
+			0x17fffff4, // b to the start of the function
 		)},
 	}
 	return functions, common, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0x0d, 3, 0, 0, 0, 0, 0}
 }
 
-// assemblyProgram returns nothing: on arm64 the stack is not searched for return addresses.
+// assemblyProgram returns no program, because the stack is not searched for return addresses on
+// arm64.
 func assemblyProgram() (functions []framelessFunction, common []byte) { return nil, nil }
 
 func wildCode() []byte {

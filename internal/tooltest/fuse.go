@@ -12,28 +12,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FUSE is a file system with one file, whose operations take as long as the test wants and
-// end as it wants. Nothing of it is cached.
+// FUSE is a file system with one file. The test determines the duration and the result of its
+// operations. The kernel caches nothing.
 type FUSE struct {
-	// File is the path of the file, Path what it is in the mount namespace.
+	// File is the path of the file for other threads, Path its path in the mount namespace.
 	File, Path string
 
-	t   testing.TB
-	dev int
-	mu  sync.Mutex
-	how FUSEFunc
+	t       testing.TB
+	dev     int
+	mu      sync.Mutex
+	operate FUSEFunc
 }
 
-// FUSEFunc is asked for each operation by its name (read, write, open, fsync, getattr): how
-// long it takes, what errno it fails with, and how many bytes are read or written of those
-// that are asked for.
+// FUSEFunc is called for each operation with its name (read, write, open, fsync, getattr) and the
+// requested number of bytes. It returns the duration, the errno (0 for success), and the number of
+// bytes that are read or written.
 type FUSEFunc func(op string, size int) (time.Duration, unix.Errno, int)
 
-// Set says how operations go from now on. Without it they take no time.
-func (f *FUSE) Set(how FUSEFunc) {
+// Set sets the function for all following operations. Without one, operations succeed immediately.
+func (f *FUSE) Set(operate FUSEFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.how = how
+	f.operate = operate
 }
 
 // Operations of linux/fuse.h.
@@ -52,12 +52,12 @@ const (
 
 const (
 	fuseRoot, fuseFile = 1, 2 // inodes
-	fuseDirectIO       = 1    // FOPEN_DIRECT_IO: each read and write is an operation
+	fuseDirectIO       = 1    // FOPEN_DIRECT_IO: each read and write becomes an operation
 	fuseAsyncDIO       = 1 << 15
 	fuseFileSize       = 1 << 20
 )
 
-// FUSEFileName is the name of the one file.
+// FUSEFileName is the name of the file.
 const FUSEFileName = "a file"
 
 type fuseHeader struct {
@@ -77,13 +77,13 @@ type fuseAttr struct {
 	BlockSize, Reserved uint32
 }
 
-// NewFUSE mounts one, and serves it until the test ends. It skips the test where the kernel has
-// no FUSE.
+// NewFUSE mounts a FUSE and serves it until the test ends. It skips the test if the kernel does not
+// support FUSE.
 func NewFUSE(t testing.TB, m *Mounts) *FUSE {
 	t.Helper()
 	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		t.Skipf("no FUSE can be had: %v", err)
+		t.Skipf("cannot use FUSE: %v", err)
 	}
 	f := &FUSE{t: t, dev: dev}
 	var served sync.WaitGroup
@@ -98,7 +98,7 @@ func NewFUSE(t testing.TB, m *Mounts) *FUSE {
 	return f
 }
 
-// serve answers requests, each beside the others, until the file system is unmounted.
+// serve answers requests concurrently until the file system is unmounted.
 func (f *FUSE) serve() {
 	var answers sync.WaitGroup
 	defer answers.Wait()
@@ -108,7 +108,7 @@ func (f *FUSE) serve() {
 		if err == unix.EINTR || err == unix.EAGAIN || err == unix.ENOENT {
 			continue
 		}
-		if err != nil { // ENODEV at the end
+		if err != nil { // ENODEV after the unmount
 			return
 		}
 		answers.Go(func() { f.answer(buf[:n]) })
@@ -146,17 +146,17 @@ func (f *FUSE) answer(b []byte) {
 	}
 }
 
-// do takes the time of an operation, and answers.
+// do calls the test's function, waits for the duration of the operation, and replies.
 func (f *FUSE) do(h *fuseHeader, op string, size int, out func(n int) []byte) {
 	var errno unix.Errno
 	n := size
 	f.mu.Lock()
-	how := f.how
+	operate := f.operate
 	f.mu.Unlock()
-	if how != nil {
-		var span time.Duration
-		span, errno, n = how(op, size)
-		time.Sleep(span)
+	if operate != nil {
+		var duration time.Duration
+		duration, errno, n = operate(op, size)
+		time.Sleep(duration)
 	}
 	if errno != 0 {
 		f.reply(h, errno, nil)
@@ -169,13 +169,14 @@ func (f *FUSE) reply(h *fuseHeader, errno unix.Errno, out []byte) {
 	b := binary.NativeEndian.AppendUint32(nil, uint32(16+len(out)))
 	b = binary.NativeEndian.AppendUint32(b, uint32(-int32(errno)))
 	b = append(binary.NativeEndian.AppendUint64(b, h.Unique), out...)
-	// ENOENT is for a request whose task was killed, EPERM or ENODEV for the end.
+	// ENOENT means that the request's task was killed, EPERM or ENODEV that the file system is
+	// unmounted.
 	if _, err := unix.Write(f.dev, b); err != nil && err != unix.ENOENT && err != unix.EPERM && err != unix.ENODEV {
-		f.t.Errorf("answer %d of FUSE: %v", h.Opcode, err)
+		f.t.Errorf("reply to FUSE operation %d: %v", h.Opcode, err)
 	}
 }
 
-// size is where struct fuse_read_in and fuse_write_in have it.
+// size returns the member size of struct fuse_read_in or fuse_write_in.
 func size(in []byte) int { return int(binary.NativeEndian.Uint32(in[16:])) }
 
 func words(all ...uint64) (b []byte) {
@@ -185,16 +186,16 @@ func words(all ...uint64) (b []byte) {
 	return b
 }
 
-// initOut is struct fuse_init_out of version 7.23.
+// initOut returns a struct fuse_init_out of version 7.23.
 func initOut(in []byte) []byte {
 	b := make([]byte, 64)
-	put := func(at int, v uint32) { binary.NativeEndian.PutUint32(b[at:], v) }
+	put := func(offset int, v uint32) { binary.NativeEndian.PutUint32(b[offset:], v) }
 	put(0, 7)
 	put(4, 23)
 	put(8, 0)
 	put(12, fuseAsyncDIO&binary.NativeEndian.Uint32(in[12:]))
-	put(20, 128<<10) // the most that is written at once
-	put(24, 1)       // granularity of times, ns
+	put(20, 128<<10) // max_write
+	put(24, 1)       // time_gran, ns
 	return b
 }
 

@@ -14,28 +14,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HidesProcess1 reports whether the kernel runs no BPF programs in the context of process 1.
-// Some guests do that to the agent of their host. Tools then miss the events of process 1:
-// tasks that it wakes, tasks that get the CPU from it, and I/O that completes in an interrupt
-// of it. The answer is measured once.
+// HidesProcess1 reports whether the kernel runs no BPF programs in the context of process 1. Some
+// guests hide process 1, the agent of their host, in this way. Tools then miss the events of
+// process 1: tasks that it wakes, tasks that get the CPU after it, and I/O that completes in an
+// interrupt while it runs. The result is measured once.
 func HidesProcess1() bool { return hidesProcess1() }
 
 var hidesProcess1 = sync.OnceValue(func() bool {
 	if os.Geteuid() != 0 {
-		return false // no test can load a program either
+		return false // without root, tests load no programs
 	}
 	if _, err := os.Readlink("/proc/1/exe"); err == nil {
-		return false // such a kernel hides the files of process 1 as well
+		return false // these kernels also hide the files of process 1
 	}
 	hidden, err := isHidden(1, 10*time.Second)
 	return err == nil && hidden
 })
 
-// enoughRuns is how often a process must have run before it counts as hidden.
+// enoughRuns is the number of runs after which a process without events counts as hidden.
 const enoughRuns = 5
 
-// isHidden counts the context switches away from a process by a BPF program, and compares them
-// with what the kernel counts. It fails if the process does not run often enough in that time.
+// isHidden counts the context switches away from a process with a BPF program, and compares the
+// count with that of the kernel. It returns an error if the process does not run often enough
+// within limit.
 func isHidden(pid int, limit time.Duration) (hidden bool, err error) {
 	seen, err := countSwitches(pid)
 	if err != nil {
@@ -55,10 +56,10 @@ func isHidden(pid int, limit time.Duration) (hidden bool, err error) {
 			return true, nil
 		}
 	}
-	return false, fmt.Errorf("measure process %d: it did not run %d times in %v", pid, enoughRuns, limit)
+	return false, fmt.Errorf("measure process %d: fewer than %d runs in %v", pid, enoughRuns, limit)
 }
 
-// runsOf is how often the threads of a process were given a CPU.
+// runsOf returns the number of times that the threads of a process were scheduled.
 func runsOf(pid int) (n int) {
 	all, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) // the only error is a malformed pattern
 	for _, name := range all {
@@ -70,8 +71,8 @@ func runsOf(pid int) (n int) {
 	return n
 }
 
-// HiddenRuns is how often process 1 was given a CPU, if it is hidden: a tool may have missed an
-// event in each of these runs.
+// HiddenRuns returns the number of times that process 1 was scheduled, if it is hidden. In each of
+// these runs a tool can have missed an event.
 func HiddenRuns() int {
 	if !HidesProcess1() {
 		return 0
@@ -127,7 +128,7 @@ func switchCounter(counts, pid int) asm.Instructions {
 	return append(insns, asm.Mov.Imm(asm.R0, 0).WithSymbol("exit"), asm.Return())
 }
 
-// openRawTracepoint is BPF_RAW_TRACEPOINT_OPEN.
+// openRawTracepoint attaches a program with BPF_RAW_TRACEPOINT_OPEN.
 func openRawTracepoint(name string, program int) (int, error) {
 	text, err := unix.BytePtrFromString(name)
 	if err != nil {

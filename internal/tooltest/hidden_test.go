@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The kernel does not hide this process, and it runs.
+// TestIsHidden expects that this process, which runs often, is not hidden.
 func TestIsHidden(t *testing.T) {
 	Root(t)
 	stop := make(chan struct{})
@@ -22,17 +22,17 @@ func TestIsHidden(t *testing.T) {
 		}
 	}()
 	if hidden, err := isHidden(os.Getpid(), deadline); hidden || err != nil {
-		t.Errorf("this process is hidden: %v, %v", hidden, err)
+		t.Errorf("isHidden of this process: %v, %v, want false", hidden, err)
 	}
 }
 
-// What the tests assume of process 1 is what its files show: a kernel that hides them runs no
-// program in its context.
+// TestHidesProcess1 expects that process 1 counts as hidden only if its files in /proc are hidden
+// too.
 func TestHidesProcess1(t *testing.T) {
 	Root(t)
 	_, err := os.Readlink("/proc/1/exe")
-	t.Logf("process 1 is hidden: %v; its program: %v", HidesProcess1(), err)
+	t.Logf("process 1 is hidden: %v; read /proc/1/exe: %v", HidesProcess1(), err)
 	if err == nil && HidesProcess1() {
-		t.Error("process 1 is hidden, but its files are not")
+		t.Error("process 1 counts as hidden, but /proc/1/exe is readable")
 	}
 }

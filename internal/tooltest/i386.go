@@ -10,25 +10,24 @@ import (
 	"testing"
 )
 
-// loadAddress is where the image of I386 lies; its data follows the code.
+// loadAddress is the load address of an I386 program: headers, code, then data.
 const loadAddress = 0x8048000
 
-// I386 writes a 32-bit executable of nothing but code and data, and returns its path.
-// code is given the address of data. It skips the test where such a program does not
-// run, having tried one that just exits.
+// I386 writes a 32-bit executable with the code and data, and returns its path. code gets the
+// address of the data. I386 first runs a program that only exits, and skips the test if that fails.
 func I386(t testing.TB, data []byte, code func(data uint32) []byte) string {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
-		t.Skip("not an x86 machine")
+		t.Skip("needs an x86 machine")
 	}
 	exit := write386(t, "exit", nil, func(uint32) []byte { return Exit386() })
 	if err := exec.Command(exit).Run(); err != nil {
-		t.Skipf("this kernel does not run 32-bit programs: %v", err)
+		t.Skipf("32-bit programs are not supported by this kernel: %v", err)
 	}
 	return write386(t, "prog386", data, code)
 }
 
-// Call386 is a system call with up to three arguments, by int 0x80.
+// Call386 returns the code of a system call with up to three arguments, by int 0x80.
 func Call386(nr uint32, args ...uint32) []byte {
 	code := binary.LittleEndian.AppendUint32([]byte{0xb8}, nr) // mov eax, nr
 	for i, op := range []byte{0xbb, 0xb9, 0xba} {              // mov ebx, ecx, edx
@@ -39,7 +38,7 @@ func Call386(nr uint32, args ...uint32) []byte {
 	return append(code, 0xcd, 0x80)
 }
 
-// Exit386 is exit(0).
+// Exit386 returns the code of exit(0).
 func Exit386() []byte { return Call386(1, 0) }
 
 func write386(t testing.TB, name string, data []byte, code func(data uint32) []byte) string {

@@ -9,14 +9,15 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// HasTracepoint reports whether the kernel has a tracepoint, by its types: no tool is asked.
+// HasTracepoint reports whether the kernel has a tracepoint, from its BTF and independent of the
+// tool.
 func HasTracepoint(t testing.TB, name string) bool {
 	t.Helper()
 	var typedef *btf.Typedef
 	return inKernel(t, "btf_trace_"+name, &typedef)
 }
 
-// HasFunction reports whether the kernel has a function, by its types.
+// HasFunction reports whether the kernel has a function, from its BTF.
 func HasFunction(t testing.TB, name string) bool {
 	t.Helper()
 	var function *btf.Func
@@ -36,6 +37,6 @@ func inKernel(t testing.TB, name string, typ any) bool {
 	return err == nil
 }
 
-// Forced reports whether this run forces an attach type (test/kernels): the tool may then miss
-// what another attach type would see.
+// Forced reports whether this run forces an attach type (test/kernels). The tool can then miss
+// events that it observes with another attach type.
 func Forced() bool { return strings.Contains(os.Getenv(argsEnv), "--hook ") }

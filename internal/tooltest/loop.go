@@ -9,26 +9,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Loop is a disk of its own for a test: a loop device whose sectors are in memory. Its
-// I/O is completed by a kernel thread, and by nothing else.
+// Loop is a private disk for a test: a loop device whose backing file is in memory. Only a kernel
+// thread completes its I/O.
 type Loop struct {
 	Name, Path string
 	Dev        *os.File
-	Back       int // the file with its sectors
+	Back       int // file descriptor of the backing file
 }
 
-// What Loop has, and how it is read and written.
+// Sizes of a Loop and of its I/O, in bytes.
 const (
 	LoopSize  = 8 << 20
 	BlockSize = 4096
-	// Stride keeps blocks apart, so that they are not merged.
+	// Stride is the distance of blocks. It leaves gaps, so that requests are not merged.
 	Stride = 2 * BlockSize
-	// blocksEnd is where blocks begin anew: half of the disk, which may be a partition.
+	// blocksEnd is the offset at which offsets of blocks wrap around: half of the disk, because f can
+	// be a partition of that size.
 	blocksEnd = LoopSize / 2
 )
 
-// NewLoop makes one with the flags of LOOP_CONFIGURE. It skips the test where there are
-// no loop devices.
+// NewLoop creates a Loop with the flags of LOOP_CONFIGURE. It skips the test if loop devices are
+// not available.
 func NewLoop(t testing.TB, flags uint32) *Loop {
 	t.Helper()
 	back, err := unix.MemfdCreate("disk", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -42,13 +43,13 @@ func NewLoop(t testing.TB, flags uint32) *Loop {
 	return LoopOver(t, back, flags)
 }
 
-// LoopOver makes a loop device of a file.
+// LoopOver creates a loop device with the given backing file.
 func LoopOver(t testing.TB, back int, flags uint32) *Loop {
 	t.Helper()
 	Root(t)
 	control, err := unix.Open("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		t.Skipf("no loop devices can be had: %v", err)
+		t.Skipf("cannot create loop devices: %v", err)
 	}
 	defer unix.Close(control)
 	for {
@@ -67,8 +68,8 @@ func LoopOver(t testing.TB, back int, flags uint32) *Loop {
 			return l
 		}
 		l.Dev.Close()
-		if !errors.Is(err, unix.EBUSY) { // else another was quicker
-			t.Fatalf("make %s: %v", l.Path, err)
+		if !errors.Is(err, unix.EBUSY) { // EBUSY: another process has configured it first
+			t.Fatalf("configure %s: %v", l.Path, err)
 		}
 	}
 }
@@ -78,7 +79,7 @@ func (l *Loop) close() {
 	l.Dev.Close()
 }
 
-// Block is memory as direct I/O wants it.
+// Block returns a block of memory that is aligned for direct I/O.
 func Block(t testing.TB) []byte {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, BlockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -89,7 +90,7 @@ func Block(t testing.TB) []byte {
 	return b
 }
 
-// ReadBlocks reads n blocks one after another, each by a request of its own.
+// ReadBlocks reads n blocks one after another, each with a separate request.
 func ReadBlocks(t testing.TB, f *os.File, n int) {
 	t.Helper()
 	b := Block(t)
@@ -100,7 +101,7 @@ func ReadBlocks(t testing.TB, f *os.File, n int) {
 	}
 }
 
-// WriteBlocks writes them.
+// WriteBlocks writes n blocks one after another, each with a separate request.
 func WriteBlocks(t testing.TB, f *os.File, n int) {
 	t.Helper()
 	b := Block(t)

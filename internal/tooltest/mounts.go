@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mounts is a mount namespace of a test's own: what is mounted nobody else sees, and it goes
-// with the test.
+// Mounts is a private mount namespace of a test. Other processes do not see its mounts, which
+// disappear at the end of the test.
 type Mounts struct{ root string }
 
-// NewMounts gives the test's goroutine a thread of its own until the test ends, in a new mount
-// namespace. In a test that runs by itself ([Alone]) it is the namespace of the whole process.
+// NewMounts moves the test's goroutine to its own thread in a new mount namespace until the test
+// ends. In a process of [InNamespaces] it uses the namespace of the process.
 func NewMounts(t testing.TB) *Mounts {
 	t.Helper()
 	Root(t)
 	if IsInNamespaces(t) {
 		return &Mounts{}
 	}
-	runtime.LockOSThread() // and is never unlocked, so the thread ends with the goroutine
+	runtime.LockOSThread() // never unlocked, so the thread exits with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 		t.Fatal(err)
 	}
@@ -37,11 +37,11 @@ func NewMounts(t testing.TB) *Mounts {
 	return &Mounts{fmt.Sprintf("/proc/%d/task/%d/root", os.Getpid(), unix.Gettid())}
 }
 
-// At is by what path other threads find a path of the namespace.
+// At converts a path in the namespace to a path that other threads can use.
 func (m *Mounts) At(path string) string { return m.root + path }
 
-// Mount mounts a file system at a new directory, whose path in the namespace it returns. The
-// test's own goroutine calls it.
+// Mount mounts a file system at a new directory and returns its path in the namespace. Call it from
+// the goroutine that called NewMounts.
 func (m *Mounts) Mount(t testing.TB, source, kind, options string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,23 +55,24 @@ func (m *Mounts) Mount(t testing.TB, source, kind, options string) string {
 //go:embed testdata/*.img.gz
 var images embed.FS
 
-// MountExt4 mounts an empty ext4, on a loop device; see mountImage.
+// MountExt4 mounts an empty ext4 on a loop device; see mountImage.
 //
-// It is made by mke2fs -t ext4 -O ^has_journal,^resize_inode -b 4096 -I 256 -N 32 -m 0 FILE 1m.
+// Its image was created with mke2fs -t ext4 -O ^has_journal,^resize_inode -b 4096 -I 256 -N 32 -m 0
+// FILE 1m.
 func (m *Mounts) MountExt4(t testing.TB) string {
 	t.Helper()
 	return m.mountImage(t, "ext4")
 }
 
-// MountBtrfs mounts an empty btrfs, on a loop device; see mountImage.
+// MountBtrfs mounts an empty btrfs on a loop device; see mountImage.
 //
-// It is made by mkfs.btrfs -M -m single -d single -n 4096, of 16 MiB.
+// Its image of 16 MiB was created with mkfs.btrfs -M -m single -d single -n 4096.
 func (m *Mounts) MountBtrfs(t testing.TB) string {
 	t.Helper()
 	return m.mountImage(t, "btrfs")
 }
 
-// Subvolume makes a subvolume of a btrfs, a directory of this path.
+// Subvolume creates a btrfs subvolume at path.
 func Subvolume(t testing.TB, path string) {
 	t.Helper()
 	const create = 0x5000940e // BTRFS_IOC_SUBVOL_CREATE
@@ -87,11 +88,12 @@ func Subvolume(t testing.TB, path string) {
 	copy(args.name[:], filepath.Base(path))
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, parent.Fd(), create, uintptr(unsafe.Pointer(&args)))
 	if errno != 0 {
-		t.Fatalf("make subvolume %s: %v", path, errno)
+		t.Fatalf("create subvolume %s: %v", path, errno)
 	}
 }
 
-// mountImage skips the test where there are no loop devices, or no file systems of this kind.
+// mountImage mounts an image of testdata. It skips the test if loop devices or the file system are
+// not available.
 func (m *Mounts) mountImage(t testing.TB, kind string) string {
 	t.Helper()
 	packed, err := images.ReadFile("testdata/" + kind + ".img.gz")
@@ -107,7 +109,7 @@ func (m *Mounts) mountPacked(t testing.TB, packed []byte, kind string) string {
 	return m.Mount(t, LoopOver(t, unpack(t, packed), 0).Path, kind, "")
 }
 
-// FileSystem skips the test on kernels without the type of file system.
+// FileSystem skips the test if the kernel does not support the type of file system.
 func FileSystem(t testing.TB, kind string) {
 	t.Helper()
 	kinds, err := os.ReadFile("/proc/filesystems")
@@ -115,11 +117,11 @@ func FileSystem(t testing.TB, kind string) {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(kinds, []byte("\t"+kind+"\n")) {
-		t.Skipf("this kernel has no %s", kind)
+		t.Skipf("file system %s is not supported by this kernel", kind)
 	}
 }
 
-// unpack returns a file in memory.
+// unpack decompresses an image to a file in memory and returns its file descriptor.
 func unpack(t testing.TB, packed []byte) int {
 	t.Helper()
 	back, err := unix.MemfdCreate("image", unix.MFD_CLOEXEC)

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inNamespacesEnv has the name of the test that runs in namespaces of its own.
+// inNamespacesEnv contains the name of the test that runs in its own namespaces.
 const inNamespacesEnv = "CORESCOPE_TEST_IN_NAMESPACES"
 
 // IsInNamespaces reports whether this process was started by [InNamespaces].
 func IsInNamespaces(t testing.TB) bool { return os.Getenv(inNamespacesEnv) == t.Name() }
 
-// InNamespaces runs the test once more, by itself in a new process with a mount namespace of its own and,
-// for CLONE_NEWPID, a PID namespace with its /proc. It reports whether this is that process; the
-// other one has nothing left to do.
+// InNamespaces runs only this test again, in a new process with its own mount namespace and, with
+// CLONE_NEWPID, its own PID namespace and /proc. It returns true in the new process. If it returns
+// false, the test has finished and must return.
 func InNamespaces(t *testing.T, flags uintptr) bool {
 	t.Helper()
 	Root(t)
@@ -37,16 +37,16 @@ func InNamespaces(t *testing.T, flags uintptr) bool {
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), inNamespacesEnv+"="+t.Name())
-	// Unshared by the new process itself, so that its mounts are made private.
+	// Unshareflags instead of Cloneflags, because os/exec then makes the mounts private.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags &^ unix.CLONE_NEWNS, Unshareflags: unix.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err != nil:
-		t.Errorf("in namespaces of its own: %v\n%s", err, out)
+		t.Errorf("run the test in new namespaces: %v\n%s", err, out)
 	case bytes.Contains(out, []byte("--- SKIP: ")):
-		t.Skipf("in namespaces of its own:\n%s", out)
+		t.Skipf("skipped in new namespaces:\n%s", out)
 	case !bytes.Contains(out, []byte("--- PASS: "+t.Name())):
-		t.Errorf("the test did not run in namespaces of its own:\n%s", out)
+		t.Errorf("the test did not run in new namespaces:\n%s", out)
 	}
 	return false
 }

@@ -11,29 +11,29 @@ import (
 	"time"
 )
 
-// Native is a program that is not of Go, with functions to be traced:
+// Native is a program that does not use the Go runtime, with functions to trace:
 //
 //	touch(n, -100, "known answer")  is called for n = Touches … 1 and returns n + 1
-//	recurse(n)                      calls itself for n = Depth … 1, and then nap
-//	nap()                           sleeps for Nap, and is called Naps times more
+//	recurse(n)                      calls itself for n = Depth … 1; each call calls nap before it returns
+//	nap()                           sleeps for Nap; it is called another Naps times
 type Native struct {
 	Touches, Depth, Naps uint64
 	Nap                  time.Duration
 }
 
-// nativeSymbol is where a function begins.
+// nativeSymbol is a function and its offset in the text.
 type nativeSymbol struct {
 	name  string
 	start uint64
 }
 
-// nativeBase is where the program is in memory; its code begins a page behind the headers.
+// nativeBase is the load address. The text starts one page after the headers.
 const (
 	nativeBase = 0x400000
 	nativeText = 0x1000
 )
 
-// Write makes the program's file and returns its path.
+// Write writes the program to a file and returns its path.
 func (n *Native) Write(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "native")
@@ -51,10 +51,10 @@ func (n *Native) text() []byte {
 }
 
 func put(b *bytes.Buffer, v any) {
-	_ = binary.Write(b, binary.LittleEndian, v) // to memory, of a fixed size
+	_ = binary.Write(b, binary.LittleEndian, v) // cannot fail: v has a fixed size
 }
 
-// file is an ELF file of one segment: headers, text, symbols and names.
+// file returns an ELF file with one segment: headers, text, symbols and names.
 func (n *Native) file() []byte {
 	text := n.text()
 	symbols, names := nativeTables()
@@ -85,7 +85,7 @@ func (n *Native) file() []byte {
 	return b.Bytes()
 }
 
-// nativeTables are the symbol table and its names.
+// nativeTables returns the symbol table and its names.
 func nativeTables() (symbols, names []byte) {
 	var b bytes.Buffer
 	put(&b, elf.Sym64{})

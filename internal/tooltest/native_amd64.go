@@ -1,6 +1,6 @@
 package tooltest
 
-// nativeCode is this program, behind its five parameters:
+// nativeCode returns the machine code of this program, which the five parameters precede:
 //
 //	_start:
 //		lea params(%rip), %r12
@@ -59,7 +59,8 @@ func nativeCode() []byte {
 	}
 }
 
-// nativeSymbols are where its functions begin, from the parameters on, and where the last one ends.
+// nativeSymbols returns the offsets of the functions, relative to the parameters, and the end of
+// the last one.
 func nativeSymbols() []nativeSymbol {
 	return []nativeSymbol{{"_start", 0x28}, {"touch", 0x7d}, {"recurse", 0x82}, {"nap", 0x94}, {"text", 0xa5}}
 }

@@ -15,23 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer is a tool of libbpf-tools that runs beside ours.
+// Peer is a tool of libbpf-tools that runs at the same time as the tested tool.
 type Peer struct {
 	cmd  *exec.Cmd
 	out  bytes.Buffer
 	mu   sync.Mutex
-	more chan struct{}
-	done chan struct{}
+	more chan struct{} // new output
+	done chan struct{} // closed at the end of output
 }
 
-// StartPeer starts NAME-libbpf, of the machine or of the tree in CORESCOPE_PEERS
-// (test/peers/install.sh makes one). It skips the test where there is none.
+// StartPeer starts NAME-libbpf from PATH, or from the root directory CORESCOPE_PEERS (see
+// test/peers/install.sh). It skips the test if the tool is not installed.
 func StartPeer(t testing.TB, name string, args ...string) *Peer {
 	t.Helper()
 	Root(t)
 	p := &Peer{more: make(chan struct{}, 1), done: make(chan struct{})}
 	p.cmd = peerCommand(t, name+"-libbpf", args)
-	// On a terminal they do not keep back what they print.
+	// Output to a terminal is line-buffered.
 	master, slave := PTY(t)
 	p.cmd.Stdout, p.cmd.Stderr = slave, slave
 	if err := p.cmd.Start(); err != nil {
@@ -43,8 +43,8 @@ func StartPeer(t testing.TB, name string, args ...string) *Peer {
 	return p
 }
 
-// PeerCommand is a command of the tree that the peers are in: one that uses the libraries
-// which they attach to. Without such a tree it is one of the machine.
+// PeerCommand returns a command that runs in the root directory of the peers, so that it uses the
+// libraries that peers attach to. Without CORESCOPE_PEERS it runs on the machine.
 func PeerCommand(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	return peerCommand(t, name, args)
@@ -100,7 +100,7 @@ func (p *Peer) read(from *os.File) {
 		case p.more <- struct{}{}:
 		default:
 		}
-		if err != nil { // EIO when the last writer is gone
+		if err != nil { // EIO after the last writer has closed the terminal
 			return
 		}
 	}
@@ -112,12 +112,12 @@ func (p *Peer) output() string {
 	return strings.ReplaceAll(p.out.String(), "\r\n", "\n")
 }
 
-// Await calls trigger, again and again, until the peer has printed text: then it is
-// ready, as these tools do not say so. trigger may be nil.
+// Await calls trigger repeatedly until the peer has printed text. This shows that the peer is
+// ready, because these tools do not report it. trigger can be nil.
 func (p *Peer) Await(t testing.TB, text string, trigger func()) {
 	t.Helper()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
 	timeout := time.After(deadline)
 	for !strings.Contains(p.output(), text) {
 		if trigger != nil {
@@ -125,16 +125,16 @@ func (p *Peer) Await(t testing.TB, text string, trigger func()) {
 		}
 		select {
 		case <-p.more:
-		case <-again.C:
+		case <-ticker.C:
 		case <-p.done:
-			t.Fatalf("the peer has ended: %s", p.output())
+			t.Fatalf("peer exited before it printed %q: %s", text, p.output())
 		case <-timeout:
-			t.Fatalf("the peer has not printed %q: %s", text, p.output())
+			t.Fatalf("peer has not printed %q within %v: %s", text, deadline, p.output())
 		}
 	}
 }
 
-// Stop interrupts the peer and returns all lines that it printed.
+// Stop interrupts the peer with SIGINT and returns all lines that it printed.
 func (p *Peer) Stop(t testing.TB) []string {
 	t.Helper()
 	if err := p.cmd.Process.Signal(unix.SIGINT); err != nil {

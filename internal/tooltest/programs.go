@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs are some programs of a tool, loaded by themselves, with nothing attached.
+// Programs are programs of a tool that are loaded without the tool and not attached.
 type Programs struct {
 	*ebpf.Collection
 	t              testing.TB
 	lost, counters *btf.Struct
 }
 
-// LoadPrograms loads the named programs of the object that load reads. set changes its
-// variables, and may be nil.
+// LoadPrograms loads the named programs of the object that load returns. set contains values of
+// variables and can be nil.
 func LoadPrograms(t testing.TB, load func() (*ebpf.CollectionSpec, error), set map[string]any, names ...string) *Programs {
 	t.Helper()
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}); err != nil {
-		t.Logf("raise the limit of locked memory, which maps count towards before 5.11: %v", err)
+		t.Logf("raise RLIMIT_MEMLOCK, which limits the memory of maps before 5.11: %v", err)
 	}
 	Root(t)
 	spec, err := load()
@@ -47,7 +47,8 @@ func LoadPrograms(t testing.TB, load func() (*ebpf.CollectionSpec, error), set m
 		}
 	}
 	for _, m := range spec.Maps {
-		// Before 6.1 (fba1a1c6c912) the kernel warns of tracing programs with a hash map that grows.
+		// Before 6.1 (fba1a1c6c912) the kernel warns about tracing programs with hash maps that are
+		// not preallocated.
 		if m.Type == ebpf.Hash && m.Flags&unix.BPF_F_NO_PREALLOC != 0 {
 			m.Flags &^= unix.BPF_F_NO_PREALLOC
 			m.MaxEntries = min(m.MaxEntries, 1024)
@@ -65,7 +66,7 @@ func LoadPrograms(t testing.TB, load func() (*ebpf.CollectionSpec, error), set m
 	return p
 }
 
-// Run runs a program of a raw tracepoint in this thread, with arguments of the test's choice.
+// Run runs a raw tracepoint program in this thread, with the given arguments.
 func (p *Programs) Run(name string, args ...uint64) {
 	p.t.Helper()
 	if _, err := p.Programs[name].Run(&ebpf.RunOptions{Context: args}); err != nil {
@@ -73,7 +74,7 @@ func (p *Programs) Run(name string, args ...uint64) {
 	}
 }
 
-// Unobserved is what the programs have counted as lost by that reason.
+// Unobserved returns the number of events that the programs have counted as lost for this reason.
 func (p *Programs) Unobserved() uint64 {
 	p.t.Helper()
 	return p.sum("lost", p.lost, "unobserved")
@@ -102,7 +103,7 @@ func (p *Programs) sum(table string, members *btf.Struct, name string) (n uint64
 	return n
 }
 
-// SleepingTask is the address of the task_struct of a thread that sleeps until the test is over.
+// SleepingTask returns the address of the task_struct of a thread that sleeps until the test ends.
 func SleepingTask(t testing.TB) uint64 {
 	t.Helper()
 	Root(t)
@@ -113,7 +114,7 @@ func SleepingTask(t testing.TB) uint64 {
 	sleeper := make(chan thread)
 	done := make(chan struct{})
 	go func() {
-		runtime.LockOSThread() // it ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread exits with the goroutine
 		sleeper <- thread{currentTask(t), unix.Gettid()}
 		<-done
 	}()
@@ -130,7 +131,7 @@ func SleepingTask(t testing.TB) uint64 {
 	return s.task
 }
 
-// currentTask is the address of this thread's task_struct.
+// currentTask returns the address of this thread's task_struct.
 func currentTask(t testing.TB) (address uint64) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Samples counts how often a timer of the CPU that expires hz times a second interrupts the
-// thread, until the returned function is called, which returns the count. A profiler takes its
-// samples with the same kind of timer, so its count may differ by what the two timers met, but not
-// by what a busy host keeps from a guest.
+// Samples counts how often timers that expire hz times per second on each CPU interrupt the thread.
+// The count ends when the returned function is called, which returns it. A profiler samples with
+// the same type of timer, so both counts are about equal, also in a guest that does not get all of
+// its CPU time.
 func Samples(t testing.TB, tid, hz int) func() int {
 	t.Helper()
 	Root(t)
@@ -50,7 +50,7 @@ func Samples(t testing.TB, tid, hz int) func() int {
 func sampleCounter(count, tid int) asm.Instructions {
 	return asm.Instructions{
 		asm.FnGetCurrentPidTgid.Call(),
-		asm.JNE.Imm32(asm.R0, int32(tid), "exit"), // the lower half is the thread
+		asm.JNE.Imm32(asm.R0, int32(tid), "exit"), // the lower half is the TID
 		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
 		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -4),
 		asm.LoadMapPtr(asm.R1, count),
@@ -88,7 +88,7 @@ func startTimers(program, hz int) (timers []int, err error) {
 		timers = append(timers, fd)
 		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, program); err != nil {
 			closeAll(timers)
-			return nil, fmt.Errorf("attach to the timer of CPU %d: %w", cpu, err)
+			return nil, fmt.Errorf("attach program to timer of CPU %d: %w", cpu, err)
 		}
 	}
 	return timers, nil

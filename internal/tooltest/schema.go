@@ -9,7 +9,7 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
-// Schema returns the compiled schema of the lines that the tool prints, run with args.
+// Schema returns the compiled schema of the lines that the tool prints when it runs with args.
 func Schema(t testing.TB, tl *tool.Tool, args ...string) *jsonschema.Schema {
 	t.Helper()
 	facts, err := tl.Facts(args...)
@@ -33,11 +33,11 @@ func Schema(t testing.TB, tl *tool.Tool, args ...string) *jsonschema.Schema {
 	return c.MustCompile(tl.Name + ".json")
 }
 
-// validated is how many rows of a kind are held against the schema: thousands are
-// alike.
+// validated is the maximum number of rows of each type that are validated against the schema,
+// because further ones are similar.
 const validated = 200
 
-// validate holds what the tool printed against its schema.
+// validate validates the output of the tool against its schema.
 func (res *Result) validate(t testing.TB, tl *tool.Tool, args []string) {
 	t.Helper()
 	schema := Schema(t, tl, args...)
@@ -47,7 +47,7 @@ func (res *Result) validate(t testing.TB, tl *tool.Tool, args []string) {
 	rows = append(rows, res.Lost...)
 	for _, row := range rows {
 		if err := schema.Validate(map[string]any(row)); err != nil {
-			t.Errorf("line is not as its schema says: %#v: %v", err, row)
+			t.Errorf("line does not match its schema: %#v: %v", err, row)
 		}
 	}
 }

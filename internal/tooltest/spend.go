@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Spend returns a load that lasts until the first thread of a process has had that much more
-// of the CPUs. How long that takes depends on what else runs; how often it is sampled
-// meanwhile does not.
+// Spend returns a load that lasts until the main thread of a process has used the given amount of
+// additional CPU time. The duration depends on the load of the machine, but the number of samples
+// of the thread does not.
 func Spend(t testing.TB, pid string, cpu time.Duration) func() {
 	return func() {
 		for end := spent(t, pid) + cpu; !t.Failed() && spent(t, pid) < end; {

@@ -14,31 +14,30 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
-// Terminal is a tool that runs on a terminal of its own: bytes go in as if they were
-// typed, and what is on the screen can be seen.
+// Terminal is a tool that runs on a pseudo terminal. The test types keys and reads the screen.
 type Terminal struct {
 	t      testing.TB
 	master *os.File
-	more   chan struct{}
-	done   chan struct{} // the tool has ended, and all that it wrote was read
+	more   chan struct{} // new output
+	done   chan struct{} // closed when the tool has ended and all of its output is read
 	code   int
 
-	mu sync.Mutex
-	vt *vt
-	ed []byte // all that was written
+	mu     sync.Mutex
+	vt     *vt
+	output []byte // all output of the tool
 }
 
-// StartTerminal runs the tool with args on a terminal of that size.
+// StartTerminal runs the tool with args on a terminal of the given size.
 func StartTerminal(t *testing.T, tl *tool.Tool, width, height int, args ...string) *Terminal {
 	t.Helper()
 	return StartTerminalAs(t, tl, "xterm-256color", width, height, args...)
 }
 
-// StartTerminalAs does so on a terminal of that type.
-func StartTerminalAs(t *testing.T, tl *tool.Tool, name string, width, height int, args ...string) *Terminal {
+// StartTerminalAs is StartTerminal with the given terminal type in TERM.
+func StartTerminalAs(t *testing.T, tl *tool.Tool, termType string, width, height int, args ...string) *Terminal {
 	t.Helper()
 	Root(t)
-	t.Setenv("TERM", name)
+	t.Setenv("TERM", termType)
 	master, slave := PTY(t)
 	term := &Terminal{t: t, master: master, more: make(chan struct{}, 1), done: make(chan struct{}), vt: newVT(width, height)}
 	term.setSize(width, height)
@@ -63,8 +62,8 @@ func (term *Terminal) setSize(width, height int) {
 	}
 }
 
-// Resize gives the terminal another size. Its own process group would be told by the
-// kernel; the test's process is told here.
+// Resize changes the size of the terminal and sends SIGWINCH to this process. The kernel sends it
+// only to the foreground process group of the terminal, which this process is not in.
 func (term *Terminal) Resize(width, height int) {
 	term.t.Helper()
 	term.mu.Lock()
@@ -76,7 +75,7 @@ func (term *Terminal) Resize(width, height int) {
 	}
 }
 
-// end is written behind what a tool writes: a sequence that a terminal takes no notice of.
+// end is a control sequence without effect that marks the end of the tool's output.
 const end = "\x1b]end\a"
 
 func (term *Terminal) read() {
@@ -86,7 +85,7 @@ func (term *Terminal) read() {
 		n, err := term.master.Read(buf)
 		term.mu.Lock()
 		term.vt.Write(buf[:n])
-		term.ed = append(term.ed, buf[:n]...)
+		term.output = append(term.output, buf[:n]...)
 		term.mu.Unlock()
 		select {
 		case term.more <- struct{}{}:
@@ -98,7 +97,7 @@ func (term *Terminal) read() {
 	}
 }
 
-// Raw tells that a program takes each key by itself.
+// Raw reports whether the terminal is in raw mode: without line editing, echo and signals.
 func (term *Terminal) Raw() bool {
 	term.t.Helper()
 	mode, err := unix.IoctlGetTermios(int(term.master.Fd()), unix.TCGETS)
@@ -108,7 +107,7 @@ func (term *Terminal) Raw() bool {
 	return mode.Lflag&(unix.ICANON|unix.ECHO|unix.ISIG) == 0
 }
 
-// Type types keys.
+// Type sends keys to the tool.
 func (term *Terminal) Type(keys string) {
 	term.t.Helper()
 	if _, err := term.master.WriteString(keys); err != nil {
@@ -116,14 +115,14 @@ func (term *Terminal) Type(keys string) {
 	}
 }
 
-// Lines are what is on the screen.
+// Lines returns the lines on the screen.
 func (term *Terminal) Lines() []string {
 	term.mu.Lock()
 	defer term.mu.Unlock()
 	return slices.Clone(term.vt.text())
 }
 
-// Written is all that the tool has written to the terminal until now.
+// Written returns everything that the tool has written to the terminal so far.
 func (term *Terminal) Written() string {
 	return strings.TrimSuffix(term.written(), end)
 }
@@ -131,10 +130,11 @@ func (term *Terminal) Written() string {
 func (term *Terminal) written() string {
 	term.mu.Lock()
 	defer term.mu.Unlock()
-	return string(term.ed)
+	return string(term.output)
 }
 
-// Await waits until the screen is as wanted, and returns it.
+// Await waits until wanted accepts the lines on the screen, and returns them. what describes the
+// expected content in the failure message.
 func (term *Terminal) Await(what string, wanted func(lines []string) bool) []string {
 	term.t.Helper()
 	timeout := time.After(deadline)
@@ -146,7 +146,7 @@ func (term *Terminal) Await(what string, wanted func(lines []string) bool) []str
 		select {
 		case <-term.more:
 		case <-timeout:
-			term.t.Fatalf("the screen has no %s:\n%s", what, strings.Join(lines, "\n"))
+			term.t.Fatalf("no %s on the screen within %v:\n%s", what, deadline, strings.Join(lines, "\n"))
 		}
 	}
 }
@@ -157,7 +157,7 @@ func (term *Terminal) Wait() int {
 	select {
 	case <-term.done:
 	case <-time.After(deadline):
-		term.t.Fatalf("the tool does not end:\n%s", strings.Join(term.Lines(), "\n"))
+		term.t.Fatalf("the tool has not ended within %v:\n%s", deadline, strings.Join(term.Lines(), "\n"))
 	}
 	return term.code
 }

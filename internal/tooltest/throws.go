@@ -17,8 +17,8 @@ func ThrowsReturned() map[string]uint64 {
 	return map[string]uint64{"throws": 76, "passes": 66, "tail": 40, "several": 40, "naps": 2}
 }
 
-// ThrowsLeft returns the number of calls of each function that an exception, or the cancellation of a thread,
-// leaves.
+// ThrowsLeft returns the number of calls of each function that end by an exception or by the
+// cancellation of the thread.
 func ThrowsLeft() map[string]uint64 {
 	return map[string]uint64{"throws": 12, "passes": 12, "waits": 1}
 }
@@ -35,7 +35,7 @@ const throwsSource = `
 #define KEEP extern "C" __attribute__((noinline, noclone))
 
 KEEP int throws(int n) { if (n % 4 == 0) throw n; return n; }
-/* An exception of a callee passes through. */
+/* Does not catch the exception of its callee. */
 KEEP int passes(int n) { return throws(n) + 1; }
 /* Ends with a return instruction of passes (tail call), or with its own. */
 KEEP int tail(int n) { asm volatile(""); if (n & 1) return passes(n); return n; }
@@ -62,7 +62,7 @@ KEEP void waits(int *ready)
 		asm volatile("" ::: "memory");
 	}
 }
-/* The jump goes to an address that the instruction does not contain. */
+/* An indirect tail call. */
 int (*volatile pointer)(int) = passes;
 KEEP int indirect(int n) { return pointer(n); }
 
@@ -94,19 +94,20 @@ int main()
 }
 `
 
-// CompileThrows builds a C++ program of which exceptions, and the cancellation of a thread, leave functions.
+// CompileThrows compiles a C++ program in which exceptions, and the cancellation of a thread, end
+// functions. It skips the test if no compiler is installed.
 func CompileThrows(t testing.TB) string {
 	t.Helper()
 	return CompileCXX(t, throwsSource, "-O2", "-pthread")
 }
 
-// RunThrows runs the program, which must not be affected by a tool.
+// RunThrows runs the program and checks that the tool does not change its result.
 func RunThrows(t testing.TB, path string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path).CombinedOutput()
 	if want := fmt.Sprintf("caught %d destructed 1\n", ThrowsRounds/4+2); err != nil || !bytes.Equal(out, []byte(want)) {
-		t.Errorf("the program ended with %v: %q, want %q", err, out, want)
+		t.Errorf("run C++ program: %v: %q, want %q", err, out, want)
 	}
 }

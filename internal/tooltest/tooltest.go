@@ -1,5 +1,5 @@
-// Package tooltest runs tools in live tests: it waits until they are ready, lets a
-// workload happen, stops them and returns all that they said.
+// Package tooltest runs tools in live tests: it waits until they are ready, runs a workload, stops
+// them, and returns their output.
 package tooltest
 
 import (
@@ -21,20 +21,19 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
-// Row is one JSON object of a tool's output. Numbers are float64, so ids up to 2^53
-// are exact.
+// Row is one JSON object of a tool's output. Numbers are float64, so IDs up to 2^53 are exact.
 type Row map[string]any
 
-// Str returns a text of the row, "" if it has none by that key.
+// Str returns a string of the row, "" if there is none with that key.
 func (r Row) Str(key string) string { s, _ := r[key].(string); return s }
 
-// Num returns a number of the row, 0 if it has none by that key.
+// Num returns a number of the row, 0 if there is none with that key.
 func (r Row) Num(key string) float64 { n, _ := r[key].(float64); return n }
 
 // Has reports whether the row has the key.
 func (r Row) Has(key string) bool { _, ok := r[key]; return ok }
 
-// List returns an array of texts.
+// List returns an array of strings.
 func (r Row) List(key string) []string {
 	all, _ := r[key].([]any)
 	out := make([]string, len(all))
@@ -44,8 +43,7 @@ func (r Row) List(key string) []string {
 	return out
 }
 
-// Symbols returns the names of a stack's functions, the innermost first, "" for a frame
-// that has none.
+// Symbols returns the symbols of a stack, innermost first, "" for a frame without a symbol.
 func (r Row) Symbols(key string) []string {
 	frames, _ := r[key].([]any)
 	out := make([]string, len(frames))
@@ -56,13 +54,13 @@ func (r Row) Symbols(key string) []string {
 	return out
 }
 
-// HasSymbol tells whether one of them ends so: the functions of Go have their package
-// before their name.
-func (r Row) HasSymbol(key, end string) bool {
-	return slices.ContainsFunc(r.Symbols(key), func(s string) bool { return strings.HasSuffix(s, end) })
+// HasSymbol reports whether a symbol of a stack ends with suffix. Symbols of Go functions start
+// with the package path.
+func (r Row) HasSymbol(key, suffix string) bool {
+	return slices.ContainsFunc(r.Symbols(key), func(s string) bool { return strings.HasSuffix(s, suffix) })
 }
 
-// Bytes returns the exact bytes of a text, which KEY_base64 has where they are not UTF-8.
+// Bytes returns the exact bytes of a string: those of KEY_base64 if they are not UTF-8.
 func (r Row) Bytes(t testing.TB, key string) string {
 	t.Helper()
 	if !r.Has(key + "_base64") {
@@ -78,37 +76,37 @@ func (r Row) Bytes(t testing.TB, key string) string {
 // Object returns an object of the row, such as a histogram's key.
 func (r Row) Object(key string) Row { m, _ := r[key].(map[string]any); return m }
 
-// Result is what a tool printed, by type.
+// Result is the output of a tool, by type.
 type Result struct {
 	Ready      Row
 	Events     []Row
-	Rows       []Row // of tables
+	Rows       []Row // rows of tables
 	Histograms []Row
 	Lost       []Row
 	Summary    Row
 	Stderr     string
 	Code       int
 
-	lastReport string       // the time of the report that was read last
-	reports    atomic.Int64 // see JSONReports
-	mu         sync.Mutex   // of Rows, see JSONUntil
+	lastReport string       // time of the last report that was read
+	reports    atomic.Int64 // number of reports, see JSONReports
+	mu         sync.Mutex   // guards Rows, see JSONUntil
 }
 
-// Accounts fails the test unless what was shown and what the summary says to be lost make
-// up what happened. Of runs that the kernel left out (program_busy) it does not tell for
-// which calls they would have been: they may make up what is missing.
-func Accounts(t testing.TB, summary Row, shown, happened int) {
+// CheckTotal fails the test unless the rows and the lost events of the summary add up to the number
+// of events that happened. Program runs that the kernel skipped (program_busy) can belong to any
+// calls, so they can account for missing events, but need not.
+func CheckTotal(t testing.TB, summary Row, rows, happened int) {
 	t.Helper()
-	missed := int(summary.Object("reasons").Num("program_busy"))
-	lost := int(summary.Num("lost")) - missed
-	if told := shown + lost; told > happened || told+missed < happened {
-		t.Errorf("%d shown, %d lost and up to %d missed of %d", shown, lost, missed, happened)
+	skipped := int(summary.Object("reasons").Num("program_busy"))
+	lost := int(summary.Num("lost")) - skipped
+	if reported := rows + lost; reported > happened || reported+skipped < happened {
+		t.Errorf("%d rows, %d lost events and %d skipped runs do not add up to %d events", rows, lost, skipped, happened)
 	}
 }
 
-// Lost is what the summary says to be lost, but for two reasons: runs that the kernel left
-// out, as on kernels whose programs can be preempted (7.0) these may have been of anything
-// else; and, on a guest that hides process 1, what was not observed.
+// Lost returns the number of lost events in the summary, except for two loss reasons: skipped
+// program runs, which can belong to unrelated events on kernels with preemptible programs (7.0),
+// and, on a guest that hides process 1, unobserved events.
 func Lost(summary Row) int {
 	reasons := summary.Object("reasons")
 	lost := summary.Num("lost") - reasons.Num("program_busy")
@@ -123,12 +121,11 @@ func (r *Result) Where(keep func(Row) bool) []Row {
 	return slices.DeleteFunc(slices.Concat(r.Events, r.Rows), func(row Row) bool { return !keep(row) })
 }
 
-// deadline is a bound on a tool that does not get ready or does not stop; it is no
-// part of any judgement.
+// deadline is the time after which a tool counts as hanging. No test measures with it.
 const deadline = 3 * time.Minute
 
-// Root skips the test for users who may not load programs. The test is a live one from here to
-// its end: see Alone.
+// Root skips the test unless it runs as root. From this call to its end the test is a live test:
+// see Alone.
 func Root(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -137,62 +134,63 @@ func Root(t testing.TB) {
 	machine.share(t)
 }
 
-// AnyWay says that what the test looks at is the same whichever way an event came: flags,
-// filters and rendering in user space. Short runs leave it out, as test/kernels has one
-// for each way to a hook.
-func AnyWay(t testing.TB) {
+// AnyAttachType declares that the result of the test does not depend on the attach type: it tests
+// flags, filters or rendering in user space. Short runs skip it, because test/kernels has a short
+// run for each attach type.
+func AnyAttachType(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("the same by any way to a hook: not in short runs")
+		t.Skip("independent of the attach type: not in short runs")
 	}
 }
 
-// OnHooks says which hooks the test is about. A short run by a way to another hook leaves
-// it out.
+// OnHooks declares which hooks the test depends on. A short run that forces the attach type of
+// another hook skips it.
 func OnHooks(t testing.TB, hooks ...string) {
 	t.Helper()
 	_, forced, _ := strings.Cut(os.Getenv(argsEnv), "--hook ")
 	hook, _, isForced := strings.Cut(forced, "=")
 	if testing.Short() && isForced && !slices.Contains(hooks, hook) {
-		t.Skipf("not about hook %s: not in short runs", hook)
+		t.Skipf("independent of hook %s, whose attach type is forced: not in short runs", hook)
 	}
 }
 
-// Ways are the arguments for each way that a test tries by itself, the tool's own first.
-// It is the only one in short runs, which are given their way.
-func Ways(others ...[]string) [][]string {
+// ArgVariants returns the argument lists that a test runs the tool with, to use several attach
+// types: nil for the default, then others. Short runs use only nil, because argsEnv sets their
+// attach type.
+func ArgVariants(others ...[]string) [][]string {
 	if testing.Short() {
 		others = nil
 	}
 	return append([][]string{nil}, others...)
 }
 
-// argsEnv has arguments for every run, split at spaces: by them test/kernels takes each
-// way to a hook, and each buffer, in turn.
+// argsEnv contains additional arguments for every run, separated by spaces. test/kernels uses them
+// to force each attach type and each type of buffer in turn.
 const argsEnv = "CORESCOPE_ARGS"
 
-// run is tool.Run, with those arguments.
+// run is tool.Run with the arguments of argsEnv.
 func run(ctx context.Context, tl *tool.Tool, args []string, out, errOut io.Writer) int {
 	extra := strings.Fields(os.Getenv(argsEnv))
 	return tool.Run(ctx, tl, slices.Concat(args, extra), out, errOut)
 }
 
-// JSON runs the tool with args and --output json, calls load when all its hooks are
-// attached, stops it when load returns, and returns what it printed. Without load the
-// tool ends by itself. It fails the test if the tool does, or if a line is not as the tool's schema says, which short runs do
-// not look at.
+// JSON runs the tool with args and --output json, calls load when all its hooks are attached, stops
+// the tool when load returns, and returns its output. If load is nil, the tool must end by itself.
+// JSON fails the test if the tool fails or, except in short runs, if a line does not match the
+// tool's schema.
 func JSON(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 	t.Helper()
 	return runJSON(t, tl, args, &Result{}, load)
 }
 
-// attempts is how often JSONUndisturbed runs the tool.
+// attempts is the maximum number of runs of JSONUndisturbed.
 const attempts = 20
 
-// JSONUndisturbed is JSON for events that occur in interrupts, for example completed I/O. Where
-// the kernel hides process 1, a tool misses the events in interrupts of that process. So the tool
-// and load run again until process 1 did not run during load, whatever the result. load must do
-// the same each time.
+// JSONUndisturbed is JSON for events in interrupts, for example completed I/O. If the kernel hides
+// process 1, a tool misses the events in interrupts that occur while process 1 runs. So the tool
+// and load are repeated until process 1 has not run during load, independent of the result. load
+// must do the same each time.
 func JSONUndisturbed(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 	t.Helper()
 	for i := 1; ; i++ {
@@ -205,13 +203,13 @@ func JSONUndisturbed(t testing.TB, tl *tool.Tool, args []string, load func()) *R
 		if hidden == 0 || i == attempts || t.Failed() {
 			return res
 		}
-		t.Logf("process 1, which is hidden, ran %d times during the load: it runs again", hidden)
+		t.Logf("the hidden process 1 ran %d times during the load: run the tool again", hidden)
 	}
 }
 
-// JSONReports is JSON for tests of several reports. load is given the number of reports that
-// the tool has printed so far, and continues its work until that is enough: how many reports
-// a fixed amount of work fills depends on the speed of the machine.
+// JSONReports is JSON for tests of several reports. reports returns the number of reports that the
+// tool has printed so far. load continues its work until there are enough, because the number of
+// reports during a fixed amount of work depends on the speed of the machine.
 func JSONReports(t testing.TB, tl *tool.Tool, args []string, load func(reports func() int)) *Result {
 	t.Helper()
 	res := &Result{}
@@ -220,9 +218,9 @@ func JSONReports(t testing.TB, tl *tool.Tool, args []string, load func(reports f
 	})
 }
 
-// JSONUntil is JSON for tests whose result depends on what the tool has found out so far. load does
-// its work for as long as more returns true: until enough accepts the rows of tables that the tool
-// has printed so far, or the time of a test is over.
+// JSONUntil is JSON for tests whose load must continue until the tool has printed certain rows of a
+// table. load works as long as more returns true: until enough accepts the rows that the tool has
+// printed so far, or deadline has passed.
 func JSONUntil(t testing.TB, tl *tool.Tool, args []string, enough func([]Row) bool, load func(more func() bool)) *Result {
 	t.Helper()
 	res := &Result{}
@@ -258,15 +256,15 @@ func runJSON(t testing.TB, tl *tool.Tool, args []string, res *Result, load func(
 		res.validate(t, tl, args)
 	}
 	if n := res.Summary.Object("reasons").Num("program_busy"); n > 0 {
-		t.Logf(LeftOut, int(n))
+		t.Logf(SkippedRuns, int(n))
 	}
 	return res
 }
 
-// LeftOut is the form of what a test says where its tool has said it (program_busy).
-const LeftOut = "the kernel left out %d runs of the tool's programs, which were preempted"
+// SkippedRuns is the format of the log message about skipped program runs (program_busy).
+const SkippedRuns = "the kernel skipped %d runs of the tool's programs"
 
-// during is what happens when the tool is ready.
+// during returns a function to call when the tool is ready: it runs the load, then stops the tool.
 func during(load, cancel func()) func() {
 	return func() {
 		if load != nil {
@@ -276,7 +274,7 @@ func during(load, cancel func()) func() {
 	}
 }
 
-// read sorts the lines, and calls ready beside itself, so that the tool never waits
+// read reads the lines by type. It calls ready in another goroutine, so that the tool never waits
 // for its reader.
 func (res *Result) read(t testing.TB, r io.Reader, ready func()) {
 	t.Helper()
@@ -311,21 +309,21 @@ func (res *Result) read(t testing.TB, r io.Reader, ready func()) {
 		case "summary":
 			res.Summary = row
 		default:
-			t.Errorf("line has no type: %q", text)
+			t.Errorf("line has an unknown type: %q", text)
 		}
 	}
 	done.Wait()
 }
 
-// countReport counts the reports: the rows of each have their own time.
+// countReport counts reports. All rows of a report have the same time.
 func (res *Result) countReport(row Row) {
-	if at := row.Str("time"); at != res.lastReport {
-		res.lastReport = at
+	if time := row.Str("time"); time != res.lastReport {
+		res.lastReport = time
 		res.reports.Add(1)
 	}
 }
 
-// Fails runs a tool that is to end with the exit code and a message that has the text.
+// Fails runs a tool and expects the exit code and a message that contains the text.
 func Fails(t testing.TB, tl *tool.Tool, args []string, code int, text string) {
 	t.Helper()
 	var errOut bytes.Buffer
@@ -334,8 +332,8 @@ func Fails(t testing.TB, tl *tool.Tool, args []string, code int, text string) {
 	}
 }
 
-// Text runs the tool as JSON does, but with its output as it is: in text, or as args
-// say. It returns standard output.
+// Text runs the tool like JSON, but in the output format of args, by default text. It returns
+// standard output.
 func Text(t testing.TB, tl *tool.Tool, args []string, load func()) string {
 	t.Helper()
 	Root(t)
@@ -366,8 +364,8 @@ func Text(t testing.TB, tl *tool.Tool, args []string, load func()) string {
 	return out.String()
 }
 
-// File runs the tool as JSON does, with its output going to a file, as fast as a tool
-// can write. It returns the number of rows and the summary.
+// File runs the tool like JSON, but with its output to a file, so that the tool writes at full
+// speed. It returns the number of events and the summary.
 func File(t testing.TB, tl *tool.Tool, args []string, load func()) (rows int, summary Row) {
 	t.Helper()
 	Root(t)
@@ -387,8 +385,7 @@ func File(t testing.TB, tl *tool.Tool, args []string, load func()) (rows int, su
 	return readFile(t, f.Name())
 }
 
-// readyWriter calls ready beside itself after the first write, which is the tool's
-// word that it is ready.
+// readyWriter calls ready, in another goroutine, at the first write: the row of type ready.
 type readyWriter struct {
 	w     io.Writer
 	ready func()
@@ -415,7 +412,7 @@ func readFile(t testing.TB, path string) (rows int, summary Row) {
 		last = text
 	}
 	if err := json.Unmarshal(last, &summary); err != nil || summary.Str("type") != "summary" {
-		t.Fatalf("last line is no summary: %q", last)
+		t.Fatalf("last line is not a summary: %q", last)
 	}
 	return rows, summary
 }

@@ -16,9 +16,9 @@ import (
 
 const tracefs = "/sys/kernel/tracing"
 
-// Tracefs is for tests of tracepoints that are found by tracefs. It mounts tracefs where nobody
-// has, as most hosts do when they start, and leaves it there. It skips the test on a kernel
-// that has no tracefs.
+// Tracefs is for tests that find tracepoints in tracefs. If tracefs is not mounted, as it is on
+// most hosts, it mounts tracefs and leaves it mounted. It skips the test if the kernel has no
+// tracefs.
 func Tracefs(t testing.TB) {
 	t.Helper()
 	Root(t)
@@ -26,7 +26,7 @@ func Tracefs(t testing.TB) {
 		return
 	}
 	if !hasFileSystem(t, "tracefs") {
-		t.Skip("this kernel has no tracefs: /proc/filesystems does not list it")
+		t.Skip("tracefs is not supported by this kernel: /proc/filesystems does not list it")
 	}
 	if err := unix.Mount("tracefs", tracefs, "tracefs", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
 		t.Fatalf("mount tracefs: %v", err)
@@ -65,15 +65,15 @@ func SystemCallTracepoints(t testing.TB) {
 	t.Helper()
 	Tracefs(t)
 	if _, err := os.Stat(tracefs + "/events/sched"); err != nil {
-		t.Fatalf("tracefs has no events: %v", err)
+		t.Fatalf("find events in tracefs: %v", err)
 	}
 	if _, err := os.Stat(tracefs + "/events/syscalls"); errors.Is(err, os.ErrNotExist) {
-		t.Skip("this kernel has no tracepoints of system calls (CONFIG_FTRACE_SYSCALLS)")
+		t.Skip("tracepoints of system calls are not supported by this kernel (CONFIG_FTRACE_SYSCALLS)")
 	}
 }
 
-// KernelFunctions skips the test on a kernel where no program can be attached to a kernel
-// function: it has neither kprobes nor BPF trampolines. The kernel is asked, not the tool.
+// KernelFunctions skips the test if the kernel cannot attach programs to kernel functions: it has
+// neither kprobes nor BPF trampolines. It tests the kernel independent of the tool.
 func KernelFunctions(t testing.TB) {
 	t.Helper()
 	Root(t)
@@ -81,21 +81,21 @@ func KernelFunctions(t testing.TB) {
 		return
 	}
 	if err := tryFentry(); err != nil {
-		t.Skipf("this kernel has no kprobes, and no fentry programs: %v", err)
+		t.Skipf("neither kprobes nor fentry programs are supported by this kernel: %v", err)
 	}
 }
 
-// Fentry skips the test on a kernel without fentry programs.
+// Fentry skips the test if the kernel does not support fentry programs.
 func Fentry(t testing.TB) {
 	t.Helper()
 	Root(t)
 	if err := tryFentry(); err != nil {
-		t.Skipf("this kernel has no fentry programs: %v", err)
+		t.Skipf("fentry programs are not supported by this kernel: %v", err)
 	}
 }
 
-// tryFentry attaches a program to a kernel function for a moment. On arm64 programs can be loaded
-// from 6.0 on, but attached only from 6.4 on.
+// tryFentry loads a program for a kernel function, attaches it, and detaches it. On arm64, loading
+// works since 6.0, but attaching only since 6.4.
 func tryFentry() error {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "hrtimer_nanosleep", License: "GPL",

@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// HasType reports whether the kernel describes a struct, which may be in a module.
+// HasType reports whether the BTF of the kernel or of the module has a struct.
 func HasType(t testing.TB, module, name string) bool {
 	t.Helper()
 	types, err := btf.LoadKernelSpec()

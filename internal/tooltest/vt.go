@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// vt is what a terminal makes of the bytes that are written to it, as far as a screen
-// needs: it moves, erases, scrolls, and has the second screen of xterm.
+// vt is a terminal emulator with the functions that package screen needs: cursor movement, erasing,
+// scrolling, and the alternate screen of xterm.
 type vt struct {
 	width, height int
 	x, y          int
 	lines, other  [][]rune
-	isOther       bool // the second screen is seen
-	rest          []byte
+	isOther       bool   // the alternate screen is displayed
+	rest          []byte // start of an incomplete sequence
 }
 
 func newVT(width, height int) *vt {
@@ -31,13 +31,13 @@ func (v *vt) blank() [][]rune {
 	return lines
 }
 
-// resize empties both screens, which is what a program must be ready for.
+// resize clears both screens, because programs must redraw them after a change of size.
 func (v *vt) resize(width, height int) {
 	v.width, v.height, v.x, v.y = width, height, 0, 0
 	v.lines, v.other = v.blank(), v.blank()
 }
 
-// text are the lines without the blanks at their ends.
+// text returns the lines without trailing spaces.
 func (v *vt) text() []string {
 	var out []string
 	for _, line := range v.lines {
@@ -46,11 +46,11 @@ func (v *vt) text() []string {
 	return out
 }
 
-// Write takes what is whole of b, and keeps the rest for the next time.
+// Write processes all complete sequences of b and keeps the rest for the next call.
 func (v *vt) Write(b []byte) (int, error) {
 	v.rest = append(v.rest, b...)
 	for len(v.rest) > 0 {
-		n := v.one(v.rest)
+		n := v.process(v.rest)
 		if n == 0 {
 			break
 		}
@@ -59,8 +59,8 @@ func (v *vt) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// one takes one character or sequence and returns its length, 0 if it is not whole.
-func (v *vt) one(b []byte) int {
+// process processes one character or sequence and returns its length, 0 if it is incomplete.
+func (v *vt) process(b []byte) int {
 	switch b[0] {
 	case 0x1b:
 		return v.escape(b)

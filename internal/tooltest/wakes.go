@@ -14,10 +14,10 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
-// wakesEnv has a test program be a thread that waits, and one that wakes it.
+// wakesEnv makes a test binary run the threads of [RunWakes].
 const wakesEnv = "CORESCOPE_WAKES"
 
-// Wakes is how often the thread of [RunWakes] is woken, each time after 20 ms.
+// Wakes is the number of times that the thread of [RunWakes] is woken, each time after 20 ms.
 const Wakes = 20
 
 // MainOfWakes is the TestMain of tests that call [RunWakes].
@@ -35,15 +35,16 @@ func MainOfWakes(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// OwnThreads is for programs whose waits are measured, and NoPreemption for their
-// environment: in a function that calls nothing but [unix.RawSyscall] and [Clock] their
-// threads do not wait for the Go runtime. All of them keep the right to run Go meanwhile.
+// OwnThreads is called by programs whose waits are measured, and NoPreemption is set in their
+// environment. In functions that call only [unix.RawSyscall] and [Clock], their threads then do not
+// wait for the Go runtime, because up to four threads keep their P (GOMAXPROCS) during system
+// calls.
 func OwnThreads() { runtime.GOMAXPROCS(4) }
 
-// NoPreemption is a setting of the environment, see [OwnThreads].
+// NoPreemption is an environment variable, see [OwnThreads].
 const NoPreemption = "GODEBUG=asyncpreemptoff=1"
 
-// Clock reads one of the kernel's clocks, in ns.
+// Clock reads a clock of the kernel, in ns.
 //
 //go:nosplit
 func Clock(clock int32) int64 {
@@ -52,7 +53,7 @@ func Clock(clock int32) int64 {
 	return t.Nano()
 }
 
-// nameThread keeps the goroutine on its thread, which it gives a name.
+// nameThread locks the goroutine to its thread and sets the name of the thread.
 func nameThread(s string) {
 	runtime.LockOSThread()
 	b, _ := unix.BytePtrFromString(s)
@@ -70,7 +71,7 @@ func wakeOther(fd int) {
 	}
 }
 
-// waitForOther returns how long it waited.
+// waitForOther returns the total time that it waited, in ns.
 //
 //go:noinline
 func waitForOther(fd int) (ns int64) {
@@ -85,9 +86,8 @@ func waitForOther(fd int) (ns int64) {
 	return ns
 }
 
-// RunWakes runs a tool around a thread cs-target that waits in waitForOther for a thread
-// cs-waker, which wakes it in wakeOther. It returns how many ns were waited so, and the
-// rows of these waits.
+// RunWakes runs a tool while a thread cs-target waits in waitForOther for a thread cs-waker, which
+// wakes it in wakeOther. It returns the total time of the waits in ns, and their rows.
 func RunWakes(t *testing.T, tl *tool.Tool, args ...string) (waited float64, rows []Row, res *Result) {
 	t.Helper()
 	Root(t)
@@ -109,7 +109,7 @@ func RunWakes(t *testing.T, tl *tool.Tool, args ...string) (waited float64, rows
 		}
 	})
 	if _, err := fmt.Sscan(out.String(), &waited); err != nil {
-		t.Fatalf("worker says %q: %v", &out, err)
+		t.Fatalf("read duration from output of the process %q: %v", &out, err)
 	}
 	return waited, res.Where(func(r Row) bool { return r.Str("comm") == "cs-target" && r.Str("waker") == "cs-waker" }), res
 }

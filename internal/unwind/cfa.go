@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// registers are the numbers that DWARF gives registers.
+// registers are DWARF register numbers.
 type registers struct {
 	sp, fp, ra uint64
-	// pushed tells that a call leaves the return address on the stack, where it stays.
+	// pushed is set if calls push the return address, so that it always is on the stack.
 	pushed bool
 }
 
@@ -23,7 +23,7 @@ func registersOf(m elf.Machine) (registers, bool) {
 	return registers{}, false
 }
 
-// saved is where the caller's value of a register is.
+// saved describes where the caller's value of a register is.
 type saved struct {
 	where    where
 	distance int64
@@ -32,21 +32,21 @@ type saved struct {
 type where uint8
 
 const (
-	unchanged where = iota // in the register still
-	inFrame                // at a distance from the caller's stack pointer
-	atFP                   // where the frame pointer leads
-	undefined              // nowhere: for the return address, there is no caller
-	elsewhere              // where no rule tells
+	unchanged   where = iota // in the register
+	inFrame                  // in memory, at a distance from the CFA
+	atFP                     // in memory, at the address in the frame pointer
+	undefined                // not saved; for the return address: this is the outermost frame
+	unsupported              // not expressible as a Rule
 )
 
-// state is what the program that describes a function has come to.
+// state is the state of the interpreter: the rules for the current address.
 type state struct {
 	base     Base
 	distance int64
 	fp, ra   saved
 }
 
-// rule tells what the state says.
+// rule converts the state to a Rule, or to 0 if that is not possible.
 func (s *state) rule(regs registers) Rule {
 	const returnAddress = -8
 	if s.ra.where == undefined {
@@ -67,35 +67,35 @@ func (s *state) rule(regs registers) Rule {
 	return newRule(s.base, s.distance, fp, s.ra.distance)
 }
 
-// machine runs the programs that describe functions.
+// machine interprets the call frame instructions of a function.
 type machine struct {
 	state
-	regs    registers
-	first   state // what the common part has come to
-	kept    []state
-	rows    []Row
-	pc, end uint64
+	regs       registers
+	initial    state // after the instructions of the CIE
+	remembered []state
+	rows       []Row
+	pc, end    uint64
 }
 
-// maxKept bounds the states that a program may remember at once.
-const maxKept = 32
+// maxRemembered bounds the stack of remembered states.
+const maxRemembered = 32
 
-// run appends the rows of a function.
-func (s *section) run(rows []Row, f *function) []Row {
-	if f.common.signal {
+// run appends the rows of a function. Its last row has no rule if the instructions are malformed.
+func (s *section) run(rows []Row, f *fde) []Row {
+	if f.cie.signal {
 		return appendRow(rows, uint32(f.start), newRule(BaseSignal, 0, 0, 0))
 	}
 	m := &machine{regs: s.regs, rows: rows, pc: f.start, end: f.end}
-	ok := m.execute(&reader{data: f.common.code, order: s.order}, f.common, s.vaddr)
-	m.first = m.state
-	ok = ok && m.execute(&reader{data: f.code, order: s.order}, f.common, s.vaddr)
+	ok := m.execute(&reader{data: f.cie.code, order: s.order}, f.cie, s.vaddr)
+	m.initial = m.state
+	ok = ok && m.execute(&reader{data: f.code, order: s.order}, f.cie, s.vaddr)
 	if !ok {
 		return appendRow(m.rows, uint32(m.pc), 0)
 	}
 	return appendRow(m.rows, uint32(m.pc), m.rule(m.regs))
 }
 
-// advance goes on to an address, up to which the state holds.
+// advance sets the current address and appends a row for the previous state.
 func (m *machine) advance(pc uint64) bool {
 	if pc < m.pc || pc >= m.end {
 		return false
@@ -107,8 +107,8 @@ func (m *machine) advance(pc uint64) bool {
 	return true
 }
 
-// execute runs a program, and is false where it cannot.
-func (m *machine) execute(r *reader, c *common, vaddr uint64) bool {
+// execute interprets instructions. It returns false if they are malformed or not supported.
+func (m *machine) execute(r *reader, c *cie, vaddr uint64) bool {
 	for r.left() > 0 {
 		op := r.byte()
 		low := uint64(op & 0x3f)
@@ -130,10 +130,10 @@ func (m *machine) execute(r *reader, c *common, vaddr uint64) bool {
 	return true
 }
 
-// extended runs an instruction that has no operand in its first byte.
-func (m *machine) extended(op byte, r *reader, c *common) bool {
+// extended interprets an instruction without an operand in its first byte.
+func (m *machine) extended(op byte, r *reader, c *cie) bool {
 	switch op {
-	case 0x00, 0x2d: // nop; negate_ra_state, as signatures are always taken off
+	case 0x00, 0x2d: // nop; negate_ra_state: the BPF program removes signatures of all return addresses
 	case 0x02, 0x03, 0x04: // advance_loc1, 2, 4
 		return m.advance(m.pc + r.number(1<<(op-0x02))*c.codeAlign)
 	case 0x05: // offset_extended
@@ -145,19 +145,19 @@ func (m *machine) extended(op byte, r *reader, c *common) bool {
 	case 0x08: // same_value
 		m.save(r.uleb(), saved{})
 	case 0x09: // register
-		m.save(r.uleb(), saved{elsewhere, 0})
+		m.save(r.uleb(), saved{unsupported, 0})
 		r.uleb()
 	case 0x0a: // remember_state
-		if len(m.kept) >= maxKept {
+		if len(m.remembered) >= maxRemembered {
 			return false
 		}
-		m.kept = append(m.kept, m.state)
+		m.remembered = append(m.remembered, m.state)
 	case 0x0b: // restore_state
-		if len(m.kept) == 0 {
+		if len(m.remembered) == 0 {
 			return false
 		}
-		m.state = m.kept[len(m.kept)-1]
-		m.kept = m.kept[:len(m.kept)-1]
+		m.state = m.remembered[len(m.remembered)-1]
+		m.remembered = m.remembered[:len(m.remembered)-1]
 	case 0x11, 0x2f: // offset_extended_sf, negative_offset_extended
 		register, n := r.uleb(), int64(0)
 		if op == 0x2f {
@@ -170,10 +170,10 @@ func (m *machine) extended(op byte, r *reader, c *common) bool {
 		register := r.uleb()
 		m.save(register, m.expression(r.take(r.uleb())))
 	case 0x14, 0x15: // val_offset, val_offset_sf
-		m.save(r.uleb(), saved{elsewhere, 0})
+		m.save(r.uleb(), saved{unsupported, 0})
 		r.uleb()
 	case 0x16: // val_expression
-		m.save(r.uleb(), saved{elsewhere, 0})
+		m.save(r.uleb(), saved{unsupported, 0})
 		r.take(r.uleb())
 	case 0x2e: // args_size
 		r.uleb()
@@ -183,9 +183,9 @@ func (m *machine) extended(op byte, r *reader, c *common) bool {
 	return true
 }
 
-// define runs an instruction that says where the caller's stack pointer is. Others, as
-// set_loc, no compiler writes for these machines.
-func (m *machine) define(op byte, r *reader, c *common) bool {
+// define interprets an instruction that defines the CFA. Other instructions, such as set_loc, are
+// not supported, because compilers do not use them on x86-64 and arm64.
+func (m *machine) define(op byte, r *reader, c *cie) bool {
 	switch op {
 	case 0x0c: // def_cfa
 		m.base = m.regs.base(r.uleb())
@@ -229,30 +229,30 @@ func (m *machine) save(register uint64, at saved) {
 func (m *machine) restore(register uint64) {
 	switch register {
 	case m.regs.fp:
-		m.fp = m.first.fp
+		m.fp = m.initial.fp
 	case m.regs.ra:
-		m.ra = m.first.ra
+		m.ra = m.initial.ra
 	}
 }
 
-// Operations of expressions.
+// DWARF expression operations.
 const (
 	opDeref = 0x06
 	opLit0  = 0x30
 	opBreg0 = 0x70
 )
 
-// expression knows the one by which functions that align their stacks save the frame
-// pointer: where it leads.
+// expression supports one expression: the frame pointer itself. With it, functions that align their
+// stack describe where they saved the frame pointer.
 func (m *machine) expression(code []byte) saved {
 	if bytes.Equal(code, []byte{opBreg0 + byte(m.regs.fp), 0}) {
 		return saved{atFP, 0}
 	}
-	return saved{elsewhere, 0}
+	return saved{unsupported, 0}
 }
 
-// expression knows those of functions that align their stacks, and of tables of jumps to
-// other files, whose distance is that of the push in an entry.
+// expression supports the CFA expressions of functions that align their stack, and of the PLT. For
+// the PLT, the distance is the offset of the push instruction in an entry, times 8.
 func (regs registers) expression(code []byte, r *reader) (Base, int64) {
 	at := &reader{data: code, order: r.order}
 	switch at.byte() {
@@ -261,15 +261,15 @@ func (regs registers) expression(code []byte, r *reader) (Base, int64) {
 			return BaseAtFP, distance
 		}
 	case opBreg0 + byte(regs.sp):
-		// rsp+8, and 8 more if rip&15 >= n
-		const behind = 5
+		// CFA = rsp + 8, and 8 more if rip & 15 >= n: after the push in a PLT entry
+		const limitAt = 6
 		want := []byte{opBreg0 + byte(regs.sp), 8, opBreg0 + byte(regs.ra), 0, opLit0 + 15, 0x1a, 0, 0x2a, opLit0 + 3, 0x24, 0x22}
 		if len(code) != len(want) {
 			break
 		}
-		n := code[behind+1] - opLit0
+		n := code[limitAt] - opLit0
 		same := slices.Clone(code)
-		same[behind+1] = 0
+		same[limitAt] = 0
 		if n < 16 && bytes.Equal(same, want) {
 			return BasePLT, int64(n) * wordSize
 		}

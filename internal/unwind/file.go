@@ -14,63 +14,63 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// fileKey tells files apart, and versions of one that is written anew. Several ids of the
-// kernel's can be of one file, as with overlayfs.
+// fileKey identifies a version of a file. A file can have several kernel IDs, for example on
+// overlayfs.
 type fileKey struct {
 	id          binary.ID
 	mtime, size int64
 	vdso        bool
-	kernel      binary.KernelID // of what is no regular file
+	kernel      binary.KernelID // set if it is not a regular file
 }
 
-// code is what was read of a file.
+// code is what is read of a file: rows by address, and the executable segments.
 type code struct {
 	rows     []Row
 	segments []elf.ProgHeader
 }
 
-// readRows makes the table of a file, by file offsets.
-func readRows(f *binary.File, most int) ([]Row, error) {
+// readRows reads the unwind table of a file and returns it with file offsets.
+func readRows(f *binary.File, maxRows int) ([]Row, error) {
 	var c code
-	if err := f.Parse(func(e *elf.File) error { return c.read(e, f.Name(), most) }); err != nil {
+	if err := f.Parse(func(e *elf.File) error { return c.read(e, f.Name(), maxRows) }); err != nil {
 		return nil, err
 	}
 	return c.byOffset(), nil
 }
 
-// read makes the table of a file; path leads to it, if it may be a Go program. debug/elf may panic on files made to that end, which is
-// why it is called by Parse, or for the kernel's own.
-func (c *code) read(f *elf.File, path string, most int) (err error) {
+// read reads the unwind table of a file. path is the path of a file that can be a Go program, or
+// "". debug/elf can panic on malformed files; Parse recovers from that.
+func (c *code) read(f *elf.File, path string, maxRows int) (err error) {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
 			c.segments = append(c.segments, p.ProgHeader)
 		}
 	}
-	if c.rows, err = frameRows(f, most); err != nil || !isGo(f) {
+	if c.rows, err = frameRows(f, maxRows); err != nil || !isGo(f) {
 		return err
 	}
-	own, err := goRows(path, f.Machine, most)
+	own, err := goRows(path, f.Machine, maxRows)
 	c.rows = merge(c.rows, own)
 	return err
 }
 
-// isGo tells whether it is a program with functions of Go, which all have this section.
+// isGo reports whether a file contains Go functions: all such files have one of these sections.
 func isGo(f *elf.File) bool {
 	return f.Section(".go.buildinfo") != nil || f.Section(".gopclntab") != nil
 }
 
-// byOffset turns the addresses of rows into file offsets, which do not depend on how a file
-// is mapped. What lies in no segment that holds code is left out.
+// byOffset converts addresses to file offsets, which do not depend on where a file is mapped. Rows
+// outside the executable segments are dropped.
 func (c *code) byOffset() []Row {
 	slices.SortFunc(c.segments, func(a, b elf.ProgHeader) int { return cmp.Compare(a.Off, b.Off) })
 	var rows []Row
 	end := uint64(0)
 	for _, p := range c.segments {
 		if p.Off < end || p.Filesz > math.MaxUint32 || p.Off+p.Filesz > math.MaxUint32 || p.Vaddr+p.Filesz < p.Vaddr {
-			continue // they overlap, or are too large: no linker does that
+			continue // linkers do not create segments that overlap or exceed 4 GiB
 		}
 		end = p.Off + p.Filesz
-		rule := Rule(0) // that holds at the segment's begin
+		rule := Rule(0) // at the start of the segment
 		i, _ := slices.BinarySearchFunc(c.rows, p.Vaddr, func(r Row, vaddr uint64) int { return cmp.Compare(uint64(r.PC), vaddr) })
 		if i > 0 {
 			rule = c.rows[i-1].Rule
@@ -81,13 +81,13 @@ func (c *code) byOffset() []Row {
 		}
 		rows = appendRow(rows, uint32(end), 0)
 	}
-	if len(rows) == 1 { // without a rule
+	if len(rows) == 1 { // no row has a rule
 		return nil
 	}
 	return rows
 }
 
-// keyOf says which file it is.
+// keyOf returns the key of an open file.
 func keyOf(f *binary.File) (fileKey, error) {
 	info, err := os.Stat(f.Name())
 	if err != nil {
@@ -96,8 +96,7 @@ func keyOf(f *binary.File) (fileKey, error) {
 	return fileKey{id: f.ID, mtime: info.ModTime().UnixNano(), size: info.Size()}, nil
 }
 
-// vdso is the code that the kernel maps into processes, as our own process has it: the same
-// for all 64-bit ones.
+// vdso is the vDSO as mapped by corescope's own process. All 64-bit processes have the same code.
 type vdso struct{ code code }
 
 func (v *vdso) rows() []Row {
@@ -109,10 +108,10 @@ func (v *vdso) rows() []Row {
 
 const vdsoName = "[vdso]"
 
-// maxVDSO bounds its size.
+// maxVDSO bounds the size of the vDSO in bytes.
 const maxVDSO = 64 << 10
 
-func readVDSO(most int) (*vdso, error) {
+func readVDSO(maxRows int) (*vdso, error) {
 	own, err := binary.OwnExecutable()
 	if err != nil {
 		return nil, err
@@ -123,7 +122,7 @@ func readVDSO(most int) (*vdso, error) {
 		}
 		memory, err := os.Open("/proc/self/mem")
 		if err != nil {
-			return nil, fmt.Errorf("read the vDSO: %w", err)
+			return nil, fmt.Errorf("open the vDSO: %w", err)
 		}
 		defer memory.Close()
 		data := make([]byte, m.End-m.Start)
@@ -132,10 +131,10 @@ func readVDSO(most int) (*vdso, error) {
 		}
 		f, err := limit.ELF(bytes.NewReader(data), vdsoName)
 		if err != nil {
-			return nil, fmt.Errorf("read the vDSO: %w", err)
+			return nil, fmt.Errorf("parse the vDSO: %w", err)
 		}
 		v := &vdso{}
-		return v, v.code.read(f, "", most)
+		return v, v.code.read(f, "", maxRows)
 	}
-	return nil, errors.New("the process has no vDSO")
+	return nil, errors.New("find the vDSO: corescope's process does not map it")
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// ErrTooMany is returned for a file whose table would have more rows than are asked for, or that exceeds
-// a limit of package limit.
+// ErrTooMany is returned for a file with more rows than requested, or one that exceeds a limit of
+// package limit.
 var ErrTooMany = errors.New("too many rules")
 
-func tooMany(unit string, most int) error {
-	return fmt.Errorf("%w: %w", ErrTooMany, &limit.Error{Input: "the file", Max: int64(most), Unit: unit})
+func tooMany(unit string, maxCount int) error {
+	return fmt.Errorf("%w: %w", ErrTooMany, &limit.Error{Input: "the file", Max: int64(maxCount), Unit: unit})
 }
 
-// section is a part of a file that lies at an address.
+// section is the section .eh_frame.
 type section struct {
 	data  []byte
 	vaddr uint64
@@ -28,17 +28,18 @@ type section struct {
 	regs  registers
 }
 
-// frameRows makes the table of a file from its .eh_frame, empty if it has none. What is
-// malformed of it is left out.
-func frameRows(f *elf.File, most int) ([]Row, error) {
+// frameRows returns the unwind table in .eh_frame, or nil if there is none. Malformed entries are
+// skipped.
+func frameRows(f *elf.File, maxRows int) ([]Row, error) {
 	s, err := readSection(f)
 	if err != nil || s == nil {
 		return nil, err
 	}
-	return s.rows(most)
+	return s.rows(maxRows)
 }
 
-// readSection reads .eh_frame, nil where a file has none.
+// readSection reads .eh_frame. It returns nil if there is none or the architecture is not
+// supported.
 func readSection(f *elf.File) (*section, error) {
 	regs, ok := registersOf(f.Machine)
 	s := f.Section(".eh_frame")
@@ -55,33 +56,33 @@ func readSection(f *elf.File) (*section, error) {
 	return &section{data, s.Addr, f.ByteOrder, regs}, nil
 }
 
-// common is what functions have in common (a CIE).
-type common struct {
+// cie is a common information entry.
+type cie struct {
 	codeAlign uint64
 	dataAlign int64
 	encoding  byte // of addresses
-	sized     bool // augmentation data follows the addresses of a function
-	signal    bool
+	sized     bool // FDEs have augmentation data after the addresses
+	signal    bool // of signal trampolines
 	code      []byte
 }
 
-// function is what is said of one function (an FDE).
-type function struct {
+// fde is a frame description entry: the instructions for the code of one function.
+type fde struct {
 	start, end uint64
-	common     *common
+	cie        *cie
 	code       []byte
 }
 
-// padding is what may lie between functions that are aligned, and is no code.
+// padding is the largest size of alignment padding between functions, in bytes.
 const padding = 16
 
-// rows lists those of all functions, by address, and one without a rule for each gap.
-func (s *section) rows(most int) ([]Row, error) {
+// rows returns the rows of all functions, sorted by address, and a row without a rule per gap.
+func (s *section) rows(maxRows int) ([]Row, error) {
 	functions, err := s.functions()
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(functions, func(a, b function) int { return cmp.Compare(a.start, b.start) })
+	slices.SortFunc(functions, func(a, b fde) int { return cmp.Compare(a.start, b.start) })
 	var rows []Row
 	var end uint64
 	for i := range functions {
@@ -94,17 +95,17 @@ func (s *section) rows(most int) ([]Row, error) {
 		}
 		rows = s.run(rows, f)
 		end = f.end
-		if len(rows) > most {
-			return nil, tooMany("rules", most)
+		if len(rows) > maxRows {
+			return nil, tooMany("rules", maxRows)
 		}
 	}
 	return appendRow(rows, uint32(end), 0), nil
 }
 
-// functions lists what there is, in the order of the section.
-func (s *section) functions() ([]function, error) {
-	var all []function
-	commons := map[int]*common{}
+// functions returns the FDEs of all functions, in the order of the section.
+func (s *section) functions() ([]fde, error) {
+	var all []fde
+	cies := map[int]*cie{}
 	for at := 0; len(s.data)-at > 4; {
 		if len(all) >= limit.FrameFunctions {
 			return nil, tooMany("functions", limit.FrameFunctions)
@@ -124,18 +125,18 @@ func (s *section) functions() ([]function, error) {
 		if id == 0 {
 			continue
 		}
-		if f, ok := s.function(r, s.commonAt(commons, begin-id)); ok {
+		if f, ok := s.fde(r, s.cieAt(cies, begin-id)); ok {
 			all = append(all, f)
 		}
 	}
 	return all, nil
 }
 
-func (s *section) function(r *reader, c *common) (f function, ok bool) {
+func (s *section) fde(r *reader, c *cie) (f fde, ok bool) {
 	if c == nil {
 		return f, false
 	}
-	f.common = c
+	f.cie = c
 	f.start = r.address(c.encoding, s.vaddr)
 	f.end = f.start + r.address(c.encoding&0x0f, 0)
 	if c.sized {
@@ -145,23 +146,24 @@ func (s *section) function(r *reader, c *common) (f function, ok bool) {
 	return f, !r.bad && len(f.code) <= limit.FrameProgram
 }
 
-// commonAt reads what lies at that place of the section, once; nil is what cannot be read.
-func (s *section) commonAt(known map[int]*common, at int) *common {
+// cieAt returns the CIE at an offset of the section, from known if possible. It is nil if
+// malformed.
+func (s *section) cieAt(known map[int]*cie, at int) *cie {
 	c, ok := known[at]
 	if !ok {
-		c = s.common(at)
+		c = s.cie(at)
 		known[at] = c
 	}
 	return c
 }
 
-func (s *section) common(at int) *common {
+func (s *section) cie(at int) *cie {
 	if at < 0 || at >= len(s.data) {
 		return nil
 	}
 	r := &reader{data: s.data, at: at, order: s.order}
 	size := r.number(4)
-	if size > uint64(r.left()) { // also where it is one of 64 bits, which none is
+	if size > uint64(r.left()) { // also true for the 64-bit format, which compilers do not use
 		return nil
 	}
 	r.data = s.data[:r.at+int(size)]
@@ -171,9 +173,9 @@ func (s *section) common(at int) *common {
 	version := r.byte()
 	augmentation := r.text()
 	if version == 4 {
-		r.take(2) // sizes of addresses and segments
+		r.take(2) // sizes of addresses and segment selectors
 	}
-	c := &common{codeAlign: r.uleb(), dataAlign: r.sleb()}
+	c := &cie{codeAlign: r.uleb(), dataAlign: r.sleb()}
 	returnRegister := r.uleb()
 	if returnRegister != s.regs.ra || !c.augment(r, augmentation, s.vaddr) || r.bad {
 		return nil
@@ -182,8 +184,9 @@ func (s *section) common(at int) *common {
 	return c
 }
 
-// augment reads what the letters announce, and is false if one of them is not known.
-func (c *common) augment(r *reader, letters string, vaddr uint64) bool {
+// augment parses the augmentation data. It returns false if it is malformed or has an unknown
+// letter.
+func (c *cie) augment(r *reader, letters string, vaddr uint64) bool {
 	if letters == "" {
 		return true
 	}
@@ -203,7 +206,7 @@ func (c *common) augment(r *reader, letters string, vaddr uint64) bool {
 			r.address(r.byte()&0x0f, vaddr)
 		case 'S':
 			c.signal = true
-		case 'B', 'G': // arm64: by which key return addresses are signed, tagged memory
+		case 'B', 'G': // arm64: return addresses are signed with the B key; stack memory is tagged
 		default:
 			return false
 		}

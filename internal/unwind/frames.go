@@ -10,12 +10,12 @@ import (
 // Frames describes the frames of the functions in a file, by address, as .eh_frame does.
 type Frames struct {
 	section *section
-	entries []function // by address; without overlaps
-	atCall  Rule       // at a function's first instruction
+	entries []fde // sorted by address, without overlaps
+	atCall  Rule  // at the first instruction of a function
 	// Unreadable reports that the file has unwind tables that were not read, or not completely.
 	Unreadable bool
 
-	last Range // whose rows are known
+	last Range // the range that rows belongs to
 	rows []Row
 }
 
@@ -39,8 +39,8 @@ func ReadFrames(f *elf.File) (*Frames, error) {
 	if err != nil {
 		return &Frames{Unreadable: true}, err
 	}
-	all := slices.DeleteFunc(functions, func(fn function) bool { return fn.end <= fn.start || fn.end > math.MaxUint32 })
-	slices.SortFunc(all, func(a, b function) int { return cmp.Compare(a.start, b.start) })
+	all := slices.DeleteFunc(functions, func(fn fde) bool { return fn.end <= fn.start || fn.end > math.MaxUint32 })
+	slices.SortFunc(all, func(a, b fde) int { return cmp.Compare(a.start, b.start) })
 	end := uint64(0)
 	for i := range all {
 		if all[i].start >= end {
@@ -62,7 +62,7 @@ func (fr *Frames) Ranges(yield func(Range) bool) {
 
 // entry returns the index of the range that contains an address, or -1.
 func (fr *Frames) entry(pc uint64) int {
-	i, found := slices.BinarySearchFunc(fr.entries, pc, func(fn function, pc uint64) int { return cmp.Compare(fn.start, pc) })
+	i, found := slices.BinarySearchFunc(fr.entries, pc, func(fn fde, pc uint64) int { return cmp.Compare(fn.start, pc) })
 	if !found {
 		i--
 	}
@@ -101,7 +101,8 @@ func (fr *Frames) HasFrame(pc uint64) bool {
 	if !found {
 		i--
 	}
-	// Compilers do not describe that the frame pointer has its previous value again.
+	// Compilers do not describe when the frame pointer has been restored, so only the CFA and its
+	// base are compared.
 	return i >= 0 && rows[i].Rule != 0 && uint32(rows[i].Rule) != uint32(fr.atCall)
 }
 

@@ -13,28 +13,28 @@ import (
 	"github.com/corescope/corescope/internal/stack"
 )
 
-// goFunctions is the table of functions of a Go program (runtime.pcHeader, of 1.18 and
-// later): for each a record, which has where the table of its frame's size begins.
+// goFunctions is the function table of a Go program (runtime.pcHeader, Go 1.18 and later). It has a
+// record per function, which refers to a table of frame sizes by address.
 type goFunctions struct {
 	count                uint64
 	pairs, frames, names []byte
-	flagAt               uint64 // of a function's flags in its record
-	quantum              uint64 // bytes that sizes of code are counted in
+	flagAt               uint64 // offset of the flags in a function's record
+	quantum              uint64 // unit of code sizes, in bytes
 	text                 uint64
 	order                binary.ByteOrder
-	pushed               bool // return addresses are on the stack at once
+	pushed               bool // calls push the return address
 	rows                 []Row
 }
 
-// What runtime.funcFlag tells of a function.
+// Flags of functions (runtime.funcFlag).
 const (
-	goTopFrame = 1 << iota // it is the outermost
-	goSPWrite              // it goes to another stack
+	goTopFrame = 1 << iota // outermost function
+	goSPWrite              // switches to another stack
 )
 
-// goRows makes the table of a Go program, nil if the file is none. Its rules are exact also
-// for functions that have no frame, where frame pointers lead past the caller.
-func goRows(path string, m elf.Machine, most int) ([]Row, error) {
+// goRows returns the unwind table of a Go program, or nil if the file is not one. It is exact also
+// for functions without a frame, whose caller is skipped when unwinding by frame pointer.
+func goRows(path string, m elf.Machine, maxRows int) ([]Row, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -59,14 +59,14 @@ func goRows(path string, m elf.Machine, most int) ([]Row, error) {
 		if !g.add(i) {
 			break
 		}
-		if len(g.rows) > most {
-			return nil, tooMany("rules", most)
+		if len(g.rows) > maxRows {
+			return nil, tooMany("rules", maxRows)
 		}
 	}
 	return g.rows, nil
 }
 
-// newGoFunctions reads the header, nil if it is of an old version.
+// newGoFunctions reads the header. It returns nil if the version is not supported.
 func newGoFunctions(t *stack.GoTable, m elf.Machine) *goFunctions {
 	const header, word, words = 8, 8, 8
 	const go118, go120 = 0xf0, 0xf1
@@ -79,7 +79,7 @@ func newGoFunctions(t *stack.GoTable, m elf.Machine) *goFunctions {
 		count: number(0), names: from(3), frames: from(6), pairs: from(7), flagAt: 41, quantum: uint64(t.Data[6]),
 		text: t.Text, order: t.Order, pushed: m == elf.EM_X86_64,
 	}
-	if t.Data[0] == go118 { // without the line that it begins in
+	if t.Data[0] == go118 { // records have no start line before Go 1.20
 		g.flagAt = 37
 	}
 	const pair = 8
@@ -93,7 +93,7 @@ func (g *goFunctions) number(b []byte, at uint64) uint64 {
 	return uint64(g.order.Uint32(b[at:]))
 }
 
-// add appends the rows of a function.
+// add appends the rows of function i. It returns false if the table is malformed.
 func (g *goFunctions) add(i uint64) bool {
 	const pair, nameAt, frameAt = 8, 4, 16
 	start, end := g.text+g.number(g.pairs, i*pair), g.text+g.number(g.pairs, (i+1)*pair)
@@ -120,8 +120,8 @@ func (g *goFunctions) add(i uint64) bool {
 	return true
 }
 
-// addReturn appends the row of what handlers of signals return to. They return to its very
-// start, which is looked up as what called them: one byte before.
+// addReturn appends the row of the function that signal handlers return to. The return address is
+// the start of the function, and is looked up one byte before, so the row begins there.
 func (g *goFunctions) addReturn(start uint32) {
 	start--
 	if n := len(g.rows); n > 0 && g.rows[n-1].PC >= start {
@@ -130,13 +130,13 @@ func (g *goFunctions) addReturn(start uint32) {
 	g.rows = appendRow(g.rows, start, newRule(BaseSignal, 0, 0, 0))
 }
 
-// name is that of a function, without the mark of those that are called as in assembly.
+// name returns the name of a function, without the suffix of its ABI.
 func (g *goFunctions) name(at uint64) string {
 	b, _, _ := bytes.Cut(g.names[min(at, uint64(len(g.names))):], []byte{0})
 	return string(bytes.TrimSuffix(b, []byte(".abi0")))
 }
 
-// addFrames appends a row for each size that the frame of a function has.
+// addFrames appends a row for each change of the frame size of a function.
 func (g *goFunctions) addFrames(start, end, at uint64) {
 	if at == 0 || at >= uint64(len(g.frames)) {
 		g.rows = appendRow(g.rows, uint32(start), 0)
@@ -155,38 +155,39 @@ func (g *goFunctions) addFrames(start, end, at uint64) {
 	}
 }
 
-// rule is that of a frame of this size. On amd64 it is below the return address, with the
-// frame pointer at its upper end; on arm64 the return address is at its lower end, and the
-// frame pointer below that.
+// rule returns the rule for a frame size in bytes. On amd64, the return address is above the frame,
+// and the saved frame pointer at the top of the frame. On arm64, the saved return address is at the
+// bottom of the frame, and the saved frame pointer one word below.
 func (g *goFunctions) rule(size int64) Rule {
 	switch {
 	case size < 0:
 		return 0
 	case g.pushed && size == 0:
-		return newRule(BaseSP, wordSize, 0, -wordSize).ofGo()
+		return newRule(BaseSP, wordSize, 0, -wordSize).markGo()
 	case g.pushed:
-		return newRule(BaseSP, size+wordSize, -2*wordSize, -wordSize).ofGo()
+		return newRule(BaseSP, size+wordSize, -2*wordSize, -wordSize).markGo()
 	case size == 0:
-		return newRule(BaseSP, 0, 0, 0).ofGo()
+		return newRule(BaseSP, 0, 0, 0).markGo()
 	}
-	return newRule(BaseSP, size, -size-wordSize, -size).ofGo()
+	return newRule(BaseSP, size, -size-wordSize, -size).markGo()
 }
 
-func (r Rule) ofGo() Rule {
+// markGo sets GoRule, except in the zero rule.
+func (r Rule) markGo() Rule {
 	if r == 0 {
 		return 0
 	}
 	return r | GoRule
 }
 
-// merge puts the rows of a Go program between those of what it has of other languages.
+// merge replaces the rows in the range of Go functions by those from the Go function table.
 func merge(frames, golang []Row) []Row {
 	if len(golang) == 0 {
 		return frames
 	}
 	first, last := golang[0].PC, golang[len(golang)-1].PC
 	var rows []Row
-	var rule Rule // of other languages, behind
+	var rule Rule // of other languages, after the Go functions
 	for _, r := range frames {
 		if r.PC < first {
 			rows = append(rows, r)

@@ -22,7 +22,7 @@ func framed(n int) int {
 	return a[bare(n)&63]
 }
 
-// own is the table of this program.
+// own returns the test program and its unwind table.
 func own(t *testing.T) (*elf.File, []Row) {
 	t.Helper()
 	path, err := os.Executable()
@@ -41,7 +41,7 @@ func own(t *testing.T) (*elf.File, []Row) {
 	return f, rows
 }
 
-// rulesOf are those of a function, from its first instruction on.
+// rulesOf returns the rules of a function, starting with that of its first instruction.
 func rulesOf(f *elf.File, rows []Row, function any) (all []Rule) {
 	pc := reflect.ValueOf(function).Pointer()
 	if f.Type == elf.ET_DYN {
@@ -55,22 +55,25 @@ func rulesOf(f *elf.File, rows []Row, function any) (all []Rule) {
 	return all
 }
 
-// Functions have the frames that the compiler gave them.
+// TestGoRules checks the rules of a function without a frame and of one with a large frame.
 func TestGoRules(t *testing.T) {
 	f, rows := own(t)
 	g := &goFunctions{pushed: f.Machine == elf.EM_X86_64}
 	if got := rulesOf(f, rows, bare); !slices.Equal(got, []Rule{g.rule(0)}) {
 		t.Errorf("rules of a function without a frame are %x", got)
 	}
-	const least = 64 * 8
+	const minFrame = 64 * 8
 	got := rulesOf(f, rows, framed)
-	isLarge := func(r Rule) bool { return r&0x7f == Rule(BaseSP) && r&GoRule != 0 && uint16(r>>16) >= least/wordSize }
+	isLarge := func(r Rule) bool {
+		return r&0x7f == Rule(BaseSP) && r&GoRule != 0 && uint16(r>>16) >= minFrame/wordSize
+	}
 	if len(got) < 3 || got[0] != g.rule(0) || !slices.ContainsFunc(got, isLarge) {
-		t.Errorf("rules of a function with %d bytes are %x", least, got)
+		t.Errorf("rules of a function with a frame of %d bytes are %x", minFrame, got)
 	}
 }
 
-// Nearly all code has a rule, and the outermost functions end a stack.
+// TestGoRows checks that nearly all code has a rule, and that there are rules for outermost
+// functions and for the code that signal handlers return to.
 func TestGoRows(t *testing.T) {
 	_, rows := own(t)
 	var without, ends, signals int
@@ -80,24 +83,24 @@ func TestGoRows(t *testing.T) {
 			without += int(rows[i+1].PC - r.PC)
 		case newRule(BaseSignal, 0, 0, 0):
 			if f := runtime.FuncForPC(uintptr(r.PC + 1)); f == nil || f.Entry() != uintptr(r.PC+1) || f.Name() != "runtime.sigreturn__sigaction" {
-				t.Errorf("the rule of a signal begins at %x", r.PC)
+				t.Errorf("signal rule at %x, want it one byte before runtime.sigreturn__sigaction", r.PC)
 			}
 			signals++
 		case newRule(BaseEnd, 0, 0, 0):
 			ends++
 		}
 	}
-	returns := map[string]int{"amd64": 1}[runtime.GOARCH] // elsewhere they return to the vDSO
+	returns := map[string]int{"amd64": 1}[runtime.GOARCH] // on other architectures handlers return to the vDSO
 	all := int(rows[len(rows)-1].PC - rows[0].PC)
 	if len(rows) < 1000 || without > all/100 || ends == 0 || signals != returns {
-		t.Errorf("%d rows, %d of %d bytes without a rule, %d outermost functions, %d ends of signals", len(rows), without, all, ends, signals)
+		t.Errorf("%d rows; %d of %d bytes have no rule; %d outermost functions; %d signal rules, want %d", len(rows), without, all, ends, signals, returns)
 	}
 	if !slices.IsSortedFunc(rows, func(a, b Row) int { return int(int64(a.PC) - int64(b.PC)) }) {
 		t.Error("rows are not in order")
 	}
 }
 
-// What a Go program has of other languages is around its own, or after it.
+// TestMerge merges Go functions with those of another language before, around and after them.
 func TestMerge(t *testing.T) {
 	c := []Row{{0, 0}, {0x100, 1}, {0x300, 2}, {0x900, 0}}
 	golang := []Row{{0x200, 3}, {0x400, 4}, {0x800, 0}}

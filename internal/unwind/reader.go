@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// reader reads numbers one after another. Behind the end of the data they are 0, and bad is
-// set: the data is a file's, which may hold anything.
+// reader decodes numbers. After the end of the data, they are 0 and bad is set, because the data is
+// from untrusted files.
 type reader struct {
 	data  []byte
 	at    int
@@ -16,7 +16,7 @@ type reader struct {
 
 func (r *reader) left() int { return len(r.data) - r.at }
 
-// take returns the next n bytes, nil if there are fewer.
+// take returns the next n bytes, or nil if there are fewer.
 func (r *reader) take(n uint64) []byte {
 	if n > uint64(r.left()) {
 		r.bad, r.at = true, len(r.data)
@@ -69,7 +69,7 @@ func (r *reader) sleb() (n int64) {
 	}
 }
 
-// text returns the bytes up to a NUL.
+// text reads a NUL-terminated string.
 func (r *reader) text() string {
 	n := bytes.IndexByte(r.data[r.at:], 0)
 	if n < 0 {
@@ -81,14 +81,14 @@ func (r *reader) text() string {
 	return s
 }
 
-// Encodings of addresses: the size and sign, and what they are counted from.
+// Encodings of addresses (DW_EH_PE): how the value is applied. The low bits are size and sign.
 const (
 	encodingAbsolute = 0x00
 	encodingPC       = 0x10
 	encodingOmit     = 0xff
 )
 
-// address reads an address that is encoded so; vaddr is where the data lies.
+// address reads an encoded address. vaddr is the address of the data.
 func (r *reader) address(encoding byte, vaddr uint64) uint64 {
 	here := vaddr + uint64(r.at)
 	var n uint64

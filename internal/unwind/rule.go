@@ -1,48 +1,48 @@
-// Package unwind makes tables that tell how to find the callers of functions without frame
-// pointers, from what compilers say of that in programs and libraries: the section
-// .eh_frame. It keeps them, for the processes that are looked at, where the kernel's programs
-// follow them (bpf/unwind.bpf.h); it knows no BPF.
+// Package unwind converts the unwind tables of files, which compilers write to .eh_frame and to the
+// function tables of Go programs, to the form that BPF programs read (bpf/unwind.bpf.h), and
+// manages the memory for them. It does not depend on BPF: maps are an interface.
 package unwind
 
 import "math"
 
-// Rule tells how to find the caller, as struct unwind_rules has it. The zero Rule is none.
+// Rule describes how to find the caller's frame, in the layout of struct unwind_rules. 0 is no
+// rule.
 type Rule uint64
 
-// Base is what a rule counts the caller's stack pointer from: enum unwind_base.
+// Base is what the CFA is relative to (enum unwind_base).
 type Base uint8
 
 const (
-	// BaseNone is that of the zero rule.
+	// BaseNone is the base of the zero rule.
 	BaseNone Base = iota
-	// BaseSP and BaseFP are registers.
+	// BaseSP and BaseFP are the stack pointer and the frame pointer.
 	BaseSP
 	BaseFP
-	// BaseAtFP is in memory, at a distance of the frame pointer, which leads to its saved
-	// value: in functions that align their stacks.
+	// BaseAtFP is a value in memory: the CFA is stored at a distance from the frame pointer, which
+	// points to its own saved value. Functions that align their stack use it.
 	BaseAtFP
-	// BasePLT is the stack pointer in a table of jumps to other files.
+	// BasePLT is the stack pointer in the procedure linkage table.
 	BasePLT
-	// BaseSignal is where a handler of signals returns to.
+	// BaseSignal is the signal frame on the stack, for the code that signal handlers return to.
 	BaseSignal
-	// BaseEnd is the outermost function.
+	// BaseEnd has no caller: this is the outermost frame.
 	BaseEnd
 )
 
-// GoRule marks a rule from the tables of a Go program: UNWIND_RULE_GO.
+// GoRule is set in rules from the function table of a Go program: UNWIND_RULE_GO.
 const GoRule = 0x80
 
 const wordSize = 8
 
-// Row is the rule for the addresses from PC to the next row's.
+// Row is the rule for the addresses from PC up to the PC of the next row.
 type Row struct {
 	PC   uint32
 	Rule Rule
 }
 
-// newRule makes a rule of distances in bytes: of the caller's stack pointer from the base,
-// of the saved frame pointer and of the return address from that, 0 for what was not saved.
-// It is the zero rule where these do not fit.
+// newRule returns a rule. sp is the distance of the CFA from the base; fp and ra are the distances
+// of the saved frame pointer and return address from the CFA, or 0 if they are not saved; all are
+// in bytes. It returns the zero rule if a distance cannot be represented.
 func newRule(base Base, sp, fp, ra int64) Rule {
 	r := Rule(base)
 	for i, distance := range []int64{sp, fp, ra} {
@@ -55,7 +55,7 @@ func newRule(base Base, sp, fp, ra int64) Rule {
 	return r
 }
 
-// appendRow appends a row, but for one that changes nothing.
+// appendRow appends a row, unless it has the rule of the previous one.
 func appendRow(rows []Row, pc uint32, rule Rule) []Row {
 	n := len(rows)
 	if n > 0 && rows[n-1].PC == pc {

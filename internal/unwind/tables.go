@@ -12,105 +12,106 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// File is struct unwind_file: where the table of a file is.
+// File is struct unwind_file: where the unwind table of a file is.
 type File struct {
-	// Used is when a program used it last, in ns of CLOCK_MONOTONIC.
+	// Used is the time of the last use by a BPF program, in ns of CLOCK_MONOTONIC.
 	Used uint64 `btf:"used_ns"`
-	// Root is a block. Without Levels the file has no table.
+	// Root is the index of the root block. If Levels is 0, the file has no table.
 	Root, Levels uint32
 	// Base is the file offset of the first row.
 	Base uint32
 	_    uint32 `btf:"pad"`
 }
 
-// Maps are what the kernel's programs read. They are changed by one goroutine.
+// Maps are the BPF maps with the unwind tables. They are not safe for concurrent use.
 type Maps interface {
 	PutRule(at uint32, r Rule) error
 	// PutBlock writes a *Leaf or a *Node.
 	PutBlock(at uint32, block any) error
 	PutFile(id binary.KernelID, f *File) error
 	DropFile(id binary.KernelID) error
-	// Used is when programs used the file last.
+	// Used returns when a program last used the file, in ns of CLOCK_MONOTONIC.
 	Used(id binary.KernelID) (ns uint64, err error)
-	// Settle returns once no program uses what was dropped before.
+	// Settle waits until no program uses files that were dropped before the call.
 	Settle() error
-	// Now is the clock of Used.
+	// Now returns the current time of the clock of Used.
 	Now() (ns uint64)
 	Close() error
 }
 
-// Limits are the capacity of the maps, and the maximum number of rows and levels of a file's table.
+// Limits are the capacities of the maps, and the maximum number of rows and levels per file.
 type Limits struct{ Rules, Blocks, Files, Rows, Levels int }
 
-// BlockBytes is the size of a block.
+// BlockBytes is the size of a block in bytes.
 const BlockBytes = 4 * LeafRows
 
 var (
-	// ErrFull is returned for a file whose table does not fit beside those in use.
+	// ErrFull is returned for a file whose table does not fit in the memory that is left.
 	ErrFull = errors.New("no memory left for its unwind table")
-	// ErrLarge is returned for a file whose table would be larger than that of one file may be.
+	// ErrLarge is returned for a file whose table exceeds the limits for one file.
 	ErrLarge = errors.New("its unwind table is too large")
 )
 
-// Tables are the tables of files. They are one goroutine's.
+// Tables manages the unwind tables of files. It is not safe for concurrent use.
 type Tables struct {
-	maps   Maps
-	limits Limits
-	rules  map[Rule]uint16
-	free   []uint32 // blocks that were given back
-	unused uint32   // blocks from here on were never used
-	files  map[fileKey]*file
-	ids    map[binary.KernelID]*file
-	vdso   *vdso
+	maps        Maps
+	limits      Limits
+	rules       map[Rule]uint16
+	free        []uint32 // blocks that have been released
+	firstUnused uint32   // blocks from this index on have never been used
+	files       map[fileKey]*file
+	ids         map[binary.KernelID]*file
+	vdso        *vdso
 }
 
-// file is a file that was looked at.
+// file is the state of a file that was added.
 type file struct {
 	key    fileKey
 	name   string
 	head   File
 	blocks []uint32
 	ids    []binary.KernelID
-	// lacks is how many blocks it needs, where they were not to be had; tried is when that was.
-	lacks int
-	tried uint64
-	err   error // why, to be returned once
+	// needed is the number of blocks that a refused file needs, or 0; refusedAt is the time.
+	needed    int
+	refusedAt uint64
+	err       error // the reason, returned by put once
 }
 
-// New returns tables that are kept in the maps, which are empty.
+// New returns Tables that use empty maps.
 func New(m Maps, l Limits) *Tables {
 	t := &Tables{
 		maps: m, limits: l, rules: map[Rule]uint16{0: 0}, files: map[fileKey]*file{}, ids: map[binary.KernelID]*file{},
 	}
-	t.vdso, _ = readVDSO(l.Rows) // without it calls of its functions end there
+	t.vdso, _ = readVDSO(l.Rows) // on error, stacks end in functions of the vDSO
 	return t
 }
 
-// Close frees the maps.
+// Close closes the maps.
 func (t *Tables) Close() error { return t.maps.Close() }
 
-// Review has files tried again that did not fit, if stacks lead through them still and others
-// have become idle: programs find them unknown, and user space hears of them anew.
-func (t *Tables) Review() {
+// RetryRefused forgets files that were refused for lack of memory, if stacks still contain them and
+// there is enough memory now. Programs then report them as unknown, so that they are added again.
+func (t *Tables) RetryRefused() {
 	for _, f := range t.files {
-		if f.lacks == 0 || !t.isDue(f) {
+		if f.needed == 0 || !t.isDue(f) {
 			continue
 		}
-		f.tried = t.maps.Now()
-		if t.use(f); f.head.Used+uint64(idleAfter) > f.tried && t.room() >= f.lacks {
+		f.refusedAt = t.maps.Now()
+		if t.updateUsed(f); f.head.Used+uint64(idleAfter) > f.refusedAt && t.available() >= f.needed {
 			t.evict([]*file{f})
 		}
 	}
 }
 
-// Has tells whether the file was looked at, and whether there is nothing more to do for it.
+// Has reports whether a file has been added, with or without a table.
 func (t *Tables) Has(id binary.KernelID) bool {
 	f := t.ids[id]
 	return f != nil
 }
 
-// Add makes the table of a file, whose name is for messages. The path leads to it, and may be
-// a link below /proc/self/fd. What has no table is remembered too.
+// Add creates the unwind table of a file. path is where to open it, for example below
+// /proc/self/fd; name is used in messages. A file without a table is added as well, so that it is
+// not read again.
 //
 // Returns ErrFull and ErrLarge.
 func (t *Tables) Add(id binary.KernelID, path, name string) error {
@@ -132,24 +133,24 @@ func (t *Tables) Add(id binary.KernelID, path, name string) error {
 	if err != nil {
 		return err
 	}
-	if known := t.files[key]; known != nil {
-		return t.put(id, known)
+	if existing := t.files[key]; existing != nil {
+		return t.put(id, existing)
 	}
 	rows, err := readRows(f, t.limits.Rows)
 	if errors.Is(err, ErrTooMany) {
 		large := t.file(key, name, nil)
-		var why *limit.Error // without the path that the file was read by
+		var why *limit.Error // does not contain path
 		if errors.As(err, &why) {
 			err = why
 		}
 		t.refuse(large, math.MaxInt, fmt.Errorf("%w: %w", ErrLarge, err))
 		return t.put(id, large)
 	}
-	// What cannot be parsed has no rows.
+	// If the file cannot be parsed, rows is nil.
 	return t.put(id, t.file(key, name, rows))
 }
 
-// file writes the rows of a file into blocks, if there are any left.
+// file writes the rows of a file to blocks, if there are enough.
 func (t *Tables) file(key fileKey, name string, rows []Row) *file {
 	f := t.files[key]
 	if f == nil {
@@ -166,8 +167,9 @@ func (t *Tables) file(key fileKey, name string, rows []Row) *file {
 	return f
 }
 
-func (t *Tables) refuse(f *file, lacks int, err error) {
-	f.lacks, f.tried, f.err = lacks, t.maps.Now(), fmt.Errorf("%s: %w", f.name, err)
+// refuse records that the table of a file, which needs a number of blocks, was not written.
+func (t *Tables) refuse(f *file, needed int, err error) {
+	f.needed, f.refusedAt, f.err = needed, t.maps.Now(), fmt.Errorf("%s: %w", f.name, err)
 }
 
 func (t *Tables) write(f *file, tree *tree) error {
@@ -190,16 +192,16 @@ func (t *Tables) write(f *file, tree *tree) error {
 	return nil
 }
 
-// put lets programs find the file by an id.
+// put writes the file to the maps under all of its IDs, including a new one.
 func (t *Tables) put(id binary.KernelID, f *file) error {
 	if len(t.ids) >= t.limits.Files && t.ids[id] == nil {
 		t.evictOldest()
 	}
-	for _, one := range append(f.ids, id) { // those it had already may get their table only now
+	for _, one := range append(f.ids, id) { // its other IDs may refer to an earlier state without a table
 		head := f.head
 		head.Used = t.maps.Now()
 		if err := t.maps.PutFile(one, &head); err != nil {
-			return fmt.Errorf("%s: write file of unwind table: %w", f.name, err)
+			return fmt.Errorf("%s: write entry of unwind table: %w", f.name, err)
 		}
 	}
 	if t.ids[id] != f {
@@ -211,7 +213,7 @@ func (t *Tables) put(id binary.KernelID, f *file) error {
 	return err
 }
 
-// rule returns the number of a rule: that of no rule, where there are too many.
+// rule returns the index of a rule, or 0 (no rule) if there are too many rules.
 func (t *Tables) rule(r Rule) uint16 {
 	n, ok := t.rules[r]
 	if ok {
@@ -227,76 +229,77 @@ func (t *Tables) rule(r Rule) uint16 {
 	return n
 }
 
-// block returns a free block; there is one.
+// block returns a free block. The caller has checked that there is one.
 func (t *Tables) block() uint32 {
 	if n := len(t.free); n > 0 {
 		b := t.free[n-1]
 		t.free = t.free[:n-1]
 		return b
 	}
-	t.unused++
-	return t.unused - 1
+	t.firstUnused++
+	return t.firstUnused - 1
 }
 
-func (t *Tables) left() int { return len(t.free) + t.limits.Blocks - int(t.unused) }
+// freeBlocks returns the number of blocks that are not in use.
+func (t *Tables) freeBlocks() int { return len(t.free) + t.limits.Blocks - int(t.firstUnused) }
 
-// idleAfter is how long a file has not been used that is evicted for another, and how long
-// one that did not fit waits until it is tried again.
+// idleAfter is the time without use after which a file can be evicted, and the time before a
+// refused file is tried again.
 const idleAfter = 10 * time.Second
 
-// isDue tells whether a file that did not fit is to be tried again.
+// isDue reports whether a refused file should be tried again.
 func (t *Tables) isDue(f *file) bool {
-	return f.lacks <= t.limits.Blocks && t.maps.Now()-f.tried > uint64(idleAfter)
+	return f.needed <= t.limits.Blocks && t.maps.Now()-f.refusedAt > uint64(idleAfter)
 }
 
-// makeRoom evicts the files that have not been used for the longest time, until there are
-// so many blocks, and is false if those in use leave less.
+// makeRoom evicts the least recently used files until there are enough free blocks. It returns
+// false, without evicting any, if that would require evicting files that are not idle.
 func (t *Tables) makeRoom(blocks int) bool {
-	if t.left() >= blocks {
+	if t.freeBlocks() >= blocks {
 		return true
 	}
-	if t.room() < blocks {
+	if t.available() < blocks {
 		return false
 	}
-	room, idle := t.left(), []*file{}
-	for _, f := range t.byUse() {
-		if room >= blocks {
+	free, idle := t.freeBlocks(), []*file{}
+	for _, f := range t.byLastUse() {
+		if free >= blocks {
 			break
 		}
-		room += len(f.blocks)
+		free += len(f.blocks)
 		idle = append(idle, f)
 	}
 	t.evict(idle)
 	return true
 }
 
-// room is how many blocks there are once all files are evicted that are not in use.
-func (t *Tables) room() int {
-	room := t.left()
-	for _, f := range t.byUse() {
+// available returns the number of blocks that are free or belong to idle files.
+func (t *Tables) available() int {
+	n := t.freeBlocks()
+	for _, f := range t.byLastUse() {
 		if f.head.Used+uint64(idleAfter) <= t.maps.Now() {
-			room += len(f.blocks)
+			n += len(f.blocks)
 		}
 	}
-	return room
+	return n
 }
 
-// byUse lists the files that have tables, the one that was used longest ago first.
-func (t *Tables) byUse() []*file {
+// byLastUse returns the files that have tables, the least recently used first.
+func (t *Tables) byLastUse() []*file {
 	var all []*file
 	for _, f := range t.files {
 		if len(f.blocks) == 0 {
 			continue
 		}
-		t.use(f)
+		t.updateUsed(f)
 		all = append(all, f)
 	}
 	slices.SortFunc(all, func(a, b *file) int { return cmp.Compare(a.head.Used, b.head.Used) })
 	return all
 }
 
-// use reads when the file was used last.
-func (t *Tables) use(f *file) {
+// updateUsed reads the time of the last use of a file from the maps.
+func (t *Tables) updateUsed(f *file) {
 	f.head.Used = 0
 	for _, id := range f.ids {
 		if ns, err := t.maps.Used(id); err == nil {
@@ -305,17 +308,17 @@ func (t *Tables) use(f *file) {
 	}
 }
 
-// evict forgets files; programs tell when they need them again.
+// evict removes files. Programs report them as unknown when they need them again.
 func (t *Tables) evict(files []*file) {
 	for _, f := range files {
 		for _, id := range f.ids {
-			_ = t.maps.DropFile(id) // there is no other error than that it is not there
+			_ = t.maps.DropFile(id) // the only error is that there is no such file
 			delete(t.ids, id)
 		}
 		delete(t.files, f.key)
 	}
 	if t.maps.Settle() != nil {
-		return // a program may still read the blocks: they are not used again
+		return // a program may still read the blocks, so they are not reused
 	}
 	for _, f := range files {
 		t.release(f)
@@ -327,7 +330,7 @@ func (t *Tables) release(f *file) {
 	f.blocks, f.head = nil, File{}
 }
 
-// evictOldest makes room for another id.
+// evictOldest evicts the least recently used file.
 func (t *Tables) evictOldest() {
 	var oldest *file
 	at := uint64(math.MaxUint64)

@@ -16,14 +16,14 @@ import (
 	binaries "github.com/corescope/corescope/internal/binary"
 )
 
-// fake are maps in memory, which are searched as the kernel's programs do.
+// fake implements Maps in memory. rule looks up a row as BPF programs do.
 type fake struct {
 	rules   map[uint32]Rule
 	blocks  map[uint32]any
 	files   map[binaries.KernelID]*File
 	now     time.Duration
 	settled int
-	refuse  bool // blocks
+	refuse  bool // PutBlock fails
 }
 
 func newFake() *fake {
@@ -59,7 +59,7 @@ func (f *fake) Settle() error { f.settled++; return nil }
 func (f *fake) Now() uint64   { return uint64(f.now) }
 func (f *fake) Close() error  { return nil }
 
-// rule is that of a file offset.
+// rule returns the rule for a file offset.
 func (f *fake) rule(id binaries.KernelID, offset uint32) Rule {
 	file := f.files[id]
 	if file == nil || file.Levels == 0 || offset < file.Base {
@@ -85,7 +85,7 @@ func lastNotAbove[T cmp.Ordered](all []T, key T) int {
 	return last
 }
 
-// program is an ELF file whose code has these rows; each has a rule of its own.
+// program writes an ELF file with an unwind table of a number of rows, and returns the rows.
 func program(t testing.TB, rows int) (path string, want []Row) {
 	t.Helper()
 	const vaddr, offset, step = 0x20_0000, 0x1000, 64
@@ -107,7 +107,7 @@ func program(t testing.TB, rows int) (path string, want []Row) {
 	return writeELF(t, section, vaddr, offset, uint64(rows*step)), want
 }
 
-// writeELF makes a program of one segment with code, and an .eh_frame behind it.
+// writeELF writes a program with one executable segment that is followed by .eh_frame.
 func writeELF(t testing.TB, frames []byte, vaddr, offset, size uint64) string {
 	t.Helper()
 	const names = "\x00.eh_frame\x00.shstrtab\x00"
@@ -143,21 +143,21 @@ func machineHere() elf.Machine {
 func onAMD64(t *testing.T) {
 	t.Helper()
 	if machineHere() != elf.EM_X86_64 {
-		t.Skip("the rules are those of amd64")
+		t.Skip("the rules in the test file are for amd64")
 	}
 }
 
 func idOf(n uint64) binaries.KernelID { return binaries.KernelID{Inode: n} }
 
-var roomy = Limits{Rules: 1 << 14, Blocks: 1 << 12, Files: 100, Rows: 1 << 16, Levels: 5}
+var largeLimits = Limits{Rules: 1 << 14, Blocks: 1 << 12, Files: 100, Rows: 1 << 16, Levels: 5}
 
-// Each offset of a file has the rule that its row has, whatever the number of levels.
+// TestAdd looks up the rule of each row, in trees of one to three levels.
 func TestAdd(t *testing.T) {
 	onAMD64(t)
 	for levels, rows := range map[uint32]int{1: 100, 2: 3000, 3: 20_000} {
 		path, want := program(t, rows)
 		maps := newFake()
-		tables := New(maps, roomy)
+		tables := New(maps, largeLimits)
 		if err := tables.Add(idOf(1), path, "program"); err != nil {
 			t.Fatal(err)
 		}
@@ -179,25 +179,25 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// A file is read once, whatever ids it has, and whether it has a table or not.
+// TestReadOnce checks that a file is read once, even if it has several IDs or no table.
 func TestReadOnce(t *testing.T) {
 	onAMD64(t)
 	path, _ := program(t, 10)
 	text := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(text, []byte("no program"), 0o644); err != nil {
+	if err := os.WriteFile(text, []byte("not a program"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for name, path := range map[string]string{"program": path, "text": text, "device": "/dev/zero"} {
 		maps := newFake()
-		tables := New(maps, roomy)
+		tables := New(maps, largeLimits)
 		for range 2 {
 			if err := tables.Add(idOf(1), path, name); err != nil {
 				t.Fatal(err)
 			}
 		}
-		blocks := tables.left()
-		if err := tables.Add(idOf(2), path, name); err != nil || tables.left() != blocks || len(maps.files) != 2 {
-			t.Errorf("%s: %d blocks were left, now %d; files are %v: %v", name, blocks, tables.left(), maps.files, err)
+		blocks := tables.freeBlocks()
+		if err := tables.Add(idOf(2), path, name); err != nil || tables.freeBlocks() != blocks || len(maps.files) != 2 {
+			t.Errorf("%s: %d blocks were free, now %d; files are %v: %v", name, blocks, tables.freeBlocks(), maps.files, err)
 		}
 		if maps.files[idOf(1)].Levels != maps.files[idOf(2)].Levels {
 			t.Errorf("%s: files are %v", name, maps.files)
@@ -205,7 +205,7 @@ func TestReadOnce(t *testing.T) {
 	}
 }
 
-// Files that do not fit are refused one by one, with their names, and read no more.
+// TestFull checks that each file that does not fit is reported once, by name, and not read again.
 func TestFull(t *testing.T) {
 	onAMD64(t)
 	large, _ := program(t, 3000)
@@ -223,16 +223,16 @@ func TestFull(t *testing.T) {
 			t.Errorf("%s: error is %v, want %s", name, err, want)
 		}
 		if !tables.Has(id) || maps.files[id] == nil || maps.files[id].Levels != 0 {
-			t.Errorf("%s: file is %+v", name, maps.files[id])
+			t.Errorf("%s: file is %+v, want one without a table", name, maps.files[id])
 		}
 		if err := tables.Add(id, path, name); err != nil {
-			t.Errorf("%s: it is refused twice: %v", name, err)
+			t.Errorf("%s: the same file is reported again: %v", name, err)
 		}
 	}
 	maps.refuse = true
 	small, _ := program(t, 10)
 	if err := tables.Add(idOf(9), small, "small"); !errors.Is(err, ErrFull) || maps.files[idOf(9)].Levels != 0 {
-		t.Errorf("a map that cannot be written: %v, %+v", err, maps.files[idOf(9)])
+		t.Errorf("blocks cannot be written: got %v, %+v; want %v and no table", err, maps.files[idOf(9)], ErrFull)
 	}
 }
 
@@ -249,7 +249,7 @@ func copyOf(t *testing.T, path string) string {
 	return to
 }
 
-// The table that was not used for the longest time makes room, but none that is in use.
+// TestEvict checks that idle tables are evicted, the least recently used first, and others are not.
 func TestEvict(t *testing.T) {
 	onAMD64(t)
 	maps := newFake()
@@ -262,27 +262,27 @@ func TestEvict(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := add(3); !errors.Is(err, ErrFull) {
-		t.Fatalf("a third one fits: %v", err)
+		t.Fatalf("third file: got error %v, want %v", err, ErrFull)
 	}
 	maps.now += idleAfter + time.Second
 	maps.files[idOf(1)].Used = maps.Now()
-	if tables.Review(); !tables.Has(idOf(3)) {
-		t.Error("what is not used is tried again")
+	if tables.RetryRefused(); !tables.Has(idOf(3)) {
+		t.Error("a file that is not in use is tried again")
 	}
 	maps.now += idleAfter + time.Second
 	maps.files[idOf(1)].Used, maps.files[idOf(3)].Used = maps.Now(), maps.Now()
-	if tables.Review(); tables.Has(idOf(3)) || maps.files[idOf(3)] != nil {
-		t.Error("what is in use is not tried again")
+	if tables.RetryRefused(); tables.Has(idOf(3)) || maps.files[idOf(3)] != nil {
+		t.Error("a file that is in use is not tried again")
 	}
 	if err := add(3); err != nil {
-		t.Errorf("there is no room beside one that is not used: %v", err)
+		t.Errorf("no idle table was evicted: %v", err)
 	}
 	if maps.files[idOf(1)] == nil || maps.files[idOf(2)] != nil || maps.files[idOf(3)].Levels == 0 || maps.settled == 0 {
-		t.Errorf("files are %v", maps.files)
+		t.Errorf("files are %v, want 1 and 3 with tables", maps.files)
 	}
 }
 
-// There are only so many files; the one that was not used for the longest time goes.
+// TestFiles checks that the least recently used file is evicted if there are too many.
 func TestFiles(t *testing.T) {
 	onAMD64(t)
 	maps := newFake()
@@ -294,12 +294,12 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(maps.files) != 3 || len(tables.files) != 3 || !tables.Has(idOf(9)) || tables.left() != 57 {
-		t.Errorf("files are %v; %d blocks are left", maps.files, tables.left())
+	if len(maps.files) != 3 || len(tables.files) != 3 || !tables.Has(idOf(9)) || tables.freeBlocks() != 57 {
+		t.Errorf("files are %v, want three with 9 among them; %d blocks are free, want 57", maps.files, tables.freeBlocks())
 	}
 }
 
-// Rows are counted from the begin of the file, not by addresses, in every segment.
+// TestByOffset checks the conversion to file offsets with several segments, one of which overlaps.
 func TestByOffset(t *testing.T) {
 	rule := func(n int64) Rule { return newRule(BaseSP, 8*n, 0, -8) }
 	c := code{

@@ -8,23 +8,23 @@ const (
 	NodeRows = 64
 )
 
-// Leaf is struct unwind_leaf: offsets from its base and the numbers of rules.
+// Leaf is struct unwind_leaf: offsets relative to the base, and indices of rules.
 type Leaf struct{ Offset, Rule [LeafRows]uint16 }
 
-// Node is struct unwind_node: the bases of the blocks below, and their numbers.
+// Node is struct unwind_node: bases and indices of child blocks.
 type Node struct{ Base, Block [NodeRows]uint32 }
 
-// tree is a file's table as blocks; nodes name those below by their place in blocks.
+// tree is the unwind table of a file as a tree of blocks. Nodes refer to blocks by their index.
 type tree struct {
 	blocks []any // *Leaf or *Node
 	levels uint32
 	base   uint32
 }
 
-// maxOffset is the largest offset in a leaf; unused rows have the one above.
+// maxOffset is the largest offset in a leaf; unused rows have a larger one.
 const maxOffset = math.MaxUint16 - 1
 
-// newTree makes the tree of rows, whose rules number numbers. It has no levels without rows.
+// newTree builds a tree from rows. number returns the index of a rule. Without rows, levels is 0.
 func newTree(rows []Row, number func(Rule) uint16) *tree {
 	t := &tree{}
 	if len(rows) == 0 {
@@ -36,7 +36,7 @@ func newTree(rows []Row, number func(Rule) uint16) *tree {
 		bases = append(bases, rows[0].PC)
 		rows = t.addLeaf(rows, number)
 	}
-	first := 0 // of the level in blocks
+	first := 0 // index of the first block of the level
 	for t.levels = 1; len(bases) > 1; t.levels++ {
 		next := len(t.blocks)
 		bases = t.addNodes(bases, first)
@@ -45,10 +45,10 @@ func newTree(rows []Row, number func(Rule) uint16) *tree {
 	return t
 }
 
-// root is the place of the topmost block.
+// root returns the index of the root block.
 func (t *tree) root() int { return len(t.blocks) - 1 }
 
-// addLeaf takes the rows that fit into a leaf, and returns the others.
+// addLeaf adds a leaf with as many rows as fit, and returns the others.
 func (t *tree) addLeaf(rows []Row, number func(Rule) uint16) []Row {
 	l, n, base := &Leaf{}, 0, rows[0].PC
 	for ; n < min(len(rows), LeafRows) && rows[n].PC-base <= maxOffset; n++ {
@@ -61,8 +61,8 @@ func (t *tree) addLeaf(rows []Row, number func(Rule) uint16) []Row {
 	return rows[n:]
 }
 
-// addNodes adds the level above blocks with these bases, the first of which is at place
-// first. It returns the bases of the new ones.
+// addNodes adds the level above blocks with the bases below, whose first index is first. It returns
+// the bases of the new nodes.
 func (t *tree) addNodes(below []uint32, first int) (bases []uint32) {
 	for at := 0; at < len(below); at += NodeRows {
 		n := &Node{}

@@ -146,7 +146,8 @@ func (r *reader) relocation(base uint64) uint64 {
 	return s.Addr - base
 }
 
-// maxSymbols bounds the different symbols in the arguments of a file: all symbols are searched for each.
+// maxSymbols bounds the different symbols in the arguments of a file: all symbols are searched for
+// each.
 const maxSymbols = 256
 
 // symbol returns the address of an object or function named in an argument. It sets exceeded if it

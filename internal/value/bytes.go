@@ -17,7 +17,7 @@ func (v *text) Absent() bool               { return *v == "" }
 // It often points into a buffer that the next event overwrites.
 type Bytes []byte
 
-// BytesOf returns the first n bytes of b, nil if n is 0.
+// BytesOf returns the first n bytes of b, or all if b is shorter; nil if n is 0.
 func BytesOf(b []byte, n uint8) Bytes {
 	if n == 0 {
 		return nil
@@ -90,8 +90,8 @@ func (v *List) appendJoined(b []byte, sep byte, appendItem func(b, s []byte) []b
 	return b
 }
 
-// AppendCell appends a JSON array, which can be split again where text joins the strings with
-// blanks. Each string has the escapes of text.
+// AppendCell appends a JSON array of the strings with the escapes of text. Unlike the text, in
+// which spaces separate the strings, it can be parsed.
 func (v *List) AppendCell(b []byte) []byte {
 	return v.appendArray(b, appendQuotedText)
 }
@@ -107,12 +107,12 @@ func appendQuotedText(b, s []byte) []byte {
 			b = append(b, 0)
 		}
 	}
-	// From the end on, what is moved overwrites only what was moved before.
-	for from, to := end-1, len(b)-1; to > from; from, to = from-1, to-1 {
-		b[to] = b[from]
-		if b[from] == '"' || b[from] == '\\' {
-			to--
-			b[to] = '\\'
+	// Moves the text to the end, backwards, so that no byte is overwritten before it is moved.
+	for src, dst := end-1, len(b)-1; dst > src; src, dst = src-1, dst-1 {
+		b[dst] = b[src]
+		if b[src] == '"' || b[src] == '\\' {
+			dst--
+			b[dst] = '\\'
 		}
 	}
 	return append(b, '"')

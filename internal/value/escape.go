@@ -16,7 +16,7 @@ func isPlain(c byte) bool { return c >= ' ' && c < 0x7f && c != '\\' }
 // AppendEscaped appends s for display on a terminal: control bytes, invalid UTF-8,
 // invisible and direction-changing characters and backslashes become Go escapes.
 func AppendEscaped[T ~string | ~[]byte](b []byte, s T) []byte {
-	n := 0 // usually reaches len(s)
+	n := 0 // length of the plain prefix, usually len(s)
 	for n < len(s) && isPlain(s[n]) {
 		n++
 	}
@@ -44,6 +44,7 @@ func appendEscaped[T ~string | ~[]byte](b []byte, s T, keep func(byte) bool) []b
 	return b
 }
 
+// escapeOne appends the first character of s, escaped if necessary, and returns its length in s.
 func escapeOne(b []byte, s string) ([]byte, int) {
 	r, n := utf8.DecodeRuneInString(s)
 	switch {
@@ -77,6 +78,7 @@ func AppendString[T ~string | ~[]byte](b []byte, s T) []byte {
 	return append(b, '"')
 }
 
+// stringOne appends the first character of s as in a JSON string and returns its length in s.
 func stringOne(b []byte, s string) ([]byte, int) {
 	r, n := utf8.DecodeRuneInString(s)
 	switch {

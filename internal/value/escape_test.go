@@ -75,7 +75,7 @@ func FuzzAppendEscaped(f *testing.F) {
 		// The escapes are Go's, so unquoting must yield the input: the output is lossless.
 		quoted := `"` + strings.ReplaceAll(string(out), `"`, `\"`) + `"`
 		if back, err := strconv.Unquote(quoted); err != nil || back != s {
-			t.Fatalf("%q was escaped as %q, which unquotes to %q, %v", s, out, back, err)
+			t.Fatalf("escape of %q: %q, which unquotes to %q, %v", s, out, back, err)
 		}
 	})
 }
@@ -114,13 +114,13 @@ func FuzzAppendString(f *testing.F) {
 		checkTerminal(t, out)
 		var back string
 		if err := json.Unmarshal(out, &back); err != nil {
-			t.Fatalf("%q became %s: %v", s, out, err)
+			t.Fatalf("JSON of %q: %s: %v", s, out, err)
 		}
 		if utf8.ValidString(s) && back != s {
-			t.Fatalf("%q was decoded as %q", s, back)
+			t.Fatalf("JSON of %q decodes to %q", s, back)
 		}
 		if want := strings.ToValidUTF8(s, ""); len(back) < len(want) {
-			t.Fatalf("%q was decoded as %q: characters are missing", s, back)
+			t.Fatalf("JSON of %q decodes to %q: characters are missing", s, back)
 		}
 	})
 }
@@ -128,6 +128,6 @@ func FuzzAppendString(f *testing.F) {
 func TestAppendVisible(t *testing.T) {
 	const in, want = "a\tb\\x\x1b[2J\u202e\xff ü\n", "a\tb\\x\\x1b[2J\\u202e\\xff ü\n"
 	if got := string(AppendVisible(nil, in)); got != want {
-		t.Errorf("%q becomes %q, want %q", in, got, want)
+		t.Errorf("AppendVisible(%q) = %q, want %q", in, got, want)
 	}
 }

@@ -18,10 +18,10 @@ func TestAddr(t *testing.T) {
 	} {
 		a := Addr(netip.MustParseAddr(c.in).As16())
 		if got := string(a.AppendText(nil)); got != c.want || a.Any() != c.want || a.Family() != c.family {
-			t.Errorf("%s is rendered as %s, IPv%d, want %s, IPv%d", c.in, got, a.Family(), c.want, c.family)
+			t.Errorf("text of %s: %s, IPv%d, want %s, IPv%d", c.in, got, a.Family(), c.want, c.family)
 		}
 		if got := string(a.AppendJSON([]byte("x"))); got != `x"`+c.want+`"` {
-			t.Errorf("%s is %s in JSON", c.in, got)
+			t.Errorf(`JSON of %s after x: %s, want x"%s"`, c.in, got, c.want)
 		}
 	}
 }
@@ -29,7 +29,7 @@ func TestAddr(t *testing.T) {
 func TestTCPState(t *testing.T) {
 	for state, want := range map[TCPState]string{0: "0", 1: "ESTABLISHED", 7: "CLOSE", 11: "CLOSING", 13: "BOUND_INACTIVE", 14: "14"} {
 		if got := string(state.AppendText(nil)); got != want {
-			t.Errorf("state %d is rendered as %s, want %s", state, got, want)
+			t.Errorf("text of state %d: %s, want %s", state, got, want)
 		}
 	}
 }

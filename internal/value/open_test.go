@@ -29,37 +29,37 @@ func TestOpenFlags(t *testing.T) {
 		{unix.O_CREAT | 1<<40 | 1<<63, "O_RDONLY|O_CREAT|01000000020000000000000"},
 	} {
 		if got := string(tt.flags.AppendText(nil)); got != tt.want {
-			t.Errorf("%#o is %s, want %s", uint64(tt.flags), got, tt.want)
+			t.Errorf("text of %#o: %s, want %s", uint64(tt.flags), got, tt.want)
 		}
 		if got := tt.flags.Any().([]string); !slices.Equal(got, strings.Split(tt.want, "|")) {
-			t.Errorf("%#o is %q for an expression, want %s", uint64(tt.flags), got, tt.want)
+			t.Errorf("Any of %#o = %q, want %s", uint64(tt.flags), got, tt.want)
 		}
 	}
 }
 
-// Every rendered name can be parsed and yields the same bits.
+// TestParseOpenFlag expects that every rendered name can be parsed and yields the same bits.
 func TestParseOpenFlag(t *testing.T) {
 	for _, f := range openFlags {
 		for _, name := range []string{f.name, strings.ToLower(f.name), strings.TrimPrefix(f.name, "O_")} {
 			bits, access, err := ParseOpenFlag(name)
 			if err != nil || access || bits != f.bits {
-				t.Errorf("%s is %#o, %v, %v, want %#o", name, bits, access, err, f.bits)
+				t.Errorf("ParseOpenFlag(%s) = %#o, %v, %v, want %#o, false", name, bits, access, err, f.bits)
 			}
 		}
 		flags := OpenFlags(f.bits)
 		if got := string(flags.AppendText(nil)); got != "O_RDONLY|"+f.name {
-			t.Errorf("bits of %s are shown as %s", f.name, got)
+			t.Errorf("text of %#o: %s, want O_RDONLY|%s", f.bits, got, f.name)
 		}
 	}
 	for want, name := range accessModes {
 		bits, access, err := ParseOpenFlag(name)
 		if err != nil || !access || bits != uint64(want) {
-			t.Errorf("%s is %#o, %v, %v", name, bits, access, err)
+			t.Errorf("ParseOpenFlag(%s) = %#o, %v, %v, want %#o, true", name, bits, access, err, want)
 		}
 	}
 	for _, name := range []string{"", "O_", "O_NOTHING", "O_CREAT|O_EXCL"} {
 		if _, _, err := ParseOpenFlag(name); err == nil {
-			t.Errorf("ParseOpenFlag(%q) succeeds", name)
+			t.Errorf("ParseOpenFlag(%q) succeeds, want an error", name)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestHasMode(t *testing.T) {
 		unix.O_TMPFILE &^ unix.O_DIRECTORY: false,
 	} {
 		if got := flags.HasMode(); got != want {
-			t.Errorf("%s has a mode: %v", flags.AppendText(nil), got)
+			t.Errorf("HasMode of %s = %v, want %v", flags.AppendText(nil), got, want)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestFileMode(t *testing.T) {
 	} {
 		m := FileMode{bits, true}
 		if got := string(m.AppendText(nil)); got != want {
-			t.Errorf("%#o is %s, want %s", bits, got, want)
+			t.Errorf("text of mode %#o: %s, want %s", bits, got, want)
 		}
 	}
 }
@@ -102,13 +102,13 @@ func TestAppendPath(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := string(AppendPath([]byte("x"), []byte(tt.names), tt.truncated)); got != "x"+tt.want {
-				t.Errorf("%q, want %q", got, "x"+tt.want)
+				t.Errorf("AppendPath(%q) = %q, want %q", tt.names, got, "x"+tt.want)
 			}
 		})
 	}
 }
 
-// Each name occurs exactly once in the path.
+// FuzzAppendPath expects that each name occurs exactly once in the path.
 func FuzzAppendPath(f *testing.F) {
 	f.Add([]byte("file\x00dir\x00"), false)
 	f.Add([]byte("\x00"), true)
@@ -122,7 +122,7 @@ func FuzzAppendPath(f *testing.F) {
 		want := strings.Split(string(names), "\x00")
 		slices.Reverse(want)
 		if !slices.Equal(got, want) {
-			t.Fatalf("%q became %q", names, path)
+			t.Fatalf("AppendPath(%q) = %q, want names %q", names, path, want)
 		}
 	})
 }

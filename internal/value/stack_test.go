@@ -22,10 +22,10 @@ func TestStack(t *testing.T) {
 		}
 	}
 	if got := v.Any().([]string); !slices.Equal(got, []string{"tcp_v4_rcv", "nf_hook\\x1b", "0xffffffff90000000"}) {
-		t.Errorf("names are %q", got)
+		t.Errorf("Any = %q, want the names", got)
 	}
 	if v.Absent() || !new(Stack).Absent() {
-		t.Error("Absent is wrong")
+		t.Errorf("Absent = %v, of an empty stack %v, want false and true", v.Absent(), new(Stack).Absent())
 	}
 }
 
@@ -49,12 +49,12 @@ func TestStackLines(t *testing.T) {
 func TestKernelValues(t *testing.T) {
 	addr, none, passive := Address(0xffff888100000000), Direction(0), Direction(2)
 	if text, js := string(addr.AppendText(nil)), string(addr.AppendJSON(nil)); text != "ffff888100000000" || js != `"0xffff888100000000"` {
-		t.Errorf("address is %s and %s", text, js)
+		t.Errorf("address: text %s, JSON %s", text, js)
 	}
 	if !none.Absent() || none.Any() != "" || passive.Absent() || passive.Any() != "passive" {
-		t.Error("Direction is wrong")
+		t.Errorf("Direction: Any of 0 = %q, of 2 = %q, want none and passive", none.Any(), passive.Any())
 	}
 	if short := (Span{1}); short.Absent() || !new(Span).Absent() {
-		t.Error("Span.Absent is wrong")
+		t.Errorf("Span: Absent of 1 = %v, of 0 = %v, want false and true", short.Absent(), new(Span).Absent())
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Time is a wall time in ns since 1970. Events carry CLOCK_BOOTTIME, which internal/tool
-// converts when it reads them.
+// Time is a wall time in ns since 1970. Events contain boot time (CLOCK_BOOTTIME), which
+// internal/source converts when it reads them.
 type Time uint64
 
 func (v *Time) wall() time.Time { return time.Unix(0, int64(*v)) }

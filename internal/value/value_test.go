@@ -15,8 +15,8 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// of returns the value behind ptr.
-func of(t testing.TB, ptr any) Value {
+// mustOf returns Of(ptr) and fails the test on an error.
+func mustOf(t testing.TB, ptr any) Value {
 	t.Helper()
 	v, err := Of(ptr)
 	if err != nil {
@@ -81,7 +81,7 @@ func values() []struct {
 func TestRendering(t *testing.T) {
 	for _, tt := range values() {
 		t.Run(tt.name, func(t *testing.T) {
-			v := of(t, tt.ptr)
+			v := mustOf(t, tt.ptr)
 			// Bytes before the value are unchanged, whatever they end with.
 			for _, before := range []string{"", "x ", "x,", `x"`} {
 				if got := string(v.AppendText([]byte(before))); got != before+tt.text {
@@ -92,7 +92,7 @@ func TestRendering(t *testing.T) {
 				}
 			}
 			if got := v.Any(); fmt.Sprintf("%T %v", got, got) != fmt.Sprintf("%T %v", tt.any, tt.any) {
-				t.Errorf("Any is %T %v, want %T %v", got, got, tt.any, tt.any)
+				t.Errorf("Any = %T %v, want %T %v", got, got, tt.any, tt.any)
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func TestRendering(t *testing.T) {
 func TestSchemaFitsJSONAndAny(t *testing.T) {
 	for _, tt := range values() {
 		t.Run(tt.name, func(t *testing.T) {
-			v := of(t, tt.ptr)
+			v := mustOf(t, tt.ptr)
 			if f, ok := tt.ptr.(*float64); ok && math.IsInf(*f, 0) {
 				return // null, tested by TestRendering
 			}
@@ -112,7 +112,7 @@ func TestSchemaFitsJSONAndAny(t *testing.T) {
 				t.Errorf("Any has type %T, schema has %s", v.Any(), v.Schema().Type)
 			}
 			if items := v.Schema().Items; (v.Schema().Type == "array") != (items != nil) {
-				t.Errorf("schema of items is %v", items)
+				t.Errorf("schema of items %v for type %s", items, v.Schema().Type)
 			}
 		})
 	}
@@ -171,8 +171,8 @@ func TestAbsent(t *testing.T) {
 		{&FileMode{Bits: 0o644}, true},
 		{&FileMode{Given: true}, false},
 	} {
-		if got := of(t, tt.ptr).(Optional).Absent(); got != tt.want {
-			t.Errorf("%T %v: absent is %v", tt.ptr, tt.ptr, got)
+		if got := mustOf(t, tt.ptr).(Optional).Absent(); got != tt.want {
+			t.Errorf("%T %v: Absent = %v, want %v", tt.ptr, tt.ptr, got, tt.want)
 		}
 	}
 }
@@ -183,14 +183,14 @@ func TestBase64IsExact(t *testing.T) {
 			e := v.(Exact)
 			var back []byte
 			if err := json.Unmarshal(e.AppendBase64(nil), &back); err != nil || string(back) != s {
-				t.Errorf("%T %q was decoded as %q, %v", v, s, back, err)
+				t.Errorf("base64 of %T %q decodes to %q, %v", v, s, back, err)
 			}
 			var text string
 			if err := json.Unmarshal(v.AppendJSON(nil), &text); err != nil {
 				t.Fatal(err)
 			}
 			if e.Valid() != (text == s) {
-				t.Errorf("%T %q: Valid is %v, JSON is %q", v, s, e.Valid(), text)
+				t.Errorf("%T %q: Valid = %v, but JSON decodes to %q", v, s, e.Valid(), text)
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func TestBase64IsExact(t *testing.T) {
 func TestListBase64(t *testing.T) {
 	l := List("a\x00\xff\x00\x00")
 	if l.Valid() {
-		t.Error("a list with invalid UTF-8 is valid")
+		t.Error("Valid of a list with invalid UTF-8 is true")
 	}
 	var got []string
 	if err := json.Unmarshal(l.AppendBase64(nil), &got); err != nil {
@@ -210,14 +210,14 @@ func TestListBase64(t *testing.T) {
 		want[i] = base64.StdEncoding.EncodeToString([]byte(want[i]))
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("base64 %q, want %q", got, want)
 	}
 	if l = List("a\x00é\x00"); !l.Valid() {
-		t.Error("a list of valid UTF-8 is not valid")
+		t.Error("Valid of a list with valid UTF-8 is false")
 	}
 }
 
-// The CSV cell of a list is a JSON array of the escaped strings, so that it can be parsed.
+// TestListCell expects that the CSV cell of a list is a JSON array of the escaped strings.
 func TestListCell(t *testing.T) {
 	for _, args := range [][]string{{}, {""}, {"a b", "c"}, {"a", "b c"}, {`"`, `\`, "\n", "\xff", "\u202e", ","}} {
 		l := List(strings.Join(append(args, ""), "\x00"))
@@ -230,7 +230,7 @@ func TestListCell(t *testing.T) {
 			want = append(want, string(AppendEscaped(nil, s)))
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("cell of %q has %q, want %q", args, got, want)
+			t.Errorf("cell of %q: %q, want %q", args, got, want)
 		}
 	}
 }
@@ -243,34 +243,34 @@ func TestListBreak(t *testing.T) {
 		}
 	}
 	if n != 2 {
-		t.Errorf("%d strings before the break", n)
+		t.Errorf("%d strings before the break, want 2", n)
 	}
 }
 
 func TestTime(t *testing.T) {
-	for _, at := range []time.Time{
+	for _, wall := range []time.Time{
 		time.Unix(0, 0),
 		time.Date(2026, 1, 2, 3, 4, 5, 60, time.UTC),
 		time.Date(2026, 12, 31, 23, 59, 59, 999999999, time.UTC),
 	} {
-		v := Time(at.UnixNano())
+		v := Time(wall.UnixNano())
 		var s string
 		if err := json.Unmarshal(v.AppendJSON(nil), &s); err != nil {
 			t.Fatal(err)
 		}
 		back, err := time.Parse("2006-01-02T15:04:05.000000000Z07:00", s)
-		if err != nil || !back.Equal(at) {
-			t.Errorf("%s is rendered as %s, which parses as %s, %v", at, s, back, err)
+		if err != nil || !back.Equal(wall) {
+			t.Errorf("JSON of %s: %s, which parses as %s, %v", wall, s, back, err)
 		}
-		if got, want := string(v.AppendText(nil)), at.Local().Format("15:04:05"); got != want {
+		if got, want := string(v.AppendText(nil)), wall.Local().Format("15:04:05"); got != want {
 			t.Errorf("text %s, want %s", got, want)
 		}
-		if got := v.Any().(time.Time); !got.Equal(at) {
-			t.Errorf("Any is %s, want %s", got, at)
+		if got := v.Any().(time.Time); !got.Equal(wall) {
+			t.Errorf("Any = %s, want %s", got, wall)
 		}
 	}
 	if s := new(Time).Schema(); s.Type != "string" || s.Format != "date-time" {
-		t.Errorf("schema %+v", s)
+		t.Errorf("schema %+v, want type string and format date-time", s)
 	}
 }
 
@@ -283,15 +283,15 @@ func TestErrorNames(t *testing.T) {
 	} {
 		v := Error(-errno)
 		if got := string(v.AppendText(nil)); got != want {
-			t.Errorf("%d is %s, want %s", -errno, got, want)
+			t.Errorf("text of error %d: %s, want %s", -errno, got, want)
 		}
 	}
-	least := Error(math.MinInt32)
-	if got := string(least.AppendText(nil)); got != "2147483648" {
-		t.Errorf("the smallest int32 is rendered as %s", got)
+	smallest := Error(math.MinInt32)
+	if got := string(smallest.AppendText(nil)); got != "2147483648" {
+		t.Errorf("text of error %d: %s, want 2147483648", smallest, got)
 	}
 	if got := new(Error).Any(); got != "" {
-		t.Errorf("Any of success is %q, want an empty string", got)
+		t.Errorf("Any of success = %q, want an empty string", got)
 	}
 }
 
@@ -299,7 +299,7 @@ func TestOfRejectsUnsupportedTypes(t *testing.T) {
 	type named uint32
 	for _, p := range []any{nil, 1, uint32(1), ptr(named(1)), &struct{}{}, ptr([]int{1})} {
 		if v, err := Of(p); err == nil {
-			t.Errorf("Of(%T) is %T, want an error", p, v)
+			t.Errorf("Of(%T) = %T, want an error", p, v)
 		}
 	}
 }
@@ -310,7 +310,7 @@ func TestTaskHead(t *testing.T) {
 		Other int
 	}{Task: Task{PID: 7, Time: 9}}
 	if row.Head().PID != 7 || row.Stamp() != &row.Time {
-		t.Errorf("head %v, stamp %v", row.Head(), row.Stamp())
+		t.Errorf("head %v, stamp %v, want PID 7 and a pointer to Time", row.Head(), row.Stamp())
 	}
 }
 
@@ -323,7 +323,7 @@ func TestNoAllocations(t *testing.T) {
 		any        any
 	}{name: "time", ptr: ptr(Time(1e18))})
 	for _, tt := range more {
-		v := of(t, tt.ptr)
+		v := mustOf(t, tt.ptr)
 		allocs := testing.AllocsPerRun(100, func() {
 			buf = v.AppendText(buf[:0])
 			buf = v.AppendJSON(buf[:0])
@@ -332,7 +332,7 @@ func TestNoAllocations(t *testing.T) {
 			}
 		})
 		if allocs != 0 {
-			t.Errorf("%s: %v allocations to render", tt.name, allocs)
+			t.Errorf("%s: rendering allocates %v times, want 0", tt.name, allocs)
 		}
 	}
 }
@@ -340,13 +340,13 @@ func TestNoAllocations(t *testing.T) {
 func BenchmarkAppend(b *testing.B) {
 	path := Bytes("/usr/lib/x86_64-linux-gnu/libc.so.6")
 	task := comm("systemd-journal")
-	at := Time(1e18)
+	wall := Time(1e18)
 	for _, bb := range []struct {
 		name   string
 		append func([]byte) []byte
 	}{
 		{"path/text", path.AppendText}, {"path/json", path.AppendJSON},
-		{"comm/text", task.AppendText}, {"time/json", at.AppendJSON},
+		{"comm/text", task.AppendText}, {"time/json", wall.AppendJSON},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -245,21 +245,21 @@ func TestMet(t *testing.T) {
 
 func TestReportedResult(t *testing.T) {
 	m := &measurer{benchmark: &benchmark{rows: 1}}
-	of := func(rows, lost int) sample { return sample{rows: rows, lost: lost, load: loadResult{Count: 10}} }
+	rows := func(rows, lost int) sample { return sample{rows: rows, lost: lost, load: loadResult{Count: 10}} }
 	for _, tt := range []struct {
-		one   sample
+		input sample
 		met   string
 		noted bool
 	}{
-		{of(10, 0), "yes", false},
-		{of(7, 3), "", true},
-		{of(7, 0), "no", true},
+		{rows(10, 0), "yes", false},
+		{rows(7, 3), "", true},
+		{rows(7, 0), "no", true},
 		{sample{rows: 7, hidden: 3, load: loadResult{Count: 10}}, "", true},
 		{sample{rows: 7, hidden: 2, load: loadResult{Count: 10}}, "no", true},
 	} {
-		r := m.reportedResult("events reported", [2][]sample{{tt.one}, nil})
+		r := m.reportedResult("events reported", [2][]sample{{tt.input}, nil})
 		if r.met() != tt.met || (r.Note != "") != tt.noted {
-			t.Errorf("%d rows, %d lost: %+v", tt.one.rows, tt.one.lost, r)
+			t.Errorf("%d rows, %d lost: %+v", tt.input.rows, tt.input.lost, r)
 		}
 	}
 }

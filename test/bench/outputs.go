@@ -32,18 +32,18 @@ func (m *measurer) reported(
 	for round := range m.rounds {
 		progress("%s: %s, round %d of %d", m.name(), figure, round+1, m.rounds)
 		for i := range subjects {
-			one, err := measure(ctx, &subjects[i])
+			s, err := measure(ctx, &subjects[i])
 			if err != nil {
 				return result{}, fmt.Errorf("%s: %w", subjects[i].name, err)
 			}
-			samples[i] = append(samples[i], *one)
+			samples[i] = append(samples[i], *s)
 		}
 	}
 	return m.reportedResult(figure, samples), nil
 }
 
 func (m *measurer) measureJSON(ctx context.Context, sub *subject) (*sample, error) {
-	one, err := m.measure(ctx, sub, m.count, 0)
+	s, err := m.measure(ctx, sub, m.count, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,8 @@ func (m *measurer) measureJSON(ctx context.Context, sub *subject) (*sample, erro
 	if err != nil {
 		return nil, err
 	}
-	one.lost, err = lostInJSON(b)
-	return one, err
+	s.lost, err = lostInJSON(b)
+	return s, err
 }
 
 // lostInJSON returns the number of lost events in the summary, the last line.
@@ -84,14 +84,14 @@ func (m *measurer) measurePipe(ctx context.Context, sub *subject) (*sample, erro
 		return nil, fmt.Errorf("start reader: %w", err)
 	}
 	defer reader.Process.Kill()
-	one, err := m.measureTo(ctx, sub, out)
+	s, err := m.measureTo(ctx, sub, out)
 	if err != nil {
 		return nil, err
 	}
 	// The exit code only tells whether grep found a line.
 	_ = reader.Wait()
-	one.rows, err = strconv.Atoi(strings.TrimSpace(counted.String()))
-	return one, err
+	s.rows, err = strconv.Atoi(strings.TrimSpace(counted.String()))
+	return s, err
 }
 
 func (m *measurer) measureTo(ctx context.Context, sub *subject, out *os.File) (*sample, error) {
@@ -111,10 +111,10 @@ func (m *measurer) measureTo(ctx context.Context, sub *subject, out *os.File) (*
 	if err := r.waitIdle(); err != nil {
 		return nil, err
 	}
-	one := &sample{load: *l}
-	if one.stop, err = r.stop(); err != nil {
+	s := &sample{load: *l}
+	if s.stop, err = r.stop(); err != nil {
 		return nil, err
 	}
-	one.lost = r.lost()
-	return one, nil
+	s.lost = r.lost()
+	return s, nil
 }

@@ -82,7 +82,7 @@ func median(values []float64) float64 {
 // results returns the figures of the samples at one rate. alone are the durations of the load
 // without a tool, in seconds.
 func (m *measurer) results(samples [2][]sample, alone []float64, rate int) []result {
-	of := func(f func(*sample) float64) (out [2][]float64) {
+	perRound := func(f func(*sample) float64) (out [2][]float64) {
 		for i := range samples {
 			for k := range samples[i] {
 				out[i] = append(out[i], f(&samples[i][k]))
@@ -90,7 +90,7 @@ func (m *measurer) results(samples [2][]sample, alone []float64, rate int) []res
 		}
 		return out
 	}
-	perEvent := of(func(s *sample) float64 { return float64(s.kernel) / float64(s.load.Count) })
+	perEvent := perRound(func(s *sample) float64 { return float64(s.kernel) / float64(s.load.Count) })
 	target := m.unpaced
 	if rate > 0 {
 		target = m.paced
@@ -102,17 +102,17 @@ func (m *measurer) results(samples [2][]sample, alone []float64, rate int) []res
 	slow := slowdowns(samples, alone)
 	all = append(all, m.compare("load duration, with ÷ without tool", "×", slow, 1))
 	if m.rows != 0 {
-		all = append(all, m.rowResults(of, samples)...)
+		all = append(all, m.rowResults(perRound, samples)...)
 	}
-	rss := m.compare("peak memory without ring buffers", "MB", of(func(s *sample) float64 { return float64(s.mem.peak-s.mem.rings) / 1e6 }), 0)
+	rss := m.compare("peak memory without ring buffers", "MB", perRound(func(s *sample) float64 { return float64(s.mem.peak-s.mem.rings) / 1e6 }), 0)
 	if !m.isSecondary {
 		rss.Limit = 12
 	}
-	maps := m.compare("kernel memory", "MB", of(func(s *sample) float64 { return float64(s.memory) / 1e6 }), 0)
+	maps := m.compare("kernel memory", "MB", perRound(func(s *sample) float64 { return float64(s.memory) / 1e6 }), 0)
 	if m.tool == "execsnoop" {
 		maps.Target = 0.2
 	}
-	stop := m.compare("time to stop", "ms", of(func(s *sample) float64 { return float64(s.stop) / 1e6 }), 0)
+	stop := m.compare("time to stop", "ms", perRound(func(s *sample) float64 { return float64(s.stop) / 1e6 }), 0)
 	stop.Limit = 100
 	return append(all, rss, maps, stop)
 }
@@ -130,8 +130,8 @@ func slowdowns(samples [2][]sample, alone []float64) (out [2][]float64) {
 
 // rowResults returns the figures of tools that write rows: CPU time per million rows and the
 // share of reported events.
-func (m *measurer) rowResults(of func(func(*sample) float64) [2][]float64, samples [2][]sample) []result {
-	cpu := m.compare("CPU time in user space, unpaced", "s/million rows", of(func(s *sample) float64 {
+func (m *measurer) rowResults(perRound func(func(*sample) float64) [2][]float64, samples [2][]sample) []result {
+	cpu := m.compare("CPU time in user space, unpaced", "s/million rows", perRound(func(s *sample) float64 {
 		return s.cpu.Seconds() * 1e6 / float64(max(s.rows, 1))
 	}), m.perRow())
 	if m.rows == unknown {

@@ -110,14 +110,14 @@ func (m *measurer) loaded(ctx context.Context, rate int) ([]result, error) {
 	for round := range m.rounds {
 		progress("%s: %s, round %d of %d", m.name(), pacing(rate), round+1, m.rounds)
 		for i, sub := range m.subjects {
-			one, err := m.measure(ctx, &sub, count, rate)
+			measured, err := m.measure(ctx, &sub, count, rate)
 			if m.dropPeer(&sub, err) {
 				break
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", sub.name, err)
 			}
-			samples[i] = append(samples[i], *one)
+			samples[i] = append(samples[i], *measured)
 		}
 		l, err := m.runLoad(ctx, count, rate)
 		if err != nil {
@@ -149,13 +149,13 @@ func (m *measurer) measure(ctx context.Context, sub *subject, count, rate int) (
 	if err != nil {
 		return nil, err
 	}
-	var one sample
+	var s sample
 	hidden := tooltest.HiddenRuns()
 	l, err := m.runLoad(ctx, count, rate)
 	if err != nil {
 		return nil, err
 	}
-	one.load, one.hidden = *l, tooltest.HiddenRuns()-hidden
+	s.load, s.hidden = *l, tooltest.HiddenRuns()-hidden
 	// Peers buffer rows until they exit unless they write to a terminal.
 	if err := r.waitWritten(); err != nil {
 		return nil, err
@@ -164,29 +164,29 @@ func (m *measurer) measure(ctx context.Context, sub *subject, count, rate int) (
 	if err != nil {
 		return nil, err
 	}
-	one.usage = after.sub(before)
-	if err := one.sizes(r); err != nil {
+	s.usage = after.sub(before)
+	if err := s.sizes(r); err != nil {
 		return nil, err
 	}
-	if one.stop, err = r.stop(); err != nil {
+	if s.stop, err = r.stop(); err != nil {
 		return nil, err
 	}
-	one.lost = r.lost()
+	s.lost = r.lost()
 	if m.rows != 0 {
-		one.rows, err = r.rows(loads[m.load].prefix)
+		s.rows, err = r.rows(loads[m.load].prefix)
 	}
-	return &one, err
+	return &s, err
 }
 
-func (one *sample) sizes(r *running) (err error) {
-	if one.mem, err = processMemory(r.pid()); err != nil {
+func (s *sample) sizes(r *running) (err error) {
+	if s.mem, err = processMemory(r.pid()); err != nil {
 		return err
 	}
 	o, err := kernelObjects(r.pid())
 	if err != nil {
 		return err
 	}
-	one.memory = o.memory + one.mem.perf
+	s.memory = o.memory + s.mem.perf
 	return nil
 }
 

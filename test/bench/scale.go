@@ -123,11 +123,11 @@ func (m *measurer) perEvent(ctx context.Context) (float64, error) {
 	var values []float64
 	for round := range m.rounds {
 		progress("%s: %s, round %d of %d", m.name(), m.load, round+1, m.rounds)
-		one, err := m.measure(ctx, &m.subjects[0], m.count, 0)
+		s, err := m.measure(ctx, &m.subjects[0], m.count, 0)
 		if err != nil {
 			return 0, err
 		}
-		values = append(values, float64(one.kernel)/float64(one.load.Count))
+		values = append(values, float64(s.kernel)/float64(s.load.Count))
 	}
 	return median(values), nil
 }

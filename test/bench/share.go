@@ -42,14 +42,14 @@ func (m *measurer) share(ctx context.Context) ([]result, error) {
 	for round := range m.rounds {
 		progress("%s: share of a CPU, round %d of %d", m.name(), round+1, m.rounds)
 		for i := range m.subjects {
-			one, all, err := m.shareOf(ctx, &m.subjects[i])
+			whileLoaded, wholeRun, err := m.shareOf(ctx, &m.subjects[i])
 			if m.dropPeer(&m.subjects[i], err) {
 				break
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", m.subjects[i].name, err)
 			}
-			sampling[i], life[i] = append(sampling[i], one), append(life[i], all)
+			sampling[i], life[i] = append(sampling[i], whileLoaded), append(life[i], wholeRun)
 		}
 	}
 	const figure, unit = "CPU share, BPF and user space", "% of a CPU"

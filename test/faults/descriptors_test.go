@@ -7,26 +7,27 @@ import (
 	"testing"
 )
 
-// TestDescriptors allows the tool few descriptors. With 1,024 it works. With 12 it says
-// how many it needs; with just these it works too, with every hook.
+// TestDescriptors limits the tool's file descriptors (RLIMIT_NOFILE). 1,024 suffice. With 12 the
+// tool fails and reports how many it needs. With exactly that number it works, with the same hooks.
 func TestDescriptors(t *testing.T) {
 	eachBuffer(t, func(s *subject) {
-		usual := s.allowed(1024)
+		usual := s.hooksWithDescriptors(1024)
 		short := s.command().within("ulimit -n 12").start(s)
-		short.says(s, 1, "too many open files", "12 are allowed")
+		short.checkFailure(s, 1, "too many open files", "12 are allowed")
 		var need int
 		_, text, _ := strings.Cut(short.stderr.String(), "it needs ")
 		if _, err := fmt.Sscanf(text, "%d,", &need); err != nil {
 			s.Fatal(err)
 		}
-		if few := s.allowed(need); !slices.Equal(few, usual) {
-			s.Errorf("with %d descriptors the hooks are %v, else %v", need, few, usual)
+		if few := s.hooksWithDescriptors(need); !slices.Equal(few, usual) {
+			s.Errorf("with %d descriptors hooks are %v, want %v as with 1,024", need, few, usual)
 		}
 	})
 }
 
-// allowed runs the tool with so many descriptors, and returns its hooks.
-func (s *subject) allowed(descriptors int) []string {
+// hooksWithDescriptors runs the tool with this number of descriptors and returns its attached
+// hooks.
+func (s *subject) hooksWithDescriptors(descriptors int) []string {
 	s.Helper()
 	r := s.command().within(fmt.Sprintf("ulimit -n %d", descriptors)).start(s).await(s)
 	done := s.usual()

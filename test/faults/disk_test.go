@@ -12,12 +12,12 @@ const (
 	diskBlock = 4096
 )
 
-// loopDisk makes a disk whose sectors are in memory, and returns its path.
+// loopDisk creates a loop device backed by memory and returns its path.
 func loopDisk(t testing.TB) string {
 	t.Helper()
 	control, err := unix.Open("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		t.Skipf("no loop devices can be had: %v", err)
+		t.Skipf("cannot open /dev/loop-control: %v", err)
 	}
 	defer unix.Close(control)
 	back, err := unix.MemfdCreate("disk", unix.MFD_CLOEXEC)
@@ -36,8 +36,8 @@ func loopDisk(t testing.TB) string {
 		path := "/dev/loop" + strconv.Itoa(n)
 		if err := configureLoop(t, path, back); err == nil {
 			return path
-		} else if err != unix.EBUSY { // else another was quicker
-			t.Fatalf("make %s: %v", path, err)
+		} else if err != unix.EBUSY { // EBUSY: another process took the device
+			t.Fatalf("create loop device %s: %v", path, err)
 		}
 	}
 }

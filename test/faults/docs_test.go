@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestTable compares docs/faults.md with the tests that there are.
+// TestTable compares the tests that docs/faults.md names with those of this package.
 func TestTable(t *testing.T) {
 	text, err := os.ReadFile("../../docs/faults.md")
 	if err != nil {
-		t.Skipf("the documents are not here: %v", err)
+		t.Skipf("cannot read the documentation: %v", err)
 	}
 	rows := names(regexp.MustCompile("(?m)`(Test\\w+)` \\|$"), text)
 	tests := map[string]bool{}
@@ -28,7 +28,7 @@ func TestTable(t *testing.T) {
 			tests[name] = true
 		}
 	}
-	// These two look at the table of workloads, and at this one.
+	// These two check the table of workloads and docs/faults.md; they are no faults.
 	delete(tests, "TestEachToolHasWorkload")
 	delete(tests, "TestTable")
 	for name := range tests {
@@ -38,7 +38,7 @@ func TestTable(t *testing.T) {
 	}
 	for name := range rows {
 		if !tests[name] {
-			t.Errorf("docs/faults.md names %s, which is not there", name)
+			t.Errorf("docs/faults.md names %s, which does not exist", name)
 		}
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held are the objects of the kernel that a process holds, by their numbers, which the
-// kernel does not give again soon. Whatever is pinned, or held by another object, would
-// be there when the process is gone.
+// held is the set of kernel objects that a process refers to, by IDs, which the kernel does not
+// reuse soon. An object that is pinned, or that another object refers to, still exists after the
+// process has exited.
 type held struct {
 	programs []ebpf.ProgramID
 	maps     []ebpf.MapID
@@ -28,7 +28,7 @@ type held struct {
 	perf     int // perf events
 }
 
-// heldBy looks at all descriptors of the process, and at the maps of its programs.
+// heldBy reads fdinfo of all descriptors of the process, and adds the maps of its programs.
 func heldBy(t testing.TB, pid int) *held {
 	t.Helper()
 	h := &held{}
@@ -91,41 +91,41 @@ func (h *held) addMaps(t testing.TB, id ebpf.ProgramID) {
 	}
 }
 
-// left lists what of it the kernel still has.
+// left lists the objects that still exist in the kernel.
 func (h *held) left() (all []string) {
 	for _, id := range h.programs {
 		p, err := ebpf.NewProgramFromID(id)
-		all = note(all, "program", id, err)
+		all = appendIfExists(all, "program", id, err)
 		p.Close()
 	}
 	for _, id := range h.maps {
 		m, err := ebpf.NewMapFromID(id)
-		all = note(all, "map", id, err)
+		all = appendIfExists(all, "map", id, err)
 		m.Close()
 	}
 	for _, id := range h.links {
 		l, err := link.NewFromID(id)
-		if all = note(all, "link", id, err); err == nil {
+		if all = appendIfExists(all, "link", id, err); err == nil {
 			l.Close()
 		}
 	}
 	for _, id := range h.types {
 		b, err := btf.NewHandleFromID(id)
-		if all = note(all, "types", id, err); err == nil {
+		if all = appendIfExists(all, "types", id, err); err == nil {
 			b.Close()
 		}
 	}
 	return all
 }
 
-func note(all []string, what string, id any, err error) []string {
+func appendIfExists(all []string, what string, id any, err error) []string {
 	if errors.Is(err, os.ErrNotExist) {
 		return all
 	}
 	return append(all, fmt.Sprintf("%s %v (%v)", what, id, err))
 }
 
-// checkGone waits until nothing is left: the kernel frees after grace periods.
+// checkGone waits until none of the objects exists: the kernel frees them after RCU grace periods.
 func (h *held) checkGone(t testing.TB) {
 	t.Helper()
 	for end := time.Now().Add(deadline); ; time.Sleep(10 * time.Millisecond) {
@@ -134,18 +134,19 @@ func (h *held) checkGone(t testing.TB) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("left behind: %v", left)
+			t.Fatalf("kernel objects still exist: %v", left)
 		}
 	}
 }
 
-// exit is a way to end, and whether the tool has ended as it should.
+// exit is a way to terminate the tool, with a check of how it ended.
 type exit struct {
 	end  func(*run, testing.TB)
 	want func(*run) bool
 }
 
-// exits are the ways to end. A crash is what Go makes of SIGABRT, as of a panic: it says where each goroutine is, and ends with nothing deferred being run.
+// exits are the ways to terminate a tool. On SIGABRT the Go runtime crashes as on a panic: it
+// prints all goroutines and exits without running deferred calls.
 func exits() map[string]exit {
 	by := func(sig os.Signal, want func(*run) bool) exit {
 		return exit{func(r *run, t testing.TB) { r.signal(t, sig) }, want}
@@ -159,21 +160,21 @@ func exits() map[string]exit {
 		"SIGTERM": by(unix.SIGTERM, ordered),
 		"SIGABRT": by(unix.SIGABRT, crashed),
 		"SIGKILL": by(unix.SIGKILL, func(r *run) bool { return wasKilled(r.ProcessState) }),
-		"reader gone": {
+		"reader closed": {
 			func(r *run, _ testing.TB) { r.out.Close() },
 			func(r *run) bool { return r.ProcessState.ExitCode() == 0 },
 		},
 	}
 }
 
-// TestExits ends the tool in each way while its programs run, and looks for what it had
-// in the kernel.
+// TestExits terminates the tool in each way while its programs run, and checks that none of its
+// objects remains in the kernel.
 func TestExits(t *testing.T) {
 	skipShort(t)
 	for name, exit := range exits() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test := func(s *subject) { s.ends(exit) }
+			test := func(s *subject) { s.checkExit(exit) }
 			if name == "SIGKILL" {
 				eachBuffer(t, test)
 			} else {
@@ -183,8 +184,8 @@ func TestExits(t *testing.T) {
 	}
 }
 
-// startRunning starts the tool and returns when it is ready. A list is held up until goOn is
-// called, because nothing more of it is read, or it would have ended.
+// startRunning starts the tool and returns when it is ready. A list would end by itself, so its
+// output is not read until goOn is called, which blocks it.
 func (s *subject) startRunning(r *run) (goOn func()) {
 	s.Helper()
 	if !s.isList() {
@@ -198,11 +199,11 @@ func (s *subject) startRunning(r *run) (goOn func()) {
 	return goOn
 }
 
-// afterLine reads one line, and what follows when begin is closed.
+// afterLine reads one line, and the rest after begin is closed.
 type afterLine struct {
 	from  io.Reader
 	begin chan struct{}
-	over  bool // the line
+	over  bool // the first line has been read
 }
 
 func (a *afterLine) Read(b []byte) (int, error) {
@@ -215,13 +216,13 @@ func (a *afterLine) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (s *subject) ends(e exit) {
+func (s *subject) checkExit(e exit) {
 	s.Helper()
 	r := s.command()
 	goOn := s.startRunning(r)
 	h := heldBy(s, r.Process.Pid)
 	if len(h.programs) == 0 || len(h.maps) == 0 || len(h.links)+h.perf == 0 && !s.isList() || s.perf && h.perf == 0 {
-		s.Fatalf("holds %+v", h)
+		s.Fatalf("unexpected kernel objects while it runs: %+v", h)
 	}
 	done := s.usual()
 	e.end(r, s)
@@ -230,7 +231,7 @@ func (s *subject) ends(e exit) {
 	if !e.want(r) {
 		s.Errorf("%v, summary %v: %s", r.ProcessState, r.summary, &r.stderr)
 	}
-	if r.summary != nil && !s.isList() { // a list is cut where it was interrupted
+	if r.summary != nil && !s.isList() { // an interrupted list is incomplete
 		r.judge(s, done)
 	}
 	h.checkGone(s)

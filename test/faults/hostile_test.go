@@ -19,19 +19,20 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// hostileRoom is the memory, in KB, that a tool may use for hostile input: the limits of package limit
-// allow no more, with the garbage of Go.
-const hostileRoom = 400 << 10
+// hostileMemoryKB is the memory in KB (VmHWM) that a tool may use for hostile input, within the
+// limits of internal/limit, including garbage of the Go runtime.
+const hostileMemoryKB = 400 << 10
 
-// hostile is input of a process that would take more memory than a tool may use.
+// hostile is input from a process that would exceed the memory limit of a tool if it were read
+// completely.
 type hostile struct {
 	tool string
 	args []string
-	// place is where the load's code is: a file, or memoryPlace.
+	// place is the file that contains the load's code, or memoryPlace.
 	place func(t *testing.T) string
-	// input makes the input of a load that runs.
+	// input creates the input for a running load.
 	input func(t *testing.T, l *load)
-	// notice is what the tool reports, with PID and FILE for the load and its place.
+	// notice is the expected message; PID and FILE stand for the load's process and its place.
 	notice string
 }
 
@@ -70,8 +71,8 @@ func hostiles() map[string]hostile {
 	}
 }
 
-// TestHostileInput has a process with input that would take gigabytes. The tool uses a bounded amount of
-// memory, shows the process all the same, and reports what it cut.
+// TestHostileInput runs a process with input that would take gigabytes. The tool uses bounded
+// memory, still shows the process, and reports what it truncated.
 func TestHostileInput(t *testing.T) {
 	skipShort(t)
 	for name, h := range hostiles() {
@@ -101,17 +102,17 @@ func TestHostileInput(t *testing.T) {
 			r.checkMemory(t)
 			r.stop(t)
 			if r.rows == 0 {
-				t.Error("no samples of the process")
+				t.Error("no samples of the load")
 			}
 		})
 	}
 }
 
-// TestHostileArguments lists a process whose arguments are longer than is shown.
+// TestHostileArguments lists a process whose arguments exceed limit.Arguments.
 func TestHostileArguments(t *testing.T) {
 	argv := []string{"sh", "-c", "read line", "sh"}
 	for len(argv) < 20 {
-		argv = append(argv, strings.Repeat("x", 100<<10)) // the kernel allows 128 KiB
+		argv = append(argv, strings.Repeat("x", 100<<10)) // Linux allows 128 KiB per argument (MAX_ARG_STRLEN)
 	}
 	in, out, err := os.Pipe()
 	if err != nil {
@@ -133,12 +134,12 @@ func TestHostileArguments(t *testing.T) {
 	}}
 	r := s.command()
 	r.keep = true
-	goOn := s.startRunning(r) // the row is longer than the pipe
+	goOn := s.startRunning(r) // the row exceeds the pipe's capacity, so the tool blocks
 	r.checkMemory(t)
 	goOn()
 	r.stop(t)
 	if r.rows != 1 {
-		t.Fatalf("%d rows", r.rows)
+		t.Fatalf("%d rows, want 1", r.rows)
 	}
 	size := 0
 	for _, arg := range r.seen[0].List("args") {
@@ -153,17 +154,17 @@ func TestHostileArguments(t *testing.T) {
 	}
 }
 
-// checkMemory fails the test if the tool has used too much memory until now.
+// checkMemory fails the test if the tool's peak memory (VmHWM) exceeds hostileMemoryKB.
 func (r *run) checkMemory(t *testing.T) {
 	t.Helper()
 	used := number(t, fmt.Sprintf("/proc/%d/status", r.Process.Pid), "VmHWM:")
 	t.Logf("used %d KB", used)
-	if used > hostileRoom {
-		t.Errorf("used %d KB of memory, want at most %d", used, hostileRoom)
+	if used > hostileMemoryKB {
+		t.Errorf("used %d KB of memory, want at most %d", used, hostileMemoryKB)
 	}
 }
 
-// notices is standard error of a tool that runs.
+// notices collects the standard error of a running tool.
 type notices struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -181,16 +182,16 @@ func (n *notices) text() string {
 	return n.all.String()
 }
 
-// pages are code that the load has mapped, by where it is from.
+// pages is the code that the load has mapped, by place.
 var pages = map[string][]byte{}
 
-// memoryPlace is code in memory that no file has, as a JIT compiler makes it.
+// memoryPlace stands for code in anonymous memory, as JIT compilers generate it.
 const memoryPlace = "-"
 
-// codeOffset is where files have the code.
+// codeOffset is the file offset of the code.
 const codeOffset = 0x10000
 
-// spinsCode spends n ms of CPU time in code of a file, or of memory that no file has.
+// spinsCode spends n ms of CPU time in code that is mapped from a file or in anonymous memory.
 func spinsCode(n int, place string) (int, error) {
 	page := pages[place]
 	if page == nil {
@@ -202,7 +203,7 @@ func spinsCode(n int, place string) (int, error) {
 	}
 	entry := uintptr(unsafe.Pointer(&page[0]))
 	closure := &entry
-	spin := *(*func())(unsafe.Pointer(&closure)) // a Go function is a pointer to the address of its code
+	spin := *(*func())(unsafe.Pointer(&closure)) // a Go func value points to a pointer to its code
 	for end := cpuTime() + time.Duration(n)*time.Millisecond; cpuTime() < end; {
 		spin()
 	}
@@ -226,7 +227,7 @@ func mapCode(place string) ([]byte, error) {
 	return page, unix.Mprotect(page, unix.PROT_READ|unix.PROT_EXEC)
 }
 
-// spinCode counts a register down from 2^20 and returns.
+// spinCode returns machine code that counts a register down from 2^20 and returns.
 func spinCode() []byte {
 	if runtime.GOARCH == "arm64" { // movz w9, #16, lsl #16; subs w9, w9, #1; b.ne; ret
 		return []byte{0x09, 0x02, 0xa0, 0x52, 0x29, 0x05, 0x00, 0x71, 0xe1, 0xff, 0xff, 0x54, 0xc0, 0x03, 0x5f, 0xd6}
@@ -241,6 +242,6 @@ func toolNamed(t *testing.T, name string) *tool.Tool {
 			return tl
 		}
 	}
-	t.Fatalf("there is no tool %s", name)
+	t.Fatalf("unknown tool %s", name)
 	return nil
 }

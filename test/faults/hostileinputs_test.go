@@ -32,22 +32,22 @@ func createPerfMap(t *testing.T, l *load) *os.File {
 	return f
 }
 
-// needRoom skips the test if the disk of a file has less than that many bytes.
-func needRoom(t *testing.T, f *os.File, bytes int64) {
+// needDiskSpace skips the test if the file system of f has fewer free bytes.
+func needDiskSpace(t *testing.T, f *os.File, bytes int64) {
 	t.Helper()
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
 		t.Fatal(err)
 	}
 	if free := int64(fs.Bavail) * fs.Bsize; free < bytes {
-		t.Skipf("%d MB on the disk of %s are not enough for %d", free>>20, f.Name(), bytes>>20)
+		t.Skipf("%d MB are free in the file system of %s: the test needs %d MB", free>>20, f.Name(), bytes>>20)
 	}
 }
 
 func longPerfMap(t *testing.T, l *load) {
 	const lines = 20_000_000
 	f := createPerfMap(t, l)
-	needRoom(t, f, lines*25)
+	needDiskSpace(t, f, lines*25)
 	w := bufio.NewWriterSize(f, 1<<20)
 	line := []byte{}
 	for i := range uint64(lines) {
@@ -64,11 +64,12 @@ func longPerfMap(t *testing.T, l *load) {
 
 func sparsePerfMap(t *testing.T, l *load) {
 	if f := createPerfMap(t, l); f.Truncate(1<<40) != nil {
-		t.Skipf("the file system of %s has no files of 1 TiB", f.Name())
+		t.Skipf("the file system of %s does not support files of 1 TiB", f.Name())
 	}
 }
 
-// longJITDump makes a dump of more functions than are kept, behind one that claims 4 GiB of code.
+// longJITDump creates a jitdump with more functions than the tool keeps, after a record that claims
+// 4 GiB of code.
 func longJITDump(t *testing.T, l *load) {
 	f, err := os.Create(filepath.Join(t.TempDir(), fmt.Sprintf("jit-%d.dump", l.pid)))
 	if err != nil {
@@ -76,7 +77,7 @@ func longJITDump(t *testing.T, l *load) {
 	}
 	defer f.Close()
 	const functions, claimed = limit.JITFunctions + 1000, 1<<32 - 1
-	needRoom(t, f, functions*64)
+	needDiskSpace(t, f, functions*64)
 	head := make([]byte, 40)
 	encoding.LittleEndian.PutUint32(head, 0x4a695444)
 	encoding.LittleEndian.PutUint32(head[4:], 1)
@@ -107,14 +108,14 @@ func longJITDump(t *testing.T, l *load) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	// The load maps it as code, as compilers do for perf.
+	// The load maps the jitdump executable, as JIT compilers do to announce it to perf.
 	before := l.place
 	l.place = f.Name()
 	l.do(t, "keep code", 1)
 	l.place = before
 }
 
-// manyMappings has the load map as many parts of a file as the kernel allows, nearly.
+// manyMappings makes the load map the pages of a file nearly as often as the kernel allows.
 func manyMappings(t *testing.T, l *load) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "code"))
 	if err != nil {
@@ -127,7 +128,7 @@ func manyMappings(t *testing.T, l *load) {
 	const most = "/proc/sys/vm/max_map_count"
 	n := min(number(t, most, "")-500, 65_000)
 	if n < limit.Mappings {
-		t.Skipf("%s allows %d mappings", most, n)
+		t.Skipf("%s allows only %d mappings", most, n)
 	}
 	before := l.place
 	l.place = f.Name()
@@ -135,7 +136,7 @@ func manyMappings(t *testing.T, l *load) {
 	l.place = before
 }
 
-// keepsCode maps the first page of a file n times as code.
+// keepsCode maps the first page of a file executable n times.
 func keepsCode(n int, place string) (int, error) {
 	f, err := os.Open(place)
 	if err != nil {
@@ -150,7 +151,7 @@ func keepsCode(n int, place string) (int, error) {
 	return n, nil
 }
 
-// elfFile makes a sparse file of a library with the code, and with these sections behind it.
+// elfFile creates a sparse shared library with the code, followed by these sections.
 func elfFile(t *testing.T, name string, size int64, names string, sections []elf.Section64, contents string) string {
 	t.Helper()
 	const start = codeOffset * 2
@@ -188,12 +189,12 @@ func elfFile(t *testing.T, name string, size int64, names string, sections []elf
 		}
 	}
 	if err := f.Truncate(size); err != nil {
-		t.Skipf("the file system of %s has no files of %d bytes: %v", path, size, err)
+		t.Skipf("the file system of %s does not support files of %d bytes: %v", path, size, err)
 	}
 	return path
 }
 
-// largeELF makes a file whose sections have 16 GiB each, of zeros.
+// largeELF creates a file whose sections contain 16 GiB of zeros each.
 func largeELF(t *testing.T) string {
 	const size, start = 1 << 34, codeOffset * 4
 	names := "\x00.text\x00.symtab\x00.strtab\x00.dynsym\x00.eh_frame\x00.gopclntab\x00.note\x00.gnu_debugdata\x00.rela.dyn\x00.shstrtab\x00"
@@ -207,7 +208,7 @@ func largeELF(t *testing.T) string {
 			Off: start, Size: size, Addr: codeOffset * 3,
 		})
 	}
-	link := uint32(len(sections) + 2) // behind the first two
+	link := uint32(len(sections) + 2) // the strings follow the two sections
 	text := elf.Section64{Name: uint32(indexOf(names, ".strtab")), Type: uint32(elf.SHT_STRTAB), Off: start, Size: 1 << 20}
 	symbols := elf.Section64{Name: uint32(indexOf(names, ".symtab")), Type: uint32(elf.SHT_SYMTAB), Off: start, Size: size, Link: link, Entsize: 24}
 	dynamic := elf.Section64{Name: uint32(indexOf(names, ".dynsym")), Type: uint32(elf.SHT_DYNSYM), Off: start, Size: size, Link: link, Entsize: 24}
@@ -216,7 +217,7 @@ func largeELF(t *testing.T) string {
 
 func indexOf(names, name string) int { return strings.Index(names, name) }
 
-// ruledELF makes a file whose .eh_frame has 150,000 rules.
+// ruledELF creates a file whose .eh_frame has 150,000 rules.
 func ruledELF(t *testing.T) string {
 	const start, functions, rules = codeOffset*2 + 0x1000, 150, 1000
 	names := "\x00.text\x00.eh_frame\x00.shstrtab\x00"
@@ -224,13 +225,14 @@ func ruledELF(t *testing.T) string {
 	if runtime.GOARCH == "arm64" {
 		sp, ra = 31, 30
 	}
-	frame := []byte{ // the CIE, and at its end the rule of the first instruction
+	frame := []byte{ // CIE, ending with the initial instructions
 		20, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, ra, 1, 0, 0x0c, sp, 8, 0x80 | ra, 1, 0, 0,
 	}
 	for i := range functions {
-		b := make([]byte, 25, 25+3*rules) // length, distance of the CIE, address, size, nothing more
+		b := make([]byte, 25, 25+3*rules) // length, CIE pointer, address, size, no augmentation data
 		for range rules / 2 {
-			b = append(b, 0x41, 0x0e, 16, 0x41, 0x0e, 24) // behind one byte the frame has another size
+			// advance_loc 1; def_cfa_offset: the frame size changes after each byte
+			b = append(b, 0x41, 0x0e, 16, 0x41, 0x0e, 24)
 		}
 		for len(b)%4 != 0 {
 			b = append(b, 0)
@@ -247,8 +249,8 @@ func ruledELF(t *testing.T) string {
 	}}, string(frame))
 }
 
-// compressedELF makes a file with a symbol for the code, and debugging information that claims to
-// have 16 GiB once it is decompressed.
+// compressedELF creates a file with a symbol for the code, and compressed debugging information
+// that claims a decompressed size of 16 GiB.
 func compressedELF(t *testing.T) string {
 	const start, size = codeOffset*2 + 0x1000, 1 << 34
 	names := "\x00.text\x00.symtab\x00.strtab\x00.zdebug_info\x00.shstrtab\x00"

@@ -12,7 +12,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// jobs do something n times at a place, and return how often it happened.
+// jobs returns the jobs by name. Each does something n times at a place and returns how often it
+// happened.
 func jobs() map[string]func(n int, place string) (int, error) {
 	return map[string]func(int, string) (int, error){
 		"exec":    func(n int, path string) (int, error) { return execs(n, path, 10) },
@@ -60,7 +61,7 @@ func pin(cpu int) error {
 	return unix.SchedSetaffinity(0, &set)
 }
 
-// execs runs a program with one argument of so many bytes.
+// execs runs a program n times with one argument of size bytes.
 func execs(n int, path string, size int) (int, error) {
 	argv := []string{"true", strings.Repeat("x", size)}
 	for i := range n {
@@ -75,7 +76,7 @@ func execs(n int, path string, size int) (int, error) {
 	return n, nil
 }
 
-// opens fail, as there is no such file.
+// opens opens a file that does not exist.
 func opens(n int, path string) (int, error) {
 	for i := range n {
 		if _, err := unix.Open(path, unix.O_RDONLY, 0); err != unix.ENOENT {
@@ -85,10 +86,11 @@ func opens(n int, path string) (int, error) {
 	return n, nil
 }
 
-// twice is for what has two rows for each.
+// twice doubles n, for jobs that cause two rows each time.
 func twice(n int, err error) (int, error) { return 2 * n, err }
 
-// connects makes connections to itself and resets them, so that none waits for its port.
+// connects connects to itself n times and resets the connections, so that no port stays in
+// TIME_WAIT.
 func connects(n int, _ string) (int, error) {
 	l, to, err := listen()
 	if err != nil {
@@ -141,7 +143,7 @@ func connect(l int, to unix.Sockaddr) error {
 	return unix.Close(a)
 }
 
-// sends sends bytes to itself, one at a time.
+// sends sends n bytes to itself, one at a time.
 func sends(n int, _ string) (int, error) {
 	l, to, err := listen()
 	if err != nil {
@@ -173,10 +175,10 @@ func sends(n int, _ string) (int, error) {
 	return n, nil
 }
 
-// refusedPort has nobody who listens.
+// refusedPort is a port on which no process listens.
 const refusedPort = 1
 
-// refuses makes connections that are refused.
+// refuses opens connections, which the kernel refuses.
 func refuses(n int, _ string) (int, error) {
 	for i := range n {
 		s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -186,13 +188,13 @@ func refuses(n int, _ string) (int, error) {
 		err = unix.Connect(s, loopback(refusedPort))
 		unix.Close(s)
 		if err != unix.ECONNREFUSED {
-			return i, fmt.Errorf("connect where nobody listens: %v", err)
+			return i, fmt.Errorf("connect to port without listener: %v", err)
 		}
 	}
 	return n, nil
 }
 
-// preads reads a file, from the page cache.
+// preads reads a file from the page cache.
 func preads(n int, path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -224,7 +226,7 @@ func getppids(n int, _ string) (int, error) {
 	return n, nil
 }
 
-// reads reads blocks of a disk, each by a request of its own.
+// reads reads blocks of a disk, one request per block.
 func reads(n int, path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECT, 0)
 	if err != nil {
@@ -244,8 +246,7 @@ func reads(n int, path string) (int, error) {
 	return n, nil
 }
 
-// sleeps returns no number: how often the thread waited for a CPU is for the kernel to
-// say.
+// sleeps returns no number: the kernel counts how often the thread waited for a CPU.
 func sleeps(n int, _ string) (int, error) {
 	for range n {
 		unix.Nanosleep(&unix.Timespec{Nsec: 1000}, nil)
@@ -253,18 +254,18 @@ func sleeps(n int, _ string) (int, error) {
 	return 0, nil
 }
 
-// crowd makes threads that sleep until the process ends.
+// crowd creates threads that sleep until the process exits.
 func crowd(n int, _ string) (int, error) {
-	there := make(chan struct{})
+	started := make(chan struct{})
 	for range n {
 		go func() {
 			runtime.LockOSThread()
-			there <- struct{}{}
+			started <- struct{}{}
 			var never unix.Timespec
 			never.Sec = 1 << 30
 			unix.Nanosleep(&never, nil)
 		}()
-		<-there
+		<-started
 	}
 	return n, nil
 }

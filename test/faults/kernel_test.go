@@ -10,22 +10,22 @@ import (
 
 const kernelBTF = "/sys/kernel/btf"
 
-// alone lets the tool's script mount what nobody else sees.
+// alone runs the script before the tool, in a private mount namespace.
 func (r *run) alone(script string) *run {
 	r.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	return r.within(script)
 }
 
-// hide mounts an empty folder.
+// hide returns a command that mounts an empty directory over dir.
 func hide(dir string) string { return "mount -t tmpfs none " + dir }
 
-// TestNoBTF hides the kernel's types. The tool says how it can be given them, and works
-// when it is.
+// TestNoBTF hides the kernel's BTF. The tool fails and names the ways to provide it, and works if
+// BTF is provided in each of them.
 func TestNoBTF(t *testing.T) {
 	skipShort(t)
 	types, err := os.ReadFile(kernelBTF + "/vmlinux")
 	if err != nil {
-		t.Skipf("this kernel has no types to hide: %v", err)
+		t.Skipf("this kernel has no BTF to hide: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "kernel.btf")
 	if err := os.WriteFile(file, types, 0o644); err != nil {
@@ -34,35 +34,35 @@ func TestNoBTF(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		eachTool(t, func(s *subject) {
 			r := s.command().alone(hide(kernelBTF)).start(s)
-			r.says(s, 4, "BTF", "--btf", "CORESCOPE_BTF")
+			r.checkFailure(s, 4, "BTF", "--btf", "CORESCOPE_BTF")
 		})
 	})
 	t.Run("flag", func(t *testing.T) {
-		eachTool(t, func(s *subject) { s.worksByTypes(s.command("--btf", file).alone(hide(kernelBTF))) })
+		eachTool(t, func(s *subject) { s.worksWithBTF(s.command("--btf", file).alone(hide(kernelBTF))) })
 	})
 	t.Run("environment", func(t *testing.T) {
 		eachTool(t, func(s *subject) {
 			r := s.command().alone(hide(kernelBTF))
 			r.Env = append(os.Environ(), "CORESCOPE_BTF="+file)
-			s.worksByTypes(r)
+			s.worksWithBTF(r)
 		})
 	})
 }
 
-// worksByTypes is works, but for tools that cannot do without an iterator: no kernel has
-// these without types of its own.
-func (s *subject) worksByTypes(r *run) {
+// worksWithBTF is like works, except that tools that require a BPF iterator must fail: iterators
+// need BTF in the running kernel.
+func (s *subject) worksWithBTF(r *run) {
 	s.Helper()
 	r.start(s)
 	if r.isReady(s) {
 		done := s.usual()
 		r.stop(s).judge(s, done)
 	} else {
-		r.says(s, 4, "iterator")
+		r.checkFailure(s, 4, "iterator")
 	}
 }
 
-// works runs the tool, and judges it by the usual job.
+// works runs the tool with the usual job and checks its counts.
 func (s *subject) works(r *run) {
 	s.Helper()
 	r.start(s).await(s)
@@ -70,8 +70,8 @@ func (s *subject) works(r *run) {
 	r.stop(s).judge(s, done)
 }
 
-// TestTracefs takes tracefs away in each way there is, and debugfs, which has another
-// place for it.
+// TestTracefs makes tracefs unavailable in several ways, also below debugfs, which contains a mount
+// point for it.
 func TestTracefs(t *testing.T) {
 	skipShort(t)
 	var mounts []string
@@ -95,7 +95,7 @@ func TestTracefs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := os.Stat("/sys/kernel/tracing"); err != nil {
-				t.Skipf("this kernel has no tracefs: %v", err)
+				t.Skipf("tracefs is not mounted: %v", err)
 			}
 			eachTool(t, func(s *subject) { s.works(s.command().alone(script)) })
 		})

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A list shows what its load holds when the tool starts, and ends by itself. The load gets what
-// it holds before; what happens later makes no difference.
+// A list shows what its load holds when the tool starts, and ends by itself. The load acquires its
+// objects before that.
 
-// kept are the things that a load holds, so that nothing collects them.
+// kept refers to the objects that a load holds, so that the garbage collector does not close them.
 var kept []any
 
-// keepFiles opens a file again and again.
+// keepFiles opens a file n times.
 func keepFiles(n int, path string) (int, error) {
 	for i := range n {
 		if _, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
@@ -28,7 +28,7 @@ func keepFiles(n int, path string) (int, error) {
 	return n, nil
 }
 
-// keepAreas maps areas that the kernel cannot merge: their protections alternate.
+// keepAreas maps n areas with alternating protections, which the kernel cannot merge.
 func keepAreas(n int, _ string) (int, error) {
 	for i := range n {
 		b, err := unix.Mmap(-1, 0, 4096, i%2*unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -67,7 +67,7 @@ func keepMaps(n int, _ string) (int, error) {
 	return n, nil
 }
 
-// links counts the descriptors of the load whose target begins so, as /proc has them.
+// links counts the load's descriptors in /proc/PID/fd whose target begins with the string.
 func links(begin string) func(*load, testing.TB) int {
 	return func(l *load, t testing.TB) (n int) {
 		t.Helper()
@@ -85,8 +85,8 @@ func links(begin string) func(*load, testing.TB) int {
 	}
 }
 
-// areas counts the memory areas of the load. The kernel shows one for old system calls beside
-// them ([vsyscall]), which is none of the process.
+// areas counts the memory areas of the load. [vsyscall], which /proc/PID/maps also lists, is not an
+// area of the process.
 func areas(l *load, t testing.TB) (n int) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", l.pid))

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A load is a process whose first thread does jobs and otherwise rests in read(2), so
-// that it is known what a tool can have seen of it.
+// A load is a process whose first thread executes jobs and otherwise blocks in read(2), so that the
+// number of events that a tool can observe is exact.
 type load struct {
 	cmd   *exec.Cmd
 	in    io.Writer
 	out   *bufio.Reader
-	pid   int // its first thread's id too
+	pid   int // also the TID of its first thread
 	place string
 }
 
@@ -28,12 +28,13 @@ const loadEnv = "CORESCOPE_FAULTS_LOAD"
 
 func init() {
 	if os.Getenv(loadEnv) != "" {
-		// In init, so that it is the first thread.
+		// In init, because the main goroutine then runs on the first thread.
 		runtime.LockOSThread()
 	}
 }
 
-// work does what the lines on standard input say, "JOB\tN\tPLACE", and answers each.
+// work executes the jobs that standard input requests as "JOB\tN\tPLACE", and answers each with a
+// line.
 func work() {
 	var answer any = 0
 	buf := make([]byte, 4096)
@@ -52,7 +53,7 @@ func work() {
 	}
 }
 
-// newLoad starts a load that does its jobs at the place.
+// newLoad starts a load whose jobs use the place.
 func newLoad(t testing.TB, place string) *load {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -78,7 +79,7 @@ func newLoad(t testing.TB, place string) *load {
 	return l
 }
 
-// do does a job, and returns how often something happened.
+// do executes a job and returns how often it happened.
 func (l *load) do(t testing.TB, job string, n int) int {
 	t.Helper()
 	l.begin(t, job, n)
@@ -92,13 +93,13 @@ func (l *load) begin(t testing.TB, job string, n int) {
 	}
 }
 
-// end waits until the load is at rest.
+// end waits until the load blocks in read(2) again.
 func (l *load) end(t testing.TB) int {
 	t.Helper()
 	line, err := l.out.ReadString('\n')
 	n, failed := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil || failed != nil {
-		t.Fatalf("load answers %q: %v", line, err)
+		t.Fatalf("load returned %q: %v", line, err)
 	}
 	resting := fmt.Sprintf("%d 0x0 ", unix.SYS_READ)
 	for !strings.HasPrefix(l.read(t, "syscall"), resting) {
@@ -116,7 +117,7 @@ func (l *load) read(t testing.TB, file string) string {
 	return string(text)
 }
 
-// leaving is how a thread leaves a CPU.
+// leaving is a way in which a thread stops running on a CPU.
 type leaving int
 
 const (
@@ -125,16 +126,17 @@ const (
 	toSleep
 )
 
-// left is how often the load's thread has left a CPU so, as the kernel counts it.
+// left counts how often the load's thread has left a CPU in that way, from the kernel's counters of
+// context switches.
 func (l *load) left(t testing.TB, how leaving) (n int) {
 	t.Helper()
 	for line := range strings.Lines(l.read(t, "status")) {
-		var of int
-		fmt.Sscanf(line, "voluntary_ctxt_switches: %d", &of)
-		if of == 0 && how == inAnyWay {
-			fmt.Sscanf(line, "nonvoluntary_ctxt_switches: %d", &of)
+		var switches int
+		fmt.Sscanf(line, "voluntary_ctxt_switches: %d", &switches)
+		if switches == 0 && how == inAnyWay {
+			fmt.Sscanf(line, "nonvoluntary_ctxt_switches: %d", &switches)
 		}
-		n += of
+		n += switches
 	}
 	return n
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// memory is a memory cgroup, of either version.
+// memory is a memory cgroup (v1 or v2).
 type memory struct{ dir, usage, limit string }
 
 func newMemory(t testing.TB, name string) *memory {
@@ -32,15 +32,15 @@ func newMemory(t testing.TB, name string) *memory {
 	dir := tooltest.Cgroup(t, "cgroup2", name)
 	control := filepath.Join(filepath.Dir(dir), "cgroup.subtree_control")
 	if err := os.WriteFile(control, []byte("+memory"), 0); err != nil {
-		t.Skipf("there is no memory controller: %v", err)
+		t.Skipf("the memory controller is not available: %v", err)
 	}
 	return &memory{dir, "memory.current", "memory.max"}
 }
 
-// enter is what a command does to be in it.
+// enter returns a shell command that moves the shell to the cgroup.
 func (m *memory) enter() string { return "echo $$ >" + filepath.Join(m.dir, "cgroup.procs") }
 
-// used is what all in it use, whether memory of processes or of BPF.
+// used returns the memory in bytes that is charged to the cgroup, by processes and by BPF.
 func (m *memory) used(t testing.TB) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(m.dir, m.usage))
@@ -61,12 +61,12 @@ func (m *memory) allow(t testing.TB, bytes int) {
 	}
 }
 
-// TestMemory allows the tool, with its maps, a part of what it uses. It works, or says
-// that there is no memory, or the kernel kills it, as it does with any process that
-// touches memory it may not have. Then nothing is left.
+// TestMemory limits the tool, including its maps, to a part of the memory that it uses. The tool
+// works, or fails with an error, or the kernel's OOM killer ends it. No object remains in the
+// kernel.
 func TestMemory(t *testing.T) {
 	skipShort(t)
-	newMemory(t, "faults") // or this skips
+	newMemory(t, "faults") // skips the test without a memory controller
 	const parts = 4
 	var refused atomic.Int32
 	t.Run("each", func(t *testing.T) {
@@ -82,11 +82,11 @@ func TestMemory(t *testing.T) {
 		})
 	})
 	if refused.Load() == 0 {
-		t.Error("no map was refused")
+		t.Error("no tool failed for lack of memory")
 	}
 }
 
-// usage is what the tool uses when it is ready.
+// usage returns the memory in bytes that the tool uses when it is ready.
 func (s *subject) usage() int {
 	s.Helper()
 	m := newMemory(s, fmt.Sprintf("faults-%d", s.pid))
@@ -98,7 +98,7 @@ func (s *subject) usage() int {
 	return used
 }
 
-// starved tells whether the tool was refused memory, and said so.
+// starved reports whether the tool failed for lack of memory, with an error that says so.
 func (s *subject) starved(m *memory) bool {
 	s.Helper()
 	r := s.command().within(m.enter()).start(s)
@@ -119,7 +119,7 @@ func (s *subject) starved(m *memory) bool {
 	if wasKilled(r.end(s)) {
 		return false
 	}
-	r.says(s, 1, "memory")
+	r.checkFailure(s, 1, "memory")
 	return true
 }
 

@@ -19,7 +19,7 @@ import (
 
 func nothing(int, string) (int, error) { return 0, nil }
 
-// misses reads pages of a disk that are not in the page cache, each by itself.
+// misses reads pages of a disk that are not in the page cache, one request per page.
 func misses(n int, path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -44,7 +44,7 @@ func misses(n int, path string) (int, error) {
 	return n, nil
 }
 
-// bpfProgram loads a program and returns its id.
+// bpfProgram loads a program and returns its ID.
 func bpfProgram(t testing.TB) string {
 	t.Helper()
 	tooltest.Root(t)
@@ -66,7 +66,7 @@ func bpfProgram(t testing.TB) string {
 	return strconv.Itoa(int(id))
 }
 
-// runsProgram runs the program of that id, by a call for each run.
+// runsProgram runs the program with this ID n times (BPF_PROG_TEST_RUN), one system call each.
 func runsProgram(n int, id string) (int, error) {
 	number, err := strconv.Atoi(id)
 	if err != nil {
@@ -85,7 +85,8 @@ func runsProgram(n int, id string) (int, error) {
 	return n, nil
 }
 
-// jvm makes a library with the probes of a Java runtime that a collection runs into.
+// jvm creates a library with the USDT probes of a Java runtime at which a garbage collection begins
+// and ends.
 func jvm(t testing.TB) string {
 	t.Helper()
 	return native.Write(t, t.TempDir()+"/libjvm.so", collection(),
@@ -111,8 +112,7 @@ func collects(n int, path string) (int, error) {
 	return n, nil
 }
 
-// spins uses a CPU for n ms. It returns no number: tooltest.Samples counts how often
-// that is sampled.
+// spins uses a CPU for n ms. It returns no number: tooltest.Samples counts the samples.
 func spins(n int, _ string) (int, error) {
 	for end := cpuTime() + time.Duration(n)*time.Millisecond; cpuTime() < end; {
 	}
@@ -121,15 +121,15 @@ func spins(n int, _ string) (int, error) {
 
 func cpuTime() time.Duration {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) // a clock that every kernel has
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) // supported by every kernel
 	return time.Duration(ts.Nano())
 }
 
-// ownNetwork gives the load's first thread a network namespace with a loopback of its own: what
-// happens there is nobody else's.
+// ownNetwork moves the load's first thread to a new network namespace with its own loopback device,
+// where no other process causes events.
 func ownNetwork(int, string) (int, error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return 0, fmt.Errorf("make network namespace: %w", err)
+		return 0, fmt.Errorf("create network namespace: %w", err)
 	}
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -147,11 +147,11 @@ func ownNetwork(int, string) (int, error) {
 	return 0, nil
 }
 
-// lossy is a connection whose receiver drops what comes.
+// lossy is a connection whose receiver drops all packets.
 type lossy struct{ from, to int }
 
-// loses sends a byte on each of n connections, drops it until it was sent again twice, and
-// returns how many segments the kernel has sent again.
+// loses sends a byte on each of n connections, drops it until it has been retransmitted twice, and
+// returns the number of retransmitted segments.
 func loses(n int, _ string) (int, error) {
 	l, addr, err := listen()
 	if err != nil {
@@ -172,7 +172,8 @@ func loses(n int, _ string) (int, error) {
 		}
 		all = append(all, c)
 	}
-	// Each receives as soon as its byte was sent again twice: the pauses between become longer.
+	// Each connection receives as soon as its byte has been retransmitted twice, because the
+	// retransmission timeout doubles each time.
 	for waiting := slices.Clone(all); len(waiting) > 0; time.Sleep(time.Millisecond) {
 		waiting = slices.DeleteFunc(waiting, func(c lossy) bool {
 			n, failed := c.retransmits()
@@ -188,11 +189,11 @@ func loses(n int, _ string) (int, error) {
 	}
 	sum := 0
 	for _, c := range all {
-		again, err := c.recovered()
+		retransmitted, err := c.recovered()
 		if err != nil {
 			return sum, err
 		}
-		sum += again
+		sum += retransmitted
 	}
 	return sum, nil
 }
@@ -216,7 +217,7 @@ func lose(l int, addr unix.Sockaddr) (c lossy, err error) {
 	return c, err
 }
 
-// retransmits is how many segments the connection has sent again.
+// retransmits returns the number of segments that the connection has retransmitted.
 func (c lossy) retransmits() (int, error) {
 	info, err := unix.GetsockoptTCPInfo(c.from, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {
@@ -225,8 +226,8 @@ func (c lossy) retransmits() (int, error) {
 	return int(info.Total_retrans), nil
 }
 
-// recovered waits until the byte has arrived and its acknowledgement is back, when nothing is left
-// to be sent again, and returns how often that happened.
+// recovered waits until the byte has arrived and is acknowledged, so that nothing is left to
+// retransmit, and returns the number of retransmitted segments.
 func (c lossy) recovered() (int, error) {
 	if _, err := unix.Read(c.to, make([]byte, 1)); err != nil {
 		return 0, err

@@ -7,7 +7,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// library makes a file of a library that has one function, and returns its path.
+// library returns a function that creates a shared library with one function and returns its path.
 func library(name, function string) func(testing.TB) string {
 	return func(t testing.TB) string {
 		t.Helper()
@@ -15,10 +15,10 @@ func library(name, function string) func(testing.TB) string {
 	}
 }
 
-// libraries are those that this process has mapped, by path.
+// libraries are the libraries that this process has loaded, by path.
 var libraries = map[string]*native.Library{}
 
-// calls calls the one function of a library, which does as it is told.
+// calls calls the function of a library n times. The function behaves as c says.
 func calls(n int, path, function string, c native.Call) (int, error) {
 	lib := libraries[path]
 	if lib == nil {
@@ -34,19 +34,19 @@ func calls(n int, path, function string, c native.Call) (int, error) {
 	return n, nil
 }
 
-// text is what pointers of calls point to.
+// text is the string that pointer arguments point to.
 var text = native.Text("text")
 
-// noName is a look-up that finds nothing.
+// noName is a lookup that finds no address.
 func noName() native.Call {
 	const eaiNoName = 1<<32 - 2
 	return native.Call{Args: [7]uint64{native.Pointer(text)}, Ret: eaiNoName}
 }
 
-// line is a line that was typed.
+// line is a line that readline returns.
 func line() native.Call { return native.Call{Ret: native.Pointer(text)} }
 
-// data is four bytes that were sent.
+// data is a call that writes four bytes.
 func data() native.Call {
 	return native.Call{Args: [7]uint64{0xabc000, native.Pointer(text), 4}, Ret: 4}
 }

@@ -23,10 +23,10 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// deadline is a bound on what does not happen; it is no part of any judgement.
+// deadline is the time after which a test fails because the tool hangs; no check depends on it.
 const deadline = 3 * time.Minute
 
-// binary is the path of the command, made by TestMain.
+// binary is the path of corescope, built by withBinary.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	// Most of the time they wait, in TestTasks for one another.
+	// Most of the time the tests wait, in TestTasks for one another.
 	flag.Set("test.parallel", strconv.Itoa(max(20, len(tools.All()))))
 	os.Exit(withBinary(m.Run))
 }
 
-// withBinary builds the command, unless it lies beside the test, as in a machine of
-// test/kernels.
+// withBinary builds the command, unless it is in the directory of the test binary, as in virtual
+// machines of test/kernels.
 func withBinary(run func() int) int {
 	if binary = filepath.Join(filepath.Dir(os.Args[0]), "corescope"); filepath.Dir(os.Args[0]) == "/test" {
 		return run()
@@ -62,30 +62,30 @@ func withBinary(run func() int) int {
 	return run()
 }
 
-// run is a tool that runs as a process of its own.
+// run is a tool that runs in its own process.
 type run struct {
 	*exec.Cmd
-	ready  chan struct{} // closed when it says so
-	done   chan struct{} // closed when all that it wrote is read
+	ready  chan struct{} // closed when the tool reports that it is ready
+	done   chan struct{} // closed when all of its output has been read
 	out    *os.File
 	stderr bytes.Buffer
 
 	hooks   []string
-	rows    int // or what tables and histograms count
-	lines   int // or what histograms count, as the summary does
+	rows    int // or the sum of counts in tables and histograms
+	lines   int // or the counts of histograms; compared with events in the summary
 	column  string
 	tool    string
 	lost    []tooltest.Row
 	summary tooltest.Row
 	hists   []tooltest.Row
-	seen    []tooltest.Row // the rows, if keep
+	seen    []tooltest.Row // the rows, if keep is set
 	keep    bool
-	err     error // of a line
-	listed  int   // the rows of a list as the tool started, -1 of other tools
+	err     error // of parsing a line
+	listed  int   // rows expected of a list when the tool started; -1 for other tools
 	list    func() int
 }
 
-// command is the tool, told to show the load.
+// command returns the tool with flags that select the load.
 func (s *subject) command(args ...string) *run {
 	args = slices.Concat([]string{s.tool.Name, "--output", "json"}, s.args(s.load), args)
 	if s.perf {
@@ -103,14 +103,14 @@ func (s *subject) command(args ...string) *run {
 	return r
 }
 
-// within lets a script go before the tool, in the same process.
+// within runs a shell script before the tool, in the same process.
 func (r *run) within(script string, args ...string) *run {
 	argv := append([]string{"/bin/sh", "-c", script + ` && exec "$0" "$@"`}, r.Args...)
 	r.Path, r.Args = "/bin/sh", argv
 	return r
 }
 
-// start starts the tool and reads what it says. It does not wait.
+// start starts the tool and reads its output, without waiting until it is ready.
 func (r *run) start(t testing.TB) *run {
 	return r.startReading(t, func(f io.Reader) io.Reader { return f })
 }
@@ -180,17 +180,17 @@ func (r *run) take(row tooltest.Row) {
 	}
 }
 
-// await waits until the tool is ready; it fails the test if it ends before.
+// await waits until the tool is ready, and fails the test if the tool ends before.
 func (r *run) await(t testing.TB) *run {
 	t.Helper()
 	if !r.isReady(t) {
 		err := r.Wait()
-		t.Fatalf("%q has ended: %v: %s", r.Args, err, &r.stderr)
+		t.Fatalf("%q ended before it was ready: %v: %s", r.Args, err, &r.stderr)
 	}
 	return r
 }
 
-// isReady waits until the tool is ready, and reports whether it was before it ended.
+// isReady waits until the tool is ready or ends, and reports whether it became ready.
 func (r *run) isReady(t testing.TB) bool {
 	t.Helper()
 	select {
@@ -198,23 +198,23 @@ func (r *run) isReady(t testing.TB) bool {
 		return true
 	case <-r.done:
 	case <-time.After(deadline):
-		t.Fatalf("%q is not ready: %s", r.Args, &r.stderr)
+		t.Fatalf("%q did not become ready: %s", r.Args, &r.stderr)
 	}
 	select {
-	case <-r.ready: // a list that was read to its end
+	case <-r.ready: // a list may end at once
 		return true
 	default:
 		return false
 	}
 }
 
-// end waits for the end, and returns how the tool ended.
+// end waits until the tool exits.
 func (r *run) end(t testing.TB) *os.ProcessState {
 	t.Helper()
 	select {
 	case <-r.done:
 	case <-time.After(deadline):
-		t.Fatalf("%q does not end: %s", r.Args, &r.stderr)
+		t.Fatalf("%q does not exit: %s", r.Args, &r.stderr)
 	}
 	if r.ProcessState == nil {
 		if err := r.Wait(); r.ProcessState == nil {
@@ -224,8 +224,8 @@ func (r *run) end(t testing.TB) *os.ProcessState {
 	return r.ProcessState
 }
 
-// stop interrupts the tool, or waits for the end of a list, and fails the test if it does not
-// end well.
+// stop interrupts the tool, or waits for the end of a list, and fails the test unless it exits with
+// 0 and a summary.
 func (r *run) stop(t testing.TB) *run {
 	t.Helper()
 	if r.listed < 0 {
@@ -244,33 +244,34 @@ func (r *run) signal(t testing.TB, sig os.Signal) {
 	}
 }
 
-// judge fails the test unless the rows and what is said to be lost make up what
-// happened. Runs that a busy program has left out need not have been the load's.
+// judge fails the test unless rows and lost events add up to what happened. Skipped program runs
+// (program_busy) may have been events of other processes.
 func (r *run) judge(t testing.TB, what happened) {
 	t.Helper()
 	if r.listed >= 0 {
-		// The load may get threads, areas and descriptors of the Go runtime meanwhile.
+		// The Go runtime of the load can create threads, areas and descriptors in the meantime.
 		what = happened{r.listed, max(0, r.list()-r.listed)}
 	}
 	busy := int(r.summary.Object("reasons").Num("program_busy"))
 	lost := int(r.summary.Num("lost")) - busy
-	told := r.rows + lost
-	if off := what.n - told; off < -what.hidden || off > busy+what.hidden {
-		t.Errorf("%d rows and %d lost, %d busy, of %+v that happened: %v", r.rows, lost, busy, what, r.summary)
+	reported := r.rows + lost
+	if off := what.n - reported; off < -what.hidden || off > busy+what.hidden {
+		t.Errorf("%d rows, %d lost, %d skipped as busy, want a sum of %+v: %v", r.rows, lost, busy, what, r.summary)
 	}
 	if events := int(r.summary.Num("events")); events != r.lines {
-		t.Errorf("summary says %d rows, there are %d", events, r.lines)
+		t.Errorf("the summary has %d events, output has %d rows", events, r.lines)
 	}
-	var said float64
+	var reportedLost float64
 	for _, row := range r.lost {
-		said += row.Num("lost")
+		reportedLost += row.Num("lost")
 	}
-	if said > r.summary.Num("lost") {
-		t.Errorf("said to be lost %v, in all %v", said, r.summary.Num("lost"))
+	if reportedLost > r.summary.Num("lost") {
+		t.Errorf("messages report %v lost events, the summary only %v", reportedLost, r.summary.Num("lost"))
 	}
 }
 
-// losses is how many are said to be lost, but for what process 1 hides on some guests.
+// losses returns the number of lost events, except those of process 1 that some guests do not
+// observe.
 func (r *run) losses() int {
 	lost := r.summary.Num("lost")
 	if tooltest.HidesProcess1() {
@@ -279,19 +280,19 @@ func (r *run) losses() int {
 	return int(lost)
 }
 
-// says fails the test unless the tool ended with the code, and a sentence that has the
-// words as the last thing on standard error.
-func (r *run) says(t testing.TB, code int, words ...string) {
+// checkFailure fails the test unless the tool exited with the code, and the last line of standard
+// error is an error message that contains the words.
+func (r *run) checkFailure(t testing.TB, code int, words ...string) {
 	t.Helper()
 	state := r.end(t)
 	text := strings.TrimSpace(r.stderr.String())
 	text = text[strings.LastIndexByte(text, '\n')+1:]
 	if state.ExitCode() != code || !strings.HasPrefix(text, r.tool+": ") {
-		t.Errorf("%q: %v, want exit code %d and a sentence: %s", r.Args, state, code, text)
+		t.Errorf("%q: %v, want exit code %d and an error message: %s", r.Args, state, code, text)
 	}
 	for _, word := range words {
 		if !strings.Contains(text, word) {
-			t.Errorf("%q does not say %q: %s", r.Args, word, text)
+			t.Errorf("%q: error message does not contain %q: %s", r.Args, word, text)
 		}
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspended is how long the tool is suspended at least.
+// suspended is the minimum time for which the tool is suspended.
 const suspended = 10 * time.Second
 
-// TestSuspended stops the tool (SIGSTOP) for ten seconds, in which more happens than the
-// buffers hold, and lets it go on. What events had no room for is counted.
+// TestSuspended suspends the tool (SIGSTOP) for ten seconds while more events happen than the
+// buffers hold, and resumes it. Events that found the buffer full are counted as lost.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
 	eachBuffer(t, func(s *subject) {
@@ -31,8 +31,8 @@ func TestSuspended(t *testing.T) {
 	})
 }
 
-// checkStorm fails the test if nothing was lost of a storm that the buffers do not hold,
-// or something of a histogram or table, which need none.
+// checkStorm fails the test if no event of a storm was lost although the buffers are too small, or
+// if a histogram or table, which needs no buffer, lost any.
 func (s *subject) checkStorm(r *run) {
 	s.Helper()
 	if sends := sendsEvents(s.T, s.tool); sends && !s.fits && r.losses() == 0 || !sends && r.losses() > 0 {
@@ -40,8 +40,8 @@ func (s *subject) checkStorm(r *run) {
 	}
 }
 
-// TestSlowReader has a reader that takes nothing while more happens than the buffers and
-// the pipe hold, and then some KiB a millisecond.
+// TestSlowReader does not read the output while more events happen than the buffers and the pipe
+// hold, and then reads a few KiB per millisecond.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	eachTool(t, func(s *subject) {
@@ -56,8 +56,8 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// slowly reads the first line at once, nothing more from when it is stuck until it may
-// begin, and then slowly.
+// slowly is a reader that reads normally until stuck is closed, then blocks until begin is closed,
+// and then reads slowly.
 type slowly struct {
 	from         io.Reader
 	stuck, begin chan struct{}
@@ -78,8 +78,8 @@ func (s *slowly) Read(b []byte) (int, error) {
 	return s.from.Read(b)
 }
 
-// TestStuckReader never reads. The first SIGINT asks the tool to end, which waits for
-// the reader; the second ends it.
+// TestStuckReader never reads the output. After the first SIGINT the tool waits for the reader; a
+// later SIGINT ends it.
 func TestStuckReader(t *testing.T) {
 	t.Parallel()
 	eachTool(t, func(s *subject) {
@@ -92,23 +92,23 @@ func TestStuckReader(t *testing.T) {
 		r.signal(s, unix.SIGINT)
 		ended := make(chan error)
 		go func() { ended <- r.Wait() }()
-		again := time.NewTicker(50 * time.Millisecond)
-		defer again.Stop()
+		retry := time.NewTicker(50 * time.Millisecond)
+		defer retry.Stop()
 		for over := time.After(deadline); ; {
 			select {
 			case <-ended:
 				h.checkGone(s)
 				return
-			case <-again.C:
+			case <-retry.C:
 				r.signal(s, unix.SIGINT)
 			case <-over:
-				s.Fatal("does not end")
+				s.Fatal("the tool does not exit")
 			}
 		}
 	})
 }
 
-// TestStorm reads as fast as it can while more happens than the buffers hold.
+// TestStorm reads at full speed while more events happen than the buffers hold.
 func TestStorm(t *testing.T) {
 	eachBuffer(t, func(s *subject) {
 		r := s.command().start(s).await(s)
@@ -117,7 +117,7 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// TestOutputFull writes where there is no space.
+// TestOutputFull writes to a full device.
 func TestOutputFull(t *testing.T) {
 	eachTool(t, func(s *subject) {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -131,12 +131,12 @@ func TestOutputFull(t *testing.T) {
 		if err := r.Start(); err != nil {
 			s.Fatal(err)
 		}
-		r.says(s, 1, "no space left on device")
+		r.checkFailure(s, 1, "no space left on device")
 	})
 }
 
-// TestOutputClosed has no standard output at all: rows must not go where another
-// descriptor, of a map or a program, has taken its number.
+// TestOutputClosed starts the tool without standard output. Rows must not be written to another
+// file, map or program that got descriptor 1.
 func TestOutputClosed(t *testing.T) {
 	eachTool(t, func(s *subject) {
 		r := s.command("--duration", "300ms").within("exec >&-").start(s)

@@ -10,18 +10,18 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// tasks are how many there are beside the usual, in so many processes: Go allows a
-// process 10,000 threads.
+// tasks is the number of additional threads, in several processes: the Go runtime allows 10,000
+// threads per process.
 const (
 	tasks     = 30_000
 	processes = 6
 )
 
-// TestTasks has 30,000 threads that sleep. Each tool starts among them and is right in
-// its numbers, while all of them end too.
+// TestTasks starts each tool while 30,000 additional threads sleep, and checks its counts while
+// these threads exit.
 func TestTasks(t *testing.T) {
 	skipShort(t)
-	skipWithoutRoom(t)
+	skipWithoutMemory(t)
 	var crowds []*load
 	for range processes {
 		l := newLoad(t, "-")
@@ -30,7 +30,7 @@ func TestTasks(t *testing.T) {
 	}
 	for _, l := range crowds {
 		if n := l.end(t); n != tasks/processes {
-			t.Fatalf("%d threads", n)
+			t.Fatalf("%d threads, want %d", n, tasks/processes)
 		}
 	}
 	var started sync.WaitGroup
@@ -58,22 +58,22 @@ func TestTasks(t *testing.T) {
 	})
 }
 
-// skipWithoutRoom skips the test where so many threads do not fit: each takes some 60 KB
-// of the kernel's memory and of its process.
-func skipWithoutRoom(t *testing.T) {
+// skipWithoutMemory skips the test if memory or limits do not suffice for so many threads: each
+// takes about 60 KB in the kernel and in its process.
+func skipWithoutMemory(t *testing.T) {
 	t.Helper()
-	const room = tasks * 64 << 10
-	if free := number(t, "/proc/meminfo", "MemAvailable:") << 10; free < 2*room {
-		t.Skipf("%d MB of memory are not enough for %d threads", free>>20, tasks)
+	const memory = tasks * 64 << 10
+	if free := number(t, "/proc/meminfo", "MemAvailable:") << 10; free < 2*memory {
+		t.Skipf("%d MB of memory are free: %d threads need %d MB", free>>20, tasks, memory>>20)
 	}
 	for _, file := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
 		if most := number(t, file, ""); most < tasks+2000 {
-			t.Skipf("%s allows %d threads", file, most)
+			t.Skipf("%s allows only %d threads", file, most)
 		}
 	}
 }
 
-// number reads the number behind a name.
+// number reads the number after a name in a file, such as a field of /proc/PID/status.
 func number(t *testing.T, file, name string) int {
 	t.Helper()
 	text, err := os.ReadFile(file)

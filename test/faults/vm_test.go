@@ -17,33 +17,35 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// ownMachine skips the test on machines that have another use: it changes what all
-// processes share.
+// ownMachine skips the test on machines that are used for anything else, because the test changes
+// system-wide state.
 func ownMachine(t *testing.T) {
 	t.Helper()
 	tooltest.Root(t)
 	if init, err := os.Readlink("/proc/1/exe"); err != nil || init != "/init" {
-		t.Skipf("this changes the whole machine, whose first process is %q: TOOLS=faults make test-kernels runs it in one of its own", init)
+		t.Skipf("the test changes system-wide state and process 1 is %q: "+
+			"run it in a virtual machine (TOOLS=faults make test-kernels)", init)
 	}
 }
 
-// oneByOne runs test for one tool after another, and by perf buffers too if asked.
+// oneByOne runs test for one tool after the other; if perf is set, tools that send events are also
+// tested with perf buffers.
 func oneByOne(t *testing.T, perf bool, test func(s *subject)) {
 	t.Helper()
-	one := func(name string, tl *tool.Tool, perf bool) {
+	run := func(name string, tl *tool.Tool, perf bool) {
 		t.Run(name, func(t *testing.T) { test(newSubject(t, tl, perf)) })
 	}
 	for _, tl := range tools.All() {
-		one(tl.Name, tl, false)
+		run(tl.Name, tl, false)
 		if perf && sendsEvents(t, tl) {
-			one(tl.Name+" perf", tl, true)
+			run(tl.Name+" perf", tl, true)
 		}
 	}
 }
 
-// cpu is one that can be taken offline: not the last one if there are enough, so that
-// there is a gap.
-type cpu struct{ number, behind int }
+// cpu is the first CPU that can be taken offline. last is the last such CPU, or the same: if it
+// differs, the numbers of online CPUs have a gap while the first one is offline.
+type cpu struct{ number, last int }
 
 func findCPU(t *testing.T) cpu {
 	t.Helper()
@@ -60,7 +62,7 @@ func findCPU(t *testing.T) cpu {
 	}
 	slices.Sort(numbers)
 	if len(numbers) == 0 {
-		t.Skip("no CPU of this machine can be taken offline")
+		t.Skip("no CPU can be taken offline")
 	}
 	c := cpu{numbers[0], numbers[len(numbers)-1]}
 	t.Cleanup(func() { c.set(t, true) })
@@ -82,7 +84,7 @@ func (c cpu) set(t testing.TB, online bool) {
 	}
 }
 
-// on does the usual job on a CPU.
+// on executes the usual job on a CPU.
 func (s *subject) on(cpu int) happened {
 	s.Helper()
 	all := s.does("pin", cpu)
@@ -90,14 +92,14 @@ func (s *subject) on(cpu int) happened {
 	return all
 }
 
-// rounds is how often the job is done on a CPU that has come, and gap lies between: long
-// enough for the kernel's word to reach the tool.
+// The job runs several times on a CPU that came online, with a gap between: long enough for the
+// kernel's notification to reach the tool.
 const (
 	rounds = 4
 	gap    = 100 * time.Millisecond
 )
 
-// arrived does jobs on a CPU that has just come.
+// arrived executes jobs on a CPU that has just come online.
 func (s *subject) arrived(cpu int) (all happened) {
 	s.Helper()
 	for range rounds {
@@ -107,18 +109,17 @@ func (s *subject) arrived(cpu int) (all happened) {
 	return all
 }
 
-// checkArrived fails the test if more was lost than what was sent before the CPU had a
-// buffer.
+// checkArrived fails the test if more was lost than the events sent before the CPU had a buffer.
 func (s *subject) checkArrived(r *run, on happened) {
 	s.Helper()
-	s.Logf("%d rows, %d lost of %d on the CPU that came", r.rows, r.losses(), on.n)
+	s.Logf("%d rows, %d lost of %d on the CPU that came online", r.rows, r.losses(), on.n)
 	if r.losses() > on.n/2 {
-		s.Errorf("%d lost: the CPU was given no buffer", r.losses())
+		s.Errorf("%d lost: the CPU got no buffer", r.losses())
 	}
 }
 
-// TestCPUs starts the tool with a CPU missing among the others, lets that come, takes it
-// from below the load, and lets it come back.
+// TestCPUs starts the tool while that CPU is offline, takes the CPU online, takes it
+// offline while the load is pinned to it, and takes it online again.
 func TestCPUs(t *testing.T) {
 	ownMachine(t)
 	c := findCPU(t)
@@ -126,8 +127,8 @@ func TestCPUs(t *testing.T) {
 		c.set(s, false)
 		r := s.command().start(s).await(s)
 		all := s.on(0)
-		if c.behind != c.number {
-			all.add(s.on(c.behind))
+		if c.last != c.number {
+			all.add(s.on(c.last))
 		}
 		var late happened
 		for range 2 {
@@ -144,8 +145,8 @@ func TestCPUs(t *testing.T) {
 
 const step = time.Hour
 
-// TestClockStep sets the wall clock forward by an hour, and back. No duration shows it;
-// times do, a second later at most.
+// TestClockStep sets the wall clock forward by an hour, and back. Durations must not change. Times
+// must follow within a second.
 func TestClockStep(t *testing.T) {
 	ownMachine(t)
 	oneByOne(t, false, func(s *subject) {
@@ -174,7 +175,7 @@ func setClock(t testing.TB, to time.Time) {
 	}
 }
 
-// checkTimes looks for rows from between two times.
+// checkTimes counts the rows with times in an interval.
 func (s *subject) checkTimes(r *run, begin, end time.Time) {
 	s.Helper()
 	n := 0
@@ -188,12 +189,12 @@ func (s *subject) checkTimes(r *run, begin, end time.Time) {
 		}
 	}
 	if len(r.seen) > 0 && n < s.n && !s.isList() {
-		s.Errorf("%d rows from %v to %v, want %d", n, begin, end, s.n)
+		s.Errorf("%d rows with times from %v to %v, want %d", n, begin, end, s.n)
 	}
 }
 
-// checkDurations looks at all numbers of nanoseconds, and at the greatest value of
-// histograms.
+// checkDurations checks all columns in nanoseconds and the maximum of histograms against the time
+// step.
 func (s *subject) checkDurations(r *run) {
 	s.Helper()
 	for _, row := range r.seen {
@@ -204,15 +205,15 @@ func (s *subject) checkDurations(r *run) {
 		}
 	}
 	for _, h := range r.hists {
-		ns, known := map[string]float64{"nsecs": 1, "usecs": 1e3}[h.Str("unit")]
-		if greatest := h.Num("max") * ns; !known || greatest < 0 || greatest > float64(step)/2 {
-			s.Errorf("greatest is %v: %v", h.Num("max"), h)
+		ns, isTime := map[string]float64{"nsecs": 1, "usecs": 1e3}[h.Str("unit")]
+		if greatest := h.Num("max") * ns; !isTime || greatest < 0 || greatest > float64(step)/2 {
+			s.Errorf("the maximum is %v: %v", h.Num("max"), h)
 		}
 	}
 }
 
-// TestLockdown is the last: there is no way back. In mode integrity all works; in mode
-// confidentiality a tool works, or says what is refused.
+// TestLockdown must run last, because lockdown cannot be reverted. In mode integrity all tools
+// work; in mode confidentiality a tool works, or reports what the kernel refuses.
 func TestLockdown(t *testing.T) {
 	ownMachine(t)
 	const dir, file = "/sys/kernel/security", "/sys/kernel/security/lockdown"
@@ -237,7 +238,7 @@ func TestLockdown(t *testing.T) {
 				done := s.usual()
 				r.stop(s).judge(s, done)
 			} else {
-				r.says(s, 4, "lockdown")
+				r.checkFailure(s, 4, "lockdown")
 				s.Logf("%s", &r.stderr)
 			}
 		})

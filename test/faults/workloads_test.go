@@ -11,39 +11,39 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// A workload is what a tool is shown.
+// A workload is the load for one tool.
 type workload struct {
-	// place makes where the load does its jobs.
+	// place creates the file or object with which the load executes its jobs.
 	place func(t testing.TB) string
-	// args have the tool show this load and nothing else.
+	// args makes the tool show this load only.
 	args func(l *load) []string
-	// job is what the load does for each row or value, and n how often where no fault
-	// wants more.
+	// job is executed once per row or value; n is how often, unless a test needs more.
 	job string
 	n   int
-	// storm is a job that sends more than the buffers hold, or much where it fits, done
-	// so many times.
+	// storm is a job that sends more events than the buffers hold, and storms how often it is
+	// executed. If fits is set, the events fit in the buffers.
 	storm  string
 	storms int
 	fits   bool
-	// column counts it, in the rows of a table.
+	// column is the column of a table that counts the job.
 	column string
-	// left tells that what happened is how often the load's thread left a CPU so: from one
-	// rest to the next that is how often it waited to get one, or to be woken.
+	// left is set if the number of events is how often the load's thread left a CPU in that way
+	// between two blocking reads: that is how often it waited for a CPU, or to be woken.
 	left leaving
-	// begun are those that the tool does not see, as they began before it.
+	// begun is the number of events that the tool does not report because they began before it
+	// started.
 	begun int
-	// first is a job that the load does once, before any tool starts, and firsts how often.
+	// first is a job that the load executes once before a tool starts, and firsts how often.
 	first  string
 	firsts int
-	// listed is how many rows a list has: what of the load the kernel itself shows in /proc.
+	// listed returns how many rows a list must have, according to /proc.
 	listed func(*load, testing.TB) int
-	// samples tells that what happened is how often a timer of that frequency interrupted the
-	// load's thread.
+	// samples is set if the number of events is how often a timer of that frequency, in Hz,
+	// interrupted the load's thread.
 	samples int
 }
 
-// workloads has each tool's. A new tool needs a line here, and may need a job.
+// workloads returns the workload of each tool. A new tool needs an entry, and possibly a new job.
 func workloads() map[string]workload {
 	byPID := func(more ...string) func(*load) []string {
 		return func(l *load) []string { return append([]string{"--pid", strconv.Itoa(l.pid)}, more...) }
@@ -202,7 +202,7 @@ func workloads() map[string]workload {
 	}
 }
 
-// program is a name of a program that does nothing.
+// program returns the name of a program that does nothing.
 func program(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fault")
@@ -236,23 +236,23 @@ func TestEachToolHasWorkload(t *testing.T) {
 		delete(all, tl.Name)
 	}
 	for name := range all {
-		t.Errorf("there is no tool %s", name)
+		t.Errorf("workload for unknown tool %s", name)
 	}
 }
 
 // isList reports whether the tool lists what the load holds, and ends by itself.
 func (w *workload) isList() bool { return w.listed != nil }
 
-// subject is a tool with a load of its own.
+// subject is a tool under test with its own load.
 type subject struct {
 	*testing.T
 	*load
 	workload
 	tool *tool.Tool
-	perf bool // its events come through perf buffers
+	perf bool // events are sent through perf buffers
 }
 
-// eachTool runs test for all tools at once, beside the caller.
+// eachTool runs test for all tools in parallel.
 func eachTool(t *testing.T, test func(s *subject)) {
 	t.Helper()
 	skipShort(t)
@@ -261,15 +261,16 @@ func eachTool(t *testing.T, test func(s *subject)) {
 	}
 }
 
-// skipShort leaves out what does not need a machine of its own (test/kernels).
+// skipShort skips tests that take long and need no particular kernel, in virtual machines of
+// test/kernels.
 func skipShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("takes long, and is the same on every machine")
+		t.Skip("skipped with -short: takes long and does not depend on the kernel")
 	}
 }
 
-// eachBuffer is eachTool, and with perf buffers too for those that send events.
+// eachBuffer is like eachTool, and repeats the test with perf buffers for tools that send events.
 func eachBuffer(t *testing.T, test func(s *subject)) {
 	t.Helper()
 	eachTool(t, test)
@@ -299,7 +300,7 @@ func newSubject(t *testing.T, tl *tool.Tool, perf bool) *subject {
 	if w.first != "" {
 		l.do(t, w.first, w.firsts)
 	}
-	l.do(t, w.job, 0) // maps its library
+	l.do(t, w.job, 0) // loads its library
 	return &subject{t, l, w, tl, perf}
 }
 
@@ -312,15 +313,15 @@ func sendsEvents(t *testing.T, tl *tool.Tool) bool {
 	return spec.Maps["events"] != nil
 }
 
-// happened is how often something happened, of which so many may not have been seen.
+// happened is how often something happened (n), and how many of these may be unobserved (hidden).
 type happened struct{ n, hidden int }
 
 func (h *happened) add(more happened) { h.n, h.hidden = h.n+more.n, h.hidden+more.hidden }
 
-// usual does the workload's usual job.
+// usual executes the usual job of the workload.
 func (s *subject) usual() happened { return s.does(s.job, s.n) }
 
-// storms does what is more than the buffers hold.
+// storms executes the job that exceeds the buffers.
 func (s *subject) storms() happened { return s.does(s.storm, s.workload.storms) }
 
 func (s *subject) does(job string, times int) happened {
@@ -328,8 +329,8 @@ func (s *subject) does(job string, times int) happened {
 	if s.samples > 0 {
 		stop := tooltest.Samples(s, s.load.pid, s.samples)
 		s.do(s, job, times)
-		// The tool's timers expire at other times: each turn on the CPU can have one more or
-		// one less of them.
+		// The tool's timers expire at other times than those of tooltest.Samples: for each time
+		// slice, the counts can differ by one.
 		n := stop()
 		return happened{n, 3 + n/2}
 	}

@@ -108,8 +108,8 @@ func document(reports []*report, all []*tool.Tool) ([]byte, error) {
 func originRows(reports []*report, tool string) table {
 	rows := table{{"kernel", "", "", ""}, {"commit", "", "", ""}}
 	for _, r := range reports {
-		rows[0] = append(rows[0], cmp.Or(r.of(tool).Release, notTested))
-		rows[1] = append(rows[1], cmp.Or(r.of(tool).Commit, notTested))
+		rows[0] = append(rows[0], cmp.Or(r.resultOf(tool).Release, notTested))
+		rows[1] = append(rows[1], cmp.Or(r.resultOf(tool).Commit, notTested))
 	}
 	return rows
 }

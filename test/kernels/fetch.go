@@ -49,11 +49,11 @@ func fetchKernel(ctx context.Context, k kernel) (*image, error) {
 		return nil, err
 	}
 	// Newer packages have both in /usr/lib.
-	vmlinuz, err := one(dir, "boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz")
+	vmlinuz, err := onlyMatch(dir, "boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz")
 	if err != nil {
 		return nil, err
 	}
-	modules, err := one(dir, "lib/modules/*", "usr/lib/modules/*")
+	modules, err := onlyMatch(dir, "lib/modules/*", "usr/lib/modules/*")
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func fetchBusybox(ctx context.Context, arch string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return one(dir, "bin/busybox", "usr/bin/busybox")
+	return onlyMatch(dir, "bin/busybox", "usr/bin/busybox")
 }
 
 // fetch returns the directory of an unpacked package. It downloads the package the first time.
@@ -81,8 +81,8 @@ func fetch(ctx context.Context, suite, arch, pkg string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// one returns the only file below dir that matches the first pattern with matches.
-func one(dir string, patterns ...string) (string, error) {
+// onlyMatch returns the only file below dir that matches the first pattern with any matches.
+func onlyMatch(dir string, patterns ...string) (string, error) {
 	for _, p := range patterns {
 		found, err := filepath.Glob(filepath.Join(dir, p))
 		if err != nil {

@@ -91,14 +91,14 @@ func makePlan(tree *moduleTree, k kernel, all []*tool.Tool) (*plan.Plan, error) 
 		return nil, err
 	}
 	for _, t := range all {
-		one := plan.Tool{Name: t.Name, Args: toolNeeds[t.Name].args, Explain: toolNeeds[t.Name].explain, Whole: isSuite(t)}
-		if one.Events, err = hasEvents(t); err != nil {
+		entry := plan.Tool{Name: t.Name, Args: toolNeeds[t.Name].args, Explain: toolNeeds[t.Name].explain, Whole: isSuite(t)}
+		if entry.Events, err = hasEvents(t); err != nil {
 			return nil, err
 		}
-		if one.Modules, err = tree.needAll(toolNeeds[t.Name].modules); err != nil {
+		if entry.Modules, err = tree.needAll(toolNeeds[t.Name].modules); err != nil {
 			return nil, err
 		}
-		p.Tools = append(p.Tools, one)
+		p.Tools = append(p.Tools, entry)
 	}
 	return p, nil
 }

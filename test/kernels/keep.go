@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// keep stores the results of each tool, so that later runs of other parts can be combined with them.
+// keep stores the results of each tool, so that the document can combine results of several runs.
 func (h *runner) keep(r *report) error {
 	for name, found := range r.tools {
 		text, err := json.MarshalIndent(found, "", "\t")

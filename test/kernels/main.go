@@ -7,9 +7,9 @@
 //
 // runs a part, and updates this part of the document if results of the rest are stored. SHORT=1
 // runs only the default attach types, with go test -short, and writes no document. JOBS is the
-// number of machines that run at a time, by default the number of CPUs: each uses one. Downloads are
-// kept in the user's cache. corescope/machines/KERNEL there has the console of each machine and the
-// results of each tool. Test suites that do not belong to a tool run only if TOOLS names them.
+// number of machines that run at a time, by default the number of CPUs: each uses one. Downloads
+// are kept in the user's cache. corescope/machines/KERNEL there has the console of each machine and
+// the results of each tool. Test suites that do not belong to a tool run only if TOOLS names them.
 //
 // A machine has two CPUs, or CPUS. With CLOCK=instructions its clock counts instructions, one
 // nanosecond each, so that times in the machine do not depend on the host.
@@ -175,7 +175,7 @@ func (h *runner) test(ctx context.Context, k kernel) (*report, error) {
 		return nil, err
 	}
 	initrd, disk := filepath.Join(dir, "initrd"), filepath.Join(dir, "disk")
-	os.Remove(initrd) // a copy of the cache can link to it, as to the console
+	os.Remove(initrd) // if the cache is a copy, the file can be a hard link to the original
 	defer os.Remove(initrd)
 	defer os.Remove(disk)
 	if err := makeInitrd(initrd, filepath.Join(h.dir, k.arch), h.busybox[k.arch], img, k, h.tools); err != nil {

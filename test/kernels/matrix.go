@@ -16,7 +16,7 @@ import (
 type kernel struct {
 	name             string // in KERNELS
 	suite, arch, pkg string
-	hybrid           bool // cgroup v1 beside v2
+	hybrid           bool // the memory and blkio controllers are mounted as cgroup v1
 }
 
 // modules are the modules that each machine needs, unless they are built in.
@@ -77,8 +77,8 @@ var toolNeeds = map[string]needs{
 }
 
 // suites are the tests below test/ that do not belong to a tool. They run only if TOOLS names them:
-// faults, which needs CPUS=4 to take one of several CPUs offline, and the measurements of test/bench
-// that run in machines.
+// faults, which needs CPUS=4 to take one of several CPUs offline, and the measurements of
+// test/bench that run in machines.
 var suites = []*tool.Tool{suite("faults"), suite("bench")}
 
 func suite(name string) *tool.Tool {

@@ -45,8 +45,8 @@ type result struct {
 	Error string
 }
 
-// of returns the result of the tool, which is empty if the tool was not tested.
-func (r *report) of(tool string) *result {
+// resultOf returns the result of the tool, which is empty if the tool was not tested.
+func (r *report) resultOf(tool string) *result {
 	if found := r.tools[tool]; found != nil {
 		return found
 	}
@@ -74,7 +74,7 @@ func hardware(arch, vmlinuz, initrd, disk, console string) []string {
 		args = append(args, "-icount", "shift=0")
 		stamps = "tsc_early_khz=1000000 "
 	}
-	// A CPU that makes no progress for two minutes hangs, also on a busy host.
+	// A CPU that makes no progress for two minutes counts as hanging, even on a busy host.
 	const line = "panic=-1 watchdog_thresh=60 softlockup_panic=1 softlockup_all_cpu_backtrace=1 "
 	if arch == "arm64" { // the board has one serial port
 		return append(args, "-M", "virt", "-cpu", "max,pauth-impdef=on",
@@ -92,10 +92,10 @@ func boot(ctx context.Context, k kernel, commit, vmlinuz, dir string) *report {
 	defer runtime.UnlockOSThread()
 	r := &report{kernel: k, commit: commit, tools: map[string]*result{}}
 	console := filepath.Join(dir, "console")
-	os.Remove(console) // a copy of the cache can link to it
+	os.Remove(console) // if the cache is a copy, the file can be a hard link to the original
 	args := hardware(k.arch, vmlinuz, filepath.Join(dir, "initrd"), filepath.Join(dir, "disk"), console)
 	if err := r.run(ctx, args); err != nil {
-		r.err = fmt.Errorf("%w; the console's end (%s):\n%s", err, console, lastLines(console))
+		r.err = fmt.Errorf("%w; end of the console (%s):\n%s", err, console, lastLines(console))
 	}
 	return r
 }
@@ -158,7 +158,7 @@ func (r *report) record(m plan.Message) (doing string) {
 		r.release = m.Release
 		progress("%s: %s is up after %.0f s", r.kernel.name, m.Release, r.boot.Seconds())
 	case plan.Explained:
-		r.tools[m.Tool] = &result{Release: r.release, Commit: r.commit, Variants: m.Variants, Error: cmp.Or(m.Error, cutShort)}
+		r.tools[m.Tool] = &result{Release: r.release, Commit: r.commit, Variants: m.Variants, Error: cmp.Or(m.Error, endedEarly)}
 		if m.Error != "" {
 			progress("%s: %s: %s", r.kernel.name, m.Tool, m.Error)
 		}
@@ -169,15 +169,15 @@ func (r *report) record(m plan.Message) (doing string) {
 		found.Checks = append(found.Checks, *m.Check)
 		progress("%s: %s: %s", r.kernel.name, m.Check, verdict(m.Check))
 	case plan.Tested:
-		if found := r.tools[m.Tool]; found.Error == cutShort {
+		if found := r.tools[m.Tool]; found.Error == endedEarly {
 			found.Error = ""
 		}
 	}
 	return "preparing the next check"
 }
 
-// cutShort is the error of a tool whose checks have not ended.
-const cutShort = "the machine ended before its checks did"
+// endedEarly is the error of a tool whose checks have not ended.
+const endedEarly = "the machine ended before its checks did"
 
 func receive(ctx context.Context, in io.Reader, messages chan<- plan.Message) error {
 	lines := bufio.NewReader(in)

@@ -83,7 +83,7 @@ const (
 
 // cell returns the result of the attach type on the report's kernel.
 func (r *report) cell(w *variant) string {
-	found := r.of(w.tool)
+	found := r.resultOf(w.tool)
 	if r.tools[w.tool] == nil {
 		return notTested
 	}
@@ -147,7 +147,7 @@ func toolsTable(reports []*report, all []*tool.Tool) table {
 
 // toolCell returns "works" or "FAILS", and the attach type of each hook.
 func (r *report) toolCell(tool string) string {
-	found := r.of(tool)
+	found := r.resultOf(tool)
 	if r.tools[tool] == nil {
 		return notTested
 	}

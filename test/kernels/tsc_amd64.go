@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// timeStamp is the CPU's time stamp counter.
+// timeStamp reads the CPU's time stamp counter (RDTSC).
 func timeStamp() uint64
 
-// tscParam tells a kernel how fast the host counts its time stamps, which emulated machines
-// read as they are. One that measures it by itself on a busy host can be off by five
-// times, and its clock with it for as long as it runs.
+// tscParam returns a kernel parameter with the frequency of the host's time stamp counter, which
+// emulated machines read unmodified. A kernel that calibrates it on a busy host can be wrong by a
+// factor of five, and so can its clock until it shuts down.
 func tscParam() string {
 	const long, short = 100 * time.Millisecond, 10 * time.Microsecond
 	from, first := stamped(short)
@@ -19,12 +19,12 @@ func tscParam() string {
 	return fmt.Sprintf("tsc_early_khz=%d ", (last-first)*uint64(time.Millisecond)/uint64(to.Sub(from)))
 }
 
-// stamped returns a time and a time stamp that are no further apart than that.
-func stamped(apart time.Duration) (time.Time, uint64) {
+// stamped returns a time and a time stamp that were read within the given duration.
+func stamped(within time.Duration) (time.Time, uint64) {
 	for {
 		before := time.Now()
 		stamp := timeStamp()
-		if time.Since(before) <= apart {
+		if time.Since(before) <= within {
 			return before, stamp
 		}
 	}

@@ -2,5 +2,5 @@
 
 package main
 
-// tscParam is not needed where no kernel measures the host's time stamps.
+// tscParam returns nothing: kernels of other architectures do not calibrate a host's counter.
 func tscParam() string { return "" }

@@ -41,7 +41,7 @@ func indent(s string) string {
 // failures lists the failures of the tool on the report's kernel.
 func (r *report) failures(tool string) []string {
 	var all []string
-	found := r.of(tool)
+	found := r.resultOf(tool)
 	if found.Error != "" {
 		all = append(all, found.Error)
 	}
@@ -61,7 +61,7 @@ func (r *report) failures(tool string) []string {
 // unsteady lists the tool's tests that failed first and passed when repeated.
 func (r *report) unsteady(tool string) []plan.Test {
 	var all []plan.Test
-	for _, c := range r.of(tool).Checks {
+	for _, c := range r.resultOf(tool).Checks {
 		all = append(all, c.Unsteady...)
 	}
 	return all
@@ -81,7 +81,7 @@ func conclude(reports []*report, all []*tool.Tool, isWhole bool) error {
 			return err
 		}
 		for _, r := range reports {
-			for _, c := range r.of(t.Name).Checks {
+			for _, c := range r.resultOf(t.Name).Checks {
 				for _, key := range slices.Sorted(maps.Keys(c.Attrs)) {
 					fmt.Printf("%s on %s: %s is %s\n", &c, r.kernel.name, key, c.Attrs[key])
 				}
@@ -139,7 +139,7 @@ func skippedTable(reports []*report, all []*tool.Tool) table {
 	var order []skip
 	for _, r := range reports {
 		for _, tl := range all {
-			for _, t := range r.of(tl.Name).skipped() {
+			for _, t := range r.resultOf(tl.Name).skipped() {
 				s := skip{tl.Name, t.Name, reason(t.Output)}
 				if kernels[s] == nil {
 					order = append(order, s)

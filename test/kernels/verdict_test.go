@@ -15,14 +15,15 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// reportOf returns the report of a kernel with attach types "btf" (selected) and "raw", without "tp".
+// reportOf returns the report of a kernel with attach types "btf" (selected) and "raw", without
+// "tp".
 func reportOf(checks ...plan.Check) *report {
 	return &report{kernel: kernel{name: "k"}, tools: map[string]*result{"t": {
 		Checks: checks,
 		Variants: []plan.Variant{
 			{Hook: "h", Kind: "btf", Result: "taken", Taken: true},
 			{Hook: "h", Kind: "raw", Result: "works"},
-			{Hook: "h", Kind: "tp", Result: "not in this kernel"},
+			{Hook: "h", Kind: "tp", Result: "not supported by this kernel"},
 			{Hook: "h", Kind: "bad", Result: "refused by the verifier: why"},
 		},
 	}}}
@@ -45,7 +46,7 @@ func TestCell(t *testing.T) {
 		{"forced", reportOf(good, raw), variant{kind: "raw"}, passed},
 		{"only the default ran", reportOf(good), variant{kind: "raw"}, "not run"},
 		{"only the ring buffer ran", reportOf(good), variant{kind: "btf", perf: true}, "not run"},
-		{"missing", reportOf(good), variant{kind: "tp"}, "not in this kernel"},
+		{"missing", reportOf(good), variant{kind: "tp"}, "not supported by this kernel"},
 		{"refused", reportOf(good), variant{kind: "bad"}, "FAIL: refused"},
 		{"unknown", reportOf(good), variant{kind: "other"}, "not tried"},
 	} {
@@ -70,7 +71,7 @@ func TestNever(t *testing.T) {
 	}
 }
 
-// The messages of a machine become results of each tool, complete or not, which are stored.
+// The messages of a machine are recorded as results of each tool, complete or not, and stored.
 func TestRecord(t *testing.T) {
 	r := &report{kernel: kernel{name: "k"}, commit: "c", tools: map[string]*result{}}
 	good := plan.Check{Tool: "a", Passed: 1, Skipped: []plan.Test{{Name: "T", Output: "x_test.go:1: why"}}}
@@ -85,8 +86,8 @@ func TestRecord(t *testing.T) {
 	} {
 		r.record(m)
 	}
-	for tool, want := range map[string]string{"a": "", "b": "no variants", "c": cutShort, "d": ""} {
-		if got := r.of(tool).Error; got != want {
+	for tool, want := range map[string]string{"a": "", "b": "no variants", "c": endedEarly, "d": ""} {
+		if got := r.resultOf(tool).Error; got != want {
 			t.Errorf("%s: %q, want %q", tool, got, want)
 		}
 	}
@@ -97,7 +98,7 @@ func TestRecord(t *testing.T) {
 	if err := h.keep(r); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := h.load("k", "a"); err != nil || !reflect.DeepEqual(got, r.of("a")) || got.Commit != "c" || got.Release != "1.2" {
+	if got, err := h.load("k", "a"); err != nil || !reflect.DeepEqual(got, r.resultOf("a")) || got.Commit != "c" || got.Release != "1.2" {
 		t.Errorf("stored %v, %v", got, err)
 	}
 	if _, err := h.load("k", "d"); !errors.Is(err, fs.ErrNotExist) {
@@ -173,7 +174,7 @@ func TestReason(t *testing.T) {
 }
 
 // Each program of a tool's object is a row of the tables.
-func TestWaysOfAllTools(t *testing.T) {
+func TestAttachTypesOfAllTools(t *testing.T) {
 	all := tools.All()
 	for _, tl := range all {
 		variants, err := variantsOf(tl)
@@ -195,7 +196,7 @@ func TestWaysOfAllTools(t *testing.T) {
 	}
 	for name := range toolNeeds {
 		if !slices.ContainsFunc(append(all, suites...), func(tl *tool.Tool) bool { return tl.Name == name }) {
-			t.Errorf("there is no tool %s, but what it needs", name)
+			t.Errorf("toolNeeds has an entry for unknown tool %s", name)
 		}
 	}
 }
@@ -208,7 +209,7 @@ func TestChoose(t *testing.T) {
 	}
 	t.Setenv("KERNELS", "4.19")
 	if _, _, _, err := chosen(); err == nil {
-		t.Error("a kernel that is not in the matrix")
+		t.Error("an unknown kernel name was accepted")
 	}
 }
 

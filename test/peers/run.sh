@@ -1,6 +1,6 @@
 #!/bin/sh
-# Run a command of another Debian tree on this kernel: run.sh TREE COMMAND [ARG ...].
-# The mounts are in a namespace of the command's own and go with it.
+# Run a command of another Debian tree on this kernel: run.sh TREE COMMAND [ARG ...]. The mounts are
+# in a private mount namespace and disappear when the command exits.
 set -eu
 exec unshare -m sh -euc '
 tree=$1

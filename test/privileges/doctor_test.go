@@ -17,14 +17,14 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// checkup is what doctor --output json says, of what is judged here.
-type checkup struct {
+// report is the part of the output of doctor --output json that the tests check.
+type report struct {
 	Runs    bool
 	Machine map[string]any
-	Tools   []trial
+	Tools   []toolReport
 }
 
-type trial struct {
+type toolReport struct {
 	Name          string
 	Runs          bool
 	Hooks         []struct{ Where string }
@@ -32,7 +32,7 @@ type trial struct {
 	ExitCode      int `json:"exit_code"`
 }
 
-// hide makes a command see empty directories, in a mount namespace of its own.
+// hide runs the command in a private mount namespace in which these directories are empty.
 func hide(cmd *exec.Cmd, dirs ...string) *exec.Cmd {
 	if len(dirs) > 0 {
 		cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
@@ -41,7 +41,7 @@ func hide(cmd *exec.Cmd, dirs ...string) *exec.Cmd {
 	return cmd
 }
 
-// output runs a command and returns what it wrote and its exit code.
+// output runs a command and returns its output and exit code.
 func output(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -53,8 +53,8 @@ func output(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, code int) {
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
 
-// doctor is what doctor says, held against its schema.
-func doctor(t *testing.T, cmd *exec.Cmd) (c checkup, code int) {
+// doctor runs doctor and validates its output against the JSON schema.
+func doctor(t *testing.T, cmd *exec.Cmd) (c report, code int) {
 	t.Helper()
 	stdout, stderr, code := output(t, cmd)
 	if err := json.Unmarshal([]byte(stdout), &c); err != nil || stderr != "" {
@@ -69,18 +69,18 @@ func doctor(t *testing.T, cmd *exec.Cmd) (c checkup, code int) {
 	if err := compiler.AddResource("doctor.json", doc); err != nil {
 		t.Fatal(err)
 	}
-	said, err := jsonschema.UnmarshalJSON(strings.NewReader(stdout))
+	parsed, err := jsonschema.UnmarshalJSON(strings.NewReader(stdout))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := compiler.MustCompile("doctor.json").Validate(said); err != nil {
+	if err := compiler.MustCompile("doctor.json").Validate(parsed); err != nil {
 		t.Errorf("%v: %s", err, stdout)
 	}
 	return c, code
 }
 
-// What doctor says of each tool is what becomes of it: it runs, or it ends with the exit
-// code, the error and the remedy that doctor told.
+// TestDoctorIsRight compares the report of doctor about each tool with a run of the tool: it runs,
+// or it fails with the reported exit code, error and remedy.
 func TestDoctorIsRight(t *testing.T) {
 	needsRoot(t)
 	none, enough := system.Capabilities(0), system.Capabilities(0)
@@ -95,33 +95,33 @@ func TestDoctorIsRight(t *testing.T) {
 		remedy       string // of tools that do not run; "" where all run
 	}{
 		{"root", none, true, nil, ""},
-		{"nobody", none, false, nil, "lacks "},
-		{"CAP_BPF", system.Set(system.CapBPF), false, nil, "lacks "},
+		{"nobody", none, false, nil, "missing "},
+		{"CAP_BPF", system.Set(system.CapBPF), false, nil, "missing "},
 		{"what it needs", enough, false, nil, ""},
-		{"without BTF", none, true, []string{"/sys/kernel/btf"}, "give it the BTF of kernel "},
+		{"without BTF", none, true, []string{"/sys/kernel/btf"}, "provide the BTF of kernel "},
 		{"without tracefs", none, true, []string{"/sys/kernel/tracing"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			command := func(args ...string) *exec.Cmd {
 				return hide(program(t.Context(), tt.capabilities, tt.root, args...), tt.hidden...)
 			}
-			said, code := doctor(t, command("doctor", "--output", "json"))
-			if said.Runs != (tt.remedy == "") || said.Runs != (code == tool.ExitOK) || len(said.Tools) != len(plain()) {
-				t.Errorf("runs: %v, exit code %d, of %d tools", said.Runs, code, len(said.Tools))
+			got, code := doctor(t, command("doctor", "--output", "json"))
+			if got.Runs != (tt.remedy == "") || got.Runs != (code == tool.ExitOK) || len(got.Tools) != len(plain()) {
+				t.Errorf("runs: %v, exit code %d, of %d tools", got.Runs, code, len(got.Tools))
 			}
-			for _, s := range said.Tools {
+			for _, s := range got.Tools {
 				t.Run(s.Name, func(t *testing.T) {
 					t.Parallel() // a tool mostly waits for the kernel to attach and detach
 					_, stderr, code := output(t, command(s.Name, "--duration", "1ms"))
-					if s.ExitCode != code || !s.Runs && !ends(stderr, &s) {
-						t.Errorf("doctor said %+v, %s ended with %d: %s", s, s.Name, code, stderr)
+					if s.ExitCode != code || !s.Runs && !matchesReport(stderr, &s) {
+						t.Errorf("doctor reports %+v, %s exited with %d: %s", s, s.Name, code, stderr)
 					}
 					remedy := tt.remedy
-					if remedy == "lacks " {
+					if remedy == "missing " {
 						remedy = lacks(s.Name, tt.capabilities)
 					}
 					if s.Runs != (tt.remedy == "") || !strings.HasPrefix(s.Remedy, remedy) || s.Runs != (len(s.Hooks) > 0 && s.Error == "") {
-						t.Errorf("doctor said %+v", s)
+						t.Errorf("doctor reports %+v", s)
 					}
 				})
 			}
@@ -129,24 +129,24 @@ func TestDoctorIsRight(t *testing.T) {
 	}
 }
 
-// lacks is the remedy for a tool that has just these capabilities.
+// lacks returns the remedy for a tool that has only these capabilities.
 func lacks(name string, held system.Capabilities) string {
 	i := slices.IndexFunc(tools.All(), func(tl *tool.Tool) bool { return tl.Name == name })
 	needs := tools.All()[i].Needs()
-	return fmt.Sprintf("lacks %s: run it as root, or give it %s", needs&^held, needs)
+	return fmt.Sprintf("missing %s: run corescope as root, or with %s", needs&^held, needs)
 }
 
-// ends tells whether a tool ended as doctor said. One with iterators stops at the first
-// thing that it is refused, where doctor tries all: there the remedy is the same, and what
-// cannot be had may differ.
-func ends(stderr string, s *trial) bool {
+// matchesReport reports whether a tool failed with the error and the remedy that doctor reports. A
+// tool with iterators stops at the first one that is not permitted, while doctor tries all: the
+// remedy is the same, but the error can differ.
+func matchesReport(stderr string, s *toolReport) bool {
 	if slices.ContainsFunc(s.Hooks, func(h struct{ Where string }) bool { return strings.HasPrefix(h.Where, "iter/") }) {
 		return strings.HasPrefix(stderr, s.Name+": ") && strings.HasSuffix(stderr, " ("+s.Remedy+")\n")
 	}
 	return stderr == s.Name+": "+s.Error+" ("+s.Remedy+")\n"
 }
 
-// For people there is all of it too, and tools can be named.
+// TestDoctorText checks the text output, and that tools can be selected.
 func TestDoctorText(t *testing.T) {
 	needsRoot(t)
 	text, _, code := output(t, program(t.Context(), 0, true, "doctor", "opensnoop", "runqlat"))
@@ -157,11 +157,11 @@ func TestDoctorText(t *testing.T) {
 		}
 	}
 	if slices.Contains(names, "tcplife") {
-		t.Errorf("tcplife was not asked for: %s", text)
+		t.Errorf("the report has tcplife, which was not requested: %s", text)
 	}
 	text, _, code = output(t, program(t.Context(), 0, false, "doctor"))
-	const remedy = "\n  lacks CAP_BPF, CAP_PERFMON: run it as root, or give it CAP_BPF, CAP_PERFMON\n"
+	const remedy = "\n  missing CAP_BPF, CAP_PERFMON: run corescope as root, or with CAP_BPF, CAP_PERFMON\n"
 	if code != tool.ExitNotPermitted || strings.Count(text, remedy) != 1 {
-		t.Errorf("nobody's: exit code %d: %s", code, text)
+		t.Errorf("without capabilities: exit code %d: %s", code, text)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/corescope/corescope/tools/javagc"
 )
 
-// Processes that cannot be inspected are named at the start where capabilities are missing
-// for it. To root, who can do nothing about what the kernel hides, they are not.
+// Without the necessary capabilities, a tool reports at the start how many processes it cannot
+// inspect. Root does not get this notice, because no capability is missing.
 func TestUninspected(t *testing.T) {
 	needsRoot(t)
 	capabilities := needs(javagc.Tool) | perfNeeds()
@@ -19,9 +19,9 @@ func TestUninspected(t *testing.T) {
 	}
 	for _, root := range []bool{true, false} {
 		_, stderr, code := output(t, program(t.Context(), capabilities, root, "javagc", "--duration", time.Millisecond.String()))
-		said := strings.Contains(stderr, "javagc: cannot inspect ")
+		reported := strings.Contains(stderr, "javagc: cannot inspect ")
 		missing := strings.Contains(stderr, "(missing CAP_CHECKPOINT_RESTORE, CAP_SYS_PTRACE)")
-		if code != 0 || said == root || missing == root {
+		if code != 0 || reported == root || missing == root {
 			t.Errorf("root %v: exit code %d, stderr %q", root, code, stderr)
 		}
 	}

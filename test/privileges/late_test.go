@@ -14,10 +14,10 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestLateFile starts a program that nobody ran before, of another user, when the tool has
-// given up the capabilities that it does not use: the tool attaches to it all the same. It does
-// so some time after the program was mapped, so lines are typed until one is seen; from then on
-// none may be missing.
+// TestLateFile starts a program for the first time, as another user, after the tool has dropped the
+// capabilities that it no longer needs: the tool must still attach to it. It attaches some time
+// after the program is mapped, so lines are typed until one is reported; after that none may be
+// missing.
 func TestLateFile(t *testing.T) {
 	needsRoot(t)
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func TestLateFile(t *testing.T) {
 		end := time.Now().Add(deadline / 2)
 		for i := 0; !slices.ContainsFunc(printed(), line); i++ {
 			if time.Now().After(end) {
-				t.Errorf("none of %d lines was seen", i)
+				t.Errorf("none of %d lines was reported", i)
 				break
 			}
 			sh.enter(fmt.Sprintf("true # %d", i))
@@ -52,22 +52,22 @@ func TestLateFile(t *testing.T) {
 		}
 	}
 	if seen != 1 {
-		t.Errorf("%q is shown %d times: %v", last, seen, rows)
+		t.Errorf("%q is reported %d times: %v", last, seen, rows)
 	}
 }
 
-// shell is a shell on a terminal that a test types into.
+// shell is a shell on a pseudo-terminal that a test types into.
 type shell struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	master *os.File
-	text   []byte // what was read since the last prompt
+	text   []byte // output since the last prompt
 }
 
 const prompt = "prompt> "
 
-// startShell runs a shell on a terminal, as nobody, and waits for its prompt. It returns nil if
-// that failed.
+// startShell runs a shell on a pseudo-terminal as user nobody, and waits for its prompt. It returns
+// nil on failure.
 func startShell(t *testing.T, path string) *shell {
 	t.Helper()
 	master, slave := tooltest.PTY(t)
@@ -87,13 +87,13 @@ func startShell(t *testing.T, path string) *shell {
 	return s
 }
 
-// await reads until the shell has written that.
+// await reads until the shell has printed the text.
 func (s *shell) await(text string) {
 	buf := make([]byte, 4096)
 	for !bytes.Contains(s.text, []byte(text)) {
 		n, err := s.master.Read(buf)
 		if err != nil {
-			s.t.Errorf("wait for %q: %v: the shell wrote %q", text, err, s.text)
+			s.t.Errorf("wait for %q: %v: the shell printed %q", text, err, s.text)
 			return
 		}
 		s.text = append(s.text, buf[:n]...)
@@ -109,12 +109,12 @@ func (s *shell) enter(line string) {
 	s.await("\n" + prompt)
 }
 
-// exit types a line that ends the shell, and waits for that.
+// exit types a line that ends the shell, and waits for its exit.
 func (s *shell) exit(line string) {
 	if _, err := s.master.WriteString(line + "\r"); err != nil {
 		s.t.Error(err)
 	}
-	for buf := make([]byte, 4096); ; { // or a full terminal stops the shell
+	for buf := make([]byte, 4096); ; { // a full terminal would block the shell
 		if _, err := s.master.Read(buf); err != nil {
 			break
 		}
@@ -128,7 +128,7 @@ func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	b, err := os.ReadFile(from)
 	if err != nil {
-		t.Skipf("there is no shell to copy: %v", err)
+		t.Skipf("cannot read the shell: %v", err)
 	}
 	if err := os.WriteFile(to, b, 0o755); err != nil {
 		t.Fatal(err)

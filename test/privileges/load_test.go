@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// everything does a little of all that tools look at. What a new tool looks at belongs
-// here, if it is not here yet.
+// everything does a little of everything that tools observe. If a new tool observes something else,
+// add it here.
 func everything(t *testing.T) {
 	t.Helper()
 	for what, do := range map[string]func() error{
@@ -40,7 +40,7 @@ func open(path string) error {
 	return err
 }
 
-// connect makes and ends a connection. Both ends are this process.
+// connect opens and closes a connection of which this process has both ends.
 func connect() error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -64,7 +64,7 @@ func connect() error {
 	return errors.Join(err, conn.Close(), <-served)
 }
 
-// useCPU computes for some samples of a profile.
+// useCPU uses enough CPU time for several samples of profile.
 func useCPU() error {
 	const wanted = 100 * time.Millisecond
 	var begin, now unix.Timespec
@@ -79,8 +79,8 @@ func useCPU() error {
 	return nil
 }
 
-// useDisk writes a block past the cache to a file, and reads the first one of each disk,
-// as the file may lie in memory, and a disk may be closed even to root.
+// useDisk writes a block to a file with O_DIRECT, and reads the first block of each disk, because
+// the file may be on a tmpfs. Disks that cannot be opened are skipped.
 func useDisk(file string) error {
 	paths, err := filepath.Glob("/sys/block/*")
 	if err != nil {
@@ -115,7 +115,7 @@ func readBlock(path string) error {
 	return err
 }
 
-// block is memory that direct I/O takes.
+// block returns memory that is aligned for direct I/O.
 func block() []byte {
 	const size = 4096
 	buf := make([]byte, 2*size)

@@ -1,5 +1,5 @@
-// Package privileges has live tests of what tools need, and of what they give up: each
-// runs in a process of its own, as a user who has just the capabilities of its manual.
+// Package privileges tests which capabilities tools need, and which they drop: each tool runs as a
+// process of an unprivileged user who has exactly the capabilities that its manual lists.
 package privileges
 
 import (
@@ -27,8 +27,8 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// Variables of the environment: the first makes this test binary corescope, the second
-// lists directories that it hides, in a mount namespace that the test has given it.
+// Environment variables: the first makes this test binary run corescope, the second lists
+// directories to hide, in a mount namespace that the test has created.
 const (
 	asProgram = "TEST_AS_CORESCOPE"
 	hidden    = "TEST_HIDDEN"
@@ -37,7 +37,7 @@ const (
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) == "" {
 		flag.Parse()
-		// Tools mostly wait here, for the kernel to attach and detach their programs.
+		// Most of the time the tools wait for the kernel to attach and detach their programs.
 		if err := flag.Set("test.parallel", "8"); err != nil {
 			panic(err)
 		}
@@ -57,9 +57,9 @@ func TestMain(m *testing.M) {
 
 const nobody = 65534
 
-// program returns corescope, run as nobody with these capabilities, or as root with all
-// if there are none. It is found by a link of /proc, as nobody may not look into the
-// folder of a test binary.
+// program returns a command that runs corescope as nobody with these capabilities or, if root is
+// set, as root. Its path is a link in /proc, because nobody cannot access the directory of the test
+// binary.
 func program(ctx context.Context, capabilities system.Capabilities, root bool, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	cmd.Args[0] = "corescope"
@@ -75,18 +75,18 @@ func program(ctx context.Context, capabilities system.Capabilities, root bool, a
 	return cmd
 }
 
-// deadline bounds a tool that does not get ready, or does not end; it judges nothing.
+// deadline is the time after which a tool that is not ready, or does not exit, is aborted; no check
+// depends on it.
 const deadline = 3 * time.Minute
 
-// run runs a tool until load is over, which is called when the tool is ready, with its
-// process. It returns the lines that the tool printed.
+// run runs a tool. When it is ready, run calls load with its PID, and interrupts the tool when load
+// returns. It returns the lines that the tool printed.
 func run(t *testing.T, capabilities system.Capabilities, root bool, load func(pid int), args ...string) []tooltest.Row {
 	t.Helper()
 	return runSeeing(t, capabilities, root, func(pid int, _ func() []tooltest.Row) { load(pid) }, args...)
 }
 
-// runSeeing is run for a load that waits for what the tool prints: printed returns the lines
-// so far.
+// runSeeing is like run, for a load that waits for output: printed returns the lines so far.
 func runSeeing(t *testing.T, capabilities system.Capabilities, root bool,
 	load func(pid int, printed func() []tooltest.Row), args ...string,
 ) []tooltest.Row {
@@ -97,7 +97,7 @@ func runSeeing(t *testing.T, capabilities system.Capabilities, root bool,
 	cmd := program(ctx, capabilities, root, args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // says where it hangs
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // prints the goroutines
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func runSeeing(t *testing.T, capabilities system.Capabilities, root bool,
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var loading sync.WaitGroup // a list may be over before it
+	var loading sync.WaitGroup // a list can exit before load returns
 	defer loading.Wait()
 	var lines []tooltest.Row
 	var mu sync.Mutex // guards lines
@@ -134,17 +134,17 @@ func runSeeing(t *testing.T, capabilities system.Capabilities, root bool,
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Fatalf("%q with %v, of which %d lines were read: %v: %s", args, capabilities, len(lines), err, &stderr)
+		t.Fatalf("%q with %v, %d lines of output: %v: %s", args, capabilities, len(lines), err, &stderr)
 	}
 	return lines
 }
 
-// needsRoot skips the test for who cannot give capabilities to others.
+// needsRoot skips the test for users that cannot give capabilities to other processes.
 func needsRoot(t *testing.T) {
 	t.Helper()
 	tooltest.Root(t)
 	held, err := system.Effective()
 	if all := system.Set(system.CapBPF, system.CapPerfmon, system.CapSysAdmin); err != nil || held&all != all {
-		t.Skipf("has only %v to give, %v", held, err)
+		t.Skipf("has only the capabilities %v, %v", held, err)
 	}
 }

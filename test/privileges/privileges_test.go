@@ -21,12 +21,12 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// plain are the tools that run without arguments.
+// plain returns the tools that run without arguments.
 func plain() []*tool.Tool {
 	return slices.DeleteFunc(tools.All(), (*tool.Tool).NeedsArguments)
 }
 
-// A tool that has what its manual states shows what happens.
+// A tool with the capabilities that its manual lists reports events.
 func TestEnough(t *testing.T) {
 	needsRoot(t)
 	for _, tl := range plain() {
@@ -35,7 +35,7 @@ func TestEnough(t *testing.T) {
 				t.Parallel()
 				lines := run(t, c.capabilities, false, func(int) { everything(t) }, c.args...)
 				if i := slices.IndexFunc(lines, isMine); i < 0 && !isQuiet(t, tl) {
-					t.Errorf("with %v there is no row of this process among %d lines", c.capabilities, len(lines))
+					t.Errorf("with %v no row of this process in %d lines", c.capabilities, len(lines))
 				}
 				if last := lines[len(lines)-1]; last.Str("type") != "summary" {
 					t.Errorf("the last line is %v", last)
@@ -51,8 +51,8 @@ type useCase struct {
 	capabilities system.Capabilities
 }
 
-// cases are a plain run of the tool, and those with options that need more, or that do
-// something when capabilities are gone already.
+// cases returns a plain run of the tool, and runs with options that need more capabilities, or that
+// need something after capabilities were dropped.
 func cases(t *testing.T, tl *tool.Tool) []useCase {
 	t.Helper()
 	facts, err := tl.Facts()
@@ -77,7 +77,8 @@ func cases(t *testing.T, tl *tool.Tool) []useCase {
 	return all
 }
 
-// perfNeeds are those of perf buffers, which Debian closes by a setting above 2.
+// perfNeeds returns the capabilities for perf buffers. A value of kernel.perf_event_paranoid above
+// 2, the default of Debian, also requires CAP_SYS_ADMIN.
 func perfNeeds() system.Capabilities {
 	all := system.Set(system.CapIPCLock)
 	if n := machine.Read("/", "").PerfEventParanoid; n == nil || *n > 2 {
@@ -86,7 +87,7 @@ func perfNeeds() system.Capabilities {
 	return all
 }
 
-// needs is what the manual states for a plain run on this kernel.
+// needs returns the capabilities that the manual lists for a plain run on this kernel.
 func needs(tl *tool.Tool) system.Capabilities {
 	if memlock() {
 		return tl.Needs() | system.Set(system.CapSysResource)
@@ -105,16 +106,15 @@ func hasFlag(f *document.Tool, name string) bool {
 	return false
 }
 
-// memlock tells whether BPF maps count as locked memory, as before 5.11: struct bpf_map
-// has an account of it then.
+// memlock reports whether BPF maps count as locked memory, as before 5.11 (detected by a member of
+// struct bpf_map).
 func memlock() bool {
 	counts := machine.Read("/", "").MemlockCounts
 	return counts != nil && *counts
 }
 
-// isQuiet tells that a tool shows nothing of what happens here: it looks into certain
-// programs and libraries, shows what is loaded or slow, lists what is there as it starts, or
-// waits for a network's faults.
+// isQuiet reports whether a tool reports nothing about the load: it observes certain programs or
+// libraries, slow or loaded objects, objects that exist at the start, or network errors.
 func isQuiet(t *testing.T, tl *tool.Tool) bool {
 	t.Helper()
 	if slices.Contains([]string{"bpftop", "fsslower", "tcpdrop", "tcpretrans"}, tl.Name) || isList(t, tl) {
@@ -130,7 +130,7 @@ func isQuiet(t *testing.T, tl *tool.Tool) bool {
 	return false
 }
 
-// isList tells that a tool has no hooks: it ends by itself.
+// isList reports whether a tool has no hooks, and thus ends by itself.
 func isList(t *testing.T, tl *tool.Tool) bool {
 	t.Helper()
 	return len(facts(t, tl).Hooks) == 0
@@ -145,8 +145,8 @@ func facts(t *testing.T, tl *tool.Tool) *document.Tool {
 	return f
 }
 
-// isMine tells the rows that this process or a child of it has made. Histograms and
-// tables are of all; what it does is in them if anything is.
+// isMine reports whether a row was caused by this process or a child. Histograms and tables are not
+// grouped by process; if they contain anything, the load can be in them.
 func isMine(r tooltest.Row) bool {
 	self := float64(os.Getpid())
 	switch r.Str("type") {
@@ -160,13 +160,13 @@ func isMine(r tooltest.Row) bool {
 	return false
 }
 
-// A tool that has one capability fewer names it as it fails.
+// A tool that lacks one of its capabilities fails with an error that names it.
 func TestOneFewer(t *testing.T) {
 	needsRoot(t)
 	for _, tl := range plain() {
 		for c := range tl.Needs().All() {
 			if c != system.CapSysAdmin && tl.Needs().Has(system.CapSysAdmin) {
-				continue // who has that has the others
+				continue // CAP_SYS_ADMIN includes the others
 			}
 			t.Run(fmt.Sprint(tl.Name, " without ", c), func(t *testing.T) {
 				fewer := tl.Needs() &^ system.Set(c)
@@ -177,7 +177,7 @@ func TestOneFewer(t *testing.T) {
 				if code := cmd.ProcessState.ExitCode(); code != tool.ExitNotPermitted {
 					t.Errorf("exit code %d, %v, want %d", code, err, tool.ExitNotPermitted)
 				}
-				want := fmt.Sprintf("(lacks %s: run it as root, or give it %s)\n", c, tl.Needs())
+				want := fmt.Sprintf("(missing %s: run corescope as root, or with %s)\n", c, tl.Needs())
 				if !strings.HasPrefix(stderr.String(), tl.Name+": ") || !strings.HasSuffix(stderr.String(), want) ||
 					strings.Count(stderr.String(), "\n") != 1 {
 					t.Errorf("standard error is %q, want one line that ends with %q", &stderr, want)
@@ -187,8 +187,8 @@ func TestOneFewer(t *testing.T) {
 	}
 }
 
-// When a tool is ready, it has nothing on any thread but what it still uses: root's
-// tools too.
+// When a tool is ready, none of its threads has capabilities that the run no longer needs, also if
+// it runs as root.
 func TestGivenUp(t *testing.T) {
 	needsRoot(t)
 	needsOwnThreads(t)
@@ -222,7 +222,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// judge looks at every thread of a process.
+// judge checks the capabilities of each thread of a process.
 func judge(t *testing.T, pid int, left system.Capabilities) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil || len(threads) == 0 {
@@ -231,7 +231,7 @@ func judge(t *testing.T, pid int, left system.Capabilities) {
 	for _, thread := range threads {
 		status, err := os.ReadFile(thread)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // the thread is gone
+			continue // the thread has exited
 		}
 		if err != nil {
 			t.Error(err)
@@ -247,8 +247,8 @@ func judge(t *testing.T, pid int, left system.Capabilities) {
 	}
 }
 
-// bpfIsClosed tells whether this kernel lets nobody without capabilities look at a map
-// that it has open.
+// bpfIsClosed reports whether this kernel refuses access to open maps to processes without
+// capabilities.
 func bpfIsClosed(t *testing.T) bool {
 	t.Helper()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
@@ -262,7 +262,7 @@ func bpfIsClosed(t *testing.T) bool {
 	}) != nil
 }
 
-// The manual of each tool states what these tests have given to it.
+// The manual of each tool lists the capabilities that these tests give to the tool.
 func TestManualStates(t *testing.T) {
 	for _, tl := range tools.All() {
 		facts, err := tl.Facts()
@@ -275,14 +275,14 @@ func TestManualStates(t *testing.T) {
 			"--stats needs CAP_SYS_ADMIN", "--perf-buffer needs CAP_IPC_LOCK",
 		} {
 			if !strings.Contains(page, want) {
-				t.Errorf("the manual of %s does not say %q", tl.Name, want)
+				t.Errorf("the manual of %s does not contain %q", tl.Name, want)
 			}
 		}
 	}
 }
 
-// needsOwnThreads skips the test in a binary with cgo: Go does not know all of its threads, so
-// no capability is dropped. Releases are built without.
+// needsOwnThreads skips the test in binaries with cgo: there Go does not control all threads, so no
+// capabilities are dropped. Releases are built without cgo.
 func needsOwnThreads(t *testing.T) {
 	t.Helper()
 	info, ok := debug.ReadBuildInfo()

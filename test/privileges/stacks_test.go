@@ -5,12 +5,15 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// Unwind tables of programs that start during a run need further maps, so a run with user stacks
+// Unwind tables of programs that start during a run need additional maps, so a run with user stacks
 // must keep CAP_BPF.
 func TestKeptForUserStacks(t *testing.T) {
 	needsRoot(t)
+	tooltest.SystemCallTracepoints(t)
 	for _, args := range [][]string{
 		{"opensnoop", "-c"}, {"trace", "-U", "t:syscalls:sys_enter_openat"}, {"profile"},
 	} {

@@ -154,7 +154,7 @@ func (b *builder) miniDebug() error {
 	return b.run("objcopy", "--add-section", ".gnu_debugdata=mini.xz", "prog")
 }
 
-// mountNamespace runs the program from a tmpfs in a mount namespace of its own.
+// mountNamespace runs the program from a tmpfs in a private mount namespace.
 func (b *builder) mountNamespace() error {
 	if err := b.run("unshare", "-m", "true"); err != nil {
 		return fmt.Errorf("%w: %w", errUnavailable, err)

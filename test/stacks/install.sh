@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install the compilers and interpreters that the programs of this room are written for.
+# Install the compilers and interpreters of the test programs.
 set -eu
 missing=
 for pair in gcc:gcc g++:g++ rustc:rustc node:nodejs python3:python3 objcopy:binutils xz:xz-utils; do

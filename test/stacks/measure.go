@@ -37,11 +37,11 @@ func (s *settings) measure(ctx context.Context, p *program) (r row, err error) {
 	defer os.RemoveAll(dir)
 	r = row{name: p.name, description: p.description}
 	for i := range s.subjects {
-		one, err := s.subjects[i].measure(ctx, p, filepath.Join(dir, strconv.Itoa(i)))
+		scored, err := s.subjects[i].measure(ctx, p, filepath.Join(dir, strconv.Itoa(i)))
 		if err != nil {
 			return row{}, fmt.Errorf("%s: %w", s.subjects[i].name, err)
 		}
-		r.scores = append(r.scores, one)
+		r.scores = append(r.scores, scored)
 	}
 	return r, nil
 }

@@ -51,17 +51,17 @@ func (j *judge) score(samples []sample) score {
 	var s score
 	var frames, named, libcUnnamed int
 	var full, found float64
-	for _, one := range samples {
-		s.Samples += one.count
-		full += float64(one.count) * boolean(j.isFull(one.frames))
-		found += float64(one.count) * j.found(one.frames)
-		for _, f := range one.frames {
-			frames += one.count
+	for _, stack := range samples {
+		s.Samples += stack.count
+		full += float64(stack.count) * boolean(j.isFull(stack.frames))
+		found += float64(stack.count) * j.found(stack.frames)
+		for _, f := range stack.frames {
+			frames += stack.count
 			if f.name != "" && j.isKnown(plain(f.name)) {
-				named += one.count
+				named += stack.count
 			}
 			if f.name == "" && isLibc(f.module) {
-				libcUnnamed += one.count
+				libcUnnamed += stack.count
 			}
 		}
 	}

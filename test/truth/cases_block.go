@@ -21,7 +21,7 @@ func blockCases() []comparison {
 	}
 }
 
-// fioResult is what fio reports of its requests.
+// fioResult is the JSON report of fio about its requests.
 type fioResult struct {
 	Jobs []struct{ Read, Write fioSide }
 }
@@ -34,7 +34,7 @@ type fioSide struct {
 func (r *fioResult) requests() float64 { return r.Jobs[0].Read.Requests + r.Jobs[0].Write.Requests }
 func (r *fioResult) bytes() float64    { return r.Jobs[0].Read.Bytes + r.Jobs[0].Write.Bytes }
 
-// fio runs a load on a file on a disk; the file is laid out beforehand.
+// fio runs a load on a file on a disk. The file is created before the tool starts.
 func (m *machine) fio(ctx context.Context, args ...string) (*fioResult, error) {
 	text, err := output(ctx, "fio", append([]string{
 		"--name=truth", "--filename=" + m.path("fio.data"), "--size=32M", "--rw=randrw", "--bs=4k", "--direct=1",
@@ -50,8 +50,8 @@ func (m *machine) fio(ctx context.Context, args ...string) (*fioResult, error) {
 	return &r, nil
 }
 
-// observeFio returns what a tool shows of the load, what fio reports of it, and how many
-// requests the disk completed meanwhile.
+// observeFio runs fio under a tool. It returns the tool's output, fio's report, and the number of
+// requests that the disk completed during the run.
 func (m *machine) observeFio(ctx context.Context, args ...string) (*observed, *fioResult, float64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(m.scratch, &st); err != nil {
@@ -59,7 +59,7 @@ func (m *machine) observeFio(ctx context.Context, args ...string) (*observed, *f
 	}
 	disk := fmt.Sprintf("/sys/dev/block/%d:%d/stat", unix.Major(st.Dev), unix.Minor(st.Dev))
 	if _, err := os.Stat(disk); err != nil {
-		return nil, nil, 0, fmt.Errorf("%w: %s is on no disk", errMissing, m.scratch)
+		return nil, nil, 0, fmt.Errorf("%w: %s is not on a disk", errMissing, m.scratch)
 	}
 	if _, err := m.fio(ctx, "--create_only=1"); err != nil {
 		return nil, nil, 0, err
@@ -80,7 +80,8 @@ func (m *machine) observeFio(ctx context.Context, args ...string) (*observed, *f
 	return out, r, after - before, err
 }
 
-// completed returns the reads and writes that a disk has completed.
+// completed returns the number of reads and writes that a disk has completed, from its stat file in
+// sysfs.
 func completed(stat string) (float64, error) {
 	text, err := os.ReadFile(stat)
 	if err != nil {
@@ -93,9 +94,10 @@ func completed(stat string) (float64, error) {
 	return f[0] + f[4], nil
 }
 
-const hiddenWhy = "requests that complete in an interrupt of a process that the kernel hides from BPF"
+const hiddenWhy = "requests completed in an interrupt of a process that this guest hides from BPF"
 
-// hidden is how many requests may complete unseen: none, but on a guest that hides process 1.
+// hidden returns how many requests may complete unobserved: none, except on guests that hide
+// process 1 from BPF.
 func hidden() float64 {
 	if _, err := os.Readlink("/proc/1/exe"); err != nil {
 		return 50
@@ -114,7 +116,7 @@ func biosnoop(ctx context.Context, m *machine) ([]figure, error) {
 		{"requests of fio", float64(len(out.rows)) + out.lost(), fio.requests(), hidden(), hiddenWhy},
 		{"bytes of fio", out.sum("bytes"), fio.bytes(), 4096 * hidden(), hiddenWhy},
 		{"requests of the disk", float64(len(all.rows)) + out.lost(), disk, disk/100 + hidden(),
-			"requests of others between the readings of diskstats and the tool's start and end"},
+			"requests of other processes between the readings of diskstats and the start and end of the tool"},
 	}, nil
 }
 
@@ -124,7 +126,7 @@ func biolatency(ctx context.Context, m *machine) ([]figure, error) {
 		return nil, err
 	}
 	return []figure{{"requests of the disk", out.sum("count") + out.lost(), disk, disk/100 + hidden(),
-		"requests of others between the readings of diskstats and the tool's start and end"}}, nil
+		"requests of other processes between the readings of diskstats and the start and end of the tool"}}, nil
 }
 
 func biotop(ctx context.Context, m *machine) ([]figure, error) {

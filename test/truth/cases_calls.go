@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// comparisons lists all of them.
+// comparisons lists all comparisons.
 func comparisons() []comparison {
 	return slices.Concat(callCases(), blockCases(), networkCases(), listCases(), schedulerCases(), stackCases(), userCases())
 }
 
 const clone = "git clone"
 
-// callCases compare with a log of strace of the same run.
+// callCases compare with an strace log of the same run.
 func callCases() []comparison {
 	needs := []string{"strace", "git"}
 	return []comparison{
@@ -29,7 +29,7 @@ func callCases() []comparison {
 	}
 }
 
-// traced observes a clone of the project's repository with a tool and with strace.
+// traced runs a clone of the project's repository under a tool and strace.
 func (m *machine) traced(ctx context.Context, calls []string, args ...string) (*observed, []call, error) {
 	log := m.path(args[0] + ".strace")
 	h, err := hold(ctx, straceArgs(log, calls...),
@@ -46,8 +46,9 @@ func (m *machine) traced(ctx context.Context, calls []string, args ...string) (*
 	return out, all, err
 }
 
-// syscount compares each system call's count. The tool counts neither calls that do not
-// return nor rt_sigreturn, which is the end of a signal's handler. The held shell may or may not be in its read when the tool is attached.
+// syscount compares the count of each system call. The tool counts neither calls that do not return
+// nor rt_sigreturn, which ends a signal handler. The held shell may or may not be in its read when
+// the tool attaches.
 func syscount(ctx context.Context, m *machine) ([]figure, error) {
 	out, calls, err := m.traced(ctx, nil, "syscount")
 	if err != nil {
@@ -64,8 +65,8 @@ func syscount(ctx context.Context, m *machine) ([]figure, error) {
 		}
 	}
 	figures := []figure{
-		{"calls", out.sum("count") + out.lost(), count(calls, returned), 1, "the read that the program waits in"},
-		{"calls that fail", out.sum("errors"), count(calls, func(c call) bool { return returned(c) && c.ret == -1 }), 0, ""},
+		{"calls", out.sum("count") + out.lost(), count(calls, returned), 1, "the read in which the program waits when the tool attaches"},
+		{"failed calls", out.sum("errors"), count(calls, func(c call) bool { return returned(c) && c.ret == -1 }), 0, ""},
 	}
 	names := slices.Sorted(maps.Keys(theirs))
 	slices.SortStableFunc(names, func(a, b string) int { return int(theirs[b] - theirs[a]) })
@@ -76,7 +77,7 @@ func syscount(ctx context.Context, m *machine) ([]figure, error) {
 			differ++
 		}
 	}
-	return append(figures, figure{fmt.Sprintf("system calls of %d whose counts differ, read left out", len(names)), differ, 0, 0, ""}), nil
+	return append(figures, figure{fmt.Sprintf("system calls, out of %d, whose counts differ, without read", len(names)), differ, 0, 0, ""}), nil
 }
 
 func isOpen(c call) bool {
@@ -113,8 +114,8 @@ func opensnoop(ctx context.Context, m *machine) ([]figure, error) {
 	}
 	return []figure{
 		{"opens", float64(len(out.rows)) + out.lost(), count(calls, isOpen), 0, ""},
-		{"opens that fail", failed, count(calls, func(c call) bool { return isOpen(c) && c.ret == -1 }), 0, ""},
-		{fmt.Sprintf("paths of %d whose counts differ", len(paths)), differ, 0, 0, ""},
+		{"failed opens", failed, count(calls, func(c call) bool { return isOpen(c) && c.ret == -1 }), 0, ""},
+		{fmt.Sprintf("paths, out of %d, whose counts differ", len(paths)), differ, 0, 0, ""},
 	}, nil
 }
 
@@ -132,19 +133,21 @@ func execsnoop(ctx context.Context, m *machine) ([]figure, error) {
 	}
 	return []figure{
 		{"execs", float64(len(out.rows)) + out.lost(), count(calls, isExec), 0, ""},
-		{"execs that fail", failed, count(calls, func(c call) bool { return isExec(c) && c.ret == -1 }), 0, ""},
+		{"failed execs", failed, count(calls, func(c call) bool { return isExec(c) && c.ret == -1 }), 0, ""},
 	}, nil
 }
 
-// ofFile reports whether the first argument is the descriptor of a regular file: strace
+// isOnRegularFile reports whether the first argument is a descriptor of a regular file: strace
 // shows its path, which begins with a slash. Devices do not count.
-func ofFile(c call) bool {
+func isOnRegularFile(c call) bool {
 	_, path, ok := strings.Cut(c.args, "<")
 	return ok && strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(c.args, "0<pipe")
 }
 
-func isOf(names ...string) func(call) bool {
-	return func(c call) bool { return slices.Contains(names, c.name) && ofFile(c) && c.ret >= 0 && !c.noReturn }
+func isFileCall(names ...string) func(call) bool {
+	return func(c call) bool {
+		return slices.Contains(names, c.name) && isOnRegularFile(c) && c.ret >= 0 && !c.noReturn
+	}
 }
 
 func bytesOf(calls []call, keep func(call) bool) (n float64) {
@@ -163,10 +166,10 @@ func filetop(ctx context.Context, m *machine) ([]figure, error) {
 		return nil, err
 	}
 	return []figure{
-		{"reads of regular files", out.sum("reads") + out.lost(), count(calls, isOf(reads...)), 0, ""},
-		{"bytes read", out.sum("read_bytes"), bytesOf(calls, isOf(reads...)), 0, ""},
-		{"writes of regular files", out.sum("writes"), count(calls, isOf(writes...)), 0, ""},
-		{"bytes written", out.sum("write_bytes"), bytesOf(calls, isOf(writes...)), 0, ""},
+		{"reads of regular files", out.sum("reads") + out.lost(), count(calls, isFileCall(reads...)), 0, ""},
+		{"bytes read", out.sum("read_bytes"), bytesOf(calls, isFileCall(reads...)), 0, ""},
+		{"writes of regular files", out.sum("writes"), count(calls, isFileCall(writes...)), 0, ""},
+		{"bytes written", out.sum("write_bytes"), bytesOf(calls, isFileCall(writes...)), 0, ""},
 	}, nil
 }
 
@@ -179,7 +182,8 @@ func diskCalls() map[string][]string {
 	}
 }
 
-// onExt4 observes operations on files of ext4, and returns those of strace by operation.
+// onExt4 runs the clone under a tool that observes ext4, and returns the counts of strace by
+// operation.
 func (m *machine) onExt4(ctx context.Context, args ...string) (*observed, map[string]float64, error) {
 	fs, err := output(ctx, "stat", "-f", "-c", "%T", m.scratch)
 	if err != nil {
@@ -191,9 +195,9 @@ func (m *machine) onExt4(ctx context.Context, args ...string) (*observed, map[st
 	out, calls, err := m.traced(ctx, slices.Concat(slices.Collect(maps.Values(diskCalls()))...), args...)
 	counts := map[string]float64{}
 	for op, names := range diskCalls() {
-		// The clone and the programs are on the disk; /proc and /sys are not.
+		// The clone and the programs are on ext4, /proc and /sys are not.
 		counts[op] = count(calls, func(c call) bool {
-			return isOf(names...)(c) && !strings.Contains(c.args, "</proc/") && !strings.Contains(c.args, "</sys/")
+			return isFileCall(names...)(c) && !strings.Contains(c.args, "</proc/") && !strings.Contains(c.args, "</sys/")
 		})
 	}
 	return out, counts, err
@@ -228,7 +232,7 @@ func fsdist(ctx context.Context, m *machine) ([]figure, error) {
 	return figures, nil
 }
 
-// vfsstat compares calls that succeed: others may end before they reach a file system.
+// vfsstat compares successful calls: failed ones may return before they reach a file system.
 func vfsstat(ctx context.Context, m *machine) ([]figure, error) {
 	names := map[string]string{"fsyncs": "fsync", "mkdirs": "mkdir", "unlinks": "unlink", "rmdirs": "rmdir"}
 	out, calls, err := m.traced(ctx, slices.Collect(maps.Values(names)), "vfsstat", "3600")

@@ -20,7 +20,7 @@ func listCases() []comparison {
 	}
 }
 
-// stable lists what a reference shows both before and after the tool has run.
+// stable returns the keys that the reference lists both before and after run.
 func stable(ctx context.Context, list func(context.Context) (map[string]bool, error), run func() error) (map[string]bool, error) {
 	before, err := list(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func stable(ctx context.Context, list func(context.Context) (map[string]bool, er
 	return before, nil
 }
 
-// missingFrom counts the keys that no row has.
+// missingFrom counts the keys that are in no row.
 func missingFrom(want map[string]bool, rows []row, key func(row) string) (n float64) {
 	got := map[string]bool{}
 	for _, r := range rows {
@@ -82,13 +82,14 @@ func tasks(ctx context.Context, m *machine) ([]figure, error) {
 	return []figure{{"threads that ps lists before and after", float64(len(want)) - missing, float64(len(want)), 0, ""}}, nil
 }
 
-// pager starts git log with a pager that never reads, so that it stands still.
-func (m *machine) standing(ctx context.Context) (*held, error) {
+// heldGitLog starts git log but does not release it, so that its descriptors and mappings do not
+// change.
+func (m *machine) heldGitLog(ctx context.Context) (*held, error) {
 	return hold(ctx, nil, "git", "-C", m.root, "log")
 }
 
 func files(ctx context.Context, m *machine) ([]figure, error) {
-	h, err := m.standing(ctx)
+	h, err := m.heldGitLog(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func files(ctx context.Context, m *machine) ([]figure, error) {
 }
 
 func mappings(ctx context.Context, m *machine) ([]figure, error) {
-	h, err := m.standing(ctx)
+	h, err := m.heldGitLog(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func mappings(ctx context.Context, m *machine) ([]figure, error) {
 		return nil, err
 	}
 	return []figure{
-		{"areas, [vsyscall] left out", float64(len(out.rows)), areas, 0, ""},
+		{"areas, without [vsyscall]", float64(len(out.rows)), areas, 0, ""},
 		{"bytes", out.sum("size_bytes"), size, 0, ""},
 	}, nil
 }
@@ -212,7 +213,7 @@ func bpflist(ctx context.Context, m *machine) ([]figure, error) {
 		return all, nil
 	}
 	var want map[string]bool
-	// Another tool's programs are there to be listed.
+	// Another tool runs in the meantime, so that there are programs to list.
 	_, err := m.observe(ctx, func() (err error) {
 		want, err = stable(ctx, list, func() (err error) {
 			out, err = m.observe(ctx, nil, "bpflist", "--programs")

@@ -26,7 +26,7 @@ func networkCases() []comparison {
 	}
 }
 
-// curled is what curl reports of its transfers.
+// curled is the sum of curl's reports (--write-out) of its transfers.
 type curled struct{ transfers, sent, received float64 }
 
 // serve serves a file of 1 MB from this process.
@@ -37,14 +37,14 @@ func serve() (url string, stop func(), err error) {
 	}
 	body := make([]byte, 1<<20)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", strconv.Itoa(len(body))) // not chunked, which curl does not count
+		w.Header().Set("Content-Length", strconv.Itoa(len(body))) // avoids chunked encoding, whose headers curl does not count
 		_, _ = w.Write(body)
 	})}
-	go func() { _ = server.Serve(listener) }() // until it is closed
+	go func() { _ = server.Serve(listener) }() // returns when the server is closed
 	return "http://" + listener.Addr().String() + "/file", func() { server.Close() }, nil
 }
 
-// observeCurl observes twenty downloads.
+// observeCurl runs twenty downloads under a tool.
 func (m *machine) observeCurl(ctx context.Context, args ...string) (*observed, *curled, error) {
 	url, stop, err := serve()
 	if err != nil {
@@ -127,7 +127,7 @@ func tcpstates(ctx context.Context, m *machine) ([]figure, error) {
 	return []figure{{"connections of curl that become ESTABLISHED", established + out.lost(), curl.transfers, 0, ""}}, nil
 }
 
-// sslsniff compares the data of a download with the file.
+// sslsniff compares the data of a download with the served file.
 func sslsniff(ctx context.Context, m *machine) ([]figure, error) {
 	dir := m.path("tls")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -169,6 +169,6 @@ func sslsniff(ctx context.Context, m *machine) ([]figure, error) {
 	}
 	return []figure{
 		{"bytes of the file", float64(len(content)), float64(len(body)), 0, ""},
-		{"SHA-256 is that of the file", same, 1, 0, ""},
+		{"SHA-256 equals that of the file", same, 1, 0, ""},
 	}, nil
 }

@@ -15,12 +15,12 @@ func schedulerCases() []comparison {
 	needs := []string{"xz"}
 	return []comparison{
 		{"profile", xzProgram, "/proc/PID/schedstat", needs, profile},
-		{"offcputime", "curl --limit-rate", "wall time less /proc/PID/schedstat", []string{"curl"}, offcputime},
-		{"runqlat", "xz beside two more", "/proc/PID/schedstat", needs, runqlat},
+		{"offcputime", "curl --limit-rate", "wall time minus /proc/PID/schedstat", []string{"curl"}, offcputime},
+		{"runqlat", "xz, with two others running", "/proc/PID/schedstat", needs, runqlat},
 	}
 }
 
-// data writes a file that takes xz some seconds.
+// data writes a file that xz needs some seconds to compress.
 func (m *machine) data() (string, error) {
 	path := m.path("data")
 	b := make([]byte, 6<<20)
@@ -43,7 +43,7 @@ func (m *machine) holdXZ(ctx context.Context) (*held, error) {
 	return hold(ctx, nil, "xz", "-6", "-T1", "--keep", "--stdout", path)
 }
 
-// profile compares samples with CPU time.
+// profile compares the number of samples with the CPU time of the process.
 func profile(ctx context.Context, m *machine) ([]figure, error) {
 	h, err := m.holdXZ(ctx)
 	if err != nil {
@@ -56,10 +56,10 @@ func profile(ctx context.Context, m *machine) ([]figure, error) {
 		return nil, err
 	}
 	want := h.cpu.Seconds() * frequency
-	return []figure{{"samples, against CPU time × frequency", out.sum("count") + out.lost(), want, want / 20, "5 %, as samples are taken by a timer"}}, nil
+	return []figure{{"samples; the reference is CPU time × frequency", out.sum("count") + out.lost(), want, want / 20, "5 %: samples are taken by a timer"}}, nil
 }
 
-// offcputime compares the time off the CPU with what the program's wall time leaves.
+// offcputime compares off-CPU time with the wall time of the program minus its CPU time.
 func offcputime(ctx context.Context, m *machine) ([]figure, error) {
 	url, stop, err := serve()
 	if err != nil {
@@ -76,11 +76,11 @@ func offcputime(ctx context.Context, m *machine) ([]figure, error) {
 		return nil, err
 	}
 	want := h.wall - h.cpu
-	return []figure{{"ms off the CPU", out.sum("total_ns") / 1e6, float64(want) / 1e6, float64(want) / 50 / 1e6,
-		"2 %: the wait for the release and the end are in one of the two only"}}, nil
+	return []figure{{"off-CPU time in ms", out.sum("total_ns") / 1e6, float64(want) / 1e6, float64(want) / 50 / 1e6,
+		"2 %: only one of the two includes the wait for the release and the exit"}}, nil
 }
 
-// runqlat compares waits with the scheduler's own account.
+// runqlat compares run queue latency with the scheduler's own counter (schedstat).
 func runqlat(ctx context.Context, m *machine) ([]figure, error) {
 	h, err := m.holdXZ(ctx)
 	if err != nil {
@@ -116,5 +116,5 @@ func runqlat(ctx context.Context, m *machine) ([]figure, error) {
 		return nil, err
 	}
 	want := float64(after-before) / 1e6
-	return []figure{{"ms of waits for a CPU", out.sum("sum") / 1e3, want, want / 20, "5 %: the scheduler's clock is another one"}}, nil
+	return []figure{{"run queue latency in ms", out.sum("sum") / 1e3, want, want / 20, "5 %: the scheduler uses a different clock"}}, nil
 }

@@ -23,8 +23,8 @@ func stackCases() []comparison {
 	}
 }
 
-// shortPrefix begins the names of the loop's programs, copies of the installed ones. It selects their
-// samples, while both tools observe the whole machine.
+// shortPrefix begins the names of the loop's programs, which are copies of the installed ones. Both
+// tools observe the whole machine; the prefix selects the samples of the loop.
 const shortPrefix = "truth-"
 
 // shortLoop runs each program until the shell has run for a number of seconds.
@@ -36,8 +36,8 @@ while ((SECONDS < end)); do
 	"$1/truth-true"
 done`
 
-// shortLived compares the share of stacks that lead to the first function of a program. Both tools
-// sample the CPU clock at the same frequency during the same loop; only samples of user mode count.
+// shortLived compares the share of stacks that reach the entry point of a program. Both tools
+// sample the CPU clock at the same frequency during the same loop; only samples in user mode count.
 func shortLived(ctx context.Context, m *machine) ([]figure, error) {
 	if err := m.copyPrograms("bash", "ls", "sort", "awk", "true"); err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func shortLived(ctx context.Context, m *machine) ([]figure, error) {
 		slack = 100
 	}
 	return []figure{
-		{"% of stacks that lead to the program's entry", ours.rooted, reference.rooted, slack, "at most 5 less, more is better: both are samples"},
-		{"% of stacks with a frame outside of files", ours.outside, 0, 0, ""},
+		{"% of stacks that reach the program's entry point", ours.rooted, reference.rooted, slack, "at most 5 lower, higher is better: both are sampled"},
+		{"% of stacks with a frame outside mapped files", ours.outside, 0, 0, ""},
 	}, nil
 }
 
@@ -124,8 +124,8 @@ func profileStacks(out *observed) (all []sampledStack) {
 	return all
 }
 
-// perfStacks returns the stacks of the loop in the output of perf script: a line with the name of the
-// task, a line "address (file)" per frame, and an empty line.
+// perfStacks returns the stacks of the loop in the output of perf script: a line with the name of
+// the task, a line "address (file)" per frame, and an empty line.
 func (m *machine) perfStacks(ctx context.Context, data string) ([]sampledStack, error) {
 	cmd := exec.CommandContext(ctx, "perf", "script", "--no-inline", "-i", data, "-F", "comm,ip,dso")
 	stdout, err := cmd.StdoutPipe()
@@ -187,13 +187,13 @@ func share(all []sampledStack, entries programEntries) (s shares) {
 	return s
 }
 
-// programEntries are the entry points of ELF files, by path. A process begins at that of its dynamic
-// linker, which continues at that of the program. The rule is the same for both tools and needs no
-// names, which stripped programs lack there.
+// programEntries are the entry points of ELF files, by path. A process starts at the entry point of
+// its dynamic linker, which jumps to that of the program. The same rule applies to both tools and
+// needs no symbols, which stripped programs lack there.
 type programEntries map[string]uint64
 
-// has reports whether the frame is in the first 64 bytes from the entry of its file. It compares
-// addresses within a page, as files are mapped by pages.
+// has reports whether the frame is within 64 bytes after the entry point of its file. It compares
+// addresses within a page, because files are mapped in pages.
 func (e programEntries) has(f sampledFrame) bool {
 	if !filepath.IsAbs(f.file) {
 		return false

@@ -20,8 +20,8 @@ func userCases() []comparison {
 	}
 }
 
-// funccount compares calls of functions of the C library that make one system call each,
-// which nothing else in the library makes.
+// funccount compares calls of C library functions that make one system call each, which no other
+// function of the library makes.
 func funccount(ctx context.Context, m *machine) ([]figure, error) {
 	names := []string{"mkdir", "rename", "unlink", "rmdir", "readlink", "fsync", "pipe", "chmod", "dup2"}
 	out, calls, err := m.traced(ctx, names, "funccount", "-r", "c:^("+strings.Join(names, "|")+")$")
@@ -38,7 +38,7 @@ func funccount(ctx context.Context, m *machine) ([]figure, error) {
 	return figures, nil
 }
 
-// trace compares the directories that mkdir is called for.
+// trace compares the paths with which mkdir is called.
 func trace(ctx context.Context, m *machine) ([]figure, error) {
 	out, calls, err := m.traced(ctx, []string{"mkdir"}, "trace", `c:mkdir "%s", arg1`)
 	if err != nil {
@@ -116,7 +116,7 @@ public class Garbage {
 
 var gcLine = regexp.MustCompile(`GC\((\d+)\) Pause (Full|Young)`)
 
-// javagc compares collections with the virtual machine's log.
+// javagc compares garbage collections with the log of the Java virtual machine.
 func javagc(ctx context.Context, m *machine) ([]figure, error) {
 	dir := m.path("java")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

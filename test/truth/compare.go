@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// comparison is a tool that runs beside a reference.
+// comparison is a tool with the reference that it is compared with.
 type comparison struct {
 	tool string
-	// program is the observed program, reference what its numbers come from.
+	// program is the observed program, reference the source of the reference numbers.
 	program, reference string
 	needs              []string // commands
 	run                func(context.Context, *machine) ([]figure, error)
 }
 
-// figure is one quantity, as the tool and as the reference have it.
+// figure is one quantity, measured by the tool and by the reference.
 type figure struct {
 	what            string
 	ours, reference float64
-	// slack is the largest difference that is correct, why says where it comes from.
+	// slack is the largest difference that counts as correct, why the reason for it.
 	slack float64
 	why   string
 }
@@ -32,7 +32,7 @@ func (f figure) isOutside() bool {
 	return math.IsNaN(f.ours) || math.Abs(f.ours-f.reference) > f.slack
 }
 
-// result is what became of a comparison.
+// result is the result of a comparison.
 type result struct {
 	comparison
 	figures []figure
@@ -51,8 +51,8 @@ func (r result) isOutside() bool {
 	return false
 }
 
-// errMissing is returned where this machine lacks the reference.
-var errMissing = errors.New("not compared here")
+// errMissing is returned if this machine lacks the reference.
+var errMissing = errors.New("reference not available")
 
 func (c comparison) result(ctx context.Context, m *machine) result {
 	r := result{comparison: c}

@@ -34,9 +34,9 @@ func document(results []result) []byte {
 const intro = `# Comparison with independent references
 
 Each tool observes a run of a real program. An independent reference observes the same run: another
-tracer, the program's own log, or a counter of the kernel. Both numbers stand side by side. The bound
-is the largest difference that is correct, with its reason. ` + "`make truth`" + ` makes this page and fails if a
-number is outside its bound.
+tracer, the program's own log, or a counter of the kernel. The table shows both numbers. The bound is
+the largest difference that counts as correct, with the reason. ` + "`make truth`" + ` generates this page and
+fails if a number is outside its bound.
 `
 
 func bound(f figure) string {

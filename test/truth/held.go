@@ -15,25 +15,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held is a program that waits for its release: a shell that becomes the program. It is in
-// a cgroup of its own, with all of its children.
+// held is a program that waits for its release: a shell that executes the program when it is
+// released. It runs with all of its children in its own cgroup.
 type held struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	cgroup string
-	pid    int // of the program, not of a tracer around it
+	pid    int // of the program, not of its tracer
 	stderr strings.Builder
 	begin  time.Time
-	cpu    time.Duration // on a CPU, from the release to the end
-	wait   time.Duration // on run queues, since its start
+	cpu    time.Duration // CPU time, from the release to the exit
+	wait   time.Duration // run queue latency, since its start
 	wall   time.Duration
 }
 
-// The shell reports its process id; tracers run it as their child.
+// The shell prints its process ID, because a tracer runs it as a child process.
 const holdScript = `echo $$; read -r go; exec "$@"`
 
-// hold starts the program and waits until the shell is about to wait for its release. tracer,
-// if any, is the command line of a tracer, to which the shell's is appended.
+// hold starts the shell and waits until it is about to wait for its release. tracer, if any, is the
+// command line of a tracer, to which that of the shell is appended.
 func hold(ctx context.Context, tracer []string, program ...string) (*held, error) {
 	h := &held{}
 	argv := append(append([]string{}, tracer...), append([]string{"/bin/sh", "-c", holdScript, "sh"}, program...)...)
@@ -55,9 +55,9 @@ func hold(ctx context.Context, tracer []string, program ...string) (*held, error
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w: %s", argv[0], err, h.stderr.String())
 	}
-	go io.Copy(io.Discard, in) //nolint:errcheck // the program's output is of no interest
+	go io.Copy(io.Discard, in) //nolint:errcheck // the program's output is not used
 	if h.pid, err = strconv.Atoi(strings.TrimSpace(line)); err != nil {
-		return nil, fmt.Errorf("read process id: %w", err)
+		return nil, fmt.Errorf("read process ID: %w", err)
 	}
 	return h, h.enter()
 }
@@ -70,7 +70,7 @@ func (h *held) enter() error {
 	}
 	h.cgroup = filepath.Join(mount, "corescope-truth-"+strconv.Itoa(h.pid))
 	if err := os.Mkdir(h.cgroup, 0o755); err != nil {
-		return fmt.Errorf("make cgroup: %w", err)
+		return fmt.Errorf("create cgroup: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(h.cgroup, "cgroup.procs"), []byte(strconv.Itoa(h.pid)), 0); err != nil {
 		return fmt.Errorf("enter cgroup: %w", err)
@@ -78,7 +78,7 @@ func (h *held) enter() error {
 	return nil
 }
 
-// cgroup2 returns where the unified hierarchy is mounted.
+// cgroup2 returns the mount point of the cgroup v2 hierarchy.
 func cgroup2() (string, error) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -92,7 +92,7 @@ func cgroup2() (string, error) {
 	return "", fmt.Errorf("%w: cgroup2 is not mounted", errMissing)
 }
 
-// finish releases the program, and returns when it and its children have ended.
+// finish releases the program, and returns when it and its children have exited.
 func (h *held) finish() error {
 	before, _, err := schedstat(h.pid)
 	if err != nil {
@@ -104,7 +104,7 @@ func (h *held) finish() error {
 	}
 	h.stdin.Close()
 	if h.cmd.Process.Pid == h.pid {
-		// A zombie still has its times.
+		// The times of a zombie can still be read.
 		var info unix.Siginfo
 		if err := unix.Waitid(unix.P_PID, h.pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 			return fmt.Errorf("wait for program: %w", err)
@@ -122,7 +122,8 @@ func (h *held) finish() error {
 	return nil
 }
 
-// schedstat returns a thread's CPU time and its time on run queues, by the scheduler.
+// schedstat returns the CPU time and the run queue latency of a thread, as counted by the
+// scheduler.
 func schedstat(pid int) (cpu, wait time.Duration, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
 	if err != nil {

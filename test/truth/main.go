@@ -23,8 +23,8 @@ func main() {
 	}
 }
 
-// errOutside is returned when a number is outside its bound.
-var errOutside = errors.New("a number differs from its reference")
+// errOutside is returned if a number is outside its bound.
+var errOutside = errors.New("a number is outside its bound")
 
 func run(ctx context.Context) error {
 	root, err := output(ctx, "git", "rev-parse", "--show-toplevel")
@@ -63,7 +63,7 @@ func run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// machine is what a comparison runs on.
+// machine is the environment of the comparisons.
 type machine struct {
 	root    string // the project's tree
 	scratch string // an empty directory on a disk, with the binary "corescope"

@@ -20,7 +20,7 @@ type row map[string]any
 func (r row) num(key string) float64 { n, _ := r[key].(float64); return n }
 func (r row) str(key string) string  { s, _ := r[key].(string); return s }
 
-// bytes returns the exact bytes of a text.
+// bytes returns the exact bytes of a string column.
 func (r row) bytes(key string) []byte {
 	if encoded, ok := r[key+"_base64"].(string); ok {
 		b, _ := base64.StdEncoding.DecodeString(encoded)
@@ -35,7 +35,7 @@ type observed struct {
 	summary row
 }
 
-// where returns the rows that have the value.
+// where returns the rows whose column key has the value.
 func (o *observed) where(key, value string) *observed {
 	out := &observed{summary: o.summary}
 	for _, r := range o.rows {
@@ -46,7 +46,7 @@ func (o *observed) where(key, value string) *observed {
 	return out
 }
 
-// sum adds up a column.
+// sum returns the sum of a column.
 func (o *observed) sum(key string) (n float64) {
 	for _, r := range o.rows {
 		n += r.num(key)
@@ -57,8 +57,8 @@ func (o *observed) sum(key string) (n float64) {
 // lost returns the number of lost events.
 func (o *observed) lost() float64 { return o.summary.num("lost") }
 
-// observe runs a tool, calls load once all hooks are attached, and stops the tool when load
-// returns. Without load the tool ends by itself.
+// observe runs a tool, calls load once all hooks are attached, and interrupts the tool when load
+// returns. If load is nil, the tool ends by itself.
 func (m *machine) observe(ctx context.Context, load func() error, args ...string) (*observed, error) {
 	cmd := exec.CommandContext(ctx, m.path("corescope"), append(args, "--output", "json")...)
 	stdout, err := cmd.StdoutPipe()

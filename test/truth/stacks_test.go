@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPerfStacks reads stacks of perf script, and judges where they end.
+// TestPerfStacks parses output of perf script and checks the computed shares.
 func TestPerfStacks(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

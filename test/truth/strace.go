@@ -13,11 +13,11 @@ type call struct {
 	pid        int
 	name, args string
 	ret        int64
-	noReturn   bool // it did not return: exit, or the end of its process
+	noReturn   bool // the call did not return, because the process exited
 }
 
-// straceArgs is the command line of strace for a log that [readStrace] reads: all
-// processes, descriptors with their paths, texts of any length.
+// straceArgs is the command line of strace for a log that [readStrace] can parse: all processes,
+// descriptors with their paths, strings of unlimited length.
 func straceArgs(log string, calls ...string) []string {
 	args := []string{"strace", "-f", "-qq", "-y", "-s", "4096", "-o", log}
 	if len(calls) > 0 {
@@ -31,8 +31,7 @@ var (
 	straceEnd  = regexp.MustCompile(`^(.*)\) += (\?|-?\d+|0x[0-9a-f]+)(?:<.*>)?(?: .*)?$`)
 )
 
-// readStrace reads the calls that follow the release of a held program, whose process id
-// that is.
+// readStrace reads the calls after the release of the held program with this process ID.
 func readStrace(log string, pid int) ([]call, error) {
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -64,7 +63,7 @@ func readStrace(log string, pid int) ([]call, error) {
 		c.args = end[1]
 		c.ret, err = strconv.ParseInt(end[2], 0, 64)
 		switch {
-		case err != nil && strings.Contains(rest, "= ? ERESTART"): // for a signal's handler
+		case err != nil && strings.Contains(rest, "= ? ERESTART"): // interrupted by a signal
 			c.ret = -1
 		case err != nil:
 			c.noReturn = true
@@ -76,7 +75,7 @@ func readStrace(log string, pid int) ([]call, error) {
 		calls = append(calls, c)
 	}
 	if !released {
-		return nil, fmt.Errorf("read strace log: the release of process %d is missing", pid)
+		return nil, fmt.Errorf("read strace log: no release of process %d", pid)
 	}
 	return calls, nil
 }

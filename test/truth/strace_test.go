@@ -36,12 +36,12 @@ func TestReadStrace(t *testing.T) {
 	if !slices.Equal(calls, want) {
 		t.Errorf("calls are\n%+v, want\n%+v", calls, want)
 	}
-	if !ofFile(calls[1]) || ofFile(call{args: "1<pipe:[2]>"}) || ofFile(call{args: "3</dev/null>"}) {
-		t.Error("ofFile: only the first of the three is of a regular file")
+	if !isOnRegularFile(calls[1]) || isOnRegularFile(call{args: "1<pipe:[2]>"}) || isOnRegularFile(call{args: "3</dev/null>"}) {
+		t.Error("isOnRegularFile: only the first of the three is on a regular file")
 	}
 }
 
-// A log without the release is of another process, or was cut.
+// A log without the release belongs to another process or is truncated.
 func TestReadStraceWithoutRelease(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(log, []byte("8 getpid() = 8\n"), 0o600); err != nil {

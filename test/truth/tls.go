@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// serveTLS serves the files of a directory by openssl s_server, and returns its port once it
+// serveTLS serves the files of a directory with openssl s_server, and returns its port once it
 // accepts connections.
 func serveTLS(ctx context.Context, dir string) (port int, stop func(), err error) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -26,7 +26,7 @@ func serveTLS(ctx context.Context, dir string) (port int, stop func(), err error
 	}
 	stop = func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // it is killed below
 	}
 	for range 1000 {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(port))
@@ -34,8 +34,8 @@ func serveTLS(ctx context.Context, dir string) (port int, stop func(), err error
 			conn.Close()
 			return port, stop, nil
 		}
-		time.Sleep(10 * time.Millisecond) // until it listens
+		time.Sleep(10 * time.Millisecond) // wait until it listens
 	}
 	stop()
-	return 0, nil, fmt.Errorf("openssl s_server does not accept connections at port %d", port)
+	return 0, nil, fmt.Errorf("openssl s_server does not accept connections on port %d", port)
 }

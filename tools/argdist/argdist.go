@@ -165,7 +165,7 @@ func (o *options) find(set *fetch.Set, probes probes, p *tool.Plan, env *tool.En
 	if err != nil {
 		return err
 	}
-	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, Room: len(key{}.Data)}
+	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, DataMax: len(key{}.Data)}
 	// Types are optional: arguments by number and tracepoint fields also work without BTF.
 	f.Types, _ = k.Types()
 	for _, text := range probes {

@@ -11,7 +11,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// A hit whose condition needs memory that is not resident is counted, or lost.
+// A hit whose condition needs memory that is not resident is counted, either as a hit or as an
+// unread condition.
 func TestColdCondition(t *testing.T) {
 	tooltest.Root(t)
 	const calls = 20
@@ -34,7 +35,7 @@ func TestColdCondition(t *testing.T) {
 			counted += r.Num("count")
 		}
 		if unread := res.Summary.Object("reasons").Num("condition_unread"); counted+unread != calls {
-			t.Errorf("%s: %v hits and %v unread conditions, want %d in all", probe, counted, unread, calls)
+			t.Errorf("%s: %v hits and %v unread conditions, want %d in total", probe, counted, unread, calls)
 		}
 	}
 }

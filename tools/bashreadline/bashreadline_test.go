@@ -190,8 +190,8 @@ func TestBash(t *testing.T) {
 	}
 	bash := startBash(t, exec.Command(path, "--norc", "--noprofile", "-i"))
 	res := tooltest.JSON(t, Tool, nil, func() {
-		// The call that reads this line is active before the tool is attached: a probe at the return instruction
-		// observes it, a uretprobe does not.
+		// The call that reads this line is active before the tool is attached: a probe at the
+		// return instruction observes it, a uretprobe does not.
 		bash.enter("true", "first$ ")
 		bash.enter("echo one two", "first$ ")
 		bash.enter("for i in 1 2; do", "more> ")

@@ -165,7 +165,7 @@ func TestStages(t *testing.T) {
 
 // TestQueued compares -Q with the total of --stages for the same I/O in two runs.
 func TestQueued(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	l := scheduled(t, "mq-deadline")
 	const n = 100
 	var queued *tooltest.Result
@@ -182,7 +182,7 @@ func TestQueued(t *testing.T) {
 
 // TestReports sums reports during I/O: each request is in exactly one.
 func TestReports(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	l := newLoop(t, 0)
 	const n = 50
 	rounds := 0
@@ -204,7 +204,7 @@ func TestReports(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	l := newLoop(t, 0)
 	text := tooltest.Text(t, Tool, []string{"-D", "-F", "-m", "-d", l.name}, func() { writeBlocks(t, l.dev, 20) })
 	for _, want := range []string{
@@ -219,7 +219,7 @@ func TestText(t *testing.T) {
 }
 
 func TestCSV(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	l := newLoop(t, 0)
 	text := tooltest.Text(t, Tool, []string{"-D", "--operations", "--output", "csv", "-d", l.name}, func() { writeBlocks(t, l.dev, 20) })
 	lines := strings.Split(strings.TrimSpace(text), "\n")
@@ -245,7 +245,7 @@ func TestCSV(t *testing.T) {
 
 // TestHooks forces each attach type in turn; all must give the same result.
 func TestHooks(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	l := scheduled(t, "mq-deadline")
 	z := zram(t)
 	const n = 50

@@ -165,7 +165,7 @@ func TestBios(t *testing.T) {
 // TestEntries reuses the requests of a disk many times: the map must not have more entries than the
 // disk has requests.
 func TestEntries(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	l := newLoop(t, 0)
 	tooltest.JSONUndisturbed(t, Tool, []string{"-Q", "-d", l.name}, func() {
 		readBlocks(t, l.dev, 10*loopDepth)
@@ -186,7 +186,7 @@ func entries(t testing.TB, name string) (n int) {
 		id = next
 		m, err := ebpf.NewMapFromID(id)
 		if err != nil {
-			continue // unloaded meanwhile
+			continue // unloaded in the meantime
 		}
 		if info, err := m.Info(); err == nil && info.Name == name {
 			n += count(m)

@@ -188,7 +188,7 @@ func above(h tooltest.Row, d time.Duration) (n int) {
 // device, the rest in the queue.
 // the device, the rest in the queue.
 func TestHeld(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	l := newLoop(t, 0)
 	l.scheduler(t, "mq-deadline")
 	const queued = 8

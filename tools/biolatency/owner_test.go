@@ -80,11 +80,11 @@ func TestCgroup(t *testing.T) {
 			l := newLoop(t, 0)
 			below := testCgroup(t, hierarchy, "inside/below")
 			inside := filepath.Dir(below)
-			beside := testCgroup(t, hierarchy, "beside")
+			sibling := testCgroup(t, hierarchy, "sibling")
 			res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", l.name, "--cgroup", inside}, func() {
 				writeIn(t, inside, l.path, 10)
 				writeIn(t, below, l.path, 20)
-				writeIn(t, beside, l.path, 40)
+				writeIn(t, sibling, l.path, 40)
 				writeBlocks(t, l.dev, 80)
 			})
 			if h := find(t, res, nil); h.Num("count") != 30 {
@@ -97,7 +97,7 @@ func TestCgroup(t *testing.T) {
 
 // TestCgroups checks one histogram per cgroup.
 func TestCgroups(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	hierarchy := defaultHierarchy(t)
 	l := newLoop(t, 0)
 	one, other := testCgroup(t, hierarchy, "one"), testCgroup(t, hierarchy, "other")
@@ -114,7 +114,7 @@ func TestCgroups(t *testing.T) {
 
 // TestContainers checks the container name of a process that has exited.
 func TestContainers(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	const id = "b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b10b"
 	dir := tooltest.Cgroup(t, defaultHierarchy(t), "docker/"+id)
 	l := newLoop(t, 0)
@@ -136,13 +136,13 @@ func TestContainers(t *testing.T) {
 // TestKernelThread checks I/O through a second loop device, whose driver submits it to the first
 // one in a kernel thread: the cgroup is that of the process.
 func TestKernelThread(t *testing.T) {
-	tooltest.AnyWay(t)
-	inside, beside := testCgroup(t, "blkio", "inside"), testCgroup(t, "blkio", "beside")
+	tooltest.AnyAttachType(t)
+	inside, sibling := testCgroup(t, "blkio", "inside"), testCgroup(t, "blkio", "sibling")
 	l := newLoop(t, 0)
 	upper := loopOver(t, int(l.dev.Fd()), unix.LO_FLAGS_DIRECT_IO)
 	res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", l.name, "--operations", "--cgroup", inside}, func() {
 		writeIn(t, inside, upper.path, 25)
-		writeIn(t, beside, upper.path, 50)
+		writeIn(t, sibling, upper.path, 50)
 	})
 	if h := find(t, res, map[string]string{"operation": "write"}); h.Num("count") != 25 {
 		t.Errorf("%v writes, want 25: %v", h.Num("count"), keys(res))

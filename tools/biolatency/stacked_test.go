@@ -130,7 +130,7 @@ func TestDeviceMapper(t *testing.T) {
 // TestMappedDelay delays writes in the device mapper: this is time of the mapped disk, not of the
 // underlying one. The kernel counts the delay in ticks, the first of which has already begun.
 func TestMappedDelay(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	l := newLoop(t, 0)
 	const n, delay, tick = 20, 30 * time.Millisecond, 10 * time.Millisecond
 	d := mapper(t, l, "delay", fmt.Sprintf("%s 0 %d", l.path, delay.Milliseconds()))

@@ -14,9 +14,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestAccount reads directly from a file, a known number of times: each read is a row or is
-// lost. On a guest that hides process 1, no program runs for what completes in an interrupt of
-// that process.
+// TestAccount does a known number of direct reads: each is a row or counted as lost. On a guest
+// that hides process 1, programs do not run for requests completed in an interrupt of that process.
 func TestAccount(t *testing.T) {
 	const n, size = 5000, 3 * tooltest.BlockSize
 	file := directFile(t, size)
@@ -34,13 +33,13 @@ func TestAccount(t *testing.T) {
 			}
 		}
 	})
-	// The test's own pages may be read too, but not by as many bytes.
+	// The test's own pages may be read too, but in requests of other sizes.
 	rows := res.Where(func(r tooltest.Row) bool { return r.Num("bytes") == size })
-	tooltest.Accounts(t, res.Summary, len(rows), n)
+	tooltest.CheckTotal(t, res.Summary, len(rows), n)
 	t.Logf("%d rows, reasons %v", len(rows), res.Summary.Object("reasons"))
 }
 
-// directFile is a file for direct I/O, on a disk.
+// directFile returns a file for direct I/O, on a disk.
 func directFile(t *testing.T, size int) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
@@ -53,7 +52,7 @@ func directFile(t *testing.T, size int) *os.File {
 		err = unix.Fstatfs(int(file.Fd()), &st)
 	}
 	if errors.Is(err, unix.EINVAL) || err == nil && st.Type != unix.EXT4_SUPER_MAGIC && st.Type != unix.XFS_SUPER_MAGIC {
-		return tooltest.NewLoop(t, 0).Dev // no file system on a disk
+		return tooltest.NewLoop(t, 0).Dev // no file system is on a disk
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -65,17 +64,17 @@ func directFile(t *testing.T, size int) *os.File {
 	return file
 }
 
-// TestUnended runs the programs by themselves for a request that is issued and, as far as the
-// programs see, never completes: once it is used anew, and once the run ends.
+// TestUnended runs the programs with BPF_PROG_TEST_RUN for a request that is issued and whose
+// completion is not observed: it is counted when the request is reused, and when the run ends.
 func TestUnended(t *testing.T) {
 	p := tooltest.LoadPrograms(t, loadBpf, nil, "issue__raw", "settle")
-	// Nothing is there, so all members of the request read as 0: it is idle.
+	// The address is not mapped, so all members of the request read as 0: its state is idle.
 	const request = 0x1000
 	for range 2 {
 		p.Run("issue__raw", request, request)
 	}
 	if n := p.Unobserved(); n != 1 {
-		t.Errorf("%d lost when the request is used anew, want 1", n)
+		t.Errorf("%d lost when the request is reused, want 1", n)
 	}
 	settle(t, p)
 	if n := p.Unobserved(); n != 2 {
@@ -83,7 +82,7 @@ func TestUnended(t *testing.T) {
 	}
 }
 
-// settle runs the iterator that ends a run.
+// settle runs the iterator that runs at the end of a run.
 func settle(t *testing.T, p *tooltest.Programs) {
 	t.Helper()
 	it, err := link.AttachIter(link.IterOptions{Program: p.Programs["settle"], Map: p.Maps["ios"]})

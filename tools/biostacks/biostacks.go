@@ -77,7 +77,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		Keys:     []string{"comm", "pid", "disk", "kernel_stack"},
 		Stacks:   &o.Frames,
 		Trace: func(k histKey, t *stacktrace.Traces) label {
-			return label{Comm: k.Comm, PID: k.PID, Disk: blockio.DiskName(k.Dev, env), KernelStack: t.Of(k.Stack)}
+			return label{Comm: k.Comm, PID: k.PID, Disk: blockio.DiskName(k.Dev, env), KernelStack: t.Trace(k.Stack)}
 		},
 	}, nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// of returns the histograms of this process whose stacks contain one of the symbols.
-func of(res *tooltest.Result, disk string, symbols ...string) (all []tooltest.Row) {
+// histsOf returns the histograms of this process whose stacks contain one of the symbols.
+func histsOf(res *tooltest.Result, disk string, symbols ...string) (all []tooltest.Row) {
 	for _, h := range res.Histograms {
 		key := h.Object("key")
 		if key.Num("pid") != float64(os.Getpid()) || key.Str("disk") != disk {
@@ -73,8 +73,8 @@ func TestStacks(t *testing.T) {
 		directTime = timed(func() { tooltest.ReadBlocks(t, l.Dev, direct) })
 		cachedTime = timed(func() { buffered(t, l.Path, cached) })
 	})
-	check(t, "direct reads", of(res, l.Name, "blkdev_direct_IO"), direct, directTime)
-	check(t, "reads of the page cache", of(res, l.Name, "filemap_", "generic_file_buffered_read"), cached, cachedTime)
+	check(t, "direct reads", histsOf(res, l.Name, "blkdev_direct_IO"), direct, directTime)
+	check(t, "reads of the page cache", histsOf(res, l.Name, "filemap_", "generic_file_buffered_read"), cached, cachedTime)
 	for name, n := range res.Summary.Object("counters") {
 		if n != 0.0 && name != "in_flight" {
 			t.Errorf("counter %s is %v", name, n)

@@ -118,8 +118,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// gone waits until a map that only a freed program used is freed, and with it the program.
-func gone(t *testing.T, id ebpf.MapID) {
+// awaitFreed waits until a map that only a freed program used is freed, and with it the program.
+func awaitFreed(t *testing.T, id ebpf.MapID) {
 	t.Helper()
 	for {
 		m, err := ebpf.NewMapFromID(id)
@@ -133,8 +133,8 @@ func gone(t *testing.T, id ebpf.MapID) {
 	}
 }
 
-// TestGone checks that a program that is freed within an interval is counted until then.
-func TestGone(t *testing.T) {
+// TestFreed checks that a program that is freed within an interval is counted until then.
+func TestFreed(t *testing.T) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestGone(t *testing.T) {
 		runs(t, p, 700)
 		m.Close()
 		p.Close()
-		gone(t, mapID)
+		awaitFreed(t, mapID)
 	})
 	if n, row := counted(res, id); n != 700 || row.Str("name") != long {
 		t.Errorf("%v runs, want 700: %v", n, row)
@@ -204,9 +204,9 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestGivesBack checks that the kernel stops measuring at the end of the run.
-func TestGivesBack(t *testing.T) {
-	tooltest.Alone(t, "the kernel measures programs for all who ask")
+// TestDisablesStats checks that the kernel stops measuring at the end of the run.
+func TestDisablesStats(t *testing.T) {
+	tooltest.Alone(t, "the kernel measures run times as long as any process requests it")
 	p, _ := newProgram(t, ebpf.SocketFilter)
 	measured := func() uint64 {
 		runs(t, p, 10)

@@ -84,7 +84,7 @@ func TestArguments(t *testing.T) {
 		append([]string{"1.9M"}, long(15, 128<<10)...),
 	}
 	target := program(t, "true")
-	for _, flags := range tooltest.Ways([]string{"--perf-buffer"}, []string{"--hook", "exec=raw"}) {
+	for _, flags := range tooltest.ArgVariants([]string{"--perf-buffer"}, []string{"--hook", "exec=raw"}) {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
 			var pids []int
 			res := tooltest.JSON(t, Tool, children(flags...), func() {
@@ -217,7 +217,7 @@ func TestBeyondLimits(t *testing.T) {
 }
 
 func TestMaxArgs(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	target := program(t, "true")
 	for _, c := range []struct {
 		max     string
@@ -299,7 +299,7 @@ func TestAll(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	target := program(t, "true")
 	cmd := &exec.Cmd{Path: target, Args: []string{"true", "a b", "", "\x1b[2J", "\xff", `c\`}}
 	got := tooltest.Text(t, Tool, children(), func() { run(t, cmd) })
@@ -311,7 +311,7 @@ func TestText(t *testing.T) {
 }
 
 func TestTextFlags(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	target := program(t, "true")
 	cmd := &exec.Cmd{Path: target, Args: []string{"true", `a "b"`, "", "c\n"}}
 	got := tooltest.Text(t, Tool, children("-T", "-t", "-U", "-C", "-M", "-q"), func() { run(t, cmd) })
@@ -332,7 +332,7 @@ func TestTextFlags(t *testing.T) {
 }
 
 func TestCSV(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	target := program(t, "true")
 	cmd := &exec.Cmd{Path: target, Args: []string{"true", `a,"b"`, "c\n"}}
 	got := tooltest.Text(t, Tool, children("--output", "csv", "--columns", "pid,comm,ret,error,args,args_truncated,file"), func() { run(t, cmd) })
@@ -343,9 +343,9 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// A program of memfd_create is in no directory: its path is its name, as /proc/PID/exe has it.
+// A program created with memfd_create has no directory: its path is its name, as in /proc/PID/exe.
 func TestProgramInMemory(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	prog, err := exec.LookPath("sleep")
 	if err != nil {
 		t.Fatal(err)

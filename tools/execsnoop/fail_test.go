@@ -43,7 +43,7 @@ func TestFailures(t *testing.T) {
 		}
 		run(t, exec.Command(target))
 	}
-	for _, flags := range tooltest.Ways([]string{"--perf-buffer"}, []string{"--hook", "fail=raw"}) {
+	for _, flags := range tooltest.ArgVariants([]string{"--perf-buffer"}, []string{"--hook", "fail=raw"}) {
 		res := tooltest.JSON(t, Tool, children(append(flags, "-x")...), load)
 		if len(res.Events) != len(fails)+1 || dropped(res.Summary) != 0 {
 			t.Fatalf("%d rows of %d, %v", len(res.Events), len(fails)+1, res.Summary)

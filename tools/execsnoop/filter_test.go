@@ -17,7 +17,7 @@ import (
 
 // TestFilters runs three programs and identifies the rows by their last argument.
 func TestFilters(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	target, echo := program(t, "true"), program(t, "echo")
 	mark := fmt.Sprintf("mark%d", os.Getpid())
 	load := func() {
@@ -69,7 +69,7 @@ func TestPID(t *testing.T) {
 	tooltest.OnHooks(t, "exec")
 	target := program(t, "true")
 	var cmds []*exec.Cmd
-	var tell []func()
+	var release []func()
 	for range 2 {
 		cmd := by(t, "wait", target)
 		in, err := cmd.StdinPipe()
@@ -86,7 +86,7 @@ func TestPID(t *testing.T) {
 		t.Cleanup(func() { cmd.Wait() })
 		out.Read(make([]byte, 1)) // the program has been executed
 		cmds = append(cmds, cmd)
-		tell = append(tell, func() { in.Write([]byte{'.'}) })
+		release = append(release, func() { in.Write([]byte{'.'}) })
 	}
 	for i, flag := range []string{"--pid", "--tid"} {
 		pid := cmds[i].Process.Pid
@@ -94,7 +94,7 @@ func TestPID(t *testing.T) {
 			if i == 0 {
 				run(t, exec.Command(target))
 			}
-			tell[i]()
+			release[i]()
 			cmds[i].Wait()
 		})
 		if len(res.Events) != 1 || int(res.Events[0].Num("pid")) != pid {
@@ -104,16 +104,16 @@ func TestPID(t *testing.T) {
 }
 
 func TestCgroup(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	target := program(t, "true")
 	for _, hierarchy := range []string{"cgroup2", "memory"} {
 		t.Run(hierarchy, func(t *testing.T) {
 			name := fmt.Sprintf("corescope-execsnoop-%d", os.Getpid())
 			below := tooltest.Cgroup(t, hierarchy, name+"/below")
 			inside := tooltest.Cgroup(t, hierarchy, name)
-			beside := tooltest.Cgroup(t, hierarchy, name+"-beside")
+			sibling := tooltest.Cgroup(t, hierarchy, name+"-sibling")
 			res := tooltest.JSON(t, Tool, []string{"-c", inside}, func() {
-				for _, dir := range []string{inside, below, beside} {
+				for _, dir := range []string{inside, below, sibling} {
 					run(t, tooltest.InCgroup(dir, target, dir))
 				}
 			})

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain makes the test binary also a program that calls exec as named by this variable.
-const variantEnv = "EXECSNOOP_TEST_WAY"
+// variantEnv makes the test binary call exec in the given way.
+const variantEnv = "EXECSNOOP_TEST_VARIANT"
 
 func TestMain(m *testing.M) {
 	if variant := os.Getenv(variantEnv); variant != "" {
@@ -34,7 +34,7 @@ func execVariants() map[string]func(argv []string) error {
 		"fexecve":   func(argv []string) error { return execAt(argv[0], "", argv, unix.AT_EMPTY_PATH) },
 		"execveat":  func(argv []string) error { return execAt(filepath.Dir(argv[0]), filepath.Base(argv[0]), argv, 0) },
 		"thread":    execByThread,
-		"wait":      execWhenTold,
+		"wait":      execOnInput,
 		"unlimited": execUnlimited,
 		"cold":      execCold,
 	}
@@ -79,8 +79,8 @@ func execByThread(argv []string) error {
 	return <-failed
 }
 
-// execWhenTold reports that it is ready, waits for a byte, and calls exec.
-func execWhenTold(argv []string) error {
+// execOnInput reports that it is ready, waits for a byte, and calls exec.
+func execOnInput(argv []string) error {
 	os.Stdout.WriteString(".")
 	os.Stdin.Read(make([]byte, 1))
 	return syscall.Exec(argv[0], argv, nil)
@@ -131,7 +131,7 @@ func long(n, size int) []string {
 	return args
 }
 
-// by returns a command with which the test binary calls exec in this way.
+// by returns a command that runs the test binary, which calls exec in this way.
 func by(t *testing.T, variant string, argv ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()

@@ -28,7 +28,7 @@ func TestPIDNamespace(t *testing.T) {
 		t.Errorf("rows %v, want one of true, whose parent has another PID than %d", res.Events, self)
 	}
 
-	if err := unix.Unmount("/proc", 0); err != nil { // that of the initial namespace is mounted below it
+	if err := unix.Unmount("/proc", 0); err != nil { // the /proc of the initial namespace is mounted below
 		t.Fatal(err)
 	}
 	tooltest.Fails(t, Tool, []string{"--ppid", "1"}, tool.ExitUsage, "/proc belongs to another PID namespace")

@@ -224,7 +224,7 @@ func TestThreadsOwnTable(t *testing.T) {
 	tooltest.Root(t)
 	ready, done := make(chan [2]int), make(chan bool)
 	defer close(done)
-	go besides(func() {
+	go onThread(func() {
 		if err := unix.Unshare(unix.CLONE_FILES); err != nil {
 			ready <- [2]int{-1, -1}
 			return
@@ -258,8 +258,8 @@ func TestThreadsOwnTable(t *testing.T) {
 	}
 }
 
-// besides calls f in a thread that is not the leader and exits afterwards.
-func besides(f func()) {
+// onThread calls f in a thread that is not the leader and exits afterwards.
+func onThread(f func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
 		f()
@@ -269,7 +269,7 @@ func besides(f func()) {
 	done := make(chan bool)
 	go func() {
 		defer close(done)
-		besides(f)
+		onThread(f)
 	}()
 	<-done
 }
@@ -308,7 +308,7 @@ func TestFirstThreadEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(res.Events) != 1 || res.Events[0].Str("path") != self {
-		t.Errorf("its program is in rows %v, want one with %s", res.Events, self)
+		t.Errorf("rows of its program are %v, want one with %s", res.Events, self)
 	}
 }
 

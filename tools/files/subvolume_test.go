@@ -12,8 +12,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// Files of two subvolumes of btrfs have the same inode number: --file is of one of them, and the
-// device is the one that stat(2) shows.
+// Files of two btrfs subvolumes have the same inode number: --file selects only one of them, and
+// the device column is the one that stat(2) returns.
 func TestSubvolumes(t *testing.T) {
 	if !tooltest.InNamespaces(t, unix.CLONE_NEWNS) {
 		return
@@ -37,7 +37,7 @@ func TestSubvolumes(t *testing.T) {
 		t.Fatalf("files %+v, want one inode number on two devices", st)
 	}
 	if res := tooltest.JSON(t, Tool, []string{"-o", "--filesystem", paths[0]}, nil); len(res.Events) != 2 {
-		t.Errorf("on the file system are %v, want two files", res.Events)
+		t.Errorf("rows of the file system are %v, want two files", res.Events)
 	}
 	if !tooltest.HasType(t, "btrfs", "btrfs_inode") {
 		tooltest.Fails(t, Tool, []string{"--file", paths[0]}, tool.ExitUnsupported, "btrfs")

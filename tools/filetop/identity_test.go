@@ -12,7 +12,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// written is a file that was written to and is gone: what stat(2) and FS_IOC_GETVERSION said of it.
+// written is a file that was written to and removed, as described by stat(2) and FS_IOC_GETVERSION.
 type written struct {
 	inode      uint64
 	generation uint32
@@ -20,7 +20,7 @@ type written struct {
 
 const getVersion = 0x80087601 // FS_IOC_GETVERSION
 
-// write makes a file, writes to it at once and removes it.
+// write creates a file, writes to it once and removes it.
 func write(t *testing.T, path string, size int) (w written) {
 	t.Helper()
 	f, err := os.Create(path)
@@ -52,15 +52,15 @@ func byName(rows []tooltest.Row, name string) (found []tooltest.Row) {
 	return found
 }
 
-// writeTwo writes to two files of which the second has the inode number of the first, and looks
-// for them among the rows.
+// writeTwo writes to two files, of which the second reuses the inode number of the first, and
+// returns their rows.
 func writeTwo(t *testing.T, dir string) (files []written, rows [][]tooltest.Row) {
 	t.Helper()
 	res := tooltest.JSON(t, Tool, []string{"--pid", self()}, func() {
 		files = append(files, write(t, filepath.Join(dir, "alpha"), 1000), write(t, filepath.Join(dir, "beta"), 200000))
 	})
 	if len(files) != 2 || files[0].inode != files[1].inode {
-		t.Fatalf("files %+v, want one inode number", files)
+		t.Fatalf("files %+v, want the same inode number", files)
 	}
 	rows = [][]tooltest.Row{byName(res.Rows, "alpha"), byName(res.Rows, "beta")}
 	for i, size := range []float64{1000, 200000} {
@@ -71,7 +71,8 @@ func writeTwo(t *testing.T, dir string) (files []written, rows [][]tooltest.Row)
 	return files, rows
 }
 
-// Two files that had the same inode number one after another are two.
+// TestReusedInode checks that two files that had the same inode number one after another are
+// separate rows.
 func TestReusedInode(t *testing.T) {
 	m := tooltest.NewMounts(t)
 	files, rows := writeTwo(t, m.At(m.MountExt4(t)))
@@ -82,7 +83,8 @@ func TestReusedInode(t *testing.T) {
 	}
 }
 
-// So they are on overlayfs, which has the numbers of the file system below, and no generations.
+// TestReusedInodeOfOverlay checks the same on overlayfs, which has the inode numbers of the
+// underlying file system, and no generations.
 func TestReusedInodeOfOverlay(t *testing.T) {
 	m := tooltest.NewMounts(t)
 	disk := m.MountExt4(t)
@@ -98,7 +100,7 @@ func TestReusedInodeOfOverlay(t *testing.T) {
 	dir := m.At(m.Mount(t, "overlay", "overlay", "lowerdir="+disk+"/lower,upperdir="+disk+"/upper,workdir="+disk+"/work"))
 	writeTwo(t, dir)
 
-	// A file of the lower layer that is written to is copied, and stays the same file.
+	// A file of the lower layer is copied when it is written to, and remains the same file.
 	path := filepath.Join(dir, "below")
 	res := tooltest.JSON(t, Tool, []string{"--pid", self()}, func() {
 		for _, flag := range []int{os.O_RDONLY, os.O_RDWR, os.O_RDONLY} {
@@ -117,7 +119,7 @@ func TestReusedInodeOfOverlay(t *testing.T) {
 	})
 	rows := byName(res.Rows, "below")
 	if len(rows) != countThreads(rows) || sum(rows, "reads") != 2 || sum(rows, "writes") != 1 {
-		t.Errorf("rows %v, want one for each thread", rows)
+		t.Errorf("rows %v, want one per thread", rows)
 	}
 }
 
@@ -129,7 +131,7 @@ func countThreads(rows []tooltest.Row) int {
 	return len(tids)
 }
 
-// A file that is renamed stays one row, with its first name, whatever CPUs its writer runs on.
+// TestRenamed checks that a renamed file remains one row, with its first name, on any CPU.
 func TestRenamed(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "name-0")
@@ -140,11 +142,11 @@ func TestRenamed(t *testing.T) {
 	defer f.Close()
 	const times = 4
 	res := tooltest.JSON(t, Tool, []string{"--pid", self()}, func() {
-		runtime.LockOSThread() // ends with the goroutine
+		runtime.LockOSThread() // the thread exits with the goroutine
 		for i := range times {
 			var cpu unix.CPUSet
 			cpu.Set(i % runtime.NumCPU())
-			_ = unix.SchedSetaffinity(0, &cpu) // another CPU need not be allowed
+			_ = unix.SchedSetaffinity(0, &cpu) // ignored, because the process may be restricted to one CPU
 			must(t)(f.Write(make([]byte, 10)))
 			name := filepath.Join(dir, "name-"+string(rune('1'+i)))
 			if err := os.Rename(path, name); err != nil {
@@ -168,8 +170,8 @@ func inodeOf(t *testing.T, f *os.File) float64 {
 	return float64(st.Ino)
 }
 
-// Files of two subvolumes of btrfs have the same name and inode number, and the devices that
-// stat(2) shows.
+// Files of two btrfs subvolumes have the same name and inode number, but different devices, which
+// are those that stat(2) returns.
 func TestSubvolumes(t *testing.T) {
 	if !tooltest.InNamespaces(t, unix.CLONE_NEWNS) {
 		return
@@ -190,7 +192,7 @@ func TestSubvolumes(t *testing.T) {
 		files[i] = f
 	}
 	if st[0].Ino != st[1].Ino || st[0].Dev == st[1].Dev {
-		t.Fatalf("files %+v, want one inode number on two devices", st)
+		t.Fatalf("files %+v, want the same inode number on two devices", st)
 	}
 	load := func() {
 		must(t)(files[0].Write(make([]byte, 100)))
@@ -208,7 +210,7 @@ func TestSubvolumes(t *testing.T) {
 	}
 	for i, size := range []float64{100, 2000} {
 		device := fmt.Sprintf("%d:%d", unix.Major(st[i].Dev), unix.Minor(st[i].Dev))
-		of := func(rows []tooltest.Row) (found []tooltest.Row) {
+		onDevice := func(rows []tooltest.Row) (found []tooltest.Row) {
 			for _, r := range rows {
 				if r.Str("device") == device {
 					found = append(found, r)
@@ -216,16 +218,16 @@ func TestSubvolumes(t *testing.T) {
 			}
 			return found
 		}
-		if got := sum(of(rows), "write_bytes"); got != size {
+		if got := sum(onDevice(rows), "write_bytes"); got != size {
 			t.Errorf("%v bytes of device %s, want %v: %v", got, device, size, rows)
 		}
 		below := run("-d", filepath.Dir(files[i].Name()))
-		if got := sum(below, "write_bytes"); got != size || len(of(below)) != len(below) {
+		if got := sum(below, "write_bytes"); got != size || len(onDevice(below)) != len(below) {
 			t.Errorf("%v bytes below %s, want %v: %v", got, files[i].Name(), size, below)
 		}
 	}
 	if got := sum(run("-d", dir), "write_bytes"); got != 2100 {
-		t.Errorf("%v bytes below both, want 2100", got)
+		t.Errorf("%v bytes below both directories, want 2100", got)
 	}
 }
 

@@ -106,7 +106,7 @@ func TestOtherTypes(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
 	text := tooltest.Text(t, Tool.As("fusedist"), self(), func() { operate(t, f.File) })
 	for _, want := range []string{"operation = write", "usecs", "|"} {

@@ -72,8 +72,8 @@ func TestOperations(t *testing.T) {
 	var seen []timed
 	res := tooltest.JSON(t, Tool, append(self(), "-m", "60", "-t", "fuse"), func() {
 		for _, op := range []string{"open", "read", "write", "fsync", "getattr"} {
-			f.Set(func(of string, size int) (time.Duration, unix.Errno, int) {
-				if of == op {
+			f.Set(func(called string, size int) (time.Duration, unix.Errno, int) {
+				if called == op {
 					return slow, 0, size
 				}
 				return 0, 0, size
@@ -218,7 +218,7 @@ func TestQueued(t *testing.T) {
 
 // TestPeer compares with fsslower of libbpf-tools.
 func TestPeer(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	if ready := tooltest.JSON(t, Tool, append(self(), "-t", "fuse"), func() {}); !byFunctions(ready) {
 		tooltest.KernelFunctions(t) // the peer has no other hook
 		if !tooltest.Forced() {
@@ -358,7 +358,7 @@ func awaitBlocked(t testing.TB, tid int) {
 			return
 		}
 	}
-	t.Error("the thread does not wait")
+	t.Error("the thread is not in uninterruptible sleep")
 }
 
 // TestOverlay reads a file on overlayfs: by functions both file systems are shown, nested; by
@@ -395,7 +395,7 @@ func TestOverlay(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
 	load := func() { operate(t, f.File) }
 	text := tooltest.Text(t, Tool, append(self(), "-m", "0", "-t", "fuse"), load)

@@ -14,7 +14,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// usage returns what the tool says of a command line that it refuses.
+// usage returns the error message of a command line that the tool rejects.
 func usage(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -24,8 +24,8 @@ func usage(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// TestIndirect counts a function of which the library has several implementations: those calls that are of the one
-// that this process has chosen.
+// TestIndirect counts calls of an IFUNC with several implementations: only calls of the
+// implementation that this process has selected count.
 func TestIndirect(t *testing.T) {
 	lib := native.OpenChoices(t, "libchoice.so.1", []string{"fast", "slow", "resolver", "other"},
 		native.Choice{Name: "work", Resolver: "resolver"}, native.Choice{Name: "play", Resolver: "other"})
@@ -44,18 +44,18 @@ func TestIndirect(t *testing.T) {
 			t.Errorf("%q: %s, want 1,000 of work: %s", args, got, res.Stderr)
 		}
 		if !strings.Contains(res.Stderr, "implementation") {
-			t.Errorf("%q: which implementation is traced is not told: %s", args, res.Stderr)
+			t.Errorf("%q: the output does not name the traced implementation: %s", args, res.Stderr)
 		}
 	}
 	lib.Choose(1, "fast")
 	res := tooltest.JSON(t, Tool, []string{"-p", self, "choice:work"}, calls)
 	if !strings.Contains(res.Stderr, "shares that code with play") {
-		t.Errorf("calls of play, which is the same code, are told to be of: %s", res.Stderr)
+		t.Errorf("no notice that play uses the same implementation, whose calls are counted too: %s", res.Stderr)
 	}
 }
 
-// copies calls functions of the C library, 1,000 times each, by the addresses that the dynamic loader gives it. It does
-// not call them otherwise when it has begun.
+// copies is a program that calls functions of the C library 1,000 times each, by the addresses that
+// the dynamic loader returns. Once it has started, it does not call them otherwise.
 const copies = `
 #include <string.h>
 #include <unistd.h>
@@ -75,7 +75,8 @@ int main(void) {
 }
 `
 
-// TestLibrary counts functions of the real C library that have several implementations in glibc.
+// TestLibrary counts IFUNCs of the installed C library, which have several implementations in
+// glibc.
 func TestLibrary(t *testing.T) {
 	path := tooltest.CompileC(t, copies, "-O1", "-fno-builtin")
 	for _, function := range []string{"memcpy", "strlen"} {

@@ -7,7 +7,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestExceptions counts returns of functions that exceptions leave, which does not affect the program.
+// TestExceptions counts returns of functions that exceptions leave, without an effect on the
+// program.
 func TestExceptions(t *testing.T) {
 	path := tooltest.CompileThrows(t)
 	want := fmt.Sprint(tooltest.ThrowsReturned())

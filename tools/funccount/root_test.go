@@ -16,8 +16,9 @@ import (
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// rootEnv has the test program mount a file system in the directory of that path, in a mount namespace of its own, load
-// the library "source" of the directory above from there, and call it for each line on standard input.
+// rootEnv makes the test binary mount a file system in the directory with that path, in a private
+// mount namespace, load the library "source" of the parent directory from there, and call it once
+// per line of standard input.
 const rootEnv = "CORESCOPE_OTHER_ROOT"
 
 func TestMain(m *testing.M) {
@@ -43,7 +44,7 @@ func callInside(dir string) error {
 	if err := os.WriteFile(lib.Path, text, 0o755); err != nil {
 		return err
 	}
-	// Absolute links lead to what they do in that root.
+	// An absolute link, which is resolved relative to that root.
 	if err := os.Symlink(lib.Path, filepath.Join(dir, "link.so")); err != nil {
 		return err
 	}
@@ -59,8 +60,8 @@ func callInside(dir string) error {
 	return nil
 }
 
-// TestOtherRoot counts calls of a process in another mount namespace: its library has no path in ours. The process
-// itself knows how often it calls.
+// TestOtherRoot counts calls of a process in another mount namespace, whose library has no path in
+// the mount namespace of the tool.
 func TestOtherRoot(t *testing.T) {
 	tooltest.Root(t)
 	dir := filepath.Join(t.TempDir(), "inside")
@@ -87,7 +88,7 @@ func TestOtherRoot(t *testing.T) {
 	defer in.Close()
 	lines := bufio.NewScanner(out)
 	if lines.Scan(); lines.Text() != "mapped" {
-		t.Fatalf("the other process has not begun: %q", lines.Text())
+		t.Fatalf("the other process has not loaded the library: %q", lines.Text())
 	}
 	pid := fmt.Sprint(cmd.Process.Pid)
 	for _, args := range [][]string{
@@ -99,10 +100,10 @@ func TestOtherRoot(t *testing.T) {
 			lines.Scan()
 		})
 		if got := counted(res); got != "map[one:1001]" {
-			t.Errorf("%q: %s, the process has called it 1001 times: %s", args, got, res.Stderr)
+			t.Errorf("%q: counted %s, want 1001 calls: %s", args, got, res.Stderr)
 		}
 	}
 	if errOut := usage(t, "-p", pid, "/no/such/library.so:one"); !strings.Contains(errOut, "in the root of process "+pid) {
-		t.Errorf("a path that is not there: %s", errOut)
+		t.Errorf("error for a nonexistent path: %s", errOut)
 	}
 }

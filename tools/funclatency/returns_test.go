@@ -10,8 +10,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestExceptions measures functions that exceptions and the cancellation of a thread leave: the program is not
-// affected, and calls that do not return are reported.
+// TestExceptions measures functions that exceptions and the cancellation of a thread leave: the
+// program is not affected, and calls that do not return are counted.
 func TestExceptions(t *testing.T) {
 	path := tooltest.CompileThrows(t)
 	var left uint64
@@ -42,7 +42,8 @@ func TestExceptions(t *testing.T) {
 	}
 }
 
-// TestUnsafeReturn refuses a function whose return instructions are unknown, unless --uretprobes is given.
+// TestUnsafeReturn checks that a function whose return instructions are unknown is rejected unless
+// --uretprobes is given.
 func TestUnsafeReturn(t *testing.T) {
 	path := tooltest.CompileThrows(t)
 	var out, errOut bytes.Buffer

@@ -151,7 +151,7 @@ func checkRow(t *testing.T, r tooltest.Row, want *call, took time.Duration) {
 		t.Errorf("service %q, want %v", r.Str("service"), want)
 	}
 	if d := time.Duration(r.Num("delta_ns")); d < want.sleep || d > took {
-		t.Errorf("%s: %v, it slept %v and took %v", want.host, d, want.sleep, took)
+		t.Errorf("%s: duration is %v, the function slept %v and took %v", want.host, d, want.sleep, took)
 	}
 }
 

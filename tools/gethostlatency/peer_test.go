@@ -38,7 +38,7 @@ func TestPeer(t *testing.T) {
 	if lines == 0 {
 		t.Error("the peer printed no line")
 	}
-	t.Logf("of 11 look-ups the peer printed %d", lines)
+	t.Logf("of 11 lookups the peer printed %d", lines)
 }
 
 // hasLine reports whether there is a line of the process with the name.

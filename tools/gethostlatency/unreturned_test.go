@@ -9,7 +9,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// TestUnreturned attaches to the entry of a function only: no call returns, and all are counted.
+// TestUnreturned attaches to the entry of a function only, so that no return is observed: all calls
+// must be counted as unreturned.
 func TestUnreturned(t *testing.T) {
 	const program, calls = "lookup__uprobe__gethostbyname", 3
 	p := tooltest.LoadPrograms(t, loadBpf, nil, program)
@@ -27,9 +28,9 @@ func TestUnreturned(t *testing.T) {
 		lib.Call("gethostbyname", native.Call{})
 	}
 	if n := p.Counter("no_return"); n != calls {
-		t.Errorf("%d calls have not returned, want %d", n, calls)
+		t.Errorf("%d calls are counted as unreturned, want %d", n, calls)
 	}
 	if lost := p.Unobserved(); lost != 0 {
-		t.Errorf("%d calls are lost", lost)
+		t.Errorf("%d lost, want 0", lost)
 	}
 }

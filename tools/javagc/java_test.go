@@ -17,8 +17,9 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// class is a Java class whose main reads a byte, asks for three collections, and then makes 3,000 arrays of 32 KB, of
-// which it keeps the last 300: the heap is too small for that without collections.
+// class returns a Java class whose main reads a byte, requests three collections, and then
+// allocates 3,000 arrays of 32 KB, of which it keeps the last 300: too much for the heap without
+// collections.
 func class() []byte {
 	var pool bytes.Buffer
 	n := uint16(0)
@@ -71,7 +72,7 @@ func class() []byte {
 	return b.Bytes()
 }
 
-// TestJava compares with Java's own log of what it collects, for each collector that stops the program.
+// TestJava compares with Java's own log of collections, for each collector that pauses the program.
 func TestJava(t *testing.T) {
 	path, err := exec.LookPath("java")
 	if err != nil {
@@ -88,7 +89,7 @@ func TestJava(t *testing.T) {
 	}
 }
 
-// pause is a line of the log.
+// pause matches a line of the log.
 var pause = regexp.MustCompile(`\[gc *\] GC\(\d+\) Pause (\w+).* [0-9.]+ms`)
 
 func testCollector(t *testing.T, cmd *exec.Cmd) {
@@ -99,13 +100,13 @@ func testCollector(t *testing.T, cmd *exec.Cmd) {
 	})
 	pauses := pause.FindAllSubmatch(log, -1)
 	if len(pauses) < 10 {
-		t.Fatalf("Java has collected %d times: %s", len(pauses), log)
+		t.Fatalf("Java has logged %d collections: %s", len(pauses), log)
 	}
 	if len(res.Events) == 0 && !strings.Contains(strings.Join(res.Ready.List("hooks"), " "), "libjvm.so") {
 		if hasProbes(t, jvm) {
 			t.Fatalf("%s has probes, the tool attached to %v", jvm, res.Ready.List("hooks"))
 		}
-		t.Skipf("this Java has no USDT probes: %s has no notes of any", jvm)
+		t.Skipf("this Java has no USDT probes: %s has no note sections", jvm)
 	}
 	full := 0
 	for i, r := range mine {
@@ -117,11 +118,11 @@ func testCollector(t *testing.T, cmd *exec.Cmd) {
 		}
 	}
 	if len(mine) != len(pauses) || full == 0 || full == len(mine) {
-		t.Errorf("%d collections, %d of them full; the log has %d: %s", len(mine), full, len(pauses), log)
+		t.Errorf("%d collections, %d of them full; the log has %d pauses: %s", len(mine), full, len(pauses), log)
 	}
 }
 
-// collect runs Java until it ends, and returns the rows, its log and the path of its libjvm.so.
+// collect runs Java until it exits, and returns the rows, its log and the path of its libjvm.so.
 func collect(t *testing.T, cmd *exec.Cmd) (res *tooltest.Result, log []byte, jvm string) {
 	t.Helper()
 	stdin, err := cmd.StdinPipe()
@@ -138,7 +139,7 @@ func collect(t *testing.T, cmd *exec.Cmd) (res *tooltest.Result, log []byte, jvm
 	t.Cleanup(func() { cmd.Process.Kill() })
 	out := bufio.NewReader(stdout)
 	if line, err := out.ReadString('\n'); err != nil || !strings.Contains(line, "Using ") {
-		t.Fatalf("Java prints %q, %v, want a line on its collector", line, err)
+		t.Fatalf("Java prints %q, %v, want a line about its collector", line, err)
 	}
 	jvm = mappedJVM(t, cmd.Process.Pid)
 	res = tooltest.JSON(t, Tool, nil, func() {
@@ -149,7 +150,7 @@ func collect(t *testing.T, cmd *exec.Cmd) (res *tooltest.Result, log []byte, jvm
 	return res, log, jvm
 }
 
-// mappedJVM is the path of the libjvm.so that a process has mapped.
+// mappedJVM returns the path of the libjvm.so that a process has mapped.
 func mappedJVM(t *testing.T, pid int) string {
 	t.Helper()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
@@ -165,7 +166,7 @@ func mappedJVM(t *testing.T, pid int) string {
 	return ""
 }
 
-// hasProbes reports whether a file describes built-in probes.
+// hasProbes reports whether a file contains USDT probes.
 func hasProbes(t *testing.T, path string) bool {
 	t.Helper()
 	f, err := elf.Open(path)

@@ -15,9 +15,9 @@ import (
 
 func self(more ...string) []string { return append(more, "--pid", fmt.Sprint(os.Getpid())) }
 
-// poolArgs are the eight arguments of a pool probe, in all forms: a register, a constant, a
-// register, a word at an address (on x86 on the stack), a part of a register with sign, a word at
-// an address, one with an index, and a part of a register without sign.
+// poolArgs returns the eight arguments of a pool probe, in all forms: a register, a constant, a
+// register, a word in memory (on x86 on the stack), a signed part of a register, a word in memory,
+// one with an index, and an unsigned part of a register.
 func poolArgs() string {
 	if runtime.GOARCH == "arm64" {
 		return "8@x0 -4@3 8@x1 4@[x3, 32] -4@w2 8@[x3] 8@[x3, x4, lsl 3] -2@w5"
@@ -68,7 +68,7 @@ func (p *pool) call(lib *native.Library, function string, sleep time.Duration) {
 	memory := &[6]uint64{0: p.used, 3: p.committed, 4: uint64(p.nameLen) | 0xdead<<32}
 	index := uint64(3)
 	if runtime.GOARCH == "amd64" {
-		index = 2 // plus 8 bytes
+		index = 2 // the index adds 8 bytes
 	}
 	lib.Call(function, native.Call{
 		Args: [7]uint64{native.Pointer(p.manager), native.Pointer(p.name), math.MaxUint32 - 4, native.Pointer(memory),
@@ -119,7 +119,7 @@ func TestCollections(t *testing.T) {
 	}
 }
 
-// TestTwoCollections has one pause that is of two collections, and a part of the pause after them.
+// TestTwoCollections has one pause with two collections, and a part of a pause without a start.
 func TestTwoCollections(t *testing.T) {
 	lib := jvm(t)
 	const nap = 5 * time.Millisecond
@@ -137,11 +137,11 @@ func TestTwoCollections(t *testing.T) {
 		took = time.Since(start)
 	}))
 	if len(res.Events) != 2 || res.Events[0].Str("manager") != "new" || res.Events[1].Str("manager") != "all" {
-		t.Fatalf("rows %v, want one of new and one of all", res.Events)
+		t.Fatalf("rows %v, want one partial and one full collection", res.Events)
 	}
 	first, second := time.Duration(res.Events[0].Num("delta_ns")), time.Duration(res.Events[1].Num("delta_ns"))
 	if first < 2*nap || second < 3*nap || first+second > took {
-		t.Errorf("they took %v and %v, the pause %v", first, second, took)
+		t.Errorf("collections took %v and %v, the pause %v", first, second, took)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestIsFull(t *testing.T) {
 	}
 }
 
-// TestExtraColumns has the columns that are not shown unasked.
+// TestExtraColumns checks the columns that are not displayed by default.
 func TestExtraColumns(t *testing.T) {
 	lib := jvm(t)
 	p := &pool{native.Text("abc"), native.Text("Eden"), 4, 1, 1 << 34, -1}

@@ -39,7 +39,7 @@ func TestUnsupported(t *testing.T) {
 	tooltest.Root(t)
 	var errOut bytes.Buffer
 	code := tool.Run(t.Context(), Tool, []string{"-p", "2"}, io.Discard, &errOut)
-	if code != tool.ExitOK && (code != tool.ExitUnsupported || !strings.Contains(errOut.String(), "not in this kernel")) {
+	if code != tool.ExitOK && (code != tool.ExitUnsupported || !strings.Contains(errOut.String(), "not supported by this kernel")) {
 		t.Errorf("exit code %d: %s", code, &errOut)
 	}
 }
@@ -80,7 +80,7 @@ func line(t *testing.T, r tooltest.Row) string {
 	end, _ := strconv.ParseUint(r.Str("end"), 0, 64)
 	start, _ := strconv.ParseUint(r.Str("start"), 0, 64)
 	if float64(end-start) != r.Num("size_bytes") {
-		t.Errorf("size is not that from start to end: %v", r)
+		t.Errorf("size differs from end minus start: %v", r)
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(r.Str("device"), "%d:%d", &major, &minor); err != nil {
@@ -121,7 +121,7 @@ func TestEveryArea(t *testing.T) {
 		}
 	}
 	if len(want) < 6 {
-		t.Errorf("a process of %d areas", len(want))
+		t.Errorf("the process has only %d areas", len(want))
 	}
 }
 
@@ -208,7 +208,7 @@ func TestMemoryFiles(t *testing.T) {
 	}
 }
 
-// The device of a file in a subvolume of btrfs is the one that stat(2) shows.
+// The device of a file in a btrfs subvolume is the one that stat(2) returns.
 func TestSubvolume(t *testing.T) {
 	needAreas(t)
 	if !tooltest.InNamespaces(t, unix.CLONE_NEWNS) {
@@ -233,7 +233,7 @@ func TestSubvolume(t *testing.T) {
 	if want := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)); row.Str("device") != want || row.Num("inode") != float64(st.Ino) {
 		t.Errorf("row %v, want device %s, inode %d", row, want, st.Ino)
 	}
-	if err := unix.Munmap(area); err != nil { // or the file system is busy
+	if err := unix.Munmap(area); err != nil { // otherwise the file system cannot be unmounted
 		t.Fatal(err)
 	}
 }
@@ -276,7 +276,7 @@ func TestEverybody(t *testing.T) {
 		}
 	}
 	if want := len(lines(t, pid)); n != want {
-		t.Errorf("%d areas of a process that has %d", n, want)
+		t.Errorf("%d areas are listed of a process with %d", n, want)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// cxxSteps are calls of operator new and operator delete of an allocator that defines its own.
+// cxxSteps are calls of operator new and operator delete in an allocator that defines its own.
 func cxxSteps() []step {
 	return []step{
 		{function: "_Znwm", args: []uint64{100}, ret: 0x1000},
@@ -37,7 +37,7 @@ func TestOperators(t *testing.T) {
 		t.Errorf("outstanding are %v, want %v", got, want)
 	}
 	if n := res.Summary.Object("counters").Num("unseen_frees"); n != 0 {
-		t.Errorf("unseen_frees is %v: all of them were allocated before", n)
+		t.Errorf("unseen_frees is %v: all freed allocations were observed", n)
 	}
 }
 
@@ -52,8 +52,8 @@ func TestMusl(t *testing.T) {
 	}
 }
 
-// cxx keeps 400 objects of 120,400 bytes in total, deletes 3,000 others, and catches the exceptions of 100 calls
-// of operator new that fail.
+// cxx is a program that keeps 400 objects of 120,400 bytes in total, deletes 3,000 others, and
+// catches the exceptions of 100 failing calls of operator new.
 const cxx = `
 #include <cstdio>
 #include <new>
@@ -84,15 +84,15 @@ int main(int argc, char **) {
 }
 `
 
-// TestAllocators allocates in a C++ program with each allocator that is installed. The source of
-// the program states what it leaves.
+// TestAllocators runs a C++ program with each installed allocator. The comment on the program
+// states its outstanding allocations.
 func TestAllocators(t *testing.T) {
 	tooltest.OnHooks(t, "user")
 	path := tooltest.CompileCXX(t, cxx, "-std=c++17", "-O1", "-fno-builtin")
 	for name, pattern := range map[string]string{"libstdc++": "", "jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4", "mimalloc": "libmimalloc.so.2"} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(path)
-			if name != "mimalloc" { // it ends the program instead of throwing
+			if name != "mimalloc" { // it aborts the program instead of throwing
 				cmd.Args = append(cmd.Args, "throw")
 			}
 			if pattern != "" {
@@ -123,11 +123,11 @@ func testAllocator(t *testing.T, cmd *exec.Cmd) {
 	defer func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("the program ended with %v", err)
+			t.Errorf("the program failed: %v", err)
 		}
 	}()
 	lines := bufio.NewScanner(out)
-	lines.Scan() // the allocator is loaded
+	lines.Scan() // printed after the allocator is loaded
 	res := tooltest.JSON(t, Tool, []string{"--pid", fmt.Sprint(cmd.Process.Pid), "--older", "0"}, func() {
 		fmt.Fprintln(in)
 		lines.Scan()

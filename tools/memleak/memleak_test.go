@@ -156,7 +156,7 @@ func cases() map[string]struct {
 				{function: "munmap", args: []uint64{0x10000, 0x1000}},
 				{function: "mmap", args: []uint64{0, 0x2000}, ret: 0x20000},
 				{function: "munmap", args: []uint64{0x20000, 0x8000}},
-				// Aligned mapping: more is mapped, and both ends are unmapped.
+				// Aligned mapping: more is mapped than needed, and both ends are unmapped.
 				{function: "mmap", args: []uint64{0, 0x10000}, ret: 0x34000},
 				{function: "munmap", args: []uint64{0x34000, 0x4000}},
 				{function: "munmap", args: []uint64{0x40000, 0x4000}},
@@ -333,7 +333,7 @@ func TestTrace(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	lib := library(t, "libc.so.6", "")
 	out := tooltest.Text(t, Tool, only(lib), func() { leak(lib, 1<<20, 10, 10) })
 	if !strings.Contains(out, "] Top 1 stacks with outstanding allocations:\n100 bytes in 10 allocations from stack\n    malloc\n") {
@@ -370,11 +370,12 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// All processes of a command are looked at, also those that its shell starts.
+// TestCommandsChildren checks that all processes of a command are traced, also those that its shell
+// starts.
 func TestCommandsChildren(t *testing.T) {
 	tooltest.OnHooks(t, "user", "exec", "ended")
 	if !isDynamic(t, "ls") {
-		t.Skip("ls is linked statically, and has no symbols to find its malloc by")
+		t.Skip("ls is statically linked and has no symbols")
 	}
 	res := tooltest.JSON(t, Tool, []string{"-c", "ls -d / >/dev/null; (ls -d / >/dev/null; :); :"}, nil)
 	left := map[float64]float64{}
@@ -385,14 +386,14 @@ func TestCommandsChildren(t *testing.T) {
 	}
 	pids := slices.Collect(maps.Keys(left))
 	if len(pids) != 2 || left[pids[0]] != left[pids[1]] || left[pids[0]] == 0 {
-		t.Errorf("mappings that are left, by process: %v; want the same of two: %v", left, res.Rows)
+		t.Errorf("outstanding mappings by process: %v, want equal sizes of two processes: %v", left, res.Rows)
 	}
 	if n := tooltest.Lost(res.Summary); n != 0 {
 		t.Errorf("%d lost", n)
 	}
 }
 
-// isDynamic tells whether the command is linked with a library by the loader.
+// isDynamic reports whether the command is dynamically linked.
 func isDynamic(t *testing.T, command string) bool {
 	t.Helper()
 	path, err := exec.LookPath(command)

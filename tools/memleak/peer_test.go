@@ -47,7 +47,7 @@ func TestPeer(t *testing.T) {
 		ours[fmt.Sprintf("%s %.0f", r.Str("address"), r.Num("bytes"))] = true
 	}
 	theirs := last(peer.Stop(t))
-	t.Logf("the peer has %d allocations, ours %d", len(theirs), len(ours))
+	t.Logf("the peer has %d allocations, we have %d", len(theirs), len(ours))
 	compare(t, theirs, ours)
 }
 
@@ -73,6 +73,6 @@ func compare(t *testing.T, peers []string, ours map[string]bool) {
 		}
 	}
 	if len(peers) == 0 || lacking > 0 {
-		t.Errorf("of %d allocations of the peer %d are not among our %d", len(peers), lacking, len(ours))
+		t.Errorf("of %d allocations of the peer, %d are missing in our %d", len(peers), lacking, len(ours))
 	}
 }

@@ -125,9 +125,9 @@ func (o *options) count(k *source.HeldKey, h *held, now source.Moment) (key, cou
 func label(k *key, t *stacktrace.Traces) row {
 	r := row{Function: k.Function, PID: k.PID, Address: value.Address(k.Address), Age: value.Elapsed(k.Age)}
 	if k.PID == 0 {
-		r.KernelStack = t.Of(k.Stack)
+		r.KernelStack = t.Trace(k.Stack)
 	} else {
-		r.UserStack = t.Of(k.Stack)
+		r.UserStack = t.Trace(k.Stack)
 	}
 	return r
 }

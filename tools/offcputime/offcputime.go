@@ -82,7 +82,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Sort: "total_ns",
 		Unit: source.Nanoseconds,
 		Label: func(k *key, t *stacktrace.Traces) row {
-			return row{PID: k.PID, TID: k.TID, Comm: k.Comm, KernelStack: t.Of(k.Note.Kernel), UserStack: t.Of(k.Note.User), CgroupID: k.CgroupID}
+			return row{PID: k.PID, TID: k.TID, Comm: k.Comm, KernelStack: t.Trace(k.Note.Kernel), UserStack: t.Trace(k.Note.User), CgroupID: k.CgroupID}
 		},
 		Fill:   func(r *row, c *counts) { r.Ns, r.Count = value.Micros(c.Ns), c.Count },
 		Weight: func(r *row) uint64 { return uint64(r.Ns) },

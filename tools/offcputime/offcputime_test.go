@@ -44,8 +44,8 @@ func work() string {
 	return fmt.Sprint(tid, naps, locks, reads, begin.offCPU())
 }
 
-// waitForEnd returns at the end of standard input. Neither here nor afterwards does the thread wait
-// for the Go runtime while its waits are not measured.
+// waitForEnd returns at the end of standard input. Until the measured waits begin and after they
+// end, the thread does not wait for the Go runtime.
 func waitForEnd() {
 	b := make([]byte, 1)
 	for {
@@ -78,7 +78,7 @@ func (m moment) offCPU() int64 {
 	return tooltest.Clock(unix.CLOCK_MONOTONIC) - m.time - cpu
 }
 
-// napLong returns how long it was off the CPU, as do the following functions.
+// napLong sleeps. It returns its off-CPU time, as do the following functions.
 //
 //go:noinline
 func napLong(n int) int64 {
@@ -208,12 +208,12 @@ func (w *waits) compare(res *tooltest.Result) (complaint string) {
 	}
 	// Between these it can wait for a P of the Go scheduler.
 	if got, want := w.sum(res, ".work")+w.sum(res, "runtime.stoplockedm"), float64(w.all); !near(got, want, tolerance()) {
-		complaint += fmt.Sprintf("%.2f ms in all, want %.2f: wall time without CPU time\n", got/1e6, want/1e6)
+		complaint += fmt.Sprintf("%.2f ms in total, want %.2f: wall time minus CPU time\n", got/1e6, want/1e6)
 	}
 	return complaint
 }
 
-// tolerance is 2 %, or more if process 1 is hidden: the end of a wait is then missed if process 1
+// tolerance is 2 %, or more if process 1 is hidden: the end of a wait is not observed if process 1
 // leaves the CPU at that time.
 func tolerance() float64 {
 	if tooltest.HidesProcess1() {
@@ -260,7 +260,7 @@ func TestLengths(t *testing.T) {
 
 // TestKernelThreads checks that kernel threads have no user stack, and are selected with -k.
 func TestKernelThreads(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	res := tooltest.JSON(t, Tool, []string{"-k", "--duration", "1s"}, nil)
 	if len(res.Rows) == 0 {
 		t.Error("no kernel thread waited for a second")
@@ -273,7 +273,7 @@ func TestKernelThreads(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	out := tooltest.Text(t, Tool, []string{"-k", "-f", "--duration", "1s"}, nil)
 	if !strings.Contains(out, ";ret_from_fork") || !strings.Contains(out, "schedule ") {
 		t.Errorf("folded stacks are %s", out)

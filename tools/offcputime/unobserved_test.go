@@ -6,8 +6,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestUnobserved runs the program by itself, for a thread that leaves the CPU twice without
-// being seen to come back between.
+// TestUnobserved runs the programs with BPF_PROG_TEST_RUN for a thread that leaves the CPU twice,
+// without an observed return to the CPU between.
 func TestUnobserved(t *testing.T) {
 	p := tooltest.LoadPrograms(t, loadBpf, nil, "switch__raw")
 	const idle, voluntarily = 0, 0
@@ -15,12 +15,12 @@ func TestUnobserved(t *testing.T) {
 	for want := range uint64(2) {
 		p.Run("switch__raw", voluntarily, task, idle)
 		if n := p.Unobserved(); n != want {
-			t.Errorf("%d waits lost, want %d", n, want)
+			t.Errorf("%d lost waits, want %d", n, want)
 		}
 	}
 	p.Run("switch__raw", voluntarily, idle, task)
 	p.Run("switch__raw", voluntarily, task, idle)
 	if n := p.Unobserved(); n != 1 {
-		t.Errorf("%d waits lost after one that was observed, want 1", n)
+		t.Errorf("%d lost waits after an observed one, want 1", n)
 	}
 }

@@ -98,8 +98,8 @@ func label(k *key, t *stacktrace.Traces) row {
 	n := &k.Note
 	return row{
 		PID: k.PID, TID: k.TID, Comm: k.Comm, WakerPID: n.WakerPID, WakerTID: n.WakerTID, Waker: value.Name(n.Waker.String()),
-		KernelStack: t.Of(n.Kernel), UserStack: t.Of(n.User),
-		WakerKernelStack: t.Of(n.WakerKernel), WakerUserStack: t.Of(n.WakerUser), CgroupID: k.CgroupID,
+		KernelStack: t.Trace(n.Kernel), UserStack: t.Trace(n.User),
+		WakerKernelStack: t.Trace(n.WakerKernel), WakerUserStack: t.Trace(n.WakerUser), CgroupID: k.CgroupID,
 	}
 }
 

@@ -51,7 +51,7 @@ func TestPreempted(t *testing.T) {
 
 // TestFolded checks that folded stacks go from the waiting thread to the waker.
 func TestFolded(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	out := tooltest.Text(t, Tool, []string{"-f", "-d", "--duration", "1s"}, nil)
 	if !strings.Contains(out, ";schedule;__schedule;--;try_to_wake_up;") {
 		t.Errorf("folded stacks are %s", out)

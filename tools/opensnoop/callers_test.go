@@ -89,7 +89,7 @@ func TestNoCallers(t *testing.T) {
 }
 
 func TestCallersText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	file := filepath.Join(t.TempDir(), "x")
 	out := tooltest.Text(t, Tool, append(self(), "-c"), func() { openOuter(file) })
 	_, after, ok := strings.Cut(out, file+"\n")

@@ -19,9 +19,9 @@ func TestCgroup(t *testing.T) {
 			name := fmt.Sprintf("corescope-test-%d", os.Getpid())
 			below := tooltest.Cgroup(t, hierarchy, name+"/below")
 			inside := tooltest.Cgroup(t, hierarchy, name)
-			beside := tooltest.Cgroup(t, hierarchy, name+"-beside")
+			sibling := tooltest.Cgroup(t, hierarchy, name+"-sibling")
 			res := tooltest.JSON(t, Tool, []string{"--cgroup", inside, "--path", "*.cgroup-test", "--columns", "+cgroup"}, func() {
-				for _, dir := range []string{inside, below, beside} {
+				for _, dir := range []string{inside, below, sibling} {
 					run(t, tooltest.InCgroup(dir, "/bin/cat", "/"+dir[len(dir)-6:]+".cgroup-test"))
 				}
 			})
@@ -45,14 +45,14 @@ func run(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	// cat fails, because the file does not exist.
 	if err := cmd.Run(); err == nil {
-		t.Errorf("%v has found its file", cmd.Args)
+		t.Errorf("%v opened a nonexistent file", cmd.Args)
 	}
 }
 
 // TestContainer selects a container by its cgroup, and checks its name in rows of tasks that have
 // exited.
 func TestContainer(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for _, hierarchy := range []string{"cgroup2", "memory"} {
 		dir := tooltest.Cgroup(t, hierarchy, "docker/"+id)

@@ -33,7 +33,7 @@ func isolated(t *testing.T, f func() error) {
 }
 
 func TestFullPath(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	top := t.TempDir()
 	for _, dir := range []string{"root/etc", "root/mnt", "cwd"} {
 		if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
@@ -103,9 +103,9 @@ func TestFullPath(t *testing.T) {
 	}
 }
 
-// A path has no directory if the descriptor that it starts at is not open.
+// A relative path has no directory if its directory descriptor is not open.
 func TestFullPathOfNoDirectory(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	const closed = 1 << 20
 	res := tooltest.JSON(t, Tool, append(self(), "-F", "--columns", "+task_path", "--path", "*below-nothing"), func() {
 		if err := closing(unix.Openat(closed, "below-nothing", unix.O_RDONLY, 0)); err != unix.EBADF {
@@ -128,10 +128,10 @@ func TestFullPathOfNoDirectory(t *testing.T) {
 	}
 }
 
-// The path of a row leads to the file that was opened, although paths in a chroot may lead
-// above its root, where the kernel stays at the root.
+// The path of a row leads to the opened file, although paths in a chroot can contain ".." above its
+// root, where the kernel stays at the root.
 func TestFullPathStaysInRoot(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	top := t.TempDir()
 	for _, dir := range []string{"etc", "root/etc/deep"} {
 		if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {

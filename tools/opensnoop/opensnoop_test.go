@@ -131,7 +131,7 @@ func TestUring(t *testing.T) {
 }
 
 func TestFilters(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	dir := t.TempDir()
 	for _, tt := range []struct {
 		name string
@@ -172,7 +172,7 @@ func TestFilters(t *testing.T) {
 }
 
 func TestUntrustedBytes(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	dir := t.TempDir()
 	name := "\x1b[2J\xff\n\"\\é"
 	load := func() { closing(unix.Open(dir+"/"+name, unix.O_RDONLY, 0)) }
@@ -211,8 +211,8 @@ func TestNoPath(t *testing.T) {
 	}
 }
 
-// TestNotAsked returns from signal handlers, and makes system calls that do not exist on any
-// architecture.
+// TestNotAsked checks that returns from signal handlers, and system calls that exist on no
+// architecture, cause no rows.
 func TestNotAsked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "asked")
 	signals := make(chan os.Signal, 1)
@@ -233,12 +233,12 @@ func TestNotAsked(t *testing.T) {
 	asked := res.Where(func(r tooltest.Row) bool { return r.Str("path") == path })
 	none := res.Where(func(r tooltest.Row) bool { return !r.Has("path") })
 	if len(asked) != 1 || len(none) != 0 {
-		t.Errorf("rows of the path %v, rows without one %v", asked, none)
+		t.Errorf("rows of the path: %v, rows without a path: %v", asked, none)
 	}
 }
 
 func TestTextAndCSV(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	path := filepath.Join(t.TempDir(), "x,y")
 	load := func() { closing(unix.Open(path, unix.O_RDONLY, 0)) }
 	comm := strings.TrimSpace(read(t, "/proc/self/comm"))
@@ -305,7 +305,7 @@ func TestStorm(t *testing.T) {
 		opens = 10_000
 	}
 	rows, summary, _ := storm(t, opens)
-	tooltest.Accounts(t, summary, rows, opens)
+	tooltest.CheckTotal(t, summary, rows, opens)
 }
 
 // BenchmarkStorm measures 300,000 opens at full speed: opens per second, and the number of rows.

@@ -48,7 +48,7 @@ func opener(t *testing.T, path string) (pid string, open func()) {
 		if _, err := io.WriteString(in, "go\n"); err != nil {
 			t.Error(err)
 		}
-		_ = cmd.Wait() // with an error, as there is no such file
+		_ = cmd.Wait() // it fails, because the file does not exist
 	}
 }
 
@@ -103,8 +103,11 @@ func checkOutside(t *testing.T) {
 	}
 	for _, r := range res.Events {
 		frames, _ := r["user_stack"].([]any)
-		for _, f := range frames {
+		for i, f := range frames {
 			frame, _ := f.(map[string]any)
+			if i > 0 && i == len(frames)-1 && frame["symbol"] == "[incomplete]" {
+				continue // the walk is by frame pointers
+			}
 			if frame["symbol"] != nil || frame["reason"] != "in another PID namespace" {
 				t.Errorf("process outside the namespace: frame %v", frame)
 			}

@@ -97,8 +97,8 @@ func (u *uring) openat(path string, flags, mode uint32) int32 {
 	return int32(*u.word(cqe + 8))
 }
 
-// needUringHook skips the test if the tool cannot see io_uring here: the kernel has no such
-// tracepoint (before 6.0), or the run forces other hooks.
+// needUringHook skips the test if the tool cannot observe io_uring: the kernel lacks the tracepoint
+// (before 6.0), or another hook is forced.
 func needUringHook(t *testing.T, res *tooltest.Result) {
 	t.Helper()
 	hooks := res.Ready.List("hooks")

@@ -90,7 +90,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Unit:   source.Samples,
 		Period: cmp.Or(o.Period, uint64(time.Second)/o.Frequency),
 		Label: func(k *key, t *stacktrace.Traces) row {
-			return row{PID: k.PID, Comm: k.Comm, KernelStack: t.Of(k.Kernel), UserStack: t.Of(k.User), CgroupID: k.CgroupID}
+			return row{PID: k.PID, Comm: k.Comm, KernelStack: t.Trace(k.Kernel), UserStack: t.Trace(k.User), CgroupID: k.CgroupID}
 		},
 		Fill:   func(r *row, c *counts) { r.Count = c.Count },
 		Weight: func(r *row) uint64 { return r.Count },

@@ -95,11 +95,11 @@ func newSpinner(t *testing.T, d time.Duration) *spinner {
 
 func (s *spinner) pid() string { return strconv.Itoa(s.cmd.Process.Pid) }
 
-// usage is the CPU time of a thread, and the elapsed time. The CPU clock that samples are taken by
-// also runs while a hypervisor has taken the CPU away (steal time), which CPU time does not include.
+// usage is the CPU time of a thread, and the elapsed time. The CPU clock that triggers samples also
+// runs while the hypervisor runs other guests (steal time), which CPU time does not include.
 type usage struct{ cpu, wall time.Duration }
 
-// spin makes it spin and exit, and returns its usage.
+// spin makes the process spin and exit, and returns its usage.
 func (s *spinner) spin(t *testing.T) usage {
 	t.Helper()
 	begin := time.Now()
@@ -131,8 +131,8 @@ func spun(res *tooltest.Result) []tooltest.Row {
 	return res.Where(func(r tooltest.Row) bool { return r.Str("comm") == "cs-spin" })
 }
 
-// isNear reports whether the number of samples at a rate in Hz corresponds to the usage. In short runs
-// in a nested virtual machine, the clock of a CPU stands still while it is not scheduled.
+// isNear reports whether the number of samples at a rate in Hz corresponds to the usage. In short
+// runs in a nested virtual machine, the clock of a CPU stops while the hypervisor does not run it.
 func isNear(samples, rate float64, u usage) bool {
 	least := 0.85
 	if testing.Short() {
@@ -141,8 +141,8 @@ func isNear(samples, rate float64, u usage) bool {
 	return samples > least*rate*u.cpu.Seconds() && samples < 1.15*rate*max(u.cpu, u.wall).Seconds()
 }
 
-// share counts the samples with the stack of the work; the rest is the runtime, and page faults, of
-// which a slow machine has more.
+// share is the minimum share of samples with the expected stack; the rest is the Go runtime and
+// page faults, which take more time on a slow machine.
 func share() float64 {
 	if testing.Short() {
 		return 0.6
@@ -179,7 +179,7 @@ func TestSpinner(t *testing.T) {
 		t.Errorf("%.0f samples at 199 Hz, usage is %v", all, used)
 	}
 	if right < (all-preempted)*share() || preempted > all/2 {
-		t.Errorf("%.0f of %.0f samples have the stack %v, %.0f are of preemptions: %v", right, all, chain, preempted, spun(res))
+		t.Errorf("%.0f of %.0f samples have the stack %v, %.0f more are in preemption: %v", right, all, chain, preempted, spun(res))
 	}
 	if lost := tooltest.Lost(res.Summary); lost != 0 {
 		t.Errorf("lost %d", lost)
@@ -261,7 +261,7 @@ func TestIdle(t *testing.T) {
 
 // TestInterval checks that each interval has its own samples.
 func TestInterval(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	s := newSpinner(t, 2*time.Second)
 	res := tooltest.JSON(t, Tool, []string{"-F", "99", "--interval", "500ms", "--pid", s.pid()}, func() { s.spin(t) })
 	intervals := map[string]float64{}
@@ -279,7 +279,7 @@ func TestInterval(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	s := newSpinner(t, 500*time.Millisecond)
 	out := tooltest.Text(t, Tool, []string{"-F", "99", "-d", "--pid", s.pid()}, func() { s.spin(t) })
 	block := regexp.MustCompile(`(?m)^    \S*profile\.spinLeaf\n    \S*profile\.spinMiddle\n    \S*profile\.spinOuter\n(    .*\n)*    -                cs-spin \(\d+\)\n        \d+\n\n`)
@@ -289,7 +289,7 @@ func TestText(t *testing.T) {
 }
 
 func TestFolded(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	s := newSpinner(t, 500*time.Millisecond)
 	out := tooltest.Text(t, Tool, []string{"-F", "99", "-f", "-a", "--pid", s.pid()}, func() { s.spin(t) })
 	line := regexp.MustCompile(`(?m)^cs-spin;(\S+;)?runtime\.main;main\.main;\S*profile\.TestMain;\S*profile\.spinOuter;\S*profile\.spinMiddle;\S*profile\.spinLeaf \d+$`)
@@ -300,7 +300,7 @@ func TestFolded(t *testing.T) {
 
 // TestCSV checks that a CSV row has the stack in one cell, outermost function first.
 func TestCSV(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	s := newSpinner(t, 500*time.Millisecond)
 	out := tooltest.Text(t, Tool, []string{"--output", "csv", "-F", "99", "--pid", s.pid()}, func() { s.spin(t) })
 	if !strings.HasPrefix(out, "time,interval_ns,pid,comm,count,kernel_stack,user_stack\n") || !strings.Contains(out, "spinMiddle;github.com") {

@@ -14,8 +14,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// shortEnv has the test program execute another one, which the kernel ends when it has used
-// shortTime of the CPU.
+// shortEnv makes the test binary execute another program, which the kernel kills when it has used
+// shortTime of CPU time.
 const shortEnv = "CORESCOPE_SHORT"
 
 const shortTime = 5 * time.Millisecond
@@ -29,8 +29,9 @@ func runShort(program string) {
 	os.Exit(1)
 }
 
-// TestShortLivedTables checks that processes which live for some milliseconds have whole stacks with
-// all names once the file that they run is known: unwind tables belong to files, not to processes.
+// TestShortLivedTables checks that processes that live for a few milliseconds have complete and
+// symbolized stacks once their file has an unwind table: unwind tables belong to files, not to
+// processes.
 func TestShortLivedTables(t *testing.T) {
 	tooltest.Root(t)
 	program := tooltest.FramelessProgram(t)
@@ -40,7 +41,7 @@ func TestShortLivedTables(t *testing.T) {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), shortEnv+"="+program)
 			if out, err := cmd.CombinedOutput(); err == nil || len(out) > 0 {
-				t.Errorf("program ended with %v: %s", err, out)
+				t.Errorf("run program: %v: %s", err, out)
 				return
 			}
 		}
@@ -49,14 +50,15 @@ func TestShortLivedTables(t *testing.T) {
 		frames, _ := r["user_stack"].([]any)
 		for _, f := range frames {
 			if frame, _ := f.(map[string]any); frame["symbol"] == nil && frame["module"] == nil {
-				t.Errorf("a frame is in no file: %v", r)
+				t.Errorf("a frame has no file: %v", r)
 			}
 		}
 	}
 	checkSteady(t, res.Rows, 0.98)
 }
 
-// A register that holds no frame pointer leads to no frames, and never out of code.
+// TestWildFrames checks that a frame pointer register with another value causes no frames, in
+// particular none outside code.
 func TestWildFrames(t *testing.T) {
 	tooltest.Root(t)
 	pid := strconv.Itoa(tooltest.WildFrames(t).Process.Pid)
@@ -66,7 +68,7 @@ func TestWildFrames(t *testing.T) {
 			t.Fatal("no samples")
 		}
 		for _, r := range res.Rows {
-			if got := r.Symbols("user_stack"); !slices.Equal(got, []string{tooltest.WildFunction}) {
+			if got := r.Symbols("user_stack"); !slices.Equal(got, []string{tooltest.WildFunction, "[incomplete]"}) {
 				t.Errorf("%v: stack is %v", more, got)
 			}
 		}

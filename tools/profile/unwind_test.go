@@ -2,6 +2,7 @@ package profile
 
 import (
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -30,7 +31,7 @@ func TestFrameless(t *testing.T) {
 			t.Fatalf("--unwind %s: %.0f samples", how, all)
 		}
 		if how == "auto" && whole < 0.99*all || how == "fp" && whole > 0 {
-			t.Errorf("--unwind %s: %.0f of %.0f samples are whole: %v", how, whole, all, res.Rows)
+			t.Errorf("--unwind %s: %.0f of %.0f samples are complete: %v", how, whole, all, res.Rows)
 		}
 	}
 }
@@ -48,14 +49,15 @@ func TestHow(t *testing.T) {
 		for i, f := range frames {
 			frame, _ := f.(map[string]any)
 			if how := frame["how"]; i == 0 && how != nil || i > 0 && how != "eh" {
-				t.Errorf("frame %d of %v was found by %v", i, frames, how)
+				t.Errorf("frame %d of %v has method %v", i, frames, how)
 			}
 		}
 	}
 }
 
-// TestAssembly checks that the caller of a function without unwind information is found by searching the
-// stack, and that return addresses of earlier calls in its frame are not taken for it.
+// TestAssembly checks that the caller of a function without unwind information is found by
+// searching the stack, and that return addresses of earlier calls in its frame are not mistaken for
+// it.
 func TestAssembly(t *testing.T) {
 	tooltest.Root(t)
 	pid := strconv.Itoa(tooltest.Assembly(t).Process.Pid)
@@ -77,7 +79,7 @@ func TestAssembly(t *testing.T) {
 		if got := r.Symbols("user_stack"); !slices.Equal(got, tooltest.AssemblyChain()) {
 			t.Errorf("stack is %v, want %v", got, tooltest.AssemblyChain())
 		} else if want := []any{nil, "search", "eh"}; !slices.Equal(how, want) {
-			t.Errorf("frames were found by %v, want %v", how, want)
+			t.Errorf("unwind methods are %v, want %v", how, want)
 		}
 	}
 	text := tooltest.Text(t, Tool, args, tooltest.Spend(t, pid, 300*time.Millisecond))
@@ -86,17 +88,17 @@ func TestAssembly(t *testing.T) {
 	}
 }
 
-// TestExec checks that a process which profile has sampled already gets the unwind table of the
+// TestExec checks that a process that profile has already sampled gets the unwind table of a
 // program that it executes.
 func TestExec(t *testing.T) {
 	tooltest.Root(t)
-	cmd, start := tooltest.HeldProgram(t, tooltest.FramelessProgram(t))
+	cmd, start := tooltest.WaitingProgram(t, tooltest.FramelessProgram(t))
 	checkWhole(t, cmd.Process.Pid, start, 0.9)
 }
 
-// checkWhole runs profile while process pid executes a [tooltest.FramelessProgram], which start has
-// it do. Of the samples that are taken once the program's unwind table is there, that share must
-// be whole.
+// checkWhole runs profile while process pid executes a [tooltest.FramelessProgram], which start
+// triggers. The share of samples with complete stacks must be at least the given one, counted once
+// the program has an unwind table.
 func checkWhole(t *testing.T, pid int, start func(), share float64) {
 	t.Helper()
 	args := []string{"-F", "499", "-U", "--interval", "200ms", "--pid", strconv.Itoa(pid)}
@@ -109,7 +111,7 @@ func checkWhole(t *testing.T, pid int, start func(), share float64) {
 	checkSteady(t, res.Rows, share)
 }
 
-// hasSteady returns a function that says whether steady counts so many samples.
+// hasSteady returns a function that reports whether steady counts at least this number of samples.
 func hasSteady(samples float64) func([]tooltest.Row) bool {
 	return func(rows []tooltest.Row) bool {
 		all, _ := steady(rows)
@@ -121,14 +123,15 @@ func checkSteady(t *testing.T, rows []tooltest.Row, share float64) {
 	t.Helper()
 	all, whole := steady(rows)
 	if all == 0 || whole < share*all {
-		t.Errorf("%.0f of %.0f samples are whole: %v", whole, all, rows)
+		t.Errorf("%.0f of %.0f samples are complete: %v", whole, all, rows)
 	}
 }
 
-// steady counts the samples of a [tooltest.FramelessProgram], and those with whole stacks, in the
-// reports after the first one with a whole stack: from then on the program's unwind table is
-// there. A whole stack ends with the program's first function, where a sample can also be taken
-// before it calls the next one. Samples without a user stack, taken in exec or exit, do not count.
+// steady counts the samples of a [tooltest.FramelessProgram], and those with complete stacks, in
+// the reports after the first one with a complete stack: from then on the program has an unwind
+// table. A complete stack ends with the first function of the program; a sample can also be taken
+// before that function calls the next one. Samples without a user stack, taken in exec or exit, do
+// not count.
 func steady(rows []tooltest.Row) (all, whole float64) {
 	first := ""
 	for _, r := range rows {
@@ -196,5 +199,74 @@ func TestGoLeaf(t *testing.T) {
 		if how == "auto" && right < 0.99*all || how == "fp" && right > 0 {
 			t.Errorf("--unwind %s: %.0f of %.0f samples have its caller: %v", how, right, all, res.Rows)
 		}
+	}
+}
+
+// jitProgram executes code that it has written to memory, as a JIT compiler does. The code has no
+// unwind table, and uses the frame pointer for data.
+const jitProgram = `
+#include <string.h>
+#include <sys/mman.h>
+
+#if defined(__x86_64__)
+static const unsigned char code[] = {
+	0x55,					/* push rbp */
+	0x48, 0xc7, 0xc5, 0x34, 0x12, 0, 0,	/* mov rbp, 0x1234 */
+	0x48, 0x83, 0xec, 0x40,			/* sub rsp, 0x40 */
+	0xeb, 0xfe,				/* jmp to itself */
+};
+#elif defined(__aarch64__)
+static const unsigned int code[] = {
+	0xa9bf7bfd, /* stp x29, x30, [sp, -16]! */
+	0xd282469d, /* mov x29, 0x1234 */
+	0x14000000, /* b to itself */
+};
+#endif
+
+int main(void)
+{
+	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	memcpy(page, code, sizeof(code));
+	if (mprotect(page, 4096, PROT_READ | PROT_EXEC))
+		return 1;
+	__builtin___clear_cache(page, (char *)page + sizeof(code));
+	((void (*)(void))page)();
+	return 0;
+}
+`
+
+// TestIncomplete checks that a stack whose callers cannot be found says so.
+func TestIncomplete(t *testing.T) {
+	tooltest.Root(t)
+	cmd := exec.Command(tooltest.CompileC(t, jitProgram, "-O1"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	pid := strconv.Itoa(cmd.Process.Pid)
+	args := []string{"-F", "499", "-U", "--pid", pid}
+	res := tooltest.JSON(t, Tool, args, tooltest.Spend(t, pid, 300*time.Millisecond))
+	inCode := 0
+	for _, r := range res.Rows {
+		frames, _ := r["user_stack"].([]any)
+		if len(frames) == 0 {
+			continue // during exec
+		}
+		innermost, _ := frames[0].(map[string]any)
+		if innermost["module"] != "[anon]" {
+			continue // before the call
+		}
+		inCode++
+		last, _ := frames[len(frames)-1].(map[string]any)
+		if len(frames) != 2 || len(last) != 1 || last["symbol"] != "[incomplete]" {
+			t.Errorf("stack is %v, want a frame and [incomplete]", frames)
+		}
+	}
+	if inCode == 0 {
+		t.Errorf("no stack in the code: %v", res.Rows)
 	}
 }

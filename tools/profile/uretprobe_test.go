@@ -53,7 +53,7 @@ func returnProbe(t *testing.T, pid int, path, function string) {
 func TestReturnProbe(t *testing.T) {
 	tooltest.Root(t)
 	path := tooltest.FramelessProgram(t)
-	cmd, start := tooltest.HeldProgram(t, path)
+	cmd, start := tooltest.WaitingProgram(t, path)
 	for _, function := range []string{"frameless_middle", "frameless_outer"} {
 		returnProbe(t, cmd.Process.Pid, path, function)
 	}

@@ -18,7 +18,7 @@ import (
 // TestFilters selects the waits of one of two tasks that wake each other: waker and wakee are never
 // both selected.
 func TestFilters(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	cpu := cpus(t)[0]
 	dir := tooltest.Cgroup(t, "cgroup2", fmt.Sprintf("corescope-runqlat-%d", os.Getpid()))
 	a, b := pair(t, cpu, cpu, func(cmd *exec.Cmd) *exec.Cmd { return tooltest.InCgroup(dir, cmd.Args...) })
@@ -33,7 +33,7 @@ func TestFilters(t *testing.T) {
 		checkCounts(t, res, a, want[0])
 		for _, h := range res.Histograms {
 			if tid := int(h.Object("key").Num("tid")); !a.has(tid) {
-				t.Errorf("%v: thread %d has waited: %v", filter, tid, h)
+				t.Errorf("%v: unexpected histogram of thread %d: %v", filter, tid, h)
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func labelled(t *testing.T) string {
 
 // TestKeys checks each key for a task with known values.
 func TestKeys(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	cpu := cpus(t)[len(cpus(t))-1]
 	dir := tooltest.Cgroup(t, labelled(t), "docker/"+id)
@@ -128,7 +128,7 @@ func TestProcessName(t *testing.T) {
 
 // TestOutput compares counts in text and CSV.
 func TestOutput(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	cpu := cpus(t)[0]
 	a, b := pair(t, cpu, cpu, nil)
 	args := []string{"-L", "--tid", strconv.Itoa(a.pid)}

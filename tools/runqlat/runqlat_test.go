@@ -88,11 +88,11 @@ func spinners(t *testing.T, both []*worker) (wrong []string) {
 	for i, w := range both {
 		got := waits(res, w.pid, "preempted")
 		all := got.sum + waits(res, w.pid, "wakeup").sum
-		t.Logf("thread %d waited %v in all, run_delay is %v; %v in %d waits by preemption, and was off the CPU for %v",
+		t.Logf("thread %d waited %v in total, run_delay is %v; %v in %d waits by preemption, and was off the CPU for %v",
 			w.pid, all, want[i].wait, got.sum, got.count, off[i])
 		hidden := time.Duration(want[i].hidden) * got.max
 		if !near(all, want[i].wait, hidden) {
-			wrong = append(wrong, fmt.Sprintf("thread %d waited %v in all, the kernel says %v", w.pid, all, want[i].wait))
+			wrong = append(wrong, fmt.Sprintf("thread %d waited %v in total, run_delay is %v", w.pid, all, want[i].wait))
 		}
 		if !near(got.sum, off[i], hidden) {
 			wrong = append(wrong, fmt.Sprintf("thread %d waited %v by preemption, but was off the CPU for %v", w.pid, got.sum, off[i]))
@@ -125,7 +125,7 @@ func near(got, want, hidden time.Duration) bool {
 func TestPingPong(t *testing.T) {
 	const trips = 5000
 	all := cpus(t)
-	for _, attach := range tooltest.Ways([]string{"--hook", "queue=raw"}) {
+	for _, attach := range tooltest.ArgVariants([]string{"--hook", "queue=raw"}) {
 		for _, cpu := range []int{all[0], all[len(all)-1]} {
 			t.Run(fmt.Sprintf("%s/%d-%d", attach, all[0], cpu), func(t *testing.T) {
 				a, b := pair(t, all[0], cpu, nil)
@@ -162,7 +162,7 @@ func checkNoIdle(t *testing.T, res *tooltest.Result) {
 	}
 	for _, h := range res.Histograms {
 		if key := h.Object("key"); key.Num("tid") == 0 {
-			t.Errorf("an idle task has waited: %v", h)
+			t.Errorf("an idle task has a histogram: %v", h)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func checkNoIdle(t *testing.T, res *tooltest.Result) {
 // TestIntervals sums the reports printed during waits, with and without keys. The last report is
 // printed at the end of the run.
 func TestIntervals(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	for _, keys := range [][]string{{"-L", "--reasons"}, nil} {
 		a, b := pair(t, cpus(t)[0], cpus(t)[0], nil)
 		var want [2]facts

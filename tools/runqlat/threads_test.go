@@ -40,7 +40,7 @@ func TestThreads(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("%d threads have not waited as often: %v", n, res.Histograms)
+	t.Errorf("no histogram counts %d waits after wake-ups: %v", n, res.Histograms)
 }
 
 // leftBehind lists the time stamps of threads that have exited.

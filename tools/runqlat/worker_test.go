@@ -18,9 +18,10 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// A worker is a process whose thread-group leader does jobs on one CPU and otherwise rests in
-// read(2). The kernel counts its voluntary switches (to sleep) and involuntary switches; between
-// two rests these are the numbers of waits after a wake-up and after a preemption.
+// A worker is a process whose thread-group leader executes jobs on one CPU and otherwise blocks in
+// read(2). The kernel counts its voluntary context switches (to sleep) and involuntary ones;
+// between two blocking reads, these are the numbers of waits after a wake-up and after a
+// preemption.
 type worker struct {
 	cmd *exec.Cmd
 	in  io.Writer
@@ -107,8 +108,8 @@ func spin(cpu time.Duration) time.Duration {
 	}
 }
 
-// now reads the clock of the kernel with a raw system call. The Go scheduler treats a long call as
-// one that sleeps, and the thread would have to wait to continue.
+// now reads a clock of the kernel with a raw system call. If a call through the Go scheduler takes
+// long, the thread loses its P and has to wait for one.
 func now(clock uintptr) time.Duration {
 	var ts unix.Timespec
 	unix.RawSyscall(unix.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&ts)), 0)
@@ -154,8 +155,8 @@ func start(t testing.TB, cpu int, change func(*exec.Cmd) *exec.Cmd) *worker {
 	if change != nil {
 		cmd = change(cmd)
 	}
-	// With a single P the Go scheduler has no other to hand work to, for which the first one would
-	// sleep.
+	// With a single P, the Go scheduler does not hand work to other threads, for which the first
+	// one would have to wait.
 	cmd.Env = append(os.Environ(), workerEnv+"="+strconv.Itoa(cpu), "GOMAXPROCS=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -213,12 +214,12 @@ func (w *worker) begin(t testing.TB, name string, arg any) {
 	}
 }
 
-// end waits until the worker rests, and returns its answer.
+// end waits until the worker blocks in read(2) again, and returns its answer.
 func (w *worker) end(t testing.TB) time.Duration {
 	t.Helper()
 	line, err := w.out.ReadString('\n')
 	if err != nil {
-		t.Fatalf("worker answers %q: %v", line, err)
+		t.Fatalf("worker returned %q: %v", line, err)
 	}
 	var ns int64
 	fmt.Sscan(line, &ns)

@@ -40,7 +40,7 @@ func fileOf(t *testing.T, c interface{ File() (*os.File, error) }) (fd int, inod
 	return int(f.Fd()), float64(st.Ino)
 }
 
-func one(t *testing.T, res *tooltest.Result, what string, keep func(tooltest.Row) bool) tooltest.Row {
+func onlyRow(t *testing.T, res *tooltest.Result, what string, keep func(tooltest.Row) bool) tooltest.Row {
 	t.Helper()
 	rows := res.Where(keep)
 	if len(rows) != 1 {
@@ -103,12 +103,12 @@ func TestTCP(t *testing.T) {
 		}
 		port := float64(listener.Addr().(*net.TCPAddr).Port)
 		host := listener.Addr().(*net.TCPAddr).IP.String()
-		row := one(t, res, "listener", byInode(listens))
+		row := onlyRow(t, res, "listener", byInode(listens))
 		check(t, "listener", row, map[string]any{
 			"protocol": "tcp", "kind": "stream", "state": "LISTEN", "laddr": host, "lport": port, "rport": 0.0, "backlog": 1.0,
 			"pid": float64(os.Getpid()), "holders": 2.0, "sock_uid": 0.0, "rx_queue_bytes": nil,
 		})
-		row = one(t, res, "server", byInode(serves))
+		row = onlyRow(t, res, "server", byInode(serves))
 		check(t, "server", row, map[string]any{
 			"state": "ESTABLISHED", "laddr": host, "raddr": host, "lport": port, "rport": portOf(client.LocalAddr()),
 			"rx_queue_bytes": 777.0, "tx_queue_bytes": 0.0, "holders": 2.0, "backlog": nil,
@@ -116,7 +116,7 @@ func TestTCP(t *testing.T) {
 		if fd := int(row.Num("fd")); fd > serverFD {
 			t.Errorf("descriptor of the owner is %d, want the first one, before %d", fd, serverFD)
 		}
-		row = one(t, res, "not accepted", func(r tooltest.Row) bool {
+		row = onlyRow(t, res, "not accepted", func(r tooltest.Row) bool {
 			return r.Num("rport") == portOf(waiting.LocalAddr()) && r.Num("lport") == port
 		})
 		check(t, "not accepted", row, map[string]any{"pid": 0.0, "inode": 0.0, "holders": 0.0, "state": "ESTABLISHED", "fd": nil})
@@ -138,7 +138,7 @@ func TestTimeWait(t *testing.T) {
 	_, _ = server.Read(make([]byte, 1))
 	server.Close()
 	res := tooltest.JSON(t, Tool, []string{"--tcp"}, nil)
-	row := one(t, res, "the rest", func(r tooltest.Row) bool { return r.Num("lport") == local && r.Num("rport") == remote })
+	row := onlyRow(t, res, "the rest", func(r tooltest.Row) bool { return r.Num("lport") == local && r.Num("rport") == remote })
 	check(t, "the rest", row, map[string]any{"state": "TIME_WAIT", "pid": 0.0, "laddr": "127.0.0.1", "sock_uid": float64(1<<32 - 1), "rx_queue_bytes": nil})
 }
 
@@ -158,15 +158,15 @@ func TestUDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	res := tooltest.JSON(t, Tool, append(self(), "--udp"), nil)
-	row := one(t, res, "receiver", func(r tooltest.Row) bool { return r.Num("lport") == portOf(conn.LocalAddr()) })
+	row := onlyRow(t, res, "receiver", func(r tooltest.Row) bool { return r.Num("lport") == portOf(conn.LocalAddr()) })
 	check(t, "receiver", row, map[string]any{"protocol": "udp", "kind": "dgram", "state": "CLOSE", "laddr": "127.0.0.1", "rport": 0.0})
 	if n := row.Num("rx_queue_bytes"); n < 100 || n > 8192 {
 		t.Errorf("%v bytes are queued in %v, want those of a datagram of 100", n, row)
 	}
-	row = one(t, res, "sender", func(r tooltest.Row) bool { return r.Num("lport") == portOf(out.LocalAddr()) })
+	row = onlyRow(t, res, "sender", func(r tooltest.Row) bool { return r.Num("lport") == portOf(out.LocalAddr()) })
 	check(t, "sender", row, map[string]any{"state": "ESTABLISHED", "rport": portOf(conn.LocalAddr()), "rx_queue_bytes": 0.0})
 	res = tooltest.JSON(t, Tool, append(self(), "-ul"), nil)
-	one(t, res, "listening", func(tooltest.Row) bool { return true })
+	onlyRow(t, res, "listening", func(tooltest.Row) bool { return true })
 }
 
 func TestUnix(t *testing.T) {
@@ -194,9 +194,9 @@ func TestUnix(t *testing.T) {
 		asks:    {"state": "ESTABLISHED", "path": nil, "peer_inode": answers},
 		answers: {"state": "ESTABLISHED", "path": path, "peer_inode": asks},
 	} {
-		check(t, "unix", one(t, res, "unix", func(r tooltest.Row) bool { return r.Num("inode") == inode }), want)
+		check(t, "unix", onlyRow(t, res, "unix", func(r tooltest.Row) bool { return r.Num("inode") == inode }), want)
 	}
-	one(t, res, "abstract", func(r tooltest.Row) bool { return r.Str("path") == abstract.Addr().String() })
+	onlyRow(t, res, "abstract", func(r tooltest.Row) bool { return r.Str("path") == abstract.Addr().String() })
 }
 
 // listed returns the sockets in /proc/net by inode: state, ports and queues for TCP, "" for unix.
@@ -298,10 +298,10 @@ func TestNamespaceAndHolders(t *testing.T) {
 	}
 	defer func() { in.Close(); _ = cmd.Wait() }()
 	res := tooltest.JSON(t, Tool, []string{"-tl"}, nil)
-	row := one(t, res, "of another namespace", func(r tooltest.Row) bool { return r.Num("netns") == m.netns })
+	row := onlyRow(t, res, "of another namespace", func(r tooltest.Row) bool { return r.Num("netns") == m.netns })
 	check(t, "of another namespace", row, map[string]any{"state": "LISTEN", "holders": 3.0, "backlog_max": 5.0})
 	res = tooltest.JSON(t, Tool, []string{"-p", strconv.Itoa(cmd.Process.Pid)}, nil)
-	row = one(t, res, "of the child", func(tooltest.Row) bool { return true })
+	row = onlyRow(t, res, "of the child", func(tooltest.Row) bool { return true })
 	check(t, "of the child", row, map[string]any{"pid": float64(cmd.Process.Pid), "fd": 3.0, "holders": 3.0})
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// TestBurst writes more at once than is read meanwhile: nothing is lost of as many records as a
-// download of 30 MB has.
+// TestBurst writes faster than rows are read: nothing must be lost of as many records as a download
+// of 30 MB has.
 func TestBurst(t *testing.T) {
 	const n, size = 3737, 8192
 	libs := open(t)

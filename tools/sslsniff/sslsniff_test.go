@@ -113,7 +113,7 @@ func checkRows(t *testing.T, rows []tooltest.Row, want []call, most int) {
 			t.Errorf("%s: %d bytes of data, want %d: %.40q, want %.40q", c.function, len(got), len(text), got, text)
 		}
 		if r.Num("delta_ns") < float64(c.sleep) {
-			t.Errorf("%s took %v ns, it slept %v", c.function, r.Num("delta_ns"), c.sleep)
+			t.Errorf("%s took %v ns, the function slept %v", c.function, r.Num("delta_ns"), c.sleep)
 		}
 	}
 }

@@ -23,8 +23,8 @@ func descend(lib *native.Library, path uint, depth int) (sum uint64) {
 	return sum
 }
 
-// TestManyStacks counts more distinct stacks than user space keeps while it still needs some of them.
-// All have the same functions: they are one row, in which no call is missing.
+// TestManyStacks counts more distinct stacks than user space caches, while some of them are still
+// in use. All have the same functions, so they must be one row that counts all calls.
 func TestManyStacks(t *testing.T) {
 	const depth = 15
 	lib := native.Open(t, "libhit.so", []string{"outer", "inner"})

@@ -111,7 +111,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 }
 
 func label(k *key, name string, t *stacktrace.Traces) row {
-	return row{Func: name, PID: k.PID, Comm: k.Comm, KernelStack: t.Of(k.Kernel), UserStack: t.Of(k.User)}
+	return row{Func: name, PID: k.PID, Comm: k.Comm, KernelStack: t.Trace(k.Kernel), UserStack: t.Trace(k.User)}
 }
 
 // parts returns the stacks, preceded by the process with --perpid, and followed by the function if

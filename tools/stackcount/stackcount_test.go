@@ -60,7 +60,7 @@ func symbols(r tooltest.Row, key string) (all []string) {
 // TestFunction checks a row per caller of a user function, including the direct caller.
 func TestFunction(t *testing.T) {
 	inner, load := library(t)
-	for _, attach := range tooltest.Ways([]string{"--hook", "user=uprobe"}) {
+	for _, attach := range tooltest.ArgVariants([]string{"--hook", "user=uprobe"}) {
 		res := tooltest.JSON(t, Tool, append([]string{inner}, attach...), load)
 		counts := map[string]float64{}
 		for _, r := range res.Rows {
@@ -106,7 +106,7 @@ func TestTracepoint(t *testing.T) {
 
 // TestProcesses groups by process with --perpid; otherwise the columns are absent.
 func TestProcesses(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	inner, load := library(t)
 	for _, args := range [][]string{{inner}, {"-P", inner}} {
 		res := tooltest.JSON(t, Tool, args, load)
@@ -119,7 +119,7 @@ func TestProcesses(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	inner, load := library(t)
 	out := tooltest.Text(t, Tool, []string{inner}, load)
 	if !strings.Contains(out, "libhit.so+0x110080 (no symbols)\n") || !strings.Contains(out, "        30\n\n") {

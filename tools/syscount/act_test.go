@@ -15,10 +15,10 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// actEnv is the name of what the test binary does as a child of the test.
+// actEnv names the action that the test binary executes as a child of the test.
 const actEnv = "CORESCOPE_ACT"
 
-// act waits for a byte, does what is named, and exits with an error if that fails.
+// act waits for a byte and executes the action. It exits with an error if the action fails.
 func act(name string) {
 	os.Stdout.WriteString(".")
 	os.Stdin.Read(make([]byte, 1))
@@ -93,7 +93,7 @@ func sleeps(tid int) bool {
 	return strings.HasPrefix(after, "S")
 }
 
-// run counts the system calls of a child of the test that does what is named, once it is ready.
+// runAct counts the system calls of a child that executes the action once the tool is ready.
 func runAct(t *testing.T, name string, args ...string) *tooltest.Result {
 	t.Helper()
 	tooltest.Root(t)
@@ -121,8 +121,8 @@ func runAct(t *testing.T, name string, args ...string) *tooltest.Result {
 	})
 }
 
-// TestLatencyOfFirstThread uses munmap, which on x86-64 has the number of execve on i386. It must
-// not be mistaken for an exec that ends the call of the thread-group leader.
+// TestLatencyOfFirstThread uses munmap, whose number on x86-64 is that of execve on i386. It must
+// not be mistaken for an exec that ends the pending call of the thread-group leader.
 func TestLatencyOfFirstThread(t *testing.T) {
 	res := runAct(t, "wait", "-L", "--syscall", "ppoll")
 	if n := sum(res.Rows, "ppoll", "count"); n != 1 {

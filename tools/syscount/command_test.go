@@ -19,14 +19,15 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// mkdirs are the calls of mkdir and mkdirat: which of them a program uses depends on its library
+// mkdirs counts calls of mkdir and mkdirat: which of them a program uses depends on its C library
 // and the architecture.
 func mkdirs(rows []tooltest.Row) float64 {
 	return sum(rows, "mkdir", "count") + sum(rows, "mkdirat", "count")
 }
 
-// others makes directories beside the run: these calls are not the command's.
-func others(t *testing.T) {
+// mkdirInBackground creates directories in this process, not in the command: these calls must not
+// be counted.
+func mkdirInBackground(t *testing.T) {
 	dir, stop, done := t.TempDir(), make(chan bool), make(chan bool)
 	go func() {
 		defer close(done)
@@ -43,9 +44,10 @@ func others(t *testing.T) {
 	t.Cleanup(func() { close(stop); <-done })
 }
 
-// The run is of the command, whatever a shell takes for one, and of all that it starts.
+// TestExec checks that --exec counts the calls of the command, in any shell syntax, and of all its
+// descendants.
 func TestExec(t *testing.T) {
-	others(t)
+	mkdirInBackground(t)
 	for _, tt := range []struct {
 		name, command string
 		made          int
@@ -66,7 +68,7 @@ func TestExec(t *testing.T) {
 			t.Setenv("FIFO", filepath.Join(t.TempDir(), "fifo"))
 			t.Setenv("MADE", os.Args[0])
 			res := tooltest.JSON(t, Tool, []string{"--exec", tt.command}, nil)
-			tooltest.Accounts(t, res.Summary, int(mkdirs(res.Rows)), tt.made)
+			tooltest.CheckTotal(t, res.Summary, int(mkdirs(res.Rows)), tt.made)
 			if n := tooltest.Lost(res.Summary); n != 0 {
 				t.Errorf("%d lost", n)
 			}
@@ -77,8 +79,8 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// The counts are those of strace: from the execve of the command or of its shell on, and nothing
-// of what waited for the tool.
+// TestExecAsStrace compares with strace: counts start with the execve of the command or of its
+// shell, without the wait for the tool.
 func TestExecAsStrace(t *testing.T) {
 	tooltest.Root(t)
 	strace, err := exec.LookPath("strace")
@@ -95,7 +97,7 @@ func TestExecAsStrace(t *testing.T) {
 		theirs := straceCounts(t, file)
 		for _, call := range []string{"execve", "openat", "mmap", "close", "chdir", "clone", "vfork", "fork", "wait4", "read", "write", "dup2"} {
 			t.Logf("%s: %v of %s by strace", command, theirs[call], call)
-			tooltest.Accounts(t, res.Summary, int(sum(res.Rows, call, "count")), int(theirs[call]))
+			tooltest.CheckTotal(t, res.Summary, int(sum(res.Rows, call, "count")), int(theirs[call]))
 		}
 		if theirs["execve"] < 1 {
 			t.Errorf("%s: strace has %v", command, theirs)
@@ -124,7 +126,7 @@ func straceCounts(t *testing.T, file string) map[string]float64 {
 	return counts
 }
 
-// A run whose command fails fails too, and says how.
+// A run whose command fails also fails, with the exit status of the command in the message.
 func TestExecFails(t *testing.T) {
 	tooltest.Root(t)
 	for command, want := range map[string]string{
@@ -148,7 +150,7 @@ func TestExecFails(t *testing.T) {
 	}
 }
 
-// The run ends with the command, and names what it has left behind.
+// The run ends when the command exits, and reports the processes that the command has left running.
 func TestExecLeavesProcesses(t *testing.T) {
 	tooltest.Root(t)
 	fifo := filepath.Join(t.TempDir(), "fifo")
@@ -164,7 +166,7 @@ func TestExecLeavesProcesses(t *testing.T) {
 	}
 }
 
-// A run that is asked to end does not fail by a command that ends with it.
+// An interrupted run does not fail because its command fails afterwards.
 func TestExecInterrupted(t *testing.T) {
 	tooltest.Root(t)
 	fifo := filepath.Join(t.TempDir(), "fifo")
@@ -188,7 +190,7 @@ func TestExecInterrupted(t *testing.T) {
 	}
 }
 
-// Processes that there is no room to follow are lost.
+// Processes that do not fit in the map of the command's processes are counted as lost.
 func TestExecLosses(t *testing.T) {
 	tooltest.Root(t)
 	small := *Tool

@@ -7,13 +7,14 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestUnobserved runs the programs by themselves. A call that returns has no time if it was
-// entered before the programs ran, and is lost if it was entered since, but not observed.
+// TestUnobserved runs the programs with BPF_PROG_TEST_RUN. The return of a call that was entered
+// before the programs ran is counted without a time; it is lost if the call was entered later but
+// its entry was not observed.
 func TestUnobserved(t *testing.T) {
 	p := tooltest.LoadPrograms(t, loadBpf, map[string]any{"want_latency": true}, "enter__raw", "exit__raw")
-	runtime.LockOSThread() // the programs look at who runs them
+	runtime.LockOSThread() // the programs read the current task
 	defer runtime.UnlockOSThread()
-	// Nothing is at the address of the registers: they read as 0.
+	// The address of the registers is not mapped: they read as 0.
 	const registers, number, result = 0x1000, 1, 1
 	for _, step := range []struct {
 		name              string

@@ -17,7 +17,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// withoutFirstThread is the child that ends its first thread.
+// withoutFirstThread selects the child whose thread-group leader exits.
 const withoutFirstThread = "without first thread"
 
 func childWithoutFirstThread() {
@@ -29,23 +29,23 @@ func childWithoutFirstThread() {
 	for fields := []string(nil); len(fields) < 4 || fields[3] != "Z"; fields = stat(fmt.Sprintf("/proc/self/task/%d", os.Getpid())) {
 		time.Sleep(time.Millisecond)
 	}
-	fmt.Println("there")
+	fmt.Println("ready")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	runtime.KeepAlive(memory)
 	os.Exit(0)
 }
 
-// exitFirstThread ends the first thread of the process alone, once a goroutine comes to it.
+// exitFirstThread makes the thread-group leader exit, once it runs a goroutine of this function.
 func exitFirstThread() {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
 		unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
 	}
 	go exitFirstThread()
-	select {} // keeps this thread from the next goroutine
+	select {} // blocks this thread, so that the next goroutine runs on another one
 }
 
-// A process has its memory and its arguments as long as one of its threads lives.
+// A process keeps its memory and its arguments until its last thread exits.
 func TestFirstThreadHasExited(t *testing.T) {
 	tooltest.Root(t)
 	pid := startAs(t, withoutFirstThread)
@@ -61,11 +61,11 @@ func TestFirstThreadHasExited(t *testing.T) {
 		res := tooltest.JSON(t, Tool, append(args, "-p", strconv.Itoa(pid), "--columns", "all"), nil)
 		first := res.Where(func(r tooltest.Row) bool { return int(r.Num("tid")) == pid })
 		if len(first) != 1 {
-			t.Fatalf("%q: rows of the first thread are %v, want one", args, first)
+			t.Fatalf("%q: rows of the thread-group leader are %v, want one", args, first)
 		}
 		row := first[0]
 		if row.Str("state") != "Z" || len(row.List("args")) != 3 {
-			t.Errorf("%q: state %s, arguments %q, want Z and three", args, row.Str("state"), row.List("args"))
+			t.Errorf("%q: state %s, arguments %q, want Z and three arguments", args, row.Str("state"), row.List("args"))
 		}
 		if got, want := row.Num("rss_bytes"), resident(t, tid); math.Abs(got-want) > 2<<20 || got < childMemory {
 			t.Errorf("%q: memory is %v, want %v", args, got, want)
@@ -76,8 +76,8 @@ func TestFirstThreadHasExited(t *testing.T) {
 	}
 }
 
-// Kernel threads have the names that /proc shows, some of which are longer than a thread's
-// name can be. Workers change theirs with what they do, but for what it begins with.
+// Kernel threads have the names that /proc shows, some of which are longer than the 15 bytes of a
+// task's name. The suffix of a worker's name changes with its work.
 func TestKernelThreadNames(t *testing.T) {
 	tooltest.Root(t)
 	res := tooltest.JSON(t, Tool, []string{"--filter", "kernel"}, nil)
@@ -85,7 +85,7 @@ func TestKernelThreadNames(t *testing.T) {
 	for _, row := range res.Events {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", int(row.Num("pid"))))
 		if err != nil {
-			continue // it has ended
+			continue // it has exited
 		}
 		want, got := strings.TrimSuffix(string(b), "\n"), row.Str("comm")
 		if len(got) > 15 {
@@ -100,11 +100,11 @@ func TestKernelThreadNames(t *testing.T) {
 		}
 	}
 	if all := longNames(t); long == 0 && all > 0 {
-		t.Errorf("no kernel thread has more than 15 bytes in its name, in /proc %d have", all)
+		t.Errorf("no row of a kernel thread has a name of more than 15 bytes, /proc has %d", all)
 	}
 }
 
-// longNames counts the kernel threads with names that do not fit into a thread's name.
+// longNames counts the kernel threads whose name is longer than 15 bytes.
 func longNames(t *testing.T) (n int) {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/comm")

@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child uses memory and CPU time, half of it in a thread that exits; then it reports that, and
-// waits with several threads until the end of its input.
+// child uses memory and CPU time, half of the latter in a thread that exits. Then it prints a line,
+// and waits with several threads until the end of its input.
 func child() {
 	runtime.LockOSThread()
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 5)
@@ -65,7 +65,7 @@ func child() {
 		}()
 		<-started
 	}
-	fmt.Println("there")
+	fmt.Println("ready")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	runtime.KeepAlive(memory)
 	os.Exit(0)
@@ -82,7 +82,7 @@ func burn(d time.Duration) {
 	}
 }
 
-// start returns the id of a child that waits.
+// start returns the PID of a child that waits.
 func start(t *testing.T) int { return startAs(t, "1") }
 
 func startAs(t *testing.T, kind string) int {
@@ -102,7 +102,7 @@ func startAs(t *testing.T, kind string) int {
 	}
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("child says %q: %v", line, err)
+		t.Fatalf("child printed %q: %v", line, err)
 	}
 	return cmd.Process.Pid
 }
@@ -205,7 +205,7 @@ func check(t *testing.T, row tooltest.Row, pid int) {
 	}
 }
 
-// In a child PID namespace --pid has its IDs, and arguments are read by them from its /proc.
+// In a child PID namespace, --pid has IDs of that namespace, and arguments are read from its /proc.
 func TestPIDNamespace(t *testing.T) {
 	if !tooltest.InNamespaces(t, unix.CLONE_NEWPID) {
 		return
@@ -246,7 +246,7 @@ func TestProcess(t *testing.T) {
 	cpu := row.Num("cpu_ns")
 	ticks := (number(t, fields[14]) + number(t, fields[15])) * 1e7
 	if cpu < float64(childCPU) || math.Abs(cpu-ticks) > 4e7 || row.Num("user_ns")+row.Num("system_ns") != cpu {
-		t.Errorf("CPU time is %v, of it %v and %v, want %v", cpu, row["user_ns"], row["system_ns"], ticks)
+		t.Errorf("CPU time is %v, %v user and %v system, want %v", cpu, row["user_ns"], row["system_ns"], ticks)
 	}
 	if faults := row.Num("minor_faults"); faults < number(t, fields[10]) || faults < childMemory/4096/512 {
 		t.Errorf("%v faults, want %s", faults, fields[10])
@@ -320,8 +320,8 @@ func TestZombie(t *testing.T) {
 	_, _ = syscall.Wait4(pid, nil, 0, nil)
 }
 
-// TestComingAndGoing checks that tasks that start and exit meanwhile cause no error, and that
-// others are listed.
+// TestComingAndGoing checks that tasks that start and exit during the run cause no error, and that
+// the other tasks are listed.
 func TestComingAndGoing(t *testing.T) {
 	tooltest.Root(t)
 	stop, done := make(chan bool), make(chan bool)

@@ -197,7 +197,7 @@ func TestMany(t *testing.T) {
 			p.Check(p.Server.Close())
 		}
 	})
-	tooltest.Accounts(t, res.Summary, len(at(res, port)), n)
+	tooltest.CheckTotal(t, res.Summary, len(at(res, port)), n)
 }
 
 // TestText checks the columns of text and CSV.

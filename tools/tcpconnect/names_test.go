@@ -204,7 +204,7 @@ func TestLearn(t *testing.T) {
 		{8, other, "a.test", 100}, {7, netip.MustParseAddr("192.0.2.2"), "", 0},
 	} {
 		if name, at := n.find(c.pid, c.addr); name != c.name || at != c.at {
-			t.Errorf("process %d has for %s the name %q of time %d, want %q since %d", c.pid, c.addr, name, at, c.name, c.at)
+			t.Errorf("process %d: name of %s is %q, learned at %d, want %q at %d", c.pid, c.addr, name, at, c.name, c.at)
 		}
 	}
 	// A question is not an answer.

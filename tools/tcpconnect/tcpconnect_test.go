@@ -95,7 +95,7 @@ func TestConnected(t *testing.T) {
 			"family": c.family, "result": "connected", "error": nil,
 		})
 		if d := time.Duration(r.Num("duration_ns")); d <= 0 || d > most {
-			t.Errorf("it took %s, want no more than %s", d, most)
+			t.Errorf("duration is %s, want at most %s", d, most)
 		}
 		if other := to(res, p.LPort); len(other) > 0 {
 			t.Errorf("rows of the accepting end: %v", other)
@@ -171,7 +171,7 @@ func TestLate(t *testing.T) {
 		if int(r.Num("lport")) == late.LPort {
 			who = "late "
 			if ms := r.Num("duration_ns") / 1e6; ms < 900 || ms > 3500 {
-				t.Errorf("it took %.1f ms, want the second until the retransmission", ms)
+				t.Errorf("duration is %.1f ms, want one second until the retransmission", ms)
 			}
 		}
 		got = append(got, who+r.Str("result"))
@@ -306,7 +306,7 @@ func TestMany(t *testing.T) {
 			p.Check(p.Server.Close())
 		}
 	})
-	tooltest.Accounts(t, res.Summary, len(to(res, port)), n)
+	tooltest.CheckTotal(t, res.Summary, len(to(res, port)), n)
 }
 
 // TestFastOpen measures from the SYN, which is sent with the first data with TCP_FASTOPEN_CONNECT.
@@ -335,6 +335,6 @@ func TestFastOpen(t *testing.T) {
 	}
 	r := tcptest.One(t, "fast open", to(res, rport))
 	if d := time.Duration(r.Num("duration_ns")); d <= 0 || d > most {
-		t.Errorf("it took %s, want no more than %s, since the SYN", d, most)
+		t.Errorf("duration since the SYN is %s, want at most %s", d, most)
 	}
 }

@@ -39,7 +39,7 @@ func reason(t testing.TB, name string) any {
 	return name
 }
 
-// knowsSocket reports whether the kernel provides the socket of a received packet (6.11).
+// knowsSocket reports whether the kernel passes the socket of a received packet to the hook (6.11).
 func knowsSocket(t testing.TB) bool {
 	t.Helper()
 	types, err := kernelTypes()
@@ -113,7 +113,7 @@ func TestFilter(t *testing.T) {
 			if !existing {
 				p = tcptest.Connect(t, l, "127.0.0.1", 0)
 			}
-			tcptest.Deafen(t, p.Server)
+			tcptest.DropReceived(t, p.Server)
 			_, err := p.Client.Write([]byte("lost"))
 			p.Check(err)
 			tcptest.AwaitRetransmits(t, p.Client, 2) // the second one can still be on its way
@@ -193,7 +193,7 @@ func TestMany(t *testing.T) {
 		}
 	})
 	rows := to(res, port, "SYN")
-	tooltest.Accounts(t, res.Summary, len(rows), n)
+	tooltest.CheckTotal(t, res.Summary, len(rows), n)
 	if rows[0].Has("stack") {
 		t.Error("stack without column stack")
 	}
@@ -249,8 +249,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestHealthy has connections that end in every order, by both ends: no row, unless they are
-// asked for. What was received and never read is a loss all the same.
+// TestHealthy closes connections in both orders: there must be no row without --all. Data that was
+// received but never read is a loss nevertheless.
 func TestHealthy(t *testing.T) {
 	const n = 20
 	for _, args := range [][]string{nil, {"--all"}} {
@@ -272,21 +272,21 @@ func TestHealthy(t *testing.T) {
 		})
 		rows := 0
 		for _, p := range pairs {
-			client, server := ofPair(res, p)
+			client, server := dropsOf(res, p)
 			rows += client + server
 		}
 		left := int(res.Summary.Object("counters").Num("no_loss"))
 		if args == nil && rows > 0 || args != nil && left > 0 && rows == 0 {
 			t.Errorf("%q: %d rows of %d healthy connections, %d packets without a loss: %v", args, rows, n, left, res.Events)
 		}
-		if client, server := ofPair(res, unread); client+server == 0 {
-			t.Errorf("%q: no row of a packet that nobody has read", args)
+		if client, server := dropsOf(res, unread); client+server == 0 {
+			t.Errorf("%q: no row of a packet that was never read", args)
 		}
 	}
 }
 
-// ofPair is how many packets of the two ends were dropped.
-func ofPair(res *tooltest.Result, p *tcptest.Pair) (client, server int) {
+// dropsOf counts the dropped packets of each end.
+func dropsOf(res *tooltest.Result, p *tcptest.Pair) (client, server int) {
 	for _, r := range res.Events {
 		switch [2]int{int(r.Num("sport")), int(r.Num("dport"))} {
 		case [2]int{p.LPort, p.RPort}:
@@ -298,8 +298,8 @@ func ofPair(res *tooltest.Result, p *tcptest.Pair) (client, server int) {
 	return client, server
 }
 
-// abandon leaves data unread at a socket that is taken apart by connect(AF_UNSPEC), which
-// purges its queue.
+// abandon leaves data unread in a socket that is disconnected with connect(AF_UNSPEC), which purges
+// its queue.
 func abandon(t *testing.T) *tcptest.Pair {
 	p := tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
 	_, err := p.Client.Write(make([]byte, 1000))

@@ -74,6 +74,6 @@ func refuse(t *testing.T) (lport int, most time.Duration) {
 func within(t *testing.T, what string, r tooltest.Row, most time.Duration) {
 	t.Helper()
 	if d := time.Duration(r.Num("duration_ns")); d <= 0 || d > most {
-		t.Errorf("%s: duration is %s, want no more than %s, since the SYN", what, d, most)
+		t.Errorf("%s: duration since the SYN is %s, want at most %s", what, d, most)
 	}
 }

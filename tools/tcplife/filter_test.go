@@ -24,7 +24,7 @@ func freePort(t testing.TB) int {
 
 // TestPorts filters by each port of each end.
 func TestPorts(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	for _, c := range []struct {
 		name           string
 		args           func(lport, rport string) []string
@@ -60,7 +60,7 @@ func TestPorts(t *testing.T) {
 
 // TestFamily filters by the protocol on the wire.
 func TestFamily(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	for flag, want := range map[string][3]int{"-4": {2, 0, 2}, "-6": {0, 2, 0}} {
 		var pairs [3]*tcptest.Pair
 		res := tooltest.JSON(t, Tool, []string{flag}, func() {
@@ -121,7 +121,7 @@ func TestCgroup(t *testing.T) {
 
 // TestNetNS checks a connection in another network namespace.
 func TestNetNS(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	p := &tcptest.Pair{T: t}
 	var inode int
 	res := tooltest.JSON(t, Tool, nil, func() {

@@ -11,8 +11,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestOpen lists connections that are open at the start and the end: closed and open at the end,
-// old and new, and one that is not accepted.
+// TestOpen lists connections that are open at the start or the end, in all combinations: old and
+// new, closed and still open, and one that is not accepted.
 func TestOpen(t *testing.T) {
 	l := tcptest.Listen(t, "127.0.0.1:0")
 	closes, stays := tcptest.Connect(t, l, "127.0.0.1", 0), tcptest.Connect(t, l, "127.0.0.1", 0)
@@ -60,7 +60,7 @@ func TestOpen(t *testing.T) {
 
 // TestNotAsked checks that connections open at the start are not shown by default.
 func TestNotAsked(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	p := tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
 	res := tooltest.JSON(t, Tool, nil, func() { p.Fin(p.Client, p.Server) })
 	if client, server := p.Rows(res); len(client)+len(server) > 0 {
@@ -70,7 +70,7 @@ func TestNotAsked(t *testing.T) {
 
 // TestManyOpen lists more connections than one read of an iterator returns, each once.
 func TestManyOpen(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	const n, closing = 500, 20
 	l := tcptest.Listen(t, "127.0.0.1:0")
 	pairs := make([]*tcptest.Pair, n)
@@ -101,10 +101,10 @@ func TestManyOpen(t *testing.T) {
 	}
 }
 
-// TestOpenOrGone checks that a connection whose end was missed is not listed as open, nor another
-// one whose socket has the same address.
+// TestOpenOrGone checks that a connection whose close was not observed is not listed as open, nor
+// another one whose socket has the same address.
 func TestOpenOrGone(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	const n = 50
 	l := tcptest.Listen(t, "127.0.0.1:0")
 	var old, fresh [n]*tcptest.Pair
@@ -135,7 +135,7 @@ func TestOpenOrGone(t *testing.T) {
 
 // TestOpenOfHolder finds a connection with two holders by each of them.
 func TestOpenOfHolder(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	p := tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
 	f, err := p.Client.File()
 	if err != nil {

@@ -39,7 +39,7 @@ func exchange(t *testing.T, addr, host string) *tcptest.Pair {
 
 // TestText checks the columns and widths of libbpf-tools.
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	for _, c := range []struct {
 		name, header, row string
 		args              []string
@@ -69,7 +69,7 @@ func TestText(t *testing.T) {
 
 // TestTextOfNobody checks the column positions of a row without an owner.
 func TestTextOfNobody(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	_, out := lines(t, nil, func() *tcptest.Pair { return neverAccepted(t) })
 	n := 0
 	for _, line := range out[1:] {
@@ -84,7 +84,7 @@ func TestTextOfNobody(t *testing.T) {
 
 // TestCSV checks the keys of JSON and raw numbers, with --csv and --output csv.
 func TestCSV(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	for _, args := range [][]string{{"-s"}, {"--output", "csv"}} {
 		p, out := lines(t, args, func() *tcptest.Pair { return exchange(t, "127.0.0.1:0", "127.0.0.1") })
 		rows, err := csv.NewReader(strings.NewReader(strings.Join(out, "\n"))).ReadAll()

@@ -113,11 +113,11 @@ func samePeer(t *testing.T, peer peerRow, r tooltest.Row) {
 	t.Helper()
 	const flags, rounding, late = 2, 0.005 * 1024, 100
 	if peer.laddr != r.Str("laddr") || int(r.Num("pid")) != peer.pid || r.Str("comm") != peer.comm {
-		t.Errorf("peer has %+v, have %v", peer, r)
+		t.Errorf("peer has %+v, we have %v", peer, r)
 	}
 	for what, bytes := range map[string][2]float64{"sent": {peer.tx, r.Num("tx_bytes")}, "received": {peer.rx, r.Num("rx_bytes")}} {
 		if more := bytes[0]*1024 - bytes[1]; more < -rounding || more > flags+rounding {
-			t.Errorf("%s: peer has %.2f KB, have %.0f bytes: %v", what, bytes[0], bytes[1], r)
+			t.Errorf("%s: peer has %.2f KB, we have %.0f bytes: %v", what, bytes[0], bytes[1], r)
 		}
 	}
 	est := r.Num("established_ns")

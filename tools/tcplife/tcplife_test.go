@@ -130,7 +130,7 @@ func TestRefused(t *testing.T) {
 		"direction": "active", "raddr": "127.0.0.1",
 	})
 	if r.Has("established_ns") || r.Num("duration_ns") <= 0 {
-		t.Errorf("it lasted %v and was established for %v", r["duration_ns"], r["established_ns"])
+		t.Errorf("duration is %v, established for %v", r["duration_ns"], r["established_ns"])
 	}
 }
 
@@ -143,10 +143,10 @@ func TestLateHandshake(t *testing.T) {
 	client, server := p.Rows(res)
 	c, s := tcptest.One(t, "client", client), tcptest.One(t, "server", server)
 	if ms := (c.Num("duration_ns") - c.Num("established_ns")) / 1e6; ms < 900 || ms > 3500 {
-		t.Errorf("the handshake took the client %.1f ms, want the second until the retransmission", ms)
+		t.Errorf("the handshake took the client %.1f ms, want one second until the retransmission", ms)
 	}
 	if ms := (s.Num("duration_ns") - s.Num("established_ns")) / 1e6; ms > 500 {
-		t.Errorf("the handshake took the server %.1f ms, want it without the dropped SYN", ms)
+		t.Errorf("the handshake took the server %.1f ms, want the time without the dropped SYN", ms)
 	}
 	if c.Num("retransmits") < 1 {
 		t.Errorf("retransmits is %v after a retransmitted SYN", c.Num("retransmits"))

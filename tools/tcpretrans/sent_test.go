@@ -138,7 +138,7 @@ func loseMany() error {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if err := tcptest.Unfilter(server.(*net.TCPConn)); err != nil {
+	if err := tcptest.RemoveFilter(server.(*net.TCPConn)); err != nil {
 		return err
 	}
 	_, err = io.ReadFull(server, make([]byte, bytes))
@@ -272,7 +272,7 @@ func refuse(t *testing.T, dir string, drop *ebpf.Program) (p tcptest.Pair, segme
 		t.Fatal(err)
 	}
 	defer server.Close()
-	tcptest.Deafen(t, server)
+	tcptest.DropReceived(t, server)
 	p = tcptest.Pair{T: t, RPort: tcptest.Port(l.Addr())}
 	fmt.Fscanln(stdout, &p.LPort)
 	fmt.Fprintln(stdin)

@@ -29,11 +29,11 @@ func causesOf(rows []tooltest.Row) (causes []string, segments int) {
 // loseTail drops the end of the data until it is retransmitted n times. It returns the number of
 // retransmitted segments according to the kernel.
 func loseTail(t testing.TB, p *tcptest.Pair, bytes, n int) (segments int) {
-	tcptest.Deafen(t, p.Server)
+	tcptest.DropReceived(t, p.Server)
 	_, err := p.Client.Write(make([]byte, bytes))
 	p.Check(err)
 	tcptest.AwaitRetransmits(t, p.Client, n)
-	tcptest.Hear(t, p.Server)
+	tcptest.StopDropping(t, p.Server)
 	p.Check(p.Client.CloseWrite())
 	p.Read(p.Server, int64(bytes))
 	segments = tcptest.Retransmits(t, p.Client)
@@ -86,13 +86,13 @@ func TestFast(t *testing.T) {
 		p = tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
 		p.Send(p.Client, p.Server, 100_000) // opens the window
 		before := tcptest.Retransmits(t, p.Client)
-		tcptest.DeafenTo(t, p.Server, 'D')
+		tcptest.DropPayload(t, p.Server, 'D')
 		for _, first := range "Dabcdefgh" {
 			_, err := p.Client.Write(append([]byte{byte(first)}, make([]byte, 499)...))
 			p.Check(err)
 		}
 		tcptest.AwaitRetransmits(t, p.Client, before+1)
-		tcptest.Hear(t, p.Server)
+		tcptest.StopDropping(t, p.Server)
 		_, err := p.Server.Read(make([]byte, 1))
 		p.Check(err)
 		want = tcptest.Retransmits(t, p.Client)

@@ -26,7 +26,7 @@ func connect(t *testing.T, network, address string) (client, server *net.TCPConn
 		if network == "tcp6" && (errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT)) {
 			t.Skipf("this machine has no IPv6: %v", err)
 		}
-		t.Fatalf("listen at %s: %v", address, err)
+		t.Fatalf("listen on %s: %v", address, err)
 	}
 	defer l.Close()
 	client, err = net.DialTCP(network, nil, l.Addr().(*net.TCPAddr))

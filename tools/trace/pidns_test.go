@@ -9,8 +9,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// trace leaves out its own events in a child PID namespace too, where its PID differs from the one
-// in the initial namespace.
+// trace omits its own events in a child PID namespace too, where its PID differs from the one in
+// the initial namespace.
 func TestPIDNamespace(t *testing.T) {
 	if !tooltest.InNamespaces(t, unix.CLONE_NEWPID) {
 		return

@@ -6,8 +6,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestExceptions shows return values of a function with its own and with shared return instructions, in a
-// program in which exceptions leave functions.
+// TestExceptions shows return values of a function with its own and with shared return
+// instructions, in a program in which exceptions leave functions.
 func TestExceptions(t *testing.T) {
 	path := tooltest.CompileThrows(t)
 	for _, hook := range []string{"", "user_return=multi", "user_return=uprobe"} {

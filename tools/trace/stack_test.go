@@ -3,6 +3,8 @@ package trace
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,11 +17,23 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
+// trueAs returns a path of true(1) under a name that no other process has.
+func trueAs(t *testing.T, name string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), name)
+	if err := os.Symlink("/bin/true", path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestKernelStack checks that a new program has the stack of exec.
 func TestKernelStack(t *testing.T) {
 	tooltest.Tracefs(t)
-	args := []string{"-K", "--comm", "true", "t:sched:sched_process_exec(filename)"}
-	load := func() { run(t, "/bin/true") }
+	const comm = "kernelstacktest"
+	path := trueAs(t, comm)
+	args := []string{"-K", "--comm", comm, "t:sched:sched_process_exec(filename)"}
+	load := func() { run(t, path) }
 	res := tooltest.JSON(t, Tool, args, load)
 	if len(res.Events) != 1 {
 		t.Fatalf("rows %v", res.Events)
@@ -28,10 +42,10 @@ func TestKernelStack(t *testing.T) {
 	if names := strings.Join(row.Symbols("kernel_stack"), " "); !strings.Contains(names, "execve") || strings.Contains(names, "bpf_") {
 		t.Errorf("the stack is %q, want one of execve", names)
 	}
-	if row.Object("args").Str("filename") != "/bin/true" || row.Has("user_stack") {
+	if row.Object("args").Str("filename") != path || row.Has("user_stack") {
 		t.Errorf("row %v", row)
 	}
-	if out := tooltest.Text(t, Tool, args, load); !strings.Contains(out, "filename=\"/bin/true\"\n    ") || !strings.Contains(out, "execve") {
+	if out := tooltest.Text(t, Tool, args, load); !strings.Contains(out, "filename=\""+path+"\"\n    ") || !strings.Contains(out, "execve") {
 		t.Errorf("text %q", out)
 	}
 }
@@ -61,8 +75,10 @@ func TestUserStack(t *testing.T) {
 // TestBothStacks checks that a system call has a kernel stack and a user stack.
 func TestBothStacks(t *testing.T) {
 	tooltest.Tracefs(t)
+	const comm = "bothstackstest"
+	path := trueAs(t, comm)
 	probe := fmt.Sprintf("t:raw_syscalls:sys_enter(id) if id == %d", unix.SYS_EXIT_GROUP)
-	res := tooltest.JSON(t, Tool, []string{"-K", "-U", "--comm", "true", probe}, func() { run(t, "/bin/true") })
+	res := tooltest.JSON(t, Tool, []string{"-K", "-U", "--comm", comm, probe}, func() { run(t, path) })
 	if len(res.Events) != 1 {
 		t.Fatalf("rows %v", res.Events)
 	}

@@ -222,8 +222,8 @@ func (o *options) keep(r *row) bool {
 		(r.Args.IsIncomplete() || strings.Contains(string(r.Args.AppendText(nil)), o.MsgFilter))
 }
 
-// find resolves all probes to attach points. room is the maximum size of the values in bytes.
-func (o *options) find(set *fetch.Set, p *tool.Plan, env *tool.Env, k *tool.Kernel, room int) error {
+// find resolves all probes to attach points. dataMax is the maximum size of the values in bytes.
+func (o *options) find(set *fetch.Set, p *tool.Plan, env *tool.Env, k *tool.Kernel, dataMax int) error {
 	if len(o.Probes) == 0 {
 		return errors.New("missing probe")
 	}
@@ -231,7 +231,7 @@ func (o *options) find(set *fetch.Set, p *tool.Plan, env *tool.Env, k *tool.Kern
 	if err != nil {
 		return err
 	}
-	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, Room: room}
+	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, DataMax: dataMax}
 	// Without BTF there are still arguments by number, and fields of tracepoints.
 	f.Types, _ = k.Types()
 	for _, text := range o.Probes {

@@ -15,7 +15,7 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// helper names the directory in which this binary does only the work; see work.
+// helper names the directory in which a child of the test executes work.
 const helper = "CORESCOPE_VFSSTAT_DIR"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The name of the worker thread from the start of its work.
+// workerName is the name that the worker thread has once its work starts.
 const workerName = "vfs-worker"
 
 // work creates 7 files, opens them once more, reads 20 and writes 30 times, and so on.

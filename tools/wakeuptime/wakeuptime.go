@@ -73,7 +73,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Sort: "total_ns",
 		Unit: source.Nanoseconds,
 		Label: func(k *key, t *stacktrace.Traces) row {
-			return row{Comm: k.Comm, PID: k.PID, Waker: k.Waker, WakerPID: k.WakerPID, KernelStack: t.Of(k.Kernel)}
+			return row{Comm: k.Comm, PID: k.PID, Waker: k.Waker, WakerPID: k.WakerPID, KernelStack: t.Trace(k.Kernel)}
 		},
 		Fill:   func(r *row, c *counts) { r.Ns, r.Count = value.Micros(c.Ns), c.Count },
 		Weight: func(r *row) uint64 { return uint64(r.Ns) },

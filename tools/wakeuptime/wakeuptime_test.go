@@ -40,7 +40,7 @@ func TestLength(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tooltest.AnyWay(t)
+	tooltest.AnyAttachType(t)
 	out := tooltest.Text(t, Tool, []string{"--duration", "1s"}, nil)
 	block := regexp.MustCompile(`(?m)^    target:          .+ \(\d+\)\n(    \S+\n)+    waker:           .+ \(\d+\)\n        \d+\n\n`)
 	if !block.MatchString(out) {

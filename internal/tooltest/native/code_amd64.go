@@ -5,19 +5,21 @@ import "debug/elf"
 const (
 	machine   = elf.EM_X86_64
 	irelative = uint64(elf.R_X86_64_IRELATIVE)
-	// returnRegister is DWARF's number of the return address.
+	// returnRegister is the DWARF register number of the return address.
 	returnRegister = 16
 )
 
-// atEntry describes the frame at the entry of functions: the CFA is rsp + 8, the return address is below it.
+// atEntry returns the call frame instructions for the entry of functions: the CFA is rsp + 8, and
+// the return address is at CFA - 8.
 func atEntry() []byte { return []byte{0x0c, 7, 8, 0x80 | returnRegister, 1} }
 
-// withinCode describes how it changes: it does not.
+// withinCode returns the call frame instructions after the entry: the frame does not change.
 func withinCode() []byte { return nil }
 
-// code is every function: it calls rbx, if that is one, sleeps what r13 points to, however
-// often it is woken, and returns r12. It does not sleep at all for no time: a collector of
-// garbage that wants to stop the goroutine would wake it each time, and both go on for ever.
+// code returns the code of every function: it calls rbx if that is not 0, sleeps for the timespec
+// that r13 points to, also if interrupted by signals, and returns r12. It makes no system call for
+// a duration of 0: signals of the garbage collector, to stop the goroutine, could otherwise
+// interrupt and restart it forever.
 func code() []byte {
 	return []byte{
 		0x90,             // nop

@@ -8,21 +8,22 @@ import (
 const (
 	machine   = elf.EM_AARCH64
 	irelative = uint64(elf.R_AARCH64_IRELATIVE)
-	// returnRegister is DWARF's number of the return address.
+	// returnRegister is the DWARF register number of the return address.
 	returnRegister = 30
 )
 
-// atEntry describes the frame at the entry of functions: the CFA is sp.
+// atEntry returns the call frame instructions for the entry of functions: the CFA is sp.
 func atEntry() []byte { return []byte{0x0c, 31, 0} }
 
-// withinCode describes how it changes: behind the str the CFA is sp + 16 and x30 is saved there, behind the ldr
-// all is as before.
+// withinCode returns the call frame instructions after the entry: after the str, the CFA is sp + 16
+// and x30 is saved at CFA - 16; after the ldr, the frame is as at the entry.
 func withinCode() []byte {
 	return []byte{0x40 | 12, 0x0e, 16, 0x80 | returnRegister, 2, 0x40 | 16, 0x0e, 0, 0xc0 | returnRegister}
 }
 
-// code is every function: it calls x14, if that is one, sleeps what x13 points to, however
-// often it is woken, and returns x12. It does not sleep at all for no time, see amd64's.
+// code returns the code of every function: it calls x14 if that is not 0, sleeps for the timespec
+// that x13 points to, also if interrupted by signals, and returns x12. It makes no system call for
+// a duration of 0, see amd64.
 func code() (b []byte) {
 	for _, word := range []uint32{
 		0xd503201f, // nop

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// A library's file: headers, a page of code, a page of data, and what describes them.
-// Addresses differ from places in the file by moved.
+// Layout of the file: headers, a page of code, a page of data, and the sections that describe them.
+// Virtual addresses are file offsets plus moved.
 const (
-	partSize = 64 << 10 // the largest page there is
+	partSize = 64 << 10 // the largest page size
 	moved    = 1 << 20
 	codeSize = 128
 
@@ -24,35 +24,34 @@ const (
 	restOffset = 3 * partSize
 )
 
-// base is where the notes say that the base section was, baseNow where it is: as if the
-// library had been moved since.
+// base is the address of the section .stapsdt.base in the notes, baseNow its actual address. They
+// differ as in a prelinked library.
 const (
 	baseNow = moved + restOffset
 	base    = baseNow - 0x1000
 )
 
-// image is what a library has in it.
+// image is the content of a library.
 type image struct {
 	functions []string
 	probes    []Probe
 	choices   []Choice
 }
 
-// slotOffset is where in the page of data the choices' slots are.
+// slotOffset is the offset of the slots of choices in the page of data.
 const slotOffset = 4096
 
 type section struct {
-	name string
-	kind elf.SectionType
-	addr uint64
-	data []byte
-	link uint32
-	size uint64 // of an entry
-	// flags are those of the section.
+	name  string
+	kind  elf.SectionType
+	addr  uint64
+	data  []byte
+	link  uint32
+	size  uint64 // size of an entry
 	flags elf.SectionFlag
 }
 
-// bytes is the file.
+// bytes returns the file.
 func (m *image) bytes() []byte {
 	names, symbols := m.symbols()
 	sections := []section{
@@ -72,7 +71,7 @@ func (m *image) bytes() []byte {
 	return m.finish(b, sections)
 }
 
-// symbols are the functions, behind one of nothing.
+// symbols returns the dynamic symbol table, which starts with an empty symbol, and its names.
 func (m *image) symbols() (names, symbols []byte) {
 	names, symbols = []byte{0}, make([]byte, symbolSize)
 	for i, name := range m.functions {
@@ -92,13 +91,13 @@ func (m *image) symbols() (names, symbols []byte) {
 	return names, symbols
 }
 
-// frames are the unwind tables: a CIE, and an FDE for each function, with absolute addresses.
+// frames returns .eh_frame: a CIE, and an FDE for each function, with absolute addresses.
 func (m *image) frames() []byte {
 	const dataAlign = 0x78 // -8
 	cie := append([]byte{0, 0, 0, 0, 1, 'z', 'R', 0, 1, dataAlign, returnRegister, 1, 0}, atEntry()...)
 	b := append(write(nil, uint32(len(cie))), cie...)
 	for i := range m.functions {
-		fde := write(nil, uint32(len(b)+4)) // the distance to the CIE
+		fde := write(nil, uint32(len(b)+4)) // distance to the CIE
 		fde = write(fde, []uint64{m.addr(i), uint64(len(code()))})
 		fde = append(append(fde, 0), withinCode()...)
 		b = append(write(b, uint32(len(fde))), fde...)
@@ -106,7 +105,7 @@ func (m *image) frames() []byte {
 	return b
 }
 
-// relocations have the loader fill the slots of the choices.
+// relocations returns IRELATIVE relocations for the slots of the choices.
 func (m *image) relocations() (b []byte) {
 	for i, c := range m.choices {
 		b = write(b, elf.Rela64{Off: uint64(moved + dataOffset + slotOffset + 8*i), Info: irelative, Addend: int64(m.function(c.Resolver))})
@@ -114,12 +113,12 @@ func (m *image) relocations() (b []byte) {
 	return b
 }
 
-// function is the address of a function by its name.
+// function returns the address of a function by its name.
 func (m *image) function(name string) uint64 {
 	return m.addr(slices.Index(m.functions, name))
 }
 
-// addr is the address of a function.
+// addr returns the address of the function with index i.
 func (m *image) addr(i int) uint64 { return uint64(moved + textOffset + codeSize*i) }
 
 func (m *image) notes() []byte {
@@ -143,19 +142,19 @@ func (m *image) notes() []byte {
 	return all
 }
 
-// finish appends the sections and their headers, and fills in the head.
+// finish appends the sections and their headers, and writes the ELF and program headers.
 func (m *image) finish(b []byte, sections []section) []byte {
 	var names []byte
-	var at []uint32
+	var nameOffsets []uint32
 	for _, s := range sections {
-		at = append(at, uint32(len(names)))
+		nameOffsets = append(nameOffsets, uint32(len(names)))
 		names = append(append(names, s.name...), 0)
 	}
 	sections[len(sections)-1].data = names
 	var headers []byte
 	for i, s := range sections {
 		headers = write(headers, elf.Section64{
-			Name: at[i], Type: uint32(s.kind), Addr: s.addr, Off: uint64(len(b)), Size: uint64(len(s.data)),
+			Name: nameOffsets[i], Type: uint32(s.kind), Addr: s.addr, Off: uint64(len(b)), Size: uint64(len(s.data)),
 			Link: s.link, Addralign: 1, Entsize: s.size, Flags: uint64(s.flags),
 		})
 		b = append(b, s.data...)
@@ -183,7 +182,7 @@ func (m *image) head(sectionsAt uint64, sections uint16) []byte {
 
 func write(b []byte, v any) []byte {
 	var out bytes.Buffer
-	// None of these types can fail.
+	// Cannot fail: all of these types have a fixed size.
 	_ = binary.Write(&out, binary.LittleEndian, v)
 	return append(b, out.Bytes()...)
 }

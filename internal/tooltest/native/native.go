@@ -1,7 +1,6 @@
-// Package native makes libraries for live tests of programs that are attached in user
-// space, and calls their functions with C's calling convention. What a function is called
-// with and returns is the test's to say. So such tests know the answer, and need neither
-// the real library nor a compiler.
+// Package native generates libraries for live tests of uprobes and USDT probes, and calls their
+// functions with the C calling convention. The test sets the arguments and the return value of each
+// call, so it knows the expected events and needs neither a real library nor a compiler.
 package native
 
 import (
@@ -25,22 +24,21 @@ type Library struct {
 	data  []byte
 }
 
-// Probe is one that is built in, in the way of sys/sdt.h. It is where a function of the
-// library begins.
+// Probe is a USDT probe as of sys/sdt.h. Its location is the entry of Function.
 type Probe struct {
 	Function       string
 	Provider, Name string
-	// Args is as the assembler writes it: "8@%rdi -4@%esi".
+	// Args are the arguments in assembler syntax: "8@%rdi -4@%esi".
 	Args string
-	// Semaphore makes it one that counts who looks at it.
+	// Semaphore gives the probe a semaphore, which counts the tracers that use it.
 	Semaphore bool
 }
 
-// Choice is a function of which the library has several implementations (IFUNC): the loader would have the function
-// Resolver choose one. Here Choose does.
+// Choice is a function with several implementations (IFUNC). The dynamic loader would call Resolver
+// to select one. In tests, Choose selects it.
 type Choice struct{ Name, Resolver string }
 
-// OpenChoices makes a library with such functions, and maps it until the test ends.
+// OpenChoices generates a library with IFUNC functions, and maps it until the test ends.
 func OpenChoices(t testing.TB, name string, functions []string, choices ...Choice) *Library {
 	t.Helper()
 	l := &Library{Path: filepath.Join(t.TempDir(), name), image: image{functions: functions, choices: choices}}
@@ -51,23 +49,24 @@ func OpenChoices(t testing.TB, name string, functions []string, choices ...Choic
 	return l
 }
 
-// Choose makes a function the implementation of the choice that has the number, as the loader does.
+// Choose selects a function as the implementation of the choice with the given index, as the loader
+// does.
 func (l *Library) Choose(choice int, function string) {
 	*(*uintptr)(unsafe.Pointer(&l.data[slotOffset+8*choice])) = l.addr(function)
 }
 
-// Call is what a function is called with and does. What its arguments point to has to be
-// kept alive by the caller.
+// Call describes a call of a function. The caller must keep memory alive that arguments point to.
 type Call struct {
 	Args  [7]uint64
 	Ret   uint64
 	Sleep time.Duration
-	// Inner is a function of the library that is called from within, with the same
-	// arguments, and that returns the same.
+	// Inner is a function of the library that the function calls, with the same arguments and
+	// return value.
 	Inner string
 }
 
-// Open makes a library of that file name, with the functions, and maps it until the test ends.
+// Open generates a library with the functions and probes, and maps it until the test ends. name is
+// its file name.
 func Open(t testing.TB, name string, functions []string, probes ...Probe) *Library {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -76,7 +75,7 @@ func Open(t testing.TB, name string, functions []string, probes ...Probe) *Libra
 	return l
 }
 
-// Write makes a library that is not mapped yet.
+// Write generates a library at path without mapping it.
 func Write(t testing.TB, path string, functions []string, probes ...Probe) *Library {
 	t.Helper()
 	l := &Library{Path: path, image: image{functions: functions, probes: probes}}
@@ -96,7 +95,7 @@ func (l *Library) Map(t testing.TB) {
 	t.Cleanup(func() { unix.MunmapPtr(start, 2*partSize) })
 }
 
-// Load maps a library that another process has made, of these functions, for good.
+// Load permanently maps a library with these functions, which another process can have generated.
 func (l *Library) Load(functions ...string) error {
 	l.image.functions = functions
 	f, err := os.Open(l.Path)
@@ -104,7 +103,7 @@ func (l *Library) Load(functions ...string) error {
 		return err
 	}
 	defer f.Close()
-	// Both parts are as far from each other as the file says.
+	// Reserves the addresses, so that code and data have the distance that the file defines.
 	start, err := unix.MmapPtr(-1, 0, nil, 2*partSize, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return err
@@ -116,22 +115,22 @@ func (l *Library) Load(functions ...string) error {
 	return err
 }
 
-func mapPart(f *os.File, offset int64, at unsafe.Pointer, prot int) ([]byte, error) {
-	if _, err := unix.MmapPtr(int(f.Fd()), offset, at, partSize, prot, unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {
+func mapPart(f *os.File, offset int64, addr unsafe.Pointer, prot int) ([]byte, error) {
+	if _, err := unix.MmapPtr(int(f.Fd()), offset, addr, partSize, prot, unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {
 		return nil, err
 	}
-	return unsafe.Slice((*byte)(at), partSize), nil
+	return unsafe.Slice((*byte)(addr), partSize), nil
 }
 
-// Semaphore is how many look at the probe that has the number.
+// Semaphore returns the value of the semaphore of the probe with the given index.
 func (l *Library) Semaphore(probe int) uint16 { return *(*uint16)(unsafe.Pointer(&l.data[8*probe])) }
 
-// Call calls the function. It panics for one that the library does not have.
+// Call calls the function. It panics if the library has no such function.
 func (l *Library) Call(function string, c Call) uint64 {
-	// This goroutine is at no safe point in there, so its stack does not move.
+	// The called code has no safe points, so the stack of this goroutine does not move.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	defer unpreempted()()
+	defer blockPreemption()()
 	sleep := [2]uint64{uint64(c.Sleep / time.Second), uint64(c.Sleep % time.Second)}
 	var inner uintptr
 	if c.Inner != "" {
@@ -140,10 +139,10 @@ func (l *Library) Call(function string, c Call) uint64 {
 	return call(l.addr(function), &c.Args, c.Ret, &sleep, inner)
 }
 
-// unpreempted keeps the runtime's signals from this thread until its result is called. They
-// come every few microseconds while garbage is collected, and a probe takes longer: the
-// thread would go back to where it is for ever.
-func unpreempted() func() {
+// blockPreemption blocks the Go runtime's preemption signal in this thread until restore is called.
+// During a garbage collection the signal comes every few microseconds. A probe takes longer, so the
+// thread would hit the same probe again after each signal and never get past it.
+func blockPreemption() (restore func()) {
 	var set, old unix.Sigset_t
 	set.Val[0] = 1 << (unix.SIGURG - 1)
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old); err != nil {
@@ -164,20 +163,21 @@ func (l *Library) addr(function string) uintptr {
 	return uintptr(unsafe.Pointer(&l.text[codeSize*i]))
 }
 
-// call calls fn with the arguments in C's places. fn calls inner, sleeps and returns val.
+// call calls fn with the arguments as in the C calling convention. fn calls inner, sleeps and
+// returns val.
 //
 //go:noescape
 func call(fn uintptr, args *[7]uint64, val uint64, sleep *[2]uint64, inner uintptr) uint64
 
-// Text is a C string that stays where it is while the pointer is held.
+// Text returns a C string. It stays allocated, at the same address, while the pointer is in use.
 func Text(s string) *byte { return &append([]byte(s), 0)[0] }
 
-// Pointer is what C is given for a pointer.
+// Pointer converts a pointer to an argument of a call. The memory is on the heap.
 func Pointer[T any](p *T) uint64 {
 	heap.Store((*byte)(unsafe.Pointer(p)))
 	return uint64(uintptr(unsafe.Pointer(p)))
 }
 
-// heap is where the compiler sees pointers go, so that nothing they point to is on a
-// stack: that might move before the call.
+// heap receives the pointers, so that the compiler allocates their memory on the heap: a stack can
+// move before the call.
 var heap atomic.Pointer[byte]

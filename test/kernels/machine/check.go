@@ -16,8 +16,8 @@ import (
 	"github.com/corescope/corescope/test/kernels/plan"
 )
 
-// timeout is the timeout of one check, after which the test binary prints where it hangs. The faults
-// of all tools take half of it.
+// timeout is the timeout of one check, after which the test binary prints where it hangs. The
+// faults of all tools take half of it.
 const timeout = "20m"
 
 // outputMax is the number of bytes of a test's output sent to the host. The console has all output.
@@ -53,10 +53,10 @@ func amend(c, second *plan.Check) {
 	c.Passed += second.Passed
 }
 
-// lackRuns reports whether in all failed tests the tool reported that the kernel skipped runs of its
-// programs.
+// lackRuns reports whether the output of each failed test says that the kernel skipped runs of the
+// tool's programs. A test whose subtests failed has no output itself.
 func lackRuns(failed []plan.Test) bool {
-	notice, _, _ := strings.Cut(tooltest.LeftOut, "%d")
+	notice, _, _ := strings.Cut(tooltest.SkippedRuns, "%d")
 	return !slices.ContainsFunc(failed, func(t plan.Test) bool {
 		isPart := func(o plan.Test) bool { return strings.HasPrefix(o.Name, t.Name+"/") }
 		return !strings.Contains(t.Output, notice) && !slices.ContainsFunc(failed, isPart)
@@ -110,7 +110,8 @@ type event struct {
 	Key, Value           string // of an attribute
 }
 
-// read adds the tests to the check. It returns the output of unfinished tests and of the run itself.
+// read adds the tests to the check. It returns the output of unfinished tests and of the run
+// itself.
 func read(c *plan.Check, from io.Reader) (unfinished string, err error) {
 	printed := map[string]string{}
 	c.Attrs = map[string]string{}
@@ -145,7 +146,8 @@ func read(c *plan.Check, from io.Reader) (unfinished string, err error) {
 	return end(strings.Join(slices.Collect(maps.Values(printed)), "")), nil
 }
 
-// isFrame tells the lines that every test has.
+// isFrame reports whether the line is one that go test prints for every test ("=== RUN", "---
+// PASS").
 func isFrame(line string) bool {
 	line = strings.TrimLeft(line, " ")
 	return strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ")

@@ -35,19 +35,19 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What failed runs again only where all of it is said to lack runs: a test that consists of
-// others says nothing itself.
+// Failed tests are repeated only if the output of all of them reports skipped program runs. A test
+// with subtests has no output itself.
 func TestLackRuns(t *testing.T) {
-	said := plan.Test{Name: "TestA/one", Output: "x_test.go:1: " + fmt.Sprintf(tooltest.LeftOut, 3)}
-	whole, other := plan.Test{Name: "TestA"}, plan.Test{Name: "TestB", Output: "wrong"}
+	skipped := plan.Test{Name: "TestA/one", Output: "x_test.go:1: " + fmt.Sprintf(tooltest.SkippedRuns, 3)}
+	parent, other := plan.Test{Name: "TestA"}, plan.Test{Name: "TestB", Output: "wrong"}
 	for _, test := range []struct {
 		failed []plan.Test
 		want   bool
 	}{
-		{[]plan.Test{said}, true},
-		{[]plan.Test{said, whole}, true},
-		{[]plan.Test{said, whole, other}, false},
-		{[]plan.Test{whole}, false},
+		{[]plan.Test{skipped}, true},
+		{[]plan.Test{skipped, parent}, true},
+		{[]plan.Test{skipped, parent, other}, false},
+		{[]plan.Test{parent}, false},
 	} {
 		if got := lackRuns(test.failed); got != test.want {
 			t.Errorf("%v: %v, want %v", test.failed, got, test.want)
@@ -55,7 +55,7 @@ func TestLackRuns(t *testing.T) {
 	}
 }
 
-// A check whose only test passes the second time has passed.
+// A check whose only test passes the second time counts as passed.
 func TestAmend(t *testing.T) {
 	failed := []plan.Test{{Name: "TestA"}}
 	c := plan.Check{Failed: failed}

@@ -126,8 +126,8 @@ func explainWith(tool string, options []string) ([]plan.Variant, error) {
 }
 
 // checks returns the checks of a tool: one with the default attach types and all tests, and one for
-// each other attach type. If the tool sends events, each is run with both types of buffer. Tests that
-// are slow or do not depend on the attach type run once.
+// each other attach type. If the tool sends events, each is run with both types of buffer. Tests
+// that are slow or do not depend on the attach type run once.
 func checks(t plan.Tool, variants []plan.Variant, short bool) []plan.Check {
 	if short && len(variants) > 0 {
 		return []plan.Check{{Tool: t.Name, Short: true}}

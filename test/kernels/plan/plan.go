@@ -6,7 +6,7 @@ import "strings"
 
 // Plan lists the tests that a machine runs.
 type Plan struct {
-	// Hybrid mounts the controllers memory and blkio as cgroup v1 beside cgroup v2.
+	// Hybrid mounts the controllers memory and blkio as cgroup v1, in addition to cgroup v2.
 	Hybrid bool
 	// Short runs one check per tool, with its default attach types and go test -short.
 	Short bool

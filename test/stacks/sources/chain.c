@@ -1,4 +1,4 @@
-/* Spins in leaf() for ever, four calls below main(). MEMFD: from a file without a name. */
+/* Spins in leaf(), four calls below main(). With MEMFD, the program runs from a memfd. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

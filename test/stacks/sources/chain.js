@@ -10,7 +10,7 @@ function leaf(n) {
 function two(n) { return leaf(n) + 1; }
 function one(n) { return two(n) + 1; }
 
-// Until the compiler has made what it will.
+// Call the functions until all tiers of the compiler have compiled them.
 for (let i = 0; i < 20000; i++) one(100);
 console.log("ready");
 for (;;) one(10000000);

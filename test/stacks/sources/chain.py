@@ -16,8 +16,8 @@ def one(n):
     return two(n) + 1
 
 
-# Python makes code for a function at its first call, and keeps back what it tells of that
-# until a page of it is full.
+# Python generates the trampoline of a function at its first call, and writes perf map entries only
+# once a page of them is full.
 one(1000)
 for i in range(500):
     exec(f"def more{i}(): pass\nmore{i}()")

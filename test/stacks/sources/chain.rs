@@ -1,4 +1,4 @@
-// Spins in leaf, below a trait's method and a generic function.
+// Spins in leaf, below a trait method and a generic function.
 use std::hint::black_box;
 use std::io::Write;
 

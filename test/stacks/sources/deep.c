@@ -16,7 +16,7 @@ KEEP static unsigned long down(int depth)
 {
 	unsigned long all = depth > 1 ? down(depth - 1) : leaf(10000000);
 
-	sum += all; /* so that it is a call, not a jump */
+	sum += all; /* prevents a tail call */
 	return all;
 }
 

@@ -1,6 +1,6 @@
 /*
- * A compiler at run time: C calls code that it has just written, which calls C. Tells of
- * it in a perf map, or in a jitdump (JITDUMP), as perf's documentation has them.
+ * A JIT compiler: C calls code generated at run time, which calls C. The code is announced in a
+ * perf map or, with JITDUMP, in a jitdump, in the formats that perf documents.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -28,7 +28,7 @@ KEEP static unsigned long leaf(unsigned long n)
 
 KEEP static unsigned long three(unsigned long n) { return leaf(n) + 1; }
 
-/* What calls its second argument with its first, and keeps a frame pointer. */
+/* Calls its second argument with the first, and keeps a frame pointer. */
 #if defined(__x86_64__)
 #define MACHINE EM_X86_64
 static const uint8_t code[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd6, 0x5d, 0xc3 };
@@ -42,7 +42,7 @@ static unsigned long (*jitted)(unsigned long, fn *);
 KEEP static unsigned long one(unsigned long n) { return jitted(n, three) + 1; }
 
 #ifndef JITDUMP
-static void tell(void *at)
+static void announce(void *at)
 {
 	char path[64];
 	FILE *f;
@@ -61,7 +61,7 @@ static uint64_t now(void)
 	return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
-static void tell(void *at)
+static void announce(void *at)
 {
 	static const char name[] = "jitted function";
 	struct {
@@ -95,7 +95,7 @@ int main(void)
 	memcpy(page, code, sizeof(code));
 	__builtin___clear_cache(page, page + sizeof(code));
 	jitted = page;
-	tell(page);
+	announce(page);
 	puts("ready"), fflush(stdout);
 	for (;;)
 		one(10000000);

@@ -1,4 +1,4 @@
-/* A program whose chain leads through a library and back. */
+/* A program whose call chain passes through a library and returns to the program. */
 #define KEEP __attribute__((noipa))
 
 #ifdef LIBRARY

@@ -1,4 +1,4 @@
-/* Spins in what libc's qsort() calls. */
+/* Spins in a function called by libc's qsort(). */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Spins in a signal handler, which has come at some instruction of interrupted(). */
+/* Spins in a signal handler that interrupted an arbitrary instruction of interrupted(). */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/time.h>

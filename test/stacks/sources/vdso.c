@@ -1,4 +1,4 @@
-/* Spins in the kernel's code that is mapped into all processes. */
+/* Spins in the vDSO. */
 #include <stdio.h>
 #include <time.h>
 

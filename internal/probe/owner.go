@@ -8,9 +8,10 @@ import (
 	"strconv"
 )
 
-// mmOwner returns a thread by which the kernel knows the memory of a process: its first one,
-// or another if that has ended. 0, for all processes, stays.
-func mmOwner(pid uint32) int {
+// memoryOwner returns a thread through which the kernel finds the memory of a process: the first
+// thread, or another one if that has exited. It returns 0, which stands for all processes,
+// unchanged.
+func memoryOwner(pid uint32) int {
 	if pid == 0 || hasMemory(int(pid), int(pid)) {
 		return int(pid)
 	}
@@ -22,12 +23,12 @@ func mmOwner(pid uint32) int {
 	return int(pid)
 }
 
-// sayLeft tells of processes whose programs have ended before them, as the thread did that
-// they were attached by.
-func (u *user) sayLeft() {
+// notifyEnded reports processes that are no longer traced although they still run, because the
+// thread that their programs were attached for has exited.
+func (u *user) notifyEnded() {
 	for pid, tid := range u.owners {
-		if left := mmOwner(pid); !hasMemory(int(pid), tid) && hasMemory(int(pid), left) {
-			u.objects.notify(fmt.Errorf("thread %d of process %d has ended: what other threads did since then was not seen", tid, pid))
+		if other := memoryOwner(pid); !hasMemory(int(pid), tid) && hasMemory(int(pid), other) {
+			u.objects.notify(fmt.Errorf("thread %d of process %d exited: other threads of the process were not traced since then", tid, pid))
 		}
 	}
 }
@@ -42,7 +43,7 @@ func threads(pid int) (all []int) {
 	return all
 }
 
-// hasMemory tells whether the thread runs or may run.
+// hasMemory reports whether the thread exists and is neither dead nor a zombie.
 func hasMemory(pid, tid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid))
 	_, state, found := bytes.Cut(b[bytes.LastIndexByte(b, ')')+1:], []byte{' '})
