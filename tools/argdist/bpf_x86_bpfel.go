@@ -35,9 +35,11 @@ const (
 	bpfProgUserReturnUprobeMark = "user_return__uprobe__mark"
 	bpfVarCountEpoch            = "count_epoch"
 	bpfVarDistHist              = "dist_hist"
+	bpfVarFetchResultType       = "fetch_result_type"
 	bpfVarHistPlain             = "hist_plain"
 	bpfVarHistUnitNs            = "hist_unit_ns"
 	bpfVarLocalPidns            = "local_pidns"
+	bpfVarReturnFormType        = "return_form_type"
 	bpfVarTableEmpty            = "table_empty"
 	bpfVarTargByUid             = "targ_by_uid"
 	bpfVarTargCgroupId          = "targ_cgroup_id"
@@ -125,9 +127,11 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	DistHist         *ebpf.VariableSpec `ebpf:"dist_hist"`
+	FetchResultType  *ebpf.VariableSpec `ebpf:"fetch_result_type"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	ReturnFormType   *ebpf.VariableSpec `ebpf:"return_form_type"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -187,9 +191,11 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	DistHist         *ebpf.Variable `ebpf:"dist_hist"`
+	FetchResultType  *ebpf.Variable `ebpf:"fetch_result_type"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	ReturnFormType   *ebpf.Variable `ebpf:"return_form_type"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`

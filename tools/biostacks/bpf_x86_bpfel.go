@@ -22,7 +22,7 @@ const (
 	bpfMapHistsPlain        = "hists_plain"
 	bpfMapIos               = "ios"
 	bpfMapLost              = "lost"
-	bpfMapStackRooms        = "stack_rooms"
+	bpfMapStackBufs         = "stack_bufs"
 	bpfMapStacksSent        = "stacks_sent"
 	bpfMapUnwindCursors     = "unwind_cursors"
 	bpfMapUnwindFiles       = "unwind_files"
@@ -56,8 +56,8 @@ const (
 	bpfVarIosKept           = "ios_kept"
 	bpfVarLocalPidns        = "local_pidns"
 	bpfVarStackDepth        = "stack_depth"
-	bpfVarStackHeadType     = "stack_head_type"
 	bpfVarStackResentNs     = "stack_resent_ns"
+	bpfVarStackTypesType    = "stack_types_type"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
 	bpfVarTargComm          = "targ_comm"
@@ -146,7 +146,7 @@ type bpfMapSpecs struct {
 	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
 	Ios           *ebpf.MapSpec `ebpf:"ios"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
-	StackRooms    *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StackBufs     *ebpf.MapSpec `ebpf:"stack_bufs"`
 	StacksSent    *ebpf.MapSpec `ebpf:"stacks_sent"`
 	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
 	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
@@ -171,8 +171,8 @@ type bpfVariableSpecs struct {
 	IosKept           *ebpf.VariableSpec `ebpf:"ios_kept"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
 	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
+	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -218,7 +218,7 @@ type bpfMaps struct {
 	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
 	Ios           *ebpf.Map `ebpf:"ios"`
 	Lost          *ebpf.Map `ebpf:"lost"`
-	StackRooms    *ebpf.Map `ebpf:"stack_rooms"`
+	StackBufs     *ebpf.Map `ebpf:"stack_bufs"`
 	StacksSent    *ebpf.Map `ebpf:"stacks_sent"`
 	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
 	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
@@ -234,7 +234,7 @@ func (m *bpfMaps) Close() error {
 		m.HistsPlain,
 		m.Ios,
 		m.Lost,
-		m.StackRooms,
+		m.StackBufs,
 		m.StacksSent,
 		m.UnwindCursors,
 		m.UnwindFiles,
@@ -260,8 +260,8 @@ type bpfVariables struct {
 	IosKept           *ebpf.Variable `ebpf:"ios_kept"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
 	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
+	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

@@ -17,18 +17,17 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapCounters         = "counters"
-	bpfMapHoldings         = "holdings"
-	bpfMapKnowns           = "knowns"
 	bpfMapLost             = "lost"
 	bpfMapOwners           = "owners"
+	bpfMapReporters        = "reporters"
 	bpfMapTable            = "table"
+	bpfMapTrackedPrograms  = "tracked_programs"
 	bpfProgFreeBtf         = "free__btf"
 	bpfProgFreeRaw         = "free__raw"
 	bpfProgHolders         = "holders"
 	bpfProgPrograms        = "programs"
 	bpfVarCountEpoch       = "count_epoch"
 	bpfVarHolderRound      = "holder_round"
-	bpfVarKnownEmpty       = "known_empty"
 	bpfVarLastId           = "last_id"
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarPercpuNr         = "percpu_nr"
@@ -45,6 +44,7 @@ const (
 	bpfVarTargUid          = "targ_uid"
 	bpfVarTaskCgroupSubsys = "task_cgroup_subsys"
 	bpfVarTaskFilter       = "task_filter"
+	bpfVarTrackedZero      = "tracked_zero"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -99,12 +99,12 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Counters *ebpf.MapSpec `ebpf:"counters"`
-	Holdings *ebpf.MapSpec `ebpf:"holdings"`
-	Knowns   *ebpf.MapSpec `ebpf:"knowns"`
-	Lost     *ebpf.MapSpec `ebpf:"lost"`
-	Owners   *ebpf.MapSpec `ebpf:"owners"`
-	Table    *ebpf.MapSpec `ebpf:"table"`
+	Counters        *ebpf.MapSpec `ebpf:"counters"`
+	Lost            *ebpf.MapSpec `ebpf:"lost"`
+	Owners          *ebpf.MapSpec `ebpf:"owners"`
+	Reporters       *ebpf.MapSpec `ebpf:"reporters"`
+	Table           *ebpf.MapSpec `ebpf:"table"`
+	TrackedPrograms *ebpf.MapSpec `ebpf:"tracked_programs"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -113,7 +113,6 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	HolderRound      *ebpf.VariableSpec `ebpf:"holder_round"`
-	KnownEmpty       *ebpf.VariableSpec `ebpf:"known_empty"`
 	LastId           *ebpf.VariableSpec `ebpf:"last_id"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	PercpuNr         *ebpf.VariableSpec `ebpf:"percpu_nr"`
@@ -130,6 +129,7 @@ type bpfVariableSpecs struct {
 	TargUid          *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.VariableSpec `ebpf:"task_filter"`
+	TrackedZero      *ebpf.VariableSpec `ebpf:"tracked_zero"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -152,22 +152,22 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Counters *ebpf.Map `ebpf:"counters"`
-	Holdings *ebpf.Map `ebpf:"holdings"`
-	Knowns   *ebpf.Map `ebpf:"knowns"`
-	Lost     *ebpf.Map `ebpf:"lost"`
-	Owners   *ebpf.Map `ebpf:"owners"`
-	Table    *ebpf.Map `ebpf:"table"`
+	Counters        *ebpf.Map `ebpf:"counters"`
+	Lost            *ebpf.Map `ebpf:"lost"`
+	Owners          *ebpf.Map `ebpf:"owners"`
+	Reporters       *ebpf.Map `ebpf:"reporters"`
+	Table           *ebpf.Map `ebpf:"table"`
+	TrackedPrograms *ebpf.Map `ebpf:"tracked_programs"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Counters,
-		m.Holdings,
-		m.Knowns,
 		m.Lost,
 		m.Owners,
+		m.Reporters,
 		m.Table,
+		m.TrackedPrograms,
 	)
 }
 
@@ -177,7 +177,6 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	HolderRound      *ebpf.Variable `ebpf:"holder_round"`
-	KnownEmpty       *ebpf.Variable `ebpf:"known_empty"`
 	LastId           *ebpf.Variable `ebpf:"last_id"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	PercpuNr         *ebpf.Variable `ebpf:"percpu_nr"`
@@ -194,6 +193,7 @@ type bpfVariables struct {
 	TargUid          *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.Variable `ebpf:"task_filter"`
+	TrackedZero      *ebpf.Variable `ebpf:"tracked_zero"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

@@ -25,8 +25,8 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapHoldings         = "holdings"
 	bpfMapLost             = "lost"
+	bpfMapReporters        = "reporters"
 	bpfMapScratch          = "scratch"
 	bpfProgFiles           = "files"
 	bpfProgPlaces          = "places"
@@ -101,9 +101,9 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Holdings *ebpf.MapSpec `ebpf:"holdings"`
-	Lost     *ebpf.MapSpec `ebpf:"lost"`
-	Scratch  *ebpf.MapSpec `ebpf:"scratch"`
+	Lost      *ebpf.MapSpec `ebpf:"lost"`
+	Reporters *ebpf.MapSpec `ebpf:"reporters"`
+	Scratch   *ebpf.MapSpec `ebpf:"scratch"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -151,15 +151,15 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Holdings *ebpf.Map `ebpf:"holdings"`
-	Lost     *ebpf.Map `ebpf:"lost"`
-	Scratch  *ebpf.Map `ebpf:"scratch"`
+	Lost      *ebpf.Map `ebpf:"lost"`
+	Reporters *ebpf.Map `ebpf:"reporters"`
+	Scratch   *ebpf.Map `ebpf:"scratch"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
-		m.Holdings,
 		m.Lost,
+		m.Reporters,
 		m.Scratch,
 	)
 }

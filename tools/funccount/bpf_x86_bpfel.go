@@ -33,6 +33,7 @@ const (
 	bpfProgUserReturnUprobeMark = "user_return__uprobe__mark"
 	bpfVarCountEpoch            = "count_epoch"
 	bpfVarLocalPidns            = "local_pidns"
+	bpfVarReturnFormType        = "return_form_type"
 	bpfVarTableEmpty            = "table_empty"
 	bpfVarTargByUid             = "targ_by_uid"
 	bpfVarTargCgroupId          = "targ_cgroup_id"
@@ -119,6 +120,7 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	ReturnFormType   *ebpf.VariableSpec `ebpf:"return_form_type"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -173,6 +175,7 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	ReturnFormType   *ebpf.Variable `ebpf:"return_form_type"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`

@@ -36,6 +36,7 @@ const (
 	bpfVarHistPlain          = "hist_plain"
 	bpfVarHistUnitNs         = "hist_unit_ns"
 	bpfVarLocalPidns         = "local_pidns"
+	bpfVarReturnFormType     = "return_form_type"
 	bpfVarTargByUid          = "targ_by_uid"
 	bpfVarTargCgroupId       = "targ_cgroup_id"
 	bpfVarTargComm           = "targ_comm"
@@ -123,6 +124,7 @@ type bpfVariableSpecs struct {
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	ReturnFormType   *ebpf.VariableSpec `ebpf:"return_form_type"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -182,6 +184,7 @@ type bpfVariables struct {
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	ReturnFormType   *ebpf.Variable `ebpf:"return_form_type"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

@@ -46,6 +46,7 @@ const (
 	bpfVarEventWakeupNs                = "event_wakeup_ns"
 	bpfVarFunctionType                 = "function_type"
 	bpfVarLocalPidns                   = "local_pidns"
+	bpfVarReturnFormType               = "return_form_type"
 	bpfVarTargByUid                    = "targ_by_uid"
 	bpfVarTargCgroupId                 = "targ_cgroup_id"
 	bpfVarTargComm                     = "targ_comm"
@@ -134,6 +135,7 @@ type bpfVariableSpecs struct {
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	FunctionType      *ebpf.VariableSpec `ebpf:"function_type"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	ReturnFormType    *ebpf.VariableSpec `ebpf:"return_form_type"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -197,6 +199,7 @@ type bpfVariables struct {
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	FunctionType      *ebpf.Variable `ebpf:"function_type"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	ReturnFormType    *ebpf.Variable `ebpf:"return_form_type"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

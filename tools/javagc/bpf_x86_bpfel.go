@@ -50,6 +50,7 @@ const (
 	bpfVarTargUid           = "targ_uid"
 	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
 	bpfVarTaskFilter        = "task_filter"
+	bpfVarUsdtKindType      = "usdt_kind_type"
 	bpfVarWhatType          = "what_type"
 )
 
@@ -134,6 +135,7 @@ type bpfVariableSpecs struct {
 	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
+	UsdtKindType      *ebpf.VariableSpec `ebpf:"usdt_kind_type"`
 	WhatType          *ebpf.VariableSpec `ebpf:"what_type"`
 }
 
@@ -193,6 +195,7 @@ type bpfVariables struct {
 	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
+	UsdtKindType      *ebpf.Variable `ebpf:"usdt_kind_type"`
 	WhatType          *ebpf.Variable `ebpf:"what_type"`
 }
 

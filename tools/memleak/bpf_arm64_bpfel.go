@@ -52,7 +52,7 @@ const (
 	bpfMapImages                   = "images"
 	bpfMapLost                     = "lost"
 	bpfMapMappingEnds              = "mapping_ends"
-	bpfMapStackRooms               = "stack_rooms"
+	bpfMapStackBufs                = "stack_bufs"
 	bpfMapStacksSent               = "stacks_sent"
 	bpfMapUnwindCursors            = "unwind_cursors"
 	bpfMapUnwindFiles              = "unwind_files"
@@ -116,9 +116,10 @@ const (
 	bpfVarHeldBegun                = "held_begun"
 	bpfVarLocalPidns               = "local_pidns"
 	bpfVarPageBytes                = "page_bytes"
+	bpfVarReturnFormType           = "return_form_type"
 	bpfVarStackDepth               = "stack_depth"
-	bpfVarStackHeadType            = "stack_head_type"
 	bpfVarStackResentNs            = "stack_resent_ns"
+	bpfVarStackTypesType           = "stack_types_type"
 	bpfVarTargByUid                = "targ_by_uid"
 	bpfVarTargCgroupId             = "targ_cgroup_id"
 	bpfVarTargComm                 = "targ_comm"
@@ -248,7 +249,7 @@ type bpfMapSpecs struct {
 	Images           *ebpf.MapSpec `ebpf:"images"`
 	Lost             *ebpf.MapSpec `ebpf:"lost"`
 	MappingEnds      *ebpf.MapSpec `ebpf:"mapping_ends"`
-	StackRooms       *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StackBufs        *ebpf.MapSpec `ebpf:"stack_bufs"`
 	StacksSent       *ebpf.MapSpec `ebpf:"stacks_sent"`
 	UnwindCursors    *ebpf.MapSpec `ebpf:"unwind_cursors"`
 	UnwindFiles      *ebpf.MapSpec `ebpf:"unwind_files"`
@@ -269,9 +270,10 @@ type bpfVariableSpecs struct {
 	HeldBegun         *ebpf.VariableSpec `ebpf:"held_begun"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	PageBytes         *ebpf.VariableSpec `ebpf:"page_bytes"`
+	ReturnFormType    *ebpf.VariableSpec `ebpf:"return_form_type"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
 	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
+	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -324,7 +326,7 @@ type bpfMaps struct {
 	Images           *ebpf.Map `ebpf:"images"`
 	Lost             *ebpf.Map `ebpf:"lost"`
 	MappingEnds      *ebpf.Map `ebpf:"mapping_ends"`
-	StackRooms       *ebpf.Map `ebpf:"stack_rooms"`
+	StackBufs        *ebpf.Map `ebpf:"stack_bufs"`
 	StacksSent       *ebpf.Map `ebpf:"stacks_sent"`
 	UnwindCursors    *ebpf.Map `ebpf:"unwind_cursors"`
 	UnwindFiles      *ebpf.Map `ebpf:"unwind_files"`
@@ -343,7 +345,7 @@ func (m *bpfMaps) Close() error {
 		m.Images,
 		m.Lost,
 		m.MappingEnds,
-		m.StackRooms,
+		m.StackBufs,
 		m.StacksSent,
 		m.UnwindCursors,
 		m.UnwindFiles,
@@ -365,9 +367,10 @@ type bpfVariables struct {
 	HeldBegun         *ebpf.Variable `ebpf:"held_begun"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	PageBytes         *ebpf.Variable `ebpf:"page_bytes"`
+	ReturnFormType    *ebpf.Variable `ebpf:"return_form_type"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
 	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
+	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

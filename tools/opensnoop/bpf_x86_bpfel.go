@@ -19,7 +19,7 @@ const (
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
 	bpfMapScratch           = "scratch"
-	bpfMapStackRooms        = "stack_rooms"
+	bpfMapStackBufs         = "stack_bufs"
 	bpfMapUnwindCursors     = "unwind_cursors"
 	bpfMapUnwindFiles       = "unwind_files"
 	bpfMapUnwindRules       = "unwind_rules"
@@ -34,7 +34,7 @@ const (
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
 	bpfVarLocalPidns        = "local_pidns"
 	bpfVarStackDepth        = "stack_depth"
-	bpfVarStackHeadType     = "stack_head_type"
+	bpfVarStackTypesType    = "stack_types_type"
 	bpfVarTargAccess        = "targ_access"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
@@ -117,7 +117,7 @@ type bpfMapSpecs struct {
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
-	StackRooms    *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StackBufs     *ebpf.MapSpec `ebpf:"stack_bufs"`
 	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
 	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
 	UnwindRules   *ebpf.MapSpec `ebpf:"unwind_rules"`
@@ -134,7 +134,7 @@ type bpfVariableSpecs struct {
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
+	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
 	TargAccess        *ebpf.VariableSpec `ebpf:"targ_access"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -185,7 +185,7 @@ type bpfMaps struct {
 	Events        *ebpf.Map `ebpf:"events"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	Scratch       *ebpf.Map `ebpf:"scratch"`
-	StackRooms    *ebpf.Map `ebpf:"stack_rooms"`
+	StackBufs     *ebpf.Map `ebpf:"stack_bufs"`
 	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
 	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
 	UnwindRules   *ebpf.Map `ebpf:"unwind_rules"`
@@ -198,7 +198,7 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Lost,
 		m.Scratch,
-		m.StackRooms,
+		m.StackBufs,
 		m.UnwindCursors,
 		m.UnwindFiles,
 		m.UnwindRules,
@@ -216,7 +216,7 @@ type bpfVariables struct {
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
+	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`
 	TargAccess        *ebpf.Variable `ebpf:"targ_access"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`

@@ -18,7 +18,7 @@ import (
 const (
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
-	bpfMapStackRooms        = "stack_rooms"
+	bpfMapStackBufs         = "stack_bufs"
 	bpfMapStacksSent        = "stacks_sent"
 	bpfMapTable             = "table"
 	bpfMapUnwindCursors     = "unwind_cursors"
@@ -34,8 +34,8 @@ const (
 	bpfVarKernelStacksOnly  = "kernel_stacks_only"
 	bpfVarLocalPidns        = "local_pidns"
 	bpfVarStackDepth        = "stack_depth"
-	bpfVarStackHeadType     = "stack_head_type"
 	bpfVarStackResentNs     = "stack_resent_ns"
+	bpfVarStackTypesType    = "stack_types_type"
 	bpfVarTableEmpty        = "table_empty"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
@@ -106,7 +106,7 @@ type bpfProgramSpecs struct {
 type bpfMapSpecs struct {
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
-	StackRooms    *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StackBufs     *ebpf.MapSpec `ebpf:"stack_bufs"`
 	StacksSent    *ebpf.MapSpec `ebpf:"stacks_sent"`
 	Table         *ebpf.MapSpec `ebpf:"table"`
 	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
@@ -127,8 +127,8 @@ type bpfVariableSpecs struct {
 	KernelStacksOnly  *ebpf.VariableSpec `ebpf:"kernel_stacks_only"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
 	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
+	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
 	TableEmpty        *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -170,7 +170,7 @@ func (o *bpfObjects) Close() error {
 type bpfMaps struct {
 	Events        *ebpf.Map `ebpf:"events"`
 	Lost          *ebpf.Map `ebpf:"lost"`
-	StackRooms    *ebpf.Map `ebpf:"stack_rooms"`
+	StackBufs     *ebpf.Map `ebpf:"stack_bufs"`
 	StacksSent    *ebpf.Map `ebpf:"stacks_sent"`
 	Table         *ebpf.Map `ebpf:"table"`
 	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
@@ -183,7 +183,7 @@ func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Events,
 		m.Lost,
-		m.StackRooms,
+		m.StackBufs,
 		m.StacksSent,
 		m.Table,
 		m.UnwindCursors,
@@ -205,8 +205,8 @@ type bpfVariables struct {
 	KernelStacksOnly  *ebpf.Variable `ebpf:"kernel_stacks_only"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
 	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
+	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`
 	TableEmpty        *ebpf.Variable `ebpf:"table_empty"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`

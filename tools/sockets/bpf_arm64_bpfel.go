@@ -24,9 +24,9 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapHoldings         = "holdings"
 	bpfMapLost             = "lost"
 	bpfMapOwners           = "owners"
+	bpfMapReporters        = "reporters"
 	bpfProgHeld            = "held"
 	bpfProgHolders         = "holders"
 	bpfProgOthersTcp       = "others_tcp"
@@ -110,9 +110,9 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Holdings *ebpf.MapSpec `ebpf:"holdings"`
-	Lost     *ebpf.MapSpec `ebpf:"lost"`
-	Owners   *ebpf.MapSpec `ebpf:"owners"`
+	Lost      *ebpf.MapSpec `ebpf:"lost"`
+	Owners    *ebpf.MapSpec `ebpf:"owners"`
+	Reporters *ebpf.MapSpec `ebpf:"reporters"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -164,16 +164,16 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Holdings *ebpf.Map `ebpf:"holdings"`
-	Lost     *ebpf.Map `ebpf:"lost"`
-	Owners   *ebpf.Map `ebpf:"owners"`
+	Lost      *ebpf.Map `ebpf:"lost"`
+	Owners    *ebpf.Map `ebpf:"owners"`
+	Reporters *ebpf.Map `ebpf:"reporters"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
-		m.Holdings,
 		m.Lost,
 		m.Owners,
+		m.Reporters,
 	)
 }
 

@@ -19,7 +19,7 @@ const (
 	bpfMapEvents                = "events"
 	bpfMapLost                  = "lost"
 	bpfMapMarks                 = "marks"
-	bpfMapStackRooms            = "stack_rooms"
+	bpfMapStackBufs             = "stack_bufs"
 	bpfMapStacksSent            = "stacks_sent"
 	bpfMapTable                 = "table"
 	bpfMapUnwindCursors         = "unwind_cursors"
@@ -46,9 +46,10 @@ const (
 	bpfVarEventWakeupNs         = "event_wakeup_ns"
 	bpfVarKernelStacksOnly      = "kernel_stacks_only"
 	bpfVarLocalPidns            = "local_pidns"
+	bpfVarReturnFormType        = "return_form_type"
 	bpfVarStackDepth            = "stack_depth"
-	bpfVarStackHeadType         = "stack_head_type"
 	bpfVarStackResentNs         = "stack_resent_ns"
+	bpfVarStackTypesType        = "stack_types_type"
 	bpfVarTableEmpty            = "table_empty"
 	bpfVarTargByUid             = "targ_by_uid"
 	bpfVarTargCgroupId          = "targ_cgroup_id"
@@ -132,7 +133,7 @@ type bpfMapSpecs struct {
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	Marks         *ebpf.MapSpec `ebpf:"marks"`
-	StackRooms    *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StackBufs     *ebpf.MapSpec `ebpf:"stack_bufs"`
 	StacksSent    *ebpf.MapSpec `ebpf:"stacks_sent"`
 	Table         *ebpf.MapSpec `ebpf:"table"`
 	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
@@ -153,9 +154,10 @@ type bpfVariableSpecs struct {
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	KernelStacksOnly  *ebpf.VariableSpec `ebpf:"kernel_stacks_only"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	ReturnFormType    *ebpf.VariableSpec `ebpf:"return_form_type"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
 	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
+	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
 	TableEmpty        *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -199,7 +201,7 @@ type bpfMaps struct {
 	Events        *ebpf.Map `ebpf:"events"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	Marks         *ebpf.Map `ebpf:"marks"`
-	StackRooms    *ebpf.Map `ebpf:"stack_rooms"`
+	StackBufs     *ebpf.Map `ebpf:"stack_bufs"`
 	StacksSent    *ebpf.Map `ebpf:"stacks_sent"`
 	Table         *ebpf.Map `ebpf:"table"`
 	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
@@ -213,7 +215,7 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Lost,
 		m.Marks,
-		m.StackRooms,
+		m.StackBufs,
 		m.StacksSent,
 		m.Table,
 		m.UnwindCursors,
@@ -235,9 +237,10 @@ type bpfVariables struct {
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	KernelStacksOnly  *ebpf.Variable `ebpf:"kernel_stacks_only"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	ReturnFormType    *ebpf.Variable `ebpf:"return_form_type"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
 	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
+	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`
 	TableEmpty        *ebpf.Variable `ebpf:"table_empty"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`

@@ -18,7 +18,7 @@ import (
 const (
 	bpfMapEvents             = "events"
 	bpfMapLost               = "lost"
-	bpfMapTold               = "told"
+	bpfMapReported           = "reported"
 	bpfProgAcceptBtf         = "accept__btf"
 	bpfProgAcceptFentry      = "accept__fentry"
 	bpfProgAcceptFentryAgain = "accept__fentry__again"
@@ -97,9 +97,9 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events *ebpf.MapSpec `ebpf:"events"`
-	Lost   *ebpf.MapSpec `ebpf:"lost"`
-	Told   *ebpf.MapSpec `ebpf:"told"`
+	Events   *ebpf.MapSpec `ebpf:"events"`
+	Lost     *ebpf.MapSpec `ebpf:"lost"`
+	Reported *ebpf.MapSpec `ebpf:"reported"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -148,16 +148,16 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events *ebpf.Map `ebpf:"events"`
-	Lost   *ebpf.Map `ebpf:"lost"`
-	Told   *ebpf.Map `ebpf:"told"`
+	Events   *ebpf.Map `ebpf:"events"`
+	Lost     *ebpf.Map `ebpf:"lost"`
+	Reported *ebpf.Map `ebpf:"reported"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Events,
 		m.Lost,
-		m.Told,
+		m.Reported,
 	)
 }
 

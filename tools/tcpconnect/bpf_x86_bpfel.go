@@ -29,9 +29,9 @@ const (
 	bpfMapAttempts          = "attempts"
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
+	bpfMapReported          = "reported"
 	bpfMapScratchZero       = "scratch_zero"
 	bpfMapScratches         = "scratches"
-	bpfMapTold              = "told"
 	bpfProgConnectBtf       = "connect__btf"
 	bpfProgConnectRaw       = "connect__raw"
 	bpfProgOpenAttempts     = "open_attempts"
@@ -125,9 +125,9 @@ type bpfMapSpecs struct {
 	Attempts    *ebpf.MapSpec `ebpf:"attempts"`
 	Events      *ebpf.MapSpec `ebpf:"events"`
 	Lost        *ebpf.MapSpec `ebpf:"lost"`
+	Reported    *ebpf.MapSpec `ebpf:"reported"`
 	ScratchZero *ebpf.MapSpec `ebpf:"scratch_zero"`
 	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
-	Told        *ebpf.MapSpec `ebpf:"told"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -181,9 +181,9 @@ type bpfMaps struct {
 	Attempts    *ebpf.Map `ebpf:"attempts"`
 	Events      *ebpf.Map `ebpf:"events"`
 	Lost        *ebpf.Map `ebpf:"lost"`
+	Reported    *ebpf.Map `ebpf:"reported"`
 	ScratchZero *ebpf.Map `ebpf:"scratch_zero"`
 	Scratches   *ebpf.Map `ebpf:"scratches"`
-	Told        *ebpf.Map `ebpf:"told"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -191,9 +191,9 @@ func (m *bpfMaps) Close() error {
 		m.Attempts,
 		m.Events,
 		m.Lost,
+		m.Reported,
 		m.ScratchZero,
 		m.Scratches,
-		m.Told,
 	)
 }
 

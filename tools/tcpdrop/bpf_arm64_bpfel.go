@@ -38,6 +38,7 @@ const (
 	bpfProgStateBtfAgain     = "state__btf__again"
 	bpfProgStateRaw          = "state__raw"
 	bpfProgStateRawAgain     = "state__raw__again"
+	bpfVarDirectionType      = "direction_type"
 	bpfVarEventLastWakeupNs  = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer    = "event_perf_buffer"
 	bpfVarEventWakeupNs      = "event_wakeup_ns"
@@ -138,6 +139,7 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	DirectionType     *ebpf.VariableSpec `ebpf:"direction_type"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
@@ -205,6 +207,7 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	DirectionType     *ebpf.Variable `ebpf:"direction_type"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`

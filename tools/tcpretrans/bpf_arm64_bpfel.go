@@ -48,6 +48,7 @@ const (
 	bpfProgSynackBtf         = "synack__btf"
 	bpfProgSynackRaw         = "synack__raw"
 	bpfVarCauseType          = "cause_type"
+	bpfVarDirectionType      = "direction_type"
 	bpfVarEventLastWakeupNs  = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer    = "event_perf_buffer"
 	bpfVarEventType          = "event_type"
@@ -146,6 +147,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	CauseType         *ebpf.VariableSpec `ebpf:"cause_type"`
+	DirectionType     *ebpf.VariableSpec `ebpf:"direction_type"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
@@ -209,6 +211,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	CauseType         *ebpf.Variable `ebpf:"cause_type"`
+	DirectionType     *ebpf.Variable `ebpf:"direction_type"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.Variable `ebpf:"event_type"`

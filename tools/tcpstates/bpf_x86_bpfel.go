@@ -29,6 +29,7 @@ const (
 	bpfProgStateBtfAgain     = "state__btf__again"
 	bpfProgStateRaw          = "state__raw"
 	bpfProgStateRawAgain     = "state__raw__again"
+	bpfVarDirectionType      = "direction_type"
 	bpfVarEventLastWakeupNs  = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer    = "event_perf_buffer"
 	bpfVarEventType          = "event_type"
@@ -118,6 +119,7 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	DirectionType     *ebpf.VariableSpec `ebpf:"direction_type"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
@@ -177,6 +179,7 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	DirectionType     *ebpf.Variable `ebpf:"direction_type"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.Variable `ebpf:"event_type"`

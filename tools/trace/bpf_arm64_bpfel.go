@@ -21,7 +21,7 @@ const (
 	bpfMapMarks                 = "marks"
 	bpfMapScratchZero           = "scratch_zero"
 	bpfMapScratches             = "scratches"
-	bpfMapStackRooms            = "stack_rooms"
+	bpfMapStackBufs             = "stack_bufs"
 	bpfMapUnwindCursors         = "unwind_cursors"
 	bpfMapUnwindFiles           = "unwind_files"
 	bpfMapUnwindRules           = "unwind_rules"
@@ -42,9 +42,11 @@ const (
 	bpfVarEventPerfBuffer       = "event_perf_buffer"
 	bpfVarEventType             = "event_type"
 	bpfVarEventWakeupNs         = "event_wakeup_ns"
+	bpfVarFetchResultType       = "fetch_result_type"
 	bpfVarLocalPidns            = "local_pidns"
+	bpfVarReturnFormType        = "return_form_type"
 	bpfVarStackDepth            = "stack_depth"
-	bpfVarStackHeadType         = "stack_head_type"
+	bpfVarStackTypesType        = "stack_types_type"
 	bpfVarTargByUid             = "targ_by_uid"
 	bpfVarTargCgroupId          = "targ_cgroup_id"
 	bpfVarTargComm              = "targ_comm"
@@ -130,7 +132,7 @@ type bpfMapSpecs struct {
 	Marks         *ebpf.MapSpec `ebpf:"marks"`
 	ScratchZero   *ebpf.MapSpec `ebpf:"scratch_zero"`
 	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
-	StackRooms    *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StackBufs     *ebpf.MapSpec `ebpf:"stack_bufs"`
 	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
 	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
 	UnwindRules   *ebpf.MapSpec `ebpf:"unwind_rules"`
@@ -146,9 +148,11 @@ type bpfVariableSpecs struct {
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	FetchResultType   *ebpf.VariableSpec `ebpf:"fetch_result_type"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	ReturnFormType    *ebpf.VariableSpec `ebpf:"return_form_type"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
+	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -195,7 +199,7 @@ type bpfMaps struct {
 	Marks         *ebpf.Map `ebpf:"marks"`
 	ScratchZero   *ebpf.Map `ebpf:"scratch_zero"`
 	Scratches     *ebpf.Map `ebpf:"scratches"`
-	StackRooms    *ebpf.Map `ebpf:"stack_rooms"`
+	StackBufs     *ebpf.Map `ebpf:"stack_bufs"`
 	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
 	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
 	UnwindRules   *ebpf.Map `ebpf:"unwind_rules"`
@@ -209,7 +213,7 @@ func (m *bpfMaps) Close() error {
 		m.Marks,
 		m.ScratchZero,
 		m.Scratches,
-		m.StackRooms,
+		m.StackBufs,
 		m.UnwindCursors,
 		m.UnwindFiles,
 		m.UnwindRules,
@@ -226,9 +230,11 @@ type bpfVariables struct {
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	FetchResultType   *ebpf.Variable `ebpf:"fetch_result_type"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	ReturnFormType    *ebpf.Variable `ebpf:"return_form_type"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
+	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

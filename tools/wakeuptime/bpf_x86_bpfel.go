@@ -19,7 +19,7 @@ const (
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
 	bpfMapOffWaits          = "off_waits"
-	bpfMapStackRooms        = "stack_rooms"
+	bpfMapStackBufs         = "stack_bufs"
 	bpfMapStacksSent        = "stacks_sent"
 	bpfMapTable             = "table"
 	bpfMapUnwindCursors     = "unwind_cursors"
@@ -38,10 +38,10 @@ const (
 	bpfVarLocalPidns        = "local_pidns"
 	bpfVarMaxBlockNs        = "max_block_ns"
 	bpfVarMinBlockNs        = "min_block_ns"
-	bpfVarOffNone           = "off_none"
+	bpfVarOffWaitZero       = "off_wait_zero"
 	bpfVarStackDepth        = "stack_depth"
-	bpfVarStackHeadType     = "stack_head_type"
 	bpfVarStackResentNs     = "stack_resent_ns"
+	bpfVarStackTypesType    = "stack_types_type"
 	bpfVarTableEmpty        = "table_empty"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
@@ -117,7 +117,7 @@ type bpfMapSpecs struct {
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	OffWaits      *ebpf.MapSpec `ebpf:"off_waits"`
-	StackRooms    *ebpf.MapSpec `ebpf:"stack_rooms"`
+	StackBufs     *ebpf.MapSpec `ebpf:"stack_bufs"`
 	StacksSent    *ebpf.MapSpec `ebpf:"stacks_sent"`
 	Table         *ebpf.MapSpec `ebpf:"table"`
 	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
@@ -138,10 +138,10 @@ type bpfVariableSpecs struct {
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	MaxBlockNs        *ebpf.VariableSpec `ebpf:"max_block_ns"`
 	MinBlockNs        *ebpf.VariableSpec `ebpf:"min_block_ns"`
-	OffNone           *ebpf.VariableSpec `ebpf:"off_none"`
+	OffWaitZero       *ebpf.VariableSpec `ebpf:"off_wait_zero"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.VariableSpec `ebpf:"stack_head_type"`
 	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
+	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
 	TableEmpty        *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -185,7 +185,7 @@ type bpfMaps struct {
 	Events        *ebpf.Map `ebpf:"events"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	OffWaits      *ebpf.Map `ebpf:"off_waits"`
-	StackRooms    *ebpf.Map `ebpf:"stack_rooms"`
+	StackBufs     *ebpf.Map `ebpf:"stack_bufs"`
 	StacksSent    *ebpf.Map `ebpf:"stacks_sent"`
 	Table         *ebpf.Map `ebpf:"table"`
 	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
@@ -199,7 +199,7 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Lost,
 		m.OffWaits,
-		m.StackRooms,
+		m.StackBufs,
 		m.StacksSent,
 		m.Table,
 		m.UnwindCursors,
@@ -221,10 +221,10 @@ type bpfVariables struct {
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	MaxBlockNs        *ebpf.Variable `ebpf:"max_block_ns"`
 	MinBlockNs        *ebpf.Variable `ebpf:"min_block_ns"`
-	OffNone           *ebpf.Variable `ebpf:"off_none"`
+	OffWaitZero       *ebpf.Variable `ebpf:"off_wait_zero"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
-	StackHeadType     *ebpf.Variable `ebpf:"stack_head_type"`
 	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
+	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`
 	TableEmpty        *ebpf.Variable `ebpf:"table_empty"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
