@@ -3,6 +3,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 
@@ -26,22 +27,28 @@ func shortage(err error) error {
 // object.
 const spareDescriptors = 16
 
-// checkDescriptors returns an error if the limit of open files is too low for the object. It is
-// called before anything is loaded, because the library misinterprets EMFILE as a missing feature
-// of the kernel.
-func checkDescriptors(spec *ebpf.CollectionSpec, o Options) error {
+// innerMaps is the number of maps that a run can create in a map of maps whatever the limit of open
+// files is.
+const innerMaps = 4
+
+// checkDescriptors returns an error if the limit of open files is too low for the object, and
+// otherwise how many maps a run can create in addition. It is called before anything is loaded,
+// because the library misinterprets EMFILE as a missing feature of the kernel.
+func checkDescriptors(spec *ebpf.CollectionSpec, o Options) (innerMaps int, err error) {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return fmt.Errorf("count descriptors: %w", err)
+		return 0, fmt.Errorf("count descriptors: %w", err)
 	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("read RLIMIT_NOFILE: %w", err)
+		return 0, fmt.Errorf("read RLIMIT_NOFILE: %w", err)
 	}
-	if need := len(open) + descriptors(spec, o); limit.Cur < uint64(need) {
-		return fmt.Errorf("load object: %w: it needs %d, and %d are allowed", unix.EMFILE, need, limit.Cur)
+	need, inner := descriptors(spec, o)
+	need += len(open)
+	if limit.Cur < uint64(need) {
+		return 0, fmt.Errorf("load object: %w: it needs %d, and %d are allowed", unix.EMFILE, need, limit.Cur)
 	}
-	return nil
+	return int(min(limit.Cur-uint64(need), math.MaxInt32)) + inner, nil
 }
 
 // returnDescriptors is the number of additional descriptors for a program at returns of user
@@ -51,9 +58,15 @@ const returnDescriptors = 8
 
 // descriptors returns the number of descriptors that the object needs: one for each map, and while
 // a program is loaded one more for each map that it uses; one for each attached program and one for
-// its link; and one for each perf buffer.
-func descriptors(spec *ebpf.CollectionSpec, o Options) int {
-	n := spareDescriptors + 2*len(spec.Maps)
+// its link; one for each perf buffer; and inner of them for maps of maps.
+func descriptors(spec *ebpf.CollectionSpec, o Options) (n, inner int) {
+	n = spareDescriptors + 2*len(spec.Maps)
+	for _, m := range spec.Maps {
+		if m.Type == ebpf.ArrayOfMaps {
+			inner += innerMaps
+		}
+	}
+	n += inner
 	for _, h := range Hooks(spec) {
 		if slices.Contains(o.Without, h.Name) {
 			continue
@@ -73,5 +86,5 @@ func descriptors(spec *ebpf.CollectionSpec, o Options) int {
 	if spec.Maps["events"] != nil && o.PerfBuffer {
 		n += ebpf.MustPossibleCPU()
 	}
-	return n
+	return n, inner
 }

@@ -22,7 +22,7 @@ import (
 // unwinding creates the unwind tables for files. A nil unwinding does nothing.
 type unwinding struct {
 	tables *unwind.Tables
-	memory int64 // for tables, in bytes
+	bound  string // what limits the memory of tables, for messages
 	notify func(error)
 	stop   chan struct{}
 	wake   chan struct{}
@@ -91,8 +91,13 @@ func newUnwinding(objects *probe.Objects, sizes sizes, memory int64, notify func
 	m := &unwindMaps{
 		sizes: sizes, rules: maps["unwind_rules"], slabs: maps["unwind_slabs"], files: maps["unwind_files"], await: objects.AwaitGracePeriod,
 	}
+	bound := fmt.Sprintf("--unwind-memory is %d MB", memory>>20)
+	if bySlabs := int64(objects.InnerMaps) * m.slabBytes(); bySlabs < memory {
+		memory = bySlabs
+		bound = fmt.Sprintf("the limit of open files allows %d MB: raise it with ulimit -n", memory>>20)
+	}
 	u := &unwinding{
-		tables: unwind.New(m, m.limits(memory)), memory: memory, notify: notify, stop: make(chan struct{}), wake: make(chan struct{}, 1),
+		tables: unwind.New(m, m.limits(memory)), bound: bound, notify: notify, stop: make(chan struct{}), wake: make(chan struct{}, 1),
 		queued: map[binary.KernelID]bool{}, began: time.Now(),
 	}
 	u.idle.L = &u.mu
@@ -182,7 +187,7 @@ func (u *unwinding) next() bool {
 		u.idle.Broadcast()
 	}
 	if errors.Is(err, unwind.ErrFull) || errors.Is(err, unwind.ErrLarge) {
-		u.notify(fmt.Errorf("%w: its functions are unwound by frame pointers (--unwind-memory is %d MB)", err, u.memory>>20))
+		u.notify(fmt.Errorf("%w: its functions are unwound by frame pointers (%s)", err, u.bound))
 	}
 	return true
 }
@@ -245,10 +250,12 @@ type unwindMaps struct {
 	blocks []*ebpf.Map
 }
 
+func (m *unwindMaps) slabBytes() int64 { return int64(m.slabBlocks) * unwind.BlockBytes }
+
 // limits converts the memory in bytes to limits. A file can use half of it, but at most
 // limit.FrameRules rows.
 func (m *unwindMaps) limits(memory int64) unwind.Limits {
-	slabs := min(memory/(int64(m.slabBlocks)*unwind.BlockBytes), int64(m.slabs.MaxEntries()))
+	slabs := min(memory/m.slabBytes(), int64(m.slabs.MaxEntries()))
 	blocks := int(slabs) * int(m.slabBlocks)
 	return unwind.Limits{
 		Rules: int(m.rules.MaxEntries()), Blocks: blocks, Files: int(m.files.MaxEntries()),

@@ -17,21 +17,14 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// trueAs returns a path of true(1) under a name that no other process has.
-func trueAs(t *testing.T, name string) (path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), name)
-	if err := os.Symlink("/bin/true", path); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // TestKernelStack checks that a new program has the stack of exec.
 func TestKernelStack(t *testing.T) {
 	tooltest.Tracefs(t)
 	const comm = "kernelstacktest"
-	path := trueAs(t, comm)
+	path := filepath.Join(t.TempDir(), comm)
+	if err := os.Rename((&tooltest.Native{Touches: 1}).Write(t), path); err != nil {
+		t.Fatal(err)
+	}
 	args := []string{"-K", "--comm", comm, "t:sched:sched_process_exec(filename)"}
 	load := func() { run(t, path) }
 	res := tooltest.JSON(t, Tool, args, load)
@@ -75,10 +68,9 @@ func TestUserStack(t *testing.T) {
 // TestBothStacks checks that a system call has a kernel stack and a user stack.
 func TestBothStacks(t *testing.T) {
 	tooltest.Tracefs(t)
-	const comm = "bothstackstest"
-	path := trueAs(t, comm)
-	probe := fmt.Sprintf("t:raw_syscalls:sys_enter(id) if id == %d", unix.SYS_EXIT_GROUP)
-	res := tooltest.JSON(t, Tool, []string{"-K", "-U", "--comm", comm, probe}, func() { run(t, path) })
+	pid := strconv.Itoa(tooltest.Frameless(t).Process.Pid)
+	probe := fmt.Sprintf("t:raw_syscalls:sys_enter(id) if id == %d", unix.SYS_NANOSLEEP)
+	res := tooltest.JSON(t, Tool, []string{"-K", "-U", "--pid", pid, "--limit", "1", probe}, nil)
 	if len(res.Events) != 1 {
 		t.Fatalf("rows %v", res.Events)
 	}
