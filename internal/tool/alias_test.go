@@ -19,7 +19,7 @@ func aliased() (*Tool, *aliasOptions) {
 	return f.tool(), o
 }
 
-// An alias has other defaults, whose place what the user gives takes.
+// TestAlias checks that an alias sets defaults, which arguments of the user override.
 func TestAlias(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -45,13 +45,13 @@ func TestAlias(t *testing.T) {
 func TestAliasNames(t *testing.T) {
 	tl, _ := aliased()
 	if tl.As("other") != nil || tl.As("fake") != tl || tl.As("bogus").Self() != tl {
-		t.Error("As does not go by the names")
+		t.Error("As does not find a tool by its names")
 	}
-	var Out bytes.Buffer
-	Run(t.Context(), tl.As("bogus"), []string{"--help"}, &Out, &Out)
+	var out bytes.Buffer
+	Run(t.Context(), tl.As("bogus"), []string{"--help"}, &out, &out)
 	for _, want := range []string{"bogus: Show", "Usage: bogus [flags]\nThe same as fake --type a,b --deep\n", "which (default: a,b)"} {
-		if !strings.Contains(Out.String(), want) {
-			t.Errorf("%q is not in the help: %s", want, &Out)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in the help: %s", want, &out)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// BenchmarkStart is a whole run that ends as soon as it is ready: reading the object,
-// loading and attaching, detaching.
+// BenchmarkStart measures a run that ends as soon as it is ready: read the object, load, attach and
+// detach its programs.
 func BenchmarkStart(b *testing.B) {
 	tooltest.Root(b)
 	canceled, cancel := context.WithCancel(b.Context())

@@ -34,19 +34,19 @@ func checkSpec(s *Spec) error {
 	name := regexp.MustCompile(`^[a-z][a-z0-9]*$`)
 	for _, a := range append([]Alias{{Name: s.Name}}, s.Also...) {
 		if !name.MatchString(a.Name) {
-			errs = append(errs, fmt.Errorf("name %q is not of small letters and digits", a.Name))
+			errs = append(errs, fmt.Errorf("name %q must consist of lowercase letters and digits", a.Name))
 		}
 	}
 	for what, text := range map[string]string{"category": s.Category, "summary": s.Summary, "description": s.Description} {
 		if text == "" {
-			errs = append(errs, fmt.Errorf("there is no %s", what))
+			errs = append(errs, fmt.Errorf("missing %s", what))
 		}
 	}
 	if strings.HasSuffix(s.Summary, ".") || strings.Contains(s.Summary, "\n") {
-		errs = append(errs, errors.New("the summary is not one line without a full stop"))
+		errs = append(errs, errors.New("the summary must be one line without a full stop"))
 	}
 	if len(s.Examples) == 0 {
-		errs = append(errs, errors.New("there are no examples"))
+		errs = append(errs, errors.New("missing examples"))
 	}
 	return errors.Join(errs...)
 }
@@ -70,7 +70,7 @@ func (f *facts) checkFlags() error {
 				errs = append(errs, fmt.Errorf("flag %s%s has no help", flag.Long, flag.Position))
 			}
 			if flag.Long != "" && !name.MatchString(flag.Long) {
-				errs = append(errs, fmt.Errorf("flag --%s is not of small letters and dashes", flag.Long))
+				errs = append(errs, fmt.Errorf("flag --%s must consist of lowercase letters, digits and dashes", flag.Long))
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func (f *facts) checkColumns() error {
 	for _, c := range append(slices.Clone(f.Keys), f.Columns...) {
 		switch {
 		case seen[c.Key]:
-			errs = append(errs, fmt.Errorf("there are two columns %s", c.Key))
+			errs = append(errs, fmt.Errorf("column %s is defined twice", c.Key))
 		case c.Help == "":
 			errs = append(errs, fmt.Errorf("column %s has no help", c.Key))
 		}
@@ -147,14 +147,15 @@ func (f *facts) checkHooks() error {
 		for _, v := range h.Variants {
 			for _, section := range v.Where {
 				kind, _, _ := strings.Cut(section, "/")
-				if of := kinds[v.Kind]; of != nil && !slices.Contains(of, kind) {
+				if allowed := kinds[v.Kind]; allowed != nil && !slices.Contains(allowed, kind) {
 					errs = append(errs, fmt.Errorf("program %s__%s is in section %s", h.Name, v.Kind, section))
 				}
 			}
 		}
 	}
-	if is := probe.HasReturns(f.spec); is != f.tool.Returns {
-		errs = append(errs, fmt.Errorf("field Returns is %t, but the object has programs for returns of user functions: %t", f.tool.Returns, is))
+	if hasReturns := probe.HasReturns(f.spec); hasReturns != f.tool.Returns {
+		errs = append(errs, fmt.Errorf("field Returns is %t, but whether the object has programs for returns of user functions is %t",
+			f.tool.Returns, hasReturns))
 	}
 	return errors.Join(append(errs, f.checkHookNames())...)
 }
@@ -175,7 +176,7 @@ func (f *facts) checkHookNames() error {
 	}
 	for _, name := range probe.FileNames(f.spec) {
 		if _, ok := f.files[name]; !ok {
-			errs = append(errs, fmt.Errorf("the plan does not say which files %s are", name))
+			errs = append(errs, fmt.Errorf("the plan defines no files for %s", name))
 		}
 	}
 	return errors.Join(errs...)

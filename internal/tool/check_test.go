@@ -15,7 +15,7 @@ func TestCheckGood(t *testing.T) {
 	}
 }
 
-// Each fault is found, and is all that is found.
+// TestCheckFaults checks that each fault causes exactly one error.
 func TestCheckFaults(t *testing.T) {
 	for _, tc := range []struct {
 		want  string
@@ -23,10 +23,10 @@ func TestCheckFaults(t *testing.T) {
 	}{
 		{`name "Fake" is not`, func(f *fake) { f.spec.Also = []Alias{{Name: "Fake"}} }},
 		{`alias bogus: usage: unknown flag: --nosuch`, func(f *fake) { f.spec.Also = []Alias{{"bogus", []string{"--nosuch"}}} }},
-		{"there is no category", func(f *fake) { f.spec.Category = "" }},
-		{"there is no description", func(f *fake) { f.spec.Description = "" }},
-		{"without a full stop", func(f *fake) { f.spec.Summary = "Show." }},
-		{"there are no examples", func(f *fake) { f.spec.Examples = nil }},
+		{"missing category", func(f *fake) { f.spec.Category = "" }},
+		{"missing description", func(f *fake) { f.spec.Description = "" }},
+		{"one line without a full stop", func(f *fake) { f.spec.Summary = "Show." }},
+		{"missing examples", func(f *fake) { f.spec.Examples = nil }},
 		{"flag failed has no help", func(f *fake) {
 			f.options = &struct {
 				Failed bool   `flag:"failed,x"`
@@ -41,7 +41,7 @@ func TestCheckFaults(t *testing.T) {
 				Count  uint64 `pos:"count" help:"times"`
 			}{}
 		}},
-		{"flag --Fast is not of small letters", func(f *fake) {
+		{"flag --Fast must consist of lowercase letters", func(f *fake) {
 			f.options = &struct {
 				FakeOptions
 				Fast bool `flag:"Fast" help:"faster"`
@@ -57,7 +57,7 @@ func TestCheckFaults(t *testing.T) {
 				Comm string `json:"comm"`
 			}{}
 		}},
-		{"two columns comm", func(f *fake) {
+		{"column comm is defined twice", func(f *fake) {
 			f.shows = output.KindHistogram
 			f.keys, _ = column.Of(&struct {
 				Comm string `json:"comm" help:"whose"`
@@ -75,8 +75,8 @@ func TestCheckFaults(t *testing.T) {
 		{"program open__btf is in section raw_tp/sys_exit", func(f *fake) { f.programs["open__btf"] = "raw_tp/sys_exit" }},
 		{"has no hook close", func(f *fake) { f.Optional = []string{"close"} }},
 		{"has no hook close", func(f *fake) { f.Without = []string{"close"} }},
-		{"does not begin with fake", func(f *fake) { f.spec.Examples = []string{"opensnoop # all"} }},
-		{"does not say what it does", func(f *fake) { f.spec.Examples = []string{"fake"} }},
+		{"does not start with fake", func(f *fake) { f.spec.Examples = []string{"opensnoop # all"} }},
+		{"missing its purpose", func(f *fake) { f.spec.Examples = []string{"fake"} }},
 		{"unknown flag: --what", func(f *fake) { f.spec.Examples = []string{"fake --what # all"} }},
 		{"one argument too many", func(f *fake) { f.spec.Examples = []string{"fake 1 2 3 # all"} }},
 		{`column "pid": no such column`, func(f *fake) { f.spec.Examples = []string{"fake --columns +pid # all"} }},

@@ -10,9 +10,9 @@ import (
 
 // untilClosed returns a context that is done when the reader of out has closed it, so that a tool
 // which waits for an event does not outlive its pipe.
-func untilClosed(ctx context.Context, Out io.Writer) (context.Context, context.CancelFunc) {
+func untilClosed(ctx context.Context, out io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	if f, ok := Out.(*os.File); ok {
+	if f, ok := out.(*os.File); ok {
 		fd := int32(f.Fd())
 		go func() {
 			for {

@@ -14,7 +14,7 @@ import (
 type Columns struct {
 	All, Shown []column.Column
 	filter     *column.Filter
-	Sorted     *column.Column // that rows are sorted by, or nil
+	Sorted     *column.Column // the sort column, or nil
 	// Machine, if set, lists the keys of the columns in JSON and CSV.
 	Machine []string
 }
@@ -73,7 +73,8 @@ func (c *Columns) usesCgroups() bool {
 	return slices.ContainsFunc(c.used(), func(col column.Column) bool { return !col.Off && slices.Contains(owner, col.Key) })
 }
 
-// Settle marks the columns whose hooks are not attached. Rows cannot be filtered by these.
+// Settle marks the columns whose hooks are not attached. It returns an error if the filter uses
+// one of them.
 func (c *Columns) Settle(o *probe.Objects) error {
 	lacks := func(hook string) bool { return !o.Has(hook) }
 	for _, cols := range [][]column.Column{c.All, c.Shown} {
@@ -110,7 +111,7 @@ func TaskColumns(t *value.Task, env *Env) []column.Column {
 	cols := OwnerColumns(&t.CgroupID, env)
 	return append(cols, column.Column{
 		Key: "user", Header: "USER", Width: 10, Extra: true,
-		Help: "name of the user id in /etc/passwd",
+		Help: "name of the user ID in /etc/passwd",
 		Value: derived[uint32]{&t.UID, func(uid uint32) string {
 			name, _ := env.Users.Name(uid)
 			return name
@@ -118,43 +119,46 @@ func TaskColumns(t *value.Task, env *Env) []column.Column {
 	})
 }
 
+// OwnerColumns returns the columns that are derived from a cgroup ID: container, pod, unit and the
+// path of the cgroup.
 func OwnerColumns(id *uint64, env *Env) []column.Column {
 	var cols []column.Column
 	for _, c := range []struct {
 		key, header, help string
 		width             int
-		of                func(system.Owner) string
+		member            func(system.Owner) string
 	}{
-		{"container", "CONTAINER", "name of the container, or its short id where the runtime's files do not tell", 20,
+		{"container", "CONTAINER", "name of the container, or its short ID if the files of the container runtime do not contain the name", 20,
 			system.Owner.Name},
-		{"container_id", "CONTAINER_ID", "id of the container", 12, func(o system.Owner) string { return o.ContainerID }},
+		{"container_id", "CONTAINER_ID", "ID of the container", 12, func(o system.Owner) string { return o.ContainerID }},
 		{"pod", "POD", "name of the Kubernetes pod", 24, func(o system.Owner) string { return o.Pod }},
 		{"namespace", "NAMESPACE", "Kubernetes namespace of the pod", 16, func(o system.Owner) string { return o.Namespace }},
 		{"unit", "UNIT", "systemd unit", 24, func(o system.Owner) string { return o.Unit }},
 	} {
 		cols = append(cols, column.Column{
 			Key: c.key, Header: c.header, Width: c.width, Extra: true,
-			Help: c.help + " (from the path of the cgroup that the task was in at the event)",
+			Help: c.help + " (from the path of the task's cgroup at the time of the event)",
 			Value: derived[uint64]{id, func(id uint64) string {
-				return c.of(env.Owner(id))
+				return c.member(env.Owner(id))
 			}},
 		})
 	}
 	return append(cols, column.Column{
 		Key: "cgroup", Header: "CGROUP", Width: 30, Extra: true,
-		Help:  "path of the cgroup that the task was in at the event",
+		Help:  "path of the task's cgroup at the time of the event",
 		Value: derived[uint64]{id, env.CgroupPath},
 	})
 }
 
-// Description is what a source shows.
+// Description describes the output of a source.
 type Description struct {
 	Columns *Columns
-	// Keys are the columns that tell histograms apart, labels all that could.
+	// Keys are the columns that histograms are grouped by in this run, Labels all columns that they
+	// can be grouped by.
 	Keys, Labels []column.Column
-	// Text has the keys of the columns that text shows.
+	// Text lists the keys of the columns in text output.
 	Text []string
-	// Blocks tells that text has a line of column names above each interval's rows, and
-	// screen that they can be a screen.
+	// Blocks is set if text output repeats the column names above the rows of each interval.
+	// Screen is set if text on a terminal is redrawn in place.
 	Blocks, Screen bool
 }

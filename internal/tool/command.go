@@ -26,8 +26,8 @@ type command struct {
 	cmd     *exec.Cmd
 	hold    *os.File
 	done    chan struct{}
-	err     error          // how it ended, once done is closed
-	objects *probe.Objects // that follow it
+	err     error          // result of cmd.Wait, valid once done is closed
+	objects *probe.Objects // programs and maps that track its processes
 }
 
 // commandHook and commandMap are those of command.bpf.h.
@@ -36,7 +36,7 @@ const (
 	commandMap  = "command_processes"
 )
 
-// gate is a shell script that waits for a line on descriptor 3 and then executes its arguments.
+// gate is a shell script that waits for a line on file descriptor 3 and then executes its arguments.
 const gate = `read -r go <&3 || exit; exec 3<&-; exec "$@"`
 
 // argv returns the program of a command and its arguments. A program with plain words is executed
@@ -44,7 +44,7 @@ const gate = `read -r go <&3 || exit; exec 3<&-; exec "$@"`
 // pipeline, an assignment, quotes, a built-in command.
 func argv(command string) []string {
 	words := strings.Fields(command)
-	if len(words) > 0 && !strings.ContainsFunc(command, isOfShell) && !strings.Contains(words[0], "=") {
+	if len(words) > 0 && !strings.ContainsFunc(command, isShellSyntax) && !strings.Contains(words[0], "=") {
 		if _, err := exec.LookPath(words[0]); err == nil {
 			return words
 		}
@@ -52,8 +52,9 @@ func argv(command string) []string {
 	return []string{"/bin/sh", "-c", command}
 }
 
-// isOfShell reports whether a shell can interpret a character, except blanks.
-func isOfShell(r rune) bool {
+// isShellSyntax reports whether a shell may give the character a special meaning. Spaces and tabs
+// do not count.
+func isShellSyntax(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(" \t_-./:=,@%+", r)
 }
 
@@ -115,8 +116,8 @@ func (c *command) until(ctx context.Context) (context.Context, context.CancelFun
 // endCommand returns the failure of the command, if any, and reports processes that it has left
 // running. A command that still runs has not failed, nor has one that ended together with an
 // interrupted run: a terminal sends the signal to both.
-func (s *Session) endCommand(asked context.Context) error {
-	if s.command == nil || asked.Err() != nil {
+func (s *Session) endCommand(interrupted context.Context) error {
+	if s.command == nil || interrupted.Err() != nil {
 		return nil
 	}
 	select {
@@ -126,7 +127,7 @@ func (s *Session) endCommand(asked context.Context) error {
 	}
 	running, err := s.command.running()
 	if running > 0 {
-		fmt.Fprintf(s.ErrOut, "%s: the command ended before %s that it started: what these do from now on is not observed\n",
+		fmt.Fprintf(s.ErrOut, "%s: the command ended before %s that it started: their further activity is not observed\n",
 			s.tool.Name, plural(running, "process", "processes"))
 	}
 	if s.command.err != nil {
@@ -152,8 +153,8 @@ func (c *command) has(pid uint32) bool {
 	}
 	m, found := c.objects.Maps[commandMap], false
 	if system.InitialPIDNamespace("/") {
-		var same uint32
-		return m.Lookup(pid, &same) == nil
+		var nsPID uint32
+		return m.Lookup(pid, &nsPID) == nil
 	}
 	_ = probe.EachEntry(m, func(_, ns *uint32) { found = found || *ns == pid })
 	return found
@@ -181,7 +182,7 @@ func (l *line) start(p *Plan) (err error) {
 		return nil
 	}
 	if !reflect.ValueOf(l.tasks).IsZero() {
-		return fmt.Errorf("%w: a run that starts a command is about its processes: it takes no other filter by task", flags.ErrUsage)
+		return fmt.Errorf("%w: a command to run cannot be combined with task filters such as --pid: only its processes are observed", flags.ErrUsage)
 	}
 	l.command, err = startCommand(p.Exec)
 	return err

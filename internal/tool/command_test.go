@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Only a program with plain words is executed without a shell.
+// TestArgv checks that only commands without shell syntax are executed without a shell.
 func TestArgv(t *testing.T) {
 	for command, want := range map[string][]string{
 		"ls":                     {"ls"},

@@ -104,14 +104,14 @@ func (f *facts) addColumns(src Source) error {
 }
 
 func iterators(spec *ebpf.CollectionSpec) []string {
-	var Out []string
+	var out []string
 	for _, prog := range spec.Programs {
 		if isIterator(prog) {
-			Out = append(Out, prog.SectionName)
+			out = append(out, prog.SectionName)
 		}
 	}
-	slices.Sort(Out)
-	return slices.Compact(Out)
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func isIterator(prog *ebpf.ProgramSpec) bool {
@@ -127,13 +127,13 @@ func members(spec *ebpf.CollectionSpec, name string) []string {
 	if m == nil {
 		return nil
 	}
-	var Out []string
+	var out []string
 	if s, ok := btf.UnderlyingType(m.Value).(*btf.Struct); ok {
 		for _, m := range s.Members {
-			Out = append(Out, m.Name)
+			out = append(out, m.Name)
 		}
 	}
-	return Out
+	return out
 }
 
 // group is a group of flags with a heading.
@@ -172,7 +172,7 @@ func (l *line) describeOutput(set *flags.Set) {
 		return
 	}
 	if all := formats(src); len(all) > 3 {
-		set.Describe("output", "text, json (an object a line), "+listed(all[2:]))
+		set.Describe("output", "text, json (one object per line), "+listed(all[2:]))
 	}
 }
 
@@ -196,7 +196,7 @@ func (t *Tool) flagGroups() ([]document.FlagGroup, error) {
 	if err != nil {
 		return nil, err
 	}
-	var Out []document.FlagGroup
+	var out []document.FlagGroup
 	for _, g := range groups {
 		set := flags.New(t.Name)
 		for _, options := range g.options {
@@ -207,9 +207,9 @@ func (t *Tool) flagGroups() ([]document.FlagGroup, error) {
 		if slices.ContainsFunc(g.options, isCommon) {
 			l.describeOutput(set)
 		}
-		Out = append(Out, document.FlagGroup{Title: g.title, Flags: set.All()})
+		out = append(out, document.FlagGroup{Title: g.title, Flags: set.All()})
 	}
-	return Out, nil
+	return out, nil
 }
 
 // ExitCodes lists the exit codes of all tools.

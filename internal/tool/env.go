@@ -27,11 +27,11 @@ type Env struct {
 	Users        *system.Users
 	Disks        *system.Disks
 	PIDs         []uint32      // --pid, in the PID namespace of corescope
-	tasks        *tasks        // that the command line asks for, nil where only the tool's words are asked for
-	kernel       *probe.Kernel // nil where only the tool's words are asked for
+	tasks        *tasks        // the task filter; nil if only documentation is generated
+	kernel       *probe.Kernel // nil if only documentation is generated
 	symbols      *stack.Kernel
 	frames       []stack.Frame
-	Traces       *stacktrace.Traces // where events have stacks of processes
+	Traces       *stacktrace.Traces // nil if events have no user stacks
 	limits       *limit.Reporter
 	warn         func(error) // writes a notice, nil before the run
 }
@@ -121,7 +121,7 @@ func (e *Env) CgroupPath(id uint64) string {
 // HasProc reports whether /proc belongs to the PID namespace of corescope. If not, files of a process
 // must not be read there, because /proc/PID can be another process.
 func (e *Env) HasProc() bool {
-	ns, _ := e.PIDNamespace() // with an error, OtherProc is what is known
+	ns, _ := e.PIDNamespace() // OtherProc is valid even with an error
 	return !ns.OtherProc
 }
 
@@ -189,18 +189,21 @@ func (e *Env) KernelFunction(name string) (*btf.Func, error) {
 //
 // Returns ErrUnsupported on a btrfs whose types the kernel does not describe (module before 5.11).
 // A file then has the same numbers as files in other subvolumes.
-func (e *Env) FileID(path string) (system.FileID, error) { return e.known(system.ReadFileID(path)) }
+func (e *Env) FileID(path string) (system.FileID, error) {
+	return e.checkBtrfs(system.ReadFileID(path))
+}
 
 // DirectoryID is FileID for a directory.
 func (e *Env) DirectoryID(path string) (system.FileID, error) {
-	return e.known(system.ReadDirectoryID(path))
+	return e.checkBtrfs(system.ReadDirectoryID(path))
 }
 
-func (e *Env) known(id system.FileID, err error) (system.FileID, error) {
+// checkBtrfs returns an error for a file on btrfs if programs cannot read its subvolume.
+func (e *Env) checkBtrfs(id system.FileID, err error) (system.FileID, error) {
 	if err != nil || !id.Btrfs || e.kernel == nil || e.kernel.Has("btrfs_inode") {
 		return id, err
 	}
-	return id, fmt.Errorf("find out the subvolume: %w: it does not describe the types of btrfs (BTF of modules, 5.11)", ErrUnsupported)
+	return id, fmt.Errorf("determine btrfs subvolume: %w: no BTF of the btrfs module (needs kernel 5.11)", ErrUnsupported)
 }
 
 // PerCPU returns the variables of percpu.bpf.h. The error is ErrUnsupported if per-CPU variables of
@@ -217,14 +220,14 @@ func (e *Env) PerCPU() (map[string]any, error) {
 	}
 	offsets, err := system.KernelSymbol("/", "__per_cpu_offset")
 	if err != nil {
-		return vars, fmt.Errorf("find what is each CPU's own: %w: %w", ErrUnsupported, err)
+		return vars, fmt.Errorf("find per-CPU variables: %w: %w", ErrUnsupported, err)
 	}
 	vars["percpu_offsets"] = offsets
 	return vars, nil
 }
 
-// hasHelper reports whether programs can call bpf_NAME. Without the types of the kernel no program
-// can be loaded, which loading reports.
+// hasHelper reports whether programs can call bpf_NAME. It returns true if the kernel has no BTF:
+// loading the programs then reports that error.
 func (e *Env) hasHelper(name string) bool {
 	helpers, err := e.KernelEnum("bpf_func_id")
 	if err != nil {
@@ -233,7 +236,7 @@ func (e *Env) hasHelper(name string) bool {
 	return slices.Contains(slices.Collect(maps.Values(helpers)), "BPF_FUNC_"+name)
 }
 
-// Machine is what stack traces need.
+// Machine returns the machine's data for stack traces.
 func (e *Env) Machine() stacktrace.Machine {
 	return stacktrace.Machine{Kernel: e.symbols, Limits: e.limits, HasProc: e.HasProc()}
 }

@@ -19,13 +19,13 @@ func (f *facts) checkExamples() error {
 }
 
 func (f *facts) checkExample(example string) error {
-	command, what, _ := strings.Cut(example, "# ")
-	if what == "" {
-		return errors.New("it does not say what it does, behind a #")
+	command, purpose, _ := strings.Cut(example, "# ")
+	if purpose == "" {
+		return errors.New("missing its purpose after \"# \"")
 	}
 	words := splitWords(command)
 	if len(words) == 0 || words[0] != f.Name {
-		return fmt.Errorf("it does not begin with %s", f.Name)
+		return fmt.Errorf("it does not start with %s", f.Name)
 	}
 	line, err := f.tool.parse(words[1:])
 	if err != nil {

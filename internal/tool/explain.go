@@ -19,10 +19,10 @@ import (
 type Explanation struct {
 	Type   string `json:"type,omitempty"`
 	Hook   string `json:"hook" help:"name of the hook"`
-	Kind   string `json:"kind" help:"kind of the way, for --hook HOOK=KIND"`
-	Where  string `json:"where" help:"its programs' places in the kernel"`
-	Taken  bool   `json:"taken" help:"whether it is the first that works"`
-	Result string `json:"result" help:"taken, works, or why it does not work"`
+	Kind   string `json:"kind" help:"attach type, as in --hook HOOK=KIND"`
+	Where  string `json:"where" help:"attach points of its programs"`
+	Taken  bool   `json:"taken" help:"whether the tool uses this attach type"`
+	Result string `json:"result" help:"used; works, if an earlier attach type is used; otherwise the reason why it does not work"`
 	// Returns is set for programs at the returns of user functions.
 	Returns string `json:"returns,omitempty" help:"how programs are attached to the returns of user functions"`
 }
@@ -49,35 +49,38 @@ func (s *Session) explain(w io.Writer) error {
 	})
 }
 
-// explainAll has the ways to each hook, best first. A stand-in is taken only where what it
-// stands in for has no way.
+// explainAll lists the attach types of all hooks, in the order in which they are tried. A stand-in
+// is used only if no attach type of the hook that it replaces works.
 func explainAll(tried map[string][]probe.Attempt, pairs []StandIn) []Explanation {
 	all := []Explanation{}
 	for _, hook := range slices.Sorted(maps.Keys(tried)) {
-		isSpare := slices.ContainsFunc(pairs, func(s StandIn) bool { return s.Hook == hook && works(tried[s.For]) })
-		all = append(all, explainHook(hook, tried[hook], isSpare)...)
+		isUnneeded := slices.ContainsFunc(pairs, func(s StandIn) bool { return s.Hook == hook && works(tried[s.For]) })
+		all = append(all, explainHook(hook, tried[hook], isUnneeded)...)
 	}
 	return all
 }
 
-// works tells whether there is a way to a hook.
+// works reports whether one of the attach types of a hook works.
 func works(attempts []probe.Attempt) bool {
 	return slices.ContainsFunc(attempts, func(a probe.Attempt) bool { return a.Err == nil })
 }
 
-func explainHook(hook string, attempts []probe.Attempt, taken bool) []Explanation {
-	var Out []Explanation
+// explainHook lists the attach types of a hook. The first one that works is used, unless isUnneeded
+// is set.
+func explainHook(hook string, attempts []probe.Attempt, isUnneeded bool) []Explanation {
+	var all []Explanation
+	isUsed := isUnneeded
 	for _, a := range attempts {
 		e := Explanation{Hook: hook, Kind: a.Variant.Kind, Where: a.Variant.String(), Result: probe.Reason(a.Err)}
-		if a.Err == nil && !taken {
-			taken, e.Taken, e.Result = true, true, "taken"
+		if a.Err == nil && !isUsed {
+			isUsed, e.Taken, e.Result = true, true, "used"
 		}
 		if e.Returns = a.Returns; e.Returns != "" {
 			e.Result += "; " + e.Returns
 		}
-		Out = append(Out, e)
+		all = append(all, e)
 	}
-	return Out
+	return all
 }
 
 // WriteTable writes a table with headers and without borders.

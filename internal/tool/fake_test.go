@@ -38,7 +38,7 @@ type FakeOptions struct {
 	Count  uint64 `pos:"count" help:"times"`
 }
 
-// newFake returns a fake that is as it should be.
+// newFake returns a fake without faults.
 func newFake() *fake {
 	return &fake{
 		spec: Spec{

@@ -38,12 +38,12 @@ func checkID(kind flags.Kind, id int64) error {
 	case err != nil:
 		return err
 	case kind == flags.Process && int64(pid) != id:
-		return fmt.Errorf("it is a thread of process %d: --tid selects threads", pid)
+		return fmt.Errorf("this is a thread of process %d: use --tid to select threads", pid)
 	}
 	return nil
 }
 
-// checkCPU accepts -1, which stands for all CPUs where a flag allows it.
+// checkCPU accepts -1, which means all CPUs; flags that do not support it reject it before.
 func checkCPU(cpu int64) error {
 	online, err := system.OnlineCPUs("/")
 	if err != nil {
@@ -52,5 +52,5 @@ func checkCPU(cpu int64) error {
 	if cpu < 0 || system.InCPUList(online, cpu) {
 		return nil
 	}
-	return fmt.Errorf("no such CPU is online; online: %s", online)
+	return fmt.Errorf("CPU is not online; online CPUs: %s", online)
 }

@@ -22,7 +22,7 @@ func TestComm(t *testing.T) {
 	}
 	for _, comm := range []string{"a*b", "*b", "a**"} {
 		err := (&tasks{Comm: comm}).comm(map[string]any{})
-		if !errors.Is(err, flags.ErrUsage) || !strings.Contains(err.Error(), "--comm "+comm+": it must be a name") {
+		if !errors.Is(err, flags.ErrUsage) || !strings.Contains(err.Error(), "--comm "+comm+": only a * at the end is supported") {
 			t.Errorf("--comm %q: %v", comm, err)
 		}
 	}
@@ -30,12 +30,12 @@ func TestComm(t *testing.T) {
 
 func TestTooManyIDs(t *testing.T) {
 	err := (&tasks{PID: make([]uint32, 17)}).ids(map[string]any{}, 16)
-	if !errors.Is(err, flags.ErrUsage) || !strings.Contains(err.Error(), "--pid: 17 numbers: at most 16 are accepted") {
+	if !errors.Is(err, flags.ErrUsage) || !strings.Contains(err.Error(), "--pid: 17 IDs: at most 16 are supported") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A thread that does not lead its process has no PID of its own.
+// TestCheckIDs checks that a thread that is not the thread-group leader is no process.
 func TestCheckIDs(t *testing.T) {
 	tids, end := make(chan int64), make(chan struct{})
 	defer close(end)
@@ -57,11 +57,11 @@ func TestCheckIDs(t *testing.T) {
 	}{
 		{flags.IDs{Flag: "--pid", Kind: flags.Process, IDs: []int64{own}}, ""},
 		{flags.IDs{Flag: "--tid", Kind: flags.Thread, IDs: []int64{own, tid}}, ""},
-		{flags.IDs{Flag: "--pid", Kind: flags.Process, IDs: []int64{own, tid}}, "it is a thread of process"},
+		{flags.IDs{Flag: "--pid", Kind: flags.Process, IDs: []int64{own, tid}}, "this is a thread of process"},
 		{flags.IDs{Flag: "--pid", Kind: flags.Process, IDs: []int64{4 << 20}}, "--pid 4194304: no such process"},
 		{flags.IDs{Flag: "--tid", Kind: flags.Thread, IDs: []int64{4 << 20}}, "--tid 4194304: no such thread"},
 		{flags.IDs{Flag: "--cpu", Kind: flags.CPU, IDs: []int64{-1}}, ""},
-		{flags.IDs{Flag: "--cpu", Kind: flags.CPU, IDs: []int64{1 << 20}}, "--cpu 1048576: no such CPU is online; online: "},
+		{flags.IDs{Flag: "--cpu", Kind: flags.CPU, IDs: []int64{1 << 20}}, "--cpu 1048576: CPU is not online; online CPUs: "},
 	} {
 		err := checkIDs(newEnv(), []flags.IDs{tt.ids})
 		if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, flags.ErrUsage) || !strings.Contains(err.Error(), tt.want)) {

@@ -31,12 +31,13 @@ func (s *Session) reportUninspected() error {
 	return nil
 }
 
-// inspectCapabilities returns the capabilities for reading files that processes of others map.
+// inspectCapabilities returns the capabilities for reading files that processes of other users map.
 func inspectCapabilities() system.Capabilities {
 	return system.Set(system.CapSysPtrace, system.CapCheckpointRestore)
 }
 
-// uninspected names the processes, the first few of them, and what is missing.
+// uninspected formats a message about processes that cannot be inspected: it names the first few
+// of them and the missing capabilities.
 func uninspected(pids []uint32, missing system.Capabilities) string {
 	const few = 3
 	var names []string
@@ -57,7 +58,7 @@ func uninspected(pids []uint32, missing system.Capabilities) string {
 	return fmt.Sprintf("cannot inspect %s (%s): libraries that only %s are not traced", subject, why, which)
 }
 
-// commOf is the name of a process, or "?".
+// commOf returns the name of a process, or "?".
 func commOf(pid uint32) string {
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil {

@@ -19,7 +19,7 @@ func manualText(t *testing.T, f *fake) string {
 	return facts.Manual().String()
 }
 
-// What a tool states stands in its manual, in the section where it belongs.
+// TestManual checks that the manual page contains each part of a tool's definition, in its section.
 func TestManual(t *testing.T) {
 	f := newFake()
 	f.spec.Also = []Alias{{"bogus", []string{"--failed"}}}
@@ -48,7 +48,7 @@ func TestManual(t *testing.T) {
 	} {
 		_, text, _ = strings.Cut(text, "\n\n"+want)
 		if text == "" {
-			t.Fatalf("not there, or not behind what is before it: %q in:\n%s", want, manualText(t, f))
+			t.Fatalf("missing, or in the wrong order: %q in:\n%s", want, manualText(t, f))
 		}
 		text = "\n\n" + text
 	}

@@ -5,34 +5,34 @@ import (
 	"io"
 )
 
-// Messages writes to standard error, and holds lines back while a screen is on the terminal.
+// Messages writes to standard error. While a table is drawn on the terminal, it buffers the lines.
 type Messages struct {
-	Out  io.Writer
-	held bool
-	kept bytes.Buffer
-	last string // the last line that was held back
+	Out     io.Writer
+	held    bool
+	pending bytes.Buffer
+	last    string // the last buffered line
 }
 
-// Write writes b, or keeps it for later.
-func (n *Messages) Write(b []byte) (int, error) {
-	if !n.held {
-		return n.Out.Write(b)
+// Write writes or buffers a line.
+func (m *Messages) Write(b []byte) (int, error) {
+	if !m.held {
+		return m.Out.Write(b)
 	}
-	n.last = string(bytes.TrimSpace(b))
-	return n.kept.Write(b)
+	m.last = string(bytes.TrimSpace(b))
+	return m.pending.Write(b)
 }
 
-// Hold holds back all lines until [Messages.release].
-func (n *Messages) Hold() { n.held = true }
+// Hold buffers all lines until [Messages.Release].
+func (m *Messages) Hold() { m.held = true }
 
-// LastHeld is the last line that was held back, or "".
-func (n *Messages) LastHeld() string { return n.last }
+// LastHeld returns the last buffered line, or "".
+func (m *Messages) LastHeld() string { return m.last }
 
-// Forget has lastHeld return "" until the next line; the line is still written in the end.
-func (n *Messages) Forget() { n.last = "" }
+// Forget makes LastHeld return "" until the next line. Release still writes the forgotten line.
+func (m *Messages) Forget() { m.last = "" }
 
-// Release writes what was held back.
-func (n *Messages) Release() {
-	n.held = false
-	n.kept.WriteTo(n.Out)
+// Release writes the buffered lines and ends the buffering.
+func (m *Messages) Release() {
+	m.held = false
+	m.pending.WriteTo(m.Out)
 }

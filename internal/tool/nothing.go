@@ -10,8 +10,8 @@ import (
 	"github.com/corescope/corescope/internal/flags"
 )
 
-// reportNoRows reports a run without output, and what is known of the reason: an empty result
-// looks the same whether nothing happened, nothing was selected or nothing could be observed.
+// reportNoRows reports a run without output and its possible reasons, because an empty result does
+// not show whether nothing happened, filters excluded everything or nothing could be observed.
 func (s *Session) reportNoRows() {
 	if s.Events > 0 {
 		return
@@ -36,7 +36,7 @@ func (s *Session) whyNothing() (Out []string) {
 		Out = append(Out, fmt.Sprintf("no event in %s at %s", span, where))
 	}
 	for _, hook := range slices.Sorted(maps.Keys(unattached)) {
-		Out = append(Out, fmt.Sprintf("hook %s was attached nowhere: no process mapped %s", hook, unattached[hook]))
+		Out = append(Out, fmt.Sprintf("hook %s was not attached: no process mapped %s", hook, unattached[hook]))
 	}
 	if len(unattached) > 0 && len(s.Objects.Uninspected) > 0 {
 		Out = append(Out, uninspected(s.Objects.Uninspected, 0))
@@ -56,7 +56,7 @@ func (s *Session) exited() (Out []string) {
 	return Out
 }
 
-// plural is a number of things.
+// plural formats a number with the singular or plural form of a noun.
 func plural(n uint64, one, many string) string {
 	if n == 1 {
 		return "1 " + one

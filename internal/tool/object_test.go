@@ -23,7 +23,7 @@ func TestObject(t *testing.T) {
 	}
 	for _, broken := range [][]byte{nil, b.Bytes()[:b.Len()-1], append([]byte("x"), b.Bytes()...)} {
 		if _, err := Object(broken).ReadAt(make([]byte, 1), 0); err == nil {
-			t.Errorf("a broken object of %d bytes is read", len(broken))
+			t.Errorf("no error for a broken object of %d bytes", len(broken))
 		}
 	}
 }

@@ -22,36 +22,36 @@ import (
 type common struct {
 	Duration flags.Duration `flag:"duration" arg:"TIME" help:"stop after this time: 2s, 1m, or a number of seconds"`
 	Limit    uint64         `flag:"limit" min:"1" help:"stop after N rows or reports"`
-	Output   string         `flag:"output" arg:"FORMAT" help:"text, json (an object a line) or csv"`
-	Filter   string         `flag:"filter" arg:"EXPR" help:"only rows for which the expression over columns is true: 'ret < 0'"`
-	NoHeader bool           `flag:"no-header" help:"leave out the line of column names"`
-	Strict   bool           `flag:"strict" help:"exit with 5 when anything was lost"`
-	Explain  bool           `flag:"explain" help:"say which hooks would be taken and why, and exit"`
-	Stats    bool           `flag:"stats" help:"at the end, say what the tool itself has cost"`
-	Verbose  bool           `flag:"verbose,v" help:"say more on standard error"`
-	Hook     []string       `flag:"hook" arg:"HOOK=KIND" help:"take just this way to a hook (see --explain)"`
-	BTF      string         `flag:"btf" arg:"FILE" help:"BTF of the kernel, where it has none at /sys/kernel/btf/vmlinux; also CORESCOPE_BTF"`
-	AnyBTF   bool           `flag:"any-btf" help:"take the BTF of --btf although it is not that of the running kernel, which has its own; numbers may be wrong"`
-	Perf     bool           `flag:"perf-buffer" help:"send events through perf buffers although there is a ring buffer"`
+	Output   string         `flag:"output" arg:"FORMAT" help:"text, json (one object per line) or csv"`
+	Filter   string         `flag:"filter" arg:"EXPR" help:"only rows that match this expression over columns: 'ret < 0'"`
+	NoHeader bool           `flag:"no-header" help:"do not print column names"`
+	Strict   bool           `flag:"strict" help:"exit with code 5 if events were lost"`
+	Explain  bool           `flag:"explain" help:"print the attach type that each hook would use and why, and exit"`
+	Stats    bool           `flag:"stats" help:"at the end, print the CPU time used by the BPF programs and by this process"`
+	Verbose  bool           `flag:"verbose,v" help:"print more details to standard error"`
+	Hook     []string       `flag:"hook" arg:"HOOK=KIND" help:"force one attach type for a hook (see --explain)"`
+	BTF      string         `flag:"btf" arg:"FILE" help:"file with the kernel's BTF, if /sys/kernel/btf/vmlinux does not exist; also CORESCOPE_BTF"`
+	AnyBTF   bool           `flag:"any-btf" help:"use the BTF of --btf even if it differs from that of the running kernel; values may be wrong"`
+	Perf     bool           `flag:"perf-buffer" help:"send events through perf buffers even if the kernel supports the ring buffer"`
 }
 
 // selection is the flag of tools with rows.
 type selection struct {
-	Columns []string `flag:"columns" arg:"a,b,c" help:"columns to show; +a adds one to the usual ones, all is every one"`
+	Columns []string `flag:"columns" arg:"a,b,c" help:"columns to show; +a adds a column to the default ones, all shows every column"`
 }
 
 // returns is the flag of tools that observe returns of user functions.
 type returns struct {
-	Uretprobes bool `flag:"uretprobes" help:"observe returns by uretprobes if not all return instructions of a function can be determined; then an exception, or the cancellation of a thread, that leaves the function aborts its program"`
+	Uretprobes bool `flag:"uretprobes" help:"use a uretprobe for a function if not all of its return instructions can be determined; an exception or thread cancellation that leaves the function then aborts the program"`
 }
 
 // checkOutput returns an error if the source does not support the format.
 func (c *common) checkOutput(src Source) error {
-	known := formats(src)
-	if slices.Contains(known, output.Format(c.Output)) {
+	supported := formats(src)
+	if slices.Contains(supported, output.Format(c.Output)) {
 		return nil
 	}
-	return fmt.Errorf("%w: --output %s: it is %s", flags.ErrUsage, c.Output, listed(known))
+	return fmt.Errorf("%w: --output %s: it must be %s", flags.ErrUsage, c.Output, listed(supported))
 }
 
 func (c *common) check() error {
@@ -61,14 +61,14 @@ func (c *common) check() error {
 	return nil
 }
 
-// kernel returns the kernel, with the types of --btf.
+// kernel returns the running kernel. Its types come from --btf if that is set.
 func (c *common) kernel() (*probe.Kernel, error) {
 	kernel, err := probe.NewKernel(c.BTF)
 	if err != nil || c.BTF == "" || c.AnyBTF {
 		return kernel, err
 	}
 	if err := probe.CheckBTF(c.BTF); err != nil {
-		return nil, fmt.Errorf("--btf (or CORESCOPE_BTF): %w: leave it out, or add --any-btf if it describes this kernel nevertheless", err)
+		return nil, fmt.Errorf("--btf (or CORESCOPE_BTF): %w: omit it, or add --any-btf if the file does describe this kernel", err)
 	}
 	return kernel, nil
 }
@@ -79,12 +79,13 @@ type tasks struct {
 	PID       []uint32 `flag:"pid" arg:"PID" min:"1" id:"process" help:"only these processes (PID in the PID namespace of corescope)"`
 	TID       []uint32 `flag:"tid" arg:"TID" min:"1" id:"thread" help:"only these threads (TID in the PID namespace of corescope)"`
 	UID       string   `flag:"uid" arg:"USER" help:"only tasks of this user, by name or number"`
-	Comm      string   `flag:"comm" arg:"NAME" help:"only tasks of this name; NAME* for those that begin so"`
-	Cgroup    string   `flag:"cgroup" arg:"PATH" help:"only tasks in this cgroup or below it"`
+	Comm      string   `flag:"comm" arg:"NAME" help:"only tasks with this name; NAME* matches a prefix"`
+	Cgroup    string   `flag:"cgroup" arg:"PATH" help:"only tasks in this cgroup or its descendants"`
 	Container string   `flag:"container" arg:"NAME|ID" help:"only tasks in this container"`
 }
 
-// variables returns the constants of the filter. Names of cgroups are in the filter's hierarchy.
+// variables returns the values of the filter's constants in BPF programs. If the selected cgroup
+// is in a v1 hierarchy, programs look up cgroups of all tasks in that hierarchy.
 func (t *tasks) variables(env *Env, kernel *probe.Kernel, spec *ebpf.CollectionSpec) (map[string]any, error) {
 	vars := map[string]any{}
 	if err := t.ids(vars, probe.Capacity(spec.Variables["targ_pids"])); err != nil {
@@ -127,7 +128,7 @@ func (t *tasks) ids(vars map[string]any, most int) error {
 			continue
 		}
 		if len(ids) > most {
-			return fmt.Errorf("%w: --%s: %d numbers: at most %d are accepted", flags.ErrUsage, name, len(ids), most)
+			return fmt.Errorf("%w: --%s: %d IDs: at most %d are supported", flags.ErrUsage, name, len(ids), most)
 		}
 		vars["targ_"+name+"s"] = ids
 		vars["targ_nr_"+name+"s"] = uint32(len(ids))
@@ -148,15 +149,15 @@ func (t *tasks) user(env *Env, vars map[string]any) error {
 	return nil
 }
 
-// comm is compared with its NUL, unless only its beginning is given. The kernel cuts
-// names to 15 bytes, so a longer one is cut as well.
+// comm sets the name to compare with. It includes the NUL byte unless it is a prefix. The kernel
+// truncates names to 15 bytes, so a longer one is truncated too.
 func (t *tasks) comm(vars map[string]any) error {
 	if t.Comm == "" {
 		return nil
 	}
 	name, isPrefix := strings.CutSuffix(t.Comm, "*")
 	if strings.Contains(name, "*") {
-		return fmt.Errorf("%w: --comm %s: it must be a name, or the beginning of one and a * at its end; --filter 'comm matches \"REGEXP\"' selects by other patterns",
+		return fmt.Errorf("%w: --comm %s: only a * at the end is supported: use --filter 'comm matches \"REGEXP\"' for other patterns",
 			flags.ErrUsage, t.Comm)
 	}
 	name = name[:min(len(name), len(value.Comm{})-1)]
@@ -169,7 +170,7 @@ func (t *tasks) comm(vars map[string]any) error {
 
 func (t *tasks) cgroup(env *Env, vars map[string]any) (controller string, err error) {
 	if t.Cgroup != "" && t.Container != "" {
-		return "", fmt.Errorf("%w: --cgroup and --container do not go together", flags.ErrUsage)
+		return "", fmt.Errorf("%w: --cgroup and --container cannot be combined", flags.ErrUsage)
 	}
 	cgroups, err := env.Cgroups()
 	if err != nil && t.Cgroup == "" && t.Container == "" {
@@ -215,8 +216,8 @@ func (t *tasks) targets(env *Env) ([]system.Target, error) {
 	return targets, nil
 }
 
-// subsystem is the kernel's number of a v1 controller: its place in
-// enum cgroup_subsys_id, which depends on the configuration.
+// subsystem returns the number of a v1 controller in enum cgroup_subsys_id, which depends on the
+// configuration of the kernel.
 func subsystem(kernel *probe.Kernel, controller string) (int32, error) {
 	var enum *btf.Enum
 	if err := kernel.TypeByName("cgroup_subsys_id", &enum); err != nil {

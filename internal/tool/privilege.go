@@ -37,15 +37,15 @@ func (t *Tool) keep(p *Plan) system.Capabilities {
 type extra struct {
 	capability system.Capability
 	option     string
-	given      func(*common) bool
-	what       string // what it is for, and when it can be done without
+	isSet      func(*common) bool
+	purpose    string
 }
 
 func extras() []extra {
 	return []extra{
-		{system.CapSysAdmin, "--stats", func(c *common) bool { return c.Stats }, "to have the kernel measure the programs"},
+		{system.CapSysAdmin, "--stats", func(c *common) bool { return c.Stats }, "to enable the kernel's measurement of BPF run time"},
 		{system.CapIPCLock, "--perf-buffer", func(c *common) bool { return c.Perf },
-			"where the buffers are larger than kernel.perf_event_mlock_kb and the memory lock limit allow"},
+			"if the buffers exceed kernel.perf_event_mlock_kb plus the limit of locked memory (ulimit -l)"},
 	}
 }
 
@@ -53,7 +53,7 @@ func extras() []extra {
 func (l *line) needs() system.Capabilities {
 	needs := l.tool.Needs()
 	for _, e := range extras() {
-		if e.given(&l.common) {
+		if e.isSet(&l.common) {
 			needs |= system.Set(e.capability)
 		}
 	}
@@ -67,9 +67,8 @@ func (s *Session) confine() error {
 		return nil
 	}
 	keep := s.keep | s.perfNeeds()
-	// Before 5.19 (c8644cd0efe7) the system call bpf is closed altogether to who has
-	// none of these, if kernel.unprivileged_bpf_disabled is set: also where a descriptor
-	// is all that the operation looks at.
+	// Before kernel 5.19 (c8644cd0efe7), if kernel.unprivileged_bpf_disabled is set, every bpf(2)
+	// operation needs CAP_BPF or CAP_SYS_ADMIN, even one that only uses an open file descriptor.
 	if err := system.Try(0, s.touch); err != nil {
 		keep |= system.Set(system.CapBPF)
 		if held, err := system.Effective(); err != nil || !held.Has(system.CapBPF) {
@@ -77,15 +76,15 @@ func (s *Session) confine() error {
 		}
 	}
 	left, err := system.Confine(keep)
-	if errors.Is(err, unix.ENOTSUP) { // a binary with cgo, which is not ours to hand out
-		fmt.Fprintf(s.ErrOut, "%s: capabilities are kept: %v\n", s.tool.Name, err)
+	if errors.Is(err, unix.ENOTSUP) { // a binary built with cgo, which releases are not
+		fmt.Fprintf(s.ErrOut, "%s: cannot drop capabilities: %v\n", s.tool.Name, err)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	if s.common.Verbose {
-		fmt.Fprintf(s.ErrOut, "%s: capabilities that are kept: %s\n", s.tool.Name, left)
+		fmt.Fprintf(s.ErrOut, "%s: remaining capabilities: %s\n", s.tool.Name, left)
 	}
 	return nil
 }
@@ -110,47 +109,47 @@ func (s *Session) touch() error {
 	return err
 }
 
-// privileges returns the text of the manual page.
+// privileges returns the section PRIVILEGES of the manual page, by paragraph.
 func (f *facts) privileges() []string {
 	var options []string
 	for _, e := range extras() {
-		options = append(options, fmt.Sprintf("%s needs %s as well, %s.", e.option, e.capability, e.what))
+		options = append(options, fmt.Sprintf("%s also needs %s, %s.", e.option, e.capability, e.purpose))
 	}
 	others := ""
 	if len(f.files) > 0 {
-		others = fmt.Sprintf(" To see all processes, and not only those of one's own user, it needs %s as well; it says what it cannot look into.",
+		others = fmt.Sprintf(" To trace processes of other users it also needs %s; processes that it cannot inspect are reported.",
 			fileCapabilities())
 	}
 	return []string{
 		fmt.Sprintf("Needs %s, or root. Before kernel 5.11 it also needs CAP_SYS_RESOURCE, or a limit of locked memory (ulimit -l) "+
-			"that its maps fit in.", f.tool.Needs()) + others,
-		strings.Join(options, " ") + " Where kernel.perf_event_paranoid is above 2, as on Debian and Ubuntu, perf buffers and hooks of the kinds " +
-			"tp, kprobe and uprobe may need CAP_SYS_ADMIN. CAP_DAC_READ_SEARCH lets an ordinary user see the names of containers, where their runtimes keep " +
-			"them to themselves; without it they are called by their short ids.",
-		"When all is attached the tool gives up all capabilities, those of root too, and may gain none by exec (no_new_privs). " +
-			"It keeps only what it was given and still uses: " + f.keeps() + ".",
+			"that is large enough for its maps.", f.tool.Needs()) + others,
+		strings.Join(options, " ") + " If kernel.perf_event_paranoid is greater than 2, as on Debian and Ubuntu, perf buffers and the attach types " +
+			"tp, kprobe and uprobe may need CAP_SYS_ADMIN. Users other than root need CAP_DAC_READ_SEARCH to see the names of containers whose runtime " +
+			"restricts access to its files; otherwise containers have their short IDs as names.",
+		"Once all hooks are attached, the tool drops all capabilities that it no longer needs, also as root, and sets no_new_privs, " +
+			"so that it cannot regain capabilities by exec. It keeps, if it had them at the start: " + f.kept() + ".",
 	}
 }
 
-// keeps says which capabilities a run may keep, and why.
-func (f *facts) keeps() string {
-	keeps := []string{
-		"CAP_DAC_READ_SEARCH where cgroups or containers are shown, to find their names",
-		"CAP_PERFMON and CAP_IPC_LOCK where there are perf buffers, for CPUs that come online (CAP_SYS_ADMIN where that is not enough)",
-		"CAP_BPF where the kernel asks for it at each look at a map (before 5.19, if kernel.unprivileged_bpf_disabled is set)",
+// kept describes the capabilities that a run may keep, and why.
+func (f *facts) kept() string {
+	kept := []string{
+		"CAP_DAC_READ_SEARCH to find the names of cgroups and containers, if they are shown",
+		"CAP_PERFMON and CAP_IPC_LOCK (CAP_SYS_ADMIN if these are not sufficient) to open perf buffers of CPUs that come online, if perf buffers are used",
+		"CAP_BPF if the kernel requires it to read maps (before 5.19, if kernel.unprivileged_bpf_disabled is set)",
 	}
 	switch {
 	case len(f.files) > 0:
-		keeps = append(keeps, f.Keep.String()+" to find files that are mapped later, and to attach to them")
+		kept = append(kept, f.Keep.String()+" to attach to files that are mapped later")
 	case f.Keep.Has(system.CapPerfmon):
-		keeps = append(keeps, f.Keep.String()+" to look at other processes, and at CPUs that come online")
+		kept = append(kept, f.Keep.String()+" to read data of other processes, and to sample on CPUs that come online")
 	case f.Keep != 0:
-		keeps = append(keeps, f.Keep.String()+" to look at other processes")
+		kept = append(kept, f.Keep.String()+" to read data of other processes")
 	}
-	return strings.Join(keeps, "; ")
+	return strings.Join(kept, "; ")
 }
 
-// remedy is the end of an error's sentence: what the user can do.
+// remedy returns advice for the user, which is appended to the error message, or "".
 func (l *line) remedy(err error) string {
 	if exitCode(err) == ExitUsage {
 		return ""

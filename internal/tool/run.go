@@ -39,26 +39,26 @@ var errLost = errors.New("events were lost (--strict)")
 // Run runs the tool until a limit is reached or ctx is done, and returns its exit code. args are
 // the arguments after the tool's name. Rows are written to out, everything else to errOut (see
 // package output).
-func Run(ctx context.Context, t *Tool, args []string, Out, errOut io.Writer) int {
-	return t.runLine(ctx, args, Out, errOut, false)
+func Run(ctx context.Context, t *Tool, args []string, out, errOut io.Writer) int {
+	return t.runLine(ctx, args, out, errOut, false)
 }
 
 // Main is Run for a process that does nothing else: once all hooks are attached, it drops all
 // capabilities that the run no longer needs.
-func Main(ctx context.Context, t *Tool, args []string, Out, errOut io.Writer) int {
-	return t.runLine(ctx, args, Out, errOut, true)
+func Main(ctx context.Context, t *Tool, args []string, out, errOut io.Writer) int {
+	return t.runLine(ctx, args, out, errOut, true)
 }
 
-func (t *Tool) runLine(ctx context.Context, args []string, Out, errOut io.Writer, own bool) int {
+func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer, own bool) int {
 	errOut = &shared{w: errOut}
 	l, err := t.parse(args)
 	switch {
 	case errors.Is(err, flags.ErrHelp):
-		err = errors.Join(err, l.help(Out))
+		err = errors.Join(err, l.help(out))
 	case err != nil:
 		err = fmt.Errorf("%w (see %s --help)", err, t.Name)
 	default:
-		err = l.run(ctx, Out, errOut, own)
+		err = l.run(ctx, out, errOut, own)
 	}
 	if err != nil && !isEnd(err) {
 		fmt.Fprintf(errOut, "%s: %v%s\n", t.Name, err, l.remedy(err))
@@ -88,11 +88,11 @@ func exitCode(err error) int {
 	return ExitFailure
 }
 
-// startGC is the GC percentage during the start, which usually allocates less than 16 MB:
-// garbage collection took a fifth of its time.
+// startGC is the GC percentage (GOGC) until all hooks are attached. With the default of 100, garbage
+// collection takes a fifth of that time. Less than 16 MB are usually allocated.
 const startGC = 400
 
-func (l *line) run(ctx context.Context, Out, errOut io.Writer, own bool) error {
+func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 	usualGC := debug.SetGCPercent(startGC)
 	defer debug.SetGCPercent(usualGC)
 	src, env, err := l.source()
@@ -100,7 +100,7 @@ func (l *line) run(ctx context.Context, Out, errOut io.Writer, own bool) error {
 		return err
 	}
 	if print := src.Base().Print; print != nil {
-		return print(Out)
+		return print(out)
 	}
 	if err := l.start(src.Base()); err != nil {
 		return err
@@ -115,28 +115,28 @@ func (l *line) run(ctx context.Context, Out, errOut io.Writer, own bool) error {
 	}
 	defer s.Objects.Close()
 	if l.common.Explain {
-		return s.explain(Out)
+		return s.explain(out)
 	}
-	ctx, stop := untilClosed(ctx, Out)
+	ctx, stop := untilClosed(ctx, out)
 	defer stop()
-	asked := ctx // done by a signal, not by the end of the command
+	interrupted := ctx // done by a signal, not by the end of the command
 	if l.command != nil {
 		ctx, stop = l.command.until(ctx)
 		defer stop()
 	}
 	s.command, s.usualGC = l.command, usualGC
-	s.Terminal, s.ErrOut, s.own = Out, &Messages{Out: errOut}, own
+	s.Terminal, s.ErrOut, s.own = out, &Messages{Out: errOut}, own
 	env.warn = func(err error) { fmt.Fprintf(s.ErrOut, "%s: %v\n", l.tool.Name, err) }
 	format := output.Format(l.common.Output)
 	s.Out = output.New(output.Options{
 		Format: format, Name: l.tool.Name, NoHeader: l.common.NoHeader || s.blocks && format == output.Text,
-		Columns: s.columns, Out: Out, Err: s.ErrOut,
+		Columns: s.columns, Out: out, Err: s.ErrOut,
 	})
-	return errors.Join(s.follow(ctx, src), s.endCommand(asked))
+	return errors.Join(s.runSource(ctx, src), s.endCommand(interrupted))
 }
 
-// follow runs the source and writes the summary.
-func (s *Session) follow(ctx context.Context, src Source) error {
+// runSource runs the source and writes the summary.
+func (s *Session) runSource(ctx context.Context, src Source) error {
 	if s.common.Stats || src.Base().Measure {
 		if err := s.stats.begin(); err != nil {
 			return err
@@ -398,13 +398,13 @@ func (s *Session) reportRefused() {
 
 // reportNamespace reports that rows have IDs of another PID namespace than flags and /proc.
 func (s *Session) reportNamespace() {
-	ns, _ := s.Env.PIDNamespace() // with an error, OtherProc is what is known
+	ns, _ := s.Env.PIDNamespace() // OtherProc is valid even with an error
 	switch {
 	case ns.Initial || !s.tool.Tasks:
 	case ns.OtherProc:
 		fmt.Fprintf(s.ErrOut, "%s: cannot read files of processes: %v (%s)\n", s.tool.Name, system.ErrOtherProc, mountProc)
 	case ns.Inode != 0:
-		fmt.Fprintf(s.ErrOut, "%s: running in a child PID namespace: --pid and --tid have its IDs, rows have those of the initial PID namespace\n", s.tool.Name)
+		fmt.Fprintf(s.ErrOut, "%s: running in a child PID namespace: --pid and --tid use its IDs, rows use those of the initial PID namespace\n", s.tool.Name)
 	}
 }
 
@@ -436,8 +436,8 @@ func (s *Session) Ready() error {
 	}
 	s.reportRefused()
 	s.reportNamespace()
-	if begun := s.Objects.Variables["held_begun"]; begun != nil { // held.bpf.h
-		if err := begun.Set(true); err != nil {
+	if v := s.Objects.Variables["held_begun"]; v != nil { // held.bpf.h
+		if err := v.Set(true); err != nil {
 			return fmt.Errorf("start recording held objects: %w", err)
 		}
 	}

@@ -71,13 +71,13 @@ func TestUsage(t *testing.T) {
 		{[]string{"--pid", "4294967296"}, "4294967296 is out of range"},
 		{[]string{"--pid", strings.Repeat("1,", 16) + "1"}, "--pid: 17 numbers: at most 16"},
 		{[]string{"--duration", "0"}, "not greater than zero"},
-		{[]string{"--output", "xml"}, "it is text, json or csv"},
+		{[]string{"--output", "xml"}, "it must be text, json or csv"},
 		{[]string{"--columns", "pid,none"}, "no such column"},
 		{[]string{"--filter", "nosuch == 1"}, "unknown name nosuch"},
 		{[]string{"--uid", "no such user"}, "no such user"},
 		{[]string{"--cgroup", "/no/such"}, "no such cgroup"},
 		{[]string{"--container", "none-such"}, "none-such"},
-		{[]string{"--cgroup", "/", "--container", "x"}, "do not go together"},
+		{[]string{"--cgroup", "/", "--container", "x"}, "cannot be combined"},
 		{[]string{"--name", strings.Repeat("x", 17)}, "--name: 17 bytes are too long"},
 		{[]string{"--hook", "open=none"}, "no such hook"},
 		{[]string{"--flag-filter", "O_NONE"}, `--flag-filter: "O_NONE" is not a flag of open(2)`},
@@ -93,8 +93,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// BTF of another kernel is refused, as programs would load with it and read the wrong bytes; a
-// copy of the running kernel's is not.
+// TestOtherBTF checks that --btf refuses the BTF of another kernel, with which programs would read
+// wrong fields, and accepts a copy of the running kernel's BTF.
 func TestOtherBTF(t *testing.T) {
 	tooltest.Root(t)
 	own, err := os.ReadFile("/sys/kernel/btf/vmlinux")
@@ -138,7 +138,7 @@ func TestNotPermitted(t *testing.T) {
 	}
 	done := make(chan result)
 	go func() {
-		// A thread that gives up its rights ends with its goroutine.
+		// The thread exits with its goroutine, so no other test runs without privileges.
 		runtime.LockOSThread()
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
 			done <- result{-1, errno.Error()}
@@ -172,8 +172,8 @@ func TestLimitAndDuration(t *testing.T) {
 	}
 }
 
-// TestStrict fills the smallest ring while the output is stuck, so that events must be
-// lost: all are said, and the exit code tells.
+// TestStrict fills the smallest ring buffer while the output is blocked, so that events are lost.
+// Rows and lost events must equal the opens, and the exit code must be 5.
 func TestStrict(t *testing.T) {
 	tooltest.Root(t)
 	path := filepath.Join(t.TempDir(), "x")
@@ -201,8 +201,8 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// TestFilterFails has a filter that cannot be computed for one of two rows: that one is
-// lost, and the other shown.
+// TestFilterFails uses a filter that fails for one of two rows: that row is counted as lost, and the
+// other one is shown.
 func TestFilterFails(t *testing.T) {
 	tooltest.Root(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -220,7 +220,7 @@ func TestFilterFails(t *testing.T) {
 	}
 }
 
-// A run without output says why, as far as is known.
+// TestNothing checks that a run without output reports the possible reasons.
 func TestNothing(t *testing.T) {
 	tooltest.Root(t)
 	child := exec.Command("sleep", "1000")
@@ -255,7 +255,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// stuck is an output that takes nothing until it is free.
+// stuck is an output that blocks until free is closed.
 type stuck struct {
 	bytes.Buffer
 	free chan struct{}
@@ -273,7 +273,7 @@ func TestClosedPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	// Nothing happens that it could write: the closed pipe itself must end it.
+	// There are no rows to write: the closed pipe itself must end the run.
 	code, stderr := run(t, t.Context(), w, func() { r.Close() }, "--path", "/none", "--no-header")
 	if code != tool.ExitOK {
 		t.Errorf("exit code %d: %s", code, stderr)
@@ -293,8 +293,8 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
-// TestNothingLeft looks at the process's own descriptors after runs that end in
-// different ways: nothing is pinned, so what no descriptor holds is gone.
+// TestNothingLeft checks the file descriptors of this process after runs that end in different ways.
+// Nothing is pinned, so the kernel has released every object without a descriptor.
 func TestNothingLeft(t *testing.T) {
 	tooltest.Root(t)
 	canceled, cancel := context.WithCancel(t.Context())
@@ -304,7 +304,7 @@ func TestNothingLeft(t *testing.T) {
 	} {
 		run(t, canceled, io.Discard, nil, args...)
 		if left := bpfDescriptors(t); len(left) > 0 {
-			t.Errorf("%v has left %v", args, left)
+			t.Errorf("%v: open descriptors remain: %v", args, left)
 		}
 	}
 }

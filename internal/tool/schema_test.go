@@ -44,7 +44,7 @@ func parse(t *testing.T, text string) any {
 	return v
 }
 
-// Lines are taken or refused; the refused ones differ from good ones in one place.
+// TestEventSchema validates correct lines, and incorrect ones that differ from them in one place.
 func TestEventSchema(t *testing.T) {
 	const head = `{"type":"event","time":"2026-01-02T03:04:05.000000006Z",`
 	all := compile(t, newFake())
@@ -72,11 +72,11 @@ func TestEventSchema(t *testing.T) {
 	}
 }
 
-// What is said about the rows, as the program writes it.
+// TestOtherLinesMatchSchema validates the lines other than rows.
 func TestOtherLinesMatchSchema(t *testing.T) {
 	schema := compile(t, newFake())
-	var Out bytes.Buffer
-	w := output.New(output.Options{Format: output.JSON, Out: &Out})
+	var out bytes.Buffer
+	w := output.New(output.Options{Format: output.JSON, Out: &out})
 	now := time.Now()
 	counts := map[string]uint64{"buffer_full": 1}
 	stats := &Stats{Programs: []probe.ProgramStats{{Program: "open__btf", Runs: 3, NsARun: 1.5}}}
@@ -90,7 +90,7 @@ func TestOtherLinesMatchSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lines := strings.Split(strings.TrimSpace(Out.String()), "\n")
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 4 {
 		t.Fatalf("%d lines, want 4: %q", len(lines), lines)
 	}
@@ -124,7 +124,7 @@ func TestHistogramSchema(t *testing.T) {
 		for _, key := range []string{`"unit":"usecs",`, `"comm":"a\ufffd",`, `"p99":`, `"buckets":`} {
 			less := strings.Replace(line, key, strings.Replace(key, `"`, `"no`, 1), 1)
 			if less == line || schema.Validate(parse(t, less)) == nil {
-				t.Errorf("taken although a key is another: %s", less)
+				t.Errorf("no error for a line with a renamed key: %s", less)
 			}
 		}
 	}
@@ -139,11 +139,11 @@ func TestSchemaKeepsOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var places []int
+	var positions []int
 	for _, want := range []string{`"$schema"`, "Show <nothing>", `"const": "ready"`, `"comm"`, `"comm_base64"`, `"note"`, `"const": "lost"`, `"const": "summary"`} {
-		places = append(places, strings.Index(string(text), want))
+		positions = append(positions, strings.Index(string(text), want))
 	}
-	if !slices.IsSorted(places) || places[0] < 0 {
-		t.Errorf("places are %v", places)
+	if !slices.IsSorted(positions) || positions[0] < 0 {
+		t.Errorf("positions are %v", positions)
 	}
 }

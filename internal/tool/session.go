@@ -24,8 +24,8 @@ type Session struct {
 	Env      *Env
 	columns  []column.Column
 	Objects  *probe.Objects
-	PID      uint32              // of --pid if it selects exactly one process, else 0
-	own      bool                // the OS process exists for this run alone
+	PID      uint32              // --pid if it selects exactly one process, else 0
+	own      bool                // the OS process executes only this run
 	keep     system.Capabilities // needed after all hooks are attached
 	standIns []StandIn
 	Out      *output.Writer
@@ -38,7 +38,7 @@ type Session struct {
 	stats    stats
 	command  *command // of --exec, or nil
 	usualGC  int      // debug.SetGCPercent after the start
-	Events   uint64   // events that passed the filter
+	Events   uint64   // rows that passed the filters, or values of histograms
 	Excluded uint64   // rows that --filter or the source excluded
 	Shown    uint64   // rows or reports written
 	begun    time.Time
@@ -52,14 +52,14 @@ func (s *Session) Notify(err error) { fmt.Fprintf(s.ErrOut, "%s: %v\n", s.tool.N
 // Name is the tool's name.
 func (s *Session) Name() string { return s.tool.Name }
 
-// IsVerbose is --verbose, hasNoHeader --no-header.
+// IsVerbose reports whether --verbose is set, HasNoHeader whether --no-header is set.
 func (s *Session) IsVerbose() bool   { return s.common.Verbose }
 func (s *Session) HasNoHeader() bool { return s.common.NoHeader }
 
-// SetList says that rows follow at once, so that text prints no line when the run is ready.
+// SetList declares that rows follow immediately, so that text output has no "ready" line.
 func (s *Session) SetList() { s.lists = true }
 
-// Wall turns a time of the boot clock into wall time.
+// Wall converts boot time to wall time.
 func (s *Session) Wall(t *value.Time) error { return s.clock.wall(t) }
 
 // clock converts CLOCK_BOOTTIME to wall time. It measures the offset again every second, so
@@ -212,9 +212,9 @@ func (st *stats) close() {
 
 // Stats is the cost of a run.
 type Stats struct {
-	Seconds  float64              `json:"seconds" help:"time that was measured"`
+	Seconds  float64              `json:"seconds" help:"duration of the measurement"`
 	Programs []probe.ProgramStats `json:"programs"`
-	UserCPU  float64              `json:"user_cpu" help:"share of one CPU that the process took, in user and kernel mode"`
+	UserCPU  float64              `json:"user_cpu" help:"share of one CPU used by this process, in user and kernel mode"`
 }
 
 func (st *stats) report(o *probe.Objects) (*Stats, error) {

@@ -7,8 +7,8 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// shared is standard error: several goroutines write whole lines to it, which can contain names
-// that others chose.
+// shared is standard error for several goroutines. It escapes terminal control sequences, because
+// messages can contain names chosen by untrusted users.
 type shared struct {
 	mu sync.Mutex
 	w  io.Writer

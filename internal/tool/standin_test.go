@@ -9,14 +9,14 @@ import (
 	"github.com/corescope/corescope/internal/probe"
 )
 
-// Of a hook and its stand-in one is taken, and the other may be missing.
+// TestStandIns checks that either a hook or its stand-in is used, and that the other may be missing.
 func TestStandIns(t *testing.T) {
 	pairs := []StandIn{{Hook: "calls", For: "functions", Means: "all is slower"}}
 	ok := []probe.Attempt{{Variant: probe.Variant{Kind: "raw"}}}
 	no := []probe.Attempt{{Variant: probe.Variant{Kind: "raw"}, Err: errors.New("no")}}
 	for _, tc := range []struct {
 		functions, calls []probe.Attempt
-		taken            string
+		used             string
 		missing          bool
 	}{
 		{ok, ok, "functions", false},
@@ -25,27 +25,27 @@ func TestStandIns(t *testing.T) {
 		{no, no, "", true},
 	} {
 		tried := map[string][]probe.Attempt{"functions": tc.functions, "calls": tc.calls}
-		var taken []string
+		var used []string
 		for _, e := range explainAll(tried, pairs) {
 			if e.Taken {
-				taken = append(taken, e.Hook)
+				used = append(used, e.Hook)
 			}
 		}
-		if !slices.Equal(taken, strings.Fields(tc.taken)) {
-			t.Errorf("taken %q, want %q", taken, tc.taken)
+		if !slices.Equal(used, strings.Fields(tc.used)) {
+			t.Errorf("used %q, want %q", used, tc.used)
 		}
-		if err := missingHook(tried, excused(tried, pairs)); (err != nil) != tc.missing {
-			t.Errorf("with %q: %v", tc.taken, err)
+		if err := missingHook(tried, replaceable(tried, pairs)); (err != nil) != tc.missing {
+			t.Errorf("with %q: %v", tc.used, err)
 		}
 	}
 }
 
-// The manual says when a stand-in is taken, and what that means.
+// TestManualOfStandIns checks that the manual states when a stand-in is used and what differs then.
 func TestManualOfStandIns(t *testing.T) {
 	f := newFake()
 	f.programs["calls__raw"] = "raw_tp/sys_enter"
 	f.StandIns = []StandIn{{Hook: "calls", For: "open", Means: "all is slower"}}
 	if text := manualText(t, f); !strings.Contains(text, "Used only if the kernel does not support the hook open: all is slower.") {
-		t.Errorf("it is not in the manual: %s", text)
+		t.Errorf("the manual page does not describe the stand-in: %s", text)
 	}
 }

@@ -58,8 +58,7 @@ type Tool struct {
 	build func() (options any, source func(*Env) (Source, error))
 }
 
-// Plan is what one run of a tool needs from the kernel besides its object. Every source
-// embeds it.
+// Plan defines what one run of a tool loads and attaches. Every source embeds it.
 type Plan struct {
 	// Variables sets variables of the programs, except those that flags set.
 	Variables map[string]any
@@ -83,7 +82,7 @@ type Plan struct {
 	Output string
 	// Duration, if set, is the default of --duration, from a positional argument.
 	Duration flags.Duration
-	// Print, if set, replaces the run: nothing is loaded.
+	// Print, if set, is called instead of the run: no programs are loaded.
 	Print func(io.Writer) error
 	// Measure enables the kernel's run time statistics of BPF programs for the duration of the
 	// run, as --stats does. It requires CAP_SYS_ADMIN.
@@ -120,16 +119,17 @@ type (
 	Kernel   = probe.Kernel
 )
 
-// Sampling is when programs of perf events run.
+// Sampling defines when programs of perf events run.
 type Sampling = probe.Sampling
 
+// Base returns the plan: see [Source].
 func (p *Plan) Base() *Plan { return p }
 
 // Source produces the output of a run. Package source has the implementations.
 type Source interface {
-	// Base is what all sources have in common.
+	// Base returns the plan of the run.
 	Base() *Plan
-	// Kind is the "type" of its lines in JSON.
+	// Kind returns the "type" of its rows in JSON.
 	Kind() string
 	// Describe binds columns and checks types. It needs no kernel.
 	Describe(*Env, *ebpf.CollectionSpec) (*Description, error)

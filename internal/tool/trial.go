@@ -13,16 +13,15 @@ import (
 // Trial is the result of trying a tool without options on this machine.
 type Trial struct {
 	Name string `json:"name" help:"name of the tool"`
-	Runs bool   `json:"runs" help:"it runs here"`
-	// Hooks are the ways that were tried. None are where it came to none.
-	Hooks  []Explanation `json:"hooks" help:"every way to every hook, best first; none where it did not come to that"`
-	Error  string        `json:"error,omitempty" help:"why it does not run"`
-	Remedy string        `json:"remedy,omitempty" help:"what can be done about it"`
-	// Code is what the tool would exit with.
-	Code uint64 `json:"exit_code" help:"what it would exit with: 0, 3 not permitted, 4 this kernel cannot, 1 else"`
+	Runs bool   `json:"runs" help:"whether the tool runs on this machine"`
+	// Hooks lists the attach types that were tried. It is empty if the test failed before that.
+	Hooks  []Explanation `json:"hooks" help:"attach types of all hooks, in the order in which they are tried; empty if the test failed before that"`
+	Error  string        `json:"error,omitempty" help:"why the tool does not run"`
+	Remedy string        `json:"remedy,omitempty" help:"what to do about the error"`
+	Code   uint64        `json:"exit_code" help:"exit code that the tool would have: 0; 3 not permitted; 4 not supported by this kernel; otherwise 1"`
 }
 
-// NeedsArguments tells that the tool does nothing without: there is no run of it to try.
+// NeedsArguments reports whether the tool cannot run without arguments, and so cannot be tried.
 func (t *Tool) NeedsArguments() bool {
 	l, err := t.parse(nil)
 	if err != nil {
@@ -67,28 +66,28 @@ func (t *Tool) try(trial *Trial, args []string) error {
 	}
 	p := src.Base()
 	trial.Hooks = explainAll(tried, p.StandIns)
-	return missingHook(tried, slices.Concat(p.Optional, excused(tried, p.StandIns)))
+	return missingHook(tried, slices.Concat(p.Optional, replaceable(tried, p.StandIns)))
 }
 
-// excused are the hooks that there need be no way to, as there is one to their stand-in or
-// to what they stand in for.
-func excused(tried map[string][]probe.Attempt, pairs []StandIn) []string {
-	var Out []string
+// replaceable returns the hooks that need not work, because their stand-in works, or the hook that
+// they replace.
+func replaceable(tried map[string][]probe.Attempt, pairs []StandIn) []string {
+	var hooks []string
 	for _, s := range pairs {
 		if works(tried[s.Hook]) {
-			Out = append(Out, s.For)
+			hooks = append(hooks, s.For)
 		}
 		if works(tried[s.For]) {
-			Out = append(Out, s.Hook)
+			hooks = append(hooks, s.Hook)
 		}
 	}
-	return Out
+	return hooks
 }
 
-// missingHook is the error of the first hook that there is no way to and that the tool
-// cannot do without, as attaching would have it.
+// missingHook returns the error of the first required hook that does not work, as attaching would.
+// If all hooks are optional and none works, it returns the error of the first one.
 func missingHook(tried map[string][]probe.Attempt, optional []string) error {
-	var missed *probe.HookError
+	var firstErr *probe.HookError
 	attached := len(tried) == 0
 	for _, hook := range slices.Sorted(maps.Keys(tried)) {
 		err := &probe.HookError{Hook: hook, Tried: tried[hook]}
@@ -97,12 +96,12 @@ func missingHook(tried map[string][]probe.Attempt, optional []string) error {
 			attached = true
 		case !slices.Contains(optional, hook):
 			return err
-		case missed == nil:
-			missed = err
+		case firstErr == nil:
+			firstErr = err
 		}
 	}
 	if !attached {
-		return missed
+		return firstErr
 	}
 	return nil
 }

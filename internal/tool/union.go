@@ -18,8 +18,8 @@ func (t *Tool) Schema() ([]byte, error) {
 	return document.UnionSchema(all)
 }
 
-// shapes describe the command lines that rows of a tool may depend on, the first of them
-// without options: each of its own flags that is true or false, and its examples.
+// shapes describes the tool for each command line that can determine the keys of its rows: without
+// options, with each of its own boolean flags, and with the arguments of each example.
 func (t *Tool) shapes() ([]*document.Tool, error) {
 	spec, err := t.Object()
 	if err != nil {
@@ -41,7 +41,7 @@ func (t *Tool) shapes() ([]*document.Tool, error) {
 	return all, nil
 }
 
-// variations are command lines that rows may depend on.
+// variations returns these command lines, except the one without options.
 func variations(f *document.Tool) [][]string {
 	var all [][]string
 	for _, flag := range f.Flags[0].Flags {

@@ -21,7 +21,7 @@ func reportOf(checks ...plan.Check) *report {
 	return &report{kernel: kernel{name: "k"}, tools: map[string]*result{"t": {
 		Checks: checks,
 		Variants: []plan.Variant{
-			{Hook: "h", Kind: "btf", Result: "taken", Taken: true},
+			{Hook: "h", Kind: "btf", Result: "used", Taken: true},
 			{Hook: "h", Kind: "raw", Result: "works"},
 			{Hook: "h", Kind: "tp", Result: "not supported by this kernel"},
 			{Hook: "h", Kind: "bad", Result: "refused by the verifier: why"},

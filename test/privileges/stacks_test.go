@@ -27,7 +27,7 @@ func TestKeptForUserStacks(t *testing.T) {
 				t.Fatalf("%q: %v: %s", args, err, &stderr)
 			}
 			for line := range strings.Lines(stderr.String()) {
-				if _, kept, ok := strings.Cut(line, "capabilities that are kept: "); ok && !strings.Contains(kept, "CAP_BPF") {
+				if _, kept, ok := strings.Cut(line, "remaining capabilities: "); ok && !strings.Contains(kept, "CAP_BPF") {
 					t.Errorf("%q keeps %s", args, kept)
 				}
 			}

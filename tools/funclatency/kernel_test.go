@@ -25,7 +25,7 @@ func kernelHooks(t *testing.T, function string) []string {
 			t.Fatal(err)
 		}
 		t.Logf("%s: %s", attach.Kind, attach.Result)
-		if attach.Result == "taken" || attach.Result == "works" {
+		if attach.Result == "used" || attach.Result == "works" {
 			kinds = append(kinds, attach.Hook+"="+attach.Kind)
 		}
 	}

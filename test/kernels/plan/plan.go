@@ -44,7 +44,7 @@ type Variant struct {
 func (v Variant) Same(other Variant) bool { return v.Hook == other.Hook && v.Kind == other.Kind }
 
 // Works reports whether the kernel supports the attach type.
-func (v Variant) Works() bool { return v.Result == "taken" || v.Result == "works" }
+func (v Variant) Works() bool { return v.Result == "used" || v.Result == "works" }
 
 // Refused reports whether the kernel has the features of the attach type but rejects the program.
 func (v Variant) Refused() bool { return strings.HasPrefix(v.Result, "refused") }
