@@ -67,7 +67,7 @@ func TestSchemaHoldsForEveryCommandLine(t *testing.T) {
 			for _, args := range commandLines(t, &once) {
 				facts, err := once.Facts(args...)
 				if err != nil {
-					continue // they exclude each other
+					continue // these flags cannot be combined
 				}
 				text, err := facts.Schema()
 				if err != nil {

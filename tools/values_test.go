@@ -17,8 +17,8 @@ func TestValuesRefused(t *testing.T) {
 	for line, want := range map[string]string{
 		"biosnoop -m -1":                       `"-m, --min" flag: "-1" is not a duration`,
 		"offcputime -m 10 -M 5":                "--max-block-time 5: it must be at least --min-block-time, which is 10",
-		"wakeuptime -u -k":                     "--user-threads-only and --kernel-threads-only exclude each other",
-		"profile -U -K":                        "--user-stacks-only and --kernel-stacks-only exclude each other",
+		"wakeuptime -u -k":                     "--user-threads-only and --kernel-threads-only cannot be combined",
+		"profile -U -K":                        "--user-stacks-only and --kernel-stacks-only cannot be combined",
 		"offcputime --state -5":                `"-5" for "--state" flag: it must be -1 to 65535`,
 		"offwaketime --state 65536":            "it must be -1 to 65535",
 		"vfsstat 1 0":                          `"0" for count: it must be at least 1`,

@@ -12,15 +12,15 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// groups counts rows that are equal in the shown columns.
+// groups counts rows that have equal values in the shown columns.
 type groups[R any] struct {
-	byKey map[string]*alike[R]
+	byKey map[string]*group[R]
 	key   []byte
-	count uint64 // the one that the column "count" is bound to
+	count uint64 // bound to the column "count"
 }
 
-// alike is the last row of a group, and the number of its rows.
-type alike[R any] struct {
+// group is the last row of a group, and the number of its rows.
+type group[R any] struct {
 	key   string
 	row   R
 	count uint64
@@ -36,20 +36,20 @@ func (g *groups[R]) add(row *R, cols []column.Column) {
 		}
 		g.key = append(g.key, ',')
 	}
-	one := g.byKey[string(g.key)]
-	if one == nil {
+	found := g.byKey[string(g.key)]
+	if found == nil {
 		if g.byKey == nil {
-			g.byKey = map[string]*alike[R]{}
+			g.byKey = map[string]*group[R]{}
 		}
-		one = &alike[R]{key: string(g.key)}
-		g.byKey[one.key] = one
+		found = &group[R]{key: string(g.key)}
+		g.byKey[found.key] = found
 	}
-	one.row = *row
-	one.count++
+	found.row = *row
+	found.count++
 }
 
 // sorted returns the groups, largest first.
-func (g *groups[R]) sorted() []*alike[R] {
+func (g *groups[R]) sorted() []*group[R] {
 	all := slices.Collect(maps.Values(g.byKey))
 	sortRows(all, func(i, k int) int {
 		return cmp.Or(cmp.Compare(all[k].count, all[i].count), cmp.Compare(all[i].key, all[k].key))
@@ -62,7 +62,7 @@ func (e *Events[R]) describeCounts() *tool.Description {
 	count, _ := value.Of(&e.groups.count)
 	e.rows.cols.All = append(e.rows.cols.All, column.Column{
 		Key: countKey, Header: "COUNT", Width: 10, Value: count,
-		Help: "rows that are alike in the other columns that are shown",
+		Help: "number of rows with the same values in the other shown columns",
 	})
 	keys := append(slices.Clone(e.Count), countKey)
 	e.rows.cols.Machine = keys
@@ -84,8 +84,8 @@ func (e *Events[R]) showCounts(s *tool.Session) error {
 	return s.Out.Flush()
 }
 
-// sortRows sorts a slice with a function that compares two indices. Package slices would compile a
-// sort for every tool: 350 KB in all.
+// sortRows sorts a slice with a function that compares two indices. The generic functions of package
+// slices would be instantiated for every tool, which increases the binary by 350 KB.
 func sortRows(rows any, compare func(i, k int) int) {
 	sort.Slice(rows, func(i, k int) bool { return compare(i, k) < 0 })
 }

@@ -21,11 +21,11 @@ type display struct {
 // openDisplay opens the terminal for drawing. It returns nil if output is not such a terminal: the
 // table is then plain text.
 func openDisplay(s *tool.Session, stop context.CancelFunc) (*display, error) {
-	Out, ok := s.Terminal.(*os.File)
+	out, ok := s.Terminal.(*os.File)
 	if !ok || s.Out.Format() != output.Text {
 		return nil, nil
 	}
-	scr, err := screen.Open(Out)
+	scr, err := screen.Open(out)
 	if errors.Is(err, screen.ErrNone) {
 		if s.IsVerbose() {
 			fmt.Fprintf(s.ErrOut, "%s: %v\n", s.Name(), err)
@@ -66,7 +66,7 @@ func (t *Table[K, V, R]) show(ctx context.Context, s *tool.Session, d *display) 
 	if err := s.Ready(); err != nil {
 		return err
 	}
-	s.ErrOut.Forget() // that it is ready can be seen
+	s.ErrOut.Forget() // do not show the line "ready": the table shows it
 	t.draw(s, d)
 	keys := d.requests(ctx, func(k screen.Key) error { return t.handle(s, d, k) })
 	err := t.repeat(ctx, s, &t.epochs, keys, func() error { return t.refresh(s, d) })
@@ -115,7 +115,7 @@ func (t *Table[K, V, R]) sortNext(step int) {
 	if t.sorted() < 0 {
 		i = 0
 	}
-	_ = t.sortBy(t.cols.Shown[i].Key) // it is there
+	_ = t.sortBy(t.cols.Shown[i].Key) // cannot fail: the column exists
 }
 
 // sorted returns the index of the shown column that rows are sorted by, or -1.

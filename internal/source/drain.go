@@ -17,17 +17,17 @@ func (h *Hists[K, L]) drain(s *tool.Session) error {
 	if h.hists == nil {
 		h.hists = map[L]*histogram.Histogram{}
 	}
-	over := h.epochs.over(s)
+	hasEnded := h.epochs.hasEnded(s)
 	if h.plain {
-		return h.drainPlain(s.Objects.Maps["hists_plain"], over)
+		return h.drainPlain(s.Objects.Maps["hists_plain"], hasEnded)
 	}
-	return h.drainKeyed(s.Objects.Maps["hists"], over, !s.Objects.Attached())
+	return h.drainKeyed(s.Objects.Maps["hists"], hasEnded, !s.Objects.Attached())
 }
 
-func (h *Hists[K, L]) drainPlain(m *ebpf.Map, over func(epoch uint32) bool) error {
-	var none K
+func (h *Hists[K, L]) drainPlain(m *ebpf.Map, hasEnded func(epoch uint32) bool) error {
+	var noKey K
 	for epoch := range uint32(2) {
-		if !over(epoch) {
+		if !hasEnded(epoch) {
 			continue
 		}
 		var cpus []histSlots
@@ -36,10 +36,10 @@ func (h *Hists[K, L]) drainPlain(m *ebpf.Map, over func(epoch uint32) bool) erro
 		}
 		for cpu := range cpus {
 			for nr := range cpus[cpu].Slots {
-				h.add(none, nr, &cpus[cpu].Slots[nr])
+				h.add(noKey, nr, &cpus[cpu].Slots[nr])
 			}
 		}
-		// CPUs without a value get zeros. Structs would be written field by field.
+		// Put writes zeros for CPUs without a value. Encoding a struct for each CPU would be slower.
 		if err := m.Put(epoch, cpus[:0]); err != nil {
 			return fmt.Errorf("clear histogram: %w", err)
 		}
@@ -47,11 +47,11 @@ func (h *Hists[K, L]) drainPlain(m *ebpf.Map, over func(epoch uint32) bool) erro
 	return nil
 }
 
-func (h *Hists[K, L]) drainKeyed(m *ebpf.Map, over func(epoch uint32) bool, last bool) error {
+func (h *Hists[K, L]) drainKeyed(m *ebpf.Map, hasEnded func(epoch uint32) bool, last bool) error {
 	var old []histEntry[K]
 	var slots []histogram.Slot
 	err := probe.EachEntry(m, func(e *histEntry[K], slot *histogram.Slot) {
-		if over(uint32(e.Epoch)) {
+		if hasEnded(uint32(e.Epoch)) {
 			old, slots = append(old, *e), append(slots, *slot)
 		}
 	})
@@ -70,7 +70,7 @@ func (h *Hists[K, L]) drainKeyed(m *ebpf.Map, over func(epoch uint32) bool, last
 	return nil
 }
 
-// awaitStacks returns when the stacks of the keys are symbolized.
+// awaitStacks waits until the stacks of the keys are symbolized.
 func (h *Hists[K, L]) awaitStacks(entries []histEntry[K], last bool) error {
 	if h.Stacks == nil {
 		return nil

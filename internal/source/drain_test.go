@@ -10,7 +10,7 @@ import (
 	"github.com/corescope/corescope/internal/probe"
 )
 
-// newMap is a map of n entries, from 0 on.
+// newMap returns a map with n entries, whose keys start at 0.
 func newMap(t *testing.T, kind ebpf.MapType, n uint32, value func(uint32) uint32) *ebpf.Map {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -29,8 +29,8 @@ func newMap(t *testing.T, kind ebpf.MapType, n uint32, value func(uint32) uint32
 	return m
 }
 
-// TestDrain moves all entries out of a map, each once: by batches, and by single calls
-// where the kernel has no batches for the map, as before 5.6 for any.
+// TestDrain moves all entries out of a map, each once: in batches, and by single calls if the kernel
+// supports no batches for the type of the map (before 5.6 for any type).
 func TestDrain(t *testing.T) {
 	double := func(key uint32) uint32 { return 2 * key }
 	loopback := func(uint32) uint32 { return 1 } // a network device
@@ -69,7 +69,7 @@ func TestDrain(t *testing.T) {
 			if err := probe.EachEntry(m, func(key, _ *uint32) { keys = append(keys, *key) }); err != nil || len(keys) != n+1 {
 				t.Errorf("%d entries are left, want 1: %v", len(keys)-n, err)
 			}
-			// One that has gone meanwhile is no error.
+			// Deleting an entry that no longer exists is no error.
 			if err := probe.DeleteOneByOne(m, keys[:2]); err != nil {
 				t.Error(err)
 			}

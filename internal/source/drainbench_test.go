@@ -13,7 +13,7 @@ import (
 	"github.com/corescope/corescope/internal/histogram"
 )
 
-// newPlain is the map "hists_plain", and a value of it that has counted once on each CPU.
+// newPlain returns the map "hists_plain", and a value with one count on each CPU.
 func newPlain(t testing.TB) (*ebpf.Map, []histSlots) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -33,7 +33,7 @@ func newPlain(t testing.TB) (*ebpf.Map, []histSlots) {
 	return m, once
 }
 
-// TestDrainPlain takes what each CPU has counted, once, of the epoch that is over.
+// TestDrainPlain checks that the counts of all CPUs are drained once, for the epoch that has ended.
 func TestDrainPlain(t *testing.T) {
 	m, once := newPlain(t)
 	for epoch := range uint32(2) {
@@ -58,7 +58,7 @@ func TestDrainPlain(t *testing.T) {
 		}
 	}
 	if !slices.Equal(left[0], once) || !slices.Equal(left[1], make([]histSlots, len(once))) {
-		t.Error("not the one that is over was cleared")
+		t.Error("the drain did not clear exactly the epoch that has ended")
 	}
 }
 
@@ -74,8 +74,8 @@ func BenchmarkDrainPlain(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(once)), "ns/CPU")
 }
 
-// BenchmarkDrain takes an interval's histograms out of a map of the size that tools have,
-// each of one slot.
+// BenchmarkDrain drains the histograms of an interval, of one slot each, from a map of the default
+// size.
 func BenchmarkDrain(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root to make BPF maps")

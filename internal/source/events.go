@@ -137,7 +137,7 @@ func (e *Events[R]) Run(ctx context.Context, s *tool.Session) (err error) {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() {
-		// Nothing new comes from here on; what is there is still shown.
+		// No new events are sent after this. Those in the buffer are still shown.
 		s.Objects.Detach()
 		reader.Stop()
 	})()
@@ -167,7 +167,7 @@ func (e *Events[R]) read(ctx context.Context, s *tool.Session, reader ring.Reade
 		if err := e.rows.show(s, sample); err != nil {
 			return err
 		}
-		// A storm may leave no idle moment to tell of losses in.
+		// At a high rate of events the reader may never be idle.
 		if e.samples++; e.samples%4096 == 0 {
 			if err := s.ReportLost(); err != nil {
 				return err

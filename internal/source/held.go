@@ -31,18 +31,19 @@ type HeldKey struct {
 type Moment struct {
 	now   uint64
 	ended map[uint32]bool
-	// local returns the PID of a process in the PID namespace of corescope, 0 if it has none there.
+	// local converts a PID to the PID namespace of corescope. It returns 0 if the process has none
+	// there.
 	local func(pid uint32) uint32
 }
 
 // Since returns the time from t to the report (CLOCK_BOOTTIME).
 func (m Moment) Since(t uint64) time.Duration { return time.Duration(max(m.now, t) - t) }
 
-// Ended reports whether the process has exited. It is false for processes outside the PID namespace
-// of corescope, of which that is unknown.
+// Ended reports whether the process has exited. It returns false for processes outside the PID
+// namespace of corescope, because their state is unknown.
 func (m Moment) Ended(pid uint32) bool {
-	ended, known := m.ended[pid]
-	if !known {
+	ended, isCached := m.ended[pid]
+	if !isCached {
 		local := m.local(pid)
 		ended = local != 0 && errors.Is(unix.Kill(int(local), 0), unix.ESRCH)
 		m.ended[pid] = ended
@@ -59,13 +60,13 @@ type holdings[K comparable, V any] interface {
 func (h *Held[H, K, V]) check(spec *ebpf.CollectionSpec) error {
 	m := spec.Maps["held"]
 	if m == nil {
-		return errors.New("the object has nothing that is held")
+		return errors.New("the object has no map held")
 	}
 	return errors.Join(checkStruct(m.Key, reflect.TypeFor[HeldKey]()), checkStruct(m.Value, reflect.TypeFor[H]()))
 }
 
-// each calls yield for all entries. It deletes entries that processes made before they executed
-// another program.
+// each calls yield for all entries. Entries of a process from before its last exec are deleted
+// instead, because exec releases the resources.
 func (h *Held[H, K, V]) each(s *tool.Session, yield func(*K, *V)) error {
 	images := map[uint32]uint32{}
 	if err := probe.EachEntry(s.Objects.Maps["images"], func(pid, image *uint32) { images[*pid] = *image }); err != nil {
@@ -87,10 +88,10 @@ func (h *Held[H, K, V]) each(s *tool.Session, yield func(*K, *V)) error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("read what is held: %w", err)
+		return fmt.Errorf("read held resources: %w", err)
 	}
 	if err := probe.DeleteOneByOne(s.Objects.Maps["held"], old); err != nil {
-		return fmt.Errorf("clear what was held: %w", err)
+		return fmt.Errorf("delete held resources from before exec: %w", err)
 	}
 	return nil
 }

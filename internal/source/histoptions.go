@@ -10,7 +10,7 @@ import (
 
 // Milliseconds is the option of histograms in microseconds that can be shown in milliseconds.
 type Milliseconds struct {
-	Milliseconds bool `flag:"milliseconds,m" help:"show milliseconds, not microseconds"`
+	Milliseconds bool `flag:"milliseconds,m" help:"show milliseconds instead of microseconds"`
 }
 
 // Unit returns the selected unit.
@@ -23,11 +23,11 @@ func (m Milliseconds) Unit() histogram.Unit {
 
 // ByOwner are the options of histograms that can be grouped by cgroup or container.
 type ByOwner struct {
-	Cgroups    bool `flag:"cgroups" key:"cgroup" help:"a histogram for each cgroup"`
-	Containers bool `flag:"containers" key:"container" help:"a histogram for each container, and one for what is in none"`
+	Cgroups    bool `flag:"cgroups" key:"cgroup" help:"one histogram per cgroup"`
+	Containers bool `flag:"containers" key:"container" help:"one histogram per container, and one for all tasks outside containers"`
 }
 
-// Wanted reports whether either is set.
+// Wanted reports whether one of them is set.
 func (o ByOwner) Wanted() bool { return o.Cgroups || o.Containers }
 
 // Owner returns the path of the cgroup and the name of its container, each only if histograms are

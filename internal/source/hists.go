@@ -43,11 +43,11 @@ type Hists[K, L comparable] struct {
 	// interval.
 	Cumulative bool
 
-	label  L // the one that columns are bound to
+	label  L // columns are bound to it
 	key    tool.Columns
 	cols   tool.Columns
 	stats  histogram.Stats
-	plain  bool // there are no keys, so all is in the map "hists_plain"
+	plain  bool // without keys: values are counted in the map "hists_plain"
 	epochs epochs
 	hists  map[L]*histogram.Histogram
 	stackReading
@@ -209,8 +209,8 @@ func (h *Hists[K, L]) report(s *tool.Session) error {
 // sorted returns the labels by number of values, largest first.
 func (h *Hists[K, L]) sorted() []L {
 	if len(h.Keys) == 0 && len(h.hists) == 0 {
-		var none L
-		h.hists = map[L]*histogram.Histogram{none: histogram.New(h.Unit)}
+		var noLabel L
+		h.hists = map[L]*histogram.Histogram{noLabel: histogram.New(h.Unit)}
 	}
 	type counted struct {
 		label L

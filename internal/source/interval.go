@@ -12,8 +12,8 @@ import (
 
 // Rounds are the options of tools that report at intervals.
 type Rounds struct {
-	Every flags.Duration `pos:"interval" help:"time between reports, in seconds or as 500ms; without it there is one report, at the end"`
-	Count uint64         `pos:"count" min:"1" help:"number of reports; without it there is no end"`
+	Every flags.Duration `pos:"interval" help:"time between reports, in seconds or with a unit as 500ms; one report at the end by default"`
+	Count uint64         `pos:"count" min:"1" help:"number of reports; unlimited by default"`
 }
 
 // Interval is [Rounds] with an option for the time of each report.
@@ -67,7 +67,7 @@ func ticks(every time.Duration) (<-chan time.Time, func()) {
 // epochs divides what programs count into intervals (epoch.bpf.h).
 type epochs struct {
 	now uint32
-	at  time.Time // when the present one began
+	at  time.Time // start of the current epoch
 	// readings are iterator programs that run at the end of each interval.
 	readings []tool.Iterator
 	// last, if set, is called at the end of the run, while all hooks are still attached.
@@ -99,7 +99,7 @@ func (e *epochs) cut(s *tool.Session) error {
 		return err
 	}
 	epoch := s.Objects.Variables["count_epoch"]
-	if epoch == nil { // what is held is no matter of intervals
+	if epoch == nil { // held resources are not counted per interval
 		e.at = time.Now()
 		return nil
 	}
@@ -111,9 +111,9 @@ func (e *epochs) cut(s *tool.Session) error {
 	return s.Objects.AwaitGracePeriod()
 }
 
-// over returns a function that reports whether an epoch has ended: all but the current one have,
+// hasEnded returns a function that reports whether an epoch has ended: all but the current one have,
 // and after detaching all hooks also the current one.
-func (e *epochs) over(s *tool.Session) func(epoch uint32) bool {
+func (e *epochs) hasEnded(s *tool.Session) func(epoch uint32) bool {
 	attached := s.Objects.Attached()
 	return func(epoch uint32) bool { return !attached || epoch != e.now }
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrMore is returned by Decode of a row if the event continues in a later sample.
-var ErrMore = errors.New("event goes on")
+var ErrMore = errors.New("event continues in a later sample")
 
 type decodable interface{ Decode(tail []byte) error }
 type stamped interface{ Stamp() *value.Time }
@@ -25,15 +25,15 @@ type owned interface{ Head() *value.Task }
 
 // rows turns samples, a struct event each, into rows of type R.
 type rows[R any] struct {
-	row     *R // the one that columns are bound to
+	row     *R // columns are bound to it
 	keep    func(*R) bool
 	headers map[string]string
 	widths  map[string]int
 	decoder *layout.Decoder
 	tail    int // maximum size of the tail of an event
 	cols    tool.Columns
-	times   []*value.Time // those that the programs fill
-	count   *groups[R]    // rows are counted there, if set
+	times   []*value.Time // fields that programs set
+	count   *groups[R]    // if set, rows are counted instead of shown
 }
 
 // Describe binds columns to the row. text lists the keys of the columns in text output.

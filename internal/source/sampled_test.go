@@ -12,7 +12,7 @@ func TestSampledEntries(t *testing.T) {
 	cpus := uint64(ebpf.MustPossibleCPU())
 	for _, test := range []struct {
 		sampling tool.Sampling
-		want     uint64 // samples a second
+		want     uint64 // samples per second
 	}{
 		{tool.Sampling{}, 0},
 		{tool.Sampling{Frequency: 99}, 99 * cpus},
@@ -25,7 +25,7 @@ func TestSampledEntries(t *testing.T) {
 	}
 	for perSecond, want := range map[uint64]uint32{1: 1 << 12, 198: 1 << 14, 1 << 40: 1 << 20} {
 		if got := sampledEntries(perSecond); got != want || want < 1<<20 && uint64(got) < 60*perSecond {
-			t.Errorf("%d a second: room for %d, want %d", perSecond, got, want)
+			t.Errorf("%d samples per second: %d entries, want %d", perSecond, got, want)
 		}
 	}
 }

@@ -13,29 +13,29 @@ import (
 
 // StackOptions are the options of all tools that count by stacks.
 type StackOptions struct {
-	Folded      bool           `flag:"folded,f" help:"a line for each stack, as flame graph programs read it: --output folded"`
-	Every       flags.Duration `flag:"interval" arg:"TIME" help:"time between reports, in seconds or as 500ms; one report at the end without it"`
-	Annotations bool           `flag:"annotations" help:"mark the kernel's functions in folded stacks by _[k], and inlined ones by _[i]"`
+	Folded      bool           `flag:"folded,f" help:"one line per stack, the input format of flame graph programs; same as --output folded"`
+	Every       flags.Duration `flag:"interval" arg:"TIME" help:"time between reports, in seconds or with a unit as 500ms; one report at the end by default"`
+	Annotations bool           `flag:"annotations" help:"in folded stacks, append _[k] to kernel functions and _[i] to inlined functions"`
 	stacktrace.Frames
 }
 
 // Stop is the argument of tools that take a duration where others take an interval.
 type Stop struct {
-	Duration flags.Duration `pos:"duration" help:"stop after this time, in seconds or as 500ms"`
+	Duration flags.Duration `pos:"duration" help:"stop after this time, in seconds or with a unit as 500ms"`
 }
 
 // Sides are the options of tools that count by kernel and user stacks.
 type Sides struct {
 	stacktrace.UserStacks
-	UserOnly   bool `flag:"user-stacks-only,U" bpf:"user_stacks_only" help:"only the stacks of user space"`
-	KernelOnly bool `flag:"kernel-stacks-only,K" bpf:"kernel_stacks_only" help:"only the stacks of the kernel"`
-	Delimited  bool `flag:"delimited,d" help:"put a line between a stack of the kernel's and one of user space"`
+	UserOnly   bool `flag:"user-stacks-only,U" bpf:"user_stacks_only" help:"only user stacks"`
+	KernelOnly bool `flag:"kernel-stacks-only,K" bpf:"kernel_stacks_only" help:"only kernel stacks"`
+	Delimited  bool `flag:"delimited,d" help:"put a line between the kernel stack and the user stack"`
 }
 
 // Check returns an error for options that exclude all stacks.
 func (s *Sides) Check() error {
 	if s.UserOnly && s.KernelOnly {
-		return errors.New("--user-stacks-only and --kernel-stacks-only exclude each other: give one of them")
+		return errors.New("--user-stacks-only and --kernel-stacks-only cannot be combined")
 	}
 	return nil
 }
@@ -80,8 +80,8 @@ const (
 )
 
 // TaskParts returns the parts of a row of a task: its name, its user stack and its kernel stack.
-func TaskParts(comm string, PID uint32, user, kernel value.Trace, delimited bool) []Part {
-	parts := []Part{{Label: comm, Title: "-", More: fmt.Sprintf(" (%d)", PID)}, {Trace: user}}
+func TaskParts(comm string, pid uint32, user, kernel value.Trace, delimited bool) []Part {
+	parts := []Part{{Label: comm, Title: "-", More: fmt.Sprintf(" (%d)", pid)}, {Trace: user}}
 	if delimited && !user.Absent() && !kernel.Absent() {
 		parts = append(parts, Part{Label: "--", Mark: true})
 	}
@@ -90,16 +90,16 @@ func TaskParts(comm string, PID uint32, user, kernel value.Trace, delimited bool
 
 // Waits are the options of tools that measure off-CPU time (offcpu.bpf.h).
 type Waits struct {
-	UserThreads   bool   `flag:"user-threads-only,u" bpf:"user_threads_only" help:"no threads of the kernel"`
-	KernelThreads bool   `flag:"kernel-threads-only,k" bpf:"kernel_threads_only" help:"only threads of the kernel"`
-	Min           uint64 `flag:"min-block-time,m" arg:"US" max:"18446744073709551" help:"only waits of that many microseconds and more"`
-	Max           uint64 `flag:"max-block-time,M" arg:"US" max:"18446744073709551" help:"only waits of that many microseconds and less; 0 is any"`
+	UserThreads   bool   `flag:"user-threads-only,u" bpf:"user_threads_only" help:"only user threads, no kernel threads"`
+	KernelThreads bool   `flag:"kernel-threads-only,k" bpf:"kernel_threads_only" help:"only kernel threads"`
+	Min           uint64 `flag:"min-block-time,m" arg:"US" max:"18446744073709551" help:"only waits of at least this number of microseconds"`
+	Max           uint64 `flag:"max-block-time,M" arg:"US" max:"18446744073709551" help:"only waits of at most this number of microseconds; 0 means no limit"`
 }
 
 // Check returns an error for options that exclude everything.
 func (w *Waits) Check() error {
 	if w.UserThreads && w.KernelThreads {
-		return errors.New("--user-threads-only and --kernel-threads-only exclude each other: give one of them")
+		return errors.New("--user-threads-only and --kernel-threads-only cannot be combined")
 	}
 	if w.Max > 0 && w.Max < w.Min {
 		return fmt.Errorf("--max-block-time %d: it must be at least --min-block-time, which is %d", w.Max, w.Min)
@@ -110,7 +110,7 @@ func (w *Waits) Check() error {
 // DefaultWaits returns the default options.
 func DefaultWaits() Waits { return Waits{Min: 1} }
 
-// Variables are those of the programs.
+// Variables returns the variables of offcpu.bpf.h.
 func (w *Waits) Variables() map[string]any {
 	vars := map[string]any{"min_block_ns": w.Min * 1000}
 	if w.Max > 0 {

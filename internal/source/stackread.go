@@ -24,16 +24,16 @@ func namesKeep() []system.Capability {
 // stackReading reads stacks concurrently with a run that counts by them.
 type stackReading struct {
 	traces *stacktrace.Traces
-	unwind bool // stacks of processes are walked by tables
+	unwind bool // user stacks are unwound with unwind tables
 	reader ring.Reader
-	read   chan error // that the reading has ended
-	ids    []uintptr  // where keys have numbers of stacks
-	// holders are maps whose values have stack IDs, with the offsets of these.
+	read   chan error // receives the result of reading when it ends
+	ids    []uintptr  // offsets of stack IDs in keys
+	// holders are the maps whose values contain stack IDs, with the offsets of the IDs.
 	holders  map[string][]uint32
 	programs stacktrace.ProgramStacks
 }
 
-// describe finds the stack IDs in keys, and prepares the maps.
+// describe finds the stack IDs in keys and sets the sizes of maps.
 func (r *stackReading) describe(spec *ebpf.CollectionSpec, p *tool.Plan, key reflect.Type, bytes int) error {
 	if p.MapEntries == nil {
 		p.MapEntries = map[string]uint32{}
@@ -44,7 +44,7 @@ func (r *stackReading) describe(spec *ebpf.CollectionSpec, p *tool.Plan, key ref
 	return stacktrace.Setup(spec, p.MapEntries, r.unwind)
 }
 
-// open is called before hooks are attached, begin after.
+// open creates the reader. It is called before hooks are attached, begin afterwards.
 func (r *stackReading) open(s *tool.Session, bytes int) (err error) {
 	r.reader, err = ring.New(s.Objects.Maps["events"], bufferSize(bytes))
 	if err != nil {
@@ -55,9 +55,11 @@ func (r *stackReading) open(s *tool.Session, bytes int) (err error) {
 	return nil
 }
 
-// endDrain is called after a drain, when the stacks that it has counted have been looked up.
+// endDrain drops stacks that are no longer used. It is called after a drain, when the stacks of the
+// drained counts have been looked up.
 func (r *stackReading) endDrain() error { return r.traces.Cache.EndDrain(r.programs) }
 
+// begin starts to read and symbolize stacks in the background.
 func (r *stackReading) begin() {
 	r.traces.AwaitTables()
 	r.read = make(chan error, 1)
@@ -66,7 +68,7 @@ func (r *stackReading) begin() {
 
 func (r *stackReading) close() error { return errors.Join(r.reader.Close(), r.traces.Close()) }
 
-// finish returns when all stacks are read.
+// finish waits until all stacks are read.
 func (r *stackReading) finish() error {
 	if err := r.reader.Stop(); err != nil {
 		return err
@@ -74,7 +76,7 @@ func (r *stackReading) finish() error {
 	return <-r.read
 }
 
-// addIDs adds the stack IDs in the key.
+// addIDs adds the stack IDs of a key to ids.
 func (r *stackReading) addIDs(ids map[stacktrace.StackID]bool, key unsafe.Pointer) {
 	for _, offset := range r.ids {
 		if id := *(*stacktrace.StackID)(unsafe.Add(key, offset)); id != 0 {

@@ -43,7 +43,7 @@ func (s *Stacks[K, V, R]) report(ses *tool.Session) error {
 	return s.endDrain()
 }
 
-// settle returns when the stacks of all counts are read.
+// settle waits until the stacks of all counts are read.
 func (s *Stacks[K, V, R]) settle(last bool) error {
 	if last {
 		return s.finish()
@@ -67,7 +67,7 @@ func (s *Stacks[K, V, R]) write(ses *tool.Session, end time.Time, length time.Du
 	if s.Heading != nil {
 		ses.Out.Append(func(b []byte) []byte { return append(append(b, s.Heading(len(s.table.rows))...), '\n') })
 	}
-	// The last lines are those that stay on the screen.
+	// The rows with the largest weight come last, where a terminal still shows them.
 	for i := range s.table.rows {
 		s.table.row = s.table.rows[len(s.table.rows)-1-i].row
 		ses.Out.Append(s.appendBlock)
@@ -109,7 +109,7 @@ func (s *Stacks[K, V, R]) frames(row *R) []flame.Frame {
 	return frames
 }
 
-// appendBlock appends a row as in libbpf-tools: the stacks, the task, the weight.
+// appendBlock appends a row in the format of libbpf-tools: the stacks, the task, the weight.
 func (s *Stacks[K, V, R]) appendBlock(b []byte) []byte {
 	parts := s.Parts(&s.table.row)
 	if s.Caption != nil {

@@ -73,8 +73,7 @@ type Part struct {
 	// Trace is the stack, shown upside down if Reverse is set.
 	Trace   value.Trace
 	Reverse bool
-	// Label is the line, where there is no trace; text puts Title before it and More
-	// behind it.
+	// Label is the line, if there is no trace. Text output has Title before it and More after it.
 	Label, Title, More string
 	// Mark is set for a line between two stacks.
 	Mark bool
@@ -125,14 +124,15 @@ func (s *Stacks[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*t
 	return s.table.bind(env)
 }
 
-// sampledEntries is room for the samples of a minute, if each has an entry of its own: they
-// are taken out once a second. All of the map is gone through then, and set up at the start.
+// sampledEntries returns the size of the table for sampling tools: the number of samples per minute,
+// at least 2^12 and at most 2^20. Entries are drained every second. A larger table takes longer to
+// create and to iterate over.
 func sampledEntries(perSecond uint64) uint32 {
-	const least, most = 1 << 12, 1 << 20
-	return uint32(max(least, min(most, 1<<bits.Len64(60*perSecond))))
+	const smallest, largest = 1 << 12, 1 << 20
+	return uint32(max(smallest, min(largest, 1<<bits.Len64(60*perSecond))))
 }
 
-// idOffsets lists where a key has numbers of stacks.
+// idOffsets returns the offsets of the stack IDs in a key.
 func idOffsets(t reflect.Type, base uintptr) []uintptr {
 	var offsets []uintptr
 	for i := range t.NumField() {
@@ -174,7 +174,7 @@ func (s *Stacks[K, V, R]) ringBytes() int {
 	return ringBytes
 }
 
-// limit sets what depends on the form of the output.
+// limit sets the limit of rows and the interval, whose defaults depend on the output format.
 func (s *Stacks[K, V, R]) limit(ses *tool.Session) {
 	format := ses.Out.Format()
 	if format == output.Text {
@@ -192,7 +192,8 @@ func (s *Stacks[K, V, R]) start(ses *tool.Session) error {
 	}
 	if s.Held != nil {
 		s.table.begin = time.Now()
-		// To detach takes time, in which a free is missed where an allocation is not.
+		// Entries are read before hooks are detached. While they are detached, releases could be
+		// missed whose acquisition was recorded.
 		s.table.epochs.last = func() error { return s.Held.each(ses, s.count) }
 		return ses.Ready()
 	}
@@ -202,8 +203,7 @@ func (s *Stacks[K, V, R]) start(ses *tool.Session) error {
 	return ses.Ready()
 }
 
-// drains asks once a second for the counts to be taken out of the map, so that a long run
-// does not fill it.
+// drains requests a drain of the map once a second, so that a long run does not fill it.
 func (s *Stacks[K, V, R]) drains(ctx context.Context, ses *tool.Session) (<-chan func() error, func()) {
 	ctx, stop := context.WithCancel(ctx)
 	requests := make(chan func() error)
@@ -241,7 +241,7 @@ func (s *Stacks[K, V, R]) cut(ses *tool.Session) error {
 	return errors.Join(s.endDrain(), ses.ReportLost())
 }
 
-// mostUnfolded is the number of keys that wait for their stacks. If there are more, stacks were lost.
+// mostUnfolded is the maximum number of keys that wait for their stacks. More mean that stacks were lost.
 const mostUnfolded = 1 << 16
 
 // fold adds the counts to the rows of their keys, so that a long run does not keep all keys. Keys whose
@@ -258,7 +258,7 @@ func (s *Stacks[K, V, R]) fold(all bool) {
 	}
 }
 
-// count adds to what a key has.
+// count adds v to the counts of a key.
 func (s *Stacks[K, V, R]) count(k *K, v *V) {
 	if sum := s.counts[*k]; sum != nil {
 		s.table.add(sum, v)
@@ -268,7 +268,7 @@ func (s *Stacks[K, V, R]) count(k *K, v *V) {
 	s.counts[*k] = &first
 }
 
-// drain adds the epochs that are over to the counts.
+// drain adds the counts of the epochs that have ended.
 func (s *Stacks[K, V, R]) drain(ses *tool.Session) error {
 	if s.Held != nil && ses.Objects.Attached() {
 		return s.Held.each(ses, s.count)
@@ -276,10 +276,10 @@ func (s *Stacks[K, V, R]) drain(ses *tool.Session) error {
 	if s.Held != nil {
 		return nil
 	}
-	m, over := ses.Objects.Maps["table"], s.table.epochs.over(ses)
+	m, hasEnded := ses.Objects.Maps["table"], s.table.epochs.hasEnded(ses)
 	var old []tableEntry[K]
 	err := probe.EachEntry(m, func(e *tableEntry[K], v *V) {
-		if !over(e.Epoch) {
+		if !hasEnded(e.Epoch) {
 			return
 		}
 		old = append(old, *e)

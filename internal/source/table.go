@@ -20,15 +20,15 @@ import (
 
 // Ranking are the options of tables with many rows.
 type Ranking struct {
-	Sort string `flag:"sort,s" arg:"COLUMN" help:"sort by this column, the greatest first; +COLUMN puts the least first"`
-	Rows uint64 `flag:"rows,r" arg:"N" also:"maxrows" min:"1" help:"show only the first N rows of each interval; text has its own limit without it"`
+	Sort string `flag:"sort,s" arg:"COLUMN" help:"sort by this column, greatest first (+COLUMN: least first)"`
+	Rows uint64 `flag:"rows,r" arg:"N" also:"maxrows" min:"1" help:"show only the first N rows of each interval; by default text has a limit, JSON and CSV have none"`
 }
 
 // Top are the options of tables that are redrawn on the terminal.
 type Top struct {
 	Rounds
 	Ranking
-	NoClear bool `flag:"noclear,C" help:"on a terminal too, print one table below the other"`
+	NoClear bool `flag:"noclear,C" help:"print tables one below the other, also on a terminal"`
 	// NoLoad omits the load averages, which are shown after the time.
 	NoLoad bool
 }
@@ -78,22 +78,22 @@ type Table[K comparable, V any, R comparable] struct {
 	TextRows uint64
 
 	span     span
-	row      R // the one that columns are bound to, as span is
+	row      R // columns are bound to it and to span
 	cols     tool.Columns
 	order    column.Order
 	counters []uintptr // offsets in V
-	sinceAt  uintptr   // of Since in V, or 0
+	sinceAt  uintptr   // offset of Since in V, or 0
 	epochs   epochs
-	begin    time.Time // of the interval
-	sums     map[R]*V  // since the start, if they are reported
+	begin    time.Time // start of the interval
+	sums     map[R]*V  // sums since the start, with Cumulative
 	heading  string
 	rows     []ranked[R]
 }
 
 // span is the interval of a row.
 type span struct {
-	Time     value.Time    `json:"time" col:"TIME,width=8" help:"when the interval ended, wall time"`
-	Interval value.Elapsed `json:"interval_ns" col:"INTERVAL,width=8,right" help:"how long it was; text shows seconds"`
+	Time     value.Time    `json:"time" col:"TIME,width=8" help:"end of the interval, wall time"`
+	Interval value.Elapsed `json:"interval_ns" col:"INTERVAL,width=8,right" help:"length of the interval (CLOCK_MONOTONIC); text shows seconds"`
 }
 
 // tableEntry is struct table_entry of table.bpf.h, the key of the map.
@@ -200,7 +200,7 @@ func (t *Table[K, V, R]) Run(ctx context.Context, s *tool.Session) error {
 		return err
 	}
 	if t.isScreen() {
-		// Before the rights are gone that opening the terminal may take.
+		// Ready drops capabilities that opening the terminal may need.
 		if d, err := openDisplay(s, cancel); err != nil {
 			return err
 		} else if d != nil {

@@ -35,16 +35,16 @@ func (t *Table[K, V, R]) add(sum, v *V) {
 // drain moves the counts of the epochs that have ended from the map to a sum per row.
 func (t *Table[K, V, R]) drain(s *tool.Session) (map[R]*V, error) {
 	if t.isTotals() {
-		return t.drainTotals(s.Objects.Maps["totals"], t.epochs.over(s))
+		return t.drainTotals(s.Objects.Maps["totals"], t.epochs.hasEnded(s))
 	}
-	return t.drainKeyed(s.Objects.Maps["table"], t.epochs.over(s))
+	return t.drainKeyed(s.Objects.Maps["table"], t.epochs.hasEnded(s))
 }
 
-func (t *Table[K, V, R]) drainKeyed(m *ebpf.Map, over func(epoch uint32) bool) (map[R]*V, error) {
+func (t *Table[K, V, R]) drainKeyed(m *ebpf.Map, hasEnded func(epoch uint32) bool) (map[R]*V, error) {
 	keys := map[K]*V{}
 	var old []tableEntry[K]
 	err := probe.EachEntry(m, func(e *tableEntry[K], v *V) {
-		if !over(e.Epoch) {
+		if !hasEnded(e.Epoch) {
 			return
 		}
 		old = append(old, *e)
@@ -115,11 +115,11 @@ func (t *Table[K, V, R]) addTo(sums map[R]*V, k *K, v *V) {
 	sums[row] = &first
 }
 
-func (t *Table[K, V, R]) drainTotals(m *ebpf.Map, over func(epoch uint32) bool) (map[R]*V, error) {
-	var none K
+func (t *Table[K, V, R]) drainTotals(m *ebpf.Map, hasEnded func(epoch uint32) bool) (map[R]*V, error) {
+	var noKey K
 	sums := map[R]*V{}
 	for epoch := range uint32(2) {
-		if !over(epoch) {
+		if !hasEnded(epoch) {
 			continue
 		}
 		var cpus []V
@@ -127,7 +127,7 @@ func (t *Table[K, V, R]) drainTotals(m *ebpf.Map, over func(epoch uint32) bool) 
 			return nil, fmt.Errorf("read totals: %w", err)
 		}
 		for i := range cpus {
-			t.addTo(sums, &none, &cpus[i])
+			t.addTo(sums, &noKey, &cpus[i])
 		}
 		if err := m.Put(epoch, cpus[:0]); err != nil { // zeros for all CPUs
 			return nil, fmt.Errorf("clear totals: %w", err)

@@ -12,7 +12,7 @@ import (
 type ranked[R any] struct {
 	row   R
 	value any
-	line  string // made when values are equal
+	line  string // the row as text, to order rows with equal values
 }
 
 // rank converts sums to rows, and filters and sorts these.
