@@ -73,7 +73,7 @@ func TestRun(t *testing.T) {
 		{"corescope schema", usage, "", "exactly one tool"},
 		{"corescope schema opensnoop --columns nosuch", usage, "", "no such column"},
 		{"corescope list --nosuch", usage, "", "unknown flag: --nosuch"},
-		{"corescope version 2", usage, "", "one argument too many"},
+		{"corescope version 2", usage, "", "unexpected argument \"2\""},
 		{"corescope completion tcsh", usage, "", "bash, zsh or fish"},
 		{"corescope completion", usage, "", "bash, zsh or fish"},
 	} {

@@ -15,18 +15,18 @@ type Candidate struct{ Word, Help string }
 // Complete returns the completions of the last of a tool's arguments. There are none for free text,
 // such as numbers and paths.
 func (t *Tool) Complete(args []string) []Candidate {
-	word, before := "", ""
+	word, previous := "", ""
 	if n := len(args); n > 0 {
 		word = args[n-1]
 		if n > 1 {
-			before = args[n-2]
+			previous = args[n-2]
 		}
 	}
 	if name, text, ok := strings.Cut(word, "="); ok && strings.HasPrefix(word, "--") {
 		return candidates(t.valuesOf(name), name+"=", text)
 	}
-	if flag := t.flag(before); flag != nil && flag.Arg != "" {
-		return candidates(t.valuesOf(before), "", word)
+	if flag := t.flag(previous); flag != nil && flag.Arg != "" {
+		return candidates(t.valuesOf(previous), "", word)
 	}
 	if !strings.HasPrefix(word, "-") {
 		return nil

@@ -42,7 +42,7 @@ func (t *Tool) manualAliases(p *manual.Page) {
 	if len(t.Aliases) == 0 {
 		return
 	}
-	p.Text("Other names stand for the tool with other defaults:")
+	p.Text("The tool has these aliases, which set some of its flags:")
 	for _, a := range t.Aliases {
 		p.Item(a.Name, "", a.StandsFor)
 	}
@@ -147,7 +147,7 @@ func (t *Tool) hookText(name string) string {
 	}
 	switch {
 	case slices.Contains(t.Optional, name):
-		return "Optional: without this hook the tool reports less."
+		return "Optional: the tool also runs without this hook, but then reports less."
 	case slices.Contains(t.Without, name):
 		return "Used only with options that need it."
 	}
@@ -157,8 +157,8 @@ func (t *Tool) hookText(name string) string {
 func (t *Tool) manualUse(p *manual.Page) {
 	p.Section("EXAMPLES")
 	for _, e := range t.Examples {
-		command, what, _ := strings.Cut(e, "# ")
-		p.Item(strings.TrimSpace(command), "", what)
+		command, purpose, _ := strings.Cut(e, "# ")
+		p.Item(strings.TrimSpace(command), "", purpose)
 	}
 	p.Section("EXIT STATUS")
 	for _, e := range t.ExitCodes {

@@ -26,7 +26,7 @@ func (t *Tool) manualOutput(p *manual.Page) {
 	p.Text("Strings from the kernel or from other tasks are escaped in text: control and invisible characters, and bytes " +
 		`that are not UTF-8, as \x1b or \u202e, and a backslash as two backslashes. CSV has the same escapes; a list of ` +
 		"strings, such as arguments, is a JSON array of escaped strings in one cell. In JSON, bytes that are not UTF-8 " +
-		"are replaced by U+FFFD, and KEY_base64 beside KEY has the exact bytes.")
+		"are replaced by U+FFFD, and the additional key KEY_base64 contains the exact bytes.")
 	t.manualCounts(p)
 	t.manualScreen(p)
 }
@@ -84,7 +84,7 @@ func (t *Tool) lineTypes() [][2]string {
 		{"ready", "The first line, when all hooks are attached: the attach type of each hook."},
 		rows,
 		{"lost", "Events lost since the previous line of this type, by loss reason; at most once a second."},
-		{"summary", "The last line: the number of events, all lost events by loss reason, and other counters."},
+		{"summary", "The last line: the number of events, the total number of lost events by loss reason, and other counters."},
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // bounds restrict the values of a flag: the tags min, max and of.
 type bounds struct {
 	min, max reflect.Value // invalid without the tag
-	of       []string
+	allowed  []string      // the tag of
 }
 
 // newBounds parses the tags of a field. For a list, they apply to each element.
@@ -35,7 +35,7 @@ func newBounds(f reflect.StructField) (b bounds, err error) {
 		*bound = v
 	}
 	if of := f.Tag.Get("of"); of != "" {
-		b.of = strings.Split(of, ",")
+		b.allowed = strings.Split(of, ",")
 	}
 	return b, nil
 }
@@ -52,7 +52,7 @@ func (b *bounds) check(v reflect.Value) error {
 			return fmt.Errorf("it must be %s", b)
 		}
 	}
-	if b.of != nil && !slices.Contains(b.of, v.String()) {
+	if b.allowed != nil && !slices.Contains(b.allowed, v.String()) {
 		return fmt.Errorf("it must be %s", b)
 	}
 	return nil
@@ -61,9 +61,9 @@ func (b *bounds) check(v reflect.Value) error {
 // String returns the bounds as a part of a sentence, "at least 1", or "" if there are none.
 func (b *bounds) String() string {
 	switch {
-	case b.of != nil:
-		last := len(b.of) - 1
-		return strings.TrimPrefix(strings.Join(b.of[:last], ", ")+" or "+b.of[last], " or ")
+	case b.allowed != nil:
+		last := len(b.allowed) - 1
+		return strings.TrimPrefix(strings.Join(b.allowed[:last], ", ")+" or "+b.allowed[last], " or ")
 	case b.min.IsValid() && b.max.IsValid():
 		return fmt.Sprintf("%v to %v", b.min, b.max)
 	case b.min.IsValid():

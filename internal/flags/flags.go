@@ -127,8 +127,8 @@ func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string
 		return nil
 	}
 	name, short, _ := strings.Cut(tag, ",")
-	if given, ok := shorts[name]; ok {
-		short = given
+	if replacement, ok := shorts[name]; ok {
+		short = replacement
 	}
 	if err := s.checkFree(name, f.Tag.Get("also"), short); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string
 // checkFree returns an error for names that are invalid or in use.
 func (s *Set) checkFree(name, also, short string) error {
 	if name == "" || len(short) > 1 {
-		return fmt.Errorf("flag %q, %q: it needs a long name, and a short name has one letter", name, short)
+		return fmt.Errorf("flag %q, %q: the long name must not be empty, and the short name must be one letter", name, short)
 	}
 	for _, long := range []string{name, also} {
 		if s.flags.Lookup(long) != nil {
@@ -182,7 +182,7 @@ func (s *Set) Parse(args []string) error {
 	for i, arg := range rest {
 		p := s.position(i)
 		if p == nil {
-			return fmt.Errorf("%w: %q is one argument too many", ErrUsage, arg)
+			return fmt.Errorf("%w: unexpected argument %q", ErrUsage, arg)
 		}
 		if err := p.set(arg); err != nil {
 			return fmt.Errorf("%w: invalid argument %q for %s: %w", ErrUsage, arg, p.name, err)

@@ -118,8 +118,8 @@ func TestUsageErrors(t *testing.T) {
 		{"x", `interval: "x" is not a number`},
 		{"NaN", `interval: "NaN" is not a number`},
 		{"1 -- -1", `count: "-1" is not a non-negative whole number`},
-		{"1 2 3", `"3" is one argument too many`},
-		{"1 2 3 4", `"3" is one argument too many`},
+		{"1 2 3", `unexpected argument "3"`},
+		{"1 2 3 4", `unexpected argument "3"`},
 	} {
 		err := parse(t, &options{}, nil, strings.Fields(tt.args)...)
 		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// ELF parses the header, the segments and the section headers of an ELF file, whose path is for
-// errors. elf.NewFile itself allocates whatever these claim.
+// ELF parses the header, the segments and the section headers of an ELF file. path is used in error
+// messages. Unlike elf.NewFile, it limits the memory that a malformed file can make it allocate.
 //
-// Read the contents of sections by [Section], or by [Decompressed] for debugging information. All other
-// compressed sections become sections without contents.
+// Read the contents of sections with [Section], or with [Decompressed] for debugging information. All
+// other compressed sections are returned as sections without contents.
 func ELF(r io.ReaderAt, path string) (*elf.File, error) {
 	if err := checkSections(r, path); err != nil {
 		return nil, err
@@ -24,7 +24,8 @@ func ELF(r io.ReaderAt, path string) (*elf.File, error) {
 		return nil, err
 	}
 	for _, s := range f.Sections {
-		// Linkers and objcopy compress nothing else. Other readers of package elf would inflate it.
+		// Linkers and objcopy compress only debugging information. Methods of elf.File would
+		// decompress any section, without a limit.
 		if s.Flags&elf.SHF_COMPRESSED != 0 && !strings.HasPrefix(s.Name, ".debug_") ||
 			strings.HasPrefix(s.Name, ".zdebug") && s.Type != elf.SHT_PROGBITS {
 			s.Type = elf.SHT_NOBITS
@@ -33,7 +34,7 @@ func ELF(r io.ReaderAt, path string) (*elf.File, error) {
 	return f, nil
 }
 
-// header is what the ELF header tells of the section headers.
+// header is the part of the ELF header that describes the section headers.
 type header struct {
 	order                binary.ByteOrder
 	is64                 bool
@@ -53,7 +54,7 @@ func checkSections(r io.ReaderAt, path string) error {
 	if err != nil {
 		return err
 	}
-	if h.count == 0 { // the first section header has it
+	if h.count == 0 { // the first section header contains the number
 		h.count = first.size
 	}
 	if h.count > Sections {
@@ -84,7 +85,7 @@ func readHeader(r io.ReaderAt) (h header, err error) {
 	if elf.Data(b[elf.EI_DATA]) == elf.ELFDATA2MSB {
 		h.order = binary.BigEndian
 	}
-	half := func(at int) uint64 { return uint64(h.order.Uint16(b[at:])) }
+	half := func(offset int) uint64 { return uint64(h.order.Uint16(b[offset:])) }
 	if h.is64 = elf.Class(b[elf.EI_CLASS]) == elf.ELFCLASS64; h.is64 {
 		h.offset, h.entry, h.count, h.string = int64(h.order.Uint64(b[40:])), half(58), half(60), half(62)
 	} else {
@@ -96,7 +97,7 @@ func readHeader(r io.ReaderAt) (h header, err error) {
 	return h, nil
 }
 
-// sectionHeader is a part of a section header.
+// sectionHeader contains some members of a section header.
 type sectionHeader struct {
 	kind, link  uint32
 	flags, size uint64
@@ -127,8 +128,8 @@ func (h *header) section(r io.ReaderAt, i uint64) (s sectionHeader, err error) {
 // errNoContents is returned for a section without contents in the file.
 var errNoContents = errors.New("section has no contents")
 
-// Section returns the contents of a section that is not compressed, of a file whose path is for
-// errors. It returns an *Error if the section has more than max bytes.
+// Section returns the contents of a section that is not compressed. path is used in error messages.
+// It returns an *Error if the section has more than max bytes.
 func Section(s *elf.Section, path string, max int64) ([]byte, error) {
 	if s.Type == elf.SHT_NOBITS || s.Flags&elf.SHF_COMPRESSED != 0 {
 		return nil, fmt.Errorf("read %s: %w", s.Name, errNoContents)
@@ -137,7 +138,8 @@ func Section(s *elf.Section, path string, max int64) ([]byte, error) {
 		return nil, &Error{fmt.Sprintf("section %s of %s", s.Name, path), max, "bytes"}
 	}
 	if _, err := s.ReadAt(make([]byte, 1), int64(s.FileSize)-1); err != nil && s.FileSize > 0 {
-		return nil, fmt.Errorf("read end of %s: %w", s.Name, err) // without memory for what is not there
+		// Checked before memory is allocated for a size that the file does not have.
+		return nil, fmt.Errorf("read end of %s: %w", s.Name, err)
 	}
 	b := make([]byte, s.FileSize)
 	if n, err := s.ReadAt(b, 0); err != nil && n < len(b) {
@@ -146,14 +148,14 @@ func Section(s *elf.Section, path string, max int64) ([]byte, error) {
 	return b, nil
 }
 
-// Decompressed is Section for a section that may be compressed. max is for the decompressed contents.
+// Decompressed is Section for a section that may be compressed. max applies to the decompressed size.
 func Decompressed(s *elf.Section, path string, max int64) ([]byte, error) {
 	if s.Type == elf.SHT_NOBITS {
 		return nil, fmt.Errorf("read %s: %w", s.Name, errNoContents)
 	}
 	size := s.Size
 	if strings.HasPrefix(s.Name, ".zdebug_") && s.Flags&elf.SHF_COMPRESSED == 0 {
-		size = cmp.Or(oldSize(s), size)
+		size = cmp.Or(zdebugSize(s), size)
 	}
 	if size > uint64(max) {
 		return nil, &Error{fmt.Sprintf("section %s of %s", s.Name, path), max, "bytes"}
@@ -165,9 +167,9 @@ func Decompressed(s *elf.Section, path string, max int64) ([]byte, error) {
 	return b, nil
 }
 
-// oldSize is the decompressed size that the header of a .zdebug section claims: "ZLIB" and eight
-// bytes in big endian.
-func oldSize(s *elf.Section) uint64 {
+// zdebugSize returns the decompressed size according to the header of a .zdebug section: "ZLIB" and
+// the size as eight bytes, big-endian. It returns 0 for any other header.
+func zdebugSize(s *elf.Section) uint64 {
 	var b [12]byte
 	if _, err := s.ReadAt(b[:], 0); err != nil || string(b[:4]) != "ZLIB" {
 		return 0

@@ -1,7 +1,7 @@
 // Package limit bounds the memory that input from other processes can take: perf maps, ELF files,
 // mappings, command lines, files of container runtimes. corescope often runs as root and reads what
-// any user can write, so every reader of such input has one of the limits below. What exceeds a limit
-// is cut or left out, and reported as an *Error.
+// any user can write, so every reader of such input has one of the limits below. Input that exceeds a
+// limit is truncated or ignored, and reported as an *Error.
 package limit
 
 import (
@@ -15,13 +15,14 @@ import (
 
 // Limits of files that JIT compilers write, for each file.
 const (
-	// PerfMapBytes is how much of the end of a perf map is read. It is not held in memory.
+	// PerfMapBytes is the number of bytes read from the end of a perf map. They are not kept in memory.
 	PerfMapBytes = 256 << 20
-	// JITDumpBytes is how much of a jitdump is read, without the code in it. It is not held in memory.
+	// JITDumpBytes is the number of bytes read from a jitdump, without the machine code that it
+	// contains. They are not kept in memory.
 	JITDumpBytes = 1 << 30
 	// JITFunctions is the number of functions of a perf map or jitdump.
 	JITFunctions = 1 << 20
-	// JITNames is the length of their names together, in bytes.
+	// JITNames is the total length of their names in bytes.
 	JITNames = 64 << 20
 )
 
@@ -32,7 +33,7 @@ const (
 	Sections = 1024
 	// SectionNames is the size of the section names.
 	SectionNames = 64 << 10
-	// SmallSection is the size of a section that has a few records: .gnu_debuglink, .go.module.
+	// SmallSection is the size of a section with a few records: .gnu_debuglink, .go.module.
 	SmallSection = 64 << 10
 	// Symbols is the number of entries of a symbol table.
 	Symbols = 2 << 20
@@ -55,7 +56,8 @@ const (
 	FrameRules = 8 << 20
 	// FrameProgram is the size of the rules of one function.
 	FrameProgram = 1 << 20
-	// Code is the number of bytes of code that are decoded of a file, Jumps that of its jumps between functions.
+	// Code is the number of bytes of machine code that are decoded per file, Jumps the number of its
+	// jumps between functions.
 	Code  = 1 << 30
 	Jumps = 4 << 20
 	// Debug is the decompressed size of the debugging information that --lines and --inlines read.
@@ -68,13 +70,13 @@ const (
 const (
 	// Mappings is the number of executable mappings of a process.
 	Mappings = 16 << 10
-	// MappingPaths is the length of their paths together, in bytes.
+	// MappingPaths is the total length of their paths in bytes.
 	MappingPaths = 8 << 20
-	// Arguments is the size of a command line. Linux allows 6 MiB, and a process can have
-	// /proc/PID/cmdline show any part of its memory.
+	// Arguments is the size of a command line. Linux allows 6 MiB, and a process can make
+	// /proc/PID/cmdline show any part of its memory (prctl(2), PR_SET_MM).
 	Arguments = 1 << 20
-	// Snapshots is the memory of the mappings of all processes that are symbolized, in bytes. The
-	// process that was not symbolized for the longest time is forgotten first.
+	// Snapshots is the memory in bytes for the mappings of all processes that are symbolized. The
+	// least recently symbolized process is evicted first.
 	Snapshots = 128 << 20
 	// RuntimeFile is the size of a file of a container runtime.
 	RuntimeFile = 4 << 20
@@ -101,8 +103,9 @@ func (e *Error) Error() string {
 // Is reports whether target is ErrExceeded.
 func (e *Error) Is(target error) bool { return target == ErrExceeded }
 
-// ReadFile reads a regular file, at most the first max bytes. Of a larger file it returns these and an
-// *Error. It neither blocks on a FIFO nor acts on a device.
+// ReadFile reads a regular file. If the file has more than max bytes, it returns the first max bytes
+// and an *Error. It returns an error for other types of files, without blocking on a FIFO or
+// accessing a device.
 func ReadFile(path string, max int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -107,14 +107,14 @@ func TestReporter(t *testing.T) {
 	for i := range 2 * maxReports {
 		r.Report(i, limit, "")
 	}
-	if len(got) != maxReports+1 || !strings.Contains(got[maxReports], "without a notice") {
+	if len(got) != maxReports+1 || !strings.Contains(got[maxReports], "not reported") {
 		t.Errorf("%d reports, the last %q", len(got), got[len(got)-1])
 	}
 	var none *Reporter
 	none.Report(1, limit, "")
 }
 
-// image makes an ELF file with sections behind its header, and their names.
+// image returns an ELF file with these sections, whose headers follow the ELF header.
 func image(sections []elf.Section64, names string) []byte {
 	h := elf.Header64{
 		Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1, Ehsize: 64, Shentsize: 64,
@@ -154,7 +154,7 @@ func TestELFHeader(t *testing.T) {
 	}
 }
 
-// TestSections reads sections that claim more than there is, and compressed ones of either form.
+// TestSections reads sections whose size exceeds the file, and sections in both compressed formats.
 func TestSections(t *testing.T) {
 	const size = 1 << 20
 	var packed bytes.Buffer

@@ -9,11 +9,11 @@ import (
 // maxLine is the size of a line. The longest path in /proc/PID/maps is 16 KiB with its escapes.
 const maxLine = 64 << 10
 
-// Lines calls yield with each line of r, without its newline, until yield returns false. Longer lines
-// than 64 KiB and a last line without a newline are left out. A line is valid until yield returns.
+// Lines calls yield with each line of r, without its newline, until yield returns false. It skips
+// lines of more than 64 KiB and a last line without a newline. A line is valid until yield returns.
 func Lines(r io.Reader, yield func(line []byte) bool) error {
 	in := bufio.NewReaderSize(r, maxLine)
-	isRest := false // of a line that is left out
+	isRest := false // the data continues a line that is skipped
 	for {
 		line, err := in.ReadSlice('\n')
 		switch {

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// maxReports is the number of inputs that are reported one by one: processes that start all the time
-// must not fill standard error.
+// maxReports is the maximum number of reports, so that many short-lived processes do not flood
+// standard error.
 const maxReports = 256
 
-// Reporter reports each input of a process that exceeds a limit once. A nil Reporter reports nothing.
-// It may be used by several goroutines.
+// Reporter reports input that exceeds a limit, once per process and input. A nil Reporter reports
+// nothing. It is safe for concurrent use.
 type Reporter struct {
 	mu    sync.Mutex
 	write func(error)
@@ -42,7 +42,7 @@ func (r *Reporter) Report(pid int, err error, means string) {
 	r.seen[k] = true
 	switch {
 	case len(r.seen) > maxReports:
-		r.write(fmt.Errorf("more than %d inputs exceed a limit: further ones are cut without a notice", maxReports))
+		r.write(fmt.Errorf("more than %d inputs exceed a limit: further ones are not reported", maxReports))
 	case pid == 0:
 		r.write(fmt.Errorf("%w: %s", err, means))
 	default:

@@ -32,13 +32,13 @@ type Summary struct {
 	Type     string            `json:"type"`
 	Time     time.Time         `json:"time" help:"wall time when the line was written"`
 	Events   uint64            `json:"events" help:"rows printed, or values counted in histograms"`
-	Lost     uint64            `json:"lost" help:"all lost events or counts"`
+	Lost     uint64            `json:"lost" help:"total number of lost events or counts"`
 	Reasons  map[string]uint64 `json:"reasons,omitempty" help:"number of lost events by loss reason"`
 	Counters map[string]uint64 `json:"counters,omitempty" help:"other counters of the tool"`
 	Stats    any               `json:"stats,omitempty" help:"with --stats: the cost of the run"`
 }
 
-// stamp is a time that is encoded with nine digits of the second, as in rows.
+// stamp is a time that is encoded with nanoseconds, as in rows.
 type stamp time.Time
 
 // MarshalJSON returns the time as a JSON string.
@@ -89,7 +89,7 @@ func (w *Writer) Summary(s Summary) error {
 		return err
 	}
 	if s.Lost > 0 {
-		w.note("lost %d in all: %s", s.Lost, reasons(s.Reasons))
+		w.note("lost %d in total: %s", s.Lost, reasons(s.Reasons))
 	}
 	if counters := reasons(s.Counters); counters != "" {
 		w.note("%s", counters)

@@ -50,7 +50,7 @@ func TestAbout(t *testing.T) {
 				})
 			},
 			`{"type":"summary","time":"` + stamp + `","events":9,"lost":5,"reasons":{"buffer_full":5},"counters":{"none":0,"retries":1},"stats":{"seconds":1.5}}`,
-			"tool: lost 5 in all: buffer full 5\ntool: retries 1\n",
+			"tool: lost 5 in total: buffer full 5\ntool: retries 1\n",
 		},
 		{
 			"summary of nothing odd", func(w *Writer) error {

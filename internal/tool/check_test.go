@@ -78,7 +78,7 @@ func TestCheckFaults(t *testing.T) {
 		{"does not start with fake", func(f *fake) { f.spec.Examples = []string{"opensnoop # all"} }},
 		{"missing its purpose", func(f *fake) { f.spec.Examples = []string{"fake"} }},
 		{"unknown flag: --what", func(f *fake) { f.spec.Examples = []string{"fake --what # all"} }},
-		{"one argument too many", func(f *fake) { f.spec.Examples = []string{"fake 1 2 3 # all"} }},
+		{"unexpected argument", func(f *fake) { f.spec.Examples = []string{"fake 1 2 3 # all"} }},
 		{`column "pid": no such column`, func(f *fake) { f.spec.Examples = []string{"fake --columns +pid # all"} }},
 		{"compile filter", func(f *fake) { f.spec.Examples = []string{"fake --filter 'pid > 1' # all"} }},
 	} {

@@ -37,7 +37,7 @@ func TestManual(t *testing.T) {
 		"   Common flags\n\n       --columns a,b,c\n",
 		"COLUMNS\n\n       Text shows time, comm by default",
 		"       note\n              why; on demand\n",
-		"   open\n\n       Optional: without this hook the tool reports less.\n\n       btf\n              tp_btf/sys_exit; needs",
+		"   open\n\n       Optional: the tool also runs without this hook, but then reports less.\n\n       btf\n              tp_btf/sys_exit; needs",
 		"   iterators\n\n       Existing objects are listed by iterators: programs that the kernel runs\n       once for each object of a type.\n\n       iter/task\n              needs the kernel",
 		"EXAMPLES\n\n       fake -x --filter 'comm == \"a | b\"' | head\n              failures\n",
 		"EXIT STATUS\n\n       0\n",

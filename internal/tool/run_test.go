@@ -66,7 +66,7 @@ func TestUsage(t *testing.T) {
 		says string
 	}{
 		{[]string{"--no-such-flag"}, "unknown flag"},
-		{[]string{"argument"}, `"argument" is one argument too many`},
+		{[]string{"argument"}, `unexpected argument "argument"`},
 		{[]string{"--pid", "-1"}, `"-1" is not a`},
 		{[]string{"--pid", "4294967296"}, "4294967296 is out of range"},
 		{[]string{"--pid", strings.Repeat("1,", 16) + "1"}, "--pid: 17 numbers: at most 16"},
@@ -192,8 +192,8 @@ func TestStrict(t *testing.T) {
 	}
 	var lost int
 	for line := range strings.Lines(stderr) {
-		if strings.Contains(line, "in all") {
-			fmt.Sscanf(line, "opensnoop: lost %d in all", &lost)
+		if strings.Contains(line, "in total") {
+			fmt.Sscanf(line, "opensnoop: lost %d in total", &lost)
 		}
 	}
 	if rows := bytes.Count(out.Bytes(), []byte("\n")); lost == 0 || rows+lost != opens {
@@ -215,7 +215,7 @@ func TestFilterFails(t *testing.T) {
 	if rows := strings.Count(out.String(), "\n"); rows != 1 || code != tool.ExitLost {
 		t.Errorf("exit code %d, rows %q", code, out.String())
 	}
-	if strings.Count(stderr, "row excluded") != 1 || !strings.Contains(stderr, "lost 1 in all: filter failed 1") {
+	if strings.Count(stderr, "row excluded") != 1 || !strings.Contains(stderr, "lost 1 in total: filter failed 1") {
 		t.Errorf("stderr: %s", stderr)
 	}
 }

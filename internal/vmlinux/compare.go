@@ -13,7 +13,7 @@ import (
 // IsRunning reports whether a file has the same BTF as the running kernel. The file is raw BTF or an
 // ELF file with a section .BTF, such as vmlinux. The error is fs.ErrNotExist if the kernel has no BTF.
 func IsRunning(path string) (bool, error) {
-	own, free, err := open(filepath.Join(folder, "vmlinux"))
+	own, free, err := open(filepath.Join(directory, "vmlinux"))
 	if err != nil {
 		return false, fmt.Errorf("read kernel BTF: %w", err)
 	}

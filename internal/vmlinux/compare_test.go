@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// elfWith is an ELF file with one section .BTF.
+// elfWith returns an ELF file with one section .BTF.
 func elfWith(t *testing.T, data []byte) []byte {
 	t.Helper()
 	const names = "\x00.shstrtab\x00.BTF\x00"
@@ -34,10 +34,10 @@ func elfWith(t *testing.T, data []byte) []byte {
 	return b.Bytes()
 }
 
-// The running kernel's BTF is known again as a file of its own and as a section of a vmlinux;
-// any other BTF is not.
+// TestIsRunning checks that the running kernel's BTF is recognized as a raw file and as a section of
+// an ELF file, and that other BTF is not.
 func TestIsRunning(t *testing.T) {
-	own, err := os.ReadFile(filepath.Join(folder, "vmlinux"))
+	own, err := os.ReadFile(filepath.Join(directory, "vmlinux"))
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip(err)
 	}

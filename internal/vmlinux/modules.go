@@ -41,13 +41,13 @@ func FindInModules(names map[string]bool) (*InModules, error) {
 // modules lists the BTF files of modules. Modules can be unloaded at any time.
 func modules() iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		files, err := os.ReadDir(folder)
+		files, err := os.ReadDir(directory)
 		if err != nil {
 			yield("", err)
 			return
 		}
 		for _, f := range files {
-			if f.Name() != "vmlinux" && !yield(filepath.Join(folder, f.Name()), nil) {
+			if f.Name() != "vmlinux" && !yield(filepath.Join(directory, f.Name()), nil) {
 				return
 			}
 		}
@@ -91,7 +91,7 @@ func (m *moduleReader) kernel() (*blob, error) {
 	if m.base != nil {
 		return m.base, nil
 	}
-	raw, free, err := open(filepath.Join(folder, "vmlinux"))
+	raw, free, err := open(filepath.Join(directory, "vmlinux"))
 	if err != nil {
 		return nil, err
 	}

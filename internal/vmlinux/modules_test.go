@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// record is a type: its header, and what follows.
+// record appends a type: its header, and the data that follows.
 func record(b []byte, name uint32, k kind, members int, size uint32, rest ...uint32) []byte {
 	for _, word := range append([]uint32{name, uint32(k)<<24 | uint32(members), size}, rest...) {
 		b = order.AppendUint32(b, word)
@@ -28,7 +28,7 @@ func file(types []byte, text string) []byte {
 	return append(append(b, types...), text...)
 }
 
-// A kernel that has an int and struct inner { u32 a; }, and a module that has
+// kernelAndModule returns the BTF of a kernel with an int and struct inner { u32 a; }, and that of a module with
 // struct outer { struct inner in; struct inner *to; struct own x; }, struct own { u32 a; } and a function.
 func kernelAndModule() (kernel, module []byte) {
 	const kernelText, moduleText = "\x00u32\x00inner\x00a\x00", "outer\x00in\x00to\x00own\x00call\x00"
@@ -72,7 +72,7 @@ func TestModule(t *testing.T) {
 		types     int
 		functions bool
 	}{
-		{map[string]bool{"outer": true, "inner": true}, 1, false}, // inner is the kernel's
+		{map[string]bool{"outer": true, "inner": true}, 1, false}, // inner is a type of the kernel
 		{map[string]bool{"in": true, "none": true}, 0, false},     // the name of a member
 		{map[string]bool{"call": true}, 0, true},
 		{map[string]bool{"call": true, "own": true}, 1, true},
@@ -94,9 +94,9 @@ func TestModule(t *testing.T) {
 	}
 }
 
-// What is found in the modules that are loaded is what the decoder of all types says.
+// TestFindInModules checks that types found in the loaded modules are equal to those from a decoder of all types.
 func TestFindInModules(t *testing.T) {
-	files, _ := filepath.Glob(folder + "/*")
+	files, _ := filepath.Glob(directory + "/*")
 	module := ""
 	for _, path := range files {
 		if filepath.Base(path) != "vmlinux" {
@@ -104,7 +104,7 @@ func TestFindInModules(t *testing.T) {
 		}
 	}
 	if module == "" {
-		t.Skipf("no module has types here: %v", files)
+		t.Skipf("no loaded module has types: %v", files)
 	}
 	all, err := btf.LoadKernelModuleSpec(module)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, fs.ErrPermission) {

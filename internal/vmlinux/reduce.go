@@ -2,22 +2,22 @@ package vmlinux
 
 import "fmt"
 
-// reducer writes BTF that has only the root types and the types of their members.
+// reducer writes BTF that contains only the root types and the types of their members.
 type reducer struct {
 	*blob
 	roots map[uint32]bool
-	ids   map[ref]uint32 // new ones
-	todo  []ref          // by new ID, from 1 on
+	ids   map[ref]uint32 // new IDs
+	todo  []ref          // types to write; the first one has the new ID 1
 	types []byte
 	texts map[uint32]uint32 // new offsets of names
 	text  []byte
 }
 
-// ref is a reference to a type. If all references to a type are pointers, relocations need only its
-// kind.
+// ref is a reference to a type. With viaPointer, only the kind of the type is written, without name and
+// members: relocations need no more of a type that is only referenced by pointers.
 type ref struct {
-	id     uint32
-	behind bool
+	id         uint32
+	viaPointer bool
 }
 
 func newReducer(b *blob) *reducer {
@@ -27,11 +27,11 @@ func newReducer(b *blob) *reducer {
 }
 
 // ref returns the new ID of a type and queues the type to be written.
-func (r *reducer) ref(id uint32, behind bool) uint32 {
+func (r *reducer) ref(id uint32, viaPointer bool) uint32 {
 	if id == 0 {
 		return 0
 	}
-	key := ref{id, behind && !r.roots[id]}
+	key := ref{id, viaPointer && !r.roots[id]}
 	n, ok := r.ids[key]
 	if !ok {
 		r.todo = append(r.todo, key)
@@ -66,24 +66,24 @@ func (r *reducer) write(t ref) error {
 	k, members := unpack(info)
 	switch k {
 	case kindStruct, kindUnion, kindEnum, kindEnum64:
-		if t.behind {
+		if t.viaPointer {
 			r.put(0, uint32(k)<<24, last)
 			return nil
 		}
-		r.put(r.moved(name), info, last)
+		r.put(r.newName(name), info, last)
 		r.members(k, members, rest)
 	case kindPtr:
 		r.put(0, info, r.ref(last, true))
 	case kindTypedef, kindVolatile, kindConst, kindRestrict, kindTypeTag:
-		r.put(r.moved(name), info, r.ref(last, t.behind))
+		r.put(r.newName(name), info, r.ref(last, t.viaPointer))
 	case kindArray:
 		r.put(0, info, 0)
-		r.put(r.ref(order.Uint32(rest), t.behind), r.ref(order.Uint32(rest[4:]), true), order.Uint32(rest[8:]))
+		r.put(r.ref(order.Uint32(rest), t.viaPointer), r.ref(order.Uint32(rest[4:]), true), order.Uint32(rest[8:]))
 	case kindFuncProto:
 		r.put(0, info, r.ref(last, true))
 		r.params(members, rest)
 	case kindInt, kindFloat, kindFwd:
-		r.put(r.moved(name), info, last)
+		r.put(r.newName(name), info, last)
 		r.types = append(r.types, rest...)
 	default:
 		return fmt.Errorf("%w: kind %d within a type", errFormat, k)
@@ -95,7 +95,7 @@ func (r *reducer) members(k kind, n int, rest []byte) {
 	size := each[k]
 	for i := range n {
 		m := rest[i*size : (i+1)*size]
-		name, second := r.moved(order.Uint32(m)), order.Uint32(m[4:])
+		name, second := r.newName(order.Uint32(m)), order.Uint32(m[4:])
 		switch k {
 		case kindEnum:
 			r.types = order.AppendUint32(order.AppendUint32(r.types, name), second)
@@ -118,8 +118,8 @@ func (r *reducer) put(a, b, c uint32) {
 	r.types = order.AppendUint32(order.AppendUint32(order.AppendUint32(r.types, a), b), c)
 }
 
-// moved returns the offset of a name in the new file.
-func (r *reducer) moved(off uint32) uint32 {
+// newName returns the offset of a name in the new file.
+func (r *reducer) newName(off uint32) uint32 {
 	n, ok := r.texts[off]
 	if !ok {
 		n = uint32(len(r.text))

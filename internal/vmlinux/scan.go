@@ -56,8 +56,8 @@ type blob struct {
 	// base is the scanned BTF of the kernel, if this is the BTF of a module: the type IDs and string
 	// offsets of a module continue those of the kernel.
 	base *blob
-	// places are the offsets of every stride-th type, starting with the first ID; set by scan.
-	places []uint32
+	// offsets are the offsets of every stride-th type, starting with the first ID; set by scan.
+	offsets []uint32
 	// next is the ID after the last one; set by scan.
 	next uint32
 }
@@ -70,7 +70,7 @@ func (b *blob) first() uint32 {
 	return 1
 }
 
-// stride is the number of types between two entries of places.
+// stride is the number of types between two entries of offsets.
 const stride = 32
 
 var order = binary.NativeEndian
@@ -113,16 +113,16 @@ func (b *blob) sizeAt(off int) (int, error) {
 	return size, nil
 }
 
-// hit is a type that matches a name.
+// hit is a type with one of the names that are searched for.
 type hit struct {
 	symbol
 	id uint32
 }
 
-// scan reads all types once.
+// scan reads all types once. It returns those with one of the names, and sets offsets and next.
 func (b *blob) scan(names map[string]bool) ([]hit, error) {
 	var hits []hit
-	likely := newSieve(names)
+	filter := newSieve(names)
 	id, first := b.first(), b.first()
 	for off := 0; off < len(b.types); id++ {
 		size, err := b.sizeAt(off)
@@ -130,14 +130,14 @@ func (b *blob) scan(names map[string]bool) ([]hit, error) {
 			return nil, err
 		}
 		if (id-first)%stride == 0 {
-			b.places = append(b.places, uint32(off))
+			b.offsets = append(b.offsets, uint32(off))
 		}
 		name, k := order.Uint32(b.types[off:]), kind(b.types[off+7]&0x1f)
 		if !named[k] {
 			off += size
 			continue
 		}
-		if strings, at := b.textAt(name); likely.has(strings, at) {
+		if strings, at := b.textAt(name); filter.has(strings, at) {
 			if text := b.name(name); names[string(text)] {
 				hits = append(hits, hit{symbol{k, string(text)}, id})
 			}
@@ -175,10 +175,10 @@ func (b *blob) record(id uint32) ([]byte, error) {
 		return b.base.record(id)
 	}
 	i := int(id-b.first()) / stride
-	if id < b.first() || i >= len(b.places) {
+	if id < b.first() || i >= len(b.offsets) {
 		return nil, fmt.Errorf("%w: type %d", errFormat, id)
 	}
-	off := int(b.places[i])
+	off := int(b.offsets[i])
 	for range int(id-b.first()) % stride {
 		size, err := b.sizeAt(off)
 		if err != nil {
@@ -195,10 +195,10 @@ func (b *blob) record(id uint32) ([]byte, error) {
 
 // hasString reports whether one of the names is in the string table.
 func (b *blob) hasString(names map[string]bool) bool {
-	likely := newSieve(names)
+	filter := newSieve(names)
 	for off := 0; off < len(b.strings); {
 		text := b.strings[off : off+bytes.IndexByte(b.strings[off:], 0)]
-		if likely.has(b.strings, uint32(off)) && names[string(text)] {
+		if filter.has(b.strings, uint32(off)) && names[string(text)] {
 			return true
 		}
 		off += len(text) + 1
@@ -206,15 +206,15 @@ func (b *blob) hasString(names map[string]bool) bool {
 	return false
 }
 
-// sieve is a filter for names by a hash of their first eight bytes, with false positives. Most names
-// of a kernel need no further comparison.
+// sieve is a set of hashes of the first eight bytes of names. It has false positives, but excludes
+// most names of a kernel without a further comparison.
 type sieve [4096]bool
 
 func newSieve(names map[string]bool) *sieve {
 	s := &sieve{}
 	for name := range names {
 		text := append([]byte(name), make([]byte, 8)...)
-		s[place(order.Uint64(text))] = true
+		s[hashName(order.Uint64(text))] = true
 	}
 	return s
 }
@@ -223,11 +223,11 @@ func (s *sieve) has(strings []byte, off uint32) bool {
 	if int(off)+8 > len(strings) {
 		return true
 	}
-	return s[place(order.Uint64(strings[off:]))]
+	return s[hashName(order.Uint64(strings[off:]))]
 }
 
-// place returns the hash of a name. It ignores all bytes after the first NUL byte.
-func place(x uint64) int {
+// hashName returns the hash of a name. It ignores all bytes after the first NUL byte.
+func hashName(x uint64) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	if zeros := (x - ones) &^ x & highs; zeros != 0 {
 		x &= 1<<(bits.TrailingZeros64(zeros)-7) - 1

@@ -1,6 +1,5 @@
-// Package vmlinux reads types of the running kernel by name. Decoding all types of the kernel's BTF
-// would take ten times as long and megabytes of memory; a tool needs some dozens of a hundred
-// thousand.
+// Package vmlinux reads types of the running kernel by name. A tool needs a few dozen of a hundred
+// thousand types; decoding all of them would take ten times as long and megabytes of memory.
 package vmlinux
 
 import (
@@ -13,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// folder has the BTF of the kernel and of each module, one file each.
-const folder = "/sys/kernel/btf"
+// directory contains the BTF of the kernel and of each module, in one file each.
+const directory = "/sys/kernel/btf"
 
 // Found is the result of a search for names.
 type Found struct {
@@ -39,7 +38,7 @@ func (f *Found) Typedef(name string) []btf.TypeID { return f.ids[symbol{kindType
 // Find searches the kernel, without its modules, for types and functions. The error is fs.ErrNotExist
 // if the kernel has no BTF.
 func Find(names map[string]bool) (*Found, error) {
-	raw, free, err := open(filepath.Join(folder, "vmlinux"))
+	raw, free, err := open(filepath.Join(directory, "vmlinux"))
 	if err != nil {
 		return nil, fmt.Errorf("read kernel BTF: %w", err)
 	}

@@ -25,7 +25,7 @@ func findSome(t testing.TB) *Found {
 	return found
 }
 
-// TestFind compares with the decoder of all types.
+// TestFind compares the types with those from a decoder of all types.
 func TestFind(t *testing.T) {
 	found := findSome(t)
 	all, err := btf.LoadKernelSpec()
@@ -51,7 +51,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// sameStruct compares structs with all that lies in them.
+// sameStruct compares structs, including the structs that they contain.
 func sameStruct(t *testing.T, name string, got, want *btf.Struct) {
 	t.Helper()
 	if got.Size != want.Size || len(got.Members) != len(want.Members) {
@@ -80,7 +80,7 @@ func sameStruct(t *testing.T, name string, got, want *btf.Struct) {
 	}
 }
 
-// TestIDs compares the IDs, which programs are attached by.
+// TestIDs compares type IDs, which programs are attached by.
 func TestIDs(t *testing.T) {
 	found := findSome(t)
 	all, err := btf.LoadKernelSpec()
@@ -107,7 +107,7 @@ func TestIDs(t *testing.T) {
 }
 
 func TestBroken(t *testing.T) {
-	raw, free, err := open(folder + "/vmlinux")
+	raw, free, err := open(directory + "/vmlinux")
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip(err)
 	}

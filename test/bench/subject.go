@@ -85,7 +85,7 @@ func (r *running) rows(text string) (int, error) {
 func (r *running) lost() int {
 	var n int
 	for line := range strings.Lines(r.stderr.String()) {
-		if _, text, ok := strings.Cut(line, ": lost "); ok && strings.Contains(text, "in all") {
+		if _, text, ok := strings.Cut(line, ": lost "); ok && strings.Contains(text, "in total") {
 			fmt.Sscan(text, &n)
 		}
 	}
