@@ -10,8 +10,8 @@ import (
 // File mirrors struct file_info of file.bpf.h, the identity of a file.
 type File struct {
 	Inode   uint64 `json:"inode" col:"INODE,width=9,right" help:"inode number"`
-	Device  Device `json:"device" col:"DEVICE,width=7" help:"device number as in stat(2), major:minor; of overlayfs that of the file system" btf:"dev"`
-	Deleted bool   `json:"deleted" col:"DELETED,width=7" help:"the name by which it was opened is removed; true of memory that never had one in a directory, as of memfd_create(2)"`
+	Device  Device `json:"device" col:"DEVICE,width=7" help:"device number as in stat(2), major:minor; for overlayfs the number of the overlay file system" btf:"dev"`
+	Deleted bool   `json:"deleted" col:"DELETED,width=7" help:"whether the name by which the file was opened was removed; true for memory files that never had a name in a directory, such as those of memfd_create(2)"`
 	pseudo  bool
 	_       [2]byte
 	FS      Comm      `json:"fs" col:"FS,width=12" help:"type of the file system"`

@@ -31,7 +31,7 @@ type Ends struct {
 	RAddr Addr   `json:"raddr" col:"RADDR,width=15" help:"remote address; an IPv4-mapped IPv6 address is shown as IPv4"`
 	LPort uint16 `json:"lport" col:"LPORT,width=5" help:"local port"`
 	RPort uint16 `json:"rport" col:"RPORT,width=5" help:"remote port"`
-	NetNS uint32 `json:"netns" col:"NETNS,width=10" help:"network namespace: inode of /proc/PID/ns/net"`
+	NetNS uint32 `json:"netns" col:"NETNS,width=10" help:"network namespace: inode number of /proc/PID/ns/net"`
 }
 
 // TCPState is a TCP state, numbered as in include/net/tcp_states.h.

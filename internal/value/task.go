@@ -4,10 +4,10 @@ package value
 // to a task.
 type Task struct {
 	Time     Time   `json:"time" col:"TIME,width=8" help:"wall time of the event (CLOCK_BOOTTIME at the event, converted to wall time in user space)" btf:"time_ns"`
-	CgroupID uint64 `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"cgroup id of the task: inode number of the cgroup directory"`
-	PID      uint32 `json:"pid" col:"PID,width=7" help:"process id (tgid) in the initial PID namespace"`
-	TID      uint32 `json:"tid" col:"TID,width=7" help:"thread id in the initial PID namespace"`
-	UID      uint32 `json:"uid" col:"UID,width=6" help:"real user id in the initial user namespace"`
+	CgroupID uint64 `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"ID of the task's cgroup: inode number of its directory"`
+	PID      uint32 `json:"pid" col:"PID,width=7" help:"process ID (thread-group ID) in the initial PID namespace"`
+	TID      uint32 `json:"tid" col:"TID,width=7" help:"thread ID in the initial PID namespace"`
+	UID      uint32 `json:"uid" col:"UID,width=6" help:"real user ID in the initial user namespace"`
 	Comm     Comm   `json:"comm" col:"COMM,width=16" help:"name of the thread"`
 	_        uint32
 }

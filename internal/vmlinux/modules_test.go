@@ -94,7 +94,8 @@ func TestModule(t *testing.T) {
 	}
 }
 
-// TestFindInModules checks that types found in the loaded modules are equal to those from a decoder of all types.
+// TestFindInModules checks that types found in the loaded modules are equal to those from a decoder of
+// all types.
 func TestFindInModules(t *testing.T) {
 	files, _ := filepath.Glob(directory + "/*")
 	module := ""

@@ -53,7 +53,7 @@ type row struct {
 var Tool = tool.Define(tool.Spec{
 	Name:     "biotop",
 	Category: "block",
-	Summary:  "Processes with the most disk (block) I/O, as a top-like table",
+	Summary:  "Processes with the most disk (block) I/O, as a top-like table (like iotop)",
 	Description: `Counts block I/O requests per interval (one second by default) by process, disk and operation, and shows the rows with the most bytes first.
 
 A request is counted on completion (block_rq_complete), with all its bytes, even if it completed in parts. Its time is that of the device: from the last issue to the driver (block_rq_issue) to completion. Reads from the page cache, and writes to it that have not reached the disk, are not requests.

@@ -97,7 +97,7 @@ func (r *row) Decode([]byte) error {
 var Tool = tool.Define(tool.Spec{
 	Name:     "bpflist",
 	Category: "process",
-	Summary:  "List loaded BPF programs, maps and links and the processes holding them",
+	Summary:  "List loaded BPF programs, maps and links and the processes holding them (like bpftool)",
 	Description: `Lists the loaded BPF programs, maps and links with the processes that hold them, including those of this run of bpflist.
 
 pid, uid, comm and cgroup describe the holder: of the processes that match the task filters, the first one, in the order of process IDs, with a file descriptor of the object. Without a holder, pid is 0 and uid is 4294967295. With a task filter, only objects held by matching processes are listed.

@@ -28,7 +28,7 @@ type options struct {
 var Tool = tool.Define(tool.Spec{
 	Name:     "execsnoop",
 	Category: "process",
-	Summary:  "Trace new programs (exec system calls) with their arguments",
+	Summary:  "Trace process execution: new programs (exec system calls) with their arguments",
 	Description: `Shows each successful execve(2), execveat(2) and fexecve(3) of 64-bit and 32-bit tasks, called by any thread; with -x also failed calls.
 
 A successful exec is traced at sched:sched_process_exec, in the new image, immediately after its arguments were written. Arguments are complete, up to 2 MiB. Name, user and executable are those of the new image. The BPF program keeps no state between events.

@@ -42,11 +42,11 @@ type event struct {
 // parts contains the variable-length data after the fixed part of the event, from one or more
 // records.
 type parts struct {
-	Args        value.List  `json:"args" col:"ARGV,width=40" help:"arguments of the new image, argv[0] first; of a failure, those that were given"`
-	File        value.Bytes `json:"file" col:"FILE,width=30" help:"the file as it was given; /dev/fd/N, as the kernel has it, for one that was given by descriptor"`
-	Interpreter value.Bytes `json:"interpreter" col:"INTERPRETER,width=20" help:"what is executed in place of the file: a script's interpreter, or that of binfmt_misc"`
-	Exe         value.Bytes `json:"exe" col:"EXE,width=30,need=want_exe" help:"absolute path of the executable in its mount namespace: the new image's, or the caller's where the call failed; of a file in no directory its name, as /memfd:NAME"`
-	ExeDeleted  bool        `json:"exe_deleted" col:"EXE_DELETED,width=11,extra,need=want_exe" help:"the executable is in no directory: it was removed, or is of memfd_create(2)"`
+	Args        value.List  `json:"args" col:"ARGV,width=40" help:"arguments of the new image, argv[0] first; of a failed call, those passed by the caller"`
+	File        value.Bytes `json:"file" col:"FILE,width=30" help:"file as passed by the caller; if it was passed as a file descriptor, /dev/fd/N as in the kernel"`
+	Interpreter value.Bytes `json:"interpreter" col:"INTERPRETER,width=20" help:"file that is executed instead: the interpreter of a script, or the one registered with binfmt_misc"`
+	Exe         value.Bytes `json:"exe" col:"EXE,width=30,need=want_exe" help:"absolute path of the executable in its mount namespace: of the new image, or of the caller if the call failed; for a file that is in no directory its name, such as /memfd:NAME"`
+	ExeDeleted  bool        `json:"exe_deleted" col:"EXE_DELETED,width=11,extra,need=want_exe" help:"whether the executable is in no directory: it was removed, or created by memfd_create(2)"`
 	Cwd         value.Bytes `json:"cwd" col:"CWD,width=30,extra,need=want_cwd" help:"absolute path of the current directory in its mount namespace"`
 }
 

@@ -51,27 +51,27 @@ type row struct {
 	WriteBytes value.Size   `json:"write_bytes" col:"W_Kb,width=10,right" help:"bytes written by these calls; text shows units of 1,024"`
 	Bytes      value.Size   `json:"total_bytes" col:"TOTAL_Kb,width=10,right,extra" help:"sum of bytes read and written; text shows units of 1,024"`
 	Type       string       `json:"type_of_file" col:"T,width=1" help:"R for a regular file, S for a socket, O for any other"`
-	File       value.Name   `json:"file" col:"FILE,width=32" help:"name of the file at the first of the calls, without its directories; absent where it has none, as a pipe"`
-	Inode      uint64       `json:"inode" col:"INODE,width=10,right" help:"its inode number"`
-	Generation value.Count  `json:"generation" col:"GENERATION,width=10,right" help:"which of the files that had this inode number one after another (FS_IOC_GETVERSION); absent where the file system does not tell"`
-	Device     value.Device `json:"device" col:"DEVICE,width=7" help:"device as in stat(2), MAJOR:MINOR; of overlayfs that of the file system"`
-	CgroupID   uint64       `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"id of the thread's cgroup: inode of its directory"`
+	File       value.Name   `json:"file" col:"FILE,width=32" help:"name of the file at the first of these calls, without directories; absent for files without a name, such as pipes"`
+	Inode      uint64       `json:"inode" col:"INODE,width=10,right" help:"inode number of the file"`
+	Generation value.Count  `json:"generation" col:"GENERATION,width=10,right" help:"generation of the inode (FS_IOC_GETVERSION), which differs between files that use the same inode number one after another; absent if the file system has none"`
+	Device     value.Device `json:"device" col:"DEVICE,width=7" help:"device number as in stat(2), major:minor; for overlayfs the number of the overlay file system"`
+	CgroupID   uint64       `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"ID of the thread's cgroup: inode number of its directory"`
 
-	instance uint64 // of the key, where there is no generation
+	instance uint64 // key.Instance, which replaces a missing generation
 }
 
 // Tool is the definition of filetop.
 var Tool = tool.Define(tool.Spec{
 	Name:     "filetop",
 	Category: "file",
-	Summary:  "Files with the most reads and writes, as a top-like table",
+	Summary:  "Files with the most reads and writes (file I/O), as a top-like table",
 	Description: `Counts reads and writes per interval (one second by default) by thread and file, and shows the rows with the most bytes first. Without --all, only regular files are included.
 
 A read or write is a successful system call, counted when it returns (raw_syscalls:sys_exit) with the bytes that it transferred: read, pread64, readv, preadv, preadv2 and the corresponding write calls; sendfile, splice and copy_file_range read one file and write another. The data need not reach a disk.
 
 Each row is one file, also if it has several names or is renamed; the name at the first call is shown. Files that use the same inode number one after another are distinguished by the inode generation. On file systems without generations (FUSE, network file systems, files copied up by overlayfs), the address of the inode in memory is used instead: a file that is evicted and read again within an interval has two rows, and two files with the same number and address can share a row.
 
-What is read or written by mapped memory, by io_uring, or in the kernel itself (a file server, a loop device), is not seen. A call whose descriptor another thread has closed meanwhile is not in the table, but in the summary (closed).`,
+Reads and writes of mapped memory, by io_uring, and by the kernel itself (such as a file server or a loop device) are not traced. A call whose file descriptor another thread closes during the call is not in the table, but is counted in the summary (closed).`,
 	Peers: []string{
 		"Bytes are those transferred. libbpf-tools and BCC count the requested size, so a program with a large buffer seems to read more than the file contains.",
 		"readv, writev, their variants, sendfile, splice and copy_file_range are counted; libbpf-tools and BCC count calls of vfs_read and vfs_write.",
@@ -122,7 +122,7 @@ func label(k *key, c *counts) row {
 	if k.Instance <= math.MaxUint32 {
 		r.Generation = value.Count{N: k.Instance, Given: true}
 	} else {
-		r.instance = k.Instance // an address of the kernel's, which is not shown
+		r.instance = k.Instance // a kernel address: not shown
 	}
 	return r
 }

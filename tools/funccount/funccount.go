@@ -47,7 +47,7 @@ vfs_read and vfs_* are kernel functions, c:malloc and c:*alloc are functions of 
 
 ` + tool.ReturnsManual + `
 
-All that match are counted, hundreds at once: by one kprobe_multi (5.18) or uprobe_multi (6.6) where the kernel has that, else by a probe each. What cannot have a probe is named. Those that are not hit are not shown.
+All matches are counted, even hundreds of them: with a single kprobe_multi (kernel 5.18) or uprobe_multi (kernel 6.6) link if the kernel supports it, otherwise with one probe each. Functions that cannot be probed are reported. Functions that are not hit are not shown.
 
 Filters such as --pid test the current task; in an interrupt that is the interrupted task.`,
 	Peers: []string{

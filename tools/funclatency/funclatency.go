@@ -111,7 +111,7 @@ func (o *options) find(p *tool.Plan, env *tool.Env) ([]target.Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec.Return = true // so that what has no return to be seen is refused
+	spec.Return = true // refuse functions whose returns cannot be observed
 	pids, err := env.Processes()
 	if err != nil {
 		return nil, err

@@ -26,15 +26,15 @@ func (w *what) AppendJSON(b []byte) []byte { return value.AppendString(b, w.name
 func (w *what) Any() any                   { return w.name() }
 func (w *what) Schema() value.Schema       { return value.Schema{Type: "string"} }
 
-// isFull tells whether a collection is of the whole heap. The argument of gc__begin, asked, says that only of the
-// collections that something asked for, and not of those that Serial and Parallel begin when the young generation
-// cannot be collected.
-func isFull(manager string, asked bool) bool {
+// isFull reports whether the whole heap was collected. flag is the argument of the probe gc__begin, which
+// is only reliable for explicitly requested collections: it is false for the collections of the whole heap
+// that Serial and Parallel start when the young generation cannot be collected.
+func isFull(manager string, flag bool) bool {
 	switch manager {
 	case "MarkSweepCompact", "PS MarkSweep", "G1 Old Generation", "ConcurrentMarkSweep":
 		return true
 	case "Copy", "ParNew", "PS Scavenge", "G1 Young Generation", "G1 Concurrent GC":
 		return false
 	}
-	return asked
+	return flag
 }

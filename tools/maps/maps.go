@@ -97,9 +97,9 @@ var Tool = tool.Define(tool.Spec{
 
 The address space of a process is locked against changes while a part of its mappings is read. With a single --pid, from kernel 6.1 on, no other process is locked. Kernels before 5.12 do not support this: use /proc/PID/maps there.
 
-In a subvolume of btrfs the device is the one that stat(2) shows, with which inode numbers are unique; /proc/PID/maps has that of the whole file system. A kernel that does not describe the types of btrfs, as before 5.11 where it is a module, leaves the latter.
+For a file in a btrfs subvolume, the device is that of the subvolume, as in stat(2), so that device and inode number identify the file; /proc/PID/maps shows the device of the whole file system. If the kernel has no BTF of btrfs (before 5.11, if btrfs is a module), the latter is shown here too.
 
-On x86 /proc/PID/maps also has [vsyscall], which is the kernel's, and none of the process's areas. Only processes of the PID namespace that corescope runs in are listed.`,
+On x86-64, /proc/PID/maps also contains [vsyscall], which belongs to the kernel and is not listed here. Only processes in the PID namespace of corescope are listed.`,
 	Peers: []string{
 		"BCC and libbpf-tools have no tool of this name.",
 	},

@@ -20,20 +20,20 @@ type options struct {
 	Count    uint64         `pos:"count" min:"1" help:"number of reports; unlimited by default"`
 	source.StackOptions
 	stacktrace.UserStacks
-	Command string `flag:"command,c" arg:"COMMAND" help:"run this command, by a shell if it is more than a program with plain words, and look at all its processes until it ends"`
-	Trace   bool   `flag:"trace,t" bpf:"targ_trace" help:"show each allocation and each free as it happens, and no stacks"`
-	Allocs  bool   `flag:"show-allocs,a" help:"a row for each allocation, with its address and age"`
-	Older   uint64 `flag:"older,o" arg:"MS" max:"9223372036854" help:"only what was allocated that many milliseconds ago and more; of a process that has ended, all"`
-	Combine bool   `flag:"combined-only,C" help:"for the peers' sake: what is allocated is kept all the same"`
-	Missing bool   `flag:"wa-missing-free,F" help:"for the peers' sake: what is allocated anew was freed, always"`
-	Sample  uint32 `flag:"sample-rate,s" arg:"N" min:"1" bpf:"targ_sample" help:"look at one of N allocations, drawn by lot"`
-	Top     uint64 `flag:"top,T" arg:"N" min:"1" help:"only the N greatest rows of each report; text shows 10 without it"`
-	MinSize uint64 `flag:"min-size,z" arg:"BYTES" bpf:"targ_min_bytes" help:"only allocations of that many bytes and more"`
-	MaxSize uint64 `flag:"max-size,Z" arg:"BYTES" bpf:"targ_max_bytes" help:"only allocations of that many bytes and less"`
-	Object  string `flag:"obj,O" arg:"FILE" help:"the library or program that has the allocator, as a path or a name that may have * in it"`
-	Prefix  string `flag:"symbols-prefix,S" arg:"PREFIX" help:"what the names of the allocator's functions begin with, as je_ where it is je_malloc"`
-	PerCPU  bool   `flag:"percpu,P" help:"look at the kernel's allocator of memory for each CPU, and at no other"`
-	Kernel  bool   `flag:"kernel" help:"look at the kernel's allocators though there is a --pid: at what that process allocates there"`
+	Command string `flag:"command,c" arg:"COMMAND" help:"run this command, with a shell if it contains shell syntax, and trace all its processes until it ends"`
+	Trace   bool   `flag:"trace,t" bpf:"targ_trace" help:"show each allocation and each free as it happens, without stacks"`
+	Allocs  bool   `flag:"show-allocs,a" help:"one row per allocation, with its address and age"`
+	Older   uint64 `flag:"older,o" arg:"MS" max:"9223372036854" help:"only allocations that are at least this number of milliseconds old; all allocations of processes that have exited"`
+	Combine bool   `flag:"combined-only,C" help:"no effect, for compatibility with BCC: allocations are always kept until they are freed"`
+	Missing bool   `flag:"wa-missing-free,F" help:"no effect, for compatibility with BCC: an allocation always replaces an earlier one at the same address"`
+	Sample  uint32 `flag:"sample-rate,s" arg:"N" min:"1" bpf:"targ_sample" help:"trace a random sample of one in N allocations"`
+	Top     uint64 `flag:"top,T" arg:"N" min:"1" help:"show only the N greatest rows of each report; default 10 in text"`
+	MinSize uint64 `flag:"min-size,z" arg:"BYTES" bpf:"targ_min_bytes" help:"only allocations of at least this number of bytes"`
+	MaxSize uint64 `flag:"max-size,Z" arg:"BYTES" bpf:"targ_max_bytes" help:"only allocations of at most this number of bytes"`
+	Object  string `flag:"obj,O" arg:"FILE" help:"library or program that contains the allocator: a path, or a name that can contain *"`
+	Prefix  string `flag:"symbols-prefix,S" arg:"PREFIX" help:"prefix of the names of the allocator's functions, such as je_ for je_malloc"`
+	PerCPU  bool   `flag:"percpu,P" help:"trace only the kernel's per-CPU allocator"`
+	Kernel  bool   `flag:"kernel" help:"trace kernel memory even with --pid: the allocations made by this process"`
 	Sort    string `flag:"sort" arg:"COLUMN" help:"sort by size or count"`
 	Most    uint32 `flag:"max-allocations" arg:"N" min:"1" max:"16777216" help:"maximum number of outstanding allocations"`
 }
@@ -45,7 +45,7 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Memory leaks: outstanding allocations (not freed) by stack trace",
 	Description: `Shows which stack traces allocated memory that has not been freed: the requested bytes and the number of allocations. Memory whose age or size grows with each report may be leaked. Each report contains all outstanding allocations since the start of the tool, except those younger than half a second (--older), most of which will be freed soon.
 
-With --pid or --command the memory is that of processes: what they allocate by malloc(3), calloc(3), realloc(3), reallocarray(3), posix_memalign(3), aligned_alloc(3), memalign(3), valloc(3), pvalloc(3), mmap(2) and mremap(2), and free by free(3), realloc(3) and munmap(2). C++'s operator new and operator delete are observed where the allocator's file or the program defines them, as jemalloc and tcmalloc do; those of libstdc++ call malloc and free. An allocation within another, as that of malloc within calloc, is a part of it and counts once. realloc and mremap free what they are given, and allocate it anew; if they fail, all stays. A call that fails allocates nothing. Where the begin or the end of a mapping is unmapped the rest stays; the unmapping of a middle is not seen. When a process executes another program, its allocations are dropped. What is left when it exits is shown, whatever its age. --pid leaves out the children of a process; --command includes all descendants.
+With --pid or --command, memleak traces the memory of processes: allocations by malloc(3), calloc(3), realloc(3), reallocarray(3), posix_memalign(3), aligned_alloc(3), memalign(3), valloc(3), pvalloc(3), mmap(2) and mremap(2), and frees by free(3), realloc(3) and munmap(2). C++ operator new and operator delete are traced if the allocator's file or the program defines them, as jemalloc and tcmalloc do; those of libstdc++ call malloc and free. Nested calls, such as malloc called by calloc, count as one allocation. realloc and mremap count as a free and a new allocation; if they fail, nothing changes. Failed calls allocate nothing. If the start or the end of a mapping is unmapped, the rest remains; unmapping a part in the middle is not detected. When a process executes another program, its allocations are dropped. When it exits, its remaining allocations are shown regardless of their age. --pid does not include children of the process; --command includes all descendants.
 
 The traced functions are those of the C library, jemalloc, tcmalloc and mimalloc, if the process has mapped them, also within its container, and those of the executable, if an allocator is statically linked. --obj selects another file. If no file has the functions, as in Go programs or static programs without symbols, nothing can be observed: memleak reports this and exits with 1.
 
@@ -57,17 +57,17 @@ Objects freed in bulk or by kfree_rcu are recorded as freed when they are passed
 
 Counters in the summary: unseen_frees: frees of memory whose allocation was not observed or not wanted (--min-size, --max-size, --sample-rate); missed_frees: allocations at an address whose previous free was not observed; unseen_calls: returns of calls whose entry was not observed.`,
 	Peers: []string{
-		"-p is --pid. With an allocation in a container, its C library is found.",
-		"-c looks at all processes of its command, and at the shell that runs it if it is more than a program with plain words; peers look at one process. The run ends with the command. The report then has what was left, however young.",
-		"-t shows rows and no reports beside them; peers print to trace_pipe.",
-		"-a shows a row for each allocation, with its stack; peers list them above the stack that they share.",
-		"-C and -F change nothing: all allocations are kept until they are freed, and one of memory that is held already takes the other's place.",
-		"-s draws allocations by lot, where peers take every N-th; what is shown is not multiplied by N.",
-		"-T limits JSON, CSV and graphs too; without it these have all rows.",
-		"realloc that fails leaves what there was, where peers take it for freed; calls within calls count once.",
-		"Pages that are freed in parts are subtracted part by part.",
+		"-p is --pid. For a process in a container, the C library of the container is found.",
+		"-c traces all processes of the command, including the shell that runs it if it contains shell syntax; the peers trace one process. The run ends with the command. The last report has all remaining allocations, regardless of their age.",
+		"-t shows rows instead of reports; the peers print to trace_pipe.",
+		"-a shows one row per allocation, with its stack; the peers list allocations above the stack that they share.",
+		"-C and -F have no effect: all allocations are kept until they are freed, and an allocation at an address that is already allocated replaces the earlier one.",
+		"-s selects allocations at random; the peers select every N-th. Values are not multiplied by N.",
+		"-T also limits JSON, CSV and flame graphs; without it these have all rows.",
+		"A failed realloc keeps the old allocation; the peers record it as freed. Nested calls count once.",
+		"If only a part of a page allocation is freed, only that part is subtracted.",
 	},
-	Overhead: "An allocation of a process and its free take 16 us more, of which 2.4 us are in the programs and the rest in the traps that lead to them (20,000 of each, a busy virtual machine with kernel 6.18); with --pid other processes take no longer. With --command all processes that use the same files are slowed by these traps while it runs, as the kernel cannot restrict them to processes that do not exist yet. An allocation of the kernel takes 3 to 4 us more and a free 0.2 to 0.7 us. The room for allocations (--max-allocations) is 110 bytes for each.",
+	Overhead: "An allocation and its free in a process take 16 us more: 2.4 us in the BPF programs, the rest in the traps into the kernel (20,000 of each, busy virtual machine, kernel 6.18). With --pid, other processes are not slowed down. With --command, all processes that use the same files are slowed down during the run, because the kernel cannot restrict probes to processes that do not exist yet. An allocation in the kernel takes 3 to 4 us more, and a free 0.2 to 0.7 us. The map of allocations takes 110 bytes per entry (--max-allocations).",
 	Examples: []string{
 		"memleak -p 1234                              # allocations of a process, every five seconds",
 		"memleak -p 1234 -o 60000 60 10               # allocations older than a minute, each minute",

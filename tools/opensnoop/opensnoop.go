@@ -47,13 +47,13 @@ type event struct {
 
 type row struct {
 	event
-	FD        int32          `json:"fd" col:"FD,width=3,right" help:"the new descriptor, -1 for a failure"`
-	Errno     int32          `json:"errno" col:"ERR,width=3,right" help:"errno of a failure, else 0"`
-	Error     value.Error    `json:"error" col:"ERROR,width=8" help:"name of the errno of a failure"`
-	FileMode  value.FileMode `json:"mode" col:"MODE,width=4" help:"permissions asked for, where the flags create a file"`
-	Path      value.Bytes    `json:"path" col:"PATH,width=40" help:"the path as the task gave it; with -F absolute in the task's mount namespace, symbolic links as they are, without each .. that would lead above the task's root; as given if it starts at a descriptor that is not open; absent if it could not be read because its address is not mapped"`
-	TaskPath  value.Bytes    `json:"task_path" col:"TASK_PATH,width=40" help:"with -F: the absolute path from the task's own root directory, as in its chroot or container"`
-	UserStack value.Stack    `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"with -c: functions of the process that led to the open, the innermost first; text shows them below the row; of a process that is not asked for by --pid, those that keep no frame pointers are missing in its first stacks"`
+	FD        int32          `json:"fd" col:"FD,width=3,right" help:"new file descriptor, -1 for a failed call"`
+	Errno     int32          `json:"errno" col:"ERR,width=3,right" help:"errno of a failed call, otherwise 0"`
+	Error     value.Error    `json:"error" col:"ERROR,width=8" help:"name of the errno of a failed call"`
+	FileMode  value.FileMode `json:"mode" col:"MODE,width=4" help:"requested permissions, if the flags can create a file"`
+	Path      value.Bytes    `json:"path" col:"PATH,width=40" help:"path as passed by the task; with -F absolute in the task's mount namespace, with symbolic links unresolved and without any .. that would lead above the task's root, but unchanged if it is relative to a file descriptor that is not open; absent if it could not be read because its address is not mapped"`
+	TaskPath  value.Bytes    `json:"task_path" col:"TASK_PATH,width=40" help:"with -F: absolute path relative to the task's root directory, such as that of its chroot or container"`
+	UserStack value.Stack    `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"with -c: user stack trace of the call, innermost frame first; text shows it below the row; in the first stacks of a process not selected by --pid, functions without frame pointers are missing"`
 
 	full                   bool
 	path, inside, taskPath []byte
@@ -193,8 +193,8 @@ func (r *row) Decode(tail []byte) error {
 	return nil
 }
 
-// resolve makes the paths absolute. A relative one stays as it is if its directory is not known,
-// because the descriptor is not open.
+// resolve makes the paths absolute. A relative path is unchanged if its directory is unknown, because
+// the file descriptor is not open.
 func (r *row) resolve(names []byte) {
 	if r.Base.Known == 0 {
 		return

@@ -53,7 +53,7 @@ type row struct {
 var Tool = tool.Define(tool.Spec{
 	Name:     "profile",
 	Category: "scheduler",
-	Summary:  "CPU profiler: sample kernel and user stack traces on all CPUs",
+	Summary:  "CPU profiler: sample kernel and user stack traces on all CPUs, for flame graphs",
 	Description: `Samples the stack trace of the running thread on each CPU at regular intervals and counts the stack traces, which shows where CPU time is spent.
 
 Samples are triggered by the CPU clock of perf events (PERF_COUNT_SW_CPU_CLOCK), 49 times a second, so that they do not coincide with activities that occur 50 or 100 times a second. Idle CPUs are not sampled. CPUs that come online later are sampled from then on.`,

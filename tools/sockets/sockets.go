@@ -132,7 +132,7 @@ func unixPath(name []byte) []byte {
 var Tool = tool.Define(tool.Spec{
 	Name:     "sockets",
 	Category: "network",
-	Summary:  "List TCP, UDP and Unix sockets and the processes holding them (like ss)",
+	Summary:  "List TCP, UDP and Unix sockets and the processes holding them (like ss and netstat)",
 	Description: `Lists the TCP, UDP and AF_UNIX sockets with their addresses, states, queues and owners, as ss(8) does.
 
 pid, uid, comm and cgroup describe the owner: of the processes that match the task filters, the first one, in the order of process IDs, with a file descriptor of the socket. holders is the number of file descriptors. Sockets held by processes are listed for all network namespaces. Sockets without an owner (pid 0, uid 4294967295) are listed only for the network namespace of the tool and without a task filter: sockets in TIME_WAIT, not yet accepted, closed by their process, held by the kernel, in transit between processes, or created during the listing. For an MPTCP socket, which Go programs use for listening, the underlying TCP sockets are listed.

@@ -56,7 +56,7 @@ vfs_read is a kernel function, c:malloc a function of the C library, /usr/bin/ba
 
 ` + tool.ReturnsManual + `
 
-A user function has no frame at its entry and at its return instruction; its caller is found nevertheless.
+At its entry and at its return instruction, a user function has no stack frame; its direct caller is included nevertheless.
 
 Filters such as --pid test the current task; in an interrupt that is the interrupted task.`,
 	Peers: []string{

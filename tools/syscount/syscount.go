@@ -31,7 +31,7 @@ type options struct {
 	Errno        string         `flag:"errno,e" arg:"ERRNO" help:"only calls that fail with this error: ENOENT or 2"`
 	PPID         uint32         `flag:"ppid" arg:"PID" min:"1" id:"process" bpf:"targ_ppid" help:"only children of this process"`
 	Syscall      string         `flag:"syscall" arg:"NAME" help:"only this call"`
-	Exec         string         `flag:"exec" arg:"COMMAND" help:"run this command, by a shell if it is more than a program with plain words, and count the calls of all its processes until it ends; what it prints goes to standard error"`
+	Exec         string         `flag:"exec" arg:"COMMAND" help:"run this command, with a shell if it contains shell syntax, and count the calls of all its processes until it ends; its output goes to standard error"`
 	List         bool           `flag:"list,l" help:"list the names of all calls, and exit"`
 }
 
@@ -55,7 +55,7 @@ type row struct {
 	Cgroup    value.Name   `json:"cgroup" col:"CGROUP,width=40" help:"path of the task's cgroup; absent without --cgroups"`
 	Container value.Name   `json:"container" col:"CONTAINER,width=20" help:"name of the container of that cgroup, or its short ID; absent without --containers and outside containers"`
 	Count     uint64       `json:"count" col:"COUNT,width=10,right" help:"calls that returned in the interval"`
-	Errors    uint64       `json:"errors" col:"ERRORS,width=10,right" help:"those that failed, including calls that a signal interrupts and that are restarted"`
+	Errors    uint64       `json:"errors" col:"ERRORS,width=10,right" help:"calls that failed, including calls that a signal interrupts and that are restarted"`
 	TotalNs   value.Micros `json:"total_ns" col:"TIME (us),width=14,right" help:"sum of the times from entry (sys_enter) to return (sys_exit), CLOCK_MONOTONIC; absent without --latency; text shows microseconds"`
 	AverageNs value.Micros `json:"avg_ns" col:"AVG (us),width=12,right" help:"mean time per call; absent without --latency; text shows microseconds"`
 	TotalMs   float64      `json:"total_ms" col:"TIME (ms),width=14,right,extra" help:"total_ns in milliseconds; absent without --latency"`
@@ -68,11 +68,11 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Count system calls (syscalls), their errors and latency",
 	Description: `Counts system calls when they return (raw_syscalls:sys_exit), of 64-bit and 32-bit tasks, by system call, process, cgroup or container.
 
-Each call counts once, in the interval in which it returns. A call that creates a task returns a second time in the new task, but counts once. Calls that never return are not counted: exit, exit_group, and rt_sigreturn, whose return is that to the interrupted code.
+Each call counts once, in the interval in which it returns. A call that creates a task returns a second time in the new task, but counts once. Calls that never return are not counted: exit, exit_group, and rt_sigreturn, which returns to the interrupted code.
 
 A successful execve or execveat is counted by the name and ABI of the call that the task made. The registers at its return do not contain them, so they are recorded at its entry (raw_syscalls:sys_enter) if rows or --syscall need them. If the entry was not observed, the call is counted as execve, and by exec_without_entry in the summary.
 
-With --exec the calls are those of the command, of the shell that runs it if it is more than a program with plain words, and of all descendants, also of those whose parent has exited. A descendant that could not be followed is counted as lost (map_full). The run ends with the command; if that fails, the run fails too. Processes that the command leaves behind are reported.
+With --exec, the calls of the command and of all its descendants are counted, including descendants whose parent has exited, and the shell that runs the command if it contains shell syntax. A descendant that could not be tracked is counted as lost (map_full). The run ends with the command; if the command fails, the run fails too. Processes that are still running when the command ends are reported.
 
 With --latency the time is measured from sys_enter to sys_exit. Calls that were entered before the tool was attached have no known time. They are not in the table, but in the summary (no_entry). So are calls whose entry was missed later, which are lost too (unobserved).`,
 	Peers: []string{
@@ -84,12 +84,12 @@ With --latency the time is measured from sys_enter to sys_exit. Calls that were 
 		"--exec takes the command as one argument, such as --exec 'make -s all'; BCC uses the rest of the command line.",
 	},
 	Examples: []string{
-		"syscount                        # calls of all, until it is stopped",
-		"syscount -L -i 1                # the ten that took most time, each second",
-		"syscount -P -e ENOENT           # processes that look for what is not there",
+		"syscount                        # all system calls, until Ctrl-C",
+		"syscount -L -i 1                # the ten system calls with the most time, each second",
+		"syscount -P -e ENOENT           # processes whose calls fail with ENOENT",
 		"syscount --containers --syscalls -L --duration 10s  # by container and call",
-		"syscount --exec 'make -s all'   # what a command and its children call",
-		"syscount --syscall futex -P 5   # who waits for locks, every 5 seconds",
+		"syscount --exec 'make -s all'   # system calls of a command and its children",
+		"syscount --syscall futex -P 5   # processes that wait for locks (futex), every 5 seconds",
 	},
 	Object: loadBpf,
 	Tasks:  true,

@@ -93,8 +93,8 @@ func (r *row) Decode([]byte) error {
 	return nil
 }
 
-// arguments reads those of the process from any thread that has its memory: the first one may
-// have exited.
+// arguments reads the arguments of the process. If the thread-group leader has exited, it reads them
+// from another thread.
 func (r *row) arguments() value.List {
 	args := r.read(fmt.Sprintf("/proc/%d/cmdline", r.LocalTID))
 	if len(args) > 0 || r.Threads < 2 {
@@ -109,7 +109,7 @@ func (r *row) arguments() value.List {
 	return nil
 }
 
-// read reads a command line, nothing if the task has exited.
+// read reads a command line. It returns nil if the task has exited.
 func (r *row) read(cmdline string) []byte {
 	args, err := limit.ReadFile(cmdline, limit.Arguments)
 	if errors.Is(err, limit.ErrExceeded) {
@@ -118,13 +118,12 @@ func (r *row) read(cmdline string) []byte {
 	return args
 }
 
-// isInProc reports whether /proc has files of the task, which it has not for tasks outside its PID
-// namespace.
+// isInProc reports whether /proc has files of the task: /proc only has tasks of its PID namespace.
 func (r *row) isInProc() bool { return r.hasProc && r.LocalTID != 0 }
 
-// kernelName is the name of a kernel thread as the kernel composes it in /proc: its full name
-// (since 5.17), and that of the work queue behind a worker's (since 4.18). If the thread has
-// ended, another task may have its id: what it reads must begin with the name in the event.
+// kernelName returns the name of a kernel thread as in /proc: the full name (kernel 5.17), with the
+// work queue appended for a worker (kernel 4.18). If the thread has exited, another task may have its
+// ID, so a name that does not start with the name in the event is ignored.
 func (r *row) kernelName() value.Bytes {
 	name, _ := limit.ReadFile(fmt.Sprintf("/proc/%d/comm", r.LocalTID), 64) // nothing if it has exited
 	if name = bytes.TrimSuffix(name, []byte("\n")); bytes.HasPrefix(name, r.Comm) {
@@ -133,7 +132,8 @@ func (r *row) kernelName() value.Bytes {
 	return r.Comm
 }
 
-// share makes user and system time parts of the time on a CPU, which is exact.
+// share scales user and system time, which are estimated from ticks, so that their sum is the exact
+// CPU time.
 func (r *row) share() {
 	switch {
 	case r.System == 0:

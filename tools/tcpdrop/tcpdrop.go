@@ -24,8 +24,8 @@ type options struct {
 	tcp.Family
 	NetNS    uint32 `flag:"netns-id" arg:"INODE" min:"1" help:"only this network namespace: the inode number of /proc/PID/ns/net"`
 	PIDNetNS uint32 `flag:"pid-netns" arg:"PID" min:"1" id:"process" help:"only the network namespace of this process"`
-	All      bool   `flag:"all,a" bpf:"targ_all" help:"also packets that the kernel frees as dropped although nothing of them is lost: the FIN that closed sockets keep, and what their tasks have read"`
-	NoStack  bool   `flag:"no-stack,S" help:"a line for each packet, without the stack below it"`
+	All      bool   `flag:"all,a" bpf:"targ_all" help:"include packets that the kernel frees as dropped although no data is lost: the FIN in the queue of a closed socket, and packets whose data was read"`
+	NoStack  bool   `flag:"no-stack,S" help:"one line per packet, without stack trace"`
 	tcp.Wide
 }
 
@@ -54,8 +54,8 @@ type event struct {
 type row struct {
 	event
 	tcp.Version
-	Why   dropReason  `json:"reason" col:"REASON,width=20" help:"why, as the kernel's enum skb_drop_reason has it, without SKB_DROP_REASON_; SUBSYSTEM_N for a reason of another subsystem; absent before kernel 5.17"`
-	Stack value.Stack `json:"stack" col:"STACK,need=want_stack,extra" help:"functions of the kernel that were being run, the one that dropped it first; text shows them below the row"`
+	Why   dropReason  `json:"reason" col:"REASON,width=20" help:"name of the reason in the kernel's enum skb_drop_reason, without SKB_DROP_REASON_; SUBSYSTEM_N for a reason of another subsystem; absent before kernel 5.17"`
+	Stack value.Stack `json:"stack" col:"STACK,need=want_stack,extra" help:"kernel stack trace, starting with the function that dropped the packet; text shows it below the row"`
 
 	env     *tool.Env
 	reasons reasons
@@ -97,29 +97,29 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Trace TCP packets dropped by the kernel, with reason and stack trace",
 	Description: `Shows each TCP packet that the kernel drops, in all network namespaces, with the reason, the flags of its header, the state of its socket and the kernel stack trace. Packets are lost not only in the network, but also because of a full queue, a wrong checksum, a firewall rule or a port without a listener. Some drops are normal, such as those of duplicate acknowledgements.
 
-The kernel also frees as dropped what is left in the receive queue of a socket that ends. If no data in there is unread, nothing is lost: as a rule it is the FIN of a connection that both ends have closed, so that each healthy connection would have a row. Such packets are left out unless --all is given; the summary has their number (no_loss).
+When a socket is destroyed, the kernel also frees the packets that are left in its receive queue as dropped. If they contain no unread data, nothing is lost: usually it is the FIN of a connection that both ends have closed, so every healthy connection would have a row. Such packets are omitted unless --all is given; the summary has their number (no_loss).
 
-Below each row are the kernel's functions that led to the drop, as BCC prints them: they show what the reason does not, such as the rule or the queue, and on kernels before 5.17 they are all there is. --no-stack leaves them out, and with them most of what a drop costs.
+Text shows the kernel stack trace below each row, as BCC does. It shows what the reason does not, such as the rule or the queue; on kernels before 5.17, which have no reasons, it is the only explanation. --no-stack omits it, and with it most of the cost of a drop.
 
-They are seen at skb:kfree_skb, by two copies of a program, as the kernel leaves one out that is running on the CPU already. The reason is the kernel's own from 5.17 on, by the names of the running kernel. Before, it is absent, and drops in the middle of a connection are seen at tcp_drop, where that can be traced (--explain). Packets without a TCP header that can be read are not shown: fragments but the first, and IPv6 with other headers before TCP. Copies for raw and packet sockets, as of tcpdump, are left out.
+Drops are traced at skb:kfree_skb, by two copies of a program, because the kernel skips a program that is already running on the same CPU. From kernel 5.17 on, the reason is that of the kernel, with the names of the running kernel. On earlier kernels it is absent, and drops by established connections are traced at tcp_drop, if that function can be traced (--explain). Packets without a readable TCP header are not shown: fragments except the first, and IPv6 packets with other headers before TCP. Copies for raw and packet sockets, such as those of tcpdump, are omitted.
 
 Packets are received in the context of an arbitrary task. pid, uid, comm and cgroup are not those of the current task, but of the owner of the socket: the task that called connect, accept or listen. Owners are recorded from the start of the tool; a connection opened before belongs to the first task with a file descriptor of it. Without a socket or owner, or if the socket is closed, pid is 0, uid is 4294967295 and comm is empty. Before kernel 6.11 this is the case for most received packets, because the kernel does not provide their socket.
 
 Function names need CAP_SYSLOG; otherwise only addresses are shown.`,
 	Peers: []string{
-		"SADDR:SPORT > DADDR:DPORT (BCC) are columns of their own, and REASON is without its number.",
-		"PID is the owner's; BCC shows the task that happens to run.",
-		"The stack begins with the function that drops the packet; BCC's with the program's own frames, or with kfree_skb_reason.",
-		"What is freed as dropped without a loss is left out; --all shows it as BCC does.",
+		"SADDR:SPORT > DADDR:DPORT (BCC) are separate columns, and REASON has no number.",
+		"PID is that of the owner; BCC shows the current task.",
+		"The stack trace starts with the function that drops the packet; in BCC it starts with frames of the BPF program, or with kfree_skb_reason.",
+		"Packets that are freed as dropped without a loss are omitted; --all shows them, as BCC does.",
 		"libbpf-tools has no tcpdrop.",
 	},
-	Overhead: `Of 2,000 packets, with the CPUs of the machine busy otherwise, a drop took 6.0 us in both copies of the program, most of it for a stack of 23 functions: --no-stack, or --columns without stack, leaves that out. To know the owners, each change of a socket's state took some 400 ns in both copies. The program at the end of system calls took 65 to 78 ns each time, of which some 20 are the measuring (--stats).`,
+	Overhead: `A drop took 6.0 us in both copies of the program (2,000 packets, otherwise busy CPUs), most of it for a stack trace of 23 functions, which --no-stack, or --columns without stack, omits. To record the owners, each change of a socket's state took 400 ns in both copies. The program at the end of system calls took 65 to 78 ns per call, of which about 20 are the measurement (--stats).`,
 	Examples: []string{
-		"tcpdrop                                     # packets as they are dropped",
-		"tcpdrop -S                                  # a line for each",
-		"tcpdrop --filter 'reason != \"NO_SOCKET\"'    # but those to ports where nobody listens",
-		"tcpdrop --container web --columns time,saddr,dport,reason  # those of a container's sockets, a line each",
-		"tcpdrop --filter '\"nft_do_chain\" in stack'  # those that nftables drops",
+		"tcpdrop                                     # all dropped packets, with stack traces",
+		"tcpdrop -S                                  # one line per packet",
+		"tcpdrop --filter 'reason != \"NO_SOCKET\"'    # except packets to ports without a listener",
+		"tcpdrop --container web --columns time,saddr,dport,reason  # packets of a container's sockets, one line each",
+		"tcpdrop --filter '\"nft_do_chain\" in stack'  # packets dropped by nftables",
 	},
 	Object: loadBpf,
 	Tasks:  true,

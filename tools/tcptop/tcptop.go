@@ -47,7 +47,7 @@ type row struct {
 var Tool = tool.Define(tool.Spec{
 	Name:     "tcptop",
 	Category: "network",
-	Summary:  "TCP connections with the most bytes sent and received, as a top-like table",
+	Summary:  "TCP throughput by process and connection (bytes sent and received), as a top-like table",
 	Description: `Counts the bytes that processes send and receive over TCP per interval (one second by default), by process and connection, and shows the rows with the most bytes first.
 
 Bytes are counted when the process passes them to the kernel or receives them, in the context of the process. They differ from those on the wire, which include headers, retransmissions and acknowledgements. Data that a process reads with MSG_PEEK is not counted.

@@ -113,9 +113,9 @@ A probe is a kernel function (do_sys_openat2 or vfs_*), a function of a library 
 
 ` + tool.ReturnsManual + `
 
-Behind it, in parentheses, stands what to show: expressions as in C over the arguments, by their names in the kernel's BTF or as arg1, arg2 and so on, or over a tracepoint's fields. A return has retval. They may follow pointers (skb->sk->sk_family), take elements, cast, calculate in 64 bits, and name the kernel's enumerators and pid, tid (both in the initial PID namespace), uid, gid, comm, cpu, cgroup and ts. A value of type char * or char[] is shown as a string; :str makes a string of any address, :x shows hexadecimal, :d and :u a number with and without sign.
+The expressions to show follow in parentheses. They have C syntax and use the arguments, by their names in the kernel's BTF or as arg1, arg2 and so on, or the fields of a tracepoint; at a return, retval is the return value. Expressions can follow pointers (skb->sk->sk_family), index arrays, cast, calculate in 64 bits, and use the kernel's enumerators and pid, tid (both in the initial PID namespace), uid, gid, comm, cpu, cgroup and ts. A value of type char * or char[] is shown as a string. The suffix :str reads a string at any address, :x shows hexadecimal, :d a signed and :u an unsigned number.
 
-A comparison in the parentheses is a condition, and so is an expression after the word if: a hit is shown only if the condition is true. In user functions the probe waits for memory that is not resident, such as a page of a file that is not loaded yet (Linux 6.0). Otherwise such memory has no value: it is shown as ?, and a hit whose condition needs it is counted as lost (condition_unread). A condition that reads through a null pointer or divides by zero is false.
+A comparison in the parentheses is a condition, and so is an expression after the word if: a hit is shown only if the condition is true. In user functions the probe waits for memory that is not resident, such as a page of a file that is not loaded yet (kernel 6.0 and later). Otherwise the value cannot be read: it is shown as ?, and a hit whose condition needs it is counted as lost (condition_unread). A condition that reads through a null pointer or divides by zero is false.
 
 The tool itself compiles the expressions to BPF; neither a compiler nor kernel headers are needed. Arguments of user functions have no types: to compare an int with a negative number, write (int)arg1.`,
 	Peers: []string{
@@ -232,7 +232,7 @@ func (o *options) find(set *fetch.Set, p *tool.Plan, env *tool.Env, k *tool.Kern
 		return err
 	}
 	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, DataMax: dataMax}
-	// Without BTF there are still arguments by number, and fields of tracepoints.
+	// Types are optional: arguments by number and tracepoint fields also work without BTF.
 	f.Types, _ = k.Types()
 	for _, text := range o.Probes {
 		p, err := fetch.Parse(text)
