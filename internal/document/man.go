@@ -67,13 +67,20 @@ func (t *Tool) manualColumns(p *manual.Page) {
 	if t.Kind == output.KindHistogram {
 		t.manualKeys(p)
 	} else {
-		p.Text(fmt.Sprintf("Text shows %s by default; JSON and CSV have all columns except those marked \"on demand\", "+
-			"which --columns +NAME adds. JSON, CSV, --columns and --filter use the keys below, text the headers.",
-			strings.Join(t.Text, ", ")))
+		p.Text(t.textColumns() + " JSON and CSV have all columns except those marked \"on demand\", which --columns +NAME adds. " +
+			"JSON, CSV, --columns and --filter use the keys below, text the headers.")
 	}
 	for _, c := range t.Columns {
 		p.Item(c.Key, headerOf(c), columnHelp(c))
 	}
+}
+
+// textColumns describes the columns in text output.
+func (t *Tool) textColumns() string {
+	if len(t.Text) == 0 {
+		return "Text shows stack traces instead of columns."
+	}
+	return "Text shows the columns " + strings.Join(t.Text, ", ") + " by default."
 }
 
 func (t *Tool) manualKeys(p *manual.Page) {
@@ -95,8 +102,12 @@ func headerOf(c column.Column) string {
 
 func columnHelp(c column.Column) string {
 	help := c.Help
-	if len(c.Hooks) > 0 {
-		help += "; n/a (null in JSON) if the kernel does not support the hook " + strings.Join(c.Hooks, ", ")
+	switch len(c.Hooks) {
+	case 0:
+	case 1:
+		help += "; n/a (null in JSON) if the kernel does not support the hook " + c.Hooks[0]
+	default:
+		help += "; n/a (null in JSON) unless the kernel supports the hooks " + strings.Join(c.Hooks, ", ")
 	}
 	if c.Extra {
 		help += "; on demand"

@@ -35,7 +35,7 @@ func TestManual(t *testing.T) {
 		"       bogus\n              fake --failed\n",
 		"OPTIONS\n\n   Flags\n\n       -x, --failed\n              only failures\n\n       interval\n              seconds\n",
 		"   Common flags\n\n       --columns a,b,c\n",
-		"COLUMNS\n\n       Text shows time, comm by default",
+		"COLUMNS\n\n       Text shows the columns time, comm by default",
 		"       note\n              why; on demand\n",
 		"   open\n\n       Optional: the tool also runs without this hook, but then reports less.\n\n       btf\n              tp_btf/sys_exit; needs",
 		"   iterators\n\n       Existing objects are listed by iterators: programs that the kernel runs\n       once for each object of a type.\n\n       iter/task\n              needs the kernel",
