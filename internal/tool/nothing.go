@@ -20,7 +20,7 @@ func (s *Session) reportNoRows() {
 }
 
 // whyNothing lists possible reasons for a run without rows.
-func (s *Session) whyNothing() (Out []string) {
+func (s *Session) whyNothing() (out []string) {
 	unattached := s.Objects.Unattached()
 	hooks := slices.DeleteFunc(s.Objects.AttachedHooks(), func(hook string) bool {
 		name, _, _ := strings.Cut(hook, ":")
@@ -29,31 +29,31 @@ func (s *Session) whyNothing() (Out []string) {
 	where, span := strings.Join(hooks, ", "), time.Since(s.begun).Round(time.Millisecond)
 	switch {
 	case s.Excluded > 0:
-		Out = append(Out, fmt.Sprintf("filters excluded %s", plural(s.Excluded, "row", "rows")))
+		out = append(out, fmt.Sprintf("filters excluded %s", plural(s.Excluded, "row", "rows")))
 	case s.lists:
-		Out = append(Out, "nothing found by "+where)
+		out = append(out, "nothing found by "+where)
 	case len(hooks) > 0:
-		Out = append(Out, fmt.Sprintf("no event in %s at %s", span, where))
+		out = append(out, fmt.Sprintf("no event in %s at %s", span, where))
 	}
 	for _, hook := range slices.Sorted(maps.Keys(unattached)) {
-		Out = append(Out, fmt.Sprintf("hook %s was not attached: no process mapped %s", hook, unattached[hook]))
+		out = append(out, fmt.Sprintf("hook %s was not attached: no process mapped %s", hook, unattached[hook]))
 	}
 	if len(unattached) > 0 && len(s.Objects.Uninspected) > 0 {
-		Out = append(Out, uninspected(s.Objects.Uninspected, 0))
+		out = append(out, uninspected(s.Objects.Uninspected, 0))
 	}
-	return append(Out, s.exited()...)
+	return append(out, s.exited()...)
 }
 
 // exited lists the processes and threads of the command line that have exited.
-func (s *Session) exited() (Out []string) {
+func (s *Session) exited() (out []string) {
 	for _, given := range s.ids {
 		for _, id := range given.IDs {
 			if given.Kind != flags.CPU && checkID(flags.Thread, id) != nil {
-				Out = append(Out, fmt.Sprintf("%s %d has exited", given.Kind, id))
+				out = append(out, fmt.Sprintf("%s %d has exited", given.Kind, id))
 			}
 		}
 	}
-	return Out
+	return out
 }
 
 // plural formats a number with the singular or plural form of a noun.

@@ -378,20 +378,20 @@ func (s *Session) reportAttempts() {
 	}
 }
 
-// refusalsShown is the number of failed targets that are named without --verbose.
-const refusalsShown = 5
+// failuresShown is the number of failed targets that are named without --verbose.
+const failuresShown = 5
 
-// reportRefused reports the targets that failed to attach.
-func (s *Session) reportRefused() {
-	refused := s.Objects.FailedTargets
-	shown := len(refused)
+// reportFailedTargets reports the targets that failed to attach.
+func (s *Session) reportFailedTargets() {
+	failed := s.Objects.FailedTargets
+	shown := len(failed)
 	if !s.common.Verbose {
-		shown = min(shown, refusalsShown)
+		shown = min(shown, failuresShown)
 	}
-	for _, r := range refused[:shown] {
+	for _, r := range failed[:shown] {
 		fmt.Fprintf(s.ErrOut, "%s: not attached to %s: %s\n", s.tool.Name, r.Target, probe.Reason(r.Err))
 	}
-	if rest := len(refused) - shown; rest > 0 {
+	if rest := len(failed) - shown; rest > 0 {
 		fmt.Fprintf(s.ErrOut, "%s: not attached to %d more\n", s.tool.Name, rest)
 	}
 }
@@ -434,7 +434,7 @@ func (s *Session) Ready() error {
 	if s.common.Verbose {
 		s.reportAttempts()
 	}
-	s.reportRefused()
+	s.reportFailedTargets()
 	s.reportNamespace()
 	if v := s.Objects.Variables["held_begun"]; v != nil { // held.bpf.h
 		if err := v.Set(true); err != nil {
