@@ -21,7 +21,7 @@ func TestCheckFaults(t *testing.T) {
 		want  string
 		spoil func(*fake)
 	}{
-		{`name "Fake" is not`, func(f *fake) { f.spec.Also = []Alias{{Name: "Fake"}} }},
+		{`name "Fake" must consist`, func(f *fake) { f.spec.Also = []Alias{{Name: "Fake"}} }},
 		{`alias bogus: usage: unknown flag: --nosuch`, func(f *fake) { f.spec.Also = []Alias{{"bogus", []string{"--nosuch"}}} }},
 		{"missing category", func(f *fake) { f.spec.Category = "" }},
 		{"missing description", func(f *fake) { f.spec.Description = "" }},

@@ -52,5 +52,5 @@ func checkCPU(cpu int64) error {
 	if cpu < 0 || system.InCPUList(online, cpu) {
 		return nil
 	}
-	return fmt.Errorf("CPU is not online; online CPUs: %s", online)
+	return fmt.Errorf("no such online CPU (online: %s)", online)
 }

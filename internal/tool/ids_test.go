@@ -61,7 +61,7 @@ func TestCheckIDs(t *testing.T) {
 		{flags.IDs{Flag: "--pid", Kind: flags.Process, IDs: []int64{4 << 20}}, "--pid 4194304: no such process"},
 		{flags.IDs{Flag: "--tid", Kind: flags.Thread, IDs: []int64{4 << 20}}, "--tid 4194304: no such thread"},
 		{flags.IDs{Flag: "--cpu", Kind: flags.CPU, IDs: []int64{-1}}, ""},
-		{flags.IDs{Flag: "--cpu", Kind: flags.CPU, IDs: []int64{1 << 20}}, "--cpu 1048576: CPU is not online; online CPUs: "},
+		{flags.IDs{Flag: "--cpu", Kind: flags.CPU, IDs: []int64{1 << 20}}, "--cpu 1048576: no such online CPU (online: "},
 	} {
 		err := checkIDs(newEnv(), []flags.IDs{tt.ids})
 		if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, flags.ErrUsage) || !strings.Contains(err.Error(), tt.want)) {

@@ -272,7 +272,7 @@ func TestManualStates(t *testing.T) {
 		page := strings.Join(strings.Fields(facts.Manual().String()), " ")
 		for _, want := range []string{
 			"PRIVILEGES Needs " + tl.Needs().String() + ", or root.",
-			"--stats needs CAP_SYS_ADMIN", "--perf-buffer needs CAP_IPC_LOCK",
+			"--stats also needs CAP_SYS_ADMIN", "--perf-buffer also needs CAP_IPC_LOCK",
 		} {
 			if !strings.Contains(page, want) {
 				t.Errorf("the manual of %s does not contain %q", tl.Name, want)
