@@ -65,9 +65,9 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "List open files of processes (like lsof)",
 	Description: `Lists the open files of processes with process, descriptor and path, as lsof does. Working directories, root directories and executables, which also keep a file system busy, are listed before them. Files that are only mapped into memory are not listed; see maps(8).
 
-Threads usually share the descriptor table of their process. It is listed once, with the TID of the thread-group leader, which is the PID. If a thread has a table of its own (unshare(2) with CLONE_FILES), that is listed with the TID of the thread; likewise for directories of its own (CLONE_FS).
+Threads usually share the descriptor table of their process. It is listed once, with the TID of the thread-group leader, which is the PID. If a thread has its own table (unshare(2) with CLONE_FILES), that table is listed with the TID of the thread. The same applies to threads with their own working and root directory (CLONE_FS).
 
---file and --filesystem go by the inode and the device, so it does not matter by which name or mount a file was opened. --file needs to know the subvolume of a file on btrfs; --filesystem is of all subvolumes. Only processes of the PID namespace that corescope runs in are listed.`,
+--file and --filesystem compare device and inode numbers, so they find files that were opened by any name and through any mount. On btrfs, --file also compares the subvolume, and --filesystem includes all subvolumes. Only processes in the PID namespace of corescope are listed.`,
 	Peers: []string{
 		"BCC and libbpf-tools have no tool of this name.",
 	},
