@@ -69,7 +69,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"argument"}, `unexpected argument "argument"`},
 		{[]string{"--pid", "-1"}, `"-1" is not a`},
 		{[]string{"--pid", "4294967296"}, "4294967296 is out of range"},
-		{[]string{"--pid", strings.Repeat("1,", 16) + "1"}, "--pid: 17 numbers: at most 16"},
+		{[]string{"--pid", strings.Repeat("1,", 16) + "1"}, "--pid: 17 IDs: at most 16"},
 		{[]string{"--duration", "0"}, "not greater than zero"},
 		{[]string{"--output", "xml"}, "it must be text, json or csv"},
 		{[]string{"--columns", "pid,none"}, "no such column"},
