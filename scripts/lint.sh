@@ -70,11 +70,14 @@ format) check_format ;;
 static) check_static ;;
 race) check_race ;;
 all)
-	code=0
-	check_format || code=1
-	check_static || code=1
-	check_race || code=1
-	exit "$code"
+	failed=
+	check_format || failed="$failed format"
+	check_static || failed="$failed static"
+	check_race || failed="$failed race"
+	[ -z "$failed" ] || {
+		echo "lint: these checks failed (scripts/lint.sh CHECK repeats one):$failed" >&2
+		exit 1
+	}
 	;;
 *)
 	echo "usage: $0 [format|static|race]" >&2
