@@ -100,7 +100,8 @@ static __always_inline void stack_buf_release(struct stack_buf *buf)
 /*
  * stack_unwind unwinds up to max_frames frames from the state that unwind_begin() has set, and
  * returns their number. If the walk ends before the outermost frame, an entry is added that reports
- * this (HOW_INCOMPLETE). It is a global function, because the verifier checks these once and
+ * this (HOW_INCOMPLETE), and frames from the first one on that a search found are left out: the
+ * result of a search is certain only if it leads to the outermost frame. It is a global function, because the verifier checks these once and
  * separately: otherwise it would check all following code for each possible number of frames.
  */
 __noinline __u32 stack_unwind(__u32 max_frames)
@@ -108,6 +109,7 @@ __noinline __u32 stack_unwind(__u32 max_frames)
 	__u32 zero = 0;
 	struct stack_buf *buf = bpf_map_lookup_elem(&stack_bufs, &zero);
 	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
+	__u32 end;
 
 	if (!buf || !cur)
 		return 0;
@@ -117,14 +119,18 @@ __noinline __u32 stack_unwind(__u32 max_frames)
 		buf->addrs[i] = cur->pc | (__u64)cur->how << UNWIND_HOW_SHIFT;
 		switch (unwind_step()) {
 		case NEXT_FRAME:
+			if (cur->how == HOW_SEARCH && !cur->search_frames)
+				cur->search_frames = i + 1;
 			continue;
 		case NEXT_NONE:
 			return i + 1;
 		}
-		if (i + 1 >= max_frames)
-			return i + 1;
-		buf->addrs[i + 1] = (__u64)HOW_INCOMPLETE << UNWIND_HOW_SHIFT;
-		return i + 2;
+		/* From the map: the verifier would check the loop for each value of a variable. */
+		end = cur->search_frames ? cur->search_frames : i + 1;
+		if (end >= max_frames)
+			return max_frames;
+		buf->addrs[end % STACKS_WORDS] = (__u64)HOW_INCOMPLETE << UNWIND_HOW_SHIFT;
+		return end + 1;
 	}
 	return STACKS_DEPTH;
 }

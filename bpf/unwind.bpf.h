@@ -62,6 +62,24 @@ enum unwind_next {
 };
 
 /*
+ * unwind_is_outermost reports whether code without a rule has no caller. The ABIs clear the frame
+ * pointer in the outermost frame: in the first function of a thread, and where a program starts.
+ * Other code without a rule, such as assembly, can use the register for a 0.
+ */
+static __always_inline bool unwind_is_outermost(const struct unwind_cursor *cur)
+{
+	const __u64 start_bytes = 64; /* that the first function of a program has pushed */
+	__u64 start;
+
+	if (cur->fp)
+		return false;
+	if (!cur->exact)
+		return true;
+	start = BPF_CORE_READ(task_current(), mm, start_stack);
+	return start - cur->sp < start_bytes;
+}
+
+/*
  * unwind_step goes to the caller, and returns an enum unwind_next. A global function, for the same
  * reason as stack_unwind().
  */
@@ -80,6 +98,7 @@ __noinline int unwind_step(void)
 	case BASE_END:
 		return NEXT_NONE;
 	case BASE_NONE:
+	case BASE_OTHER:
 		break;
 	case BASE_SIGNAL:
 		moved = unwind_by_signal(cur);
@@ -88,7 +107,7 @@ __noinline int unwind_step(void)
 		moved = unwind_by_rule(cur, rule);
 	}
 	if (!moved && !unwind_by_code(cur) && !(rule == 0 && unwind_search(cur)) && !unwind_by_frame_pointer(cur))
-		return cur->fp ? NEXT_UNKNOWN : NEXT_NONE; /* the ABIs clear it in the outermost frame */
+		return rule == 0 && unwind_is_outermost(cur) ? NEXT_NONE : NEXT_UNKNOWN;
 	cur->pc &= unwind_address_mask;
 	if (cur->returns && cur->pc == cur->trampoline)
 		unwind_original(cur);
@@ -139,6 +158,7 @@ static __always_inline bool unwind_start(struct unwind_cursor *cur)
 	cur->how = 0;
 	cur->exact = true;
 	cur->searched = false;
+	cur->search_frames = 0;
 	return true;
 }
 

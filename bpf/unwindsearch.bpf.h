@@ -55,25 +55,62 @@ static __always_inline bool unwind_has_frame(__u64 rule)
 }
 
 /*
- * unwind_search_call checks that pc is after a call and, if that is direct, whether the called code
- * has a rule. It can also be a PLT entry, which has one.
+ * unwind_plt_target returns the function that a PLT entry jumps to, 0 if the code is something else:
+ * [endbr64] [bnd] jmp *distance(%rip).
  */
-static __always_inline bool unwind_search_call(__u64 pc, bool has_rule)
+static __always_inline __u64 unwind_plt_target(__u64 entry)
+{
+	const __u32 endbr64 = 0xfa1e0ff3;
+	const __u8 bnd = 0xf2;
+	__u64 target = 0;
+	__s32 distance;
+	__u32 first;
+	__u8 code[2];
+
+	if (!unwind_read(&first, sizeof(first), entry))
+		return 0;
+	if (first == endbr64)
+		entry += sizeof(first);
+	if (!unwind_read(code, sizeof(code), entry))
+		return 0;
+	if (code[0] == bnd)
+		entry++;
+	if (!unwind_read(code, sizeof(code), entry) || code[0] != 0xff || code[1] != 0x25)
+		return 0;
+	entry += sizeof(code);
+	if (!unwind_read(&distance, sizeof(distance), entry))
+		return 0;
+	entry += sizeof(distance) + distance;
+	return unwind_read(&target, sizeof(target), entry) ? target : 0;
+}
+
+/*
+ * unwind_search_call checks that pc is after a call and, if that is direct, whether the called code
+ * has a rule. A call by the PLT is a direct one of the function that its entry jumps to.
+ */
+__noinline int unwind_search_call(__u64 pc, __u32 has_rule)
 {
 	const __u8 call_relative = 0xe8;
 	struct {
 		__u8 opcode;
 		__s32 distance;
 	} __attribute__((packed)) call;
-	__u64 rule;
+	__u64 rule, target;
 
 	/* Refuse pages that are not resident, which unwind_address_follows_call() accepts. */
 	if (!unwind_read(&call, sizeof(call), pc - sizeof(call)) || !unwind_address_follows_call(pc))
-		return false;
+		return 0;
 	if (call.opcode != call_relative)
-		return true;
-	rule = unwind_search_rule(pc + call.distance);
-	return !!rule == has_rule || (rule & 0x7f) == BASE_PLT;
+		return 1;
+	target = pc + call.distance;
+	rule = unwind_search_rule(target);
+	if ((rule & 0x7f) == BASE_PLT) {
+		target = unwind_plt_target(target);
+		if (!target)
+			return 0;
+		rule = unwind_search_rule(target);
+	}
+	return !!rule == has_rule;
 }
 
 /*

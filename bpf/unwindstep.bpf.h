@@ -41,7 +41,8 @@ enum unwind_base {
 	BASE_AT_FP,
 	BASE_PLT,
 	BASE_SIGNAL,
-	BASE_END
+	BASE_END,
+	BASE_OTHER /* the unwind table describes the frame in a way that a rule cannot */
 };
 
 /* Flags of a rule, in addition to its base. */
@@ -62,7 +63,7 @@ struct unwind_cursor {
 	__u64 search_code, search_code_size; /* the program's code */
 	__u64 search_mapped; /* libraries are mapped below this address */
 	__u32 search_left; /* remaining lookups of words in the mappings */
-	__u32 search_pad;
+	__u32 search_frames; /* frames below the first one that a search found, 0 for none */
 	struct unwind_mappings mappings;
 };
 

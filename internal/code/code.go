@@ -60,12 +60,16 @@ var ErrHidden = errors.New("cannot determine all return instructions")
 // elsewhere.
 var ErrPart = errors.New("not a function, but a part of one")
 
+// Range is a range of addresses in a file.
+type Range = unwind.Range
+
 // Text is the code of a file.
 type Text struct {
 	file      *elf.File
 	segments  []*elf.Prog
 	plts      []unwind.Range
 	frames    *unwind.Frames
+	functions []unwind.Range // without an entry in the unwind table, by address
 	isARM64   bool
 	decode    func(text []byte, pc uint64) (Instruction, bool)
 	crossings []crossing

@@ -77,15 +77,24 @@ func (t *Text) sweepPiece(r unwind.Range, start uint64, text []byte, end int) (a
 			return 0
 		}
 		at += in.Size
-		if in.Target == 0 || in.Target >= r.Start && in.Target < r.End {
-			continue
-		}
-		to, ok := t.frames.Range(in.Target)
-		if ok && (in.Target != to.Start || in.Kind != Call && t.frames.HasFrame(to.Start)) {
+		if in.Target != 0 && t.crosses(r, pc, in) {
 			t.crossings = append(t.crossings, crossing{pc, in.Target})
 		}
 	}
 	return at
+}
+
+// crosses reports whether an instruction of the range r leads to another range, except to the first
+// instruction of a function. Code without an entry in the unwind table consists of several functions.
+func (t *Text) crosses(r unwind.Range, pc uint64, in Instruction) bool {
+	to, ok := t.extent(in.Target)
+	if !ok {
+		return false
+	}
+	if in.Target >= r.Start && in.Target < r.End && (to == r || pc >= to.Start && pc < to.End) {
+		return false
+	}
+	return in.Target != to.Start || in.Kind != Call && t.frames.HasFrame(to.Start)
 }
 
 // into returns the crossings into a range.

@@ -71,9 +71,9 @@ func (t *Text) Unwinds(start uint64) bool {
 //
 // Returns ErrHidden.
 func (t *Text) region(start uint64) (*region, error) {
-	r, ok := t.frames.Range(start)
+	r, ok := t.extent(start)
 	if !ok {
-		return nil, fmt.Errorf("%w: the function has no entry in the unwind table", ErrHidden)
+		return nil, fmt.Errorf("%w: the function has no entry in the unwind table and no size", ErrHidden)
 	}
 	if t.sweepAll(); t.exceeded {
 		return nil, fmt.Errorf("%w: the file has too much code to decode", ErrHidden)
@@ -154,7 +154,7 @@ func (g *region) add(p *part) error {
 // functions jump to it.
 func (g *region) enter(p *part) {
 	for _, c := range g.into(p.Range) {
-		switch from, ok := g.frames.Range(c.from); {
+		switch from, ok := g.extent(c.from); {
 		case ok && g.frames.HasFrame(from.Start):
 			g.queue = append(g.queue, &part{Range: from, shared: p.shared})
 		case g.partAt(c.from) == nil && (!ok || !g.isQueued(from)):
@@ -234,9 +234,9 @@ func (g *region) follow(p *part, target uint64) error {
 	if g.isPLT(target) {
 		return g.followPLT(target)
 	}
-	r, ok := g.frames.Range(target)
+	r, ok := g.extent(target)
 	if !ok {
-		return fmt.Errorf("%w: the function jumps to %#x, which has no entry in the unwind table", ErrHidden, target)
+		return fmt.Errorf("%w: the function jumps to %#x, which has no entry in the unwind table and no symbol", ErrHidden, target)
 	}
 	// If there is a frame at the target, the part belongs to the same function.
 	g.queue = append(g.queue, &part{Range: r, shared: p.shared || !g.frames.HasFrame(target)})

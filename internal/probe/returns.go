@@ -119,11 +119,13 @@ func (o *Objects) findReturns(f *binary.File, offsets []uint64) {
 	}
 	o.returnsMu.Lock()
 	defer o.returnsMu.Unlock()
+	all, _ := f.Functions() // without them, only functions in the unwind table are decoded
 	err := f.Parse(func(e *elf.File) error {
 		text, err := code.New(e)
 		if err != nil {
 			return err
 		}
+		text.SetFunctions(functionRanges(e, all))
 		for _, offset := range offsets {
 			o.returns[returnKey{f.ID, offset}] = o.exitsOf(e, text, offset)
 		}
@@ -134,6 +136,16 @@ func (o *Objects) findReturns(f *binary.File, offsets []uint64) {
 			o.returns[key] = o.uretprobeExits(err, true)
 		}
 	}
+}
+
+// functionRanges returns the addresses of functions.
+func functionRanges(e *elf.File, all []binary.Function) (ranges []code.Range) {
+	for i := range all {
+		if start, ok := binary.Address(e, all[i].Offset); ok {
+			ranges = append(ranges, code.Range{Start: start, End: start + all[i].Size})
+		}
+	}
+	return ranges
 }
 
 func (o *Objects) exitsOf(e *elf.File, text *code.Text, offset uint64) *exits {
@@ -190,10 +202,28 @@ func (o *Objects) uretprobeExits(err error, unwinds bool) *exits {
 // is the function's name in messages.
 func (o *Objects) returnsOf(f *binary.File, offset uint64, name string) (*exits, error) {
 	found := o.exitsAt(f, offset)
-	if found == nil || found.err == nil {
-		return found, nil
+	switch {
+	case found == nil:
+		return nil, nil
+	case found.err != nil:
+		return nil, unsafeReturn(f, name, found)
+	case found.uretprobe && !o.options.Uretprobes && usesReturnAddress(name):
+		return nil, fmt.Errorf("%w: %s of %s: %w; a uretprobe changes the return address, which the function uses (--uretprobes uses it nevertheless)",
+			ErrUnsafeReturn, name, f.Path, code.ErrHidden)
 	}
-	return nil, unsafeReturn(f, name, found)
+	return found, nil
+}
+
+// returnAddressUsers are functions of C libraries that store their return address for later, or
+// search the file that it belongs to.
+var returnAddressUsers = []string{
+	"setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "getcontext", "swapcontext", "vfork",
+	"dlsym", "dlvsym", "dlopen", "dlmopen", "dlinfo",
+}
+
+func usesReturnAddress(name string) bool {
+	name, _, _ = strings.Cut(name, "@")
+	return slices.Contains(returnAddressUsers, name)
 }
 
 // unsafeReturn returns an ErrUnsafeReturn with its reason and the remedy.

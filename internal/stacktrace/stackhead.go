@@ -80,7 +80,7 @@ func checkTypes(spec *ebpf.CollectionSpec) error {
 		"unwind_base": {
 			"BASE_NONE": uint64(unwind.BaseNone), "BASE_SP": uint64(unwind.BaseSP), "BASE_FP": uint64(unwind.BaseFP),
 			"BASE_AT_FP": uint64(unwind.BaseAtFP), "BASE_PLT": uint64(unwind.BasePLT), "BASE_SIGNAL": uint64(unwind.BaseSignal),
-			"BASE_END": uint64(unwind.BaseEnd),
+			"BASE_END": uint64(unwind.BaseEnd), "BASE_OTHER": uint64(unwind.BaseOther),
 		},
 		"unwind_flag": {"UNWIND_RULE_GO": unwind.GoRule},
 		"stack_mapping_kind": {

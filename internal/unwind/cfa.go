@@ -46,7 +46,7 @@ type state struct {
 	fp, ra   saved
 }
 
-// rule converts the state to a Rule, or to 0 if that is not possible.
+// rule converts the state to a Rule, to that of BaseOther if no other rule describes it.
 func (s *state) rule(regs registers) Rule {
 	const returnAddress = -8
 	if s.ra.where == undefined {
@@ -54,7 +54,7 @@ func (s *state) rule(regs registers) Rule {
 	}
 	pushed := s.ra == saved{inFrame, returnAddress}
 	if s.base == BaseNone || regs.pushed && !pushed || s.ra.where > inFrame {
-		return 0
+		return Rule(BaseOther)
 	}
 	var fp int64
 	switch {
@@ -62,7 +62,7 @@ func (s *state) rule(regs registers) Rule {
 	case s.base != BaseAtFP && s.fp.where == inFrame && s.fp.distance != 0:
 		fp = s.fp.distance
 	case s.base == BaseAtFP, s.fp.where != unchanged && s.fp.where != undefined:
-		return 0
+		return Rule(BaseOther)
 	}
 	return newRule(s.base, s.distance, fp, s.ra.distance)
 }

@@ -27,6 +27,8 @@ const (
 	BaseSignal
 	// BaseEnd has no caller: this is the outermost frame.
 	BaseEnd
+	// BaseOther is anything else: the unwind table describes the frame, but a Rule cannot.
+	BaseOther
 )
 
 // GoRule is set in rules from the function table of a Go program: UNWIND_RULE_GO.
@@ -42,13 +44,13 @@ type Row struct {
 
 // newRule returns a rule. sp is the distance of the CFA from the base; fp and ra are the distances
 // of the saved frame pointer and return address from the CFA, or 0 if they are not saved; all are
-// in bytes. It returns the zero rule if a distance cannot be represented.
+// in bytes. It returns the rule of BaseOther if a distance cannot be represented.
 func newRule(base Base, sp, fp, ra int64) Rule {
 	r := Rule(base)
 	for i, distance := range []int64{sp, fp, ra} {
 		words := distance / wordSize
 		if distance%wordSize != 0 || words < math.MinInt16 || words > math.MaxInt16 {
-			return 0
+			return Rule(BaseOther)
 		}
 		r |= Rule(uint16(words)) << (16 * (i + 1))
 	}

@@ -211,14 +211,14 @@ const jitProgram = `
 #if defined(__x86_64__)
 static const unsigned char code[] = {
 	0x55,					/* push rbp */
-	0x48, 0xc7, 0xc5, 0x34, 0x12, 0, 0,	/* mov rbp, 0x1234 */
+	0x48, 0xc7, 0xc5, VALUE, 0, 0, 0,	/* mov rbp, VALUE */
 	0x48, 0x83, 0xec, 0x40,			/* sub rsp, 0x40 */
 	0xeb, 0xfe,				/* jmp to itself */
 };
 #elif defined(__aarch64__)
 static const unsigned int code[] = {
 	0xa9bf7bfd, /* stp x29, x30, [sp, -16]! */
-	0xd282469d, /* mov x29, 0x1234 */
+	0xd280001d | VALUE << 5, /* mov x29, VALUE */
 	0x14000000, /* b to itself */
 };
 #endif
@@ -236,10 +236,18 @@ int main(void)
 }
 `
 
-// TestIncomplete checks that a stack whose callers cannot be found says so.
+// TestIncomplete checks that a stack whose callers cannot be found says so, whatever the frame
+// pointer is: 0 is its value in the outermost frame.
 func TestIncomplete(t *testing.T) {
 	tooltest.Root(t)
-	cmd := exec.Command(tooltest.CompileC(t, jitProgram, "-O1"))
+	for _, value := range []string{"0", "1", "0x34"} {
+		t.Run(value, func(t *testing.T) { checkIncomplete(t, value) })
+	}
+}
+
+func checkIncomplete(t *testing.T, value string) {
+	t.Helper()
+	cmd := exec.Command(tooltest.CompileC(t, jitProgram, "-O1", "-DVALUE="+value))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
