@@ -47,7 +47,7 @@ var Tool = tool.Define(tool.Spec{
 
 The functions are traced in every libc (glibc and musl) that a process has mapped, including those in containers and those whose file was deleted by an upgrade. If a libc is mapped later, such as in a new container, the tool attaches to it within milliseconds; lookups before that are missed. With --pid the executable is traced too, because it may have libc statically linked.
 
-` + tool.ReturnsManual + ` All functions of glibc 2.36 and musl 1.2.3 are observed without --uretprobes. Calls that did not return are counted as no_return in the summary: those left by the cancellation of a thread, and those still running at the end.
+` + tool.ReturnsManual + ` All functions of glibc 2.36 and musl 1.2.3 are observed without --uretprobes. Calls that did not return are counted as no_return in the summary: those left by the cancellation of a thread, and those still running at the end. Returns of calls whose entry was not observed, such as lookups in progress when the tool started, are counted as unseen_calls, but not where a uretprobe is used, or where a function ends with return instructions of another one.
 
 Programs that resolve names without libc are not traced: Go programs without cgo, programs that use the socket of systemd-resolved directly, and 32-bit programs. A call within another call for the same name is not shown, nor is a call that never returns.`,
 	Peers: []string{

@@ -54,7 +54,7 @@ var Tool = tool.Define(tool.Spec{
 
 LEN is the number of bytes transferred. Only the first 8,192 bytes, or --max-buffer-size, are shown; if there are more, truncated is true.
 
-The functions are traced in every such library that a process has mapped, including those in containers and those whose file was deleted by an upgrade. If a library is mapped later, the tool attaches to it within milliseconds; data sent before that is missed. NSS uses the same functions for plain files and sockets, which are shown too. Calls that did not return are counted as no_return in the summary.
+The functions are traced in every such library that a process has mapped, including those in containers and those whose file was deleted by an upgrade. If a library is mapped later, the tool attaches to it within milliseconds; data sent before that is missed. NSS uses the same functions for plain files and sockets, which are shown too. Calls that did not return are counted as no_return in the summary, and returns of calls whose entry was not observed, such as a read that was blocked when the tool started, as unseen_calls. The latter are not counted where a uretprobe is used, or where a function ends with return instructions of another one.
 
 ` + tool.ReturnsManual + ` Of OpenSSL 3.0, this concerns SSL_do_handshake (--handshake); of NSS, all functions.
 
