@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/corescope/corescope/internal/system"
 )
 
@@ -110,21 +112,64 @@ func (r *reader) readStatus() {
 	} else {
 		r.UserNamespace = ns != initialUserNamespace
 	}
-	status, _ := r.text("capabilities", "proc/thread-self/status")
-	fields := map[string]string{}
-	for line := range strings.Lines(status) {
-		key, val, _ := strings.Cut(line, ":")
-		fields[key] = strings.TrimSpace(val)
+	status, ok := r.status()
+	if !ok {
+		r.unknown("capabilities")
 	}
-	effective, _ := strconv.ParseUint(fields["CapEff"], 16, 64)
-	r.effective = system.Capabilities(effective)
-	r.Capabilities = r.effective.Names()
-	if mode, err := strconv.Atoi(fields["Seccomp"]); err == nil && mode < 3 {
+	r.effective, r.Capabilities = status.effective, status.effective.Names()
+	if mode := status.seccomp; mode >= 0 && mode < 3 {
 		r.Seccomp = [...]string{"none", "strict", "filter"}[mode]
 	} else {
 		r.unknown("seccomp")
 	}
 }
+
+// threadStatus is the part of the status of this thread that is needed.
+type threadStatus struct {
+	effective system.Capabilities
+	seccomp   int // a SECCOMP_MODE_ constant of linux/seccomp.h, -1 if unknown
+}
+
+// status reads /proc/thread-self/status, or asks the kernel by system calls if the file does not
+// exist, as in a /proc of another PID namespace.
+func (r *reader) status() (s threadStatus, ok bool) {
+	text, err := os.ReadFile(r.path("proc/thread-self/status"))
+	switch {
+	case err == nil:
+		return parseStatus(string(text)), true
+	case r.isThisMachine():
+		return callStatus()
+	}
+	return threadStatus{seccomp: -1}, false
+}
+
+func parseStatus(text string) threadStatus {
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		key, val, _ := strings.Cut(line, ":")
+		fields[key] = strings.TrimSpace(val)
+	}
+	effective, _ := strconv.ParseUint(fields["CapEff"], 16, 64)
+	s := threadStatus{effective: system.Capabilities(effective), seccomp: -1}
+	if mode, err := strconv.Atoi(fields["Seccomp"]); err == nil {
+		s.seccomp = mode
+	}
+	return s
+}
+
+func callStatus() (s threadStatus, ok bool) {
+	s.seccomp = -1
+	if mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0); err == nil {
+		s.seccomp = mode
+	}
+	var err error
+	s.effective, err = system.Effective()
+	return s, err == nil
+}
+
+// isThisMachine reports whether the facts are those of this machine and process, so that system
+// calls have the same results as the files.
+func (r *reader) isThisMachine() bool { return r.path("") == "/" }
 
 func (r *reader) readPIDNamespace() {
 	ns, err := system.ReadPIDNamespace(r.root)
@@ -136,6 +181,11 @@ func (r *reader) readPIDNamespace() {
 
 // readLimits reads the soft limits.
 func (r *reader) readLimits() {
+	if r.isThisMachine() {
+		r.MemlockBytes = r.limit("memlock_bytes", unix.RLIMIT_MEMLOCK)
+		r.OpenFiles = r.limit("open_files", unix.RLIMIT_NOFILE)
+		return
+	}
 	text, ok := r.text("open_files", "proc/thread-self/limits")
 	if !ok {
 		r.unknown("memlock_bytes")
@@ -148,6 +198,19 @@ func (r *reader) readLimits() {
 			}
 		}
 	}
+}
+
+// limit returns a soft limit of this process, nil if it is unlimited or unknown.
+func (r *reader) limit(key string, resource int) *uint64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(resource, &limit); err != nil {
+		r.unknown(key)
+		return nil
+	}
+	if limit.Cur == unix.RLIM_INFINITY {
+		return nil
+	}
+	return &limit.Cur
 }
 
 func first(text string) string {

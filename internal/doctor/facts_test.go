@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -192,5 +193,40 @@ func TestLines(t *testing.T) {
 				t.Errorf("line %+v of %+v", l, f)
 			}
 		}
+	}
+}
+
+// TestUnknownLines checks that facts that cannot be read are not reported as problems or as absent.
+func TestUnknownLines(t *testing.T) {
+	for _, l := range Read(t.TempDir(), "").Lines() {
+		switch l.Name {
+		case "capabilities", "locked memory", "open files", "seccomp":
+			if !strings.HasPrefix(l.Value, unknown) || l.Problem != "" {
+				t.Errorf("line %+v, want %q", l, unknown)
+			}
+		}
+	}
+}
+
+// TestSystemCalls compares the facts of this process by system calls with those in its files.
+func TestSystemCalls(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	text, err := os.ReadFile("/proc/thread-self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, ok := callStatus()
+	if want := parseStatus(string(text)); !ok || got != want {
+		t.Errorf("status by system calls is %+v, want %+v", got, want)
+	}
+	limits, err := os.ReadFile("/proc/thread-self/limits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine := Read("/", "")
+	files := Read(tree(t, map[string]string{"proc/thread-self/limits": string(limits)}), "")
+	if !reflect.DeepEqual(machine.MemlockBytes, files.MemlockBytes) || !reflect.DeepEqual(machine.OpenFiles, files.OpenFiles) {
+		t.Errorf("limits of this machine %+v, in its file %+v", machine, files)
 	}
 }

@@ -71,9 +71,12 @@ func (f *Facts) noBTF() string {
 		"kernels with CONFIG_DEBUG_INFO_BTF contain it", f.Kernel)
 }
 
-// missing returns the needed capabilities that are not effective. CAP_SYS_ADMIN includes CAP_BPF
-// and CAP_PERFMON, which were separated from it in Linux 5.8.
+// missing returns the needed capabilities that are not effective, none if that is unknown.
+// CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON, which were separated from it in Linux 5.8.
 func (f *Facts) missing(needs system.Capabilities) system.Capabilities {
+	if f.isUnknown("capabilities") {
+		return 0
+	}
 	effective := f.effective
 	if effective.Has(system.CapSysAdmin) {
 		effective |= system.Set(system.CapBPF, system.CapPerfmon)
@@ -94,6 +97,8 @@ func (f *Facts) notPermitted(needs system.Capabilities) string {
 		return f.memlock()
 	case f.isPerfRestricted():
 		return f.paranoid()
+	case f.isUnknown("capabilities"):
+		return fmt.Sprintf("run corescope as root, or with %s", needs)
 	case f.Seccomp == "filter":
 		return "system calls are filtered by seccomp, as in most containers: allow bpf and perf_event_open " +
 			"(docker run --security-opt seccomp=unconfined)"

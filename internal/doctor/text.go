@@ -33,7 +33,7 @@ func (f *Facts) Lines() []Line {
 		{Name: "cgroups", Value: f.cgroups()},
 		{Name: "container runtimes", Value: or(strings.Join(f.Runtimes, ", "), "none found")},
 		f.lineMemlock(),
-		{Name: "open files", Value: limit(f.OpenFiles, 1, "")},
+		{Name: "open files", Value: f.limit("open_files", f.OpenFiles, 1, "")},
 	}
 }
 
@@ -63,8 +63,11 @@ func number(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-func limit(n *uint64, unit uint64, name string) string {
-	if n == nil {
+func (f *Facts) limit(key string, n *uint64, unit uint64, name string) string {
+	switch {
+	case f.isUnknown(key):
+		return unknown
+	case n == nil:
 		return "no limit"
 	}
 	return strings.TrimSpace(fmt.Sprint(*n/unit, " ", name))
@@ -99,6 +102,9 @@ func (f *Facts) lineLockdown() Line {
 // lineCapabilities lists the capabilities. If there are many, it only names those that all tools
 // need, and the number of all.
 func (f *Facts) lineCapabilities() Line {
+	if f.isUnknown("capabilities") {
+		return Line{"capabilities", unknown, ""}
+	}
 	missing := f.missing(Needs)
 	if missing != 0 {
 		return Line{"capabilities", f.effective.String(), f.notPermitted(Needs)}
@@ -163,7 +169,7 @@ func (f *Facts) cgroups() string {
 }
 
 func (f *Facts) lineMemlock() Line {
-	text := limit(f.MemlockBytes, 1<<10, "KiB")
+	text := f.limit("memlock_bytes", f.MemlockBytes, 1<<10, "KiB")
 	switch {
 	case f.isMemlockLimited():
 		return Line{"locked memory", text, f.memlock()}

@@ -139,6 +139,17 @@ func (e *Env) checkProc() error {
 	return err
 }
 
+// checkSelf returns an error if /proc does not contain corescope: the library that loads objects
+// reads /proc/self.
+//
+// Returns system.ErrOtherProc.
+func (e *Env) checkSelf() error {
+	if _, err := e.PIDNamespace(); errors.Is(err, system.ErrOtherProc) {
+		return fmt.Errorf("%w (%s)", err, mountProc)
+	}
+	return nil
+}
+
 // mountProc is the remedy for system.ErrOtherProc.
 const mountProc = "mount the /proc of this namespace with 'mount -t proc proc /proc', " +
 	"or run corescope in the PID namespace of /proc"

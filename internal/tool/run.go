@@ -291,6 +291,9 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	if err := l.checkLengths(spec, vars); err != nil {
 		return nil, err
 	}
+	if err := env.checkSelf(); err != nil {
+		return nil, fmt.Errorf("load object: %w", err)
+	}
 	if len(plan.Files) > 0 {
 		if err := env.checkProc(); err != nil {
 			return nil, fmt.Errorf("find programs and libraries of processes: %w", err)

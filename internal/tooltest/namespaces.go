@@ -50,3 +50,18 @@ func InNamespaces(t *testing.T, flags uintptr) bool {
 	}
 	return false
 }
+
+// InOtherProc is InNamespaces with a /proc of a PID namespace that does not contain the new process.
+func InOtherProc(t *testing.T) bool {
+	t.Helper()
+	if !InNamespaces(t, 0) {
+		return false
+	}
+	// The process in the new PID namespace shares the mount namespace.
+	cmd := exec.CommandContext(t.Context(), "mount", "-t", "proc", "proc", "/proc")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("mount /proc of another PID namespace: %v: %s", err, out)
+	}
+	return true
+}

@@ -94,6 +94,13 @@ func TestPIDNamespace(t *testing.T) {
 	checkOutside(t)
 }
 
+// TestOtherProc runs the tool with a /proc that does not contain it.
+func TestOtherProc(t *testing.T) {
+	if tooltest.InOtherProc(t) {
+		tooltest.Fails(t, Tool, nil, tool.ExitFailure, "/proc belongs to another PID namespace than this process: /proc/self does not exist (mount ")
+	}
+}
+
 // checkOutside checks that a process outside the namespace has rows, whose frames have no symbols.
 func checkOutside(t *testing.T) {
 	t.Helper()
