@@ -62,6 +62,26 @@ func TestSparsePerfMap(t *testing.T) {
 	}
 }
 
+// TestSparsePerfMapEnd reads sparse files that end with a valid line. The part that is read begins in
+// a line that is longer than a line may be: only this line must be left out.
+func TestSparsePerfMapEnd(t *testing.T) {
+	const last = "\n10 20 first\n40 20 last\n"
+	for _, size := range []int64{2 << 20, 1 << 40} {
+		f := sparse(t, size)
+		if _, err := f.WriteAt([]byte(last), size-int64(len(last))); err != nil {
+			t.Fatal(err)
+		}
+		r := &countReader{f, 0}
+		got, err := parsePerfMapUpTo(r, size, "a", 1<<20, limit.JITFunctions)
+		if !errors.Is(err, limit.ErrExceeded) || got.at(0x10) != "first" || got.at(0x40) != "last" {
+			t.Errorf("%d bytes: %q at 0x10, %q at 0x40, %v", size, got.at(0x10), got.at(0x40), err)
+		}
+		if r.n > 1<<20 {
+			t.Errorf("%d bytes: %d are read, want at most %d", size, r.n, 1<<20)
+		}
+	}
+}
+
 func sparse(t *testing.T, size int64) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "sparse"))

@@ -1,8 +1,10 @@
 package stack
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -41,11 +43,15 @@ func parsePerfMapUpTo(r io.ReaderAt, size int64, path string, maxBytes int64, ma
 		exceeded = &limit.Error{Input: path, Max: maxBytes, Unit: "bytes"}
 	}
 	m := perfMap{max: maxFunctions}
-	isPart := start > 0 // the first line can be incomplete
-	err := limit.Lines(io.NewSectionReader(r, start, maxBytes), func(line []byte) bool {
+	in := bufio.NewReader(io.NewSectionReader(r, start, maxBytes))
+	if start > 0 { // the first line can be incomplete
+		if err := skipLine(in); err != nil {
+			return nil, fmt.Errorf("read perf map: %w", err)
+		}
+	}
+	err := limit.Lines(in, func(line []byte) bool {
 		s, name, ok := parsePerfLine(line)
-		if isPart || !ok {
-			isPart = false
+		if !ok {
 			return true
 		}
 		if !m.add(s, name) {
@@ -58,6 +64,19 @@ func parsePerfMapUpTo(r io.ReaderAt, size int64, path string, maxBytes int64, ma
 		return nil, fmt.Errorf("read perf map: %w", err)
 	}
 	return newTable(latest(m.symbols), slices.Clip(m.names)), exceeded
+}
+
+// skipLine reads to the end of a line of any length, or to the end of the input.
+func skipLine(in *bufio.Reader) error {
+	for {
+		_, err := in.ReadSlice('\n')
+		switch {
+		case err == nil, errors.Is(err, io.EOF):
+			return nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return err
+		}
+	}
 }
 
 func parsePerfLine(line []byte) (s symbol, name []byte, ok bool) {
