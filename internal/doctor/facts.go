@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -222,6 +223,9 @@ func (r *reader) readCgroups() {
 	r.Cgroups = []system.CgroupMount{}
 	c, err := system.OpenCgroups(r.root)
 	if err != nil {
+		if !errors.Is(err, system.ErrNoCgroups) {
+			r.unknown("cgroups")
+		}
 		return
 	}
 	r.Cgroups = c.Mounts()

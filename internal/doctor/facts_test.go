@@ -123,7 +123,7 @@ func TestUnknown(t *testing.T) {
 		{"proc/sys/kernel/osrelease", []string{"kernel"}},
 		{"proc/sys/net/core/bpf_jit_enable", []string{"bpf_jit_enable"}},
 		{"proc/sys/kernel/perf_event_paranoid", []string{"perf_event_paranoid"}},
-		{"proc/self/mountinfo", []string{"tracefs", "lockdown"}},
+		{"proc/self/mountinfo", []string{"tracefs", "lockdown", "cgroups"}},
 		{"proc/thread-self/status", []string{"capabilities", "seccomp"}},
 		{"proc/thread-self/limits", []string{"open_files", "memlock_bytes"}},
 		{"proc/thread-self/ns/user->", []string{"user_namespace"}},
@@ -200,7 +200,7 @@ func TestLines(t *testing.T) {
 func TestUnknownLines(t *testing.T) {
 	for _, l := range Read(t.TempDir(), "").Lines() {
 		switch l.Name {
-		case "capabilities", "locked memory", "open files", "seccomp":
+		case "capabilities", "locked memory", "open files", "seccomp", "cgroups":
 			if !strings.HasPrefix(l.Value, unknown) || l.Problem != "" {
 				t.Errorf("line %+v, want %q", l, unknown)
 			}

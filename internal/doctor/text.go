@@ -156,6 +156,9 @@ func (f *Facts) lineParanoid() Line {
 }
 
 func (f *Facts) cgroups() string {
+	if f.isUnknown("cgroups") {
+		return unknown
+	}
 	var versions []string
 	for _, m := range f.Cgroups {
 		if v := fmt.Sprint("v", m.Version); !strings.Contains(strings.Join(versions, " "), v) {
