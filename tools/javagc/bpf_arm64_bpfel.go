@@ -24,6 +24,7 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapCollecting        = "collecting"
+	bpfMapCounters          = "counters"
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
 	bpfMapUsdtSpecs         = "usdt_specs"
@@ -109,6 +110,7 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Collecting *ebpf.MapSpec `ebpf:"collecting"`
+	Counters   *ebpf.MapSpec `ebpf:"counters"`
 	Events     *ebpf.MapSpec `ebpf:"events"`
 	Lost       *ebpf.MapSpec `ebpf:"lost"`
 	UsdtSpecs  *ebpf.MapSpec `ebpf:"usdt_specs"`
@@ -160,6 +162,7 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Collecting *ebpf.Map `ebpf:"collecting"`
+	Counters   *ebpf.Map `ebpf:"counters"`
 	Events     *ebpf.Map `ebpf:"events"`
 	Lost       *ebpf.Map `ebpf:"lost"`
 	UsdtSpecs  *ebpf.Map `ebpf:"usdt_specs"`
@@ -168,6 +171,7 @@ type bpfMaps struct {
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Collecting,
+		m.Counters,
 		m.Events,
 		m.Lost,
 		m.UsdtSpecs,

@@ -8,6 +8,12 @@
 #include "task.bpf.h"
 #include "usdt.bpf.h"
 
+struct counters {
+	__u64 no_begin; /* ends of pauses and of pools whose begin was not observed, or is lost */
+};
+
+#include "counters.bpf.h"
+
 #define NAME_LEN 48
 #define POOLS_MAX 16
 
@@ -154,6 +160,8 @@ int gc__usdt__end(struct pt_regs *ctx)
 
 	if (c && c->start_ns)
 		send_collection(ctx, c, 0);
+	else if (task_current_wanted())
+		counter_add(no_begin);
 	return 0;
 }
 
@@ -211,8 +219,11 @@ int pool__usdt__end(struct pt_regs *ctx)
 	__u64 name = number(ctx, 2);
 	struct pool *p = c && name ? pool_find(c, name) : NULL;
 
-	if (!p)
+	if (!p) {
+		if (name && task_current_wanted())
+			counter_add(no_begin);
 		return 0;
+	}
 	e.used_before = p->used;
 	e.used = number(ctx, 5);
 	e.committed = number(ctx, 6);

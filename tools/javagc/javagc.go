@@ -52,6 +52,8 @@ A row "collection" is a pause of the program: what -Xlog:gc logs as a pause. If 
 
 The hooks are the USDT probes hotspot:gc__begin, gc__end, mem__pool__gc__begin and mem__pool__gc__end, which libjvm.so contains if it was configured with --enable-dtrace, as in Debian, Fedora and Red Hat. Other builds have no probes: the tool then waits for a process that has them. Probes are attached in every libjvm.so that a process has mapped, including those in containers; in programs that start later, some milliseconds after they map it.
 
+Pauses and pools whose begin was not observed, such as those in progress when the tool started, have no row: they are counted as no_begin in the summary.
+
 The probes differ between collectors. ZGC and Shenandoah collect while the program runs, so the rows of their pools are not pauses.`,
 	Peers: []string{
 		"-t is 0 by default; libbpf-tools omits collections shorter than 1 ms.",

@@ -83,7 +83,9 @@ func TestCollections(t *testing.T) {
 	manager, eden, old := native.Text("abc and more"), native.Text("Eden"), native.Text("Old\xff")
 	pools := []*pool{{manager, eden, 4, 1 << 33, 1 << 34, -1}, {manager, old, 4, 77, 88, 99}}
 	res := tooltest.JSON(t, Tool, self(), collector(func() {
-		lib.Call("end", native.Call{}) // the start of this collection was not observed
+		// The begin of this pool and this pause was not observed.
+		pools[0].call(lib, "pool_end", 0)
+		lib.Call("end", native.Call{})
 		lib.Call("begin", native.Call{Args: [7]uint64{0xff01}, Sleep: 5 * time.Millisecond})
 		pools[0].call(lib, "pool_begin", 0)
 		pools[1].call(lib, "pool_begin", 5*time.Millisecond)
@@ -95,6 +97,9 @@ func TestCollections(t *testing.T) {
 		lib.Call("end", native.Call{})
 		lib.Call("end", native.Call{})
 	}))
+	if n := res.Summary.Object("counters").Num("no_begin"); n != 3 {
+		t.Errorf("%v ends without a begin, want those of one pool and two pauses", n)
+	}
 	type row struct {
 		what, manager, pool          string
 		full                         bool
@@ -207,8 +212,9 @@ func TestManyPools(t *testing.T) {
 			}
 		}
 	}))
-	if lost := tooltest.Row(res.Summary).Object("reasons").Num("map_full"); len(res.Events) != 16 || lost != 2 {
-		t.Errorf("%d rows of 18 pools, %v lost", len(res.Events), lost)
+	lost, noBegin := res.Summary.Object("reasons").Num("map_full"), res.Summary.Object("counters").Num("no_begin")
+	if len(res.Events) != 16 || lost != 2 || noBegin != 2 {
+		t.Errorf("%d rows of 18 pools, %v lost, %v without a begin", len(res.Events), lost, noBegin)
 	}
 }
 
