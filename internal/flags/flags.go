@@ -14,6 +14,8 @@
 //	       when the run starts (see [Set.IDs])
 //	pos    the field is a positional argument of this name; the order is that of the fields. If
 //	       the last one is a list whose name ends with "...", it takes all remaining arguments
+//	sets   the other flag that this one is short for: "output=csv" for a bool, or "duration" for
+//	       the same value. A different value of the other flag is refused
 //	help   one line
 //
 // Underscores and dashes in long names are equivalent, because tools of BCC use both.
@@ -50,6 +52,7 @@ type Set struct {
 	flagOf    map[string]string
 	allowed   map[string]string // by flag
 	ids       []func() IDs
+	synonyms  []synonym
 	checks    []checker
 }
 
@@ -120,13 +123,14 @@ func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string
 	if err != nil {
 		return err
 	}
+	name, short, _ := strings.Cut(tag, ",")
+	s.addSynonym(val, name, pos, f.Tag.Get("sets"))
 	if isPos {
 		s.positions = append(s.positions, position{pos, f.Tag.Get("help"), val.bounds.String(), val.Set})
 	}
 	if !isFlag {
 		return nil
 	}
-	name, short, _ := strings.Cut(tag, ",")
 	if replacement, ok := shorts[name]; ok {
 		short = replacement
 	}
@@ -187,6 +191,9 @@ func (s *Set) Parse(args []string) error {
 		if err := p.set(arg); err != nil {
 			return fmt.Errorf("%w: invalid argument %q for %s: %w", ErrUsage, arg, p.name, err)
 		}
+	}
+	if err := s.setSynonyms(); err != nil {
+		return Usage(err)
 	}
 	for _, c := range s.checks {
 		if err := c.Check(); err != nil {

@@ -148,6 +148,59 @@ func TestListDefaults(t *testing.T) {
 	}
 }
 
+// A flag or argument that is short for another flag sets it. A different value of that flag is
+// refused, in any order, unless the short one was a default.
+func TestSets(t *testing.T) {
+	type synonyms struct {
+		CSV    bool     `flag:"csv,s" sets:"output=csv"`
+		Comma  bool     `flag:"comma,j" sets:"output=csv"`
+		Folded bool     `flag:"folded,f" sets:"output=folded"`
+		For    Duration `pos:"time" sets:"duration"`
+		Output string   `flag:"output"`
+		Span   Duration `flag:"duration"`
+	}
+	for _, tt := range []struct {
+		args   string
+		csv    bool // implied by an alias
+		output string
+		span   time.Duration
+		err    string
+	}{
+		{"", false, "text", 0, ""},
+		{"-s", false, "csv", 0, ""},
+		{"-s -j", false, "csv", 0, ""},
+		{"--csv=false --output json", false, "json", 0, ""},
+		{"--csv --output csv", false, "csv", 0, ""},
+		{"", true, "csv", 0, ""},
+		{"--output json", true, "json", 0, ""},
+		{"-f", true, "folded", 0, ""},
+		{"1 -s", false, "csv", time.Second, ""},
+		{"1 --duration 1s", false, "text", time.Second, ""},
+		{"--duration 2", false, "text", 2 * time.Second, ""},
+		{"-s --output json", false, "", 0, "--csv and --output json cannot be combined"},
+		{"--output json -s", false, "", 0, "--csv and --output json cannot be combined"},
+		{"--output=text --csv=true", false, "", 0, "--csv and --output text cannot be combined"},
+		{"-s -f", false, "", 0, "--csv and --folded cannot be combined"},
+		{"1 --duration 3", false, "", 0, "argument time (1s) and --duration 3s cannot be combined"},
+		{"--duration 3 1", false, "", 0, "argument time (1s) and --duration 3s cannot be combined"},
+	} {
+		o := synonyms{Output: "text", CSV: tt.csv}
+		s := New("tool")
+		if err := s.Add(&o, nil); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Parse(strings.Fields(tt.args))
+		switch {
+		case tt.err != "":
+			if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%q: %v, want %q", tt.args, err, tt.err)
+			}
+		case err != nil || o.Output != tt.output || time.Duration(o.Span) != tt.span:
+			t.Errorf("%q: %v, --output %s --duration %s, want %s and %s", tt.args, err, o.Output, o.Span, tt.output, tt.span)
+		}
+	}
+}
+
 func TestVariables(t *testing.T) {
 	o := options{Knob: 3}
 	s := New("tool")

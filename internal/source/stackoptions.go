@@ -13,7 +13,7 @@ import (
 
 // StackOptions are the options of all tools that count by stacks.
 type StackOptions struct {
-	Folded      bool           `flag:"folded,f" help:"one line per stack, the input format of flame graph programs; same as --output folded"`
+	Folded      bool           `flag:"folded,f" sets:"output=folded" help:"one line per stack, the input format of flame graph programs; same as --output folded"`
 	Every       flags.Duration `flag:"interval" arg:"TIME" help:"time between reports, in seconds or with a unit as 500ms; one report at the end by default"`
 	Annotations bool           `flag:"annotations" help:"in folded stacks, append _[k] to kernel functions and _[i] to inlined functions"`
 	stacktrace.Frames
@@ -21,7 +21,7 @@ type StackOptions struct {
 
 // Stop is the argument of tools that take a duration where others take an interval.
 type Stop struct {
-	Duration flags.Duration `pos:"duration" help:"stop after this time, in seconds or with a unit as 500ms"`
+	Duration flags.Duration `pos:"duration" sets:"duration" help:"stop after this time, in seconds or with a unit as 500ms"`
 }
 
 // Sides are the options of tools that count by kernel and user stacks.

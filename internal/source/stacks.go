@@ -90,9 +90,6 @@ func (s *Stacks[K, V, R]) Kind() string { return output.KindRow }
 // Base adds the capabilities for symbolization.
 func (s *Stacks[K, V, R]) Base() *tool.Plan {
 	s.Keep = namesKeep()
-	if s.Folded {
-		s.Output = string(folded)
-	}
 	return &s.Plan
 }
 

@@ -38,15 +38,7 @@ func (o *Wide) Widths(keys ...string) map[string]int {
 
 // CSV is the option -s of BCC.
 type CSV struct {
-	CSV bool `flag:"csv,s" help:"same as --output csv"`
-}
-
-// Output returns the value of --output that the option stands for, or "".
-func (o *CSV) Output() string {
-	if o.CSV {
-		return "csv"
-	}
-	return ""
+	CSV bool `flag:"csv,s" sets:"output=csv" help:"same as --output csv"`
 }
 
 // Version is the column with the IP version of a row.

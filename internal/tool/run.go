@@ -218,12 +218,6 @@ func (l *line) source() (Source, *Env, error) {
 	if err != nil {
 		return nil, nil, flags.Usage(err)
 	}
-	if output := src.Base().Output; output != "" {
-		l.common.Output = output
-	}
-	if d := src.Base().Duration; d > 0 && l.common.Duration == 0 {
-		l.common.Duration = d
-	}
 	return src, env, l.common.checkOutput(src)
 }
 

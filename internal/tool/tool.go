@@ -12,7 +12,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/corescope/corescope/internal/binary"
-	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/system"
 )
@@ -78,10 +77,6 @@ type Plan struct {
 	// Files lists the files that uprobe and USDT programs are attached to, keyed by the name that
 	// their sections use. With --pid, only files that these processes map are used.
 	Files map[string]binary.Files
-	// Output, if set, overrides --output, for a tool's own flag such as --csv.
-	Output string
-	// Duration, if set, is the default of --duration, from a positional argument.
-	Duration flags.Duration
 	// Print, if set, is called instead of the run: no programs are loaded.
 	Print func(io.Writer) error
 	// Measure enables the kernel's run time statistics of BPF programs for the duration of the

@@ -21,7 +21,7 @@ type options struct {
 	Operations bool `flag:"operations" bpf:"want_operation" key:"operation" help:"one histogram per operation: read, write, flush, discard, ..."`
 	source.ByOwner
 	Extension bool `flag:"extension,e" help:"no effect, for compatibility with BCC: the mean is always shown"`
-	JSON      bool `flag:"json,j" help:"same as --output json"`
+	JSON      bool `flag:"json,j" sets:"output=json" help:"same as --output json"`
 }
 
 // histKey mirrors struct hist_key.
@@ -102,9 +102,6 @@ func (o *options) hooks(p *tool.Plan) {
 	cgroups, bios := o.ByOwner.Wanted(), o.Disks || o.Partitions || o.Disk != ""
 	p.Variables["want_owner"], p.Variables["want_bios"] = cgroups, bios
 	p.Optional = append(p.Optional, "bioqueue", "biocomplete")
-	if o.JSON {
-		p.Output = "json"
-	}
 	if !cgroups {
 		p.ForFilter = []string{"submit"}
 	}

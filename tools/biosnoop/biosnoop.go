@@ -18,7 +18,7 @@ type options struct {
 	Queued    bool               `flag:"queued,Q" also:"queue" help:"show the time in the I/O scheduler's queue"`
 	Min       flags.Milliseconds `flag:"min,m" arg:"MS" bpf:"targ_min_ns" help:"only requests with at least this device time: milliseconds, or with a unit as 500us"`
 	Timestamp bool               `flag:"timestamp,t" help:"show the time of day instead of seconds since the start"`
-	For       flags.Duration     `pos:"duration" help:"stop after this time, same as --duration"`
+	For       flags.Duration     `pos:"duration" sets:"duration" help:"stop after this time, same as --duration"`
 	Pattern   bool               `flag:"pattern,P" help:"show whether the request is sequential to the previous one on the disk"`
 }
 
@@ -130,7 +130,6 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan.Duration = o.For
 	plan.Variables["want_owner"] = true
 	return &source.Events[row]{
 		Plan: plan, Columns: o.columns(), BufferBytes: 4 << 20,

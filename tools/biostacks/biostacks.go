@@ -68,7 +68,6 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan.Duration = o.Duration
 	plan.Variables["want_owner"] = true
 	return &source.Hists[histKey, label]{
 		Plan:     plan,

@@ -18,8 +18,8 @@ type options struct {
 	fsop.Options
 	Min      flags.Milliseconds `flag:"min,m" pos:"min_ms" arg:"MS" bpf:"targ_min_ns" help:"only operations that take at least this time: milliseconds, or with a unit as 500us"`
 	FullPath bool               `flag:"full-path,F" help:"show paths instead of names"`
-	CSV      bool               `flag:"csv,c" help:"same as --output csv"`
-	Comma    bool               `flag:"comma,j" help:"same as --output csv, for compatibility with BCC"`
+	CSV      bool               `flag:"csv,c" sets:"output=csv" help:"same as --output csv"`
+	Comma    bool               `flag:"comma,j" sets:"output=csv" help:"same as --output csv, for compatibility with BCC"`
 }
 
 type event struct {
@@ -86,9 +86,6 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	plan, err := o.Plan()
 	if err != nil {
 		return nil, err
-	}
-	if o.CSV || o.Comma {
-		plan.Output = "csv"
 	}
 	return &source.Events[row]{Plan: plan, Columns: columns(o), BufferBytes: 4 << 20}, nil
 }

@@ -77,7 +77,7 @@ In flame graphs, the colour of kernel functions shows what is waited for: locks,
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return &source.Stacks[key, counts, row]{
-		Plan:         tool.Plan{Duration: o.Duration, Variables: o.Waits.Variables()},
+		Plan:         tool.Plan{Variables: o.Waits.Variables()},
 		StackOptions: o.StackOptions, UserStacks: o.UserStacks, KernelOnly: o.KernelOnly,
 		Sort: "total_ns",
 		Unit: source.Nanoseconds,

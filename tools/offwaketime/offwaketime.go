@@ -83,7 +83,7 @@ In folded stacks and flame graphs, the stack of the waker is on top of that of t
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return &source.Stacks[key, counts, row]{
-		Plan:         tool.Plan{Duration: o.Duration, Variables: o.Waits.Variables()},
+		Plan:         tool.Plan{Variables: o.Waits.Variables()},
 		StackOptions: o.StackOptions, UserStacks: o.UserStacks, KernelOnly: o.KernelOnly,
 		Sort:   "total_ns",
 		Unit:   source.Nanoseconds,

@@ -81,7 +81,6 @@ Samples are triggered by the CPU clock of perf events (PERF_COUNT_SW_CPU_CLOCK),
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return &source.Stacks[key, counts, row]{
 		Plan: tool.Plan{
-			Duration: o.Duration,
 			Sampling: tool.Sampling{Frequency: o.Frequency, Period: o.Period, CPUs: o.CPU},
 			Resolve:  o.checkFrequency,
 		},

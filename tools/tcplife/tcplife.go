@@ -91,7 +91,6 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Headers:     map[string]string{"time": "TIME(s)"},
 		BufferBytes: bufferBytes,
 	}
-	e.Output = o.Output()
 	e.Widths = o.Widths("laddr", "raddr")
 	if o.Existing {
 		e.Before = []tool.Iterator{{Program: "existing_files"}, {Program: "existing_socks"}}

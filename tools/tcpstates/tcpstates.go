@@ -82,7 +82,6 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		BufferBytes: bufferBytes,
 		Before:      []tool.Iterator{{Program: "existing_files"}, {Program: "existing_socks"}},
 	}
-	e.Output = o.Output()
 	e.Widths = o.Widths("laddr", "raddr")
 	return e, nil
 }

@@ -68,7 +68,7 @@ offwaketime(8) shows the stack traces of both threads.`,
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return &source.Stacks[key, counts, row]{
-		Plan:         tool.Plan{Duration: o.Duration, Variables: o.Waits.Variables()},
+		Plan:         tool.Plan{Variables: o.Waits.Variables()},
 		StackOptions: o.StackOptions, KernelOnly: true,
 		Sort: "total_ns",
 		Unit: source.Nanoseconds,
