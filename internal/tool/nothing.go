@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,15 +13,16 @@ import (
 
 // reportNoRows reports a run without output and its possible reasons, because an empty result does
 // not show whether nothing happened, filters excluded everything or nothing could be observed.
-func (s *Session) reportNoRows() {
+func (s *Session) reportNoRows(lost uint64) {
 	if s.Events > 0 {
 		return
 	}
-	fmt.Fprintf(s.ErrOut, "%s: no output: %s\n", s.tool.Name, strings.Join(s.whyNothing(), "; "))
+	fmt.Fprintf(s.ErrOut, "%s: no output: %s\n", s.tool.Name, strings.Join(s.whyNothing(lost), "; "))
 }
 
-// whyNothing lists possible reasons for a run without rows.
-func (s *Session) whyNothing() (out []string) {
+// whyNothing lists possible reasons for a run without rows. Whether programs ran is unknown, because
+// they do not count the events that filters and conditions exclude.
+func (s *Session) whyNothing(lost uint64) (out []string) {
 	unattached := s.Objects.Unattached()
 	hooks := slices.DeleteFunc(s.Objects.AttachedHooks(), func(hook string) bool {
 		name, _, _ := strings.Cut(hook, ":")
@@ -33,7 +35,10 @@ func (s *Session) whyNothing() (out []string) {
 	case s.lists:
 		out = append(out, "nothing found by "+where)
 	case len(hooks) > 0:
-		out = append(out, fmt.Sprintf("no event in %s at %s", span, where))
+		out = append(out, fmt.Sprintf("no %s matched in %s at %s", cmp.Or(s.rowNoun, "event"), span, where))
+	}
+	if lost > 0 {
+		out = append(out, plural(lost, "event was", "events were")+" lost")
 	}
 	for _, hook := range slices.Sorted(maps.Keys(unattached)) {
 		out = append(out, fmt.Sprintf("hook %s was not attached: no process mapped %s", hook, unattached[hook]))

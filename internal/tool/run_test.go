@@ -237,7 +237,8 @@ func TestNothing(t *testing.T) {
 	}{
 		{[]string{"--pid", pid(), "--path", "/none/a"}, func() { open("/none/a") }, ""},
 		{[]string{"--pid", pid(), "--path", "/none/a", "--filter", "pid == 0"}, func() { open("/none/a") }, "no output: filters excluded 1 row\n"},
-		{[]string{"--pid", id}, func() {}, "s at open: "},
+		{[]string{"--pid", id}, func() {}, "no output: no event matched in "},
+		{[]string{"--pid", pid(), "--path", "/none/b"}, func() { open("/none/a") }, "s at open: "},
 		{[]string{"--pid", id}, end, "; process " + id + " has exited\n"},
 	} {
 		for _, format := range []string{"csv", "text"} {

@@ -28,6 +28,7 @@ type Session struct {
 	own      bool                // the OS process executes only this run
 	keep     system.Capabilities // needed after all hooks are attached
 	standIns []StandIn
+	rowNoun  string // of Plan.RowNoun
 	Out      *output.Writer
 	ErrOut   *Messages
 	// Terminal is standard output. blocks is set if text output consists of tables.
@@ -161,7 +162,7 @@ func sum(counts map[string]uint64) (n uint64) {
 
 // summary writes the summary of the run and returns the number of lost events.
 func (s *Session) summary() (lost uint64, err error) {
-	defer s.reportNoRows()
+	defer func() { s.reportNoRows(lost) }()
 	reasons, err := s.lost()
 	if err != nil {
 		return 0, err

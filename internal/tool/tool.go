@@ -77,6 +77,8 @@ type Plan struct {
 	// Files lists the files that uprobe and USDT programs are attached to, keyed by the name that
 	// their sections use. With --pid, only files that these processes map are used.
 	Files map[string]binary.Files
+	// RowNoun is what a row is about, for the message of a run without rows: "event" by default.
+	RowNoun string
 	// Print, if set, is called instead of the run: no programs are loaded.
 	Print func(io.Writer) error
 	// Measure enables the kernel's run time statistics of BPF programs for the duration of the

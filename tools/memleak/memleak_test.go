@@ -249,6 +249,16 @@ func TestLeak(t *testing.T) {
 	}
 }
 
+// If everything was freed, the message does not say that nothing happened.
+func TestNoneOutstanding(t *testing.T) {
+	tooltest.OnHooks(t, "user")
+	lib := library(t, "libc.so.6", "")
+	res := tooltest.JSON(t, Tool, only(lib), func() { pass(lib, 1<<32, 400, 64) })
+	if len(res.Rows) > 0 || !strings.Contains(res.Stderr, "no output: no outstanding allocation matched in ") {
+		t.Errorf("%d rows, want none, and a message: %s", len(res.Rows), res.Stderr)
+	}
+}
+
 // TestWanted checks the filters for allocations.
 func TestWanted(t *testing.T) {
 	tooltest.OnHooks(t, "user")

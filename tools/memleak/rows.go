@@ -102,6 +102,7 @@ func (o *options) stacks(plan tool.Plan) tool.Source {
 		Heading: heading,
 		Caption: o.caption,
 	}
+	s.RowNoun = "outstanding allocation"
 	if o.Interval > 0 {
 		s.Every = flags.Duration(o.Interval)
 	}

@@ -83,6 +83,9 @@ func TestConditions(t *testing.T) {
 		if len(res.Events) != want {
 			t.Errorf("%s: %d rows, want %d", probe, len(res.Events), want)
 		}
+		if want == 0 && !strings.Contains(res.Stderr, "no output: no event matched in ") {
+			t.Errorf("%s: %q, want a message that no event matched", probe, res.Stderr)
+		}
 	}
 }
 
