@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/corescope/corescope/internal/command"
@@ -85,6 +87,29 @@ func TestRun(t *testing.T) {
 		if (out == "") != (tc.out == "") || (errOut == "") != (tc.errOut == "") {
 			t.Errorf("%s: output %q, errors %q, want %q, %q", tc.args, out, errOut, tc.out, tc.errOut)
 		}
+	}
+}
+
+// A verb whose reader has closed the pipe ends like a tool: successfully and silently.
+func TestClosedPipe(t *testing.T) {
+	signal.Ignore(syscall.SIGPIPE)
+	defer signal.Reset(syscall.SIGPIPE)
+	for _, line := range []string{
+		"list", "list --names", "help", "--help", "help opensnoop", "list --help", "version", "man", "man opensnoop",
+		"schema opensnoop", "schema doctor", "doctor opensnoop", "doctor opensnoop --output json", "completion bash", "complete -- corescope ",
+	} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		var errOut bytes.Buffer
+		c := command.Command{Tools: tools.All(), Version: "v1", Out: w, Err: &errOut}
+		code := c.Run(t.Context(), append([]string{"corescope"}, strings.Split(line, " ")...))
+		if code != tool.ExitOK || errOut.Len() > 0 {
+			t.Errorf("%s: exit code %d, standard error %q, want success", line, code, &errOut)
+		}
+		w.Close()
 	}
 }
 

@@ -58,7 +58,7 @@ func (e exitCode) Error() string { return fmt.Sprint("exit code ", int(e)) }
 func (c *Command) report(err error) int {
 	var code exitCode
 	switch {
-	case err == nil:
+	case err == nil, tool.IsClosed(err):
 		return tool.ExitOK
 	case errors.As(err, &code):
 		return int(code)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/binary"
 	"github.com/corescope/corescope/internal/column"
@@ -68,7 +67,7 @@ func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer
 
 // isEnd reports whether the error is a regular end: --help, or a closed output.
 func isEnd(err error) bool {
-	return errors.Is(err, flags.ErrHelp) || errors.Is(err, unix.EPIPE)
+	return errors.Is(err, flags.ErrHelp) || IsClosed(err)
 }
 
 func exitCode(err error) int {
