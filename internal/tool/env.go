@@ -3,6 +3,7 @@ package tool
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -78,6 +79,27 @@ func (e *Env) Processes() ([]uint32, error) {
 		all = append(all, pids...)
 	}
 	return all, err
+}
+
+// CheckLeaders returns an error if --tid selects a thread that is not a thread-group leader, for runs
+// that show processes.
+func (e *Env) CheckLeaders() error {
+	if e.tasks == nil {
+		return nil
+	}
+	for _, tid := range e.tasks.TID {
+		pid, err := system.ProcessOf("/", tid)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it has exited
+		}
+		if err != nil {
+			return err
+		}
+		if pid != tid {
+			return fmt.Errorf("--tid %d: it is a thread of process %d, which is not a row of its own", tid, pid)
+		}
+	}
+	return nil
 }
 
 // Cgroups returns the machine's cgroups.

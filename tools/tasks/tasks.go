@@ -172,6 +172,11 @@ Only tasks in the PID namespace of corescope are listed.`,
 }, options{}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
+	if !o.Threads {
+		if err := env.CheckLeaders(); err != nil {
+			return nil, fmt.Errorf("%w without --threads: add -T", err)
+		}
+	}
 	perCPU, err := env.PerCPU()
 	if err != nil && !errors.Is(err, tool.ErrUnsupported) {
 		return nil, err

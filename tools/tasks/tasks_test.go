@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -16,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -299,6 +301,34 @@ func TestThreads(t *testing.T) {
 	ticks := (number(t, fields[14]) + number(t, fields[15])) * 1e7
 	if cpu < float64(childCPU/2) || math.Abs(cpu-ticks) > 4e7 {
 		t.Errorf("CPU time of the thread-group leader is %v, want %v", cpu, ticks)
+	}
+}
+
+// A thread is not a row without -T, which the error says.
+func TestThreadNeedsThreads(t *testing.T) {
+	tid := make(chan int)
+	end := make(chan bool)
+	defer close(end)
+	for range 2 { // one of them can be the thread-group leader
+		go func() {
+			runtime.LockOSThread()
+			tid <- unix.Gettid()
+			<-end
+		}()
+	}
+	thread := max(<-tid, <-tid)
+	if thread == os.Getpid() {
+		t.Fatalf("thread %d is the thread-group leader", thread)
+	}
+	want := fmt.Sprintf("usage: --tid %d: it is a thread of process %d, which is not a row of its own without --threads: add -T", thread, os.Getpid())
+	var out, errOut bytes.Buffer
+	code := tool.Run(t.Context(), Tool, []string{"--tid", strconv.Itoa(thread)}, &out, &errOut)
+	if code != tool.ExitUsage || !strings.Contains(errOut.String(), want) || out.Len() > 0 {
+		t.Errorf("exit code %d, %q, want 2 and %q", code, &errOut, want)
+	}
+	res := tooltest.JSON(t, Tool, []string{"-T", "--tid", strconv.Itoa(thread)}, nil)
+	if len(res.Events) != 1 || res.Events[0].Num("tid") != float64(thread) {
+		t.Errorf("rows %v, want thread %d", res.Events, thread)
 	}
 }
 
