@@ -169,6 +169,25 @@ func TestEveryTool(t *testing.T) {
 	}
 }
 
+// TestLossReasons expects an explanation of each loss reason of each tool in the manual page of
+// corescope.
+func TestLossReasons(t *testing.T) {
+	_, page, _ := run(t, "corescope", "man")
+	_, section, _ := strings.Cut(page, "\n.SH LOST EVENTS\n")
+	section, _, _ = strings.Cut(section, "\n.SH ")
+	for _, tl := range tools.All() {
+		facts, err := tl.Facts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, reason := range facts.Lost {
+			if !strings.Contains(section, "\\fB"+reason+"\\fR\n") {
+				t.Errorf("%s: loss reason %s is not explained in:\n%s", tl.Name, reason, section)
+			}
+		}
+	}
+}
+
 // TestNamesAreUnique expects that no tool has the name of a verb, because it would hide the verb.
 func TestNamesAreUnique(t *testing.T) {
 	_, out, _ := run(t, "corescope", "complete", "--", "corescope", "")

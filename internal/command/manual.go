@@ -77,6 +77,13 @@ func (c *Command) page() *manual.Page {
 	}
 	c.pageTools(p)
 	pageDoctor(p)
+	p.Section("LOST EVENTS")
+	p.Text("Events that happened at a hook and are missing from the output are counted by loss reason. Tools report them on " +
+		"standard error while they run, and in the summary: lost is their sum, reasons has the number of each. With " +
+		"--strict a tool that has lost events exits with 5.")
+	for _, r := range tool.LossReasons() {
+		p.Item(r.Name, "", r.Meaning)
+	}
 	p.Section("EXIT STATUS")
 	for _, e := range tool.ExitCodes() {
 		p.Item(strconv.Itoa(e.Code), "", e.Meaning)

@@ -90,7 +90,7 @@ func (t *Tool) lineTypes() [][2]string {
 
 func (t *Tool) manualCounts(p *manual.Page) {
 	if len(t.Lost) > 0 {
-		p.Text("Lost events are counted and reported by loss reason: " + strings.Join(t.Lost, ", ") + ".")
+		p.Text("Lost events are counted and reported by loss reason: " + strings.Join(t.Lost, ", ") + ". corescope(1) explains them.")
 	}
 	if len(t.Counters) > 0 {
 		p.Text("Other counters, in the summary: " + strings.Join(t.Counters, ", ") + ".")

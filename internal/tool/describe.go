@@ -121,6 +121,21 @@ func isIterator(prog *ebpf.ProgramSpec) bool {
 // reasonFilter is the only loss reason that no program counts: --filter failed for a row.
 const reasonFilter = "filter_failed"
 
+// LossReason is a loss reason: its key in JSON, and what it means.
+type LossReason struct{ Name, Meaning string }
+
+// LossReasons explains the counters of struct lost (lost.bpf.h) and reasonFilter.
+func LossReasons() []LossReason {
+	return []LossReason{
+		{"buffer_full", "The ring buffer or perf buffer was full because corescope did not read it fast enough, such as on an overloaded machine or while the reader of its output waited. A filter that selects fewer events, or --buffer-pages of the tools that have it, helps."},
+		{"map_full", "The map with the state of operations that have not ended, or with the counts of keys, was full. A filter helps, or an option for its size, such as --max-allocations of memleak."},
+		{"program_busy", "The kernel skipped the program because it was already running on the same CPU, such as in an interrupt during the program. Not every skipped run concerns an event that filters select, so the number is an upper limit."},
+		{"condition_unread", "Memory that a condition of the command line needs could not be read, such as a page that is not resident, so it is not known whether the event matches."},
+		{"unobserved", "No program ran for the event, for its start or for its end, as inferred from other observations: the end of an operation without its start, counters of the kernel that grew by more than was observed, or calls that the kernel's kprobes report as missed."},
+		{reasonFilter, "The expression of --filter failed for a row, such as args[5] of a process with two arguments. The row is not shown."},
+	}
+}
+
 // members lists the counters in a map.
 func members(spec *ebpf.CollectionSpec, name string) []string {
 	m := spec.Maps[name]
