@@ -80,6 +80,17 @@ func TestValuesRefused(t *testing.T) {
 	}
 }
 
+// TestMissingProbe expects the same message of all tools that need a probe.
+func TestMissingProbe(t *testing.T) {
+	for _, name := range []string{"funccount", "funclatency", "stackcount", "trace", "argdist"} {
+		var out, errOut bytes.Buffer
+		code := tool.Run(t.Context(), byName(t, name), nil, &out, &errOut)
+		if want := name + ": usage: missing probe"; code != tool.ExitUsage || !strings.HasPrefix(errOut.String(), want) {
+			t.Errorf("%s: exit code %d, %q, want 2 and %q", name, code, &errOut, want)
+		}
+	}
+}
+
 func byName(t *testing.T, name string) *tool.Tool {
 	t.Helper()
 	for _, tl := range tools.All() {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/tool"
 )
 
@@ -36,7 +37,7 @@ func (c *Command) Run(ctx context.Context, args []string) int {
 	if v := findVerb(args[1]); v != nil {
 		return c.report(v.run(c, ctx, args[2:]))
 	}
-	fmt.Fprintf(c.Err, "corescope: unknown tool or verb %q (see corescope help)\n", args[1])
+	fmt.Fprintf(c.Err, "corescope: %v: unknown tool or verb %q (see corescope help)\n", flags.ErrUsage, args[1])
 	return tool.ExitUsage
 }
 

@@ -64,7 +64,7 @@ func TestRun(t *testing.T) {
 		{"corescope schema opensnoop", ok, "{\n  \"$schema\"", ""},
 		{"corescope completion bash", ok, "# Completion of corescope", ""},
 		{"corescope", usage, "", "Usage: corescope TOOL"},
-		{"corescope nosuch", usage, "", `unknown tool or verb "nosuch"`},
+		{"corescope nosuch", usage, "", `usage: unknown tool or verb "nosuch"`},
 		{"snoop-snoop", usage, "", "Usage: corescope TOOL"},
 		{"corescope schema doctor", ok, "{\n  \"$schema\"", ""},
 		{"corescope doctor nosuch", usage, "", `unknown tool "nosuch"`},

@@ -202,5 +202,8 @@ func (g *generator) call(e *callExpr) (btf.Type, error) {
 			return flagType(), g.equalText(e.args[1-i], e.args[i].(*stringExpr).value)
 		}
 	}
-	return nil, fmt.Errorf("%w: unknown function %s with %d arguments", ErrType, e.name, len(e.args))
+	if e.name == "STRCMP" {
+		return nil, fmt.Errorf(`%w: STRCMP needs a string and a value, as in STRCMP("text", arg1)`, ErrType)
+	}
+	return nil, fmt.Errorf(`%w: unknown function %s: only STRCMP("text", value) can be called`, ErrType, e.name)
 }

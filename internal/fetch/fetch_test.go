@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]error{
-		"": target.ErrSpec, "t:a": target.ErrSpec, "f(": compile.ErrSyntax, `f "%d"`: compile.ErrSyntax, `f "x", 1`: compile.ErrSyntax,
+		"": target.ErrMissing, "t:a": target.ErrSpec, "f(": compile.ErrSyntax, `f "%d"`: compile.ErrSyntax, `f "x", 1`: compile.ErrSyntax,
 	} {
 		if _, err := Parse(text); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", text, err, want)

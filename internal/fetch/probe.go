@@ -73,9 +73,18 @@ func (p *Probe) checkFormat() error {
 		}
 	}
 	if verbs != len(p.Items) {
-		return fmt.Errorf("parse %q: %w: the format has %d verbs, but there are %d values", p.Text, compile.ErrSyntax, verbs, len(p.Items))
+		return fmt.Errorf("parse %q: %w: the format has %s, but the probe has %s",
+			p.Text, compile.ErrSyntax, number(verbs, "verb"), number(len(p.Items), "value"))
 	}
 	return nil
+}
+
+// number returns a number of things, such as "1 verb" or "2 verbs".
+func number(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Site is an attach point of a probe with the values to fetch.

@@ -122,17 +122,27 @@ func stage(prog *ebpf.ProgramSpec) int {
 	return 1
 }
 
+// forceError is an ErrNoVariant that states what exists instead.
+type forceError struct{ text string }
+
+func (e forceError) Error() string { return e.text }
+
+func (e forceError) Is(target error) bool { return target == ErrNoVariant }
+
 // force removes all variants of a hook but one, for each "HOOK=KIND".
 func force(hooks []Hook, words []string) error {
 	for _, word := range words {
-		name, kind, _ := strings.Cut(word, "=")
+		name, kind, hasKind := strings.Cut(word, "=")
 		i := slices.IndexFunc(hooks, func(h Hook) bool { return h.Name == name })
 		if i < 0 {
-			return fmt.Errorf("force hook %q: %w (hooks: %s)", name, ErrNoVariant, names(hooks))
+			return forceError{fmt.Sprintf("force hook %q: the tool has no such hook; it has: %s", name, names(hooks))}
+		}
+		if !hasKind || kind == "" {
+			return forceError{fmt.Sprintf("force hook %q: missing attach type, as in %s=%s; it has: %s", name, name, hooks[i].Variants[0].Kind, kinds(hooks[i]))}
 		}
 		j := slices.IndexFunc(hooks[i].Variants, func(v Variant) bool { return v.Kind == kind })
 		if j < 0 {
-			return fmt.Errorf("force hook %q to kind %q: %w (kinds: %s)", name, kind, ErrNoVariant, kinds(hooks[i]))
+			return forceError{fmt.Sprintf("force hook %q to attach type %q: the hook has no such attach type; it has: %s", name, kind, kinds(hooks[i]))}
 		}
 		hooks[i].Variants = hooks[i].Variants[j : j+1]
 	}

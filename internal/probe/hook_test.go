@@ -78,8 +78,10 @@ func TestForce(t *testing.T) {
 		}
 	}
 	for word, want := range map[string]string{
-		"close=tp": "exit, open, seen", "": "exit, open, seen", "=tp": "exit, open, seen",
-		"open": "btf, raw, tp", "open=": "btf, raw, tp", "open=kprobe": "btf, raw, tp", "open=btf=raw": "btf, raw, tp",
+		"close=tp": `"close": the tool has no such hook; it has: exit, open, seen`, "": "exit, open, seen", "=tp": "exit, open, seen",
+		"open":  `"open": missing attach type, as in open=btf; it has: btf, raw, tp`,
+		"open=": "missing attach type", "open=btf=raw": "btf, raw, tp",
+		"open=kprobe": `"open" to attach type "kprobe": the hook has no such attach type; it has: btf, raw, tp`,
 	} {
 		err := force(Hooks(spec), []string{word})
 		if !errors.Is(err, ErrNoVariant) || !strings.Contains(err.Error(), want) {

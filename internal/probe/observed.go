@@ -122,7 +122,7 @@ func (u *user) unattachedReason(fs *files) string {
 	case len(o.late) > 0:
 		return "exited before programs were attached: " + shortList(o.late)
 	case len(o.unsuitable) > 0:
-		return fmt.Sprintf("%s: none of the functions %s found", shortList(o.unsuitable), u.wanted(fs))
+		return fmt.Sprintf("%s: %s", shortList(o.unsuitable), u.notFound(fs))
 	case len(o.pids) == 1:
 		return fmt.Sprintf("process %d has not mapped %s", o.pids[0], names)
 	case len(o.pids) > 1:

@@ -18,7 +18,7 @@ import (
 
 // ErrNoAttachPoint is returned for a file of the command line that contains no attach point of the
 // programs.
-var ErrNoAttachPoint = errors.New("has none of the functions")
+var ErrNoAttachPoint = errors.New("has no attach point")
 
 // user attaches programs in files: in those that processes have mapped, and in others when they are
 // mapped.
@@ -233,7 +233,7 @@ func (u *user) startFollowing() error {
 		}
 		for _, path := range slices.Concat(fs.want.Paths, fs.want.Extra) {
 			if !slices.Contains(fs.paths, path) {
-				return fmt.Errorf("%s %w: %s", path, ErrNoAttachPoint, u.wanted(fs))
+				return fmt.Errorf("%s %w: %s", path, ErrNoAttachPoint, u.notFound(fs))
 			}
 		}
 		if len(fs.paths) > 0 {
@@ -252,8 +252,29 @@ func (u *user) startFollowing() error {
 	return nil
 }
 
+// notFound states that a file has none of the functions or USDT probes of the programs.
+func (u *user) notFound(fs *files) string {
+	all := u.wanted(fs)
+	noun := "function"
+	if u.isUSDT(fs) {
+		noun = "USDT probe"
+	}
+	if len(all) == 1 {
+		return noun + " " + all[0] + " not found"
+	}
+	return fmt.Sprintf("none of the %ss %s found", noun, shortList(all))
+}
+
+// isUSDT reports whether all programs are attached to USDT probes.
+func (u *user) isUSDT(fs *files) bool {
+	return !slices.ContainsFunc(fs.programs, func(name string) bool {
+		p, _ := parseUserSection(u.objects.spec.Programs[name].SectionName)
+		return p.probe == ""
+	})
+}
+
 // wanted lists the functions or probes that the programs are attached to.
-func (u *user) wanted(fs *files) string {
+func (u *user) wanted(fs *files) []string {
 	var all []string
 	for _, name := range fs.programs {
 		p, _ := parseUserSection(u.objects.spec.Programs[name].SectionName)
@@ -266,7 +287,7 @@ func (u *user) wanted(fs *files) string {
 			}
 		}
 	}
-	return shortList(all)
+	return all
 }
 
 func (fs *files) close() {

@@ -258,7 +258,7 @@ func TestUserErrors(t *testing.T) {
 	needRoot(t)
 	lib := native.Write(t, filepath.Join(t.TempDir(), "corescope-e.so"), []string{"other"})
 	o := loadUser(t, newObject().addUser("x__uprobe", "uprobe/lib:one"), binary.Files{Paths: []string{lib.Path}})
-	if err := o.Attach(); !errors.Is(err, ErrNoAttachPoint) || !strings.Contains(err.Error(), lib.Path+" has none of the functions: one") {
+	if err := o.Attach(); !errors.Is(err, ErrNoAttachPoint) || !strings.Contains(err.Error(), lib.Path+" has no attach point: function one not found") {
 		t.Errorf("file without the function: %v, want ErrNoAttachPoint", err)
 	}
 	o = loadUser(t, newObject().addUser("x__uprobe", "uprobe/lib:one", asm.LoadMem(asm.R0, asm.R5, 0, asm.DWord), asm.Return()),

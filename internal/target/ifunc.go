@@ -99,7 +99,11 @@ func (n *notes) noteOne(format string, args ...any) {
 
 // report reports the messages about all functions.
 func (n *notes) report() {
-	if n.isPattern && n.selected > 0 {
+	switch {
+	case !n.isPattern || n.selected == 0:
+	case n.selected == 1:
+		n.note("1 function of %s has several implementations: the ones that processes have selected are traced", n.file.Path)
+	default:
 		n.note("%d functions of %s have several implementations: the ones that processes have selected are traced", n.selected, n.file.Path)
 	}
 	if n.isPattern && len(n.shared) > 0 {

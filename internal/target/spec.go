@@ -22,6 +22,9 @@ import (
 // ErrSpec is returned for text that is not a valid probe.
 var ErrSpec = errors.New("not a probe")
 
+// ErrMissing is returned for an empty text.
+var ErrMissing = errors.New("missing probe")
+
 // Kind is the kind of an attach point.
 type Kind uint8
 
@@ -75,8 +78,11 @@ func prefixes() map[string]prefix {
 
 // Parse parses a probe. If isRegexp is true, its name is a regular expression.
 //
-// Returns ErrSpec.
+// Returns ErrSpec or ErrMissing.
 func Parse(text string, isRegexp bool) (Spec, error) {
+	if text == "" {
+		return Spec{}, ErrMissing
+	}
 	s, err := parse(text)
 	if err != nil {
 		return s, fmt.Errorf("%q is %w: %s", text, ErrSpec, err)

@@ -31,10 +31,13 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s is %+v, %v, want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "p:", "p::", "t:sched", "t::x", "u:c", "uprobe:malloc", "c:", "f+x", "+1", "r:f+1"} {
+	for _, text := range []string{"p:", "p::", "t:sched", "t::x", "u:c", "uprobe:malloc", "c:", "f+x", "+1", "r:f+1"} {
 		if got, err := Parse(text, false); !errors.Is(err, ErrSpec) {
 			t.Errorf("%q is parsed as %+v, %v, want ErrSpec", text, got, err)
 		}
+	}
+	if got, err := Parse("", false); !errors.Is(err, ErrMissing) {
+		t.Errorf("an empty text is parsed as %+v, %v, want ErrMissing", got, err)
 	}
 	if got, err := Parse("vfs_(", true); !errors.Is(err, ErrSpec) {
 		t.Errorf("invalid regular expression: %+v, %v, want ErrSpec", got, err)

@@ -57,7 +57,9 @@ func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer
 	case err != nil:
 		err = fmt.Errorf("%w (see %s --help)", err, t.Name)
 	default:
-		err = l.run(ctx, out, errOut, own)
+		if err = l.run(ctx, out, errOut, own); exitCode(err) == ExitUsage && !errors.Is(err, flags.ErrUsage) {
+			err = flags.Usage(err)
+		}
 	}
 	if err != nil && !isEnd(err) {
 		fmt.Fprintf(errOut, "%s: %v%s\n", t.Name, err, l.remedy(err))

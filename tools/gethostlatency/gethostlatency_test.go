@@ -277,7 +277,7 @@ func TestLibcPath(t *testing.T) {
 		t.Errorf("rows %v", res.Events)
 	}
 	none := native.Write(t, filepath.Join(t.TempDir(), "none.so"), []string{"other"})
-	for path, want := range map[string]string{none.Path: "has none of the functions: getaddrinfo", "/no/such/file": "no such file"} {
+	for path, want := range map[string]string{none.Path: "usage: " + none.Path + " has no attach point: none of the functions getaddrinfo, ", "/no/such/file": "no such file"} {
 		var errOut strings.Builder
 		code := tool.Run(t.Context(), Tool, []string{"-l", path}, io.Discard, &errOut)
 		if code != tool.ExitUsage || !strings.Contains(errOut.String(), want) {

@@ -185,13 +185,14 @@ func TestRefusals(t *testing.T) {
 	tooltest.Root(t)
 	path := (&tooltest.Native{}).Write(t)
 	for probe, want := range map[string]string{
-		"":                           "not a probe",
+		"":                           "missing probe",
 		path + ":nothing":            "not found",
 		path + ":touch(filename)":    "unknown name filename (available: arg1, arg2",
 		path + ":touch(retval)":      "unknown name retval",
 		"r:" + path + ":touch(arg1)": "unknown name arg1",
 		path + ":touch(arg1":         `missing ","`,
-		path + `:touch "%d %d", 1`:   "2 verbs",
+		path + `:touch "%d %d", 1`:   "the format has 2 verbs, but the probe has 1 value",
+		path + `:touch "%d", 1, 2`:   "the format has 1 verb, but the probe has 2 values",
 		"t:sched:sched_switch(x)":    "unknown name x (available: cgroup, comm, cpu, gid, next_comm",
 		path + ":touch(arg1:str, arg2:str, arg3:str, arg4:str)": "more than the limit of 272",
 		"u:" + path + ":x": "USDT probe " + path + ":x: not found",
