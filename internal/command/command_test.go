@@ -70,6 +70,7 @@ func TestRun(t *testing.T) {
 		{"corescope doctor nosuch", usage, "", `unknown tool "nosuch"`},
 		{"corescope doctor opensnoop --output csv", usage, "", "want text or json"},
 		{"corescope doctor --nosuch", usage, "", "unknown flag: --nosuch"},
+		{"corescope doctor opensnoop --any-btf", usage, "", "--any-btf needs --btf"},
 		{"corescope help nosuch", usage, "", `unknown tool "nosuch"`},
 		{"corescope man opensnoop opensnoop", usage, "", "exactly one tool"},
 		{"corescope schema", usage, "", "exactly one tool"},

@@ -87,6 +87,9 @@ func (c *Command) parseDoctor(o *doctorFlags, args []string) ([]*tool.Tool, erro
 	if o.Output != "text" && o.Output != "json" {
 		return nil, fmt.Errorf("%w: --output %s: want text or json", flags.ErrUsage, o.Output)
 	}
+	if o.AnyBTF && o.BTF == "" {
+		return nil, fmt.Errorf("%w: --any-btf needs --btf (or CORESCOPE_BTF)", flags.ErrUsage)
+	}
 	if len(o.Tools) == 0 {
 		return slices.DeleteFunc(slices.Clone(c.Tools), (*tool.Tool).NeedsArguments), nil
 	}

@@ -36,7 +36,7 @@ func NewKernel(file string) (*Kernel, error) {
 	}
 	spec, err := btf.LoadSpec(file)
 	if err != nil {
-		return nil, fmt.Errorf("read BTF: %w", err)
+		return nil, fmt.Errorf("read BTF of %s: %w", file, err)
 	}
 	k.given = spec
 	return k, nil

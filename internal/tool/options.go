@@ -1,7 +1,9 @@
 package tool
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"slices"
@@ -58,14 +60,22 @@ func (c *common) check() error {
 	if c.BTF == "" {
 		c.BTF = os.Getenv("CORESCOPE_BTF")
 	}
+	if c.AnyBTF && c.BTF == "" {
+		return fmt.Errorf("%w: --any-btf needs --btf (or CORESCOPE_BTF)", flags.ErrUsage)
+	}
 	return nil
 }
 
 // kernel returns the running kernel. Its types come from --btf if that is set.
 func (c *common) kernel() (*probe.Kernel, error) {
 	kernel, err := probe.NewKernel(c.BTF)
-	if err != nil || c.BTF == "" || c.AnyBTF {
-		return kernel, err
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w: --btf (or CORESCOPE_BTF): %w", flags.ErrUsage, err)
+	case c.BTF == "", c.AnyBTF:
+		return kernel, nil
 	}
 	if err := probe.CheckBTF(c.BTF); err != nil {
 		return nil, fmt.Errorf("--btf (or CORESCOPE_BTF): %w: omit it, or add --any-btf if the file does describe this kernel", err)

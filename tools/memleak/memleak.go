@@ -4,6 +4,7 @@ package memleak
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/corescope/corescope/internal/binary"
@@ -134,7 +135,18 @@ func (o *options) plan(env *tool.Env) (p tool.Plan, err error) {
 		p.Without = append(slabs, percpu...)
 		p.Files["libc"] = o.files()
 	}
-	return p, nil
+	return p, o.checkObject()
+}
+
+// checkObject returns an error if --obj is a path without a file. Names have no slash.
+func (o *options) checkObject() error {
+	if !strings.Contains(o.Object, "/") {
+		return nil
+	}
+	if _, err := os.Stat(o.Object); err != nil {
+		return fmt.Errorf("--obj: %w", err)
+	}
+	return nil
 }
 
 func (o *options) files() binary.Files {

@@ -2,6 +2,9 @@
 package tcpaccept
 
 import (
+	"errors"
+	"slices"
+
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tcp"
@@ -65,6 +68,14 @@ For MPTCP listeners, which Go programs use, and their connections, the addresses
 
 // bufferBytes is enough for about 70,000 connections at once.
 const bufferBytes = 8 << 20
+
+// Check returns an error for port 0, on which no socket can listen.
+func (o *options) Check() error {
+	if slices.Contains(o.Ports, 0) {
+		return errors.New("--port 0: no socket can listen on this port")
+	}
+	return nil
+}
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	e := &source.Events[row]{
