@@ -101,8 +101,10 @@ static __always_inline void stack_buf_release(struct stack_buf *buf)
  * stack_unwind unwinds up to max_frames frames from the state that unwind_begin() has set, and
  * returns their number. If the walk ends before the outermost frame, an entry is added that reports
  * this (HOW_INCOMPLETE), and frames from the first one on that a search found are left out: the
- * result of a search is certain only if it leads to the outermost frame. It is a global function, because the verifier checks these once and
- * separately: otherwise it would check all following code for each possible number of frames.
+ * result of a search is certain only if it leads to the outermost frame.
+ *
+ * It is a global function, because the verifier checks these once and separately: otherwise it
+ * would check all following code for each possible number of frames.
  */
 __noinline __u32 stack_unwind(__u32 max_frames)
 {

@@ -57,9 +57,9 @@ type Options struct {
 type Objects struct {
 	Maps      map[string]*ebpf.Map
 	Variables map[string]*ebpf.Variable
-	// InnerMaps is how many maps can be created in maps of maps: the limit of open files, without
-	// what the object needs.
-	InnerMaps int
+	// OptionalDescriptors is how many descriptors a run can use for maps in maps and for files of
+	// other processes: the limit of open files, without what the object needs.
+	OptionalDescriptors int
 	// Tried has the attempts of each hook. If a variant was attached, it is the last attempt,
 	// with a nil Err.
 	Tried map[string][]Attempt
@@ -110,7 +110,7 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	if err := setUp(spec, o); err != nil {
 		return nil, err
 	}
-	innerMaps, err := checkDescriptors(spec, o)
+	optional, err := checkDescriptors(spec, o)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		return nil, errors.Join(fmt.Errorf("create maps: %w", Classify(err)), grace.Close())
 	}
 	objects := &Objects{
-		Maps: coll.Maps, Variables: coll.Variables, InnerMaps: innerMaps, Tried: map[string][]Attempt{},
+		Maps: coll.Maps, Variables: coll.Variables, OptionalDescriptors: optional, Tried: map[string][]Attempt{},
 		spec: spec, options: o, programs: map[string]*ebpf.Program{}, uses: map[string]map[string]*ebpf.Map{}, preloading: map[string]*loading{},
 		iterators: map[Iterator]*link.Iter{}, grace: grace, returns: map[returnKey]*exits{},
 	}

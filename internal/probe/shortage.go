@@ -27,14 +27,14 @@ func shortage(err error) error {
 // object.
 const spareDescriptors = 16
 
-// innerMaps is the number of maps that a run can create in a map of maps whatever the limit of open
-// files is.
-const innerMaps = 4
+// optionalDescriptors is the minimum number of descriptors that a run with user stacks can use for
+// unwind tables and for files of other processes. It works with any number, but better with more.
+const optionalDescriptors = 12
 
 // checkDescriptors returns an error if the limit of open files is too low for the object, and
-// otherwise how many maps a run can create in addition. It is called before anything is loaded,
+// otherwise how many descriptors a run can use in addition to those that it needs. It is called before anything is loaded,
 // because the library misinterprets EMFILE as a missing feature of the kernel.
-func checkDescriptors(spec *ebpf.CollectionSpec, o Options) (innerMaps int, err error) {
+func checkDescriptors(spec *ebpf.CollectionSpec, o Options) (optional int, err error) {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return 0, fmt.Errorf("count descriptors: %w", err)
@@ -43,12 +43,12 @@ func checkDescriptors(spec *ebpf.CollectionSpec, o Options) (innerMaps int, err 
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return 0, fmt.Errorf("read RLIMIT_NOFILE: %w", err)
 	}
-	need, inner := descriptors(spec, o)
+	need, optional := descriptors(spec, o)
 	need += len(open)
 	if limit.Cur < uint64(need) {
 		return 0, fmt.Errorf("load object: %w: it needs %d, and %d are allowed", unix.EMFILE, need, limit.Cur)
 	}
-	return int(min(limit.Cur-uint64(need), math.MaxInt32)) + inner, nil
+	return int(min(limit.Cur-uint64(need), math.MaxInt32)) + optional, nil
 }
 
 // returnDescriptors is the number of additional descriptors for a program at returns of user
@@ -58,15 +58,15 @@ const returnDescriptors = 8
 
 // descriptors returns the number of descriptors that the object needs: one for each map, and while
 // a program is loaded one more for each map that it uses; one for each attached program and one for
-// its link; one for each perf buffer; and inner of them for maps of maps.
-func descriptors(spec *ebpf.CollectionSpec, o Options) (n, inner int) {
+// its link; one for each perf buffer; and the optional ones.
+func descriptors(spec *ebpf.CollectionSpec, o Options) (n, optional int) {
 	n = spareDescriptors + 2*len(spec.Maps)
 	for _, m := range spec.Maps {
 		if m.Type == ebpf.ArrayOfMaps {
-			inner += innerMaps
+			optional = optionalDescriptors
 		}
 	}
-	n += inner
+	n += optional
 	for _, h := range Hooks(spec) {
 		if slices.Contains(o.Without, h.Name) {
 			continue
@@ -86,5 +86,5 @@ func descriptors(spec *ebpf.CollectionSpec, o Options) (n, inner int) {
 	if spec.Maps["events"] != nil && o.PerfBuffer {
 		n += ebpf.MustPossibleCPU()
 	}
-	return n, inner
+	return n, optional
 }

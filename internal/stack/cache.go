@@ -10,8 +10,8 @@ import (
 	"github.com/corescope/corescope/internal/limit"
 )
 
-// maxHeld bounds the number of files that are kept open before their symbols are read. Other files
-// are opened again by path, if it still refers to the same file.
+// maxHeld bounds the number of files that are kept open before their symbols are read, by default.
+// Other files are opened again by path, if it still refers to the same file.
 const maxHeld = 1024
 
 // cache has the modules of all processes by identity. If their symbols need more memory than the
@@ -26,6 +26,7 @@ type cache struct {
 	modules map[moduleKey]*module
 	bytes   int64
 	held    int
+	maxHeld int
 }
 
 // module returns the module with a key and adds a reference to it. It takes ownership of h, which
@@ -46,7 +47,7 @@ func (c *cache) module(key moduleKey, h *handle, memory []byte) *module {
 }
 
 func (c *cache) hold(m *module, h *handle) {
-	if m.held != nil || m.loaded.Load() != nil || c.held >= maxHeld {
+	if m.held != nil || m.loaded.Load() != nil || c.held >= c.maxHeld {
 		h.Close()
 		return
 	}

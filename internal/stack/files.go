@@ -33,8 +33,8 @@ type File struct {
 	closed bool    // the handle is closed
 }
 
-// maxFiles bounds the number of open files. If it is reached, the least recently used file is
-// closed.
+// maxFiles bounds the number of open files by default. If it is reached, the least recently used
+// file is closed.
 const maxFiles = 1024
 
 // files are the open files by their identity in the kernel.
@@ -42,6 +42,7 @@ type files struct {
 	mu   sync.Mutex
 	byID map[binary.KernelID]*File
 	tick uint64
+	max  int // bounds byID
 }
 
 // find returns a file that is open, or nil.
@@ -69,7 +70,7 @@ func (fs *files) add(id binary.KernelID, h *handle, path string) *File {
 	if fs.byID == nil {
 		fs.byID = make(map[binary.KernelID]*File)
 	}
-	if len(fs.byID) >= maxFiles {
+	if len(fs.byID) >= fs.max {
 		fs.dropOldest()
 	}
 	fs.tick++

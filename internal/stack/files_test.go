@@ -107,7 +107,7 @@ func TestFindExited(t *testing.T) {
 
 // TestFilesBounds checks that the least recently used files are closed if too many are open.
 func TestFilesBounds(t *testing.T) {
-	var fs files
+	fs := files{max: maxFiles}
 	dir := t.TempDir()
 	var first *File
 	for i := range uint64(maxFiles + 10) {

@@ -71,12 +71,19 @@ func NewProcesses(budget int64) *Processes {
 	}
 	self, _ := openRoot("/")
 	return &Processes{
-		cache: cache{budget: budget, modules: make(map[moduleKey]*module)},
+		cache: cache{budget: budget, modules: make(map[moduleKey]*module), maxHeld: maxHeld},
+		files: files{max: maxFiles},
 		self:  self,
 		now:   time.Now,
 		pids:  make(map[int]*process),
 		roots: make(map[inodeID]*root),
 	}
+}
+
+// SetMaxFiles bounds the number of files that are kept open. Call it before Append.
+func (ps *Processes) SetMaxFiles(n int) {
+	ps.files.max = min(max(n/2, 1), maxFiles)
+	ps.cache.maxHeld = min(n/2, maxHeld)
 }
 
 // SetReporter sets where exceeded limits are reported. Call it before Append.

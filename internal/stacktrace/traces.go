@@ -115,6 +115,7 @@ func New(spec *ebpf.CollectionSpec, o *Frames, u *UserStacks, m Machine) (*Trace
 // and those for the files of process pid are created first, unless pid is 0. notify is called for
 // each file whose table does not fit.
 func (t *Traces) Open(objects *probe.Objects, pid uint32, tables bool, notify func(error)) {
+	t.processes.SetMaxFiles(objects.OptionalDescriptors / 2)
 	if tables {
 		t.unwinding = newUnwinding(objects, t.sizes, t.memory, notify)
 		t.requestProcess(pid)

@@ -92,7 +92,7 @@ func newUnwinding(objects *probe.Objects, sizes sizes, memory int64, notify func
 		sizes: sizes, rules: maps["unwind_rules"], slabs: maps["unwind_slabs"], files: maps["unwind_files"], await: objects.AwaitGracePeriod,
 	}
 	bound := fmt.Sprintf("--unwind-memory is %d MB", memory>>20)
-	if bySlabs := int64(objects.InnerMaps) * m.slabBytes(); bySlabs < memory {
+	if bySlabs := int64(objects.OptionalDescriptors/2) * m.slabBytes(); bySlabs < memory {
 		memory = bySlabs
 		bound = fmt.Sprintf("the limit of open files allows %d MB: raise it with ulimit -n", memory>>20)
 	}

@@ -57,7 +57,8 @@ func work() {
 func newLoad(t testing.TB, place string) *load {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), loadEnv+"=1")
+	// Signals that preempt goroutines would interrupt what the load waits for.
+	cmd.Env = append(os.Environ(), loadEnv+"=1", "GODEBUG=asyncpreemptoff=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
