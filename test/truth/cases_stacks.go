@@ -116,6 +116,9 @@ func profileStacks(out *observed) (all []sampledStack) {
 		frames, _ := r["user_stack"].([]any)
 		for _, f := range frames {
 			frame := row(f.(map[string]any))
+			if frame.str("symbol") == "[incomplete]" {
+				continue // not a frame: the caller of the last one was not found
+			}
 			address, _ := strconv.ParseUint(strings.TrimPrefix(frame.str("address"), "0x"), 16, 64)
 			s.frames = append(s.frames, sampledFrame{address, frame.str("module")})
 		}
