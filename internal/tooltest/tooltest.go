@@ -184,7 +184,7 @@ func JSON(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 	return runJSON(t, tl, args, &Result{}, load)
 }
 
-// attempts is the maximum number of runs of JSONUndisturbed.
+// attempts is the maximum number of runs of JSONUndisturbed and TextUndisturbed.
 const attempts = 20
 
 // JSONUndisturbed is JSON for events in interrupts, for example completed I/O. If the kernel hides
@@ -193,9 +193,20 @@ const attempts = 20
 // must do the same each time.
 func JSONUndisturbed(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 	t.Helper()
+	return undisturbed(t, load, func(load func()) *Result { return JSON(t, tl, args, load) })
+}
+
+// TextUndisturbed is Text for events in interrupts, see JSONUndisturbed.
+func TextUndisturbed(t testing.TB, tl *tool.Tool, args []string, load func()) string {
+	t.Helper()
+	return undisturbed(t, load, func(load func()) string { return Text(t, tl, args, load) })
+}
+
+func undisturbed[R any](t testing.TB, load func(), run func(load func()) R) R {
+	t.Helper()
 	for i := 1; ; i++ {
 		hidden := 0
-		res := JSON(t, tl, args, func() {
+		res := run(func() {
 			before := HiddenRuns()
 			load()
 			hidden = HiddenRuns() - before

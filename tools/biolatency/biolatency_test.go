@@ -169,8 +169,8 @@ func TestQueued(t *testing.T) {
 	l := scheduled(t, "mq-deadline")
 	const n = 100
 	var queued *tooltest.Result
-	stages := tooltest.JSON(t, Tool, []string{"--stages", "-d", l.name}, func() {
-		queued = tooltest.JSONUndisturbed(t, Tool, []string{"-Q", "-d", l.name}, func() { readBlocks(t, l.dev, n) })
+	stages := tooltest.JSONUndisturbed(t, Tool, []string{"--stages", "-d", l.name}, func() {
+		queued = tooltest.JSON(t, Tool, []string{"-Q", "-d", l.name}, func() { readBlocks(t, l.dev, n) })
 	})
 	total := find(t, stages, map[string]string{"stage": "total"})
 	device := find(t, stages, map[string]string{"stage": "device"})
@@ -206,7 +206,7 @@ func TestReports(t *testing.T) {
 func TestText(t *testing.T) {
 	tooltest.AnyAttachType(t)
 	l := newLoop(t, 0)
-	text := tooltest.Text(t, Tool, []string{"-D", "-F", "-m", "-d", l.name}, func() { writeBlocks(t, l.dev, 20) })
+	text := tooltest.TextUndisturbed(t, Tool, []string{"-D", "-F", "-m", "-d", l.name}, func() { writeBlocks(t, l.dev, 20) })
 	for _, want := range []string{
 		"\ndisk = " + l.name + "\tflags = Idle-Sync-Write\n",
 		"     msecs               : count    distribution\n",
@@ -221,7 +221,7 @@ func TestText(t *testing.T) {
 func TestCSV(t *testing.T) {
 	tooltest.AnyAttachType(t)
 	l := newLoop(t, 0)
-	text := tooltest.Text(t, Tool, []string{"-D", "--operations", "--output", "csv", "-d", l.name}, func() { writeBlocks(t, l.dev, 20) })
+	text := tooltest.TextUndisturbed(t, Tool, []string{"-D", "--operations", "--output", "csv", "-d", l.name}, func() { writeBlocks(t, l.dev, 20) })
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if lines[0] != "time,disk,operation,unit,lo,hi,count" {
 		t.Errorf("header is %q", lines[0])

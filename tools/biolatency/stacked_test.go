@@ -193,12 +193,14 @@ func TestStriped(t *testing.T) {
 				t.Logf("set accounting: %v", err)
 			}
 			const n = 2 * chunk / stride // the same number on each
+			left := 0
 			res := tooltest.JSONUndisturbed(t, Tool, []string{"-D", "--operations"}, func() {
 				writeBlocks(t, d.dev, n)
-				if left := entries(t, "bios"); left > 0 {
-					t.Errorf("%d bios remain in the map", left)
-				}
+				left = entries(t, "bios")
 			})
+			if left > 0 {
+				t.Errorf("%d bios remain in the map", left)
+			}
 			for _, disk := range []string{d.name, one.name, two.name} {
 				want := map[bool]float64{true: n, false: n / 2}[disk == d.name]
 				if h := find(t, res, map[string]string{"disk": disk, "operation": "write"}); h.Num("count") != want {

@@ -78,7 +78,7 @@ func TestFilters(t *testing.T) {
 
 func TestText(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
-	out := tooltest.Text(t, Tool, []string{"-d", l.Name, "-Q", "-P", "60"}, func() { tooltest.ReadBlocks(t, l.Dev, 5) })
+	out := tooltest.TextUndisturbed(t, Tool, []string{"-d", l.Name, "-Q", "-P", "60"}, func() { tooltest.ReadBlocks(t, l.Dev, 5) })
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if len(lines) != 6 || strings.Join(strings.Fields(lines[0]), " ") != "TIME(s) COMM PID DISK T SECTOR BYTES P QUE(ms) LAT(ms)" {
 		t.Fatalf("%q", out)
@@ -86,7 +86,7 @@ func TestText(t *testing.T) {
 	if f := strings.Fields(lines[5]); len(f) != 10 || f[3] != l.Name || f[5] != "64" || f[6] != "4096" || f[7] != "R" {
 		t.Errorf("%q", lines[5])
 	}
-	out = tooltest.Text(t, Tool, []string{"-d", l.Name, "-t"}, func() { tooltest.ReadBlocks(t, l.Dev, 1) })
+	out = tooltest.TextUndisturbed(t, Tool, []string{"-d", l.Name, "-t"}, func() { tooltest.ReadBlocks(t, l.Dev, 1) })
 	if !strings.HasPrefix(out, "TIME     COMM ") {
 		t.Errorf("%q", out)
 	}

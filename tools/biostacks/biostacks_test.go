@@ -50,7 +50,8 @@ func timed(f func()) time.Duration {
 	return time.Since(begin)
 }
 
-// buffered reads n blocks through the page cache, which contains none of them, without read-ahead.
+// buffered reads n blocks through the page cache without read-ahead, after it has removed the
+// blocks of an earlier call from the cache.
 func buffered(t *testing.T, path string, n int) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -58,6 +59,9 @@ func buffered(t *testing.T, path string, n int) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.BLKFLSBUF, 0); err != nil {
+		t.Fatal(err)
+	}
 	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_RANDOM); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +121,7 @@ func TestFilters(t *testing.T) {
 
 func TestText(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
-	out := tooltest.Text(t, Tool, []string{"-m", "-d", l.Name}, func() { tooltest.ReadBlocks(t, l.Dev, 20) })
+	out := tooltest.TextUndisturbed(t, Tool, []string{"-m", "-d", l.Name}, func() { tooltest.ReadBlocks(t, l.Dev, 20) })
 	title := fmt.Sprintf(" %d %s\n    ", os.Getpid(), l.Name)
 	if !strings.Contains(out, title) || !strings.Contains(out, "\n    blkdev_read_iter\n") || !strings.Contains(out, "msecs") {
 		t.Errorf("text is %s", out)

@@ -75,7 +75,7 @@ func TestFilter(t *testing.T) {
 
 func TestText(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
-	out := tooltest.Text(t, Tool, []string{"-d", l.Name, "-s", "io", "60"}, func() { tooltest.ReadBlocks(t, l.Dev, 25) })
+	out := tooltest.TextUndisturbed(t, Tool, []string{"-d", l.Name, "-s", "io", "60"}, func() { tooltest.ReadBlocks(t, l.Dev, 25) })
 	lines := strings.Split(out, "\n")
 	if len(lines) < 3 || !strings.Contains(lines[0], " loadavg: ") || strings.Join(strings.Fields(lines[1]), " ") != "PID COMM D MAJ MIN DISK I/O Kbytes AVGms" {
 		t.Fatalf("%q", out)
