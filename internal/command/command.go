@@ -62,7 +62,7 @@ func (c *Command) named(path string) *tool.Tool {
 func (c *Command) find(name string) *tool.Tool {
 	for _, t := range c.Tools {
 		if t := t.As(name); t != nil {
-			return t
+			return t.OfVersion(c.Version)
 		}
 	}
 	return nil

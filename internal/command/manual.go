@@ -71,6 +71,8 @@ func (c *Command) page() *manual.Page {
 	p.Text("One binary contains all tools. It runs the tool whose name it is called by, through a symbolic link, which can " +
 		"have a prefix or a suffix (bpf-execsnoop, execsnoop-bpfcc), or the tool that its first argument names. " +
 		"The BPF programs are precompiled, and adapted to the types of the running kernel when they are loaded (CO-RE).")
+	p.Text("The long name of a flag can be abbreviated as long as it is unambiguous (--dur for --duration), and can be " +
+		"written with underscores.")
 	p.Section("VERBS")
 	for _, v := range verbs() {
 		p.Item(v.name, v.args, v.summary)

@@ -33,6 +33,43 @@ func (t *Tool) Help(w io.Writer) error {
 	return nil
 }
 
+// usageWidth is the maximum length of a line of Usage.
+const usageWidth = 80
+
+// Usage writes the names of all flags and of the positional arguments, without their meaning.
+func (t *Tool) Usage(w io.Writer) error {
+	start := "Usage: " + t.Name
+	words := []string{}
+	for _, g := range t.Flags {
+		for _, f := range g.Flags {
+			if f.Position != "" {
+				continue
+			}
+			names := "--" + f.Long
+			if f.Short != "" {
+				names = "-" + f.Short + "|" + names
+			}
+			words = append(words, "["+strings.TrimRight(names+" "+f.Arg, " ")+"]")
+		}
+	}
+	if p := strings.TrimSpace(usage("", t.Flags)); p != "" {
+		words = append(words, p)
+	}
+	text, width := start, len(start)
+	for _, word := range words {
+		if width+1+len(word) > usageWidth {
+			text += "\n" + strings.Repeat(" ", len(start))
+			width = len(start)
+		}
+		text += " " + word
+		width += 1 + len(word)
+	}
+	if _, err := io.WriteString(w, text+"\n"); err != nil {
+		return fmt.Errorf("write usage: %w", err)
+	}
+	return nil
+}
+
 // usage appends the positional arguments to start: "[interval [count]]".
 func usage(start string, groups []FlagGroup) string {
 	end := ""

@@ -18,7 +18,8 @@
 //	       the same value. A different value of the other flag is refused
 //	help   one line
 //
-// Underscores and dashes in long names are equivalent, because tools of BCC use both.
+// Underscores and dashes in long names are equivalent, because tools of BCC use both. A long name can
+// be abbreviated as long as it is unambiguous, as argparse and argp accept it.
 package flags
 
 import (
@@ -54,6 +55,7 @@ type Set struct {
 	ids       []func() IDs
 	synonyms  []synonym
 	checks    []checker
+	parsing   bool // long names can be abbreviations
 }
 
 type position struct {
@@ -70,10 +72,11 @@ func New(name string) *Set {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.SortFlags = false
 	fs.Usage = func() {}
+	s := &Set{flags: fs, vars: map[string]func() any{}, flagOf: map[string]string{}, allowed: map[string]string{}}
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+		return pflag.NormalizedName(s.complete(strings.ReplaceAll(name, "_", "-")))
 	})
-	return &Set{flags: fs, vars: map[string]func() any{}, flagOf: map[string]string{}, allowed: map[string]string{}}
+	return s
 }
 
 // Add adds flags for the fields of *opts. shorts replaces or removes ("") short names; its keys are
@@ -176,11 +179,14 @@ func (s *Set) Describe(name, help string) { s.flags.Lookup(name).Usage = help }
 
 // Parse parses the arguments into the structs. It returns ErrHelp or ErrUsage.
 func (s *Set) Parse(args []string) error {
-	if err := s.flags.Parse(args); err != nil {
-		if errors.Is(err, ErrHelp) {
-			return err
-		}
-		return Usage(err)
+	s.parsing = true
+	err := s.flags.Parse(args)
+	s.parsing = false
+	if errors.Is(err, ErrHelp) {
+		return err
+	}
+	if err != nil {
+		return Usage(s.explainUnknown(err))
 	}
 	rest := s.flags.Args()
 	for i, arg := range rest {

@@ -37,6 +37,13 @@ func (t *Tool) As(name string) *Tool {
 	return &other
 }
 
+// OfVersion returns the tool as a part of this version of the program.
+func (t *Tool) OfVersion(version string) *Tool {
+	other := *t
+	other.version = version
+	return &other
+}
+
 // Self returns the tool under its own name.
 func (t *Tool) Self() *Tool {
 	if t.self != nil {

@@ -249,6 +249,22 @@ func (l *line) help(w io.Writer) error {
 	return d.Help(w)
 }
 
+func (l *line) usage(w io.Writer) error {
+	groups, err := l.tool.flagGroups()
+	if err != nil {
+		return err
+	}
+	d := l.tool.document(groups)
+	return d.Usage(w)
+}
+
+func (t *Tool) printVersion(w io.Writer) error {
+	if _, err := fmt.Fprintf(w, "%s (corescope %s)\n", t.Name, t.version); err != nil {
+		return fmt.Errorf("write version: %w", err)
+	}
+	return nil
+}
+
 // formats lists the values of --output for the source.
 func formats(src Source) []output.Format {
 	all := []output.Format{output.Text, output.JSON, output.CSV}

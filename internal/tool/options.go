@@ -35,6 +35,8 @@ type common struct {
 	BTF      string         `flag:"btf" arg:"FILE" help:"file with the kernel's BTF, if /sys/kernel/btf/vmlinux does not exist; also CORESCOPE_BTF"`
 	AnyBTF   bool           `flag:"any-btf" help:"use the BTF of --btf even if it differs from that of the running kernel; values may be wrong"`
 	Perf     bool           `flag:"perf-buffer" help:"send events through perf buffers even if the kernel supports the ring buffer"`
+	Usage    bool           `flag:"usage" help:"print the names of all flags, and exit"`
+	Version  bool           `flag:"version,V" help:"print the version, and exit"`
 }
 
 // selection is the flag of tools with rows.

@@ -54,6 +54,10 @@ func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer
 	switch {
 	case errors.Is(err, flags.ErrHelp):
 		err = errors.Join(err, l.help(out))
+	case l.common.Usage:
+		err = l.usage(out)
+	case l.common.Version:
+		err = t.printVersion(out)
 	case err != nil:
 		err = fmt.Errorf("%w (see %s --help)", err, t.Name)
 	default:

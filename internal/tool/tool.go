@@ -51,8 +51,9 @@ type Tool struct {
 	Spec
 	// self and args are set for an alias: the tool under its own name, and the arguments that
 	// the alias stands for.
-	self *Tool
-	args []string
+	self    *Tool
+	args    []string
+	version string // of the program, for --version
 	// build returns the options of a run, and a function that creates the source from them.
 	build func() (options any, source func(*Env) (Source, error))
 }
