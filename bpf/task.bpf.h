@@ -27,6 +27,21 @@ const volatile char targ_comm[TASK_COMM_LEN] = {};
 const volatile __u64 targ_cgroup_id = 0;
 
 /*
+ * --cgroupmap and --mntnsmap: IDs of cgroups (v2), and inode numbers of mount namespaces. User space
+ * replaces these by maps that another program has pinned and updates. Otherwise task_in_no_map()
+ * is removed with them before the load (probe.Cut).
+ */
+const volatile bool targ_by_cgroup_map = false;
+const volatile bool targ_by_mntns_map = false;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u64);
+} targ_cgroup_map SEC(".maps"), targ_mntns_map SEC(".maps");
+
+/*
  * The inode number of the PID namespace that corescope runs in, 0 for the initial one. --pid,
  * /proc and perf's records have the IDs of that namespace, task->pid and task->tgid those of the
  * initial one.
@@ -149,6 +164,23 @@ static __always_inline bool id_in(__u32 id, const volatile __u32 *ids, __u32 nr)
 	return false;
 }
 
+static __noinline int task_in_no_map(struct task_struct *p)
+{
+	__u64 id;
+
+	if (targ_by_cgroup_map) {
+		id = BPF_CORE_READ(p, cgroups, dfl_cgrp, kn, id);
+		if (!bpf_map_lookup_elem(&targ_cgroup_map, &id))
+			return 1;
+	}
+	if (targ_by_mntns_map) {
+		id = BPF_CORE_READ(p, nsproxy, mnt_ns, ns.inum);
+		if (!bpf_map_lookup_elem(&targ_mntns_map, &id))
+			return 1;
+	}
+	return 0;
+}
+
 /*
  * Applies the task filter to a task that acts for a cgroup, which can be another one than its own.
  */
@@ -170,7 +202,7 @@ static __always_inline bool task_wanted_in(struct task_struct *p, struct cgroup 
 		return false;
 	if (targ_cgroup_id && !cgroup_is_under(cgrp, targ_cgroup_id))
 		return false;
-	return true;
+	return !task_in_no_map(p);
 }
 
 /* Applies the task filter to any task. Tools pass the task that the event belongs to. */

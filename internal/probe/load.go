@@ -21,6 +21,8 @@ import (
 type Options struct {
 	// Variables are constants of the programs, by name.
 	Variables map[string]any
+	// Maps replace maps of the object, by name. They belong to Objects once Load has succeeded.
+	Maps map[string]*ebpf.Map
 	// MapEntries has the sizes of maps in entries, by name; for a ring buffer in bytes.
 	MapEntries map[string]uint32
 	// PerfBuffer replaces the ring buffer "events" by perf buffers. If the kernel has no ring
@@ -130,6 +132,9 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		iterators: map[Iterator]*link.Iter{}, grace: grace, returns: map[returnKey]*exits{},
 	}
 	objects.user = newUser(objects)
+	for name, m := range o.Maps {
+		objects.Maps[name] = m
+	}
 	return objects, nil
 }
 
@@ -164,10 +169,26 @@ func setUp(spec *ebpf.CollectionSpec, o Options) error {
 		}
 	}
 	preallocate(spec, o.Kernel)
+	if err := describeMaps(spec, o.Maps); err != nil {
+		return err
+	}
 	useMulti(spec, &o)
 	if m := spec.Maps["events"]; m != nil && o.PerfBuffer {
 		m.Type, m.KeySize, m.ValueSize, m.MaxEntries = ebpf.PerfEventArray, 4, 4, 0
 		return setVariable(spec, "event_perf_buffer", true)
+	}
+	return nil
+}
+
+// describeMaps changes the definitions of maps to those of the maps that replace them.
+func describeMaps(spec *ebpf.CollectionSpec, replacements map[string]*ebpf.Map) error {
+	for name, m := range replacements {
+		s := spec.Maps[name]
+		if s == nil {
+			return fmt.Errorf("replace map %s: the object does not contain it", name)
+		}
+		s.Type, s.KeySize, s.ValueSize, s.MaxEntries, s.Flags = m.Type(), m.KeySize(), m.ValueSize(), m.MaxEntries(), m.Flags()
+		s.Key, s.Value = nil, nil
 	}
 	return nil
 }

@@ -94,6 +94,8 @@ type tasks struct {
 	Comm      string   `flag:"comm" arg:"NAME" help:"only tasks with this name; NAME* matches a prefix"`
 	Cgroup    string   `flag:"cgroup" arg:"PATH" help:"only tasks in this cgroup or its descendants"`
 	Container string   `flag:"container" arg:"NAME|ID" help:"only tasks in this container"`
+	CgroupMap string   `flag:"cgroupmap" arg:"PATH" help:"only tasks in the cgroups (v2, without descendants) whose IDs are keys of the hash map pinned at PATH"`
+	MntNSMap  string   `flag:"mntnsmap" arg:"PATH" help:"only tasks in the mount namespaces whose inode numbers are keys of the hash map pinned at PATH"`
 }
 
 // variables returns the values of the filter's constants in BPF programs. If the selected cgroup
@@ -112,6 +114,11 @@ func (t *tasks) variables(env *Env, kernel *probe.Kernel, spec *ebpf.CollectionS
 	controller, err := t.cgroup(env, vars)
 	if err != nil {
 		return nil, err
+	}
+	for name, path := range t.maps() {
+		if path != "" {
+			vars["targ_by_"+strings.TrimPrefix(name, "targ_")] = true
+		}
 	}
 	vars["task_filter"] = len(vars) > 0
 	if controller != "" {

@@ -302,15 +302,22 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	if err != nil {
 		return nil, err
 	}
+	pinned, err := l.tasks.pinned(spec)
+	if err != nil {
+		return nil, err
+	}
 	objects, err := probe.Load(spec, probe.Options{
-		Variables: vars, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf,
+		Variables: vars, Maps: pinned, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf,
 		Without: l.without(plan), Optional: plan.Optional, StandIns: plan.StandIns, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
 		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes,
 	})
+	if err != nil {
+		return nil, errors.Join(err, closeMaps(pinned))
+	}
 	if l.command != nil {
 		l.command.objects = objects
 	}
-	return objects, err
+	return objects, nil
 }
 
 // files returns the files of the plan, limited to the processes of the command line.

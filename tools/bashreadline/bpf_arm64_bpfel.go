@@ -20,6 +20,8 @@ const (
 	bpfMapLost               = "lost"
 	bpfMapScratchZero        = "scratch_zero"
 	bpfMapScratches          = "scratches"
+	bpfMapTargCgroupMap      = "targ_cgroup_map"
+	bpfMapTargMntnsMap       = "targ_mntns_map"
 	bpfProgLineUprobeBash    = "line__uprobe__bash"
 	bpfProgLineUprobeLibrary = "line__uprobe__library"
 	bpfVarEventLastWakeupNs  = "event_last_wakeup_ns"
@@ -28,6 +30,8 @@ const (
 	bpfVarEventWakeupNs      = "event_wakeup_ns"
 	bpfVarLocalPidns         = "local_pidns"
 	bpfVarTargAnyProgram     = "targ_any_program"
+	bpfVarTargByCgroupMap    = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap     = "targ_by_mntns_map"
 	bpfVarTargByUid          = "targ_by_uid"
 	bpfVarTargCgroupId       = "targ_cgroup_id"
 	bpfVarTargComm           = "targ_comm"
@@ -91,10 +95,12 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events      *ebpf.MapSpec `ebpf:"events"`
-	Lost        *ebpf.MapSpec `ebpf:"lost"`
-	ScratchZero *ebpf.MapSpec `ebpf:"scratch_zero"`
-	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	ScratchZero   *ebpf.MapSpec `ebpf:"scratch_zero"`
+	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -107,6 +113,8 @@ type bpfVariableSpecs struct {
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TargAnyProgram    *ebpf.VariableSpec `ebpf:"targ_any_program"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -140,10 +148,12 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events      *ebpf.Map `ebpf:"events"`
-	Lost        *ebpf.Map `ebpf:"lost"`
-	ScratchZero *ebpf.Map `ebpf:"scratch_zero"`
-	Scratches   *ebpf.Map `ebpf:"scratches"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	ScratchZero   *ebpf.Map `ebpf:"scratch_zero"`
+	Scratches     *ebpf.Map `ebpf:"scratches"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -152,6 +162,8 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.ScratchZero,
 		m.Scratches,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -165,6 +177,8 @@ type bpfVariables struct {
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	TargAnyProgram    *ebpf.Variable `ebpf:"targ_any_program"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

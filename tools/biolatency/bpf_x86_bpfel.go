@@ -70,6 +70,8 @@ const (
 	bpfMapHistsPlain       = "hists_plain"
 	bpfMapIos              = "ios"
 	bpfMapLost             = "lost"
+	bpfMapTargCgroupMap    = "targ_cgroup_map"
+	bpfMapTargMntnsMap     = "targ_mntns_map"
 	bpfProgBiocompleteBtf  = "biocomplete__btf"
 	bpfProgBiocompleteRaw  = "biocomplete__raw"
 	bpfProgBioqueueBtf     = "bioqueue__btf"
@@ -100,6 +102,8 @@ const (
 	bpfVarIosKept          = "ios_kept"
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarStageType        = "stage_type"
+	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -189,12 +193,14 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Bios       *ebpf.MapSpec `ebpf:"bios"`
-	Counters   *ebpf.MapSpec `ebpf:"counters"`
-	Hists      *ebpf.MapSpec `ebpf:"hists"`
-	HistsPlain *ebpf.MapSpec `ebpf:"hists_plain"`
-	Ios        *ebpf.MapSpec `ebpf:"ios"`
-	Lost       *ebpf.MapSpec `ebpf:"lost"`
+	Bios          *ebpf.MapSpec `ebpf:"bios"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Hists         *ebpf.MapSpec `ebpf:"hists"`
+	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
+	Ios           *ebpf.MapSpec `ebpf:"ios"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -212,6 +218,8 @@ type bpfVariableSpecs struct {
 	IosKept          *ebpf.VariableSpec `ebpf:"ios_kept"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	StageType        *ebpf.VariableSpec `ebpf:"stage_type"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -254,12 +262,14 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Bios       *ebpf.Map `ebpf:"bios"`
-	Counters   *ebpf.Map `ebpf:"counters"`
-	Hists      *ebpf.Map `ebpf:"hists"`
-	HistsPlain *ebpf.Map `ebpf:"hists_plain"`
-	Ios        *ebpf.Map `ebpf:"ios"`
-	Lost       *ebpf.Map `ebpf:"lost"`
+	Bios          *ebpf.Map `ebpf:"bios"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Hists         *ebpf.Map `ebpf:"hists"`
+	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
+	Ios           *ebpf.Map `ebpf:"ios"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -270,6 +280,8 @@ func (m *bpfMaps) Close() error {
 		m.HistsPlain,
 		m.Ios,
 		m.Lost,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -288,6 +300,8 @@ type bpfVariables struct {
 	IosKept          *ebpf.Variable `ebpf:"ios_kept"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	StageType        *ebpf.Variable `ebpf:"stage_type"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

@@ -59,6 +59,8 @@ const (
 	bpfMapEvents            = "events"
 	bpfMapIos               = "ios"
 	bpfMapLost              = "lost"
+	bpfMapTargCgroupMap     = "targ_cgroup_map"
+	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgCompleteBtf      = "complete__btf"
 	bpfProgCompleteRaw      = "complete__raw"
 	bpfProgInsertBtf        = "insert__btf"
@@ -84,6 +86,8 @@ const (
 	bpfVarIosCount          = "ios_count"
 	bpfVarIosKept           = "ios_kept"
 	bpfVarLocalPidns        = "local_pidns"
+	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
 	bpfVarTargComm          = "targ_comm"
@@ -163,10 +167,12 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Counters *ebpf.MapSpec `ebpf:"counters"`
-	Events   *ebpf.MapSpec `ebpf:"events"`
-	Ios      *ebpf.MapSpec `ebpf:"ios"`
-	Lost     *ebpf.MapSpec `ebpf:"lost"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Ios           *ebpf.MapSpec `ebpf:"ios"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -183,6 +189,8 @@ type bpfVariableSpecs struct {
 	IosCount          *ebpf.VariableSpec `ebpf:"ios_count"`
 	IosKept           *ebpf.VariableSpec `ebpf:"ios_kept"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -219,10 +227,12 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Counters *ebpf.Map `ebpf:"counters"`
-	Events   *ebpf.Map `ebpf:"events"`
-	Ios      *ebpf.Map `ebpf:"ios"`
-	Lost     *ebpf.Map `ebpf:"lost"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Ios           *ebpf.Map `ebpf:"ios"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -231,6 +241,8 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Ios,
 		m.Lost,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -248,6 +260,8 @@ type bpfVariables struct {
 	IosCount          *ebpf.Variable `ebpf:"ios_count"`
 	IosKept           *ebpf.Variable `ebpf:"ios_kept"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

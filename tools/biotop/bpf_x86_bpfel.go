@@ -43,6 +43,8 @@ const (
 	bpfMapIos              = "ios"
 	bpfMapLost             = "lost"
 	bpfMapTable            = "table"
+	bpfMapTargCgroupMap    = "targ_cgroup_map"
+	bpfMapTargMntnsMap     = "targ_mntns_map"
 	bpfProgCompleteBtf     = "complete__btf"
 	bpfProgCompleteRaw     = "complete__raw"
 	bpfProgIssueBtf        = "issue__btf"
@@ -64,6 +66,8 @@ const (
 	bpfVarIosKept          = "ios_kept"
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarTableEmpty       = "table_empty"
+	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -140,10 +144,12 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Counters *ebpf.MapSpec `ebpf:"counters"`
-	Ios      *ebpf.MapSpec `ebpf:"ios"`
-	Lost     *ebpf.MapSpec `ebpf:"lost"`
-	Table    *ebpf.MapSpec `ebpf:"table"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Ios           *ebpf.MapSpec `ebpf:"ios"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Table         *ebpf.MapSpec `ebpf:"table"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -158,6 +164,8 @@ type bpfVariableSpecs struct {
 	IosKept          *ebpf.VariableSpec `ebpf:"ios_kept"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -193,10 +201,12 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Counters *ebpf.Map `ebpf:"counters"`
-	Ios      *ebpf.Map `ebpf:"ios"`
-	Lost     *ebpf.Map `ebpf:"lost"`
-	Table    *ebpf.Map `ebpf:"table"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Ios           *ebpf.Map `ebpf:"ios"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Table         *ebpf.Map `ebpf:"table"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -205,6 +215,8 @@ func (m *bpfMaps) Close() error {
 		m.Ios,
 		m.Lost,
 		m.Table,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -220,6 +232,8 @@ type bpfVariables struct {
 	IosKept          *ebpf.Variable `ebpf:"ios_kept"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

@@ -27,6 +27,8 @@ const (
 	bpfMapLost             = "lost"
 	bpfMapOwners           = "owners"
 	bpfMapReporters        = "reporters"
+	bpfMapTargCgroupMap    = "targ_cgroup_map"
+	bpfMapTargMntnsMap     = "targ_mntns_map"
 	bpfProgHolders         = "holders"
 	bpfProgLinks           = "links"
 	bpfProgMaps            = "maps"
@@ -37,6 +39,8 @@ const (
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarPercpuNr         = "percpu_nr"
 	bpfVarPercpuOffsets    = "percpu_offsets"
+	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -102,9 +106,11 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Lost      *ebpf.MapSpec `ebpf:"lost"`
-	Owners    *ebpf.MapSpec `ebpf:"owners"`
-	Reporters *ebpf.MapSpec `ebpf:"reporters"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Owners        *ebpf.MapSpec `ebpf:"owners"`
+	Reporters     *ebpf.MapSpec `ebpf:"reporters"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -117,6 +123,8 @@ type bpfVariableSpecs struct {
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	PercpuNr         *ebpf.VariableSpec `ebpf:"percpu_nr"`
 	PercpuOffsets    *ebpf.VariableSpec `ebpf:"percpu_offsets"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -150,9 +158,11 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Lost      *ebpf.Map `ebpf:"lost"`
-	Owners    *ebpf.Map `ebpf:"owners"`
-	Reporters *ebpf.Map `ebpf:"reporters"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Owners        *ebpf.Map `ebpf:"owners"`
+	Reporters     *ebpf.Map `ebpf:"reporters"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -160,6 +170,8 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.Owners,
 		m.Reporters,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -173,6 +185,8 @@ type bpfVariables struct {
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	PercpuNr         *ebpf.Variable `ebpf:"percpu_nr"`
 	PercpuOffsets    *ebpf.Variable `ebpf:"percpu_offsets"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

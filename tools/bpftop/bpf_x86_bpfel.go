@@ -21,6 +21,8 @@ const (
 	bpfMapOwners           = "owners"
 	bpfMapReporters        = "reporters"
 	bpfMapTable            = "table"
+	bpfMapTargCgroupMap    = "targ_cgroup_map"
+	bpfMapTargMntnsMap     = "targ_mntns_map"
 	bpfMapTrackedPrograms  = "tracked_programs"
 	bpfProgFreeBtf         = "free__btf"
 	bpfProgFreeRaw         = "free__raw"
@@ -33,6 +35,8 @@ const (
 	bpfVarPercpuNr         = "percpu_nr"
 	bpfVarPercpuOffsets    = "percpu_offsets"
 	bpfVarTableEmpty       = "table_empty"
+	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -104,6 +108,8 @@ type bpfMapSpecs struct {
 	Owners          *ebpf.MapSpec `ebpf:"owners"`
 	Reporters       *ebpf.MapSpec `ebpf:"reporters"`
 	Table           *ebpf.MapSpec `ebpf:"table"`
+	TargCgroupMap   *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap    *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 	TrackedPrograms *ebpf.MapSpec `ebpf:"tracked_programs"`
 }
 
@@ -118,6 +124,8 @@ type bpfVariableSpecs struct {
 	PercpuNr         *ebpf.VariableSpec `ebpf:"percpu_nr"`
 	PercpuOffsets    *ebpf.VariableSpec `ebpf:"percpu_offsets"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -157,6 +165,8 @@ type bpfMaps struct {
 	Owners          *ebpf.Map `ebpf:"owners"`
 	Reporters       *ebpf.Map `ebpf:"reporters"`
 	Table           *ebpf.Map `ebpf:"table"`
+	TargCgroupMap   *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap    *ebpf.Map `ebpf:"targ_mntns_map"`
 	TrackedPrograms *ebpf.Map `ebpf:"tracked_programs"`
 }
 
@@ -167,6 +177,8 @@ func (m *bpfMaps) Close() error {
 		m.Owners,
 		m.Reporters,
 		m.Table,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 		m.TrackedPrograms,
 	)
 }
@@ -182,6 +194,8 @@ type bpfVariables struct {
 	PercpuNr         *ebpf.Variable `ebpf:"percpu_nr"`
 	PercpuOffsets    *ebpf.Variable `ebpf:"percpu_offsets"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

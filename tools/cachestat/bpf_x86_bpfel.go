@@ -16,6 +16,8 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	bpfMapTargCgroupMap      = "targ_cgroup_map"
+	bpfMapTargMntnsMap       = "targ_mntns_map"
 	bpfMapTotals             = "totals"
 	bpfProgAccessedFentry    = "accessed__fentry"
 	bpfProgAccessedKprobe    = "accessed__kprobe"
@@ -31,6 +33,8 @@ const (
 	bpfProgDirtiesRaw        = "dirties__raw"
 	bpfVarCountEpoch         = "count_epoch"
 	bpfVarLocalPidns         = "local_pidns"
+	bpfVarTargByCgroupMap    = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap     = "targ_by_mntns_map"
 	bpfVarTargByUid          = "targ_by_uid"
 	bpfVarTargCgroupId       = "targ_cgroup_id"
 	bpfVarTargComm           = "targ_comm"
@@ -104,7 +108,9 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Totals *ebpf.MapSpec `ebpf:"totals"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
+	Totals        *ebpf.MapSpec `ebpf:"totals"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -113,6 +119,8 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -146,11 +154,15 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Totals *ebpf.Map `ebpf:"totals"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
+	Totals        *ebpf.Map `ebpf:"totals"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 		m.Totals,
 	)
 }
@@ -161,6 +173,8 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

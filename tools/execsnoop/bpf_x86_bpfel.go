@@ -19,6 +19,8 @@ const (
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
 	bpfMapScratch           = "scratch"
+	bpfMapTargCgroupMap     = "targ_cgroup_map"
+	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfMapWalks             = "walks"
 	bpfProgExecBtf          = "exec__btf"
 	bpfProgExecRaw          = "exec__raw"
@@ -28,6 +30,8 @@ const (
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
 	bpfVarLocalPidns        = "local_pidns"
+	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
 	bpfVarTargComm          = "targ_comm"
@@ -96,10 +100,12 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events  *ebpf.MapSpec `ebpf:"events"`
-	Lost    *ebpf.MapSpec `ebpf:"lost"`
-	Scratch *ebpf.MapSpec `ebpf:"scratch"`
-	Walks   *ebpf.MapSpec `ebpf:"walks"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
+	Walks         *ebpf.MapSpec `ebpf:"walks"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -110,6 +116,8 @@ type bpfVariableSpecs struct {
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -146,10 +154,12 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events  *ebpf.Map `ebpf:"events"`
-	Lost    *ebpf.Map `ebpf:"lost"`
-	Scratch *ebpf.Map `ebpf:"scratch"`
-	Walks   *ebpf.Map `ebpf:"walks"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Scratch       *ebpf.Map `ebpf:"scratch"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
+	Walks         *ebpf.Map `ebpf:"walks"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -157,6 +167,8 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Lost,
 		m.Scratch,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 		m.Walks,
 	)
 }
@@ -169,6 +181,8 @@ type bpfVariables struct {
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

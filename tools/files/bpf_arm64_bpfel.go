@@ -28,12 +28,16 @@ const (
 	bpfMapLost             = "lost"
 	bpfMapReporters        = "reporters"
 	bpfMapScratch          = "scratch"
+	bpfMapTargCgroupMap    = "targ_cgroup_map"
+	bpfMapTargMntnsMap     = "targ_mntns_map"
 	bpfProgFiles           = "files"
 	bpfProgPlaces          = "places"
 	bpfVarHolderRound      = "holder_round"
 	bpfVarLocalPidns       = "local_pidns"
+	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
 	bpfVarTargByDev        = "targ_by_dev"
 	bpfVarTargByFile       = "targ_by_file"
+	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -101,9 +105,11 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Lost      *ebpf.MapSpec `ebpf:"lost"`
-	Reporters *ebpf.MapSpec `ebpf:"reporters"`
-	Scratch   *ebpf.MapSpec `ebpf:"scratch"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Reporters     *ebpf.MapSpec `ebpf:"reporters"`
+	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -112,8 +118,10 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	HolderRound      *ebpf.VariableSpec `ebpf:"holder_round"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByDev        *ebpf.VariableSpec `ebpf:"targ_by_dev"`
 	TargByFile       *ebpf.VariableSpec `ebpf:"targ_by_file"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -151,9 +159,11 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Lost      *ebpf.Map `ebpf:"lost"`
-	Reporters *ebpf.Map `ebpf:"reporters"`
-	Scratch   *ebpf.Map `ebpf:"scratch"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Reporters     *ebpf.Map `ebpf:"reporters"`
+	Scratch       *ebpf.Map `ebpf:"scratch"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -161,6 +171,8 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.Reporters,
 		m.Scratch,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -170,8 +182,10 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	HolderRound      *ebpf.Variable `ebpf:"holder_round"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByDev        *ebpf.Variable `ebpf:"targ_by_dev"`
 	TargByFile       *ebpf.Variable `ebpf:"targ_by_file"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

@@ -19,12 +19,16 @@ const (
 	bpfMapCounters         = "counters"
 	bpfMapLost             = "lost"
 	bpfMapTable            = "table"
+	bpfMapTargCgroupMap    = "targ_cgroup_map"
+	bpfMapTargMntnsMap     = "targ_mntns_map"
 	bpfProgExitBtf         = "exit__btf"
 	bpfProgExitRaw         = "exit__raw"
 	bpfVarCountEpoch       = "count_epoch"
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarTableEmpty       = "table_empty"
 	bpfVarTargAll          = "targ_all"
+	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -93,9 +97,11 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Counters *ebpf.MapSpec `ebpf:"counters"`
-	Lost     *ebpf.MapSpec `ebpf:"lost"`
-	Table    *ebpf.MapSpec `ebpf:"table"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Table         *ebpf.MapSpec `ebpf:"table"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -106,6 +112,8 @@ type bpfVariableSpecs struct {
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargAll          *ebpf.VariableSpec `ebpf:"targ_all"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -144,9 +152,11 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Counters *ebpf.Map `ebpf:"counters"`
-	Lost     *ebpf.Map `ebpf:"lost"`
-	Table    *ebpf.Map `ebpf:"table"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Table         *ebpf.Map `ebpf:"table"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -154,6 +164,8 @@ func (m *bpfMaps) Close() error {
 		m.Counters,
 		m.Lost,
 		m.Table,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -165,6 +177,8 @@ type bpfVariables struct {
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargAll          *ebpf.Variable `ebpf:"targ_all"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

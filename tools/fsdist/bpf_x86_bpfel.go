@@ -21,6 +21,8 @@ const (
 	bpfMapHists                = "hists"
 	bpfMapHistsPlain           = "hists_plain"
 	bpfMapLost                 = "lost"
+	bpfMapTargCgroupMap        = "targ_cgroup_map"
+	bpfMapTargMntnsMap         = "targ_mntns_map"
 	bpfProgEndedBtf            = "ended__btf"
 	bpfProgEndedRaw            = "ended__raw"
 	bpfProgFunctionFentryBegin = "function__fentry__begin"
@@ -38,6 +40,8 @@ const (
 	bpfVarHistPlain            = "hist_plain"
 	bpfVarHistUnitNs           = "hist_unit_ns"
 	bpfVarLocalPidns           = "local_pidns"
+	bpfVarTargByCgroupMap      = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap       = "targ_by_mntns_map"
 	bpfVarTargByUid            = "targ_by_uid"
 	bpfVarTargCgroupId         = "targ_cgroup_id"
 	bpfVarTargComm             = "targ_comm"
@@ -112,11 +116,13 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Calls      *ebpf.MapSpec `ebpf:"calls"`
-	Counters   *ebpf.MapSpec `ebpf:"counters"`
-	Hists      *ebpf.MapSpec `ebpf:"hists"`
-	HistsPlain *ebpf.MapSpec `ebpf:"hists_plain"`
-	Lost       *ebpf.MapSpec `ebpf:"lost"`
+	Calls         *ebpf.MapSpec `ebpf:"calls"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Hists         *ebpf.MapSpec `ebpf:"hists"`
+	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -130,6 +136,8 @@ type bpfVariableSpecs struct {
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -166,11 +174,13 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Calls      *ebpf.Map `ebpf:"calls"`
-	Counters   *ebpf.Map `ebpf:"counters"`
-	Hists      *ebpf.Map `ebpf:"hists"`
-	HistsPlain *ebpf.Map `ebpf:"hists_plain"`
-	Lost       *ebpf.Map `ebpf:"lost"`
+	Calls         *ebpf.Map `ebpf:"calls"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Hists         *ebpf.Map `ebpf:"hists"`
+	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -180,6 +190,8 @@ func (m *bpfMaps) Close() error {
 		m.Hists,
 		m.HistsPlain,
 		m.Lost,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -194,6 +206,8 @@ type bpfVariables struct {
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

@@ -22,6 +22,8 @@ const (
 	bpfMapLost                 = "lost"
 	bpfMapScratchZero          = "scratch_zero"
 	bpfMapScratches            = "scratches"
+	bpfMapTargCgroupMap        = "targ_cgroup_map"
+	bpfMapTargMntnsMap         = "targ_mntns_map"
 	bpfProgEndedBtf            = "ended__btf"
 	bpfProgEndedRaw            = "ended__raw"
 	bpfProgFunctionFentryBegin = "function__fentry__begin"
@@ -37,6 +39,8 @@ const (
 	bpfVarEventType            = "event_type"
 	bpfVarEventWakeupNs        = "event_wakeup_ns"
 	bpfVarLocalPidns           = "local_pidns"
+	bpfVarTargByCgroupMap      = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap       = "targ_by_mntns_map"
 	bpfVarTargByUid            = "targ_by_uid"
 	bpfVarTargCgroupId         = "targ_cgroup_id"
 	bpfVarTargComm             = "targ_comm"
@@ -112,12 +116,14 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Calls       *ebpf.MapSpec `ebpf:"calls"`
-	Counters    *ebpf.MapSpec `ebpf:"counters"`
-	Events      *ebpf.MapSpec `ebpf:"events"`
-	Lost        *ebpf.MapSpec `ebpf:"lost"`
-	ScratchZero *ebpf.MapSpec `ebpf:"scratch_zero"`
-	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
+	Calls         *ebpf.MapSpec `ebpf:"calls"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	ScratchZero   *ebpf.MapSpec `ebpf:"scratch_zero"`
+	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -129,6 +135,8 @@ type bpfVariableSpecs struct {
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -166,12 +174,14 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Calls       *ebpf.Map `ebpf:"calls"`
-	Counters    *ebpf.Map `ebpf:"counters"`
-	Events      *ebpf.Map `ebpf:"events"`
-	Lost        *ebpf.Map `ebpf:"lost"`
-	ScratchZero *ebpf.Map `ebpf:"scratch_zero"`
-	Scratches   *ebpf.Map `ebpf:"scratches"`
+	Calls         *ebpf.Map `ebpf:"calls"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	ScratchZero   *ebpf.Map `ebpf:"scratch_zero"`
+	Scratches     *ebpf.Map `ebpf:"scratches"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -182,6 +192,8 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.ScratchZero,
 		m.Scratches,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -194,6 +206,8 @@ type bpfVariables struct {
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

@@ -19,6 +19,8 @@ const (
 	bpfMapLost                  = "lost"
 	bpfMapMarks                 = "marks"
 	bpfMapTable                 = "table"
+	bpfMapTargCgroupMap         = "targ_cgroup_map"
+	bpfMapTargMntnsMap          = "targ_mntns_map"
 	bpfProgKernelKprobe         = "kernel__kprobe"
 	bpfProgKernelMulti          = "kernel__multi"
 	bpfProgKernelReturnKprobe   = "kernel_return__kprobe"
@@ -35,6 +37,8 @@ const (
 	bpfVarLocalPidns            = "local_pidns"
 	bpfVarReturnFormType        = "return_form_type"
 	bpfVarTableEmpty            = "table_empty"
+	bpfVarTargByCgroupMap       = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap        = "targ_by_mntns_map"
 	bpfVarTargByUid             = "targ_by_uid"
 	bpfVarTargCgroupId          = "targ_cgroup_id"
 	bpfVarTargComm              = "targ_comm"
@@ -109,9 +113,11 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Lost  *ebpf.MapSpec `ebpf:"lost"`
-	Marks *ebpf.MapSpec `ebpf:"marks"`
-	Table *ebpf.MapSpec `ebpf:"table"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Marks         *ebpf.MapSpec `ebpf:"marks"`
+	Table         *ebpf.MapSpec `ebpf:"table"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -122,6 +128,8 @@ type bpfVariableSpecs struct {
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	ReturnFormType   *ebpf.VariableSpec `ebpf:"return_form_type"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -156,9 +164,11 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Lost  *ebpf.Map `ebpf:"lost"`
-	Marks *ebpf.Map `ebpf:"marks"`
-	Table *ebpf.Map `ebpf:"table"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Marks         *ebpf.Map `ebpf:"marks"`
+	Table         *ebpf.Map `ebpf:"table"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -166,6 +176,8 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.Marks,
 		m.Table,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -177,6 +189,8 @@ type bpfVariables struct {
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	ReturnFormType   *ebpf.Variable `ebpf:"return_form_type"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

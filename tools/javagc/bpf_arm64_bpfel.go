@@ -27,6 +27,8 @@ const (
 	bpfMapCounters          = "counters"
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
+	bpfMapTargCgroupMap     = "targ_cgroup_map"
+	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfMapUsdtSpecs         = "usdt_specs"
 	bpfProgEndedBtf         = "ended__btf"
 	bpfProgEndedRaw         = "ended__raw"
@@ -39,6 +41,8 @@ const (
 	bpfVarEventType         = "event_type"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
 	bpfVarLocalPidns        = "local_pidns"
+	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
 	bpfVarTargComm          = "targ_comm"
@@ -109,11 +113,13 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Collecting *ebpf.MapSpec `ebpf:"collecting"`
-	Counters   *ebpf.MapSpec `ebpf:"counters"`
-	Events     *ebpf.MapSpec `ebpf:"events"`
-	Lost       *ebpf.MapSpec `ebpf:"lost"`
-	UsdtSpecs  *ebpf.MapSpec `ebpf:"usdt_specs"`
+	Collecting    *ebpf.MapSpec `ebpf:"collecting"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
+	UsdtSpecs     *ebpf.MapSpec `ebpf:"usdt_specs"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -125,6 +131,8 @@ type bpfVariableSpecs struct {
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -161,11 +169,13 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Collecting *ebpf.Map `ebpf:"collecting"`
-	Counters   *ebpf.Map `ebpf:"counters"`
-	Events     *ebpf.Map `ebpf:"events"`
-	Lost       *ebpf.Map `ebpf:"lost"`
-	UsdtSpecs  *ebpf.Map `ebpf:"usdt_specs"`
+	Collecting    *ebpf.Map `ebpf:"collecting"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
+	UsdtSpecs     *ebpf.Map `ebpf:"usdt_specs"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -174,6 +184,8 @@ func (m *bpfMaps) Close() error {
 		m.Counters,
 		m.Events,
 		m.Lost,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 		m.UsdtSpecs,
 	)
 }
@@ -187,6 +199,8 @@ type bpfVariables struct {
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

@@ -54,6 +54,8 @@ const (
 	bpfMapMappingEnds              = "mapping_ends"
 	bpfMapStackBufs                = "stack_bufs"
 	bpfMapStacksSent               = "stacks_sent"
+	bpfMapTargCgroupMap            = "targ_cgroup_map"
+	bpfMapTargMntnsMap             = "targ_mntns_map"
 	bpfMapUnwindCursors            = "unwind_cursors"
 	bpfMapUnwindFiles              = "unwind_files"
 	bpfMapUnwindRules              = "unwind_rules"
@@ -120,6 +122,8 @@ const (
 	bpfVarStackDepth               = "stack_depth"
 	bpfVarStackResentNs            = "stack_resent_ns"
 	bpfVarStackTypesType           = "stack_types_type"
+	bpfVarTargByCgroupMap          = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap           = "targ_by_mntns_map"
 	bpfVarTargByUid                = "targ_by_uid"
 	bpfVarTargCgroupId             = "targ_cgroup_id"
 	bpfVarTargComm                 = "targ_comm"
@@ -251,6 +255,8 @@ type bpfMapSpecs struct {
 	MappingEnds      *ebpf.MapSpec `ebpf:"mapping_ends"`
 	StackBufs        *ebpf.MapSpec `ebpf:"stack_bufs"`
 	StacksSent       *ebpf.MapSpec `ebpf:"stacks_sent"`
+	TargCgroupMap    *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap     *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 	UnwindCursors    *ebpf.MapSpec `ebpf:"unwind_cursors"`
 	UnwindFiles      *ebpf.MapSpec `ebpf:"unwind_files"`
 	UnwindRules      *ebpf.MapSpec `ebpf:"unwind_rules"`
@@ -274,6 +280,8 @@ type bpfVariableSpecs struct {
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
 	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -328,6 +336,8 @@ type bpfMaps struct {
 	MappingEnds      *ebpf.Map `ebpf:"mapping_ends"`
 	StackBufs        *ebpf.Map `ebpf:"stack_bufs"`
 	StacksSent       *ebpf.Map `ebpf:"stacks_sent"`
+	TargCgroupMap    *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap     *ebpf.Map `ebpf:"targ_mntns_map"`
 	UnwindCursors    *ebpf.Map `ebpf:"unwind_cursors"`
 	UnwindFiles      *ebpf.Map `ebpf:"unwind_files"`
 	UnwindRules      *ebpf.Map `ebpf:"unwind_rules"`
@@ -347,6 +357,8 @@ func (m *bpfMaps) Close() error {
 		m.MappingEnds,
 		m.StackBufs,
 		m.StacksSent,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 		m.UnwindCursors,
 		m.UnwindFiles,
 		m.UnwindRules,
@@ -371,6 +383,8 @@ type bpfVariables struct {
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
 	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

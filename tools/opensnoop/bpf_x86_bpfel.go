@@ -20,6 +20,8 @@ const (
 	bpfMapLost              = "lost"
 	bpfMapScratch           = "scratch"
 	bpfMapStackBufs         = "stack_bufs"
+	bpfMapTargCgroupMap     = "targ_cgroup_map"
+	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfMapUnwindCursors     = "unwind_cursors"
 	bpfMapUnwindFiles       = "unwind_files"
 	bpfMapUnwindRules       = "unwind_rules"
@@ -36,6 +38,8 @@ const (
 	bpfVarStackDepth        = "stack_depth"
 	bpfVarStackTypesType    = "stack_types_type"
 	bpfVarTargAccess        = "targ_access"
+	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
 	bpfVarTargComm          = "targ_comm"
@@ -118,6 +122,8 @@ type bpfMapSpecs struct {
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
 	StackBufs     *ebpf.MapSpec `ebpf:"stack_bufs"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
 	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
 	UnwindRules   *ebpf.MapSpec `ebpf:"unwind_rules"`
@@ -136,6 +142,8 @@ type bpfVariableSpecs struct {
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
 	TargAccess        *ebpf.VariableSpec `ebpf:"targ_access"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -186,6 +194,8 @@ type bpfMaps struct {
 	Lost          *ebpf.Map `ebpf:"lost"`
 	Scratch       *ebpf.Map `ebpf:"scratch"`
 	StackBufs     *ebpf.Map `ebpf:"stack_bufs"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
 	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
 	UnwindRules   *ebpf.Map `ebpf:"unwind_rules"`
@@ -199,6 +209,8 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.Scratch,
 		m.StackBufs,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 		m.UnwindCursors,
 		m.UnwindFiles,
 		m.UnwindRules,
@@ -218,6 +230,8 @@ type bpfVariables struct {
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`
 	TargAccess        *ebpf.Variable `ebpf:"targ_access"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

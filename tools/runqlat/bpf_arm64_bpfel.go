@@ -20,6 +20,8 @@ const (
 	bpfMapHistsPlain         = "hists_plain"
 	bpfMapLost               = "lost"
 	bpfMapSchedWaits         = "sched_waits"
+	bpfMapTargCgroupMap      = "targ_cgroup_map"
+	bpfMapTargMntnsMap       = "targ_mntns_map"
 	bpfProgQueueBtfSwitch    = "queue__btf__switch"
 	bpfProgQueueBtfWakeup    = "queue__btf__wakeup"
 	bpfProgQueueBtfWakeupNew = "queue__btf__wakeup_new"
@@ -37,6 +39,8 @@ const (
 	bpfVarHistUnitNs         = "hist_unit_ns"
 	bpfVarLocalPidns         = "local_pidns"
 	bpfVarSchedFirstSwitchNs = "sched_first_switch_ns"
+	bpfVarTargByCgroupMap    = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap     = "targ_by_mntns_map"
 	bpfVarTargByUid          = "targ_by_uid"
 	bpfVarTargCgroupId       = "targ_cgroup_id"
 	bpfVarTargComm           = "targ_comm"
@@ -104,10 +108,12 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Hists      *ebpf.MapSpec `ebpf:"hists"`
-	HistsPlain *ebpf.MapSpec `ebpf:"hists_plain"`
-	Lost       *ebpf.MapSpec `ebpf:"lost"`
-	SchedWaits *ebpf.MapSpec `ebpf:"sched_waits"`
+	Hists         *ebpf.MapSpec `ebpf:"hists"`
+	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	SchedWaits    *ebpf.MapSpec `ebpf:"sched_waits"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -125,6 +131,8 @@ type bpfVariableSpecs struct {
 	HistUnitNs         *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns         *ebpf.VariableSpec `ebpf:"local_pidns"`
 	SchedFirstSwitchNs *ebpf.VariableSpec `ebpf:"sched_first_switch_ns"`
+	TargByCgroupMap    *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap     *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid          *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId       *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm           *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -158,10 +166,12 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Hists      *ebpf.Map `ebpf:"hists"`
-	HistsPlain *ebpf.Map `ebpf:"hists_plain"`
-	Lost       *ebpf.Map `ebpf:"lost"`
-	SchedWaits *ebpf.Map `ebpf:"sched_waits"`
+	Hists         *ebpf.Map `ebpf:"hists"`
+	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	SchedWaits    *ebpf.Map `ebpf:"sched_waits"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -170,6 +180,8 @@ func (m *bpfMaps) Close() error {
 		m.HistsPlain,
 		m.Lost,
 		m.SchedWaits,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -188,6 +200,8 @@ type bpfVariables struct {
 	HistUnitNs         *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns         *ebpf.Variable `ebpf:"local_pidns"`
 	SchedFirstSwitchNs *ebpf.Variable `ebpf:"sched_first_switch_ns"`
+	TargByCgroupMap    *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap     *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid          *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId       *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm           *ebpf.Variable `ebpf:"targ_comm"`

@@ -27,6 +27,8 @@ const (
 	bpfMapLost             = "lost"
 	bpfMapOwners           = "owners"
 	bpfMapReporters        = "reporters"
+	bpfMapTargCgroupMap    = "targ_cgroup_map"
+	bpfMapTargMntnsMap     = "targ_mntns_map"
 	bpfProgHeld            = "held"
 	bpfProgHolders         = "holders"
 	bpfProgOthersTcp       = "others_tcp"
@@ -36,6 +38,8 @@ const (
 	bpfVarHolderRound      = "holder_round"
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarProtocolType     = "protocol_type"
+	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -110,9 +114,11 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Lost      *ebpf.MapSpec `ebpf:"lost"`
-	Owners    *ebpf.MapSpec `ebpf:"owners"`
-	Reporters *ebpf.MapSpec `ebpf:"reporters"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Owners        *ebpf.MapSpec `ebpf:"owners"`
+	Reporters     *ebpf.MapSpec `ebpf:"reporters"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -123,6 +129,8 @@ type bpfVariableSpecs struct {
 	HolderRound      *ebpf.VariableSpec `ebpf:"holder_round"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	ProtocolType     *ebpf.VariableSpec `ebpf:"protocol_type"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -164,9 +172,11 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Lost      *ebpf.Map `ebpf:"lost"`
-	Owners    *ebpf.Map `ebpf:"owners"`
-	Reporters *ebpf.Map `ebpf:"reporters"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Owners        *ebpf.Map `ebpf:"owners"`
+	Reporters     *ebpf.Map `ebpf:"reporters"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -174,6 +184,8 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.Owners,
 		m.Reporters,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -185,6 +197,8 @@ type bpfVariables struct {
 	HolderRound      *ebpf.Variable `ebpf:"holder_round"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	ProtocolType     *ebpf.Variable `ebpf:"protocol_type"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

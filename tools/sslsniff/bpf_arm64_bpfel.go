@@ -38,6 +38,8 @@ const (
 	bpfMapLost                          = "lost"
 	bpfMapScratchZero                   = "scratch_zero"
 	bpfMapScratches                     = "scratches"
+	bpfMapTargCgroupMap                 = "targ_cgroup_map"
+	bpfMapTargMntnsMap                  = "targ_mntns_map"
 	bpfProgEndedBtf                     = "ended__btf"
 	bpfProgEndedRaw                     = "ended__raw"
 	bpfProgGnutlsUprobeRead             = "gnutls__uprobe__read"
@@ -64,6 +66,8 @@ const (
 	bpfVarLibraryType                   = "library_type"
 	bpfVarLocalPidns                    = "local_pidns"
 	bpfVarReturnFormType                = "return_form_type"
+	bpfVarTargByCgroupMap               = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap                = "targ_by_mntns_map"
 	bpfVarTargByUid                     = "targ_by_uid"
 	bpfVarTargCgroupId                  = "targ_cgroup_id"
 	bpfVarTargComm                      = "targ_comm"
@@ -144,12 +148,14 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Calls       *ebpf.MapSpec `ebpf:"calls"`
-	Counters    *ebpf.MapSpec `ebpf:"counters"`
-	Events      *ebpf.MapSpec `ebpf:"events"`
-	Lost        *ebpf.MapSpec `ebpf:"lost"`
-	ScratchZero *ebpf.MapSpec `ebpf:"scratch_zero"`
-	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
+	Calls         *ebpf.MapSpec `ebpf:"calls"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	ScratchZero   *ebpf.MapSpec `ebpf:"scratch_zero"`
+	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -164,6 +170,8 @@ type bpfVariableSpecs struct {
 	LibraryType       *ebpf.VariableSpec `ebpf:"library_type"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	ReturnFormType    *ebpf.VariableSpec `ebpf:"return_form_type"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -198,12 +206,14 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Calls       *ebpf.Map `ebpf:"calls"`
-	Counters    *ebpf.Map `ebpf:"counters"`
-	Events      *ebpf.Map `ebpf:"events"`
-	Lost        *ebpf.Map `ebpf:"lost"`
-	ScratchZero *ebpf.Map `ebpf:"scratch_zero"`
-	Scratches   *ebpf.Map `ebpf:"scratches"`
+	Calls         *ebpf.Map `ebpf:"calls"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	ScratchZero   *ebpf.Map `ebpf:"scratch_zero"`
+	Scratches     *ebpf.Map `ebpf:"scratches"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -214,6 +224,8 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.ScratchZero,
 		m.Scratches,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -229,6 +241,8 @@ type bpfVariables struct {
 	LibraryType       *ebpf.Variable `ebpf:"library_type"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	ReturnFormType    *ebpf.Variable `ebpf:"return_form_type"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

@@ -22,6 +22,8 @@ const (
 	bpfMapExecCalls        = "exec_calls"
 	bpfMapLost             = "lost"
 	bpfMapTable            = "table"
+	bpfMapTargCgroupMap    = "targ_cgroup_map"
+	bpfMapTargMntnsMap     = "targ_mntns_map"
 	bpfProgCommandBtfExec  = "command__btf__exec"
 	bpfProgCommandBtfExit  = "command__btf__exit"
 	bpfProgCommandBtfFork  = "command__btf__fork"
@@ -39,6 +41,8 @@ const (
 	bpfVarCountEpoch       = "count_epoch"
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarTableEmpty       = "table_empty"
+	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
 	bpfVarTargBySyscall    = "targ_by_syscall"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
@@ -125,6 +129,8 @@ type bpfMapSpecs struct {
 	ExecCalls        *ebpf.MapSpec `ebpf:"exec_calls"`
 	Lost             *ebpf.MapSpec `ebpf:"lost"`
 	Table            *ebpf.MapSpec `ebpf:"table"`
+	TargCgroupMap    *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap     *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -138,6 +144,8 @@ type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargBySyscall    *ebpf.VariableSpec `ebpf:"targ_by_syscall"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
@@ -186,6 +194,8 @@ type bpfMaps struct {
 	ExecCalls        *ebpf.Map `ebpf:"exec_calls"`
 	Lost             *ebpf.Map `ebpf:"lost"`
 	Table            *ebpf.Map `ebpf:"table"`
+	TargCgroupMap    *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap     *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -196,6 +206,8 @@ func (m *bpfMaps) Close() error {
 		m.ExecCalls,
 		m.Lost,
 		m.Table,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -210,6 +222,8 @@ type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargBySyscall    *ebpf.Variable `ebpf:"targ_by_syscall"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`

@@ -18,12 +18,16 @@ import (
 const (
 	bpfMapLost             = "lost"
 	bpfMapProcesses        = "processes"
+	bpfMapTargCgroupMap    = "targ_cgroup_map"
+	bpfMapTargMntnsMap     = "targ_mntns_map"
 	bpfProgTasks           = "tasks"
 	bpfProgThreads         = "threads"
 	bpfVarEventType        = "event_type"
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarPercpuNr         = "percpu_nr"
 	bpfVarPercpuOffsets    = "percpu_offsets"
+	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -89,8 +93,10 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Lost      *ebpf.MapSpec `ebpf:"lost"`
-	Processes *ebpf.MapSpec `ebpf:"processes"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Processes     *ebpf.MapSpec `ebpf:"processes"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -101,6 +107,8 @@ type bpfVariableSpecs struct {
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	PercpuNr         *ebpf.VariableSpec `ebpf:"percpu_nr"`
 	PercpuOffsets    *ebpf.VariableSpec `ebpf:"percpu_offsets"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -136,14 +144,18 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Lost      *ebpf.Map `ebpf:"lost"`
-	Processes *ebpf.Map `ebpf:"processes"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Processes     *ebpf.Map `ebpf:"processes"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Lost,
 		m.Processes,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -155,6 +167,8 @@ type bpfVariables struct {
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	PercpuNr         *ebpf.Variable `ebpf:"percpu_nr"`
 	PercpuOffsets    *ebpf.Variable `ebpf:"percpu_offsets"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

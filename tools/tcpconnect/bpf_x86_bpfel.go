@@ -32,6 +32,8 @@ const (
 	bpfMapReported          = "reported"
 	bpfMapScratchZero       = "scratch_zero"
 	bpfMapScratches         = "scratches"
+	bpfMapTargCgroupMap     = "targ_cgroup_map"
+	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgConnectBtf       = "connect__btf"
 	bpfProgConnectRaw       = "connect__raw"
 	bpfProgOpenAttempts     = "open_attempts"
@@ -47,6 +49,8 @@ const (
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
 	bpfVarLocalPidns        = "local_pidns"
 	bpfVarResultType        = "result_type"
+	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
 	bpfVarTargComm          = "targ_comm"
@@ -122,12 +126,14 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Attempts    *ebpf.MapSpec `ebpf:"attempts"`
-	Events      *ebpf.MapSpec `ebpf:"events"`
-	Lost        *ebpf.MapSpec `ebpf:"lost"`
-	Reported    *ebpf.MapSpec `ebpf:"reported"`
-	ScratchZero *ebpf.MapSpec `ebpf:"scratch_zero"`
-	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
+	Attempts      *ebpf.MapSpec `ebpf:"attempts"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Reported      *ebpf.MapSpec `ebpf:"reported"`
+	ScratchZero   *ebpf.MapSpec `ebpf:"scratch_zero"`
+	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -140,6 +146,8 @@ type bpfVariableSpecs struct {
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	ResultType        *ebpf.VariableSpec `ebpf:"result_type"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -178,12 +186,14 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Attempts    *ebpf.Map `ebpf:"attempts"`
-	Events      *ebpf.Map `ebpf:"events"`
-	Lost        *ebpf.Map `ebpf:"lost"`
-	Reported    *ebpf.Map `ebpf:"reported"`
-	ScratchZero *ebpf.Map `ebpf:"scratch_zero"`
-	Scratches   *ebpf.Map `ebpf:"scratches"`
+	Attempts      *ebpf.Map `ebpf:"attempts"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Reported      *ebpf.Map `ebpf:"reported"`
+	ScratchZero   *ebpf.Map `ebpf:"scratch_zero"`
+	Scratches     *ebpf.Map `ebpf:"scratches"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -194,6 +204,8 @@ func (m *bpfMaps) Close() error {
 		m.Reported,
 		m.ScratchZero,
 		m.Scratches,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -207,6 +219,8 @@ type bpfVariables struct {
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	ResultType        *ebpf.Variable `ebpf:"result_type"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

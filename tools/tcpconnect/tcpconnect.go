@@ -91,7 +91,7 @@ With --count, only the counts are printed, at the end. --columns selects the col
 	},
 	Object: loadBpf,
 	Tasks:  true,
-	Shorts: map[string]string{"pid": "p", "uid": "u"},
+	Shorts: map[string]string{"pid": "p", "uid": "u", "cgroupmap": "C", "mntnsmap": "M"},
 }, options{}, build)
 
 // bufferBytes is enough for about 60,000 connects at once.

@@ -22,6 +22,8 @@ const (
 	bpfMapLost               = "lost"
 	bpfMapReported           = "reported"
 	bpfMapScratch            = "scratch"
+	bpfMapTargCgroupMap      = "targ_cgroup_map"
+	bpfMapTargMntnsMap       = "targ_mntns_map"
 	bpfProgAcceptBtf         = "accept__btf"
 	bpfProgAcceptFentry      = "accept__fentry"
 	bpfProgAcceptFentryAgain = "accept__fentry__again"
@@ -44,6 +46,8 @@ const (
 	bpfVarEventWakeupNs      = "event_wakeup_ns"
 	bpfVarLocalPidns         = "local_pidns"
 	bpfVarTargAll            = "targ_all"
+	bpfVarTargByCgroupMap    = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap     = "targ_by_mntns_map"
 	bpfVarTargByUid          = "targ_by_uid"
 	bpfVarTargCgroupId       = "targ_cgroup_id"
 	bpfVarTargComm           = "targ_comm"
@@ -127,12 +131,14 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Conns    *ebpf.MapSpec `ebpf:"conns"`
-	Counters *ebpf.MapSpec `ebpf:"counters"`
-	Events   *ebpf.MapSpec `ebpf:"events"`
-	Lost     *ebpf.MapSpec `ebpf:"lost"`
-	Reported *ebpf.MapSpec `ebpf:"reported"`
-	Scratch  *ebpf.MapSpec `ebpf:"scratch"`
+	Conns         *ebpf.MapSpec `ebpf:"conns"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Reported      *ebpf.MapSpec `ebpf:"reported"`
+	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -145,6 +151,8 @@ type bpfVariableSpecs struct {
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TargAll           *ebpf.VariableSpec `ebpf:"targ_all"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -184,12 +192,14 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Conns    *ebpf.Map `ebpf:"conns"`
-	Counters *ebpf.Map `ebpf:"counters"`
-	Events   *ebpf.Map `ebpf:"events"`
-	Lost     *ebpf.Map `ebpf:"lost"`
-	Reported *ebpf.Map `ebpf:"reported"`
-	Scratch  *ebpf.Map `ebpf:"scratch"`
+	Conns         *ebpf.Map `ebpf:"conns"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Reported      *ebpf.Map `ebpf:"reported"`
+	Scratch       *ebpf.Map `ebpf:"scratch"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -200,6 +210,8 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.Reported,
 		m.Scratch,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -213,6 +225,8 @@ type bpfVariables struct {
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	TargAll           *ebpf.Variable `ebpf:"targ_all"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

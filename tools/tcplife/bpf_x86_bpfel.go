@@ -27,6 +27,8 @@ const (
 	bpfMapConns              = "conns"
 	bpfMapEvents             = "events"
 	bpfMapLost               = "lost"
+	bpfMapTargCgroupMap      = "targ_cgroup_map"
+	bpfMapTargMntnsMap       = "targ_mntns_map"
 	bpfProgAcceptBtf         = "accept__btf"
 	bpfProgAcceptFentry      = "accept__fentry"
 	bpfProgAcceptFentryAgain = "accept__fentry__again"
@@ -44,6 +46,8 @@ const (
 	bpfVarEventWakeupNs      = "event_wakeup_ns"
 	bpfVarLocalPidns         = "local_pidns"
 	bpfVarRowStateType       = "row_state_type"
+	bpfVarTargByCgroupMap    = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap     = "targ_by_mntns_map"
 	bpfVarTargByUid          = "targ_by_uid"
 	bpfVarTargCgroupId       = "targ_cgroup_id"
 	bpfVarTargComm           = "targ_comm"
@@ -120,9 +124,11 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Conns  *ebpf.MapSpec `ebpf:"conns"`
-	Events *ebpf.MapSpec `ebpf:"events"`
-	Lost   *ebpf.MapSpec `ebpf:"lost"`
+	Conns         *ebpf.MapSpec `ebpf:"conns"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -135,6 +141,8 @@ type bpfVariableSpecs struct {
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	RowStateType      *ebpf.VariableSpec `ebpf:"row_state_type"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -172,9 +180,11 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Conns  *ebpf.Map `ebpf:"conns"`
-	Events *ebpf.Map `ebpf:"events"`
-	Lost   *ebpf.Map `ebpf:"lost"`
+	Conns         *ebpf.Map `ebpf:"conns"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -182,6 +192,8 @@ func (m *bpfMaps) Close() error {
 		m.Conns,
 		m.Events,
 		m.Lost,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -195,6 +207,8 @@ type bpfVariables struct {
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	RowStateType      *ebpf.Variable `ebpf:"row_state_type"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

@@ -19,6 +19,8 @@ const (
 	bpfMapConns              = "conns"
 	bpfMapEvents             = "events"
 	bpfMapLost               = "lost"
+	bpfMapTargCgroupMap      = "targ_cgroup_map"
+	bpfMapTargMntnsMap       = "targ_mntns_map"
 	bpfProgAcceptBtf         = "accept__btf"
 	bpfProgAcceptFentry      = "accept__fentry"
 	bpfProgAcceptFentryAgain = "accept__fentry__again"
@@ -35,6 +37,8 @@ const (
 	bpfVarEventType          = "event_type"
 	bpfVarEventWakeupNs      = "event_wakeup_ns"
 	bpfVarLocalPidns         = "local_pidns"
+	bpfVarTargByCgroupMap    = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap     = "targ_by_mntns_map"
 	bpfVarTargByUid          = "targ_by_uid"
 	bpfVarTargCgroupId       = "targ_cgroup_id"
 	bpfVarTargComm           = "targ_comm"
@@ -110,9 +114,11 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Conns  *ebpf.MapSpec `ebpf:"conns"`
-	Events *ebpf.MapSpec `ebpf:"events"`
-	Lost   *ebpf.MapSpec `ebpf:"lost"`
+	Conns         *ebpf.MapSpec `ebpf:"conns"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -125,6 +131,8 @@ type bpfVariableSpecs struct {
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -162,9 +170,11 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Conns  *ebpf.Map `ebpf:"conns"`
-	Events *ebpf.Map `ebpf:"events"`
-	Lost   *ebpf.Map `ebpf:"lost"`
+	Conns         *ebpf.Map `ebpf:"conns"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -172,6 +182,8 @@ func (m *bpfMaps) Close() error {
 		m.Conns,
 		m.Events,
 		m.Lost,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -185,6 +197,8 @@ type bpfVariables struct {
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

@@ -20,6 +20,8 @@ const (
 	bpfMapLost                  = "lost"
 	bpfMapPeeks                 = "peeks"
 	bpfMapTable                 = "table"
+	bpfMapTargCgroupMap         = "targ_cgroup_map"
+	bpfMapTargMntnsMap          = "targ_mntns_map"
 	bpfProgMptcpRecvFentry      = "mptcp_recv__fentry"
 	bpfProgMptcpRecvKprobeEnter = "mptcp_recv__kprobe__enter"
 	bpfProgMptcpRecvKprobeExit  = "mptcp_recv__kprobe__exit"
@@ -43,6 +45,8 @@ const (
 	bpfVarLocalPidns            = "local_pidns"
 	bpfVarMptcpIsTraced         = "mptcp_is_traced"
 	bpfVarTableEmpty            = "table_empty"
+	bpfVarTargByCgroupMap       = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap        = "targ_by_mntns_map"
 	bpfVarTargByUid             = "targ_by_uid"
 	bpfVarTargCgroupId          = "targ_cgroup_id"
 	bpfVarTargComm              = "targ_comm"
@@ -126,10 +130,12 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Calls *ebpf.MapSpec `ebpf:"calls"`
-	Lost  *ebpf.MapSpec `ebpf:"lost"`
-	Peeks *ebpf.MapSpec `ebpf:"peeks"`
-	Table *ebpf.MapSpec `ebpf:"table"`
+	Calls         *ebpf.MapSpec `ebpf:"calls"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Peeks         *ebpf.MapSpec `ebpf:"peeks"`
+	Table         *ebpf.MapSpec `ebpf:"table"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -141,6 +147,8 @@ type bpfVariableSpecs struct {
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	MptcpIsTraced    *ebpf.VariableSpec `ebpf:"mptcp_is_traced"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -178,10 +186,12 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Calls *ebpf.Map `ebpf:"calls"`
-	Lost  *ebpf.Map `ebpf:"lost"`
-	Peeks *ebpf.Map `ebpf:"peeks"`
-	Table *ebpf.Map `ebpf:"table"`
+	Calls         *ebpf.Map `ebpf:"calls"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Peeks         *ebpf.Map `ebpf:"peeks"`
+	Table         *ebpf.Map `ebpf:"table"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -190,6 +200,8 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.Peeks,
 		m.Table,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -202,6 +214,8 @@ type bpfVariables struct {
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	MptcpIsTraced    *ebpf.Variable `ebpf:"mptcp_is_traced"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

@@ -22,6 +22,8 @@ const (
 	bpfMapScratchZero           = "scratch_zero"
 	bpfMapScratches             = "scratches"
 	bpfMapStackBufs             = "stack_bufs"
+	bpfMapTargCgroupMap         = "targ_cgroup_map"
+	bpfMapTargMntnsMap          = "targ_mntns_map"
 	bpfMapUnwindCursors         = "unwind_cursors"
 	bpfMapUnwindFiles           = "unwind_files"
 	bpfMapUnwindRules           = "unwind_rules"
@@ -47,6 +49,8 @@ const (
 	bpfVarReturnFormType        = "return_form_type"
 	bpfVarStackDepth            = "stack_depth"
 	bpfVarStackTypesType        = "stack_types_type"
+	bpfVarTargByCgroupMap       = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap        = "targ_by_mntns_map"
 	bpfVarTargByUid             = "targ_by_uid"
 	bpfVarTargCgroupId          = "targ_cgroup_id"
 	bpfVarTargComm              = "targ_comm"
@@ -133,6 +137,8 @@ type bpfMapSpecs struct {
 	ScratchZero   *ebpf.MapSpec `ebpf:"scratch_zero"`
 	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
 	StackBufs     *ebpf.MapSpec `ebpf:"stack_bufs"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
 	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
 	UnwindRules   *ebpf.MapSpec `ebpf:"unwind_rules"`
@@ -153,6 +159,8 @@ type bpfVariableSpecs struct {
 	ReturnFormType    *ebpf.VariableSpec `ebpf:"return_form_type"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -200,6 +208,8 @@ type bpfMaps struct {
 	ScratchZero   *ebpf.Map `ebpf:"scratch_zero"`
 	Scratches     *ebpf.Map `ebpf:"scratches"`
 	StackBufs     *ebpf.Map `ebpf:"stack_bufs"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
 	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
 	UnwindRules   *ebpf.Map `ebpf:"unwind_rules"`
@@ -214,6 +224,8 @@ func (m *bpfMaps) Close() error {
 		m.ScratchZero,
 		m.Scratches,
 		m.StackBufs,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 		m.UnwindCursors,
 		m.UnwindFiles,
 		m.UnwindRules,
@@ -235,6 +247,8 @@ type bpfVariables struct {
 	ReturnFormType    *ebpf.Variable `ebpf:"return_form_type"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

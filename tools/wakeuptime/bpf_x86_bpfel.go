@@ -22,6 +22,8 @@ const (
 	bpfMapStackBufs         = "stack_bufs"
 	bpfMapStacksSent        = "stacks_sent"
 	bpfMapTable             = "table"
+	bpfMapTargCgroupMap     = "targ_cgroup_map"
+	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfMapUnwindCursors     = "unwind_cursors"
 	bpfMapUnwindFiles       = "unwind_files"
 	bpfMapUnwindRules       = "unwind_rules"
@@ -43,6 +45,8 @@ const (
 	bpfVarStackResentNs     = "stack_resent_ns"
 	bpfVarStackTypesType    = "stack_types_type"
 	bpfVarTableEmpty        = "table_empty"
+	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
 	bpfVarTargComm          = "targ_comm"
@@ -120,6 +124,8 @@ type bpfMapSpecs struct {
 	StackBufs     *ebpf.MapSpec `ebpf:"stack_bufs"`
 	StacksSent    *ebpf.MapSpec `ebpf:"stacks_sent"`
 	Table         *ebpf.MapSpec `ebpf:"table"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
 	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
 	UnwindRules   *ebpf.MapSpec `ebpf:"unwind_rules"`
@@ -143,6 +149,8 @@ type bpfVariableSpecs struct {
 	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
 	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
 	TableEmpty        *ebpf.VariableSpec `ebpf:"table_empty"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -188,6 +196,8 @@ type bpfMaps struct {
 	StackBufs     *ebpf.Map `ebpf:"stack_bufs"`
 	StacksSent    *ebpf.Map `ebpf:"stacks_sent"`
 	Table         *ebpf.Map `ebpf:"table"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
 	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
 	UnwindRules   *ebpf.Map `ebpf:"unwind_rules"`
@@ -202,6 +212,8 @@ func (m *bpfMaps) Close() error {
 		m.StackBufs,
 		m.StacksSent,
 		m.Table,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 		m.UnwindCursors,
 		m.UnwindFiles,
 		m.UnwindRules,
@@ -226,6 +238,8 @@ type bpfVariables struct {
 	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
 	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`
 	TableEmpty        *ebpf.Variable `ebpf:"table_empty"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`
