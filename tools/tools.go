@@ -20,6 +20,7 @@ import (
 	"github.com/corescope/corescope/tools/funccount"
 	"github.com/corescope/corescope/tools/funclatency"
 	"github.com/corescope/corescope/tools/gethostlatency"
+	"github.com/corescope/corescope/tools/hardirqs"
 	"github.com/corescope/corescope/tools/javagc"
 	"github.com/corescope/corescope/tools/maps"
 	"github.com/corescope/corescope/tools/memleak"
@@ -29,6 +30,7 @@ import (
 	"github.com/corescope/corescope/tools/profile"
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/sockets"
+	"github.com/corescope/corescope/tools/softirqs"
 	"github.com/corescope/corescope/tools/sslsniff"
 	"github.com/corescope/corescope/tools/stackcount"
 	"github.com/corescope/corescope/tools/syscount"
@@ -65,6 +67,7 @@ func All() []*tool.Tool {
 		funccount.Tool,
 		funclatency.Tool,
 		gethostlatency.Tool,
+		hardirqs.Tool,
 		javagc.Tool,
 		maps.Tool,
 		memleak.Tool,
@@ -74,6 +77,7 @@ func All() []*tool.Tool {
 		profile.Tool,
 		runqlat.Tool,
 		sockets.Tool,
+		softirqs.Tool,
 		sslsniff.Tool,
 		stackcount.Tool,
 		syscount.Tool,

@@ -54,3 +54,16 @@ func Keys(options any) []string {
 	}
 	return keys
 }
+
+// Fine is the option of times in microseconds that can be shown in nanoseconds.
+type Fine struct {
+	Nanoseconds bool `flag:"nanoseconds,N" help:"show nanoseconds instead of microseconds"`
+}
+
+// Unit returns the selected unit.
+func (f Fine) Unit() histogram.Unit {
+	if f.Nanoseconds {
+		return histogram.Nanoseconds
+	}
+	return histogram.Microseconds
+}

@@ -44,7 +44,8 @@ func TopBy(column string) Top {
 // whose type is V.
 //
 // Fields of V of type uint64 are counters, summed over CPUs and over keys of equal rows. Other
-// fields are taken from any one of the values; with a field of type [Since], from the earliest. A
+// fields are taken from any one of the values; with a field of type [Since], from the earliest. Of
+// fields of type [Max] the greatest is used. A
 // row with a field CgroupID has the columns of the task's cgroup and container.
 type Table[K comparable, V any, R comparable] struct {
 	tool.Plan
@@ -82,6 +83,7 @@ type Table[K comparable, V any, R comparable] struct {
 	cols     tool.Columns
 	order    column.Order
 	counters []uintptr // offsets in V
+	maxima   []uintptr // offsets of Max in V
 	sinceAt  uintptr   // offset of Since in V, or 0
 	epochs   epochs
 	begin    time.Time // start of the interval
@@ -125,7 +127,8 @@ func (t *Table[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*to
 
 // bind binds the columns.
 func (t *Table[K, V, R]) bind(env *tool.Env) (*tool.Description, error) {
-	t.counters = counterOffsets(reflect.TypeFor[V](), 0)
+	t.counters = fieldOffsets[uint64](reflect.TypeFor[V](), 0)
+	t.maxima = fieldOffsets[Max](reflect.TypeFor[V](), 0)
 	t.sinceAt = sinceOffset(reflect.TypeFor[V]())
 	cols, err := column.Of(&t.span)
 	if err != nil {

@@ -11,16 +11,20 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 )
 
-// counterOffsets returns the offsets of the counters in a struct.
-func counterOffsets(t reflect.Type, base uintptr) []uintptr {
+// Max is a field of the value of a table that is not summed: the greatest of the CPUs, keys and
+// intervals of a row.
+type Max uint64
+
+// fieldOffsets returns the offsets of the fields of type F in a struct.
+func fieldOffsets[F any](t reflect.Type, base uintptr) []uintptr {
 	var offsets []uintptr
 	for i := range t.NumField() {
 		f := t.Field(i)
 		switch {
-		case f.Type == reflect.TypeFor[uint64]():
+		case f.Type == reflect.TypeFor[F]():
 			offsets = append(offsets, base+f.Offset)
 		case f.Type.Kind() == reflect.Struct:
-			offsets = append(offsets, counterOffsets(f.Type, base+f.Offset)...)
+			offsets = append(offsets, fieldOffsets[F](f.Type, base+f.Offset)...)
 		}
 	}
 	return offsets
@@ -29,6 +33,10 @@ func counterOffsets(t reflect.Type, base uintptr) []uintptr {
 func (t *Table[K, V, R]) add(sum, v *V) {
 	for _, offset := range t.counters {
 		*(*uint64)(unsafe.Add(unsafe.Pointer(sum), offset)) += *(*uint64)(unsafe.Add(unsafe.Pointer(v), offset))
+	}
+	for _, offset := range t.maxima {
+		greatest := (*Max)(unsafe.Add(unsafe.Pointer(sum), offset))
+		*greatest = max(*greatest, *(*Max)(unsafe.Add(unsafe.Pointer(v), offset)))
 	}
 }
 

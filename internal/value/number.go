@@ -105,6 +105,19 @@ func (v *Micros) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint
 func (v *Micros) Any() any                   { return integer(uint64(*v)) }
 func (v *Micros) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
 
+// Scaled is a duration in ns. Text shows it in units of Unit ns, 0 stands for 1.
+type Scaled struct{ Ns, Unit uint64 }
+
+func (v *Scaled) AppendText(b []byte) []byte {
+	if v.Unit <= 1 {
+		return strconv.AppendUint(b, v.Ns, 10)
+	}
+	return strconv.AppendFloat(b, float64(v.Ns)/float64(v.Unit), 'f', 3, 64)
+}
+func (v *Scaled) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, v.Ns, 10) }
+func (v *Scaled) Any() any                   { return integer(v.Ns) }
+func (v *Scaled) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
+
 // Rate is a number of events per second. Text shows decimals only below 10.
 type Rate float64
 

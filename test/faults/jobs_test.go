@@ -40,6 +40,7 @@ func jobs() map[string]func(n int, place string) (int, error) {
 		"pin":     func(cpu int, _ string) (int, error) { return 0, pin(cpu) },
 
 		"nothing":      nothing,
+		"datagram":     datagrams,
 		"miss":         misses,
 		"run program":  runsProgram,
 		"collect":      collects,

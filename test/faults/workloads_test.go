@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -41,6 +42,8 @@ type workload struct {
 	// samples is set if the number of events is how often a timer of that frequency, in Hz,
 	// interrupted the load's thread.
 	samples int
+	// strays is the percentage of events that interrupts of the load's thread can add or remove.
+	strays int
 }
 
 // workloads returns the workload of each tool. A new tool needs an entry, and possibly a new job.
@@ -48,7 +51,7 @@ func workloads() map[string]workload {
 	byPID := func(more ...string) func(*load) []string {
 		return func(l *load) []string { return append([]string{"--pid", strconv.Itoa(l.pid)}, more...) }
 	}
-	return map[string]workload{
+	all := map[string]workload{
 		"argdist": {
 			place: library("libprobe.so.1", "probe"), job: "probe", n: 200, storm: "probe", storms: 100_000, column: "count",
 			args: func(l *load) []string { return append(byPID()(l), "-C", "p:"+l.place+":probe()") },
@@ -200,6 +203,8 @@ func workloads() map[string]workload {
 			args: byPID("--remoteport", strconv.Itoa(refusedPort)),
 		},
 	}
+	maps.Copy(all, irqWorkloads())
+	return all
 }
 
 // program returns the name of a program that does nothing.
@@ -339,5 +344,5 @@ func (s *subject) does(job string, times int) happened {
 	if s.workload.left != notAtAll {
 		n = s.load.left(s, s.workload.left) - left
 	}
-	return happened{n, tooltest.HiddenRuns() - hidden + s.begun}
+	return happened{n, tooltest.HiddenRuns() - hidden + s.begun + n*s.strays/100}
 }

@@ -1,0 +1,27 @@
+package faults
+
+import (
+	"strconv"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// irqWorkloads returns the workloads of the tools for interrupts and softirqs.
+func irqWorkloads() map[string]workload {
+	byTID := func(more ...string) func(*load) []string {
+		return func(l *load) []string { return append([]string{"--tid", strconv.Itoa(l.pid)}, more...) }
+	}
+	return map[string]workload{
+		// No job causes a known number of interrupts.
+		"hardirqs": {
+			place: missing, job: "nothing", storm: "nothing", column: "count", args: byTID("--filter", "hardirq == ''"),
+		},
+		"softirqs": {
+			place: missing, job: "datagram", n: 1000, storm: "datagram", storms: 20_000, strays: 20, column: "count",
+			args: byTID("--filter", "softirq == 'net_rx'"),
+		},
+	}
+}
+
+// datagrams causes n softirqs net_rx.
+func datagrams(n int, _ string) (int, error) { return n, tooltest.Datagrams(n) }
