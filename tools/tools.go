@@ -12,6 +12,7 @@ import (
 	"github.com/corescope/corescope/tools/bpflist"
 	"github.com/corescope/corescope/tools/bpftop"
 	"github.com/corescope/corescope/tools/cachestat"
+	"github.com/corescope/corescope/tools/cpudist"
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/files"
 	"github.com/corescope/corescope/tools/filetop"
@@ -29,6 +30,7 @@ import (
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/profile"
 	"github.com/corescope/corescope/tools/runqlat"
+	"github.com/corescope/corescope/tools/runqslower"
 	"github.com/corescope/corescope/tools/sockets"
 	"github.com/corescope/corescope/tools/softirqs"
 	"github.com/corescope/corescope/tools/sslsniff"
@@ -59,6 +61,7 @@ func All() []*tool.Tool {
 		bpflist.Tool,
 		bpftop.Tool,
 		cachestat.Tool,
+		cpudist.Tool,
 		execsnoop.Tool,
 		files.Tool,
 		filetop.Tool,
@@ -76,6 +79,7 @@ func All() []*tool.Tool {
 		opensnoop.Tool,
 		profile.Tool,
 		runqlat.Tool,
+		runqslower.Tool,
 		sockets.Tool,
 		softirqs.Tool,
 		sslsniff.Tool,

@@ -345,6 +345,24 @@ func TestMilliseconds(t *testing.T) {
 	}
 }
 
+func TestMicroseconds(t *testing.T) {
+	for in, want := range map[string]string{"10": "10µs", "0": "0s", "0.5": "500ns", "2s": "2s", "500ms": "500ms", "1e3": "1ms"} {
+		var d Microseconds
+		if err := d.UnmarshalText([]byte(in)); err != nil || d.String() != want {
+			t.Errorf("%q is %s, %v, want %s", in, d, err, want)
+		}
+	}
+	for _, in := range []string{"-1", "", "x", "NaN", "1e30"} {
+		d := Microseconds(7)
+		if err := d.UnmarshalText([]byte(in)); err == nil || !strings.Contains(err.Error(), "number of microseconds") || d != 7 {
+			t.Errorf("%q is %s, %v", in, d, err)
+		}
+	}
+	if v := Microseconds(7).Variable(); v != uint64(7) {
+		t.Errorf("variable %v", v)
+	}
+}
+
 type bounded struct {
 	Sides
 	N     uint8    `flag:"n" min:"1" max:"5" help:"number"`

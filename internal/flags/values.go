@@ -203,15 +203,24 @@ type Milliseconds time.Duration
 
 // UnmarshalText parses s.
 func (d *Milliseconds) UnmarshalText(s []byte) error {
-	span, err := time.ParseDuration(string(s))
-	if ms, isNumber := strconv.ParseFloat(string(s), 64); isNumber == nil && math.Abs(ms) < math.MaxInt64/1e6 {
-		span, err = time.Duration(ms*float64(time.Millisecond)), nil
-	}
-	if err != nil || span < 0 {
-		return fmt.Errorf("%q is not a duration: want 500us, 2s or a number of milliseconds", s)
+	span, err := parseUnits(s, time.Millisecond)
+	if err != nil {
+		return fmt.Errorf("%w: want 500us, 2s or a number of milliseconds", err)
 	}
 	*d = Milliseconds(span)
 	return nil
+}
+
+// parseUnits parses a duration that is not negative: with a unit, or a number of the given unit.
+func parseUnits(s []byte, unit time.Duration) (time.Duration, error) {
+	span, err := time.ParseDuration(string(s))
+	if n, isNumber := strconv.ParseFloat(string(s), 64); isNumber == nil && math.Abs(n) < math.MaxInt64/float64(unit) {
+		span, err = time.Duration(n*float64(unit)), nil
+	}
+	if err != nil || span < 0 {
+		return 0, fmt.Errorf("%q is not a duration", s)
+	}
+	return span, nil
 }
 
 // Variable returns the duration in ns.
@@ -219,3 +228,22 @@ func (d Milliseconds) Variable() any { return uint64(d) }
 
 // String returns the duration in Go's format.
 func (d Milliseconds) String() string { return time.Duration(d).String() }
+
+// Microseconds is like [Milliseconds], but a number without a unit is a number of microseconds.
+type Microseconds time.Duration
+
+// UnmarshalText parses s.
+func (d *Microseconds) UnmarshalText(s []byte) error {
+	span, err := parseUnits(s, time.Microsecond)
+	if err != nil {
+		return fmt.Errorf("%w: want 10ms, 2s or a number of microseconds", err)
+	}
+	*d = Microseconds(span)
+	return nil
+}
+
+// Variable returns the duration in ns.
+func (d Microseconds) Variable() any { return uint64(d) }
+
+// String returns the duration in Go's format.
+func (d Microseconds) String() string { return time.Duration(d).String() }

@@ -2,6 +2,7 @@ package tooltest
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -167,4 +168,36 @@ func currentTask(t testing.TB) (address uint64) {
 		t.Error(err)
 	}
 	return address
+}
+
+// NewestMap returns the map with this name that was created last. The caller closes it.
+func NewestMap(t testing.TB, name string) (found *ebpf.Map) {
+	t.Helper()
+	var err error
+	for id := ebpf.MapID(0); ; {
+		if id, err = ebpf.MapGetNextID(id); err != nil {
+			break
+		}
+		m, err := ebpf.NewMapFromID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := m.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Name == name {
+			found.Close()
+			found = m
+			continue
+		}
+		m.Close()
+	}
+	if found == nil || !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("find map %s: %v", name, err)
+	}
+	return found
 }

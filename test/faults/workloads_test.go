@@ -2,6 +2,7 @@ package faults
 
 import (
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -44,6 +45,9 @@ type workload struct {
 	samples int
 	// strays is the percentage of events that interrupts of the load's thread can add or remove.
 	strays int
+	// machine is set if the tool observes the whole machine, so that the number of its events is not
+	// that of the load.
+	machine bool
 }
 
 // workloads returns the workload of each tool. A new tool needs an entry, and possibly a new job.
@@ -204,6 +208,7 @@ func workloads() map[string]workload {
 		},
 	}
 	maps.Copy(all, irqWorkloads())
+	maps.Copy(all, schedulerWorkloads())
 	return all
 }
 
@@ -338,6 +343,10 @@ func (s *subject) does(job string, times int) happened {
 		// slice, the counts can differ by one.
 		n := stop()
 		return happened{n, 3 + n/2}
+	}
+	if s.machine {
+		s.do(s, job, times)
+		return happened{0, math.MaxInt32}
 	}
 	left, hidden := s.load.left(s, s.workload.left), tooltest.HiddenRuns()
 	n := s.do(s, job, times)

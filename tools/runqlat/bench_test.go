@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/schedtest"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -40,11 +41,11 @@ func measure(b *testing.B, prefix string) {
 		b.Skipf("the kernel does not measure run times: %v", err)
 	}
 	defer stats.Close()
-	cpu := cpus(b)[0]
-	one, other := pair(b, cpu, cpu, nil)
+	cpu := schedtest.CPUs(b)[0]
+	one, other := schedtest.Pair(b, cpu, cpu, nil)
 	tooltest.JSON(b, Tool, nil, func() {
 		ns, runs := programs(b, prefix)
-		play(b, one, other, 100000)
+		schedtest.Play(b, one, other, 100000)
 		endNs, endRuns := programs(b, prefix)
 		b.ReportMetric(float64(endNs-ns)/float64(endRuns-runs), "ns/event")
 	})

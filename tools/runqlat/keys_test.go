@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/schedtest"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tooltest"
 )
@@ -19,20 +20,20 @@ import (
 // both selected.
 func TestFilters(t *testing.T) {
 	tooltest.AnyAttachType(t)
-	cpu := cpus(t)[0]
+	cpu := schedtest.CPUs(t)[0]
 	dir := tooltest.Cgroup(t, "cgroup2", fmt.Sprintf("corescope-runqlat-%d", os.Getpid()))
-	a, b := pair(t, cpu, cpu, func(cmd *exec.Cmd) *exec.Cmd { return tooltest.InCgroup(dir, cmd.Args...) })
-	a.begin(t, "name", "runqlat-a")
-	a.end(t)
-	id := strconv.Itoa(a.pid)
+	a, b := schedtest.Pair(t, cpu, cpu, func(cmd *exec.Cmd) *exec.Cmd { return tooltest.InCgroup(dir, cmd.Args...) })
+	a.Begin(t, "name", "runqlat-a")
+	a.End(t)
+	id := strconv.Itoa(a.PID)
 	for _, filter := range [][]string{
 		{"--pid", id}, {"-p", id}, {"--tid", id}, {"--comm", "runqlat-a"}, {"--cgroup", dir}, {"-c", dir},
 	} {
-		var want [2]facts
-		res := tooltest.JSON(t, Tool, append(filter, "-L", "--reasons"), func() { want = play(t, a, b, 1000) })
+		var want [2]schedtest.Facts
+		res := tooltest.JSON(t, Tool, append(filter, "-L", "--reasons"), func() { want = schedtest.Play(t, a, b, 1000) })
 		checkCounts(t, res, a, want[0])
 		for _, h := range res.Histograms {
-			if tid := int(h.Object("key").Num("tid")); !a.has(tid) {
+			if tid := int(h.Object("key").Num("tid")); !has(a, tid) {
 				t.Errorf("%v: unexpected histogram of thread %d: %v", filter, tid, h)
 			}
 		}
@@ -40,8 +41,8 @@ func TestFilters(t *testing.T) {
 }
 
 // has reports whether the thread belongs to the worker.
-func (w *worker) has(tid int) bool {
-	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", w.pid, tid))
+func has(w *schedtest.Worker, tid int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", w.PID, tid))
 	return err == nil
 }
 
@@ -62,20 +63,20 @@ func labelled(t *testing.T) string {
 func TestKeys(t *testing.T) {
 	tooltest.AnyAttachType(t)
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	cpu := cpus(t)[len(cpus(t))-1]
+	cpu := schedtest.CPUs(t)[len(schedtest.CPUs(t))-1]
 	dir := tooltest.Cgroup(t, labelled(t), "docker/"+id)
-	w := start(t, cpu, func(cmd *exec.Cmd) *exec.Cmd {
+	w := schedtest.Start(t, cpu, func(cmd *exec.Cmd) *exec.Cmd {
 		cmd = tooltest.InCgroup(dir, cmd.Args...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
 		return cmd
 	})
-	w.begin(t, "name", "runqlat-w")
-	w.end(t)
+	w.Begin(t, "name", "runqlat-w")
+	w.End(t)
 	var ns unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", w.pid), &ns); err != nil {
+	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", w.PID), &ns); err != nil {
 		t.Fatal(err)
 	}
-	pid := float64(w.pid)
+	pid := float64(w.PID)
 	for _, test := range []struct {
 		flag string
 		want map[string]any
@@ -88,11 +89,11 @@ func TestKeys(t *testing.T) {
 		{"--containers", map[string]any{"container": id[:12]}},
 		{"--reasons", map[string]any{"reason": "wakeup"}},
 	} {
-		args := []string{test.flag, "--tid", strconv.Itoa(w.pid)}
+		args := []string{test.flag, "--tid", strconv.Itoa(w.PID)}
 		res := tooltest.JSON(t, Tool, args, func() {
 			for range 10 {
-				w.begin(t, "nothing", "")
-				w.end(t)
+				w.Begin(t, "nothing", "")
+				w.End(t)
 			}
 		})
 		found := false
@@ -111,12 +112,12 @@ func TestKeys(t *testing.T) {
 // TestProcessName gives a process a different name from its threads: they are all in the histogram
 // of the process's name.
 func TestProcessName(t *testing.T) {
-	w := start(t, cpus(t)[0], nil)
-	w.begin(t, "name", "runqlat-leader")
-	w.end(t)
-	res := tooltest.JSON(t, Tool, []string{"-P", "--pid", strconv.Itoa(w.pid)}, func() {
-		w.begin(t, "threads", 100)
-		w.end(t)
+	w := schedtest.Start(t, schedtest.CPUs(t)[0], nil)
+	w.Begin(t, "name", "runqlat-leader")
+	w.End(t)
+	res := tooltest.JSON(t, Tool, []string{"-P", "--pid", strconv.Itoa(w.PID)}, func() {
+		w.Begin(t, "threads", 100)
+		w.End(t)
 	})
 	if len(res.Histograms) != 1 || res.Histograms[0].Object("key").Str("comm") != "runqlat-leader" {
 		t.Fatalf("want one histogram of the process: %v", res.Histograms)
@@ -129,18 +130,18 @@ func TestProcessName(t *testing.T) {
 // TestOutput compares counts in text and CSV.
 func TestOutput(t *testing.T) {
 	tooltest.AnyAttachType(t)
-	cpu := cpus(t)[0]
-	a, b := pair(t, cpu, cpu, nil)
-	args := []string{"-L", "--tid", strconv.Itoa(a.pid)}
-	var want [2]facts
+	cpu := schedtest.CPUs(t)[0]
+	a, b := schedtest.Pair(t, cpu, cpu, nil)
+	args := []string{"-L", "--tid", strconv.Itoa(a.PID)}
+	var want [2]schedtest.Facts
 	check := func(format string, count uint64) {
 		t.Helper()
-		if n := want[0].wakeup + want[0].preempted; count > n || n-count > want[0].hidden {
+		if n := want[0].Woken + want[0].Preempted; count > n || n-count > want[0].Hidden {
 			t.Errorf("%s: %d waits, want %d", format, count, n)
 		}
 	}
-	text := tooltest.Text(t, Tool, args, func() { want = play(t, a, b, 1000) })
-	title := fmt.Sprintf("\n\ntid = %d runqlat.test\n     usecs               : count    distribution\n", a.pid)
+	text := tooltest.Text(t, Tool, args, func() { want = schedtest.Play(t, a, b, 1000) })
+	title := fmt.Sprintf("\n\ntid = %d runqlat.test\n     usecs               : count    distribution\n", a.PID)
 	if !strings.HasPrefix(text, title) {
 		t.Errorf("text begins with %q, want %q", text[:min(len(text), len(title))], title)
 	}
@@ -149,7 +150,7 @@ func TestOutput(t *testing.T) {
 	fmt.Sscanf(text[strings.LastIndex(text, "\ncount ")+1:], "count %d,", &count)
 	check("count", count)
 
-	csv := tooltest.Text(t, Tool, append(args, "--output", "csv", "-m", "--reasons"), func() { want = play(t, a, b, 1000) })
+	csv := tooltest.Text(t, Tool, append(args, "--output", "csv", "-m", "--reasons"), func() { want = schedtest.Play(t, a, b, 1000) })
 	lines := strings.Split(strings.TrimSpace(csv), "\n")
 	if want := "time,tid,comm,reason,unit,lo,hi,count"; lines[0] != want {
 		t.Errorf("CSV begins with %q, want %q", lines[0], want)
@@ -157,7 +158,7 @@ func TestOutput(t *testing.T) {
 	count = 0
 	for _, line := range lines[1:] {
 		f := strings.Split(line, ",")
-		if f[1] != strconv.Itoa(a.pid) || f[2] != "runqlat.test" || f[4] != "msecs" {
+		if f[1] != strconv.Itoa(a.PID) || f[2] != "runqlat.test" || f[4] != "msecs" {
 			t.Errorf("line of CSV: %q", line)
 		}
 		n, err := strconv.ParseUint(f[7], 10, 64)

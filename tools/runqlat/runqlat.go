@@ -26,7 +26,7 @@ type histKey struct {
 	CgroupID             uint64
 	PID, TID, PIDNS, CPU uint32
 	Comm                 value.Comm
-	Preempted            uint32
+	Detail               uint32
 	_                    uint32
 }
 
@@ -93,7 +93,7 @@ func (o *options) label(k histKey, env *tool.Env) label {
 	l.Cgroup, l.Container = o.Owner(k.CgroupID, env)
 	if o.Reasons {
 		l.Reason = "wakeup"
-		if k.Preempted != 0 {
+		if k.Detail != 0 {
 			l.Reason = "preempted"
 		}
 	}

@@ -3,14 +3,16 @@ package runqlat
 import (
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/corescope/corescope/internal/schedtest"
 	"github.com/corescope/corescope/internal/tooltest"
 )
+
+func TestMain(m *testing.M) { schedtest.Main(m) }
 
 // found returns the waits with this reason and thread, in all reports.
 type found struct {
@@ -34,15 +36,15 @@ func waits(res *tooltest.Result, tid int, reason string) (f found) {
 // checkCounts compares with the counters of the kernel, which must be equal except for hidden
 // tasks. By reason there is one more difference: the kernel counts a task that is woken while it is
 // about to sleep, and still loses the CPU, as a voluntary switch.
-func checkCounts(t *testing.T, res *tooltest.Result, w *worker, want facts) {
+func checkCounts(t *testing.T, res *tooltest.Result, w *schedtest.Worker, want schedtest.Facts) {
 	t.Helper()
-	wakeup, preempted := waits(res, w.pid, "wakeup").count, waits(res, w.pid, "preempted").count
-	got, all := wakeup+preempted, want.wakeup+want.preempted
-	if got > all || all-got > want.hidden {
-		t.Errorf("thread %d: %d waits, want %d, of which %d may be hidden", w.pid, got, all, want.hidden)
+	wakeup, preempted := waits(res, w.PID, "wakeup").count, waits(res, w.PID, "preempted").count
+	got, all := wakeup+preempted, want.Woken+want.Preempted
+	if got > all || all-got > want.Hidden {
+		t.Errorf("thread %d: %d waits, want %d, of which %d may be hidden", w.PID, got, all, want.Hidden)
 	}
-	if off := math.Abs(float64(preempted) - float64(want.preempted)); off > float64(want.hidden)+float64(all)/100 {
-		t.Errorf("thread %d: %d waits by preemption, want %d", w.pid, preempted, want.preempted)
+	if off := math.Abs(float64(preempted) - float64(want.Preempted)); off > float64(want.Hidden)+float64(all)/100 {
+		t.Errorf("thread %d: %d waits by preemption, want %d", w.PID, preempted, want.Preempted)
 	}
 	if lost := tooltest.Lost(res.Summary); lost != 0 {
 		t.Errorf("%v lost", lost)
@@ -54,8 +56,8 @@ func checkCounts(t *testing.T, res *tooltest.Result, w *worker, want facts) {
 // emulated machine can stall between readings of two of these clocks, so one of five attempts must
 // agree.
 func TestSpinners(t *testing.T) {
-	cpu := cpus(t)[0]
-	both := []*worker{start(t, cpu, nil), start(t, cpu, nil)}
+	cpu := schedtest.CPUs(t)[0]
+	both := []*schedtest.Worker{schedtest.Start(t, cpu, nil), schedtest.Start(t, cpu, nil)}
 	var wrong []string
 	for range 5 {
 		if wrong = spinners(t, both); len(wrong) == 0 {
@@ -66,92 +68,62 @@ func TestSpinners(t *testing.T) {
 }
 
 // spinners returns the times that do not agree.
-func spinners(t *testing.T, both []*worker) (wrong []string) {
+func spinners(t *testing.T, both []*schedtest.Worker) (wrong []string) {
 	t.Helper()
-	args := []string{"-L", "--reasons", "--pid", strconv.Itoa(both[0].pid), "--pid", strconv.Itoa(both[1].pid)}
-	want := make([]facts, 2)
+	args := []string{"-L", "--reasons", "--pid", strconv.Itoa(both[0].PID), "--pid", strconv.Itoa(both[1].PID)}
+	want := make([]schedtest.Facts, 2)
 	off := make([]time.Duration, 2)
 	res := tooltest.JSON(t, Tool, args, func() {
 		for i, w := range both {
-			want[i] = w.facts(t)
-			w.begin(t, "spin", 300)
+			want[i] = w.Facts(t)
+			w.Begin(t, "spin", 300)
 		}
 		for i, w := range both {
-			off[i] = w.end(t)
-			want[i] = w.facts(t).since(want[i])
+			off[i] = w.End(t)
+			want[i] = w.Facts(t).Since(want[i])
 		}
 	})
 	for i, w := range both {
 		checkCounts(t, res, w, want[i])
 	}
-	steadyClock(t)
+	schedtest.SteadyClock(t)
 	for i, w := range both {
-		got := waits(res, w.pid, "preempted")
-		all := got.sum + waits(res, w.pid, "wakeup").sum
+		got := waits(res, w.PID, "preempted")
+		all := got.sum + waits(res, w.PID, "wakeup").sum
 		t.Logf("thread %d waited %v in total, run_delay is %v; %v in %d waits by preemption, and was off the CPU for %v",
-			w.pid, all, want[i].wait, got.sum, got.count, off[i])
-		hidden := time.Duration(want[i].hidden) * got.max
-		if !near(all, want[i].wait, hidden) {
-			wrong = append(wrong, fmt.Sprintf("thread %d waited %v in total, run_delay is %v", w.pid, all, want[i].wait))
+			w.PID, all, want[i].Wait, got.sum, got.count, off[i])
+		hidden := time.Duration(want[i].Hidden) * got.max
+		if !schedtest.Near(all, want[i].Wait, hidden) {
+			wrong = append(wrong, fmt.Sprintf("thread %d waited %v in total, run_delay is %v", w.PID, all, want[i].Wait))
 		}
-		if !near(got.sum, off[i], hidden) {
-			wrong = append(wrong, fmt.Sprintf("thread %d waited %v by preemption, but was off the CPU for %v", w.pid, got.sum, off[i]))
+		if !schedtest.Near(got.sum, off[i], hidden) {
+			wrong = append(wrong, fmt.Sprintf("thread %d waited %v by preemption, but was off the CPU for %v", w.PID, got.sum, off[i]))
 		}
 	}
 	return wrong
-}
-
-// steadyClock skips the rest if the clock of the scheduler, which run_delay and CPU time use,
-// advances only in jumps, as on emulated machines.
-func steadyClock(t *testing.T) {
-	t.Helper()
-	name, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-	if err != nil {
-		t.Fatal(err)
-	}
-	switch source := strings.TrimSpace(string(name)); source {
-	case "hpet", "acpi_pm", "refined-jiffies", "jiffies":
-		t.Skipf("counts compared, times not: the clock source is %s", source)
-	}
-}
-
-// near reports whether two times are equal within 5 % and the hidden time.
-func near(got, want, hidden time.Duration) bool {
-	return got <= want+want/20 && got >= want-want/20-hidden
 }
 
 // TestPingPong counts the waits of two threads that wake each other, on one CPU and on two, with
 // each attach type.
 func TestPingPong(t *testing.T) {
 	const trips = 5000
-	all := cpus(t)
+	all := schedtest.CPUs(t)
 	for _, attach := range tooltest.ArgVariants([]string{"--hook", "queue=raw"}) {
 		for _, cpu := range []int{all[0], all[len(all)-1]} {
 			t.Run(fmt.Sprintf("%s/%d-%d", attach, all[0], cpu), func(t *testing.T) {
-				a, b := pair(t, all[0], cpu, nil)
-				var want [2]facts
-				res := tooltest.JSON(t, Tool, append(attach, "-L", "--reasons"), func() { want = play(t, a, b, trips) })
-				for i, w := range []*worker{a, b} {
+				a, b := schedtest.Pair(t, all[0], cpu, nil)
+				var want [2]schedtest.Facts
+				res := tooltest.JSON(t, Tool, append(attach, "-L", "--reasons"), func() { want = schedtest.Play(t, a, b, trips) })
+				for i, w := range []*schedtest.Worker{a, b} {
 					checkCounts(t, res, w, want[i])
-					if n := want[i].wakeup + want[i].preempted; n < trips && cpu == all[0] {
-						t.Errorf("thread %d: %d waits in %d round trips", w.pid, n, trips)
+					if n := want[i].Woken + want[i].Preempted; n < trips && cpu == all[0] {
+						t.Errorf("thread %d: %d waits in %d round trips", w.PID, n, trips)
 					}
 				}
 				checkNoIdle(t, res)
 			})
 		}
 	}
-}
-
-// play makes a and b play ping-pong and returns the counters of the kernel.
-func play(t testing.TB, a, b *worker, trips int) [2]facts {
-	t.Helper()
-	begin := [2]facts{a.facts(t), b.facts(t)}
-	b.begin(t, "pong", trips)
-	a.begin(t, "ping", trips)
-	a.end(t)
-	b.end(t)
-	return [2]facts{a.facts(t).since(begin[0]), b.facts(t).since(begin[1])}
 }
 
 // checkNoIdle looks for idle tasks, which are thread 0 of each CPU.
@@ -172,15 +144,15 @@ func checkNoIdle(t *testing.T, res *tooltest.Result) {
 func TestIntervals(t *testing.T) {
 	tooltest.AnyAttachType(t)
 	for _, keys := range [][]string{{"-L", "--reasons"}, nil} {
-		a, b := pair(t, cpus(t)[0], cpus(t)[0], nil)
-		var want [2]facts
-		args := append(keys, "--tid", strconv.Itoa(a.pid), "0.02")
+		a, b := schedtest.Pair(t, schedtest.CPUs(t)[0], schedtest.CPUs(t)[0], nil)
+		var want [2]schedtest.Facts
+		args := append(keys, "--tid", strconv.Itoa(a.PID), "0.02")
 		res := tooltest.JSONReports(t, Tool, args, func(reports func() int) {
-			begin := [2]facts{a.facts(t), b.facts(t)}
+			begin := [2]schedtest.Facts{a.Facts(t), b.Facts(t)}
 			for reports() < 3 && t.Context().Err() == nil {
-				play(t, a, b, 1000)
+				schedtest.Play(t, a, b, 1000)
 			}
-			want = [2]facts{a.facts(t).since(begin[0]), b.facts(t).since(begin[1])}
+			want = [2]schedtest.Facts{a.Facts(t).Since(begin[0]), b.Facts(t).Since(begin[1])}
 		})
 		times := map[string]bool{}
 		var all uint64
@@ -188,7 +160,7 @@ func TestIntervals(t *testing.T) {
 			times[h.Str("time")] = true
 			all += uint64(h.Num("count"))
 		}
-		if n := want[0].wakeup + want[0].preempted; all > n || n-all > want[0].hidden {
+		if n := want[0].Woken + want[0].Preempted; all > n || n-all > want[0].Hidden {
 			t.Errorf("%v: %d waits in %d reports, want %d", keys, all, len(times), n)
 		}
 		if len(times) < 3 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/corescope/corescope/internal/schedtest"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -19,14 +20,14 @@ func TestThreads(t *testing.T) {
 	if testing.Short() {
 		n = 1000
 	}
-	w := start(t, cpus(t)[0], nil)
+	w := schedtest.Start(t, schedtest.CPUs(t)[0], nil)
 	var left []uint32
 	var hidden uint64
-	res := tooltest.JSON(t, Tool, []string{"--reasons", "--pid", strconv.Itoa(w.pid)}, func() {
-		begin := w.facts(t)
-		w.begin(t, "threads", n)
-		w.end(t)
-		hidden = w.facts(t).since(begin).hidden
+	res := tooltest.JSON(t, Tool, []string{"--reasons", "--pid", strconv.Itoa(w.PID)}, func() {
+		begin := w.Facts(t)
+		w.Begin(t, "threads", n)
+		w.End(t)
+		hidden = w.Facts(t).Since(begin).Hidden
 		left = leftBehind(t)
 	})
 	for _, tid := range left {
@@ -46,7 +47,7 @@ func TestThreads(t *testing.T) {
 // leftBehind lists the time stamps of threads that have exited.
 func leftBehind(t *testing.T) (left []uint32) {
 	t.Helper()
-	m := newestMap(t, "sched_waits")
+	m := tooltest.NewestMap(t, "sched_waits")
 	defer m.Close()
 	for _, tid := range stamped(t, m) {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d", tid)); err == nil {
@@ -82,35 +83,4 @@ func stamped(t *testing.T, m *ebpf.Map) (tids []uint32) {
 			t.Fatal(err)
 		}
 	}
-}
-
-func newestMap(t *testing.T, name string) (found *ebpf.Map) {
-	t.Helper()
-	var err error
-	for id := ebpf.MapID(0); ; {
-		if id, err = ebpf.MapGetNextID(id); err != nil {
-			break
-		}
-		m, err := ebpf.NewMapFromID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		info, err := m.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.Name == name {
-			found.Close()
-			found = m
-			continue
-		}
-		m.Close()
-	}
-	if found == nil || !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("find map %s: %v", name, err)
-	}
-	return found
 }

@@ -1,4 +1,6 @@
-package runqlat
+// Package schedtest runs processes for live tests of the scheduler: they use CPUs and wait for them in a
+// known way, and the kernel counts how often.
+package schedtest
 
 import (
 	"bufio"
@@ -18,18 +20,18 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// A worker is a process whose thread-group leader executes jobs on one CPU and otherwise blocks in
+// A Worker is a process whose thread-group leader executes jobs on one CPU and otherwise blocks in
 // read(2). The kernel counts its voluntary context switches (to sleep) and involuntary ones;
 // between two blocking reads, these are the numbers of waits after a wake-up and after a
 // preemption.
-type worker struct {
+type Worker struct {
 	cmd *exec.Cmd
 	in  io.Writer
 	out *bufio.Reader
-	pid int // also the ID of its thread-group leader
+	PID int // also the ID of its thread-group leader
 }
 
-const workerEnv = "CORESCOPE_RUNQLAT_WORKER"
+const workerEnv = "CORESCOPE_SCHEDTEST_WORKER"
 
 func init() {
 	if os.Getenv(workerEnv) != "" {
@@ -38,7 +40,8 @@ func init() {
 	}
 }
 
-func TestMain(m *testing.M) {
+// Main replaces m.Run in the function TestMain of a package that starts workers.
+func Main(m *testing.M) {
 	if cpu, err := strconv.Atoi(os.Getenv(workerEnv)); err == nil {
 		pin(cpu)
 		work()
@@ -82,8 +85,8 @@ func pin(cpu int) {
 	}
 }
 
-// cpus lists the CPUs that this process may use.
-func cpus(t testing.TB) []int {
+// CPUs lists the CPUs that this process may use.
+func CPUs(t testing.TB) []int {
 	t.Helper()
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -143,8 +146,8 @@ func threads(n int) {
 	}
 }
 
-// start starts a worker on the CPU. change can modify its command, or be nil.
-func start(t testing.TB, cpu int, change func(*exec.Cmd) *exec.Cmd) *worker {
+// Start starts a worker on the CPU. change can modify its command, or be nil.
+func Start(t testing.TB, cpu int, change func(*exec.Cmd) *exec.Cmd) *Worker {
 	t.Helper()
 	tooltest.Root(t)
 	exe, err := os.Executable()
@@ -170,17 +173,20 @@ func start(t testing.TB, cpu int, change func(*exec.Cmd) *exec.Cmd) *worker {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	w := &worker{cmd, in, bufio.NewReader(out), cmd.Process.Pid}
-	w.end(t)
+	w := &Worker{cmd, in, bufio.NewReader(out), cmd.Process.Pid}
+	t.Cleanup(w.Kill)
+	w.End(t)
 	return w
 }
 
-// pair starts two workers that can play ping-pong.
-func pair(t testing.TB, cpuA, cpuB int, changeA func(*exec.Cmd) *exec.Cmd) (a, b *worker) {
+// Kill ends the worker.
+func (w *Worker) Kill() {
+	w.cmd.Process.Kill()
+	w.cmd.Wait()
+}
+
+// Pair starts two workers that can play ping-pong.
+func Pair(t testing.TB, cpuA, cpuB int, changeA func(*exec.Cmd) *exec.Cmd) (a, b *Worker) {
 	t.Helper()
 	readA, writeB, err := os.Pipe()
 	if err != nil {
@@ -193,29 +199,32 @@ func pair(t testing.TB, cpuA, cpuB int, changeA func(*exec.Cmd) *exec.Cmd) (a, b
 	for _, f := range []*os.File{readA, writeA, readB, writeB} {
 		defer f.Close()
 	}
-	a = start(t, cpuA, func(cmd *exec.Cmd) *exec.Cmd {
+	a = Start(t, cpuA, func(cmd *exec.Cmd) *exec.Cmd {
 		if changeA != nil {
 			cmd = changeA(cmd)
 		}
 		cmd.ExtraFiles = []*os.File{readA, writeA}
 		return cmd
 	})
-	b = start(t, cpuB, func(cmd *exec.Cmd) *exec.Cmd {
+	b = Start(t, cpuB, func(cmd *exec.Cmd) *exec.Cmd {
 		cmd.ExtraFiles = []*os.File{readB, writeB}
 		return cmd
 	})
 	return a, b
 }
 
-func (w *worker) begin(t testing.TB, name string, arg any) {
+// Begin starts a job of the worker: "spin" for a number of milliseconds of CPU time, which answers by
+// how much the elapsed time exceeded it, "ping" or "pong" a number of times, "threads" a number of
+// them, or "name" to change its name. Another name is a job that does nothing.
+func (w *Worker) Begin(t testing.TB, name string, arg any) {
 	t.Helper()
 	if _, err := fmt.Fprintf(w.in, "%s %v\n", name, arg); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// end waits until the worker blocks in read(2) again, and returns its answer.
-func (w *worker) end(t testing.TB) time.Duration {
+// End waits until the worker blocks in read(2) again, and returns its answer.
+func (w *Worker) End(t testing.TB) time.Duration {
 	t.Helper()
 	line, err := w.out.ReadString('\n')
 	if err != nil {
@@ -233,35 +242,89 @@ func (w *worker) end(t testing.TB) time.Duration {
 	return time.Duration(ns)
 }
 
-func (w *worker) read(t testing.TB, file string) string {
+func (w *Worker) read(t testing.TB, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/%s", w.pid, w.pid, file))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/%s", w.PID, w.PID, file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
-// facts are the counters of the kernel for a thread.
-type facts struct {
-	wakeup, preempted uint64
-	wait              time.Duration // run_delay
-	hidden            uint64        // tooltest.HiddenRuns
+// Facts are the counters of the kernel for a thread.
+type Facts struct {
+	Woken, Preempted uint64
+	Wait, CPU        time.Duration // run_delay and sum_exec_runtime
+	Hidden           uint64        // tooltest.HiddenRuns
 }
 
-func (w *worker) facts(t testing.TB) (f facts) {
+// Facts reads the counters of the worker's thread-group leader.
+func (w *Worker) Facts(t testing.TB) (f Facts) {
 	t.Helper()
 	for line := range strings.Lines(w.read(t, "status")) {
-		fmt.Sscanf(line, "voluntary_ctxt_switches: %d", &f.wakeup)
-		fmt.Sscanf(line, "nonvoluntary_ctxt_switches: %d", &f.preempted)
+		fmt.Sscanf(line, "voluntary_ctxt_switches: %d", &f.Woken)
+		fmt.Sscanf(line, "nonvoluntary_ctxt_switches: %d", &f.Preempted)
 	}
-	var cpu uint64
-	fmt.Sscan(w.read(t, "schedstat"), &cpu, &f.wait)
-	f.hidden = uint64(tooltest.HiddenRuns())
+	fmt.Sscan(w.read(t, "schedstat"), (*int64)(&f.CPU), (*int64)(&f.Wait))
+	f.Hidden = uint64(tooltest.HiddenRuns())
 	return f
 }
 
-// since returns the counters since a previous reading.
-func (f facts) since(o facts) facts {
-	return facts{f.wakeup - o.wakeup, f.preempted - o.preempted, f.wait - o.wait, f.hidden - o.hidden}
+// Since returns the counters since a previous reading.
+func (f Facts) Since(o Facts) Facts {
+	return Facts{f.Woken - o.Woken, f.Preempted - o.Preempted, f.Wait - o.Wait, f.CPU - o.CPU, f.Hidden - o.Hidden}
+}
+
+// Play makes a and b play ping-pong and returns the counters of the kernel.
+func Play(t testing.TB, a, b *Worker, trips int) [2]Facts {
+	t.Helper()
+	begin := [2]Facts{a.Facts(t), b.Facts(t)}
+	b.Begin(t, "pong", trips)
+	a.Begin(t, "ping", trips)
+	a.End(t)
+	b.End(t)
+	return [2]Facts{a.Facts(t).Since(begin[0]), b.Facts(t).Since(begin[1])}
+}
+
+// Spin makes the workers use this amount of CPU time each. It returns a span of time in which all of
+// them are runnable, from the time when the last one begins: none ends before it has run that long.
+func Spin(t testing.TB, all []*Worker, cpu time.Duration) (begin, end time.Time) {
+	t.Helper()
+	for _, w := range all {
+		w.Begin(t, "spin", cpu.Milliseconds())
+	}
+	begin = time.Now()
+	for _, w := range all {
+		w.End(t)
+	}
+	return begin, begin.Add(cpu)
+}
+
+// Time returns the time of a row.
+func Time(t testing.TB, r tooltest.Row) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339Nano, r.Str("time"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// SteadyClock skips the rest of the test if the clock of the scheduler, which run_delay and CPU time
+// use, advances only in jumps, as on emulated machines.
+func SteadyClock(t testing.TB) {
+	t.Helper()
+	name, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch source := strings.TrimSpace(string(name)); source {
+	case "hpet", "acpi_pm", "refined-jiffies", "jiffies":
+		t.Skipf("counts compared, times not: the clock source is %s", source)
+	}
+}
+
+// Near reports whether two times are equal within 5 % and the hidden time.
+func Near(got, want, hidden time.Duration) bool {
+	return got <= want+want/20 && got >= want-want/20-hidden
 }
