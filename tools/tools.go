@@ -33,6 +33,7 @@ import (
 	"github.com/corescope/corescope/tools/runqslower"
 	"github.com/corescope/corescope/tools/sockets"
 	"github.com/corescope/corescope/tools/softirqs"
+	"github.com/corescope/corescope/tools/softirqslower"
 	"github.com/corescope/corescope/tools/sslsniff"
 	"github.com/corescope/corescope/tools/stackcount"
 	"github.com/corescope/corescope/tools/syscount"
@@ -47,6 +48,7 @@ import (
 	"github.com/corescope/corescope/tools/trace"
 	"github.com/corescope/corescope/tools/vfsstat"
 	"github.com/corescope/corescope/tools/wakeuptime"
+	"github.com/corescope/corescope/tools/wqlat"
 )
 
 // All returns every tool, by name.
@@ -82,6 +84,7 @@ func All() []*tool.Tool {
 		runqslower.Tool,
 		sockets.Tool,
 		softirqs.Tool,
+		softirqslower.Tool,
 		sslsniff.Tool,
 		stackcount.Tool,
 		syscount.Tool,
@@ -96,5 +99,6 @@ func All() []*tool.Tool {
 		trace.Tool,
 		vfsstat.Tool,
 		wakeuptime.Tool,
+		wqlat.Tool,
 	}
 }

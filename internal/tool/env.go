@@ -285,6 +285,16 @@ func (e *Env) KernelStack(dst value.Stack, addrs []uint64) value.Stack {
 	return dst
 }
 
+// KernelName returns the name of the kernel function at an address, or the address if the function
+// is unknown. It needs CAP_SYSLOG (see Plan.Keep).
+func (e *Env) KernelName(addr uint64) string {
+	e.frames = e.symbols.Append(e.frames[:0], []uint64{addr})
+	if len(e.frames) == 0 || e.frames[0].Name == "" {
+		return fmt.Sprintf("0x%x", addr)
+	}
+	return e.frames[0].Name
+}
+
 // UserStack symbolizes a stack that user_stack_read has written and appends its frames to dst, none
 // if it is empty. It is available for events with UserStacks, and needs the capabilities of
 // UserStackNeeds (see Plan.Keep). Frames of a process that has exited are symbolized from what was

@@ -41,6 +41,8 @@ func jobs() map[string]func(n int, place string) (int, error) {
 
 		"nothing":      nothing,
 		"datagram":     datagrams,
+		"two stages":   func(n int, path string) (int, error) { return twice(datagrams(n, path)) },
+		"fsync":        fsyncs,
 		"miss":         misses,
 		"run program":  runsProgram,
 		"collect":      collects,

@@ -3,6 +3,8 @@ package faults
 import (
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -20,8 +22,28 @@ func irqWorkloads() map[string]workload {
 			place: missing, job: "datagram", n: 1000, storm: "datagram", storms: 20_000, strays: 20, column: "count",
 			args: byTID("--filter", "softirq == 'net_rx'"),
 		},
+		// Each datagram has two rows: raised and run.
+		"softirqslower": {
+			place: missing, job: "two stages", n: 500, storm: "two stages", storms: 100_000, strays: 20,
+			args: byTID("--min", "0"),
+		},
+		"wqlat": {
+			place: missing, job: "fsync", n: 500, storm: "fsync", storms: 20_000,
+			strays: 20,
+			args:   byTID(),
+		},
 	}
 }
 
 // datagrams causes n softirqs net_rx.
 func datagrams(n int, _ string) (int, error) { return n, tooltest.Datagrams(n) }
+
+// fsyncs queues n works.
+func fsyncs(n int, _ string) (int, error) {
+	fd, err := unix.MemfdCreate("file", unix.MFD_CLOEXEC)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	return n, tooltest.AIOFsync(fd, n)
+}
