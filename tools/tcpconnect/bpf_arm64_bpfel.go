@@ -57,6 +57,7 @@ const (
 	bpfVarTargCommLen       = "targ_comm_len"
 	bpfVarTargIpv4          = "targ_ipv4"
 	bpfVarTargIpv6          = "targ_ipv6"
+	bpfVarTargMinNs         = "targ_min_ns"
 	bpfVarTargNotLports     = "targ_not_lports"
 	bpfVarTargNotRports     = "targ_not_rports"
 	bpfVarTargNrPids        = "targ_nr_pids"
@@ -154,6 +155,7 @@ type bpfVariableSpecs struct {
 	TargCommLen       *ebpf.VariableSpec `ebpf:"targ_comm_len"`
 	TargIpv4          *ebpf.VariableSpec `ebpf:"targ_ipv4"`
 	TargIpv6          *ebpf.VariableSpec `ebpf:"targ_ipv6"`
+	TargMinNs         *ebpf.VariableSpec `ebpf:"targ_min_ns"`
 	TargNotLports     *ebpf.VariableSpec `ebpf:"targ_not_lports"`
 	TargNotRports     *ebpf.VariableSpec `ebpf:"targ_not_rports"`
 	TargNrPids        *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
@@ -227,6 +229,7 @@ type bpfVariables struct {
 	TargCommLen       *ebpf.Variable `ebpf:"targ_comm_len"`
 	TargIpv4          *ebpf.Variable `ebpf:"targ_ipv4"`
 	TargIpv6          *ebpf.Variable `ebpf:"targ_ipv6"`
+	TargMinNs         *ebpf.Variable `ebpf:"targ_min_ns"`
 	TargNotLports     *ebpf.Variable `ebpf:"targ_not_lports"`
 	TargNotRports     *ebpf.Variable `ebpf:"targ_not_rports"`
 	TargNrPids        *ebpf.Variable `ebpf:"targ_nr_pids"`

@@ -22,6 +22,8 @@
 
 /* Set if columns for names are displayed. */
 const volatile bool want_name = false;
+/* Only connects that took at least this time. */
+const volatile __u64 targ_min_ns = 0;
 
 enum result {
 	RESULT_CONNECTED = 1,
@@ -79,20 +81,30 @@ struct scratch {
 /* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
-static __always_inline void report(void *ctx, const struct sock *sk, const struct attempt *a,
+/* fill_event reports whether the connect is wanted. */
+static __always_inline bool fill_event(struct event *e, const struct sock *sk,
+				       const struct attempt *a, enum result result)
+{
+	sock_ends_read(&e->ends, sk);
+	if (!a->wanted || !ends_wanted(&e->ends))
+		return false;
+	e->task = a->owner;
+	e->task.time_ns = bpf_ktime_get_boot_ns();
+	e->duration_ns = e->task.time_ns - sock_syn_ns(sk, a->start_ns, e->task.time_ns);
+	e->result = result;
+	return e->duration_ns >= targ_min_ns;
+}
+
+static __always_inline bool report(void *ctx, const struct sock *sk, const struct attempt *a,
 				   enum result result, int error)
 {
 	struct event e = {};
 
-	sock_ends_read(&e.ends, sk);
-	if (!a->wanted || !ends_wanted(&e.ends))
-		return;
-	e.task = a->owner;
-	e.task.time_ns = bpf_ktime_get_boot_ns();
-	e.duration_ns = e.task.time_ns - sock_syn_ns(sk, a->start_ns, e.task.time_ns);
+	if (!fill_event(&e, sk, a, result))
+		return false;
 	e.error = error;
-	e.result = result;
 	event_send(ctx, &e, sizeof(e), e.task.time_ns);
+	return true;
 }
 
 static __always_inline __u64 sock_ino(const struct sock *sk)
@@ -186,15 +198,13 @@ int BPF_PROG(state__raw__again, const struct sock *sk, int oldstate, int newstat
 	return handle_state(ctx, sk, newstate, true);
 }
 
-/* No answer for a second: the SYN is retransmitted. */
+/* No answer for a second, or for the requested time: the SYN is retransmitted. */
 static __always_inline int handle_retransmit(void *ctx, const struct sock *sk)
 {
 	struct attempt *a = bpf_map_lookup_elem(&attempts, &sk);
 
-	if (!a || a->waiting)
-		return 0;
-	a->waiting = true;
-	report(ctx, sk, a, RESULT_WAITING, 0);
+	if (a && !a->waiting)
+		a->waiting = report(ctx, sk, a, RESULT_WAITING, 0);
 	return 0;
 }
 
@@ -248,7 +258,7 @@ static __always_inline void tell_unsent(void *ctx, const struct sock *sk, const 
 		.error = error,
 	};
 
-	if (!task_current_wanted())
+	if (targ_min_ns || !task_current_wanted())
 		return;
 	sock_ends_read(&e.ends, sk);
 	read_wanted_end(&e.ends, addr);
@@ -332,18 +342,13 @@ int open_attempts(struct bpf_iter__bpf_map_elem *ctx)
 	const struct sock *sk;
 	struct event e = {};
 
-	if (!key || !a || !a->wanted || a->waiting || a->failed)
+	if (!key || !a || a->waiting || a->failed)
 		return 0;
 	sk = *key;
 	if (BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_SYN_SENT)
 		return 0;
-	sock_ends_read(&e.ends, sk);
-	if (!ends_wanted(&e.ends))
+	if (!fill_event(&e, sk, a, RESULT_WAITING))
 		return 0;
-	e.task = a->owner;
-	e.task.time_ns = bpf_ktime_get_boot_ns();
-	e.duration_ns = e.task.time_ns - sock_syn_ns(sk, a->start_ns, e.task.time_ns);
-	e.result = RESULT_WAITING;
 	list_send(ctx->meta->seq, &e, sizeof(e));
 	return 0;
 }

@@ -14,12 +14,14 @@ import (
 type options struct {
 	Ports flags.Ports `flag:"port,P" arg:"PORT" bpf:"targ_not_rports" help:"only to these remote ports"`
 	tcp.Family
-	Count      bool `flag:"count,c" help:"at the end, print the number of connects per local address, remote address and remote port"`
-	Timestamp  bool `flag:"timestamp,t" help:"show seconds since the start"`
-	UID        bool `flag:"print-uid,U" help:"show the user ID"`
-	SourcePort bool `flag:"source-port,s" help:"show the local port; with --count also group by it"`
-	LPort      bool `flag:"lport,L" help:"same as --source-port"`
-	DNS        bool `flag:"dns,d" help:"show the name that the address was looked up by, from DNS answers that tasks receive"`
+	Count      bool               `flag:"count,c" help:"at the end, print the number of connects per local address, remote address and remote port"`
+	Timestamp  bool               `flag:"timestamp,t" help:"show seconds since the start"`
+	UID        bool               `flag:"print-uid,U" help:"show the user ID"`
+	SourcePort bool               `flag:"source-port,s" help:"show the local port; with --count also group by it"`
+	LPort      bool               `flag:"lport,L" help:"same as --source-port"`
+	DNS        bool               `flag:"dns,d" help:"show the name that the address was looked up by, from DNS answers that tasks receive"`
+	Min        flags.Milliseconds `flag:"min,m" pos:"min_ms" arg:"MS" bpf:"targ_min_ns" help:"only connects that take at least this time: milliseconds, or with a unit as 500us"`
+	Latency    bool               `flag:"latency,l" help:"show the latency in milliseconds; the tool tcpconnlat"`
 	tcp.Wide
 }
 
@@ -63,6 +65,7 @@ func (r *row) Decode(tail []byte) error {
 // Tool is the definition of tcpconnect.
 var Tool = tool.Define(tool.Spec{
 	Name:     "tcpconnect",
+	Also:     []tool.Alias{{Name: "tcpconnlat", Args: []string{"--latency"}}},
 	Category: "network",
 	Summary:  "Trace outgoing TCP connections (connect) with result and latency",
 	Description: `Shows each TCP connect, in all network namespaces, with its task, when it succeeds or fails. pid, uid, comm and cgroup are those of the task that called connect, read in the context of that task. Additional subflows of an MPTCP connection are connected by a kernel worker.
@@ -70,6 +73,8 @@ var Tool = tool.Define(tool.Spec{
 A connect without an answer is shown as waiting when its SYN is retransmitted for the first time, after about a second, and again when it completes. At the end of the run, connects that are still waiting are shown.
 
 Connects are traced from SYN_SENT on at sock:inet_sock_set_state, by two copies of a program, because the kernel skips a program that is already running on the same CPU. Connects that fail before a SYN is sent, such as without a route, are traced at the return of the system call, by a program that runs at the end of every system call and returns immediately for other calls; those made by io_uring are missed.
+
+With --latency, which is the tool tcpconnlat, text shows the time from the SYN to the result as LAT(ms), usually the time of one round trip. A minimum (min_ms, -m) selects slow connects. A connect that is slow because its SYN was lost then has two rows: waiting and, when it completes, connected or failed.
 
 With --dns, DNS answers are read when tasks receive them with the system calls read, recvfrom and recvmsg from UDP port 53. Any resolver is supported: libc, the resolver of Go, or a daemon that resolves names for others. Answers are missed if they come from a cache, over TCP, TLS or HTTPS, or with recvmmsg or io_uring. The name is probably the one that the task meant, but this is not certain: several names can share an address, and DNS servers can answer anything.
 
@@ -79,11 +84,13 @@ With --count, only the counts are printed, at the end. --columns selects the col
 		"--source-port and --lport (BCC) add the same column, titled LPORT; libbpf-tools calls it SPORT.",
 		"-4 and -6 select by the protocol on the wire; BCC treats an IPv6 socket that carries IPv4 as IPv6.",
 		"-C, --cgroupmap, -M and --mntnsmap (IDs in a pinned map) are --cgroup and --container.",
+		"tcpconnlat shows the latency of failed and waiting connects too, with RESULT and ERROR after LAT(ms); with a minimum it shows none that fails before a SYN is sent. libbpf-tools and BCC measure to the arrival of the answer, and show a refused connect like a successful one.",
 		"-d: BCC uses the last answer to any process, and reads it in the kernel's UDP receive function, which requires kprobes.",
 	},
 	Overhead: "A loopback connection has 10 state changes, for both ends together. A state change took 350 ns in both copies of the program (2,000 connections, otherwise busy CPUs). The program at the end of system calls took 65 to 78 ns per call, of which about 20 are the measurement (--stats); --dns increased it from 64 to 77 ns, with reads from a file as half of the calls.",
 	Examples: []string{
 		"tcpconnect                                # all connects with their result",
+		"tcpconnect --latency 10                   # connects that take 10 ms or more: tcpconnlat 10",
 		"tcpconnect -P 5432 --container web        # connects of a container to a database",
 		"tcpconnect -c --columns comm,raddr,error  # counts by task name, remote address and error",
 		`tcpconnect -d --filter 'name endsWith ".example.org"'  # by looked-up name`,
@@ -105,6 +112,9 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		BufferBytes: bufferBytes,
 		Row:         row{names: newNames()},
 		After:       []tool.Iterator{{Program: "open_attempts", Map: "attempts"}},
+	}
+	if o.Latency {
+		e.Headers["duration_ns"] = "LAT(ms)"
 	}
 	if o.Count {
 		e.Count = o.ends()
@@ -137,5 +147,8 @@ func (o *options) columns() []string {
 		cols = append(cols, "uid")
 	}
 	cols = append(append(cols, "pid", "comm", "family"), o.ends()...)
+	if o.Latency {
+		cols = append(cols, "duration_ns")
+	}
 	return append(append(cols, "result", "error"), o.extra()...)
 }

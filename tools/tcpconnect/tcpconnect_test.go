@@ -338,3 +338,50 @@ func TestFastOpen(t *testing.T) {
 		t.Errorf("duration since the SYN is %s, want at most %s", d, most)
 	}
 }
+
+// TestLatency selects slow connects under the name of the peers' tool: all but a connect that takes
+// a second are too fast.
+func TestLatency(t *testing.T) {
+	alias := Tool.As("tcpconnlat")
+	var late *tcptest.Pair
+	res := tooltest.JSON(t, alias, []string{"-p", strconv.Itoa(os.Getpid()), "900"}, func() { _, late = tcptest.LateHandshake(t) })
+	var results []string
+	for _, r := range to(res, late.RPort) {
+		tcptest.Fields(t, "late", r, map[string]any{"lport": late.LPort})
+		results = append(results, r.Str("result"))
+	}
+	if got := strings.Join(results, " "); got != "waiting connected" {
+		t.Errorf("rows of connects that take 900 ms or more: %q", got)
+	}
+	res = tooltest.JSON(t, alias, []string{"--min", "1h"}, func() {
+		tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+		tcptest.Refused(t, closedPort(t))
+	})
+	if len(res.Events) > 0 {
+		t.Errorf("rows of connects that take an hour: %v", res.Events)
+	}
+}
+
+// TestLatencyText compares the latency in text with the time that the connect took.
+func TestLatencyText(t *testing.T) {
+	tooltest.AnyAttachType(t)
+	var p *tcptest.Pair
+	out := tooltest.Text(t, Tool.As("tcpconnlat"), []string{"-L", "-t"}, func() {
+		p = tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+	})
+	header, _, _ := strings.Cut(out, "\n")
+	if got := strings.Join(strings.Fields(header), " "); got != "TIME(s) PID COMM IP SADDR LPORT DADDR DPORT LAT(ms) RESULT ERROR" {
+		t.Errorf("header %q", got)
+	}
+	ends := fmt.Sprintf("127.0.0.1 %d 127.0.0.1 %d ", p.LPort, p.RPort)
+	for line := range strings.Lines(out) {
+		words := strings.Join(strings.Fields(line), " ")
+		if _, rest, ok := strings.Cut(words, ends); ok {
+			if ms, err := strconv.ParseFloat(strings.Fields(rest)[0], 64); err != nil || ms <= 0 || !strings.HasSuffix(rest, " connected -") {
+				t.Errorf("line %q: %v", words, err)
+			}
+			return
+		}
+	}
+	t.Errorf("no line of the connection in %q", out)
+}
