@@ -315,13 +315,25 @@ int BPF_PROG(state__raw__again, const struct sock *sk, int oldstate, int newstat
 	return handle_state(ctx, sk, oldstate, newstate, true);
 }
 
+/*
+ * Called once for each accepted connection, with c if it is still open, after the owner is set. A
+ * tool can define it.
+ */
+#ifndef CONN_ACCEPTED
+#define CONN_ACCEPTED(ctx, sk, c)
+#endif
+
 static __always_inline void handle_accept(void *ctx, const struct sock *listener,
 					  const struct sock *sk, enum accept_run run)
 {
 	struct conn *c = bpf_map_lookup_elem(&conns, &sk);
 
-	if (c && !c->owner.pid)
+	if (c && !c->owner.pid) {
 		conn_set_owner(c);
+		CONN_ACCEPTED(ctx, sk, c);
+	} else if (!c && run != ACCEPT_SECOND) {
+		CONN_ACCEPTED(ctx, sk, NULL);
+	}
 }
 
 /*

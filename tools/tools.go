@@ -43,8 +43,11 @@ import (
 	"github.com/corescope/corescope/tools/tcpdrop"
 	"github.com/corescope/corescope/tools/tcplife"
 	"github.com/corescope/corescope/tools/tcpretrans"
+	"github.com/corescope/corescope/tools/tcprtt"
 	"github.com/corescope/corescope/tools/tcpstates"
+	"github.com/corescope/corescope/tools/tcpsynbl"
 	"github.com/corescope/corescope/tools/tcptop"
+	"github.com/corescope/corescope/tools/tcptracer"
 	"github.com/corescope/corescope/tools/trace"
 	"github.com/corescope/corescope/tools/vfsstat"
 	"github.com/corescope/corescope/tools/wakeuptime"
@@ -94,8 +97,11 @@ func All() []*tool.Tool {
 		tcpdrop.Tool,
 		tcplife.Tool,
 		tcpretrans.Tool,
+		tcprtt.Tool,
 		tcpstates.Tool,
+		tcpsynbl.Tool,
 		tcptop.Tool,
+		tcptracer.Tool,
 		trace.Tool,
 		vfsstat.Tool,
 		wakeuptime.Tool,

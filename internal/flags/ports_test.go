@@ -30,7 +30,13 @@ func TestPorts(t *testing.T) {
 	if got := out(); len(got) != 3 || got[0] != 0 || got[1] != 80 || got[2] != 65535 {
 		t.Errorf("selected ports are %v", got)
 	}
-	for _, bad := range []string{"65536", "http", "-1", "", "1,,2"} {
+	if err := s.Parse([]string{"-P", "8000-8002"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := out(); len(got) != 6 || got[2] != 8000 || got[4] != 8002 {
+		t.Errorf("selected ports are %v", got)
+	}
+	for _, bad := range []string{"65536", "http", "-1", "", "1,,2", "2-1", "1-", "1-2-3"} {
 		if err := s.Parse([]string{"-P", bad}); err == nil {
 			t.Errorf("%q: no error", bad)
 		}

@@ -3,6 +3,7 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"strings"
 	"syscall"
@@ -15,7 +16,7 @@ import (
 // jobs returns the jobs by name. Each does something n times at a place and returns how often it
 // happened.
 func jobs() map[string]func(n int, place string) (int, error) {
-	return map[string]func(int, string) (int, error){
+	all := map[string]func(int, string) (int, error){
 		"exec":    func(n int, path string) (int, error) { return execs(n, path, 10) },
 		"execbig": func(n int, path string) (int, error) { return execs(n, path, 60_000) },
 		"open":    opens,
@@ -56,6 +57,8 @@ func jobs() map[string]func(n int, place string) (int, error) {
 		"keep sockets": keepSockets,
 		"keep maps":    keepMaps,
 	}
+	maps.Copy(all, networkJobs())
+	return all
 }
 
 func pin(cpu int) error {

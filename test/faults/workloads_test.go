@@ -209,6 +209,7 @@ func workloads() map[string]workload {
 	}
 	maps.Copy(all, irqWorkloads())
 	maps.Copy(all, schedulerWorkloads())
+	maps.Copy(all, networkWorkloads())
 	return all
 }
 
