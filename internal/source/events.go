@@ -124,6 +124,9 @@ func (e *Events[R]) Run(ctx context.Context, s *tool.Session) (err error) {
 		return err
 	}
 	defer cancel()
+	if err := e.rows.cols.Settle(s.Objects); err != nil {
+		return err
+	}
 	if e.traces != nil {
 		e.traces.AwaitTables()
 	}

@@ -24,3 +24,20 @@ func Memory(root string) map[string]uint64 {
 	}
 	return out
 }
+
+// MemoryNodes returns the number of possible NUMA nodes, 1 if the kernel supports only one.
+func MemoryNodes(root string) uint32 {
+	text, err := readFile(filepath.Join(root, "sys/devices/system/node/possible"), 4096)
+	if err != nil {
+		return 1
+	}
+	list := strings.FieldsFunc(string(text), func(c rune) bool { return c < '0' || c > '9' })
+	if len(list) == 0 {
+		return 1
+	}
+	last, err := strconv.ParseUint(list[len(list)-1], 10, 16)
+	if err != nil {
+		return 1
+	}
+	return uint32(last) + 1
+}

@@ -3,6 +3,7 @@ package tool
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/corescope/corescope/internal/column"
 	"github.com/corescope/corescope/internal/probe"
@@ -66,11 +67,14 @@ func (c *Columns) needs() map[string]any {
 	return vars
 }
 
-// usesCgroups reports whether a used column is looked up by cgroup ID: a column of the owner, or a
-// key of a histogram with the same name.
+// usesCgroups reports whether a used column is looked up by cgroup ID: a column of the owner, a key
+// of a histogram with the same name, or such a column of another task, as trigger_container.
 func (c *Columns) usesCgroups() bool {
 	owner := column.Keys(OwnerColumns(nil, nil))
-	return slices.ContainsFunc(c.used(), func(col column.Column) bool { return !col.Off && slices.Contains(owner, col.Key) })
+	isOwner := func(key string) bool {
+		return slices.ContainsFunc(owner, func(o string) bool { return key == o || strings.HasSuffix(key, "_"+o) })
+	}
+	return slices.ContainsFunc(c.used(), func(col column.Column) bool { return !col.Off && isOwner(col.Key) })
 }
 
 // Settle marks the columns whose hooks are not attached. It returns an error if the filter uses

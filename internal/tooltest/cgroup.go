@@ -27,6 +27,16 @@ func Cgroup(t testing.TB, hierarchy, name string) string {
 
 func cgroupMount(t testing.TB, hierarchy string) string {
 	t.Helper()
+	mount := findHierarchy(t, hierarchy)
+	if mount == "" {
+		t.Skipf("hierarchy %s is not mounted", hierarchy)
+	}
+	return mount
+}
+
+// findHierarchy returns the mount point of a hierarchy, "" if it is not mounted.
+func findHierarchy(t testing.TB, hierarchy string) string {
+	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +47,6 @@ func cgroupMount(t testing.TB, hierarchy string) string {
 			return f[1]
 		}
 	}
-	t.Skipf("hierarchy %s is not mounted", hierarchy)
 	return ""
 }
 

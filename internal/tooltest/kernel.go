@@ -3,6 +3,7 @@ package tooltest
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,20 @@ func HasFunction(t testing.TB, name string) bool {
 	t.Helper()
 	var function *btf.Func
 	return inKernel(t, name, &function)
+}
+
+// HasMember reports whether a struct of the kernel has a member, from its BTF.
+func HasMember(t testing.TB, name, member string) bool {
+	t.Helper()
+	types, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s *btf.Struct
+	if err := types.TypeByName(name, &s); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(s.Members, func(m btf.Member) bool { return m.Name == member })
 }
 
 func inKernel(t testing.TB, name string, typ any) bool {
