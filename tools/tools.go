@@ -12,7 +12,9 @@ import (
 	"github.com/corescope/corescope/tools/bpflist"
 	"github.com/corescope/corescope/tools/bpftop"
 	"github.com/corescope/corescope/tools/cachestat"
+	"github.com/corescope/corescope/tools/compactsnoop"
 	"github.com/corescope/corescope/tools/cpudist"
+	"github.com/corescope/corescope/tools/drsnoop"
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/files"
 	"github.com/corescope/corescope/tools/filetop"
@@ -27,10 +29,13 @@ import (
 	"github.com/corescope/corescope/tools/memleak"
 	"github.com/corescope/corescope/tools/offcputime"
 	"github.com/corescope/corescope/tools/offwaketime"
+	"github.com/corescope/corescope/tools/oomkill"
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/profile"
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/runqslower"
+	"github.com/corescope/corescope/tools/shmsnoop"
+	"github.com/corescope/corescope/tools/slabratetop"
 	"github.com/corescope/corescope/tools/sockets"
 	"github.com/corescope/corescope/tools/softirqs"
 	"github.com/corescope/corescope/tools/softirqslower"
@@ -66,7 +71,9 @@ func All() []*tool.Tool {
 		bpflist.Tool,
 		bpftop.Tool,
 		cachestat.Tool,
+		compactsnoop.Tool,
 		cpudist.Tool,
+		drsnoop.Tool,
 		execsnoop.Tool,
 		files.Tool,
 		filetop.Tool,
@@ -81,10 +88,13 @@ func All() []*tool.Tool {
 		memleak.Tool,
 		offcputime.Tool,
 		offwaketime.Tool,
+		oomkill.Tool,
 		opensnoop.Tool,
 		profile.Tool,
 		runqlat.Tool,
 		runqslower.Tool,
+		shmsnoop.Tool,
+		slabratetop.Tool,
 		sockets.Tool,
 		softirqs.Tool,
 		softirqslower.Tool,

@@ -58,6 +58,7 @@ func jobs() map[string]func(n int, place string) (int, error) {
 		"keep maps":    keepMaps,
 	}
 	maps.Copy(all, networkJobs())
+	maps.Copy(all, memoryJobs())
 	return all
 }
 

@@ -210,6 +210,7 @@ func workloads() map[string]workload {
 	maps.Copy(all, irqWorkloads())
 	maps.Copy(all, schedulerWorkloads())
 	maps.Copy(all, networkWorkloads())
+	maps.Copy(all, memoryWorkloads())
 	return all
 }
 

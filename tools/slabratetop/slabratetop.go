@@ -1,0 +1,68 @@
+// Package slabratetop shows the most used slab caches of the kernel.
+package slabratetop
+
+import (
+	"time"
+
+	"github.com/corescope/corescope/internal/source"
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/value"
+)
+
+//go:generate ../../scripts/bpf2go.sh slabratetop.bpf.c
+
+type options struct{ source.Top }
+
+// key mirrors struct table_key.
+type key struct{ Cache uint64 }
+
+// counts mirrors struct table_value.
+type counts struct {
+	Allocs, Bytes uint64
+	Name          [64]byte
+}
+
+type row struct {
+	Cache  value.Name `json:"cache" col:"CACHE,width=32" help:"name of the slab cache; the kernel merges caches of similar objects under the name of one of them"`
+	Allocs uint64     `json:"allocs" col:"ALLOCS,width=8,right" help:"objects allocated from this cache in the interval"`
+	Bytes  uint64     `json:"bytes" col:"BYTES,width=12,right" help:"their size in the cache, including metadata and padding"`
+}
+
+// Tool is the definition of slabratetop.
+var Tool = tool.Define(tool.Spec{
+	Name:     "slabratetop",
+	Category: "memory",
+	Summary:  "Kernel memory allocation rate by slab cache (kmem_cache_alloc), as a top-like table",
+	Description: `Counts the objects that the kernel allocates from slab caches, per interval (one second by default) and by cache, and shows the caches with the most bytes first. It shows the rate of allocation, not what is in use: see slabtop(1) and memleak --kernel.
+
+Allocations are counted at kmem:kmem_cache_alloc when they succeed. Before kernel 5.19 the tracepoint does not name the cache; then the functions kmem_cache_alloc and kmem_cache_alloc_node are traced. As a kprobe, these count failed allocations too.
+
+Memory from kmalloc() is not counted, although it comes from caches named kmalloc-N, nor are allocations in bulk (kmem_cache_alloc_bulk): the kernel does not report their cache.
+
+Task filters select by the current task. In an interrupt that is an arbitrary one.`,
+	Peers: []string{
+		"Kernel 6.10 and later are supported: there libbpf-tools and BCC need kmem_cache_alloc_noprof, and miss kmem_cache_alloc_node and kmem_cache_alloc_lru, by which most inodes and directory entries are allocated.",
+		"--sort accepts name, count and size, and the names of columns.",
+		"JSON and CSV have all rows; --rows (20 in text) limits them too if given.",
+	},
+	Examples: []string{
+		"slabratetop               # a screen of the busiest caches, each second",
+		"slabratetop -C 5 3        # three tables of five seconds each",
+		"slabratetop -p 1234 -s count  # allocations for one process, by number",
+	},
+	Object: loadBpf,
+	Tasks:  true,
+	Shorts: map[string]string{"pid": "p"},
+}, options{Top: source.TopBy("size")}, build)
+
+func build(o *options, _ *tool.Env) (tool.Source, error) {
+	return &source.Table[key, counts, row]{
+		// Only in older kernels allocations for a NUMA node are separate.
+		Plan:      tool.Plan{Optional: []string{"alloc_node"}},
+		Top:       &o.Top,
+		Columns:   []string{"cache", "allocs", "bytes"},
+		SortNames: map[string]string{"name": "cache", "count": "allocs", "size": "bytes"},
+		Label:     func(_ *key, c *counts) row { return row{Cache: value.NameOf(c.Name[:])} },
+		Fill:      func(r *row, c *counts, _ time.Duration) { r.Allocs, r.Bytes = c.Allocs, c.Bytes },
+	}, nil
+}
