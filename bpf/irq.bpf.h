@@ -33,6 +33,12 @@ struct irq_cpu {
 	__u64 total_ns; /* time of the handlers that have ended; the time of nested ones counts once */
 	__u32 depth;
 	__u32 begun; /* a begin was observed */
+	/*
+	 * Handlers whose end, or begin, was not observed. Programs are detached one after the
+	 * other, so these are lost only if another end, or begin, is observed later.
+	 */
+	__u32 no_end;
+	__u32 no_begin;
 };
 
 struct {
@@ -71,28 +77,38 @@ static __always_inline __u32 irq_find(const struct irq_cpu *cpu, __u64 id)
 	return found;
 }
 
+/* The mask tells the verifier that the index is in the array. */
+static __always_inline struct irq_frame *irq_frame(struct irq_cpu *cpu, __u64 i)
+{
+	barrier_var(i);
+	return &cpu->frames[i & (IRQ_DEPTH - 1)];
+}
+
 /*
  * A handler does not nest in itself: if it is already there, its end was not observed. A handler
- * that is nested too deeply has no frame, so its end counts as lost.
+ * that is nested too deeply has no frame: its begin counts as not observed.
  */
 static __always_inline void irq_begin(__u64 id)
 {
 	struct irq_cpu *cpu = irq_this_cpu();
 	struct irq_frame *frame;
-	__u32 found;
+	__u32 depth;
 
 	if (!cpu)
 		return;
-	found = irq_find(cpu, id);
-	if (found < cpu->depth) {
-		lost_add_n(unobserved, cpu->depth - found);
-		cpu->depth = found;
-	}
+	if (cpu->no_begin)
+		lost_add_n(unobserved, cpu->no_begin);
+	cpu->no_begin = 0;
 	cpu->begun = true;
-	if (cpu->depth >= IRQ_DEPTH)
+	depth = irq_find(cpu, id);
+	if (depth < cpu->depth)
+		cpu->no_end += cpu->depth - depth;
+	else
+		depth = cpu->depth;
+	if (depth >= IRQ_DEPTH)
 		return;
-	frame = &cpu->frames[cpu->depth & (IRQ_DEPTH - 1)];
-	cpu->depth++;
+	cpu->depth = depth + 1;
+	frame = irq_frame(cpu, depth);
 	frame->id = id;
 	frame->inner_ns = 0;
 	frame->wanted = task_current_wanted();
@@ -108,25 +124,29 @@ static __always_inline bool irq_end(__u64 id, struct irq_span *span)
 	__u64 now_ns = bpf_ktime_get_ns(), elapsed_ns;
 	struct irq_cpu *cpu = irq_this_cpu();
 	struct irq_frame *frame;
-	__u32 found;
+	__u32 found, lost_ends;
 
 	if (!cpu)
 		return false;
+	lost_ends = cpu->no_end;
+	cpu->no_end = 0;
 	found = irq_find(cpu, id);
-	if (found >= IRQ_DEPTH) {
-		if (cpu->begun)
-			lost_add(unobserved);
-		return false;
+	if (found < IRQ_DEPTH) {
+		lost_ends += cpu->depth - found - 1;
+		cpu->depth = found;
+	} else if (cpu->begun) {
+		cpu->no_begin++;
 	}
-	if (found + 1 < cpu->depth)
-		lost_add_n(unobserved, cpu->depth - found - 1);
-	cpu->depth = found;
-	frame = &cpu->frames[found & (IRQ_DEPTH - 1)];
+	if (lost_ends)
+		lost_add_n(unobserved, lost_ends);
+	if (found >= IRQ_DEPTH)
+		return false;
+	frame = irq_frame(cpu, found);
 	elapsed_ns = now_ns - frame->begin_ns;
 	span->ns = elapsed_ns > frame->inner_ns ? elapsed_ns - frame->inner_ns : 0;
 	span->wanted = frame->wanted;
 	if (found)
-		cpu->frames[(found - 1) & (IRQ_DEPTH - 1)].inner_ns += elapsed_ns;
+		irq_frame(cpu, found - 1)->inner_ns += elapsed_ns;
 	else
 		cpu->total_ns += elapsed_ns;
 	return true;

@@ -19,6 +19,12 @@ struct softirq_run {
 	__u64 irq_ns; /* time in interrupt handlers before it began; set by the tool */
 	__u64 task; /* that it runs in */
 	__u32 begun; /* a begin was observed */
+	/*
+	 * Runs whose end, or begin, was not observed. Programs are detached one after the other,
+	 * so these are lost only if another end, or begin, is observed later.
+	 */
+	__u32 no_end;
+	__u32 no_begin;
 	__u32 pad;
 };
 
@@ -55,8 +61,11 @@ static __always_inline int softirq_begin(void *ctx, __u32 vec)
 
 	if (!run)
 		return 0;
+	if (run->no_begin)
+		lost_add_n(unobserved, run->no_begin);
+	run->no_begin = 0;
 	if (run->begin_ns && run->task == task)
-		lost_add(unobserved);
+		run->no_end++;
 	run->begun = true;
 	run->task = task;
 	softirq_begun(ctx, vec, run);
@@ -72,8 +81,11 @@ static __always_inline int softirq_end(void *ctx, __u32 vec)
 
 	if (!run || !run->begun)
 		return 0;
+	if (run->no_end)
+		lost_add_n(unobserved, run->no_end);
+	run->no_end = 0;
 	if (!run->begin_ns || run->task != bpf_get_current_task()) {
-		lost_add(unobserved);
+		run->no_begin++;
 		return 0;
 	}
 	begin_ns = run->begin_ns;

@@ -21,6 +21,8 @@ const (
 	bpfMapIrqCpus          = "irq_cpus"
 	bpfMapLost             = "lost"
 	bpfMapTable            = "table"
+	bpfMapTargCgroupMap    = "targ_cgroup_map"
+	bpfMapTargMntnsMap     = "targ_mntns_map"
 	bpfProgHandlerBtfDone  = "handler__btf__done"
 	bpfProgHandlerBtfStart = "handler__btf__start"
 	bpfProgHandlerRawDone  = "handler__raw__done"
@@ -31,6 +33,8 @@ const (
 	bpfVarHistUnitNs       = "hist_unit_ns"
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarTableEmpty       = "table_empty"
+	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -98,11 +102,13 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Hists      *ebpf.MapSpec `ebpf:"hists"`
-	HistsPlain *ebpf.MapSpec `ebpf:"hists_plain"`
-	IrqCpus    *ebpf.MapSpec `ebpf:"irq_cpus"`
-	Lost       *ebpf.MapSpec `ebpf:"lost"`
-	Table      *ebpf.MapSpec `ebpf:"table"`
+	Hists         *ebpf.MapSpec `ebpf:"hists"`
+	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
+	IrqCpus       *ebpf.MapSpec `ebpf:"irq_cpus"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Table         *ebpf.MapSpec `ebpf:"table"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -115,6 +121,8 @@ type bpfVariableSpecs struct {
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -150,11 +158,13 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Hists      *ebpf.Map `ebpf:"hists"`
-	HistsPlain *ebpf.Map `ebpf:"hists_plain"`
-	IrqCpus    *ebpf.Map `ebpf:"irq_cpus"`
-	Lost       *ebpf.Map `ebpf:"lost"`
-	Table      *ebpf.Map `ebpf:"table"`
+	Hists         *ebpf.Map `ebpf:"hists"`
+	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
+	IrqCpus       *ebpf.Map `ebpf:"irq_cpus"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Table         *ebpf.Map `ebpf:"table"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -164,6 +174,8 @@ func (m *bpfMaps) Close() error {
 		m.IrqCpus,
 		m.Lost,
 		m.Table,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -177,6 +189,8 @@ type bpfVariables struct {
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

@@ -136,6 +136,7 @@ func TestNested(t *testing.T) {
 	p.Run("handler__raw__start", 7, outer)
 	p.Run("handler__raw__start", 7, outer) // the end was not observed
 	p.Run("handler__raw__done", 8, inner, handled)
+	p.Run("handler__raw__start", 8, inner)
 	if n := p.Unobserved(); n != 2 {
 		t.Errorf("%d lost, want 2: an end and a begin that were not observed", n)
 	}

@@ -22,6 +22,8 @@ const (
 	bpfMapLost             = "lost"
 	bpfMapSoftirqRuns      = "softirq_runs"
 	bpfMapTable            = "table"
+	bpfMapTargCgroupMap    = "targ_cgroup_map"
+	bpfMapTargMntnsMap     = "targ_mntns_map"
 	bpfProgHandlerBtfDone  = "handler__btf__done"
 	bpfProgHandlerBtfStart = "handler__btf__start"
 	bpfProgHandlerRawDone  = "handler__raw__done"
@@ -36,6 +38,8 @@ const (
 	bpfVarHistUnitNs       = "hist_unit_ns"
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarTableEmpty       = "table_empty"
+	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
 	bpfVarTargByUid        = "targ_by_uid"
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
@@ -107,12 +111,14 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Hists       *ebpf.MapSpec `ebpf:"hists"`
-	HistsPlain  *ebpf.MapSpec `ebpf:"hists_plain"`
-	IrqCpus     *ebpf.MapSpec `ebpf:"irq_cpus"`
-	Lost        *ebpf.MapSpec `ebpf:"lost"`
-	SoftirqRuns *ebpf.MapSpec `ebpf:"softirq_runs"`
-	Table       *ebpf.MapSpec `ebpf:"table"`
+	Hists         *ebpf.MapSpec `ebpf:"hists"`
+	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
+	IrqCpus       *ebpf.MapSpec `ebpf:"irq_cpus"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	SoftirqRuns   *ebpf.MapSpec `ebpf:"softirq_runs"`
+	Table         *ebpf.MapSpec `ebpf:"table"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -125,6 +131,8 @@ type bpfVariableSpecs struct {
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -160,12 +168,14 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Hists       *ebpf.Map `ebpf:"hists"`
-	HistsPlain  *ebpf.Map `ebpf:"hists_plain"`
-	IrqCpus     *ebpf.Map `ebpf:"irq_cpus"`
-	Lost        *ebpf.Map `ebpf:"lost"`
-	SoftirqRuns *ebpf.Map `ebpf:"softirq_runs"`
-	Table       *ebpf.Map `ebpf:"table"`
+	Hists         *ebpf.Map `ebpf:"hists"`
+	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
+	IrqCpus       *ebpf.Map `ebpf:"irq_cpus"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	SoftirqRuns   *ebpf.Map `ebpf:"softirq_runs"`
+	Table         *ebpf.Map `ebpf:"table"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -176,6 +186,8 @@ func (m *bpfMaps) Close() error {
 		m.Lost,
 		m.SoftirqRuns,
 		m.Table,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -189,6 +201,8 @@ type bpfVariables struct {
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

@@ -136,6 +136,7 @@ func TestInterrupted(t *testing.T) {
 	p.Run("softirq__raw__start", timer) // the end was not observed
 	p.Run("softirq__raw__done", timer)
 	p.Run("softirq__raw__done", timer) // the begin was not observed
+	p.Run("softirq__raw__start", timer)
 	if n := p.Unobserved(); n != 2 {
 		t.Errorf("%d lost, want 2: an end and a begin that were not observed", n)
 	}

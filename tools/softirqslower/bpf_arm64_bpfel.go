@@ -47,7 +47,7 @@ const (
 	bpfVarTargComm          = "targ_comm"
 	bpfVarTargCommLen       = "targ_comm_len"
 	bpfVarTargCpu           = "targ_cpu"
-	bpfVarTargMinUs         = "targ_min_us"
+	bpfVarTargMinNs         = "targ_min_ns"
 	bpfVarTargNrPids        = "targ_nr_pids"
 	bpfVarTargNrTids        = "targ_nr_tids"
 	bpfVarTargPids          = "targ_pids"
@@ -135,7 +135,7 @@ type bpfVariableSpecs struct {
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
 	TargCommLen       *ebpf.VariableSpec `ebpf:"targ_comm_len"`
 	TargCpu           *ebpf.VariableSpec `ebpf:"targ_cpu"`
-	TargMinUs         *ebpf.VariableSpec `ebpf:"targ_min_us"`
+	TargMinNs         *ebpf.VariableSpec `ebpf:"targ_min_ns"`
 	TargNrPids        *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
 	TargNrTids        *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
 	TargPids          *ebpf.VariableSpec `ebpf:"targ_pids"`
@@ -199,7 +199,7 @@ type bpfVariables struct {
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`
 	TargCommLen       *ebpf.Variable `ebpf:"targ_comm_len"`
 	TargCpu           *ebpf.Variable `ebpf:"targ_cpu"`
-	TargMinUs         *ebpf.Variable `ebpf:"targ_min_us"`
+	TargMinNs         *ebpf.Variable `ebpf:"targ_min_ns"`
 	TargNrPids        *ebpf.Variable `ebpf:"targ_nr_pids"`
 	TargNrTids        *ebpf.Variable `ebpf:"targ_nr_tids"`
 	TargPids          *ebpf.Variable `ebpf:"targ_pids"`

@@ -8,7 +8,7 @@
 #include "softirq.bpf.h"
 
 /* Only times of at least this length, and only this CPU; -1 for all. */
-const volatile __u64 targ_min_us = 10000;
+const volatile __u64 targ_min_ns = 10000000;
 const volatile __s32 targ_cpu = -1;
 
 enum stage {
@@ -34,7 +34,7 @@ static __always_inline void report(void *ctx, __u32 vec, enum stage stage, __u64
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct event e = {};
 
-	if (ns < targ_min_us * 1000 || (targ_cpu >= 0 && cpu != targ_cpu) || !task_current_wanted())
+	if (ns < targ_min_ns || (targ_cpu >= 0 && cpu != targ_cpu) || !task_current_wanted())
 		return;
 	e.delta_ns = ns;
 	e.vec = vec;

@@ -2,6 +2,9 @@
 package softirqslower
 
 import (
+	"time"
+
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
@@ -10,8 +13,8 @@ import (
 //go:generate ../../scripts/bpf2go.sh softirqslower.bpf.c -type stage
 
 type options struct {
-	Min uint64 `flag:"min,m" pos:"min_us" arg:"US" max:"18446744073709551" bpf:"targ_min_us" help:"only times of at least this number of microseconds"`
-	CPU int32  `flag:"cpu,c" arg:"N" min:"-1" id:"cpu" bpf:"targ_cpu" help:"only on this CPU; -1 means all"`
+	Min flags.Microseconds `flag:"min,m" pos:"min_us" arg:"US" bpf:"targ_min_ns" help:"only times of at least this length: microseconds, or with a unit as 5ms"`
+	CPU int32              `flag:"cpu,c" arg:"N" min:"-1" id:"cpu" bpf:"targ_cpu" help:"only on this CPU; -1 means all"`
 }
 
 // event mirrors struct event.
@@ -51,15 +54,16 @@ The task columns describe the task that is current at the end of the stage: the 
 	Peers: []string{
 		"STAGE is raised or run; the peers show \"irq(hard) to softirq\" and \"softirq runtime\".",
 		"A softirq is raised since the first raise; in the peers since the last one, which hides delays of softirqs that are raised often.",
+		"The minimum can have a unit, as in 5ms.",
 	},
 	Examples: []string{
 		"softirqslower             # stages of 10 ms or more",
 		"softirqslower 1000 -c 2   # 1 ms or more, on CPU 2",
-		"softirqslower 5000 --filter 'softirq == \"net_rx\"'  # only network receive",
+		"softirqslower 5ms --filter 'softirq == \"net_rx\"'  # only network receive",
 	},
 	Object: loadBpf,
 	Tasks:  true,
-}, options{Min: 10_000, CPU: -1}, build)
+}, options{Min: flags.Microseconds(10 * time.Millisecond), CPU: -1}, build)
 
 func build(*options, *tool.Env) (tool.Source, error) {
 	return &source.Events[row]{

@@ -69,7 +69,7 @@ func TestMinimum(t *testing.T) {
 			t.Errorf("row %v", e)
 		}
 	}
-	if res, _, _, _ := run(t, "3600000000"); len(res.Events) > 0 {
+	if res, _, _, _ := run(t, "1h"); len(res.Events) > 0 {
 		t.Errorf("rows of 1 h: %v", res.Events)
 	}
 }
@@ -92,7 +92,7 @@ func TestRaisedTwice(t *testing.T) {
 	raised := func() (ns uint64) {
 		var cpus []struct {
 			RaisedNs, BeginNs, IRQNs, Task uint64
-			Begun, _                       uint32
+			Begun, NoEnd, NoBegin, _       uint32
 		}
 		if err := p.Maps["softirq_runs"].Lookup(uint32(timer), &cpus); err != nil {
 			t.Fatal(err)
