@@ -15,13 +15,8 @@ type File struct {
 	pseudo  bool
 	_       [2]byte
 	FS      Comm      `json:"fs" col:"FS,width=12" help:"type of the file system"`
-	names   pathNames `btf:"path"`
+	names   PathNames `btf:"path"`
 	_       uint32
-}
-
-type pathNames struct {
-	Len, RootLen                      uint32
-	InRoot, Truncated, Known, Deleted uint8
 }
 
 // AppendPath appends the path of the file, in the form of /proc/PID/fd, from the tail of the

@@ -83,3 +83,20 @@ func (s *Syscalls) Number(abi ABI, name string) (uint32, bool) {
 	i := slices.Index(s.names[abi], name)
 	return uint32(i), i >= 0 && name != ""
 }
+
+// kindNumbers is the number of elements of targ_calls in callset.bpf.h.
+const kindNumbers = 1024
+
+// CallKinds returns the variable targ_calls of callset.bpf.h: by number, one byte per ABI with the
+// kind of the call. An ABI need not have all calls.
+func CallKinds[K ~uint8 | ~uint32](s *Syscalls, kinds map[string]K) []uint32 {
+	out := make([]uint32, kindNumbers)
+	for name, kind := range kinds {
+		for abi := range s.names {
+			if nr, ok := s.Number(ABI(abi), name); ok {
+				out[nr] |= uint32(kind) << (8 * abi)
+			}
+		}
+	}
+	return out
+}

@@ -9,14 +9,13 @@
 #include "event.bpf.h"
 #include "task.bpf.h"
 #include "syscall.bpf.h"
-#include "path.bpf.h"
+#include "given.bpf.h"
 #include "stackwalk.bpf.h"
 
 #define O_ACCMODE 3
 #define O_CREAT 00000100
 #define O_WRONLY 00000001
 #define O_TRUNC 00001000
-#define AT_FDCWD -100
 #define TARG_PATH_MAX 256
 
 const volatile bool targ_failed = false;
@@ -112,26 +111,6 @@ static __always_inline bool path_wanted(const char *path, __u32 len)
 	return true;
 }
 
-/* The directory that path is relative to: the task's root, a descriptor's, or cwd. */
-static __always_inline void read_base(struct event *e, char *buf)
-{
-	struct task_struct *task = task_current();
-	struct fs_struct *fs = BPF_CORE_READ(task, fs);
-	const struct path *root = __builtin_preserve_access_index(&fs->root);
-	const struct path *start = root;
-	struct file *file;
-
-	if (e->data[0] != '/' && e->dfd == AT_FDCWD) {
-		start = __builtin_preserve_access_index(&fs->pwd);
-	} else if (e->data[0] != '/') {
-		file = task_file(task, e->dfd);
-		if (!file)
-			return;
-		start = __builtin_preserve_access_index(&file->f_path);
-	}
-	path_names(&e->base, buf, start, root);
-}
-
 static __always_inline long read_path(char *buf, const struct open_call *call)
 {
 	if (call->in_kernel)
@@ -175,7 +154,7 @@ static __always_inline bool fill_event(void *ctx, struct event *e, const struct 
 	e->path_len = len;
 	len &= 2 * PATH_MAX - 1;
 	if (want_full_path && len <= PATH_MAX)
-		read_base(e, e->data + len);
+		given_base(&e->base, e->data + len, e->data[0], e->dfd);
 	if (want_user_stack)
 		read_stack(ctx, e);
 	return true;

@@ -2,7 +2,6 @@
 package opensnoop
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,11 +28,6 @@ type options struct {
 	stacktrace.UserStacks
 }
 
-type pathNames struct {
-	Len, RootLen                      uint32
-	InRoot, Truncated, Known, Deleted uint8
-}
-
 type event struct {
 	value.Task
 	Flags    value.OpenFlags `json:"flags" col:"FLAGS,width=20" help:"flags of the call by name, access mode first"`
@@ -41,7 +35,7 @@ type event struct {
 	DirFD    int32           `json:"dirfd" col:"DIRFD,width=5,right" help:"file descriptor of the directory that a relative path starts at; -100 (AT_FDCWD) for the current directory" btf:"dfd"`
 	Mode     uint32
 	PathLen  uint32
-	Base     pathNames
+	Base     value.PathNames
 	StackLen uint32
 }
 
@@ -55,9 +49,9 @@ type row struct {
 	TaskPath  value.Bytes    `json:"task_path" col:"TASK_PATH,width=40" help:"with -F: absolute path relative to the task's root directory, such as that of its chroot or container"`
 	UserStack value.Stack    `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"with -c: user stack trace of the call, innermost frame first; text shows it below the row; in the first stacks of a process not selected by --pid, functions without frame pointers are missing"`
 
-	full                   bool
-	path, inside, taskPath []byte
-	env                    *tool.Env
+	full     bool
+	resolved value.ResolvedPath
+	env      *tool.Env
 }
 
 // Tool is the definition of opensnoop.
@@ -187,61 +181,9 @@ func (r *row) Decode(tail []byte) error {
 	if r.Path = nil; r.PathLen > 0 {
 		r.Path = tail[:r.PathLen-1]
 	}
-	if r.full && r.Path != nil {
-		r.resolve(tail[r.PathLen:][:r.Base.Len])
+	if r.full && len(r.Path) > 0 {
+		r.resolved.Set(&r.Base, tail[r.PathLen:][:r.Base.Len], r.Path)
+		r.Path, r.TaskPath = r.resolved.Path, r.resolved.TaskPath
 	}
 	return nil
-}
-
-// resolve makes the paths absolute. A relative path is unchanged if its directory is unknown, because
-// the file descriptor is not open.
-func (r *row) resolve(names []byte) {
-	if r.Base.Known == 0 {
-		return
-	}
-	given := r.Path
-	below := names[:r.Base.RootLen]
-	cut := r.Base.Truncated != 0
-	if r.Base.InRoot != 0 {
-		r.taskPath = appendBelow(r.taskPath[:0], below, false, given)
-		r.TaskPath = r.taskPath
-	}
-	if r.Base.InRoot != 0 && (len(below) < len(names) || cut) {
-		r.inside = appendInside(r.inside[:0], bytes.Count(below, []byte{0}), given)
-		given = r.inside
-	}
-	r.path = appendBelow(r.path[:0], names, cut, given)
-	r.Path = r.path
-}
-
-// appendBelow appends the base directory and the path relative to it.
-func appendBelow(b, names []byte, cut bool, path []byte) []byte {
-	if len(names) > 0 || cut {
-		b = value.AppendPath(b, names, cut)
-	}
-	path = bytes.TrimLeft(path, "/")
-	return append(append(b, '/'), path...)
-}
-
-// appendInside appends a path that starts depth names below a root without each ".." that would
-// lead above it: there the kernel stays at the root.
-func appendInside(b []byte, depth int, path []byte) []byte {
-	first := true
-	for name := range bytes.SplitSeq(path, []byte("/")) {
-		switch string(name) {
-		case "", ".":
-		case "..":
-			if depth == 0 {
-				continue
-			}
-			depth--
-		default:
-			depth++
-		}
-		if !first {
-			b = append(b, '/')
-		}
-		b, first = append(b, name...), false
-	}
-	return b
 }
