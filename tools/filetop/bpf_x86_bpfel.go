@@ -33,9 +33,10 @@ const (
 	bpfVarTargCgroupId     = "targ_cgroup_id"
 	bpfVarTargComm         = "targ_comm"
 	bpfVarTargCommLen      = "targ_comm_len"
-	bpfVarTargDirDev       = "targ_dir_dev"
-	bpfVarTargDirInode     = "targ_dir_inode"
-	bpfVarTargDirMountDev  = "targ_dir_mount_dev"
+	bpfVarTargDirDevs      = "targ_dir_devs"
+	bpfVarTargDirInodes    = "targ_dir_inodes"
+	bpfVarTargDirMountDevs = "targ_dir_mount_devs"
+	bpfVarTargNrDirs       = "targ_nr_dirs"
 	bpfVarTargNrPids       = "targ_nr_pids"
 	bpfVarTargNrTids       = "targ_nr_tids"
 	bpfVarTargPids         = "targ_pids"
@@ -118,9 +119,10 @@ type bpfVariableSpecs struct {
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
 	TargCommLen      *ebpf.VariableSpec `ebpf:"targ_comm_len"`
-	TargDirDev       *ebpf.VariableSpec `ebpf:"targ_dir_dev"`
-	TargDirInode     *ebpf.VariableSpec `ebpf:"targ_dir_inode"`
-	TargDirMountDev  *ebpf.VariableSpec `ebpf:"targ_dir_mount_dev"`
+	TargDirDevs      *ebpf.VariableSpec `ebpf:"targ_dir_devs"`
+	TargDirInodes    *ebpf.VariableSpec `ebpf:"targ_dir_inodes"`
+	TargDirMountDevs *ebpf.VariableSpec `ebpf:"targ_dir_mount_devs"`
+	TargNrDirs       *ebpf.VariableSpec `ebpf:"targ_nr_dirs"`
 	TargNrPids       *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
 	TargNrTids       *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
 	TargPids         *ebpf.VariableSpec `ebpf:"targ_pids"`
@@ -183,9 +185,10 @@ type bpfVariables struct {
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`
 	TargCommLen      *ebpf.Variable `ebpf:"targ_comm_len"`
-	TargDirDev       *ebpf.Variable `ebpf:"targ_dir_dev"`
-	TargDirInode     *ebpf.Variable `ebpf:"targ_dir_inode"`
-	TargDirMountDev  *ebpf.Variable `ebpf:"targ_dir_mount_dev"`
+	TargDirDevs      *ebpf.Variable `ebpf:"targ_dir_devs"`
+	TargDirInodes    *ebpf.Variable `ebpf:"targ_dir_inodes"`
+	TargDirMountDevs *ebpf.Variable `ebpf:"targ_dir_mount_devs"`
+	TargNrDirs       *ebpf.Variable `ebpf:"targ_nr_dirs"`
 	TargNrPids       *ebpf.Variable `ebpf:"targ_nr_pids"`
 	TargNrTids       *ebpf.Variable `ebpf:"targ_nr_tids"`
 	TargPids         *ebpf.Variable `ebpf:"targ_pids"`

@@ -100,8 +100,8 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--directory: %w", err)
 		}
-		plan.Variables["targ_dir_inode"] = id.Inode
-		plan.Variables["targ_dir_mount_dev"], plan.Variables["targ_dir_dev"] = id.MountDev, id.Dev
+		plan.Variables["targ_nr_dirs"], plan.Variables["targ_dir_inodes"] = uint32(1), id.Inode
+		plan.Variables["targ_dir_mount_devs"], plan.Variables["targ_dir_devs"] = id.MountDev, id.Dev
 	}
 	return &source.Table[key, counts, row]{
 		Plan: plan, Top: &o.Top,

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __BELOW_BPF_H
+#define __BELOW_BPF_H
+
+#include "inode.bpf.h"
+
+/*
+ * Whether a file is below a directory, in the same file system. Directories are identified by their
+ * inode, and by their device in mountinfo and in stat(2) (system.FileID in Go). The tool defines
+ * BELOW_MAX, their maximum number.
+ */
+
+#define BELOW_DEPTH_MAX 64
+
+const volatile __u32 targ_nr_dirs = 0;
+const volatile __u64 targ_dir_inodes[BELOW_MAX] = {};
+const volatile __u32 targ_dir_mount_devs[BELOW_MAX] = {};
+const volatile __u32 targ_dir_devs[BELOW_MAX] = {};
+
+/* Returns the index of the directory, or -1 for any other one. */
+static __always_inline int below_index(struct inode *inode)
+{
+	__u64 number = BPF_CORE_READ(inode, i_ino);
+
+	for (int i = 0; i < BELOW_MAX; i++) {
+		if (i >= targ_nr_dirs)
+			break;
+		if (number == targ_dir_inodes[i] &&
+		    inode_is_on(inode, targ_dir_mount_devs[i], targ_dir_devs[i]))
+			return i;
+	}
+	return -1;
+}
+
+/*
+ * below_find returns the index of the innermost directory that the file is below, or -1. It walks
+ * up to the root of the file system, starting at the parent. Subvolumes of btrfs are directories on
+ * this path, and can have the same inode number as a directory that is searched for.
+ */
+static __always_inline int below_find(struct dentry *dentry)
+{
+	struct dentry *parent;
+	int index;
+
+	for (int i = 0; i < BELOW_DEPTH_MAX; i++) {
+		parent = BPF_CORE_READ(dentry, d_parent);
+		index = below_index(BPF_CORE_READ(parent, d_inode));
+		if (index >= 0 || parent == dentry)
+			return index;
+		dentry = parent;
+	}
+	return -1;
+}
+
+#endif
