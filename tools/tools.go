@@ -15,7 +15,9 @@ import (
 	"github.com/corescope/corescope/tools/compactsnoop"
 	"github.com/corescope/corescope/tools/cpudist"
 	"github.com/corescope/corescope/tools/drsnoop"
+	"github.com/corescope/corescope/tools/dirtop"
 	"github.com/corescope/corescope/tools/execsnoop"
+	"github.com/corescope/corescope/tools/filegone"
 	"github.com/corescope/corescope/tools/files"
 	"github.com/corescope/corescope/tools/filetop"
 	"github.com/corescope/corescope/tools/fsdist"
@@ -27,6 +29,7 @@ import (
 	"github.com/corescope/corescope/tools/javagc"
 	"github.com/corescope/corescope/tools/maps"
 	"github.com/corescope/corescope/tools/memleak"
+	"github.com/corescope/corescope/tools/mountsnoop"
 	"github.com/corescope/corescope/tools/offcputime"
 	"github.com/corescope/corescope/tools/offwaketime"
 	"github.com/corescope/corescope/tools/oomkill"
@@ -41,6 +44,8 @@ import (
 	"github.com/corescope/corescope/tools/softirqslower"
 	"github.com/corescope/corescope/tools/sslsniff"
 	"github.com/corescope/corescope/tools/stackcount"
+	"github.com/corescope/corescope/tools/statsnoop"
+	"github.com/corescope/corescope/tools/syncsnoop"
 	"github.com/corescope/corescope/tools/syscount"
 	"github.com/corescope/corescope/tools/tasks"
 	"github.com/corescope/corescope/tools/tcpaccept"
@@ -74,7 +79,9 @@ func All() []*tool.Tool {
 		compactsnoop.Tool,
 		cpudist.Tool,
 		drsnoop.Tool,
+		dirtop.Tool,
 		execsnoop.Tool,
+		filegone.Tool,
 		files.Tool,
 		filetop.Tool,
 		fsdist.Tool,
@@ -86,6 +93,7 @@ func All() []*tool.Tool {
 		javagc.Tool,
 		maps.Tool,
 		memleak.Tool,
+		mountsnoop.Tool,
 		offcputime.Tool,
 		offwaketime.Tool,
 		oomkill.Tool,
@@ -100,6 +108,8 @@ func All() []*tool.Tool {
 		softirqslower.Tool,
 		sslsniff.Tool,
 		stackcount.Tool,
+		statsnoop.Tool,
+		syncsnoop.Tool,
 		syscount.Tool,
 		tasks.Tool,
 		tcpaccept.Tool,

@@ -59,6 +59,7 @@ func jobs() map[string]func(n int, place string) (int, error) {
 	}
 	maps.Copy(all, networkJobs())
 	maps.Copy(all, memoryJobs())
+	maps.Copy(all, fileJobs())
 	return all
 }
 

@@ -211,6 +211,7 @@ func workloads() map[string]workload {
 	maps.Copy(all, schedulerWorkloads())
 	maps.Copy(all, networkWorkloads())
 	maps.Copy(all, memoryWorkloads())
+	maps.Copy(all, fileWorkloads())
 	return all
 }
 

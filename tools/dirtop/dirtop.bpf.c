@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//go:build ignore
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#define BELOW_MAX 32
+#include "below.bpf.h"
+
+#define S_IFMT 00170000
+#define S_IFREG 0100000
+
+struct table_key {
+	__u32 dir; /* index of the directory */
+};
+
+struct table_value {
+	__u64 reads;
+	__u64 writes;
+	__u64 read_bytes;
+	__u64 write_bytes;
+};
+
+#include "table.bpf.h"
+#include "rwexit.bpf.h"
+
+static __always_inline void rw_done(struct file *file, bool is_write, __u64 bytes)
+{
+	struct table_value *value;
+	struct table_key key;
+	int dir;
+
+	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFREG)
+		return;
+	dir = below_find(BPF_CORE_READ(file, f_path.dentry));
+	if (dir < 0)
+		return;
+	key.dir = dir;
+	value = table_find(&key);
+	if (!value)
+		return;
+	if (is_write) {
+		table_add(value, writes, 1);
+		table_add(value, write_bytes, bytes);
+	} else {
+		table_add(value, reads, 1);
+		table_add(value, read_bytes, bytes);
+	}
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
