@@ -20,6 +20,9 @@
 const volatile __u32 targ_nr_types = 0;
 const volatile __u64 targ_types[FS_TYPES_MAX][FS_NAME_LEN / 8] = {};
 
+/* Include files that are not regular. */
+const volatile bool targ_all_files = false;
+
 /* The frame of all system calls, because a thread is in one system call at a time. */
 #define SYSCALL_FRAME 1
 
@@ -44,7 +47,7 @@ static __always_inline bool file_wanted(struct file *file, enum fs_op op)
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	__u32 format = BPF_CORE_READ(inode, i_mode) & S_IFMT;
 
-	if (format != S_IFREG && (format != S_IFDIR || op != FS_OP_FSYNC))
+	if (!targ_all_files && format != S_IFREG && (format != S_IFDIR || op != FS_OP_FSYNC))
 		return false;
 	return type_wanted(inode);
 }

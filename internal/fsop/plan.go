@@ -65,6 +65,14 @@ func (o *Options) Plan() (tool.Plan, error) {
 	}, nil
 }
 
+// SyscallPlan returns a plan that traces system calls only.
+func (o *Options) SyscallPlan() (tool.Plan, error) {
+	plan, err := o.Plan()
+	plan.Without, plan.StandIns = []string{"function"}, nil
+	plan.Resolve = func(*tool.Plan, *tool.Kernel) error { return o.check() }
+	return plan, err
+}
+
 // check returns an error for a type that is neither in the list nor registered in this kernel.
 func (o *Options) check() error {
 	registered, err := os.ReadFile("/proc/filesystems")

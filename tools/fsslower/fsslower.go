@@ -2,6 +2,7 @@
 package fsslower
 
 import (
+	"errors"
 	"path"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 
 type options struct {
 	fsop.Options
+	Calls    bool               `flag:"system-calls" help:"trace reads and writes of regular files of all types of file systems, as system calls, in the form of BCC's fileslower"`
+	AllFiles bool               `flag:"all-files,a" bpf:"targ_all_files" help:"with --system-calls: include files that are not regular: sockets, pipes, devices"`
 	Min      flags.Milliseconds `flag:"min,m" pos:"min_ms" arg:"MS" bpf:"targ_min_ns" help:"only operations that take at least this time: milliseconds, or with a unit as 500us"`
 	FullPath bool               `flag:"full-path,F" help:"show paths instead of names"`
 	CSV      bool               `flag:"csv,c" sets:"output=csv" help:"same as --output csv"`
@@ -34,6 +37,7 @@ type event struct {
 
 type row struct {
 	event
+	source.Elapsed
 	Bytes  value.Count  `json:"bytes" col:"BYTES,width=7" help:"bytes read or written, possibly fewer than requested; absent for other operations and failures"`
 	Offset value.Offset `json:"offset_bytes" col:"OFF_KB,width=8" help:"file offset at which a read or write started; text shows units of 1,024; absent for other operations, and with hook syscall if the call does not contain it (sendfile, splice, copy_file_range, preadv2, pwritev2, pread and pwrite of 32-bit tasks, pwrite to a file opened with O_APPEND)"`
 	Error  value.Error  `json:"error" col:"ERROR,width=8" help:"name of the errno of a failed operation"`
@@ -59,22 +63,24 @@ func (r *row) Decode(tail []byte) error {
 
 // Tool is the definition of fsslower.
 var Tool = tool.Define(tool.Spec{
-	Name:        "fsslower",
-	Also:        fsop.Aliases("slower"),
-	Category:    "file",
-	Summary:     "Trace slow file system operations (read, write, open, fsync, getattr)",
-	Description: "Shows each read, write, open, fsync and getattr of a file that takes 10 ms or more (-m), when it ends. The time includes all waits of the task: for disks, the network, locks and memory. Reads from the page cache are operations too, but usually short.\n\n" + fsop.Text(),
+	Name:     "fsslower",
+	Also:     append(fsop.Aliases("slower"), tool.Alias{Name: "fileslower", Args: []string{"--system-calls"}}),
+	Category: "file",
+	Summary:  "Trace slow file system operations (read, write, open, fsync, getattr)",
+	Description: "Shows each read, write, open, fsync and getattr of a file that takes 10 ms or more (-m), when it ends. The time includes all waits of the task: for disks, the network, locks and memory. Reads from the page cache are operations too, but usually short.\n\n" +
+		"With --system-calls, or as fileslower, operations are read and write system calls on regular files of any type of file system, also those in memory such as tmpfs. With -a they include sockets, pipes and devices, where a read waits for data.\n\n" + fsop.Text(),
 	Peers: []string{
 		"Without -t all types are shown, with a column FS for the type. libbpf-tools requires a type.",
 		"The threshold is -m or the only argument, as in libbpf-tools and BCC. -j (BCC) is -c; -s of f2fsslower is not supported.",
 		"Failed operations are shown with error; the peers show them with odd sizes. Operations that are only queued (AIO, io_uring) are not shown, but counted in the summary.",
 		"getattr is traced for all types; in BCC only for NFS. BYTES of an fsync is -; libbpf-tools shows LL_MAX.",
-		"BCC's fileslower is a different tool: it traces reads and writes of all files in the virtual file system.",
+		"fileslower traces system calls. So it includes readv, writev, their variants, sendfile, splice and copy_file_range, which BCC misses, and not the I/O of the kernel itself. BYTES is what was transferred; in BCC what was requested.",
 	},
 	Overhead: "With hook syscall the programs take 470 ns at the start and 270 ns at the end of each call that reads, writes, opens or syncs a file (3 million calls, busy virtual machine), and less for calls on sockets and pipes.",
 	Examples: []string{
 		"fsslower                  # operations of 10 ms or more, on any file system",
 		"fsslower -t ext4,xfs 1    # 1 ms or more on ext4 and xfs",
+		"fsslower --system-calls -a 100  # reads and writes of 100 ms or more, also of sockets and pipes",
 		"fsslower -m 500us -F -p 1234 --columns +error  # one process, with paths and errors",
 	},
 	Object: loadBpf,
@@ -83,6 +89,12 @@ var Tool = tool.Define(tool.Spec{
 }, options{Min: flags.Milliseconds(10 * time.Millisecond)}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
+	if o.Calls {
+		return buildCalls(o)
+	}
+	if o.AllFiles {
+		return nil, errors.New("--all-files needs --system-calls")
+	}
 	plan, err := o.Plan()
 	if err != nil {
 		return nil, err
@@ -90,13 +102,32 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return &source.Events[row]{Plan: plan, Columns: columns(o), BufferBytes: 4 << 20}, nil
 }
 
+// buildCalls returns the source for --system-calls.
+func buildCalls(o *options) (tool.Source, error) {
+	if len(o.Operation) == 0 {
+		o.Operation = []string{"read", "write"}
+	}
+	plan, err := o.SyscallPlan()
+	if err != nil {
+		return nil, err
+	}
+	columns := []string{"elapsed_ns", "comm", "tid", "operation", "bytes", "latency_ns"}
+	return &source.Events[row]{
+		Plan: plan, Columns: append(columns, o.fileColumn()), Headers: map[string]string{"operation": "D"}, BufferBytes: 4 << 20,
+	}, nil
+}
+
 func columns(o *options) []string {
 	cols := []string{"time", "comm", "pid", "operation", "bytes", "offset_bytes", "latency_ns"}
 	if len(o.Type) != 1 {
 		cols = append(cols, "fs")
 	}
+	return append(cols, o.fileColumn())
+}
+
+func (o *options) fileColumn() string {
 	if o.FullPath {
-		return append(cols, "path")
+		return "path"
 	}
-	return append(cols, "file")
+	return "file"
 }
