@@ -49,7 +49,9 @@ func TestFileslower(t *testing.T) {
 	if want := []string{"write 3000 at 0", "read 1000 at 500"}; !slices.Equal(got, want) {
 		t.Errorf("rows of the file %q, want %q", got, want)
 	}
-	slow := res.Where(func(r tooltest.Row) bool { return r.Str("fs") == "pipefs" && r.Num("bytes") == 7 && r.Str("operation") == "read" })
+	slow := res.Where(func(r tooltest.Row) bool {
+		return r.Str("fs") == "pipefs" && r.Num("bytes") == 7 && r.Str("operation") == "read"
+	})
 	if len(slow) != 1 || time.Duration(slow[0].Num("latency_ns")) < wait/2 || time.Duration(slow[0].Num("latency_ns")) > took {
 		t.Errorf("rows of the slow read %v, want one of about %v, at most %v", slow, wait, took)
 	}
