@@ -49,9 +49,11 @@ import (
 	"github.com/corescope/corescope/tools/syscount"
 	"github.com/corescope/corescope/tools/tasks"
 	"github.com/corescope/corescope/tools/tcpaccept"
+	"github.com/corescope/corescope/tools/tcpcong"
 	"github.com/corescope/corescope/tools/tcpconnect"
 	"github.com/corescope/corescope/tools/tcpdrop"
 	"github.com/corescope/corescope/tools/tcplife"
+	"github.com/corescope/corescope/tools/tcppktlat"
 	"github.com/corescope/corescope/tools/tcpretrans"
 	"github.com/corescope/corescope/tools/tcprtt"
 	"github.com/corescope/corescope/tools/tcpstates"
@@ -113,9 +115,11 @@ func All() []*tool.Tool {
 		syscount.Tool,
 		tasks.Tool,
 		tcpaccept.Tool,
+		tcpcong.Tool,
 		tcpconnect.Tool,
 		tcpdrop.Tool,
 		tcplife.Tool,
+		tcppktlat.Tool,
 		tcpretrans.Tool,
 		tcprtt.Tool,
 		tcpstates.Tool,

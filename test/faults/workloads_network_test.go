@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,6 +14,15 @@ const receivingPort = 9999
 // networkWorkloads returns the workloads of tools for the network.
 func networkWorkloads() map[string]workload {
 	return map[string]workload{
+		"tcpcong": {
+			place: missing, job: "congest", n: 10, storm: "congest", storms: 100, fits: true, first: "own network",
+			column: "changes",
+			args:   func(l *load) []string { return []string{"--netns-id", netNSOf(l.pid)} },
+		},
+		"tcppktlat": {
+			place: missing, job: "send", n: 500, storm: "send", storms: 100_000,
+			args: func(l *load) []string { return []string{"--pid", strconv.Itoa(l.pid)} },
+		},
 		"tcprtt": {
 			place: missing, job: "receive", n: 500, storm: "receive", storms: 50_000, first: "own network",
 			args: func(l *load) []string {
@@ -33,6 +43,7 @@ func networkWorkloads() map[string]workload {
 // networkJobs returns jobs for these workloads.
 func networkJobs() map[string]func(n int, place string) (int, error) {
 	return map[string]func(int, string) (int, error){
+		"congest": congests,
 		"receive": receives,
 		"trace":   func(n int, place string) (int, error) { return twice(twice(connects(n, place))) },
 	}
@@ -45,6 +56,40 @@ func netNSOf(pid int) string {
 		return err.Error()
 	}
 	return strconv.FormatUint(st.Ino, 10)
+}
+
+// congests loses a byte on each of n connections until the retransmission timer expires, which changes
+// the congestion state once, and resets them.
+func congests(n int, _ string) (int, error) {
+	l, addr, err := listen()
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(l)
+	for i := range n {
+		c, err := lose(l, addr)
+		if err != nil {
+			return i, err
+		}
+		defer unix.Close(c.to)
+		// A FIN of the other end would not be acknowledged either.
+		for _, fd := range []int{c.from, c.to} {
+			if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
+				return i, err
+			}
+		}
+		defer func() {
+			const loss = 4
+			for ; err == nil; time.Sleep(time.Millisecond) {
+				info, failed := unix.GetsockoptTCPInfo(c.from, unix.IPPROTO_TCP, unix.TCP_INFO)
+				if failed != nil || info.Ca_state == loss {
+					break
+				}
+			}
+			unix.Close(c.from)
+		}()
+	}
+	return n, nil
 }
 
 // receives receives n segments at receivingPort, which sends no data.
