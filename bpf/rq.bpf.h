@@ -14,6 +14,8 @@
  * io_owner_read() and rq_report(), and the programs with HOOK.
  */
 
+#define SECTOR_SHIFT 9
+
 /* Only this disk or partition, MAJOR << 20 | MINOR; 0 for all. */
 const volatile __u32 targ_dev = 0;
 
@@ -51,6 +53,11 @@ static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
 static __always_inline void rq_report(void *ctx, struct io *io, struct request *rq, __u32 error,
 				      __u64 now_ns, const bool direct);
 
+/* Further members of struct counters, if the tool defines them. */
+#ifndef RQ_COUNTERS
+#define RQ_COUNTERS
+#endif
+
 struct counters {
 	__u64 errors; /* completions with an error */
 	__u64 requeues; /* requests that the driver returned */
@@ -61,6 +68,7 @@ struct counters {
 	__u64 unended; /* requests whose completion was not observed; lost (unobserved) */
 	__u64 negative; /* completions before the issue */
 	__u64 unfinished; /* requests that were issued, and not completed when the run ended */
+	RQ_COUNTERS
 };
 
 #include "counters.bpf.h"
@@ -322,6 +330,14 @@ static __always_inline void count_unmatched(struct request *rq, __u32 nr_bytes, 
 	}
 	counter_add(unmatched);
 	lost_add(unobserved);
+}
+
+/* The start of the request as issued: completed parts have been removed from it. */
+static __always_inline __u64 rq_first_sector(struct io *io, struct request *rq, const bool direct)
+{
+	__u64 done = io->bytes - block_read(direct, rq, __data_len);
+
+	return block_read(direct, rq, __sector) - (done >> SECTOR_SHIFT);
 }
 
 static __always_inline int handle_complete(void *ctx, struct request *rq, __u32 error,

@@ -6,9 +6,12 @@ import (
 	"github.com/corescope/corescope/tools/argdist"
 	"github.com/corescope/corescope/tools/bashreadline"
 	"github.com/corescope/corescope/tools/biolatency"
+	"github.com/corescope/corescope/tools/biolatpcts"
+	"github.com/corescope/corescope/tools/biopattern"
 	"github.com/corescope/corescope/tools/biosnoop"
 	"github.com/corescope/corescope/tools/biostacks"
 	"github.com/corescope/corescope/tools/biotop"
+	"github.com/corescope/corescope/tools/bitesize"
 	"github.com/corescope/corescope/tools/bpflist"
 	"github.com/corescope/corescope/tools/bpftop"
 	"github.com/corescope/corescope/tools/cachestat"
@@ -72,9 +75,12 @@ func All() []*tool.Tool {
 		argdist.Tool,
 		bashreadline.Tool,
 		biolatency.Tool,
+		biolatpcts.Tool,
+		biopattern.Tool,
 		biosnoop.Tool,
 		biostacks.Tool,
 		biotop.Tool,
+		bitesize.Tool,
 		bpflist.Tool,
 		bpftop.Tool,
 		cachestat.Tool,

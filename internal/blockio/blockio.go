@@ -42,3 +42,12 @@ func DiskName(dev uint32, env *tool.Env) string {
 	}
 	return fmt.Sprintf("%d:%d", dev>>20, dev&(1<<20-1))
 }
+
+// OperationName returns the name of an operation (enum block_op), as biolatency shows it.
+func OperationName(op uint32) string {
+	names := [...]string{
+		"read", "write", "flush", "discard", "secure_erase", "write_zeroes", "write_same", "zone_append", "zone_open", "zone_close",
+		"zone_finish", "zone_reset", "zone_reset_all", "driver_in", "driver_out", "scsi_in", "scsi_out", "unknown",
+	}
+	return names[min(int(op), len(names)-1)]
+}

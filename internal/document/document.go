@@ -35,7 +35,9 @@ type Tool struct {
 	Kind string
 	// Screen reports whether text on a terminal is redrawn in place.
 	Screen bool
-	Flags  []FlagGroup
+	// Percentiles reports whether histograms have percentiles that the user selects.
+	Percentiles bool
+	Flags       []FlagGroup
 	// Columns are all columns; of a histogram, its statistics. They are bound to a row in memory.
 	Columns []column.Column
 	// Keys are the columns that histograms can be grouped by.

@@ -108,12 +108,15 @@ func (t *Tool) histogramSchema() *record {
 		r.add(c.Key, statSchema(c), true)
 	}
 	r.add("buckets", object{{"type", "array"}, {"items", bucketSchema().schema()}}, true)
+	if t.Percentiles {
+		r.add("percentiles", percentilesSchema(), true)
+	}
 	return r
 }
 
 func units() []string {
 	var names []string
-	for _, u := range []histogram.Unit{histogram.Nanoseconds, histogram.Microseconds, histogram.Milliseconds, histogram.Values} {
+	for _, u := range []histogram.Unit{histogram.Nanoseconds, histogram.Microseconds, histogram.Milliseconds, histogram.Kilobytes, histogram.Values} {
 		names = append(names, u.String())
 	}
 	return names
@@ -135,6 +138,14 @@ func statSchema(c *column.Column) object {
 		return object{{"type", s.Type}, {"minimum", 0}, {"description", c.Help}}
 	}
 	return object{{"type", []string{s.Type, "null"}}, {"description", c.Help + "; null if there are no values"}}
+}
+
+// percentilesSchema returns the schema of an object whose keys are the percentiles as selected.
+func percentilesSchema() object {
+	return object{
+		{"type", "object"}, {"additionalProperties", object{{"type", []string{"number", "null"}}}},
+		{"description", "the selected percentiles, in the unit, by their number as text; null if there are no values"},
+	}
 }
 
 func bucketSchema() *record {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var units = []Unit{Nanoseconds, Microseconds, Milliseconds}
+var units = []Unit{Nanoseconds, Microseconds, Milliseconds, Kilobytes}
 
 // definedSlot is an independent definition of slots, in terms of the leading bit.
 func definedSlot(x uint64) int {
@@ -21,7 +21,7 @@ func definedSlot(x uint64) int {
 
 // definedFixedPoint returns ns * 2^n / unit, where n is 0, 10 or 20, computed without overflow.
 func definedFixedPoint(u Unit, ns uint64) uint64 {
-	n := map[Unit]uint{Nanoseconds: 0, Microseconds: 10, Milliseconds: 20}[u]
+	n := map[Unit]uint{Nanoseconds: 0, Microseconds: 10, Milliseconds: 20, Kilobytes: 10}[u]
 	x := new(big.Int).Lsh(new(big.Int).SetUint64(ns), n)
 	x.Div(x, new(big.Int).SetUint64(uint64(u)))
 	if !x.IsUint64() {

@@ -111,13 +111,16 @@ func (l *layout) appendBar(dst []byte, b Bar, maxCount uint64) []byte {
 // appendDecimal appends ns as an exact decimal in the unit, without trailing zeros.
 func (u Unit) appendDecimal(dst []byte, ns uint64) []byte {
 	dst = strconv.AppendUint(dst, ns/u.ns(), 10)
-	rest := ns % u.ns()
+	rest, one := ns%u.ns(), u.ns()
 	if rest == 0 {
 		return dst
 	}
+	if u == Kilobytes {
+		rest, one = rest*(1e10/1024), 1e10 // the smallest power of ten that 1,024 divides
+	}
 	point := len(dst)
 	// Adding one unit preserves leading zeros; its digit 1 is overwritten by the point.
-	dst = strconv.AppendUint(dst, u.ns()+rest, 10)
+	dst = strconv.AppendUint(dst, one+rest, 10)
 	dst[point] = '.'
 	return bytes.TrimRight(dst, "0")
 }

@@ -7,23 +7,27 @@ import (
 
 // Unit is the unit of a histogram, in nanoseconds: the value of the BPF variable
 // hist_unit_ns. The constants below are the only valid units. Values are plain numbers
-// without a unit, which are handled like nanoseconds.
+// without a unit, which are handled like nanoseconds. Kilobytes are units of 1,024 bytes, and
+// programs count bytes instead of nanoseconds.
 type Unit uint64
 
 const (
 	Values       Unit = 0
 	Nanoseconds  Unit = 1
+	Kilobytes    Unit = 1024
 	Microseconds Unit = 1000
 	Milliseconds Unit = 1000000
 )
 
-// String returns nsecs, usecs, msecs or value.
+// String returns nsecs, usecs, msecs, Kbytes or value.
 func (u Unit) String() string {
 	switch u {
 	case Values:
 		return "value"
 	case Nanoseconds:
 		return "nsecs"
+	case Kilobytes:
+		return "Kbytes"
 	case Microseconds:
 		return "usecs"
 	default:
@@ -52,11 +56,12 @@ func (u Unit) Bounds(slot int) (lo, hi uint64) {
 }
 
 // scale returns the factor 2^shift / div that converts nanoseconds to the fixed-point
-// number from which slots are computed. A unit is 2^10 (usecs) or 2^20 (msecs) steps, the
-// smallest power of two for which a step is at most a nanosecond.
+// number from which slots are computed. Bytes are that number already. A unit of time is
+// 2^10 (usecs) or 2^20 (msecs) steps, the smallest power of two for which a step is at
+// most a nanosecond.
 func (u Unit) scale() (div uint64, shift int) {
 	switch u {
-	case Values, Nanoseconds:
+	case Values, Nanoseconds, Kilobytes:
 		return 1, 0
 	case Microseconds:
 		return 125, 7

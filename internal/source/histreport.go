@@ -17,6 +17,8 @@ type histReport struct {
 	*tool.Session
 	time  value.Time
 	stamp bool
+	// percentiles, if set, are shown instead of bars and buckets.
+	percentiles Percentiles
 }
 
 // begin writes the beginning of a report: in text an empty line, and the time with --timestamp; in
@@ -29,9 +31,12 @@ func (r *histReport) begin(key []column.Column) {
 			if r.stamp {
 				b = append(r.time.AppendText(b), '\n')
 			}
+			if r.percentiles != nil && !r.HasNoHeader() {
+				b = r.appendPercentileTitles(b, key)
+			}
 		case output.CSV:
 			if r.Shown == 1 && !r.HasNoHeader() {
-				names := append(append([]string{"time"}, column.Keys(key)...), "unit", "lo", "hi", "count")
+				names := append(append([]string{"time"}, column.Keys(key)...), r.cells()...)
 				b = append(append(b, strings.Join(names, ",")...), '\n')
 			}
 		}
@@ -39,8 +44,23 @@ func (r *histReport) begin(key []column.Column) {
 	})
 }
 
+// cells returns the names of the columns of CSV after those of the key.
+func (r *histReport) cells() []string {
+	if r.percentiles == nil {
+		return []string{"unit", "lo", "hi", "count"}
+	}
+	names := []string{"unit", "count"}
+	for _, p := range r.percentiles {
+		names = append(names, "p"+p)
+	}
+	return names
+}
+
 func (r *histReport) write(key []column.Column, h *histogram.Histogram) {
 	r.Out.Append(func(b []byte) []byte {
+		if r.percentiles != nil {
+			return r.appendInFormat(b, key, h)
+		}
 		switch r.Out.Format() {
 		case output.JSON:
 			return output.AppendHistogram(b, r.time, key, h)
@@ -49,6 +69,17 @@ func (r *histReport) write(key []column.Column, h *histogram.Histogram) {
 		}
 		return appendTitled(b, key, h)
 	})
+}
+
+// appendInFormat appends the percentiles in the format of the output.
+func (r *histReport) appendInFormat(b []byte, key []column.Column, h *histogram.Histogram) []byte {
+	switch r.Out.Format() {
+	case output.JSON:
+		return r.appendPercentilesJSON(b, key, h)
+	case output.CSV:
+		return r.appendPercentileCells(b, key, h)
+	}
+	return r.appendPercentiles(b, key, h)
 }
 
 // appendTitled appends a title as in libbpf-tools ("disk = vda<tab>flags = Read"), the stacks and
@@ -85,11 +116,7 @@ func appendTitled(b []byte, key []column.Column, h *histogram.Histogram) []byte 
 // appendCSV appends a line for each bucket: time, key, unit, lo, hi, count.
 func (r *histReport) appendCSV(b []byte, key []column.Column, h *histogram.Histogram) []byte {
 	for _, bucket := range h.Buckets() {
-		b = append(b, bytes.Trim(r.time.AppendJSON(nil), `"`)...)
-		for i := range key {
-			b = output.AppendCell(append(b, ','), &key[i])
-		}
-		b = append(append(b, ','), h.Unit().String()...)
+		b = r.appendCSVKey(b, key, h)
 		for _, ns := range []uint64{bucket.Lo, bucket.Hi} {
 			b = strconv.AppendFloat(append(b, ','), float64(ns)/float64(max(1, h.Unit())), 'f', -1, 64)
 		}
@@ -97,4 +124,13 @@ func (r *histReport) appendCSV(b []byte, key []column.Column, h *histogram.Histo
 		b = append(b, '\n')
 	}
 	return b
+}
+
+// appendCSVKey appends the first cells of a line: time, key and unit.
+func (r *histReport) appendCSVKey(b []byte, key []column.Column, h *histogram.Histogram) []byte {
+	b = append(b, bytes.Trim(r.time.AppendJSON(nil), `"`)...)
+	for i := range key {
+		b = output.AppendCell(append(b, ','), &key[i])
+	}
+	return append(append(b, ','), h.Unit().String()...)
 }

@@ -42,6 +42,9 @@ type Hists[K, L comparable] struct {
 	// Cumulative is set if each report contains all values since the start, not only those of its
 	// interval.
 	Cumulative bool
+	// Percentiles, if set, are shown instead of the values: text and CSV have one line per
+	// histogram, and JSON has them in addition.
+	Percentiles Percentiles
 
 	label  L // columns are bound to it
 	key    tool.Columns
@@ -99,7 +102,7 @@ func (h *Hists[K, L]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.
 			return nil, err
 		}
 	}
-	return &tool.Description{Columns: &h.cols, Keys: keys, Labels: cols, Text: h.Keys}, nil
+	return &tool.Description{Columns: &h.cols, Keys: keys, Labels: cols, Text: h.Keys, Percentiles: h.Percentiles != nil}, nil
 }
 
 // sizeMaps minimizes the map that this run does not use: the hash map takes 16 bytes per possible
@@ -182,7 +185,7 @@ func (h *Hists[K, L]) report(s *tool.Session) error {
 		return err
 	}
 	s.Shown++
-	r := histReport{Session: s, time: value.Time(time.Now().UnixNano()), stamp: h.Timestamp}
+	r := histReport{Session: s, time: value.Time(time.Now().UnixNano()), stamp: h.Timestamp, percentiles: h.Percentiles}
 	r.begin(h.key.Shown)
 	var events uint64
 	for _, l := range h.sorted() {

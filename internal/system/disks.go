@@ -70,8 +70,8 @@ func (d *Disks) read(dev uint32) (string, bool) {
 }
 
 // Dev returns the device number, in the format of Name, of a disk or partition. The name is the
-// kernel's name ("vda"), a path ("/dev/vda", "/dev/disk/by-id/…") or a device-mapper name
-// ("vg-root").
+// kernel's name ("vda"), a path ("/dev/vda", "/dev/disk/by-id/…"), a device-mapper name
+// ("vg-root") or the number of an existing device ("8:0").
 //
 // Returns ErrNoDisk.
 func (d *Disks) Dev(name string) (uint32, error) {
@@ -80,6 +80,11 @@ func (d *Disks) Dev(name string) (uint32, error) {
 	}
 	if dev, ok := d.devOfName(name); ok {
 		return dev, nil
+	}
+	if dev, ok := parseDev(name); ok {
+		if _, exists := d.Name(dev); exists {
+			return dev, nil
+		}
 	}
 	return 0, fmt.Errorf("find disk %q: %w", name, ErrNoDisk)
 }

@@ -31,10 +31,13 @@ func Check(t *Tool) error {
 
 func checkSpec(s *Spec) error {
 	var errs []error
-	name := regexp.MustCompile(`^[a-z][a-z0-9]*$`)
-	for _, a := range append([]Alias{{Name: s.Name}}, s.Also...) {
-		if !name.MatchString(a.Name) {
-			errs = append(errs, fmt.Errorf("name %q must consist of lowercase letters and digits", a.Name))
+	if !regexp.MustCompile(`^[a-z][a-z0-9]*$`).MatchString(s.Name) {
+		errs = append(errs, fmt.Errorf("name %q must consist of lowercase letters and digits", s.Name))
+	}
+	alias := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+	for _, a := range s.Also {
+		if !alias.MatchString(a.Name) {
+			errs = append(errs, fmt.Errorf("name %q must consist of lowercase letters, digits and single hyphens", a.Name))
 		}
 	}
 	for what, text := range map[string]string{"category": s.Category, "summary": s.Summary, "description": s.Description} {

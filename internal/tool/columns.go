@@ -165,4 +165,6 @@ type Description struct {
 	// Blocks is set if text output repeats the column names above the rows of each interval.
 	// Screen is set if text on a terminal is redrawn in place.
 	Blocks, Screen bool
+	// Percentiles is set if histograms have percentiles that the user selects.
+	Percentiles bool
 }

@@ -97,7 +97,7 @@ func (f *facts) addColumns(src Source) error {
 	if err := d.Columns.choose(&asJSON, f.line.selection.Columns, d.Text); err != nil {
 		return flags.Usage(err)
 	}
-	f.Screen = d.Screen
+	f.Screen, f.Percentiles = d.Screen, d.Percentiles
 	f.Text, f.JSON = d.Text, column.Keys(d.Columns.Shown)
 	f.Columns, f.Keys = d.Columns.All[len(d.Keys):], d.Labels
 	return nil

@@ -207,6 +207,7 @@ func workloads() map[string]workload {
 			args: byPID("--remoteport", strconv.Itoa(refusedPort)),
 		},
 	}
+	maps.Copy(all, blockWorkloads())
 	maps.Copy(all, irqWorkloads())
 	maps.Copy(all, schedulerWorkloads())
 	maps.Copy(all, networkWorkloads())

@@ -46,6 +46,7 @@ type label struct {
 // Tool is the definition of biolatency.
 var Tool = tool.Define(tool.Spec{
 	Name:     "biolatency",
+	Also:     []tool.Alias{{Name: "biolatency-kp", Args: []string{"--queued"}}},
 	Category: "block",
 	Summary:  "Disk latency (block I/O latency) as a histogram",
 	Description: `Measures the latency of block I/O requests. Times are read with CLOCK_MONOTONIC at the tracepoints block_rq_insert, block_rq_issue and block_rq_complete.
@@ -66,6 +67,7 @@ Counters in the summary: errors; requeues; merges; partial: completions of a par
 		"A request that completes in parts is one I/O. In libbpf-tools and BCC it ends with its first part, and the rest counts as another I/O if it is issued again.",
 		"With -Q, if a disk has a scheduler, libbpf-tools counts only inserted requests, so no flushes. Here the time of a request that is never inserted starts at its issue.",
 		"Flags about failing and polling in the driver have no name, and histograms are not grouped by them. libbpf-tools groups by them and prints several histograms with the same title.",
+		"biolatency-kp is the variant of bpftrace's biolatency for kernels without the tracepoint block_io_start. It measures the total time, which is -Q here, and on all kernels.",
 		"Zone operations have the right names on all kernels, although their numbers have changed between versions.",
 		"-e (BCC: average and total) has no effect: count, mean and percentiles are always shown. -j (BCC) is --output json, in the common format of all tools.",
 	},

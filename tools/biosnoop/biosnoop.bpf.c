@@ -8,8 +8,6 @@
 #include "event.bpf.h"
 #include "task.bpf.h"
 
-#define SECTOR_SHIFT 9
-
 /* Only requests with at least this device time. */
 const volatile __u64 targ_min_ns = 0;
 
@@ -43,14 +41,6 @@ static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
 	owner->task.cgroup_id = BPF_CORE_READ(cgrp, kn, id);
 }
 
-/* The start of the request as issued: completed parts have been removed from it. */
-static __always_inline __u64 first_sector(struct io *io, struct request *rq, const bool direct)
-{
-	__u64 done = io->bytes - block_read(direct, rq, __data_len);
-
-	return block_read(direct, rq, __sector) - (done >> SECTOR_SHIFT);
-}
-
 static __always_inline void rq_report(void *ctx, struct io *io, struct request *rq, __u32 error,
 				      __u64 now_ns, const bool direct)
 {
@@ -66,7 +56,7 @@ static __always_inline void rq_report(void *ctx, struct io *io, struct request *
 		return;
 	e.task.time_ns = bpf_ktime_get_boot_ns();
 	e.queue_ns = io->issue_ns - io->begin_ns;
-	e.sector = first_sector(io, rq, direct);
+	e.sector = rq_first_sector(io, rq, direct);
 	e.bytes = io->bytes;
 	e.dev = rq_dev(rq, direct);
 	e.part = rq_part_dev(rq, direct);
