@@ -5,6 +5,7 @@ import (
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/tools/argdist"
 	"github.com/corescope/corescope/tools/bashreadline"
+	"github.com/corescope/corescope/tools/bindsnoop"
 	"github.com/corescope/corescope/tools/biolatency"
 	"github.com/corescope/corescope/tools/biolatpcts"
 	"github.com/corescope/corescope/tools/biopattern"
@@ -45,6 +46,7 @@ import (
 	"github.com/corescope/corescope/tools/sockets"
 	"github.com/corescope/corescope/tools/softirqs"
 	"github.com/corescope/corescope/tools/softirqslower"
+	"github.com/corescope/corescope/tools/solisten"
 	"github.com/corescope/corescope/tools/sslsniff"
 	"github.com/corescope/corescope/tools/stackcount"
 	"github.com/corescope/corescope/tools/statsnoop"
@@ -74,6 +76,7 @@ func All() []*tool.Tool {
 	return []*tool.Tool{
 		argdist.Tool,
 		bashreadline.Tool,
+		bindsnoop.Tool,
 		biolatency.Tool,
 		biolatpcts.Tool,
 		biopattern.Tool,
@@ -86,8 +89,8 @@ func All() []*tool.Tool {
 		cachestat.Tool,
 		compactsnoop.Tool,
 		cpudist.Tool,
-		drsnoop.Tool,
 		dirtop.Tool,
+		drsnoop.Tool,
 		execsnoop.Tool,
 		filegone.Tool,
 		files.Tool,
@@ -114,6 +117,7 @@ func All() []*tool.Tool {
 		sockets.Tool,
 		softirqs.Tool,
 		softirqslower.Tool,
+		solisten.Tool,
 		sslsniff.Tool,
 		stackcount.Tool,
 		statsnoop.Tool,

@@ -3,6 +3,7 @@ package value
 import (
 	"net/netip"
 	"strconv"
+	"strings"
 )
 
 // Addr is an IP address in 16 bytes. IPv4 addresses are mapped to IPv6, and are rendered as
@@ -74,3 +75,30 @@ func (v *Direction) Any() any {
 	}
 	return v.name()
 }
+
+// LocalEnd mirrors struct local_end of sockset.bpf.h, the local end of a socket.
+type LocalEnd struct {
+	LAddr    Addr     `json:"laddr" col:"ADDR,width=15" help:"local address after the call; the requested one if the call failed; an IPv4-mapped IPv6 address is shown as IPv4"`
+	NetNS    uint32   `json:"netns" col:"NETNS,width=10" help:"network namespace: inode number of /proc/PID/ns/net"`
+	LPort    uint16   `json:"lport" col:"PORT,width=5" help:"local port after the call, 0 without one; the requested one if the call failed"`
+	Protocol Protocol `json:"protocol" col:"PROTO,width=5" help:"protocol of the socket: tcp, udp, mptcp, icmp and so on, or its number; text shows capital letters"`
+}
+
+// Protocol is a transport protocol, IPPROTO_*.
+type Protocol uint16
+
+// String returns the name of the protocol, or its number.
+func (v Protocol) String() string {
+	names := map[Protocol]string{
+		1: "icmp", 6: "tcp", 17: "udp", 33: "dccp", 58: "icmpv6", 132: "sctp", 136: "udplite", 255: "raw", 262: "mptcp",
+	}
+	if name, ok := names[v]; ok {
+		return name
+	}
+	return strconv.Itoa(int(v))
+}
+
+func (v *Protocol) AppendText(b []byte) []byte { return append(b, strings.ToUpper(v.String())...) }
+func (v *Protocol) AppendJSON(b []byte) []byte { return AppendString(b, v.String()) }
+func (v *Protocol) Any() any                   { return v.String() }
+func (v *Protocol) Schema() Schema             { return Schema{Type: "string"} }

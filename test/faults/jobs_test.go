@@ -57,6 +57,7 @@ func jobs() map[string]func(n int, place string) (int, error) {
 		"keep sockets": keepSockets,
 		"keep maps":    keepMaps,
 	}
+	maps.Copy(all, blockJobs())
 	maps.Copy(all, networkJobs())
 	maps.Copy(all, memoryJobs())
 	maps.Copy(all, fileJobs())
