@@ -21,6 +21,7 @@ func MemoryCgroup(t testing.TB, name string, limit int64) (dir, path string) {
 	bytes := strconv.FormatInt(limit, 10)
 	if findHierarchy(t, "memory") != "" {
 		dir = Cgroup(t, "memory", name)
+		write("memory.use_hierarchy", "1") // before 5.11 the limit otherwise ignores nested cgroups
 		write("memory.limit_in_bytes", bytes)
 		return dir, "/" + name
 	}

@@ -21,6 +21,9 @@ const (
 	bpfMapKills             = "kills"
 	bpfMapLost              = "lost"
 	bpfMapOoms              = "ooms"
+	bpfMapScratch           = "scratch"
+	bpfMapTargCgroupMap     = "targ_cgroup_map"
+	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgMarkBtf          = "mark__btf"
 	bpfProgMarkRaw          = "mark__raw"
 	bpfProgOomFentryBegin   = "oom__fentry__begin"
@@ -31,12 +34,13 @@ const (
 	bpfProgSignalRaw        = "signal__raw"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
-	bpfVarEventType         = "event_type"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
 	bpfVarLocalPidns        = "local_pidns"
 	bpfVarMemoryNodes       = "memory_nodes"
 	bpfVarPercpuNr          = "percpu_nr"
 	bpfVarPercpuOffsets     = "percpu_offsets"
+	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
 	bpfVarTargComm          = "targ_comm"
@@ -106,11 +110,14 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Counters *ebpf.MapSpec `ebpf:"counters"`
-	Events   *ebpf.MapSpec `ebpf:"events"`
-	Kills    *ebpf.MapSpec `ebpf:"kills"`
-	Lost     *ebpf.MapSpec `ebpf:"lost"`
-	Ooms     *ebpf.MapSpec `ebpf:"ooms"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Kills         *ebpf.MapSpec `ebpf:"kills"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Ooms          *ebpf.MapSpec `ebpf:"ooms"`
+	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -119,12 +126,13 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
-	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	MemoryNodes       *ebpf.VariableSpec `ebpf:"memory_nodes"`
 	PercpuNr          *ebpf.VariableSpec `ebpf:"percpu_nr"`
 	PercpuOffsets     *ebpf.VariableSpec `ebpf:"percpu_offsets"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -158,11 +166,14 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Counters *ebpf.Map `ebpf:"counters"`
-	Events   *ebpf.Map `ebpf:"events"`
-	Kills    *ebpf.Map `ebpf:"kills"`
-	Lost     *ebpf.Map `ebpf:"lost"`
-	Ooms     *ebpf.Map `ebpf:"ooms"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Kills         *ebpf.Map `ebpf:"kills"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Ooms          *ebpf.Map `ebpf:"ooms"`
+	Scratch       *ebpf.Map `ebpf:"scratch"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -172,6 +183,9 @@ func (m *bpfMaps) Close() error {
 		m.Kills,
 		m.Lost,
 		m.Ooms,
+		m.Scratch,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -181,12 +195,13 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
-	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	MemoryNodes       *ebpf.Variable `ebpf:"memory_nodes"`
 	PercpuNr          *ebpf.Variable `ebpf:"percpu_nr"`
 	PercpuOffsets     *ebpf.Variable `ebpf:"percpu_offsets"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

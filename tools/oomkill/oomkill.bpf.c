@@ -14,6 +14,8 @@
 #define SIGKILL 9
 #define SEND_SIG_PRIV 1 /* instead of siginfo: sent by the kernel */
 #define UNKNOWN_CONSTRAINT -1
+#define CGROUP_NAME_MAX 256
+#define CGROUP_PATH_MAX 4096
 
 struct event {
 	struct task_info task; /* the victim */
@@ -34,11 +36,18 @@ struct event {
 	__s32 order;
 	__s32 score_adj;
 	bool killed;
-	__u8 pad[7];
+	bool path_truncated;
+	__u8 pad[2];
+	__u32 path_len;
+	char path[CGROUP_PATH_MAX + CGROUP_NAME_MAX]; /* of the memory cgroup: see cgroup_names() */
 };
 
-/* Keeps the type in the BTF of the object, for comparison with the Go type. */
-const struct event *event_type __attribute__((unused));
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct event);
+} scratch SEC(".maps");
 
 struct counters {
 	__u64 unidentified; /* victims of which only the thread ID is known */
@@ -132,6 +141,48 @@ static __always_inline struct mem_cgroup *locked_memcg(struct task_struct *victi
 	return found;
 }
 
+/* The parent is protected by RCU and has another name from 6.15 on (633488947ef6). */
+struct kernfs_node___old {
+	struct kernfs_node *parent;
+} __attribute__((preserve_access_index));
+
+static __always_inline struct kernfs_node *kernfs_parent(struct kernfs_node *node)
+{
+	if (bpf_core_field_exists(((struct kernfs_node___old *)0)->parent))
+		return BPF_CORE_READ((struct kernfs_node___old *)node, parent);
+	return BPF_CORE_READ(node, __parent);
+}
+
+/*
+ * Writes the names of a cgroup and its parents, each with its NUL byte, the root excluded. IDs are
+ * not sufficient: user space looks them up in one hierarchy, which need not be that of the memory
+ * controller.
+ */
+static __always_inline void cgroup_names(struct event *e, struct kernfs_node *node)
+{
+	struct kernfs_node *parent;
+
+	e->path_truncated = true;
+	for (int i = 0; i < MEMCG_DEPTH_MAX; i++) {
+		__u32 len = e->path_len;
+		long n;
+
+		parent = kernfs_parent(node);
+		if (!parent) {
+			e->path_truncated = false;
+			break;
+		}
+		if (len >= CGROUP_PATH_MAX)
+			break;
+		n = bpf_probe_read_kernel_str(e->path + len, CGROUP_NAME_MAX,
+					      BPF_CORE_READ(node, name));
+		if (n <= 0)
+			break;
+		e->path_len = len + n;
+		node = parent;
+	}
+}
+
 static __always_inline void read_limits(struct event *e, struct oom_control *oc,
 					struct task_struct *victim)
 {
@@ -151,6 +202,7 @@ static __always_inline void read_limits(struct event *e, struct oom_control *oc,
 	e->constraint = bpf_core_enum_value(enum oom_constraint, CONSTRAINT_MEMCG);
 	e->oom_cgroup_id = memcg_cgroup_id(memcg);
 	e->limit_pages = BPF_CORE_READ(memcg, memory.max);
+	cgroup_names(e, BPF_CORE_READ(memcg, css.cgroup, kn));
 }
 
 static __always_inline void read_trigger(struct event *e)
@@ -210,22 +262,28 @@ static __always_inline struct task_struct *find_victim(__u64 *ctx, struct oom_co
 
 static __always_inline int handle_mark(__u64 *ctx)
 {
-	__u32 self = bpf_get_current_pid_tgid();
+	__u32 self = bpf_get_current_pid_tgid(), zero = 0, len;
 	struct oom_control **entry = bpf_map_lookup_elem(&ooms, &self);
 	struct oom_control *oc = entry ? *entry : NULL;
-	struct event e = {};
-	struct task_struct *victim = find_victim(ctx, oc, &e.task.tid, &e.killed);
+	struct event *e = bpf_map_lookup_elem(&scratch, &zero);
+	struct task_struct *victim;
 
+	if (!e)
+		return 0;
+	__builtin_memset(e, 0, offsetof(struct event, path));
+	victim = find_victim(ctx, oc, &e->task.tid, &e->killed);
 	if (victim ? !task_wanted(victim) : task_filter)
 		return 0;
 	if (victim)
-		read_victim(&e, victim);
+		read_victim(e, victim);
 	else
 		counter_add(unidentified);
-	e.task.time_ns = bpf_ktime_get_boot_ns();
-	read_trigger(&e);
-	read_limits(&e, oc, victim);
-	event_send(ctx, &e, sizeof(e), e.task.time_ns);
+	e->task.time_ns = bpf_ktime_get_boot_ns();
+	read_trigger(e);
+	read_limits(e, oc, victim);
+	len = e->path_len;
+	if (len <= sizeof(e->path))
+		event_send(ctx, e, offsetof(struct event, path) + len, e->task.time_ns);
 	return 0;
 }
 
@@ -249,13 +307,13 @@ static __always_inline int oom_end(void)
 SEC("tp_btf/mark_victim")
 int mark__btf(__u64 *ctx)
 {
-	return handle_mark(ctx);
+	return NOT_PREEMPTED(handle_mark(ctx));
 }
 
 SEC("raw_tp/mark_victim")
 int mark__raw(__u64 *ctx)
 {
-	return handle_mark(ctx);
+	return NOT_PREEMPTED(handle_mark(ctx));
 }
 
 SEC("tp_btf/signal_generate")

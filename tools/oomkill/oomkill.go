@@ -35,7 +35,9 @@ type event struct {
 	Order           int32 `json:"order" col:"ORDER,width=5,right,hook=oom" help:"the allocation that failed was for 2^order contiguous pages; -1 if the OOM killer was requested with SysRq"`
 	ScoreAdj        int32 `json:"oom_score_adj" col:"ADJ,width=5,right" help:"oom_score_adj of the victim"`
 	Killed          bool  `json:"killed" col:"KILLED,width=6" help:"true if the OOM killer sent SIGKILL to the victim; false if the victim was already exiting, and was only given access to memory reserves"`
-	_               [7]uint8
+	PathTruncated   bool
+	_               [2]uint8
+	PathLen         uint32
 }
 
 type row struct {
@@ -44,7 +46,7 @@ type row struct {
 	TriggerCgroup    value.Name  `json:"trigger_cgroup" col:"TRIG_CGROUP,width=30" help:"path of the cgroup of the triggering thread"`
 	Total            value.Count `json:"pages" col:"PAGES,width=10,right,hook=oom" help:"pages that the kernel could use for what ran out of memory, including swap: of the machine, of the cgroup up to its limit, or of the NUMA nodes; absent if the trigger itself was the exiting victim"`
 	Scope            value.Name  `json:"constraint" col:"CONSTRAINT,width=13" help:"what ran out of memory: none (the machine), cpuset, memory_policy (NUMA nodes), or memcg (a cgroup reached its limit); absent if unknown, as on kernels where out_of_memory() cannot be traced, except for memcg in kernels with CONFIG_MEMCG_V1"`
-	OOMCgroup        value.Name  `json:"oom_cgroup" col:"OOM_CGROUP,width=30" help:"path of the cgroup that reached its memory limit; absent with other constraints"`
+	OOMCgroup        value.Name  `json:"oom_cgroup" col:"OOM_CGROUP,width=30" help:"path of the cgroup that reached its memory limit, in the hierarchy of the memory controller; absent with other constraints"`
 	Limit            optSize     `json:"limit_bytes" col:"LIMIT(KB),width=12,right" help:"memory limit of this cgroup (memory.max, memory.limit_in_bytes), without swap; absent with other constraints"`
 	TotalVM          value.Size  `json:"total_vm_bytes" col:"TOTAL_VM(KB),width=14,right" help:"virtual memory of the victim"`
 	Anon             value.Size  `json:"anon_rss_bytes" col:"ANON_RSS(KB),width=13,right" help:"anonymous memory of the victim that was in memory"`
@@ -70,7 +72,7 @@ var constraints = [...]value.Name{"none", "cpuset", "memory_policy", "memcg"}
 const memcg = 3
 
 // Decode looks up names and converts pages to bytes.
-func (r *row) Decode([]byte) error {
+func (r *row) Decode(tail []byte) error {
 	r.TriggerCgroup = value.Name(r.env.CgroupPath(r.TriggerCgroupID))
 	r.TriggerContainer = value.Name(r.env.Owner(r.TriggerCgroupID).Name())
 	r.Total = value.Count{N: r.Pages, Given: r.Pages > 0}
@@ -79,7 +81,7 @@ func (r *row) Decode([]byte) error {
 		r.Scope = constraints[r.Constraint]
 	}
 	if r.Constraint == memcg {
-		r.OOMCgroup = value.Name(r.env.CgroupPath(r.OOMCgroupID))
+		r.OOMCgroup = value.Name(value.AppendPath(nil, tail[:min(int(r.PathLen), len(tail))], r.PathTruncated))
 		r.Limit.Count = value.Count{N: r.LimitPages * r.page, Given: true}
 	}
 	for _, c := range []struct {

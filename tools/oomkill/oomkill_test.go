@@ -113,8 +113,10 @@ func knowsCgroup(t *testing.T, res *tooltest.Result) bool {
 func TestSelf(t *testing.T) {
 	dir, path := tooltest.MemoryCgroup(t, "corescope-oom-self", limit)
 	var e *eater
-	res := tooltest.JSON(t, Tool, nil, func() {
+	// The filter also selects the hierarchy that cgroups are named by.
+	res := tooltest.JSON(t, Tool, []string{"--cgroup", dir}, func() {
 		e = eat(t, dir, 2*limit)
+		e.in.Close()
 		if !e.killed() {
 			t.Errorf("process ended with %v, want SIGKILL", e.ProcessState)
 		}
@@ -176,7 +178,7 @@ func TestOther(t *testing.T) {
 		t.Cleanup(func() { os.Remove(d) })
 	}
 	var victim, trigger *eater
-	res := tooltest.JSON(t, Tool, nil, func() {
+	res := tooltest.JSON(t, Tool, []string{"--cgroup", dir}, func() {
 		victim = eat(t, a, limit*6/10)
 		if !victim.out.Scan() {
 			t.Error("victim has not filled its memory")
@@ -188,6 +190,7 @@ func TestOther(t *testing.T) {
 		trigger.out.Scan() // fails if the trigger is killed too, before the victim's memory is free
 		trigger.in.Close()
 		trigger.Wait()
+		victim.in.Close() // ends it if it was not killed
 		if !victim.killed() {
 			t.Errorf("victim ended with %v", victim.ProcessState)
 		}
@@ -212,14 +215,20 @@ func TestOther(t *testing.T) {
 // TestFilter checks that filters apply to the victim.
 func TestFilter(t *testing.T) {
 	tooltest.AnyAttachType(t)
-	dir, path := tooltest.MemoryCgroup(t, "corescope-oom-filter", limit)
+	dir, _ := tooltest.MemoryCgroup(t, "corescope-oom-filter", limit)
 	for _, c := range []struct {
 		args []string
 		want int
-	}{{[]string{"--cgroup", path}, 1}, {[]string{"--comm", "other"}, 0}} {
-		res := tooltest.JSON(t, Tool, c.args, func() { eat(t, dir, 2*limit).killed() })
-		if len(res.Events) != c.want {
-			t.Errorf("%q: rows %v, want %d", c.args, res.Events, c.want)
+	}{{nil, 1}, {[]string{"--cgroup", dir}, 1}, {[]string{"--comm", "other"}, 0}} {
+		pid := 0
+		res := tooltest.JSON(t, Tool, c.args, func() {
+			e := eat(t, dir, 2*limit)
+			e.in.Close()
+			e.killed()
+			pid = e.Process.Pid
+		})
+		if rows := of(res, pid); len(rows) != c.want {
+			t.Errorf("%q: rows %v, want %d", c.args, rows, c.want)
 		}
 	}
 }
@@ -230,6 +239,7 @@ func TestText(t *testing.T) {
 	var e *eater
 	out := tooltest.Text(t, Tool, nil, func() {
 		e = eat(t, dir, 2*limit)
+		e.in.Close()
 		e.killed()
 	})
 	lines := strings.Split(out, "\n")
