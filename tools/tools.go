@@ -34,6 +34,7 @@ import (
 	"github.com/corescope/corescope/tools/maps"
 	"github.com/corescope/corescope/tools/memleak"
 	"github.com/corescope/corescope/tools/mountsnoop"
+	"github.com/corescope/corescope/tools/numamove"
 	"github.com/corescope/corescope/tools/offcputime"
 	"github.com/corescope/corescope/tools/offwaketime"
 	"github.com/corescope/corescope/tools/oomkill"
@@ -50,6 +51,7 @@ import (
 	"github.com/corescope/corescope/tools/sslsniff"
 	"github.com/corescope/corescope/tools/stackcount"
 	"github.com/corescope/corescope/tools/statsnoop"
+	"github.com/corescope/corescope/tools/swapin"
 	"github.com/corescope/corescope/tools/syncsnoop"
 	"github.com/corescope/corescope/tools/syscount"
 	"github.com/corescope/corescope/tools/tasks"
@@ -105,6 +107,7 @@ func All() []*tool.Tool {
 		maps.Tool,
 		memleak.Tool,
 		mountsnoop.Tool,
+		numamove.Tool,
 		offcputime.Tool,
 		offwaketime.Tool,
 		oomkill.Tool,
@@ -121,6 +124,7 @@ func All() []*tool.Tool {
 		sslsniff.Tool,
 		stackcount.Tool,
 		statsnoop.Tool,
+		swapin.Tool,
 		syncsnoop.Tool,
 		syscount.Tool,
 		tasks.Tool,

@@ -28,11 +28,18 @@ func memoryWorkloads() map[string]workload {
 		"drsnoop": {
 			place: memoryCgroup("reclaims"), job: "reclaim", n: 5, storm: "reclaim", storms: 100, fits: true, machine: true, args: inPlace,
 		},
+		"numamove": {
+			place: missing, job: "compact", n: 1, storm: "compact", storms: 5, machine: true, column: "migrations",
+			args: func(l *load) []string { return append(byTID()(l), "--reason", "compaction") },
+		},
 		"oomkill": {
 			place: memoryCgroup("kills"), job: "exceed", n: 3, storm: "exceed", storms: 30, fits: true, args: inPlace,
 		},
 		"shmsnoop": {
 			place: missing, job: "shmget", n: 1000, storm: "shmget", storms: 200_000, args: byTID(),
+		},
+		"swapin": {
+			place: noFunctions, job: "nothing", storm: "nothing", machine: true, column: "count", args: byTID(),
 		},
 		"slabratetop": {
 			place: file, job: "open file", n: 1000, storm: "open file", storms: 100_000, column: "allocs",
@@ -46,6 +53,13 @@ func memoryJobs() map[string]func(n int, place string) (int, error) {
 	return map[string]func(int, string) (int, error){
 		"compact": compacts, "exceed": exceeds, "open file": opensFile, "reclaim": reclaims, "shmget": shmgets,
 	}
+}
+
+// noFunctions skips the test if no programs can be attached to functions of the kernel.
+func noFunctions(t testing.TB) string {
+	t.Helper()
+	tooltest.KernelFunctions(t)
+	return missing(t)
 }
 
 func inPlace(l *load) []string {

@@ -56,6 +56,8 @@ var toolNeeds = map[string]needs{
 		},
 		explain: []string{"--stages --disks --cgroups"},
 	},
+	"drsnoop":     {modules: []string{"loop"}},
+	"swapin":      {modules: []string{"loop"}},
 	"execsnoop":   {explain: []string{"--fails"}},
 	"funccount":   {args: "hrtimer_nanosleep"},
 	"stackcount":  {args: "hrtimer_nanosleep"},

@@ -21,6 +21,8 @@ const (
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
 	bpfMapScratch           = "scratch"
+	bpfMapTargCgroupMap     = "targ_cgroup_map"
+	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfMapZones             = "zones"
 	bpfProgCompactBtfBegin  = "compact__btf__begin"
 	bpfProgCompactBtfEnd    = "compact__btf__end"
@@ -33,6 +35,8 @@ const (
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
 	bpfVarLocalPidns        = "local_pidns"
+	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
 	bpfVarTargComm          = "targ_comm"
@@ -102,12 +106,14 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Compactions *ebpf.MapSpec `ebpf:"compactions"`
-	Counters    *ebpf.MapSpec `ebpf:"counters"`
-	Events      *ebpf.MapSpec `ebpf:"events"`
-	Lost        *ebpf.MapSpec `ebpf:"lost"`
-	Scratch     *ebpf.MapSpec `ebpf:"scratch"`
-	Zones       *ebpf.MapSpec `ebpf:"zones"`
+	Compactions   *ebpf.MapSpec `ebpf:"compactions"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
+	Zones         *ebpf.MapSpec `ebpf:"zones"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -118,6 +124,8 @@ type bpfVariableSpecs struct {
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -152,12 +160,14 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Compactions *ebpf.Map `ebpf:"compactions"`
-	Counters    *ebpf.Map `ebpf:"counters"`
-	Events      *ebpf.Map `ebpf:"events"`
-	Lost        *ebpf.Map `ebpf:"lost"`
-	Scratch     *ebpf.Map `ebpf:"scratch"`
-	Zones       *ebpf.Map `ebpf:"zones"`
+	Compactions   *ebpf.Map `ebpf:"compactions"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Scratch       *ebpf.Map `ebpf:"scratch"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
+	Zones         *ebpf.Map `ebpf:"zones"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -167,6 +177,8 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Lost,
 		m.Scratch,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 		m.Zones,
 	)
 }
@@ -179,6 +191,8 @@ type bpfVariables struct {
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

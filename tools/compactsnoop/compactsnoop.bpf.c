@@ -5,6 +5,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "arg.bpf.h"
 #include "compat.bpf.h"
 #include "event.bpf.h"
 #include "stack.bpf.h"
@@ -102,15 +103,6 @@ static __always_inline int handle_suitable(struct zone *zone, __s32 order)
 	return 0;
 }
 
-/* Reads a pointer argument: some verifiers accept no calculation with pointers. */
-static __always_inline void *pointer_arg(__u64 *ctx, int nr)
-{
-	void *arg = NULL;
-
-	bpf_probe_read_kernel(&arg, sizeof(arg), &ctx[nr]);
-	return arg;
-}
-
 /*
  * The index by which the kernel decides between compaction and reclaim, computed from the free
  * blocks as fragmentation_index() does: towards 1000 an allocation fails because of fragmentation,
@@ -170,7 +162,7 @@ static __always_inline int handle_begin(__u64 *ctx)
 	if (!task_current_wanted())
 		return 0;
 	if (HAS_CONTROL) {
-		control = pointer_arg(ctx, 0);
+		control = (void *)trace_arg(ctx, 0);
 		read_zone(&compaction.zone, BPF_CORE_READ(control, zone), BPF_CORE_READ(control, order));
 	} else {
 		note = bpf_map_lookup_elem(&zones, &tid);
@@ -236,7 +228,7 @@ int settle(struct bpf_iter__bpf_map_elem *ctx)
 	int suitable__##kind(__u64 *ctx)                                                      \
 	{                                                                                     \
 		REJECT_IF_TYPE_EXISTS(btf_trace_mm_compaction_begin___control);               \
-		return NOT_PREEMPTED(handle_suitable(pointer_arg(ctx, 0), (__s32)ctx[1]));    \
+		return NOT_PREEMPTED(handle_suitable((void *)trace_arg(ctx, 0), (__s32)ctx[1]));    \
 	}
 
 PROGRAMS(btf, "tp_btf")

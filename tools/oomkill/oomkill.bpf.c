@@ -5,6 +5,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "arg.bpf.h"
 #include "compat.bpf.h"
 #include "event.bpf.h"
 #include "memcg.bpf.h"
@@ -79,15 +80,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct oom_control *);
 } ooms SEC(".maps");
-
-/* Returns an argument as a number: some verifiers accept no calculation with pointers. */
-static __always_inline __u64 signal_arg(__u64 *ctx, int nr)
-{
-	__u64 arg = 0;
-
-	bpf_probe_read_kernel(&arg, sizeof(arg), &ctx[nr]);
-	return arg;
-}
 
 static __always_inline int handle_signal(__u32 sig, __u64 info, struct task_struct *task)
 {
@@ -319,13 +311,13 @@ int mark__raw(__u64 *ctx)
 SEC("tp_btf/signal_generate")
 int signal__btf(__u64 *ctx)
 {
-	return handle_signal(ctx[0], signal_arg(ctx, 1), (void *)signal_arg(ctx, 2));
+	return handle_signal(trace_arg(ctx, 0), trace_arg(ctx, 1), (void *)trace_arg(ctx, 2));
 }
 
 SEC("raw_tp/signal_generate")
 int signal__raw(__u64 *ctx)
 {
-	return handle_signal(ctx[0], signal_arg(ctx, 1), (void *)signal_arg(ctx, 2));
+	return handle_signal(trace_arg(ctx, 0), trace_arg(ctx, 1), (void *)trace_arg(ctx, 2));
 }
 
 SEC("fentry/out_of_memory")

@@ -1,0 +1,145 @@
+package swapin
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// touchEnv makes the test binary write to more memory than the limit of its cgroup, twice.
+const touchEnv = "CORESCOPE_TOUCH"
+
+const (
+	limit = 32 << 20
+	size  = 64 << 20
+	swap  = 128 << 20
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(touchEnv) == "" {
+		os.Exit(m.Run())
+	}
+	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		panic(err)
+	}
+	for range 2 {
+		for at := 0; at < size; at += os.Getpagesize() {
+			memory[at]++
+		}
+	}
+}
+
+// addSwap adds swap space on a disk in memory.
+func addSwap(t *testing.T) {
+	t.Helper()
+	back, err := unix.MemfdCreate("swap", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(back) })
+	page := os.Getpagesize()
+	header := make([]byte, page)
+	binary.NativeEndian.PutUint32(header[1024:], 1)                   // version
+	binary.NativeEndian.PutUint32(header[1028:], uint32(swap/page-1)) // last page
+	copy(header[page-10:], "SWAPSPACE2")
+	if _, err := unix.Pwrite(back, header, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Ftruncate(back, swap); err != nil {
+		t.Fatal(err)
+	}
+	path, err := unix.BytePtrFromString(tooltest.LoopOver(t, back, 0).Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_SWAPON, uintptr(unsafe.Pointer(path)), 0, 0); errno != 0 {
+		t.Fatalf("swapon: %v", errno)
+	}
+	t.Cleanup(func() { unix.Syscall(unix.SYS_SWAPOFF, uintptr(unsafe.Pointer(path)), 0, 0) })
+}
+
+// swapIns returns the kernel's count of pages that were read from swap.
+func swapIns(t *testing.T) (n int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/vmstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\npswpin ")
+	if n, err = strconv.Atoi(strings.Fields(rest)[0]); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// touch runs a process that swaps, and returns its PID.
+func touch(t *testing.T, dir string) int {
+	t.Helper()
+	cmd := tooltest.InCgroup(dir, os.Args[0])
+	cmd.Env = append(os.Environ(), touchEnv+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("touch memory: %v: %s", err, out)
+	}
+	return cmd.Process.Pid
+}
+
+// place returns a cgroup whose limit requires swap.
+func place(t *testing.T, name string) string {
+	t.Helper()
+	tooltest.KernelFunctions(t)
+	if on, _ := os.ReadFile("/sys/module/zswap/parameters/enabled"); strings.HasPrefix(string(on), "Y") {
+		t.Skip("zswap is enabled, so that the kernel's own count is lower")
+	}
+	addSwap(t)
+	dir, _ := tooltest.MemoryCgroup(t, name, limit)
+	file := filepath.Join(dir, "memory.swap.max")
+	if _, err := os.Stat(file); err == nil {
+		if err := os.WriteFile(file, []byte("max"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestSwap compares with the kernel's count of pages that were read from swap.
+func TestSwap(t *testing.T) {
+	dir := place(t, "corescope-swapin")
+	var pid, begin, end int
+	res := tooltest.JSON(t, Tool, []string{"60"}, func() {
+		begin = swapIns(t)
+		pid = touch(t, dir)
+		end = swapIns(t)
+	})
+	var all, own float64
+	for _, r := range res.Rows {
+		all += r.Num("count")
+		if int(r.Num("pid")) == pid {
+			own += r.Num("count")
+		}
+	}
+	t.Logf("%v swap-ins, %v of them by the process; the kernel counts %d", all, own, end-begin)
+	if int(all) != end-begin || own < (size-limit)/float64(os.Getpagesize())/2 {
+		t.Errorf("%v swap-ins, %v of them by the process; the kernel counts %d", all, own, end-begin)
+	}
+	if lost := tooltest.Lost(res.Summary); lost != 0 {
+		t.Errorf("%d lost", lost)
+	}
+}
+
+func TestText(t *testing.T) {
+	dir := place(t, "corescope-swapin-text")
+	out := tooltest.Text(t, Tool, []string{"-T", "60"}, func() { touch(t, dir) })
+	header, rows, _ := strings.Cut(out, "\n")
+	if strings.Join(strings.Fields(header), " ") != "COMM PID COUNT" || rows == "" {
+		t.Errorf("%q", out)
+	}
+}
