@@ -18,6 +18,8 @@ import (
 	"github.com/corescope/corescope/tools/cachestat"
 	"github.com/corescope/corescope/tools/compactsnoop"
 	"github.com/corescope/corescope/tools/cpudist"
+	"github.com/corescope/corescope/tools/cpuunclaimed"
+	"github.com/corescope/corescope/tools/cpuwalk"
 	"github.com/corescope/corescope/tools/dirtop"
 	"github.com/corescope/corescope/tools/drsnoop"
 	"github.com/corescope/corescope/tools/execsnoop"
@@ -41,6 +43,7 @@ import (
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/profile"
 	"github.com/corescope/corescope/tools/runqlat"
+	"github.com/corescope/corescope/tools/runqlen"
 	"github.com/corescope/corescope/tools/runqslower"
 	"github.com/corescope/corescope/tools/shmsnoop"
 	"github.com/corescope/corescope/tools/slabratetop"
@@ -91,6 +94,8 @@ func All() []*tool.Tool {
 		cachestat.Tool,
 		compactsnoop.Tool,
 		cpudist.Tool,
+		cpuunclaimed.Tool,
+		cpuwalk.Tool,
 		dirtop.Tool,
 		drsnoop.Tool,
 		execsnoop.Tool,
@@ -114,6 +119,7 @@ func All() []*tool.Tool {
 		opensnoop.Tool,
 		profile.Tool,
 		runqlat.Tool,
+		runqlen.Tool,
 		runqslower.Tool,
 		shmsnoop.Tool,
 		slabratetop.Tool,

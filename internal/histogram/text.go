@@ -49,6 +49,40 @@ func (h *Histogram) AppendText(dst []byte) []byte {
 	return append(dst, '\n')
 }
 
+// AppendSlots is AppendText for small integers: it appends a line per slot, which below 32 is a line
+// per value, in the layout of libbpf-tools for linear histograms. name is the name of the values.
+func (h *Histogram) AppendSlots(dst []byte, name string) []byte {
+	if len(h.cells) > 0 {
+		dst = h.appendSlots(dst, name)
+	}
+	dst = append(dst, "count "...)
+	dst = strconv.AppendUint(dst, h.total.Count, 10)
+	if h.total.Count > 0 {
+		dst = h.appendStats(dst)
+	}
+	return append(dst, '\n')
+}
+
+func (h *Histogram) appendSlots(dst []byte, name string) []byte {
+	counts := make([]uint64, h.cells[len(h.cells)-1].slot+1)
+	var maxCount uint64
+	for _, c := range h.cells {
+		counts[c.slot] = c.Count
+		maxCount = max(maxCount, c.Count)
+	}
+	l := newLayout(nil, maxCount)
+	dst = fmt.Appendf(dst, "     %-13s : %-*s distribution\n", name, l.count, "count")
+	for slot, count := range counts {
+		lo, hi := h.unit.Bounds(slot)
+		values := strconv.FormatUint(lo, 10)
+		if hi-lo > 1 {
+			values += " -> " + strconv.FormatUint(hi-1, 10)
+		}
+		dst = l.appendStars(fmt.Appendf(dst, "        %-10s : %-*d ", values, l.count, count), count, maxCount)
+	}
+	return dst
+}
+
 func (h *Histogram) appendStats(dst []byte) []byte {
 	stat := func(name string, ns uint64) {
 		dst = append(dst, ", "...)
@@ -99,13 +133,19 @@ func (h *Histogram) appendBars(dst []byte) []byte {
 }
 
 func (l *layout) appendBar(dst []byte, b Bar, maxCount uint64) []byte {
-	hi, lo := bits.Mul64(b.Count, uint64(l.stars))
+	dst = fmt.Appendf(dst, "%*d -> %-*d : %-*d ", l.bound, b.Lo, l.bound, b.Hi, l.count, b.Count)
+	return l.appendStars(dst, b.Count, maxCount)
+}
+
+// appendStars appends the bar of a count and ends the line.
+func (l *layout) appendStars(dst []byte, count, maxCount uint64) []byte {
+	hi, lo := bits.Mul64(count, uint64(l.stars))
 	stars, _ := bits.Div64(hi, lo, maxCount)
 	line := bytes.Repeat([]byte{' '}, l.stars)
 	for i := range stars {
 		line[i] = '*'
 	}
-	return fmt.Appendf(dst, "%*d -> %-*d : %-*d |%s|\n", l.bound, b.Lo, l.bound, b.Hi, l.count, b.Count, line)
+	return fmt.Appendf(dst, "|%s|\n", line)
 }
 
 // appendDecimal appends ns as an exact decimal in the unit, without trailing zeros.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -145,5 +146,25 @@ func TestAppendDecimal(t *testing.T) {
 		if got := string(tt.unit.appendDecimal(nil, tt.ns)); got != tt.want {
 			t.Errorf("%d ns in %v: %s, want %s", tt.ns, tt.unit, got, tt.want)
 		}
+	}
+}
+
+// TestAppendSlots checks the layout of libbpf-tools for linear histograms, and ranges from 32 on.
+func TestAppendSlots(t *testing.T) {
+	h := record(New(Values), 0, 0, 2, 32, 33)
+	text := string(h.AppendSlots(nil, "runqlen"))
+	lines := strings.Split(text, "\n")
+	want := []string{
+		"     runqlen       : count    distribution",
+		"        0          : 2        |****************************************|",
+		"        1          : 0        |                                        |",
+		"        2          : 1        |********************                    |",
+	}
+	if !slices.Equal(lines[:4], want) || len(lines) != 36 || lines[33] != "        32 -> 33   : 2        |****************************************|" ||
+		!strings.HasPrefix(lines[34], "count 5, mean 13, ") {
+		t.Errorf("text is %d lines:\n%s", len(lines), text)
+	}
+	if got := string(New(Values).AppendSlots(nil, "runqlen")); got != "count 0\n" {
+		t.Errorf("text of an empty histogram is %q", got)
 	}
 }

@@ -19,6 +19,7 @@ type histReport struct {
 	stamp bool
 	// percentiles, if set, are shown instead of bars and buckets.
 	percentiles Percentiles
+	slots       string // Hists.Slots
 }
 
 // begin writes the beginning of a report: in text an empty line, and the time with --timestamp; in
@@ -67,7 +68,7 @@ func (r *histReport) write(key []column.Column, h *histogram.Histogram) {
 		case output.CSV:
 			return r.appendCSV(b, key, h)
 		}
-		return appendTitled(b, key, h)
+		return appendTitled(b, key, h, r.slots)
 	})
 }
 
@@ -84,7 +85,7 @@ func (r *histReport) appendInFormat(b []byte, key []column.Column, h *histogram.
 
 // appendTitled appends a title as in libbpf-tools ("disk = vda<tab>flags = Read"), the stacks and
 // the bars.
-func appendTitled(b []byte, key []column.Column, h *histogram.Histogram) []byte {
+func appendTitled(b []byte, key []column.Column, h *histogram.Histogram, slots string) []byte {
 	var stacks []value.Lines
 	for i := range key {
 		if stack, ok := key[i].Value.(value.Lines); ok {
@@ -109,6 +110,9 @@ func appendTitled(b []byte, key []column.Column, h *histogram.Histogram) []byte 
 	}
 	for _, stack := range stacks {
 		b = stack.AppendLines(b)
+	}
+	if slots != "" {
+		return h.AppendSlots(b, slots)
 	}
 	return h.AppendText(b)
 }

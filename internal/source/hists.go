@@ -39,6 +39,8 @@ type Hists[K, L comparable] struct {
 	// Keys lists the columns of L that histograms are grouped by in this run, shown in the order of
 	// L. Without keys there is one histogram.
 	Keys []string
+	// Slots, if set, is the name of values that are small integers: text then has a line per value.
+	Slots string
 	// Cumulative is set if each report contains all values since the start, not only those of its
 	// interval.
 	Cumulative bool
@@ -185,7 +187,9 @@ func (h *Hists[K, L]) report(s *tool.Session) error {
 		return err
 	}
 	s.Shown++
-	r := histReport{Session: s, time: value.Time(time.Now().UnixNano()), stamp: h.Timestamp, percentiles: h.Percentiles}
+	r := histReport{
+		Session: s, time: value.Time(time.Now().UnixNano()), stamp: h.Timestamp, percentiles: h.Percentiles, slots: h.Slots,
+	}
 	r.begin(h.key.Shown)
 	var events uint64
 	for _, l := range h.sorted() {

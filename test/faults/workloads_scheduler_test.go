@@ -7,9 +7,19 @@ func schedulerWorkloads() map[string]workload {
 	byTID := func(more ...string) func(*load) []string {
 		return func(l *load) []string { return append([]string{"--tid", strconv.Itoa(l.pid)}, more...) }
 	}
+	none := func(more ...string) func(*load) []string { return func(*load) []string { return more } }
 	return map[string]workload{
 		"cpudist": {
 			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, left: inAnyWay, args: byTID(),
+		},
+		"cpuunclaimed": {
+			place: missing, job: "spin", n: 1000, storm: "spin", storms: 2000, machine: true, column: "samples", args: none(),
+		},
+		"cpuwalk": {
+			place: missing, job: "spin", n: 1000, storm: "spin", storms: 2000, fits: true, samples: 99, column: "count", args: byTID(),
+		},
+		"runqlen": {
+			place: missing, job: "spin", n: 1000, storm: "spin", storms: 2000, machine: true, args: none(),
 		},
 		"runqslower": {
 			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, fits: true, left: inAnyWay, args: byTID("0"),

@@ -3,13 +3,10 @@ package profile
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
-	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/stacktrace"
-	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -101,8 +98,8 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 
 // checkFrequency returns an error if the frequency exceeds the limit of the kernel.
 func (o *options) checkFrequency(*tool.Plan, *tool.Kernel) error {
-	if limit := system.MaxSampleRate("/"); o.Period == 0 && o.Frequency > limit {
-		return fmt.Errorf("%w: --frequency %d: kernel.perf_event_max_sample_rate allows at most %d", flags.ErrUsage, o.Frequency, limit)
+	if o.Period > 0 {
+		return nil
 	}
-	return nil
+	return source.CheckFrequency(o.Frequency)
 }
