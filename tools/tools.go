@@ -33,10 +33,12 @@ import (
 	"github.com/corescope/corescope/tools/gethostlatency"
 	"github.com/corescope/corescope/tools/hardirqs"
 	"github.com/corescope/corescope/tools/javagc"
+	"github.com/corescope/corescope/tools/loads"
 	"github.com/corescope/corescope/tools/maps"
 	"github.com/corescope/corescope/tools/memleak"
 	"github.com/corescope/corescope/tools/mountsnoop"
 	"github.com/corescope/corescope/tools/numamove"
+	"github.com/corescope/corescope/tools/numasched"
 	"github.com/corescope/corescope/tools/offcputime"
 	"github.com/corescope/corescope/tools/offwaketime"
 	"github.com/corescope/corescope/tools/oomkill"
@@ -109,10 +111,12 @@ func All() []*tool.Tool {
 		gethostlatency.Tool,
 		hardirqs.Tool,
 		javagc.Tool,
+		loads.Tool,
 		maps.Tool,
 		memleak.Tool,
 		mountsnoop.Tool,
 		numamove.Tool,
+		numasched.Tool,
 		offcputime.Tool,
 		offwaketime.Tool,
 		oomkill.Tool,

@@ -89,6 +89,7 @@ type Objects struct {
 	mu        sync.Mutex // Detach can be called by several goroutines, while another attaches in a new file
 	links     []link.Link
 	detached  bool
+	hookless  bool // there are no hooks to attach
 	// missedCalls is the sum of MissedCalls over the links that are closed.
 	missedCalls uint64
 }
@@ -212,7 +213,8 @@ func (o *Objects) Attach() error {
 	o.preload(hooks)
 	defer o.closePreloaded()
 	var missed error // of an optional hook: returned if no hook could be attached
-	attached := len(hooks) == 0
+	o.hookless = len(hooks) == 0
+	attached := o.hookless
 	hooks, standIns := o.splitStandIns(hooks)
 	for _, h := range hooks {
 		err := o.attachOrStandIn(h, standIns)
@@ -413,7 +415,7 @@ func (o *Objects) tryVariant(h Hook, v Variant) error {
 // AttachedHooks lists the attached hooks with the sections of their programs, such as "open:
 // tp_btf/sys_exit", and the prepared iterators.
 func (o *Objects) AttachedHooks() []string {
-	var out []string
+	out := []string{}
 	for name, tried := range o.Tried {
 		for _, a := range tried {
 			if a.Err == nil {
@@ -434,11 +436,11 @@ func (o *Objects) Has(hook string) bool {
 	return len(tried) > 0 && tried[len(tried)-1].Err == nil
 }
 
-// Attached reports whether programs are attached.
+// Attached reports whether programs are attached: from Attach to Detach, also if the object has none.
 func (o *Objects) Attached() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.links) > 0
+	return len(o.links) > 0 || o.hookless && !o.detached
 }
 
 // Detach detaches all programs and waits until none of them runs any more. Counters, buffers and

@@ -137,7 +137,7 @@ func checkUnit(c *column.Column) error {
 // checkHooks checks that the attach type in the name of a program is that of its section.
 func (f *facts) checkHooks() error {
 	var errs []error
-	if len(f.Hooks)+len(f.Iterators) == 0 {
+	if len(f.Hooks)+len(f.Iterators) == 0 && !f.tool.NoPrograms {
 		errs = append(errs, errors.New("the object has no programs"))
 	}
 	kinds := map[string][]string{

@@ -40,6 +40,8 @@ type Spec struct {
 	Object func() (*ebpf.CollectionSpec, error)
 	// Tasks is set if events belong to tasks. The tool then has the task filter: --pid, --tid, --uid, --comm, --cgroup and --container.
 	Tasks bool
+	// NoPrograms is set if the object has no programs: user space reads what the kernel maintains.
+	NoPrograms bool
 	// Returns reports that programs are attached to the returns of user functions (sections uretprobe).
 	Returns bool
 	// Shorts are short names for flags that all tools have, keyed by long name.

@@ -139,6 +139,15 @@ func NewRate(n uint64, ns int64) Rate {
 	return Rate(float64(n) * 1e9 / float64(ns))
 }
 
+// Load is a load average. Text shows three decimals. It is absent if it is NaN.
+type Load float64
+
+func (v *Load) AppendText(b []byte) []byte { return strconv.AppendFloat(b, float64(*v), 'f', 3, 64) }
+func (v *Load) AppendJSON(b []byte) []byte { return (*float)(v).AppendJSON(b) }
+func (v *Load) Any() any                   { return float64(*v) }
+func (v *Load) Schema() Schema             { return Schema{Type: "number"} }
+func (v *Load) Absent() bool               { return math.IsNaN(float64(*v)) }
+
 // Percent is a percentage. It is absent if it is NaN.
 type Percent float64
 

@@ -18,6 +18,12 @@ func schedulerWorkloads() map[string]workload {
 		"cpuwalk": {
 			place: missing, job: "spin", n: 1000, storm: "spin", storms: 2000, fits: true, samples: 99, column: "count", args: byTID(),
 		},
+		"loads": {
+			place: missing, job: "nothing", storm: "nothing", machine: true, args: none("0.1"),
+		},
+		"numasched": {
+			place: missing, job: "sleep", storm: "sleep", storms: 20_000, fits: true, machine: true, args: byTID(),
+		},
 		"runqlen": {
 			place: missing, job: "spin", n: 1000, storm: "spin", storms: 2000, machine: true, args: none(),
 		},
