@@ -16,6 +16,7 @@ import (
 	"github.com/corescope/corescope/tools/bpflist"
 	"github.com/corescope/corescope/tools/bpftop"
 	"github.com/corescope/corescope/tools/cachestat"
+	"github.com/corescope/corescope/tools/cachetop"
 	"github.com/corescope/corescope/tools/compactsnoop"
 	"github.com/corescope/corescope/tools/cpudist"
 	"github.com/corescope/corescope/tools/cpuunclaimed"
@@ -24,6 +25,7 @@ import (
 	"github.com/corescope/corescope/tools/drsnoop"
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/filegone"
+	"github.com/corescope/corescope/tools/filelife"
 	"github.com/corescope/corescope/tools/files"
 	"github.com/corescope/corescope/tools/filetop"
 	"github.com/corescope/corescope/tools/fsdist"
@@ -76,6 +78,7 @@ import (
 	"github.com/corescope/corescope/tools/vfsstat"
 	"github.com/corescope/corescope/tools/wakeuptime"
 	"github.com/corescope/corescope/tools/wqlat"
+	"github.com/corescope/corescope/tools/writeback"
 )
 
 // All returns every tool, by name.
@@ -94,6 +97,7 @@ func All() []*tool.Tool {
 		bpflist.Tool,
 		bpftop.Tool,
 		cachestat.Tool,
+		cachetop.Tool,
 		compactsnoop.Tool,
 		cpudist.Tool,
 		cpuunclaimed.Tool,
@@ -102,6 +106,7 @@ func All() []*tool.Tool {
 		drsnoop.Tool,
 		execsnoop.Tool,
 		filegone.Tool,
+		filelife.Tool,
 		files.Tool,
 		filetop.Tool,
 		fsdist.Tool,
@@ -154,5 +159,6 @@ func All() []*tool.Tool {
 		vfsstat.Tool,
 		wakeuptime.Tool,
 		wqlat.Tool,
+		writeback.Tool,
 	}
 }

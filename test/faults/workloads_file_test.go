@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
 )
 
 // fileWorkloads returns the workloads of tools for files, mounts and writeback.
@@ -15,12 +18,19 @@ func fileWorkloads() map[string]workload {
 		return func(l *load) []string { return append([]string{"--pid", strconv.Itoa(l.pid)}, more...) }
 	}
 	return map[string]workload{
+		"cachetop": {
+			place: loopDisk, job: "miss", n: 300, storm: "miss", storms: 5000, column: "misses",
+			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
+		},
 		"dirtop": {
 			place: file, job: "pread", n: 1000, storm: "pread", storms: 100_000, column: "reads",
 			args: func(l *load) []string { return append(byPID()(l), "-d", filepath.Dir(l.place)) },
 		},
 		"filegone": {
 			place: missing, job: "remove", n: 500, storm: "remove", storms: 60_000, args: byPID(),
+		},
+		"filelife": {
+			place: missingTraced, job: "create", n: 500, storm: "create", storms: 60_000, args: byPID(),
 		},
 		"mountsnoop": {
 			place: missing, job: "unmount", n: 500, storm: "unmount", storms: 60_000, args: byPID(),
@@ -29,7 +39,10 @@ func fileWorkloads() map[string]workload {
 			place: missing, job: "stat", n: 1000, storm: "stat", storms: 150_000, args: byPID("-x"),
 		},
 		"syncsnoop": {
-			place: file, job: "fsync nothing", n: 500, storm: "fsync nothing", storms: 60_000, args: byPID(),
+			place: missing, job: "fsync nothing", n: 500, storm: "fsync nothing", storms: 60_000, args: byPID(),
+		},
+		"writeback": {
+			place: cleanDisk, job: "sync clean", n: 100, storm: "sync clean", storms: 2000, fits: true, args: onDisk,
 		},
 	}
 }
@@ -83,4 +96,59 @@ func closedFsyncs(n int, _ string) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// creates creates a file and removes it.
+func creates(n int, path string) (int, error) {
+	for i := range n {
+		fd, err := unix.Open(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return i, err
+		}
+		if err := errors.Join(unix.Close(fd), unix.Unlink(path)); err != nil {
+			return i, err
+		}
+	}
+	return n, nil
+}
+
+// missingTraced is missing for tools that trace functions of the kernel.
+func missingTraced(t testing.TB) string {
+	t.Helper()
+	tooltest.KernelFunctions(t)
+	return missing(t)
+}
+
+// cleanDisk mounts a file system on a disk of its own, and returns a directory without modified
+// files.
+func cleanDisk(t testing.TB) string {
+	t.Helper()
+	mounts := tooltest.NewMounts(t)
+	path := mounts.At(mounts.MountExt4(t))
+	if _, err := syncs(1, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// syncs calls syncfs. Without modified files, the kernel writes back once each time.
+func syncs(n int, path string) (int, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	for i := range n {
+		if err := unix.Syncfs(fd); err != nil {
+			return i, err
+		}
+	}
+	return n, nil
+}
+
+// onDisk selects the runs that wait for the disk of the load.
+func onDisk(l *load) []string {
+	var st unix.Stat_t
+	_ = unix.Stat(l.place, &st) // the load has opened it
+	return []string{"--filter", fmt.Sprintf(`sync_all and device == "%d:%d"`, unix.Major(st.Dev), unix.Minor(st.Dev))}
 }
