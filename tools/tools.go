@@ -24,6 +24,7 @@ import (
 	"github.com/corescope/corescope/tools/dirtop"
 	"github.com/corescope/corescope/tools/drsnoop"
 	"github.com/corescope/corescope/tools/execsnoop"
+	"github.com/corescope/corescope/tools/exitsnoop"
 	"github.com/corescope/corescope/tools/filegone"
 	"github.com/corescope/corescope/tools/filelife"
 	"github.com/corescope/corescope/tools/files"
@@ -50,6 +51,7 @@ import (
 	"github.com/corescope/corescope/tools/runqlen"
 	"github.com/corescope/corescope/tools/runqslower"
 	"github.com/corescope/corescope/tools/shmsnoop"
+	"github.com/corescope/corescope/tools/sigsnoop"
 	"github.com/corescope/corescope/tools/slabratetop"
 	"github.com/corescope/corescope/tools/sockets"
 	"github.com/corescope/corescope/tools/softirqs"
@@ -105,6 +107,7 @@ func All() []*tool.Tool {
 		dirtop.Tool,
 		drsnoop.Tool,
 		execsnoop.Tool,
+		exitsnoop.Tool,
 		filegone.Tool,
 		filelife.Tool,
 		files.Tool,
@@ -131,6 +134,7 @@ func All() []*tool.Tool {
 		runqlen.Tool,
 		runqslower.Tool,
 		shmsnoop.Tool,
+		sigsnoop.Tool,
 		slabratetop.Tool,
 		sockets.Tool,
 		softirqs.Tool,

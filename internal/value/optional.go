@@ -25,3 +25,30 @@ func (v *Count) Any() any {
 type Offset struct{ Count }
 
 func (v *Offset) AppendText(b []byte) []byte { return strconv.AppendUint(b, v.N>>10, 10) }
+
+// Integer is an optional signed number.
+type Integer struct {
+	N     int64
+	Given bool
+}
+
+func (v *Integer) Absent() bool               { return !v.Given }
+func (v *Integer) AppendText(b []byte) []byte { return strconv.AppendInt(b, v.N, 10) }
+func (v *Integer) AppendJSON(b []byte) []byte { return strconv.AppendInt(b, v.N, 10) }
+func (v *Integer) Any() any                   { return int(v.N) }
+func (v *Integer) Schema() Schema             { return Schema{Type: "integer"} }
+
+// Flag is an optional bool. Text shows 1 or 0.
+type Flag struct{ Set, Given bool }
+
+func (v *Flag) Absent() bool               { return !v.Given }
+func (v *Flag) AppendJSON(b []byte) []byte { return strconv.AppendBool(b, v.Set) }
+func (v *Flag) Any() any                   { return v.Set }
+func (v *Flag) Schema() Schema             { return Schema{Type: "boolean"} }
+
+func (v *Flag) AppendText(b []byte) []byte {
+	if v.Set {
+		return append(b, '1')
+	}
+	return append(b, '0')
+}

@@ -61,6 +61,7 @@ func jobs() map[string]func(n int, place string) (int, error) {
 	maps.Copy(all, networkJobs())
 	maps.Copy(all, memoryJobs())
 	maps.Copy(all, fileJobs())
+	maps.Copy(all, processJobs())
 	return all
 }
 

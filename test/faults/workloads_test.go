@@ -213,6 +213,7 @@ func workloads() map[string]workload {
 	maps.Copy(all, networkWorkloads())
 	maps.Copy(all, memoryWorkloads())
 	maps.Copy(all, fileWorkloads())
+	maps.Copy(all, processWorkloads())
 	return all
 }
 

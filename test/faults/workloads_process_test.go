@@ -1,0 +1,92 @@
+package faults
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// processWorkloads returns the workloads of tools for processes, signals and privileges.
+func processWorkloads() map[string]workload {
+	byPID := func(more ...string) func(*load) []string {
+		return func(l *load) []string { return append([]string{"--pid", strconv.Itoa(l.pid)}, more...) }
+	}
+	return map[string]workload{
+		"exitsnoop": {
+			place: ownProgram, job: "exec", n: 50, storm: "exec", storms: 600, fits: true,
+			args: func(l *load) []string { return []string{"--comm", filepath.Base(l.place)} },
+		},
+		"sigsnoop": {
+			place: missing, job: "signal", n: 500, storm: "signal", storms: 100_000, args: byPID("-s", "WINCH"),
+		},
+	}
+}
+
+// processJobs returns the jobs of these workloads.
+func processJobs() map[string]func(n int, place string) (int, error) {
+	return map[string]func(int, string) (int, error){
+		"signal":    signals,
+		"set time":  setTimes,
+		"set fsuid": setFSUIDs,
+		"nap":       naps,
+	}
+}
+
+// ownProgram returns a program that does nothing, with a name that no other process has.
+func ownProgram(t testing.TB) string {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "end")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if err := os.Remove(f.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/bin/true", f.Name()); err != nil {
+		t.Fatal(err)
+	}
+	return f.Name()
+}
+
+// signals sends a signal that has no effect to its own thread.
+func signals(n int, _ string) (int, error) {
+	pid, tid := unix.Getpid(), unix.Gettid()
+	for i := range n {
+		if err := unix.Tgkill(pid, tid, unix.SIGWINCH); err != nil {
+			return i, err
+		}
+	}
+	return n, nil
+}
+
+// setTimes makes a capability check, and changes nothing.
+func setTimes(n int, _ string) (int, error) {
+	for i := range n {
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETTIMEOFDAY, 0, 0, 0); errno != 0 {
+			return i, errno
+		}
+	}
+	return n, nil
+}
+
+// setFSUIDs sets the ID that the thread has already.
+func setFSUIDs(n int, _ string) (int, error) {
+	for range n {
+		unix.RawSyscall(unix.SYS_SETFSUID, uintptr(unix.Getuid()), 0, 0)
+	}
+	return n, nil
+}
+
+// naps sleeps for no time.
+func naps(n int, _ string) (int, error) {
+	for i := range n {
+		if err := unix.Nanosleep(&unix.Timespec{}, nil); err != nil && err != unix.EINTR {
+			return i, err
+		}
+	}
+	return n, nil
+}
