@@ -17,6 +17,7 @@ import (
 	"github.com/corescope/corescope/tools/bpftop"
 	"github.com/corescope/corescope/tools/cachestat"
 	"github.com/corescope/corescope/tools/cachetop"
+	"github.com/corescope/corescope/tools/capable"
 	"github.com/corescope/corescope/tools/compactsnoop"
 	"github.com/corescope/corescope/tools/cpudist"
 	"github.com/corescope/corescope/tools/cpuunclaimed"
@@ -50,6 +51,7 @@ import (
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/runqlen"
 	"github.com/corescope/corescope/tools/runqslower"
+	"github.com/corescope/corescope/tools/setuids"
 	"github.com/corescope/corescope/tools/shmsnoop"
 	"github.com/corescope/corescope/tools/sigsnoop"
 	"github.com/corescope/corescope/tools/slabratetop"
@@ -100,6 +102,7 @@ func All() []*tool.Tool {
 		bpftop.Tool,
 		cachestat.Tool,
 		cachetop.Tool,
+		capable.Tool,
 		compactsnoop.Tool,
 		cpudist.Tool,
 		cpuunclaimed.Tool,
@@ -133,6 +136,7 @@ func All() []*tool.Tool {
 		runqlat.Tool,
 		runqlen.Tool,
 		runqslower.Tool,
+		setuids.Tool,
 		shmsnoop.Tool,
 		sigsnoop.Tool,
 		slabratetop.Tool,

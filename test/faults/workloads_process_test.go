@@ -22,6 +22,12 @@ func processWorkloads() map[string]workload {
 		"sigsnoop": {
 			place: missing, job: "signal", n: 500, storm: "signal", storms: 100_000, args: byPID("-s", "WINCH"),
 		},
+		"capable": {
+			place: missing, job: "set time", n: 500, storm: "set time", storms: 200_000, args: byPID("--filter", "cap == 25"),
+		},
+		"setuids": {
+			place: missing, job: "set fsuid", n: 500, storm: "set fsuid", storms: 50_000, args: byPID(),
+		},
 	}
 }
 
