@@ -41,12 +41,14 @@ import (
 	"github.com/corescope/corescope/tools/maps"
 	"github.com/corescope/corescope/tools/memleak"
 	"github.com/corescope/corescope/tools/mountsnoop"
+	"github.com/corescope/corescope/tools/naptime"
 	"github.com/corescope/corescope/tools/numamove"
 	"github.com/corescope/corescope/tools/numasched"
 	"github.com/corescope/corescope/tools/offcputime"
 	"github.com/corescope/corescope/tools/offwaketime"
 	"github.com/corescope/corescope/tools/oomkill"
 	"github.com/corescope/corescope/tools/opensnoop"
+	"github.com/corescope/corescope/tools/pidpersec"
 	"github.com/corescope/corescope/tools/profile"
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/runqlen"
@@ -126,12 +128,14 @@ func All() []*tool.Tool {
 		maps.Tool,
 		memleak.Tool,
 		mountsnoop.Tool,
+		naptime.Tool,
 		numamove.Tool,
 		numasched.Tool,
 		offcputime.Tool,
 		offwaketime.Tool,
 		oomkill.Tool,
 		opensnoop.Tool,
+		pidpersec.Tool,
 		profile.Tool,
 		runqlat.Tool,
 		runqlen.Tool,

@@ -28,6 +28,13 @@ func processWorkloads() map[string]workload {
 		"setuids": {
 			place: missing, job: "set fsuid", n: 500, storm: "set fsuid", storms: 50_000, args: byPID(),
 		},
+		"pidpersec": {
+			place: ownProgram, job: "exec", n: 50, storm: "exec", storms: 600, column: "processes", args: byPID(),
+		},
+		"naptime": {
+			place: missing, job: "nap", n: 500, storm: "nap", storms: 100_000,
+			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
+		},
 	}
 }
 
