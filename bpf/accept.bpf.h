@@ -97,4 +97,10 @@ int BPF_PROG(accept__raw, struct pt_regs *regs, long ret)
 	return handle_accept_exit(ctx, regs, syscall_nr(regs), ret, false);
 }
 
+SEC("tp/raw_syscalls/sys_exit")
+int accept__tp(struct trace_event_raw_sys_exit *ctx)
+{
+	return handle_accept_exit(ctx, syscall_regs(), syscall_number(ctx->id), ctx->ret, false);
+}
+
 #endif

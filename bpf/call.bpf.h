@@ -143,4 +143,10 @@ int BPF_PROG(ended__raw)
 	return calls_delete();
 }
 
+SEC("tp/sched/sched_process_exit")
+int ended__tp(void *ctx)
+{
+	return calls_delete();
+}
+
 #endif

@@ -49,13 +49,16 @@ static __always_inline bool command_contains(struct task_struct *p)
 
 #include "task.bpf.h"
 
-/* Adds a process. If the map is full, all events of the process are lost. */
-static __always_inline void command_add(struct task_struct *process)
+/*
+ * Adds a process. If the map is full, all events of the process are lost. second is set in the
+ * second of two programs, which counts that.
+ */
+static __always_inline void command_add(struct task_struct *process, bool second)
 {
 	__u32 pid = BPF_CORE_READ(process, tgid);
 	__u32 ns_pid = BPF_CORE_READ(task_upid(process, command_level), nr);
 
-	if (bpf_map_update_elem(&command_processes, &pid, &ns_pid, BPF_ANY))
+	if (bpf_map_update_elem(&command_processes, &pid, &ns_pid, BPF_ANY) && second)
 		lost_add(map_full);
 }
 
@@ -63,7 +66,7 @@ static __always_inline void command_add(struct task_struct *process)
  * The process belongs to the command from its exec on, so that what it did while it waited is not
  * counted.
  */
-static __always_inline int command_begin(void)
+static __always_inline int command_begin(bool second)
 {
 	struct task_struct *task = task_current();
 	__u32 level = BPF_CORE_READ(task, thread_pid, level);
@@ -72,7 +75,7 @@ static __always_inline int command_begin(void)
 	if (BPF_CORE_READ(upid, nr) != targ_command || BPF_CORE_READ(upid, ns, ns.inum) != targ_command_ns)
 		return 0;
 	command_level = level;
-	command_add(task);
+	command_add(task, second);
 	return 0;
 }
 
@@ -80,14 +83,15 @@ static __always_inline int command_begin(void)
  * Runs in the parent before the child runs. An entry with the PID of the child can be that of an
  * earlier process whose exit was not observed.
  */
-static __always_inline int command_fork(struct task_struct *parent, struct task_struct *child)
+static __always_inline int command_fork(struct task_struct *parent, struct task_struct *child,
+					bool second)
 {
 	__u32 pid = BPF_CORE_READ(child, tgid);
 
 	if (BPF_CORE_READ(child, pid) != pid)
 		return 0;
 	if (command_contains(parent))
-		command_add(child);
+		command_add(child, second);
 	else
 		bpf_map_delete_elem(&command_processes, &pid);
 	return 0;
@@ -104,16 +108,32 @@ static __always_inline int command_exit(void)
 	return 0;
 }
 
+/*
+ * Each program exists twice, because the kernel can skip one of them, see
+ * TRACEPOINTS_ARE_PREEMPTIBLE. To run both for the same event has no effect.
+ */
 SEC("tp_btf/sched_process_exec")
 int command__btf__exec(void *ctx)
 {
-	return NOT_PREEMPTED(command_begin());
+	return NOT_PREEMPTED(command_begin(false));
+}
+
+SEC("tp_btf/sched_process_exec")
+int command__btf__exec__again(void *ctx)
+{
+	return NOT_PREEMPTED(command_begin(true));
 }
 
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(command__btf__fork, struct task_struct *parent, struct task_struct *child)
 {
-	return NOT_PREEMPTED(command_fork(parent, child));
+	return NOT_PREEMPTED(command_fork(parent, child, false));
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(command__btf__fork__again, struct task_struct *parent, struct task_struct *child)
+{
+	return NOT_PREEMPTED(command_fork(parent, child, true));
 }
 
 SEC("tp_btf/sched_process_exit")
@@ -122,20 +142,44 @@ int command__btf__exit(void *ctx)
 	return NOT_PREEMPTED(command_exit());
 }
 
+SEC("tp_btf/sched_process_exit")
+int command__btf__exit__again(void *ctx)
+{
+	return NOT_PREEMPTED(command_exit());
+}
+
 SEC("raw_tp/sched_process_exec")
 int command__raw__exec(void *ctx)
 {
-	return NOT_PREEMPTED(command_begin());
+	return NOT_PREEMPTED(command_begin(false));
+}
+
+SEC("raw_tp/sched_process_exec")
+int command__raw__exec__again(void *ctx)
+{
+	return NOT_PREEMPTED(command_begin(true));
 }
 
 SEC("raw_tp/sched_process_fork")
 int BPF_PROG(command__raw__fork, struct task_struct *parent, struct task_struct *child)
 {
-	return NOT_PREEMPTED(command_fork(parent, child));
+	return NOT_PREEMPTED(command_fork(parent, child, false));
+}
+
+SEC("raw_tp/sched_process_fork")
+int BPF_PROG(command__raw__fork__again, struct task_struct *parent, struct task_struct *child)
+{
+	return NOT_PREEMPTED(command_fork(parent, child, true));
 }
 
 SEC("raw_tp/sched_process_exit")
 int command__raw__exit(void *ctx)
+{
+	return NOT_PREEMPTED(command_exit());
+}
+
+SEC("raw_tp/sched_process_exit")
+int command__raw__exit__again(void *ctx)
 {
 	return NOT_PREEMPTED(command_exit());
 }

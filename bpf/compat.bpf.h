@@ -58,9 +58,16 @@ static __always_inline __u32 nonexistent_offset(void)
 
 /*
  * From 7.0 on (a46023d5616e) programs of tracepoints can be preempted. While one is preempted, the
- * kernel skips its runs for other tasks on that CPU, and their events are lost (program_busy).
- * These functions disable preemption for the long part of a program, which reduces the time in
- * which that can happen to nanoseconds.
+ * kernel skips its runs for other tasks on that CPU, and their events are lost (program_busy). Three
+ * measures keep that rare:
+ *
+ * - Programs of perf's tracepoints (attach type tp) are not preempted. User space tries them first
+ *   on these kernels.
+ * - Other programs exist twice (names that end in __again), so that the second one runs for events
+ *   that the first one is skipped for.
+ * - These functions disable preemption for the long part of a program. A task that is due to run
+ *   then waits until the end of that part, so two tasks do not use the same scratch memory. The
+ *   program still counts as running while it is preempted at the end.
  *
  * In other kernels the calls are dead code: the kernel has the functions from 6.10 on, but rejects
  * calls of global functions between them until 6.14 (e2d8f560d1aa). The type is that of the guard

@@ -218,10 +218,24 @@ int BPF_PROG(syscall__raw__enter, struct pt_regs *regs, long id)
 	return NOT_PREEMPTED(syscall_begin(regs, syscall_number(id), syscall_is_compat(regs)));
 }
 
+SEC("tp/raw_syscalls/sys_enter")
+int syscall__tp__enter(struct trace_event_raw_sys_enter *ctx)
+{
+	struct pt_regs *regs = syscall_regs();
+
+	return NOT_PREEMPTED(syscall_begin(regs, syscall_number(ctx->id), syscall_is_compat(regs)));
+}
+
 SEC("raw_tp/sys_exit")
 int BPF_PROG(syscall__raw__exit, struct pt_regs *regs, long ret)
 {
 	return NOT_PREEMPTED(syscall_end(ctx, ret));
+}
+
+SEC("tp/raw_syscalls/sys_exit")
+int syscall__tp__exit(struct trace_event_raw_sys_exit *ctx)
+{
+	return NOT_PREEMPTED(syscall_end(ctx, ctx->ret));
 }
 
 #endif

@@ -135,4 +135,10 @@ int BPF_PROG(exec__raw)
 	return held_exec();
 }
 
+SEC("tp/sched/sched_process_exec")
+int exec__tp(void *ctx)
+{
+	return held_exec();
+}
+
 #endif

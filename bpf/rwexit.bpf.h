@@ -65,4 +65,12 @@ int BPF_PROG(exit__raw, struct pt_regs *regs, long ret)
 	return rw_exit(regs, syscall_nr(regs), syscall_is_compat(regs), ret);
 }
 
+SEC("tp/raw_syscalls/sys_exit")
+int exit__tp(struct trace_event_raw_sys_exit *ctx)
+{
+	struct pt_regs *regs = syscall_regs();
+
+	return rw_exit(regs, syscall_number(ctx->id), syscall_is_compat(regs), ctx->ret);
+}
+
 #endif

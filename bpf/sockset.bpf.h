@@ -103,6 +103,12 @@ int BPF_PROG(call__raw, struct pt_regs *regs, long ret)
 	return handle_sock_exit(ctx, regs, syscall_nr(regs), ret, false);
 }
 
+SEC("tp/raw_syscalls/sys_exit")
+int call__tp(struct trace_event_raw_sys_exit *ctx)
+{
+	return handle_sock_exit(ctx, syscall_regs(), syscall_number(ctx->id), ctx->ret, false);
+}
+
 /* Until 6.12 (f03baece0806) a request referred to the task itself. */
 struct io_kiocb___task {
 	struct task_struct *task;

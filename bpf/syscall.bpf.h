@@ -13,6 +13,18 @@
  * raw_syscalls does not need CONFIG_FTRACE_SYSCALLS, and covers 32-bit tasks.
  */
 
+/*
+ * The attach type tp (perf's tracepoints raw_syscalls) has the number and the result in its context.
+ * On kernels that can preempt programs of tp_btf and raw_tp it comes first: see
+ * TRACEPOINTS_ARE_PREEMPTIBLE.
+ */
+
+/* The user registers of the current task, from 5.15 on (dd6e10fbd9fb). */
+static __always_inline struct pt_regs *syscall_regs(void)
+{
+	return (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+}
+
 /* The ABI of a call: each has its own numbers (value.ABI). */
 enum syscall_abi {
 	SYSCALL_NATIVE,

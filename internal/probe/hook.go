@@ -113,6 +113,21 @@ func newHook(spec *ebpf.CollectionSpec, name string, variants map[string]*Varian
 	return h
 }
 
+// preferUnpreempted moves the kind tp before btf and raw, because programs of perf's tracepoints run
+// with preemption disabled on all kernels.
+func preferUnpreempted(hooks []Hook) {
+	for _, h := range hooks {
+		from := slices.IndexFunc(h.Variants, func(v Variant) bool { return v.Kind == "tp" })
+		to := slices.IndexFunc(h.Variants, func(v Variant) bool { return v.Kind == "btf" || v.Kind == "raw" })
+		if to < 0 || from < to {
+			continue
+		}
+		tp := h.Variants[from]
+		copy(h.Variants[to+1:], h.Variants[to:from])
+		h.Variants[to] = tp
+	}
+}
+
 // stage sorts programs for returns of user functions first. Then the return of each call whose
 // entry is observed is observed too.
 func stage(prog *ebpf.ProgramSpec) int {

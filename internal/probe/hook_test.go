@@ -50,6 +50,21 @@ func TestHooks(t *testing.T) {
 	}
 }
 
+func TestPreferUnpreempted(t *testing.T) {
+	for programs, want := range map[string]string{
+		"open__tp open__raw open__btf":                             "open: tp(open__tp) btf(open__btf) raw(open__raw)",
+		"open__tp open__raw open__btf open__fentry open__kprobe":   "open: fentry(open__fentry) tp(open__tp) btf(open__btf) raw(open__raw) kprobe(open__kprobe)",
+		"open__raw open__btf":                                      "open: btf(open__btf) raw(open__raw)",
+		"open__tp open__kprobe exit__raw__a exit__raw__b exit__tp": "exit: tp(exit__tp) raw(exit__raw__a exit__raw__b); open: tp(open__tp) kprobe(open__kprobe)",
+	} {
+		hooks := Hooks(newSpec(strings.Fields(programs)...))
+		preferUnpreempted(hooks)
+		if got := show(hooks); got != want {
+			t.Errorf("%q:\n%s, want\n%s", programs, got, want)
+		}
+	}
+}
+
 func TestHooksOmitIterators(t *testing.T) {
 	spec := newSpec("existing", "open__btf")
 	spec.Programs["existing"].AttachType = ebpf.AttachTraceIter

@@ -83,7 +83,18 @@ func (k *Kernel) check() error {
 }
 
 // alwaysNames are names of types that this package and its users look up for every object.
-var alwaysNames = []string{"cgroup_subsys_id", "bpf_mem_alloc", "spinlock"}
+var alwaysNames = []string{"cgroup_subsys_id", "bpf_mem_alloc", "spinlock", tracepointGuard}
+
+// tracepointGuard is a type that exists if programs of tp_btf and raw_tp can be preempted, from
+// Linux 7.0 on: see TRACEPOINTS_ARE_PREEMPTIBLE in compat.bpf.h.
+const tracepointGuard = "class_srcu_fast_notrace_t"
+
+// preemptsTracepoints reports whether programs of tp_btf and raw_tp can be preempted. The kernel
+// then skips their runs for other tasks on that CPU.
+func (k *Kernel) preemptsTracepoints() bool {
+	var guard *btf.Typedef
+	return k.TypeByName(tracepointGuard, &guard) == nil
+}
 
 // Prepare looks up the types that the programs of an object are relocated with and attached to.
 func (k *Kernel) Prepare(spec *ebpf.CollectionSpec) {

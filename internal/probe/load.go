@@ -271,6 +271,9 @@ func (o *Objects) instances(h Hook) []*Instance {
 // programs name no target are included if an instance has targets for them.
 func (o *Objects) Hooks() ([]Hook, error) {
 	hooks := Hooks(o.spec)
+	if kernel := o.options.Kernel; kernel != nil && kernel.preemptsTracepoints() {
+		preferUnpreempted(hooks)
+	}
 	if err := force(hooks, o.options.Force); err != nil {
 		return nil, err
 	}

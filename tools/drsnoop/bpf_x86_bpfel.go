@@ -28,6 +28,8 @@ const (
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
 	bpfMapReclaims          = "reclaims"
+	bpfMapTargCgroupMap     = "targ_cgroup_map"
+	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgDirectBtfBegin   = "direct__btf__begin"
 	bpfProgDirectBtfEnd     = "direct__btf__end"
 	bpfProgDirectRawBegin   = "direct__raw__begin"
@@ -44,6 +46,8 @@ const (
 	bpfVarLocalPidns        = "local_pidns"
 	bpfVarMemoryNodes       = "memory_nodes"
 	bpfVarReclaimKindType   = "reclaim_kind_type"
+	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
 	bpfVarTargByUid         = "targ_by_uid"
 	bpfVarTargCgroupId      = "targ_cgroup_id"
 	bpfVarTargComm          = "targ_comm"
@@ -115,10 +119,12 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Counters *ebpf.MapSpec `ebpf:"counters"`
-	Events   *ebpf.MapSpec `ebpf:"events"`
-	Lost     *ebpf.MapSpec `ebpf:"lost"`
-	Reclaims *ebpf.MapSpec `ebpf:"reclaims"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Reclaims      *ebpf.MapSpec `ebpf:"reclaims"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -132,6 +138,8 @@ type bpfVariableSpecs struct {
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	MemoryNodes       *ebpf.VariableSpec `ebpf:"memory_nodes"`
 	ReclaimKindType   *ebpf.VariableSpec `ebpf:"reclaim_kind_type"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -166,10 +174,12 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Counters *ebpf.Map `ebpf:"counters"`
-	Events   *ebpf.Map `ebpf:"events"`
-	Lost     *ebpf.Map `ebpf:"lost"`
-	Reclaims *ebpf.Map `ebpf:"reclaims"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Events        *ebpf.Map `ebpf:"events"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Reclaims      *ebpf.Map `ebpf:"reclaims"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -178,6 +188,8 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Lost,
 		m.Reclaims,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -192,6 +204,8 @@ type bpfVariables struct {
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	MemoryNodes       *ebpf.Variable `ebpf:"memory_nodes"`
 	ReclaimKindType   *ebpf.Variable `ebpf:"reclaim_kind_type"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`

@@ -17,15 +17,19 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapEvents            = "events"
+	bpfMapHandledExecs      = "handled_execs"
 	bpfMapLost              = "lost"
 	bpfMapScratch           = "scratch"
 	bpfMapTargCgroupMap     = "targ_cgroup_map"
 	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfMapWalks             = "walks"
 	bpfProgExecBtf          = "exec__btf"
+	bpfProgExecBtfAgain     = "exec__btf__again"
 	bpfProgExecRaw          = "exec__raw"
+	bpfProgExecRawAgain     = "exec__raw__again"
 	bpfProgFailBtf          = "fail__btf"
 	bpfProgFailRaw          = "fail__raw"
+	bpfProgFailTp           = "fail__tp"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
@@ -90,10 +94,13 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	ExecBtf *ebpf.ProgramSpec `ebpf:"exec__btf"`
-	ExecRaw *ebpf.ProgramSpec `ebpf:"exec__raw"`
-	FailBtf *ebpf.ProgramSpec `ebpf:"fail__btf"`
-	FailRaw *ebpf.ProgramSpec `ebpf:"fail__raw"`
+	ExecBtf      *ebpf.ProgramSpec `ebpf:"exec__btf"`
+	ExecBtfAgain *ebpf.ProgramSpec `ebpf:"exec__btf__again"`
+	ExecRaw      *ebpf.ProgramSpec `ebpf:"exec__raw"`
+	ExecRawAgain *ebpf.ProgramSpec `ebpf:"exec__raw__again"`
+	FailBtf      *ebpf.ProgramSpec `ebpf:"fail__btf"`
+	FailRaw      *ebpf.ProgramSpec `ebpf:"fail__raw"`
+	FailTp       *ebpf.ProgramSpec `ebpf:"fail__tp"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -101,6 +108,7 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Events        *ebpf.MapSpec `ebpf:"events"`
+	HandledExecs  *ebpf.MapSpec `ebpf:"handled_execs"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
 	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
@@ -155,6 +163,7 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Events        *ebpf.Map `ebpf:"events"`
+	HandledExecs  *ebpf.Map `ebpf:"handled_execs"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	Scratch       *ebpf.Map `ebpf:"scratch"`
 	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
@@ -165,6 +174,7 @@ type bpfMaps struct {
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Events,
+		m.HandledExecs,
 		m.Lost,
 		m.Scratch,
 		m.TargCgroupMap,
@@ -203,18 +213,24 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	ExecBtf *ebpf.Program `ebpf:"exec__btf"`
-	ExecRaw *ebpf.Program `ebpf:"exec__raw"`
-	FailBtf *ebpf.Program `ebpf:"fail__btf"`
-	FailRaw *ebpf.Program `ebpf:"fail__raw"`
+	ExecBtf      *ebpf.Program `ebpf:"exec__btf"`
+	ExecBtfAgain *ebpf.Program `ebpf:"exec__btf__again"`
+	ExecRaw      *ebpf.Program `ebpf:"exec__raw"`
+	ExecRawAgain *ebpf.Program `ebpf:"exec__raw__again"`
+	FailBtf      *ebpf.Program `ebpf:"fail__btf"`
+	FailRaw      *ebpf.Program `ebpf:"fail__raw"`
+	FailTp       *ebpf.Program `ebpf:"fail__tp"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.ExecBtf,
+		p.ExecBtfAgain,
 		p.ExecRaw,
+		p.ExecRawAgain,
 		p.FailBtf,
 		p.FailRaw,
+		p.FailTp,
 	)
 }
 

@@ -395,16 +395,69 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 	return NOT_PREEMPTED(handle_fail(ctx, read_call(regs, nr, path_arg, compat), ret));
 }
 
+/*
+ * Where programs can be preempted, the program for the hook "exec" exists twice: the second one
+ * handles the execs that the kernel skipped the first one for. The first one notes what it handles,
+ * by task and by the number of execs of the task. An entry that the second one was skipped for is
+ * replaced by the next exec of a task at that address.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, __u64);
+} handled_execs SEC(".maps");
+
+static __always_inline int exec_first(void *ctx, struct linux_binprm *bprm)
+{
+	struct task_struct *task = task_current();
+	__u64 key = (__u64)task, nr;
+
+	if (TRACEPOINTS_ARE_PREEMPTIBLE) {
+		nr = BPF_CORE_READ(task, self_exec_id);
+		if (bpf_map_update_elem(&handled_execs, &key, &nr, BPF_ANY))
+			return 0; /* left to the second program */
+	}
+	return handle_exec(ctx, bprm);
+}
+
+static __always_inline int exec_second(void *ctx, struct linux_binprm *bprm)
+{
+	struct task_struct *task = task_current();
+	__u64 key = (__u64)task, *nr;
+
+	if (!TRACEPOINTS_ARE_PREEMPTIBLE)
+		return 0;
+	nr = bpf_map_lookup_elem(&handled_execs, &key);
+	if (!nr || *nr != BPF_CORE_READ(task, self_exec_id))
+		return handle_exec(ctx, bprm);
+	bpf_map_delete_elem(&handled_execs, &key);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(exec__btf, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
 {
-	return NOT_PREEMPTED(handle_exec(ctx, bprm));
+	return NOT_PREEMPTED(exec_first(ctx, bprm));
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(exec__btf__again, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
+{
+	return NOT_PREEMPTED(exec_second(ctx, bprm));
 }
 
 SEC("raw_tp/sched_process_exec")
 int BPF_PROG(exec__raw, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
 {
-	return NOT_PREEMPTED(handle_exec(ctx, bprm));
+	return NOT_PREEMPTED(exec_first(ctx, bprm));
+}
+
+SEC("raw_tp/sched_process_exec")
+int BPF_PROG(exec__raw__again, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
+{
+	return NOT_PREEMPTED(exec_second(ctx, bprm));
 }
 
 SEC("tp_btf/sys_exit")
@@ -417,6 +470,12 @@ SEC("raw_tp/sys_exit")
 int BPF_PROG(fail__raw, struct pt_regs *regs, long ret)
 {
 	return handle_exit(ctx, regs, syscall_nr(regs), ret, false);
+}
+
+SEC("tp/raw_syscalls/sys_exit")
+int fail__tp(struct trace_event_raw_sys_exit *ctx)
+{
+	return handle_exit(ctx, syscall_regs(), syscall_number(ctx->id), ctx->ret, false);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -123,4 +123,10 @@ int BPF_PROG(gone__raw, struct pt_regs *regs, long ret)
 	return handle_exit(ctx, regs, syscall_nr(regs), ret, false);
 }
 
+SEC("tp/raw_syscalls/sys_exit")
+int gone__tp(struct trace_event_raw_sys_exit *ctx)
+{
+	return handle_exit(ctx, syscall_regs(), syscall_number(ctx->id), ctx->ret, false);
+}
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -25,6 +25,7 @@ const (
 	bpfMapTargMntnsMap         = "targ_mntns_map"
 	bpfProgEndedBtf            = "ended__btf"
 	bpfProgEndedRaw            = "ended__raw"
+	bpfProgEndedTp             = "ended__tp"
 	bpfProgFunctionFentryBegin = "function__fentry__begin"
 	bpfProgFunctionFentryEnd   = "function__fentry__end"
 	bpfProgFunctionKprobeBegin = "function__kprobe__begin"
@@ -33,6 +34,8 @@ const (
 	bpfProgSyscallBtfExit      = "syscall__btf__exit"
 	bpfProgSyscallRawEnter     = "syscall__raw__enter"
 	bpfProgSyscallRawExit      = "syscall__raw__exit"
+	bpfProgSyscallTpEnter      = "syscall__tp__enter"
+	bpfProgSyscallTpExit       = "syscall__tp__exit"
 	bpfVarByCgroup             = "by_cgroup"
 	bpfVarByPid                = "by_pid"
 	bpfVarByType               = "by_type"
@@ -102,6 +105,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	EndedBtf            *ebpf.ProgramSpec `ebpf:"ended__btf"`
 	EndedRaw            *ebpf.ProgramSpec `ebpf:"ended__raw"`
+	EndedTp             *ebpf.ProgramSpec `ebpf:"ended__tp"`
 	FunctionFentryBegin *ebpf.ProgramSpec `ebpf:"function__fentry__begin"`
 	FunctionFentryEnd   *ebpf.ProgramSpec `ebpf:"function__fentry__end"`
 	FunctionKprobeBegin *ebpf.ProgramSpec `ebpf:"function__kprobe__begin"`
@@ -110,6 +114,8 @@ type bpfProgramSpecs struct {
 	SyscallBtfExit      *ebpf.ProgramSpec `ebpf:"syscall__btf__exit"`
 	SyscallRawEnter     *ebpf.ProgramSpec `ebpf:"syscall__raw__enter"`
 	SyscallRawExit      *ebpf.ProgramSpec `ebpf:"syscall__raw__exit"`
+	SyscallTpEnter      *ebpf.ProgramSpec `ebpf:"syscall__tp__enter"`
+	SyscallTpExit       *ebpf.ProgramSpec `ebpf:"syscall__tp__exit"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -230,6 +236,7 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	EndedBtf            *ebpf.Program `ebpf:"ended__btf"`
 	EndedRaw            *ebpf.Program `ebpf:"ended__raw"`
+	EndedTp             *ebpf.Program `ebpf:"ended__tp"`
 	FunctionFentryBegin *ebpf.Program `ebpf:"function__fentry__begin"`
 	FunctionFentryEnd   *ebpf.Program `ebpf:"function__fentry__end"`
 	FunctionKprobeBegin *ebpf.Program `ebpf:"function__kprobe__begin"`
@@ -238,12 +245,15 @@ type bpfPrograms struct {
 	SyscallBtfExit      *ebpf.Program `ebpf:"syscall__btf__exit"`
 	SyscallRawEnter     *ebpf.Program `ebpf:"syscall__raw__enter"`
 	SyscallRawExit      *ebpf.Program `ebpf:"syscall__raw__exit"`
+	SyscallTpEnter      *ebpf.Program `ebpf:"syscall__tp__enter"`
+	SyscallTpExit       *ebpf.Program `ebpf:"syscall__tp__exit"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.EndedBtf,
 		p.EndedRaw,
+		p.EndedTp,
 		p.FunctionFentryBegin,
 		p.FunctionFentryEnd,
 		p.FunctionKprobeBegin,
@@ -252,6 +262,8 @@ func (p *bpfPrograms) Close() error {
 		p.SyscallBtfExit,
 		p.SyscallRawEnter,
 		p.SyscallRawExit,
+		p.SyscallTpEnter,
+		p.SyscallTpExit,
 	)
 }
 

@@ -36,6 +36,7 @@ const (
 	bpfMapTargMntnsMap                 = "targ_mntns_map"
 	bpfProgEndedBtf                    = "ended__btf"
 	bpfProgEndedRaw                    = "ended__raw"
+	bpfProgEndedTp                     = "ended__tp"
 	bpfProgLookupUprobeGetaddrinfo     = "lookup__uprobe__getaddrinfo"
 	bpfProgLookupUprobeGethostbyname   = "lookup__uprobe__gethostbyname"
 	bpfProgLookupUprobeGethostbyname2  = "lookup__uprobe__gethostbyname2"
@@ -109,6 +110,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	EndedBtf                    *ebpf.ProgramSpec `ebpf:"ended__btf"`
 	EndedRaw                    *ebpf.ProgramSpec `ebpf:"ended__raw"`
+	EndedTp                     *ebpf.ProgramSpec `ebpf:"ended__tp"`
 	LookupUprobeGetaddrinfo     *ebpf.ProgramSpec `ebpf:"lookup__uprobe__getaddrinfo"`
 	LookupUprobeGethostbyname   *ebpf.ProgramSpec `ebpf:"lookup__uprobe__gethostbyname"`
 	LookupUprobeGethostbyname2  *ebpf.ProgramSpec `ebpf:"lookup__uprobe__gethostbyname2"`
@@ -234,6 +236,7 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	EndedBtf                    *ebpf.Program `ebpf:"ended__btf"`
 	EndedRaw                    *ebpf.Program `ebpf:"ended__raw"`
+	EndedTp                     *ebpf.Program `ebpf:"ended__tp"`
 	LookupUprobeGetaddrinfo     *ebpf.Program `ebpf:"lookup__uprobe__getaddrinfo"`
 	LookupUprobeGethostbyname   *ebpf.Program `ebpf:"lookup__uprobe__gethostbyname"`
 	LookupUprobeGethostbyname2  *ebpf.Program `ebpf:"lookup__uprobe__gethostbyname2"`
@@ -246,6 +249,7 @@ func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.EndedBtf,
 		p.EndedRaw,
+		p.EndedTp,
 		p.LookupUprobeGetaddrinfo,
 		p.LookupUprobeGethostbyname,
 		p.LookupUprobeGethostbyname2,

@@ -32,6 +32,7 @@ const (
 	bpfMapUsdtSpecs         = "usdt_specs"
 	bpfProgEndedBtf         = "ended__btf"
 	bpfProgEndedRaw         = "ended__raw"
+	bpfProgEndedTp          = "ended__tp"
 	bpfProgGcUsdtBegin      = "gc__usdt__begin"
 	bpfProgGcUsdtEnd        = "gc__usdt__end"
 	bpfProgPoolUsdtBegin    = "pool__usdt__begin"
@@ -103,6 +104,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	EndedBtf      *ebpf.ProgramSpec `ebpf:"ended__btf"`
 	EndedRaw      *ebpf.ProgramSpec `ebpf:"ended__raw"`
+	EndedTp       *ebpf.ProgramSpec `ebpf:"ended__tp"`
 	GcUsdtBegin   *ebpf.ProgramSpec `ebpf:"gc__usdt__begin"`
 	GcUsdtEnd     *ebpf.ProgramSpec `ebpf:"gc__usdt__end"`
 	PoolUsdtBegin *ebpf.ProgramSpec `ebpf:"pool__usdt__begin"`
@@ -223,6 +225,7 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	EndedBtf      *ebpf.Program `ebpf:"ended__btf"`
 	EndedRaw      *ebpf.Program `ebpf:"ended__raw"`
+	EndedTp       *ebpf.Program `ebpf:"ended__tp"`
 	GcUsdtBegin   *ebpf.Program `ebpf:"gc__usdt__begin"`
 	GcUsdtEnd     *ebpf.Program `ebpf:"gc__usdt__end"`
 	PoolUsdtBegin *ebpf.Program `ebpf:"pool__usdt__begin"`
@@ -233,6 +236,7 @@ func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.EndedBtf,
 		p.EndedRaw,
+		p.EndedTp,
 		p.GcUsdtBegin,
 		p.GcUsdtEnd,
 		p.PoolUsdtBegin,

@@ -261,4 +261,10 @@ int BPF_PROG(ended__raw)
 	return forget();
 }
 
+SEC("tp/sched/sched_process_exit")
+int ended__tp(void *ctx)
+{
+	return forget();
+}
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

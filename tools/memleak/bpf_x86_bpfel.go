@@ -69,15 +69,23 @@ const (
 	bpfProgCacheFreeBtf            = "cache_free__btf"
 	bpfProgCacheFreeRaw            = "cache_free__raw"
 	bpfProgCommandBtfExec          = "command__btf__exec"
+	bpfProgCommandBtfExecAgain     = "command__btf__exec__again"
 	bpfProgCommandBtfExit          = "command__btf__exit"
+	bpfProgCommandBtfExitAgain     = "command__btf__exit__again"
 	bpfProgCommandBtfFork          = "command__btf__fork"
+	bpfProgCommandBtfForkAgain     = "command__btf__fork__again"
 	bpfProgCommandRawExec          = "command__raw__exec"
+	bpfProgCommandRawExecAgain     = "command__raw__exec__again"
 	bpfProgCommandRawExit          = "command__raw__exit"
+	bpfProgCommandRawExitAgain     = "command__raw__exit__again"
 	bpfProgCommandRawFork          = "command__raw__fork"
+	bpfProgCommandRawForkAgain     = "command__raw__fork__again"
 	bpfProgEndedBtf                = "ended__btf"
 	bpfProgEndedRaw                = "ended__raw"
+	bpfProgEndedTp                 = "ended__tp"
 	bpfProgExecBtf                 = "exec__btf"
 	bpfProgExecRaw                 = "exec__raw"
+	bpfProgExecTp                  = "exec__tp"
 	bpfProgKfreeBtf                = "kfree__btf"
 	bpfProgKfreeRaw                = "kfree__raw"
 	bpfProgKmallocBtf              = "kmalloc__btf"
@@ -198,15 +206,23 @@ type bpfProgramSpecs struct {
 	CacheFreeBtf            *ebpf.ProgramSpec `ebpf:"cache_free__btf"`
 	CacheFreeRaw            *ebpf.ProgramSpec `ebpf:"cache_free__raw"`
 	CommandBtfExec          *ebpf.ProgramSpec `ebpf:"command__btf__exec"`
+	CommandBtfExecAgain     *ebpf.ProgramSpec `ebpf:"command__btf__exec__again"`
 	CommandBtfExit          *ebpf.ProgramSpec `ebpf:"command__btf__exit"`
+	CommandBtfExitAgain     *ebpf.ProgramSpec `ebpf:"command__btf__exit__again"`
 	CommandBtfFork          *ebpf.ProgramSpec `ebpf:"command__btf__fork"`
+	CommandBtfForkAgain     *ebpf.ProgramSpec `ebpf:"command__btf__fork__again"`
 	CommandRawExec          *ebpf.ProgramSpec `ebpf:"command__raw__exec"`
+	CommandRawExecAgain     *ebpf.ProgramSpec `ebpf:"command__raw__exec__again"`
 	CommandRawExit          *ebpf.ProgramSpec `ebpf:"command__raw__exit"`
+	CommandRawExitAgain     *ebpf.ProgramSpec `ebpf:"command__raw__exit__again"`
 	CommandRawFork          *ebpf.ProgramSpec `ebpf:"command__raw__fork"`
+	CommandRawForkAgain     *ebpf.ProgramSpec `ebpf:"command__raw__fork__again"`
 	EndedBtf                *ebpf.ProgramSpec `ebpf:"ended__btf"`
 	EndedRaw                *ebpf.ProgramSpec `ebpf:"ended__raw"`
+	EndedTp                 *ebpf.ProgramSpec `ebpf:"ended__tp"`
 	ExecBtf                 *ebpf.ProgramSpec `ebpf:"exec__btf"`
 	ExecRaw                 *ebpf.ProgramSpec `ebpf:"exec__raw"`
+	ExecTp                  *ebpf.ProgramSpec `ebpf:"exec__tp"`
 	KfreeBtf                *ebpf.ProgramSpec `ebpf:"kfree__btf"`
 	KfreeRaw                *ebpf.ProgramSpec `ebpf:"kfree__raw"`
 	KmallocBtf              *ebpf.ProgramSpec `ebpf:"kmalloc__btf"`
@@ -421,15 +437,23 @@ type bpfPrograms struct {
 	CacheFreeBtf            *ebpf.Program `ebpf:"cache_free__btf"`
 	CacheFreeRaw            *ebpf.Program `ebpf:"cache_free__raw"`
 	CommandBtfExec          *ebpf.Program `ebpf:"command__btf__exec"`
+	CommandBtfExecAgain     *ebpf.Program `ebpf:"command__btf__exec__again"`
 	CommandBtfExit          *ebpf.Program `ebpf:"command__btf__exit"`
+	CommandBtfExitAgain     *ebpf.Program `ebpf:"command__btf__exit__again"`
 	CommandBtfFork          *ebpf.Program `ebpf:"command__btf__fork"`
+	CommandBtfForkAgain     *ebpf.Program `ebpf:"command__btf__fork__again"`
 	CommandRawExec          *ebpf.Program `ebpf:"command__raw__exec"`
+	CommandRawExecAgain     *ebpf.Program `ebpf:"command__raw__exec__again"`
 	CommandRawExit          *ebpf.Program `ebpf:"command__raw__exit"`
+	CommandRawExitAgain     *ebpf.Program `ebpf:"command__raw__exit__again"`
 	CommandRawFork          *ebpf.Program `ebpf:"command__raw__fork"`
+	CommandRawForkAgain     *ebpf.Program `ebpf:"command__raw__fork__again"`
 	EndedBtf                *ebpf.Program `ebpf:"ended__btf"`
 	EndedRaw                *ebpf.Program `ebpf:"ended__raw"`
+	EndedTp                 *ebpf.Program `ebpf:"ended__tp"`
 	ExecBtf                 *ebpf.Program `ebpf:"exec__btf"`
 	ExecRaw                 *ebpf.Program `ebpf:"exec__raw"`
+	ExecTp                  *ebpf.Program `ebpf:"exec__tp"`
 	KfreeBtf                *ebpf.Program `ebpf:"kfree__btf"`
 	KfreeRaw                *ebpf.Program `ebpf:"kfree__raw"`
 	KmallocBtf              *ebpf.Program `ebpf:"kmalloc__btf"`
@@ -474,15 +498,23 @@ func (p *bpfPrograms) Close() error {
 		p.CacheFreeBtf,
 		p.CacheFreeRaw,
 		p.CommandBtfExec,
+		p.CommandBtfExecAgain,
 		p.CommandBtfExit,
+		p.CommandBtfExitAgain,
 		p.CommandBtfFork,
+		p.CommandBtfForkAgain,
 		p.CommandRawExec,
+		p.CommandRawExecAgain,
 		p.CommandRawExit,
+		p.CommandRawExitAgain,
 		p.CommandRawFork,
+		p.CommandRawForkAgain,
 		p.EndedBtf,
 		p.EndedRaw,
+		p.EndedTp,
 		p.ExecBtf,
 		p.ExecRaw,
+		p.ExecTp,
 		p.KfreeBtf,
 		p.KfreeRaw,
 		p.KmallocBtf,

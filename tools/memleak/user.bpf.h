@@ -275,3 +275,9 @@ int ended__raw(void *ctx)
 {
 	return forget();
 }
+
+SEC("tp/sched/sched_process_exit")
+int ended__tp(void *ctx)
+{
+	return forget();
+}

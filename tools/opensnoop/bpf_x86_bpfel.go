@@ -29,6 +29,7 @@ const (
 	bpfMapUring             = "uring"
 	bpfProgOpenBtf          = "open__btf"
 	bpfProgOpenRaw          = "open__raw"
+	bpfProgOpenTp           = "open__tp"
 	bpfProgUringBtfComplete = "uring__btf__complete"
 	bpfProgUringBtfSubmit   = "uring__btf__submit"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
@@ -110,6 +111,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	OpenBtf          *ebpf.ProgramSpec `ebpf:"open__btf"`
 	OpenRaw          *ebpf.ProgramSpec `ebpf:"open__raw"`
+	OpenTp           *ebpf.ProgramSpec `ebpf:"open__tp"`
 	UringBtfComplete *ebpf.ProgramSpec `ebpf:"uring__btf__complete"`
 	UringBtfSubmit   *ebpf.ProgramSpec `ebpf:"uring__btf__submit"`
 }
@@ -264,6 +266,7 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	OpenBtf          *ebpf.Program `ebpf:"open__btf"`
 	OpenRaw          *ebpf.Program `ebpf:"open__raw"`
+	OpenTp           *ebpf.Program `ebpf:"open__tp"`
 	UringBtfComplete *ebpf.Program `ebpf:"uring__btf__complete"`
 	UringBtfSubmit   *ebpf.Program `ebpf:"uring__btf__submit"`
 }
@@ -272,6 +275,7 @@ func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.OpenBtf,
 		p.OpenRaw,
+		p.OpenTp,
 		p.UringBtfComplete,
 		p.UringBtfSubmit,
 	)

@@ -254,6 +254,12 @@ int BPF_PROG(open__raw, struct pt_regs *regs, long ret)
 	return handle_exit(ctx, regs, syscall_nr(regs), ret, false);
 }
 
+SEC("tp/raw_syscalls/sys_exit")
+int open__tp(struct trace_event_raw_sys_exit *ctx)
+{
+	return handle_exit(ctx, syscall_regs(), syscall_number(ctx->id), ctx->ret, false);
+}
+
 /*
  * io_uring copies the path when the request is submitted, and has the result when it is completed,
  * possibly by another thread. io_uring_submit_req has this name from 6.4 on (2ad57931db64), and

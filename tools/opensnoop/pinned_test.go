@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,8 +94,10 @@ func TestCgroupMap(t *testing.T) {
 
 func TestMountNamespaceMap(t *testing.T) {
 	m, path := pin(t, set(8))
-	add(t, m, inode(t, "/proc/self/ns/mnt"))
 	res := tooltest.JSON(t, Tool, []string{"--mntnsmap", path, "--path", "*.pinned-test"}, func() {
+		runtime.LockOSThread() // other threads can have the mount namespaces of other tests
+		defer runtime.UnlockOSThread()
+		add(t, m, inode(t, "/proc/thread-self/ns/mnt"))
 		run(t, exec.Command("/bin/cat", "/inside.pinned-test"))
 		other := exec.Command("/bin/cat", "/outside.pinned-test")
 		other.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}

@@ -18,6 +18,8 @@ import (
 const (
 	bpfMapLost                = "lost"
 	bpfMapTable               = "table"
+	bpfMapTargCgroupMap       = "targ_cgroup_map"
+	bpfMapTargMntnsMap        = "targ_mntns_map"
 	bpfProgAllocBtf           = "alloc__btf"
 	bpfProgAllocOldfexit      = "alloc__oldfexit"
 	bpfProgAllocOldkprobe     = "alloc__oldkprobe"
@@ -29,6 +31,8 @@ const (
 	bpfVarCountEpoch          = "count_epoch"
 	bpfVarLocalPidns          = "local_pidns"
 	bpfVarTableEmpty          = "table_empty"
+	bpfVarTargByCgroupMap     = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap      = "targ_by_mntns_map"
 	bpfVarTargByUid           = "targ_by_uid"
 	bpfVarTargCgroupId        = "targ_cgroup_id"
 	bpfVarTargComm            = "targ_comm"
@@ -98,8 +102,10 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Lost  *ebpf.MapSpec `ebpf:"lost"`
-	Table *ebpf.MapSpec `ebpf:"table"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Table         *ebpf.MapSpec `ebpf:"table"`
+	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -109,6 +115,8 @@ type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
@@ -142,14 +150,18 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Lost  *ebpf.Map `ebpf:"lost"`
-	Table *ebpf.Map `ebpf:"table"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Table         *ebpf.Map `ebpf:"table"`
+	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Lost,
 		m.Table,
+		m.TargCgroupMap,
+		m.TargMntnsMap,
 	)
 }
 
@@ -160,6 +172,8 @@ type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`

@@ -42,6 +42,7 @@ const (
 	bpfMapTargMntnsMap                  = "targ_mntns_map"
 	bpfProgEndedBtf                     = "ended__btf"
 	bpfProgEndedRaw                     = "ended__raw"
+	bpfProgEndedTp                      = "ended__tp"
 	bpfProgGnutlsUprobeRead             = "gnutls__uprobe__read"
 	bpfProgGnutlsUprobeReturn           = "gnutls__uprobe__return"
 	bpfProgGnutlsUprobeWrite            = "gnutls__uprobe__write"
@@ -126,6 +127,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	EndedBtf                     *ebpf.ProgramSpec `ebpf:"ended__btf"`
 	EndedRaw                     *ebpf.ProgramSpec `ebpf:"ended__raw"`
+	EndedTp                      *ebpf.ProgramSpec `ebpf:"ended__tp"`
 	GnutlsUprobeRead             *ebpf.ProgramSpec `ebpf:"gnutls__uprobe__read"`
 	GnutlsUprobeReturn           *ebpf.ProgramSpec `ebpf:"gnutls__uprobe__return"`
 	GnutlsUprobeWrite            *ebpf.ProgramSpec `ebpf:"gnutls__uprobe__write"`
@@ -263,6 +265,7 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	EndedBtf                     *ebpf.Program `ebpf:"ended__btf"`
 	EndedRaw                     *ebpf.Program `ebpf:"ended__raw"`
+	EndedTp                      *ebpf.Program `ebpf:"ended__tp"`
 	GnutlsUprobeRead             *ebpf.Program `ebpf:"gnutls__uprobe__read"`
 	GnutlsUprobeReturn           *ebpf.Program `ebpf:"gnutls__uprobe__return"`
 	GnutlsUprobeWrite            *ebpf.Program `ebpf:"gnutls__uprobe__write"`
@@ -285,6 +288,7 @@ func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.EndedBtf,
 		p.EndedRaw,
+		p.EndedTp,
 		p.GnutlsUprobeRead,
 		p.GnutlsUprobeReturn,
 		p.GnutlsUprobeWrite,

@@ -16,53 +16,61 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapCommandProcesses = "command_processes"
-	bpfMapCounters         = "counters"
-	bpfMapEntries          = "entries"
-	bpfMapExecCalls        = "exec_calls"
-	bpfMapLost             = "lost"
-	bpfMapTable            = "table"
-	bpfMapTargCgroupMap    = "targ_cgroup_map"
-	bpfMapTargMntnsMap     = "targ_mntns_map"
-	bpfProgCommandBtfExec  = "command__btf__exec"
-	bpfProgCommandBtfExit  = "command__btf__exit"
-	bpfProgCommandBtfFork  = "command__btf__fork"
-	bpfProgCommandRawExec  = "command__raw__exec"
-	bpfProgCommandRawExit  = "command__raw__exit"
-	bpfProgCommandRawFork  = "command__raw__fork"
-	bpfProgEnterBtf        = "enter__btf"
-	bpfProgEnterRaw        = "enter__raw"
-	bpfProgExitBtf         = "exit__btf"
-	bpfProgExitRaw         = "exit__raw"
-	bpfVarByCgroup         = "by_cgroup"
-	bpfVarByPid            = "by_pid"
-	bpfVarBySyscall        = "by_syscall"
-	bpfVarCommandLevel     = "command_level"
-	bpfVarCountEpoch       = "count_epoch"
-	bpfVarLocalPidns       = "local_pidns"
-	bpfVarTableEmpty       = "table_empty"
-	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
-	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
-	bpfVarTargBySyscall    = "targ_by_syscall"
-	bpfVarTargByUid        = "targ_by_uid"
-	bpfVarTargCgroupId     = "targ_cgroup_id"
-	bpfVarTargComm         = "targ_comm"
-	bpfVarTargCommLen      = "targ_comm_len"
-	bpfVarTargCommand      = "targ_command"
-	bpfVarTargCommandNs    = "targ_command_ns"
-	bpfVarTargErrno        = "targ_errno"
-	bpfVarTargFailed       = "targ_failed"
-	bpfVarTargNrPids       = "targ_nr_pids"
-	bpfVarTargNrTids       = "targ_nr_tids"
-	bpfVarTargPids         = "targ_pids"
-	bpfVarTargPpid         = "targ_ppid"
-	bpfVarTargSyscall      = "targ_syscall"
-	bpfVarTargTids         = "targ_tids"
-	bpfVarTargUid          = "targ_uid"
-	bpfVarTaskCgroupSubsys = "task_cgroup_subsys"
-	bpfVarTaskFilter       = "task_filter"
-	bpfVarWantExecCall     = "want_exec_call"
-	bpfVarWantLatency      = "want_latency"
+	bpfMapCommandProcesses     = "command_processes"
+	bpfMapCounters             = "counters"
+	bpfMapEntries              = "entries"
+	bpfMapExecCalls            = "exec_calls"
+	bpfMapLost                 = "lost"
+	bpfMapTable                = "table"
+	bpfMapTargCgroupMap        = "targ_cgroup_map"
+	bpfMapTargMntnsMap         = "targ_mntns_map"
+	bpfProgCommandBtfExec      = "command__btf__exec"
+	bpfProgCommandBtfExecAgain = "command__btf__exec__again"
+	bpfProgCommandBtfExit      = "command__btf__exit"
+	bpfProgCommandBtfExitAgain = "command__btf__exit__again"
+	bpfProgCommandBtfFork      = "command__btf__fork"
+	bpfProgCommandBtfForkAgain = "command__btf__fork__again"
+	bpfProgCommandRawExec      = "command__raw__exec"
+	bpfProgCommandRawExecAgain = "command__raw__exec__again"
+	bpfProgCommandRawExit      = "command__raw__exit"
+	bpfProgCommandRawExitAgain = "command__raw__exit__again"
+	bpfProgCommandRawFork      = "command__raw__fork"
+	bpfProgCommandRawForkAgain = "command__raw__fork__again"
+	bpfProgEnterBtf            = "enter__btf"
+	bpfProgEnterRaw            = "enter__raw"
+	bpfProgEnterTp             = "enter__tp"
+	bpfProgExitBtf             = "exit__btf"
+	bpfProgExitRaw             = "exit__raw"
+	bpfProgExitTp              = "exit__tp"
+	bpfVarByCgroup             = "by_cgroup"
+	bpfVarByPid                = "by_pid"
+	bpfVarBySyscall            = "by_syscall"
+	bpfVarCommandLevel         = "command_level"
+	bpfVarCountEpoch           = "count_epoch"
+	bpfVarLocalPidns           = "local_pidns"
+	bpfVarTableEmpty           = "table_empty"
+	bpfVarTargByCgroupMap      = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap       = "targ_by_mntns_map"
+	bpfVarTargBySyscall        = "targ_by_syscall"
+	bpfVarTargByUid            = "targ_by_uid"
+	bpfVarTargCgroupId         = "targ_cgroup_id"
+	bpfVarTargComm             = "targ_comm"
+	bpfVarTargCommLen          = "targ_comm_len"
+	bpfVarTargCommand          = "targ_command"
+	bpfVarTargCommandNs        = "targ_command_ns"
+	bpfVarTargErrno            = "targ_errno"
+	bpfVarTargFailed           = "targ_failed"
+	bpfVarTargNrPids           = "targ_nr_pids"
+	bpfVarTargNrTids           = "targ_nr_tids"
+	bpfVarTargPids             = "targ_pids"
+	bpfVarTargPpid             = "targ_ppid"
+	bpfVarTargSyscall          = "targ_syscall"
+	bpfVarTargTids             = "targ_tids"
+	bpfVarTargUid              = "targ_uid"
+	bpfVarTaskCgroupSubsys     = "task_cgroup_subsys"
+	bpfVarTaskFilter           = "task_filter"
+	bpfVarWantExecCall         = "want_exec_call"
+	bpfVarWantLatency          = "want_latency"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -107,16 +115,24 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	CommandBtfExec *ebpf.ProgramSpec `ebpf:"command__btf__exec"`
-	CommandBtfExit *ebpf.ProgramSpec `ebpf:"command__btf__exit"`
-	CommandBtfFork *ebpf.ProgramSpec `ebpf:"command__btf__fork"`
-	CommandRawExec *ebpf.ProgramSpec `ebpf:"command__raw__exec"`
-	CommandRawExit *ebpf.ProgramSpec `ebpf:"command__raw__exit"`
-	CommandRawFork *ebpf.ProgramSpec `ebpf:"command__raw__fork"`
-	EnterBtf       *ebpf.ProgramSpec `ebpf:"enter__btf"`
-	EnterRaw       *ebpf.ProgramSpec `ebpf:"enter__raw"`
-	ExitBtf        *ebpf.ProgramSpec `ebpf:"exit__btf"`
-	ExitRaw        *ebpf.ProgramSpec `ebpf:"exit__raw"`
+	CommandBtfExec      *ebpf.ProgramSpec `ebpf:"command__btf__exec"`
+	CommandBtfExecAgain *ebpf.ProgramSpec `ebpf:"command__btf__exec__again"`
+	CommandBtfExit      *ebpf.ProgramSpec `ebpf:"command__btf__exit"`
+	CommandBtfExitAgain *ebpf.ProgramSpec `ebpf:"command__btf__exit__again"`
+	CommandBtfFork      *ebpf.ProgramSpec `ebpf:"command__btf__fork"`
+	CommandBtfForkAgain *ebpf.ProgramSpec `ebpf:"command__btf__fork__again"`
+	CommandRawExec      *ebpf.ProgramSpec `ebpf:"command__raw__exec"`
+	CommandRawExecAgain *ebpf.ProgramSpec `ebpf:"command__raw__exec__again"`
+	CommandRawExit      *ebpf.ProgramSpec `ebpf:"command__raw__exit"`
+	CommandRawExitAgain *ebpf.ProgramSpec `ebpf:"command__raw__exit__again"`
+	CommandRawFork      *ebpf.ProgramSpec `ebpf:"command__raw__fork"`
+	CommandRawForkAgain *ebpf.ProgramSpec `ebpf:"command__raw__fork__again"`
+	EnterBtf            *ebpf.ProgramSpec `ebpf:"enter__btf"`
+	EnterRaw            *ebpf.ProgramSpec `ebpf:"enter__raw"`
+	EnterTp             *ebpf.ProgramSpec `ebpf:"enter__tp"`
+	ExitBtf             *ebpf.ProgramSpec `ebpf:"exit__btf"`
+	ExitRaw             *ebpf.ProgramSpec `ebpf:"exit__raw"`
+	ExitTp              *ebpf.ProgramSpec `ebpf:"exit__tp"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -250,30 +266,46 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	CommandBtfExec *ebpf.Program `ebpf:"command__btf__exec"`
-	CommandBtfExit *ebpf.Program `ebpf:"command__btf__exit"`
-	CommandBtfFork *ebpf.Program `ebpf:"command__btf__fork"`
-	CommandRawExec *ebpf.Program `ebpf:"command__raw__exec"`
-	CommandRawExit *ebpf.Program `ebpf:"command__raw__exit"`
-	CommandRawFork *ebpf.Program `ebpf:"command__raw__fork"`
-	EnterBtf       *ebpf.Program `ebpf:"enter__btf"`
-	EnterRaw       *ebpf.Program `ebpf:"enter__raw"`
-	ExitBtf        *ebpf.Program `ebpf:"exit__btf"`
-	ExitRaw        *ebpf.Program `ebpf:"exit__raw"`
+	CommandBtfExec      *ebpf.Program `ebpf:"command__btf__exec"`
+	CommandBtfExecAgain *ebpf.Program `ebpf:"command__btf__exec__again"`
+	CommandBtfExit      *ebpf.Program `ebpf:"command__btf__exit"`
+	CommandBtfExitAgain *ebpf.Program `ebpf:"command__btf__exit__again"`
+	CommandBtfFork      *ebpf.Program `ebpf:"command__btf__fork"`
+	CommandBtfForkAgain *ebpf.Program `ebpf:"command__btf__fork__again"`
+	CommandRawExec      *ebpf.Program `ebpf:"command__raw__exec"`
+	CommandRawExecAgain *ebpf.Program `ebpf:"command__raw__exec__again"`
+	CommandRawExit      *ebpf.Program `ebpf:"command__raw__exit"`
+	CommandRawExitAgain *ebpf.Program `ebpf:"command__raw__exit__again"`
+	CommandRawFork      *ebpf.Program `ebpf:"command__raw__fork"`
+	CommandRawForkAgain *ebpf.Program `ebpf:"command__raw__fork__again"`
+	EnterBtf            *ebpf.Program `ebpf:"enter__btf"`
+	EnterRaw            *ebpf.Program `ebpf:"enter__raw"`
+	EnterTp             *ebpf.Program `ebpf:"enter__tp"`
+	ExitBtf             *ebpf.Program `ebpf:"exit__btf"`
+	ExitRaw             *ebpf.Program `ebpf:"exit__raw"`
+	ExitTp              *ebpf.Program `ebpf:"exit__tp"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.CommandBtfExec,
+		p.CommandBtfExecAgain,
 		p.CommandBtfExit,
+		p.CommandBtfExitAgain,
 		p.CommandBtfFork,
+		p.CommandBtfForkAgain,
 		p.CommandRawExec,
+		p.CommandRawExecAgain,
 		p.CommandRawExit,
+		p.CommandRawExitAgain,
 		p.CommandRawFork,
+		p.CommandRawForkAgain,
 		p.EnterBtf,
 		p.EnterRaw,
+		p.EnterTp,
 		p.ExitBtf,
 		p.ExitRaw,
+		p.ExitTp,
 	)
 }
 

@@ -270,6 +270,12 @@ int BPF_PROG(enter__raw, struct pt_regs *regs, long nr)
 	return NOT_PREEMPTED(handle_enter(regs, syscall_number(nr), false));
 }
 
+SEC("tp/raw_syscalls/sys_enter")
+int enter__tp(struct trace_event_raw_sys_enter *ctx)
+{
+	return NOT_PREEMPTED(handle_enter(syscall_regs(), syscall_number(ctx->id), false));
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(exit__btf, struct pt_regs *regs, long ret)
 {
@@ -280,6 +286,12 @@ SEC("raw_tp/sys_exit")
 int BPF_PROG(exit__raw, struct pt_regs *regs, long ret)
 {
 	return NOT_PREEMPTED(handle_exit(syscall_nr(regs), syscall_is_compat(regs), ret));
+}
+
+SEC("tp/raw_syscalls/sys_exit")
+int exit__tp(struct trace_event_raw_sys_exit *ctx)
+{
+	return NOT_PREEMPTED(handle_exit(syscall_number(ctx->id), syscall_is_compat(syscall_regs()), ctx->ret));
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

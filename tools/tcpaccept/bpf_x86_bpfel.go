@@ -25,6 +25,7 @@ const (
 	bpfProgAcceptFentry      = "accept__fentry"
 	bpfProgAcceptFentryAgain = "accept__fentry__again"
 	bpfProgAcceptRaw         = "accept__raw"
+	bpfProgAcceptTp          = "accept__tp"
 	bpfVarEventLastWakeupNs  = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer    = "event_perf_buffer"
 	bpfVarEventType          = "event_type"
@@ -95,6 +96,7 @@ type bpfProgramSpecs struct {
 	AcceptFentry      *ebpf.ProgramSpec `ebpf:"accept__fentry"`
 	AcceptFentryAgain *ebpf.ProgramSpec `ebpf:"accept__fentry__again"`
 	AcceptRaw         *ebpf.ProgramSpec `ebpf:"accept__raw"`
+	AcceptTp          *ebpf.ProgramSpec `ebpf:"accept__tp"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -209,6 +211,7 @@ type bpfPrograms struct {
 	AcceptFentry      *ebpf.Program `ebpf:"accept__fentry"`
 	AcceptFentryAgain *ebpf.Program `ebpf:"accept__fentry__again"`
 	AcceptRaw         *ebpf.Program `ebpf:"accept__raw"`
+	AcceptTp          *ebpf.Program `ebpf:"accept__tp"`
 }
 
 func (p *bpfPrograms) Close() error {
@@ -217,6 +220,7 @@ func (p *bpfPrograms) Close() error {
 		p.AcceptFentry,
 		p.AcceptFentryAgain,
 		p.AcceptRaw,
+		p.AcceptTp,
 	)
 }
 

@@ -36,6 +36,7 @@ const (
 	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgConnectBtf       = "connect__btf"
 	bpfProgConnectRaw       = "connect__raw"
+	bpfProgConnectTp        = "connect__tp"
 	bpfProgOpenAttempts     = "open_attempts"
 	bpfProgStateBtf         = "state__btf"
 	bpfProgStateBtfAgain    = "state__btf__again"
@@ -114,6 +115,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	ConnectBtf    *ebpf.ProgramSpec `ebpf:"connect__btf"`
 	ConnectRaw    *ebpf.ProgramSpec `ebpf:"connect__raw"`
+	ConnectTp     *ebpf.ProgramSpec `ebpf:"connect__tp"`
 	OpenAttempts  *ebpf.ProgramSpec `ebpf:"open_attempts"`
 	StateBtf      *ebpf.ProgramSpec `ebpf:"state__btf"`
 	StateBtfAgain *ebpf.ProgramSpec `ebpf:"state__btf__again"`
@@ -248,6 +250,7 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	ConnectBtf    *ebpf.Program `ebpf:"connect__btf"`
 	ConnectRaw    *ebpf.Program `ebpf:"connect__raw"`
+	ConnectTp     *ebpf.Program `ebpf:"connect__tp"`
 	OpenAttempts  *ebpf.Program `ebpf:"open_attempts"`
 	StateBtf      *ebpf.Program `ebpf:"state__btf"`
 	StateBtfAgain *ebpf.Program `ebpf:"state__btf__again"`
@@ -261,6 +264,7 @@ func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.ConnectBtf,
 		p.ConnectRaw,
+		p.ConnectTp,
 		p.OpenAttempts,
 		p.StateBtf,
 		p.StateBtfAgain,

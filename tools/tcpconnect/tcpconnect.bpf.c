@@ -333,6 +333,12 @@ int BPF_PROG(connect__raw, struct pt_regs *regs, long ret)
 	return handle_exit(ctx, regs, syscall_nr(regs), ret, false);
 }
 
+SEC("tp/raw_syscalls/sys_exit")
+int connect__tp(struct trace_event_raw_sys_exit *ctx)
+{
+	return handle_exit(ctx, syscall_regs(), syscall_number(ctx->id), ctx->ret, false);
+}
+
 /* Connects that are still in progress at the end, and were not reported yet. */
 SEC("iter/bpf_map_elem")
 int open_attempts(struct bpf_iter__bpf_map_elem *ctx)

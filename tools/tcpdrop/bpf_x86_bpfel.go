@@ -28,6 +28,7 @@ const (
 	bpfProgAcceptFentry      = "accept__fentry"
 	bpfProgAcceptFentryAgain = "accept__fentry__again"
 	bpfProgAcceptRaw         = "accept__raw"
+	bpfProgAcceptTp          = "accept__tp"
 	bpfProgDropBtf           = "drop__btf"
 	bpfProgDropBtfAgain      = "drop__btf__again"
 	bpfProgDropRaw           = "drop__raw"
@@ -113,6 +114,7 @@ type bpfProgramSpecs struct {
 	AcceptFentry      *ebpf.ProgramSpec `ebpf:"accept__fentry"`
 	AcceptFentryAgain *ebpf.ProgramSpec `ebpf:"accept__fentry__again"`
 	AcceptRaw         *ebpf.ProgramSpec `ebpf:"accept__raw"`
+	AcceptTp          *ebpf.ProgramSpec `ebpf:"accept__tp"`
 	DropBtf           *ebpf.ProgramSpec `ebpf:"drop__btf"`
 	DropBtfAgain      *ebpf.ProgramSpec `ebpf:"drop__btf__again"`
 	DropRaw           *ebpf.ProgramSpec `ebpf:"drop__raw"`
@@ -254,6 +256,7 @@ type bpfPrograms struct {
 	AcceptFentry      *ebpf.Program `ebpf:"accept__fentry"`
 	AcceptFentryAgain *ebpf.Program `ebpf:"accept__fentry__again"`
 	AcceptRaw         *ebpf.Program `ebpf:"accept__raw"`
+	AcceptTp          *ebpf.Program `ebpf:"accept__tp"`
 	DropBtf           *ebpf.Program `ebpf:"drop__btf"`
 	DropBtfAgain      *ebpf.Program `ebpf:"drop__btf__again"`
 	DropRaw           *ebpf.Program `ebpf:"drop__raw"`
@@ -274,6 +277,7 @@ func (p *bpfPrograms) Close() error {
 		p.AcceptFentry,
 		p.AcceptFentryAgain,
 		p.AcceptRaw,
+		p.AcceptTp,
 		p.DropBtf,
 		p.DropBtfAgain,
 		p.DropRaw,

@@ -37,6 +37,7 @@ const (
 	bpfProgAcceptFentry      = "accept__fentry"
 	bpfProgAcceptFentryAgain = "accept__fentry__again"
 	bpfProgAcceptRaw         = "accept__raw"
+	bpfProgAcceptTp          = "accept__tp"
 	bpfProgExistingFiles     = "existing_files"
 	bpfProgExistingSocks     = "existing_socks"
 	bpfProgProbeFentry       = "probe__fentry"
@@ -122,6 +123,7 @@ type bpfProgramSpecs struct {
 	AcceptFentry      *ebpf.ProgramSpec `ebpf:"accept__fentry"`
 	AcceptFentryAgain *ebpf.ProgramSpec `ebpf:"accept__fentry__again"`
 	AcceptRaw         *ebpf.ProgramSpec `ebpf:"accept__raw"`
+	AcceptTp          *ebpf.ProgramSpec `ebpf:"accept__tp"`
 	ExistingFiles     *ebpf.ProgramSpec `ebpf:"existing_files"`
 	ExistingSocks     *ebpf.ProgramSpec `ebpf:"existing_socks"`
 	ProbeFentry       *ebpf.ProgramSpec `ebpf:"probe__fentry"`
@@ -257,6 +259,7 @@ type bpfPrograms struct {
 	AcceptFentry      *ebpf.Program `ebpf:"accept__fentry"`
 	AcceptFentryAgain *ebpf.Program `ebpf:"accept__fentry__again"`
 	AcceptRaw         *ebpf.Program `ebpf:"accept__raw"`
+	AcceptTp          *ebpf.Program `ebpf:"accept__tp"`
 	ExistingFiles     *ebpf.Program `ebpf:"existing_files"`
 	ExistingSocks     *ebpf.Program `ebpf:"existing_socks"`
 	ProbeFentry       *ebpf.Program `ebpf:"probe__fentry"`
@@ -277,6 +280,7 @@ func (p *bpfPrograms) Close() error {
 		p.AcceptFentry,
 		p.AcceptFentryAgain,
 		p.AcceptRaw,
+		p.AcceptTp,
 		p.ExistingFiles,
 		p.ExistingSocks,
 		p.ProbeFentry,

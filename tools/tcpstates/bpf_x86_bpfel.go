@@ -25,6 +25,7 @@ const (
 	bpfProgAcceptFentry      = "accept__fentry"
 	bpfProgAcceptFentryAgain = "accept__fentry__again"
 	bpfProgAcceptRaw         = "accept__raw"
+	bpfProgAcceptTp          = "accept__tp"
 	bpfProgExistingFiles     = "existing_files"
 	bpfProgExistingSocks     = "existing_socks"
 	bpfProgStateBtf          = "state__btf"
@@ -102,6 +103,7 @@ type bpfProgramSpecs struct {
 	AcceptFentry      *ebpf.ProgramSpec `ebpf:"accept__fentry"`
 	AcceptFentryAgain *ebpf.ProgramSpec `ebpf:"accept__fentry__again"`
 	AcceptRaw         *ebpf.ProgramSpec `ebpf:"accept__raw"`
+	AcceptTp          *ebpf.ProgramSpec `ebpf:"accept__tp"`
 	ExistingFiles     *ebpf.ProgramSpec `ebpf:"existing_files"`
 	ExistingSocks     *ebpf.ProgramSpec `ebpf:"existing_socks"`
 	StateBtf          *ebpf.ProgramSpec `ebpf:"state__btf"`
@@ -224,6 +226,7 @@ type bpfPrograms struct {
 	AcceptFentry      *ebpf.Program `ebpf:"accept__fentry"`
 	AcceptFentryAgain *ebpf.Program `ebpf:"accept__fentry__again"`
 	AcceptRaw         *ebpf.Program `ebpf:"accept__raw"`
+	AcceptTp          *ebpf.Program `ebpf:"accept__tp"`
 	ExistingFiles     *ebpf.Program `ebpf:"existing_files"`
 	ExistingSocks     *ebpf.Program `ebpf:"existing_socks"`
 	StateBtf          *ebpf.Program `ebpf:"state__btf"`
@@ -238,6 +241,7 @@ func (p *bpfPrograms) Close() error {
 		p.AcceptFentry,
 		p.AcceptFentryAgain,
 		p.AcceptRaw,
+		p.AcceptTp,
 		p.ExistingFiles,
 		p.ExistingSocks,
 		p.StateBtf,

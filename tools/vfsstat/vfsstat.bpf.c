@@ -96,4 +96,12 @@ int BPF_PROG(exit__raw, struct pt_regs *regs, long ret)
 	return NOT_PREEMPTED(handle_exit(regs, syscall_nr(regs), syscall_is_compat(regs), ret));
 }
 
+SEC("tp/raw_syscalls/sys_exit")
+int exit__tp(struct trace_event_raw_sys_exit *ctx)
+{
+	struct pt_regs *regs = syscall_regs();
+
+	return NOT_PREEMPTED(handle_exit(regs, syscall_number(ctx->id), syscall_is_compat(regs), ctx->ret));
+}
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
