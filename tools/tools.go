@@ -37,6 +37,7 @@ import (
 	"github.com/corescope/corescope/tools/gethostlatency"
 	"github.com/corescope/corescope/tools/hardirqs"
 	"github.com/corescope/corescope/tools/javagc"
+	"github.com/corescope/corescope/tools/kvmexit"
 	"github.com/corescope/corescope/tools/loads"
 	"github.com/corescope/corescope/tools/maps"
 	"github.com/corescope/corescope/tools/memleak"
@@ -124,6 +125,7 @@ func All() []*tool.Tool {
 		gethostlatency.Tool,
 		hardirqs.Tool,
 		javagc.Tool,
+		kvmexit.Tool,
 		loads.Tool,
 		maps.Tool,
 		memleak.Tool,

@@ -28,6 +28,9 @@ func memoryWorkloads() map[string]workload {
 		"drsnoop": {
 			place: memoryCgroup("reclaims"), job: "reclaim", n: 5, storm: "reclaim", storms: 100, fits: true, machine: true, args: inPlace,
 		},
+		"kvmexit": {
+			place: kvm, job: "nothing", storm: "nothing", machine: true, column: "count", args: byTID(),
+		},
 		"numamove": {
 			place: missing, job: "compact", n: 1, storm: "compact", storms: 5, machine: true, column: "migrations",
 			args: func(l *load) []string { return append(byTID()(l), "--reason", "compaction") },
@@ -59,6 +62,17 @@ func memoryJobs() map[string]func(n int, place string) (int, error) {
 func noFunctions(t testing.TB) string {
 	t.Helper()
 	tooltest.KernelFunctions(t)
+	return missing(t)
+}
+
+// kvm skips the test if the kernel has no KVM.
+func kvm(t testing.TB) string {
+	t.Helper()
+	if !tooltest.HasTracepoint(t, "kvm_exit") {
+		if _, err := os.Stat("/sys/module/kvm"); err != nil {
+			t.Skipf("the kernel has no KVM: %v", err)
+		}
+	}
 	return missing(t)
 }
 

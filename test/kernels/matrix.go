@@ -57,6 +57,7 @@ var toolNeeds = map[string]needs{
 		explain: []string{"--stages --disks --cgroups"},
 	},
 	"drsnoop":     {modules: []string{"loop"}},
+	"kvmexit":     {modules: []string{"kvm", "kvm_amd"}},
 	"swapin":      {modules: []string{"loop"}},
 	"execsnoop":   {explain: []string{"--fails"}},
 	"funccount":   {args: "hrtimer_nanosleep"},
