@@ -34,6 +34,7 @@ import (
 	"github.com/corescope/corescope/tools/fsslower"
 	"github.com/corescope/corescope/tools/funccount"
 	"github.com/corescope/corescope/tools/funclatency"
+	"github.com/corescope/corescope/tools/futexctn"
 	"github.com/corescope/corescope/tools/gethostlatency"
 	"github.com/corescope/corescope/tools/hardirqs"
 	"github.com/corescope/corescope/tools/javagc"
@@ -122,6 +123,7 @@ func All() []*tool.Tool {
 		fsslower.Tool,
 		funccount.Tool,
 		funclatency.Tool,
+		futexctn.Tool,
 		gethostlatency.Tool,
 		hardirqs.Tool,
 		javagc.Tool,

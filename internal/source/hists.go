@@ -36,6 +36,8 @@ type Hists[K, L comparable] struct {
 	// Label; it looks up stacks in the traces.
 	Stacks *stacktrace.Frames
 	Trace  func(K, *stacktrace.Traces) L
+	// UserStacks is set if they contain IDs of user stacks. It has the options for unwinding.
+	UserStacks *stacktrace.UserStacks
 	// Keys lists the columns of L that histograms are grouped by in this run, shown in the order of
 	// L. Without keys there is one histogram.
 	Keys []string
@@ -153,7 +155,12 @@ func (h *Hists[K, L]) Base() *tool.Plan {
 // describeStacks prepares reading and symbolizing stacks.
 func (h *Hists[K, L]) describeStacks(env *tool.Env, spec *ebpf.CollectionSpec) error {
 	var err error
-	if h.traces, err = stacktrace.New(spec, h.Stacks, &stacktrace.UserStacks{}, env.Machine()); err != nil {
+	user := &stacktrace.UserStacks{}
+	if h.UserStacks != nil {
+		user = h.UserStacks
+		h.unwind = user.ByTables()
+	}
+	if h.traces, err = stacktrace.New(spec, h.Stacks, user, env.Machine()); err != nil {
 		return err
 	}
 	h.Label = func(k K) L { return h.Trace(k, h.traces) }

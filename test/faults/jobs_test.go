@@ -44,6 +44,7 @@ func jobs() map[string]func(n int, place string) (int, error) {
 		"datagram":     datagrams,
 		"two stages":   func(n int, path string) (int, error) { return twice(datagrams(n, path)) },
 		"fsync":        fsyncs,
+		"futex":        futexes,
 		"miss":         misses,
 		"run program":  runsProgram,
 		"collect":      collects,

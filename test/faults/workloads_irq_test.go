@@ -1,7 +1,10 @@
 package faults
 
 import (
+	"fmt"
+	"os"
 	"strconv"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +30,9 @@ func irqWorkloads() map[string]workload {
 			place: missing, job: "two stages", n: 500, storm: "two stages", storms: 100_000, strays: 20,
 			args: byTID("--min", "0"),
 		},
+		"futexctn": {
+			place: missing, job: "futex", n: 200, storm: "futex", storms: 2000, fits: true, strays: 10, args: byTID("--summary"),
+		},
 		"wqlat": {
 			place: missing, job: "fsync", n: 500, storm: "fsync", storms: 20_000,
 			strays: 20,
@@ -46,4 +52,21 @@ func fsyncs(n int, _ string) (int, error) {
 	}
 	defer unix.Close(fd)
 	return n, tooltest.AIOFsync(fd, n)
+}
+
+// futexes waits n times for a futex, each time for 100 us.
+func futexes(n int, _ string) (int, error) {
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Munmap(page)
+	limit := unix.NsecToTimespec(100_000)
+	for i := 0; i < n; i++ {
+		_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&page[0])), 0, 0, uintptr(unsafe.Pointer(&limit)), 0, 0)
+		if errno != unix.ETIMEDOUT && errno != unix.EINTR {
+			return i, fmt.Errorf("futex: %w", errno)
+		}
+	}
+	return n, nil
 }

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//go:build ignore
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "stackid.bpf.h"
+#include "syscall.bpf.h"
+#include "task.bpf.h"
+
+/* Group histograms by these; the other members of the key are 0. */
+const volatile bool by_thread = true;
+const volatile bool by_outcome = false;
+/* Only waits for this address; 0 for all. */
+const volatile __u64 targ_lock = 0;
+
+enum outcome {
+	OUTCOME_WOKEN, /* or the lock was acquired */
+	OUTCOME_TIMEOUT,
+	OUTCOME_INTERRUPTED, /* by a signal */
+};
+
+struct hist_key {
+	stack_id_t user_stack; /* if by_thread */
+	__u64 lock;
+	__u32 pid;
+	__u32 tid; /* if by_thread */
+	char comm[TASK_COMM_LEN]; /* of the thread if by_thread, otherwise of the process */
+	enum outcome outcome; /* if by_outcome */
+	__u32 pad;
+};
+
+#include "hist.bpf.h"
+#include "stacks.bpf.h"
+
+struct counters {
+	__u64 unblocked; /* calls that did not wait, because the futex had another value (EAGAIN) */
+	__u64 failed; /* calls that failed in another way, such as EFAULT */
+	__u64 waiting; /* waits that had not ended when the run ended */
+};
+
+#include "counters.bpf.h"
+
+#if defined(__TARGET_ARCH_x86)
+enum {
+	NR_restart_syscall = 219,
+	NR_futex = 202,
+};
+#else
+enum {
+	NR_restart_syscall = 128,
+	NR_futex = 98,
+};
+#endif
+enum {
+	NR_compat_restart_syscall = 0,
+	NR_compat_futex = 240,
+	NR_compat_futex_time64 = 422,
+	NR_futex_waitv = 449,
+	NR_futex_wait = 455,
+};
+
+enum { /* include/uapi/linux/futex.h */
+	FUTEX_WAIT = 0,
+	FUTEX_LOCK_PI = 6,
+	FUTEX_WAIT_BITSET = 9,
+	FUTEX_WAIT_REQUEUE_PI = 11,
+	FUTEX_LOCK_PI2 = 13,
+	FUTEX_CMD = 127, /* without the flags */
+};
+
+enum { /* include/uapi/asm-generic/errno.h, include/linux/errno.h */
+	EINTR = 4,
+	EAGAIN = 11,
+	ETIMEDOUT = 110,
+	ERESTARTSYS = 512,
+	ERESTART_RESTARTBLOCK = 516,
+};
+
+/* A call of a thread that waits. */
+struct futex_wait {
+	__u64 since_ns; /* CLOCK_MONOTONIC; 0 between a signal and the restart of the call */
+	__u64 lock;
+};
+
+/* Keyed by thread. An entry exists during the call, or until the thread is killed in it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 18);
+	__type(key, __u32);
+	__type(value, struct futex_wait);
+} waits SEC(".maps") USER_SPACE;
+
+static __always_inline bool futex_waits(__u32 op)
+{
+	switch (op & FUTEX_CMD) {
+	case FUTEX_WAIT:
+	case FUTEX_LOCK_PI:
+	case FUTEX_WAIT_BITSET:
+	case FUTEX_WAIT_REQUEUE_PI:
+	case FUTEX_LOCK_PI2:
+		return true;
+	}
+	return false;
+}
+
+/* The address that the call waits for, 0 if it does not wait. nr is without the x32 bit. */
+static __always_inline __u64 futex_lock(struct pt_regs *regs, __s32 nr, bool compat)
+{
+	__u64 lock = syscall_arg(regs, 0, compat);
+
+	if (nr == NR_futex_wait)
+		return lock;
+	if (nr == NR_futex_waitv) { /* the first of several: struct futex_waitv */
+		bpf_probe_read_user(&lock, sizeof(lock), (void *)lock + sizeof(__u64));
+		return lock;
+	}
+	if (compat ? nr != NR_compat_futex && nr != NR_compat_futex_time64 : nr != NR_futex)
+		return 0;
+	return futex_waits(syscall_arg(regs, 1, compat)) ? lock : 0;
+}
+
+static __always_inline bool is_restart(__s32 nr, bool compat)
+{
+	return nr == (compat ? NR_compat_restart_syscall : NR_restart_syscall);
+}
+
+/* After a signal, restart_syscall(2) continues a call that has a timeout. */
+static __always_inline void restart_wait(__u32 tid)
+{
+	struct futex_wait *wait = bpf_map_lookup_elem(&waits, &tid);
+
+	if (wait && !wait->since_ns)
+		wait->since_ns = bpf_ktime_get_ns();
+}
+
+/*
+ * Reports whether the call may wait for a futex, and its ABI. nr is without the x32 bit. 0 is a
+ * frequent call of the native ABI.
+ */
+static __always_inline bool may_wait(struct pt_regs *regs, __s32 nr, bool btf, bool *compat)
+{
+	if (nr != NR_futex && nr != NR_compat_futex && nr != NR_compat_futex_time64 &&
+	    nr != NR_futex_waitv && nr != NR_futex_wait && nr != NR_restart_syscall &&
+	    nr != NR_compat_restart_syscall)
+		return false;
+	*compat = syscall_is_compat_for(regs, btf);
+	return nr != NR_compat_restart_syscall || *compat;
+}
+
+static __always_inline int handle_enter(struct pt_regs *regs, __s32 nr, bool btf)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct futex_wait wait = {};
+	bool compat;
+
+	nr &= ~__X32_SYSCALL_BIT;
+	if (!may_wait(regs, nr, btf, &compat))
+		return 0;
+	if (is_restart(nr, compat)) {
+		restart_wait(tid);
+		return 0;
+	}
+	wait.lock = futex_lock(regs, nr, compat);
+	if (!wait.lock || (targ_lock && wait.lock != targ_lock) || !task_current_wanted())
+		return 0;
+	wait.since_ns = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(&waits, &tid, &wait, BPF_ANY))
+		lost_add(map_full);
+	return 0;
+}
+
+static __always_inline void count_wait(void *ctx, __u64 lock, enum outcome outcome, __u64 ns)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct hist_key key = { .lock = lock, .pid = id >> 32 };
+	struct task_struct *task = task_current();
+
+	if (by_outcome)
+		key.outcome = outcome;
+	if (by_thread) {
+		key.tid = id;
+		bpf_get_current_comm(key.comm, sizeof(key.comm));
+		key.user_stack = user_stack(ctx);
+	} else {
+		BPF_CORE_READ_STR_INTO(&key.comm, task, group_leader, comm);
+	}
+	hist_record(&key, ns);
+}
+
+/* The entry remains if restart_syscall(2) can follow. */
+static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret,
+				       bool btf)
+{
+	__u64 now_ns = bpf_ktime_get_ns(), since_ns, lock;
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct futex_wait *wait;
+	bool compat;
+
+	if (!may_wait(regs, nr & ~__X32_SYSCALL_BIT, btf, &compat))
+		return 0;
+	wait = bpf_map_lookup_elem(&waits, &tid);
+	if (!wait)
+		return 0;
+	lock = wait->lock;
+	since_ns = wait->since_ns;
+	if (ret == -ERESTART_RESTARTBLOCK)
+		wait->since_ns = 0;
+	else
+		bpf_map_delete_elem(&waits, &tid);
+	if (!since_ns)
+		return 0;
+	if (ret >= 0)
+		count_wait(ctx, lock, OUTCOME_WOKEN, now_ns - since_ns);
+	else if (ret == -ETIMEDOUT)
+		count_wait(ctx, lock, OUTCOME_TIMEOUT, now_ns - since_ns);
+	else if (ret == -EINTR || (ret <= -ERESTARTSYS && ret >= -ERESTART_RESTARTBLOCK))
+		count_wait(ctx, lock, OUTCOME_INTERRUPTED, now_ns - since_ns);
+	else if (ret == -EAGAIN)
+		counter_add(unblocked);
+	else
+		counter_add(failed);
+	return 0;
+}
+
+/* A thread that is killed in a call does not return from it. */
+static __always_inline int handle_death(void)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+
+	bpf_map_delete_elem(&waits, &tid);
+	return 0;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(enter__btf, struct pt_regs *regs, long nr)
+{
+	return handle_enter(regs, nr, true);
+}
+
+SEC("raw_tp/sys_enter")
+int BPF_PROG(enter__raw, struct pt_regs *regs, long nr)
+{
+	return handle_enter(regs, nr, false);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(exit__btf, struct pt_regs *regs, long ret)
+{
+	return handle_exit(ctx, regs, SYSCALL_NR(regs), ret, true);
+}
+
+SEC("raw_tp/sys_exit")
+int BPF_PROG(exit__raw, struct pt_regs *regs, long ret)
+{
+	return handle_exit(ctx, regs, syscall_nr(regs), ret, false);
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(death__btf)
+{
+	return handle_death();
+}
+
+SEC("raw_tp/sched_process_exit")
+int BPF_PROG(death__raw)
+{
+	return handle_death();
+}
+
+/* Called for each entry at the end of the run. */
+SEC("iter/bpf_map_elem")
+int settle(struct bpf_iter__bpf_map_elem *ctx)
+{
+	if (ctx->key && ctx->value)
+		counter_add(waiting);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
