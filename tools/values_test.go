@@ -116,7 +116,7 @@ func zero() map[string]string {
 		"min": "all", "min_ms": "all", "min_us": "all", "time": "all", "minimum": "all", "older": "all", "min-size": "all", "max-size": "allocations of no bytes",
 		"max-buffer-size": "no data", "level": "nothing", "stack-storage-size": "nothing", "hash-storage-size": "nothing",
 		"port": "port 0", "localport": "port 0", "remoteport": "port 0", "lport": "port 0", "rport": "port 0",
-		"ports": "port 0", "pcts": "the minimum",
+		"ports": "port 0", "pcts": "the minimum", "vcpu": "the first vCPU",
 	}
 }
 
