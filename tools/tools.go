@@ -41,9 +41,11 @@ import (
 	"github.com/corescope/corescope/tools/kvmexit"
 	"github.com/corescope/corescope/tools/loads"
 	"github.com/corescope/corescope/tools/maps"
+	"github.com/corescope/corescope/tools/mdflush"
 	"github.com/corescope/corescope/tools/memleak"
 	"github.com/corescope/corescope/tools/mountsnoop"
 	"github.com/corescope/corescope/tools/naptime"
+	"github.com/corescope/corescope/tools/netqtop"
 	"github.com/corescope/corescope/tools/numamove"
 	"github.com/corescope/corescope/tools/numasched"
 	"github.com/corescope/corescope/tools/offcputime"
@@ -60,6 +62,7 @@ import (
 	"github.com/corescope/corescope/tools/sigsnoop"
 	"github.com/corescope/corescope/tools/slabratetop"
 	"github.com/corescope/corescope/tools/sockets"
+	"github.com/corescope/corescope/tools/sofdsnoop"
 	"github.com/corescope/corescope/tools/softirqs"
 	"github.com/corescope/corescope/tools/softirqslower"
 	"github.com/corescope/corescope/tools/solisten"
@@ -83,6 +86,7 @@ import (
 	"github.com/corescope/corescope/tools/tcptop"
 	"github.com/corescope/corescope/tools/tcptracer"
 	"github.com/corescope/corescope/tools/trace"
+	"github.com/corescope/corescope/tools/undump"
 	"github.com/corescope/corescope/tools/vfsstat"
 	"github.com/corescope/corescope/tools/wakeuptime"
 	"github.com/corescope/corescope/tools/wqlat"
@@ -130,9 +134,11 @@ func All() []*tool.Tool {
 		kvmexit.Tool,
 		loads.Tool,
 		maps.Tool,
+		mdflush.Tool,
 		memleak.Tool,
 		mountsnoop.Tool,
 		naptime.Tool,
+		netqtop.Tool,
 		numamove.Tool,
 		numasched.Tool,
 		offcputime.Tool,
@@ -149,6 +155,7 @@ func All() []*tool.Tool {
 		sigsnoop.Tool,
 		slabratetop.Tool,
 		sockets.Tool,
+		sofdsnoop.Tool,
 		softirqs.Tool,
 		softirqslower.Tool,
 		solisten.Tool,
@@ -172,6 +179,7 @@ func All() []*tool.Tool {
 		tcptop.Tool,
 		tcptracer.Tool,
 		trace.Tool,
+		undump.Tool,
 		vfsstat.Tool,
 		wakeuptime.Tool,
 		wqlat.Tool,

@@ -143,39 +143,18 @@ func TestMappedDelay(t *testing.T) {
 	}
 }
 
-// Definitions for md, from linux/raid/md_u.h.
-const (
-	mdSetArray = 0x40480923
-	mdAddDisk  = 0x40140921
-	mdRun      = 0x400c0930
-	mdStop     = 0x932
+// chunk is the size of the parts that tooltest.Striped writes to each disk in turn.
+const chunk = 64 << 10
 
-	chunk = 64 << 10
-)
-
-// striped creates an md disk that is striped over two loop devices.
+// striped creates an md disk that is striped over loop devices.
 func striped(t testing.TB, parts ...*loop) *loop {
 	t.Helper()
-	// The number is not reused while the kernel is still removing the disk.
-	name := fmt.Sprintf("md%d", 1000+time.Now().UnixNano()%100000)
-	if err := os.WriteFile("/sys/module/md_mod/parameters/new_array", []byte(name), 0); err != nil {
-		t.Skipf("no md: %v", err)
+	var paths []string
+	for _, l := range parts {
+		paths = append(paths, l.path)
 	}
-	d := opened(t, name)
-	array := [18]int32{6: int32(len(parts)), 7: int32(len(parts)), 9: 1, 17: chunk} // level 0, not persistent
-	ioctl(t, d.dev.Fd(), mdSetArray, unsafe.Pointer(&array))
-	t.Cleanup(func() { unix.Syscall(unix.SYS_IOCTL, d.dev.Fd(), mdStop, 0) })
-	for i, l := range parts {
-		var st unix.Stat_t
-		if err := unix.Stat(l.path, &st); err != nil {
-			t.Fatal(err)
-		}
-		disk := [5]int32{int32(i), int32(unix.Major(st.Rdev)), int32(unix.Minor(st.Rdev)), int32(i), 1<<1 | 1<<2}
-		ioctl(t, d.dev.Fd(), mdAddDisk, unsafe.Pointer(&disk))
-	}
-	var params [3]int32
-	ioctl(t, d.dev.Fd(), mdRun, unsafe.Pointer(&params))
-	return d
+	name, disk := tooltest.Striped(t, paths...)
+	return &loop{name: name, path: "/dev/" + name, dev: disk}
 }
 
 // TestStriped checks bios that md passes on unchanged, on kernels before 5.14 or without
