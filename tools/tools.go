@@ -22,6 +22,8 @@ import (
 	"github.com/corescope/corescope/tools/cpudist"
 	"github.com/corescope/corescope/tools/cpuunclaimed"
 	"github.com/corescope/corescope/tools/cpuwalk"
+	"github.com/corescope/corescope/tools/dcsnoop"
+	"github.com/corescope/corescope/tools/dcstat"
 	"github.com/corescope/corescope/tools/dirtop"
 	"github.com/corescope/corescope/tools/drsnoop"
 	"github.com/corescope/corescope/tools/execsnoop"
@@ -115,6 +117,8 @@ func All() []*tool.Tool {
 		cpudist.Tool,
 		cpuunclaimed.Tool,
 		cpuwalk.Tool,
+		dcsnoop.Tool,
+		dcstat.Tool,
 		dirtop.Tool,
 		drsnoop.Tool,
 		execsnoop.Tool,

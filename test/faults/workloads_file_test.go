@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,6 +22,12 @@ func fileWorkloads() map[string]workload {
 		"cachetop": {
 			place: loopDisk, job: "miss", n: 300, storm: "miss", storms: 5000, column: "misses",
 			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
+		},
+		"dcsnoop": {
+			place: missingTraced, job: "open another", n: 500, storm: "open another", storms: 60_000, args: byPID(),
+		},
+		"dcstat": {
+			place: missingTraced, job: "open another", n: 500, storm: "open another", storms: 60_000, column: "misses", args: byPID(),
 		},
 		"dirtop": {
 			place: file, job: "pread", n: 1000, storm: "pread", storms: 100_000, column: "reads",
@@ -50,10 +57,13 @@ func fileWorkloads() map[string]workload {
 // fileJobs returns the jobs of these workloads.
 func fileJobs() map[string]func(n int, place string) (int, error) {
 	return map[string]func(int, string) (int, error){
+		"create":        creates,
+		"fsync nothing": closedFsyncs,
+		"open another":  opensOthers,
 		"remove":        removes,
 		"stat":          stats,
+		"sync clean":    syncs,
 		"unmount":       unmounts,
-		"fsync nothing": closedFsyncs,
 	}
 }
 
@@ -151,4 +161,15 @@ func onDisk(l *load) []string {
 	var st unix.Stat_t
 	_ = unix.Stat(l.place, &st) // the load has opened it
 	return []string{"--filter", fmt.Sprintf(`sync_all and device == "%d:%d"`, unix.Major(st.Dev), unix.Minor(st.Dev))}
+}
+
+// opensOthers opens files that do not exist, each with a name that was never looked up.
+func opensOthers(n int, path string) (int, error) {
+	for i := range n {
+		name := fmt.Sprintf("%s-%d-%d", path, i, time.Now().UnixNano())
+		if _, err := unix.Open(name, unix.O_RDONLY, 0); err != unix.ENOENT {
+			return i, fmt.Errorf("open: %v", err)
+		}
+	}
+	return n, nil
 }
