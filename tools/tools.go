@@ -25,6 +25,7 @@ import (
 	"github.com/corescope/corescope/tools/dcsnoop"
 	"github.com/corescope/corescope/tools/dcstat"
 	"github.com/corescope/corescope/tools/dirtop"
+	"github.com/corescope/corescope/tools/dnssnoop"
 	"github.com/corescope/corescope/tools/drsnoop"
 	"github.com/corescope/corescope/tools/execsnoop"
 	"github.com/corescope/corescope/tools/exitsnoop"
@@ -120,6 +121,7 @@ func All() []*tool.Tool {
 		dcsnoop.Tool,
 		dcstat.Tool,
 		dirtop.Tool,
+		dnssnoop.Tool,
 		drsnoop.Tool,
 		execsnoop.Tool,
 		exitsnoop.Tool,

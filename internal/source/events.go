@@ -23,7 +23,9 @@ import (
 // the row, usually in an embedded [value.Task].
 //
 // If *R has a method Decode(tail []byte) error, it is called for each event with the bytes after
-// struct event. It sets the fields of R that follow the first one. It can return ErrMore.
+// struct event. It sets the fields of R that follow the first one. It can return ErrMore. If *R also
+// has a method Next(end bool) bool, that shows rows which Decode has held back: it is called when the
+// buffer is empty, and at the end of the run, until it returns false.
 type Events[R any] struct {
 	tool.Plan
 	// Columns lists the keys of the columns in text output.
@@ -147,6 +149,9 @@ func (e *Events[R]) Run(ctx context.Context, s *tool.Session) (err error) {
 	if err := e.read(ctx, s, reader); err != nil {
 		return err
 	}
+	if err := e.rows.showDelayed(s, true); err != nil {
+		return err
+	}
 	if err := e.rows.iterate(context.WithoutCancel(ctx), s, e.After); err != nil {
 		return err
 	}
@@ -158,7 +163,7 @@ func (e *Events[R]) read(ctx context.Context, s *tool.Session, reader ring.Reade
 		sample, err := reader.Read()
 		switch {
 		case errors.Is(err, ring.ErrIdle):
-			if err := errors.Join(s.Out.Flush(), s.ReportLost()); err != nil {
+			if err := errors.Join(e.rows.showDelayed(s, false), s.Out.Flush(), s.ReportLost()); err != nil {
 				return err
 			}
 			continue

@@ -20,6 +20,10 @@ import (
 var ErrMore = errors.New("event continues in a later sample")
 
 type decodable interface{ Decode(tail []byte) error }
+
+// delaying is a row that Decode can hold back (ErrMore). Next fills it with the next one that is due,
+// or with any one if the run ends.
+type delaying interface{ Next(end bool) bool }
 type stamped interface{ Stamp() *value.Time }
 type owned interface{ Head() *value.Task }
 
@@ -101,7 +105,7 @@ func times(v reflect.Value) []*value.Time {
 	return all
 }
 
-// show converts a sample to a row, and writes it if it passes the filters.
+// show converts a sample to a row, and writes it.
 func (r *rows[R]) show(s *tool.Session, sample []byte) error {
 	tail, err := r.decoder.Decode(sample)
 	if err != nil {
@@ -114,6 +118,22 @@ func (r *rows[R]) show(s *tool.Session, sample []byte) error {
 			return fmt.Errorf("decode event: %w", err)
 		}
 	}
+	return r.write(s)
+}
+
+// showDelayed writes the rows that were held back and are due.
+func (r *rows[R]) showDelayed(s *tool.Session, end bool) error {
+	d, ok := any(r.row).(delaying)
+	for ok && !s.Enough() && d.Next(end) {
+		if err := r.write(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes the row if it passes the filters.
+func (r *rows[R]) write(s *tool.Session) error {
 	if e, ok := any(r.row).(elapsing); ok {
 		e.set(*any(r.row).(stamped).Stamp())
 	}

@@ -14,6 +14,10 @@ const receivingPort = 9999
 // networkWorkloads returns the workloads of tools for the network.
 func networkWorkloads() map[string]workload {
 	return map[string]workload{
+		"dnssnoop": {
+			place: missing, job: "resolve", n: 100, storm: "resolve", storms: 10_000, fits: true, first: "own network",
+			args: func(l *load) []string { return []string{"--pid", strconv.Itoa(l.pid)} },
+		},
 		"tcpcong": {
 			place: missing, job: "congest", n: 10, storm: "congest", storms: 100, fits: true, first: "own network",
 			column: "changes",
@@ -45,6 +49,7 @@ func networkJobs() map[string]func(n int, place string) (int, error) {
 	return map[string]func(int, string) (int, error){
 		"congest": congests,
 		"receive": receives,
+		"resolve": resolves,
 		"trace":   func(n int, place string) (int, error) { return twice(twice(connects(n, place))) },
 	}
 }
@@ -88,6 +93,46 @@ func congests(n int, _ string) (int, error) {
 			}
 			unix.Close(c.from)
 		}()
+	}
+	return n, nil
+}
+
+// resolves sends n queries to itself, and answers them.
+func resolves(n int, _ string) (int, error) {
+	const server, answered = 53, 0x80
+	var fds [2]int
+	for i := range fds {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return 0, err
+		}
+		defer unix.Close(fd)
+		fds[i] = fd
+	}
+	if err := unix.Bind(fds[0], loopback(server)); err != nil {
+		return 0, err
+	}
+	if err := unix.Connect(fds[1], loopback(server)); err != nil {
+		return 0, err
+	}
+	// The header with one question, and the question: type A, class IN, name a.
+	message := append([]byte{5: 1, 11: 0}, 1, 'a', 0, 0, 1, 0, 1)
+	for i := range n {
+		message[0], message[1], message[2] = byte(i>>8), byte(i), 0
+		if _, err := unix.Write(fds[1], message); err != nil {
+			return i, err
+		}
+		_, from, err := unix.Recvfrom(fds[0], message, 0)
+		if err != nil {
+			return i, err
+		}
+		message[2] = answered
+		if err := unix.Sendto(fds[0], message, 0, from); err != nil {
+			return i, err
+		}
+		if _, err := unix.Read(fds[1], message); err != nil {
+			return i, err
+		}
 	}
 	return n, nil
 }
