@@ -45,6 +45,7 @@ Task filters select by the current task. In an interrupt that is an arbitrary on
 		"--sort accepts name, count and size, and the names of columns.",
 		"JSON and CSV have all rows; --rows (20 in text) limits them too if given.",
 	},
+	Overhead: "An allocation took 276 ns (107,000 allocations of find(1), otherwise busy CPUs; --stats).",
 	Examples: []string{
 		"slabratetop               # a screen of the busiest caches, each second",
 		"slabratetop -C 5 3        # three tables of five seconds each",
