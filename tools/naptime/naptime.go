@@ -2,6 +2,8 @@
 package naptime
 
 import (
+	"strconv"
+
 	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
@@ -31,9 +33,14 @@ type duration struct {
 
 func (v *duration) Absent() bool { return !v.known }
 
+// AppendText appends seconds, with microseconds.
+func (v *duration) AppendText(b []byte) []byte {
+	return strconv.AppendFloat(b, float64(v.Elapsed)/1e9, 'f', 6, 64)
+}
+
 type row struct {
 	event
-	Request duration `json:"request_ns" col:"SECONDS,width=10,right" help:"requested duration of the sleep; for an end on CLOCK_MONOTONIC or CLOCK_BOOTTIME the time until then; absent for an end on another clock, and if the memory of the request is not resident; text shows seconds"`
+	Request duration `json:"request_ns" col:"SECONDS,width=12,right" help:"requested duration of the sleep; for an end on CLOCK_MONOTONIC or CLOCK_BOOTTIME the time until then; absent for an end on another clock, and if the memory of the request is not resident; text shows seconds"`
 	Syscall string   `json:"syscall" col:"SYSCALL,width=22" help:"name of the system call"`
 
 	calls *value.Syscalls
@@ -55,7 +62,7 @@ var Tool = tool.Define(tool.Spec{
 
 The duration is the requested one: a signal can end a sleep before, and a task continues only when it gets a CPU (runqlat(8)). A sleep that continues after a signal by restart_syscall(2) has one row. Go programs usually sleep in futex(2) or epoll_wait(2), which are not traced.`,
 	Peers: []string{
-		"32-bit tasks are traced too. SECONDS has three decimals; for a sleep until a given time it is the time until then, where bpftrace shows that time.",
+		"32-bit tasks are traced too. SECONDS has six decimals, in bpftrace three; for a sleep until a given time it is the time until then, where bpftrace shows that time.",
 	},
 	Examples: []string{
 		"naptime                                    # all sleeps",

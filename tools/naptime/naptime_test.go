@@ -160,7 +160,7 @@ func TestText(t *testing.T) {
 	if got := strings.Join(strings.Fields(lines[0]), " "); got != "TIME PPID PCOMM PID COMM SECONDS" {
 		t.Errorf("header is %q", got)
 	}
-	if len(lines) != 3 || !strings.HasSuffix(lines[1], "napper                0.002") {
+	if len(lines) != 3 || !strings.HasSuffix(lines[1], "0.002000") {
 		t.Errorf("rows: %q", lines[1:])
 	}
 }
