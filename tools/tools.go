@@ -88,6 +88,7 @@ import (
 	"github.com/corescope/corescope/tools/tcpsynbl"
 	"github.com/corescope/corescope/tools/tcptop"
 	"github.com/corescope/corescope/tools/tcptracer"
+	"github.com/corescope/corescope/tools/threadsnoop"
 	"github.com/corescope/corescope/tools/trace"
 	"github.com/corescope/corescope/tools/undump"
 	"github.com/corescope/corescope/tools/vfsstat"
@@ -184,6 +185,7 @@ func All() []*tool.Tool {
 		tcpsynbl.Tool,
 		tcptop.Tool,
 		tcptracer.Tool,
+		threadsnoop.Tool,
 		trace.Tool,
 		undump.Tool,
 		vfsstat.Tool,

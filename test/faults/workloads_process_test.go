@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
 // processWorkloads returns the workloads of tools for processes, signals and privileges.
@@ -28,6 +30,9 @@ func processWorkloads() map[string]workload {
 		"setuids": {
 			place: missing, job: "set fsuid", n: 500, storm: "set fsuid", storms: 50_000, args: byPID(),
 		},
+		"threadsnoop": {
+			place: library("libc.so.6", "pthread_create"), job: "create thread", n: 200, storm: "create thread", storms: 50_000, args: byPID(),
+		},
 		"pidpersec": {
 			place: ownProgram, job: "exec", n: 50, storm: "exec", storms: 600, column: "processes", args: byPID(),
 		},
@@ -41,7 +46,10 @@ func processWorkloads() map[string]workload {
 // processJobs returns the jobs of these workloads.
 func processJobs() map[string]func(n int, place string) (int, error) {
 	return map[string]func(int, string) (int, error){
-		"signal":    signals,
+		"signal": signals,
+		"create thread": func(n int, path string) (int, error) {
+			return calls(n, path, "pthread_create", native.Call{Args: [7]uint64{2: 16}})
+		},
 		"set time":  setTimes,
 		"set fsuid": setFSUIDs,
 		"nap":       naps,
