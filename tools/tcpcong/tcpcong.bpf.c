@@ -64,9 +64,14 @@ static __always_inline void count_time(struct conn *c, __u64 now_ns, __u64 chang
 
 	if (!value)
 		return;
-	/* Atomic, because the reading at the end of an interval can run at the same time. */
-	from_ns = __sync_lock_test_and_set(&c->counted_ns, now_ns);
-	if (from_ns >= now_ns)
+	/*
+	 * The reading at the end of an interval can run at the same time as a hook. If it happens
+	 * between these two lines, some 10 ns, the time since from_ns is counted twice. Kernels before
+	 * 5.12 have no atomic exchange.
+	 */
+	from_ns = c->counted_ns;
+	c->counted_ns = now_ns;
+	if (from_ns > now_ns)
 		from_ns = now_ns;
 	if (c->state == TCP_CA_Open)
 		table_add(value, open, now_ns - from_ns);
