@@ -41,6 +41,7 @@ import (
 	"github.com/corescope/corescope/tools/gethostlatency"
 	"github.com/corescope/corescope/tools/hardirqs"
 	"github.com/corescope/corescope/tools/javagc"
+	"github.com/corescope/corescope/tools/klockstat"
 	"github.com/corescope/corescope/tools/kvmexit"
 	"github.com/corescope/corescope/tools/loads"
 	"github.com/corescope/corescope/tools/maps"
@@ -138,6 +139,7 @@ func All() []*tool.Tool {
 		gethostlatency.Tool,
 		hardirqs.Tool,
 		javagc.Tool,
+		klockstat.Tool,
 		kvmexit.Tool,
 		loads.Tool,
 		maps.Tool,

@@ -67,6 +67,8 @@ type Table[K comparable, V any, R comparable] struct {
 	Label func(*K, *V) R
 	// Fill sets the other fields of the row, for an interval of this length.
 	Fill func(*R, *V, time.Duration)
+	// Keep, if set, reports whether a row is shown.
+	Keep func(*R) bool
 	// Readings lists iterator programs that add what the kernel itself has counted since their
 	// previous run to the same map. They run in this order at the end of each interval, and once
 	// before the first.

@@ -21,7 +21,7 @@ func (t *Table[K, V, R]) rank(s *tool.Session, sums map[R]*V, length time.Durati
 	for row, v := range sums {
 		t.row = row
 		t.Fill(&t.row, v, length)
-		if s.Wanted(&t.cols) {
+		if (t.Keep == nil || t.Keep(&t.row)) && s.Wanted(&t.cols) {
 			t.rows = append(t.rows, ranked[R]{row: t.row})
 		}
 	}

@@ -33,6 +33,10 @@ func irqWorkloads() map[string]workload {
 		"futexctn": {
 			place: missing, job: "futex", n: 200, storm: "futex", storms: 2000, fits: true, strays: 10, args: byTID("--summary"),
 		},
+		// No job causes a known number of waits for locks of the kernel.
+		"klockstat": {
+			place: missing, job: "nothing", storm: "nothing", column: "count", args: byTID("--caller", "no function"),
+		},
 		"wqlat": {
 			place: missing, job: "fsync", n: 500, storm: "fsync", storms: 20_000,
 			strays: 20,

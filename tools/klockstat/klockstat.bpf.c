@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//go:build ignore
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "lost.bpf.h"
+#include "map.bpf.h"
+#include "task.bpf.h"
+
+/* Group rows by these; the other members of the key are 0. */
+const volatile bool by_lock = false;
+const volatile bool by_thread = false;
+/* Only waits for this lock; 0 for all. */
+const volatile __u64 targ_lock = 0;
+/* Addresses of the code of locks: the sections .spinlock.text and .sched.text. 0 if unknown. */
+const volatile __u64 locks_begin = 0;
+const volatile __u64 locks_end = 0;
+const volatile __u64 sched_begin = 0;
+const volatile __u64 sched_end = 0;
+
+struct table_key {
+	__u64 caller; /* return address in the function that acquires the lock */
+	__u64 lock; /* if by_lock */
+	__u32 flags; /* of contention_begin */
+	__u32 pid; /* if by_thread, as are the next ones */
+	__u32 tid;
+	char comm[TASK_COMM_LEN];
+	__u32 pad;
+};
+
+struct table_value {
+	__u64 count;
+	__u64 total_ns;
+	__u64 max_ns; /* the largest, not a sum */
+};
+
+#include "table.bpf.h"
+
+enum { /* include/trace/events/lock.h */
+	LCB_F_SPIN = 1,
+	LCB_F_MUTEX = 32,
+};
+
+#define FRAMES_MAX 24
+#define SPINS_MAX 4
+
+struct wait {
+	__u64 lock;
+	__u64 since_ns; /* CLOCK_MONOTONIC */
+	__u32 flags;
+	__u32 wanted; /* by the filters */
+};
+
+/*
+ * The locks that a CPU spins for, the outermost first: an interrupt can spin for another one. A
+ * thread that spins is not preempted, except for a mutex.
+ */
+struct spins {
+	struct wait waits[SPINS_MAX];
+	__u32 depth;
+	__u32 pad;
+	__u64 frames[FRAMES_MAX]; /* scratch memory */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct spins);
+} spins SEC(".maps");
+
+/* The other waits: threads that sleep. An entry exists during the wait. */
+struct sleep_key {
+	__u64 lock;
+	__u64 task;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 14);
+	__type(key, struct sleep_key);
+	__type(value, struct wait);
+} sleeps SEC(".maps");
+
+static __always_inline struct spins *this_cpu(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&spins, &zero);
+}
+
+/* The mask tells the verifier that the index is in the array. */
+static __always_inline struct wait *spin_at(struct spins *cpu, __u64 i)
+{
+	barrier_var(i);
+	return &cpu->waits[i & (SPINS_MAX - 1)];
+}
+
+/*
+ * A lock that the CPU spins for already has lost its end. Deeper nesting than the array allows does
+ * not occur: task, softirq, interrupt.
+ */
+static __always_inline void spin_begin(const struct wait *w)
+{
+	struct spins *cpu = this_cpu();
+
+	if (!cpu)
+		return;
+	if (cpu->depth >= SPINS_MAX) {
+		lost_add_n(unobserved, cpu->depth);
+		cpu->depth = 0;
+	}
+	*spin_at(cpu, cpu->depth) = *w;
+	cpu->depth++;
+}
+
+/* Removes the innermost wait for the lock, and those in it, whose ends were not observed. */
+static __always_inline bool spin_end(struct spins *cpu, __u64 lock, struct wait *w)
+{
+	__u32 found = SPINS_MAX;
+
+	for (__u32 i = 0; i < SPINS_MAX; i++) {
+		if (i < cpu->depth && cpu->waits[i].lock == lock)
+			found = i;
+	}
+	if (found >= SPINS_MAX)
+		return false;
+	if (found + 1 < cpu->depth)
+		lost_add_n(unobserved, cpu->depth - found - 1);
+	cpu->depth = found;
+	*w = *spin_at(cpu, found);
+	return true;
+}
+
+/* A mutex is begun twice if the thread first spins and then sleeps: that is one wait. */
+static __always_inline void sleep_begin(const struct wait *w)
+{
+	struct sleep_key key = { .lock = w->lock, .task = bpf_get_current_task() };
+
+	if (!bpf_map_update_elem(&sleeps, &key, w, BPF_NOEXIST))
+		return;
+	if (!bpf_map_lookup_elem(&sleeps, &key))
+		lost_add(map_full);
+}
+
+static __always_inline bool sleep_end(__u64 lock, struct wait *w)
+{
+	struct sleep_key key = { .lock = lock, .task = bpf_get_current_task() };
+	struct wait *entry = bpf_map_lookup_elem(&sleeps, &key);
+
+	if (!entry)
+		return false;
+	*w = *entry;
+	bpf_map_delete_elem(&sleeps, &key);
+	return true;
+}
+
+static __always_inline int handle_begin(__u64 lock, __u32 flags)
+{
+	struct wait w = { .lock = lock, .flags = flags };
+	bool spins = (flags & LCB_F_SPIN) && !(flags & LCB_F_MUTEX);
+
+	w.wanted = (!targ_lock || lock == targ_lock) && task_current_wanted();
+	if (!w.wanted && !spins)
+		return 0;
+	w.since_ns = bpf_ktime_get_ns();
+	if (spins)
+		spin_begin(&w);
+	else
+		sleep_begin(&w);
+	return 0;
+}
+
+static __always_inline bool is_lock_code(__u64 address)
+{
+	return (address >= locks_begin && address < locks_end) ||
+	       (address >= sched_begin && address < sched_end);
+}
+
+/*
+ * The function that acquires the lock: the first one outside the code of locks, after the first one
+ * inside it. The functions before are those of tracing.
+ */
+static __always_inline __u64 find_caller(void *ctx, struct spins *cpu)
+{
+	long size = bpf_get_stack(ctx, cpu->frames, sizeof(cpu->frames), 0);
+	bool inside = !locks_end;
+
+	for (int i = 0; i < FRAMES_MAX; i++) {
+		__u64 address = cpu->frames[i];
+
+		if ((i + 1) * (long)sizeof(address) > size)
+			break;
+		if (is_lock_code(address))
+			inside = true;
+		else if (inside)
+			return address;
+	}
+	return 0;
+}
+
+static __always_inline void count_wait(void *ctx, struct spins *cpu, const struct wait *w, __u64 ns)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct table_key key = { .flags = w->flags };
+	struct table_value *value;
+
+	key.caller = find_caller(ctx, cpu);
+	if (by_lock)
+		key.lock = w->lock;
+	if (by_thread) {
+		key.pid = id >> 32;
+		key.tid = id;
+		bpf_get_current_comm(key.comm, sizeof(key.comm));
+	}
+	value = table_find(&key);
+	if (!value)
+		return;
+	table_add(value, count, 1);
+	table_add(value, total_ns, ns);
+	if (ns > value->max_ns)
+		value->max_ns = ns;
+}
+
+/* A wait that began before the tool started has no begin, and is not counted. */
+static __always_inline int handle_end(void *ctx, __u64 lock)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct spins *cpu = this_cpu();
+	struct wait w = {};
+
+	if (!cpu)
+		return 0;
+	if (!spin_end(cpu, lock, &w) && !sleep_end(lock, &w))
+		return 0;
+	if (w.wanted)
+		count_wait(ctx, cpu, &w, now_ns - w.since_ns);
+	return 0;
+}
+
+/* Attached in alphabetical order, so that the end of each observed begin is observed. */
+SEC("tp_btf/contention_end")
+int BPF_PROG(contention__btf__done, void *lock)
+{
+	return handle_end(ctx, (__u64)lock);
+}
+
+SEC("tp_btf/contention_begin")
+int BPF_PROG(contention__btf__start, void *lock, unsigned int flags)
+{
+	return handle_begin((__u64)lock, flags);
+}
+
+SEC("raw_tp/contention_end")
+int BPF_PROG(contention__raw__done, void *lock)
+{
+	return handle_end(ctx, (__u64)lock);
+}
+
+SEC("raw_tp/contention_begin")
+int BPF_PROG(contention__raw__start, void *lock, unsigned int flags)
+{
+	return handle_begin((__u64)lock, flags);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,184 @@
+// Package klockstat shows contention for locks of the kernel.
+package klockstat
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/source"
+	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/value"
+)
+
+//go:generate ../../scripts/bpf2go.sh klockstat.bpf.c
+
+type options struct {
+	Every     flags.Duration `flag:"interval,i" arg:"TIME" help:"time between reports, in seconds or with a unit as 500ms; one report at the end by default"`
+	Reset     bool           `flag:"reset,R" help:"each report contains only its interval, instead of all waits since the start"`
+	Caller    string         `flag:"caller,c" arg:"PREFIX" help:"only callers whose name begins with this text"`
+	Lock      string         `flag:"lock,L" arg:"LOCK" help:"only this lock: the name of a variable, or an address such as 0xffffffff82a3b4c0"`
+	Locks     bool           `flag:"by-lock" bpf:"by_lock" help:"separate rows for the locks of a caller, with their addresses"`
+	Thread    bool           `flag:"per-thread,P" bpf:"by_thread" help:"separate rows for threads"`
+	Rows      uint64         `flag:"locks,n" arg:"N" also:"rows" min:"1" help:"show only the first N rows of each report; default 99 in text"`
+	Sort      string         `flag:"sort,S" arg:"COLUMN" help:"sort by this column, greatest first (+COLUMN: least first); acq_total, acq_max and acq_count are total_ns, max_ns and count"`
+	Timestamp bool           `flag:"timestamp,T" help:"no effect, for compatibility: each report has its time"`
+}
+
+// key mirrors struct table_key.
+type key struct {
+	Caller, Lock    value.Address
+	Flags, PID, TID uint32
+	Comm            value.Comm
+	_               uint32
+}
+
+// counts mirrors struct table_value.
+type counts struct {
+	Count, TotalNs uint64
+	MaxNs          source.Max
+}
+
+type row struct {
+	Caller    string        `json:"caller" col:"Caller,width=32" help:"function that acquires the lock; its address without CAP_SYSLOG, 0x0 if it is unknown"`
+	Type      string        `json:"lock_type" col:"Type,width=14" help:"spinlock, rwlock, mutex, rwsem, percpu-rwsem, rt-mutex (also spinlocks with PREEMPT_RT) or semaphore; -read or -write follows"`
+	Lock      value.Address `json:"lock" col:"Lock,width=16" help:"address of the lock; absent without --by-lock"`
+	PID       uint32        `json:"pid" col:"PID,width=7" help:"process that waited, in the initial PID namespace; absent without --per-thread"`
+	TID       uint32        `json:"tid" col:"TID,width=7" help:"thread that waited; absent without --per-thread"`
+	Comm      value.Comm    `json:"comm" col:"COMM,width=16" help:"name of the thread; absent without --per-thread"`
+	AverageNs value.Micros  `json:"avg_ns" col:"Avg Wait (us),width=13,right" help:"mean time per wait; text shows microseconds"`
+	Count     uint64        `json:"count" col:"Count,width=8,right" help:"waits that ended"`
+	MaxNs     value.Micros  `json:"max_ns" col:"Max Wait (us),width=13,right" help:"longest wait; text shows microseconds"`
+	TotalNs   value.Micros  `json:"total_ns" col:"Total Wait (us),width=15,right" help:"sum of the waits, from contention_begin to contention_end, CLOCK_MONOTONIC; text shows microseconds"`
+}
+
+// Tool is the definition of klockstat.
+var Tool = tool.Define(tool.Spec{
+	Name:     "klockstat",
+	Category: "scheduler",
+	Summary:  "Kernel lock contention: time that threads wait for mutexes, semaphores and spinlocks, by caller",
+	Description: `Measures how long threads wait for locks of the kernel, by the function that acquires the lock: mutexes, read-write semaphores (rwsem), spinlocks, read-write locks, per-CPU semaphores and semaphores.
+
+A wait begins at the tracepoint contention_begin, when a lock is not free, and ends at contention_end, when it is acquired or the wait is given up. A lock that is free at once is not counted. A mutex for which a thread first spins and then sleeps is one wait. The time of sleeping waits includes the run queue latency.
+
+The kernel has these tracepoints from 5.19 on. With PREEMPT_RT, spinlocks sleep and have the type rt-mutex. An interrupt that waits for a spinlock belongs to the task that it interrupts.
+
+Waits that began before the tool started are not counted, nor those that have not ended when it stops. How long locks are held is not measured.`,
+	Peers: []string{
+		"Hold times (hld_ in -S) are not measured: the kernel has no tracepoints for them. Locks that are free at once are not counted either, so that an uncontended lock costs nothing.",
+		"Spinlocks, read-write locks and per-CPU semaphores are covered; the peers cover only mutexes and rwsems.",
+		"The caller is the function outside the code of locks. -s (stacks) does not exist; use offcputime for stack traces.",
+		"-p is --pid, -t is --tid and -d is --duration.",
+		"-n is --locks, as in BCC.",
+	},
+	Examples: []string{
+		"klockstat -d 10                   # ten seconds, by total time",
+		"klockstat -i 5 -R -S acq_max      # every five seconds, the longest waits first",
+		"klockstat -c ext4_ -P             # callers in ext4, by thread",
+		"klockstat -L cgroup_mutex         # one lock",
+	},
+	Object: loadBpf,
+	Tasks:  true,
+	Shorts: map[string]string{"pid": "p", "tid": "t", "duration": "d"},
+}, options{}, build)
+
+func build(o *options, env *tool.Env) (tool.Source, error) {
+	if strings.HasPrefix(strings.TrimPrefix(o.Sort, "+"), "hld_") {
+		return nil, fmt.Errorf("--sort %s: hold times are not measured; want acq_total, acq_max, acq_count or a column", o.Sort)
+	}
+	t := &source.Table[key, counts, row]{
+		Plan:       tool.Plan{Resolve: o.resolve, Keep: []system.Capability{system.CapSyslog}},
+		Rounds:     source.Rounds{Every: o.Every},
+		Ranking:    source.Ranking{Sort: o.Sort, Rows: o.Rows},
+		SortNames:  map[string]string{"acq_total": "total_ns", "acq_max": "max_ns", "acq_count": "count"},
+		TextRows:   99,
+		Cumulative: !o.Reset,
+		Columns:    []string{"caller", "lock_type", "avg_ns", "count", "max_ns", "total_ns"},
+		Label: func(k *key, _ *counts) row {
+			return row{Caller: env.KernelName(uint64(k.Caller)), Type: typeOf(k.Flags), Lock: k.Lock, PID: k.PID, TID: k.TID, Comm: k.Comm}
+		},
+		Fill: func(r *row, c *counts, _ time.Duration) {
+			r.Count, r.TotalNs, r.MaxNs = c.Count, value.Micros(c.TotalNs), value.Micros(c.MaxNs)
+			r.AverageNs = value.Micros(c.TotalNs / max(1, c.Count))
+		},
+	}
+	if o.Caller != "" {
+		t.Keep = func(r *row) bool { return strings.HasPrefix(r.Caller, o.Caller) }
+	}
+	o.arrange(t)
+	return t, nil
+}
+
+// arrange selects columns and their order.
+func (o *options) arrange(t *source.Table[key, counts, row]) {
+	if t.Sort == "" {
+		t.Sort = "total_ns"
+	}
+	if o.Locks {
+		t.Columns = append(t.Columns, "lock")
+	} else {
+		t.Off = append(t.Off, "lock")
+	}
+	if o.Thread {
+		t.Columns = append([]string{"pid", "tid", "comm"}, t.Columns...)
+	} else {
+		t.Off = append(t.Off, "pid", "tid", "comm")
+	}
+}
+
+// resolve looks up the lock and the addresses of the code of locks.
+func (o *options) resolve(p *tool.Plan, _ *tool.Kernel) error {
+	p.Variables = map[string]any{}
+	for variable, symbol := range map[string]string{
+		"locks_begin": "__lock_text_start", "locks_end": "__lock_text_end",
+		"sched_begin": "__sched_text_start", "sched_end": "__sched_text_end",
+	} {
+		address, err := system.KernelSymbol("/", symbol)
+		if err != nil {
+			p.Note("the caller is unknown, because the addresses of the code of locks cannot be read: " + err.Error())
+			break
+		}
+		p.Variables[variable] = address
+	}
+	if o.Lock == "" {
+		return nil
+	}
+	address, err := strconv.ParseUint(o.Lock, 0, 64)
+	if err != nil {
+		if address, err = system.KernelSymbol("/", o.Lock); err != nil {
+			return flags.Usage(fmt.Errorf("--lock: %w", err))
+		}
+	}
+	p.Variables["targ_lock"] = address
+	return nil
+}
+
+// typeOf returns the type of a lock from the flags of contention_begin (include/trace/events/lock.h).
+func typeOf(flags uint32) string {
+	const spin, read, write, rt, percpu, mutex = 1, 2, 4, 8, 16, 32
+	name := "semaphore"
+	switch {
+	case flags&mutex != 0:
+		name = "mutex"
+	case flags&percpu != 0:
+		name = "percpu-rwsem"
+	case flags&spin != 0 && flags&(read|write) != 0:
+		name = "rwlock"
+	case flags&spin != 0:
+		name = "spinlock"
+	case flags&rt != 0:
+		name = "rt-mutex"
+	case flags&(read|write) != 0:
+		name = "rwsem"
+	}
+	switch {
+	case flags&read != 0:
+		return name + "-read"
+	case flags&write != 0:
+		return name + "-write"
+	}
+	return name
+}
