@@ -4,6 +4,7 @@ package schedtest
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -322,6 +323,25 @@ func SteadyClock(t testing.TB) {
 	case "hpet", "acpi_pm", "refined-jiffies", "jiffies":
 		t.Skipf("counts compared, times not: the clock source is %s", source)
 	}
+}
+
+// Pressure returns the time in which a task waited for a CPU, as the mean of all CPUs weighted by the
+// time in which they were not idle (/proc/pressure/cpu). It skips the test in a kernel without it.
+func Pressure(t testing.TB) (waited time.Duration) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/pressure/cpu")
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EOPNOTSUPP) {
+		t.Skipf("the kernel does not measure pressure: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, total, _ := strings.Cut(string(text), "total=")
+	var us int64
+	if _, err := fmt.Sscan(total, &us); err != nil {
+		t.Fatalf("read pressure %q: %v", text, err)
+	}
+	return time.Duration(us) * time.Microsecond
 }
 
 // Near reports whether two times are equal within 5 % and the hidden time.

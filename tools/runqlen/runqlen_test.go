@@ -2,6 +2,7 @@ package runqlen
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"regexp"
@@ -110,6 +111,26 @@ func TestOccupancy(t *testing.T) {
 	}
 	if len(all.Rows) != 1 || all.Rows[0].Num("samples") < samples || all.Rows[0].Num("queued") < queued*0.9 {
 		t.Errorf("%v of all CPUs, want at least %v samples, %v queued", all.Rows, samples, queued)
+	}
+}
+
+// TestPressure runs a thread on each CPU, so that no CPU is idle, and compares the occupancy of all
+// CPUs with the share of time in which a task waited for a CPU, which the kernel measures.
+func TestPressure(t *testing.T) {
+	var all []*schedtest.Worker
+	for _, cpu := range schedtest.CPUs(t) {
+		all = append(all, schedtest.Start(t, cpu, nil))
+	}
+	var want float64
+	res := tooltest.JSON(t, Tool, []string{"-O", "-f", "499"}, func() {
+		before, at := schedtest.Pressure(t), time.Now()
+		schedtest.Spin(t, all, 500*time.Millisecond)
+		want = 100 * (schedtest.Pressure(t) - before).Seconds() / time.Since(at).Seconds()
+	})
+	got := res.Rows[0].Num("occupancy_percent")
+	t.Logf("a task waits in %.1f %% of the samples, the pressure is %.1f %%", got, want)
+	if math.Abs(got-want) > 15 {
+		t.Errorf("a task waits in %.1f %% of the samples, the pressure is %.1f %%", got, want)
 	}
 }
 
