@@ -43,6 +43,7 @@ import (
 	"github.com/corescope/corescope/tools/javagc"
 	"github.com/corescope/corescope/tools/klockstat"
 	"github.com/corescope/corescope/tools/kvmexit"
+	"github.com/corescope/corescope/tools/llcstat"
 	"github.com/corescope/corescope/tools/loads"
 	"github.com/corescope/corescope/tools/maps"
 	"github.com/corescope/corescope/tools/mdflush"
@@ -141,6 +142,7 @@ func All() []*tool.Tool {
 		javagc.Tool,
 		klockstat.Tool,
 		kvmexit.Tool,
+		llcstat.Tool,
 		loads.Tool,
 		maps.Tool,
 		mdflush.Tool,

@@ -344,7 +344,8 @@ func (o *Objects) attachProgram(name string) ([]link.Link, error) {
 	}
 	var l link.Link
 	if spec := o.spec.Programs[name]; spec.Type == ebpf.PerfEvent {
-		l, err = newSampler(prog, o.options.Sampling)
+		hook, _, _ := strings.Cut(name, "__")
+		l, err = newSampler(prog, hook, o.options.Sampling)
 	} else {
 		l, err = attach(spec, prog)
 	}

@@ -22,6 +22,8 @@ type Sampling struct {
 	Frequency, Period uint64
 	// CPUs are the CPUs to sample, all if empty.
 	CPUs []int
+	// Hardware maps hooks to events of hardware counters (PERF_COUNT_HW_*), which replace the clock.
+	Hardware map[string]uint64
 }
 
 // PerSecond returns the maximum number of samples per second of all CPUs together, 0 without
@@ -42,6 +44,7 @@ func (s Sampling) PerSecond() uint64 {
 type sampler struct {
 	link.Link // nil: only Close and Info are called
 	sampling  Sampling
+	attr      unix.PerfEventAttr
 	prog      *ebpf.Program
 	events    map[int]int // descriptors by CPU
 	cpus      *system.Hotplug
@@ -52,18 +55,34 @@ type sampler struct {
 // Info returns an error, because perf events are not BPF links.
 func (s *sampler) Info() (*link.Info, error) { return nil, ebpf.ErrNotSupported }
 
-func newSampler(prog *ebpf.Program, s Sampling) (*sampler, error) {
+// newSampler runs the program of a hook.
+func newSampler(prog *ebpf.Program, hook string, s Sampling) (*sampler, error) {
 	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create eventfd: %w", err)
 	}
-	p := &sampler{sampling: s, prog: prog, events: map[int]int{}, cpus: system.OpenHotplug(), stop: stop, done: make(chan struct{})}
+	p := &sampler{sampling: s, attr: s.attr(hook), prog: prog, events: map[int]int{}, cpus: system.OpenHotplug(), stop: stop, done: make(chan struct{})}
 	if err := p.open(); err != nil {
 		close(p.done)
 		return nil, errors.Join(err, p.Close())
 	}
 	go p.follow()
 	return p, nil
+}
+
+// attr returns the perf event of a hook.
+func (s Sampling) attr(hook string) unix.PerfEventAttr {
+	attr := unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+		Sample: s.Period,
+	}
+	if event, ok := s.Hardware[hook]; ok {
+		attr.Type, attr.Config = unix.PERF_TYPE_HARDWARE, event
+	}
+	if attr.Sample == 0 {
+		attr.Sample, attr.Bits = s.Frequency, unix.PerfBitFreq
+	}
+	return attr
 }
 
 func (p *sampler) open() error {
@@ -96,14 +115,10 @@ func (p *sampler) wanted() []int {
 }
 
 func (p *sampler) add(cpu int) error {
-	attr := unix.PerfEventAttr{
-		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
-		Sample: p.sampling.Period,
+	fd, err := unix.PerfEventOpen(&p.attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if isHardware := p.attr.Type == unix.PERF_TYPE_HARDWARE; isHardware && (err == unix.ENOENT || err == unix.EOPNOTSUPP) {
+		return fmt.Errorf("%w: this machine has no hardware counter (PMU) for the event, as most virtual machines", ErrUnsupported)
 	}
-	if attr.Sample == 0 {
-		attr.Sample, attr.Bits = p.sampling.Frequency, unix.PerfBitFreq
-	}
-	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("open perf event: %w", err)
 	}

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 )
 
 // HasTracepoint reports whether the kernel has a tracepoint, from its BTF and independent of the
@@ -55,3 +57,17 @@ func inKernel(t testing.TB, name string, typ any) bool {
 // Forced reports whether this run forces an attach type (test/kernels). The tool can then miss
 // events that it observes with another attach type.
 func Forced() bool { return strings.Contains(os.Getenv(argsEnv), "--hook ") }
+
+// HasHardwareCounter reports whether this machine counts an event (PERF_COUNT_HW_*) in hardware.
+func HasHardwareCounter(t testing.TB, event uint64) bool {
+	t.Helper()
+	Root(t)
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_HARDWARE, Config: event, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{}))}
+	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err == nil {
+		unix.Close(fd)
+	} else if err != unix.ENOENT && err != unix.EOPNOTSUPP {
+		t.Fatalf("open perf event: %v", err)
+	}
+	return err == nil
+}

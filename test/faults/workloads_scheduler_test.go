@@ -1,6 +1,13 @@
 package faults
 
-import "strconv"
+import (
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
 
 // schedulerWorkloads returns the workloads of tools that observe the scheduler.
 func schedulerWorkloads() map[string]workload {
@@ -18,6 +25,9 @@ func schedulerWorkloads() map[string]workload {
 		"cpuwalk": {
 			place: missing, job: "spin", n: 1000, storm: "spin", storms: 2000, fits: true, samples: 99, column: "count", args: byTID(),
 		},
+		"llcstat": {
+			place: hardwareCounters, job: "spin", n: 1000, storm: "spin", storms: 2000, machine: true, column: "references", args: byTID("-c", "10000"),
+		},
 		"loads": {
 			place: missing, job: "nothing", storm: "nothing", machine: true, args: none("0.1"),
 		},
@@ -31,4 +41,14 @@ func schedulerWorkloads() map[string]workload {
 			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, fits: true, left: inAnyWay, args: byTID("0"),
 		},
 	}
+}
+
+// hardwareCounters skips the test on a machine that does not count references to the last-level
+// cache.
+func hardwareCounters(t testing.TB) string {
+	t.Helper()
+	if !tooltest.HasHardwareCounter(t, unix.PERF_COUNT_HW_CACHE_REFERENCES) {
+		t.Skip("this machine has no hardware counter for references to the last-level cache")
+	}
+	return missing(t)
 }
