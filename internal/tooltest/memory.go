@@ -23,6 +23,9 @@ func MemoryCgroup(t testing.TB, name string, limit int64) (dir, path string) {
 		dir = Cgroup(t, "memory", name)
 		write("memory.use_hierarchy", "1") // before 5.11 the limit otherwise ignores nested cgroups
 		write("memory.limit_in_bytes", bytes)
+		if _, err := os.Stat(filepath.Join(dir, "memory.memsw.limit_in_bytes")); err == nil {
+			write("memory.memsw.limit_in_bytes", bytes)
+		}
 		return dir, "/" + name
 	}
 	dir = Cgroup(t, "cgroup2", name)

@@ -105,6 +105,8 @@ Victims are traced at oom:mark_victim, in the context of the triggering task. If
 
 What ran out of memory is read from the argument of the kernel function out_of_memory(), if that can be traced (hook oom; see --explain). Otherwise pages and order are not available. The cgroup that reached its limit, and the limit, are then known only in kernels with CONFIG_MEMCG_V1, where the cgroup is locked meanwhile.
 
+The sizes of the victim's memory are exact at the time of the mark. Those in the kernel log can differ by some pages per CPU.
+
 The load averages are read by corescope when it reads the event, usually within milliseconds.`,
 	Peers: []string{
 		"Each victim has a row. libbpf-tools and BCC show one process per call of oom_kill_process, also if it was already exiting, and miss the other processes of a cgroup that is killed as a whole.",

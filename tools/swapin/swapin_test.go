@@ -101,9 +101,12 @@ func place(t *testing.T, name string) string {
 	}
 	addSwap(t)
 	dir, _ := tooltest.MemoryCgroup(t, name, limit)
-	file := filepath.Join(dir, "memory.swap.max")
-	if _, err := os.Stat(file); err == nil {
-		if err := os.WriteFile(file, []byte("max"), 0); err != nil {
+	for name, unlimited := range map[string]string{"memory.swap.max": "max", "memory.memsw.limit_in_bytes": "-1"} {
+		file := filepath.Join(dir, name)
+		if _, err := os.Stat(file); err != nil {
+			continue // of the other cgroup version
+		}
+		if err := os.WriteFile(file, []byte(unlimited), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
