@@ -98,7 +98,7 @@ Compactions are traced at compaction:mm_compaction_begin and _end, in the contex
 A compaction that has not ended at the end of the run has no row. The summary has the number of these (in_progress), and of those that had begun before the run (unseen_begins).`,
 	Peers: []string{
 		"ZONE is the name in /proc/zoneinfo, such as Normal; BCC shows ZONE_NORMAL.",
-		"FRAGIDX is computed from the free blocks of the zone at the start; BCC needs a kprobe for it, and shows the value of the last check, which can be of another zone.",
+		"FRAGIDX is computed from the free blocks of the zone at the start; BCC reads it from fragmentation_index(), which needs kprobes, and which the kernel calls only for high orders.",
 		"Watermarks include the boost, as the kernel applies it.",
 	},
 	Examples: []string{

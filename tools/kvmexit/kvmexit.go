@@ -56,7 +56,7 @@ Exits are counted at kvm:kvm_exit, in the context of the thread that runs the vC
 
 With --pid and without --alltids, all vCPUs of the process are added.`,
 	Peers: []string{
-		"Reasons of arm64 are named; BCC supports x86 only. Reasons without a name are hexadecimal numbers.",
+		"Reasons without a name are shown as hexadecimal numbers.",
 		"-T is --tid, which can be given several times. -m is accepted and ignored: no processing is needed at the end. -d is not supported.",
 		"The rows of a run with --tid or --vcpu have the thread too.",
 	},

@@ -111,7 +111,7 @@ The load averages are read by corescope when it reads the event, usually within 
 	Peers: []string{
 		"Each victim has a row. libbpf-tools and BCC show one process per call of oom_kill_process, also if it was already exiting, and miss the other processes of a cgroup that is killed as a whole.",
 		"PAGES is the same number as in the peers: what the kernel could use in total, not what the victim used.",
-		"The peers need kprobes. Here only PAGES needs a traceable function.",
+		"The peers need kprobes. Here only PAGES and ORDER need a traceable function.",
 		"Text has columns instead of a sentence.",
 	},
 	Examples: []string{

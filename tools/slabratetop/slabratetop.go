@@ -41,7 +41,7 @@ Memory from kmalloc() is not counted, although it comes from caches named kmallo
 
 Task filters select by the current task. In an interrupt that is an arbitrary one.`,
 	Peers: []string{
-		"Kernel 6.10 and later are supported: there libbpf-tools and BCC need kmem_cache_alloc_noprof, and miss kmem_cache_alloc_node and kmem_cache_alloc_lru, by which most inodes and directory entries are allocated.",
+		"Allocations for a NUMA node (kmem_cache_alloc_node), and of inodes and directory entries (kmem_cache_alloc_lru), are counted; libbpf-tools traces kmem_cache_alloc only.",
 		"--sort accepts name, count and size, and the names of columns.",
 		"JSON and CSV have all rows; --rows (20 in text) limits them too if given.",
 	},
