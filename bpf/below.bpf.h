@@ -17,9 +17,13 @@ const volatile __u64 targ_dir_inodes[BELOW_MAX] = {};
 const volatile __u32 targ_dir_mount_devs[BELOW_MAX] = {};
 const volatile __u32 targ_dir_devs[BELOW_MAX] = {};
 
-/* Returns the index of the directory, or -1 for any other one. */
-static __always_inline int below_index(struct inode *inode)
+/*
+ * Returns the index of the directory with the inode at this address, or -1 for any other one. It is
+ * a global function, so that the verifier checks it once, and not for each level of the path.
+ */
+__noinline int below_index(__u64 address)
 {
+	struct inode *inode = (void *)address;
 	__u64 number = BPF_CORE_READ(inode, i_ino);
 
 	for (int i = 0; i < BELOW_MAX; i++) {
@@ -44,7 +48,7 @@ static __always_inline int below_find(struct dentry *dentry)
 
 	for (int i = 0; i < BELOW_DEPTH_MAX; i++) {
 		parent = BPF_CORE_READ(dentry, d_parent);
-		index = below_index(BPF_CORE_READ(parent, d_inode));
+		index = below_index((__u64)BPF_CORE_READ(parent, d_inode));
 		if (index >= 0 || parent == dentry)
 			return index;
 		dentry = parent;

@@ -23,6 +23,7 @@ const (
 	bpfMapTargMntnsMap     = "targ_mntns_map"
 	bpfProgExitBtf         = "exit__btf"
 	bpfProgExitRaw         = "exit__raw"
+	bpfProgExitTp          = "exit__tp"
 	bpfVarCountEpoch       = "count_epoch"
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarTableEmpty       = "table_empty"
@@ -89,6 +90,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	ExitBtf *ebpf.ProgramSpec `ebpf:"exit__btf"`
 	ExitRaw *ebpf.ProgramSpec `ebpf:"exit__raw"`
+	ExitTp  *ebpf.ProgramSpec `ebpf:"exit__tp"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -197,12 +199,14 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	ExitBtf *ebpf.Program `ebpf:"exit__btf"`
 	ExitRaw *ebpf.Program `ebpf:"exit__raw"`
+	ExitTp  *ebpf.Program `ebpf:"exit__tp"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.ExitBtf,
 		p.ExitRaw,
+		p.ExitTp,
 	)
 }
 
