@@ -49,7 +49,7 @@ func fileWorkloads() map[string]workload {
 			place: missing, job: "fsync nothing", n: 500, storm: "fsync nothing", storms: 60_000, args: byPID(),
 		},
 		"writeback": {
-			place: cleanDisk, job: "sync clean", n: 100, storm: "sync clean", storms: 2000, fits: true, args: onDisk,
+			place: ownDisk, job: "write back", n: 100, storm: "write back", storms: 1000, fits: true, machine: true, args: onDisk,
 		},
 	}
 }
@@ -62,7 +62,7 @@ func fileJobs() map[string]func(n int, place string) (int, error) {
 		"open another":  opensOthers,
 		"remove":        removes,
 		"stat":          stats,
-		"sync clean":    syncs,
+		"write back":    writesBack,
 		"unmount":       unmounts,
 	}
 }
@@ -129,26 +129,25 @@ func missingTraced(t testing.TB) string {
 	return missing(t)
 }
 
-// cleanDisk mounts a file system on a disk of its own, and returns a directory without modified
-// files.
-func cleanDisk(t testing.TB) string {
+// ownDisk mounts a file system on a disk of its own and returns a file in it.
+func ownDisk(t testing.TB) string {
 	t.Helper()
 	mounts := tooltest.NewMounts(t)
-	path := mounts.At(mounts.MountExt4(t))
-	if _, err := syncs(1, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return filepath.Join(mounts.At(mounts.MountExt4(t)), "file")
 }
 
-// syncs calls syncfs. Without modified files, the kernel writes back once each time.
-func syncs(n int, path string) (int, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// writesBack modifies a file and writes it to disk. The kernel decides in how many runs.
+func writesBack(n int, path string) (int, error) {
+	fd, err := unix.Open(path, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return 0, err
 	}
 	defer unix.Close(fd)
+	page := make([]byte, 4096)
 	for i := range n {
+		if _, err := unix.Pwrite(fd, page, 0); err != nil {
+			return i, err
+		}
 		if err := unix.Syncfs(fd); err != nil {
 			return i, err
 		}
@@ -156,11 +155,11 @@ func syncs(n int, path string) (int, error) {
 	return n, nil
 }
 
-// onDisk selects the runs that wait for the disk of the load.
+// onDisk selects the runs that write to the disk of the load.
 func onDisk(l *load) []string {
 	var st unix.Stat_t
 	_ = unix.Stat(l.place, &st) // the load has opened it
-	return []string{"--filter", fmt.Sprintf(`sync_all and device == "%d:%d"`, unix.Major(st.Dev), unix.Minor(st.Dev))}
+	return []string{"--filter", fmt.Sprintf(`device == "%d:%d"`, unix.Major(st.Dev), unix.Minor(st.Dev))}
 }
 
 // opensOthers opens files that do not exist, each with a name that was never looked up.

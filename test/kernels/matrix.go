@@ -78,9 +78,13 @@ var toolNeeds = map[string]needs{
 	"mdflush":     {modules: []string{"loop", "md_mod", "raid0"}},
 	"biotop":      {modules: []string{"loop"}},
 	"cachestat":   {modules: []string{"loop"}},
+	"cachetop":    {modules: []string{"loop"}},
+	"dcsnoop":     {explain: []string{"-a"}},
+	"dirtop":      {args: "-d /"},
 	"maps":        {modules: []string{"loop", "crc32c_generic", "btrfs"}},
 	"memleak":     {explain: []string{"--pid 1", "--percpu"}},
 	"syscount":    {explain: []string{"--latency"}},
+	"writeback":   {modules: []string{"loop", "crc32c_generic", "ext4"}},
 }
 
 // suites are the tests below test/ that do not belong to a tool. They run only if TOOLS names them:
