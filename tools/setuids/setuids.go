@@ -104,6 +104,7 @@ Calls are traced at raw_syscalls:sys_enter and sys_exit. A set-user-ID program c
 		"setreuid, the calls for groups, and the calls of 32-bit tasks are traced; bpftrace traces setuid, setresuid and setfsuid of 64-bit tasks.",
 		"UID is the user ID after the call; bpftrace shows the one before it (old_real_id).",
 	},
+	Overhead: "The programs at the start and at the end of system calls took 73 and 60 ns per call, of which about 20 each are the measurement (1.6 million calls on a busy machine, --stats).",
 	Examples: []string{
 		"setuids                                     # all calls",
 		"setuids -x                                  # failed calls",

@@ -114,6 +114,7 @@ With -k, or as killsnoop, the tool shows the calls that send signals, when they 
 		"The sender of a signal from an interrupt is unknown; libbpf-tools shows the interrupted task.",
 		"killsnoop of the peers traces kill, tkill and tgkill, of 64-bit tasks; TPID of tgkill is here the process.",
 	},
+	Overhead: "With -k, the program at the end of system calls took 84 ns per call, of which about 20 are the measurement (1.7 million calls on a busy machine, --stats). Without -k, only signals cost time.",
 	Examples: []string{
 		"sigsnoop                          # all signals",
 		"sigsnoop -n -s KILL,TERM          # who ends processes",
