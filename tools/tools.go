@@ -87,6 +87,7 @@ import (
 	"github.com/corescope/corescope/tools/tcpretrans"
 	"github.com/corescope/corescope/tools/tcprtt"
 	"github.com/corescope/corescope/tools/tcpstates"
+	"github.com/corescope/corescope/tools/tcpsubnet"
 	"github.com/corescope/corescope/tools/tcpsynbl"
 	"github.com/corescope/corescope/tools/tcptop"
 	"github.com/corescope/corescope/tools/tcptracer"
@@ -186,6 +187,7 @@ func All() []*tool.Tool {
 		tcpretrans.Tool,
 		tcprtt.Tool,
 		tcpstates.Tool,
+		tcpsubnet.Tool,
 		tcpsynbl.Tool,
 		tcptop.Tool,
 		tcptracer.Tool,

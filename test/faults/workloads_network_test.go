@@ -33,6 +33,10 @@ func networkWorkloads() map[string]workload {
 				return []string{"-p", strconv.Itoa(receivingPort), "--netns-id", netNSOf(l.pid)}
 			},
 		},
+		"tcpsubnet": {
+			place: missing, job: "send", n: 500, storm: "send", storms: 50_000, column: "tx_bytes",
+			args: func(l *load) []string { return []string{"--pid", strconv.Itoa(l.pid)} },
+		},
 		"tcpsynbl": {
 			place: missing, job: "connect", n: 100, storm: "connect", storms: 5000, first: "own network",
 			args: func(l *load) []string { return []string{"--netns-id", netNSOf(l.pid)} },
