@@ -90,9 +90,14 @@ Requests that fail are included, and also counted as errors. A request that comp
 }, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
-	plan, err := blockio.Options{Disk: o.Disk}.Plan(env)
+	plan, err := blockio.Options{}.Plan(env)
 	if err != nil {
 		return nil, err
+	}
+	if o.Disk != "" {
+		if plan.Variables["targ_dev"], err = env.Disks.Dev(o.Disk); err != nil {
+			return nil, fmt.Errorf("argument dev: %w", err)
+		}
 	}
 	start := map[string]bpfStart{"on-device": bpfStartSTART_ISSUE, "after-rq-alloc": bpfStartSTART_AFTER_ALLOC, "from-rq-alloc": bpfStartSTART_FROM_ALLOC}[o.Which]
 	plan.Variables["targ_start"] = uint32(start)

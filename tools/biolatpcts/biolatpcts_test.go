@@ -127,6 +127,24 @@ func TestAllocTime(t *testing.T) {
 	}
 }
 
+// TestDevice names the disk by its number and by its path, and a disk that does not exist.
+func TestDevice(t *testing.T) {
+	l := tooltest.NewLoop(t, 0)
+	number, err := os.ReadFile(filepath.Join("/sys/block", l.Name, "dev"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, disk := range []string{strings.TrimSpace(string(number)), l.Path} {
+		res := tooltest.JSONUndisturbed(t, Tool, []string{"-i", "-1", disk}, func() { tooltest.ReadBlocks(t, l.Dev, 10) })
+		if len(res.Histograms) != 1 || res.Histograms[0].Num("count") != 10 {
+			t.Errorf("%s: %v", disk, res.Histograms)
+		}
+	}
+	for _, disk := range []string{"nosuchdisk", "4095:1048575"} {
+		tooltest.Fails(t, Tool, []string{disk}, tool.ExitUsage, "argument dev: find disk")
+	}
+}
+
 func TestText(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
 	out := tooltest.TextUndisturbed(t, Tool, []string{"-p", "50,99.90", l.Name}, func() { tooltest.ReadBlocks(t, l.Dev, 25) })

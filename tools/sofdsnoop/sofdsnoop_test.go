@@ -63,7 +63,7 @@ func pass(t testing.TB, from, to int, fds ...int) []int {
 	return got
 }
 
-// TestPass passes a file, a pipe and a socket, with other messages before and after them.
+// TestPass passes a file, a pipe and a socket, after a message without descriptors.
 func TestPass(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "passed"))
 	if err != nil {
@@ -99,6 +99,40 @@ func TestPass(t *testing.T) {
 		}
 		want["path"], want["inode"], want["pid"], want["comm"] = paths[n], inode(t, sent[n]), os.Getpid(), tcptest.Comm()
 		tcptest.Fields(t, fmt.Sprint("row ", i), r, want)
+	}
+}
+
+// TestControlMessages passes a descriptor with another control message before it.
+func TestControlMessages(t *testing.T) {
+	a, b := pair(t)
+	if err := unix.SetsockoptInt(b, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		t.Fatal(err)
+	}
+	res := tooltest.JSON(t, Tool, []string{"-p", me()}, func() {
+		control := unix.UnixCredentials(&unix.Ucred{Pid: int32(os.Getpid()), Uid: uint32(os.Getuid()), Gid: uint32(os.Getgid())})
+		if err := unix.Sendmsg(a, []byte("x"), append(control, unix.UnixRights(a, b)...), nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		oob := make([]byte, 256)
+		_, n, _, _, err := unix.Recvmsg(b, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages, err := unix.ParseSocketControlMessage(oob[:n])
+		if err != nil || len(messages) != 2 {
+			t.Fatalf("control messages %v: %v", messages, err)
+		}
+		got, _ := unix.ParseUnixRights(&messages[1])
+		for _, fd := range got {
+			unix.Close(fd)
+		}
+	})
+	var actions []string
+	for _, r := range res.Events {
+		actions = append(actions, r.Str("action"))
+	}
+	if strings.Join(actions, " ") != "SEND SEND RECV RECV" {
+		t.Errorf("rows %v", res.Events)
 	}
 }
 
