@@ -281,7 +281,9 @@ static __noinline int send_message(void *ctx, const struct sock *sk, const struc
 	s->event.sock = (__u64)sk;
 	s->event.is_send = is_send;
 	s->event.is_tcp = BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
-	event_send(ctx, s, sizeof(s->event) + size, s->event.task.time_ns);
+	barrier_var(size); /* old verifiers lose the bound when the register is spilled */
+	if (size <= DNS_MAX)
+		event_send(ctx, s, sizeof(s->event) + size, s->event.task.time_ns);
 out:
 	scratch_end();
 	return 0;
