@@ -102,10 +102,13 @@ func mountAll(isHybrid bool) error {
 	return nil
 }
 
-// load loads modules in order. Modules that are loaded already remain.
+// load loads modules in order. Modules that are loaded already remain, and those for a processor or
+// device that the machine does not have are omitted.
 func load(modules []plan.Module) error {
 	for _, m := range modules {
-		if err := loadFile("/modules/"+m.File, m.Params); err != nil && err != unix.EEXIST {
+		switch err := loadFile("/modules/"+m.File, m.Params); err {
+		case nil, unix.EEXIST, unix.ENODEV, unix.EOPNOTSUPP:
+		default:
 			return fmt.Errorf("load module %s %s: %w", m.File, m.Params, err)
 		}
 	}
