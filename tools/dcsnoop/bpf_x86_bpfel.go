@@ -23,6 +23,7 @@ const (
 	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgEndedBtf         = "ended__btf"
 	bpfProgEndedRaw         = "ended__raw"
+	bpfProgEndedTp          = "ended__tp"
 	bpfProgFastFentry       = "fast__fentry"
 	bpfProgFastKprobe       = "fast__kprobe"
 	bpfProgSlowFentry       = "slow__fentry"
@@ -92,6 +93,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	EndedBtf        *ebpf.ProgramSpec `ebpf:"ended__btf"`
 	EndedRaw        *ebpf.ProgramSpec `ebpf:"ended__raw"`
+	EndedTp         *ebpf.ProgramSpec `ebpf:"ended__tp"`
 	FastFentry      *ebpf.ProgramSpec `ebpf:"fast__fentry"`
 	FastKprobe      *ebpf.ProgramSpec `ebpf:"fast__kprobe"`
 	SlowFentry      *ebpf.ProgramSpec `ebpf:"slow__fentry"`
@@ -201,6 +203,7 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	EndedBtf        *ebpf.Program `ebpf:"ended__btf"`
 	EndedRaw        *ebpf.Program `ebpf:"ended__raw"`
+	EndedTp         *ebpf.Program `ebpf:"ended__tp"`
 	FastFentry      *ebpf.Program `ebpf:"fast__fentry"`
 	FastKprobe      *ebpf.Program `ebpf:"fast__kprobe"`
 	SlowFentry      *ebpf.Program `ebpf:"slow__fentry"`
@@ -212,6 +215,7 @@ func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.EndedBtf,
 		p.EndedRaw,
+		p.EndedTp,
 		p.FastFentry,
 		p.FastKprobe,
 		p.SlowFentry,

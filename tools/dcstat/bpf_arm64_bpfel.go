@@ -23,6 +23,7 @@ const (
 	bpfMapTotals           = "totals"
 	bpfProgEndedBtf        = "ended__btf"
 	bpfProgEndedRaw        = "ended__raw"
+	bpfProgEndedTp         = "ended__tp"
 	bpfProgFastFentry      = "fast__fentry"
 	bpfProgFastKprobe      = "fast__kprobe"
 	bpfProgSlowFentry      = "slow__fentry"
@@ -89,6 +90,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	EndedBtf        *ebpf.ProgramSpec `ebpf:"ended__btf"`
 	EndedRaw        *ebpf.ProgramSpec `ebpf:"ended__raw"`
+	EndedTp         *ebpf.ProgramSpec `ebpf:"ended__tp"`
 	FastFentry      *ebpf.ProgramSpec `ebpf:"fast__fentry"`
 	FastKprobe      *ebpf.ProgramSpec `ebpf:"fast__kprobe"`
 	SlowFentry      *ebpf.ProgramSpec `ebpf:"slow__fentry"`
@@ -192,6 +194,7 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	EndedBtf        *ebpf.Program `ebpf:"ended__btf"`
 	EndedRaw        *ebpf.Program `ebpf:"ended__raw"`
+	EndedTp         *ebpf.Program `ebpf:"ended__tp"`
 	FastFentry      *ebpf.Program `ebpf:"fast__fentry"`
 	FastKprobe      *ebpf.Program `ebpf:"fast__kprobe"`
 	SlowFentry      *ebpf.Program `ebpf:"slow__fentry"`
@@ -203,6 +206,7 @@ func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.EndedBtf,
 		p.EndedRaw,
+		p.EndedTp,
 		p.FastFentry,
 		p.FastKprobe,
 		p.SlowFentry,

@@ -35,6 +35,7 @@ const (
 	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgGoneBtf          = "gone__btf"
 	bpfProgGoneRaw          = "gone__raw"
+	bpfProgGoneTp           = "gone__tp"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
@@ -101,6 +102,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	GoneBtf *ebpf.ProgramSpec `ebpf:"gone__btf"`
 	GoneRaw *ebpf.ProgramSpec `ebpf:"gone__raw"`
+	GoneTp  *ebpf.ProgramSpec `ebpf:"gone__tp"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -209,12 +211,14 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	GoneBtf *ebpf.Program `ebpf:"gone__btf"`
 	GoneRaw *ebpf.Program `ebpf:"gone__raw"`
+	GoneTp  *ebpf.Program `ebpf:"gone__tp"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.GoneBtf,
 		p.GoneRaw,
+		p.GoneTp,
 	)
 }
 

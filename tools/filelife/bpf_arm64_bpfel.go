@@ -25,6 +25,7 @@ const (
 	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgCreateBtf        = "create__btf"
 	bpfProgCreateRaw        = "create__raw"
+	bpfProgCreateTp         = "create__tp"
 	bpfProgDeleteFentry     = "delete__fentry"
 	bpfProgDeleteKprobe     = "delete__kprobe"
 	bpfProgReplaceFentry    = "replace__fentry"
@@ -94,6 +95,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	CreateBtf     *ebpf.ProgramSpec `ebpf:"create__btf"`
 	CreateRaw     *ebpf.ProgramSpec `ebpf:"create__raw"`
+	CreateTp      *ebpf.ProgramSpec `ebpf:"create__tp"`
 	DeleteFentry  *ebpf.ProgramSpec `ebpf:"delete__fentry"`
 	DeleteKprobe  *ebpf.ProgramSpec `ebpf:"delete__kprobe"`
 	ReplaceFentry *ebpf.ProgramSpec `ebpf:"replace__fentry"`
@@ -210,6 +212,7 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	CreateBtf     *ebpf.Program `ebpf:"create__btf"`
 	CreateRaw     *ebpf.Program `ebpf:"create__raw"`
+	CreateTp      *ebpf.Program `ebpf:"create__tp"`
 	DeleteFentry  *ebpf.Program `ebpf:"delete__fentry"`
 	DeleteKprobe  *ebpf.Program `ebpf:"delete__kprobe"`
 	ReplaceFentry *ebpf.Program `ebpf:"replace__fentry"`
@@ -220,6 +223,7 @@ func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.CreateBtf,
 		p.CreateRaw,
+		p.CreateTp,
 		p.DeleteFentry,
 		p.DeleteKprobe,
 		p.ReplaceFentry,

@@ -100,6 +100,14 @@ int BPF_PROG(create__raw, struct pt_regs *regs, long ret)
 	return NOT_PREEMPTED(handle_open(regs, syscall_nr(regs), syscall_is_compat(regs), ret));
 }
 
+SEC("tp/raw_syscalls/sys_exit")
+int create__tp(struct trace_event_raw_sys_exit *ctx)
+{
+	struct pt_regs *regs = syscall_regs();
+
+	return handle_open(regs, syscall_number(ctx->id), syscall_is_compat(regs), ctx->ret);
+}
+
 /* The mount may have been removed: then its memory belongs to something else. */
 static __always_inline bool mount_is_of(const struct vfsmount *mnt, const struct dentry *dentry)
 {

@@ -26,6 +26,7 @@ const (
 	bpfMapTargMntnsMap         = "targ_mntns_map"
 	bpfProgEndedBtf            = "ended__btf"
 	bpfProgEndedRaw            = "ended__raw"
+	bpfProgEndedTp             = "ended__tp"
 	bpfProgFunctionFentryBegin = "function__fentry__begin"
 	bpfProgFunctionFentryEnd   = "function__fentry__end"
 	bpfProgFunctionKprobeBegin = "function__kprobe__begin"
@@ -34,6 +35,8 @@ const (
 	bpfProgSyscallBtfExit      = "syscall__btf__exit"
 	bpfProgSyscallRawEnter     = "syscall__raw__enter"
 	bpfProgSyscallRawExit      = "syscall__raw__exit"
+	bpfProgSyscallTpEnter      = "syscall__tp__enter"
+	bpfProgSyscallTpExit       = "syscall__tp__exit"
 	bpfVarEventLastWakeupNs    = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer      = "event_perf_buffer"
 	bpfVarEventType            = "event_type"
@@ -103,6 +106,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	EndedBtf            *ebpf.ProgramSpec `ebpf:"ended__btf"`
 	EndedRaw            *ebpf.ProgramSpec `ebpf:"ended__raw"`
+	EndedTp             *ebpf.ProgramSpec `ebpf:"ended__tp"`
 	FunctionFentryBegin *ebpf.ProgramSpec `ebpf:"function__fentry__begin"`
 	FunctionFentryEnd   *ebpf.ProgramSpec `ebpf:"function__fentry__end"`
 	FunctionKprobeBegin *ebpf.ProgramSpec `ebpf:"function__kprobe__begin"`
@@ -111,6 +115,8 @@ type bpfProgramSpecs struct {
 	SyscallBtfExit      *ebpf.ProgramSpec `ebpf:"syscall__btf__exit"`
 	SyscallRawEnter     *ebpf.ProgramSpec `ebpf:"syscall__raw__enter"`
 	SyscallRawExit      *ebpf.ProgramSpec `ebpf:"syscall__raw__exit"`
+	SyscallTpEnter      *ebpf.ProgramSpec `ebpf:"syscall__tp__enter"`
+	SyscallTpExit       *ebpf.ProgramSpec `ebpf:"syscall__tp__exit"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -234,6 +240,7 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	EndedBtf            *ebpf.Program `ebpf:"ended__btf"`
 	EndedRaw            *ebpf.Program `ebpf:"ended__raw"`
+	EndedTp             *ebpf.Program `ebpf:"ended__tp"`
 	FunctionFentryBegin *ebpf.Program `ebpf:"function__fentry__begin"`
 	FunctionFentryEnd   *ebpf.Program `ebpf:"function__fentry__end"`
 	FunctionKprobeBegin *ebpf.Program `ebpf:"function__kprobe__begin"`
@@ -242,12 +249,15 @@ type bpfPrograms struct {
 	SyscallBtfExit      *ebpf.Program `ebpf:"syscall__btf__exit"`
 	SyscallRawEnter     *ebpf.Program `ebpf:"syscall__raw__enter"`
 	SyscallRawExit      *ebpf.Program `ebpf:"syscall__raw__exit"`
+	SyscallTpEnter      *ebpf.Program `ebpf:"syscall__tp__enter"`
+	SyscallTpExit       *ebpf.Program `ebpf:"syscall__tp__exit"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.EndedBtf,
 		p.EndedRaw,
+		p.EndedTp,
 		p.FunctionFentryBegin,
 		p.FunctionFentryEnd,
 		p.FunctionKprobeBegin,
@@ -256,6 +266,8 @@ func (p *bpfPrograms) Close() error {
 		p.SyscallBtfExit,
 		p.SyscallRawEnter,
 		p.SyscallRawExit,
+		p.SyscallTpEnter,
+		p.SyscallTpExit,
 	)
 }
 

@@ -32,6 +32,7 @@ const (
 	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgStatBtf          = "stat__btf"
 	bpfProgStatRaw          = "stat__raw"
+	bpfProgStatTp           = "stat__tp"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
@@ -99,6 +100,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	StatBtf *ebpf.ProgramSpec `ebpf:"stat__btf"`
 	StatRaw *ebpf.ProgramSpec `ebpf:"stat__raw"`
+	StatTp  *ebpf.ProgramSpec `ebpf:"stat__tp"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -209,12 +211,14 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	StatBtf *ebpf.Program `ebpf:"stat__btf"`
 	StatRaw *ebpf.Program `ebpf:"stat__raw"`
+	StatTp  *ebpf.Program `ebpf:"stat__tp"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.StatBtf,
 		p.StatRaw,
+		p.StatTp,
 	)
 }
 
