@@ -20,6 +20,7 @@ import (
 	"github.com/corescope/corescope/tools/capable"
 	"github.com/corescope/corescope/tools/compactsnoop"
 	"github.com/corescope/corescope/tools/cpudist"
+	"github.com/corescope/corescope/tools/cpufreq"
 	"github.com/corescope/corescope/tools/cpuunclaimed"
 	"github.com/corescope/corescope/tools/cpuwalk"
 	"github.com/corescope/corescope/tools/dcsnoop"
@@ -120,6 +121,7 @@ func All() []*tool.Tool {
 		capable.Tool,
 		compactsnoop.Tool,
 		cpudist.Tool,
+		cpufreq.Tool,
 		cpuunclaimed.Tool,
 		cpuwalk.Tool,
 		dcsnoop.Tool,

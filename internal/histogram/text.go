@@ -50,7 +50,7 @@ func (h *Histogram) AppendText(dst []byte) []byte {
 }
 
 // AppendSlots is AppendText for small integers: it appends a line per slot, which below 32 is a line
-// per value, in the layout of libbpf-tools for linear histograms. name is the name of the values.
+// per value, and none before the first value if that is 32 or more, in the layout of libbpf-tools for linear histograms. name is the name of the values.
 func (h *Histogram) AppendSlots(dst []byte, name string) []byte {
 	if len(h.cells) > 0 {
 		dst = h.appendSlots(dst, name)
@@ -72,8 +72,12 @@ func (h *Histogram) appendSlots(dst []byte, name string) []byte {
 	}
 	l := newLayout(nil, maxCount)
 	dst = fmt.Appendf(dst, "     %-13s : %-*s distribution\n", name, l.count, "count")
-	for slot, count := range counts {
-		lo, hi := h.unit.Bounds(slot)
+	first := 0
+	if h.cells[0].slot >= 32 { // the first values are far from 0
+		first = h.cells[0].slot
+	}
+	for slot, count := range counts[first:] {
+		lo, hi := h.unit.Bounds(first + slot)
 		values := strconv.FormatUint(lo, 10)
 		if hi-lo > 1 {
 			values += " -> " + strconv.FormatUint(hi-1, 10)

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"os"
 	"strconv"
 	"testing"
 
@@ -18,6 +19,9 @@ func schedulerWorkloads() map[string]workload {
 	return map[string]workload{
 		"cpudist": {
 			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, left: inAnyWay, args: byTID(),
+		},
+		"cpufreq": {
+			place: frequencies, job: "spin", n: 1000, storm: "spin", storms: 2000, machine: true, args: none(),
 		},
 		"cpuunclaimed": {
 			place: missing, job: "spin", n: 1000, storm: "spin", storms: 2000, machine: true, column: "samples", args: none(),
@@ -49,6 +53,15 @@ func hardwareCounters(t testing.TB) string {
 	t.Helper()
 	if !tooltest.HasHardwareCounter(t, unix.PERF_COUNT_HW_CACHE_REFERENCES) {
 		t.Skip("this machine has no hardware counter for references to the last-level cache")
+	}
+	return missing(t)
+}
+
+// frequencies skips the test on a machine without cpufreq.
+func frequencies(t testing.TB) string {
+	t.Helper()
+	if _, err := os.Stat("/sys/devices/system/cpu/cpu0/cpufreq"); err != nil {
+		t.Skipf("this machine has no cpufreq: %v", err)
 	}
 	return missing(t)
 }
