@@ -23,6 +23,7 @@ import (
 	"github.com/corescope/corescope/tools/cpufreq"
 	"github.com/corescope/corescope/tools/cpuunclaimed"
 	"github.com/corescope/corescope/tools/cpuwalk"
+	"github.com/corescope/corescope/tools/criticalstat"
 	"github.com/corescope/corescope/tools/dcsnoop"
 	"github.com/corescope/corescope/tools/dcstat"
 	"github.com/corescope/corescope/tools/dirtop"
@@ -124,6 +125,7 @@ func All() []*tool.Tool {
 		cpufreq.Tool,
 		cpuunclaimed.Tool,
 		cpuwalk.Tool,
+		criticalstat.Tool,
 		dcsnoop.Tool,
 		dcstat.Tool,
 		dirtop.Tool,

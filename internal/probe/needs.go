@@ -27,9 +27,9 @@ func Needs(section string) string {
 		// functions only since 6.4 (2aa6ac03516d).
 		return "the kernel's own BTF, BPF trampolines (5.5; on arm64 6.4), and that the function is not inlined"
 	case "tp_btf":
-		return "the kernel's own BTF with the tracepoint (5.5)"
+		return "the kernel's own BTF with the tracepoint (5.5)" + optionOf(target)
 	case "raw_tp", "raw_tracepoint":
-		return "the tracepoint (4.17)"
+		return "the tracepoint (4.17)" + optionOf(target)
 	case "tp", "tracepoint":
 		return "the tracepoint, and a tracefs that is mounted and readable"
 	case "kprobe", "kretprobe", "ksyscall", "kretsyscall":
@@ -61,4 +61,13 @@ func iteratorSince(target string) string {
 		return "5.19"
 	}
 	return "5.8"
+}
+
+// optionOf returns the kernel option that a tracepoint needs, if many kernels are built without it.
+func optionOf(tracepoint string) string {
+	switch tracepoint {
+	case "irq_disable", "irq_enable", "preempt_disable", "preempt_enable":
+		return ", which needs CONFIG_PREEMPTIRQ_TRACEPOINTS"
+	}
+	return ""
 }

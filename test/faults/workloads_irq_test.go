@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,10 @@ func irqWorkloads() map[string]workload {
 		},
 		"futexctn": {
 			place: missing, job: "futex", n: 200, storm: "futex", storms: 2000, fits: true, strays: 10, args: byTID("--summary"),
+		},
+		// Most kernels do not have its tracepoints.
+		"criticalstat": {
+			place: preemptTracepoints, job: "nothing", storm: "nothing", args: byTID("--min", "1h"),
 		},
 		// No job causes a known number of waits for locks of the kernel.
 		"klockstat": {
@@ -73,4 +78,13 @@ func futexes(n int, _ string) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// preemptTracepoints skips the test on kernels that criticalstat does not support.
+func preemptTracepoints(t testing.TB) string {
+	t.Helper()
+	if !tooltest.HasTracepoint(t, "irq_disable") {
+		t.Skip("this kernel has no tracepoint irq_disable")
+	}
+	return missing(t)
 }

@@ -97,25 +97,30 @@ static __always_inline struct wait *spin_at(struct spins *cpu, __u64 i)
 	return &cpu->waits[i & (SPINS_MAX - 1)];
 }
 
-/*
- * A lock that the CPU spins for already has lost its end. Deeper nesting than the array allows does
- * not occur: task, softirq, interrupt.
- */
+/* Counts the waits from this index on as lost, and removes them: their ends were not observed. */
+static __always_inline void spins_drop(struct spins *cpu, __u32 from)
+{
+	for (__u32 i = 0; i < SPINS_MAX; i++) {
+		if (i >= from && i < cpu->depth && cpu->waits[i].wanted)
+			lost_add(unobserved);
+	}
+	cpu->depth = from;
+}
+
+/* Deeper nesting than the array allows does not occur: task, softirq, interrupt. */
 static __always_inline void spin_begin(const struct wait *w)
 {
 	struct spins *cpu = this_cpu();
 
 	if (!cpu)
 		return;
-	if (cpu->depth >= SPINS_MAX) {
-		lost_add_n(unobserved, cpu->depth);
-		cpu->depth = 0;
-	}
+	if (cpu->depth >= SPINS_MAX)
+		spins_drop(cpu, 0);
 	*spin_at(cpu, cpu->depth) = *w;
 	cpu->depth++;
 }
 
-/* Removes the innermost wait for the lock, and those in it, whose ends were not observed. */
+/* Removes the innermost wait for the lock, and those in it. */
 static __always_inline bool spin_end(struct spins *cpu, __u64 lock, struct wait *w)
 {
 	__u32 found = SPINS_MAX;
@@ -126,10 +131,9 @@ static __always_inline bool spin_end(struct spins *cpu, __u64 lock, struct wait 
 	}
 	if (found >= SPINS_MAX)
 		return false;
-	if (found + 1 < cpu->depth)
-		lost_add_n(unobserved, cpu->depth - found - 1);
-	cpu->depth = found;
+	spins_drop(cpu, found + 1 < cpu->depth ? found + 1 : cpu->depth);
 	*w = *spin_at(cpu, found);
+	cpu->depth = found;
 	return true;
 }
 
