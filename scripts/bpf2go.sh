@@ -41,10 +41,11 @@ $fixed "$bpf2go" -cc clang-19 -strip llvm-strip-19 \
 	-target amd64,arm64 -tags linux -no-global-types "$@" bpf "$source" -- \
 	-mcpu=v3 -Wall -Werror "-I$up/bpf" "-I$up/vmlinux"
 
-# The binary contains compressed objects, a fifth of the size, without sections that only linkers
-# need.
+# The binary contains compressed objects, a tenth of the size, without types that no loader needs, and
+# without sections that only linkers need.
 for object in bpf_*_bpfel.o; do
 	llvm-objcopy-19 -R .rel.BTF -R .rel.BTF.ext -R .llvm_addrsig "$object"
+	go -C "$root" run ./scripts/slimbtf "$PWD/$object"
 	gzip -9n "$object"
 done
 for code in bpf_*_bpfel.go; do

@@ -33,6 +33,9 @@ struct event {
 	bool partial;
 };
 
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
+const struct event *event_type __attribute__((unused));
+
 /* In these states this end has closed: a FIN was sent or is queued after the data. */
 static __always_inline bool state_has_fin(__u8 state)
 {
