@@ -410,4 +410,10 @@ int BPF_PROG(transfer__raw, struct pt_regs *regs, long ret)
 	return handle_exit(ctx, regs, syscall_nr(regs), ret, false);
 }
 
+SEC("tp/raw_syscalls/sys_exit")
+int transfer__tp(struct trace_event_raw_sys_exit *ctx)
+{
+	return handle_exit(ctx, syscall_regs(), syscall_number(ctx->id), ctx->ret, false);
+}
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -246,6 +246,12 @@ int BPF_PROG(enter__raw, struct pt_regs *regs, long nr)
 	return handle_enter(regs, nr, false);
 }
 
+SEC("tp/raw_syscalls/sys_enter")
+int enter__tp(struct trace_event_raw_sys_enter *ctx)
+{
+	return handle_enter(syscall_regs(), ctx->id, false);
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(exit__btf, struct pt_regs *regs, long ret)
 {
@@ -256,6 +262,12 @@ SEC("raw_tp/sys_exit")
 int BPF_PROG(exit__raw, struct pt_regs *regs, long ret)
 {
 	return handle_exit(ctx, regs, syscall_nr(regs), ret, false);
+}
+
+SEC("tp/raw_syscalls/sys_exit")
+int exit__tp(struct trace_event_raw_sys_exit *ctx)
+{
+	return handle_exit(ctx, syscall_regs(), syscall_number(ctx->id), ctx->ret, false);
 }
 
 SEC("tp_btf/sched_process_exit")

@@ -132,4 +132,12 @@ int BPF_PROG(sleep__raw, struct pt_regs *regs, long id)
 	return handle_enter(ctx, regs, syscall_nr(regs), false);
 }
 
+SEC("tp/raw_syscalls/sys_enter")
+int sleep__tp(struct trace_event_raw_sys_enter *ctx)
+{
+	struct pt_regs *regs = syscall_regs();
+
+	return handle_enter(ctx, regs, syscall_nr(regs), false);
+}
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -247,10 +247,24 @@ int BPF_PROG(call__raw__enter, struct pt_regs *regs, long id)
 	return handle_enter(regs, syscall_nr(regs), false);
 }
 
+SEC("tp/raw_syscalls/sys_enter")
+int call__tp__enter(struct trace_event_raw_sys_enter *ctx)
+{
+	struct pt_regs *regs = syscall_regs();
+
+	return handle_enter(regs, syscall_nr(regs), false);
+}
+
 SEC("raw_tp/sys_exit")
 int BPF_PROG(call__raw__exit, struct pt_regs *regs, long ret)
 {
 	return handle_exit(ctx, regs, syscall_nr(regs), ret, false);
+}
+
+SEC("tp/raw_syscalls/sys_exit")
+int call__tp__exit(struct trace_event_raw_sys_exit *ctx)
+{
+	return handle_exit(ctx, syscall_regs(), syscall_number(ctx->id), ctx->ret, false);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -158,4 +158,10 @@ int BPF_PROG(call__raw, struct pt_regs *regs, long ret)
 	return NOT_PREEMPTED(handle_exit(ctx, regs, syscall_nr(regs), ret, false));
 }
 
+SEC("tp/raw_syscalls/sys_exit")
+int call__tp(struct trace_event_raw_sys_exit *ctx)
+{
+	return NOT_PREEMPTED(handle_exit(ctx, syscall_regs(), syscall_number(ctx->id), ctx->ret, false));
+}
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
