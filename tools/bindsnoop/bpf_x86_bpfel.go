@@ -23,6 +23,7 @@ const (
 	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgCallBtf          = "call__btf"
 	bpfProgCallRaw          = "call__raw"
+	bpfProgCallTp           = "call__tp"
 	bpfProgUringBtf         = "uring__btf"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
@@ -93,6 +94,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	CallBtf  *ebpf.ProgramSpec `ebpf:"call__btf"`
 	CallRaw  *ebpf.ProgramSpec `ebpf:"call__raw"`
+	CallTp   *ebpf.ProgramSpec `ebpf:"call__tp"`
 	UringBtf *ebpf.ProgramSpec `ebpf:"uring__btf"`
 }
 
@@ -208,6 +210,7 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	CallBtf  *ebpf.Program `ebpf:"call__btf"`
 	CallRaw  *ebpf.Program `ebpf:"call__raw"`
+	CallTp   *ebpf.Program `ebpf:"call__tp"`
 	UringBtf *ebpf.Program `ebpf:"uring__btf"`
 }
 
@@ -215,6 +218,7 @@ func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.CallBtf,
 		p.CallRaw,
+		p.CallTp,
 		p.UringBtf,
 	)
 }

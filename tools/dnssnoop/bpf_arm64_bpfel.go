@@ -24,6 +24,7 @@ const (
 	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgTransferBtf      = "transfer__btf"
 	bpfProgTransferRaw      = "transfer__raw"
+	bpfProgTransferTp       = "transfer__tp"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventType         = "event_type"
@@ -92,6 +93,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	TransferBtf *ebpf.ProgramSpec `ebpf:"transfer__btf"`
 	TransferRaw *ebpf.ProgramSpec `ebpf:"transfer__raw"`
+	TransferTp  *ebpf.ProgramSpec `ebpf:"transfer__tp"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -207,12 +209,14 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	TransferBtf *ebpf.Program `ebpf:"transfer__btf"`
 	TransferRaw *ebpf.Program `ebpf:"transfer__raw"`
+	TransferTp  *ebpf.Program `ebpf:"transfer__tp"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.TransferBtf,
 		p.TransferRaw,
+		p.TransferTp,
 	)
 }
 

@@ -42,8 +42,10 @@ const (
 	bpfProgDeathRaw         = "death__raw"
 	bpfProgEnterBtf         = "enter__btf"
 	bpfProgEnterRaw         = "enter__raw"
+	bpfProgEnterTp          = "enter__tp"
 	bpfProgExitBtf          = "exit__btf"
 	bpfProgExitRaw          = "exit__raw"
+	bpfProgExitTp           = "exit__tp"
 	bpfProgSettle           = "settle"
 	bpfVarByOutcome         = "by_outcome"
 	bpfVarByThread          = "by_thread"
@@ -123,8 +125,10 @@ type bpfProgramSpecs struct {
 	DeathRaw *ebpf.ProgramSpec `ebpf:"death__raw"`
 	EnterBtf *ebpf.ProgramSpec `ebpf:"enter__btf"`
 	EnterRaw *ebpf.ProgramSpec `ebpf:"enter__raw"`
+	EnterTp  *ebpf.ProgramSpec `ebpf:"enter__tp"`
 	ExitBtf  *ebpf.ProgramSpec `ebpf:"exit__btf"`
 	ExitRaw  *ebpf.ProgramSpec `ebpf:"exit__raw"`
+	ExitTp   *ebpf.ProgramSpec `ebpf:"exit__tp"`
 	Settle   *ebpf.ProgramSpec `ebpf:"settle"`
 }
 
@@ -283,8 +287,10 @@ type bpfPrograms struct {
 	DeathRaw *ebpf.Program `ebpf:"death__raw"`
 	EnterBtf *ebpf.Program `ebpf:"enter__btf"`
 	EnterRaw *ebpf.Program `ebpf:"enter__raw"`
+	EnterTp  *ebpf.Program `ebpf:"enter__tp"`
 	ExitBtf  *ebpf.Program `ebpf:"exit__btf"`
 	ExitRaw  *ebpf.Program `ebpf:"exit__raw"`
+	ExitTp   *ebpf.Program `ebpf:"exit__tp"`
 	Settle   *ebpf.Program `ebpf:"settle"`
 }
 
@@ -294,8 +300,10 @@ func (p *bpfPrograms) Close() error {
 		p.DeathRaw,
 		p.EnterBtf,
 		p.EnterRaw,
+		p.EnterTp,
 		p.ExitBtf,
 		p.ExitRaw,
+		p.ExitTp,
 		p.Settle,
 	)
 }

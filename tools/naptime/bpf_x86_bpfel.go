@@ -22,6 +22,7 @@ const (
 	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgSleepBtf         = "sleep__btf"
 	bpfProgSleepRaw         = "sleep__raw"
+	bpfProgSleepTp          = "sleep__tp"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventType         = "event_type"
@@ -86,6 +87,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	SleepBtf *ebpf.ProgramSpec `ebpf:"sleep__btf"`
 	SleepRaw *ebpf.ProgramSpec `ebpf:"sleep__raw"`
+	SleepTp  *ebpf.ProgramSpec `ebpf:"sleep__tp"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -187,12 +189,14 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	SleepBtf *ebpf.Program `ebpf:"sleep__btf"`
 	SleepRaw *ebpf.Program `ebpf:"sleep__raw"`
+	SleepTp  *ebpf.Program `ebpf:"sleep__tp"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.SleepBtf,
 		p.SleepRaw,
+		p.SleepTp,
 	)
 }
 

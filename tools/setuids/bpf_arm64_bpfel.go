@@ -25,6 +25,8 @@ const (
 	bpfProgCallBtfExit      = "call__btf__exit"
 	bpfProgCallRawEnter     = "call__raw__enter"
 	bpfProgCallRawExit      = "call__raw__exit"
+	bpfProgCallTpEnter      = "call__tp__enter"
+	bpfProgCallTpExit       = "call__tp__exit"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventType         = "event_type"
@@ -92,6 +94,8 @@ type bpfProgramSpecs struct {
 	CallBtfExit  *ebpf.ProgramSpec `ebpf:"call__btf__exit"`
 	CallRawEnter *ebpf.ProgramSpec `ebpf:"call__raw__enter"`
 	CallRawExit  *ebpf.ProgramSpec `ebpf:"call__raw__exit"`
+	CallTpEnter  *ebpf.ProgramSpec `ebpf:"call__tp__enter"`
+	CallTpExit   *ebpf.ProgramSpec `ebpf:"call__tp__exit"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -200,6 +204,8 @@ type bpfPrograms struct {
 	CallBtfExit  *ebpf.Program `ebpf:"call__btf__exit"`
 	CallRawEnter *ebpf.Program `ebpf:"call__raw__enter"`
 	CallRawExit  *ebpf.Program `ebpf:"call__raw__exit"`
+	CallTpEnter  *ebpf.Program `ebpf:"call__tp__enter"`
+	CallTpExit   *ebpf.Program `ebpf:"call__tp__exit"`
 }
 
 func (p *bpfPrograms) Close() error {
@@ -208,6 +214,8 @@ func (p *bpfPrograms) Close() error {
 		p.CallBtfExit,
 		p.CallRawEnter,
 		p.CallRawExit,
+		p.CallTpEnter,
+		p.CallTpExit,
 	)
 }
 

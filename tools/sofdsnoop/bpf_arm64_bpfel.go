@@ -31,6 +31,7 @@ const (
 	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgCallBtf          = "call__btf"
 	bpfProgCallRaw          = "call__raw"
+	bpfProgCallTp           = "call__tp"
 	bpfVarActionType        = "action_type"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
@@ -99,6 +100,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	CallBtf *ebpf.ProgramSpec `ebpf:"call__btf"`
 	CallRaw *ebpf.ProgramSpec `ebpf:"call__raw"`
+	CallTp  *ebpf.ProgramSpec `ebpf:"call__tp"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -211,12 +213,14 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	CallBtf *ebpf.Program `ebpf:"call__btf"`
 	CallRaw *ebpf.Program `ebpf:"call__raw"`
+	CallTp  *ebpf.Program `ebpf:"call__tp"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.CallBtf,
 		p.CallRaw,
+		p.CallTp,
 	)
 }
 

@@ -44,6 +44,7 @@ const (
 	bpfVarDirectionType      = "direction_type"
 	bpfVarEventLastWakeupNs  = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer    = "event_perf_buffer"
+	bpfVarEventType          = "event_type"
 	bpfVarEventWakeupNs      = "event_wakeup_ns"
 	bpfVarLocalPidns         = "local_pidns"
 	bpfVarRowStateType       = "row_state_type"
@@ -140,6 +141,7 @@ type bpfVariableSpecs struct {
 	DirectionType     *ebpf.VariableSpec `ebpf:"direction_type"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
+	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	RowStateType      *ebpf.VariableSpec `ebpf:"row_state_type"`
@@ -206,6 +208,7 @@ type bpfVariables struct {
 	DirectionType     *ebpf.Variable `ebpf:"direction_type"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
+	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	RowStateType      *ebpf.Variable `ebpf:"row_state_type"`

@@ -23,6 +23,7 @@ const (
 	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgCallBtf          = "call__btf"
 	bpfProgCallRaw          = "call__raw"
+	bpfProgCallTp           = "call__tp"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
@@ -91,6 +92,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	CallBtf *ebpf.ProgramSpec `ebpf:"call__btf"`
 	CallRaw *ebpf.ProgramSpec `ebpf:"call__raw"`
+	CallTp  *ebpf.ProgramSpec `ebpf:"call__tp"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -203,12 +205,14 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	CallBtf *ebpf.Program `ebpf:"call__btf"`
 	CallRaw *ebpf.Program `ebpf:"call__raw"`
+	CallTp  *ebpf.Program `ebpf:"call__tp"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.CallBtf,
 		p.CallRaw,
+		p.CallTp,
 	)
 }
 
