@@ -36,8 +36,6 @@ const (
 	bpfProgKillBtfSignal    = "kill__btf__signal"
 	bpfProgKillRawExit      = "kill__raw__exit"
 	bpfProgKillRawSignal    = "kill__raw__signal"
-	bpfProgKillTpExit       = "kill__tp__exit"
-	bpfProgKillTpSignal     = "kill__tp__signal"
 	bpfProgSignalBtf        = "signal__btf"
 	bpfProgSignalRaw        = "signal__raw"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
@@ -110,8 +108,6 @@ type bpfProgramSpecs struct {
 	KillBtfSignal *ebpf.ProgramSpec `ebpf:"kill__btf__signal"`
 	KillRawExit   *ebpf.ProgramSpec `ebpf:"kill__raw__exit"`
 	KillRawSignal *ebpf.ProgramSpec `ebpf:"kill__raw__signal"`
-	KillTpExit    *ebpf.ProgramSpec `ebpf:"kill__tp__exit"`
-	KillTpSignal  *ebpf.ProgramSpec `ebpf:"kill__tp__signal"`
 	SignalBtf     *ebpf.ProgramSpec `ebpf:"signal__btf"`
 	SignalRaw     *ebpf.ProgramSpec `ebpf:"signal__raw"`
 }
@@ -228,8 +224,6 @@ type bpfPrograms struct {
 	KillBtfSignal *ebpf.Program `ebpf:"kill__btf__signal"`
 	KillRawExit   *ebpf.Program `ebpf:"kill__raw__exit"`
 	KillRawSignal *ebpf.Program `ebpf:"kill__raw__signal"`
-	KillTpExit    *ebpf.Program `ebpf:"kill__tp__exit"`
-	KillTpSignal  *ebpf.Program `ebpf:"kill__tp__signal"`
 	SignalBtf     *ebpf.Program `ebpf:"signal__btf"`
 	SignalRaw     *ebpf.Program `ebpf:"signal__raw"`
 }
@@ -240,8 +234,6 @@ func (p *bpfPrograms) Close() error {
 		p.KillBtfSignal,
 		p.KillRawExit,
 		p.KillRawSignal,
-		p.KillTpExit,
-		p.KillTpSignal,
 		p.SignalBtf,
 		p.SignalRaw,
 	)

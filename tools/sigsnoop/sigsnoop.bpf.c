@@ -315,17 +315,4 @@ int BPF_PROG(kill__raw__exit, struct pt_regs *regs, long ret)
 	return handle_kill(ctx, regs, syscall_nr(regs), ret, false);
 }
 
-/* The lock of the target is held, so this program is not preempted. */
-SEC("raw_tp/signal_generate")
-int BPF_PROG(kill__tp__signal, int sig, struct kernel_siginfo *info, struct task_struct *task)
-{
-	return handle_target(sig, info, task);
-}
-
-SEC("tp/raw_syscalls/sys_exit")
-int kill__tp__exit(struct trace_event_raw_sys_exit *ctx)
-{
-	return handle_kill(ctx, syscall_regs(), syscall_number(ctx->id), ctx->ret, false);
-}
-
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
