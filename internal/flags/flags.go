@@ -8,6 +8,7 @@
 //	       value's method Variable; a string also sets VAR_len if the object has it
 //	arg    the name of the value in the help; by default it depends on the type
 //	also   another long name, hidden
+//	bare   the value if the flag is given without one, at the end or before another flag
 //	min    the smallest allowed number, max the largest
 //	of     the allowed texts, separated by commas
 //	id     the number identifies a process, thread or cpu of this machine, which must exist
@@ -55,7 +56,8 @@ type Set struct {
 	ids       []func() IDs
 	synonyms  []synonym
 	checks    []checker
-	parsing   bool // long names can be abbreviations
+	bare      map[string]string // "--long" or "-s"
+	parsing   bool              // long names can be abbreviations
 }
 
 type position struct {
@@ -72,7 +74,7 @@ func New(name string) *Set {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.SortFlags = false
 	fs.Usage = func() {}
-	s := &Set{flags: fs, vars: map[string]func() any{}, flagOf: map[string]string{}, allowed: map[string]string{}}
+	s := &Set{flags: fs, vars: map[string]func() any{}, flagOf: map[string]string{}, allowed: map[string]string{}, bare: map[string]string{}}
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(s.complete(strings.ReplaceAll(name, "_", "-")))
 	})
@@ -141,6 +143,7 @@ func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string
 		return err
 	}
 	s.addFlag(val, name, short, f)
+	s.addBare(name, short, f.Tag.Get("bare"))
 	s.allowed[name] = val.bounds.String()
 	return s.addIDs(v, name, f.Tag.Get("id"))
 }
@@ -180,7 +183,7 @@ func (s *Set) Describe(name, help string) { s.flags.Lookup(name).Usage = help }
 // Parse parses the arguments into the structs. It returns ErrHelp or ErrUsage.
 func (s *Set) Parse(args []string) error {
 	s.parsing = true
-	err := s.flags.Parse(args)
+	err := s.flags.Parse(s.withValues(args))
 	s.parsing = false
 	if errors.Is(err, ErrHelp) {
 		return err

@@ -61,7 +61,7 @@ func (g *groups[R]) sorted() []*group[R] {
 func (e *Events[R]) describeCounts() *tool.Description {
 	count, _ := value.Of(&e.groups.count)
 	e.rows.cols.All = append(e.rows.cols.All, column.Column{
-		Key: countKey, Header: "COUNT", Width: 10, Value: count,
+		Key: countKey, Header: cmp.Or(e.Headers[countKey], "COUNT"), Width: 10, Value: count,
 		Help: "number of rows with the same values in the other shown columns",
 	})
 	keys := append(slices.Clone(e.Count), countKey)

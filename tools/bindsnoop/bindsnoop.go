@@ -89,6 +89,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	}
 	if o.Count {
 		e.Count = []string{"protocol", "laddr", "lport"}
+		e.Headers = map[string]string{"laddr": "LADDR", "lport": "LPORT", "count": "BINDS"}
 	}
 	e.Widths = o.Widths("laddr")
 	return e, nil

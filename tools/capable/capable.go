@@ -18,10 +18,11 @@ type options struct {
 	KernelStack bool   `flag:"kernel-stack,K" help:"show the kernel stack trace of each check"`
 	UserStack   bool   `flag:"user-stack,U" help:"show the user stack trace of each check"`
 	Extra       bool   `flag:"extra-fields,x" also:"extra" help:"show TID and INSETID"`
-	Unique      string `flag:"unique,u" arg:"off|pid|cgroup" of:"off,pid,cgroup" help:"show each capability once per process or per cgroup"`
+	Unique      string `flag:"unique,u" arg:"off|pid|cgroup" of:"off,pid,cgroup" bare:"pid" help:"show each capability once per process or per cgroup"`
 	Denied      bool   `flag:"denied" bpf:"targ_denied" help:"only checks that failed"`
 	Depth       uint32 `flag:"perf-max-stack-depth" arg:"N" min:"1" max:"512" bpf:"stack_depth" help:"keep only the N innermost frames of a stack; kernel stacks have at most 127"`
 	Storage     uint64 `flag:"stack-storage-size" arg:"N" help:"ignored, for compatibility: stacks are sent with the rows"`
+	Dwarf       bool   `flag:"dwarf" sets:"unwind=auto" help:"same as --unwind auto, for compatibility with BCC"`
 	stacktrace.UserStacks
 }
 
@@ -92,7 +93,7 @@ A failed check is not always an error: the kernel makes some checks only to deci
 The hook is the function cap_capable, if the kernel supports fentry, otherwise the tracepoint capability:cap_capable (Linux 6.14 and later), which has neither AUDIT nor INSETID, otherwise a kprobe (--explain). Checks for which the kernel does not call cap_capable, because another security module has denied them before, are not shown.`,
 	Peers: []string{
 		"All checks are shown, as in libbpf-tools; in BCC only with -v. --filter audit shows those with AUDIT 1.",
-		"-u takes pid or cgroup, as in libbpf-tools; --unique of BCC has no argument.",
+		"-u takes pid or cgroup, as in libbpf-tools. Without an argument, at the end or before another flag, as in BCC, it is --unique pid.",
 		"The tracepoint is used where neither fentry nor kprobes are available; the peers do not run there.",
 	},
 	Overhead: "A check took 1.6 us, including sending the event (4,000 checks on a busy machine, without stacks, --stats).",

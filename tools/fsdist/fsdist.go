@@ -15,6 +15,7 @@ type options struct {
 	source.Interval
 	source.Milliseconds
 	ByType bool `flag:"types" bpf:"by_type" key:"fs" help:"one histogram per type of file system"`
+	NoTime bool `flag:"notimestamp" help:"no effect, for compatibility with BCC: the time is shown only with --timestamp"`
 	PIDs   bool `flag:"pids,P" bpf:"by_pid" key:"pid,comm" help:"one histogram per process"`
 	source.ByOwner
 }
@@ -46,7 +47,7 @@ var Tool = tool.Define(tool.Spec{
 	Description: "Measures the latency of file reads, writes, opens, fsyncs and getattrs with CLOCK_MONOTONIC, as one histogram per operation. The time includes all waits of the task. Failed operations are included.\n\n" + fsop.Text(),
 	Peers: []string{
 		"Without -t all types are measured; libbpf-tools requires one. --types groups by type.",
-		"-T is --timestamp, as in libbpf-tools. In BCC -T omits the time, which is omitted here by default.",
+		"-T is --timestamp, as in libbpf-tools. In BCC -T is --notimestamp, which has no effect here: the time is omitted by default.",
 		"An operation that did not occur has no histogram; libbpf-tools prints its name.",
 		"BCC's nfsdist has getattr and no fsync, its zfsdist, xfsdist and btrfsdist have no getattr; here each type has all five operations.",
 		"Operations that are only queued (AIO, io_uring) are counted in the summary, but in no histogram.",

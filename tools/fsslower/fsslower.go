@@ -23,6 +23,7 @@ type options struct {
 	FullPath bool               `flag:"full-path,F" help:"show paths instead of names"`
 	CSV      bool               `flag:"csv,c" sets:"output=csv" help:"same as --output csv"`
 	Comma    bool               `flag:"comma,j" sets:"output=csv" help:"same as --output csv, for compatibility with BCC"`
+	Script   bool               `flag:"separated,s" sets:"output=csv" help:"same as --output csv, for compatibility with BCC's f2fsslower"`
 }
 
 type event struct {
@@ -71,7 +72,7 @@ var Tool = tool.Define(tool.Spec{
 		"With --system-calls, or as fileslower, operations are read and write system calls on regular files of any type of file system, also those in memory such as tmpfs. With -a they include sockets, pipes and devices, where a read waits for data.\n\n" + fsop.Text(),
 	Peers: []string{
 		"Without -t all types are shown, with a column FS for the type. libbpf-tools requires a type.",
-		"The threshold is -m or the only argument, as in libbpf-tools and BCC. -j (BCC) is -c; -s of f2fsslower is not supported.",
+		"The threshold is -m or the only argument, as in libbpf-tools and BCC. -j and, for f2fsslower, -s (BCC) are -c. CSV has the columns of JSON, with their names; those of BCC differ.",
 		"Failed operations are shown with error; the peers show them with odd sizes. Operations that are only queued (AIO, io_uring) are not shown, but counted in the summary.",
 		"getattr is traced for all types; in BCC only for NFS. BYTES of an fsync is -; libbpf-tools shows LL_MAX.",
 		"fileslower traces system calls. So it includes readv, writev, their variants, sendfile, splice and copy_file_range, which BCC misses, and not the I/O of the kernel itself. BYTES is what was transferred; in BCC what was requested.",

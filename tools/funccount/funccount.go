@@ -19,6 +19,7 @@ type options struct {
 	Regexp    bool           `flag:"regexp,r" help:"the pattern is a regular expression, which is matched at the start of a name"`
 	CPU       int32          `flag:"cpu,c" arg:"N" min:"-1" id:"cpu" bpf:"targ_cpu" help:"only on this CPU; -1 means all"`
 	Rows      uint64         `flag:"rows" arg:"N" min:"1" help:"show only the first N rows of each interval"`
+	Debug     bool           `flag:"debug,D" sets:"verbose=true" help:"same as --verbose, for compatibility with BCC"`
 	Sort      string         `flag:"sort,s" arg:"COLUMN" help:"sort by this column, greatest first (+COLUMN: least first); default: count"`
 }
 
@@ -52,7 +53,7 @@ All matches are counted, even hundreds of them: with a single kprobe_multi (kern
 Filters such as --pid test the current task; in an interrupt that is the interrupted task.`,
 	Peers: []string{
 		"The most frequent function comes first; in BCC it comes last.",
-		"-D (BCC: print the program) does not exist; --verbose and --explain show how functions are attached.",
+		"-D (BCC: print the program) is -v; --explain shows how functions are attached.",
 		"-T has no effect: each report has its time.",
 	},
 	Overhead: "The BPF program takes 160 ns per call. Attachment costs more: in user functions a trap extended a call of 2 ns to 13 to 20 us on a busy virtual machine (500,000 calls). Consider this before counting c:* system-wide.",

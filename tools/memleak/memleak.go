@@ -80,7 +80,7 @@ Counters in the summary: unseen_frees: frees of memory whose allocation was not 
 	Object:  loadBpf,
 	Tasks:   true,
 	Returns: true,
-	Shorts:  map[string]string{"pid": "p"},
+	Shorts:  map[string]string{"pid": "p", "interval": "i"},
 }, options{
 	StackOptions: source.DefaultStacks(), UserStacks: stacktrace.DefaultUserStacks(), Older: 500, Sample: 1, MaxSize: 1<<64 - 1, Sort: "size", Most: 1 << 20,
 }, build)

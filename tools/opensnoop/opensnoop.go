@@ -66,6 +66,7 @@ Calls are traced by a single program at raw_syscalls:sys_exit. When a system cal
 Opens by io_uring are traced on kernel 6.4 and later (hook uring; see --explain). For a direct descriptor of io_uring, FD is the result of the request.`,
 	Peers: []string{
 		"-c shows all callers that can be unwound; libbpf-tools shows two.",
+		"-T shows the time of day, as libbpf-tools; BCC shows seconds since the start.",
 		"FLAGS are names; libbpf-tools and BCC print an octal number.",
 		"-b (BCC: pages of the perf buffer of each CPU) sets the size of the single ring buffer.",
 		"creat(2) and calls of 32-bit tasks, which the peers miss, are traced.",

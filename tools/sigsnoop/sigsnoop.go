@@ -17,6 +17,7 @@ type options struct {
 	Signal []string `flag:"signal,s" arg:"SIGNAL" help:"only these signals, by number or name: 9, KILL or SIGKILL"`
 	Target uint32   `flag:"tpid,T" arg:"PID" min:"1" bpf:"targ_tpid" help:"only signals for this process, with -k only calls with this target: a PID, or the TID for tkill"`
 	Names  bool     `flag:"name,n" help:"show names of signals instead of numbers"`
+	Time   bool     `flag:"timestamp,t" help:"no effect, for compatibility with BCC: the time is always shown"`
 }
 
 // target mirrors struct signalled.

@@ -13,7 +13,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh sofdsnoop.bpf.c -type action
 
 type options struct {
-	Timestamp bool   `flag:"timestamp,T" help:"show the time"`
+	Timestamp bool   `flag:"timestamp,T" help:"show seconds since the start"`
 	Name      string `flag:"name,n" arg:"TEXT" help:"only tasks whose name contains this text"`
 }
 
@@ -29,6 +29,7 @@ type event struct {
 
 type row struct {
 	event
+	source.Elapsed
 	Action string      `json:"action" col:"ACTION,width=6" help:"SEND or RECV"`
 	Socket string      `json:"socket" col:"SOCKET,width=25" help:"descriptor and inode number of the socket: FD:socket:[INODE]"`
 	Path   value.Bytes `json:"path" col:"NAME,width=40" help:"path of the file, absolute in its mount namespace; socket:[INODE], pipe:[INODE] and so on for files without a directory; ... before a path that is too long; absent if the descriptor was closed before the call returned"`
@@ -76,7 +77,7 @@ If another thread closes the descriptor before the call returns, the file is unk
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	cols := []string{"action", "tid", "comm", "socket", "fd", "path"}
 	if o.Timestamp {
-		cols = append([]string{"time"}, cols...)
+		cols = append([]string{"elapsed_ns"}, cols...)
 	}
 	e := &source.Events[row]{Columns: cols, BufferBytes: 8 << 20}
 	if o.Name != "" {

@@ -22,6 +22,7 @@ type options struct {
 	HexDump   bool     `flag:"hexdump" help:"show the data in hexadecimal"`
 	Bytes     uint32   `flag:"max-buffer-size" arg:"BYTES" max:"16384" bpf:"targ_data_bytes" help:"show at most this number of bytes of each call"`
 	Latency   bool     `flag:"latency,l" help:"show the duration of calls"`
+	Debug     bool     `flag:"debug,d" sets:"verbose=true" help:"same as --verbose, for compatibility with BCC"`
 	Handshake bool     `flag:"handshake" help:"include handshakes"`
 	ExtraLib  []string `flag:"extra-lib" arg:"LIBRARY:PATH" help:"also trace this file, as library openssl, gnutls or nss"`
 }

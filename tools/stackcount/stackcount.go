@@ -19,6 +19,7 @@ type options struct {
 	PerProcess bool  `flag:"perpid,P" bpf:"by_pid" help:"group by process"`
 	Regexp     bool  `flag:"regexp,r" help:"the pattern is a regular expression, which is matched at the start of a name"`
 	CPU        int32 `flag:"cpu,c" arg:"N" min:"-1" id:"cpu" bpf:"targ_cpu" help:"only on this CPU; -1 means all"`
+	Debug      bool  `flag:"debug" sets:"verbose=true" help:"same as --verbose, for compatibility with BCC"`
 	Timestamp  bool  `flag:"timestamp,T" help:"no effect, for compatibility with BCC: in JSON and CSV each report has its time"`
 }
 
@@ -61,11 +62,11 @@ At its entry and at its return instruction, a user function has no stack frame; 
 Filters such as --pid test the current task; in an interrupt that is the interrupted task.`,
 	Peers: []string{
 		"-D is --duration, -i is --interval.",
-		"-v (BCC: raw addresses) is --address.",
+		"-v is --address, as in BCC; --verbose has no letter.",
 		"Stacks are grouped by functions; with -s or --address by addresses.",
 		"The direct caller of a user function is included, even before kernel 6.11.",
 		"-T has no effect: each report has its time, except in text.",
-		"--debug (BCC) does not exist; --verbose and --explain show how functions are attached.",
+		"--debug (BCC: print the program) is --verbose; --explain shows how functions are attached.",
 	},
 	Examples: []string{
 		"stackcount t:block:block_rq_issue         # which code issues disk I/O, until Ctrl-C",
@@ -76,7 +77,7 @@ Filters such as --pid test the current task; in an interrupt that is the interru
 	Object:  loadBpf,
 	Tasks:   true,
 	Returns: true,
-	Shorts:  map[string]string{"pid": "p", "duration": "D", "interval": "i", "offset": "s"},
+	Shorts:  map[string]string{"pid": "p", "duration": "D", "interval": "i", "offset": "s", "verbose": "", "address": "v"},
 }, options{StackOptions: source.DefaultStacks(), Sides: source.DefaultSides(), CPU: -1}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {

@@ -118,6 +118,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	}
 	if o.Count {
 		e.Count = o.ends()
+		e.Headers = map[string]string{"count": "CONNECTS"}
 		e.Keep = func(r *row) bool { return r.Result != waiting }
 	}
 	e.Widths = o.Widths("laddr", "raddr")

@@ -98,6 +98,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	}
 	if o.Count {
 		e.Count = []string{"laddr", "lport", "raddr", "rport"}
+		e.Headers = map[string]string{"count": "RETRANSMITS"}
 	}
 	e.Widths = o.Widths("laddr", "raddr")
 	return e, nil

@@ -25,6 +25,7 @@ type options struct {
 	ByLAddr   bool `flag:"byladdr,b" bpf:"by_laddr" key:"laddr" help:"one histogram per local address"`
 	ByRAddr   bool `flag:"byraddr,B" bpf:"by_raddr" key:"raddr" help:"one histogram per remote address"`
 	Extension bool `flag:"extension,e" help:"no effect, for compatibility: the mean is always shown"`
+	Debug     bool `flag:"debug,D" sets:"verbose=true" help:"same as --verbose, for compatibility with BCC"`
 }
 
 // histKey mirrors struct hist_key.

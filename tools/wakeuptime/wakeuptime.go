@@ -51,6 +51,7 @@ A wait begins when a thread blocks (sched_switch), and ends when another thread 
 
 offwaketime(8) shows the stack traces of both threads.`,
 	Peers: []string{
+		"-v is --address, as in libbpf-tools and BCC; --verbose has no letter.",
 		"-p is --pid; it and the other filters apply to the waiting thread.",
 		"The waker is right even if the woken thread is moved to another CPU: libbpf-tools uses sched_wakeup, which is hit on that CPU, and shows the thread running there.",
 		"Rows are also grouped by process; text shows its ID in brackets.",
@@ -63,7 +64,7 @@ offwaketime(8) shows the stack traces of both threads.`,
 	},
 	Object: loadBpf,
 	Tasks:  true,
-	Shorts: map[string]string{"pid": "p"},
+	Shorts: map[string]string{"pid": "p", "verbose": "", "address": "v"},
 }, options{StackOptions: source.DefaultStacks(), Waits: source.DefaultWaits()}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {

@@ -1,0 +1,34 @@
+package flags
+
+import "strings"
+
+// addBare registers the value of a flag that is given without one.
+func (s *Set) addBare(long, short, value string) {
+	if value == "" {
+		return
+	}
+	s.bare["--"+long] = value
+	if short != "" {
+		s.bare["-"+short] = value
+	}
+}
+
+// withValues adds values to flags that are given without one: at the end of the command line, or
+// before another flag.
+func (s *Set) withValues(args []string) []string {
+	if len(s.bare) == 0 {
+		return args
+	}
+	out := make([]string, len(args))
+	copy(out, args)
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		value := s.bare[arg]
+		if value != "" && (i == len(args)-1 || strings.HasPrefix(args[i+1], "-")) {
+			out[i] = arg + "=" + value
+		}
+	}
+	return out
+}

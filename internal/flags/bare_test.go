@@ -1,0 +1,36 @@
+package flags
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestBareFlags(t *testing.T) {
+	type options struct {
+		Unique  string `flag:"unique,u" bare:"pid"`
+		Verbose bool   `flag:"verbose,v"`
+		Word    string `pos:"word"`
+	}
+	for args, want := range map[string]options{
+		"":                   {},
+		"--unique":           {Unique: "pid"},
+		"-u":                 {Unique: "pid"},
+		"-u -v":              {Unique: "pid", Verbose: true},
+		"-v --unique":        {Unique: "pid", Verbose: true},
+		"--unique cgroup":    {Unique: "cgroup"},
+		"-u cgroup word":     {Unique: "cgroup", Word: "word"},
+		"--unique=cgroup -v": {Unique: "cgroup", Verbose: true},
+		"-u -- word":         {Unique: "pid", Word: "word"},
+	} {
+		var o options
+		s := New("tool")
+		if err := s.Add(&o, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Parse(strings.Fields(args)); err != nil {
+			t.Errorf("%q: %v", args, err)
+		} else if o != want {
+			t.Errorf("%q: %+v, want %+v", args, o, want)
+		}
+	}
+}
