@@ -2,6 +2,7 @@ package execsnoop
 
 import (
 	"bytes"
+	"regexp"
 
 	"github.com/corescope/corescope/internal/value"
 )
@@ -49,9 +50,9 @@ func appendQuoted(b, s []byte) []byte {
 	return append(b, '"')
 }
 
-// contains reports whether the command, its arguments separated by spaces, contains text.
-func (c *command) contains(text string) bool {
-	return bytes.Contains(bytes.ReplaceAll(c.List, []byte{0}, []byte{' '}), []byte(text))
+// matches reports whether the command, its arguments separated by spaces, matches.
+func (c *command) matches(line *regexp.Regexp) bool {
+	return line.Match(bytes.ReplaceAll(bytes.TrimSuffix(c.List, []byte{0}), []byte{0}, []byte{' '}))
 }
 
 // callerArgs returns the arguments of the caller after argv[0]. For a script they follow the

@@ -2,6 +2,9 @@
 package execsnoop
 
 import (
+	"fmt"
+	"regexp"
+
 	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 )
@@ -16,8 +19,8 @@ type options struct {
 	Parent    bool   `flag:"print-pcomm,M" help:"show the name of the parent"`
 	Fails     bool   `flag:"fails,x" help:"include failed calls"`
 	Quote     bool   `flag:"quote,q" help:"quote arguments"`
-	Name      string `flag:"name,n" help:"only if the task name or an argument contains this text"`
-	Line      string `flag:"line,l" help:"only if the arguments, separated by spaces, contain this text"`
+	Name      string `flag:"name,n" arg:"REGEXP" help:"only if the task name or an argument matches this regular expression, at any place"`
+	Line      string `flag:"line,l" arg:"REGEXP" help:"only if the arguments, separated by spaces, match this regular expression, at any place"`
 	PPID      uint32 `flag:"ppid,P" arg:"PID" min:"1" id:"process" bpf:"targ_ppid" help:"only children of this process"`
 	MaxArgs   int    `flag:"max-args" min:"1" help:"show at most this number of arguments"`
 
@@ -37,7 +40,7 @@ A failed exec is traced when the system call returns, by a program at raw_syscal
 
 Text shows the command as given by the caller: the file and the arguments after argv[0]. In JSON, args is the argument vector of the new image. For a script they differ: args starts with the interpreter.`,
 	Peers: []string{
-		`-n and -l match substrings, as in libbpf-tools; in BCC they are regular expressions, which --filter supports: --filter 'comm matches "^(ba|da)?sh$"', --filter 'any(args, # matches "x$")'. -n of libbpf-tools matches only the task name; here it also matches arguments, as their help says.`,
+		"-n and -l are regular expressions (RE2), as in BCC; in libbpf-tools they are texts. -n of libbpf-tools matches only the task name; here it also matches arguments, as their help says.",
 		"--max-args is unlimited by default (libbpf-tools, BCC: 20 by default, at most 60, of 128 bytes each).",
 		"--cgroupmap and --mntnsmap (BCC: IDs in a pinned map) are --cgroup and --container.",
 		"-u accepts user names, as in BCC, and numbers.",
@@ -64,6 +67,10 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		plan.Without = []string{"fail"}
 		plan.MapEntries["scratch"] = 1 // SCRATCH_EXEC
 	}
+	keep, err := o.keep()
+	if err != nil {
+		return nil, err
+	}
 	return &source.Events[row]{
 		Plan:        plan,
 		Columns:     columns(o),
@@ -71,7 +78,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Widths:      map[string]int{"pid": 6, "ppid": 6, "elapsed_ns": 8},
 		BufferBytes: o.bufferBytes,
 		Row:         row{maxArgs: o.MaxArgs, quote: o.Quote, pending: map[producer]parts{}},
-		Keep:        o.keep(),
+		Keep:        keep,
 	}, nil
 }
 
@@ -92,11 +99,17 @@ func columns(o *options) []string {
 }
 
 // keep returns the filter for -n and -l, or nil without them.
-func (o *options) keep() func(*row) bool {
+func (o *options) keep() (func(*row) bool, error) {
 	if o.Name == "" && o.Line == "" {
-		return nil
+		return nil, nil
 	}
-	return func(r *row) bool {
-		return (o.Name == "" || r.named(o.Name)) && (o.Line == "" || r.Command.contains(o.Line))
+	name, err := regexp.Compile(o.Name)
+	if err != nil {
+		return nil, fmt.Errorf("--name: %w", err)
 	}
+	line, err := regexp.Compile(o.Line)
+	if err != nil {
+		return nil, fmt.Errorf("--line: %w", err)
+	}
+	return func(r *row) bool { return r.named(name) && r.Command.matches(line) }, nil
 }

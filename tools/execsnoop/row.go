@@ -3,8 +3,8 @@ package execsnoop
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -164,6 +164,14 @@ func (r *row) finish() {
 }
 
 // named reports whether the task name, the file or an argument contains text.
-func (r *row) named(text string) bool {
-	return strings.Contains(r.Comm.String(), text) || bytes.Contains(r.Command.List, []byte(text))
+func (r *row) named(name *regexp.Regexp) bool {
+	if name.MatchString(r.Comm.String()) {
+		return true
+	}
+	for arg := range bytes.SplitSeq(bytes.TrimSuffix(r.Command.List, []byte{0}), []byte{0}) {
+		if name.Match(arg) {
+			return true
+		}
+	}
+	return false
 }
