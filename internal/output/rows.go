@@ -55,6 +55,11 @@ func jsonKey(key string) []byte {
 	return append(value.AppendString([]byte{','}, key), ':')
 }
 
+// Header returns the line of column names. It is empty for JSON.
+func Header(format Format, cols []column.Column) string {
+	return string(newRows(format, cols).appendHeader(nil))
+}
+
 func (r *rows) appendHeader(b []byte) []byte {
 	switch r.format {
 	case Text:

@@ -106,7 +106,18 @@ func (h *Hists[K, L]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.
 			return nil, err
 		}
 	}
-	return &tool.Description{Columns: &h.cols, Keys: keys, Labels: cols, Text: h.Keys, Percentiles: h.Percentiles != nil}, nil
+	return &tool.Description{
+		Columns: &h.cols, Keys: keys, Labels: cols, Text: h.Keys, Percentiles: h.Percentiles != nil, Title: h.title(keys),
+	}, nil
+}
+
+// title returns the first line of a histogram, or of the table of percentiles, with single spaces.
+func (h *Hists[K, L]) title(keys []column.Column) string {
+	if h.Percentiles == nil {
+		return cmp.Or(h.Slots, h.Unit.String()) + " : count distribution"
+	}
+	titles := (&histReport{percentiles: h.Percentiles}).appendPercentileTitles(nil, keys)
+	return strings.Join(strings.Fields(string(titles)), " ")
 }
 
 // sizeMaps minimizes the map that this run does not use: the hash map takes 16 bytes per possible

@@ -167,4 +167,6 @@ type Description struct {
 	Blocks, Screen bool
 	// Percentiles is set if histograms have percentiles that the user selects.
 	Percentiles bool
+	// Title, if set, is shown in text instead of column names: the title of histograms.
+	Title string
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/output"
 )
 
 // checkExamples parses the examples as command lines, up to a pipe.
@@ -55,4 +58,44 @@ func splitWords(line string) []string {
 		words = append(words, quoted.ReplaceAllString(w, "$1$2"))
 	}
 	return words
+}
+
+// Header returns the line of column names above the rows of a command line, or the title of its
+// histograms, with single spaces. It is empty if there is none. Header needs no kernel.
+func (t *Tool) Header(args ...string) (string, error) {
+	l, err := t.parse(args)
+	if err != nil {
+		return "", err
+	}
+	env := newEnv()
+	env.PIDs = l.tasks.PID
+	src, err := l.build(env)
+	if err != nil {
+		return "", flags.Usage(err)
+	}
+	if src.Base().Print != nil {
+		return "", nil
+	}
+	if err := l.common.checkOutput(src); err != nil {
+		return "", err
+	}
+	spec, err := t.Object()
+	if err != nil {
+		return "", fmt.Errorf("read BPF object: %w", err)
+	}
+	d, err := src.Describe(env, spec)
+	if err != nil {
+		return "", err
+	}
+	if err := d.Columns.choose(&l.common, l.selection.Columns, d.Text); err != nil {
+		return "", flags.Usage(err)
+	}
+	return d.header(output.Format(l.common.Output)), nil
+}
+
+func (d *Description) header(format output.Format) string {
+	if d.Title != "" && format == output.Text {
+		return d.Title
+	}
+	return strings.Join(strings.Fields(output.Header(format, d.Columns.Shown)), " ")
 }
