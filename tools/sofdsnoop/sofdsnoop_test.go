@@ -165,7 +165,7 @@ func TestText(t *testing.T) {
 	a, b := pair(t)
 	out := tooltest.Text(t, Tool, []string{"-T", "-p", me()}, func() { pass(t, a, b, a) })
 	lines := strings.Split(out, "\n")
-	if len(lines) < 3 || strings.Join(strings.Fields(lines[0]), " ") != "TIME ACTION TID COMM SOCKET FD NAME" {
+	if len(lines) < 3 || strings.Join(strings.Fields(lines[0]), " ") != "TIME(s) ACTION TID COMM SOCKET FD NAME" {
 		t.Fatalf("%q", out)
 	}
 	socket := fmt.Sprintf("socket:[%d]", inode(t, a))

@@ -268,7 +268,7 @@ func TestCount(t *testing.T) {
 	tcptest.Fields(t, "all", r, map[string]any{"pid": os.Getpid(), "error": nil, "count": 8})
 
 	out := tooltest.Text(t, Tool, []string{"-c", "-s", "--comm", tcptest.Comm()}, load)
-	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 10 || strings.Join(strings.Fields(lines[0]), " ") != "SADDR LPORT DADDR DPORT COUNT" {
+	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 10 || strings.Join(strings.Fields(lines[0]), " ") != "LADDR LPORT RADDR RPORT CONNECTS" {
 		t.Errorf("text is %q", out)
 	}
 }
