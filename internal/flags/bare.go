@@ -13,8 +13,8 @@ func (s *Set) addBare(long, short, value string) {
 	}
 }
 
-// withValues adds values to flags that are given without one: at the end of the command line, or
-// before another flag.
+// withValues adds values to flags that are given without one: at the end of the command line, before
+// another flag, or with an empty text.
 func (s *Set) withValues(args []string) []string {
 	if len(s.bare) == 0 {
 		return args
@@ -25,8 +25,9 @@ func (s *Set) withValues(args []string) []string {
 		if arg == "--" {
 			break
 		}
-		value := s.bare[arg]
-		if value != "" && (i == len(args)-1 || strings.HasPrefix(args[i+1], "-")) {
+		if value := s.bare[strings.TrimSuffix(arg, "=")]; strings.HasSuffix(arg, "=") {
+			out[i] = arg + value
+		} else if value != "" && (i == len(args)-1 || strings.HasPrefix(args[i+1], "-")) {
 			out[i] = arg + "=" + value
 		}
 	}

@@ -20,6 +20,7 @@ func TestBareFlags(t *testing.T) {
 		"--unique cgroup":    {Unique: "cgroup"},
 		"-u cgroup word":     {Unique: "cgroup", Word: "word"},
 		"--unique=cgroup -v": {Unique: "cgroup", Verbose: true},
+		"--unique= word":     {Unique: "pid", Word: "word"},
 		"-u -- word":         {Unique: "pid", Word: "word"},
 	} {
 		var o options

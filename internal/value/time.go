@@ -18,5 +18,19 @@ func (v *Time) AppendJSON(b []byte) []byte {
 	return append(b, '"')
 }
 
+// UTC is a wall time that text shows in UTC, with milliseconds.
+type UTC Time
+
+func (v *UTC) wall() time.Time { return time.Unix(0, int64(*v)).UTC() }
+
+func (v *UTC) AppendText(b []byte) []byte { return v.wall().AppendFormat(b, "15:04:05.000") }
+
+func (v *UTC) AppendJSON(b []byte) []byte {
+	return append(v.wall().AppendFormat(append(b, '"'), "2006-01-02T15:04:05.000000000Z07:00"), '"')
+}
+
+func (v *UTC) Any() any       { return v.wall() }
+func (v *UTC) Schema() Schema { return Schema{Type: "string", Format: "date-time"} }
+
 func (v *Time) Any() any       { return v.wall() }
 func (v *Time) Schema() Schema { return Schema{Type: "string", Format: "date-time"} }

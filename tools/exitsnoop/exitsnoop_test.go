@@ -251,6 +251,20 @@ func TestFailed(t *testing.T) {
 	}
 }
 
+// TestUTC compares the time in UTC with the other time of the row, and the default label.
+func TestUTC(t *testing.T) {
+	res := tooltest.JSON(t, Tool, append(children(), "--utc", "--label="), func() { ends(t, "code 4") })
+	for _, r := range res.Events {
+		at, err := time.Parse(time.RFC3339Nano, r.Str("time_utc"))
+		if other, _ := time.Parse(time.RFC3339Nano, r.Str("time")); err != nil || !at.Equal(other) || !strings.HasSuffix(r.Str("time_utc"), "Z") || r.Str("label") != "exit" {
+			t.Errorf("row %v: %v", r, err)
+		}
+	}
+	if len(res.Events) != 1 {
+		t.Errorf("rows %v, want one", res.Events)
+	}
+}
+
 func TestText(t *testing.T) {
 	tooltest.AnyAttachType(t)
 	var pid int
