@@ -68,7 +68,7 @@ The kernel has these tracepoints from 5.19 on. With PREEMPT_RT, spinlocks sleep 
 
 Waits that began before the tool started are not counted, nor those that have not ended when it stops. How long locks are held is not measured.`,
 	Peers: []string{
-		"Hold times (hld_ in -S) are not measured: the kernel has no tracepoints for them. Locks that are free at once are not counted either, so that an uncontended lock costs nothing.",
+		"Hold times are not measured, and a second column for them in -S (hld_total) is ignored: the kernel has no tracepoints for them. Locks that are free at once are not counted either, so that an uncontended lock costs nothing.",
 		"Spinlocks, read-write locks and per-CPU semaphores are covered; the peers cover only mutexes and rwsems.",
 		"The caller is the function outside the code of locks. -s (stacks) does not exist; use offcputime for stack traces.",
 		"-p is --pid, -t is --tid and -d is --duration.",
@@ -86,13 +86,14 @@ Waits that began before the tool started are not counted, nor those that have no
 }, options{}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
-	if strings.HasPrefix(strings.TrimPrefix(o.Sort, "+"), "hld_") {
+	sort, held := o.sort()
+	if o.Sort != "" && sort == "" {
 		return nil, fmt.Errorf("--sort %s: hold times are not measured; want acq_total, acq_max, acq_count or a column", o.Sort)
 	}
 	t := &source.Table[key, counts, row]{
 		Plan:       tool.Plan{Resolve: o.resolve, Keep: []system.Capability{system.CapSyslog}},
 		Rounds:     source.Rounds{Every: o.Every},
-		Ranking:    source.Ranking{Sort: o.Sort, Rows: o.Rows},
+		Ranking:    source.Ranking{Sort: sort, Rows: o.Rows},
 		SortNames:  map[string]string{"acq_total": "total_ns", "acq_max": "max_ns", "acq_count": "count"},
 		TextRows:   99,
 		Cumulative: !o.Reset,
@@ -108,8 +109,24 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if o.Caller != "" {
 		t.Keep = func(r *row) bool { return strings.HasPrefix(r.Caller, o.Caller) }
 	}
+	if held {
+		t.Note("hold times are not measured: the waits are sorted by " + sort)
+	}
 	o.arrange(t)
 	return t, nil
+}
+
+// sort returns the column of --sort, and whether BCC's second one, for hold times, was given too.
+func (o *options) sort() (column string, held bool) {
+	var waits []string
+	for field := range strings.SplitSeq(o.Sort, ",") {
+		if strings.HasPrefix(strings.TrimPrefix(field, "+"), "hld_") {
+			held = true
+		} else {
+			waits = append(waits, field)
+		}
+	}
+	return strings.Join(waits, ","), held
 }
 
 // arrange selects columns and their order.

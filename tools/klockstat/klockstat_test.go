@@ -193,5 +193,6 @@ func TestRows(t *testing.T) {
 		t.Errorf("text %q", out)
 	}
 	tooltest.Fails(t, Tool, []string{"-S", "hld_max"}, 2, "hold times are not measured")
+	tooltest.Fails(t, Tool, []string{"-S", "acq_max,hld_nothing,pid,tid"}, 2, "no such column")
 	tooltest.Fails(t, Tool, []string{"-L", "no_such_lock"}, 2, "no_such_lock")
 }
