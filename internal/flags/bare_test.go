@@ -5,6 +5,23 @@ import (
 	"testing"
 )
 
+func TestZeroIsNone(t *testing.T) {
+	type options struct {
+		Every Duration `flag:"interval,i" pos:"interval" zero:"none"`
+		Other Duration `flag:"other"`
+	}
+	for args, isValid := range map[string]bool{"-i 0": true, "0": true, "-i 2 -i 0": true, "-i 0s": false, "--other 0": false} {
+		var o options
+		s := New("tool")
+		if err := s.Add(&o, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Parse(strings.Fields(args)); (err == nil) != isValid || isValid && o.Every != 0 {
+			t.Errorf("%q: %v, %v", args, o.Every, err)
+		}
+	}
+}
+
 func TestBareFlags(t *testing.T) {
 	type options struct {
 		Unique  string `flag:"unique,u" bare:"pid"`

@@ -9,6 +9,7 @@
 //	arg    the name of the value in the help; by default it depends on the type
 //	also   another long name, hidden
 //	bare   the value if the flag is given without one, at the end or before another flag
+//	zero   "none": 0 is the same as no flag
 //	min    the smallest allowed number, max the largest
 //	of     the allowed texts, separated by commas
 //	id     the number identifies a process, thread or cpu of this machine, which must exist

@@ -16,11 +16,12 @@ type field struct {
 	v      reflect.Value
 	arg    string
 	bounds bounds
+	zero   bool // 0 is the same as no flag
 	set    bool
 }
 
 func valueOf(v reflect.Value, f reflect.StructField) (*field, error) {
-	val := &field{v: v, arg: f.Tag.Get("arg")}
+	val := &field{v: v, arg: f.Tag.Get("arg"), zero: f.Tag.Get("zero") == "none"}
 	if err := val.check(); err != nil {
 		return nil, err
 	}
@@ -81,6 +82,10 @@ func (f *field) Type() string {
 // Set parses a value. Lists are separated by commas. The first call replaces the default of a list,
 // further calls append to it.
 func (f *field) Set(s string) error {
+	if f.zero && s == "0" {
+		f.v.SetZero()
+		return nil
+	}
 	if f.v.Kind() != reflect.Slice || unmarshaler(f.v) != nil {
 		if err := setScalar(f.v, s); err != nil {
 			return err

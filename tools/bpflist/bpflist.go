@@ -106,6 +106,7 @@ runs and run_ns increase only while the kernel measures run times. bpftop enable
 
 Kernels before 5.19 cannot list links; a notice on standard error reports this. On these kernels runs are available only if /proc/kallsyms is readable and contains the kernel's variables (CONFIG_KALLSYMS_ALL).`,
 	Peers: []string{
+		"bpflist of BCC shows the number of programs and maps of each process (PID, COMM, TYPE, COUNT), and with -v that of probes; here each object is a row, and -v is --verbose.",
 		"bps (BCC) lists programs only, with its own names for their types, and without holders.",
 		"bpftool lists one kind of object at a time; IDs, names and tags are the same.",
 	},

@@ -67,6 +67,7 @@ Opens by io_uring are traced on kernel 6.4 and later (hook uring; see --explain)
 	Peers: []string{
 		"-c shows all callers that can be unwound; libbpf-tools shows two.",
 		"-T shows the time of day, as libbpf-tools; BCC shows seconds since the start.",
+		"--exec (BCC) is not supported: --comm, --pid and --cgroup select the tasks.",
 		"FLAGS are names; libbpf-tools and BCC print an octal number.",
 		"-b (BCC: pages of the perf buffer of each CPU) sets the size of the single ring buffer.",
 		"creat(2) and calls of 32-bit tasks, which the peers miss, are traced.",

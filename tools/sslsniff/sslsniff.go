@@ -63,7 +63,7 @@ Programs with statically linked OpenSSL or GnuTLS are traced if they export its 
 
 The following is not traced: statically linked programs without exported functions and symbols; programs with a TLS implementation of their own, such as those in Go, Rust (rustls) and Java; BIO_f_ssl(3) and SSL_sendfile(3); kernel TLS; 32-bit programs.`,
 	Peers: []string{
-		"-d (BCC: debug output) is -v.",
+		"-d (BCC: debug output) is --debug, the same as -v.",
 		"Text shows data on one line, after the other columns, with non-printable characters escaped; BCC prints it unescaped on several lines.",
 		"--handshake also works without -l, includes GnuTLS, and shows every call of a non-blocking handshake, with ret.",
 		"--max-buffer-size is limited to 16,384, the size of a TLS record.",

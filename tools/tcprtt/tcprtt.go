@@ -52,7 +52,7 @@ The hook is the tracepoint tcp:tcp_probe. A connection between two processes of 
 		"-b and -B can be combined.",
 		"-e has no effect: count, mean and percentiles are always shown.",
 		"Packets of connections without a round-trip time are counted separately; libbpf-tools and BCC count them as 0.",
-		"-i is also the first argument, as in other tools; -D (BCC: debug output) is -v.",
+		"-i is also the first argument, as in other tools; -D (BCC: debug output) is --debug, the same as -v.",
 	},
 	Examples: []string{
 		"tcprtt -i 1 --duration 10s    # a report each second, for 10 seconds",
