@@ -20,7 +20,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"ext4slower", "--full"}, []string{"--full-path"}},
 		{[]string{"corescope", "man", "opens"}, []string{"opensnoop"}},
 		{[]string{"corescope", "help", "opens"}, []string{"opensnoop"}},
-		{[]string{"corescope", "doctor", "opensnoop", "runq"}, []string{"runqlat"}},
+		{[]string{"corescope", "doctor", "opensnoop", "runqla"}, []string{"runqlat"}},
 		{[]string{"corescope", "list", "--n"}, []string{"--names"}},
 		{[]string{"corescope", "completion", ""}, []string{"bash", "zsh", "fish"}},
 		{[]string{"corescope", "version", ""}, nil},

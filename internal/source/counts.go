@@ -3,6 +3,7 @@ package source
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"sort"
 
@@ -13,22 +14,23 @@ import (
 )
 
 // groups counts rows that have equal values in the shown columns.
-type groups[R any] struct {
-	byKey map[string]*group[R]
+type groups struct {
+	byKey map[string]*group
 	key   []byte
 	count uint64 // bound to the column "count"
 }
 
 // group is the last row of a group, and the number of its rows.
-type group[R any] struct {
+type group struct {
 	key   string
-	row   R
+	row   reflect.Value
 	count uint64
 }
 
 const countKey = "count"
 
-func (g *groups[R]) add(row *R, cols []column.Column) {
+// add counts the row that row points to.
+func (g *groups) add(row any, cols []column.Column) {
 	g.key = g.key[:0]
 	for i := range cols {
 		if c := &cols[i]; c.Key != countKey && !c.Absent() {
@@ -39,17 +41,17 @@ func (g *groups[R]) add(row *R, cols []column.Column) {
 	found := g.byKey[string(g.key)]
 	if found == nil {
 		if g.byKey == nil {
-			g.byKey = map[string]*group[R]{}
+			g.byKey = map[string]*group{}
 		}
-		found = &group[R]{key: string(g.key)}
+		found = &group{key: string(g.key), row: reflect.New(reflect.TypeOf(row).Elem()).Elem()}
 		g.byKey[found.key] = found
 	}
-	found.row = *row
+	found.row.Set(reflect.ValueOf(row).Elem())
 	found.count++
 }
 
 // sorted returns the groups, largest first.
-func (g *groups[R]) sorted() []*group[R] {
+func (g *groups) sorted() []*group {
 	all := slices.Collect(maps.Values(g.byKey))
 	sortRows(all, func(i, k int) int {
 		return cmp.Or(cmp.Compare(all[k].count, all[i].count), cmp.Compare(all[i].key, all[k].key))
@@ -58,24 +60,25 @@ func (g *groups[R]) sorted() []*group[R] {
 }
 
 // describeCounts adds the column "count".
-func (e *Events[R]) describeCounts() *tool.Description {
+func (e *events) describeCounts() *tool.Description {
 	count, _ := value.Of(&e.groups.count)
 	e.rows.cols.All = append(e.rows.cols.All, column.Column{
-		Key: countKey, Header: cmp.Or(e.Headers[countKey], "COUNT"), Width: 10, Value: count,
+		Key: countKey, Header: cmp.Or(e.rows.headers[countKey], "COUNT"), Width: 10, Value: count,
 		Help: "number of rows with the same values in the other shown columns",
 	})
-	keys := append(slices.Clone(e.Count), countKey)
+	keys := append(slices.Clone(e.count), countKey)
 	e.rows.cols.Machine = keys
 	return &tool.Description{Columns: &e.rows.cols, Text: keys}
 }
 
 // showCounts writes the groups.
-func (e *Events[R]) showCounts(s *tool.Session) error {
+func (e *events) showCounts(s *tool.Session) error {
 	for _, g := range e.groups.sorted() {
 		if s.Enough() {
 			break
 		}
-		*e.rows.row, e.groups.count = g.row, g.count
+		reflect.ValueOf(e.rows.row).Elem().Set(g.row)
+		e.groups.count = g.count
 		s.Shown++
 		if err := s.Out.Row(output.KindEvent); err != nil {
 			return err

@@ -56,47 +56,72 @@ type Events[R any] struct {
 	// hooks are attached, ahead of "ready"; After runs after all hooks are detached.
 	Before, After []tool.Iterator
 
-	rows    rows[R]
-	samples uint64
-	groups  groups[R]
-	traces  *stacktrace.Traces // nil without UserStacks
+	events events
 }
 
+func (e *Events[R]) Kind() string { return output.KindEvent }
+
 func (e *Events[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
-	if e.MapEntries == nil {
-		e.MapEntries = map[string]uint32{}
+	e.events = events{
+		plan: &e.Plan, columns: e.Columns, extra: e.Extra, count: e.Count, bufferBytes: bufferSize(e.BufferBytes),
+		userStacks: e.UserStacks, before: e.Before, after: e.After,
+		rows: rows{row: &e.Row, keep: kept(e.Keep, &e.Row), headers: e.Headers, widths: e.Widths},
 	}
-	e.BufferBytes = bufferSize(e.BufferBytes)
-	e.MapEntries["events"] = uint32(e.BufferBytes)
+	return e.events.describe(env, spec)
+}
+
+// Tail returns the maximum size of the tail of an event, as defined in the object. It is known when
+// Resolve is called.
+func (e *Events[R]) Tail() int { return e.events.rows.tail }
+
+// Run creates the reader before hooks are attached, because perf buffers do not exist before.
+func (e *Events[R]) Run(ctx context.Context, s *tool.Session) error { return e.events.run(ctx, s) }
+
+// events is the part of Events that does not depend on the type of its rows, so that the binary
+// contains it only once.
+type events struct {
+	plan           *tool.Plan
+	columns, extra []string
+	count          []string
+	bufferBytes    int
+	userStacks     *stacktrace.UserStacks
+	before, after  []tool.Iterator
+
+	rows    rows
+	samples uint64
+	groups  groups
+	traces  *stacktrace.Traces // nil without userStacks
+}
+
+func (e *events) describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
+	if e.plan.MapEntries == nil {
+		e.plan.MapEntries = map[string]uint32{}
+	}
+	e.plan.MapEntries["events"] = uint32(e.bufferBytes)
 	if err := e.describeStacks(env, spec); err != nil {
 		return nil, err
 	}
-	e.rows = rows[R]{row: &e.Row, keep: e.Keep, headers: e.Headers, widths: e.Widths}
-	d, err := e.rows.Describe(env, spec, e.Columns)
-	if e.Extra != nil {
-		e.rows.cols.Machine = append(column.Standard(e.rows.cols.All), e.Extra...)
+	d, err := e.rows.Describe(env, spec, e.columns)
+	if e.extra != nil {
+		e.rows.cols.Machine = append(column.Standard(e.rows.cols.All), e.extra...)
 	}
-	if err == nil && e.Count != nil {
+	if err == nil && e.count != nil {
 		e.rows.count = &e.groups
 		return e.describeCounts(), nil
 	}
 	return d, err
 }
 
-// Tail returns the maximum size of the tail of an event, as defined in the object. It is known when
-// Resolve is called.
-func (e *Events[R]) Tail() int { return e.rows.tail }
-
-func (e *Events[R]) describeStacks(env *tool.Env, spec *ebpf.CollectionSpec) (err error) {
-	if e.UserStacks == nil {
+func (e *events) describeStacks(env *tool.Env, spec *ebpf.CollectionSpec) (err error) {
+	if e.userStacks == nil {
 		probe.Cut(spec, "user_stack_read")
-		return stacktrace.Setup(spec, e.MapEntries, false)
+		return stacktrace.Setup(spec, e.plan.MapEntries, false)
 	}
-	if e.traces, err = stacktrace.New(spec, &stacktrace.Frames{Address: true, Depth: stacktrace.MaxDepth}, e.UserStacks, env.Machine()); err != nil {
+	if e.traces, err = stacktrace.New(spec, &stacktrace.Frames{Address: true, Depth: stacktrace.MaxDepth}, e.userStacks, env.Machine()); err != nil {
 		return err
 	}
 	env.Traces = e.traces
-	return stacktrace.Setup(spec, e.MapEntries, e.UserStacks.ByTables())
+	return stacktrace.Setup(spec, e.plan.MapEntries, e.userStacks.ByTables())
 }
 
 // bufferSize returns the smallest power of two of at least n bytes and one page.
@@ -108,17 +133,14 @@ func bufferSize(n int) int {
 	return size
 }
 
-func (e *Events[R]) Kind() string { return output.KindEvent }
-
-// Run creates the reader before hooks are attached, because perf buffers do not exist before.
-func (e *Events[R]) Run(ctx context.Context, s *tool.Session) (err error) {
-	reader, err := ring.New(s.Objects.Maps["events"], e.BufferBytes)
+func (e *events) run(ctx context.Context, s *tool.Session) (err error) {
+	reader, err := ring.New(s.Objects.Maps["events"], e.bufferBytes)
 	if err != nil {
 		return fmt.Errorf("read events: %w", probe.Classify(err))
 	}
 	defer reader.Close()
 	if e.traces != nil {
-		e.traces.Open(s.Objects, s.PID, e.UserStacks.ByTables(), s.Notify)
+		e.traces.Open(s.Objects, s.PID, e.userStacks.ByTables(), s.Notify)
 		defer func() { err = errors.Join(err, e.traces.Close()) }()
 	}
 	ctx, cancel, err := s.Attach(ctx)
@@ -132,10 +154,10 @@ func (e *Events[R]) Run(ctx context.Context, s *tool.Session) (err error) {
 	if e.traces != nil {
 		e.traces.AwaitTables()
 	}
-	if err := e.rows.iterate(ctx, s, e.Before); err != nil {
+	if err := e.rows.iterate(ctx, s, e.before); err != nil {
 		return err
 	}
-	if err := s.Prepare(e.After); err != nil {
+	if err := s.Prepare(e.after); err != nil {
 		return err
 	}
 	if err := s.Ready(); err != nil {
@@ -152,13 +174,13 @@ func (e *Events[R]) Run(ctx context.Context, s *tool.Session) (err error) {
 	if err := e.rows.showDelayed(s, true); err != nil {
 		return err
 	}
-	if err := e.rows.iterate(context.WithoutCancel(ctx), s, e.After); err != nil {
+	if err := e.rows.iterate(context.WithoutCancel(ctx), s, e.after); err != nil {
 		return err
 	}
 	return e.showCounts(s)
 }
 
-func (e *Events[R]) read(ctx context.Context, s *tool.Session, reader ring.Reader) error {
+func (e *events) read(ctx context.Context, s *tool.Session, reader ring.Reader) error {
 	for !s.Enough() {
 		sample, err := reader.Read()
 		switch {

@@ -32,13 +32,13 @@ type List[R any] struct {
 	// one. They then iterate over its threads.
 	ByProcess []string
 
-	rows rows[R]
+	rows rows
 }
 
 func (l *List[R]) Kind() string { return output.KindEvent }
 
 func (l *List[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
-	l.rows = rows[R]{row: &l.Row, keep: l.Keep}
+	l.rows = rows{row: &l.Row, keep: kept(l.Keep, &l.Row)}
 	return l.rows.Describe(env, spec, l.Columns)
 }
 

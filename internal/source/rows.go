@@ -27,31 +27,40 @@ type delaying interface{ Next(end bool) bool }
 type stamped interface{ Stamp() *value.Time }
 type owned interface{ Head() *value.Task }
 
-// rows turns samples, a struct event each, into rows of type R.
-type rows[R any] struct {
-	row     *R // columns are bound to it
-	keep    func(*R) bool
+// rows turns samples, a struct event each, into rows. It does not depend on the type of the rows, so
+// that the binary contains it only once.
+type rows struct {
+	row     any         // pointer to the row; columns are bound to it
+	keep    func() bool // reports whether the row is shown, or nil
 	headers map[string]string
 	widths  map[string]int
 	decoder *layout.Decoder
 	tail    int // maximum size of the tail of an event
 	cols    tool.Columns
 	times   []*value.Time // fields that programs set
-	count   *groups[R]    // if set, rows are counted instead of shown
+	count   *groups       // if set, rows are counted instead of shown
+}
+
+// kept returns keep for this row, or nil if it is nil.
+func kept[R any](keep func(*R) bool, row *R) func() bool {
+	if keep == nil {
+		return nil
+	}
+	return func() bool { return keep(row) }
 }
 
 // Describe binds columns to the row. text lists the keys of the columns in text output.
-func (r *rows[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec, text []string) (*tool.Description, error) {
+func (r *rows) Describe(env *tool.Env, spec *ebpf.CollectionSpec, text []string) (*tool.Description, error) {
 	r.decoder = layout.NewDecoder(r.row)
-	tail, err := checkEvent(spec, reflect.TypeFor[R]())
+	tail, err := checkEvent(spec, reflect.TypeOf(r.row).Elem())
 	if err != nil {
 		return nil, err
 	}
 	r.tail = tail
-	if _, ok := any(r.row).(stamped); !ok {
+	if _, ok := r.row.(stamped); !ok {
 		return nil, fmt.Errorf("row %T has no time", r.row)
 	}
-	if e, ok := any(r.row).(elapsing); ok {
+	if e, ok := r.row.(elapsing); ok {
 		if err := e.begin(); err != nil {
 			return nil, err
 		}
@@ -65,7 +74,7 @@ func (r *rows[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec, text []stri
 	if err != nil {
 		return nil, err
 	}
-	if o, ok := any(r.row).(owned); ok {
+	if o, ok := r.row.(owned); ok {
 		cols = append(cols, tool.TaskColumns(o.Head(), env)...)
 	}
 	for i := range cols {
@@ -106,12 +115,12 @@ func times(v reflect.Value) []*value.Time {
 }
 
 // show converts a sample to a row, and writes it.
-func (r *rows[R]) show(s *tool.Session, sample []byte) error {
+func (r *rows) show(s *tool.Session, sample []byte) error {
 	tail, err := r.decoder.Decode(sample)
 	if err != nil {
 		return err
 	}
-	if d, ok := any(r.row).(decodable); ok {
+	if d, ok := r.row.(decodable); ok {
 		if err := d.Decode(tail); errors.Is(err, ErrMore) {
 			return nil
 		} else if err != nil {
@@ -122,8 +131,8 @@ func (r *rows[R]) show(s *tool.Session, sample []byte) error {
 }
 
 // showDelayed writes the rows that were held back and are due.
-func (r *rows[R]) showDelayed(s *tool.Session, end bool) error {
-	d, ok := any(r.row).(delaying)
+func (r *rows) showDelayed(s *tool.Session, end bool) error {
+	d, ok := r.row.(delaying)
 	for ok && !s.Enough() && d.Next(end) {
 		if err := r.write(s); err != nil {
 			return err
@@ -133,16 +142,16 @@ func (r *rows[R]) showDelayed(s *tool.Session, end bool) error {
 }
 
 // write writes the row if it passes the filters.
-func (r *rows[R]) write(s *tool.Session) error {
-	if e, ok := any(r.row).(elapsing); ok {
-		e.set(*any(r.row).(stamped).Stamp())
+func (r *rows) write(s *tool.Session) error {
+	if e, ok := r.row.(elapsing); ok {
+		e.set(*r.row.(stamped).Stamp())
 	}
 	for _, t := range r.times {
 		if err := s.Wall(t); err != nil {
 			return err
 		}
 	}
-	if r.keep != nil && !r.keep(r.row) {
+	if r.keep != nil && !r.keep() {
 		s.Excluded++
 		return nil
 	}
@@ -163,7 +172,7 @@ var errEnough = errors.New("enough")
 
 // iterate runs iterator programs and shows the rows that they send, until the context is done or
 // --limit is reached.
-func (r *rows[R]) iterate(ctx context.Context, s *tool.Session, programs []tool.Iterator) error {
+func (r *rows) iterate(ctx context.Context, s *tool.Session, programs []tool.Iterator) error {
 	for _, it := range programs {
 		err := s.Objects.Iterate(it, func(sample []byte) error {
 			if ctx.Err() != nil || s.Enough() {

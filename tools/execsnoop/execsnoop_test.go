@@ -1,6 +1,7 @@
 package execsnoop
 
 import (
+	"bufio"
 	"encoding/base64"
 	"fmt"
 	"os"
@@ -346,7 +347,7 @@ func TestCSV(t *testing.T) {
 // A program created with memfd_create has no directory: its path is its name, as in /proc/PID/exe.
 func TestProgramInMemory(t *testing.T) {
 	tooltest.AnyAttachType(t)
-	prog, err := exec.LookPath("sleep")
+	prog, err := exec.LookPath("cat")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,14 +366,21 @@ func TestProgramInMemory(t *testing.T) {
 	}
 	var link string
 	res := tooltest.JSON(t, Tool, []string{"--ppid", strconv.Itoa(os.Getpid()), "--columns", "+exe,exe_deleted"}, func() {
-		cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", fd), "1000")
+		cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", fd))
 		cmd.Path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
+		in, _ := cmd.StdinPipe()
+		out, _ := cmd.StdoutPipe()
 		if err := cmd.Start(); err != nil {
 			t.Error(err)
 			return
 		}
+		// Once the program answers, its exec is complete.
+		fmt.Fprintln(in, "hello")
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Error(err)
+		}
 		link, err = os.Readlink(fmt.Sprintf("/proc/%d/exe", cmd.Process.Pid))
-		cmd.Process.Kill()
+		in.Close()
 		cmd.Wait()
 	})
 	if err != nil || len(res.Events) != 1 {
