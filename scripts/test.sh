@@ -41,7 +41,7 @@ fi
 # which shows that they still work. Packages are tested one at a time, or JOBS at a time: tests
 # that observe what all processes share take a lock (tooltest.Alone).
 failed=0
-go test -json -vet=off -count=1 -p "${JOBS:-1}" -timeout 20m -bench . -benchtime 1x "$@" ./... |
+go test -json -vet=off -count=1 -p "${JOBS:-1}" -timeout 30m -bench . -benchtime 1x "$@" ./... |
 	"$tmp/summary" -failed "$tmp/failed" >"$tmp/tests" || failed=$?
 steps=0
 : >>"$tmp/failures"
