@@ -41,7 +41,8 @@ func build(ctx context.Context, arch, dir string, all []*tool.Tool) error {
 	return nil
 }
 
-// makeInitrd writes the root file system of a machine, with the programs in dir.
+// makeInitrd writes the root file system of a machine, with the first program in dir. The others are
+// on the disk (makeDisk), because all tests together do not fit in the memory of a machine.
 func makeInitrd(to, dir, busybox string, img *image, k kernel, all []*tool.Tool) error {
 	tree, err := openModules(img.modules)
 	if err != nil {
@@ -52,12 +53,8 @@ func makeInitrd(to, dir, busybox string, img *image, k kernel, all []*tool.Tool)
 		return err
 	}
 	a := newArchive()
-	files := map[string]string{
-		"init": dir + "/init", "bin/busybox": busybox,
-		"test/corescope": dir + "/corescope", "test/test2json": dir + "/test2json",
-	}
+	files := map[string]string{"init": dir + "/init", "bin/busybox": busybox}
 	for _, t := range all {
-		files["test/"+t.Name+".test"] = dir + "/" + t.Name + ".test"
 		a.mkdir("src/" + t.Name)
 		if err := a.addTree("src/"+t.Name+"/testdata", folderOf(t)+"/testdata"); err != nil {
 			return fmt.Errorf("pack test data: %w", err)

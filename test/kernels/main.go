@@ -178,10 +178,11 @@ func (h *runner) test(ctx context.Context, k kernel) (*report, error) {
 	os.Remove(initrd) // if the cache is a copy, the file can be a hard link to the original
 	defer os.Remove(initrd)
 	defer os.Remove(disk)
-	if err := makeInitrd(initrd, filepath.Join(h.dir, k.arch), h.busybox[k.arch], img, k, h.tools); err != nil {
+	programs := filepath.Join(h.dir, k.arch)
+	if err := makeInitrd(initrd, programs, h.busybox[k.arch], img, k, h.tools); err != nil {
 		return nil, err
 	}
-	if err := makeDisk(ctx, disk); err != nil {
+	if err := makeDisk(ctx, disk, filepath.Join(dir, "files"), programs, h.tools); err != nil {
 		return nil, err
 	}
 	r := boot(ctx, k, h.commit, img.vmlinuz, dir)
@@ -197,12 +198,34 @@ func (h *runner) test(ctx context.Context, k kernel) (*report, error) {
 	return r, h.keep(r)
 }
 
-// makeDisk makes an empty disk that is large enough for the output of tests with many events.
-func makeDisk(ctx context.Context, path string) error {
-	if err := os.RemoveAll(path); err != nil {
+// diskBytes is the space for the output of tests with many events.
+const diskBytes = 1 << 30
+
+// makeDisk makes a disk that contains the programs that a machine runs, in the folder test. It
+// collects them in the folder files.
+func makeDisk(ctx context.Context, path, files, programs string, all []*tool.Tool) error {
+	if err := errors.Join(os.RemoveAll(path), os.RemoveAll(files), os.MkdirAll(filepath.Join(files, "test"), 0o755)); err != nil {
 		return err
 	}
-	if out, err := exec.CommandContext(ctx, mke2fs.command, "-q", "-t", "ext4", path, "1G").CombinedOutput(); err != nil {
+	defer os.RemoveAll(files)
+	names := []string{"corescope", "test2json"}
+	for _, t := range all {
+		names = append(names, t.Name+".test")
+	}
+	size := int64(diskBytes)
+	for _, name := range names {
+		from := filepath.Join(programs, name)
+		info, err := os.Stat(from)
+		if err != nil {
+			return err
+		}
+		if err := os.Link(from, filepath.Join(files, "test", name)); err != nil {
+			return err
+		}
+		size += info.Size() * 5 / 4 // with what the file system needs
+	}
+	out, err := exec.CommandContext(ctx, mke2fs.command, "-q", "-t", "ext4", "-d", files, path, fmt.Sprintf("%dK", size>>10)).CombinedOutput()
+	if err != nil {
 		return fmt.Errorf("make disk: %w: %s", err, out)
 	}
 	return nil

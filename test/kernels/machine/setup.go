@@ -49,6 +49,10 @@ func mountDisk() error {
 	if err := unix.Mount("/dev/vda", disk, "ext4", 0, ""); err != nil {
 		return fmt.Errorf("mount disk: %w", err)
 	}
+	// The programs are on the disk, see makeDisk.
+	if err := os.Symlink(disk+"/test", "/test"); err != nil {
+		return fmt.Errorf("make /test: %w", err)
+	}
 	// /var/tmp must not be in memory either.
 	if err := os.Mkdir("/var", 0o755); err != nil {
 		return fmt.Errorf("make /var: %w", err)
