@@ -10,9 +10,10 @@ import (
 // Kinds of CO-RE relocations, from linux/bpf.h.
 const (
 	relocateFields  = 5 // the last one that names a member
-	typeMatches     = 12
+	typeExists      = 8
 	enumValueExists = 10
 	enumValue       = 11
+	typeMatches     = 12
 )
 
 // How much of a type is kept: the number of pointers that are followed to types that are kept whole.
@@ -127,14 +128,45 @@ func (s *slimmer) markRoots() {
 		s.mark(r[1], whole)
 	}
 	for _, r := range s.ext[relocations].all() {
-		if r[3] == typeMatches {
-			s.mark(r[1], whole)
-		}
 		s.mark(r[1], bare)
+		switch {
+		case r[3] == typeMatches:
+			s.mark(r[1], whole)
+		case r[3] > relocateFields && r[3] < enumValueExists:
+			s.markShape(r[1], map[uint32]bool{})
+		}
 	}
 	for id := range s.types {
 		if id > 0 && s.types[id].kind() == kindDeclTag && s.extent[s.types[id].head[2]] >= whole {
 			s.mark(uint32(id), whole)
+		}
+	}
+}
+
+// markShape keeps what a relocation of a type compares with the kernel's type: the kinds of types
+// that pointers, arrays, functions and their parameters lead to, but not members.
+func (s *slimmer) markShape(id uint32, seen map[uint32]bool) {
+	if id == 0 || seen[id] {
+		return
+	}
+	seen[id] = true
+	t := s.types[id]
+	switch t.kind() {
+	case kindStruct, kindUnion, kindEnum, kindEnum64, kindFwd:
+		s.mark(id, bare)
+		return
+	}
+	s.mark(id, whole)
+	if t.kind() == kindArray {
+		s.markShape(t.words[0], seen)
+		s.markShape(t.words[1], seen)
+	}
+	if t.refersInHead() {
+		s.markShape(t.head[2], seen)
+	}
+	if t.kind() == kindFuncProto {
+		for _, e := range t.entries {
+			s.markShape(e[1], seen)
 		}
 	}
 }

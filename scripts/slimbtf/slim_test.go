@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -33,17 +34,17 @@ func (b *builder) member(name string, typ, bits uint32) entry {
 // names returns the names of the entries of the type with that name, or nil if there is no such type.
 func names(t *testing.T, section []byte, name string) []string {
 	t.Helper()
-	types, strings, err := parseTypes(section)
+	types, words, err := parseTypes(section)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, typ := range types[1:] {
-		if text(strings, typ.head[0]) != name {
+		if text(words, typ.head[0]) != name {
 			continue
 		}
 		out := []string{}
 		for _, e := range typ.entries {
-			out = append(out, text(strings, e[0]))
+			out = append(out, text(words, e[0]))
 		}
 		return out
 	}
@@ -69,6 +70,8 @@ func sample() (types, ext []byte) {
 	b.add(kindDatasec, ".maps", 8, nil, entry{entries, 0, 8})
 	proto := b.add(kindFuncProto, "", u32, nil, entry{b.names.add("ctx"), toKernel})
 	program := b.add(kindFunc, "program", proto, nil)
+	signature := b.add(kindFuncProto, "", 0, nil, entry{b.names.add(""), toOther}, entry{b.names.add(""), u32})
+	hook := b.add(kindTypedef, "hook", b.add(kindPtr, "", signature, nil), nil)
 
 	records := func(all ...[]uint32) infos {
 		return infos{uint32(4 * len(all[0])), []section{{b.names.add("tp_btf/x"), all}}}
@@ -80,6 +83,7 @@ func sample() (types, ext []byte) {
 			[]uint32{0, kernel, b.names.add("0:2:1"), 0}, // in.y
 			[]uint32{8, kernel, b.names.add("0:1"), 0},   // next
 			[]uint32{16, color, b.names.add("1"), enumValue},
+			[]uint32{24, hook, b.names.add("0"), typeExists},
 		),
 	}
 	return formatTypes(b.types, b.names.data), formatExt(all)
@@ -91,7 +95,7 @@ func TestSlim(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]string{
-		"kernel": {"next", "in"}, "inner": {"y"}, "color": {"BLUE"}, "value": {"n", "task"}, "unused": nil, "other": nil,
+		"kernel": {"next", "in"}, "inner": {"y"}, "color": {"BLUE"}, "value": {"n", "task"}, "unused": nil, "other": {},
 	} {
 		if got := names(t, types, name); !slices.Equal(got, want) {
 			t.Errorf("%s has %q, want %q", name, got, want)
@@ -101,23 +105,48 @@ func TestSlim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parsed, strings, err := parseTypes(types)
+	parsed, words, err := parseTypes(types)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var paths []string
 	for _, r := range all[relocations].all() {
-		paths = append(paths, text(strings, parsed[r[1]].head[0])+" "+text(strings, r[2]))
+		paths = append(paths, text(words, parsed[r[1]].head[0])+" "+text(words, r[2]))
 	}
-	if want := []string{"kernel 0:1:0", "kernel 0:0", "color 0"}; !slices.Equal(paths, want) {
+	if want := []string{"kernel 0:1:0", "kernel 0:0", "color 0", "hook 0"}; !slices.Equal(paths, want) {
 		t.Errorf("relocations are %q, want %q", paths, want)
 	}
-	if r := all[functions].all()[0]; text(strings, parsed[r[1]].head[0]) != "program" {
-		t.Errorf("function is %q", text(strings, parsed[r[1]].head[0]))
+	if got := shape(parsed, all[relocations].all()[3][1]); got != "typedef>pointer>function(pointer>struct, int)" {
+		t.Errorf("hook is %s", got)
 	}
-	if r := all[lines].all()[0]; text(strings, r[2]) != "return 0;" {
-		t.Errorf("line is %q", text(strings, r[2]))
+	if r := all[functions].all()[0]; text(words, parsed[r[1]].head[0]) != "program" {
+		t.Errorf("function is %q", text(words, parsed[r[1]].head[0]))
 	}
+	if r := all[lines].all()[0]; text(words, r[2]) != "return 0;" {
+		t.Errorf("line is %q", text(words, r[2]))
+	}
+}
+
+// shape returns the kinds that a type leads to.
+func shape(types []*btfType, id uint32) string {
+	if id == 0 {
+		return "void"
+	}
+	switch t := types[id]; t.kind() {
+	case kindTypedef:
+		return "typedef>" + shape(types, t.head[2])
+	case kindPtr:
+		return "pointer>" + shape(types, t.head[2])
+	case kindFuncProto:
+		var params []string
+		for _, e := range t.entries {
+			params = append(params, shape(types, e[1]))
+		}
+		return "function(" + strings.Join(params, ", ") + ")"
+	case kindStruct:
+		return "struct"
+	}
+	return "int"
 }
 
 // TestObjects checks that the committed objects have been slimmed: doing it again changes nothing.
