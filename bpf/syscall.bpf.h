@@ -19,9 +19,14 @@
  * TRACEPOINTS_ARE_PREEMPTIBLE.
  */
 
-/* The user registers of the current task, from 5.15 on (dd6e10fbd9fb). */
+/*
+ * The user registers of the current task, from 5.15 on (dd6e10fbd9fb). Before, the value of the enum
+ * does not exist, so that the program is not supported.
+ */
 static __always_inline struct pt_regs *syscall_regs(void)
 {
+	if (!bpf_core_enum_value(enum bpf_func_id, BPF_FUNC_task_pt_regs))
+		return NULL;
 	return (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 }
 

@@ -172,6 +172,16 @@ static __always_inline int handle_enter(struct pt_regs *regs, __s32 nr, bool btf
 	return 0;
 }
 
+/*
+ * A function of its own, because its stack and that of the unwinder together exceed 512 bytes, which
+ * older kernels refuse (6.1).
+ */
+static __noinline int record_wait(const struct hist_key *key, __u64 ns)
+{
+	hist_record(key, ns);
+	return 0;
+}
+
 static __always_inline void count_wait(void *ctx, __u64 lock, enum outcome outcome, __u64 ns)
 {
 	__u64 id = bpf_get_current_pid_tgid();
@@ -187,7 +197,7 @@ static __always_inline void count_wait(void *ctx, __u64 lock, enum outcome outco
 	} else {
 		BPF_CORE_READ_STR_INTO(&key.comm, task, group_leader, comm);
 	}
-	hist_record(&key, ns);
+	record_wait(&key, ns);
 }
 
 /* The entry remains if restart_syscall(2) can follow. */

@@ -4,6 +4,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "compat.bpf.h"
 #include "lost.bpf.h"
 #include "map.bpf.h"
 #include "task.bpf.h"
@@ -243,29 +244,32 @@ static __always_inline int handle_end(void *ctx, __u64 lock)
 	return 0;
 }
 
-/* Attached in alphabetical order, so that the end of each observed begin is observed. */
+/*
+ * Attached in alphabetical order, so that the end of each observed begin is observed. The state of a
+ * CPU must not be used by two tasks at once.
+ */
 SEC("tp_btf/contention_end")
 int BPF_PROG(contention__btf__done, void *lock)
 {
-	return handle_end(ctx, (__u64)lock);
+	return NOT_PREEMPTED(handle_end(ctx, (__u64)lock));
 }
 
 SEC("tp_btf/contention_begin")
 int BPF_PROG(contention__btf__start, void *lock, unsigned int flags)
 {
-	return handle_begin((__u64)lock, flags);
+	return NOT_PREEMPTED(handle_begin((__u64)lock, flags));
 }
 
 SEC("raw_tp/contention_end")
 int BPF_PROG(contention__raw__done, void *lock)
 {
-	return handle_end(ctx, (__u64)lock);
+	return NOT_PREEMPTED(handle_end(ctx, (__u64)lock));
 }
 
 SEC("raw_tp/contention_begin")
 int BPF_PROG(contention__raw__start, void *lock, unsigned int flags)
 {
-	return handle_begin((__u64)lock, flags);
+	return NOT_PREEMPTED(handle_begin((__u64)lock, flags));
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
