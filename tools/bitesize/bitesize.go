@@ -62,7 +62,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		Plan:     plan,
 		Interval: o.Interval,
 		Unit:     histogram.Kilobytes,
-		Label:    func(k histKey) label { return label{k.Comm} },
+		Label:    func(k histKey) label { return label(k) },
 		Keys:     []string{"comm"},
 	}, nil
 }
