@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/corescope/corescope/internal/tooltest"
 )
 
 const kernelBTF = "/sys/kernel/btf"
@@ -97,7 +99,14 @@ func TestTracefs(t *testing.T) {
 			if _, err := os.Stat("/sys/kernel/tracing"); err != nil {
 				t.Skipf("tracefs is not mounted: %v", err)
 			}
-			eachTool(t, func(s *subject) { s.works(s.command().alone(script)) })
+			eachTool(t, func(s *subject) {
+				r := s.command().alone(script)
+				if tooltest.NeedsTracefs(s, s.tool) {
+					r.start(s).checkFailure(s, 4, "/sys/kernel/tracing")
+				} else {
+					s.works(r)
+				}
+			})
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/tooltest"
 	"github.com/corescope/corescope/tools"
 )
 
@@ -118,7 +119,7 @@ func TestDoctorIsRight(t *testing.T) {
 					if s.ExitCode != code || !s.Runs && !matchesReport(stderr, &s) {
 						t.Errorf("doctor reports %+v, %s exited with %d: %s", s, s.Name, code, stderr)
 					}
-					if unsupported[s.Name] || hasNoPrograms(s.Name) && tt.name == "CAP_BPF" || tt.name != "root" && needsTracefs(t, s.Name) {
+					if unsupported[s.Name] || hasNoPrograms(s.Name) && tt.name == "CAP_BPF" || tt.name != "root" && tooltest.NeedsTracefs(t, named(s.Name)) {
 						return
 					}
 					remedy := tt.remedy
@@ -135,14 +136,16 @@ func TestDoctorIsRight(t *testing.T) {
 }
 
 // hasNoPrograms reports whether the tool needs no BPF program, and so no capability.
-func hasNoPrograms(name string) bool {
-	return slices.ContainsFunc(tools.All(), func(tl *tool.Tool) bool { return tl.Name == name && tl.NoPrograms })
+func hasNoPrograms(name string) bool { return named(name).NoPrograms }
+
+func named(name string) *tool.Tool {
+	all := tools.All()
+	return all[slices.IndexFunc(all, func(tl *tool.Tool) bool { return tl.Name == name })]
 }
 
 // lacks returns the remedy for a tool that has only these capabilities.
 func lacks(name string, held system.Capabilities) string {
-	i := slices.IndexFunc(tools.All(), func(tl *tool.Tool) bool { return tl.Name == name })
-	needs := tools.All()[i].Needs()
+	needs := named(name).Needs()
 	return fmt.Sprintf("missing %s: run corescope as root, or with %s", needs&^held, needs)
 }
 

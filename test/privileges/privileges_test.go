@@ -16,7 +16,6 @@ import (
 
 	machine "github.com/corescope/corescope/internal/doctor"
 	"github.com/corescope/corescope/internal/document"
-	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
@@ -54,25 +53,8 @@ func supported(t *testing.T) []*tool.Tool {
 	t.Helper()
 	not := unsupportedHere(t)
 	return slices.DeleteFunc(plain(), func(tl *tool.Tool) bool {
-		return not[tl.Name] || tl.NoPrograms || needsTracefs(t, tl.Name)
+		return not[tl.Name] || tl.NoPrograms || tooltest.NeedsTracefs(t, tl)
 	})
-}
-
-// needsTracefs reports whether the tool has a hook with the attach type tp only. Where tracefs is
-// closed to other users, it also needs CAP_DAC_READ_SEARCH.
-func needsTracefs(t *testing.T, name string) bool {
-	t.Helper()
-	for _, tl := range tools.All() {
-		if tl.Name != name {
-			continue
-		}
-		for _, h := range facts(t, tl).Hooks {
-			if !slices.ContainsFunc(h.Variants, func(v probe.Variant) bool { return v.Kind != "tp" }) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // A tool with the capabilities that its manual lists reports events.
