@@ -109,21 +109,16 @@ func (b *Bounds[K]) Of(key K) (least, most int) {
 // if none occurs.
 func Interrupt(t testing.TB, enough int) {
 	t.Helper()
-	disks, _ := filepath.Glob("/sys/block/*/device") // the only error is a malformed pattern
 	block, err := unix.Mmap(-1, 0, BlockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(block)
+	files := uncached(t)
 	begin := total(IRQs(t))
 	for end := time.Now().Add(deadline / 3); time.Now().Before(end); {
-		for _, disk := range disks {
-			fd, err := unix.Open("/dev/"+filepath.Base(filepath.Dir(disk)), unix.O_RDONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
-			if err != nil {
-				continue
-			}
-			_, _ = unix.Pread(fd, block, 0)
-			unix.Close(fd)
+		for _, file := range files {
+			_, _ = unix.Pread(int(file.Fd()), block, 0)
 		}
 		if total(IRQs(t))-begin >= enough {
 			return
@@ -133,7 +128,29 @@ func Interrupt(t testing.TB, enough int) {
 	if n := total(IRQs(t)) - begin; n > 0 {
 		t.Fatalf("only %d interrupts with a number", n)
 	}
-	t.Skipf("no interrupt with a number occurs on this machine, although %d disks were read", len(disks))
+	t.Skipf("no interrupt with a number occurs on this machine, although %d disks and files were read", len(files))
+}
+
+// uncached opens, without the page cache, the disks and a new file. A device cgroup can deny access
+// to the disks, and some file systems have no disk.
+func uncached(t testing.TB) (files []*os.File) {
+	t.Helper()
+	open := func(path string) {
+		if f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0); err == nil {
+			t.Cleanup(func() { f.Close() })
+			files = append(files, f)
+		}
+	}
+	disks, _ := filepath.Glob("/sys/block/*/device") // the only error is a malformed pattern
+	for _, disk := range disks {
+		open("/dev/" + filepath.Base(filepath.Dir(disk)))
+	}
+	path := filepath.Join(t.TempDir(), "block")
+	if err := os.WriteFile(path, make([]byte, BlockSize), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open(path)
+	return files
 }
 
 func total(counts map[int]int) (n int) {

@@ -221,7 +221,8 @@ func (s *subject) checkExit(e exit) {
 	r := s.command()
 	goOn := s.startRunning(r)
 	h := heldBy(s, r.Process.Pid)
-	if len(h.programs) == 0 || len(h.maps) == 0 || len(h.links)+h.perf == 0 && !s.isList() || s.perf && h.perf == 0 {
+	programs := !s.tool.NoPrograms
+	if programs && len(h.programs) == 0 || len(h.maps) == 0 || programs && len(h.links)+h.perf == 0 && !s.isList() || s.perf && h.perf == 0 {
 		s.Fatalf("unexpected kernel objects while it runs: %+v", h)
 	}
 	done := s.usual()

@@ -270,12 +270,13 @@ func (r *run) judge(t testing.TB, what happened) {
 	}
 }
 
-// losses returns the number of lost events, except those of process 1 that some guests do not
-// observe.
+// losses returns the number of lost events, except those in interrupts while the program ran, which
+// does not depend on buffers, and those of process 1 that some guests do not observe.
 func (r *run) losses() int {
-	lost := r.summary.Num("lost")
+	reasons := r.summary.Object("reasons")
+	lost := r.summary.Num("lost") - reasons.Num("program_busy")
 	if tooltest.HidesProcess1() {
-		lost -= r.summary.Object("reasons").Num("unobserved")
+		lost -= reasons.Num("unobserved")
 	}
 	return int(lost)
 }
