@@ -3,6 +3,8 @@ package probe
 import (
 	"errors"
 	"os"
+	"reflect"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 )
@@ -56,6 +58,76 @@ func DeleteEntries[K any](m *ebpf.Map, keys []K) error {
 func DeleteOneByOne[K any](m *ebpf.Map, keys []K) error {
 	for i := range keys {
 		if err := m.Delete(&keys[i]); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// EachOf is EachEntry for types that are known at run time only. The pointers are valid during the
+// call.
+func EachOf(m *ebpf.Map, key, value reflect.Type, yield func(key, value unsafe.Pointer)) error {
+	keys := reflect.MakeSlice(reflect.SliceOf(key), BatchEntries, BatchEntries)
+	values := reflect.MakeSlice(reflect.SliceOf(value), BatchEntries, BatchEntries)
+	at := func(i int) (k, v unsafe.Pointer) {
+		return unsafe.Add(keys.UnsafePointer(), i*int(key.Size())), unsafe.Add(values.UnsafePointer(), i*int(value.Size()))
+	}
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, keys.Interface(), values.Interface(), nil)
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			break
+		}
+		for i := range n {
+			yield(at(i))
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	it := m.Iterate()
+	for it.Next(keys.Index(0).Addr().Interface(), values.Index(0).Addr().Interface()) {
+		yield(at(0))
+	}
+	return it.Err()
+}
+
+// Entries are keys of a map, whose type is known at run time only.
+type Entries struct {
+	of    reflect.Type
+	bytes []byte
+}
+
+// NewEntries returns no keys of this type, which contains no pointers.
+func NewEntries(of reflect.Type) *Entries { return &Entries{of: of} }
+
+// Append copies a key.
+func (e *Entries) Append(key unsafe.Pointer) {
+	e.bytes = append(e.bytes, unsafe.Slice((*byte)(key), e.of.Size())...)
+}
+
+// Len returns the number of keys.
+func (e *Entries) Len() int { return len(e.bytes) / int(e.of.Size()) }
+
+// At returns the address of a key, valid until the next Append.
+func (e *Entries) At(i int) unsafe.Pointer { return unsafe.Pointer(&e.bytes[i*int(e.of.Size())]) }
+
+// Delete deletes the keys from a map, with one system call if the kernel supports it.
+func (e *Entries) Delete(m *ebpf.Map) error {
+	n := e.Len()
+	keys := reflect.MakeSlice(reflect.SliceOf(e.of), n, n)
+	if n == 0 {
+		return nil
+	}
+	copy(unsafe.Slice((*byte)(keys.UnsafePointer()), len(e.bytes)), e.bytes)
+	if _, err := m.BatchDelete(keys.Interface(), nil); err == nil || !errors.Is(err, ebpf.ErrNotSupported) {
+		return err
+	}
+	for i := range n {
+		if err := m.Delete(keys.Index(i).Addr().Interface()); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}

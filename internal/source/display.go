@@ -60,7 +60,7 @@ func (d *display) requests(ctx context.Context, handle func(screen.Key) error) <
 }
 
 // show redraws the table on the terminal until the user quits. The last table stays there as text.
-func (t *Table[K, V, R]) show(ctx context.Context, s *tool.Session, d *display) error {
+func (t *table) show(ctx context.Context, s *tool.Session, d *display) error {
 	defer s.ErrOut.Release()
 	defer d.Close()
 	if err := s.Ready(); err != nil {
@@ -69,7 +69,7 @@ func (t *Table[K, V, R]) show(ctx context.Context, s *tool.Session, d *display) 
 	s.ErrOut.Forget() // do not show the line "ready": the table shows it
 	t.draw(s, d)
 	keys := d.requests(ctx, func(k screen.Key) error { return t.handle(s, d, k) })
-	err := t.repeat(ctx, s, &t.epochs, keys, func() error { return t.refresh(s, d) })
+	err := t.rounds.repeat(ctx, s, &t.epochs, keys, func() error { return t.refresh(s, d) })
 	d.Close()
 	t.limitText()
 	return errors.Join(err, t.write(s))
@@ -77,7 +77,7 @@ func (t *Table[K, V, R]) show(ctx context.Context, s *tool.Session, d *display) 
 
 // refresh draws the interval that has ended. Intervals during a pause and the rest at the end are
 // discarded.
-func (t *Table[K, V, R]) refresh(s *tool.Session, d *display) error {
+func (t *table) refresh(s *tool.Session, d *display) error {
 	if d.paused || !s.Objects.Attached() {
 		return t.forget(s)
 	}
@@ -87,7 +87,7 @@ func (t *Table[K, V, R]) refresh(s *tool.Session, d *display) error {
 	})
 }
 
-func (t *Table[K, V, R]) handle(s *tool.Session, d *display, key screen.Key) error {
+func (t *table) handle(s *tool.Session, d *display, key screen.Key) error {
 	switch key {
 	case screen.Quit:
 		d.stop()
@@ -109,7 +109,7 @@ func (t *Table[K, V, R]) handle(s *tool.Session, d *display, key screen.Key) err
 }
 
 // sortNext sorts by the shown column next to the current one.
-func (t *Table[K, V, R]) sortNext(step int) {
+func (t *table) sortNext(step int) {
 	n := len(t.cols.Shown)
 	i := (t.sorted() + step + n) % n
 	if t.sorted() < 0 {
@@ -119,7 +119,7 @@ func (t *Table[K, V, R]) sortNext(step int) {
 }
 
 // sorted returns the index of the shown column that rows are sorted by, or -1.
-func (t *Table[K, V, R]) sorted() int {
+func (t *table) sorted() int {
 	for i, c := range t.cols.Shown {
 		if c.Key == t.order.Column.Key {
 			return i
@@ -128,7 +128,7 @@ func (t *Table[K, V, R]) sorted() int {
 	return -1
 }
 
-func (t *Table[K, V, R]) draw(s *tool.Session, d *display) {
+func (t *table) draw(s *tool.Session, d *display) {
 	f := screen.Frame{
 		Title: s.Name() + "  " + t.title(), Header: s.Out.Headers(), Marked: t.sorted(), Foot: screen.Help,
 	}

@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"reflect"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -13,9 +14,9 @@ import (
 )
 
 // drain moves the values of the epochs that have ended from the maps to the histograms.
-func (h *Hists[K, L]) drain(s *tool.Session) error {
-	if h.hists == nil {
-		h.hists = map[L]*histogram.Histogram{}
+func (h *hists) drain(s *tool.Session) error {
+	if h.byLabel == nil {
+		h.byLabel = map[any]*histogram.Histogram{}
 	}
 	hasEnded := h.epochs.hasEnded(s)
 	if h.plain {
@@ -24,8 +25,8 @@ func (h *Hists[K, L]) drain(s *tool.Session) error {
 	return h.drainKeyed(s.Objects.Maps["hists"], hasEnded, !s.Objects.Attached())
 }
 
-func (h *Hists[K, L]) drainPlain(m *ebpf.Map, hasEnded func(epoch uint32) bool) error {
-	var noKey K
+func (h *hists) drainPlain(m *ebpf.Map, hasEnded func(epoch uint32) bool) error {
+	noKey := reflect.New(h.entry.Field(0).Type).UnsafePointer()
 	for epoch := range uint32(2) {
 		if !hasEnded(epoch) {
 			continue
@@ -47,12 +48,14 @@ func (h *Hists[K, L]) drainPlain(m *ebpf.Map, hasEnded func(epoch uint32) bool) 
 	return nil
 }
 
-func (h *Hists[K, L]) drainKeyed(m *ebpf.Map, hasEnded func(epoch uint32) bool, last bool) error {
-	var old []histEntry[K]
+func (h *hists) drainKeyed(m *ebpf.Map, hasEnded func(epoch uint32) bool, last bool) error {
+	slotAt, epochAt := h.entry.Field(1).Offset, h.entry.Field(2).Offset
+	old := probe.NewEntries(h.entry)
 	var slots []histogram.Slot
-	err := probe.EachEntry(m, func(e *histEntry[K], slot *histogram.Slot) {
-		if hasEnded(uint32(e.Epoch)) {
-			old, slots = append(old, *e), append(slots, *slot)
+	err := probe.EachOf(m, h.entry, reflect.TypeFor[histogram.Slot](), func(e, slot unsafe.Pointer) {
+		if hasEnded(uint32(*(*uint8)(unsafe.Add(e, epochAt)))) {
+			old.Append(e)
+			slots = append(slots, *(*histogram.Slot)(slot))
 		}
 	})
 	if err != nil {
@@ -61,40 +64,41 @@ func (h *Hists[K, L]) drainKeyed(m *ebpf.Map, hasEnded func(epoch uint32) bool, 
 	if err := h.awaitStacks(old, last); err != nil {
 		return err
 	}
-	for i := range old {
-		h.add(old[i].Key, int(old[i].Slot), &slots[i])
+	for i := range slots {
+		key := old.At(i)
+		h.add(key, int(*(*uint16)(unsafe.Add(key, slotAt))), &slots[i])
 	}
-	if err := probe.DeleteEntries(m, old); err != nil {
+	if err := old.Delete(m); err != nil {
 		return fmt.Errorf("clear histograms: %w", err)
 	}
 	return nil
 }
 
 // awaitStacks waits until the stacks of the keys are symbolized.
-func (h *Hists[K, L]) awaitStacks(entries []histEntry[K], last bool) error {
-	if h.Stacks == nil {
+func (h *hists) awaitStacks(entries *probe.Entries, last bool) error {
+	if h.stacks == nil {
 		return nil
 	}
 	if last {
 		return h.finish()
 	}
 	ids := map[stacktrace.StackID]bool{}
-	for i := range entries {
-		h.addIDs(ids, unsafe.Pointer(&entries[i].Key))
+	for i := range entries.Len() {
+		h.addIDs(ids, entries.At(i))
 	}
 	h.traces.Await(ids)
 	return nil
 }
 
-func (h *Hists[K, L]) add(key K, nr int, slot *histogram.Slot) {
+func (h *hists) add(key unsafe.Pointer, nr int, slot *histogram.Slot) {
 	if slot.Count == 0 {
 		return
 	}
-	label := h.Label(key)
-	hist := h.hists[label]
+	label := h.labelOf(key)
+	hist := h.byLabel[label]
 	if hist == nil {
-		hist = histogram.New(h.Unit)
-		h.hists[label] = hist
+		hist = histogram.New(h.unit)
+		h.byLabel[label] = hist
 	}
 	hist.Add(nr, *slot)
 }

@@ -3,6 +3,7 @@ package source
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"testing"
 	"unsafe"
@@ -33,6 +34,15 @@ func newPlain(t testing.TB) (*ebpf.Map, []histSlots) {
 	return m, once
 }
 
+// newHists returns histograms whose labels are their keys.
+func newHists[K comparable]() *hists {
+	return &hists{
+		unit: histogram.Microseconds, entry: reflect.TypeFor[histEntry[K]](),
+		labelOf: func(key unsafe.Pointer) any { return *(*K)(key) },
+		byLabel: map[any]*histogram.Histogram{},
+	}
+}
+
 // TestDrainPlain checks that the counts of all CPUs are drained once, for the epoch that has ended.
 func TestDrainPlain(t *testing.T) {
 	m, once := newPlain(t)
@@ -41,13 +51,12 @@ func TestDrainPlain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := &Hists[struct{}, struct{}]{Label: func(k struct{}) struct{} { return k }}
-	h.hists = map[struct{}]*histogram.Histogram{}
+	h := newHists[struct{}]()
 	for range 2 {
 		if err := h.drainPlain(m, func(epoch uint32) bool { return epoch == 1 }); err != nil {
 			t.Fatal(err)
 		}
-		if n := h.hists[struct{}{}].Count(); n != uint64(len(once)) {
+		if n := h.byLabel[struct{}{}].Count(); n != uint64(len(once)) {
 			t.Errorf("%d on %d CPUs", n, len(once))
 		}
 	}
@@ -64,8 +73,7 @@ func TestDrainPlain(t *testing.T) {
 
 func BenchmarkDrainPlain(b *testing.B) {
 	m, once := newPlain(b)
-	h := &Hists[struct{}, struct{}]{Label: func(k struct{}) struct{} { return k }}
-	h.hists = map[struct{}]*histogram.Histogram{}
+	h := newHists[struct{}]()
 	for b.Loop() {
 		if err := h.drainPlain(m, func(epoch uint32) bool { return epoch == 1 }); err != nil {
 			b.Fatal(err)
@@ -95,20 +103,20 @@ func BenchmarkDrain(b *testing.B) {
 			values[i].Count = 1
 		}
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			h := &Hists[key, key]{Unit: histogram.Microseconds, Label: func(k key) key { return k }}
+			h := newHists[key]()
 			for b.Loop() {
 				b.StopTimer()
 				if _, err := m.BatchUpdate(keys, values, nil); err != nil {
 					b.Fatal(err)
 				}
-				h.hists = map[key]*histogram.Histogram{}
+				h.byLabel = map[any]*histogram.Histogram{}
 				b.StartTimer()
 				if err := h.drainKeyed(m, func(uint32) bool { return true }, true); err != nil {
 					b.Fatal(err)
 				}
 			}
-			if len(h.hists) != n {
-				b.Fatalf("%d histograms, want %d", len(h.hists), n)
+			if len(h.byLabel) != n {
+				b.Fatalf("%d histograms, want %d", len(h.byLabel), n)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/key")
 		})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -50,13 +51,33 @@ type Hists[K, L comparable] struct {
 	// histogram, and JSON has them in addition.
 	Percentiles Percentiles
 
-	label  L // columns are bound to it
-	key    tool.Columns
-	cols   tool.Columns
-	stats  histogram.Stats
-	plain  bool // without keys: values are counted in the map "hists_plain"
-	epochs epochs
-	hists  map[L]*histogram.Histogram
+	label L
+	hists hists
+}
+
+// hists is the part of Hists that does not depend on its types, so that the binary contains it only
+// once.
+type hists struct {
+	plan        *tool.Plan
+	interval    *Interval
+	unit        histogram.Unit
+	stacks      *stacktrace.Frames // Hists.Stacks
+	slots       string
+	cumulative  bool
+	percentiles Percentiles
+
+	entry reflect.Type // histEntry[K]
+	// label points to the label of the generic type: columns are bound to it.
+	label any
+	// labelOf returns the label of a key.
+	labelOf func(key unsafe.Pointer) any
+
+	key     tool.Columns
+	cols    tool.Columns
+	stats   histogram.Stats
+	plain   bool // without keys: values are counted in the map "hists_plain"
+	epochs  epochs
+	byLabel map[any]*histogram.Histogram
 	stackReading
 }
 
@@ -74,72 +95,99 @@ type histSlots struct {
 	Slots [histogram.Slots]histogram.Slot
 }
 
+func (h *Hists[K, L]) Kind() string { return output.KindHistogram }
+
+// Base adds the capabilities for symbolization.
+func (h *Hists[K, L]) Base() *tool.Plan {
+	if h.Stacks != nil {
+		h.Keep = namesKeep()
+	}
+	return &h.Plan
+}
+
 func (h *Hists[K, L]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
-	if err := checkHists[K](spec); err != nil {
+	h.hists = hists{
+		plan: &h.Plan, interval: &h.Interval, unit: h.Unit, stacks: h.Stacks, slots: h.Slots,
+		cumulative: h.Cumulative, percentiles: h.Percentiles, entry: reflect.TypeFor[histEntry[K]](), label: &h.label,
+		labelOf: func(key unsafe.Pointer) any { return h.Label(*(*K)(key)) },
+	}
+	if h.Stacks != nil {
+		h.hists.labelOf = func(key unsafe.Pointer) any { return h.Trace(*(*K)(key), h.hists.traces) }
+	}
+	return h.hists.describe(env, spec, h.Keys, h.UserStacks)
+}
+
+func (h *Hists[K, L]) Run(ctx context.Context, s *tool.Session) error { return h.hists.run(ctx, s) }
+
+// describe binds the columns. names lists those that histograms are grouped by.
+func (h *hists) describe(
+	env *tool.Env, spec *ebpf.CollectionSpec, names []string, user *stacktrace.UserStacks,
+) (*tool.Description, error) {
+	if err := h.check(spec); err != nil {
 		return nil, err
 	}
-	cols, err := column.Of(&h.label)
+	cols, err := column.Of(h.label)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := column.Select(cols, h.Keys, h.Keys)
+	keys, err := column.Select(cols, names, names)
 	if err != nil {
 		return nil, err
 	}
-	h.Keys = slices.DeleteFunc(column.Keys(cols), func(key string) bool { return column.Find(keys, key) == nil })
-	keys, _ = column.Select(cols, h.Keys, h.Keys)
+	names = slices.DeleteFunc(column.Keys(cols), func(key string) bool { return column.Find(keys, key) == nil })
+	keys, _ = column.Select(cols, names, names)
 	stats, err := column.Of(&h.stats)
 	if err != nil {
 		return nil, err
 	}
 	h.cols = tool.Columns{All: append(keys, stats...)}
 	h.key = tool.Columns{All: keys, Shown: keys}
-	if h.Variables == nil {
-		h.Variables = map[string]any{}
-	}
-	h.Variables["hist_unit_ns"] = uint64(h.Unit)
-	h.plain = len(h.Keys) == 0
-	h.Variables["hist_plain"] = h.plain
-	h.sizeMaps()
-	if h.Stacks != nil {
-		if err := h.describeStacks(env, spec); err != nil {
+	h.plain = len(keys) == 0
+	h.setUp(h.plan)
+	if h.stacks != nil {
+		if err := h.describeStacks(env, spec, user); err != nil {
 			return nil, err
 		}
 	}
 	return &tool.Description{
-		Columns: &h.cols, Keys: keys, Labels: cols, Text: h.Keys, Percentiles: h.Percentiles != nil, Title: h.title(keys),
+		Columns: &h.cols, Keys: keys, Labels: cols, Text: names, Percentiles: h.percentiles != nil, Title: h.title(keys),
 	}, nil
 }
 
 // title returns the first line of a histogram, or of the table of percentiles, with single spaces.
-func (h *Hists[K, L]) title(keys []column.Column) string {
-	if h.Percentiles == nil {
-		return cmp.Or(h.Slots, h.Unit.String()) + " : count distribution"
+func (h *hists) title(keys []column.Column) string {
+	if h.percentiles == nil {
+		return cmp.Or(h.slots, h.unit.String()) + " : count distribution"
 	}
-	titles := (&histReport{percentiles: h.Percentiles}).appendPercentileTitles(nil, keys)
+	titles := (&histReport{percentiles: h.percentiles}).appendPercentileTitles(nil, keys)
 	return strings.Join(strings.Fields(string(titles)), " ")
 }
 
-// sizeMaps minimizes the map that this run does not use: the hash map takes 16 bytes per possible
-// entry, the array 31 KB per CPU.
-func (h *Hists[K, L]) sizeMaps() {
-	if h.MapEntries == nil {
-		h.MapEntries = map[string]uint32{}
+// setUp sets the variables, and minimizes the map that this run does not use: the hash map takes 16
+// bytes per possible entry, the array 31 KB per CPU.
+func (h *hists) setUp(p *tool.Plan) {
+	if p.Variables == nil {
+		p.Variables = map[string]any{}
+	}
+	p.Variables["hist_unit_ns"] = uint64(h.unit)
+	p.Variables["hist_plain"] = h.plain
+	if p.MapEntries == nil {
+		p.MapEntries = map[string]uint32{}
 	}
 	if h.plain {
-		h.MapEntries["hists"] = 1
+		p.MapEntries["hists"] = 1
 	} else {
-		h.MapEntries["hists_plain"] = 1
+		p.MapEntries["hists_plain"] = 1
 	}
 }
 
-func checkHists[K any](spec *ebpf.CollectionSpec) error {
+func (h *hists) check(spec *ebpf.CollectionSpec) error {
 	hists, plain := spec.Maps["hists"], spec.Maps["hists_plain"]
 	if hists == nil || plain == nil {
 		return errors.New("the object has no histograms")
 	}
 	return errors.Join(
-		checkStruct(hists.Key, reflect.TypeFor[histEntry[K]]()),
+		checkStruct(hists.Key, h.entry),
 		checkStruct(hists.Value, reflect.TypeFor[histogram.Slot]()),
 		checkStruct(plain.Value, reflect.TypeFor[histSlots]()),
 	)
@@ -153,33 +201,22 @@ func checkStruct(c btf.Type, t reflect.Type) error {
 	return layout.Check(s, t)
 }
 
-func (h *Hists[K, L]) Kind() string { return output.KindHistogram }
-
-// Base adds the capabilities for symbolization.
-func (h *Hists[K, L]) Base() *tool.Plan {
-	if h.Stacks != nil {
-		h.Keep = namesKeep()
-	}
-	return &h.Plan
-}
-
 // describeStacks prepares reading and symbolizing stacks.
-func (h *Hists[K, L]) describeStacks(env *tool.Env, spec *ebpf.CollectionSpec) error {
+func (h *hists) describeStacks(env *tool.Env, spec *ebpf.CollectionSpec, user *stacktrace.UserStacks) error {
 	var err error
-	user := &stacktrace.UserStacks{}
-	if h.UserStacks != nil {
-		user = h.UserStacks
+	if user == nil {
+		user = &stacktrace.UserStacks{}
+	} else {
 		h.unwind = user.ByTables()
 	}
-	if h.traces, err = stacktrace.New(spec, h.Stacks, user, env.Machine()); err != nil {
+	if h.traces, err = stacktrace.New(spec, h.stacks, user, env.Machine()); err != nil {
 		return err
 	}
-	h.Label = func(k K) L { return h.Trace(k, h.traces) }
-	return h.stackReading.describe(spec, &h.Plan, reflect.TypeFor[K](), ringBytes)
+	return h.stackReading.describe(spec, h.plan, h.entry.Field(0).Type, ringBytes)
 }
 
-func (h *Hists[K, L]) Run(ctx context.Context, s *tool.Session) (err error) {
-	if h.Stacks != nil {
+func (h *hists) run(ctx context.Context, s *tool.Session) (err error) {
+	if h.stacks != nil {
 		if err := h.open(s, ringBytes); err != nil {
 			return err
 		}
@@ -190,74 +227,76 @@ func (h *Hists[K, L]) Run(ctx context.Context, s *tool.Session) (err error) {
 		return err
 	}
 	defer cancel()
-	if h.Stacks != nil {
+	if h.stacks != nil {
 		h.begin()
 	}
 	if err := s.Ready(); err != nil {
 		return err
 	}
-	return h.repeat(ctx, s, &h.epochs, nil, func() error { return h.report(s) })
+	return h.interval.repeat(ctx, s, &h.epochs, nil, func() error { return h.report(s) })
 }
 
 // report writes the histograms of the epochs that have ended, and clears them.
-func (h *Hists[K, L]) report(s *tool.Session) error {
+func (h *hists) report(s *tool.Session) error {
 	if err := h.drain(s); err != nil {
 		return err
 	}
 	s.Shown++
 	r := histReport{
-		Session: s, time: value.Time(time.Now().UnixNano()), stamp: h.Timestamp, percentiles: h.Percentiles, slots: h.Slots,
+		Session: s, time: value.Time(time.Now().UnixNano()), stamp: h.interval.Timestamp, percentiles: h.percentiles, slots: h.slots,
 	}
 	r.begin(h.key.Shown)
 	var events uint64
 	for _, l := range h.sorted() {
-		hist := h.hists[l]
-		h.label = l
+		hist := h.byLabel[l]
+		h.set(l)
 		h.stats = hist.Stats()
 		events += hist.Count()
 		if s.Wanted(&h.cols) {
 			r.write(h.key.Shown, hist)
 		}
 	}
-	if h.Cumulative {
+	if h.cumulative {
 		s.Events = events
 	} else {
 		s.Events += events
-		clear(h.hists)
+		clear(h.byLabel)
 	}
-	if h.Stacks != nil {
+	if h.stacks != nil {
 		return errors.Join(s.Out.Flush(), h.endDrain())
 	}
 	return s.Out.Flush()
 }
 
+// set assigns to the label that columns are bound to.
+func (h *hists) set(label any) { reflect.ValueOf(h.label).Elem().Set(reflect.ValueOf(label)) }
+
 // sorted returns the labels by number of values, largest first.
-func (h *Hists[K, L]) sorted() []L {
-	if len(h.Keys) == 0 && len(h.hists) == 0 {
-		var noLabel L
-		h.hists = map[L]*histogram.Histogram{noLabel: histogram.New(h.Unit)}
+func (h *hists) sorted() []any {
+	if len(h.key.All) == 0 && len(h.byLabel) == 0 {
+		h.byLabel = map[any]*histogram.Histogram{reflect.Zero(reflect.TypeOf(h.label).Elem()).Interface(): histogram.New(h.unit)}
 	}
 	type counted struct {
-		label L
+		label any
 		count uint64
 		text  string
 	}
 	var all []counted
-	for l, hist := range h.hists {
-		h.label = l
+	for l, hist := range h.byLabel {
+		h.set(l)
 		all = append(all, counted{l, hist.Count(), h.text()})
 	}
 	sortRows(all, func(i, k int) int {
 		return cmp.Or(cmp.Compare(all[k].count, all[i].count), strings.Compare(all[i].text, all[k].text))
 	})
-	labels := make([]L, len(all))
+	labels := make([]any, len(all))
 	for i, c := range all {
 		labels[i] = c.label
 	}
 	return labels
 }
 
-func (h *Hists[K, L]) text() string {
+func (h *hists) text() string {
 	var b []byte
 	for i := range h.key.Shown {
 		b = append(h.key.Shown[i].AppendText(b), ' ')

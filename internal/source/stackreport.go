@@ -69,7 +69,7 @@ func (s *Stacks[K, V, R]) write(ses *tool.Session, end time.Time, length time.Du
 	}
 	// The rows with the largest weight come last, where a terminal still shows them.
 	for i := range s.table.rows {
-		s.table.row = s.table.rows[len(s.table.rows)-1-i].row
+		s.table.set(s.table.rows[len(s.table.rows)-1-i].row)
 		ses.Out.Append(s.appendBlock)
 		if err := ses.Out.Flush(); err != nil {
 			return err
@@ -84,7 +84,7 @@ func (s *Stacks[K, V, R]) profile(ses *tool.Session, end time.Time, length time.
 		Title: ses.Name(), Unit: s.Unit, Period: s.Period, Begin: end.Add(-length), Length: length,
 	}
 	for i := range s.table.rows {
-		row := s.table.rows[i].row
+		row := s.table.rows[i].row.(R)
 		p.Samples = append(p.Samples, flame.Sample{Frames: s.frames(&row), Weight: s.Weight(&row)})
 	}
 	return p
@@ -111,9 +111,9 @@ func (s *Stacks[K, V, R]) frames(row *R) []flame.Frame {
 
 // appendBlock appends a row in the format of libbpf-tools: the stacks, the task, the weight.
 func (s *Stacks[K, V, R]) appendBlock(b []byte) []byte {
-	parts := s.Parts(&s.table.row)
+	parts := s.Parts(&s.row)
 	if s.Caption != nil {
-		b = append(append(b, s.Caption(&s.table.row)...), '\n')
+		b = append(append(b, s.Caption(&s.row)...), '\n')
 	}
 	for i := range parts {
 		b = s.appendPart(b, &parts[len(parts)-1-i])
@@ -122,7 +122,7 @@ func (s *Stacks[K, V, R]) appendBlock(b []byte) []byte {
 		return append(b, '\n')
 	}
 	b = append(b, "        "...)
-	b = strconv.AppendUint(b, s.Unit.Shown(s.Weight(&s.table.row)), 10)
+	b = strconv.AppendUint(b, s.Unit.Shown(s.Weight(&s.row)), 10)
 	return append(b, "\n\n"...)
 }
 

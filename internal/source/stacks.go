@@ -62,10 +62,11 @@ type Stacks[K comparable, V any, R comparable] struct {
 	Heading func(rows int) string
 	Caption func(*R) string
 
-	table Table[K, V, R]
+	row   R
+	table table
 	stackReading
-	counts map[K]*V // since the last report, of keys whose stacks have not been received yet
-	sums   map[R]*V // since the last report, of all other keys
+	counts map[K]unsafe.Pointer // since the last report, of keys whose stacks have not been received yet
+	sums   sums                 // since the last report, of all other keys
 }
 
 // Part is a part of a row: a stack, or a line of text.
@@ -105,20 +106,21 @@ func (s *Stacks[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*t
 	if perSecond := s.Sampling.PerSecond(); perSecond > 0 {
 		s.MapEntries["table"] = sampledEntries(perSecond)
 	}
-	s.table.Rounds = Rounds{s.Every, s.Count}
-	s.table.Ranking = Ranking{s.Sort, s.Rows}
-	s.table.SortNames = s.SortNames
-	s.table.TextRows = s.TextRows
-	s.table.Off = s.Off
-	s.table.Label = func(k *K, _ *V) R { return s.Label(k, s.traces) }
-	s.table.Fill = func(r *R, v *V, _ time.Duration) { s.Fill(r, v) }
-	if s.Held == nil {
-		return s.table.Describe(env, spec)
+	s.table = table{
+		rounds: &Rounds{s.Every, s.Count}, ranking: &Ranking{s.Sort, s.Rows}, textRows: s.TextRows, names: s.SortNames,
+		entry: reflect.TypeFor[tableEntry[K]](), value: reflect.TypeFor[V](), row: &s.row,
+		label: func(key, _ unsafe.Pointer) any { return s.Label((*K)(key), s.traces) },
+		fill:  func(value unsafe.Pointer, _ time.Duration) { s.Fill(&s.row, (*V)(value)) },
+		keep:  func() bool { return true },
 	}
-	if err := s.Held.check(spec); err != nil {
+	check := s.table.check
+	if s.Held != nil {
+		check = s.Held.check
+	}
+	if err := check(spec); err != nil {
 		return nil, err
 	}
-	return s.table.bind(env)
+	return s.table.bind(env, nil, nil, s.Off)
 }
 
 // sampledEntries returns the size of the table for sampling tools: the number of samples per minute,
@@ -161,7 +163,7 @@ func (s *Stacks[K, V, R]) Run(ctx context.Context, ses *tool.Session) (err error
 	s.limit(ses)
 	drains, stop := s.drains(ctx, ses)
 	defer stop()
-	return s.table.repeat(ctx, ses, &s.table.epochs, drains, func() error { return s.report(ses) })
+	return s.table.rounds.repeat(ctx, ses, &s.table.epochs, drains, func() error { return s.report(ses) })
 }
 
 func (s *Stacks[K, V, R]) ringBytes() int {
@@ -178,12 +180,12 @@ func (s *Stacks[K, V, R]) limit(ses *tool.Session) {
 		s.table.limitText()
 	}
 	if s.Every == 0 && s.writers()[format] == nil {
-		s.table.Every = flags.Duration(s.Usual)
+		s.table.rounds.Every = flags.Duration(s.Usual)
 	}
 }
 
 func (s *Stacks[K, V, R]) start(ses *tool.Session) error {
-	s.counts, s.sums = map[K]*V{}, map[R]*V{}
+	s.counts, s.sums = map[K]unsafe.Pointer{}, sums{}
 	if err := s.table.cols.Settle(ses.Objects); err != nil {
 		return err
 	}
@@ -249,7 +251,7 @@ func (s *Stacks[K, V, R]) fold(all bool) {
 		clear(ids)
 		s.addIDs(ids, unsafe.Pointer(&k))
 		if s.traces.Cache.HasAll(ids) || all {
-			s.table.addTo(s.sums, &k, v)
+			s.table.addTo(s.sums, unsafe.Pointer(&k), v)
 			delete(s.counts, k)
 		}
 	}
@@ -258,11 +260,10 @@ func (s *Stacks[K, V, R]) fold(all bool) {
 // count adds v to the counts of a key.
 func (s *Stacks[K, V, R]) count(k *K, v *V) {
 	if sum := s.counts[*k]; sum != nil {
-		s.table.add(sum, v)
+		s.table.add(sum, unsafe.Pointer(v))
 		return
 	}
-	first := *v
-	s.counts[*k] = &first
+	s.counts[*k] = s.table.clone(unsafe.Pointer(v))
 }
 
 // drain adds the counts of the epochs that have ended.

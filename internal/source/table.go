@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 
@@ -80,19 +81,46 @@ type Table[K comparable, V any, R comparable] struct {
 	// no limit, or 20 rows with Top.
 	TextRows uint64
 
+	row   R
+	table table
+}
+
+// table is the part of Table that does not depend on its types, so that the binary contains it only
+// once.
+type table struct {
+	rounds     *Rounds
+	ranking    *Ranking
+	top        *Top
+	textRows   uint64
+	readings   []tool.Iterator
+	cumulative bool
+
+	entry, value reflect.Type // tableEntry[K] and V
+	// row points to the row of the generic type: columns are bound to it and to span.
+	row any
+	// label returns the row of a key and a value.
+	label func(key, value unsafe.Pointer) any
+	// fill sets the other fields of row from a value.
+	fill func(value unsafe.Pointer, length time.Duration)
+	// keep reports whether row is shown.
+	keep func() bool
+
 	span     span
-	row      R // columns are bound to it and to span
 	cols     tool.Columns
 	order    column.Order
-	counters []uintptr // offsets in V
-	maxima   []uintptr // offsets of Max in V
-	sinceAt  uintptr   // offset of Since in V, or 0
+	names    map[string]string // Table.SortNames
+	counters []uintptr         // offsets in V
+	maxima   []uintptr         // offsets of Max in V
+	sinceAt  uintptr           // offset of Since in V, or 0
 	epochs   epochs
 	begin    time.Time // start of the interval
-	sums     map[R]*V  // sums since the start, with Cumulative
+	sums     sums      // sums since the start, with cumulative
 	heading  string
-	rows     []ranked[R]
+	rows     []ranked
 }
+
+// sums maps rows to their values.
+type sums map[any]unsafe.Pointer
 
 // span is the interval of a row.
 type span struct {
@@ -110,57 +138,72 @@ type tableEntry[K any] struct {
 // topRows is the default of TextRows with Top.
 const topRows = 20
 
-func (t *Table[K, V, R]) isScreen() bool { return t.Top != nil && !t.Top.NoClear }
+func (t *table) isScreen() bool { return t.top != nil && !t.top.NoClear }
 
 // isTotals reports whether the table has a single row.
-func (t *Table[K, V, R]) isTotals() bool { return reflect.TypeFor[K]().Size() == 0 }
+func (t *table) isTotals() bool { return t.entry.Field(0).Type.Size() == 0 }
 
 func (t *Table[K, V, R]) Kind() string { return output.KindRow }
 
 func (t *Table[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
-	if err := t.check(spec); err != nil {
-		return nil, err
-	}
 	if t.Top != nil {
 		t.Rounds, t.Ranking, t.TextRows = t.Top.Rounds, t.Top.Ranking, topRows
 	}
-	return t.bind(env)
+	t.table = table{
+		rounds: &t.Rounds, ranking: &t.Ranking, top: t.Top, textRows: t.TextRows, readings: t.Readings, cumulative: t.Cumulative,
+		entry: reflect.TypeFor[tableEntry[K]](), value: reflect.TypeFor[V](), row: &t.row, names: t.SortNames,
+		label: func(key, value unsafe.Pointer) any {
+			if t.Label == nil {
+				var row R
+				return row
+			}
+			return t.Label((*K)(key), (*V)(value))
+		},
+		fill: func(value unsafe.Pointer, length time.Duration) { t.Fill(&t.row, (*V)(value), length) },
+		keep: func() bool { return t.Keep == nil || t.Keep(&t.row) },
+	}
+	if err := t.table.check(spec); err != nil {
+		return nil, err
+	}
+	return t.table.bind(env, t.Columns, t.Headers, t.Off)
 }
 
-// bind binds the columns.
-func (t *Table[K, V, R]) bind(env *tool.Env) (*tool.Description, error) {
-	t.counters = fieldOffsets[uint64](reflect.TypeFor[V](), 0)
-	t.maxima = fieldOffsets[Max](reflect.TypeFor[V](), 0)
-	t.sinceAt = sinceOffset(reflect.TypeFor[V]())
+func (t *Table[K, V, R]) Run(ctx context.Context, s *tool.Session) error { return t.table.run(ctx, s) }
+
+// bind binds the columns. columns lists those of text, and off those that this run does not have.
+func (t *table) bind(env *tool.Env, columns []string, headers map[string]string, off []string) (*tool.Description, error) {
+	t.counters = fieldOffsets[uint64](t.value, 0)
+	t.maxima = fieldOffsets[Max](t.value, 0)
+	t.sinceAt = sinceOffset(t.value)
 	cols, err := column.Of(&t.span)
 	if err != nil {
 		return nil, err
 	}
-	own, err := column.Of(&t.row)
+	own, err := column.Of(t.row)
 	if err != nil {
 		return nil, err
 	}
 	cols = append(cols, own...)
-	if id := reflect.ValueOf(&t.row).Elem().FieldByName("CgroupID"); id.IsValid() {
+	if id := reflect.ValueOf(t.row).Elem().FieldByName("CgroupID"); id.IsValid() {
 		cols = append(cols, tool.OwnerColumns(id.Addr().Interface().(*uint64), env)...)
 	}
 	for i := range cols {
-		cols[i].Off = slices.Contains(t.Off, cols[i].Key)
-		if header, ok := t.Headers[cols[i].Key]; ok {
+		cols[i].Off = slices.Contains(off, cols[i].Key)
+		if header, ok := headers[cols[i].Key]; ok {
 			cols[i].Header = header
 			cols[i].Width = max(cols[i].Width, len(header))
 		}
 	}
 	t.cols = tool.Columns{All: cols}
-	return &tool.Description{Columns: &t.cols, Text: t.Columns, Blocks: !t.isTotals(), Screen: t.isScreen()}, t.sortBy(t.Sort)
+	return &tool.Description{Columns: &t.cols, Text: columns, Blocks: !t.isTotals(), Screen: t.isScreen()}, t.sortBy(t.ranking.Sort)
 }
 
 // sortBy sets the column that rows are sorted by, given its key, its title or a name in SortNames.
-func (t *Table[K, V, R]) sortBy(word string) (err error) {
+func (t *table) sortBy(word string) (err error) {
 	if t.isTotals() {
 		return nil
 	}
-	if name, ok := t.SortNames[word]; ok {
+	if name, ok := t.names[word]; ok {
 		word = name
 	}
 	t.order, err = column.NewOrder(t.cols.All, word)
@@ -171,10 +214,10 @@ func (t *Table[K, V, R]) sortBy(word string) (err error) {
 	return nil
 }
 
-func (t *Table[K, V, R]) check(spec *ebpf.CollectionSpec) error {
+func (t *table) check(spec *ebpf.CollectionSpec) error {
 	if t.isTotals() {
 		if m := spec.Maps["totals"]; m != nil {
-			return checkStruct(m.Value, reflect.TypeFor[V]())
+			return checkStruct(m.Value, t.value)
 		}
 		return errors.New("the object has no totals")
 	}
@@ -183,12 +226,12 @@ func (t *Table[K, V, R]) check(spec *ebpf.CollectionSpec) error {
 		return errors.New("the object has no table")
 	}
 	return errors.Join(
-		checkStruct(m.Key, reflect.TypeFor[tableEntry[K]]()),
-		checkStruct(m.Value, reflect.TypeFor[V]()),
+		checkStruct(m.Key, t.entry),
+		checkStruct(m.Value, t.value),
 	)
 }
 
-func (t *Table[K, V, R]) Run(ctx context.Context, s *tool.Session) error {
+func (t *table) run(ctx context.Context, s *tool.Session) error {
 	ctx, cancel, err := s.Attach(ctx)
 	if err != nil {
 		return err
@@ -197,10 +240,10 @@ func (t *Table[K, V, R]) Run(ctx context.Context, s *tool.Session) error {
 	if err := t.cols.Settle(s.Objects); err != nil {
 		return err
 	}
-	if err := s.Prepare(t.Readings); err != nil {
+	if err := s.Prepare(t.readings); err != nil {
 		return err
 	}
-	t.epochs.readings = t.Readings
+	t.epochs.readings = t.readings
 	if err := t.start(s); err != nil {
 		return err
 	}
@@ -218,12 +261,12 @@ func (t *Table[K, V, R]) Run(ctx context.Context, s *tool.Session) error {
 	if s.Out.Format() == output.Text {
 		t.limitText()
 	}
-	return t.repeat(ctx, s, &t.epochs, nil, func() error { return t.report(s, t.write) })
+	return t.rounds.repeat(ctx, s, &t.epochs, nil, func() error { return t.report(s, t.write) })
 }
 
 // start begins the first interval. Counts from before, when not all hooks were attached, are
 // discarded.
-func (t *Table[K, V, R]) start(s *tool.Session) error {
+func (t *table) start(s *tool.Session) error {
 	if err := t.epochs.cut(s); err != nil {
 		return err
 	}
@@ -231,7 +274,7 @@ func (t *Table[K, V, R]) start(s *tool.Session) error {
 }
 
 // forget discards the counts so far.
-func (t *Table[K, V, R]) forget(s *tool.Session) error {
+func (t *table) forget(s *tool.Session) error {
 	t.begin = t.epochs.at
 	_, err := t.drain(s)
 	return err
@@ -239,7 +282,7 @@ func (t *Table[K, V, R]) forget(s *tool.Session) error {
 
 // report reads the counts of the interval that has ended, and shows them. The last interval is
 // shorter; if it is empty, it is not shown.
-func (t *Table[K, V, R]) report(s *tool.Session, show func(*tool.Session) error) error {
+func (t *table) report(s *tool.Session, show func(*tool.Session) error) error {
 	end := t.epochs.at
 	last := !s.Objects.Attached()
 	if last {
@@ -256,14 +299,14 @@ func (t *Table[K, V, R]) report(s *tool.Session, show func(*tool.Session) error)
 	if last && s.Shown > 0 && t.isEmpty(sums) {
 		return nil
 	}
-	if t.Cumulative {
+	if t.cumulative {
 		sums = t.addUp(sums)
 	} else {
 		t.begin = end
 	}
 	t.span = span{value.Time(end.UnixNano()), value.Elapsed(length)}
 	t.heading = string(t.span.Time.AppendText(nil))
-	if t.Top != nil && !t.Top.NoLoad {
+	if t.top != nil && !t.top.NoLoad {
 		t.heading += " " + system.LoadAverage()
 	}
 	t.rank(s, sums, length)
@@ -273,22 +316,22 @@ func (t *Table[K, V, R]) report(s *tool.Session, show func(*tool.Session) error)
 }
 
 // limitText applies TextRows if --rows is not set.
-func (t *Table[K, V, R]) limitText() {
-	if t.Rows == 0 {
-		t.Rows = t.TextRows
+func (t *table) limitText() {
+	if t.ranking.Rows == 0 {
+		t.ranking.Rows = t.textRows
 	}
 }
 
 // limit returns the number of rows to show.
-func (t *Table[K, V, R]) limit(rows int) int {
-	if t.Rows == 0 {
+func (t *table) limit(rows int) int {
+	if t.ranking.Rows == 0 {
 		return rows
 	}
-	return int(min(uint64(rows), t.Rows))
+	return int(min(uint64(rows), t.ranking.Rows))
 }
 
 // title returns the line above the rows.
-func (t *Table[K, V, R]) title() string {
+func (t *table) title() string {
 	if n := t.limit(len(t.rows)); n < len(t.rows) {
 		return fmt.Sprintf("%s (%d of %d rows)", t.heading, n, len(t.rows))
 	}

@@ -30,50 +30,59 @@ func fieldOffsets[F any](t reflect.Type, base uintptr) []uintptr {
 	return offsets
 }
 
-func (t *Table[K, V, R]) add(sum, v *V) {
+func (t *table) add(sum, v unsafe.Pointer) {
 	for _, offset := range t.counters {
-		*(*uint64)(unsafe.Add(unsafe.Pointer(sum), offset)) += *(*uint64)(unsafe.Add(unsafe.Pointer(v), offset))
+		*(*uint64)(unsafe.Add(sum, offset)) += *(*uint64)(unsafe.Add(v, offset))
 	}
 	for _, offset := range t.maxima {
-		greatest := (*Max)(unsafe.Add(unsafe.Pointer(sum), offset))
-		*greatest = max(*greatest, *(*Max)(unsafe.Add(unsafe.Pointer(v), offset)))
+		greatest := (*Max)(unsafe.Add(sum, offset))
+		*greatest = max(*greatest, *(*Max)(unsafe.Add(v, offset)))
 	}
 }
 
 // drain moves the counts of the epochs that have ended from the map to a sum per row.
-func (t *Table[K, V, R]) drain(s *tool.Session) (map[R]*V, error) {
+func (t *table) drain(s *tool.Session) (sums, error) {
 	if t.isTotals() {
 		return t.drainTotals(s.Objects.Maps["totals"], t.epochs.hasEnded(s))
 	}
 	return t.drainKeyed(s.Objects.Maps["table"], t.epochs.hasEnded(s))
 }
 
-func (t *Table[K, V, R]) drainKeyed(m *ebpf.Map, hasEnded func(epoch uint32) bool) (map[R]*V, error) {
-	keys := map[K]*V{}
-	var old []tableEntry[K]
-	err := probe.EachEntry(m, func(e *tableEntry[K], v *V) {
-		if !hasEnded(e.Epoch) {
+func (t *table) drainKeyed(m *ebpf.Map, hasEnded func(epoch uint32) bool) (sums, error) {
+	keySize := t.entry.Field(0).Type.Size()
+	epochAt := t.entry.Field(1).Offset
+	keys := map[string]unsafe.Pointer{} // values by the bytes of the key
+	old := probe.NewEntries(t.entry)
+	err := probe.EachOf(m, t.entry, t.value, func(e, v unsafe.Pointer) {
+		if !hasEnded(*(*uint32)(unsafe.Add(e, epochAt))) {
 			return
 		}
-		old = append(old, *e)
-		if sum := keys[e.Key]; sum != nil {
+		old.Append(e)
+		key := unsafe.Slice((*byte)(e), keySize)
+		if sum := keys[string(key)]; sum != nil {
 			t.merge(sum, v)
-			return
+		} else {
+			keys[string(key)] = t.clone(v)
 		}
-		first := *v
-		keys[e.Key] = &first
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read table: %w", err)
 	}
-	if err := probe.DeleteEntries(m, old); err != nil {
+	if err := old.Delete(m); err != nil {
 		return nil, fmt.Errorf("clear table: %w", err)
 	}
-	sums := map[R]*V{}
+	sums := sums{}
 	for key, v := range keys {
-		t.addTo(sums, &key, v)
+		t.addTo(sums, unsafe.Pointer(unsafe.StringData(key)), v)
 	}
 	return sums, nil
+}
+
+// clone returns a copy of a value.
+func (t *table) clone(v unsafe.Pointer) unsafe.Pointer {
+	c := reflect.New(t.value)
+	c.Elem().Set(reflect.NewAt(t.value, v).Elem())
+	return c.UnsafePointer()
 }
 
 // Since is a field of the value of a table: the time at which the fields that are not counters were
@@ -82,22 +91,22 @@ func (t *Table[K, V, R]) drainKeyed(m *ebpf.Map, hasEnded func(epoch uint32) boo
 type Since uint64
 
 // merge adds another CPU's value of the same key.
-func (t *Table[K, V, R]) merge(sum, v *V) {
+func (t *table) merge(sum, v unsafe.Pointer) {
 	if t.since(v) < t.since(sum) {
-		first := *v
-		t.add(&first, sum)
-		*sum = first
+		first := t.clone(v)
+		t.add(first, sum)
+		reflect.NewAt(t.value, sum).Elem().Set(reflect.NewAt(t.value, first).Elem())
 		return
 	}
 	t.add(sum, v)
 }
 
 // since returns the Since of a value, 0 if it has none.
-func (t *Table[K, V, R]) since(v *V) Since {
+func (t *table) since(v unsafe.Pointer) Since {
 	if t.sinceAt == 0 {
 		return 0
 	}
-	return *(*Since)(unsafe.Add(unsafe.Pointer(v), t.sinceAt))
+	return *(*Since)(unsafe.Add(v, t.sinceAt))
 }
 
 // sinceOffset returns the offset of Since in a value, or 0: counters come first.
@@ -110,34 +119,29 @@ func sinceOffset(t reflect.Type) uintptr {
 	return 0
 }
 
-func (t *Table[K, V, R]) addTo(sums map[R]*V, k *K, v *V) {
-	var row R
-	if t.Label != nil {
-		row = t.Label(k, v)
-	}
+func (t *table) addTo(sums sums, key, v unsafe.Pointer) {
+	row := t.label(key, v)
 	if sum := sums[row]; sum != nil {
 		t.add(sum, v)
-		return
+	} else {
+		sums[row] = t.clone(v)
 	}
-	first := *v
-	sums[row] = &first
 }
 
-func (t *Table[K, V, R]) drainTotals(m *ebpf.Map, hasEnded func(epoch uint32) bool) (map[R]*V, error) {
-	var noKey K
-	sums := map[R]*V{}
+func (t *table) drainTotals(m *ebpf.Map, hasEnded func(epoch uint32) bool) (sums, error) {
+	sums := sums{}
 	for epoch := range uint32(2) {
 		if !hasEnded(epoch) {
 			continue
 		}
-		var cpus []V
-		if err := m.Lookup(epoch, &cpus); err != nil {
+		cpus := reflect.New(reflect.SliceOf(t.value))
+		if err := m.Lookup(epoch, cpus.Interface()); err != nil {
 			return nil, fmt.Errorf("read totals: %w", err)
 		}
-		for i := range cpus {
-			t.addTo(sums, &noKey, &cpus[i])
+		for i := range cpus.Elem().Len() {
+			t.addTo(sums, nil, cpus.Elem().Index(i).Addr().UnsafePointer())
 		}
-		if err := m.Put(epoch, cpus[:0]); err != nil { // zeros for all CPUs
+		if err := m.Put(epoch, cpus.Elem().Slice(0, 0).Interface()); err != nil { // zeros for all CPUs
 			return nil, fmt.Errorf("clear totals: %w", err)
 		}
 	}
@@ -145,11 +149,11 @@ func (t *Table[K, V, R]) drainTotals(m *ebpf.Map, hasEnded func(epoch uint32) bo
 }
 
 // addUp adds the sums of an interval to those of all previous ones, and returns the latter.
-func (t *Table[K, V, R]) addUp(sums map[R]*V) map[R]*V {
+func (t *table) addUp(more sums) sums {
 	if t.sums == nil {
-		t.sums = map[R]*V{}
+		t.sums = sums{}
 	}
-	for row, v := range sums {
+	for row, v := range more {
 		if sum := t.sums[row]; sum != nil {
 			t.add(sum, v)
 		} else {
@@ -160,10 +164,10 @@ func (t *Table[K, V, R]) addUp(sums map[R]*V) map[R]*V {
 }
 
 // isEmpty reports whether all counters are 0.
-func (t *Table[K, V, R]) isEmpty(sums map[R]*V) bool {
+func (t *table) isEmpty(sums sums) bool {
 	for _, v := range sums {
 		for _, offset := range t.counters {
-			if *(*uint64)(unsafe.Add(unsafe.Pointer(v), offset)) != 0 {
+			if *(*uint64)(unsafe.Add(v, offset)) != 0 {
 				return false
 			}
 		}

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"reflect"
 	"strings"
 	"time"
 
@@ -9,31 +10,34 @@ import (
 )
 
 // ranked is a row with the value that it is sorted by.
-type ranked[R any] struct {
-	row   R
+type ranked struct {
+	row   any
 	value any
 	line  string // the row as text, to order rows with equal values
 }
 
 // rank converts sums to rows, and filters and sorts these.
-func (t *Table[K, V, R]) rank(s *tool.Session, sums map[R]*V, length time.Duration) {
+func (t *table) rank(s *tool.Session, sums sums, length time.Duration) {
 	t.rows = t.rows[:0]
 	for row, v := range sums {
-		t.row = row
-		t.Fill(&t.row, v, length)
-		if (t.Keep == nil || t.Keep(&t.row)) && s.Wanted(&t.cols) {
-			t.rows = append(t.rows, ranked[R]{row: t.row})
+		t.set(row)
+		t.fill(v, length)
+		if t.keep() && s.Wanted(&t.cols) {
+			t.rows = append(t.rows, ranked{row: reflect.ValueOf(t.row).Elem().Interface()})
 		}
 	}
 	t.sort(s)
 }
 
-func (t *Table[K, V, R]) sort(s *tool.Session) {
+// set assigns to the row that columns are bound to.
+func (t *table) set(row any) { reflect.ValueOf(t.row).Elem().Set(reflect.ValueOf(row)) }
+
+func (t *table) sort(s *tool.Session) {
 	if t.isTotals() {
 		return
 	}
 	for i := range t.rows {
-		t.row = t.rows[i].row
+		t.set(t.rows[i].row)
 		t.rows[i].value = t.order.Value()
 		t.rows[i].line = ""
 	}
@@ -47,13 +51,13 @@ func (t *Table[K, V, R]) sort(s *tool.Session) {
 }
 
 // line returns the row as text.
-func (t *Table[K, V, R]) line(s *tool.Session, r *ranked[R]) string {
-	t.row = r.row
+func (t *table) line(s *tool.Session, r *ranked) string {
+	t.set(r.row)
 	return s.Out.Line()
 }
 
 // write writes the rows: in text a block with a heading, or a single line for totals.
-func (t *Table[K, V, R]) write(s *tool.Session) error {
+func (t *table) write(s *tool.Session) error {
 	isBlock := s.Out.Format() == output.Text && !t.isTotals()
 	if isBlock {
 		s.Out.Append(func(b []byte) []byte { return append(append(b, t.title()...), '\n') })
@@ -62,7 +66,7 @@ func (t *Table[K, V, R]) write(s *tool.Session) error {
 		}
 	}
 	for i := range t.rows[:t.limit(len(t.rows))] {
-		t.row = t.rows[i].row
+		t.set(t.rows[i].row)
 		if err := s.Out.Row(output.KindRow); err != nil {
 			return err
 		}

@@ -140,6 +140,15 @@ static __always_inline int handle_enter(struct pt_regs *regs, __s32 nr, bool btf
 	return 0;
 }
 
+static __always_inline bool task_is_wanted(void)
+{
+	struct task_struct *task = task_current();
+
+	if (targ_ppid && task_local_pid(BPF_CORE_READ(task, real_parent)) != targ_ppid)
+		return false;
+	return task_current_wanted();
+}
+
 /* Replaces number and ABI by those with which the exec call was entered. */
 static __always_inline void restore_exec(__s32 *nr, bool *compat, long ret)
 {
@@ -150,7 +159,7 @@ static __always_inline void restore_exec(__s32 *nr, bool *compat, long ret)
 		*nr = call->nr;
 		*compat = call->compat;
 		bpf_map_delete_elem(&exec_calls, &task);
-	} else if (!ret && syscall_is_exec(*nr, *compat)) {
+	} else if (!ret && syscall_is_exec(*nr, *compat) && task_is_wanted()) {
 		counter_add(exec_without_entry);
 	}
 }
@@ -180,15 +189,6 @@ static __always_inline bool result_wanted(bool failed, long ret)
 	if (targ_errno)
 		return ret == -(long)targ_errno;
 	return failed || !targ_failed;
-}
-
-static __always_inline bool task_is_wanted(void)
-{
-	struct task_struct *task = task_current();
-
-	if (targ_ppid && task_local_pid(BPF_CORE_READ(task, real_parent)) != targ_ppid)
-		return false;
-	return task_current_wanted();
 }
 
 static __always_inline void fill_key(struct table_key *key, __s32 nr, enum syscall_abi abi)
