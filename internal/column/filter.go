@@ -12,8 +12,9 @@ import (
 //
 //	ret < 0 and path startsWith "/etc"
 //
-// in the language of github.com/expr-lang/expr. Variables are column keys. A column
-// without a value in the row evaluates to the zero value of its type.
+// in the language of github.com/expr-lang/expr. Variables are column keys. KEY == nil is true if the
+// row has no value in the column. Otherwise such a column is "", false or empty; if it is a number or
+// a time, comparisons with it are false.
 type Filter struct {
 	cols    []Column
 	env     map[string]any
@@ -25,10 +26,12 @@ type Filter struct {
 // mismatched types, include the position in source.
 func NewFilter(source string, cols []Column) (*Filter, error) {
 	f := &Filter{env: map[string]any{}}
+	a := newAbsences(cols)
 	for _, c := range cols {
 		f.env[c.Key] = zero(&c)
+		f.env[absent(c.Key)] = false
 	}
-	program, err := expr.Compile(source, expr.Env(f.env), expr.AsBool())
+	program, err := expr.Compile(source, expr.Env(f.env), expr.AsBool(), expr.Patch(a))
 	if err != nil {
 		return nil, fmt.Errorf("compile filter: %w", err)
 	}
@@ -68,11 +71,13 @@ func (f *Filter) Needs() []Column { return f.cols }
 func (f *Filter) Match() (bool, error) {
 	for i := range f.cols {
 		c := &f.cols[i]
-		if c.Absent() {
+		isAbsent := c.Absent()
+		f.env[absent(c.Key)] = isAbsent
+		if isAbsent {
 			f.env[c.Key] = zero(c)
-			continue
+		} else {
+			f.env[c.Key] = c.Any()
 		}
-		f.env[c.Key] = c.Any()
 	}
 	out, err := f.vm.Run(f.program, f.env)
 	if err != nil {

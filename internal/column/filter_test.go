@@ -56,22 +56,56 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A column without a value evaluates to the zero value, whatever the field contains.
+// Comparisons with a number or time that has no value are false, whatever the field contains. Other
+// columns are then empty. Only nil tells apart what has no value.
 func TestFilterOfAbsentColumns(t *testing.T) {
 	r := &struct {
 		Mode value.FileMode `json:"mode"`
 		Path value.Bytes    `json:"path"`
-	}{Mode: value.FileMode{Bits: 0o644}}
-	f, err := NewFilter(`mode == "" and path == ""`, of(t, r))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ok, err := f.Match(); err != nil || !ok {
-		t.Errorf("absent columns: %v, %v", ok, err)
-	}
-	r.Mode.Given = true
-	if ok, err := f.Match(); err != nil || ok {
-		t.Errorf("mode with a value: %v, %v", ok, err)
+		Port value.Integer  `json:"port"`
+		PID  uint32         `json:"pid"`
+	}{Mode: value.FileMode{Bits: 0o644}, Port: value.Integer{N: 7}, PID: 7}
+	cols := of(t, r)
+	for _, tt := range []struct {
+		source          string
+		absent, present bool
+	}{
+		{`mode == ""`, true, false},
+		{`mode == nil`, true, false},
+		{`nil != mode`, false, true},
+		{`path == ""`, true, false},
+		{`port == 7`, false, true},
+		{`port != 8`, false, true},
+		{`port < 100`, false, true},
+		{`port >= 0`, false, true},
+		{`port + pid > 8`, false, true},
+		{`port in 0..8`, false, true},
+		{`port == nil`, true, false},
+		{`port != nil and port == pid`, false, true},
+		{`not (port == nil) and pid == 7`, false, true},
+		{`let n = port * 2; n < 20`, false, true},
+		{`let n = port; let m = n + 1; m < 20 or pid == 0`, false, true},
+		{`pid != nil and pid < 8`, true, true},
+		{`any([1, 7], # == port)`, false, true},
+	} {
+		f, err := NewFilter(tt.source, cols)
+		if err != nil {
+			t.Errorf("%s: %v", tt.source, err)
+			continue
+		}
+		for _, has := range []bool{false, true, false} {
+			r.Mode.Given, r.Port.Given, r.Path = has, has, nil
+			if has {
+				r.Path = value.Bytes("/x")
+			}
+			want := tt.absent
+			if has {
+				want = tt.present
+			}
+			if got, err := f.Match(); err != nil || got != want {
+				t.Errorf("%s: %v, %v, want %v with values %v", tt.source, got, err, want, has)
+			}
+		}
 	}
 }
 

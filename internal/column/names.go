@@ -5,21 +5,23 @@ import (
 	"github.com/expr-lang/expr/vm"
 )
 
-type nameFinder struct {
-	name  string
-	found bool
-}
+// names collects the names that an expression reads, in any order.
+type names map[string]bool
 
-func (n *nameFinder) Visit(node *ast.Node) {
-	if id, ok := (*node).(*ast.IdentifierNode); ok && (id.Value == n.name || id.Value == "$env") {
-		n.found = true
+func (n names) Visit(node *ast.Node) {
+	if id, ok := (*node).(*ast.IdentifierNode); ok {
+		n[id.Value] = true
 	}
 }
 
-// usesName reports whether the program may read the name. $env gives access to all names.
-func usesName(p *vm.Program, name string) bool {
-	finder := &nameFinder{name: name}
-	node := p.Node()
-	ast.Walk(&node, finder)
-	return finder.found
+func namesOf(node ast.Node) names {
+	n := names{}
+	ast.Walk(&node, n)
+	return n
+}
+
+// usesName reports whether the program may read the column. $env gives access to all names.
+func usesName(p *vm.Program, key string) bool {
+	n := namesOf(p.Node())
+	return n[key] || n[absent(key)] || n["$env"]
 }

@@ -25,7 +25,7 @@ type common struct {
 	Duration flags.Duration `flag:"duration" arg:"TIME" help:"stop after this time: 2s, 1m, or a number of seconds"`
 	Limit    uint64         `flag:"limit" min:"1" help:"stop after N rows or reports"`
 	Output   string         `flag:"output" arg:"FORMAT" help:"text, json (one object per line) or csv"`
-	Filter   string         `flag:"filter" arg:"EXPR" help:"only rows that match this expression over columns: 'ret < 0'"`
+	Filter   string         `flag:"filter" arg:"EXPR" help:"only rows that match this expression over columns: 'ret < 0'; COLUMN == nil matches rows without a value in it"`
 	NoHeader bool           `flag:"no-header" help:"do not print column names"`
 	Strict   bool           `flag:"strict" help:"exit with code 5 if events were lost"`
 	Explain  bool           `flag:"explain" help:"print the attach type that each hook would use and why, and exit"`
