@@ -98,7 +98,11 @@ func (b *perfBuffers) wait() error {
 			polled = append(polled, buf)
 		}
 	}
-	if _, err := unix.Poll(fds, b.cpus.Timeout()); err != nil && err != unix.EINTR {
+	timeout := int(pollIdle.Milliseconds())
+	if t := b.cpus.Timeout(); t >= 0 {
+		timeout = min(timeout, t)
+	}
+	if _, err := unix.Poll(fds, timeout); err != nil && err != unix.EINTR {
 		return fmt.Errorf("wait for perf buffers: %w", err)
 	}
 	for i, buf := range polled {

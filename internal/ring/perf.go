@@ -20,7 +20,7 @@ const (
 
 // perfSource is the part of [perfBuffers] that a perfReader uses.
 type perfSource interface {
-	// wait returns when a buffer is not empty, or after wake.
+	// wait returns when a buffer is not empty, after wake, or after pollIdle.
 	wait() error
 	// drain reads the buffers one after another, each up to its current end. The caller may keep
 	// the samples.
@@ -36,7 +36,7 @@ type perfSource interface {
 type perfReader struct {
 	source   perfSource
 	queue    queue
-	returned bool // a sample was returned since the last ErrIdle
+	returned bool // Read returns ErrIdle before it waits
 	stopping atomic.Bool
 	closed   bool
 }
@@ -65,6 +65,7 @@ func (r *perfReader) Read() ([]byte, error) {
 		if err := r.gather(); err != nil {
 			return nil, fmt.Errorf("read perf buffer: %w", err)
 		}
+		r.returned = !r.closed && r.queue.pending() == 0
 	}
 }
 

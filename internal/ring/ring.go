@@ -12,15 +12,15 @@ import (
 )
 
 // ErrIdle is returned by Read if no further event is available now, so that the caller can flush
-// its output.
+// its output and report lost events.
 var ErrIdle = errors.New("no events for now")
 
 // Reader reads events in the order of their time. Events of different CPUs can be in the wrong
 // order if they are only microseconds apart. A sample is valid until the next Read.
 type Reader interface {
 	// Read waits for the next sample and returns it. If no further sample is available after one
-	// was returned, it returns ErrIdle once. After Stop it returns the remaining samples and then
-	// os.ErrClosed, after Close os.ErrClosed.
+	// was returned, it returns ErrIdle, and then about once a second while none arrives. After Stop
+	// it returns the remaining samples and then os.ErrClosed, after Close os.ErrClosed.
 	//
 	// A sample from a perf buffer can have up to 7 bytes of padding at the end.
 	Read() ([]byte, error)
@@ -95,6 +95,7 @@ func (r *ringReader) Read() ([]byte, error) {
 			r.pollAfter(pollNext)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			r.pollAfter(pollIdle)
+			return nil, ErrIdle
 		case errors.Is(err, ringbuf.ErrFlushed):
 			r.closed = true
 		default:

@@ -214,14 +214,19 @@ func TestIdleIsImmediate(t *testing.T) {
 	}
 }
 
-// TestIdleReader checks that a reader without events polls rarely and does not return ErrIdle.
+// TestIdleReader checks that a reader without events polls rarely, and returns ErrIdle once a second.
 func TestIdleReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newFake()
 		r := newRing(ring)
 		time.AfterFunc(time.Minute, func() { r.Stop() })
-		if _, err := r.Read(); !errors.Is(err, os.ErrClosed) {
-			t.Error(err)
+		idle := 0
+		_, err := r.Read()
+		for ; errors.Is(err, ErrIdle); _, err = r.Read() {
+			idle++
+		}
+		if !errors.Is(err, os.ErrClosed) || idle < 58 || idle > 60 {
+			t.Errorf("%v, idle %d times in a minute", err, idle)
 		}
 		if ring.polls < 60 || ring.polls > 90 {
 			t.Errorf("%d polls in a minute, want one per second and 20 more at the start", ring.polls)
