@@ -7,6 +7,7 @@
 #include <bpf/bpf_tracing.h>
 #include "frame.bpf.h"
 #include "lost.bpf.h"
+#include "observing.bpf.h"
 
 /*
  * The calls of a thread that have not returned. The tool defines struct call, the data stored per
@@ -77,14 +78,18 @@ static __always_inline struct call *call_put(struct calls *all, int i, __u64 fra
 }
 
 /*
- * call_begin returns the data of a new call, or NULL if it is lost. If there is a call with the
- * same frame, it has ended, but its return was not observed.
+ * call_begin returns the data of a new call, or NULL if it is lost or not all programs are
+ * attached. If there is a call with the same frame, it has ended, but its return was not observed.
  */
 static __always_inline struct call *call_begin(__u64 frame)
 {
-	struct calls *all = calls_get();
-	int i = all ? call_slot(all, frame) : -1;
+	struct calls *all;
+	int i;
 
+	if (!observing)
+		return NULL;
+	all = calls_get();
+	i = all ? call_slot(all, frame) : -1;
 	if (i >= 0)
 		lost_add(unobserved);
 	return call_put(all, i, frame);

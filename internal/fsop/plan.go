@@ -29,6 +29,7 @@ const text = `Operations are calls of file system functions such as ext4_file_re
 	`The part of the file system in it is not measured. ` +
 	`I/O by io_submit(2), io_uring and the kernel itself is not traced with this hook. ` +
 	`Access to mapped memory is not traced with either hook. ` +
+	`Operations that were in progress when the tool was attached are not shown; they are not lost events. ` +
 	`Calls whose file descriptor another thread closes during the call are counted in the summary (closed).
 
 ` +

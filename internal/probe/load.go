@@ -237,7 +237,22 @@ func (o *Objects) Attach() error {
 	if err := o.closeUnused(); err != nil {
 		return fmt.Errorf("close maps: %w", err)
 	}
+	if err := o.setObserving(true); err != nil {
+		return err
+	}
 	return o.user.startFollowing()
+}
+
+// setObserving tells the programs whether all of them are attached (observing.bpf.h).
+func (o *Objects) setObserving(on bool) error {
+	v := o.Variables["observing"]
+	if v == nil {
+		return nil
+	}
+	if err := v.Set(on); err != nil {
+		return fmt.Errorf("set variable observing: %w", err)
+	}
+	return nil
 }
 
 func (o *Objects) attachHook(h Hook) error {
@@ -454,6 +469,9 @@ func (o *Objects) Detach() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	settleErr := o.settle()
+	if len(o.links) > 0 {
+		settleErr = errors.Join(settleErr, o.setObserving(false))
+	}
 	for _, l := range o.links {
 		o.missedCalls += missedCalls(l)
 	}

@@ -131,7 +131,7 @@ func LossReasons() []LossReason {
 		{"map_full", "The map with the state of operations that have not ended, or with the counts of keys, was full. A filter helps, or an option for its size, such as --max-allocations of memleak."},
 		{"program_busy", "The kernel skipped the program because it was already running on the same CPU, such as in an interrupt during the program. Not every skipped run concerns an event that filters select, so the number is an upper limit."},
 		{"condition_unread", "Memory that a condition of the command line needs could not be read, such as a page that is not resident, so it is not known whether the event matches."},
-		{"unobserved", "No program ran for the event, for its start or for its end, as inferred from other observations: the end of an operation without its start, counters of the kernel that grew by more than was observed, or calls that the kernel's kprobes report as missed."},
+		{"unobserved", "No program ran for the event, for its start or for its end, as inferred from other observations: the end of an operation without its start, counters of the kernel that grew by more than was observed, or calls that the kernel's kprobes report as missed. What began before all programs were attached, or ends after they are detached, is not lost."},
 		{reasonFilter, "The expression of --filter failed for a row, such as args[5] of a process with two arguments. The row is not shown."},
 	}
 }

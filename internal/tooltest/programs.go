@@ -47,6 +47,11 @@ func LoadPrograms(t testing.TB, load func() (*ebpf.CollectionSpec, error), set m
 			t.Fatal(err)
 		}
 	}
+	if v := spec.Variables["observing"]; v != nil { // observing.bpf.h
+		if err := v.Set(true); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, m := range spec.Maps {
 		// Before 6.1 (fba1a1c6c912) the kernel warns about tracing programs with hash maps that are
 		// not preallocated.

@@ -8,6 +8,7 @@
 #include "arg.bpf.h"
 #include "compat.bpf.h"
 #include "event.bpf.h"
+#include "observing.bpf.h"
 #include "stack.bpf.h"
 #include "task.bpf.h"
 
@@ -159,7 +160,7 @@ static __always_inline int handle_begin(__u64 *ctx)
 	struct compact_control *control;
 	struct zone_note *note;
 
-	if (!task_current_wanted())
+	if (!observing || !task_current_wanted())
 		return 0;
 	if (HAS_CONTROL) {
 		control = (void *)trace_arg(ctx, 0);
@@ -185,7 +186,7 @@ static __always_inline int handle_end(__u64 *ctx, __u32 sync, __u32 result)
 	struct event *e = bpf_map_lookup_elem(&scratch, &zero);
 
 	if (!compaction || !e) {
-		if (task_current_wanted())
+		if (observing && task_current_wanted())
 			counter_add(unseen_begins);
 		return 0;
 	}

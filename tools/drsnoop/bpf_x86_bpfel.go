@@ -45,6 +45,7 @@ const (
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
 	bpfVarLocalPidns        = "local_pidns"
 	bpfVarMemoryNodes       = "memory_nodes"
+	bpfVarObserving         = "observing"
 	bpfVarReclaimKindType   = "reclaim_kind_type"
 	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
@@ -137,6 +138,7 @@ type bpfVariableSpecs struct {
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	MemoryNodes       *ebpf.VariableSpec `ebpf:"memory_nodes"`
+	Observing         *ebpf.VariableSpec `ebpf:"observing"`
 	ReclaimKindType   *ebpf.VariableSpec `ebpf:"reclaim_kind_type"`
 	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -203,6 +205,7 @@ type bpfVariables struct {
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	MemoryNodes       *ebpf.Variable `ebpf:"memory_nodes"`
+	Observing         *ebpf.Variable `ebpf:"observing"`
 	ReclaimKindType   *ebpf.Variable `ebpf:"reclaim_kind_type"`
 	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`

@@ -8,6 +8,7 @@
 #include "compat.bpf.h"
 #include "event.bpf.h"
 #include "memcg.bpf.h"
+#include "observing.bpf.h"
 #include "task.bpf.h"
 
 const volatile bool want_free = false;
@@ -70,7 +71,7 @@ static __always_inline int reclaim_begin(__u64 *ctx, enum reclaim_kind kind)
 	struct reclaim reclaim = { .begin_ns = bpf_ktime_get_ns() };
 	__u64 key = reclaim_key(kind);
 
-	if (!task_current_wanted())
+	if (!observing || !task_current_wanted())
 		return 0;
 	if (bpf_core_type_exists(btf_trace_mm_vmscan_direct_reclaim_begin___memcg))
 		reclaim.order = ctx[1];
@@ -92,7 +93,7 @@ static __always_inline int reclaim_end(void *ctx, __u64 reclaimed, enum reclaim_
 	struct event e = { .reclaimed = reclaimed, .kind = kind };
 
 	if (!reclaim) {
-		if (task_current_wanted())
+		if (observing && task_current_wanted())
 			counter_add(unseen_begins);
 		return 0;
 	}

@@ -43,6 +43,7 @@ const (
 	bpfVarHistPlain            = "hist_plain"
 	bpfVarHistUnitNs           = "hist_unit_ns"
 	bpfVarLocalPidns           = "local_pidns"
+	bpfVarObserving            = "observing"
 	bpfVarTargAllFiles         = "targ_all_files"
 	bpfVarTargByCgroupMap      = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap       = "targ_by_mntns_map"
@@ -143,6 +144,7 @@ type bpfVariableSpecs struct {
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	TargAllFiles     *ebpf.VariableSpec `ebpf:"targ_all_files"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -214,6 +216,7 @@ type bpfVariables struct {
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	Observing        *ebpf.Variable `ebpf:"observing"`
 	TargAllFiles     *ebpf.Variable `ebpf:"targ_all_files"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

@@ -42,6 +42,7 @@ const (
 	bpfVarEventType            = "event_type"
 	bpfVarEventWakeupNs        = "event_wakeup_ns"
 	bpfVarLocalPidns           = "local_pidns"
+	bpfVarObserving            = "observing"
 	bpfVarTargAllFiles         = "targ_all_files"
 	bpfVarTargByCgroupMap      = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap       = "targ_by_mntns_map"
@@ -142,6 +143,7 @@ type bpfVariableSpecs struct {
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing         *ebpf.VariableSpec `ebpf:"observing"`
 	TargAllFiles      *ebpf.VariableSpec `ebpf:"targ_all_files"`
 	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -214,6 +216,7 @@ type bpfVariables struct {
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	Observing         *ebpf.Variable `ebpf:"observing"`
 	TargAllFiles      *ebpf.Variable `ebpf:"targ_all_files"`
 	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,6 +59,36 @@ func TestFileslower(t *testing.T) {
 	res = tooltest.JSON(t, fileslower, append(self(), "--", "0"), load)
 	if rows := res.Where(func(r tooltest.Row) bool { return r.Str("fs") == "pipefs" }); len(rows) > 0 {
 		t.Errorf("rows of pipes without -a: %v", rows)
+	}
+}
+
+// TestAttaching makes system calls while the tool attaches and detaches: those whose entry or
+// return is not observed for that reason are not lost.
+func TestAttaching(t *testing.T) {
+	zero, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var threads sync.WaitGroup
+	for range 2 {
+		threads.Go(func() {
+			buf := make([]byte, 1)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					unix.Read(int(zero.Fd()), buf)
+				}
+			}
+		})
+	}
+	defer threads.Wait()
+	defer close(stop)
+	res := tooltest.JSON(t, Tool.As("fileslower"), append(self(), "-a", "--", "100000"), func() {})
+	if reasons := res.Summary.Object("reasons"); reasons.Num("unobserved") != 0 {
+		t.Errorf("lost %v, want none: the system calls began before the tool was attached, or ended after it", reasons)
 	}
 }
 

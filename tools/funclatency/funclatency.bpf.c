@@ -7,6 +7,7 @@
 #include <bpf/bpf_tracing.h>
 #include "frame.bpf.h"
 #include "lost.bpf.h"
+#include "observing.bpf.h"
 #include "return.bpf.h"
 #include "target.bpf.h"
 #include "task.bpf.h"
@@ -55,7 +56,7 @@ static __always_inline int begin(void *ctx, __u64 frame, __u64 caller, bool user
 	struct call call = { .frame = frame };
 	struct started started = { .caller = caller };
 
-	if (!task_current_wanted())
+	if (!observing || !task_current_wanted())
 		return 0;
 	call.tid = bpf_get_current_pid_tgid();
 	call.target = target_id(ctx);
@@ -90,7 +91,7 @@ static __always_inline int end(void *ctx, __u64 frame, __u64 form)
 	call.target = target_id(ctx);
 	started = bpf_map_lookup_elem(&calls, &call);
 	if (!started) {
-		if (form != RETURN_AT_SHARED)
+		if (form != RETURN_AT_SHARED && observing)
 			counter_add(no_begin);
 		return 0;
 	}

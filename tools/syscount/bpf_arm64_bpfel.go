@@ -48,6 +48,7 @@ const (
 	bpfVarCommandLevel         = "command_level"
 	bpfVarCountEpoch           = "count_epoch"
 	bpfVarLocalPidns           = "local_pidns"
+	bpfVarObserving            = "observing"
 	bpfVarTableEmpty           = "table_empty"
 	bpfVarTargByCgroupMap      = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap       = "targ_by_mntns_map"
@@ -159,6 +160,7 @@ type bpfVariableSpecs struct {
 	CommandLevel     *ebpf.VariableSpec `ebpf:"command_level"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -237,6 +239,7 @@ type bpfVariables struct {
 	CommandLevel     *ebpf.Variable `ebpf:"command_level"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	Observing        *ebpf.Variable `ebpf:"observing"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

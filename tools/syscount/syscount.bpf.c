@@ -7,6 +7,7 @@
 #include <bpf/bpf_tracing.h>
 #include "command.bpf.h"
 #include "compat.bpf.h"
+#include "observing.bpf.h"
 #include "syscall.bpf.h"
 #include "task.bpf.h"
 
@@ -89,8 +90,11 @@ struct {
 static __always_inline void begin_latency(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
-	__u64 *entry = bpf_map_lookup_elem(&entries, &tid);
+	__u64 *entry;
 
+	if (!observing)
+		return;
+	entry = bpf_map_lookup_elem(&entries, &tid);
 	if (entry)
 		*entry = bpf_ktime_get_ns();
 	else
@@ -177,9 +181,9 @@ static __always_inline __u64 end_entry(bool *missed)
 	if (!entry)
 		return 0;
 	begin = *entry;
-	*entry = BETWEEN_CALLS;
-	*missed = begin == BETWEEN_CALLS;
-	if (!begin || *missed)
+	*entry = observing ? BETWEEN_CALLS : 0;
+	*missed = begin == BETWEEN_CALLS && observing;
+	if (!begin || begin == BETWEEN_CALLS)
 		return 0;
 	return now > begin ? now - begin : 1;
 }

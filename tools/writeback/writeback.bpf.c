@@ -7,6 +7,7 @@
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
 #include "event.bpf.h"
+#include "observing.bpf.h"
 #include "task.bpf.h"
 
 #define BDI_NAME_LEN 64
@@ -97,6 +98,8 @@ static __always_inline int handle_start(const struct wb_writeback_work *work)
 		.nr_pages = BPF_CORE_READ(work, nr_pages),
 	};
 
+	if (!observing)
+		return 0;
 	if (bpf_map_lookup_elem(&runs, &tid))
 		lost_add(unobserved);
 	if (bpf_map_update_elem(&runs, &tid, &r, BPF_ANY))
