@@ -12,13 +12,16 @@
 
 #define BELOW_DEPTH_MAX 64
 
+#define BELOW_NONE (-1)
+#define BELOW_TOO_DEEP (-2) /* no directory within BELOW_DEPTH_MAX levels */
+
 const volatile __u32 targ_nr_dirs = 0;
 const volatile __u64 targ_dir_inodes[BELOW_MAX] = {};
 const volatile __u32 targ_dir_mount_devs[BELOW_MAX] = {};
 const volatile __u32 targ_dir_devs[BELOW_MAX] = {};
 
 /*
- * Returns the index of the directory with the inode at this address, or -1 for any other one. It is
+ * Returns the index of the directory with the inode at this address, otherwise BELOW_NONE. It is
  * a global function, so that the verifier checks it once, and not for each level of the path.
  */
 __noinline int below_index(__u64 address)
@@ -33,13 +36,14 @@ __noinline int below_index(__u64 address)
 		    inode_is_on(inode, targ_dir_mount_devs[i], targ_dir_devs[i]))
 			return i;
 	}
-	return -1;
+	return BELOW_NONE;
 }
 
 /*
- * below_find returns the index of the innermost directory that the file is below, or -1. It walks
- * up to the root of the file system, starting at the parent. Subvolumes of btrfs are directories on
- * this path, and can have the same inode number as a directory that is searched for.
+ * below_find returns the index of the innermost directory that the file is below, otherwise
+ * BELOW_NONE or BELOW_TOO_DEEP. It walks up to the root of the file system, starting at the parent.
+ * Subvolumes of btrfs are directories on this path, and can have the same inode number as a
+ * directory that is searched for.
  */
 static __always_inline int below_find(struct dentry *dentry)
 {
@@ -53,7 +57,7 @@ static __always_inline int below_find(struct dentry *dentry)
 			return index;
 		dentry = parent;
 	}
-	return -1;
+	return BELOW_TOO_DEEP;
 }
 
 #endif

@@ -10,13 +10,18 @@
 
 /*
  * Successful reads and writes of files, as system calls that return. The tool defines rw_done(),
- * which is called for each file that a call has read or written.
+ * which is called for each file that a call has read or written. RW_COUNTERS are its own counters.
  */
 
 static __always_inline void rw_done(struct file *file, bool is_write, __u64 bytes);
 
+#ifndef RW_COUNTERS
+#define RW_COUNTERS
+#endif
+
 struct counters {
 	__u64 closed; /* calls whose descriptor was closed before they returned */
+	RW_COUNTERS
 };
 
 #include "counters.bpf.h"

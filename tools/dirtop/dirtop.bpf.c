@@ -23,6 +23,10 @@ struct table_value {
 };
 
 #include "table.bpf.h"
+
+#define RW_COUNTERS                                                                 \
+	__u64 elsewhere; /* calls on regular files below none of the directories */ \
+	__u64 too_deep; /* calls on regular files below none of their nearest 64 directories */
 #include "rwexit.bpf.h"
 
 static __always_inline void rw_done(struct file *file, bool is_write, __u64 bytes)
@@ -34,6 +38,10 @@ static __always_inline void rw_done(struct file *file, bool is_write, __u64 byte
 	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFREG)
 		return;
 	dir = below_find(BPF_CORE_READ(file, f_path.dentry));
+	if (dir == BELOW_TOO_DEEP)
+		counter_add(too_deep);
+	else if (dir < 0)
+		counter_add(elsewhere);
 	if (dir < 0)
 		return;
 	key.dir = dir;

@@ -3,7 +3,9 @@ package dirtop
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/corescope/corescope/internal/flags"
@@ -16,7 +18,7 @@ import (
 
 type options struct {
 	source.Top
-	Directories []string `flag:"root-directories,d" arg:"PATH" help:"count the files below each of these directories, in the same file system; patterns such as /home/* stand for all directories that match"`
+	Directories []string `flag:"root-directories,d" arg:"PATH" help:"count the files below each of these directories, in the same file system; patterns such as /home/* stand for all directories that match, and not for files that match"`
 }
 
 // maxDirectories is BELOW_MAX in dirtop.bpf.c.
@@ -46,7 +48,9 @@ var Tool = tool.Define(tool.Spec{
 
 A read or write is a successful system call, counted when it returns (raw_syscalls:sys_exit) with the bytes that it transferred: read, pread64, readv, preadv, preadv2 and the corresponding write calls; sendfile, splice and copy_file_range read one file and write another. The data need not reach a disk.
 
-A file below several of the directories counts for the innermost one. Directories are identified by inode, so a file counts whatever path it was opened by, also in other mount namespaces. Other file systems that are mounted below a directory do not belong to it. Files more than 64 levels below a directory are not counted.
+A file below several of the directories counts for the innermost one. Directories are identified by inode, so a file counts whatever path leads to the directory: a bind mount, a symbolic link, or another mount namespace. A file with several hard links counts for the directory of the link that it was opened by; a file that was moved since, for the directory in which it is now; a deleted file, for the directory in which it was. Other file systems that are mounted below a directory do not belong to it. At most 64 levels of directories are searched, upwards from the file. A directory that is given twice is shown by its first name.
+
+Calls that no row contains are counted in the summary: elsewhere for regular files below none of the directories, and too_deep for those below none of the nearest 64 directories.
 
 Reads and writes of mapped memory, by io_uring, and by the kernel itself (such as a file server or a loop device) are not traced. A call whose file descriptor another thread closes during the call is not in the table, but is counted in the summary (closed).`,
 	Peers: []string{
@@ -89,6 +93,10 @@ func expand(paths []string) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: --root-directories %s: %w", flags.ErrUsage, path, err)
 		}
+		// A path that is no pattern and no directory is reported by variables.
+		if len(found) != 1 || found[0] != path {
+			found = slices.DeleteFunc(found, func(path string) bool { return !isDirectory(path) })
+		}
 		if len(found) == 0 {
 			return nil, fmt.Errorf("%w: --root-directories %s: no such directory", flags.ErrUsage, path)
 		}
@@ -98,6 +106,11 @@ func expand(paths []string) ([]string, error) {
 		return nil, fmt.Errorf("%w: --root-directories: %d directories, want 1 to %d", flags.ErrUsage, n, maxDirectories)
 	}
 	return dirs, nil
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // variables identifies the directories for the BPF program.

@@ -3,6 +3,7 @@ package dirtop
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,6 +82,53 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
+// TestNotAttributed checks the links of a file, and the counters of calls that no row contains.
+func TestNotAttributed(t *testing.T) {
+	top := t.TempDir()
+	a, b := filepath.Join(top, "a"), filepath.Join(top, "b")
+	deep := filepath.Join(a, strings.Repeat("d/", 70))
+	files := tree(t, a, b, deep, filepath.Join(top, "other"))
+	if err := os.Link(filepath.Join(a, "file"), filepath.Join(b, "link")); err != nil {
+		t.Fatal(err)
+	}
+	link, err := unix.Open(filepath.Join(b, "link"), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(link)
+	tid, begin, end := make(chan int), make(chan bool), make(chan bool)
+	go func() {
+		runtime.LockOSThread()
+		tid <- unix.Gettid()
+		<-begin
+		for i, fd := range append(files, link) {
+			for range i + 1 {
+				if _, err := unix.Write(fd, []byte("x")); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		close(end)
+	}()
+	// The pattern also matches the file.
+	if err := os.WriteFile(filepath.Join(top, "c"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	res := tooltest.JSON(t, Tool, []string{"--tid", strconv.Itoa(<-tid), "-d", filepath.Join(top, "[abc]"), "60"}, func() {
+		close(begin)
+		<-end
+	})
+	for dir, want := range map[string][4]float64{a: {0, 1, 0, 1}, b: {0, 2 + 5, 0, 2 + 5}} {
+		if got := sum(res, dir); got != want {
+			t.Errorf("%s: reads, writes and their bytes %v, want %v", dir, got, want)
+		}
+	}
+	counters := res.Summary.Object("counters")
+	if counters.Num("too_deep") != 3 || counters.Num("elsewhere") != 4 {
+		t.Errorf("counters %v, want too_deep 3 and elsewhere 4", counters)
+	}
+}
+
 func TestText(t *testing.T) {
 	tooltest.AnyAttachType(t)
 	dir := t.TempDir()
@@ -100,7 +148,7 @@ func TestText(t *testing.T) {
 func TestRefused(t *testing.T) {
 	tooltest.AnyAttachType(t)
 	tooltest.Root(t)
-	for _, args := range [][]string{nil, {"-d", filepath.Join(t.TempDir(), "missing")}, {"-d", "/proc/self/fd/[9]*x"}} {
+	for _, args := range [][]string{nil, {"-d", filepath.Join(t.TempDir(), "missing")}, {"-d", "/proc/self/fd/[9]*x"}, {"-d", "/proc/self/exe"}, {"-d", "/proc/self/ex[e]"}} {
 		tooltest.Fails(t, Tool, args, tool.ExitUsage, "--root-directories")
 	}
 }

@@ -45,6 +45,7 @@ struct table_value {
 
 #include "table.bpf.h"
 
+#define RW_COUNTERS __u64 too_deep; /* calls on files too many levels below the root, with --directory */
 #include "rwexit.bpf.h"
 
 static __always_inline struct table_value *find(struct file *file, struct inode *inode, __u32 mode)
@@ -71,6 +72,15 @@ static __always_inline struct table_value *find(struct file *file, struct inode 
 	return value;
 }
 
+static __always_inline bool is_below(struct dentry *dentry)
+{
+	int index = below_find(dentry);
+
+	if (index == BELOW_TOO_DEEP)
+		counter_add(too_deep);
+	return index >= 0;
+}
+
 static __always_inline void rw_done(struct file *file, bool is_write, __u64 bytes)
 {
 	struct table_value *value;
@@ -83,7 +93,7 @@ static __always_inline void rw_done(struct file *file, bool is_write, __u64 byte
 	mode = BPF_CORE_READ(inode, i_mode) & S_IFMT;
 	if (!targ_all && mode != S_IFREG)
 		return;
-	if (targ_nr_dirs && below_find(BPF_CORE_READ(file, f_path.dentry)) < 0)
+	if (targ_nr_dirs && !is_below(BPF_CORE_READ(file, f_path.dentry)))
 		return;
 	value = find(file, inode, mode);
 	if (!value)

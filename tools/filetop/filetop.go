@@ -71,7 +71,7 @@ A read or write is a successful system call, counted when it returns (raw_syscal
 
 Each row is one file, also if it has several names or is renamed; the name at the first call is shown. Files that use the same inode number one after another are distinguished by the inode generation. On file systems without generations (FUSE, network file systems, files copied up by overlayfs), the address of the inode in memory is used instead: a file that is evicted and read again within an interval has two rows, and two files with the same number and address can share a row.
 
-Reads and writes of mapped memory, by io_uring, and by the kernel itself (such as a file server or a loop device) are not traced. A call whose file descriptor another thread closes during the call is not in the table, but is counted in the summary (closed).`,
+Reads and writes of mapped memory, by io_uring, and by the kernel itself (such as a file server or a loop device) are not traced. A call whose file descriptor another thread closes during the call is not in the table, but is counted in the summary (closed). So are calls on files with --directory that is not among the nearest 64 directories above the file (too_deep).`,
 	Peers: []string{
 		"Bytes are those transferred. libbpf-tools and BCC count the requested size, so a program with a large buffer seems to read more than the file contains.",
 		"readv, writev, their variants, sendfile, splice and copy_file_range are counted; libbpf-tools and BCC count calls of vfs_read and vfs_write.",
