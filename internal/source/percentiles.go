@@ -14,12 +14,18 @@ import (
 // Percentiles are percentiles as the user has written them: "50", "99.90".
 type Percentiles []string
 
-// Check returns an error unless each is a number from 0 to 100.
+// Check returns an error unless each is a number from 0 to 100, and none is given twice.
 func (p Percentiles) Check() error {
+	seen := map[float64]string{}
 	for _, text := range p {
-		if n, err := strconv.ParseFloat(text, 64); err != nil || !(n >= 0 && n <= 100) {
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(n >= 0 && n <= 100) {
 			return fmt.Errorf("%q is not a percentile: want a number from 0 to 100", text)
 		}
+		if first, ok := seen[n]; ok {
+			return fmt.Errorf("percentile %s is given twice, as %s and %s: give each only once", strconv.FormatFloat(n, 'f', -1, 64), first, text)
+		}
+		seen[n] = text
 	}
 	return nil
 }

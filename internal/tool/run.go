@@ -251,7 +251,7 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*Session
 		}
 	}
 	s := &Session{
-		tool: t, common: l.common, Env: env, Objects: objects, keep: keep, standIns: src.Base().StandIns, rowNoun: src.Base().RowNoun, PID: l.tasks.process(), ids: l.set.IDs(),
+		tool: t, common: l.common, Env: env, Objects: objects, keep: keep, standIns: src.Base().StandIns, rowNoun: src.Base().RowNoun, hints: src.Base().Hints, PID: l.tasks.process(), ids: l.set.IDs(),
 		losses: losses{counts: objects.Counts("lost")},
 	}
 	if src.Kind() != output.KindHistogram {

@@ -3,6 +3,8 @@ package tool
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -28,7 +30,8 @@ type Session struct {
 	own      bool                // the OS process executes only this run
 	keep     system.Capabilities // needed after all hooks are attached
 	standIns []StandIn
-	rowNoun  string // of Plan.RowNoun
+	rowNoun  string            // of Plan.RowNoun
+	hints    map[string]string // of Plan.Hints
 	Out      *output.Writer
 	ErrOut   *Messages
 	// Terminal is standard output. blocks is set if text output consists of tables.
@@ -170,6 +173,11 @@ func (s *Session) summary() (lost uint64, err error) {
 	counters, err := s.Objects.Counts("counters").Read()
 	if err != nil {
 		return 0, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.hints)) {
+		if n := counters[name]; n > 0 {
+			s.Notify(fmt.Errorf("%s %d: %s", name, n, s.hints[name]))
+		}
 	}
 	end := output.Summary{
 		Time: time.Now(), Events: s.Events,

@@ -82,6 +82,9 @@ type Plan struct {
 	Files map[string]binary.Files
 	// RowNoun is what a row is about, for the message of a run without rows: "event" by default.
 	RowNoun string
+	// Hints explain counters, by name: they are written at the end of a run in which the counter is
+	// not 0.
+	Hints map[string]string
 	// Print, if set, is called instead of the run: no programs are loaded.
 	Print func(io.Writer) error
 	// Measure enables the kernel's run time statistics of BPF programs for the duration of the

@@ -63,7 +63,7 @@ var Tool = tool.Define(tool.Spec{
 
 The time of a request ends with its completion (block_rq_complete). -w selects its start. on-device, the default, is the last issue of the request to the driver (block_rq_issue), as in biolatency(8). after-rq-alloc is the time at which the kernel has allocated the request: it includes the I/O scheduler and the queue, but not the wait for a free request. from-rq-alloc is the time at which the kernel begins to allocate it, which includes that wait. The kernel records these two times itself (start_time_ns and alloc_time_ns of struct request), in CLOCK_MONOTONIC. From Linux 6.9 on, requests that a task submits together (plugging) have the same time. If a request is merged into another one, the time of the earlier one counts.
 
-The kernel records the first time only for disks with I/O accounting (queue/iostats in sysfs), and the second only with CONFIG_BLK_RQ_ALLOC_TIME and for disks with a cost model (io.cost.qos of cgroups). Requests without the time are not in the percentiles. They are counted as untimed, and as lost events (unobserved).
+The kernel records the first time only for disks with I/O accounting (queue/iostats in sysfs), and the second only with CONFIG_BLK_RQ_ALLOC_TIME and for disks with a cost model (io.cost.qos of cgroups). Requests without the time are not in the percentiles. They are counted as untimed, and as lost events (unobserved); a message at the end names what is needed.
 
 A percentile is the smallest time such that at least this percentage of the requests took no longer (nearest rank). It is within 5 % of the exact value, usually within 1 %; 0 and 100 are the exact minimum and maximum. JSON has the percentiles as an object whose keys are those of -p, and also the buckets, from which other percentiles can be computed. Values in JSON and CSV are in microseconds.
 
@@ -102,6 +102,9 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	start := map[string]bpfStart{"on-device": bpfStartSTART_ISSUE, "after-rq-alloc": bpfStartSTART_AFTER_ALLOC, "from-rq-alloc": bpfStartSTART_FROM_ALLOC}[o.Which]
 	plan.Variables["targ_start"] = uint32(start)
 	plan.ForFilter = []string{"submit"}
+	if start != bpfStartSTART_ISSUE {
+		plan.Hints = map[string]string{"untimed": "requests for which the kernel recorded no such time are not in the percentiles: --which " + o.Which + " needs " + need(start)}
+	}
 	if start == bpfStartSTART_FROM_ALLOC {
 		plan.Resolve = checkAllocTime
 	}
@@ -113,6 +116,14 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		Keys:        []string{"disk", "operation"},
 		Percentiles: o.Percentiles,
 	}, nil
+}
+
+// need describes the disks for which the kernel records the start.
+func need(start bpfStart) string {
+	if start == bpfStartSTART_FROM_ALLOC {
+		return "a disk with a cost model (enable=1 in io.cost.qos of the root cgroup)"
+	}
+	return "a disk with I/O accounting (1 in /sys/block/DISK/queue/iostats)"
 }
 
 // checkAllocTime returns an error if this kernel does not record when it begins to allocate a

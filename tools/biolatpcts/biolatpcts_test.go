@@ -1,6 +1,7 @@
 package biolatpcts
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -103,6 +104,9 @@ func TestNoTime(t *testing.T) {
 	for _, h := range res.Histograms {
 		count += h.Num("count")
 	}
+	if want := fmt.Sprintf("untimed %v: requests for which the kernel recorded no such time", untimed); untimed > 0 && !strings.Contains(res.Stderr, want) {
+		t.Errorf("messages %q, want %q", res.Stderr, want)
+	}
 	if untimed+count != n || res.Summary.Object("reasons").Num("unobserved") != untimed {
 		t.Errorf("%v requests shown and %v untimed, want %d in all: %v", count, untimed, n, res.Summary)
 	}
@@ -140,6 +144,7 @@ func TestDevice(t *testing.T) {
 			t.Errorf("%s: %v", disk, res.Histograms)
 		}
 	}
+	tooltest.Fails(t, Tool, []string{"-p", "50,99,50.0"}, tool.ExitUsage, "--pcts: percentile 50 is given twice, as 50 and 50.0")
 	for _, disk := range []string{"nosuchdisk", "4095:1048575"} {
 		tooltest.Fails(t, Tool, []string{disk}, tool.ExitUsage, "argument dev: find disk")
 	}
