@@ -105,7 +105,7 @@ var Tool = tool.Define(tool.Spec{
 
 LAT is the time of the device: from the last issue to the driver (block_rq_issue) to completion. The queue time is that from insertion (block_rq_insert) to the issue.
 
-A request belongs to the task that submitted it. This task is recorded at block_io_start (kernel 6.5 and later), otherwise when the request is first inserted or issued; it is never the task that is current at completion. Writeback is submitted by kernel threads; its cgroup is the one that the kernel accounts it to, provided that cgroup IDs refer to the hierarchy of the I/O controller. Requests that were issued before the tool was attached are counted (in_flight), but not shown.
+A request belongs to the task that submitted it. This task is recorded at block_io_start (kernel 6.5 and later), otherwise when the request is first inserted or issued; it is never the task that is current at completion. Writeback is submitted by kernel threads; its cgroup is the one that the kernel accounts it to, provided that cgroup IDs refer to the hierarchy of the I/O controller. A flush of the disk's cache, as for fsync(2), belongs to the task that is current when the kernel issues it, often a kernel worker (kworker): the kernel combines the flushes that several tasks wait for into one request. Requests that were issued before the tool was attached are counted (in_flight), but not shown.
 
 I/O of device mapper and md disks is shown as I/O of the underlying disks. The counters in the summary are those of biolatency(8).`,
 	Peers: []string{

@@ -58,7 +58,7 @@ var Tool = tool.Define(tool.Spec{
 
 A request is counted on completion (block_rq_complete), with all its bytes, even if it completed in parts. Its time is that of the device: from the last issue to the driver (block_rq_issue) to completion. Reads from the page cache, and writes to it that have not reached the disk, are not requests.
 
-A request belongs to the task that submitted it. This task is recorded at block_io_start (kernel 6.5 and later), otherwise when the request is first inserted or issued; it is never the task that is current at completion. Writeback is submitted by kernel threads; its cgroup is the one that the kernel accounts it to, provided that cgroup IDs refer to the hierarchy of the I/O controller. A request that is merged into another one is counted as part of it, for the task of the latter.
+A request belongs to the task that submitted it. This task is recorded at block_io_start (kernel 6.5 and later), otherwise when the request is first inserted or issued; it is never the task that is current at completion. Writeback is submitted by kernel threads; its cgroup is the one that the kernel accounts it to, provided that cgroup IDs refer to the hierarchy of the I/O controller. A flush of the disk's cache, as for fsync(2), belongs to the task that is current when the kernel issues it, often a kernel worker (kworker): the kernel combines the flushes that several tasks wait for into one request. A request that is merged into another one is counted as part of it, for the task of the latter.
 
 I/O of device mapper and md disks is shown as I/O of the underlying disks. The counters in the summary are those of biolatency(8).`,
 	Peers: []string{

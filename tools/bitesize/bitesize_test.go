@@ -64,6 +64,22 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// TestFractions reads less than the unit.
+func TestFractions(t *testing.T) {
+	l := tooltest.NewLoop(t, 0)
+	if err := unix.IoctlSetInt(int(l.Dev.Fd()), unix.LOOP_SET_BLOCK_SIZE, 512); err != nil {
+		t.Fatal(err)
+	}
+	const n = 10
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", l.Name, "-c", comm(t)}, func() { readSizes(t, l.Dev, n, 512, 1536) })
+	if len(res.Histograms) != 1 {
+		t.Fatalf("%v, want one histogram", res.Histograms)
+	}
+	if h := res.Histograms[0]; h.Num("count") != 2*n || h.Num("sum") != 2*n || h.Num("min") != 0.5 || h.Num("max") != 1.5 {
+		t.Errorf("%d reads of each of 512 and 1536 bytes: %v", n, h)
+	}
+}
+
 // limit sets the maximum size of the disk's requests, so that no read of the test is split.
 func limit(t testing.TB, l *tooltest.Loop) {
 	t.Helper()
