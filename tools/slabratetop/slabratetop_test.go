@@ -3,6 +3,7 @@ package slabratetop
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -89,6 +90,20 @@ func TestFiles(t *testing.T) {
 		if allocs != n || bytes != n*size {
 			t.Errorf("%q: %v allocations of %v bytes, want %d of %v", flags, allocs, bytes, n, n*size)
 		}
+	}
+}
+
+// TestMerged expects the other names of a cache.
+func TestMerged(t *testing.T) {
+	dir := t.TempDir()
+	for name, to := range map[string]string{"filp": ":1", "cred": ":2", "pid": ":2", "bio": ":2"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := mergedCaches(dir)
+	if got["pid"] != "bio,cred" || got["bio"] != "cred,pid" || got["filp"] != "" {
+		t.Errorf("%q", got)
 	}
 }
 
