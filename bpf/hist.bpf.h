@@ -179,29 +179,34 @@ static __always_inline struct hist_slot *hist_find_plain(__u32 nr)
  * atomic additions keep count and sum exact, at no measurable cost in a cache line of the same CPU.
  * min and max can then be those of another value in the same slot.
  */
-static __always_inline void hist_add(struct hist_slot *slot, __u64 value_ns)
+static __always_inline void hist_add(struct hist_slot *slot, __u64 value_ns, __u64 n)
 {
 	if (!slot->count || value_ns < slot->min)
 		slot->min = value_ns;
 	if (value_ns > slot->max)
 		slot->max = value_ns;
-	__sync_fetch_and_add(&slot->count, 1);
-	__sync_fetch_and_add(&slot->sum, value_ns);
+	__sync_fetch_and_add(&slot->count, n);
+	__sync_fetch_and_add(&slot->sum, value_ns * n);
 }
 
 /*
- * hist_record counts a duration. The key is ignored in a run with a single histogram. The caller
- * has excluded negative durations, which are huge as value_ns.
+ * hist_record_n counts a duration n times. The key is ignored in a run with a single histogram. The
+ * caller has excluded negative durations, which are huge as value_ns.
  */
-static __always_inline void hist_record(const struct hist_key *key, __u64 value_ns)
+static __always_inline void hist_record_n(const struct hist_key *key, __u64 value_ns, __u64 n)
 {
 	__u32 nr = hist_slot_of(hist_fixed_point(value_ns));
 	struct hist_slot *slot = hist_plain ? hist_find_plain(nr) : hist_find(key, nr);
 
 	if (slot)
-		hist_add(slot, value_ns);
+		hist_add(slot, value_ns, n);
 	else
-		lost_add(map_full);
+		lost_add_n(map_full, n);
+}
+
+static __always_inline void hist_record(const struct hist_key *key, __u64 value_ns)
+{
+	hist_record_n(key, value_ns, 1);
 }
 
 #endif
