@@ -18,6 +18,11 @@ func blockCases() []comparison {
 		{"biolatency", fioProgram, "fio's own log, /proc/diskstats", needs, biolatency},
 		{"biotop", fioProgram, "fio's own log", needs, biotop},
 		{"biostacks", fioProgram, "fio's own log", needs, biostacks},
+		{"biopattern", fioProgram, "/proc/diskstats", needs, biopattern},
+		{"bitesize", fioProgram, "fio's own log", needs, bitesize},
+		{"biolatpcts", fioProgram, "/proc/diskstats", needs, biolatpcts},
+		{"dirtop", fioProgram, "fio's own log", needs, dirtop},
+		{"fileslower", fioProgram, "fio's own log", needs, fileslower},
 	}
 }
 
@@ -115,9 +120,14 @@ func biosnoop(ctx context.Context, m *machine) ([]figure, error) {
 	return []figure{
 		{"requests of fio", float64(len(out.rows)) + out.lost(), fio.requests(), hidden(), hiddenWhy},
 		{"bytes of fio", out.sum("bytes"), fio.bytes(), 4096 * hidden(), hiddenWhy},
-		{"requests of the disk", float64(len(all.rows)) + out.lost(), disk, disk/100 + hidden(),
-			"requests of other processes between the readings of diskstats and the start and end of the tool"},
+		ofDisk(float64(len(all.rows))+out.lost(), disk),
 	}, nil
+}
+
+// ofDisk is the figure of a tool that counts the requests of the disk.
+func ofDisk(ours, disk float64) figure {
+	return figure{"requests of the disk", ours, disk, disk/100 + hidden(),
+		"requests of other processes between the readings of diskstats and the start and end of the tool"}
 }
 
 func biolatency(ctx context.Context, m *machine) ([]figure, error) {
@@ -125,8 +135,7 @@ func biolatency(ctx context.Context, m *machine) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []figure{{"requests of the disk", out.sum("count") + out.lost(), disk, disk/100 + hidden(),
-		"requests of other processes between the readings of diskstats and the start and end of the tool"}}, nil
+	return []figure{ofDisk(out.sum("count")+out.lost(), disk)}, nil
 }
 
 func biotop(ctx context.Context, m *machine) ([]figure, error) {
@@ -147,4 +156,60 @@ func biostacks(ctx context.Context, m *machine) ([]figure, error) {
 		return nil, err
 	}
 	return []figure{{"requests of fio, over all stacks", out.sum("count") + out.lost(), fio.requests(), hidden(), hiddenWhy}}, nil
+}
+
+func biopattern(ctx context.Context, m *machine) ([]figure, error) {
+	out, _, disk, err := m.observeFio(ctx, "biopattern", "3600")
+	if err != nil {
+		return nil, err
+	}
+	ios := out.sum("ios")
+	return []figure{
+		ofDisk(ios+out.lost(), disk),
+		{"random and sequential requests", out.sum("random") + out.sum("sequential"), ios, 1, "the first request of a disk is neither"},
+	}, nil
+}
+
+func bitesize(ctx context.Context, m *machine) ([]figure, error) {
+	out, fio, _, err := m.observeFio(ctx, "bitesize", "--comm", "fio")
+	if err != nil {
+		return nil, err
+	}
+	return []figure{{"requests of fio", out.sum("count") + out.lost(), fio.requests(), hidden(), hiddenWhy}}, nil
+}
+
+func biolatpcts(ctx context.Context, m *machine) ([]figure, error) {
+	out, _, disk, err := m.observeFio(ctx, "biolatpcts", "-i", "3600")
+	if err != nil {
+		return nil, err
+	}
+	return []figure{ofDisk(out.sum("count")+out.lost(), disk)}, nil
+}
+
+func dirtop(ctx context.Context, m *machine) ([]figure, error) {
+	out, fio, _, err := m.observeFio(ctx, "dirtop", "-d", m.scratch, "--comm", "fio", "3600")
+	if err != nil {
+		return nil, err
+	}
+	return []figure{
+		{"reads and writes of fio", out.sum("reads") + out.sum("writes") + out.lost(), fio.requests(), 0, ""},
+		{"bytes of fio", out.sum("read_bytes") + out.sum("write_bytes"), fio.bytes(), 0, ""},
+	}, nil
+}
+
+func fileslower(ctx context.Context, m *machine) ([]figure, error) {
+	out, fio, _, err := m.observeFio(ctx, "fileslower", "--comm", "fio", "0")
+	if err != nil {
+		return nil, err
+	}
+	data := &observed{summary: out.summary}
+	for _, r := range out.rows {
+		if string(r.bytes("file")) == "fio.data" {
+			data.rows = append(data.rows, r)
+		}
+	}
+	return []figure{
+		{"reads and writes of fio", float64(len(data.rows)) + out.lost(), fio.requests(), 0, ""},
+		{"bytes of fio", data.sum("bytes"), fio.bytes(), 0, ""},
+	}, nil
 }

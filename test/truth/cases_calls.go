@@ -10,7 +10,7 @@ import (
 
 // comparisons lists all comparisons.
 func comparisons() []comparison {
-	return slices.Concat(callCases(), blockCases(), networkCases(), listCases(), schedulerCases(), stackCases(), userCases())
+	return slices.Concat(callCases(), scriptCases(), blockCases(), networkCases(), listCases(), schedulerCases(), stackCases(), userCases())
 }
 
 const clone = "git clone"

@@ -22,12 +22,16 @@ func networkCases() []comparison {
 		{"tcpconnect", curlProgram, "curl --write-out", needs, tcpconnect},
 		{"tcpaccept", curlProgram, "curl --write-out", needs, tcpaccept},
 		{"tcpstates", curlProgram, "curl --write-out", needs, tcpstates},
+		{"tcpconnlat", curlProgram, "curl --write-out", needs, tcpconnlat},
+		{"tcptracer", curlProgram, "curl --write-out", needs, tcptracer},
+		{"tcpsubnet", curlProgram, "curl --write-out", needs, tcpsubnet},
+		{"tcprtt", curlProgram, "curl --write-out", needs, tcprtt},
 		{"sslsniff", "curl of openssl s_server", "SHA-256 of the file", []string{"curl", "openssl"}, sslsniff},
 	}
 }
 
 // curled is the sum of curl's reports (--write-out) of its transfers.
-type curled struct{ transfers, sent, received float64 }
+type curled struct{ transfers, sent, received, seconds float64 }
 
 // serve serves a file of 1 MB from this process.
 func serve() (url string, stop func(), err error) {
@@ -55,17 +59,18 @@ func (m *machine) observeCurl(ctx context.Context, args ...string) (*observed, *
 	out, err := m.observe(ctx, func() error {
 		for range 20 {
 			text, err := output(ctx, "curl", "--silent", "--no-keepalive", "--header", "Connection: close", "--output", "/dev/null",
-				"--write-out", "%{size_request} %{size_header} %{size_download}", url)
+				"--write-out", "%{size_request} %{size_header} %{size_download} %{time_total}", url)
 			if err != nil {
 				return err
 			}
-			var sent, header, download float64
-			if _, err := fmt.Sscan(text, &sent, &header, &download); err != nil {
+			var sent, header, download, seconds float64
+			if _, err := fmt.Sscan(text, &sent, &header, &download, &seconds); err != nil {
 				return fmt.Errorf("read sizes of curl: %w", err)
 			}
 			c.transfers++
 			c.sent += sent
 			c.received += header + download
+			c.seconds += seconds
 		}
 		return nil
 	}, args...)
@@ -125,6 +130,56 @@ func tcpstates(ctx context.Context, m *machine) ([]figure, error) {
 		}
 	}
 	return []figure{{"connections of curl that become ESTABLISHED", established + out.lost(), curl.transfers, 0, ""}}, nil
+}
+
+// tcpconnlat compares the time of connects with curl's: curl measures around the system calls.
+func tcpconnlat(ctx context.Context, m *machine) ([]figure, error) {
+	out, curl, err := m.observeCurl(ctx, "tcpconnlat")
+	if err != nil {
+		return nil, err
+	}
+	out = out.where("comm", "curl")
+	return []figure{
+		{"connects of curl", float64(len(out.rows)) + out.lost(), curl.transfers, 0, ""},
+		{"connects that took longer than curl's whole transfers", max(0, out.sum("duration_ns")/1e9-curl.seconds), 0, 0, ""},
+	}, nil
+}
+
+func tcptracer(ctx context.Context, m *machine) ([]figure, error) {
+	out, curl, err := m.observeCurl(ctx, "tcptracer")
+	if err != nil {
+		return nil, err
+	}
+	ofCurl := out.where("comm", "curl")
+	return []figure{
+		{"connects of curl", float64(len(ofCurl.where("kind", "connect").rows)) + out.lost(), curl.transfers, 0, ""},
+		{"closes of curl", float64(len(ofCurl.where("kind", "close").rows)), curl.transfers, 0, ""},
+	}, nil
+}
+
+func tcpsubnet(ctx context.Context, m *machine) ([]figure, error) {
+	out, curl, err := m.observeCurl(ctx, "tcpsubnet", "-i", "3600", "127.0.0.0/8")
+	if err != nil {
+		return nil, err
+	}
+	return []figure{{"bytes sent to 127.0.0.0/8", out.sum("tx_bytes"), curl.sent + curl.received, 0, ""}}, nil
+}
+
+// tcprtt compares only bounds: a round trip of the loopback interface is shorter than a transfer.
+func tcprtt(ctx context.Context, m *machine) ([]figure, error) {
+	out, curl, err := m.observeCurl(ctx, "tcprtt", "--raddr", "127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	few := max(0, curl.transfers-out.sum("count"))
+	longest := 0.0
+	for _, r := range out.rows {
+		longest = max(longest, r.num("max"))
+	}
+	return []figure{
+		{"connections without a measurement, at least", few, 0, 0, ""},
+		{"longest round trip beyond the sum of curl's transfers in us", max(0, longest-curl.seconds*1e6), 0, 0, ""},
+	}, nil
 }
 
 // sslsniff compares the data of a download with the served file.

@@ -57,6 +57,9 @@ func (o *observed) sum(key string) (n float64) {
 // lost returns the number of lost events.
 func (o *observed) lost() float64 { return o.summary.num("lost") }
 
+// notSupported is the exit code of tools that the kernel does not support.
+const notSupported = 4
+
 // observe runs a tool, calls load once all hooks are attached, and interrupts the tool when load
 // returns. If load is nil, the tool ends by itself.
 func (m *machine) observe(ctx context.Context, load func() error, args ...string) (*observed, error) {
@@ -99,7 +102,11 @@ func (m *machine) observe(ctx context.Context, load func() error, args ...string
 		}
 	}
 	loading.Wait()
-	if err := cmd.Wait(); err != nil {
+	err = cmd.Wait()
+	if cmd.ProcessState.ExitCode() == notSupported {
+		return nil, fmt.Errorf("%w: %s", errMissing, bytes.TrimSpace(stderr.Bytes()))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("run corescope %s: %w: %s", strings.Join(args, " "), err, stderr.Bytes())
 	}
 	if loadErr != nil {
