@@ -12,8 +12,18 @@
 
 #define NSEC_PER_SEC 1000000000ULL
 #define TIMER_ABSTIME 1
+
+/* include/uapi/linux/time.h */
+#define CLOCK_REALTIME 0
 #define CLOCK_MONOTONIC 1
+#define CLOCK_PROCESS_CPUTIME_ID 2
 #define CLOCK_BOOTTIME 7
+#define CLOCK_REALTIME_ALARM 8
+#define CLOCK_BOOTTIME_ALARM 9
+#define CLOCK_TAI 11
+
+#define KTIME_MAX 0x7fffffffffffffffULL
+#define KTIME_SEC_MAX (KTIME_MAX / NSEC_PER_SEC)
 
 struct event {
 	struct task_info task;
@@ -59,7 +69,11 @@ static __always_inline enum sleep_call sleep_call(__s32 nr, bool compat, bool *s
 #endif
 }
 
-static __always_inline bool read_time(__u64 *ns, const void *addr, bool small)
+/*
+ * Reads a time as the kernel does: it refuses some with EINVAL, which are not read, and reduces
+ * others to KTIME_MAX. Tasks with 32-bit pointers may set the upper half of tv_nsec to anything.
+ */
+static __always_inline bool read_time(__u64 *ns, const void *addr, bool small, bool half_nsec)
 {
 	__s64 time[2] = {};
 	__s32 half[2] = {};
@@ -72,8 +86,50 @@ static __always_inline bool read_time(__u64 *ns, const void *addr, bool small)
 	} else if (bpf_probe_read_user(time, sizeof(time), addr)) {
 		return false;
 	}
-	*ns = time[0] * NSEC_PER_SEC + time[1];
+	if (half_nsec)
+		time[1] = (__u32)time[1];
+	if (time[0] < 0 || (__u64)time[1] >= NSEC_PER_SEC)
+		return false;
+	*ns = KTIME_MAX;
+	if ((__u64)time[0] < KTIME_SEC_MAX)
+		*ns = time[0] * NSEC_PER_SEC + time[1];
 	return true;
+}
+
+/* Whether the call can sleep until a time of that clock. */
+static __always_inline bool clock_is_valid(__s32 clock)
+{
+	switch (clock) {
+	case CLOCK_REALTIME:
+	case CLOCK_MONOTONIC:
+	case CLOCK_PROCESS_CPUTIME_ID:
+	case CLOCK_BOOTTIME:
+	case CLOCK_REALTIME_ALARM:
+	case CLOCK_BOOTTIME_ALARM:
+	case CLOCK_TAI:
+		return true;
+	}
+	return clock < 0; /* CPU time of a given process or thread */
+}
+
+/*
+ * What the clock of the task's time namespace is ahead of the clock that BPF programs read. Kernels
+ * without CONFIG_TIME_NS have no such namespaces.
+ */
+static __always_inline __s64 clock_offset(__s32 clock)
+{
+	struct task_struct *task = task_current();
+	struct time_namespace *ns;
+	struct timespec64 offset = {};
+
+	if (!bpf_core_field_exists(task->nsproxy->time_ns))
+		return 0;
+	ns = BPF_CORE_READ(task, nsproxy, time_ns);
+	if (clock == CLOCK_MONOTONIC)
+		BPF_CORE_READ_INTO(&offset, ns, offsets.monotonic);
+	else
+		BPF_CORE_READ_INTO(&offset, ns, offsets.boottime);
+	return offset.tv_sec * NSEC_PER_SEC + offset.tv_nsec;
 }
 
 /* Converts the end of a sleep to its duration, where BPF programs can read the clock. */
@@ -83,12 +139,28 @@ static __always_inline bool subtract_now(__u64 *ns, __s32 clock)
 
 	if (clock == CLOCK_MONOTONIC)
 		now = bpf_ktime_get_ns();
-	else if (clock == CLOCK_BOOTTIME)
+	else if (clock == CLOCK_BOOTTIME || clock == CLOCK_BOOTTIME_ALARM)
 		now = bpf_ktime_get_boot_ns();
 	else
 		return false;
+	now += clock_offset(clock);
 	*ns = *ns > now ? *ns - now : 0;
 	return true;
+}
+
+/* The requested duration, if the call begins a sleep whose duration is known. */
+static __always_inline void read_request(struct event *e, struct pt_regs *regs, bool is_clock,
+					 bool small)
+{
+	bool compat = e->abi == SYSCALL_COMPAT;
+	__s32 clock = is_clock ? syscall_arg(regs, 0, compat) : CLOCK_MONOTONIC;
+	void *addr = (void *)syscall_arg(regs, is_clock ? 2 : 0, compat);
+
+	e->absolute = is_clock && syscall_arg(regs, 1, compat) & TIMER_ABSTIME;
+	e->known = clock_is_valid(clock) &&
+		   read_time(&e->request_ns, addr, small, e->abi != SYSCALL_NATIVE);
+	if (e->known && e->absolute)
+		e->known = subtract_now(&e->request_ns, clock);
 }
 
 static __always_inline int handle_enter(void *ctx, struct pt_regs *regs, __s32 nr, bool btf)
@@ -106,16 +178,12 @@ static __always_inline int handle_enter(void *ctx, struct pt_regs *regs, __s32 n
 	if (!call || !task_current_wanted())
 		return 0;
 	task_info_current(&e.task);
-	e.known = read_time(&e.request_ns,
-			    (void *)syscall_arg(regs, call == NANOSLEEP ? 0 : 2, compat), small);
-	e.absolute = call == CLOCK_NANOSLEEP && syscall_arg(regs, 1, compat) & TIMER_ABSTIME;
-	if (e.known && e.absolute)
-		e.known = subtract_now(&e.request_ns, syscall_arg(regs, 0, compat));
+	e.nr = plain;
+	e.abi = syscall_abi(nr, compat);
+	read_request(&e, regs, call == CLOCK_NANOSLEEP, small);
 	parent = BPF_CORE_READ(task_current(), real_parent);
 	e.ppid = BPF_CORE_READ(parent, tgid);
 	BPF_CORE_READ_STR_INTO(&e.parent_comm, parent, comm);
-	e.nr = plain;
-	e.abi = syscall_abi(nr, compat);
 	event_send(ctx, &e, sizeof(e), e.task.time_ns);
 	return 0;
 }

@@ -40,7 +40,7 @@ func (v *duration) AppendText(b []byte) []byte {
 
 type row struct {
 	event
-	Request duration `json:"request_ns" col:"SECONDS,width=12,right" help:"requested duration of the sleep; for an end on CLOCK_MONOTONIC or CLOCK_BOOTTIME the time until then; absent for an end on another clock, and if the memory of the request is not resident; text shows seconds"`
+	Request duration `json:"request_ns" col:"SECONDS,width=12,right" help:"requested duration of the sleep, at most 9223372036854775807 as in the kernel (292 years); for an end on CLOCK_MONOTONIC or CLOCK_BOOTTIME, in the time namespace of the task, the time until then; a duration of CPU time for a clock of CPU time; absent for an end on another clock, if the request is invalid (EINVAL), and if its memory is not resident; text shows seconds"`
 	Syscall string   `json:"syscall" col:"SYSCALL,width=22" help:"name of the system call"`
 
 	calls *value.Syscalls

@@ -2,7 +2,9 @@ package naptime
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -10,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -44,8 +47,15 @@ func TestRelative(t *testing.T) {
 		ts := unix.Timespec{Nsec: 42}
 		unix.ClockNanosleep(unix.CLOCK_REALTIME, 0, &ts, nil)
 		unix.Syscall(nanosleep, 16, 0, 0) // an address that is not mapped
-		long := unix.Timespec{Sec: 5000, Nsec: -1}
-		unix.Nanosleep(&long, nil) // invalid
+		for _, invalid := range []unix.Timespec{{Sec: 5000, Nsec: -1}, {Nsec: 1e9}, {Sec: -1}} {
+			if err := unix.Nanosleep(&invalid, nil); err != unix.EINVAL {
+				t.Errorf("nanosleep %v: %v", invalid, err)
+			}
+		}
+		one := unix.Timespec{Nsec: 1}
+		if err := unix.ClockNanosleep(unix.CLOCK_THREAD_CPUTIME_ID, 0, &one, nil); err == nil {
+			t.Error("slept by the CPU time of the thread")
+		}
 	})
 	var got []string
 	for _, r := range res.Events {
@@ -59,7 +69,8 @@ func TestRelative(t *testing.T) {
 		}
 	}
 	want := []string{
-		"nanosleep 0", "nanosleep 1", "nanosleep 1234567", "clock_nanosleep 42", "nanosleep unknown", "nanosleep 4999999999999",
+		"nanosleep 0", "nanosleep 1", "nanosleep 1234567", "clock_nanosleep 42", "nanosleep unknown",
+		"nanosleep unknown", "nanosleep unknown", "nanosleep unknown", "clock_nanosleep unknown",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -111,6 +122,105 @@ func TestAbsolute(t *testing.T) {
 		}
 		if !ok || r["absolute"] != true {
 			t.Errorf("row %d: %v", i, r)
+		}
+	}
+}
+
+// TestHuge begins sleeps that the kernel limits to 292 years, and interrupts them.
+func TestHuge(t *testing.T) {
+	for _, seconds := range []int64{9223372035, 9223372036, 1 << 40, math.MaxInt64} {
+		res := onThread(t, func() {
+			tid, done := unix.Gettid(), make(chan bool)
+			go func() { // SIGURG interrupts a sleep, and has no other effect in a Go program
+				for {
+					select {
+					case <-done:
+						return
+					case <-time.After(time.Millisecond):
+						unix.Tgkill(os.Getpid(), tid, unix.SIGURG)
+					}
+				}
+			}()
+			ts := unix.Timespec{Sec: seconds}
+			if _, _, errno := unix.Syscall(nanosleep, uintptr(unsafe.Pointer(&ts)), 0, 0); errno != unix.EINTR {
+				t.Errorf("sleep of %d s: %v", seconds, errno)
+			}
+			close(done)
+		})
+		want := float64(seconds) * 1e9
+		if seconds >= math.MaxInt64/1_000_000_000 {
+			want = math.MaxInt64
+		}
+		if len(res.Events) != 1 || res.Events[0].Num("request_ns") != want {
+			t.Errorf("%d s: rows %v, want one with %.0f", seconds, res.Events, want)
+		}
+	}
+}
+
+// TestTimeNamespace sleeps in a process whose clocks are ahead of those of this one.
+func TestTimeNamespace(t *testing.T) {
+	const offsets = "monotonic 1000000 500000000\nboottime 3000000 0\n"
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), helper+"=1")
+	cmd.Stderr = os.Stderr
+	res := tooltest.JSON(t, Tool, []string{"--filter", fmt.Sprintf("ppid == %d and absolute", os.Getpid())}, func() {
+		runtime.LockOSThread() // never unlocked, so the thread exits with the goroutine
+		err := unix.Unshare(unix.CLONE_NEWTIME)
+		if err == unix.EINVAL {
+			t.Skip("this kernel has no time namespaces (CONFIG_TIME_NS)")
+		}
+		if err == nil {
+			err = os.WriteFile(fmt.Sprintf("/proc/%d/timens_offsets", unix.Gettid()), []byte(offsets), 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch err := cmd.Run(); {
+		case errors.Is(err, unix.EINVAL):
+			t.Skip("this kernel does not create a process with vfork in another time namespace (before Linux 6.0)")
+		case err != nil:
+			t.Error(err)
+		}
+	})
+	if len(res.Events) != 2 {
+		t.Fatalf("%d rows, want 2: %v", len(res.Events), res.Events)
+	}
+	for _, r := range res.Events {
+		if ns := r.Num("request_ns"); !r.Has("request_ns") || ns <= 0 || ns > float64(ahead) {
+			t.Errorf("row %v, want at most %d ns", r, ahead)
+		}
+	}
+}
+
+// helper tells a child of the test to sleep until a given time.
+const helper = "CORESCOPE_SLEEP"
+
+// ahead is so long that it has not passed when the child begins to sleep.
+const ahead = int64(time.Hour)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(helper) == "" {
+		os.Exit(m.Run())
+	}
+	for _, clock := range []int32{unix.CLOCK_MONOTONIC, unix.CLOCK_BOOTTIME} {
+		var now unix.Timespec
+		// A raw call: its result does not depend on the vDSO.
+		unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(clock), uintptr(unsafe.Pointer(&now)), 0)
+		if now.Sec < 1000000 {
+			fmt.Fprintln(os.Stderr, "clock", clock, "is", now.Sec, "s: not in the time namespace")
+			os.Exit(1)
+		}
+		until := unix.NsecToTimespec(now.Nano() + ahead)
+		tid := make(chan int)
+		go func() {
+			runtime.LockOSThread()
+			tid <- unix.Gettid()
+			unix.ClockNanosleep(clock, unix.TIMER_ABSTIME, &until, nil)
+		}()
+		for file := fmt.Sprintf("/proc/self/task/%d/syscall", <-tid); ; time.Sleep(time.Millisecond) {
+			if b, err := os.ReadFile(file); err != nil || strings.HasPrefix(string(b), strconv.Itoa(unix.SYS_CLOCK_NANOSLEEP)+" ") {
+				break
+			}
 		}
 	}
 }
