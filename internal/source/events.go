@@ -48,6 +48,9 @@ type Events[R any] struct {
 	Row R
 	// Keep, if set, reports whether a decoded row is shown.
 	Keep func(*R) bool
+	// Once, if set, returns the key of a row that passes --filter. Rows with a key that was shown
+	// before are not shown.
+	Once func(*R) any
 	// Count, if set, lists keys of columns. Rows are then not shown but counted, grouped by the
 	// shown columns: these and "count", unless --columns selects others. Fields that Decode sets
 	// must not point into the tail.
@@ -65,7 +68,7 @@ func (e *Events[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.De
 	e.events = events{
 		plan: &e.Plan, columns: e.Columns, extra: e.Extra, count: e.Count, bufferBytes: bufferSize(e.BufferBytes),
 		userStacks: e.UserStacks, before: e.Before, after: e.After,
-		rows: rows{row: &e.Row, keep: kept(e.Keep, &e.Row), headers: e.Headers, widths: e.Widths},
+		rows: rows{row: &e.Row, keep: kept(e.Keep, &e.Row), once: keyed(e.Once, &e.Row), headers: e.Headers, widths: e.Widths},
 	}
 	return e.events.describe(env, spec)
 }

@@ -32,6 +32,8 @@ type owned interface{ Head() *value.Task }
 type rows struct {
 	row     any         // pointer to the row; columns are bound to it
 	keep    func() bool // reports whether the row is shown, or nil
+	once    func() any  // returns the key of a row that is shown only once, or nil
+	seen    map[any]struct{}
 	headers map[string]string
 	widths  map[string]int
 	decoder *layout.Decoder
@@ -47,6 +49,33 @@ func kept[R any](keep func(*R) bool, row *R) func() bool {
 		return nil
 	}
 	return func() bool { return keep(row) }
+}
+
+// keyed returns the function of the key for this row, or nil if it is nil.
+func keyed[R any](key func(*R) any, row *R) func() any {
+	if key == nil {
+		return nil
+	}
+	return func() any { return key(row) }
+}
+
+// maxSeen is the number of keys that are remembered. If there are more, rows are shown again.
+const maxSeen = 1 << 16
+
+// isRepeated reports whether a row with the same key was shown before.
+func (r *rows) isRepeated() bool {
+	if r.once == nil {
+		return false
+	}
+	key := r.once()
+	if _, ok := r.seen[key]; ok {
+		return true
+	}
+	if r.seen == nil || len(r.seen) >= maxSeen {
+		r.seen = map[any]struct{}{}
+	}
+	r.seen[key] = struct{}{}
+	return false
 }
 
 // Describe binds columns to the row. text lists the keys of the columns in text output.
@@ -156,6 +185,10 @@ func (r *rows) write(s *tool.Session) error {
 		return nil
 	}
 	if !s.Wanted(&r.cols) {
+		return nil
+	}
+	if r.isRepeated() {
+		s.Excluded++
 		return nil
 	}
 	s.Events++

@@ -215,7 +215,7 @@ func (l *line) source() (Source, *Env, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	env.kernel, env.PIDs, env.tasks = kernel, l.tasks.PID, &l.tasks
+	env.kernel, env.PIDs, env.tasks, env.HasFilter = kernel, l.tasks.PID, &l.tasks, l.common.Filter != ""
 	src, err := l.build(env)
 	if errors.Is(err, probe.ErrUnsupported) {
 		return nil, nil, err

@@ -34,6 +34,7 @@ struct check {
 
 struct event {
 	struct task_info task;
+	__u64 start_ns; /* of the process: distinguishes it from others with the same PID */
 	__s32 cap;
 	__s32 ret;
 	__u32 userns;
@@ -53,10 +54,16 @@ struct {
 	__type(value, struct event);
 } scratch SEC(".maps");
 
-/* Checks that were shown. If the oldest are removed, they are shown again. */
+/*
+ * Checks that were shown. If the oldest are removed, they are shown again. A check with another
+ * result, or in another user namespace, is another one.
+ */
 struct seen {
 	__u64 by; /* process or cgroup */
+	__u64 start_ns; /* of the process */
 	__s32 cap;
+	__s32 ret;
+	__u32 userns;
 	__u32 pad;
 };
 
@@ -67,21 +74,28 @@ struct {
 	__type(value, __u8);
 } seen SEC(".maps");
 
-static __always_inline bool is_repeated(__s32 cap)
+/* Returns false if the key is new, or if all checks are wanted. */
+static __always_inline bool is_repeated(const struct seen *key)
 {
-	struct seen key = { .cap = cap };
 	__u8 one = 1;
 
-	if (targ_by_process)
-		key.by = bpf_get_current_pid_tgid() >> 32;
-	else if (targ_by_cgroup)
-		key.by = task_current_cgroup_id();
-	else
-		return false;
-	return map_has_key(bpf_map_update_elem(&seen, &key, &one, BPF_NOEXIST));
+	return key->by && map_has_key(bpf_map_update_elem(&seen, key, &one, BPF_NOEXIST));
 }
 
-static __always_inline void send(void *ctx, struct event *e)
+static __always_inline void fill_key(struct seen *key, const struct event *e)
+{
+	if (targ_by_process) {
+		key->by = e->task.pid;
+		key->start_ns = e->start_ns;
+	} else if (targ_by_cgroup) {
+		key->by = e->task.cgroup_id;
+	}
+	key->cap = e->cap;
+	key->ret = e->ret;
+	key->userns = e->userns;
+}
+
+static __always_inline long send(void *ctx, struct event *e)
 {
 	__u32 size = 0;
 
@@ -89,30 +103,38 @@ static __always_inline void send(void *ctx, struct event *e)
 		size = e->kernel_len = stack_read(ctx, e->stacks);
 	if (want_user_stack)
 		size += e->user_len = user_stack_read(ctx, e->stacks + size, 0);
-	if (size <= sizeof(e->stacks))
-		event_send(ctx, e, offsetof(struct event, stacks) + size, e->task.time_ns);
+	if (size > sizeof(e->stacks))
+		return 0;
+	return event_send(ctx, e, offsetof(struct event, stacks) + size, e->task.time_ns);
 }
 
 static __always_inline int handle_check(void *ctx, const struct check *check, int ret)
 {
 	const struct user_namespace *ns = check->ns; /* struct check is not of the kernel */
+	struct seen key = {};
 	__u32 zero = 0;
 	struct event *e;
 
-	if ((targ_denied && !ret) || !task_current_wanted() || is_repeated(check->cap))
+	if ((targ_denied && !ret) || !task_current_wanted())
 		return 0;
 	e = bpf_map_lookup_elem(&scratch, &zero);
 	if (!e)
 		return 0;
 	__builtin_memset(e, 0, offsetof(struct event, stacks));
 	task_info_current(&e->task);
+	e->start_ns = BPF_CORE_READ(task_current(), group_leader, start_boottime);
 	e->cap = check->cap;
 	e->ret = ret;
 	e->userns = BPF_CORE_READ(ns, ns.inum);
+	fill_key(&key, e);
+	if (is_repeated(&key))
+		return 0;
 	e->has_opts = check->opts != OPTS_UNKNOWN;
 	e->audit = !(check->opts & CAP_OPT_NOAUDIT);
 	e->insetid = !!(check->opts & CAP_OPT_INSETID);
-	send(ctx, e);
+	/* A check that is lost is shown the next time. */
+	if (send(ctx, e) && key.by)
+		bpf_map_delete_elem(&seen, &key);
 	return 0;
 }
 

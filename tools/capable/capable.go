@@ -18,7 +18,7 @@ type options struct {
 	KernelStack bool   `flag:"kernel-stack,K" help:"show the kernel stack trace of each check"`
 	UserStack   bool   `flag:"user-stack,U" help:"show the user stack trace of each check"`
 	Extra       bool   `flag:"extra-fields,x" also:"extra" help:"show TID and INSETID"`
-	Unique      string `flag:"unique,u" arg:"off|pid|cgroup" of:"off,pid,cgroup" bare:"pid" help:"show each capability once per process or per cgroup"`
+	Unique      string `flag:"unique,u" arg:"off|pid|cgroup" of:"off,pid,cgroup" bare:"pid" help:"show checks that differ in the capability, the verdict or the user namespace once per process or cgroup; with --filter, once of those that match"`
 	Denied      bool   `flag:"denied" bpf:"targ_denied" help:"only checks that failed"`
 	Depth       uint32 `flag:"perf-max-stack-depth" arg:"N" min:"1" max:"512" bpf:"stack_depth" help:"keep only the N innermost frames of a stack; kernel stacks have at most 127"`
 	Storage     uint64 `flag:"stack-storage-size" arg:"N" help:"ignored, for compatibility: stacks are sent with the rows"`
@@ -28,6 +28,7 @@ type options struct {
 
 type event struct {
 	value.Task
+	Start     uint64 `btf:"start_ns"`
 	Cap       int32  `json:"cap" col:"CAP,width=3,right" help:"number of the capability"`
 	Ret       int32  `json:"ret" col:"RET,width=3,right" help:"result of the check: 0, or -1 (EPERM) if the task lacks the capability"`
 	UserNS    uint32 `json:"userns" col:"USERNS,width=10" help:"user namespace in which the capability is needed: inode number of /proc/PID/ns/user"`
@@ -108,15 +109,40 @@ The hook is the function cap_capable, if the kernel supports fentry, otherwise t
 	Shorts: map[string]string{"pid": "p", "cgroup": "c"},
 }, options{Unique: "off", Depth: stacktrace.MaxDepth, UserStacks: stacktrace.DefaultUserStacks()}, build)
 
+// key is what makes a check unique, as struct seen of capable.bpf.c.
+type key struct {
+	by, start uint64
+	cap, ret  int32
+	userns    uint32
+}
+
+// once returns the key of a row for -u with --filter: programs do not know the filter, so a check that
+// it excludes would hide the following ones.
+func (o *options) once(env *tool.Env) func(*row) any {
+	if o.Unique == "off" || !env.HasFilter {
+		return nil
+	}
+	return func(r *row) any {
+		k := key{uint64(r.PID), r.Start, r.Cap, r.Ret, r.UserNS}
+		if o.Unique == "cgroup" {
+			k.by, k.start = r.CgroupID, 0
+		}
+		return k
+	}
+}
+
 func build(o *options, env *tool.Env) (tool.Source, error) {
 	e := &source.Events[row]{
 		Plan: tool.Plan{
-			Variables: map[string]any{"targ_by_process": o.Unique == "pid", "targ_by_cgroup": o.Unique == "cgroup"},
-			RowNoun:   "check",
+			Variables: map[string]any{
+				"targ_by_process": o.Unique == "pid" && !env.HasFilter, "targ_by_cgroup": o.Unique == "cgroup" && !env.HasFilter,
+			},
+			RowNoun: "check",
 		},
 		Columns:     []string{"time", "uid", "pid"},
 		BufferBytes: 8 << 20,
 		Row:         row{env: env, depth: o.Depth},
+		Once:        o.once(env),
 	}
 	if o.Extra {
 		e.Columns = append(e.Columns, "tid")

@@ -97,8 +97,11 @@ func TestFilters(t *testing.T) {
 		args []string
 		want int
 	}{
-		{[]string{"--unique", "pid"}, 1},
-		{[]string{"--unique", "cgroup"}, 1},
+		{[]string{"--unique", "pid"}, 2}, // one for each verdict
+		{[]string{"--unique", "cgroup"}, 2},
+		{[]string{"--unique", "pid", "--filter", "uid == 65534"}, 1},
+		{[]string{"--unique", "cgroup", "--filter", "uid == 65534"}, 1},
+		{[]string{"--unique", "pid", "--filter", `capability == "CAP_SYS_TIME"`}, 2},
 		{[]string{"--denied"}, 10},
 		{[]string{"--denied", "-u", "pid"}, 1},
 	} {
