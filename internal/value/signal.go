@@ -18,7 +18,8 @@ const (
 	lastRealtime  = 64
 )
 
-// String returns the name, such as SIGKILL, SIGRTMIN+3, or SIG32 for a signal that libc uses.
+// String returns the name, such as SIGKILL, SIGRTMIN+3, or SIG32 for a signal that libc uses. Of an
+// argument that is no signal it returns the number.
 func (v Signal) String() string {
 	switch name := unix.SignalName(syscall.Signal(v)); {
 	case name != "":
@@ -27,6 +28,8 @@ func (v Signal) String() string {
 		return "SIGRTMIN"
 	case v > firstRealtime && v <= lastRealtime:
 		return "SIGRTMIN+" + strconv.Itoa(int(v)-firstRealtime)
+	case v > lastRealtime:
+		return strconv.Itoa(int(int32(v)))
 	}
 	return "SIG" + strconv.Itoa(int(v))
 }
@@ -44,16 +47,48 @@ func (v *Signal) Any() any {
 	return v.String()
 }
 
-// ParseSignal returns the number of a signal given by name, with or without SIG, or by number.
+// ParseSignal returns the number of a signal given by name, with or without SIG, or by number. 0 is
+// no signal, but an argument of kill(2).
 func ParseSignal(s string) (Signal, error) {
-	name := "SIG" + strings.TrimPrefix(strings.ToUpper(s), "SIG")
-	if n, err := strconv.ParseUint(s, 10, 32); err == nil && n > 0 && n <= lastRealtime {
+	if n, err := strconv.ParseUint(s, 10, 32); err == nil && n <= lastRealtime {
 		return Signal(n), nil
+	}
+	name := "SIG" + strings.TrimPrefix(strings.ToUpper(s), "SIG")
+	switch name { // second names, as in signal(7)
+	case "SIGIOT":
+		return Signal(unix.SIGABRT), nil
+	case "SIGCLD":
+		return Signal(unix.SIGCHLD), nil
+	case "SIGPOLL":
+		return Signal(unix.SIGIO), nil
+	}
+	if v, ok := parseRealtime(name); ok {
+		return v, nil
 	}
 	for v := Signal(1); v <= lastRealtime; v++ {
 		if v.String() == name {
 			return v, nil
 		}
 	}
-	return 0, fmt.Errorf("unknown signal %q: use a name such as SIGTERM or TERM, or a number from 1 to %d", s, lastRealtime)
+	return 0, fmt.Errorf("unknown signal %q: use a name such as SIGTERM, TERM, RTMIN+1 or RTMAX-1, or a number from 0 to %d", s, lastRealtime)
+}
+
+// parseRealtime returns the signal of SIGRTMIN, SIGRTMIN+N, SIGRTMAX or SIGRTMAX-N.
+func parseRealtime(name string) (Signal, bool) {
+	n, sign := firstRealtime, 1
+	rest, ok := strings.CutPrefix(name, "SIGRTMIN")
+	if !ok {
+		n, sign = lastRealtime, -1
+		if rest, ok = strings.CutPrefix(name, "SIGRTMAX"); !ok {
+			return 0, false
+		}
+	}
+	if rest != "" {
+		distance, err := strconv.ParseUint(rest[1:], 10, 8)
+		if err != nil || rest[0] != "+-"[(1-sign)/2] {
+			return 0, false
+		}
+		n += sign * int(distance)
+	}
+	return Signal(n), n >= firstRealtime && n <= lastRealtime
 }

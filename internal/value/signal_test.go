@@ -18,7 +18,19 @@ func TestSignal(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range []string{"0", "65", "", "SIGNONE", "-9"} {
+	for s, want := range map[string]Signal{
+		"sigterm": 15, "term": 15, "sigrtmax": 64, "SIGRTMAX-1": 63, "rtmax-30": 34, "sigrtmin+0": 34, "RTMIN+1": 35, "0": 0, "sigiot": 6, "POLL": 29,
+	} {
+		if n, err := ParseSignal(s); n != want || err != nil {
+			t.Errorf("%q is %d, %v, want %d", s, n, err, want)
+		}
+	}
+	for n, want := range map[Signal]string{65: "65", 100: "100", 0xffffffff: "-1"} {
+		if got := n.String(); got != want {
+			t.Errorf("signal %d is %s, want %s", n, got, want)
+		}
+	}
+	for _, s := range []string{"65", "", "SIGNONE", "-9", "RTMIN+31", "RTMIN-1", "RTMAX+1", "RTMAX-31", "RTMIN+", "RTMAX1"} {
 		if n, err := ParseSignal(s); err == nil {
 			t.Errorf("%q is %d, want an error", s, n)
 		}

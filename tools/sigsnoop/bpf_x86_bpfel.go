@@ -54,6 +54,7 @@ const (
 	bpfVarTargNrPids        = "targ_nr_pids"
 	bpfVarTargNrTids        = "targ_nr_tids"
 	bpfVarTargPids          = "targ_pids"
+	bpfVarTargSignal0       = "targ_signal_0"
 	bpfVarTargSignals       = "targ_signals"
 	bpfVarTargTids          = "targ_tids"
 	bpfVarTargTpid          = "targ_tpid"
@@ -143,6 +144,7 @@ type bpfVariableSpecs struct {
 	TargNrPids        *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
 	TargNrTids        *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
 	TargPids          *ebpf.VariableSpec `ebpf:"targ_pids"`
+	TargSignal0       *ebpf.VariableSpec `ebpf:"targ_signal_0"`
 	TargSignals       *ebpf.VariableSpec `ebpf:"targ_signals"`
 	TargTids          *ebpf.VariableSpec `ebpf:"targ_tids"`
 	TargTpid          *ebpf.VariableSpec `ebpf:"targ_tpid"`
@@ -208,6 +210,7 @@ type bpfVariables struct {
 	TargNrPids        *ebpf.Variable `ebpf:"targ_nr_pids"`
 	TargNrTids        *ebpf.Variable `ebpf:"targ_nr_tids"`
 	TargPids          *ebpf.Variable `ebpf:"targ_pids"`
+	TargSignal0       *ebpf.Variable `ebpf:"targ_signal_0"`
 	TargSignals       *ebpf.Variable `ebpf:"targ_signals"`
 	TargTids          *ebpf.Variable `ebpf:"targ_tids"`
 	TargTpid          *ebpf.Variable `ebpf:"targ_tpid"`

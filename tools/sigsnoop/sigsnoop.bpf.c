@@ -7,6 +7,8 @@
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
 #include "event.bpf.h"
+#include "path.bpf.h"
+#include "pid.bpf.h"
 #include "syscall.bpf.h"
 #include "task.bpf.h"
 
@@ -37,7 +39,9 @@
 const volatile bool targ_failed = false;
 /* Selected signals, one bit each from signal 1 on, or 0 for all. */
 const volatile __u64 targ_signals = 0;
-/* The target as given in the call, or 0. */
+/* Also calls with signal 0, if some signals are selected. */
+const volatile bool targ_signal_0 = false;
+/* The target, a process or a thread, or 0. */
 const volatile __u32 targ_tpid = 0;
 
 enum result {
@@ -80,7 +84,11 @@ const struct event *event_type __attribute__((unused));
 
 static __always_inline bool signal_wanted(__u32 sig)
 {
-	return !targ_signals || (sig && sig <= 64 && targ_signals >> (sig - 1) & 1);
+	if (!targ_signals && !targ_signal_0)
+		return true;
+	if (!sig)
+		return targ_signal_0;
+	return sig <= 64 && targ_signals >> (sig - 1) & 1;
 }
 
 static __always_inline __s32 signal_code(struct kernel_siginfo *info)
@@ -125,6 +133,11 @@ static __always_inline void read_target(struct signalled *t, struct task_struct 
 	BPF_CORE_READ_STR_INTO(&t->comm, task, comm);
 }
 
+static __always_inline bool is_target(struct task_struct *task)
+{
+	return task_local_pid(task) == targ_tpid || task_local_tid(task) == targ_tpid;
+}
+
 static __always_inline int handle_signal(void *ctx, __u32 sig, struct kernel_siginfo *info,
 					 struct task_struct *task, int group, int result)
 {
@@ -132,7 +145,7 @@ static __always_inline int handle_signal(void *ctx, __u32 sig, struct kernel_sig
 
 	if (!signal_wanted(sig) || (targ_failed && result == DELIVERED))
 		return 0;
-	if (targ_tpid && task_local_pid(task) != targ_tpid)
+	if (targ_tpid && !is_target(task))
 		return 0;
 	e.kernel = (__u64)info <= SEND_SIG_PRIV || is_from_kernel(e.code);
 	if (has_sender(sig, e.code)) {
@@ -223,47 +236,106 @@ static __always_inline enum kill_call kill_call(__s32 nr, bool compat)
 	return CALL_NONE;
 }
 
+struct sent {
+	struct signalled first;
+	bool to_target; /* one of the signals is for targ_tpid */
+	__u8 pad[3];
+};
+
 /*
- * The first target of the call that a thread is in. The call deletes it when it returns, before the
+ * The signals of the call that a thread is in. The call deletes its entry when it returns, before the
  * thread handles signals.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u32); /* thread */
-	__type(value, struct signalled);
+	__type(value, struct sent);
 } targets SEC(".maps");
 
 static __always_inline int handle_target(__u32 sig, struct kernel_siginfo *info,
-					 struct task_struct *task)
+					 struct task_struct *task, int result)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
-	struct signalled t = { .count = 1 }, *first;
+	bool to_target = targ_tpid && is_target(task), is_sent = result != OVERFLOW_FAIL;
+	struct sent s = { .to_target = to_target }, *sent;
 
 	if ((__u64)info <= SEND_SIG_PRIV || is_from_kernel(signal_code(info)) ||
 	    !signal_wanted(sig) || !task_current_wanted())
 		return 0;
-	first = bpf_map_lookup_elem(&targets, &tid);
-	if (first && first->sig == sig) {
-		first->count++;
+	sent = bpf_map_lookup_elem(&targets, &tid);
+	if (sent && sent->first.sig == sig) {
+		sent->first.count += is_sent;
+		sent->to_target |= to_target;
 		return 0;
 	}
-	read_target(&t, task, sig);
-	bpf_map_update_elem(&targets, &tid, &t, BPF_ANY);
+	read_target(&s.first, task, sig);
+	s.first.count = is_sent;
+	if (bpf_map_update_elem(&targets, &tid, &s, BPF_ANY))
+		lost_add(map_full);
 	return 0;
 }
 
-static __always_inline bool target_arg_wanted(enum kill_call call, __s32 arg)
+#define GROUP_MEMBERS_TRIED 64
+
+/* Whether the target is one of the first members of a process group. */
+static __noinline int is_in_group(struct pid *group)
 {
-	return !targ_tpid || (call != CALL_PIDFD && (__u32)arg == targ_tpid);
+	struct hlist_node *at = pid_first(group, PIDTYPE_PGID);
+
+	for (int i = 0; i < GROUP_MEMBERS_TRIED && at; i++) {
+		if (task_local_pid(pid_task(at, PIDTYPE_PGID)) == targ_tpid)
+			return 1;
+		at = BPF_CORE_READ(at, next);
+	}
+	return 0;
+}
+
+static __noinline int is_target_pid(struct pid *pid)
+{
+	struct hlist_node *node = pid ? pid_first(pid, PIDTYPE_PID) : NULL;
+
+	return node && is_target(pid_task(node, PIDTYPE_PID));
+}
+
+/* An ID of a process or thread, in the PID namespace of the caller. */
+static __always_inline bool is_target_id(__u32 id)
+{
+	struct pid_namespace *ns = pid_current_ns();
+
+	if (id == targ_tpid && (local_pidns ? BPF_CORE_READ(ns, ns.inum) == local_pidns :
+					      !BPF_CORE_READ(ns, level)))
+		return true;
+	return is_target_pid(pid_find(ns, id));
+}
+
+/*
+ * Whether the arguments name the target. The signals that a call sends show which processes get it,
+ * but a call that fails or only checks the target (signal 0) sends none.
+ */
+static __always_inline bool names_target(enum kill_call call, struct pt_regs *regs, __s32 arg,
+					 bool compat)
+{
+	if (call == CALL_PIDFD)
+		return is_target_pid(pid_of_file(task_file(task_current(), arg)));
+	if (call == CALL_TGKILL && is_target_id(syscall_arg(regs, 1, compat)))
+		return true;
+	if (arg > 0)
+		return is_target_id(arg);
+	if (call != CALL_KILL)
+		return false;
+	if (arg == -1) /* all processes */
+		return true;
+	return is_in_group(arg ? pid_find(pid_current_ns(), -arg) :
+				 BPF_CORE_READ(task_current(), signal, pids[PIDTYPE_PGID]));
 }
 
 static __always_inline int handle_kill(void *ctx, struct pt_regs *regs, __s32 nr, long ret, bool btf)
 {
-	bool compat = false;
+	bool compat = false, to_target = false;
 	enum kill_call call = kill_call(nr, false), other = kill_call(nr, true);
 	struct event e = { .result = NO_RESULT, .ret = ret };
-	struct signalled *first;
+	struct sent *sent;
 	__u32 tid = bpf_get_current_pid_tgid(), sig;
 
 	if (call == CALL_NONE && other == CALL_NONE)
@@ -275,13 +347,16 @@ static __always_inline int handle_kill(void *ctx, struct pt_regs *regs, __s32 nr
 		return 0;
 	sig = syscall_arg(regs, call == CALL_TGKILL ? 2 : 1, compat);
 	e.arg = syscall_arg(regs, 0, compat);
-	first = bpf_map_lookup_elem(&targets, &tid);
-	if (first && first->sig == sig)
-		e.target = *first;
-	if (first)
+	sent = bpf_map_lookup_elem(&targets, &tid);
+	if (sent && sent->first.sig == sig) {
+		e.target = sent->first;
+		to_target = sent->to_target;
+	}
+	if (sent)
 		bpf_map_delete_elem(&targets, &tid);
-	if ((targ_failed && e.ret >= 0) || !signal_wanted(sig) ||
-	    !target_arg_wanted(call, e.arg) || !task_current_wanted())
+	if ((targ_failed && e.ret >= 0) || !signal_wanted(sig) || !task_current_wanted())
+		return 0;
+	if (targ_tpid && !to_target && !names_target(call, regs, e.arg, compat))
 		return 0;
 	task_info_current(&e.task);
 	e.target.sig = sig;
@@ -292,9 +367,10 @@ static __always_inline int handle_kill(void *ctx, struct pt_regs *regs, __s32 nr
 }
 
 SEC("tp_btf/signal_generate")
-int BPF_PROG(kill__btf__signal, int sig, struct kernel_siginfo *info, struct task_struct *task)
+int BPF_PROG(kill__btf__signal, int sig, struct kernel_siginfo *info, struct task_struct *task, int group,
+	     int result)
 {
-	return handle_target(sig, info, task);
+	return handle_target(sig, info, task, result);
 }
 
 SEC("tp_btf/sys_exit")
@@ -304,9 +380,10 @@ int BPF_PROG(kill__btf__exit, struct pt_regs *regs, long ret)
 }
 
 SEC("raw_tp/signal_generate")
-int BPF_PROG(kill__raw__signal, int sig, struct kernel_siginfo *info, struct task_struct *task)
+int BPF_PROG(kill__raw__signal, int sig, struct kernel_siginfo *info, struct task_struct *task, int group,
+	     int result)
 {
-	return handle_target(sig, info, task);
+	return handle_target(sig, info, task, result);
 }
 
 SEC("raw_tp/sys_exit")

@@ -208,6 +208,7 @@ func TestCalls(t *testing.T) {
 			add(call{"kill", 10, -first, first, 3, 0}, ret(unix.RawSyscall(unix.SYS_KILL, -pid, usr1, 0)))
 			add(call{"kill", 9, none, 0, 0, 0}, ret(unix.RawSyscall(unix.SYS_KILL, uintptr(none), 9, 0)))
 			add(call{"kill", 100, first, 0, 0, 0}, ret(unix.RawSyscall(unix.SYS_KILL, pid, 100, 0)))
+			add(call{"kill", -1, first, 0, 0, 0}, ret(unix.RawSyscall(unix.SYS_KILL, pid, ^uintptr(0), 0)))
 			add(call{"tkill", 10, first, first, 1, 0}, ret(unix.RawSyscall(unix.SYS_TKILL, pid, usr1, 0)))
 			add(call{"tgkill", 10, first, first, 1, 0}, ret(unix.RawSyscall(unix.SYS_TGKILL, pid, pid, usr1)))
 			add(call{"tgkill", 10, first, 0, 0, 0}, ret(unix.RawSyscall(unix.SYS_TGKILL, pid, uintptr(os.Getpid()), usr1)))
@@ -314,6 +315,98 @@ func TestFilters(t *testing.T) {
 		}
 	}
 	tooltest.Fails(t, Tool, []string{"-s", "SIGNONE"}, 2, "unknown signal")
+	tooltest.Fails(t, Tool, []string{"-s", "0"}, 2, "--kill")
+}
+
+// TestTarget selects the calls that mean a process, however they name it.
+func TestTarget(t *testing.T) {
+	first := start(t, 0).Process.Pid
+	member, other := start(t, first).Process.Pid, start(t, 0).Process.Pid
+	var fd int
+	kill := func(pid, sig int) { unix.RawSyscall(unix.SYS_KILL, uintptr(pid), uintptr(sig), 0) }
+	res := tooltest.JSON(t, Tool, append(self(), "-k", "-T", strconv.Itoa(member), "-s", "0,usr1,sigrtmax"), func() {
+		onThread(func() {
+			var err error
+			if fd, err = unix.PidfdOpen(member, 0); err != nil {
+				t.Error(err)
+			}
+			otherFD, err := unix.PidfdOpen(other, 0)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, sig := range []int{0, int(unix.SIGUSR1)} {
+				kill(member, sig)
+				kill(-first, sig)
+				unix.RawSyscall6(unix.SYS_PIDFD_SEND_SIGNAL, uintptr(fd), uintptr(sig), 0, 0, 0, 0)
+				kill(other, sig)
+				kill(-other, sig)
+				unix.RawSyscall6(unix.SYS_PIDFD_SEND_SIGNAL, uintptr(otherFD), uintptr(sig), 0, 0, 0, 0)
+			}
+			unix.RawSyscall(unix.SYS_TGKILL, uintptr(other), uintptr(member), uintptr(unix.SIGUSR1)) // no such thread
+			kill(member, int(unix.SIGUSR2))
+			unix.Close(fd)
+			unix.Close(otherFD)
+		})
+	})
+	var got []string
+	for _, r := range res.Events {
+		got = append(got, fmt.Sprint(r.Str("syscall"), " ", int(r.Num("target")), " ", int(r.Num("sig")), " ", r.Num("ret") == 0))
+	}
+	want := []string{
+		fmt.Sprint("kill ", member, " 0 true"), fmt.Sprint("kill ", -first, " 0 true"), fmt.Sprint("pidfd_send_signal ", fd, " 0 true"),
+		fmt.Sprint("kill ", member, " 10 true"), fmt.Sprint("kill ", -first, " 10 true"), fmt.Sprint("pidfd_send_signal ", fd, " 10 true"),
+		fmt.Sprint("tgkill ", other, " 10 false"),
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// TestTargetInNamespace selects the calls of a shell in another PID namespace, where it is process 1.
+func TestTargetInNamespace(t *testing.T) {
+	tooltest.Root(t)
+	cmd := exec.Command("sh", "-c", "read x; kill -0 1; kill -0 $$; kill -WINCH 1; kill -0 2")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := strconv.Itoa(cmd.Process.Pid)
+	res := tooltest.JSON(t, Tool, []string{"-k", "-p", pid, "-T", pid}, func() {
+		in.Close()
+		_ = cmd.Wait()
+	})
+	var got []string
+	for _, r := range res.Events {
+		got = append(got, fmt.Sprint(r.Num("target"), " ", r.Num("sig"), " ", r.Num("ret")))
+	}
+	if want := []string{"1 0 0", "1 0 0", "1 28 0"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestQueueFull expects that a signal which does not fit in the queue is not counted.
+func TestQueueFull(t *testing.T) {
+	child := start(t, 0).Process.Pid
+	res := tooltest.JSON(t, Tool, append(self(), "-k", "-s", "sigrtmin+1"), func() {
+		onThread(func() {
+			var old unix.Rlimit
+			// The limit of the target counts, and that of a new user ID is not used up.
+			if err := unix.Prlimit(child, unix.RLIMIT_SIGPENDING, &unix.Rlimit{}, &old); err != nil {
+				t.Error(err)
+			}
+			info := queued()
+			if got := ret(unix.RawSyscall(unix.SYS_RT_SIGQUEUEINFO, uintptr(child), 35, info)); got != -int(unix.EAGAIN) {
+				t.Errorf("rt_sigqueueinfo: %d", got)
+			}
+		})
+	})
+	if len(res.Events) != 1 || res.Events[0].Num("targets") != 0 || res.Events[0].Num("target_pid") != float64(child) || res.Events[0].Str("error") != "EAGAIN" {
+		t.Errorf("rows %v, want one without a signal sent", res.Events)
+	}
 }
 
 func TestText(t *testing.T) {
