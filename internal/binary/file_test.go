@@ -195,6 +195,7 @@ func TestWants(t *testing.T) {
 func TestParseMapped(t *testing.T) {
 	for line, want := range map[string]Mapped{
 		"7f00-7fff r-xp 00001000 fe:01 42                         /lib/a b.so": {Start: 0x7f00, End: 0x7fff, Offset: 0x1000, Inode: 42, Device: 0xfe<<20 | 1, Path: "/lib/a b.so"},
+		`7f00-7fff r-xp 00001000 00:00 42 /a\012b`:                             {Start: 0x7f00, End: 0x7fff, Offset: 0x1000, Inode: 42, Path: "/a\nb"},
 		"7f00-7fff --xp 00001000 00:00 0 [vsyscall]":                           {Start: 0x7f00, End: 0x7fff, Offset: 0x1000, Path: "[vsyscall]"},
 		"7f00-7fff r--p 00001000 fe:01 42 /lib/a.so":                           {},
 		"7f00-7fff r-xp 00000000 00:00 0 ":                                     {Start: 0x7f00, End: 0x7fff},

@@ -189,7 +189,16 @@ func parseMapped(line []byte) (m Mapped, path []byte, ok bool) {
 	m.End, errs[1] = strconv.ParseUint(end, 16, 64)
 	m.Offset, errs[2] = strconv.ParseUint(fields[2], 16, 64)
 	m.Inode, errs[3] = strconv.ParseUint(fields[4], 10, 64)
-	return m, bytes.TrimLeft(line, " "), errors.Join(errs[:]...) == nil
+	return m, UnescapePath(bytes.TrimLeft(line, " ")), errors.Join(errs[:]...) == nil
+}
+
+// UnescapePath decodes a path of /proc/PID/maps, in which the kernel escapes only newlines.
+func UnescapePath(path []byte) []byte {
+	newline := []byte(`\012`)
+	if !bytes.Contains(path, newline) {
+		return path
+	}
+	return bytes.ReplaceAll(path, newline, []byte("\n"))
 }
 
 // procID returns the ID of the task whose /proc entry has the mapping. Mappings from perf records

@@ -23,8 +23,8 @@ func (t *Tool) manualOutput(p *manual.Page) {
 	p.Text(fmt.Sprintf("corescope schema %s prints the JSON Schema of these lines for all options; with the options of "+
 		"a run appended, it prints the schema of that run, which requires the keys that all its rows have. "+
 		"Keys are never removed and never change their type or meaning; new keys can be added.", t.Name))
-	p.Text("Strings from the kernel or from other tasks are escaped in text: control and invisible characters, and bytes " +
-		`that are not UTF-8, as \x1b or \u202e, and a backslash as two backslashes. CSV has the same escapes; a list of ` +
+	p.Text("Strings from the kernel or from other tasks are escaped in text as in a string constant of Go: control and " +
+		`invisible characters, and bytes that are not UTF-8, as \n, \t, \a, \x1b, \xff or \u202e, and a backslash as two backslashes. CSV has the same escapes; a list of ` +
 		"strings, such as arguments, is a JSON array of escaped strings in one cell. In JSON, bytes that are not UTF-8 " +
 		"are replaced by U+FFFD, and the additional key KEY_base64 contains the exact bytes.")
 	t.manualCounts(p)

@@ -3,7 +3,6 @@ package stack
 import (
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/corescope/corescope/internal/binary"
@@ -116,9 +115,6 @@ func (f *File) Open() (*os.File, error) {
 	return f.handle.open()
 }
 
-// file returns the path to open below a root.
-func (f *File) file() string { return unescapePath(f.Path) }
-
 // Find returns the file of a mapping of process pid, and opens it if necessary: by the mapping
 // (/proc/PID/map_files), or else by the path from the mmap record or from /proc/PID/maps. It
 // returns nil if that fails, or if the mapping has no file.
@@ -151,7 +147,7 @@ func (ps *Processes) openCode(pid int, c *Code) *handle {
 			if h := c.check(handleAt(m.Link())); h != nil {
 				return h
 			}
-			path = unescapePath(m.Path)
+			path = m.Path
 		}
 	}
 	return ps.openPath(pid, path, c)
@@ -188,10 +184,10 @@ func (c *Code) check(h *handle, err error) *handle {
 	return h
 }
 
-// path returns the path of the file as in /proc/PID/maps.
+// path returns the path of the file as in /proc/PID/maps, without escapes.
 func (h *handle) path() string {
 	path, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", h.file.Fd()))
-	return strings.ReplaceAll(path, "\n", `\012`)
+	return path
 }
 
 // FileOfMmap opens the file of an mmap record. It returns nil if that fails or if it is another
@@ -216,7 +212,7 @@ func (ps *Processes) FileOfMmap(m *binary.Mapped) *File {
 // module returns the symbols of the file for processes whose first root is roots[0], and the place
 // with its debug files. The caller releases the module.
 func (f *File) module(ps *Processes, roots []*root) (*module, place) {
-	at := place{path: f.file(), roots: roots, file: f}
+	at := place{path: f.Path, roots: roots, file: f}
 	if f.ID.Kind == binary.KindVDSO {
 		return ps.ownVDSO(), at
 	}
@@ -243,5 +239,3 @@ func (ps *Processes) ownVDSO() *module {
 	})
 	return ps.cache.vdso(ps.vdsoMemory)
 }
-
-func unescapePath(path string) string { return strings.ReplaceAll(path, `\012`, "\n") }

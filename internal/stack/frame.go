@@ -16,7 +16,7 @@ type Frame struct {
 	Addr uint64
 	// Name is the demangled name of the function, or empty if Reason is not Named.
 	Name string
-	// Module is the path of the mapped file as in /proc/PID/maps, or a name in brackets for memory
+	// Module is the path of the mapped file as in /proc/PID/maps, without escapes, or a name in brackets for memory
 	// without a file: [kernel], [ext4] (a kernel module), [bpf], [vdso], [anon]. It is empty if no
 	// known mapping contains the address.
 	Module string

@@ -46,7 +46,7 @@ func (ps *Processes) openMapped(m *mapping, s *snapshot, d procDir) (*handle, er
 		return h, nil
 	}
 	for _, r := range s.roots {
-		if h := m.check(r.handle(m.file())); h != nil {
+		if h := m.check(r.handle(m.path)); h != nil {
 			return h, nil
 		}
 	}
@@ -99,11 +99,11 @@ func (c *cache) vdso(memory []byte) *module {
 func (ps *Processes) findJIT(s *snapshot, d procDir) {
 	for i := range s.maps {
 		m := &s.maps[i]
-		if !m.isFile() || !isJITDump(m.path) || s.hasJIT(m.file()) {
+		if !m.isFile() || !isJITDump(m.path) || s.hasJIT(m.path) {
 			continue
 		}
 		if h, err := ps.openMapped(m, s, d); err == nil {
-			s.addJIT(m.file(), ps.cache.module(moduleKey{file: h.id, root: s.rootID(), kind: kindJITDump}, h, nil))
+			s.addJIT(m.path, ps.cache.module(moduleKey{file: h.id, root: s.rootID(), kind: kindJITDump}, h, nil))
 		}
 	}
 	if m := ps.perfMap(s); m != nil {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/corescope/corescope/internal/binary"
 	"github.com/corescope/corescope/internal/limit"
 )
 
@@ -68,7 +69,7 @@ func parseMapping(line []byte) (m mapping, path []byte, ok bool) {
 	if path = bytes.TrimLeft(line, " "); len(path) == 0 {
 		path = []byte("[anon]")
 	}
-	return m, path, errs == [4]error{} && m.start < m.end
+	return m, binary.UnescapePath(path), errs == [4]error{} && m.start < m.end
 }
 
 // bytes returns the memory of the mapping, including its path.
@@ -80,9 +81,4 @@ func (m *mapping) bytes() int {
 // isFile reports whether a file is mapped.
 func (m *mapping) isFile() bool {
 	return m.inode != 0
-}
-
-// file returns the path to open. The kernel escapes newlines, and nothing else.
-func (m *mapping) file() string {
-	return strings.ReplaceAll(m.path, `\012`, "\n")
 }

@@ -21,7 +21,7 @@ nonsense
 	want := []mapping{
 		{start: 0x400000, end: 0x452000, offset: 0x1000, inode: 173521, path: "/usr/bin/dbus daemon"},
 		{start: 0x7f00, end: 0x8000, path: "[anon]"},
-		{start: 0xf000, end: 0xffff, inode: 22, path: `/memfd:a\012b (deleted)`},
+		{start: 0xf000, end: 0xffff, inode: 22, path: "/memfd:a\nb (deleted)"},
 		{start: 0x7fff0000, end: 0x7fff2000, path: "[vdso]"},
 		{start: 0xffffffffff600000, end: 0xffffffffff601000, path: "[vsyscall]"},
 	}
@@ -36,9 +36,6 @@ nonsense
 		if got[i] != want[i] {
 			t.Errorf("got  %+v\nwant %+v", got[i], want[i])
 		}
-	}
-	if file := got[2].file(); file != "/memfd:a\nb (deleted)" {
-		t.Errorf("file of the memfd is %q", file)
 	}
 }
 

@@ -119,7 +119,7 @@ func (r *mmapRecords) path(pid int, c *Code) string {
 	defer r.mu.Unlock()
 	for i := range r.byPID[pid] {
 		if m := &r.byPID[pid][i]; m.start == c.Start && m.offset == c.Offset {
-			return m.file()
+			return m.path
 		}
 	}
 	return ""
@@ -129,7 +129,7 @@ func (r *mmapRecords) path(pid int, c *Code) string {
 func (ps *Processes) findByPath(m *mapping, roots []*root) {
 	m.reason = Exited
 	for _, r := range roots {
-		if found := m.check(r.handle(m.file())); found != nil {
+		if found := m.check(r.handle(m.path)); found != nil {
 			m.module, m.reason = ps.cache.module(moduleKey{file: found.id}, found, nil), Named
 			return
 		}

@@ -86,7 +86,7 @@ func (p *process) located(f Frame, pc uint64) located {
 		return l
 	}
 	if m := p.snapshot.mapping(pc); m != nil && m.module != nil && m.module.key.kind == kindELF {
-		l.module, l.offset, l.at = m.module, pc-m.start+m.offset, place{path: m.file(), roots: p.snapshot.roots, pid: p.pid}
+		l.module, l.offset, l.at = m.module, pc-m.start+m.offset, place{path: m.path, roots: p.snapshot.roots, pid: p.pid}
 	}
 	return l
 }
@@ -113,7 +113,7 @@ func (p *process) lookup(addr, pc, at uint64) (f Frame, isFinal bool) {
 func (s *snapshot) resolve(f *Frame, m *mapping, pc uint64) (isFinal bool) {
 	f.Module = m.path
 	if m.module != nil {
-		return m.module.resolve(f, pc, pc-m.start+m.offset, place{path: m.file(), roots: s.roots, pid: s.pid})
+		return m.module.resolve(f, pc, pc-m.start+m.offset, place{path: m.path, roots: s.roots, pid: s.pid})
 	}
 	f.Offset, f.Reason = f.Addr-m.start, NoSymbols
 	if m.isFile() {

@@ -111,3 +111,38 @@ func appendBase64(b, s []byte) []byte {
 	b = base64.StdEncoding.AppendEncode(b, s)
 	return append(b, '"')
 }
+
+// Quoted is a text in which untrusted strings have been escaped and quoted. Unlike [Bytes] it is not
+// escaped again.
+type Quoted []byte
+
+func (v *Quoted) AppendText(b []byte) []byte { return append(b, *v...) }
+func (v *Quoted) AppendJSON(b []byte) []byte { return AppendString(b, *v) }
+func (v *Quoted) Any() any                   { return string(*v) }
+func (v *Quoted) Schema() Schema             { return Schema{Type: "string"} }
+func (v *Quoted) Absent() bool               { return *v == nil }
+
+// AppendQuoted appends s as a string constant of C. Characters that are not printable, and
+// bytes that are not UTF-8, become octal numbers: three digits each, so that a digit can follow.
+func AppendQuoted(b, s []byte) []byte {
+	b = append(b, '"')
+	for len(s) > 0 {
+		r, n := utf8.DecodeRune(s)
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', s[0])
+		case r == '\n':
+			b = append(b, '\\', 'n')
+		case r == '\t':
+			b = append(b, '\\', 't')
+		case unicode.IsPrint(r) && (r != utf8.RuneError || n > 1):
+			b = append(b, s[:n]...)
+		default:
+			for _, c := range s[:n] {
+				b = append(b, '\\', '0'+c>>6, '0'+c>>3&7, '0'+c&7)
+			}
+		}
+		s = s[n:]
+	}
+	return append(b, '"')
+}

@@ -9,12 +9,12 @@ import (
 
 // File mirrors struct file_info of file.bpf.h, the identity of a file.
 type File struct {
-	Inode   uint64 `json:"inode" col:"INODE,width=9,right" help:"inode number"`
-	Device  Device `json:"device" col:"DEVICE,width=7" help:"device number as in stat(2), major:minor; for overlayfs the number of the overlay file system" btf:"dev"`
-	Deleted bool   `json:"deleted" col:"DELETED,width=7" help:"whether the name by which the file was opened was removed; true for memory files that never had a name in a directory, such as those of memfd_create(2)"`
+	Inode   Nonzero     `json:"inode" col:"INODE,width=9,right" help:"inode number"`
+	Device  knownDevice `json:"device" col:"DEVICE,width=7" help:"device number as in stat(2), major:minor; for overlayfs the number of the overlay file system" btf:"dev"`
+	Deleted bool        `json:"deleted" col:"DELETED,width=7" help:"whether the name by which the file was opened was removed; true for memory files that never had a name in a directory, such as those of memfd_create(2)"`
 	pseudo  bool
 	_       [2]byte
-	FS      Comm      `json:"fs" col:"FS,width=12" help:"type of the file system"`
+	FS      knownComm `json:"fs" col:"FS,width=12" help:"type of the file system"`
 	names   PathNames `btf:"path"`
 	_       uint32
 }
@@ -50,11 +50,21 @@ func (f *File) AppendPath(b, tail []byte) ([]byte, error) {
 		return append(append(b, '/'), name...), nil
 	}
 	b = append(append(b, name...), ":["...)
-	return append(strconv.AppendUint(b, f.Inode, 10), ']'), nil
+	return append(strconv.AppendUint(b, uint64(f.Inode), 10), ']'), nil
 }
 
 // Device is a device number in the encoding of the kernel: major << 20 | minor.
 type Device uint32
+
+// knownDevice is a device number that is absent if it is 0: without a file.
+type knownDevice struct{ Device }
+
+func (v *knownDevice) Absent() bool { return v.Device == 0 }
+
+// knownComm is a name that is absent if it is empty.
+type knownComm struct{ Comm }
+
+func (v *knownComm) Absent() bool { return v.Comm[0] == 0 }
 
 func (v *Device) AppendText(b []byte) []byte {
 	b = strconv.AppendUint(b, uint64(*v>>20), 10)

@@ -81,7 +81,7 @@ func (v *Elapsed) AppendText(b []byte) []byte {
 }
 
 func (v *Elapsed) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint64(*v), 10) }
-func (v *Elapsed) Any() any                   { return int(*v) }
+func (v *Elapsed) Any() any                   { return integer(uint64(*v)) }
 func (v *Elapsed) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }
 
 // Size is a number of bytes. Text shows KiB.
@@ -169,3 +169,12 @@ func (v *Mean) AppendJSON(b []byte) []byte { f := float(v.mean()); return f.Appe
 func (v *Mean) Any() any                   { return v.mean() }
 func (v *Mean) Schema() Schema             { return Schema{Type: "number"} }
 func (v *Mean) Absent() bool               { return v.N == 0 }
+
+// Nonzero is a number that is absent if it is 0.
+type Nonzero uint64
+
+func (v *Nonzero) Absent() bool               { return *v == 0 }
+func (v *Nonzero) AppendText(b []byte) []byte { return strconv.AppendUint(b, uint64(*v), 10) }
+func (v *Nonzero) AppendJSON(b []byte) []byte { return strconv.AppendUint(b, uint64(*v), 10) }
+func (v *Nonzero) Any() any                   { return integer(uint64(*v)) }
+func (v *Nonzero) Schema() Schema             { return Schema{Type: "integer", Minimum: minimum(0)} }

@@ -52,3 +52,9 @@ func (v *Flag) AppendText(b []byte) []byte {
 	}
 	return append(b, '0')
 }
+
+// IntOf returns an argument of type int, which registers of a system call hold without its sign: the
+// file descriptor -1 as 4294967295.
+func IntOf[T ~int32 | ~uint32 | ~uint64](n T) Integer {
+	return Integer{N: int64(int32(n)), Given: true}
+}

@@ -51,6 +51,17 @@ func (f *Frame) AppendName(b []byte) []byte {
 	return strconv.AppendUint(append(b, "+0x"...), f.Offset, 16)
 }
 
+// Name returns what [Frame.AppendName] appends, without escapes.
+func (f *Frame) Name() Name {
+	switch {
+	case f.Symbol != "":
+		return Name(f.Symbol)
+	case f.Module == "" || f.Kernel:
+		return Name(f.AppendName(nil))
+	}
+	return Name(strconv.AppendUint([]byte(f.Module+"+0x"), f.Offset, 16))
+}
+
 // AppendLine appends the source file and line, if known.
 func (f *Frame) AppendLine(b []byte) []byte {
 	if f.File == "" {

@@ -21,6 +21,14 @@ func TestStack(t *testing.T) {
 			t.Errorf("%s: %q, want %q", format, c.got, c.want)
 		}
 	}
+	for i, want := range []Name{"tcp_v4_rcv", "nf_hook\x1b", "0xffffffff90000000"} {
+		if got := (*v)[i].Name(); got != want {
+			t.Errorf("Name = %q, want %q", got, want)
+		}
+	}
+	if got := (&Frame{Module: "/a\nb", Offset: 16}).Name(); got != "/a\nb+0x10" {
+		t.Errorf("Name = %q, want the module and the offset", got)
+	}
 	if got := v.Any().([]string); !slices.Equal(got, []string{"tcp_v4_rcv", "nf_hook\\x1b", "0xffffffff90000000"}) {
 		t.Errorf("Any = %q, want the names", got)
 	}

@@ -14,10 +14,10 @@ import (
 //go:generate ../../scripts/bpf2go.sh exitsnoop.bpf.c
 
 type options struct {
-	Timestamp bool   `flag:"timestamp,t" help:"show the time"`
+	Timestamp bool   `flag:"timestamp,t" help:"show the local time"`
 	Failed    bool   `flag:"failed,x" bpf:"targ_failed" help:"only failures: a non-zero exit code or a signal"`
 	Threads   bool   `flag:"threaded,T" also:"per-thread" bpf:"targ_threads" help:"one row per thread, instead of per process"`
-	UTC       bool   `flag:"utc" help:"show the time in UTC, with milliseconds"`
+	UTC       bool   `flag:"utc" help:"show the time in UTC, with milliseconds, instead of the local time; implies -t"`
 	Label     string `flag:"label" arg:"TEXT" bare:"exit" help:"show a column LABEL with this text"`
 }
 
@@ -36,7 +36,7 @@ type row struct {
 	Signal   value.Signal `json:"signal" col:"SIGNAL,width=10" help:"name of that signal"`
 	Core     bool         `json:"core_dumped" col:"CORE,width=5" help:"whether a core dump was written"`
 	Result   string       `json:"result" col:"EXIT_CODE,width=9" help:"0, the exit code, or the signal as text"`
-	UTC      value.UTC    `json:"time_utc" col:"TIME-UTC,width=12,extra" help:"time of the exit in UTC; text shows milliseconds"`
+	UTC      value.UTC    `json:"time_utc" col:"TIME-UTC,width=12,extra" help:"time of the exit in UTC, as time; text shows milliseconds"`
 	Label    string       `json:"label" col:"LABEL,width=8,extra" help:"text of --label; absent without it"`
 }
 
@@ -72,7 +72,7 @@ Exits are traced at sched:sched_process_exit, in the context of the exiting thre
 
 A process that is still in memory as a zombie has been shown: its row is written at its exit, not when its parent waits for it. Kernel threads are included.`,
 	Peers: []string{
-		"--utc is a column of its own, and -t that of the local time; JSON has the time zone.",
+		"--utc, with or without -t, shows TIME-UTC, as in BCC; -t alone shows the local time without its zone. In JSON, time has the zone, and --utc adds time_utc.",
 		"-T is -T and --threaded of libbpf-tools, and --per-thread of BCC. With -T, each row has the exit code of the thread.",
 		"EXIT_CODE names signals with SIG, as in signal 9 (SIGKILL).",
 		"A process is shown when its last thread exits, with the status that its parent receives. The peers show the exit of the thread-group leader: of a process whose leader exits first, they show the exit code of that thread, while the process continues; and they show an exit when another thread than the leader calls execve(2).",
@@ -94,6 +94,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Headers:     map[string]string{"comm": "PCOMM"},
 		BufferBytes: 4 << 20,
 		Row:         row{Label: o.Label},
+		Keep:        func(r *row) bool { r.UTC = value.UTC(r.Time); return true },
 	}
 	if o.Label != "" {
 		columns = append([]string{"label"}, columns...)
@@ -103,7 +104,6 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	case o.UTC:
 		columns = append([]string{"time_utc"}, columns...)
 		e.Extra = append(e.Extra, "time_utc")
-		e.Keep = func(r *row) bool { r.UTC = value.UTC(r.Time); return true }
 	case o.Timestamp:
 		columns = append([]string{"time"}, columns...)
 	}

@@ -263,6 +263,28 @@ func TestUTC(t *testing.T) {
 	if len(res.Events) != 1 {
 		t.Errorf("rows %v, want one", res.Events)
 	}
+	for _, tt := range []struct {
+		args   []string
+		header string
+	}{
+		{[]string{"--utc"}, "TIME-UTC PCOMM"},
+		{[]string{"-t", "--utc"}, "TIME-UTC PCOMM"},
+		{[]string{"--columns", "time_utc,comm"}, "TIME-UTC PCOMM"},
+	} {
+		before := time.Now().UTC().Truncate(time.Millisecond)
+		text := tooltest.Text(t, Tool, append(children(), tt.args...), func() { ends(t, "code 4") })
+		header, row, _ := strings.Cut(text, "\n")
+		if got := strings.Join(strings.Fields(header), " "); !strings.HasPrefix(got, tt.header) {
+			t.Errorf("%q: header %q, want %q", tt.args, got, tt.header)
+		}
+		at, err := time.Parse(time.DateOnly+" 15:04:05.000", before.Format(time.DateOnly)+" "+strings.Fields(row + " -")[0])
+		if at.Before(before.Add(-time.Minute)) { // after midnight
+			at = at.Add(24 * time.Hour)
+		}
+		if err != nil || at.Before(before.Add(-time.Second)) || at.After(time.Now().UTC().Add(time.Second)) {
+			t.Errorf("%q: row %q at %v: %v", tt.args, row, before, err)
+		}
+	}
 }
 
 func TestText(t *testing.T) {

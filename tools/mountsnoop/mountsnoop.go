@@ -37,22 +37,22 @@ type event struct {
 
 type row struct {
 	event
-	Syscall string      `json:"syscall" col:"SYSCALL,width=14" help:"name of the system call"`
-	Op      string      `json:"operation" col:"OP,width=14" help:"the operation: name of the system call in capitals, UMOUNT for umount and umount2"`
-	Error   value.Error `json:"error" col:"ERROR,width=8" help:"name of the errno of a failed call"`
-	FD      value.Count `json:"fd" col:"FD,width=4,right" help:"file descriptor of the file system context (fsconfig, fsmount)"`
-	Source  value.Bytes `json:"source" col:"SOURCE,width=20" help:"as given: source of mount, first path of move_mount and pivot_root, path of open_tree"`
-	Target  value.Bytes `json:"target" col:"TARGET,width=20" help:"as given: where mount, move_mount and pivot_root put it, what umount, fspick and mount_setattr change"`
-	FS      value.Bytes `json:"fs" col:"FS,width=10" help:"type of the file system (mount, fsopen)"`
-	Flags   value.List  `json:"flags" col:"FLAGS,width=20" help:"names of the flags; bits without a name as a number"`
-	Data    value.Bytes `json:"data" col:"DATA,width=20" help:"options of the file system (mount), up to the first NUL byte; they can contain passwords"`
-	Command string      `json:"command" col:"CMD,width=20" help:"command of fsconfig"`
-	Key     value.Bytes `json:"key" col:"KEY,width=10" help:"parameter of fsconfig"`
-	Value   value.Bytes `json:"value" col:"VALUE,width=10" help:"value of fsconfig, if it is a string or a path; of binary data the bytes up to the first NUL byte"`
-	Attrs   value.List  `json:"attributes" col:"ATTR,width=20" help:"attributes that fsmount, mount_setattr or open_tree_attr sets"`
-	Cleared value.List  `json:"attributes_cleared" col:"ATTR_CLEARED,width=20" help:"attributes that mount_setattr or open_tree_attr clears"`
-	Spread  value.List  `json:"propagation" col:"PROPAGATION,width=12" help:"propagation that mount_setattr or open_tree_attr sets"`
-	Call    value.Bytes `json:"call" col:"CALL,width=40" help:"the call in the form of C, with its result"`
+	Syscall string        `json:"syscall" col:"SYSCALL,width=14" help:"name of the system call"`
+	Op      string        `json:"operation" col:"OP,width=14" help:"the operation: name of the system call in capitals, UMOUNT for umount and umount2"`
+	Error   value.Error   `json:"error" col:"ERROR,width=8" help:"name of the errno of a failed call"`
+	FD      value.Integer `json:"fd" col:"FD,width=4,right" help:"file descriptor of the file system context (fsconfig, fsmount)"`
+	Source  value.Bytes   `json:"source" col:"SOURCE,width=20" help:"as given: source of mount, first path of move_mount and pivot_root, path of open_tree"`
+	Target  value.Bytes   `json:"target" col:"TARGET,width=20" help:"as given: where mount, move_mount and pivot_root put it, what umount, fspick and mount_setattr change"`
+	FS      value.Bytes   `json:"fs" col:"FS,width=10" help:"type of the file system (mount, fsopen)"`
+	Flags   value.List    `json:"flags" col:"FLAGS,width=20" help:"names of the flags; bits without a name as a number"`
+	Data    value.Bytes   `json:"data" col:"DATA,width=20" help:"options of the file system (mount), up to the first NUL byte; they can contain passwords"`
+	Command string        `json:"command" col:"CMD,width=20" help:"command of fsconfig"`
+	Key     value.Bytes   `json:"key" col:"KEY,width=10" help:"parameter of fsconfig"`
+	Value   value.Bytes   `json:"value" col:"VALUE,width=10" help:"value of fsconfig, if it is a string or a path; of binary data the bytes up to the first NUL byte"`
+	Attrs   value.List    `json:"attributes" col:"ATTR,width=20" help:"attributes that fsmount, mount_setattr or open_tree_attr sets"`
+	Cleared value.List    `json:"attributes_cleared" col:"ATTR_CLEARED,width=20" help:"attributes that mount_setattr or open_tree_attr clears"`
+	Spread  value.List    `json:"propagation" col:"PROPAGATION,width=12" help:"propagation that mount_setattr or open_tree_attr sets"`
+	Call    value.Quoted  `json:"call" col:"CALL,width=40" help:"the call in the form of C, with its result; strings are constants of C, in which a quotation mark follows a backslash, and control characters and bytes that are not UTF-8 are octal numbers of three digits"`
 
 	names *value.Syscalls
 	calls map[string]*call
@@ -95,7 +95,7 @@ func (r *row) add(a *arg, n uint64, given []byte) {
 	case descriptor:
 		r.text = strconv.AppendInt(r.text, int64(int32(n)), 10)
 		if a.column == "fd" {
-			r.FD = value.Count{N: uint64(uint32(n)), Given: true}
+			r.FD = value.IntOf(n)
 		}
 	case number:
 		r.text = strconv.AppendUint(r.text, n, 10)
@@ -128,7 +128,7 @@ func (r *row) addText(column string, n uint64, given []byte) {
 	case given == nil:
 		r.text = strconv.AppendUint(append(r.text, "0x"...), n, 16)
 	default:
-		r.text = append(append(append(r.text, '"'), given...), '"')
+		r.text = value.AppendQuoted(r.text, given)
 	}
 }
 

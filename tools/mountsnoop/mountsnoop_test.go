@@ -146,10 +146,12 @@ func TestFailures(t *testing.T) {
 	rows, _ := trace(t, func() {
 		unix.Syscall6(unix.SYS_MOUNT, 8, pointer(t, "/none"), pointer(t, "tmpfs"), 1<<9, 0, 0)
 		unix.PivotRoot("/none", "/none")
+		unix.Mount(`a", "b`, "/\n\x1b1\xff", `c\d`, 0, "é\u202e")
 	})
 	checkCalls(t, rows, []string{
 		`mount(0x8, "/none", "tmpfs", 0x200, NULL) = -14 EFAULT`,
 		`pivot_root("/none", "/none") = -2 ENOENT`,
+		`mount("a\", \"b", "/\n\0331\377", "c\\d", 0, "é\342\200\256") = -2 ENOENT`,
 	})
 }
 

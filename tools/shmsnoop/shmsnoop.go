@@ -3,6 +3,7 @@ package shmsnoop
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,15 +48,15 @@ func (v *result) Schema() value.Schema       { return value.Schema{Type: "intege
 type row struct {
 	event
 	source.Elapsed
-	Sys     value.Name  `json:"syscall" col:"SYS,width=6" help:"SHMGET, SHMAT, SHMDT or SHMCTL, also if it was called through ipc(2)"`
-	Error   value.Error `json:"error" col:"ERROR,width=8" help:"name of the errno of a failed call"`
-	ShmKey  value.Name  `json:"shm_key" col:"KEY,width=10" help:"shmget: key of the segment in hexadecimal; 0x0 is IPC_PRIVATE"`
-	Bytes   value.Count `json:"size_bytes" col:"SIZE,width=10,right" help:"shmget: requested size"`
-	ShmID   value.Count `json:"shm_id" col:"SHMID,width=10,right" help:"ID of the segment: argument of shmat and shmctl, result of shmget; a negative argument is shown as unsigned"`
-	ShmAddr value.Name  `json:"address" col:"ADDRESS,width=14" help:"address that was attached by shmat or, if it failed, requested; argument of shmdt; buffer of shmctl"`
-	Names   value.Name  `json:"flags" col:"FLAGS,width=24" help:"flags of shmget and shmat by name; permissions of shmget as an octal number"`
-	Cmd     value.Name  `json:"command" col:"COMMAND,width=10" help:"command of shmctl by name"`
-	Args    value.Name  `json:"arguments" col:"ARGs,width=40" help:"arguments of the call with their names"`
+	Sys     value.Name    `json:"syscall" col:"SYS,width=6" help:"SHMGET, SHMAT, SHMDT or SHMCTL, also if it was called through ipc(2)"`
+	Error   value.Error   `json:"error" col:"ERROR,width=8" help:"name of the errno of a failed call"`
+	ShmKey  value.Name    `json:"shm_key" col:"KEY,width=10" help:"shmget: key of the segment in hexadecimal; 0x0 is IPC_PRIVATE"`
+	Bytes   value.Count   `json:"size_bytes" col:"SIZE,width=10,right" help:"shmget: requested size"`
+	ShmID   value.Integer `json:"shm_id" col:"SHMID,width=10,right" help:"ID of the segment: argument of shmat and shmctl, which can be negative, or result of shmget"`
+	ShmAddr value.Name    `json:"address" col:"ADDRESS,width=14" help:"address that was attached by shmat or, if it failed, requested; argument of shmdt; buffer of shmctl; absent if it is NULL"`
+	Names   value.Name    `json:"flags" col:"FLAGS,width=24" help:"flags of shmget and shmat by name, 0 without any; permissions of shmget as an octal number; with SHM_HUGETLB the size of pages, such as SHM_HUGE_2MB, if the call selects one"`
+	Cmd     value.Name    `json:"command" col:"COMMAND,width=10" help:"command of shmctl by name"`
+	Args    value.Name    `json:"arguments" col:"ARGs,width=40" help:"arguments of the call with their names"`
 }
 
 // flag is a named bit, or a named number.
@@ -65,7 +66,7 @@ type flag struct {
 }
 
 var (
-	getFlags = []flag{{0o1000, "IPC_CREAT"}, {0o2000, "IPC_EXCL"}, {0o4000, "SHM_HUGETLB"}, {0o10000, "SHM_NORESERVE"}}
+	getFlags = []flag{{0o1000, "IPC_CREAT"}, {0o2000, "IPC_EXCL"}, {hugeTLB, "SHM_HUGETLB"}, {0o10000, "SHM_NORESERVE"}}
 	atFlags  = []flag{{0o10000, "SHM_RDONLY"}, {0o20000, "SHM_RND"}, {0o40000, "SHM_REMAP"}, {0o100000, "SHM_EXEC"}}
 	commands = []flag{
 		{0, "IPC_RMID"}, {1, "IPC_SET"}, {2, "IPC_STAT"}, {3, "IPC_INFO"}, {11, "SHM_LOCK"}, {12, "SHM_UNLOCK"},
@@ -73,14 +74,32 @@ var (
 	}
 )
 
+const hugeTLB = 0o4000
+
 // ipc64 is set in commands that use the current layout of structs; C libraries add it.
 const ipc64 = 0x100
+
+// getFlagNames returns the flags of shmget. The highest six bits are the logarithm of a page size.
+func getFlagNames(bits int32) value.Name {
+	const shift = 26 // SHM_HUGE_SHIFT
+	log := uint32(bits) >> shift
+	if bits&hugeTLB == 0 || log == 0 {
+		return flagNames(bits, getFlags)
+	}
+	n, unit := log, 0
+	for ; n >= 10 && unit < 3; n -= 10 {
+		unit++
+	}
+	size := flag{int32(log << shift), fmt.Sprintf("SHM_HUGE_%d%s", uint64(1)<<n, [...]string{"B", "KB", "MB", "GB"}[unit])}
+	at := slices.IndexFunc(getFlags, func(f flag) bool { return f.bit == hugeTLB }) + 1
+	return flagNames(bits, slices.Insert(slices.Clone(getFlags), at, size))
+}
 
 // flagNames returns the names of bits, then the rest as an octal number.
 func flagNames(bits int32, known []flag) value.Name {
 	var words []string
 	for _, f := range known {
-		if bits&f.bit != 0 {
+		if bits&f.bit == f.bit {
 			words, bits = append(words, f.name), bits&^f.bit
 		}
 	}
@@ -101,35 +120,41 @@ func commandName(n int32) value.Name {
 
 func hex(n uint64) value.Name { return value.Name(fmt.Sprintf("%#x", n)) }
 
-func (r *row) setID(id int32) { r.ShmID = value.Count{N: uint64(uint32(id)), Given: true} }
+// address returns an address, or nothing for NULL.
+func address(n uint64) value.Name {
+	if n == 0 {
+		return ""
+	}
+	return hex(n)
+}
 
 // Decode names the call and its arguments.
 func (r *row) Decode([]byte) error {
 	r.Error = value.Error(min(r.Ret, 0))
-	r.ShmKey, r.ShmAddr, r.Names, r.Cmd, r.Bytes, r.ShmID = "", "", "", "", value.Count{}, value.Count{}
+	r.ShmKey, r.ShmAddr, r.Names, r.Cmd, r.Bytes, r.ShmID = "", "", "", "", value.Count{}, value.Integer{}
 	var args string
 	switch bpfShmCall(r.Call) {
 	case bpfShmCallSHM_GET:
-		r.Sys, r.ShmKey, r.Names = "SHMGET", hex(uint64(uint32(r.Key))), flagNames(r.Flags, getFlags)
+		r.Sys, r.ShmKey, r.Names = "SHMGET", hex(uint64(uint32(r.Key))), getFlagNames(r.Flags)
 		r.Bytes = value.Count{N: r.Size, Given: true}
 		if r.Ret >= 0 {
-			r.setID(int32(r.Ret))
+			r.ShmID = value.IntOf(int32(r.Ret))
 		}
 		args = fmt.Sprintf("key: %s, size: %d, shmflg: %#x (%s)", r.ShmKey, r.Size, uint32(r.Flags), r.Names)
 	case bpfShmCallSHM_AT:
-		r.Sys, r.ShmAddr, r.Names = "SHMAT", hex(r.Address), flagNames(r.Flags, atFlags)
-		r.setID(r.ID)
-		args = fmt.Sprintf("shmid: %#x, shmaddr: %s, shmflg: %#x (%s)", uint32(r.ID), r.ShmAddr, uint32(r.Flags), r.Names)
+		r.Sys, r.ShmAddr, r.Names = "SHMAT", address(r.Address), flagNames(r.Flags, atFlags)
+		r.ShmID = value.IntOf(r.ID)
+		args = fmt.Sprintf("shmid: %#x, shmaddr: %s, shmflg: %#x (%s)", uint32(r.ID), hex(r.Address), uint32(r.Flags), r.Names)
 		if r.Ret >= 0 {
 			r.ShmAddr = hex(uint64(r.Ret))
 		}
 	case bpfShmCallSHM_DT:
-		r.Sys, r.ShmAddr = "SHMDT", hex(r.Address)
-		args = fmt.Sprintf("shmaddr: %s", r.ShmAddr)
+		r.Sys, r.ShmAddr = "SHMDT", address(r.Address)
+		args = fmt.Sprintf("shmaddr: %s", hex(r.Address))
 	case bpfShmCallSHM_CTL:
-		r.Sys, r.ShmAddr, r.Cmd = "SHMCTL", hex(r.Address), commandName(r.Command)
-		r.setID(r.ID)
-		args = fmt.Sprintf("shmid: %#x, cmd: %d (%s), buf: %s", uint32(r.ID), r.Command&^ipc64, r.Cmd, r.ShmAddr)
+		r.Sys, r.ShmAddr, r.Cmd = "SHMCTL", address(r.Address), commandName(r.Command)
+		r.ShmID = value.IntOf(r.ID)
+		args = fmt.Sprintf("shmid: %#x, cmd: %d (%s), buf: %s", uint32(r.ID), r.Command&^ipc64, r.Cmd, hex(r.Address))
 	}
 	r.Args = value.Name(args)
 	return nil

@@ -55,8 +55,13 @@ func TestCalls(t *testing.T) {
 		call(unix.SYS_SHMDT, uintptr(at))
 		call(unix.SYS_SHMCTL, uintptr(id), unix.IPC_RMID, 0)
 		missing = call(unix.SYS_SHMAT, uintptr(id), 0x7000, 0)
+		call(unix.SYS_SHMAT, ^uintptr(0), 0, 0)
+		call(unix.SYS_SHMGET, 77, 0, unix.IPC_CREAT|0o4000|21<<26)
+		call(unix.SYS_SHMGET, 77, 0, unix.IPC_CREAT|0o4000|30<<26|0o600)
+		call(unix.SYS_SHMGET, 77, 0, unix.IPC_CREAT|0o4000)
+		call(unix.SYS_SHMGET, 77, 0, 21<<26) // without SHM_HUGETLB it is no size
 	})
-	if id < 0 || at < 0 || len(res.Events) != 6 {
+	if id < 0 || at < 0 || len(res.Events) != 11 {
 		t.Fatalf("segment %d at %#x, %d rows: %v", id, at, len(res.Events), res.Events)
 	}
 	address := fmt.Sprintf("%#x", at)
@@ -67,6 +72,11 @@ func TestCalls(t *testing.T) {
 		{"syscall": "SHMDT", "ret": -int(unix.EINVAL), "address": address, "error": "EINVAL"},
 		{"syscall": "SHMCTL", "ret": 0, "shm_id": id, "command": "IPC_RMID", "error": nil},
 		{"syscall": "SHMAT", "ret": missing, "error": unix.ErrnoName(unix.Errno(-missing)), "address": "0x7000", "flags": "0"},
+		{"syscall": "SHMAT", "ret": -int(unix.EINVAL), "shm_id": -1, "address": nil},
+		{"syscall": "SHMGET", "error": "EINVAL", "flags": "IPC_CREAT|SHM_HUGETLB|SHM_HUGE_2MB", "shm_id": nil},
+		{"syscall": "SHMGET", "error": "EINVAL", "flags": "IPC_CREAT|SHM_HUGETLB|SHM_HUGE_1GB|0600"},
+		{"syscall": "SHMGET", "error": "EINVAL", "flags": "IPC_CREAT|SHM_HUGETLB"},
+		{"syscall": "SHMGET", "error": "ENOENT", "flags": "012400000000"},
 	} {
 		check(t, res.Events[i], want)
 	}

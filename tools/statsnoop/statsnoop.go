@@ -29,13 +29,13 @@ type event struct {
 type row struct {
 	event
 	source.Elapsed
-	Errno    int32       `json:"errno" col:"ERR,width=4,right" help:"errno of a failed call, otherwise 0"`
-	Error    value.Error `json:"error" col:"ERROR,width=8" help:"name of the errno of a failed call"`
-	Syscall  string      `json:"syscall" col:"SYSCALL,width=12" help:"name of the system call, as the kernel names it for the ABI of the task: newfstatat, fstatat64"`
-	FD       value.Count `json:"fd" col:"FD,width=4,right" help:"file descriptor of the file, for calls that have no path (fstat, fstatfs)"`
-	DirFD    int32       `json:"dirfd" col:"DIRFD,width=5,right" help:"file descriptor of the directory that a relative path starts at; -100 (AT_FDCWD) for the current directory, and for calls without this argument"`
-	Path     value.Bytes `json:"path" col:"PATH,width=40" help:"path as passed by the task; with -F absolute in the task's mount namespace, with symbolic links unresolved, and also that of a file descriptor; absent for calls without a path unless -F is given, for files outside of any directory such as pipes, and if the path could not be read because its address is not mapped"`
-	TaskPath value.Bytes `json:"task_path" col:"TASK_PATH,width=40" help:"with -F: absolute path relative to the task's root directory, such as that of its chroot or container"`
+	Errno    int32         `json:"errno" col:"ERR,width=4,right" help:"errno of a failed call, otherwise 0"`
+	Error    value.Error   `json:"error" col:"ERROR,width=8" help:"name of the errno of a failed call"`
+	Syscall  string        `json:"syscall" col:"SYSCALL,width=12" help:"name of the system call, as the kernel names it for the ABI of the task: newfstatat, fstatat64"`
+	FD       value.Integer `json:"fd" col:"FD,width=4,right" help:"file descriptor of the file as given, -1 if the task passed that, for calls that have no path (fstat, fstatfs)"`
+	DirFD    int32         `json:"dirfd" col:"DIRFD,width=5,right" help:"file descriptor of the directory that a relative path starts at; -100 (AT_FDCWD) for the current directory, and for calls without this argument"`
+	Path     value.Bytes   `json:"path" col:"PATH,width=40" help:"path as passed by the task; with -F absolute in the task's mount namespace, with symbolic links unresolved, and also that of a file descriptor; absent for calls without a path unless -F is given, for files outside of any directory such as pipes, and if the path could not be read because its address is not mapped"`
+	TaskPath value.Bytes   `json:"task_path" col:"TASK_PATH,width=40" help:"with -F: absolute path relative to the task's root directory, such as that of its chroot or container"`
 
 	full     bool
 	names    *value.Syscalls
@@ -62,9 +62,9 @@ func (r *row) Decode(tail []byte) error {
 	r.Path, r.TaskPath = r.resolved.Path, r.resolved.TaskPath
 	r.Syscall = r.names.Name(value.ABI(r.ABI), r.NR)
 	r.Errno, r.Error = -min(r.Ret, 0), value.Error(r.Ret)
-	r.FD, r.DirFD = value.Count{}, r.Given.DirFD
+	r.FD, r.DirFD = value.Integer{}, r.Given.DirFD
 	if r.Kind == uint32(bpfStatKindSTAT_FD) {
-		r.FD, r.DirFD = value.Count{N: uint64(uint32(r.Given.DirFD)), Given: true}, atFDCWD
+		r.FD, r.DirFD = value.IntOf(r.Given.DirFD), atFDCWD
 	}
 	return nil
 }

@@ -26,10 +26,10 @@ type event struct {
 type row struct {
 	event
 	source.Elapsed
-	Syscall string      `json:"syscall" col:"CALL,width=15" help:"name of the system call"`
-	Error   value.Error `json:"error" col:"ERROR,width=8" help:"name of the errno of a failed call: EIO if data could not be written"`
-	FD      value.Count `json:"fd" col:"FD,width=4,right" help:"file descriptor; absent for sync and msync"`
-	Path    value.Bytes `json:"path" col:"PATH,width=40" help:"path of the file, absolute in its mount namespace; for syncfs a file in the file system that is written; ... before a path that is too long; absent for sync and msync, and if the descriptor was closed during the call (inode is then 0)"`
+	Syscall string        `json:"syscall" col:"CALL,width=15" help:"name of the system call"`
+	Error   value.Error   `json:"error" col:"ERROR,width=8" help:"name of the errno of a failed call: EIO if data could not be written"`
+	FD      value.Integer `json:"fd" col:"FD,width=4,right" help:"file descriptor as given, -1 if the task passed that; absent for sync and msync"`
+	Path    value.Bytes   `json:"path" col:"PATH,width=40" help:"path of the file, absolute in its mount namespace; for syncfs a file in the file system that is written; ... before a path that is too long; absent for sync and msync, if the descriptor is not open, and if it was closed during the call; inode, device and fs are then absent too, and deleted is false"`
 
 	names *value.Syscalls
 	path  []byte
@@ -45,7 +45,10 @@ var calls = map[string]bpfSyncKind{
 // Decode reads the path and computes the derived columns.
 func (r *row) Decode(tail []byte) (err error) {
 	r.Syscall, r.Error = r.names.Name(value.ABI(r.ABI), r.NR), value.Error(r.Ret)
-	r.FD = value.Count{N: uint64(r.Fd), Given: r.Kind >= uint32(bpfSyncKindSYNC_FILE)}
+	r.FD = value.Integer{}
+	if r.Kind >= uint32(bpfSyncKindSYNC_FILE) {
+		r.FD = value.IntOf(r.Fd)
+	}
 	r.Path = nil
 	if r.HasFile != 0 {
 		r.path, err = r.AppendPath(r.path[:0], tail)

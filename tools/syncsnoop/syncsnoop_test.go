@@ -35,6 +35,7 @@ func TestEveryCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(memory)
+	const none = -2 // no descriptor
 	calls := []struct {
 		name, error string
 		fd          int
@@ -44,9 +45,10 @@ func TestEveryCall(t *testing.T) {
 		{"fdatasync", "", fd, func() error { return unix.Fdatasync(fd) }},
 		{"syncfs", "", fd, func() error { return unix.Syncfs(fd) }},
 		{"sync_file_range", "", fd, func() error { return unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE) }},
-		{"msync", "", -1, func() error { return unix.Msync(memory, unix.MS_SYNC) }},
+		{"msync", "", none, func() error { return unix.Msync(memory, unix.MS_SYNC) }},
 		{"fsync", "EBADF", 1 << 20, func() error { return unix.Fsync(1 << 20) }},
-		{"sync", "", -1, func() error { unix.Sync(); return nil }},
+		{"fsync", "EBADF", -1, func() error { return unix.Fsync(-1) }},
+		{"sync", "", none, func() error { unix.Sync(); return nil }},
 	}
 	spans := make([]time.Duration, len(calls))
 	res := tooltest.JSON(t, Tool, self(), func() {
@@ -64,14 +66,14 @@ func TestEveryCall(t *testing.T) {
 	}
 	for i, c := range calls {
 		r := res.Events[i]
-		if r.Str("syscall") != c.name || r.Str("error") != c.error || r.Has("fd") != (c.fd >= 0) || int(r.Num("fd")) != max(c.fd, 0) {
+		if r.Str("syscall") != c.name || r.Str("error") != c.error || r.Has("fd") != (c.fd != none) || r.Has("fd") && int(r.Num("fd")) != c.fd {
 			t.Errorf("%s: %v", c.name, r)
 		}
 		if ns := r.Num("latency_ns"); ns <= 0 || ns > float64(spans[i]) {
 			t.Errorf("%s: latency of %v ns, want at most %d, as measured around the call", c.name, ns, spans[i])
 		}
 		isFile := c.fd == fd
-		if isFile && (r.Str("path") != path || r.Num("inode") != float64(st.Ino)) || r.Has("path") != isFile {
+		if isFile && (r.Str("path") != path || r.Num("inode") != float64(st.Ino)) || r.Has("path") != isFile || r.Has("inode") != isFile || r.Has("device") != isFile || r.Has("fs") != isFile {
 			t.Errorf("%s: path %q and inode %v, want %q and %d", c.name, r.Str("path"), r["inode"], path, st.Ino)
 		}
 	}

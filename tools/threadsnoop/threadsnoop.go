@@ -23,7 +23,7 @@ type event struct {
 type row struct {
 	event
 	source.Elapsed
-	Func string `json:"func" col:"FUNC,width=30" help:"name of that function; MODULE+OFFSET or the address if it has no symbol, or if the process had exited when the name was looked up"`
+	Func value.Name `json:"func" col:"FUNC,width=30" help:"name of that function; MODULE+OFFSET or the address if it has no symbol, or if the process had exited when the name was looked up"`
 
 	env   *tool.Env
 	stack value.Stack
@@ -35,7 +35,7 @@ func (r *row) Decode(tail []byte) error {
 	if len(r.stack) == 0 {
 		r.stack = append(r.stack, value.Frame{Address: r.Routine})
 	}
-	r.Func = string(r.stack[0].AppendName(nil))
+	r.Func = r.stack[0].Name()
 	return nil
 }
 
