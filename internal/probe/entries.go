@@ -14,54 +14,7 @@ const BatchEntries = 4096
 
 // EachEntry calls yield for all entries of a map, in batches if the kernel supports it (Linux 5.6).
 func EachEntry[K, V any](m *ebpf.Map, yield func(*K, *V)) error {
-	keys, values := make([]K, BatchEntries), make([]V, BatchEntries)
-	var cursor ebpf.MapBatchCursor
-	for {
-		n, err := m.BatchLookup(&cursor, keys, values, nil)
-		if errors.Is(err, ebpf.ErrNotSupported) {
-			return eachSingle(m, yield)
-		}
-		for i := range n {
-			yield(&keys[i], &values[i])
-		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-func eachSingle[K, V any](m *ebpf.Map, yield func(*K, *V)) error {
-	var key K
-	var val V
-	it := m.Iterate()
-	for it.Next(&key, &val) {
-		yield(&key, &val)
-	}
-	return it.Err()
-}
-
-// DeleteEntries deletes the keys from a map, with one system call if the kernel supports it.
-func DeleteEntries[K any](m *ebpf.Map, keys []K) error {
-	if len(keys) == 0 {
-		return nil
-	}
-	if _, err := m.BatchDelete(keys, nil); err == nil || !errors.Is(err, ebpf.ErrNotSupported) {
-		return err
-	}
-	return DeleteOneByOne(m, keys)
-}
-
-// DeleteOneByOne deletes the keys from a map. Missing keys are not an error.
-func DeleteOneByOne[K any](m *ebpf.Map, keys []K) error {
-	for i := range keys {
-		if err := m.Delete(&keys[i]); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	return EachOf(m, reflect.TypeFor[K](), reflect.TypeFor[V](), func(k, v unsafe.Pointer) { yield((*K)(k), (*V)(v)) })
 }
 
 // EachOf is EachEntry for types that are known at run time only. The pointers are valid during the
@@ -115,21 +68,33 @@ func (e *Entries) Len() int { return len(e.bytes) / int(e.of.Size()) }
 // At returns the address of a key, valid until the next Append.
 func (e *Entries) At(i int) unsafe.Pointer { return unsafe.Pointer(&e.bytes[i*int(e.of.Size())]) }
 
-// Delete deletes the keys from a map, with one system call if the kernel supports it.
+// Delete deletes the keys from a map, with one system call if the kernel supports it. Missing keys are
+// an error then, and otherwise are not.
 func (e *Entries) Delete(m *ebpf.Map) error {
-	n := e.Len()
-	keys := reflect.MakeSlice(reflect.SliceOf(e.of), n, n)
-	if n == 0 {
+	if len(e.bytes) == 0 {
 		return nil
 	}
-	copy(unsafe.Slice((*byte)(keys.UnsafePointer()), len(e.bytes)), e.bytes)
+	keys := e.slice()
 	if _, err := m.BatchDelete(keys.Interface(), nil); err == nil || !errors.Is(err, ebpf.ErrNotSupported) {
 		return err
 	}
-	for i := range n {
+	return e.DeleteOneByOne(m)
+}
+
+// DeleteOneByOne deletes the keys from a map. Missing keys are not an error.
+func (e *Entries) DeleteOneByOne(m *ebpf.Map) error {
+	keys := e.slice()
+	for i := range e.Len() {
 		if err := m.Delete(keys.Index(i).Addr().Interface()); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
+}
+
+// slice returns a slice of the keys.
+func (e *Entries) slice() reflect.Value {
+	keys := reflect.MakeSlice(reflect.SliceOf(e.of), e.Len(), e.Len())
+	copy(unsafe.Slice((*byte)(keys.UnsafePointer()), len(e.bytes)), e.bytes)
+	return keys
 }

@@ -3,7 +3,9 @@ package source
 import (
 	"errors"
 	"os"
+	"reflect"
 	"testing"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 
@@ -27,6 +29,14 @@ func newMap(t *testing.T, kind ebpf.MapType, n uint32, value func(uint32) uint32
 		}
 	}
 	return m
+}
+
+func entries(keys []uint32) *probe.Entries {
+	e := probe.NewEntries(reflect.TypeFor[uint32]())
+	for i := range keys {
+		e.Append(unsafe.Pointer(&keys[i]))
+	}
+	return e
 }
 
 // TestDrain moves all entries out of a map, each once: in batches, and by single calls if the kernel
@@ -63,14 +73,14 @@ func TestDrain(t *testing.T) {
 			if err != nil || len(keys) != n {
 				t.Fatalf("%d entries of %d: %v", len(keys), n, err)
 			}
-			if err := probe.DeleteEntries(m, keys[1:]); err != nil {
+			if err := entries(keys[1:]).Delete(m); err != nil {
 				t.Fatal(err)
 			}
 			if err := probe.EachEntry(m, func(key, _ *uint32) { keys = append(keys, *key) }); err != nil || len(keys) != n+1 {
 				t.Errorf("%d entries are left, want 1: %v", len(keys)-n, err)
 			}
 			// Deleting an entry that no longer exists is no error.
-			if err := probe.DeleteOneByOne(m, keys[:2]); err != nil {
+			if err := entries(keys[:2]).DeleteOneByOne(m); err != nil {
 				t.Error(err)
 			}
 			if err := m.Delete(keys[0]); !errors.Is(err, os.ErrNotExist) {

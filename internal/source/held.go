@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -77,10 +78,10 @@ func (h *Held[H, K, V]) each(s *tool.Session, yield func(*K, *V)) error {
 		return fmt.Errorf("read boot clock: %w", err)
 	}
 	moment := Moment{uint64(now.Nano()), map[uint32]bool{}, localPIDs(s)}
-	var old []HeldKey
+	old := probe.NewEntries(reflect.TypeFor[HeldKey]())
 	err := probe.EachEntry(s.Objects.Maps["held"], func(key *HeldKey, value *H) {
 		if key.Image < images[key.PID] {
-			old = append(old, *key)
+			old.Append(unsafe.Pointer(key))
 			return
 		}
 		if k, v, ok := h.Count(key, value, moment); ok {
@@ -90,7 +91,7 @@ func (h *Held[H, K, V]) each(s *tool.Session, yield func(*K, *V)) error {
 	if err != nil {
 		return fmt.Errorf("read held resources: %w", err)
 	}
-	if err := probe.DeleteOneByOne(s.Objects.Maps["held"], old); err != nil {
+	if err := old.DeleteOneByOne(s.Objects.Maps["held"]); err != nil {
 		return fmt.Errorf("delete held resources from before exec: %w", err)
 	}
 	return nil

@@ -275,18 +275,18 @@ func (s *Stacks[K, V, R]) drain(ses *tool.Session) error {
 		return nil
 	}
 	m, hasEnded := ses.Objects.Maps["table"], s.table.epochs.hasEnded(ses)
-	var old []tableEntry[K]
+	old := probe.NewEntries(s.table.entry)
 	err := probe.EachEntry(m, func(e *tableEntry[K], v *V) {
 		if !hasEnded(e.Epoch) {
 			return
 		}
-		old = append(old, *e)
+		old.Append(unsafe.Pointer(e))
 		s.count(&e.Key, v)
 	})
 	if err != nil {
 		return fmt.Errorf("read counts: %w", err)
 	}
-	if err := probe.DeleteEntries(m, old); err != nil {
+	if err := old.Delete(m); err != nil {
 		return fmt.Errorf("clear counts: %w", err)
 	}
 	return nil

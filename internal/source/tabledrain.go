@@ -71,11 +71,11 @@ func (t *table) drainKeyed(m *ebpf.Map, hasEnded func(epoch uint32) bool) (sums,
 	if err := old.Delete(m); err != nil {
 		return nil, fmt.Errorf("clear table: %w", err)
 	}
-	sums := sums{}
+	all := sums{}
 	for key, v := range keys {
-		t.addTo(sums, unsafe.Pointer(unsafe.StringData(key)), v)
+		t.addTo(all, unsafe.Pointer(unsafe.StringData(key)), v)
 	}
-	return sums, nil
+	return all, nil
 }
 
 // clone returns a copy of a value.
@@ -119,17 +119,17 @@ func sinceOffset(t reflect.Type) uintptr {
 	return 0
 }
 
-func (t *table) addTo(sums sums, key, v unsafe.Pointer) {
+func (t *table) addTo(all sums, key, v unsafe.Pointer) {
 	row := t.label(key, v)
-	if sum := sums[row]; sum != nil {
+	if sum := all[row]; sum != nil {
 		t.add(sum, v)
 	} else {
-		sums[row] = t.clone(v)
+		all[row] = t.clone(v)
 	}
 }
 
 func (t *table) drainTotals(m *ebpf.Map, hasEnded func(epoch uint32) bool) (sums, error) {
-	sums := sums{}
+	all := sums{}
 	for epoch := range uint32(2) {
 		if !hasEnded(epoch) {
 			continue
@@ -139,13 +139,13 @@ func (t *table) drainTotals(m *ebpf.Map, hasEnded func(epoch uint32) bool) (sums
 			return nil, fmt.Errorf("read totals: %w", err)
 		}
 		for i := range cpus.Elem().Len() {
-			t.addTo(sums, nil, cpus.Elem().Index(i).Addr().UnsafePointer())
+			t.addTo(all, nil, cpus.Elem().Index(i).Addr().UnsafePointer())
 		}
 		if err := m.Put(epoch, cpus.Elem().Slice(0, 0).Interface()); err != nil { // zeros for all CPUs
 			return nil, fmt.Errorf("clear totals: %w", err)
 		}
 	}
-	return sums, nil
+	return all, nil
 }
 
 // addUp adds the sums of an interval to those of all previous ones, and returns the latter.
@@ -164,8 +164,8 @@ func (t *table) addUp(more sums) sums {
 }
 
 // isEmpty reports whether all counters are 0.
-func (t *table) isEmpty(sums sums) bool {
-	for _, v := range sums {
+func (t *table) isEmpty(all sums) bool {
+	for _, v := range all {
 		for _, offset := range t.counters {
 			if *(*uint64)(unsafe.Add(v, offset)) != 0 {
 				return false

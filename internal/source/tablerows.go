@@ -17,9 +17,9 @@ type ranked struct {
 }
 
 // rank converts sums to rows, and filters and sorts these.
-func (t *table) rank(s *tool.Session, sums sums, length time.Duration) {
+func (t *table) rank(s *tool.Session, all sums, length time.Duration) {
 	t.rows = t.rows[:0]
-	for row, v := range sums {
+	for row, v := range all {
 		t.set(row)
 		t.fill(v, length)
 		if t.keep() && s.Wanted(&t.cols) {
