@@ -24,14 +24,9 @@ func setVariable(spec *ebpf.CollectionSpec, name string, val any) error {
 	case []string:
 		return setStrings(v, val)
 	case []uint32:
-		if most := Capacity(v); len(val) > most {
-			return fmt.Errorf("%d values where there is room for %d: %w", len(val), most, ErrTooLong)
-		}
-		buf, err := binary.Append(make([]byte, 0, v.Size()), binary.NativeEndian, val)
-		if err != nil {
-			return err
-		}
-		return v.Set(buf[:v.Size()])
+		return setNumbers(v, val)
+	case []uint64:
+		return setNumbers(v, val)
 	}
 	text, ok := val.(string)
 	if !ok {
@@ -49,6 +44,17 @@ func setVariable(spec *ebpf.CollectionSpec, name string, val any) error {
 		return length.Set(uint32(len(text)))
 	}
 	return nil
+}
+
+func setNumbers[N uint32 | uint64](v *ebpf.VariableSpec, vals []N) error {
+	if most := Capacity(v); len(vals) > most {
+		return fmt.Errorf("%d values where there is room for %d: %w", len(vals), most, ErrTooLong)
+	}
+	buf, err := binary.Append(make([]byte, 0, v.Size()), binary.NativeEndian, vals)
+	if err != nil {
+		return err
+	}
+	return v.Set(buf[:v.Size()])
 }
 
 // setStrings sets an array of strings of a fixed size. Longer strings are truncated, and end with a NUL

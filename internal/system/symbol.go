@@ -39,3 +39,62 @@ func KernelSymbol(root, name string) (uint64, error) {
 	}
 	return 0, fmt.Errorf("%s: %w", name, ErrNoSymbol)
 }
+
+// Range is a range of addresses. End is excluded.
+type Range struct{ Start, End uint64 }
+
+// KernelCode returns the addresses of the functions of the kernel, not of modules, whose name is
+// wanted, in ascending order. Names have no suffixes of the compiler, such as .isra.0. Functions that
+// are adjacent are in one range. There are none if the addresses are hidden.
+func KernelCode(root string, wanted func(name string) bool) ([]Range, error) {
+	f, err := os.Open(filepath.Join(root, "proc/kallsyms"))
+	if err != nil {
+		return nil, fmt.Errorf("open kernel symbols: %w", err)
+	}
+	defer f.Close()
+	var all []Range
+	var last uint64 // address of the last function, if it is wanted
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		text, rest, _ := strings.Cut(lines.Text(), " ")
+		address, err := strconv.ParseUint(text, 16, 64)
+		if err != nil || address == 0 || len(rest) < 2 {
+			continue
+		}
+		if strings.Contains(rest, "\t") { // the first symbol of a module
+			break
+		}
+		isWanted := wanted(sourceName(rest[2:]))
+		if last != 0 && address != last {
+			all[len(all)-1].End = address
+		}
+		switch {
+		case isWanted && last == 0:
+			all = append(all, Range{address, address})
+			last = address
+		case isWanted:
+			last = address
+		case address != last: // otherwise it is another name of the same function
+			last = 0
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read kernel symbols: %w", err)
+	}
+	return all, nil
+}
+
+// sourceName returns the name of a function in the source, without what the compiler adds: .isra.0,
+// and __pfx_ for the padding before it.
+func sourceName(symbol string) string {
+	name, _, _ := strings.Cut(symbol, ".")
+	name = strings.TrimPrefix(name, "__pfx_")
+	return strings.TrimPrefix(name, "__cfi_")
+}
+
+// HasKernelData reports whether /proc/kallsyms has the variables of the kernel, not only its functions
+// (CONFIG_KALLSYMS_ALL).
+func HasKernelData(root string) bool {
+	_, err := KernelSymbol(root, "init_task")
+	return err == nil
+}

@@ -30,10 +30,8 @@ const (
 	bpfVarByThread            = "by_thread"
 	bpfVarCountEpoch          = "count_epoch"
 	bpfVarLocalPidns          = "local_pidns"
-	bpfVarLocksBegin          = "locks_begin"
-	bpfVarLocksEnd            = "locks_end"
-	bpfVarSchedBegin          = "sched_begin"
-	bpfVarSchedEnd            = "sched_end"
+	bpfVarLockCode            = "lock_code"
+	bpfVarLockCodeNr          = "lock_code_nr"
 	bpfVarTableEmpty          = "table_empty"
 	bpfVarTargByCgroupMap     = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap      = "targ_by_mntns_map"
@@ -119,10 +117,8 @@ type bpfVariableSpecs struct {
 	ByThread         *ebpf.VariableSpec `ebpf:"by_thread"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
-	LocksBegin       *ebpf.VariableSpec `ebpf:"locks_begin"`
-	LocksEnd         *ebpf.VariableSpec `ebpf:"locks_end"`
-	SchedBegin       *ebpf.VariableSpec `ebpf:"sched_begin"`
-	SchedEnd         *ebpf.VariableSpec `ebpf:"sched_end"`
+	LockCode         *ebpf.VariableSpec `ebpf:"lock_code"`
+	LockCodeNr       *ebpf.VariableSpec `ebpf:"lock_code_nr"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -187,10 +183,8 @@ type bpfVariables struct {
 	ByThread         *ebpf.Variable `ebpf:"by_thread"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
-	LocksBegin       *ebpf.Variable `ebpf:"locks_begin"`
-	LocksEnd         *ebpf.Variable `ebpf:"locks_end"`
-	SchedBegin       *ebpf.Variable `ebpf:"sched_begin"`
-	SchedEnd         *ebpf.Variable `ebpf:"sched_end"`
+	LockCode         *ebpf.Variable `ebpf:"lock_code"`
+	LockCodeNr       *ebpf.Variable `ebpf:"lock_code_nr"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

@@ -14,11 +14,11 @@ const volatile bool by_lock = false;
 const volatile bool by_thread = false;
 /* Only waits for this lock; 0 for all. */
 const volatile __u64 targ_lock = 0;
-/* Addresses of the code of locks: the sections .spinlock.text and .sched.text. 0 if unknown. */
-const volatile __u64 locks_begin = 0;
-const volatile __u64 locks_end = 0;
-const volatile __u64 sched_begin = 0;
-const volatile __u64 sched_end = 0;
+#define LOCK_CODE_MAX 64
+
+/* Addresses of the code of locks: begin and end of each range. There are none if they are unknown. */
+const volatile __u64 lock_code[2 * LOCK_CODE_MAX] = {};
+const volatile __u32 lock_code_nr = 0;
 
 struct table_key {
 	__u64 caller; /* return address in the function that acquires the lock */
@@ -177,10 +177,19 @@ static __always_inline int handle_begin(__u64 lock, __u32 flags)
 	return 0;
 }
 
-static __always_inline bool is_lock_code(__u64 address)
+/*
+ * A global function, because the verifier checks these once and separately: otherwise it would check
+ * all following code for each range of each frame.
+ */
+__noinline int is_lock_code(__u64 address)
 {
-	return (address >= locks_begin && address < locks_end) ||
-	       (address >= sched_begin && address < sched_end);
+	for (int i = 0; i < LOCK_CODE_MAX; i++) {
+		if (i >= lock_code_nr)
+			break;
+		if (address >= lock_code[2 * i] && address < lock_code[2 * i + 1])
+			return 1;
+	}
+	return 0;
 }
 
 /*
@@ -190,7 +199,7 @@ static __always_inline bool is_lock_code(__u64 address)
 static __always_inline __u64 find_caller(void *ctx, struct spins *cpu)
 {
 	long size = bpf_get_stack(ctx, cpu->frames, sizeof(cpu->frames), 0);
-	bool inside = !locks_end;
+	bool inside = !lock_code_nr;
 
 	for (int i = 0; i < FRAMES_MAX; i++) {
 		__u64 address = cpu->frames[i];

@@ -2,6 +2,7 @@
 package klockstat
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ type options struct {
 	Every     flags.Duration `flag:"interval,i" arg:"TIME" help:"time between reports, in seconds or with a unit as 500ms; one report at the end by default"`
 	Reset     bool           `flag:"reset,R" help:"each report contains only its interval, instead of all waits since the start"`
 	Caller    string         `flag:"caller,c" arg:"PREFIX" help:"only callers whose name begins with this text"`
-	Lock      string         `flag:"lock,L" arg:"LOCK" help:"only this lock: the name of a variable, or an address such as 0xffffffff82a3b4c0"`
+	Lock      string         `flag:"lock,L" arg:"LOCK" help:"only this lock: the name of a variable (needs CONFIG_KALLSYMS_ALL), or an address such as 0xffffffff82a3b4c0"`
 	Locks     bool           `flag:"by-lock" bpf:"by_lock" help:"separate rows for the locks of a caller, with their addresses"`
 	Thread    bool           `flag:"per-thread,P" bpf:"by_thread" help:"separate rows for threads"`
 	Rows      uint64         `flag:"locks,n" arg:"N" also:"rows" min:"1" help:"show only the first N rows of each report; default 99 in text"`
@@ -43,16 +44,16 @@ type counts struct {
 }
 
 type row struct {
-	Caller    string        `json:"caller" col:"Caller,width=32" help:"function that acquires the lock; its address without CAP_SYSLOG, 0x0 if it is unknown"`
+	Caller    string        `json:"caller" col:"Caller,width=32" help:"function that acquires the lock, or a lock in it when it releases it: the innermost one outside the code of locks; its address without CAP_SYSLOG, 0x0 if it is unknown"`
 	Type      string        `json:"lock_type" col:"Type,width=14" help:"spinlock, rwlock, mutex, rwsem, percpu-rwsem, rt-mutex (also spinlocks with PREEMPT_RT) or semaphore; -read or -write follows"`
 	Lock      value.Address `json:"lock" col:"Lock,width=16" help:"address of the lock; absent without --by-lock"`
 	PID       uint32        `json:"pid" col:"PID,width=7" help:"process that waited, in the initial PID namespace; absent without --per-thread"`
 	TID       uint32        `json:"tid" col:"TID,width=7" help:"thread that waited; absent without --per-thread"`
 	Comm      value.Comm    `json:"comm" col:"COMM,width=16" help:"name of the thread; absent without --per-thread"`
-	AverageNs value.Micros  `json:"avg_ns" col:"Avg Wait (us),width=13,right" help:"mean time per wait; text shows microseconds"`
-	Count     uint64        `json:"count" col:"Count,width=8,right" help:"waits that ended"`
-	MaxNs     value.Micros  `json:"max_ns" col:"Max Wait (us),width=13,right" help:"longest wait; text shows microseconds"`
-	TotalNs   value.Micros  `json:"total_ns" col:"Total Wait (us),width=15,right" help:"sum of the waits, from contention_begin to contention_end, CLOCK_MONOTONIC; text shows microseconds"`
+	AverageNs value.Micros  `json:"avg_ns" col:"Avg Wait (us),width=13,right" help:"mean of the waits, total_ns / count; text shows microseconds"`
+	Count     uint64        `json:"count" col:"Count,width=8,right" help:"waits that ended (contention_end), also those given up"`
+	MaxNs     value.Micros  `json:"max_ns" col:"Max Wait (us),width=13,right" help:"longest of the waits; text shows microseconds"`
+	TotalNs   value.Micros  `json:"total_ns" col:"Total Wait (us),width=15,right" help:"sum of the waits that ended, each from contention_begin to contention_end, CLOCK_MONOTONIC, in the context of the thread that waits; text shows microseconds"`
 }
 
 // Tool is the definition of klockstat.
@@ -70,7 +71,7 @@ Waits that began before the tool started are not counted, nor those that have no
 	Peers: []string{
 		"Hold times are not measured, and a second column for them in -S (hld_total) is ignored: the kernel has no tracepoints for them. Locks that are free at once are not counted either, so that an uncontended lock costs nothing.",
 		"Spinlocks, read-write locks and per-CPU semaphores are covered; the peers cover only mutexes and rwsems.",
-		"The caller is the function outside the code of locks. -s (stacks) does not exist; use offcputime for stack traces.",
+		"The caller is the function outside the code of locks, also if a lock protects the waiters of another one, as in up_read. -s (stacks) does not exist; use offcputime for stack traces.",
 		"-p is --pid, -t is --tid and -d is --duration.",
 		"-n is --locks, as in BCC.",
 	},
@@ -78,7 +79,7 @@ Waits that began before the tool started are not counted, nor those that have no
 		"klockstat -d 10                   # ten seconds, by total time",
 		"klockstat -i 5 -R -S acq_max      # every five seconds, the longest waits first",
 		"klockstat -c ext4_ -P             # callers in ext4, by thread",
-		"klockstat -L cgroup_mutex         # one lock",
+		"klockstat -L cgroup_mutex         # one lock (needs CONFIG_KALLSYMS_ALL)",
 	},
 	Object: loadBpf,
 	Tasks:  true,
@@ -148,26 +149,24 @@ func (o *options) arrange(t *source.Table[key, counts, row]) {
 
 // resolve looks up the lock and the addresses of the code of locks.
 func (o *options) resolve(p *tool.Plan, _ *tool.Kernel) error {
-	p.Variables = map[string]any{}
-	for variable, symbol := range map[string]string{
-		"locks_begin": "__lock_text_start", "locks_end": "__lock_text_end",
-		"sched_begin": "__sched_text_start", "sched_end": "__sched_text_end",
-	} {
-		address, err := system.KernelSymbol("/", symbol)
-		if err != nil {
-			p.Note("the caller is unknown, because the addresses of the code of locks cannot be read: " + err.Error())
-			break
-		}
-		p.Variables[variable] = address
+	code, err := lockCode()
+	if err != nil {
+		p.Note("the caller is unknown, because the addresses of the code of locks cannot be read: " + err.Error())
 	}
+	p.Variables = map[string]any{"lock_code": code, "lock_code_nr": uint32(len(code) / 2)}
 	if o.Lock == "" {
 		return nil
 	}
 	address, err := strconv.ParseUint(o.Lock, 0, 64)
 	if err != nil {
-		if address, err = system.KernelSymbol("/", o.Lock); err != nil {
-			return flags.Usage(fmt.Errorf("--lock: %w", err))
-		}
+		address, err = system.KernelSymbol("/", o.Lock)
+	}
+	if errors.Is(err, system.ErrNoSymbol) && !system.HasKernelData("/") {
+		err = fmt.Errorf("%w: it has no variables, because the kernel is built without CONFIG_KALLSYMS_ALL or hides its addresses; "+
+			"give the address of the lock, as --by-lock shows it", err)
+	}
+	if err != nil {
+		return flags.Usage(fmt.Errorf("--lock: %w", err))
 	}
 	p.Variables["targ_lock"] = address
 	return nil

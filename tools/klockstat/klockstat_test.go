@@ -7,12 +7,14 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -201,5 +203,86 @@ func TestRows(t *testing.T) {
 	}
 	tooltest.Fails(t, Tool, []string{"-S", "hld_max"}, 2, "hold times are not measured")
 	tooltest.Fails(t, Tool, []string{"-S", "acq_max,hld_nothing,pid,tid"}, 2, "no such column")
-	tooltest.Fails(t, Tool, []string{"-L", "no_such_lock"}, 2, "no_such_lock")
+	reason := "no_such_lock"
+	if !system.HasKernelData("/") {
+		reason = "CONFIG_KALLSYMS_ALL"
+	}
+	tooltest.Fails(t, Tool, []string{"-L", "no_such_lock"}, 2, reason)
+}
+
+// capacity returns the number of addresses that the program holds.
+func capacity(t *testing.T) int {
+	t.Helper()
+	spec, err := loadBpf()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(spec.Variables["lock_code"].Size() / 8)
+}
+
+// TestLockCode checks that the functions of locks of this kernel are known as such, wherever the
+// compiler has put them.
+func TestLockCode(t *testing.T) {
+	tooltest.Root(t)
+	code, err := lockCode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := capacity(t); len(code) > size {
+		t.Errorf("%d addresses, the program holds %d", len(code), size)
+	}
+	within := func(address uint64) bool {
+		for i := 0; i < len(code); i += 2 {
+			if address >= code[i] && address < code[i+1] {
+				return true
+			}
+		}
+		return false
+	}
+	for name, want := range map[string]bool{
+		"rwsem_wake": true, "rwsem_mark_wake": true, "up_read": true, "up_write": true, "downgrade_write": true, "down_read": true,
+		"mutex_lock": true, "mutex_unlock": true, "vfs_read": false, "vfs_write": false, "pipe_write": false, "do_sys_openat2": false,
+	} {
+		all, err := system.KernelCode("/", func(f string) bool { return f == name })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range all {
+			if within(r.Start) != want {
+				t.Errorf("%s at %#x is lock code: %v, want %v", name, r.Start, !want, want)
+			}
+		}
+	}
+}
+
+// TestReleases makes threads wait for the spinlock of a read-write semaphore when they release it: the
+// caller is the function that releases, not one of the semaphore.
+func TestReleases(t *testing.T) {
+	tooltest.AnyAttachType(t)
+	tooltest.Root(t)
+	needsTracepoint(t)
+	res := tooltest.JSON(t, Tool, []string{"--pid", strconv.Itoa(os.Getpid())}, func() {
+		contend(t)
+		var done sync.WaitGroup
+		for range 8 {
+			done.Go(func() {
+				for range 500 {
+					if page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err == nil {
+						page[0] = 1
+						unix.Munmap(page)
+					}
+				}
+			})
+		}
+		done.Wait()
+	})
+	for _, r := range res.Rows {
+		name, _, _ := strings.Cut(r.Str("caller"), ".")
+		if isLockCode(name) {
+			t.Errorf("caller is a function of locks: %v", r)
+		}
+	}
+	if len(find(res)) != 1 {
+		t.Errorf("rows %v, want one of pipe_write", res.Rows)
+	}
 }
