@@ -17,7 +17,9 @@
  * that was left by longjmp() or an exception does not affect others. It occupies its slot until a
  * call has the same frame, or the thread ends.
  */
+#ifndef CALL_DEPTH_MAX
 #define CALL_DEPTH_MAX 4
+#endif
 
 struct calls {
 	__u64 frame[CALL_DEPTH_MAX]; /* 0 for a free slot */

@@ -73,7 +73,9 @@ import (
 	"github.com/corescope/corescope/tools/softirqs"
 	"github.com/corescope/corescope/tools/softirqslower"
 	"github.com/corescope/corescope/tools/solisten"
+	"github.com/corescope/corescope/tools/ssllatency"
 	"github.com/corescope/corescope/tools/sslsniff"
+	"github.com/corescope/corescope/tools/sslsnoop"
 	"github.com/corescope/corescope/tools/stackcount"
 	"github.com/corescope/corescope/tools/statsnoop"
 	"github.com/corescope/corescope/tools/swapin"
@@ -175,7 +177,9 @@ func All() []*tool.Tool {
 		softirqs.Tool,
 		softirqslower.Tool,
 		solisten.Tool,
+		ssllatency.Tool,
 		sslsniff.Tool,
+		sslsnoop.Tool,
 		stackcount.Tool,
 		statsnoop.Tool,
 		swapin.Tool,

@@ -26,6 +26,8 @@ type Files struct {
 	// the probes too, and the BPF programs filter them out. The kernel removes such a probe when
 	// the thread-group leader exits; this is reported.
 	Alone bool
+	// Whole is set if a file is expected to have all functions. Those that it lacks are reported.
+	Whole bool
 	// Prefix is the prefix of all function names in these files: "je_" if malloc is je_malloc.
 	Prefix string
 }

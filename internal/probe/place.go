@@ -13,7 +13,8 @@ import (
 
 // userSection is the parsed section of a program in user space:
 //
-//	uprobe/FILES:FUNCTION[,FUNCTION...]   entries of those of the functions that exist
+//	uprobe/FILES:FUNCTION[,FUNCTION...]   entries of those of the functions that exist; the attach
+//	                                      cookie is the index of the function
 //	uretprobe/FILES:FUNCTION[,...]        returns of these functions
 //	usdt/FILES:PROVIDER:NAME              USDT probe
 //
@@ -104,7 +105,8 @@ func (u *user) sites(p userSection, f *binary.File) ([]site, error) {
 			u.objects.notify(err)
 			continue
 		}
-		sites = append(sites, site{offset: offset})
+		name := strings.TrimPrefix(names[offset], prefix)
+		sites = append(sites, site{offset: offset, cookie: uint64(slices.Index(p.functions, name))})
 	}
 	return sites, nil
 }

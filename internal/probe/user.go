@@ -227,6 +227,9 @@ func (u *user) startFollowing() error {
 	for _, name := range slices.Sorted(maps.Keys(u.names)) {
 		fs := u.names[name]
 		fs.observed.begin(fs)
+		for _, f := range fs.initial {
+			u.reportMissing(fs, f)
+		}
 		fs.close()
 		if len(fs.programs) == 0 {
 			continue
@@ -263,6 +266,25 @@ func (u *user) notFound(fs *files) string {
 		return noun + " " + all[0] + " not found"
 	}
 	return fmt.Sprintf("none of the %ss %s found", noun, shortList(all))
+}
+
+// reportMissing reports the functions that a file lacks, of which programs trace others, if it is
+// expected to have all of them.
+func (u *user) reportMissing(fs *files, f *binary.File) {
+	if !fs.want.Whole || !fs.observed.attached[f.ID] {
+		return
+	}
+	all, err := f.Functions()
+	if err != nil {
+		return // reported by attachIn
+	}
+	missing := u.wanted(fs)
+	for _, fn := range all {
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == fn.Name })
+	}
+	if len(missing) > 0 {
+		u.objects.notify(fmt.Errorf("%s has no symbols for these functions, which are not traced: %s", f.Path, strings.Join(missing, ", ")))
+	}
 }
 
 // isUSDT reports whether all programs are attached to USDT probes.
@@ -342,6 +364,7 @@ func (u *user) attachAll(fs *files, f *binary.File) bool {
 	}
 	u.objects.keep(all)
 	fs.addAttached(f)
+	u.reportMissing(fs, f)
 	return true
 }
 

@@ -214,6 +214,7 @@ func workloads() map[string]workload {
 	maps.Copy(all, memoryWorkloads())
 	maps.Copy(all, fileWorkloads())
 	maps.Copy(all, processWorkloads())
+	maps.Copy(all, tlsWorkloads())
 	return all
 }
 

@@ -2,15 +2,9 @@ package sslsniff
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"debug/elf"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,41 +12,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/corescope/corescope/internal/tlstest"
 	"github.com/corescope/corescope/internal/tooltest"
 )
-
-// serve starts a server with Go's TLS that passes each request to handle.
-func serve(t *testing.T, handle http.HandlerFunc) (addr string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
-	cert, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := http.Server{Handler: handle}
-	go server.Serve(l)
-	t.Cleanup(func() { server.Close() })
-	return l.Addr().String()
-}
-
-func command(t *testing.T, name string, args ...string) *exec.Cmd {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skipf("program that uses the library is not installed: %v", err)
-	}
-	return exec.Command(path, args...)
-}
 
 // joined joins the data and sums the lengths of the rows of processes with this name prefix.
 func joined(t *testing.T, res *tooltest.Result, comm, direction string) (data string, total float64) {
@@ -68,13 +31,13 @@ func joined(t *testing.T, res *tooltest.Result, comm, direction string) (data st
 // TestOpenSSL sends a request with the client of OpenSSL.
 func TestOpenSSL(t *testing.T) {
 	body := strings.Repeat("all of this\n", 3000)
-	addr := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, body) })
+	addr := tlstest.Serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, body) })
 	request := "GET /openssl HTTP/1.0\r\n\r\n"
-	cmd := command(t, "openssl", "s_client", "-quiet", "-ign_eof", "-connect", addr)
+	cmd := tlstest.Command(t, "openssl", "s_client", "-quiet", "-ign_eof", "-connect", addr)
 	cmd.Stdin = strings.NewReader(request)
 	var out bytes.Buffer
 	cmd.Stdout = &out
-	hold(t, "libssl.so*")
+	tlstest.Hold(t, "libssl.so*")
 	res := tooltest.JSON(t, Tool, nil, func() {
 		if err := cmd.Run(); err != nil {
 			t.Log(err) // the server closes the connection
@@ -92,12 +55,12 @@ func TestOpenSSL(t *testing.T) {
 // TestPython writes more data at once than is shown.
 func TestPython(t *testing.T) {
 	received := make(chan int, 1)
-	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	addr := tlstest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		received <- len(b)
 	})
 	host, port, _ := strings.Cut(addr, ":")
-	cmd := command(t, "python3", "-c", fmt.Sprintf(`
+	cmd := tlstest.Command(t, "python3", "-c", fmt.Sprintf(`
 import socket, ssl
 context = ssl._create_unverified_context()
 s = context.wrap_socket(socket.create_connection(("%s", %s)))
@@ -108,7 +71,7 @@ print(n)`, host, port))
 		t.Skipf("python3 has no ssl module: %s", out)
 	}
 	var out []byte
-	hold(t, "libssl.so*")
+	tlstest.Hold(t, "libssl.so*")
 	res := tooltest.JSON(t, Tool, nil, func() {
 		var err error
 		if out, err = cmd.Output(); err != nil {
@@ -126,8 +89,8 @@ print(n)`, host, port))
 
 // TestNode traces Node.js, which has OpenSSL statically linked.
 func TestNode(t *testing.T) {
-	addr := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "to node") })
-	cmd := command(t, "node", "-e", fmt.Sprintf(`
+	addr := tlstest.Serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "to node") })
+	cmd := tlstest.Command(t, "node", "-e", fmt.Sprintf(`
 process.stdin.once('data', () => require('https').get('https://%s/node',
 	{ rejectUnauthorized: false, agent: false }, r => { r.resume(); r.on('end', () => process.exit()) }));
 console.log('begun');`, addr))
@@ -175,15 +138,15 @@ console.log('begun');`, addr))
 // TestGnuTLS traces git, which Debian links with GnuTLS, requesting a nonexistent path.
 func TestGnuTLS(t *testing.T) {
 	needGnuTLS(t)
-	cmd := command(t, "git", "-c", "http.sslVerify=false", "-c", "http.proxy=", "ls-remote")
+	cmd := tlstest.Command(t, "git", "-c", "http.sslVerify=false", "-c", "http.proxy=", "ls-remote")
 	var agent string
-	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	addr := tlstest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		agent = r.UserAgent()
 		http.NotFound(w, r)
 	})
 	cmd.Args = append(cmd.Args, "https://"+addr+"/gnutls")
 	cmd.Env = append(os.Environ(), "no_proxy=127.0.0.1", "GIT_TERMINAL_PROMPT=0")
-	hold(t, "libgnutls.so*")
+	tlstest.Hold(t, "libgnutls.so*")
 	res := tooltest.JSON(t, Tool, []string{"-o", "-n"}, func() { _ = cmd.Run() })
 	data, _ := joined(t, res, "git", "write")
 	if agent == "" {
@@ -201,7 +164,7 @@ func TestGnuTLS(t *testing.T) {
 // Debian's variant of libcurl.
 func needGnuTLS(t *testing.T) {
 	t.Helper()
-	path, err := command(t, "git", "--exec-path").Output()
+	path, err := tlstest.Command(t, "git", "--exec-path").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

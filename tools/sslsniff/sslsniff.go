@@ -61,7 +61,9 @@ The functions are traced in every such library that a process has mapped, includ
 
 Programs with statically linked OpenSSL or GnuTLS are traced if they export its functions, as Node.js does. If they do not export them but have a symbol table, use --pid or --extra-lib, such as openssl:/opt/envoy.
 
-The following is not traced: statically linked programs without exported functions and symbols; programs with a TLS implementation of their own, such as those in Go, Rust (rustls) and Java; BIO_f_ssl(3) and SSL_sendfile(3); kernel TLS; 32-bit programs.`,
+The following is not traced: statically linked programs without exported functions and symbols; programs with a TLS implementation of their own, such as those in Go, Rust (rustls) and Java; BIO_f_ssl(3) and SSL_sendfile(3); kernel TLS; 32-bit programs.
+
+sslsnoop shows the latency and the result of each call of OpenSSL, also of calls without data, and of its cryptographic functions. ssllatency shows them as histograms.`,
 	Peers: []string{
 		"-d (BCC: debug output) is --debug, the same as -v.",
 		"Text shows data on one line, after the other columns, with non-printable characters escaped; BCC prints it unescaped on several lines.",
