@@ -34,6 +34,7 @@ const (
 	bpfVarEventType           = "event_type"
 	bpfVarEventWakeupNs       = "event_wakeup_ns"
 	bpfVarLocalPidns          = "local_pidns"
+	bpfVarObserving           = "observing"
 	bpfVarReturnFormType      = "return_form_type"
 	bpfVarTargByCgroupMap     = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap      = "targ_by_mntns_map"
@@ -123,6 +124,7 @@ type bpfVariableSpecs struct {
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing         *ebpf.VariableSpec `ebpf:"observing"`
 	ReturnFormType    *ebpf.VariableSpec `ebpf:"return_form_type"`
 	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -188,6 +190,7 @@ type bpfVariables struct {
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	Observing         *ebpf.Variable `ebpf:"observing"`
 	ReturnFormType    *ebpf.Variable `ebpf:"return_form_type"`
 	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
