@@ -159,7 +159,7 @@ type group struct {
 
 // groups returns all flags of a command line, the tool's own first.
 func (l *line) groups() ([]group, error) {
-	src, err := l.tool.source()
+	src, err := l.tool.Source()
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func isCommon(options any) bool { _, ok := options.(*common); return ok }
 
 // describeOutput sets the help of --output for sources with further formats.
 func (l *line) describeOutput(set *flags.Set) {
-	src, err := l.tool.source()
+	src, err := l.tool.Source()
 	if err != nil {
 		return
 	}

@@ -153,8 +153,8 @@ func Define[O any](s Spec, defaults O, build func(*O, *Env) (Source, error)) *To
 	}}
 }
 
-// source returns a source with default options, for documentation and checks.
-func (t *Tool) source() (Source, error) {
+// Source returns a source with default options, for documentation and checks.
+func (t *Tool) Source() (Source, error) {
 	_, build := t.build()
 	src, err := build(newEnv())
 	if err != nil {

@@ -176,9 +176,9 @@ func TestExits(t *testing.T) {
 			t.Parallel()
 			test := func(s *subject) { s.checkExit(exit) }
 			if name == "SIGKILL" {
-				eachBuffer(t, test)
+				eachBuffer(t, representatives(t), test)
 			} else {
-				eachTool(t, test)
+				eachTool(t, representatives(t), test)
 			}
 		})
 	}

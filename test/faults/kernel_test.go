@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/corescope/corescope/internal/tooltest"
+	"github.com/corescope/corescope/tools"
 )
 
 const kernelBTF = "/sys/kernel/btf"
@@ -34,16 +35,16 @@ func TestNoBTF(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("none", func(t *testing.T) {
-		eachTool(t, func(s *subject) {
+		eachTool(t, representatives(t), func(s *subject) {
 			r := s.command().alone(hide(kernelBTF)).start(s)
 			r.checkFailure(s, 4, "BTF", "--btf", "CORESCOPE_BTF")
 		})
 	})
 	t.Run("flag", func(t *testing.T) {
-		eachTool(t, func(s *subject) { s.worksWithBTF(s.command("--btf", file).alone(hide(kernelBTF))) })
+		eachTool(t, tools.All(), func(s *subject) { s.worksWithBTF(s.command("--btf", file).alone(hide(kernelBTF))) })
 	})
 	t.Run("environment", func(t *testing.T) {
-		eachTool(t, func(s *subject) {
+		eachTool(t, representatives(t), func(s *subject) {
 			r := s.command().alone(hide(kernelBTF))
 			r.Env = append(os.Environ(), "CORESCOPE_BTF="+file)
 			s.worksWithBTF(r)
@@ -99,7 +100,7 @@ func TestTracefs(t *testing.T) {
 			if _, err := os.Stat("/sys/kernel/tracing"); err != nil {
 				t.Skipf("tracefs is not mounted: %v", err)
 			}
-			eachTool(t, func(s *subject) {
+			eachTool(t, ownStart(t), func(s *subject) {
 				r := s.command().alone(script)
 				if tooltest.NeedsTracefs(s, s.tool) {
 					r.start(s).checkFailure(s, 4, "/sys/kernel/tracing")

@@ -70,7 +70,7 @@ func TestMemory(t *testing.T) {
 	const parts = 4
 	var refused atomic.Int32
 	t.Run("each", func(t *testing.T) {
-		eachTool(t, func(s *subject) {
+		eachTool(t, ownStart(t), func(s *subject) {
 			use := s.usage()
 			for part := 1; part < parts; part++ {
 				m := newMemory(s, fmt.Sprintf("faults-%d-%d", s.pid, part))

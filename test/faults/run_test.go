@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	// Most of the time the tests wait, in TestTasks for one another.
+	// The tools of TestTasks wait for one another. slots limits the others.
 	flag.Set("test.parallel", strconv.Itoa(max(20, len(tools.All()))))
 	os.Exit(withBinary(m.Run))
 }

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspended is the minimum time for which the tool is suspended.
-const suspended = 10 * time.Second
+// suspended is the minimum time for which the tool is suspended: longer than its intervals, and than
+// the one at which it reports lost events.
+const suspended = 3 * time.Second
 
-// TestSuspended suspends the tool (SIGSTOP) for ten seconds while more events happen than the
+// TestSuspended suspends the tool (SIGSTOP) for some seconds while more events happen than the
 // buffers hold, and resumes it. Events that found the buffer full are counted as lost.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
-	eachBuffer(t, func(s *subject) {
+	test := func(s *subject) {
 		r := s.command().start(s).await(s)
 		all := s.usual()
 		r.signal(s, unix.SIGSTOP)
@@ -28,7 +29,9 @@ func TestSuspended(t *testing.T) {
 		all.add(s.usual())
 		r.stop(s).judge(s, all)
 		s.checkStorm(r)
-	})
+	}
+	eachTool(t, with(sending(t, true), representatives(t)), test)
+	eachPerf(t, representatives(t), test)
 }
 
 // checkStorm fails the test if no event of a storm was lost although the buffers are too small, or
@@ -44,7 +47,7 @@ func (s *subject) checkStorm(r *run) {
 // hold, and then reads a few KiB per millisecond.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	eachTool(t, func(s *subject) {
+	eachTool(t, representatives(t), func(s *subject) {
 		slow := &slowly{stuck: make(chan struct{}), begin: make(chan struct{})}
 		r := s.command().startReading(s, slow.reader).await(s)
 		close(slow.stuck)
@@ -82,7 +85,7 @@ func (s *slowly) Read(b []byte) (int, error) {
 // later SIGINT ends it.
 func TestStuckReader(t *testing.T) {
 	t.Parallel()
-	eachTool(t, func(s *subject) {
+	eachTool(t, representatives(t), func(s *subject) {
 		slow := &slowly{stuck: make(chan struct{}), begin: make(chan struct{})}
 		r := s.command().startReading(s, slow.reader).await(s)
 		h := heldBy(s, r.Process.Pid)
@@ -108,18 +111,21 @@ func TestStuckReader(t *testing.T) {
 	})
 }
 
-// TestStorm reads at full speed while more events happen than the buffers hold.
+// TestStorm reads at full speed while more events happen than the buffers hold. TestSuspended does
+// the same with the tools that send events, and loses some of them.
 func TestStorm(t *testing.T) {
-	eachBuffer(t, func(s *subject) {
+	test := func(s *subject) {
 		r := s.command().start(s).await(s)
 		all := s.storms()
 		r.stop(s).judge(s, all)
-	})
+	}
+	eachTool(t, with(sending(t, false), representatives(t)), test)
+	eachPerf(t, representatives(t), test)
 }
 
 // TestOutputFull writes to a full device.
 func TestOutputFull(t *testing.T) {
-	eachTool(t, func(s *subject) {
+	eachTool(t, representatives(t), func(s *subject) {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		if err != nil {
 			s.Skip(err)
@@ -138,7 +144,7 @@ func TestOutputFull(t *testing.T) {
 // TestOutputClosed starts the tool without standard output. Rows must not be written to another
 // file, map or program that got descriptor 1.
 func TestOutputClosed(t *testing.T) {
-	eachTool(t, func(s *subject) {
+	eachTool(t, representatives(t), func(s *subject) {
 		r := s.command("--duration", "300ms").within("exec >&-").start(s)
 		if state := r.end(s); state.ExitCode() != 0 && state.ExitCode() != 1 || r.rows > 0 {
 			s.Errorf("%v, %d rows: %s", state, r.rows, &r.stderr)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -268,11 +269,11 @@ type subject struct {
 	perf bool // events are sent through perf buffers
 }
 
-// eachTool runs test for all tools in parallel.
-func eachTool(t *testing.T, test func(s *subject)) {
+// eachTool runs test for these tools in parallel.
+func eachTool(t *testing.T, of []*tool.Tool, test func(s *subject)) {
 	t.Helper()
 	skipShort(t)
-	for _, tl := range tools.All() {
+	for _, tl := range of {
 		each(t, tl.Name, tl, false, test)
 	}
 }
@@ -287,10 +288,17 @@ func skipShort(t *testing.T) {
 }
 
 // eachBuffer is like eachTool, and repeats the test with perf buffers for tools that send events.
-func eachBuffer(t *testing.T, test func(s *subject)) {
+func eachBuffer(t *testing.T, of []*tool.Tool, test func(s *subject)) {
 	t.Helper()
-	eachTool(t, test)
-	for _, tl := range tools.All() {
+	eachTool(t, of, test)
+	eachPerf(t, of, test)
+}
+
+// eachPerf runs test with perf buffers, for those tools that send events.
+func eachPerf(t *testing.T, of []*tool.Tool, test func(s *subject)) {
+	t.Helper()
+	skipShort(t)
+	for _, tl := range of {
 		if sendsEvents(t, tl) {
 			each(t, tl.Name+" perf", tl, true, test)
 		}
@@ -301,9 +309,15 @@ func each(t *testing.T, name string, tl *tool.Tool, perf bool, test func(s *subj
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
+		slots <- struct{}{}
+		defer func() { <-slots }()
 		test(newSubject(t, tl, perf))
 	})
 }
+
+// slots limits how many tools run at the same time: each event of a load also runs the programs of
+// all other tools that are attached, so the cost would grow with the square of their number.
+var slots = make(chan struct{}, max(8, 2*runtime.NumCPU()))
 
 func newSubject(t *testing.T, tl *tool.Tool, perf bool) *subject {
 	t.Helper()
@@ -320,7 +334,7 @@ func newSubject(t *testing.T, tl *tool.Tool, perf bool) *subject {
 	return &subject{t, l, w, tl, perf}
 }
 
-func sendsEvents(t *testing.T, tl *tool.Tool) bool {
+func sendsEvents(t testing.TB, tl *tool.Tool) bool {
 	t.Helper()
 	spec, err := tl.Object()
 	if err != nil {
