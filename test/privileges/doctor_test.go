@@ -114,8 +114,11 @@ func TestDoctorIsRight(t *testing.T) {
 			}
 			for _, s := range got.Tools {
 				t.Run(s.Name, func(t *testing.T) {
-					t.Parallel() // a tool mostly waits for the kernel to attach and detach
-					_, stderr, code := output(t, command(s.Name, "--duration", "1ms"))
+					t.Parallel()
+					stderr, code := "", tool.ExitOK
+					if tt.name != "what it needs" || !s.Runs { // TestEnough runs the tool with that
+						_, stderr, code = output(t, command(s.Name, "--duration", "1ms"))
+					}
 					if s.ExitCode != code || !s.Runs && !matchesReport(stderr, &s) {
 						t.Errorf("doctor reports %+v, %s exited with %d: %s", s, s.Name, code, stderr)
 					}

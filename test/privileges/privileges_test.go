@@ -16,6 +16,7 @@ import (
 
 	machine "github.com/corescope/corescope/internal/doctor"
 	"github.com/corescope/corescope/internal/document"
+	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
@@ -60,11 +61,13 @@ func supported(t *testing.T) []*tool.Tool {
 // A tool with the capabilities that its manual lists reports events.
 func TestEnough(t *testing.T) {
 	needsRoot(t)
-	for _, tl := range supported(t) {
-		for _, c := range cases(t, tl) {
+	all := supported(t)
+	some := tooltest.Representatives(t, all)
+	for _, tl := range all {
+		for _, c := range cases(t, tl, slices.Contains(some, tl)) {
 			t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 				t.Parallel()
-				lines := run(t, c.capabilities, false, func(int) { everything(t) }, c.args...)
+				lines := run(t, c.capabilities, false, func(int) { everything(t, samples(t, tl)) }, c.args...)
 				if i := slices.IndexFunc(lines, isMine); i < 0 && !isQuiet(t, tl) {
 					t.Errorf("with %v no row of this process in %d lines", c.capabilities, len(lines))
 				}
@@ -83,22 +86,24 @@ type useCase struct {
 }
 
 // cases returns a plain run of the tool, and runs with options that need more capabilities, or that
-// need something after capabilities were dropped.
-func cases(t *testing.T, tl *tool.Tool) []useCase {
+// need something after capabilities were dropped. Capabilities for options that are the same for all
+// tools are tested with representatives only.
+func cases(t *testing.T, tl *tool.Tool, isRepresentative bool) []useCase {
 	t.Helper()
 	facts, err := tl.Facts()
 	if err != nil {
 		t.Fatal(err)
 	}
 	needs := needs(tl)
-	all := []useCase{
-		{[]string{tl.Name}, needs},
-		{[]string{tl.Name, "--stats"}, needs | system.Set(system.CapSysAdmin)},
+	all := []useCase{{[]string{tl.Name}, needs}}
+	if isRepresentative {
+		all = append(all, useCase{[]string{tl.Name, "--stats"}, needs | system.Set(system.CapSysAdmin)})
 	}
 	if facts.Kind == "event" {
-		all = append(all,
-			useCase{[]string{tl.Name, "--columns", "all"}, needs},
-			useCase{[]string{tl.Name, "--perf-buffer"}, needs | perfNeeds()})
+		all = append(all, useCase{[]string{tl.Name, "--columns", "all"}, needs})
+		if isRepresentative {
+			all = append(all, useCase{[]string{tl.Name, "--perf-buffer"}, needs | perfNeeds()})
+		}
 	}
 	for _, flag := range []string{"active", "containers"} {
 		if hasFlag(facts, flag) {
@@ -173,6 +178,14 @@ func isList(t *testing.T, tl *tool.Tool) bool {
 	return len(facts(t, tl).Hooks) == 0
 }
 
+// samples reports whether a tool observes CPUs at intervals.
+func samples(t *testing.T, tl *tool.Tool) bool {
+	t.Helper()
+	return slices.ContainsFunc(facts(t, tl).Hooks, func(h probe.Hook) bool {
+		return slices.ContainsFunc(h.Variants, func(v probe.Variant) bool { return v.Kind == "perf" })
+	})
+}
+
 func facts(t *testing.T, tl *tool.Tool) *document.Tool {
 	t.Helper()
 	f, err := tl.Facts()
@@ -206,6 +219,7 @@ func TestOneFewer(t *testing.T) {
 				continue // CAP_SYS_ADMIN includes the others
 			}
 			t.Run(fmt.Sprint(tl.Name, " without ", c), func(t *testing.T) {
+				t.Parallel()
 				fewer := tl.Needs() &^ system.Set(c)
 				cmd := program(t.Context(), fewer, false, tl.Name, "--duration", "1ms")
 				var stderr bytes.Buffer
@@ -235,7 +249,9 @@ func TestGivenUp(t *testing.T) {
 		left = system.Set(system.CapBPF)
 	}
 	names := left | system.Set(system.CapDACReadSearch)
-	for _, tl := range supported(t) {
+	all := supported(t)
+	some := tooltest.Representatives(t, all)
+	for _, tl := range all {
 		facts := facts(t, tl)
 		if isList(t, tl) {
 			continue
@@ -246,14 +262,17 @@ func TestGivenUp(t *testing.T) {
 		}
 		t.Run(tl.Name, func(t *testing.T) {
 			t.Parallel()
-			run(t, needs(tl), false, func(pid int) { judge(t, pid, left|facts.Keep&tl.Needs()) }, tl.Name)
-			left := left | facts.Keep
+			own := left | facts.Keep
 			if tl.Name == "oomkill" { // JSON has the names of cgroups by default
-				left |= names
+				own |= names
 			}
-			run(t, 0, true, func(pid int) { judge(t, pid, left) }, tl.Name)
+			run(t, 0, true, func(pid int) { judge(t, pid, own) }, tl.Name)
+			if !slices.Contains(some, tl) {
+				return // users, buffers and columns of containers are the same for all tools
+			}
+			run(t, needs(tl), false, func(pid int) { judge(t, pid, left|facts.Keep&tl.Needs()) }, tl.Name)
 			if facts.Kind == "event" {
-				perf := left | system.Set(system.CapPerfmon, system.CapIPCLock) | perfNeeds()
+				perf := own | system.Set(system.CapPerfmon, system.CapIPCLock) | perfNeeds()
 				run(t, 0, true, func(pid int) { judge(t, pid, perf) }, tl.Name, "--perf-buffer")
 			}
 			if facts.Kind == "event" || hasFlag(facts, "containers") {
