@@ -45,9 +45,9 @@ $fixed "$bpf2go" -cc clang-19 -strip llvm-strip-19 \
 # without sections that only linkers need.
 for object in bpf_*_bpfel.o; do
 	llvm-objcopy-19 -R .rel.BTF -R .rel.BTF.ext -R .llvm_addrsig "$object"
-	go -C "$root" run ./scripts/slimbtf "$PWD/$object"
-	gzip -9n "$object"
 done
+go -C "$root" run ./scripts/slimbtf "$PWD"/bpf_*_bpfel.o
+gzip -9n bpf_*_bpfel.o
 for code in bpf_*_bpfel.go; do
 	sed -i -e '/^\t"bytes"$/d' \
 		-e 's|^\t"github.com/cilium/ebpf"$|&\n\t"github.com/corescope/corescope/internal/tool"|' \

@@ -145,7 +145,7 @@ END
 code=0
 env -i HOME=/root TERM="${TERM:-dumb}" LANG=C.UTF-8 CI="${CI:-}" \
 	PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-	GOTOOLCHAIN=local GOMODCACHE=/root/.cache/go-mod \
+	GOTOOLCHAIN=local GOFLAGS=-trimpath GOMODCACHE=/root/.cache/go-mod \
 	${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} ${GOPROXY:+GOPROXY="$GOPROXY"} \
 	unshare --mount --propagation private sh "$work/enter" "$root" "$cache/root-cache" \
 	scripts/fresh-machine.sh --inside "$@" || code=$?

@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 # Services can run without HOME, which go needs for its caches.
 export HOME="${HOME:-${TMPDIR:-/tmp}/corescope-home}"
 export CGO_ENABLED=0
+# As in make: objects in the build cache do not depend on the directory, and are compiled once.
+export GOFLAGS="-trimpath ${GOFLAGS:-}"
 
 unformatted=$(gofmt -l .)
 if [ -n "$unformatted" ]; then
