@@ -36,6 +36,7 @@ import (
 	"github.com/corescope/corescope/tools/files"
 	"github.com/corescope/corescope/tools/filetop"
 	"github.com/corescope/corescope/tools/fsdist"
+	"github.com/corescope/corescope/tools/fsnotifysnoop"
 	"github.com/corescope/corescope/tools/fsslower"
 	"github.com/corescope/corescope/tools/funccount"
 	"github.com/corescope/corescope/tools/funclatency"
@@ -61,6 +62,7 @@ import (
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/pidpersec"
 	"github.com/corescope/corescope/tools/profile"
+	"github.com/corescope/corescope/tools/readahead"
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/runqlen"
 	"github.com/corescope/corescope/tools/runqslower"
@@ -99,6 +101,7 @@ import (
 	"github.com/corescope/corescope/tools/trace"
 	"github.com/corescope/corescope/tools/undump"
 	"github.com/corescope/corescope/tools/vfsstat"
+	"github.com/corescope/corescope/tools/virtiostat"
 	"github.com/corescope/corescope/tools/wakeuptime"
 	"github.com/corescope/corescope/tools/wqlat"
 	"github.com/corescope/corescope/tools/writeback"
@@ -140,6 +143,7 @@ func All() []*tool.Tool {
 		files.Tool,
 		filetop.Tool,
 		fsdist.Tool,
+		fsnotifysnoop.Tool,
 		fsslower.Tool,
 		funccount.Tool,
 		funclatency.Tool,
@@ -165,6 +169,7 @@ func All() []*tool.Tool {
 		opensnoop.Tool,
 		pidpersec.Tool,
 		profile.Tool,
+		readahead.Tool,
 		runqlat.Tool,
 		runqlen.Tool,
 		runqslower.Tool,
@@ -203,6 +208,7 @@ func All() []*tool.Tool {
 		trace.Tool,
 		undump.Tool,
 		vfsstat.Tool,
+		virtiostat.Tool,
 		wakeuptime.Tool,
 		wqlat.Tool,
 		writeback.Tool,

@@ -39,6 +39,16 @@ func fileWorkloads() map[string]workload {
 		"filelife": {
 			place: missingTraced, job: "create", n: 500, storm: "create", storms: 60_000, args: byPID(),
 		},
+		"fsnotifysnoop": {
+			place: noFunctions, job: "nothing", storm: "nothing", args: byPID(),
+		},
+		"readahead": {
+			place: noFunctions, job: "nothing", storm: "nothing", args: byPID(),
+		},
+		"virtiostat": {
+			place: noFunctions, job: "nothing", storm: "nothing", machine: true, column: "in_sgs",
+			args: func(*load) []string { return nil },
+		},
 		"mountsnoop": {
 			place: missing, job: "unmount", n: 500, storm: "unmount", storms: 60_000, args: byPID(),
 		},

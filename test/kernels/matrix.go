@@ -75,6 +75,7 @@ var toolNeeds = map[string]needs{
 	"biolatpcts":  {modules: []string{"loop"}},
 	"biopattern":  {modules: []string{"loop"}},
 	"bitesize":    {modules: []string{"loop"}},
+	"readahead":   {modules: []string{"loop"}},
 	"mdflush":     {modules: []string{"loop", "md_mod", "raid0"}},
 	"biotop":      {modules: []string{"loop"}},
 	"cachestat":   {modules: []string{"loop"}},

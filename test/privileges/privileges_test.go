@@ -155,9 +155,9 @@ func memlock() bool {
 func isQuiet(t *testing.T, tl *tool.Tool) bool {
 	t.Helper()
 	quiet := []string{
-		"bpftop", "compactsnoop", "criticalstat", "dnssnoop", "drsnoop", "filegone", "fsslower", "futexctn", "hardirqs", "klockstat",
-		"mdflush", "mountsnoop", "numamove", "numasched", "oomkill", "runqslower", "setuids", "shmsnoop", "sofdsnoop", "softirqslower",
-		"syncsnoop", "tcpcong", "tcpdrop", "tcpretrans", "undump", "wqlat", "writeback",
+		"bpftop", "compactsnoop", "criticalstat", "dnssnoop", "drsnoop", "filegone", "fsnotifysnoop", "fsslower", "futexctn", "hardirqs", "klockstat",
+		"mdflush", "mountsnoop", "numamove", "numasched", "oomkill", "readahead", "runqslower", "setuids", "shmsnoop", "sofdsnoop", "softirqslower",
+		"syncsnoop", "tcpcong", "tcpdrop", "tcpretrans", "undump", "virtiostat", "wqlat", "writeback",
 	}
 	if slices.Contains(quiet, tl.Name) || isList(t, tl) {
 		return true
