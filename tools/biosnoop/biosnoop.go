@@ -26,7 +26,7 @@ type event struct {
 	value.Task
 	Sector    uint64            `json:"sector" col:"SECTOR,width=10" help:"first sector on the disk, in units of 512 bytes"`
 	Bytes     uint64            `json:"bytes" col:"BYTES,width=7" help:"bytes read, written or discarded"`
-	QueueNs   value.Nanoseconds `json:"queue_ns" col:"QUE(ms),width=7,right" help:"time from insertion into the I/O scheduler's queue to the last issue, 0 if never inserted, CLOCK_MONOTONIC; text shows ms"`
+	QueueNs   value.Span        `json:"queue_ns" col:"QUE(ms),width=7,right" help:"time from insertion into the I/O scheduler's queue to the last issue, CLOCK_MONOTONIC; absent if the request was never inserted; text shows ms"`
 	LatencyNs value.Nanoseconds `json:"latency_ns" col:"LAT(ms),width=7,right" help:"time from the last issue to the driver to completion, CLOCK_MONOTONIC; text shows ms"`
 	Dev       uint32
 	Part      uint32

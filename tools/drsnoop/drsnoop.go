@@ -25,15 +25,16 @@ type event struct {
 	Duration  value.Nanoseconds `json:"duration_ns" col:"LAT(ms),width=8,right" help:"time from the start to the end of the reclaim (CLOCK_MONOTONIC), during which the task waited; text shows milliseconds" btf:"duration_ns"`
 	Reclaimed uint64            `json:"reclaimed_pages" col:"PAGES,width=8,right" help:"pages that the reclaim freed, as returned by the kernel"`
 	Free      uint64
-	Order     int32  `json:"order" col:"ORDER,width=5,right" help:"the allocation was for 2^order contiguous pages; 0 for the reclaim of a cgroup"`
+	Exponent  int32  `btf:"order"`
 	Number    uint32 `btf:"kind"`
 }
 
 type row struct {
 	event
 	source.Elapsed
-	Kind      value.Name `json:"kind" col:"KIND,width=6" help:"system if the machine was short of memory, cgroup if a cgroup reached its limit (memory.max, memory.high, memory.reclaim)"`
-	FreeBytes value.Size `json:"free_bytes" col:"FREE(KB),width=12,right,need=want_free" help:"free memory of the machine at the start of the reclaim, as the kernel counts it in nr_free_pages of /proc/vmstat; 0 in kernels without CONFIG_MEMCG"`
+	Kind      value.Name    `json:"kind" col:"KIND,width=6" help:"system if the machine was short of memory, cgroup if a cgroup reached its limit (memory.max, memory.high, memory.reclaim)"`
+	Order     value.Integer `json:"order" col:"ORDER,width=5,right" help:"the allocation was for 2^order contiguous pages; absent for the reclaim of a cgroup"`
+	FreeBytes value.Offset  `json:"free_bytes" col:"FREE(KB),width=12,right,need=want_free" help:"free memory of the machine at the start of the reclaim, as the kernel counts it in nr_free_pages of /proc/vmstat; absent in kernels without CONFIG_MEMCG"`
 
 	page uint64
 }
@@ -41,7 +42,8 @@ type row struct {
 // Decode names the kind, and converts pages to bytes.
 func (r *row) Decode([]byte) error {
 	r.Kind = map[bpfReclaimKind]value.Name{bpfReclaimKindRECLAIM_SYSTEM: "system", bpfReclaimKindRECLAIM_CGROUP: "cgroup"}[bpfReclaimKind(r.Number)]
-	r.FreeBytes = value.Size(r.Free * r.page)
+	r.Order = value.Integer{N: int64(r.Exponent), Given: bpfReclaimKind(r.Number) == bpfReclaimKindRECLAIM_SYSTEM}
+	r.FreeBytes.Count = value.Count{N: r.Free * r.page, Given: r.Free > 0}
 	return nil
 }
 

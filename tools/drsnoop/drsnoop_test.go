@@ -85,6 +85,9 @@ func TestCgroup(t *testing.T) {
 		if row.Str("kind") != "cgroup" || row.Str("comm") == "" || row.Num("duration_ns") <= 0 {
 			t.Fatalf("row %v", row)
 		}
+		if row.Has("order") != (row.Str("kind") == "system") {
+			t.Errorf("row %v, want order only for the kind system", row)
+		}
 		// Memory changes meanwhile, but not by orders of magnitude.
 		if free := row.Num("free_bytes"); free < float64(before)/4 || free > float64(before)*4 {
 			t.Fatalf("free memory is %v, MemFree was %d", free, before)
