@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -175,17 +177,23 @@ func currentTask(t testing.TB) (address uint64) {
 	return address
 }
 
-// NewestMap returns the map with this name that was created last. The caller closes it.
-func NewestMap(t testing.TB, name string) (found *ebpf.Map) {
+// OwnMap returns the map with this name that a tool in this process has created last: other processes
+// can run the same tool. The caller closes it.
+func OwnMap(t testing.TB, name string) (found *ebpf.Map) {
 	t.Helper()
-	var err error
-	for id := ebpf.MapID(0); ; {
-		if id, err = ebpf.MapGetNextID(id); err != nil {
-			break
-		}
-		m, err := ebpf.NewMapFromID(id)
-		if errors.Is(err, os.ErrNotExist) {
+	files, err := filepath.Glob("/proc/self/fdinfo/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := -1
+	for _, file := range files {
+		id := mapID(file)
+		if id <= newest {
 			continue
+		}
+		m, err := ebpf.NewMapFromID(ebpf.MapID(id))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // closed in the meantime
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -194,15 +202,28 @@ func NewestMap(t testing.TB, name string) (found *ebpf.Map) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Name == name {
-			found.Close()
-			found = m
+		if info.Name != name {
+			m.Close()
 			continue
 		}
-		m.Close()
+		found.Close()
+		found, newest = m, id
 	}
-	if found == nil || !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("find map %s: %v", name, err)
+	if found == nil {
+		t.Fatalf("no map %s in this process", name)
 	}
 	return found
+}
+
+// mapID returns the ID of the map that a file descriptor refers to, given its file in fdinfo, or -1.
+func mapID(fdinfo string) int {
+	text, _ := os.ReadFile(fdinfo) // the descriptor may have been closed
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "map_id:"); ok {
+			if id, err := strconv.Atoi(strings.TrimSpace(value)); err == nil {
+				return id
+			}
+		}
+	}
+	return -1
 }

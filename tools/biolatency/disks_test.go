@@ -178,23 +178,11 @@ func TestEntries(t *testing.T) {
 }
 
 // entries returns the number of entries of the map.
-func entries(t testing.TB, name string) (n int) {
+func entries(t testing.TB, name string) int {
 	t.Helper()
-	for id := ebpf.MapID(0); ; {
-		next, err := ebpf.MapGetNextID(id)
-		if err != nil {
-			return n
-		}
-		id = next
-		m, err := ebpf.NewMapFromID(id)
-		if err != nil {
-			continue // unloaded in the meantime
-		}
-		if info, err := m.Info(); err == nil && info.Name == name {
-			n += count(m)
-		}
-		m.Close()
-	}
+	m := tooltest.OwnMap(t, name)
+	defer m.Close()
+	return count(m)
 }
 
 func count(m *ebpf.Map) (n int) {

@@ -41,7 +41,7 @@ func TestMove(t *testing.T) {
 		}
 		res := tooltest.JSON(t, Tool, append(attach, "--tid", strconv.Itoa(w.PID)), func() {
 			wake()
-			nodes := tooltest.NewestMap(t, "task_nodes")
+			nodes := tooltest.OwnMap(t, "task_nodes")
 			defer nodes.Close()
 			var noted uint32
 			if err := nodes.Lookup(uint32(w.PID), &noted); err != nil || int(noted) != here+1 {
@@ -70,7 +70,7 @@ func TestExit(t *testing.T) {
 	var noted uint32
 	tooltest.JSONUndisturbed(t, Tool, nil, func() {
 		w := schedtest.Start(t, schedtest.CPUs(t)[0], nil)
-		nodes := tooltest.NewestMap(t, "task_nodes")
+		nodes := tooltest.OwnMap(t, "task_nodes")
 		defer nodes.Close()
 		if err := nodes.Lookup(uint32(w.PID), &noted); err != nil || noted == 0 {
 			t.Errorf("the noted node of a thread plus 1 is %d, %v", noted, err)

@@ -47,7 +47,7 @@ func TestThreads(t *testing.T) {
 // leftBehind lists the time stamps of threads that have exited.
 func leftBehind(t *testing.T) (left []uint32) {
 	t.Helper()
-	m := tooltest.NewestMap(t, "sched_waits")
+	m := tooltest.OwnMap(t, "sched_waits")
 	defer m.Close()
 	for _, tid := range stamped(t, m) {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d", tid)); err == nil {

@@ -109,26 +109,11 @@ func connsLeft(t testing.TB) (n int) {
 }
 
 // conns counts the map entries whose owner is this process.
-func conns(t testing.TB) (n int) {
+func conns(t testing.TB) int {
 	t.Helper()
-	for id := ebpf.MapID(0); ; {
-		next, err := ebpf.MapGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			return n
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		id = next
-		m, err := ebpf.NewMapFromID(id)
-		if err != nil {
-			continue // removed in the meantime
-		}
-		if info, err := m.Info(); err == nil && info.Name == "conns" {
-			n += owned(t, m)
-		}
-		m.Close()
-	}
+	m := tooltest.OwnMap(t, "conns")
+	defer m.Close()
+	return owned(t, m)
 }
 
 func owned(t testing.TB, m *ebpf.Map) (n int) {
