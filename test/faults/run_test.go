@@ -217,6 +217,9 @@ func (r *run) end(t testing.TB) *os.ProcessState {
 		t.Fatalf("%q does not exit: %s", r.Args, &r.stderr)
 	}
 	if r.ProcessState == nil {
+		// The output can be closed by the test, and the tool still run.
+		late := time.AfterFunc(deadline, func() { r.Process.Kill() })
+		defer late.Stop()
 		if err := r.Wait(); r.ProcessState == nil {
 			t.Fatal(err)
 		}
