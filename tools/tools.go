@@ -26,6 +26,7 @@ import (
 	"github.com/corescope/corescope/tools/criticalstat"
 	"github.com/corescope/corescope/tools/dcsnoop"
 	"github.com/corescope/corescope/tools/dcstat"
+	"github.com/corescope/corescope/tools/deadlock"
 	"github.com/corescope/corescope/tools/dirtop"
 	"github.com/corescope/corescope/tools/dnssnoop"
 	"github.com/corescope/corescope/tools/drsnoop"
@@ -133,6 +134,7 @@ func All() []*tool.Tool {
 		criticalstat.Tool,
 		dcsnoop.Tool,
 		dcstat.Tool,
+		deadlock.Tool,
 		dirtop.Tool,
 		dnssnoop.Tool,
 		drsnoop.Tool,

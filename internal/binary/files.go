@@ -3,6 +3,7 @@ package binary
 import (
 	"path"
 	"slices"
+	"strings"
 )
 
 // Files selects the files that uprobes are attached to, such as the C library of each process.
@@ -30,10 +31,37 @@ type Files struct {
 	Whole bool
 	// Prefix is the prefix of all function names in these files: "je_" if malloc is je_malloc.
 	Prefix string
+	// Renamed maps symbols to the functions that they stand for. The usual names of these functions
+	// are then ignored.
+	Renamed map[string]string
 }
 
-// Symbol returns the symbol name of a function in these files.
-func (f *Files) Symbol(function string) string { return f.Prefix + function }
+// Symbol returns the symbol name of a function in these files. If there are several, they are joined.
+func (f *Files) Symbol(function string) string {
+	var symbols []string
+	for symbol, of := range f.Renamed {
+		if of == function {
+			symbols = append(symbols, symbol)
+		}
+	}
+	if len(symbols) > 0 {
+		slices.Sort(symbols)
+		return strings.Join(symbols, ", ")
+	}
+	return f.Prefix + function
+}
+
+// Function returns the function of a symbol, and false if the symbol is not that of a function.
+func (f *Files) Function(symbol string) (string, bool) {
+	if function := f.Renamed[symbol]; function != "" {
+		return function, true
+	}
+	function, ok := strings.CutPrefix(symbol, f.Prefix)
+	for _, of := range f.Renamed {
+		ok = ok && of != function
+	}
+	return function, ok
+}
 
 // Processes returns the processes that probes are attached to; 0 means all processes.
 func (f *Files) Processes() []uint32 {

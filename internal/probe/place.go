@@ -85,9 +85,9 @@ func (u *user) sites(p userSection, f *binary.File) ([]site, error) {
 	}
 	var offsets []uint64
 	names := map[uint64]string{}
-	prefix := u.names[p.files].want.Prefix
+	want := &u.names[p.files].want
 	for _, fn := range all {
-		name, ok := strings.CutPrefix(fn.Name, prefix)
+		name, ok := want.Function(fn.Name)
 		if ok && slices.Contains(p.functions, name) && names[fn.Offset] == "" {
 			offsets, names[fn.Offset] = append(offsets, fn.Offset), fn.Name
 		}
@@ -105,7 +105,7 @@ func (u *user) sites(p userSection, f *binary.File) ([]site, error) {
 			u.objects.notify(err)
 			continue
 		}
-		name := strings.TrimPrefix(names[offset], prefix)
+		name, _ := want.Function(names[offset])
 		sites = append(sites, site{offset: offset, cookie: uint64(slices.Index(p.functions, name))})
 	}
 	return sites, nil

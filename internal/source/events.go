@@ -58,6 +58,8 @@ type Events[R any] struct {
 	// Before and After list iterator programs whose events are also rows. Before runs after all
 	// hooks are attached, ahead of "ready"; After runs after all hooks are detached.
 	Before, After []tool.Iterator
+	// End, if set, is called at the end of the run, after the last row.
+	End func() error
 
 	events events
 }
@@ -67,7 +69,7 @@ func (e *Events[R]) Kind() string { return output.KindEvent }
 func (e *Events[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
 	e.events = events{
 		plan: &e.Plan, columns: e.Columns, extra: e.Extra, count: e.Count, bufferBytes: bufferSize(e.BufferBytes),
-		userStacks: e.UserStacks, before: e.Before, after: e.After,
+		userStacks: e.UserStacks, before: e.Before, after: e.After, end: e.End,
 		rows: rows{row: &e.Row, keep: kept(e.Keep, &e.Row), once: keyed(e.Once, &e.Row), headers: e.Headers, widths: e.Widths},
 	}
 	return e.events.describe(env, spec)
@@ -89,6 +91,7 @@ type events struct {
 	bufferBytes    int
 	userStacks     *stacktrace.UserStacks
 	before, after  []tool.Iterator
+	end            func() error
 
 	rows    rows
 	samples uint64
@@ -179,6 +182,11 @@ func (e *events) run(ctx context.Context, s *tool.Session) (err error) {
 	}
 	if err := e.rows.iterate(context.WithoutCancel(ctx), s, e.after); err != nil {
 		return err
+	}
+	if e.end != nil {
+		if err := e.end(); err != nil {
+			return err
+		}
 	}
 	return e.showCounts(s)
 }

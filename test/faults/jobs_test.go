@@ -41,6 +41,7 @@ func jobs() map[string]func(n int, place string) (int, error) {
 		"pin":     func(cpu int, _ string) (int, error) { return 0, pin(cpu) },
 
 		"nothing":      nothing,
+		"inversions":   inversions,
 		"datagram":     datagrams,
 		"two stages":   func(n int, path string) (int, error) { return twice(datagrams(n, path)) },
 		"fsync":        fsyncs,
