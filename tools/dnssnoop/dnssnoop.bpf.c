@@ -9,6 +9,7 @@
 #include "event.bpf.h"
 #include "task.bpf.h"
 #include "dns.bpf.h"
+#include "iovec.bpf.h"
 
 #define MSG_PEEK 2
 #define VECTOR_MAX 8 /* messages of a sendmmsg or recvmmsg that are read */
@@ -99,7 +100,7 @@ struct event {
 
 struct scratch {
 	struct event event;
-	char message[DNS_MAX];
+	struct user_bytes message;
 };
 
 #include "scratch.bpf.h"
@@ -204,39 +205,6 @@ static __always_inline bool may_transfer(__s32 nr)
 	       x32_form(nr, &is_send);
 }
 
-/*
- * The first buffer of a vector; the message, or its beginning, is in it. With TCP, the first buffer
- * can have only the two bytes of the length.
- */
-static __always_inline void read_vector(struct dns_received *m, __u64 iov, bool is_32bit)
-{
-	__u32 iov32[4] = {};
-	__u64 iov64[4] = {};
-	int i;
-
-	if (is_32bit) {
-		bpf_probe_read_user(&iov32, 2 * sizeof(iov32[0]), (const void *)iov);
-		if (iov32[1] == 2 && m->size > 2)
-			bpf_probe_read_user(&iov32[2], 2 * sizeof(iov32[0]),
-					    (const void *)(iov + 2 * sizeof(iov32[0])));
-		iov64[0] = iov32[0];
-		iov64[1] = iov32[1];
-		iov64[2] = iov32[2];
-		iov64[3] = iov32[3];
-	} else {
-		bpf_probe_read_user(&iov64, 2 * sizeof(iov64[0]), (const void *)iov);
-		if (iov64[1] == 2 && m->size > 2)
-			bpf_probe_read_user(&iov64[2], 2 * sizeof(iov64[0]),
-					    (const void *)(iov + 2 * sizeof(iov64[0])));
-	}
-	i = iov64[2] ? 2 : 0;
-	if (i)
-		m->size -= 2;
-	m->message = i ? iov64[2] : iov64[0];
-	if (m->size > (i ? iov64[3] : iov64[1]))
-		m->size = i ? iov64[3] : iov64[1];
-}
-
 /* The port of a struct sockaddr_in or sockaddr_in6, which is at the same offset. */
 static __always_inline void read_server(struct sock_ends *ends, const void *addr)
 {
@@ -255,24 +223,24 @@ static __always_inline void read_server(struct sock_ends *ends, const void *addr
 	}
 }
 
-/* Not inlined, because it is called in a loop. */
-static __noinline int send_message(void *ctx, const struct sock *sk, const struct dns_received *m,
-				   bool is_send)
+/* Not inlined, because it is called in a loop. sender is a struct sockaddr of the task, or 0. */
+static __noinline int send_message(void *ctx, const struct sock *sk, const struct user_data *m,
+				   __u64 sender, bool is_send)
 {
 	struct scratch *s;
-	__u32 size = m->size;
+	int size;
 
 	s = scratch_begin();
 	if (!s)
 		return 0;
 	sock_ends_read(&s->event.ends, sk);
-	if (m->sender)
-		read_server(&s->event.ends, (const void *)m->sender);
+	/* A received address is not filled in for TCP; it is that of the peer for a connected socket. */
+	if (sender && !sock_is_tcp(sk) && (is_send || !s->event.ends.rport))
+		read_server(&s->event.ends, (const void *)sender);
 	if (!ends_wanted(&s->event.ends))
 		goto out;
-	if (size > DNS_MAX)
-		size = DNS_MAX;
-	if (bpf_probe_read_user(s->message, size, (const void *)m->message)) {
+	size = user_data_read(&s->message, m);
+	if (size < 0) {
 		lost_add(unobserved);
 		goto out;
 	}
@@ -282,7 +250,7 @@ static __noinline int send_message(void *ctx, const struct sock *sk, const struc
 	s->event.is_send = is_send;
 	s->event.is_tcp = BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP;
 	barrier_var(size); /* old verifiers lose the bound when the register is spilled */
-	if (size <= DNS_MAX)
+	if (size >= 0 && size <= IOVEC_BYTES)
 		event_send(ctx, s, sizeof(s->event) + size, s->event.task.time_ns);
 out:
 	scratch_end();
@@ -292,20 +260,11 @@ out:
 static __always_inline void handle_msghdr(void *ctx, const struct sock *sk, const struct call *c,
 					  const void *addr, __u32 size)
 {
-	struct dns_received m = { .size = size };
-	struct dns_msghdr32 msg32 = {};
-	struct dns_msghdr msg = {};
+	struct user_data m;
+	__u64 name;
 
-	if (c->is_32bit) {
-		bpf_probe_read_user(&msg32, sizeof(msg32), addr);
-		msg.name = msg32.name;
-		msg.iov = msg32.iov;
-	} else {
-		bpf_probe_read_user(&msg, sizeof(msg), addr);
-	}
-	m.sender = msg.name;
-	read_vector(&m, msg.iov, c->is_32bit);
-	send_message(ctx, sk, &m, c->is_send);
+	name = user_msghdr_read(&m, addr, size, c->is_32bit);
+	send_message(ctx, sk, &m, name, c->is_send);
 }
 
 /* struct mmsghdr is a struct msghdr of 28 or 56 bytes, and the size of the message. */
@@ -364,8 +323,9 @@ static __always_inline bool is_peek(struct pt_regs *regs, __s32 nr, const struct
 
 static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret, bool btf)
 {
-	struct dns_received m = { .size = ret };
+	struct user_data m = { .size = ret };
 	const struct sock *sk;
+	__u64 sender = 0;
 	struct call c;
 	bool compat;
 
@@ -379,22 +339,24 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 	sk = task_dns_sock(sock_call_arg(regs, nr, 0, compat));
 	if (!sk)
 		return 0;
-	m.message = sock_call_arg(regs, nr, 1, compat);
+	m.base = sock_call_arg(regs, nr, 1, compat);
 	if (c.form == FORM_MSGHDRS) {
-		handle_msghdrs(ctx, sk, &c, m.message, ret);
+		handle_msghdrs(ctx, sk, &c, m.base, ret);
 		return 0;
 	}
 	if (c.form == FORM_MSGHDR) {
-		handle_msghdr(ctx, sk, &c, (const void *)m.message, ret);
+		handle_msghdr(ctx, sk, &c, (const void *)m.base, ret);
 		return 0;
 	}
+	m.is_32bit = c.is_32bit;
 	if (c.form == FORM_VECTOR)
-		read_vector(&m, m.message, c.is_32bit);
+		m.count = sock_call_arg(regs, nr, 2, compat);
 	else if (m.size > sock_call_arg(regs, nr, 2, compat)) /* with MSG_TRUNC */
 		m.size = sock_call_arg(regs, nr, 2, compat);
+	m.is_vector = c.form == FORM_VECTOR;
 	if (c.form == FORM_ADDRESSED)
-		m.sender = sock_call_arg(regs, nr, 4, compat);
-	send_message(ctx, sk, &m, c.is_send);
+		sender = sock_call_arg(regs, nr, 4, compat);
+	send_message(ctx, sk, &m, sender, c.is_send);
 	return 0;
 }
 

@@ -47,53 +47,75 @@ type row struct {
 	source.Elapsed
 	Protocol string     `json:"protocol" col:"PROTO,width=5" help:"udp or tcp"`
 	ID       uint16     `json:"id" col:"ID,width=5,right" help:"ID of the message: the same in query and answer"`
-	Name     value.Name `json:"name" col:"NAME,width=30" help:"name of the first question, without the last dot"`
+	Name     name       `json:"name" col:"NAME,width=30" help:"name of the first question in the presentation format (RFC 4343), without the last dot: a dot or backslash inside a label is \\. or \\\\, and a byte that is not printable ASCII is a backslash and three decimal digits"`
 	Type     string     `json:"qtype" col:"TYPE,width=6" help:"type of the question: A, AAAA, PTR, …, or TYPE with a number"`
 	RCode    rcode      `json:"rcode" col:"RCODE,width=8" help:"result in the answer: NOERROR, NXDOMAIN, SERVFAIL, REFUSED, …; absent if no answer was observed"`
 	Latency  value.Span `json:"latency_ns" col:"LAT(ms),width=8,right" help:"time from the return of the system call that sent the query to the return of the one that received the answer (CLOCK_BOOTTIME); absent if one of them was not observed; text shows ms"`
 	Cut      bool       `json:"truncated" col:"TC,width=5" help:"the server has truncated the answer (flag TC); clients then repeat the query over TCP"`
-	Answers  value.List `json:"answers" col:"ANSWERS,width=20" help:"addresses and names (CNAME, PTR) in the answer, of its first 1,024 bytes"`
+	Answers  list       `json:"answers" col:"ANSWERS,width=20" help:"addresses and names (CNAME, PTR) in the answer, of its first 1,024 bytes; names are as in name"`
 
 	queries queries
+	ready   []answered // answers of the last calls that have no row yet
+}
+
+// answered is an answer, with the task and the ends of its query, if that is known.
+type answered struct {
+	query
+	latency value.Span
 }
 
 // Decode matches queries and answers. A query is a row when it is answered; see Next.
 func (r *row) Decode(tail []byte) error {
-	m, ok := parse(body(tail[:min(len(tail), int(r.MessageLen))], r.IsTCP), r.Answers[:0])
-	if !ok || m.Response == r.IsSend {
-		return source.ErrMore
-	}
-	r.Protocol = "udp"
+	q := query{event: r.event, protocol: "udp"}
 	if r.IsTCP {
-		r.Protocol = "tcp"
+		q.protocol = "tcp"
 	}
-	r.ID, r.Name, r.Type = m.ID, m.name, m.qtype
-	r.RCode, r.Latency, r.Cut, r.Answers = rcode{}, value.Span{}, false, r.Answers[:0]
-	if r.IsSend {
-		r.queries.add(query{r.event, r.Protocol, m})
+	for _, b := range messages(tail[:min(len(tail), int(r.MessageLen))], r.IsTCP) {
+		var ok bool
+		if q.message, ok = parse(b); !ok || q.Response == r.IsSend {
+			continue
+		}
+		if r.IsSend {
+			r.queries.add(q)
+		} else {
+			r.ready = append(r.ready, r.queries.answer(q))
+		}
+	}
+	if !r.showReady() {
 		return source.ErrMore
-	}
-	r.RCode, r.Cut, r.Answers = rcode{m.RCode, true}, m.Truncated, m.answers
-	if q, ok := r.queries.take(r.Sock, m.ID); ok {
-		at := r.Time
-		r.Latency.Nanoseconds = value.Nanoseconds(max(at, q.Time+1) - q.Time)
-		r.Task, r.Ends = q.Task, q.Ends
-		r.Time = at
 	}
 	return nil
 }
 
-// Next shows queries that have no answer after unansweredAfter, were sent again, or are open at the
-// end.
-func (r *row) Next(end bool) bool {
-	now, err := system.BootNow()
-	q, ok := r.queries.next(value.Time(now), end || err != nil)
-	if !ok {
+func (r *row) showReady() bool {
+	if len(r.ready) == 0 {
 		return false
 	}
-	r.event, r.Protocol, r.ID, r.Name, r.Type = q.event, q.protocol, q.ID, q.name, q.qtype
-	r.RCode, r.Latency, r.Cut, r.Answers = rcode{}, value.Span{}, false, r.Answers[:0]
+	a := r.ready[0]
+	r.ready = r.ready[1:]
+	r.show(&a.query)
+	r.RCode, r.Latency, r.Cut, r.Answers.List = rcode{a.RCode, true}, a.latency, a.Truncated, a.answers
 	return true
+}
+
+// show sets the row to a query without an answer.
+func (r *row) show(q *query) {
+	r.event, r.Protocol, r.ID, r.Name, r.Type = q.event, q.protocol, q.ID, q.name, q.qtype
+	r.RCode, r.Latency, r.Cut, r.Answers.List = rcode{}, value.Span{}, false, nil
+}
+
+// Next shows further answers of a call, and queries that have no answer after unansweredAfter, were
+// sent again, or are open at the end.
+func (r *row) Next(end bool) bool {
+	if r.showReady() {
+		return true
+	}
+	now, err := system.BootNow()
+	q, ok := r.queries.next(value.Time(now), end || err != nil)
+	if ok {
+		r.show(&q)
+	}
+	return ok
 }
 
 // Tool is the definition of dnssnoop.
@@ -107,7 +129,7 @@ A query has a row when its answer is received. A query without an answer has a r
 
 Messages are read from the memory of tasks, at the end of the system calls read, readv, recvfrom, recvmsg, recvmmsg, write, writev, sendto, sendmsg and sendmmsg on UDP and TCP sockets, also of 32-bit and x32 tasks. The program runs at the end of every system call and returns immediately for others. The server is the peer of the socket, or the address that the call contains.
 
-The following is not traced: queries over TLS, HTTPS and QUIC, and by io_uring; answers received on a socket that is not connected if the task does not request the address of the sender; over TCP, messages that are transferred in several parts, or together in one call (except the first); messages from the ninth on in one sendmmsg or recvmmsg, which are counted as lost (map_full). Messages in memory that cannot be read are counted as unobserved.`,
+The following is not traced: queries over TLS, HTTPS and QUIC, and by io_uring; answers received on a socket that is not connected if the task does not request the address of the sender; over TCP, messages that are transferred in several parts, and those that follow the first 1,024 bytes of one call; messages from the ninth on in one sendmmsg or recvmmsg, which are counted as lost (map_full). A message can be in several buffers (struct iovec). Messages in memory that cannot be read, or in more than 8 buffers, are counted as lost (unobserved).`,
 	Peers: []string{
 		"There is no such tool in libbpf-tools and BCC; gethostlatency traces functions of libc.",
 	},

@@ -39,8 +39,10 @@ func reply(asked []byte) ([]byte, error) {
 		return nil, err
 	}
 	q, err := p.Question()
-	if err != nil {
-		return nil, err
+	if err != nil { // a name that dnsmessage refuses: an answer without records
+		answer := bytes.Clone(asked)
+		answer[2] |= 0x80
+		return answer, nil
 	}
 	m := dnsmessage.Message{Header: dnsmessage.Header{ID: h.ID, Response: true}, Questions: []dnsmessage.Question{q}}
 	if strings.HasPrefix(q.Name.String(), "slow.") {
@@ -76,7 +78,7 @@ func serve(conn net.PacketConn) {
 	}
 }
 
-// serveTCP answers one query on each connection.
+// serveTCP answers the queries on each connection.
 func serveTCP(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -84,15 +86,27 @@ func serveTCP(l net.Listener) {
 			return
 		}
 		var size uint16
-		if binary.Read(c, binary.BigEndian, &size) == nil {
+		for binary.Read(c, binary.BigEndian, &size) == nil {
 			query := make([]byte, size)
-			if _, err := io.ReadFull(c, query); err == nil {
-				answer, _ := reply(query)
-				c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...))
+			if _, err := io.ReadFull(c, query); err != nil {
+				break
 			}
+			answer, _ := reply(query)
+			c.Write(append(length(answer), answer...))
 		}
 		c.Close()
 	}
+}
+
+// length returns what precedes a message with TCP.
+func length(m []byte) []byte { return binary.BigEndian.AppendUint16(nil, uint16(len(m))) }
+
+// parts splits a message into buffers of n bytes, the last of which is longer.
+func parts(b []byte, n, count int) (all [][]byte) {
+	for range count - 1 {
+		all, b = append(all, b[:n]), b[n:]
+	}
+	return append(all, b)
 }
 
 // ask returns a query for the IPv4 address.
@@ -175,6 +189,30 @@ func ways() map[string]func(fd int, q []byte) error {
 			}
 			return errors.Join(err, sent)
 		},
+		"sendmsgparts": func(fd int, q []byte) error {
+			_, sent := unix.SendmsgBuffers(fd, parts(q, 7, 3), nil, server(), 0)
+			_, _, _, _, received := unix.RecvmsgBuffers(fd, parts(buf, 15, 3), nil, 0)
+			return errors.Join(sent, received)
+		},
+		"writevparts": func(fd int, q []byte) error {
+			err := unix.Connect(fd, server())
+			_, sent := unix.Writev(fd, parts(q, 1, 8))
+			_, received := unix.Readv(fd, parts(buf, 1, 8))
+			return errors.Join(err, sent, received)
+		},
+		"toomanyparts": func(fd int, q []byte) error {
+			err := unix.Connect(fd, server())
+			_, sent := unix.Writev(fd, parts(q, 1, 9))
+			_, received := unix.Read(fd, buf)
+			return errors.Join(err, sent, received)
+		},
+		"dotXnulY": func(fd int, q []byte) error {
+			copy(q[bytes.IndexByte(q, 'X'):], ".")
+			copy(q[bytes.IndexByte(q, 'Y'):], "\x00")
+			err := unix.Sendto(fd, q, 0, server())
+			_, _, received := unix.Recvfrom(fd, buf, 0)
+			return errors.Join(err, received)
+		},
 		"silent": func(fd int, q []byte) error {
 			return errors.Join(unix.Sendto(fd, q, 0, server()), unix.Sendto(fd, q, 0, server()))
 		},
@@ -228,7 +266,8 @@ func askRole() error {
 	return err
 }
 
-// askTCP sends a query in one call, and reads the length of the answer before the answer.
+// askTCP sends a query in one call, and reads the length of the answer before the answer. Then it
+// sends and receives two messages in one call each, with separate buffers for the lengths.
 func askTCP() error {
 	c, err := net.Dial("tcp4", "127.0.0.1:53")
 	if err != nil {
@@ -236,14 +275,36 @@ func askTCP() error {
 	}
 	defer c.Close()
 	q := ask("tcp.test.", 7)
-	if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(q))), q...)); err != nil {
+	if _, err := c.Write(append(length(q), q...)); err != nil {
 		return err
 	}
 	var size uint16
 	if err := binary.Read(c, binary.BigEndian, &size); err != nil {
 		return err
 	}
-	_, err = io.ReadFull(c, make([]byte, size))
+	if _, err = io.ReadFull(c, make([]byte, size)); err != nil {
+		return err
+	}
+	a, b := ask("tcpfirst.test.", 1), ask("a.tcpsecond.test.", 2)
+	bufs := net.Buffers{length(a), a, length(b), b}
+	if _, err := bufs.WriteTo(c); err != nil { // writev
+		return err
+	}
+	first, err := reply(a)
+	second, errSecond := reply(b)
+	raw, errRaw := c.(*net.TCPConn).File() // a blocking descriptor
+	if err := errors.Join(err, errSecond, errRaw); err != nil {
+		return err
+	}
+	defer raw.Close()
+	if err := unix.SetNonblock(int(raw.Fd()), false); err != nil {
+		return err
+	}
+	all := make([]byte, 2+len(first)+2+len(second))
+	n, _, _, _, err := unix.RecvmsgBuffers(int(raw.Fd()), parts(all, 2, 2), nil, unix.MSG_WAITALL)
+	if err == nil && n < len(all) {
+		err = fmt.Errorf("received %d of %d bytes", n, len(all))
+	}
 	return err
 }
 
@@ -262,7 +323,10 @@ func TestQueries(t *testing.T) {
 		name := strings.TrimSuffix(r.Str("name"), ".test")
 		rows[name] = append(rows[name], r)
 	}
-	for _, name := range []string{"sendto", "sendmsg", "write", "writev", "sendmmsg", "second", "tcp", "slow", "nx"} {
+	for _, name := range []string{
+		"sendto", "sendmsg", "write", "writev", "sendmmsg", "second", "tcp", "slow", "nx", "sendmsgparts", "writevparts", `dot\.nul\000`,
+		"tcpfirst", "a.tcpsecond",
+	} {
 		r := tcptest.One(t, name, rows[name])
 		want := map[string]any{
 			"qtype": "A", "rcode": "NOERROR", "protocol": "udp", "raddr": "127.0.0.1", "rport": 53, "comm": tcptest.Comm(), "truncated": false,
@@ -271,6 +335,12 @@ func TestQueries(t *testing.T) {
 		switch name {
 		case "tcp":
 			want["protocol"], want["id"] = "tcp", 7
+		case "tcpfirst":
+			want["protocol"], want["id"] = "tcp", 1
+		case "a.tcpsecond":
+			want["protocol"], want["id"] = "tcp", 2
+		case `dot\.nul\000`:
+			answers = nil
 		case "second":
 			want["id"] = 99
 		case "slow":
@@ -286,7 +356,12 @@ func TestQueries(t *testing.T) {
 			t.Errorf("%s: answers %q, want %q: %v", name, r.List("answers"), answers, r)
 		}
 	}
-	if len(rows["silent"]) != 2 || len(rows) != 10 {
+	// A query in too many buffers is lost, so its answer has no latency.
+	tcptest.Fields(t, "toomanyparts", tcptest.One(t, "toomanyparts", rows["toomanyparts"]), map[string]any{"rcode": "NOERROR", "latency_ns": nil})
+	if n := res.Summary.Object("reasons").Num("unobserved"); n != 1 {
+		t.Errorf("%v messages are lost, want 1: %v", n, res.Summary)
+	}
+	if len(rows["silent"]) != 2 || len(rows) != 16 {
 		t.Fatalf("%d rows of a query sent twice without an answer, %d names: %v", len(rows["silent"]), len(rows), rows)
 	}
 	for _, r := range rows["silent"] {
@@ -355,6 +430,34 @@ func TestQueriesKept(t *testing.T) {
 	}
 }
 
+// TestNames compares the presentation format of names in wire format.
+func TestNames(t *testing.T) {
+	long := strings.Repeat("\x01a", 127) + "\x00"
+	for wire, want := range map[string]name{
+		"\x00":                       ".",
+		"\x01a\x02bc\x00":            "a.bc",
+		"\x03a.b\x01c\x00":           `a\.b.c`,
+		"\x05\\\x00\xff\x7f \x00":    `\\\000\255\127\032`,
+		long:                         name(strings.TrimSuffix(strings.Repeat("a.", 127), ".")),
+		"\x01b" + long:               "",
+		"\x02a":                      "",
+		"\xc0\x00":                   "",
+		"\x01a\x00\x01b\xc0\x00\x00": "a",
+	} {
+		if got, _, _ := nameAt([]byte(wire), 0); got != want {
+			t.Errorf("%q is %q, want %q", wire, got, want)
+		}
+	}
+	if got, next, ok := nameAt([]byte("\x01a\x00\x01b\xc0\x00."), 3); got != "b.a" || next != 7 || !ok {
+		t.Errorf("compressed name: %q, next %d, %v", got, next, ok)
+	}
+	var text, cell []byte
+	l := list{value.List("a\\.b\x00c\x00")}
+	if text, cell = l.AppendText(nil), l.AppendCell(nil); string(text) != `a\.b c` || string(cell) != `["a\\.b","c"]` {
+		t.Errorf("text %s, CSV %s", text, cell)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	whole, err := reply(ask("a.test.", 1))
 	if err != nil {
@@ -364,8 +467,10 @@ func FuzzParse(f *testing.F) {
 	f.Add(whole[:len(whole)-3], true)
 	f.Add(bytes.Repeat([]byte{0xc0, 12}, 40), false)
 	f.Fuzz(func(t *testing.T, b []byte, tcp bool) {
-		if m, ok := parse(body(b, tcp), nil); ok && len(m.answers) > 256*len(b) {
-			t.Errorf("%d bytes of answers from %d", len(m.answers), len(b))
+		for _, part := range messages(b, tcp) {
+			if m, ok := parse(part); ok && len(m.answers) > 256*len(b) {
+				t.Errorf("%d bytes of answers from %d", len(m.answers), len(b))
+			}
 		}
 	})
 }

@@ -35,6 +35,19 @@ func (a *queries) add(q query) {
 	a.order = append(a.order, q)
 }
 
+// answer matches an answer with its query. Its row has the task and the ends of the query, and the
+// time of the answer.
+func (a *queries) answer(m query) answered {
+	q, ok := a.take(m.Sock, m.ID)
+	if !ok {
+		return answered{query: m}
+	}
+	at := m.Time
+	latency := value.Span{Nanoseconds: value.Nanoseconds(max(at, q.Time+1) - q.Time)}
+	m.event, m.Time = q.event, at
+	return answered{m, latency}
+}
+
 // take removes the query with this ID on a socket.
 func (a *queries) take(sock uint64, id uint16) (query, bool) {
 	q, ok := a.open[question{sock, id}]
