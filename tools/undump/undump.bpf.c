@@ -101,7 +101,11 @@ static __always_inline bool find_buffer(struct dns_received *r, struct pt_regs *
 static __always_inline void send_data(void *ctx, struct file *file, const struct dns_received *r,
 				      __s32 ret, __u32 fd)
 {
-	__u32 zero = 0, len = r->size;
+	/*
+	 * From memory, because a register that holds the result of the call as a long has 32 more bits,
+	 * which the verifier does not know.
+	 */
+	__u32 zero = 0, len = *(const volatile __u32 *)&r->size;
 	struct event *e = bpf_map_lookup_elem(&scratch, &zero);
 
 	if (!e)
