@@ -18,7 +18,6 @@
  * task, when a packet arrives, so the owner is stored.
  */
 
-#define EEXIST 17
 #define NO_UID (-1U) /* INVALID_UID of the kernel */
 #define PF_KTHREAD 0x00200000
 
@@ -354,7 +353,7 @@ static __always_inline int conn_begin_existing(struct seq_file *seq, const struc
 	if (state == TCP_SYN_SENT)
 		c->direction = DIRECTION_ACTIVE;
 	err = bpf_map_update_elem(&conns, &sk, c, BPF_NOEXIST);
-	if (err == -EEXIST)
+	if (map_has_key(err))
 		return 0;
 	if (err) {
 		lost_add(map_full);
