@@ -49,20 +49,24 @@ static __always_inline bool sock_call_may_be(__s32 nr, const struct sock_nr *cal
 	return nr == call->native || nr == call->compat || nr == NR_compat_socketcall;
 }
 
-/* sockaddr_read reads a struct sockaddr of either family in the memory of the task. */
-static __always_inline void sockaddr_read(struct in6_addr *addr, __u16 *port, const void *from)
+/*
+ * sockaddr_read reads a struct sockaddr of either family in the memory of the task. Returns false if
+ * the memory cannot be read, or has an address of another family. bind accepts AF_UNSPEC for IPv4.
+ */
+static __always_inline bool sockaddr_read(struct in6_addr *addr, __u16 *port, const void *from)
 {
 	struct sockaddr_in6 to = {};
 	struct sockaddr_in *to4 = (struct sockaddr_in *)&to;
 
 	/* One that is shorter than the larger type can end with its page. */
-	if (bpf_probe_read_user(&to, sizeof(to), from))
-		bpf_probe_read_user(to4, sizeof(*to4), from);
+	if (bpf_probe_read_user(&to, sizeof(to), from) && bpf_probe_read_user(to4, sizeof(*to4), from))
+		return false;
 	*port = bpf_ntohs(to4->sin_port); /* at the same offset in struct sockaddr_in6 */
 	if (to.sin6_family == AF_INET6)
 		*addr = to.sin6_addr;
 	else
 		addr_set_ipv4(addr, to4->sin_addr.s_addr);
+	return to.sin6_family == AF_INET6 || to.sin6_family == AF_INET || !to.sin6_family;
 }
 
 /* The TCP socket that a descriptor of the current task refers to, or NULL. */

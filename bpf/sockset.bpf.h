@@ -25,7 +25,7 @@ struct sock_call {
 
 static __always_inline int handle_call(void *ctx, const struct sock_call *c);
 
-/* The local end of a socket (value.LocalEnd in Go). */
+/* The local end of a socket. */
 struct local_end {
 	struct in6_addr laddr;
 	__u32 netns;

@@ -8,7 +8,8 @@ import "strconv"
 //	"p50":2,"p90":2,"p99":2,"p999":2,"buckets":[{"lo":0.5,"hi":0.532,"count":1},…]
 //
 // All numbers except the counts are in the unit of the histogram, as exact decimals of
-// whole nanoseconds; the mean and the percentiles are rounded to nanoseconds. Empty
+// whole nanoseconds; the mean and the percentiles are rounded to nanoseconds, except for the mean
+// of plain numbers. Empty
 // buckets are omitted; a bucket holds the durations lo <= duration < hi. For an empty
 // histogram, count and sum are 0, buckets is empty and the other members are null.
 func (h *Histogram) AppendJSON(dst []byte) []byte {
@@ -32,7 +33,7 @@ func (h *Histogram) appendJSONStats(dst []byte) []byte {
 	}
 	stat(`,"min":`, h.total.Min)
 	stat(`,"max":`, h.total.Max)
-	stat(`,"mean":`, h.total.mean())
+	dst = h.appendMean(append(dst, `,"mean":`...), -1)
 	stat(`,"p50":`, h.percentile(50))
 	stat(`,"p90":`, h.percentile(90))
 	stat(`,"p99":`, h.percentile(99))

@@ -1,9 +1,11 @@
 package histogram
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/bits"
+	"strconv"
 )
 
 // Slots is the number of slots: HIST_SLOTS of hist.bpf.h.
@@ -56,6 +58,19 @@ func (s *Slot) add(o Slot) {
 	s.Sum += o.Sum
 	s.Min = min(s.Min, o.Min)
 	s.Max = max(s.Max, o.Max)
+}
+
+// appendMean appends the mean of a non-empty histogram. That of plain numbers has digits decimals at
+// most, or as many as a float64 has if digits is -1; others are rounded to nanoseconds.
+func (h *Histogram) appendMean(dst []byte, digits int) []byte {
+	if h.unit != Values {
+		return h.unit.appendDecimal(dst, h.total.mean())
+	}
+	mean := strconv.AppendFloat(dst, h.Mean(), 'f', digits, 64)
+	if bytes.IndexByte(mean[len(dst):], '.') < 0 {
+		return mean
+	}
+	return bytes.TrimRight(bytes.TrimRight(mean, "0"), ".")
 }
 
 // mean returns the mean of a non-empty slot, rounded to the nearest nanosecond.

@@ -37,7 +37,7 @@ func (h *Histogram) barOf(slot int) int {
 
 // AppendText appends the bars in the layout of libbpf-tools, and a line with the count,
 // mean, percentiles and maximum in the unit. The numbers are exact decimals; the mean and
-// the percentiles are rounded to nanoseconds. For an empty histogram it appends only the
+// the percentiles are rounded to nanoseconds, the mean of plain numbers to two decimals. For an empty histogram it appends only the
 // line "count 0".
 func (h *Histogram) AppendText(dst []byte) []byte {
 	dst = h.appendBars(dst)
@@ -94,7 +94,7 @@ func (h *Histogram) appendStats(dst []byte) []byte {
 		dst = append(dst, ' ')
 		dst = h.unit.appendDecimal(dst, ns)
 	}
-	stat("mean", h.total.mean())
+	dst = h.appendMean(append(dst, ", mean "...), 2)
 	stat("p50", h.percentile(50))
 	stat("p90", h.percentile(90))
 	stat("p99", h.percentile(99))

@@ -161,7 +161,7 @@ func TestAppendSlots(t *testing.T) {
 		"        2          : 1        |********************                    |",
 	}
 	if !slices.Equal(lines[:4], want) || len(lines) != 36 || lines[33] != "        32 -> 33   : 2        |****************************************|" ||
-		!strings.HasPrefix(lines[34], "count 5, mean 13, ") {
+		!strings.HasPrefix(lines[34], "count 5, mean 13.4, ") {
 		t.Errorf("text is %d lines:\n%s", len(lines), text)
 	}
 	if got := string(New(Values).AppendSlots(nil, "runqlen")); got != "count 0\n" {

@@ -9,6 +9,9 @@ import (
 
 // StandIn is a hook that is used if another hook cannot be attached.
 type StandIn struct {
+	// Lacks lists members of struct counters that only the replaced hook counts. They are absent
+	// from the summary if the stand-in is used.
+	Lacks []string
 	Hook, For string
 	// Means describes the difference for the user. It is reported if the stand-in is used.
 	Means string

@@ -179,6 +179,11 @@ func (s *Session) summary() (lost uint64, err error) {
 			s.Notify(fmt.Errorf("%s %d: %s", name, n, s.hints[name]))
 		}
 	}
+	for _, pair := range s.standIns {
+		if s.Objects.Has(pair.Hook) {
+			maps.DeleteFunc(counters, func(name string, _ uint64) bool { return slices.Contains(pair.Lacks, name) })
+		}
+	}
 	end := output.Summary{
 		Time: time.Now(), Events: s.Events,
 		Lost: sum(reasons), Reasons: reasons, Counters: counters,

@@ -76,14 +76,6 @@ func (v *Direction) Any() any {
 	return v.name()
 }
 
-// LocalEnd mirrors struct local_end of sockset.bpf.h, the local end of a socket.
-type LocalEnd struct {
-	LAddr    Addr     `json:"laddr" col:"ADDR,width=15" help:"local address after the call; the requested one if the call failed; an IPv4-mapped IPv6 address is shown as IPv4"`
-	NetNS    uint32   `json:"netns" col:"NETNS,width=10" help:"network namespace: inode number of /proc/PID/ns/net"`
-	LPort    uint16   `json:"lport" col:"PORT,width=5" help:"local port after the call, 0 without one; the requested one if the call failed"`
-	Protocol Protocol `json:"protocol" col:"PROTO,width=5" help:"protocol of the socket: tcp, udp, mptcp, icmp and so on, or its number; text shows capital letters"`
-}
-
 // Protocol is a transport protocol, IPPROTO_*.
 type Protocol uint16
 

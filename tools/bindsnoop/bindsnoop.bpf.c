@@ -36,6 +36,8 @@ struct event {
 	__u32 ifindex;
 	__s32 wanted_port; /* -1 if unknown */
 	__u32 options; /* enum option */
+	__u32 family; /* 4 or 6, that of the socket if the address is unknown */
+	__u32 has_addr; /* the address and port in local_end are known */
 };
 
 /* Keeps the type in the BTF of the object, for comparison with the Go type. */
@@ -81,10 +83,11 @@ static __always_inline void read_wanted(struct event *e, const struct sock_call 
 	__u16 port = 0;
 
 	e->wanted_port = -1;
-	if (c->uring)
+	e->has_addr = !c->ret;
+	if (c->uring || !sockaddr_read(&addr, &port, (void *)c->arg))
 		return;
-	sockaddr_read(&addr, &port, (void *)c->arg);
 	e->wanted_port = port;
+	e->has_addr = true;
 	if (c->ret) {
 		e->local_end.laddr = addr;
 		e->local_end.lport = port;
@@ -95,13 +98,17 @@ static __always_inline int handle_call(void *ctx, const struct sock_call *c)
 {
 	const struct sock *sk = c->sk;
 	struct event e = {};
+	bool is_ipv4;
 
 	if (c->ret && !targ_failed)
 		return 0;
 	local_end_read(&e.local_end, sk);
 	read_wanted(&e, c);
-	if (!family_wanted(addr_is_ipv4(&e.local_end.laddr)) || port_is_excluded(e.local_end.lport, targ_not_lports))
+	is_ipv4 = e.has_addr ? addr_is_ipv4(&e.local_end.laddr) :
+			       BPF_CORE_READ(sk, __sk_common.skc_family) == AF_INET;
+	if (!family_wanted(is_ipv4) || port_is_excluded(e.has_addr ? e.local_end.lport : 0, targ_not_lports))
 		return 0;
+	e.family = is_ipv4 ? 4 : 6;
 	task_info_read(&e.task, c->task);
 	e.task.time_ns = bpf_ktime_get_boot_ns();
 	e.ret = c->ret;

@@ -24,20 +24,49 @@ type options struct {
 
 type event struct {
 	value.Task
-	value.LocalEnd
+	End        end    `btf:"local_end"`
 	Ret        int32  `json:"ret" col:"RET,width=4,right" help:"return value: 0, or -errno"`
 	IfIndex    uint32 `json:"ifindex" col:"IF,width=3,right" help:"index of the network interface that the socket is bound to (SO_BINDTODEVICE); 0 without one"`
 	WantedPort int32
 	Bits       uint32 `btf:"options"`
+	IPVersion  uint32 `btf:"family"`
+	HasAddr    uint32
+}
+
+// end mirrors struct local_end of sockset.bpf.h.
+type end struct {
+	LAddr    value.Addr
+	NetNS    uint32
+	LPort    uint16
+	Protocol value.Protocol
 }
 
 type row struct {
 	event
 	source.Elapsed
+	LAddr    addr           `json:"laddr" col:"ADDR,width=15" help:"local address after the call; the requested one if the call failed, absent if that could not be read; an IPv4-mapped IPv6 address is shown as IPv4"`
+	NetNS    uint32         `json:"netns" col:"NETNS,width=10" help:"network namespace: inode number of /proc/PID/ns/net"`
+	LPort    value.Count    `json:"lport" col:"PORT,width=5" help:"local port after the call, 0 without one; the requested one if the call failed, absent if that could not be read"`
+	Protocol value.Protocol `json:"protocol" col:"PROTO,width=5" help:"protocol of the socket: tcp, udp, mptcp, icmp and so on, or its number; text shows capital letters"`
 	tcp.Version
-	Wanted  value.Count `json:"requested_port" col:"REQPORT,width=7,right" help:"port in the arguments of the call; 0 lets the kernel choose one; absent for io_uring"`
+	Wanted  value.Count `json:"requested_port" col:"REQPORT,width=7,right" help:"port in the arguments of the call; 0 lets the kernel choose one; absent for io_uring, and if it could not be read"`
 	Options string      `json:"options" col:"OPTS,width=5" help:"options of the socket, each a letter or a dot: F IP_FREEBIND, T IP_TRANSPARENT, N IP_BIND_ADDRESS_NO_PORT, R SO_REUSEADDR, r SO_REUSEPORT"`
 	Error   value.Error `json:"error" col:"ERROR,width=13" help:"name of the errno of a failed call"`
+}
+
+// addr is an address that can be unknown.
+type addr struct {
+	value.Addr
+	known bool
+}
+
+func (v *addr) Absent() bool { return !v.known }
+
+func (v *addr) Any() any {
+	if v.Absent() {
+		return ""
+	}
+	return v.Addr.Any()
 }
 
 // Decode computes the derived columns.
@@ -48,7 +77,9 @@ func (r *row) Decode([]byte) error {
 			letters[i] = '.'
 		}
 	}
-	r.Options, r.Error, r.Family = string(letters), value.Error(r.Ret), r.LAddr.Family()
+	r.Options, r.Error, r.Family = string(letters), value.Error(r.Ret), uint8(r.IPVersion)
+	r.LAddr, r.LPort = addr{r.End.LAddr, r.HasAddr != 0}, value.Count{N: uint64(r.End.LPort), Given: r.HasAddr != 0}
+	r.NetNS, r.Protocol = r.End.NetNS, r.End.Protocol
 	r.Wanted = value.Count{N: uint64(max(r.WantedPort, 0)), Given: r.WantedPort >= 0}
 	return nil
 }
@@ -62,7 +93,7 @@ var Tool = tool.Define(tool.Spec{
 
 If a task requests port 0, the kernel chooses one; the row shows the chosen port. It is 0 for sockets with IP_BIND_ADDRESS_NO_PORT, which get their port when they connect, and for raw sockets. The port that the task requested is the column requested_port. Sockets that listen or connect without a call of bind have no row.
 
-Calls are traced at the end of system calls (raw_syscalls:sys_exit), of 64-bit and 32-bit tasks, by a program that returns immediately for other calls. Requests of io_uring (kernel 6.11 and later) are traced when they complete (hook uring; see --explain), except successful ones that suppress their completion; the requested address of a failed one is unknown. A successful call whose descriptor another thread closes before it returns has no row, but is counted (closed).`,
+Calls are traced at the end of system calls (raw_syscalls:sys_exit), of 64-bit and 32-bit tasks, by a program that returns immediately for other calls. Requests of io_uring (kernel 6.11 and later) are traced when they complete (hook uring; see --explain), except successful ones that suppress their completion; the requested address of a failed one is unknown. Address and port are also unknown if the call failed and the task's address could not be read, or was of another family. Failed calls with an unknown port are not shown with -P. A successful call whose descriptor another thread closes before it returns has no row, but is counted (closed).`,
 	Peers: []string{
 		"PORT is the port that the socket has after the call. libbpf-tools and BCC show the one before it was chosen, which is often 0.",
 		"-x, --failed is that of libbpf-tools and -E, --errors that of BCC. --ports is that of libbpf-tools and --port that of BCC.",

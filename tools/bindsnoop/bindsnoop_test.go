@@ -140,6 +140,29 @@ func TestFailed(t *testing.T) {
 	}
 }
 
+// TestUnknown fails to bind to an address that cannot be read, and to one of another family.
+func TestUnknown(t *testing.T) {
+	res := tooltest.JSON(t, Tool, []string{"-x", "-p", me()}, func() {
+		fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		if _, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(fd), 8, unix.SizeofSockaddrInet6); errno != unix.EFAULT {
+			t.Errorf("bind to an address that cannot be read: %v", errno)
+		}
+		if err := unix.Bind(fd, &unix.SockaddrUnix{Name: "/tmp/a-name-that-is-longer-than-an-address"}); err != unix.EAFNOSUPPORT {
+			t.Errorf("bind to an address of AF_UNIX: %v", err)
+		}
+	})
+	if len(res.Events) != 2 {
+		t.Fatalf("%d rows, want 2: %v", len(res.Events), res.Events)
+	}
+	for i, want := range []string{"EFAULT", "EAFNOSUPPORT"} {
+		tcptest.Fields(t, want, res.Events[i], map[string]any{"error": want, "laddr": nil, "lport": nil, "requested_port": nil, "family": 6, "protocol": "udp"})
+	}
+}
+
 // TestDevice binds to a port of an interface, in the program's own namespace.
 func TestDevice(t *testing.T) {
 	lo, err := net.InterfaceByName("lo")
@@ -260,7 +283,7 @@ func TestUring(t *testing.T) {
 		t.Fatalf("result %d, rows %v", ret, res.Events)
 	}
 	tcptest.Fields(t, "bind", res.Events[0], map[string]any{"ret": 0, "lport": port, "comm": tcptest.Comm()})
-	tcptest.Fields(t, "failed bind", res.Events[1], map[string]any{"error": "EADDRINUSE", "lport": 0, "laddr": "0.0.0.0", "protocol": "tcp"})
+	tcptest.Fields(t, "failed bind", res.Events[1], map[string]any{"error": "EADDRINUSE", "lport": nil, "laddr": nil, "protocol": "tcp", "family": 4})
 }
 
 func TestText(t *testing.T) {

@@ -42,7 +42,7 @@ static __always_inline __s32 read_backlog(const struct sock_call *c)
 
 static __always_inline int handle_call(void *ctx, const struct sock_call *c)
 {
-	const struct sock *sk = c->sk;
+	const struct sock *sk = c->sk, *first;
 	struct event e = {};
 
 	local_end_read(&e.local_end, sk);
@@ -52,7 +52,9 @@ static __always_inline int handle_call(void *ctx, const struct sock_call *c)
 	e.task.time_ns = bpf_ktime_get_boot_ns();
 	e.ret = c->ret;
 	e.backlog = read_backlog(c);
-	e.backlog_max = BPF_CORE_READ(sk, sk_max_ack_backlog);
+	/* For MPTCP the queue is that of the first subflow. */
+	first = sock_is_mptcp(sk) ? mptcp_first(sk) : NULL;
+	e.backlog_max = BPF_CORE_READ(first ?: sk, sk_max_ack_backlog);
 	e.family = BPF_CORE_READ(sk, __sk_common.skc_family) == AF_INET ? 4 : 6;
 	event_send(ctx, &e, sizeof(e), e.task.time_ns);
 	return 0;

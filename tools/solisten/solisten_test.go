@@ -112,7 +112,7 @@ func TestMPTCP(t *testing.T) {
 	res := tooltest.JSON(t, Tool, []string{"-p", me()}, func() {
 		port = listens(t, unix.AF_INET, unix.IPPROTO_MPTCP, 5, loopback())
 	})
-	tcptest.Fields(t, "listen", tcptest.One(t, "listen", res.Events), map[string]any{"protocol": "mptcp", "lport": port, "requested_backlog": 5})
+	tcptest.Fields(t, "listen", tcptest.One(t, "listen", res.Events), map[string]any{"protocol": "mptcp", "lport": port, "requested_backlog": 5, "backlog_max": min(5, somaxconn(t))})
 }
 
 // TestFailed calls listen for a datagram socket, which cannot listen, and for a file, which is not

@@ -116,6 +116,10 @@ func TestFull(t *testing.T) {
 		return int(r.Object("key").Num("lport")) != late.RPort
 	}))
 	full, values := res.Summary.Object("counters").Num("full"), h.Num("count")
+	// The number is absent if attempts at full queues are missed, not 0.
+	if sees := slices.ContainsFunc(res.Ready.List("hooks"), func(s string) bool { return strings.HasPrefix(s, "handshake:") }); sees != res.Summary.Object("counters").Has("full") || sees != (full > 0) {
+		t.Errorf("hooks %v, summary %v", res.Ready, res.Summary)
+	}
 	if values < 2 || values > 2+full || (full > 0) != (h.Num("max") == 1) {
 		t.Errorf("%v attempts at full queues, %v values of two handshakes: %v", full, values, h)
 	}
