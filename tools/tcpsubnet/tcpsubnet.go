@@ -21,7 +21,7 @@ type options struct {
 	Every   flags.Duration `flag:"interval,i" arg:"SECONDS" help:"time between reports, in seconds or with a unit as 500ms"`
 	Format  string         `flag:"format,f" arg:"UNIT" of:"b,k,m,B,K,M" help:"unit of text: bits (b, k, m) or bytes (B, K, M), of which K and M are 1,024 and 1,048,576"`
 	JSON    bool           `flag:"json,J" sets:"output=json" help:"same as --output json"`
-	Subnets subnets        `pos:"subnets" help:"subnets, separated by commas; an address belongs to the first one that contains it"`
+	Subnets subnets        `pos:"subnets" help:"subnets or addresses, separated by commas; an address belongs to the first one that contains it"`
 	tcp.Family
 }
 
@@ -31,13 +31,26 @@ type subnets []netip.Prefix
 // UnmarshalText parses a list of subnets.
 func (v *subnets) UnmarshalText(s []byte) error {
 	for word := range strings.SplitSeq(string(s), ",") {
-		prefix, err := netip.ParsePrefix(strings.TrimSpace(word))
+		prefix, err := parseSubnet(strings.TrimSpace(word))
 		if err != nil {
-			return fmt.Errorf("%q is not a subnet such as 192.0.2.0/24", word)
+			return fmt.Errorf("%q is not a subnet such as 192.0.2.0/24, or an address", word)
 		}
 		*v = append(*v, prefix.Masked())
 	}
 	return nil
+}
+
+// parseSubnet parses a subnet, or an address, which is a subnet of its own. One of IPv4-mapped
+// addresses, such as ::ffff:192.0.2.0/120, is one of IPv4, as the addresses of connections are.
+func parseSubnet(s string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(s)
+	if addr, errAddr := netip.ParseAddr(s); errAddr == nil && addr.Zone() == "" {
+		prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	if addr := prefix.Addr(); err == nil && addr.Is4In6() && prefix.Bits() >= 96 {
+		prefix = netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96)
+	}
+	return prefix, err
 }
 
 // find returns the subnet of an address.
@@ -86,9 +99,9 @@ func (v *amount) AppendText(b []byte) []byte {
 	}
 	switch v.unit {
 	case 'k', 'K':
-		n >>= 10
+		return strconv.AppendFloat(b, float64(n)/(1<<10), 'f', 2, 64)
 	case 'm', 'M':
-		n >>= 20
+		return strconv.AppendFloat(b, float64(n)/(1<<20), 'f', 2, 64)
 	}
 	return strconv.AppendUint(b, n, 10)
 }
@@ -111,7 +124,8 @@ Bytes are counted when the task passes them to the kernel. They differ from thos
 		"Bytes are those that the kernel accepted. BCC counts the requested size.",
 		"IPv6 is supported. BCC ignores data sent on IPv6 sockets.",
 		"A row per subnet has columns; BCC prints lines without a header, and an object with -J. -J is --output json.",
-		"-f k, m, K and M divide by 1,024 and 1,048,576, as in BCC.",
+		"-f k, m, K and M divide by 1,024 and 1,048,576, as in BCC. They are shown with two decimals, where BCC truncates.",
+		"A subnet can be a single address, and be given in the form ::ffff:192.0.2.0/120.",
 		"-v (BCC: debug output) is the verbose output of all tools.",
 	},
 	Examples: []string{

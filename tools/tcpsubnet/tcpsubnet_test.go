@@ -45,6 +45,7 @@ func TestSubnets(t *testing.T) {
 	}{
 		{nil, map[string]float64{"127.0.0.1/32": 1000, "0.0.0.0/0": 320_000, "::/0": 4_000_000}},
 		{[]string{"127.1.2.9/24,127.0.0.0/8"}, map[string]float64{"127.1.2.0/24": 300_000, "127.0.0.0/8": 21_000, "": 4_000_000}},
+		{[]string{"127.1.2.3,::ffff:127.1.0.0/112,::1"}, map[string]float64{"127.1.2.3/32": 300_000, "127.1.0.0/16": 20_000, "::1/128": 4_000_000, "": 1000}},
 		{[]string{"-4", "-i", "1h", "127.1.0.0/16"}, map[string]float64{"127.1.0.0/16": 320_000, "": 1000}},
 	} {
 		got := sums(tooltest.JSON(t, Tool, append(c.args, "-p", me), load))
@@ -62,8 +63,8 @@ func TestSubnets(t *testing.T) {
 // TestUnits compares text in each unit.
 func TestUnits(t *testing.T) {
 	tooltest.AnyAttachType(t)
-	load := send(t, map[string]int{"127.0.0.1": 3 << 20})
-	for unit, want := range map[string]string{"B": "3145728", "K": "3072", "M": "3", "b": "25165824", "k": "24576", "m": "24"} {
+	load := send(t, map[string]int{"127.0.0.1": 3<<20 + 500})
+	for unit, want := range map[string]string{"B": "3146228", "K": "3072.49", "M": "3.00", "b": "25169824", "k": "24579.91", "m": "24.00"} {
 		out := tooltest.Text(t, Tool, []string{"-f", unit, "-i", "1h", "--pid", strconv.Itoa(os.Getpid())}, load)
 		if out := strings.Join(strings.Fields(out), " "); !strings.Contains(out, "SUBNET SENT 127.0.0.1/32 "+want) {
 			t.Errorf("-f %s: %q, want %s", unit, out, want)
