@@ -42,7 +42,7 @@ Text shows the command as given by the caller: the file and the arguments after 
 	Peers: []string{
 		"-n and -l are regular expressions (RE2), as in BCC; in libbpf-tools they are texts. -n of libbpf-tools matches only the task name; here it also matches arguments, as their help says.",
 		"--max-args is unlimited by default (libbpf-tools, BCC: 20 by default, at most 60, of 128 bytes each).",
-		"--cgroupmap and --mntnsmap (BCC: IDs in a pinned map) are --cgroup and --container.",
+		"--cgroupmap and --mntnsmap are those of BCC: they select by the keys of a pinned map. --cgroup and --container need no map.",
 		"-u accepts user names, as in BCC, and numbers.",
 		"Name, user and arguments of a successful exec are those of the new image; libbpf-tools reads the arguments before the call, from memory that may not be resident.",
 		"execveat(2), fexecve(3), execs of threads other than the leader, and execs of 32-bit tasks are traced. The peers miss them, or leave entries in their map.",

@@ -59,7 +59,7 @@ Samples are triggered by the CPU clock of perf events (PERF_COUNT_SW_CPU_CLOCK),
 		"Stacks are grouped by functions; with --address or --offset by addresses.",
 		"--stack-storage-size and --hash-storage-size have no effect: the number of stacks is not limited. Stacks with equal hashes are not lost.",
 		"-c is a period in nanoseconds, as in BCC, for the same perf event.",
-		"--cgroupmap and --mntnsmap (BCC) do not exist; use --cgroup and --container.",
+		"--cgroupmap and --mntnsmap are those of BCC: they select by the keys of a pinned map. --cgroup and --container need no map.",
 	},
 	Overhead: "4 to 9 us per sample, depending on the depth of stacks: 0.2 % of a CPU at 99 Hz on two busy CPUs (virtual machine, kernel 6.18), with frame pointers (--unwind fp). With unwind tables the process uses 0.6 % of a CPU while sampling, and 1.7 % over 20 s including its start and reading the kernel's symbols. With tables a frame takes about 0.1 us more, and each new file 1 to 200 ms of CPU time.",
 	Examples: []string{

@@ -53,7 +53,7 @@ For MPTCP listeners, which Go programs use, and their connections, the addresses
 	Peers: []string{
 		"-4 and -6 select by the protocol on the wire; BCC treats an IPv6 socket that carries IPv4 as IPv6 and shows mapped addresses.",
 		"-T is --time and -t is --timestamp, as in BCC; libbpf-tools has no tcpaccept.",
-		"--cgroupmap and --mntnsmap (BCC: IDs in a pinned map) are --cgroup and --container.",
+		"--cgroupmap and --mntnsmap are those of BCC: they select by the keys of a pinned map. --cgroup and --container need no map.",
 	},
 	Overhead: "If accept is traced at the return of system calls, the program there took 78 ns per system call during 2,000 connections on otherwise busy CPUs; about 20 ns of that are the measurement (--stats).",
 	Examples: []string{

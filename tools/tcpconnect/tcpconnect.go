@@ -83,7 +83,7 @@ With --count, only the counts are printed, at the end. --columns selects the col
 		"RESULT and ERROR are additional: libbpf-tools and BCC show connects when they begin, without their result, and none that fails before a SYN is sent.",
 		"--source-port and --lport (BCC) add the same column, titled LPORT; libbpf-tools calls it SPORT.",
 		"-4 and -6 select by the protocol on the wire; BCC treats an IPv6 socket that carries IPv4 as IPv6.",
-		"-C, --cgroupmap, -M and --mntnsmap (IDs in a pinned map) are --cgroup and --container.",
+		"-C, --cgroupmap, -M and --mntnsmap are those of the peers: they select by the keys of a pinned map. --cgroup and --container need no map.",
 		"tcpconnlat shows the latency of failed and waiting connects too, with RESULT and ERROR after LAT(ms); with a minimum it shows none that fails before a SYN is sent. libbpf-tools and BCC measure to the arrival of the answer, and show a refused connect like a successful one.",
 		"-d: BCC uses the last answer to any process, and reads it in the kernel's UDP receive function, which requires kprobes.",
 	},

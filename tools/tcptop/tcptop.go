@@ -59,7 +59,7 @@ The hooks are the functions tcp_sendmsg and tcp_cleanup_rbuf, and mptcp_sendmsg 
 		"Bytes sent are those that the kernel accepted. libbpf-tools and BCC count the requested size, so a socket with a full buffer seems to send more.",
 		"IPv4 and IPv6 are in the same table; libbpf-tools and BCC have separate tables.",
 		"-c is --cgroup. JSON and CSV have all rows; --rows (20 in text) limits them too if given.",
-		"--cgroupmap and --mntnsmap (BCC) do not exist; use --cgroup and --container.",
+		"--cgroupmap and --mntnsmap are those of BCC: they select by the keys of a pinned map. --cgroup and --container need no map.",
 	},
 	Examples: []string{
 		"tcptop                  # a screen of the busiest connections, each second",
