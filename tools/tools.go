@@ -100,6 +100,7 @@ import (
 	"github.com/corescope/corescope/tools/tcptracer"
 	"github.com/corescope/corescope/tools/threadsnoop"
 	"github.com/corescope/corescope/tools/trace"
+	"github.com/corescope/corescope/tools/ttysnoop"
 	"github.com/corescope/corescope/tools/undump"
 	"github.com/corescope/corescope/tools/vfsstat"
 	"github.com/corescope/corescope/tools/virtiostat"
@@ -208,6 +209,7 @@ func All() []*tool.Tool {
 		tcptracer.Tool,
 		threadsnoop.Tool,
 		trace.Tool,
+		ttysnoop.Tool,
 		undump.Tool,
 		vfsstat.Tool,
 		virtiostat.Tool,

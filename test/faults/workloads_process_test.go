@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/tooltest"
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
@@ -36,6 +38,9 @@ func processWorkloads() map[string]workload {
 		"pidpersec": {
 			place: ownProgram, job: "exec", n: 50, storm: "exec", storms: 600, column: "processes", args: byPID(),
 		},
+		"ttysnoop": {
+			place: terminal, job: "write terminal", n: 500, storm: "write terminal", storms: 100_000, args: byPID(),
+		},
 		"naptime": {
 			place: missing, job: "nap", n: 500, storm: "nap", storms: 100_000,
 			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid)} },
@@ -53,6 +58,8 @@ func processJobs() map[string]func(n int, place string) (int, error) {
 		"set time":  setTimes,
 		"set fsuid": setFSUIDs,
 		"nap":       naps,
+
+		"write terminal": writesTerminal,
 	}
 }
 
@@ -106,6 +113,30 @@ func setFSUIDs(n int, _ string) (int, error) {
 func naps(n int, _ string) (int, error) {
 	for i := range n {
 		if err := unix.Nanosleep(&unix.Timespec{}, nil); err != nil && err != unix.EINTR {
+			return i, err
+		}
+	}
+	return n, nil
+}
+
+// terminal opens a pseudo terminal, and reads what is written to it.
+func terminal(t testing.TB) string {
+	t.Helper()
+	master, slave := tooltest.PTY(t)
+	t.Cleanup(func() { slave.Close() })
+	go func() { _, _ = io.Copy(io.Discard, master) }()
+	return slave.Name()
+}
+
+// writesTerminal writes single bytes to a terminal.
+func writesTerminal(n int, path string) (int, error) {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	for i := range n {
+		if _, err := unix.Write(fd, []byte{'.'}); err != nil {
 			return i, err
 		}
 	}
