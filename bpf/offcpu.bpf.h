@@ -32,14 +32,17 @@ const volatile bool kernel_threads_only = false;
  */
 const volatile __s64 targ_state = -1;
 
+/* Instead of a time: the switch of a CPU to the thread was the last one observed. */
+#define OFF_RUNS 1
+
 struct off_wait {
-	__u64 since_ns; /* CLOCK_MONOTONIC, 0 while the thread runs */
+	__u64 since_ns; /* CLOCK_MONOTONIC, OFF_RUNS, or 0 if a wait that is not wanted began */
 	__u64 preempted; /* the thread was runnable: no wake-up ends the wait */
 	struct off_note note;
 };
 
 /*
- * Keyed by thread. An entry exists from the first wait until the thread ends. Entries are allocated
+ * Keyed by thread. An entry exists from the first switch until the thread ends. Entries are allocated
  * on demand, except in kernels where that is not safe, as for hists (hist.bpf.h).
  */
 struct {
@@ -52,15 +55,26 @@ struct {
 
 const struct off_wait off_wait_zero = {};
 
-static __always_inline bool off_wanted(struct task_struct *task, __s64 state)
+static __always_inline bool off_thread_wanted(struct task_struct *task)
 {
 	bool is_kernel = BPF_CORE_READ(task, flags) & PF_KTHREAD;
 
 	if ((user_threads_only && is_kernel) || (kernel_threads_only && !is_kernel))
 		return false;
+	return task_wanted(task);
+}
+
+static __always_inline bool off_wanted(struct task_struct *task, __s64 state)
+{
 	if (targ_state >= 0 && (targ_state ? !(state & targ_state) : state != 0))
 		return false;
-	return task_wanted(task);
+	return off_thread_wanted(task);
+}
+
+static __always_inline struct off_wait *off_wait_add(__u32 tid)
+{
+	bpf_map_update_elem(&off_waits, &tid, &off_wait_zero, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&off_waits, &tid);
 }
 
 /*
@@ -80,17 +94,19 @@ static __always_inline struct off_wait *off_begin(struct task_struct *prev, bool
 		bpf_map_delete_elem(&off_waits, &tid);
 		return NULL;
 	}
-	if (!off_wanted(prev, preempt ? 0 : state))
-		return NULL;
 	wait = bpf_map_lookup_elem(&off_waits, &tid);
-	if (!wait) {
-		bpf_map_update_elem(&off_waits, &tid, &off_wait_zero, BPF_NOEXIST);
-		wait = bpf_map_lookup_elem(&off_waits, &tid);
+	/* The switch that ended the previous wait was not observed. */
+	if (wait && wait->since_ns > OFF_RUNS)
+		lost_add(unobserved);
+	if (!off_wanted(prev, preempt ? 0 : state)) {
+		if (wait)
+			wait->since_ns = 0;
+		return NULL;
 	}
 	if (!wait)
+		wait = off_wait_add(tid);
+	if (!wait)
 		lost_add(map_full);
-	else if (wait->since_ns) /* the switch that ended the previous wait was not observed */
-		lost_add(unobserved);
 	return wait;
 }
 
@@ -104,8 +120,8 @@ static __always_inline __u64 off_end(struct off_wait *wait, __u64 now_ns)
 {
 	__u64 since_ns = wait->since_ns;
 
-	wait->since_ns = 0;
-	if (!since_ns || now_ns <= since_ns || !off_length_wanted(now_ns - since_ns))
+	wait->since_ns = OFF_RUNS;
+	if (since_ns <= OFF_RUNS || now_ns <= since_ns || !off_length_wanted(now_ns - since_ns))
 		return 0;
 	return now_ns - since_ns;
 }
@@ -115,6 +131,15 @@ static __always_inline struct off_wait *off_wait_find(struct task_struct *task)
 	__u32 tid = BPF_CORE_READ(task, pid);
 
 	return tid ? bpf_map_lookup_elem(&off_waits, &tid) : NULL;
+}
+
+/* The entry of a thread that gets a CPU; a new one if the thread is wanted. */
+static __always_inline struct off_wait *off_wait_next(struct task_struct *next)
+{
+	struct off_wait *wait = off_wait_find(next);
+	__u32 tid = BPF_CORE_READ(next, pid);
+
+	return wait || !tid || !off_thread_wanted(next) ? wait : off_wait_add(tid);
 }
 
 #endif

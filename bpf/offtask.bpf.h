@@ -47,14 +47,22 @@ static __always_inline stack_id_t wanted_user_stack(void *ctx)
  */
 static __always_inline void note_wait(void *ctx, struct off_note *note);
 
-/* off_count counts the wait of a thread that is switched to a CPU. */
+/*
+ * off_count counts the wait of a thread that is switched to a CPU. If the thread was observed to get
+ * a CPU, but not to leave it, the wait is lost. From the first switch on it has an entry.
+ */
 static __always_inline void off_count(struct task_struct *next, __u64 now_ns)
 {
-	struct off_wait *wait = off_wait_find(next);
+	struct off_wait *wait = off_wait_next(next);
 	struct table_key key = {};
 	struct table_value *value;
-	__u64 ns = wait ? off_end(wait, now_ns) : 0;
+	__u64 ns;
 
+	if (!wait)
+		return;
+	if (wait->since_ns == OFF_RUNS && off_thread_wanted(next))
+		lost_add(unobserved);
+	ns = off_end(wait, now_ns);
 	if (!ns)
 		return;
 	key.note = wait->note;

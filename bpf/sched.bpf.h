@@ -4,20 +4,33 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "compat.bpf.h"
 #include "lost.bpf.h"
+#include "observing.bpf.h"
 #include "task.bpf.h"
 
 /* In a stamp: the task was preempted. */
 #define SCHED_PREEMPTED (1ULL << 63)
 
 /*
- * The time since which a task waits for a CPU, by thread ID: CLOCK_MONOTONIC, 0 if it does not
- * wait. User space sizes the array for all possible IDs.
+ * Stamps that are not times. A task without a stamp (0) has not been observed since all programs
+ * are attached.
+ */
+enum sched_stamp {
+	SCHED_RUNS = 1, /* on a CPU: the switch to it was observed */
+	SCHED_SLEEPS, /* off its CPU, and not on a run queue */
+	SCHED_UNWANTED, /* waits, and the filter does not select it */
+};
+
+/*
+ * The time since which a task waits for a CPU, by thread ID: CLOCK_MONOTONIC, or an enum
+ * sched_stamp. User space sizes the array for all possible IDs.
  *
  * This is an array, because memory cannot be allocated safely under the run queue's lock in all
  * kernels, no entries can be left behind, and an access takes about 2 ns (task storage 10 ns, a
  * hash 50 ns and more). A task's stamp changes only under the lock of its run queue, so never on
- * two CPUs at once.
+ * two CPUs at once; at the start also in sched_note_task().
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -32,8 +45,11 @@ struct sched_wait {
 	bool preempted;
 };
 
-/* Time of the first observed sched_switch. */
-__u64 sched_first_switch_ns;
+/*
+ * A time at which all programs were attached, CLOCK_MONOTONIC; 0 before. What began earlier is not
+ * missed.
+ */
+__u64 sched_begun_ns;
 
 /*
  * Whether the task is on a CPU, for tp_btf and for raw_tp programs. A kernel without SMP does not
@@ -43,18 +59,56 @@ __u64 sched_first_switch_ns;
 #define TASK_ON_CPU(p) (SCHED_HAS_ON_CPU ? (p)->on_cpu : 0)
 #define TASK_ON_CPU_READ(p) (SCHED_HAS_ON_CPU ? BPF_CORE_READ(p, on_cpu) : 0)
 
+static __always_inline bool sched_is_waiting(__u64 stamp)
+{
+	return stamp >= SCHED_UNWANTED;
+}
+
+/*
+ * For each task, once all programs are attached. From here on, a task that runs or sleeps cannot
+ * wait for a CPU unless a program observes the start. A task that is on a run queue may have been
+ * there before. A stamp that a program has set is newer; in the rare case that it is set at the same
+ * time, a wait is lost and counted.
+ *
+ * Without SMP no task is known to run, and nothing is counted as unobserved.
+ */
+static __always_inline void sched_note_task(struct task_struct *p)
+{
+	__u32 tid = BPF_CORE_READ(p, pid);
+	__u64 *stamp = bpf_map_lookup_elem(&sched_waits, &tid);
+	__u64 seen = 0;
+
+	if (!SCHED_HAS_ON_CPU)
+		return;
+	if (!sched_begun_ns)
+		sched_begun_ns = bpf_ktime_get_ns();
+	if (!tid || !stamp || *stamp)
+		return;
+	if (TASK_ON_CPU_READ(p))
+		seen = SCHED_RUNS;
+	else if (task_state(p) && !BPF_CORE_READ(p, on_rq))
+		seen = SCHED_SLEEPS;
+	if (seen && !*stamp)
+		*stamp = seen;
+}
+
 /*
  * For sched_wakeup and sched_wakeup_new, which put a task on a run queue. A task that was preempted
  * while it was about to sleep waits already, and continues to wait. A task that is woken before it
  * has left its CPU (on_cpu) does not wait. With delayed dequeue (6.12, 152e11f6df29) a sleeping
- * task can stay on the run queue, but has no stamp until it is woken.
+ * task can stay on the run queue, but does not wait until it is woken.
  */
 static __always_inline void sched_wait_begin(struct task_struct *p, __u32 tid, int on_cpu)
 {
 	__u64 *since = bpf_map_lookup_elem(&sched_waits, &tid);
 
-	if (on_cpu || (since && *since) || !task_wanted(p))
+	if (on_cpu || (since && sched_is_waiting(*since)))
 		return;
+	if (!task_wanted(p)) {
+		if (since)
+			*since = SCHED_UNWANTED;
+		return;
+	}
 	if (since)
 		*since = bpf_ktime_get_ns();
 	else
@@ -62,24 +116,39 @@ static __always_inline void sched_wait_begin(struct task_struct *p, __u32 tid, i
 }
 
 /*
- * A task that leaves its CPU still has a stamp: the switch to it was not observed. A stamp from
- * before the first observed switch is not a loss.
+ * Whether a task that leaves its CPU had to wait for it, and the switch to it was not observed:
+ * either it has a stamp, or it slept, and its wake-up was not observed either.
  */
-static __always_inline void sched_count_unobserved(__u64 since)
+static __always_inline bool sched_missed_switch(struct task_struct *prev, __u64 stamp)
 {
-	since &= ~SCHED_PREEMPTED;
-	if (SCHED_HAS_ON_CPU && sched_first_switch_ns && since > sched_first_switch_ns)
-		lost_add(unobserved);
+	if (!sched_begun_ns || !observing || stamp == SCHED_UNWANTED)
+		return false;
+	if (sched_is_waiting(stamp))
+		return (stamp & ~SCHED_PREEMPTED) > sched_begun_ns;
+	return stamp == SCHED_SLEEPS && task_wanted(prev);
 }
 
 /*
- * For sched_switch: prev gives the CPU to next. Returns whether that ends a wait. The stamp of prev
- * is overwritten in any case, so that no outdated stamp remains, in whatever order the programs
- * were attached. Idle tasks (TID 0) neither wait nor run.
+ * Whether a task without a time gets a CPU although it had to wait for it, and the start of the wait
+ * was not observed: its wake-up, its creation, or that it left its CPU.
+ */
+static __always_inline bool sched_missed_start(struct task_struct *next, __u64 stamp)
+{
+	if (!sched_begun_ns || !observing || sched_is_waiting(stamp))
+		return false;
+	if (!stamp && BPF_CORE_READ(next, start_time) < sched_begun_ns)
+		return false;
+	return task_wanted(next);
+}
+
+/*
+ * For sched_switch: prev gives the CPU to next. Returns whether that ends a wait of next. The stamp
+ * of prev is overwritten in any case, so that no outdated stamp remains, in whatever order the
+ * programs were attached. Idle tasks (TID 0) neither wait nor run.
  */
 static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 prev_tid,
-					      bool runnable, __u32 next_tid,
-					      struct sched_wait *wait)
+					      bool runnable, struct task_struct *next,
+					      __u32 next_tid, struct sched_wait *wait)
 {
 	__u64 *since = NULL, *stamp = NULL, begin = 0, now;
 	bool waits = prev_tid && runnable && task_wanted(prev);
@@ -88,24 +157,32 @@ static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 pr
 		stamp = bpf_map_lookup_elem(&sched_waits, &prev_tid);
 	if (next_tid)
 		since = bpf_map_lookup_elem(&sched_waits, &next_tid);
-	if (since)
+	if (stamp) {
+		if (*stamp != SCHED_RUNS && sched_missed_switch(prev, *stamp))
+			lost_add(unobserved);
+		if (runnable)
+			*stamp = SCHED_UNWANTED;
+		else
+			*stamp = sched_begun_ns ? SCHED_SLEEPS : 0;
+	}
+	if (since) {
 		begin = *since;
-	if (stamp && *stamp) {
-		sched_count_unobserved(*stamp);
-		*stamp = 0;
+		*since = sched_begun_ns ? SCHED_RUNS : 0;
+		if (begin <= SCHED_UNWANTED) {
+			if (sched_missed_start(next, begin))
+				lost_add(unobserved);
+			begin = 0;
+		}
 	}
 	if (!waits && !begin)
 		return false;
 	now = bpf_ktime_get_ns();
-	if (!sched_first_switch_ns)
-		sched_first_switch_ns = now;
 	if (waits && stamp)
 		*stamp = now | SCHED_PREEMPTED;
 	else if (waits)
 		lost_add(map_full);
 	if (!begin)
 		return false;
-	*since = 0;
 	wait->preempted = begin & SCHED_PREEMPTED;
 	begin &= ~SCHED_PREEMPTED;
 	/* The clocks of two CPUs can differ by some ns while NTP adjusts them. */

@@ -21,8 +21,19 @@ static __always_inline int handle_switch(void *ctx, struct task_struct *prev, __
 {
 	struct sched_wait wait;
 
-	if (sched_wait_switch(prev, prev_tid, runnable, next_tid, &wait))
+	if (sched_wait_switch(prev, prev_tid, runnable, next, next_tid, &wait))
 		sched_wait_ended(ctx, prev, next, &wait);
+	return 0;
+}
+
+/* Runs once, when all programs are attached (Plan.Begin). */
+SEC("iter/task")
+int sched_begin(struct bpf_iter__task *ctx)
+{
+	struct task_struct *p = ctx->task;
+
+	if (p)
+		sched_note_task(p);
 	return 0;
 }
 

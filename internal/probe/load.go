@@ -44,6 +44,8 @@ type Options struct {
 	Instances []Instance
 	// Sampling defines when programs of perf events run.
 	Sampling Sampling
+	// Begin are iterators that run once when all programs are attached.
+	Begin []Iterator
 	// Settle are iterators that run once before the programs are detached, and count events
 	// that began but were not observed to end.
 	Settle []Iterator
@@ -139,6 +141,13 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	return objects, nil
 }
 
+// Nothing returns the objects of a run without programs and maps.
+func Nothing() *Objects {
+	o := &Objects{spec: &ebpf.CollectionSpec{}, Tried: map[string][]Attempt{}}
+	o.user = newUser(o)
+	return o
+}
+
 // userSpace is the tag of maps that user space reads or writes: USER_SPACE in map.bpf.h.
 const userSpace = "user_space"
 
@@ -231,8 +240,11 @@ func (o *Objects) Attach() error {
 	if !attached {
 		return missed
 	}
-	if err := o.prepareSettling(); err != nil {
+	if err := errors.Join(o.prepare(o.options.Begin), o.prepare(o.options.Settle)); err != nil {
 		return err
+	}
+	if err := o.runPrepared(o.options.Begin); err != nil {
+		return fmt.Errorf("note what exists at the start: %w", err)
 	}
 	if err := o.closeUnused(); err != nil {
 		return fmt.Errorf("close maps: %w", err)

@@ -5,11 +5,23 @@ import (
 	"fmt"
 )
 
-// prepareSettling attaches the iterators of Options.Settle. Iterators that the kernel does not
-// support are omitted.
-func (o *Objects) prepareSettling() error {
-	for _, it := range o.options.Settle {
+// prepare attaches iterators. Those that the kernel does not support are omitted.
+func (o *Objects) prepare(iterators []Iterator) error {
+	for _, it := range iterators {
 		if err := o.Prepare(it); err != nil && !errors.Is(err, ErrUnsupported) {
+			return err
+		}
+	}
+	return nil
+}
+
+// runPrepared runs each iterator once, except those that the kernel does not support.
+func (o *Objects) runPrepared(iterators []Iterator) error {
+	for _, it := range iterators {
+		if o.iterators[it] == nil {
+			continue
+		}
+		if err := o.iterate(it, func([]byte) error { return nil }); err != nil {
 			return err
 		}
 	}
@@ -21,13 +33,8 @@ func (o *Objects) settle() error {
 	if len(o.links) == 0 {
 		return nil
 	}
-	for _, it := range o.options.Settle {
-		if o.iterators[it] == nil {
-			continue
-		}
-		if err := o.iterate(it, func([]byte) error { return nil }); err != nil {
-			return fmt.Errorf("count events that were not observed to end: %w", err)
-		}
+	if err := o.runPrepared(o.options.Settle); err != nil {
+		return fmt.Errorf("count events that were not observed to end: %w", err)
 	}
 	return nil
 }

@@ -348,3 +348,9 @@ func Pressure(t testing.TB) (waited time.Duration) {
 func Near(got, want, hidden time.Duration) bool {
 	return got <= want+want/20 && got >= want-want/20-hidden
 }
+
+// Unobserved returns the number of events that the run reports as unobserved, also those of a hidden
+// process.
+func Unobserved(res *tooltest.Result) uint64 {
+	return uint64(res.Summary.Object("reasons").Num("unobserved"))
+}

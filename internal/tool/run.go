@@ -270,6 +270,9 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 			notify(note)
 		}
 	}
+	if l.tool.NoPrograms {
+		return probe.Nothing(), nil
+	}
 	kernel.Prepare(spec)
 	vars := l.set.Variables()
 	maps.Copy(vars, plan.Variables)
@@ -309,7 +312,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	objects, err := probe.Load(spec, probe.Options{
 		Variables: vars, Maps: pinned, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf,
 		Without: l.without(plan), Optional: plan.Optional, StandIns: plan.StandIns, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
-		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes,
+		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Begin: plan.Begin, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes,
 	})
 	if err != nil {
 		return nil, errors.Join(err, closeMaps(pinned))

@@ -40,7 +40,9 @@ type Spec struct {
 	Object func() (*ebpf.CollectionSpec, error)
 	// Tasks is set if events belong to tasks. The tool then has the task filter: --pid, --tid, --uid, --comm, --cgroup and --container.
 	Tasks bool
-	// NoPrograms is set if the object has no programs: user space reads what the kernel maintains.
+	// NoPrograms is set if the tool has no BPF object: user space reads what the kernel maintains
+	// (source.Table with Poll). A run creates nothing in the kernel, and needs no BTF and no
+	// capability except Capabilities.
 	NoPrograms bool
 	// Returns reports that programs are attached to the returns of user functions (sections uretprobe).
 	Returns bool
@@ -102,6 +104,9 @@ type Plan struct {
 	Instances []Instance
 	// Sampling sets when programs of perf events run.
 	Sampling Sampling
+	// Begin lists iterator programs that run once when all hooks are attached: they note what
+	// exists then.
+	Begin []Iterator
 	// Settle lists iterator programs that run once at the end, while all hooks are still
 	// attached: they count operations whose start was observed but not their end.
 	Settle []Iterator
@@ -147,6 +152,9 @@ var ErrUnsupported = probe.ErrUnsupported
 // the source from parsed options. Struct tags of the options define flags; see package flags. An
 // error of build is a usage error.
 func Define[O any](s Spec, defaults O, build func(*O, *Env) (Source, error)) *Tool {
+	if s.NoPrograms {
+		s.Object = func() (*ebpf.CollectionSpec, error) { return &ebpf.CollectionSpec{}, nil }
+	}
 	return &Tool{Spec: s, build: func() (any, func(*Env) (Source, error)) {
 		o := defaults
 		return &o, func(env *Env) (Source, error) { return build(&o, env) }

@@ -22,7 +22,7 @@ struct cpu_state {
 	__u64 switch_ns; /* CLOCK_MONOTONIC, 0 before the first one that was observed */
 	__u64 idle_left_ns; /* when the idle task left the CPU, 0 while it runs */
 	__u32 tid; /* of the task that runs since then */
-	__u32 pad;
+	__u32 wanted; /* that task is measured */
 };
 
 struct {
@@ -32,8 +32,12 @@ struct {
 	__type(value, struct cpu_state);
 } cpu_states SEC(".maps");
 
+/* Instead of a time: the switch of a CPU to the task was the last one observed. */
+#define TASK_RUNS 1
+
 /*
- * When a task left a CPU, by thread ID: CLOCK_MONOTONIC, 0 if it runs or is not wanted. User space
+ * When a task left a CPU, by thread ID: CLOCK_MONOTONIC, 0 if it has not been observed or was not
+ * wanted, TASK_RUNS while it runs. User space
  * sizes the array for all possible IDs. It is an array for the reasons given for sched_waits
  * (sched.bpf.h).
  */
@@ -49,15 +53,20 @@ static __always_inline bool dist_wanted(struct task_struct *p, __u32 tid)
 	return (tid || targ_idle) && task_wanted(p);
 }
 
-/* prev ran on this CPU since its last switch, unless the switch to prev was not observed. */
+/*
+ * prev ran on this CPU since its last switch, unless the switch to prev was not observed. Then the
+ * end of the time of the task before it was not observed either.
+ */
 static __always_inline void count_oncpu(struct cpu_state *cpu, struct task_struct *prev, __u32 tid,
 					__u64 now_ns)
 {
-	if (!cpu->switch_ns || !dist_wanted(prev, tid))
+	bool wanted = dist_wanted(prev, tid);
+
+	if (!cpu->switch_ns)
 		return;
 	if (cpu->tid != tid)
-		lost_add(unobserved);
-	else
+		lost_add_n(unobserved, (cpu->wanted != 0) + wanted);
+	else if (wanted)
 		taskhist_record(prev, 0, now_ns - cpu->switch_ns);
 }
 
@@ -70,29 +79,33 @@ static __always_inline __u64 *left_of(struct cpu_state *cpu, __u32 tid)
 static __always_inline void note_left(struct cpu_state *cpu, struct task_struct *prev, __u32 tid,
 				      bool dead, __u64 now_ns)
 {
-	__u64 *left;
+	__u64 *left = left_of(cpu, tid);
+	bool wanted = dist_wanted(prev, tid);
 
-	if (!dist_wanted(prev, tid))
-		return;
-	left = left_of(cpu, tid);
 	if (!left) {
-		lost_add(map_full);
+		if (wanted)
+			lost_add(map_full);
 		return;
 	}
-	if (*left)
+	if (*left > TASK_RUNS)
 		lost_add(unobserved);
-	*left = dead ? 0 : now_ns;
+	*left = wanted && !dead ? now_ns : 0;
 }
 
 static __always_inline void count_offcpu(struct cpu_state *cpu, struct task_struct *next, __u32 tid,
 					 __u64 now_ns)
 {
 	__u64 *left = left_of(cpu, tid);
-	__u64 since_ns = left ? *left : 0;
+	__u64 since_ns;
 
-	if (!since_ns)
+	if (!left)
 		return;
-	*left = 0;
+	since_ns = *left;
+	*left = TASK_RUNS;
+	if (since_ns == TASK_RUNS && dist_wanted(next, tid))
+		lost_add(unobserved);
+	if (since_ns <= TASK_RUNS)
+		return;
 	/* The clocks of two CPUs can differ by some ns while NTP adjusts them. */
 	taskhist_record(next, 0, now_ns > since_ns ? now_ns - since_ns : 0);
 }
@@ -116,6 +129,7 @@ static __always_inline int handle_switch(bool preempt, struct task_struct *prev,
 	count_oncpu(cpu, prev, prev_tid, now_ns);
 	cpu->switch_ns = now_ns;
 	cpu->tid = next_tid;
+	cpu->wanted = dist_wanted(next, next_tid);
 	return 0;
 }
 

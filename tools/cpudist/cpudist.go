@@ -53,7 +53,7 @@ The clock is CLOCK_MONOTONIC, read at sched_switch. The time on a CPU includes i
 
 A time is counted when it ends. Threads that run when the tool starts are counted from their next switch on, because the start of the first time is unknown; with --offcpu the same applies to threads that are off the CPU. Times that have not ended when the tool stops are not counted. So a thread that never leaves its CPU has no value.
 
-A time is lost and counted as unobserved if its start was not observed, because the kernel skipped the program. With --offcpu the kernel keeps 8 bytes per possible thread ID (kernel.pid_max), at most 32 MB. If the limit is raised during a run, times of threads with higher IDs are lost and counted as map_full.
+A time is lost and counted as unobserved if its start or end was not observed, because the kernel skipped the program. With --offcpu the kernel keeps 8 bytes per possible thread ID (kernel.pid_max), at most 32 MB. If the limit is raised during a run, times of threads with higher IDs are lost and counted as map_full.
 
 Filters and keys apply to the thread that is measured. A process that changes its name, by exec or prctl, has one histogram per name.`,
 	Peers: []string{

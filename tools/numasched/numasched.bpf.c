@@ -55,6 +55,9 @@ static __always_inline int handle_switch(void *ctx, bool preempt, struct task_st
 	__u32 here = bpf_get_numa_node_id() + 1, there;
 	__u32 *node = prev_tid ? bpf_map_lookup_elem(&task_nodes, &prev_tid) : NULL;
 
+	/* The switch of a CPU of this node to prev was not observed. */
+	if (node && *node && *node != here && task_wanted(prev))
+		lost_add(unobserved);
 	if (node)
 		*node = !preempt && task_state(prev) & TASK_DEAD_STATE ? 0 : here;
 	if (!next_tid)

@@ -37,7 +37,7 @@ static __always_inline void handle_waking(void *ctx, struct task_struct *p)
 	struct off_wait *wait = off_wait_find(p);
 	__u64 id = bpf_get_current_pid_tgid();
 
-	if (!wait || !wait->since_ns || wait->preempted || wait->note.waker[0])
+	if (!wait || wait->since_ns <= OFF_RUNS || wait->preempted || wait->note.waker[0])
 		return;
 	wait->note.waker_kernel_stack = wanted_kernel_stack(ctx);
 	wait->note.waker_user_stack = wanted_user_stack(ctx);

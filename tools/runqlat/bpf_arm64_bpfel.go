@@ -28,6 +28,7 @@ const (
 	bpfProgQueueRawSwitch    = "queue__raw__switch"
 	bpfProgQueueRawWakeup    = "queue__raw__wakeup"
 	bpfProgQueueRawWakeupNew = "queue__raw__wakeup_new"
+	bpfProgSchedBegin        = "sched_begin"
 	bpfVarByCgroup           = "by_cgroup"
 	bpfVarByCpu              = "by_cpu"
 	bpfVarByPid              = "by_pid"
@@ -38,7 +39,7 @@ const (
 	bpfVarHistPlain          = "hist_plain"
 	bpfVarHistUnitNs         = "hist_unit_ns"
 	bpfVarLocalPidns         = "local_pidns"
-	bpfVarSchedFirstSwitchNs = "sched_first_switch_ns"
+	bpfVarSchedBegunNs       = "sched_begun_ns"
 	bpfVarTargByCgroupMap    = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap     = "targ_by_mntns_map"
 	bpfVarTargByUid          = "targ_by_uid"
@@ -102,6 +103,7 @@ type bpfProgramSpecs struct {
 	QueueRawSwitch    *ebpf.ProgramSpec `ebpf:"queue__raw__switch"`
 	QueueRawWakeup    *ebpf.ProgramSpec `ebpf:"queue__raw__wakeup"`
 	QueueRawWakeupNew *ebpf.ProgramSpec `ebpf:"queue__raw__wakeup_new"`
+	SchedBegin        *ebpf.ProgramSpec `ebpf:"sched_begin"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -120,30 +122,30 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
-	ByCgroup           *ebpf.VariableSpec `ebpf:"by_cgroup"`
-	ByCpu              *ebpf.VariableSpec `ebpf:"by_cpu"`
-	ByPid              *ebpf.VariableSpec `ebpf:"by_pid"`
-	ByPidns            *ebpf.VariableSpec `ebpf:"by_pidns"`
-	ByReason           *ebpf.VariableSpec `ebpf:"by_reason"`
-	ByTid              *ebpf.VariableSpec `ebpf:"by_tid"`
-	CountEpoch         *ebpf.VariableSpec `ebpf:"count_epoch"`
-	HistPlain          *ebpf.VariableSpec `ebpf:"hist_plain"`
-	HistUnitNs         *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
-	LocalPidns         *ebpf.VariableSpec `ebpf:"local_pidns"`
-	SchedFirstSwitchNs *ebpf.VariableSpec `ebpf:"sched_first_switch_ns"`
-	TargByCgroupMap    *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
-	TargByMntnsMap     *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
-	TargByUid          *ebpf.VariableSpec `ebpf:"targ_by_uid"`
-	TargCgroupId       *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
-	TargComm           *ebpf.VariableSpec `ebpf:"targ_comm"`
-	TargCommLen        *ebpf.VariableSpec `ebpf:"targ_comm_len"`
-	TargNrPids         *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
-	TargNrTids         *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
-	TargPids           *ebpf.VariableSpec `ebpf:"targ_pids"`
-	TargTids           *ebpf.VariableSpec `ebpf:"targ_tids"`
-	TargUid            *ebpf.VariableSpec `ebpf:"targ_uid"`
-	TaskCgroupSubsys   *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
-	TaskFilter         *ebpf.VariableSpec `ebpf:"task_filter"`
+	ByCgroup         *ebpf.VariableSpec `ebpf:"by_cgroup"`
+	ByCpu            *ebpf.VariableSpec `ebpf:"by_cpu"`
+	ByPid            *ebpf.VariableSpec `ebpf:"by_pid"`
+	ByPidns          *ebpf.VariableSpec `ebpf:"by_pidns"`
+	ByReason         *ebpf.VariableSpec `ebpf:"by_reason"`
+	ByTid            *ebpf.VariableSpec `ebpf:"by_tid"`
+	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
+	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	SchedBegunNs     *ebpf.VariableSpec `ebpf:"sched_begun_ns"`
+	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
+	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
+	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
+	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
+	TargCommLen      *ebpf.VariableSpec `ebpf:"targ_comm_len"`
+	TargNrPids       *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
+	TargNrTids       *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
+	TargPids         *ebpf.VariableSpec `ebpf:"targ_pids"`
+	TargTids         *ebpf.VariableSpec `ebpf:"targ_tids"`
+	TargUid          *ebpf.VariableSpec `ebpf:"targ_uid"`
+	TaskCgroupSubsys *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
+	TaskFilter       *ebpf.VariableSpec `ebpf:"task_filter"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -189,30 +191,30 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
-	ByCgroup           *ebpf.Variable `ebpf:"by_cgroup"`
-	ByCpu              *ebpf.Variable `ebpf:"by_cpu"`
-	ByPid              *ebpf.Variable `ebpf:"by_pid"`
-	ByPidns            *ebpf.Variable `ebpf:"by_pidns"`
-	ByReason           *ebpf.Variable `ebpf:"by_reason"`
-	ByTid              *ebpf.Variable `ebpf:"by_tid"`
-	CountEpoch         *ebpf.Variable `ebpf:"count_epoch"`
-	HistPlain          *ebpf.Variable `ebpf:"hist_plain"`
-	HistUnitNs         *ebpf.Variable `ebpf:"hist_unit_ns"`
-	LocalPidns         *ebpf.Variable `ebpf:"local_pidns"`
-	SchedFirstSwitchNs *ebpf.Variable `ebpf:"sched_first_switch_ns"`
-	TargByCgroupMap    *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
-	TargByMntnsMap     *ebpf.Variable `ebpf:"targ_by_mntns_map"`
-	TargByUid          *ebpf.Variable `ebpf:"targ_by_uid"`
-	TargCgroupId       *ebpf.Variable `ebpf:"targ_cgroup_id"`
-	TargComm           *ebpf.Variable `ebpf:"targ_comm"`
-	TargCommLen        *ebpf.Variable `ebpf:"targ_comm_len"`
-	TargNrPids         *ebpf.Variable `ebpf:"targ_nr_pids"`
-	TargNrTids         *ebpf.Variable `ebpf:"targ_nr_tids"`
-	TargPids           *ebpf.Variable `ebpf:"targ_pids"`
-	TargTids           *ebpf.Variable `ebpf:"targ_tids"`
-	TargUid            *ebpf.Variable `ebpf:"targ_uid"`
-	TaskCgroupSubsys   *ebpf.Variable `ebpf:"task_cgroup_subsys"`
-	TaskFilter         *ebpf.Variable `ebpf:"task_filter"`
+	ByCgroup         *ebpf.Variable `ebpf:"by_cgroup"`
+	ByCpu            *ebpf.Variable `ebpf:"by_cpu"`
+	ByPid            *ebpf.Variable `ebpf:"by_pid"`
+	ByPidns          *ebpf.Variable `ebpf:"by_pidns"`
+	ByReason         *ebpf.Variable `ebpf:"by_reason"`
+	ByTid            *ebpf.Variable `ebpf:"by_tid"`
+	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
+	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
+	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	SchedBegunNs     *ebpf.Variable `ebpf:"sched_begun_ns"`
+	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
+	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
+	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
+	TargComm         *ebpf.Variable `ebpf:"targ_comm"`
+	TargCommLen      *ebpf.Variable `ebpf:"targ_comm_len"`
+	TargNrPids       *ebpf.Variable `ebpf:"targ_nr_pids"`
+	TargNrTids       *ebpf.Variable `ebpf:"targ_nr_tids"`
+	TargPids         *ebpf.Variable `ebpf:"targ_pids"`
+	TargTids         *ebpf.Variable `ebpf:"targ_tids"`
+	TargUid          *ebpf.Variable `ebpf:"targ_uid"`
+	TaskCgroupSubsys *ebpf.Variable `ebpf:"task_cgroup_subsys"`
+	TaskFilter       *ebpf.Variable `ebpf:"task_filter"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
@@ -225,6 +227,7 @@ type bpfPrograms struct {
 	QueueRawSwitch    *ebpf.Program `ebpf:"queue__raw__switch"`
 	QueueRawWakeup    *ebpf.Program `ebpf:"queue__raw__wakeup"`
 	QueueRawWakeupNew *ebpf.Program `ebpf:"queue__raw__wakeup_new"`
+	SchedBegin        *ebpf.Program `ebpf:"sched_begin"`
 }
 
 func (p *bpfPrograms) Close() error {
@@ -235,6 +238,7 @@ func (p *bpfPrograms) Close() error {
 		p.QueueRawSwitch,
 		p.QueueRawWakeup,
 		p.QueueRawWakeupNew,
+		p.SchedBegin,
 	)
 }
 

@@ -54,6 +54,8 @@ A task that is preempted while it is about to sleep waits from then on, because 
 
 Idle tasks never wait. A wait is counted when it ends; waits in progress at the end of the run are not in the last report. Filters and keys apply to the waiting task, not to the task that wakes it. A process that changes its name, by exec or prctl, has one histogram per name.
 
+A wait whose start or end was not observed, because the kernel skipped the program, is lost and counted as unobserved. Waits that began before the tool was ready are not counted.
+
 The kernel keeps 8 bytes per possible thread ID (kernel.pid_max), at most 32 MB. If the limit is raised during a run, waits of threads with higher IDs are lost and counted as map_full.`,
 	Peers: []string{
 		"-p is --pid and -c is --cgroup; several processes and cgroups v1 are supported.",
@@ -79,6 +81,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		Plan: tool.Plan{
 			Variables:  map[string]any{"by_cgroup": o.ByOwner.Wanted()},
 			MapEntries: map[string]uint32{"sched_waits": system.PIDMax("/")},
+			Begin:      []tool.Iterator{{Program: "sched_begin"}},
 		},
 		Interval: o.Interval,
 		Unit:     o.Unit(),

@@ -33,8 +33,8 @@ func waits(res *tooltest.Result, tid int, reason string) (f found) {
 	return f
 }
 
-// checkCounts compares with the counters of the kernel, which must be equal except for hidden
-// tasks. By reason there is one more difference: the kernel counts a task that is woken while it is
+// checkCounts compares with the counters of the kernel: waits that are not counted, because of hidden
+// tasks, are lost and reported as unobserved. By reason there is one more difference: the kernel counts a task that is woken while it is
 // about to sleep, and still loses the CPU, as a voluntary switch.
 func checkCounts(t *testing.T, res *tooltest.Result, w *schedtest.Worker, want schedtest.Facts) {
 	t.Helper()
@@ -42,6 +42,9 @@ func checkCounts(t *testing.T, res *tooltest.Result, w *schedtest.Worker, want s
 	got, all := wakeup+preempted, want.Woken+want.Preempted
 	if got > all || all-got > want.Hidden {
 		t.Errorf("thread %d: %d waits, want %d, of which %d may be hidden", w.PID, got, all, want.Hidden)
+	}
+	if lost := schedtest.Unobserved(res); all-got > lost {
+		t.Errorf("thread %d: %d waits and %v unobserved, want %d", w.PID, got, lost, all)
 	}
 	if off := math.Abs(float64(preempted) - float64(want.Preempted)); off > float64(want.Hidden)+float64(all)/100 {
 		t.Errorf("thread %d: %d waits by preemption, want %d", w.PID, preempted, want.Preempted)
@@ -70,7 +73,7 @@ func TestSpinners(t *testing.T) {
 // spinners returns the times that do not agree.
 func spinners(t *testing.T, both []*schedtest.Worker) (wrong []string) {
 	t.Helper()
-	args := []string{"-L", "--reasons", "--pid", strconv.Itoa(both[0].PID), "--pid", strconv.Itoa(both[1].PID)}
+	args := []string{"-L", "--reasons", "--tid", strconv.Itoa(both[0].PID), "--tid", strconv.Itoa(both[1].PID)}
 	want := make([]schedtest.Facts, 2)
 	off := make([]time.Duration, 2)
 	res := tooltest.JSON(t, Tool, args, func() {
@@ -83,8 +86,14 @@ func spinners(t *testing.T, both []*schedtest.Worker) (wrong []string) {
 			want[i] = w.Facts(t).Since(want[i])
 		}
 	})
+	var all, counted uint64
 	for i, w := range both {
 		checkCounts(t, res, w, want[i])
+		all += want[i].Woken + want[i].Preempted
+		counted += waits(res, w.PID, "wakeup").count + waits(res, w.PID, "preempted").count
+	}
+	if lost := schedtest.Unobserved(res); counted+lost != all {
+		t.Errorf("%d waits and %d unobserved, the kernel has %d", counted, lost, all)
 	}
 	schedtest.SteadyClock(t)
 	for i, w := range both {

@@ -27,12 +27,13 @@ const (
 	bpfProgQueueRawSwitch    = "queue__raw__switch"
 	bpfProgQueueRawWakeup    = "queue__raw__wakeup"
 	bpfProgQueueRawWakeupNew = "queue__raw__wakeup_new"
+	bpfProgSchedBegin        = "sched_begin"
 	bpfVarEventLastWakeupNs  = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer    = "event_perf_buffer"
 	bpfVarEventType          = "event_type"
 	bpfVarEventWakeupNs      = "event_wakeup_ns"
 	bpfVarLocalPidns         = "local_pidns"
-	bpfVarSchedFirstSwitchNs = "sched_first_switch_ns"
+	bpfVarSchedBegunNs       = "sched_begun_ns"
 	bpfVarTargByCgroupMap    = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap     = "targ_by_mntns_map"
 	bpfVarTargByUid          = "targ_by_uid"
@@ -97,6 +98,7 @@ type bpfProgramSpecs struct {
 	QueueRawSwitch    *ebpf.ProgramSpec `ebpf:"queue__raw__switch"`
 	QueueRawWakeup    *ebpf.ProgramSpec `ebpf:"queue__raw__wakeup"`
 	QueueRawWakeupNew *ebpf.ProgramSpec `ebpf:"queue__raw__wakeup_new"`
+	SchedBegin        *ebpf.ProgramSpec `ebpf:"sched_begin"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -114,26 +116,26 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
-	EventLastWakeupNs  *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
-	EventPerfBuffer    *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
-	EventType          *ebpf.VariableSpec `ebpf:"event_type"`
-	EventWakeupNs      *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
-	LocalPidns         *ebpf.VariableSpec `ebpf:"local_pidns"`
-	SchedFirstSwitchNs *ebpf.VariableSpec `ebpf:"sched_first_switch_ns"`
-	TargByCgroupMap    *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
-	TargByMntnsMap     *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
-	TargByUid          *ebpf.VariableSpec `ebpf:"targ_by_uid"`
-	TargCgroupId       *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
-	TargComm           *ebpf.VariableSpec `ebpf:"targ_comm"`
-	TargCommLen        *ebpf.VariableSpec `ebpf:"targ_comm_len"`
-	TargMinNs          *ebpf.VariableSpec `ebpf:"targ_min_ns"`
-	TargNrPids         *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
-	TargNrTids         *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
-	TargPids           *ebpf.VariableSpec `ebpf:"targ_pids"`
-	TargTids           *ebpf.VariableSpec `ebpf:"targ_tids"`
-	TargUid            *ebpf.VariableSpec `ebpf:"targ_uid"`
-	TaskCgroupSubsys   *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
-	TaskFilter         *ebpf.VariableSpec `ebpf:"task_filter"`
+	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
+	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
+	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
+	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	SchedBegunNs      *ebpf.VariableSpec `ebpf:"sched_begun_ns"`
+	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
+	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
+	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
+	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
+	TargCommLen       *ebpf.VariableSpec `ebpf:"targ_comm_len"`
+	TargMinNs         *ebpf.VariableSpec `ebpf:"targ_min_ns"`
+	TargNrPids        *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
+	TargNrTids        *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
+	TargPids          *ebpf.VariableSpec `ebpf:"targ_pids"`
+	TargTids          *ebpf.VariableSpec `ebpf:"targ_tids"`
+	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
+	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
+	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -177,26 +179,26 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
-	EventLastWakeupNs  *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
-	EventPerfBuffer    *ebpf.Variable `ebpf:"event_perf_buffer"`
-	EventType          *ebpf.Variable `ebpf:"event_type"`
-	EventWakeupNs      *ebpf.Variable `ebpf:"event_wakeup_ns"`
-	LocalPidns         *ebpf.Variable `ebpf:"local_pidns"`
-	SchedFirstSwitchNs *ebpf.Variable `ebpf:"sched_first_switch_ns"`
-	TargByCgroupMap    *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
-	TargByMntnsMap     *ebpf.Variable `ebpf:"targ_by_mntns_map"`
-	TargByUid          *ebpf.Variable `ebpf:"targ_by_uid"`
-	TargCgroupId       *ebpf.Variable `ebpf:"targ_cgroup_id"`
-	TargComm           *ebpf.Variable `ebpf:"targ_comm"`
-	TargCommLen        *ebpf.Variable `ebpf:"targ_comm_len"`
-	TargMinNs          *ebpf.Variable `ebpf:"targ_min_ns"`
-	TargNrPids         *ebpf.Variable `ebpf:"targ_nr_pids"`
-	TargNrTids         *ebpf.Variable `ebpf:"targ_nr_tids"`
-	TargPids           *ebpf.Variable `ebpf:"targ_pids"`
-	TargTids           *ebpf.Variable `ebpf:"targ_tids"`
-	TargUid            *ebpf.Variable `ebpf:"targ_uid"`
-	TaskCgroupSubsys   *ebpf.Variable `ebpf:"task_cgroup_subsys"`
-	TaskFilter         *ebpf.Variable `ebpf:"task_filter"`
+	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
+	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
+	EventType         *ebpf.Variable `ebpf:"event_type"`
+	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	SchedBegunNs      *ebpf.Variable `ebpf:"sched_begun_ns"`
+	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
+	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
+	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
+	TargComm          *ebpf.Variable `ebpf:"targ_comm"`
+	TargCommLen       *ebpf.Variable `ebpf:"targ_comm_len"`
+	TargMinNs         *ebpf.Variable `ebpf:"targ_min_ns"`
+	TargNrPids        *ebpf.Variable `ebpf:"targ_nr_pids"`
+	TargNrTids        *ebpf.Variable `ebpf:"targ_nr_tids"`
+	TargPids          *ebpf.Variable `ebpf:"targ_pids"`
+	TargTids          *ebpf.Variable `ebpf:"targ_tids"`
+	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
+	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
+	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
@@ -209,6 +211,7 @@ type bpfPrograms struct {
 	QueueRawSwitch    *ebpf.Program `ebpf:"queue__raw__switch"`
 	QueueRawWakeup    *ebpf.Program `ebpf:"queue__raw__wakeup"`
 	QueueRawWakeupNew *ebpf.Program `ebpf:"queue__raw__wakeup_new"`
+	SchedBegin        *ebpf.Program `ebpf:"sched_begin"`
 }
 
 func (p *bpfPrograms) Close() error {
@@ -219,6 +222,7 @@ func (p *bpfPrograms) Close() error {
 		p.QueueRawSwitch,
 		p.QueueRawWakeup,
 		p.QueueRawWakeupNew,
+		p.SchedBegin,
 	)
 }
 

@@ -55,6 +55,8 @@ Columns describe the thread that waited at the end of the wait; time is that end
 
 Waits that have not ended when the tool stops are not shown. Filters apply to the thread that waits.
 
+A wait whose start or end was not observed, because the kernel skipped the program, is lost and counted as unobserved, whatever its length. Waits that began before the tool was ready are not counted.
+
 The kernel keeps 8 bytes per possible thread ID (kernel.pid_max), at most 32 MB. If the limit is raised during a run, waits of threads with higher IDs are lost and counted as map_full.`,
 	Peers: []string{
 		"-p is --pid, -t is --tid and -c is --comm. Several processes and threads are supported.",
@@ -80,7 +82,10 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		columns = append(columns, "prev_comm", "prev_tid")
 	}
 	return &source.Events[row]{
-		Plan:    tool.Plan{MapEntries: map[string]uint32{"sched_waits": system.PIDMax("/")}},
+		Plan: tool.Plan{
+			MapEntries: map[string]uint32{"sched_waits": system.PIDMax("/")},
+			Begin:      []tool.Iterator{{Program: "sched_begin"}},
+		},
 		Columns: columns, BufferBytes: 4 << 20,
 	}, nil
 }

@@ -41,7 +41,7 @@ func TestSpinners(t *testing.T) {
 func spinners(t *testing.T, cpu int, both []*schedtest.Worker) (wrong []string) {
 	t.Helper()
 	want := make([]schedtest.Facts, 2)
-	args := []string{"0", "--pid", strconv.Itoa(both[0].PID), "--pid", strconv.Itoa(both[1].PID)}
+	args := []string{"0", "--tid", strconv.Itoa(both[0].PID), "--tid", strconv.Itoa(both[1].PID)}
 	res := tooltest.JSON(t, Tool, args, func() {
 		for i, w := range both {
 			want[i] = w.Facts(t)
@@ -54,6 +54,9 @@ func spinners(t *testing.T, cpu int, both []*schedtest.Worker) (wrong []string) 
 	})
 	if lost := tooltest.Lost(res.Summary); lost != 0 {
 		t.Errorf("%v lost", lost)
+	}
+	if n, all := uint64(len(res.Events))+schedtest.Unobserved(res), want[0].Woken+want[0].Preempted+want[1].Woken+want[1].Preempted; n != all {
+		t.Errorf("%d waits, of which %d unobserved, the kernel has %d", n, schedtest.Unobserved(res), all)
 	}
 	for i, w := range both {
 		rows := res.Where(func(r tooltest.Row) bool { return int(r.Num("tid")) == w.PID })

@@ -36,6 +36,7 @@ const (
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
+	bpfVarFirstWakingNs     = "first_waking_ns"
 	bpfVarKernelThreadsOnly = "kernel_threads_only"
 	bpfVarLocalPidns        = "local_pidns"
 	bpfVarMaxBlockNs        = "max_block_ns"
@@ -140,6 +141,7 @@ type bpfVariableSpecs struct {
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	FirstWakingNs     *ebpf.VariableSpec `ebpf:"first_waking_ns"`
 	KernelThreadsOnly *ebpf.VariableSpec `ebpf:"kernel_threads_only"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	MaxBlockNs        *ebpf.VariableSpec `ebpf:"max_block_ns"`
@@ -229,6 +231,7 @@ type bpfVariables struct {
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	FirstWakingNs     *ebpf.Variable `ebpf:"first_waking_ns"`
 	KernelThreadsOnly *ebpf.Variable `ebpf:"kernel_threads_only"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	MaxBlockNs        *ebpf.Variable `ebpf:"max_block_ns"`

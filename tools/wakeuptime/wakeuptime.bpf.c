@@ -5,10 +5,12 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "observing.bpf.h"
 #include "task.bpf.h"
 
-/* Only the start of a wait is stored. */
+/* Besides the start of a wait. */
 struct off_note {
+	__u64 woken; /* woken since the last switch of a CPU to it */
 };
 
 struct table_key {
@@ -27,16 +29,63 @@ struct table_value {
 #include "table.bpf.h"
 #include "offcpu.bpf.h"
 
-static __always_inline void handle_switch(struct task_struct *prev, bool preempt,
-					  struct task_struct *next)
-{
-	struct off_wait *wait = preempt ? NULL : off_begin(prev, preempt);
-	struct off_wait *ended = off_wait_find(next);
+/* Time of the first observed sched_waking. */
+__u64 first_waking_ns;
 
+/*
+ * prev leaves its CPU. A thread that is preempted or yields will not be woken. If it still waits to
+ * be woken, neither that nor the switch to it was observed.
+ */
+static __always_inline void begin_wait(struct task_struct *prev, bool preempt)
+{
+	struct off_wait *wait;
+
+	if (preempt || !task_state(prev)) {
+		wait = off_wait_find(prev);
+		if (wait && wait->since_ns > OFF_RUNS)
+			lost_add(unobserved);
+		if (wait)
+			wait->since_ns = 0;
+		return;
+	}
+	wait = off_begin(prev, preempt);
 	if (wait)
 		wait->since_ns = bpf_ktime_get_ns();
-	if (ended)
-		ended->since_ns = 0;
+}
+
+/*
+ * next gets a CPU: if it still waits to be woken, that was not observed. A thread can also be woken
+ * just before it leaves its CPU; such a wait has no length.
+ */
+static __always_inline void end_wait(struct task_struct *next)
+{
+	struct off_wait *wait = off_wait_next(next);
+
+	if (!wait)
+		return;
+	if (observing && first_waking_ns && wait->since_ns > first_waking_ns && !wait->note.woken)
+		lost_add(unobserved);
+	wait->since_ns = OFF_RUNS;
+	wait->note.woken = false;
+}
+
+/* Whether the thread is on a CPU or a run queue; always, in a kernel without SMP. */
+static __always_inline bool is_runnable(struct task_struct *p)
+{
+	if (!bpf_core_field_exists(p->on_cpu))
+		return true;
+	return BPF_CORE_READ(p, on_cpu) || BPF_CORE_READ(p, on_rq);
+}
+
+/*
+ * A thread without the start of a wait is woken. It may not have left its CPU yet; otherwise that was
+ * not observed.
+ */
+static __always_inline void woken_without_wait(struct off_wait *wait, struct task_struct *p)
+{
+	wait->note.woken = true;
+	if (wait->since_ns == OFF_RUNS && !is_runnable(p) && off_thread_wanted(p))
+		lost_add(unobserved);
 }
 
 /* Runs in the context of the waker, on any CPU. */
@@ -45,8 +94,17 @@ static __always_inline void handle_waking(void *ctx, struct task_struct *p)
 	struct off_wait *wait = off_wait_find(p);
 	struct table_key key = {};
 	struct table_value *value;
-	__u64 ns = wait ? off_end(wait, bpf_ktime_get_ns()) : 0;
+	__u64 now_ns = bpf_ktime_get_ns(), ns;
 
+	if (!first_waking_ns)
+		first_waking_ns = now_ns;
+	if (!wait)
+		return;
+	if (wait->since_ns <= OFF_RUNS) {
+		woken_without_wait(wait, p);
+		return;
+	}
+	ns = off_end(wait, now_ns);
 	if (!ns)
 		return;
 	key.kernel_stack = kernel_stack(ctx);
@@ -64,7 +122,8 @@ static __always_inline void handle_waking(void *ctx, struct task_struct *p)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(wait__btf__switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	handle_switch(prev, preempt, next);
+	begin_wait(prev, preempt);
+	end_wait(next);
 	return 0;
 }
 
@@ -78,7 +137,8 @@ int BPF_PROG(wait__btf__waking, struct task_struct *p)
 SEC("raw_tp/sched_switch")
 int BPF_PROG(wait__raw__switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	handle_switch(prev, preempt, next);
+	begin_wait(prev, preempt);
+	end_wait(next);
 	return 0;
 }
 
