@@ -15,10 +15,12 @@
 //	id     the number identifies a process, thread or cpu of this machine, which must exist
 //	       when the run starts (see [Set.IDs])
 //	pos    the field is a positional argument of this name; the order is that of the fields. If
-//	       the last one is a list whose name ends with "...", it takes all remaining arguments
+//	       the last one is a list whose name ends with "...", it takes all remaining arguments.
+//	       With the tag flag too, only one of the two can be given
 //	sets   the other flag that this one is short for: "output=csv" for a bool, or "duration" for
 //	       the same value. A different value of the other flag is refused
 //	help   one line
+//	unset  added to the help if the field has no default
 //
 // Underscores and dashes in long names are equivalent, because tools of BCC use both. A long name can
 // be abbreviated as long as it is unambiguous, as argparse and argp accept it.
@@ -62,8 +64,9 @@ type Set struct {
 }
 
 type position struct {
-	name, help, allowed string
-	set                 func(string) error
+	name, help, allowed, def string
+	flag, also               string // long names of the flag for the same value, or ""
+	set                      func(string) error
 }
 
 // checker is a struct of options that validates several fields together. Its error names the flags,
@@ -132,7 +135,7 @@ func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string
 	name, short, _ := strings.Cut(tag, ",")
 	s.addSynonym(val, name, pos, f.Tag.Get("sets"))
 	if isPos {
-		s.positions = append(s.positions, position{pos, f.Tag.Get("help"), val.bounds.String(), val.Set})
+		s.positions = append(s.positions, position{pos, helpOf(f, v), val.bounds.String(), val.String(), name, f.Tag.Get("also"), val.Set})
 	}
 	if !isFlag {
 		return nil
@@ -143,7 +146,7 @@ func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string
 	if err := s.checkFree(name, f.Tag.Get("also"), short); err != nil {
 		return err
 	}
-	s.addFlag(val, name, short, f)
+	s.addFlag(val, name, short, helpOf(f, v), f)
 	s.addBare(name, short, f.Tag.Get("bare"))
 	s.allowed[name] = val.bounds.String()
 	return s.addIDs(v, name, f.Tag.Get("id"))
@@ -165,13 +168,22 @@ func (s *Set) checkFree(name, also, short string) error {
 	return nil
 }
 
-func (s *Set) addFlag(val pflag.Value, name, short string, f reflect.StructField) {
-	flag := s.flags.VarPF(val, name, short, f.Tag.Get("help"))
+// helpOf returns the help of a field, which depends on whether it has a default.
+func helpOf(f reflect.StructField, v reflect.Value) string {
+	help := f.Tag.Get("help")
+	if unset := f.Tag.Get("unset"); unset != "" && v.IsZero() {
+		help += "; " + unset
+	}
+	return help
+}
+
+func (s *Set) addFlag(val pflag.Value, name, short, help string, f reflect.StructField) {
+	flag := s.flags.VarPF(val, name, short, help)
 	if val.Type() == "bool" {
 		flag.NoOptDefVal = "true"
 	}
 	if also := f.Tag.Get("also"); also != "" {
-		other := s.flags.VarPF(val, also, "", f.Tag.Get("help"))
+		other := s.flags.VarPF(val, also, "", help)
 		other.NoOptDefVal = flag.NoOptDefVal
 		other.Hidden = true
 		flag.Annotations = map[string][]string{annotationAlso: {also}}
@@ -198,6 +210,9 @@ func (s *Set) Parse(args []string) error {
 		if p == nil {
 			return fmt.Errorf("%w: unexpected argument %q", ErrUsage, arg)
 		}
+		if flag := s.given(p.flag, p.also); flag != nil {
+			return fmt.Errorf("%w: --%s %s and argument %q for %s cannot be combined: they set the same value", ErrUsage, flag.Name, flag.Value, arg, p.name)
+		}
 		if err := p.set(arg); err != nil {
 			return fmt.Errorf("%w: invalid argument %q for %s: %w", ErrUsage, arg, p.name, err)
 		}
@@ -208,6 +223,16 @@ func (s *Set) Parse(args []string) error {
 	for _, c := range s.checks {
 		if err := c.Check(); err != nil {
 			return Usage(err)
+		}
+	}
+	return nil
+}
+
+// given returns the first of the flags that the command line sets, or nil.
+func (s *Set) given(names ...string) *pflag.Flag {
+	for _, name := range names {
+		if flag := s.flags.Lookup(name); name != "" && flag != nil && flag.Changed {
+			return flag
 		}
 	}
 	return nil
@@ -280,7 +305,7 @@ func (s *Set) All() []Flag {
 		out = append(out, flag)
 	})
 	for _, p := range s.positions {
-		out = append(out, Flag{Position: p.name, Help: p.help, Allowed: p.allowed})
+		out = append(out, Flag{Position: p.name, Help: p.help, Allowed: p.allowed, Default: p.def})
 	}
 	return out
 }

@@ -475,3 +475,40 @@ func TestRest(t *testing.T) {
 		t.Errorf("parsed %+v", o)
 	}
 }
+
+// TestPositionAndFlag gives a value as an argument, as a flag, and as both.
+func TestPositionAndFlag(t *testing.T) {
+	type options struct {
+		Min   Microseconds `flag:"min,m" also:"least" pos:"min_us" help:"only longer times"`
+		Every Duration     `pos:"interval" min:"1ms" help:"time between reports" unset:"one report by default"`
+	}
+	for args, want := range map[string]string{
+		"10": "", "--min 10": "", "": "",
+		"--min 5us 10":  `usage: --min 5µs and argument "10" for min_us cannot be combined: they set the same value`,
+		"10 -m 10":      `usage: --min 10µs and argument "10" for min_us cannot be combined: they set the same value`,
+		"--least 1ms 1": `usage: --least 1ms and argument "1" for min_us cannot be combined: they set the same value`,
+		"1 1ns":         `usage: invalid argument "1ns" for interval: it must be at least 1ms`,
+		"1 1ms":         "",
+	} {
+		s := New("tool")
+		if err := s.Add(&options{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Parse(strings.Fields(args))
+		if err == nil && want != "" || err != nil && (err.Error() != want || !errors.Is(err, ErrUsage)) {
+			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+	}
+	for every, want := range map[Duration]Flag{
+		0:                     {Position: "interval", Help: "time between reports; one report by default", Allowed: "at least 1ms"},
+		Duration(time.Second): {Position: "interval", Help: "time between reports", Allowed: "at least 1ms", Default: "1s"},
+	} {
+		s := New("tool")
+		if err := s.Add(&options{Every: every}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if all := s.All(); !reflect.DeepEqual(all[len(all)-1], want) {
+			t.Errorf("%+v, want %+v", all[len(all)-1], want)
+		}
+	}
+}

@@ -14,7 +14,7 @@ import (
 // StackOptions are the options of all tools that count by stacks.
 type StackOptions struct {
 	Folded      bool           `flag:"folded,f" sets:"output=folded" help:"one line per stack, the input format of flame graph programs; same as --output folded"`
-	Every       flags.Duration `flag:"interval" arg:"TIME" help:"time between reports, in seconds or with a unit as 500ms; one report at the end by default"`
+	Every       flags.Duration `flag:"interval" arg:"TIME" min:"1ms" help:"time between reports, in seconds or with a unit as 500ms" unset:"one report at the end by default"`
 	Annotations bool           `flag:"annotations" help:"in folded stacks, append _[k] to kernel functions and _[i] to inlined functions"`
 	stacktrace.Frames
 }

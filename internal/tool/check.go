@@ -72,6 +72,9 @@ func (f *facts) checkFlags() error {
 			if flag.Help == "" {
 				errs = append(errs, fmt.Errorf("flag %s%s has no help", flag.Long, flag.Position))
 			}
+			if (flag.Long == "interval" || flag.Position == "interval") && flag.Arg != "N" && flag.Allowed == "" {
+				errs = append(errs, fmt.Errorf("flag %s%s has no minimum", flag.Long, flag.Position))
+			}
 			if flag.Long != "" && !name.MatchString(flag.Long) {
 				errs = append(errs, fmt.Errorf("flag --%s must consist of lowercase letters, digits and dashes", flag.Long))
 			}

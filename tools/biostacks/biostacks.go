@@ -17,7 +17,7 @@ type options struct {
 	source.Milliseconds
 	source.Stop
 	stacktrace.Frames
-	Every flags.Duration `flag:"interval" arg:"TIME" help:"time between reports; one report at the end by default"`
+	Every flags.Duration `flag:"interval" arg:"TIME" min:"1ms" help:"time between reports" unset:"one report at the end by default"`
 }
 
 // histKey mirrors struct hist_key.

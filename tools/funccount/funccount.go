@@ -14,7 +14,7 @@ import (
 
 type options struct {
 	Pattern   string         `pos:"pattern" help:"functions, tracepoints or USDT probes, such as vfs_*, c:malloc, t:block:*, u:c:*"`
-	Every     flags.Duration `flag:"interval,i" arg:"TIME" help:"time between reports; one report at the end by default"`
+	Every     flags.Duration `flag:"interval,i" arg:"TIME" min:"1ms" help:"time between reports" unset:"one report at the end by default"`
 	Timestamp bool           `flag:"timestamp,T" help:"no effect, for compatibility with BCC: each report has its time"`
 	Regexp    bool           `flag:"regexp,r" help:"the pattern is a regular expression, which is matched at the start of a name"`
 	CPU       int32          `flag:"cpu,c" arg:"N" min:"-1" id:"cpu" bpf:"targ_cpu" help:"only on this CPU; -1 means all"`

@@ -15,7 +15,7 @@ import (
 
 type options struct {
 	Pattern      string         `pos:"function" help:"functions, such as vfs_*, c:malloc or /usr/bin/bash:readline"`
-	Every        flags.Duration `flag:"interval,i" arg:"TIME" help:"time between reports; one report at the end by default"`
+	Every        flags.Duration `flag:"interval,i" arg:"TIME" min:"1ms" help:"time between reports" unset:"one report at the end by default"`
 	Timestamp    bool           `flag:"timestamp,T" help:"show the time of each report"`
 	Microseconds bool           `flag:"microseconds,u" help:"show microseconds instead of nanoseconds"`
 	Milliseconds bool           `flag:"milliseconds,m" help:"show milliseconds instead of nanoseconds"`

@@ -18,7 +18,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh klockstat.bpf.c
 
 type options struct {
-	Every     flags.Duration `flag:"interval,i" arg:"TIME" help:"time between reports, in seconds or with a unit as 500ms; one report at the end by default"`
+	Every     flags.Duration `flag:"interval,i" arg:"TIME" min:"1ms" help:"time between reports, in seconds or with a unit as 500ms" unset:"one report at the end by default"`
 	Reset     bool           `flag:"reset,R" help:"each report contains only its interval, instead of all waits since the start"`
 	Caller    string         `flag:"caller,c" arg:"PREFIX" help:"only callers whose name begins with this text"`
 	Lock      string         `flag:"lock,L" arg:"LOCK" help:"only this lock: the name of a variable (needs CONFIG_KALLSYMS_ALL), or an address such as 0xffffffff82a3b4c0"`

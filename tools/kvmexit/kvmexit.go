@@ -16,7 +16,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh kvmexit.bpf.c
 
 type options struct {
-	Every       flags.Duration `flag:"interval,i" arg:"TIME" help:"time between reports; one report at the end by default"`
+	Every       flags.Duration `flag:"interval,i" arg:"TIME" min:"1ms" help:"time between reports" unset:"one report at the end by default"`
 	For         flags.Duration `pos:"duration" sets:"duration" help:"stop after this time, same as --duration"`
 	TIDs        string         `flag:"tids,T" arg:"LIST" sets:"tid" help:"only these threads, separated by commas, same as --tid"`
 	VCPU        int64          `flag:"vcpu,v" arg:"N" min:"0" help:"only this vCPU, by the name that QEMU gives to its thread, such as CPU 0/KVM"`

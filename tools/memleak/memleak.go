@@ -17,7 +17,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh memleak.bpf.c -type function
 
 type options struct {
-	Interval flags.Duration `pos:"interval" help:"time between reports, in seconds or with a unit as 500ms; default 5 s, except for output formats that are one document"`
+	Interval flags.Duration `pos:"interval" min:"1ms" help:"time between reports, in seconds or with a unit as 500ms; default 5 s, except for output formats that are one document"`
 	Count    uint64         `pos:"count" min:"1" help:"number of reports; unlimited by default"`
 	source.StackOptions
 	stacktrace.UserStacks

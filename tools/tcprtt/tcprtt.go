@@ -12,7 +12,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh tcprtt.bpf.c
 
 type options struct {
-	Every     flags.Duration `flag:"interval,i" pos:"interval" arg:"SECONDS" help:"time between reports, in seconds or with a unit as 500ms; one report at the end by default"`
+	Every     flags.Duration `flag:"interval,i" pos:"interval" arg:"SECONDS" min:"1ms" help:"time between reports, in seconds or with a unit as 500ms" unset:"one report at the end by default"`
 	Count     uint64         `pos:"count" min:"1" help:"number of reports; unlimited by default"`
 	Timestamp bool           `flag:"timestamp,T" help:"show the time of each report"`
 	MS        bool           `flag:"milliseconds,m" also:"millisecond" help:"show milliseconds instead of microseconds"`
