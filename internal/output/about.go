@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"sort"
@@ -50,7 +51,7 @@ func (s stamp) MarshalJSON() ([]byte, error) {
 // Ready writes r and flushes the output.
 func (w *Writer) Ready(r Ready) error {
 	if w.format != JSON {
-		w.note("ready: %s", strings.Join(r.Hooks, ", "))
+		w.note("ready: %s", cmp.Or(strings.Join(r.Hooks, ", "), "no hooks"))
 		return w.Flush()
 	}
 	w.appendObject(struct {

@@ -44,6 +44,10 @@ type Hists[K, L comparable] struct {
 	Keys []string
 	// Slots, if set, is the name of values that are small integers: text then has a line per value.
 	Slots string
+	// Due, if set, finds the samples of CPUs that were due and not taken. Those of an idle CPU are
+	// counted as the value 0 of the key that Idle returns; others are lost.
+	Due  *Due
+	Idle func(cpu uint32) K
 	// Cumulative is set if each report contains all values since the start, not only those of its
 	// interval.
 	Cumulative bool
@@ -65,6 +69,8 @@ type hists struct {
 	slots       string
 	cumulative  bool
 	percentiles Percentiles
+	due         *Due
+	idle        func(cpu uint32) unsafe.Pointer // the key, of Hists.Idle
 
 	entry reflect.Type // histEntry[K]
 	// label points to the label of the generic type: columns are bound to it.
@@ -113,6 +119,11 @@ func (h *Hists[K, L]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.
 	}
 	if h.Stacks != nil {
 		h.hists.labelOf = func(key unsafe.Pointer) any { return h.Trace(*(*K)(key), h.hists.traces) }
+	}
+	h.hists.due = h.Due
+	h.hists.idle = func(cpu uint32) unsafe.Pointer {
+		key := h.Idle(cpu)
+		return unsafe.Pointer(&key)
 	}
 	return h.hists.describe(env, spec, h.Keys, h.UserStacks)
 }
@@ -230,6 +241,10 @@ func (h *hists) run(ctx context.Context, s *tool.Session) (err error) {
 	if h.stacks != nil {
 		h.begin()
 	}
+	h.epochs.due = h.due
+	if err := h.due.measure(s); err != nil {
+		return err
+	}
 	if err := s.Ready(); err != nil {
 		return err
 	}
@@ -240,6 +255,9 @@ func (h *hists) run(ctx context.Context, s *tool.Session) (err error) {
 func (h *hists) report(s *tool.Session) error {
 	if err := h.drain(s); err != nil {
 		return err
+	}
+	for _, m := range h.due.take(s) {
+		h.add(h.idle(m.cpu), 0, &histogram.Slot{Count: m.idle})
 	}
 	s.Shown++
 	r := histReport{

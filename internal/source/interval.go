@@ -12,7 +12,7 @@ import (
 
 // Rounds are the options of tools that report at intervals.
 type Rounds struct {
-	Every flags.Duration `pos:"interval" help:"time between reports, in seconds or with a unit as 500ms; one report at the end by default"`
+	Every flags.Duration `pos:"interval" min:"1ms" help:"time between reports, in seconds or with a unit as 500ms" unset:"one report at the end by default"`
 	Count uint64         `pos:"count" min:"1" help:"number of reports; unlimited by default"`
 }
 
@@ -30,7 +30,7 @@ func (r *Rounds) repeat(ctx context.Context, s *tool.Session, e *epochs, request
 	for {
 		select {
 		case <-ctx.Done():
-			if err := e.end(); err != nil {
+			if err := e.end(s); err != nil {
 				return err
 			}
 			if err := s.Objects.Detach(); err != nil {
@@ -70,11 +70,16 @@ type epochs struct {
 	at  time.Time // start of the current epoch
 	// readings are iterator programs that run at the end of each interval.
 	readings []tool.Iterator
+	// due, if set, is measured at the end of each interval and of the run.
+	due *Due
 	// last, if set, is called at the end of the run, while all hooks are still attached.
 	last func() error
 }
 
-func (e *epochs) end() error {
+func (e *epochs) end(s *tool.Session) error {
+	if err := e.due.measure(s); err != nil {
+		return err
+	}
 	if e.last == nil {
 		return nil
 	}
@@ -95,7 +100,7 @@ func (e *epochs) read(s *tool.Session) error {
 // cut starts a new epoch and returns once no program can still write to the previous one: a program
 // that has read the old epoch has ended after an RCU grace period.
 func (e *epochs) cut(s *tool.Session) error {
-	if err := e.read(s); err != nil {
+	if err := errors.Join(e.read(s), e.due.measure(s)); err != nil {
 		return err
 	}
 	epoch := s.Objects.Variables["count_epoch"]

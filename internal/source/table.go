@@ -74,6 +74,15 @@ type Table[K comparable, V any, R comparable] struct {
 	// previous run to the same map. They run in this order at the end of each interval, and once
 	// before the first.
 	Readings []tool.Iterator
+	// Due, if set, finds the samples of CPUs that were due and not taken, and Missing returns the
+	// counts that they add: idle samples in which the CPU was idle, and missed ones, which are lost.
+	// It is called for each online CPU.
+	Due     *Due
+	Missing func(cpu uint32, idle, missed uint64) (K, V)
+	// Poll, if set, replaces the programs: it yields counters that the kernel maintains, and is
+	// called at the start and at the end of each interval, which has the differences. A key that
+	// is gone at the end is counted as unobserved, because its last counts are unknown.
+	Poll func(yield func(K, V)) error
 	// Cumulative is set if each report contains all counts since the start, not only those of its
 	// interval.
 	Cumulative bool
@@ -94,6 +103,9 @@ type table struct {
 	textRows   uint64
 	readings   []tool.Iterator
 	cumulative bool
+	due        *Due
+	missing    func(missing) (key, value unsafe.Pointer)         // Table.Missing
+	poll       func(yield func(key, value unsafe.Pointer)) error // Table.Poll
 
 	entry, value reflect.Type // tableEntry[K] and V
 	// row points to the row of the generic type: columns are bound to it and to span.
@@ -115,8 +127,10 @@ type table struct {
 	epochs   epochs
 	begin    time.Time // start of the interval
 	sums     sums      // sums since the start, with cumulative
-	heading  string
-	rows     []ranked
+	// polled has the previous result of Poll, by the bytes of the key.
+	polled  map[string]unsafe.Pointer
+	heading string
+	rows    []ranked
 }
 
 // sums maps rows to their values.
@@ -162,10 +176,27 @@ func (t *Table[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*to
 		fill: func(value unsafe.Pointer, length time.Duration) { t.Fill(&t.row, (*V)(value), length) },
 		keep: func() bool { return t.Keep == nil || t.Keep(&t.row) },
 	}
+	t.setUpCounts()
 	if err := t.table.check(spec); err != nil {
 		return nil, err
 	}
 	return t.table.bind(env, t.Columns, t.Headers, t.Off)
+}
+
+// setUpCounts sets the functions that add to the counts of the programs, or replace them.
+func (t *Table[K, V, R]) setUpCounts() {
+	t.table.due = t.Due
+	if t.Missing != nil {
+		t.table.missing = func(m missing) (key, value unsafe.Pointer) {
+			k, v := t.Missing(m.cpu, m.idle, m.missed)
+			return unsafe.Pointer(&k), unsafe.Pointer(&v)
+		}
+	}
+	if t.Poll != nil {
+		t.table.poll = func(yield func(key, value unsafe.Pointer)) error {
+			return t.Poll(func(k K, v V) { yield(unsafe.Pointer(&k), unsafe.Pointer(&v)) })
+		}
+	}
 }
 
 func (t *Table[K, V, R]) Run(ctx context.Context, s *tool.Session) error { return t.table.run(ctx, s) }
@@ -215,6 +246,9 @@ func (t *table) sortBy(word string) (err error) {
 }
 
 func (t *table) check(spec *ebpf.CollectionSpec) error {
+	if t.poll != nil {
+		return nil
+	}
 	if t.isTotals() {
 		if m := spec.Maps["totals"]; m != nil {
 			return checkStruct(m.Value, t.value)
@@ -243,7 +277,7 @@ func (t *table) run(ctx context.Context, s *tool.Session) error {
 	if err := s.Prepare(t.readings); err != nil {
 		return err
 	}
-	t.epochs.readings = t.readings
+	t.epochs.readings, t.epochs.due = t.readings, t.due
 	if err := t.start(s); err != nil {
 		return err
 	}
@@ -276,6 +310,7 @@ func (t *table) start(s *tool.Session) error {
 // forget discards the counts so far.
 func (t *table) forget(s *tool.Session) error {
 	t.begin = t.epochs.at
+	t.due.take(s)
 	_, err := t.drain(s)
 	return err
 }
@@ -294,6 +329,12 @@ func (t *table) report(s *tool.Session, show func(*tool.Session) error) error {
 	sums, err := t.drain(s)
 	if err != nil {
 		return err
+	}
+	for _, m := range t.due.take(s) {
+		if t.missing != nil {
+			key, v := t.missing(m)
+			t.addTo(sums, key, v)
+		}
 	}
 	length := end.Sub(t.begin)
 	if last && s.Shown > 0 && t.isEmpty(sums) {

@@ -42,6 +42,9 @@ func (t *table) add(sum, v unsafe.Pointer) {
 
 // drain moves the counts of the epochs that have ended from the map to a sum per row.
 func (t *table) drain(s *tool.Session) (sums, error) {
+	if t.poll != nil {
+		return t.drainPolled(s)
+	}
 	if t.isTotals() {
 		return t.drainTotals(s.Objects.Maps["totals"], t.epochs.hasEnded(s))
 	}
@@ -146,6 +149,41 @@ func (t *table) drainTotals(m *ebpf.Map, hasEnded func(epoch uint32) bool) (sums
 		}
 	}
 	return all, nil
+}
+
+// drainPolled returns the differences of the counters to the previous reading. At the first reading
+// there are none. The counters of a key that is new begin at 0.
+func (t *table) drainPolled(s *tool.Session) (sums, error) {
+	keySize := t.entry.Field(0).Type.Size()
+	sums, before := sums{}, t.polled
+	t.polled = map[string]unsafe.Pointer{}
+	err := t.poll(func(key, v unsafe.Pointer) { t.polled[string(unsafe.Slice((*byte)(key), keySize))] = t.clone(v) })
+	if err != nil || before == nil {
+		return sums, err
+	}
+	for key, v := range t.polled {
+		v = t.clone(v)
+		if old := before[key]; old != nil {
+			t.subtract(v, old)
+		}
+		t.addTo(sums, unsafe.Pointer(unsafe.StringData(key)), v)
+	}
+	for key := range before {
+		if t.polled[key] == nil {
+			s.Missed++
+		}
+	}
+	return sums, nil
+}
+
+// subtract subtracts counters. A counter that is less than before began at 0 again.
+func (t *table) subtract(v, before unsafe.Pointer) {
+	for _, offset := range t.counters {
+		n, old := (*uint64)(unsafe.Add(v, offset)), *(*uint64)(unsafe.Add(before, offset))
+		if *n >= old {
+			*n -= old
+		}
+	}
 }
 
 // addUp adds the sums of an interval to those of all previous ones, and returns the latter.

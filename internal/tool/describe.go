@@ -66,7 +66,7 @@ func (l *line) facts(src Source) (*facts, error) {
 		f.Without = slices.DeleteFunc(slices.Clone(f.Without), func(name string) bool { return name == commandHook })
 	}
 	f.Keep = l.tool.keep(src.Base())
-	f.Lost, f.Counters = append(members(spec, "lost"), reasonFilter), members(spec, "counters")
+	f.Lost, f.Counters = append(lossReasons(spec), reasonFilter), members(spec, "counters")
 	f.Privileges = f.privileges()
 	return f, f.addColumns(src)
 }
@@ -134,6 +134,14 @@ func LossReasons() []LossReason {
 		{"unobserved", "No program ran for the event, for its start or for its end, as inferred from other observations: the end of an operation without its start, counters of the kernel that grew by more than was observed, or calls that the kernel's kprobes report as missed. What began before all programs were attached, or ends after they are detached, is not lost."},
 		{reasonFilter, "The expression of --filter failed for a row, such as args[5] of a process with two arguments. The row is not shown."},
 	}
+}
+
+// lossReasons lists the loss reasons of an object; of an object without programs, that of user space.
+func lossReasons(spec *ebpf.CollectionSpec) []string {
+	if len(spec.Programs) == 0 {
+		return []string{"unobserved"}
+	}
+	return members(spec, "lost")
 }
 
 // members lists the counters in a map.

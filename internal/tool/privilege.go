@@ -15,6 +15,9 @@ import (
 
 // Needs returns the capabilities that every run of the tool needs.
 func (t *Tool) Needs() system.Capabilities {
+	if t.NoPrograms {
+		return system.Set(t.Capabilities...)
+	}
 	return doctor.Needs | system.Set(t.Capabilities...)
 }
 
@@ -111,6 +114,9 @@ func (s *Session) touch() error {
 
 // privileges returns the section PRIVILEGES of the manual page, by paragraph.
 func (f *facts) privileges() []string {
+	if f.tool.NoPrograms {
+		return []string{"Needs no capability: it has no BPF programs and creates nothing in the kernel. --stats also needs CAP_SYS_ADMIN."}
+	}
 	var options []string
 	for _, e := range extras() {
 		options = append(options, fmt.Sprintf("%s also needs %s, %s.", e.option, e.capability, e.purpose))

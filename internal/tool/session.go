@@ -42,6 +42,7 @@ type Session struct {
 	stats    stats
 	command  *command // of --exec, or nil
 	usualGC  int      // debug.SetGCPercent after the start
+	Missed   uint64   // events that the source knows to be missing from its rows: unobserved
 	Events   uint64   // rows that passed the filters, or values of histograms
 	Excluded uint64   // rows that --filter or the source excluded
 	Shown    uint64   // rows or reports written
@@ -125,7 +126,7 @@ func (s *Session) lost() (map[string]uint64, error) {
 		return nil, err
 	}
 	reasons["program_busy"] += missed
-	reasons["unobserved"] += s.Objects.MissedCalls()
+	reasons["unobserved"] += s.Objects.MissedCalls() + s.Missed
 	if s.losses.unfiltered > 0 {
 		reasons[reasonFilter] = s.losses.unfiltered
 	}

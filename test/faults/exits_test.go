@@ -221,8 +221,10 @@ func (s *subject) checkExit(e exit) {
 	r := s.command()
 	goOn := s.startRunning(r)
 	h := heldBy(s, r.Process.Pid)
-	programs := !s.tool.NoPrograms
-	if programs && len(h.programs) == 0 || len(h.maps) == 0 || programs && len(h.links)+h.perf == 0 && !s.isList() || s.perf && h.perf == 0 {
+	if s.tool.NoPrograms && len(h.programs)+len(h.maps)+len(h.links)+h.perf > 0 {
+		s.Fatalf("kernel objects of a tool without programs: %+v", h)
+	}
+	if !s.tool.NoPrograms && (len(h.programs) == 0 || len(h.maps) == 0 || len(h.links)+h.perf == 0 && !s.isList() || s.perf && h.perf == 0) {
 		s.Fatalf("unexpected kernel objects while it runs: %+v", h)
 	}
 	done := s.usual()

@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	bpfMapCpuSamples       = "cpu_samples"
 	bpfMapLost             = "lost"
 	bpfMapTargCgroupMap    = "targ_cgroup_map"
 	bpfMapTargMntnsMap     = "targ_mntns_map"
@@ -89,6 +90,7 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	CpuSamples    *ebpf.MapSpec `ebpf:"cpu_samples"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
 	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
@@ -138,6 +140,7 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	CpuSamples    *ebpf.Map `ebpf:"cpu_samples"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
 	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
@@ -146,6 +149,7 @@ type bpfMaps struct {
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.CpuSamples,
 		m.Lost,
 		m.TargCgroupMap,
 		m.TargMntnsMap,

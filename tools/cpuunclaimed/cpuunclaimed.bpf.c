@@ -6,6 +6,7 @@
 #include <bpf/bpf_core_read.h>
 #include "percpu.bpf.h"
 #include "runqueue.bpf.h"
+#include "samples.bpf.h"
 
 /* Sums over all samples. A sample looks at all online CPUs. */
 struct totals {
@@ -36,6 +37,7 @@ int sample__perf(void *ctx)
 	__u64 cpus = 0, busy = 0, waiting = 0, idle;
 	__u32 runnable;
 
+	sample_count();
 	for (__u32 cpu = 0; cpu < PERCPU_MAX; cpu++) {
 		if (cpu >= percpu_nr)
 			break;

@@ -43,7 +43,7 @@ var Tool = tool.Define(tool.Spec{
 
 A CPU is busy if a runnable task is on its run queue; that task runs, and further ones wait. In each sample, as many idle CPUs are unclaimed as there are waiting tasks. Short times of imbalance are normal, because the scheduler moves tasks only now and then. It may also not be allowed to: a task can be bound to CPUs (taskset, cpuset, per-CPU kernel threads). This tool does not look at such limits.
 
-Samples are triggered by the CPU clock of perf events (PERF_COUNT_SW_CPU_CLOCK) on one CPU, the first one that is online. If it goes offline there are no samples until it is online again. The lengths of run queues are read without locks, within some microseconds. runqlen(8) describes which tasks are on a run queue. The kernel needs CONFIG_FAIR_GROUP_SCHED and, before 5.19, a readable /proc/kallsyms.`,
+Samples are triggered by the CPU clock of perf events (PERF_COUNT_SW_CPU_CLOCK) on one CPU, the first one that is online. If it goes offline there are no samples until it is online again. The lengths of run queues are read without locks, within some microseconds. Samples that were due and that the kernel did not take, such as on an idle CPU whose timer tick is stopped, are lost and counted as unobserved. runqlen(8) describes which tasks are on a run queue. The kernel needs CONFIG_FAIR_GROUP_SCHED and, before 5.19, a readable /proc/kallsyms.`,
 	Peers: []string{
 		"One program reads all run queues at once. BCC samples each CPU on its own and combines the samples in user space, which fails if they drift apart.",
 		"Tasks of all cgroups and scheduling classes are counted; BCC counts those of the cgroup whose task runs.",

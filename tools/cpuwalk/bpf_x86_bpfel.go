@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	bpfMapCpuSamples       = "cpu_samples"
 	bpfMapLost             = "lost"
 	bpfMapTable            = "table"
 	bpfMapTargCgroupMap    = "targ_cgroup_map"
@@ -88,6 +89,7 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	CpuSamples    *ebpf.MapSpec `ebpf:"cpu_samples"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	Table         *ebpf.MapSpec `ebpf:"table"`
 	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
@@ -136,6 +138,7 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	CpuSamples    *ebpf.Map `ebpf:"cpu_samples"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	Table         *ebpf.Map `ebpf:"table"`
 	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
@@ -144,6 +147,7 @@ type bpfMaps struct {
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.CpuSamples,
 		m.Lost,
 		m.Table,
 		m.TargCgroupMap,

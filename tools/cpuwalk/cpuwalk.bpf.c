@@ -3,6 +3,7 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
+#include "samples.bpf.h"
 #include "task.bpf.h"
 
 struct table_key {
@@ -12,6 +13,8 @@ struct table_key {
 struct table_value {
 	__u64 samples;
 	__u64 busy; /* samples in which a task ran that is wanted */
+	__u64 idle;
+	__u64 missed; /* set by user space */
 };
 
 #include "table.bpf.h"
@@ -21,12 +24,14 @@ int sample__perf(void *ctx)
 {
 	struct table_key key = { .cpu = bpf_get_smp_processor_id() };
 	struct table_value *value = table_find(&key);
+	bool idle = sample_count();
 
 	if (!value)
 		return 0;
 	table_add(value, samples, 1);
-	/* The idle task has TID 0. */
-	if (bpf_get_current_pid_tgid() && task_current_wanted())
+	if (idle)
+		table_add(value, idle, 1);
+	else if (task_current_wanted())
 		table_add(value, busy, 1);
 	return 0;
 }

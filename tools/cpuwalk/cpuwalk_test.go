@@ -1,11 +1,14 @@
 package cpuwalk
 
 import (
+	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/corescope/corescope/internal/schedtest"
+	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -60,5 +63,52 @@ func TestText(t *testing.T) {
 	lines := strings.Split(out, "\n")
 	if len(lines) < 3 || strings.Join(strings.Fields(lines[1]), " ") != "CPU COUNT SAMPLES BUSY" || !strings.HasPrefix(lines[2], "0 ") {
 		t.Errorf("text is %s", out)
+	}
+}
+
+// TestPercent checks the share of busy time with samples that were not taken.
+func TestPercent(t *testing.T) {
+	for _, tt := range []struct {
+		counts
+		want float64
+	}{
+		{counts{Samples: 100, Idle: 100}, 0},
+		{counts{Samples: 100, Busy: 50, Idle: 50}, 50},
+		{counts{Samples: 100, Busy: 25, Idle: 50}, 25},            // with a task filter
+		{counts{Samples: 75, Busy: 25, Idle: 50, Missed: 25}, 50}, // half of the busy samples
+		{counts{Samples: 45, Busy: 45, Missed: 55}, 100},          // a high frequency
+		{counts{Samples: 50, Idle: 50, Missed: 50}, math.NaN()},   // it is unknown which tasks ran
+		{counts{}, math.NaN()},
+	} {
+		if got := float64(tt.percent()); got != tt.want && !(math.IsNaN(got) && math.IsNaN(tt.want)) {
+			t.Errorf("%+v: %v %%, want %v", tt.counts, got, tt.want)
+		}
+	}
+}
+
+// TestHighFrequency checks that samples which were due and not taken are lost, and that a busy CPU is
+// busy nevertheless.
+func TestHighFrequency(t *testing.T) {
+	const hz, spin = 100000, 500
+	if limit := system.MaxSampleRate("/"); limit < hz {
+		t.Skipf("kernel.perf_event_max_sample_rate is %d", limit)
+	}
+	cpu := schedtest.CPUs(t)[0]
+	w := schedtest.Start(t, cpu, nil)
+	res := tooltest.JSON(t, Tool, []string{"-f", strconv.Itoa(hz), "--filter", fmt.Sprint("cpu == ", cpu)}, func() {
+		w.Begin(t, "spin", spin)
+		w.End(t)
+	})
+	r := res.Rows[0]
+	due := hz * r.Num("interval_ns") / 1e9
+	missed := r.Num("missed")
+	if all := r.Num("samples") + missed; math.Abs(all-due) > due/20 {
+		t.Errorf("%v samples and %v missed, %.0f were due", r.Num("samples"), missed, due)
+	}
+	if lost := schedtest.Unobserved(res); float64(lost) < missed {
+		t.Errorf("%v missed, %v lost", missed, lost)
+	}
+	if least := 100 * spin * 1e6 / r.Num("interval_ns"); r.Num("busy_percent") < 0.9*least || r.Num("busy_percent") > 100 {
+		t.Errorf("%v %% busy, want at least %.0f", r.Num("busy_percent"), least)
 	}
 }

@@ -13,12 +13,7 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-//go:generate ../../scripts/bpf2go.sh loads.bpf.c
-
 type options struct{ source.Rounds }
-
-// counts mirrors struct totals.
-type counts struct{ None uint64 }
 
 type row struct {
 	One     value.Load `json:"load1" col:"LOAD1,width=9,right" help:"load average over about 1 minute at the end of the interval: runnable tasks and tasks in uninterruptible sleep of the whole machine"`
@@ -34,7 +29,7 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Load averages (1, 5 and 15 minutes) with three decimals, each second",
 	Description: `Shows the load averages of the machine once a second, with a resolution of 1/2,048; /proc/loadavg and uptime(1) have two decimals.
 
-The kernel computes a load average every 5 seconds as an exponentially damped mean of the number of runnable tasks and tasks in uninterruptible sleep. It is read with sysinfo(2), which containers do not change. There are no BPF programs.
+The kernel computes a load average every 5 seconds as an exponentially damped mean of the number of runnable tasks and tasks in uninterruptible sleep. It is read with sysinfo(2), which containers do not change. There are no BPF programs, so it needs no privileges.
 
 Load averages include tasks that wait for disks. runqlen(8) shows tasks that wait for a CPU, offcputime(8) with --state 2 what tasks wait for in uninterruptible sleep.`,
 	Peers: []string{
@@ -44,19 +39,19 @@ Load averages include tasks that wait for disks. runqlen(8) shows tasks that wai
 		"loads            # each second",
 		"loads 5 12       # twelve lines, one every five seconds",
 	},
-	Object:     loadBpf,
 	NoPrograms: true,
 }, options{source.Rounds{Every: flags.Duration(time.Second)}}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
-	return &source.Table[struct{}, counts, row]{
+	return &source.Table[struct{}, struct{}, row]{
 		Rounds:  o.Rounds,
 		Columns: []string{"time", "load1", "load5", "load15"},
+		Poll:    func(yield func(struct{}, struct{})) error { yield(struct{}{}, struct{}{}); return nil },
 		Fill:    fill,
 	}, nil
 }
 
-func fill(r *row, _ *counts, _ time.Duration) {
+func fill(r *row, _ *struct{}, _ time.Duration) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil { // cannot fail with a valid pointer
 		*r = row{One: value.Load(math.NaN()), Five: value.Load(math.NaN()), Fifteen: value.Load(math.NaN())}

@@ -4,6 +4,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "runqueue.bpf.h"
+#include "samples.bpf.h"
 #include "task.bpf.h"
 
 /* Count samples with waiting tasks, instead of a histogram. */
@@ -46,8 +47,8 @@ int sample__perf(void *ctx)
 	__u32 length = runqueue_runnable(runqueue_current());
 	struct hist_key key = { .cpu = cpu };
 
-	/* The task that runs does not wait. The idle task (TID 0) is not on the run queue. */
-	if (length && bpf_get_current_pid_tgid())
+	/* The task that runs does not wait. The idle task is not on the run queue. */
+	if (!sample_count() && length)
 		length--;
 	if (targ_occupancy)
 		count_occupancy(cpu, length);

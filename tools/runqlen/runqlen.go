@@ -34,7 +34,7 @@ type label struct {
 type row struct {
 	CPU       uint32        `json:"cpu" col:"CPU,width=4" help:"CPU that the tasks wait for; absent without --cpus"`
 	Occupancy value.Percent `json:"occupancy_percent" col:"RUNQOCC,width=8,right" help:"samples with a waiting task in percent of all samples"`
-	Samples   uint64        `json:"samples" col:"SAMPLES,width=9,right" help:"number of samples"`
+	Samples   uint64        `json:"samples" col:"SAMPLES,width=9,right" help:"number of samples, including those that the kernel did not take while the CPU was idle"`
 	Queued    uint64        `json:"queued" col:"QUEUED,width=9,right" help:"samples in which at least one task waited"`
 }
 
@@ -50,6 +50,8 @@ The length is rq->nr_running of the kernel, which includes the tasks of all sche
 With --runqocc it reports the occupancy: the share of samples in which at least one task waits.
 
 Samples are triggered by the CPU clock of perf events (PERF_COUNT_SW_CPU_CLOCK), 99 times a second on each CPU, so that they do not coincide with activities that occur 100 times a second. Idle CPUs are sampled too. CPUs that come online later are sampled from then on.
+
+The kernel can take fewer samples than are due: on an idle CPU whose timer tick is stopped, when the timer expires too late, as at high frequencies, or for process 1 of a guest that hides it. A sample that was due while the CPU was idle, by the idle time in /proc/stat, is counted with length 0. Others are lost, and counted as unobserved.
 
 A sample says nothing about how long tasks wait; see runqlat(8). A CPU with waiting tasks can be next to an idle one; see cpuunclaimed(8). The kernel needs CONFIG_FAIR_GROUP_SCHED.`,
 	Peers: []string{
@@ -80,12 +82,25 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Unit: histogram.Values, Slots: "runqlen",
 		Label: func(k key) label { return label(k) },
 		Keys:  source.Keys(o),
+		Due:   o.Due(), Idle: o.keyOf,
 	}, nil
+}
+
+// keyOf returns the key of the samples of a CPU.
+func (o *options) keyOf(cpu uint32) key {
+	if !o.CPUs {
+		cpu = 0
+	}
+	return key{cpu}
 }
 
 func (o *options) occupancy(plan tool.Plan) tool.Source {
 	t := &source.Table[key, counts, row]{
 		Plan: plan, Rounds: o.Rounds, Ranking: source.Ranking{Sort: "occupancy_percent"},
+		Due: o.Due(),
+		Missing: func(cpu uint32, idle, _ uint64) (key, counts) {
+			return o.keyOf(cpu), counts{Samples: idle}
+		},
 		Columns: []string{"cpu", "occupancy_percent", "samples", "queued"},
 		Label:   func(k *key, _ *counts) row { return row{CPU: k.CPU} },
 		Fill: func(r *row, c *counts, _ time.Duration) {
