@@ -72,7 +72,7 @@ func (f *facts) checkFlags() error {
 			if flag.Help == "" {
 				errs = append(errs, fmt.Errorf("flag %s%s has no help", flag.Long, flag.Position))
 			}
-			if (flag.Long == "interval" || flag.Position == "interval") && flag.Arg != "N" && flag.Allowed == "" {
+			if (flag.Long == "interval" || flag.Position == "interval") && flag.Arg != "N" && flag.Allowed == "" && !strings.Contains(flag.Help, "at least") {
 				errs = append(errs, fmt.Errorf("flag %s%s has no minimum", flag.Long, flag.Position))
 			}
 			if flag.Long != "" && !name.MatchString(flag.Long) {

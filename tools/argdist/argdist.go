@@ -19,7 +19,7 @@ import (
 type options struct {
 	Count      probes         `flag:"count,C" arg:"PROBE" help:"count calls by the values of the expressions: 'do_sys_openat2(dfd, filename)'; can be repeated"`
 	Histogram  probes         `flag:"histogram,H" arg:"PROBE" help:"histogram of one expression: 'vfs_read(count)'; can be repeated"`
-	Every      flags.Duration `flag:"interval,i" arg:"TIME" help:"time between reports"`
+	Every      flags.Duration `flag:"interval,i" arg:"TIME" min:"1ms" help:"time between reports"`
 	Cumulative bool           `flag:"cumulative,c" help:"report totals since the start instead of values per interval"`
 	Number     uint64         `flag:"number,n" arg:"N" min:"1" help:"number of reports; unlimited by default"`
 	Top        uint64         `flag:"top,T" arg:"N" also:"rows" min:"1" help:"with -C: show only the N most frequent values of each interval"`

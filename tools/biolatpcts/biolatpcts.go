@@ -19,7 +19,7 @@ import (
 
 type options struct {
 	Disk        string             `pos:"dev" help:"only this disk or partition: vda, /dev/vda1, a device mapper name, or MAJOR:MINOR; all disks by default"`
-	Every       every              `flag:"interval,i" arg:"TIME" help:"time between reports, in seconds or with a unit as 500ms; -1: one report at the end"`
+	Every       every              `flag:"interval,i" arg:"TIME" help:"time between reports, in seconds or with a unit as 500ms; -1: one report at the end; at least 1ms"`
 	Which       string             `flag:"which,w" arg:"LATENCY" of:"from-rq-alloc,after-rq-alloc,on-device" help:"start of the measured time: from-rq-alloc (the kernel begins to allocate the request), after-rq-alloc (it has allocated it) or on-device (issue to the driver)"`
 	Percentiles source.Percentiles `flag:"pcts,p" arg:"PCT,..." help:"percentiles, from 0 to 100"`
 	Timestamp   bool               `flag:"timestamp,T" help:"show the time of each report"`
@@ -35,7 +35,13 @@ func (e *every) UnmarshalText(s []byte) error {
 		e.Duration = 0
 		return nil
 	}
-	return e.Duration.UnmarshalText(s)
+	if err := e.Duration.UnmarshalText(s); err != nil {
+		return err
+	}
+	if time.Duration(e.Duration) < time.Millisecond {
+		return errors.New("it must be at least 1ms, or -1")
+	}
+	return nil
 }
 
 // Check returns an error for an invalid percentile.

@@ -15,7 +15,7 @@ import (
 
 type options struct {
 	Name       string         `flag:"name,n" arg:"INTERFACE" bpf:"targ_name" help:"only network interfaces of this name"`
-	Every      flags.Duration `flag:"interval,i" arg:"TIME" help:"time between reports, in seconds or with a unit as 500ms"`
+	Every      flags.Duration `flag:"interval,i" arg:"TIME" min:"1ms" help:"time between reports, in seconds or with a unit as 500ms"`
 	Throughput bool           `flag:"throughput,t" help:"show bytes and packets per second"`
 }
 

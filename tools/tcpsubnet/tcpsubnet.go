@@ -18,7 +18,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh tcpsubnet.bpf.c
 
 type options struct {
-	Every   flags.Duration `flag:"interval,i" arg:"SECONDS" help:"time between reports, in seconds or with a unit as 500ms"`
+	Every   flags.Duration `flag:"interval,i" arg:"SECONDS" min:"1ms" help:"time between reports, in seconds or with a unit as 500ms"`
 	Format  string         `flag:"format,f" arg:"UNIT" of:"b,k,m,B,K,M" help:"unit of text: bits (b, k, m) or bytes (B, K, M), of which K and M are 1,024 and 1,048,576"`
 	JSON    bool           `flag:"json,J" sets:"output=json" help:"same as --output json"`
 	Subnets subnets        `pos:"subnets" help:"subnets or addresses, separated by commas; an address belongs to the first one that contains it"`
