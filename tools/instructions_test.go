@@ -57,6 +57,9 @@ func instructions(t *testing.T) []byte {
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TOOL\tPROGRAM\tAMD64\tARM64")
 	for _, tl := range tools.All() {
+		if tl.NoPrograms {
+			continue
+		}
 		amd64, arm64 := sizes(t, tl.Name, "x86"), sizes(t, tl.Name, "arm64")
 		for _, name := range slices.Sorted(maps.Keys(amd64)) {
 			fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", tl.Name, name, amd64[name], arm64[name])
