@@ -39,6 +39,7 @@ const (
 	bpfVarHistPlain          = "hist_plain"
 	bpfVarHistUnitNs         = "hist_unit_ns"
 	bpfVarLocalPidns         = "local_pidns"
+	bpfVarObserving          = "observing"
 	bpfVarSchedBegunNs       = "sched_begun_ns"
 	bpfVarTargByCgroupMap    = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap     = "targ_by_mntns_map"
@@ -132,6 +133,7 @@ type bpfVariableSpecs struct {
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	SchedBegunNs     *ebpf.VariableSpec `ebpf:"sched_begun_ns"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -201,6 +203,7 @@ type bpfVariables struct {
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	Observing        *ebpf.Variable `ebpf:"observing"`
 	SchedBegunNs     *ebpf.Variable `ebpf:"sched_begun_ns"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

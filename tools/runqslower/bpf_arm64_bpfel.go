@@ -33,6 +33,7 @@ const (
 	bpfVarEventType          = "event_type"
 	bpfVarEventWakeupNs      = "event_wakeup_ns"
 	bpfVarLocalPidns         = "local_pidns"
+	bpfVarObserving          = "observing"
 	bpfVarSchedBegunNs       = "sched_begun_ns"
 	bpfVarTargByCgroupMap    = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap     = "targ_by_mntns_map"
@@ -121,6 +122,7 @@ type bpfVariableSpecs struct {
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing         *ebpf.VariableSpec `ebpf:"observing"`
 	SchedBegunNs      *ebpf.VariableSpec `ebpf:"sched_begun_ns"`
 	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -184,6 +186,7 @@ type bpfVariables struct {
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	Observing         *ebpf.Variable `ebpf:"observing"`
 	SchedBegunNs      *ebpf.Variable `ebpf:"sched_begun_ns"`
 	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`

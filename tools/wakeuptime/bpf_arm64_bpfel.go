@@ -41,6 +41,7 @@ const (
 	bpfVarLocalPidns        = "local_pidns"
 	bpfVarMaxBlockNs        = "max_block_ns"
 	bpfVarMinBlockNs        = "min_block_ns"
+	bpfVarObserving         = "observing"
 	bpfVarOffWaitZero       = "off_wait_zero"
 	bpfVarStackDepth        = "stack_depth"
 	bpfVarStackResentNs     = "stack_resent_ns"
@@ -146,6 +147,7 @@ type bpfVariableSpecs struct {
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	MaxBlockNs        *ebpf.VariableSpec `ebpf:"max_block_ns"`
 	MinBlockNs        *ebpf.VariableSpec `ebpf:"min_block_ns"`
+	Observing         *ebpf.VariableSpec `ebpf:"observing"`
 	OffWaitZero       *ebpf.VariableSpec `ebpf:"off_wait_zero"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
@@ -236,6 +238,7 @@ type bpfVariables struct {
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	MaxBlockNs        *ebpf.Variable `ebpf:"max_block_ns"`
 	MinBlockNs        *ebpf.Variable `ebpf:"min_block_ns"`
+	Observing         *ebpf.Variable `ebpf:"observing"`
 	OffWaitZero       *ebpf.Variable `ebpf:"off_wait_zero"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
