@@ -30,14 +30,14 @@ func TestCheckFaults(t *testing.T) {
 		{"flag failed has no help", func(f *fake) {
 			f.options = &struct {
 				Failed bool   `flag:"failed,x"`
-				Every  uint64 `pos:"interval" help:"seconds"`
+				Every  uint64 `pos:"interval" min:"1" help:"seconds"`
 				Count  uint64 `pos:"count" help:"times"`
 			}{}
 		}},
 		{"flag interval has no help", func(f *fake) {
 			f.options = &struct {
 				Failed bool   `flag:"failed,x" help:"failures"`
-				Every  uint64 `pos:"interval"`
+				Every  uint64 `pos:"interval" min:"1"`
 				Count  uint64 `pos:"count" help:"times"`
 			}{}
 		}},

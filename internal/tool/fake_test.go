@@ -34,7 +34,7 @@ type fakeRow struct {
 // FakeOptions are exported as embedded options must be.
 type FakeOptions struct {
 	Failed bool   `flag:"failed,x" bpf:"targ_failed" help:"only failures"`
-	Every  uint64 `pos:"interval" help:"seconds"`
+	Every  uint64 `pos:"interval" min:"1" help:"seconds"`
 	Count  uint64 `pos:"count" help:"times"`
 }
 
