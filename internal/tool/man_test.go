@@ -33,7 +33,7 @@ func TestManual(t *testing.T) {
 		"SYNOPSIS\n\n           fake [flags] [interval [count]]\n           bogus [flags] [interval [count]]\n           corescope fake",
 		"DESCRIPTION\n\n       Shows nothing.\n",
 		"       bogus\n              fake --failed\n",
-		"OPTIONS\n\n   Flags\n\n       -x, --failed\n              only failures\n\n       interval\n              seconds\n",
+		"OPTIONS\n\n   Flags\n\n       -x, --failed\n              only failures\n\n       interval\n              seconds (at least 1)\n",
 		"   Common flags\n\n       --columns a,b,c\n",
 		"COLUMNS\n\n       Text shows the columns time, comm by default",
 		"       note\n              why; on demand\n",

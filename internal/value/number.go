@@ -159,12 +159,12 @@ func (v *Percent) Any() any                   { return float64(*v) }
 func (v *Percent) Schema() Schema             { return Schema{Type: "number"} }
 func (v *Percent) Absent() bool               { return math.IsNaN(float64(*v)) }
 
-// Mean is the mean of N values with the given sum. It is absent if N is 0. Text rounds it
-// to an integer.
+// Mean is the mean of N values with the given sum. It is absent if N is 0. Text has two
+// decimals.
 type Mean struct{ Sum, N uint64 }
 
 func (v *Mean) mean() float64              { return float64(v.Sum) / float64(v.N) }
-func (v *Mean) AppendText(b []byte) []byte { return strconv.AppendFloat(b, v.mean(), 'f', 0, 64) }
+func (v *Mean) AppendText(b []byte) []byte { return strconv.AppendFloat(b, v.mean(), 'f', 2, 64) }
 func (v *Mean) AppendJSON(b []byte) []byte { f := float(v.mean()); return f.AppendJSON(b) }
 func (v *Mean) Any() any                   { return v.mean() }
 func (v *Mean) Schema() Schema             { return Schema{Type: "number"} }
