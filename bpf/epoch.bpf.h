@@ -11,4 +11,13 @@
  */
 __u32 count_epoch;
 
+#ifdef INTERVAL_END
+/*
+ * For tools that count time: the end of the last interval (CLOCK_MONOTONIC), with its epoch in the
+ * lowest bit. User space sets it before that time and waits, so that every program that runs after
+ * it knows it. Time before it belongs to that epoch, time after it to the other one.
+ */
+__u64 interval_end_ns = 1;
+#endif
+
 #endif

@@ -43,16 +43,12 @@ struct {
 /* Zero initializer, in .rodata because of the 512-byte stack limit. */
 const struct table_value table_empty = {};
 
-/*
- * table_find returns the value of the key on this CPU and in this interval, zeroed if it is new. If
- * the map is full it counts a lost event, and returns NULL. Another program can interrupt this one
- * and add the same entry: then the update fails, and the lookup finds that entry.
- */
-static __always_inline struct table_value *table_find(const struct table_key *key)
+/* table_find for the interval with this epoch. */
+static __always_inline struct table_value *table_find_in(const struct table_key *key, __u32 epoch)
 {
 	struct table_entry entry = {
 		.key = *key,
-		.epoch = count_epoch,
+		.epoch = epoch,
 		.cpu = bpf_get_smp_processor_id(),
 	};
 	struct table_value *value = bpf_map_lookup_elem(&table, &entry);
@@ -64,6 +60,16 @@ static __always_inline struct table_value *table_find(const struct table_key *ke
 	if (!value)
 		lost_add(map_full);
 	return value;
+}
+
+/*
+ * table_find returns the value of the key on this CPU and in this interval, zeroed if it is new. If
+ * the map is full it counts a lost event, and returns NULL. Another program can interrupt this one
+ * and add the same entry: then the update fails, and the lookup finds that entry.
+ */
+static __always_inline struct table_value *table_find(const struct table_key *key)
+{
+	return table_find_in(key, count_epoch);
 }
 
 /*

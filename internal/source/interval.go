@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/tool"
 )
@@ -71,7 +74,8 @@ type epochs struct {
 	// readings are iterator programs that run at the end of each interval.
 	readings []tool.Iterator
 	// due, if set, is measured at the end of each interval and of the run.
-	due *Due
+	due  *Due
+	ends intervalEnds
 	// last, if set, is called at the end of the run, while all hooks are still attached.
 	last func() error
 }
@@ -87,6 +91,51 @@ func (e *epochs) end(s *tool.Session) error {
 	return e.last()
 }
 
+// intervalEnds tells programs that count time when an interval ends (interval_end_ns of
+// epoch.bpf.h), so that no interval contains time of the next one.
+type intervalEnds struct {
+	base   time.Time
+	baseNs int64 // CLOCK_MONOTONIC at base
+}
+
+// soon is the time in which programs learn the end of an interval.
+const soon = 5 * time.Millisecond
+
+// set ends an interval soon, waits for that, and returns its end.
+func (e *intervalEnds) set(v *ebpf.Variable, epoch uint32) (time.Time, error) {
+	now, err := monotonic()
+	if err != nil {
+		return e.base, err
+	}
+	if e.base.IsZero() {
+		e.base, e.baseNs = time.Now(), now
+	}
+	end := (now + int64(soon)) &^ 1
+	if err := v.Set(uint64(end) | uint64(epoch)); err != nil {
+		return e.base, fmt.Errorf("set end of interval: %w", err)
+	}
+	for ; err == nil && now < end; now, err = monotonic() {
+		time.Sleep(time.Duration(end - now))
+	}
+	return e.base.Add(time.Duration(end - e.baseNs)), err
+}
+
+func monotonic() (int64, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0, fmt.Errorf("read CLOCK_MONOTONIC: %w", err)
+	}
+	return ts.Nano(), nil
+}
+
+// endInterval ends the interval for programs that count time, and returns its end.
+func (e *epochs) endInterval(s *tool.Session) (at time.Time, err error) {
+	if end := s.Objects.Variables["interval_end_ns"]; end != nil {
+		return e.ends.set(end, e.now)
+	}
+	return time.Now(), nil
+}
+
 // read runs the iterator programs.
 func (e *epochs) read(s *tool.Session) error {
 	for _, it := range e.readings {
@@ -100,6 +149,10 @@ func (e *epochs) read(s *tool.Session) error {
 // cut starts a new epoch and returns once no program can still write to the previous one: a program
 // that has read the old epoch has ended after an RCU grace period.
 func (e *epochs) cut(s *tool.Session) error {
+	end, err := e.endInterval(s)
+	if err != nil {
+		return err
+	}
 	if err := errors.Join(e.read(s), e.due.measure(s)); err != nil {
 		return err
 	}
@@ -112,7 +165,9 @@ func (e *epochs) cut(s *tool.Session) error {
 	if err := epoch.Set(e.now); err != nil {
 		return fmt.Errorf("set epoch: %w", err)
 	}
-	e.at = time.Now()
+	if e.at = time.Now(); s.Objects.Variables["interval_end_ns"] != nil {
+		e.at = end
+	}
 	return s.Objects.AwaitGracePeriod()
 }
 

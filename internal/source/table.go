@@ -321,10 +321,16 @@ func (t *table) report(s *tool.Session, show func(*tool.Session) error) error {
 	end := t.epochs.at
 	last := !s.Objects.Attached()
 	if last {
-		if err := t.epochs.read(s); err != nil {
+		at, err := t.epochs.endInterval(s)
+		if err == nil {
+			err = t.epochs.read(s)
+		}
+		if err != nil {
 			return err
 		}
-		end = time.Now()
+		if end = time.Now(); s.Objects.Variables["interval_end_ns"] != nil {
+			end = at
+		}
 	}
 	sums, err := t.drain(s)
 	if err != nil {

@@ -29,6 +29,7 @@ const (
 	bpfVarCountEpoch     = "count_epoch"
 	bpfVarHistPlain      = "hist_plain"
 	bpfVarHistUnitNs     = "hist_unit_ns"
+	bpfVarIntervalEndNs  = "interval_end_ns"
 	bpfVarTableEmpty     = "table_empty"
 	bpfVarTargDist       = "targ_dist"
 	bpfVarTargIpv4       = "targ_ipv4"
@@ -105,6 +106,7 @@ type bpfVariableSpecs struct {
 	CountEpoch    *ebpf.VariableSpec `ebpf:"count_epoch"`
 	HistPlain     *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	IntervalEndNs *ebpf.VariableSpec `ebpf:"interval_end_ns"`
 	TableEmpty    *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargDist      *ebpf.VariableSpec `ebpf:"targ_dist"`
 	TargIpv4      *ebpf.VariableSpec `ebpf:"targ_ipv4"`
@@ -158,6 +160,7 @@ type bpfVariables struct {
 	CountEpoch    *ebpf.Variable `ebpf:"count_epoch"`
 	HistPlain     *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.Variable `ebpf:"hist_unit_ns"`
+	IntervalEndNs *ebpf.Variable `ebpf:"interval_end_ns"`
 	TableEmpty    *ebpf.Variable `ebpf:"table_empty"`
 	TargDist      *ebpf.Variable `ebpf:"targ_dist"`
 	TargIpv4      *ebpf.Variable `ebpf:"targ_ipv4"`

@@ -29,6 +29,7 @@ struct table_value {
 	__u64 changes;
 };
 
+#define INTERVAL_END
 #include "table.bpf.h"
 
 struct hist_key {
@@ -55,36 +56,50 @@ struct {
 	__type(value, struct conn);
 } conns SEC(".maps");
 
-/* Adds the time in the state since it was last counted. */
-static __always_inline void count_time(struct conn *c, __u64 now_ns, __u64 changes)
+static __always_inline void add_time(const struct conn *c, __u32 epoch, __u64 ns, __u64 changes)
 {
 	struct table_key key = { .ends = c->ends };
-	struct table_value *value = table_find(&key);
-	__u64 from_ns;
+	struct table_value *value = table_find_in(&key, epoch);
 
 	if (!value)
 		return;
+	if (c->state == TCP_CA_Open)
+		table_add(value, open, ns);
+	else if (c->state == TCP_CA_Disorder)
+		table_add(value, disorder, ns);
+	else if (c->state == TCP_CA_CWR)
+		table_add(value, cwr, ns);
+	else if (c->state == TCP_CA_Recovery)
+		table_add(value, recovery, ns);
+	else
+		table_add(value, loss, ns);
+	if (changes)
+		table_add(value, changes, changes);
+}
+
+/* Adds the time in the state since it was last counted to the interval or intervals of that time. */
+static __always_inline void count_time(struct conn *c, __u64 now_ns, __u64 changes)
+{
+	__u64 end = interval_end_ns, end_ns = end & ~1ULL, from_ns;
+	__u32 epoch = end & 1;
+
 	/*
 	 * The reading at the end of an interval can run at the same time as a hook. If it happens
 	 * between these two lines, some 10 ns, the time since from_ns is counted twice. Kernels before
 	 * 5.12 have no atomic exchange.
 	 */
 	from_ns = c->counted_ns;
-	c->counted_ns = now_ns;
-	if (from_ns > now_ns)
-		from_ns = now_ns;
-	if (c->state == TCP_CA_Open)
-		table_add(value, open, now_ns - from_ns);
-	else if (c->state == TCP_CA_Disorder)
-		table_add(value, disorder, now_ns - from_ns);
-	else if (c->state == TCP_CA_CWR)
-		table_add(value, cwr, now_ns - from_ns);
-	else if (c->state == TCP_CA_Recovery)
-		table_add(value, recovery, now_ns - from_ns);
-	else
-		table_add(value, loss, now_ns - from_ns);
-	if (changes)
-		table_add(value, changes, changes);
+	c->counted_ns = now_ns > from_ns ? now_ns : from_ns;
+	if (now_ns < end_ns) {
+		add_time(c, epoch, now_ns > from_ns ? now_ns - from_ns : 0, changes);
+		return;
+	}
+	if (from_ns < end_ns) {
+		add_time(c, epoch, end_ns - from_ns, 0);
+		from_ns = end_ns;
+	}
+	if (now_ns > from_ns || changes)
+		add_time(c, !epoch, now_ns > from_ns ? now_ns - from_ns : 0, changes);
 }
 
 /* Ends the time in the state of the connection. */
@@ -170,14 +185,14 @@ int BPF_PROG(end__raw, const struct sock *sk, int oldstate, int newstate)
 	return NOT_PREEMPTED(handle_state(sk, newstate));
 }
 
-/* At the end of an interval, the time in the current state so far is counted. */
+/* At the end of an interval, the time in the current state up to that end is counted. */
 SEC("iter/bpf_map_elem")
 int current_states(struct bpf_iter__bpf_map_elem *ctx)
 {
 	struct conn *c = ctx->value;
 
 	if (ctx->key && c)
-		count_time(c, bpf_ktime_get_ns(), 0);
+		count_time(c, interval_end_ns & ~1ULL, 0);
 	return 0;
 }
 

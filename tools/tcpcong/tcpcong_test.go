@@ -93,6 +93,27 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// TestIntervals has connections that change their state all the time. The time of each in an interval
+// is at most the interval; in intervals between others it is exactly that.
+func TestIntervals(t *testing.T) {
+	support(t)
+	p := tcptest.Connect(t, tcptest.Listen(t, "127.0.0.1:0"), "127.0.0.1", 0)
+	res := tooltest.JSONReports(t, Tool, []string{"-L", strconv.Itoa(p.LPort), "100ms"}, func(reports func() int) {
+		for reports() < 8 && t.Context().Err() == nil {
+			lose(p)
+		}
+	})
+	for i, r := range res.Rows {
+		d := r.Num("open_ns") + r.Num("disorder_ns") + r.Num("recovery_ns") + r.Num("cwr_ns") + r.Num("loss_ns")
+		if d > r.Num("interval_ns") || i > 0 && i < len(res.Rows)-1 && d < r.Num("interval_ns") {
+			t.Errorf("%v ns in all states, in interval %d of %v ns: %v", d, i, r.Num("interval_ns"), r)
+		}
+	}
+	if len(res.Rows) < 6 {
+		t.Errorf("%d rows in at least 8 intervals", len(res.Rows))
+	}
+}
+
 // TestClosed closes the connection in state Loss.
 func TestClosed(t *testing.T) {
 	support(t)
