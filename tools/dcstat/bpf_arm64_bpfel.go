@@ -31,6 +31,7 @@ const (
 	bpfProgSlowKprobeEnd   = "slow__kprobe__end"
 	bpfVarCountEpoch       = "count_epoch"
 	bpfVarLocalPidns       = "local_pidns"
+	bpfVarObserving        = "observing"
 	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
 	bpfVarTargByUid        = "targ_by_uid"
@@ -115,6 +116,7 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
@@ -173,6 +175,7 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	Observing        *ebpf.Variable `ebpf:"observing"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`

@@ -49,6 +49,7 @@ const (
 	bpfVarEventWakeupNs                = "event_wakeup_ns"
 	bpfVarFunctionType                 = "function_type"
 	bpfVarLocalPidns                   = "local_pidns"
+	bpfVarObserving                    = "observing"
 	bpfVarReturnFormType               = "return_form_type"
 	bpfVarTargByCgroupMap              = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap               = "targ_by_mntns_map"
@@ -143,6 +144,7 @@ type bpfVariableSpecs struct {
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	FunctionType      *ebpf.VariableSpec `ebpf:"function_type"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing         *ebpf.VariableSpec `ebpf:"observing"`
 	ReturnFormType    *ebpf.VariableSpec `ebpf:"return_form_type"`
 	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -213,6 +215,7 @@ type bpfVariables struct {
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	FunctionType      *ebpf.Variable `ebpf:"function_type"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	Observing         *ebpf.Variable `ebpf:"observing"`
 	ReturnFormType    *ebpf.Variable `ebpf:"return_form_type"`
 	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
