@@ -11,7 +11,7 @@ import (
 type StandIn struct {
 	// Lacks lists members of struct counters that only the replaced hook counts. They are absent
 	// from the summary if the stand-in is used.
-	Lacks []string
+	Lacks     []string
 	Hook, For string
 	// Means describes the difference for the user. It is reported if the stand-in is used.
 	Means string
