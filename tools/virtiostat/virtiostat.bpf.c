@@ -160,6 +160,15 @@ static __always_inline int handle_list(struct virtqueue *vq, __u64 sg, bool is_i
 	return 0;
 }
 
+/* Returns an argument as a number: global functions take no pointers of kernel types. */
+static __always_inline __u64 number(__u64 *ctx, int nr)
+{
+	__u64 arg = 0;
+
+	bpf_probe_read_kernel(&arg, sizeof(arg), &ctx[nr]);
+	return arg;
+}
+
 #define PROGRAMS(hook, function, by_fentry, by_kprobe)  \
 	SEC("fentry/" #function)                        \
 	int hook##__fentry(__u64 *ctx)                  \
@@ -173,10 +182,10 @@ static __always_inline int handle_list(struct virtqueue *vq, __u64 sg, bool is_i
 	}
 
 #define LIST_PROGRAMS(hook, function, is_in)                                   \
-	PROGRAMS(hook, function, handle_list((void *)ctx[0], ctx[1], is_in),   \
+	PROGRAMS(hook, function, handle_list((void *)ctx[0], number(ctx, 1), is_in),   \
 		 handle_list((void *)PT_REGS_PARM1(ctx), PT_REGS_PARM2(ctx), is_in))
 
-PROGRAMS(lists, virtqueue_add_sgs, handle_lists((void *)ctx[0], ctx[1], ctx[2], ctx[3]),
+PROGRAMS(lists, virtqueue_add_sgs, handle_lists((void *)ctx[0], number(ctx, 1), ctx[2], ctx[3]),
 	 handle_lists((void *)PT_REGS_PARM1(ctx), PT_REGS_PARM2(ctx), PT_REGS_PARM3(ctx), PT_REGS_PARM4(ctx)))
 LIST_PROGRAMS(out, virtqueue_add_outbuf, false)
 LIST_PROGRAMS(in, virtqueue_add_inbuf, true)
