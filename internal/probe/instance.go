@@ -115,6 +115,9 @@ func (o *Objects) attachTargets(v Variant, in *Instance, targets []targetWithID)
 	}
 	var failed []targetError
 	for i, t := range targets {
+		if o.isStopped() {
+			return append(failed, failAll(targets[i:], ErrStopped)...)
+		}
 		err := o.attachOne(v, in, t)
 		switch {
 		case isDenied(err):
@@ -151,7 +154,7 @@ func (o *Objects) attachProgramToAll(name string, in *Instance, targets []target
 			if err != nil {
 				break
 			}
-			partLinks, partFailed := attachMulti(o.spec.Programs[name], prog, p.form, part)
+			partLinks, partFailed := o.attachMulti(o.spec.Programs[name], prog, p.form, part)
 			links, formFailed = append(links, partLinks...), append(formFailed, partFailed...)
 		}
 		if i > 0 && len(formFailed) > 0 {
@@ -272,14 +275,20 @@ func (o *Objects) programWith(
 	key string, functions map[string]asm.Instructions, spec *ebpf.ProgramSpec, target asm.Instructions,
 ) (*ebpf.Program, error) {
 	spec = spec.Copy()
+	var missing error
+	replaced := 0
 	for name, body := range functions {
-		var err error
-		if isMark(key) {
-			break // it only notes calls (mark.bpf.h) and has none of these functions
+		changed, err := replaceFunction(spec.Instructions, name, body)
+		if err != nil {
+			missing = err // the program for the entry of calls has another function than that for the return
+			continue
 		}
-		if spec.Instructions, err = replaceFunction(spec.Instructions, name, body); err != nil {
-			return nil, err
-		}
+		spec.Instructions = changed
+		replaced++
+	}
+	// A mark only notes calls (mark.bpf.h) and has none of these functions.
+	if replaced == 0 && missing != nil && !isMark(key) {
+		return nil, missing
 	}
 	// A program that does not use its target has no such function.
 	if changed, err := replaceFunction(spec.Instructions, targetFunction, target); err == nil {

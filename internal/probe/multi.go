@@ -27,9 +27,12 @@ func (t *targetWithID) attachOffsets() []uint64 {
 
 // attachMulti attaches a program to the targets with one link. If that fails, it bisects the
 // targets: it attaches the others with several links, and returns those that failed.
-func attachMulti(
+func (o *Objects) attachMulti(
 	spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, targets []targetWithID,
 ) (links []link.Link, failed []targetError) {
+	if o.isStopped() {
+		return nil, failAll(targets, ErrStopped)
+	}
 	l, err := linkMulti(spec, prog, f, targets)
 	switch {
 	case err == nil:
@@ -39,7 +42,7 @@ func attachMulti(
 	}
 	half := len(targets) / 2
 	for _, part := range [][]targetWithID{targets[:half], targets[half:]} {
-		partLinks, partFailed := attachMulti(spec, prog, f, part)
+		partLinks, partFailed := o.attachMulti(spec, prog, f, part)
 		links, failed = append(links, partLinks...), append(failed, partFailed...)
 	}
 	return links, failed

@@ -71,9 +71,10 @@ func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer
 	return exitCode(err)
 }
 
-// isEnd reports whether the error is a regular end: --help, or a closed output.
+// isEnd reports whether the error is a regular end: --help, a closed output, or a signal while
+// programs were being attached.
 func isEnd(err error) bool {
-	return errors.Is(err, flags.ErrHelp) || IsClosed(err)
+	return errors.Is(err, flags.ErrHelp) || errors.Is(err, probe.ErrStopped) || IsClosed(err)
 }
 
 func exitCode(err error) int {
@@ -120,6 +121,7 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 	}
 	defer s.Objects.Close()
 	if l.common.Explain {
+		s.Objects.Stop = ctx.Done()
 		return s.explain(out)
 	}
 	ctx, stop := untilClosed(ctx, out)
@@ -422,6 +424,7 @@ func (s *Session) reportNamespace() {
 
 // Attach attaches all hooks. The returned context is done after --duration.
 func (s *Session) Attach(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	s.Objects.Stop = ctx.Done()
 	if err := s.Objects.Attach(); err != nil {
 		return nil, nil, err
 	}
