@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/tools"
 )
 
@@ -42,5 +43,32 @@ func TestReadmeFlags(t *testing.T) {
 	}
 	if rows < 7 {
 		t.Errorf("the README's table has %d rows, want 7", rows)
+	}
+}
+
+// TestBpftracePage checks that the commands in docs/bpftrace.md are valid.
+func TestBpftracePage(t *testing.T) {
+	page, err := os.ReadFile("../docs/bpftrace.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile("`corescope ([^`]+)`").FindAllStringSubmatch(string(page), -1)
+	for _, c := range commands {
+		name, _, _ := strings.Cut(c[1], " ")
+		found := false
+		for _, tl := range tools.All() {
+			if named := tl.As(name); named != nil {
+				found = true
+				if _, err := named.Header(tool.ExampleArgs(c[1])...); err != nil {
+					t.Errorf("%s: %v", c[1], err)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%s: there is no tool %s", c[1], name)
+		}
+	}
+	if len(commands) < 20 {
+		t.Errorf("the page has %d commands", len(commands))
 	}
 }

@@ -51,7 +51,7 @@ func TestValuesRefused(t *testing.T) {
 		"tcpdrop --netns-id 0":                 "it must be at least 1",
 		"opensnoop --limit 0":                  "it must be at least 1",
 		"wakeuptime -m 18446744073709552":      "it must be at most 18446744073709551",
-		"argdist -z 81":                        "it must be 1 to 80",
+		"argdist -z 127":                       "it must be 1 to 126",
 		"trace -Z 0 x":                         "it must be at least 1",
 		"memleak --older 9223372036855":        "it must be at most 9223372036854",
 		"memleak --max-allocations 4294967295": "it must be 1 to 16777216",

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
@@ -170,8 +171,50 @@ func (g *generator) equalText(e Expr, want string) error {
 	if err := g.readText(e, regOut, g.text, size, &t); err != nil {
 		return err
 	}
+	g.compareBytes(append([]byte(want), 0))
+	return nil
+}
+
+// binaryText parses bytes in the syntax of C: "{0x6c, 0, 'x'}".
+func binaryText(text string) (want []byte, ok bool) {
+	inner, isOpen := strings.CutPrefix(strings.TrimSpace(text), "{")
+	inner, isClosed := strings.CutSuffix(inner, "}")
+	if !isOpen || !isClosed {
+		return nil, false
+	}
+	for word := range strings.SplitSeq(inner, ",") {
+		tokens, err := lex(word)
+		if err != nil || len(tokens) != 2 || tokens[0].kind != tokenNumber || tokens[0].num > 0xff {
+			return nil, false
+		}
+		want = append(want, byte(tokens[0].num))
+	}
+	return want, true
+}
+
+// equalBytes sets R0 to 1 if the memory that an address points to has these bytes, else to 0.
+func (g *generator) equalBytes(e Expr, want []byte) error {
+	if len(want) > textMax {
+		return fmt.Errorf("%w: %d bytes are too many, the maximum is %d", ErrType, len(want), textMax)
+	}
+	g.textNeed = max(g.textNeed, (len(want)+7)&^7)
+	t, err := g.value(e)
+	if err != nil {
+		return err
+	}
+	if s, ok := scalarOf(t); ok && s.size != 8 {
+		return fmt.Errorf("%w: %s is not an address", ErrType, describe(t))
+	}
+	if err := g.readMemory(regOut, g.text, int32(len(want)), asm.FnProbeReadKernel, asm.FnProbeReadUser, asm.JEq); err != nil {
+		return err
+	}
+	g.compareBytes(want)
+	return nil
+}
+
+// compareBytes sets R0 to 1 if the bytes at text are those of want, else to 0.
+func (g *generator) compareBytes(bytes []byte) {
 	different, end := g.label(), g.label()
-	bytes := append([]byte(want), 0)
 	for at := 0; at < len(bytes); {
 		size := chunk(len(bytes) - at)
 		var c uint64
@@ -189,7 +232,6 @@ func (g *generator) equalText(e Expr, want string) error {
 	g.mark(different)
 	g.emit(asm.Mov.Imm(asm.R0, 0))
 	g.mark(end)
-	return nil
 }
 
 // chunk returns the largest load size of at most n bytes.

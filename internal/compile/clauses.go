@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -44,16 +45,22 @@ func ParseClauses(text string) (*Clauses, error) {
 	}
 	p := &parser{tokens: tokens}
 	c := &Clauses{}
+	first := -1 // the items before this one share the parentheses of the signature
 	for p.accept("(") {
 		if err := p.parenthesized(text, c); err != nil {
 			return nil, err
 		}
+		if first < 0 && len(c.Params) > 0 {
+			first = len(c.Items)
+		}
 	}
+	listed := len(c.Items)
 	if p.peek().kind == tokenString {
 		if err := p.format(text, c); err != nil {
 			return nil, err
 		}
 	}
+	c.takeConditions(first, listed)
 	if t := p.peek(); t.kind == tokenName && t.text == "if" {
 		p.next()
 		where, err := p.expression(0)
@@ -66,6 +73,64 @@ func ParseClauses(text string) (*Clauses, error) {
 		return nil, p.unexpected()
 	}
 	return c, nil
+}
+
+// takeConditions makes items in parentheses conditions, as BCC does: those up to end if the format
+// has verbs only for the items after it, as in (retval) "%x", retval, and without a format those from
+// first on, if first is not negative: they follow a signature.
+func (c *Clauses) takeConditions(first, end int) {
+	if c.Format != "" {
+		first = 0
+	}
+	if first < 0 || c.Format != "" && c.Verbs() != len(c.Items)-end {
+		return
+	}
+	var rest []Item
+	for i, item := range c.Items {
+		if i < first || i >= end || item.As != "" {
+			rest = append(rest, item)
+		} else {
+			c.Where = append(c.Where, item.Expr)
+		}
+	}
+	c.Items = rest
+}
+
+// ParseItems parses expressions with commas between them.
+//
+// Returns ErrSyntax.
+func ParseItems(text string) ([]Item, error) {
+	tokens, err := lex(text)
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{tokens: tokens}
+	for all := []Item{}; ; {
+		item, err := p.item(text)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, item); !p.accept(",") {
+			if p.peek().kind != tokenEnd {
+				return nil, p.unexpected()
+			}
+			return all, nil
+		}
+	}
+}
+
+// Verbs returns the number of verbs of the format.
+func (c *Clauses) Verbs() int {
+	n := 0
+	for i := 0; i < len(c.Format)-1; i++ {
+		if c.Format[i] != '%' {
+			continue
+		}
+		if i++; c.Format[i] != '%' {
+			n++
+		}
+	}
+	return n
 }
 
 // parenthesized parses a list up to the closing parenthesis.
@@ -98,6 +163,25 @@ func (p *parser) param() (Param, bool) {
 	start := p.at
 	if t, ok := p.typeName(); ok && p.peek().kind == tokenName {
 		return Param{p.next().text, t}, true
+	}
+	p.at = start
+	return p.typedefParam()
+}
+
+// typedefParam parses a parameter whose type is a typedef, as "gfp_t flags" or "u_int_t *n".
+func (p *parser) typedefParam() (Param, bool) {
+	start := p.at
+	for p.peek().kind == tokenName && slices.Contains(qualifiers, p.peek().text) {
+		p.next()
+	}
+	word := p.next()
+	t := typeName{words: []string{word.text}}
+	for strings.HasSuffix(word.text, "_t") && p.accept("*") {
+		t.pointers++
+	}
+	if name := p.peek(); word.kind == tokenName && name.kind == tokenName {
+		p.next()
+		return Param{name.text, t}, true
 	}
 	p.at = start
 	return Param{}, false
@@ -146,6 +230,24 @@ func isCondition(e Expr) bool {
 		return e.name == "STRCMP"
 	}
 	return false
+}
+
+// Cast returns the expression converted to a type, if the text is the name of one.
+func Cast(kind string, e Expr) (Expr, error) {
+	tokens, err := lex(kind)
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{tokens: tokens}
+	t, ok := p.typeName()
+	if word := p.peek(); !ok && word.kind == tokenName {
+		p.next()
+		t, ok = typeName{words: []string{word.text}}, true
+	}
+	if !ok || p.peek().kind != tokenEnd {
+		return nil, fmt.Errorf("%w: %q is not a type", ErrSyntax, kind)
+	}
+	return &castExpr{t, e}, nil
 }
 
 // Resolve returns a variable with the type of the parameter. Without BTF only the basic types

@@ -36,6 +36,13 @@ func TestParseClauses(t *testing.T) {
 		`if !STRCMP("x", arg1)`:                       "1 conditions",
 		"((int)arg1, a + b:x)":                        `show (int)arg1 as ""; show a + b as "x"`,
 		"(return)":                                    `show return as ""`,
+		`(retval) "%x", retval`:                       `show retval as ""; 1 conditions; format %x`,
+		`(retval) "failed"`:                           `1 conditions; format failed`,
+		`(retval) "%d"`:                               `show retval as ""; format %d`,
+		"(struct file *f, int n)(n)":                  "f is struct file*; n is int; 1 conditions",
+		"(size_t size, gfp_t flags)":                  "size is size_t; flags is gfp_t",
+		"(const u_int_t *n, a * b)":                   `n is u_int_t*; show a * b as ""`,
+		`"%s", arg2@user`:                             `show arg2@user as ""; format %s`,
 	} {
 		c, err := ParseClauses(text)
 		if err != nil {
@@ -46,7 +53,7 @@ func TestParseClauses(t *testing.T) {
 			t.Errorf("%s is parsed as %s, want %s", text, got, want)
 		}
 	}
-	for _, text := range []string{"(", "(a", "(a b)", `"x" y`, "if", "a", "(a:)", `"x",`, "(a,)"} {
+	for _, text := range []string{"(", "(a", "(a b c)", `"x" y`, "if", "a", "(a:)", `"x",`, "(a,)"} {
 		if c, err := ParseClauses(text); !errors.Is(err, ErrSyntax) {
 			t.Errorf("%s is parsed as %s, %v, want %v", text, describeClauses(c), err, ErrSyntax)
 		}

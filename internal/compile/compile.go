@@ -30,6 +30,8 @@ type Var struct {
 	load asm.Instructions
 	// comm is set for the name of the current task, which only a helper can read.
 	comm bool
+	// emit, if set, replaces load.
+	emit func(*generator) error
 }
 
 // Scope holds the names available to expressions.
@@ -40,6 +42,14 @@ type Scope struct {
 	Vars map[string]Var
 	// Constants returns the value of an enumerator of the kernel. It may be nil.
 	Constants func(name string) (int64, bool)
+	// Entry returns the value that an argument had at the entry of the call. It may be nil.
+	Entry func(name string) (Var, error)
+	// Unknown is the reason why arguments are unknown, or nil.
+	Unknown error
+	// Registers are the registers of the function by name, nil if there are none.
+	Registers map[string]Var
+	// Binary makes STRCMP("{0x1, 0x2}", value) compare these bytes.
+	Binary bool
 	// UserFirst makes reads try user memory before kernel memory.
 	UserFirst bool
 }
@@ -231,7 +241,7 @@ func (r *Result) layout(p *Program) {
 	for _, f := range p.Fields {
 		s := Slot{Name: f.Name, Offset: r.Size, Size: 8, Text: f.Text}
 		if r.Size += 8; f.Text {
-			if s.Size = p.TextSize + 2; isComm(f.Expr) {
+			if s.Size = p.TextSize + 2; IsComm(f.Expr) {
 				s.Size = commSize
 			}
 			r.Size += (s.Size + 7) &^ 7

@@ -31,7 +31,7 @@ const (
 // operators lists longer operators before their prefixes.
 var operators = []string{
 	"->", "==", "!=", "<=", ">=", "&&", "||", "<<", ">>",
-	"+", "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "(", ")", "[", "]", ".", ",", ":",
+	"+", "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "(", ")", "[", "]", ".", ",", ":", "@",
 }
 
 // lex splits a text into tokens, the last of which is tokenEnd.

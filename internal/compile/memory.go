@@ -40,6 +40,13 @@ func (g *generator) member(e *memberExpr) (btf.Member, btf.Bits, error) {
 // structure computes the address of a struct to R0, for an expression that is a struct or a
 // pointer to one. It returns the struct and its offset from R0 in bits.
 func (g *generator) structure(e Expr) (btf.Type, btf.Bits, error) {
+	if m, ok := e.(*memberExpr); ok && (IsName(m.x, "args") || IsName(m.x, "ctx")) && g.scope.isRecord(m.x.(*nameExpr).name) {
+		t, err := g.value(e)
+		if err != nil || isStruct(t) {
+			return t, 0, err
+		}
+		return pointed(t)
+	}
 	switch e.(type) {
 	case *memberExpr, *indexExpr:
 		m, bits, err := g.address(e)
@@ -212,7 +219,8 @@ func (g *generator) readMemory(
 // commSize is TASK_COMM_LEN.
 const commSize = 16
 
-func isComm(e Expr) bool {
+// IsComm reports whether an expression is the name of the current task.
+func IsComm(e Expr) bool {
 	n, ok := e.(*nameExpr)
 	return ok && builtins()[n.name].comm
 }
@@ -220,7 +228,7 @@ func isComm(e Expr) bool {
 // readText reads a string to memory and sets R0 to its length, including the NUL. It sets
 // *of to the type of the expression.
 func (g *generator) readText(e Expr, to asm.Register, at, size int, of *btf.Type) error {
-	if isComm(e) {
+	if IsComm(e) {
 		*of = &btf.Array{Type: ints()["char"], Nelems: commSize}
 		g.emit(
 			asm.Mov.Reg(asm.R1, to), asm.Add.Imm(asm.R1, int32(at)),

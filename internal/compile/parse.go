@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Expr is a parsed expression.
@@ -205,7 +206,7 @@ func (p *parser) call(name string) (Expr, error) {
 
 // parenthesis parses a cast or a parenthesized expression, after the opening parenthesis.
 func (p *parser) parenthesis() (Expr, error) {
-	if to, ok := p.typeName(); ok {
+	if to, ok := p.castType(); ok {
 		if err := p.expect(")"); err != nil {
 			return nil, err
 		}
@@ -220,6 +221,33 @@ func (p *parser) parenthesis() (Expr, error) {
 		return nil, err
 	}
 	return x, p.expect(")")
+}
+
+// castType parses the type of a cast. The name of a typedef that is not listed in ints is a type if
+// the parenthesis would be superfluous otherwise: before an operand, or if the name ends in _t.
+func (p *parser) castType() (typeName, bool) {
+	if to, ok := p.typeName(); ok {
+		return to, true
+	}
+	start := p.at
+	t := p.peek()
+	if t.kind != tokenName {
+		return typeName{}, false
+	}
+	p.next()
+	to := typeName{words: []string{t.text}}
+	for p.accept("*") {
+		to.pointers++
+	}
+	if after := p.tokens[min(p.at+1, len(p.tokens)-1)]; p.peek().text == ")" && p.peek().kind == tokenOperator {
+		isOperand := after.kind == tokenName && after.text != "if" || after.kind == tokenNumber || after.kind == tokenOperator && after.text == "("
+		isSigned := strings.HasSuffix(t.text, "_t") && after.kind == tokenOperator && strings.Contains("-~!*&", after.text)
+		if isOperand || isSigned {
+			return to, true
+		}
+	}
+	p.at = start
+	return typeName{}, false
 }
 
 func (p *parser) postfix(x Expr) (Expr, error) {
@@ -241,6 +269,12 @@ func (p *parser) postfix(x Expr) (Expr, error) {
 				return nil, err
 			}
 			x = &indexExpr{x, index}
+		case p.accept("@"):
+			// BCC's arg2@user. Reads find out by themselves where an address is: none is valid in
+			// both address spaces.
+			if t := p.next(); t.kind != tokenName || t.text != "user" && t.text != "kernel" {
+				return nil, fmt.Errorf("%w: @ must be followed by user or kernel", ErrSyntax)
+			}
 		default:
 			return x, nil
 		}

@@ -262,7 +262,7 @@ func TestMemory(t *testing.T) {
 
 func TestBuiltins(t *testing.T) {
 	for text, want := range map[string]uint64{
-		"pid": uint64(os.Getpid()), "$pid": uint64(os.Getpid()), "uid": uint64(os.Getuid()), "gid": uint64(os.Getgid()),
+		"pid": uint64(os.Getpid()), "$PID": uint64(os.Getpid()), "$tgid": uint64(os.Getpid()), "uid": uint64(os.Getuid()), "gid": uint64(os.Getgid()),
 	} {
 		if got, ok := compute(t, text, nil, true); !ok || got != want {
 			t.Errorf("%s = %d, %v, want %d", text, got, ok, want)
@@ -421,7 +421,7 @@ func TestErrors(t *testing.T) {
 		"f(1)":                          `unknown function f: only STRCMP("text", value) can be called`,
 		"STRCMP(1)":                     `STRCMP needs a string and a value`,
 		"(struct foo *)a":               "unknown type struct foo",
-		"1 @ 2":                         "unexpected character",
+		"1 # 2":                         "unexpected character",
 		`"x`:                            "unterminated string",
 		"0x":                            "is not a number",
 		"'ab'":                          "invalid character literal",

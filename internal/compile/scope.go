@@ -1,12 +1,15 @@
 package compile
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/corescope/corescope/internal/usdt"
 )
 
 // builtins returns the variables available in every probe. Each calls a helper.
@@ -27,10 +30,104 @@ func builtins() map[string]Var {
 		"comm":   {Type: &btf.Array{Type: ints()["char"], Nelems: commSize}, comm: true},
 	}
 	for name, v := range maps.Clone(out) {
-		out["$"+name] = v
+		out["$"+name], out["$"+strings.ToUpper(name)] = v, v
 	}
-	out["$tgid"] = out["pid"]
+	// In trace of BCC, $pid is what the kernel calls it: the thread.
+	out["$tgid"], out["$pid"] = out["pid"], out["tid"]
 	return out
+}
+
+// task returns the current task, whose members can be read.
+func (s *Scope) task() (Var, error) {
+	of, err := typeName{words: []string{"struct", "task_struct"}}.resolve(s.Types)
+	if err != nil {
+		return Var{}, fmt.Errorf("%w: $task: %w", ErrType, err)
+	}
+	return Var{Type: &btf.Pointer{Target: of}, load: asm.Instructions{asm.FnGetCurrentTask.Call()}}, nil
+}
+
+// register returns a register of the function, as ctx->dx.
+func (s *Scope) register(name string) (Var, error) {
+	if s.Registers == nil {
+		return Var{}, fmt.Errorf("%w: ctx->%s: only functions have registers", ErrType, name)
+	}
+	v, ok := s.Registers[name]
+	if !ok {
+		return v, fmt.Errorf("%w: register %s is unknown here (available: %s)", ErrType, name,
+			strings.Join(slices.Sorted(maps.Keys(s.Registers)), ", "))
+	}
+	return v, nil
+}
+
+// Bytes is a variable of 8 bytes that is read from memory: at offset from the address in a word of
+// the context.
+func Bytes(t btf.Type, word, offset int) Var {
+	return Var{Type: t, emit: func(g *generator) error {
+		g.emit(asm.LoadMem(asm.R0, regContext, int16(word), asm.DWord), asm.Add.Imm(asm.R0, int32(offset)))
+		if err := g.read(8); err != nil {
+			return err
+		}
+		g.emit(asm.LoadMem(asm.R0, asm.RFP, scratch, asm.DWord))
+		return nil
+	}}
+}
+
+// Saved returns a variable of 8 bytes that the caller of fetch has stored at an offset from the output
+// buffer. It has no value if the bit in the 8 bytes at offset missing is set, unless bit is negative.
+func Saved(t btf.Type, offset, missing, bit int) Var {
+	return Var{Type: t, emit: func(g *generator) error {
+		if bit >= 0 {
+			g.emit(asm.LoadMem(asm.R1, regOut, int16(missing), asm.DWord), asm.JSet.Imm(asm.R1, 1<<bit, g.fail))
+		}
+		g.emit(asm.LoadMem(asm.R0, regOut, int16(offset), asm.DWord))
+		return nil
+	}}
+}
+
+// NameOf returns the expression that consists of the name.
+func NameOf(name string) Expr { return &nameExpr{name} }
+
+// Argument returns an argument of a USDT probe.
+func Argument(a *usdt.Arg) Var {
+	t := &btf.Int{Name: fmt.Sprintf("u%d", 8*a.Size), Size: uint32(a.Size)}
+	if a.Signed {
+		t.Name, t.Encoding = fmt.Sprintf("s%d", 8*a.Size), btf.Signed
+	}
+	if a.Size == 8 && !a.Signed {
+		t.Name = ulongType().Name
+	}
+	return Var{Type: t, emit: func(g *generator) error {
+		g.part(asm.R0, a.Base)
+		if a.Index != nil {
+			g.part(asm.R1, a.Index)
+			g.emit(asm.LSh.Imm(asm.R1, int32(a.Shift)), asm.Add.Reg(asm.R0, asm.R1))
+		}
+		g.emit(asm.LoadImm(asm.R2, a.Disp, asm.DWord), asm.Add.Reg(asm.R0, asm.R2))
+		if a.Kind != usdt.Memory {
+			return nil
+		}
+		if err := g.read(int32(a.Size)); err != nil {
+			return err
+		}
+		g.emit(asm.LoadMem(asm.R0, asm.RFP, scratch, sizeOf(uint32(a.Size))))
+		return nil
+	}}
+}
+
+// part loads a part of a register of the traced program, or 0.
+func (g *generator) part(to asm.Register, r *usdt.Reg) {
+	if r == nil {
+		g.emit(asm.Mov.Imm(to, 0))
+		return
+	}
+	g.emit(asm.LoadMem(to, regContext, int16(r.Offset), asm.DWord))
+	drop := int32(64 - 8*uint32(r.Size))
+	g.emit(asm.LSh.Imm(to, max(0, drop-int32(r.Shift))))
+	if r.Signed {
+		g.emit(asm.ArSh.Imm(to, drop))
+	} else {
+		g.emit(asm.RSh.Imm(to, drop))
+	}
 }
 
 // names returns the available names, for messages.
@@ -101,7 +198,7 @@ func (s *Scope) isRecord(name string) bool {
 //
 // Returns ErrType.
 func IsText(e Expr, s *Scope) (bool, error) {
-	if isComm(e) {
+	if IsComm(e) {
 		return true, nil
 	}
 	g := &generator{scope: s, fail: "none", none: "none"}

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,19 +87,28 @@ func (t typeName) base(types *btf.Spec) (btf.Type, error) {
 	if name == "void" {
 		return (*btf.Void)(nil), nil
 	}
-	if types == nil || len(t.words) != 2 {
-		return nil, fmt.Errorf("unknown type %s", name)
+	if types == nil {
+		return nil, fmt.Errorf("unknown type %s: only the basic types of C are known, because the kernel has no BTF", name)
 	}
-	all, err := types.AnyTypesByName(t.words[1])
-	if err != nil {
+	word := ""
+	if len(t.words) == 2 {
+		word = t.words[0]
+	}
+	all, err := types.AnyTypesByName(t.words[len(t.words)-1])
+	if err != nil && !errors.Is(err, btf.ErrNotFound) {
 		return nil, fmt.Errorf("type %s: %w", name, err)
 	}
 	for _, found := range all {
-		if keyword(found) == t.words[0] {
+		if keyword(found) == word && (word != "" || isTypedef(found)) {
 			return found, nil
 		}
 	}
-	return nil, fmt.Errorf("unknown type %s", name)
+	return nil, fmt.Errorf("unknown type %s: it is not in the BTF of this kernel", name)
+}
+
+func isTypedef(t btf.Type) bool {
+	_, ok := t.(*btf.Typedef)
+	return ok
 }
 
 func keyword(t btf.Type) string {
@@ -164,15 +174,34 @@ func field(t btf.Type, name string) (btf.Member, btf.Bits, bool) {
 	case *btf.Union:
 		members = t.Members
 	}
+	if common, ok := sockName(t, name); ok {
+		name = common
+	}
 	for _, m := range members {
 		if m.Name == name {
 			return m, m.Offset, true
 		}
-		if m.Name == "" {
+		if m.Name == "" || strings.HasPrefix(name, "skc_") && (m.Name == "__sk_common" || m.Name == "sk") {
 			if in, offset, ok := field(m.Type, name); ok {
 				return in, m.Offset + offset, true
 			}
 		}
 	}
 	return btf.Member{}, 0, false
+}
+
+// sockName returns the member of struct sock_common for a name that the kernel's sources define as a
+// macro: sk->sk_dport is sk->__sk_common.skc_dport, inet->inet_dport is inet->sk.__sk_common.skc_dport.
+func sockName(t btf.Type, name string) (string, bool) {
+	s, ok := btf.UnderlyingType(t).(*btf.Struct)
+	if !ok {
+		return "", false
+	}
+	prefix := map[string]string{"sock": "sk_", "inet_sock": "inet_"}[s.Name]
+	rest, ok := strings.CutPrefix(name, prefix)
+	isDefined := slices.ContainsFunc(s.Members, func(m btf.Member) bool { return m.Name == name })
+	if !ok || prefix == "" || isDefined {
+		return "", false
+	}
+	return "skc_" + rest, true
 }

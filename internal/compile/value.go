@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
@@ -36,6 +37,13 @@ func (g *generator) value(e Expr) (btf.Type, error) {
 		if IsName(e.x, "args") && g.scope.isRecord("args") { // BCC's name of the context
 			return g.named(e.name)
 		}
+		if IsName(e.x, "ctx") && g.scope.isRecord("ctx") {
+			v, err := g.scope.register(e.name)
+			if err != nil {
+				return nil, err
+			}
+			return v.Type, g.loadVar(&v)
+		}
 		m, bits, err := g.address(e)
 		if err != nil {
 			return nil, err
@@ -57,11 +65,13 @@ func (g *generator) named(name string) (btf.Type, error) {
 	case ok && v.comm:
 		return nil, fmt.Errorf("%w: %s supports only == and !=", ErrType, name)
 	case ok:
-		g.emit(v.load...)
-		if s, ok := scalarOf(v.Type); ok {
-			g.narrow(s)
+		return v.Type, g.loadVar(&v)
+	case name == "$task":
+		v, err := g.scope.task()
+		if err != nil {
+			return nil, err
 		}
-		return v.Type, nil
+		return v.Type, g.loadVar(&v)
 	}
 	if g.scope.Constants != nil {
 		if c, ok := g.scope.Constants(name); ok {
@@ -69,7 +79,24 @@ func (g *generator) named(name string) (btf.Type, error) {
 			return longType(), nil
 		}
 	}
+	if g.scope.Unknown != nil && strings.HasPrefix(name, "arg") {
+		return nil, fmt.Errorf("%w: %s: %w", ErrType, name, g.scope.Unknown)
+	}
 	return nil, fmt.Errorf("%w: unknown name %s (available: %s)", ErrType, name, g.scope.names())
+}
+
+// loadVar loads a variable to R0.
+func (g *generator) loadVar(v *Var) error {
+	if v.emit != nil {
+		if err := v.emit(g); err != nil {
+			return err
+		}
+	}
+	g.emit(v.load...)
+	if s, ok := scalarOf(v.Type); ok {
+		g.narrow(s)
+	}
+	return nil
 }
 
 func (g *generator) find(name string) (Var, bool) {
@@ -194,10 +221,26 @@ func (g *generator) narrow(s scalar) {
 	}
 }
 
-// call compiles a function call. The only function is STRCMP of BCC.
+// call compiles a function call. The only functions are STRCMP and $entry of BCC.
 func (g *generator) call(e *callExpr) (btf.Type, error) {
+	if e.name == "$entry" && g.scope.Entry != nil && len(e.args) == 1 {
+		name, ok := e.args[0].(*nameExpr)
+		if !ok {
+			return nil, fmt.Errorf("%w: $entry needs the name of an argument, as in $entry(size)", ErrType)
+		}
+		v, err := g.scope.Entry(name.name)
+		if err != nil {
+			return nil, err
+		}
+		return v.Type, g.loadVar(&v)
+	}
 	if e.name == "STRCMP" && len(e.args) == 2 {
 		i := slices.IndexFunc(e.args, func(a Expr) bool { _, ok := a.(*stringExpr); return ok })
+		if i >= 0 && g.scope.Binary {
+			if want, ok := binaryText(e.args[i].(*stringExpr).value); ok {
+				return flagType(), g.equalBytes(e.args[1-i], want)
+			}
+		}
 		if i >= 0 {
 			return flagType(), g.equalText(e.args[1-i], e.args[i].(*stringExpr).value)
 		}

@@ -14,60 +14,80 @@ import (
 //	p::__kmalloc(u64 size):u64:size:size > 16#sizes
 //
 // These are the signature, types, expressions, a condition and a label; only the signature is
-// required. The types determine which values are strings.
+// required. Values are converted to the types, and those of type char * are strings. Without an
+// expression, the value of a return is the return value, which is an int if its type is unknown.
 //
 // It returns target.ErrSpec and compile.ErrSyntax.
 func ParseDist(text string) (*Probe, error) {
 	clauses, label := cutLabel(text)
 	name, rest := split(clauses)
 	signature, rest := cutSignature(rest)
-	if !strings.HasPrefix(rest, ":") {
-		p, err := Parse(clauses)
-		if err == nil {
-			p.Label = label
-		}
-		return p, err
+	isBCC := strings.HasPrefix(rest, ":")
+	if !isBCC {
+		signature, rest = signature+rest, ""
 	}
-	parts := cutOutside(rest[1:], ':')
-	if len(parts) > 3 {
-		return nil, fmt.Errorf("parse %q: %w: want TYPES:EXPRESSIONS[:CONDITION] after the signature", text, compile.ErrSyntax)
+	p, err := Parse(name + signature)
+	if err != nil {
+		return nil, err
 	}
-	p, err := Parse(name + signature + items(parts) + condition(parts))
-	if err == nil {
-		p.Text, p.Label = text, label
+	p.Text, p.Label = text, label
+	if isBCC {
+		err = p.addTyped(cutOutside(rest[1:], ':'))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("parse %q: %w", text, err)
+	}
+	if len(p.Items) == 0 && p.Spec.Return {
+		p.Items, err = compile.ParseItems("$retval")
+		p.isDefault = true
 	}
 	return p, err
 }
 
-// items parses the expressions, each with its type.
-func items(parts []string) string {
+// addTyped adds the expressions, each with its type, and the condition: TYPES, EXPRESSIONS and
+// CONDITION.
+func (p *Probe) addTyped(parts []string) (err error) {
+	if len(parts) > 3 {
+		return fmt.Errorf("%w: want TYPES:EXPRESSIONS[:CONDITION] after the signature", compile.ErrSyntax)
+	}
 	if len(parts) < 2 {
-		return ""
+		return nil
+	}
+	if p.Items, err = compile.ParseItems(parts[1]); err != nil {
+		return err
 	}
 	types := cutOutside(parts[0], ',')
-	var out []string
-	for i, e := range cutOutside(parts[1], ',') {
-		if i < len(types) && strings.HasSuffix(strings.TrimSpace(types[i]), "*") {
-			e += ":str"
+	if len(types) != len(p.Items) {
+		return fmt.Errorf("%w: there are %s, but %s", compile.ErrSyntax, number(len(types), "type"), number(len(p.Items), "expression"))
+	}
+	for i, kind := range types {
+		item := &p.Items[i]
+		switch kind = strings.TrimSpace(kind); {
+		case item.As != "" || compile.IsComm(item.Expr):
+		case strings.HasSuffix(kind, "*"):
+			item.As = "str"
+		default:
+			if item.Expr, err = compile.Cast(kind, item.Expr); err != nil {
+				return err
+			}
 		}
-		out = append(out, e)
 	}
-	return "(" + strings.Join(out, ",") + ")"
-}
-
-func condition(parts []string) string {
 	if len(parts) < 3 {
-		return ""
+		return nil
 	}
-	return " if " + parts[2]
+	where, err := compile.Parse(parts[2])
+	p.Where = append(p.Where, where)
+	return err
 }
 
+// cutLabel cuts the label after # or ; from a probe.
 func cutLabel(text string) (rest, label string) {
-	parts := cutOutside(text, '#')
-	if len(parts) < 2 {
-		return text, ""
+	for _, at := range []byte("#;") {
+		if parts := cutOutside(text, at); len(parts) > 1 {
+			return parts[0], strings.TrimSpace(text[len(parts[0])+1:])
+		}
 	}
-	return parts[0], strings.Join(parts[1:], "#")
+	return text, ""
 }
 
 // cutSignature splits the text after the first pair of parentheses.

@@ -24,6 +24,8 @@ type Probe struct {
 	Text string
 	Spec target.Spec
 	*compile.Clauses
+	// isDefault means that the value is the return value because the user has named none.
+	isDefault bool
 	// Label is the name that the user has given to the probe, or "".
 	Label string
 }
@@ -66,12 +68,7 @@ func (p *Probe) checkFormat() error {
 	if p.Format == "" {
 		return nil
 	}
-	verbs := 0
-	for _, part := range parseFormat(p.Format) {
-		if part.verb != 0 {
-			verbs++
-		}
-	}
+	verbs := p.Verbs()
 	if verbs != len(p.Items) {
 		return fmt.Errorf("parse %q: %w: the format has %s, but the probe has %s",
 			p.Text, compile.ErrSyntax, number(verbs, "verb"), number(len(p.Items), "value"))
@@ -109,6 +106,13 @@ type Finder struct {
 	TextSize int
 	// DataMax is the value of FETCH_DATA_MAX in the programs, in bytes.
 	DataMax int
+	// Binary makes STRCMP compare bytes: see compile.Scope.
+	Binary bool
+	// Calls means that the programs observe calls from entry to return: $latency and $entry.
+	Calls bool
+
+	flags map[string]int64 // of allocationFlags
+	enums func(name string) (int64, bool)
 }
 
 // Set is the sites of a run, indexed by target_id().
@@ -140,6 +144,7 @@ func (f *Finder) Add(set *Set, p *Probe) error {
 			if g.code.Sleepable != nil {
 				instances[i].Sleepable = map[string]asm.Instructions{Function: g.code.Sleepable}
 			}
+			g.addEntry(&instances[i])
 		}
 		set.Instances = append(set.Instances, instances...)
 		for _, place := range places {
@@ -155,6 +160,18 @@ type group struct {
 	places []target.Place
 	code   *compile.Result
 	slots  []slot
+	entry  *compile.Result // nil if the probe does not observe the entry of calls
+}
+
+// addEntry adds the code for the entry of calls to an instance.
+func (g *group) addEntry(in *probe.Instance) {
+	if g.entry == nil {
+		return
+	}
+	in.Functions[entryFunction] = g.entry.Body
+	if in.Sleepable != nil {
+		in.Sleepable[entryFunction] = g.entry.Body
+	}
 }
 
 // groups compiles the expressions for each attach point. For a pattern, it omits attach points
@@ -164,17 +181,20 @@ func (f *Finder) groups(p *Probe, places []target.Place) ([]*group, error) {
 	var out []*group
 	var errs error
 	for _, place := range places {
-		code, slots, err := f.compile(p, &place)
+		code, slots, entry, err := f.compile(p, &place)
 		if err != nil {
 			errs = errors.Join(errs, fmt.Errorf("%s: %w", place.Name, err))
 			continue
 		}
 		key := fmt.Sprint(code.Body)
+		if place.IsCall = entry != nil; place.IsCall {
+			key += fmt.Sprint(entry.Body)
+		}
 		i, ok := index[key]
 		if !ok {
 			i = len(out)
 			index[key] = i
-			out = append(out, &group{code: code, slots: slots})
+			out = append(out, &group{code: code, slots: slots, entry: entry})
 		}
 		out[i].places = append(out[i].places, place)
 	}
@@ -185,31 +205,36 @@ func (f *Finder) groups(p *Probe, places []target.Place) ([]*group, error) {
 }
 
 // compile compiles the expressions for an attach point.
-func (f *Finder) compile(p *Probe, place *target.Place) (*compile.Result, []slot, error) {
+func (f *Finder) compile(p *Probe, place *target.Place) (*compile.Result, []slot, *compile.Result, error) {
 	scope, err := f.scope(p, place)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	call, err := f.addCall(scope, p, place)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	program := &compile.Program{Where: p.Where, TextSize: f.TextSize}
 	for i, item := range p.Items {
 		isText, err := p.isText(i, scope)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		program.Fields = append(program.Fields, compile.Field{Name: p.name(i), Expr: item.Expr, Text: isText})
 	}
 	code, err := compile.Compile(Function, program, scope)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if code.Room > f.DataMax {
-		return nil, nil, fmt.Errorf("%w: the values need %d bytes, more than the limit of %d (fetch fewer values or shorter strings)", compile.ErrType, code.Room, f.DataMax)
+		return nil, nil, nil, fmt.Errorf("%w: the values need %d bytes, more than the limit of %d (fetch fewer values or shorter strings)", compile.ErrType, code.Room, f.DataMax)
 	}
 	var slots []slot
 	for i, s := range code.Slots {
 		slots = append(slots, slot{s, p.as(i)})
 	}
-	return code, slots, nil
+	entry, err := call.compile()
+	return code, slots, entry, err
 }
 
 // name returns the name of an item: its text, with the format appended if the text is not unique.

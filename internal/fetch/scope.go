@@ -3,12 +3,14 @@ package fetch
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/corescope/corescope/internal/compile"
 	"github.com/corescope/corescope/internal/target"
+	"github.com/corescope/corescope/internal/usdt"
 )
 
 // registers are the offsets in struct pt_regs of the first arguments of a function and of its
@@ -22,24 +24,92 @@ func registers() (args []int, ret int) {
 
 // scope has the variables that expressions can use at an attach point.
 func (f *Finder) scope(p *Probe, place *target.Place) (*compile.Scope, error) {
-	s := &compile.Scope{Types: f.Types, Vars: map[string]compile.Var{}, UserFirst: place.Kind == target.User || place.Kind == target.USDT}
-	if f.Types != nil {
-		s.Constants = enumerators(f.Types)
+	s := &compile.Scope{Types: f.Types, Binary: f.Binary, Vars: map[string]compile.Var{}, UserFirst: place.Kind == target.User || place.Kind == target.USDT}
+	if f.enums == nil && f.Types != nil {
+		f.enums = enumerators(f.Types)
 	}
+	s.Constants = f.constants(f.enums)
 	var err error
 	switch {
 	case place.Kind == target.Tracepoint:
 		err = f.addRecord(s, place)
-	case place.Kind == target.USDT: // its arguments are not in registers of their own
+	case place.Kind == target.USDT:
+		err = addUSDT(s, p, place)
 	case place.Return:
-		f.addReturn(s, place)
+		f.addReturn(s, p, place)
+	case place.IsSyscall:
+		addSyscall(s)
 	default:
 		f.addArguments(s, place)
+	}
+	if place.Kind == target.User || place.Kind == target.Kernel {
+		s.Registers = namedRegisters(p, place)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s, addParams(s, p)
+	return s, f.addParams(s, p, place)
+}
+
+// addUSDT adds the arguments of a USDT probe.
+func addUSDT(s *compile.Scope, p *Probe, place *target.Place) error {
+	if place.ArgsErr != nil {
+		s.Unknown = place.ArgsErr
+		if len(p.Params) > 0 {
+			return fmt.Errorf("%w: %w", compile.ErrType, place.ArgsErr)
+		}
+		return nil
+	}
+	for i := range place.Args {
+		s.Vars[fmt.Sprintf("arg%d", i+1)] = compile.Argument(&place.Args[i])
+	}
+	return nil
+}
+
+// addSyscall adds the arguments of a system call: the registers of the caller, to which the first
+// argument points. On arm64 the first of them is overwritten in some kernels, so orig_x0 is used.
+func addSyscall(s *compile.Scope) {
+	first, _ := registers()
+	offsets := []int{112, 104, 96, 56, 72, 64}
+	if runtime.GOARCH == "arm64" {
+		offsets = []int{272, 8, 16, 24, 32, 40}
+	}
+	for i, offset := range offsets {
+		s.Vars[fmt.Sprintf("arg%d", i+1)] = compile.Bytes(unknown(), first[0], offset)
+	}
+}
+
+// namedRegisters returns the registers that expressions can read. At the entry and return of kernel
+// functions only those that all attach types have are known, and instructions for returns of user
+// functions run before or after the return.
+func namedRegisters(p *Probe, place *target.Place) map[string]compile.Var {
+	all := map[string]compile.Var{}
+	isPart := place.Kind == target.Kernel && p.Spec.Offset == 0
+	if runtime.GOARCH == "arm64" {
+		n := 31
+		if isPart {
+			n = 8
+		}
+		if isPart && place.Return {
+			n = 1
+		}
+		all["regs"] = compile.Record(&btf.Array{Type: unknown(), Nelems: uint32(n)}, 0)
+		if !place.Return {
+			all["sp"] = compile.Word(unknown(), 31*8)
+		}
+		if !place.Return && place.Kind == target.User {
+			all["pc"] = compile.Word(unknown(), 32*8)
+		}
+		return all
+	}
+	for i, name := range usdt.Registers() {
+		isArgument := slices.Contains([]string{"di", "si", "dx", "cx", "r8", "r9", "sp"}, name)
+		if isPart && (place.Return && name != "ax" || !place.Return && !isArgument) || place.Return && (name == "ip" || name == "sp") {
+			continue
+		}
+		all[name] = compile.Word(unknown(), 8*i)
+	}
+	return all
 }
 
 // proto returns the type of a kernel function, or nil.
@@ -81,7 +151,7 @@ func (f *Finder) addArguments(s *compile.Scope, place *target.Place) {
 	}
 }
 
-func (f *Finder) addReturn(s *compile.Scope, place *target.Place) {
+func (f *Finder) addReturn(s *compile.Scope, p *Probe, place *target.Place) {
 	_, offset := registers()
 	t := unknown()
 	if proto := f.proto(place); proto != nil {
@@ -89,15 +159,21 @@ func (f *Finder) addReturn(s *compile.Scope, place *target.Place) {
 			t = proto.Return
 		}
 	}
+	if p.isDefault && t.TypeName() == unknown().TypeName() && place.Kind == target.User {
+		t = &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	}
 	for _, name := range []string{"retval", "$retval", "return"} {
 		s.Vars[name] = compile.Word(t, offset)
 	}
 }
 
 // addParams adds the names and types of arguments in the user's signature.
-func addParams(s *compile.Scope, p *Probe) error {
+func (f *Finder) addParams(s *compile.Scope, p *Probe, place *target.Place) error {
 	for i, param := range p.Params {
 		arg, ok := s.Vars[fmt.Sprintf("arg%d", i+1)]
+		if !ok && place.Return {
+			continue // at a return, arguments have no value, but a signature is allowed
+		}
 		if !ok {
 			return fmt.Errorf("%w: unknown argument %s", compile.ErrType, param.Name)
 		}
@@ -113,16 +189,26 @@ func addParams(s *compile.Scope, p *Probe) error {
 // enumerators finds constants of the kernel's enums. The first search reads all types.
 func enumerators(types *btf.Spec) func(name string) (int64, bool) {
 	all := sync.OnceValue(func() map[string]int64 {
-		out := map[string]int64{}
+		out, ambiguous := map[string]int64{}, map[string]bool{}
 		for t, err := range types.All() {
 			if err != nil {
 				break
 			}
 			if e, ok := t.(*btf.Enum); ok {
 				for _, v := range e.Values {
-					out[v.Name] = int64(v.Value)
+					n := int64(v.Value)
+					if e.Signed && e.Size == 4 {
+						n = int64(int32(n))
+					}
+					before, ok := out[v.Name]
+					if out[v.Name] = n; ok && before != n {
+						ambiguous[v.Name] = true
+					}
 				}
 			}
+		}
+		for name := range ambiguous { // enums of different drivers
+			delete(out, name)
 		}
 		return out
 	})

@@ -11,7 +11,7 @@ type Tuple struct {
 // Tuple returns a copy of the values.
 func (v *Values) Tuple() Tuple { return Tuple{v.site, string(v.data)} }
 
-func (t *Tuple) values() *Values { return &Values{t.site, []byte(t.data)} }
+func (t *Tuple) values() *Values { return &Values{site: t.site, data: []byte(t.data)} }
 
 // AppendText appends name=value for each value.
 func (t *Tuple) AppendText(b []byte) []byte { return t.values().AppendText(b) }

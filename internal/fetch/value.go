@@ -17,10 +17,37 @@ import (
 type Values struct {
 	site *Site
 	data []byte
+	// symbols are the names of addresses, for the verbs %K and %U.
+	symbols []string
 }
 
 // Decode decodes the bytes that fetch() wrote at the site.
-func (s *Site) Decode(data []byte) Values { return Values{s, data} }
+func (s *Site) Decode(data []byte) Values { return Values{site: s, data: data} }
+
+// NeedsSymbols reports whether values are addresses in the kernel or in a process, whose symbols the
+// format shows.
+func (p *Probe) NeedsSymbols() (kernel, user bool) {
+	for i := range p.Items {
+		kernel, user = kernel || p.as(i) == kernelSymbol, user || p.as(i) == userSymbol
+	}
+	return kernel, user
+}
+
+const kernelSymbol, userSymbol = "K", "U"
+
+// Name sets the names of addresses for %K and %U.
+func (v *Values) Name(kernel, user func(addr uint64) string) {
+	v.symbols = make([]string, len(v.site.slots))
+	for i := range v.site.slots {
+		switch as := v.site.slots[i].as; {
+		case !v.has(i):
+		case as == kernelSymbol:
+			v.symbols[i] = kernel(v.word(i))
+		case as == userSymbol:
+			v.symbols[i] = user(v.word(i))
+		}
+	}
+}
 
 // has reports whether a value could be read.
 func (v *Values) has(i int) bool {
@@ -76,6 +103,9 @@ func (v *Values) appendValue(b []byte, i int, isJSON bool) []byte {
 		}
 		return b
 	}
+	if i < len(v.symbols) && v.symbols[i] != "" {
+		return quoted(b, v.symbols[i], isJSON)
+	}
 	n := v.word(i)
 	switch t := btf.UnderlyingType(s.Type).(type) {
 	case *btf.Enum:
@@ -93,7 +123,7 @@ func (v *Values) appendValue(b []byte, i int, isJSON bool) []byte {
 
 func appendInt(b []byte, t *btf.Int, n uint64, as string, isJSON bool) []byte {
 	switch {
-	case strings.ContainsAny(as, "xXp"):
+	case strings.ContainsAny(as, "xXpKU"):
 		return quoted(b, "0x"+strconv.FormatUint(n&mask(t.Size), 16), isJSON)
 	case as == "d" || as == "i" || as == "" && (t.Encoding == btf.Signed || t.Encoding == btf.Char):
 		return strconv.AppendInt(b, int64(n), 10)
@@ -206,6 +236,8 @@ func (v *Values) Any() any {
 		if s.Text {
 			text, _ := v.text(i)
 			out[s.Name] = string(text)
+		} else if i < len(v.symbols) && v.symbols[i] != "" {
+			out[s.Name] = v.symbols[i]
 		} else {
 			out[s.Name] = int(v.word(i))
 		}

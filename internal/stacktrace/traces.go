@@ -203,6 +203,14 @@ func (t *Traces) Append(dst value.Stack, sample []byte) value.Stack {
 	return t.symbolize(dst, raw)
 }
 
+// AppendAddress symbolizes an address in a process and appends its frames. The process is numbered as
+// in /proc; at is a time (CLOCK_MONOTONIC) when the process used the address.
+func (t *Traces) AppendAddress(dst value.Stack, pid uint32, addr, at uint64) value.Stack {
+	raw := &rawStack{pid: pid, addrs: []uint64{addr}, depth: 2, time: at}
+	t.processes.Prepare(int(pid), 0, nil)
+	return t.symbolize(dst, raw)
+}
+
 // parse parses a stack, and prepares its process and files for symbolization. It returns nil if the
 // stack is malformed.
 func (t *Traces) parse(sample []byte) *rawStack {

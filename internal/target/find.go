@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/corescope/corescope/internal/probe"
+	"github.com/corescope/corescope/internal/usdt"
 )
 
 // ErrNotFound is returned if nothing has the name.
@@ -24,6 +25,13 @@ type Place struct {
 	// IsCandidate means that the place is one of several implementations of a function (IFUNC).
 	// Some of them may fail to attach.
 	IsCandidate bool
+	// Args are the arguments of a USDT probe, ArgsErr the reason why they are unknown, or nil.
+	Args    []usdt.Arg
+	ArgsErr error
+	// IsSyscall means that the place is a system call, whose only argument are its registers.
+	IsSyscall bool
+	// IsCall means that the place is the entry and the return of a function.
+	IsCall bool
 }
 
 // Finder finds attach points on this machine.
@@ -75,8 +83,16 @@ func (f *Finder) Find(s Spec) ([]Place, error) {
 	case USDT:
 		places, err = f.usdt(&s, match.MatchString)
 	}
-	if err != nil {
+	if err != nil && !(slices.Contains(partsOfC, s.File) && errors.Is(err, ErrNotFound)) {
 		return nil, err
+	}
+	if len(places) == 0 && slices.Contains(partsOfC, s.File) {
+		inC := s
+		inC.File = "c"
+		if places, err := f.Find(inC); err == nil {
+			f.note("lib%s is a part of the C library here", s.File)
+			return places, nil
+		}
 	}
 	if len(places) == 0 {
 		return nil, fmt.Errorf("%s %s%s: %w", noun(s.Kind), in(s.File), s.Name, ErrNotFound)
@@ -89,6 +105,9 @@ func (f *Finder) Find(s Spec) ([]Place, error) {
 	})
 	return places, nil
 }
+
+// partsOfC are libraries that glibc 2.34 has made parts of the C library.
+var partsOfC = []string{"pthread", "dl", "rt", "util", "anl"}
 
 func noun(k Kind) string {
 	return [...]string{"kernel function", "function", "tracepoint", "USDT probe"}[k]
@@ -126,7 +145,10 @@ func (p *Place) hook() string {
 	if p.Kind == USDT {
 		hook = User.String()
 	}
-	if p.Return {
+	switch {
+	case p.IsCall:
+		hook += "_call"
+	case p.Return:
 		hook += "_return"
 	}
 	return hook

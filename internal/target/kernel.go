@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -25,6 +26,9 @@ func (f *Finder) kernel(s *Spec, match func(string) bool) ([]Place, error) {
 	}
 	defer file.Close()
 	places, err := symbols(file, match)
+	if call, ok := strings.CutPrefix(s.Name, "sys_"); ok && err == nil && len(places) == 0 && !s.IsPattern() {
+		return f.syscall(s, call)
+	}
 	if err != nil || !s.IsPattern() {
 		return moved(places, s.Offset), err
 	}
@@ -39,6 +43,21 @@ func (f *Finder) kernel(s *Spec, match func(string) bool) ([]Place, error) {
 		}
 	}
 	return out, nil
+}
+
+// syscall finds the function of a system call, which has a prefix since Linux 4.17 (d5a00528b58c).
+func (f *Finder) syscall(s *Spec, call string) ([]Place, error) {
+	prefix := map[string]string{"amd64": "__x64_sys_", "arm64": "__arm64_sys_"}[runtime.GOARCH]
+	if prefix == "" || s.Offset != 0 {
+		return nil, nil
+	}
+	wrapper := *s
+	wrapper.Name = prefix + call
+	places, err := f.kernel(&wrapper, func(name string) bool { return name == wrapper.Name })
+	for i := range places {
+		places[i].IsSyscall = true
+	}
+	return places, err
 }
 
 func moved(places []Place, offset uint64) []Place {

@@ -1,9 +1,9 @@
 // Package target finds the attach points that a user names: kernel functions, functions of programs
 // and libraries, USDT probes and tracepoints. It accepts the syntax of BCC, bpftrace and ksnoop.
 //
-//	vfs_read  p:vfs_read  p::vfs_read  k:vfs_read  kprobe:vfs_read   a kernel function
+//	vfs_read  ::vfs_read  p:vfs_read  p::vfs_read  k:vfs_read  kprobe:vfs_read   a kernel function
 //	r:vfs_read  r::vfs_read  kretprobe:vfs_read                       its return
-//	c:malloc  p:c:malloc  uprobe:c:malloc  /usr/bin/bash:readline     a user function
+//	c:malloc  :c:malloc  p:c:malloc  uprobe:c:malloc  /usr/bin/bash:readline     a user function
 //	r:c:malloc  uretprobe:c:malloc                                    its return
 //	t:sched:sched_switch  tracepoint:sched:sched_switch               a tracepoint
 //	u:c:setjmp  usdt:/path:provider:probe                             a USDT probe
@@ -67,7 +67,7 @@ type prefix struct {
 
 func prefixes() map[string]prefix {
 	return map[string]prefix{
-		"p": {fileOptional: true}, "r": {fileOptional: true, isRet: true},
+		"": {fileOptional: true}, "p": {fileOptional: true}, "r": {fileOptional: true, isRet: true},
 		"k": {}, "kprobe": {}, "kr": {isRet: true}, "kretprobe": {isRet: true},
 		"fentry": {}, "kfunc": {}, "fexit": {isRet: true}, "kretfunc": {isRet: true},
 		"uprobe": {kind: User}, "uretprobe": {kind: User, isRet: true}, "ur": {kind: User, isRet: true},

@@ -124,7 +124,7 @@ func (f *Finder) usdt(s *Spec, match func(string) bool) ([]Place, error) {
 			name := site.Provider + ":" + site.Name
 			if match(name) || match(site.Name) {
 				place := placeIn(file, name, site.Offset)
-				place.Semaphore = site.Semaphore
+				place.Semaphore, place.Args, place.ArgsErr = site.Semaphore, site.Args, site.Err
 				places = append(places, place)
 			}
 		}

@@ -307,6 +307,16 @@ func (e *Env) UserStack(dst value.Stack, sample []byte) value.Stack {
 	return e.Traces.Append(dst[:0], sample)
 }
 
+// UserAddress symbolizes an address in a process and appends its frames to dst. at is a boot time when
+// the process used the address. Like UserStack, it is available for events with UserStacks; in a
+// child PID namespace, where the process may have another number, it appends nothing.
+func (e *Env) UserAddress(dst value.Stack, pid uint32, addr, at uint64) value.Stack {
+	if ns, err := e.PIDNamespace(); e.Traces == nil || err != nil || !ns.Initial || ns.OtherProc {
+		return dst
+	}
+	return e.Traces.AppendAddress(dst, pid, addr, at)
+}
+
 // UserStackNeeds returns the capabilities that a run with user stacks needs once all hooks are
 // attached: to symbolize addresses of processes, to create further maps for unwind tables, and to
 // open perf events on CPUs that come online, as all but one do after suspend.

@@ -112,6 +112,9 @@ func terms(text string) []string {
 // x86Words are the 16-bit names of the registers in the order of struct pt_regs.
 var x86Words = strings.Fields("r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp")
 
+// Registers returns the names of the registers of x86 in the order of struct pt_regs.
+func Registers() []string { return x86Words }
+
 // x86Reg returns the register with the given name, such as "%eax", or nil.
 func x86Reg(text string) *Reg {
 	name, ok := strings.CutPrefix(text, "%")

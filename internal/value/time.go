@@ -1,6 +1,7 @@
 package value
 
 import (
+	"fmt"
 	"time"
 )
 
@@ -34,3 +35,15 @@ func (v *UTC) Schema() Schema { return Schema{Type: "string", Format: "date-time
 
 func (v *Time) Any() any       { return v.wall() }
 func (v *Time) Schema() Schema { return Schema{Type: "string", Format: "date-time"} }
+
+// Epoch is a time that text shows in seconds since 1970, with microseconds. It is absent without Of.
+type Epoch struct{ Of *Time }
+
+func (v *Epoch) AppendText(b []byte) []byte {
+	return fmt.Appendf(b, "%d.%06d", *v.Of/1e9, *v.Of%1e9/1e3)
+}
+
+func (v *Epoch) AppendJSON(b []byte) []byte { return v.AppendText(b) }
+func (v *Epoch) Absent() bool               { return v.Of == nil }
+func (v *Epoch) Any() any                   { return float64(*v.Of) / 1e9 }
+func (v *Epoch) Schema() Schema             { return Schema{Type: "number"} }

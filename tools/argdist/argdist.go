@@ -4,6 +4,7 @@ package argdist
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/corescope/corescope/internal/fetch"
@@ -23,7 +24,8 @@ type options struct {
 	Cumulative bool           `flag:"cumulative,c" help:"report totals since the start instead of values per interval"`
 	Number     uint64         `flag:"number,n" arg:"N" min:"1" help:"number of reports; unlimited by default"`
 	Top        uint64         `flag:"top,T" arg:"N" also:"rows" min:"1" help:"with -C: show only the N most frequent values of each interval"`
-	StringSize int            `flag:"string-size,z" arg:"BYTES" min:"1" max:"80" help:"number of bytes of a string that are used"`
+	Include    probes         `flag:"include,I" arg:"HEADER" help:"no effect, for compatibility with BCC: types come from the kernel's BTF; can be repeated"`
+	StringSize int            `flag:"string-size,z" arg:"BYTES" min:"1" max:"126" help:"number of bytes of a string that are used"`
 }
 
 // probes is a repeatable flag. Values are not split at commas, because a probe can contain them.
@@ -42,7 +44,7 @@ func (p *probes) String() string { return "" }
 type (
 	key struct {
 		Target, _ uint32
-		Data      [96]byte
+		Data      [144]byte
 	}
 	counts  struct{ Count uint64 }
 	histKey struct{ Target uint32 }
@@ -52,13 +54,13 @@ type row struct {
 	Count  uint64      `json:"count" col:"COUNT,width=10,right" help:"hits with these values in the interval; with --cumulative since the start"`
 	Func   string      `json:"func" col:"FUNC,width=24" help:"name of the function; of a tracepoint category/event"`
 	Module string      `json:"module" col:"MODULE,width=20" help:"file of a user function, or module of a kernel function"`
-	Label  string      `json:"label" col:"LABEL,width=16" help:"label of the probe, given after #"`
+	Label  string      `json:"label" col:"LABEL,width=16" help:"label of the probe, given after # or ;"`
 	Args   fetch.Tuple `json:"args" col:"ARGS,width=40" help:"values of the expressions; a value that could not be read is absent (? in text)"`
 }
 
 type label struct {
 	Func string `json:"func" help:"name of the function; of a tracepoint category/event"`
-	Expr string `json:"expr" help:"expression, or the label given after #"`
+	Expr string `json:"expr" help:"expression, or the label given after # or ;"`
 }
 
 // Tool is the definition of argdist.
@@ -74,12 +76,14 @@ Probes, expressions and conditions have the syntax of trace(8): a function with 
 
 ` + tool.ReturnsManual + `
 
-Values are counted in the kernel, and -C counts every hit. A hit whose condition needs memory that could not be read is counted as lost (condition_unread); see trace(8). -H cannot represent a value that is negative or could not be read; the summary has the number of such hits (negative, no_value). With --output json, -C writes one line of type "row" per count, and -H one line of type "histogram" per histogram.`,
+Values are counted in the kernel, and -C counts every hit. A hit whose condition needs memory that could not be read is counted as lost (condition_unread); see trace(8). -H cannot represent a value that is negative or could not be read; the summary has the number of such hits (negative, no_value). With $latency or $entry, a return whose entry was not observed is not counted (no_begin), nor is a call that does not return (no_return). With --output json, -C writes one line of type "row" per count, and -H one line of type "histogram" per histogram.`,
 	Peers: []string{
 		"-C and -H cannot be combined in one run.",
-		"$latency and $entry (BCC) are not supported: use funclatency to measure the duration of calls.",
-		"-v and -I (BCC: print the program, include headers) do not exist, because no C code is compiled.",
-		"The values that a hit is counted by have at most 80 bytes in total, including strings. -z limits the length of strings; its default is 24 bytes (BCC: 80).",
+		"$latency is the duration of the call in ns (CLOCK_MONOTONIC), and $entry(NAME) the value that an argument had at the entry of the call; memory that it points to is read at the return, as in BCC.",
+		"-v (BCC: print the program) shows more messages, and -I (BCC: include headers) has no effect, because no C code is compiled.",
+		"The value of a return without an expression is the return value: for user functions an int, as in BCC.",
+		"Values are converted to the types between colons; their number must be that of the expressions.",
+		"The values that a hit is counted by have at most 128 bytes in total, 8 for each number, including strings. -z limits the length of strings; its default is 24 bytes (BCC: 80).",
 	},
 	Overhead: "The BPF program takes 0.4 us for a hit counted by a number and a string (300,000 hits). For user functions the trap into the kernel costs more than that; see funccount(8).",
 	Examples: []string{
@@ -99,14 +103,22 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if len(o.Count) > 0 && len(o.Histogram) > 0 {
 		return nil, errors.New("-C and -H cannot be combined")
 	}
+	var parsed []*fetch.Probe
+	for _, text := range slices.Concat(o.Count, o.Histogram) {
+		p, err := fetch.ParseDist(text)
+		if err != nil {
+			return nil, err
+		}
+		parsed = append(parsed, p)
+	}
 	set := &fetch.Set{}
 	if len(o.Histogram) > 0 {
-		return o.hists(set, env), nil
+		return o.hists(set, parsed, env), nil
 	}
-	return o.table(set, env), nil
+	return o.table(set, parsed, env), nil
 }
 
-func (o *options) table(set *fetch.Set, env *tool.Env) tool.Source {
+func (o *options) table(set *fetch.Set, parsed []*fetch.Probe, env *tool.Env) tool.Source {
 	t := &source.Table[key, counts, row]{
 		Rounds:  source.Rounds{Every: o.Every, Count: o.Number},
 		Ranking: source.Ranking{Rows: o.Top, Sort: "count"}, Cumulative: o.Cumulative,
@@ -120,13 +132,13 @@ func (o *options) table(set *fetch.Set, env *tool.Env) tool.Source {
 	}
 	t.Resolve = func(p *tool.Plan, k *tool.Kernel) error {
 		p.MapEntries["hists"], p.MapEntries["hists_plain"] = 1, 1
-		return o.find(set, o.Count, p, env, k)
+		return o.find(set, parsed, p, env, k)
 	}
 	t.MapEntries = map[string]uint32{}
 	return t
 }
 
-func (o *options) hists(set *fetch.Set, env *tool.Env) tool.Source {
+func (o *options) hists(set *fetch.Set, parsed []*fetch.Probe, env *tool.Env) tool.Source {
 	h := &source.Hists[histKey, label]{
 		Interval: source.Interval{Rounds: source.Rounds{Every: o.Every, Count: o.Number}},
 		Unit:     histogram.Values, Cumulative: o.Cumulative,
@@ -143,7 +155,7 @@ func (o *options) hists(set *fetch.Set, env *tool.Env) tool.Source {
 	h.Resolve = func(p *tool.Plan, k *tool.Kernel) error {
 		p.MapEntries["table"] = 1
 		p.Variables["dist_hist"] = true
-		if err := o.find(set, o.Histogram, p, env, k); err != nil {
+		if err := o.find(set, parsed, p, env, k); err != nil {
 			return err
 		}
 		for i := range set.Sites {
@@ -157,7 +169,7 @@ func (o *options) hists(set *fetch.Set, env *tool.Env) tool.Source {
 }
 
 // find resolves all probes to attach points.
-func (o *options) find(set *fetch.Set, probes probes, p *tool.Plan, env *tool.Env, k *tool.Kernel) error {
+func (o *options) find(set *fetch.Set, probes []*fetch.Probe, p *tool.Plan, env *tool.Env, k *tool.Kernel) error {
 	if len(probes) == 0 {
 		return fmt.Errorf("%w: missing probe: use -C or -H", flags.ErrUsage)
 	}
@@ -165,15 +177,11 @@ func (o *options) find(set *fetch.Set, probes probes, p *tool.Plan, env *tool.En
 	if err != nil {
 		return err
 	}
-	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, DataMax: len(key{}.Data)}
+	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, DataMax: len(key{}.Data), Calls: true}
 	// Types are optional: arguments by number and tracepoint fields also work without BTF.
 	f.Types, _ = k.Types()
-	for _, text := range probes {
-		probe, err := fetch.ParseDist(text)
-		if err == nil {
-			err = f.Add(set, probe)
-		}
-		if err != nil {
+	for _, probe := range probes {
+		if err := f.Add(set, probe); err != nil {
 			return flags.Usage(err)
 		}
 	}

@@ -125,7 +125,7 @@ func TestRefusals(t *testing.T) {
 		"-H " + path + ":touch(arg3:str)":  "a histogram needs exactly one numeric expression",
 		"-H " + path + ":touch(arg1,arg2)": "a histogram needs exactly one numeric expression",
 		"-C " + path + ":touch():a:b:c:d":  "want TYPES:EXPRESSIONS[:CONDITION]",
-		"-C " + path + ":touch(arg1:str,arg2:str,1,2,3)": "more than the limit of 96",
+		"-C " + path + ":touch(arg1:str,arg2:str,arg3:str,1,2,3)": "more than the limit of 144",
 	} {
 		var out, errOut bytes.Buffer
 		if code := tool.Run(t.Context(), Tool, strings.Fields(args), &out, &errOut); code != tool.ExitUsage || !strings.Contains(errOut.String(), want) {

@@ -16,46 +16,55 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapCounters              = "counters"
-	bpfMapHists                 = "hists"
-	bpfMapHistsPlain            = "hists_plain"
-	bpfMapLost                  = "lost"
-	bpfMapMarks                 = "marks"
-	bpfMapTable                 = "table"
-	bpfMapTargCgroupMap         = "targ_cgroup_map"
-	bpfMapTargMntnsMap          = "targ_mntns_map"
-	bpfProgKernelKprobe         = "kernel__kprobe"
-	bpfProgKernelMulti          = "kernel__multi"
-	bpfProgKernelReturnKprobe   = "kernel_return__kprobe"
-	bpfProgKernelReturnMulti    = "kernel_return__multi"
-	bpfProgTracepointTp         = "tracepoint__tp"
-	bpfProgUserMulti            = "user__multi"
-	bpfProgUserUprobe           = "user__uprobe"
-	bpfProgUserReturnMulti      = "user_return__multi"
-	bpfProgUserReturnMultiMark  = "user_return__multi__mark"
-	bpfProgUserReturnUprobe     = "user_return__uprobe"
-	bpfProgUserReturnUprobeMark = "user_return__uprobe__mark"
-	bpfVarCountEpoch            = "count_epoch"
-	bpfVarDistHist              = "dist_hist"
-	bpfVarFetchResultType       = "fetch_result_type"
-	bpfVarHistPlain             = "hist_plain"
-	bpfVarHistUnitNs            = "hist_unit_ns"
-	bpfVarLocalPidns            = "local_pidns"
-	bpfVarReturnFormType        = "return_form_type"
-	bpfVarTableEmpty            = "table_empty"
-	bpfVarTargByCgroupMap       = "targ_by_cgroup_map"
-	bpfVarTargByMntnsMap        = "targ_by_mntns_map"
-	bpfVarTargByUid             = "targ_by_uid"
-	bpfVarTargCgroupId          = "targ_cgroup_id"
-	bpfVarTargComm              = "targ_comm"
-	bpfVarTargCommLen           = "targ_comm_len"
-	bpfVarTargNrPids            = "targ_nr_pids"
-	bpfVarTargNrTids            = "targ_nr_tids"
-	bpfVarTargPids              = "targ_pids"
-	bpfVarTargTids              = "targ_tids"
-	bpfVarTargUid               = "targ_uid"
-	bpfVarTaskCgroupSubsys      = "task_cgroup_subsys"
-	bpfVarTaskFilter            = "task_filter"
+	bpfMapCalls                  = "calls"
+	bpfMapCounters               = "counters"
+	bpfMapHists                  = "hists"
+	bpfMapHistsPlain             = "hists_plain"
+	bpfMapLost                   = "lost"
+	bpfMapMarks                  = "marks"
+	bpfMapTable                  = "table"
+	bpfMapTargCgroupMap          = "targ_cgroup_map"
+	bpfMapTargMntnsMap           = "targ_mntns_map"
+	bpfProgKernelKprobe          = "kernel__kprobe"
+	bpfProgKernelMulti           = "kernel__multi"
+	bpfProgKernelCallKprobeBegin = "kernel_call__kprobe__begin"
+	bpfProgKernelCallKprobeEnd   = "kernel_call__kprobe__end"
+	bpfProgKernelCallMultiBegin  = "kernel_call__multi__begin"
+	bpfProgKernelCallMultiEnd    = "kernel_call__multi__end"
+	bpfProgKernelReturnKprobe    = "kernel_return__kprobe"
+	bpfProgKernelReturnMulti     = "kernel_return__multi"
+	bpfProgTracepointTp          = "tracepoint__tp"
+	bpfProgUserMulti             = "user__multi"
+	bpfProgUserUprobe            = "user__uprobe"
+	bpfProgUserCallMultiBegin    = "user_call__multi__begin"
+	bpfProgUserCallMultiEnd      = "user_call__multi__end"
+	bpfProgUserCallUprobeBegin   = "user_call__uprobe__begin"
+	bpfProgUserCallUprobeEnd     = "user_call__uprobe__end"
+	bpfProgUserReturnMulti       = "user_return__multi"
+	bpfProgUserReturnMultiMark   = "user_return__multi__mark"
+	bpfProgUserReturnUprobe      = "user_return__uprobe"
+	bpfProgUserReturnUprobeMark  = "user_return__uprobe__mark"
+	bpfVarCountEpoch             = "count_epoch"
+	bpfVarDistHist               = "dist_hist"
+	bpfVarFetchResultType        = "fetch_result_type"
+	bpfVarHistPlain              = "hist_plain"
+	bpfVarHistUnitNs             = "hist_unit_ns"
+	bpfVarLocalPidns             = "local_pidns"
+	bpfVarReturnFormType         = "return_form_type"
+	bpfVarTableEmpty             = "table_empty"
+	bpfVarTargByCgroupMap        = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap         = "targ_by_mntns_map"
+	bpfVarTargByUid              = "targ_by_uid"
+	bpfVarTargCgroupId           = "targ_cgroup_id"
+	bpfVarTargComm               = "targ_comm"
+	bpfVarTargCommLen            = "targ_comm_len"
+	bpfVarTargNrPids             = "targ_nr_pids"
+	bpfVarTargNrTids             = "targ_nr_tids"
+	bpfVarTargPids               = "targ_pids"
+	bpfVarTargTids               = "targ_tids"
+	bpfVarTargUid                = "targ_uid"
+	bpfVarTaskCgroupSubsys       = "task_cgroup_subsys"
+	bpfVarTaskFilter             = "task_filter"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -100,23 +109,32 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	KernelKprobe         *ebpf.ProgramSpec `ebpf:"kernel__kprobe"`
-	KernelMulti          *ebpf.ProgramSpec `ebpf:"kernel__multi"`
-	KernelReturnKprobe   *ebpf.ProgramSpec `ebpf:"kernel_return__kprobe"`
-	KernelReturnMulti    *ebpf.ProgramSpec `ebpf:"kernel_return__multi"`
-	TracepointTp         *ebpf.ProgramSpec `ebpf:"tracepoint__tp"`
-	UserMulti            *ebpf.ProgramSpec `ebpf:"user__multi"`
-	UserUprobe           *ebpf.ProgramSpec `ebpf:"user__uprobe"`
-	UserReturnMulti      *ebpf.ProgramSpec `ebpf:"user_return__multi"`
-	UserReturnMultiMark  *ebpf.ProgramSpec `ebpf:"user_return__multi__mark"`
-	UserReturnUprobe     *ebpf.ProgramSpec `ebpf:"user_return__uprobe"`
-	UserReturnUprobeMark *ebpf.ProgramSpec `ebpf:"user_return__uprobe__mark"`
+	KernelKprobe          *ebpf.ProgramSpec `ebpf:"kernel__kprobe"`
+	KernelMulti           *ebpf.ProgramSpec `ebpf:"kernel__multi"`
+	KernelCallKprobeBegin *ebpf.ProgramSpec `ebpf:"kernel_call__kprobe__begin"`
+	KernelCallKprobeEnd   *ebpf.ProgramSpec `ebpf:"kernel_call__kprobe__end"`
+	KernelCallMultiBegin  *ebpf.ProgramSpec `ebpf:"kernel_call__multi__begin"`
+	KernelCallMultiEnd    *ebpf.ProgramSpec `ebpf:"kernel_call__multi__end"`
+	KernelReturnKprobe    *ebpf.ProgramSpec `ebpf:"kernel_return__kprobe"`
+	KernelReturnMulti     *ebpf.ProgramSpec `ebpf:"kernel_return__multi"`
+	TracepointTp          *ebpf.ProgramSpec `ebpf:"tracepoint__tp"`
+	UserMulti             *ebpf.ProgramSpec `ebpf:"user__multi"`
+	UserUprobe            *ebpf.ProgramSpec `ebpf:"user__uprobe"`
+	UserCallMultiBegin    *ebpf.ProgramSpec `ebpf:"user_call__multi__begin"`
+	UserCallMultiEnd      *ebpf.ProgramSpec `ebpf:"user_call__multi__end"`
+	UserCallUprobeBegin   *ebpf.ProgramSpec `ebpf:"user_call__uprobe__begin"`
+	UserCallUprobeEnd     *ebpf.ProgramSpec `ebpf:"user_call__uprobe__end"`
+	UserReturnMulti       *ebpf.ProgramSpec `ebpf:"user_return__multi"`
+	UserReturnMultiMark   *ebpf.ProgramSpec `ebpf:"user_return__multi__mark"`
+	UserReturnUprobe      *ebpf.ProgramSpec `ebpf:"user_return__uprobe"`
+	UserReturnUprobeMark  *ebpf.ProgramSpec `ebpf:"user_return__uprobe__mark"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	Calls         *ebpf.MapSpec `ebpf:"calls"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	Hists         *ebpf.MapSpec `ebpf:"hists"`
 	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
@@ -174,6 +192,7 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	Calls         *ebpf.Map `ebpf:"calls"`
 	Counters      *ebpf.Map `ebpf:"counters"`
 	Hists         *ebpf.Map `ebpf:"hists"`
 	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
@@ -186,6 +205,7 @@ type bpfMaps struct {
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.Calls,
 		m.Counters,
 		m.Hists,
 		m.HistsPlain,
@@ -228,28 +248,44 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	KernelKprobe         *ebpf.Program `ebpf:"kernel__kprobe"`
-	KernelMulti          *ebpf.Program `ebpf:"kernel__multi"`
-	KernelReturnKprobe   *ebpf.Program `ebpf:"kernel_return__kprobe"`
-	KernelReturnMulti    *ebpf.Program `ebpf:"kernel_return__multi"`
-	TracepointTp         *ebpf.Program `ebpf:"tracepoint__tp"`
-	UserMulti            *ebpf.Program `ebpf:"user__multi"`
-	UserUprobe           *ebpf.Program `ebpf:"user__uprobe"`
-	UserReturnMulti      *ebpf.Program `ebpf:"user_return__multi"`
-	UserReturnMultiMark  *ebpf.Program `ebpf:"user_return__multi__mark"`
-	UserReturnUprobe     *ebpf.Program `ebpf:"user_return__uprobe"`
-	UserReturnUprobeMark *ebpf.Program `ebpf:"user_return__uprobe__mark"`
+	KernelKprobe          *ebpf.Program `ebpf:"kernel__kprobe"`
+	KernelMulti           *ebpf.Program `ebpf:"kernel__multi"`
+	KernelCallKprobeBegin *ebpf.Program `ebpf:"kernel_call__kprobe__begin"`
+	KernelCallKprobeEnd   *ebpf.Program `ebpf:"kernel_call__kprobe__end"`
+	KernelCallMultiBegin  *ebpf.Program `ebpf:"kernel_call__multi__begin"`
+	KernelCallMultiEnd    *ebpf.Program `ebpf:"kernel_call__multi__end"`
+	KernelReturnKprobe    *ebpf.Program `ebpf:"kernel_return__kprobe"`
+	KernelReturnMulti     *ebpf.Program `ebpf:"kernel_return__multi"`
+	TracepointTp          *ebpf.Program `ebpf:"tracepoint__tp"`
+	UserMulti             *ebpf.Program `ebpf:"user__multi"`
+	UserUprobe            *ebpf.Program `ebpf:"user__uprobe"`
+	UserCallMultiBegin    *ebpf.Program `ebpf:"user_call__multi__begin"`
+	UserCallMultiEnd      *ebpf.Program `ebpf:"user_call__multi__end"`
+	UserCallUprobeBegin   *ebpf.Program `ebpf:"user_call__uprobe__begin"`
+	UserCallUprobeEnd     *ebpf.Program `ebpf:"user_call__uprobe__end"`
+	UserReturnMulti       *ebpf.Program `ebpf:"user_return__multi"`
+	UserReturnMultiMark   *ebpf.Program `ebpf:"user_return__multi__mark"`
+	UserReturnUprobe      *ebpf.Program `ebpf:"user_return__uprobe"`
+	UserReturnUprobeMark  *ebpf.Program `ebpf:"user_return__uprobe__mark"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.KernelKprobe,
 		p.KernelMulti,
+		p.KernelCallKprobeBegin,
+		p.KernelCallKprobeEnd,
+		p.KernelCallMultiBegin,
+		p.KernelCallMultiEnd,
 		p.KernelReturnKprobe,
 		p.KernelReturnMulti,
 		p.TracepointTp,
 		p.UserMulti,
 		p.UserUprobe,
+		p.UserCallMultiBegin,
+		p.UserCallMultiEnd,
+		p.UserCallUprobeBegin,
+		p.UserCallUprobeEnd,
 		p.UserReturnMulti,
 		p.UserReturnMultiMark,
 		p.UserReturnUprobe,

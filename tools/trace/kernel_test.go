@@ -3,8 +3,10 @@ package trace
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -44,4 +46,52 @@ func kernelAttachOptions() [][]string {
 		return [][]string{nil}
 	}
 	return [][]string{nil, {"--hook", "kernel=kprobe", "--hook", "kernel_return=kprobe"}}
+}
+
+// TestSystemCallFunction checks that sys_NAME is the function of the system call, with the arguments
+// of the call.
+func TestSystemCallFunction(t *testing.T) {
+	tooltest.KernelFunctions(t)
+	const calls = 7
+	probe := `::sys_lseek(unsigned fd, long offset, int whence)(whence == SEEK_END && offset == 123456789) "%d %d", (int)fd, offset`
+	args := []string{"-S", "--pid", fmt.Sprint(os.Getpid()), strings.Replace(probe, "SEEK_END", "2", 1)}
+	res := tooltest.JSON(t, Tool, args, func() {
+		for range calls {
+			if _, err := unix.Seek(-1, 123456789, 2); !errors.Is(err, unix.EBADF) {
+				t.Error(err)
+			}
+		}
+	})
+	if len(res.Events) != calls || res.Events[0].Object("args").Num("(int)fd") != -1 || res.Events[0].Object("args").Num("offset") != 123456789 {
+		t.Errorf("rows %v, want %d with fd -1", res.Events, calls)
+	}
+}
+
+// TestSocketMember checks a member that the kernel's sources define as a macro, and a register.
+func TestSocketMember(t *testing.T) {
+	tooltest.KernelFunctions(t)
+	receiver, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer receiver.Close()
+	port := receiver.LocalAddr().(*net.UDPAddr).Port
+	probe := fmt.Sprintf(`udp_sendmsg(struct sock *sk)(sk->sk_dport == %d && sk == %s && sk->sk_family == AF_INET) "%%d", sk->sk_bound_dev_if`,
+		port>>8|port&0xff<<8, onMachine("ctx->di", "ctx->regs[0]"))
+	res := tooltest.JSON(t, Tool, []string{"-S", "--pid", fmt.Sprint(os.Getpid()), "-I", "net/sock.h", probe}, func() {
+		c, err := net.DialUDP("udp4", nil, receiver.LocalAddr().(*net.UDPAddr))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		for range 5 {
+			if _, err := c.Write([]byte("x")); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if len(res.Events) != 5 || res.Events[0].Object("args").Num("sk->sk_bound_dev_if") != 0 {
+		t.Errorf("%s: rows %v, want 5", probe, res.Events)
+	}
 }
