@@ -19,15 +19,15 @@ func ints() map[string]*btf.Int {
 	}
 	add(1, btf.Char, "char")
 	add(1, btf.Signed, "s8", "__s8", "int8_t", "signed char")
-	add(1, btf.Unsigned, "u8", "__u8", "uint8_t", "unsigned char")
+	add(1, btf.Unsigned, "u8", "__u8", "uint8_t", "u_int8_t", "unsigned char")
 	add(1, btf.Bool, "bool", "_Bool")
 	add(2, btf.Signed, "short", "short int", "s16", "__s16", "int16_t")
-	add(2, btf.Unsigned, "unsigned short", "unsigned short int", "short unsigned int", "u16", "__u16", "uint16_t", "umode_t", "__be16", "__le16")
+	add(2, btf.Unsigned, "unsigned short", "unsigned short int", "short unsigned int", "u16", "__u16", "uint16_t", "u_int16_t", "umode_t", "__be16", "__le16")
 	add(4, btf.Signed, "int", "signed", "signed int", "s32", "__s32", "int32_t", "pid_t")
-	add(4, btf.Unsigned, "unsigned", "unsigned int", "u32", "__u32", "uint32_t", "uid_t", "gid_t", "dev_t", "__be32", "__le32")
+	add(4, btf.Unsigned, "unsigned", "unsigned int", "u32", "__u32", "uint32_t", "u_int32_t", "uid_t", "gid_t", "dev_t", "__be32", "__le32")
 	add(8, btf.Signed, "long", "long int", "long long", "long long int", "s64", "__s64", "int64_t", "ssize_t", "loff_t", "off_t")
 	add(8, btf.Unsigned, "unsigned long", "long unsigned int", "unsigned long long", "long long unsigned int",
-		"unsigned long int", "unsigned long long int", "u64", "__u64", "uint64_t", "size_t", "uintptr_t", "sector_t")
+		"unsigned long int", "unsigned long long int", "u64", "__u64", "uint64_t", "u_int64_t", "size_t", "uintptr_t", "sector_t")
 	return out
 }
 

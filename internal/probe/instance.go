@@ -59,6 +59,7 @@ func (o *Objects) attachInstance(h Hook, in *Instance) error {
 			return nil
 		}
 		for _, t := range failed {
+			t.offsets = nil // those of returns, if the program for returns failed
 			rest = append(rest, t.targetWithID)
 		}
 	}
