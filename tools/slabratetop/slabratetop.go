@@ -43,7 +43,7 @@ var Tool = tool.Define(tool.Spec{
 
 Allocations are counted at kmem:kmem_cache_alloc when they succeed. Before kernel 5.19 the tracepoint does not name the cache; then the functions kmem_cache_alloc and kmem_cache_alloc_node are traced. As a kprobe, these count failed allocations too.
 
-SLUB, the kernel's allocator, merges a new cache with an existing one whose objects have a similar size and the same properties. Their objects cannot be told apart: a row has the name of the cache that was created first, which can be one that the workload does not use. --columns +merged shows the names that share it. A kernel that is booted with slab_nomerge has no merged caches.
+SLUB, the kernel's allocator, merges a new cache with an existing one whose objects have a similar size and the same properties. Their objects cannot be distinguished: a row has the name of the cache that was created first, which can be one that the workload does not use. --columns +merged shows the names that share it. A kernel that is booted with slab_nomerge has no merged caches.
 
 Memory from kmalloc() is not counted, although it comes from caches named kmalloc-N, nor are allocations in bulk (kmem_cache_alloc_bulk): the kernel does not report their cache.
 
