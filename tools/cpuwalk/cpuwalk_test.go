@@ -42,7 +42,10 @@ func TestOneCPU(t *testing.T) {
 			if n == 0 || n < want/2-3 || n > 2*want+3 {
 				t.Errorf("%d samples of the thread, the test has %d", n, want)
 			}
-			if p := 100 * r.Num("count") / r.Num("samples"); r.Num("busy_percent") != p {
+			// On a busy machine samples are missed. Those that were missed while the CPU was not idle
+			// count in proportion (TestPercent).
+			p := 100 * r.Num("count") / r.Num("samples")
+			if busy := r.Num("busy_percent"); busy < p || busy > 100 || r.Num("missed") == 0 && busy != p {
 				t.Errorf("busy_percent of %v, want %v", r, p)
 			}
 		}
