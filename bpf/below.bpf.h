@@ -28,12 +28,18 @@ __noinline int below_index(__u64 address)
 {
 	struct inode *inode = (void *)address;
 	__u64 number = BPF_CORE_READ(inode, i_ino);
+	__u32 mount_dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	/*
+	 * Not in the loop: the compiler would move the offset in a type that a kernel may not have in
+	 * front of the loop, and of the check that the type exists.
+	 */
+	__u32 subvolume = inode_subvolume(inode);
 
 	for (int i = 0; i < BELOW_MAX; i++) {
 		if (i >= targ_nr_dirs)
 			break;
-		if (number == targ_dir_inodes[i] &&
-		    inode_is_on(inode, targ_dir_mount_devs[i], targ_dir_devs[i]))
+		if (number == targ_dir_inodes[i] && mount_dev == targ_dir_mount_devs[i] &&
+		    (!subvolume || subvolume == targ_dir_devs[i]))
 			return i;
 	}
 	return BELOW_NONE;

@@ -45,7 +45,7 @@ func TestOneCPU(t *testing.T) {
 			// On a busy machine samples are missed. Those that were missed while the CPU was not idle
 			// count in proportion (TestPercent).
 			p := 100 * r.Num("count") / r.Num("samples")
-			if busy := r.Num("busy_percent"); busy < p || busy > 100 || r.Num("missed") == 0 && busy != p {
+			if busy := r.Num("busy_percent"); busy < p-1e-9 || busy > 100+1e-9 || r.Num("missed") == 0 && busy != p {
 				t.Errorf("busy_percent of %v, want %v", r, p)
 			}
 		}
@@ -105,7 +105,7 @@ func TestHighFrequency(t *testing.T) {
 	r := res.Rows[0]
 	due := hz * r.Num("interval_ns") / 1e9
 	missed := r.Num("missed")
-	if all := r.Num("samples") + missed; math.Abs(all-due) > due/20 {
+	if all := r.Num("samples") + missed; math.Abs(all-due) > due/5 { // the interval is measured at other times
 		t.Errorf("%v samples and %v missed, %.0f were due", r.Num("samples"), missed, due)
 	}
 	if lost := schedtest.Unobserved(res); float64(lost) < missed {
