@@ -196,7 +196,11 @@ func TestOther(t *testing.T) {
 		}
 	})
 	rows := of(res, victim.Process.Pid)
-	if n := kills(t, a); len(rows) != 1 || n != "1" {
+	n := kills(t, a)
+	if n == "?" { // the memory controller is not enabled in the nested cgroups: the parent has the count
+		n = kills(t, dir)
+	}
+	if len(rows) != 1 || n != "1" {
 		t.Fatalf("%d rows of process %d, the kernel counts %s kills: %v", len(rows), victim.Process.Pid, n, res.Events)
 	}
 	r := rows[0]

@@ -117,6 +117,7 @@ func place(t *testing.T, name string) string {
 func TestSwap(t *testing.T) {
 	dir := place(t, "corescope-swapin")
 	var pid, begin, end int
+	before := swapIns(t)
 	res := tooltest.JSON(t, Tool, []string{"60"}, func() {
 		begin = swapIns(t)
 		pid = touch(t, dir)
@@ -129,9 +130,11 @@ func TestSwap(t *testing.T) {
 			own += r.Num("count")
 		}
 	}
-	t.Logf("%v swap-ins, %v of them by the process; the kernel counts %d", all, own, end-begin)
-	if int(all) != end-begin || own < (size-limit)/float64(os.Getpagesize())/2 {
-		t.Errorf("%v swap-ins, %v of them by the process; the kernel counts %d", all, own, end-begin)
+	// Other processes can read pages back before and after the load.
+	least, most := end-begin, swapIns(t)-before
+	t.Logf("%v swap-ins, %v of them by the process; the kernel counts %d to %d", all, own, least, most)
+	if int(all) < least || int(all) > most || own < (size-limit)/float64(os.Getpagesize())/2 {
+		t.Errorf("%v swap-ins, %v of them by the process; the kernel counts %d to %d", all, own, least, most)
 	}
 	if lost := tooltest.Lost(res.Summary); lost != 0 {
 		t.Errorf("%d lost", lost)
@@ -141,7 +144,8 @@ func TestSwap(t *testing.T) {
 func TestText(t *testing.T) {
 	dir := place(t, "corescope-swapin-text")
 	out := tooltest.Text(t, Tool, []string{"-T", "60"}, func() { touch(t, dir) })
-	header, rows, _ := strings.Cut(out, "\n")
+	_, table, _ := strings.Cut(out, "\n") // the first line is the time of the table
+	header, rows, _ := strings.Cut(table, "\n")
 	if strings.Join(strings.Fields(header), " ") != "COMM PID COUNT" || rows == "" {
 		t.Errorf("%q", out)
 	}
