@@ -49,9 +49,11 @@ static __always_inline void note_wait(void *ctx, struct off_note *note);
 
 /*
  * off_count counts the wait of a thread that is switched to a CPU. If the thread was observed to get
- * a CPU, but not to leave it, the wait is lost. From the first switch on it has an entry.
+ * a CPU, but not to leave it, the wait is lost. From the first switch on it has an entry. It is not
+ * inlined, because its key and that of the table would be on the stack of the program while a user
+ * stack is read.
  */
-static __always_inline void off_count(struct task_struct *next, __u64 now_ns)
+static __noinline int off_count(struct task_struct *next, __u64 now_ns)
 {
 	struct off_wait *wait = off_wait_next(next);
 	struct table_key key = {};
@@ -59,12 +61,12 @@ static __always_inline void off_count(struct task_struct *next, __u64 now_ns)
 	__u64 ns;
 
 	if (!wait)
-		return;
+		return 0;
 	if (wait->since_ns == OFF_RUNS && off_thread_wanted(next))
 		lost_add(unobserved);
 	ns = off_end(wait, now_ns);
 	if (!ns)
-		return;
+		return 0;
 	key.note = wait->note;
 	key.cgroup_id = task_cgroup_id(next);
 	key.pid = BPF_CORE_READ(next, tgid);
@@ -72,9 +74,10 @@ static __always_inline void off_count(struct task_struct *next, __u64 now_ns)
 	BPF_CORE_READ_STR_INTO(&key.comm, next, comm);
 	value = table_find(&key);
 	if (!value)
-		return;
+		return 0;
 	table_add(value, ns, ns);
 	table_add(value, count, 1);
+	return 0;
 }
 
 static __always_inline int off_switch(void *ctx, struct task_struct *prev, bool preempt,
