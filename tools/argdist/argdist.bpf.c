@@ -19,7 +19,8 @@ struct counters {
 	__u64 no_value; /* hits whose value could not be read; they are in no histogram */
 	__u64 negative; /* hits with a negative value; they are in no histogram */
 	__u64 no_begin; /* returns of calls whose entry was not observed, or was evicted; with $latency or $entry */
-	__u64 no_return; /* calls left by an exception or longjmp, whose task ended, or still running at the end; likewise */
+	/* calls left by an exception or longjmp, whose task ended, or still running at the end; likewise */
+	__u64 no_return;
 };
 
 #include "counters.bpf.h"
