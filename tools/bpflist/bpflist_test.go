@@ -204,11 +204,11 @@ func TestText(t *testing.T) {
 	_, id := newMap(t)
 	args := append(self(), "-M", "--columns", "kind,id,bpf_type,runs", "--filter", "name == 'cs_map'")
 	out := tooltest.Text(t, Tool, args, nil)
-	if got, want := strings.Join(strings.Fields(out), " "), fmt.Sprintf("KIND ID TYPE RUNS map %v lru_hash -", id); got != want {
+	if got, want := strings.Join(strings.Fields(out), " "), fmt.Sprintf("KIND ID TYPE RUNS map %.0f lru_hash -", id); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	out = tooltest.Text(t, Tool, append(args, "--output", "csv"), nil)
-	if want := fmt.Sprintf("kind,id,bpf_type,runs\nmap,%v,lru_hash,\n", id); out != want {
+	if want := fmt.Sprintf("kind,id,bpf_type,runs\nmap,%.0f,lru_hash,\n", id); out != want {
 		t.Errorf("got %q, want %q", out, want)
 	}
 }

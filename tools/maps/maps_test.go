@@ -82,9 +82,11 @@ func line(t *testing.T, r tooltest.Row) string {
 	if float64(end-start) != r.Num("size_bytes") {
 		t.Errorf("size differs from end minus start: %v", r)
 	}
-	var major, minor int
-	if _, err := fmt.Sscanf(r.Str("device"), "%d:%d", &major, &minor); err != nil {
-		t.Errorf("device %q: %v", r.Str("device"), err)
+	var major, minor int // 0 without a file
+	if r.Has("device") {
+		if _, err := fmt.Sscanf(r.Str("device"), "%d:%d", &major, &minor); err != nil {
+			t.Errorf("device %q: %v", r.Str("device"), err)
+		}
 	}
 	return strings.TrimSpace(fmt.Sprintf("%08x-%08x %s %08x %02x:%02x %d %s",
 		start, end, r.Str("perms"), int(r.Num("offset")), major, minor, int(r.Num("inode")), path))
