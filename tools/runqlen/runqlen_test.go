@@ -140,7 +140,7 @@ func TestText(t *testing.T) {
 	all := crowd(t, schedtest.CPUs(t)[0])
 	load := func() { schedtest.Spin(t, all, 200*time.Millisecond) }
 	out := tooltest.Text(t, Tool, nil, load)
-	if !regexp.MustCompile(`^\n     runqlen       : count    distribution\n        0          : \d+ +\|\**  *\|\n        1          : `).MatchString(out) {
+	if !regexp.MustCompile(`^\n     runqlen       : count    distribution\n        0          : \d+ +\|\** *\|\n        1          : `).MatchString(out) {
 		t.Errorf("text is %q", out)
 	}
 	out = tooltest.Text(t, Tool, []string{"-O", "-C"}, load)
