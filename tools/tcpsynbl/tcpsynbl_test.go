@@ -116,8 +116,8 @@ func TestFull(t *testing.T) {
 		return int(r.Object("key").Num("lport")) != late.RPort
 	}))
 	full, values := res.Summary.Object("counters").Num("full"), h.Num("count")
-	// The number is absent if attempts at full queues are missed, not 0. On 5.10 and
-	// 7.2 the function does not see the attempt of this test.
+	// The number is absent if attempts at full queues are missed, not 0. With
+	// the function it should be at least 1, but is 0 on 5.10 and 7.2. The cause is not known yet.
 	if sees := slices.ContainsFunc(res.Ready.List("hooks"), func(s string) bool { return strings.HasPrefix(s, "handshake:") }); sees != res.Summary.Object("counters").Has("full") || !sees && full > 0 {
 		t.Errorf("hooks %v, summary %v", res.Ready, res.Summary)
 	}
