@@ -250,10 +250,10 @@ func LateHandshake(t testing.TB) (first, late *Pair) {
 	}
 	first = &Pair{T: t, Client: Dial(t, l.Addr().String(), 0), RPort: Port(l.Addr())}
 	first.LPort = Port(first.Client.LocalAddr())
-	before := overflows(t)
+	before := Overflows(t)
 	accepted := make(chan *net.TCPConn)
 	go func() {
-		for t.Context().Err() == nil && overflows(t) == before {
+		for t.Context().Err() == nil && Overflows(t) == before {
 			time.Sleep(time.Millisecond)
 		}
 		s, _ := l.AcceptTCP()
@@ -269,8 +269,8 @@ func LateHandshake(t testing.TB) (first, late *Pair) {
 	return first, late
 }
 
-// overflows returns the number of overflows of accept queues (LINUX_MIB_LISTENOVERFLOWS).
-func overflows(t testing.TB) string {
+// Overflows returns the number of overflows of accept queues (LINUX_MIB_LISTENOVERFLOWS).
+func Overflows(t testing.TB) string {
 	b, err := os.ReadFile("/proc/net/netstat")
 	if err != nil {
 		t.Error(err)

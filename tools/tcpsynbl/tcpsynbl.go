@@ -32,7 +32,7 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "TCP SYN backlog (accept queue) of listeners as a histogram, by its limit",
 	Description: `Shows how many connections wait for accept(2) at a listener each time that another connection completes its handshake, or begins with data in the SYN (TCP Fast Open), in all network namespaces. There is one histogram per limit of the queue. The values are numbers of connections, without the new one.
 
-If the number exceeds the limit, the queue is full: the kernel drops the last packet of the handshake, and the client repeats it. The summary has the number of these attempts (full), unless they are missed, see below. The kernel counts them as ListenOverflows (nstat). The size of the queue is backlog_max + 1. ss -lt shows both values as Recv-Q and Send-Q.
+If the number exceeds the limit, the queue is full: the kernel drops the last packet of the handshake, and the client repeats it. The summary has the number of these attempts (full), unless they are missed, see below. A SYN that finds the queue full is dropped before there is a handshake, and has no value here. The kernel counts both as ListenOverflows (nstat). The size of the queue is backlog_max + 1. ss -lt shows both values as Recv-Q and Send-Q.
 
 The hooks are the functions tcp_v4_syn_recv_sock and tcp_v6_syn_recv_sock. If they cannot be traced, the values are read at sock:inet_sock_set_state, when the kernel has created the socket of the connection. Then attempts at a full queue are missed, and IPv4 connections of IPv6 listeners count as IPv6.`,
 	Peers: []string{
