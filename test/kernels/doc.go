@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/tools"
@@ -25,8 +26,16 @@ table name the kernel and the commit of corescope. Tools that are missing have n
 
 `
 
-// writeDoc writes the document from the stored results. It keeps the existing document if that has
-// results which are not stored on this machine.
+const (
+	toolsHead   = "\n## Tools\n\n"
+	skippedHead = "\n## Skipped tests\n\nThese tests skipped themselves and do not count as passed above.\n\n"
+)
+
+// entry is what the document has of a tool: a row, a section, and rows of skipped tests.
+type entry struct{ tool, row, section, skipped string }
+
+// writeDoc replaces what the document has of the tools of this run by the stored results. Results of
+// all kernels are not replaced by results of some.
 func (h *runner) writeDoc() error {
 	old, err := os.ReadFile(docPath)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -36,37 +45,75 @@ func (h *runner) writeDoc() error {
 	if err != nil {
 		return err
 	}
-	var tested []*tool.Tool
+	var entries []entry
 	for _, t := range tools.All() {
-		isMissing := func(r *report) bool { return r.tools[t.Name] == nil }
-		if slices.ContainsFunc(reports, isMissing) && isWhole(old, t.Name) {
-			progress("%s is not updated: it has complete results of %s, but on this machine not all kernels were tested", docPath, t.Name)
-			return nil
+		e := oldEntry(string(old), t.Name)
+		if slices.Contains(h.tools, t) {
+			if e, err = update(e, reports, t); err != nil {
+				return err
+			}
 		}
-		if slices.ContainsFunc(reports, func(r *report) bool { return !isMissing(r) }) {
-			tested = append(tested, t)
-		}
+		entries = append(entries, e)
 	}
-	text, err := document(reports, tested)
+	return os.WriteFile(docPath, document(reports, entries), 0o644)
+}
+
+func update(old entry, reports []*report, t *tool.Tool) (entry, error) {
+	isMissing := func(r *report) bool { return r.tools[t.Name] == nil }
+	if slices.ContainsFunc(reports, isMissing) && old.isWhole() {
+		progress("%s keeps the results of %s on all kernels: on this machine not all were tested", docPath, t.Name)
+		return old, nil
+	}
+	return newEntry(reports, t)
+}
+
+// isWhole reports whether the entry has results of all kernels.
+func (e entry) isWhole() bool {
+	return e.section != "" && !strings.Contains(e.section, notTested)
+}
+
+// oldEntry reads the entry of a tool from the document. It is empty if the document has none.
+func oldEntry(doc, tool string) entry {
+	rows := func(head string) (found string) {
+		for line := range strings.Lines(part(doc, head)) {
+			if strings.HasPrefix(line, "| "+tool+" |") {
+				found += line
+			}
+		}
+		return found
+	}
+	return entry{tool, rows(toolsHead), part(doc, "\n## "+tool+"\n\n"), rows(skippedHead)}
+}
+
+// part returns the text between a heading and the next one.
+func part(doc, head string) string {
+	_, text, _ := strings.Cut(doc, head)
+	text, _, _ = strings.Cut(text, "\n## ")
+	return text
+}
+
+func newEntry(reports []*report, t *tool.Tool) (entry, error) {
+	variants, err := variantsOf(t)
 	if err != nil {
-		return err
+		return entry{}, err
 	}
-	return os.WriteFile(docPath, text, 0o644)
+	var b strings.Builder
+	append(variantsTable(reports, variants), originRows(reports, t.Name)...).markdown(&b)
+	for _, r := range reports {
+		for _, f := range r.failures(t.Name) {
+			fmt.Fprintf(&b, "\nFailed on %s:\n\n%s\n", r.kernel.name, indent(f))
+		}
+	}
+	one := []*tool.Tool{t}
+	return entry{t.Name, toolsTable(reports, one).rows(), b.String(), skippedTable(reports, one).rows()}, nil
 }
 
-// isWhole reports whether the document has results of the tool on all kernels.
-func isWhole(doc []byte, tool string) bool {
-	_, section, found := bytes.Cut(doc, []byte("\n## "+tool+"\n"))
-	section, _, _ = bytes.Cut(section, []byte("\n## "))
-	return found && !bytes.Contains(section, []byte(notTested))
-}
-
-// stored returns the stored results of the latest runs.
+// stored returns the stored results of the tools of this run.
 func (h *runner) stored() ([]*report, error) {
 	var reports []*report
 	for _, k := range matrix {
 		r := &report{kernel: k, tools: map[string]*result{}}
-		for _, t := range tools.All() {
+		for _, t := range h.tools {
 			found, err := h.load(k.name, t.Name)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
@@ -80,28 +127,27 @@ func (h *runner) stored() ([]*report, error) {
 	return reports, nil
 }
 
-func document(reports []*report, all []*tool.Tool) ([]byte, error) {
+// document returns the document with these entries.
+func document(reports []*report, entries []entry) []byte {
 	var b bytes.Buffer
 	b.WriteString(docHead)
 	machinesTable(reports).markdown(&b)
-	b.WriteString("\n## Tools\n\n")
-	toolsTable(reports, all).markdown(&b)
-	for _, t := range all {
-		variants, err := variantsOf(t)
-		if err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(&b, "\n## %s\n\n", t.Name)
-		append(variantsTable(reports, variants), originRows(reports, t.Name)...).markdown(&b)
-		for _, r := range reports {
-			for _, f := range r.failures(t.Name) {
-				fmt.Fprintf(&b, "\nFailed on %s:\n\n%s\n", r.kernel.name, indent(f))
-			}
+	b.WriteString(toolsHead)
+	toolsTable(reports, nil).markdown(&b)
+	for _, e := range entries {
+		b.WriteString(e.row)
+	}
+	for _, e := range entries {
+		if e.section != "" {
+			fmt.Fprintf(&b, "\n## %s\n\n%s", e.tool, e.section)
 		}
 	}
-	b.WriteString("\n## Skipped tests\n\nThese tests skipped themselves and do not count as passed above.\n\n")
-	skippedTable(reports, all).markdown(&b)
-	return b.Bytes(), nil
+	b.WriteString(skippedHead)
+	skippedTable(reports, nil).markdown(&b)
+	for _, e := range entries {
+		b.WriteString(e.skipped)
+	}
+	return b.Bytes()
 }
 
 // originRows returns rows with the kernel release and the commit, in the columns of variantsTable.

@@ -5,11 +5,12 @@
 //
 //	KERNELS="6.1 7.2" TOOLS=tcplife make test-kernels
 //
-// runs a part, and updates this part of the document if results of the rest are stored. SHORT=1
-// runs only the default attach types, with go test -short, and writes no document. JOBS is the
-// number of machines that run at a time, by default the number of CPUs: each uses one. Downloads
-// are kept in the user's cache. corescope/machines/KERNEL there has the console of each machine and
-// the results of each tool. Test suites that do not belong to a tool run only if TOOLS names them.
+// runs a part, and updates this part of the document; results of all kernels are not replaced by
+// results of some. SHORT=1 runs only the default attach types, with go test -short, and writes no
+// document. JOBS is the number of machines that run at a time, by default the number of CPUs: each
+// uses one. Downloads are kept in the user's cache. corescope/machines/KERNEL there has the console
+// of each machine and the results of each tool. Test suites that do not belong to a tool run only if
+// TOOLS names them.
 //
 // A machine has two CPUs, or CPUS. With CLOCK=instructions its clock counts instructions, one
 // nanosecond each, so that times in the machine do not depend on the host.

@@ -24,15 +24,24 @@ func (t table) text(w io.Writer) error {
 }
 
 func (t table) markdown(w io.Writer) {
-	for i, row := range t {
+	header, rows, _ := strings.Cut(t.lines(), "\n")
+	fmt.Fprintf(w, "%s\n%s|\n%s", header, strings.Repeat("|---", len(t[0])), rows)
+}
+
+// rows returns the rows in Markdown, without the header.
+func (t table) rows() string {
+	return t[1:].lines()
+}
+
+func (t table) lines() string {
+	var b strings.Builder
+	for _, row := range t {
 		for _, cell := range row {
-			fmt.Fprintf(w, "| %s ", strings.NewReplacer("|", `\|`, "\n", " ").Replace(cell))
+			fmt.Fprintf(&b, "| %s ", strings.NewReplacer("|", `\|`, "\n", " ").Replace(cell))
 		}
-		fmt.Fprintln(w, "|")
-		if i == 0 {
-			fmt.Fprintln(w, strings.Repeat("|---", len(row))+"|")
-		}
+		b.WriteString("|\n")
 	}
+	return b.String()
 }
 
 // variant is a row: one attach type of a hook, with one type of buffer.

@@ -106,28 +106,41 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// The document has a row with the release and the commit of each kernel.
+// The document has a row with the release and the commit of each kernel. It keeps what it has of tools
+// that a run does not test.
 func TestDocument(t *testing.T) {
-	all := tools.All()[:1]
-	name := all[0].Name
-	r := &report{kernel: matrix[0], tools: map[string]*result{name: {
-		Release: "1.2.3", Commit: "abcdef", Checks: []plan.Check{{Tool: name, Failed: []plan.Test{{Name: "TestX", Output: "bad"}}}},
+	tl := tools.All()[0]
+	r := &report{kernel: matrix[0], tools: map[string]*result{tl.Name: {
+		Release: "1.2.3", Commit: "abcdef", Checks: []plan.Check{{
+			Tool: tl.Name, Failed: []plan.Test{{Name: "TestX", Output: "bad"}}, Skipped: []plan.Test{{Name: "TestY", Output: "x_test.go:1: none"}},
+		}},
 	}}}
-	text, err := document([]*report{r}, all)
+	e, err := newEntry([]*report{r}, tl)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| kernel |  |  |  | 1.2.3 |", "| commit |  |  |  | abcdef |", "| " + name + " | FAILS", "TestX: bad"} {
-		if !strings.Contains(string(text), want) {
+	text := string(document([]*report{r}, []entry{e, {tool: "untested"}}))
+	for _, want := range []string{"| kernel |  |  |  | 1.2.3 |", "| commit |  |  |  | abcdef |", "| " + tl.Name + " | FAILS", "TestX: bad", "| TestY | 5.10 | none |"} {
+		if !strings.Contains(text, want) {
 			t.Errorf("the document lacks %q:\n%s", want, text)
 		}
 	}
-	if !isWhole(text, name) || isWhole(text, "other") {
-		t.Errorf("the document should be complete for %s only:\n%s", name, text)
+	if !e.isWhole() || strings.Contains(text, "untested") {
+		t.Errorf("the document should be complete for %s only:\n%s", tl.Name, text)
 	}
-	text, err = document([]*report{r, {kernel: matrix[1]}}, all)
-	if err != nil || isWhole(text, name) {
-		t.Errorf("complete with one of two kernels, %v:\n%s", err, text)
+	if old := oldEntry(text, tl.Name); old != e {
+		t.Errorf("entry %+v, read as %+v", e, old)
+	}
+	if old := oldEntry(text, "untested"); old != (entry{tool: "untested"}) {
+		t.Errorf("entry of an untested tool: %+v", old)
+	}
+	both := []*report{r, {kernel: matrix[1]}}
+	some, err := newEntry(both, tl)
+	if err != nil || some.isWhole() {
+		t.Errorf("complete with one of two kernels, %v: %+v", err, some)
+	}
+	if kept, err := update(e, both, tl); err != nil || kept != e {
+		t.Errorf("results of all kernels were replaced, %v: %+v", err, kept)
 	}
 }
 
