@@ -37,9 +37,13 @@ func touch(t *testing.T, disk *os.File, n int, call func(int, []byte, int64) (in
 	}
 }
 
-// open opens a disk with an empty page cache and without read-ahead.
+// open opens a disk with an empty page cache and without read-ahead. Page faults of the thread must
+// not add pages: the test binary is in the page cache.
 func open(t *testing.T) *os.File {
 	t.Helper()
+	if _, err := os.ReadFile("/proc/self/exe"); err != nil {
+		t.Fatal(err)
+	}
 	l := tooltest.NewLoop(t, 0)
 	disk, err := os.OpenFile(l.Path, os.O_RDWR, 0)
 	if err != nil {

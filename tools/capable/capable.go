@@ -91,7 +91,7 @@ var Tool = tool.Define(tool.Spec{
 
 A failed check is not always an error: the kernel makes some checks only to decide how much a task may see or use. These have AUDIT 0. A check by a task in a container concerns the user namespace USERNS: CAP_SYS_ADMIN in the namespace of a container is less than CAP_SYS_ADMIN in the initial one.
 
-The hook is the function cap_capable, if the kernel supports fentry, otherwise the tracepoint capability:cap_capable (Linux 6.14 and later), which has neither AUDIT nor INSETID, otherwise a kprobe (--explain). Checks for which the kernel does not call cap_capable, because another security module has denied them before, are not shown.`,
+The hook is the function cap_capable, if the kernel supports fentry, otherwise the tracepoint capability:cap_capable (Linux 6.14 and later), which has neither AUDIT nor INSETID, otherwise a kprobe (--explain). With a kprobe on old kernels (such as 5.10, not 6.1), the kernel stack is only the frame kretprobe_trampoline. Checks for which the kernel does not call cap_capable, because another security module has denied them before, are not shown.`,
 	Peers: []string{
 		"All checks are shown, as in libbpf-tools; in BCC only with -v. --filter audit shows those with AUDIT 1.",
 		"-u takes pid or cgroup, as in libbpf-tools. Without an argument, at the end or before another flag, as in BCC, it is --unique pid.",
