@@ -94,9 +94,9 @@ type Result struct {
 	Sleepable asm.Instructions
 	// Slots follow 8 bytes with a bitmap of the fields that have no value.
 	Slots []Slot
-	// Size is the size of the output. Room is the required size of the output buffer, which
+	// Size is the size of the output. BufferSize is the required size of the output buffer, which
 	// includes space for comparisons of strings.
-	Size, Room int
+	Size, BufferSize int
 }
 
 // Results of the function fetch, FETCH_* of fetch.bpf.h.
@@ -147,7 +147,7 @@ func Compile(name string, p *Program, scope *Scope) (*Result, error) {
 	if err := g.program(p, r.Slots); err != nil {
 		return nil, err
 	}
-	r.Body, r.Room = g.insns, r.Size+g.textNeed
+	r.Body, r.BufferSize = g.insns, r.Size+g.textNeed
 	if !g.faults {
 		return r, nil
 	}

@@ -84,15 +84,15 @@ func load(t testing.TB, p *Program, scope *Scope) (*machine, *Result, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return newMachine(t, r.Body, r.Room, &ebpf.ProgramSpec{Type: ebpf.RawTracepoint}), r, nil
+	return newMachine(t, r.Body, r.BufferSize, &ebpf.ProgramSpec{Type: ebpf.RawTracepoint}), r, nil
 }
 
 // newMachine loads a program of the type and with the flags of spec, which calls fetch.
-func newMachine(t testing.TB, fetch asm.Instructions, room int, spec *ebpf.ProgramSpec) *machine {
+func newMachine(t testing.TB, fetch asm.Instructions, bufferSize int, spec *ebpf.ProgramSpec) *machine {
 	t.Helper()
 	m := &machine{}
 	var err error
-	m.out, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(room), MaxEntries: 1})
+	m.out, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(bufferSize), MaxEntries: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +388,7 @@ func TestSleepable(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		m := newMachine(t, r.Sleepable, r.Room, &ebpf.ProgramSpec{Type: ebpf.Syscall, Flags: unix.BPF_F_SLEEPABLE})
+		m := newMachine(t, r.Sleepable, r.BufferSize, &ebpf.ProgramSpec{Type: ebpf.Syscall, Flags: unix.BPF_F_SLEEPABLE})
 		// A new mapping has no pages. It replaces the old one.
 		if _, err := unix.MmapPtr(int(f.Fd()), 0, unsafe.Pointer(&memory[0]), uintptr(len(memory)),
 			unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {

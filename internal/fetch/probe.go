@@ -226,8 +226,8 @@ func (f *Finder) compile(p *Probe, place *target.Place) (*compile.Result, []slot
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if code.Room > f.DataMax {
-		return nil, nil, nil, fmt.Errorf("%w: the values need %d bytes, more than the limit of %d (fetch fewer values or shorter strings)", compile.ErrType, code.Room, f.DataMax)
+	if code.BufferSize > f.DataMax {
+		return nil, nil, nil, fmt.Errorf("%w: the values need %d bytes, more than the limit of %d (fetch fewer values or shorter strings)", compile.ErrType, code.BufferSize, f.DataMax)
 	}
 	var slots []slot
 	for i, s := range code.Slots {

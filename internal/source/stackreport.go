@@ -19,6 +19,7 @@ func (s *Stacks[K, V, R]) report(ses *tool.Session) error {
 	if last && s.Held == nil {
 		end = time.Now()
 	}
+	s.due.take(ses)
 	if err := s.drain(ses); err != nil {
 		return err
 	}

@@ -64,6 +64,7 @@ type Stacks[K comparable, V any, R comparable] struct {
 
 	row   R
 	table table
+	due   *Due // of a tool that samples
 	stackReading
 	counts map[K]unsafe.Pointer // since the last report, of keys whose stacks have not been received yet
 	sums   sums                 // since the last report, of all other keys
@@ -105,6 +106,7 @@ func (s *Stacks[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*t
 	}
 	if perSecond := s.Sampling.PerSecond(); perSecond > 0 {
 		s.MapEntries["table"] = sampledEntries(perSecond)
+		s.due = due(s.Sampling)
 	}
 	s.table = table{
 		rounds: &Rounds{s.Every, s.Count}, ranking: &Ranking{s.Sort, s.Rows}, textRows: s.TextRows, names: s.SortNames,
@@ -196,9 +198,10 @@ func (s *Stacks[K, V, R]) start(ses *tool.Session) error {
 		s.table.epochs.last = func() error { return s.Held.each(ses, s.count) }
 		return ses.Ready()
 	}
-	if err := s.table.start(ses); err != nil {
+	if err := errors.Join(s.table.start(ses), s.due.measure(ses)); err != nil {
 		return err
 	}
+	s.table.epochs.last = func() error { return s.due.measure(ses) }
 	return ses.Ready()
 }
 

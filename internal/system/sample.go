@@ -23,22 +23,26 @@ func MaxSampleRate(root string) uint64 {
 	return n
 }
 
-// IdleUnit is the unit of [IdleTimes], USER_HZ.
-const IdleUnit = time.Second / 100
+// CPUTimeUnit is the unit of [CPUTimes], USER_HZ.
+const CPUTimeUnit = time.Second / 100
 
-// IdleTimes returns how long each online CPU has been idle, with and without pending I/O.
-func IdleTimes(root string) (map[int]time.Duration, error) {
+// CPUTime is how long a CPU has been idle, with and without pending I/O, and how long the hypervisor ran
+// something else on it.
+type CPUTime struct{ Idle, Steal time.Duration }
+
+// CPUTimes returns the times of each online CPU.
+func CPUTimes(root string) (map[int]CPUTime, error) {
 	const limit = 4 << 20 // 8,192 CPUs and many interrupts
 	text, err := readFile(filepath.Join(root, "proc/stat"), limit)
 	if err != nil {
-		return nil, fmt.Errorf("read idle time of CPUs: %w", err)
+		return nil, fmt.Errorf("read times of CPUs: %w", err)
 	}
-	times := map[int]time.Duration{}
+	times := map[int]CPUTime{}
 	for line := range strings.Lines(string(text)) {
 		var cpu int
-		var user, nice, system, idle, wait int64
-		if n, _ := fmt.Sscanf(line, "cpu%d %d %d %d %d %d", &cpu, &user, &nice, &system, &idle, &wait); n == 6 {
-			times[cpu] = time.Duration(idle+wait) * IdleUnit
+		var user, nice, system, idle, wait, irq, softirq, steal int64
+		if n, _ := fmt.Sscanf(line, "cpu%d %d %d %d %d %d %d %d %d", &cpu, &user, &nice, &system, &idle, &wait, &irq, &softirq, &steal); n == 9 {
+			times[cpu] = CPUTime{time.Duration(idle+wait) * CPUTimeUnit, time.Duration(steal) * CPUTimeUnit}
 		}
 	}
 	return times, nil

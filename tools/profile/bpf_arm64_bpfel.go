@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	bpfMapCpuSamples        = "cpu_samples"
 	bpfMapEvents            = "events"
 	bpfMapLost              = "lost"
 	bpfMapStackBufs         = "stack_bufs"
@@ -108,6 +109,7 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	CpuSamples    *ebpf.MapSpec `ebpf:"cpu_samples"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	StackBufs     *ebpf.MapSpec `ebpf:"stack_bufs"`
@@ -176,6 +178,7 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	CpuSamples    *ebpf.Map `ebpf:"cpu_samples"`
 	Events        *ebpf.Map `ebpf:"events"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	StackBufs     *ebpf.Map `ebpf:"stack_bufs"`
@@ -191,6 +194,7 @@ type bpfMaps struct {
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.CpuSamples,
 		m.Events,
 		m.Lost,
 		m.StackBufs,

@@ -4,6 +4,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "samples.bpf.h"
 #include "task.bpf.h"
 
 const volatile bool include_idle = false;
@@ -33,7 +34,7 @@ int sample__perf(struct bpf_perf_event_data *ctx)
 	struct table_key key = {};
 	struct table_value *value;
 
-	if ((!id && !include_idle) || !task_current_wanted())
+	if ((sample_count() && !include_idle) || !task_current_wanted())
 		return 0;
 	key.pid = id >> 32;
 	key.cgroup_id = task_current_cgroup_id();

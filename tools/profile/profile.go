@@ -53,7 +53,9 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "CPU profiler: sample kernel and user stack traces on all CPUs, for flame graphs",
 	Description: `Samples the stack trace of the running thread on each CPU at regular intervals and counts the stack traces, which shows where CPU time is spent.
 
-Samples are triggered by the CPU clock of perf events (PERF_COUNT_SW_CPU_CLOCK), 49 times a second, so that they do not coincide with activities that occur 50 or 100 times a second. Idle CPUs are not sampled. CPUs that come online later are sampled from then on.`,
+Samples are triggered by the CPU clock of perf events (PERF_COUNT_SW_CPU_CLOCK), 49 times a second, so that they do not coincide with activities that occur 50 or 100 times a second. Idle CPUs are not sampled. CPUs that come online later are sampled from then on.
+
+The kernel can take fewer samples than are due, as when the timer expires too late at high frequencies, or for process 1 of a guest that hides it. These are counted as lost (unobserved), for all CPUs that are sampled: a sample that is not taken belongs to no task, so with a task filter they can be samples of other tasks.`,
 	Peers: []string{
 		"-p is --pid and -L is --tid.",
 		"Stacks are grouped by functions; with --address or --offset by addresses.",
