@@ -246,6 +246,12 @@ func variable(val any) any {
 	return val
 }
 
+// Fix removes the first n positional arguments, which are set already.
+func (s *Set) Fix(n int) { s.positions = s.positions[min(n, len(s.positions)):] }
+
+// Positional returns the number of positional arguments that Parse has set.
+func (s *Set) Positional() int { return s.flags.NArg() }
+
 // position returns the positional argument that the i-th argument sets, or nil.
 func (s *Set) position(i int) *position {
 	last := len(s.positions) - 1

@@ -10,7 +10,8 @@ import (
 // Alias is another name of a tool, which implies some of its flags.
 type Alias struct {
 	Name string
-	// Args are the implied arguments. Arguments of the user override them.
+	// Args are the implied arguments. Flags of the user override them. Positional arguments are
+	// fixed: those of the user are the ones that follow.
 	Args []string
 }
 
@@ -57,14 +58,16 @@ func (t *Tool) StandsFor() string {
 	return strings.Join(append([]string{t.Self().Name}, t.args...), " ")
 }
 
-// setDefaults sets the options that an alias implies.
-func (t *Tool) setDefaults(options any) error {
+// setDefaults sets the options that an alias implies. It returns the number of positional arguments
+// among them.
+func (t *Tool) setDefaults(options any) (int, error) {
 	if len(t.args) == 0 {
-		return nil
+		return 0, nil
 	}
 	set := flags.New(t.Name)
 	if err := set.Add(options, t.Shorts); err != nil {
-		return err
+		return 0, err
 	}
-	return set.Parse(t.args)
+	err := set.Parse(t.args)
+	return set.Positional(), err
 }

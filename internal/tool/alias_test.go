@@ -10,6 +10,8 @@ import (
 type aliasOptions struct {
 	Type []string `flag:"type,t" help:"which"`
 	Deep bool     `flag:"deep" help:"how"`
+	What string   `pos:"what" help:"the first argument"`
+	Last uint32   `pos:"last" help:"the second argument"`
 }
 
 func aliased() (*Tool, *aliasOptions) {
@@ -42,6 +44,23 @@ func TestAlias(t *testing.T) {
 	}
 }
 
+// TestAliasPosition checks that an argument of the user follows those of an alias.
+func TestAliasPosition(t *testing.T) {
+	tl, o := aliased()
+	tl.Also = []Alias{{"bogus", []string{"this", "--deep"}}}
+	if _, err := tl.As("bogus").parse([]string{"7"}); err != nil || o.What != "this" || o.Last != 7 || !o.Deep {
+		t.Errorf("%+v: %v", *o, err)
+	}
+	if _, err := tl.As("bogus").parse([]string{"7", "8"}); err == nil {
+		t.Error("a third argument is accepted")
+	}
+	var out bytes.Buffer
+	Run(t.Context(), tl.As("bogus"), []string{"--help"}, &out, &out)
+	if !strings.Contains(out.String(), "Usage: bogus [flags] [last]\n") {
+		t.Errorf("help: %s", &out)
+	}
+}
+
 func TestAliasNames(t *testing.T) {
 	tl, _ := aliased()
 	if tl.As("other") != nil || tl.As("fake") != tl || tl.As("bogus").Self() != tl {
@@ -49,7 +68,7 @@ func TestAliasNames(t *testing.T) {
 	}
 	var out bytes.Buffer
 	Run(t.Context(), tl.As("bogus"), []string{"--help"}, &out, &out)
-	for _, want := range []string{"bogus: Show", "Usage: bogus [flags]\nThe same as fake --type a,b --deep\n", "which (default: a,b)"} {
+	for _, want := range []string{"bogus: Show", "Usage: bogus [flags] [what [last]]\nThe same as fake --type a,b --deep\n", "which (default: a,b)"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in the help: %s", want, &out)
 		}

@@ -220,12 +220,15 @@ func (t *Tool) flagGroups() ([]document.FlagGroup, error) {
 		return nil, err
 	}
 	var out []document.FlagGroup
-	for _, g := range groups {
+	for i, g := range groups {
 		set := flags.New(t.Name)
 		for _, options := range g.options {
 			if err := set.Add(options, t.Shorts); err != nil {
 				return nil, err
 			}
+		}
+		if i == 0 { // the tool's own
+			set.Fix(l.fixed)
 		}
 		if slices.ContainsFunc(g.options, isCommon) {
 			l.describeOutput(set)

@@ -175,6 +175,7 @@ type line struct {
 	options   any
 	build     func(*Env) (Source, error)
 	command   *command // of --exec, or nil
+	fixed     int      // number of positional arguments that an alias sets
 }
 
 func (t *Tool) parse(args []string) (*line, error) {
@@ -193,6 +194,7 @@ func (t *Tool) parse(args []string) (*line, error) {
 			}
 		}
 	}
+	l.set.Fix(l.fixed)
 	l.describeOutput(l.set)
 	if err := l.set.Parse(args); err != nil {
 		return l, err
@@ -204,7 +206,9 @@ func (t *Tool) parse(args []string) (*line, error) {
 func (t *Tool) newLine() (*line, error) {
 	l := &line{tool: t, set: flags.New(t.Name), common: common{Output: string(output.Text)}}
 	l.options, l.build = t.build()
-	return l, t.setDefaults(l.options)
+	var err error
+	l.fixed, err = t.setDefaults(l.options)
+	return l, err
 }
 
 // source creates the source of the command line.
