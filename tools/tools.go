@@ -80,6 +80,7 @@ import (
 	"github.com/corescope/corescope/tools/sslsniff"
 	"github.com/corescope/corescope/tools/sslsnoop"
 	"github.com/corescope/corescope/tools/stackcount"
+	"github.com/corescope/corescope/tools/stacksnoop"
 	"github.com/corescope/corescope/tools/statsnoop"
 	"github.com/corescope/corescope/tools/swapin"
 	"github.com/corescope/corescope/tools/syncsnoop"
@@ -189,6 +190,7 @@ func All() []*tool.Tool {
 		sslsniff.Tool,
 		sslsnoop.Tool,
 		stackcount.Tool,
+		stacksnoop.Tool,
 		statsnoop.Tool,
 		swapin.Tool,
 		syncsnoop.Tool,

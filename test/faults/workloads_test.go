@@ -216,6 +216,7 @@ func workloads() map[string]workload {
 	maps.Copy(all, fileWorkloads())
 	maps.Copy(all, processWorkloads())
 	maps.Copy(all, tlsWorkloads())
+	maps.Copy(all, functionWorkloads())
 	return all
 }
 

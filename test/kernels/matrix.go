@@ -62,6 +62,7 @@ var toolNeeds = map[string]needs{
 	"execsnoop":   {explain: []string{"--fails"}},
 	"funccount":   {args: "hrtimer_nanosleep"},
 	"stackcount":  {args: "hrtimer_nanosleep"},
+	"stacksnoop":  {args: "hrtimer_nanosleep"},
 	"funclatency": {args: "hrtimer_nanosleep"},
 	"argdist":     {args: "-C do_sys_openat2 -C r:do_sys_openat2 -C t:sched:sched_process_exec"},
 	"trace":       {args: "do_sys_openat2 r:do_sys_openat2 t:sched:sched_process_exec"},

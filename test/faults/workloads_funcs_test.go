@@ -1,0 +1,13 @@
+package faults
+
+import "strconv"
+
+// functionWorkloads returns the workloads of tools for functions and tracepoints.
+func functionWorkloads() map[string]workload {
+	return map[string]workload{
+		"stacksnoop": {
+			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 60_000, left: inAnyWay,
+			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid), "t:sched:sched_switch"} },
+		},
+	}
+}
