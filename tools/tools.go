@@ -40,6 +40,7 @@ import (
 	"github.com/corescope/corescope/tools/fsnotifysnoop"
 	"github.com/corescope/corescope/tools/fsslower"
 	"github.com/corescope/corescope/tools/funccount"
+	"github.com/corescope/corescope/tools/funcinterval"
 	"github.com/corescope/corescope/tools/funclatency"
 	"github.com/corescope/corescope/tools/futexctn"
 	"github.com/corescope/corescope/tools/gethostlatency"
@@ -150,6 +151,7 @@ func All() []*tool.Tool {
 		fsnotifysnoop.Tool,
 		fsslower.Tool,
 		funccount.Tool,
+		funcinterval.Tool,
 		funclatency.Tool,
 		futexctn.Tool,
 		gethostlatency.Tool,
