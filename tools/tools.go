@@ -103,6 +103,7 @@ import (
 	"github.com/corescope/corescope/tools/threadsnoop"
 	"github.com/corescope/corescope/tools/trace"
 	"github.com/corescope/corescope/tools/ttysnoop"
+	"github.com/corescope/corescope/tools/ucalls"
 	"github.com/corescope/corescope/tools/undump"
 	"github.com/corescope/corescope/tools/vfsstat"
 	"github.com/corescope/corescope/tools/virtiostat"
@@ -214,6 +215,7 @@ func All() []*tool.Tool {
 		threadsnoop.Tool,
 		trace.Tool,
 		ttysnoop.Tool,
+		ucalls.Tool,
 		undump.Tool,
 		vfsstat.Tool,
 		virtiostat.Tool,

@@ -118,6 +118,7 @@ func zero() map[string]string {
 		"port": "port 0", "localport": "port 0", "remoteport": "port 0", "lport": "port 0", "rport": "port 0",
 		"ports": "port 0", "pcts": "the minimum", "vcpu": "the first vCPU",
 		"syscount interval": "one report, at the end",
+		"ucalls interval":   "one report, at the end",
 	}
 }
 

@@ -64,6 +64,7 @@ func jobs() map[string]func(n int, place string) (int, error) {
 	maps.Copy(all, memoryJobs())
 	maps.Copy(all, fileJobs())
 	maps.Copy(all, processJobs())
+	maps.Copy(all, languageJobs())
 	return all
 }
 

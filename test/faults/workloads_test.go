@@ -217,6 +217,7 @@ func workloads() map[string]workload {
 	maps.Copy(all, processWorkloads())
 	maps.Copy(all, tlsWorkloads())
 	maps.Copy(all, functionWorkloads())
+	maps.Copy(all, languageWorkloads())
 	return all
 }
 

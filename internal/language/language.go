@@ -1,0 +1,215 @@
+// Package language knows runtimes of programming languages: their files, and what to do if these
+// have no USDT probes. It is shared by the tools that trace method calls, garbage collections,
+// objects and threads.
+package language
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/usdt"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// Language is a language, whose number is that of enum language.
+type Language struct {
+	Name string
+	// files are patterns of the names of files that contain the runtime.
+	files []string
+	// remedy states which builds have probes.
+	remedy string
+}
+
+// all returns the languages, in the order of enum language.
+func all() []Language {
+	libc := append(binary.Libc(), "libpthread.so.0", "libpthread-2.*.so")
+	return []Language{
+		{Name: "none"},
+		{"java", []string{"libjvm.so"}, "OpenJDK has probes if it is configured with --enable-dtrace, as in Debian, Fedora and Red Hat"},
+		{"node", []string{"node", "nodejs", "libnode.so*"}, "the symbol v8::internal::Heap::CollectGarbage is needed"},
+		{"perl", []string{"perl", "perl5*", "libperl.so*"}, "Perl has probes if it is configured with -Dusedtrace, as in Fedora; Debian's has none"},
+		{"php", []string{"php", "php[0-9]*", "php-fpm*", "php-cgi*", "libphp*.so*"}, "PHP has probes if it is configured with --enable-dtrace, as in Debian"},
+		{"python", []string{"python", "python[0-9]*", "libpython*.so*"}, "Python has probes if it is configured with --with-dtrace, as in Debian and Fedora; none has probes of functions from 3.12 on"},
+		{"ruby", []string{"ruby", "ruby[0-9]*", "libruby*.so*"}, "Ruby has probes if it is configured with --enable-dtrace, as in Debian"},
+		{"tcl", []string{"tclsh*", "wish*", "libtcl[0-9]*.so*"}, "Tcl has probes if it is configured with --enable-dtrace, as in Fedora; Debian's has none"},
+		{"c", libc, "the C library is not linked dynamically"},
+	}
+}
+
+// Name returns the name of a value of enum language.
+func Name(number uint32) string {
+	if l := all(); int(number) < len(l) {
+		return l[number].Name
+	}
+	return fmt.Sprint(number)
+}
+
+// Options are the process and the language to trace.
+type Options struct {
+	PID      uint32 `pos:"pid" sets:"pid" min:"1" help:"process to trace; all processes by default"`
+	Language string `flag:"language,l" arg:"LANGUAGE" help:"only processes of this language"`
+}
+
+// Aliases returns an alias per language: its name and the suffix.
+func Aliases(suffix string, languages ...string) []tool.Alias {
+	var out []tool.Alias
+	for _, name := range languages {
+		out = append(out, tool.Alias{Name: name + suffix, Args: []string{"--language", name}})
+	}
+	return out
+}
+
+// Hooks are the languages of a tool, with their hooks.
+type Hooks map[string][]string
+
+// Names returns the names of the languages.
+func (h Hooks) Names() (names []string) {
+	for _, l := range all() {
+		if h[l.Name] != nil {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+// Object loads the BPF object of a tool.
+type Object = func() (*ebpf.CollectionSpec, error)
+
+// Plan adds the files of all languages to the plan, and removes the hooks of those that are not
+// wanted. pids are the processes of the run.
+func (o *Options) Plan(p *tool.Plan, object Object, hooks Hooks, pids []uint32) error {
+	if o.Language != "" && hooks[o.Language] == nil {
+		return fmt.Errorf("--language: unknown language %q: want %s", o.Language, strings.Join(hooks.Names(), ", "))
+	}
+	p.Files = map[string]binary.Files{}
+	for _, l := range all() {
+		if len(hooks[l.Name]) > 0 {
+			p.Files[l.Name] = binary.Files{Names: l.files}
+		}
+		if o.Language != "" && l.Name != o.Language {
+			p.Without = append(p.Without, hooks[l.Name]...)
+		}
+	}
+	if len(pids) > 0 && o.Language != "none" {
+		p.Resolve = func(p *tool.Plan, _ *tool.Kernel) error {
+			spec, err := object()
+			if err != nil {
+				return err
+			}
+			return detect(p, spec, hooks, pids)
+		}
+	}
+	return nil
+}
+
+// detect removes the hooks of languages that the processes do not run. It fails if a process only runs
+// languages without the probes that are needed.
+func detect(p *tool.Plan, spec *ebpf.CollectionSpec, hooks Hooks, pids []uint32) error {
+	probes := probesOf(spec, p.Without)
+	runs := map[string]bool{}
+	for _, pid := range pids {
+		found, err := languagesOf(pid, probes)
+		if err != nil {
+			return err
+		}
+		var without []string
+		for _, f := range found {
+			runs[f.Name] = true
+			if !f.hasProbes {
+				without = append(without, fmt.Sprintf("%s has none of the probes %s: %s", f.path, strings.Join(probes[f.Name], ", "), f.remedy))
+			}
+		}
+		if len(without) > 0 && len(without) == len(found) {
+			return fmt.Errorf("process %d cannot be traced: %s", pid, strings.Join(without, "; "))
+		}
+	}
+	for name, of := range hooks {
+		if len(runs) > 0 && !runs[name] { // otherwise the process can load a runtime later
+			p.Without = append(p.Without, of...)
+		}
+	}
+	return nil
+}
+
+// probesOf returns the probes, such as "python:gc__start", and functions of each language in the
+// sections of the object, except those of hooks that are not attached.
+func probesOf(spec *ebpf.CollectionSpec, without []string) map[string][]string {
+	out := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
+		hook, _, _ := strings.Cut(name, "__")
+		kind, section, _ := strings.Cut(spec.Programs[name].SectionName, "/")
+		language, what, ok := strings.Cut(section, ":")
+		if ok && (kind == "usdt" || kind == "uprobe") && !slices.Contains(without, hook) {
+			out[language] = append(out[language], strings.Split(what, ",")...)
+		}
+	}
+	return out
+}
+
+// found is a language that a process runs.
+type found struct {
+	Language
+	path      string
+	hasProbes bool
+}
+
+// languagesOf returns the languages whose files a process has mapped.
+func languagesOf(pid uint32, probes map[string][]string) ([]found, error) {
+	mapped, err := binary.Executable(pid)
+	if err != nil {
+		return nil, err
+	}
+	var out []found
+	for _, l := range all() {
+		has := found{Language: l}
+		for i := range mapped {
+			m := &mapped[i]
+			isNamed := func(name string) bool { ok, _ := path.Match(name, m.Base()); return ok }
+			if len(probes[l.Name]) == 0 || !slices.ContainsFunc(l.files, isNamed) {
+				continue
+			}
+			has.path = m.Path
+			if has.hasProbes = haveProbe(m, probes[l.Name]); has.hasProbes {
+				break
+			}
+		}
+		if has.path != "" {
+			out = append(out, has)
+		}
+	}
+	return out, nil
+}
+
+// haveProbe reports whether a file has one of the probes or functions, or cannot be read.
+func haveProbe(m *binary.Mapped, names []string) bool {
+	f, err := m.Open()
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	isWanted := func(s usdt.Site) bool { return slices.Contains(names, s.Provider+":"+s.Name) }
+	if sites, err := usdt.Read(f); err != nil || slices.ContainsFunc(sites, isWanted) {
+		return true
+	}
+	ok, err := f.Exports(names...)
+	return ok || err != nil
+}
+
+// Text returns a name as language_name() stores it: without a NUL byte, it is the end of a longer name.
+func Text(b []byte) value.Name {
+	if bytes.IndexByte(b, 0) < 0 {
+		return "..." + value.NameOf(b)
+	}
+	return value.NameOf(b)
+}
+
+// Builds describes in manual pages which runtimes have probes.
+const Builds = `Runtimes have probes only if they are built with them: OpenJDK with --enable-dtrace (Debian, Fedora, Red Hat), PHP, Ruby and Tcl with --enable-dtrace (Debian for PHP and Ruby; Fedora), Python with --with-dtrace (Debian, Fedora), Perl with -Dusedtrace (Fedora). Some must be enabled when the program starts: Java's probes of methods, objects and monitors with -XX:+ExtendedDTraceProbes (from JDK 19 on -XX:+DTraceMethodProbes, -XX:+DTraceAllocProbes), PHP's with the environment variable USE_ZEND_DTRACE=1. Python has no probes of functions from 3.12 on. If the given process has a runtime without probes, the tool fails, and names the build that has them.`
