@@ -101,6 +101,7 @@ import (
 	"github.com/corescope/corescope/tools/tcptop"
 	"github.com/corescope/corescope/tools/tcptracer"
 	"github.com/corescope/corescope/tools/threadsnoop"
+	"github.com/corescope/corescope/tools/tplist"
 	"github.com/corescope/corescope/tools/trace"
 	"github.com/corescope/corescope/tools/ttysnoop"
 	"github.com/corescope/corescope/tools/ucalls"
@@ -213,6 +214,7 @@ func All() []*tool.Tool {
 		tcptop.Tool,
 		tcptracer.Tool,
 		threadsnoop.Tool,
+		tplist.Tool,
 		trace.Tool,
 		ttysnoop.Tool,
 		ucalls.Tool,

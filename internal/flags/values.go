@@ -69,7 +69,7 @@ func (f *field) String() string {
 
 func (f *field) Type() string {
 	switch {
-	case f.v.Kind() == reflect.Bool:
+	case f.v.Kind() == reflect.Bool, f.v.Type() == reflect.TypeFor[Count]():
 		return "bool"
 	case f.arg != "":
 		return f.arg
@@ -161,6 +161,18 @@ func numError(s, want string, err error) error {
 		return fmt.Errorf("%s is out of range", s)
 	}
 	return fmt.Errorf("%q is not a %s", s, want)
+}
+
+// Count is the number of times that a flag without a value is given: -vv.
+type Count uint8
+
+// UnmarshalText counts another flag.
+func (c *Count) UnmarshalText(s []byte) error {
+	if string(s) != "true" {
+		return fmt.Errorf("%q: the flag takes no value", s)
+	}
+	*c = min(*c, math.MaxUint8-1) + 1
+	return nil
 }
 
 // Duration is a positive duration: "2s", "1m30s", "250ms", or a number of seconds.

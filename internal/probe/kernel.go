@@ -73,6 +73,18 @@ func (k *Kernel) Types() (*btf.Spec, error) {
 	return spec, nil
 }
 
+// ModuleTypes returns the types of a loaded module.
+func (k *Kernel) ModuleTypes(name string) (*btf.Spec, error) {
+	if k.given != nil {
+		return nil, fmt.Errorf("read BTF of module %s: the types of modules are those of the kernel itself, not of --btf: %w", name, ErrNoBTF)
+	}
+	spec, err := k.cache.Module(name)
+	if err != nil {
+		return nil, fmt.Errorf("read BTF of module %s: %w", name, err)
+	}
+	return spec, nil
+}
+
 // check returns ErrNoBTF if the kernel provides no types.
 func (k *Kernel) check() error {
 	if k.found != nil {

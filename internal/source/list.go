@@ -31,6 +31,9 @@ type List[R any] struct {
 	// ByProcess lists the iterator programs that run for one process only if --pid selects exactly
 	// one. They then iterate over its threads.
 	ByProcess []string
+	// Each, if set, replaces the programs: it reads the objects, and calls show after it has filled
+	// Row with one. R has a time, which is set.
+	Each func(show func() error) error
 
 	rows rows
 }
@@ -39,6 +42,9 @@ func (l *List[R]) Kind() string { return output.KindEvent }
 
 func (l *List[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
 	l.rows = rows{row: &l.Row, keep: kept(l.Keep, &l.Row)}
+	if l.Each != nil {
+		return l.rows.describeOwn(env, l.Columns)
+	}
 	return l.rows.Describe(env, spec, l.Columns)
 }
 
@@ -56,6 +62,9 @@ func (l *List[R]) Run(ctx context.Context, s *tool.Session) error {
 	s.SetList()
 	if err := s.Ready(); err != nil {
 		return err
+	}
+	if l.Each != nil {
+		return l.rows.read(ctx, s, l.Each)
 	}
 	return l.rows.iterate(ctx, s, programs)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/corescope/corescope/internal/column"
 	"github.com/corescope/corescope/internal/layout"
 	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
@@ -99,6 +100,21 @@ func (r *rows) Describe(env *tool.Env, spec *ebpf.CollectionSpec, text []string)
 		wire = wire.Field(0)
 	}
 	r.times = times(wire)
+	return r.bind(env, text)
+}
+
+// describeOwn binds columns to a row that user space fills, except its time.
+func (r *rows) describeOwn(env *tool.Env, text []string) (*tool.Description, error) {
+	row, ok := r.row.(stamped)
+	if !ok {
+		return nil, fmt.Errorf("row %T has no time", r.row)
+	}
+	r.times = []*value.Time{row.Stamp()}
+	return r.bind(env, text)
+}
+
+// bind creates the columns. text lists the keys of those in text output.
+func (r *rows) bind(env *tool.Env, text []string) (*tool.Description, error) {
 	cols, err := column.Of(r.row)
 	if err != nil {
 		return nil, err
@@ -219,6 +235,25 @@ func (r *rows) iterate(ctx context.Context, s *tool.Session, programs []tool.Ite
 		if err != nil {
 			return err
 		}
+	}
+	return s.Out.Flush()
+}
+
+// read shows the rows that user space reads, until the context is done or --limit is reached.
+func (r *rows) read(ctx context.Context, s *tool.Session, each func(show func() error) error) error {
+	err := each(func() error {
+		if ctx.Err() != nil || s.Enough() {
+			return errEnough
+		}
+		now, err := system.BootNow()
+		if err != nil {
+			return err
+		}
+		*r.row.(stamped).Stamp() = value.Time(now)
+		return r.write(s)
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return err
 	}
 	return s.Out.Flush()
 }

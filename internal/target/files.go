@@ -21,7 +21,7 @@ import (
 // files opens the files that a path, or the name of a library or command, selects.
 //
 // With PIDs, these are the files that the processes have mapped, or that are below their root
-// directories. Without PIDs, a path is in the mount namespace of this process; a name selects the
+// directories; without a name, all files that they have mapped. Without PIDs, a path is in the mount namespace of this process; a name selects the
 // installed file in this mount namespace, and all files with such a name that processes have
 // mapped, such as those of containers.
 //
@@ -30,6 +30,8 @@ func (f *Finder) files(name string) ([]*binary.File, error) {
 	var found []*binary.File
 	var err error
 	switch isPath := strings.ContainsRune(name, '/'); {
+	case name == "":
+		found, err = f.allMapped()
 	case isPath && (len(f.PIDs) == 0 || !filepath.IsAbs(name)):
 		found, err = openAll(name)
 	case isPath:
@@ -87,6 +89,34 @@ func (f *Finder) inRoots(name string) ([]*binary.File, error) {
 	}
 	if len(found) == 0 {
 		return nil, failed
+	}
+	return found, nil
+}
+
+// allMapped opens the files of all executable mappings of the processes.
+func (f *Finder) allMapped() ([]*binary.File, error) {
+	var found []*binary.File
+	for _, pid := range f.PIDs {
+		mapped, err := binary.Executable(pid)
+		if err = f.exceeded(err); err != nil {
+			if len(f.PIDs) == 1 {
+				return nil, err
+			}
+			if !errors.Is(err, fs.ErrNotExist) { // it has not exited
+				f.note("files of process %d are not read: %v", pid, err)
+			}
+			continue
+		}
+		for i := range mapped {
+			if m := &mapped[i]; m.Inode != 0 {
+				file, err := m.Open()
+				if err != nil {
+					f.note("%s of process %d is not read: %v", m.Path, pid, err)
+					continue
+				}
+				found = append(found, file)
+			}
+		}
 	}
 	return found, nil
 }

@@ -28,6 +28,8 @@ type Place struct {
 	// Args are the arguments of a USDT probe, ArgsErr the reason why they are unknown, or nil.
 	Args    []usdt.Arg
 	ArgsErr error
+	// Operands are these arguments as in the file: SIZE@LOCATION.
+	Operands []string
 	// IsSyscall means that the place is a system call, whose only argument are its registers.
 	IsSyscall bool
 	// IsCall means that the place is the entry and the return of a function.
@@ -68,21 +70,7 @@ func (f *Finder) note(format string, args ...any) {
 //
 // Returns ErrNotFound.
 func (f *Finder) Find(s Spec) ([]Place, error) {
-	match, err := s.matcher()
-	if err != nil {
-		return nil, fmt.Errorf("parse pattern: %w", err)
-	}
-	var places []Place
-	switch s.Kind {
-	case Kernel:
-		places, err = f.kernel(&s, match.MatchString)
-	case User:
-		places, err = f.user(&s, match.MatchString)
-	case Tracepoint:
-		places, err = f.tracepoints(&s, match.MatchString)
-	case USDT:
-		places, err = f.usdt(&s, match.MatchString)
-	}
+	places, err := f.search(&s)
 	if err != nil && !(slices.Contains(partsOfC, s.File) && errors.Is(err, ErrNotFound)) {
 		return nil, err
 	}
@@ -96,6 +84,33 @@ func (f *Finder) Find(s Spec) ([]Place, error) {
 	}
 	if len(places) == 0 {
 		return nil, fmt.Errorf("%s %s%s: %w", noun(s.Kind), in(s.File), s.Name, ErrNotFound)
+	}
+	return places, nil
+}
+
+// List is Find without an error if nothing matches. It does return ErrNotFound for a file that does
+// not exist.
+func (f *Finder) List(s Spec) ([]Place, error) { return f.search(&s) }
+
+// search returns the places that the spec selects, sorted by name.
+func (f *Finder) search(s *Spec) ([]Place, error) {
+	match, err := s.matcher()
+	if err != nil {
+		return nil, fmt.Errorf("parse pattern: %w", err)
+	}
+	var places []Place
+	switch s.Kind {
+	case Kernel:
+		places, err = f.kernel(s, match.MatchString)
+	case User:
+		places, err = f.user(s, match.MatchString)
+	case Tracepoint:
+		places, err = f.tracepoints(s, match.MatchString)
+	case USDT:
+		places, err = f.usdt(s, match.MatchString)
+	}
+	if err != nil {
+		return nil, err
 	}
 	for i := range places {
 		places[i].Kind, places[i].Return = s.Kind, s.Return

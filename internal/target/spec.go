@@ -185,3 +185,13 @@ func (s *Spec) matcher() (*regexp.Regexp, error) {
 	pattern = strings.ReplaceAll(pattern, `\?`, `.`)
 	return regexp.Compile(`^` + pattern + `$`)
 }
+
+// Matcher returns a function that reports whether a glob matches a whole name.
+func Matcher(glob string) (func(name string) bool, error) {
+	s := Spec{Name: glob}
+	r, err := s.matcher()
+	if err != nil {
+		return nil, err
+	}
+	return r.MatchString, nil
+}

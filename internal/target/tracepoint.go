@@ -23,9 +23,9 @@ func (f *Finder) TracingDir() (string, error) {
 	return "", fmt.Errorf("find tracefs: %w: mount it with 'mount -t tracefs tracefs /sys/kernel/tracing'", os.ErrNotExist)
 }
 
-// tracepoints finds tracepoints by "category:event", except the events of ftrace itself, which are
+// tracepoints finds tracepoints by "category:event", or by the event if the pattern has no colon, except the events of ftrace itself, which are
 // not tracepoints.
-func (f *Finder) tracepoints(_ *Spec, match func(string) bool) ([]Place, error) {
+func (f *Finder) tracepoints(s *Spec, match func(string) bool) ([]Place, error) {
 	dir, err := f.TracingDir()
 	if err != nil {
 		return nil, err
@@ -38,7 +38,9 @@ func (f *Finder) tracepoints(_ *Spec, match func(string) bool) ([]Place, error) 
 	var places []Place
 	in := bufio.NewScanner(file)
 	for in.Scan() {
-		if name := in.Text(); match(name) && !strings.HasPrefix(name, "ftrace:") {
+		name := in.Text()
+		_, event, _ := strings.Cut(name, ":")
+		if (match(name) || !strings.Contains(s.Name, ":") && match(event)) && !strings.HasPrefix(name, "ftrace:") {
 			places = append(places, Place{Target: probe.Target{Name: strings.Replace(name, ":", "/", 1)}})
 		}
 	}

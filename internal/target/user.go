@@ -124,7 +124,7 @@ func (f *Finder) usdt(s *Spec, match func(string) bool) ([]Place, error) {
 			name := site.Provider + ":" + site.Name
 			if match(name) || match(site.Name) {
 				place := placeIn(file, name, site.Offset)
-				place.Semaphore, place.Args, place.ArgsErr = site.Semaphore, site.Args, site.Err
+				place.Semaphore, place.Args, place.ArgsErr, place.Operands = site.Semaphore, site.Args, site.Err, site.Operands
 				places = append(places, place)
 			}
 		}

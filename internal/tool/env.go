@@ -219,6 +219,23 @@ func (e *Env) KernelFunction(name string) (*btf.Func, error) {
 	return f, nil
 }
 
+// KernelTypes returns the types of the running kernel, or of one of its modules.
+//
+// Returns probe.ErrNoBTF.
+func (e *Env) KernelTypes(module string) (*btf.Spec, error) {
+	if module == "" {
+		return e.kernel.Types()
+	}
+	return e.kernel.ModuleTypes(module)
+}
+
+// ProcessesIn returns the processes that are currently in a cgroup or container.
+func (e *Env) ProcessesIn(cgroup, container string) ([]uint32, error) {
+	selected := *e
+	selected.PIDs, selected.tasks = nil, &tasks{Cgroup: cgroup, Container: container}
+	return selected.Processes()
+}
+
 // FileID returns the ID of a file in programs.
 //
 // Returns ErrUnsupported on a btrfs whose types the kernel does not describe (module before 5.11).

@@ -32,6 +32,8 @@ func (s *Session) whyNothing(lost uint64) (out []string) {
 	switch {
 	case s.Excluded > 0:
 		out = append(out, fmt.Sprintf("filters excluded %s", plural(s.Excluded, "row", "rows")))
+	case s.lists && where == "":
+		out = append(out, fmt.Sprintf("no %s found", cmp.Or(s.rowNoun, "object")))
 	case s.lists:
 		out = append(out, "nothing found by "+where)
 	case len(hooks) > 0:

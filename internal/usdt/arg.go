@@ -48,9 +48,7 @@ type Reg struct {
 // args parses the arguments of a probe at addr: "-4@%eax 8@$5".
 func (r *reader) args(text string, addr uint64) ([]Arg, error) {
 	var args []Arg
-	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
-		var arg string
-		arg, text = cutArg(text)
+	for _, arg := range operands(text) {
 		a, err := r.arg(arg, addr)
 		if err != nil {
 			return nil, fmt.Errorf("parse argument %d, %q: %w", len(args)+1, arg, err)
@@ -58,6 +56,16 @@ func (r *reader) args(text string, addr uint64) ([]Arg, error) {
 		args = append(args, a)
 	}
 	return args, nil
+}
+
+// operands splits the arguments of a probe.
+func operands(text string) (all []string) {
+	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
+		var arg string
+		arg, text = cutArg(text)
+		all = append(all, arg)
+	}
+	return all
 }
 
 // cutArg splits text after the first argument. Arguments of arm64 contain spaces within

@@ -26,6 +26,8 @@ type Site struct {
 	Args []Arg
 	// Err is the reason why Args is unknown, or nil.
 	Err error
+	// Operands are the arguments as in the file: SIZE@LOCATION in the syntax of the assembler.
+	Operands []string
 }
 
 const (
@@ -130,6 +132,7 @@ func (r *reader) site(desc []byte) (Site, error) {
 			return s, fmt.Errorf("semaphore of %s:%s is in no segment of the file: %w", s.Provider, s.Name, errMalformed)
 		}
 	}
+	s.Operands = operands(string(texts[2]))
 	if s.Args, s.Err = r.args(string(texts[2]), loc+delta); s.Err != nil && r.exceeded != nil {
 		s.Err = r.exceeded
 	}

@@ -218,6 +218,7 @@ func workloads() map[string]workload {
 	maps.Copy(all, tlsWorkloads())
 	maps.Copy(all, functionWorkloads())
 	maps.Copy(all, languageWorkloads())
+	maps.Copy(all, probesWorkloads())
 	return all
 }
 

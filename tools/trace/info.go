@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/target"
 	"github.com/corescope/corescope/internal/tool"
 )
 
@@ -40,78 +40,9 @@ func (o *options) info(w io.Writer, env *tool.Env) error {
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintln(w, declaration(f)); err != nil {
+		if _, err := fmt.Fprintln(w, target.Declaration(f)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func declaration(f *btf.Func) string {
-	proto, ok := f.Type.(*btf.FuncProto)
-	if !ok {
-		return f.Name
-	}
-	params := []string{}
-	for _, p := range proto.Params {
-		params = append(params, join(typeName(p.Type), p.Name))
-	}
-	if n := len(params); n == 0 {
-		params = []string{"void"}
-	} else if _, isVoid := proto.Params[n-1].Type.(*btf.Void); isVoid && proto.Params[n-1].Name == "" {
-		params[n-1] = "..."
-	}
-	return join(typeName(proto.Return), f.Name) + "(" + strings.Join(params, ", ") + ");"
-}
-
-func join(kind, name string) string {
-	if name == "" || strings.HasSuffix(kind, "*") {
-		return kind + name
-	}
-	return kind + " " + name
-}
-
-// typeName returns a type in C syntax. Arrays and functions are shown as pointers, which they are in
-// parameter lists.
-func typeName(t btf.Type) string {
-	switch t := t.(type) {
-	case *btf.Void:
-		return "void"
-	case *btf.Pointer:
-		if _, isFunc := btf.UnderlyingType(t.Target).(*btf.FuncProto); isFunc && t.Target.TypeName() == "" {
-			return typeName(t.Target)
-		}
-		return join(typeName(t.Target), "*")
-	case *btf.FuncProto:
-		return typeName(t.Return) + " (*)()"
-	case *btf.Array:
-		return join(typeName(t.Type), "*")
-	case *btf.Const:
-		if _, ok := t.Type.(*btf.Pointer); ok {
-			return typeName(t.Type) + "const"
-		}
-		return "const " + typeName(t.Type)
-	case *btf.Volatile:
-		return "volatile " + typeName(t.Type)
-	case *btf.Restrict:
-		return typeName(t.Type)
-	case *btf.TypeTag:
-		return typeName(t.Type)
-	case *btf.Struct:
-		return "struct " + named(t.Name)
-	case *btf.Union:
-		return "union " + named(t.Name)
-	case *btf.Enum:
-		return "enum " + named(t.Name)
-	case *btf.Fwd:
-		return t.Kind.String() + " " + t.Name
-	}
-	return t.TypeName()
-}
-
-func named(name string) string {
-	if name == "" {
-		return "{...}"
-	}
-	return name
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/target"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
@@ -144,7 +145,7 @@ func TestDeclaration(t *testing.T) {
 			},
 		},
 	} {
-		if got := declaration(&btf.Func{Name: "f", Type: f}); got != want {
+		if got := target.Declaration(&btf.Func{Name: "f", Type: f}); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
