@@ -105,7 +105,9 @@ import (
 	"github.com/corescope/corescope/tools/trace"
 	"github.com/corescope/corescope/tools/ttysnoop"
 	"github.com/corescope/corescope/tools/ucalls"
+	"github.com/corescope/corescope/tools/ugc"
 	"github.com/corescope/corescope/tools/undump"
+	"github.com/corescope/corescope/tools/uobjnew"
 	"github.com/corescope/corescope/tools/vfsstat"
 	"github.com/corescope/corescope/tools/virtiostat"
 	"github.com/corescope/corescope/tools/wakeuptime"
@@ -218,7 +220,9 @@ func All() []*tool.Tool {
 		trace.Tool,
 		ttysnoop.Tool,
 		ucalls.Tool,
+		ugc.Tool,
 		undump.Tool,
+		uobjnew.Tool,
 		vfsstat.Tool,
 		virtiostat.Tool,
 		wakeuptime.Tool,

@@ -119,6 +119,7 @@ func zero() map[string]string {
 		"ports": "port 0", "pcts": "the minimum", "vcpu": "the first vCPU",
 		"syscount interval": "one report, at the end",
 		"ucalls interval":   "one report, at the end",
+		"uobjnew interval":  "one report, at the end",
 	}
 }
 

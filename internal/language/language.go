@@ -56,6 +56,8 @@ func Name(number uint32) string {
 type Options struct {
 	PID      uint32 `pos:"pid" sets:"pid" min:"1" help:"process to trace; all processes by default"`
 	Language string `flag:"language,l" arg:"LANGUAGE" help:"only processes of this language"`
+	// Last, if set, is a language that is only traced if it is selected, or if a process runs no other.
+	Last string
 }
 
 // Aliases returns an alias per language: its name and the suffix.
@@ -92,9 +94,10 @@ func (o *Options) Plan(p *tool.Plan, object Object, hooks Hooks, pids []uint32) 
 	p.Files = map[string]binary.Files{}
 	for _, l := range all() {
 		if len(hooks[l.Name]) > 0 {
-			p.Files[l.Name] = binary.Files{Names: l.files}
+			p.Files[l.Name] = binary.Files{Names: l.files, Alone: l.Name == "c"}
 		}
-		if o.Language != "" && l.Name != o.Language {
+		isLast := o.Language == "" && l.Name == o.Last && len(pids) == 0
+		if isLast || o.Language != "" && l.Name != o.Language {
 			p.Without = append(p.Without, hooks[l.Name]...)
 		}
 	}
@@ -104,7 +107,7 @@ func (o *Options) Plan(p *tool.Plan, object Object, hooks Hooks, pids []uint32) 
 			if err != nil {
 				return err
 			}
-			return detect(p, spec, hooks, pids)
+			return o.detect(p, spec, hooks, pids)
 		}
 	}
 	return nil
@@ -112,13 +115,16 @@ func (o *Options) Plan(p *tool.Plan, object Object, hooks Hooks, pids []uint32) 
 
 // detect removes the hooks of languages that the processes do not run. It fails if a process only runs
 // languages without the probes that are needed.
-func detect(p *tool.Plan, spec *ebpf.CollectionSpec, hooks Hooks, pids []uint32) error {
+func (o *Options) detect(p *tool.Plan, spec *ebpf.CollectionSpec, hooks Hooks, pids []uint32) error {
 	probes := probesOf(spec, p.Without)
 	runs := map[string]bool{}
 	for _, pid := range pids {
 		found, err := languagesOf(pid, probes)
 		if err != nil {
 			return err
+		}
+		if len(found) > 1 {
+			found = slices.DeleteFunc(found, func(f runtime) bool { return f.Name == o.Last })
 		}
 		var without []string
 		for _, f := range found {
@@ -154,22 +160,22 @@ func probesOf(spec *ebpf.CollectionSpec, without []string) map[string][]string {
 	return out
 }
 
-// found is a language that a process runs.
-type found struct {
+// runtime is a language that a process runs.
+type runtime struct {
 	Language
 	path      string
 	hasProbes bool
 }
 
 // languagesOf returns the languages whose files a process has mapped.
-func languagesOf(pid uint32, probes map[string][]string) ([]found, error) {
+func languagesOf(pid uint32, probes map[string][]string) ([]runtime, error) {
 	mapped, err := binary.Executable(pid)
 	if err != nil {
 		return nil, err
 	}
-	var out []found
+	var out []runtime
 	for _, l := range all() {
-		has := found{Language: l}
+		has := runtime{Language: l}
 		for i := range mapped {
 			m := &mapped[i]
 			isNamed := func(name string) bool { ok, _ := path.Match(name, m.Base()); return ok }
@@ -199,8 +205,8 @@ func haveProbe(m *binary.Mapped, names []string) bool {
 	if sites, err := usdt.Read(f); err != nil || slices.ContainsFunc(sites, isWanted) {
 		return true
 	}
-	ok, err := f.Exports(names...)
-	return ok || err != nil
+	functions, err := f.Functions()
+	return err != nil || slices.ContainsFunc(functions, func(fn binary.Function) bool { return slices.Contains(names, fn.Name) })
 }
 
 // Text returns a name as language_name() stores it: without a NUL byte, it is the end of a longer name.

@@ -41,9 +41,13 @@ func hits(names ...string) func(n int, path string) (int, error) {
 
 func pythonFunction() []string { return []string{"python:function__entry", "python:function__return"} }
 
+func pythonCollection() []string { return []string{"python:gc__start", "python:gc__done"} }
+
 func languageJobs() map[string]func(int, string) (int, error) {
 	return map[string]func(int, string) (int, error){
-		"call Python": hits(pythonFunction()...),
+		"call Python":    hits(pythonFunction()...),
+		"collect Python": hits(pythonCollection()...),
+		"create Ruby":    hits("ruby:object__create"),
 	}
 }
 
@@ -56,6 +60,14 @@ func languageWorkloads() map[string]workload {
 		"ucalls": {
 			place: languageRuntime("python", pythonFunction()...), job: "call Python", n: 200, storm: "call Python", storms: 100_000,
 			column: "count", args: byPID("-L"),
+		},
+		"ugc": {
+			place: languageRuntime("python", pythonCollection()...), job: "collect Python", n: 200, storm: "collect Python", storms: 100_000,
+			args: byPID(),
+		},
+		"uobjnew": {
+			place: languageRuntime("ruby", "ruby:object__create"), job: "create Ruby", n: 200, storm: "create Ruby", storms: 100_000,
+			column: "count", args: byPID("-l", "ruby"),
 		},
 	}
 }
