@@ -102,6 +102,7 @@ import (
 	"github.com/corescope/corescope/tools/tcptracer"
 	"github.com/corescope/corescope/tools/threadsnoop"
 	"github.com/corescope/corescope/tools/tplist"
+	"github.com/corescope/corescope/tools/throttletop"
 	"github.com/corescope/corescope/tools/trace"
 	"github.com/corescope/corescope/tools/ttysnoop"
 	"github.com/corescope/corescope/tools/ucalls"
@@ -217,6 +218,7 @@ func All() []*tool.Tool {
 		tcptracer.Tool,
 		threadsnoop.Tool,
 		tplist.Tool,
+		throttletop.Tool,
 		trace.Tool,
 		ttysnoop.Tool,
 		ucalls.Tool,

@@ -25,6 +25,9 @@ func Needs(section string) string {
 	case "fentry", "fexit", "fmod_ret":
 		// arm64 has BPF trampolines since Linux 6.0, but the direct calls that attach them to
 		// functions only since 6.4 (2aa6ac03516d).
+		if target == "update_socket_protocol" {
+			return "CONFIG_MPTCP (6.6), the kernel's own BTF and BPF trampolines (on arm64 6.4)"
+		}
 		return "the kernel's own BTF, BPF trampolines (5.5; on arm64 6.4), and that the function is not inlined"
 	case "tp_btf":
 		return "the kernel's own BTF with the tracepoint (5.5)" + optionOf(target)

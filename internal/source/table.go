@@ -216,7 +216,10 @@ func (t *table) bind(env *tool.Env, columns []string, headers map[string]string,
 	}
 	cols = append(cols, own...)
 	if id := reflect.ValueOf(t.row).Elem().FieldByName("CgroupID"); id.IsValid() {
-		cols = append(cols, tool.OwnerColumns(id.Addr().Interface().(*uint64), env)...)
+		for _, c := range tool.OwnerColumns(id.Addr().Interface().(*uint64), env) {
+			c.Extra = !slices.Contains(columns, c.Key) // a table of cgroups shows their names in JSON too
+			cols = append(cols, c)
+		}
 	}
 	for i := range cols {
 		cols[i].Off = slices.Contains(off, cols[i].Key)

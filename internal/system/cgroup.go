@@ -120,7 +120,10 @@ func (c *Cgroups) Mounts() []CgroupMount {
 // Follow makes the hierarchy of a target the Default, because events that are filtered by this
 // cgroup have IDs of its hierarchy. Call it before the first lookup by ID.
 func (c *Cgroups) Follow(t Target) {
-	h := preferWhole(c.hierarchies, func(h *hierarchy) bool { return h.visible() && h.controller() == t.Controller })
+	c.follow(preferWhole(c.hierarchies, func(h *hierarchy) bool { return h.visible() && h.controller() == t.Controller }))
+}
+
+func (c *Cgroups) follow(h *hierarchy) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h != nil && h != c.main {

@@ -39,8 +39,7 @@ func (t *Target) contains(lines string) bool {
 		if len(fields) < 3 || !slices.Contains(strings.Split(fields[1], ","), t.Controller) {
 			continue
 		}
-		rest, ok := strings.CutPrefix(fields[2], strings.TrimSuffix(t.Path, "/"))
-		return ok && (rest == "" || rest[0] == '/')
+		return t.Covers(fields[2])
 	}
 	return false
 }

@@ -38,6 +38,8 @@ func (s *Session) whyNothing(lost uint64) (out []string) {
 		out = append(out, "nothing found by "+where)
 	case len(hooks) > 0:
 		out = append(out, fmt.Sprintf("no %s matched in %s at %s", cmp.Or(s.rowNoun, "event"), span, where))
+	case s.tool.NoPrograms:
+		out = append(out, fmt.Sprintf("no %s in %s", cmp.Or(s.rowNoun, "event"), span))
 	}
 	if lost > 0 {
 		out = append(out, plural(lost, "event was", "events were")+" lost")

@@ -188,8 +188,8 @@ func (t *tasks) comm(vars map[string]any) error {
 }
 
 func (t *tasks) cgroup(env *Env, vars map[string]any) (controller string, err error) {
-	if t.Cgroup != "" && t.Container != "" {
-		return "", fmt.Errorf("%w: --cgroup and --container cannot be combined", flags.ErrUsage)
+	if err := t.checkCgroup(); err != nil {
+		return "", err
 	}
 	cgroups, err := env.Cgroups()
 	if err != nil && t.Cgroup == "" && t.Container == "" {
@@ -210,6 +210,23 @@ func (t *tasks) cgroup(env *Env, vars map[string]any) (controller string, err er
 	}
 	vars["targ_cgroup_id"] = targets[0].ID
 	return targets[0].Controller, nil
+}
+
+// CgroupTargets returns the cgroups that the flags --cgroup and --container of a tool without the
+// task filter select, none if both are empty.
+func (e *Env) CgroupTargets(cgroup, container string) ([]system.Target, error) {
+	t := tasks{Cgroup: cgroup, Container: container}
+	if err := t.checkCgroup(); err != nil {
+		return nil, err
+	}
+	return t.targets(e)
+}
+
+func (t *tasks) checkCgroup() error {
+	if t.Cgroup != "" && t.Container != "" {
+		return fmt.Errorf("%w: --cgroup and --container cannot be combined", flags.ErrUsage)
+	}
+	return nil
 }
 
 // targets returns the selected cgroups, none if all are selected.

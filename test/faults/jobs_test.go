@@ -65,6 +65,7 @@ func jobs() map[string]func(n int, place string) (int, error) {
 	maps.Copy(all, fileJobs())
 	maps.Copy(all, processJobs())
 	maps.Copy(all, languageJobs())
+	maps.Copy(all, modifyJobs())
 	return all
 }
 

@@ -215,6 +215,7 @@ func workloads() map[string]workload {
 	maps.Copy(all, memoryWorkloads())
 	maps.Copy(all, fileWorkloads())
 	maps.Copy(all, processWorkloads())
+	maps.Copy(all, modifyWorkloads())
 	maps.Copy(all, tlsWorkloads())
 	maps.Copy(all, functionWorkloads())
 	maps.Copy(all, languageWorkloads())
