@@ -54,6 +54,7 @@ import (
 	"github.com/corescope/corescope/tools/mdflush"
 	"github.com/corescope/corescope/tools/memleak"
 	"github.com/corescope/corescope/tools/mountsnoop"
+	"github.com/corescope/corescope/tools/mptcpify"
 	"github.com/corescope/corescope/tools/naptime"
 	"github.com/corescope/corescope/tools/netqtop"
 	"github.com/corescope/corescope/tools/numamove"
@@ -101,8 +102,8 @@ import (
 	"github.com/corescope/corescope/tools/tcptop"
 	"github.com/corescope/corescope/tools/tcptracer"
 	"github.com/corescope/corescope/tools/threadsnoop"
-	"github.com/corescope/corescope/tools/tplist"
 	"github.com/corescope/corescope/tools/throttletop"
+	"github.com/corescope/corescope/tools/tplist"
 	"github.com/corescope/corescope/tools/trace"
 	"github.com/corescope/corescope/tools/ttysnoop"
 	"github.com/corescope/corescope/tools/ucalls"
@@ -170,6 +171,7 @@ func All() []*tool.Tool {
 		mdflush.Tool,
 		memleak.Tool,
 		mountsnoop.Tool,
+		mptcpify.Tool,
 		naptime.Tool,
 		netqtop.Tool,
 		numamove.Tool,
@@ -217,8 +219,8 @@ func All() []*tool.Tool {
 		tcptop.Tool,
 		tcptracer.Tool,
 		threadsnoop.Tool,
-		tplist.Tool,
 		throttletop.Tool,
+		tplist.Tool,
 		trace.Tool,
 		ttysnoop.Tool,
 		ucalls.Tool,
