@@ -42,6 +42,7 @@ import (
 	"github.com/corescope/corescope/tools/funccount"
 	"github.com/corescope/corescope/tools/funcinterval"
 	"github.com/corescope/corescope/tools/funclatency"
+	"github.com/corescope/corescope/tools/funcslower"
 	"github.com/corescope/corescope/tools/futexctn"
 	"github.com/corescope/corescope/tools/gethostlatency"
 	"github.com/corescope/corescope/tools/hardirqs"
@@ -159,6 +160,7 @@ func All() []*tool.Tool {
 		funccount.Tool,
 		funcinterval.Tool,
 		funclatency.Tool,
+		funcslower.Tool,
 		futexctn.Tool,
 		gethostlatency.Tool,
 		hardirqs.Tool,

@@ -86,7 +86,7 @@ func TestValuesRefused(t *testing.T) {
 
 // TestMissingProbe expects the same message of all tools that need a probe.
 func TestMissingProbe(t *testing.T) {
-	for _, name := range []string{"funccount", "funcinterval", "funclatency", "stackcount", "stacksnoop", "trace", "argdist"} {
+	for _, name := range []string{"funccount", "funcinterval", "funclatency", "funcslower", "stackcount", "stacksnoop", "trace", "argdist"} {
 		var out, errOut bytes.Buffer
 		code := tool.Run(t.Context(), byName(t, name), nil, &out, &errOut)
 		if want := name + ": usage: missing probe"; code != tool.ExitUsage || !strings.HasPrefix(errOut.String(), want) {
@@ -113,7 +113,7 @@ func negative() []string { return []string{"state", "cpu", "biolatpcts interval"
 func zero() map[string]string {
 	return map[string]string{
 		"state": "tasks that could run on", "cpu": "the first CPU", "min-block-time": "all waits", "max-block-time": "no limit",
-		"min": "all", "min_ms": "all", "min_us": "all", "time": "all", "minimum": "all", "older": "all", "min-size": "all", "max-size": "allocations of no bytes",
+		"min": "all", "min-ms": "all", "min-us": "all", "min_ms": "all", "min_us": "all", "time": "all", "minimum": "all", "older": "all", "min-size": "all", "max-size": "allocations of no bytes",
 		"max-buffer-size": "no data", "level": "nothing", "stack-storage-size": "nothing", "hash-storage-size": "nothing",
 		"port": "port 0", "localport": "port 0", "remoteport": "port 0", "lport": "port 0", "rport": "port 0",
 		"ports": "port 0", "pcts": "the minimum", "vcpu": "the first vCPU",

@@ -65,6 +65,7 @@ var toolNeeds = map[string]needs{
 	"stacksnoop":   {args: "hrtimer_nanosleep"},
 	"funclatency":  {args: "hrtimer_nanosleep"},
 	"funcinterval": {args: "hrtimer_nanosleep"},
+	"funcslower":   {args: "hrtimer_nanosleep"},
 	"argdist":      {args: "-C do_sys_openat2 -C r:do_sys_openat2 -C t:sched:sched_process_exec"},
 	"trace":        {args: "do_sys_openat2 r:do_sys_openat2 t:sched:sched_process_exec"},
 	"faults":       {modules: []string{"loop"}},
