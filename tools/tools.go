@@ -65,6 +65,7 @@ import (
 	"github.com/corescope/corescope/tools/oomkill"
 	"github.com/corescope/corescope/tools/opensnoop"
 	"github.com/corescope/corescope/tools/pidpersec"
+	"github.com/corescope/corescope/tools/ppchcalls"
 	"github.com/corescope/corescope/tools/profile"
 	"github.com/corescope/corescope/tools/readahead"
 	"github.com/corescope/corescope/tools/runqlat"
@@ -183,6 +184,7 @@ func All() []*tool.Tool {
 		oomkill.Tool,
 		opensnoop.Tool,
 		pidpersec.Tool,
+		ppchcalls.Tool,
 		profile.Tool,
 		readahead.Tool,
 		runqlat.Tool,

@@ -117,9 +117,10 @@ func zero() map[string]string {
 		"max-buffer-size": "no data", "level": "nothing", "stack-storage-size": "nothing", "hash-storage-size": "nothing",
 		"port": "port 0", "localport": "port 0", "remoteport": "port 0", "lport": "port 0", "rport": "port 0",
 		"ports": "port 0", "pcts": "the minimum", "vcpu": "the first vCPU",
-		"syscount interval": "one report, at the end",
-		"ucalls interval":   "one report, at the end",
-		"uobjnew interval":  "one report, at the end",
+		"syscount interval":  "one report, at the end",
+		"ucalls interval":    "one report, at the end",
+		"uobjnew interval":   "one report, at the end",
+		"ppchcalls interval": "one report, at the end",
 	}
 }
 

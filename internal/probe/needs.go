@@ -71,6 +71,8 @@ func optionOf(tracepoint string) string {
 	switch tracepoint {
 	case "irq_disable", "irq_enable", "preempt_disable", "preempt_enable":
 		return ", which needs CONFIG_PREEMPTIRQ_TRACEPOINTS"
+	case "hcall_entry", "hcall_exit":
+		return ", which only PowerPC has, with CONFIG_PPC_PSERIES"
 	}
 	return ""
 }

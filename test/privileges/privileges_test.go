@@ -156,7 +156,7 @@ func isQuiet(t *testing.T, tl *tool.Tool) bool {
 	t.Helper()
 	quiet := []string{
 		"bpftop", "compactsnoop", "criticalstat", "dnssnoop", "drsnoop", "filegone", "fsnotifysnoop", "fsslower", "futexctn", "hardirqs", "klockstat",
-		"mdflush", "mountsnoop", "numamove", "numasched", "oomkill", "readahead", "runqslower", "setuids", "shmsnoop", "sofdsnoop", "softirqslower",
+		"mdflush", "mountsnoop", "numamove", "numasched", "oomkill", "ppchcalls", "readahead", "runqslower", "setuids", "shmsnoop", "sofdsnoop", "softirqslower",
 		"syncsnoop", "tcpcong", "tcpdrop", "tcpretrans", "ttysnoop", "undump", "virtiostat", "wqlat", "writeback",
 	}
 	if slices.Contains(quiet, tl.Name) || isList(t, tl) {
