@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/corescope/corescope/internal/schedtest"
 	"github.com/corescope/corescope/internal/system"
@@ -98,20 +99,23 @@ func TestHighFrequency(t *testing.T) {
 	}
 	cpu := schedtest.CPUs(t)[0]
 	w := schedtest.Start(t, cpu, nil)
+	start := time.Now()
 	res := tooltest.JSON(t, Tool, []string{"-f", strconv.Itoa(hz), "--filter", fmt.Sprint("cpu == ", cpu)}, func() {
 		w.Begin(t, "spin", spin)
 		w.End(t)
 	})
 	r := res.Rows[0]
-	due := hz * r.Num("interval_ns") / 1e9
 	missed := r.Num("missed")
-	if all := r.Num("samples") + missed; math.Abs(all-due) > due/5 { // the interval is measured at other times
-		t.Errorf("%v samples and %v missed, %.0f were due", r.Num("samples"), missed, due)
+	// At this frequency, the machine can have little time for anything else: between two readings of
+	// the clock in the tool, more than 100 ms can pass. The load and the test give exact limits.
+	least, most := hz*spin/1e3-1, hz*time.Since(start).Seconds()
+	if all := r.Num("samples") + missed; all < least || all > most {
+		t.Errorf("%v samples and %v missed, %v to %.0f were due", r.Num("samples"), missed, least, most)
 	}
 	if lost := schedtest.Unobserved(res); float64(lost) < missed {
 		t.Errorf("%v missed, %v lost", missed, lost)
 	}
-	if least := 100 * spin * 1e6 / r.Num("interval_ns"); r.Num("busy_percent") < 0.9*least || r.Num("busy_percent") > 100 {
-		t.Errorf("%v %% busy, want at least %.0f", r.Num("busy_percent"), least)
+	if busy := 100 * spin * 1e6 / r.Num("interval_ns"); r.Num("busy_percent") < 0.9*busy || r.Num("busy_percent") > 100 {
+		t.Errorf("%v %% busy, want at least %.0f", r.Num("busy_percent"), busy)
 	}
 }
