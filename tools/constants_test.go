@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/corescope/corescope/internal/compile"
+	"github.com/corescope/corescope/internal/database"
 	"github.com/corescope/corescope/internal/layout"
 	"github.com/corescope/corescope/internal/usdt"
 	"github.com/corescope/corescope/internal/value"
@@ -30,6 +31,13 @@ func TestConstants(t *testing.T) {
 		"fetch_result": {"FETCH_UNWANTED": compile.Unwanted, "FETCH_WANTED": compile.Wanted, "FETCH_UNREAD": compile.Unread},
 		"usdt_kind":    {"USDT_CONSTANT": uint64(usdt.Constant), "USDT_REGISTER": uint64(usdt.Register), "USDT_MEMORY": uint64(usdt.Memory)},
 		"syscall_abi":  {"SYSCALL_NATIVE": uint64(value.ABINative), "SYSCALL_COMPAT": uint64(value.ABICompat), "SYSCALL_X32": uint64(value.ABIX32)},
+		"database":     {"DATABASE_POSTGRES": uint64(database.Postgres), "DATABASE_MYSQL": uint64(database.MySQL)},
+		"query_command": {
+			"QUERY_SIMPLE": uint64(database.Query), "QUERY_PREPARE": uint64(database.Prepare), "QUERY_EXECUTE": uint64(database.Execute),
+		},
+		"query_outcome": {
+			"OUTCOME_UNKNOWN": uint64(database.Unknown), "OUTCOME_SUCCESS": uint64(database.Success), "OUTCOME_FAILURE": uint64(database.Failure),
+		},
 		"fs_op": {
 			"FS_OP_READ": fileOp(t, "read"), "FS_OP_WRITE": fileOp(t, "write"), "FS_OP_OPEN": fileOp(t, "open"),
 			"FS_OP_FSYNC": fileOp(t, "fsync"), "FS_OP_GETATTR": fileOp(t, "getattr"),

@@ -24,6 +24,8 @@ import (
 	"github.com/corescope/corescope/tools/cpuunclaimed"
 	"github.com/corescope/corescope/tools/cpuwalk"
 	"github.com/corescope/corescope/tools/criticalstat"
+	"github.com/corescope/corescope/tools/dbslower"
+	"github.com/corescope/corescope/tools/dbstat"
 	"github.com/corescope/corescope/tools/dcsnoop"
 	"github.com/corescope/corescope/tools/dcstat"
 	"github.com/corescope/corescope/tools/deadlock"
@@ -143,6 +145,8 @@ func All() []*tool.Tool {
 		cpuunclaimed.Tool,
 		cpuwalk.Tool,
 		criticalstat.Tool,
+		dbslower.Tool,
+		dbstat.Tool,
 		dcsnoop.Tool,
 		dcstat.Tool,
 		deadlock.Tool,

@@ -113,7 +113,7 @@ func negative() []string { return []string{"state", "cpu", "biolatpcts interval"
 func zero() map[string]string {
 	return map[string]string{
 		"state": "tasks that could run on", "cpu": "the first CPU", "min-block-time": "all waits", "max-block-time": "no limit",
-		"min": "all", "min-ms": "all", "min-us": "all", "min_ms": "all", "min_us": "all", "time": "all", "minimum": "all", "older": "all", "min-size": "all", "max-size": "allocations of no bytes",
+		"min": "all", "min-ms": "all", "min-us": "all", "min_ms": "all", "min_us": "all", "time": "all", "minimum": "all", "threshold": "all", "older": "all", "min-size": "all", "max-size": "allocations of no bytes",
 		"max-buffer-size": "no data", "level": "nothing", "stack-storage-size": "nothing", "hash-storage-size": "nothing",
 		"port": "port 0", "localport": "port 0", "remoteport": "port 0", "lport": "port 0", "rport": "port 0",
 		"ports": "port 0", "pcts": "the minimum", "vcpu": "the first vCPU",

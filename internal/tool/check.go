@@ -34,10 +34,10 @@ func checkSpec(s *Spec) error {
 	if !regexp.MustCompile(`^[a-z][a-z0-9]*$`).MatchString(s.Name) {
 		errs = append(errs, fmt.Errorf("name %q must consist of lowercase letters and digits", s.Name))
 	}
-	alias := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+	alias := regexp.MustCompile(`^[a-z][a-z0-9]*([-_][a-z0-9]+)*$`)
 	for _, a := range s.Also {
 		if !alias.MatchString(a.Name) {
-			errs = append(errs, fmt.Errorf("name %q must consist of lowercase letters, digits and single hyphens", a.Name))
+			errs = append(errs, fmt.Errorf("name %q must consist of lowercase letters, digits, and single hyphens or underscores", a.Name))
 		}
 	}
 	for what, text := range map[string]string{"category": s.Category, "summary": s.Summary, "description": s.Description} {
@@ -66,7 +66,7 @@ func (f *facts) checkAliases() error {
 
 func (f *facts) checkFlags() error {
 	var errs []error
-	name := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+	name := regexp.MustCompile(`^[a-z][a-z0-9]*([-_][a-z0-9]+)*$`)
 	for _, g := range f.Flags {
 		for _, flag := range g.Flags {
 			if flag.Help == "" {

@@ -33,6 +33,20 @@ func (v *Bytes) Absent() bool                 { return *v == nil }
 func (v *Bytes) Valid() bool                  { return utf8.Valid(*v) }
 func (v *Bytes) AppendBase64(b []byte) []byte { return appendBase64(b, *v) }
 
+// Part is the start of an untrusted text, or all of it. Text shows ... after a part.
+type Part struct {
+	Bytes
+	IsCut bool
+}
+
+func (v *Part) AppendText(b []byte) []byte {
+	b = v.Bytes.AppendText(b)
+	if v.IsCut {
+		b = append(b, "..."...)
+	}
+	return b
+}
+
 // Comm is the name of a task as the kernel stores it: at most 15 bytes and a NUL.
 type Comm [16]byte
 

@@ -34,6 +34,7 @@ func jobs() map[string]func(n int, place string) (int, error) {
 		"malloc": func(n int, path string) (int, error) {
 			return calls(n, path, "malloc", native.Call{Args: [7]uint64{64}, Ret: 1 << 20})
 		},
+		"query":   func(n int, path string) (int, error) { return calls(n, path, dispatchCommand, query()) },
 		"encrypt": func(n int, path string) (int, error) { return calls(n, path, "SSL_write", data()) },
 		"read":    reads,
 		"sleep":   sleeps,

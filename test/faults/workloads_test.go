@@ -220,6 +220,7 @@ func workloads() map[string]workload {
 	maps.Copy(all, functionWorkloads())
 	maps.Copy(all, languageWorkloads())
 	maps.Copy(all, probesWorkloads())
+	maps.Copy(all, dbWorkloads())
 	return all
 }
 
