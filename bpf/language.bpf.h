@@ -23,6 +23,17 @@ enum language {
 /* Keeps the type in the object, for comparison with the Go constants. */
 const enum language *language_type __attribute__((unused));
 
+/*
+ * The function of V8 that collects garbage. Node.js has no USDT probes since version 19, and its own
+ * builds never had them. The function exists in all versions: Heap::CollectGarbage(AllocationSpace,
+ * GarbageCollectionReason, GCCallbackFlags), from V8 13 on with one more parameter.
+ */
+#define V8_COLLECT_GARBAGE                                                                                  \
+	"_ZN2v88internal4Heap14CollectGarbageENS0_15AllocationSpaceENS0_23GarbageCollectionReason"         \
+	"ENS_15GCCallbackFlagsE,"                                                                           \
+	"_ZN2v88internal4Heap14CollectGarbageENS0_15AllocationSpaceENS0_23GarbageCollectionReason"         \
+	"ENS_15GCCallbackFlagsENS1_21PerformHeapLimitCheckE"
+
 /* Names are arguments of probes. This is the number of an argument that a probe does not have. */
 #define NO_ARG USDT_ARGS_MAX
 

@@ -114,6 +114,8 @@ import (
 	"github.com/corescope/corescope/tools/ugc"
 	"github.com/corescope/corescope/tools/undump"
 	"github.com/corescope/corescope/tools/uobjnew"
+	"github.com/corescope/corescope/tools/ustat"
+	"github.com/corescope/corescope/tools/uthreads"
 	"github.com/corescope/corescope/tools/vfsstat"
 	"github.com/corescope/corescope/tools/virtiostat"
 	"github.com/corescope/corescope/tools/wakeuptime"
@@ -235,6 +237,8 @@ func All() []*tool.Tool {
 		ugc.Tool,
 		undump.Tool,
 		uobjnew.Tool,
+		ustat.Tool,
+		uthreads.Tool,
 		vfsstat.Tool,
 		virtiostat.Tool,
 		wakeuptime.Tool,

@@ -52,12 +52,17 @@ func Name(number uint32) string {
 	return fmt.Sprint(number)
 }
 
-// Options are the process and the language to trace.
+// Options selects a language.
 type Options struct {
-	PID      uint32 `pos:"pid" sets:"pid" min:"1" help:"process to trace; all processes by default"`
 	Language string `flag:"language,l" arg:"LANGUAGE" help:"only processes of this language"`
 	// Last, if set, is a language that is only traced if it is selected, or if a process runs no other.
 	Last string
+}
+
+// Process selects a process and a language.
+type Process struct {
+	PID uint32 `pos:"pid" sets:"pid" min:"1" help:"process to trace; all processes by default"`
+	Options
 }
 
 // Aliases returns an alias per language: its name and the suffix.

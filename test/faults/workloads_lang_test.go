@@ -48,6 +48,7 @@ func languageJobs() map[string]func(int, string) (int, error) {
 		"call Python":    hits(pythonFunction()...),
 		"collect Python": hits(pythonCollection()...),
 		"create Ruby":    hits("ruby:object__create"),
+		"start Java":     hits("hotspot:thread__start"),
 	}
 }
 
@@ -68,6 +69,14 @@ func languageWorkloads() map[string]workload {
 		"uobjnew": {
 			place: languageRuntime("ruby", "ruby:object__create"), job: "create Ruby", n: 200, storm: "create Ruby", storms: 100_000,
 			column: "count", args: byPID("-l", "ruby"),
+		},
+		"ustat": {
+			place: languageRuntime("ruby", "ruby:object__create"), job: "create Ruby", n: 200, storm: "create Ruby", storms: 100_000,
+			column: "objects", args: byPID("-l", "ruby"),
+		},
+		"uthreads": {
+			place: languageRuntime("java", "hotspot:thread__start"), job: "start Java", n: 200, storm: "start Java", storms: 100_000,
+			args: byPID("-l", "java"),
 		},
 	}
 }

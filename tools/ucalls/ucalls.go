@@ -17,7 +17,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh ucalls.bpf.c
 
 type options struct {
-	language.Options
+	language.Process
 	Every        flags.Duration `flag:"interval,i" pos:"interval" arg:"TIME" zero:"none" min:"1ms" help:"time between reports, in seconds or with a unit as 500ms" unset:"one report at the end by default, and for 0"`
 	Count        uint64         `pos:"count" min:"1" help:"number of reports; unlimited by default"`
 	Top          uint64         `flag:"top,T" arg:"N" min:"1" help:"show only the first N rows of each report"`

@@ -130,16 +130,7 @@ int ruby__usdt__sweep_end(struct pt_regs *ctx)
 	return gc_end(ctx, LANGUAGE_RUBY, SWEEP, 0);
 }
 
-/*
- * Node has no USDT probes since version 19, and its own builds never had them. V8's function exists in
- * all versions: Heap::CollectGarbage(AllocationSpace, GarbageCollectionReason, GCCallbackFlags), from
- * V8 13 on with one more parameter.
- */
-#define COLLECT_GARBAGE                                                                                        \
-	"_ZN2v88internal4Heap14CollectGarbageENS0_15AllocationSpaceENS0_23GarbageCollectionReasonENS_15GCCallbackFlagsE," \
-	"_ZN2v88internal4Heap14CollectGarbageENS0_15AllocationSpaceENS0_23GarbageCollectionReasonENS_15GCCallbackFlagsENS1_21PerformHeapLimitCheckE"
-
-SEC("uprobe/node:" COLLECT_GARBAGE)
+SEC("uprobe/node:" V8_COLLECT_GARBAGE)
 int BPF_KPROBE(node__uprobe__begin, void *heap, __u32 space)
 {
 	struct call *call;
@@ -154,7 +145,7 @@ int BPF_KPROBE(node__uprobe__begin, void *heap, __u32 space)
 	return 0;
 }
 
-SEC("uretprobe/node:" COLLECT_GARBAGE)
+SEC("uretprobe/node:" V8_COLLECT_GARBAGE)
 int node__uprobe__end(struct pt_regs *ctx)
 {
 	struct call call;

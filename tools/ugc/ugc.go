@@ -15,7 +15,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh ugc.bpf.c -type phase
 
 type options struct {
-	language.Options
+	language.Process
 	Milliseconds bool               `flag:"milliseconds,m" help:"show the time in milliseconds instead of microseconds"`
 	Minimum      flags.Milliseconds `flag:"minimum,M" arg:"MS" bpf:"targ_min_ns" help:"only collections of at least this time: milliseconds, or with a unit as 500us"`
 	Text         string             `flag:"filter-text,F" arg:"TEXT" help:"only if the description contains this text"`

@@ -16,7 +16,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh uobjnew.bpf.c -type kind
 
 type options struct {
-	language.Options
+	language.Process
 	Every    flags.Duration `flag:"interval,i" pos:"interval" arg:"TIME" zero:"none" min:"1ms" help:"time between reports, in seconds or with a unit as 500ms" unset:"one report at the end by default, and for 0"`
 	Count    uint64         `pos:"count" min:"1" help:"number of reports; unlimited by default"`
 	TopCount uint64         `flag:"top-count,C" arg:"N" min:"1" help:"show only the N types with the most objects"`
@@ -80,7 +80,7 @@ C is only traced with -l c or as cobjnew, or if the given process runs none of t
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p", "duration": "d"},
-}, options{Options: language.Options{Last: "c"}}, build)
+}, options{Process: language.Process{Options: language.Options{Last: "c"}}}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
 	if o.TopCount > 0 && o.TopSize > 0 {
