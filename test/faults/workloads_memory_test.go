@@ -77,7 +77,7 @@ func kvm(t testing.TB) string {
 }
 
 func inPlace(l *load) []string {
-	return []string{"--cgroup", "/" + filepath.Base(l.place)}
+	return []string{"--cgroup", l.place}
 }
 
 // memoryCgroup returns a function that creates a cgroup with a limit of 8 MB.

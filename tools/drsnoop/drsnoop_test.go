@@ -39,13 +39,13 @@ func TestMain(m *testing.M) {
 // reader reads a disk whose page cache exceeds the limit of its cgroup: each page beyond the limit
 // requires that another one is reclaimed.
 type reader struct {
-	disk, dir, path string
-	pid             int
+	disk, dir string
+	pid       int
 }
 
 func newReader(t *testing.T, name string) *reader {
 	t.Helper()
-	dir, path := tooltest.MemoryCgroup(t, name, limit)
+	dir, _ := tooltest.MemoryCgroup(t, name, limit)
 	back, err := unix.MemfdCreate("disk", unix.MFD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func newReader(t *testing.T, name string) *reader {
 	if err := unix.Ftruncate(back, size); err != nil {
 		t.Fatal(err)
 	}
-	return &reader{disk: tooltest.LoopOver(t, back, 0).Path, dir: dir, path: path}
+	return &reader{disk: tooltest.LoopOver(t, back, 0).Path, dir: dir}
 }
 
 func (r *reader) read(t *testing.T) {
@@ -111,7 +111,7 @@ func TestFilters(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want bool
-	}{{[]string{"--cgroup", r.path}, true}, {[]string{"-n", "no such task"}, false}, {[]string{"--filter", `kind == "system"`, "--cgroup", r.path}, false}} {
+	}{{[]string{"--cgroup", r.dir}, true}, {[]string{"-n", "no such task"}, false}, {[]string{"--filter", `kind == "system"`, "--cgroup", r.dir}, false}} {
 		res := tooltest.JSON(t, Tool, c.args, func() { r.read(t) })
 		if got := len(res.Events) > 0; got != c.want {
 			t.Errorf("%q: %d rows", c.args, len(res.Events))
@@ -126,7 +126,7 @@ func TestText(t *testing.T) {
 		"":         "TIME COMM TID LAT(ms) PAGES KIND",
 		"-T -U -e": "TIME(s) UID COMM TID FREE(KB) LAT(ms) PAGES KIND",
 	} {
-		out := tooltest.Text(t, Tool, append(strings.Fields(flags), "--cgroup", r.path), func() { r.read(t) })
+		out := tooltest.Text(t, Tool, append(strings.Fields(flags), "--cgroup", r.dir), func() { r.read(t) })
 		header, rows, _ := strings.Cut(out, "\n")
 		if got := strings.Join(strings.Fields(header), " "); got != want || rows == "" {
 			t.Errorf("%q: header %q, want %q; rows %.100q", flags, got, want, rows)
