@@ -65,7 +65,7 @@ Filters such as --pid test the current task; in an interrupt that is the interru
 		"The most frequent function comes first; in BCC it comes last.",
 		"-D (BCC: print the program) is -v; --explain shows how functions are attached.",
 		"-T has no effect: each report has its time.",
-		"vfscount is funccount --address 'vfs_*'. With an interval it counts anew in each, as in BCC. It counts all functions of that prefix that the kernel can trace, including those of modules; a call that the compiler has inlined is no call.",
+		"vfscount is funccount --address 'vfs_*'. With an interval it counts anew in each, as in BCC. It counts all functions of that prefix that the kernel can trace, including those of modules; a call that the compiler has inlined is no call, and a name with a suffix, such as vfs_rmdir.part.0, is a part of a function that the compiler has split off.",
 	},
 	Overhead: "The BPF program takes 160 ns per call. Attachment costs more: in user functions a trap extended a call of 2 ns to 13 to 20 us on a busy virtual machine (500,000 calls). Consider this before counting c:* system-wide.",
 	Examples: []string{

@@ -51,7 +51,9 @@ func TestVFSCount(t *testing.T) {
 	got := map[string]float64{}
 	for _, r := range res.Rows {
 		name := r.Str("func")
-		got[name] += r.Num("count")
+		// The compiler can split a function, and callers then call the part.
+		whole, _, _ := strings.Cut(name, ".")
+		got[whole] = max(got[whole], r.Num("count"))
 		if !strings.HasPrefix(name, "vfs_") || !addresses[name+" "+r.Str("address")] {
 			t.Errorf("%s at %s is not a function of the kernel", name, r.Str("address"))
 		}

@@ -18,6 +18,7 @@ const volatile bool want_user_stack = false;
 struct counters {
 	__u64 no_begin; /* returns of calls whose entry was not observed, or was evicted */
 	__u64 no_return; /* calls left by an exception or longjmp, whose task ended, or still running at the end */
+	__u64 no_stack; /* slow calls of kernel functions whose callers the kernel could not find at their return */
 };
 
 #define ARGS_MAX 6
@@ -75,7 +76,7 @@ static __always_inline int begin(struct pt_regs *ctx, __u64 caller, bool user)
 
 /* user_caller is 0 if the program runs after the return. */
 static __always_inline void send(struct pt_regs *ctx, __u32 target, const struct call *call, __u64 ns,
-				 __u64 user_caller)
+				 __u64 user_caller, bool kernel)
 {
 	struct scratch *s = scratch_begin();
 	__u32 size = sizeof(struct event);
@@ -89,13 +90,16 @@ static __always_inline void send(struct pt_regs *ctx, __u32 target, const struct
 	s->event.target = target;
 	if (want_kernel_stack)
 		size += s->event.kernel_len = stack_read(ctx, (void *)s + size);
+	/* Before 5.16 (19138af1bd88) the stack of a kretprobe ends at its trampoline. */
+	if (want_kernel_stack && kernel && s->event.kernel_len <= sizeof(__u64))
+		counter_add(no_stack);
 	if (want_user_stack)
 		size += s->event.user_len = user_stack_read(ctx, (void *)s + size, user_caller);
 	event_send(ctx, s, size, s->event.task.time_ns);
 	scratch_end();
 }
 
-static __always_inline int end(struct pt_regs *ctx, __u64 frame, __u64 form)
+static __always_inline int end(struct pt_regs *ctx, __u64 frame, __u64 form, bool kernel)
 {
 	__u64 now_ns = bpf_ktime_get_ns(), ns;
 	__u32 target;
@@ -108,7 +112,7 @@ static __always_inline int end(struct pt_regs *ctx, __u64 frame, __u64 form)
 		return 0;
 	ns = now_ns - call.ns;
 	if (ns >= targ_min_ns)
-		send(ctx, target, &call, ns, form == RETURN_AFTER ? 0 : user_caller_at_entry(ctx));
+		send(ctx, target, &call, ns, form == RETURN_AFTER ? 0 : user_caller_at_entry(ctx), kernel);
 	return 0;
 }
 
@@ -116,7 +120,7 @@ static __always_inline int end_user(struct pt_regs *ctx)
 {
 	__u64 form = return_form();
 
-	return end(ctx, frame_at_return(ctx, form), form);
+	return end(ctx, frame_at_return(ctx, form), form, false);
 }
 
 SEC("kprobe.multi")
@@ -128,7 +132,7 @@ int kernel__multi__begin(struct pt_regs *ctx)
 SEC("kretprobe.multi")
 int kernel__multi__end(struct pt_regs *ctx)
 {
-	return end(ctx, frame_at_multi_end(ctx), RETURN_AFTER);
+	return end(ctx, frame_at_multi_end(ctx), RETURN_AFTER, true);
 }
 
 SEC("kprobe")
@@ -140,7 +144,7 @@ int kernel__kprobe__begin(struct pt_regs *ctx)
 SEC("kretprobe")
 int kernel__kprobe__end(struct pt_regs *ctx)
 {
-	return end(ctx, frame_at_end(ctx), RETURN_AFTER);
+	return end(ctx, frame_at_end(ctx), RETURN_AFTER, true);
 }
 
 SEC("uprobe.multi")

@@ -115,7 +115,9 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		min, e.Headers = time.Duration(o.MinMicros.Microseconds), map[string]string{"latency_ns": "LAT(us)"}
 	}
 	e.Plan = tool.Plan{
-		RowNoun: "slow call", Variables: map[string]any{"targ_min_ns": uint64(min), "want_args": o.Arguments > 0},
+		RowNoun:   "slow call",
+		Hints:     map[string]string{"no_stack": "calls have no kernel stack, because this kernel does not find the callers of a function at its return: stacksnoop and trace -K show them at the entry"},
+		Variables: map[string]any{"targ_min_ns": uint64(min), "want_args": o.Arguments > 0},
 	}
 	if o.KernelStack {
 		e.Plan.Keep = append(e.Plan.Keep, system.CapSyslog)

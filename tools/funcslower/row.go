@@ -28,7 +28,7 @@ type row struct {
 	Func        string    `json:"func" col:"FUNC,width=20" help:"name of the function"`
 	Module      string    `json:"module" col:"MODULE,width=20" help:"file of a user function, or module of a kernel function"`
 	Args        arguments `json:"args" col:"ARGS,width=20" help:"registers of the first arguments at the entry, in hexadecimal, with -a"`
-	KernelStack stack     `json:"kernel_stack" col:"KSTACK,extra,need=want_kernel_stack" help:"kernel stack trace at the return, innermost frame first; it can lack the function itself; text shows it below the row; with -K"`
+	KernelStack stack     `json:"kernel_stack" col:"KSTACK,extra,need=want_kernel_stack" help:"kernel stack trace at the return, innermost frame first; it can lack the function itself; in older kernels, such as 5.10, it lacks the callers of a kernel function (no_stack in the summary); text shows it below the row; with -K"`
 	UserStack   stack     `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"user stack trace at the return, innermost frame first; it can lack the function itself; text shows it below the row; with -U"`
 
 	env            *tool.Env
