@@ -79,6 +79,24 @@ static __always_inline void language_name(void *ctx, enum language language, __u
 		bpf_probe_read_user_str(name, size, from);
 }
 
+/* The same, but the buffer has the start of a longer name. */
+static __always_inline void language_name_start(void *ctx, enum language language, __u64 n, char *name, __u32 size)
+{
+	const char *from = (const char *)language_number(ctx, n);
+	__u64 len;
+
+	if (!from)
+		return;
+	if (language != LANGUAGE_JAVA) {
+		bpf_probe_read_user_str(name, size, from);
+		return;
+	}
+	len = (__u32)language_number(ctx, n + 1);
+	if (len > size)
+		len = size;
+	bpf_probe_read_user(name, len, from);
+}
+
 /* A number that identifies a name of this size, a multiple of 8 bytes. */
 static __always_inline __u64 language_hash(__u64 hash, const void *name, __u32 size)
 {

@@ -111,6 +111,7 @@ import (
 	"github.com/corescope/corescope/tools/trace"
 	"github.com/corescope/corescope/tools/ttysnoop"
 	"github.com/corescope/corescope/tools/ucalls"
+	"github.com/corescope/corescope/tools/uflow"
 	"github.com/corescope/corescope/tools/ugc"
 	"github.com/corescope/corescope/tools/undump"
 	"github.com/corescope/corescope/tools/uobjnew"
@@ -234,6 +235,7 @@ func All() []*tool.Tool {
 		trace.Tool,
 		ttysnoop.Tool,
 		ucalls.Tool,
+		uflow.Tool,
 		ugc.Tool,
 		undump.Tool,
 		uobjnew.Tool,

@@ -47,6 +47,7 @@ func languageJobs() map[string]func(int, string) (int, error) {
 	return map[string]func(int, string) (int, error){
 		"call Python":    hits(pythonFunction()...),
 		"collect Python": hits(pythonCollection()...),
+		"enter Python":   hits("python:function__entry"),
 		"create Ruby":    hits("ruby:object__create"),
 		"start Java":     hits("hotspot:thread__start"),
 	}
@@ -61,6 +62,10 @@ func languageWorkloads() map[string]workload {
 		"ucalls": {
 			place: languageRuntime("python", pythonFunction()...), job: "call Python", n: 200, storm: "call Python", storms: 100_000,
 			column: "count", args: byPID("-L"),
+		},
+		"uflow": {
+			place: languageRuntime("python", "python:function__entry"), job: "enter Python", n: 200, storm: "enter Python", storms: 100_000,
+			args: byPID("-l", "python"),
 		},
 		"ugc": {
 			place: languageRuntime("python", pythonCollection()...), job: "collect Python", n: 200, storm: "collect Python", storms: 100_000,
