@@ -89,11 +89,14 @@ func (f *File) Name() string { return fmt.Sprintf("/proc/self/fd/%d", f.file.Fd(
 
 // ReadCode reads up to 16 bytes at a file offset: enough for one instruction.
 func (f *File) ReadCode(offset uint64) ([]byte, error) {
-	r, err := os.Open(f.Name())
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", f.Path, err)
+	r := f.contents
+	if r == nil {
+		var err error
+		if r, err = os.Open(f.Name()); err != nil {
+			return nil, fmt.Errorf("open %s: %w", f.Path, err)
+		}
+		defer r.Close()
 	}
-	defer r.Close()
 	var text [16]byte
 	n, err := r.ReadAt(text[:], int64(offset))
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -1,5 +1,7 @@
 package code
 
+import "fmt"
+
 // IsMisread reports whether the kernel misreads an x86-64 instruction when a uprobe is attached to
 // it. text begins with the instruction.
 //
@@ -28,4 +30,24 @@ func IsMisread(text []byte) bool {
 	default:
 		return op >= 0x70 && op <= 0x7f
 	}
+}
+
+// Doubt returns "" for an x86-64 instruction at which uprobes are usual. For others it returns a text
+// that is equal for instructions that the kernel refuses, or accepts, for the same reason: it has a
+// table of opcodes, and refuses some prefixes (uprobe_init_insn in arch/x86/kernel/uprobes.c).
+func Doubt(text []byte) string {
+	if len(text) < 5 {
+		return ""
+	}
+	switch text[0] {
+	case 0x62:
+		return fmt.Sprintf("EVEX %02x", text[4])
+	case 0xc4:
+		return fmt.Sprintf("VEX %02x", text[3])
+	case 0xc5:
+		return fmt.Sprintf("VEX %02x", text[2])
+	case 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0xf0, 0xcc, 0xcd, 0xf4:
+		return fmt.Sprintf("%02x", text[0])
+	}
+	return ""
 }

@@ -24,3 +24,25 @@ func TestIsMisread(t *testing.T) {
 		}
 	}
 }
+
+// TestDoubt checks that instructions which the kernel refuses for the same reason are equal, and usual
+// ones empty.
+func TestDoubt(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		text []byte
+		want string
+	}{
+		{"lock decl (%rdi)", []byte{0xf0, 0xff, 0x0f, 0x75, 0x0b}, "f0"},
+		{"vmovd %esi,%xmm0", []byte{0xc5, 0xf9, 0x6e, 0xc6, 0}, "VEX 6e"},
+		{"vmovd %r8d,%xmm0", []byte{0xc4, 0xc1, 0x79, 0x6e, 0xc0}, "VEX 6e"},
+		{"vpbroadcastb %esi,%ymm17", []byte{0x62, 0xe2, 0x7d, 0x28, 0x7a, 0xce}, "EVEX 7a"},
+		{"endbr64", []byte{0xf3, 0x0f, 0x1e, 0xfa, 0x55}, ""},
+		{"push %rbp", []byte{0x55, 0x48, 0x89, 0xe5, 0}, ""},
+		{"truncated", []byte{0x62, 0xe2}, ""},
+	} {
+		if got := Doubt(tt.text); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}

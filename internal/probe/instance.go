@@ -151,7 +151,7 @@ func (o *Objects) attachProgramToAll(name string, in *Instance, targets []target
 		if err != nil {
 			formFailed = failAll(p.targets, err)
 		}
-		for _, part := range byFile(p.targets) {
+		for _, part := range byDoubt(byFile(p.targets)) {
 			if err != nil {
 				break
 			}

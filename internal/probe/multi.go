@@ -3,11 +3,15 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/code"
 )
 
 // targetWithID is a target with its ID: the result of target_id() for it.
@@ -112,4 +116,37 @@ func byFile(targets []targetWithID) [][]targetWithID {
 		parts[i] = append(parts[i], t)
 	}
 	return parts
+}
+
+// byDoubt separates the entries that the kernel may refuse from the others of a file, and sorts them by
+// the reason. A link with a single refused entry fails, and the kernel first attaches, and then detaches,
+// all before it: bisecting thousands takes seconds.
+func byDoubt(parts [][]targetWithID) [][]targetWithID {
+	var out [][]targetWithID
+	for _, part := range parts {
+		doubt := map[uint64]string{}
+		for _, t := range part {
+			if t.File == nil || t.offsets != nil || runtime.GOARCH != "amd64" || len(part) == 1 {
+				continue
+			}
+			if text, err := t.File.ReadCode(t.Offset); err == nil {
+				doubt[t.id] = code.Doubt(text)
+			}
+		}
+		var usual, others []targetWithID
+		for _, t := range part {
+			if doubt[t.id] == "" {
+				usual = append(usual, t)
+			} else {
+				others = append(others, t)
+			}
+		}
+		slices.SortStableFunc(others, func(a, b targetWithID) int { return strings.Compare(doubt[a.id], doubt[b.id]) })
+		for _, p := range [][]targetWithID{usual, others} {
+			if len(p) > 0 {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
 }
