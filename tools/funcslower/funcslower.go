@@ -93,6 +93,7 @@ Returns of Go functions cannot be traced, because the kernel would modify return
 		"-a shows registers, as in BCC: a number smaller than 64 bits can have any upper bits. trace(8) shows arguments by type.",
 		"-U and -K show stacks below the row, with addresses; with -f in one line each. BCC prints the frames one per line, or with -f one line.",
 	},
+	Overhead: "The BPF programs take 0.6 us at the entry and 0.4 us at the return of a call, whether it is slow or not (150,000 calls of a user function on a busy virtual machine, --stats). For user functions the traps cost more: see funclatency(8).",
 	Examples: []string{
 		"funcslower vfs_write                      # file writes that take 1 ms or more",
 		"funcslower -m 10 -K vfs_fsync 'ext4_*'    # 10 ms or more, with kernel stacks",
