@@ -73,6 +73,7 @@ import (
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/runqlen"
 	"github.com/corescope/corescope/tools/runqslower"
+	"github.com/corescope/corescope/tools/seccompprofile"
 	"github.com/corescope/corescope/tools/setuids"
 	"github.com/corescope/corescope/tools/shmsnoop"
 	"github.com/corescope/corescope/tools/sigsnoop"
@@ -197,6 +198,7 @@ func All() []*tool.Tool {
 		runqlat.Tool,
 		runqlen.Tool,
 		runqslower.Tool,
+		seccompprofile.Tool,
 		setuids.Tool,
 		shmsnoop.Tool,
 		sigsnoop.Tool,

@@ -155,6 +155,9 @@ func (s *Session) runSource(ctx context.Context, src Source) error {
 		return err
 	}
 	lost, err := s.summary()
+	if finish := src.Base().Finish; finish != nil {
+		err = errors.Join(err, finish(lost))
+	}
 	switch {
 	case err != nil:
 		return err

@@ -107,6 +107,8 @@ type Plan struct {
 	// Begin lists iterator programs that run once when all hooks are attached: they note what
 	// exists then.
 	Begin []Iterator
+	// Finish, if set, is called after the summary of the run, with the number of lost events.
+	Finish func(lost uint64) error
 	// Settle lists iterator programs that run once at the end, while all hooks are still
 	// attached: they count operations whose start was observed but not their end.
 	Settle []Iterator

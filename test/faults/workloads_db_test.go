@@ -36,5 +36,9 @@ func dbWorkloads() map[string]workload {
 		"dbstat": {
 			place: databaseServer, job: "query", n: 200, storm: "query", storms: 100_000, args: byPID(),
 		},
+		"seccompprofile": {
+			place: missing, job: "getppid", n: 1000, storm: "getppid", storms: 200_000, column: "count",
+			args: byPID("--filter", `syscall == "getppid"`),
+		},
 	}
 }

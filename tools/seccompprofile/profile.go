@@ -1,0 +1,109 @@
+package seccompprofile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/corescope/corescope/internal/value"
+)
+
+// profile is the set of system calls that a profile allows.
+type profile struct {
+	names    map[string]bool
+	abis     map[value.ABI]bool
+	unnamed  map[string]bool // numbers without a name
+	observed bool
+}
+
+func newProfile() *profile {
+	return &profile{names: map[string]bool{}, abis: map[value.ABI]bool{value.ABINative: true}, unnamed: map[string]bool{}}
+}
+
+func (p *profile) add(abi value.ABI, name string) {
+	p.names[name], p.abis[abi] = true, true
+}
+
+// observe adds a call that was made.
+func (p *profile) observe(abi value.ABI, name string) {
+	p.observed = true
+	if strings.HasPrefix(name, "[") {
+		p.unnamed[name] = true
+		return
+	}
+	p.add(abi, name)
+}
+
+// document is the profile as the OCI runtime specification defines it (linux.seccomp). Runtimes ignore
+// the comment.
+type document struct {
+	DefaultAction string   `json:"defaultAction"`
+	Architectures []string `json:"architectures"`
+	Syscalls      []rule   `json:"syscalls"`
+}
+
+type rule struct {
+	Names   []string `json:"names"`
+	Action  string   `json:"action"`
+	Comment string   `json:"comment,omitempty"`
+}
+
+// architectures returns the names of libseccomp for the ABIs, by architecture.
+func architectures(arch string) map[value.ABI]string {
+	if arch == "arm64" {
+		return map[value.ABI]string{value.ABINative: "SCMP_ARCH_AARCH64", value.ABICompat: "SCMP_ARCH_ARM"}
+	}
+	return map[value.ABI]string{value.ABINative: "SCMP_ARCH_X86_64", value.ABICompat: "SCMP_ARCH_X86", value.ABIX32: "SCMP_ARCH_X32"}
+}
+
+// document returns the profile, for a run that has lost events.
+func (p *profile) document(lost uint64) document {
+	d := document{DefaultAction: "SCMP_ACT_ERRNO", Syscalls: []rule{{Names: slices.Sorted(maps.Keys(p.names)), Action: "SCMP_ACT_ALLOW"}}}
+	all := architectures(runtime.GOARCH)
+	for _, abi := range slices.Sorted(maps.Keys(p.abis)) {
+		d.Architectures = append(d.Architectures, all[abi])
+	}
+	d.Syscalls[0].Comment = strings.Join(p.gaps(lost), "; ")
+	return d
+}
+
+// gaps lists why the profile can be incomplete.
+func (p *profile) gaps(lost uint64) (all []string) {
+	if lost > 0 {
+		all = append(all, fmt.Sprintf("incomplete: %d events were lost", lost))
+	}
+	if len(p.unnamed) > 0 {
+		all = append(all, "incomplete: system calls without a name were made: "+strings.Join(slices.Sorted(maps.Keys(p.unnamed)), ", "))
+	}
+	return all
+}
+
+// errIncomplete is returned when the profile was written, but calls can be missing.
+var errIncomplete = errors.New("the profile can be incomplete")
+
+// write writes the profile to the file, and closes it.
+func (p *profile) write(f *os.File, lost uint64) (err error) {
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if !p.observed {
+		return fmt.Errorf("write %s: no system call was observed", f.Name())
+	}
+	text, err := json.MarshalIndent(p.document(lost), "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := f.Write(append(text, '\n')); err != nil {
+		return err
+	}
+	if gaps := p.gaps(lost); len(gaps) > 0 {
+		return fmt.Errorf("%s: %w: %s", f.Name(), errIncomplete, strings.Join(gaps, "; "))
+	}
+	return nil
+}
