@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -269,6 +270,8 @@ func TestSymbols(t *testing.T) {
 	args := []string{"--dump-graph", filepath.Join(t.TempDir(), "graph.json"), "--binary", lib.Path}
 	text := func(more ...string) string {
 		tooltest.JSON(t, Tool, append(append(more, args...), "--pid", fmt.Sprint(os.Getpid())), func() {
+			runtime.LockOSThread() // one thread holds the mutexes
+			defer runtime.UnlockOSThread()
 			for _, call := range [][2]any{{"my_lock", 1}, {"pthread_mutex_lock", 9}, {"my_lock", 2}, {"my_unlock", 2}, {"my_unlock", 1}, {"my_lock", 3}} {
 				lib.Call(call[0].(string), native.Call{Args: [7]uint64{uint64(call[1].(int))}, Ret: 77})
 			}
