@@ -305,7 +305,9 @@ struct com_data {
 };
 
 /* MySQL 5.7 and later: dispatch_command(THD *, const COM_DATA *, enum_server_command) */
-SEC("uprobe/mysqld:_Z16dispatch_commandP3THDPK8COM_DATA19enum_server_command")
+#define DISPATCH_DATA "_Z16dispatch_commandP3THDPK8COM_DATA19enum_server_command"
+
+SEC("uprobe/mysqld:" DISPATCH_DATA)
 int BPF_KPROBE(mysql__uprobe__data, void *thd, const struct com_data *data, __u32 command)
 {
 	struct query *q = dispatch(ctx, command);
@@ -336,7 +338,9 @@ static __always_inline struct query *dispatch_packet(struct pt_regs *ctx, __u32 
 }
 
 /* MySQL 5.6 and MariaDB before 10.6: dispatch_command(enum_server_command, THD *, char *, uint[, bool, bool]) */
-SEC("uprobe/mysqld:_Z16dispatch_command19enum_server_commandP3THDPcj,_Z16dispatch_command19enum_server_commandP3THDPcjbb")
+#define DISPATCH_PACKET "_Z16dispatch_command19enum_server_commandP3THDPcj"
+
+SEC("uprobe/mysqld:" DISPATCH_PACKET "," DISPATCH_PACKET "bb")
 int BPF_KPROBE(mysql__uprobe__packet, __u32 command, void *thd, const void *packet, __u32 len)
 {
 	dispatch_packet(ctx, command, packet, len);
@@ -344,7 +348,7 @@ int BPF_KPROBE(mysql__uprobe__packet, __u32 command, void *thd, const void *pack
 }
 
 /* MariaDB 10.6 and later: one bool, which permits the function to return before the command ends. */
-SEC("uprobe/mysqld:_Z16dispatch_command19enum_server_commandP3THDPcjb")
+SEC("uprobe/mysqld:" DISPATCH_PACKET "b")
 int BPF_KPROBE(mysql__uprobe__blocking, __u32 command, void *thd, const void *packet, __u32 len)
 {
 	struct query *q = dispatch_packet(ctx, command, packet, len);
@@ -354,7 +358,7 @@ int BPF_KPROBE(mysql__uprobe__blocking, __u32 command, void *thd, const void *pa
 	return 0;
 }
 
-SEC("uretprobe/mysqld:_Z16dispatch_commandP3THDPK8COM_DATA19enum_server_command,_Z16dispatch_command19enum_server_commandP3THDPcj,_Z16dispatch_command19enum_server_commandP3THDPcjbb,_Z16dispatch_command19enum_server_commandP3THDPcjb")
+SEC("uretprobe/mysqld:" DISPATCH_DATA "," DISPATCH_PACKET "," DISPATCH_PACKET "bb," DISPATCH_PACKET "b")
 int mysql__uprobe__return(struct pt_regs *ctx)
 {
 	__u64 form = return_form();

@@ -73,6 +73,7 @@ Texts can contain passwords and personal data.
 		"BCC shows at most 256 bytes of a query. It does not observe prepared statements and, with PostgreSQL, queries that fail or use the extended protocol.",
 		"mysqld_qslower traces servers without USDT probes too. Its arguments are PID and MIN_MS, as in BCC; the PID is optional.",
 	},
+	Overhead: "A simple query of PostgreSQL passes six probes. Their programs take 2.3 us in all (20,000 queries, busy virtual machine); entering the kernel for each probe comes on top.",
 	Examples: []string{
 		"dbslower                         # queries of 1 ms or more, of all servers",
 		"dbslower postgres -m 100         # 100 ms or more, only PostgreSQL",
