@@ -78,7 +78,8 @@ static __always_inline int begin(struct pt_regs *ctx, __u64 caller, bool user)
 static __always_inline void send(struct pt_regs *ctx, __u32 target, const struct call *call, __u64 ns,
 				 __u64 user_caller, bool kernel)
 {
-	struct scratch *s = scratch_begin();
+	__u32 kind = kernel ? SCRATCH_KERNEL : 0;
+	struct scratch *s = scratch_begin_for(kind);
 	__u32 size = sizeof(struct event);
 
 	if (!s)
@@ -96,7 +97,7 @@ static __always_inline void send(struct pt_regs *ctx, __u32 target, const struct
 	if (want_user_stack)
 		size += s->event.user_len = user_stack_read(ctx, (void *)s + size, user_caller);
 	event_send(ctx, s, size, s->event.task.time_ns);
-	scratch_end();
+	scratch_end_for(kind);
 }
 
 static __always_inline int end(struct pt_regs *ctx, __u64 frame, __u64 form, bool kernel)

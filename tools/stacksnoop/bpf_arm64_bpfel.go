@@ -24,7 +24,6 @@ const (
 	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgKernelKprobe     = "kernel__kprobe"
 	bpfProgKernelMulti      = "kernel__multi"
-	bpfProgTracepointRaw    = "tracepoint__raw"
 	bpfProgTracepointTp     = "tracepoint__tp"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
@@ -88,10 +87,9 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	KernelKprobe  *ebpf.ProgramSpec `ebpf:"kernel__kprobe"`
-	KernelMulti   *ebpf.ProgramSpec `ebpf:"kernel__multi"`
-	TracepointRaw *ebpf.ProgramSpec `ebpf:"tracepoint__raw"`
-	TracepointTp  *ebpf.ProgramSpec `ebpf:"tracepoint__tp"`
+	KernelKprobe *ebpf.ProgramSpec `ebpf:"kernel__kprobe"`
+	KernelMulti  *ebpf.ProgramSpec `ebpf:"kernel__multi"`
+	TracepointTp *ebpf.ProgramSpec `ebpf:"tracepoint__tp"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -197,17 +195,15 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	KernelKprobe  *ebpf.Program `ebpf:"kernel__kprobe"`
-	KernelMulti   *ebpf.Program `ebpf:"kernel__multi"`
-	TracepointRaw *ebpf.Program `ebpf:"tracepoint__raw"`
-	TracepointTp  *ebpf.Program `ebpf:"tracepoint__tp"`
+	KernelKprobe *ebpf.Program `ebpf:"kernel__kprobe"`
+	KernelMulti  *ebpf.Program `ebpf:"kernel__multi"`
+	TracepointTp *ebpf.Program `ebpf:"tracepoint__tp"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.KernelKprobe,
 		p.KernelMulti,
-		p.TracepointRaw,
 		p.TracepointTp,
 	)
 }

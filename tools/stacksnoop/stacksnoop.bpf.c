@@ -48,6 +48,5 @@ static __always_inline int hit(void *ctx)
 TARGET_PROGRAM(kernel__multi, "kprobe.multi", false, hit(ctx))
 TARGET_PROGRAM(kernel__kprobe, "kprobe", false, hit(ctx))
 TARGET_PROGRAM(tracepoint__tp, "tracepoint", false, hit(ctx))
-TARGET_PROGRAM_RAW(hit(ctx))
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
