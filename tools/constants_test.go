@@ -2,12 +2,14 @@ package tools_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/corescope/corescope/internal/compile"
 	"github.com/corescope/corescope/internal/database"
+	"github.com/corescope/corescope/internal/language"
 	"github.com/corescope/corescope/internal/layout"
 	"github.com/corescope/corescope/internal/usdt"
 	"github.com/corescope/corescope/internal/value"
@@ -24,10 +26,20 @@ func fileOp(t *testing.T, name string) uint64 {
 	return uint64(op)
 }
 
+// languages returns the values of enum language.
+func languages() map[string]uint64 {
+	all := map[string]uint64{}
+	for n := range uint64(9) {
+		all["LANGUAGE_"+strings.ToUpper(language.Name(uint32(n)))] = n
+	}
+	return all
+}
+
 // TestConstants compares enums of shared headers with the constants of Go, in each object that has
 // them.
 func TestConstants(t *testing.T) {
 	enums := map[string]map[string]uint64{
+		"language":     languages(),
 		"fetch_result": {"FETCH_UNWANTED": compile.Unwanted, "FETCH_WANTED": compile.Wanted, "FETCH_UNREAD": compile.Unread},
 		"usdt_kind":    {"USDT_CONSTANT": uint64(usdt.Constant), "USDT_REGISTER": uint64(usdt.Register), "USDT_MEMORY": uint64(usdt.Memory)},
 		"syscall_abi":  {"SYSCALL_NATIVE": uint64(value.ABINative), "SYSCALL_COMPAT": uint64(value.ABICompat), "SYSCALL_X32": uint64(value.ABIX32)},

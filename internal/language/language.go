@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/limit"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/usdt"
 	"github.com/corescope/corescope/internal/value"
@@ -42,6 +43,36 @@ func all() []Language {
 		{"tcl", []string{"tclsh*", "wish*", "libtcl[0-9]*.so*"}, "Tcl has probes if it is configured with --enable-dtrace, as in Fedora; Debian's has none"},
 		{"c", libc, "the C library is not linked dynamically"},
 	}
+}
+
+// switches returns how probes are enabled that fire only in programs that were started with them.
+func (l *Language) switches() (word string, probes []string, remedy string) {
+	switch l.Name {
+	case "java":
+		return "DTrace", []string{":method__", ":object__"},
+			"Java fires probes of methods and objects only if it is started with -XX:+ExtendedDTraceProbes (from JDK 19 on -XX:+DTraceMethodProbes, -XX:+DTraceAllocProbes)"
+	case "php":
+		return "USE_ZEND_DTRACE", []string{":function__", ":compile__"}, "PHP fires probes only if it is started with the environment variable USE_ZEND_DTRACE=1"
+	}
+	return "", nil, ""
+}
+
+// noteSwitch adds a notice if the run needs probes that do not fire in the process.
+func (l *Language) noteSwitch(p *tool.Plan, pid uint32, probes []string) {
+	word, gated, remedy := l.switches()
+	isGated := func(probe string) bool {
+		return slices.ContainsFunc(gated, func(part string) bool { return strings.Contains(probe, part) })
+	}
+	if !slices.ContainsFunc(probes, isGated) {
+		return
+	}
+	for _, file := range []string{"cmdline", "environ"} {
+		data, err := limit.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file), limit.Arguments)
+		if bytes.Contains(data, []byte(word)) || err != nil {
+			return
+		}
+	}
+	p.Note(fmt.Sprintf("process %d: %s", pid, remedy))
 }
 
 // Name returns the name of a value of enum language.
@@ -134,6 +165,9 @@ func (o *Options) detect(p *tool.Plan, spec *ebpf.CollectionSpec, hooks Hooks, p
 		var without []string
 		for _, f := range found {
 			runs[f.Name] = true
+			if f.hasProbes {
+				f.noteSwitch(p, pid, probes[f.Name])
+			}
 			if !f.hasProbes {
 				without = append(without, fmt.Sprintf("%s has none of the probes %s: %s", f.path, strings.Join(probes[f.Name], ", "), f.remedy))
 			}

@@ -164,6 +164,17 @@ func TestNoProbes(t *testing.T) {
 	tooltest.Fails(t, Tool, self(), 1, "libperl.so.5.36 has none of the probes perl:sub__entry: Perl has probes if")
 }
 
+// TestNotEnabled traces processes in which the probes do not fire.
+func TestNotEnabled(t *testing.T) {
+	for language, want := range map[string]string{"java": "only if it is started with -XX:+ExtendedDTraceProbes", "php": "USE_ZEND_DTRACE=1", "ruby": ""} {
+		languagetest.Open(t, language, methods()[language].probes...)
+		res := tooltest.JSON(t, Tool, self("-l", language), func() {})
+		if has := strings.Contains(res.Stderr, "only if it is started with"); !strings.Contains(res.Stderr, want) || has != (want != "") {
+			t.Errorf("%s: %s", language, res.Stderr)
+		}
+	}
+}
+
 // TestInterpreters compares with the calls that programs make, which they print. Methods named outer
 // call those named inner.
 func TestInterpreters(t *testing.T) {
