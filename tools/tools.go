@@ -50,6 +50,7 @@ import (
 	"github.com/corescope/corescope/tools/hardirqs"
 	"github.com/corescope/corescope/tools/javagc"
 	"github.com/corescope/corescope/tools/klockstat"
+	"github.com/corescope/corescope/tools/ksnoop"
 	"github.com/corescope/corescope/tools/kvmexit"
 	"github.com/corescope/corescope/tools/llcstat"
 	"github.com/corescope/corescope/tools/loads"
@@ -176,6 +177,7 @@ func All() []*tool.Tool {
 		javagc.Tool,
 		klockstat.Tool,
 		kvmexit.Tool,
+		ksnoop.Tool,
 		llcstat.Tool,
 		loads.Tool,
 		maps.Tool,

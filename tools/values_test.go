@@ -86,7 +86,7 @@ func TestValuesRefused(t *testing.T) {
 
 // TestMissingProbe expects the same message of all tools that need a probe.
 func TestMissingProbe(t *testing.T) {
-	for _, name := range []string{"funccount", "funcinterval", "funclatency", "funcslower", "stackcount", "stacksnoop", "trace", "argdist"} {
+	for _, name := range []string{"funccount", "funcinterval", "funclatency", "funcslower", "stackcount", "stacksnoop", "trace", "argdist", "ksnoop"} {
 		var out, errOut bytes.Buffer
 		code := tool.Run(t.Context(), byName(t, name), nil, &out, &errOut)
 		if want := name + ": usage: missing probe"; code != tool.ExitUsage || !strings.HasPrefix(errOut.String(), want) {

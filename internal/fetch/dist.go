@@ -107,6 +107,9 @@ func cutSignature(text string) (signature, rest string) {
 	return text, ""
 }
 
+// Split splits a list at the commas outside of parentheses and strings.
+func Split(list string) []string { return cutOutside(list, ',') }
+
 // cutOutside splits the text at a character outside of parentheses and strings.
 func cutOutside(text string, at byte) []string {
 	var out []string

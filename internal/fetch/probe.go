@@ -102,6 +102,8 @@ type Finder struct {
 	target.Finder
 	// Types are the types of the kernel, or nil.
 	Types *btf.Spec
+	// ModuleTypes, if set, returns the types of a kernel module.
+	ModuleTypes func(module string) (*btf.Spec, error)
 	// TextSize is the number of bytes fetched of a string.
 	TextSize int
 	// DataMax is the value of FETCH_DATA_MAX in the programs, in bytes.

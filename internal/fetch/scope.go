@@ -114,11 +114,15 @@ func namedRegisters(p *Probe, place *target.Place) map[string]compile.Var {
 
 // proto returns the type of a kernel function, or nil.
 func (f *Finder) proto(place *target.Place) *btf.FuncProto {
-	if f.Types == nil || place.Kind != target.Kernel {
+	types := f.Types
+	if place.Module != "" && f.ModuleTypes != nil && place.Kind == target.Kernel {
+		types, _ = f.ModuleTypes(place.Module) // without types, arguments have numbers
+	}
+	if types == nil || place.Kind != target.Kernel {
 		return nil
 	}
 	var fn *btf.Func
-	if err := f.Types.TypeByName(place.Name, &fn); err != nil {
+	if err := types.TypeByName(place.Name, &fn); err != nil {
 		return nil
 	}
 	proto, _ := fn.Type.(*btf.FuncProto)

@@ -1,7 +1,9 @@
 package target
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -91,4 +93,54 @@ func Modules() ([]string, error) {
 		}
 	}
 	return all, nil
+}
+
+// Function returns a function of the kernel or of a loaded module. types returns the types of a module,
+// or of the kernel itself for "".
+//
+// Returns btf.ErrNotFound.
+func Function(name string, types func(module string) (*btf.Spec, error)) (*btf.Func, error) {
+	kernel, err := types("")
+	if err != nil {
+		return nil, err
+	}
+	var f *btf.Func
+	err = kernel.TypeByName(name, &f)
+	if !errors.Is(err, btf.ErrNotFound) {
+		return f, wrap(name, err)
+	}
+	modules, _ := Modules() // without modules, the function is not found
+	for _, module := range modules {
+		spec, specErr := types(module)
+		if specErr != nil {
+			continue // it was unloaded
+		}
+		if moduleErr := spec.TypeByName(name, &f); !errors.Is(moduleErr, btf.ErrNotFound) {
+			return f, wrap(name, moduleErr)
+		}
+	}
+	return nil, wrap(name, err)
+}
+
+func wrap(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("read function %s: %w", name, err)
+}
+
+// Declare writes the C declarations of functions.
+//
+// Returns btf.ErrNotFound.
+func Declare(w io.Writer, names []string, types func(module string) (*btf.Spec, error)) error {
+	for _, name := range names {
+		f, err := Function(name, types)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(w, Declaration(f)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -204,21 +204,6 @@ func (e *Env) KernelEnum(name string) (map[uint64]string, error) {
 	return names, nil
 }
 
-// KernelFunction returns a function of the running kernel, except its modules.
-//
-// Returns btf.ErrNotFound.
-func (e *Env) KernelFunction(name string) (*btf.Func, error) {
-	types, err := e.kernel.Types()
-	if err != nil {
-		return nil, err
-	}
-	var f *btf.Func
-	if err := types.TypeByName(name, &f); err != nil {
-		return nil, fmt.Errorf("read function %s: %w", name, err)
-	}
-	return f, nil
-}
-
 // KernelTypes returns the types of the running kernel, or of one of its modules.
 //
 // Returns probe.ErrNoBTF.

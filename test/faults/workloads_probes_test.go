@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/corescope/corescope/internal/tooltest/native"
@@ -11,6 +12,10 @@ import (
 // probesWorkloads returns the workloads of tools for functions and probes.
 func probesWorkloads() map[string]workload {
 	return map[string]workload{
+		"ksnoop": {
+			place: missing, job: "mkdir", n: 500, storm: "mkdir", storms: 20_000,
+			args: func(l *load) []string { return []string{"--pid", strconv.Itoa(l.pid), "do_mkdirat(dfd)"} },
+		},
 		"tplist": {
 			place: manyProbes, job: "nothing", storm: "nothing", args: func(l *load) []string { return []string{"-l", l.place} },
 			listed: func(*load, testing.TB) int { return listedProbes },

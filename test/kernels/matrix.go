@@ -62,6 +62,7 @@ var toolNeeds = map[string]needs{
 	"execsnoop":    {explain: []string{"--fails"}},
 	"funccount":    {args: "hrtimer_nanosleep"},
 	"stackcount":   {args: "hrtimer_nanosleep"},
+	"ksnoop":       {args: "vfs_truncate(length,return<0)"},
 	"stacksnoop":   {args: "hrtimer_nanosleep"},
 	"funclatency":  {args: "hrtimer_nanosleep"},
 	"funcinterval": {args: "hrtimer_nanosleep"},

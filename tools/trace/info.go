@@ -32,17 +32,10 @@ func (o *options) info(w io.Writer, env *tool.Env) error {
 	if len(o.Probes) == 0 {
 		return fmt.Errorf("%w: missing function", flags.ErrUsage)
 	}
-	for _, name := range o.Probes {
-		f, err := env.KernelFunction(name)
-		if errors.Is(err, btf.ErrNotFound) {
-			return flags.Usage(err)
-		}
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintln(w, target.Declaration(f)); err != nil {
-			return err
-		}
+	if err := target.Declare(w, o.Probes, env.KernelTypes); errors.Is(err, btf.ErrNotFound) {
+		return flags.Usage(err)
+	} else if err != nil {
+		return err
 	}
 	return nil
 }

@@ -194,7 +194,7 @@ The tool itself compiles the expressions to BPF; neither a compiler nor kernel h
 		"C and BPF functions in expressions are refused, except STRCMP, and so are types that are not in the kernel's BTF.",
 		"$pid is the thread, as in BCC; pid, $tgid and $PID are the process.",
 		"A function sys_NAME that the kernel lacks is the system call's function, such as __x64_sys_NAME, and arg1 and so on are the arguments of the call. Calls of 32-bit tasks have other functions.",
-		`The commands "trace" and "info" of ksnoop are accepted before functions; -s of ksnoop (only calls nested in a given order) does not exist: -K shows the callers.`,
+		`The commands "trace" and "info" of ksnoop are accepted before functions; ksnoop(8) has its -s (only calls nested in a given order).`,
 	},
 	Overhead: "The BPF program takes 0.9 us for a hit with three values, one of them a string, including sending the event (300,000 hits, none lost). For user functions the trap into the kernel costs more than that; see funccount(8).",
 	Examples: []string{
@@ -336,6 +336,7 @@ func (o *options) find(set *fetch.Set, probes []*fetch.Probe, p *tool.Plan, env 
 	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, DataMax: dataMax, Binary: o.Binary}
 	// Types are optional: arguments by number and tracepoint fields also work without BTF.
 	f.Types, _ = k.Types()
+	f.ModuleTypes = k.ModuleTypes
 	for _, p := range probes {
 		if err := f.Add(set, p); err != nil {
 			return err
