@@ -61,10 +61,10 @@ func TestProtocol(t *testing.T) {
 			fds = append(fds, fd)
 		}
 	})
-	if len(res.Rows) != 2 {
-		t.Fatalf("rows %v, want two", res.Rows)
+	if len(res.Events) != 2 {
+		t.Fatalf("rows %v, want two", res.Events)
 	}
-	for i, r := range res.Rows {
+	for i, r := range res.Events {
 		if r.Num("fd") != float64(fds[i]) || r.Num("family") != float64([]int{4, 6}[i]) || r.Num("pid") != float64(os.Getpid()) {
 			t.Errorf("row %v, want descriptor %d", r, fds[i])
 		}
@@ -87,8 +87,8 @@ func TestTargets(t *testing.T) {
 				t.Errorf("-t %s: protocol %d, want %d", names, got, want)
 			}
 		})
-		if (len(res.Rows) == 1) != (want == unix.IPPROTO_MPTCP) {
-			t.Errorf("-t %s: rows %v", names, res.Rows)
+		if (len(res.Events) == 1) != (want == unix.IPPROTO_MPTCP) {
+			t.Errorf("-t %s: rows %v", names, res.Events)
 		}
 	}
 }
@@ -123,8 +123,8 @@ func TestRefused(t *testing.T) {
 		<-done
 	})
 	counters, _ := res.Summary["counters"].(map[string]any)
-	if len(res.Rows) != 1 || res.Rows[0]["error"] != "ENOPROTOOPT" || counters["left_tcp"] != 3.0 {
-		t.Errorf("rows %v, summary %v", res.Rows, res.Summary)
+	if len(res.Events) != 1 || res.Events[0]["error"] != "ENOPROTOOPT" || counters["left_tcp"] != 3.0 {
+		t.Errorf("rows %v, summary %v", res.Events, res.Summary)
 	}
 }
 
