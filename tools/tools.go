@@ -71,6 +71,7 @@ import (
 	"github.com/corescope/corescope/tools/ppchcalls"
 	"github.com/corescope/corescope/tools/profile"
 	"github.com/corescope/corescope/tools/readahead"
+	"github.com/corescope/corescope/tools/resettrace"
 	"github.com/corescope/corescope/tools/runqlat"
 	"github.com/corescope/corescope/tools/runqlen"
 	"github.com/corescope/corescope/tools/runqslower"
@@ -197,6 +198,7 @@ func All() []*tool.Tool {
 		ppchcalls.Tool,
 		profile.Tool,
 		readahead.Tool,
+		resettrace.Tool,
 		runqlat.Tool,
 		runqlen.Tool,
 		runqslower.Tool,

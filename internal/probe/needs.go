@@ -21,6 +21,9 @@ func (v Variant) Needs() string {
 // "tp_btf/sys_exit", as a part of a sentence, or "" if nothing is known about it.
 func Needs(section string) string {
 	kind, target, _ := strings.Cut(section, "/")
+	if target == "ucma_event_handler" {
+		return "the module rdma_ucm to be loaded (CONFIG_INFINIBAND_USER_ACCESS), and kprobes or BPF trampolines"
+	}
 	switch strings.TrimSuffix(kind, ".s") {
 	case "fentry", "fexit", "fmod_ret":
 		// arm64 has BPF trampolines since Linux 6.0, but the direct calls that attach them to

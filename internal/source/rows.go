@@ -252,8 +252,8 @@ func (r *rows) read(ctx context.Context, s *tool.Session, each func(show func() 
 		*r.row.(stamped).Stamp() = value.Time(now)
 		return r.write(s)
 	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return err
+	if errors.Is(err, errEnough) {
+		err = nil
 	}
-	return s.Out.Flush()
+	return errors.Join(err, s.Out.Flush()) // also after an error: the rows until then are valid
 }

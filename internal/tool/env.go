@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -63,6 +64,10 @@ func newEnv() *Env {
 	})
 	return e
 }
+
+// HasTaskFilter reports whether the command line has a task filter, so that a run does not concern all
+// tasks of the machine.
+func (e *Env) HasTaskFilter() bool { return e.tasks != nil && !reflect.ValueOf(*e.tasks).IsZero() }
 
 // Processes returns the processes of --pid, or those that are currently in the cgroup or container
 // of the command line; none if all are selected.

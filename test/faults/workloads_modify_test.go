@@ -2,21 +2,37 @@ package faults
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/target"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
 // modifyWorkloads returns the workloads of tools that change the system, and of throttletop.
 func modifyWorkloads() map[string]workload {
 	return map[string]workload{
+		"inject": {
+			place: missing, job: "create pipe", n: 200, storm: "create pipe", storms: 20_000, machine: true,
+			args: func(l *load) []string {
+				return []string{"--dry-run", "--pid", strconv.Itoa(l.pid), "kmalloc", "sys_pipe2()"}
+			},
+		},
 		"mptcpify": {
 			place: missing, job: "create TCP socket", n: 500, storm: "create TCP socket", storms: 100_000,
 			args: func(l *load) []string { return []string{"--pid", strconv.Itoa(l.pid)} },
+		},
+		"rdmaucma": {
+			place: missing, job: "nothing", storm: "nothing", machine: true, args: func(*load) []string { return nil },
+		},
+		"resettrace": {
+			place: tracingInstance, job: "nothing", storm: "nothing", listed: func(*load, testing.TB) int { return 1 },
+			args: func(l *load) []string { return []string{"--dry-run", "-F", "--instance", l.place, "tracing_on"} },
 		},
 		"throttletop": {
 			place: limitedCgroup, job: "nothing", storm: "nothing", machine: true,
@@ -27,7 +43,19 @@ func modifyWorkloads() map[string]workload {
 
 // modifyJobs returns the jobs of these workloads.
 func modifyJobs() map[string]func(n int, place string) (int, error) {
-	return map[string]func(int, string) (int, error){"create TCP socket": createsTCP}
+	return map[string]func(int, string) (int, error){"create TCP socket": createsTCP, "create pipe": createsPipes}
+}
+
+func createsPipes(n int, _ string) (int, error) {
+	for i := range n {
+		var fds [2]int
+		if err := unix.Pipe2(fds[:], 0); err != nil {
+			return i, err
+		}
+		unix.Close(fds[0])
+		unix.Close(fds[1])
+	}
+	return n, nil
 }
 
 func createsTCP(n int, _ string) (int, error) {
@@ -39,6 +67,26 @@ func createsTCP(n int, _ string) (int, error) {
 		unix.Close(fd)
 	}
 	return n, nil
+}
+
+// tracingInstance creates an instance of tracefs in which tracing is off, and returns its name.
+func tracingInstance(t testing.TB) string {
+	t.Helper()
+	tooltest.Tracefs(t)
+	root, err := (&target.Finder{}).TracingDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("faults-%d", time.Now().UnixNano())
+	dir := filepath.Join(root, "instances", name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(dir) })
+	if err := os.WriteFile(filepath.Join(dir, "tracing_on"), []byte("0"), 0); err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // limitedCgroup creates a cgroup with a CPU limit.

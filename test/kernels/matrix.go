@@ -67,6 +67,8 @@ var toolNeeds = map[string]needs{
 	"funclatency":  {args: "hrtimer_nanosleep"},
 	"funcinterval": {args: "hrtimer_nanosleep"},
 	"funcslower":   {args: "hrtimer_nanosleep"},
+	"inject":       {args: "--dry-run bio hrtimer_nanosleep()"},
+	"rdmaucma":     {modules: []string{"rdma_ucm"}},
 	"argdist":      {args: "-C do_sys_openat2 -C r:do_sys_openat2 -C t:sched:sched_process_exec"},
 	"trace":        {args: "do_sys_openat2 r:do_sys_openat2 t:sched:sched_process_exec"},
 	"faults":       {modules: []string{"loop"}},
