@@ -48,6 +48,7 @@ import (
 	"github.com/corescope/corescope/tools/futexctn"
 	"github.com/corescope/corescope/tools/gethostlatency"
 	"github.com/corescope/corescope/tools/hardirqs"
+	"github.com/corescope/corescope/tools/inject"
 	"github.com/corescope/corescope/tools/javagc"
 	"github.com/corescope/corescope/tools/klockstat"
 	"github.com/corescope/corescope/tools/ksnoop"
@@ -175,6 +176,7 @@ func All() []*tool.Tool {
 		futexctn.Tool,
 		gethostlatency.Tool,
 		hardirqs.Tool,
+		inject.Tool,
 		javagc.Tool,
 		klockstat.Tool,
 		kvmexit.Tool,

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,17 +19,17 @@ import (
 func modifyWorkloads() map[string]workload {
 	return map[string]workload{
 		"inject": {
-			place: missing, job: "create pipe", n: 200, storm: "create pipe", storms: 20_000, machine: true,
+			place: failingAllocations, job: "create pipe", n: 200, storm: "create pipe", storms: 20_000, machine: true,
 			args: func(l *load) []string {
 				return []string{"--dry-run", "--pid", strconv.Itoa(l.pid), "kmalloc", "sys_pipe2()"}
 			},
 		},
 		"mptcpify": {
-			place: missing, job: "create TCP socket", n: 500, storm: "create TCP socket", storms: 100_000,
+			place: changingProtocols, job: "create TCP socket", n: 500, storm: "create TCP socket", storms: 100_000,
 			args: func(l *load) []string { return []string{"--pid", strconv.Itoa(l.pid)} },
 		},
 		"rdmaucma": {
-			place: missing, job: "nothing", storm: "nothing", machine: true, args: func(*load) []string { return nil },
+			place: rdmaModule, job: "nothing", storm: "nothing", machine: true, args: func(*load) []string { return nil },
 		},
 		"resettrace": {
 			place: tracingInstance, job: "nothing", storm: "nothing", listed: func(*load, testing.TB) int { return 1 },
@@ -67,6 +68,36 @@ func createsTCP(n int, _ string) (int, error) {
 		unix.Close(fd)
 	}
 	return n, nil
+}
+
+// changingProtocols skips the test on a kernel that cannot change the protocol of sockets.
+func changingProtocols(t testing.TB) string {
+	t.Helper()
+	tooltest.Fentry(t)
+	if _, err := os.Stat("/proc/sys/net/mptcp/enabled"); err != nil || !tooltest.HasFunction(t, "update_socket_protocol") {
+		t.Skip("the kernel has no MPTCP, or no hook for it (6.6)")
+	}
+	return missing(t)
+}
+
+// failingAllocations skips the test on a kernel without a function that fails allocations.
+func failingAllocations(t testing.TB) string {
+	t.Helper()
+	tooltest.KernelFunctions(t)
+	if text, err := os.ReadFile("/proc/kallsyms"); err != nil || !strings.Contains(string(text), " should_failslab\n") {
+		t.Skipf("the kernel has no function should_failslab: %v", err)
+	}
+	return missing(t)
+}
+
+// rdmaModule skips the test if the module rdma_ucm is not loaded.
+func rdmaModule(t testing.TB) string {
+	t.Helper()
+	tooltest.KernelFunctions(t)
+	if _, err := os.Stat("/sys/module/rdma_ucm"); err != nil {
+		t.Skipf("the module is not loaded: %v", err)
+	}
+	return missing(t)
 }
 
 // tracingInstance creates an instance of tracefs in which tracing is off, and returns its name.
