@@ -71,6 +71,7 @@ import (
 	"github.com/corescope/corescope/tools/pidpersec"
 	"github.com/corescope/corescope/tools/ppchcalls"
 	"github.com/corescope/corescope/tools/profile"
+	"github.com/corescope/corescope/tools/rdmaucma"
 	"github.com/corescope/corescope/tools/readahead"
 	"github.com/corescope/corescope/tools/resettrace"
 	"github.com/corescope/corescope/tools/runqlat"
@@ -179,8 +180,8 @@ func All() []*tool.Tool {
 		inject.Tool,
 		javagc.Tool,
 		klockstat.Tool,
-		kvmexit.Tool,
 		ksnoop.Tool,
+		kvmexit.Tool,
 		llcstat.Tool,
 		loads.Tool,
 		maps.Tool,
@@ -199,6 +200,7 @@ func All() []*tool.Tool {
 		pidpersec.Tool,
 		ppchcalls.Tool,
 		profile.Tool,
+		rdmaucma.Tool,
 		readahead.Tool,
 		resettrace.Tool,
 		runqlat.Tool,
