@@ -38,7 +38,7 @@ func (f *Finder) scope(p *Probe, place *target.Place) (*compile.Scope, error) {
 	case place.Return:
 		f.addReturn(s, p, place)
 	case place.IsSyscall:
-		addSyscall(s)
+		addSyscall(s, place)
 	default:
 		f.addArguments(s, place)
 	}
@@ -68,11 +68,14 @@ func addUSDT(s *compile.Scope, p *Probe, place *target.Place) error {
 
 // addSyscall adds the arguments of a system call: the registers of the caller, to which the first
 // argument points. On arm64 the first of them is overwritten in some kernels, so orig_x0 is used.
-func addSyscall(s *compile.Scope) {
+func addSyscall(s *compile.Scope, place *target.Place) {
 	first, _ := registers()
 	offsets := []int{112, 104, 96, 56, 72, 64}
-	if runtime.GOARCH == "arm64" {
+	switch {
+	case runtime.GOARCH == "arm64":
 		offsets = []int{272, 8, 16, 24, 32, 40}
+	case place.IsIA32:
+		offsets = []int{40, 88, 96, 104, 112, 32}
 	}
 	for i, offset := range offsets {
 		s.Vars[fmt.Sprintf("arg%d", i+1)] = compile.Bytes(unknown(), first[0], offset)

@@ -32,6 +32,8 @@ type Place struct {
 	Operands []string
 	// IsSyscall means that the place is a system call, whose only argument are its registers.
 	IsSyscall bool
+	// IsIA32 means that these are the registers of a call of a 32-bit x86 task.
+	IsIA32 bool
 	// IsCall means that the place is the entry and the return of a function.
 	IsCall bool
 }

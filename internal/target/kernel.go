@@ -45,19 +45,33 @@ func (f *Finder) kernel(s *Spec, match func(string) bool) ([]Place, error) {
 	return out, nil
 }
 
-// syscall finds the function of a system call, which has a prefix since Linux 4.17 (d5a00528b58c).
+// syscall finds the functions of a system call, which have prefixes since Linux 4.17 (d5a00528b58c):
+// calls of 32-bit and x32 tasks have functions of their own where the kernel supports them.
 func (f *Finder) syscall(s *Spec, call string) ([]Place, error) {
-	prefix := map[string]string{"amd64": "__x64_sys_", "arm64": "__arm64_sys_"}[runtime.GOARCH]
-	if prefix == "" || s.Offset != 0 {
+	if s.Offset != 0 {
 		return nil, nil
 	}
-	wrapper := *s
-	wrapper.Name = prefix + call
-	places, err := f.kernel(&wrapper, func(name string) bool { return name == wrapper.Name })
+	names := map[string]bool{}
+	for _, prefix := range syscallPrefixes() {
+		names[prefix+call] = true
+	}
+	wrappers := *s
+	wrappers.Name = "(" + call + ")" // not a system call by name
+	places, err := f.kernel(&wrappers, func(name string) bool { return names[name] })
 	for i := range places {
-		places[i].IsSyscall = true
+		places[i].IsSyscall, places[i].IsIA32 = true, strings.HasPrefix(places[i].Name, prefixIA32)
 	}
 	return places, err
+}
+
+// prefixIA32 is the prefix of functions whose arguments are in the registers of 32-bit x86.
+const prefixIA32 = "__ia32_"
+
+func syscallPrefixes() []string {
+	return map[string][]string{
+		"amd64": {"__x64_sys_", prefixIA32 + "sys_", prefixIA32 + "compat_sys_", "__x64_compat_sys_"},
+		"arm64": {"__arm64_sys_", "__arm64_compat_sys_"},
+	}[runtime.GOARCH]
 }
 
 func moved(places []Place, offset uint64) []Place {

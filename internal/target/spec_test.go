@@ -2,6 +2,10 @@ package target
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -85,4 +89,24 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q is %+v, %v", text, s, err)
 		}
 	})
+}
+
+// TestSystemCall checks that sys_NAME selects the functions of all tasks, and only these.
+func TestSystemCall(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the functions have other names")
+	}
+	dir := t.TempDir()
+	symbols := "1000 T __x64_sys_lseek\n2000 T __ia32_sys_lseek\n3000 T __ia32_compat_sys_lseek\n4000 T __x64_compat_sys_readv\n5000 T __x64_sys_lseek64\n"
+	if err := os.WriteFile(filepath.Join(dir, "kallsyms"), []byte(symbols), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, places, err := (&Finder{Proc: dir}).FindText("p::sys_lseek", false)
+	got := ""
+	for _, p := range places {
+		got += fmt.Sprint(p.Name, " ", p.IsSyscall, " ", p.IsIA32, "; ")
+	}
+	if want := "__ia32_compat_sys_lseek true true; __ia32_sys_lseek true true; __x64_sys_lseek true false; "; got != want || err != nil {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
 }

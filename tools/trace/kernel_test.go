@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -64,6 +65,34 @@ func TestSystemCallFunction(t *testing.T) {
 	})
 	if len(res.Events) != calls || res.Events[0].Object("args").Num("(int)fd") != -1 || res.Events[0].Object("args").Num("offset") != 123456789 {
 		t.Errorf("rows %v, want %d with fd -1", res.Events, calls)
+	}
+}
+
+// TestCompatSystemCall checks that sys_NAME includes the calls of 32-bit tasks, whose arguments are in
+// other registers.
+func TestCompatSystemCall(t *testing.T) {
+	tooltest.KernelFunctions(t)
+	const calls = 5
+	path := tooltest.I386(t, nil, func(uint32) []byte {
+		var code []byte
+		for range calls {
+			code = append(code, tooltest.Call386(19, 0xffffffff, 123456789, 2)...) // lseek
+		}
+		return append(code, tooltest.Exit386()...)
+	})
+	res := tooltest.JSON(t, Tool, []string{"--comm", filepath.Base(path), `::sys_lseek(int fd, unsigned offset, int whence) "%d %u %d", fd, offset, whence`}, func() {
+		if err := exec.Command(path).Run(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, r := range res.Events {
+		args := r.Object("args")
+		if args.Num("fd") != -1 || args.Num("offset") != 123456789 || args.Num("whence") != 2 || !strings.HasPrefix(r.Str("func"), "__ia32_") {
+			t.Errorf("row %v", r)
+		}
+	}
+	if len(res.Events) != calls {
+		t.Errorf("%d rows, want %d", len(res.Events), calls)
 	}
 }
 

@@ -193,7 +193,7 @@ The tool itself compiles the expressions to BPF; neither a compiler nor kernel h
 		"Probes, signatures, conditions in parentheses and formats of BCC are accepted. A single word in parentheses is a condition if a format with fewer verbs follows, or if it follows a signature: (retval) \"%x\", retval. Otherwise it is a value.",
 		"C and BPF functions in expressions are refused, except STRCMP, and so are types that are not in the kernel's BTF.",
 		"$pid is the thread, as in BCC; pid, $tgid and $PID are the process.",
-		"A function sys_NAME that the kernel lacks is the system call's function, such as __x64_sys_NAME, and arg1 and so on are the arguments of the call. Calls of 32-bit tasks have other functions.",
+		"A function sys_NAME that the kernel lacks selects the functions of the system call, such as __x64_sys_NAME and, for 32-bit tasks, __ia32_compat_sys_NAME, where the kernel has them; arg1 and so on are the arguments of the call.",
 		`The commands "trace" and "info" of ksnoop are accepted before functions; ksnoop(8) has its -s (only calls nested in a given order).`,
 	},
 	Overhead: "The BPF program takes 0.9 us for a hit with three values, one of them a string, including sending the event (300,000 hits, none lost). For user functions the trap into the kernel costs more than that; see funccount(8).",
