@@ -139,8 +139,11 @@ static __always_inline int methods_forget(void)
 	if (!depth)
 		return 0;
 	n = *depth;
-	for (; key.depth < METHODS_ENDED_MAX && key.depth < n; key.depth++)
+	/* Not key.depth: the verifier of 5.10 takes a loop variable in memory for an infinite loop. */
+	for (__u32 i = 0; i < METHODS_ENDED_MAX && i < n; i++) {
+		key.depth = i;
 		bpf_map_delete_elem(&methods, &key);
+	}
 	bpf_map_delete_elem(&method_depths, &key.tid);
 	return 0;
 }

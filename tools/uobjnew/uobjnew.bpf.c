@@ -66,8 +66,11 @@ static __always_inline int count(const struct table_key *key, __u64 bytes, __u64
 	if (!value)
 		return 0;
 	table_add(value, count, 1);
-	table_add(value, bytes, bytes);
-	table_add(value, elements, elements);
+	/* Clang turns an atomic addition of the constant 0 into an operation that 5.10 does not have. */
+	if (bytes)
+		table_add(value, bytes, bytes);
+	if (elements)
+		table_add(value, elements, elements);
 	return 0;
 }
 

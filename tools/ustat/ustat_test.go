@@ -46,7 +46,7 @@ func TestLanguages(t *testing.T) {
 					}
 				}
 			})
-			if len(res.Rows) != 1 || res.Rows[0].Str("language") != language || !strings.HasPrefix(res.Rows[0].Str("command"), os.Args[0][:20]) {
+			if len(res.Rows) != 1 || res.Rows[0].Str("language") != language || !strings.HasPrefix(res.Rows[0].Str("command"), os.Args[0][:min(len(os.Args[0]), 20)]) {
 				t.Fatalf("rows %v, want one of %s", res.Rows, language)
 			}
 			r := res.Rows[0]
