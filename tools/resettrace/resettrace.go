@@ -80,6 +80,10 @@ There are no BPF programs. Only root can write to tracefs. To see the files of a
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	l := &source.List[row]{Columns: []string{"action", "file", "value", "reason"}}
 	l.RowNoun = "leftover of a tracer"
+	l.Resolve = func(*tool.Plan, *tool.Kernel) error { // doctor(1) reports the error
+		_, err := o.dir()
+		return err
+	}
 	l.Each = func(show func() error) error {
 		rows, err := o.reset("/proc")
 		for i := range rows {
