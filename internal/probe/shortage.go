@@ -24,8 +24,8 @@ func shortage(err error) error {
 }
 
 // spareDescriptors is the number of descriptors that a run opens in addition to those of its
-// object.
-const spareDescriptors = 16
+// object: of the Go runtime, the poller, the reader, and files that it opens meanwhile.
+const spareDescriptors = 20
 
 // optionalDescriptors is the minimum number of descriptors that a run with user stacks can use for
 // unwind tables and for files of other processes. It works with any number, but better with more.

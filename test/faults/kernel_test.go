@@ -106,9 +106,12 @@ func TestTracefs(t *testing.T) {
 			}
 			eachTool(t, ownStart(t), func(s *subject) {
 				r := s.command().alone(script)
-				if tooltest.NeedsTracefs(s, s.tool) {
+				switch {
+				case s.tracefs > 0:
+					r.start(s).checkFailure(s, s.tracefs, "/sys/kernel/tracing")
+				case tooltest.NeedsTracefs(s, s.tool):
 					r.start(s).checkFailure(s, 4, "/sys/kernel/tracing")
-				} else {
+				default:
 					s.works(r)
 				}
 			})

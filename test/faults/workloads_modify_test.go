@@ -32,7 +32,7 @@ func modifyWorkloads() map[string]workload {
 			place: rdmaModule, job: "nothing", storm: "nothing", machine: true, args: func(*load) []string { return nil },
 		},
 		"resettrace": {
-			place: tracingInstance, job: "nothing", storm: "nothing", listed: func(*load, testing.TB) int { return 1 },
+			place: tracingInstance, job: "nothing", storm: "nothing", listed: func(*load, testing.TB) int { return 1 }, tracefs: 4,
 			args: func(l *load) []string { return []string{"--dry-run", "-F", "--instance", l.place, "tracing_on"} },
 		},
 		"throttletop": {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/corescope/corescope/internal/tooltest"
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
@@ -13,7 +14,7 @@ import (
 func probesWorkloads() map[string]workload {
 	return map[string]workload{
 		"ksnoop": {
-			place: missing, job: "mkdir", n: 500, storm: "mkdir", storms: 20_000,
+			place: tracedFunctions, job: "mkdir", n: 500, storm: "mkdir", storms: 20_000,
 			args: func(l *load) []string { return []string{"--pid", strconv.Itoa(l.pid), "do_mkdirat(dfd)"} },
 		},
 		"tplist": {
@@ -21,6 +22,13 @@ func probesWorkloads() map[string]workload {
 			listed: func(*load, testing.TB) int { return listedProbes },
 		},
 	}
+}
+
+// tracedFunctions skips the test on a kernel whose functions cannot be traced.
+func tracedFunctions(t testing.TB) string {
+	t.Helper()
+	tooltest.KernelFunctions(t)
+	return missing(t)
 }
 
 // listedProbes is the number of USDT probes of the library that is listed.

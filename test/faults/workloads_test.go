@@ -49,6 +49,8 @@ type workload struct {
 	// machine is set if the tool observes the whole machine, so that the number of its events is not
 	// that of the load.
 	machine bool
+	// tracefs is the exit code without tracefs, of a tool whose arguments need it.
+	tracefs int
 }
 
 // workloads returns the workload of each tool. A new tool needs an entry, and possibly a new job.
