@@ -22,7 +22,7 @@ func (v Variant) Needs() string {
 func Needs(section string) string {
 	kind, target, _ := strings.Cut(section, "/")
 	if target == "ucma_event_handler" {
-		return "the module rdma_ucm to be loaded (CONFIG_INFINIBAND_USER_ACCESS), and kprobes or BPF trampolines"
+		return "the module rdma_ucm to be loaded (CONFIG_INFINIBAND_USER_ACCESS), its BTF (5.11), and CONFIG_KPROBES"
 	}
 	switch strings.TrimSuffix(kind, ".s") {
 	case "fentry", "fexit", "fmod_ret":

@@ -20,7 +20,6 @@ const (
 	bpfMapLost              = "lost"
 	bpfMapTargCgroupMap     = "targ_cgroup_map"
 	bpfMapTargMntnsMap      = "targ_mntns_map"
-	bpfProgEventFentry      = "event__fentry"
 	bpfProgEventKprobe      = "event__kprobe"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
@@ -84,7 +83,6 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	EventFentry *ebpf.ProgramSpec `ebpf:"event__fentry"`
 	EventKprobe *ebpf.ProgramSpec `ebpf:"event__kprobe"`
 }
 
@@ -185,13 +183,11 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	EventFentry *ebpf.Program `ebpf:"event__fentry"`
 	EventKprobe *ebpf.Program `ebpf:"event__kprobe"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
-		p.EventFentry,
 		p.EventKprobe,
 	)
 }

@@ -22,13 +22,13 @@ struct rdma_route {
 	struct rdma_addr addr;
 } __attribute__((preserve_access_index));
 
-enum rdma_port_space {
+enum rdma_ucm_port_space {
 	RDMA_PS_TCP = 0x0106,
 };
 
 struct rdma_cm_id {
 	struct rdma_route route;
-	enum rdma_port_space ps;
+	enum rdma_ucm_port_space ps;
 } __attribute__((preserve_access_index));
 
 enum rdma_cm_event_type {
@@ -93,12 +93,10 @@ static __always_inline int handle_event(void *ctx, struct rdma_cm_id *id, struct
 	return 0;
 }
 
-SEC("fentry/ucma_event_handler")
-int BPF_PROG(event__fentry, struct rdma_cm_id *id, struct rdma_cm_event *event)
-{
-	return handle_event(ctx, id, event);
-}
-
+/*
+ * The types are those of modules. A kprobe is relocated with them; a program of fentry only with those
+ * of the kernel and of the module of its function.
+ */
 SEC("kprobe/ucma_event_handler")
 int BPF_KPROBE(event__kprobe, struct rdma_cm_id *id, struct rdma_cm_event *event)
 {

@@ -66,7 +66,7 @@ var events = [...]string{
 	"addr_change", "timewait_exit", "addrinfo_resolved", "addrinfo_error", "user", "internal",
 }
 
-// spaces are the names of enum rdma_port_space.
+// spaces are the names of enum rdma_ucm_port_space.
 var spaces = map[uint32]string{0x0002: "ipoib", 0x013f: "ib", 0x0106: "tcp", 0x0111: "udp"}
 
 // Decode computes the derived columns.
@@ -100,7 +100,7 @@ var Tool = tool.Define(tool.Spec{
 
 An event is traced when the kernel puts it into the queue of the program (ucma_event_handler), also if the program never reads it. That happens in the kernel's own threads, or in the context of the call that causes the event. PID and COMM are those of this task, often a kworker, and not those of the program; so are the task filter and the container columns. Local and remote addresses identify the connection. Connections of the kernel itself, such as those of NFS or NVMe over RDMA, are not shown.
 
-The kernel function is in the module rdma_ucm, which must be loaded (CONFIG_INFINIBAND_USER_ACCESS).`,
+The kernel function is in the module rdma_ucm, which must be loaded (CONFIG_INFINIBAND_USER_ACCESS). It needs Linux 5.11, which describes the types of modules, and CONFIG_KPROBES.`,
 	Peers: []string{
 		"The columns of BCC are TIME, EVENT, FAMILY, local and remote address; here ports have their own columns.",
 		"The status and its errno exist here only.",

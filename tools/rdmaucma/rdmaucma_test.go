@@ -26,6 +26,10 @@ func device(t *testing.T) int {
 	t.Helper()
 	tooltest.KernelFunctions(t)
 	number, err := os.ReadFile("/sys/class/misc/rdma_cm/dev")
+	if err == nil && !tooltest.HasType(t, "rdma_ucm", "rdma_cm_id") {
+		tooltest.Fails(t, Tool, nil, 4, "5.11")
+		t.Skip("the kernel does not describe the types of the module (5.11)")
+	}
 	if err != nil {
 		tooltest.Fails(t, Tool, nil, 4, "rdma_ucm")
 		t.Skipf("the module rdma_ucm is not loaded: %v", err)
@@ -48,8 +52,8 @@ func device(t *testing.T) int {
 	return fd
 }
 
-// call writes a command with its structure.
-func call(t *testing.T, fd int, command uint32, out uint16, body any) {
+// call writes a command with its structure, and reports whether that worked.
+func call(t *testing.T, fd int, command uint32, out uint16, body any) (ok bool) {
 	t.Helper()
 	var b, text bytes.Buffer
 	_ = binary.Write(&text, binary.NativeEndian, body)
@@ -58,9 +62,14 @@ func call(t *testing.T, fd int, command uint32, out uint16, body any) {
 		In, Out uint16
 	}{command, uint16(text.Len()), out})
 	b.Write(text.Bytes())
-	if _, err := unix.Write(fd, b.Bytes()); err != nil {
-		t.Fatalf("command %d: %v", command, err)
+	_, err := unix.Write(fd, b.Bytes())
+	if err == unix.ENODEV {
+		return false
 	}
+	if err != nil {
+		t.Errorf("command %d: %v", command, err)
+	}
+	return err == nil
 }
 
 // loopback returns a struct sockaddr_in6 with the address 127.0.0.1 and this port.
@@ -80,6 +89,7 @@ func TestResolve(t *testing.T) {
 		ID, Event, Status uint32
 		Rest              [128]uint32
 	}
+	hasDevice := false
 	res := tooltest.JSON(t, Tool, nil, func() {
 		var id uint32
 		call(t, fd, createID, 4, struct {
@@ -88,15 +98,22 @@ func TestResolve(t *testing.T) {
 			Type          uint8
 			_             [5]uint8
 		}{1, uint64(uintptr(unsafe.Pointer(&id))), 0x0106, 2, [5]uint8{}})
-		call(t, fd, resolveIP, 0, struct {
+		hasDevice = call(t, fd, resolveIP, 0, struct {
 			From, To    [28]byte
 			ID, Timeout uint32
 		}{[28]byte{}, loopback(4711), id, 1000})
+		if !hasDevice {
+			return
+		}
 		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 30_000); n != 1 {
-			t.Fatalf("no event: %v", err)
+			t.Errorf("no event: %v", err)
+			return
 		}
 		call(t, fd, getEvent, 400, struct{ Response uint64 }{uint64(uintptr(unsafe.Pointer(&event)))})
 	})
+	if !hasDevice && len(res.Events) == 0 {
+		t.Skip("the machine has no RDMA device, so that the connection manager refuses addresses (ENODEV)")
+	}
 	if len(res.Events) != 1 {
 		t.Fatalf("rows %v, want one", res.Events)
 	}
