@@ -181,8 +181,9 @@ func TestSpinner(t *testing.T) {
 	if right < (all-preempted)*share() || preempted > all/2 {
 		t.Errorf("%.0f of %.0f samples have the stack %v, %.0f more are in preemption: %v", right, all, chain, preempted, spun(res))
 	}
-	if lost := tooltest.Lost(res.Summary); lost != 0 {
-		t.Errorf("lost %d", lost)
+	// Samples that the kernel did not take, as on a busy virtual machine, are no losses of the tool.
+	if lost := res.Summary.Num("lost") - res.Summary.Object("reasons").Num("unobserved"); lost != 0 {
+		t.Errorf("lost %v: %v", lost, res.Summary)
 	}
 }
 
