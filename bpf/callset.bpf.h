@@ -26,12 +26,13 @@ struct callset_call {
 static __always_inline bool callset_find(struct callset_call *call, struct pt_regs *regs, __s32 nr,
 					 bool btf)
 {
-	__u32 kinds;
+	__u32 kinds, index = nr & ~__X32_SYSCALL_BIT;
 
-	call->nr = nr & ~__X32_SYSCALL_BIT;
-	if (nr < 0 || call->nr >= CALLSET_MAX)
+	if (nr < 0 || index >= CALLSET_MAX)
 		return false;
-	kinds = targ_calls[call->nr & (CALLSET_MAX - 1)];
+	call->nr = index;
+	barrier_var(index); /* the verifier needs the mask, which the comparison makes redundant */
+	kinds = targ_calls[index & (CALLSET_MAX - 1)];
 	if (!kinds)
 		return false;
 	call->compat = syscall_is_compat_for(regs, btf);

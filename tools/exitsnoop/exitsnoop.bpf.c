@@ -47,7 +47,7 @@ typedef void (*btf_trace_sched_process_exit___dead)(void *, struct task_struct *
 
 /*
  * Several threads that exit at once can all see that no thread is left. The first one reports the
- * end of the process.
+ * end of the process. The last one can come when the others have been removed from the process.
  */
 static __always_inline bool is_first_to_see(struct task_struct *leader, struct signal_struct *signal)
 {
@@ -57,8 +57,9 @@ static __always_inline bool is_first_to_see(struct task_struct *leader, struct s
 	};
 	__u8 one = 1;
 
-	return BPF_CORE_READ(signal, nr_threads) == 1 ||
-	       !map_has_key(bpf_map_update_elem(&ended, &key, &one, BPF_NOEXIST));
+	if (BPF_CORE_READ(signal, nr_threads) == 1)
+		return !bpf_map_lookup_elem(&ended, &key);
+	return !map_has_key(bpf_map_update_elem(&ended, &key, &one, BPF_NOEXIST));
 }
 
 static __always_inline bool process_ends(__u64 *ctx, struct task_struct *leader,
