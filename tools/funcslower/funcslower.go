@@ -88,7 +88,7 @@ Returns of Go functions cannot be traced, because the kernel would modify return
 	Peers: []string{
 		"Columns of text are those of BCC. A threshold of 0 shows all calls.",
 		"PID is the process; TID is a column of JSON, and of text with --columns +tid. BCC shows no thread.",
-		"Nested calls of the same function are told apart; BCC reports a wrong time for the outer one.",
+		"Nested calls of the same function are timed separately; BCC reports a wrong time for the outer one.",
 		"Kernel and user functions, and patterns, can be combined in one run.",
 		"-a shows registers, as in BCC: a number smaller than 64 bits can have any upper bits. trace(8) shows arguments by type.",
 		"-U and -K show stacks below the row, with addresses; with -f in one line each. BCC prints the frames one per line, or with -f one line.",
