@@ -6,6 +6,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
+#include "iovec.bpf.h"
 #include "sockcall.bpf.h"
 
 /*
@@ -16,7 +17,6 @@
 
 #define DNS_PORT 53
 #define DNS_HEADER 12
-#define DNS_MAX 1024 /* longer messages are truncated */
 
 enum { /* include/uapi/linux/net.h */
 	SYS_RECV = 10,
@@ -45,48 +45,9 @@ enum {
 
 /* A received message and the address of its sender, in the memory of the task. */
 struct dns_received {
-	__u64 message;
+	struct user_data message;
 	__u64 sender; /* struct sockaddr, or 0 */
-	__u32 size;
 };
-
-/* The first members of struct msghdr, for 64-bit and 32-bit tasks. */
-struct dns_msghdr {
-	__u64 name;
-	__u64 name_len;
-	__u64 iov;
-};
-
-struct dns_msghdr32 {
-	__u32 name;
-	__u32 name_len;
-	__u32 iov;
-};
-
-/* The message, or its beginning, is in the first buffer of the vector. */
-static __always_inline void read_msghdr(struct dns_received *r, const void *addr)
-{
-	struct dns_msghdr msg = {};
-	__u64 iov[2] = {};
-
-	bpf_probe_read_user(&msg, sizeof(msg), addr);
-	bpf_probe_read_user(&iov, sizeof(iov), (void *)msg.iov);
-	r->sender = msg.name;
-	r->message = iov[0];
-	r->size = r->size < iov[1] ? r->size : iov[1];
-}
-
-static __always_inline void read_msghdr32(struct dns_received *r, const void *addr)
-{
-	struct dns_msghdr32 msg = {};
-	__u32 iov[2] = {};
-
-	bpf_probe_read_user(&msg, sizeof(msg), addr);
-	bpf_probe_read_user(&iov, sizeof(iov), (void *)(__u64)msg.iov);
-	r->sender = msg.name;
-	r->message = iov[0];
-	r->size = r->size < iov[1] ? r->size : iov[1];
-}
 
 enum dns_call {
 	DNS_CALL_NONE,
@@ -140,6 +101,7 @@ static __always_inline bool dns_find(struct dns_received *r, struct pt_regs *reg
 {
 	enum dns_call call = dns_call(regs, nr, compat);
 	struct file *file;
+	__u64 message;
 	struct sock *sk;
 
 	if (call == DNS_CALL_NONE || ret < DNS_HEADER)
@@ -148,25 +110,13 @@ static __always_inline bool dns_find(struct dns_received *r, struct pt_regs *reg
 	sk = file ? file_sock(file) : NULL;
 	if (!sk)
 		return false;
-	r->size = ret;
-	r->message = sock_call_arg(regs, nr, 1, compat);
+	message = sock_call_arg(regs, nr, 1, compat);
+	r->message = (struct user_data){ .base = message, .size = ret };
 	if (call == DNS_CALL_RECVFROM)
 		r->sender = sock_call_arg(regs, nr, 4, compat);
-	else if (call == DNS_CALL_RECVMSG && compat)
-		read_msghdr32(r, (void *)r->message);
 	else if (call == DNS_CALL_RECVMSG)
-		read_msghdr(r, (void *)r->message);
+		r->sender = user_msghdr_read(&r->message, (void *)message, ret, compat);
 	return is_from_dns(sk, r->sender);
-}
-
-/* dns_read copies the message to message[DNS_MAX] and returns its size, 0 if it cannot be read. */
-static __always_inline __u32 dns_read(char *message, const struct dns_received *r)
-{
-	__u32 size = r->size;
-
-	if (size > DNS_MAX)
-		size = DNS_MAX;
-	return bpf_probe_read_user(message, size, (void *)r->message) ? 0 : size;
 }
 
 #endif

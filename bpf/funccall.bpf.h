@@ -66,10 +66,13 @@ static __always_inline bool func_call_end(void *ctx, __u32 target, __u64 frame, 
 	struct call_key key = { .frame = frame, .target = target };
 	struct call *begun;
 
+	/* Calls are only noted from then on, and no results are wanted while the programs are being detached. */
+	if (!observing)
+		return false;
 	key.tid = bpf_get_current_pid_tgid();
 	begun = bpf_map_lookup_elem(&calls, &key);
 	if (!begun) {
-		if (form != RETURN_AT_SHARED && observing)
+		if (form != RETURN_AT_SHARED)
 			counter_add(no_begin);
 		return false;
 	}

@@ -17,8 +17,19 @@
 #define HIST_MAX_ENTRIES (1 << 20)
 #endif
 
-/* The displayed unit in nanoseconds: 1, 1000 or 1000000. */
+/* Instead of a unit: the slots are exponential, see hist_exponential_slot_of(). */
+#define HIST_EXPONENTIAL (~0ULL)
+
+/*
+ * The displayed unit in nanoseconds: 1, 1000 or 1000000. Each program reads it once, so that it has
+ * no additional instructions in runs without exponential slots.
+ */
 const volatile __u64 hist_unit_ns = 1000;
+
+#define HIST_BOUNDS 8
+
+/* The bounds of exponential slots in an octave, in ascending order, times a power of two that sets bit 63. */
+const volatile __u64 hist_bounds[HIST_BOUNDS] = {};
 
 /* Set by user space if this run has a single histogram. */
 const volatile bool hist_plain = false;
@@ -128,14 +139,61 @@ static __always_inline __u64 hist_scale(__u64 value, __u32 div, __u32 shift)
  * 1 ns: 1/1024 us, 1/2^20 ms. So slots nest exactly in the powers of two of the unit, and a slot is
  * never wider than a sixteenth of its values or 1 ns.
  */
-static __always_inline __u64 hist_fixed_point(__u64 value_ns)
+static __always_inline __u64 hist_fixed_point(__u64 unit_ns, __u64 value_ns)
 {
-	if (hist_unit_ns == 1000)
+	if (unit_ns == 1000)
 		return hist_scale(value_ns, 125, 7);
-	if (hist_unit_ns == 1000000)
+	if (unit_ns == 1000000)
 		return hist_scale(value_ns, 15625, 14);
 	return value_ns;
 }
+
+/*
+ * The exponential slot: that of a bucket of Prometheus native histograms of schema 3, for runs whose
+ * output is exported. 0 has slot 0. From 1 on there are 8 slots per power of two. Their bounds are
+ * powers of 2^(1/8), of a second for durations: the lower bound is excluded, the upper one included.
+ * They are the same in each octave of the value, except for a power of two. So the value is shifted
+ * until bit 63 is set, and bounds below it are counted, without branches: the difference is negative if
+ * the bound is less. All but one bound are irrational and rounded down, which makes no difference for
+ * an integer. The largest slot is 513.
+ */
+static __always_inline __u32 hist_exponential_slot_of(__u64 x)
+{
+	__u32 log = 63, below = 0;
+
+	if (!x)
+		return 0;
+	if (!(x >> 32)) {
+		log -= 32;
+		x <<= 32;
+	}
+	if (!(x >> 48)) {
+		log -= 16;
+		x <<= 16;
+	}
+	if (!(x >> 56)) {
+		log -= 8;
+		x <<= 8;
+	}
+	if (!(x >> 60)) {
+		log -= 4;
+		x <<= 4;
+	}
+	if (!(x >> 62)) {
+		log -= 2;
+		x <<= 2;
+	}
+	if (!(x >> 63)) {
+		log -= 1;
+		x <<= 1;
+	}
+	for (int i = 0; i < HIST_BOUNDS; i++)
+		below += (hist_bounds[i] - x) >> 63;
+	return 1 + log * HIST_BOUNDS + below;
+}
+
+/* Zero initializer, in .rodata because of the 512-byte stack limit. */
+static const struct hist_slot hist_empty = {};
 
 /*
  * Another program can interrupt this one and add the same entry: then the update fails, and the
@@ -143,18 +201,16 @@ static __always_inline __u64 hist_fixed_point(__u64 value_ns)
  */
 static __always_inline struct hist_slot *hist_insert(const struct hist_entry *entry)
 {
-	struct hist_slot empty = {};
-
-	bpf_map_update_elem(&hists, entry, &empty, BPF_NOEXIST);
+	bpf_map_update_elem(&hists, entry, &hist_empty, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&hists, entry);
 }
 
-static __always_inline struct hist_slot *hist_find(const struct hist_key *key, __u32 nr)
+static __always_inline struct hist_slot *hist_find(const struct hist_key *key, __u32 nr, __u32 epoch)
 {
 	struct hist_entry entry = {
 		.key = *key,
 		.slot = nr,
-		.epoch = count_epoch,
+		.epoch = epoch,
 		.cpu = bpf_get_smp_processor_id(),
 	};
 	struct hist_slot *slot = bpf_map_lookup_elem(&hists, &entry);
@@ -162,9 +218,8 @@ static __always_inline struct hist_slot *hist_find(const struct hist_key *key, _
 	return slot ?: hist_insert(&entry);
 }
 
-static __always_inline struct hist_slot *hist_find_plain(__u32 nr)
+static __always_inline struct hist_slot *hist_find_plain(__u32 nr, __u32 epoch)
 {
-	__u32 epoch = count_epoch;
 	struct hist_slots *all = bpf_map_lookup_elem(&hists_plain, &epoch);
 
 	if (!all || nr >= HIST_SLOTS)
@@ -189,19 +244,40 @@ static __always_inline void hist_add(struct hist_slot *slot, __u64 value_ns, __u
 	__sync_fetch_and_add(&slot->sum, value_ns * n);
 }
 
+/* Counts the duration in this slot n times. */
+static __always_inline void hist_count(const struct hist_key *key, __u32 nr, __u64 value_ns, __u64 n)
+{
+	struct hist_slot *slot = hist_plain ? hist_find_plain(nr, count_epoch) : hist_find(key, nr, count_epoch);
+
+	if (slot)
+		hist_add(slot, value_ns, n);
+	else
+		lost_add_n(map_full, n);
+}
+
+/* A function of its own, because user space removes it from runs without exponential slots (probe.Cut). */
+static __noinline int hist_count_exponential(const struct hist_key *key, __u64 value_ns, __u64 n)
+{
+	hist_count(key, hist_exponential_slot_of(value_ns), value_ns, n);
+	return 0;
+}
+
 /*
  * hist_record_n counts a duration n times. The key is ignored in a run with a single histogram. The
  * caller has excluded negative durations, which are huge as value_ns.
  */
 static __always_inline void hist_record_n(const struct hist_key *key, __u64 value_ns, __u64 n)
 {
-	__u32 nr = hist_slot_of(hist_fixed_point(value_ns));
-	struct hist_slot *slot = hist_plain ? hist_find_plain(nr) : hist_find(key, nr);
+	__u64 unit_ns = hist_unit_ns;
 
-	if (slot)
-		hist_add(slot, value_ns, n);
-	else
-		lost_add_n(map_full, n);
+	if (unit_ns == HIST_EXPONENTIAL) {
+		/* The key itself need not be in memory then. */
+		struct hist_key copy = *key;
+
+		hist_count_exponential(&copy, value_ns, n);
+		return;
+	}
+	hist_count(key, hist_slot_of(hist_fixed_point(unit_ns, value_ns)), value_ns, n);
 }
 
 static __always_inline void hist_record(const struct hist_key *key, __u64 value_ns)

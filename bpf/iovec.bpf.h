@@ -18,7 +18,9 @@ struct user_data {
 	__u8 pad[6];
 };
 
+#ifndef IOVEC_BYTES
 #define IOVEC_BYTES 1024 /* only the beginning of longer data is read */
+#endif
 #define IOVEC_MAX 8 /* buffers that are read */
 
 /* struct msghdr up to the number of buffers, for 64-bit and 32-bit tasks. */

@@ -48,6 +48,17 @@ static __always_inline __u64 language_number(void *ctx, __u64 n)
 	return val;
 }
 
+/* The number of bits of the type of argument n, 0 if the argument does not exist. */
+static __always_inline __u32 language_bits(void *ctx, __u64 n)
+{
+	__u32 nr = bpf_get_attach_cookie(ctx);
+	struct usdt_spec *spec = bpf_map_lookup_elem(&usdt_specs, &nr);
+
+	if (!spec || n >= USDT_ARGS_MAX || n >= spec->nr_args)
+		return 0;
+	return 64 - spec->args[n].drop;
+}
+
 /*
  * Reads the name whose address is argument n; its buffer is zeroed. Of a longer name, the buffer
  * has the end, because that distinguishes the names of files and classes, and no NUL byte. text is

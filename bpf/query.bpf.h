@@ -21,6 +21,7 @@
 struct counters {
 	__u64 no_end; /* queries whose server process or thread ended, that MariaDB suspended, or that still run */
 	__u64 text_unread; /* queries whose text could not be read from the memory of the server */
+	__u64 text_unknown; /* of MySQL, executes of statements whose PREPARE was not observed, or is no longer kept */
 };
 
 #include "counters.bpf.h"
@@ -80,7 +81,8 @@ struct query {
 	__u32 depth; /* portals that PostgreSQL executes, one within the other */
 	__u8 counted; /* in no_end */
 	__u8 suspends; /* the function can return before the query ends */
-	__u8 pad[2];
+	__u8 known; /* the object of the prepared statement has been seen */
+	__u8 pad[1];
 };
 
 struct {
@@ -372,6 +374,96 @@ int mysql__uprobe__return(struct pt_regs *ctx)
 		query_finish(ctx, q, OUTCOME_UNKNOWN);
 	return 0;
 }
+
+#if QUERY_TEXT
+/*
+ * Prepared statements, whose texts are only part of the PREPARE. An object of the server identifies
+ * them until it is destroyed: IDs are assigned by the server, and also used up by PREPARE in SQL.
+ */
+struct statement_key {
+	__u64 object; /* struct Prepared_statement */
+	__u32 tgid;
+	__u32 pad;
+};
+
+/* What struct query begins with. */
+struct statement {
+	struct event event;
+	char text[QUERY_TEXT];
+};
+
+/* The least recently used ones are dropped: a server that is killed destroys no objects. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 2048);
+	__type(key, struct statement_key);
+	__type(value, struct statement);
+} statements SEC(".maps");
+
+static __always_inline struct statement_key statement_key(const void *object)
+{
+	return (struct statement_key){ .object = (__u64)object, .tgid = bpf_get_current_pid_tgid() >> 32 };
+}
+
+#define STATEMENT "_ZN18Prepared_statement"
+/* (const char *, uint), with size_t in MySQL 5.7, and with THD in 8.0 */
+#define STATEMENT_PREPARE \
+	STATEMENT "7prepareEPKcj," STATEMENT "7prepareEPKcm," STATEMENT "7prepareEP3THDPKcmPP10Item_param"
+
+/* A command uses its statement first; a procedure that it calls can use others. */
+SEC("uprobe/mysqld:" STATEMENT_PREPARE)
+int BPF_KPROBE(mysql__uprobe__prepare, void *object)
+{
+	struct statement_key key = statement_key(object);
+	struct query *q = query_find();
+
+	if (!q || q->event.command != QUERY_PREPARE || q->known)
+		return 0;
+	q->known = 1;
+	bpf_map_delete_elem(&statements, &key);
+	if (q->event.text_len)
+		bpf_map_update_elem(&statements, &key, q, BPF_ANY); /* otherwise counted in text_unknown */
+	return 0;
+}
+
+/* (String *, bool[, uchar *, uchar *[, bool]]), with THD in MySQL 8.0 */
+#define STATEMENT_EXECUTE                                                                        \
+	STATEMENT "12execute_loopEP6StringbPhS2_," STATEMENT "17execute_bulk_loopEP6StringbPhS2_b," \
+		  STATEMENT "12execute_loopEP6Stringb," STATEMENT "12execute_loopEP3THDP6Stringb"
+
+SEC("uprobe/mysqld:" STATEMENT_EXECUTE)
+int BPF_KPROBE(mysql__uprobe__execute, void *object)
+{
+	struct statement_key key = statement_key(object);
+	struct query *q = query_find();
+	struct statement *s;
+	__u32 len;
+
+	if (!q || q->event.command != QUERY_EXECUTE || q->known)
+		return 0;
+	q->known = 1;
+	s = bpf_map_lookup_elem(&statements, &key);
+	if (!s) {
+		counter_add(text_unknown);
+		return 0;
+	}
+	len = s->event.text_len;
+	if (len > QUERY_TEXT || bpf_probe_read_kernel(q->text, len, s->text))
+		return 0;
+	q->event.text_len = len;
+	q->event.truncated = s->event.truncated;
+	return 0;
+}
+
+SEC("uprobe/mysqld:" STATEMENT "D0Ev," STATEMENT "D1Ev," STATEMENT "D2Ev")
+int BPF_KPROBE(mysql__uprobe__destroy, void *object)
+{
+	struct statement_key key = statement_key(object);
+
+	bpf_map_delete_elem(&statements, &key);
+	return 0;
+}
+#endif
 
 /* USDT probes of MySQL before 8.0 that was built with them. They are within dispatch_command(). */
 SEC("usdt/mysqld:mysql:query__start")

@@ -4,6 +4,7 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
+#include "observing.bpf.h"
 
 /*
  * Programs whose section names no target, such as SEC("uprobe.multi"), are attached to the targets
@@ -19,14 +20,19 @@ static __noinline __u64 target_id(void *ctx)
 	return id;
 }
 
+/*
+ * The programs do nothing until they are attached to all targets, which takes seconds if there are
+ * thousands, nor while they are being detached from them.
+ */
 #define TARGET_PROGRAM(name, section, at_first, call)  \
 	SEC(section)                                   \
 	int name(void *ctx)                            \
 	{                                              \
 		const bool user_entry = at_first;      \
+		const bool kernel = !user_entry;       \
                                                        \
-		(void)user_entry;                      \
-		return call;                           \
+		(void)kernel;                          \
+		return observing ? call : 0;           \
 	}
 
 /* A tool with programs for returns of user functions includes mark.bpf.h. */
@@ -35,9 +41,13 @@ static __noinline __u64 target_id(void *ctx)
 	int name(void *ctx)                                                \
 	{                                                                  \
 		const bool user_entry = return_form() != RETURN_AFTER;     \
+		const bool kernel = false;                                 \
                                                                            \
 		(void)user_entry;                                          \
-		return is_return(ctx, target_id(ctx)) ? call : 0;          \
+		(void)kernel;                                              \
+		if (!is_return(ctx, target_id(ctx)))                       \
+			return 0;                                          \
+		return observing ? call : 0;                               \
 	}
 
 #define TARGET_MARK(name, section)                       \
@@ -49,7 +59,8 @@ static __noinline __u64 target_id(void *ctx)
 
 /*
  * Programs for all kinds of targets. The call can use ctx, and user_entry: whether the program is
- * at an instruction of a user function where there is no frame, at its entry or return.
+ * at an instruction of a user function where there is no frame, at its entry or return, and kernel:
+ * whether it runs in the kernel, where it can interrupt a program of a user function (scratch.bpf.h).
  */
 #define TARGET_PROGRAMS(call)                                                 \
 	TARGET_PROGRAM(kernel__multi, "kprobe.multi", false, call)            \

@@ -27,7 +27,7 @@ struct hist_key {
 	__u32 pad;
 };
 
-#include "hist.bpf.h"
+#include "histtask.bpf.h"
 
 /* The PID namespace in which the task was created. A reaped task has none. */
 static __always_inline __u32 task_pidns(struct task_struct *p)
@@ -66,7 +66,7 @@ static __always_inline void taskhist_record(struct task_struct *p, __u32 detail,
 		taskhist_read_key(&key, p);
 		key.detail = detail;
 	}
-	hist_record(&key, ns);
+	hist_record_task(&key, ns, p);
 }
 
 #endif

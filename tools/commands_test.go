@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/tools"
 )
@@ -112,12 +114,16 @@ func subtract(line, words string) (rest string, ok bool) {
 	return strings.Join(all, " "), true
 }
 
-// headerOf parses the command line and returns the column names that it prints. Names of processes
-// and disks, which are those of another machine, are replaced.
+// headerOf parses the command line and returns the column names that it prints. Names of processes,
+// disks, terminals and files, which are those of another machine, are replaced.
 func headerOf(t *testing.T, d documented) (string, error) {
 	t.Helper()
 	command := regexp.MustCompile(`\$\((pidof )?[a-z]+\)`).ReplaceAllString(d.command, strconv.Itoa(os.Getpid()))
 	command = regexp.MustCompile(`\b(nvme0n1|[sv]d[a-z])\b`).ReplaceAllString(command, anyDisk(t))
+	command = strings.Replace(command, "/usr/local/bin/lockinversion", "/proc/self/exe", 1)
+	if d.tool == "ttysnoop" {
+		command = regexp.MustCompile(`^(ttysnoop )(/dev/pts/)?2\b`).ReplaceAllString(command, "${1}${2}"+strconv.Itoa(terminal(t)))
+	}
 	for _, tl := range tools.All() {
 		if named := tl.As(d.tool); named != nil {
 			return named.Header(tool.ExampleArgs(command)...)
@@ -125,6 +131,21 @@ func headerOf(t *testing.T, d documented) (string, error) {
 	}
 	t.Fatalf("there is no tool %s", d.tool)
 	return "", nil
+}
+
+// terminal opens a new terminal for the test and returns its number below /dev/pts.
+func terminal(t *testing.T) int {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return number
 }
 
 // anyDisk returns the name of a disk of this machine.

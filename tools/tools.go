@@ -68,6 +68,7 @@ import (
 	"github.com/corescope/corescope/tools/offwaketime"
 	"github.com/corescope/corescope/tools/oomkill"
 	"github.com/corescope/corescope/tools/opensnoop"
+	"github.com/corescope/corescope/tools/packetsnoop"
 	"github.com/corescope/corescope/tools/pidpersec"
 	"github.com/corescope/corescope/tools/ppchcalls"
 	"github.com/corescope/corescope/tools/profile"
@@ -197,6 +198,7 @@ func All() []*tool.Tool {
 		offwaketime.Tool,
 		oomkill.Tool,
 		opensnoop.Tool,
+		packetsnoop.Tool,
 		pidpersec.Tool,
 		ppchcalls.Tool,
 		profile.Tool,

@@ -117,10 +117,11 @@ func zero() map[string]string {
 		"max-buffer-size": "no data", "level": "nothing", "stack-storage-size": "nothing", "hash-storage-size": "nothing",
 		"port": "port 0", "localport": "port 0", "remoteport": "port 0", "lport": "port 0", "rport": "port 0",
 		"ports": "port 0", "pcts": "the minimum", "vcpu": "the first vCPU",
-		"syscount interval":  "one report, at the end",
-		"ucalls interval":    "one report, at the end",
-		"uobjnew interval":   "one report, at the end",
-		"ppchcalls interval": "one report, at the end",
+		"syscount interval":   "one report, at the end",
+		"ucalls interval":     "one report, at the end",
+		"uobjnew interval":    "one report, at the end",
+		"ppchcalls interval":  "one report, at the end",
+		"packetsnoop snaplen": "the maximum",
 	}
 }
 
@@ -154,14 +155,15 @@ func TestNumbersHaveBounds(t *testing.T) {
 	}
 }
 
-// positional reads a value as a positional argument, with 1 for those before it.
+// positional reads a value as a positional argument, with 1 for those before it, except a language,
+// which can be left out.
 func positional(tl *tool.Tool, facts *document.Tool, name, v string) error {
 	args := []string{"--"}
 	for _, f := range facts.Flags[0].Flags {
 		if f.Position == name {
 			break
 		}
-		if f.Position != "" {
+		if f.Position != "" && f.Position != "language" {
 			args = append(args, "1")
 		}
 	}

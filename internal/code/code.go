@@ -116,3 +116,25 @@ func (t *Text) read(r unwind.Range) ([]byte, error) {
 	}
 	return nil, fmt.Errorf("%w: address %#x is not in an executable segment", ErrHidden, r.Start)
 }
+
+// Begins reports whether an instruction begins at an offset of a function, whose code read returns: up to
+// 16 bytes at an offset. A uprobe within an instruction changes what the program does.
+func Begins(machine elf.Machine, offset uint64, read func(offset uint64) ([]byte, error)) (bool, error) {
+	if machine == elf.EM_AARCH64 {
+		return offset%4 == 0, nil
+	}
+	decode := x86{newX86Tables()}.decode
+	at := uint64(0)
+	for at < offset {
+		text, err := read(at)
+		if err != nil {
+			return false, err
+		}
+		in, ok := decode(text, at)
+		if !ok || in.Kind == Unknown || in.Size <= 0 {
+			return false, nil
+		}
+		at += uint64(in.Size)
+	}
+	return at == offset, nil
+}

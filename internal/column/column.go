@@ -41,9 +41,11 @@ type Column struct {
 	Right  bool
 	Bare   bool
 	Extra  bool
-	Need   string
-	Hooks  []string
-	Help   string
+	// Counter is set if the values of rows with equal other columns add up, also over intervals.
+	Counter bool
+	Need    string
+	Hooks   []string
+	Help    string
 	// Lacking is set if the kernel lacks a hook that fills the column, Off if the options of
 	// the run disable it. In both cases the column has no value in any row.
 	Lacking, Off bool
@@ -123,6 +125,8 @@ func (c *Column) parse(tag string) (replaces bool, err error) {
 			c.Bare = true
 		case "extra":
 			c.Extra = true
+		case "counter":
+			c.Counter = true
 		case "replace":
 			replaces = true
 		case "need":

@@ -17,6 +17,8 @@
 //	pos    the field is a positional argument of this name; the order is that of the fields. If
 //	       the last one is a list whose name ends with "...", it takes all remaining arguments.
 //	       With the tag flag too, only one of the two can be given
+//	skip   "others": a positional argument with the tag of is left out if the command line has none
+//	       of its texts there
 //	sets   the other flag that this one is short for: "output=csv" for a bool, or "duration" for
 //	       the same value. A different value of the other flag is refused
 //	help   one line
@@ -30,6 +32,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -38,10 +41,12 @@ import (
 // ErrUsage is returned for an invalid command line.
 var ErrUsage = errors.New("usage")
 
-// Usage wraps an error as ErrUsage. It returns nil for nil.
+// Usage wraps an error as ErrUsage. It returns nil for nil, and does not wrap an error that says by a
+// method IsOfMachine that the machine, not the command line, is the cause.
 func Usage(err error) error {
-	if err == nil {
-		return nil
+	var of interface{ IsOfMachine() bool }
+	if err == nil || errors.As(err, &of) && of.IsOfMachine() {
+		return err
 	}
 	return fmt.Errorf("%w: %w", ErrUsage, err)
 }
@@ -67,6 +72,7 @@ type position struct {
 	name, help, allowed, def string
 	flag, also               string // long names of the flag for the same value, or ""
 	set                      func(string) error
+	only                     []string // if set, the argument is left out unless it is one of these
 }
 
 // checker is a struct of options that validates several fields together. Its error names the flags,
@@ -135,7 +141,11 @@ func (s *Set) addField(f reflect.StructField, v reflect.Value, shorts map[string
 	name, short, _ := strings.Cut(tag, ",")
 	s.addSynonym(val, name, pos, f.Tag.Get("sets"))
 	if isPos {
-		s.positions = append(s.positions, position{pos, helpOf(f, v), val.bounds.String(), val.String(), name, f.Tag.Get("also"), val.Set})
+		var only []string
+		if f.Tag.Get("skip") == "others" {
+			only = val.bounds.allowed
+		}
+		s.positions = append(s.positions, position{pos, helpOf(f, v), val.bounds.String(), val.String(), name, f.Tag.Get("also"), val.Set, only})
 	}
 	if !isFlag {
 		return nil
@@ -204,9 +214,14 @@ func (s *Set) Parse(args []string) error {
 	if err != nil {
 		return Usage(s.explainUnknown(err))
 	}
-	rest := s.flags.Args()
-	for i, arg := range rest {
-		p := s.position(i)
+	next := 0
+	for _, arg := range s.flags.Args() {
+		p := s.position(next)
+		for p != nil && p.only != nil && !slices.Contains(p.only, arg) {
+			next++
+			p = s.position(next)
+		}
+		next++
 		if p == nil {
 			return fmt.Errorf("%w: unexpected argument %q", ErrUsage, arg)
 		}

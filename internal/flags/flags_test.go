@@ -512,3 +512,36 @@ func TestPositionAndFlag(t *testing.T) {
 		}
 	}
 }
+
+// A positional argument with skip:"others" is left out if its texts are not given, and is short for a
+// flag otherwise.
+func TestSkippedArgument(t *testing.T) {
+	for line, want := range map[string]string{
+		"7 2":           " 7 2",
+		"ruby 7":        "ruby 7 0",
+		"ruby 7 2":      "ruby 7 2",
+		"ruby":          "ruby 0 0",
+		"":              " 0 0",
+		"7 ruby":        "",
+		"cobol 7":       "",
+		"-l java ruby":  "",
+		"-l ruby ruby":  "ruby 0 0",
+		"ruby ruby 7 2": "",
+	} {
+		var o struct {
+			Word     string `pos:"language" of:"java,ruby" skip:"others" sets:"language" help:"language"`
+			PID      uint32 `pos:"pid" help:"process"`
+			Every    uint32 `pos:"interval" help:"interval"`
+			Language string `flag:"language,l" help:"language"`
+		}
+		s := New("tool")
+		if err := s.Add(&o, nil); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Parse(strings.Fields(line))
+		got := fmt.Sprint(o.Language, " ", o.PID, " ", o.Every)
+		if (want == "") != (err != nil) || err == nil && got != want {
+			t.Errorf("%q: %q, %v, want %q", line, got, err, want)
+		}
+	}
+}

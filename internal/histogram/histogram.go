@@ -2,6 +2,9 @@
 // text and JSON. It does not depend on BPF; it only implements the same slots as
 // bpf/hist.bpf.h. There are 16 slots per power of two, so percentiles are accurate to a
 // few per cent, and slots nest exactly in the power-of-two buckets of text output.
+//
+// Histograms that are exported have exponential slots instead: the buckets of Prometheus
+// native histograms of schema 3 ([NewExponential], [Exponential]).
 package histogram
 
 import "slices"
@@ -10,11 +13,13 @@ import "slices"
 // both in total and per slot. It takes 40 bytes per non-empty slot. It is not safe for
 // concurrent use.
 //
-// The unit defines the scale of the slots. Bounds and bars are methods of [Unit].
+// The unit defines the scale of the slots, unless they are exponential.
 type Histogram struct {
-	unit  Unit
-	total Slot
-	cells []cell // non-empty slots, in ascending order
+	unit        Unit
+	exponential bool
+	total       Slot
+	cells       []cell // non-empty slots, in ascending order
+	exemplars   map[int]Exemplar
 }
 
 type cell struct {
@@ -25,6 +30,11 @@ type cell struct {
 // New returns an empty histogram with the slots of the unit.
 func New(unit Unit) *Histogram {
 	return &Histogram{unit: unit}
+}
+
+// NewExponential returns an empty histogram with exponential slots, whose statistics have the unit.
+func NewExponential(unit Unit) *Histogram {
+	return &Histogram{unit: unit, exponential: true}
 }
 
 // Add adds the durations of one slot, as read from an entry of the BPF map "hists".
@@ -57,11 +67,14 @@ func (h *Histogram) search(slot int) int {
 	return lo
 }
 
-// Merge adds the durations of other. It panics if the units differ, because the slots
-// then differ too. It allocates only if h lacks slots of other and capacity for them.
+// Merge adds the durations of other, and its exemplars. It panics if the units or the kinds of slots
+// differ, because the slots then differ too. It allocates only if h lacks slots of other and capacity for them.
 func (h *Histogram) Merge(other *Histogram) {
-	if h.unit != other.unit {
+	if h.unit != other.unit || h.exponential != other.exponential {
 		panic("histogram: merge " + other.unit.String() + " into " + h.unit.String())
+	}
+	for slot, e := range other.exemplars {
+		h.AddExemplar(slot, e)
 	}
 	h.total.add(other.total)
 	from := other.cells
@@ -105,6 +118,22 @@ func (h *Histogram) Unit() Unit {
 	return h.unit
 }
 
+// SlotOf returns the slot in which programs count a value.
+func (h *Histogram) SlotOf(value uint64) int {
+	if h.exponential {
+		return h.unit.exponentialSlotOf(value)
+	}
+	return h.unit.SlotOf(value)
+}
+
+// bounds returns the range of durations of a slot, lo <= ns < hi.
+func (h *Histogram) bounds(slot int) (lo, hi uint64) {
+	if h.exponential {
+		return h.unit.exponentialRange(slot)
+	}
+	return h.unit.Bounds(slot)
+}
+
 // Bucket is a non-empty slot: the durations Lo <= ns < Hi, in nanoseconds. [Unit.Bounds] describes
 // the last slot.
 type Bucket struct {
@@ -116,7 +145,7 @@ type Bucket struct {
 func (h *Histogram) Buckets() []Bucket {
 	buckets := make([]Bucket, len(h.cells))
 	for i, c := range h.cells {
-		lo, hi := h.unit.Bounds(c.slot)
+		lo, hi := h.bounds(c.slot)
 		buckets[i] = Bucket{lo, hi, c.Slot}
 	}
 	return buckets

@@ -47,7 +47,7 @@ func (h *Histogram) appendJSONBuckets(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		lo, hi := h.unit.Bounds(c.slot)
+		lo, hi := h.bounds(c.slot)
 		dst = append(dst, `{"lo":`...)
 		dst = h.unit.appendDecimal(dst, lo)
 		dst = append(dst, `,"hi":`...)

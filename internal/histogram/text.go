@@ -14,8 +14,11 @@ type Bar struct {
 }
 
 // Bars returns the histogram in power-of-two bars of the unit, from 0 to the last
-// non-empty bar. The counts are exact, because slots nest in bars.
+// non-empty bar. The counts are exact, because slots nest in bars. It panics if slots are exponential.
 func (h *Histogram) Bars() []Bar {
+	if h.exponential {
+		panic("histogram: bars of exponential slots")
+	}
 	if len(h.cells) == 0 {
 		return nil
 	}
@@ -77,7 +80,7 @@ func (h *Histogram) appendSlots(dst []byte, name string) []byte {
 		first = h.cells[0].slot
 	}
 	for slot, count := range counts[first:] {
-		lo, hi := h.unit.Bounds(first + slot)
+		lo, hi := h.bounds(first + slot)
 		values := strconv.FormatUint(lo, 10)
 		if hi-lo > 1 {
 			values += " -> " + strconv.FormatUint(hi-1, 10)

@@ -37,9 +37,9 @@ func all() []Language {
 		{"java", []string{"libjvm.so"}, "OpenJDK has probes if it is configured with --enable-dtrace, as in Debian, Fedora and Red Hat"},
 		{"node", []string{"node", "nodejs", "libnode.so*"}, "the symbol v8::internal::Heap::CollectGarbage is needed"},
 		{"perl", []string{"perl", "perl5*", "libperl.so*"}, "Perl has probes if it is configured with -Dusedtrace, as in Fedora; Debian's has none"},
-		{"php", []string{"php", "php[0-9]*", "php-fpm*", "php-cgi*", "libphp*.so*"}, "PHP has probes if it is configured with --enable-dtrace, as in Debian"},
+		{"php", []string{"php", "php[0-9]*", "php-fpm*", "php-cgi*", "libphp*.so*"}, "PHP has probes if it is configured with --enable-dtrace, as in Debian 12, but not 13"},
 		{"python", []string{"python", "python[0-9]*", "libpython*.so*"}, "Python has probes if it is configured with --with-dtrace, as in Debian and Fedora; none has probes of functions from 3.12 on"},
-		{"ruby", []string{"ruby", "ruby[0-9]*", "libruby*.so*"}, "Ruby has probes if it is configured with --enable-dtrace, as in Debian"},
+		{"ruby", []string{"ruby", "ruby[0-9]*", "libruby*.so*"}, "Ruby has probes if it is configured with --enable-dtrace, as in Debian 12, but not 13"},
 		{"tcl", []string{"tclsh*", "wish*", "libtcl[0-9]*.so*"}, "Tcl has probes if it is configured with --enable-dtrace, as in Fedora; Debian's has none"},
 		{"c", libc, "the C library is not linked dynamically"},
 	}
@@ -88,11 +88,14 @@ type Options struct {
 	Language string `flag:"language,l" arg:"LANGUAGE" help:"only processes of this language"`
 	// Last, if set, is a language that is only traced if it is selected, or if a process runs no other.
 	Last string
+	// Entries, if set, states that the tool is of no use without the entries of functions.
+	Entries bool
 }
 
 // Process selects a process and a language.
 type Process struct {
-	PID uint32 `pos:"pid" sets:"pid" min:"1" help:"process to trace; all processes by default"`
+	Word string `pos:"language" of:"java,node,perl,php,python,ruby,tcl,c,none" skip:"others" sets:"language" help:"same as --language, for compatibility with BCC's manual pages"`
+	PID  uint32 `pos:"pid" sets:"pid" min:"1" help:"process to trace; all processes by default"`
 	Options
 }
 
@@ -130,7 +133,15 @@ func (o *Options) Plan(p *tool.Plan, object Object, hooks Hooks, pids []uint32) 
 	p.Files = map[string]binary.Files{}
 	for _, l := range all() {
 		if len(hooks[l.Name]) > 0 {
-			p.Files[l.Name] = binary.Files{Names: l.files, Alone: l.Name == "c"}
+			p.Files[l.Name] = binary.Files{Names: l.files, Alone: l.Name == "c" || l.Name == "ruby"}
+		}
+		if l.Name == "ruby" && o.Language == "" && len(pids) == 0 {
+			// Ruby's own code for these probes can crash a program that defines classes.
+			for _, hook := range hooks["ruby"] {
+				if slices.Contains([]string{"ruby_entry", "ruby_return", "rubymethod"}, hook) {
+					p.Without = append(p.Without, hook)
+				}
+			}
 		}
 		isLast := o.Language == "" && l.Name == o.Last && len(pids) == 0
 		if isLast || o.Language != "" && l.Name != o.Language {
@@ -168,6 +179,14 @@ func (o *Options) detect(p *tool.Plan, spec *ebpf.CollectionSpec, hooks Hooks, p
 			if f.hasProbes {
 				f.noteSwitch(p, pid, probes[f.Name])
 			}
+			if f.firesNoEntries() && slices.Contains(probes[f.Name], "python:function__entry") {
+				text := f.path + " fires no probe at the entry of functions"
+				if o.Entries {
+					without = append(without, text+", which the time of calls needs: Python 3.6 to 3.10 fires it; without --latency, calls are counted when they return")
+				} else {
+					p.Note(fmt.Sprintf("process %d: %s: only returns are shown; Python 3.6 to 3.10 fires it", pid, text))
+				}
+			}
 			if !f.hasProbes {
 				without = append(without, fmt.Sprintf("%s has none of the probes %s: %s", f.path, strings.Join(probes[f.Name], ", "), f.remedy))
 			}
@@ -204,6 +223,12 @@ type runtime struct {
 	Language
 	path      string
 	hasProbes bool
+}
+
+// firesNoEntries reports whether the runtime has a probe at the entry of functions that does not fire.
+func (r *runtime) firesNoEntries() bool {
+	isNamed := func(pattern string) bool { ok, _ := path.Match(pattern, path.Base(r.path)); return ok }
+	return r.hasProbes && (isNamed("python3.11*") || isNamed("libpython3.11*.so*"))
 }
 
 // languagesOf returns the languages whose files a process has mapped.
@@ -256,5 +281,8 @@ func Text(b []byte) value.Name {
 	return value.NameOf(b)
 }
 
+// Crash describes the danger of Ruby's probes of methods.
+const Crash = `Caution: with the probes of methods enabled, Ruby 3.1 can crash while it defines classes, mostly when a program starts: its own code for these probes (rb_dtrace_setup) reads the name of a class that has none yet. This happens with any tracer; in a test 1 of 8 programs crashed at their start. Therefore the methods of Ruby are only traced with -l ruby or a PID, and with a PID only in this process.`
+
 // Builds describes in manual pages which runtimes have probes.
-const Builds = `Runtimes have probes only if they are built with them: OpenJDK with --enable-dtrace (Debian, Fedora, Red Hat), PHP, Ruby and Tcl with --enable-dtrace (Debian for PHP and Ruby; Fedora), Python with --with-dtrace (Debian, Fedora), Perl with -Dusedtrace (Fedora). Some must be enabled when the program starts: Java's probes of methods, objects and monitors with -XX:+ExtendedDTraceProbes (from JDK 19 on -XX:+DTraceMethodProbes, -XX:+DTraceAllocProbes), PHP's with the environment variable USE_ZEND_DTRACE=1. Python has no probes of functions from 3.12 on. If the given process has a runtime without probes, the tool fails, and names the build that has them.`
+const Builds = `Runtimes have probes only if they are built with them: OpenJDK with --enable-dtrace (Debian, Fedora, Red Hat), PHP, Ruby and Tcl with --enable-dtrace (PHP and Ruby of Debian 12, but not 13; Fedora), Python with --with-dtrace (Debian, Fedora), Perl with -Dusedtrace (Fedora). Some must be enabled when the program starts: Java's probes of methods, objects and monitors with -XX:+ExtendedDTraceProbes (from JDK 19 on -XX:+DTraceMethodProbes, -XX:+DTraceAllocProbes), PHP's with the environment variable USE_ZEND_DTRACE=1. Python has no probes of functions from 3.12 on, and Node.js no probes from 19 on. PHP fires no probes for functions that are written in C. If the given process has a runtime without probes, the tool fails, and names the build that has them.`

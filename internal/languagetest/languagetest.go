@@ -100,9 +100,59 @@ func Interpreter(t testing.TB, probe string, paths ...string) string {
 	return ""
 }
 
+// Real returns the arguments of a command that runs a program in the root file system that
+// scripts/languages.sh creates, with a /proc of its own. It skips the test if there is none.
+func Real(t testing.TB, program ...string) []string {
+	t.Helper()
+	root := root(t)
+	const script = `mount -t proc proc "$0/proc" && exec chroot "$0" "$@"`
+	return append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-c", script, root}, program...)
+}
+
+func root(t testing.TB) string {
+	t.Helper()
+	tooltest.Root(t)
+	path, err := exec.Command("../../scripts/languages.sh", "--path").Output()
+	root := strings.TrimSpace(string(path))
+	if _, statErr := os.Stat(root); err != nil || statErr != nil {
+		t.Skipf("no real runtimes: %v, %v (scripts/languages.sh installs them)", err, statErr)
+	}
+	return root
+}
+
+// Java compiles a class and returns a command that runs it with OpenJDK 17, like Real.
+func Java(t testing.TB, class, source string, options ...string) []string {
+	t.Helper()
+	root := root(t)
+	host, err := os.MkdirTemp(filepath.Join(root, "tmp"), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(host) })
+	if err := os.WriteFile(filepath.Join(host, class+".java"), []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dir := strings.TrimPrefix(host, root)
+	compile := Real(t, "javac", "-d", dir, filepath.Join(dir, class+".java"))
+	if out, err := exec.Command(compile[0], compile[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%q: %v: %s", compile, err, out)
+	}
+	return append(append(Real(t, "java"), options...), "-cp", dir, class)
+}
+
 // Run runs the tool for a program, which prints a line when it is ready, waits for a line, and then does
 // what is to be observed. It returns the result, and the lines that the program prints then.
 func Run(t testing.TB, tl *tool.Tool, args []string, name string, arg ...string) (*tooltest.Result, []string) {
+	t.Helper()
+	pid, finish := Start(t, name, arg...)
+	var lines []string
+	res := tooltest.JSON(t, tl, append(slices.Clone(args), "--pid", strconv.Itoa(pid)), func() { lines = finish() })
+	return res, lines
+}
+
+// Start starts a program and waits until it has printed a line. finish writes a line to it, waits until it
+// ends, and returns the lines that it has printed.
+func Start(t testing.TB, name string, arg ...string) (pid int, finish func() []string) {
 	t.Helper()
 	cmd := exec.Command(name, arg...)
 	cmd.Env = append(os.Environ(), "USE_ZEND_DTRACE=1")
@@ -123,8 +173,7 @@ func Run(t testing.TB, tl *tool.Tool, args []string, name string, arg ...string)
 	if !out.Scan() {
 		t.Fatalf("%s has printed nothing: %v", cmd, out.Err())
 	}
-	var lines []string
-	res := tooltest.JSON(t, tl, append(slices.Clone(args), "--pid", strconv.Itoa(cmd.Process.Pid)), func() {
+	return cmd.Process.Pid, func() (lines []string) {
 		if _, err := stdin.Write([]byte{'\n'}); err != nil {
 			t.Error(err)
 		}
@@ -134,6 +183,6 @@ func Run(t testing.TB, tl *tool.Tool, args []string, name string, arg ...string)
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%s: %v", cmd, err)
 		}
-	})
-	return res, lines
+		return lines
+	}
 }

@@ -50,6 +50,9 @@ func (s stamp) MarshalJSON() ([]byte, error) {
 
 // Ready writes r and flushes the output.
 func (w *Writer) Ready(r Ready) error {
+	if w.format == Typed {
+		return w.sink.Ready(r)
+	}
 	if w.format != JSON {
 		w.note("ready: %s", cmp.Or(strings.Join(r.Hooks, ", "), "no hooks"))
 		return w.Flush()
@@ -64,6 +67,9 @@ func (w *Writer) Ready(r Ready) error {
 
 // Lost writes l and flushes JSON output.
 func (w *Writer) Lost(l Lost) error {
+	if w.format == Typed {
+		return w.sink.Lost(l)
+	}
 	if w.format != JSON {
 		w.note("lost %d: %s", l.Lost, reasons(l.Reasons))
 		return nil
@@ -78,6 +84,9 @@ func (w *Writer) Lost(l Lost) error {
 
 // Summary writes s and flushes the output. Text has a summary only if a counter is not zero.
 func (w *Writer) Summary(s Summary) error {
+	if w.format == Typed {
+		return w.sink.Summary(s)
+	}
 	if w.format == JSON {
 		w.appendObject(struct {
 			Type string `json:"type"`

@@ -200,6 +200,7 @@ func (o *Objects) attachOne(v Variant, in *Instance, t targetWithID) error {
 		}
 	}
 	o.keep(links)
+	o.addSingle(o.spec.Programs[v.Programs[0]], t, links)
 	return nil
 }
 

@@ -74,6 +74,9 @@ type Objects struct {
 	Uninspected []uint32
 	// Stop, if set, ends Attach and Explain with ErrStopped when it is closed.
 	Stop <-chan struct{}
+	// HandOver allows Detach to start a process that removes many probes: this program again, with the
+	// name RemoverName.
+	HandOver bool
 
 	spec     *ebpf.CollectionSpec
 	options  Options
@@ -92,6 +95,7 @@ type Objects struct {
 	returnsMu sync.Mutex
 	mu        sync.Mutex // Detach can be called by several goroutines, while another attaches in a new file
 	links     []link.Link
+	single    []link.Link // those of links that attach to one target each and can be handed over
 	detached  bool
 	hookless  bool // there are no hooks to attach
 	// missedCalls is the sum of MissedCalls over the links that are closed.
@@ -541,11 +545,12 @@ func (o *Objects) Detach() error {
 	for _, l := range o.links {
 		o.missedCalls += missedCalls(l)
 	}
+	o.handOver()
 	err := closeTogether(o.links)
 	if len(o.links) > 0 {
 		err = errors.Join(err, o.AwaitGracePeriod())
 	}
-	o.links, o.detached = nil, true
+	o.links, o.single, o.detached = nil, nil, true
 	return errors.Join(stopErr, settleErr, err)
 }
 

@@ -19,10 +19,16 @@ func (h *hists) drain(s *tool.Session) error {
 		h.byLabel = map[any]*histogram.Histogram{}
 	}
 	hasEnded := h.epochs.hasEnded(s)
+	var err error
 	if h.plain {
-		return h.drainPlain(s.Objects.Maps["hists_plain"], hasEnded)
+		err = h.drainPlain(s.Objects.Maps["hists_plain"], hasEnded)
+	} else {
+		err = h.drainKeyed(s.Objects.Maps["hists"], hasEnded, !s.Objects.Attached())
 	}
-	return h.drainKeyed(s.Objects.Maps["hists"], hasEnded, !s.Objects.Attached())
+	if err != nil {
+		return err
+	}
+	return h.drainExemplars(s, hasEnded)
 }
 
 func (h *hists) drainPlain(m *ebpf.Map, hasEnded func(epoch uint32) bool) error {
@@ -97,8 +103,61 @@ func (h *hists) add(key unsafe.Pointer, nr int, slot *histogram.Slot) {
 	label := h.labelOf(key)
 	hist := h.byLabel[label]
 	if hist == nil {
-		hist = histogram.New(h.unit)
+		hist = h.newHistogram()
 		h.byLabel[label] = hist
 	}
 	hist.Add(nr, *slot)
+}
+
+func (h *hists) newHistogram() *histogram.Histogram {
+	if h.exponential {
+		return histogram.NewExponential(h.unit)
+	}
+	return histogram.New(h.unit)
+}
+
+// drainExemplars moves the exemplars of the epochs that have ended to the histograms. There are none if
+// the values belong to no task, or slots are not exponential.
+func (h *hists) drainExemplars(s *tool.Session, hasEnded func(epoch uint32) bool) error {
+	m := s.Objects.Maps["hist_exemplars"]
+	if m == nil {
+		return nil
+	}
+	slotAt, epochAt := h.entry.Field(1).Offset, h.entry.Field(2).Offset
+	old := probe.NewEntries(h.entry)
+	var exemplars []histExemplar
+	err := probe.EachOf(m, h.entry, reflect.TypeFor[histExemplar](), func(e, exemplar unsafe.Pointer) {
+		if hasEnded(uint32(*(*uint8)(unsafe.Add(e, epochAt)))) {
+			old.Append(e)
+			exemplars = append(exemplars, *(*histExemplar)(exemplar))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("read exemplars: %w", err)
+	}
+	for i := range exemplars {
+		key := old.At(i)
+		hist := h.byLabel[h.labelOf(key)]
+		if hist == nil { // its container was not known yet when the label of the value was determined
+			continue
+		}
+		if err := h.addExemplar(s, hist, int(*(*uint16)(unsafe.Add(key, slotAt))), &exemplars[i]); err != nil {
+			return err
+		}
+	}
+	if err := old.Delete(m); err != nil {
+		return fmt.Errorf("clear exemplars: %w", err)
+	}
+	return nil
+}
+
+func (h *hists) addExemplar(s *tool.Session, hist *histogram.Histogram, slot int, e *histExemplar) error {
+	if err := s.Wall(&e.TimeNs); err != nil {
+		return err
+	}
+	to := h.unit.NewExemplar(slot, e.Value)
+	to.Time, to.CgroupID, to.PID, to.TID, to.Comm = e.TimeNs, e.CgroupID, e.PID, e.TID, e.Comm
+	to.Container = s.Env.Owner(e.CgroupID).Name()
+	hist.AddExemplar(slot, to)
+	return nil
 }

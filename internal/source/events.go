@@ -58,10 +58,24 @@ type Events[R any] struct {
 	// Before and After list iterator programs whose events are also rows. Before runs after all
 	// hooks are attached, ahead of "ready"; After runs after all hooks are detached.
 	Before, After []tool.Iterator
+	// Sink, if set, receives the rows that pass the filters, instead of the output.
+	Sink Sink
 	// End, if set, is called at the end of the run, after the last row.
 	End func() error
 
 	events events
+}
+
+// A Sink writes rows elsewhere than to the output, such as to a file in the format of another program.
+type Sink interface {
+	// Open is called before programs are attached: later the run has fewer capabilities.
+	Open(*tool.Session) error
+	// Write writes the current row.
+	Write() error
+	// Flush is called when no further row is available for now, and at the end.
+	Flush() error
+	// Close is called at the end, with the number of lost events.
+	Close(lost uint64) error
 }
 
 func (e *Events[R]) Kind() string { return output.KindEvent }
@@ -70,7 +84,7 @@ func (e *Events[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.De
 	e.events = events{
 		plan: &e.Plan, columns: e.Columns, extra: e.Extra, count: e.Count, bufferBytes: bufferSize(e.BufferBytes),
 		userStacks: e.UserStacks, before: e.Before, after: e.After, end: e.End,
-		rows: rows{row: &e.Row, keep: kept(e.Keep, &e.Row), once: keyed(e.Once, &e.Row), headers: e.Headers, widths: e.Widths},
+		rows: rows{row: &e.Row, keep: kept(e.Keep, &e.Row), once: keyed(e.Once, &e.Row), sink: e.Sink, headers: e.Headers, widths: e.Widths},
 	}
 	return e.events.describe(env, spec)
 }
@@ -108,6 +122,10 @@ func (e *events) describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Descr
 		return nil, err
 	}
 	d, err := e.rows.Describe(env, spec, e.columns)
+	if err == nil && e.rows.sink != nil {
+		d.Blocks = true // the output has no line of column names
+		e.plan.Finish = e.rows.sink.Close
+	}
 	if e.extra != nil {
 		e.rows.cols.Machine = append(column.Standard(e.rows.cols.All), e.extra...)
 	}
@@ -140,6 +158,12 @@ func bufferSize(n int) int {
 }
 
 func (e *events) run(ctx context.Context, s *tool.Session) (err error) {
+	if e.rows.sink != nil {
+		if err := e.rows.sink.Open(s); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, e.rows.sink.Flush()) }()
+	}
 	reader, err := ring.New(s.Objects.Maps["events"], e.bufferBytes)
 	if err != nil {
 		return fmt.Errorf("read events: %w", probe.Classify(err))
@@ -196,7 +220,7 @@ func (e *events) read(ctx context.Context, s *tool.Session, reader ring.Reader) 
 		sample, err := reader.Read()
 		switch {
 		case errors.Is(err, ring.ErrIdle):
-			if err := errors.Join(e.rows.showDelayed(s, false), s.Out.Flush(), s.ReportLost()); err != nil {
+			if err := errors.Join(e.rows.showDelayed(s, false), e.rows.flush(s), s.ReportLost()); err != nil {
 				return err
 			}
 			continue

@@ -25,6 +25,7 @@ type histReport struct {
 // begin writes the beginning of a report: in text an empty line, and the time with --timestamp; in
 // CSV the header, once.
 func (r *histReport) begin(key []column.Column) {
+	r.Out.Begin(r.time)
 	r.Out.Append(func(b []byte) []byte {
 		switch r.Out.Format() {
 		case output.Text:
@@ -57,7 +58,10 @@ func (r *histReport) cells() []string {
 	return names
 }
 
-func (r *histReport) write(key []column.Column, h *histogram.Histogram) {
+func (r *histReport) write(key []column.Column, h *histogram.Histogram) error {
+	if r.Out.Format() == output.Typed {
+		return r.Out.Histogram(r.time, key, h)
+	}
 	r.Out.Append(func(b []byte) []byte {
 		if r.percentiles != nil {
 			return r.appendInFormat(b, key, h)
@@ -70,6 +74,7 @@ func (r *histReport) write(key []column.Column, h *histogram.Histogram) {
 		}
 		return appendTitled(b, key, h, r.slots)
 	})
+	return nil
 }
 
 // appendInFormat appends the percentiles in the format of the output.

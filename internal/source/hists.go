@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/corescope/corescope/internal/histogram"
 	"github.com/corescope/corescope/internal/layout"
 	"github.com/corescope/corescope/internal/output"
+	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/stacktrace"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
@@ -78,12 +80,14 @@ type hists struct {
 	// labelOf returns the label of a key.
 	labelOf func(key unsafe.Pointer) any
 
-	key     tool.Columns
-	cols    tool.Columns
-	stats   histogram.Stats
-	plain   bool // without keys: values are counted in the map "hists_plain"
-	epochs  epochs
-	byLabel map[any]*histogram.Histogram
+	key   tool.Columns
+	cols  tool.Columns
+	stats histogram.Stats
+	plain bool // without keys: values are counted in the map "hists_plain"
+	// exponential is set if the output is exported: slots are those of Histogram.Exponential.
+	exponential bool
+	epochs      epochs
+	byLabel     map[any]*histogram.Histogram
 	stackReading
 }
 
@@ -99,6 +103,15 @@ type histEntry[K any] struct {
 // histSlots is struct hist_slots of hist.bpf.h, the value of the map "hists_plain".
 type histSlots struct {
 	Slots [histogram.Slots]histogram.Slot
+}
+
+// histExemplar is struct hist_exemplar of histtask.bpf.h.
+type histExemplar struct {
+	TimeNs   value.Time
+	Value    uint64
+	CgroupID uint64
+	PID, TID uint32
+	Comm     value.Comm
 }
 
 func (h *Hists[K, L]) Kind() string { return output.KindHistogram }
@@ -154,14 +167,15 @@ func (h *hists) describe(
 	h.cols = tool.Columns{All: append(keys, stats...)}
 	h.key = tool.Columns{All: keys, Shown: keys}
 	h.plain = len(keys) == 0
-	h.setUp(h.plan)
+	h.exponential = env.IsExported
+	h.setUp(h.plan, spec)
 	if h.stacks != nil {
 		if err := h.describeStacks(env, spec, user); err != nil {
 			return nil, err
 		}
 	}
 	return &tool.Description{
-		Columns: &h.cols, Keys: keys, Labels: cols, Text: names, Percentiles: h.percentiles != nil, Title: h.title(keys),
+		Columns: &h.cols, Keys: keys, Labels: cols, Text: names, Percentiles: h.percentiles != nil, Title: h.title(keys), Unit: h.unit,
 	}, nil
 }
 
@@ -176,17 +190,24 @@ func (h *hists) title(keys []column.Column) string {
 
 // setUp sets the variables, and minimizes the map that this run does not use: the hash map takes 16
 // bytes per possible entry, the array 31 KB per CPU.
-func (h *hists) setUp(p *tool.Plan) {
+func (h *hists) setUp(p *tool.Plan, spec *ebpf.CollectionSpec) {
 	if p.Variables == nil {
 		p.Variables = map[string]any{}
 	}
-	p.Variables["hist_unit_ns"] = uint64(h.unit)
 	p.Variables["hist_plain"] = h.plain
+	if h.exponential {
+		maps.Copy(p.Variables, h.unit.ExponentialVariables())
+	} else {
+		p.Variables["hist_unit_ns"] = uint64(h.unit)
+		probe.Cut(spec, "hist_count_exponential")
+		probe.Cut(spec, "hist_count_task")
+	}
 	if p.MapEntries == nil {
 		p.MapEntries = map[string]uint32{}
 	}
 	if h.plain {
 		p.MapEntries["hists"] = 1
+		p.MapEntries["hist_exemplars"] = 2 * histogram.Slots
 	} else {
 		p.MapEntries["hists_plain"] = 1
 	}
@@ -197,11 +218,15 @@ func (h *hists) check(spec *ebpf.CollectionSpec) error {
 	if hists == nil || plain == nil {
 		return errors.New("the object has no histograms")
 	}
-	return errors.Join(
+	err := errors.Join(
 		checkStruct(hists.Key, h.entry),
 		checkStruct(hists.Value, reflect.TypeFor[histogram.Slot]()),
 		checkStruct(plain.Value, reflect.TypeFor[histSlots]()),
 	)
+	if exemplars := spec.Maps["hist_exemplars"]; exemplars != nil {
+		err = errors.Join(err, checkStruct(exemplars.Value, reflect.TypeFor[histExemplar]()))
+	}
+	return err
 }
 
 func checkStruct(c btf.Type, t reflect.Type) error {
@@ -271,7 +296,9 @@ func (h *hists) report(s *tool.Session) error {
 		h.stats = hist.Stats()
 		events += hist.Count()
 		if s.Wanted(&h.cols) {
-			r.write(h.key.Shown, hist)
+			if err := r.write(h.key.Shown, hist); err != nil {
+				return err
+			}
 		}
 	}
 	if h.cumulative {
@@ -292,7 +319,7 @@ func (h *hists) set(label any) { reflect.ValueOf(h.label).Elem().Set(reflect.Val
 // sorted returns the labels by number of values, largest first.
 func (h *hists) sorted() []any {
 	if len(h.key.All) == 0 && len(h.byLabel) == 0 {
-		h.byLabel = map[any]*histogram.Histogram{reflect.Zero(reflect.TypeOf(h.label).Elem()).Interface(): histogram.New(h.unit)}
+		h.byLabel = map[any]*histogram.Histogram{reflect.Zero(reflect.TypeOf(h.label).Elem()).Interface(): h.newHistogram()}
 	}
 	type counted struct {
 		label any

@@ -28,7 +28,11 @@ type Interval struct {
 // repeat calls report at the end of each interval, and once more at the end of the run, after all
 // hooks are detached. In between it runs requests.
 func (r *Rounds) repeat(ctx context.Context, s *tool.Session, e *epochs, requests <-chan func() error, report func() error) error {
-	tick, stop := ticks(time.Duration(r.Every))
+	every := time.Duration(r.Every)
+	if every == 0 {
+		every = s.Interval
+	}
+	tick, stop := ticks(every)
 	defer stop()
 	for {
 		select {

@@ -38,6 +38,9 @@ type List[R any] struct {
 	rows rows
 }
 
+// IsSnapshot marks sources whose run ends by itself.
+func (l *List[R]) IsSnapshot() {}
+
 func (l *List[R]) Kind() string { return output.KindEvent }
 
 func (l *List[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {

@@ -42,6 +42,7 @@ type rows struct {
 	cols    tool.Columns
 	times   []*value.Time // fields that programs set
 	count   *groups       // if set, rows are counted instead of shown
+	sink    Sink          // if set, rows are written to it instead of the output
 }
 
 // kept returns keep for this row, or nil if it is nil.
@@ -213,7 +214,21 @@ func (r *rows) write(s *tool.Session) error {
 		return nil
 	}
 	s.Shown++
+	if r.sink != nil {
+		return r.sink.Write()
+	}
+	if t, ok := r.row.(stamped); ok {
+		s.Out.Begin(*t.Stamp())
+	}
 	return s.Out.Row(output.KindEvent)
+}
+
+// flush writes what is buffered.
+func (r *rows) flush(s *tool.Session) error {
+	if r.sink == nil {
+		return s.Out.Flush()
+	}
+	return r.sink.Flush()
 }
 
 // errEnough stops an iterator program early.

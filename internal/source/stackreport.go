@@ -62,9 +62,13 @@ func (s *Stacks[K, V, R]) write(ses *tool.Session, end time.Time, length time.Du
 	if write := s.writers()[format]; write != nil {
 		return write(ses.Terminal, s.profile(ses, end, length))
 	}
+	if format == output.Typed {
+		return ses.Out.Profile(s.profile(ses, end, length))
+	}
 	if format != output.Text {
 		return s.table.write(ses)
 	}
+	ses.Out.Begin(s.table.span.Time)
 	if s.Heading != nil {
 		ses.Out.Append(func(b []byte) []byte { return append(append(b, s.Heading(len(s.table.rows))...), '\n') })
 	}

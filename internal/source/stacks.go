@@ -181,7 +181,7 @@ func (s *Stacks[K, V, R]) limit(ses *tool.Session) {
 	if format == output.Text {
 		s.table.limitText()
 	}
-	if s.Every == 0 && s.writers()[format] == nil {
+	if s.Every == 0 && ses.Interval == 0 && s.writers()[format] == nil {
 		s.table.rounds.Every = flags.Duration(s.Usual)
 	}
 }

@@ -25,6 +25,14 @@ type Ranking struct {
 	Rows uint64 `flag:"rows,r" arg:"N" also:"maxrows" min:"1" help:"show only the first N rows of each interval; by default text has a limit, JSON and CSV have none"`
 }
 
+// Absent returns an error if the options are given for a run that shows histograms because of a flag.
+func (r Ranking) Absent(because string) error {
+	if r.Sort != "" || r.Rows != 0 {
+		return fmt.Errorf("--sort and --rows cannot be combined with --%s: they apply to tables, and it shows histograms", because)
+	}
+	return nil
+}
+
 // Top are the options of tables that are redrawn on the terminal.
 type Top struct {
 	Rounds
@@ -44,7 +52,8 @@ func TopBy(column string) Top {
 // types are K and V. If K is struct{}, programs count into the single struct totals (totals.bpf.h),
 // whose type is V.
 //
-// Fields of V of type uint64 are counters, summed over CPUs and over keys of equal rows. Other
+// Fields of V of type uint64 are counters, summed over CPUs and over keys of equal rows. The columns of
+// R with their names, in snake_case, are counters too, and others whose tag says so. Other
 // fields are taken from any one of the values; with a field of type [Since], from the earliest. Of
 // fields of type [Max] the greatest is used. A
 // row with a field CgroupID has the columns of the task's cgroup and container.
@@ -221,7 +230,9 @@ func (t *table) bind(env *tool.Env, columns []string, headers map[string]string,
 			cols = append(cols, c)
 		}
 	}
+	summed := snakeNames[uint64](t.value)
 	for i := range cols {
+		cols[i].Counter = cols[i].Counter || slices.Contains(summed, cols[i].Key)
 		cols[i].Off = slices.Contains(off, cols[i].Key)
 		if header, ok := headers[cols[i].Key]; ok {
 			cols[i].Header = header

@@ -3,6 +3,7 @@ package source
 import (
 	"fmt"
 	"reflect"
+	"unicode"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -28,6 +29,36 @@ func fieldOffsets[F any](t reflect.Type, base uintptr) []uintptr {
 		}
 	}
 	return offsets
+}
+
+// snakeNames returns the names of the fields of type F in a struct, in snake_case.
+func snakeNames[F any](t reflect.Type) []string {
+	var names []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		switch {
+		case f.Type == reflect.TypeFor[F]():
+			names = append(names, snake(f.Name))
+		case f.Type.Kind() == reflect.Struct:
+			names = append(names, snakeNames[F](f.Type)...)
+		}
+	}
+	return names
+}
+
+// snake converts a Go name: TotalNs to total_ns, RxBytes to rx_bytes, IOWait to io_wait.
+func snake(name string) string {
+	var b []rune
+	runes := []rune(name)
+	for i, r := range runes {
+		startsWord := unicode.IsUpper(r) && i > 0 &&
+			(!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]))
+		if startsWord {
+			b = append(b, '_')
+		}
+		b = append(b, unicode.ToLower(r))
+	}
+	return string(b)
 }
 
 func (t *table) add(sum, v unsafe.Pointer) {

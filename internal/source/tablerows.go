@@ -59,6 +59,7 @@ func (t *table) line(s *tool.Session, r *ranked) string {
 // write writes the rows: in text a block with a heading, or a single line for totals.
 func (t *table) write(s *tool.Session) error {
 	isBlock := s.Out.Format() == output.Text && !t.isTotals()
+	s.Out.Begin(t.span.Time)
 	if isBlock {
 		s.Out.Append(func(b []byte) []byte { return append(append(b, t.title()...), '\n') })
 		if !s.HasNoHeader() {

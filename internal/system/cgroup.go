@@ -36,18 +36,21 @@ type Target struct {
 }
 
 // Cgroups reads the mounted cgroup hierarchies, and caches the path of each cgroup of the Default
-// hierarchy that it has read, even after the cgroup is removed. That takes about 200 bytes per
-// cgroup. The cached path does not change if a v1 cgroup is renamed. Safe for concurrent use.
+// hierarchy that it has read, for some minutes after the cgroup is removed too. That takes about 200
+// bytes per cgroup. The cached path does not change if a v1 cgroup is renamed. Safe for concurrent use.
 type Cgroups struct {
 	hierarchies []*hierarchy
 	v2          *hierarchy // nil if not mounted
 	main        *hierarchy // the Default
 	runtimes    *runtimes
 	now         func() time.Time
+	after       func(time.Duration, func()) // calls a function later
 
-	mu     sync.RWMutex
-	paths  map[uint64]string
-	owners map[uint64]cachedOwner
+	mu       sync.RWMutex
+	paths    map[uint64]string
+	owners   map[uint64]cachedOwner
+	gone     map[uint64]time.Time // when a cached cgroup was first seen not to exist
+	sweeping bool                 // sweep is planned
 
 	missing  sync.Mutex // held to look up a cgroup that is not in paths; guards the fields below
 	misses   map[uint64]time.Time
@@ -72,8 +75,10 @@ func OpenCgroups(root string) (*Cgroups, error) {
 		main:        chooseMain(hierarchies),
 		runtimes:    newRuntimes(root),
 		now:         time.Now,
+		after:       func(d time.Duration, f func()) { time.AfterFunc(d, f) },
 		paths:       map[uint64]string{},
 		owners:      map[uint64]cachedOwner{},
+		gone:        map[uint64]time.Time{},
 		misses:      map[uint64]time.Time{},
 	}
 	if c.main == nil {
@@ -130,6 +135,7 @@ func (c *Cgroups) follow(h *hierarchy) {
 		c.main = h
 		clear(c.paths)
 		clear(c.owners)
+		clear(c.gone)
 	}
 }
 

@@ -60,6 +60,7 @@ func (c *Cgroups) cache(cgroup string, id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.paths[id] = cgroup
+	c.sweepLater()
 }
 
 // miss caches a failed lookup. The limit bounds the memory, and is above the number of cgroups of a

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -18,26 +19,35 @@ var ErrNoSymbol = errors.New("no such symbol in /proc/kallsyms")
 //
 // Returns ErrNoSymbol.
 func KernelSymbol(root, name string) (uint64, error) {
+	found, err := KernelSymbols(root, name)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%s: %w", name, ErrNoSymbol)
+	}
+	return found[name], err
+}
+
+// KernelSymbols returns the addresses of those of the symbols that the kernel has and does not hide.
+func KernelSymbols(root string, names ...string) (map[string]uint64, error) {
 	f, err := os.Open(filepath.Join(root, "proc/kallsyms"))
 	if err != nil {
-		return 0, fmt.Errorf("open kernel symbols: %w", err)
+		return nil, fmt.Errorf("open kernel symbols: %w", err)
 	}
 	defer f.Close()
+	all := map[string]uint64{}
 	lines := bufio.NewScanner(f)
-	for lines.Scan() {
+	for len(all) < len(names) && lines.Scan() {
 		address, rest, _ := strings.Cut(lines.Text(), " ")
-		if len(rest) < 2 || rest[2:] != name { // after the type and a space
+		if len(rest) < 2 || !slices.Contains(names, rest[2:]) { // after the type and a space
 			continue
 		}
-		if n, err := strconv.ParseUint(address, 16, 64); err == nil && n != 0 {
-			return n, nil
+		if n, err := strconv.ParseUint(address, 16, 64); err == nil && n != 0 && all[rest[2:]] == 0 {
+			all[rest[2:]] = n
 		}
-		break
 	}
 	if err := lines.Err(); err != nil {
-		return 0, fmt.Errorf("read kernel symbols: %w", err)
+		return nil, fmt.Errorf("read kernel symbols: %w", err)
 	}
-	return 0, fmt.Errorf("%s: %w", name, ErrNoSymbol)
+	return all, nil
 }
 
 // Range is a range of addresses. End is excluded.

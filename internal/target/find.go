@@ -84,6 +84,9 @@ func (f *Finder) Find(s Spec) ([]Place, error) {
 			return places, nil
 		}
 	}
+	if pattern := mangled(s.Name); len(places) == 0 && s.Kind == User && pattern != "" {
+		return nil, fmt.Errorf("%s %s%s: %w (C++ functions have the names that nm shows: try '%s')", noun(s.Kind), in(s.File), s.Name, ErrNotFound, pattern)
+	}
 	if len(places) == 0 {
 		return nil, fmt.Errorf("%s %s%s: %w", noun(s.Kind), in(s.File), s.Name, ErrNotFound)
 	}

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/corescope/corescope/internal/binary"
+	"github.com/corescope/corescope/internal/code"
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/usdt"
 )
@@ -69,12 +71,63 @@ func functions(file *binary.File, s *Spec, match func(string) bool) ([]Place, er
 	seen := map[uint64]bool{}
 	var places []Place
 	for _, fn := range byName(all) {
+		if s.IsPattern() && isFragment(fn.Name) {
+			continue
+		}
 		if !seen[fn.Offset] && matches(&fn, match) {
 			seen[fn.Offset] = true
+			if err := checkOffset(file, &fn, s.Offset); err != nil {
+				return nil, err
+			}
 			places = append(places, placeIn(file, fn.Label(), fn.Offset+s.Offset))
 		}
 	}
 	return places, nil
+}
+
+// ErrWithin is returned for an offset in a function at which no instruction begins.
+var ErrWithin = errors.New("no instruction begins there")
+
+// checkOffset returns an error if a probe would be within an instruction of the function, or behind it: the
+// kernel writes a breakpoint there, and the program would execute another instruction, or crash.
+func checkOffset(file *binary.File, fn *binary.Function, offset uint64) error {
+	if offset == 0 {
+		return nil
+	}
+	at := fmt.Sprintf("%s+%#x in %s", fn.Label(), offset, file.Path)
+	if offset >= fn.Size {
+		return fmt.Errorf("%s: %w: the function has %d bytes", at, ErrWithin, fn.Size)
+	}
+	return file.Parse(func(e *elf.File) error {
+		ok, err := code.Begins(e.Machine, offset, func(at uint64) ([]byte, error) { return file.ReadCode(fn.Offset + at) })
+		if err == nil && !ok {
+			err = fmt.Errorf("%s: %w: a probe would change what the program does", at, ErrWithin)
+		}
+		return err
+	})
+}
+
+// isFragment reports whether a symbol is the rarely executed part of a function, which the compiler has moved
+// elsewhere. The function jumps to it: that is no call, and it has no return of its own.
+func isFragment(name string) bool {
+	_, suffix, ok := strings.Cut(name, ".cold")
+	return ok && (suffix == "" || suffix[0] == '.')
+}
+
+// mangled returns a pattern for the symbols of a C++ function by its qualified name, or "".
+func mangled(name string) string {
+	if !strings.Contains(name, "::") {
+		return ""
+	}
+	name, _, _ = strings.Cut(name, "(")
+	if name = strings.Trim(name, "*?:"); strings.ContainsAny(name, "*?<") {
+		return ""
+	}
+	pattern := "*"
+	for part := range strings.SplitSeq(name, "::") {
+		pattern += fmt.Sprintf("%d%s", len(part), part)
+	}
+	return pattern + "*"
 }
 
 // byName returns the functions sorted by name, public names first.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/histogram"
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/value"
@@ -165,6 +166,8 @@ type Description struct {
 	// Blocks is set if text output repeats the column names above the rows of each interval.
 	// Screen is set if text on a terminal is redrawn in place.
 	Blocks, Screen bool
+	// Unit is the unit of histograms.
+	Unit histogram.Unit
 	// Percentiles is set if histograms have percentiles that the user selects.
 	Percentiles bool
 	// Title, if set, is shown in text instead of column names: the title of histograms.

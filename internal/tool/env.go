@@ -30,6 +30,7 @@ type Env struct {
 	Disks        *system.Disks
 	PIDs         []uint32      // --pid, in the PID namespace of corescope
 	HasFilter    bool          // --filter is used, so that not all rows that programs send are shown
+	IsExported   bool          // the output is exported: histograms have exponential slots, and exemplars
 	tasks        *tasks        // the task filter; nil if only documentation is generated
 	kernel       *probe.Kernel // nil if only documentation is generated
 	symbols      *stack.Kernel

@@ -52,6 +52,15 @@ func extras() []extra {
 	}
 }
 
+// StreamNeeds returns the capabilities that streams of any of the tools can need, at their start or later.
+func StreamNeeds(tools []*Tool) system.Capabilities {
+	needs := fileCapabilities() | system.Set(system.CapSyslog, system.CapIPCLock, system.CapSysAdmin)
+	for _, t := range tools {
+		needs |= t.Needs()
+	}
+	return needs
+}
+
 // needs returns the capabilities that this command line needs.
 func (l *line) needs() system.Capabilities {
 	needs := l.tool.Needs()
@@ -114,6 +123,9 @@ func (s *Session) touch() error {
 
 // privileges returns the section PRIVILEGES of the manual page, by paragraph.
 func (f *facts) privileges() []string {
+	if f.tool.Access != "" {
+		return []string{"Loads no BPF programs. " + f.tool.Access + " --stats also needs CAP_SYS_ADMIN."}
+	}
 	if f.tool.NoPrograms {
 		return []string{"Needs no capability: it has no BPF programs and creates nothing in the kernel. --stats also needs CAP_SYS_ADMIN."}
 	}

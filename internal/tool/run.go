@@ -48,6 +48,11 @@ func Main(ctx context.Context, t *Tool, args []string, out, errOut io.Writer) in
 	return t.runLine(ctx, args, out, errOut, true)
 }
 
+// IsRemover reports whether this process only removes the probes of another run, Remove does that and
+// returns the exit code.
+func IsRemover(args []string) bool { return args[0] == probe.RemoverName }
+func Remove() int                  { return probe.Remove() }
+
 func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer, own bool) int {
 	errOut = &shared{w: errOut}
 	l, err := t.parse(args)
@@ -61,6 +66,9 @@ func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer
 	case err != nil:
 		err = fmt.Errorf("%w (see %s --help)", err, t.Name)
 	default:
+		usualGC := debug.SetGCPercent(startGC)
+		l.started = func() { debug.SetGCPercent(usualGC) }
+		defer l.started()
 		if err = l.run(ctx, out, errOut, own); exitCode(err) == ExitUsage && !errors.Is(err, flags.ErrUsage) {
 			err = flags.Usage(err)
 		}
@@ -99,8 +107,6 @@ func exitCode(err error) int {
 const startGC = 400
 
 func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
-	usualGC := debug.SetGCPercent(startGC)
-	defer debug.SetGCPercent(usualGC)
 	src, env, err := l.source()
 	if err != nil {
 		return err
@@ -120,6 +126,9 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 		return err
 	}
 	defer s.Objects.Close()
+	s.Objects.HandOver = own
+	l.stream.setSession(s)
+	defer l.stream.setSession(nil)
 	if l.common.Explain {
 		s.Objects.Stop = ctx.Done()
 		return s.explain(out)
@@ -131,15 +140,24 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 		ctx, stop = l.command.until(ctx)
 		defer stop()
 	}
-	s.command, s.usualGC = l.command, usualGC
+	s.command, s.started = l.command, l.started
 	s.Terminal, s.ErrOut, s.own = out, &Messages{Out: errOut}, own
 	env.warn = func(err error) { fmt.Fprintf(s.ErrOut, "%s: %v\n", l.tool.Name, err) }
-	format := output.Format(l.common.Output)
-	s.Out = output.New(output.Options{
-		Format: format, Name: l.tool.Name, NoHeader: l.common.NoHeader || s.blocks && format == output.Text,
-		Columns: s.columns, Out: out, Err: s.ErrOut,
-	})
+	s.Out = l.writer(s)
 	return errors.Join(s.runSource(ctx, src), s.endCommand(interrupted))
+}
+
+// writer returns the writer of the output.
+func (l *line) writer(s *Session) *output.Writer {
+	format := output.Format(l.common.Output)
+	o := output.Options{
+		Format: format, Name: l.tool.Name, NoHeader: l.common.NoHeader || s.blocks && format == output.Text,
+		Columns: s.columns, Out: s.Terminal, Err: s.ErrOut, Stamps: os.Getenv(output.StampsVariable) != "",
+	}
+	if l.stream != nil {
+		o.Sink, s.Interval = l.stream.Sink, l.stream.Interval
+	}
+	return output.New(o)
 }
 
 // runSource runs the source and writes the summary.
@@ -179,6 +197,8 @@ type line struct {
 	build     func(*Env) (Source, error)
 	command   *command // of --exec, or nil
 	fixed     int      // number of positional arguments that an alias sets
+	stream    *Stream  // of a run with a sink, or nil
+	started   func()   // called when all hooks are attached, or nil
 }
 
 func (t *Tool) parse(args []string) (*line, error) {
@@ -205,6 +225,17 @@ func (t *Tool) parse(args []string) (*line, error) {
 	return l, l.common.check()
 }
 
+// Format parses a command line and returns its output format.
+//
+// Returns flags.ErrUsage.
+func (t *Tool) Format(args []string) (output.Format, error) {
+	l, err := t.parse(args)
+	if errors.Is(err, flags.ErrHelp) {
+		return output.Text, nil
+	}
+	return output.Format(l.common.Output), err
+}
+
 // newLine returns a command line with default options.
 func (t *Tool) newLine() (*line, error) {
 	l := &line{tool: t, set: flags.New(t.Name), common: common{Output: string(output.Text)}}
@@ -225,12 +256,16 @@ func (l *line) source() (Source, *Env, error) {
 		return nil, nil, err
 	}
 	env.kernel, env.PIDs, env.tasks, env.HasFilter = kernel, l.tasks.PID, &l.tasks, l.common.Filter != ""
+	env.IsExported = l.stream != nil
 	src, err := l.build(env)
 	if errors.Is(err, probe.ErrUnsupported) {
 		return nil, nil, err
 	}
 	if err != nil {
 		return nil, nil, flags.Usage(err)
+	}
+	if l.stream != nil {
+		return src, env, nil
 	}
 	return src, env, l.common.checkOutput(src)
 }
@@ -245,6 +280,7 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*Session
 	if err != nil {
 		return nil, err
 	}
+	l.selectColumns(d.Columns.All)
 	if err := d.Columns.choose(&l.common, l.selection.Columns, d.Text); err != nil {
 		return nil, flags.Usage(err)
 	}
@@ -275,9 +311,9 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 		if err := plan.Resolve(plan, kernel); err != nil {
 			return nil, err
 		}
-		for _, note := range plan.notes {
-			notify(note)
-		}
+	}
+	for _, note := range plan.notes {
+		notify(note)
 	}
 	if l.tool.NoPrograms {
 		return probe.Nothing(), nil
@@ -319,7 +355,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 		return nil, err
 	}
 	objects, err := probe.Load(spec, probe.Options{
-		Variables: vars, Maps: pinned, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf,
+		Variables: vars, Maps: pinned, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf || plan.PerfBuffer,
 		Without: l.without(plan), Optional: plan.Optional, StandIns: plan.StandIns, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
 		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Begin: plan.Begin, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes,
 	})
@@ -452,7 +488,9 @@ func (s *Session) Ready() error {
 	if err := s.confine(); err != nil {
 		return err
 	}
-	debug.SetGCPercent(s.usualGC)
+	if s.started != nil {
+		s.started()
+	}
 	if s.common.Verbose {
 		s.reportAttempts()
 	}

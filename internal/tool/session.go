@@ -41,12 +41,14 @@ type Session struct {
 	losses   losses
 	stats    stats
 	command  *command // of --exec, or nil
-	usualGC  int      // debug.SetGCPercent after the start
+	started  func()   // called when all hooks are attached, or nil
 	Missed   uint64   // events that the source knows to be missing from its rows: unobserved
 	Events   uint64   // rows that passed the filters, or values of histograms
 	Excluded uint64   // rows that --filter or the source excluded
 	Shown    uint64   // rows or reports written
 	begun    time.Time
+	// Interval is the time between reports if the command line sets none, 0 for one report at the end.
+	Interval time.Duration
 	lists    bool        // rows follow immediately: text output has no "ready" line
 	ids      []flags.IDs // of processes and threads in the command line
 }
@@ -215,7 +217,7 @@ func (st *stats) begin() error {
 	if err != nil {
 		return fmt.Errorf("measure run time: %w", probe.Classify(err))
 	}
-	st.enabled, st.start, st.cpu = closer, time.Now(), processCPU()
+	st.enabled, st.start, st.cpu = closer, time.Now(), system.ProcessCPU()
 	return nil
 }
 
@@ -240,7 +242,7 @@ func (st *stats) report(o *probe.Objects) (*Stats, error) {
 	}
 	return &Stats{
 		Seconds: span.Seconds(), Programs: programs,
-		UserCPU: float64(processCPU()-st.cpu) / float64(span),
+		UserCPU: float64(system.ProcessCPU()-st.cpu) / float64(span),
 	}, nil
 }
 
@@ -253,14 +255,6 @@ func (c *Stats) write(w io.Writer) error {
 			strconv.FormatFloat(p.NsARun, 'f', 0, 64), strconv.FormatFloat(100*p.CPU, 'f', 2, 64),
 		}
 	})
-}
-
-func processCPU() time.Duration {
-	var use unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &use); err != nil {
-		return 0
-	}
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
 // Prepare loads and attaches iterator programs, which requires more capabilities than running them.

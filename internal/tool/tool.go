@@ -44,6 +44,9 @@ type Spec struct {
 	// (source.Table with Poll). A run creates nothing in the kernel, and needs no BTF and no
 	// capability except Capabilities.
 	NoPrograms bool
+	// Access is set for such a tool that reads or writes files that not everybody can access: sentences
+	// on the capabilities for them.
+	Access string
 	// Returns reports that programs are attached to the returns of user functions (sections uretprobe).
 	Returns bool
 	// Shorts are short names for flags that all tools have, keyed by long name.
@@ -96,6 +99,9 @@ type Plan struct {
 	// attached, and the run ends with it. The run observes its process and all descendants; the
 	// object has to include command.bpf.h for that.
 	Exec string
+	// PerfBuffer is set if events go through perf buffers even if the kernel has the ring buffer: they
+	// contain what only a helper for perf buffers can read.
+	PerfBuffer bool
 	// Hook lists additional values of --hook, from the tool's own flags.
 	Hook []string
 	// Resolve, if set, completes the plan on this machine, before the object is loaded.

@@ -3,14 +3,12 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "lost.bpf.h"
 
 /* The fetched data is part of the key, of which there are three copies on the stack. */
 #define FETCH_DATA_MAX 144
 #include "fetch.bpf.h"
-#include "frame.bpf.h"
 #include "mark.bpf.h"
 #include "target.bpf.h"
 #include "task.bpf.h"
@@ -108,109 +106,54 @@ static __noinline __u64 fetch_entry(void *ctx, void *data)
 	return wanted;
 }
 
-struct call_key {
-	__u64 frame; /* distinguishes nested calls */
-	__u32 tid;
-	__u32 target;
-};
-
 struct call {
 	__u64 ns; /* CLOCK_MONOTONIC */
-	__u64 caller; /* return address, of a user function */
 	struct entry entry;
+	__u64 caller; /* return address, of a user function */
 };
 
-/* Entries of calls that do not return remain until the map is full: then the oldest are evicted. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1 << 16);
-	__type(key, struct call_key);
-	__type(value, struct call);
-} calls SEC(".maps");
+#include "funccall.bpf.h"
 
-/* The body of fetch() reads what follows the data at FETCH_DATA_MAX. */
+/*
+ * The body of fetch() reads what follows the data at FETCH_DATA_MAX: the latency, which replaces the
+ * time, and the arguments. A copy of the call would not fit on the stack.
+ */
 struct call_hit {
 	struct table_key key;
-	__u64 latency_ns;
-	struct entry entry;
+	struct call call;
 };
 
 static __always_inline int begin(void *ctx, __u64 frame, __u64 caller, bool user)
 {
-	struct call_key key = { .frame = frame };
 	struct call call = { .caller = caller };
 
-	if (!task_current_wanted())
+	if (!observing || !task_current_wanted())
 		return 0;
-	key.tid = bpf_get_current_pid_tgid();
-	key.target = target_id(ctx);
 	fetch_entry(ctx, &call.entry);
-	call.ns = bpf_ktime_get_ns();
-	if (!bpf_map_update_elem(&calls, &key, &call, BPF_NOEXIST)) {
-		counter_add(no_return);
-		return 0;
-	}
-	/* An entry with the same frame is a call that was not observed to return. */
-	if (bpf_map_update_elem(&calls, &key, &call, BPF_EXIST))
-		lost_add(map_full);
-	else if (user)
-		counter_add(no_return);
-	else
-		lost_add(unobserved);
+	func_call_begin(target_id(ctx), frame, &call, user);
 	return 0;
 }
 
 static __always_inline int end(void *ctx, __u64 frame, __u64 form)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
-	struct call_key key = { .frame = frame };
 	struct call_hit hit = {};
-	struct call *call;
+	__u32 target;
 
 	if (!task_current_wanted())
 		return 0;
-	key.tid = bpf_get_current_pid_tgid();
-	key.target = target_id(ctx);
-	call = bpf_map_lookup_elem(&calls, &key);
-	if (!call) {
-		if (form != RETURN_AT_SHARED)
-			counter_add(no_begin);
+	target = target_id(ctx);
+	if (!func_call_end(ctx, target, frame, form, &hit.call))
 		return 0;
-	}
-	if (!return_matches(ctx, form, call->caller))
-		return 0;
-	hit.latency_ns = now_ns - call->ns;
-	hit.entry = call->entry;
-	bpf_map_delete_elem(&calls, &key);
-	counter_add_n(no_return, -1);
+	hit.call.ns = now_ns - hit.call.ns;
 	if (!fetch_wanted(ctx, hit.key.data))
 		return 0;
-	hit.key.target = key.target;
+	hit.key.target = target;
 	if (dist_hist)
 		add_to_hist(&hit.key);
 	else
 		add_to_table(&hit.key);
 	return 0;
-}
-
-struct fprobe_hlist___new {
-	int dummy;
-};
-
-/* Exists in no kernel: a program that reads it does not load. */
-struct pt_regs___none {
-	long none;
-} __attribute__((preserve_access_index));
-
-/*
- * Returns of fprobe are based on fgraph from 6.14 on (4346ba160409), whose trampoline does not
- * preserve the caller's stack pointer. The program then does not load, and kprobes are used.
- */
-static __always_inline __u64 frame_at_multi_end(struct pt_regs *regs)
-{
-	if (bpf_core_type_exists(struct fprobe_hlist___new))
-		return BPF_CORE_READ((struct pt_regs___none *)regs, none);
-	return PT_REGS_SP(regs);
 }
 
 static __always_inline int begin_user(struct pt_regs *ctx)

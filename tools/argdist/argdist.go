@@ -180,6 +180,7 @@ func (o *options) find(set *fetch.Set, probes []*fetch.Probe, p *tool.Plan, env 
 	f := fetch.Finder{Finder: target.Finder{PIDs: pids, Note: p.Note}, TextSize: o.StringSize, DataMax: len(key{}.Data), Calls: true}
 	// Types are optional: arguments by number and tracepoint fields also work without BTF.
 	f.Types, _ = k.Types()
+	f.ModuleTypes = k.ModuleTypes
 	for _, probe := range probes {
 		if err := f.Add(set, probe); err != nil {
 			return flags.Usage(err)

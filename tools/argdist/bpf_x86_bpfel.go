@@ -47,9 +47,11 @@ const (
 	bpfVarCountEpoch             = "count_epoch"
 	bpfVarDistHist               = "dist_hist"
 	bpfVarFetchResultType        = "fetch_result_type"
+	bpfVarHistBounds             = "hist_bounds"
 	bpfVarHistPlain              = "hist_plain"
 	bpfVarHistUnitNs             = "hist_unit_ns"
 	bpfVarLocalPidns             = "local_pidns"
+	bpfVarObserving              = "observing"
 	bpfVarReturnFormType         = "return_form_type"
 	bpfVarTableEmpty             = "table_empty"
 	bpfVarTargByCgroupMap        = "targ_by_cgroup_map"
@@ -152,9 +154,11 @@ type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	DistHist         *ebpf.VariableSpec `ebpf:"dist_hist"`
 	FetchResultType  *ebpf.VariableSpec `ebpf:"fetch_result_type"`
+	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	ReturnFormType   *ebpf.VariableSpec `ebpf:"return_form_type"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
@@ -224,9 +228,11 @@ type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	DistHist         *ebpf.Variable `ebpf:"dist_hist"`
 	FetchResultType  *ebpf.Variable `ebpf:"fetch_result_type"`
+	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	Observing        *ebpf.Variable `ebpf:"observing"`
 	ReturnFormType   *ebpf.Variable `ebpf:"return_form_type"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`

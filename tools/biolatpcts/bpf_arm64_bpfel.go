@@ -71,6 +71,7 @@ const (
 	bpfVarBlockOpType      = "block_op_type"
 	bpfVarCountEpoch       = "count_epoch"
 	bpfVarFirstIssueNs     = "first_issue_ns"
+	bpfVarHistBounds       = "hist_bounds"
 	bpfVarHistPlain        = "hist_plain"
 	bpfVarHistUnitNs       = "hist_unit_ns"
 	bpfVarIosCount         = "ios_count"
@@ -173,6 +174,7 @@ type bpfVariableSpecs struct {
 	BlockOpType      *ebpf.VariableSpec `ebpf:"block_op_type"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	FirstIssueNs     *ebpf.VariableSpec `ebpf:"first_issue_ns"`
+	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	IosCount         *ebpf.VariableSpec `ebpf:"ios_count"`
@@ -246,6 +248,7 @@ type bpfVariables struct {
 	BlockOpType      *ebpf.Variable `ebpf:"block_op_type"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	FirstIssueNs     *ebpf.Variable `ebpf:"first_issue_ns"`
+	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	IosCount         *ebpf.Variable `ebpf:"ios_count"`

@@ -28,7 +28,7 @@ type row struct {
 	Disk       string        `json:"disk" col:"DISK,width=7" help:"name of the disk; MAJOR:MINOR if it has none"`
 	RandomPct  value.Percent `json:"random_percent" col:"%RND,width=7,right" help:"random as a percentage of random and sequential; absent if both are 0"`
 	SeqPct     value.Percent `json:"sequential_percent" col:"%SEQ,width=7,right" help:"sequential as a percentage of random and sequential; absent if both are 0"`
-	IOs        uint64        `json:"ios" col:"COUNT,width=8,right" help:"requests with data that completed in the interval, including the first one on the disk"`
+	IOs        uint64        `json:"ios" col:"COUNT,width=8,right,counter" help:"requests with data that completed in the interval, including the first one on the disk"`
 	Bytes      value.Size    `json:"bytes" col:"KBYTES,width=12,right" help:"bytes of these requests; text shows units of 1,024"`
 	Random     uint64        `json:"random" col:"RANDOM,width=8,right" help:"of these, requests that do not start where the previously completed request on the disk ends"`
 	Sequential uint64        `json:"sequential" col:"SEQUENTIAL,width=10,right" help:"of these, requests that start where the previously completed request on the disk ends"`

@@ -127,3 +127,14 @@ func TestText(t *testing.T) {
 		t.Errorf("text is %s", out)
 	}
 }
+
+// TestExported checks that the programs load with exponential slots, which need more stack.
+func TestExported(t *testing.T) {
+	run := tooltest.Export(t, Tool, nil, func() { unix.Sync() })
+	for _, h := range run.Histograms {
+		h.CheckBuckets(t)
+		if len(h.Exemplars) != 0 {
+			t.Errorf("exemplars %v: requests complete in another task", h.Exemplars)
+		}
+	}
+}

@@ -52,6 +52,7 @@ const (
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
 	bpfVarFirstIssueNs      = "first_issue_ns"
+	bpfVarHistBounds        = "hist_bounds"
 	bpfVarHistPlain         = "hist_plain"
 	bpfVarHistUnitNs        = "hist_unit_ns"
 	bpfVarIosCount          = "ios_count"
@@ -171,6 +172,7 @@ type bpfVariableSpecs struct {
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	FirstIssueNs      *ebpf.VariableSpec `ebpf:"first_issue_ns"`
+	HistBounds        *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain         *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs        *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	IosCount          *ebpf.VariableSpec `ebpf:"ios_count"`
@@ -266,6 +268,7 @@ type bpfVariables struct {
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	FirstIssueNs      *ebpf.Variable `ebpf:"first_issue_ns"`
+	HistBounds        *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain         *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs        *ebpf.Variable `ebpf:"hist_unit_ns"`
 	IosCount          *ebpf.Variable `ebpf:"ios_count"`

@@ -41,7 +41,7 @@ type row struct {
 	Major     uint32            `json:"major" col:"MAJ,width=3" help:"major number of the disk"`
 	Minor     uint32            `json:"minor" col:"MIN,width=3" help:"minor number of the disk"`
 	Disk      string            `json:"disk" col:"DISK,width=8" help:"name of the disk; absent if the disk was removed"`
-	IOs       uint64            `json:"ios" col:"I/O,width=7,right" help:"requests completed in the interval"`
+	IOs       uint64            `json:"ios" col:"I/O,width=7,right,counter" help:"requests completed in the interval"`
 	Bytes     value.Size        `json:"bytes" col:"Kbytes,width=10,right" help:"bytes of these requests; text shows units of 1,024"`
 	TotalNs   value.Nanoseconds `json:"total_ns" col:"TOTALms,width=10,right" help:"sum of the device times of these requests: from the last issue to completion, CLOCK_MONOTONIC; text shows milliseconds"`
 	AverageNs value.Nanoseconds `json:"avg_ns" col:"AVGms,width=8,right" help:"mean device time per request; text shows milliseconds"`

@@ -20,8 +20,8 @@ type options struct{ source.Interval }
 type counts struct{ Accessed, Added, Dirtied, Dirties uint64 }
 
 type row struct {
-	Hits      uint64        `json:"hits" col:"HITS,width=8,right,hook=accessed+added+dirtied+dirties" help:"folios that were accessed and already cached: accessed - dirties - misses, at least 0"`
-	Misses    uint64        `json:"misses" col:"MISSES,width=8,right,hook=added+dirtied" help:"folios added to the page cache to be read: added - dirtied, at least 0"`
+	Hits      uint64        `json:"hits" col:"HITS,width=8,right,hook=accessed+added+dirtied+dirties,counter" help:"folios that were accessed and already cached: accessed - dirties - misses, at least 0"`
+	Misses    uint64        `json:"misses" col:"MISSES,width=8,right,hook=added+dirtied,counter" help:"folios added to the page cache to be read: added - dirtied, at least 0"`
 	Dirties   uint64        `json:"dirties" col:"DIRTIES,width=8,right,hook=dirties" help:"buffers that became dirty (mark_buffer_dirty)"`
 	Ratio     value.Percent `json:"hit_ratio_percent" col:"HITRATIO,width=8,right,hook=accessed+added+dirtied+dirties" help:"hits in percent of hits plus misses; absent if both are 0"`
 	BuffersMB uint64        `json:"buffers_mb" col:"BUFFERS_MB,width=12,right" help:"Buffers of /proc/meminfo at the end of the interval, in units of 1,048,576 bytes"`

@@ -29,8 +29,8 @@ type row struct {
 	PID       uint32        `json:"pid" col:"PID,width=8" help:"process in whose context the operations ran, in the initial PID namespace"`
 	UID       uint32        `json:"uid" col:"UID,width=8" help:"real user ID, in the initial user namespace"`
 	Comm      value.Name    `json:"comm" col:"CMD,width=16" help:"name of the thread"`
-	Hits      uint64        `json:"hits" col:"HITS,width=8,right,hook=accessed+added+dirtied+dirties" help:"folios that were accessed and already cached, as in cachestat(8): accessed - dirties - misses, at least 0"`
-	Misses    uint64        `json:"misses" col:"MISSES,width=8,right,hook=added+dirtied" help:"folios added to the page cache to be read, as in cachestat(8): added - dirtied, at least 0"`
+	Hits      uint64        `json:"hits" col:"HITS,width=8,right,hook=accessed+added+dirtied+dirties,counter" help:"folios that were accessed and already cached, as in cachestat(8): accessed - dirties - misses, at least 0"`
+	Misses    uint64        `json:"misses" col:"MISSES,width=8,right,hook=added+dirtied,counter" help:"folios added to the page cache to be read, as in cachestat(8): added - dirtied, at least 0"`
 	Dirties   uint64        `json:"dirties" col:"DIRTIES,width=8,right,hook=dirties" help:"buffers that became dirty (mark_buffer_dirty)"`
 	ReadHits  value.Percent `json:"read_hit_percent" col:"READ_HIT%,width=9,right,hook=accessed+added+dirtied+dirties" help:"hits in percent of hits plus misses; absent if both are 0"`
 	WriteHits value.Percent `json:"write_hit_percent" col:"WRITE_HIT%,width=10,right,hook=added+dirtied" help:"folios that became dirty and were not added for it, in percent of those that became dirty: dirtied - added, at least 0; too low if the process also reads files that are not cached; absent if none became dirty"`

@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapCpuStates        = "cpu_states"
+	bpfMapHistExemplars    = "hist_exemplars"
 	bpfMapHists            = "hists"
 	bpfMapHistsPlain       = "hists_plain"
 	bpfMapLost             = "lost"
@@ -31,6 +32,7 @@ const (
 	bpfVarByPidns          = "by_pidns"
 	bpfVarByTid            = "by_tid"
 	bpfVarCountEpoch       = "count_epoch"
+	bpfVarHistBounds       = "hist_bounds"
 	bpfVarHistPlain        = "hist_plain"
 	bpfVarHistUnitNs       = "hist_unit_ns"
 	bpfVarLocalPidns       = "local_pidns"
@@ -102,6 +104,7 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	CpuStates     *ebpf.MapSpec `ebpf:"cpu_states"`
+	HistExemplars *ebpf.MapSpec `ebpf:"hist_exemplars"`
 	Hists         *ebpf.MapSpec `ebpf:"hists"`
 	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
@@ -120,6 +123,7 @@ type bpfVariableSpecs struct {
 	ByPidns          *ebpf.VariableSpec `ebpf:"by_pidns"`
 	ByTid            *ebpf.VariableSpec `ebpf:"by_tid"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
@@ -161,6 +165,7 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	CpuStates     *ebpf.Map `ebpf:"cpu_states"`
+	HistExemplars *ebpf.Map `ebpf:"hist_exemplars"`
 	Hists         *ebpf.Map `ebpf:"hists"`
 	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
 	Lost          *ebpf.Map `ebpf:"lost"`
@@ -172,6 +177,7 @@ type bpfMaps struct {
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.CpuStates,
+		m.HistExemplars,
 		m.Hists,
 		m.HistsPlain,
 		m.Lost,
@@ -191,6 +197,7 @@ type bpfVariables struct {
 	ByPidns          *ebpf.Variable `ebpf:"by_pidns"`
 	ByTid            *ebpf.Variable `ebpf:"by_tid"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`

@@ -178,3 +178,30 @@ func TestIdle(t *testing.T) {
 		t.Errorf("CPU %d ran something for %v, want %v to %v", cpu, sum, played*9/10, all)
 	}
 }
+
+// TestExported checks that times on and off the CPU of a thread add up to those without exported output:
+// their number is the kernel's, and exemplars are of that thread.
+func TestExported(t *testing.T) {
+	w := schedtest.Start(t, schedtest.CPUs(t)[0], nil)
+	for _, mode := range []string{"", "--offcpu"} {
+		begin := w.Facts(t)
+		var end schedtest.Facts
+		run := tooltest.Export(t, Tool, append(strings.Fields(mode), "-L", "--tid", strconv.Itoa(w.PID)), func() {
+			for range 50 {
+				w.Begin(t, "nothing", "")
+				w.End(t)
+			}
+			end = w.Facts(t)
+		})
+		most := end.Since(begin)
+		var count uint64
+		for _, h := range run.Histograms {
+			h.CheckBuckets(t)
+			h.CheckTask(t, w.PID)
+			count += h.Exponential.Count
+		}
+		if count+run.Summary.Reasons["unobserved"]+most.Hidden < 49 || count > most.Woken+most.Preempted+1 {
+			t.Errorf("%s: %d times, want 50 to %d: %+v", mode, count, most.Woken+most.Preempted, run.Summary)
+		}
+	}
+}

@@ -29,6 +29,7 @@ const (
 	bpfVarByCpu            = "by_cpu"
 	bpfVarCountEpoch       = "count_epoch"
 	bpfVarCpuKhz           = "cpu_khz"
+	bpfVarHistBounds       = "hist_bounds"
 	bpfVarHistPlain        = "hist_plain"
 	bpfVarHistUnitNs       = "hist_unit_ns"
 	bpfVarLocalPidns       = "local_pidns"
@@ -114,6 +115,7 @@ type bpfVariableSpecs struct {
 	ByCpu            *ebpf.VariableSpec `ebpf:"by_cpu"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	CpuKhz           *ebpf.VariableSpec `ebpf:"cpu_khz"`
+	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
@@ -179,6 +181,7 @@ type bpfVariables struct {
 	ByCpu            *ebpf.Variable `ebpf:"by_cpu"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	CpuKhz           *ebpf.Variable `ebpf:"cpu_khz"`
+	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`

@@ -20,6 +20,7 @@ const (
 	bpfMapEvents               = "events"
 	bpfMapLost                 = "lost"
 	bpfMapQueries              = "queries"
+	bpfMapStatements           = "statements"
 	bpfMapTargCgroupMap        = "targ_cgroup_map"
 	bpfMapTargMntnsMap         = "targ_mntns_map"
 	bpfMapUsdtSpecs            = "usdt_specs"
@@ -28,7 +29,10 @@ const (
 	bpfProgEndedTp             = "ended__tp"
 	bpfProgMysqlUprobeBlocking = "mysql__uprobe__blocking"
 	bpfProgMysqlUprobeData     = "mysql__uprobe__data"
+	bpfProgMysqlUprobeDestroy  = "mysql__uprobe__destroy"
+	bpfProgMysqlUprobeExecute  = "mysql__uprobe__execute"
 	bpfProgMysqlUprobePacket   = "mysql__uprobe__packet"
+	bpfProgMysqlUprobePrepare  = "mysql__uprobe__prepare"
 	bpfProgMysqlUprobeReturn   = "mysql__uprobe__return"
 	bpfProgMysqlprobeUsdtDone  = "mysqlprobe__usdt__done"
 	bpfProgMysqlprobeUsdtStart = "mysqlprobe__usdt__start"
@@ -111,7 +115,10 @@ type bpfProgramSpecs struct {
 	EndedTp             *ebpf.ProgramSpec `ebpf:"ended__tp"`
 	MysqlUprobeBlocking *ebpf.ProgramSpec `ebpf:"mysql__uprobe__blocking"`
 	MysqlUprobeData     *ebpf.ProgramSpec `ebpf:"mysql__uprobe__data"`
+	MysqlUprobeDestroy  *ebpf.ProgramSpec `ebpf:"mysql__uprobe__destroy"`
+	MysqlUprobeExecute  *ebpf.ProgramSpec `ebpf:"mysql__uprobe__execute"`
 	MysqlUprobePacket   *ebpf.ProgramSpec `ebpf:"mysql__uprobe__packet"`
+	MysqlUprobePrepare  *ebpf.ProgramSpec `ebpf:"mysql__uprobe__prepare"`
 	MysqlUprobeReturn   *ebpf.ProgramSpec `ebpf:"mysql__uprobe__return"`
 	MysqlprobeUsdtDone  *ebpf.ProgramSpec `ebpf:"mysqlprobe__usdt__done"`
 	MysqlprobeUsdtStart *ebpf.ProgramSpec `ebpf:"mysqlprobe__usdt__start"`
@@ -130,6 +137,7 @@ type bpfMapSpecs struct {
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	Queries       *ebpf.MapSpec `ebpf:"queries"`
+	Statements    *ebpf.MapSpec `ebpf:"statements"`
 	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
 	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 	UsdtSpecs     *ebpf.MapSpec `ebpf:"usdt_specs"`
@@ -190,6 +198,7 @@ type bpfMaps struct {
 	Events        *ebpf.Map `ebpf:"events"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	Queries       *ebpf.Map `ebpf:"queries"`
+	Statements    *ebpf.Map `ebpf:"statements"`
 	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
 	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 	UsdtSpecs     *ebpf.Map `ebpf:"usdt_specs"`
@@ -201,6 +210,7 @@ func (m *bpfMaps) Close() error {
 		m.Events,
 		m.Lost,
 		m.Queries,
+		m.Statements,
 		m.TargCgroupMap,
 		m.TargMntnsMap,
 		m.UsdtSpecs,
@@ -247,7 +257,10 @@ type bpfPrograms struct {
 	EndedTp             *ebpf.Program `ebpf:"ended__tp"`
 	MysqlUprobeBlocking *ebpf.Program `ebpf:"mysql__uprobe__blocking"`
 	MysqlUprobeData     *ebpf.Program `ebpf:"mysql__uprobe__data"`
+	MysqlUprobeDestroy  *ebpf.Program `ebpf:"mysql__uprobe__destroy"`
+	MysqlUprobeExecute  *ebpf.Program `ebpf:"mysql__uprobe__execute"`
 	MysqlUprobePacket   *ebpf.Program `ebpf:"mysql__uprobe__packet"`
+	MysqlUprobePrepare  *ebpf.Program `ebpf:"mysql__uprobe__prepare"`
 	MysqlUprobeReturn   *ebpf.Program `ebpf:"mysql__uprobe__return"`
 	MysqlprobeUsdtDone  *ebpf.Program `ebpf:"mysqlprobe__usdt__done"`
 	MysqlprobeUsdtStart *ebpf.Program `ebpf:"mysqlprobe__usdt__start"`
@@ -265,7 +278,10 @@ func (p *bpfPrograms) Close() error {
 		p.EndedTp,
 		p.MysqlUprobeBlocking,
 		p.MysqlUprobeData,
+		p.MysqlUprobeDestroy,
+		p.MysqlUprobeExecute,
 		p.MysqlUprobePacket,
+		p.MysqlUprobePrepare,
 		p.MysqlUprobeReturn,
 		p.MysqlprobeUsdtDone,
 		p.MysqlprobeUsdtStart,

@@ -37,7 +37,7 @@ type row struct {
 	source.Elapsed
 	Failed    value.Flag  `json:"failed" col:"FAILED,width=6" help:"whether the server reported an error; absent for mysql, except with its USDT probes"`
 	Statement value.Count `json:"statement_id" col:"STATEMENT,width=9" help:"ID of the prepared statement, unique in the connection; absent except for execute of mysql"`
-	Query     value.Part  `json:"query" col:"QUERY,width=40" help:"text of the query; absent for execute of mysql, and if the memory of the server could not be read"`
+	Query     value.Part  `json:"query" col:"QUERY,width=40" help:"text of the query, for execute of the prepared statement; absent if the memory of the server could not be read, and for execute of mysql if the prepare was not observed (text_unknown in the summary)"`
 }
 
 // Decode reads the text, which follows the event.

@@ -242,6 +242,62 @@ func TestProbes(t *testing.T) {
 	})
 }
 
+const (
+	prepareStatement = "_ZN18Prepared_statement7prepareEPKcj"
+	executeStatement = "_ZN18Prepared_statement12execute_loopEP6StringbPhS2_"
+	destroyStatement = "_ZN18Prepared_statementD1Ev"
+)
+
+// TestStatements uses prepared statements, which an object of the server identifies.
+func TestStatements(t *testing.T) {
+	lib := native.Open(t, "mysqld", []string{mysql57, prepareStatement, executeStatement, destroyStatement})
+	const first, second, unknown = 0x1000, 0x2000, 0x3000
+	command := func(command uint64, text, inner string, object uint64) {
+		packet := []byte(text)
+		data := &struct{ query, length uint64 }{native.Pointer(&packet[0]), uint64(len(text))}
+		if command == comExecute {
+			data.query = 7
+		}
+		lib.Call(mysql57, native.Call{Args: [7]uint64{object, native.Pointer(data), command}, Inner: inner})
+		runtime.KeepAlive(packet)
+		runtime.KeepAlive(data)
+	}
+	long := strings.Repeat("z", 4096)
+	res := tooltest.JSON(t, Tool, self("-m", "0"), func() {
+		inThread(func() {
+			command(comPrepare, "select ?", prepareStatement, first)
+			command(comPrepare, long+"z", prepareStatement, second)
+			command(comExecute, "7", executeStatement, first)
+			command(comExecute, "7", executeStatement, second)
+			command(comPrepare, "again \x00?", prepareStatement, second)
+			command(comExecute, "7", executeStatement, second)
+			command(comExecute, "7", executeStatement, unknown)
+			// PREPARE and EXECUTE in SQL use the same functions.
+			command(comQuery, "prepare", prepareStatement, first)
+			command(comQuery, "execute", executeStatement, unknown)
+			command(comExecute, "7", executeStatement, first)
+			lib.Call(destroyStatement, native.Call{Args: [7]uint64{first}})
+			command(comExecute, "7", executeStatement, first)
+		})
+	})
+	check(t, res.Events, "mysql", []want{
+		{query: "select ?", command: "prepare"},
+		{query: long, command: "prepare", cut: true},
+		{query: "select ?", command: "execute", statement: 7},
+		{query: long, command: "execute", statement: 7, cut: true},
+		{query: "again \x00?", command: "prepare"},
+		{query: "again \x00?", command: "execute", statement: 7},
+		{command: "execute", statement: 7},
+		{query: "prepare", command: "query"},
+		{query: "execute", command: "query"},
+		{query: "select ?", command: "execute", statement: 7},
+		{command: "execute", statement: 7},
+	})
+	if n := res.Summary.Object("counters").Num("text_unknown"); n != 2 {
+		t.Errorf("text_unknown is %v, want 2", n)
+	}
+}
+
 func TestText(t *testing.T) {
 	lib := native.Open(t, "mysqld", []string{mysql57})
 	out := tooltest.Text(t, Tool.As("mysqld_qslower"), []string{fmt.Sprint(os.Getpid()), "1"}, func() {

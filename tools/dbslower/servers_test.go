@@ -2,10 +2,13 @@ package dbslower
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -189,16 +192,23 @@ func TestRealPostgres(t *testing.T) {
 	}
 }
 
+// mariadb starts MariaDB with a log of all queries, and returns it and a client.
+func (s *servers) mariadb() (server *exec.Cmd, client func(text string) *exec.Cmd) {
+	s.t.Helper()
+	s.run("/usr/bin/mariadb-install-db", "--no-defaults", "--datadir="+s.dir+"/data", "--user=mysql", "--skip-test-db", "--auth-root-authentication-method=normal")
+	client = func(text string) *exec.Cmd {
+		return s.command("/usr/bin/mariadb", "--no-defaults", "--socket="+s.dir+"/socket", "-uroot", "-e", text)
+	}
+	server = s.command("/usr/sbin/mariadbd", "--no-defaults", "--datadir="+s.dir+"/data", "--socket="+s.dir+"/socket", "--skip-networking",
+		"--slow-query-log", "--long-query-time=0", "--log-output=FILE", "--slow-query-log-file="+s.dir+"/slow")
+	s.start(server, func() *exec.Cmd { return client("select 0") })
+	return server, client
+}
+
 // TestRealMariaDB compares the queries with the slow query log.
 func TestRealMariaDB(t *testing.T) {
 	s := newServers(t, "mysql")
-	s.run("/usr/bin/mariadb-install-db", "--no-defaults", "--datadir="+s.dir+"/data", "--user=mysql", "--skip-test-db", "--auth-root-authentication-method=normal")
-	client := func(text string) *exec.Cmd {
-		return s.command("/usr/bin/mariadb", "--no-defaults", "--socket="+s.dir+"/socket", "-uroot", "-e", text)
-	}
-	cmd := s.command("/usr/sbin/mariadbd", "--no-defaults", "--datadir="+s.dir+"/data", "--socket="+s.dir+"/socket", "--skip-networking",
-		"--slow-query-log", "--long-query-time=0", "--log-output=FILE", "--slow-query-log-file="+s.dir+"/slow")
-	s.start(cmd, func() *exec.Cmd { return client("select 0") })
+	cmd, client := s.mariadb()
 	queries := []string{
 		"create database d", "create table d.t (a int)", "select sleep(0.02)", "insert into d.t values (3)",
 		"set @a = 3", "select '" + strings.Repeat("λ", 1000) + "'", "select count(*) from d.t", "select nosuch",
@@ -219,4 +229,127 @@ func TestRealMariaDB(t *testing.T) {
 		t.Fatalf("log is %s", s.log("slow"))
 	}
 	compare(t, res.Events, want)
+}
+
+// session is a connection to MariaDB, for prepared statements of the protocol, which its client does not use.
+type session struct {
+	*testing.T
+	net.Conn
+}
+
+func (s *servers) connect() session {
+	s.t.Helper()
+	conn, err := net.Dial("unix", s.root+s.dir+"/socket")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { conn.Close() })
+	c := session{s.t, conn}
+	c.read()
+	// Protocol 4.1 and its passwords; packets of up to 16 MiB, UTF-8. The password is empty.
+	hello := append([]byte{0x01, 0x82, 0x08, 0, 0, 0, 0, 1, 33}, make([]byte, 23)...)
+	c.write(1, append(hello, "root\x00\x00mysql_native_password\x00"...))
+	if reply := c.read(); reply[0] != 0 {
+		s.t.Fatalf("MariaDB answers %q", reply)
+	}
+	return c
+}
+
+func (c session) write(sequence byte, data []byte) {
+	c.Helper()
+	head := []byte{byte(len(data)), byte(len(data) >> 8), 0, sequence}
+	if _, err := c.Write(append(head, data...)); err != nil {
+		c.Error(err)
+	}
+}
+
+func (c session) read() []byte {
+	c.Helper()
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(c, head); err != nil {
+		c.Fatal(err)
+	}
+	data := make([]byte, int(head[0])|int(head[1])<<8)
+	if _, err := io.ReadFull(c, data); err != nil || len(data) == 0 {
+		c.Fatalf("%v in %q", err, data)
+	}
+	return data
+}
+
+// prepare prepares a statement without results that has one parameter, and returns its ID.
+func (c session) prepare(text string) []byte {
+	c.Helper()
+	c.write(0, append([]byte{comPrepare}, text...))
+	reply := c.read()
+	if reply[0] != 0 {
+		c.Fatalf("prepare %q: %q", text, reply)
+	}
+	c.read() // the parameter
+	c.read() // end
+	return reply[1:5]
+}
+
+// execute executes a statement, with an integer.
+func (c session) execute(id []byte, value byte) {
+	c.Helper()
+	packet := append([]byte{comExecute}, id...)
+	packet = append(packet, 0 /* no cursor */, 1, 0, 0, 0 /* once */, 0 /* not null */, 1 /* types follow */, 1, 0 /* TINY */, value)
+	c.write(0, packet)
+	if reply := c.read(); reply[0] != 0 {
+		c.Errorf("execute: %q", reply)
+	}
+}
+
+// TestRealStatements compares prepared statements with the slow query log.
+func TestRealStatements(t *testing.T) {
+	s := newServers(t, "mysql")
+	cmd, client := s.mariadb()
+	if out, err := client("create database d; create table d.t (a int)").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	old := s.connect()
+	early := old.prepare("insert into d.t values (0 * ?)")
+	res := tooltest.JSON(t, Tool, []string{"mysql", "-m", "0", "--pid", fmt.Sprint(cmd.Process.Pid)}, func() {
+		one, two := s.connect(), s.connect()
+		first := one.prepare("insert into d.t values (?)")
+		second := two.prepare("insert into d.t values (1 + ?)") // has the same ID
+		one.execute(first, 10)
+		two.execute(second, 20)
+		third := one.prepare("insert into d.t select ? + 0 * sleep(0.02)")
+		one.execute(third, 30)
+		one.execute(first, 40)
+		old.execute(early, 50)
+		early = old.prepare("insert into d.t values (2 + ?)")
+		old.execute(early, 60)
+	})
+	s.stop(cmd)
+	var got []string
+	for _, r := range res.Events {
+		got = append(got, fmt.Sprintf("%s %v %s", r.Str("command"), r["statement_id"], r.Str("query")))
+		if strings.Contains(r.Str("query"), "sleep") && r.Str("command") == "execute" && time.Duration(r.Num("latency_ns")) < 20*time.Millisecond {
+			t.Errorf("took less than its sleep: %v", r)
+		}
+	}
+	want := []string{
+		"prepare <nil> insert into d.t values (?)", "prepare <nil> insert into d.t values (1 + ?)",
+		"execute 1 insert into d.t values (?)", "execute 1 insert into d.t values (1 + ?)",
+		"prepare <nil> insert into d.t select ? + 0 * sleep(0.02)", "execute 2 insert into d.t select ? + 0 * sleep(0.02)",
+		"execute 1 insert into d.t values (?)", "execute 1 ",
+		"prepare <nil> insert into d.t values (2 + ?)", "execute 2 insert into d.t values (2 + ?)",
+	}
+	slices.Sort(got) // a server answers before a query ends
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("rows %q, want %q", got, want)
+	}
+	if n := res.Summary.Object("counters").Num("text_unknown"); n != 1 {
+		t.Errorf("text_unknown is %v, want 1", n)
+	}
+	// The server logs the values.
+	log := s.log("slow")
+	for _, text := range []string{"values (10)", "values (1 + 20)", "select 30 + 0 * sleep", "values (40)", "values (0 * 50)", "values (2 + 60)"} {
+		if strings.Count(log, "insert into d.t "+text) != 1 {
+			t.Errorf("not once in the log: %q: %s", text, log)
+		}
+	}
 }

@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapCounters             = "counters"
+	bpfMapHistExemplars        = "hist_exemplars"
 	bpfMapHists                = "hists"
 	bpfMapHistsPlain           = "hists_plain"
 	bpfMapLost                 = "lost"
@@ -41,6 +42,7 @@ const (
 	bpfVarCountEpoch           = "count_epoch"
 	bpfVarDatabaseType         = "database_type"
 	bpfVarEventType            = "event_type"
+	bpfVarHistBounds           = "hist_bounds"
 	bpfVarHistPlain            = "hist_plain"
 	bpfVarHistUnitNs           = "hist_unit_ns"
 	bpfVarLocalPidns           = "local_pidns"
@@ -128,6 +130,7 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	HistExemplars *ebpf.MapSpec `ebpf:"hist_exemplars"`
 	Hists         *ebpf.MapSpec `ebpf:"hists"`
 	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
@@ -144,6 +147,7 @@ type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	DatabaseType     *ebpf.VariableSpec `ebpf:"database_type"`
 	EventType        *ebpf.VariableSpec `ebpf:"event_type"`
+	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
@@ -189,6 +193,7 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Counters      *ebpf.Map `ebpf:"counters"`
+	HistExemplars *ebpf.Map `ebpf:"hist_exemplars"`
 	Hists         *ebpf.Map `ebpf:"hists"`
 	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
 	Lost          *ebpf.Map `ebpf:"lost"`
@@ -201,6 +206,7 @@ type bpfMaps struct {
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Counters,
+		m.HistExemplars,
 		m.Hists,
 		m.HistsPlain,
 		m.Lost,
@@ -218,6 +224,7 @@ type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	DatabaseType     *ebpf.Variable `ebpf:"database_type"`
 	EventType        *ebpf.Variable `ebpf:"event_type"`
+	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`

@@ -13,13 +13,13 @@ struct hist_key {
 	__u32 command;
 };
 
-#include "hist.bpf.h"
+#include "histtask.bpf.h"
 
 static __always_inline void query_end(void *ctx, struct query *q)
 {
 	struct hist_key key = { .database = q->event.database, .command = q->event.command };
 
-	hist_record(&key, q->event.latency_ns);
+	hist_record_task(&key, q->event.latency_ns, task_current());
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -18,11 +18,14 @@ import (
 const (
 	bpfMapEnded             = "ended"
 	bpfMapEvents            = "events"
+	bpfMapHandledExits      = "handled_exits"
 	bpfMapLost              = "lost"
 	bpfMapTargCgroupMap     = "targ_cgroup_map"
 	bpfMapTargMntnsMap      = "targ_mntns_map"
 	bpfProgExitBtf          = "exit__btf"
+	bpfProgExitBtfAgain     = "exit__btf__again"
 	bpfProgExitRaw          = "exit__raw"
+	bpfProgExitRawAgain     = "exit__raw__again"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventType         = "event_type"
@@ -87,8 +90,10 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	ExitBtf *ebpf.ProgramSpec `ebpf:"exit__btf"`
-	ExitRaw *ebpf.ProgramSpec `ebpf:"exit__raw"`
+	ExitBtf      *ebpf.ProgramSpec `ebpf:"exit__btf"`
+	ExitBtfAgain *ebpf.ProgramSpec `ebpf:"exit__btf__again"`
+	ExitRaw      *ebpf.ProgramSpec `ebpf:"exit__raw"`
+	ExitRawAgain *ebpf.ProgramSpec `ebpf:"exit__raw__again"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -97,6 +102,7 @@ type bpfProgramSpecs struct {
 type bpfMapSpecs struct {
 	Ended         *ebpf.MapSpec `ebpf:"ended"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
+	HandledExits  *ebpf.MapSpec `ebpf:"handled_exits"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
 	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
@@ -150,6 +156,7 @@ func (o *bpfObjects) Close() error {
 type bpfMaps struct {
 	Ended         *ebpf.Map `ebpf:"ended"`
 	Events        *ebpf.Map `ebpf:"events"`
+	HandledExits  *ebpf.Map `ebpf:"handled_exits"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
 	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
@@ -159,6 +166,7 @@ func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Ended,
 		m.Events,
+		m.HandledExits,
 		m.Lost,
 		m.TargCgroupMap,
 		m.TargMntnsMap,
@@ -195,14 +203,18 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	ExitBtf *ebpf.Program `ebpf:"exit__btf"`
-	ExitRaw *ebpf.Program `ebpf:"exit__raw"`
+	ExitBtf      *ebpf.Program `ebpf:"exit__btf"`
+	ExitBtfAgain *ebpf.Program `ebpf:"exit__btf__again"`
+	ExitRaw      *ebpf.Program `ebpf:"exit__raw"`
+	ExitRawAgain *ebpf.Program `ebpf:"exit__raw__again"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.ExitBtf,
+		p.ExitBtfAgain,
 		p.ExitRaw,
+		p.ExitRawAgain,
 	)
 }
 

@@ -5,6 +5,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "compat.bpf.h"
 #include "event.bpf.h"
 #include "map.bpf.h"
 #include "task.bpf.h"
@@ -112,16 +113,80 @@ static __always_inline int handle_exit(__u64 *ctx)
 	return 0;
 }
 
+/*
+ * Where programs can be preempted, the program exists twice: the second one handles the exits that
+ * the kernel skipped the first one for, see TRACEPOINTS_ARE_PREEMPTIBLE. The first one notes what it
+ * handles, by task and start time, because the memory of a task is used again.
+ */
+struct handled {
+	__u64 task;
+	__u64 start_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct handled);
+	__type(value, __u8);
+} handled_exits SEC(".maps");
+
+static __always_inline struct handled handled_key(void)
+{
+	struct task_struct *task = task_current();
+	struct handled key = {
+		.task = (__u64)task,
+		.start_ns = BPF_CORE_READ(task, start_boottime),
+	};
+
+	return key;
+}
+
+static __always_inline int exit_first(__u64 *ctx)
+{
+	__u8 one = 1;
+
+	if (TRACEPOINTS_ARE_PREEMPTIBLE) {
+		struct handled key = handled_key();
+
+		if (bpf_map_update_elem(&handled_exits, &key, &one, BPF_ANY))
+			return 0; /* left to the second program */
+	}
+	return handle_exit(ctx);
+}
+
+static __always_inline int exit_second(__u64 *ctx)
+{
+	if (TRACEPOINTS_ARE_PREEMPTIBLE) {
+		struct handled key = handled_key();
+
+		if (bpf_map_delete_elem(&handled_exits, &key))
+			return handle_exit(ctx);
+	}
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exit")
 int exit__btf(__u64 *ctx)
 {
-	return handle_exit(ctx);
+	return NOT_PREEMPTED(exit_first(ctx));
+}
+
+SEC("tp_btf/sched_process_exit")
+int exit__btf__again(__u64 *ctx)
+{
+	return NOT_PREEMPTED(exit_second(ctx));
 }
 
 SEC("raw_tp/sched_process_exit")
 int exit__raw(__u64 *ctx)
 {
-	return handle_exit(ctx);
+	return NOT_PREEMPTED(exit_first(ctx));
+}
+
+SEC("raw_tp/sched_process_exit")
+int exit__raw__again(__u64 *ctx)
+{
+	return NOT_PREEMPTED(exit_second(ctx));
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

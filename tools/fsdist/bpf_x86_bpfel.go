@@ -18,6 +18,7 @@ import (
 const (
 	bpfMapCalls                = "calls"
 	bpfMapCounters             = "counters"
+	bpfMapHistExemplars        = "hist_exemplars"
 	bpfMapHists                = "hists"
 	bpfMapHistsPlain           = "hists_plain"
 	bpfMapLost                 = "lost"
@@ -40,6 +41,7 @@ const (
 	bpfVarByPid                = "by_pid"
 	bpfVarByType               = "by_type"
 	bpfVarCountEpoch           = "count_epoch"
+	bpfVarHistBounds           = "hist_bounds"
 	bpfVarHistPlain            = "hist_plain"
 	bpfVarHistUnitNs           = "hist_unit_ns"
 	bpfVarLocalPidns           = "local_pidns"
@@ -126,6 +128,7 @@ type bpfProgramSpecs struct {
 type bpfMapSpecs struct {
 	Calls         *ebpf.MapSpec `ebpf:"calls"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	HistExemplars *ebpf.MapSpec `ebpf:"hist_exemplars"`
 	Hists         *ebpf.MapSpec `ebpf:"hists"`
 	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
@@ -141,6 +144,7 @@ type bpfVariableSpecs struct {
 	ByPid            *ebpf.VariableSpec `ebpf:"by_pid"`
 	ByType           *ebpf.VariableSpec `ebpf:"by_type"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
@@ -186,6 +190,7 @@ func (o *bpfObjects) Close() error {
 type bpfMaps struct {
 	Calls         *ebpf.Map `ebpf:"calls"`
 	Counters      *ebpf.Map `ebpf:"counters"`
+	HistExemplars *ebpf.Map `ebpf:"hist_exemplars"`
 	Hists         *ebpf.Map `ebpf:"hists"`
 	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
 	Lost          *ebpf.Map `ebpf:"lost"`
@@ -197,6 +202,7 @@ func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Calls,
 		m.Counters,
+		m.HistExemplars,
 		m.Hists,
 		m.HistsPlain,
 		m.Lost,
@@ -213,6 +219,7 @@ type bpfVariables struct {
 	ByPid            *ebpf.Variable `ebpf:"by_pid"`
 	ByType           *ebpf.Variable `ebpf:"by_type"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`

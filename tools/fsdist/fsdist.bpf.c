@@ -21,7 +21,7 @@ struct hist_key {
 	__u32 op; /* enum fs_op */
 };
 
-#include "hist.bpf.h"
+#include "histtask.bpf.h"
 
 static __always_inline void fs_op_done(void *ctx, const struct fs_op_end *end)
 {
@@ -40,7 +40,7 @@ static __always_inline void fs_op_done(void *ctx, const struct fs_op_end *end)
 	}
 	if (by_cgroup)
 		key.cgroup_id = task_current_cgroup_id();
-	hist_record(&key, end->ns);
+	hist_record_task(&key, end->ns, task);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

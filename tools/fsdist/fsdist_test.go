@@ -115,3 +115,29 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+// TestExported checks buckets and exemplars of reads that take at least 30 ms.
+func TestExported(t *testing.T) {
+	f := tooltest.NewFUSE(t, tooltest.NewMounts(t))
+	f.Set(slow)
+	var took time.Duration
+	run := tooltest.Export(t, Tool, append(self(), "-t", "fuse"), func() { took = operate(t, f.File) })
+	reads := 0
+	for _, h := range run.Histograms {
+		h.CheckBuckets(t)
+		h.CheckTask(t, os.Getpid())
+		if h.Key["operation"] != "read" {
+			continue
+		}
+		reads++
+		e := h.Exponential
+		for _, b := range e.Classic(-20, 6) {
+			if b.Le <= 0.03 && b.Count != 0 || b.Le >= took.Seconds() && b.Count != 3 {
+				t.Errorf("%d reads up to %v s: 3 took at least 30 ms, and %v in total", b.Count, b.Le, took)
+			}
+		}
+	}
+	if reads != 1 {
+		t.Errorf("%d histograms of reads, want 1", reads)
+	}
+}

@@ -35,6 +35,7 @@ const (
 	bpfProgUserReturnUprobeMark = "user_return__uprobe__mark"
 	bpfVarCountEpoch            = "count_epoch"
 	bpfVarLocalPidns            = "local_pidns"
+	bpfVarObserving             = "observing"
 	bpfVarReturnFormType        = "return_form_type"
 	bpfVarTableEmpty            = "table_empty"
 	bpfVarTargByCgroupMap       = "targ_by_cgroup_map"
@@ -126,6 +127,7 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	ReturnFormType   *ebpf.VariableSpec `ebpf:"return_form_type"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
@@ -187,6 +189,7 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	Observing        *ebpf.Variable `ebpf:"observing"`
 	ReturnFormType   *ebpf.Variable `ebpf:"return_form_type"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`

@@ -39,6 +39,7 @@ const (
 	bpfProgUserReturnUprobeMark = "user_return__uprobe__mark"
 	bpfVarByFunc                = "by_func"
 	bpfVarCountEpoch            = "count_epoch"
+	bpfVarHistBounds            = "hist_bounds"
 	bpfVarHistPlain             = "hist_plain"
 	bpfVarHistUnitNs            = "hist_unit_ns"
 	bpfVarLocalPidns            = "local_pidns"
@@ -136,6 +137,7 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	ByFunc           *ebpf.VariableSpec `ebpf:"by_func"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
@@ -207,6 +209,7 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	ByFunc           *ebpf.Variable `ebpf:"by_func"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`

@@ -3,6 +3,9 @@ package funcinterval
 
 import (
 	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/histogram"
@@ -96,7 +99,12 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 			return flags.Usage(err)
 		}
 		p.Instances, places = target.Instances(found, spec.IsPattern())
-		p.MapEntries = map[string]uint32{"last_calls": uint32(len(places)), "replacing": uint32(len(places))}
+		cpus, err := ebpf.PossibleCPU()
+		if err != nil {
+			return fmt.Errorf("count CPUs: %w", err)
+		}
+		// An entry that a CPU deletes takes space until the deletion is complete.
+		p.MapEntries = map[string]uint32{"last_calls": uint32(len(places)), "replacing": uint32(len(places) + cpus)}
 		return nil
 	}
 	return h, nil

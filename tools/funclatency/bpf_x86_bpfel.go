@@ -18,6 +18,7 @@ import (
 const (
 	bpfMapCalls              = "calls"
 	bpfMapCounters           = "counters"
+	bpfMapHistExemplars      = "hist_exemplars"
 	bpfMapHists              = "hists"
 	bpfMapHistsPlain         = "hists_plain"
 	bpfMapLost               = "lost"
@@ -35,6 +36,7 @@ const (
 	bpfProgUserUprobeEnd     = "user__uprobe__end"
 	bpfVarByFunc             = "by_func"
 	bpfVarCountEpoch         = "count_epoch"
+	bpfVarHistBounds         = "hist_bounds"
 	bpfVarHistPlain          = "hist_plain"
 	bpfVarHistUnitNs         = "hist_unit_ns"
 	bpfVarLocalPidns         = "local_pidns"
@@ -115,6 +117,7 @@ type bpfProgramSpecs struct {
 type bpfMapSpecs struct {
 	Calls         *ebpf.MapSpec `ebpf:"calls"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	HistExemplars *ebpf.MapSpec `ebpf:"hist_exemplars"`
 	Hists         *ebpf.MapSpec `ebpf:"hists"`
 	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
@@ -128,6 +131,7 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	ByFunc           *ebpf.VariableSpec `ebpf:"by_func"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
@@ -170,6 +174,7 @@ func (o *bpfObjects) Close() error {
 type bpfMaps struct {
 	Calls         *ebpf.Map `ebpf:"calls"`
 	Counters      *ebpf.Map `ebpf:"counters"`
+	HistExemplars *ebpf.Map `ebpf:"hist_exemplars"`
 	Hists         *ebpf.Map `ebpf:"hists"`
 	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
 	Lost          *ebpf.Map `ebpf:"lost"`
@@ -181,6 +186,7 @@ func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Calls,
 		m.Counters,
+		m.HistExemplars,
 		m.Hists,
 		m.HistsPlain,
 		m.Lost,
@@ -195,6 +201,7 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	ByFunc           *ebpf.Variable `ebpf:"by_func"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`

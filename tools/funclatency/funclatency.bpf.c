@@ -19,7 +19,7 @@ struct hist_key {
 	__u32 target;
 };
 
-#include "hist.bpf.h"
+#include "histtask.bpf.h"
 
 struct call {
 	__u64 ns; /* CLOCK_MONOTONIC */
@@ -37,7 +37,11 @@ static __always_inline int begin(void *ctx, __u64 frame, __u64 caller, bool user
 	return 0;
 }
 
-static __always_inline int end(void *ctx, __u64 frame, __u64 form)
+/*
+ * A user function belongs to the current task. A kernel function can run in an interrupt, and then it
+ * does not.
+ */
+static __always_inline int end(void *ctx, __u64 frame, __u64 form, bool user)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 	struct hist_key key = {};
@@ -51,7 +55,10 @@ static __always_inline int end(void *ctx, __u64 frame, __u64 form)
 		return 0;
 	if (by_func)
 		key.target = target;
-	hist_record(&key, now_ns - call.ns);
+	if (user)
+		hist_record_task(&key, now_ns - call.ns, task_current());
+	else
+		hist_record(&key, now_ns - call.ns);
 	return 0;
 }
 
@@ -69,7 +76,7 @@ static __always_inline int end_user(struct pt_regs *ctx)
 {
 	__u64 form = return_form();
 
-	return end(ctx, frame_at_return(ctx, form), form);
+	return end(ctx, frame_at_return(ctx, form), form, true);
 }
 
 SEC("fentry")
@@ -81,7 +88,7 @@ int BPF_PROG(kernel__fentry__begin)
 SEC("fexit")
 int BPF_PROG(kernel__fentry__end)
 {
-	return end(ctx, (__u64)ctx, RETURN_AFTER);
+	return end(ctx, (__u64)ctx, RETURN_AFTER, false);
 }
 
 SEC("kprobe.multi")
@@ -93,7 +100,7 @@ int kernel__multi__begin(struct pt_regs *ctx)
 SEC("kretprobe.multi")
 int kernel__multi__end(struct pt_regs *ctx)
 {
-	return end(ctx, frame_at_multi_end(ctx), RETURN_AFTER);
+	return end(ctx, frame_at_multi_end(ctx), RETURN_AFTER, false);
 }
 
 SEC("kprobe")
@@ -105,7 +112,7 @@ int kernel__kprobe__begin(struct pt_regs *ctx)
 SEC("kretprobe")
 int kernel__kprobe__end(struct pt_regs *ctx)
 {
-	return end(ctx, frame_at_end(ctx), RETURN_AFTER);
+	return end(ctx, frame_at_end(ctx), RETURN_AFTER, false);
 }
 
 SEC("uprobe.multi")

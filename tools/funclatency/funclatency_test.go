@@ -71,3 +71,41 @@ func TestRecursion(t *testing.T) {
 		}
 	}
 }
+
+// TestExported measures naps that take longer than a bound of buckets. An exemplar of a user function is
+// of the process that called it.
+func TestExported(t *testing.T) {
+	const nap, naps = time.Second / 32, 8 // 2^-5 s
+	path := (&tooltest.Native{Naps: naps, Nap: nap}).Write(t)
+	var all time.Duration
+	var pid int
+	run := tooltest.Export(t, Tool, []string{path + ":nap"}, func() {
+		begin := time.Now()
+		cmd := exec.Command(path)
+		if err := cmd.Run(); err != nil {
+			t.Error(err)
+		}
+		all, pid = time.Since(begin), cmd.Process.Pid
+	})
+	if len(run.Histograms) != 1 {
+		t.Fatalf("%d histograms, want 1: %+v", len(run.Histograms), run.Summary)
+	}
+	h := run.Histograms[0]
+	h.CheckBuckets(t)
+	h.CheckTask(t, pid)
+	e := h.Exponential
+	for _, b := range e.Classic(-20, 6) {
+		if b.Le <= nap.Seconds() && b.Count != 0 || b.Le >= all.Seconds() && b.Count != naps {
+			t.Errorf("%d naps up to %v s, all %d took longer than %v, and %v in total", b.Count, b.Le, naps, nap, all)
+		}
+	}
+	if e.Count != naps || e.Sum < naps*nap.Seconds() || e.Sum > all.Seconds() {
+		t.Errorf("%d naps of %v s, want %d of %v in %v", e.Count, e.Sum, naps, nap, all)
+	}
+	// 2^-5 s is the upper bound of bucket -40.
+	for index := range e.Buckets {
+		if index <= -40 {
+			t.Errorf("naps of more than %v in bucket %d", nap, index)
+		}
+	}
+}

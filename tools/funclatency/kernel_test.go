@@ -51,3 +51,21 @@ func TestKernelFunction(t *testing.T) {
 		}
 	}
 }
+
+// TestExportedKernelFunction checks that values of kernel functions, which interrupts can call, have no
+// exemplars.
+func TestExportedKernelFunction(t *testing.T) {
+	const nap, naps = 5 * time.Millisecond, 20
+	tooltest.KernelFunctions(t)
+	path := (&tooltest.Native{Naps: naps, Nap: nap}).Write(t)
+	exported := tooltest.Export(t, Tool, []string{"--comm", "native", "hrtimer_nanosleep"}, func() { run(t, path) })
+	for _, h := range exported.Histograms {
+		h.CheckBuckets(t)
+		if e := h.Exponential; e.Count != naps || e.Sum < naps*nap.Seconds() || len(h.Exemplars) != 0 {
+			t.Errorf("%d naps of %v s with exemplars %v, want %d of %v without", e.Count, e.Sum, h.Exemplars, naps, nap)
+		}
+	}
+	if len(exported.Histograms) != 1 {
+		t.Errorf("%d histograms, want 1", len(exported.Histograms))
+	}
+}

@@ -26,6 +26,7 @@ const (
 const (
 	bpfMapCounters          = "counters"
 	bpfMapEvents            = "events"
+	bpfMapHistExemplars     = "hist_exemplars"
 	bpfMapHists             = "hists"
 	bpfMapHistsPlain        = "hists_plain"
 	bpfMapLost              = "lost"
@@ -53,6 +54,7 @@ const (
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
+	bpfVarHistBounds        = "hist_bounds"
 	bpfVarHistPlain         = "hist_plain"
 	bpfVarHistUnitNs        = "hist_unit_ns"
 	bpfVarLocalPidns        = "local_pidns"
@@ -138,6 +140,7 @@ type bpfProgramSpecs struct {
 type bpfMapSpecs struct {
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
+	HistExemplars *ebpf.MapSpec `ebpf:"hist_exemplars"`
 	Hists         *ebpf.MapSpec `ebpf:"hists"`
 	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
@@ -162,6 +165,7 @@ type bpfVariableSpecs struct {
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	HistBounds        *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain         *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs        *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
@@ -210,6 +214,7 @@ func (o *bpfObjects) Close() error {
 type bpfMaps struct {
 	Counters      *ebpf.Map `ebpf:"counters"`
 	Events        *ebpf.Map `ebpf:"events"`
+	HistExemplars *ebpf.Map `ebpf:"hist_exemplars"`
 	Hists         *ebpf.Map `ebpf:"hists"`
 	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
 	Lost          *ebpf.Map `ebpf:"lost"`
@@ -228,6 +233,7 @@ func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Counters,
 		m.Events,
+		m.HistExemplars,
 		m.Hists,
 		m.HistsPlain,
 		m.Lost,
@@ -253,6 +259,7 @@ type bpfVariables struct {
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	HistBounds        *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain         *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs        *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`

@@ -31,7 +31,7 @@ struct hist_key {
 	__u32 pad;
 };
 
-#include "hist.bpf.h"
+#include "histtask.bpf.h"
 #include "stacks.bpf.h"
 
 struct counters {
@@ -178,7 +178,7 @@ static __always_inline int handle_enter(struct pt_regs *regs, __s32 nr, bool btf
  */
 static __noinline int record_wait(const struct hist_key *key, __u64 ns)
 {
-	hist_record(key, ns);
+	hist_record_task(key, ns, task_current());
 	return 0;
 }
 

@@ -76,7 +76,7 @@ A lock that is free is acquired without a system call, so only contended locks a
 
 Waits are counted when they end. Waits that began before the tool started are not counted.
 
-Counters in the summary: unblocked: calls that returned at once, because the futex had another value (EAGAIN); failed: calls with other errors; waiting: waits that had not ended when the run ended. A thread that is killed while it waits is not counted.`,
+Counters in the summary: unblocked: calls that returned at once, because the futex had another value (EAGAIN); failed: calls with other errors; waiting: waits that had not ended when the run ended. The wait of a thread that is killed ends as interrupted.`,
 	Peers: []string{
 		"-p is --pid and -t is --tid; several are possible.",
 		"All kinds of waits are covered. libbpf-tools covers only the operation FUTEX_WAIT of 64-bit tasks, so neither locks with priority inheritance nor 32-bit tasks nor futex_waitv.",

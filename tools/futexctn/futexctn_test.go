@@ -133,12 +133,15 @@ func TestTimeouts(t *testing.T) {
 					took = time.Since(begin)
 				})
 				all := find(res, l.String())
-				if w := all["timeout"]; w.count != n || w.sum > took || w.min < each/2 {
+				// A slow machine can reach an absolute limit before the call begins to wait.
+				isRelative := name != "waitv" && name != "bitset" && name != "futex_wait"
+				if w := all["timeout"]; w.count != n || w.sum > took || isRelative && w.min < each/2 {
 					t.Errorf("waits %v, want %d timeouts in %v", all, n, took)
 				}
 				delete(all, "timeout")
-				if all["interrupted"].count != interrupted || interrupted == 0 && len(all) > 0 || len(all) > 1 {
-					t.Errorf("further waits %v, want %d interrupted", all, interrupted)
+				// The kernel restarts calls after most signals of the Go runtime, so they do not return EINTR.
+				if all["interrupted"].count < interrupted || len(all) > 1 || len(all) == 1 && all["interrupted"].count == 0 {
+					t.Errorf("further waits %v, want at least %d interrupted", all, interrupted)
 				}
 				if lost := tooltest.Lost(res.Summary); lost != 0 {
 					t.Errorf("%d lost: %v", lost, res.Summary)
@@ -173,7 +176,8 @@ func TestWoken(t *testing.T) {
 		}
 	})
 	all := find(res, l.String())
-	if all["woken"].count != results[0] || all["interrupted"].count < results[unix.EINTR] || all["timeout"].count != 0 {
+	skipped := int(res.Summary.Object("reasons").Num("program_busy"))
+	if woken := all["woken"].count; woken > results[0] || woken+skipped < results[0] || all["interrupted"].count < results[unix.EINTR] || all["timeout"].count != 0 {
 		t.Errorf("waits %v, the calls returned %v", all, results)
 	}
 	for _, h := range res.Histograms {
@@ -363,4 +367,34 @@ func TestText(t *testing.T) {
 		t.Errorf("text %q", out)
 	}
 	tooltest.Fails(t, Tool, []string{"-l", "x"}, 2, "is not an address")
+}
+
+// TestExported checks that a wait with a timeout is in the bucket of its duration, and has an exemplar.
+func TestExported(t *testing.T) {
+	const timeout, waits = time.Second / 64, 4 // 2^-6 s
+	l := newLock(t)
+	var took time.Duration
+	for _, args := range [][]string{nil, {"--summary"}} {
+		run := tooltest.Export(t, Tool, append(args, "--pid", strconv.Itoa(os.Getpid()), "--lock", l.String()), func() {
+			begin := time.Now()
+			for range waits {
+				l.futex(wait|private, 0, timeout)
+			}
+			took = time.Since(begin)
+		})
+		count := uint64(0)
+		for _, h := range run.Histograms {
+			h.CheckBuckets(t)
+			h.CheckTask(t, os.Getpid())
+			count += h.Exponential.Count
+			for _, b := range h.Exponential.Classic(-20, 6) {
+				if b.Le <= timeout.Seconds() && b.Count != 0 || b.Le >= took.Seconds() && b.Count != h.Exponential.Count {
+					t.Errorf("%d waits up to %v s: all took longer than %v, and %v in total", b.Count, b.Le, timeout, took)
+				}
+			}
+		}
+		if count != waits {
+			t.Errorf("%d waits, want %d", count, waits)
+		}
+	}
 }

@@ -29,6 +29,7 @@ const (
 	bpfProgHandlerRawStart = "handler__raw__start"
 	bpfVarByCpu            = "by_cpu"
 	bpfVarCountEpoch       = "count_epoch"
+	bpfVarHistBounds       = "hist_bounds"
 	bpfVarHistPlain        = "hist_plain"
 	bpfVarHistUnitNs       = "hist_unit_ns"
 	bpfVarLocalPidns       = "local_pidns"
@@ -117,6 +118,7 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	ByCpu            *ebpf.VariableSpec `ebpf:"by_cpu"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
@@ -185,6 +187,7 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	ByCpu            *ebpf.Variable `ebpf:"by_cpu"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`

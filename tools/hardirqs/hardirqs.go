@@ -2,6 +2,7 @@
 package hardirqs
 
 import (
+	"errors"
 	"time"
 
 	"github.com/corescope/corescope/internal/source"
@@ -42,7 +43,7 @@ type row struct {
 	MaxNs     value.Scaled `json:"max_ns" col:"MAX_usecs,width=12,right" help:"longest time of one run; text shows microseconds"`
 	AverageNs value.Scaled `json:"avg_ns" col:"AVG_usecs,width=12,right" help:"mean time of a run; text shows microseconds"`
 	Unhandled uint64       `json:"unhandled" col:"UNHANDLED,width=10,right" help:"runs that returned IRQ_NONE: the interrupt was not from the device of this handler; usual if devices share an interrupt"`
-	Woken     uint64       `json:"thread_wakeups" col:"WAKEUPS,width=10,right" help:"runs that woke the thread of the interrupt (IRQ_WAKE_THREAD); its time is not included"`
+	Woken     uint64       `json:"thread_wakeups" col:"WAKEUPS,width=10,right,counter" help:"runs that woke the thread of the interrupt (IRQ_WAKE_THREAD); its time is not included"`
 }
 
 type label struct {
@@ -86,6 +87,12 @@ An interrupt has little to do with the task that it interrupts. The task filters
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	if o.Dist {
+		if o.Count {
+			return nil, errors.New("--count and --distributed cannot be combined: histograms show times")
+		}
+		if err := o.Absent("distributed"); err != nil {
+			return nil, err
+		}
 		return &source.Hists[key, label]{
 			Plan:     tool.Plan{MapEntries: map[string]uint32{"table": 1}},
 			Interval: o.Interval,

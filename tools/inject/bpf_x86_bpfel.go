@@ -21,6 +21,8 @@ const (
 	bpfMapLost                = "lost"
 	bpfMapTargCgroupMap       = "targ_cgroup_map"
 	bpfMapTargMntnsMap        = "targ_mntns_map"
+	bpfProgEndedBtf           = "ended__btf"
+	bpfProgEndedRaw           = "ended__raw"
 	bpfProgFailKprobe         = "fail__kprobe"
 	bpfProgKernelKprobe       = "kernel__kprobe"
 	bpfProgKernelMulti        = "kernel__multi"
@@ -50,7 +52,9 @@ const (
 	bpfVarTargPids            = "targ_pids"
 	bpfVarTargReturn          = "targ_return"
 	bpfVarTargShare           = "targ_share"
+	bpfVarTargStackBytes      = "targ_stack_bytes"
 	bpfVarTargTids            = "targ_tids"
+	bpfVarTargTrampolines     = "targ_trampolines"
 	bpfVarTargUid             = "targ_uid"
 	bpfVarTaskCgroupSubsys    = "task_cgroup_subsys"
 	bpfVarTaskFilter          = "task_filter"
@@ -98,6 +102,8 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
+	EndedBtf           *ebpf.ProgramSpec `ebpf:"ended__btf"`
+	EndedRaw           *ebpf.ProgramSpec `ebpf:"ended__raw"`
 	FailKprobe         *ebpf.ProgramSpec `ebpf:"fail__kprobe"`
 	KernelKprobe       *ebpf.ProgramSpec `ebpf:"kernel__kprobe"`
 	KernelMulti        *ebpf.ProgramSpec `ebpf:"kernel__multi"`
@@ -144,7 +150,9 @@ type bpfVariableSpecs struct {
 	TargPids          *ebpf.VariableSpec `ebpf:"targ_pids"`
 	TargReturn        *ebpf.VariableSpec `ebpf:"targ_return"`
 	TargShare         *ebpf.VariableSpec `ebpf:"targ_share"`
+	TargStackBytes    *ebpf.VariableSpec `ebpf:"targ_stack_bytes"`
 	TargTids          *ebpf.VariableSpec `ebpf:"targ_tids"`
+	TargTrampolines   *ebpf.VariableSpec `ebpf:"targ_trampolines"`
 	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
@@ -215,7 +223,9 @@ type bpfVariables struct {
 	TargPids          *ebpf.Variable `ebpf:"targ_pids"`
 	TargReturn        *ebpf.Variable `ebpf:"targ_return"`
 	TargShare         *ebpf.Variable `ebpf:"targ_share"`
+	TargStackBytes    *ebpf.Variable `ebpf:"targ_stack_bytes"`
 	TargTids          *ebpf.Variable `ebpf:"targ_tids"`
+	TargTrampolines   *ebpf.Variable `ebpf:"targ_trampolines"`
 	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
@@ -225,6 +235,8 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
+	EndedBtf           *ebpf.Program `ebpf:"ended__btf"`
+	EndedRaw           *ebpf.Program `ebpf:"ended__raw"`
 	FailKprobe         *ebpf.Program `ebpf:"fail__kprobe"`
 	KernelKprobe       *ebpf.Program `ebpf:"kernel__kprobe"`
 	KernelMulti        *ebpf.Program `ebpf:"kernel__multi"`
@@ -234,6 +246,8 @@ type bpfPrograms struct {
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
+		p.EndedBtf,
+		p.EndedRaw,
 		p.FailKprobe,
 		p.KernelKprobe,
 		p.KernelMulti,

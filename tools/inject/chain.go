@@ -8,6 +8,7 @@ import (
 
 	"github.com/corescope/corescope/internal/fetch"
 	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/target"
 	"github.com/corescope/corescope/internal/tool"
 )
@@ -44,6 +45,52 @@ func (c *chain) within() string {
 		return ""
 	}
 	return ", within " + strings.Join(c.names, ", and in that ")
+}
+
+// trampolines are the symbols that return probes replace return addresses by: kprobes before Linux
+// 5.15, after it, and with rethook, and fprobe with fgraph.
+var trampolines = []string{"kretprobe_trampoline", "__kretprobe_trampoline", "arch_rethook_trampoline", "return_to_handler"}
+
+// stackSymbols are the first address of the stack of the first task and the next address after it, from
+// Linux 6.10 on and before.
+var stackSymbols = [][2]string{{"__start_init_stack", "__end_init_stack"}, {"__start_init_task", "__end_init_task"}}
+
+// stackBytes is the size of the stack of a task, unless the kernel has the symbols.
+const stackBytes = 16 << 10
+
+// injectionSymbol is a function of kernels that have a list of functions which can fail.
+const injectionSymbol = "within_error_injection_list"
+
+// stack returns the addresses of the trampolines, and the size of the stack of a task. Without the
+// trampolines, no call of the chain could be told from one that has returned. It notes if the function
+// that fails can be inlined.
+func (c *chain) stack(function string, note func(string)) (returns []uint64, size uint64, err error) {
+	names := append([]string{"_stext", injectionSymbol}, trampolines...)
+	for _, s := range stackSymbols {
+		names = append(names, s[:]...)
+	}
+	found, err := system.KernelSymbols("/", names...)
+	if err != nil {
+		return nil, 0, err
+	}
+	if found["_stext"] != 0 && found[injectionSymbol] == 0 && function == modes["bio"].function {
+		note("the kernel has no CONFIG_FUNCTION_ERROR_INJECTION, so the compiler can have inlined " + function + ": then there are no calls to show")
+	}
+	if len(c.names) > 0 && found["_stext"] == 0 {
+		return nil, 0, errors.New("find which calls are in progress: the kernel hides its addresses: set kernel.kptr_restrict to 0, or to 1 with CAP_SYSLOG")
+	}
+	for _, name := range trampolines {
+		if found[name] != 0 {
+			returns = append(returns, found[name])
+		}
+	}
+	size = stackBytes
+	for _, s := range stackSymbols {
+		if start, end := found[s[0]], found[s[1]]; start > 0 && end > start {
+			size = end - start
+		}
+	}
+	return returns, size, nil
 }
 
 // part is one part of a spec: a function with a condition, or only the condition.

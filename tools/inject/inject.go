@@ -59,6 +59,8 @@ The mode selects the function that fails and the error: kmalloc fails should_fai
 
 The spec limits which calls fail. It lists functions of the kernel that must be in progress in the thread, the innermost first, separated by =>. Other functions can be between them. Each can have conditions on its arguments in a second pair of parentheses; arguments have the names of the kernel's BTF, and signatures of BCC are accepted. A first part without a function is the condition on the arguments of the failing function: s and gfpflags for kmalloc, bio for bio, gfp_mask and order for alloc_page. sys_NAME and SyS_NAME stand for the function of a system call; its arguments are arg1 and so on.
 
+Returns of the functions of the chain are observed, and return addresses on the stack show whether a call is in progress. The kernel misses returns if too many threads are in the same function at once (more than ten, or two per CPU). Nothing fails in those calls; they count as lost (unobserved).
+
 Only calls of threads that the task filter selects fail, in the context of that thread. Calls in interrupts, and by the tool itself, do not. A spec without a function needs a task filter or --all-tasks. With -c, up to one more call per CPU can fail if several CPUs reach the number at the same moment.
 
 Each failed call has a row. --dry-run shows the rows without failing anything; use it first.
@@ -85,8 +87,9 @@ A kernel needs CONFIG_BPF_KPROBE_OVERRIDE, which few distributions set, and CONF
 func build(o *options, env *tool.Env) (tool.Source, error) {
 	m := modes[o.Mode]
 	e := &source.Events[row]{
-		Columns: []string{"time", "pid", "comm", "mode", "func", "return", "injected"},
-		Row:     row{Mode: o.Mode, Func: m.function, Return: m.name, Injected: !o.DryRun},
+		BufferBytes: 1 << 20,
+		Columns:     []string{"time", "pid", "comm", "mode", "func", "return", "injected"},
+		Row:         row{Mode: o.Mode, Func: m.function, Return: m.name, Injected: !o.DryRun},
 	}
 	e.Resolve = func(p *tool.Plan, k *tool.Kernel) error {
 		if o.Mode == "" || o.Spec == "" {
@@ -103,12 +106,19 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 			return err
 		}
 		own, err := env.OwnPID()
+		if err != nil {
+			return err
+		}
+		returns, size, err := c.stack(m.function, p.Note)
+		if err != nil {
+			return err
+		}
 		p.Instances = c.instances
 		p.Variables = map[string]any{
 			"targ_nr_levels": uint32(len(c.names)), "targ_levels": c.levels, "targ_return": m.result, "targ_dry_run": o.DryRun,
-			"targ_share": o.share(), "targ_not_pid": own,
+			"targ_share": o.share(), "targ_not_pid": own, "targ_trampolines": returns, "targ_stack_bytes": size,
 		}
-		return err
+		return nil
 	}
 	return e, nil
 }

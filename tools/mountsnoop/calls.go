@@ -70,7 +70,7 @@ func calls() map[string]*call {
 		"umount2":    {"UMOUNT", []arg{target, flags(umountFlags)}},
 		"pivot_root": {"PIVOT_ROOT", []arg{source, target}},
 		"fsopen":     {"FSOPEN", []arg{fs, flags([]flag{{unix.FSOPEN_CLOEXEC, "FSOPEN_CLOEXEC"}})}},
-		"fsconfig":   {"FSCONFIG", []arg{fd, {kind: command, column: "command"}, {kind: text, column: "key"}, {kind: text, column: "value"}, {kind: number}}},
+		"fsconfig":   {"FSCONFIG", []arg{fd, {kind: command, column: "command"}, {kind: text, column: "key"}, {kind: text, column: "value"}, dfd}},
 		"fsmount":    {"FSMOUNT", []arg{fd, flags([]flag{{unix.FSMOUNT_CLOEXEC, "FSMOUNT_CLOEXEC"}}), {bits, "attributes", mountAttributes}}},
 		"fspick":     {"FSPICK", []arg{dfd, target, flags(pickFlags)}},
 		"move_mount": {"MOVE_MOUNT", []arg{dfd, source, dfd, target, flags(moveFlags)}},

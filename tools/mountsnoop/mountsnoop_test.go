@@ -115,6 +115,7 @@ func TestNewCalls(t *testing.T) {
 		fs = call(unix.SYS_FSOPEN, pointer(t, "tmpfs"), unix.FSOPEN_CLOEXEC)
 		call(unix.SYS_FSCONFIG, uintptr(fs), unix.FSCONFIG_SET_STRING, pointer(t, "size"), pointer(t, "64k"))
 		call(unix.SYS_FSCONFIG, uintptr(fs), unix.FSCONFIG_CMD_CREATE)
+		call(unix.SYS_FSCONFIG, uintptr(fs), unix.FSCONFIG_SET_PATH, pointer(t, "no-such-key"), pointer(t, "/"), cwd)
 		mount = call(unix.SYS_FSMOUNT, uintptr(fs), unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV)
 		call(unix.SYS_MOVE_MOUNT, uintptr(mount), empty, cwd, pointer(t, dir), unix.MOVE_MOUNT_F_EMPTY_PATH)
 		tree = call(unix.SYS_OPEN_TREE, cwd, pointer(t, dir), unix.OPEN_TREE_CLOEXEC)
@@ -134,6 +135,7 @@ func TestNewCalls(t *testing.T) {
 		`fsopen("tmpfs", FSOPEN_CLOEXEC) = ` + strconv.Itoa(fs),
 		`fsconfig(` + strconv.Itoa(fs) + `, FSCONFIG_SET_STRING, "size", "64k", 0) = 0`,
 		`fsconfig(` + strconv.Itoa(fs) + `, FSCONFIG_CMD_CREATE, NULL, NULL, 0) = 0`,
+		`fsconfig(` + strconv.Itoa(fs) + `, FSCONFIG_SET_PATH, "no-such-key", "/", -100) = -16 EBUSY`,
 		`fsmount(` + strconv.Itoa(fs) + `, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV) = ` + strconv.Itoa(mount),
 		`move_mount(` + strconv.Itoa(mount) + `, "", -100, "` + dir + `", MOVE_MOUNT_F_EMPTY_PATH) = 0`,
 		`open_tree(-100, "` + dir + `", OPEN_TREE_CLOEXEC) = ` + strconv.Itoa(tree),

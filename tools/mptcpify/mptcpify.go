@@ -73,6 +73,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		whose = "threads named " + strings.Join(o.Targets, ", ")
 	}
 	return &source.Events[row]{
+		BufferBytes: 1 << 20,
 		Plan: tool.Plan{
 			Variables: map[string]any{"targ_nr_names": uint32(len(o.Targets))},
 			Resolve: func(p *tool.Plan, _ *tool.Kernel) error {

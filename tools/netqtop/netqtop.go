@@ -40,12 +40,12 @@ type key struct {
 type counts struct {
 	Packets  uint64 `json:"packets" col:"PACKETS,width=8,right" help:"packets in the interval; one that the interface splits (segmentation offload) or has assembled (GRO) is one packet"`
 	Bytes    uint64 `json:"bytes" col:"BYTES,width=10,right" help:"bytes of these packets: sent ones with the Ethernet header, received ones without it"`
-	Below64  uint64 `json:"packets_below_64" col:"[0;64),width=8,right" help:"of these, packets of less than 64 bytes" btf:"below_64"`
-	Below512 uint64 `json:"packets_below_512" col:"[64;512),width=8,right" help:"packets of 64 to 511 bytes" btf:"below_512"`
-	Below2K  uint64 `json:"packets_below_2k" col:"[512;2K),width=8,right" help:"packets of 512 to 2,047 bytes" btf:"below_2k"`
-	Below16K uint64 `json:"packets_below_16k" col:"[2K;16K),width=8,right" help:"packets of 2,048 to 16,383 bytes" btf:"below_16k"`
-	Below64K uint64 `json:"packets_below_64k" col:"[16K;64K),width=9,right" help:"packets of 16,384 to 65,535 bytes" btf:"below_64k"`
-	Larger   uint64 `json:"packets_larger" col:"[64K;),width=6,right" help:"packets of 65,536 bytes or more"`
+	Below64  uint64 `json:"packets_below_64" col:"[0;64),width=8,right,counter" help:"of these, packets of less than 64 bytes" btf:"below_64"`
+	Below512 uint64 `json:"packets_below_512" col:"[64;512),width=8,right,counter" help:"packets of 64 to 511 bytes" btf:"below_512"`
+	Below2K  uint64 `json:"packets_below_2k" col:"[512;2K),width=8,right,counter" help:"packets of 512 to 2,047 bytes" btf:"below_2k"`
+	Below16K uint64 `json:"packets_below_16k" col:"[2K;16K),width=8,right,counter" help:"packets of 2,048 to 16,383 bytes" btf:"below_16k"`
+	Below64K uint64 `json:"packets_below_64k" col:"[16K;64K),width=9,right,counter" help:"packets of 16,384 to 65,535 bytes" btf:"below_64k"`
+	Larger   uint64 `json:"packets_larger" col:"[64K;),width=6,right,counter" help:"packets of 65,536 bytes or more"`
 }
 
 type row struct {

@@ -12,11 +12,15 @@ import (
 
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/source"
+	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
 )
 
 //go:generate ../../scripts/bpf2go.sh numamove.bpf.c
+
+// misplaced is the reason of migrations by NUMA balancing.
+const misplaced = "numa_misplaced"
 
 type options struct {
 	source.Rounds
@@ -28,9 +32,9 @@ type counts struct{ Migrations, Ns, Pages, Failed uint64 }
 
 type row struct {
 	Migrations uint64            `json:"migrations" col:"NUMA_migrations,width=18,right" help:"migrations that ended in the interval: each is an attempt to move one or more pages to another place"`
-	Duration   value.Nanoseconds `json:"total_ns" col:"NUMA_migrations_ms,width=18,right,hook=begin" help:"sum of their durations, from mm_migrate_pages_start to mm_migrate_pages (CLOCK_MONOTONIC); text shows milliseconds"`
+	Duration   value.Nanoseconds `json:"total_ns" col:"NUMA_migrations_ms,width=18,right,hook=begin,counter" help:"sum of their durations, from mm_migrate_pages_start to mm_migrate_pages (CLOCK_MONOTONIC); text shows milliseconds"`
 	Pages      uint64            `json:"pages" col:"PAGES,width=10,right" help:"pages that were moved"`
-	Failed     uint64            `json:"failed_pages" col:"FAILED,width=8,right" help:"pages that could not be moved"`
+	Failed     uint64            `json:"failed_pages" col:"FAILED,width=8,right,counter" help:"pages that could not be moved"`
 }
 
 // Tool is the definition of numamove.
@@ -57,19 +61,23 @@ The summary has the number of migrations in progress at the end of the run (in_p
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p"},
-}, options{Rounds: source.Rounds{Every: flags.Duration(time.Second)}, Reason: "numa_misplaced"}, build)
+}, options{Rounds: source.Rounds{Every: flags.Duration(time.Second)}, Reason: misplaced}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
 	reason, err := o.reason(env)
 	if err != nil {
 		return nil, err
 	}
+	plan := tool.Plan{
+		Variables: map[string]any{"targ_reason": reason},
+		Optional:  []string{"begin"},
+		Settle:    []tool.Iterator{{Program: "settle", Map: "begins"}},
+	}
+	if o.Reason == misplaced && system.MemoryNodes("/") == 1 {
+		plan.Note("this machine has one NUMA node: no page can be on the wrong one (--reason selects other migrations)")
+	}
 	return &source.Table[struct{}, counts, row]{
-		Plan: tool.Plan{
-			Variables: map[string]any{"targ_reason": reason},
-			Optional:  []string{"begin"},
-			Settle:    []tool.Iterator{{Program: "settle", Map: "begins"}},
-		},
+		Plan:    plan,
 		Rounds:  o.Rounds,
 		Columns: []string{"time", "migrations", "total_ns"},
 		Fill: func(r *row, c *counts, _ time.Duration) {

@@ -1,6 +1,7 @@
 package numamove
 
 import (
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
@@ -122,4 +124,16 @@ func TestText(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	tooltest.Fails(t, Tool, []string{"--reason", "boredom"}, tool.ExitUsage, "compaction")
+}
+
+// TestOneNode expects a notice on a machine that has nothing to show.
+func TestOneNode(t *testing.T) {
+	tooltest.Root(t)
+	var errOut strings.Builder
+	if code := tool.Run(t.Context(), Tool, []string{"--duration", "1ms"}, io.Discard, &errOut); code != tool.ExitOK {
+		t.Fatalf("exit code %d: %s", code, &errOut)
+	}
+	if one := system.MemoryNodes("/") == 1; one != strings.Contains(errOut.String(), "has one NUMA node") {
+		t.Errorf("one node: %v, notices: %s", one, &errOut)
+	}
 }

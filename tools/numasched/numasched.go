@@ -48,8 +48,12 @@ The kernel keeps 4 bytes per possible thread ID (kernel.pid_max), at most 16 MB.
 }, options{}, build)
 
 func build(*options, *tool.Env) (tool.Source, error) {
+	plan := tool.Plan{MapEntries: map[string]uint32{"task_nodes": system.PIDMax("/")}}
+	if system.MemoryNodes("/") == 1 {
+		plan.Note("this machine has one NUMA node: no thread can move to another one")
+	}
 	return &source.Events[event]{
-		Plan:    tool.Plan{MapEntries: map[string]uint32{"task_nodes": system.PIDMax("/")}},
+		Plan:    plan,
 		Columns: []string{"time", "pid", "tid", "src_node", "dst_node", "comm"}, BufferBytes: 1 << 20,
 	}, nil
 }

@@ -1,6 +1,7 @@
 package numasched
 
 import (
+	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/corescope/corescope/internal/schedtest"
+	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -85,5 +88,17 @@ func TestExit(t *testing.T) {
 	})
 	if noted != 0 {
 		t.Error("the node of a thread that has exited is still noted")
+	}
+}
+
+// TestOneNode expects a notice on a machine that has nothing to show.
+func TestOneNode(t *testing.T) {
+	tooltest.Root(t)
+	var errOut strings.Builder
+	if code := tool.Run(t.Context(), Tool, []string{"--duration", "1ms"}, io.Discard, &errOut); code != tool.ExitOK {
+		t.Fatalf("exit code %d: %s", code, &errOut)
+	}
+	if one := system.MemoryNodes("/") == 1; one != strings.Contains(errOut.String(), "has one NUMA node") {
+		t.Errorf("one node: %v, notices: %s", one, &errOut)
 	}
 }

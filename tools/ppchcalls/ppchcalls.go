@@ -21,7 +21,7 @@ type options struct {
 	Top          uint64         `flag:"top,T" arg:"N" also:"rows" min:"1" help:"show only the first N rows of each interval; default 10 in text"`
 	Sort         string         `flag:"sort,s" arg:"COLUMN" help:"sort by this column, greatest first (+COLUMN: least first); default: count, with --latency total time"`
 	Failures     bool           `flag:"failures,x" bpf:"targ_failed" help:"only calls that fail: their result is negative"`
-	Errno        string         `flag:"errno,e" arg:"ERROR" help:"only calls that fail with this result: H_PARAMETER or 4"`
+	Errno        string         `flag:"errno,e" arg:"ERROR" help:"only calls that fail with this result: H_PARAMETER or 4; also the name of the errno with this number, such as EINTR"`
 	Latency      bool           `flag:"latency,L" bpf:"want_latency" help:"measure the duration of calls"`
 	Milliseconds bool           `flag:"milliseconds,m" help:"show times in milliseconds instead of microseconds"`
 	Process      bool           `flag:"process,P" bpf:"by_pid" help:"one row per process, instead of per call"`
@@ -44,7 +44,7 @@ type counts struct {
 }
 
 type row struct {
-	Hcall   string     `json:"hcall" col:"HCALL,width=30" help:"name of the call, or its number in brackets; absent with --process"`
+	Hcall   string     `json:"hcall" col:"PPC HCALL,width=30" help:"name of the call, or its number in brackets; absent with --process"`
 	PID     uint32     `json:"pid" col:"PID,width=7" help:"calling process, in the initial PID namespace; 0 for idle CPUs; absent without --process"`
 	Comm    value.Name `json:"comm" col:"COMM,width=16" help:"name of the process (its thread-group leader); absent without --process"`
 	Count   uint64     `json:"count" col:"COUNT,width=8,right" help:"calls that returned in the interval"`
@@ -82,7 +82,7 @@ The kernel does not trace H_CEDE, with which an idle CPU waits, nor calls that a
 
 The process is the one that is current; in an interrupt that is the interrupted one.`,
 	Peers: []string{
-		"-e takes the names of results of the hypervisor, such as H_PARAMETER; the numbers are not those of errno(3).",
+		"-e also takes the names of results of the hypervisor, such as H_PARAMETER. The numbers are not those of errno(3): EPERM stands for -1, which is H_HARDWARE, as in BCC.",
 		"-d is --duration, -p is --pid and -t is --tid.",
 		"-T, --top defaults to 10 rows in text; JSON and CSV have all rows.",
 		"A call without a name is shown by its number.",
@@ -152,6 +152,11 @@ func (o *options) plan(calls names) (tool.Plan, error) {
 	}
 	if o.Errno != "" {
 		result, err := parse(results, 10).number(o.Errno)
+		if err != nil {
+			var errno uint32
+			errno, err = value.ParseErrno(o.Errno)
+			result = uint64(errno)
+		}
 		if err != nil || result == 0 {
 			return p, fmt.Errorf("--errno: %q is not the name or number of a result", o.Errno)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -184,6 +185,27 @@ func TestSpinner(t *testing.T) {
 	// Samples that the kernel did not take, as on a busy virtual machine, are no losses of the tool.
 	if lost := res.Summary.Num("lost") - res.Summary.Object("reasons").Num("unobserved"); lost != 0 {
 		t.Errorf("lost %v: %v", lost, res.Summary)
+	}
+}
+
+// TestMissing checks at a high frequency that each sample that was due while the process ran is counted
+// or lost, also if the kernel did not take it.
+func TestMissing(t *testing.T) {
+	tooltest.AnyAttachType(t)
+	const hz = 100_000
+	if limit := system.MaxSampleRate("/"); limit < hz {
+		t.Skipf("kernel.perf_event_max_sample_rate is %d", limit)
+	}
+	s := newSpinner(t, 500*time.Millisecond)
+	var used usage
+	res := tooltest.JSON(t, Tool, []string{"-F", strconv.Itoa(hz), "-K", "--pid", s.pid()}, func() { used = s.spin(t) })
+	var all float64
+	for _, r := range res.Where(func(tooltest.Row) bool { return true }) {
+		all += r.Num("count")
+	}
+	lost := res.Summary.Num("lost")
+	if least := hz*used.cpu.Seconds() - float64(runtime.NumCPU()); all+lost < least {
+		t.Errorf("%v samples and %v lost, want a sum of at least %v: %v", all, lost, least, res.Summary)
 	}
 }
 

@@ -117,6 +117,7 @@ The kernel function is in the module rdma_ucm, which must be loaded (CONFIG_INFI
 
 func build(_ *options, _ *tool.Env) (tool.Source, error) {
 	return &source.Events[row]{
-		Columns: []string{"time", "event", "family", "laddr", "lport", "raddr", "rport", "status"},
+		BufferBytes: 1 << 20,
+		Columns:     []string{"time", "event", "family", "laddr", "lport", "raddr", "rport", "status"},
 	}, nil
 }

@@ -47,6 +47,7 @@ const (
 	bpfProgSettle                  = "settle"
 	bpfVarByPid                    = "by_pid"
 	bpfVarCountEpoch               = "count_epoch"
+	bpfVarHistBounds               = "hist_bounds"
 	bpfVarHistPlain                = "hist_plain"
 	bpfVarHistUnitNs               = "hist_unit_ns"
 	bpfVarLocalPidns               = "local_pidns"
@@ -151,6 +152,7 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	ByPid            *ebpf.VariableSpec `ebpf:"by_pid"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
@@ -219,6 +221,7 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	ByPid            *ebpf.Variable `ebpf:"by_pid"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`

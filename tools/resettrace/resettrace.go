@@ -2,10 +2,8 @@
 package resettrace
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -58,9 +56,7 @@ Each row is a file, or a probe of it, with the contents before. --dry-run shows 
 
 The kernel refuses to remove a probe that perf or a BPF program uses, also with -F. If a living process has opened a file of tracefs other than trace_marker, it seems to trace: then nothing is reset without -F. The same holds if a lock file of perf-tools (/var/tmp/.ftrace-lock) names a living process, and for a probe whose name has the PID of one (BCC, libbpf). A process that only wrote a setting and closed the file cannot be seen.
 
-User events (u:) and synthetic events (s:) are not removed: programs create them, not tracers. Instances of tracefs are not touched, unless --instance selects one. The clock, the sizes of buffers, the CPU mask and options of the trace output are not reset.
-
-There are no BPF programs. Only root can write to tracefs. To see the files of all processes, CAP_SYS_PTRACE is needed.`,
+User events (u:) and synthetic events (s:) are not removed: programs create them, not tracers. Instances of tracefs are not touched, unless --instance selects one. The clock, the sizes of buffers, the CPU mask and options of the trace output are not reset.`,
 	Peers: []string{
 		"-F and -q are those of BCC; -v has no effect on the rows, which always have the contents before. Files in the default state have no row.",
 		"Probes in use are left alone one by one; BCC truncates kprobe_events, which fails as a whole if one of them is in use.",
@@ -75,6 +71,7 @@ There are no BPF programs. Only root can write to tracefs. To see the files of a
 		"resettrace uprobe_events  # only uprobes",
 	},
 	NoPrograms: true,
+	Access:     "Only root can read and write tracefs. To see which process has opened a file, CAP_SYS_PTRACE is needed for processes of other users.",
 }, options{}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
@@ -130,12 +127,6 @@ func (o *options) reset(proc string) ([]row, error) {
 
 func (o *options) dir() (string, error) {
 	dir, err := (&target.Finder{}).TracingDir()
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, denied := os.ReadDir("/sys/kernel/tracing"); errors.Is(denied, fs.ErrPermission) {
-			return "", fmt.Errorf("read tracefs: %w (run as root)", denied)
-		}
-		return "", fmt.Errorf("%w: %w", tool.ErrUnsupported, err)
-	}
 	if err != nil || o.Instance == "" {
 		return dir, err
 	}

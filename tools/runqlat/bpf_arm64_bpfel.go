@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	bpfMapHistExemplars      = "hist_exemplars"
 	bpfMapHists              = "hists"
 	bpfMapHistsPlain         = "hists_plain"
 	bpfMapLost               = "lost"
@@ -36,6 +37,7 @@ const (
 	bpfVarByReason           = "by_reason"
 	bpfVarByTid              = "by_tid"
 	bpfVarCountEpoch         = "count_epoch"
+	bpfVarHistBounds         = "hist_bounds"
 	bpfVarHistPlain          = "hist_plain"
 	bpfVarHistUnitNs         = "hist_unit_ns"
 	bpfVarLocalPidns         = "local_pidns"
@@ -111,6 +113,7 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	HistExemplars *ebpf.MapSpec `ebpf:"hist_exemplars"`
 	Hists         *ebpf.MapSpec `ebpf:"hists"`
 	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
@@ -130,6 +133,7 @@ type bpfVariableSpecs struct {
 	ByReason         *ebpf.VariableSpec `ebpf:"by_reason"`
 	ByTid            *ebpf.VariableSpec `ebpf:"by_tid"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
@@ -170,6 +174,7 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	HistExemplars *ebpf.Map `ebpf:"hist_exemplars"`
 	Hists         *ebpf.Map `ebpf:"hists"`
 	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
 	Lost          *ebpf.Map `ebpf:"lost"`
@@ -180,6 +185,7 @@ type bpfMaps struct {
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.HistExemplars,
 		m.Hists,
 		m.HistsPlain,
 		m.Lost,
@@ -200,6 +206,7 @@ type bpfVariables struct {
 	ByReason         *ebpf.Variable `ebpf:"by_reason"`
 	ByTid            *ebpf.Variable `ebpf:"by_tid"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`

@@ -18,7 +18,19 @@ type profile struct {
 	names    map[string]bool
 	abis     map[value.ABI]bool
 	unnamed  map[string]bool // numbers without a name
+	runtime  []string        // calls of the container runtime
 	observed bool
+}
+
+// runtimeCalls returns what runc 1.1 and crun 1.8 call between the activation of the filter and the
+// execve of the program, with and without no_new_privs. runc is a Go program: its threads schedule
+// and collect garbage meanwhile. Later versions use close_range, openat2 and statx too.
+func runtimeCalls() []string {
+	return strings.Fields(`capget capset chdir clone clone3 close close_range epoll_ctl epoll_pwait execve exit
+		exit_group faccessat faccessat2 fchown fcntl fstat fstatfs futex getcwd getdents64 getpid getppid gettid
+		lseek madvise mmap mprotect munmap nanosleep newfstatat openat openat2 prctl read readlinkat
+		restart_syscall rt_sigaction rt_sigprocmask rt_sigreturn sched_yield setgid setgroups setresgid
+		setresuid setuid sigaltstack statx tgkill write`)
 }
 
 func newProfile() *profile {
@@ -69,6 +81,10 @@ func (p *profile) document(lost uint64) document {
 		d.Architectures = append(d.Architectures, all[abi])
 	}
 	d.Syscalls[0].Comment = strings.Join(p.gaps(lost), "; ")
+	others := slices.DeleteFunc(slices.Clone(p.runtime), func(name string) bool { return p.names[name] })
+	if len(others) > 0 {
+		d.Syscalls = append(d.Syscalls, rule{others, "SCMP_ACT_ALLOW", "not observed: runc and crun call these to start the program"})
+	}
 	return d
 }
 

@@ -14,9 +14,10 @@ import (
 //go:generate ../../scripts/bpf2go.sh seccompprofile.bpf.c
 
 type options struct {
-	File string   `pos:"file" flag:"write,w" arg:"FILE" help:"write the profile to this file at the end of the run" unset:"none is written by default"`
-	Add  []string `flag:"add" arg:"CALL" help:"add these system calls to the profile, by name"`
-	Exec string   `flag:"exec" arg:"COMMAND" help:"run this command, with a shell if it contains shell syntax, and observe all its processes until it ends; its output goes to standard error"`
+	File    string   `pos:"file" flag:"write,w" arg:"FILE" help:"write the profile to this file at the end of the run" unset:"none is written by default"`
+	Add     []string `flag:"add" arg:"CALL" help:"add these system calls to the profile, by name"`
+	Runtime bool     `flag:"runtime" help:"also allow the calls that runc and crun make after they activate the filter, until the program starts"`
+	Exec    string   `flag:"exec" arg:"COMMAND" help:"run this command, with a shell if it contains shell syntax, and observe all its processes until it ends; its output goes to standard error"`
 	source.Ranking
 }
 
@@ -35,11 +36,11 @@ var Tool = tool.Define(tool.Spec{
 	Name:     "seccompprofile",
 	Category: "process",
 	Summary:  "Write a seccomp profile (for runc, Docker, Podman, Kubernetes) of the system calls that a container or command makes",
-	Description: `Records which system calls the selected tasks make, and writes a seccomp profile that allows these calls and no others, in the JSON format of runc, containerd, CRI-O, Docker, Podman and Kubernetes. Select the tasks with --container, --cgroup, --pid or --exec; without any, the profile is that of the whole machine. Each call is also shown with its number of calls.
+	Description: `Records which system calls the selected tasks make, and writes a seccomp profile that allows these calls, in the JSON format of runc, containerd, CRI-O, Docker, Podman and Kubernetes. Select the tasks with --container, --cgroup, --pid or --exec; without any, the profile is that of the whole machine. Each call is also shown with its number of calls.
 
-The file is written when the run ends. It always allows execve, with which the runtime starts the program while the filter is active already. Its default action is SCMP_ACT_ERRNO. Its architectures are those of the calls that were made: 32-bit tasks need SCMP_ARCH_X86 or SCMP_ARCH_ARM. Names apply to all of them. Arguments of calls are not restricted.
+The file is written when the run ends. A second rule allows the calls that a runtime makes itself after it has activated the filter: without them, runc cannot start the program. They are those of runc and crun, such as setuid, capset and openat; --runtime=false omits them, except for execve, which starts the program. With no_new_privs (allowPrivilegeEscalation: false in Kubernetes, --security-opt no-new-privileges in Docker), a runtime makes fewer of them. The default action of the profile is SCMP_ACT_ERRNO. Its architectures are those of the calls that were made: 32-bit tasks need SCMP_ARCH_X86 or SCMP_ARCH_ARM. Names apply to all of them. Arguments of calls are not restricted.
 
-A profile contains only calls that were made during the run. Missing are those before the tool started, such as at the start of a container or a process that runs already, and those in code that did not run, such as the handling of errors. So start the tool first: select a cgroup in which the container will be created, or use --exec, and exercise the whole program. Calls that the runtime makes between the activation of the filter and the start of the program are a part of what --cgroup observes, but not of what --container and --exec observe: test the profile, and add calls with --add. Calls that an active seccomp filter refuses do not reach the hook (raw_syscalls:sys_enter) and are missing too, so record without a filter.
+A profile contains only calls that were made during the run. Missing are those before the tool started, such as at the start of a container or a process that runs already, and those in code that did not run, such as the handling of errors. So start the tool first: select a cgroup in which the container will be created, or use --exec, and exercise the whole program. Another runtime can make other calls itself: test the profile, and add calls with --add. Calls that an active seccomp filter refuses do not reach the hook (raw_syscalls:sys_enter) and are missing too, so record without a filter.
 
 If events were lost, the profile can be incomplete: that is reported, and noted in the comment of the profile. If no call was observed, nothing is written.`,
 	Peers: []string{
@@ -55,7 +56,7 @@ If events were lost, the profile can be incomplete: that is reported, and noted 
 	Object: loadBpf,
 	Tasks:  true,
 	Shorts: map[string]string{"pid": "p"},
-}, options{Ranking: source.Ranking{Sort: "count"}}, build)
+}, options{Runtime: true, Ranking: source.Ranking{Sort: "count"}}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	names, p := value.NewSyscalls(), newProfile()
@@ -65,6 +66,13 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 			return nil, fmt.Errorf("--add: unknown system call %q (syscount --list prints all names)", name)
 		}
 		p.add(value.ABINative, name)
+	}
+	if o.Runtime {
+		for _, name := range runtimeCalls() {
+			if _, ok := names.Number(value.ABINative, name); ok {
+				p.runtime = append(p.runtime, name)
+			}
+		}
 	}
 	plan := tool.Plan{Exec: o.Exec, RowNoun: "call"}
 	if o.File != "" {

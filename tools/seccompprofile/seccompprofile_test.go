@@ -31,8 +31,13 @@ func read(t *testing.T, path string) (d document) {
 	if err := in.Decode(&d); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	if d.DefaultAction != "SCMP_ACT_ERRNO" || len(d.Syscalls) != 1 || d.Syscalls[0].Action != "SCMP_ACT_ALLOW" {
+	if d.DefaultAction != "SCMP_ACT_ERRNO" || len(d.Syscalls) == 0 {
 		t.Fatalf("profile is %s", text)
+	}
+	for _, r := range d.Syscalls {
+		if r.Action != "SCMP_ACT_ALLOW" {
+			t.Fatalf("profile is %s", text)
+		}
 	}
 	return d
 }
@@ -53,7 +58,7 @@ func TestStrace(t *testing.T) {
 	dir := t.TempDir()
 	file, log := filepath.Join(dir, "profile.json"), filepath.Join(dir, "log")
 	command := "sh -c '" + script + "' "
-	tooltest.JSON(t, Tool, []string{"--exec", "exec " + command + t.TempDir(), file}, nil)
+	tooltest.JSON(t, Tool, []string{"--exec", "exec " + command + t.TempDir(), "--runtime=false", file}, nil)
 	cmd := exec.Command("sh", "-c", strace+" -f -qq -o "+log+" -- "+command+t.TempDir())
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Skipf("strace does not work here: %v: %s", err, text)
@@ -68,7 +73,8 @@ func TestStrace(t *testing.T) {
 	}
 	slices.Sort(want)
 	want = slices.Compact(want)
-	if got := read(t, file).Syscalls[0].Names; !slices.Equal(got, want) {
+	if d := read(t, file); !slices.Equal(d.Syscalls[0].Names, want) || len(d.Syscalls) != 1 {
+		got := d.Syscalls[0].Names
 		t.Errorf("profile allows %q\nstrace observes %q", got, want)
 	}
 	for _, name := range []string{"umask", "chdir", "kill", "exit_group"} {
@@ -98,6 +104,15 @@ func TestRows(t *testing.T) {
 	for _, name := range []string{"umask", "chdir", "kill", "exit_group"} {
 		if !slices.Contains(want, name) {
 			t.Errorf("no row of %s: %q", name, want)
+		}
+	}
+	if len(d.Syscalls) != 2 {
+		t.Fatalf("profile has no calls of the runtime: %v", d)
+	}
+	for _, name := range runtimeCalls() {
+		first, second := slices.Contains(want, name), slices.Contains(d.Syscalls[1].Names, name)
+		if _, exists := value.NewSyscalls().Number(value.ABINative, name); first && second || exists && !first && !second {
+			t.Errorf("call %s of the runtime: observed %v, in the second rule %v", name, first, second)
 		}
 	}
 	if slices.Contains(want, "vmsplice") {

@@ -78,6 +78,9 @@ The task filters select softirqs that run while such a task is current: usually 
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	if o.Dist {
+		if err := o.Absent("distributed"); err != nil {
+			return nil, err
+		}
 		return &source.Hists[key, label]{
 			Plan:     tool.Plan{MapEntries: map[string]uint32{"table": 1}},
 			Interval: o.Interval,

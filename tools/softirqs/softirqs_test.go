@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -139,5 +140,12 @@ func TestInterrupted(t *testing.T) {
 	p.Run("softirq__raw__start", timer)
 	if n := p.Unobserved(); n != 2 {
 		t.Errorf("%d lost, want 2: an end and a begin that were not observed", n)
+	}
+}
+
+// TestUsage combines histograms with options of tables.
+func TestUsage(t *testing.T) {
+	for _, option := range []string{"--sort=count", "--rows=3"} {
+		tooltest.Fails(t, Tool, []string{"-d", option}, tool.ExitUsage, "they apply to tables")
 	}
 }

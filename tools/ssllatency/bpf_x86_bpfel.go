@@ -18,6 +18,7 @@ import (
 const (
 	bpfMapCalls               = "calls"
 	bpfMapCounters            = "counters"
+	bpfMapHistExemplars       = "hist_exemplars"
 	bpfMapHists               = "hists"
 	bpfMapHistsPlain          = "hists_plain"
 	bpfMapLost                = "lost"
@@ -32,6 +33,7 @@ const (
 	bpfProgTlsUprobeReturn    = "tls__uprobe__return"
 	bpfVarByProcess           = "by_process"
 	bpfVarCountEpoch          = "count_epoch"
+	bpfVarHistBounds          = "hist_bounds"
 	bpfVarHistPlain           = "hist_plain"
 	bpfVarHistUnitNs          = "hist_unit_ns"
 	bpfVarLocalPidns          = "local_pidns"
@@ -109,6 +111,7 @@ type bpfProgramSpecs struct {
 type bpfMapSpecs struct {
 	Calls         *ebpf.MapSpec `ebpf:"calls"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	HistExemplars *ebpf.MapSpec `ebpf:"hist_exemplars"`
 	Hists         *ebpf.MapSpec `ebpf:"hists"`
 	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
@@ -122,6 +125,7 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	ByProcess        *ebpf.VariableSpec `ebpf:"by_process"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
@@ -164,6 +168,7 @@ func (o *bpfObjects) Close() error {
 type bpfMaps struct {
 	Calls         *ebpf.Map `ebpf:"calls"`
 	Counters      *ebpf.Map `ebpf:"counters"`
+	HistExemplars *ebpf.Map `ebpf:"hist_exemplars"`
 	Hists         *ebpf.Map `ebpf:"hists"`
 	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
 	Lost          *ebpf.Map `ebpf:"lost"`
@@ -175,6 +180,7 @@ func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Calls,
 		m.Counters,
+		m.HistExemplars,
 		m.Hists,
 		m.HistsPlain,
 		m.Lost,
@@ -189,6 +195,7 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	ByProcess        *ebpf.Variable `ebpf:"by_process"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`

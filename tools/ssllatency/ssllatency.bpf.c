@@ -17,7 +17,7 @@ struct hist_key {
 	__u32 pid; /* if by_process */
 };
 
-#include "hist.bpf.h"
+#include "histtask.bpf.h"
 
 static __always_inline void openssl_call_end(struct pt_regs *ctx, const struct call *call, __s32 ret)
 {
@@ -25,7 +25,7 @@ static __always_inline void openssl_call_end(struct pt_regs *ctx, const struct c
 
 	if (by_process)
 		key.pid = bpf_get_current_pid_tgid() >> 32;
-	hist_record(&key, bpf_ktime_get_boot_ns() - call->start_ns);
+	hist_record_task(&key, bpf_ktime_get_boot_ns() - call->start_ns, task_current());
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

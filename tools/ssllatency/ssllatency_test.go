@@ -68,3 +68,23 @@ func TestText(t *testing.T) {
 		t.Errorf("text is %q", out)
 	}
 }
+
+// TestExported checks exemplars, by function and outcome.
+func TestExported(t *testing.T) {
+	tls := native.Open(t, "libssl.so.3", openssl.TLS())
+	pid := os.Getpid()
+	run := tooltest.Export(t, Tool, []string{"--pid", fmt.Sprint(pid)}, func() {
+		tls.Call("SSL_read", native.Call{Ret: 256, Sleep: time.Millisecond})
+		tls.Call("SSL_read", native.Call{Ret: minusOne})
+	})
+	if len(run.Histograms) != 2 {
+		t.Fatalf("%d histograms, want 2", len(run.Histograms))
+	}
+	for _, h := range run.Histograms {
+		h.CheckBuckets(t)
+		h.CheckTask(t, pid)
+		if isLong := h.Exponential.Sum > 0.001; h.Exponential.Count != 1 || isLong != (h.Key["outcome"] == "success") && !isLong {
+			t.Errorf("%+v", h)
+		}
+	}
+}

@@ -48,6 +48,7 @@ const (
 	bpfVarEventWakeupNs         = "event_wakeup_ns"
 	bpfVarKernelStacksOnly      = "kernel_stacks_only"
 	bpfVarLocalPidns            = "local_pidns"
+	bpfVarObserving             = "observing"
 	bpfVarReturnFormType        = "return_form_type"
 	bpfVarStackDepth            = "stack_depth"
 	bpfVarStackResentNs         = "stack_resent_ns"
@@ -160,6 +161,7 @@ type bpfVariableSpecs struct {
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	KernelStacksOnly  *ebpf.VariableSpec `ebpf:"kernel_stacks_only"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing         *ebpf.VariableSpec `ebpf:"observing"`
 	ReturnFormType    *ebpf.VariableSpec `ebpf:"return_form_type"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
@@ -249,6 +251,7 @@ type bpfVariables struct {
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	KernelStacksOnly  *ebpf.Variable `ebpf:"kernel_stacks_only"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	Observing         *ebpf.Variable `ebpf:"observing"`
 	ReturnFormType    *ebpf.Variable `ebpf:"return_form_type"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`

@@ -30,6 +30,7 @@ const (
 	bpfVarEventType         = "event_type"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
 	bpfVarLocalPidns        = "local_pidns"
+	bpfVarObserving         = "observing"
 	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
 	bpfVarTargByUid         = "targ_by_uid"
@@ -113,6 +114,7 @@ type bpfVariableSpecs struct {
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing         *ebpf.VariableSpec `ebpf:"observing"`
 	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
@@ -176,6 +178,7 @@ type bpfVariables struct {
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	Observing         *ebpf.Variable `ebpf:"observing"`
 	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`

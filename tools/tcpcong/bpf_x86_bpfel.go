@@ -27,6 +27,7 @@ const (
 	bpfProgEndBtf        = "end__btf"
 	bpfProgEndRaw        = "end__raw"
 	bpfVarCountEpoch     = "count_epoch"
+	bpfVarHistBounds     = "hist_bounds"
 	bpfVarHistPlain      = "hist_plain"
 	bpfVarHistUnitNs     = "hist_unit_ns"
 	bpfVarIntervalEndNs  = "interval_end_ns"
@@ -104,6 +105,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	CountEpoch    *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HistBounds    *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain     *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	IntervalEndNs *ebpf.VariableSpec `ebpf:"interval_end_ns"`
@@ -158,6 +160,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	CountEpoch    *ebpf.Variable `ebpf:"count_epoch"`
+	HistBounds    *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain     *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.Variable `ebpf:"hist_unit_ns"`
 	IntervalEndNs *ebpf.Variable `ebpf:"interval_end_ns"`

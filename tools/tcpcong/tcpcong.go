@@ -35,11 +35,11 @@ type row struct {
 	value.Ends
 	Local    string `json:"local" col:"LAddrPort,width=21,extra" help:"laddr and lport"`
 	Remote   string `json:"remote" col:"RAddrPort,width=21,extra" help:"raddr and rport"`
-	Open     span   `json:"open_ns" col:"Open,width=9,right" help:"time in state Open: no sign of congestion (CLOCK_MONOTONIC), counted from the first change of the connection's state during the run, to the next one or the end of the interval, as the next four; text shows ms, or us with -u"`
-	Disorder span   `json:"disorder_ns" col:"Dod,width=9,right" help:"time in state Disorder: duplicate or selective acknowledgements, a loss is not certain"`
-	Recovery span   `json:"recovery_ns" col:"Rcov,width=9,right" help:"time in state Recovery: a loss was detected from acknowledgements, and segments are retransmitted"`
-	CWR      span   `json:"cwr_ns" col:"Cwr,width=9,right" help:"time in state CWR: the window is reduced because of a congestion notification (ECN) or a full local queue"`
-	Loss     span   `json:"loss_ns" col:"Los,width=9,right" help:"time in state Loss: the retransmission timer expired"`
+	Open     span   `json:"open_ns" col:"Open,width=9,right,counter" help:"time in state Open: no sign of congestion (CLOCK_MONOTONIC), counted from the first change of the connection's state during the run, to the next one or the end of the interval, as the next four; text shows ms, or us with -u"`
+	Disorder span   `json:"disorder_ns" col:"Dod,width=9,right,counter" help:"time in state Disorder: duplicate or selective acknowledgements, a loss is not certain"`
+	Recovery span   `json:"recovery_ns" col:"Rcov,width=9,right,counter" help:"time in state Recovery: a loss was detected from acknowledgements, and segments are retransmitted"`
+	CWR      span   `json:"cwr_ns" col:"Cwr,width=9,right,counter" help:"time in state CWR: the window is reduced because of a congestion notification (ECN) or a full local queue"`
+	Loss     span   `json:"loss_ns" col:"Los,width=9,right,counter" help:"time in state Loss: the retransmission timer expired"`
 	Changes  uint64 `json:"changes" col:"Chgs,width=5,right" help:"changes of the state in the interval"`
 }
 

@@ -52,7 +52,7 @@ func reply(id uint16, name string, kind dnsmessage.Type, addrs ...string) []byte
 }
 
 // methods are the ways in which a task can receive an answer, each with its own name and address.
-func methods() []string { return []string{"go", "recvfrom", "recvmsg", "connected", "ipv6"} }
+func methods() []string { return []string{"go", "recvfrom", "recvmsg", "connected", "parts", "ipv6"} }
 
 func addressOf(method string) string {
 	if method == "ipv6" {
@@ -137,6 +137,8 @@ func receive(fd int, method string) error {
 		switch method {
 		case "recvmsg":
 			_, _, _, _, err = unix.Recvmsg(fd, buf, nil, 0)
+		case "parts": // the header, the name and the address are in several buffers
+			_, _, _, _, err = unix.RecvmsgBuffers(fd, [][]byte{buf[:5], buf[5:6], buf[6:20], buf[20:]}, nil, 0)
 		case "connected": // recvfrom without a buffer for the sender
 			_, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&buf[0])), 512, 0, 0, 0)
 			if err = nil; errno != 0 {

@@ -73,7 +73,7 @@ struct event {
 
 struct scratch {
 	struct event event;
-	char message[DNS_MAX];
+	struct user_bytes message;
 };
 
 #include "scratch.bpf.h"
@@ -274,20 +274,22 @@ static __always_inline void handle_answer(void *ctx, struct pt_regs *regs, __s32
 {
 	struct dns_received r = {};
 	struct scratch *s;
-	__u32 len;
+	int len;
 
 	if (!dns_find(&r, regs, nr, ret, compat))
 		return;
 	s = scratch_begin();
 	if (!s)
 		return;
-	len = dns_read(s->message, &r);
-	if (len && len <= DNS_MAX) {
-		task_info_current(&s->event.task);
-		s->event.result = RESULT_NAMES;
-		s->event.message_len = len;
+	len = user_data_read(&s->message, &r.message);
+	if (len < 0)
+		lost_add(unobserved);
+	task_info_current(&s->event.task);
+	s->event.result = RESULT_NAMES;
+	s->event.message_len = len;
+	barrier_var(len); /* old verifiers lose the bound when the register is spilled */
+	if (len > 0 && len <= IOVEC_BYTES)
 		event_send(ctx, s, sizeof(s->event) + len, s->event.task.time_ns);
-	}
 	scratch_end();
 }
 

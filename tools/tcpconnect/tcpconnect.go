@@ -76,7 +76,7 @@ Connects are traced from SYN_SENT on at sock:inet_sock_set_state, by two copies 
 
 With --latency, which is the tool tcpconnlat, text shows the time from the SYN to the result as LAT(ms), usually the time of one round trip. A minimum (min_ms, -m) selects slow connects. A connect that is slow because its SYN was lost then has two rows: waiting and, when it completes, connected or failed.
 
-With --dns, DNS answers are read when tasks receive them with the system calls read, recvfrom and recvmsg from UDP port 53. Any resolver is supported: libc, the resolver of Go, or a daemon that resolves names for others. Answers are missed if they come from a cache, over TCP, TLS or HTTPS, or with recvmmsg or io_uring. The name is probably the one that the task meant, but this is not certain: several names can share an address, and DNS servers can answer anything.
+With --dns, DNS answers are read when tasks receive them with the system calls read, recvfrom and recvmsg from UDP port 53. Any resolver is supported: libc, the resolver of Go, or a daemon that resolves names for others. Answers are missed if they come from a cache, over TCP, TLS or HTTPS, or with recvmmsg or io_uring. Those that cannot be read, or are in more than 8 buffers, are counted as lost (unobserved). The name is probably the one that the task meant, but this is not certain: several names can share an address, and DNS servers can answer anything.
 
 With --count, only the counts are printed, at the end. --columns selects the columns to group by.`,
 	Peers: []string{

@@ -25,6 +25,7 @@ const (
 	bpfVarByLaddr       = "by_laddr"
 	bpfVarByRaddr       = "by_raddr"
 	bpfVarCountEpoch    = "count_epoch"
+	bpfVarHistBounds    = "hist_bounds"
 	bpfVarHistPlain     = "hist_plain"
 	bpfVarHistUnitNs    = "hist_unit_ns"
 	bpfVarTargIpv4      = "targ_ipv4"
@@ -100,6 +101,7 @@ type bpfVariableSpecs struct {
 	ByLaddr       *ebpf.VariableSpec `ebpf:"by_laddr"`
 	ByRaddr       *ebpf.VariableSpec `ebpf:"by_raddr"`
 	CountEpoch    *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HistBounds    *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain     *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	TargIpv4      *ebpf.VariableSpec `ebpf:"targ_ipv4"`
@@ -154,6 +156,7 @@ type bpfVariables struct {
 	ByLaddr       *ebpf.Variable `ebpf:"by_laddr"`
 	ByRaddr       *ebpf.Variable `ebpf:"by_raddr"`
 	CountEpoch    *ebpf.Variable `ebpf:"count_epoch"`
+	HistBounds    *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain     *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.Variable `ebpf:"hist_unit_ns"`
 	TargIpv4      *ebpf.Variable `ebpf:"targ_ipv4"`

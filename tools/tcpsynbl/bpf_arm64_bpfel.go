@@ -28,6 +28,7 @@ const (
 	bpfProgHandshakeKprobeIpv6 = "handshake__kprobe__ipv6"
 	bpfVarByPort               = "by_port"
 	bpfVarCountEpoch           = "count_epoch"
+	bpfVarHistBounds           = "hist_bounds"
 	bpfVarHistPlain            = "hist_plain"
 	bpfVarHistUnitNs           = "hist_unit_ns"
 	bpfVarTargIpv4             = "targ_ipv4"
@@ -103,6 +104,7 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	ByPort        *ebpf.VariableSpec `ebpf:"by_port"`
 	CountEpoch    *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HistBounds    *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain     *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	TargIpv4      *ebpf.VariableSpec `ebpf:"targ_ipv4"`
@@ -153,6 +155,7 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	ByPort        *ebpf.Variable `ebpf:"by_port"`
 	CountEpoch    *ebpf.Variable `ebpf:"count_epoch"`
+	HistBounds    *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain     *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.Variable `ebpf:"hist_unit_ns"`
 	TargIpv4      *ebpf.Variable `ebpf:"targ_ipv4"`

@@ -36,7 +36,7 @@ type present struct{ Any, Bursts, Usage bool }
 
 type row struct {
 	Periods   uint64        `json:"periods" col:"PERIODS,width=7,right" help:"enforcement periods of the cgroup's own limit that ended in the interval (nr_periods of cpu.stat); periods in which no task of the cgroup was runnable need not be counted"`
-	Throttled uint64        `json:"throttled_periods" col:"THROTTLED,width=9,right" help:"of these, periods in which the quota was used up and tasks were stopped (nr_throttled)"`
+	Throttled uint64        `json:"throttled_periods" col:"THROTTLED,width=9,right,counter" help:"of these, periods in which the quota was used up and tasks were stopped (nr_throttled)"`
 	Share     value.Percent `json:"throttled_percent" col:"THR%,width=7,right" help:"throttled periods in percent of periods; absent without periods"`
 	Time      value.Micros  `json:"throttled_ns" col:"THROTTLED_us,width=13,right" help:"time for which the cgroup's own limit stopped its run queues, summed over CPUs, so it can exceed the interval (throttled_usec of cgroup v2, throttled_time of v1); the kernel adds it when a run queue continues, so a stop counts in the interval in which it ends"`
 	Any       value.Count   `json:"throttled_any_ns" col:"ANY_ns,width=13,right" help:"time for which runnable tasks directly in this cgroup were stopped by its own limit or by that of an ancestor, summed over CPUs (throttled_usec of cpu.stat.local); absent before Linux 6.6"`

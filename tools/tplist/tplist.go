@@ -94,6 +94,7 @@ There are no BPF programs. Only root, or a user with CAP_DAC_READ_SEARCH, can re
 		"tplist --raw -v 'tcp*'               # raw tracepoints",
 	},
 	NoPrograms: true,
+	Access:     "Tracepoints with their categories and fields need CAP_DAC_READ_SEARCH where only root can read tracefs, as is usual; without it the list has raw tracepoints. Processes of other users (--pid, --cgroup) need CAP_SYS_PTRACE. The rest needs no capability: functions of the kernel, raw tracepoints, and functions and USDT probes of files that the user can read.",
 	Shorts:     map[string]string{"verbose": ""},
 }, options{}, build)
 

@@ -46,6 +46,7 @@ const (
 	bpfVarEventWakeupNs         = "event_wakeup_ns"
 	bpfVarFetchResultType       = "fetch_result_type"
 	bpfVarLocalPidns            = "local_pidns"
+	bpfVarObserving             = "observing"
 	bpfVarReturnFormType        = "return_form_type"
 	bpfVarStackDepth            = "stack_depth"
 	bpfVarStackTypesType        = "stack_types_type"
@@ -156,6 +157,7 @@ type bpfVariableSpecs struct {
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	FetchResultType   *ebpf.VariableSpec `ebpf:"fetch_result_type"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing         *ebpf.VariableSpec `ebpf:"observing"`
 	ReturnFormType    *ebpf.VariableSpec `ebpf:"return_form_type"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
@@ -244,6 +246,7 @@ type bpfVariables struct {
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	FetchResultType   *ebpf.Variable `ebpf:"fetch_result_type"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
+	Observing         *ebpf.Variable `ebpf:"observing"`
 	ReturnFormType    *ebpf.Variable `ebpf:"return_form_type"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`

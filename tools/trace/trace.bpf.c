@@ -67,10 +67,11 @@ static __noinline int hit_alone(void *ctx)
 	return 0;
 }
 
-static __always_inline void hit_with_stacks(void *ctx, bool entry)
+static __always_inline void hit_with_stacks(void *ctx, bool entry, bool kernel)
 {
 	__u32 size = offsetof(struct event, data) + trace_size;
-	struct scratch *s = scratch_begin();
+	__u32 kind = kernel ? SCRATCH_KERNEL : 0;
+	struct scratch *s = scratch_begin_for(kind);
 
 	if (!s)
 		return;
@@ -82,22 +83,22 @@ static __always_inline void hit_with_stacks(void *ctx, bool entry)
 								    entry ? user_caller_at_entry(ctx) : 0);
 		event_send(ctx, s, size, s->event.task.time_ns);
 	}
-	scratch_end();
+	scratch_end_for(kind);
 }
 
-static __always_inline int hit(void *ctx, bool entry)
+static __always_inline int hit(void *ctx, bool entry, bool kernel)
 {
 	if (trace_not_pid && task_local_pid(task_current()) == trace_not_pid)
 		return 0;
 	if (!task_current_wanted())
 		return 0;
 	if (want_kernel_stack || want_user_stack)
-		hit_with_stacks(ctx, entry);
+		hit_with_stacks(ctx, entry, kernel);
 	else
 		hit_alone(ctx);
 	return 0;
 }
 
-TARGET_PROGRAMS(hit(ctx, user_entry &&at_entry))
+TARGET_PROGRAMS(hit(ctx, user_entry &&at_entry, kernel))
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -203,3 +203,70 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestKernelWithinUser traces a function whose string is on a page that is not mapped yet, and the page
+// fault of the kernel that reads it: it hits within the program of the function, in the same thread.
+func TestKernelWithinUser(t *testing.T) {
+	tooltest.Tracefs(t)
+	const fault = "/sys/kernel/tracing/events/exceptions/page_fault_kernel"
+	if _, err := os.Stat(fault); err != nil {
+		t.Skipf("the kernel has no tracepoint for its page faults: %v", err)
+	}
+	const calls = 50
+	path := tooltest.CompileC(t, fmt.Sprintf(`
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+__attribute__((noinline)) void named(long number, const char *name)
+{
+	__asm__ volatile("" : : "r"(number), "r"(name) : "memory");
+}
+int main(int argc, char **argv)
+{
+	int fd = open(argv[1], O_RDONLY);
+	for (int i = 0; i < %d; i++) {
+		char *p = mmap(0, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+		named(42, p);
+		munmap(p, 4096);
+	}
+	return 0;
+}`, calls), "-O1")
+	file := filepath.Join(t.TempDir(), "name")
+	if err := os.WriteFile(file, []byte("a name on a page"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	res := tooltest.JSON(t, Tool, []string{"-U", "--comm", "program", path + ":named(arg1, arg2:str)", "t:exceptions:page_fault_kernel"}, func() {
+		if out, err := exec.Command(path, file).CombinedOutput(); err != nil {
+			t.Fatalf("run: %v: %s", err, out)
+		}
+	})
+	whole, faults := 0, 0
+	for _, r := range res.Events {
+		args := r.Object("args")
+		switch {
+		case r.Str("func") == "exceptions/page_fault_kernel":
+			faults++
+		case args.Num("arg1") == 42 && args.Str("arg2") == "a name on a page" && r.HasSymbol("user_stack", "named"):
+			whole++
+		default:
+			t.Errorf("row of the function: %v", r)
+		}
+	}
+	// Before 6.0, programs do not wait for pages and the values are absent.
+	if faults < calls {
+		t.Skipf("%d page faults in %d calls: the program of the function does not wait for pages", faults, calls)
+	}
+	if whole != calls {
+		t.Errorf("%d rows have both values, want %d; %d page faults", whole, calls, faults)
+	}
+}
+
+// TestWithoutTracefs traces a tracepoint where tracefs is not mounted. That is not an error of usage.
+func TestWithoutTracefs(t *testing.T) {
+	tooltest.NewMounts(t)
+	for _, dir := range []string{"/sys/kernel/tracing", "/sys/kernel/debug"} {
+		for unix.Unmount(dir, unix.MNT_DETACH) == nil {
+		}
+	}
+	tooltest.Fails(t, Tool, []string{"t:sched:sched_process_exec"}, tool.ExitUnsupported, "mount -t tracefs")
+}

@@ -138,7 +138,33 @@ func (o *options) device() (device, error) {
 	if major == 5 && minor == 0 {
 		return 0, fmt.Errorf("device %s: it is a different terminal for each process: give the name that tty(1) prints there", path)
 	}
+	drivers, err := os.ReadFile("/proc/tty/drivers")
+	if err == nil && !isTerminal(string(drivers), major, minor) {
+		return 0, fmt.Errorf("device %s: it is no terminal, or the other end of one (/proc/tty/drivers): give the path of a terminal, such as /dev/pts/2", path)
+	}
 	return device(major<<20 | minor), nil
+}
+
+// isTerminal reports whether programs write to a terminal through the device. The drivers have lines
+// such as "pty_slave /dev/pts 136 0-1048575 pty:slave". What is written to a master (also /dev/ptmx)
+// is the input of a terminal.
+func isTerminal(drivers string, major, minor uint32) bool {
+	for line := range strings.Lines(drivers) {
+		f := strings.Fields(line)
+		if len(f) < 4 || f[2] != strconv.FormatUint(uint64(major), 10) {
+			continue
+		}
+		first, last, ok := strings.Cut(f[3], "-")
+		if !ok {
+			last = first
+		}
+		from, _ := strconv.ParseUint(first, 10, 32)
+		to, _ := strconv.ParseUint(last, 10, 32)
+		if uint64(minor) >= from && uint64(minor) <= to {
+			return f[len(f)-1] != "pty:master" && f[1] != "/dev/ptmx"
+		}
+	}
+	return false
 }
 
 // ownTerminal returns the device number of the controlling terminal, or 0: field 7 of stat.

@@ -219,7 +219,7 @@ func TestText(t *testing.T) {
 }
 
 func TestDevice(t *testing.T) {
-	for _, device := range []string{"/dev/tty", "/none", "/proc/self/exe"} {
+	for _, device := range []string{"/dev/tty", "/none", "/proc/self/exe", "/dev/null", "/dev/ptmx"} {
 		tooltest.Fails(t, Tool, []string{device}, 2, device)
 	}
 }

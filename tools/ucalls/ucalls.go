@@ -78,11 +78,13 @@ The hooks are USDT probes of the runtimes: hotspot:method__entry and method__ret
 
 ` + language.Builds + `
 
+` + language.Crash + `
+
 Every call costs a trap into the kernel, so programs that make many calls become several times slower.
 
 With --latency a call is counted when it returns. Probes do not identify calls, so a return belongs to the innermost call of the same method in its thread. Calls that were left without a return are counted as no_return in the summary, with those that were running at the end; returns of calls whose entry was not observed as unseen_calls. The time of a recursive call is part of the time of its caller, so the sum for a recursive method exceeds the elapsed time. If a thread switches between stacks (fibers, greenlets), times of methods that are active in several of them can be exchanged.
 
-A generator or coroutine of Python counts as a call each time it is resumed. The probe at the entry of functions does not fire in Python 3.11 (DTRACE_FUNCTION_ENTRY is not reached there), so calls of Python are counted when they return, and --latency has no rows for 3.11: its returns are counted as unseen_calls. Ruby fires the probes of methods that are written in Ruby only while a TracePoint of :call and :return is enabled in the program; those of C methods always.
+A generator or coroutine of Python counts as a call each time it is resumed. The probe at the entry of functions does not fire in Python 3.11 (DTRACE_FUNCTION_ENTRY is not reached there), so calls of Python are counted when they return, and --latency is refused for a process of 3.11. Among all processes, its returns are counted as unseen_calls. Ruby fires the probes of methods that are written in Ruby only while a TracePoint of :call and :return is enabled in the program; those of C methods always.
 
 With --syscalls, the system calls of the process are counted too, also those of its other threads and of 32-bit code.`,
 	Peers: []string{
@@ -107,7 +109,15 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if o.Syscalls && len(env.PIDs) == 0 {
 		return nil, errors.New("--syscalls needs a process (PID)")
 	}
-	plan := tool.Plan{Without: o.without(), RowNoun: "call", Hints: map[string]string{"unseen_calls": unseenHint}}
+	if o.Language == "none" && !o.Syscalls {
+		return nil, errors.New("--language none without --syscalls: nothing to count")
+	}
+	hint := "returns of calls that began before the run"
+	if o.Language == "" || o.Language == "python" {
+		hint += ", or of Python 3.11, which fires no probe at the entry of functions"
+	}
+	o.Entries = o.Latency
+	plan := tool.Plan{Without: o.without(), RowNoun: "call", Hints: map[string]string{"unseen_calls": hint}}
 	if err := o.Plan(&plan, loadBpf, hooks(), env.PIDs); err != nil {
 		return nil, err
 	}
@@ -137,8 +147,6 @@ func (o *options) without() (names []string) {
 	}
 	return names
 }
-
-const unseenHint = "calls that began before the run, or of Python 3.11. Python 3.11 fires no probe at the entry of functions: without --latency, calls are counted when they return"
 
 func (o *options) sort() string {
 	switch {

@@ -71,6 +71,8 @@ The hooks are USDT probes of the runtimes: hotspot:method__entry and method__ret
 
 ` + language.Builds + `
 
+` + language.Crash + `
+
 Every call costs two traps into the kernel, so programs that make many calls become several times slower.
 
 Probes do not identify calls, so a return belongs to the innermost call of the same method in its thread. Calls that were left without a return, such as by an exception, are counted as no_return in the summary, with those that were running at the end; returns of calls whose entry was not observed as unseen_calls. The probe at the entry of functions does not fire in Python 3.11, so only returns are shown there, without depth. Ruby fires the probes of methods that are written in Ruby only while a TracePoint of :call and :return is enabled in the program; those of C methods always.`,

@@ -38,6 +38,8 @@ const (
 	bpfProgJavaUsdtEnd        = "java__usdt__end"
 	bpfProgNodeUprobeBegin    = "node__uprobe__begin"
 	bpfProgNodeUprobeEnd      = "node__uprobe__end"
+	bpfProgNodeUprobeFull     = "node__uprobe__full"
+	bpfProgNodeUprobeYoung    = "node__uprobe__young"
 	bpfProgPythonUsdtBegin    = "python__usdt__begin"
 	bpfProgPythonUsdtEnd      = "python__usdt__end"
 	bpfProgRubyUsdtMarkBegin  = "ruby__usdt__mark_begin"
@@ -119,6 +121,8 @@ type bpfProgramSpecs struct {
 	JavaUsdtEnd        *ebpf.ProgramSpec `ebpf:"java__usdt__end"`
 	NodeUprobeBegin    *ebpf.ProgramSpec `ebpf:"node__uprobe__begin"`
 	NodeUprobeEnd      *ebpf.ProgramSpec `ebpf:"node__uprobe__end"`
+	NodeUprobeFull     *ebpf.ProgramSpec `ebpf:"node__uprobe__full"`
+	NodeUprobeYoung    *ebpf.ProgramSpec `ebpf:"node__uprobe__young"`
 	PythonUsdtBegin    *ebpf.ProgramSpec `ebpf:"python__usdt__begin"`
 	PythonUsdtEnd      *ebpf.ProgramSpec `ebpf:"python__usdt__end"`
 	RubyUsdtMarkBegin  *ebpf.ProgramSpec `ebpf:"ruby__usdt__mark_begin"`
@@ -252,6 +256,8 @@ type bpfPrograms struct {
 	JavaUsdtEnd        *ebpf.Program `ebpf:"java__usdt__end"`
 	NodeUprobeBegin    *ebpf.Program `ebpf:"node__uprobe__begin"`
 	NodeUprobeEnd      *ebpf.Program `ebpf:"node__uprobe__end"`
+	NodeUprobeFull     *ebpf.Program `ebpf:"node__uprobe__full"`
+	NodeUprobeYoung    *ebpf.Program `ebpf:"node__uprobe__young"`
 	PythonUsdtBegin    *ebpf.Program `ebpf:"python__usdt__begin"`
 	PythonUsdtEnd      *ebpf.Program `ebpf:"python__usdt__end"`
 	RubyUsdtMarkBegin  *ebpf.Program `ebpf:"ruby__usdt__mark_begin"`
@@ -269,6 +275,8 @@ func (p *bpfPrograms) Close() error {
 		p.JavaUsdtEnd,
 		p.NodeUprobeBegin,
 		p.NodeUprobeEnd,
+		p.NodeUprobeFull,
+		p.NodeUprobeYoung,
 		p.PythonUsdtBegin,
 		p.PythonUsdtEnd,
 		p.RubyUsdtMarkBegin,

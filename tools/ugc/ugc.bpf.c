@@ -31,7 +31,7 @@ struct call {
 struct event {
 	struct task_info task;
 	__u64 delta_ns;
-	__u64 what; /* argument of the begin: Java: full; Node: space; Python: generation */
+	__u64 what; /* argument of the begin: Java: full; Node: V8_YOUNG, V8_FULL; Python: generation */
 	__s64 collected; /* argument of the end: Python: number of objects */
 	__u32 language;
 	__u32 phase;
@@ -131,7 +131,7 @@ int ruby__usdt__sweep_end(struct pt_regs *ctx)
 }
 
 SEC("uprobe/node:" V8_COLLECT_GARBAGE)
-int BPF_KPROBE(node__uprobe__begin, void *heap, __u32 space)
+int node__uprobe__begin(struct pt_regs *ctx)
 {
 	struct call *call;
 
@@ -140,9 +140,39 @@ int BPF_KPROBE(node__uprobe__begin, void *heap, __u32 space)
 	call = user_call_begin(ctx);
 	if (call) {
 		call->start_ns = bpf_ktime_get_boot_ns();
-		call->what = space;
+		call->what = 0;
 	}
 	return 0;
+}
+
+/*
+ * What is collected. The argument of CollectGarbage() is the space that needs memory, whose number depends
+ * on the version.
+ */
+#define V8_HEAP "_ZN2v88internal4Heap"
+#define V8_YOUNG 1
+#define V8_FULL 2
+
+static __always_inline int gc_collects(__u64 what)
+{
+	struct calls *all = calls_find(bpf_get_current_pid_tgid());
+
+	for (int i = 0; all && i < CALL_DEPTH_MAX; i++)
+		if (all->frame[i])
+			all->call[i].what |= what;
+	return 0;
+}
+
+SEC("uprobe/node:" V8_HEAP "8ScavengeEv," V8_HEAP "16MinorMarkCompactEv," V8_HEAP "14MinorMarkSweepEv")
+int node__uprobe__young(void *ctx)
+{
+	return gc_collects(V8_YOUNG);
+}
+
+SEC("uprobe/node:" V8_HEAP "11MarkCompactEv")
+int node__uprobe__full(void *ctx)
+{
+	return gc_collects(V8_FULL);
 }
 
 SEC("uretprobe/node:" V8_COLLECT_GARBAGE)

@@ -35,7 +35,7 @@ type row struct {
 	source.Elapsed
 	Millis      float64     `json:"delta_ms" col:"TIME (ms),width=12,right,extra" help:"delta_ns in milliseconds"`
 	Name        string      `json:"language" col:"LANGUAGE,width=8" help:"language of the program"`
-	Description string      `json:"description" col:"DESCRIPTION,width=40" help:"what was collected: Java: full if the whole heap was requested; Node: young if only the space of new objects was requested; Python: the generation and the number of collected objects; Ruby: the phase, mark or sweep"`
+	Description string      `json:"description" col:"DESCRIPTION,width=40" help:"what was collected: Java: full if the whole heap was requested; Node: young if only new objects were collected (Scavenge, MinorMarkSweep), full with MarkCompact; Python: the generation and the number of collected objects; Ruby: the phase, mark or sweep"`
 	Generation  value.Count `json:"generation" col:"GENERATION,width=10,right" help:"Python: the oldest generation that was collected; absent in other languages"`
 	Objects     value.Count `json:"collected" col:"COLLECTED,width=10,right" help:"Python: number of collected and uncollectable objects; absent in other languages"`
 }
@@ -52,7 +52,7 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Trace garbage collections (GC pauses) in Java, Node.js, Python and Ruby",
 	Description: `Shows each garbage collection when it ends, with its duration. The collecting thread does nothing else meanwhile; in Java, collections are those that stop the program.
 
-The hooks are USDT probes of the runtimes: hotspot:gc__begin and gc__end (Java), python:gc__start and gc__done, ruby:gc__mark__begin, gc__mark__end, gc__sweep__begin and gc__sweep__end. Node.js has no probes since version 19: the function v8::internal::Heap::CollectGarbage is traced in node and libnode.so. It includes the callbacks of the program and of Node.js for collections, and not what V8 does concurrently, in small steps of incremental marking, or by the idle-time collector of C++ objects. ` + tool.ReturnsManual + `
+The hooks are USDT probes of the runtimes: hotspot:gc__begin and gc__end (Java), python:gc__start and gc__done, ruby:gc__mark__begin, gc__mark__end, gc__sweep__begin and gc__sweep__end. Node.js has no probes since version 19: the function v8::internal::Heap::CollectGarbage is traced in node and libnode.so, with Scavenge and MarkCompact, which it calls. It includes the callbacks of the program and of Node.js for collections, and not what V8 does concurrently, in small steps of incremental marking, or by the idle-time collector of C++ objects. ` + tool.ReturnsManual + `
 
 ` + language.Builds + `
 
@@ -101,8 +101,7 @@ func (r *row) Decode([]byte) error {
 	case "java":
 		r.Description = either(r.What != 0, "GC of the whole heap", "GC")
 	case "node":
-		const newSpace = 1 // NEW_SPACE of enum AllocationSpace
-		r.Description = either(r.What == newSpace, "GC young", "GC full")
+		r.Description = [...]string{"GC", "GC young", "GC full", "GC full"}[r.What&3] // V8_YOUNG, V8_FULL
 	case "python":
 		r.Generation, r.Objects = value.Count{N: r.What, Given: true}, value.Count{N: uint64(max(r.Collected, 0)), Given: true}
 		r.Description = fmt.Sprintf("gen %d GC collected %d objects", r.Generation.N, r.Objects.N)

@@ -70,16 +70,23 @@ func TestProbes(t *testing.T) {
 
 const collectGarbage = "_ZN2v88internal4Heap14CollectGarbageENS0_15AllocationSpaceENS0_23GarbageCollectionReasonENS_15GCCallbackFlagsE"
 
+const (
+	scavenge    = "_ZN2v88internal4Heap8ScavengeEv"
+	markCompact = "_ZN2v88internal4Heap11MarkCompactEv"
+)
+
 // TestNodeFunction calls V8's function, also from within itself.
 func TestNodeFunction(t *testing.T) {
-	lib := native.Open(t, languagetest.File("node"), []string{collectGarbage, "other"})
+	lib := native.Open(t, languagetest.File("node"), []string{collectGarbage, scavenge, markCompact})
 	res := tooltest.JSON(t, Tool, self("-l", "node"), on(func() {
-		lib.Call(collectGarbage, native.Call{Args: [7]uint64{1, 1}, Sleep: nap})
-		lib.Call(collectGarbage, native.Call{Args: [7]uint64{1, 2}, Inner: collectGarbage})
+		lib.Call(collectGarbage, native.Call{Inner: scavenge, Sleep: nap})
+		lib.Call(collectGarbage, native.Call{Inner: markCompact})
+		lib.Call(collectGarbage, native.Call{Inner: collectGarbage})
+		lib.Call(scavenge, native.Call{})
 	}))
-	if len(res.Events) != 2 || res.Events[0].Str("description") != "GC young" || res.Events[0].Num("delta_ns") < float64(nap) ||
-		res.Events[1].Str("description") != "GC full" {
-		t.Errorf("rows %v, want a young and a full collection", res.Events)
+	if len(res.Events) != 3 || res.Events[0].Str("description") != "GC young" || res.Events[0].Num("delta_ns") < float64(nap) ||
+		res.Events[1].Str("description") != "GC full" || res.Events[2].Str("description") != "GC" {
+		t.Errorf("rows %v, want a young, a full and an unknown collection", res.Events)
 	}
 }
 

@@ -26,6 +26,7 @@ const (
 	bpfProgCallTp           = "call__tp"
 	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer   = "event_perf_buffer"
+	bpfVarEventType         = "event_type"
 	bpfVarEventWakeupNs     = "event_wakeup_ns"
 	bpfVarLocalPidns        = "local_pidns"
 	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
@@ -112,6 +113,7 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
+	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
@@ -177,6 +179,7 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
+	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`

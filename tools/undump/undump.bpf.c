@@ -5,25 +5,37 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+
+#define IOVEC_BYTES 4096
+
 #include "compat.bpf.h"
 #include "dns.bpf.h"
 #include "event.bpf.h"
+#include "iovec.bpf.h"
 #include "sockcall.bpf.h"
 #include "task.bpf.h"
 
 #define AF_UNIX 1
-#define DATA_MAX 4096
+#define VECTOR_MAX 8 /* messages of one call of recvmmsg that are shown */
 
 #if defined(__TARGET_ARCH_x86)
 enum {
-	NR_readv = 19
+	NR_readv = 19,
+	NR_recvmmsg = 299,
+	NR_compat_recvmmsg = 337
 };
 #else
 enum {
-	NR_readv = 65
+	NR_readv = 65,
+	NR_recvmmsg = 243,
+	NR_compat_recvmmsg = 365
 };
 #endif
 #define NR_compat_readv 145
+#define NR_compat_recvmmsg_time64 417
+
+/* Keeps the type in the BTF of the object, for comparison with the Go type. */
+const struct event *event_type __attribute__((unused));
 
 /* Show at most this number of bytes of each message. */
 const volatile __u32 targ_max_bytes = 256;
@@ -34,14 +46,18 @@ struct event {
 	__u64 socket_inode;
 	__u32 fd;
 	__u32 data_len;
-	char data[DATA_MAX];
+};
+
+struct scratch {
+	struct event event;
+	struct user_bytes message; /* only the data of its size is sent */
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct event);
+	__type(value, struct scratch);
 } scratch SEC(".maps");
 
 static __always_inline bool is_readv(__s32 nr, bool compat)
@@ -49,86 +65,98 @@ static __always_inline bool is_readv(__s32 nr, bool compat)
 	return nr == (compat ? NR_compat_readv : NR_readv);
 }
 
+static __always_inline bool is_recvmmsg(__s32 nr, bool compat)
+{
+	if (compat)
+		return nr == NR_compat_recvmmsg || nr == NR_compat_recvmmsg_time64;
+	return nr == NR_recvmmsg;
+}
+
 /* A cheap check before the ABI is read. */
 static __always_inline bool call_is_possible(__s32 nr)
 {
 	return nr == NR_read || nr == NR_readv || nr == NR_recvfrom || nr == NR_recvmsg ||
-	       nr == NR_compat_read || nr == NR_compat_readv || nr == NR_compat_recvfrom ||
-	       nr == NR_compat_recvmsg || nr == NR_compat_socketcall;
+	       nr == NR_recvmmsg || nr == NR_compat_read || nr == NR_compat_readv ||
+	       nr == NR_compat_recvfrom || nr == NR_compat_recvmsg || nr == NR_compat_recvmmsg ||
+	       nr == NR_compat_recvmmsg_time64 || nr == NR_compat_socketcall;
 }
 
-static __always_inline void read_vector(struct dns_received *r, __u64 at, bool compat)
-{
-	__u64 iov[2] = {};
-	__u32 iov32[2] = {};
-
-	if (compat) {
-		bpf_probe_read_user(&iov32, sizeof(iov32), (void *)at);
-		iov[0] = iov32[0];
-		iov[1] = iov32[1];
-	} else {
-		bpf_probe_read_user(&iov, sizeof(iov), (void *)at);
-	}
-	r->message = iov[0];
-	r->size = r->size < iov[1] ? r->size : iov[1];
-}
-
-/* Finds the first buffer of the call, as far as it was filled. Returns false for other calls. */
-static __always_inline bool find_buffer(struct dns_received *r, struct pt_regs *regs, __s32 nr,
-					bool compat)
+/* Finds the buffers of the call. Returns false for other calls. */
+static __always_inline bool find_buffers(struct user_data *d, struct pt_regs *regs, __s32 nr,
+					 bool compat, __s32 ret)
 {
 	enum dns_call call = dns_call(regs, nr, compat);
 	__u64 at = sock_call_arg(regs, nr, 1, compat), size;
 
-	if (is_readv(nr, compat)) {
-		read_vector(r, at, compat);
+	if (call == DNS_CALL_RECVMSG) {
+		user_msghdr_read(d, (const void *)at, ret, compat);
 		return true;
 	}
-	if (call == DNS_CALL_RECVMSG) {
-		if (compat)
-			read_msghdr32(r, (void *)at);
-		else
-			read_msghdr(r, (void *)at);
+	*d = (struct user_data){ .base = at, .size = ret, .is_32bit = compat };
+	size = sock_call_arg(regs, nr, 2, compat);
+	if (is_readv(nr, compat)) {
+		d->is_vector = true;
+		d->count = size;
 		return true;
 	}
 	/* With MSG_TRUNC the result can be larger than the buffer. */
-	size = sock_call_arg(regs, nr, 2, compat);
-	r->message = at;
-	r->size = r->size < size ? r->size : size;
+	if (d->size > size)
+		d->size = size;
 	return call != DNS_CALL_NONE;
 }
 
-static __always_inline void send_data(void *ctx, struct file *file, const struct dns_received *r,
-				      __s32 ret, __u32 fd)
+/* Not inlined, because it is called in a loop. */
+static __noinline int send_data(void *ctx, struct file *file, struct user_data *d, __u32 bytes, __u32 fd)
 {
-	/*
-	 * From memory, because a register that holds the result of the call as a long has 32 more bits,
-	 * which the verifier does not know.
-	 */
-	__u32 zero = 0, len = *(const volatile __u32 *)&r->size;
-	struct event *e = bpf_map_lookup_elem(&scratch, &zero);
+	__u32 zero = 0;
+	struct scratch *s = bpf_map_lookup_elem(&scratch, &zero);
+	int len;
 
-	if (!e)
-		return;
-	__builtin_memset(e, 0, offsetof(struct event, data));
-	if (len > targ_max_bytes)
-		len = targ_max_bytes;
-	if (len > DATA_MAX)
-		len = DATA_MAX;
-	if (bpf_probe_read_user(e->data, len, (void *)r->message))
+	if (!s)
+		return 0;
+	if (d->size > targ_max_bytes)
+		d->size = targ_max_bytes;
+	if (d->count > IOVEC_MAX) /* the data of further ones is cut */
+		d->count = IOVEC_MAX;
+	len = user_data_read(&s->message, d);
+	if (len < 0)
 		len = 0;
-	task_info_current(&e->task);
-	e->bytes = ret;
-	e->socket_inode = BPF_CORE_READ(file, f_inode, i_ino);
-	e->fd = fd;
-	e->data_len = len;
-	if (len <= DATA_MAX)
-		event_send(ctx, e, offsetof(struct event, data) + len, e->task.time_ns);
+	__builtin_memset(&s->event, 0, sizeof(s->event));
+	task_info_current(&s->event.task);
+	s->event.bytes = bytes;
+	s->event.socket_inode = BPF_CORE_READ(file, f_inode, i_ino);
+	s->event.fd = fd;
+	s->event.data_len = len;
+	barrier_var(len); /* old verifiers lose the bound when the register is spilled */
+	if (len >= 0 && len <= IOVEC_BYTES)
+		event_send(ctx, s, sizeof(s->event) + len, s->event.task.time_ns);
+	return 0;
+}
+
+/* struct mmsghdr is a struct msghdr of 28 or 56 bytes, and the size of the message. */
+static __always_inline void send_messages(void *ctx, struct file *file, __u64 addr, __u32 nr, __u32 fd,
+					  bool compat)
+{
+	const __u32 head = compat ? 28 : 56, step = compat ? 32 : 64;
+	struct user_data d;
+
+	for (__u32 i = 0; i < VECTOR_MAX; i++) {
+		__u32 size = 0;
+
+		if (i >= nr)
+			break;
+		bpf_probe_read_user(&size, sizeof(size), (const void *)(addr + i * step + head));
+		user_msghdr_read(&d, (const void *)(addr + i * step), size, compat);
+		if (size)
+			send_data(ctx, file, &d, size, fd);
+	}
+	if (nr > VECTOR_MAX)
+		lost_add_n(map_full, nr - VECTOR_MAX);
 }
 
 static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret, bool btf)
 {
-	struct dns_received r = { .size = ret };
+	struct user_data d;
 	const struct sock *sk;
 	struct file *file;
 	bool compat;
@@ -138,15 +166,17 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 	if (ret <= 0 || !call_is_possible(nr) || !task_current_wanted())
 		return 0;
 	compat = syscall_is_compat_for(regs, btf);
-	if (dns_call(regs, nr, compat) == DNS_CALL_NONE && !is_readv(nr, compat))
+	if (dns_call(regs, nr, compat) == DNS_CALL_NONE && !is_readv(nr, compat) && !is_recvmmsg(nr, compat))
 		return 0;
 	fd = sock_call_arg(regs, nr, 0, compat);
 	file = task_file(task_current(), fd);
 	sk = file ? file_sock(file) : NULL;
 	if (!sk || BPF_CORE_READ(sk, __sk_common.skc_family) != AF_UNIX)
 		return 0;
-	if (find_buffer(&r, regs, nr, compat))
-		send_data(ctx, file, &r, ret, fd);
+	if (is_recvmmsg(nr, compat))
+		send_messages(ctx, file, sock_call_arg(regs, nr, 1, compat), ret, fd, compat);
+	else if (find_buffers(&d, regs, nr, compat, ret))
+		send_data(ctx, file, &d, ret, fd);
 	return 0;
 }
 

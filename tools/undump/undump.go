@@ -17,7 +17,7 @@ type options struct {
 
 type event struct {
 	value.Task
-	Bytes       uint64 `json:"bytes" col:"SIZE,width=6,right" help:"bytes received: result of the call"`
+	Bytes       uint64 `json:"bytes" col:"SIZE,width=6,right" help:"bytes received: result of the call, or size of the message with recvmmsg"`
 	SocketInode uint64 `json:"socket_inode" col:"SOCKINODE,width=9,right" help:"inode number of the socket, as in /proc/PID/fd"`
 	FD          uint32 `json:"fd" col:"FD,width=4,right" help:"file descriptor of the socket"`
 	DataLen     uint32
@@ -48,7 +48,7 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Dump data that processes receive from Unix sockets (AF_UNIX), such as D-Bus and X11",
 	Description: `Shows each call that receives data from a Unix socket (AF_UNIX), with the size and the beginning of the data. The data can be confidential.
 
-Calls are traced when they return (raw_syscalls:sys_exit): read, readv, recv, recvfrom and recvmsg, of 64-bit and 32-bit tasks. The data is read from the memory of the task. If a call has several buffers (readv, recvmsg), the data is that of the first one. Data that a call only peeks at (MSG_PEEK) is shown each time. recvmmsg, splice, io_uring and 32-bit pointers of x32 tasks are not traced.`,
+Calls are traced when they return (raw_syscalls:sys_exit): read, readv, recv, recvfrom, recvmsg and recvmmsg, of 64-bit and 32-bit tasks. The data is read from the memory of the task; if a call has several buffers (readv, recvmsg), from the first eight. Each message of recvmmsg has a row of its own; messages from the ninth on are counted as lost (map_full). Data that a call only peeks at (MSG_PEEK) is shown each time. splice, io_uring, 32-bit pointers of x32 tasks, and recvmmsg by the system call socketcall are not traced.`,
 	Peers: []string{
 		"The data is that of the call. bpftrace's tool shows that of the last socket buffer, of at most 64 bytes.",
 		"DATA is escaped as in all tools; JSON has the exact bytes.",

@@ -16,12 +16,13 @@ type bpfKind uint32
 
 const (
 	bpfKindOBJECT  bpfKind = 0
-	bpfKindBLOCK   bpfKind = 1
-	bpfKindSTRING  bpfKind = 2
-	bpfKindARRAY   bpfKind = 3
-	bpfKindHASH    bpfKind = 4
-	bpfKindSYMBOL  bpfKind = 5
-	bpfKindTCL_OBJ bpfKind = 6
+	bpfKindUNSIZED bpfKind = 1
+	bpfKindBLOCK   bpfKind = 2
+	bpfKindSTRING  bpfKind = 3
+	bpfKindARRAY   bpfKind = 4
+	bpfKindHASH    bpfKind = 5
+	bpfKindSYMBOL  bpfKind = 6
+	bpfKindTCL_OBJ bpfKind = 7
 )
 
 // Names of all BPF objects in the ELF.

@@ -13,6 +13,7 @@
 /* What is created. The names are in user space, except those of objects. */
 enum kind {
 	OBJECT, /* has a class */
+	UNSIZED, /* likewise, of unknown size */
 	BLOCK, /* of a size */
 	STRING,
 	ARRAY,
@@ -75,7 +76,7 @@ static __always_inline int count(const struct table_key *key, __u64 bytes, __u64
 }
 
 /* An object, with the argument that is the name of its class. */
-static __always_inline int object(void *ctx, enum language language, __u64 class, __u64 bytes)
+static __always_inline int object(void *ctx, enum language language, enum kind kind, __u64 class, __u64 bytes)
 {
 	struct scratch *s;
 
@@ -84,7 +85,7 @@ static __always_inline int object(void *ctx, enum language language, __u64 class
 	s = scratch_begin();
 	if (!s)
 		return 0;
-	fill_process(&s->key, language, OBJECT);
+	fill_process(&s->key, language, kind);
 	language_name(ctx, language, class, s->key.class, CLASS_LEN, s->text);
 	count(&s->key, bytes, 0);
 	scratch_end();
@@ -106,13 +107,18 @@ static __always_inline int builtin(enum language language, enum kind kind, __u64
 SEC("usdt/java:hotspot:object__alloc")
 int java__usdt(struct pt_regs *ctx)
 {
-	return object(ctx, LANGUAGE_JAVA, 1, language_number(ctx, 3));
+	/*
+	 * The interpreter of JDK 17 and earlier, where the size is an int, passes an undefined size.
+	 */
+	if (language_bits(ctx, 3) < 64)
+		return object(ctx, LANGUAGE_JAVA, UNSIZED, 1, 0);
+	return object(ctx, LANGUAGE_JAVA, OBJECT, 1, language_number(ctx, 3));
 }
 
 SEC("usdt/ruby:ruby:object__create")
 int ruby__usdt__object(struct pt_regs *ctx)
 {
-	return object(ctx, LANGUAGE_RUBY, 0, 0);
+	return object(ctx, LANGUAGE_RUBY, UNSIZED, 0, 0);
 }
 
 SEC("usdt/ruby:ruby:string__create")

@@ -44,7 +44,7 @@ type row struct {
 	Type     value.Name  `json:"object_type" col:"NAME/TYPE,width=30" help:"Java, Ruby: the class; of a longer name ... and the last 96 bytes; Ruby: also String, Array, Hash and Symbol, without their subclasses' names; Tcl: Tcl_Obj; C: the requested size"`
 	Block    value.Count `json:"block_bytes" col:"BLOCK,width=10,right" help:"C: requested bytes of each block; absent in other languages"`
 	Count    uint64      `json:"count" col:"# ALLOCS,width=12,right" help:"objects that were created in the interval"`
-	Bytes    value.Count `json:"bytes" col:"# BYTES,width=12,right" help:"sum of their sizes; Java: in the heap (see the description); C: requested; Ruby: of the contents of strings; absent for other objects, whose size is unknown"`
+	Bytes    value.Count `json:"bytes" col:"# BYTES,width=12,right" help:"sum of their sizes; Java: in the heap, absent for JDK 17 and earlier; C: requested; Ruby: of the contents of strings; absent for other objects, whose size is unknown"`
 	Elements value.Count `json:"elements" col:"ELEMENTS,width=10,right" help:"Ruby: requested number of elements of arrays and hashes; absent for other objects"`
 }
 
@@ -64,7 +64,7 @@ The hooks are USDT probes of the runtimes: hotspot:object__alloc (Java), ruby:ob
 
 ` + language.Builds + `
 
-In JDK 17 and earlier, Java's interpreter passes no size to its probe, so the bytes of objects that interpreted code creates are wrong; those of compiled code are right (-Xcomp compiles everything). Counts are always right.
+In JDK 17 and earlier, Java's interpreter passes no size to its probe, so the bytes of its objects are absent.
 
 C is only traced with -l c or as cobjnew, or if the given process runs none of the other languages. Every object costs a trap into the kernel, so programs that create many objects become several times slower. With a PID, probes of malloc slow down only this process.`,
 	Peers: []string{
@@ -109,7 +109,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 func label(k *key, _ *counts) row {
 	r := row{CgroupID: k.CgroupID, PID: k.PID, Comm: value.NameOf(k.Comm[:]), Language: language.Name(k.Language)}
 	switch kind := bpfKind(k.Kind); kind {
-	case bpfKindOBJECT:
+	case bpfKindOBJECT, bpfKindUNSIZED:
 		r.Type = language.Text(k.Class[:])
 	case bpfKindBLOCK:
 		r.Block = value.Count{N: k.Size, Given: true}
@@ -119,8 +119,12 @@ func label(k *key, _ *counts) row {
 			bpfKindSTRING: "String", bpfKindARRAY: "Array", bpfKindHASH: "Hash", bpfKindSYMBOL: "Symbol", bpfKindTCL_OBJ: "Tcl_Obj",
 		}[kind]
 	}
-	hasBytes := r.Language != "tcl" && (r.Language != "ruby" || bpfKind(k.Kind) == bpfKindSTRING)
-	r.Bytes.Given, r.Elements.Given = hasBytes, bpfKind(k.Kind) == bpfKindARRAY || bpfKind(k.Kind) == bpfKindHASH
+	switch bpfKind(k.Kind) {
+	case bpfKindOBJECT, bpfKindBLOCK, bpfKindSTRING:
+		r.Bytes.Given = true
+	case bpfKindARRAY, bpfKindHASH:
+		r.Elements.Given = true
+	}
 	return r
 }
 

@@ -16,54 +16,54 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapLost                = "lost"
-	bpfMapTable               = "table"
-	bpfMapTargCgroupMap       = "targ_cgroup_map"
-	bpfMapTargMntnsMap        = "targ_mntns_map"
-	bpfMapUsdtSpecs           = "usdt_specs"
-	bpfProgJavaUsdtClass      = "java__usdt__class"
-	bpfProgJavaUsdtGc         = "java__usdt__gc"
-	bpfProgJavaUsdtMethod     = "java__usdt__method"
-	bpfProgJavaUsdtObject     = "java__usdt__object"
-	bpfProgJavaUsdtThread     = "java__usdt__thread"
-	bpfProgNodeUprobe         = "node__uprobe"
-	bpfProgPerlUsdt           = "perl__usdt"
-	bpfProgPhpUsdtException   = "php__usdt__exception"
-	bpfProgPhpUsdtFile        = "php__usdt__file"
-	bpfProgPhpUsdtFunction    = "php__usdt__function"
-	bpfProgPythonUsdtFunction = "python__usdt__function"
-	bpfProgPythonUsdtGc       = "python__usdt__gc"
-	bpfProgPythonUsdtImport   = "python__usdt__import"
-	bpfProgRubyUsdtArray      = "ruby__usdt__array"
-	bpfProgRubyUsdtC_method   = "ruby__usdt__c_method"
-	bpfProgRubyUsdtGc         = "ruby__usdt__gc"
-	bpfProgRubyUsdtHash       = "ruby__usdt__hash"
-	bpfProgRubyUsdtLoad       = "ruby__usdt__load"
-	bpfProgRubyUsdtMethod     = "ruby__usdt__method"
-	bpfProgRubyUsdtObject     = "ruby__usdt__object"
-	bpfProgRubyUsdtRaise      = "ruby__usdt__raise"
-	bpfProgRubyUsdtRequire    = "ruby__usdt__require"
-	bpfProgRubyUsdtString     = "ruby__usdt__string"
-	bpfProgTclUsdtObject      = "tcl__usdt__object"
-	bpfProgTclUsdtProc        = "tcl__usdt__proc"
-	bpfVarCountEpoch          = "count_epoch"
-	bpfVarLanguageType        = "language_type"
-	bpfVarLocalPidns          = "local_pidns"
-	bpfVarTableEmpty          = "table_empty"
-	bpfVarTargByCgroupMap     = "targ_by_cgroup_map"
-	bpfVarTargByMntnsMap      = "targ_by_mntns_map"
-	bpfVarTargByUid           = "targ_by_uid"
-	bpfVarTargCgroupId        = "targ_cgroup_id"
-	bpfVarTargComm            = "targ_comm"
-	bpfVarTargCommLen         = "targ_comm_len"
-	bpfVarTargNrPids          = "targ_nr_pids"
-	bpfVarTargNrTids          = "targ_nr_tids"
-	bpfVarTargPids            = "targ_pids"
-	bpfVarTargTids            = "targ_tids"
-	bpfVarTargUid             = "targ_uid"
-	bpfVarTaskCgroupSubsys    = "task_cgroup_subsys"
-	bpfVarTaskFilter          = "task_filter"
-	bpfVarUsdtKindType        = "usdt_kind_type"
+	bpfMapLost                    = "lost"
+	bpfMapTable                   = "table"
+	bpfMapTargCgroupMap           = "targ_cgroup_map"
+	bpfMapTargMntnsMap            = "targ_mntns_map"
+	bpfMapUsdtSpecs               = "usdt_specs"
+	bpfProgJavaUsdtClass          = "java__usdt__class"
+	bpfProgJavaUsdtGc             = "java__usdt__gc"
+	bpfProgJavaUsdtMethod         = "java__usdt__method"
+	bpfProgJavaUsdtObject         = "java__usdt__object"
+	bpfProgJavaUsdtThread         = "java__usdt__thread"
+	bpfProgNodeUprobe             = "node__uprobe"
+	bpfProgPerlUsdt               = "perl__usdt"
+	bpfProgPhpUsdtException       = "php__usdt__exception"
+	bpfProgPhpUsdtFile            = "php__usdt__file"
+	bpfProgPhpUsdtFunction        = "php__usdt__function"
+	bpfProgPythonUsdtFunction     = "python__usdt__function"
+	bpfProgPythonUsdtGc           = "python__usdt__gc"
+	bpfProgPythonUsdtImport       = "python__usdt__import"
+	bpfProgRubyUsdtArray          = "ruby__usdt__array"
+	bpfProgRubyUsdtGc             = "ruby__usdt__gc"
+	bpfProgRubyUsdtHash           = "ruby__usdt__hash"
+	bpfProgRubyUsdtLoad           = "ruby__usdt__load"
+	bpfProgRubyUsdtObject         = "ruby__usdt__object"
+	bpfProgRubyUsdtRaise          = "ruby__usdt__raise"
+	bpfProgRubyUsdtRequire        = "ruby__usdt__require"
+	bpfProgRubyUsdtString         = "ruby__usdt__string"
+	bpfProgRubymethodUsdtC_method = "rubymethod__usdt__c_method"
+	bpfProgRubymethodUsdtMethod   = "rubymethod__usdt__method"
+	bpfProgTclUsdtObject          = "tcl__usdt__object"
+	bpfProgTclUsdtProc            = "tcl__usdt__proc"
+	bpfVarCountEpoch              = "count_epoch"
+	bpfVarLanguageType            = "language_type"
+	bpfVarLocalPidns              = "local_pidns"
+	bpfVarTableEmpty              = "table_empty"
+	bpfVarTargByCgroupMap         = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap          = "targ_by_mntns_map"
+	bpfVarTargByUid               = "targ_by_uid"
+	bpfVarTargCgroupId            = "targ_cgroup_id"
+	bpfVarTargComm                = "targ_comm"
+	bpfVarTargCommLen             = "targ_comm_len"
+	bpfVarTargNrPids              = "targ_nr_pids"
+	bpfVarTargNrTids              = "targ_nr_tids"
+	bpfVarTargPids                = "targ_pids"
+	bpfVarTargTids                = "targ_tids"
+	bpfVarTargUid                 = "targ_uid"
+	bpfVarTaskCgroupSubsys        = "task_cgroup_subsys"
+	bpfVarTaskFilter              = "task_filter"
+	bpfVarUsdtKindType            = "usdt_kind_type"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -108,31 +108,31 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	JavaUsdtClass      *ebpf.ProgramSpec `ebpf:"java__usdt__class"`
-	JavaUsdtGc         *ebpf.ProgramSpec `ebpf:"java__usdt__gc"`
-	JavaUsdtMethod     *ebpf.ProgramSpec `ebpf:"java__usdt__method"`
-	JavaUsdtObject     *ebpf.ProgramSpec `ebpf:"java__usdt__object"`
-	JavaUsdtThread     *ebpf.ProgramSpec `ebpf:"java__usdt__thread"`
-	NodeUprobe         *ebpf.ProgramSpec `ebpf:"node__uprobe"`
-	PerlUsdt           *ebpf.ProgramSpec `ebpf:"perl__usdt"`
-	PhpUsdtException   *ebpf.ProgramSpec `ebpf:"php__usdt__exception"`
-	PhpUsdtFile        *ebpf.ProgramSpec `ebpf:"php__usdt__file"`
-	PhpUsdtFunction    *ebpf.ProgramSpec `ebpf:"php__usdt__function"`
-	PythonUsdtFunction *ebpf.ProgramSpec `ebpf:"python__usdt__function"`
-	PythonUsdtGc       *ebpf.ProgramSpec `ebpf:"python__usdt__gc"`
-	PythonUsdtImport   *ebpf.ProgramSpec `ebpf:"python__usdt__import"`
-	RubyUsdtArray      *ebpf.ProgramSpec `ebpf:"ruby__usdt__array"`
-	RubyUsdtC_method   *ebpf.ProgramSpec `ebpf:"ruby__usdt__c_method"`
-	RubyUsdtGc         *ebpf.ProgramSpec `ebpf:"ruby__usdt__gc"`
-	RubyUsdtHash       *ebpf.ProgramSpec `ebpf:"ruby__usdt__hash"`
-	RubyUsdtLoad       *ebpf.ProgramSpec `ebpf:"ruby__usdt__load"`
-	RubyUsdtMethod     *ebpf.ProgramSpec `ebpf:"ruby__usdt__method"`
-	RubyUsdtObject     *ebpf.ProgramSpec `ebpf:"ruby__usdt__object"`
-	RubyUsdtRaise      *ebpf.ProgramSpec `ebpf:"ruby__usdt__raise"`
-	RubyUsdtRequire    *ebpf.ProgramSpec `ebpf:"ruby__usdt__require"`
-	RubyUsdtString     *ebpf.ProgramSpec `ebpf:"ruby__usdt__string"`
-	TclUsdtObject      *ebpf.ProgramSpec `ebpf:"tcl__usdt__object"`
-	TclUsdtProc        *ebpf.ProgramSpec `ebpf:"tcl__usdt__proc"`
+	JavaUsdtClass          *ebpf.ProgramSpec `ebpf:"java__usdt__class"`
+	JavaUsdtGc             *ebpf.ProgramSpec `ebpf:"java__usdt__gc"`
+	JavaUsdtMethod         *ebpf.ProgramSpec `ebpf:"java__usdt__method"`
+	JavaUsdtObject         *ebpf.ProgramSpec `ebpf:"java__usdt__object"`
+	JavaUsdtThread         *ebpf.ProgramSpec `ebpf:"java__usdt__thread"`
+	NodeUprobe             *ebpf.ProgramSpec `ebpf:"node__uprobe"`
+	PerlUsdt               *ebpf.ProgramSpec `ebpf:"perl__usdt"`
+	PhpUsdtException       *ebpf.ProgramSpec `ebpf:"php__usdt__exception"`
+	PhpUsdtFile            *ebpf.ProgramSpec `ebpf:"php__usdt__file"`
+	PhpUsdtFunction        *ebpf.ProgramSpec `ebpf:"php__usdt__function"`
+	PythonUsdtFunction     *ebpf.ProgramSpec `ebpf:"python__usdt__function"`
+	PythonUsdtGc           *ebpf.ProgramSpec `ebpf:"python__usdt__gc"`
+	PythonUsdtImport       *ebpf.ProgramSpec `ebpf:"python__usdt__import"`
+	RubyUsdtArray          *ebpf.ProgramSpec `ebpf:"ruby__usdt__array"`
+	RubyUsdtGc             *ebpf.ProgramSpec `ebpf:"ruby__usdt__gc"`
+	RubyUsdtHash           *ebpf.ProgramSpec `ebpf:"ruby__usdt__hash"`
+	RubyUsdtLoad           *ebpf.ProgramSpec `ebpf:"ruby__usdt__load"`
+	RubyUsdtObject         *ebpf.ProgramSpec `ebpf:"ruby__usdt__object"`
+	RubyUsdtRaise          *ebpf.ProgramSpec `ebpf:"ruby__usdt__raise"`
+	RubyUsdtRequire        *ebpf.ProgramSpec `ebpf:"ruby__usdt__require"`
+	RubyUsdtString         *ebpf.ProgramSpec `ebpf:"ruby__usdt__string"`
+	RubymethodUsdtC_method *ebpf.ProgramSpec `ebpf:"rubymethod__usdt__c_method"`
+	RubymethodUsdtMethod   *ebpf.ProgramSpec `ebpf:"rubymethod__usdt__method"`
+	TclUsdtObject          *ebpf.ProgramSpec `ebpf:"tcl__usdt__object"`
+	TclUsdtProc            *ebpf.ProgramSpec `ebpf:"tcl__usdt__proc"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -235,31 +235,31 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	JavaUsdtClass      *ebpf.Program `ebpf:"java__usdt__class"`
-	JavaUsdtGc         *ebpf.Program `ebpf:"java__usdt__gc"`
-	JavaUsdtMethod     *ebpf.Program `ebpf:"java__usdt__method"`
-	JavaUsdtObject     *ebpf.Program `ebpf:"java__usdt__object"`
-	JavaUsdtThread     *ebpf.Program `ebpf:"java__usdt__thread"`
-	NodeUprobe         *ebpf.Program `ebpf:"node__uprobe"`
-	PerlUsdt           *ebpf.Program `ebpf:"perl__usdt"`
-	PhpUsdtException   *ebpf.Program `ebpf:"php__usdt__exception"`
-	PhpUsdtFile        *ebpf.Program `ebpf:"php__usdt__file"`
-	PhpUsdtFunction    *ebpf.Program `ebpf:"php__usdt__function"`
-	PythonUsdtFunction *ebpf.Program `ebpf:"python__usdt__function"`
-	PythonUsdtGc       *ebpf.Program `ebpf:"python__usdt__gc"`
-	PythonUsdtImport   *ebpf.Program `ebpf:"python__usdt__import"`
-	RubyUsdtArray      *ebpf.Program `ebpf:"ruby__usdt__array"`
-	RubyUsdtC_method   *ebpf.Program `ebpf:"ruby__usdt__c_method"`
-	RubyUsdtGc         *ebpf.Program `ebpf:"ruby__usdt__gc"`
-	RubyUsdtHash       *ebpf.Program `ebpf:"ruby__usdt__hash"`
-	RubyUsdtLoad       *ebpf.Program `ebpf:"ruby__usdt__load"`
-	RubyUsdtMethod     *ebpf.Program `ebpf:"ruby__usdt__method"`
-	RubyUsdtObject     *ebpf.Program `ebpf:"ruby__usdt__object"`
-	RubyUsdtRaise      *ebpf.Program `ebpf:"ruby__usdt__raise"`
-	RubyUsdtRequire    *ebpf.Program `ebpf:"ruby__usdt__require"`
-	RubyUsdtString     *ebpf.Program `ebpf:"ruby__usdt__string"`
-	TclUsdtObject      *ebpf.Program `ebpf:"tcl__usdt__object"`
-	TclUsdtProc        *ebpf.Program `ebpf:"tcl__usdt__proc"`
+	JavaUsdtClass          *ebpf.Program `ebpf:"java__usdt__class"`
+	JavaUsdtGc             *ebpf.Program `ebpf:"java__usdt__gc"`
+	JavaUsdtMethod         *ebpf.Program `ebpf:"java__usdt__method"`
+	JavaUsdtObject         *ebpf.Program `ebpf:"java__usdt__object"`
+	JavaUsdtThread         *ebpf.Program `ebpf:"java__usdt__thread"`
+	NodeUprobe             *ebpf.Program `ebpf:"node__uprobe"`
+	PerlUsdt               *ebpf.Program `ebpf:"perl__usdt"`
+	PhpUsdtException       *ebpf.Program `ebpf:"php__usdt__exception"`
+	PhpUsdtFile            *ebpf.Program `ebpf:"php__usdt__file"`
+	PhpUsdtFunction        *ebpf.Program `ebpf:"php__usdt__function"`
+	PythonUsdtFunction     *ebpf.Program `ebpf:"python__usdt__function"`
+	PythonUsdtGc           *ebpf.Program `ebpf:"python__usdt__gc"`
+	PythonUsdtImport       *ebpf.Program `ebpf:"python__usdt__import"`
+	RubyUsdtArray          *ebpf.Program `ebpf:"ruby__usdt__array"`
+	RubyUsdtGc             *ebpf.Program `ebpf:"ruby__usdt__gc"`
+	RubyUsdtHash           *ebpf.Program `ebpf:"ruby__usdt__hash"`
+	RubyUsdtLoad           *ebpf.Program `ebpf:"ruby__usdt__load"`
+	RubyUsdtObject         *ebpf.Program `ebpf:"ruby__usdt__object"`
+	RubyUsdtRaise          *ebpf.Program `ebpf:"ruby__usdt__raise"`
+	RubyUsdtRequire        *ebpf.Program `ebpf:"ruby__usdt__require"`
+	RubyUsdtString         *ebpf.Program `ebpf:"ruby__usdt__string"`
+	RubymethodUsdtC_method *ebpf.Program `ebpf:"rubymethod__usdt__c_method"`
+	RubymethodUsdtMethod   *ebpf.Program `ebpf:"rubymethod__usdt__method"`
+	TclUsdtObject          *ebpf.Program `ebpf:"tcl__usdt__object"`
+	TclUsdtProc            *ebpf.Program `ebpf:"tcl__usdt__proc"`
 }
 
 func (p *bpfPrograms) Close() error {
@@ -278,15 +278,15 @@ func (p *bpfPrograms) Close() error {
 		p.PythonUsdtGc,
 		p.PythonUsdtImport,
 		p.RubyUsdtArray,
-		p.RubyUsdtC_method,
 		p.RubyUsdtGc,
 		p.RubyUsdtHash,
 		p.RubyUsdtLoad,
-		p.RubyUsdtMethod,
 		p.RubyUsdtObject,
 		p.RubyUsdtRaise,
 		p.RubyUsdtRequire,
 		p.RubyUsdtString,
+		p.RubymethodUsdtC_method,
+		p.RubymethodUsdtMethod,
 		p.TclUsdtObject,
 		p.TclUsdtProc,
 	)

@@ -69,11 +69,17 @@ func has() map[string]string {
 	}
 }
 
+// canBeOff lists what is 0 if the probes do not exist, or are not enabled in a process: 0 is not shown then.
+func canBeOff() map[string]string {
+	return map[string]string{"java": "methods objects", "python": "methods", "ruby": "methods"}
+}
+
 func hooks() language.Hooks {
 	h := language.Hooks{}
 	for name := range has() {
 		h[name] = []string{name}
 	}
+	h["ruby"] = append(h["ruby"], "rubymethod")
 	return h
 }
 
@@ -85,9 +91,11 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Activity of Java, Node.js, Perl, PHP, Python, Ruby and Tcl programs, as a top-like table: methods, GCs, objects, exceptions, threads",
 	Description: `Shows for each process of these languages, per interval (one second by default), the rates of method calls, garbage collections, new objects, loads of classes or modules, exceptions and new threads. What the probes of a language do not have is -. Processes without any of these in an interval are not shown.
 
-The hooks are USDT probes of the runtimes, and for Node.js the function v8::internal::Heap::CollectGarbage: --explain lists them. Runtimes in containers and in processes that start later are traced too. Python has no probes of functions from 3.12 on; its methods are then 0. Ruby's probes of methods that are written in Ruby fire only while a TracePoint of :call and :return is enabled in the program.
+The hooks are USDT probes of the runtimes, and for Node.js the function v8::internal::Heap::CollectGarbage: --explain lists them. Runtimes in containers and in processes that start later are traced too. What a process has none of in an interval, because these probes are not enabled or, from Python 3.12 on, do not exist, is - too: methods of Java, Python and Ruby, and Java's objects. Ruby's probes of methods that are written in Ruby fire only while a TracePoint of :call and :return is enabled in the program.
 
 ` + language.Builds + `
+
+` + language.Crash + `
 
 Every call and object costs a trap into the kernel, so programs become several times slower if these probes are enabled in them. ucalls(8), ugc(8), uobjnew(8) and uthreads(8) show details.`,
 	Peers: []string{
@@ -136,7 +144,7 @@ func fill(r *row, c *counts, length time.Duration) {
 		{"objects", c.Objects, &r.Objects, &r.ObjectRate}, {"loads", c.Loads, &r.Loads, &r.LoadRate},
 		{"exceptions", c.Exceptions, &r.Exceptions, &r.ExcRate}, {"threads", c.Threads, &r.Threads, &r.ThreadRate},
 	} {
-		given := strings.Contains(has()[r.Language], f.name)
+		given := strings.Contains(has()[r.Language], f.name) && (f.n > 0 || !strings.Contains(canBeOff()[r.Language], f.name))
 		*f.count = value.Count{N: f.n, Given: given}
 		*f.rate = rate{value.NewRate(f.n, length.Nanoseconds()), given}
 	}

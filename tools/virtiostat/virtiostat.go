@@ -17,6 +17,7 @@ type options struct {
 	Timestamp bool   `flag:"timestamp,T" help:"show the time of each table"`
 	Driver    string `flag:"driver,d" arg:"NAME" help:"only devices of this driver, such as virtio_blk"`
 	Device    string `flag:"devname,n" arg:"NAME" help:"only this device, such as virtio0"`
+	Debug     bool   `flag:"debug,D" sets:"verbose=true" help:"same as --verbose, for compatibility with BCC"`
 }
 
 // key mirrors struct table_key.
@@ -32,8 +33,8 @@ type row struct {
 	Driver     value.Name `json:"driver" col:"Driver,width=16" help:"name of the driver"`
 	Device     value.Name `json:"device" col:"Device,width=8" help:"name of the virtio device, as in /sys/bus/virtio/devices"`
 	Queue      value.Name `json:"queue" col:"VQ Name,width=16" help:"name of the virtqueue that the driver chose"`
-	InBuffers  uint64     `json:"in_sgs" col:"In SGs,width=12,right" help:"buffers (scatter-gather entries) that the device writes, added to the virtqueue in the interval"`
-	OutBuffers uint64     `json:"out_sgs" col:"Out SGs,width=12,right" help:"buffers that the device reads"`
+	InBuffers  uint64     `json:"in_sgs" col:"In SGs,width=12,right,counter" help:"buffers (scatter-gather entries) that the device writes, added to the virtqueue in the interval"`
+	OutBuffers uint64     `json:"out_sgs" col:"Out SGs,width=12,right,counter" help:"buffers that the device reads"`
 	InBytes    uint64     `json:"in_bytes" col:"In BW,width=16,right" help:"size of the buffers that the device writes, in bytes; it can write less, as for received packets"`
 	OutBytes   uint64     `json:"out_bytes" col:"Out BW,width=16,right" help:"size of the buffers that the device reads, in bytes"`
 }

@@ -31,6 +31,7 @@ const (
 	bpfVarByFunction       = "by_function"
 	bpfVarByWorkqueue      = "by_workqueue"
 	bpfVarCountEpoch       = "count_epoch"
+	bpfVarHistBounds       = "hist_bounds"
 	bpfVarHistPlain        = "hist_plain"
 	bpfVarHistUnitNs       = "hist_unit_ns"
 	bpfVarLocalPidns       = "local_pidns"
@@ -120,6 +121,7 @@ type bpfVariableSpecs struct {
 	ByFunction       *ebpf.VariableSpec `ebpf:"by_function"`
 	ByWorkqueue      *ebpf.VariableSpec `ebpf:"by_workqueue"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
@@ -188,6 +190,7 @@ type bpfVariables struct {
 	ByFunction       *ebpf.Variable `ebpf:"by_function"`
 	ByWorkqueue      *ebpf.Variable `ebpf:"by_workqueue"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`

@@ -28,6 +28,7 @@ struct hist_key {
 struct counters {
 	__u64 waiting; /* works that were queued and had not begun when the run ended */
 	__u64 cancelled; /* works that were queued, and then cancelled */
+	__u64 no_queue; /* works that began and were not observed to be queued */
 };
 
 #include "counters.bpf.h"
@@ -99,8 +100,12 @@ static __always_inline int handle_start(struct work_struct *work)
 	struct hist_key key = {};
 	__u64 since_ns;
 
-	if (!q)
+	if (!q) {
+		/* Of works that are not wanted nothing is noted. */
+		if (!task_filter && !targ_workqueue_len)
+			counter_add(no_queue);
 		return 0;
+	}
 	since_ns = q->since_ns;
 	if (by_workqueue)
 		__builtin_memcpy(key.workqueue, q->workqueue, sizeof(key.workqueue));

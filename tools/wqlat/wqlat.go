@@ -40,7 +40,7 @@ The time includes waiting for a free worker thread (kworker), for other works if
 
 The task filters select works by the task that is current when they are queued. In an interrupt that is the interrupted task.
 
-Counters in the summary: waiting: works that were queued and had not begun when the run ended; cancelled: works that were cancelled before they began.`,
+Counters in the summary: waiting: works that were queued and had not begun when the run ended; cancelled: works that were cancelled before they began; no_queue, without task filters and --wqname: works that began and were not observed to be queued, because that was before the start of the run, or where the kernel does not run BPF programs. They are in no histogram.`,
 	Peers: []string{
 		"-W and -w can be combined with --functions and the task filters.",
 		"Histograms are counted until the end of the wait; works that are cancelled are reported instead of forgotten.",

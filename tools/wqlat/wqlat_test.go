@@ -122,4 +122,7 @@ func TestCancelled(t *testing.T) {
 	if count != 1 || sum <= 0 || sum > waited {
 		t.Errorf("%d works that waited %v, want 1 that waited at most %v", count, sum, waited)
 	}
+	if n := p.Counter("no_queue"); n != 1 {
+		t.Errorf("%d works without queueing, want 1", n)
+	}
 }

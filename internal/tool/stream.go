@@ -1,0 +1,156 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/histogram"
+	"github.com/corescope/corescope/internal/output"
+)
+
+// Stream is a run of a tool whose output goes to a sink as typed values. One process can run several
+// streams at the same time: a stream changes neither capabilities nor garbage collection.
+type Stream struct {
+	Tool *Tool
+	// Args are the arguments after the tool's name.
+	Args []string
+	// Columns, if set, returns the words of --columns that are added to those of the command line, given
+	// all columns of a row.
+	Columns func(all []column.Column) []string
+	// Interval is the time between reports of tools that have some, unless Args set another one.
+	Interval time.Duration
+	Sink     output.Sink
+	// ErrOut receives messages. They start with the name of the tool.
+	ErrOut io.Writer
+
+	mu      sync.Mutex
+	session *Session // while hooks are attached
+}
+
+// Outline describes the output of a stream.
+type Outline struct {
+	// Kind is the "type" of its rows in JSON.
+	Kind string
+	// Columns are all columns of a row, or those of a histogram.
+	Columns []column.Column
+	// Keys are the columns that histograms are grouped by in this run.
+	Keys []column.Column
+	// Unit is the unit of histograms.
+	Unit histogram.Unit
+	// IsProfile is set if the output is counts by stack: the sink receives profiles instead of rows.
+	IsProfile bool
+}
+
+// Runtime returns the CPU time of the programs, as far as the kernel measured it ([ebpf.EnableStats], Linux
+// 5.8), and 0 while no programs are loaded.
+func (s *Stream) Runtime() (time.Duration, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.session == nil {
+		return 0, nil
+	}
+	return s.session.Objects.Runtime()
+}
+
+func (s *Stream) setSession(session *Session) {
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.session = session
+	}
+}
+
+// errNotStreamed is returned for command lines that have no stream.
+var errNotStreamed = errors.New("not supported here")
+
+// Outline parses the command line and describes the output. It loads and attaches nothing.
+//
+// Returns flags.ErrUsage for an invalid command line.
+func (s *Stream) Outline() (*Outline, error) {
+	l, src, env, err := s.source()
+	if err != nil {
+		return nil, err
+	}
+	spec, err := s.Tool.Object()
+	if err != nil {
+		return nil, fmt.Errorf("read BPF object: %w", err)
+	}
+	d, err := src.Describe(env, spec)
+	if err != nil {
+		return nil, flags.Usage(err)
+	}
+	l.selectColumns(d.Columns.All)
+	if err := d.Columns.choose(&l.common, l.selection.Columns, d.Text); err != nil {
+		return nil, flags.Usage(err)
+	}
+	_, isProfile := src.(interface{ Formats() []output.Format })
+	return &Outline{Kind: src.Kind(), Columns: d.Columns.All, Keys: d.Keys, Unit: d.Unit, IsProfile: isProfile}, nil
+}
+
+// source parses the command line and creates the source.
+func (s *Stream) source() (*line, Source, *Env, error) {
+	l, err := s.line()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	src, env, err := l.source()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	switch _, isList := src.(interface{ IsSnapshot() }); {
+	case isList:
+		err = fmt.Errorf("%w: %s: %w: it prints a snapshot and ends", flags.ErrUsage, s.Tool.Name, errNotStreamed)
+	case src.Base().Print != nil:
+		err = fmt.Errorf("%w: %s: %w: this command line prints a list and ends", flags.ErrUsage, s.Tool.Name, errNotStreamed)
+	case src.Base().Exec != "":
+		err = fmt.Errorf("%w: --exec: %w", flags.ErrUsage, errNotStreamed)
+	}
+	return l, src, env, err
+}
+
+// line parses the command line.
+func (s *Stream) line() (*line, error) {
+	l, err := s.Tool.parse(s.Args)
+	if errors.Is(err, flags.ErrHelp) {
+		return nil, fmt.Errorf("%w: --help: %w", flags.ErrUsage, errNotStreamed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for name, isSet := range map[string]bool{
+		"usage": l.common.Usage, "version": l.common.Version, "explain": l.common.Explain, "stats": l.common.Stats,
+		"output": l.common.Output != string(output.Text), "duration": l.common.Duration > 0, "limit": l.common.Limit > 0,
+	} {
+		if isSet {
+			return nil, fmt.Errorf("%w: --%s: %w", flags.ErrUsage, name, errNotStreamed)
+		}
+	}
+	l.common.Output, l.stream = string(output.Typed), s
+	return l, nil
+}
+
+// selectColumns adds the columns of the stream to those of --columns.
+func (l *line) selectColumns(all []column.Column) {
+	if l.stream != nil && l.stream.Columns != nil {
+		l.selection.Columns = slices.Concat(l.selection.Columns, l.stream.Columns(all))
+	}
+}
+
+// Run runs the tool until ctx is done, which is no error, or until an error. Each Stream can run once.
+func (s *Stream) Run(ctx context.Context) error {
+	l, err := s.line()
+	if err != nil {
+		return err
+	}
+	if err = l.run(ctx, io.Discard, &shared{w: s.ErrOut}, false); err == nil || isEnd(err) && ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("%w%s", err, l.remedy(err))
+}
