@@ -20,7 +20,7 @@ GENERATED := '*_bpfel*.go' '*_bpfel*.o' '*_bpfel*.o.gz' 'man/*' 'docs/schema/*' 
 # Needs only Go: the BPF objects are in the tree.
 all:
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false \
-		-ldflags '-s -w -X main.version=$(VERSION)' -o bin/corescope ./cmd/corescope
+		-ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/corescope ./cmd/corescope-agent
 	find bin -type l -delete
 	names=$$(bin/corescope list --names) && \
 		for name in $$names; do ln -s corescope "bin/$$name" || exit; done
@@ -76,6 +76,8 @@ bin/corescope:
 
 install: bin/corescope
 	install -D -m 755 bin/corescope "$(DESTDIR)$(BINDIR)/corescope"
+	install -D -m 755 bin/corescope-agent "$(DESTDIR)$(BINDIR)/corescope-agent"
+	install -D -m 644 man/man8/corescope-agent.8 "$(DESTDIR)$(MANDIR)/man8/corescope-agent.8"
 	install -D -m 644 man/man1/corescope.1 "$(DESTDIR)$(MANDIR)/man1/corescope.1"
 	install -d "$(DESTDIR)$(BASHDIR)" "$(DESTDIR)$(ZSHDIR)" "$(DESTDIR)$(FISHDIR)"
 	bin/corescope completion bash >"$(DESTDIR)$(BASHDIR)/corescope"

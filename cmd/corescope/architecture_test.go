@@ -215,6 +215,20 @@ func TestLayeringFindsFaults(t *testing.T) {
 	}
 }
 
+// TestNoExport checks that the binary with the tools has no HTTP server or client, which is a third
+// of its size: the exporters are in corescope-agent.
+func TestNoExport(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Fields(string(out)) {
+		if name == "net/http" || name == "crypto/tls" || strings.HasPrefix(name, "google.golang.org/protobuf/") || name == module+"internal/metric" {
+			t.Errorf("cmd/corescope depends on %s", name)
+		}
+	}
+}
+
 // TestOnlyMainEndsTheProcess checks that packages, except for test helpers, do not end the process,
 // have no init functions and do not use cgo.
 func TestOnlyMainEndsTheProcess(t *testing.T) {

@@ -24,12 +24,18 @@ type Command struct {
 // Run runs the tool or verb that args select and returns the exit code. args[0] is the name of the
 // program. See [tool.Run].
 func (c *Command) Run(ctx context.Context, args []string) int {
+	if tool.IsRemover(args) {
+		return tool.Remove()
+	}
 	if t := c.named(args[0]); t != nil {
 		return tool.Main(ctx, t, args[1:], c.Out, c.Err)
 	}
 	if len(args) < 2 {
 		c.usage(c.Err)
 		return tool.ExitUsage
+	}
+	if list, rest, ok := hostsOf(args[1:]); ok {
+		return c.report(c.remote(ctx, list, rest))
 	}
 	if t := c.find(args[1]); t != nil {
 		return tool.Main(ctx, t, args[2:], c.Out, c.Err)

@@ -62,7 +62,7 @@ func isTerminal(w io.Writer) bool {
 func (c *Command) page() *manual.Page {
 	p := manual.New("1", "eBPF tools that observe Linux systems", "corescope")
 	p.Section("SYNOPSIS")
-	synopsis := "TOOL [flags]\ncorescope TOOL [flags]\n"
+	synopsis := "TOOL [flags]\ncorescope TOOL [flags]\ncorescope --host HOST,... TOOL [flags]\n"
 	for _, v := range verbs() {
 		synopsis += strings.TrimSpace("corescope "+v.name+" "+v.args) + "\n"
 	}
@@ -77,6 +77,7 @@ func (c *Command) page() *manual.Page {
 	for _, v := range verbs() {
 		p.Item(v.name, v.args, v.summary)
 	}
+	pageHosts(p)
 	c.pageTools(p)
 	pageDoctor(p)
 	p.Section("LOST EVENTS")
@@ -92,6 +93,19 @@ func (c *Command) page() *manual.Page {
 	}
 	p.Text("doctor exits with 0 if all tested tools run, otherwise with the exit status of the first tool that does not.")
 	return p
+}
+
+func pageHosts(p *manual.Page) {
+	p.Section("SEVERAL HOSTS")
+	p.Text("With --host a,b the tool runs on each of these hosts, by ssh(1), which must log in without a password; for " +
+		"users other than root with sudo(8) that asks for none. The output is merged by the time of its rows, as the clock " +
+		"of each host has it: text and CSV get a first column with the host, JSON objects a member host. Rows that arrive " +
+		"more than half a second after later ones of other hosts are not sorted any more.")
+	p.Text("A host that does not have this version of the program gets a copy in ~/.cache/corescope. It must have the same " +
+		"architecture. Messages have the name of the host. A host that fails is reported with the reason, and the others " +
+		"continue; the exit status is the greatest of all hosts, at least 1 if one failed. SIGINT stops the tool on all hosts; " +
+		"each writes its summary.")
+	p.Item("CORESCOPE_SSH", "", "environment variable with the ssh command and its options: ssh -F FILE")
 }
 
 func (c *Command) pageTools(p *manual.Page) {

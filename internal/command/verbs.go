@@ -28,6 +28,7 @@ func verbs() []verb {
 		{"man", "[TOOL]", "show the manual page: formatted on a terminal, otherwise as roff", (*Command).man},
 		{"doctor", "[TOOL...]", "check which tools run on this machine, and how to fix those that do not", (*Command).doctor},
 		{"schema", "TOOL [flags]", "print the JSON Schema of --output json of a tool or of doctor", (*Command).schema},
+		{"agent", "[flags]", "run tools and export their output to Prometheus and OpenTelemetry", (*Command).agent},
 		{"completion", "bash|zsh|fish", "print the completion script of a shell", (*Command).completion},
 		{"version", "", "print the version", (*Command).version},
 	}
@@ -73,7 +74,8 @@ func (c *Command) report(err error) int {
 }
 
 func (c *Command) usage(w io.Writer) error {
-	text := "Usage: corescope TOOL [flags]\n"
+	text := "Usage: corescope TOOL [flags]\n" +
+		"       corescope --host HOST,... TOOL [flags]   run a tool on several hosts by ssh, and merge the output\n"
 	for _, v := range verbs() {
 		text += fmt.Sprintf("       corescope %-24s %s\n", v.name+" "+v.args, v.summary)
 	}

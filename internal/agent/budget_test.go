@@ -1,0 +1,79 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corescope/corescope/internal/metric"
+)
+
+// budgetAgent returns an agent with runners that only record the cause of their end.
+func budgetAgent(t *testing.T, names ...string) (*Agent, []context.Context) {
+	t.Helper()
+	own, err := newOwn(metric.NewStore(metric.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &Agent{host: &host{own: own}}
+	var runs []context.Context
+	for _, name := range names {
+		ctx, end := context.WithCancelCause(context.Background())
+		r := &runner{entry: Entry{Tool: name}}
+		r.begin(nil, end)
+		a.runners = append(a.runners, r)
+		runs = append(runs, ctx)
+	}
+	return a, runs
+}
+
+func TestBudget(t *testing.T) {
+	for _, tt := range []struct {
+		programs, own [2]float64
+		paused        int // -1 for none
+	}{
+		{[2]float64{0.004, 0.003}, [2]float64{0.001, 0.001}, -1},
+		{[2]float64{0.006, 0.003}, [2]float64{0, 0.0011}, 0},
+		{[2]float64{0.006, 0.003}, [2]float64{0, 0.004}, 1},
+		{[2]float64{}, [2]float64{0.02, 0.01}, 0},
+	} {
+		a, runs := budgetAgent(t, "first", "second")
+		var costs []cost
+		for i, r := range a.runners {
+			costs = append(costs, cost{r, tt.programs[i], tt.own[i]})
+		}
+		a.enforce(costs, 0.01)
+		for i, run := range runs {
+			var p *pause
+			isPaused := errors.As(context.Cause(run), &p)
+			if isPaused != (i == tt.paused) {
+				t.Errorf("%+v: tool %d: %v", tt, i, context.Cause(run))
+			}
+			if isPaused && (p.length != pauseFor || !strings.Contains(p.Error(), "max_cpu")) {
+				t.Errorf("pause of %s: %s", p.length, p)
+			}
+		}
+	}
+	a, _ := budgetAgent(t)
+	a.enforce(nil, 0.01)
+}
+
+// TestMeter divides the CPU time of the agent by the rows that tools delivered.
+func TestMeter(t *testing.T) {
+	a, _ := budgetAgent(t, "first", "second")
+	m := newMeter(a.all)
+	m.at, m.cpu = time.Now().Add(-time.Second), 0
+	a.runners[0].rows.Add(30)
+	a.runners[1].rows.Add(10)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	costs, _ := m.measure(ctx) // without privileges only the agent is measured
+	if len(costs) != 2 || costs[0].own <= 0 {
+		t.Fatalf("%+v", costs)
+	}
+	if ratio := costs[0].own / costs[1].own; ratio < 2.99 || ratio > 3.01 {
+		t.Errorf("the tools have %v and %v of the agent, want a ratio of 3", costs[0].own, costs[1].own)
+	}
+}
