@@ -6,11 +6,12 @@ cd "$(dirname "$0")/.."
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-CGO_ENABLED=0 go build -o "$tmp/corescope" ./cmd/corescope
+CGO_ENABLED=0 go build -o "$tmp/" ./cmd/corescope ./cmd/corescope-agent
 
 mkdir -p man/man1 man/man8 docs/schema
 rm -f man/man1/*.1 man/man8/*.8 docs/schema/*.json
 "$tmp/corescope" man >man/man1/corescope.1
+"$tmp/corescope-agent" --man >man/man8/corescope-agent.8
 "$tmp/corescope" list --names >"$tmp/names"
 "$tmp/corescope" list --aliases >"$tmp/aliases"
 while read -r name; do

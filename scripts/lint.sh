@@ -57,7 +57,9 @@ check_race() {
 	CGO_ENABLED=1 go test -race -short -vet=off -count=1 -timeout 20m \
 		-skip '^(TestConfine.*|TestUnxz|TestKernelLive|TestGoFunctions.*|TestRelocate)$' \
 		./internal/binary ./internal/fetch ./internal/probe ./internal/ring ./internal/stack \
-		./internal/source ./internal/stacktrace ./internal/system ./internal/tool ./test/summary
+		./internal/metric ./internal/otlp ./internal/prometheus ./internal/push ./internal/pyroscope \
+		./internal/source ./internal/stacktrace \
+		./internal/system ./internal/tool ./internal/webconfig ./test/summary
 }
 
 tmp=$(mktemp -d)

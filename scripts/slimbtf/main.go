@@ -4,7 +4,7 @@
 //
 //   - the types of maps and variables, with all members,
 //   - of other structs, unions and enums the members that CO-RE relocations name,
-//   - functions, and the source lines for messages of the verifier.
+//   - functions, and the first source line of each.
 //
 // Offsets and sizes are kept, because loaders compare them with the instructions.
 //

@@ -214,6 +214,7 @@ func (s *slimmer) keeps(id uint32, entry int) bool {
 
 // build creates the sections from what is kept.
 func (s *slimmer) build() (types, ext []byte, err error) {
+	s.dropLines()
 	ids := s.number()
 	names := newTable()
 	out := []*btfType{nil}
@@ -231,6 +232,24 @@ func (s *slimmer) build() (types, ext []byte, err error) {
 		}
 	}
 	return formatTypes(out, names.data), formatExt(s.ext), nil
+}
+
+// dropLines drops source lines except the first one of each function. They only appear in messages of the
+// verifier, and take a third of the compressed object. The first ones remain because the loader adds lines
+// to instructions that it replaces, and a program with lines needs one for each function.
+func (s *slimmer) dropLines() {
+	for i := range s.ext[lines].sections {
+		sec := &s.ext[lines].sections[i]
+		starts := map[uint32]bool{}
+		for _, f := range s.ext[functions].sections {
+			if f.name == sec.name {
+				for _, r := range f.records {
+					starts[r[0]] = true
+				}
+			}
+		}
+		sec.records = slices.DeleteFunc(sec.records, func(r []uint32) bool { return !starts[r[0]] })
+	}
 }
 
 // number returns the new numbers of types. All bare pointers are the same type.

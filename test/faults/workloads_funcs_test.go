@@ -23,7 +23,7 @@ func functionWorkloads() map[string]workload {
 			args: func(l *load) []string { return []string{"--pid", strconv.Itoa(l.pid)} },
 		},
 		"stacksnoop": {
-			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, fits: true, left: inAnyWay, tracefs: 2,
+			place: missing, job: "sleep", n: 500, storm: "sleep", storms: 20_000, fits: true, left: inAnyWay, tracefs: 4,
 			args: func(l *load) []string { return []string{"--tid", strconv.Itoa(l.pid), "t:sched:sched_switch"} },
 		},
 	}

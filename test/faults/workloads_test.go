@@ -51,6 +51,9 @@ type workload struct {
 	machine bool
 	// tracefs is the exit code without tracefs, of a tool whose arguments need it.
 	tracefs int
+	// btf is what the message names if the tool does not run without BTF in the kernel itself, "iterator"
+	// by default.
+	btf string
 }
 
 // workloads returns the workload of each tool. A new tool needs an entry, and possibly a new job.
@@ -214,6 +217,7 @@ func workloads() map[string]workload {
 	maps.Copy(all, irqWorkloads())
 	maps.Copy(all, schedulerWorkloads())
 	maps.Copy(all, networkWorkloads())
+	maps.Copy(all, packetWorkloads())
 	maps.Copy(all, memoryWorkloads())
 	maps.Copy(all, fileWorkloads())
 	maps.Copy(all, processWorkloads())

@@ -44,7 +44,7 @@ type image struct {
 }
 
 func fetchKernel(ctx context.Context, k kernel) (*image, error) {
-	dir, err := fetch(ctx, k.suite, k.arch, k.pkg)
+	dir, err := packageDir(ctx, k)
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +60,15 @@ func fetchKernel(ctx context.Context, k kernel) (*image, error) {
 	return &image{vmlinuz, modules}, nil
 }
 
+// packageDir returns the directory of the kernel's package, or of what is built from it.
+func packageDir(ctx context.Context, k kernel) (string, error) {
+	if k.options == "" {
+		return fetch(ctx, k.suite, k.arch, k.pkg)
+	}
+	progress("%s: using the kernel of %s, which takes some minutes to build the first time", k.name, k.options)
+	return script(ctx, "scripts/build-kernel.sh", k.pkg, k.options)
+}
+
 // fetchBusybox returns the static busybox of the architecture.
 func fetchBusybox(ctx context.Context, arch string) (string, error) {
 	dir, err := fetch(ctx, "bookworm", arch, "busybox-static")
@@ -71,12 +80,17 @@ func fetchBusybox(ctx context.Context, arch string) (string, error) {
 
 // fetch returns the directory of an unpacked package. It downloads the package the first time.
 func fetch(ctx context.Context, suite, arch, pkg string) (string, error) {
-	cmd := exec.CommandContext(ctx, "scripts/fetch-deb.sh", suite, arch, pkg)
+	return script(ctx, "scripts/fetch-deb.sh", suite, arch, pkg)
+}
+
+// script runs a script that prints a directory.
+func script(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("fetch %s: %w: %w: %s", pkg, errUnavailable, err, &stderr)
+		return "", fmt.Errorf("%s %s: %w: %w: %s", name, strings.Join(args, " "), errUnavailable, err, &stderr)
 	}
 	return strings.TrimSpace(string(out)), nil
 }

@@ -10,7 +10,8 @@
 // document. JOBS is the number of machines that run at a time, by default the number of CPUs: each
 // uses one. Downloads are kept in the user's cache. corescope/machines/KERNEL there has the console
 // of each machine and the results of each tool. Test suites that do not belong to a tool run only if
-// TOOLS names them.
+// TOOLS names them. KERNELS=inject is a kernel that is built from Debian's sources, with options that
+// no other kernel has (inject.config): its results are not in the document.
 //
 // A machine has two CPUs, or CPUS. With CLOCK=instructions its clock counts instructions, one
 // nanosecond each, so that times in the machine do not depend on the host.

@@ -17,6 +17,8 @@ type kernel struct {
 	name             string // in KERNELS
 	suite, arch, pkg string
 	hybrid           bool // the memory and blkio controllers are mounted as cgroup v1
+	// options is a file with the options of a kernel that is built from pkg, which has its source.
+	options string
 }
 
 // modules are the modules that each machine needs, unless they are built in.
@@ -34,6 +36,12 @@ var matrix = []kernel{
 	{name: "7.2-arm64", suite: "sid", arch: "arm64", pkg: "linux-image-cloud-arm64"},
 }
 
+// built lists kernels that are built, with what no kernel of Debian has. They run only if KERNELS names
+// them, and are not in the document.
+var built = []kernel{
+	{name: "inject", suite: "bookworm", arch: "amd64", pkg: "linux-source-6.1", options: "test/kernels/inject.config"},
+}
+
 // needs are the requirements of a tool's tests.
 type needs struct {
 	// args are required arguments of the tool.
@@ -42,6 +50,9 @@ type needs struct {
 	modules []string
 	// explain are options that add hooks.
 	explain []string
+	// lacks is a part of the message with which the tool ends in these machines, because they have no
+	// hardware for it. Only the tests that need none pass then.
+	lacks string
 }
 
 // toolNeeds has the tools with requirements.
@@ -56,6 +67,7 @@ var toolNeeds = map[string]needs{
 		},
 		explain: []string{"--stages --disks --cgroups"},
 	},
+	"cpufreq":      {lacks: "exit status 4: cpufreq: read CPU frequencies: not supported by this kernel: it has no cpufreq"},
 	"drsnoop":      {modules: []string{"loop"}},
 	"kvmexit":      {modules: []string{"kvm", "kvm_amd"}},
 	"swapin":       {modules: []string{"loop"}},
@@ -68,7 +80,8 @@ var toolNeeds = map[string]needs{
 	"funcinterval": {args: "hrtimer_nanosleep"},
 	"funcslower":   {args: "hrtimer_nanosleep"},
 	"inject":       {args: "--dry-run bio hrtimer_nanosleep()"},
-	"rdmaucma":     {modules: []string{"rdma_ucm"}},
+	"packetsnoop":  {modules: []string{"veth"}},
+	"rdmaucma":     {modules: []string{"rdma_ucm", "crc32_generic", "rdma_rxe", "dummy numdummies=0"}},
 	"argdist":      {args: "-C do_sys_openat2 -C r:do_sys_openat2 -C t:sched:sched_process_exec"},
 	"trace":        {args: "do_sys_openat2 r:do_sys_openat2 t:sched:sched_process_exec"},
 	"faults":       {modules: []string{"loop"}},
@@ -120,7 +133,11 @@ func folderOf(t *tool.Tool) string {
 
 // chosen returns the kernels and tools that the environment selects, and whether these are all.
 func chosen() (kernels []kernel, all []*tool.Tool, whole bool, err error) {
-	kernels, err = choose(matrix, os.Getenv("KERNELS"), func(k kernel) string { return k.name })
+	known := matrix
+	if os.Getenv("KERNELS") != "" {
+		known = slices.Concat(matrix, built)
+	}
+	kernels, err = choose(known, os.Getenv("KERNELS"), func(k kernel) string { return k.name })
 	if err != nil {
 		return nil, nil, false, fmt.Errorf("KERNELS: %w", err)
 	}

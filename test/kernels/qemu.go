@@ -43,6 +43,8 @@ type result struct {
 	Checks          []plan.Check
 	// Error is the reason if there are no attach types, or if not all of them were tested.
 	Error string
+	// Lacks is the message of a tool for which the machine has no hardware.
+	Lacks string `json:",omitempty"`
 }
 
 // resultOf returns the result of the tool, which is empty if the tool was not tested.
@@ -161,7 +163,11 @@ func (r *report) record(m plan.Message) (doing string) {
 		r.release = m.Release
 		progress("%s: %s is up after %.0f s", r.kernel.name, m.Release, r.boot.Seconds())
 	case plan.Explained:
-		r.tools[m.Tool] = &result{Release: r.release, Commit: r.commit, Variants: m.Variants, Error: cmp.Or(m.Error, endedEarly)}
+		found := &result{Release: r.release, Commit: r.commit, Variants: m.Variants, Error: cmp.Or(m.Error, endedEarly)}
+		if lacks := toolNeeds[m.Tool].lacks; lacks != "" && strings.Contains(m.Error, lacks) {
+			found.Lacks, found.Error = m.Error, endedEarly
+		}
+		r.tools[m.Tool] = found
 		if m.Error != "" {
 			progress("%s: %s: %s", r.kernel.name, m.Tool, m.Error)
 		}

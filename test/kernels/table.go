@@ -171,6 +171,10 @@ func (r *report) toolCell(tool string) string {
 			hooks = append(hooks, w.Hook+" "+w.Result)
 		}
 	}
+	if found.Lacks != "" && len(r.failures(tool)) == 0 {
+		_, reason, _ := strings.Cut(found.Lacks, "not supported")
+		return "not supported" + strings.TrimRight(reason, "\n")
+	}
 	state := "works"
 	if len(r.failures(tool)) > 0 {
 		state = "FAILS"

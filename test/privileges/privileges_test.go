@@ -334,7 +334,10 @@ func TestManualStates(t *testing.T) {
 			"PRIVILEGES Needs " + tl.Needs().String() + ", or root.",
 			"--stats also needs CAP_SYS_ADMIN", "--perf-buffer also needs CAP_IPC_LOCK",
 		}
-		if tl.NoPrograms {
+		switch {
+		case tl.Access != "":
+			wants = []string{"PRIVILEGES Loads no BPF programs. " + tl.Access}
+		case tl.NoPrograms:
 			wants = []string{"PRIVILEGES Needs no capability: "}
 		}
 		for _, want := range wants {

@@ -10,7 +10,7 @@ import (
 
 // comparisons lists all comparisons.
 func comparisons() []comparison {
-	return slices.Concat(callCases(), scriptCases(), blockCases(), networkCases(), listCases(), schedulerCases(), stackCases(), userCases())
+	return slices.Concat(callCases(), scriptCases(), blockCases(), networkCases(), wireCases(), pageCases(), listCases(), schedulerCases(), stackCases(), userCases(), kernelCases(), languageCases())
 }
 
 const clone = "git clone"

@@ -50,7 +50,9 @@ func run(ctx context.Context) error {
 		}
 		results = append(results, c.result(ctx, &machine{root: root, scratch: scratch}))
 	}
-	if len(only) == 0 {
+	if len(only) > 0 {
+		os.Stdout.Write(document(results))
+	} else {
 		if err := os.WriteFile(filepath.Join(root, "docs/truth.md"), document(results), 0o644); err != nil {
 			return fmt.Errorf("write document: %w", err)
 		}
