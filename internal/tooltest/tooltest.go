@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -276,9 +277,12 @@ func runJSON(t testing.TB, tl *tool.Tool, args []string, res *Result, load func(
 const SkippedRuns = "the kernel skipped %d runs of the tool's programs"
 
 // during returns a function to call when the tool is ready: it runs the load, then stops the tool.
+// The load does not change its thread: what it does itself has one tid.
 func during(load, cancel func()) func() {
 	return func() {
 		if load != nil {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
 			load()
 			cancel()
 		}
