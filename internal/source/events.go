@@ -78,9 +78,15 @@ type Sink interface {
 	Close(lost uint64) error
 }
 
+// errNoBuffer is returned for a definition without BufferBytes.
+var errNoBuffer = errors.New("the definition of the tool has no BufferBytes")
+
 func (e *Events[R]) Kind() string { return output.KindEvent }
 
 func (e *Events[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
+	if e.BufferBytes == 0 {
+		return nil, errNoBuffer
+	}
 	e.events = events{
 		plan: &e.Plan, columns: e.Columns, extra: e.Extra, count: e.Count, bufferBytes: bufferSize(e.BufferBytes),
 		userStacks: e.UserStacks, before: e.Before, after: e.After, end: e.End,
