@@ -1,7 +1,10 @@
 package probe
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -27,10 +30,7 @@ func attachTo(spec *ebpf.ProgramSpec, prog *ebpf.Program) (link.Link, error) {
 		group, name, _ := strings.Cut(spec.AttachTo, "/")
 		return link.Tracepoint(group, name, prog, nil)
 	case ebpf.Kprobe:
-		if strings.HasPrefix(spec.SectionName, "kretprobe/") {
-			return link.Kretprobe(spec.AttachTo, prog, nil)
-		}
-		return link.Kprobe(spec.AttachTo, prog, nil)
+		return attachKernel(spec.AttachTo, prog, strings.HasPrefix(spec.SectionName, "kretprobe/"), nil)
 	}
 	return nil, fmt.Errorf("program type %s: %w", spec.Type, ebpf.ErrNotSupported)
 }
@@ -46,9 +46,24 @@ func attachAt(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t targetWithID
 	case isUser(spec):
 		return attachUser(spec, prog, f, t)
 	case isReturn(spec):
-		return link.Kretprobe(t.Name, prog, &link.KprobeOptions{Cookie: t.id})
+		return attachKernel(t.Name, prog, true, &link.KprobeOptions{Cookie: t.id})
 	}
-	return link.Kprobe(t.Name, prog, &link.KprobeOptions{Cookie: t.id, Offset: t.Offset})
+	return attachKernel(t.Name, prog, false, &link.KprobeOptions{Cookie: t.id, Offset: t.Offset})
+}
+
+// errNoKprobes is returned if the kernel has no kprobes (CONFIG_KPROBE_EVENTS).
+var errNoKprobes = fmt.Errorf("kprobes: %w", ebpf.ErrNotSupported)
+
+// attachKernel attaches a program to the entry or return of a kernel function. Without perf's type for
+// kprobes (4.17) the library tries tracefs, and fails for other reasons, such as that it is not mounted.
+func attachKernel(function string, prog *ebpf.Program, isReturn bool, o *link.KprobeOptions) (link.Link, error) {
+	if _, err := os.Stat("/sys/bus/event_source/devices/kprobe"); errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoKprobes
+	}
+	if isReturn {
+		return link.Kretprobe(function, prog, o)
+	}
+	return link.Kprobe(function, prog, o)
 }
 
 func attachUser(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t targetWithID) (link.Link, error) {

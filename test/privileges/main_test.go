@@ -44,6 +44,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	for _, dir := range strings.Fields(os.Getenv(hidden)) {
+		for unix.Unmount(dir, unix.MNT_DETACH) == nil { // also removes tracefs from /proc/self/mountinfo
+		}
 		if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
 			fmt.Fprintln(os.Stderr, "hide", dir, err)
 			os.Exit(-1)
