@@ -185,7 +185,7 @@ func JSON(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
 	return runJSON(t, tl, args, &Result{}, load)
 }
 
-// attempts is the maximum number of runs of JSONUndisturbed and TextUndisturbed.
+// attempts is the maximum number of runs of JSONUndisturbed, TextUndisturbed and JSONUnskipped.
 const attempts = 20
 
 // JSONUndisturbed is JSON for events in interrupts, for example completed I/O. If the kernel hides
@@ -246,9 +246,35 @@ func JSONUntil(t testing.TB, tl *tool.Tool, args []string, enough func([]Row) bo
 	})
 }
 
+// JSONUnskipped is JSON for tools that fail if events were lost. On kernels with preemptible programs
+// (7.0) the kernel can skip runs of the tool's programs. So the tool and load are repeated until it
+// has skipped none. load must do the same each time.
+func JSONUnskipped(t testing.TB, tl *tool.Tool, args []string, load func()) *Result {
+	t.Helper()
+	Root(t)
+	for i := 1; ; i++ {
+		res := &Result{}
+		res.run(t, tl, args, load)
+		skipped := int(res.Summary.Object("reasons").Num("program_busy"))
+		if skipped == 0 || i == attempts || t.Failed() {
+			res.check(t, tl, args)
+			return res
+		}
+		t.Logf(SkippedRuns+": run the tool again", skipped)
+	}
+}
+
 func runJSON(t testing.TB, tl *tool.Tool, args []string, res *Result, load func()) *Result {
 	t.Helper()
 	Root(t)
+	res.run(t, tl, args, load)
+	res.check(t, tl, args)
+	return res
+}
+
+// run runs the tool and sets the result.
+func (res *Result) run(t testing.TB, tl *tool.Tool, args []string, load func()) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	r, w := io.Pipe()
@@ -261,16 +287,20 @@ func runJSON(t testing.TB, tl *tool.Tool, args []string, res *Result, load func(
 	res.read(t, r, during(load, cancel))
 	done.Wait()
 	res.Stderr = stderr.String()
+}
+
+// check fails the test if the tool failed or if a line does not match its schema.
+func (res *Result) check(t testing.TB, tl *tool.Tool, args []string) {
+	t.Helper()
+	if n := res.Summary.Object("reasons").Num("program_busy"); n > 0 {
+		t.Logf(SkippedRuns, int(n))
+	}
 	if res.Code != tool.ExitOK || res.Summary == nil {
 		t.Fatalf("%s %q: exit code %d, summary %v: %s", tl.Name, args, res.Code, res.Summary, res.Stderr)
 	}
 	if !testing.Short() {
 		res.validate(t, tl, args)
 	}
-	if n := res.Summary.Object("reasons").Num("program_busy"); n > 0 {
-		t.Logf(SkippedRuns, int(n))
-	}
-	return res
 }
 
 // SkippedRuns is the format of the log message about skipped program runs (program_busy).
