@@ -154,7 +154,7 @@ func toolsTable(reports []*report, all []*tool.Tool) table {
 	return t
 }
 
-// toolCell returns "works" or "FAILS", and the attach type of each hook.
+// toolCell returns "works", "FAILS" or "not run", and the attach type of each hook.
 func (r *report) toolCell(tool string) string {
 	found := r.resultOf(tool)
 	if r.tools[tool] == nil {
@@ -176,8 +176,14 @@ func (r *report) toolCell(tool string) string {
 		return "not supported" + strings.TrimRight(reason, "\n")
 	}
 	state := "works"
-	if len(r.failures(tool)) > 0 {
+	switch {
+	case len(r.failures(tool)) > 0:
 		state = "FAILS"
+	case len(found.Checks) == 0:
+		state = "not run"
+	}
+	if len(hooks) == 0 {
+		return state
 	}
 	return state + ": " + strings.Join(slices.Compact(hooks), ", ")
 }

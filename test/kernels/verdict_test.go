@@ -59,6 +59,21 @@ func TestCell(t *testing.T) {
 	}
 }
 
+// A tool works only if a check of it ran, whether or not it has programs.
+func TestToolCell(t *testing.T) {
+	for want, found := range map[string]*result{
+		"works":                             {Checks: []plan.Check{{Tool: "t", Passed: 1}}},
+		"FAILS":                             {Checks: []plan.Check{{Tool: "t", Failed: []plan.Test{{Name: "T"}}}}},
+		"not run":                           {},
+		"not supported by this kernel: why": {Lacks: "t: not supported by this kernel: why\n"},
+	} {
+		r := &report{tools: map[string]*result{"t": found}}
+		if got := r.toolCell("t"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // An attach type must pass on at least one kernel.
 func TestNever(t *testing.T) {
 	btf, raw := variant{tool: "t", hook: "h", kind: "btf"}, variant{tool: "t", hook: "h", kind: "raw"}

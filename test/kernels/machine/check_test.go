@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -64,5 +65,32 @@ func TestAmend(t *testing.T) {
 	}
 	if amend(&c, &plan.Check{Passed: 1}); !c.OK() || c.Passed != 1 || len(c.Unsteady) != 1 {
 		t.Errorf("passed the second time: %+v", c)
+	}
+}
+
+// A tool without programs is checked once, and a tool whose attach types are known with each that works.
+func TestChecks(t *testing.T) {
+	variants := []plan.Variant{
+		{Hook: "h", Kind: "btf", Result: "used", Taken: true},
+		{Hook: "h", Kind: "raw", Result: "works"},
+		{Hook: "h", Kind: "tp", Result: "not supported by this kernel"},
+	}
+	for _, test := range []struct {
+		name     string
+		tool     plan.Tool
+		variants []plan.Variant
+		short    bool
+		want     []plan.Check
+	}{
+		{"no programs", plan.Tool{Name: "t"}, nil, false, []plan.Check{{Tool: "t"}}},
+		{"no programs, short", plan.Tool{Name: "t"}, nil, true, []plan.Check{{Tool: "t", Short: true}}},
+		{"suite", plan.Tool{Name: "t", Whole: true}, nil, true, []plan.Check{{Tool: "t", Short: true}}},
+		{"programs", plan.Tool{Name: "t"}, variants, false, []plan.Check{{Tool: "t"}, {Tool: "t", Hook: "h", Kind: "raw", Short: true}}},
+		{"programs, short", plan.Tool{Name: "t"}, variants, true, []plan.Check{{Tool: "t", Short: true}}},
+		{"events", plan.Tool{Name: "t", Events: true}, variants[:1], false, []plan.Check{{Tool: "t"}, {Tool: "t", Perf: true, Short: true}}},
+	} {
+		if got := checks(test.tool, test.variants, test.short); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
+		}
 	}
 }

@@ -63,7 +63,11 @@ func (h *host) test(t plan.Tool, short bool) error {
 	if err := h.port.Encode(m); err != nil {
 		return fmt.Errorf("send to host: %w", err)
 	}
-	for _, c := range checks(t, variants, short) {
+	var all []plan.Check
+	if err == nil {
+		all = checks(t, variants, short)
+	}
+	for _, c := range all {
 		if err := h.port.Encode(plan.Message{Type: plan.Start, Check: &c}); err != nil {
 			return fmt.Errorf("send to host: %w", err)
 		}
@@ -127,9 +131,10 @@ func explainWith(tool string, options []string) ([]plan.Variant, error) {
 
 // checks returns the checks of a tool: one with the default attach types and all tests, and one for
 // each other attach type. If the tool sends events, each is run with both types of buffer. Tests
-// that are slow or do not depend on the attach type run once.
+// that are slow or do not depend on the attach type run once. A tool without programs has the first
+// check only.
 func checks(t plan.Tool, variants []plan.Variant, short bool) []plan.Check {
-	if short && len(variants) > 0 {
+	if short && !t.Whole {
 		return []plan.Check{{Tool: t.Name, Short: true}}
 	}
 	var all []plan.Check
@@ -141,9 +146,7 @@ func checks(t plan.Tool, variants []plan.Variant, short bool) []plan.Check {
 			all = append(all, c)
 		}
 	}
-	if len(variants) > 0 || t.Whole {
-		add(plan.Check{})
-	}
+	add(plan.Check{})
 	for _, w := range variants {
 		if w.Works() && !w.Taken {
 			add(plan.Check{Hook: w.Hook, Kind: w.Kind})
