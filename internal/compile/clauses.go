@@ -264,7 +264,7 @@ func (p *Param) Resolve(s *Scope) (Var, error) {
 
 // As returns the variable with the type of other.
 func (v Var) As(other Var) Var {
-	v.Type = other.Type
+	v.Type, v.untyped = other.Type, false
 	return v
 }
 

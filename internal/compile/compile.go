@@ -32,6 +32,8 @@ type Var struct {
 	comm bool
 	// emit, if set, replaces load.
 	emit func(*generator) error
+	// untyped is set for a register whose type is unknown, see Untyped.
+	untyped bool
 }
 
 // Scope holds the names available to expressions.

@@ -148,6 +148,38 @@ func Word(t btf.Type, offset int) Var {
 	return Var{Type: t, load: asm.Instructions{asm.LoadMem(asm.R0, regContext, int16(offset), asm.DWord)}}
 }
 
+// Untyped returns the variable, marked as a register whose C type is unknown: a narrower value may
+// leave any bits in the upper part of it.
+func (v Var) Untyped() Var {
+	v.untyped = true
+	return v
+}
+
+// IsUntyped reports whether an expression is calculated from constants and variables without a type
+// only, so that the C type of its value is unknown.
+func IsUntyped(e Expr, s *Scope) bool {
+	switch e := e.(type) {
+	case *nameExpr:
+		return s.Vars[e.name].untyped
+	case *memberExpr:
+		name, ok := e.x.(*nameExpr)
+		return ok && e.arrow && name.name == "ctx" && s.isRecord("ctx") && s.Registers[e.name].untyped
+	case *unaryExpr:
+		return (e.op == "-" || e.op == "~") && IsUntyped(e.x, s)
+	case *binaryExpr:
+		switch e.op {
+		case "+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>":
+		default:
+			return false // the result is a truth value
+		}
+		_, isConstantX := Constant(e.x)
+		_, isConstantY := Constant(e.y)
+		x, y := IsUntyped(e.x, s), IsUntyped(e.y, s)
+		return x && y || x && isConstantY || isConstantX && y
+	}
+	return false
+}
+
 // Record returns a variable stored at an offset of the context. The value of arrays and
 // structs is their address.
 func Record(t btf.Type, offset int) Var {

@@ -13,10 +13,24 @@ type part struct {
 	verb  byte
 	width int
 	minus bool
+	// length is the length modifier, such as "h" or "ll".
+	length string
 }
 
-// parseFormat parses a printf format. Flags and length modifiers are ignored, because the types of
-// the values are known.
+// kind returns the C type of the values of the verb, or "" for those of 64 bits and for verbs that
+// show the whole register. As in C, "%d" without a length is an int.
+func (p *part) kind() string {
+	switch p.verb {
+	case 'd', 'i':
+		return map[string]string{"": "int", "h": "short", "hh": "signed char"}[p.length]
+	case 'u', 'x', 'X':
+		return map[string]string{"h": "unsigned short", "hh": "unsigned char"}[p.length]
+	}
+	return ""
+}
+
+// parseFormat parses a printf format. Flags are ignored. Length modifiers matter only for values
+// whose types are unknown.
 func parseFormat(format string) []part {
 	var out []part
 	for format != "" {
@@ -38,7 +52,9 @@ func parseFormat(format string) []part {
 		digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
 		p.width, _ = strconv.Atoi(rest[:digits]) // none is 0
 		p.width = min(p.width, 256)
-		rest = strings.TrimLeft(rest[digits:], "hlzjt")
+		length := rest[digits:]
+		rest = strings.TrimLeft(length, "hlzjt")
+		p.length = length[:len(length)-len(rest)]
 		if rest == "" {
 			return out
 		}

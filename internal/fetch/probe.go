@@ -217,12 +217,16 @@ func (f *Finder) compile(p *Probe, place *target.Place) (*compile.Result, []slot
 		return nil, nil, nil, err
 	}
 	program := &compile.Program{Where: p.Where, TextSize: f.TextSize}
-	for i, item := range p.Items {
+	for i := range p.Items {
 		isText, err := p.isText(i, scope)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		program.Fields = append(program.Fields, compile.Field{Name: p.name(i), Expr: item.Expr, Text: isText})
+		expr, err := p.typed(i, scope)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		program.Fields = append(program.Fields, compile.Field{Name: p.name(i), Expr: expr, Text: isText})
 	}
 	code, err := compile.Compile(Function, program, scope)
 	if err != nil {
@@ -255,17 +259,35 @@ func (p *Probe) as(i int) string {
 	if p.Format == "" {
 		return p.Items[i].As
 	}
-	n := 0
+	if v := p.verb(i); v != nil {
+		return string(v.verb)
+	}
+	return ""
+}
+
+// verb returns the verb of the format for an item, or nil.
+func (p *Probe) verb(i int) *part {
 	for _, part := range parseFormat(p.Format) {
 		if part.verb == 0 {
 			continue
 		}
-		if n == i {
-			return string(part.verb)
+		if i == 0 {
+			return &part
 		}
-		n++
+		i--
 	}
-	return ""
+	return nil
+}
+
+// typed returns the expression of an item. If its type is unknown, it gets the C type of its verb:
+// the upper half of a register that contains an int is not part of the value.
+func (p *Probe) typed(i int, scope *compile.Scope) (compile.Expr, error) {
+	expr := p.Items[i].Expr
+	v := p.verb(i)
+	if v == nil || v.kind() == "" || !compile.IsUntyped(expr, scope) {
+		return expr, nil
+	}
+	return compile.Cast(v.kind(), expr)
 }
 
 // isText reports whether an item is a string: because the user has requested that, or because it

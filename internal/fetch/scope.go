@@ -78,7 +78,7 @@ func addSyscall(s *compile.Scope, place *target.Place) {
 		offsets = []int{40, 88, 96, 104, 112, 32}
 	}
 	for i, offset := range offsets {
-		s.Vars[fmt.Sprintf("arg%d", i+1)] = compile.Bytes(unknown(), first[0], offset)
+		s.Vars[fmt.Sprintf("arg%d", i+1)] = compile.Bytes(unknown(), first[0], offset).Untyped()
 	}
 }
 
@@ -98,7 +98,7 @@ func namedRegisters(p *Probe, place *target.Place) map[string]compile.Var {
 		}
 		all["regs"] = compile.Record(&btf.Array{Type: unknown(), Nelems: uint32(n)}, 0)
 		if !place.Return {
-			all["sp"] = compile.Word(unknown(), 31*8)
+			all["sp"] = compile.Word(unknown(), 31*8).Untyped()
 		}
 		if !place.Return && place.Kind == target.User {
 			all["pc"] = compile.Word(unknown(), 32*8)
@@ -110,7 +110,7 @@ func namedRegisters(p *Probe, place *target.Place) map[string]compile.Var {
 		if isPart && (place.Return && name != "ax" || !place.Return && !isArgument) || place.Return && (name == "ip" || name == "sp") {
 			continue
 		}
-		all[name] = compile.Word(unknown(), 8*i)
+		all[name] = compile.Word(unknown(), 8*i).Untyped()
 	}
 	return all
 }
@@ -139,7 +139,7 @@ func unknown() btf.Type { return &btf.Int{Name: "unsigned long", Size: 8} }
 func (f *Finder) addArguments(s *compile.Scope, place *target.Place) {
 	offsets, _ := registers()
 	for i, offset := range offsets {
-		s.Vars[fmt.Sprintf("arg%d", i+1)] = compile.Word(unknown(), offset)
+		s.Vars[fmt.Sprintf("arg%d", i+1)] = compile.Word(unknown(), offset).Untyped()
 	}
 	proto := f.proto(place)
 	if proto == nil {
@@ -160,17 +160,21 @@ func (f *Finder) addArguments(s *compile.Scope, place *target.Place) {
 
 func (f *Finder) addReturn(s *compile.Scope, p *Probe, place *target.Place) {
 	_, offset := registers()
-	t := unknown()
+	t, isKnown := unknown(), false
 	if proto := f.proto(place); proto != nil {
 		if size, err := btf.Sizeof(proto.Return); err == nil && size > 0 && size <= 8 {
-			t = proto.Return
+			t, isKnown = proto.Return, true
 		}
 	}
-	if p.isDefault && t.TypeName() == unknown().TypeName() && place.Kind == target.User {
-		t = &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+	if p.isDefault && !isKnown && place.Kind == target.User {
+		t, isKnown = &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}, true
+	}
+	v := compile.Word(t, offset)
+	if !isKnown {
+		v = v.Untyped()
 	}
 	for _, name := range []string{"retval", "$retval", "return"} {
-		s.Vars[name] = compile.Word(t, offset)
+		s.Vars[name] = v
 	}
 }
 

@@ -36,6 +36,7 @@ func TestBCC(t *testing.T) {
 	}{
 		{":" + path + `:touch "n=%d", arg1`, "", 9, "n=9"},
 		{"p:" + path + `:touch "%s|%x", arg3@user, ` + first, "", 9, "known answer|9"},
+		{path + `:touch "%d|%hd|%ld|%d|%d", arg2, arg2, arg1, arg2 - 1, (unsigned char)arg2`, "", 9, "-100|-100|9|-101|156"},
 		{"r:" + path + `:touch (retval) "r=%d", retval`, "", 9, "r=10"},
 		{"r:" + path + `:touch (retval == 3) "r=%d", retval`, "", 1, "r=3"},
 		{path + `:touch ((int)arg2 == -ENETDOWN && arg1 > EPERM) "%s", $COMM`, "", 8, "native"},

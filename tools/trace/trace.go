@@ -185,7 +185,7 @@ A probe is followed by the expressions to show, in parentheses. They have C synt
 
 A comparison in the parentheses is a condition, and so is an expression after the word if: a hit is shown only if the condition is true. In user functions the probe waits for memory that is not resident, such as a page of a file that is not loaded yet (kernel 6.0 and later). Otherwise the value cannot be read: it is shown as ?, and a hit whose condition needs it is counted as lost (condition_unread). A condition that reads through a null pointer or divides by zero is false.
 
-The tool itself compiles the expressions to BPF; neither a compiler nor kernel headers are needed. Arguments of user functions have no types: to compare an int with a negative number, write (int)arg1.`,
+The tool itself compiles the expressions to BPF; neither a compiler nor kernel headers are needed. Arguments and return values of user functions have no types: to compare an int with a negative number, write (int)arg1. In a format, %d shows them as an int, %hd as a short and %ld in 64 bits, as in C.`,
 	Peers: []string{
 		"-K and -U always show addresses, so -a has no effect. Stacks, %K and %U are symbolized when they are read; if a process has exited by then, as far as its mappings are known. -s (BCC: files with symbols) and -I (BCC: C headers) have no effect.",
 		"-A counts the rows with equal FUNC and ARGS (and stacks) and shows them at the end.",
