@@ -32,12 +32,13 @@ func crowd(t *testing.T, cpu int) (all []*schedtest.Worker) {
 
 // TestLength makes four threads use one CPU: while all of them are runnable, three wait. Other tasks
 // of the machine can only add to that. If these use less than 5 % of the CPU, they are not always
-// there, so the smallest length of one of several reports is three.
+// there, so the smallest length of one of several reports is three. On a slow machine the reports are
+// further apart, so the time is doubled until one lies within it.
 func TestLength(t *testing.T) {
 	cpu := schedtest.CPUs(t)[0]
 	all := crowd(t, cpu)
-	for range 5 {
-		least, share := lengths(t, cpu, all)
+	for spin := 500 * time.Millisecond; spin <= 16*time.Second; spin *= 2 {
+		least, share := lengths(t, cpu, all, spin)
 		t.Logf("smallest lengths of the reports are %v, the threads used %.0f %% of the CPU", least, 100*share)
 		if slices.ContainsFunc(least, func(n float64) bool { return n < spinners-1 }) {
 			t.Errorf("a length is less than %d", spinners-1)
@@ -54,7 +55,7 @@ func TestLength(t *testing.T) {
 
 // lengths returns the smallest length of each report that lies within the time in which all threads
 // are runnable, and the share of the CPU that the threads used.
-func lengths(t *testing.T, cpu int, all []*schedtest.Worker) (least []float64, share float64) {
+func lengths(t *testing.T, cpu int, all []*schedtest.Worker, spin time.Duration) (least []float64, share float64) {
 	t.Helper()
 	const hz = 499
 	var begin, end time.Time
@@ -64,7 +65,7 @@ func lengths(t *testing.T, cpu int, all []*schedtest.Worker) (least []float64, s
 		for _, w := range all {
 			used -= w.Facts(t).CPU
 		}
-		begin, end = schedtest.Spin(t, all, 500*time.Millisecond)
+		begin, end = schedtest.Spin(t, all, spin)
 		share = time.Since(begin).Seconds()
 		for _, w := range all {
 			used += w.Facts(t).CPU
