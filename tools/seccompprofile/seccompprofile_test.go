@@ -46,7 +46,7 @@ func read(t *testing.T, path string) (d document) {
 func native() string { return architectures(runtime.GOARCH)[value.ABINative] }
 
 // script makes system calls with known names, of which a shell makes few itself.
-const script = "umask 022; cd /; mkdir $0/d; rmdir $0/d; ln -s x $0/l; kill -0 $$"
+const script = "umask 022; cd /; mkdir $0/d; rmdir $0/d; ln -s x $0/$$; kill -0 $$"
 
 // TestStrace compares the profile of a command with the calls that strace observes.
 func TestStrace(t *testing.T) {
