@@ -154,7 +154,8 @@ func toolsTable(reports []*report, all []*tool.Tool) table {
 	return t
 }
 
-// toolCell returns "works", "FAILS" or "not run", and the attach type of each hook.
+// toolCell returns "works", "FAILS", "not run", or "not supported" if the kernel supports no hook of
+// the tool, and the attach type of each hook.
 func (r *report) toolCell(tool string) string {
 	found := r.resultOf(tool)
 	if r.tools[tool] == nil {
@@ -181,6 +182,8 @@ func (r *report) toolCell(tool string) string {
 		state = "FAILS"
 	case len(found.Checks) == 0:
 		state = "not run"
+	case len(hooks) > 0 && !slices.ContainsFunc(found.Variants, func(v plan.Variant) bool { return v.Taken }):
+		state = "not supported"
 	}
 	if len(hooks) == 0 {
 		return state

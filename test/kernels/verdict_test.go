@@ -59,12 +59,23 @@ func TestCell(t *testing.T) {
 	}
 }
 
-// A tool works only if a check of it ran, whether or not it has programs.
+// A tool works only if a check of it ran and, if it has programs, the kernel supports one of its hooks.
 func TestToolCell(t *testing.T) {
 	for want, found := range map[string]*result{
-		"works":                             {Checks: []plan.Check{{Tool: "t", Passed: 1}}},
-		"FAILS":                             {Checks: []plan.Check{{Tool: "t", Failed: []plan.Test{{Name: "T"}}}}},
-		"not run":                           {},
+		"works":   {Checks: []plan.Check{{Tool: "t", Passed: 1}}},
+		"FAILS":   {Checks: []plan.Check{{Tool: "t", Failed: []plan.Test{{Name: "T"}}}}},
+		"not run": {},
+		"not supported: h attach point does not exist": {
+			Checks:   []plan.Check{{Tool: "t", Passed: 1}},
+			Variants: []plan.Variant{{Hook: "h", Kind: "btf", Result: "attach point does not exist"}},
+		},
+		"works: h btf, i attach point does not exist": {
+			Checks: []plan.Check{{Tool: "t", Passed: 1}},
+			Variants: []plan.Variant{
+				{Hook: "h", Kind: "btf", Result: "used", Taken: true},
+				{Hook: "i", Kind: "btf", Result: "attach point does not exist"},
+			},
+		},
 		"not supported by this kernel: why": {Lacks: "t: not supported by this kernel: why\n"},
 	} {
 		r := &report{tools: map[string]*result{"t": found}}
