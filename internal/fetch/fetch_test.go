@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -96,6 +97,9 @@ func TestValues(t *testing.T) {
 	v = s.Decode(data(s, "\xff"))
 	if got, want := string(v.AppendJSON(nil)), `"s_base64":"/w=="}`; !strings.HasSuffix(got, want) {
 		t.Errorf("string that is not UTF-8: %s, want suffix %s", got, want)
+	}
+	if got, _ := v.Any().(map[string]any); got["u"] != math.MaxInt || got["n"] != -5 {
+		t.Errorf("filters see u %v and n %v, want the maximum of int and -5", got["u"], got["n"])
 	}
 	v = s.Decode(nil)
 	if got := string(v.AppendJSON(nil)); got != "{}" {

@@ -121,6 +121,25 @@ func (v *Values) appendValue(b []byte, i int, isJSON bool) []byte {
 	return strconv.AppendUint(b, n, 10)
 }
 
+// integer returns a value for expressions, which only support int. Unsigned numbers above its maximum
+// saturate, so that comparisons remain correct. Addresses keep their bits, so that they differ.
+func integer(s *slot, n uint64) int {
+	t, ok := btf.UnderlyingType(s.Type).(*btf.Int)
+	if !ok || !isUnsigned(t, s.as) {
+		return int(n)
+	}
+	return int(min(n&mask(t.Size), math.MaxInt))
+}
+
+// isUnsigned reports whether a number is shown as an unsigned decimal number.
+func isUnsigned(t *btf.Int, as string) bool {
+	switch {
+	case strings.ContainsAny(as, "xXpKU"), as == "d", as == "i":
+		return false
+	}
+	return as != "" || t.Encoding == btf.Unsigned
+}
+
 func appendInt(b []byte, t *btf.Int, n uint64, as string, isJSON bool) []byte {
 	switch {
 	case strings.ContainsAny(as, "xXpKU"):
@@ -239,7 +258,7 @@ func (v *Values) Any() any {
 		} else if i < len(v.symbols) && v.symbols[i] != "" {
 			out[s.Name] = v.symbols[i]
 		} else {
-			out[s.Name] = int(v.word(i))
+			out[s.Name] = integer(&s, v.word(i))
 		}
 	}
 	return out

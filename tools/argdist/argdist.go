@@ -76,7 +76,7 @@ Probes, expressions and conditions have the syntax of trace(8): a function with 
 
 ` + tool.ReturnsManual + `
 
-Values are counted in the kernel, and -C counts every hit. A hit whose condition needs memory that could not be read is counted as lost (condition_unread); see trace(8). -H cannot represent a value that is negative or could not be read; the summary has the number of such hits (negative, no_value). With $latency or $entry, a return whose entry was not observed is not counted (no_begin), nor is a call that does not return (no_return). With --output json, -C writes one line of type "row" per count, and -H one line of type "histogram" per histogram.`,
+Values are counted in the kernel, and -C counts every hit. A hit whose condition needs memory that could not be read is counted as lost (condition_unread); see trace(8). Arguments and return values of user functions that an expression names have no types, and are unsigned numbers of 64 bits: for an int, which can be negative, write (int)arg1 or (int)retval. -H cannot represent a value that is negative or could not be read; the summary has the number of such hits (negative, no_value). With $latency or $entry, a return whose entry was not observed is not counted (no_begin), nor is a call that does not return (no_return). With --output json, -C writes one line of type "row" per count, and -H one line of type "histogram" per histogram.`,
 	Peers: []string{
 		"-C and -H cannot be combined in one run.",
 		"$latency is the duration of the call in ns (CLOCK_MONOTONIC), and $entry(NAME) the value that an argument had at the entry of the call; memory that it points to is read at the return, as in BCC.",
