@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,13 +34,18 @@ func instance(t *testing.T) (name, dir string) {
 	return name, dir
 }
 
-// dirty changes settings of an instance, and returns the changed files.
+// dirty changes settings of an instance, and returns the changed files. The PID is the last one:
+// until 5.15 set_event_pid accepts only PIDs below pid_max, by default 32768.
 func dirty(t *testing.T, dir string) map[string]string {
 	t.Helper()
+	limit, err := strconv.Atoi(text(t, "/proc/sys/kernel", "pid_max"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	changed := map[string]string{}
 	for file, text := range map[string]string{
 		"tracing_on": "0", "set_event": "sched:sched_switch", "options/stacktrace": "1",
-		"events/sched/sched_waking/filter": "pid == 4000000", "set_event_pid": "4000000",
+		"events/sched/sched_waking/filter": "pid == 4000000", "set_event_pid": strconv.Itoa(limit - 1),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0); err != nil {
 			t.Fatal(err)
