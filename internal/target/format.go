@@ -25,7 +25,7 @@ type Field struct {
 func (f *Field) IsCommon() bool { return f.Offset < 8 || strings.HasPrefix(f.Name, "common_") }
 
 var fieldLine = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^\s*field:(.*?)\s*(\w+)(?:\[(\w*)\])?;\s*offset:(\d+);\s*size:(\d+);(?:\s*signed:(\d);)?`)
+	return regexp.MustCompile(`^\s*field:(.*?)\s*(\w+)(?:\[([^\]]*)\])?;\s*offset:(\d+);\s*size:(\d+);(?:\s*signed:(\d);)?`)
 })
 
 // ParseField parses a line of a tracepoint's format.

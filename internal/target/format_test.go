@@ -7,13 +7,14 @@ import (
 
 func TestParseField(t *testing.T) {
 	for line, want := range map[string]string{
-		"\tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;":                  "int dfd at 16, 8 bytes, -1 elements, false",
-		"\tfield:const char * filename;\toffset:24;\tsize:8;\tsigned:0;":    "const char * filename at 24, 8 bytes, -1 elements, false",
-		"\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;":    "__data_loc char[] name at 8, 4 bytes, -1 elements, false",
-		"\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;":       "char prev_comm at 8, 16 bytes, 0 elements, false",
-		"\tfield:char comm[TASK_COMM_LEN];\toffset:8;\tsize:16;\tsigned:0;": "char comm at 8, 16 bytes, 0 elements, false",
-		"\tfield:unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;":   "unsigned long args at 16, 48 bytes, 0 elements, false",
-		"\tfield:pid_t pid;\toffset:12;\tsize:4;\tsigned:1;":                "pid_t pid at 12, 4 bytes, -1 elements, true",
+		"\tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;":                                 "int dfd at 16, 8 bytes, -1 elements, false",
+		"\tfield:const char * filename;\toffset:24;\tsize:8;\tsigned:0;":                   "const char * filename at 24, 8 bytes, -1 elements, false",
+		"\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;":                   "__data_loc char[] name at 8, 4 bytes, -1 elements, false",
+		"\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;":                      "char prev_comm at 8, 16 bytes, 0 elements, false",
+		"\tfield:char comm[TASK_COMM_LEN];\toffset:8;\tsize:16;\tsigned:0;":                "char comm at 8, 16 bytes, 0 elements, false",
+		"\tfield:unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;":                  "unsigned long args at 16, 48 bytes, 0 elements, false",
+		"\tfield:__u8 saddr[sizeof(struct sockaddr_in6)];\toffset:8;\tsize:28;\tsigned:0;": "__u8 saddr at 8, 28 bytes, 0 elements, false",
+		"\tfield:pid_t pid;\toffset:12;\tsize:4;\tsigned:1;":                               "pid_t pid at 12, 4 bytes, -1 elements, true",
 	} {
 		f, ok := ParseField(line)
 		if got := fmt.Sprintf("%s %s at %d, %d bytes, %d elements, %v", f.Kind, f.Name, f.Offset, f.Size, f.Elems, f.Signed); !ok || got != want {
