@@ -60,7 +60,7 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Trace voluntary sleeps: sleep(1), nanosleep() and clock_nanosleep() with their duration",
 	Description: `Shows each call of nanosleep(2) and clock_nanosleep(2) when it begins, of 64-bit and 32-bit tasks, with the duration that it requests. sleep(3), usleep(3) and the sleep functions of most languages use these calls. They show programs that poll, and delays that are part of a program.
 
-The duration is the requested one: a signal can end a sleep before, and a task continues only when it gets a CPU (runqlat(8)). A sleep that continues after a signal by restart_syscall(2) has one row. Go programs usually sleep in futex(2) or epoll_wait(2), which are not traced.`,
+The duration is the requested one: a signal can end a sleep before, and a task continues only when it gets a CPU (runqlat(8)). A sleep that continues after a signal by restart_syscall(2) has one row. time.Sleep of Go programs waits in futex(2) or epoll_wait(2), which are not traced; the Go runtime itself calls nanosleep for 20 us and more, also that of this tool (--filter 'comm != "corescope"').`,
 	Peers: []string{
 		"32-bit tasks are traced too. SECONDS has six decimals, in bpftrace three; for a sleep until a given time it is the time until then, where bpftrace shows that time.",
 	},
