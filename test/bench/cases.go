@@ -1,7 +1,8 @@
 package main
 
 import (
-	"path/filepath"
+	"fmt"
+	"os"
 	"slices"
 )
 
@@ -90,16 +91,16 @@ func (b *benchmark) peer(s *settings) subject {
 
 // disk compares the disk space of corescope with that of the libbpf-tools package.
 func (s *settings) disk() (result, error) {
-	ours, err := bytesBelow(filepath.Dir(s.ours))
+	ours, err := os.Stat(s.ours) // the agent is a program, and a package, of its own
 	if err != nil {
-		return result{}, err
+		return result{}, fmt.Errorf("find size: %w", err)
 	}
 	peer, err := packageBytes(s.peers, peerName)
 	if err != nil {
 		return result{}, err
 	}
 	return result{
-		Tool: "all", Figure: "disk space", Unit: "MB", Ours: float64(ours) / 1e6, Peer: float64(peer) / 1e6,
-		Ratio: float64(ours) / float64(peer), Target: 1,
+		Tool: "all", Figure: "disk space", Unit: "MB", Ours: float64(ours.Size()) / 1e6, Peer: float64(peer) / 1e6,
+		Ratio: float64(ours.Size()) / float64(peer), Target: 1,
 	}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -207,21 +206,6 @@ func (m *measurer) runLoad(ctx context.Context, count, rate int) (*loadResult, e
 		return nil, fmt.Errorf("decode result of load: %w", err)
 	}
 	return l, nil
-}
-
-// bytesBelow returns the total size of the regular files in a directory tree.
-func bytesBelow(dir string) (n int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil {
-			n += info.Size()
-		}
-		return err
-	})
-	return n, err
 }
 
 // packageBytes returns the total size of the files of a Debian package installed in tree.
