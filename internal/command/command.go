@@ -27,6 +27,9 @@ func (c *Command) Run(ctx context.Context, args []string) int {
 	if tool.IsRemover(args) {
 		return tool.Remove()
 	}
+	if isKubectlPlugin(args[0]) {
+		return c.report(c.kubectl(ctx, args[1:]))
+	}
 	if t := c.named(args[0]); t != nil {
 		return tool.Main(ctx, t, args[1:], c.Out, c.Err)
 	}

@@ -87,6 +87,16 @@ func TestRun(t *testing.T) {
 		{"corescope version 2", usage, "", "unexpected argument \"2\""},
 		{"corescope completion tcsh", usage, "", "bash, zsh or fish"},
 		{"corescope completion", usage, "", "bash, zsh or fish"},
+		{"corescope --host a", usage, "", "the name of a tool is missing"},
+		{"corescope --host a nosuch", usage, "", `unknown tool "nosuch"`},
+		{"corescope --host a,a opensnoop", usage, "", "host a is listed twice"},
+		{"corescope --host a profile --output svg", usage, "", "--output svg is not supported on several hosts"},
+		{"/usr/local/bin/kubectl-corescope", ok, "Usage: kubectl corescope [flags] TOOL", ""},
+		{"kubectl-corescope --node a --help", ok, "Usage: kubectl corescope [flags] TOOL", ""},
+		{"kubectl-corescope nosuch", usage, "", `unknown tool "nosuch"`},
+		{"kubectl-corescope --node", usage, "", "--node needs a value"},
+		{"kubectl-corescope --nosuch=1 opensnoop", usage, "", "unknown flag --nosuch"},
+		{"kubectl-corescope --node a --pod=b opensnoop", usage, "", "--node and --pod cannot be combined"},
 	} {
 		code, out, errOut := run(t, strings.Fields(tc.args)...)
 		if code != tc.code || !strings.HasPrefix(out, tc.out) || !strings.Contains(errOut, tc.errOut) {

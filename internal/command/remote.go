@@ -21,26 +21,51 @@ func (c *Command) remote(ctx context.Context, list string, args []string) error 
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", flags.ErrUsage, hostsFlag, err)
 	}
-	if len(args) == 0 {
-		return fmt.Errorf("%w: %s %s: the name of a tool is missing", flags.ErrUsage, hostsFlag, list)
-	}
-	t := c.find(args[0])
-	if t == nil {
-		return fmt.Errorf("%w: unknown tool %q (see corescope list)", flags.ErrUsage, args[0])
+	return c.runOn(ctx, remote.Run{Hosts: hosts, Transport: remote.SSH{}, Label: "host"}, args)
+}
+
+// runOn runs the tool that args name on the hosts of r.
+func (c *Command) runOn(ctx context.Context, r remote.Run, args []string) error {
+	t, err := c.toolOf(args)
+	if err != nil {
+		return err
 	}
 	format, err := t.Format(args[1:])
 	if err != nil {
 		return err
 	}
 	if !slices.Contains([]output.Format{output.Text, output.JSON, output.CSV}, format) {
-		return fmt.Errorf("%w: --output %s is not supported with %s: it must be text, json or csv", flags.ErrUsage, format, hostsFlag)
+		return fmt.Errorf("%w: --output %s is not supported on several hosts: it must be text, json or csv", flags.ErrUsage, format)
 	}
-	r := remote.Run{Hosts: hosts, Tool: t.Name, Args: args[1:], Format: format, Version: c.Version, Out: c.Out, ErrOut: c.Err}
+	r.Tool, r.Args, r.Format, r.Version, r.Out, r.ErrOut = t.Name, slices.Concat(args[1:], r.Args), format, c.Version, c.Out, c.Err
 	code, err := r.Do(ctx)
 	if err != nil || code == tool.ExitOK {
 		return err
 	}
 	return exitCode(code)
+}
+
+// toolOf returns the tool that the first word names.
+func (c *Command) toolOf(args []string) (*tool.Tool, error) {
+	if len(args) == 0 {
+		return nil, fmt.Errorf("%w: the name of a tool is missing", flags.ErrUsage)
+	}
+	t := c.find(args[0])
+	if t == nil {
+		return nil, fmt.Errorf("%w: unknown tool %q (see corescope list)", flags.ErrUsage, args[0])
+	}
+	return t, nil
+}
+
+// onHost runs a tool for this program on another host.
+func (c *Command) onHost(ctx context.Context, args []string) error {
+	t, err := c.toolOf(args)
+	if err != nil {
+		return err
+	}
+	return exitCode(remote.Serve(ctx, c.Out, func(ctx context.Context) int {
+		return tool.Main(ctx, t, args[1:], c.Out, c.Err)
+	}))
 }
 
 // hostsOf returns the list of --host and the words after it.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/remote"
 	"github.com/corescope/corescope/internal/tool"
 )
 
@@ -20,7 +21,8 @@ type verb struct {
 	run     func(c *Command, ctx context.Context, args []string) error
 }
 
-// verbs lists the documented verbs. The completion scripts use another one, complete.
+// verbs lists the documented verbs. The program itself uses two others: complete in completion scripts, and
+// on-host on other hosts.
 func verbs() []verb {
 	return []verb{
 		{"list", "[--names]", "list the tools", (*Command).list},
@@ -42,6 +44,8 @@ func findVerb(name string) *verb {
 		name = "version"
 	case "complete":
 		return &verb{name: name, run: (*Command).complete}
+	case remote.Verb:
+		return &verb{name: name, run: (*Command).onHost}
 	}
 	all := verbs()
 	if i := slices.IndexFunc(all, func(v verb) bool { return v.name == name }); i >= 0 {

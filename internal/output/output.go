@@ -84,11 +84,13 @@ func (w *Writer) Row(kind string) error {
 // StampsVariable is the environment variable that sets Options.Stamps.
 const StampsVariable = "CORESCOPE_STAMPS"
 
-// The marks of Options.Stamps: HeaderMark, and the time in ns between StampBegin and StampEnd.
+// The marks of Options.Stamps: HeaderMark, and the time in ns between StampBegin and StampEnd. A run for
+// another host ends with a line of ExitMark and the exit code.
 const (
 	StampBegin = "\x1e"
 	StampEnd   = "\x1f"
 	HeaderMark = StampBegin + "h" + StampEnd
+	ExitMark   = StampBegin + "x" + StampEnd
 )
 
 // Header writes the line of column names again.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -62,19 +63,19 @@ func (m *merger) due(now time.Time) []unit {
 	return due
 }
 
-// appendJSON appends a line with the name of the host as its first member. It returns the time of the line
-// too. A line that is not an object is kept as the member "text" of an object of type "invalid".
-func appendJSON(b, line []byte, host string) (_ []byte, t int64) {
+// appendJSON appends a line with the name of the host as its first member, label. It returns the time of the
+// line too. A line that is not an object is kept as the member "text" of an object of type "invalid".
+func appendJSON(b, line []byte, label, host string) (_ []byte, t int64) {
 	line = bytes.TrimSpace(line)
 	var object struct {
 		Time time.Time `json:"time"`
 	}
 	name, _ := json.Marshal(host)
+	b = fmt.Appendf(b, "{%q:%s", label, name)
 	if len(line) < 2 || line[0] != '{' || json.Unmarshal(line, &object) != nil {
 		text, _ := json.Marshal(string(line))
-		return append(append(append(append(append(b, `{"host":`...), name...), `,"type":"invalid","text":`...), text...), "}\n"...), 0
+		return append(append(append(b, `,"type":"invalid","text":`...), text...), "}\n"...), 0
 	}
-	b = append(append(b, `{"host":`...), name...)
 	if line[1] != '}' {
 		b = append(b, ',')
 	}

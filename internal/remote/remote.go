@@ -1,4 +1,4 @@
-// Package remote runs a tool on several hosts through ssh and merges the output.
+// Package remote runs a tool on several hosts, through ssh or kubectl, and merges the output.
 package remote
 
 import (
@@ -7,6 +7,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,9 +19,25 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
+// Transport runs programs on hosts.
+type Transport interface {
+	// prepare makes sure that the host has the program. errOut receives messages.
+	prepare(ctx context.Context, host string, p *program, errOut io.Writer) (starter, error)
+}
+
+// starter returns a command that runs a tool on a host, with the words of its command line. It stops the
+// tool when standard input ends, which is also so if the connection breaks.
+type starter func(ctx context.Context, words []string) *exec.Cmd
+
+// Verb is the verb of the program that runs a tool on a host: see [Serve].
+const Verb = "on-host"
+
 // Run is a run of a tool on several hosts.
 type Run struct {
-	Hosts   []string
+	Hosts     []string
+	Transport Transport
+	// Label is the title and the key of the column with the host, in lower case.
+	Label   string
 	Tool    string
 	Args    []string
 	Format  output.Format
@@ -29,9 +49,6 @@ type Run struct {
 // delay is the time that output waits for earlier output of another host.
 const delay = 500 * time.Millisecond
 
-// sshFailure is the exit code of ssh if it could not run the command.
-const sshFailure = 255
-
 // Do runs the tool on all hosts until it ends everywhere, and stops it there when ctx is done. A host that
 // fails is reported, and the others continue. It returns the greatest exit code of a host, at least 1 if one
 // failed, and an error if nothing can be run.
@@ -42,7 +59,7 @@ func (r *Run) Do(ctx context.Context) (int, error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	j := &join{run: r, stop: stop, merger: newMerger(len(r.Hosts), delay), width: 4}
+	j := &join{run: r, stop: stop, merger: newMerger(len(r.Hosts), delay), width: len(r.Label)}
 	for _, name := range r.Hosts {
 		j.width = max(j.width, len(name))
 	}
@@ -53,8 +70,7 @@ func (r *Run) Do(ctx context.Context) (int, error) {
 			defer j.end(i)
 			errOut := &prefixed{join: j, prefix: name + ": "}
 			defer errOut.flush()
-			h := &host{name: name, ssh: sshCommand(), warn: errOut}
-			code, err := r.onHost(ctx, h, p, func(line []byte) { j.add(i, line) })
+			code, err := r.onHost(ctx, name, p, errOut, func(line []byte) { j.add(i, line) })
 			if err != nil {
 				fmt.Fprintf(errOut, "%v\n", err)
 				code = max(code, 1)
@@ -76,39 +92,67 @@ func (r *Run) Do(ctx context.Context) (int, error) {
 }
 
 // onHost runs the tool on one host and passes its lines on.
-func (r *Run) onHost(ctx context.Context, h *host, p *program, line func([]byte)) (int, error) {
-	path, err := h.prepare(ctx, p)
+func (r *Run) onHost(ctx context.Context, host string, p *program, errOut io.Writer, line func([]byte)) (int, error) {
+	start, err := r.Transport.prepare(ctx, host, p, errOut)
 	if err != nil {
 		return 0, err
 	}
 	// The context only closes standard input, which ends the tool.
-	cmd := h.command(context.WithoutCancel(ctx), script(path, append([]string{r.Tool}, r.Args...), output.StampsVariable+"=1"))
+	cmd := start(context.WithoutCancel(ctx), append([]string{r.Tool}, r.Args...))
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return 0, fmt.Errorf("run ssh: %w", err)
+		return 0, fmt.Errorf("run %s: %w", cmd.Path, err)
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return 0, fmt.Errorf("run ssh: %w", err)
+		return 0, fmt.Errorf("run %s: %w", cmd.Path, err)
 	}
 	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("run ssh: %w", err)
+		return 0, fmt.Errorf("run %s: %w", cmd.Path, err)
 	}
 	defer context.AfterFunc(ctx, func() { in.Close() })()
+	code, hasEnded := readLines(out, line)
+	if err := cmd.Wait(); !hasEnded {
+		return 0, fmt.Errorf("the connection ended before the tool, rows can be missing: %s: %w", filepath.Base(cmd.Path), err)
+	}
+	return code, nil
+}
+
+// readLines passes lines on until the mark of the exit code, which it returns.
+func readLines(out io.Reader, line func([]byte)) (code int, hasEnded bool) {
 	for lines := bufio.NewReader(out); ; {
 		text, err := lines.ReadBytes('\n')
+		if mark, ok := bytes.CutPrefix(text, []byte(output.ExitMark)); ok {
+			if code, err := strconv.Atoi(string(bytes.TrimSpace(mark))); err == nil {
+				return code, true
+			}
+		}
 		if len(text) > 0 {
 			line(text)
 		}
 		if err != nil {
-			break
+			return 0, false
 		}
 	}
-	code, ran := exitCode(cmd.Wait())
-	if !ran || code == sshFailure {
-		return 0, fmt.Errorf("the connection ended (ssh: exit code %d): rows can be missing", code)
+}
+
+// Serve runs a tool for a Run on another host: run receives a context that ends with standard input, and
+// returns the exit code, which Serve writes to out. A tool that starts commands gives them no input.
+func Serve(ctx context.Context, out io.Writer, run func(context.Context) int) int {
+	in := os.Stdin
+	if null, err := os.Open(os.DevNull); err == nil {
+		os.Stdin = null
 	}
-	return code, nil
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, in) // an error also ends the run
+		stop()
+	}()
+	os.Setenv(output.StampsVariable, "1")
+	code := run(ctx)
+	fmt.Fprintf(out, "%s%d\n", output.ExitMark, code)
+	return code
 }
 
 // join writes the output of all hosts.
@@ -129,7 +173,7 @@ func (j *join) add(host int, line []byte) {
 	defer j.mutex.Unlock()
 	name := j.run.Hosts[host]
 	if j.run.Format == output.JSON {
-		text, t := appendJSON(nil, line, name)
+		text, t := appendJSON(nil, line, j.run.Label, name)
 		j.merger.add(unit{host, t, time.Now(), text})
 		return
 	}
@@ -145,9 +189,9 @@ func (j *join) add(host int, line []byte) {
 func (j *join) header(line []byte) {
 	if !j.hasHeader {
 		j.hasHeader = true
-		name := "HOST"
-		if j.run.Format == output.CSV {
-			name = "host"
+		name := j.run.Label
+		if j.run.Format == output.Text {
+			name = strings.ToUpper(name)
 		}
 		j.write(j.appendHost(nil, name, line))
 	}

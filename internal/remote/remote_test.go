@@ -5,31 +5,33 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/output"
 )
 
 // TestMain is also the tool that the tests run on hosts: it is the program that a Run copies.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "testtool" {
-		os.Exit(testTool(os.Args[2:]))
+	if len(os.Args) > 2 && os.Args[1] == Verb && os.Args[2] == "testtool" {
+		os.Exit(Serve(context.Background(), os.Stdout, func(ctx context.Context) int { return testTool(ctx, os.Args[3:]) }))
 	}
 	os.Exit(m.Run())
 }
 
 // testTool writes a row at each of the given times, in seconds, or in JSON if the first word is "json". It
-// then waits for SIGTERM, and ends with a last row. With "fail", it ends at once with exit code 4.
-func testTool(words []string) int {
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM)
+// then waits for the end, and ends with a last row. With "fail", it ends at once with exit code 4, with "die"
+// without one.
+func testTool(ctx context.Context, words []string) int {
+	if words[0] == "die" {
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+	}
 	if words[0] == "fail" {
 		fmt.Fprintln(os.Stderr, "testtool: \x1b[31mnot supported")
 		return 4
@@ -44,7 +46,7 @@ func testTool(words []string) int {
 	for _, t := range words {
 		row(t)
 	}
-	<-stop
+	<-ctx.Done()
 	row("59")
 	return 0
 }
@@ -91,6 +93,11 @@ func (l *lockedBuffer) String() string {
 // run runs the test tool on hosts until the output has this number of lines, and stops it.
 func run(t *testing.T, lines int, format output.Format, hosts []string, args ...string) (out, errOut string, code int) {
 	t.Helper()
+	return runOver(t, SSH{}, "host", lines, format, hosts, args...)
+}
+
+func runOver(t *testing.T, transport Transport, label string, lines int, format output.Format, hosts []string, args ...string) (out, errOut string, code int) {
+	t.Helper()
 	var stdout, stderr lockedBuffer
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -105,7 +112,7 @@ func run(t *testing.T, lines int, format output.Format, hosts []string, args ...
 			}
 		}
 	}()
-	r := &Run{Hosts: hosts, Tool: "testtool", Args: args, Format: format, Version: "devel", Out: &stdout, ErrOut: &stderr}
+	r := &Run{Hosts: hosts, Transport: transport, Label: label, Tool: "testtool", Args: args, Format: format, Version: "devel", Out: &stdout, ErrOut: &stderr}
 	code, err := r.Do(ctx)
 	close(done)
 	if err != nil {
@@ -183,6 +190,10 @@ func TestFailures(t *testing.T) {
 	}
 	_, errOut, code = run(t, 1, output.Text, []string{"a", "b"}, "fail")
 	if code != 4 || !strings.Contains(errOut, "a: testtool: \\x1b[31mnot supported\n") {
+		t.Errorf("exit code %d, errors %q", code, errOut)
+	}
+	_, errOut, code = run(t, 1, output.Text, []string{"a"}, "die")
+	if code != 1 || !strings.Contains(errOut, "a: the connection ended before the tool, rows can be missing: ssh: signal: killed\n") {
 		t.Errorf("exit code %d, errors %q", code, errOut)
 	}
 }

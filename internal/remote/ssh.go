@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,25 +15,20 @@ import (
 	"syscall"
 )
 
-// host is a machine that ssh can log in to.
-type host struct {
-	name string
-	ssh  []string // command
-	// warn receives what ssh and the remote program write to standard error.
-	warn io.Writer
+// SSH runs the program on hosts through the user's ssh. It copies the program to hosts that do not have it.
+type SSH struct{}
+
+// command returns a command that runs a script with sh on the host: CORESCOPE_SSH with its options, such as
+// "ssh -F FILE".
+func (SSH) command(ctx context.Context, host string, errOut io.Writer, script string) *exec.Cmd {
+	words := append(strings.Fields(cmp.Or(os.Getenv("CORESCOPE_SSH"), "ssh")), "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", host, script)
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.Stderr = errOut
+	return detached(cmd)
 }
 
-// sshCommand returns the command of ssh: CORESCOPE_SSH with its options, such as "ssh -F FILE".
-func sshCommand() []string {
-	return append(strings.Fields(cmp.Or(os.Getenv("CORESCOPE_SSH"), "ssh")), "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
-}
-
-// command returns a command that runs a script with sh on the host.
-func (h *host) command(ctx context.Context, script string) *exec.Cmd {
-	args := append(append([]string{}, h.ssh[1:]...), "--", h.name, script)
-	cmd := exec.CommandContext(ctx, h.ssh[0], args...)
-	cmd.Stderr = h.warn
-	// Ctrl-C must not end ssh: the tool on the host has yet to write its summary.
+// detached makes a command ignore Ctrl-C: the tool on the host has yet to write its summary.
+func detached(cmd *exec.Cmd) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
@@ -70,11 +64,22 @@ func (p *program) cached() string {
 // machines maps values of GOARCH to those of uname -m.
 func machines() map[string]string { return map[string]string{"amd64": "x86_64", "arm64": "aarch64"} }
 
-// prepare returns the path of the program on the host, for sh. It copies the program if the host does not
-// have it.
-func (h *host) prepare(ctx context.Context, p *program) (string, error) {
+// prepare implements Transport.
+func (t SSH) prepare(ctx context.Context, host string, p *program, errOut io.Writer) (starter, error) {
+	path, err := t.find(ctx, host, p, errOut)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, args []string) *exec.Cmd {
+		return t.command(ctx, host, errOut, script(path, args))
+	}, nil
+}
+
+// find returns the path of the program on the host, for sh. It copies the program if the host does not have
+// it.
+func (t SSH) find(ctx context.Context, host string, p *program, errOut io.Writer) (string, error) {
 	var out bytes.Buffer
-	probe := h.command(ctx, `uname -m; [ -x `+p.cached()+` ] && echo cached; corescope version 2>/dev/null; exit 0`)
+	probe := t.command(ctx, host, errOut, `uname -m; [ -x `+p.cached()+` ] && echo cached; corescope version 2>/dev/null; exit 0`)
 	probe.Stdout = &out
 	if err := probe.Run(); err != nil {
 		return "", fmt.Errorf("log in: %w", err)
@@ -93,17 +98,17 @@ func (h *host) prepare(ctx context.Context, p *program) (string, error) {
 			}
 		}
 	}
-	return p.cached(), h.copy(ctx, p)
+	return p.cached(), t.copy(ctx, host, p, errOut)
 }
 
 // copy copies the program to the host.
-func (h *host) copy(ctx context.Context, p *program) error {
+func (t SSH) copy(ctx context.Context, host string, p *program, errOut io.Writer) error {
 	f, err := os.Open(p.path)
 	if err != nil {
 		return fmt.Errorf("read the own program: %w", err)
 	}
 	defer f.Close()
-	put := h.command(ctx, `set -e; umask 077; mkdir -p "$HOME/.cache/corescope"; t=$(mktemp "$HOME/.cache/corescope/copy.XXXXXX"); `+
+	put := t.command(ctx, host, errOut, `set -e; umask 077; mkdir -p "$HOME/.cache/corescope"; t=$(mktemp "$HOME/.cache/corescope/copy.XXXXXX"); `+
 		`trap 'rm -f "$t"' EXIT; cat >"$t"; chmod 700 "$t"; mv "$t" `+p.cached())
 	put.Stdin = f
 	if err := put.Run(); err != nil {
@@ -112,25 +117,14 @@ func (h *host) copy(ctx context.Context, p *program) error {
 	return nil
 }
 
-// script runs the program on a host with the privileges of root. It sends SIGTERM to the program when
-// standard input ends (sh starts programs in the background with SIGINT ignored), so that the program writes its summary. It ends with the exit code of the program.
-func script(path string, args []string, env string) string {
-	words := make([]string, len(args))
-	for i, arg := range args {
-		words[i] = quote(arg)
+// script runs the program on a host with the privileges of root.
+func script(path string, args []string) string {
+	text := `s=; [ "$(id -u)" = 0 ] || s="sudo -n --"; exec $s ` + path + " " + Verb
+	for _, arg := range args {
+		text += " " + quote(arg)
 	}
-	inner := `exec 3<&0; "$0" "$@" </dev/null & p=$!; { cat <&3 >/dev/null; kill -TERM $p; } >/dev/null 2>&1 & wait $p; c=$?; kill $! 2>/dev/null; exit $c`
-	return `s=; [ "$(id -u)" = 0 ] || s="sudo -n --"; exec $s env ` + env + ` sh -c ` + quote(inner) + ` ` + path + ` ` + strings.Join(words, " ")
+	return text
 }
 
 // quote quotes a word for sh.
 func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
-
-// exitCode returns the exit code of a command that has run.
-func exitCode(err error) (int, bool) {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exit.ExitCode(), true
-	}
-	return 0, err == nil
-}

@@ -1,0 +1,159 @@
+package remote
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// Kubectl runs the program in the pods of the DaemonSet, one on each node, through kubectl exec.
+type Kubectl struct {
+	// Flags are flags of kubectl: the cluster and the user.
+	Flags []string
+
+	pods map[string]pod // by node
+}
+
+// agentLabels select the pods of the DaemonSet, in any namespace.
+const agentLabels = "app.kubernetes.io/name=corescope,app.kubernetes.io/component=agent"
+
+// pod is what is used of a pod in the answers of kubectl.
+type pod struct {
+	Metadata struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Spec struct {
+		NodeName   string `json:"nodeName"`
+		Containers []struct {
+			Name string `json:"name"`
+		} `json:"containers"`
+	} `json:"spec"`
+	Status struct {
+		Phase             string `json:"phase"`
+		ContainerStatuses []struct {
+			Name        string `json:"name"`
+			ContainerID string `json:"containerID"`
+		} `json:"containerStatuses"`
+	} `json:"status"`
+}
+
+// command returns a command of kubectl: CORESCOPE_KUBECTL with its options, such as "kubectl --as NAME".
+func (k *Kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
+	words := slices.Concat(strings.Fields(cmp.Or(os.Getenv("CORESCOPE_KUBECTL"), "kubectl")), k.Flags, args)
+	return detached(exec.CommandContext(ctx, words[0], words[1:]...))
+}
+
+func (k *Kubectl) get(ctx context.Context, answer any, args ...string) error {
+	var stderr bytes.Buffer
+	cmd := k.command(ctx, append([]string{"get", "--output", "json"}, args...)...)
+	cmd.Stderr = &stderr
+	text, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("run kubectl get %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return fmt.Errorf("decode the answer of kubectl get %s: %w", args[0], err)
+	}
+	return nil
+}
+
+// ErrNoAgent is returned if no pod of the DaemonSet runs on the nodes.
+var ErrNoAgent = errors.New("no running pod of corescope's DaemonSet")
+
+// Nodes returns the nodes with a pod of the DaemonSet, sorted. If only is not empty, these must be among
+// them. It returns ErrNoAgent otherwise.
+func (k *Kubectl) Nodes(ctx context.Context, only []string) ([]string, error) {
+	var list struct {
+		Items []pod `json:"items"`
+	}
+	if err := k.get(ctx, &list, "pods", "--all-namespaces", "--selector", agentLabels); err != nil {
+		return nil, err
+	}
+	k.pods = map[string]pod{}
+	var nodes []string
+	for _, p := range list.Items {
+		node := p.Spec.NodeName
+		if p.Status.Phase != "Running" || len(only) > 0 && !slices.Contains(only, node) {
+			continue
+		}
+		if _, ok := k.pods[node]; !ok {
+			nodes = append(nodes, node)
+		}
+		k.pods[node] = p
+	}
+	for _, node := range only {
+		if _, ok := k.pods[node]; !ok {
+			return nil, fmt.Errorf("%w on node %s (kubectl get pods -A -l %s)", ErrNoAgent, node, agentLabels)
+		}
+	}
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("%w in this cluster: install the chart first", ErrNoAgent)
+	}
+	slices.Sort(nodes)
+	return nodes, nil
+}
+
+// Container returns the node and the ID of a container of a pod, "POD" or "POD:CONTAINER". An empty
+// namespace is that of kubectl's context.
+func (k *Kubectl) Container(ctx context.Context, namespace, name string) (node, id string, err error) {
+	name, container, _ := strings.Cut(name, ":")
+	if name == "" || strings.HasPrefix(name, "-") {
+		return "", "", fmt.Errorf("%q is not the name of a pod", name)
+	}
+	args := []string{"pod", name}
+	if namespace != "" {
+		args = append(args, "--namespace", namespace)
+	}
+	var p pod
+	if err := k.get(ctx, &p, args...); err != nil {
+		return "", "", err
+	}
+	var names []string
+	for _, c := range p.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	if container == "" && len(names) == 1 {
+		container = names[0]
+	}
+	if container == "" || !slices.Contains(names, container) {
+		return "", "", fmt.Errorf("pod %s has the containers %s: name one of them, as %s:%s", name, strings.Join(names, ", "), name, names[0])
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if _, id, ok := strings.Cut(s.ContainerID, "://"); ok && s.Name == container {
+			return p.Spec.NodeName, id, nil
+		}
+	}
+	return "", "", fmt.Errorf("container %s of pod %s has not started", container, name)
+}
+
+// prepare implements Transport. The image of the pod contains the program.
+func (k *Kubectl) prepare(ctx context.Context, node string, p *program, errOut io.Writer) (starter, error) {
+	version, err := k.exec(ctx, node, errOut, "version").Output()
+	if err != nil {
+		return nil, fmt.Errorf("run corescope in its pod: %w", err)
+	}
+	if got := strings.TrimSpace(string(version)); got != "corescope "+p.version {
+		fmt.Fprintf(errOut, "the pod has %s, this is corescope %s: flags and columns can differ\n", got, p.version)
+	}
+	return func(ctx context.Context, args []string) *exec.Cmd {
+		return k.exec(ctx, node, errOut, append([]string{Verb}, args...)...)
+	}, nil
+}
+
+// exec returns a command that runs the program on a node.
+func (k *Kubectl) exec(ctx context.Context, node string, errOut io.Writer, args ...string) *exec.Cmd {
+	p := k.pods[node]
+	cmd := k.command(ctx, append([]string{"exec", "--stdin", "--quiet", "--namespace", p.Metadata.Namespace, p.Metadata.Name,
+		"--container", "agent", "--", "/usr/bin/corescope"}, args...)...)
+	cmd.Stderr = errOut
+	return cmd
+}
