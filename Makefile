@@ -23,7 +23,7 @@ all:
 		-ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/corescope ./cmd/corescope-agent
 	find bin -type l -delete
 	names=$$(bin/corescope list --names) && \
-		for name in $$names; do ln -s corescope "bin/$$name" || exit; done
+		for name in kubectl-corescope $$names; do ln -s corescope "bin/$$name" || exit; done
 
 generate:
 	scripts/toolchain.sh
@@ -77,6 +77,7 @@ bin/corescope:
 install: bin/corescope
 	install -D -m 755 bin/corescope "$(DESTDIR)$(BINDIR)/corescope"
 	install -D -m 755 bin/corescope-agent "$(DESTDIR)$(BINDIR)/corescope-agent"
+	ln -sf corescope "$(DESTDIR)$(BINDIR)/kubectl-corescope"
 	install -D -m 644 man/man8/corescope-agent.8 "$(DESTDIR)$(MANDIR)/man8/corescope-agent.8"
 	install -D -m 644 man/man1/corescope.1 "$(DESTDIR)$(MANDIR)/man1/corescope.1"
 	install -d "$(DESTDIR)$(BASHDIR)" "$(DESTDIR)$(ZSHDIR)" "$(DESTDIR)$(FISHDIR)"
