@@ -42,6 +42,7 @@ type Agent struct {
 // reloads are the metrics about reloading.
 type reloads struct {
 	ok, at *metric.Gauge
+	all    *metric.Counter
 }
 
 // Check reads a configuration and checks the arguments and columns of all tools. It loads nothing and
@@ -92,7 +93,11 @@ func (a *Agent) Run(ctx context.Context, reload <-chan os.Signal) error {
 	a.host.logs, a.host.profiles = exporter.logs, exporter.profiles
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := a.serve(ctx, c, store); err != nil {
+	if err := a.serve(ctx, c, func() []metric.Snapshot {
+		exporter.count()
+		a.host.own.process.update()
+		return store.Gather()
+	}); err != nil {
 		return err
 	}
 	if err := a.confine(c); err != nil {
@@ -113,7 +118,7 @@ func (a *Agent) Run(ctx context.Context, reload <-chan os.Signal) error {
 			return <-exported
 		case <-reload:
 			err := a.reload(ctx)
-			a.reloads.set(err)
+			a.reloads.count(err)
 			if err != nil {
 				a.notify("the configuration was not reloaded, the previous one remains in use: %v", err)
 			} else {
@@ -137,7 +142,10 @@ func (a *Agent) setUp(store *metric.Store) error {
 	if err != nil {
 		return err
 	}
-	a.host = &host{tools: a.Tools, store: store, own: own, errOut: a.ErrOut, notify: a.notify}
+	a.host = &host{
+		tools: a.Tools, store: store, own: own, errOut: a.ErrOut, notify: a.notify,
+		common: tool.NewCommon(func(err error) { a.notify("%v", err) }),
+	}
 	a.reloads, err = newReloads(store)
 	return err
 }
@@ -154,7 +162,19 @@ func newReloads(store *metric.Store) (*reloads, error) {
 		Name: []string{"config", "last_reload_success_timestamp"}, Unit: metric.Seconds, Permanent: true,
 		Help: "Wall time when the configuration was last applied.",
 	})
-	return &reloads{ok, at}, err
+	if err != nil {
+		return nil, err
+	}
+	all, err := store.Counter(metric.Description{
+		Name: []string{"config", "reloads"}, Unit: "{reload}", Labels: []string{"result"}, Permanent: true,
+		Help: "Times that the configuration was read again, by result: success, or failure if the previous one remained in use.",
+	})
+	if err != nil {
+		return nil, err
+	}
+	all.Add(0, "success")
+	all.Add(0, "failure")
+	return &reloads{ok, at, all}, nil
 }
 
 func (r *reloads) set(err error) {
@@ -164,6 +184,16 @@ func (r *reloads) set(err error) {
 	}
 	r.ok.Set(1)
 	r.at.Set(float64(time.Now().UnixNano()) / 1e9)
+}
+
+// count counts a reload by its result.
+func (r *reloads) count(err error) {
+	r.set(err)
+	if err != nil {
+		r.all.Add(1, "failure")
+	} else {
+		r.all.Add(1, "success")
+	}
 }
 
 // notify writes a message.

@@ -78,7 +78,12 @@ func start(t *testing.T, config string) *running {
 
 func (r *running) configure(config string) {
 	r.t.Helper()
-	if err := os.WriteFile(r.path, []byte("listen: 127.0.0.1:0\ninterval: 200ms\n"+config), 0o600); err != nil {
+	next := r.path + ".next" // the agent reads the old or the new configuration, not a part
+	err := os.WriteFile(next, []byte("listen: 127.0.0.1:0\ninterval: 200ms\n"+config), 0o600)
+	if err == nil {
+		err = os.Rename(next, r.path)
+	}
+	if err != nil {
 		r.t.Fatal(err)
 	}
 }

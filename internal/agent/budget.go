@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/metric"
 	"github.com/corescope/corescope/internal/system"
 )
 
@@ -33,7 +34,8 @@ func (p *pause) Error() string { return p.reason }
 type cost struct {
 	runner   *runner
 	programs float64
-	own      float64 // its part of the agent's CPU time, by rows
+	own      float64            // its part of the agent's CPU time, by rows
+	program  map[string]float64 // the parts of programs
 }
 
 func (c cost) sum() float64 { return c.programs + c.own }
@@ -61,7 +63,7 @@ func (a *Agent) enforce(costs []cost, limit float64) {
 	var sum float64
 	for _, c := range costs {
 		sum += c.sum()
-		a.host.own.cpu.Set(c.sum(), c.runner.entry.name())
+		c.runner.export(a.host.own, &c)
 	}
 	if sum <= limit || len(costs) == 0 {
 		return
@@ -73,6 +75,39 @@ func (a *Agent) enforce(costs []cost, limit float64) {
 	)})
 }
 
+// export updates the metrics of the cost, unless the runner has ended and removed them.
+func (r *runner) export(o *own, c *cost) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.removed {
+		return
+	}
+	name := r.entry.name()
+	o.cpu.Set(c.sum(), name)
+	for program, share := range c.program {
+		if r.programs == nil {
+			r.programs = map[string]bool{}
+		}
+		r.programs[program] = true
+		o.program.Set(share, name, program)
+	}
+}
+
+// remove removes the metrics that describe the state of the tool: the configuration does not contain it
+// any more.
+func (r *runner) remove(o *own) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	name := r.entry.name()
+	for _, g := range []*metric.Gauge{o.up, o.paused, o.cpu} {
+		g.Remove(name)
+	}
+	for program := range r.programs {
+		o.program.Remove(name, program)
+	}
+	r.removed = true
+}
+
 // pause ends the current run.
 func (r *runner) pause(p *pause) {
 	r.mutex.Lock()
@@ -82,15 +117,15 @@ func (r *runner) pause(p *pause) {
 	}
 }
 
-// runtime returns the CPU time of the programs of the current run.
-func (r *runner) runtime() (time.Duration, error) {
+// runtimes returns the CPU time of each program of the current run.
+func (r *runner) runtimes() (map[string]time.Duration, error) {
 	r.mutex.Lock()
 	stream := r.stream
 	r.mutex.Unlock()
 	if stream == nil {
-		return 0, nil
+		return nil, nil
 	}
-	return stream.Runtime()
+	return stream.Runtimes()
 }
 
 // meter measures CPU time.
@@ -142,9 +177,9 @@ func (m *meter) programs(ctx context.Context) ([]cost, error) {
 		return costs, fmt.Errorf("enable statistics: %w", err)
 	}
 	defer stats.Close()
-	begin := make([]time.Duration, len(costs))
+	begin := make([]map[string]time.Duration, len(costs))
 	for i, c := range costs {
-		if begin[i], err = c.runner.runtime(); err != nil {
+		if begin[i], err = c.runner.runtimes(); err != nil {
 			return costs, err
 		}
 	}
@@ -155,12 +190,18 @@ func (m *meter) programs(ctx context.Context) ([]cost, error) {
 	}
 	length := time.Since(begun)
 	for i, c := range costs {
-		end, err := c.runner.runtime()
+		end, err := c.runner.runtimes()
 		if err != nil {
 			return costs, err
 		}
-		if end > begin[i] { // a run that has ended meanwhile has no run time
-			costs[i].programs = float64(end-begin[i]) / float64(length)
+		costs[i].program = make(map[string]float64, len(end))
+		for program, t := range end {
+			if t < begin[i][program] { // the tool has been started again
+				continue
+			}
+			share := float64(t-begin[i][program]) / float64(length)
+			costs[i].program[program] = share
+			costs[i].programs += share
 		}
 	}
 	return costs, nil

@@ -42,7 +42,7 @@ func TestBudget(t *testing.T) {
 		a, runs := budgetAgent(t, "first", "second")
 		var costs []cost
 		for i, r := range a.runners {
-			costs = append(costs, cost{r, tt.programs[i], tt.own[i]})
+			costs = append(costs, cost{runner: r, programs: tt.programs[i], own: tt.own[i]})
 		}
 		a.enforce(costs, 0.01)
 		for i, run := range runs {

@@ -130,7 +130,7 @@ const metricsText = `Names have the prefix corescope_ and the name of the entry.
 
 Counters never decrease while a series exists. Series that exceed the limit are counted in one with the label otel_metric_overflow="true", so that totals stay right.
 
-About the agent itself: corescope_tool_up, corescope_tool_rows_total, corescope_tool_lost_total by reason, corescope_tool_failures_total, corescope_tool_paused and corescope_tool_cpu_ratio, each by tool, and corescope_config_last_reload_successful.`
+About the agent itself: corescope_tool_up, corescope_tool_rows_total, corescope_tool_lost_total by reason, corescope_tool_failures_total, corescope_tool_paused and corescope_tool_cpu_ratio, each by tool, and corescope_tool_program_cpu_ratio by tool and program; corescope_config_last_reload_successful and corescope_config_reloads_total by result; corescope_export_queued_bytes and corescope_export_lost_total by signal; corescope_agent_cpu_seconds_total and corescope_agent_memory_bytes. Those about the state of a tool are removed when a reload removes the tool.`
 
 // describeKeys adds the keys of a struct of the configuration.
 func describeKeys(p *manual.Page, prefix string, t reflect.Type) {

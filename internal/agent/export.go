@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/corescope/corescope/internal/column"
@@ -22,14 +23,17 @@ type exporter struct {
 	metrics  *otlp.Metrics
 	logs     *otlp.Logs
 	profiles *pyroscope.Profiles
+	process  *process
 	lost     *metric.Counter
 	queued   *metric.Gauge
-	counted  map[string]uint64 // lost items in the counter, by signal
+
+	mutex   sync.Mutex
+	counted map[string]uint64 // lost items in the counter, by signal; guarded by mutex
 }
 
 // newExporter returns an exporter for what the configuration sends.
 func (a *Agent) newExporter(c *Config, store *metric.Store) (*exporter, error) {
-	e := &exporter{counted: map[string]uint64{}}
+	e := &exporter{process: a.host.own.process, counted: map[string]uint64{}}
 	var errs [2]error
 	e.lost, errs[0] = store.Counter(metric.Description{
 		Name: []string{"export", "lost"}, Unit: "{item}", Labels: []string{"signal", "reason"}, Permanent: true,
@@ -148,6 +152,7 @@ func (e *exporter) export(store *metric.Store) error {
 	if e.metrics == nil {
 		return nil
 	}
+	e.process.update()
 	return e.metrics.Export(store.Gather(), time.Now())
 }
 
@@ -172,6 +177,8 @@ func (e *exporter) close(store *metric.Store) error {
 
 // count updates the metrics about exporting.
 func (e *exporter) count() {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
 	update := func(signal string, s push.Stats) {
 		e.lost.Add(s.Lost-e.counted[signal], signal, "export")
 		e.counted[signal] = s.Lost

@@ -88,6 +88,9 @@ type runner struct {
 	state  error // nil if all hooks are attached
 	stream *tool.Stream
 	end    context.CancelCauseFunc // ends the current run
+
+	programs map[string]bool // with a metric
+	removed  bool            // the metrics are removed
 }
 
 // errStarting is the state before all hooks are attached.
@@ -114,6 +117,7 @@ type host struct {
 	logs     *otlp.Logs          // nil if no collector is configured
 	profiles *pyroscope.Profiles // nil if no server is configured
 	errOut   io.Writer
+	common   *tool.Common
 	notify   func(format string, args ...any)
 }
 
@@ -123,8 +127,10 @@ func (h *host) start(ctx context.Context, e Entry, interval time.Duration) *runn
 	r := &runner{entry: e, cancel: cancel, done: make(chan struct{}), state: errStarting}
 	go func() {
 		defer close(r.done)
-		h.keep(ctx, r, interval)
 		h.own.up.Set(0, r.entry.name())
+		h.own.paused.Set(0, r.entry.name())
+		h.keep(ctx, r, interval)
+		r.remove(h.own)
 	}()
 	return r
 }
@@ -189,7 +195,7 @@ func (h *host) run(ctx context.Context, r *runner, interval time.Duration) error
 	if err := s.describe(o); err != nil {
 		return err
 	}
-	stream.Sink = s
+	stream.Sink, stream.Common = s, h.common
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r.begin(stream, cancel)

@@ -11,8 +11,8 @@ import (
 )
 
 // serve serves metrics until the context is done. It returns when it listens.
-func (a *Agent) serve(ctx context.Context, c *Config, store *metric.Store) error {
-	handler := prometheus.Handler(prometheus.Options{Gather: store.Gather, Ready: a.Ready})
+func (a *Agent) serve(ctx context.Context, c *Config, gather func() []metric.Snapshot) error {
+	handler := prometheus.Handler(prometheus.Options{Gather: gather, Ready: a.Ready})
 	server, err := webconfig.New(c.WebConfig, handler, func(err error) { a.notify("web_config: %v", err) })
 	if err != nil {
 		return fmt.Errorf("serve metrics: %w", err)

@@ -57,11 +57,13 @@ type boundGauge struct {
 type own struct {
 	rows, lost, failures *metric.Counter
 	up, paused, cpu      *metric.Gauge
+	program              *metric.Gauge
+	process              *process
 }
 
 func newOwn(store *metric.Store) (*own, error) {
 	var o own
-	var errs [6]error
+	var errs [8]error
 	describe := func(name, help string, unit metric.Unit, labels ...string) metric.Description {
 		return metric.Description{Name: []string{"tool", name}, Unit: unit, Help: help, Labels: labels, Permanent: true}
 	}
@@ -71,6 +73,8 @@ func newOwn(store *metric.Store) (*own, error) {
 	o.up, errs[3] = store.Gauge(describe("up", "1 if all hooks of a tool are attached, otherwise 0.", "", "tool"))
 	o.paused, errs[4] = store.Gauge(describe("paused", "1 if a tool is paused because the CPU time exceeded max_cpu, otherwise 0.", "", "tool"))
 	o.cpu, errs[5] = store.Gauge(describe("cpu", "CPU time of a tool's programs and of its share of the agent, as a share of one CPU, in the latest measurement.", metric.One, "tool"))
+	o.program, errs[6] = store.Gauge(describe("program_cpu", "CPU time of a program, as a share of one CPU, in the latest measurement.", metric.One, "tool", "program"))
+	o.process, errs[7] = newProcess(store)
 	return &o, errors.Join(errs[:]...)
 }
 

@@ -224,6 +224,17 @@ func (g *Gauge) Set(value float64, values ...string) {
 	g.view.find(values, true).value = value
 }
 
+// Remove deletes the series with these values of the labels, if there is one: what it described does not
+// exist any more.
+func (g *Gauge) Remove(values ...string) {
+	f := g.view.family
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if g.view.lookup(values) != nil {
+		delete(f.series, string(f.key))
+	}
+}
+
 // view is a metric with the labels of one caller.
 type view struct {
 	family *family

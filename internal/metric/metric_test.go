@@ -439,3 +439,21 @@ func BenchmarkUpdate(b *testing.B) {
 		update(i)
 	}
 }
+
+// TestRemove removes one of two series.
+func TestRemove(t *testing.T) {
+	s := NewStore(Options{})
+	g, err := s.Gauge(Description{Name: []string{"tool", "up"}, Help: "Help.", Labels: []string{"tool"}, Permanent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Set(1, "a")
+	g.Set(1, "b")
+	g.Remove("a")
+	g.Remove("c")
+	for _, m := range s.Gather() {
+		if m.Name[0] == "tool" && (len(m.Series) != 1 || m.Series[0].Labels[0].Value != "b") {
+			t.Errorf("%+v", m.Series)
+		}
+	}
+}

@@ -90,17 +90,6 @@ func (o *Objects) Stats(span time.Duration) ([]ProgramStats, error) {
 	return out, nil
 }
 
-// Runtime returns the CPU time of all programs while the kernel measured it ([ebpf.EnableStats], Linux
-// 5.8).
-func (o *Objects) Runtime() (time.Duration, error) {
-	stats, err := o.Stats(time.Second)
-	var sum float64
-	for _, s := range stats {
-		sum += s.CPU
-	}
-	return time.Duration(sum * float64(time.Second)), err
-}
-
 // SkippedRuns returns the number of runs that the kernel skipped because the program was already
 // running on the same CPU. It is 0 before Linux 5.12, which does not report it. Programs with a
 // copy (copySuffix) are not counted: the copy has run instead.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/corescope/corescope/internal/metric"
 )
@@ -24,13 +25,17 @@ type Options struct {
 	NoClassic bool
 }
 
-// maxScrapes is the limit of scrapes at the same time.
-const maxScrapes = 4
+// maxScrapes is the limit of scrapes that are encoded or sent at the same time. Others wait for maxWait,
+// which is below the usual timeout of scrapers, and a response has to be read in maxSend.
+const (
+	maxScrapes = 4
+	maxWait    = 5 * time.Second
+	maxSend    = 10 * time.Second
+)
 
 // Handler serves /metrics, /healthz and /readyz.
 func Handler(o Options) http.Handler {
-	h := &handler{options: o, slots: make(chan bool, maxScrapes)}
-	h.buffers.New = func() any { return new(buffers) }
+	h := newHandler(o)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", h.metrics)
 	mux.HandleFunc("GET /healthz", state(o.Healthy))
@@ -38,9 +43,16 @@ func Handler(o Options) http.Handler {
 	return mux
 }
 
+func newHandler(o Options) *handler {
+	h := &handler{options: o, slots: make(chan bool, maxScrapes), wait: maxWait}
+	h.buffers.New = func() any { return new(buffers) }
+	return h
+}
+
 type handler struct {
 	options Options
 	slots   chan bool
+	wait    time.Duration // for a slot
 	buffers sync.Pool
 }
 
@@ -70,7 +82,10 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	select {
 	case h.slots <- true:
 		defer func() { <-h.slots }()
-	default:
+	case <-r.Context().Done():
+		return
+	case <-time.After(h.wait):
+		w.Header().Set("Retry-After", "5")
 		http.Error(w, fmt.Sprintf("%d other scrapes are not finished", maxScrapes), http.StatusServiceUnavailable)
 		return
 	}
@@ -99,6 +114,8 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 		body = &b.compressed
 	}
 	header.Set("Content-Length", strconv.Itoa(body.Len()))
+	// A scraper that reads nothing must not keep others from their metrics for long.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxSend))
 	_, _ = body.WriteTo(w) // the scraper has gone
 }
 

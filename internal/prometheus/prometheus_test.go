@@ -380,38 +380,56 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// TestTooManyScrapes expects that scrapes beyond the limit wait, and are refused if that takes too long.
 func TestTooManyScrapes(t *testing.T) {
-	entered, leave := make(chan bool), make(chan bool)
-	server := httptest.NewServer(Handler(Options{Gather: func() []metric.Snapshot {
-		entered <- true
-		<-leave
-		return nil
-	}}))
-	defer server.Close()
-	results := make(chan int)
-	get := func() {
-		response, err := http.Get(server.URL + "/metrics")
-		if err != nil {
-			t.Error(err)
-			results <- 0
-			return
+	for _, refused := range []bool{false, true} {
+		entered, leave := make(chan bool), make(chan bool)
+		h := newHandler(Options{Gather: func() []metric.Snapshot {
+			entered <- true
+			<-leave
+			return nil
+		}})
+		h.wait = time.Hour
+		server := httptest.NewServer(http.HandlerFunc(h.metrics))
+		results := make(chan int)
+		get := func() {
+			response, err := http.Get(server.URL + "/metrics")
+			if err != nil {
+				t.Error(err)
+				results <- 0
+				return
+			}
+			response.Body.Close()
+			results <- response.StatusCode
 		}
-		response.Body.Close()
-		results <- response.StatusCode
-	}
-	for range maxScrapes {
+		for range maxScrapes {
+			go get()
+			<-entered
+		}
+		if refused {
+			h.wait = time.Nanosecond
+		}
 		go get()
-		<-entered
-	}
-	go get()
-	if code := <-results; code != 503 {
-		t.Errorf("status %d", code)
-	}
-	close(leave)
-	for range maxScrapes {
-		if code := <-results; code != 200 {
-			t.Errorf("status %d", code)
+		if refused {
+			if code := <-results; code != 503 {
+				t.Errorf("status %d of a scrape beyond the limit, want 503", code)
+			}
+			close(leave)
+		} else {
+			leave <- true
+			<-entered // the one that waited
+			close(leave)
 		}
+		want := maxScrapes
+		if !refused {
+			want++
+		}
+		for range want {
+			if code := <-results; code != 200 {
+				t.Errorf("status %d", code)
+			}
+		}
+		server.Close()
 	}
 }
 

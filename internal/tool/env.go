@@ -23,7 +23,8 @@ import (
 
 // Env provides facts about the machine to tools. Each is read when it is first used.
 type Env struct {
-	cgroups func() (*system.Cgroups, error)
+	cgroups  func() (*system.Cgroups, error)
+	isShared bool // cgroups belong to a Common
 	// PIDNamespace returns the PID namespace of corescope.
 	PIDNamespace func() (system.PIDNamespace, error)
 	Users        *system.Users
@@ -55,14 +56,7 @@ func newEnv() *Env {
 			e.warn(err)
 		}
 	})
-	e.cgroups = sync.OnceValues(func() (*system.Cgroups, error) {
-		c, err := system.OpenCgroups("/")
-		if err != nil {
-			return nil, err
-		}
-		c.Report(e.limits)
-		return c, nil
-	})
+	e.cgroups = sync.OnceValues(func() (*system.Cgroups, error) { return openCgroups(e.limits) })
 	return e
 }
 

@@ -206,7 +206,9 @@ func (t *tasks) cgroup(env *Env, vars map[string]any) (controller string, err er
 		return cgroups.Default(), nil
 	}
 	if t.Cgroup != "" {
-		cgroups.Follow(targets[0])
+		if err := env.followCgroup(targets[0]); err != nil {
+			return "", err
+		}
 	}
 	vars["targ_cgroup_id"] = targets[0].ID
 	return targets[0].Controller, nil

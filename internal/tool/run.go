@@ -248,6 +248,9 @@ func (t *Tool) newLine() (*line, error) {
 // source creates the source of the command line.
 func (l *line) source() (Source, *Env, error) {
 	env := newEnv()
+	if l.stream != nil && l.stream.Common != nil {
+		env.use(l.stream.Common)
+	}
 	if err := checkIDs(env, l.set.IDs()); err != nil {
 		return nil, nil, err
 	}

@@ -29,6 +29,8 @@ type Stream struct {
 	Sink     output.Sink
 	// ErrOut receives messages. They start with the name of the tool.
 	ErrOut io.Writer
+	// Common is what streams share, or nil.
+	Common *Common
 
 	mu      sync.Mutex
 	session *Session // while hooks are attached
@@ -48,15 +50,23 @@ type Outline struct {
 	IsProfile bool
 }
 
-// Runtime returns the CPU time of the programs, as far as the kernel measured it ([ebpf.EnableStats], Linux
-// 5.8), and 0 while no programs are loaded.
-func (s *Stream) Runtime() (time.Duration, error) {
+// Runtimes returns the CPU time of each program, as far as the kernel measured it ([ebpf.EnableStats], Linux
+// 5.8), and none while no programs are loaded.
+func (s *Stream) Runtimes() (map[string]time.Duration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.session == nil {
-		return 0, nil
+		return nil, nil
 	}
-	return s.session.Objects.Runtime()
+	stats, err := s.session.Objects.Stats(time.Second)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]time.Duration, len(stats))
+	for _, p := range stats {
+		all[p.Program] = time.Duration(p.CPU * float64(time.Second))
+	}
+	return all, nil
 }
 
 func (s *Stream) setSession(session *Session) {
