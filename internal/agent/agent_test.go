@@ -79,7 +79,7 @@ func start(t *testing.T, config string) *running {
 func (r *running) configure(config string) {
 	r.t.Helper()
 	next := r.path + ".next" // the agent reads the old or the new configuration, not a part
-	err := os.WriteFile(next, []byte("listen: 127.0.0.1:0\ninterval: 200ms\n"+config), 0o600)
+	err := os.WriteFile(next, []byte("listen: 127.0.0.1:0\ninterval: 200ms\nmax_cpu: 10000%\n"+config), 0o600)
 	if err == nil {
 		err = os.Rename(next, r.path)
 	}
@@ -187,7 +187,7 @@ func TestCounts(t *testing.T) {
 	if samples["corescope_config_last_reload_successful"] != 0 {
 		t.Errorf("an invalid configuration is reported as valid: %v", samples)
 	}
-	if !strings.Contains(r.log.String(), r.path+":5:5: usage: unknown tool \"nosuch\"") {
+	if !strings.Contains(r.log.String(), r.path+":6:5: usage: unknown tool \"nosuch\"") {
 		t.Error("the message does not name the place of the error")
 	}
 	if got := len(r.agent.all()); got != 2 {

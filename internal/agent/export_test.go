@@ -96,6 +96,11 @@ func TestCollector(t *testing.T) {
 	r := start(t, "otlp: {endpoint: '"+c.URL+"', metrics: true, interval: 100ms}\n"+
 		"tools:\n  - tool: execsnoop\n    args: [--comm, agenttest]\n    export: {logs: true}\n")
 	r.awaitReady()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%d records, and the metric is %d", len(c.records), c.events)
+		}
+	})
 	path := executable(t, "agenttest")
 	for range 20 {
 		if err := exec.Command(path, "secret").Run(); err != nil {
