@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -46,6 +47,8 @@ type pod struct {
 	} `json:"status"`
 }
 
+func (p pod) isRunning() bool { return p.Status.Phase == "Running" }
+
 // command returns a command of kubectl: CORESCOPE_KUBECTL with its options, such as "kubectl --as NAME".
 func (k *Kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
 	words := slices.Concat(strings.Fields(cmp.Or(os.Getenv("CORESCOPE_KUBECTL"), "kubectl")), k.Flags, args)
@@ -69,8 +72,8 @@ func (k *Kubectl) get(ctx context.Context, answer any, args ...string) error {
 // ErrNoAgent is returned if no pod of the DaemonSet runs on the nodes.
 var ErrNoAgent = errors.New("no running pod of corescope's DaemonSet")
 
-// Nodes returns the nodes with a pod of the DaemonSet, sorted. If only is not empty, these must be among
-// them. It returns ErrNoAgent otherwise.
+// Nodes returns the nodes with a pod of the DaemonSet, sorted. A Run reports those whose pod does not run. If
+// only is not empty, it returns these. It returns ErrNoAgent if one of them, or all nodes, lack a running pod.
 func (k *Kubectl) Nodes(ctx context.Context, only []string) ([]string, error) {
 	var list struct {
 		Items []pod `json:"items"`
@@ -79,27 +82,26 @@ func (k *Kubectl) Nodes(ctx context.Context, only []string) ([]string, error) {
 		return nil, err
 	}
 	k.pods = map[string]pod{}
-	var nodes []string
+	running := 0
 	for _, p := range list.Items {
-		node := p.Spec.NodeName
-		if p.Status.Phase != "Running" || len(only) > 0 && !slices.Contains(only, node) {
+		node := cmp.Or(p.Spec.NodeName, p.Metadata.Name) // a pod that is not scheduled has no node
+		if k.pods[node].isRunning() || len(only) > 0 && !(p.isRunning() && slices.Contains(only, node)) {
 			continue
 		}
-		if _, ok := k.pods[node]; !ok {
-			nodes = append(nodes, node)
-		}
 		k.pods[node] = p
+		if p.isRunning() {
+			running++
+		}
 	}
 	for _, node := range only {
 		if _, ok := k.pods[node]; !ok {
 			return nil, fmt.Errorf("%w on node %s (kubectl get pods -A -l %s)", ErrNoAgent, node, agentLabels)
 		}
 	}
-	if len(nodes) == 0 {
+	if running == 0 {
 		return nil, fmt.Errorf("%w in this cluster: install the chart first", ErrNoAgent)
 	}
-	slices.Sort(nodes)
-	return nodes, nil
+	return slices.Sorted(maps.Keys(k.pods)), nil
 }
 
 // Container returns the node and the ID of a container of a pod, "POD" or "POD:CONTAINER". An empty
@@ -137,6 +139,9 @@ func (k *Kubectl) Container(ctx context.Context, namespace, name string) (node, 
 
 // prepare implements Transport. The image of the pod contains the program.
 func (k *Kubectl) prepare(ctx context.Context, node string, p *program, errOut io.Writer) (starter, error) {
+	if agent := k.pods[node]; !agent.isRunning() {
+		return nil, fmt.Errorf("%w: pod %s in namespace %s is %s", ErrNoAgent, agent.Metadata.Name, agent.Metadata.Namespace, agent.Status.Phase)
+	}
 	version, err := k.exec(ctx, node, errOut, "version").Output()
 	if err != nil {
 		return nil, fmt.Errorf("run corescope in its pod: %w", err)

@@ -55,14 +55,22 @@ func TestKubectl(t *testing.T) {
 	log := fakeKubectl(t)
 	k := &Kubectl{Flags: []string{"--context=test"}}
 	nodes, err := k.Nodes(t.Context(), nil)
-	if err != nil || strings.Join(nodes, " ") != "n1 node2" {
+	if err != nil || strings.Join(nodes, " ") != "n1 n3 node2" {
 		t.Fatalf("nodes %q, %v", nodes, err)
 	}
 	out, errOut, code := runOver(t, k, "node", 5, output.Text, nodes, "10", "20")
 	if !strings.HasPrefix(out, "NODE  NAME\n") || strings.Count(out, "n1    row ") != 3 || strings.Count(out, "node2 row ") != 3 {
 		t.Errorf("output %q", out)
 	}
-	if code != 0 || errOut != "node2: the pod has corescope other, this is corescope devel: flags and columns can differ\n" {
+	for _, want := range []string{
+		"node2: the pod has corescope other, this is corescope devel: flags and columns can differ\n",
+		"n3: no running pod of corescope's DaemonSet: pod agent-c in namespace tools is Pending\n",
+	} {
+		if !strings.Contains(errOut, want) {
+			t.Errorf("errors %q lack %q", errOut, want)
+		}
+	}
+	if code != 1 || strings.Count(errOut, "\n") != 2 {
 		t.Errorf("errors %q, exit code %d", errOut, code)
 	}
 	text, err := os.ReadFile(log)
