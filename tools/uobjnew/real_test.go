@@ -9,8 +9,8 @@ import (
 
 // TestReal counts the objects that programs create in real runtimes.
 func TestReal(t *testing.T) {
-	for language, command := range map[string]func() []string{
-		"java": func() []string {
+	for language, command := range map[string]func(*testing.T) []string{
+		"java": func(t *testing.T) []string {
 			return languagetest.Java(t, "New", `class New {
 				static class Created { long a, b; }
 				static Object[] kept = new Object[500];
@@ -20,7 +20,7 @@ func TestReal(t *testing.T) {
 				}
 			}`, "-XX:+ExtendedDTraceProbes")
 		},
-		"ruby": func() []string {
+		"ruby": func(t *testing.T) []string {
 			return languagetest.Real(t, "ruby", "-e", `$stdout.sync = true
 				module New; end
 				class New::Created; end
@@ -28,7 +28,7 @@ func TestReal(t *testing.T) {
 		},
 	} {
 		t.Run(language, func(t *testing.T) {
-			c := command()
+			c := command(t)
 			res, _ := languagetest.Run(t, Tool, nil, c[0], c[1:]...)
 			name := map[string]string{"java": "New$Created", "ruby": "New::Created"}[language]
 			rows := res.Where(func(r tooltest.Row) bool { return r.Str("object_type") == name })
