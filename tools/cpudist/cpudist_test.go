@@ -132,20 +132,23 @@ func TestRunning(t *testing.T) {
 	w := schedtest.Start(t, schedtest.CPUs(t)[0], nil)
 	w.Begin(t, "spin", 500)
 	var since schedtest.Facts
-	before := w.Facts(t)
+	before, begin := w.Facts(t), time.Now()
 	res := tooltest.JSON(t, Tool, []string{"-L", "--tid", strconv.Itoa(w.PID)}, func() {
 		since = w.Facts(t)
 		w.End(t)
 		since = w.Facts(t).Since(since)
 	})
 	before = w.Facts(t).Since(before)
+	elapsed := time.Since(begin)
 	n, sum, _ := found(res, w.PID)
 	least, most := since.Woken+since.Preempted, before.Woken+before.Preempted
 	if n > most || n < least-min(least, 1+since.Hidden) {
 		t.Errorf("%d times of a thread that ran already, the kernel has %d to %d switches", n, least, most)
 	}
-	if sum > before.CPU+before.CPU/20 {
-		t.Errorf("%v on the CPU, the thread used %v during the run", sum, before.CPU)
+	// Not compared with the CPU time of the thread, which excludes interrupts, time stolen by the
+	// hypervisor and a hidden process.
+	if sum > elapsed {
+		t.Errorf("%v on the CPU in %v", sum, elapsed)
 	}
 }
 
