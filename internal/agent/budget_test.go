@@ -60,6 +60,20 @@ func TestBudget(t *testing.T) {
 	a.enforce(nil, 0.01)
 }
 
+// TestReadyWhilePaused checks that an agent is ready while max_cpu pauses a tool, and not while a tool
+// fails.
+func TestReadyWhilePaused(t *testing.T) {
+	a, _ := budgetAgent(t, "first", "second")
+	a.runners[0].setState(&pause{pauseFor, "paused"})
+	if err := a.Ready(); err != nil {
+		t.Errorf("a tool is paused: %v", err)
+	}
+	a.runners[1].setState(errStarting)
+	if err := a.Ready(); !errors.Is(err, errStarting) || strings.Contains(err.Error(), "first") {
+		t.Errorf("a tool starts: %v", err)
+	}
+}
+
 // TestMeter divides the CPU time of the agent by the rows that tools delivered.
 func TestMeter(t *testing.T) {
 	a, _ := budgetAgent(t, "first", "second")

@@ -124,7 +124,7 @@ const description = `Runs tools of corescope in one process and exports what the
 
 A tool that cannot start, or that fails, is reported, and starts again after one second, then after two, and so on up to five minutes; the others continue. Losses are metrics too, by tool and reason.
 
-/healthz answers while the process runs; /readyz answers 200 when the hooks of all tools are attached, otherwise 503 with the reasons. The agent listens on the loopback address unless the configuration says otherwise.`
+/healthz answers while the process runs; /readyz answers 200 when the hooks of all tools are attached that max_cpu does not pause, otherwise 503 with the reasons. The agent listens on the loopback address unless the configuration says otherwise.`
 
 const metricsText = `Names have the prefix corescope_ and the name of the entry. The tool's columns define the metrics: columns whose values add up become counters; the values of a histogram become a histogram in seconds or bytes, with the buckets of a native histogram (schema 3, counted in the kernel) and classic buckets that are powers of two; events are counted in corescope_NAME_events_total. Labels are columns with few values, such as disk, container or syscall, unless export.labels lists others.
 

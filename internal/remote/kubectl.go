@@ -13,12 +13,16 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Kubectl runs the program in the pods of the DaemonSet, one on each node, through kubectl exec.
 type Kubectl struct {
 	// Flags are flags of kubectl: the cluster and the user.
 	Flags []string
+	// Timeout limits requests with a short answer. The default is 30 s: a cluster or node that is not
+	// reachable must not delay the others without a message.
+	Timeout time.Duration
 
 	pods map[string]pod // by node
 }
@@ -55,11 +59,30 @@ func (k *Kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
 	return detached(exec.CommandContext(ctx, words[0], words[1:]...))
 }
 
+// answer returns what a command prints within the timeout.
+func (k *Kubectl) answer(ctx context.Context, command func(context.Context) *exec.Cmd) ([]byte, error) {
+	timeout := cmp.Or(k.Timeout, 30*time.Second)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
+	defer cancel()
+	cmd := command(ctx)
+	cmd.WaitDelay = time.Second // a program that provides credentials can keep the pipe open
+	text, err := cmd.Output()
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return text, err
+}
+
 func (k *Kubectl) get(ctx context.Context, answer any, args ...string) error {
 	var stderr bytes.Buffer
-	cmd := k.command(ctx, append([]string{"get", "--output", "json"}, args...)...)
-	cmd.Stderr = &stderr
-	text, err := cmd.Output()
+	text, err := k.answer(ctx, func(ctx context.Context) *exec.Cmd {
+		cmd := k.command(ctx, append([]string{"get", "--output", "json"}, args...)...)
+		cmd.Stderr = &stderr
+		return cmd
+	})
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("run kubectl: %w (install it, or name it in CORESCOPE_KUBECTL)", err)
+	}
 	if err != nil {
 		return fmt.Errorf("run kubectl get %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
 	}
@@ -142,7 +165,7 @@ func (k *Kubectl) prepare(ctx context.Context, node string, p *program, errOut i
 	if agent := k.pods[node]; !agent.isRunning() {
 		return nil, fmt.Errorf("%w: pod %s in namespace %s is %s", ErrNoAgent, agent.Metadata.Name, agent.Metadata.Namespace, agent.Status.Phase)
 	}
-	version, err := k.exec(ctx, node, errOut, "version").Output()
+	version, err := k.answer(ctx, func(ctx context.Context) *exec.Cmd { return k.exec(ctx, node, errOut, "version") })
 	if err != nil {
 		return nil, fmt.Errorf("run corescope in its pod: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/corescope/corescope/internal/output"
 )
@@ -49,6 +50,22 @@ esac
 	}
 	t.Setenv("CORESCOPE_KUBECTL", filepath.Join(dir, "kubectl"))
 	return filepath.Join(dir, "log")
+}
+
+// TestKubectlTimeout checks that a cluster that does not answer ends with an error, although a child of
+// kubectl keeps its output open, and that the message for a missing kubectl says what to do.
+func TestKubectlTimeout(t *testing.T) {
+	silent := filepath.Join(t.TempDir(), "kubectl")
+	if err := os.WriteFile(silent, []byte("#!/bin/sh\nsleep 5 & wait\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for command, want := range map[string]string{silent: "no answer within 10ms", silent + "-missing": "CORESCOPE_KUBECTL"} {
+		t.Setenv("CORESCOPE_KUBECTL", command)
+		k := &Kubectl{Timeout: 10 * time.Millisecond}
+		if _, err := k.Nodes(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
 }
 
 func TestKubectl(t *testing.T) {
