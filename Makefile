@@ -15,7 +15,7 @@ TOOL_SUFFIX ?=
 # The output of `make generate`, as git pathspecs.
 GENERATED := '*_bpfel*.go' '*_bpfel*.o' '*_bpfel*.o.gz' 'man/*' 'docs/schema/*' tools/instructions.txt 'internal/value/syscalls_*.go'
 
-.PHONY: all generate docs check-generated new lint test test-kernels bench stacks truth install clean
+.PHONY: all generate docs check-generated new lint test test-kernels test-fleet bench stacks truth install clean
 
 # Needs only Go: the BPF objects are in the tree.
 all:
@@ -70,6 +70,11 @@ stacks:
 truth:
 	test/truth/install.sh
 	go run ./test/truth
+
+# The agent with a real Prometheus and OpenTelemetry Collector, which are installed in the user's cache.
+test-fleet:
+	scripts/fleet.sh
+	CGO_ENABLED=0 go test -count=1 -v ./test/fleet
 
 bin/corescope:
 	$(MAKE) all

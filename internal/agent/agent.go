@@ -70,8 +70,8 @@ func (a *Agent) check(c *Config, e *Entry) error {
 	if err != nil {
 		return err
 	}
-	if o.IsProfile && c.Pyroscope.URL == "" {
-		return fmt.Errorf("%s: its output is stacks, which are sent to the server of pyroscope.url, and that is not set", e.Tool)
+	if o.IsProfile && c.Pyroscope.URL == "" && !c.OTLP.Profiles {
+		return fmt.Errorf("%s: its output is stacks, which need a server: set pyroscope.url or otlp.experimental_profiles", e.Tool)
 	}
 	return nil
 }

@@ -43,6 +43,7 @@ type OTLP struct {
 	Endpoint string   `yaml:"endpoint" help:"base URL of a collector (OTLP/HTTP); the variables OTEL_EXPORTER_OTLP_* are used too"`
 	Metrics  bool     `yaml:"metrics" help:"true to send metrics"`
 	Interval Duration `yaml:"interval" help:"time between two exports of metrics"`
+	Profiles bool     `yaml:"experimental_profiles" help:"true to send the stacks of tools such as profile; OTLP's definition of profiles is not stable (v1development), and collectors accept them only when asked to"`
 }
 
 // Pyroscope selects the server that receives the counts by stack of tools such as profile.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/corescope/corescope/internal/column"
+	"github.com/corescope/corescope/internal/flame"
 	"github.com/corescope/corescope/internal/metric"
 	"github.com/corescope/corescope/internal/otlp"
 	"github.com/corescope/corescope/internal/push"
@@ -22,7 +23,7 @@ import (
 type exporter struct {
 	metrics  *otlp.Metrics
 	logs     *otlp.Logs
-	profiles *pyroscope.Profiles
+	profiles []profiles
 	process  *process
 	lost     *metric.Counter
 	queued   *metric.Gauge
@@ -31,13 +32,26 @@ type exporter struct {
 	counted map[string]uint64 // lost items in the counter, by signal; guarded by mutex
 }
 
+// profiles are sent to a server.
+type profiles struct {
+	signal string // name of the server's protocol in metrics
+	profileSender
+}
+
+// profileSender sends the profiles of tools.
+type profileSender interface {
+	Export(tool string, p *flame.Profile) error
+	Stats() push.Stats
+	Close(ctx context.Context) error
+}
+
 // newExporter returns an exporter for what the configuration sends.
 func (a *Agent) newExporter(c *Config, store *metric.Store) (*exporter, error) {
 	e := &exporter{process: a.host.own.process, counted: map[string]uint64{}}
 	var errs [2]error
 	e.lost, errs[0] = store.Counter(metric.Description{
 		Name: []string{"export", "lost"}, Unit: "{item}", Labels: []string{"signal", "reason"}, Permanent: true,
-		Help: "Data points and log records that were not delivered to the collector: the queue was full, or it refused them.",
+		Help: "Data points, log records and profiles (for Pyroscope: distinct stacks) that were not delivered: the queue was full, or the server refused them.",
 	})
 	e.queued, errs[1] = store.Gauge(metric.Description{
 		Name: []string{"export", "queued"}, Unit: metric.Bytes, Labels: []string{"signal"}, Permanent: true,
@@ -67,19 +81,30 @@ func (a *Agent) newExporter(c *Config, store *metric.Store) (*exporter, error) {
 	} else if !errors.Is(err, errNoEndpoint) || c.wantsLogs() {
 		return nil, fmt.Errorf("send log records: %w", err)
 	}
-	return e, e.startProfiles(a, c)
+	return e, e.startProfiles(a, c, resource)
 }
 
-func (e *exporter) startProfiles(a *Agent, c *Config) (err error) {
-	if c.Pyroscope.URL == "" {
-		return nil
+func (e *exporter) startProfiles(a *Agent, c *Config, resource []otlp.Attribute) error {
+	if c.Pyroscope.URL != "" {
+		name, _ := os.Hostname()
+		sender, err := pyroscope.New(c.Pyroscope.URL, []metric.Label{{Name: "host", Value: name}}, push.Options{
+			Report: func(err error) { a.notify("send profiles to Pyroscope: %v", err) },
+		})
+		if err != nil {
+			return fmt.Errorf("send profiles to Pyroscope: %w", err)
+		}
+		e.profiles = append(e.profiles, profiles{"pyroscope", sender})
 	}
-	name, _ := os.Hostname()
-	e.profiles, err = pyroscope.New(c.Pyroscope.URL, []metric.Label{{Name: "host", Value: name}}, push.Options{
-		Report: func(err error) { a.notify("send profiles: %v", err) },
-	})
-	if err != nil {
-		return fmt.Errorf("send profiles: %w", err)
+	if c.OTLP.Profiles {
+		config, err := a.signal(c, otlp.SignalProfiles)
+		if err != nil {
+			return fmt.Errorf("send profiles: %w", err)
+		}
+		sender, err := otlp.NewProfiles(config, resource, a.Version)
+		if err != nil {
+			return fmt.Errorf("send profiles: %w", err)
+		}
+		e.profiles = append(e.profiles, profiles{string(otlp.SignalProfiles), sender})
 	}
 	return nil
 }
@@ -169,8 +194,8 @@ func (e *exporter) close(store *metric.Store) error {
 	if e.logs != nil {
 		err = errors.Join(err, e.logs.Close(ctx))
 	}
-	if e.profiles != nil {
-		err = errors.Join(err, e.profiles.Close(ctx))
+	for _, p := range e.profiles {
+		err = errors.Join(err, p.Close(ctx))
 	}
 	return err
 }
@@ -190,8 +215,8 @@ func (e *exporter) count() {
 	if e.logs != nil {
 		update("logs", e.logs.Stats())
 	}
-	if e.profiles != nil {
-		update("profiles", e.profiles.Stats())
+	for _, p := range e.profiles {
+		update(p.signal, p.Stats())
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/corescope/corescope/internal/metric"
 	"github.com/corescope/corescope/internal/otlp"
 	"github.com/corescope/corescope/internal/output"
-	"github.com/corescope/corescope/internal/pyroscope"
 	"github.com/corescope/corescope/internal/tool"
 )
 
@@ -114,8 +113,8 @@ type host struct {
 	tools    []*tool.Tool
 	store    *metric.Store
 	own      *own
-	logs     *otlp.Logs          // nil if no collector is configured
-	profiles *pyroscope.Profiles // nil if no server is configured
+	logs     *otlp.Logs // nil if no collector is configured
+	profiles []profiles
 	errOut   io.Writer
 	common   *tool.Common
 	notify   func(format string, args ...any)

@@ -13,7 +13,6 @@ import (
 	"github.com/corescope/corescope/internal/histogram"
 	"github.com/corescope/corescope/internal/metric"
 	"github.com/corescope/corescope/internal/output"
-	"github.com/corescope/corescope/internal/pyroscope"
 	"github.com/corescope/corescope/internal/value"
 )
 
@@ -30,8 +29,8 @@ type sink struct {
 	events   *metric.Counter
 	hist     *metric.Histogram
 
-	profiles *pyroscope.Profiles // nil if no server is configured
-	recorder *recorder           // nil without log records
+	profiles []profiles
+	recorder *recorder // nil without log records
 
 	lost map[string]uint64 // reported so far, by reason
 
@@ -347,10 +346,11 @@ func exemplar(e *histogram.Exemplar) metric.Exemplar {
 // Profile sends the stacks of an interval.
 func (s *sink) Profile(p *flame.Profile) error {
 	s.count()
-	if s.profiles == nil {
-		return nil
+	var errs []error
+	for _, to := range s.profiles {
+		errs = append(errs, to.Export(s.entry.eventName(), p))
 	}
-	return s.profiles.Export(s.entry.eventName(), nil, p)
+	return errors.Join(errs...)
 }
 
 // Ready reports that all hooks are attached.

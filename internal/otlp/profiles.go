@@ -29,15 +29,16 @@ func NewProfiles(c Config, resource []Attribute, version string) (*Profiles, err
 }
 
 // Export sends the profile of a tool. It never waits for the network. A profile without samples is
-// not sent.
-func (p *Profiles) Export(tool string, profile *flame.Profile) {
+// not sent. The error is always nil.
+func (p *Profiles) Export(tool string, profile *flame.Profile) error {
 	if len(profile.Samples) == 0 {
-		return
+		return nil
 	}
 	d := newDictionary()
 	message := appendMessage(nil, fieldRecords, d.profile(tool, profile))
 	body := appendMessage(p.envelope.wrap(message), requestDictionary, d.encode())
 	p.sender.Send(push.Request{Body: body, ContentType: contentType, Items: 1})
+	return nil
 }
 
 // Stats returns the counts of profiles.

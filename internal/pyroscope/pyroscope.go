@@ -34,8 +34,8 @@ func New(server string, labels []metric.Label, o push.Options) (*Profiles, error
 }
 
 // Export sends the profile of a tool, as pprof. It never waits for the network. A profile without
-// samples is not sent. Labels of one profile take precedence.
-func (p *Profiles) Export(tool string, labels []metric.Label, profile *flame.Profile) error {
+// samples is not sent.
+func (p *Profiles) Export(tool string, profile *flame.Profile) error {
 	if len(profile.Samples) == 0 {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (p *Profiles) Export(tool string, labels []metric.Label, profile *flame.Pro
 	}
 	until := profile.Begin.Add(profile.Length)
 	query := url.Values{
-		"name":    {name(tool, append(slices.Clone(p.labels), labels...))},
+		"name":    {name(tool, p.labels)},
 		"format":  {"pprof"},
 		"from":    {strconv.FormatInt(profile.Begin.Unix(), 10)},
 		"until":   {strconv.FormatInt(max(until.Unix(), profile.Begin.Unix()+1), 10)},
@@ -66,9 +66,8 @@ func name(tool string, labels []metric.Label) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "corescope.%s{", tool)
 	separator := ""
-	for i, l := range labels {
-		later := slices.ContainsFunc(labels[i+1:], func(other metric.Label) bool { return other.Name == l.Name })
-		if later || l.Value == "" || !metric.ValidLabel(l.Name) {
+	for _, l := range labels {
+		if l.Value == "" || !metric.ValidLabel(l.Name) {
 			continue
 		}
 		value := strings.Map(func(r rune) rune {

@@ -42,12 +42,15 @@ func TestProfiles(t *testing.T) {
 		weights <- p.Sample[0].Value[0] + p.Sample[1].Value[0]
 	}))
 	defer server.Close()
-	p, err := New(server.URL+"/", []metric.Label{{Name: "host", Value: "h"}, {Name: "unit", Value: "x"}}, push.Options{Gzip: true, Backoff: time.Millisecond})
+	labels := []metric.Label{
+		{Name: "host", Value: "h"}, {Name: "unit", Value: "a{b}=\"c\",\n\xff"}, {Name: "pod", Value: ""}, {Name: "Bad", Value: "x"},
+	}
+	p, err := New(server.URL+"/", labels, push.Options{Gzip: true, Backoff: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range []*flame.Profile{example(flame.Samples, 10_101_010), example(flame.Nanoseconds, 0), {}} {
-		if err := p.Export("profile", []metric.Label{{Name: "unit", Value: "a{b}=\"c\",\n\xff"}, {Name: "pod", Value: ""}, {Name: "Bad", Value: "x"}}, e); err != nil {
+		if err := p.Export("profile", e); err != nil {
 			t.Error(err)
 		}
 	}
