@@ -18,19 +18,17 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// agentProgram is the path of corescope-agent, built once.
+// buildDir is where programs are built. TestMain removes it.
+var buildDir string
+
+// agentProgram is the path of corescope-agent, built once. corescope is beside it.
 var agentProgram = sync.OnceValues(func() (path string, err error) {
-	dir, err := os.MkdirTemp("", "fleet")
-	if err != nil {
-		return "", err
-	}
-	path = filepath.Join(dir, "corescope-agent")
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/corescope-agent")
-	cmd.Dir = "../.."
+	cmd := exec.Command("go", "build", "-o", buildDir+"/", "./cmd/corescope", "./cmd/corescope-agent")
+	cmd.Dir, cmd.Env = "../..", append(os.Environ(), "CGO_ENABLED=0") // static, for images
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build corescope-agent: %w: %s", err, out)
 	}
-	return path, nil
+	return filepath.Join(buildDir, "corescope-agent"), nil
 })
 
 // component returns the path of a program that scripts/fleet.sh installed, and skips the test if there is
@@ -61,10 +59,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	code := m.Run()
-	if path, err := agentProgram(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
+	var err error
+	if buildDir, err = os.MkdirTemp("", "fleet"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	code := m.Run()
+	os.RemoveAll(buildDir)
 	os.Exit(code)
 }
 

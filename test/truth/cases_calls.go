@@ -10,7 +10,7 @@ import (
 
 // comparisons lists all comparisons.
 func comparisons() []comparison {
-	return slices.Concat(callCases(), scriptCases(), blockCases(), networkCases(), wireCases(), pageCases(), listCases(), schedulerCases(), stackCases(), userCases(), kernelCases(), languageCases(), databaseCases())
+	return slices.Concat(callCases(), scriptCases(), blockCases(), networkCases(), wireCases(), pageCases(), listCases(), schedulerCases(), stackCases(), userCases(), functionCases(), kernelCases(), languageCases(), databaseCases())
 }
 
 const clone = "git clone"

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// document renders docs/truth.md.
-func document(results []result) []byte {
+// document renders docs/truth.md for the tree below root. It returns an error if a named test does not exist.
+func document(root string, results []result) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(intro)
 	b.WriteString("\n| tool | program | quantity | reference | tool's number | reference's number | bound |\n|---|---|---|---|---:|---:|---|\n")
@@ -28,7 +28,9 @@ func document(results []result) []byte {
 			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.tool, code(r.program), code(r.reference), strings.ReplaceAll(reason, "\n", " "))
 		}
 	}
-	return b.Bytes()
+	table, err := documentElsewhere(root)
+	b.Write(table)
+	return b.Bytes(), err
 }
 
 const intro = `# Comparison with independent references

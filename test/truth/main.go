@@ -50,12 +50,14 @@ func run(ctx context.Context) error {
 		}
 		results = append(results, c.result(ctx, &machine{root: root, scratch: scratch}))
 	}
+	text, err := document(root, results)
+	if err != nil {
+		return err
+	}
 	if len(only) > 0 {
-		os.Stdout.Write(document(results))
-	} else {
-		if err := os.WriteFile(filepath.Join(root, "docs/truth.md"), document(results), 0o644); err != nil {
-			return fmt.Errorf("write document: %w", err)
-		}
+		os.Stdout.Write(text)
+	} else if err := os.WriteFile(filepath.Join(root, "docs/truth.md"), text, 0o644); err != nil {
+		return fmt.Errorf("write document: %w", err)
 	}
 	for _, r := range results {
 		if r.isOutside() {
