@@ -187,6 +187,9 @@ func tplist(ctx context.Context, m *machine) ([]figure, error) {
 	theirs := map[string]float64{}
 	provider := ""
 	for line := range strings.Lines(text) {
+		if _, after, ok := strings.Cut(line, "Provider: "); ok {
+			line = "Provider: " + after // on the line of the note
+		}
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch key {
 		case "Provider":
