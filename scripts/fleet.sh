@@ -1,19 +1,36 @@
 #!/bin/sh
 # Install the components that test/fleet uses, in the user's cache: Prometheus from Debian sid, and an
-# OpenTelemetry Collector that is built from its modules, which takes some minutes. What is there is not
-# installed again.
+# OpenTelemetry Collector that is built from its modules, which takes some minutes. With "kubernetes" also
+# a one-node cluster: containerd, etcd and kubectl from Debian sid, the programs of Kubernetes and Helm
+# built from their modules, which takes ten minutes on two CPUs. What is there is not installed again.
 #
-#	scripts/fleet.sh && sudo -E go test ./test/fleet
+#	scripts/fleet.sh [kubernetes] && sudo -E go test ./test/fleet
 set -eu
 cd "$(dirname "$0")/.."
 
-scripts/fetch-deb.sh sid "$(dpkg --print-architecture)" prometheus
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/corescope
+export CGO_ENABLED=0 GOFLAGS=-trimpath
 
-dir=${XDG_CACHE_HOME:-$HOME/.cache}/corescope/fleet
-if [ ! -x "$dir/otelcol" ]; then
-	mkdir -p "$dir"
+build_collector() {
+	mkdir -p "$cache/fleet"
 	echo 'fleet: building the OpenTelemetry Collector' >&2
-	(cd test/fleet/otelcol && CGO_ENABLED=0 GOFLAGS=-trimpath go build -ldflags='-s -w' -o "$dir/otelcol.new" .)
-	mv "$dir/otelcol.new" "$dir/otelcol"
+	(cd test/fleet/otelcol && go build -ldflags='-s -w' -o "$cache/fleet/otelcol.new" .)
+	mv "$cache/fleet/otelcol.new" "$cache/fleet/otelcol"
+}
+
+build_kubernetes() {
+	mkdir -p "$cache/fleet/kubernetes.new"
+	echo 'fleet: building Kubernetes' >&2
+	(cd test/fleet/kubernetes && go build -ldflags='-s -w' -o "$cache/fleet/kubernetes.new/" k8s.io/kubernetes/cmd/kubelet \
+		k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-scheduler k8s.io/kubernetes/cmd/kube-controller-manager)
+	mv "$cache/fleet/kubernetes.new" "$cache/fleet/kubernetes"
+}
+
+scripts/fetch-deb.sh sid "$(dpkg --print-architecture)" prometheus
+[ -x "$cache/fleet/otelcol" ] || build_collector
+if [ "${1:-}" = kubernetes ]; then
+	scripts/fetch-root.sh fleet-root sid containerd runc etcd-server kubernetes-client containernetworking-plugins \
+		iproute2 iptables busybox-static procps ca-certificates
+	[ -d "$cache/fleet/kubernetes" ] || build_kubernetes
+	scripts/deploy.sh check # builds Helm
 fi
-echo "$dir/otelcol"

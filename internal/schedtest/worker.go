@@ -233,14 +233,19 @@ func (w *Worker) End(t testing.TB) time.Duration {
 	}
 	var ns int64
 	fmt.Sscan(line, &ns)
-	resting := fmt.Sprintf("%d 0x0 ", unix.SYS_READ)
-	for !strings.HasPrefix(w.read(t, "syscall"), resting) {
+	for !w.isResting(t) {
 		if w.cmd.Process.Signal(unix.Signal(0)) != nil {
 			t.Fatal("worker has exited")
 		}
 		runtime.Gosched()
 	}
 	return time.Duration(ns)
+}
+
+// isResting reports whether the worker blocks in read(2).
+func (w *Worker) isResting(t testing.TB) bool {
+	t.Helper()
+	return strings.HasPrefix(w.read(t, "syscall"), fmt.Sprintf("%d 0x0 ", unix.SYS_READ))
 }
 
 func (w *Worker) read(t testing.TB, file string) string {
@@ -294,11 +299,18 @@ func Spin(t testing.TB, all []*Worker, cpu time.Duration) (begin, end time.Time)
 	for _, w := range all {
 		w.Begin(t, "spin", cpu.Milliseconds())
 	}
+	written := time.Now()
+	for _, w := range all {
+		// A worker that is not woken yet is not runnable. One that is late has ended again.
+		for w.isResting(t) && time.Since(written) < cpu {
+			runtime.Gosched()
+		}
+	}
 	begin = time.Now()
 	for _, w := range all {
 		w.End(t)
 	}
-	return begin, begin.Add(cpu)
+	return begin, written.Add(cpu)
 }
 
 // Time returns the time of a row.

@@ -52,22 +52,26 @@ func spinners(t *testing.T, cpu int, both []*schedtest.Worker) (wrong []string) 
 			want[i] = w.Facts(t).Since(want[i])
 		}
 	})
-	if lost := tooltest.Lost(res.Summary); lost != 0 {
-		t.Errorf("%v lost", lost)
-	}
-	if n, all := uint64(len(res.Events))+schedtest.Unobserved(res), want[0].Woken+want[0].Preempted+want[1].Woken+want[1].Preempted; n != all {
-		t.Errorf("%d waits, of which %d unobserved, the kernel has %d", n, schedtest.Unobserved(res), all)
+	// On a slow machine the reader, which a perf buffer wakes for each row, makes the threads wait so often
+	// that rows are lost.
+	lost := uint64(res.Summary.Object("reasons").Num("buffer_full"))
+	if n, all := uint64(len(res.Events))+schedtest.Unobserved(res)+lost, want[0].Woken+want[0].Preempted+want[1].Woken+want[1].Preempted; n != all {
+		t.Errorf("%d waits, of which %d unobserved and %d lost, the kernel has %d", n, schedtest.Unobserved(res), lost, all)
 	}
 	for i, w := range both {
 		rows := res.Where(func(r tooltest.Row) bool { return int(r.Num("tid")) == w.PID })
 		n, sum := total(rows)
-		if all := want[i].Woken + want[i].Preempted; n > all || all-n > want[i].Hidden {
+		if all := want[i].Woken + want[i].Preempted; n > all || all-n > want[i].Hidden+lost {
 			t.Errorf("thread %d: %d waits, want %d, of which %d may be hidden", w.PID, n, all, want[i].Hidden)
 		}
 		if after := checkRows(t, rows, cpu, both[i].PID, both[1-i].PID); after == 0 {
 			wrong = append(wrong, fmt.Sprintf("no wait of thread %d was ended by thread %d", w.PID, both[1-i].PID))
 		}
 		t.Logf("thread %d: %d waits of %v, run_delay is %v", w.PID, n, sum, want[i].Wait)
+	}
+	if lost > 0 {
+		t.Logf("%d rows lost: times not compared", lost)
+		return nil
 	}
 	schedtest.SteadyClock(t)
 	for i, w := range both {
@@ -129,8 +133,9 @@ func TestMinimum(t *testing.T) {
 			}
 		})
 	})
-	// Two programs at one tracepoint read the clock one after the other.
-	const apart = 20 * time.Microsecond
+	// Two programs at one tracepoint read the clock one after the other, and an emulated machine can stall
+	// between them.
+	const apart = 500 * time.Microsecond
 	most, least := 0, 0
 	for _, r := range all.Events {
 		if ns := time.Duration(r.Num("latency_ns")); ns >= time.Millisecond+apart {
