@@ -6,5 +6,5 @@
 // It runs as root. test/truth/install.sh installs the references. A comparison whose reference is
 // not available on this machine is listed with the reason.
 //
-// TOOLS limits the run to some tools; their part of the page is then written to standard output.
+// TOOLS limits the run to some tools; the page keeps the lines of the others.
 package main

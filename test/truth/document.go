@@ -4,33 +4,80 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// document renders docs/truth.md for the tree below root. It returns an error if a named test does not exist.
-func document(root string, results []result) ([]byte, error) {
+// document renders docs/truth.md for the tree below root. Tools without a result keep the lines that they
+// have in old. It returns an error if a named test does not exist.
+func document(root string, old []byte, results []result) ([]byte, error) {
+	var figures, missing bytes.Buffer
+	kept := linesOf(old)
+	for _, tool := range toolsOf(comparisons()) {
+		isNew := false
+		for _, r := range results {
+			if r.tool == tool {
+				isNew = true
+				r.write(&figures, &missing)
+			}
+		}
+		if !isNew {
+			figures.WriteString(kept[0][tool])
+			missing.WriteString(kept[1][tool])
+		}
+	}
 	var b bytes.Buffer
 	b.WriteString(intro)
 	b.WriteString("\n| tool | program | quantity | reference | tool's number | reference's number | bound |\n|---|---|---|---|---:|---:|---|\n")
-	for _, r := range results {
-		for _, f := range r.figures {
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n",
-				r.tool, code(r.program), f.what, code(r.reference), number(f.ours), number(f.reference), bound(f))
-		}
-	}
-	b.WriteString("\n## Not compared in this run\n\n| tool | program | reference | reason |\n|---|---|---|---|\n")
-	for _, r := range results {
-		if r.err != nil {
-			reason, _ := strings.CutPrefix(r.err.Error(), errMissing.Error()+": ")
-			if !errors.Is(r.err, errMissing) {
-				reason = "FAILED: " + reason
-			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.tool, code(r.program), code(r.reference), strings.ReplaceAll(reason, "\n", " "))
-		}
-	}
+	b.Write(figures.Bytes())
+	b.WriteString(notCompared + "\n| tool | program | reference | reason |\n|---|---|---|---|\n")
+	b.Write(missing.Bytes())
 	table, err := documentElsewhere(root)
 	b.Write(table)
 	return b.Bytes(), err
+}
+
+const notCompared = "\n## Not compared in this run\n"
+
+// write writes the lines of a result: its figures, or why there are none.
+func (r result) write(figures, missing *bytes.Buffer) {
+	for _, f := range r.figures {
+		fmt.Fprintf(figures, "| %s | %s | %s | %s | %s | %s | %s |\n",
+			r.tool, code(r.program), f.what, code(r.reference), number(f.ours), number(f.reference), bound(f))
+	}
+	if r.err == nil {
+		return
+	}
+	reason, isMissing := strings.CutPrefix(r.err.Error(), errMissing.Error()+": ")
+	if !isMissing && !errors.Is(r.err, errMissing) {
+		reason = "FAILED: " + reason
+	}
+	fmt.Fprintf(missing, "| %s | %s | %s | %s |\n", r.tool, code(r.program), code(r.reference), strings.ReplaceAll(reason, "\n", " "))
+}
+
+// toolsOf returns the tools in their first order.
+func toolsOf(all []comparison) (tools []string) {
+	for _, c := range all {
+		if !slices.Contains(tools, c.tool) {
+			tools = append(tools, c.tool)
+		}
+	}
+	return tools
+}
+
+// linesOf returns the lines of a document by tool: those with figures, and those without.
+func linesOf(text []byte) (lines [2]map[string]string) {
+	lines[0], lines[1] = map[string]string{}, map[string]string{}
+	first, rest, _ := strings.Cut(string(text), notCompared)
+	second, _, _ := strings.Cut(rest, "\n## ")
+	for i, part := range []string{first, second} {
+		for line := range strings.Lines(part) {
+			if cells := strings.Split(line, " | "); len(cells) > 3 {
+				lines[i][strings.TrimPrefix(cells[0], "| ")] += line
+			}
+		}
+	}
+	return lines
 }
 
 const intro = `# Comparison with independent references

@@ -3,7 +3,7 @@
 set -eu
 missing=
 for pair in strace:strace perf:linux-perf fio:fio ss:iproute2 lsof:lsof ps:procps \
-	bpftool:bpftool openssl:openssl curl:curl tcpdump:tcpdump git:git xz:xz-utils javac:default-jdk-headless; do
+	bpftool:bpftool valgrind:valgrind cc:build-essential readelf:binutils openssl:openssl curl:curl tcpdump:tcpdump git:git xz:xz-utils javac:default-jdk-headless; do
 	command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair#*:}"
 done
 [ -n "$missing" ] || exit 0

@@ -50,13 +50,16 @@ func run(ctx context.Context) error {
 		}
 		results = append(results, c.result(ctx, &machine{root: root, scratch: scratch}))
 	}
-	text, err := document(root, results)
+	path := filepath.Join(root, "docs/truth.md")
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("read document: %w", err)
+	}
+	text, err := document(root, old, results)
 	if err != nil {
 		return err
 	}
-	if len(only) > 0 {
-		os.Stdout.Write(text)
-	} else if err := os.WriteFile(filepath.Join(root, "docs/truth.md"), text, 0o644); err != nil {
+	if err := os.WriteFile(path, text, 0o644); err != nil {
 		return fmt.Errorf("write document: %w", err)
 	}
 	for _, r := range results {

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestDocument checks that a run of some tools replaces their lines, and keeps those of the others.
+func TestDocument(t *testing.T) {
+	first := []result{
+		{comparison: comparison{tool: "opensnoop", program: "p", reference: "r"}, figures: []figure{{"opens", 3, 3, 0, ""}}},
+		{comparison: comparison{tool: "syscount", program: "p", reference: "r"}, figures: []figure{{"invocations", 7, 8, 1, "why"}}},
+		{comparison: comparison{tool: "execsnoop", program: "p", reference: "r"}, err: fmt.Errorf("%w: no strace", errMissing)},
+	}
+	old, err := document("../..", nil, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := document("../..", old, []result{
+		{comparison: first[1].comparison, err: errors.New("broken")},
+		{comparison: first[2].comparison, figures: []figure{{"execs", 2, 2, 0, ""}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| opensnoop | `p` | opens | `r` | 3 | 3 | equal |", "| execsnoop | `p` | execs |", "| syscount | `p` | `r` | FAILED: broken |"} {
+		if !strings.Contains(string(again), want) {
+			t.Errorf("no %q in\n%s", want, again)
+		}
+	}
+	for _, gone := range []string{"invocations", "no strace"} {
+		if strings.Contains(string(again), gone) {
+			t.Errorf("%q is left", gone)
+		}
+	}
+}
