@@ -7,23 +7,30 @@ MANDIR ?= $(PREFIX)/share/man
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+# The agent reads /etc/corescope/agent.yaml: SYSCONFDIR is /etc for every PREFIX.
+SYSCONFDIR ?= /etc
 # Distributions that already have commands of these names can rename the tools:
 # bpf-execsnoop (TOOL_PREFIX=bpf-) or execsnoop-bpfcc (TOOL_SUFFIX=-bpfcc).
 TOOL_PREFIX ?=
 TOOL_SUFFIX ?=
 
-# The output of `make generate`, as git pathspecs.
-GENERATED := '*_bpfel*.go' '*_bpfel*.o' '*_bpfel*.o.gz' 'man/*' 'docs/schema/*' tools/instructions.txt 'internal/value/syscalls_*.go'
+# All names of tools. They come from the manual pages, because the program can be one for another
+# architecture.
+NAMES = $(filter-out corescope-agent,$(basename $(notdir $(wildcard man/man8/*.8))))
+GIVEN_NAMES = $(NAMES:%=$(TOOL_PREFIX)%$(TOOL_SUFFIX))
 
-.PHONY: all generate docs check-generated new lint test test-kernels test-fleet bench stacks truth install clean
+# The output of `make generate`, as git pathspecs.
+GENERATED := '*_bpfel*.go' '*_bpfel*.o' '*_bpfel*.o.gz' 'man/*' 'docs/schema/*' tools/instructions.txt tools/objects.txt 'internal/value/syscalls_*.go'
+
+.PHONY: all generate docs check-generated new lint test test-kernels test-fleet bench stacks truth install dist clean
 
 # Needs only Go: the BPF objects are in the tree.
 all:
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false \
 		-ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/corescope ./cmd/corescope-agent
 	find bin -type l -delete
-	names=$$(bin/corescope list --names) && \
-		for name in kubectl-corescope $$names; do ln -s corescope "bin/$$name" || exit; done
+	for name in kubectl-corescope $(NAMES); do ln -s corescope "bin/$$name" || exit; done
 
 generate:
 	scripts/toolchain.sh
@@ -79,27 +86,38 @@ test-fleet:
 bin/corescope:
 	$(MAKE) all
 
+# Runs nothing of bin/, so it works for another architecture (make GOARCH=arm64 all install). An existing
+# configuration is kept. The unit has the path of a distribution, which is replaced by BINDIR.
 install: bin/corescope
 	install -D -m 755 bin/corescope "$(DESTDIR)$(BINDIR)/corescope"
 	install -D -m 755 bin/corescope-agent "$(DESTDIR)$(BINDIR)/corescope-agent"
 	ln -sf corescope "$(DESTDIR)$(BINDIR)/kubectl-corescope"
-	install -D -m 644 man/man8/corescope-agent.8 "$(DESTDIR)$(MANDIR)/man8/corescope-agent.8"
-	install -D -m 644 man/man1/corescope.1 "$(DESTDIR)$(MANDIR)/man1/corescope.1"
-	install -d "$(DESTDIR)$(BASHDIR)" "$(DESTDIR)$(ZSHDIR)" "$(DESTDIR)$(FISHDIR)"
-	bin/corescope completion bash >"$(DESTDIR)$(BASHDIR)/corescope"
-	bin/corescope completion zsh >"$(DESTDIR)$(ZSHDIR)/_corescope"
-	bin/corescope completion fish >"$(DESTDIR)$(FISHDIR)/corescope.fish"
-	names=$$(bin/corescope list --names) && for name in $$names; do \
+	install -d "$(DESTDIR)$(MANDIR)/man1" "$(DESTDIR)$(MANDIR)/man8" "$(DESTDIR)$(BASHDIR)" \
+		"$(DESTDIR)$(ZSHDIR)" "$(DESTDIR)$(FISHDIR)" "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)$(SYSCONFDIR)/corescope"
+	gzip -9n <man/man1/corescope.1 >"$(DESTDIR)$(MANDIR)/man1/corescope.1.gz"
+	gzip -9n <man/man8/corescope-agent.8 >"$(DESTDIR)$(MANDIR)/man8/corescope-agent.8.gz"
+	sed 's/@NAMES@/corescope $(GIVEN_NAMES)/' internal/command/completion/bash >"$(DESTDIR)$(BASHDIR)/corescope"
+	sed 's/@NAMES@/corescope $(GIVEN_NAMES)/' internal/command/completion/zsh >"$(DESTDIR)$(ZSHDIR)/_corescope"
+	sed 's/@NAMES@/corescope $(GIVEN_NAMES)/' internal/command/completion/fish >"$(DESTDIR)$(FISHDIR)/corescope.fish"
+	sed 's|/usr/bin/|$(BINDIR)/|' deploy/systemd/corescope-agent.service >"$(DESTDIR)$(UNITDIR)/corescope-agent.service"
+	[ -e "$(DESTDIR)$(SYSCONFDIR)/corescope/agent.yaml" ] || \
+		install -m 644 internal/agent/default.yaml "$(DESTDIR)$(SYSCONFDIR)/corescope/agent.yaml"
+	for name in $(NAMES); do \
 		given="$(TOOL_PREFIX)$$name$(TOOL_SUFFIX)"; \
+		page="$(DESTDIR)$(MANDIR)/man8/$$given.8.gz"; \
 		ln -sf corescope "$(DESTDIR)$(BINDIR)/$$given" && \
 		ln -sf corescope "$(DESTDIR)$(BASHDIR)/$$given" && \
 		ln -sf corescope.fish "$(DESTDIR)$(FISHDIR)/$$given.fish" && \
 		if [ -h "man/man8/$$name.8" ]; then \
 			tool=$$(basename "$$(readlink "man/man8/$$name.8")" .8) && \
-			ln -sf "$(TOOL_PREFIX)$$tool$(TOOL_SUFFIX).8" "$(DESTDIR)$(MANDIR)/man8/$$given.8"; \
+			ln -sf "$(TOOL_PREFIX)$$tool$(TOOL_SUFFIX).8.gz" "$$page"; \
 		else \
-			install -D -m 644 "man/man8/$$name.8" "$(DESTDIR)$(MANDIR)/man8/$$given.8"; \
+			gzip -9n <"man/man8/$$name.8" >"$$page"; \
 		fi || exit; done
+
+# Packages, tarballs and an image for both architectures, in dist/ (scripts/dist).
+dist:
+	scripts/dist.sh
 
 clean:
 	rm -rf bin
