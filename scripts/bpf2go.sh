@@ -9,7 +9,14 @@
 #
 # Builds are reproducible: the same source results in the same bytes in any checkout, because all
 # tools are compiled with these flags. Kernels support -mcpu=v3 from 5.1 on.
+#
+# The objects in the tree are made by clang-19. A distribution can use its own: CLANG=clang-20, and
+# LLVM_STRIP and LLVM_OBJCOPY if their names do not have the same suffix.
 set -eu
+
+export CLANG="${CLANG:-clang-19}"
+suffix=${CLANG#"${CLANG%%clang*}clang"}
+export LLVM_STRIP="${LLVM_STRIP:-llvm-strip$suffix}" LLVM_OBJCOPY="${LLVM_OBJCOPY:-llvm-objcopy$suffix}"
 
 root=$(realpath "$(dirname "$0")/..")
 directory=$(realpath --relative-to="$root" .)
@@ -37,14 +44,14 @@ fi
 
 # Relative -I, because the BTF line information of the objects contains these paths.
 up=$(realpath --relative-to=. "$copy")
-$fixed "$bpf2go" -cc clang-19 -strip llvm-strip-19 \
+$fixed "$bpf2go" -cc "$CLANG" -strip "$LLVM_STRIP" \
 	-target amd64,arm64 -tags linux -no-global-types "$@" bpf "$source" -- \
 	-mcpu=v3 -Wall -Werror "-I$up/bpf" "-I$up/vmlinux"
 
 # The binary contains compressed objects, a tenth of the size, without types that no loader needs, and
 # without sections that only linkers need.
 for object in bpf_*_bpfel.o; do
-	llvm-objcopy-19 -R .rel.BTF -R .rel.BTF.ext -R .llvm_addrsig "$object"
+	"$LLVM_OBJCOPY" -R .rel.BTF -R .rel.BTF.ext -R .llvm_addrsig "$object"
 done
 go -C "$root" run ./scripts/slimbtf "$PWD"/bpf_*_bpfel.o
 gzip -9n bpf_*_bpfel.o
@@ -55,3 +62,7 @@ for code in bpf_*_bpfel.go; do
 		-e 's|^//go:embed .*\.o$|&.gz|' "$code"
 done
 mv bpf_*_bpfel* "$here"
+cd "$here"
+case $directory in
+tools/*) "$root/scripts/record-object.sh" "$source" "$copy/$directory" ;;
+esac

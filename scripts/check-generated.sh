@@ -6,6 +6,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+unset CLANG LLVM_STRIP LLVM_OBJCOPY
 scripts/toolchain.sh
 here=$(clang-19 --version | head -n 1; dpkg-query -W libbpf-dev)
 if [ "$here" != "$(cat scripts/toolchain.version)" ]; then

@@ -1,7 +1,12 @@
 #!/bin/sh
-# Install the compiler and headers for BPF C, if they are missing.
+# Install the compiler and headers for BPF C, if they are missing. With CLANG set (scripts/bpf2go.sh),
+# nothing is installed.
 set -eu
 
+if [ -n "${CLANG:-}" ]; then
+	command -v "$CLANG" >/dev/null || { echo "toolchain: $CLANG (variable CLANG) is not installed" >&2; exit 1; }
+	exit
+fi
 if command -v clang-19 >/dev/null && command -v llvm-strip-19 >/dev/null &&
 	[ -f /usr/include/bpf/bpf_helpers.h ]; then
 	exit

@@ -26,6 +26,6 @@ func run() int {
 	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	// Writing to a closed pipe returns an error instead, so that the run ends cleanly.
 	signal.Ignore(syscall.SIGPIPE)
-	c := command.Command{Tools: tools.All(), Version: version, Out: os.Stdout, Err: os.Stderr}
+	c := command.Command{Tools: tools.All(), Version: version, Objects: tools.Objects, Out: os.Stdout, Err: os.Stderr}
 	return c.Run(ctx, os.Args)
 }

@@ -17,6 +17,8 @@ import (
 type Command struct {
 	Tools   []*tool.Tool
 	Version string
+	// Objects is the text of tools.Objects: how the BPF objects were built.
+	Objects string
 	Out     io.Writer
 	Err     io.Writer
 }

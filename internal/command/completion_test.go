@@ -23,7 +23,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"corescope", "doctor", "opensnoop", "runqla"}, []string{"runqlat"}},
 		{[]string{"corescope", "list", "--n"}, []string{"--names"}},
 		{[]string{"corescope", "completion", ""}, []string{"bash", "zsh", "fish"}},
-		{[]string{"corescope", "version", ""}, nil},
+		{[]string{"corescope", "version", ""}, []string{"--json"}},
 		{[]string{"corescope", "schema", "opensnoop", "--full"}, []string{"--full-path"}},
 		{[]string{"corescope", "opensnoop", "--full"}, []string{"--full-path"}},
 		{[]string{"corescope", "opensnoop", "--output", "j"}, []string{"json"}},

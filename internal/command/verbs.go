@@ -32,7 +32,7 @@ func verbs() []verb {
 		{"schema", "TOOL [flags]", "print the JSON Schema of --output json of a tool or of doctor", (*Command).schema},
 		{"agent", "[flags]", "run tools and export their output to Prometheus and OpenTelemetry", (*Command).agent},
 		{"completion", "bash|zsh|fish", "print the completion script of a shell", (*Command).completion},
-		{"version", "", "print the version", (*Command).version},
+		{"version", "[--json]", "print the version, with --json also how the BPF objects were built", (*Command).version},
 	}
 }
 
@@ -109,12 +109,4 @@ func (c *Command) argument(args []string) (*tool.Tool, error) {
 		return nil, fmt.Errorf("%w: unknown tool %q", flags.ErrUsage, args[0])
 	}
 	return t, nil
-}
-
-func (c *Command) version(_ context.Context, args []string) error {
-	if err := flags.New("version").Parse(args); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(c.Out, "corescope "+c.Version)
-	return err
 }

@@ -10,7 +10,7 @@
 //
 //	slimbtf FILE...
 //
-// It needs llvm-objcopy-19.
+// It needs llvm-objcopy-19, or the program that the variable LLVM_OBJCOPY names.
 package main
 
 import (
@@ -56,7 +56,11 @@ func slimFile(path string) error {
 		}
 		args = append(args, "--update-section", name+"="+file)
 	}
-	if out, err := exec.Command("llvm-objcopy-19", append(args, path)...).CombinedOutput(); err != nil {
+	objcopy := os.Getenv("LLVM_OBJCOPY")
+	if objcopy == "" {
+		objcopy = "llvm-objcopy-19"
+	}
+	if out, err := exec.Command(objcopy, append(args, path)...).CombinedOutput(); err != nil {
 		return fmt.Errorf("replace sections: %w: %s", err, out)
 	}
 	return nil
