@@ -21,7 +21,10 @@ build_collector() {
 build_kubernetes() {
 	mkdir -p "$cache/fleet/kubernetes.new"
 	echo 'fleet: building Kubernetes' >&2
-	(cd test/fleet/kubernetes && go build -ldflags='-s -w' -o "$cache/fleet/kubernetes.new/" k8s.io/kubernetes/cmd/kubelet \
+	version=$(sed -n 's/^require k8s.io\/kubernetes \(v1\.\([0-9]*\)\..*\)/\1 \2/p' test/fleet/kubernetes/go.mod)
+	package=k8s.io/component-base/version
+	flags="-s -w -X $package.gitVersion=${version% *} -X $package.gitMajor=1 -X $package.gitMinor=${version#* }"
+	(cd test/fleet/kubernetes && go build -ldflags="$flags" -o "$cache/fleet/kubernetes.new/" k8s.io/kubernetes/cmd/kubelet \
 		k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-scheduler k8s.io/kubernetes/cmd/kube-controller-manager)
 	mv "$cache/fleet/kubernetes.new" "$cache/fleet/kubernetes"
 }

@@ -34,7 +34,8 @@ export KUBECONFIG=/data/kubeconfig
 
 # The node needs an address and a default route.
 ip link set lo up
-ip link add eth9 type dummy
+ip link add eth9 type veth peer name eth8
+ip link set eth8 up
 ip addr add 10.97.0.1/24 dev eth9
 ip link set eth9 up
 ip route add default via 10.97.0.2
@@ -90,12 +91,13 @@ finish() {
 	for task in $(ctr -n k8s.io task ls -q 2>/dev/null); do
 		ctr -n k8s.io task kill -s KILL "$task" || true
 	done
+	# The API server waits for requests to etcd when it ends: nothing here is worth it.
 	# shellcheck disable=SC2086 # one word per process
-	kill $pids 2>/dev/null || true
+	kill -9 $pids 2>/dev/null || true
 	wait
 	# What a killed shim leaves behind.
 	for proc in /proc/[0-9]*; do
-		case $(tr '\0' ' ' <"$proc/cmdline" 2>/dev/null) in
+		case $(cat "$proc/cmdline" 2>/dev/null | tr '\0' ' ') in
 		*containerd-shim*"-namespace k8s.io"*) kill -9 "${proc#/proc/}" || true ;;
 		esac
 	done
