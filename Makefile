@@ -78,10 +78,12 @@ truth:
 	test/truth/install.sh
 	go run ./test/truth
 
-# The agent with a real Prometheus and OpenTelemetry Collector, which are installed in the user's cache.
+# The agent with a real Prometheus and OpenTelemetry Collector, or FLEET=kubernetes, which are installed in the
+# user's cache.
+FLEET = prometheus collector
 test-fleet:
-	scripts/fleet.sh
-	CGO_ENABLED=0 go test -count=1 -v ./test/fleet
+	scripts/fleet.sh $(FLEET)
+	CGO_ENABLED=0 FLEET="$(FLEET)" go test -count=1 -v -timeout 30m ./test/fleet
 
 bin/corescope:
 	$(MAKE) all

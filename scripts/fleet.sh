@@ -1,10 +1,11 @@
 #!/bin/sh
-# Install the components that test/fleet uses, in the user's cache: Prometheus from Debian sid, and an
-# OpenTelemetry Collector that is built from its modules, which takes some minutes. With "kubernetes" also
-# a one-node cluster: containerd, etcd and kubectl from Debian sid, the programs of Kubernetes and Helm
-# built from their modules, which takes ten minutes on two CPUs. What is there is not installed again.
+# Install the components of the named tests of test/fleet in the user's cache. What is there is not installed
+# again.
 #
-#	scripts/fleet.sh [kubernetes] && sudo -E go test ./test/fleet
+#	scripts/fleet.sh [prometheus] [collector] [kubernetes]
+#
+# Prometheus, containerd, etcd and kubectl come from Debian sid. The OpenTelemetry Collector (five minutes on
+# two CPUs), the programs of Kubernetes (ten minutes) and Helm are built from their modules.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -29,11 +30,15 @@ build_kubernetes() {
 	mv "$cache/fleet/kubernetes.new" "$cache/fleet/kubernetes"
 }
 
-scripts/fetch-deb.sh sid "$(dpkg --print-architecture)" prometheus
-[ -x "$cache/fleet/otelcol" ] || build_collector
-if [ "${1:-}" = kubernetes ]; then
-	scripts/fetch-root.sh fleet-root sid containerd runc etcd-server kubernetes-client containernetworking-plugins \
-		iproute2 iptables busybox-static procps ca-certificates
-	[ -d "$cache/fleet/kubernetes" ] || build_kubernetes
-	scripts/deploy.sh check # builds Helm
-fi
+for component; do
+	case $component in
+	prometheus) scripts/fetch-deb.sh sid "$(dpkg --print-architecture)" prometheus ;;
+	collector) [ -x "$cache/fleet/otelcol" ] || build_collector ;;
+	kubernetes)
+		scripts/fetch-root.sh fleet-root sid containerd runc etcd-server kubernetes-client containernetworking-plugins \
+			iproute2 iptables busybox-static procps ca-certificates
+		[ -d "$cache/fleet/kubernetes" ] || build_kubernetes
+		scripts/deploy.sh check # builds Helm
+		;;
+	esac
+done

@@ -18,9 +18,7 @@ import (
 // TestCgroupChurn runs a program in each of 10,000 cgroups, which are labels of a metric, and removes them.
 // When the series and the names of cgroups have expired, the agent has as much memory as before.
 func TestCgroupChurn(t *testing.T) {
-	if os.Getenv("FLEET_CHURN") == "" {
-		t.Skip("takes 16 minutes, because names of removed cgroups are kept for five: set FLEET_CHURN=1")
-	}
+	needs(t, "churn", "takes 16 minutes, because names of removed cgroups are kept for five")
 	parent := tooltest.Cgroup(t, "cgroup2", "corescope-churn")
 	agent, process := startAgent(t, "interval: 1s\nseries: {ttl: 30s}\ntools:\n"+
 		"  - {tool: execsnoop, args: [--comm, "+workloadName+"], export: {labels: [cgroup]}}\n  - {tool: runqlat, args: [--cgroups]}\n")

@@ -164,6 +164,7 @@ func lost(t *testing.T, agent string) (n float64) {
 // TestCollector executes programs before, during and after a restart of the collector. Each one arrives
 // as one log record, the counter has all of them, and profiles arrive once.
 func TestCollector(t *testing.T) {
+	needs(t, "collector", "needs an OpenTelemetry Collector")
 	c := newCollector(t)
 	c.start()
 	agent, process := startAgent(t, "interval: 500ms\notlp: {endpoint: '"+c.url+"', metrics: true, interval: 500ms, experimental_profiles: true}\ntools:\n"+

@@ -1,5 +1,7 @@
-// Package fleet tests corescope-agent with real components: Prometheus and the OpenTelemetry Collector,
-// which scripts/fleet.sh installs in the user's cache. Each test compares what a component stored with
-// what corescope's tools, observing the same workload at the same time, printed. A test whose component is
-// not installed is skipped.
+// Package fleet tests corescope-agent with real components: Prometheus, the OpenTelemetry Collector and
+// Kubernetes, which scripts/fleet.sh installs in the user's cache. What a component stored is compared with
+// the workload, and with what corescope's tools printed that observed it at the same time.
+//
+// The variable FLEET names the tests that run: prometheus, collector, kubernetes, churn (16 minutes) and
+// figures (which prints those of docs/fleet.md).
 package fleet

@@ -25,9 +25,7 @@ import (
 // TestFigures prints the figures of docs/fleet.md: what the agent with its default configuration costs under
 // a fixed load, and the size of its metrics.
 func TestFigures(t *testing.T) {
-	if os.Getenv("FLEET_FIGURES") == "" {
-		t.Skip("measures, and tests nothing: set FLEET_FIGURES=1")
-	}
+	needs(t, "figures", "measures, and tests nothing")
 	tooltest.Root(t)
 	if _, err := agentProgram(); err != nil { // not a part of the time to the first metric
 		t.Fatal(err)

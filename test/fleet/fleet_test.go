@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,8 +33,17 @@ var agentProgram = sync.OnceValues(func() (path string, err error) {
 	return filepath.Join(buildDir, "corescope-agent"), nil
 })
 
-// component returns the path of a program that scripts/fleet.sh installed, and skips the test if there is
-// none.
+// needs skips the test unless the variable FLEET names it, or is "all": whether a test runs must not depend on
+// what happens to be installed.
+func needs(t *testing.T, name, why string) {
+	t.Helper()
+	if all := strings.Fields(os.Getenv("FLEET")); !slices.Contains(all, name) && !slices.Contains(all, "all") {
+		t.Skipf("%s: set FLEET=%s (make test-fleet)", why, name)
+	}
+	tooltest.Root(t)
+}
+
+// component returns the path of a program that scripts/fleet.sh installed. Without it, the test fails.
 func component(t *testing.T, path string) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -41,7 +52,7 @@ func component(t *testing.T, path string) string {
 	}
 	file := filepath.Join(cache, "corescope", path)
 	if _, err := os.Stat(file); err != nil {
-		t.Skipf("%v: scripts/fleet.sh installs it", err)
+		t.Fatalf("%v: scripts/fleet.sh installs it", err)
 	}
 	return file
 }

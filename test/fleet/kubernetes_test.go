@@ -184,6 +184,7 @@ spec:
 // TestKubernetes installs the chart in a cluster, and expects the names of pods, also of one that has ended,
 // in metrics and in the output of kubectl corescope.
 func TestKubernetes(t *testing.T) {
+	needs(t, "kubernetes", "needs the programs of Kubernetes")
 	n := startNode(t)
 	n.output("", "helm", "install", "corescope", "/programs/chart", "--namespace", "corescope", "--create-namespace",
 		"--set", "image.repository=test.local/corescope", "--set", "image.tag=1", "--set", "image.pullPolicy=Never",

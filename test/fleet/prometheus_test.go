@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -26,7 +27,7 @@ type prometheus struct {
 // startPrometheus starts a Prometheus that scrapes these addresses five times a second.
 func startPrometheus(t *testing.T, targets ...string) *prometheus {
 	t.Helper()
-	program := component(t, "debian/sid-amd64/prometheus/usr/bin/prometheus")
+	program := component(t, "debian/sid-"+runtime.GOARCH+"/prometheus/usr/bin/prometheus")
 	dir := t.TempDir()
 	list, err := json.Marshal(targets)
 	if err != nil {
@@ -116,7 +117,7 @@ const latency = "corescope_biolatency_duration_seconds"
 // count and sum are exact, also merged over both agents, each percentile is in the bucket of the true
 // one or next to it, and nothing decreases.
 func TestPrometheus(t *testing.T) {
-	component(t, "debian/sid-amd64/prometheus/usr/bin/prometheus")
+	needs(t, "prometheus", "needs a Prometheus")
 	config := "interval: 500ms\ntools:\n  - {tool: biolatency, args: [--comm, " + workloadName + "]}\n" +
 		"  - {tool: execsnoop, args: [--comm, " + workloadName + "]}\n  - {tool: runqlat, args: [--comm, " + workloadName + "]}\n  - tool: cachestat\n"
 	first, _ := startAgent(t, config)
