@@ -116,7 +116,7 @@ func Interrupt(t testing.TB, enough int) {
 	defer unix.Munmap(block)
 	files := uncached(t)
 	begin := total(IRQs(t))
-	for end := time.Now().Add(deadline / 3); time.Now().Before(end); {
+	for end := time.Now().Add(deadline / 8); time.Now().Before(end); {
 		for _, file := range files {
 			_, _ = unix.Pread(int(file.Fd()), block, 0)
 		}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -122,8 +123,22 @@ func (r *Result) Where(keep func(Row) bool) []Row {
 	return slices.DeleteFunc(slices.Concat(r.Events, r.Rows), func(row Row) bool { return !keep(row) })
 }
 
-// deadline is the time after which a tool counts as hanging. No test measures with it.
-const deadline = 3 * time.Minute
+// deadline is the time after which a tool counts as hanging. No test measures with it: it leaves time
+// for an emulated machine that shares its CPUs.
+const deadline = 8 * time.Minute
+
+// withDeadline returns the context of a run, which ends after deadline, and a function that cancels
+// it. A run that the deadline ended has not observed all of its load, so it fails the test here
+// instead of with the numbers of that part.
+func withDeadline(t testing.TB) (ctx context.Context, cancel, check func()) {
+	ctx, cancel = context.WithTimeout(t.Context(), deadline)
+	return ctx, cancel, func() {
+		t.Helper()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			t.Fatalf("the tool was stopped after %v: it did not end, or the load did not", deadline)
+		}
+	}
+}
 
 // Root skips the test unless it runs as root. From this call to its end the test is a live test:
 // see Alone.
@@ -275,7 +290,7 @@ func runJSON(t testing.TB, tl *tool.Tool, args []string, res *Result, load func(
 // run runs the tool and sets the result.
 func (res *Result) run(t testing.TB, tl *tool.Tool, args []string, load func()) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel, checkDeadline := withDeadline(t)
 	defer cancel()
 	r, w := io.Pipe()
 	var stderr bytes.Buffer
@@ -286,6 +301,7 @@ func (res *Result) run(t testing.TB, tl *tool.Tool, args []string, load func()) 
 	})
 	res.read(t, r, during(load, cancel))
 	done.Wait()
+	checkDeadline()
 	res.Stderr = stderr.String()
 }
 
@@ -382,7 +398,7 @@ func Fails(t testing.TB, tl *tool.Tool, args []string, code int, text string) {
 func Text(t testing.TB, tl *tool.Tool, args []string, load func()) string {
 	t.Helper()
 	Root(t)
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel, checkDeadline := withDeadline(t)
 	defer cancel()
 	var out bytes.Buffer
 	r, w := io.Pipe()
@@ -403,6 +419,7 @@ func Text(t testing.TB, tl *tool.Tool, args []string, load func()) string {
 		}
 	}
 	done.Wait()
+	checkDeadline()
 	if code != tool.ExitOK {
 		t.Fatalf("%s %q: exit code %d: %q", tl.Name, args, code, stderr)
 	}
@@ -419,7 +436,7 @@ func File(t testing.TB, tl *tool.Tool, args []string, load func()) (rows int, su
 		t.Fatal(err)
 	}
 	defer f.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel, checkDeadline := withDeadline(t)
 	defer cancel()
 	out := &readyWriter{w: f, ready: during(load, cancel)}
 	var stderr bytes.Buffer
@@ -427,6 +444,7 @@ func File(t testing.TB, tl *tool.Tool, args []string, load func()) (rows int, su
 		t.Fatalf("%s %q: exit code %d: %s", tl.Name, args, code, &stderr)
 	}
 	out.done.Wait()
+	checkDeadline()
 	return readFile(t, f.Name())
 }
 
