@@ -53,6 +53,11 @@ static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
 static __always_inline void rq_report(void *ctx, struct io *io, struct request *rq, __u32 error,
 				      __u64 now_ns, const bool direct);
 
+/* What the tool does when a request is issued, if it defines it. */
+#ifndef RQ_ISSUED
+#define RQ_ISSUED(io, rq)
+#endif
+
 /* Further members of struct counters, if the tool defines them. */
 #ifndef RQ_COUNTERS
 #define RQ_COUNTERS
@@ -249,6 +254,7 @@ static __always_inline int handle_issue(void *ctx, struct request *rq, const boo
 		io->begin_ns = io->issue_ns;
 	if (!first_issue_ns)
 		first_issue_ns = io->issue_ns;
+	RQ_ISSUED(io, rq);
 	return 0;
 }
 

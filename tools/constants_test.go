@@ -2,11 +2,13 @@ package tools_test
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/corescope/corescope/internal/blockio"
 	"github.com/corescope/corescope/internal/compile"
 	"github.com/corescope/corescope/internal/database"
 	"github.com/corescope/corescope/internal/language"
@@ -43,7 +45,12 @@ func TestConstants(t *testing.T) {
 		"fetch_result": {"FETCH_UNWANTED": compile.Unwanted, "FETCH_WANTED": compile.Wanted, "FETCH_UNREAD": compile.Unread},
 		"usdt_kind":    {"USDT_CONSTANT": uint64(usdt.Constant), "USDT_REGISTER": uint64(usdt.Register), "USDT_MEMORY": uint64(usdt.Memory)},
 		"syscall_abi":  {"SYSCALL_NATIVE": uint64(value.ABINative), "SYSCALL_COMPAT": uint64(value.ABICompat), "SYSCALL_X32": uint64(value.ABIX32)},
-		"database":     {"DATABASE_POSTGRES": uint64(database.Postgres), "DATABASE_MYSQL": uint64(database.MySQL)},
+		"io_data": {
+			"IO_DATA_NONE": blockio.DataNone, "IO_DATA_UNKNOWN": blockio.DataUnknown,
+			"IO_DATA_FILE": blockio.DataFile, "IO_DATA_METADATA": blockio.DataMetadata, "IO_DATA_JOURNAL": blockio.DataJournal,
+			"IO_DATA_DEVICE": blockio.DataDevice, "IO_DATA_SEVERAL": blockio.DataSeveral,
+		},
+		"database": {"DATABASE_POSTGRES": uint64(database.Postgres), "DATABASE_MYSQL": uint64(database.MySQL)},
 		"query_command": {
 			"QUERY_SIMPLE": uint64(database.Query), "QUERY_PREPARE": uint64(database.Prepare), "QUERY_EXECUTE": uint64(database.Execute),
 		},
@@ -79,6 +86,21 @@ func TestConstants(t *testing.T) {
 		if !found[enum] {
 			t.Errorf("no object has enum %s", enum)
 		}
+	}
+}
+
+// TestTail compares what follows an event of a block I/O tool with its type in Go.
+func TestTail(t *testing.T) {
+	spec, err := loadObject("biosnoop/bpf_x86_bpfel.o.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tail *btf.Struct
+	if err := spec.Types.TypeByName("io_tail", &tail); err != nil {
+		t.Fatal(err)
+	}
+	if err := layout.Check(tail, reflect.TypeFor[blockio.Tail]()); err != nil {
+		t.Error(err)
 	}
 }
 

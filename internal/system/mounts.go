@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
 // Mount is a line of /proc/PID/mountinfo.
 type Mount struct {
+	Dev     uint32 // of the file system, major << 20 | minor
 	Dir     string // mount point, without the root of the tree
 	Base    string // the directory of the file system that is mounted, usually "/"
 	Type    string
@@ -40,10 +42,21 @@ func parseMount(line string) (Mount, bool) {
 		return Mount{}, false
 	}
 	return Mount{
-		Dir:  unescapeMount(left[4]),
+		Dev: parseDevice(left[2]), Dir: unescapeMount(left[4]),
 		Base: path.Join("/", unescapeMount(left[3])), // "/../.." of an outer cgroup namespace is its root
 		Type: right[0], Options: right[2],
 	}, true
+}
+
+// parseDevice parses major:minor; it returns 0 for anything else.
+func parseDevice(text string) uint32 {
+	first, second, _ := strings.Cut(text, ":")
+	major, err1 := strconv.ParseUint(first, 10, 12)
+	minor, err2 := strconv.ParseUint(second, 10, 20)
+	if err1 != nil || err2 != nil {
+		return 0
+	}
+	return uint32(major<<20 | minor)
 }
 
 // unescapeMount decodes the kernel's octal escapes of special characters in mountinfo.

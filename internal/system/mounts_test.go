@@ -9,7 +9,7 @@ func TestReadMounts(t *testing.T) {
 	root := tree(t, map[string]string{"proc/self/mountinfo": "21 1 0:20 / /sys rw - sysfs sysfs rw\n" +
 		"23 21 0:12 /../x /a\\040b rw shared:1 master:2 - tracefs none rw,gid=1\nbroken\n"})
 	got, err := ReadMounts(root)
-	want := []Mount{{"/sys", "/", "sysfs", "rw"}, {"/a b", "/x", "tracefs", "rw,gid=1"}}
+	want := []Mount{{20, "/sys", "/", "sysfs", "rw"}, {12, "/a b", "/x", "tracefs", "rw,gid=1"}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("mounts %+v, %v, want %+v", got, err, want)
 	}

@@ -104,6 +104,9 @@ type Plan struct {
 	PerfBuffer bool
 	// Hook lists additional values of --hook, from the tool's own flags.
 	Hook []string
+	// Needed completes the plan if a column needs a variable, which is the key (need=want_x): it
+	// removes hooks from Without, and enlarges maps that only they use.
+	Needed map[string]func(*Plan) error
 	// Resolve, if set, completes the plan on this machine, before the object is loaded.
 	Resolve func(*Plan, *Kernel) error
 	// Instances are the targets of hooks whose sections name no target.

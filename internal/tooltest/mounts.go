@@ -61,7 +61,26 @@ var images embed.FS
 // FILE 1m.
 func (m *Mounts) MountExt4(t testing.TB) string {
 	t.Helper()
-	return m.mountImage(t, "ext4")
+	return m.mountImage(t, "ext4", "ext4")
+}
+
+// MountExt4Journal mounts an empty ext4 with a journal on a loop device; see mountImage.
+//
+// Its image was created with mke2fs -t ext4 -b 4096 -I 256 -N 32 -m 0 -J size=4
+// -O ^resize_inode,^metadata_csum_seed,^orphan_file FILE 16m.
+func (m *Mounts) MountExt4Journal(t testing.TB) string {
+	t.Helper()
+	return m.mountImage(t, "ext4journal", "ext4")
+}
+
+// MountXFS mounts an empty xfs on a loop device; see mountImage.
+//
+// Its image of 16 MiB was created with TEST_DIR=1 TEST_DEV=1 QA_CHECK_FS=1 mkfs.xfs
+// -s size=4096 -m crc=1,reflink=0,rmapbt=0,finobt=0,bigtime=0 -i sparse=0,nrext64=0 -d agcount=1. The
+// variables permit the size.
+func (m *Mounts) MountXFS(t testing.TB) string {
+	t.Helper()
+	return m.mountImage(t, "xfs", "xfs")
 }
 
 // MountBtrfs mounts an empty btrfs on a loop device; see mountImage.
@@ -69,7 +88,7 @@ func (m *Mounts) MountExt4(t testing.TB) string {
 // Its image of 16 MiB was created with mkfs.btrfs -M -m single -d single -n 4096.
 func (m *Mounts) MountBtrfs(t testing.TB) string {
 	t.Helper()
-	return m.mountImage(t, "btrfs")
+	return m.mountImage(t, "btrfs", "btrfs")
 }
 
 // Subvolume creates a btrfs subvolume at path.
@@ -94,9 +113,9 @@ func Subvolume(t testing.TB, path string) {
 
 // mountImage mounts an image of testdata. It skips the test if loop devices or the file system are
 // not available.
-func (m *Mounts) mountImage(t testing.TB, kind string) string {
+func (m *Mounts) mountImage(t testing.TB, image, kind string) string {
 	t.Helper()
-	packed, err := images.ReadFile("testdata/" + kind + ".img.gz")
+	packed, err := images.ReadFile("testdata/" + image + ".img.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ var toolNeeds = map[string]needs{
 	"filetop":      {modules: []string{"loop", "crc32c_generic", "btrfs", "overlay"}},
 	"fsdist":       {args: "--type fuse", modules: []string{"fuse"}},
 	"fsslower":     {args: "--type fuse", modules: []string{"loop", "fuse", "overlay"}},
-	"biosnoop":     {modules: []string{"loop"}, explain: []string{"--queued"}},
+	"biosnoop":     {modules: []string{"loop", "crc32c_generic", "btrfs", "xfs"}, explain: []string{"--columns +file"}},
 	"biostacks":    {modules: []string{"loop"}},
 	"biolatpcts":   {modules: []string{"loop"}},
 	"biopattern":   {modules: []string{"loop"}},

@@ -4,6 +4,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "biofile.bpf.h"
 #include "block.bpf.h"
 #include "event.bpf.h"
 #include "task.bpf.h"
@@ -13,7 +14,16 @@ const volatile __u64 targ_min_ns = 0;
 
 struct io_owner {
 	struct task_info task;
+	struct io_file file; /* if want_file */
 };
+
+#define RQ_COUNTERS BIOFILE_COUNTERS
+#define RQ_ISSUED(io, rq)                                                      \
+	do {                                                                   \
+		if (want_file && !(io)->unwanted &&                            \
+		    io_file_issue(&(io)->owner.file, rq, &(io)->owner.task))   \
+			counter_add(files_unread);                             \
+	} while (0)
 
 #include "rq.bpf.h"
 
@@ -39,6 +49,66 @@ static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
 {
 	task_info_read(&owner->task, task);
 	owner->task.cgroup_id = BPF_CORE_READ(cgrp, kn, id);
+	if (want_file)
+		io_file_begin(&owner->file, task);
+}
+
+/* An event with its file. */
+struct file_event {
+	struct event event;
+	struct io_tail tail;
+	char names[PATH_BUF_SIZE];
+};
+
+/*
+ * One per level: a program in a task can be interrupted by the same program in a softirq, and that
+ * one by an interrupt. User space sets the number.
+ */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct file_event);
+} file_events SEC(".maps") USER_SPACE;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} file_levels SEC(".maps");
+
+static __always_inline void send_with_file(void *ctx, struct file_event *fe, const struct event *e,
+					   struct io_file *file)
+{
+	__u32 len;
+
+	fe->event = *e;
+	__builtin_memset(&fe->tail, 0, sizeof(fe->tail));
+	io_tail_read(&fe->tail, fe->names, file);
+	len = fe->tail.path.len;
+	if (len <= PATH_BUF_SIZE)
+		event_send(ctx, fe, offsetof(struct file_event, names) + len, e->task.time_ns);
+}
+
+static __always_inline void event_with_file(void *ctx, const struct event *e, struct io_file *file)
+{
+	__u32 zero = 0, level;
+	volatile __u32 *next = bpf_map_lookup_elem(&file_levels, &zero);
+	struct file_event *fe;
+
+	if (!next)
+		return;
+	level = *next;
+	fe = bpf_map_lookup_elem(&file_events, &level);
+	if (!fe) {
+		lost_add(program_busy);
+		return;
+	}
+	*next = level + 1;
+	send_with_file(ctx, fe, e, file);
+	*next = level;
 }
 
 static __always_inline void rq_report(void *ctx, struct io *io, struct request *rq, __u32 error,
@@ -63,8 +133,13 @@ static __always_inline void rq_report(void *ctx, struct io *io, struct request *
 	e.op = block_op(cmd_flags);
 	e.flags = block_flags(cmd_flags);
 	e.error = error;
-	event_send(ctx, &e, sizeof(e), e.task.time_ns);
+	if (want_file)
+		event_with_file(ctx, &e, &io->owner.file);
+	else
+		event_send(ctx, &e, sizeof(e), e.task.time_ns);
 }
+
+SETTLE_DIRTIERS
 
 /* block_io_start exists from 6.5 on (5a80bd075f3b). */
 HOOK(submit, block_io_start, handle_submit(ctx, (void *)ctx[0], direct))

@@ -42,18 +42,19 @@ type row struct {
 	Disk      string `json:"disk" col:"DISK,width=7" help:"name of the disk; MAJOR:MINOR if it has none"`
 	Partition string `json:"partition" col:"PART,width=8" help:"name of the partition; of the disk if the request is for none, or if the partition is unknown"`
 	Type      string `json:"rwbs" col:"T,width=4" help:"operation and flags in the letters of blktrace: F preceding flush, then R read, W write, D discard, F flush, N other, then F forced unit access (FUA), A read-ahead, S synchronous, M metadata"`
-	Pattern   string `json:"pattern" col:"P,width=1" help:"S if the request starts at the end of the previously completed request on the disk, R if not; absent for the first"`
+	blockio.File
+	Pattern string `json:"pattern" col:"P,width=1" help:"S if the request starts at the end of the previously completed request on the disk, R if not; absent for the first"`
 
 	env  *tool.Env
 	ends map[uint32]uint64 // first sector after the last request, by disk
 }
 
 // Decode computes the derived columns.
-func (r *row) Decode([]byte) error {
+func (r *row) Decode(tail []byte) error {
 	r.Disk, r.Partition = blockio.DiskName(r.Dev, r.env), blockio.DiskName(r.Part, r.env)
 	r.Type = rwbs(r.Op, r.event.Flags)
 	r.Pattern = r.pattern()
-	return nil
+	return r.File.Decode(tail, r.Disk, r.env)
 }
 
 func (r *row) pattern() string {
@@ -107,7 +108,9 @@ LAT is the time of the device: from the last issue to the driver (block_rq_issue
 
 A request belongs to the task that submitted it. This task is recorded at block_io_start (kernel 6.5 and later), otherwise when the request is first inserted or issued; it is never the task that is current at completion. Writeback is submitted by kernel threads; its cgroup is the one that the kernel accounts it to, provided that cgroup IDs refer to the hierarchy of the I/O controller. A flush of the disk's cache, as for fsync(2), belongs to the task that is current when the kernel issues it, often a kernel worker (kworker): the kernel combines the flushes that several tasks wait for into one request. Requests that were issued before the tool was attached are counted (in_flight), but not shown.
 
-I/O of device mapper and md disks is shown as I/O of the underlying disks. The counters in the summary are those of biolatency(8).`,
+I/O of device mapper and md disks is shown as I/O of the underlying disks. The counters in the summary are those of biolatency(8), and the two below.
+
+With --columns +file, each row has the file whose data the request reads or writes. It is read from the request when it is issued: from the pages of the page cache, or for direct I/O from the open file. With owner, owner_pid and owner_cgroup, the row of a write from the page cache also has the task that made the data dirty, although a kernel thread submits it: the last task that made a clean page of the file dirty, since the start of the run. A page that is already dirty and is changed again has no effect. The last 16,384 files are remembered; dirtiers_evicted counts the others. What is unknown is absent: the owner of data that was dirty before the run, the file of direct I/O on a btrfs of a kernel before 6.3, on file systems that do not use iomap and below device mapper, and files of requests with more than 64 bios (files_unread). The path is that of one directory entry, at completion; a file with several hard links has several. None of this is loaded without these columns.`,
 	Peers: []string{
 		"Kernels 5.17 to 6.4 are supported; libbpf-tools and BCC find no function to attach to there.",
 		"SECTOR is the start of the request and BYTES is its full size, even if it completed in parts.",
@@ -118,6 +121,7 @@ I/O of device mapper and md disks is shown as I/O of the underlying disks. The c
 		"biosnoop                  # all requests",
 		"biosnoop -Q -d vda        # one disk, with the queue time",
 		"biosnoop -m 10 60         # requests of at least 10 ms, for one minute",
+		"biosnoop --columns +file,owner  # with the file, and the task whose data is written back",
 		`biosnoop --columns +container --filter 'rwbs startsWith "W"'  # writes, with the container`,
 	},
 	Object: loadBpf,
@@ -131,10 +135,11 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		return nil, err
 	}
 	plan.Variables["want_owner"] = true
+	blockio.PlanFile(&plan)
 	return &source.Events[row]{
 		Plan: plan, Columns: o.columns(), BufferBytes: 4 << 20,
 		Widths: map[string]int{"elapsed_ns": 11},
-		Row:    row{env: env, ends: map[uint32]uint64{}},
+		Row:    row{env: env, ends: map[uint32]uint64{}, File: blockio.NewFile()},
 	}, nil
 }
 

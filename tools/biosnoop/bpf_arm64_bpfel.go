@@ -55,53 +55,70 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapCounters          = "counters"
-	bpfMapEvents            = "events"
-	bpfMapIos               = "ios"
-	bpfMapLost              = "lost"
-	bpfMapTargCgroupMap     = "targ_cgroup_map"
-	bpfMapTargMntnsMap      = "targ_mntns_map"
-	bpfProgCompleteBtf      = "complete__btf"
-	bpfProgCompleteRaw      = "complete__raw"
-	bpfProgInsertBtf        = "insert__btf"
-	bpfProgInsertRaw        = "insert__raw"
-	bpfProgIssueBtf         = "issue__btf"
-	bpfProgIssueRaw         = "issue__raw"
-	bpfProgMergeBtf         = "merge__btf"
-	bpfProgMergeRaw         = "merge__raw"
-	bpfProgRequeueBtf       = "requeue__btf"
-	bpfProgRequeueRaw       = "requeue__raw"
-	bpfProgSettle           = "settle"
-	bpfProgSubmitBtf        = "submit__btf"
-	bpfProgSubmitOldbtf     = "submit__oldbtf"
-	bpfProgSubmitOldraw     = "submit__oldraw"
-	bpfProgSubmitRaw        = "submit__raw"
-	bpfVarBlockFlagType     = "block_flag_type"
-	bpfVarBlockOpType       = "block_op_type"
-	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
-	bpfVarEventPerfBuffer   = "event_perf_buffer"
-	bpfVarEventType         = "event_type"
-	bpfVarEventWakeupNs     = "event_wakeup_ns"
-	bpfVarFirstIssueNs      = "first_issue_ns"
-	bpfVarIosCount          = "ios_count"
-	bpfVarIosKept           = "ios_kept"
-	bpfVarLocalPidns        = "local_pidns"
-	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
-	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
-	bpfVarTargByUid         = "targ_by_uid"
-	bpfVarTargCgroupId      = "targ_cgroup_id"
-	bpfVarTargComm          = "targ_comm"
-	bpfVarTargCommLen       = "targ_comm_len"
-	bpfVarTargDev           = "targ_dev"
-	bpfVarTargMinNs         = "targ_min_ns"
-	bpfVarTargNrPids        = "targ_nr_pids"
-	bpfVarTargNrTids        = "targ_nr_tids"
-	bpfVarTargPids          = "targ_pids"
-	bpfVarTargTids          = "targ_tids"
-	bpfVarTargUid           = "targ_uid"
-	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
-	bpfVarTaskFilter        = "task_filter"
-	bpfVarWantOwner         = "want_owner"
+	bpfMapCounters                = "counters"
+	bpfMapDirtiers                = "dirtiers"
+	bpfMapEvents                  = "events"
+	bpfMapFileEvents              = "file_events"
+	bpfMapFileLevels              = "file_levels"
+	bpfMapIos                     = "ios"
+	bpfMapLost                    = "lost"
+	bpfMapTargCgroupMap           = "targ_cgroup_map"
+	bpfMapTargMntnsMap            = "targ_mntns_map"
+	bpfProgCompleteBtf            = "complete__btf"
+	bpfProgCompleteRaw            = "complete__raw"
+	bpfProgDirtyBtf               = "dirty__btf"
+	bpfProgDirtyOldbtf            = "dirty__oldbtf"
+	bpfProgDirtyOldraw            = "dirty__oldraw"
+	bpfProgDirtyRaw               = "dirty__raw"
+	bpfProgInsertBtf              = "insert__btf"
+	bpfProgInsertRaw              = "insert__raw"
+	bpfProgIssueBtf               = "issue__btf"
+	bpfProgIssueRaw               = "issue__raw"
+	bpfProgMergeBtf               = "merge__btf"
+	bpfProgMergeRaw               = "merge__raw"
+	bpfProgRequeueBtf             = "requeue__btf"
+	bpfProgRequeueRaw             = "requeue__raw"
+	bpfProgSettle                 = "settle"
+	bpfProgSettleDirtiers         = "settle_dirtiers"
+	bpfProgSubmitBtf              = "submit__btf"
+	bpfProgSubmitOldbtf           = "submit__oldbtf"
+	bpfProgSubmitOldraw           = "submit__oldraw"
+	bpfProgSubmitRaw              = "submit__raw"
+	bpfVarBlockFlagType           = "block_flag_type"
+	bpfVarBlockOpType             = "block_op_type"
+	bpfVarDirtiersAdded           = "dirtiers_added"
+	bpfVarDirtiersKept            = "dirtiers_kept"
+	bpfVarEventLastWakeupNs       = "event_last_wakeup_ns"
+	bpfVarEventPerfBuffer         = "event_perf_buffer"
+	bpfVarEventType               = "event_type"
+	bpfVarEventWakeupNs           = "event_wakeup_ns"
+	bpfVarFirstIssueNs            = "first_issue_ns"
+	bpfVarIoDataType              = "io_data_type"
+	bpfVarIosCount                = "ios_count"
+	bpfVarIosKept                 = "ios_kept"
+	bpfVarLocalPidns              = "local_pidns"
+	bpfVarTargBioChainEndio       = "targ_bio_chain_endio"
+	bpfVarTargBtrfsOrigWriteEndIo = "targ_btrfs_orig_write_end_io"
+	bpfVarTargBtrfsSimpleEndIo    = "targ_btrfs_simple_end_io"
+	bpfVarTargByCgroupMap         = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap          = "targ_by_mntns_map"
+	bpfVarTargByUid               = "targ_by_uid"
+	bpfVarTargCgroupId            = "targ_cgroup_id"
+	bpfVarTargComm                = "targ_comm"
+	bpfVarTargCommLen             = "targ_comm_len"
+	bpfVarTargDev                 = "targ_dev"
+	bpfVarTargIomapDioBioEndIo    = "targ_iomap_dio_bio_end_io"
+	bpfVarTargMinNs               = "targ_min_ns"
+	bpfVarTargNrPids              = "targ_nr_pids"
+	bpfVarTargNrTids              = "targ_nr_tids"
+	bpfVarTargPids                = "targ_pids"
+	bpfVarTargTids                = "targ_tids"
+	bpfVarTargUid                 = "targ_uid"
+	bpfVarTargXlogBioEndIo        = "targ_xlog_bio_end_io"
+	bpfVarTaskCgroupSubsys        = "task_cgroup_subsys"
+	bpfVarTaskFilter              = "task_filter"
+	bpfVarWantFile                = "want_file"
+	bpfVarWantOwner               = "want_owner"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -146,21 +163,26 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	CompleteBtf  *ebpf.ProgramSpec `ebpf:"complete__btf"`
-	CompleteRaw  *ebpf.ProgramSpec `ebpf:"complete__raw"`
-	InsertBtf    *ebpf.ProgramSpec `ebpf:"insert__btf"`
-	InsertRaw    *ebpf.ProgramSpec `ebpf:"insert__raw"`
-	IssueBtf     *ebpf.ProgramSpec `ebpf:"issue__btf"`
-	IssueRaw     *ebpf.ProgramSpec `ebpf:"issue__raw"`
-	MergeBtf     *ebpf.ProgramSpec `ebpf:"merge__btf"`
-	MergeRaw     *ebpf.ProgramSpec `ebpf:"merge__raw"`
-	RequeueBtf   *ebpf.ProgramSpec `ebpf:"requeue__btf"`
-	RequeueRaw   *ebpf.ProgramSpec `ebpf:"requeue__raw"`
-	Settle       *ebpf.ProgramSpec `ebpf:"settle"`
-	SubmitBtf    *ebpf.ProgramSpec `ebpf:"submit__btf"`
-	SubmitOldbtf *ebpf.ProgramSpec `ebpf:"submit__oldbtf"`
-	SubmitOldraw *ebpf.ProgramSpec `ebpf:"submit__oldraw"`
-	SubmitRaw    *ebpf.ProgramSpec `ebpf:"submit__raw"`
+	CompleteBtf    *ebpf.ProgramSpec `ebpf:"complete__btf"`
+	CompleteRaw    *ebpf.ProgramSpec `ebpf:"complete__raw"`
+	DirtyBtf       *ebpf.ProgramSpec `ebpf:"dirty__btf"`
+	DirtyOldbtf    *ebpf.ProgramSpec `ebpf:"dirty__oldbtf"`
+	DirtyOldraw    *ebpf.ProgramSpec `ebpf:"dirty__oldraw"`
+	DirtyRaw       *ebpf.ProgramSpec `ebpf:"dirty__raw"`
+	InsertBtf      *ebpf.ProgramSpec `ebpf:"insert__btf"`
+	InsertRaw      *ebpf.ProgramSpec `ebpf:"insert__raw"`
+	IssueBtf       *ebpf.ProgramSpec `ebpf:"issue__btf"`
+	IssueRaw       *ebpf.ProgramSpec `ebpf:"issue__raw"`
+	MergeBtf       *ebpf.ProgramSpec `ebpf:"merge__btf"`
+	MergeRaw       *ebpf.ProgramSpec `ebpf:"merge__raw"`
+	RequeueBtf     *ebpf.ProgramSpec `ebpf:"requeue__btf"`
+	RequeueRaw     *ebpf.ProgramSpec `ebpf:"requeue__raw"`
+	Settle         *ebpf.ProgramSpec `ebpf:"settle"`
+	SettleDirtiers *ebpf.ProgramSpec `ebpf:"settle_dirtiers"`
+	SubmitBtf      *ebpf.ProgramSpec `ebpf:"submit__btf"`
+	SubmitOldbtf   *ebpf.ProgramSpec `ebpf:"submit__oldbtf"`
+	SubmitOldraw   *ebpf.ProgramSpec `ebpf:"submit__oldraw"`
+	SubmitRaw      *ebpf.ProgramSpec `ebpf:"submit__raw"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -168,7 +190,10 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Dirtiers      *ebpf.MapSpec `ebpf:"dirtiers"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
+	FileEvents    *ebpf.MapSpec `ebpf:"file_events"`
+	FileLevels    *ebpf.MapSpec `ebpf:"file_levels"`
 	Ios           *ebpf.MapSpec `ebpf:"ios"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
@@ -179,32 +204,41 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
-	BlockFlagType     *ebpf.VariableSpec `ebpf:"block_flag_type"`
-	BlockOpType       *ebpf.VariableSpec `ebpf:"block_op_type"`
-	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
-	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
-	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
-	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
-	FirstIssueNs      *ebpf.VariableSpec `ebpf:"first_issue_ns"`
-	IosCount          *ebpf.VariableSpec `ebpf:"ios_count"`
-	IosKept           *ebpf.VariableSpec `ebpf:"ios_kept"`
-	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
-	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
-	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
-	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
-	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
-	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
-	TargCommLen       *ebpf.VariableSpec `ebpf:"targ_comm_len"`
-	TargDev           *ebpf.VariableSpec `ebpf:"targ_dev"`
-	TargMinNs         *ebpf.VariableSpec `ebpf:"targ_min_ns"`
-	TargNrPids        *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
-	TargNrTids        *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
-	TargPids          *ebpf.VariableSpec `ebpf:"targ_pids"`
-	TargTids          *ebpf.VariableSpec `ebpf:"targ_tids"`
-	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
-	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
-	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
-	WantOwner         *ebpf.VariableSpec `ebpf:"want_owner"`
+	BlockFlagType           *ebpf.VariableSpec `ebpf:"block_flag_type"`
+	BlockOpType             *ebpf.VariableSpec `ebpf:"block_op_type"`
+	DirtiersAdded           *ebpf.VariableSpec `ebpf:"dirtiers_added"`
+	DirtiersKept            *ebpf.VariableSpec `ebpf:"dirtiers_kept"`
+	EventLastWakeupNs       *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
+	EventPerfBuffer         *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
+	EventType               *ebpf.VariableSpec `ebpf:"event_type"`
+	EventWakeupNs           *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	FirstIssueNs            *ebpf.VariableSpec `ebpf:"first_issue_ns"`
+	IoDataType              *ebpf.VariableSpec `ebpf:"io_data_type"`
+	IosCount                *ebpf.VariableSpec `ebpf:"ios_count"`
+	IosKept                 *ebpf.VariableSpec `ebpf:"ios_kept"`
+	LocalPidns              *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TargBioChainEndio       *ebpf.VariableSpec `ebpf:"targ_bio_chain_endio"`
+	TargBtrfsOrigWriteEndIo *ebpf.VariableSpec `ebpf:"targ_btrfs_orig_write_end_io"`
+	TargBtrfsSimpleEndIo    *ebpf.VariableSpec `ebpf:"targ_btrfs_simple_end_io"`
+	TargByCgroupMap         *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap          *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
+	TargByUid               *ebpf.VariableSpec `ebpf:"targ_by_uid"`
+	TargCgroupId            *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
+	TargComm                *ebpf.VariableSpec `ebpf:"targ_comm"`
+	TargCommLen             *ebpf.VariableSpec `ebpf:"targ_comm_len"`
+	TargDev                 *ebpf.VariableSpec `ebpf:"targ_dev"`
+	TargIomapDioBioEndIo    *ebpf.VariableSpec `ebpf:"targ_iomap_dio_bio_end_io"`
+	TargMinNs               *ebpf.VariableSpec `ebpf:"targ_min_ns"`
+	TargNrPids              *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
+	TargNrTids              *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
+	TargPids                *ebpf.VariableSpec `ebpf:"targ_pids"`
+	TargTids                *ebpf.VariableSpec `ebpf:"targ_tids"`
+	TargUid                 *ebpf.VariableSpec `ebpf:"targ_uid"`
+	TargXlogBioEndIo        *ebpf.VariableSpec `ebpf:"targ_xlog_bio_end_io"`
+	TaskCgroupSubsys        *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
+	TaskFilter              *ebpf.VariableSpec `ebpf:"task_filter"`
+	WantFile                *ebpf.VariableSpec `ebpf:"want_file"`
+	WantOwner               *ebpf.VariableSpec `ebpf:"want_owner"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -228,7 +262,10 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Counters      *ebpf.Map `ebpf:"counters"`
+	Dirtiers      *ebpf.Map `ebpf:"dirtiers"`
 	Events        *ebpf.Map `ebpf:"events"`
+	FileEvents    *ebpf.Map `ebpf:"file_events"`
+	FileLevels    *ebpf.Map `ebpf:"file_levels"`
 	Ios           *ebpf.Map `ebpf:"ios"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
@@ -238,7 +275,10 @@ type bpfMaps struct {
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Counters,
+		m.Dirtiers,
 		m.Events,
+		m.FileEvents,
+		m.FileLevels,
 		m.Ios,
 		m.Lost,
 		m.TargCgroupMap,
@@ -250,59 +290,77 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
-	BlockFlagType     *ebpf.Variable `ebpf:"block_flag_type"`
-	BlockOpType       *ebpf.Variable `ebpf:"block_op_type"`
-	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
-	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
-	EventType         *ebpf.Variable `ebpf:"event_type"`
-	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
-	FirstIssueNs      *ebpf.Variable `ebpf:"first_issue_ns"`
-	IosCount          *ebpf.Variable `ebpf:"ios_count"`
-	IosKept           *ebpf.Variable `ebpf:"ios_kept"`
-	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
-	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
-	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
-	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
-	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
-	TargComm          *ebpf.Variable `ebpf:"targ_comm"`
-	TargCommLen       *ebpf.Variable `ebpf:"targ_comm_len"`
-	TargDev           *ebpf.Variable `ebpf:"targ_dev"`
-	TargMinNs         *ebpf.Variable `ebpf:"targ_min_ns"`
-	TargNrPids        *ebpf.Variable `ebpf:"targ_nr_pids"`
-	TargNrTids        *ebpf.Variable `ebpf:"targ_nr_tids"`
-	TargPids          *ebpf.Variable `ebpf:"targ_pids"`
-	TargTids          *ebpf.Variable `ebpf:"targ_tids"`
-	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
-	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
-	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
-	WantOwner         *ebpf.Variable `ebpf:"want_owner"`
+	BlockFlagType           *ebpf.Variable `ebpf:"block_flag_type"`
+	BlockOpType             *ebpf.Variable `ebpf:"block_op_type"`
+	DirtiersAdded           *ebpf.Variable `ebpf:"dirtiers_added"`
+	DirtiersKept            *ebpf.Variable `ebpf:"dirtiers_kept"`
+	EventLastWakeupNs       *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
+	EventPerfBuffer         *ebpf.Variable `ebpf:"event_perf_buffer"`
+	EventType               *ebpf.Variable `ebpf:"event_type"`
+	EventWakeupNs           *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	FirstIssueNs            *ebpf.Variable `ebpf:"first_issue_ns"`
+	IoDataType              *ebpf.Variable `ebpf:"io_data_type"`
+	IosCount                *ebpf.Variable `ebpf:"ios_count"`
+	IosKept                 *ebpf.Variable `ebpf:"ios_kept"`
+	LocalPidns              *ebpf.Variable `ebpf:"local_pidns"`
+	TargBioChainEndio       *ebpf.Variable `ebpf:"targ_bio_chain_endio"`
+	TargBtrfsOrigWriteEndIo *ebpf.Variable `ebpf:"targ_btrfs_orig_write_end_io"`
+	TargBtrfsSimpleEndIo    *ebpf.Variable `ebpf:"targ_btrfs_simple_end_io"`
+	TargByCgroupMap         *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap          *ebpf.Variable `ebpf:"targ_by_mntns_map"`
+	TargByUid               *ebpf.Variable `ebpf:"targ_by_uid"`
+	TargCgroupId            *ebpf.Variable `ebpf:"targ_cgroup_id"`
+	TargComm                *ebpf.Variable `ebpf:"targ_comm"`
+	TargCommLen             *ebpf.Variable `ebpf:"targ_comm_len"`
+	TargDev                 *ebpf.Variable `ebpf:"targ_dev"`
+	TargIomapDioBioEndIo    *ebpf.Variable `ebpf:"targ_iomap_dio_bio_end_io"`
+	TargMinNs               *ebpf.Variable `ebpf:"targ_min_ns"`
+	TargNrPids              *ebpf.Variable `ebpf:"targ_nr_pids"`
+	TargNrTids              *ebpf.Variable `ebpf:"targ_nr_tids"`
+	TargPids                *ebpf.Variable `ebpf:"targ_pids"`
+	TargTids                *ebpf.Variable `ebpf:"targ_tids"`
+	TargUid                 *ebpf.Variable `ebpf:"targ_uid"`
+	TargXlogBioEndIo        *ebpf.Variable `ebpf:"targ_xlog_bio_end_io"`
+	TaskCgroupSubsys        *ebpf.Variable `ebpf:"task_cgroup_subsys"`
+	TaskFilter              *ebpf.Variable `ebpf:"task_filter"`
+	WantFile                *ebpf.Variable `ebpf:"want_file"`
+	WantOwner               *ebpf.Variable `ebpf:"want_owner"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	CompleteBtf  *ebpf.Program `ebpf:"complete__btf"`
-	CompleteRaw  *ebpf.Program `ebpf:"complete__raw"`
-	InsertBtf    *ebpf.Program `ebpf:"insert__btf"`
-	InsertRaw    *ebpf.Program `ebpf:"insert__raw"`
-	IssueBtf     *ebpf.Program `ebpf:"issue__btf"`
-	IssueRaw     *ebpf.Program `ebpf:"issue__raw"`
-	MergeBtf     *ebpf.Program `ebpf:"merge__btf"`
-	MergeRaw     *ebpf.Program `ebpf:"merge__raw"`
-	RequeueBtf   *ebpf.Program `ebpf:"requeue__btf"`
-	RequeueRaw   *ebpf.Program `ebpf:"requeue__raw"`
-	Settle       *ebpf.Program `ebpf:"settle"`
-	SubmitBtf    *ebpf.Program `ebpf:"submit__btf"`
-	SubmitOldbtf *ebpf.Program `ebpf:"submit__oldbtf"`
-	SubmitOldraw *ebpf.Program `ebpf:"submit__oldraw"`
-	SubmitRaw    *ebpf.Program `ebpf:"submit__raw"`
+	CompleteBtf    *ebpf.Program `ebpf:"complete__btf"`
+	CompleteRaw    *ebpf.Program `ebpf:"complete__raw"`
+	DirtyBtf       *ebpf.Program `ebpf:"dirty__btf"`
+	DirtyOldbtf    *ebpf.Program `ebpf:"dirty__oldbtf"`
+	DirtyOldraw    *ebpf.Program `ebpf:"dirty__oldraw"`
+	DirtyRaw       *ebpf.Program `ebpf:"dirty__raw"`
+	InsertBtf      *ebpf.Program `ebpf:"insert__btf"`
+	InsertRaw      *ebpf.Program `ebpf:"insert__raw"`
+	IssueBtf       *ebpf.Program `ebpf:"issue__btf"`
+	IssueRaw       *ebpf.Program `ebpf:"issue__raw"`
+	MergeBtf       *ebpf.Program `ebpf:"merge__btf"`
+	MergeRaw       *ebpf.Program `ebpf:"merge__raw"`
+	RequeueBtf     *ebpf.Program `ebpf:"requeue__btf"`
+	RequeueRaw     *ebpf.Program `ebpf:"requeue__raw"`
+	Settle         *ebpf.Program `ebpf:"settle"`
+	SettleDirtiers *ebpf.Program `ebpf:"settle_dirtiers"`
+	SubmitBtf      *ebpf.Program `ebpf:"submit__btf"`
+	SubmitOldbtf   *ebpf.Program `ebpf:"submit__oldbtf"`
+	SubmitOldraw   *ebpf.Program `ebpf:"submit__oldraw"`
+	SubmitRaw      *ebpf.Program `ebpf:"submit__raw"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.CompleteBtf,
 		p.CompleteRaw,
+		p.DirtyBtf,
+		p.DirtyOldbtf,
+		p.DirtyOldraw,
+		p.DirtyRaw,
 		p.InsertBtf,
 		p.InsertRaw,
 		p.IssueBtf,
@@ -312,6 +370,7 @@ func (p *bpfPrograms) Close() error {
 		p.RequeueBtf,
 		p.RequeueRaw,
 		p.Settle,
+		p.SettleDirtiers,
 		p.SubmitBtf,
 		p.SubmitOldbtf,
 		p.SubmitOldraw,

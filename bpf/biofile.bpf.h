@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef __BIOFILE_BPF_H
+#define __BIOFILE_BPF_H
+
+#include "block.bpf.h"
+#include "compat.bpf.h"
+#include "inode.bpf.h"
+#include "map.bpf.h"
+#include "path.bpf.h"
+#include "task.bpf.h"
+
+/*
+ * The file that a request reads or writes, and the task that the data is from. A tool includes this
+ * header before rq.bpf.h and has a struct io_file in struct io_owner. All of it is dead code unless
+ * want_file is set.
+ *
+ * The file is read when the request is issued: then all merges into it are done. A bio of the page
+ * cache refers to the file by its pages, one of direct I/O by its completion: the file system's
+ * private data has the open file or the inode. Pages of direct I/O say nothing, because they can
+ * themselves be mapped from another file.
+ */
+
+/* Set if a column needs the file or the owner. */
+const volatile bool want_file = false;
+
+/* Addresses of kernel functions that complete bios (struct bio.bi_end_io), or 0. */
+const volatile __u64 targ_iomap_dio_bio_end_io = 0;
+const volatile __u64 targ_bio_chain_endio = 0;
+const volatile __u64 targ_btrfs_simple_end_io = 0;
+const volatile __u64 targ_btrfs_orig_write_end_io = 0;
+const volatile __u64 targ_xlog_bio_end_io = 0;
+
+enum io_data {
+	IO_DATA_NONE, /* no data, as in a flush or discard */
+	IO_DATA_UNKNOWN,
+	IO_DATA_FILE,
+	IO_DATA_METADATA,
+	IO_DATA_JOURNAL,
+	IO_DATA_DEVICE, /* the page cache of a block device */
+	IO_DATA_SEVERAL, /* several files, or a file and something else */
+};
+
+/* Keeps the type in the BTF of the object. */
+const enum io_data *io_data_type __attribute__((unused));
+
+/* The task that made data of a file dirty most recently. */
+struct dirtier {
+	__u64 cgroup_id;
+	__u32 pid;
+	__u32 tid;
+	char comm[TASK_COMM_LEN];
+};
+
+struct io_file {
+	__u64 inode; /* address */
+	__u64 ino;
+	__u64 bio_inode; /* result of bio_file_read() */
+	struct dirtier owner; /* if owner_known */
+	__u32 dev; /* inode_dev() */
+	__u32 mount_dev; /* of the file system, as in mountinfo */
+	__u32 flags; /* of the submitting task */
+	__u8 data; /* enum io_data */
+	__u8 bio_data; /* result of bio_file_read() */
+	bool bio_direct; /* not through the page cache */
+	bool direct;
+	bool owner_known;
+	bool is_journal; /* submitted by the journal's thread */
+	__u8 pad[2];
+};
+
+#define BIOFILE_COUNTERS \
+	__u64 dirtiers_evicted; /* files whose dirtying task was forgotten, because others followed */ \
+	__u64 files_unread; /* requests with more bios than are read */
+
+/* The identity of a file. A subvolume of btrfs is a device of its own. */
+struct dirtier_key {
+	__u64 ino;
+	__u64 instance; /* inode_instance() */
+	__u32 dev;
+	__u32 pad;
+};
+
+/* User space sets the size if a column needs the map. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct dirtier_key);
+	__type(value, struct dirtier);
+} dirtiers SEC(".maps") USER_SPACE;
+
+__u64 dirtiers_added; /* keys */
+__u64 dirtiers_kept; /* keys at the end */
+
+static __always_inline void dirtier_key_read(struct dirtier_key *key, const struct inode *inode)
+{
+	key->ino = BPF_CORE_READ(inode, i_ino);
+	key->instance = inode_instance(inode);
+	key->dev = inode_dev(inode);
+}
+
+#define S_IFMT 00170000
+#define S_IFDIR 0040000
+#define S_IFBLK 0060000
+#define S_IFREG 0100000
+#define S_IFLNK 0120000
+
+static __always_inline __u32 inode_type(const struct inode *inode)
+{
+	return BPF_CORE_READ(inode, i_mode) & S_IFMT;
+}
+
+/* Until 6.18 a number, in 6.18 an enum, later a structure. */
+struct inode___number {
+	unsigned int i_state;
+} __attribute__((preserve_access_index));
+
+enum inode_state_flags_t {
+	INODE_STATE_ANY,
+};
+
+struct inode___enum {
+	enum inode_state_flags_t i_state;
+} __attribute__((preserve_access_index));
+
+struct inode___struct {
+	struct {
+		__u32 __state;
+	} i_state;
+} __attribute__((preserve_access_index));
+
+static __always_inline __u32 inode_state_offset(void)
+{
+	if (bpf_core_field_exists(struct inode___number, i_state))
+		return bpf_core_field_offset(struct inode___number, i_state);
+	if (bpf_core_field_exists(struct inode___enum, i_state))
+		return bpf_core_field_offset(struct inode___enum, i_state);
+	return bpf_core_field_offset(struct inode___struct, i_state);
+}
+
+/* The flag I_SYNC of an inode that is being written back. Its number changed in 6.12. */
+static __always_inline bool inode_is_synced(const struct inode *inode)
+{
+	__u32 bit = 7, state = 0;
+
+	if (bpf_core_enum_value_exists(enum inode_state_bits, __I_SYNC))
+		bit = bpf_core_enum_value(enum inode_state_bits, __I_SYNC);
+	bpf_probe_read_kernel(&state, sizeof(state), (void *)inode + inode_state_offset());
+	return state >> bit & 1;
+}
+
+/*
+ * A page or folio of a file became dirty. A thread that writes back the file and cannot write a page
+ * makes it dirty again: it is not the one that changed the data.
+ */
+static __always_inline int handle_dirty(struct address_space *mapping)
+{
+	struct task_struct *task = task_current();
+	struct dirtier_key key = {};
+	struct dirtier now = {}, *known;
+	struct inode *inode;
+
+	if (!mapping)
+		return 0;
+	inode = BPF_CORE_READ(mapping, host);
+	if (!inode || inode_type(inode) != S_IFREG)
+		return 0;
+	if (BPF_CORE_READ(task, flags) & PF_KTHREAD && inode_is_synced(inode))
+		return 0;
+	dirtier_key_read(&key, inode);
+	now.pid = BPF_CORE_READ(task, tgid);
+	now.tid = BPF_CORE_READ(task, pid);
+	now.cgroup_id = task_cgroup_id(task);
+	known = bpf_map_lookup_elem(&dirtiers, &key);
+	if (known && known->tid == now.tid && known->cgroup_id == now.cgroup_id)
+		return 0;
+	BPF_CORE_READ_STR_INTO(&now.comm, task, comm);
+	if (!bpf_map_update_elem(&dirtiers, &key, &now, BPF_NOEXIST))
+		__sync_fetch_and_add(&dirtiers_added, 1);
+	else
+		bpf_map_update_elem(&dirtiers, &key, &now, BPF_ANY);
+	return 0;
+}
+
+/* Folios from 5.18 on (203a31516616), pages before. */
+SEC("tp_btf/writeback_dirty_folio")
+int dirty__btf(__u64 *ctx)
+{
+	return NOT_PREEMPTED(handle_dirty((void *)ctx[1]));
+}
+
+SEC("raw_tp/writeback_dirty_folio")
+int dirty__raw(__u64 *ctx)
+{
+	return NOT_PREEMPTED(handle_dirty((void *)ctx[1]));
+}
+
+SEC("tp_btf/writeback_dirty_page")
+int dirty__oldbtf(__u64 *ctx)
+{
+	return NOT_PREEMPTED(handle_dirty((void *)ctx[1]));
+}
+
+SEC("raw_tp/writeback_dirty_page")
+int dirty__oldraw(__u64 *ctx)
+{
+	return NOT_PREEMPTED(handle_dirty((void *)ctx[1]));
+}
+
+/* Until 6.19 */
+struct page___head {
+	unsigned long compound_head;
+} __attribute__((preserve_access_index));
+
+/* From 7.0 on the member can be a mask instead, if the size of struct page is a power of two. */
+struct page___info {
+	unsigned long compound_info;
+} __attribute__((preserve_access_index));
+
+static __always_inline void *page_head(void *page)
+{
+	struct page___head *old = page;
+	struct page___info *new = page;
+	__u64 info = 0;
+
+	if (bpf_core_field_exists(old->compound_head))
+		info = BPF_CORE_READ(old, compound_head);
+	else if (bpf_core_field_exists(new->compound_info))
+		info = BPF_CORE_READ(new, compound_info);
+	if (!(info & 1))
+		return page;
+	if (info >> 32 == 0xffffffff)
+		return (void *)((__u64)page & info);
+	return (void *)(info - 1);
+}
+
+/*
+ * The page cache locks a page that it reads and has no data of, and marks a page that it writes.
+ * Neither is so for a page that serves as the buffer of direct I/O.
+ */
+static __always_inline bool page_is_transferred(void *head, bool is_write)
+{
+	__u64 flags = 0;
+
+	bpf_probe_read_kernel(&flags, sizeof(flags), head);
+	if (is_write)
+		return flags >> bpf_core_enum_value(enum pageflags, PG_writeback) & 1;
+	return flags >> bpf_core_enum_value(enum pageflags, PG_locked) & 1 &&
+	       !(flags >> bpf_core_enum_value(enum pageflags, PG_uptodate) & 1);
+}
+
+/* From 6.3 on; before, another type has the name. */
+struct btrfs_bio {
+	struct btrfs_inode *inode;
+	struct bio bio;
+} __attribute__((preserve_access_index));
+
+/* Bits of page.mapping that say that it does not point to a struct address_space. */
+#define PAGE_MAPPING_FLAGS 3
+
+static __always_inline struct inode *bio_page_inode(struct bio *bio, void **head)
+{
+	__u32 idx = BPF_CORE_READ(bio, bi_iter.bi_idx);
+	struct bio_vec *vec = BPF_CORE_READ(bio, bi_io_vec) + idx;
+	struct page *page = BPF_CORE_READ(vec, bv_page);
+	struct address_space *mapping;
+
+	*head = page_head(page);
+	page = *head;
+	mapping = BPF_CORE_READ(page, mapping);
+	if (!mapping || (__u64)mapping & PAGE_MAPPING_FLAGS)
+		return NULL;
+	return BPF_CORE_READ(mapping, host);
+}
+
+static __always_inline void bio_file_set(struct io_file *f, enum io_data data, struct inode *inode,
+					 bool direct)
+{
+	f->bio_data = data;
+	f->bio_inode = (__u64)inode;
+	f->bio_direct = direct;
+}
+
+/* A bio that was split completes the rest of it (bio_chain). */
+static __always_inline struct bio *bio_whole(struct bio *bio)
+{
+	for (int i = 0; i < 4; i++) {
+		if (!targ_bio_chain_endio ||
+		    (__u64)BPF_CORE_READ(bio, bi_end_io) != targ_bio_chain_endio)
+			break;
+		bio = BPF_CORE_READ(bio, bi_private);
+	}
+	return bio;
+}
+
+/* Direct I/O of most file systems: its state refers to the open file. */
+static __always_inline struct inode *bio_iomap_inode(struct bio *whole)
+{
+	struct iomap_dio *dio = BPF_CORE_READ(whole, bi_private);
+
+	return BPF_CORE_READ(dio, iocb, ki_filp, f_inode);
+}
+
+static __always_inline struct inode *bio_btrfs_inode(struct bio *whole)
+{
+	struct btrfs_bio *own = NULL;
+	struct btrfs_inode *inode;
+
+	if (!bpf_core_field_exists(own->inode) || !bpf_core_field_exists(own->bio))
+		return NULL;
+	own = (void *)whole - bpf_core_field_offset(struct btrfs_bio, bio);
+	inode = BPF_CORE_READ(own, inode);
+	if (!inode)
+		return NULL;
+	return (void *)inode + bpf_core_field_offset(struct btrfs_inode, vfs_inode);
+}
+
+static __always_inline bool is_end_io(__u64 end_io, __u64 targ)
+{
+	return targ && end_io == targ;
+}
+
+static __always_inline void bio_metadata(struct io_file *f, bool is_meta, __u32 type)
+{
+	if (f->is_journal)
+		bio_file_set(f, IO_DATA_JOURNAL, NULL, false);
+	else if (is_meta || type == S_IFDIR || type == S_IFLNK)
+		bio_file_set(f, IO_DATA_METADATA, NULL, false);
+	else if (type == S_IFBLK)
+		bio_file_set(f, IO_DATA_DEVICE, NULL, false);
+}
+
+/*
+ * Sets the members bio_... for one bio. They are in the memory of a map, so that the verifier does
+ * not distinguish its branches later.
+ */
+static __noinline int bio_file_read(struct io_file *f, struct bio *bio)
+{
+	struct bio *whole;
+	struct inode *inode, *own;
+	void *head = NULL;
+	__u32 opf, type;
+	__u64 end_io;
+
+	if (!f)
+		return 0;
+	whole = bio_whole(bio);
+	bio_file_set(f, IO_DATA_UNKNOWN, NULL, false);
+	opf = BPF_CORE_READ(bio, bi_opf);
+	end_io = (__u64)BPF_CORE_READ(whole, bi_end_io);
+	inode = bio_page_inode(bio, &head);
+	if (is_end_io(end_io, targ_iomap_dio_bio_end_io)) {
+		own = bio_iomap_inode(whole);
+		if (own && inode_type(own) == S_IFREG)
+			bio_file_set(f, IO_DATA_FILE, own, true);
+		return 0;
+	}
+	if (is_end_io(end_io, targ_xlog_bio_end_io)) {
+		bio_file_set(f, IO_DATA_JOURNAL, NULL, false);
+		return 0;
+	}
+	type = inode ? inode_type(inode) : 0;
+	if (block_flag(opf, META)) {
+		bio_metadata(f, true, type);
+		return 0;
+	}
+	if (is_end_io(end_io, targ_btrfs_simple_end_io) ||
+	    is_end_io(end_io, targ_btrfs_orig_write_end_io)) {
+		own = bio_btrfs_inode(whole);
+		if (own) {
+			if (inode_type(own) == S_IFREG)
+				bio_file_set(f, IO_DATA_FILE, own, own != inode);
+			return 0;
+		}
+	}
+	if (type == S_IFREG && page_is_transferred(head, opf & 1))
+		bio_file_set(f, IO_DATA_FILE, inode, false);
+	else
+		bio_metadata(f, false, type);
+	return 0;
+}
+
+#define IO_BIOS_MAX 64
+
+/* Reads the file of all bios of a request. Returns 1 if these are too many. */
+static __noinline int io_file_read(struct io_file *f, struct bio *bio)
+{
+	if (!f)
+		return 0;
+	f->data = IO_DATA_NONE;
+	for (int i = 0; i < IO_BIOS_MAX && bio; i++) {
+		bio_file_read(f, bio);
+		if (f->data == IO_DATA_NONE) {
+			f->data = f->bio_data;
+			f->inode = f->bio_inode;
+			f->direct = f->bio_direct;
+		} else if (f->data != f->bio_data || f->inode != f->bio_inode) {
+			f->data = IO_DATA_SEVERAL;
+			break;
+		}
+		bio = BPF_CORE_READ(bio, bi_next);
+	}
+	if (!bio || f->data == IO_DATA_SEVERAL)
+		return 0;
+	f->data = IO_DATA_UNKNOWN;
+	return 1;
+}
+
+/* The journal's threads of ext4 and ocfs2 are "jbd2/DISK-8". */
+static __always_inline bool task_is_journal(struct task_struct *task, __u32 flags)
+{
+	char comm[8] = {};
+
+	if (!(flags & PF_KTHREAD))
+		return false;
+	bpf_probe_read_kernel(comm, 5, &task->comm);
+	return comm[0] == 'j' && comm[1] == 'b' && comm[2] == 'd' && comm[3] == '2' &&
+	       comm[4] == '/';
+}
+
+/* For io_owner_read(). */
+static __always_inline void io_file_begin(struct io_file *f, struct task_struct *task)
+{
+	f->data = IO_DATA_NONE;
+	f->flags = BPF_CORE_READ(task, flags);
+	f->is_journal = task_is_journal(task, f->flags);
+}
+
+#define PF_WQ_WORKER 0x00000020
+
+static __always_inline void io_file_owner(struct io_file *f, const struct task_info *task,
+					  bool is_write)
+{
+	struct dirtier_key key = {};
+	struct dirtier *dirtier;
+
+	f->owner_known = false;
+	if (f->data != IO_DATA_FILE)
+		return;
+	if (!is_write || f->direct) {
+		/* Workers of btrfs submit direct I/O of others. */
+		if (f->direct && f->flags & PF_WQ_WORKER)
+			return;
+		f->owner.pid = task->pid;
+		f->owner.tid = task->tid;
+		f->owner.cgroup_id = task->cgroup_id;
+		__builtin_memcpy(f->owner.comm, task->comm, sizeof(f->owner.comm));
+		f->owner_known = true;
+		return;
+	}
+	dirtier_key_read(&key, (void *)f->inode);
+	dirtier = bpf_map_lookup_elem(&dirtiers, &key);
+	if (!dirtier)
+		return;
+	f->owner = *dirtier;
+	f->owner_known = true;
+}
+
+static __always_inline bool block_op_has_data(__u32 cmd_flags)
+{
+	enum block_op op = block_op(cmd_flags);
+
+	return op == BLOCK_OP_READ || op == BLOCK_OP_WRITE || op == BLOCK_OP_ZONE_APPEND;
+}
+
+/*
+ * Called when the request is issued; task is its submitter. Returns whether the request has too many
+ * bios.
+ */
+static __always_inline bool io_file_issue(struct io_file *f, struct request *rq,
+					  const struct task_info *task)
+{
+	__u32 cmd_flags = BPF_CORE_READ(rq, cmd_flags);
+	struct inode *inode;
+
+	f->data = IO_DATA_NONE;
+	f->owner_known = false;
+	if (!block_op_has_data(cmd_flags))
+		return false;
+	if (io_file_read(f, BPF_CORE_READ(rq, bio)))
+		return true;
+	if (f->data != IO_DATA_FILE)
+		return false;
+	inode = (void *)f->inode;
+	f->ino = BPF_CORE_READ(inode, i_ino);
+	f->dev = inode_dev(inode);
+	f->mount_dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	io_file_owner(f, task, cmd_flags & 1);
+	return false;
+}
+
+/* What follows an event if want_file is set: blockio.file in Go. */
+struct io_tail {
+	__u64 ino;
+	__u64 owner_cgroup_id;
+	__u32 owner_pid; /* 0 if the owner is unknown */
+	__u32 dev;
+	__u32 mount_dev;
+	__u8 data; /* enum io_data */
+	__u8 pad[3];
+	char owner[TASK_COMM_LEN];
+	struct path_names path; /* the names follow */
+};
+
+/* Until 6.19 the list is in the union d_u. */
+struct dentry___u {
+	union {
+		struct hlist_node d_alias;
+	} d_u;
+} __attribute__((preserve_access_index));
+
+struct dentry___alias {
+	struct hlist_node d_alias;
+} __attribute__((preserve_access_index));
+
+/* A directory entry of the inode, NULL if the kernel has none in memory. */
+static __always_inline struct dentry *inode_alias(struct inode *inode)
+{
+	void *node = BPF_CORE_READ(inode, i_dentry.first);
+
+	if (!node)
+		return NULL;
+	if (bpf_core_field_exists(struct dentry___u, d_u))
+		return node - bpf_core_field_offset(struct dentry___u, d_u.d_alias);
+	return node - bpf_core_field_offset(struct dentry___alias, d_alias);
+}
+
+/* Writes the names from the dentry up to the root of the file system to buf[PATH_BUF_SIZE]. */
+static __always_inline void dentry_names(volatile struct path_names *out, char *buf,
+					 struct dentry *dentry)
+{
+	struct dentry *root = BPF_CORE_READ(dentry, d_sb, s_root), *parent;
+	__u32 len;
+	long n;
+
+	out->deleted = dentry_is_deleted(dentry);
+	out->truncated = 1;
+	for (int i = 0; i < PATH_DEPTH_MAX; i++) {
+		len = out->len;
+		if (len > PATH_MAX)
+			break;
+		if (dentry == root) {
+			out->truncated = 0;
+			out->known = 1;
+			break;
+		}
+		parent = BPF_CORE_READ(dentry, d_parent);
+		if (dentry == parent) /* not connected to the root: of a file handle */
+			return;
+		n = bpf_probe_read_kernel_str(buf + len, NAME_MAX + 1,
+					      BPF_CORE_READ(dentry, d_name.name));
+		if (n <= 0)
+			return;
+		out->len = len + n;
+		dentry = parent;
+	}
+	out->known = 1;
+}
+
+/*
+ * Fills the tail at completion. The inode exists as long as a bio of the request is not completed. If
+ * parts were completed before, it may be gone: then the address belongs to something else.
+ */
+static __noinline int io_tail_read(struct io_tail *tail, char *buf, struct io_file *f)
+{
+	struct inode *inode;
+	struct dentry *dentry;
+
+	if (!tail || !buf || !f)
+		return 0;
+	tail->data = f->data;
+	if (f->data != IO_DATA_FILE)
+		return 0;
+	tail->ino = f->ino;
+	tail->dev = f->dev;
+	tail->mount_dev = f->mount_dev;
+	if (f->owner_known) {
+		tail->owner_pid = f->owner.pid;
+		tail->owner_cgroup_id = f->owner.cgroup_id;
+		__builtin_memcpy(tail->owner, f->owner.comm, sizeof(tail->owner));
+	}
+	inode = (void *)f->inode;
+	if (BPF_CORE_READ(inode, i_ino) != f->ino || BPF_CORE_READ(inode, i_sb, s_dev) != f->mount_dev)
+		return 0;
+	dentry = inode_alias(inode);
+	if (dentry)
+		dentry_names(&tail->path, buf, dentry);
+	return 0;
+}
+
+/* The program that counts the keys that the map has lost, at the end. It follows rq.bpf.h. */
+#define SETTLE_DIRTIERS                                                                  \
+	SEC("iter/bpf_map_elem")                                                         \
+	int settle_dirtiers(struct bpf_iter__bpf_map_elem *ctx)                          \
+	{                                                                                \
+		if (ctx->key)                                                            \
+			__sync_fetch_and_add(&dirtiers_kept, 1);                         \
+		else if (dirtiers_added > dirtiers_kept)                                 \
+			counter_add_n(dirtiers_evicted, dirtiers_added - dirtiers_kept); \
+		return 0;                                                                \
+	}
+
+#endif

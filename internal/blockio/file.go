@@ -1,0 +1,136 @@
+package blockio
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/value"
+)
+
+// Kinds of data of a request: enum io_data of biofile.bpf.h.
+const (
+	DataNone = iota
+	DataUnknown
+	DataFile
+	DataMetadata
+	DataJournal
+	DataDevice
+	DataSeveral
+)
+
+// labels are the names of data that is not of one file.
+var labels = map[uint8]string{
+	DataMetadata: "[metadata]", DataJournal: "[journal]", DataDevice: "[device]", DataSeveral: "[several]",
+}
+
+// dirtiers is the number of files whose last dirtying task is known.
+const dirtiers = 16 << 10
+
+// functions are the kernel functions whose addresses tell what a bio is for; the variable targ_NAME
+// has the address.
+var functions = []string{
+	"iomap_dio_bio_end_io", "bio_chain_endio", "btrfs_simple_end_io", "btrfs_orig_write_end_io", "xlog_bio_end_io",
+}
+
+// Tail mirrors struct io_tail: what follows an event if a column of File is shown.
+type Tail struct {
+	Ino, OwnerCgroupID      uint64
+	OwnerPID, Dev, MountDev uint32
+	Data                    uint8
+	_                       [3]byte
+	Owner                   value.Comm
+	Path                    value.PathNames
+}
+
+// File has the columns of the file that a request is for.
+type File struct {
+	File        value.Name    `json:"file" col:"FILE,width=40,extra,need=want_file" help:"file whose data the request reads or writes: a path of the file, or [metadata] of the file system, [journal], [device] for the page cache of a disk or partition, [several] if the request has data of more than one file; after the disk and a colon, the path within a file system that is not mounted in the mount namespace of corescope; absent if unknown, and for requests without data"`
+	FileInode   value.Nonzero `json:"file_inode" col:"FILE_INODE,width=10,right,extra,need=want_file" help:"inode number of this file; absent if the request is not for one file"`
+	Owner       value.Name    `json:"owner" col:"OWNER,width=16,extra,need=want_file" help:"name of the thread that the data is from: for writes from the page cache the last one that made a clean page of the file dirty, for others the one that submitted the request; absent if unknown, and without a file"`
+	OwnerPID    value.Nonzero `json:"owner_pid" col:"OWNER_PID,width=9,right,extra,need=want_file" help:"process of this thread, in the initial PID namespace"`
+	OwnerCgroup value.Name    `json:"owner_cgroup" col:"OWNER_CGROUP,width=30,extra,need=want_file" help:"path of the cgroup of this thread, at that time; cgroup is the one that the kernel accounts the request to"`
+
+	mounts *system.MountTable
+}
+
+// NewFile returns a File for the initial row.
+func NewFile() File { return File{mounts: &system.MountTable{}} }
+
+// Decode sets the columns from the data after the event, which is empty if none of them is shown. disk
+// is the name of the request's disk.
+func (f *File) Decode(data []byte, disk string, env *tool.Env) error {
+	f.File, f.FileInode, f.Owner, f.OwnerPID, f.OwnerCgroup = "", 0, "", 0, ""
+	var t Tail
+	if len(data) < int(unsafe.Sizeof(t)) {
+		return nil
+	}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&t)), unsafe.Sizeof(t)), data)
+	if t.Data != DataFile {
+		f.File = value.Name(labels[t.Data])
+		return nil
+	}
+	f.FileInode = value.Nonzero(t.Ino)
+	if t.OwnerPID != 0 {
+		f.Owner, f.OwnerPID = value.NameOf(t.Owner[:]), value.Nonzero(t.OwnerPID)
+		f.OwnerCgroup = value.Name(env.CgroupPath(t.OwnerCgroupID))
+	}
+	return f.setPath(&t, data[unsafe.Sizeof(t):], disk)
+}
+
+func (f *File) setPath(t *Tail, names []byte, disk string) error {
+	if t.Path.Known == 0 {
+		return nil
+	}
+	if int(t.Path.Len) > len(names) {
+		return fmt.Errorf("decode path: tail has %d of %d bytes", len(names), t.Path.Len)
+	}
+	inside := string(value.AppendPath(nil, names[:t.Path.Len], t.Path.Truncated != 0))
+	path, ok := inside, t.Path.Truncated != 0
+	if !ok {
+		path, ok = f.mounts.Path(t.MountDev, inside)
+	}
+	if !ok {
+		path = disk + ":" + inside
+	}
+	if t.Path.Deleted != 0 {
+		path += " (deleted)"
+	}
+	f.File = value.Name(path)
+	return nil
+}
+
+// PlanFile prepares a plan for the columns of File: without them, nothing of it is loaded.
+func PlanFile(plan *tool.Plan) {
+	plan.Without = append(plan.Without, "dirty")
+	plan.Needed = map[string]func(*tool.Plan) error{"want_file": needFile}
+}
+
+// needFile completes the plan for the columns of File.
+func needFile(plan *tool.Plan) error {
+	for i, name := range plan.Without {
+		if name == "dirty" {
+			plan.Without = append(plan.Without[:i:i], plan.Without[i+1:]...)
+			break
+		}
+	}
+	plan.MapEntries["dirtiers"], plan.MapEntries["file_events"] = dirtiers, levels
+	// An event with a path is larger, and writeback submits many requests at once.
+	plan.MapEntries["events"] = 16 << 20
+	plan.Settle = append(plan.Settle, tool.Iterator{Program: "settle_dirtiers", Map: "dirtiers"})
+	addresses, err := system.KernelFunctions(functions)
+	if err != nil {
+		return fmt.Errorf("find functions that complete direct I/O: %w", err)
+	}
+	if len(addresses) == 0 {
+		plan.Note("the kernel hides its addresses (kernel.kptr_restrict): files of direct I/O are unknown")
+	}
+	for name, address := range addresses {
+		plan.Variables["targ_"+name] = address
+	}
+	return nil
+}
+
+// levels is the number of programs that can be interrupted by one another on a CPU, with the last one.
+const levels = 4

@@ -1,0 +1,79 @@
+package system
+
+import (
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// MountTable translates paths within file systems to paths in the mount namespace. It follows
+// changes of the mounts.
+type MountTable struct {
+	file  *os.File
+	byDev map[uint32][]Mount
+}
+
+// Path returns the path of a file, given its path within the file system. If several mounts show the
+// file, the one with the largest part of the file system is used, and the first of these. It reports
+// false if no mount shows the file.
+func (t *MountTable) Path(dev uint32, inside string) (string, bool) {
+	t.refresh()
+	var best *Mount
+	rest := ""
+	for i, m := range t.byDev[dev] {
+		after, ok := below(inside, m.Base)
+		if ok && (best == nil || len(m.Base) < len(best.Base)) {
+			best, rest = &t.byDev[dev][i], after
+		}
+	}
+	if best == nil {
+		return "", false
+	}
+	if best.Dir == "/" {
+		return rest, true
+	}
+	if rest == "/" {
+		return best.Dir, true
+	}
+	return best.Dir + rest, true
+}
+
+// below returns the part of a path below a directory, with its slash.
+func below(path, dir string) (string, bool) {
+	if dir == "/" {
+		return path, true
+	}
+	after, ok := strings.CutPrefix(path, dir)
+	if ok && after == "" {
+		return "/", true
+	}
+	return after, ok && after[0] == '/'
+}
+
+// refresh reads the mounts if they have changed: the kernel reports that by poll(2).
+func (t *MountTable) refresh() {
+	if t.file != nil && !t.changed() {
+		return
+	}
+	if t.file == nil {
+		var err error
+		if t.file, err = os.Open("/proc/self/mountinfo"); err != nil {
+			return
+		}
+	}
+	mounts, err := ReadMounts("/")
+	if err != nil {
+		return
+	}
+	t.byDev = map[uint32][]Mount{}
+	for _, m := range mounts {
+		t.byDev[m.Dev] = append(t.byDev[m.Dev], m)
+	}
+}
+
+func (t *MountTable) changed() bool {
+	fds := []unix.PollFd{{Fd: int32(t.file.Fd()), Events: unix.POLLPRI}}
+	n, err := unix.Poll(fds, 0)
+	return n > 0 || err != nil
+}
