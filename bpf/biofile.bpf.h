@@ -43,7 +43,7 @@ enum io_data {
 /* Keeps the type in the BTF of the object. */
 const enum io_data *io_data_type __attribute__((unused));
 
-/* The task that made data of a file dirty most recently. */
+/* A task that the data is from. */
 struct dirtier {
 	__u64 cgroup_id;
 	__u32 pid;
@@ -56,6 +56,7 @@ struct io_file {
 	__u64 ino;
 	__u64 bio_inode; /* result of bio_file_read() */
 	struct dirtier owner; /* if owner_known */
+	struct dirtier submitter;
 	__u32 dev; /* inode_dev() */
 	__u32 mount_dev; /* of the file system, as in mountinfo */
 	__u32 flags; /* of the submitting task */
@@ -80,7 +81,10 @@ struct dirtier_key {
 	__u32 pad;
 };
 
-/* User space sets the size if a column needs the map. */
+/*
+ * The task that made data of a file dirty most recently. User space sets the size if a column needs
+ * the map.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
@@ -418,17 +422,21 @@ static __always_inline bool task_is_journal(struct task_struct *task, __u32 flag
 }
 
 /* For io_owner_read(). */
-static __always_inline void io_file_begin(struct io_file *f, struct task_struct *task)
+static __always_inline void io_file_begin(struct io_file *f, struct task_struct *task,
+					  __u64 cgroup_id)
 {
 	f->data = IO_DATA_NONE;
+	f->submitter.cgroup_id = cgroup_id;
+	f->submitter.pid = BPF_CORE_READ(task, tgid);
+	f->submitter.tid = BPF_CORE_READ(task, pid);
+	BPF_CORE_READ_STR_INTO(&f->submitter.comm, task, comm);
 	f->flags = BPF_CORE_READ(task, flags);
 	f->is_journal = task_is_journal(task, f->flags);
 }
 
 #define PF_WQ_WORKER 0x00000020
 
-static __always_inline void io_file_owner(struct io_file *f, const struct task_info *task,
-					  bool is_write)
+static __always_inline void io_file_owner(struct io_file *f, bool is_write)
 {
 	struct dirtier_key key = {};
 	struct dirtier *dirtier;
@@ -440,10 +448,7 @@ static __always_inline void io_file_owner(struct io_file *f, const struct task_i
 		/* Workers of btrfs submit direct I/O of others. */
 		if (f->direct && f->flags & PF_WQ_WORKER)
 			return;
-		f->owner.pid = task->pid;
-		f->owner.tid = task->tid;
-		f->owner.cgroup_id = task->cgroup_id;
-		__builtin_memcpy(f->owner.comm, task->comm, sizeof(f->owner.comm));
+		f->owner = f->submitter;
 		f->owner_known = true;
 		return;
 	}
@@ -462,12 +467,8 @@ static __always_inline bool block_op_has_data(__u32 cmd_flags)
 	return op == BLOCK_OP_READ || op == BLOCK_OP_WRITE || op == BLOCK_OP_ZONE_APPEND;
 }
 
-/*
- * Called when the request is issued; task is its submitter. Returns whether the request has too many
- * bios.
- */
-static __always_inline bool io_file_issue(struct io_file *f, struct request *rq,
-					  const struct task_info *task)
+/* Called when the request is issued. Returns whether the request has too many bios. */
+static __always_inline bool io_file_issue(struct io_file *f, struct request *rq)
 {
 	__u32 cmd_flags = BPF_CORE_READ(rq, cmd_flags);
 	struct inode *inode;
@@ -484,22 +485,9 @@ static __always_inline bool io_file_issue(struct io_file *f, struct request *rq,
 	f->ino = BPF_CORE_READ(inode, i_ino);
 	f->dev = inode_dev(inode);
 	f->mount_dev = BPF_CORE_READ(inode, i_sb, s_dev);
-	io_file_owner(f, task, cmd_flags & 1);
+	io_file_owner(f, cmd_flags & 1);
 	return false;
 }
-
-/* What follows an event if want_file is set: blockio.file in Go. */
-struct io_tail {
-	__u64 ino;
-	__u64 owner_cgroup_id;
-	__u32 owner_pid; /* 0 if the owner is unknown */
-	__u32 dev;
-	__u32 mount_dev;
-	__u8 data; /* enum io_data */
-	__u8 pad[3];
-	char owner[TASK_COMM_LEN];
-	struct path_names path; /* the names follow */
-};
 
 /* Until 6.19 the list is in the union d_u. */
 struct dentry___u {
@@ -524,68 +512,27 @@ static __always_inline struct dentry *inode_alias(struct inode *inode)
 	return node - bpf_core_field_offset(struct dentry___alias, d_alias);
 }
 
-/* Writes the names from the dentry up to the root of the file system to buf[PATH_BUF_SIZE]. */
-static __always_inline void dentry_names(volatile struct path_names *out, char *buf,
-					 struct dentry *dentry)
-{
-	struct dentry *root = BPF_CORE_READ(dentry, d_sb, s_root), *parent;
-	__u32 len;
-	long n;
-
-	out->deleted = dentry_is_deleted(dentry);
-	out->truncated = 1;
-	for (int i = 0; i < PATH_DEPTH_MAX; i++) {
-		len = out->len;
-		if (len > PATH_MAX)
-			break;
-		if (dentry == root) {
-			out->truncated = 0;
-			out->known = 1;
-			break;
-		}
-		parent = BPF_CORE_READ(dentry, d_parent);
-		if (dentry == parent) /* not connected to the root: of a file handle */
-			return;
-		n = bpf_probe_read_kernel_str(buf + len, NAME_MAX + 1,
-					      BPF_CORE_READ(dentry, d_name.name));
-		if (n <= 0)
-			return;
-		out->len = len + n;
-		dentry = parent;
-	}
-	out->known = 1;
-}
-
 /*
- * Fills the tail at completion. The inode exists as long as a bio of the request is not completed. If
- * parts were completed before, it may be gone: then the address belongs to something else.
+ * A directory entry of the file, at completion. The inode exists as long as a bio of the request is
+ * not completed. If parts were completed before, it may be gone: then the address belongs to something
+ * else.
  */
-static __noinline int io_tail_read(struct io_tail *tail, char *buf, struct io_file *f)
+static __always_inline struct dentry *io_file_dentry(struct io_file *f)
 {
-	struct inode *inode;
-	struct dentry *dentry;
+	struct inode *inode = (void *)f->inode;
 
-	if (!tail || !buf || !f)
-		return 0;
-	tail->data = f->data;
-	if (f->data != IO_DATA_FILE)
-		return 0;
-	tail->ino = f->ino;
-	tail->dev = f->dev;
-	tail->mount_dev = f->mount_dev;
-	if (f->owner_known) {
-		tail->owner_pid = f->owner.pid;
-		tail->owner_cgroup_id = f->owner.cgroup_id;
-		__builtin_memcpy(tail->owner, f->owner.comm, sizeof(tail->owner));
-	}
-	inode = (void *)f->inode;
 	if (BPF_CORE_READ(inode, i_ino) != f->ino || BPF_CORE_READ(inode, i_sb, s_dev) != f->mount_dev)
-		return 0;
-	dentry = inode_alias(inode);
-	if (dentry)
-		dentry_names(&tail->path, buf, dentry);
-	return 0;
+		return NULL;
+	return inode_alias(inode);
 }
+
+/* RQ_ISSUED of rq.bpf.h. */
+#define BIOFILE_ISSUED(io, rq)                                             \
+	do {                                                               \
+		if (want_file && !(io)->unwanted &&                        \
+		    io_file_issue(&(io)->owner.file, rq))                  \
+			counter_add(files_unread);                         \
+	} while (0)
 
 /* The program that counts the keys that the map has lost, at the end. It follows rq.bpf.h. */
 #define SETTLE_DIRTIERS                                                                  \

@@ -2,6 +2,8 @@ package blockio
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"unsafe"
 
 	"github.com/corescope/corescope/internal/system"
@@ -68,7 +70,7 @@ func (f *File) Decode(data []byte, disk string, env *tool.Env) error {
 	}
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&t)), unsafe.Sizeof(t)), data)
 	if t.Data != DataFile {
-		f.File = value.Name(labels[t.Data])
+		f.File = Label(t.Data)
 		return nil
 	}
 	f.FileInode = value.Nonzero(t.Ino)
@@ -101,23 +103,20 @@ func (f *File) setPath(t *Tail, names []byte, disk string) error {
 	return nil
 }
 
-// PlanFile prepares a plan for the columns of File: without them, nothing of it is loaded.
-func PlanFile(plan *tool.Plan) {
+// PlanFile prepares a plan for the columns of the file: without them, nothing of it is loaded. sizes
+// are those of further maps with them.
+func PlanFile(plan *tool.Plan, sizes map[string]uint32) {
 	plan.Without = append(plan.Without, "dirty")
-	plan.Needed = map[string]func(*tool.Plan) error{"want_file": needFile}
+	plan.Needed = map[string]func(*tool.Plan) error{"want_file": func(plan *tool.Plan) error {
+		maps.Copy(plan.MapEntries, sizes)
+		return needFile(plan)
+	}}
 }
 
-// needFile completes the plan for the columns of File.
+// needFile completes the plan for the columns of the file.
 func needFile(plan *tool.Plan) error {
-	for i, name := range plan.Without {
-		if name == "dirty" {
-			plan.Without = append(plan.Without[:i:i], plan.Without[i+1:]...)
-			break
-		}
-	}
-	plan.MapEntries["dirtiers"], plan.MapEntries["file_events"] = dirtiers, levels
-	// An event with a path is larger, and writeback submits many requests at once.
-	plan.MapEntries["events"] = 16 << 20
+	plan.Without = slices.DeleteFunc(slices.Clone(plan.Without), func(name string) bool { return name == "dirty" })
+	plan.MapEntries["dirtiers"] = dirtiers
 	plan.Settle = append(plan.Settle, tool.Iterator{Program: "settle_dirtiers", Map: "dirtiers"})
 	addresses, err := system.KernelFunctions(functions)
 	if err != nil {
@@ -132,5 +131,5 @@ func needFile(plan *tool.Plan) error {
 	return nil
 }
 
-// levels is the number of programs that can be interrupted by one another on a CPU, with the last one.
-const levels = 4
+// Label returns the label of data that is not of one file (enum io_data), or "".
+func Label(data uint8) value.Name { return value.Name(labels[data]) }

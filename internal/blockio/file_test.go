@@ -48,14 +48,14 @@ func TestDecode(t *testing.T) {
 
 func TestPlanFile(t *testing.T) {
 	plan := tool.Plan{Variables: map[string]any{}, MapEntries: map[string]uint32{}, Without: []string{"other"}}
-	PlanFile(&plan)
+	PlanFile(&plan, map[string]uint32{"more": 3})
 	if len(plan.Without) != 2 || len(plan.Settle) != 0 || plan.MapEntries["dirtiers"] != 0 {
 		t.Errorf("plan %+v, want nothing for files", plan)
 	}
 	if err := plan.Needed["want_file"](&plan); err != nil {
 		t.Skipf("kernel symbols are unavailable: %v", err)
 	}
-	if len(plan.Without) != 1 || len(plan.Settle) != 1 || plan.MapEntries["dirtiers"] == 0 {
+	if len(plan.Without) != 1 || len(plan.Settle) != 1 || plan.MapEntries["dirtiers"] == 0 || plan.MapEntries["more"] != 3 {
 		t.Errorf("plan %+v, want hook dirty, its iterator and its map", plan)
 	}
 }

@@ -96,7 +96,7 @@ var toolNeeds = map[string]needs{
 	"bitesize":     {modules: []string{"loop"}},
 	"readahead":    {modules: []string{"loop"}},
 	"mdflush":      {modules: []string{"loop", "md_mod", "raid0"}},
-	"biotop":       {modules: []string{"loop"}},
+	"biotop":       {modules: []string{"loop"}, explain: []string{"--columns +file"}},
 	"cachestat":    {modules: []string{"loop"}},
 	"cachetop":     {modules: []string{"loop"}},
 	"dcsnoop":      {explain: []string{"-a"}},

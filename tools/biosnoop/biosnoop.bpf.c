@@ -5,6 +5,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include "biofile.bpf.h"
+#include "biotail.bpf.h"
 #include "block.bpf.h"
 #include "event.bpf.h"
 #include "task.bpf.h"
@@ -18,12 +19,7 @@ struct io_owner {
 };
 
 #define RQ_COUNTERS BIOFILE_COUNTERS
-#define RQ_ISSUED(io, rq)                                                      \
-	do {                                                                   \
-		if (want_file && !(io)->unwanted &&                            \
-		    io_file_issue(&(io)->owner.file, rq, &(io)->owner.task))   \
-			counter_add(files_unread);                             \
-	} while (0)
+#define RQ_ISSUED(io, rq) BIOFILE_ISSUED(io, rq)
 
 #include "rq.bpf.h"
 
@@ -50,7 +46,7 @@ static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
 	task_info_read(&owner->task, task);
 	owner->task.cgroup_id = BPF_CORE_READ(cgrp, kn, id);
 	if (want_file)
-		io_file_begin(&owner->file, task);
+		io_file_begin(&owner->file, task, owner->task.cgroup_id);
 }
 
 /* An event with its file. */

@@ -129,13 +129,17 @@ With --columns +file, each row has the file whose data the request reads or writ
 	Shorts: map[string]string{"pid": "p", "cgroup": "c"},
 }, options{}, build)
 
+// levels is the number of runs of a program on a CPU that can be interrupted by one another.
+const levels = 4
+
 func build(o *options, env *tool.Env) (tool.Source, error) {
 	plan, err := o.Plan(env)
 	if err != nil {
 		return nil, err
 	}
 	plan.Variables["want_owner"] = true
-	blockio.PlanFile(&plan)
+	// An event with a path is larger, and writeback issues many requests at once.
+	blockio.PlanFile(&plan, map[string]uint32{"file_events": levels, "events": 16 << 20})
 	return &source.Events[row]{
 		Plan: plan, Columns: o.columns(), BufferBytes: 4 << 20,
 		Widths: map[string]int{"elapsed_ns": 11},

@@ -4,20 +4,41 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "biofile.bpf.h"
 #include "block.bpf.h"
 #include "task.bpf.h"
 
-struct io_owner {
+struct submitter {
 	__u64 cgroup_id;
 	__u32 pid;
 	__u32 uid;
 	char comm[TASK_COMM_LEN];
 };
 
+struct io_owner {
+	struct submitter task;
+	struct io_file file; /* if want_file */
+};
+
+#define RQ_COUNTERS BIOFILE_COUNTERS
+#define RQ_ISSUED(io, rq) BIOFILE_ISSUED(io, rq)
+
 #include "rq.bpf.h"
 
+/* The file and the task that the data is from; zero without want_file. */
+struct file_key {
+	__u64 ino;
+	__u64 cgroup_id;
+	__u32 dev; /* as in stat(2) */
+	__u32 pid; /* 0 if the task is unknown */
+	__u32 data; /* enum io_data */
+	char comm[TASK_COMM_LEN];
+	__u32 pad;
+};
+
 struct table_key {
-	struct io_owner owner;
+	struct submitter task;
+	struct file_key file;
 	__u32 dev;
 	__u32 op;
 };
@@ -27,6 +48,7 @@ struct table_value {
 	__u64 bytes;
 	__u64 total_ns;
 	__u64 errors;
+	char name[NAME_MAX + 1]; /* of the file */
 };
 
 #include "table.bpf.h"
@@ -34,17 +56,45 @@ struct table_value {
 static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
 					  struct task_struct *task, struct cgroup *cgrp)
 {
-	owner->cgroup_id = BPF_CORE_READ(cgrp, kn, id);
-	owner->pid = BPF_CORE_READ(task, tgid);
-	owner->uid = BPF_CORE_READ(task, cred, uid.val);
-	BPF_CORE_READ_STR_INTO(&owner->comm, task, comm);
+	owner->task.cgroup_id = BPF_CORE_READ(cgrp, kn, id);
+	owner->task.pid = BPF_CORE_READ(task, tgid);
+	owner->task.uid = BPF_CORE_READ(task, cred, uid.val);
+	BPF_CORE_READ_STR_INTO(&owner->task.comm, task, comm);
+	if (want_file)
+		io_file_begin(&owner->file, task, owner->task.cgroup_id);
+}
+
+static __always_inline void file_key_read(struct file_key *key, const struct io_file *f)
+{
+	key->data = f->data;
+	if (f->data != IO_DATA_FILE)
+		return;
+	key->ino = f->ino;
+	key->dev = f->dev;
+	if (!f->owner_known)
+		return;
+	key->cgroup_id = f->owner.cgroup_id;
+	key->pid = f->owner.pid;
+	__builtin_memcpy(key->comm, f->owner.comm, sizeof(key->comm));
+}
+
+static __always_inline void name_read(struct table_value *value, struct io_file *f)
+{
+	struct dentry *dentry;
+
+	if (f->data != IO_DATA_FILE || value->name[0])
+		return;
+	dentry = io_file_dentry(f);
+	if (dentry)
+		bpf_probe_read_kernel_str(value->name, sizeof(value->name),
+					  BPF_CORE_READ(dentry, d_name.name));
 }
 
 static __always_inline void rq_report(void *ctx, struct io *io, struct request *rq, __u32 error,
 				      __u64 now_ns, const bool direct)
 {
 	struct table_key key = {
-		.owner = io->owner,
+		.task = io->owner.task,
 		.dev = rq_dev(rq, direct),
 		.op = block_op(block_read(direct, rq, cmd_flags)),
 	};
@@ -54,14 +104,20 @@ static __always_inline void rq_report(void *ctx, struct io *io, struct request *
 		counter_add(negative);
 		return;
 	}
+	if (want_file)
+		file_key_read(&key.file, &io->owner.file);
 	value = table_find(&key);
 	if (!value)
 		return;
+	if (want_file)
+		name_read(value, &io->owner.file);
 	table_add(value, ios, 1);
 	table_add(value, bytes, io->bytes);
 	table_add(value, total_ns, now_ns - io->issue_ns);
 	table_add(value, errors, error != 0);
 }
+
+SETTLE_DIRTIERS
 
 /* block_io_start exists from 6.5 on (5a80bd075f3b). */
 HOOK(submit, block_io_start, handle_submit(ctx, (void *)ctx[0], direct))

@@ -19,19 +19,31 @@ type options struct {
 
 // key mirrors struct table_key.
 type key struct {
-	Owner   owner
+	Task    submitter
+	File    file
 	Dev, Op uint32
 }
 
-// owner mirrors struct io_owner.
-type owner struct {
+// file mirrors struct file_key.
+type file struct {
+	Ino, CgroupID  uint64
+	Dev, PID, Data uint32
+	Comm           value.Comm
+	_              uint32
+}
+
+// submitter mirrors struct submitter.
+type submitter struct {
 	CgroupID uint64
 	PID, UID uint32
 	Comm     value.Comm
 }
 
 // counts mirrors struct table_value.
-type counts struct{ IOs, Bytes, TotalNs, Errors uint64 }
+type counts struct {
+	IOs, Bytes, TotalNs, Errors uint64
+	Name                        [256]byte
+}
 
 type row struct {
 	PID       uint32            `json:"pid" col:"PID,width=7" help:"process that submitted the I/O, in the initial PID namespace"`
@@ -46,6 +58,12 @@ type row struct {
 	TotalNs   value.Nanoseconds `json:"total_ns" col:"TOTALms,width=10,right" help:"sum of the device times of these requests: from the last issue to completion, CLOCK_MONOTONIC; text shows milliseconds"`
 	AverageNs value.Nanoseconds `json:"avg_ns" col:"AVGms,width=8,right" help:"mean device time per request; text shows milliseconds"`
 	Errors    uint64            `json:"errors" col:"ERRORS,width=6,right" help:"requests that failed"`
+	File      value.Name        `json:"file" col:"FILE,width=24,extra,need=want_file" help:"name of the file whose data is read or written, without directories; [metadata] of the file system, [journal], [device] for the page cache of a disk or partition, [several] for requests with data of more than one file; absent if unknown, and for requests without data"`
+	FileInode value.Nonzero     `json:"file_inode" col:"FILE_INODE,width=10,right,extra,need=want_file" help:"inode number of this file; absent if the requests are not for one file"`
+	FileDev   value.Device      `json:"file_device" col:"FILE_DEV,width=8,extra,need=want_file" help:"device number of the file as in stat(2), major:minor; 0:0 without a file"`
+	Owner     value.Name        `json:"owner" col:"OWNER,width=16,extra,need=want_file" help:"name of the thread that the data is from: for writes from the page cache the last one that made a clean page of the file dirty, for others the one that submitted the requests; absent if unknown, and without a file"`
+	OwnerPID  value.Nonzero     `json:"owner_pid" col:"OWNER_PID,width=9,right,extra,need=want_file" help:"process of this thread, in the initial PID namespace"`
+	OwnerCG   value.Name        `json:"owner_cgroup" col:"OWNER_CGROUP,width=30,extra,need=want_file" help:"path of the cgroup of this thread, at that time; cgroup is the one that the kernel accounts the requests to"`
 	CgroupID  uint64            `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"ID of the cgroup that the I/O is accounted to: inode number of its directory"`
 }
 
@@ -60,7 +78,9 @@ A request is counted on completion (block_rq_complete), with all its bytes, even
 
 A request belongs to the task that submitted it. This task is recorded at block_io_start (kernel 6.5 and later), otherwise when the request is first inserted or issued; it is never the task that is current at completion. Writeback is submitted by kernel threads; its cgroup is the one that the kernel accounts it to, provided that cgroup IDs refer to the hierarchy of the I/O controller. A flush of the disk's cache, as for fsync(2), belongs to the task that is current when the kernel issues it, often a kernel worker (kworker): the kernel combines the flushes that several tasks wait for into one request. A request that is merged into another one is counted as part of it, for the task of the latter.
 
-I/O of device mapper and md disks is shown as I/O of the underlying disks. The counters in the summary are those of biolatency(8).`,
+I/O of device mapper and md disks is shown as I/O of the underlying disks. The counters in the summary are those of biolatency(8), and two of biosnoop(8): dirtiers_evicted and files_unread.
+
+With --columns +file,owner, requests are also counted by the file whose data they transfer and by the task that made it dirty; biosnoop(8) defines both. Nothing of that is loaded without these columns.`,
 	Peers: []string{
 		"Kernels 5.17 to 6.4 are supported; libbpf-tools and BCC find no function to attach to there.",
 		"Discards, flushes and other operations have letters of their own. libbpf-tools and BCC show them as reads.",
@@ -72,6 +92,7 @@ I/O of device mapper and md disks is shown as I/O of the underlying disks. The c
 		"biotop                 # a screen of the busiest processes, each second",
 		"biotop -C 5 3          # three tables of five seconds each",
 		"biotop -s time -r 5    # by device time, five rows",
+		"biotop --columns +file,owner  # by file, and by the task whose data is written back",
 		"biotop -d vda --columns +container --output json  # one disk, with the container",
 	},
 	Object: loadBpf,
@@ -85,21 +106,32 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		return nil, err
 	}
 	plan.Variables["want_owner"] = true
+	blockio.PlanFile(&plan, nil)
 	return &source.Table[key, counts, row]{
 		Plan: plan, Top: &o.Top,
 		Columns:   []string{"pid", "comm", "op", "major", "minor", "disk", "ios", "bytes", "avg_ns"},
 		SortNames: map[string]string{"all": "bytes", "io": "ios", "time": "total_ns"},
-		Label:     func(k *key, _ *counts) row { return label(k, env) },
+		Label:     func(k *key, c *counts) row { return label(k, c, env) },
 		Fill:      fill,
 	}, nil
 }
 
-func label(k *key, env *tool.Env) row {
+func label(k *key, c *counts, env *tool.Env) row {
 	disk, _ := env.Disks.Name(k.Dev)
-	return row{
-		PID: k.Owner.PID, UID: k.Owner.UID, Comm: value.NameOf(k.Owner.Comm[:]), CgroupID: k.Owner.CgroupID,
+	r := row{
+		PID: k.Task.PID, UID: k.Task.UID, Comm: value.NameOf(k.Task.Comm[:]), CgroupID: k.Task.CgroupID,
 		Op: operation(k.Op), Major: k.Dev >> 20, Minor: k.Dev & (1<<20 - 1), Disk: disk,
+		File: blockio.Label(uint8(k.File.Data)),
 	}
+	if k.File.Data != blockio.DataFile {
+		return r
+	}
+	r.File, r.FileInode, r.FileDev = value.NameOf(c.Name[:]), value.Nonzero(k.File.Ino), value.Device(k.File.Dev)
+	if k.File.PID != 0 {
+		r.Owner, r.OwnerPID = value.NameOf(k.File.Comm[:]), value.Nonzero(k.File.PID)
+		r.OwnerCG = value.Name(env.CgroupPath(k.File.CgroupID))
+	}
+	return r
 }
 
 // operation returns the letter of an operation (enum block_op). All without a letter of their own

@@ -39,48 +39,63 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapCounters         = "counters"
-	bpfMapIos              = "ios"
-	bpfMapLost             = "lost"
-	bpfMapTable            = "table"
-	bpfMapTargCgroupMap    = "targ_cgroup_map"
-	bpfMapTargMntnsMap     = "targ_mntns_map"
-	bpfProgCompleteBtf     = "complete__btf"
-	bpfProgCompleteRaw     = "complete__raw"
-	bpfProgIssueBtf        = "issue__btf"
-	bpfProgIssueRaw        = "issue__raw"
-	bpfProgMergeBtf        = "merge__btf"
-	bpfProgMergeRaw        = "merge__raw"
-	bpfProgRequeueBtf      = "requeue__btf"
-	bpfProgRequeueRaw      = "requeue__raw"
-	bpfProgSettle          = "settle"
-	bpfProgSubmitBtf       = "submit__btf"
-	bpfProgSubmitOldbtf    = "submit__oldbtf"
-	bpfProgSubmitOldraw    = "submit__oldraw"
-	bpfProgSubmitRaw       = "submit__raw"
-	bpfVarBlockFlagType    = "block_flag_type"
-	bpfVarBlockOpType      = "block_op_type"
-	bpfVarCountEpoch       = "count_epoch"
-	bpfVarFirstIssueNs     = "first_issue_ns"
-	bpfVarIosCount         = "ios_count"
-	bpfVarIosKept          = "ios_kept"
-	bpfVarLocalPidns       = "local_pidns"
-	bpfVarTableEmpty       = "table_empty"
-	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
-	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
-	bpfVarTargByUid        = "targ_by_uid"
-	bpfVarTargCgroupId     = "targ_cgroup_id"
-	bpfVarTargComm         = "targ_comm"
-	bpfVarTargCommLen      = "targ_comm_len"
-	bpfVarTargDev          = "targ_dev"
-	bpfVarTargNrPids       = "targ_nr_pids"
-	bpfVarTargNrTids       = "targ_nr_tids"
-	bpfVarTargPids         = "targ_pids"
-	bpfVarTargTids         = "targ_tids"
-	bpfVarTargUid          = "targ_uid"
-	bpfVarTaskCgroupSubsys = "task_cgroup_subsys"
-	bpfVarTaskFilter       = "task_filter"
-	bpfVarWantOwner        = "want_owner"
+	bpfMapCounters                = "counters"
+	bpfMapDirtiers                = "dirtiers"
+	bpfMapIos                     = "ios"
+	bpfMapLost                    = "lost"
+	bpfMapTable                   = "table"
+	bpfMapTargCgroupMap           = "targ_cgroup_map"
+	bpfMapTargMntnsMap            = "targ_mntns_map"
+	bpfProgCompleteBtf            = "complete__btf"
+	bpfProgCompleteRaw            = "complete__raw"
+	bpfProgDirtyBtf               = "dirty__btf"
+	bpfProgDirtyOldbtf            = "dirty__oldbtf"
+	bpfProgDirtyOldraw            = "dirty__oldraw"
+	bpfProgDirtyRaw               = "dirty__raw"
+	bpfProgIssueBtf               = "issue__btf"
+	bpfProgIssueRaw               = "issue__raw"
+	bpfProgMergeBtf               = "merge__btf"
+	bpfProgMergeRaw               = "merge__raw"
+	bpfProgRequeueBtf             = "requeue__btf"
+	bpfProgRequeueRaw             = "requeue__raw"
+	bpfProgSettle                 = "settle"
+	bpfProgSettleDirtiers         = "settle_dirtiers"
+	bpfProgSubmitBtf              = "submit__btf"
+	bpfProgSubmitOldbtf           = "submit__oldbtf"
+	bpfProgSubmitOldraw           = "submit__oldraw"
+	bpfProgSubmitRaw              = "submit__raw"
+	bpfVarBlockFlagType           = "block_flag_type"
+	bpfVarBlockOpType             = "block_op_type"
+	bpfVarCountEpoch              = "count_epoch"
+	bpfVarDirtiersAdded           = "dirtiers_added"
+	bpfVarDirtiersKept            = "dirtiers_kept"
+	bpfVarFirstIssueNs            = "first_issue_ns"
+	bpfVarIoDataType              = "io_data_type"
+	bpfVarIosCount                = "ios_count"
+	bpfVarIosKept                 = "ios_kept"
+	bpfVarLocalPidns              = "local_pidns"
+	bpfVarTableEmpty              = "table_empty"
+	bpfVarTargBioChainEndio       = "targ_bio_chain_endio"
+	bpfVarTargBtrfsOrigWriteEndIo = "targ_btrfs_orig_write_end_io"
+	bpfVarTargBtrfsSimpleEndIo    = "targ_btrfs_simple_end_io"
+	bpfVarTargByCgroupMap         = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap          = "targ_by_mntns_map"
+	bpfVarTargByUid               = "targ_by_uid"
+	bpfVarTargCgroupId            = "targ_cgroup_id"
+	bpfVarTargComm                = "targ_comm"
+	bpfVarTargCommLen             = "targ_comm_len"
+	bpfVarTargDev                 = "targ_dev"
+	bpfVarTargIomapDioBioEndIo    = "targ_iomap_dio_bio_end_io"
+	bpfVarTargNrPids              = "targ_nr_pids"
+	bpfVarTargNrTids              = "targ_nr_tids"
+	bpfVarTargPids                = "targ_pids"
+	bpfVarTargTids                = "targ_tids"
+	bpfVarTargUid                 = "targ_uid"
+	bpfVarTargXlogBioEndIo        = "targ_xlog_bio_end_io"
+	bpfVarTaskCgroupSubsys        = "task_cgroup_subsys"
+	bpfVarTaskFilter              = "task_filter"
+	bpfVarWantFile                = "want_file"
+	bpfVarWantOwner               = "want_owner"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -125,19 +140,24 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	CompleteBtf  *ebpf.ProgramSpec `ebpf:"complete__btf"`
-	CompleteRaw  *ebpf.ProgramSpec `ebpf:"complete__raw"`
-	IssueBtf     *ebpf.ProgramSpec `ebpf:"issue__btf"`
-	IssueRaw     *ebpf.ProgramSpec `ebpf:"issue__raw"`
-	MergeBtf     *ebpf.ProgramSpec `ebpf:"merge__btf"`
-	MergeRaw     *ebpf.ProgramSpec `ebpf:"merge__raw"`
-	RequeueBtf   *ebpf.ProgramSpec `ebpf:"requeue__btf"`
-	RequeueRaw   *ebpf.ProgramSpec `ebpf:"requeue__raw"`
-	Settle       *ebpf.ProgramSpec `ebpf:"settle"`
-	SubmitBtf    *ebpf.ProgramSpec `ebpf:"submit__btf"`
-	SubmitOldbtf *ebpf.ProgramSpec `ebpf:"submit__oldbtf"`
-	SubmitOldraw *ebpf.ProgramSpec `ebpf:"submit__oldraw"`
-	SubmitRaw    *ebpf.ProgramSpec `ebpf:"submit__raw"`
+	CompleteBtf    *ebpf.ProgramSpec `ebpf:"complete__btf"`
+	CompleteRaw    *ebpf.ProgramSpec `ebpf:"complete__raw"`
+	DirtyBtf       *ebpf.ProgramSpec `ebpf:"dirty__btf"`
+	DirtyOldbtf    *ebpf.ProgramSpec `ebpf:"dirty__oldbtf"`
+	DirtyOldraw    *ebpf.ProgramSpec `ebpf:"dirty__oldraw"`
+	DirtyRaw       *ebpf.ProgramSpec `ebpf:"dirty__raw"`
+	IssueBtf       *ebpf.ProgramSpec `ebpf:"issue__btf"`
+	IssueRaw       *ebpf.ProgramSpec `ebpf:"issue__raw"`
+	MergeBtf       *ebpf.ProgramSpec `ebpf:"merge__btf"`
+	MergeRaw       *ebpf.ProgramSpec `ebpf:"merge__raw"`
+	RequeueBtf     *ebpf.ProgramSpec `ebpf:"requeue__btf"`
+	RequeueRaw     *ebpf.ProgramSpec `ebpf:"requeue__raw"`
+	Settle         *ebpf.ProgramSpec `ebpf:"settle"`
+	SettleDirtiers *ebpf.ProgramSpec `ebpf:"settle_dirtiers"`
+	SubmitBtf      *ebpf.ProgramSpec `ebpf:"submit__btf"`
+	SubmitOldbtf   *ebpf.ProgramSpec `ebpf:"submit__oldbtf"`
+	SubmitOldraw   *ebpf.ProgramSpec `ebpf:"submit__oldraw"`
+	SubmitRaw      *ebpf.ProgramSpec `ebpf:"submit__raw"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -145,6 +165,7 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Dirtiers      *ebpf.MapSpec `ebpf:"dirtiers"`
 	Ios           *ebpf.MapSpec `ebpf:"ios"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	Table         *ebpf.MapSpec `ebpf:"table"`
@@ -156,29 +177,38 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
-	BlockFlagType    *ebpf.VariableSpec `ebpf:"block_flag_type"`
-	BlockOpType      *ebpf.VariableSpec `ebpf:"block_op_type"`
-	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
-	FirstIssueNs     *ebpf.VariableSpec `ebpf:"first_issue_ns"`
-	IosCount         *ebpf.VariableSpec `ebpf:"ios_count"`
-	IosKept          *ebpf.VariableSpec `ebpf:"ios_kept"`
-	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
-	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
-	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
-	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
-	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
-	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
-	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
-	TargCommLen      *ebpf.VariableSpec `ebpf:"targ_comm_len"`
-	TargDev          *ebpf.VariableSpec `ebpf:"targ_dev"`
-	TargNrPids       *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
-	TargNrTids       *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
-	TargPids         *ebpf.VariableSpec `ebpf:"targ_pids"`
-	TargTids         *ebpf.VariableSpec `ebpf:"targ_tids"`
-	TargUid          *ebpf.VariableSpec `ebpf:"targ_uid"`
-	TaskCgroupSubsys *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
-	TaskFilter       *ebpf.VariableSpec `ebpf:"task_filter"`
-	WantOwner        *ebpf.VariableSpec `ebpf:"want_owner"`
+	BlockFlagType           *ebpf.VariableSpec `ebpf:"block_flag_type"`
+	BlockOpType             *ebpf.VariableSpec `ebpf:"block_op_type"`
+	CountEpoch              *ebpf.VariableSpec `ebpf:"count_epoch"`
+	DirtiersAdded           *ebpf.VariableSpec `ebpf:"dirtiers_added"`
+	DirtiersKept            *ebpf.VariableSpec `ebpf:"dirtiers_kept"`
+	FirstIssueNs            *ebpf.VariableSpec `ebpf:"first_issue_ns"`
+	IoDataType              *ebpf.VariableSpec `ebpf:"io_data_type"`
+	IosCount                *ebpf.VariableSpec `ebpf:"ios_count"`
+	IosKept                 *ebpf.VariableSpec `ebpf:"ios_kept"`
+	LocalPidns              *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TableEmpty              *ebpf.VariableSpec `ebpf:"table_empty"`
+	TargBioChainEndio       *ebpf.VariableSpec `ebpf:"targ_bio_chain_endio"`
+	TargBtrfsOrigWriteEndIo *ebpf.VariableSpec `ebpf:"targ_btrfs_orig_write_end_io"`
+	TargBtrfsSimpleEndIo    *ebpf.VariableSpec `ebpf:"targ_btrfs_simple_end_io"`
+	TargByCgroupMap         *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap          *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
+	TargByUid               *ebpf.VariableSpec `ebpf:"targ_by_uid"`
+	TargCgroupId            *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
+	TargComm                *ebpf.VariableSpec `ebpf:"targ_comm"`
+	TargCommLen             *ebpf.VariableSpec `ebpf:"targ_comm_len"`
+	TargDev                 *ebpf.VariableSpec `ebpf:"targ_dev"`
+	TargIomapDioBioEndIo    *ebpf.VariableSpec `ebpf:"targ_iomap_dio_bio_end_io"`
+	TargNrPids              *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
+	TargNrTids              *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
+	TargPids                *ebpf.VariableSpec `ebpf:"targ_pids"`
+	TargTids                *ebpf.VariableSpec `ebpf:"targ_tids"`
+	TargUid                 *ebpf.VariableSpec `ebpf:"targ_uid"`
+	TargXlogBioEndIo        *ebpf.VariableSpec `ebpf:"targ_xlog_bio_end_io"`
+	TaskCgroupSubsys        *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
+	TaskFilter              *ebpf.VariableSpec `ebpf:"task_filter"`
+	WantFile                *ebpf.VariableSpec `ebpf:"want_file"`
+	WantOwner               *ebpf.VariableSpec `ebpf:"want_owner"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -202,6 +232,7 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Counters      *ebpf.Map `ebpf:"counters"`
+	Dirtiers      *ebpf.Map `ebpf:"dirtiers"`
 	Ios           *ebpf.Map `ebpf:"ios"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	Table         *ebpf.Map `ebpf:"table"`
@@ -212,6 +243,7 @@ type bpfMaps struct {
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Counters,
+		m.Dirtiers,
 		m.Ios,
 		m.Lost,
 		m.Table,
@@ -224,54 +256,72 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
-	BlockFlagType    *ebpf.Variable `ebpf:"block_flag_type"`
-	BlockOpType      *ebpf.Variable `ebpf:"block_op_type"`
-	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
-	FirstIssueNs     *ebpf.Variable `ebpf:"first_issue_ns"`
-	IosCount         *ebpf.Variable `ebpf:"ios_count"`
-	IosKept          *ebpf.Variable `ebpf:"ios_kept"`
-	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
-	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
-	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
-	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
-	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
-	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
-	TargComm         *ebpf.Variable `ebpf:"targ_comm"`
-	TargCommLen      *ebpf.Variable `ebpf:"targ_comm_len"`
-	TargDev          *ebpf.Variable `ebpf:"targ_dev"`
-	TargNrPids       *ebpf.Variable `ebpf:"targ_nr_pids"`
-	TargNrTids       *ebpf.Variable `ebpf:"targ_nr_tids"`
-	TargPids         *ebpf.Variable `ebpf:"targ_pids"`
-	TargTids         *ebpf.Variable `ebpf:"targ_tids"`
-	TargUid          *ebpf.Variable `ebpf:"targ_uid"`
-	TaskCgroupSubsys *ebpf.Variable `ebpf:"task_cgroup_subsys"`
-	TaskFilter       *ebpf.Variable `ebpf:"task_filter"`
-	WantOwner        *ebpf.Variable `ebpf:"want_owner"`
+	BlockFlagType           *ebpf.Variable `ebpf:"block_flag_type"`
+	BlockOpType             *ebpf.Variable `ebpf:"block_op_type"`
+	CountEpoch              *ebpf.Variable `ebpf:"count_epoch"`
+	DirtiersAdded           *ebpf.Variable `ebpf:"dirtiers_added"`
+	DirtiersKept            *ebpf.Variable `ebpf:"dirtiers_kept"`
+	FirstIssueNs            *ebpf.Variable `ebpf:"first_issue_ns"`
+	IoDataType              *ebpf.Variable `ebpf:"io_data_type"`
+	IosCount                *ebpf.Variable `ebpf:"ios_count"`
+	IosKept                 *ebpf.Variable `ebpf:"ios_kept"`
+	LocalPidns              *ebpf.Variable `ebpf:"local_pidns"`
+	TableEmpty              *ebpf.Variable `ebpf:"table_empty"`
+	TargBioChainEndio       *ebpf.Variable `ebpf:"targ_bio_chain_endio"`
+	TargBtrfsOrigWriteEndIo *ebpf.Variable `ebpf:"targ_btrfs_orig_write_end_io"`
+	TargBtrfsSimpleEndIo    *ebpf.Variable `ebpf:"targ_btrfs_simple_end_io"`
+	TargByCgroupMap         *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap          *ebpf.Variable `ebpf:"targ_by_mntns_map"`
+	TargByUid               *ebpf.Variable `ebpf:"targ_by_uid"`
+	TargCgroupId            *ebpf.Variable `ebpf:"targ_cgroup_id"`
+	TargComm                *ebpf.Variable `ebpf:"targ_comm"`
+	TargCommLen             *ebpf.Variable `ebpf:"targ_comm_len"`
+	TargDev                 *ebpf.Variable `ebpf:"targ_dev"`
+	TargIomapDioBioEndIo    *ebpf.Variable `ebpf:"targ_iomap_dio_bio_end_io"`
+	TargNrPids              *ebpf.Variable `ebpf:"targ_nr_pids"`
+	TargNrTids              *ebpf.Variable `ebpf:"targ_nr_tids"`
+	TargPids                *ebpf.Variable `ebpf:"targ_pids"`
+	TargTids                *ebpf.Variable `ebpf:"targ_tids"`
+	TargUid                 *ebpf.Variable `ebpf:"targ_uid"`
+	TargXlogBioEndIo        *ebpf.Variable `ebpf:"targ_xlog_bio_end_io"`
+	TaskCgroupSubsys        *ebpf.Variable `ebpf:"task_cgroup_subsys"`
+	TaskFilter              *ebpf.Variable `ebpf:"task_filter"`
+	WantFile                *ebpf.Variable `ebpf:"want_file"`
+	WantOwner               *ebpf.Variable `ebpf:"want_owner"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	CompleteBtf  *ebpf.Program `ebpf:"complete__btf"`
-	CompleteRaw  *ebpf.Program `ebpf:"complete__raw"`
-	IssueBtf     *ebpf.Program `ebpf:"issue__btf"`
-	IssueRaw     *ebpf.Program `ebpf:"issue__raw"`
-	MergeBtf     *ebpf.Program `ebpf:"merge__btf"`
-	MergeRaw     *ebpf.Program `ebpf:"merge__raw"`
-	RequeueBtf   *ebpf.Program `ebpf:"requeue__btf"`
-	RequeueRaw   *ebpf.Program `ebpf:"requeue__raw"`
-	Settle       *ebpf.Program `ebpf:"settle"`
-	SubmitBtf    *ebpf.Program `ebpf:"submit__btf"`
-	SubmitOldbtf *ebpf.Program `ebpf:"submit__oldbtf"`
-	SubmitOldraw *ebpf.Program `ebpf:"submit__oldraw"`
-	SubmitRaw    *ebpf.Program `ebpf:"submit__raw"`
+	CompleteBtf    *ebpf.Program `ebpf:"complete__btf"`
+	CompleteRaw    *ebpf.Program `ebpf:"complete__raw"`
+	DirtyBtf       *ebpf.Program `ebpf:"dirty__btf"`
+	DirtyOldbtf    *ebpf.Program `ebpf:"dirty__oldbtf"`
+	DirtyOldraw    *ebpf.Program `ebpf:"dirty__oldraw"`
+	DirtyRaw       *ebpf.Program `ebpf:"dirty__raw"`
+	IssueBtf       *ebpf.Program `ebpf:"issue__btf"`
+	IssueRaw       *ebpf.Program `ebpf:"issue__raw"`
+	MergeBtf       *ebpf.Program `ebpf:"merge__btf"`
+	MergeRaw       *ebpf.Program `ebpf:"merge__raw"`
+	RequeueBtf     *ebpf.Program `ebpf:"requeue__btf"`
+	RequeueRaw     *ebpf.Program `ebpf:"requeue__raw"`
+	Settle         *ebpf.Program `ebpf:"settle"`
+	SettleDirtiers *ebpf.Program `ebpf:"settle_dirtiers"`
+	SubmitBtf      *ebpf.Program `ebpf:"submit__btf"`
+	SubmitOldbtf   *ebpf.Program `ebpf:"submit__oldbtf"`
+	SubmitOldraw   *ebpf.Program `ebpf:"submit__oldraw"`
+	SubmitRaw      *ebpf.Program `ebpf:"submit__raw"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.CompleteBtf,
 		p.CompleteRaw,
+		p.DirtyBtf,
+		p.DirtyOldbtf,
+		p.DirtyOldraw,
+		p.DirtyRaw,
 		p.IssueBtf,
 		p.IssueRaw,
 		p.MergeBtf,
@@ -279,6 +329,7 @@ func (p *bpfPrograms) Close() error {
 		p.RequeueBtf,
 		p.RequeueRaw,
 		p.Settle,
+		p.SettleDirtiers,
 		p.SubmitBtf,
 		p.SubmitOldbtf,
 		p.SubmitOldraw,
