@@ -29,6 +29,11 @@ const volatile __u64 targ_bio_chain_endio = 0;
 const volatile __u64 targ_btrfs_simple_end_io = 0;
 const volatile __u64 targ_btrfs_orig_write_end_io = 0;
 const volatile __u64 targ_xlog_bio_end_io = 0;
+const volatile __u64 targ_blkdev_bio_end_io = 0;
+const volatile __u64 targ_blkdev_bio_end_io_async = 0;
+const volatile __u64 targ_blkdev_bio_end_io_simple = 0;
+const volatile __u64 targ_dio_bio_end_io = 0;
+const volatile __u64 targ_dio_bio_end_aio = 0;
 
 enum io_data {
 	IO_DATA_NONE, /* no data, as in a flush or discard */
@@ -36,7 +41,7 @@ enum io_data {
 	IO_DATA_FILE,
 	IO_DATA_METADATA,
 	IO_DATA_JOURNAL,
-	IO_DATA_DEVICE, /* the page cache of a block device */
+	IO_DATA_DEVICE, /* of a block device, not of a file */
 	IO_DATA_SEVERAL, /* several files, or a file and something else */
 };
 
@@ -323,6 +328,19 @@ static __always_inline bool is_end_io(__u64 end_io, __u64 targ)
 	return targ && end_io == targ;
 }
 
+static __always_inline bool is_device_end_io(__u64 end_io)
+{
+	return is_end_io(end_io, targ_blkdev_bio_end_io) ||
+	       is_end_io(end_io, targ_blkdev_bio_end_io_async) ||
+	       is_end_io(end_io, targ_blkdev_bio_end_io_simple);
+}
+
+/* Direct I/O of file systems without iomap, whose file is not read. */
+static __always_inline bool is_dio_end_io(__u64 end_io)
+{
+	return is_end_io(end_io, targ_dio_bio_end_io) || is_end_io(end_io, targ_dio_bio_end_aio);
+}
+
 static __always_inline void bio_metadata(struct io_file *f, bool is_meta, __u32 type)
 {
 	if (f->is_journal)
@@ -356,6 +374,12 @@ static __noinline int bio_file_read(struct io_file *f, struct bio *bio)
 		own = bio_iomap_inode(whole);
 		if (own && inode_type(own) == S_IFREG)
 			bio_file_set(f, IO_DATA_FILE, own, true);
+		return 0;
+	}
+	if (is_dio_end_io(end_io))
+		return 0;
+	if (is_device_end_io(end_io)) {
+		bio_file_set(f, IO_DATA_DEVICE, NULL, true);
 		return 0;
 	}
 	if (is_end_io(end_io, targ_xlog_bio_end_io)) {

@@ -34,6 +34,7 @@ const dirtiers = 16 << 10
 // has the address.
 var functions = []string{
 	"iomap_dio_bio_end_io", "bio_chain_endio", "btrfs_simple_end_io", "btrfs_orig_write_end_io", "xlog_bio_end_io",
+	"blkdev_bio_end_io", "blkdev_bio_end_io_async", "blkdev_bio_end_io_simple", "dio_bio_end_io", "dio_bio_end_aio",
 }
 
 // Tail mirrors struct io_tail: what follows an event if a column of File is shown.
@@ -48,7 +49,7 @@ type Tail struct {
 
 // File has the columns of the file that a request is for.
 type File struct {
-	File        value.Name    `json:"file" col:"FILE,width=40,extra,need=want_file" help:"file whose data the request reads or writes: a path of the file, or [metadata] of the file system, [journal], [device] for the page cache of a disk or partition, [several] if the request has data of more than one file; after the disk and a colon, the path within a file system that is not mounted in the mount namespace of corescope; absent if unknown, and for requests without data"`
+	File        value.Name    `json:"file" col:"FILE,width=40,extra,need=want_file" help:"file whose data the request reads or writes: a path of the file, or [metadata] of the file system, [journal], [device] for data of a disk or partition itself, [several] if the request has data of more than one file; after the disk and a colon, the path within a file system that is not mounted in the mount namespace of corescope; absent if unknown, and for requests without data"`
 	FileInode   value.Nonzero `json:"file_inode" col:"FILE_INODE,width=10,right,extra,need=want_file" help:"inode number of this file; absent if the request is not for one file"`
 	Owner       value.Name    `json:"owner" col:"OWNER,width=16,extra,need=want_file" help:"name of the thread that the data is from: for writes from the page cache the last one that made a clean page of the file dirty, for others the one that submitted the request; absent if unknown, and without a file"`
 	OwnerPID    value.Nonzero `json:"owner_pid" col:"OWNER_PID,width=9,right,extra,need=want_file" help:"process of this thread, in the initial PID namespace"`

@@ -210,6 +210,74 @@ func btrfsHasInode(t *testing.T) bool {
 	return slices.ContainsFunc(bio.Members, func(m btf.Member) bool { return m.Name == "inode" })
 }
 
+// TestBuffer writes a file with direct I/O from a buffer that is mapped from another one, while the page
+// cache writes back that one too. Then it reads the disk itself, and writes metadata.
+func TestBuffer(t *testing.T) {
+	tooltest.OnHooks(t, "dirty", "issue")
+	mounts := tooltest.NewMounts(t)
+	mountPoint := mounts.MountExt4Journal(t)
+	dir, disk := mounts.At(mountPoint), diskOf(t, mountPoint)
+	newFile(t, filepath.Join(dir, "buffer"))
+	newFile(t, filepath.Join(dir, "direct"))
+	buf := mapFile(t, filepath.Join(dir, "buffer"))
+	direct, err := unix.Open(filepath.Join(dir, "direct"), unix.O_WRONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(direct)
+	device, err := unix.Open("/dev/"+disk, unix.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(device)
+	sync(t, dir)
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", disk, "--columns", fileColumns}, func() {
+		for off := 0; off < fileSize; off += 64 << 10 {
+			buf[off] ^= 1
+			if _, err := unix.Pwrite(direct, buf[off:off+64<<10], int64(off)); err != nil {
+				t.Error(err)
+			}
+		}
+		sync(t, dir)
+		_ = unix.Fadvise(device, 0, 0, unix.FADV_DONTNEED)
+		if _, err := unix.Pread(device, make([]byte, 4096), 12<<20); err != nil {
+			t.Error(err)
+		}
+	})
+	bytes := map[string]float64{}
+	for _, r := range res.Events {
+		name, isFile := within(r.Str("file"), []string{disk + ":/", mountPoint + "/"})
+		if !isFile {
+			bytes[r.Str("file")] += r.Num("bytes")
+			continue
+		}
+		bytes[name] += r.Num("bytes")
+		if r.Num("owner_pid") != float64(os.Getpid()) {
+			t.Errorf("owner of %v, want process %d", r, os.Getpid())
+		}
+	}
+	// One page in 64 KiB of the buffer is dirty, and what the kernel keeps in the same folio.
+	if bytes["direct"] != fileSize || bytes["buffer"] < 16*4096 || bytes["buffer"] > fileSize || bytes["[journal]"] == 0 || bytes["[device]"] == 0 {
+		t.Errorf("bytes by file %v, want %d of direct, at least %d of buffer, some of the journal and the device", bytes, fileSize, 16*4096)
+	}
+}
+
+// mapFile maps a file of fileSize bytes.
+func mapFile(t *testing.T, path string) []byte {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	buf, err := unix.Mmap(int(file.Fd()), 0, fileSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(buf) })
+	return buf
+}
+
 // sync writes all data of a file system to its disk.
 func sync(t *testing.T, dir string) {
 	t.Helper()
