@@ -59,19 +59,15 @@ struct dirtier {
 struct io_file {
 	__u64 inode; /* address */
 	__u64 ino;
-	__u64 bio_inode; /* result of bio_file_read() */
 	struct dirtier owner; /* if owner_known */
 	struct dirtier submitter;
 	__u32 dev; /* inode_dev() */
 	__u32 mount_dev; /* of the file system, as in mountinfo */
-	__u32 flags; /* of the submitting task */
+	__u32 submitter_flags; /* of the task */
 	__u8 data; /* enum io_data */
-	__u8 bio_data; /* result of bio_file_read() */
-	bool bio_direct; /* not through the page cache */
-	bool direct;
 	bool owner_known;
 	bool is_journal; /* submitted by the journal's thread */
-	__u8 pad[2];
+	__u8 pad;
 };
 
 #define BIOFILE_COUNTERS \
@@ -281,12 +277,17 @@ static __always_inline struct inode *bio_page_inode(struct bio *bio, void **head
 	return BPF_CORE_READ(mapping, host);
 }
 
-static __always_inline void bio_file_set(struct io_file *f, enum io_data data, struct inode *inode,
-					 bool direct)
+/*
+ * What a bio transfers: enum io_data or, for IO_DATA_FILE, the address of the inode, which is a
+ * multiple of 8, and BIO_DIRECT if it does not go through the page cache.
+ */
+#define BIO_DIRECT 1ULL
+#define BIO_IS_FILE(what) ((what) > IO_DATA_SEVERAL)
+#define BIO_INODE(what) ((what) & ~7ULL)
+
+static __always_inline __u64 bio_file(struct inode *inode, bool direct)
 {
-	f->bio_data = data;
-	f->bio_inode = (__u64)inode;
-	f->bio_direct = direct;
+	return (__u64)inode | (direct ? BIO_DIRECT : 0);
 }
 
 /* A bio that was split completes the rest of it (bio_chain). */
@@ -341,96 +342,50 @@ static __always_inline bool is_dio_end_io(__u64 end_io)
 	return is_end_io(end_io, targ_dio_bio_end_io) || is_end_io(end_io, targ_dio_bio_end_aio);
 }
 
-static __always_inline void bio_metadata(struct io_file *f, bool is_meta, __u32 type)
+static __always_inline __u64 bio_metadata(bool is_journal, bool is_meta, __u32 type)
 {
-	if (f->is_journal)
-		bio_file_set(f, IO_DATA_JOURNAL, NULL, false);
-	else if (is_meta || type == S_IFDIR || type == S_IFLNK)
-		bio_file_set(f, IO_DATA_METADATA, NULL, false);
-	else if (type == S_IFBLK)
-		bio_file_set(f, IO_DATA_DEVICE, NULL, false);
+	if (is_journal)
+		return IO_DATA_JOURNAL;
+	if (is_meta || type == S_IFDIR || type == S_IFLNK)
+		return IO_DATA_METADATA;
+	return type == S_IFBLK ? IO_DATA_DEVICE : IO_DATA_UNKNOWN;
 }
 
 /*
- * Sets the members bio_... for one bio. They are in the memory of a map, so that the verifier does
- * not distinguish its branches later.
+ * bio_read returns what a bio transfers. It is a global function with numbers as arguments, so that
+ * the verifier checks it once, and not for each iteration of the loop over the bios.
  */
-static __noinline int bio_file_read(struct io_file *f, struct bio *bio)
+__noinline __u64 bio_read(__u64 address, __u64 is_journal)
 {
-	struct bio *whole;
+	struct bio *bio = (void *)address, *whole = bio_whole(bio);
+	__u32 opf = BPF_CORE_READ(bio, bi_opf), type;
+	__u64 end_io = (__u64)BPF_CORE_READ(whole, bi_end_io);
 	struct inode *inode, *own;
 	void *head = NULL;
-	__u32 opf, type;
-	__u64 end_io;
 
-	if (!f)
-		return 0;
-	whole = bio_whole(bio);
-	bio_file_set(f, IO_DATA_UNKNOWN, NULL, false);
-	opf = BPF_CORE_READ(bio, bi_opf);
-	end_io = (__u64)BPF_CORE_READ(whole, bi_end_io);
-	inode = bio_page_inode(bio, &head);
 	if (is_end_io(end_io, targ_iomap_dio_bio_end_io)) {
 		own = bio_iomap_inode(whole);
-		if (own && inode_type(own) == S_IFREG)
-			bio_file_set(f, IO_DATA_FILE, own, true);
-		return 0;
+		return own && inode_type(own) == S_IFREG ? bio_file(own, true) : IO_DATA_UNKNOWN;
 	}
 	if (is_dio_end_io(end_io))
-		return 0;
-	if (is_device_end_io(end_io)) {
-		bio_file_set(f, IO_DATA_DEVICE, NULL, true);
-		return 0;
-	}
-	if (is_end_io(end_io, targ_xlog_bio_end_io)) {
-		bio_file_set(f, IO_DATA_JOURNAL, NULL, false);
-		return 0;
-	}
+		return IO_DATA_UNKNOWN;
+	if (is_device_end_io(end_io))
+		return IO_DATA_DEVICE;
+	if (is_end_io(end_io, targ_xlog_bio_end_io))
+		return IO_DATA_JOURNAL;
+	inode = bio_page_inode(bio, &head);
 	type = inode ? inode_type(inode) : 0;
-	if (block_flag(opf, META)) {
-		bio_metadata(f, true, type);
-		return 0;
-	}
+	if (block_flag(opf, META))
+		return bio_metadata(is_journal, true, type);
 	if (is_end_io(end_io, targ_btrfs_simple_end_io) ||
 	    is_end_io(end_io, targ_btrfs_orig_write_end_io)) {
 		own = bio_btrfs_inode(whole);
-		if (own) {
-			if (inode_type(own) == S_IFREG)
-				bio_file_set(f, IO_DATA_FILE, own, own != inode);
-			return 0;
-		}
+		if (own)
+			return inode_type(own) == S_IFREG ? bio_file(own, own != inode) : IO_DATA_UNKNOWN;
 	}
 	if (type == S_IFREG && page_is_transferred(head, opf & 1))
-		bio_file_set(f, IO_DATA_FILE, inode, false);
-	else
-		bio_metadata(f, false, type);
-	return 0;
-}
-
-#define IO_BIOS_MAX 64
-
-/* Reads the file of all bios of a request. Returns 1 if these are too many. */
-static __noinline int io_file_read(struct io_file *f, struct bio *bio)
-{
-	if (!f)
-		return 0;
-	f->data = IO_DATA_NONE;
-	for (int i = 0; i < IO_BIOS_MAX && bio; i++) {
-		bio_file_read(f, bio);
-		if (f->data == IO_DATA_NONE) {
-			f->data = f->bio_data;
-			f->inode = f->bio_inode;
-			f->direct = f->bio_direct;
-		} else if (f->data != f->bio_data || f->inode != f->bio_inode) {
-			f->data = IO_DATA_SEVERAL;
-			break;
-		}
-		bio = BPF_CORE_READ(bio, bi_next);
-	}
-	if (!bio || f->data == IO_DATA_SEVERAL)
-		return 0;
-	f->data = IO_DATA_UNKNOWN;
-	return 1;
+		return bio_file(inode, false);
+	return bio_metadata(is_journal, false, type);
 }
 
 /* The journal's threads of ext4 and ocfs2 are "jbd2/DISK-8". */
@@ -454,34 +409,88 @@ static __always_inline void io_file_begin(struct io_file *f, struct task_struct 
 	f->submitter.pid = BPF_CORE_READ(task, tgid);
 	f->submitter.tid = BPF_CORE_READ(task, pid);
 	BPF_CORE_READ_STR_INTO(&f->submitter.comm, task, comm);
-	f->flags = BPF_CORE_READ(task, flags);
-	f->is_journal = task_is_journal(task, f->flags);
+	f->submitter_flags = BPF_CORE_READ(task, flags);
+	f->is_journal = task_is_journal(task, f->submitter_flags);
 }
 
 #define PF_WQ_WORKER 0x00000020
 
-static __always_inline void io_file_owner(struct io_file *f, bool is_write)
+static __always_inline struct dirtier *dirtier_of(__u64 inode)
 {
 	struct dirtier_key key = {};
+
+	dirtier_key_read(&key, (void *)inode);
+	return bpf_map_lookup_elem(&dirtiers, &key);
+}
+
+static __always_inline void io_file_owner(struct io_file *f, __u64 what, bool is_write)
+{
+	bool direct = what & BIO_DIRECT;
 	struct dirtier *dirtier;
 
-	f->owner_known = false;
-	if (f->data != IO_DATA_FILE)
-		return;
-	if (!is_write || f->direct) {
+	if (!is_write || direct) {
 		/* Workers of btrfs submit direct I/O of others. */
-		if (f->direct && f->flags & PF_WQ_WORKER)
+		if (direct && f->submitter_flags & PF_WQ_WORKER)
 			return;
 		f->owner = f->submitter;
 		f->owner_known = true;
 		return;
 	}
-	dirtier_key_read(&key, (void *)f->inode);
-	dirtier = bpf_map_lookup_elem(&dirtiers, &key);
+	dirtier = dirtier_of(BIO_INODE(what));
 	if (!dirtier)
 		return;
 	f->owner = *dirtier;
 	f->owner_known = true;
+}
+
+/* Whether a task is the last one that made data of the file dirty. Global, as bio_read(). */
+__noinline int dirtier_is(__u64 inode, __u32 pid, __u32 tid, __u64 cgroup_id)
+{
+	struct dirtier *dirtier = dirtier_of(inode);
+
+	return dirtier && dirtier->pid == pid && dirtier->tid == tid &&
+	       dirtier->cgroup_id == cgroup_id;
+}
+
+/* Several files can have one owner. */
+static __always_inline bool io_file_has_owner(struct io_file *f, __u64 what, bool is_write)
+{
+	if (!f->owner_known || !BIO_IS_FILE(what) || what & BIO_DIRECT)
+		return false;
+	return !is_write ||
+	       dirtier_is(BIO_INODE(what), f->owner.pid, f->owner.tid, f->owner.cgroup_id);
+}
+
+/* A request of 1,280 KiB, the default limit, can have a bio per page. */
+#define IO_BIOS_MAX 320
+
+/* Reads what the first bio transfers, and whether the others do the same. */
+static __noinline int io_file_read(struct io_file *f, struct bio *bio, bool is_write)
+{
+	__u64 first, what;
+
+	if (!f || !bio)
+		return 0;
+	first = bio_read((__u64)bio, f->is_journal);
+	f->data = BIO_IS_FILE(first) ? IO_DATA_FILE : first;
+	f->inode = BIO_INODE(first);
+	if (BIO_IS_FILE(first))
+		io_file_owner(f, first, is_write);
+	for (int i = 0; i < IO_BIOS_MAX; i++) {
+		bio = BPF_CORE_READ(bio, bi_next);
+		if (!bio)
+			return 0;
+		what = bio_read((__u64)bio, f->is_journal);
+		if (what == first && f->data != IO_DATA_SEVERAL)
+			continue;
+		f->data = IO_DATA_SEVERAL;
+		f->owner_known = io_file_has_owner(f, what, is_write);
+		if (!f->owner_known)
+			return 0;
+	}
+	f->data = IO_DATA_UNKNOWN;
+	f->owner_known = false;
+	return 1;
 }
 
 static __always_inline bool block_op_has_data(__u32 cmd_flags)
@@ -501,7 +510,7 @@ static __always_inline bool io_file_issue(struct io_file *f, struct request *rq)
 	f->owner_known = false;
 	if (!block_op_has_data(cmd_flags))
 		return false;
-	if (io_file_read(f, BPF_CORE_READ(rq, bio)))
+	if (io_file_read(f, BPF_CORE_READ(rq, bio), cmd_flags & 1))
 		return true;
 	if (f->data != IO_DATA_FILE)
 		return false;
@@ -509,7 +518,6 @@ static __always_inline bool io_file_issue(struct io_file *f, struct request *rq)
 	f->ino = BPF_CORE_READ(inode, i_ino);
 	f->dev = inode_dev(inode);
 	f->mount_dev = BPF_CORE_READ(inode, i_sb, s_dev);
-	io_file_owner(f, cmd_flags & 1);
 	return false;
 }
 

@@ -58,16 +58,16 @@ static __noinline int io_tail_read(struct io_tail *tail, char *buf, struct io_fi
 	if (!tail || !buf || !f)
 		return 0;
 	tail->data = f->data;
-	if (f->data != IO_DATA_FILE)
-		return 0;
-	tail->ino = f->ino;
-	tail->dev = f->dev;
-	tail->mount_dev = f->mount_dev;
 	if (f->owner_known) {
 		tail->owner_pid = f->owner.pid;
 		tail->owner_cgroup_id = f->owner.cgroup_id;
 		__builtin_memcpy(tail->owner, f->owner.comm, sizeof(tail->owner));
 	}
+	if (f->data != IO_DATA_FILE)
+		return 0;
+	tail->ino = f->ino;
+	tail->dev = f->dev;
+	tail->mount_dev = f->mount_dev;
 	dentry = io_file_dentry(f);
 	if (dentry)
 		dentry_names(&tail->path, buf, dentry);

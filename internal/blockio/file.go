@@ -51,7 +51,7 @@ type Tail struct {
 type File struct {
 	File        value.Name    `json:"file" col:"FILE,width=40,extra,need=want_file" help:"file whose data the request reads or writes: a path of the file, or [metadata] of the file system, [journal], [device] for data of a disk or partition itself, [several] if the request has data of more than one file; after the disk and a colon, the path within a file system that is not mounted in the mount namespace of corescope; absent if unknown, and for requests without data"`
 	FileInode   value.Nonzero `json:"file_inode" col:"FILE_INODE,width=10,right,extra,need=want_file" help:"inode number of this file; absent if the request is not for one file"`
-	Owner       value.Name    `json:"owner" col:"OWNER,width=16,extra,need=want_file" help:"name of the thread that the data is from: for writes from the page cache the last one that made a clean page of the file dirty, for others the one that submitted the request; absent if unknown, and without a file"`
+	Owner       value.Name    `json:"owner" col:"OWNER,width=16,extra,need=want_file" help:"name of the thread that the data is from: for writes from the page cache the last one that made a clean page of the file dirty, for others the one that submitted the request; absent if unknown, without a file, and if the data of several files is from several threads"`
 	OwnerPID    value.Nonzero `json:"owner_pid" col:"OWNER_PID,width=9,right,extra,need=want_file" help:"process of this thread, in the initial PID namespace"`
 	OwnerCgroup value.Name    `json:"owner_cgroup" col:"OWNER_CGROUP,width=30,extra,need=want_file" help:"path of the cgroup of this thread, at that time; cgroup is the one that the kernel accounts the request to"`
 
@@ -70,15 +70,15 @@ func (f *File) Decode(data []byte, disk string, env *tool.Env) error {
 		return nil
 	}
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&t)), unsafe.Sizeof(t)), data)
+	if t.OwnerPID != 0 {
+		f.Owner, f.OwnerPID = value.NameOf(t.Owner[:]), value.Nonzero(t.OwnerPID)
+		f.OwnerCgroup = value.Name(env.CgroupPath(t.OwnerCgroupID))
+	}
 	if t.Data != DataFile {
 		f.File = Label(t.Data)
 		return nil
 	}
 	f.FileInode = value.Nonzero(t.Ino)
-	if t.OwnerPID != 0 {
-		f.Owner, f.OwnerPID = value.NameOf(t.Owner[:]), value.Nonzero(t.OwnerPID)
-		f.OwnerCgroup = value.Name(env.CgroupPath(t.OwnerCgroupID))
-	}
 	return f.setPath(&t, data[unsafe.Sizeof(t):], disk)
 }
 

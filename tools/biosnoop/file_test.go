@@ -341,3 +341,37 @@ func labels(res *tooltest.Result) map[string]float64 {
 	}
 	return all
 }
+
+// TestSmallFiles writes small files next to each other, so a request can have the data of several ones:
+// all are of the same owner.
+func TestSmallFiles(t *testing.T) {
+	const files, size = 12, 8192
+	tooltest.OnHooks(t, "dirty", "issue")
+	mounts := tooltest.NewMounts(t)
+	mountPoint := mounts.MountExt4Journal(t)
+	dir, disk := mounts.At(mountPoint), diskOf(t, mountPoint)
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", disk, "--columns", fileColumns}, func() {
+		for i := range files {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("small", i)), make([]byte, size), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		sync(t, dir)
+	})
+	owned := 0.0
+	for _, r := range res.Events {
+		_, isFile := within(r.Str("file"), []string{disk + ":/", mountPoint + "/"})
+		switch {
+		case !isFile && r.Str("file") != "[several]":
+			continue
+		case r.Num("owner_pid") == float64(os.Getpid()):
+			owned += r.Num("bytes")
+		case r.Has("owner_pid"):
+			t.Errorf("owner of %v, want process %d", r, os.Getpid())
+		}
+	}
+	if owned < files*size/2 {
+		t.Errorf("%v bytes are of this process, want %d: %v", owned, files*size, labels(res))
+	}
+	t.Log(labels(res))
+}

@@ -67,10 +67,10 @@ static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
 static __always_inline void file_key_read(struct file_key *key, const struct io_file *f)
 {
 	key->data = f->data;
-	if (f->data != IO_DATA_FILE)
-		return;
-	key->ino = f->ino;
-	key->dev = f->dev;
+	if (f->data == IO_DATA_FILE) {
+		key->ino = f->ino;
+		key->dev = f->dev;
+	}
 	if (!f->owner_known)
 		return;
 	key->cgroup_id = f->owner.cgroup_id;
