@@ -88,6 +88,7 @@ type hists struct {
 	exponential bool
 	epochs      epochs
 	byLabel     map[any]*histogram.Histogram
+	heat        *heat
 	stackReading
 }
 
@@ -273,7 +274,11 @@ func (h *hists) run(ctx context.Context, s *tool.Session) (err error) {
 	if err := s.Ready(); err != nil {
 		return err
 	}
-	return h.interval.repeat(ctx, s, &h.epochs, nil, func() error { return h.report(s) })
+	h.heat = h.newHeat(s)
+	if err := h.interval.repeat(ctx, s, &h.epochs, nil, func() error { return h.report(s) }); err != nil || h.heat == nil {
+		return err
+	}
+	return h.heat.write(s)
 }
 
 // report writes the histograms of the epochs that have ended, and clears them.
@@ -285,6 +290,22 @@ func (h *hists) report(s *tool.Session) error {
 		h.add(h.idle(m.cpu), 0, &histogram.Slot{Count: m.idle})
 	}
 	s.Shown++
+	if h.heat != nil {
+		h.reportHeat(s)
+	} else if err := h.reportRows(s); err != nil {
+		return err
+	}
+	if !h.cumulative {
+		clear(h.byLabel)
+	}
+	if h.stacks != nil {
+		return errors.Join(s.Out.Flush(), h.endDrain())
+	}
+	return s.Out.Flush()
+}
+
+// reportRows writes the histograms as text, JSON or CSV, or passes them to a sink.
+func (h *hists) reportRows(s *tool.Session) error {
 	r := histReport{
 		Session: s, time: value.Time(time.Now().UnixNano()), stamp: h.interval.Timestamp, percentiles: h.percentiles, slots: h.slots,
 	}
@@ -305,12 +326,41 @@ func (h *hists) report(s *tool.Session) error {
 		s.Events = events
 	} else {
 		s.Events += events
-		clear(h.byLabel)
 	}
-	if h.stacks != nil {
-		return errors.Join(s.Out.Flush(), h.endDrain())
+	return nil
+}
+
+// reportHeat adds the histograms to the heat maps.
+func (h *hists) reportHeat(s *tool.Session) {
+	at, isRest := h.epochs.at, !s.Objects.Attached()
+	if isRest {
+		at = time.Now()
 	}
-	return s.Out.Flush()
+	labels := h.sorted()
+	// The rest after the last full interval is omitted if it is empty.
+	if isRest && s.Shown > 1 && h.count() == 0 {
+		return
+	}
+	h.heat.Begin(h.heat.begin, at)
+	h.heat.begin = at
+	for _, l := range labels {
+		hist := h.byLabel[l]
+		h.set(l)
+		h.stats = hist.Stats()
+		s.Events += hist.Count()
+		if s.Wanted(&h.cols) {
+			h.heat.Add(heading(h.key.Shown), hist)
+		}
+	}
+	h.heat.End()
+}
+
+// count returns the number of values of all histograms.
+func (h *hists) count() (n uint64) {
+	for _, hist := range h.byLabel {
+		n += hist.Count()
+	}
+	return n
 }
 
 // set assigns to the label that columns are bound to.

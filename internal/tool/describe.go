@@ -194,9 +194,15 @@ func (l *line) describeOutput(set *flags.Set) {
 	if err != nil {
 		return
 	}
-	if all := formats(src); len(all) > 3 {
-		set.Describe("output", "text, json (one object per line), "+listed(all[2:]))
+	all := formats(src)
+	if len(all) <= 3 {
+		return
 	}
+	help := "text, json (one object per line), " + listed(all[2:])
+	if src.Kind() == output.KindHistogram {
+		help += "; the last two are heat maps over time, with a column per interval (default 1s)"
+	}
+	set.Describe("output", help)
 }
 
 // listed joins names with commas and a final "or".

@@ -135,6 +135,12 @@ func (s *Session) lost() (map[string]uint64, error) {
 	return reasons, nil
 }
 
+// Lost returns the number of events lost so far.
+func (s *Session) Lost() (uint64, error) {
+	reasons, err := s.lost()
+	return sum(reasons), err
+}
+
 // ReportLost reports the events lost since the previous report, at most once a second.
 func (s *Session) ReportLost() error {
 	if now := time.Now(); now.Before(s.losses.next) {

@@ -101,6 +101,7 @@ func (s *Stream) Outline() (*Outline, error) {
 		return nil, flags.Usage(err)
 	}
 	_, isProfile := src.(interface{ Formats() []output.Format })
+	isProfile = isProfile && src.Kind() != output.KindHistogram // which have formats for heat maps
 	return &Outline{Kind: src.Kind(), Columns: d.Columns.All, Keys: d.Keys, Unit: d.Unit, IsProfile: isProfile}, nil
 }
 
