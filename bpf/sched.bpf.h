@@ -10,6 +10,9 @@
 #include "observing.bpf.h"
 #include "task.bpf.h"
 
+/* Divide waits among what used the CPU meanwhile (culprit.bpf.h). */
+const volatile bool want_culprit = false;
+
 /* In a stamp: the task was preempted. */
 #define SCHED_PREEMPTED (1ULL << 63)
 
@@ -42,6 +45,7 @@ struct {
 /* A completed wait. */
 struct sched_wait {
 	__u64 ns;
+	__u64 now_ns; /* its end (CLOCK_MONOTONIC), with want_culprit; set for other switches too if it was read */
 	bool preempted;
 };
 
@@ -153,6 +157,8 @@ static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 pr
 	__u64 *since = NULL, *stamp = NULL, begin = 0, now;
 	bool waits = prev_tid && runnable && task_wanted(prev);
 
+	if (want_culprit)
+		wait->now_ns = 0;
 	if (prev_tid)
 		stamp = bpf_map_lookup_elem(&sched_waits, &prev_tid);
 	if (next_tid)
@@ -177,6 +183,8 @@ static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 pr
 	if (!waits && !begin)
 		return false;
 	now = bpf_ktime_get_ns();
+	if (want_culprit)
+		wait->now_ns = now;
 	if (waits && stamp)
 		*stamp = now | SCHED_PREEMPTED;
 	else if (waits)

@@ -7,6 +7,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
+#include "culprit.bpf.h"
 #include "sched.bpf.h"
 
 /* The programs of tools that measure run queue latency (sched.bpf.h). */
@@ -20,9 +21,20 @@ static __always_inline int handle_switch(void *ctx, struct task_struct *prev, __
 					 bool runnable, struct task_struct *next, __u32 next_tid)
 {
 	struct sched_wait wait;
+	bool ended = sched_wait_switch(prev, prev_tid, runnable, next, next_tid, &wait);
 
-	if (sched_wait_switch(prev, prev_tid, runnable, next, next_tid, &wait))
+	if (want_culprit)
+		culprit_switch(prev, next, &wait, ended);
+	if (ended)
 		sched_wait_ended(ctx, prev, next, &wait);
+	return 0;
+}
+
+static __always_inline int handle_wakeup(struct task_struct *p, __u32 tid, int on_cpu)
+{
+	sched_wait_begin(p, tid, on_cpu);
+	if (want_culprit)
+		culprit_begin(p);
 	return 0;
 }
 
@@ -40,15 +52,13 @@ int sched_begin(struct bpf_iter__task *ctx)
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(queue__btf__wakeup, struct task_struct *p)
 {
-	sched_wait_begin(p, p->pid, TASK_ON_CPU(p));
-	return 0;
+	return handle_wakeup(p, p->pid, TASK_ON_CPU(p));
 }
 
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(queue__btf__wakeup_new, struct task_struct *p)
 {
-	sched_wait_begin(p, p->pid, TASK_ON_CPU(p));
-	return 0;
+	return handle_wakeup(p, p->pid, TASK_ON_CPU(p));
 }
 
 /*
@@ -66,15 +76,13 @@ int BPF_PROG(queue__btf__switch, bool preempt, struct task_struct *prev, struct 
 SEC("raw_tp/sched_wakeup")
 int BPF_PROG(queue__raw__wakeup, struct task_struct *p)
 {
-	sched_wait_begin(p, BPF_CORE_READ(p, pid), TASK_ON_CPU_READ(p));
-	return 0;
+	return handle_wakeup(p, BPF_CORE_READ(p, pid), TASK_ON_CPU_READ(p));
 }
 
 SEC("raw_tp/sched_wakeup_new")
 int BPF_PROG(queue__raw__wakeup_new, struct task_struct *p)
 {
-	sched_wait_begin(p, BPF_CORE_READ(p, pid), TASK_ON_CPU_READ(p));
-	return 0;
+	return handle_wakeup(p, BPF_CORE_READ(p, pid), TASK_ON_CPU_READ(p));
 }
 
 SEC("raw_tp/sched_switch")

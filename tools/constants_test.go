@@ -10,6 +10,7 @@ import (
 
 	"github.com/corescope/corescope/internal/blockio"
 	"github.com/corescope/corescope/internal/compile"
+	"github.com/corescope/corescope/internal/culprit"
 	"github.com/corescope/corescope/internal/database"
 	"github.com/corescope/corescope/internal/language"
 	"github.com/corescope/corescope/internal/layout"
@@ -117,6 +118,22 @@ func TestDirection(t *testing.T) {
 		}
 		if d := value.Direction(n); d.Any() != want {
 			t.Errorf("%s is %v in Go, want %q", member, d.Any(), want)
+		}
+	}
+}
+
+// TestCulpritKinds compares the names of culprit.Kind with enum culprit_kind of culprit.bpf.h.
+func TestCulpritKinds(t *testing.T) {
+	for _, name := range []string{"runqlat", "runqslower"} {
+		spec, err := loadObject(name + "/bpf_x86_bpfel.o.gz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, kind := range culprit.Kinds() {
+			n, err := layout.EnumValue(spec.Types, "culprit_kind", "CULPRIT_"+strings.ToUpper(kind))
+			if err != nil || n != uint64(i+1) || culprit.Kind(n).String() != kind {
+				t.Errorf("%s: %s is %d, want %d (%v)", name, kind, n, i+1, err)
+			}
 		}
 	}
 }

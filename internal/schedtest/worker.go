@@ -45,14 +45,14 @@ func init() {
 func Main(m *testing.M) {
 	if cpu, err := strconv.Atoi(os.Getenv(workerEnv)); err == nil {
 		pin(cpu)
-		work()
+		work(cpu)
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// work does the jobs on standard input, and answers each.
-func work() {
+// work does the jobs on standard input on a CPU, and answers each.
+func work(cpu int) {
 	var answer time.Duration
 	buf := make([]byte, 256)
 	for {
@@ -66,6 +66,8 @@ func work() {
 		switch name {
 		case "spin":
 			answer = spin(time.Duration(number) * time.Millisecond)
+		case "both":
+			both(cpu, time.Duration(number)*time.Millisecond)
 		case "ping":
 			pass(number, true)
 		case "pong":
@@ -110,6 +112,20 @@ func spin(cpu time.Duration) time.Duration {
 			return now(unix.CLOCK_MONOTONIC) - begin - used
 		}
 	}
+}
+
+// both uses CPU time in two threads of this CPU at once.
+func both(cpu int, each time.Duration) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	done := make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		pin(cpu)
+		spin(each)
+		close(done)
+	}()
+	spin(each)
+	<-done
 }
 
 // now reads a clock of the kernel with a raw system call. If a call through the Go scheduler takes
@@ -215,8 +231,9 @@ func Pair(t testing.TB, cpuA, cpuB int, changeA func(*exec.Cmd) *exec.Cmd) (a, b
 }
 
 // Begin starts a job of the worker: "spin" for a number of milliseconds of CPU time, which answers by
-// how much the elapsed time exceeded it, "ping" or "pong" a number of times, "threads" a number of
-// them, or "name" to change its name. Another name is a job that does nothing.
+// how much the elapsed time exceeded it, "both" for the same in two threads at once, "ping" or "pong" a
+// number of times, "threads" a number of them, or "name" to change its name. Another name is a job that
+// does nothing.
 func (w *Worker) Begin(t testing.TB, name string, arg any) {
 	t.Helper()
 	if _, err := fmt.Fprintf(w.in, "%s %v\n", name, arg); err != nil {

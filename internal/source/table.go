@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"time"
@@ -77,6 +78,9 @@ type Table[K comparable, V any, R comparable] struct {
 	Label func(*K, *V) R
 	// Fill sets the other fields of the row, for an interval of this length.
 	Fill func(*R, *V, time.Duration)
+	// Survey, if set, is called with all rows of a report and their values before Fill, such as to compute
+	// shares.
+	Survey func(iter.Seq2[*R, *V])
 	// Keep, if set, reports whether a row is shown.
 	Keep func(*R) bool
 	// Readings lists iterator programs that add what the kernel itself has counted since their
@@ -123,6 +127,8 @@ type table struct {
 	label func(key, value unsafe.Pointer) any
 	// fill sets the other fields of row from a value.
 	fill func(value unsafe.Pointer, length time.Duration)
+	// survey is called with all rows and values before fill.
+	survey func(sums)
 	// keep reports whether row is shown.
 	keep func() bool
 
@@ -182,14 +188,30 @@ func (t *Table[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*to
 			}
 			return t.Label((*K)(key), (*V)(value))
 		},
-		fill: func(value unsafe.Pointer, length time.Duration) { t.Fill(&t.row, (*V)(value), length) },
-		keep: func() bool { return t.Keep == nil || t.Keep(&t.row) },
+		fill:   func(value unsafe.Pointer, length time.Duration) { t.Fill(&t.row, (*V)(value), length) },
+		keep:   func() bool { return t.Keep == nil || t.Keep(&t.row) },
+		survey: t.surveyAll,
 	}
 	t.setUpCounts()
 	if err := t.table.check(spec); err != nil {
 		return nil, err
 	}
 	return t.table.bind(env, t.Columns, t.Headers, t.Off)
+}
+
+// surveyAll calls Survey.
+func (t *Table[K, V, R]) surveyAll(all sums) {
+	if t.Survey == nil {
+		return
+	}
+	t.Survey(func(yield func(*R, *V) bool) {
+		for row, v := range all {
+			r := row.(R)
+			if !yield(&r, (*V)(v)) {
+				return
+			}
+		}
+	})
 }
 
 // setUpCounts sets the functions that add to the counts of the programs, or replace them.

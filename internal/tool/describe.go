@@ -61,7 +61,7 @@ func (l *line) facts(src Source) (*facts, error) {
 	}
 	f := &facts{Tool: l.tool.document(groups), tool: l.tool, spec: spec, files: src.Base().Files, line: l}
 	f.Kind, f.Hooks, f.Iterators = src.Kind(), probe.Hooks(spec), iterators(spec)
-	f.Without, f.Optional, f.StandIns = l.without(src.Base()), src.Base().Optional, src.Base().StandIns
+	f.Without, f.Optional, f.StandIns = l.without(src.Base(), nil), src.Base().Optional, src.Base().StandIns
 	if !slices.ContainsFunc(f.Hooks, func(h probe.Hook) bool { return h.Name == commandHook }) {
 		f.Without = slices.DeleteFunc(slices.Clone(f.Without), func(name string) bool { return name == commandHook })
 	}

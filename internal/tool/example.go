@@ -43,8 +43,11 @@ func (f *facts) checkExample(example string) error {
 	return err
 }
 
-// ExampleArgs returns the arguments of an example of a tool.
-func ExampleArgs(example string) []string { return splitWords(example)[1:] }
+// ExampleArgs returns the arguments of an example of a tool, without its purpose.
+func ExampleArgs(example string) []string {
+	command, _, _ := strings.Cut(example, "# ")
+	return splitWords(command)[1:]
+}
 
 // splitWords splits a command line like a shell, up to a pipe or a redirection.
 func splitWords(line string) []string {

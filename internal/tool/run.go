@@ -333,6 +333,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	vars := l.set.Variables()
 	maps.Copy(vars, plan.Variables)
 	maps.Copy(vars, needs)
+	plan.reduce(spec, vars)
 	if ns, _ := env.PIDNamespace(); !ns.Initial && spec.Variables["local_pidns"] != nil {
 		vars["local_pidns"] = ns.Inode
 	}
@@ -367,7 +368,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	}
 	objects, err := probe.Load(spec, probe.Options{
 		Variables: vars, Maps: pinned, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf || plan.PerfBuffer,
-		Without: l.without(plan), Optional: plan.Optional, StandIns: plan.StandIns, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
+		Without: l.without(plan, vars), Optional: plan.Optional, StandIns: plan.StandIns, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
 		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Begin: plan.Begin, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes,
 	})
 	if err != nil {
@@ -398,11 +399,12 @@ func (l *line) files(plan *Plan) (map[string]binary.Files, error) {
 	return files, nil
 }
 
-// without lists the hooks that this command line does not need.
-func (l *line) without(plan *Plan) []string {
-	without := plan.Without
+// without lists the hooks that this command line does not need. vars are the variables of the run, nil
+// for those of the plan.
+func (l *line) without(plan *Plan, vars map[string]any) []string {
+	without := plan.without(vars)
 	if plan.Exec == "" {
-		without = append(slices.Clone(without), commandHook)
+		without = append(without, commandHook)
 		if reflect.ValueOf(l.tasks).IsZero() {
 			without = append(without, plan.ForFilter...)
 		}

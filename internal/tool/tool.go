@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -77,6 +79,9 @@ type Plan struct {
 	// StandIns are hooks that replace another one if it is not supported. The difference is
 	// reported to the user.
 	StandIns []StandIn
+	// Features are parts of the object that a run has only if their variable is true, keyed by it. It
+	// is set in Variables or by columns (need=want_x).
+	Features map[string]Feature
 	// ForFilter lists hooks that are only needed if the task filter is used.
 	ForFilter []string
 	// Keep lists capabilities that are needed after all hooks are attached, such as to read files
@@ -123,6 +128,33 @@ type Plan struct {
 	Settle []Iterator
 
 	notes []error
+}
+
+// Feature is a part of an object. Without it, the Hooks are not attached, and the bodies of the Functions are
+// removed, with the maps that only they use.
+type Feature struct{ Hooks, Functions []string }
+
+// without lists the hooks that a run with these variables does not need, nil for the default.
+func (p *Plan) without(vars map[string]any) []string {
+	without := slices.Clone(p.Without)
+	for _, name := range slices.Sorted(maps.Keys(p.Features)) {
+		if vars[name] != true && p.Variables[name] != true {
+			without = append(without, p.Features[name].Hooks...)
+		}
+	}
+	return without
+}
+
+// reduce removes the features that a run with these variables does not have.
+func (p *Plan) reduce(spec *ebpf.CollectionSpec, vars map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(p.Features)) {
+		f := p.Features[name]
+		for _, function := range f.Functions {
+			if vars[name] != true {
+				probe.Cut(spec, function)
+			}
+		}
+	}
 }
 
 // Note adds a notice about what the run observes, such as an attach point that Resolve selected.

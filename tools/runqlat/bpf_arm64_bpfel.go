@@ -16,46 +16,64 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapHistExemplars      = "hist_exemplars"
-	bpfMapHists              = "hists"
-	bpfMapHistsPlain         = "hists_plain"
-	bpfMapLost               = "lost"
-	bpfMapSchedWaits         = "sched_waits"
-	bpfMapTargCgroupMap      = "targ_cgroup_map"
-	bpfMapTargMntnsMap       = "targ_mntns_map"
-	bpfProgQueueBtfSwitch    = "queue__btf__switch"
-	bpfProgQueueBtfWakeup    = "queue__btf__wakeup"
-	bpfProgQueueBtfWakeupNew = "queue__btf__wakeup_new"
-	bpfProgQueueRawSwitch    = "queue__raw__switch"
-	bpfProgQueueRawWakeup    = "queue__raw__wakeup"
-	bpfProgQueueRawWakeupNew = "queue__raw__wakeup_new"
-	bpfProgSchedBegin        = "sched_begin"
-	bpfVarByCgroup           = "by_cgroup"
-	bpfVarByCpu              = "by_cpu"
-	bpfVarByPid              = "by_pid"
-	bpfVarByPidns            = "by_pidns"
-	bpfVarByReason           = "by_reason"
-	bpfVarByTid              = "by_tid"
-	bpfVarCountEpoch         = "count_epoch"
-	bpfVarHistBounds         = "hist_bounds"
-	bpfVarHistPlain          = "hist_plain"
-	bpfVarHistUnitNs         = "hist_unit_ns"
-	bpfVarLocalPidns         = "local_pidns"
-	bpfVarObserving          = "observing"
-	bpfVarSchedBegunNs       = "sched_begun_ns"
-	bpfVarTargByCgroupMap    = "targ_by_cgroup_map"
-	bpfVarTargByMntnsMap     = "targ_by_mntns_map"
-	bpfVarTargByUid          = "targ_by_uid"
-	bpfVarTargCgroupId       = "targ_cgroup_id"
-	bpfVarTargComm           = "targ_comm"
-	bpfVarTargCommLen        = "targ_comm_len"
-	bpfVarTargNrPids         = "targ_nr_pids"
-	bpfVarTargNrTids         = "targ_nr_tids"
-	bpfVarTargPids           = "targ_pids"
-	bpfVarTargTids           = "targ_tids"
-	bpfVarTargUid            = "targ_uid"
-	bpfVarTaskCgroupSubsys   = "task_cgroup_subsys"
-	bpfVarTaskFilter         = "task_filter"
+	bpfMapCulpritCpus            = "culprit_cpus"
+	bpfMapCulpritWaits           = "culprit_waits"
+	bpfMapCulpritWalks           = "culprit_walks"
+	bpfMapHistExemplars          = "hist_exemplars"
+	bpfMapHists                  = "hists"
+	bpfMapHistsPlain             = "hists_plain"
+	bpfMapLost                   = "lost"
+	bpfMapSchedWaits             = "sched_waits"
+	bpfMapTable                  = "table"
+	bpfMapTargCgroupMap          = "targ_cgroup_map"
+	bpfMapTargMntnsMap           = "targ_mntns_map"
+	bpfProgInterruptBtfHardDone  = "interrupt__btf__hard_done"
+	bpfProgInterruptBtfHardStart = "interrupt__btf__hard_start"
+	bpfProgInterruptBtfSoftDone  = "interrupt__btf__soft_done"
+	bpfProgInterruptBtfSoftStart = "interrupt__btf__soft_start"
+	bpfProgInterruptRawHardDone  = "interrupt__raw__hard_done"
+	bpfProgInterruptRawHardStart = "interrupt__raw__hard_start"
+	bpfProgInterruptRawSoftDone  = "interrupt__raw__soft_done"
+	bpfProgInterruptRawSoftStart = "interrupt__raw__soft_start"
+	bpfProgMoveBtfCpu            = "move__btf__cpu"
+	bpfProgMoveRawCpu            = "move__raw__cpu"
+	bpfProgQueueBtfSwitch        = "queue__btf__switch"
+	bpfProgQueueBtfWakeup        = "queue__btf__wakeup"
+	bpfProgQueueBtfWakeupNew     = "queue__btf__wakeup_new"
+	bpfProgQueueRawSwitch        = "queue__raw__switch"
+	bpfProgQueueRawWakeup        = "queue__raw__wakeup"
+	bpfProgQueueRawWakeupNew     = "queue__raw__wakeup_new"
+	bpfProgSchedBegin            = "sched_begin"
+	bpfVarByCgroup               = "by_cgroup"
+	bpfVarByCpu                  = "by_cpu"
+	bpfVarByPid                  = "by_pid"
+	bpfVarByPidns                = "by_pidns"
+	bpfVarByReason               = "by_reason"
+	bpfVarByTid                  = "by_tid"
+	bpfVarCountEpoch             = "count_epoch"
+	bpfVarCulpritProcesses       = "culprit_processes"
+	bpfVarHistBounds             = "hist_bounds"
+	bpfVarHistPlain              = "hist_plain"
+	bpfVarHistUnitNs             = "hist_unit_ns"
+	bpfVarKindType               = "kind_type"
+	bpfVarLocalPidns             = "local_pidns"
+	bpfVarObserving              = "observing"
+	bpfVarSchedBegunNs           = "sched_begun_ns"
+	bpfVarTableEmpty             = "table_empty"
+	bpfVarTargByCgroupMap        = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap         = "targ_by_mntns_map"
+	bpfVarTargByUid              = "targ_by_uid"
+	bpfVarTargCgroupId           = "targ_cgroup_id"
+	bpfVarTargComm               = "targ_comm"
+	bpfVarTargCommLen            = "targ_comm_len"
+	bpfVarTargNrPids             = "targ_nr_pids"
+	bpfVarTargNrTids             = "targ_nr_tids"
+	bpfVarTargPids               = "targ_pids"
+	bpfVarTargTids               = "targ_tids"
+	bpfVarTargUid                = "targ_uid"
+	bpfVarTaskCgroupSubsys       = "task_cgroup_subsys"
+	bpfVarTaskFilter             = "task_filter"
+	bpfVarWantCulprit            = "want_culprit"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -100,24 +118,38 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	QueueBtfSwitch    *ebpf.ProgramSpec `ebpf:"queue__btf__switch"`
-	QueueBtfWakeup    *ebpf.ProgramSpec `ebpf:"queue__btf__wakeup"`
-	QueueBtfWakeupNew *ebpf.ProgramSpec `ebpf:"queue__btf__wakeup_new"`
-	QueueRawSwitch    *ebpf.ProgramSpec `ebpf:"queue__raw__switch"`
-	QueueRawWakeup    *ebpf.ProgramSpec `ebpf:"queue__raw__wakeup"`
-	QueueRawWakeupNew *ebpf.ProgramSpec `ebpf:"queue__raw__wakeup_new"`
-	SchedBegin        *ebpf.ProgramSpec `ebpf:"sched_begin"`
+	InterruptBtfHardDone  *ebpf.ProgramSpec `ebpf:"interrupt__btf__hard_done"`
+	InterruptBtfHardStart *ebpf.ProgramSpec `ebpf:"interrupt__btf__hard_start"`
+	InterruptBtfSoftDone  *ebpf.ProgramSpec `ebpf:"interrupt__btf__soft_done"`
+	InterruptBtfSoftStart *ebpf.ProgramSpec `ebpf:"interrupt__btf__soft_start"`
+	InterruptRawHardDone  *ebpf.ProgramSpec `ebpf:"interrupt__raw__hard_done"`
+	InterruptRawHardStart *ebpf.ProgramSpec `ebpf:"interrupt__raw__hard_start"`
+	InterruptRawSoftDone  *ebpf.ProgramSpec `ebpf:"interrupt__raw__soft_done"`
+	InterruptRawSoftStart *ebpf.ProgramSpec `ebpf:"interrupt__raw__soft_start"`
+	MoveBtfCpu            *ebpf.ProgramSpec `ebpf:"move__btf__cpu"`
+	MoveRawCpu            *ebpf.ProgramSpec `ebpf:"move__raw__cpu"`
+	QueueBtfSwitch        *ebpf.ProgramSpec `ebpf:"queue__btf__switch"`
+	QueueBtfWakeup        *ebpf.ProgramSpec `ebpf:"queue__btf__wakeup"`
+	QueueBtfWakeupNew     *ebpf.ProgramSpec `ebpf:"queue__btf__wakeup_new"`
+	QueueRawSwitch        *ebpf.ProgramSpec `ebpf:"queue__raw__switch"`
+	QueueRawWakeup        *ebpf.ProgramSpec `ebpf:"queue__raw__wakeup"`
+	QueueRawWakeupNew     *ebpf.ProgramSpec `ebpf:"queue__raw__wakeup_new"`
+	SchedBegin            *ebpf.ProgramSpec `ebpf:"sched_begin"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	CulpritCpus   *ebpf.MapSpec `ebpf:"culprit_cpus"`
+	CulpritWaits  *ebpf.MapSpec `ebpf:"culprit_waits"`
+	CulpritWalks  *ebpf.MapSpec `ebpf:"culprit_walks"`
 	HistExemplars *ebpf.MapSpec `ebpf:"hist_exemplars"`
 	Hists         *ebpf.MapSpec `ebpf:"hists"`
 	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	SchedWaits    *ebpf.MapSpec `ebpf:"sched_waits"`
+	Table         *ebpf.MapSpec `ebpf:"table"`
 	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
 	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
@@ -133,12 +165,15 @@ type bpfVariableSpecs struct {
 	ByReason         *ebpf.VariableSpec `ebpf:"by_reason"`
 	ByTid            *ebpf.VariableSpec `ebpf:"by_tid"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	CulpritProcesses *ebpf.VariableSpec `ebpf:"culprit_processes"`
 	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	KindType         *ebpf.VariableSpec `ebpf:"kind_type"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	SchedBegunNs     *ebpf.VariableSpec `ebpf:"sched_begun_ns"`
+	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
@@ -152,6 +187,7 @@ type bpfVariableSpecs struct {
 	TargUid          *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.VariableSpec `ebpf:"task_filter"`
+	WantCulprit      *ebpf.VariableSpec `ebpf:"want_culprit"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -174,22 +210,30 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	CulpritCpus   *ebpf.Map `ebpf:"culprit_cpus"`
+	CulpritWaits  *ebpf.Map `ebpf:"culprit_waits"`
+	CulpritWalks  *ebpf.Map `ebpf:"culprit_walks"`
 	HistExemplars *ebpf.Map `ebpf:"hist_exemplars"`
 	Hists         *ebpf.Map `ebpf:"hists"`
 	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	SchedWaits    *ebpf.Map `ebpf:"sched_waits"`
+	Table         *ebpf.Map `ebpf:"table"`
 	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
 	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.CulpritCpus,
+		m.CulpritWaits,
+		m.CulpritWalks,
 		m.HistExemplars,
 		m.Hists,
 		m.HistsPlain,
 		m.Lost,
 		m.SchedWaits,
+		m.Table,
 		m.TargCgroupMap,
 		m.TargMntnsMap,
 	)
@@ -206,12 +250,15 @@ type bpfVariables struct {
 	ByReason         *ebpf.Variable `ebpf:"by_reason"`
 	ByTid            *ebpf.Variable `ebpf:"by_tid"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	CulpritProcesses *ebpf.Variable `ebpf:"culprit_processes"`
 	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
+	KindType         *ebpf.Variable `ebpf:"kind_type"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	Observing        *ebpf.Variable `ebpf:"observing"`
 	SchedBegunNs     *ebpf.Variable `ebpf:"sched_begun_ns"`
+	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
@@ -225,23 +272,44 @@ type bpfVariables struct {
 	TargUid          *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.Variable `ebpf:"task_filter"`
+	WantCulprit      *ebpf.Variable `ebpf:"want_culprit"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	QueueBtfSwitch    *ebpf.Program `ebpf:"queue__btf__switch"`
-	QueueBtfWakeup    *ebpf.Program `ebpf:"queue__btf__wakeup"`
-	QueueBtfWakeupNew *ebpf.Program `ebpf:"queue__btf__wakeup_new"`
-	QueueRawSwitch    *ebpf.Program `ebpf:"queue__raw__switch"`
-	QueueRawWakeup    *ebpf.Program `ebpf:"queue__raw__wakeup"`
-	QueueRawWakeupNew *ebpf.Program `ebpf:"queue__raw__wakeup_new"`
-	SchedBegin        *ebpf.Program `ebpf:"sched_begin"`
+	InterruptBtfHardDone  *ebpf.Program `ebpf:"interrupt__btf__hard_done"`
+	InterruptBtfHardStart *ebpf.Program `ebpf:"interrupt__btf__hard_start"`
+	InterruptBtfSoftDone  *ebpf.Program `ebpf:"interrupt__btf__soft_done"`
+	InterruptBtfSoftStart *ebpf.Program `ebpf:"interrupt__btf__soft_start"`
+	InterruptRawHardDone  *ebpf.Program `ebpf:"interrupt__raw__hard_done"`
+	InterruptRawHardStart *ebpf.Program `ebpf:"interrupt__raw__hard_start"`
+	InterruptRawSoftDone  *ebpf.Program `ebpf:"interrupt__raw__soft_done"`
+	InterruptRawSoftStart *ebpf.Program `ebpf:"interrupt__raw__soft_start"`
+	MoveBtfCpu            *ebpf.Program `ebpf:"move__btf__cpu"`
+	MoveRawCpu            *ebpf.Program `ebpf:"move__raw__cpu"`
+	QueueBtfSwitch        *ebpf.Program `ebpf:"queue__btf__switch"`
+	QueueBtfWakeup        *ebpf.Program `ebpf:"queue__btf__wakeup"`
+	QueueBtfWakeupNew     *ebpf.Program `ebpf:"queue__btf__wakeup_new"`
+	QueueRawSwitch        *ebpf.Program `ebpf:"queue__raw__switch"`
+	QueueRawWakeup        *ebpf.Program `ebpf:"queue__raw__wakeup"`
+	QueueRawWakeupNew     *ebpf.Program `ebpf:"queue__raw__wakeup_new"`
+	SchedBegin            *ebpf.Program `ebpf:"sched_begin"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
+		p.InterruptBtfHardDone,
+		p.InterruptBtfHardStart,
+		p.InterruptBtfSoftDone,
+		p.InterruptBtfSoftStart,
+		p.InterruptRawHardDone,
+		p.InterruptRawHardStart,
+		p.InterruptRawSoftDone,
+		p.InterruptRawSoftStart,
+		p.MoveBtfCpu,
+		p.MoveRawCpu,
 		p.QueueBtfSwitch,
 		p.QueueBtfWakeup,
 		p.QueueBtfWakeupNew,

@@ -2,6 +2,9 @@
 package runqlat
 
 import (
+	"errors"
+
+	"github.com/corescope/corescope/internal/culprit"
 	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
@@ -17,8 +20,10 @@ type options struct {
 	TIDs   bool `flag:"tids,L" bpf:"by_tid" key:"tid,comm" help:"one histogram per thread"`
 	PIDNSs bool `flag:"pidnss" bpf:"by_pidns" key:"pidns" help:"one histogram per PID namespace"`
 	source.ByOwner
-	CPUs    bool `flag:"cpus" bpf:"by_cpu" key:"cpu" help:"one histogram per CPU"`
-	Reasons bool `flag:"reasons" bpf:"by_reason" key:"reason" help:"separate histograms for waits after a wake-up and after a preemption"`
+	CPUs    bool   `flag:"cpus" bpf:"by_cpu" key:"cpu" help:"one histogram per CPU"`
+	By      string `flag:"by" of:"culprit" arg:"culprit" help:"divide the waits among what used the CPU meanwhile, as a table"`
+	Reasons bool   `flag:"reasons" bpf:"by_reason" key:"reason" help:"separate histograms for waits after a wake-up and after a preemption"`
+	source.Ranking
 }
 
 // histKey mirrors struct hist_key.
@@ -56,33 +61,46 @@ Idle tasks never wait. A wait is counted when it ends; waits in progress at the 
 
 A wait whose start or end was not observed, because the kernel skipped the program, is lost and counted as unobserved. Waits that began before the tool was ready are not counted.
 
+With --by culprit, the waits are divided among what used the CPU meanwhile, and a table has a row for each pair of a process that waited and a culprit: with -L of threads, and with --cgroups alone of cgroups. ` + culprit.Manual + `
+
 The kernel keeps 8 bytes per possible thread ID (kernel.pid_max), at most 32 MB. If the limit is raised during a run, waits of threads with higher IDs are lost and counted as map_full.`,
 	Peers: []string{
 		"-p is --pid and -c is --cgroup; several processes and cgroups v1 are supported.",
 		"--pid, --cgroup and the other filters apply to the waiting task. -c of libbpf-tools tests the waking task, or the task that used the CPU before: it misses waits in the cgroup that are ended or started by others.",
 		"A task that is preempted while it is about to sleep waits, and a later wake-up does not restart the wait. libbpf-tools and BCC omit such waits, or count them from the wake-up on.",
 		"COMM of -P is the name of the process; in the peers it is the name of an arbitrary thread. A process that changes its name has two histograms; in the peers it has one. --pidnss shows no comm, because it would be that of an arbitrary task.",
+		"--by culprit has no counterpart.",
 		"-P, -L, --pidnss, --cgroups, --containers, --cpus and --reasons can be combined.",
 		"There is no limit of 10,240 tasks.",
 	},
 	Examples: []string{
 		"runqlat 1 10                                    # a report each second, ten times",
 		"runqlat -P --duration 5s                        # by process, over five seconds",
+		"runqlat --by culprit --duration 10s             # whom each process waited for, and how long",
+		"runqlat --by culprit --cgroups 5                # which cgroups took CPU time from which ones",
 		"runqlat --reasons -c /system.slice/db.service   # one service, by reason of the wait",
 		"runqlat --containers --filter 'p99 > 10000' 10  # containers with a p99 above 10 ms",
 	},
 	Object: loadBpf,
 	Tasks:  true,
-	Shorts: map[string]string{"pid": "p", "cgroup": "c"},
+	Shorts: map[string]string{"pid": "p", "cgroup": "c", "sort": "", "rows": ""},
 }, options{}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
+	plan := tool.Plan{
+		Variables:  map[string]any{"by_cgroup": o.ByOwner.Wanted()},
+		MapEntries: map[string]uint32{"sched_waits": system.PIDMax("/")},
+		Begin:      []tool.Iterator{{Program: "sched_begin"}},
+	}
+	culprit.Prepare(&plan)
+	if o.By != "" {
+		return o.culprits(plan, env)
+	}
+	if o.Sort != "" || o.Rows != 0 {
+		return nil, errors.New("--sort and --rows need --by culprit: they apply to tables, and histograms are shown without it")
+	}
 	return &source.Hists[histKey, label]{
-		Plan: tool.Plan{
-			Variables:  map[string]any{"by_cgroup": o.ByOwner.Wanted()},
-			MapEntries: map[string]uint32{"sched_waits": system.PIDMax("/")},
-			Begin:      []tool.Iterator{{Program: "sched_begin"}},
-		},
+		Plan:     plan,
 		Interval: o.Interval,
 		Unit:     o.Unit(),
 		Label:    func(k histKey) label { return o.label(k, env) },

@@ -16,39 +16,57 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapEvents             = "events"
-	bpfMapLost               = "lost"
-	bpfMapSchedWaits         = "sched_waits"
-	bpfMapTargCgroupMap      = "targ_cgroup_map"
-	bpfMapTargMntnsMap       = "targ_mntns_map"
-	bpfProgQueueBtfSwitch    = "queue__btf__switch"
-	bpfProgQueueBtfWakeup    = "queue__btf__wakeup"
-	bpfProgQueueBtfWakeupNew = "queue__btf__wakeup_new"
-	bpfProgQueueRawSwitch    = "queue__raw__switch"
-	bpfProgQueueRawWakeup    = "queue__raw__wakeup"
-	bpfProgQueueRawWakeupNew = "queue__raw__wakeup_new"
-	bpfProgSchedBegin        = "sched_begin"
-	bpfVarEventLastWakeupNs  = "event_last_wakeup_ns"
-	bpfVarEventPerfBuffer    = "event_perf_buffer"
-	bpfVarEventType          = "event_type"
-	bpfVarEventWakeupNs      = "event_wakeup_ns"
-	bpfVarLocalPidns         = "local_pidns"
-	bpfVarObserving          = "observing"
-	bpfVarSchedBegunNs       = "sched_begun_ns"
-	bpfVarTargByCgroupMap    = "targ_by_cgroup_map"
-	bpfVarTargByMntnsMap     = "targ_by_mntns_map"
-	bpfVarTargByUid          = "targ_by_uid"
-	bpfVarTargCgroupId       = "targ_cgroup_id"
-	bpfVarTargComm           = "targ_comm"
-	bpfVarTargCommLen        = "targ_comm_len"
-	bpfVarTargMinNs          = "targ_min_ns"
-	bpfVarTargNrPids         = "targ_nr_pids"
-	bpfVarTargNrTids         = "targ_nr_tids"
-	bpfVarTargPids           = "targ_pids"
-	bpfVarTargTids           = "targ_tids"
-	bpfVarTargUid            = "targ_uid"
-	bpfVarTaskCgroupSubsys   = "task_cgroup_subsys"
-	bpfVarTaskFilter         = "task_filter"
+	bpfMapCulpritCpus            = "culprit_cpus"
+	bpfMapCulpritWaits           = "culprit_waits"
+	bpfMapCulpritWalks           = "culprit_walks"
+	bpfMapEvents                 = "events"
+	bpfMapLost                   = "lost"
+	bpfMapSchedWaits             = "sched_waits"
+	bpfMapShares                 = "shares"
+	bpfMapTargCgroupMap          = "targ_cgroup_map"
+	bpfMapTargMntnsMap           = "targ_mntns_map"
+	bpfProgInterruptBtfHardDone  = "interrupt__btf__hard_done"
+	bpfProgInterruptBtfHardStart = "interrupt__btf__hard_start"
+	bpfProgInterruptBtfSoftDone  = "interrupt__btf__soft_done"
+	bpfProgInterruptBtfSoftStart = "interrupt__btf__soft_start"
+	bpfProgInterruptRawHardDone  = "interrupt__raw__hard_done"
+	bpfProgInterruptRawHardStart = "interrupt__raw__hard_start"
+	bpfProgInterruptRawSoftDone  = "interrupt__raw__soft_done"
+	bpfProgInterruptRawSoftStart = "interrupt__raw__soft_start"
+	bpfProgMoveBtfCpu            = "move__btf__cpu"
+	bpfProgMoveRawCpu            = "move__raw__cpu"
+	bpfProgQueueBtfSwitch        = "queue__btf__switch"
+	bpfProgQueueBtfWakeup        = "queue__btf__wakeup"
+	bpfProgQueueBtfWakeupNew     = "queue__btf__wakeup_new"
+	bpfProgQueueRawSwitch        = "queue__raw__switch"
+	bpfProgQueueRawWakeup        = "queue__raw__wakeup"
+	bpfProgQueueRawWakeupNew     = "queue__raw__wakeup_new"
+	bpfProgSchedBegin            = "sched_begin"
+	bpfVarCulpritProcesses       = "culprit_processes"
+	bpfVarCulpritType            = "culprit_type"
+	bpfVarEventLastWakeupNs      = "event_last_wakeup_ns"
+	bpfVarEventPerfBuffer        = "event_perf_buffer"
+	bpfVarEventType              = "event_type"
+	bpfVarEventWakeupNs          = "event_wakeup_ns"
+	bpfVarKindType               = "kind_type"
+	bpfVarLocalPidns             = "local_pidns"
+	bpfVarObserving              = "observing"
+	bpfVarSchedBegunNs           = "sched_begun_ns"
+	bpfVarTargByCgroupMap        = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap         = "targ_by_mntns_map"
+	bpfVarTargByUid              = "targ_by_uid"
+	bpfVarTargCgroupId           = "targ_cgroup_id"
+	bpfVarTargComm               = "targ_comm"
+	bpfVarTargCommLen            = "targ_comm_len"
+	bpfVarTargMinNs              = "targ_min_ns"
+	bpfVarTargNrPids             = "targ_nr_pids"
+	bpfVarTargNrTids             = "targ_nr_tids"
+	bpfVarTargPids               = "targ_pids"
+	bpfVarTargTids               = "targ_tids"
+	bpfVarTargUid                = "targ_uid"
+	bpfVarTaskCgroupSubsys       = "task_cgroup_subsys"
+	bpfVarTaskFilter             = "task_filter"
+	bpfVarWantCulprit            = "want_culprit"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -93,22 +111,36 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	QueueBtfSwitch    *ebpf.ProgramSpec `ebpf:"queue__btf__switch"`
-	QueueBtfWakeup    *ebpf.ProgramSpec `ebpf:"queue__btf__wakeup"`
-	QueueBtfWakeupNew *ebpf.ProgramSpec `ebpf:"queue__btf__wakeup_new"`
-	QueueRawSwitch    *ebpf.ProgramSpec `ebpf:"queue__raw__switch"`
-	QueueRawWakeup    *ebpf.ProgramSpec `ebpf:"queue__raw__wakeup"`
-	QueueRawWakeupNew *ebpf.ProgramSpec `ebpf:"queue__raw__wakeup_new"`
-	SchedBegin        *ebpf.ProgramSpec `ebpf:"sched_begin"`
+	InterruptBtfHardDone  *ebpf.ProgramSpec `ebpf:"interrupt__btf__hard_done"`
+	InterruptBtfHardStart *ebpf.ProgramSpec `ebpf:"interrupt__btf__hard_start"`
+	InterruptBtfSoftDone  *ebpf.ProgramSpec `ebpf:"interrupt__btf__soft_done"`
+	InterruptBtfSoftStart *ebpf.ProgramSpec `ebpf:"interrupt__btf__soft_start"`
+	InterruptRawHardDone  *ebpf.ProgramSpec `ebpf:"interrupt__raw__hard_done"`
+	InterruptRawHardStart *ebpf.ProgramSpec `ebpf:"interrupt__raw__hard_start"`
+	InterruptRawSoftDone  *ebpf.ProgramSpec `ebpf:"interrupt__raw__soft_done"`
+	InterruptRawSoftStart *ebpf.ProgramSpec `ebpf:"interrupt__raw__soft_start"`
+	MoveBtfCpu            *ebpf.ProgramSpec `ebpf:"move__btf__cpu"`
+	MoveRawCpu            *ebpf.ProgramSpec `ebpf:"move__raw__cpu"`
+	QueueBtfSwitch        *ebpf.ProgramSpec `ebpf:"queue__btf__switch"`
+	QueueBtfWakeup        *ebpf.ProgramSpec `ebpf:"queue__btf__wakeup"`
+	QueueBtfWakeupNew     *ebpf.ProgramSpec `ebpf:"queue__btf__wakeup_new"`
+	QueueRawSwitch        *ebpf.ProgramSpec `ebpf:"queue__raw__switch"`
+	QueueRawWakeup        *ebpf.ProgramSpec `ebpf:"queue__raw__wakeup"`
+	QueueRawWakeupNew     *ebpf.ProgramSpec `ebpf:"queue__raw__wakeup_new"`
+	SchedBegin            *ebpf.ProgramSpec `ebpf:"sched_begin"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	CulpritCpus   *ebpf.MapSpec `ebpf:"culprit_cpus"`
+	CulpritWaits  *ebpf.MapSpec `ebpf:"culprit_waits"`
+	CulpritWalks  *ebpf.MapSpec `ebpf:"culprit_walks"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	SchedWaits    *ebpf.MapSpec `ebpf:"sched_waits"`
+	Shares        *ebpf.MapSpec `ebpf:"shares"`
 	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
 	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
@@ -117,10 +149,13 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	CulpritProcesses  *ebpf.VariableSpec `ebpf:"culprit_processes"`
+	CulpritType       *ebpf.VariableSpec `ebpf:"culprit_type"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	KindType          *ebpf.VariableSpec `ebpf:"kind_type"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	Observing         *ebpf.VariableSpec `ebpf:"observing"`
 	SchedBegunNs      *ebpf.VariableSpec `ebpf:"sched_begun_ns"`
@@ -138,6 +173,7 @@ type bpfVariableSpecs struct {
 	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
+	WantCulprit       *ebpf.VariableSpec `ebpf:"want_culprit"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -160,18 +196,26 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	CulpritCpus   *ebpf.Map `ebpf:"culprit_cpus"`
+	CulpritWaits  *ebpf.Map `ebpf:"culprit_waits"`
+	CulpritWalks  *ebpf.Map `ebpf:"culprit_walks"`
 	Events        *ebpf.Map `ebpf:"events"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	SchedWaits    *ebpf.Map `ebpf:"sched_waits"`
+	Shares        *ebpf.Map `ebpf:"shares"`
 	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
 	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.CulpritCpus,
+		m.CulpritWaits,
+		m.CulpritWalks,
 		m.Events,
 		m.Lost,
 		m.SchedWaits,
+		m.Shares,
 		m.TargCgroupMap,
 		m.TargMntnsMap,
 	)
@@ -181,10 +225,13 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	CulpritProcesses  *ebpf.Variable `ebpf:"culprit_processes"`
+	CulpritType       *ebpf.Variable `ebpf:"culprit_type"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.Variable `ebpf:"event_type"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	KindType          *ebpf.Variable `ebpf:"kind_type"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	Observing         *ebpf.Variable `ebpf:"observing"`
 	SchedBegunNs      *ebpf.Variable `ebpf:"sched_begun_ns"`
@@ -202,23 +249,44 @@ type bpfVariables struct {
 	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
+	WantCulprit       *ebpf.Variable `ebpf:"want_culprit"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	QueueBtfSwitch    *ebpf.Program `ebpf:"queue__btf__switch"`
-	QueueBtfWakeup    *ebpf.Program `ebpf:"queue__btf__wakeup"`
-	QueueBtfWakeupNew *ebpf.Program `ebpf:"queue__btf__wakeup_new"`
-	QueueRawSwitch    *ebpf.Program `ebpf:"queue__raw__switch"`
-	QueueRawWakeup    *ebpf.Program `ebpf:"queue__raw__wakeup"`
-	QueueRawWakeupNew *ebpf.Program `ebpf:"queue__raw__wakeup_new"`
-	SchedBegin        *ebpf.Program `ebpf:"sched_begin"`
+	InterruptBtfHardDone  *ebpf.Program `ebpf:"interrupt__btf__hard_done"`
+	InterruptBtfHardStart *ebpf.Program `ebpf:"interrupt__btf__hard_start"`
+	InterruptBtfSoftDone  *ebpf.Program `ebpf:"interrupt__btf__soft_done"`
+	InterruptBtfSoftStart *ebpf.Program `ebpf:"interrupt__btf__soft_start"`
+	InterruptRawHardDone  *ebpf.Program `ebpf:"interrupt__raw__hard_done"`
+	InterruptRawHardStart *ebpf.Program `ebpf:"interrupt__raw__hard_start"`
+	InterruptRawSoftDone  *ebpf.Program `ebpf:"interrupt__raw__soft_done"`
+	InterruptRawSoftStart *ebpf.Program `ebpf:"interrupt__raw__soft_start"`
+	MoveBtfCpu            *ebpf.Program `ebpf:"move__btf__cpu"`
+	MoveRawCpu            *ebpf.Program `ebpf:"move__raw__cpu"`
+	QueueBtfSwitch        *ebpf.Program `ebpf:"queue__btf__switch"`
+	QueueBtfWakeup        *ebpf.Program `ebpf:"queue__btf__wakeup"`
+	QueueBtfWakeupNew     *ebpf.Program `ebpf:"queue__btf__wakeup_new"`
+	QueueRawSwitch        *ebpf.Program `ebpf:"queue__raw__switch"`
+	QueueRawWakeup        *ebpf.Program `ebpf:"queue__raw__wakeup"`
+	QueueRawWakeupNew     *ebpf.Program `ebpf:"queue__raw__wakeup_new"`
+	SchedBegin            *ebpf.Program `ebpf:"sched_begin"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
+		p.InterruptBtfHardDone,
+		p.InterruptBtfHardStart,
+		p.InterruptBtfSoftDone,
+		p.InterruptBtfSoftStart,
+		p.InterruptRawHardDone,
+		p.InterruptRawHardStart,
+		p.InterruptRawSoftDone,
+		p.InterruptRawSoftStart,
+		p.MoveBtfCpu,
+		p.MoveRawCpu,
 		p.QueueBtfSwitch,
 		p.QueueBtfWakeup,
 		p.QueueBtfWakeupNew,

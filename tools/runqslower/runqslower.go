@@ -2,8 +2,12 @@
 package runqslower
 
 import (
+	"encoding/binary"
+	"fmt"
+	"math"
 	"time"
 
+	"github.com/corescope/corescope/internal/culprit"
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/system"
@@ -31,10 +35,43 @@ type event struct {
 type row struct {
 	event
 	Reason string `json:"reason" col:"REASON,width=9" help:"start of the wait: wakeup, or preempted if the thread left a CPU while runnable"`
+
+	Culprit       string        `json:"culprit" col:"CULPRIT,width=16,extra,need=want_culprit" help:"what used the CPU for the largest part of the wait: name of the thread when it got the CPU, otherwise culprit_kind"`
+	CulpritKind   string        `json:"culprit_kind" col:"CULPRIT KIND,width=12,extra,need=want_culprit" help:"task (of another process), thread (of the process that waited), hardirq, softirq, steal (the hypervisor ran something else), throttled (the limit of a cgroup, cpu.max, stopped the thread), idle (nothing, until the CPU switched to the thread), or unknown"`
+	CulpritPID    uint32        `json:"culprit_pid" col:"CULPRIT PID,width=11,extra,need=want_culprit" help:"process of culprit_tid, in the initial PID namespace; 0 if the culprit is not a task"`
+	CulpritTID    uint32        `json:"culprit_tid" col:"CULPRIT TID,width=11,extra,need=want_culprit" help:"thread that is the culprit, in the initial PID namespace; 0 if the culprit is not a task"`
+	CulpritNs     value.Micros  `json:"culprit_ns" col:"CULPRIT(us),width=14,right,extra,need=want_culprit" help:"part of latency_ns that belongs to the culprit; 0 if it is not known which part is the largest; text shows microseconds"`
+	CulpritShare  value.Percent `json:"culprit_percent" col:"CULPRIT%,width=8,right,extra,need=want_culprit" help:"culprit_ns in percent of latency_ns"`
+	CulpritCgroup string        `json:"culprit_cgroup" col:"CULPRIT CGROUP,width=30,extra,need=want_culprit" help:"path of the culprit's cgroup when it got the CPU; empty if the culprit is not a task"`
+
+	path func(uint64) string // of a cgroup
 }
 
-// Decode computes the derived column.
-func (r *row) Decode([]byte) error {
+// largest mirrors struct culprit.
+type largest struct {
+	Ns, CgroupID uint64
+	PID, TID     uint32
+	Kind         culprit.Kind
+	_            uint32 `btf:"serial"`
+	Comm         value.Comm
+}
+
+// Decode computes the derived columns. With want_culprit, a struct culprit follows the event.
+func (r *row) Decode(tail []byte) error {
+	var c largest
+	if size := binary.Size(c); len(tail) >= size {
+		if _, err := binary.Decode(tail[:size], binary.NativeEndian, &c); err != nil {
+			return fmt.Errorf("read culprit: %w", err)
+		}
+	}
+	r.CulpritKind, r.CulpritPID, r.CulpritTID, r.CulpritNs = c.Kind.String(), c.PID, c.TID, value.Micros(c.Ns)
+	r.Culprit, r.CulpritCgroup, r.CulpritShare = r.CulpritKind, "", value.Percent(math.NaN())
+	if r.LatencyNs > 0 {
+		r.CulpritShare = value.Percent(100 * float64(c.Ns) / float64(r.LatencyNs))
+	}
+	if c.Kind.IsTask() {
+		r.Culprit, r.CulpritCgroup = string(c.Comm.AppendText(nil)), r.path(c.CgroupID)
+	}
 	r.Reason = "wakeup"
 	if r.Preempted != 0 {
 		r.Reason = "preempted"
@@ -53,6 +90,8 @@ A wait begins and ends as in runqlat(8), at the tracepoints sched_wakeup, sched_
 
 Columns describe the thread that waited at the end of the wait; time is that end. The thread in prev_tid used the same CPU until then. It need not be the cause of the whole wait: other threads may have used the CPU before, and the thread may have waited for another CPU first.
 
+The columns culprit and culprit_kind to culprit_cgroup, which --columns +culprit adds, show what used the CPU for the largest part of the wait. ` + culprit.Manual + ` If more than 64 tasks used the CPU, it can be unknown which part is the largest.
+
 Waits that have not ended when the tool stops are not shown. Filters apply to the thread that waits.
 
 A wait whose start or end was not observed, because the kernel skipped the program, is lost and counted as unobserved, whatever its length. Waits that began before the tool was ready are not counted.
@@ -69,6 +108,7 @@ The kernel keeps 8 bytes per possible thread ID (kernel.pid_max), at most 32 MB.
 	Examples: []string{
 		"runqslower                              # waits of at least 10 ms",
 		"runqslower -P 1000 --duration 10s       # 1 ms, with the thread that used the CPU before",
+		"runqslower --columns +culprit,+culprit_percent,+culprit_cgroup  # who was to blame",
 		"runqslower --container web --columns +cpu,+reason 5ms  # one container, with CPU and reason",
 	},
 	Object: loadBpf,
@@ -76,16 +116,16 @@ The kernel keeps 8 bytes per possible thread ID (kernel.pid_max), at most 32 MB.
 	Shorts: map[string]string{"pid": "p", "tid": "t", "comm": "c"},
 }, options{Min: flags.Microseconds(10 * time.Millisecond)}, build)
 
-func build(o *options, _ *tool.Env) (tool.Source, error) {
+func build(o *options, env *tool.Env) (tool.Source, error) {
 	columns := []string{"time", "comm", "tid", "latency_ns"}
 	if o.Previous {
 		columns = append(columns, "prev_comm", "prev_tid")
 	}
-	return &source.Events[row]{
-		Plan: tool.Plan{
-			MapEntries: map[string]uint32{"sched_waits": system.PIDMax("/")},
-			Begin:      []tool.Iterator{{Program: "sched_begin"}},
-		},
-		Columns: columns, BufferBytes: 4 << 20,
-	}, nil
+	plan := tool.Plan{
+		Variables:  map[string]any{},
+		MapEntries: map[string]uint32{"sched_waits": system.PIDMax("/")},
+		Begin:      []tool.Iterator{{Program: "sched_begin"}},
+	}
+	culprit.Prepare(&plan, "largest_share")
+	return &source.Events[row]{Plan: plan, Row: row{path: env.CgroupPath}, Columns: columns, BufferBytes: 4 << 20}, nil
 }

@@ -1,0 +1,208 @@
+package runqlat
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/corescope/corescope/internal/schedtest"
+	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// part is a part of the waits of a process.
+type part struct {
+	kind string
+	pid  int // of the culprit
+}
+
+// parts returns the parts of the waits of a process. It checks that the shares add up.
+func parts(t *testing.T, res *tooltest.Result, pid int) (all map[part]time.Duration, sum time.Duration) {
+	t.Helper()
+	all = map[part]time.Duration{}
+	shares := 0.0
+	for _, r := range res.Rows {
+		if int(r.Num("pid")) != pid {
+			continue
+		}
+		ns := time.Duration(r.Num("total_ns"))
+		isTask := r.Str("kind") == "task" || r.Str("kind") == "thread"
+		if isTask != (r.Num("culprit_pid") != 0) || isTask != (r.Str("culprit") != "") || ns == 0 || r.Num("waits") == 0 {
+			t.Errorf("row %v", r)
+		}
+		all[part{r.Str("kind"), int(r.Num("culprit_pid"))}] += ns
+		sum += ns
+		shares += r.Num("share_percent")
+	}
+	if math.Abs(shares-100) > 1e-6 {
+		t.Errorf("the shares of process %d add up to %v %%", pid, shares)
+	}
+	return all, sum
+}
+
+// inCgroup returns a change of a worker's command: it starts in a cgroup.
+func inCgroup(dir string) func(*exec.Cmd) *exec.Cmd {
+	return func(cmd *exec.Cmd) *exec.Cmd { return tooltest.InCgroup(dir, cmd.Path) }
+}
+
+// attempts calls try until it returns no differences, at most five times: an emulated machine can stall
+// between readings of two clocks.
+func attempts(t *testing.T, try func() []string) {
+	t.Helper()
+	var wrong []string
+	for range 5 {
+		if wrong = try(); len(wrong) == 0 {
+			return
+		}
+	}
+	t.Error(strings.Join(wrong, "\n"))
+}
+
+// TestCulprit makes a thread wait for another one in another cgroup, on one CPU. It is always runnable,
+// so it waits for the other one whenever that runs, and the sum of all parts is the kernel's run_delay.
+func TestCulprit(t *testing.T) {
+	cpu := schedtest.CPUs(t)[0]
+	hog := schedtest.Start(t, cpu, inCgroup(tooltest.Cgroup(t, labelled(t), "culprit-hog")))
+	victim := schedtest.Start(t, cpu, inCgroup(tooltest.Cgroup(t, labelled(t), "culprit-victim")))
+	attempts(t, func() (wrong []string) {
+		var hogs, victims schedtest.Facts
+		res := tooltest.JSON(t, Tool, []string{"--by", "culprit", "-L", "--cgroups", "--tid", strconv.Itoa(victim.PID)}, func() {
+			hogs, victims = hog.Facts(t), victim.Facts(t)
+			victim.Begin(t, "spin", 300)
+			hog.Begin(t, "spin", 200)
+			hog.End(t)
+			hogs = hog.Facts(t).Since(hogs)
+			victim.End(t)
+			victims = victim.Facts(t).Since(victims)
+		})
+		all, sum := parts(t, res, victim.PID)
+		for _, r := range res.Rows {
+			isHog := int(r.Num("culprit_pid")) == hog.PID
+			if r.Str("cgroup") != "/culprit-victim" || isHog != (r.Str("culprit_cgroup") == "/culprit-hog") {
+				t.Errorf("row %v", r)
+			}
+		}
+		t.Logf("waited %v, run_delay is %v; parts %v", sum, victims.Wait, all)
+		schedtest.SteadyClock(t)
+		if !schedtest.Near(sum, victims.Wait, time.Duration(victims.Hidden)*100*time.Millisecond) {
+			wrong = append(wrong, fmt.Sprintf("waited %v, run_delay is %v", sum, victims.Wait))
+		}
+		for kind, ns := range all {
+			if isUnknown := kind.kind == "unknown" || kind.kind == "throttled"; isUnknown && ns > sum/20 {
+				wrong = append(wrong, fmt.Sprintf("%v are %v", ns, kind))
+			}
+		}
+		if got := all[part{"task", hog.PID}]; !schedtest.Near(got, hogs.CPU, time.Duration(victims.Hidden)*100*time.Millisecond) {
+			wrong = append(wrong, fmt.Sprintf("waited %v for the hog, which has used %v", got, hogs.CPU))
+		}
+		return wrong
+	})
+}
+
+// TestThread checks that threads of the process that waits are labelled as such.
+func TestThread(t *testing.T) {
+	w := schedtest.Start(t, schedtest.CPUs(t)[0], nil)
+	res := tooltest.JSON(t, Tool, []string{"--by", "culprit", "--pid", strconv.Itoa(w.PID)}, func() {
+		w.Begin(t, "both", 200)
+		w.End(t)
+	})
+	all, _ := parts(t, res, w.PID)
+	if all[part{"thread", w.PID}] < 20*time.Millisecond || all[part{"task", w.PID}] != 0 {
+		t.Errorf("two threads that use 200 ms each on one CPU: parts %v", all)
+	}
+}
+
+// throttlingIsCounted reports whether the kernel counts throttled time per run queue in a way that
+// programs can use: not in 5.19 to 6.5.
+func throttlingIsCounted(t *testing.T) bool {
+	t.Helper()
+	types, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var queue *btf.Struct
+	if err := types.TypeByName("cfs_rq", &queue); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range queue.Members {
+		if m.Name == "throttled_clock_self_time" || m.Name == "throttled_clock_task_time" {
+			return true
+		}
+	}
+	return false
+}
+
+// throttled returns the throttled time of a cgroup in cpu.stat.
+func throttled(t *testing.T, dir string) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "cpu.stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		name, number, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, _ := strconv.ParseInt(number, 10, 64)
+		switch name {
+		case "throttled_time":
+			return time.Duration(n)
+		case "throttled_usec":
+			return time.Duration(n) * time.Microsecond
+		}
+	}
+	t.Fatalf("cpu.stat of %s has no throttled time", dir)
+	return 0
+}
+
+// TestThrottled compares with cpu.stat of a cgroup that can use a fifth of a CPU. When its thread has used
+// the time, it has been stopped several times, and continued each time.
+func TestThrottled(t *testing.T) {
+	dir, _ := tooltest.CPUCgroup(t, "culprit-throttled", 20*time.Millisecond, 100*time.Millisecond)
+	w := schedtest.Start(t, schedtest.CPUs(t)[0], inCgroup(dir))
+	attempts(t, func() (wrong []string) {
+		var want time.Duration
+		res := tooltest.JSON(t, Tool, []string{"--by", "culprit", "--tid", strconv.Itoa(w.PID)}, func() {
+			begin := throttled(t, dir)
+			w.Begin(t, "spin", 150)
+			w.End(t)
+			want = throttled(t, dir) - begin
+		})
+		all, _ := parts(t, res, w.PID)
+		got, unknown := all[part{kind: "throttled"}], all[part{kind: "unknown"}]
+		t.Logf("throttled %v, cpu.stat has %v; parts %v", got, want, all)
+		if want == 0 {
+			t.Fatal("the kernel has not stopped the cgroup")
+		}
+		if !throttlingIsCounted(t) {
+			if got != 0 || unknown < want-want/20 {
+				wrong = append(wrong, fmt.Sprintf("%v throttled and %v unknown, want 0 and %v", got, unknown, want))
+			}
+			return wrong
+		}
+		schedtest.SteadyClock(t)
+		if off := got - want; off > want/20 || off < -want/20 {
+			wrong = append(wrong, fmt.Sprintf("throttled %v, cpu.stat has %v", got, want))
+		}
+		return wrong
+	})
+}
+
+// TestCulpritUsage checks combinations that are refused.
+func TestCulpritUsage(t *testing.T) {
+	for want, all := range map[string][]string{
+		"--by culprit cannot be combined with": {"--by culprit --reasons", "--by culprit --containers", "--by culprit --pidnss", "--by culprit -T"},
+		"need --by culprit":                    {"--sort total_ns", "--rows 3"},
+		"--by":                                 {"--by cpu"},
+	} {
+		for _, args := range all {
+			tooltest.Fails(t, Tool, strings.Fields(args), tool.ExitUsage, want)
+		}
+	}
+}
