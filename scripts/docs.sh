@@ -24,6 +24,7 @@ while read -r name; do
 	"$tmp/corescope" schema "$name" >"docs/schema/$name.json"
 done <"$tmp/names"
 "$tmp/corescope" schema doctor >docs/schema/doctor.json
+"$tmp/corescope" schema prove >docs/schema/prove.json
 CGO_ENABLED=0 go test ./tools -run '^TestInstructions$' -update >/dev/null
 
 if [ -f README.md ]; then

@@ -80,6 +80,7 @@ func (c *Command) page() *manual.Page {
 	pageHosts(p)
 	c.pageTools(p)
 	pageDoctor(p)
+	pageProve(p)
 	p.Section("LOST EVENTS")
 	p.Text("Events that happened at a hook and are missing from the output are counted by loss reason. Tools report them on " +
 		"standard error while they run, and in the summary: lost is their sum, reasons has the number of each. With " +
@@ -124,6 +125,9 @@ func (c *Command) pageTools(p *manual.Page) {
 func (c *Command) schema(_ context.Context, args []string) error {
 	if slices.Equal(args, []string{"doctor"}) {
 		return c.schemaOfDoctor()
+	}
+	if slices.Equal(args, []string{"prove"}) {
+		return c.schemaOfProve()
 	}
 	t, err := c.argument(args[:min(1, len(args))])
 	if err != nil {

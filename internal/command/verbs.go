@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/corescope/corescope/internal/flags"
+	"github.com/corescope/corescope/internal/prove"
 	"github.com/corescope/corescope/internal/remote"
 	"github.com/corescope/corescope/internal/tool"
 )
@@ -21,15 +22,16 @@ type verb struct {
 	run     func(c *Command, ctx context.Context, args []string) error
 }
 
-// verbs lists the documented verbs. The program itself uses two others: complete in completion scripts, and
-// on-host on other hosts.
+// verbs lists the documented verbs. The program itself uses three others: complete in completion scripts,
+// on-host on other hosts, and prove-workload for the processes that prove observes.
 func verbs() []verb {
 	return []verb{
 		{"list", "[--names]", "list the tools", (*Command).list},
 		{"help", "[TOOL]", "show the usage, or the flags of a tool", (*Command).help},
 		{"man", "[TOOL]", "show the manual page: formatted on a terminal, otherwise as roff", (*Command).man},
 		{"doctor", "[TOOL...]", "check which tools run on this machine, and how to fix those that do not", (*Command).doctor},
-		{"schema", "TOOL [flags]", "print the JSON Schema of --output json of a tool or of doctor", (*Command).schema},
+		{"prove", "[TOOL...]", "compare the tools with workloads whose events are known, on this machine", (*Command).prove},
+		{"schema", "TOOL [flags]", "print the JSON Schema of --output json of a tool, of doctor or of prove", (*Command).schema},
 		{"agent", "[flags]", "run tools and export their output to Prometheus and OpenTelemetry", (*Command).agent},
 		{"completion", "bash|zsh|fish", "print the completion script of a shell", (*Command).completion},
 		{"version", "[--json]", "print the version, with --json also how the BPF objects were built", (*Command).version},
@@ -44,6 +46,8 @@ func findVerb(name string) *verb {
 		name = "version"
 	case "complete":
 		return &verb{name: name, run: (*Command).complete}
+	case prove.WorkVerb:
+		return &verb{name: name, run: (*Command).proveWorkload}
 	case remote.Verb:
 		return &verb{name: name, run: (*Command).onHost}
 	}

@@ -1,0 +1,161 @@
+package prove
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Run is a run of the command prove.
+type Run struct {
+	Prover
+	Tools   []string
+	Format  string // text, json or tap
+	Verbose bool
+	DryRun  bool
+	Kernel  string
+	Out     io.Writer
+	Err     io.Writer
+}
+
+// Do proves the tools, and reports whether none is contradicted.
+func (r *Run) Do(ctx context.Context) (bool, error) {
+	if r.DryRun {
+		return true, r.plan()
+	}
+	fmt.Fprintf(r.Err, "corescope: prove: runs small workloads for %d tools, one after the other, in processes, cgroups and directories "+
+		"(below %s) of their own; --dry-run lists them\n", len(r.Tools), tempDir())
+	report := Report{Kernel: r.Kernel}
+	if r.Format == "tap" {
+		fmt.Fprintf(r.Out, "TAP version 13\n1..%d\n", len(r.Tools))
+	}
+	for i, name := range r.Tools {
+		t := r.Tool(ctx, name)
+		report.Tools = append(report.Tools, t)
+		report.Contradicted = report.Contradicted || t.Result == Contradicted
+		if err := r.write(i, t); err != nil {
+			return false, err
+		}
+		if ctx.Err() != nil {
+			return false, fmt.Errorf("interrupted after %d of %d tools", i, len(r.Tools))
+		}
+	}
+	return !report.Contradicted, r.end(report)
+}
+
+// plan prints what would run.
+func (r *Run) plan() error {
+	for _, name := range r.Tools {
+		t := Plan(name)
+		line := fmt.Sprintf("%s: %s: %s\n", name, t.Result, t.Reason)
+		if t.Workload != "" {
+			line = fmt.Sprintf("%s: %s; observed with: corescope %s\n", name, t.Workload, strings.Join(t.Args, " "))
+		}
+		if _, err := io.WriteString(r.Out, line); err != nil {
+			return fmt.Errorf("write plan: %w", err)
+		}
+	}
+	return nil
+}
+
+func (r *Run) write(i int, t Tool) error {
+	text := ""
+	switch r.Format {
+	case "text":
+		text = t.text(r.Verbose)
+	case "tap":
+		text = t.tap(i + 1)
+	}
+	if _, err := io.WriteString(r.Out, text); err != nil {
+		return fmt.Errorf("write result: %w", err)
+	}
+	return nil
+}
+
+func (r *Run) end(report Report) error {
+	var err error
+	switch r.Format {
+	case "json":
+		enc := json.NewEncoder(r.Out)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(report)
+	case "text":
+		_, err = io.WriteString(r.Out, report.summary())
+	}
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+func (r *Report) summary() string {
+	n := map[Result]int{}
+	columns := 0
+	for _, t := range r.Tools {
+		n[t.Result]++
+		columns += len(t.of(Proved))
+	}
+	return fmt.Sprintf("%d tools proved (%d columns), %d contradicted, %d not provable here\n", n[Proved], columns, n[Contradicted], n[NotProvable])
+}
+
+func (t *Tool) of(result Result) []string {
+	var names []string
+	for _, c := range t.Columns {
+		if c.Result == result {
+			names = append(names, c.Column)
+		}
+	}
+	return names
+}
+
+// text returns the lines of a tool.
+func (t *Tool) text(verbose bool) string {
+	b := fmt.Sprintf("%-16s %s", t.Tool, t.Result)
+	switch t.Result {
+	case NotProvable:
+		b += ": " + t.Reason
+	default:
+		b += fmt.Sprintf(": %s (%s, %.1f s)", strings.Join(t.of(Proved), ", "), t.Workload, t.Seconds)
+	}
+	b += "\n"
+	for _, c := range t.Columns {
+		if c.Result == Contradicted || verbose {
+			b += "  " + c.text() + "\n"
+		}
+	}
+	return b
+}
+
+func (c *Column) text() string {
+	from := ""
+	if c.Source != "" {
+		from = " by " + c.Source
+	}
+	switch c.Result {
+	case Contradicted:
+		return fmt.Sprintf("%s: contradicted: the tool shows %s, want %s%s", c.Column, c.Got, c.Want, from)
+	case NotProvable:
+		return fmt.Sprintf("%s: not provable here: %s", c.Column, c.Reason)
+	}
+	return fmt.Sprintf("%s: proved with %d values, such as %s%s", c.Column, c.Values, c.Got, from)
+}
+
+// tap returns the lines of a tool in the format of the Test Anything Protocol.
+func (t *Tool) tap(number int) string {
+	switch t.Result {
+	case NotProvable:
+		return fmt.Sprintf("ok %d - %s # SKIP not provable here: %s\n", number, t.Tool, strings.ReplaceAll(t.Reason, "#", "\\#"))
+	case Proved:
+		return fmt.Sprintf("ok %d - %s\n", number, t.Tool)
+	}
+	b := fmt.Sprintf("not ok %d - %s\n", number, t.Tool)
+	for _, c := range t.Columns {
+		if c.Result == Contradicted {
+			b += "# " + c.text() + "\n"
+		}
+	}
+	return b
+}
