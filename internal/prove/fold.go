@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -27,10 +27,7 @@ func fold(rows []row, by []string) []row {
 	index := map[string]row{}
 	for _, r := range rows {
 		r = flat(r)
-		id := ""
-		for _, k := range by {
-			id += text(r[k]) + "\x00"
-		}
+		id := r.id(by)
 		to := index[id]
 		if to == nil {
 			to = row{}
@@ -45,6 +42,15 @@ func fold(rows []row, by []string) []row {
 		add(to, r)
 	}
 	return out
+}
+
+// id returns the values of some columns.
+func (r row) id(columns []string) string {
+	s := ""
+	for _, k := range columns {
+		s += text(r[k]) + "\x00"
+	}
+	return s
 }
 
 func add(to, r row) {
@@ -77,22 +83,18 @@ func must(n json.Number) float64 {
 	return f
 }
 
-// sum adds decimal numbers without rounding.
+// sum adds two numbers, whole ones without rounding.
 func sum(a any, b json.Number) json.Number {
 	old, ok := a.(json.Number)
 	if !ok {
 		return b
 	}
-	x, _ := new(big.Rat).SetString(string(old))
-	y, _ := new(big.Rat).SetString(string(b))
-	if x == nil || y == nil {
-		return b
+	x, errX := old.Int64()
+	y, errY := b.Int64()
+	if errX == nil && errY == nil {
+		return json.Number(strconv.FormatInt(x+y, 10))
 	}
-	z := x.Add(x, y)
-	if z.IsInt() {
-		return json.Number(z.Num().String())
-	}
-	return json.Number(z.FloatString(3))
+	return json.Number(strconv.FormatFloat(must(old)+must(b), 'f', 3, 64))
 }
 
 // flat makes the members of a histogram's key, and the number of its values by bucket, columns.

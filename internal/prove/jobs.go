@@ -6,12 +6,12 @@ import (
 )
 
 func proofs() []proof {
-	return slices.Concat(fileProofs(), processProofs())
+	return slices.Concat(fileProofs(), processProofs(), networkProofs())
 }
 
 func jobs() map[string]job {
 	all := map[string]job{}
-	for _, of := range []map[string]job{fileJobs(), processJobs()} {
+	for _, of := range []map[string]job{fileJobs(), processJobs(), networkJobs()} {
 		maps.Copy(all, of)
 	}
 	return all

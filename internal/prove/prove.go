@@ -217,24 +217,17 @@ func (v *Prover) decoy(p *proof) {
 // rowsOf selects the rows of the workload, and sums the rows of tables.
 func (p *proof) rowsOf(want *log, rows []row) []row {
 	if p.by != "" {
-		rows = fold(rows, strings.Fields(p.by))
+		rows = inOrder(want.Rows, fold(rows, strings.Fields(p.by)), strings.Fields(p.by))
 	}
 	own := strings.Fields(p.own)
 	if len(own) == 0 {
 		return rows
 	}
-	id := func(r row) string {
-		s := ""
-		for _, k := range own {
-			s += text(r[k]) + "\x00"
-		}
-		return s
-	}
 	ours := map[string]bool{}
 	for _, r := range want.Rows {
-		ours[id(r)] = true
+		ours[r.id(own)] = true
 	}
-	return slices.DeleteFunc(rows, func(r row) bool { return !ours[id(r)] })
+	return slices.DeleteFunc(rows, func(r row) bool { return !ours[r.id(own)] })
 }
 
 // process is a process that performs a workload.
@@ -340,4 +333,18 @@ func (w *process) close() {
 	if w.cgroup != "" {
 		_ = os.Remove(w.cgroup)
 	}
+}
+
+// inOrder returns the rows of a table in the order of the wanted ones, as far as these have the same values
+// of the columns by. Tables are sorted by other columns.
+func inOrder(want, rows []row, by []string) []row {
+	known := slices.DeleteFunc(slices.Clone(by), func(k string) bool {
+		return slices.ContainsFunc(want, func(r row) bool { _, isRange := r[k].(map[string]any); return isRange || r[k] == nil })
+	})
+	place := map[string]int{}
+	for i, r := range want {
+		place[r.id(known)] = i + 1
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(place[a.id(known)], place[b.id(known)]) })
+	return rows
 }

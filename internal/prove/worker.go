@@ -145,7 +145,7 @@ func (w *worker) begin(name string) error {
 
 // netns notes the network namespace of the process.
 func (w *worker) netns() error {
-	id, err := inodeOf("/proc/self/ns/net")
+	id, err := inodeOf("/proc/thread-self/ns/net")
 	w.facts["netns"] = strconv.FormatUint(id, 10)
 	return err
 }
