@@ -120,6 +120,7 @@ const (
 	requestSize = 100
 	answerSize  = 50
 	queue       = 16
+	firstPort   = 20_000 // each connection has a port of its own
 )
 
 // exchange is the sum of all connections.
@@ -138,7 +139,7 @@ func connects(each func(w *worker, c *connection), sum func(w *worker, all excha
 		defer unix.Close(l)
 		var all exchange
 		for i := range w.n {
-			c := connection{server: server, sent: requestSize + i%10, received: answerSize}
+			c := connection{client: firstPort + i, server: server, sent: requestSize + i%10, received: answerSize}
 			if err := c.perform(l); err != nil {
 				return err
 			}
@@ -158,14 +159,16 @@ func (c *connection) perform(l int) error {
 	if err != nil {
 		return fmt.Errorf("create socket: %w", err)
 	}
+	if err := unix.Bind(s, loopback(c.client)); err != nil {
+		return fmt.Errorf("bind to port %d: %w", c.client, err)
+	}
 	var a int
 	buffer := make([]byte, requestSize+answerSize)
-	var errs [6]error
-	linger(s)
+	var errs [7]error
 	c.connect = during(func() { errs[0] = unix.Connect(s, loopback(c.server)) })
-	c.client = portOf(s)
 	c.accept = during(func() { a, _, errs[1] = unix.Accept(l) })
-	linger(a)
+	// The close waits for the end of the connection: another task can process the packets.
+	_ = unix.SetsockoptLinger(a, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 10})
 	c.send = during(func() { _, errs[2] = unix.Write(s, buffer[:c.sent]) })
 	c.read = during(func() { _, errs[3] = unix.Read(a, buffer) })
 	c.answer = during(func() {
@@ -177,15 +180,17 @@ func (c *connection) perform(l int) error {
 			c.bytesSent += info.Bytes_sent
 		}
 	}
-	c.close1 = during(func() { unix.Close(s) })
+	c.close1 = during(func() {
+		unix.Close(s)
+		_, errs[6] = unix.Read(a, buffer)                                 // waits for the FIN
+		_ = unix.SetsockoptInt(a, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1) // and answers it
+	})
 	c.close2 = during(func() { unix.Close(a) })
 	return errors.Join(errs[:]...)
 }
 
-// linger lets close wait for the answer of the other end. Another task can process the packets.
-func linger(fd int) {
-	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 10})
-}
+// ending is the time in which the client's end closes.
+func (c *connection) ending() span { return span{c.close1.begin, c.close2.end} }
 
 func (w *worker) namespace() any {
 	id, _ := inodeOf("/proc/thread-self/ns/net")
@@ -194,14 +199,14 @@ func (w *worker) namespace() any {
 
 // lives notes the whole connection of both ends.
 func lives(w *worker, c *connection) {
-	// The client's end lasts from connect to the close of the server, whose FIN ends FIN_WAIT2.
+	// A closed client that waits for the FIN of the server can already be in TCP_CLOSE, without a task.
 	least, most := c.close1.begin-c.accept.end, c.close2.end-c.connect.begin
 	active, passive := c.ends(w, row{
 		"duration_ns": between(least, most), "established_ns": between(least, most), "retransmits": 0, "state": "closed", "partial": false,
 	})
 	active["tx_bytes"], active["rx_bytes"], active["direction"], active["tcp_state"] = c.sent, c.received, "active", "FIN_WAIT2"
 	passive["tx_bytes"], passive["rx_bytes"], passive["direction"], passive["tcp_state"] = c.received, c.sent, "passive", "LAST_ACK"
-	active["time"], passive["time"] = c.close2, c.close2
+	active["time"], passive["time"] = c.ending(), c.close2
 	w.want(active)
 	w.want(passive)
 }
@@ -222,15 +227,15 @@ func stateRows(w *worker, c *connection) {
 	noTask := row{"pid": 0, "tid": 0, "comm": "", "cgroup_id": 0, "uid": uint32(0xffffffff)}
 	handshake := span{c.connect.begin, c.accept.end}
 	established := between(c.close1.begin-handshake.end, c.close1.end-c.connect.begin)
-	w.change(c.client, c.server, "active", row{"lport": 0}, "CLOSE", "SYN_SENT", nil, c.connect)
+	w.change(c.client, c.server, "active", nil, "CLOSE", "SYN_SENT", nil, c.connect)
 	w.change(c.server, c.client, "passive", noTask, "LISTEN", "SYN_RECV", nil, handshake)
 	w.change(c.server, c.client, "passive", noTask, "SYN_RECV", "ESTABLISHED", atMost(handshake.ns()), handshake)
 	w.change(c.client, c.server, "active", nil, "SYN_SENT", "ESTABLISHED", atMost(c.connect.ns()), c.connect)
 	w.change(c.client, c.server, "active", nil, "ESTABLISHED", "FIN_WAIT1", established, c.close1)
 	w.change(c.server, c.client, "passive", nil, "ESTABLISHED", "CLOSE_WAIT", established, c.close1)
-	w.change(c.client, c.server, "active", nil, "FIN_WAIT1", "FIN_WAIT2", atMost(c.close1.ns()), c.close1)
+	w.change(c.client, c.server, "active", nil, "FIN_WAIT1", "FIN_WAIT2", atMost(c.ending().ns()), c.ending())
 	w.change(c.server, c.client, "passive", nil, "CLOSE_WAIT", "LAST_ACK", between(c.close2.begin-c.close1.end, c.close2.end-c.close1.begin), c.close2)
-	w.change(c.client, c.server, "active", nil, "FIN_WAIT2", "CLOSE", between(c.close2.begin-c.close1.end, c.close2.end-c.close1.begin), c.close2)
+	w.change(c.client, c.server, "active", nil, "FIN_WAIT2", "CLOSE", between(0, c.ending().ns()), c.ending())
 	w.change(c.server, c.client, "passive", nil, "LAST_ACK", "CLOSE", atMost(c.close2.ns()), c.close2)
 }
 
