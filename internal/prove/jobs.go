@@ -6,12 +6,12 @@ import (
 )
 
 func proofs() []proof {
-	return slices.Concat(fileProofs(), processProofs(), networkProofs())
+	return slices.Concat(fileProofs(), processProofs(), networkProofs(), schedulerProofs(), objectProofs(), blockProofs())
 }
 
 func jobs() map[string]job {
 	all := map[string]job{}
-	for _, of := range []map[string]job{fileJobs(), processJobs(), networkJobs()} {
+	for _, of := range []map[string]job{fileJobs(), processJobs(), networkJobs(), schedulerJobs(), objectJobs(), blockJobs()} {
 		maps.Copy(all, of)
 	}
 	return all

@@ -36,6 +36,8 @@ type worker struct {
 	log   log
 	clean []func()
 
+	prepared int64 // time when the process was prepared
+
 	common row // columns of the task, see begin
 }
 
@@ -98,6 +100,7 @@ func (w *worker) serve(j job, call func(func() error) error, in *bufio.Reader, o
 			w.facts["error"] = err.Error()
 		}
 	}
+	w.prepared = now()
 	if err := out.Encode(w.facts); err != nil {
 		return err
 	}

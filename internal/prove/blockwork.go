@@ -1,0 +1,126 @@
+package prove
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+func blockProofs() []proof {
+	const reads = "read 4096 bytes of a file from the disk (O_DIRECT)"
+	return []proof{
+		{tool: "biosnoop", job: "requests", n: 200, does: reads, args: "--pid {pid}"},
+		{tool: "bitesize", job: "sizes", n: 200, does: reads, args: "--pid {pid}", by: "total"},
+		{tool: "biotop", job: "request sums", n: 200, does: reads, args: "--pid {pid}", by: "pid comm uid op disk"},
+		{tool: "biolatency", job: "latencies of requests", n: 200, does: reads, args: "--pid {pid}", by: "total"},
+	}
+}
+
+func blockJobs() map[string]job {
+	return map[string]job{
+		"requests":              {prepare: prepareBlocks, run: directReads(requestRow, nil)},
+		"sizes":                 {prepare: prepareBlocks, run: directReads(nil, sizes)},
+		"request sums":          {prepare: prepareBlocks, run: directReads(nil, requestSums)},
+		"latencies of requests": {prepare: prepareBlocks, run: directReads(nil, requestLatencies)},
+	}
+}
+
+const block = 4096
+
+// prepareBlocks writes a file to the disk.
+func prepareBlocks(w *worker) error {
+	if diskOf(w.dir) == "" {
+		return fmt.Errorf("%s is on no disk of its own (set TMPDIR to a directory on a disk)", w.dir)
+	}
+	f, err := os.Create(w.path("blocks"))
+	if err != nil {
+		return fmt.Errorf("create file: %w", err)
+	}
+	defer f.Close()
+	if _, err := f.Write(make([]byte, 16*block)); err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("write file to the disk: %w", err)
+	}
+	fd, err := unix.Open(f.Name(), unix.O_RDONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open file for direct I/O: %w", err)
+	}
+	return unix.Close(fd)
+}
+
+// diskOf returns the name of the disk that holds a path, "" if it is not on a disk.
+func diskOf(path string) string {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return ""
+	}
+	dir, err := filepath.EvalSymlinks(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)))
+	if err != nil {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(dir, "partition")); err == nil {
+		dir = filepath.Dir(dir)
+	}
+	if strings.HasPrefix(filepath.Base(dir), "dm-") || strings.HasPrefix(filepath.Base(dir), "md") {
+		return "" // the requests are those of the disks below
+	}
+	return filepath.Base(dir)
+}
+
+func directReads(each func(w *worker, r row), sum func(w *worker, all, most int64)) func(*worker) error {
+	return func(w *worker) error {
+		fd, err := unix.Open(w.path("blocks"), unix.O_RDONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		buffer := aligned()
+		all, most := int64(0), int64(0)
+		for i := range w.n {
+			r := w.timed("latency_ns", func() { _, err = unix.Pread(fd, buffer, int64(i%16)*block) })
+			if err != nil {
+				return err
+			}
+			ns := r["time"].(span).ns()
+			all, most = all+ns, max(most, ns)
+			if each != nil {
+				each(w, r)
+			}
+		}
+		if sum != nil {
+			sum(w, all, most)
+		}
+		return nil
+	}
+}
+
+// aligned returns a block whose address is a multiple of its size.
+func aligned() []byte {
+	b := make([]byte, 2*block)
+	return b[block-int(uintptr(unsafe.Pointer(&b[0]))%block):][:block]
+}
+
+func requestRow(w *worker, r row) {
+	w.want(r.with(row{"bytes": block, "status": 0, "disk": diskOf(w.dir)}))
+}
+
+func sizes(w *worker, _, _ int64) {
+	w.sum(row{"count": w.n, "sum": w.n * block / 1024, "min": block / 1024, "max": block / 1024, "buckets": consistent})
+}
+
+func requestSums(w *worker, all, _ int64) {
+	w.sum(row{
+		"pid": w.common["pid"], "comm": w.common["comm"], "uid": w.common["uid"], "disk": diskOf(w.dir), "ios": w.n, "bytes": w.n * block, "errors": 0,
+		"total_ns": between(all/100, all),
+	})
+}
+
+func requestLatencies(w *worker, all, most int64) {
+	w.sum(row{"count": w.n, "buckets": consistent, "sum": between(float64(all)/1e5, float64(all)/1e3), "max": atMost(float64(most)/1e3 + 1)})
+}

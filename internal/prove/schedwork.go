@@ -1,0 +1,159 @@
+package prove
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func schedulerProofs() []proof {
+	const sleeps = "sleep for 1 ms"
+	return []proof{
+		{tool: "offcputime", job: "sleeps", n: 50, does: sleeps, args: "--tid {tid}", by: "pid tid comm"},
+		{tool: "wakeuptime", job: "wakes", n: 50, does: sleeps, args: "--tid {tid}", by: "pid comm"},
+		{tool: "cpudist", job: "on cpu", n: 50, does: sleeps, args: "--tid {tid}", by: "total"},
+		{tool: "runqlat", job: "waits", n: 50, does: sleeps, args: "--tid {tid}", by: "total"},
+		{tool: "profile", job: "spin", does: "use a CPU for 300 ms", args: "-F 997 --tid {tid}", by: "pid comm"},
+		{tool: "syscount", job: "calls", n: many, does: "getppid, and getpgid of no process", args: "--tid {tid} --latency", by: "syscall abi", own: "syscall"},
+		{tool: "pidpersec", job: "children", n: many / 2, does: "start a program", args: "--pid {pid}", by: "total"},
+	}
+}
+
+func schedulerJobs() map[string]job {
+	return map[string]job{
+		"sleeps":   {run: sleeping(offCPU)},
+		"wakes":    {run: sleeping(woken)},
+		"on cpu":   {run: sleeping(onCPU)},
+		"waits":    {run: sleeping(queued)},
+		"spin":     {run: spins},
+		"calls":    {run: calls},
+		"children": {prepare: prepareProgram, run: children},
+	}
+}
+
+// usage is what the scheduler of the kernel counts for a thread.
+type usage struct {
+	cpu, delay, runs int64 // ns on a CPU, ns waiting for one, and how often it got one
+	when             int64
+}
+
+func usageNow() (u usage, err error) {
+	text, err := os.ReadFile("/proc/thread-self/schedstat")
+	if err != nil {
+		return u, fmt.Errorf("read the counters of the scheduler: %w", err)
+	}
+	u.when = now()
+	_, err = fmt.Sscan(string(text), &u.cpu, &u.delay, &u.runs)
+	return u, err
+}
+
+const nap = 1_000_000 // ns
+
+// sleeping returns a job that sleeps. sum notes what the tool must show: slept is the time around the sleeps,
+// and used what the kernel counted.
+func sleeping(sum func(w *worker, slept int64, used usage)) func(*worker) error {
+	return func(w *worker) error {
+		before, err := usageNow()
+		if err != nil {
+			return err
+		}
+		slept := int64(0)
+		for range w.n {
+			left := unix.Timespec{Nsec: nap}
+			slept += during(func() {
+				for unix.Nanosleep(&left, &left) == unix.EINTR {
+				}
+			}).ns()
+		}
+		after, err := usageNow()
+		if err != nil {
+			return err
+		}
+		used := usage{after.cpu - before.cpu, after.delay - before.delay, after.runs - before.runs, after.when - before.when}
+		if used.runs < int64(w.n) {
+			return fmt.Errorf("the kernel counted %d runs of a thread that slept %d times", used.runs, w.n)
+		}
+		sum(w, slept, used)
+		return nil
+	}
+}
+
+// around is how often the thread waits before and after the workload, for its start and its end.
+const around = 4
+
+func (w *worker) times(used usage) row { return between(int64(w.n), used.runs+around) }
+
+func offCPU(w *worker, _ int64, used usage) {
+	w.sum(row{
+		"pid": w.common["pid"], "tid": w.common["tid"], "comm": w.common["comm"], "count": w.times(used),
+		"total_ns": between(int64(w.n)*nap, now()-w.prepared),
+	})
+}
+
+func woken(w *worker, _ int64, used usage) {
+	offCPU(w, 0, used)
+	delete(w.log.Rows[0], "tid")
+}
+
+func onCPU(w *worker, _ int64, used usage) {
+	w.sum(row{
+		"count": w.times(used), "buckets": consistent, "sum": between(float64(used.cpu)/2000, float64(now()-w.prepared)/1000-float64(w.n)*nap/1000),
+	})
+}
+
+func queued(w *worker, _ int64, used usage) {
+	w.sum(row{"count": w.times(used), "buckets": consistent, "sum": atMost(float64(now()-w.prepared)/1000 - float64(w.n)*nap/1000)})
+}
+
+const (
+	spinning  = 300_000_000 // ns
+	frequency = 997
+)
+
+// spins uses a CPU. The kernel counts the time, and the tool samples.
+func spins(w *worker) error {
+	before, err := usageNow()
+	if err != nil {
+		return err
+	}
+	after := before
+	for after.cpu-before.cpu < spinning {
+		for range 1000 {
+			now()
+		}
+		if after, err = usageNow(); err != nil {
+			return err
+		}
+	}
+	// Virtual CPUs that do not run get no samples, so that only the maximum is sharp.
+	expected := (after.cpu - before.cpu) * frequency / 1e9
+	w.sum(row{"pid": w.common["pid"], "comm": w.common["comm"], "count": between(expected/3, expected*11/10+around)})
+	return nil
+}
+
+func calls(w *worker) error {
+	ok, failed := int64(0), int64(0)
+	for range w.n {
+		ok += during(func() { unix.Getppid() }).ns()
+		failed += during(func() { _, _ = unix.Getpgid(-1) }).ns()
+	}
+	w.sum(row{"syscall": "getppid", "abi": "native", "count": w.n, "errors": 0, "total_ns": between(ok/100, ok)})
+	w.sum(row{"syscall": "getpgid", "abi": "native", "count": w.n, "errors": w.n, "total_ns": between(failed/100, failed)})
+	return nil
+}
+
+func children(w *worker) error {
+	for range w.n {
+		pid, err := syscall.ForkExec(w.path(programName(w)), []string{"child"}, &syscall.ProcAttr{})
+		if err != nil {
+			return err
+		}
+		if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
+			return err
+		}
+	}
+	w.sum(row{"processes": w.n})
+	return nil
+}
