@@ -72,6 +72,9 @@ const (
 	Mappings = 16 << 10
 	// MappingPaths is the total length of their paths in bytes.
 	MappingPaths = 8 << 20
+	// MappedFiles is the number of different files in the mappings of all processes. MappingPaths
+	// applies to their paths together.
+	MappedFiles = 4 << 10
 	// Arguments is the size of a command line. Linux allows 6 MiB, and a process can make
 	// /proc/PID/cmdline show any part of its memory (prctl(2), PR_SET_MM).
 	Arguments = 1 << 20

@@ -86,6 +86,9 @@ func (ps *Processes) SetMaxFiles(n int) {
 	ps.cache.maxHeld = min(n/2, maxHeld)
 }
 
+// MaxFiles returns the maximum number of files that are kept open.
+func (ps *Processes) MaxFiles() int { return ps.files.max }
+
 // SetReporter sets where exceeded limits are reported. Call it before Append.
 func (ps *Processes) SetReporter(r *limit.Reporter) { ps.cache.limits = r }
 

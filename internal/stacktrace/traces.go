@@ -112,8 +112,9 @@ func New(spec *ebpf.CollectionSpec, o *Frames, u *UserStacks, m Machine) (*Trace
 }
 
 // Open is called before hooks are attached. If tables is set, user stacks are unwound by tables,
-// and those for the files of process pid are created first, unless pid is 0. notify is called for
-// each file whose table does not fit.
+// and those for the files of process pid are created first. If pid is 0, the run is system-wide,
+// and files that are mapped already are opened. notify is called for each file whose table does not
+// fit.
 func (t *Traces) Open(objects *probe.Objects, pid uint32, tables bool, notify func(error)) {
 	t.processes.SetMaxFiles(objects.OptionalDescriptors / 2)
 	if tables {
@@ -121,6 +122,9 @@ func (t *Traces) Open(objects *probe.Objects, pid uint32, tables bool, notify fu
 		t.requestProcess(pid)
 	}
 	t.watchMmaps()
+	if tables && pid == 0 && !t.noProc {
+		t.openMapped() // after the watch, so that no file is missed in between
+	}
 }
 
 // AwaitTables waits until the requested tables exist.
