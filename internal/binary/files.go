@@ -2,6 +2,7 @@ package binary
 
 import (
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -15,6 +16,10 @@ type Files struct {
 	Paths []string
 	// Extra are files in corescope's mount namespace that are selected in addition to Names.
 	Extra []string
+	// Installed are patterns of paths (filepath.Glob) in corescope's mount namespace. Files that exist
+	// there are selected although no process maps them, so that short-lived processes are observed
+	// from their first instruction on. It is ignored with Paths, and with PIDs unless Has is set.
+	Installed []string
 	// Programs also selects executables that export one of the functions, whatever their names:
 	// they link the library statically.
 	Programs bool
@@ -96,6 +101,24 @@ func (f *Files) follows(m *Mapped) bool {
 // Includes reports whether the process is selected.
 func (f *Files) Includes(pid uint32) bool {
 	return len(f.PIDs) == 0 || slices.Contains(f.PIDs, pid) || f.Has != nil && f.Has(pid)
+}
+
+// InstalledPaths lists the existing files that Installed selects.
+func (f *Files) InstalledPaths() (paths []string) {
+	if len(f.Paths) > 0 || len(f.PIDs) > 0 && f.Has == nil {
+		return nil
+	}
+	for _, pattern := range f.Installed {
+		found, _ := filepath.Glob(pattern) // the patterns are constants and well-formed
+		paths = append(paths, found...)
+	}
+	return paths
+}
+
+// InstalledMusl returns patterns of the paths where musl is installed: on systems that use it, and on
+// Debian in addition to glibc. Seldom does a process map it all the time there.
+func InstalledMusl() []string {
+	return []string{"/lib/ld-musl-*.so.1", "/usr/lib/*-linux-musl/libc.so"}
 }
 
 // Libc returns the file name patterns of C libraries: glibc, glibc before 2.34, and musl, which is

@@ -83,6 +83,7 @@ func (u *user) find() error {
 			}
 			fs.add(f)
 		}
+		u.openInstalled(fs)
 	}
 	w, err := binary.NewWatch()
 	if err != nil {
@@ -95,6 +96,22 @@ func (u *user) find() error {
 		}
 	})
 	return u.exceeded(err)
+}
+
+// openInstalled opens the files that are selected because they are installed.
+func (u *user) openInstalled(fs *files) {
+	for _, path := range fs.want.InstalledPaths() {
+		f, err := binary.Open(path)
+		switch {
+		case errors.Is(err, iofs.ErrNotExist): // a dangling link
+		case err != nil:
+			u.objects.notify(fmt.Errorf("%s is not traced before a process maps it: %w", path, err))
+		case fs.seen[f.ID]:
+			f.Close()
+		default:
+			fs.add(f)
+		}
+	}
 }
 
 // exceeded reports processes with too many mappings, and returns any other error of a scan.

@@ -45,7 +45,7 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "DNS lookup latency: trace getaddrinfo and gethostbyname calls",
 	Description: `Shows each call of getaddrinfo(3), gethostbyname(3), gethostbyname2(3) and their _r variants when it returns: the host name, the first address found or the error, and the latency seen by the caller.
 
-The functions are traced in every libc (glibc and musl) that a process has mapped, including those in containers and those whose file was deleted by an upgrade. If a libc is mapped later, such as in a new container, the tool attaches to it within milliseconds; lookups before that are missed. With --pid the executable is traced too, because it may have libc statically linked.
+The functions are traced in every libc (glibc and musl) that a process has mapped, including those in containers and those whose file was deleted by an upgrade. A musl that is installed in /lib or /usr/lib/*-linux-musl is traced from the start, even if no process has mapped it. If another libc is mapped later, such as in a new container, the tool attaches to it within milliseconds; lookups before that are missed. With --pid the executable is traced too, because it may have libc statically linked.
 
 ` + tool.ReturnsManual + ` All functions of glibc 2.36 and musl 1.2.3 are observed without --uretprobes. Calls that did not return are counted as no_return in the summary: those left by the cancellation of a thread, and those still running at the end. Returns of calls whose entry was not observed, such as lookups in progress when the tool started, are counted as unseen_calls, but not where a uretprobe is used, or where a function ends with return instructions of another one.
 
@@ -67,7 +67,7 @@ Programs that resolve names without libc are not traced: Go programs without cgo
 }, options{}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
-	files := binary.Files{Names: binary.Libc()}
+	files := binary.Files{Names: binary.Libc(), Installed: binary.InstalledMusl()}
 	if o.Libc != "" {
 		files.Paths = []string{o.Libc}
 	}

@@ -155,6 +155,8 @@ func (o *options) files() binary.Files {
 		f.Paths = []string{o.Object}
 	} else if o.Object != "" {
 		f.Names = []string{o.Object}
+	} else if o.Prefix == "" {
+		f.Installed = binary.InstalledMusl()
 	}
 	return f
 }

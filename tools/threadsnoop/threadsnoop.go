@@ -46,7 +46,7 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Trace new threads (pthread_create) with the function that they execute",
 	Description: `Shows each call of pthread_create(3), with the name of the function that the new thread executes. The task columns describe the creator. A call is shown when it begins, also if it fails.
 
-The function is traced in every libc (glibc and musl) and libpthread that a process has mapped, including those in containers. If a libc is mapped later, such as in a new container, the tool attaches to it within milliseconds; calls before that are missed. With --pid the executable is traced too, because it may have libc statically linked.
+The function is traced in every libc (glibc and musl) and libpthread that a process has mapped, including those in containers. A musl that is installed in /lib or /usr/lib/*-linux-musl is traced from the start, even if no process has mapped it. If another libc is mapped later, such as in a new container, the tool attaches to it within milliseconds; calls before that are missed. With --pid the executable is traced too, because it may have libc statically linked.
 
 Threads that are created without pthread_create are not shown: those of thrd_create(3) in glibc, of Go programs without cgo, and of 32-bit programs. pidpersec(8) counts all threads. For programs in other languages the function is often one of their runtime, which then calls that of the program.`,
 	Peers: []string{
@@ -66,7 +66,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	libraries := append(binary.Libc(), "libpthread.so.0", "libpthread-2.*.so")
 	e := &source.Events[row]{
 		Plan: tool.Plan{
-			Files: map[string]binary.Files{"pthread": {Names: libraries}}, Keep: tool.UserStackNeeds(), RowNoun: "call",
+			Files: map[string]binary.Files{"pthread": {Names: libraries, Installed: binary.InstalledMusl()}}, Keep: tool.UserStackNeeds(), RowNoun: "call",
 		},
 		Columns:     []string{"elapsed_ns", "pid", "comm", "func"},
 		BufferBytes: 1 << 20,
