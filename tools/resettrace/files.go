@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/limit"
 	"github.com/corescope/corescope/internal/value"
 )
 
@@ -291,13 +293,28 @@ func summary(text string) value.Bytes {
 // lockFile is the lock of perf-tools, with the PID of the tracer.
 const lockFile = "/var/tmp/.ftrace-lock"
 
+// lockHolder returns the PID of the living process that a lock file names, or 0. Every user can create
+// the file: one that is not regular, such as a FIFO, or has no number is ignored.
+func lockHolder(lock, proc string) uint64 {
+	const longest = 32 // bytes
+	text, err := limit.ReadFile(lock, longest)
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 31)
+	if err != nil {
+		return 0
+	}
+	if _, err := os.Stat(filepath.Join(proc, strconv.FormatUint(pid, 10))); err != nil {
+		return 0
+	}
+	return pid
+}
+
 // findUser returns why a living process seems to trace, or "".
 func findUser(dir, proc string) (string, error) {
-	if text, err := os.ReadFile(lockFile); err == nil {
-		pid := strings.TrimSpace(string(text))
-		if _, err := os.Stat(filepath.Join(proc, pid)); err == nil && pid != "" {
-			return fmt.Sprintf("process %s holds %s", pid, lockFile), nil
-		}
+	if pid := lockHolder(lockFile, proc); pid != 0 {
+		return fmt.Sprintf("process %d holds %s", pid, lockFile), nil
 	}
 	var own unix.Stat_t
 	if err := unix.Stat(dir, &own); err != nil {
