@@ -68,7 +68,7 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Count system calls (syscalls), their errors and latency",
 	Description: `Counts system calls when they return (raw_syscalls:sys_exit), of 64-bit and 32-bit tasks, by system call, process, cgroup or container.
 
-Each call counts once, in the interval in which it returns. A call that creates a task returns a second time in the new task, but counts once. Calls that never return are not counted: exit, exit_group, and rt_sigreturn, which returns to the interrupted code.
+Each call counts once, in the interval in which it returns. A call that creates a task returns a second time in the new task, but counts once. Calls that never return are not counted: exit, exit_group, and rt_sigreturn (sigreturn of 32-bit tasks), with which a signal handler ends: it continues the interrupted code, and no return of a call has its number. strace(1) lists these calls, because it shows calls at their entry.
 
 A successful execve or execveat is counted by the name and ABI of the call that the task made. The registers at its return do not contain them, so they are recorded at its entry (raw_syscalls:sys_enter) if rows or --syscall need them. If the entry was not observed, the call is counted as execve, and by exec_without_entry in the summary.
 
