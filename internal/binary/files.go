@@ -12,9 +12,10 @@ type Files struct {
 	// Names are patterns of file names for path.Match, such as "libssl.so*". Each matching file
 	// that a process maps executable is selected.
 	Names []string
-	// Paths are files in corescope's mount namespace. If set, Names is ignored.
+	// Paths are files. If set, Names is ignored. An absolute path is below the root directory of
+	// each of PIDs if it exists there, and otherwise in corescope's mount namespace.
 	Paths []string
-	// Extra are files in corescope's mount namespace that are selected in addition to Names.
+	// Extra are files that are selected in addition to Names. They are found as Paths are.
 	Extra []string
 	// Installed are patterns of paths (filepath.Glob) in corescope's mount namespace. Files that exist
 	// there are selected although no process maps them, so that short-lived processes are observed
@@ -101,6 +102,27 @@ func (f *Files) follows(m *Mapped) bool {
 // Includes reports whether the process is selected.
 func (f *Files) Includes(pid uint32) bool {
 	return len(f.PIDs) == 0 || slices.Contains(f.PIDs, pid) || f.Has != nil && f.Has(pid)
+}
+
+// OpenPath opens the files that a path of Paths or Extra leads to: one, or several if PIDs have
+// different root directories.
+func (f *Files) OpenPath(path string) ([]*File, error) {
+	var all []*File
+	if filepath.IsAbs(path) && f.Has == nil { // a command has corescope's root
+		for _, pid := range f.PIDs {
+			if file, err := OpenInRoot(pid, path); err == nil {
+				all = append(all, file)
+			}
+		}
+	}
+	if len(all) > 0 {
+		return all, nil
+	}
+	file, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return []*File{file}, nil
 }
 
 // InstalledPaths lists the existing files that Installed selects.

@@ -13,7 +13,7 @@ import (
 // Options select the servers.
 type Options struct {
 	Database string `pos:"db" of:"mysql,postgres" help:"only servers of this type; mysql includes MariaDB" unset:"both types by default"`
-	Exe      string `flag:"exe,x" arg:"PATH" help:"trace only this executable; of type mysql, unless postgres is given"`
+	Exe      string `flag:"exe,x" arg:"PATH" help:"trace only this executable; of type mysql, unless postgres is given; with --pid an absolute path is first looked up below the root of the process"`
 }
 
 // Plan returns the plan for these servers. least is the minimum latency in nanoseconds.

@@ -13,7 +13,7 @@ import (
 // Options select the files and functions.
 type Options struct {
 	NoCrypto bool     `flag:"no-crypto" help:"only functions of libssl, not those of libcrypto"`
-	ExtraLib []string `flag:"extra-lib" arg:"LIBRARY:PATH" help:"also trace this file, as library libssl or libcrypto"`
+	ExtraLib []string `flag:"extra-lib" arg:"LIBRARY:PATH" help:"also trace this file, as library libssl or libcrypto; with --pid an absolute path is first looked up below the root of the process"`
 }
 
 // Without returns the hooks that are not needed.

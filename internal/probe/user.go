@@ -73,15 +73,13 @@ func (u *user) find() error {
 	}
 	for _, fs := range u.names {
 		for _, path := range slices.Concat(fs.want.Paths, fs.want.Extra) {
-			f, err := binary.Open(path)
+			opened, err := fs.want.OpenPath(path)
 			if err != nil {
 				return err
 			}
-			if fs.seen[f.ID] {
-				f.Close()
-				continue
+			for _, f := range opened {
+				fs.addNew(f)
 			}
-			fs.add(f)
 		}
 		u.openInstalled(fs)
 	}
@@ -106,10 +104,8 @@ func (u *user) openInstalled(fs *files) {
 		case errors.Is(err, iofs.ErrNotExist): // a dangling link
 		case err != nil:
 			u.objects.notify(fmt.Errorf("%s is not traced before a process maps it: %w", path, err))
-		case fs.seen[f.ID]:
-			f.Close()
 		default:
-			fs.add(f)
+			fs.addNew(f)
 		}
 	}
 }
@@ -154,6 +150,15 @@ func (u *user) exports(fs *files, f *binary.File, pid uint32) bool {
 		u.objects.notify(fmt.Errorf("program of process %d is not traced: %w", pid, err))
 	}
 	return ok
+}
+
+// addNew adds a file, or closes it if it has been added before.
+func (fs *files) addNew(f *binary.File) {
+	if fs.seen[f.ID] {
+		f.Close()
+		return
+	}
+	fs.add(f)
 }
 
 func (fs *files) add(f *binary.File) {

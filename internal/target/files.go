@@ -74,7 +74,7 @@ func (f *Finder) inRoots(name string) ([]*binary.File, error) {
 	var found []*binary.File
 	var failed error
 	for _, pid := range f.PIDs {
-		file, err := openInRoot(pid, name)
+		file, err := binary.OpenInRoot(pid, name)
 		if err != nil {
 			file = f.mapped(pid, func(m *binary.Mapped, opened *binary.File) bool {
 				return strings.TrimSuffix(m.Path, " (deleted)") == name || isFile(opened, name)
@@ -149,31 +149,6 @@ func (f *Finder) mapped(pid uint32, match func(*binary.Mapped, *binary.File) boo
 		file.Close()
 	}
 	return nil
-}
-
-// openInRoot opens a path below the root directory of a process. Symbolic links are resolved within
-// that directory.
-func openInRoot(pid uint32, name string) (*binary.File, error) {
-	fd, err := inRoot(pid, name, unix.O_PATH)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	return binary.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
-}
-
-func inRoot(pid uint32, name string, flags uint64) (int, error) {
-	root := fmt.Sprintf("/proc/%d/root", pid)
-	dir, err := unix.Open(root, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, &fs.PathError{Op: "open", Path: root, Err: err}
-	}
-	defer unix.Close(dir)
-	fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
-	if err != nil {
-		return -1, &fs.PathError{Op: "open", Path: name, Err: err}
-	}
-	return fd, nil
 }
 
 // library opens the library or command with this name of each process: the files that it has
@@ -294,7 +269,7 @@ func installed(pid uint32, name string) *binary.File {
 		candidates = append(candidates, path.Join(dir, name))
 	}
 	for _, candidate := range candidates {
-		file, err := openInRoot(pid, candidate)
+		file, err := binary.OpenInRoot(pid, candidate)
 		if err != nil {
 			continue
 		}
@@ -313,7 +288,7 @@ func expandInRoot(pid uint32, pattern string) []string {
 	if !strings.ContainsAny(last, "*?[") {
 		return []string{pattern}
 	}
-	fd, err := inRoot(pid, path.Clean(dir), unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := binary.InRoot(pid, path.Clean(dir), unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil
 	}

@@ -384,15 +384,19 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 func (l *line) files(plan *Plan) (map[string]binary.Files, error) {
 	files := maps.Clone(plan.Files)
 	for name, f := range files {
-		for _, path := range slices.Concat(f.Paths, f.Extra) {
-			if _, err := os.Stat(path); err != nil {
-				return nil, flags.Usage(err)
-			}
-		}
 		f.PIDs = l.tasks.PID
 		if l.command != nil {
 			// Probes for a single process would miss its children.
 			f.PIDs, f.Has, f.Alone = []uint32{l.command.pid()}, l.command.has, false
+		}
+		for _, path := range slices.Concat(f.Paths, f.Extra) {
+			opened, err := f.OpenPath(path)
+			if err != nil {
+				return nil, flags.Usage(err)
+			}
+			for _, file := range opened {
+				file.Close()
+			}
 		}
 		files[name] = f
 	}

@@ -13,7 +13,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh bashreadline.bpf.c
 
 type options struct {
-	Shared string `flag:"shared,s" arg:"PATH" help:"trace only this libreadline or this bash executable"`
+	Shared string `flag:"shared,s" arg:"PATH" help:"trace only this libreadline or this bash executable; with --pid an absolute path is first looked up below the root of the process"`
 	Any    bool   `flag:"any" bpf:"targ_any_program" help:"include lines that programs other than bash read with a shared libreadline"`
 }
 

@@ -17,7 +17,7 @@ import (
 
 type options struct {
 	PID    uint32   `pos:"pid" sets:"pid" min:"1" help:"process to trace; all processes by default, which slows down every program that uses mutexes"`
-	Binary string   `flag:"binary" arg:"FILE" help:"file with the functions; by default the C library, libpthread, and the executable of the process"`
+	Binary string   `flag:"binary" arg:"FILE" help:"file with the functions; by default the C library, libpthread, and the executable of the process; an absolute path is first looked up below the root of the process"`
 	Graph  string   `flag:"dump-graph" arg:"FILE" help:"write all observed orders of mutexes to this file at the end, as JSON"`
 	Lock   []string `flag:"lock-symbols" arg:"FUNCTION" help:"trace these functions instead of pthread_mutex_lock; their first argument is the mutex"`
 	Unlock []string `flag:"unlock-symbols" arg:"FUNCTION" help:"trace these functions instead of pthread_mutex_unlock"`
@@ -95,14 +95,10 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if (len(o.Lock) == 0) != (len(o.Unlock) == 0) {
 		return nil, errors.New("--lock-symbols and --unlock-symbols need each other: a mutex that is never released is always held")
 	}
-	files, err := o.files()
-	if err != nil {
-		return nil, err
-	}
 	g := &graphs{keep: o.Graph != ""}
 	e := &source.Events[row]{
 		Plan: tool.Plan{
-			Files:      map[string]binary.Files{"libc": files},
+			Files:      map[string]binary.Files{"libc": o.files()},
 			Variables:  map[string]any{"targ_custom": len(o.Lock) > 0},
 			MapEntries: map[string]uint32{"threads": o.Thread, "calls": o.Thread, "slot_stacks": o.Thread, "orders": o.Edges, "generations": o.Edges},
 			Keep:       tool.UserStackNeeds(),
@@ -125,12 +121,9 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 }
 
 // files returns the files with the functions.
-func (o *options) files() (binary.Files, error) {
+func (o *options) files() binary.Files {
 	f := binary.Files{Names: append(binary.Libc(), "libpthread.so.0", "libpthread-2.*.so"), Alone: true}
 	if o.Binary != "" {
-		if _, err := os.Stat(o.Binary); err != nil {
-			return f, fmt.Errorf("--binary: %w", err)
-		}
 		f.Paths = []string{o.Binary}
 	}
 	if len(o.Lock) > 0 {
@@ -142,7 +135,7 @@ func (o *options) files() (binary.Files, error) {
 			f.Renamed[name] = "pthread_mutex_unlock"
 		}
 	}
-	return f, nil
+	return f
 }
 
 // Decode adds the order to the graph of its process. Next returns the rows.

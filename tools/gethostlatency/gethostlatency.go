@@ -13,7 +13,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh gethostlatency.bpf.c -type function
 
 type options struct {
-	Libc   string `flag:"libc,l" arg:"PATH" help:"only lookups by this libc, or by this statically linked program"`
+	Libc   string `flag:"libc,l" arg:"PATH" help:"only lookups by this libc, or by this statically linked program; with --pid an absolute path is first looked up below the root of the process"`
 	Failed bool   `flag:"failed,x" bpf:"targ_failed" help:"only failed lookups"`
 }
 

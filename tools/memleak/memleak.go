@@ -2,6 +2,7 @@
 package memleak
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -31,7 +32,7 @@ type options struct {
 	Top     uint64 `flag:"top,T" arg:"N" min:"1" help:"show only the N greatest rows of each report; default 10 in text"`
 	MinSize uint64 `flag:"min-size,z" arg:"BYTES" bpf:"targ_min_bytes" help:"only allocations of at least this number of bytes"`
 	MaxSize uint64 `flag:"max-size,Z" arg:"BYTES" bpf:"targ_max_bytes" help:"only allocations of at most this number of bytes"`
-	Object  string `flag:"obj,O" arg:"FILE" help:"library or program that contains the allocator: a path, or a name that can contain *"`
+	Object  string `flag:"obj,O" arg:"FILE" help:"library or program that contains the allocator: a path, or a name that can contain *; with --pid an absolute path is first looked up below the root of the process"`
 	Prefix  string `flag:"symbols-prefix,S" arg:"PREFIX" help:"prefix of the names of the allocator's functions, such as je_ for je_malloc"`
 	PerCPU  bool   `flag:"percpu,P" help:"trace only the kernel's per-CPU allocator"`
 	Kernel  bool   `flag:"kernel" help:"trace kernel memory even with --pid: the allocations made by this process"`
@@ -128,30 +129,27 @@ func (o *options) plan(env *tool.Env) (p tool.Plan, err error) {
 		[]string{"percpu_alloc", "percpu_free"}
 	switch {
 	case o.PerCPU:
-		p.Without = append(user, slabs...)
+		p.Without, err = append(user, slabs...), o.checkKernel()
 	case o.Kernel || o.Command == "" && len(env.PIDs) == 0:
-		p.Without = append(user, percpu...)
+		p.Without, err = append(user, percpu...), o.checkKernel()
 	default:
 		p.Without = append(slabs, percpu...)
 		p.Files["libc"] = o.files()
 	}
-	return p, o.checkObject()
+	return p, err
 }
 
-// checkObject returns an error if --obj is a path without a file. Names have no slash.
-func (o *options) checkObject() error {
-	if !strings.Contains(o.Object, "/") {
+// checkKernel returns an error for options that only apply to the memory of processes.
+func (o *options) checkKernel() error {
+	if o.Object == "" && o.Prefix == "" {
 		return nil
 	}
-	if _, err := os.Stat(o.Object); err != nil {
-		return fmt.Errorf("--obj: %w", err)
-	}
-	return nil
+	return flags.Usage(errors.New("--obj and --symbols-prefix select an allocator of processes: they need --pid or --command, without --kernel and --percpu"))
 }
 
 func (o *options) files() binary.Files {
 	f := binary.Files{Names: allocators(), Alone: true, Prefix: o.Prefix}
-	if _, err := os.Stat(o.Object); err == nil {
+	if _, err := os.Stat(o.Object); err == nil || strings.Contains(o.Object, "/") {
 		f.Paths = []string{o.Object}
 	} else if o.Object != "" {
 		f.Names = []string{o.Object}

@@ -24,7 +24,7 @@ type options struct {
 	Latency   bool     `flag:"latency,l" help:"show the duration of calls"`
 	Debug     bool     `flag:"debug,d" sets:"verbose=true" help:"same as --verbose, for compatibility with BCC"`
 	Handshake bool     `flag:"handshake" help:"include handshakes"`
-	ExtraLib  []string `flag:"extra-lib" arg:"LIBRARY:PATH" help:"also trace this file, as library openssl, gnutls or nss"`
+	ExtraLib  []string `flag:"extra-lib" arg:"LIBRARY:PATH" help:"also trace this file, as library openssl, gnutls or nss; with --pid an absolute path is first looked up below the root of the process"`
 }
 
 type event struct {
