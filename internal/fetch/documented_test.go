@@ -10,6 +10,7 @@ import (
 
 	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/target"
+	"github.com/corescope/corescope/internal/tooltest"
 	"github.com/corescope/corescope/internal/usdt"
 )
 
@@ -50,6 +51,7 @@ func placeOf(s *target.Spec) *target.Place {
 
 // TestDocumented compiles the probes of BCC's documentation, except those that need a compiler.
 func TestDocumented(t *testing.T) {
+	tooltest.Tracefs(t) // formats of tracepoints, and constants in them
 	types, err := btf.LoadKernelSpec()
 	if err != nil {
 		t.Skipf("the kernel provides no BTF: %v", err)

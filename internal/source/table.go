@@ -127,7 +127,7 @@ type table struct {
 	label func(key, value unsafe.Pointer) any
 	// fill sets the other fields of row from a value.
 	fill func(value unsafe.Pointer, length time.Duration)
-	// survey is called with all rows and values before fill.
+	// survey, if set, is called with all rows and values before fill.
 	survey func(sums)
 	// keep reports whether row is shown.
 	keep func() bool

@@ -19,7 +19,9 @@ type ranked struct {
 // rank converts sums to rows, and filters and sorts these.
 func (t *table) rank(s *tool.Session, all sums, length time.Duration) {
 	t.rows = t.rows[:0]
-	t.survey(all)
+	if t.survey != nil {
+		t.survey(all)
+	}
 	for row, v := range all {
 		t.set(row)
 		t.fill(v, length)

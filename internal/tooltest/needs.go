@@ -10,7 +10,8 @@ import (
 )
 
 // NeedsTracefs reports whether the tool has a fixed hook with the attach type tp only, which is looked
-// up in tracefs; trace and argdist attach to tracepoints that the user names. Where tracefs is closed to other users, the tool also needs CAP_DAC_READ_SEARCH.
+// up in tracefs; trace and argdist attach to tracepoints that the user names. Where tracefs is closed
+// to other users, the tool also needs CAP_DAC_READ_SEARCH.
 func NeedsTracefs(t testing.TB, tl *tool.Tool) bool {
 	t.Helper()
 	facts, err := tl.Facts()

@@ -82,6 +82,7 @@ func (s *subject) works(r *run) {
 // point for it.
 func TestTracefs(t *testing.T) {
 	skipShort(t)
+	tooltest.Tracefs(t)
 	var mounts []string
 	text, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -102,9 +103,6 @@ func TestTracefs(t *testing.T) {
 		"closed":    "mount -t tmpfs -o mode=0 none /sys/kernel/tracing",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := os.Stat("/sys/kernel/tracing"); err != nil {
-				t.Skipf("tracefs is not mounted: %v", err)
-			}
 			eachTool(t, ownStart(t), func(s *subject) {
 				r := s.command().alone(script)
 				switch {

@@ -337,6 +337,9 @@ func newSubject(t *testing.T, tl *tool.Tool, perf bool) *subject {
 	if !ok {
 		t.Fatal("no workload")
 	}
+	if w.tracefs > 0 || tooltest.NeedsTracefs(t, tl) {
+		tooltest.Tracefs(t)
+	}
 	l := newLoad(t, w.place(t))
 	if w.first != "" {
 		l.do(t, w.first, w.firsts)
