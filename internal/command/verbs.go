@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/corescope/corescope/docs/symptoms"
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/prove"
 	"github.com/corescope/corescope/internal/remote"
@@ -27,7 +28,7 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{"list", "[--names]", "list the tools", (*Command).list},
-		{"help", "[TOOL]", "show the usage, or the flags of a tool", (*Command).help},
+		{"help", "[TOOL|SYMPTOM]", "show the usage, the flags of a tool, or where to start with a symptom", (*Command).help},
 		{"man", "[TOOL]", "show the manual page: formatted on a terminal, otherwise as roff", (*Command).man},
 		{"doctor", "[TOOL...]", "check which tools run on this machine, and how to fix those that do not", (*Command).doctor},
 		{"prove", "[TOOL...]", "compare the tools with workloads whose events are known, on this machine", (*Command).prove},
@@ -87,6 +88,10 @@ func (c *Command) usage(w io.Writer) error {
 	for _, v := range verbs() {
 		text += fmt.Sprintf("       corescope %-24s %s\n", v.name+" "+v.args, v.summary)
 	}
+	text += "\nSymptoms, for corescope help SYMPTOM:\n"
+	for _, p := range symptoms.All() {
+		text += fmt.Sprintf("       %-24s %s\n", p.Name, p.Title)
+	}
 	_, err := io.WriteString(w, text)
 	return err
 }
@@ -94,6 +99,10 @@ func (c *Command) usage(w io.Writer) error {
 func (c *Command) help(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return c.usage(c.Out)
+	}
+	if p, ok := symptoms.Find(args...); ok {
+		_, err := io.WriteString(c.Out, p.Text())
+		return err
 	}
 	t, err := c.argument(args)
 	if err != nil {
