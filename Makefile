@@ -21,7 +21,7 @@ NAMES = $(filter-out corescope-agent,$(basename $(notdir $(wildcard man/man8/*.8
 GIVEN_NAMES = $(NAMES:%=$(TOOL_PREFIX)%$(TOOL_SUFFIX))
 
 # The output of `make generate`, as git pathspecs.
-GENERATED := '*_bpfel*.go' '*_bpfel*.o' '*_bpfel*.o.gz' 'man/*' 'docs/schema/*' tools/instructions.txt tools/objects.txt 'internal/value/syscalls_*.go'
+GENERATED := '*_bpfel*.go' '*_bpfel*.o' '*_bpfel*.o.gz' 'man/*' 'docs/schema/*' docs/cheatsheet.md 'packaging/tldr/*' tools/instructions.txt tools/objects.txt 'internal/value/syscalls_*.go'
 
 .PHONY: all generate docs check-generated new lint test test-kernels test-fleet bench stacks truth install dist clean
 

@@ -25,7 +25,7 @@ while read -r name; do
 done <"$tmp/names"
 "$tmp/corescope" schema doctor >docs/schema/doctor.json
 "$tmp/corescope" schema prove >docs/schema/prove.json
-CGO_ENABLED=0 go test ./tools -run '^TestInstructions$' -update >/dev/null
+CGO_ENABLED=0 go test ./tools -run '^(TestInstructions|TestCheatSheet|TestTldr)$' -update >/dev/null
 
 if [ -f README.md ]; then
 	"$tmp/corescope" list --markdown >"$tmp/table"
