@@ -117,6 +117,7 @@ With --columns +file, each row has the file whose data the request reads or writ
 		"-Q is --queued, as in libbpf-tools; --queue, as in BCC, is an alias. -c is --cgroup. [duration] is the same as --duration.",
 		"-P (BCC) compares with the previously completed request on the same disk.",
 	},
+	Overhead: "With the columns of files: 0.1 to 0.4 us more at the issue of a request, and 0.2 to 0.35 us each time a page or folio of the page cache becomes dirty, on any file system (busy virtual machine, kernel 6.18). The start takes 0.2 s longer.",
 	Examples: []string{
 		"biosnoop                  # all requests",
 		"biosnoop -Q -d vda        # one disk, with the queue time",
