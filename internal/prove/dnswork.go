@@ -21,10 +21,13 @@ func resolves(w *worker) error {
 		return err
 	}
 	defer unix.Close(client)
-	if err := unix.Bind(server, loopback(dnsPort)); err != nil {
+	if err := unix.Bind(server, address(serverHost, dnsPort)); err != nil {
 		return fmt.Errorf("bind the server: %w", err)
 	}
-	if err := unix.Connect(client, loopback(dnsPort)); err != nil {
+	if err := unix.Bind(client, address(clientHost, 0)); err != nil {
+		return fmt.Errorf("bind the client: %w", err)
+	}
+	if err := unix.Connect(client, address(serverHost, dnsPort)); err != nil {
 		return err
 	}
 	for i := range w.n {
@@ -51,7 +54,7 @@ func (w *worker) resolve(server, client, i int) error {
 	received := during(func() { _, err = unix.Read(client, buffer) })
 	r := row{
 		"time": received, "id": id, "name": host + ".test", "qtype": "A", "rcode": "NXDOMAIN", "protocol": "udp", "truncated": false,
-		"laddr": localhost, "raddr": localhost, "lport": portOf(client), "rport": dnsPort, "netns": w.namespace(),
+		"laddr": clientHost, "raddr": serverHost, "lport": portOf(client), "rport": dnsPort, "netns": w.namespace(),
 		"latency_ns": between(received.begin-sent.end, received.end-sent.begin),
 	}
 	if exists {

@@ -64,27 +64,31 @@ func ownNetwork(w *worker) error {
 	return w.netns()
 }
 
-const localhost = "127.0.0.1"
+// The addresses of clients and servers differ, so that a tool that confuses them is wrong.
+const (
+	clientHost = "127.0.0.1"
+	serverHost = "127.0.0.2"
+)
 
-func loopback(port int) unix.Sockaddr {
-	return &unix.SockaddrInet4{Port: port, Addr: netip.MustParseAddr(localhost).As4()}
+func address(host string, port int) unix.Sockaddr {
+	return &unix.SockaddrInet4{Port: port, Addr: netip.MustParseAddr(host).As4()}
 }
 
 func portOf(fd int) int {
-	address, err := unix.Getsockname(fd)
-	if in4, ok := address.(*unix.SockaddrInet4); ok && err == nil {
+	local, err := unix.Getsockname(fd)
+	if in4, ok := local.(*unix.SockaddrInet4); ok && err == nil {
 		return in4.Port
 	}
 	return 0
 }
 
 // tcpSocket returns a socket that is bound to a free port of its own.
-func tcpSocket(backlog int) (fd, port int, err error) {
+func tcpSocket(host string, backlog int) (fd, port int, err error) {
 	fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, 0, fmt.Errorf("create socket: %w", err)
 	}
-	if err := unix.Bind(fd, loopback(0)); err != nil {
+	if err := unix.Bind(fd, address(host, 0)); err != nil {
 		return -1, 0, fmt.Errorf("bind: %w", err)
 	}
 	if backlog > 0 {
@@ -106,14 +110,14 @@ type connection struct {
 
 // ends returns the columns of both ends.
 func (c *connection) ends(w *worker, add row) (active, passive row) {
-	end := func(l, r int) row {
-		out := row{"laddr": localhost, "raddr": localhost, "lport": l, "rport": r, "netns": w.namespace(), "family": 4}
+	end := func(local, remote string, l, r int) row {
+		out := row{"laddr": local, "raddr": remote, "lport": l, "rport": r, "netns": w.namespace(), "family": 4}
 		for k, v := range add {
 			out[k] = v
 		}
 		return out
 	}
-	return end(c.client, c.server), end(c.server, c.client)
+	return end(clientHost, serverHost, c.client, c.server), end(serverHost, clientHost, c.server, c.client)
 }
 
 const (
@@ -132,7 +136,7 @@ func noRows(*worker, *connection) {}
 // sum at the end.
 func connects(each func(w *worker, c *connection), sum func(w *worker, all exchange)) func(*worker) error {
 	return func(w *worker) error {
-		l, server, err := tcpSocket(queue)
+		l, server, err := tcpSocket(serverHost, queue)
 		if err != nil {
 			return err
 		}
@@ -159,13 +163,13 @@ func (c *connection) perform(l int) error {
 	if err != nil {
 		return fmt.Errorf("create socket: %w", err)
 	}
-	if err := unix.Bind(s, loopback(c.client)); err != nil {
+	if err := unix.Bind(s, address(clientHost, c.client)); err != nil {
 		return fmt.Errorf("bind to port %d: %w", c.client, err)
 	}
 	var a int
 	buffer := make([]byte, requestSize+answerSize)
 	var errs [7]error
-	c.connect = during(func() { errs[0] = unix.Connect(s, loopback(c.server)) })
+	c.connect = during(func() { errs[0] = unix.Connect(s, address(serverHost, c.server)) })
 	c.accept = during(func() { a, _, errs[1] = unix.Accept(l) })
 	// The close waits for the end of the connection: another task can process the packets.
 	_ = unix.SetsockoptLinger(a, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 10})
@@ -241,8 +245,12 @@ func stateRows(w *worker, c *connection) {
 
 // change notes the change of the state of one end of a connection. add replaces columns.
 func (w *worker) change(l, r int, direction string, add row, from, to string, ns row, when span) {
+	local, remote := clientHost, serverHost
+	if direction == "passive" {
+		local, remote = remote, local
+	}
 	out := row{
-		"laddr": localhost, "raddr": localhost, "lport": l, "rport": r, "netns": w.namespace(), "family": 4, "time": when,
+		"laddr": local, "raddr": remote, "lport": l, "rport": r, "netns": w.namespace(), "family": 4, "time": when,
 		"direction": direction, "oldstate": from, "newstate": to,
 	}
 	if ns != nil {
@@ -288,22 +296,22 @@ func readRows(w *worker, c *connection) {
 }
 
 func refuses(w *worker) error {
-	closed, port, err := tcpSocket(0)
+	closed, port, err := tcpSocket(serverHost, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(closed)
 	for range w.n {
-		s, from, err := tcpSocket(0)
+		s, from, err := tcpSocket(clientHost, 0)
 		if err != nil {
 			return err
 		}
-		r := w.timed("", func() { err = unix.Connect(s, loopback(port)) })
+		r := w.timed("", func() { err = unix.Connect(s, address(serverHost, port)) })
 		unix.Close(s)
 		if err != unix.ECONNREFUSED {
 			return fmt.Errorf("connect to a port without a listener: %v", err)
 		}
-		r["saddr"], r["daddr"], r["sport"], r["dport"], r["netns"] = localhost, localhost, from, port, w.namespace()
+		r["saddr"], r["daddr"], r["sport"], r["dport"], r["netns"] = clientHost, serverHost, from, port, w.namespace()
 		r["flags"], r["reason"], r["ack"], r["family"] = []string{"SYN"}, "NO_SOCKET", 0, 4
 		w.sum(r)
 	}
@@ -316,7 +324,7 @@ func binds(w *worker) error {
 		if err != nil {
 			return err
 		}
-		r := w.timed("", func() { err = unix.Bind(s, loopback(0)) })
+		r := w.timed("", func() { err = unix.Bind(s, address(serverHost, 0)) })
 		if err != nil {
 			return err
 		}
@@ -326,7 +334,7 @@ func binds(w *worker) error {
 		if err != nil {
 			return err
 		}
-		r = w.timed("", func() { err = unix.Bind(other, loopback(port)) })
+		r = w.timed("", func() { err = unix.Bind(other, address(serverHost, port)) })
 		w.bound(r, port, port, err)
 		unix.Close(s)
 		unix.Close(other)
@@ -335,7 +343,7 @@ func binds(w *worker) error {
 }
 
 func (w *worker) bound(r row, requested, port int, err error) {
-	r["laddr"], r["lport"], r["requested_port"], r["netns"], r["protocol"] = localhost, port, requested, w.namespace(), "tcp"
+	r["laddr"], r["lport"], r["requested_port"], r["netns"], r["protocol"] = serverHost, port, requested, w.namespace(), "tcp"
 	r["ifindex"], r["family"] = 0, 4
 	w.want(errorOf(r, 0, err))
 }
@@ -343,13 +351,13 @@ func (w *worker) bound(r row, requested, port int, err error) {
 func listens(w *worker) error {
 	const backlog = 17
 	for range w.n {
-		s, port, err := tcpSocket(0)
+		s, port, err := tcpSocket(serverHost, 0)
 		if err != nil {
 			return err
 		}
 		r := w.timed("", func() { err = unix.Listen(s, backlog) })
 		r["requested_backlog"], r["backlog_max"], r["family"], r["protocol"] = backlog, backlog, 4, "tcp"
-		r["laddr"], r["lport"], r["netns"] = localhost, port, w.namespace()
+		r["laddr"], r["lport"], r["netns"] = serverHost, port, w.namespace()
 		w.want(errorOf(r, 0, err))
 		unix.Close(s)
 	}

@@ -198,7 +198,7 @@ func holdMaps(w *worker) error {
 
 func holdSockets(w *worker) error {
 	for i := range w.n {
-		fd, port, err := tcpSocket(1 + i)
+		fd, port, err := tcpSocket(serverHost, 1+i)
 		if err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func holdSockets(w *worker) error {
 			return err
 		}
 		w.holds(row{
-			"inode": st.Ino, "state": "LISTEN", "protocol": "tcp", "kind": "stream", "laddr": localhost, "lport": port, "fd": fd,
+			"inode": st.Ino, "state": "LISTEN", "protocol": "tcp", "kind": "stream", "laddr": serverHost, "lport": port, "fd": fd,
 			"netns": w.namespace(), "backlog": 0, "backlog_max": 1 + i, "holders": 1,
 		})
 	}

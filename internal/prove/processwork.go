@@ -58,7 +58,8 @@ func execs(w *worker) error {
 		}
 		life.end = now()
 		w.want(row{
-			"time": s, "pid": pid, "tid": pid, "comm": programName(w), "ppid": w.common["pid"], "parent_comm": w.common["comm"], "ret": 0,
+			// exec continues after it has let its parent go on, so only the end of the child is later for certain.
+			"time": life, "pid": pid, "tid": pid, "comm": programName(w), "ppid": w.common["pid"], "parent_comm": w.common["comm"], "ret": 0,
 			"args": argv, "args_truncated": false, "file": path, "exe": path, "cwd": cwd,
 			"age_ns": atMost(life.ns()), "exit_code": status.ExitStatus(), "core_dumped": false, "result": fmt.Sprintf("code %d", status.ExitStatus()),
 		})

@@ -137,6 +137,10 @@ func (w *worker) begin(name string) error {
 	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(ptr(name)), 0, 0, 0); err != nil {
 		return fmt.Errorf("set the name of the thread: %w", err)
 	}
+	// The group of this thread differs from its user, so that a tool that confuses them is wrong. Without
+	// the privilege they can be equal.
+	const nobody = 65534
+	_, _, _ = unix.RawSyscall(unix.SYS_SETRESGID, nobody, nobody, nobody)
 	pid, tid := unix.Getpid(), unix.Gettid()
 	w.facts["tid"], w.facts["pid"], w.facts["dir"], w.facts["comm"] = strconv.Itoa(tid), strconv.Itoa(pid), w.dir, name
 	w.common = row{"pid": pid, "tid": tid, "uid": unix.Getuid(), "comm": name}
