@@ -2,7 +2,7 @@
 // tool in one place, builds a program with this tool only, and lets it prove the tool. A mutant is detected if
 // the result is "contradicted".
 //
-//	sudo go run ./test/mutants [-list] [-keep FILE] [TOOL...]
+//	sudo go run ./test/mutants [-list] [TOOL...]
 //
 // It needs clang-19 for the changes in BPF C.
 package main
@@ -185,6 +185,8 @@ const program = `package main
 import (
 	"context"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/corescope/corescope/internal/command"
 	"github.com/corescope/corescope/internal/tool"
@@ -193,7 +195,9 @@ import (
 
 func main() {
 	c := command.Command{Tools: []*tool.Tool{NAME.Tool}, Version: "mutant", Out: os.Stdout, Err: os.Stderr}
-	os.Exit(c.Run(context.Background(), os.Args))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(c.Run(ctx, os.Args))
 }
 `
 
