@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -32,6 +33,7 @@ func TestMain(m *testing.M) {
 		runtime.LockOSThread()
 		name, _ := unix.BytePtrFromString("cs-spin")
 		unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(name)), 0, 0, 0)
+		fmt.Println(unix.Gettid())
 		os.Stdin.Read(make([]byte, 1))
 		fmt.Println(int64(spinOuter(time.Duration(ms) * time.Millisecond)))
 		return
@@ -72,7 +74,8 @@ func cpuTime() time.Duration {
 type spinner struct {
 	cmd *exec.Cmd
 	in  io.Closer
-	out io.Reader
+	out *bufio.Reader
+	tid int // of the thread that spins
 }
 
 func newSpinner(t *testing.T, d time.Duration) *spinner {
@@ -91,14 +94,21 @@ func newSpinner(t *testing.T, d time.Duration) *spinner {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return &spinner{cmd, in, out}
+	s := &spinner{cmd, in, bufio.NewReader(out), 0}
+	if _, err := fmt.Fscanln(s.out, &s.tid); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func (s *spinner) pid() string { return strconv.Itoa(s.cmd.Process.Pid) }
 
 // usage is the CPU time of a thread, and the elapsed time. The CPU clock that triggers samples also
 // runs while the hypervisor runs other guests (steal time), which CPU time does not include.
-type usage struct{ cpu, wall time.Duration }
+type usage struct {
+	cpu, wall time.Duration
+	samples   int // by other timers of the same rate, if they were started
+}
 
 // spin makes the process spin and exit, and returns its usage.
 func (s *spinner) spin(t *testing.T) usage {
@@ -113,7 +123,17 @@ func (s *spinner) spin(t *testing.T) usage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return usage{time.Duration(ns), time.Since(begin)}
+	return usage{cpu: time.Duration(ns), wall: time.Since(begin)}
+}
+
+// spinSampled is spin with timers that expire hz times per second. They expire as seldom as those of
+// the tool if the hypervisor does not run this machine all the time.
+func (s *spinner) spinSampled(t *testing.T, hz int) usage {
+	t.Helper()
+	stop := tooltest.Samples(t, s.tid, hz)
+	used := s.spin(t)
+	used.samples = stop()
+	return used
 }
 
 // names returns the functions of a stack, innermost first.
@@ -132,14 +152,17 @@ func spun(res *tooltest.Result) []tooltest.Row {
 	return res.Where(func(r tooltest.Row) bool { return r.Str("comm") == "cs-spin" })
 }
 
-// isNear reports whether the number of samples at a rate in Hz corresponds to the usage. In short
-// runs in a nested virtual machine, the clock of a CPU stops while the hypervisor does not run it.
+// isNear reports whether the number of samples at a rate in Hz corresponds to the usage: at least to the
+// CPU time or to the samples of the other timers, and at most to the elapsed time. In short runs in a nested virtual
+// machine, the clock of a CPU stops while the hypervisor does not run it.
 func isNear(samples, rate float64, u usage) bool {
+	const slack = 5 // samples
 	least := 0.85
 	if testing.Short() {
 		least = 0.2
 	}
-	return samples > least*rate*u.cpu.Seconds() && samples < 1.15*rate*max(u.cpu, u.wall).Seconds()
+	due := min(rate*u.cpu.Seconds(), float64(u.samples))
+	return samples > 0 && samples > least*due-slack && samples < 1.15*rate*max(u.cpu, u.wall).Seconds()+slack
 }
 
 // share is the minimum share of samples with the expected stack; the rest is the Go runtime and
@@ -162,7 +185,7 @@ func isPreemption(function string) bool {
 func TestSpinner(t *testing.T) {
 	s := newSpinner(t, 1500*time.Millisecond)
 	var used usage
-	res := tooltest.JSON(t, Tool, []string{"-F", "199", "--pid", s.pid()}, func() { used = s.spin(t) })
+	res := tooltest.JSON(t, Tool, []string{"-F", "199", "--pid", s.pid()}, func() { used = s.spinSampled(t, 199) })
 	const path = "github.com/corescope/corescope/tools/profile."
 	chain := []string{path + "spinLeaf", path + "spinMiddle", path + "spinOuter", path + "TestMain", "main.main", "runtime.main"}
 	var all, right, preempted float64
@@ -211,9 +234,17 @@ func TestMissing(t *testing.T) {
 
 // TestShortLived checks that processes that exit immediately are symbolized, also several at once.
 func TestShortLived(t *testing.T) {
-	const processes, atOnce = 40, 8
-	load := func() {
-		for range processes / atOnce {
+	const processes, atOnce = 10, 8
+	isSampled := func(rows []tooltest.Row) bool {
+		pids := map[float64]bool{}
+		for _, r := range rows {
+			pids[r.Num("pid")] = true
+		}
+		return len(pids) >= processes
+	}
+	args := []string{"-F", "1999", "-U", "--comm", "cs-spin", "--interval", "500ms"}
+	res := tooltest.JSONUntil(t, Tool, args, isSampled, func(more func() bool) {
+		for more() {
 			var all []*spinner
 			for range atOnce {
 				all = append(all, newSpinner(t, time.Millisecond))
@@ -225,11 +256,8 @@ func TestShortLived(t *testing.T) {
 				s.spin(t)
 			}
 		}
-	}
-	res := tooltest.JSON(t, Tool, []string{"-F", "1999", "-U", "--comm", "cs-spin"}, load)
-	pids := map[float64]bool{}
+	})
 	for _, r := range spun(res) {
-		pids[r.Num("pid")] = true
 		frames, _ := r["user_stack"].([]any)
 		callee := ""
 		for i, f := range frames {
@@ -244,8 +272,8 @@ func TestShortLived(t *testing.T) {
 			}
 		}
 	}
-	if len(pids) < processes/4 {
-		t.Errorf("%d of %d processes were seen", len(pids), processes)
+	if !isSampled(spun(res)) {
+		t.Errorf("fewer than %d processes were sampled: %v", processes, res.Rows)
 	}
 }
 
@@ -253,7 +281,7 @@ func TestShortLived(t *testing.T) {
 func TestPeriod(t *testing.T) {
 	s := newSpinner(t, time.Second)
 	var used usage
-	res := tooltest.JSON(t, Tool, []string{"-c", "5000000", "-U", "--pid", s.pid()}, func() { used = s.spin(t) })
+	res := tooltest.JSON(t, Tool, []string{"-c", "5000000", "-U", "--pid", s.pid()}, func() { used = s.spinSampled(t, 200) })
 	var all float64
 	for _, r := range spun(res) {
 		all += r.Num("count")
