@@ -135,9 +135,38 @@ func TestScreen(t *testing.T) {
 	}
 }
 
+// grow writes to a file until the end of the test, each time 64 bytes more than the last time. So no
+// two intervals have the same figures, however regular the writes are.
+func grow(t *testing.T, name string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	stop, done := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() {
+		close(stop)
+		<-done
+	})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // one row
+		defer runtime.UnlockOSThread()
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for size := 3000; ; size += 64 {
+			if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+}
+
 // TestScreenDoesNotFlicker checks that only changes are written, without clearing the screen.
 func TestScreenDoesNotFlicker(t *testing.T) {
-	busy(t, map[string]int{"a-first": 3000})
+	grow(t, "a-first")
 	term := tooltest.StartTerminal(t, Tool, 100, 12, "--pid", self(), "100ms")
 	term.Await("rows", func(lines []string) bool { return index(lines, "a-first") >= 2 })
 	before := len(term.Written())
