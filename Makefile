@@ -23,7 +23,7 @@ GIVEN_NAMES = $(NAMES:%=$(TOOL_PREFIX)%$(TOOL_SUFFIX))
 # The output of `make generate`, as git pathspecs.
 GENERATED := '*_bpfel*.go' '*_bpfel*.o' '*_bpfel*.o.gz' 'man/*' 'docs/schema/*' docs/cheatsheet.md 'packaging/tldr/*' tools/instructions.txt tools/objects.txt 'internal/value/syscalls_*.go'
 
-.PHONY: all generate docs check-generated new lint test test-kernels test-fleet bench stacks truth install dist clean
+.PHONY: all generate docs check-generated new lint test test-kernels test-fleet bench stacks truth install dist site clean
 
 # Needs only Go: the BPF objects are in the tree.
 all:
@@ -120,6 +120,12 @@ install: bin/corescope
 # Packages, tarballs and an image for both architectures, in dist/ (scripts/dist).
 dist:
 	scripts/dist.sh
+
+# The documentation as static HTML with search, in site/, or in SITE. The links are checked.
+SITE = site
+site:
+	[ "$(SITE)" != site ] || rm -rf site
+	CGO_ENABLED=0 go -C scripts/site run . "$(CURDIR)" "$(abspath $(SITE))"
 
 clean:
 	rm -rf bin

@@ -30,6 +30,7 @@ step() {
 step check-generated scripts/check-generated.sh
 step vet-arm64 env GOARCH=arm64 go vet ./...
 step lint scripts/lint.sh
+step site go -C scripts/site test ./...
 step test-new scripts/test-new.sh
 step test-kernels scripts/test-kernels.sh
 
