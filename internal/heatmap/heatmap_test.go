@@ -166,7 +166,7 @@ func TestHalve(t *testing.T) {
 			t.Fatalf("column %d is from %v to %v", i, c.begin, c.end)
 		}
 	}
-	if !strings.Contains(r.notesOf(), "4 intervals of 1s per column") {
+	if !strings.Contains(r.notesOf(), "4 intervals of about 1s per column") {
 		t.Errorf("notes are %q", r.notesOf())
 	}
 }

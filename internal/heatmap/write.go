@@ -175,13 +175,13 @@ func (d *document) notes() string {
 	if d.per > 1 {
 		length = strconv.Itoa(d.per) + " intervals"
 	}
-	c := d.columns[0]
+	total := d.columns[len(d.columns)-1].end.Sub(d.columns[0].begin)
 	values := d.unit.String()
 	if d.values != "" {
 		values = d.values
 	}
-	text := fmt.Sprintf("%s of %s per column; rows: %s; colour: number of values.", length,
-		(c.end.Sub(c.begin) / time.Duration(min(d.per, d.added))).Round(time.Millisecond), values)
+	text := fmt.Sprintf("%s of about %s per column; rows: %s; colour: number of values.", length,
+		(total / time.Duration(d.added)).Round(time.Millisecond), values)
 	return strings.TrimSpace(text + " " + d.lost)
 }
 
