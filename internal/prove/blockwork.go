@@ -73,7 +73,7 @@ func diskOf(path string) string {
 	return filepath.Base(dir)
 }
 
-func directReads(each func(w *worker, r row), sum func(w *worker, all, most int64)) func(*worker) error {
+func directReads(each func(w *worker, r row), sum func(w *worker, all durations)) func(*worker) error {
 	return func(w *worker) error {
 		fd, err := unix.Open(w.path("blocks"), unix.O_RDONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -81,20 +81,19 @@ func directReads(each func(w *worker, r row), sum func(w *worker, all, most int6
 		}
 		defer unix.Close(fd)
 		buffer := aligned()
-		all, most := int64(0), int64(0)
+		var all durations
 		for i := range w.n {
 			r := w.timed("latency_ns", func() { _, err = unix.Pread(fd, buffer, int64(i%16)*block) })
 			if err != nil {
 				return err
 			}
-			ns := r["time"].(span).ns()
-			all, most = all+ns, max(most, ns)
+			all.add(r["time"].(span))
 			if each != nil {
 				each(w, r)
 			}
 		}
 		if sum != nil {
-			sum(w, all, most)
+			sum(w, all)
 		}
 		return nil
 	}
@@ -110,17 +109,17 @@ func requestRow(w *worker, r row) {
 	w.want(r.with(row{"bytes": block, "status": 0, "disk": diskOf(w.dir)}))
 }
 
-func sizes(w *worker, _, _ int64) {
+func sizes(w *worker, _ durations) {
 	w.sum(row{"count": w.n, "sum": w.n * block / 1024, "min": block / 1024, "max": block / 1024, "buckets": consistent})
 }
 
-func requestSums(w *worker, all, _ int64) {
+func requestSums(w *worker, all durations) {
 	w.sum(row{
 		"pid": w.common["pid"], "comm": w.common["comm"], "uid": w.common["uid"], "disk": diskOf(w.dir), "ios": w.n, "bytes": w.n * block, "errors": 0,
-		"total_ns": between(all/100, all),
+		"total_ns": all.total(),
 	})
 }
 
-func requestLatencies(w *worker, all, most int64) {
-	w.sum(row{"count": w.n, "buckets": consistent, "sum": between(float64(all)/1e5, float64(all)/1e3), "max": atMost(float64(most)/1e3 + 1)})
+func requestLatencies(w *worker, all durations) {
+	w.histogram(row{}, all)
 }

@@ -80,8 +80,8 @@ func TestScale(t *testing.T) {
 		result Result
 	}{{900, Proved}, {20, Proved}, {5, Contradicted}, {0, Contradicted}} {
 		want, got := &log{}, []row{}
-		for range enoughShares {
-			want.Rows = append(want.Rows, parse[row](t, `{"ns":{"max":1000}}`))
+		for _, waited := range []int{1000, 1_000_000} { // the second call waited for a CPU
+			want.Rows = append(want.Rows, parse[row](t, fmt.Sprintf(`{"ns":{"max":%d}}`, waited)))
 			got = append(got, parse[row](t, fmt.Sprintf(`{"ns":%d}`, tt.ns)))
 		}
 		if c := columnOf(t, compare(want, got, nil), "ns"); c.Result != tt.result {

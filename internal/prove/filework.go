@@ -172,7 +172,7 @@ func prepareFile(w *worker) error {
 // traffic is what readsAndWrites did.
 type traffic struct {
 	n             int
-	reads, writes int64 // ns around the calls
+	reads, writes durations
 }
 
 // readsAndWrites returns a job that reads and writes a file. each is called for every call, and sum at the end.
@@ -190,13 +190,13 @@ func readsAndWrites(each func(w *worker, r row, operation string, size, offset i
 			if err != nil {
 				return err
 			}
-			t.reads += r["time"].(span).ns()
+			t.reads.add(r["time"].(span))
 			each(w, r, "read", readSize, 0)
 			r = w.timed("latency_ns", func() { _, err = unix.Pwrite(fd, b[:writeSize], writeSize) })
 			if err != nil {
 				return err
 			}
-			t.writes += r["time"].(span).ns()
+			t.writes.add(r["time"].(span))
 			each(w, r, "write", writeSize, writeSize)
 		}
 		sum(w, t)
@@ -227,8 +227,8 @@ func sumByFile(w *worker, t traffic) {
 func sumByDirectory(w *worker, t traffic) { w.sum(t.columns(row{"path": w.dir})) }
 
 func histogramsOfFile(w *worker, t traffic) {
-	w.histogram(row{"operation": "read"}, t.n, 0, t.reads)
-	w.histogram(row{"operation": "write"}, t.n, 0, t.writes)
+	w.histogram(row{"operation": "read"}, t.reads)
+	w.histogram(row{"operation": "write"}, t.writes)
 }
 
 // everyVFS does each thing that vfsstat counts n times.

@@ -172,10 +172,13 @@ func (w *worker) want(r row) {
 // sum notes a row of a table.
 func (w *worker) sum(r row) { w.log.Rows = append(w.log.Rows, r) }
 
-// histogram notes a histogram of n durations, in us, whose sum is in a range in ns.
-func (w *worker) histogram(key row, n int, least, most int64) {
-	key["count"], key["bucket_count"], key["buckets"] = n, n, consistent
-	key["sum"] = row{"min": max(float64(least)/1000-1, 0.001), "max": float64(most)/1000 + 1}
+// histogram notes a histogram of durations, in us.
+func (w *worker) histogram(key row, d durations) {
+	const us = 1000.0
+	total := d.total()
+	key["count"], key["bucket_count"], key["buckets"] = d.n, d.n, consistent
+	key["sum"] = between(float64(total["min"].(int64))/us, float64(d.sum)/us)
+	key["max"] = atMost(float64(d.most)/us + rounding)
 	w.sum(key)
 }
 
@@ -209,6 +212,24 @@ func during(f func()) span {
 }
 
 func (s span) ns() int64 { return s.end - s.begin }
+
+// durations are times measured around calls.
+type durations struct{ n, sum, least, most int64 }
+
+func (d *durations) add(s span) {
+	ns := s.ns()
+	if d.n == 0 || ns < d.least {
+		d.least = ns
+	}
+	d.n, d.sum, d.most = d.n+1, d.sum+ns, max(d.most, ns)
+}
+
+// total is the range of the sum of the calls themselves. The shortest call did not wait for a CPU, and is the
+// measure of all: a wrong unit makes the sum smaller.
+func (d *durations) total() row {
+	const measuring = 50 // at most this times longer than the call
+	return between(d.n*d.least/measuring, d.sum)
+}
 
 // now returns boot time, the clock of all durations of tools.
 func now() int64 {

@@ -2,7 +2,7 @@
 // tool in one place, builds a program with this tool only, and lets it prove the tool. A mutant is detected if
 // the result is "contradicted".
 //
-//	sudo go run ./test/mutants [-list] [TOOL...]
+//	sudo go run ./test/mutants [-list] [-every N] [TOOL...]
 //
 // It needs clang-19 for the changes in BPF C.
 package main
@@ -34,8 +34,14 @@ func main() {
 
 func run(ctx context.Context) error {
 	list := flag.Bool("list", false, "print the mutants, and exit")
+	every := flag.Int("every", 1, "only every `N`th mutant")
 	flag.Parse()
-	chosen := choose(flag.Args())
+	var chosen []mutant
+	for i, m := range choose(flag.Args()) {
+		if i%max(*every, 1) == 0 {
+			chosen = append(chosen, m)
+		}
+	}
 	if *list {
 		for _, m := range chosen {
 			fmt.Printf("%s: %s (%s)\n", m.tool, m.fault, m.file)
