@@ -3,6 +3,8 @@ package prove
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -137,6 +139,25 @@ func TestProofsHaveJobs(t *testing.T) {
 			t.Errorf("%s has two entries, or no description", p.tool)
 		}
 		seen[p.tool] = true
+	}
+}
+
+// TestEveryToolHasReason reads the names of the tools from the tree: this package does not know them.
+func TestEveryToolHasReason(t *testing.T) {
+	text, err := os.ReadFile("../../tools/tools.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := withoutProof()
+	for _, found := range regexp.MustCompile(`\t(\w+)\.Tool,`).FindAllStringSubmatch(string(text), -1) {
+		name := found[1]
+		if (proofOf(name) == nil) == (reasons[name] == "") {
+			t.Errorf("%s needs a proof or a reason why it has none", name)
+		}
+		delete(reasons, name)
+	}
+	for name := range reasons {
+		t.Errorf("reason for an unknown tool: %s", name)
 	}
 }
 

@@ -16,15 +16,3 @@ func jobs() map[string]job {
 	}
 	return all
 }
-
-// reasonOf returns why a tool has no proof.
-func reasonOf(name string) string {
-	if reason := withoutProof()[name]; reason != "" {
-		return reason
-	}
-	return "no proof has been written for this tool"
-}
-
-func withoutProof() map[string]string {
-	return map[string]string{}
-}
