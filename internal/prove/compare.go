@@ -207,9 +207,12 @@ func compareColumn(key string, pairs []pair, lost losses) Column {
 // shares are small, but not that of its shortest call.
 const leastShare = 1.0 / 100
 
+// enoughShares is the number of calls of which at least one did not wait.
+const enoughShares = 20
+
 // checkScale checks durations of which only the greatest possible value is known.
 func checkScale(c Column, shares []float64) Column {
-	if c.Result != Proved || len(shares) == 0 {
+	if c.Result != Proved || len(shares) < enoughShares {
 		return c
 	}
 	if most := slices.Max(shares); most < leastShare {

@@ -104,7 +104,12 @@ func onCPU(w *worker, _ int64, used usage) {
 }
 
 func queued(w *worker, _ int64, used usage) {
-	w.sum(row{"count": w.times(used), "buckets": consistent, "sum": atMost(float64(now()-w.prepared)/1000 - float64(w.n)*nap/1000)})
+	// The scheduler counts the time with another clock, and up to other moments.
+	const least = 10
+	w.sum(row{
+		"count": w.times(used), "buckets": consistent,
+		"sum": between(float64(used.delay)/least/1000, float64(now()-w.prepared)/1000-float64(w.n)*nap/1000),
+	})
 }
 
 const (

@@ -178,7 +178,7 @@ func (w *worker) histogram(key row, d durations) {
 	total := d.total()
 	key["count"], key["bucket_count"], key["buckets"] = d.n, d.n, consistent
 	key["sum"] = between(float64(total["min"].(int64))/us, float64(d.sum)/us)
-	key["max"] = atMost(float64(d.most)/us + rounding)
+	key["max"] = between(float64(d.least)/measuring/us, float64(d.most)/us+rounding)
 	w.sum(key)
 }
 
@@ -224,10 +224,12 @@ func (d *durations) add(s span) {
 	d.n, d.sum, d.most = d.n+1, d.sum+ns, max(d.most, ns)
 }
 
+// measuring is how much longer the time around the shortest call is than the call itself, at most.
+const measuring = 50
+
 // total is the range of the sum of the calls themselves. The shortest call did not wait for a CPU, and is the
 // measure of all: a wrong unit makes the sum smaller.
 func (d *durations) total() row {
-	const measuring = 50 // at most this times longer than the call
 	return between(d.n*d.least/measuring, d.sum)
 }
 
