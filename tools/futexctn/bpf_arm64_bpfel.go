@@ -48,6 +48,7 @@ const (
 	bpfProgExitRaw          = "exit__raw"
 	bpfProgExitTp           = "exit__tp"
 	bpfProgSettle           = "settle"
+	bpfVarByHolder          = "by_holder"
 	bpfVarByOutcome         = "by_outcome"
 	bpfVarByThread          = "by_thread"
 	bpfVarCountEpoch        = "count_epoch"
@@ -159,6 +160,7 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	ByHolder          *ebpf.VariableSpec `ebpf:"by_holder"`
 	ByOutcome         *ebpf.VariableSpec `ebpf:"by_outcome"`
 	ByThread          *ebpf.VariableSpec `ebpf:"by_thread"`
 	CountEpoch        *ebpf.VariableSpec `ebpf:"count_epoch"`
@@ -253,6 +255,7 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	ByHolder          *ebpf.Variable `ebpf:"by_holder"`
 	ByOutcome         *ebpf.Variable `ebpf:"by_outcome"`
 	ByThread          *ebpf.Variable `ebpf:"by_thread"`
 	CountEpoch        *ebpf.Variable `ebpf:"count_epoch"`

@@ -5,6 +5,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "futexholder.bpf.h"
 #include "stackid.bpf.h"
 #include "syscall.bpf.h"
 #include "task.bpf.h"
@@ -12,6 +13,7 @@
 /* Group histograms by these; the other members of the key are 0. */
 const volatile bool by_thread = true;
 const volatile bool by_outcome = false;
+const volatile bool by_holder = false;
 /* Only waits for this address; 0 for all. */
 const volatile __u64 targ_lock = 0;
 
@@ -28,7 +30,8 @@ struct hist_key {
 	__u32 tid; /* if by_thread */
 	char comm[TASK_COMM_LEN]; /* of the thread if by_thread, otherwise of the process */
 	enum outcome outcome; /* if by_outcome */
-	__u32 pad;
+	__u32 holder; /* TID, if by_holder; 0 if unknown */
+	char holder_comm[TASK_COMM_LEN];
 };
 
 #include "histtask.bpf.h"
@@ -82,6 +85,9 @@ enum { /* include/uapi/asm-generic/errno.h, include/linux/errno.h */
 struct futex_wait {
 	__u64 since_ns; /* CLOCK_MONOTONIC; 0 between a signal and the restart of the call */
 	__u64 lock;
+	__u32 holder; /* if by_holder */
+	__u32 pad;
+	char holder_comm[TASK_COMM_LEN];
 };
 
 /* Keyed by thread. An entry exists during the call, or until the thread is killed in it. */
@@ -120,6 +126,30 @@ static __always_inline __u64 futex_lock(struct pt_regs *regs, __s32 nr, bool com
 	if (compat ? nr != NR_compat_futex && nr != NR_compat_futex_time64 : nr != NR_futex)
 		return 0;
 	return futex_waits(syscall_arg(regs, 1, compat)) ? lock : 0;
+}
+
+/* Whether the call has an argument that the futex is compared with, or the TID of the holder. */
+static __always_inline bool knows_holder(struct pt_regs *regs, __s32 nr, bool compat, bool *is_pi)
+{
+	__u32 op = syscall_arg(regs, 1, compat) & FUTEX_CMD;
+
+	if (compat || nr != NR_futex)
+		return false;
+	*is_pi = op == FUTEX_LOCK_PI || op == FUTEX_LOCK_PI2;
+	return *is_pi || op == FUTEX_WAIT || op == FUTEX_WAIT_BITSET;
+}
+
+static __always_inline void read_holder(struct pt_regs *regs, __s32 nr, bool compat, struct futex_wait *wait)
+{
+	struct task_struct *holder = NULL;
+	bool is_pi = false;
+
+	if (knows_holder(regs, nr, compat, &is_pi))
+		holder = (void *)futex_holder(wait->lock, syscall_arg(regs, 2, compat), is_pi);
+	if (!holder)
+		return;
+	wait->holder = BPF_CORE_READ(holder, pid);
+	BPF_CORE_READ_STR_INTO(&wait->holder_comm, holder, comm);
 }
 
 static __always_inline bool is_restart(__s32 nr, bool compat)
@@ -166,6 +196,8 @@ static __always_inline int handle_enter(struct pt_regs *regs, __s32 nr, bool btf
 	wait.lock = futex_lock(regs, nr, compat);
 	if (!wait.lock || (targ_lock && wait.lock != targ_lock) || !task_current_wanted())
 		return 0;
+	if (by_holder)
+		read_holder(regs, nr, compat, &wait);
 	wait.since_ns = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(&waits, &tid, &wait, BPF_ANY))
 		lost_add(map_full);
@@ -182,14 +214,18 @@ static __noinline int record_wait(const struct hist_key *key, __u64 ns)
 	return 0;
 }
 
-static __always_inline void count_wait(void *ctx, __u64 lock, enum outcome outcome, __u64 ns)
+static __always_inline void count_wait(void *ctx, const struct futex_wait *wait, enum outcome outcome, __u64 ns)
 {
 	__u64 id = bpf_get_current_pid_tgid();
-	struct hist_key key = { .lock = lock, .pid = id >> 32 };
+	struct hist_key key = { .lock = wait->lock, .pid = id >> 32 };
 	struct task_struct *task = task_current();
 
 	if (by_outcome)
 		key.outcome = outcome;
+	if (by_holder) {
+		key.holder = wait->holder;
+		__builtin_memcpy(key.holder_comm, wait->holder_comm, sizeof(key.holder_comm));
+	}
 	if (by_thread) {
 		key.tid = id;
 		bpf_get_current_comm(key.comm, sizeof(key.comm));
@@ -204,9 +240,9 @@ static __always_inline void count_wait(void *ctx, __u64 lock, enum outcome outco
 static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret,
 				       bool btf)
 {
-	__u64 now_ns = bpf_ktime_get_ns(), since_ns, lock;
+	__u64 now_ns = bpf_ktime_get_ns(), since_ns;
 	__u32 tid = bpf_get_current_pid_tgid();
-	struct futex_wait *wait;
+	struct futex_wait *wait, ended;
 	bool compat;
 
 	if (!may_wait(regs, nr & ~__X32_SYSCALL_BIT, btf, &compat))
@@ -214,8 +250,8 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 	wait = bpf_map_lookup_elem(&waits, &tid);
 	if (!wait)
 		return 0;
-	lock = wait->lock;
-	since_ns = wait->since_ns;
+	ended = *wait;
+	since_ns = ended.since_ns;
 	if (ret == -ERESTART_RESTARTBLOCK)
 		wait->since_ns = 0;
 	else
@@ -223,11 +259,11 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 	if (!since_ns)
 		return 0;
 	if (ret >= 0)
-		count_wait(ctx, lock, OUTCOME_WOKEN, now_ns - since_ns);
+		count_wait(ctx, &ended, OUTCOME_WOKEN, now_ns - since_ns);
 	else if (ret == -ETIMEDOUT)
-		count_wait(ctx, lock, OUTCOME_TIMEOUT, now_ns - since_ns);
+		count_wait(ctx, &ended, OUTCOME_TIMEOUT, now_ns - since_ns);
 	else if (ret == -EINTR || (ret <= -ERESTARTSYS && ret >= -ERESTART_RESTARTBLOCK))
-		count_wait(ctx, lock, OUTCOME_INTERRUPTED, now_ns - since_ns);
+		count_wait(ctx, &ended, OUTCOME_INTERRUPTED, now_ns - since_ns);
 	else if (ret == -EAGAIN)
 		counter_add(unblocked);
 	else

@@ -19,6 +19,7 @@ type options struct {
 	Lock     address `flag:"lock,l" arg:"ADDRESS" bpf:"targ_lock" help:"only waits for the futex at this address, such as 0x7f0012345678"`
 	Summary  bool    `flag:"summary,s" help:"one histogram per process and futex, without threads and stacks"`
 	Outcomes bool    `flag:"outcomes" bpf:"by_outcome" key:"outcome" help:"separate histograms for waits that ended by a wake-up, a timeout or a signal"`
+	Holders  bool    `flag:"holder" bpf:"by_holder" key:"holder,holder_tid" help:"separate histograms by the thread that held the lock when the wait began"`
 	stacktrace.Frames
 	stacktrace.UserStacks
 }
@@ -46,12 +47,13 @@ func (a *address) String() string {
 
 // histKey mirrors struct hist_key.
 type histKey struct {
-	Stack    stacktrace.StackID `btf:"user_stack"`
-	Lock     value.Address
-	PID, TID uint32
-	Comm     value.Comm
-	Outcome  uint32
-	_        uint32
+	Stack     stacktrace.StackID `btf:"user_stack"`
+	Lock      value.Address
+	PID, TID  uint32
+	Comm      value.Comm
+	Outcome   uint32
+	HolderTID uint32     `btf:"holder"`
+	Holder    value.Comm `btf:"holder_comm"`
 }
 
 type label struct {
@@ -60,6 +62,8 @@ type label struct {
 	TID       uint32        `json:"tid" help:"thread that waited, in the initial PID namespace"`
 	Lock      value.Address `json:"lock" help:"address of the futex in the process; of several (futex_waitv) the first"`
 	Outcome   string        `json:"outcome" help:"how the wait ended: woken (or the lock was acquired), timeout, or interrupted by a signal"`
+	Holder    string        `json:"holder" help:"name of the thread of the process that held the lock when the wait began; n/a if that is unknown"`
+	HolderTID uint32        `json:"holder_tid" help:"that thread, in the initial PID namespace; 0 if unknown"`
 	UserStack value.Trace   `json:"user_stack" help:"user stack trace of the wait, innermost frame first"`
 }
 
@@ -73,6 +77,8 @@ var Tool = tool.Define(tool.Spec{
 A wait is a system call that waits: futex with the operations FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI and FUTEX_LOCK_PI2, futex_wait and futex_waitv, of 64-bit and 32-bit tasks. The time is from entry (sys_enter) to return (sys_exit), CLOCK_MONOTONIC. It includes the run queue latency after the wake-up. A call that a signal interrupts is one wait up to the signal, and, if the kernel restarts it, another one from then on.
 
 A lock that is free is acquired without a system call, so only contended locks appear. But not every wait is contention: a thread without work often waits for a condition variable. Its stack trace shows that.
+
+--holder names the thread that held the lock when the wait began, where the memory of the lock says so: mutexes of glibc, so also std::mutex of C++, in 64-bit programs, locks with priority inheritance, and read-write locks of glibc (2.25 and later) that a writer holds. That thread must be another one of the same process, among its first 512. In all other cases the holder is n/a: condition variables, semaphores, locks held by readers or shared with another process, locks of other libraries and languages, and locks that were just released.
 
 Waits are counted when they end. Waits that began before the tool started are not counted.
 
@@ -88,6 +94,7 @@ Counters in the summary: unblocked: calls that returned at once, because the fut
 		"futexctn -p 1234 10         # one process, ten seconds",
 		"futexctn -s -m 5            # by process and futex, in milliseconds, every five seconds",
 		"futexctn -p 1234 --outcomes --filter 'outcome == \"woken\"'  # without timeouts",
+		"futexctn -p 1234 --holder -s 10  # who held the locks",
 		"futexctn -l 0x7f0012345678  # waits for one lock",
 	},
 	Object: loadBpf,
@@ -119,6 +126,11 @@ func (o *options) label(k histKey, t *stacktrace.Traces) label {
 	l := label{Comm: k.Comm, PID: k.PID, TID: k.TID, Lock: k.Lock}
 	if o.Outcomes {
 		l.Outcome = [...]string{"woken", "timeout", "interrupted"}[k.Outcome%3]
+	}
+	if o.Holders {
+		if l.Holder, l.HolderTID = k.Holder.String(), k.HolderTID; l.HolderTID == 0 {
+			l.Holder = "n/a"
+		}
 	}
 	if !o.Summary {
 		l.UserStack = t.Trace(k.Stack)
