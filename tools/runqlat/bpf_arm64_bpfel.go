@@ -23,6 +23,7 @@ const (
 	bpfMapHists                  = "hists"
 	bpfMapHistsPlain             = "hists_plain"
 	bpfMapLost                   = "lost"
+	bpfMapPartKeys               = "part_keys"
 	bpfMapSchedWaits             = "sched_waits"
 	bpfMapTable                  = "table"
 	bpfMapTargCgroupMap          = "targ_cgroup_map"
@@ -148,6 +149,7 @@ type bpfMapSpecs struct {
 	Hists         *ebpf.MapSpec `ebpf:"hists"`
 	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	PartKeys      *ebpf.MapSpec `ebpf:"part_keys"`
 	SchedWaits    *ebpf.MapSpec `ebpf:"sched_waits"`
 	Table         *ebpf.MapSpec `ebpf:"table"`
 	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
@@ -217,6 +219,7 @@ type bpfMaps struct {
 	Hists         *ebpf.Map `ebpf:"hists"`
 	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
 	Lost          *ebpf.Map `ebpf:"lost"`
+	PartKeys      *ebpf.Map `ebpf:"part_keys"`
 	SchedWaits    *ebpf.Map `ebpf:"sched_waits"`
 	Table         *ebpf.Map `ebpf:"table"`
 	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
@@ -232,6 +235,7 @@ func (m *bpfMaps) Close() error {
 		m.Hists,
 		m.HistsPlain,
 		m.Lost,
+		m.PartKeys,
 		m.SchedWaits,
 		m.Table,
 		m.TargCgroupMap,

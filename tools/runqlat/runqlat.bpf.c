@@ -63,15 +63,29 @@ static __always_inline void read_culprit(struct table_key *key, const struct cul
 		__builtin_memcpy(key->culprit_comm, run->comm, sizeof(key->culprit_comm));
 }
 
+/* A key, not on the stack: with that of the callers it would exceed 512 bytes (5.10). */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct table_key);
+} part_keys SEC(".maps");
+
 static __noinline int count_part(struct culprit_walk *walk, struct task_struct *p, __u32 kind, __u64 ns)
 {
-	struct table_key key = { .kind = kind };
 	struct table_value *value;
+	struct table_key *key;
+	__u32 zero = 0;
 
-	read_waiter(&key, p);
+	key = bpf_map_lookup_elem(&part_keys, &zero);
+	if (!key)
+		return 0;
+	__builtin_memset(key, 0, sizeof(*key));
+	key->kind = kind;
+	read_waiter(key, p);
 	if (kind == CULPRIT_TASK || kind == CULPRIT_THREAD)
-		read_culprit(&key, &walk->run);
-	value = table_find(&key);
+		read_culprit(key, &walk->run);
+	value = table_find(key);
 	if (!value)
 		return 0;
 	table_add(value, total_ns, ns);
