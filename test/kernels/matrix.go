@@ -70,7 +70,6 @@ var toolNeeds = map[string]needs{
 	"cpufreq":      {lacks: "exit status 4: cpufreq: read CPU frequencies: not supported by this kernel: it has no cpufreq"},
 	"drsnoop":      {modules: []string{"loop"}},
 	"kvmexit":      {modules: []string{"kvm", "kvm_amd"}},
-	"swapin":       {modules: []string{"loop"}},
 	"execsnoop":    {explain: []string{"--fails"}},
 	"funccount":    {args: "hrtimer_nanosleep"},
 	"stackcount":   {args: "hrtimer_nanosleep"},

@@ -20,7 +20,7 @@ const touchEnv = "CORESCOPE_TOUCH"
 const (
 	limit = 32 << 20
 	size  = 64 << 20
-	swap  = 128 << 20
+	swap  = 96 << 20
 )
 
 func TestMain(m *testing.M) {
@@ -38,33 +38,57 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// addSwap adds swap space on a disk in memory.
+// addSwap adds swap space in a file on a disk. Swap space in memory, as on a loop device over a memfd,
+// can make the kernel wait for ever when it has no memory to swap.
 func addSwap(t *testing.T) {
 	t.Helper()
-	back, err := unix.MemfdCreate("swap", unix.MFD_CLOEXEC)
+	file := swapFile(t)
+	path, err := unix.BytePtrFromString(file.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unix.Close(back) })
+	_, _, errno := unix.Syscall(unix.SYS_SWAPON, uintptr(unsafe.Pointer(path)), 0, 0)
+	if errno == unix.EINVAL { // the file is valid, so its file system has no swap files
+		var fs unix.Statfs_t
+		if err := unix.Fstatfs(int(file.Fd()), &fs); err != nil {
+			t.Fatal(err)
+		}
+		t.Skipf("the file system of %s (type %#x) supports no swap file", file.Name(), fs.Type)
+	}
+	if errno != 0 {
+		t.Fatalf("swapon: %v", errno)
+	}
+	t.Cleanup(func() { unix.Syscall(unix.SYS_SWAPOFF, uintptr(unsafe.Pointer(path)), 0, 0) })
+}
+
+// swapFile creates a file for swap space, without holes, on the file system of /var/tmp: /tmp is often
+// in memory. It is removed when the test ends.
+func swapFile(t *testing.T) *os.File {
+	t.Helper()
+	file, err := os.CreateTemp("/var/tmp", "corescope-swap-") // only for its owner, as swapon demands
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		file.Close()
+		os.Remove(file.Name())
+	})
+	const noCopyOnWrite = 0x00800000 // FS_NOCOW_FL
+	if flags, err := unix.IoctlGetUint32(int(file.Fd()), unix.FS_IOC_GETFLAGS); err == nil { // for btrfs
+		_ = unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, int(flags|noCopyOnWrite))
+	}
 	page := os.Getpagesize()
 	header := make([]byte, page)
 	binary.NativeEndian.PutUint32(header[1024:], 1)                   // version
 	binary.NativeEndian.PutUint32(header[1028:], uint32(swap/page-1)) // last page
 	copy(header[page-10:], "SWAPSPACE2")
-	if _, err := unix.Pwrite(back, header, 0); err != nil {
+	if _, err := file.Write(append(header, make([]byte, swap-page)...)); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Ftruncate(back, swap); err != nil {
+	if err := file.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	path, err := unix.BytePtrFromString(tooltest.LoopOver(t, back, 0).Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, errno := unix.Syscall(unix.SYS_SWAPON, uintptr(unsafe.Pointer(path)), 0, 0); errno != 0 {
-		t.Fatalf("swapon: %v", errno)
-	}
-	t.Cleanup(func() { unix.Syscall(unix.SYS_SWAPOFF, uintptr(unsafe.Pointer(path)), 0, 0) })
+	return file
 }
 
 // swapIns returns the kernel's count of pages that were read from swap.
