@@ -33,6 +33,8 @@ type liveLock struct {
 	mu    sync.Mutex
 	users int // number of tests in this process that hold it
 	file  *os.File
+	// usesTracefs is set if a test of this process may have mounted tracefs.
+	usesTracefs bool
 }
 
 var machine liveLock
@@ -51,9 +53,19 @@ func (l *liveLock) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.users--; l.users == 0 && l.file != nil {
+		if l.usesTracefs && unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			unmountTracefs()
+		}
 		l.file.Close()
 		l.file = nil
 	}
+}
+
+// useTracefs declares that a test of this process may mount tracefs.
+func (l *liveLock) useTracefs() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.usesTracefs = true
 }
 
 // exclude replaces the shared lock of the test by an exclusive lock until the test ends.

@@ -16,20 +16,33 @@ import (
 
 const tracefs = "/sys/kernel/tracing"
 
+// mountedByTests is the source of the mount of tracefs that tests have made, by which they recognize it.
+const mountedByTests = "corescope-tests"
+
 // Tracefs is for tests that find tracepoints in tracefs. If tracefs is not mounted, as it is on
-// most hosts, it mounts tracefs and leaves it mounted. It skips the test if the kernel has no
-// tracefs.
+// most hosts, it mounts tracefs. The last live test on this machine that ends unmounts it. It skips
+// the test if the kernel has no tracefs.
 func Tracefs(t testing.TB) {
 	t.Helper()
 	Root(t)
+	machine.useTracefs()
 	if hasTracefs(t) {
 		return
 	}
 	if !hasFileSystem(t, "tracefs") {
 		t.Skip("tracefs is not supported by this kernel: /proc/filesystems does not list it")
 	}
-	if err := unix.Mount("tracefs", tracefs, "tracefs", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+	if err := unix.Mount(mountedByTests, tracefs, "tracefs", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
 		t.Fatalf("mount tracefs: %v", err)
+	}
+}
+
+// unmountTracefs unmounts tracefs if tests have mounted it and nobody uses it. The caller has excluded
+// all other live tests.
+func unmountTracefs() {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err == nil && bytes.Contains(mounts, []byte(" - tracefs "+mountedByTests+" ")) {
+		_ = unix.Unmount(tracefs, 0) // fails if it is in use
 	}
 }
 
