@@ -71,8 +71,7 @@ func TestValuesRefused(t *testing.T) {
 		"offcputime 1 --duration 3":            "argument duration (1s) and --duration 3s cannot be combined",
 		"tcpaccept -P 80,0":                    "--port 0: no socket can listen on this port",
 		"opensnoop --any-btf":                  "--any-btf needs --btf (or CORESCOPE_BTF)",
-		"memleak -O /nosuch":                   "--obj: stat /nosuch: no such file or directory",
-		"memleak -p 1 -O /nosuch":              "--obj: stat /nosuch: no such file or directory",
+		"memleak -O /nosuch":                   "they need --pid or --command",
 		"biolatency --duration 0":              "0 is not greater than zero",
 		"ext4dist --operation nosuch":          "--operation nosuch: unknown operation (use read, write, open, fsync or getattr)",
 	} {
