@@ -13,10 +13,10 @@ import (
 func blockProofs() []proof {
 	const reads = "read 4096 bytes of a file from the disk (O_DIRECT)"
 	return []proof{
-		{tool: "biosnoop", job: "requests", n: 200, does: reads, args: "--pid {pid}"},
-		{tool: "bitesize", job: "sizes", n: 200, does: reads, args: "--pid {pid}", by: "total"},
-		{tool: "biotop", job: "request sums", n: 200, does: reads, args: "--pid {pid}", by: "pid comm uid op disk"},
-		{tool: "biolatency", job: "latencies of requests", n: 200, does: reads, args: "--pid {pid}", by: "total"},
+		{tool: "biosnoop", job: "requests", n: 200, does: reads, async: true, args: "--pid {pid}"},
+		{tool: "bitesize", job: "sizes", n: 200, does: reads, async: true, args: "--pid {pid}", by: "total"},
+		{tool: "biotop", job: "request sums", n: 200, does: reads, async: true, args: "--pid {pid}", by: "pid comm uid op disk"},
+		{tool: "biolatency", job: "latencies of requests", n: 200, does: reads, async: true, args: "--pid {pid}", by: "total"},
 	}
 }
 
