@@ -16,54 +16,60 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapEvents            = "events"
-	bpfMapLost              = "lost"
-	bpfMapOffWaits          = "off_waits"
-	bpfMapStackBufs         = "stack_bufs"
-	bpfMapStacksSent        = "stacks_sent"
-	bpfMapTable             = "table"
-	bpfMapTargCgroupMap     = "targ_cgroup_map"
-	bpfMapTargMntnsMap      = "targ_mntns_map"
-	bpfMapUnwindCursors     = "unwind_cursors"
-	bpfMapUnwindFiles       = "unwind_files"
-	bpfMapUnwindRules       = "unwind_rules"
-	bpfMapUnwindSlabs       = "unwind_slabs"
-	bpfProgSwitchBtf        = "switch__btf"
-	bpfProgSwitchRaw        = "switch__raw"
-	bpfVarCountEpoch        = "count_epoch"
-	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
-	bpfVarEventPerfBuffer   = "event_perf_buffer"
-	bpfVarEventWakeupNs     = "event_wakeup_ns"
-	bpfVarKernelStacksOnly  = "kernel_stacks_only"
-	bpfVarKernelThreadsOnly = "kernel_threads_only"
-	bpfVarLocalPidns        = "local_pidns"
-	bpfVarMaxBlockNs        = "max_block_ns"
-	bpfVarMinBlockNs        = "min_block_ns"
-	bpfVarOffWaitZero       = "off_wait_zero"
-	bpfVarStackDepth        = "stack_depth"
-	bpfVarStackResentNs     = "stack_resent_ns"
-	bpfVarStackTypesType    = "stack_types_type"
-	bpfVarTableEmpty        = "table_empty"
-	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
-	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
-	bpfVarTargByUid         = "targ_by_uid"
-	bpfVarTargCgroupId      = "targ_cgroup_id"
-	bpfVarTargComm          = "targ_comm"
-	bpfVarTargCommLen       = "targ_comm_len"
-	bpfVarTargNrPids        = "targ_nr_pids"
-	bpfVarTargNrTids        = "targ_nr_tids"
-	bpfVarTargPids          = "targ_pids"
-	bpfVarTargState         = "targ_state"
-	bpfVarTargTids          = "targ_tids"
-	bpfVarTargUid           = "targ_uid"
-	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
-	bpfVarTaskFilter        = "task_filter"
-	bpfVarUnwindAddressMask = "unwind_address_mask"
-	bpfVarUnwindPageShift   = "unwind_page_shift"
-	bpfVarUnwindTables      = "unwind_tables"
-	bpfVarUnwindThreadSize  = "unwind_thread_size"
-	bpfVarUserStacksOnly    = "user_stacks_only"
-	bpfVarUserThreadsOnly   = "user_threads_only"
+	bpfMapEvents              = "events"
+	bpfMapLocksContended      = "locks_contended"
+	bpfMapLost                = "lost"
+	bpfMapOffWaits            = "off_waits"
+	bpfMapStackBufs           = "stack_bufs"
+	bpfMapStacksSent          = "stacks_sent"
+	bpfMapTable               = "table"
+	bpfMapTargCgroupMap       = "targ_cgroup_map"
+	bpfMapTargMntnsMap        = "targ_mntns_map"
+	bpfMapUnwindCursors       = "unwind_cursors"
+	bpfMapUnwindFiles         = "unwind_files"
+	bpfMapUnwindRules         = "unwind_rules"
+	bpfMapUnwindSlabs         = "unwind_slabs"
+	bpfProgContentionBtfDone  = "contention__btf__done"
+	bpfProgContentionBtfStart = "contention__btf__start"
+	bpfProgContentionRawDone  = "contention__raw__done"
+	bpfProgContentionRawStart = "contention__raw__start"
+	bpfProgSwitchBtf          = "switch__btf"
+	bpfProgSwitchRaw          = "switch__raw"
+	bpfVarCountEpoch          = "count_epoch"
+	bpfVarEventLastWakeupNs   = "event_last_wakeup_ns"
+	bpfVarEventPerfBuffer     = "event_perf_buffer"
+	bpfVarEventWakeupNs       = "event_wakeup_ns"
+	bpfVarKernelStacksOnly    = "kernel_stacks_only"
+	bpfVarKernelThreadsOnly   = "kernel_threads_only"
+	bpfVarLocalPidns          = "local_pidns"
+	bpfVarMaxBlockNs          = "max_block_ns"
+	bpfVarMinBlockNs          = "min_block_ns"
+	bpfVarOffWaitZero         = "off_wait_zero"
+	bpfVarStackDepth          = "stack_depth"
+	bpfVarStackResentNs       = "stack_resent_ns"
+	bpfVarStackTypesType      = "stack_types_type"
+	bpfVarTableEmpty          = "table_empty"
+	bpfVarTargByCgroupMap     = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap      = "targ_by_mntns_map"
+	bpfVarTargByUid           = "targ_by_uid"
+	bpfVarTargCgroupId        = "targ_cgroup_id"
+	bpfVarTargComm            = "targ_comm"
+	bpfVarTargCommLen         = "targ_comm_len"
+	bpfVarTargNrPids          = "targ_nr_pids"
+	bpfVarTargNrTids          = "targ_nr_tids"
+	bpfVarTargPids            = "targ_pids"
+	bpfVarTargState           = "targ_state"
+	bpfVarTargTids            = "targ_tids"
+	bpfVarTargUid             = "targ_uid"
+	bpfVarTaskCgroupSubsys    = "task_cgroup_subsys"
+	bpfVarTaskFilter          = "task_filter"
+	bpfVarUnwindAddressMask   = "unwind_address_mask"
+	bpfVarUnwindPageShift     = "unwind_page_shift"
+	bpfVarUnwindTables        = "unwind_tables"
+	bpfVarUnwindThreadSize    = "unwind_thread_size"
+	bpfVarUserStacksOnly      = "user_stacks_only"
+	bpfVarUserThreadsOnly     = "user_threads_only"
+	bpfVarWantHolder          = "want_holder"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -108,26 +114,31 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	SwitchBtf *ebpf.ProgramSpec `ebpf:"switch__btf"`
-	SwitchRaw *ebpf.ProgramSpec `ebpf:"switch__raw"`
+	ContentionBtfDone  *ebpf.ProgramSpec `ebpf:"contention__btf__done"`
+	ContentionBtfStart *ebpf.ProgramSpec `ebpf:"contention__btf__start"`
+	ContentionRawDone  *ebpf.ProgramSpec `ebpf:"contention__raw__done"`
+	ContentionRawStart *ebpf.ProgramSpec `ebpf:"contention__raw__start"`
+	SwitchBtf          *ebpf.ProgramSpec `ebpf:"switch__btf"`
+	SwitchRaw          *ebpf.ProgramSpec `ebpf:"switch__raw"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events        *ebpf.MapSpec `ebpf:"events"`
-	Lost          *ebpf.MapSpec `ebpf:"lost"`
-	OffWaits      *ebpf.MapSpec `ebpf:"off_waits"`
-	StackBufs     *ebpf.MapSpec `ebpf:"stack_bufs"`
-	StacksSent    *ebpf.MapSpec `ebpf:"stacks_sent"`
-	Table         *ebpf.MapSpec `ebpf:"table"`
-	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
-	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
-	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
-	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
-	UnwindRules   *ebpf.MapSpec `ebpf:"unwind_rules"`
-	UnwindSlabs   *ebpf.MapSpec `ebpf:"unwind_slabs"`
+	Events         *ebpf.MapSpec `ebpf:"events"`
+	LocksContended *ebpf.MapSpec `ebpf:"locks_contended"`
+	Lost           *ebpf.MapSpec `ebpf:"lost"`
+	OffWaits       *ebpf.MapSpec `ebpf:"off_waits"`
+	StackBufs      *ebpf.MapSpec `ebpf:"stack_bufs"`
+	StacksSent     *ebpf.MapSpec `ebpf:"stacks_sent"`
+	Table          *ebpf.MapSpec `ebpf:"table"`
+	TargCgroupMap  *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap   *ebpf.MapSpec `ebpf:"targ_mntns_map"`
+	UnwindCursors  *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindFiles    *ebpf.MapSpec `ebpf:"unwind_files"`
+	UnwindRules    *ebpf.MapSpec `ebpf:"unwind_rules"`
+	UnwindSlabs    *ebpf.MapSpec `ebpf:"unwind_slabs"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -168,6 +179,7 @@ type bpfVariableSpecs struct {
 	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
 	UserStacksOnly    *ebpf.VariableSpec `ebpf:"user_stacks_only"`
 	UserThreadsOnly   *ebpf.VariableSpec `ebpf:"user_threads_only"`
+	WantHolder        *ebpf.VariableSpec `ebpf:"want_holder"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -190,23 +202,25 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events        *ebpf.Map `ebpf:"events"`
-	Lost          *ebpf.Map `ebpf:"lost"`
-	OffWaits      *ebpf.Map `ebpf:"off_waits"`
-	StackBufs     *ebpf.Map `ebpf:"stack_bufs"`
-	StacksSent    *ebpf.Map `ebpf:"stacks_sent"`
-	Table         *ebpf.Map `ebpf:"table"`
-	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
-	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
-	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
-	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
-	UnwindRules   *ebpf.Map `ebpf:"unwind_rules"`
-	UnwindSlabs   *ebpf.Map `ebpf:"unwind_slabs"`
+	Events         *ebpf.Map `ebpf:"events"`
+	LocksContended *ebpf.Map `ebpf:"locks_contended"`
+	Lost           *ebpf.Map `ebpf:"lost"`
+	OffWaits       *ebpf.Map `ebpf:"off_waits"`
+	StackBufs      *ebpf.Map `ebpf:"stack_bufs"`
+	StacksSent     *ebpf.Map `ebpf:"stacks_sent"`
+	Table          *ebpf.Map `ebpf:"table"`
+	TargCgroupMap  *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap   *ebpf.Map `ebpf:"targ_mntns_map"`
+	UnwindCursors  *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindFiles    *ebpf.Map `ebpf:"unwind_files"`
+	UnwindRules    *ebpf.Map `ebpf:"unwind_rules"`
+	UnwindSlabs    *ebpf.Map `ebpf:"unwind_slabs"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Events,
+		m.LocksContended,
 		m.Lost,
 		m.OffWaits,
 		m.StackBufs,
@@ -259,18 +273,27 @@ type bpfVariables struct {
 	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
 	UserStacksOnly    *ebpf.Variable `ebpf:"user_stacks_only"`
 	UserThreadsOnly   *ebpf.Variable `ebpf:"user_threads_only"`
+	WantHolder        *ebpf.Variable `ebpf:"want_holder"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	SwitchBtf *ebpf.Program `ebpf:"switch__btf"`
-	SwitchRaw *ebpf.Program `ebpf:"switch__raw"`
+	ContentionBtfDone  *ebpf.Program `ebpf:"contention__btf__done"`
+	ContentionBtfStart *ebpf.Program `ebpf:"contention__btf__start"`
+	ContentionRawDone  *ebpf.Program `ebpf:"contention__raw__done"`
+	ContentionRawStart *ebpf.Program `ebpf:"contention__raw__start"`
+	SwitchBtf          *ebpf.Program `ebpf:"switch__btf"`
+	SwitchRaw          *ebpf.Program `ebpf:"switch__raw"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
+		p.ContentionBtfDone,
+		p.ContentionBtfStart,
+		p.ContentionRawDone,
+		p.ContentionRawStart,
 		p.SwitchBtf,
 		p.SwitchRaw,
 	)

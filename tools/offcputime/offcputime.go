@@ -23,6 +23,11 @@ type (
 	note struct {
 		Kernel stacktrace.StackID `btf:"kernel_stack"`
 		User   stacktrace.StackID `btf:"user_stack"`
+		Holder holder
+	}
+	holder struct {
+		TID, PID uint32
+		Comm     value.Comm
 	}
 	key struct {
 		Note     note
@@ -41,6 +46,9 @@ type row struct {
 	Count       uint64       `json:"count" col:"COUNT,width=10,right" help:"number of waits, counted when they end"`
 	KernelStack value.Trace  `json:"kernel_stack" help:"kernel stack trace of the wait, innermost frame first"`
 	UserStack   value.Trace  `json:"user_stack" help:"user stack trace of the wait, innermost frame first; absent for kernel threads"`
+	Holder      string       `json:"holder" col:"HOLDER,width=16,extra,need=want_holder" help:"name of the thread that held the lock when the wait began; n/a if it is unknown, or the wait is not for a lock"`
+	HolderTID   uint32       `json:"holder_tid" col:"HOLDER TID,width=10,extra,need=want_holder" help:"that thread, in the initial PID namespace; 0 if unknown"`
+	HolderPID   uint32       `json:"holder_pid" col:"HOLDER PID,width=10,extra,need=want_holder" help:"its process; 0 if unknown"`
 	CgroupID    uint64       `json:"cgroup_id" col:"CGROUP_ID,width=10,extra" help:"ID of the thread's cgroup: inode number of its directory"`
 }
 
@@ -55,6 +63,8 @@ A wait begins when a thread leaves the CPU (sched_switch), either blocked or pre
 
 Most time is usually spent by threads that sleep on purpose. Select one program, or look for stack traces that are known to delay something.
 
+The columns holder, holder_tid and holder_pid, which --columns +holder adds, name the thread that held the lock when the wait began. For mutexes and rw_semaphores of the kernel it is the owner of the lock; a rw_semaphore that readers hold has none. They need the tracepoints contention_begin and contention_end (Linux 5.19); without them the run ends with exit code 4. For futexes it is known as in futexctn(8). All other waits have n/a.
+
 In flame graphs, the colour of kernel functions shows what is waited for: locks, disks, the network, pipes and events, timers, child processes.`,
 	Peers: []string{
 		"-p is --pid and -t is --tid.",
@@ -68,6 +78,7 @@ In flame graphs, the colour of kernel functions shows what is waited for: locks,
 		"offcputime 10                                  # all threads, ten seconds",
 		"offcputime -p 1234 --output svg 10 > off.svg   # a flame graph of one process",
 		"offcputime -u -m 1000 -f 5                     # waits of 1 ms or more, folded",
+		"offcputime --state 2 --columns +holder,+holder_tid 10  # who held the locks that were waited for",
 		"offcputime --state 2 --interval 10             # uninterruptible waits, every ten seconds",
 	},
 	Object: loadBpf,
@@ -77,12 +88,20 @@ In flame graphs, the colour of kernel functions shows what is waited for: locks,
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return &source.Stacks[key, counts, row]{
-		Plan:         tool.Plan{Variables: o.Waits.Variables()},
+		Plan: tool.Plan{
+			Variables: o.Waits.Variables(),
+			Features:  map[string]tool.Feature{"want_holder": {Hooks: []string{"contention"}, Functions: []string{"lock_holder_read"}}},
+		},
 		StackOptions: o.StackOptions, UserStacks: o.UserStacks, KernelOnly: o.KernelOnly,
 		Sort: "total_ns",
 		Unit: source.Nanoseconds,
 		Label: func(k *key, t *stacktrace.Traces) row {
-			return row{PID: k.PID, TID: k.TID, Comm: k.Comm, KernelStack: t.Trace(k.Note.Kernel), UserStack: t.Trace(k.Note.User), CgroupID: k.CgroupID}
+			h := k.Note.Holder
+			name := "n/a"
+			if h.TID != 0 {
+				name = h.Comm.String()
+			}
+			return row{PID: k.PID, TID: k.TID, Comm: k.Comm, Holder: name, HolderTID: h.TID, HolderPID: h.PID, KernelStack: t.Trace(k.Note.Kernel), UserStack: t.Trace(k.Note.User), CgroupID: k.CgroupID}
 		},
 		Fill:   func(r *row, c *counts) { r.Ns, r.Count = value.Micros(c.Ns), c.Count },
 		Weight: func(r *row) uint64 { return uint64(r.Ns) },

@@ -1,0 +1,101 @@
+package offcputime
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tooltest"
+)
+
+// on runs a function in a thread with this name, on the first CPU that this process may use, and returns
+// its ID.
+func on(t *testing.T, name string, run func()) (tid int, done <-chan struct{}) {
+	t.Helper()
+	started, ended := make(chan int), make(chan struct{})
+	go func() {
+		defer close(ended)
+		runtime.LockOSThread() // the thread ends with the goroutine
+		unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&append([]byte(name), 0)[0])), 0, 0, 0)
+		var all, one unix.CPUSet
+		unix.SchedGetaffinity(0, &all)
+		for cpu := 0; one.Count() == 0; cpu++ {
+			if all.IsSet(cpu) {
+				one.Set(cpu)
+			}
+		}
+		unix.SchedSetaffinity(0, &one)
+		started <- unix.Gettid()
+		run()
+	}()
+	return <-started, ended
+}
+
+// TestHolder has a thread write to a file all the time, which holds the lock of its inode, and another one
+// on the same CPU write to it now and then: it has to wait whenever it preempts the first one in a write.
+func TestHolder(t *testing.T) {
+	tooltest.Root(t)
+	types, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tracepoint *btf.Typedef
+	if types.TypeByName("btf_trace_contention_begin", &tracepoint) != nil {
+		t.Skip("the kernel does not have the tracepoint contention_begin")
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	fd := int(file.Fd())
+	var holder, waiter int
+	args := []string{"--columns", "+holder,+holder_tid,+holder_pid", "--pid", strconv.Itoa(os.Getpid())}
+	res := tooltest.JSON(t, Tool, args, func() {
+		stop := make(chan struct{})
+		var holds, waits <-chan struct{}
+		holder, holds = on(t, "holder", func() {
+			for data := make([]byte, 4<<20); ; {
+				select {
+				case <-stop:
+					return
+				default:
+					unix.Pwrite(fd, data, 0)
+				}
+			}
+		})
+		waiter, waits = on(t, "waiter", func() {
+			for range 200 {
+				unix.Pwrite(fd, []byte{0}, 0)
+				ts := unix.NsecToTimespec(int64(time.Millisecond))
+				unix.Nanosleep(&ts, nil)
+			}
+		})
+		<-waits
+		close(stop)
+		<-holds
+	})
+	named, rows := 0, 0
+	for _, r := range res.Rows {
+		if int(r.Num("tid")) != waiter {
+			continue
+		}
+		rows++
+		switch tid := int(r.Num("holder_tid")); {
+		case tid == holder && r.Str("holder") == "holder" && int(r.Num("holder_pid")) == os.Getpid():
+			named++
+		case tid == 0 && r.Str("holder") != "n/a":
+			t.Errorf("row %v", r)
+		}
+	}
+	if named == 0 {
+		t.Errorf("none of %d waits of thread %d names thread %d: %v", rows, waiter, holder, res.Rows)
+	}
+}
