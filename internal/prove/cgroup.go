@@ -65,3 +65,15 @@ func cgroupIDs() []any {
 	}
 	return ids
 }
+
+// leaveCgroup removes the cgroup that this process was started in, if it has this name: prove cannot do it if
+// it was killed.
+func leaveCgroup(name string) {
+	own := cgroupOf()
+	if filepath.Base(own) != name {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(own), "cgroup.procs"), []byte("0"), 0); err == nil {
+		_ = os.Remove(own)
+	}
+}

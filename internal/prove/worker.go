@@ -128,6 +128,7 @@ func (w *worker) cleanUp() {
 		w.clean[i]()
 	}
 	_ = os.RemoveAll(w.dir)
+	leaveCgroup(filepath.Base(w.dir))
 }
 
 func (w *worker) later(f func()) { w.clean = append(w.clean, f) }
