@@ -100,7 +100,7 @@ func TestCulprit(t *testing.T) {
 				wrong = append(wrong, fmt.Sprintf("%v are %v", ns, kind))
 			}
 		}
-		if got := all[part{"task", hog.PID}]; !schedtest.Near(got, hogs.CPU, time.Duration(victims.Hidden)*100*time.Millisecond) {
+		if got := all[part{"task", hog.PID}]; !schedtest.Near(got, hogs.CPU, max(0, victims.Wait-sum)) {
 			wrong = append(wrong, fmt.Sprintf("waited %v for the hog, which has used %v", got, hogs.CPU))
 		}
 		return wrong
