@@ -90,7 +90,7 @@ func TaskParts(comm string, pid uint32, user, kernel value.Trace, delimited bool
 
 // Waits are the options of tools that measure off-CPU time (offcpu.bpf.h).
 type Waits struct {
-	UserThreads   bool   `flag:"user-threads-only,u" bpf:"user_threads_only" help:"only user threads, no kernel threads"`
+	UserThreads   bool   `flag:"user-threads-only,u" also:"useronly" bpf:"user_threads_only" help:"only user threads, no kernel threads"`
 	KernelThreads bool   `flag:"kernel-threads-only,k" bpf:"kernel_threads_only" help:"only kernel threads"`
 	Min           uint64 `flag:"min-block-time,m" arg:"US" max:"18446744073709551" help:"only waits of at least this number of microseconds"`
 	Max           uint64 `flag:"max-block-time,M" arg:"US" max:"18446744073709551" help:"only waits of at most this number of microseconds; 0 means no limit"`

@@ -16,7 +16,7 @@ type options struct {
 	source.Interval
 	source.Fine
 	Dist  bool  `flag:"distributed,d" also:"dist" bpf:"targ_dist" help:"show histograms of the time per run of a handler"`
-	CPUs  bool  `flag:"per-cpu,C" bpf:"by_cpu" key:"cpu" help:"separate rows or histograms per CPU"`
+	CPUs  bool  `flag:"per-cpu,C" also:"CPU" bpf:"by_cpu" key:"cpu" help:"separate rows or histograms per CPU"`
 	Count bool  `flag:"count" help:"show only numbers, no times, sorted by number"`
 	CPU   int32 `flag:"cpu,s" arg:"N" min:"-1" id:"cpu" bpf:"targ_cpu" help:"only on this CPU; -1 means all"`
 	source.Ranking

@@ -26,6 +26,7 @@ type options struct {
 	Thread    bool           `flag:"per-thread,P" bpf:"by_thread" help:"separate rows for threads"`
 	Rows      uint64         `flag:"locks,n" arg:"N" also:"rows" min:"1" help:"show only the first N rows of each report; default 99 in text"`
 	Sort      string         `flag:"sort,S" arg:"COLUMN" help:"sort by this column, greatest first (+COLUMN: least first); acq_total, acq_max and acq_count are total_ns, max_ns and count"`
+	Storage   uint64         `flag:"stack-storage-size" arg:"N" help:"ignored, for compatibility: there is no map of stacks"`
 	Timestamp bool           `flag:"timestamp,T" help:"no effect, for compatibility: each report has its time"`
 }
 

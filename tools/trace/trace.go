@@ -40,6 +40,7 @@ type options struct {
 	Address     bool    `flag:"address,a" help:"no effect, for compatibility with BCC: stacks have addresses"`
 	Files       string  `flag:"sym-file-list,s" arg:"FILES" help:"no effect, for compatibility with BCC: symbols are read from all files that a process has mapped"`
 	Include     headers `flag:"include,I" arg:"HEADER" help:"no effect, for compatibility with BCC: types come from the kernel's BTF; can be repeated"`
+	CgroupPath  string  `flag:"cgroup-path" arg:"PATH" sets:"cgroup" help:"same as --cgroup, for compatibility with BCC"`
 	MaxEvents   uint64  `flag:"max-events" arg:"N" min:"1" sets:"limit" help:"same as --limit, for compatibility with BCC"`
 	Pages       int     `flag:"buffer-pages,b" min:"1" max:"262144" help:"size of the event buffer in pages, for compatibility with BCC"`
 	stacktrace.UserStacks
