@@ -71,7 +71,8 @@ func TestValuesRefused(t *testing.T) {
 		"offcputime 1 --duration 3":            "argument duration (1s) and --duration 3s cannot be combined",
 		"tcpaccept -P 80,0":                    "--port 0: no socket can listen on this port",
 		"opensnoop --any-btf":                  "--any-btf needs --btf (or CORESCOPE_BTF)",
-		"memleak -O /nosuch":                   "they need --pid or --command",
+		"memleak -O /nosuch":                   "--obj and --symbols-prefix select an allocator of processes",
+		"memleak -p 1 -O /nosuch":              "--obj: open /nosuch: no such file or directory",
 		"biolatency --duration 0":              "0 is not greater than zero",
 		"ext4dist --operation nosuch":          "--operation nosuch: unknown operation (use read, write, open, fsync or getattr)",
 	} {

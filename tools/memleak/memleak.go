@@ -134,7 +134,7 @@ func (o *options) plan(env *tool.Env) (p tool.Plan, err error) {
 		p.Without, err = append(user, percpu...), o.checkKernel()
 	default:
 		p.Without = append(slabs, percpu...)
-		p.Files["libc"] = o.files()
+		p.Files["libc"], err = o.files(), o.checkObject(env.PIDs)
 	}
 	return p, err
 }
@@ -144,7 +144,22 @@ func (o *options) checkKernel() error {
 	if o.Object == "" && o.Prefix == "" {
 		return nil
 	}
-	return flags.Usage(errors.New("--obj and --symbols-prefix select an allocator of processes: they need --pid or --command, without --kernel and --percpu"))
+	return errors.New("--obj and --symbols-prefix select an allocator of processes: they need --pid or --command, without --kernel and --percpu")
+}
+
+// checkObject returns an error if --obj is a path without a file. Names have no slash.
+func (o *options) checkObject(pids []uint32) error {
+	if !strings.Contains(o.Object, "/") {
+		return nil
+	}
+	opened, err := (&binary.Files{PIDs: pids}).OpenPath(o.Object)
+	if err != nil {
+		return fmt.Errorf("--obj: %w", err)
+	}
+	for _, f := range opened {
+		f.Close()
+	}
+	return nil
 }
 
 func (o *options) files() binary.Files {
