@@ -3,7 +3,6 @@ package blockio
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"unsafe"
 
 	"github.com/corescope/corescope/internal/system"
@@ -107,16 +106,15 @@ func (f *File) setPath(t *Tail, names []byte, disk string) error {
 // PlanFile prepares a plan for the columns of the file: without them, nothing of it is loaded. sizes
 // are those of further maps with them.
 func PlanFile(plan *tool.Plan, sizes map[string]uint32) {
-	plan.Without = append(plan.Without, "dirty")
-	plan.Needed = map[string]func(*tool.Plan) error{"want_file": func(plan *tool.Plan) error {
+	complete := func(plan *tool.Plan) error {
 		maps.Copy(plan.MapEntries, sizes)
 		return needFile(plan)
-	}}
+	}
+	plan.Features = map[string]tool.Feature{"want_file": {Hooks: []string{"dirty"}, Complete: complete}}
 }
 
 // needFile completes the plan for the columns of the file.
 func needFile(plan *tool.Plan) error {
-	plan.Without = slices.DeleteFunc(slices.Clone(plan.Without), func(name string) bool { return name == "dirty" })
 	plan.MapEntries["dirtiers"] = dirtiers
 	plan.Settle = append(plan.Settle, tool.Iterator{Program: "settle_dirtiers", Map: "dirtiers"})
 	addresses, err := system.KernelFunctions(functions)

@@ -47,15 +47,15 @@ func TestDecode(t *testing.T) {
 }
 
 func TestPlanFile(t *testing.T) {
-	plan := tool.Plan{Variables: map[string]any{}, MapEntries: map[string]uint32{}, Without: []string{"other"}}
+	plan := tool.Plan{Variables: map[string]any{}, MapEntries: map[string]uint32{}}
 	PlanFile(&plan, map[string]uint32{"more": 3})
-	if len(plan.Without) != 2 || len(plan.Settle) != 0 || plan.MapEntries["dirtiers"] != 0 {
+	if len(plan.Settle) != 0 || plan.MapEntries["dirtiers"] != 0 {
 		t.Errorf("plan %+v, want nothing for files", plan)
 	}
-	if err := plan.Needed["want_file"](&plan); err != nil {
+	if err := plan.Features["want_file"].Complete(&plan); err != nil {
 		t.Skipf("kernel symbols are unavailable: %v", err)
 	}
-	if len(plan.Without) != 1 || len(plan.Settle) != 1 || plan.MapEntries["dirtiers"] == 0 || plan.MapEntries["more"] != 3 {
-		t.Errorf("plan %+v, want hook dirty, its iterator and its map", plan)
+	if len(plan.Settle) != 1 || plan.MapEntries["dirtiers"] == 0 || plan.MapEntries["more"] != 3 {
+		t.Errorf("plan %+v, want the iterator and the map of dirtiers", plan)
 	}
 }

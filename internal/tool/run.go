@@ -310,13 +310,8 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*Session
 
 func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[string]any, notify func(error)) (*probe.Objects, error) {
 	kernel := env.kernel
-	for variable, complete := range plan.Needed {
-		if needs[variable] != true {
-			continue
-		}
-		if err := complete(plan); err != nil {
-			return nil, err
-		}
+	if err := plan.complete(needs); err != nil {
+		return nil, err
 	}
 	if plan.Resolve != nil {
 		if err := plan.Resolve(plan, kernel); err != nil {

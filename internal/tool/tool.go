@@ -109,9 +109,6 @@ type Plan struct {
 	PerfBuffer bool
 	// Hook lists additional values of --hook, from the tool's own flags.
 	Hook []string
-	// Needed completes the plan if a column needs a variable, which is the key (need=want_x): it
-	// removes hooks from Without, and enlarges maps that only they use.
-	Needed map[string]func(*Plan) error
 	// Resolve, if set, completes the plan on this machine, before the object is loaded.
 	Resolve func(*Plan, *Kernel) error
 	// Instances are the targets of hooks whose sections name no target.
@@ -130,15 +127,36 @@ type Plan struct {
 	notes []error
 }
 
-// Feature is a part of an object. Without it, the Hooks are not attached, and the bodies of the Functions are
-// removed, with the maps that only they use.
-type Feature struct{ Hooks, Functions []string }
+// Feature is a part of an object. Without it, the Hooks are not attached, and the bodies of the
+// Functions are removed, with the maps that only they use. With it, Complete completes the plan, if it
+// is set: it enlarges maps, for example.
+type Feature struct {
+	Hooks, Functions []string
+	Complete         func(*Plan) error
+}
+
+// has reports whether a run with these variables has a feature.
+func (p *Plan) has(feature string, vars map[string]any) bool {
+	return vars[feature] == true || p.Variables[feature] == true
+}
+
+// complete completes the plan for the features that a run with these variables has.
+func (p *Plan) complete(vars map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(p.Features)) {
+		if f := p.Features[name]; f.Complete != nil && p.has(name, vars) {
+			if err := f.Complete(p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // without lists the hooks that a run with these variables does not need, nil for the default.
 func (p *Plan) without(vars map[string]any) []string {
 	without := slices.Clone(p.Without)
 	for _, name := range slices.Sorted(maps.Keys(p.Features)) {
-		if vars[name] != true && p.Variables[name] != true {
+		if !p.has(name, vars) {
 			without = append(without, p.Features[name].Hooks...)
 		}
 	}
@@ -148,11 +166,11 @@ func (p *Plan) without(vars map[string]any) []string {
 // reduce removes the features that a run with these variables does not have.
 func (p *Plan) reduce(spec *ebpf.CollectionSpec, vars map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(p.Features)) {
-		f := p.Features[name]
-		for _, function := range f.Functions {
-			if vars[name] != true {
-				probe.Cut(spec, function)
-			}
+		if p.has(name, vars) {
+			continue
+		}
+		for _, function := range p.Features[name].Functions {
+			probe.Cut(spec, function)
 		}
 	}
 }

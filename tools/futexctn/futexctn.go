@@ -62,8 +62,8 @@ type label struct {
 	TID       uint32        `json:"tid" help:"thread that waited, in the initial PID namespace"`
 	Lock      value.Address `json:"lock" help:"address of the futex in the process; of several (futex_waitv) the first"`
 	Outcome   string        `json:"outcome" help:"how the wait ended: woken (or the lock was acquired), timeout, or interrupted by a signal"`
-	Holder    string        `json:"holder" help:"name of the thread of the process that held the lock when the wait began; n/a if that is unknown"`
-	HolderTID uint32        `json:"holder_tid" help:"that thread, in the initial PID namespace; 0 if unknown"`
+	Holder    value.Name    `json:"holder" help:"name of the thread of the process that held the lock when the wait began; absent if that is unknown"`
+	HolderTID value.Nonzero `json:"holder_tid" help:"that thread, in the initial PID namespace; absent if unknown"`
 	UserStack value.Trace   `json:"user_stack" help:"user stack trace of the wait, innermost frame first"`
 }
 
@@ -78,7 +78,7 @@ A wait is a system call that waits: futex with the operations FUTEX_WAIT, FUTEX_
 
 A lock that is free is acquired without a system call, so only contended locks appear. But not every wait is contention: a thread without work often waits for a condition variable. Its stack trace shows that.
 
---holder names the thread that held the lock when the wait began, where the memory of the lock says so: mutexes of glibc, so also std::mutex of C++, in 64-bit programs, locks with priority inheritance, and read-write locks of glibc (2.25 and later) that a writer holds. That thread must be another one of the same process, among its first 512. In all other cases the holder is n/a: condition variables, semaphores, locks held by readers or shared with another process, locks of other libraries and languages, and locks that were just released.
+--holder names the thread that held the lock when the wait began, where the memory of the lock says so: mutexes of glibc, so also std::mutex of C++, in 64-bit programs, locks with priority inheritance, and read-write locks of glibc (2.25 and later) that a writer holds. That thread must be another one of the same process, among its first 512. In all other cases the holder is absent: condition variables, semaphores, locks held by readers or shared with another process, locks of other libraries and languages, and locks that were just released.
 
 Waits are counted when they end. Waits that began before the tool started are not counted.
 
@@ -128,9 +128,7 @@ func (o *options) label(k histKey, t *stacktrace.Traces) label {
 		l.Outcome = [...]string{"woken", "timeout", "interrupted"}[k.Outcome%3]
 	}
 	if o.Holders {
-		if l.Holder, l.HolderTID = k.Holder.String(), k.HolderTID; l.HolderTID == 0 {
-			l.Holder = "n/a"
-		}
+		l.Holder, l.HolderTID = value.NameOf(k.Holder[:]), value.Nonzero(k.HolderTID)
 	}
 	if !o.Summary {
 		l.UserStack = t.Trace(k.Stack)

@@ -39,17 +39,17 @@ type (
 )
 
 type row struct {
-	PID         uint32       `json:"pid" col:"PID,width=7" help:"process that waited, in the initial PID namespace"`
-	TID         uint32       `json:"tid" col:"TID,width=7" help:"thread that waited"`
-	Comm        value.Comm   `json:"comm" col:"COMM,width=16" help:"name of the thread at the end of the wait"`
-	Ns          value.Micros `json:"total_ns" col:"TIME (us),width=12,right" help:"time off the CPU: from sched_switch away from the thread to sched_switch back to it, CLOCK_MONOTONIC, sum of all waits; text shows microseconds"`
-	Count       uint64       `json:"count" col:"COUNT,width=10,right" help:"number of waits, counted when they end"`
-	KernelStack value.Trace  `json:"kernel_stack" help:"kernel stack trace of the wait, innermost frame first"`
-	UserStack   value.Trace  `json:"user_stack" help:"user stack trace of the wait, innermost frame first; absent for kernel threads"`
-	Holder      string       `json:"holder" col:"HOLDER,width=16,extra,need=want_holder" help:"name of the thread that held the lock when the wait began; n/a if it is unknown, or the wait is not for a lock"`
-	HolderTID   uint32       `json:"holder_tid" col:"HOLDER TID,width=10,extra,need=want_holder" help:"that thread, in the initial PID namespace; 0 if unknown"`
-	HolderPID   uint32       `json:"holder_pid" col:"HOLDER PID,width=10,extra,need=want_holder" help:"its process; 0 if unknown"`
-	CgroupID    uint64       `json:"cgroup_id" col:"CGROUP_ID,width=10,extra" help:"ID of the thread's cgroup: inode number of its directory"`
+	PID         uint32        `json:"pid" col:"PID,width=7" help:"process that waited, in the initial PID namespace"`
+	TID         uint32        `json:"tid" col:"TID,width=7" help:"thread that waited"`
+	Comm        value.Comm    `json:"comm" col:"COMM,width=16" help:"name of the thread at the end of the wait"`
+	Ns          value.Micros  `json:"total_ns" col:"TIME (us),width=12,right" help:"time off the CPU: from sched_switch away from the thread to sched_switch back to it, CLOCK_MONOTONIC, sum of all waits; text shows microseconds"`
+	Count       uint64        `json:"count" col:"COUNT,width=10,right" help:"number of waits, counted when they end"`
+	KernelStack value.Trace   `json:"kernel_stack" help:"kernel stack trace of the wait, innermost frame first"`
+	UserStack   value.Trace   `json:"user_stack" help:"user stack trace of the wait, innermost frame first; absent for kernel threads"`
+	Holder      value.Name    `json:"holder" col:"HOLDER,width=16,extra,need=want_holder" help:"name of the thread that held the lock when the wait began; absent if it is unknown, or the wait is not for a lock"`
+	HolderTID   value.Nonzero `json:"holder_tid" col:"HOLDER TID,width=10,extra,need=want_holder" help:"that thread, in the initial PID namespace; absent if unknown"`
+	HolderPID   value.Nonzero `json:"holder_pid" col:"HOLDER PID,width=10,extra,need=want_holder" help:"its process; absent if unknown"`
+	CgroupID    uint64        `json:"cgroup_id" col:"CGROUP_ID,width=10,extra" help:"ID of the thread's cgroup: inode number of its directory"`
 }
 
 // Tool is the definition of offcputime.
@@ -63,7 +63,7 @@ A wait begins when a thread leaves the CPU (sched_switch), either blocked or pre
 
 Most time is usually spent by threads that sleep on purpose. Select one program, or look for stack traces that are known to delay something.
 
-The columns holder, holder_tid and holder_pid, which --columns +holder adds, name the thread that held the lock when the wait began. For mutexes and rw_semaphores of the kernel it is the owner of the lock; a rw_semaphore that readers hold has none. They need the tracepoints contention_begin and contention_end (Linux 5.19); without them the run ends with exit code 4. For futexes it is known as in futexctn(8). All other waits have n/a.
+The columns holder, holder_tid and holder_pid, which --columns +holder adds, name the thread that held the lock when the wait began. For mutexes and rw_semaphores of the kernel it is the owner of the lock; a rw_semaphore that readers hold has none. They need the tracepoints contention_begin and contention_end (Linux 5.19); without them the run ends with exit code 4. For futexes it is known as in futexctn(8). For all other waits they are absent.
 
 In flame graphs, the colour of kernel functions shows what is waited for: locks, disks, the network, pipes and events, timers, child processes.`,
 	Peers: []string{
@@ -97,11 +97,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Unit: source.Nanoseconds,
 		Label: func(k *key, t *stacktrace.Traces) row {
 			h := k.Note.Holder
-			name := "n/a"
-			if h.TID != 0 {
-				name = h.Comm.String()
-			}
-			return row{PID: k.PID, TID: k.TID, Comm: k.Comm, Holder: name, HolderTID: h.TID, HolderPID: h.PID, KernelStack: t.Trace(k.Note.Kernel), UserStack: t.Trace(k.Note.User), CgroupID: k.CgroupID}
+			return row{PID: k.PID, TID: k.TID, Comm: k.Comm, Holder: value.NameOf(h.Comm[:]), HolderTID: value.Nonzero(h.TID), HolderPID: value.Nonzero(h.PID), KernelStack: t.Trace(k.Note.Kernel), UserStack: t.Trace(k.Note.User), CgroupID: k.CgroupID}
 		},
 		Fill:   func(r *row, c *counts) { r.Ns, r.Count = value.Micros(c.Ns), c.Count },
 		Weight: func(r *row) uint64 { return uint64(r.Ns) },

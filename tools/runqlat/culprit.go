@@ -40,10 +40,10 @@ type waiter struct {
 type row struct {
 	waiter
 	Kind          string        `json:"kind" col:"KIND,width=9" help:"what used the CPU: task (of another process), thread (of the process that waited), hardirq, softirq, steal (the hypervisor ran something else), throttled (the limit of a cgroup, cpu.max, stopped the task), idle (nothing, until the CPU switched to the task), or unknown"`
-	Culprit       value.Comm    `json:"culprit" col:"CULPRIT,width=16" help:"name of the culprit when it got the CPU, of the thread with --tids, otherwise of the process (its thread-group leader); empty if it is not a task"`
-	CulpritPID    uint32        `json:"culprit_pid" col:"CULPRIT PID,width=11" help:"process of the culprit, in the initial PID namespace; 0 if it is not a task"`
-	CulpritTID    uint32        `json:"culprit_tid" col:"CULPRIT TID,width=11" help:"thread that used the CPU, in the initial PID namespace; 0 if the culprit is not a task"`
-	CulpritCgroup string        `json:"culprit_cgroup" col:"CULPRIT CGROUP,width=30" help:"path of the culprit's cgroup when it got the CPU; empty if it is not a task"`
+	Culprit       value.Name    `json:"culprit" col:"CULPRIT,width=16" help:"name of the culprit when it got the CPU, of the thread with --tids, otherwise of the process (its thread-group leader); absent if it is not a task"`
+	CulpritPID    value.Nonzero `json:"culprit_pid" col:"CULPRIT PID,width=11" help:"process of the culprit, in the initial PID namespace; absent if it is not a task"`
+	CulpritTID    value.Nonzero `json:"culprit_tid" col:"CULPRIT TID,width=11" help:"thread that used the CPU, in the initial PID namespace; absent if the culprit is not a task"`
+	CulpritCgroup value.Name    `json:"culprit_cgroup" col:"CULPRIT CGROUP,width=30" help:"path of the culprit's cgroup when it got the CPU; absent if it is not a task"`
 	TotalNs       value.Scaled  `json:"total_ns" col:"TOTAL_us,width=14,right" help:"part of the waits that ended in the interval: time in which the culprit used the CPU and the task waited for it, CLOCK_MONOTONIC; text shows microseconds, or milliseconds with -m"`
 	Share         value.Percent `json:"share_percent" col:"SHARE,width=7,right" help:"total_ns in percent of the waits: of all rows with the same waiting task, process or cgroup"`
 	Waits         uint64        `json:"waits" col:"WAITS,width=8,right" help:"waits that the culprit has a part in"`
@@ -67,10 +67,10 @@ func (o *options) culprits(plan tool.Plan, env *tool.Env) (tool.Source, error) {
 		Label: func(k *key, _ *counts) row {
 			r := row{
 				waiter: waiter{k.Comm, k.PID, k.TID, k.CPU, k.CgroupID},
-				Kind:   k.Kind.String(), Culprit: k.CulpritComm, CulpritPID: k.CulpritPID, CulpritTID: k.CulpritTID,
+				Kind:   k.Kind.String(), Culprit: value.NameOf(k.CulpritComm[:]), CulpritPID: value.Nonzero(k.CulpritPID), CulpritTID: value.Nonzero(k.CulpritTID),
 			}
 			if k.Kind.IsTask() {
-				r.CulpritCgroup = env.CgroupPath(k.CulpritCgroupID)
+				r.CulpritCgroup = value.Name(env.CgroupPath(k.CulpritCgroupID))
 			}
 			return r
 		},

@@ -36,13 +36,13 @@ type row struct {
 	event
 	Reason string `json:"reason" col:"REASON,width=9" help:"start of the wait: wakeup, or preempted if the thread left a CPU while runnable"`
 
-	Culprit       string        `json:"culprit" col:"CULPRIT,width=16,extra,need=want_culprit" help:"what used the CPU for the largest part of the wait: name of the thread when it got the CPU, otherwise culprit_kind"`
+	Culprit       value.Name    `json:"culprit" col:"CULPRIT,width=16,extra,need=want_culprit" help:"what used the CPU for the largest part of the wait: name of the thread when it got the CPU, otherwise culprit_kind"`
 	CulpritKind   string        `json:"culprit_kind" col:"CULPRIT KIND,width=12,extra,need=want_culprit" help:"task (of another process), thread (of the process that waited), hardirq, softirq, steal (the hypervisor ran something else), throttled (the limit of a cgroup, cpu.max, stopped the thread), idle (nothing, until the CPU switched to the thread), or unknown"`
-	CulpritPID    uint32        `json:"culprit_pid" col:"CULPRIT PID,width=11,extra,need=want_culprit" help:"process of culprit_tid, in the initial PID namespace; 0 if the culprit is not a task"`
-	CulpritTID    uint32        `json:"culprit_tid" col:"CULPRIT TID,width=11,extra,need=want_culprit" help:"thread that is the culprit, in the initial PID namespace; 0 if the culprit is not a task"`
+	CulpritPID    value.Nonzero `json:"culprit_pid" col:"CULPRIT PID,width=11,extra,need=want_culprit" help:"process of culprit_tid, in the initial PID namespace; absent if the culprit is not a task"`
+	CulpritTID    value.Nonzero `json:"culprit_tid" col:"CULPRIT TID,width=11,extra,need=want_culprit" help:"thread that is the culprit, in the initial PID namespace; absent if the culprit is not a task"`
 	CulpritNs     value.Micros  `json:"culprit_ns" col:"CULPRIT(us),width=14,right,extra,need=want_culprit" help:"part of latency_ns that belongs to the culprit; 0 if it is not known which part is the largest; text shows microseconds"`
 	CulpritShare  value.Percent `json:"culprit_percent" col:"CULPRIT%,width=8,right,extra,need=want_culprit" help:"culprit_ns in percent of latency_ns"`
-	CulpritCgroup string        `json:"culprit_cgroup" col:"CULPRIT CGROUP,width=30,extra,need=want_culprit" help:"path of the culprit's cgroup when it got the CPU; empty if the culprit is not a task"`
+	CulpritCgroup value.Name    `json:"culprit_cgroup" col:"CULPRIT CGROUP,width=30,extra,need=want_culprit" help:"path of the culprit's cgroup when it got the CPU; absent if the culprit is not a task"`
 
 	path func(uint64) string // of a cgroup
 }
@@ -64,13 +64,13 @@ func (r *row) Decode(tail []byte) error {
 			return fmt.Errorf("read culprit: %w", err)
 		}
 	}
-	r.CulpritKind, r.CulpritPID, r.CulpritTID, r.CulpritNs = c.Kind.String(), c.PID, c.TID, value.Micros(c.Ns)
-	r.Culprit, r.CulpritCgroup, r.CulpritShare = r.CulpritKind, "", value.Percent(math.NaN())
+	r.CulpritKind, r.CulpritPID, r.CulpritTID, r.CulpritNs = c.Kind.String(), value.Nonzero(c.PID), value.Nonzero(c.TID), value.Micros(c.Ns)
+	r.Culprit, r.CulpritCgroup, r.CulpritShare = value.Name(r.CulpritKind), "", value.Percent(math.NaN())
 	if r.LatencyNs > 0 {
 		r.CulpritShare = value.Percent(100 * float64(c.Ns) / float64(r.LatencyNs))
 	}
 	if c.Kind.IsTask() {
-		r.Culprit, r.CulpritCgroup = string(c.Comm.AppendText(nil)), r.path(c.CgroupID)
+		r.Culprit, r.CulpritCgroup = value.NameOf(c.Comm[:]), value.Name(r.path(c.CgroupID))
 	}
 	r.Reason = "wakeup"
 	if r.Preempted != 0 {

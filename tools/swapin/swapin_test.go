@@ -73,7 +73,7 @@ func swapFile(t *testing.T) *os.File {
 		file.Close()
 		os.Remove(file.Name())
 	})
-	const noCopyOnWrite = 0x00800000 // FS_NOCOW_FL
+	const noCopyOnWrite = 0x00800000                                                         // FS_NOCOW_FL
 	if flags, err := unix.IoctlGetUint32(int(file.Fd()), unix.FS_IOC_GETFLAGS); err == nil { // for btrfs
 		_ = unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, int(flags|noCopyOnWrite))
 	}
