@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/schedtest"
 	"github.com/corescope/corescope/internal/tool"
@@ -161,11 +162,31 @@ func throttled(t *testing.T, dir string) time.Duration {
 	return 0
 }
 
+// pinAll limits all threads of a process, and those that they create, to a CPU: cpu.stat contains the time
+// for which a cgroup was stopped on each CPU.
+func pinAll(t *testing.T, pid, cpu int) {
+	t.Helper()
+	var one unix.CPUSet
+	one.Set(cpu)
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range threads {
+		tid, _ := strconv.Atoi(thread.Name())
+		if err := unix.SchedSetaffinity(tid, &one); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestThrottled compares with cpu.stat of a cgroup that can use a fifth of a CPU. When its thread has used
 // the time, it has been stopped several times, and continued each time.
 func TestThrottled(t *testing.T) {
 	dir, _ := tooltest.CPUCgroup(t, "culprit-throttled", 20*time.Millisecond, 100*time.Millisecond)
-	w := schedtest.Start(t, schedtest.CPUs(t)[0], inCgroup(dir))
+	cpu := schedtest.CPUs(t)[0]
+	w := schedtest.Start(t, cpu, inCgroup(dir))
+	pinAll(t, w.PID, cpu)
 	attempts(t, func() (wrong []string) {
 		var want time.Duration
 		res := tooltest.JSON(t, Tool, []string{"--by", "culprit", "--tid", strconv.Itoa(w.PID)}, func() {
