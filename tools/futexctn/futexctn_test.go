@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -213,18 +214,19 @@ func TestPriorityInheritance(t *testing.T) {
 		t.Skip("this kernel has no futexes with priority inheritance")
 	}
 	const held = 20 * time.Millisecond
-	res := tooltest.JSON(t, Tool, self("-l", l.String(), "-s"), func() {
-		locked, waits := make(chan bool), make(chan int)
+	holder := 0
+	res := tooltest.JSON(t, Tool, self("-l", l.String(), "-s", "--holder"), func() {
+		locked, waits := make(chan int), make(chan int)
 		var done sync.WaitGroup
 		done.Go(func() {
 			runtime.LockOSThread()
 			l.futex(lockPI, 0, 0)
-			locked <- true
+			locked <- unix.Gettid()
 			await(t, <-waits, unix.SYS_FUTEX)
 			time.Sleep(held)
 			l.futex(unlock, 0, 0)
 		})
-		<-locked
+		holder = <-locked
 		runtime.LockOSThread()
 		waits <- unix.Gettid()
 		for l.futex(lockPI, 0, 0) != 0 { // a signal can interrupt it
@@ -237,6 +239,9 @@ func TestPriorityInheritance(t *testing.T) {
 	w := find(res, l.String())["woken"]
 	if w.count != 2 || w.sum < held {
 		t.Errorf("waits %v, want 2, together at least %v", w, held)
+	}
+	if !slices.ContainsFunc(res.Histograms, func(h tooltest.Row) bool { return int(h.Object("key").Num("holder_tid")) == holder }) {
+		t.Errorf("no histogram has the holder %d: %v", holder, res.Histograms)
 	}
 }
 
