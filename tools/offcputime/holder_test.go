@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -58,7 +59,7 @@ func TestHolder(t *testing.T) {
 	fd := int(file.Fd())
 	var holder, waiter int
 	args := []string{"--columns", "+holder,+holder_tid,+holder_pid", "--pid", strconv.Itoa(os.Getpid())}
-	res := tooltest.JSON(t, Tool, args, func() {
+	contend := func() {
 		stop := make(chan struct{})
 		var holds, waits <-chan struct{}
 		holder, holds = on(t, "holder", func() {
@@ -81,7 +82,8 @@ func TestHolder(t *testing.T) {
 		<-waits
 		close(stop)
 		<-holds
-	})
+	}
+	res := tooltest.JSON(t, Tool, args, contend)
 	named, rows := 0, 0
 	for _, r := range res.Rows {
 		if int(r.Num("tid")) != waiter {
@@ -97,5 +99,8 @@ func TestHolder(t *testing.T) {
 	}
 	if named == 0 {
 		t.Errorf("none of %d waits of thread %d names thread %d: %v", rows, waiter, holder, res.Rows)
+	}
+	if text := tooltest.Text(t, Tool, append(args, "--folded"), contend); !strings.Contains(text, "holder: holder;waiter;") {
+		t.Errorf("no stack has the holder as outermost frame: %s", text)
 	}
 }

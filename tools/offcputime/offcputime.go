@@ -2,6 +2,8 @@
 package offcputime
 
 import (
+	"fmt"
+
 	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/stacktrace"
 	"github.com/corescope/corescope/internal/tool"
@@ -63,7 +65,7 @@ A wait begins when a thread leaves the CPU (sched_switch), either blocked or pre
 
 Most time is usually spent by threads that sleep on purpose. Select one program, or look for stack traces that are known to delay something.
 
-The columns holder, holder_tid and holder_pid, which --columns +holder adds, name the thread that held the lock when the wait began. For mutexes and rw_semaphores of the kernel it is the owner of the lock; a rw_semaphore that readers hold has none. They need the tracepoints contention_begin and contention_end (Linux 5.19); without them the run ends with exit code 4. For futexes it is known as in futexctn(8). For all other waits they are absent.
+The columns holder, holder_tid and holder_pid, which --columns +holder adds, name the thread that held the lock when the wait began. For mutexes and rw_semaphores of the kernel it is the owner of the lock; a rw_semaphore that readers hold has none. They need the tracepoints contention_begin and contention_end (Linux 5.19); without them the run ends with exit code 4. For futexes it is known as in futexctn(8). For all other waits they are absent. In stacks, the holder is the outermost frame.
 
 In flame graphs, the colour of kernel functions shows what is waited for: locks, disks, the network, pipes and events, timers, child processes.`,
 	Peers: []string{
@@ -102,7 +104,12 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Fill:   func(r *row, c *counts) { r.Ns, r.Count = value.Micros(c.Ns), c.Count },
 		Weight: func(r *row) uint64 { return uint64(r.Ns) },
 		Parts: func(r *row) []source.Part {
-			return source.TaskParts(r.Comm.String(), r.TID, r.UserStack, r.KernelStack, o.Delimited)
+			parts := source.TaskParts(r.Comm.String(), r.TID, r.UserStack, r.KernelStack, o.Delimited)
+			if r.HolderTID != 0 {
+				holder := source.Part{Label: "holder: " + string(r.Holder), Title: "-", More: fmt.Sprintf(" (%d)", r.HolderTID)}
+				parts = append([]source.Part{holder}, parts...)
+			}
+			return parts
 		},
 	}, nil
 }
