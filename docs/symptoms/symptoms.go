@@ -44,6 +44,17 @@ func Find(words ...string) (Page, bool) {
 	return all[i], true
 }
 
+// Like returns the names of the pages whose name contains one of the words.
+func Like(words ...string) []string {
+	var like []string
+	for _, p := range All() {
+		if slices.ContainsFunc(words, func(w string) bool { return strings.Contains(p.Name, strings.ToLower(w)) }) {
+			like = append(like, p.Name)
+		}
+	}
+	return like
+}
+
 // Text returns the page as plain text for a terminal.
 func (p *Page) Text() string {
 	var b strings.Builder

@@ -2,8 +2,10 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -28,7 +30,16 @@ type proveFlags struct {
 // prove compares what tools show with what workloads of its own did.
 func (c *Command) prove(ctx context.Context, args []string) error {
 	o := proveFlags{Output: "text"}
-	names, err := c.parseProve(&o, args)
+	set := flags.New("prove")
+	if err := set.Add(&o, nil); err != nil {
+		return err
+	}
+	if err := set.Parse(args); errors.Is(err, flags.ErrHelp) {
+		return describeProve(set).Help(c.Out)
+	} else if err != nil {
+		return err
+	}
+	names, err := c.toolsToProve(&o)
 	if err != nil {
 		return err
 	}
@@ -54,15 +65,21 @@ func kernelRelease() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// parseProve parses the arguments of prove and returns the names of the tools.
-func (c *Command) parseProve(o *proveFlags, args []string) ([]string, error) {
-	set := flags.New("prove")
-	if err := set.Add(o, nil); err != nil {
-		return nil, err
+// describeProve describes the flags of prove.
+func describeProve(set *flags.Set) *document.Tool {
+	return &document.Tool{
+		Name: "corescope prove", Summary: "Compare the tools with workloads whose events are known, on this machine",
+		Flags: []document.FlagGroup{{Title: "Flags", Flags: set.All()}},
+		Examples: []string{
+			"corescope prove                # all tools",
+			"corescope prove -v opensnoop   # one tool, with the result of each column",
+			"corescope prove --dry-run      # what would run",
+		},
 	}
-	if err := set.Parse(args); err != nil {
-		return nil, err
-	}
+}
+
+// toolsToProve returns the names of the tools, each once.
+func (c *Command) toolsToProve(o *proveFlags) ([]string, error) {
 	if o.Output != "text" && o.Output != "json" && o.Output != "tap" {
 		return nil, fmt.Errorf("%w: --output %s: want text, json or tap", flags.ErrUsage, o.Output)
 	}
@@ -72,7 +89,9 @@ func (c *Command) parseProve(o *proveFlags, args []string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		names = append(names, t.Self().Name)
+		if name := t.Self().Name; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	if len(names) == 0 {
 		for _, t := range c.Tools {
@@ -107,4 +126,10 @@ func pageProve(p *manual.Page) {
 		"reason). --dry-run prints what would run. The workloads run in processes, cgroups, directories and network namespaces",
 		"of their own, and nothing of them is left. The exit status is 1 if a column is contradicted.",
 	}, " "))
+	set := flags.New("prove")
+	if err := set.Add(&proveFlags{}, nil); err == nil {
+		for _, f := range set.All() {
+			p.Item("--"+f.Long, f.Arg, f.Help)
+		}
+	}
 }

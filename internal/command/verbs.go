@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/corescope/corescope/docs/symptoms"
 	"github.com/corescope/corescope/internal/flags"
@@ -104,12 +105,18 @@ func (c *Command) help(ctx context.Context, args []string) error {
 		_, err := io.WriteString(c.Out, p.Text())
 		return err
 	}
-	t, err := c.argument(args)
-	if err != nil {
-		return err
+	if len(args) == 1 && c.named(args[0]) != nil {
+		tool.Run(ctx, c.named(args[0]), []string{"--help"}, c.Out, c.Err)
+		return nil
 	}
-	tool.Run(ctx, t, []string{"--help"}, c.Out, c.Err)
-	return nil
+	if len(args) == 1 && findVerb(args[0]) != nil {
+		return c.man(ctx, nil)
+	}
+	text := "corescope list shows the tools, corescope help the others"
+	if like := symptoms.Like(args...); len(like) > 0 {
+		text = "symptoms like it: " + strings.Join(like, ", ")
+	}
+	return fmt.Errorf("%w: %q is not a tool, a verb or a symptom; %s", flags.ErrUsage, strings.Join(args, " "), text)
 }
 
 // argument returns the tool that the only argument of a verb names.
@@ -119,7 +126,7 @@ func (c *Command) argument(args []string) (*tool.Tool, error) {
 	}
 	t := c.named(args[0])
 	if t == nil {
-		return nil, fmt.Errorf("%w: unknown tool %q", flags.ErrUsage, args[0])
+		return nil, fmt.Errorf("%w: unknown tool %q (corescope list shows the tools)", flags.ErrUsage, args[0])
 	}
 	return t, nil
 }

@@ -26,7 +26,8 @@ func (t *Tool) Help(w io.Writer) error {
 	if len(t.Examples) > 0 {
 		fmt.Fprintf(&b, "\nExamples:\n  %s\n", strings.Join(t.Examples, "\n  "))
 	}
-	fmt.Fprintf(&b, "\nManual page: corescope man %s\n", t.Name)
+	page, _, _ := strings.Cut(t.Name, " ") // a verb is described in the page of its program
+	fmt.Fprintf(&b, "\nManual page: corescope man %s\n", page)
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write help: %w", err)
 	}

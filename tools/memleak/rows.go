@@ -133,8 +133,14 @@ func label(k *key, t *stacktrace.Traces) row {
 	return r
 }
 
+// parts returns the stack and, unless it begins there, the function that allocated. A stack that is read
+// at a return instruction begins in the function, one that is read by a uretprobe in its caller.
 func parts(r *row) []source.Part {
-	return []source.Part{{Trace: r.UserStack}, {Trace: r.KernelStack}, {Label: r.Function.name(), Mark: true}}
+	all := []source.Part{{Trace: r.UserStack}, {Trace: r.KernelStack}}
+	if frames := r.UserStack.Frames(); len(frames) > 0 && frames[0].Symbol == r.Function.name() {
+		return all
+	}
+	return append(all, source.Part{Label: r.Function.name(), Mark: true})
 }
 
 func heading(rows int) string {

@@ -65,7 +65,7 @@ A wait begins when a thread leaves the CPU (sched_switch), either blocked or pre
 
 Most time is usually spent by threads that sleep on purpose. Select one program, or look for stack traces that are known to delay something.
 
-The columns holder, holder_tid and holder_pid, which --columns +holder adds, name the thread that held the lock when the wait began. For mutexes and rw_semaphores of the kernel it is the owner of the lock; a rw_semaphore that readers hold has none. They need the tracepoints contention_begin and contention_end (Linux 5.19); without them the run ends with exit code 4. For futexes it is known as in futexctn(8). For all other waits they are absent. In stacks, the holder is the outermost frame.
+The columns holder, holder_tid and holder_pid, which --columns can add (+holder,+holder_tid), name the thread that held the lock when the wait began. For mutexes and rw_semaphores of the kernel it is the owner of the lock; a rw_semaphore that readers hold has none. They need the tracepoints contention_begin and contention_end (Linux 5.19); without them the run ends with exit code 4. For futexes it is known as in futexctn(8). For all other waits they are absent. In stacks, the holder is the outermost frame.
 
 In flame graphs, the colour of kernel functions shows what is waited for: locks, disks, the network, pipes and events, timers, child processes.`,
 	Peers: []string{

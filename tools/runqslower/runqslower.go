@@ -90,7 +90,7 @@ A wait begins and ends as in runqlat(8), at the tracepoints sched_wakeup, sched_
 
 Columns describe the thread that waited at the end of the wait; time is that end. The thread in prev_tid used the same CPU until then. It need not be the cause of the whole wait: other threads may have used the CPU before, and the thread may have waited for another CPU first.
 
-The columns culprit and culprit_kind to culprit_cgroup, which --columns +culprit adds, show what used the CPU for the largest part of the wait. ` + culprit.Manual + ` If more than 64 tasks used the CPU, it can be unknown which part is the largest.
+The columns culprit, culprit_kind, culprit_pid, culprit_tid, culprit_ns, culprit_percent and culprit_cgroup, which --columns can add (+culprit,+culprit_ns), show what used the CPU for the largest part of the wait. ` + culprit.Manual + ` If more than 64 tasks used the CPU, it can be unknown which part is the largest.
 
 Waits that have not ended when the tool stops are not shown. Filters apply to the thread that waits.
 
