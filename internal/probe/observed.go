@@ -115,13 +115,15 @@ func (o *Objects) Unobserved() error {
 // unattachedReason describes why no program is attached in any file of the name.
 func (u *user) unattachedReason(fs *files) string {
 	o, names := &fs.observed, strings.Join(fs.want.Names, ", ")
-	if paths := slices.Concat(fs.want.Paths, fs.want.Extra); len(paths) > 0 {
+	paths := slices.Concat(fs.want.Paths, fs.want.Extra)
+	if len(paths) > 0 {
 		names = strings.Join(paths, ", ")
 	}
+	isFileSuitable := len(paths) > 0 && len(o.attached) > 0
 	switch {
 	case len(o.late) > 0:
 		return "exited before programs were attached: " + shortList(o.late)
-	case len(o.unsuitable) > 0:
+	case len(o.unsuitable) > 0 && !isFileSuitable:
 		return fmt.Sprintf("%s: %s", shortList(o.unsuitable), u.notFound(fs))
 	case len(o.pids) == 1:
 		return fmt.Sprintf("process %d has not mapped %s", o.pids[0], names)
