@@ -63,6 +63,8 @@ A wait whose start or end was not observed, because the kernel skipped the progr
 
 With --by culprit, the waits are divided among what used the CPU meanwhile, and a table has a row for each pair of a process that waited and a culprit: with -L of threads, and with --cgroups alone of cgroups. ` + culprit.Manual + `
 
+The table has other columns than the histograms. What waited: comm, pid, tid, cpu, cgroup. What used the CPU: kind, and of a task culprit, culprit_pid, culprit_tid and culprit_cgroup, its name being that when it got the CPU. total_ns is the part of the waits in which it used the CPU, share_percent that part in percent of all rows with the same waiting process, thread or cgroup, and waits the number of waits that it has a part in. corescope schema runqlat --by culprit prints the definitions, and --filter and --sort use these names.
+
 The kernel keeps 8 bytes per possible thread ID (kernel.pid_max), at most 32 MB. If the limit is raised during a run, waits of threads with higher IDs are lost and counted as map_full.`,
 	Peers: []string{
 		"-p is --pid and -c is --cgroup; several processes and cgroups v1 are supported.",
