@@ -121,6 +121,53 @@ func TestThread(t *testing.T) {
 	}
 }
 
+// prefer makes all threads of a process, and those that they create, run before normal ones.
+func prefer(t *testing.T, pid int) {
+	t.Helper()
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range threads {
+		tid, _ := strconv.Atoi(thread.Name())
+		if err := unix.SchedSetAttr(tid, &attr, 0); err != nil {
+			t.Fatalf("set the policy of thread %d to SCHED_FIFO: %v", tid, err)
+		}
+	}
+}
+
+// TestManyCulprits makes a thread wait for 150 threads at once: each is a row, and the kernel adds all of
+// them when the wait ends.
+func TestManyCulprits(t *testing.T) {
+	const n = 150
+	cpu := schedtest.CPUs(t)[0]
+	victim, many := schedtest.Start(t, cpu, nil), schedtest.Start(t, cpu, nil)
+	pinAll(t, many.PID, cpu)
+	prefer(t, many.PID)
+	attempts(t, func() []string {
+		res := tooltest.JSON(t, Tool, []string{"--by", "culprit", "-L", "--tid", strconv.Itoa(victim.PID)}, func() {
+			victim.Begin(t, "spin", 300)
+			many.Begin(t, "threads", n)
+			many.End(t)
+			victim.End(t)
+		})
+		culprits := map[float64]bool{}
+		for _, r := range res.Rows {
+			if int(r.Num("culprit_pid")) == many.PID {
+				culprits[r.Num("culprit_tid")] = true
+			}
+		}
+		if full := res.Summary.Object("reasons").Num("map_full"); full != 0 {
+			t.Fatalf("%v parts lost as map_full, %d culprits", full, len(culprits))
+		}
+		if len(culprits) < n {
+			return []string{fmt.Sprintf("%d culprits, want at least %d", len(culprits), n)}
+		}
+		return nil
+	})
+}
+
 // throttlingIsCounted reports whether the kernel counts throttled time per run queue in a way that
 // programs can use: not in 5.19 to 6.5.
 func throttlingIsCounted(t *testing.T) bool {
