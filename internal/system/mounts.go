@@ -20,7 +20,11 @@ type Mount struct {
 // ReadMounts returns the mounts of this process's mount namespace, in the order in which they were
 // mounted.
 func ReadMounts(root string) ([]Mount, error) {
-	data, err := readFile(filepath.Join("/", root, "proc/self/mountinfo"), 64<<20)
+	return readMountinfo(filepath.Join("/", root, "proc/self/mountinfo"))
+}
+
+func readMountinfo(path string) ([]Mount, error) {
+	data, err := readFile(path, 64<<20)
 	if err != nil {
 		return nil, fmt.Errorf("read mounts: %w", err)
 	}

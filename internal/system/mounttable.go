@@ -1,6 +1,8 @@
 package system
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"strings"
 
@@ -10,7 +12,8 @@ import (
 // MountTable translates paths within file systems to paths in the mount namespace. It follows
 // changes of the mounts.
 type MountTable struct {
-	file  *os.File
+	path  string   // of the mountinfo file; empty for that of this process
+	file  *os.File // reports changes
 	byDev map[uint32][]Mount
 }
 
@@ -51,19 +54,20 @@ func below(path, dir string) (string, bool) {
 	return after, ok && after[0] == '/'
 }
 
-// refresh reads the mounts if they have changed: the kernel reports that by poll(2).
+// refresh reads the mounts if they have changed since. If they cannot be read, no file has a path until
+// they can.
 func (t *MountTable) refresh() {
 	if t.file != nil && !t.changed() {
 		return
 	}
-	if t.file == nil {
-		var err error
-		if t.file, err = os.Open("/proc/self/mountinfo"); err != nil {
-			return
-		}
+	t.byDev = nil
+	if t.file == nil && t.open() != nil {
+		return
 	}
-	mounts, err := ReadMounts("/")
+	mounts, err := readMountinfo(t.path)
 	if err != nil {
+		t.file.Close()
+		t.file = nil // the change has been reported
 		return
 	}
 	t.byDev = map[uint32][]Mount{}
@@ -72,6 +76,19 @@ func (t *MountTable) refresh() {
 	}
 }
 
+// open opens the file that reports changes. The kernel reports each one once per open file, so the
+// file must not be one that Go's runtime polls, as those of os.Open.
+func (t *MountTable) open() error {
+	t.path = cmp.Or(t.path, "/proc/self/mountinfo")
+	fd, err := unix.Open(t.path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", t.path, err)
+	}
+	t.file = os.NewFile(uintptr(fd), t.path)
+	return nil
+}
+
+// changed reports whether the mounts have changed since the last call, or the file was opened.
 func (t *MountTable) changed() bool {
 	fds := []unix.PollFd{{Fd: int32(t.file.Fd()), Events: unix.POLLPRI}}
 	n, err := unix.Poll(fds, 0)

@@ -1,9 +1,12 @@
 package system
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,6 +45,55 @@ func TestMountTable(t *testing.T) {
 	if got, ok := new(MountTable).Path(dev, "/self"); !ok || filepath.Base(got) != "self" {
 		t.Errorf("path of /self in /proc = %q, %t", got, ok)
 	}
+}
+
+// TestMountTableChanges moves a file system to other mount points.
+func TestMountTableChanges(t *testing.T) {
+	if uid := os.Geteuid(); uid != 0 {
+		t.Skipf("mounting needs root, not UID %d", uid)
+	}
+	runtime.LockOSThread() // never unlocked, so the thread with its mount namespace exits
+	check(t, unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS))
+	check(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	first, second := t.TempDir(), t.TempDir()
+	check(t, unix.Mount("none", first, "tmpfs", 0, ""))
+	var st unix.Stat_t
+	check(t, unix.Stat(first, &st))
+	dev := unix.Major(st.Dev)<<20 | unix.Minor(st.Dev)
+	const mountinfo = "/proc/thread-self/mountinfo"
+	table := &MountTable{path: mountinfo}
+	expect := func(want string) {
+		t.Helper()
+		if got, ok := table.Path(dev, "/x"); got != want || ok != (want != "") {
+			t.Errorf("path %q, %t, want %q", got, ok, want)
+		}
+	}
+	expect(first + "/x")
+	// Go's runtime must not poll the file: it would take the changes.
+	if err := table.file.SetReadDeadline(time.Time{}); !errors.Is(err, os.ErrNoDeadline) {
+		t.Errorf("deadline of the file: %v, want %v", err, os.ErrNoDeadline)
+	}
+	for range 20 {
+		check(t, unix.Mount(first, second, "", unix.MS_BIND, ""))
+		check(t, unix.Unmount(first, unix.MNT_DETACH))
+		expect(second + "/x")
+		first, second = second, first
+	}
+	check(t, unix.Unmount(first, unix.MNT_DETACH))
+	expect("")
+	check(t, unix.Mount("none", first, "tmpfs", 0, ""))
+	defer unix.Unmount(first, unix.MNT_DETACH)
+	check(t, unix.Stat(first, &st))
+	dev = unix.Major(st.Dev)<<20 | unix.Minor(st.Dev)
+	expect(first + "/x")
+
+	// What cannot be read has no paths, until it can.
+	table.path = os.DevNull + "/none"
+	check(t, unix.Mount(first, second, "", unix.MS_BIND, ""))
+	defer unix.Unmount(second, unix.MNT_DETACH)
+	expect("")
+	table.path = mountinfo
+	expect(first + "/x")
 }
 
 func TestKernelFunctions(t *testing.T) {

@@ -261,6 +261,21 @@ func JSONUntil(t testing.TB, tl *tool.Tool, args []string, enough func([]Row) bo
 	})
 }
 
+// JSONEvents is JSON for loads that depend on what the tool has printed. events returns the events so
+// far; load must stop when more returns false, because the deadline has passed.
+func JSONEvents(t testing.TB, tl *tool.Tool, args []string, load func(events func() []Row, more func() bool)) *Result {
+	t.Helper()
+	res := &Result{}
+	end := time.Now().Add(deadline)
+	return runJSON(t, tl, args, res, func() {
+		load(func() []Row {
+			res.mu.Lock()
+			defer res.mu.Unlock()
+			return slices.Clone(res.Events)
+		}, func() bool { return time.Now().Before(end) })
+	})
+}
+
 // JSONUnskipped is JSON for tools that fail if events were lost. On kernels with preemptible programs
 // (7.0) the kernel can skip runs of the tool's programs. So the tool and load are repeated until it
 // has skipped none. load must do the same each time.
@@ -356,7 +371,9 @@ func (res *Result) read(t testing.TB, r io.Reader, ready func()) {
 			res.Ready = row
 			done.Go(ready)
 		case "event":
+			res.mu.Lock()
 			res.Events = append(res.Events, row)
+			res.mu.Unlock()
 		case "row":
 			res.mu.Lock()
 			res.Rows = append(res.Rows, row)
