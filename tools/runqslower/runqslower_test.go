@@ -120,15 +120,16 @@ func checkRows(t *testing.T, rows []tooltest.Row, cpu, pid, other int) (after in
 func TestMinimum(t *testing.T) {
 	tooltest.AnyAttachType(t)
 	cpu := schedtest.CPUs(t)[0]
-	both := []*schedtest.Worker{schedtest.Start(t, cpu, nil), schedtest.Start(t, cpu, nil)}
+	// With two competitors a wait has two time slices, which can be 1.4 ms each.
+	workers := []*schedtest.Worker{schedtest.Start(t, cpu, nil), schedtest.Start(t, cpu, nil), schedtest.Start(t, cpu, nil)}
 	var all *tooltest.Result
-	filter := []string{"--tid", strconv.Itoa(both[0].PID)}
+	filter := []string{"--tid", strconv.Itoa(workers[0].PID)}
 	long := tooltest.JSON(t, Tool, append(filter, "1ms"), func() {
 		all = tooltest.JSON(t, Tool, append(filter, "0"), func() {
-			for _, w := range both {
+			for _, w := range workers {
 				w.Begin(t, "spin", 300)
 			}
-			for _, w := range both {
+			for _, w := range workers {
 				w.End(t)
 			}
 		})
