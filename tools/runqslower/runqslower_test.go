@@ -121,7 +121,10 @@ func TestMinimum(t *testing.T) {
 	tooltest.AnyAttachType(t)
 	cpu := schedtest.CPUs(t)[0]
 	// With two competitors a wait has two time slices, which can be 1.4 ms each.
-	workers := []*schedtest.Worker{schedtest.Start(t, cpu, nil), schedtest.Start(t, cpu, nil), schedtest.Start(t, cpu, nil)}
+	var workers []*schedtest.Worker
+	for range 3 {
+		workers = append(workers, schedtest.Start(t, cpu, nil))
+	}
 	var all *tooltest.Result
 	filter := []string{"--tid", strconv.Itoa(workers[0].PID)}
 	long := tooltest.JSON(t, Tool, append(filter, "1ms"), func() {
