@@ -33,18 +33,20 @@ type liveLock struct {
 	mu    sync.Mutex
 	users int // number of tests in this process that hold it
 	file  *os.File
-	// usesTracefs is set if a test of this process may have mounted tracefs.
-	usesTracefs bool
+	// tracefs is the error of mounting tracefs, which every live test does if it is not mounted.
+	tracefs error
 }
 
 var machine liveLock
 
-// share holds the shared lock until the test ends. A test can call it several times.
+// share holds the shared lock until the test ends, and sees to it that tracefs is mounted. A test can
+// call it several times.
 func (l *liveLock) share(t testing.TB) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.users++; l.users == 1 {
 		l.file = acquire(t, unix.LOCK_SH)
+		l.tracefs = mountTracefs()
 	}
 	t.Cleanup(l.release)
 }
@@ -53,19 +55,25 @@ func (l *liveLock) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.users--; l.users == 0 && l.file != nil {
-		if l.usesTracefs && unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			unmountTracefs()
+		if unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			// On another thread: that of this test can be in another mount namespace (NewMounts).
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				unmountTracefs()
+			}()
+			<-done
 		}
 		l.file.Close()
 		l.file = nil
 	}
 }
 
-// useTracefs declares that a test of this process may mount tracefs.
-func (l *liveLock) useTracefs() {
+// tracefsError returns the error of mounting tracefs for the live tests that run.
+func (l *liveLock) tracefsError() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.usesTracefs = true
+	return l.tracefs
 }
 
 // exclude replaces the shared lock of the test by an exclusive lock until the test ends.

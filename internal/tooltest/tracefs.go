@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"testing"
 	"unsafe"
 
@@ -19,57 +18,50 @@ const tracefs = "/sys/kernel/tracing"
 // mountedByTests is the source of the mount of tracefs that tests have made, by which they recognize it.
 const mountedByTests = "corescope-tests"
 
-// Tracefs is for tests that find tracepoints in tracefs. If tracefs is not mounted, as it is on
-// most hosts, it mounts tracefs. The last live test on this machine that ends unmounts it. It skips
-// the test if the kernel has no tracefs.
+// Tracefs is for tests whose result depends on tracefs. Every live test mounts tracefs if it is not
+// mounted, as it is on most hosts, and the last one on this machine that ends unmounts it. Tracefs
+// skips the test if the kernel has no tracefs.
 func Tracefs(t testing.TB) {
 	t.Helper()
 	Root(t)
-	machine.useTracefs()
-	if hasTracefs(t) {
+	err := machine.tracefsError()
+	if err == nil {
 		return
 	}
-	if !hasFileSystem(t, "tracefs") {
+	if known, readErr := os.ReadFile("/proc/filesystems"); readErr == nil && !bytes.Contains(known, []byte("\ttracefs\n")) {
 		t.Skip("tracefs is not supported by this kernel: /proc/filesystems does not list it")
 	}
-	if err := unix.Mount(mountedByTests, tracefs, "tracefs", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
-		t.Fatalf("mount tracefs: %v", err)
+	t.Fatal(err)
+}
+
+// mountTracefs mounts tracefs if it is not mounted.
+func mountTracefs() error {
+	if mounted, err := hasTracefs(); mounted || err != nil {
+		return err
 	}
+	if err := unix.Mount(mountedByTests, tracefs, "tracefs", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("mount tracefs: %w", err)
+	}
+	return nil
 }
 
 // unmountTracefs unmounts tracefs if tests have mounted it and nobody uses it. The caller has excluded
 // all other live tests.
 func unmountTracefs() {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	// Not /proc/self: the main thread can be in another mount namespace (NewMounts).
+	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err == nil && bytes.Contains(mounts, []byte(" - tracefs "+mountedByTests+" ")) {
 		_ = unix.Unmount(tracefs, 0) // fails if it is in use
 	}
 }
 
-func hasTracefs(t testing.TB) bool {
-	t.Helper()
+func hasTracefs() (bool, error) {
 	var s unix.Statfs_t
 	err := unix.Statfs(tracefs, &s)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("stat tracefs: %v", err)
+		return false, fmt.Errorf("stat tracefs: %w", err)
 	}
-	return err == nil && s.Type == unix.TRACEFS_MAGIC
-}
-
-func hasFileSystem(t testing.TB, name string) bool {
-	t.Helper()
-	text, err := os.ReadFile("/proc/filesystems")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.Contains(bytesFields(text), name)
-}
-
-func bytesFields(text []byte) (all []string) {
-	for _, f := range bytes.Fields(text) {
-		all = append(all, string(f))
-	}
-	return all
+	return err == nil && s.Type == unix.TRACEFS_MAGIC, nil
 }
 
 // SystemCallTracepoints is Tracefs for tests of the tracepoints of each system call
