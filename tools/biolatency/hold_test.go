@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -23,65 +22,20 @@ const loopDepth = 128
 // (userfaultfd).
 func (l *loop) hold(t testing.TB) (release func()) {
 	t.Helper()
-	page, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	uffd := userfault(t, page)
+	page := tooltest.NewFaultPage(t)
 	var done sync.WaitGroup
 	done.Go(func() {
-		if _, err := unix.Pwrite(l.back, page[:1], loopSize-1); err != nil {
+		if _, err := unix.Pwrite(l.back, page.Memory[:1], loopSize-1); err != nil {
 			t.Errorf("write to the file: %v", err)
 		}
 	})
-	awaitFault(t, uffd)
+	page.Await(t)
 	release = sync.OnceFunc(func() {
-		provide(t, uffd, page)
+		page.Fill(t)
 		done.Wait()
-		unix.Close(uffd)
-		unix.Munmap(page)
 	})
 	t.Cleanup(release)
 	return release
-}
-
-// Definitions for userfaultfd(2), from linux/userfaultfd.h.
-const (
-	uffdAPI      = 0xaa
-	uffdioAPI    = 0xc018aa3f
-	uffdioAdd    = 0xc020aa00
-	uffdioCopy   = 0xc028aa03
-	uffdMissing  = 1
-	uffdMsgBytes = 32
-)
-
-func userfault(t testing.TB, page []byte) int {
-	t.Helper()
-	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
-	if errno != 0 {
-		t.Skipf("userfaultfd is unavailable: %v", errno)
-	}
-	api := [3]uint64{uffdAPI}
-	add := [4]uint64{uint64(uintptr(unsafe.Pointer(&page[0]))), blockSize, uffdMissing}
-	ioctl(t, fd, uffdioAPI, unsafe.Pointer(&api))
-	ioctl(t, fd, uffdioAdd, unsafe.Pointer(&add))
-	return int(fd)
-}
-
-func awaitFault(t testing.TB, uffd int) {
-	t.Helper()
-	var msg [uffdMsgBytes]byte
-	if _, err := unix.Read(uffd, msg[:]); err != nil {
-		t.Fatalf("wait for the write to stop: %v", err)
-	}
-}
-
-func provide(t testing.TB, uffd int, page []byte) {
-	t.Helper()
-	zeroes := make([]byte, 2*blockSize)
-	from := (uintptr(unsafe.Pointer(&zeroes[0])) + blockSize - 1) &^ (blockSize - 1)
-	args := [5]uint64{uint64(uintptr(unsafe.Pointer(&page[0]))), uint64(from), blockSize}
-	ioctl(t, uintptr(uffd), uffdioCopy, unsafe.Pointer(&args))
 }
 
 // writers are writes that wait for the disk, each in its own thread.

@@ -1,16 +1,12 @@
 package klockstat
 
 import (
-	"encoding/binary"
-	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -34,111 +30,6 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// faultingPage is a page whose first access blocks until it is filled.
-type faultingPage struct {
-	memory []byte
-	uffd   int
-}
-
-// Requests of userfaultfd(2), from linux/userfaultfd.h.
-const (
-	uffdioAPI      = 0xc018aa3f
-	uffdioRegister = 0xc020aa00
-	uffdioZeroPage = 0xc020aa04
-)
-
-func newFaultingPage(t *testing.T) *faultingPage {
-	t.Helper()
-	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
-	if errno == unix.ENOSYS {
-		t.Skip("this kernel has no userfaultfd")
-	}
-	if errno != 0 {
-		t.Fatal(errno)
-	}
-	p := &faultingPage{uffd: int(fd)}
-	t.Cleanup(func() { unix.Close(p.uffd) })
-	var err error
-	p.memory, err = unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Munmap(p.memory) })
-	const api, missing = 0xaa, 1
-	p.ioctl(t, uffdioAPI, [4]uint64{api})
-	p.ioctl(t, uffdioRegister, [4]uint64{p.start(), uint64(len(p.memory)), missing})
-	return p
-}
-
-func (p *faultingPage) start() uint64 { return uint64(uintptr(unsafe.Pointer(&p.memory[0]))) }
-
-func (p *faultingPage) ioctl(t *testing.T, request uintptr, arg [4]uint64) {
-	t.Helper()
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.uffd), request, uintptr(unsafe.Pointer(&arg))); errno != 0 {
-		t.Fatalf("ioctl %#x: %v", request, errno)
-	}
-}
-
-// await returns once a thread is blocked at the page.
-func (p *faultingPage) await(t *testing.T) {
-	t.Helper()
-	message := make([]byte, 32)
-	if _, err := unix.Read(p.uffd, message); err != nil {
-		t.Fatal(err)
-	}
-	if at := binary.NativeEndian.Uint64(message[16:]); at != p.start() {
-		t.Fatalf("fault at %#x, want %#x", at, p.start())
-	}
-}
-
-func (p *faultingPage) fill(t *testing.T) {
-	t.Helper()
-	p.ioctl(t, uffdioZeroPage, [4]uint64{p.start(), uint64(len(p.memory))})
-}
-
-// contend makes a thread wait for the mutex of a pipe, once. Another thread holds it: it writes from
-// a page that is not there. contend returns how long it knows that the thread waited at least.
-func contend(t *testing.T) time.Duration {
-	t.Helper()
-	p := newFaultingPage(t)
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(pipe[0])
-	defer unix.Close(pipe[1])
-	write := func(b []byte, tid chan int, done chan error) {
-		runtime.LockOSThread()
-		tid <- unix.Gettid()
-		n, _, errno := unix.Syscall(unix.SYS_WRITE, uintptr(pipe[1]), uintptr(unsafe.Pointer(&b[0])), 1)
-		if n != 1 {
-			done <- fmt.Errorf("write: %w", errno)
-		}
-		done <- nil
-	}
-	tid, done := make(chan int, 2), make(chan error, 4)
-	go write(p.memory, tid, done)
-	<-tid
-	p.await(t)
-	go write([]byte{1}, tid, done)
-	waiter := <-tid
-	for state := ""; state != "D" && t.Context().Err() == nil; time.Sleep(time.Millisecond) {
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", waiter))
-		_, after, _ := strings.Cut(string(stat), ") ")
-		state, _, _ = strings.Cut(after, " ")
-	}
-	begin := time.Now()
-	time.Sleep(10 * time.Millisecond)
-	waited := time.Since(begin)
-	p.fill(t)
-	for range 2 {
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-	}
-	return waited
-}
-
 // find returns the rows of waits for the mutex of a pipe.
 func find(res *tooltest.Result) []tooltest.Row {
 	return res.Where(func(r tooltest.Row) bool { return strings.HasSuffix(r.Str("caller"), "pipe_write") })
@@ -155,7 +46,7 @@ func TestMutex(t *testing.T) {
 		res := tooltest.JSON(t, Tool, args, func() {
 			begin := time.Now()
 			for range n {
-				least += contend(t)
+				least += tooltest.WaitForPipe(t).AtLeast
 			}
 			most = time.Since(begin)
 		})
@@ -187,17 +78,17 @@ func TestRows(t *testing.T) {
 	tooltest.AnyAttachType(t)
 	tooltest.Root(t)
 	needsTracepoint(t)
-	res := tooltest.JSON(t, Tool, []string{"-P", "--by-lock", "-c", "pipe_", "--comm", "nobody"}, func() { contend(t) })
+	res := tooltest.JSON(t, Tool, []string{"-P", "--by-lock", "-c", "pipe_", "--comm", "nobody"}, func() { tooltest.WaitForPipe(t) })
 	if len(res.Rows) > 0 {
 		t.Errorf("rows of other tasks: %v", res.Rows)
 	}
 	self := strconv.Itoa(os.Getpid())
-	res = tooltest.JSON(t, Tool, []string{"--pid", self, "-P", "--by-lock"}, func() { contend(t); contend(t) })
+	res = tooltest.JSON(t, Tool, []string{"--pid", self, "-P", "--by-lock"}, func() { tooltest.WaitForPipe(t); tooltest.WaitForPipe(t) })
 	rows := find(res)
 	if len(rows) != 2 || rows[0].Num("tid") == rows[1].Num("tid") && rows[0].Str("lock") == rows[1].Str("lock") || rows[0].Num("count") != 1 || rows[0].Num("pid") != float64(os.Getpid()) {
 		t.Errorf("rows %v, want one per thread and lock", rows)
 	}
-	out := tooltest.Text(t, Tool, []string{"--pid", self, "-c", "nothing", "-S", "acq_max"}, func() { contend(t) })
+	out := tooltest.Text(t, Tool, []string{"--pid", self, "-c", "nothing", "-S", "acq_max"}, func() { tooltest.WaitForPipe(t) })
 	if lines := strings.Split(out, "\n"); len(lines) < 2 || strings.Contains(out, "pipe_write") || !strings.HasPrefix(lines[1], "Caller ") {
 		t.Errorf("text %q", out)
 	}
@@ -262,7 +153,7 @@ func TestReleases(t *testing.T) {
 	tooltest.Root(t)
 	needsTracepoint(t)
 	res := tooltest.JSON(t, Tool, []string{"--pid", strconv.Itoa(os.Getpid())}, func() {
-		contend(t)
+		tooltest.WaitForPipe(t)
 		var done sync.WaitGroup
 		for range 8 {
 			done.Go(func() {

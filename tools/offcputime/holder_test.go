@@ -10,11 +10,18 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/tooltest"
 )
+
+// needsTracepoint skips the test on kernels before 5.19.
+func needsTracepoint(t *testing.T) {
+	t.Helper()
+	if !tooltest.HasTracepoint(t, "contention_begin") {
+		t.Skip("this kernel has no tracepoint contention_begin")
+	}
+}
 
 // on runs a function in a thread with this name, on the first CPU that this process may use, and returns
 // its ID.
@@ -43,14 +50,7 @@ func on(t *testing.T, name string, run func()) (tid int, done <-chan struct{}) {
 // on the same CPU write to it now and then: it has to wait whenever it preempts the first one in a write.
 func TestHolder(t *testing.T) {
 	tooltest.Root(t)
-	types, err := btf.LoadKernelSpec()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tracepoint *btf.Typedef
-	if types.TypeByName("btf_trace_contention_begin", &tracepoint) != nil {
-		t.Skip("the kernel does not have the tracepoint contention_begin")
-	}
+	needsTracepoint(t)
 	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {
 		t.Fatal(err)
@@ -102,5 +102,29 @@ func TestHolder(t *testing.T) {
 	}
 	if text := tooltest.Text(t, Tool, append(args, "--folded"), contend); !strings.Contains(text, "holder: holder;waiter;") {
 		t.Errorf("no stack has the holder as outermost frame: %s", text)
+	}
+}
+
+// TestMutexHolder checks that the holder of a mutex of the kernel is named: the mutex of a pipe, which a
+// thread holds while it waits for a page of memory.
+func TestMutexHolder(t *testing.T) {
+	tooltest.Root(t)
+	needsTracepoint(t)
+	var w tooltest.PipeWait
+	args := []string{"--columns", "+holder_tid,+holder_pid", "--pid", strconv.Itoa(os.Getpid())}
+	res := tooltest.JSON(t, Tool, args, func() { w = tooltest.WaitForPipe(t) })
+	var waited float64
+	for _, r := range res.Rows {
+		isMutex := strings.Contains(strings.Join(r.Symbols("kernel_stack"), " "), "mutex")
+		if int(r.Num("tid")) != w.WaiterTID || !isMutex {
+			continue
+		}
+		if got := int(r.Num("holder_tid")); got != w.HolderTID || int(r.Num("holder_pid")) != os.Getpid() {
+			t.Errorf("thread %d of process %v holds the mutex, want thread %d of process %d", got, r["holder_pid"], w.HolderTID, os.Getpid())
+		}
+		waited += r.Num("total_ns")
+	}
+	if waited < float64(w.AtLeast) {
+		t.Errorf("thread %d waited %.1f ms for the mutex, want at least %v: %v", w.WaiterTID, waited/1e6, w.AtLeast, res.Rows)
 	}
 }
