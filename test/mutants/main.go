@@ -2,7 +2,10 @@
 // tool in one place, builds a program with this tool only, and lets it prove the tool. A mutant is detected if
 // the result is "contradicted".
 //
-//	sudo go run ./test/mutants [-list] [-every N] [TOOL...]
+//	sudo go run ./test/mutants [-list] [-every N] [-results FILE] [TOOL...]
+//
+// With -results each result is appended to a file, and mutants that have a result in it are not tested again: a
+// run that was interrupted continues, and the score is that of all results.
 //
 // It needs clang-19 for the changes in BPF C.
 package main
@@ -13,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -35,6 +39,7 @@ func main() {
 func run(ctx context.Context) error {
 	list := flag.Bool("list", false, "print the mutants, and exit")
 	every := flag.Int("every", 1, "only every `N`th mutant")
+	file := flag.String("results", "", "append the results to `FILE`, and skip the mutants that have one in it")
 	flag.Parse()
 	var chosen []mutant
 	for i, m := range choose(flag.Args()) {
@@ -53,7 +58,11 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(l.dir)
-	return l.all(ctx, chosen)
+	done, err := openResults(*file)
+	if err != nil {
+		return err
+	}
+	return l.all(ctx, chosen, done)
 }
 
 // choose returns the mutants of these tools, by default all.
@@ -119,29 +128,103 @@ func (l *laboratory) sh(ctx context.Context, dir, command string) error {
 
 func last(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// all tests the mutants, and prints those that are not detected.
-func (l *laboratory) all(ctx context.Context, chosen []mutant) error {
-	detected, missed, unbuilt, excluded := 0, 0, 0, 0
+// all tests the mutants, and prints the results and the score.
+func (l *laboratory) all(ctx context.Context, chosen []mutant, done *results) error {
+	var s score
 	for _, m := range chosen {
-		result, err := l.test(ctx, m)
-		if ctx.Err() != nil {
-			break
+		result := done.of(m)
+		if result == "" {
+			result = l.result(ctx, m)
+			if ctx.Err() != nil {
+				break
+			}
+			fmt.Printf("%s: %s: %s\n", m.tool, m.fault, result)
+			if err := done.add(m, result); err != nil {
+				return err
+			}
 		}
-		switch {
-		case errors.Is(err, errNotProvable):
-			excluded++
-		case err != nil:
-			unbuilt++
-			result = err.Error()
-		case strings.HasPrefix(result, "contradicted"):
-			detected++
-		default:
-			missed++
-			result = "NOT DETECTED: " + result
-		}
-		fmt.Printf("%s: %s: %s\n", m.tool, m.fault, result)
+		s.add(result)
 	}
-	fmt.Printf("%d of %d mutants detected; %d not built; %d of tools that are not provable here\n", detected, detected+missed, unbuilt, excluded)
+	fmt.Println(s)
+	return nil
+}
+
+// The beginnings of results that are not those of a proof of the mutant.
+const (
+	notDetected = "NOT DETECTED: "
+	notBuilt    = "not built: "
+	excluded    = "not provable here: "
+)
+
+// result tests a mutant, and returns its result in one line.
+func (l *laboratory) result(ctx context.Context, m mutant) string {
+	result, err := l.test(ctx, m)
+	switch {
+	case errors.Is(err, errNotProvable):
+		result = excluded + result
+	case err != nil:
+		result = notBuilt + err.Error()
+	case !strings.HasPrefix(result, "contradicted"):
+		result = notDetected + result
+	}
+	return strings.Join(strings.Fields(result), " ")
+}
+
+// score counts results.
+type score struct{ detected, missed, unbuilt, excluded int }
+
+func (s *score) add(result string) {
+	switch {
+	case strings.HasPrefix(result, notDetected):
+		s.missed++
+	case strings.HasPrefix(result, notBuilt):
+		s.unbuilt++
+	case strings.HasPrefix(result, excluded):
+		s.excluded++
+	default:
+		s.detected++
+	}
+}
+
+func (s score) String() string {
+	return fmt.Sprintf("%d of %d mutants detected; %d not built; %d of tools that are not provable here", s.detected, s.detected+s.missed, s.unbuilt, s.excluded)
+}
+
+// results are the results of mutants, in a file with a line for each: tool, fault, result.
+type results struct {
+	file  *os.File // or nil
+	known map[string]string
+}
+
+func openResults(path string) (*results, error) {
+	r := &results{known: map[string]string{}}
+	if path == "" {
+		return r, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read results: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Split(strings.TrimSpace(line), "\t"); len(f) == 3 {
+			r.known[f[0]+"\t"+f[1]] = f[2]
+		}
+	}
+	if r.file, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
+		return nil, fmt.Errorf("open results: %w", err)
+	}
+	return r, nil
+}
+
+func (r *results) of(m mutant) string { return r.known[m.tool+"\t"+m.fault] }
+
+func (r *results) add(m mutant, result string) error {
+	if r.file == nil {
+		return nil
+	}
+	if _, err := fmt.Fprintf(r.file, "%s\t%s\t%s\n", m.tool, m.fault, result); err != nil {
+		return fmt.Errorf("write result: %w", err)
+	}
 	return nil
 }
 
