@@ -24,6 +24,7 @@ type proveFlags struct {
 	JSON   bool     `flag:"json" sets:"output=json" help:"same as --output json"`
 	TAP    bool     `flag:"tap" sets:"output=tap" help:"same as --output tap"`
 	DryRun bool     `flag:"dry-run" help:"print what would run, and exit"`
+	Stats  bool     `flag:"stats" help:"check the conservation laws of the runs too: durations, entries and exits, and that rows and lost events are what the kernel counted"`
 	All    bool     `flag:"verbose,v" help:"print the result of each column"`
 }
 
@@ -48,10 +49,14 @@ func (c *Command) prove(ctx context.Context, args []string) error {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	run := prove.Run{
-		Prover: prove.Prover{Program: program}, Tools: names, Format: o.Output, Verbose: o.All, DryRun: o.DryRun, Kernel: kernelRelease(), Out: c.Out, Err: c.Err,
+		Prover: prove.Prover{Program: program, Stats: o.Stats}, Tools: names, Format: o.Output, Verbose: o.All, DryRun: o.DryRun, Kernel: kernelRelease(), Out: c.Out, Err: c.Err,
 	}
 	ok, err := run.Do(ctx)
-	if err == nil && !ok {
+	switch {
+	case errors.Is(err, prove.ErrNotPermitted):
+		fmt.Fprintf(c.Err, "corescope: prove: %v\n", err)
+		return exitCode(tool.ExitNotPermitted)
+	case err == nil && !ok:
 		return exitCode(tool.ExitFailure)
 	}
 	return err
@@ -73,6 +78,7 @@ func describeProve(set *flags.Set) *document.Tool {
 		Examples: []string{
 			"corescope prove                # all tools",
 			"corescope prove -v opensnoop   # one tool, with the result of each column",
+			"corescope prove --stats        # with the conservation laws of each run",
 			"corescope prove --dry-run      # what would run",
 		},
 	}
@@ -124,7 +130,8 @@ func pageProve(p *manual.Page) {
 		"the tool observes it. Then prove compares the rows of the tool with these notes, and for some columns with counters of",
 		"the kernel. The result of each column is proved, contradicted (with both values), or not provable here (with the",
 		"reason). --dry-run prints what would run. The workloads run in processes, cgroups, directories and network namespaces",
-		"of their own, and nothing of them is left. The exit status is 1 if a column is contradicted.",
+		"of their own, and nothing of them is left. The exit status is 1 if a column is contradicted or the run is interrupted,",
+		"and 3 if tools lack privileges.",
 	}, " "))
 	set := flags.New("prove")
 	if err := set.Add(&proveFlags{}, nil); err == nil {

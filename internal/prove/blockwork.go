@@ -22,10 +22,10 @@ func blockProofs() []proof {
 
 func blockJobs() map[string]job {
 	return map[string]job{
-		"requests":              {prepare: prepareBlocks, run: directReads(requestRow, nil)},
-		"sizes":                 {prepare: prepareBlocks, run: directReads(nil, sizes)},
-		"request sums":          {prepare: prepareBlocks, run: directReads(nil, requestSums)},
-		"latencies of requests": {prepare: prepareBlocks, run: directReads(nil, requestLatencies)},
+		"requests":              {prepare: prepareBlocks, run: directReads(requestRow, nil), second: both(accounted(0, map[string]string{"bytes": "read_bytes"}), diskStats("rows"))},
+		"sizes":                 {prepare: prepareBlocks, run: directReads(nil, sizes), second: diskStats("count")},
+		"request sums":          {prepare: prepareBlocks, run: directReads(nil, requestSums), second: both(accounted(0, map[string]string{"bytes": "read_bytes"}), diskStats("ios"))},
+		"latencies of requests": {prepare: prepareBlocks, run: directReads(nil, requestLatencies), second: diskStats("count")},
 	}
 }
 

@@ -261,7 +261,7 @@ func unknowns(want *log, got []row) []Column {
 	known := keysOf(want.Rows)
 	var columns []Column
 	for _, key := range keysOf(got) {
-		if slices.Contains(known, key) || key == "type" || strings.HasSuffix(key, "_base64") {
+		if slices.Contains(known, key) || key == "type" || key == rowsSummed || strings.HasSuffix(key, "_base64") {
 			continue
 		}
 		reason := want.Unknown[key]
@@ -280,6 +280,9 @@ func agrees(want, got any) bool {
 		if list, ok := w["any"].([]any); ok {
 			return slices.ContainsFunc(list, func(v any) bool { return agrees(v, got) })
 		}
+		if members, ok := w["object"].(map[string]any); ok {
+			return hasMembers(members, got)
+		}
 		return inRange(w, got)
 	case []any:
 		g, ok := got.([]any)
@@ -291,6 +294,16 @@ func agrees(want, got any) bool {
 		return got == nil
 	}
 	return want == got
+}
+
+func hasMembers(members map[string]any, got any) bool {
+	g, _ := got.(map[string]any)
+	for k, v := range members {
+		if has, ok := g[k]; !ok || !agrees(v, has) {
+			return false
+		}
+	}
+	return true
 }
 
 func sameNumber(a, b json.Number) bool {

@@ -57,6 +57,10 @@ func TestCompare(t *testing.T) {
 		{"unknown column", want, `[{"pid":1,"path":"a","ns":3,"x":1},{"pid":1,"path":"b","ns":2}]`, nil, "x", NotProvable, "does not know"},
 		{"one of several", `[{"id":{"any":[1,2]}}]`, `[{"id":2}]`, nil, "id", Proved, "2"},
 		{"none of several", `[{"id":{"any":[1,2]}}]`, `[{"id":3}]`, nil, "id", Contradicted, "3"},
+		{"member", `[{"a":{"object":{"fd":3}}}]`, `[{"a":{"fd":3,"x":1}}]`, nil, "a", Proved, "3"},
+		{"other member", `[{"a":{"object":{"fd":3}}}]`, `[{"a":{"fd":4}}]`, nil, "a", Contradicted, "4"},
+		{"no member", `[{"a":{"object":{"fd":3}}}]`, `[{"a":{"x":3}}]`, nil, "a", Contradicted, "x"},
+		{"no object", `[{"a":{"object":{"fd":3}}}]`, `[{"a":3}]`, nil, "a", Contradicted, "3"},
 		{"list", `[{"a":["x","y"]}]`, `[{"a":["x","y"]}]`, nil, "a", Proved, "x"},
 		{"shorter list", `[{"a":["x","y"]}]`, `[{"a":["x"]}]`, nil, "a", Contradicted, "x"},
 		{"large number", `[{"a":9007199254740993}]`, `[{"a":9007199254740992}]`, nil, "a", Contradicted, "992"},
@@ -108,7 +112,7 @@ func TestTotals(t *testing.T) {
 
 func TestFold(t *testing.T) {
 	rows := fold(parse[[]row](t, `[{"k":"x","count":1,"avg_ns":5,"other":1},{"k":"y","count":2},{"k":"x","count":3,"other":2}]`), []string{"k"})
-	if got := text(rows); got != `[{"count":4,"k":"x"},{"count":2,"k":"y"}]` {
+	if got := text(rows); got != `[{"count":4,"k":"x","number of rows":2},{"count":2,"k":"y","number of rows":1}]` {
 		t.Error(got)
 	}
 }
@@ -173,5 +177,38 @@ func TestTAP(t *testing.T) {
 	skip := Tool{Tool: "x", Result: NotProvable, Reason: "none"}
 	if got := skip.tap(1); got != "ok 1 - x # SKIP not provable here: none\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestInterruptedTAP checks that a reader learns that results are missing.
+func TestInterruptedTAP(t *testing.T) {
+	var out strings.Builder
+	r := Run{Format: "tap", Out: &out}
+	if err := r.end(Report{Interrupted: true}); err != nil || out.String() != "Bail out! interrupted\n" {
+		t.Errorf("%v: %q", err, &out)
+	}
+}
+
+// TestHidden checks that a process counts that was on a CPU at both times.
+func TestHidden(t *testing.T) {
+	for _, test := range []struct {
+		before, after usedCPU
+		want          int
+	}{
+		{usedCPU{5, 1}, usedCPU{5, 1}, 0},
+		{usedCPU{5, 1}, usedCPU{9, 1}, 1},
+		{usedCPU{5, 1}, usedCPU{9, 4}, 3},
+	} {
+		if got := test.after.since(test.before); got != test.want {
+			t.Errorf("%+v since %+v: %d, want %d", test.after, test.before, got, test.want)
+		}
+	}
+}
+
+// TestFields reads a file of lines with names.
+func TestFields(t *testing.T) {
+	got := fieldsOf("Name:\tx\nrchar: 12\nvoluntary_ctxt_switches:\t7\n")
+	if len(got) != 2 || got["rchar"] != 12 || got["voluntary_ctxt_switches"] != 7 {
+		t.Errorf("%v", got)
 	}
 }

@@ -46,11 +46,16 @@ func fileJobs() map[string]job {
 		"fsync":     {run: fsyncs},
 		"create":    {run: creates},
 		"files":     {prepare: prepareFile, run: readsAndWrites(fileEvent, noSum)},
-		"by file":   {prepare: prepareFile, run: readsAndWrites(noEvent, sumByFile)},
-		"by dir":    {prepare: prepareFile, run: readsAndWrites(noEvent, sumByDirectory)},
+		"by file":   {prepare: prepareFile, run: readsAndWrites(noEvent, sumByFile), second: readAndWritten()},
+		"by dir":    {prepare: prepareFile, run: readsAndWrites(noEvent, sumByDirectory), second: readAndWritten()},
 		"latencies": {prepare: prepareFile, run: readsAndWrites(noEvent, histogramsOfFile)},
 		"vfs":       {run: everyVFS},
 	}
+}
+
+// readAndWritten is the second source for columns with the bytes of read and written data.
+func readAndWritten() func(*worker) after {
+	return accounted(writeSize-1, map[string]string{"read_bytes": "rchar", "write_bytes": "wchar"})
 }
 
 func errorOf(r row, ret int, err error) row {

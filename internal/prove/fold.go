@@ -20,6 +20,9 @@ func isCounter(key string) bool {
 		}, key)
 }
 
+// rowsSummed is the column with the number of rows that fold has summed.
+const rowsSummed = "number of rows"
+
 // fold sums the counters of rows that have the same values of the columns by, over all intervals and over the
 // values of other columns. The object key of a histogram counts as columns.
 func fold(rows []row, by []string) []row {
@@ -54,6 +57,7 @@ func (r row) id(columns []string) string {
 }
 
 func add(to, r row) {
+	to[rowsSummed] = sum(to[rowsSummed], "1")
 	for k, v := range r {
 		if k == "buckets" && to[k] != nil && to[k] != consistent {
 			continue

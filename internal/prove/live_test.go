@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -112,14 +113,15 @@ func TestContradicted(t *testing.T) {
 	}
 }
 
-// TestInterrupt stops prove while it works, and looks for what it left.
+// TestInterrupt stops prove while it works. It must print what it has proved, and leave nothing.
 func TestInterrupt(t *testing.T) {
 	program := build(t)
 	dir := t.TempDir()
-	cmd := exec.Command(program, "prove", "opensnoop", "execsnoop", "tcplife")
+	// The first tool has no proof, so that a result exists when the first workload starts.
+	cmd := exec.Command(program, "prove", "--json", "javagc", "opensnoop", "execsnoop", "tcplife")
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +138,7 @@ func TestInterrupt(t *testing.T) {
 		}
 		select {
 		case <-exited:
-			t.Fatalf("prove ended: %s", &out)
+			t.Fatalf("prove ended: %s", &errOut)
 		default:
 		}
 	}
@@ -144,14 +146,73 @@ func TestInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-exited
-	if code := cmd.ProcessState.ExitCode(); code != 1 {
-		t.Errorf("exit code %d, want 1: %s", code, &out)
+	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(errOut.String(), "interrupted after") {
+		t.Errorf("exit code %d, want 1: %s", code, &errOut)
+	}
+	var r Report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil || !r.Interrupted || r.Contradicted || len(r.Tools) < 2 || r.Tools[0].Tool != "javagc" {
+		t.Errorf("report: %v: %s", err, &out)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("directories left: %v %v", left, err)
 	}
 	if left := cgroups(names); len(left) > 0 {
 		t.Errorf("cgroups left: %q", left)
+	}
+}
+
+// TestNotPermitted runs prove without privileges.
+func TestNotPermitted(t *testing.T) {
+	program := build(t)
+	const nobody, notPermitted = 65534, 3
+	for dir := program; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	for _, tools := range [][]string{{"opensnoop", "javagc"}, {"tcplife"}} {
+		cmd := exec.Command(program, append([]string{"prove", "--json"}, tools...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+		var errOut bytes.Buffer
+		cmd.Stderr = &errOut
+		out, _ := cmd.Output()
+		var r Report
+		if err := json.Unmarshal(out, &r); err != nil || len(r.Tools) != len(tools) || r.Tools[0].Result != NotProvable {
+			t.Errorf("%q: report: %v: %s", tools, err, out)
+		}
+		if code := cmd.ProcessState.ExitCode(); code != notPermitted || !strings.Contains(errOut.String(), "not permitted: 1 of") {
+			t.Errorf("%q: exit code %d, want %d: %s", tools, code, notPermitted, &errOut)
+		}
+	}
+}
+
+// TestStats checks the laws on real runs.
+func TestStats(t *testing.T) {
+	program := build(t)
+	want := map[string][]string{
+		"execsnoop": {lawRuns, lawHits}, "pidpersec": {lawHits}, "naptime": {lawDurations, lawRuns}, "tcptracer": {lawRuns, lawPairs},
+		"shmsnoop": {lawPairs}, "fsdist": {lawDurations},
+	}
+	r, code := report(t, program, append([]string{"--stats"}, slices.Sorted(maps.Keys(want))...)...)
+	check(t, program, r, code)
+	for _, tool := range r.Tools {
+		if tool.Result != Proved {
+			continue // check has judged the reason
+		}
+		for _, law := range want[tool.Tool] {
+			if tool.Stats == nil {
+				t.Errorf("%s: no laws", tool.Tool)
+				break
+			}
+			if c := columnOf(t, tool.Stats.Laws, law); c.Result != Proved && tool.Stats.Lost == 0 {
+				t.Errorf("%s: %+v", tool.Tool, c)
+			}
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ func networkProofs() []proof {
 		{tool: "tcpaccept", job: "tcp accepts", n: many, does: connections, args: "--tid {tid}"},
 		{tool: "tcpstates", job: "tcp states", n: many / 10, does: connections, own: "netns direction", alone: true},
 		{tool: "tcptop", job: "tcp bytes", n: many / 2, does: connections, args: "--pid {pid}", by: "lport rport pid uid comm laddr raddr netns cgroup_id", columns: "pid uid comm laddr raddr lport rport netns cgroup_id tx_bytes rx_bytes"},
-		{tool: "tcptracer", job: "tcp traces", n: many / 2, does: connections, args: "--pid {pid}"},
+		{tool: "tcptracer", job: "tcp traces", n: many / 2, does: connections, args: "--pid {pid}", pairs: "kind connect,accept close lport rport"},
 		{tool: "tcpsubnet", job: "tcp subnets", n: many / 2, does: connections, args: "--pid {pid} 127.0.0.0/8,10.0.0.0/8", by: "subnet", own: "subnet"},
 		{tool: "tcppktlat", job: "tcp reads", n: many / 2, does: connections, args: "--pid {pid}"},
 		{tool: "tcpdrop", job: "refuse", n: many, does: "connect to a port of its own without a listener", args: "--netns-id {netns} -S"},
@@ -28,18 +28,18 @@ func networkProofs() []proof {
 
 func networkJobs() map[string]job {
 	return map[string]job{
-		"tcp lives":    {prepare: ownNetwork, run: connects(lives, nil)},
-		"tcp connects": {prepare: ownNetwork, run: connects(connectRows, nil)},
-		"tcp accepts":  {prepare: ownNetwork, run: connects(acceptRows, nil)},
+		"tcp lives":    {prepare: ownNetwork, run: connects(lives, nil), second: snmp("rows", 1, "Tcp.ActiveOpens", "Tcp.PassiveOpens")},
+		"tcp connects": {prepare: ownNetwork, run: connects(connectRows, nil), second: snmp("rows", 1, "Tcp.ActiveOpens")},
+		"tcp accepts":  {prepare: ownNetwork, run: connects(acceptRows, nil), second: snmp("rows", 1, "Tcp.PassiveOpens")},
 		"tcp states":   {prepare: ownNetwork, run: connects(stateRows, nil)},
 		"tcp bytes":    {prepare: ownNetwork, run: connects(byteRows, sumBytes)},
 		"tcp traces":   {prepare: ownNetwork, run: connects(traceRows, nil)},
 		"tcp subnets":  {prepare: ownNetwork, run: connects(noRows, sumSubnet)},
 		"tcp reads":    {prepare: ownNetwork, run: connects(readRows, nil)},
-		"refuse":       {prepare: ownNetwork, run: refuses},
+		"refuse":       {prepare: ownNetwork, run: refuses, second: snmp("rows", 1, "Tcp.AttemptFails")},
 		"bind":         {prepare: ownNetwork, run: binds},
 		"listen":       {prepare: ownNetwork, run: listens},
-		"dns":          {prepare: ownNetwork, run: resolves},
+		"dns":          {prepare: ownNetwork, run: resolves, second: snmp("rows", 2, "Udp.InDatagrams")},
 	}
 }
 
@@ -128,7 +128,10 @@ const (
 )
 
 // exchange is the sum of all connections.
-type exchange struct{ tcpInfo uint64 }
+type exchange struct {
+	tcpInfo uint64
+	server  int // port
+}
 
 func noRows(*worker, *connection) {}
 
@@ -141,7 +144,7 @@ func connects(each func(w *worker, c *connection), sum func(w *worker, all excha
 			return err
 		}
 		defer unix.Close(l)
-		var all exchange
+		all := exchange{server: server}
 		for i := range w.n {
 			c := connection{client: firstPort + i, server: server, sent: requestSize + i%10, received: answerSize}
 			if err := c.perform(l); err != nil {

@@ -10,9 +10,9 @@ import (
 func objectProofs() []proof {
 	return []proof{
 		{tool: "mountsnoop", job: "unmount", n: many, does: "unmount a path that does not exist", args: "--pid {pid}"},
-		{tool: "shmsnoop", job: "shm", n: many / 4, does: "create, attach, detach and remove a memory segment", args: "--pid {pid}"},
+		{tool: "shmsnoop", job: "shm", n: many / 4, does: "create, attach, detach and remove a memory segment", args: "--pid {pid}", pairs: "syscall SHMAT SHMDT address"},
 		{tool: "undump", job: "messages", n: many, does: "receive 20 bytes from a UNIX socket", args: "--tid {tid}"},
-		{tool: "sofdsnoop", job: "descriptors", n: many / 2, does: "send a descriptor and receive it", args: "--tid {tid}"},
+		{tool: "sofdsnoop", job: "descriptors", n: many / 2, does: "send a descriptor and receive it", args: "--tid {tid}", pairs: "action SEND RECV"},
 		{tool: "files", job: "hold files", n: 200, does: "hold an open file", args: "--pid {pid} -o", own: "path", list: true},
 		{tool: "maps", job: "hold maps", n: 200, does: "hold a mapping of a file", args: "--pid {pid}", own: "path", list: true},
 		{tool: "sockets", job: "hold sockets", n: 200, does: "hold a listening socket", args: "--pid {pid}", own: "netns", list: true},

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -23,10 +24,14 @@ type observation struct {
 	done   chan struct{} // closed when the tool has ended
 	isUp   bool
 
-	rows   []row
-	lost   losses
-	ended  bool // the summary has been read
-	failed error
+	rows []row
+	lost losses // and what else can be missing
+	// What the summary of the tool says: losses, number of rows or values, and, with --stats, the programs.
+	reported losses
+	count    int
+	programs []Program
+	ended    bool // the summary has been read
+	failed   error
 }
 
 // slowest is the time after which a tool counts as hanging. Nothing is measured with it.
@@ -68,10 +73,23 @@ func (o *observation) failure() error {
 	if i := strings.LastIndex(message, "\n"); i >= 0 {
 		message = message[i+1:]
 	}
-	return fmt.Errorf("%w: %s (exit code %d)", errNotRunning, message, o.cmd.ProcessState.ExitCode())
+	code := o.cmd.ProcessState.ExitCode()
+	err := fmt.Errorf("%w: %s (exit code %d)", errNotRunning, message, code)
+	if code == exitNotPermitted {
+		return &deniedError{err}
+	}
+	return err
 }
 
 var errNotRunning = errors.New("the tool does not run")
+
+// exitNotPermitted is the exit code of tools that lack privileges.
+const exitNotPermitted = 3
+
+// deniedError is an error because of missing privileges.
+type deniedError struct{ error }
+
+func (e *deniedError) Unwrap() error { return e.error }
 
 func (o *observation) kill() {
 	_ = o.cmd.Process.Kill()
@@ -137,12 +155,22 @@ func (o *observation) line(line []byte) error {
 		}
 		o.rows = append(o.rows, r)
 	case "summary":
-		o.ended, o.lost = true, losses{}
-		reasons, _ := r["reasons"].(map[string]any)
-		for name, n := range reasons {
-			f, _ := number(n)
-			o.lost[name] = int(f)
-		}
+		return o.summary(line)
 	}
+	return nil
+}
+
+func (o *observation) summary(line []byte) error {
+	var s struct {
+		Events  int
+		Reasons losses
+		Stats   struct{ Programs []Program }
+	}
+	if err := json.Unmarshal(line, &s); err != nil {
+		return fmt.Errorf("read the summary of the tool: %w", err)
+	}
+	o.ended, o.count, o.reported, o.programs = true, s.Events, s.Reasons, s.Stats.Programs
+	o.lost = losses{}
+	maps.Copy(o.lost, s.Reasons)
 	return nil
 }

@@ -11,12 +11,12 @@ import (
 
 func processProofs() []proof {
 	return []proof{
-		{tool: "execsnoop", job: "exec", n: many, does: "start a program with two arguments", args: "-P {pid} --columns +cwd,command,cpu", columns: "time pid tid uid comm cgroup_id ret ppid parent_comm args args_truncated file exe cwd"},
-		{tool: "exitsnoop", job: "exec", n: many, does: "start a program that exits with 3", args: "--comm {program}", columns: "pid tid uid comm cgroup_id age_ns ppid parent_comm exit_code core_dumped result", alone: true},
+		{tool: "execsnoop", job: "exec", n: many, does: "start a program with two arguments", args: "-P {pid} --columns +cwd,command,cpu", columns: "time pid tid uid comm cgroup_id ret ppid parent_comm args args_truncated file exe cwd", whole: "--columns pid", hook: "exec"},
+		{tool: "exitsnoop", job: "exec", n: many, does: "start a program that exits with 3", args: "--comm {program}", columns: "pid tid uid comm cgroup_id age_ns ppid parent_comm exit_code core_dumped result", alone: true, whole: "-T", hook: "exit"},
 		{tool: "naptime", job: "nap", n: many, does: "sleep for 1000 ns and more", args: "--tid {tid}"},
-		{tool: "sigsnoop", job: "signal", n: many, does: "send SIGWINCH to itself", args: "--pid {pid} -s WINCH"},
+		{tool: "sigsnoop", job: "signal", n: many, does: "send SIGWINCH to itself", args: "--pid {pid} -s WINCH", whole: "--columns pid", hook: "signal"},
 		{tool: "setuids", job: "setuid", n: many, does: "set the file system user ID to what it is", args: "--pid {pid}"},
-		{tool: "capable", job: "capable", n: many, does: "call that needs CAP_SYS_TIME and changes nothing", args: "--pid {pid}", own: "cap"},
+		{tool: "capable", job: "capable", n: many, does: "call that needs CAP_SYS_TIME and changes nothing", args: "--pid {pid}", own: "cap", whole: "--columns pid", hook: "check"},
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 // Report is the result of a run.
 type Report struct {
 	Contradicted bool   `json:"contradicted" help:"whether a column of a tool is contradicted"`
+	Interrupted  bool   `json:"interrupted" help:"whether the run was interrupted; tools that it did not reach are missing"`
 	Kernel       string `json:"kernel" help:"release of the kernel"`
 	Tools        []Tool `json:"tools" help:"the result of each tool"`
 }
@@ -36,10 +37,14 @@ type Tool struct {
 	Args     []string `json:"args,omitempty" help:"the arguments of the tool"`
 	Seconds  float64  `json:"seconds" help:"how long the proof took"`
 	Columns  []Column `json:"columns,omitempty" help:"the result of each column"`
+	Stats    *Stats   `json:"stats,omitempty" help:"with --stats: the conservation laws of the run"`
+
+	denied bool // the tool or the workload lacks privileges
 }
 
 // A proof is a workload whose rows are known.
 type proof struct {
+	_    [0]func() // not comparable: the compiler generates code for each length of a list otherwise
 	tool string
 	job  string
 	n    int    // how often the workload does it
@@ -58,6 +63,10 @@ type proof struct {
 	async bool
 	// alone is set if the tool's filter does not apply to another process that does the same.
 	alone bool
+	// pairs are rows that begin and end something, see unpaired.
+	pairs string
+	// whole are arguments with which the tool shows all hits of hook, and counters the columns that count them.
+	whole, hook, counters string
 }
 
 // Proofs returns the names of the tools with a proof.
@@ -75,6 +84,8 @@ type Prover struct {
 	Program string
 	// Distort changes the log of a workload, for tests.
 	Distort func(tool string, rows []map[string]any)
+	// Stats is set if the conservation laws are checked too.
+	Stats bool
 }
 
 // Plan describes what would be run for a tool.
@@ -93,9 +104,15 @@ func (p *proof) text() string {
 	return fmt.Sprintf("%d x %s", p.n, p.does)
 }
 
-func (p *proof) arguments(f facts) []string {
+func (p *proof) arguments(f facts) []string { return p.line(p.args, f, false) }
+
+// line returns the command line of the tool with these arguments.
+func (p *proof) line(more string, f facts, stats bool) []string {
 	args := []string{p.tool, "--output", "json"}
-	for _, a := range strings.Fields(p.args) {
+	if stats {
+		args = append(args, "--stats")
+	}
+	for _, a := range strings.Fields(more) {
 		args = append(args, f.expand(a))
 	}
 	return args
@@ -127,15 +144,19 @@ func (t *Tool) lostEvents() bool {
 }
 
 func (v *Prover) once(ctx context.Context, p *proof, t *Tool) {
-	t.Columns, t.Reason = nil, ""
+	t.Columns, t.Stats, t.Reason = nil, nil, ""
 	if err := v.prove(ctx, p, t); err != nil {
 		t.Result, t.Reason = NotProvable, err.Error()
+		t.denied = errors.As(err, new(*deniedError))
 		if ctx.Err() != nil {
 			t.Reason = "interrupted"
 		}
 		return
 	}
 	t.Result = resultOf(t.Columns)
+	if resultOf(t.Stats.laws()) == Contradicted {
+		t.Result = Contradicted
+	}
 	if t.Result == NotProvable {
 		t.Reason = cmp.Or(t.Columns[0].Reason, "no column could be compared")
 	}
@@ -160,10 +181,10 @@ func (v *Prover) prove(ctx context.Context, p *proof, t *Tool) error {
 		return err
 	}
 	defer w.close()
-	t.Args = p.arguments(w.facts)
+	t.Args = p.line(p.args, w.facts, v.Stats)
 	want, o, err := v.run(ctx, p, w, t.Args)
-	if err != nil {
-		return err
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return err // an interrupted tool does not show all rows
 	}
 	if v.Distort != nil {
 		maps := make([]map[string]any, len(want.Rows))
@@ -173,8 +194,16 @@ func (v *Prover) prove(ctx context.Context, p *proof, t *Tool) error {
 		v.Distort(p.tool, maps)
 	}
 	want.keep(strings.Fields(p.columns))
-	t.Columns = compare(want, p.rowsOf(want, o.rows), o.lost)
-	return nil
+	rows := p.rowsOf(want, slices.Clone(o.rows))
+	t.Columns = compare(want, rows, o.lost)
+	if !v.Stats {
+		return nil
+	}
+	t.Stats = p.statsOf(o, rows)
+	if p.whole == "" {
+		return nil
+	}
+	return v.whole(ctx, p, t.Stats)
 }
 
 // run lets the workload run while the tool observes it.
@@ -197,9 +226,9 @@ func (v *Prover) run(ctx context.Context, p *proof, w *process, args []string) (
 	if !p.alone {
 		v.decoy(p)
 	}
-	hidden := hiddenRuns()
+	before := hiddenRuns()
 	want, err := w.run()
-	hidden = hiddenRuns() - hidden
+	hidden := hiddenRuns().since(before)
 	if stopErr := o.stop(); err == nil {
 		err = stopErr
 	}
@@ -209,22 +238,33 @@ func (v *Prover) run(ctx context.Context, p *proof, w *process, args []string) (
 	return want, o, err
 }
 
-// hiddenRuns returns how often process 1 was scheduled, if it is hidden, as in some virtual machines: then no BPF
-// program runs in its context, in which events of other tasks can occur. Its executable is hidden too.
-func hiddenRuns() int {
-	if _, err := os.Readlink("/proc/1/exe"); err == nil || os.Geteuid() != 0 {
-		return 0
+// usedCPU is how long a process was on a CPU, and how often it got one.
+type usedCPU struct{ ns, runs int }
+
+// since returns how often the process was on a CPU since an earlier time. It may have been on one at that time.
+func (u usedCPU) since(before usedCPU) int {
+	if u.ns == before.ns {
+		return u.runs - before.runs
 	}
-	n := 0
+	return max(u.runs-before.runs, 1)
+}
+
+// hiddenRuns returns how often process 1 was scheduled, if it is hidden, as in some virtual machines: then no BPF
+// program runs in its context, in which events of other tasks can occur, such as the switch to a task that waited
+// for its CPU. Its executable is hidden too.
+func hiddenRuns() (used usedCPU) {
+	if _, err := os.Readlink("/proc/1/exe"); err == nil || os.Geteuid() != 0 {
+		return used
+	}
 	all, _ := filepath.Glob("/proc/1/task/*/schedstat") // the only error is a malformed pattern
 	for _, name := range all {
 		text, _ := os.ReadFile(name)
 		var cpu, wait, runs int
 		if _, err := fmt.Sscan(string(text), &cpu, &wait, &runs); err == nil {
-			n += runs
+			used.ns, used.runs = used.ns+cpu, used.runs+runs
 		}
 	}
-	return n
+	return used
 }
 
 // decoys is how often another process does the same as the workload, which the tool must not show.
@@ -315,10 +355,15 @@ func (w *process) launch() error {
 	if err := w.out.Decode(&w.facts); err != nil {
 		return fmt.Errorf("read from the workload: %w", err)
 	}
-	if message := w.facts["error"]; message != "" {
-		return fmt.Errorf("the workload cannot run here: %s", message)
+	message := w.facts["error"]
+	if message == "" {
+		return nil
 	}
-	return nil
+	err = fmt.Errorf("the workload cannot run here: %s", message)
+	if w.facts[factDenied] != "" {
+		return &deniedError{err}
+	}
+	return err
 }
 
 // enter lets the process start in the cgroup, and returns a function to call when it has started.

@@ -3,6 +3,7 @@ package prove
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -20,7 +21,13 @@ type Run struct {
 	Err     io.Writer
 }
 
-// Do proves the tools, and reports whether none is contradicted.
+// ErrNotPermitted is returned if tools cannot run because this process lacks privileges.
+var ErrNotPermitted = errors.New("not permitted")
+
+// Do proves the tools, and reports whether none is contradicted. It writes a report also if ctx is done before
+// the last tool.
+//
+// Returns ErrNotPermitted.
 func (r *Run) Do(ctx context.Context) (bool, error) {
 	if r.DryRun {
 		return true, r.plan()
@@ -38,11 +45,32 @@ func (r *Run) Do(ctx context.Context) (bool, error) {
 		if err := r.write(i, t); err != nil {
 			return false, err
 		}
-		if ctx.Err() != nil {
-			return false, fmt.Errorf("interrupted after %d of %d tools", i, len(r.Tools))
+		if report.Interrupted = ctx.Err() != nil; report.Interrupted {
+			break
 		}
 	}
-	return !report.Contradicted, r.end(report)
+	if err := r.end(report); err != nil {
+		return false, err
+	}
+	return !report.Contradicted, r.incomplete(report)
+}
+
+// incomplete returns an error if the run was interrupted, or not permitted.
+func (r *Run) incomplete(report Report) error {
+	if report.Interrupted {
+		return fmt.Errorf("interrupted after %d of %d tools", len(report.Tools)-1, len(r.Tools))
+	}
+	var denied []string
+	for _, t := range report.Tools {
+		if t.denied {
+			denied = append(denied, t.Tool)
+		}
+	}
+	if len(denied) == 0 || report.Contradicted {
+		return nil
+	}
+	return fmt.Errorf("%w: %d of %d tools, such as %s (run prove as root; corescope doctor names what is missing)",
+		ErrNotPermitted, len(denied), len(r.Tools), denied[0])
 }
 
 // plan prints what would run.
@@ -84,6 +112,10 @@ func (r *Run) end(report Report) error {
 		err = enc.Encode(report)
 	case "text":
 		_, err = io.WriteString(r.Out, report.summary())
+	case "tap":
+		if report.Interrupted {
+			_, err = io.WriteString(r.Out, "Bail out! interrupted\n")
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -126,6 +158,9 @@ func (t *Tool) text(verbose bool) string {
 			b += "  " + c.text() + "\n"
 		}
 	}
+	if t.Stats != nil {
+		b += t.Stats.text(verbose)
+	}
 	return b
 }
 
@@ -152,7 +187,7 @@ func (t *Tool) tap(number int) string {
 		return fmt.Sprintf("ok %d - %s\n", number, t.Tool)
 	}
 	b := fmt.Sprintf("not ok %d - %s\n", number, t.Tool)
-	for _, c := range t.Columns {
+	for _, c := range append(t.Stats.laws(), t.Columns...) {
 		if c.Result == Contradicted {
 			b += "# " + c.text() + "\n"
 		}

@@ -18,17 +18,17 @@ func schedulerProofs() []proof {
 		{tool: "runqlat", job: "waits", n: 50, does: sleeps, async: true, args: "--tid {tid}", by: "total"},
 		{tool: "profile", job: "spin", does: "use a CPU for 300 ms", args: "-F 997 --tid {tid}", by: "pid comm"},
 		{tool: "syscount", job: "calls", n: many, does: "getppid, and getpgid of no process", args: "--tid {tid} --latency", by: "syscall abi", own: "syscall"},
-		{tool: "pidpersec", job: "children", n: many / 2, does: "start a program", args: "--pid {pid}", by: "total"},
+		{tool: "pidpersec", job: "children", n: many / 2, does: "start a program", args: "--pid {pid}", by: "total", whole: "--columns all", hook: "create", counters: "processes threads"},
 	}
 }
 
 func schedulerJobs() map[string]job {
 	return map[string]job{
-		"sleeps":   {run: sleeping(offCPU)},
-		"wakes":    {run: sleeping(woken)},
+		"sleeps":   {run: sleeping(offCPU), second: switches("count", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")},
+		"wakes":    {run: sleeping(woken), second: switches("count", "voluntary_ctxt_switches")},
 		"on cpu":   {run: sleeping(onCPU)},
 		"waits":    {run: sleeping(queued)},
-		"spin":     {run: spins},
+		"spin":     {run: spins, second: cpuStat("count")},
 		"calls":    {run: calls},
 		"children": {prepare: prepareProgram, run: children},
 	}

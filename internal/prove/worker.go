@@ -26,6 +26,8 @@ const WorkVerb = "prove-workload"
 type job struct {
 	prepare func(w *worker) error
 	run     func(w *worker) error
+	// second, if set, reads a second source before the workload, and returns a function that reads it afterwards.
+	second func(w *worker) after
 }
 
 // worker is the process that performs a workload.
@@ -36,10 +38,16 @@ type worker struct {
 	log   log
 	clean []func()
 
+	inotify  int    // descriptor of "watch"
+	terminal [2]int // both ends of "terminal"
+
 	prepared int64 // time when the process was prepared
 
 	common row // columns of the task, see begin
 }
+
+// factDenied is set if the workload lacks privileges.
+const factDenied = "denied"
 
 // facts are what the arguments of a tool can contain, such as {pid}.
 type facts map[string]string
@@ -98,6 +106,9 @@ func (w *worker) serve(j job, call func(func() error) error, in *bufio.Reader, o
 	if j.prepare != nil {
 		if err := call(func() error { return j.prepare(w) }); err != nil {
 			w.facts["error"] = err.Error()
+			if errors.Is(err, unix.EPERM) {
+				w.facts[factDenied] = "1"
+			}
 		}
 	}
 	w.prepared = now()
@@ -111,9 +122,14 @@ func (w *worker) serve(j job, call func(func() error) error, in *bufio.Reader, o
 	if err != nil {
 		return err
 	}
+	compare := func() {}
+	if j.second != nil {
+		compare = j.second(w)
+	}
 	if err := call(func() error { return j.run(w) }); err != nil {
 		w.log.Error = err.Error()
 	}
+	compare()
 	w.setTimes(offset)
 	w.forgetForeignIDs()
 	if err := out.Encode(w.log); err != nil {
