@@ -3,6 +3,8 @@ package prove
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,6 +18,7 @@ func objectProofs() []proof {
 		{tool: "files", job: "hold files", n: 200, does: "hold an open file", args: "--pid {pid} -o", own: "path", list: true},
 		{tool: "maps", job: "hold maps", n: 200, does: "hold a mapping of a file", args: "--pid {pid}", own: "path", list: true},
 		{tool: "sockets", job: "hold sockets", n: 200, does: "hold a listening socket", args: "--pid {pid}", own: "netns", list: true},
+		{tool: "tasks", job: "task", does: "run, with these arguments", args: "--pid {pid} --columns +args", list: true},
 	}
 }
 
@@ -28,6 +31,7 @@ func objectJobs() map[string]job {
 		"hold files":   {run: holdFiles},
 		"hold maps":    {run: holdMaps},
 		"hold sockets": {prepare: ownNetwork, run: holdSockets},
+		"task":         {run: ownTask},
 	}
 }
 
@@ -193,6 +197,29 @@ func holdMaps(w *worker) error {
 		inodeColumns(r, path)
 		w.holds(r)
 	}
+	return nil
+}
+
+// ownTask notes the process itself.
+func ownTask(w *worker) error {
+	comm, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		return err
+	}
+	nice, err := unix.Getpriority(unix.PRIO_PROCESS, unix.Getpid())
+	if err != nil {
+		return err
+	}
+	pidns, err := inodeOf("/proc/self/ns/pid")
+	if err != nil {
+		return err
+	}
+	const zero = 20 // the system call returns 20 - nice
+	w.sum(row{
+		"pid": w.common["pid"], "tid": w.common["pid"], "uid": w.common["uid"], "cgroup_id": w.common["cgroup_id"], "comm": strings.TrimSpace(string(comm)),
+		"ppid": unix.Getppid(), "nice": zero - nice, "kernel": false, "args": os.Args, "pidns": pidns,
+		"age_ns": row{"min": now() - w.prepared}, "cpu_ns": row{"min": 1},
+	})
 	return nil
 }
 

@@ -58,7 +58,7 @@ func mutants() []mutant {
 		"\tstatic __u64 n;\n\tlong err;\n\n\tif (__sync_fetch_and_add(&n, 1) % 1000 == 500)\n\t\treturn 0;\n\terr = event_output(ctx, event, size, now_ns);\n",
 		"opensnoop", "statsnoop", "syncsnoop", "exitsnoop", "filegone", "fsslower", "naptime", "sigsnoop", "setuids", "capable", "tcplife",
 		"tcpconnect", "tcpaccept", "tcptracer", "tcpdrop", "tcppktlat", "tcpstates", "bindsnoop", "solisten", "dnssnoop", "mountsnoop",
-		"shmsnoop", "undump", "sofdsnoop")...)
+		"shmsnoop", "undump", "sofdsnoop", "trace", "dcsnoop", "ttysnoop", "fsnotifysnoop")...)
 	add(in("one event in a thousand is sent twice", events, send,
 		"\tstatic __u64 n;\n\tlong err = event_output(ctx, event, size, now_ns);\n\n\tif (__sync_fetch_and_add(&n, 1) % 1000 == 500)\n\t\tevent_output(ctx, event, size, now_ns);\n",
 		"opensnoop", "naptime", "tcpconnect", "undump", "setuids")...)
@@ -147,6 +147,18 @@ func programs() []mutant {
 		of("biolatency", "time in us", "hist_record(key, to_ns - from_ns);", "hist_record(key, (to_ns - from_ns) / 1000);"),
 		of("capable", "wrong user namespace", "\te->userns = BPF_CORE_READ(ns, ns.inum);", "\te->userns = BPF_CORE_READ(ns, ns.inum) + 1;"),
 		of("capable", "wrong capability", "\te->cap = check->cap;", "\te->cap = check->cap + 1;"),
+		of("funccount", "calls count twice", "table_add(value, count, 1);", "table_add(value, count, 2);"),
+		of("funclatency", "a second too long", "\t__u64 now_ns = bpf_ktime_get_ns();", "\t__u64 now_ns = bpf_ktime_get_ns() + 1000000000;"),
+		of("funcslower", "latency in us", "\ts->event.ns = ns;", "\ts->event.ns = ns / 1000;"),
+		of("argdist", "calls count twice", "table_add(value, count, 1);", "table_add(value, count, 2);"),
+		of("stackcount", "calls count twice", "table_add(value, count, 1);", "table_add(value, count, 2);"),
+		of("runqslower", "latency 1000 times too long", "\te->latency_ns = wait->ns;", "\te->latency_ns = wait->ns * 1000;"),
+		of("futexctn", "waits in us", "\thist_record_task(key, ns, task_current());", "\thist_record_task(key, ns / 1000, task_current());"),
+		of("tcpretrans", "headers count as payload", "e.bytes = BPF_CORE_READ(skb, len);", "e.bytes = BPF_CORE_READ(skb, len) + 32;"),
+		of("tcpsynbl", "the new connection counts too", "hist_record(&key, backlog);", "hist_record(&key, backlog + 1);"),
+		of("ttysnoop", "wrong number of bytes", "\te->bytes = ret;", "\te->bytes = ret + 1;"),
+		of("biostacks", "time in us", "hist_record(&key, now_ns - io->owner.start_ns);", "hist_record(&key, (now_ns - io->owner.start_ns) / 1000);"),
+		of("tasks", "wrong PID namespace", "\te->pidns = BPF_CORE_READ(upid, ns, ns.inum);", "\te->pidns = BPF_CORE_READ(upid, ns, ns.inum) + 1;"),
 		of("files", "wrong position", "\te->position = BPF_CORE_READ(file, f_pos);", "\te->position = 0;"),
 		of("files", "wrong descriptor", "\te->fd = fd;", "\te->fd = fd + 1;"),
 		of("maps", "wrong offset", "\t\te->offset_pages = BPF_CORE_READ(vma, vm_pgoff);", "\t\te->offset_pages = 0;"),
