@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/conf"
 	"github.com/expr-lang/expr/vm"
 )
 
@@ -31,7 +32,7 @@ func NewFilter(source string, cols []Column) (*Filter, error) {
 		f.env[c.Key] = zero(&c)
 		f.env[absent(c.Key)] = false
 	}
-	program, err := expr.Compile(source, expr.Env(f.env), expr.AsBool(), expr.Patch(a))
+	program, err := expr.Compile(source, expr.Env(f.env), expr.AsBool(), expr.Patch(a), functionsAreNoValues)
 	if err != nil {
 		return nil, fmt.Errorf("compile filter: %w", err)
 	}
@@ -43,6 +44,10 @@ func NewFilter(source string, cols []Column) (*Filter, error) {
 	}
 	return f, nil
 }
+
+// functionsAreNoValues makes the name of a function, such as count, an unknown name unless it is called or
+// names a column. Otherwise a comparison with it would fail because of the type of the function.
+func functionsAreNoValues(c *conf.Config) { clear(c.Builtins) }
 
 // zero returns the zero value of the type that the column's Any returns.
 func zero(c *Column) any {

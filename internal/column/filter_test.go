@@ -36,6 +36,8 @@ func TestFilter(t *testing.T) {
 		{`ratio * 2 == 1`, "ratio", true},
 		{`len(args) == 2 and args[1] == "-l"`, "args", true},
 		{`any(args, # startsWith "-")`, "args", true},
+		{`count(args, # startsWith "-") == 1 and max(ret, 1) == 1`, "ret args", true},
+		{`let count = ret; count < 0`, "ret", true},
 		{`time > date("2026-01-01") and time < date("2027-01-01")`, "time", true},
 		{`let p = path; p endsWith "wd"`, "path", true},
 		{`$env["ret"] == -2`, "pid comm ret error path name args time failed ratio", true},
@@ -162,6 +164,8 @@ func TestFilterErrorPosition(t *testing.T) {
 		{`ret < 0 path`, "unexpected token", "(1:9)"},
 		{`path`, "expected bool, but got string", ""},
 		{`PID == 1`, "unknown name PID", "(1:1)"},
+		{`ret < 0 and count > 1`, "unknown name count", "(1:13)"},
+		{`len > 1`, "unknown name len", "(1:1)"},
 		{`comm matches "("`, "missing closing )", "(1:6)"},
 	} {
 		_, err := NewFilter(tt.source, cols)
