@@ -33,6 +33,9 @@ import (
 // ErrUnknown is returned for a name that matches no column.
 var ErrUnknown = errors.New("no such column")
 
+// ErrOff is returned for a column that has no value in any row of this run.
+var ErrOff = errors.New("no row of this run has a value in it; its definition in the manual page names what fills it")
+
 // Column is a column bound to a row.
 type Column struct {
 	Key    string

@@ -24,7 +24,10 @@ type Filter struct {
 }
 
 // NewFilter compiles source. Errors, such as an unknown name or a comparison of
-// mismatched types, include the position in source.
+// mismatched types, include the position in source. A column that is off can only be compared with nil:
+// any other condition on it would select no row.
+//
+// Returns ErrOff.
 func NewFilter(source string, cols []Column) (*Filter, error) {
 	f := &Filter{env: map[string]any{}}
 	a := newAbsences(cols)
@@ -37,7 +40,11 @@ func NewFilter(source string, cols []Column) (*Filter, error) {
 		return nil, fmt.Errorf("compile filter: %w", err)
 	}
 	f.program = program
+	used := namesOf(program.Node())
 	for _, c := range cols {
+		if c.Off && used[c.Key] {
+			return nil, fmt.Errorf("column %q: %w", c.Key, ErrOff)
+		}
 		if usesName(program, c.Key) {
 			f.cols = append(f.cols, c)
 		}

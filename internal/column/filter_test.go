@@ -1,6 +1,7 @@
 package column
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,27 @@ func TestFilterOfAbsentColumns(t *testing.T) {
 			if got, err := f.Match(); err != nil || got != want {
 				t.Errorf("%s: %v, %v, want %v with values %v", tt.source, got, err, want, has)
 			}
+		}
+	}
+}
+
+// A condition on a column without values is refused, because it would select no row. Only nil matches.
+func TestFilterOfColumnsThatAreOff(t *testing.T) {
+	cols := of(t, sample())
+	Find(cols, "ret").Off = true
+	for _, source := range []string{`ret < 0`, `pid == 7 or ret == 0`, `let n = ret; n < 0`} {
+		if _, err := NewFilter(source, cols); !errors.Is(err, ErrOff) || !strings.Contains(err.Error(), `"ret"`) {
+			t.Errorf("%s: %v, want %v", source, err, ErrOff)
+		}
+	}
+	for _, source := range []string{`ret == nil`, `ret == nil and pid == 7`, `$env["pid"] == 7`} {
+		f, err := NewFilter(source, cols)
+		if err != nil {
+			t.Errorf("%s: %v", source, err)
+			continue
+		}
+		if got, err := f.Match(); err != nil || !got {
+			t.Errorf("%s is %v, %v", source, got, err)
 		}
 	}
 }

@@ -17,12 +17,15 @@ type Order struct {
 // NewOrder returns the order for a column given by key or header. Text columns sort in
 // ascending order, others in descending order unless the name has the prefix "+".
 //
-// Returns ErrUnknown.
+// Returns ErrUnknown, and ErrOff for a column that would leave the rows in any order.
 func NewOrder(cols []Column, word string) (Order, error) {
 	name, least := strings.CutPrefix(word, "+")
 	c := Find(cols, name)
 	if c == nil {
 		return Order{}, fmt.Errorf("column %q: %w (available: %s)", name, ErrUnknown, strings.Join(Keys(cols), ", "))
+	}
+	if c.Off {
+		return Order{}, fmt.Errorf("column %q: %w", name, ErrOff)
 	}
 	return Order{c, least || c.isText()}, nil
 }

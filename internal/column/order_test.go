@@ -53,6 +53,10 @@ func TestOrder(t *testing.T) {
 			t.Errorf("by %s: %s, want %s", word, got, want)
 		}
 	}
+	Find(cols, "ratio").Off = true
+	if _, err := NewOrder(cols, "+ratio"); !errors.Is(err, ErrOff) {
+		t.Errorf("by a column that is off: %v, want %v", err, ErrOff)
+	}
 	for _, word := range []string{"", "+", "none", "-pid"} {
 		if _, err := NewOrder(cols, word); !errors.Is(err, ErrUnknown) {
 			t.Errorf("by %q: %v", word, err)
