@@ -298,6 +298,20 @@ func (e *Env) KernelName(addr uint64) string {
 	return e.frames[0].Name
 }
 
+// KernelFunctions symbolizes return addresses in the kernel. The frames have no positions in their
+// functions, so that calls of the same functions are equal. It needs CAP_SYSLOG (see Plan.Keep).
+func (e *Env) KernelFunctions(addrs []uint64) value.Stack {
+	var s value.Stack
+	for _, f := range e.symbols.Append(nil, addrs) {
+		frame := value.Frame{Symbol: f.Name, Module: f.Module, Kernel: true}
+		if f.Name == "" {
+			frame.Address = value.Address(f.Addr)
+		}
+		s = append(s, frame)
+	}
+	return s
+}
+
 // UserStack symbolizes a stack that user_stack_read has written and appends its frames to dst, none
 // if it is empty. It is available for events with UserStacks, and needs the capabilities of
 // UserStackNeeds (see Plan.Keep). Frames of a process that has exited are symbolized from what was

@@ -93,6 +93,20 @@ type PipeWait struct {
 // holds while it writes from a page that is not present.
 func WaitForPipe(t testing.TB) PipeWait {
 	t.Helper()
+	return WaitForPipeIn(t, writeByte)
+}
+
+// writeByte writes a byte with write(2).
+func writeByte(fd int, b *byte) error {
+	if _, _, errno := unix.Syscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(b)), 1); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// WaitForPipeIn is WaitForPipe with a waiter that writes a byte to the pipe by the function.
+func WaitForPipeIn(t testing.TB, wait func(fd int, b *byte) error) PipeWait {
+	t.Helper()
 	page := NewFaultPage(t)
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
@@ -101,20 +115,15 @@ func WaitForPipe(t testing.TB) PipeWait {
 	defer unix.Close(pipe[0])
 	defer unix.Close(pipe[1])
 	tid, done := make(chan int), make(chan error, 2)
-	write := func(b []byte) {
+	write := func(b *byte, call func(fd int, b *byte) error) {
 		runtime.LockOSThread() // the thread ends with the goroutine
 		tid <- unix.Gettid()
-		n, _, errno := unix.Syscall(unix.SYS_WRITE, uintptr(pipe[1]), uintptr(unsafe.Pointer(&b[0])), 1)
-		if n != 1 {
-			done <- fmt.Errorf("write to pipe: %w", errno)
-			return
-		}
-		done <- nil
+		done <- call(pipe[1], b)
 	}
-	go write(page.Memory)
+	go write(&page.Memory[0], writeByte)
 	w := PipeWait{HolderTID: <-tid}
 	page.Await(t)
-	go write([]byte{1})
+	go write(new(byte), wait)
 	w.WaiterTID = <-tid
 	awaitState(t, w.WaiterTID, "D")
 	begin := time.Now()
@@ -123,7 +132,7 @@ func WaitForPipe(t testing.TB) PipeWait {
 	page.Fill(t)
 	for range 2 {
 		if err := <-done; err != nil {
-			t.Fatal(err)
+			t.Fatalf("write to pipe: %v", err)
 		}
 	}
 	return w

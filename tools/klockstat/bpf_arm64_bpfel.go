@@ -36,6 +36,7 @@ const (
 	bpfVarTargByCgroupMap     = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap      = "targ_by_mntns_map"
 	bpfVarTargByUid           = "targ_by_uid"
+	bpfVarTargCallers         = "targ_callers"
 	bpfVarTargCgroupId        = "targ_cgroup_id"
 	bpfVarTargComm            = "targ_comm"
 	bpfVarTargCommLen         = "targ_comm_len"
@@ -123,6 +124,7 @@ type bpfVariableSpecs struct {
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
+	TargCallers      *ebpf.VariableSpec `ebpf:"targ_callers"`
 	TargCgroupId     *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.VariableSpec `ebpf:"targ_comm"`
 	TargCommLen      *ebpf.VariableSpec `ebpf:"targ_comm_len"`
@@ -189,6 +191,7 @@ type bpfVariables struct {
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
+	TargCallers      *ebpf.Variable `ebpf:"targ_callers"`
 	TargCgroupId     *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm         *ebpf.Variable `ebpf:"targ_comm"`
 	TargCommLen      *ebpf.Variable `ebpf:"targ_comm_len"`

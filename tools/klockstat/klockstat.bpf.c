@@ -14,6 +14,9 @@ const volatile bool by_lock = false;
 const volatile bool by_thread = false;
 /* Only waits for this lock; 0 for all. */
 const volatile __u64 targ_lock = 0;
+/* Group rows by this number of functions above the caller, and keep their addresses. */
+const volatile __u32 targ_callers = 0;
+#define CALLERS_MAX 15
 #define LOCK_CODE_MAX 64
 
 /* Addresses of the code of locks: begin and end of each range. There are none if they are unknown. */
@@ -23,6 +26,7 @@ const volatile __u32 lock_code_nr = 0;
 struct table_key {
 	__u64 caller; /* return address in the function that acquires the lock */
 	__u64 lock; /* if by_lock */
+	__u64 callers; /* hash of the return addresses above it, if targ_callers */
 	__u32 flags; /* of contention_begin */
 	__u32 pid; /* if by_thread, as are the next ones */
 	__u32 tid;
@@ -34,6 +38,7 @@ struct table_value {
 	__u64 count;
 	__u64 total_ns;
 	__u64 max_ns; /* the largest, not a sum */
+	__u64 callers[CALLERS_MAX]; /* those of the key, innermost first; 0 after the last one */
 };
 
 #include "table.bpf.h"
@@ -43,7 +48,9 @@ enum { /* include/trace/events/lock.h */
 	LCB_F_MUTEX = 32,
 };
 
-#define FRAMES_MAX 24
+/* Frames that are read: to find the caller, and with targ_callers also those above it. */
+#define FRAMES_CALLER 24
+#define FRAMES_MAX 32
 #define SPINS_MAX 4
 
 struct wait {
@@ -61,7 +68,8 @@ struct spins {
 	struct wait waits[SPINS_MAX];
 	__u32 depth;
 	__u32 pad;
-	__u64 frames[FRAMES_MAX]; /* scratch memory */
+	__u64 frames[FRAMES_MAX]; /* scratch memory, as is the next one */
+	__u64 callers[CALLERS_MAX];
 };
 
 struct {
@@ -192,13 +200,20 @@ __noinline int is_lock_code(__u64 address)
 	return 0;
 }
 
-/*
- * The function that acquires the lock: the first one outside the code of locks, after the first one
- * inside it. The functions before are those of tracing.
- */
-static __always_inline __u64 find_caller(void *ctx, struct spins *cpu)
+static __always_inline long read_frames(void *ctx, struct spins *cpu)
 {
-	long size = bpf_get_stack(ctx, cpu->frames, sizeof(cpu->frames), 0);
+	if (targ_callers)
+		return bpf_get_stack(ctx, cpu->frames, sizeof(cpu->frames), 0);
+	return bpf_get_stack(ctx, cpu->frames, FRAMES_CALLER * sizeof(cpu->frames[0]), 0);
+}
+
+/*
+ * The index of the function that acquires the lock: the first one outside the code of locks, after
+ * the first one inside it. The functions before are those of tracing. FRAMES_MAX if it is unknown.
+ */
+static __always_inline __u32 find_caller(void *ctx, struct spins *cpu)
+{
+	long size = read_frames(ctx, cpu);
 	bool inside = !lock_code_nr;
 
 	for (int i = 0; i < FRAMES_MAX; i++) {
@@ -209,9 +224,46 @@ static __always_inline __u64 find_caller(void *ctx, struct spins *cpu)
 		if (is_lock_code(address))
 			inside = true;
 		else if (inside)
-			return address;
+			return i;
 	}
-	return 0;
+	return FRAMES_MAX;
+}
+
+/*
+ * Copies the frames from this index on to callers, and returns their hash. bpf_get_stack() fills what
+ * is above the outermost frame with zeros. A global function, as is_lock_code().
+ */
+__noinline __u64 read_callers(__u32 from)
+{
+	struct spins *cpu = this_cpu();
+	__u64 hash = 0;
+
+	if (!cpu)
+		return 0;
+	for (__u32 i = 0; i < CALLERS_MAX; i++) {
+		__u32 at = from + i;
+		__u64 address = 0;
+
+		if (i < targ_callers && at < FRAMES_MAX)
+			address = cpu->frames[at & (FRAMES_MAX - 1)];
+		cpu->callers[i] = address;
+		hash = (hash ^ address) * 0x9e3779b97f4a7c15ULL;
+		hash ^= hash >> 29;
+	}
+	return hash;
+}
+
+/* Sets the caller and those above it. */
+static __always_inline void key_callers(void *ctx, struct spins *cpu, struct table_key *key)
+{
+	__u32 at = find_caller(ctx, cpu);
+
+	if (at >= FRAMES_MAX)
+		return;
+	barrier_var(at);
+	key->caller = cpu->frames[at & (FRAMES_MAX - 1)];
+	if (targ_callers)
+		key->callers = read_callers(at + 1);
 }
 
 static __always_inline void count_wait(void *ctx, struct spins *cpu, const struct wait *w, __u64 ns)
@@ -220,7 +272,7 @@ static __always_inline void count_wait(void *ctx, struct spins *cpu, const struc
 	struct table_key key = { .flags = w->flags };
 	struct table_value *value;
 
-	key.caller = find_caller(ctx, cpu);
+	key_callers(ctx, cpu, &key);
 	if (by_lock)
 		key.lock = w->lock;
 	if (by_thread) {
@@ -231,6 +283,8 @@ static __always_inline void count_wait(void *ctx, struct spins *cpu, const struc
 	value = table_find(&key);
 	if (!value)
 		return;
+	if (key.callers && !value->count)
+		__builtin_memcpy(value->callers, cpu->callers, sizeof(value->callers));
 	table_add(value, count, 1);
 	table_add(value, total_ns, ns);
 	if (ns > value->max_ns)

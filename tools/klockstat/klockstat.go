@@ -24,6 +24,7 @@ type options struct {
 	Lock      string         `flag:"lock,L" arg:"LOCK" help:"only this lock: the name of a variable (needs CONFIG_KALLSYMS_ALL), or an address such as 0xffffffff82a3b4c0"`
 	Locks     bool           `flag:"by-lock" bpf:"by_lock" help:"separate rows for the locks of a caller, with their addresses"`
 	Thread    bool           `flag:"per-thread,P" bpf:"by_thread" help:"separate rows for threads"`
+	Stacks    uint32         `flag:"stacks,s" arg:"N" min:"1" max:"16" help:"show the caller and the N-1 functions above it, and separate rows for different ones"`
 	Rows      uint64         `flag:"locks,n" arg:"N" also:"rows" min:"1" help:"show only the first N rows of each report; default 99 in text"`
 	Sort      string         `flag:"sort,S" arg:"COLUMN" help:"sort by this column, greatest first (+COLUMN: least first); acq_total, acq_max and acq_count are total_ns, max_ns and count"`
 	Storage   uint64         `flag:"stack-storage-size" arg:"N" help:"ignored, for compatibility: there is no map of stacks"`
@@ -33,6 +34,7 @@ type options struct {
 // key mirrors struct table_key.
 type key struct {
 	Caller, Lock    value.Address
+	Callers         uint64
 	Flags, PID, TID uint32
 	Comm            value.Comm
 	_               uint32
@@ -42,6 +44,7 @@ type key struct {
 type counts struct {
 	Count, TotalNs uint64
 	MaxNs          source.Max
+	Callers        [15]value.Address
 }
 
 type row struct {
@@ -55,6 +58,7 @@ type row struct {
 	Count     uint64        `json:"count" col:"Count,width=8,right" help:"waits that ended (contention_end), also those given up"`
 	MaxNs     value.Micros  `json:"max_ns" col:"Max Wait (us),width=13,right" help:"longest of the waits; text shows microseconds"`
 	TotalNs   value.Micros  `json:"total_ns" col:"Total Wait (us),width=15,right" help:"sum of the waits that ended, each from contention_begin to contention_end, CLOCK_MONOTONIC, in the context of the thread that waits; text shows microseconds"`
+	Callers   value.Trace   `json:"callers" help:"functions above the caller, innermost first, at most N-1 with --stacks N: the function that called the caller, the one that called that, and so on; absent without --stacks"`
 }
 
 // Tool is the definition of klockstat.
@@ -72,7 +76,7 @@ Waits that began before the tool started are not counted, nor those that have no
 	Peers: []string{
 		"Hold times are not measured, and a second column for them in -S (hld_total) is ignored: the kernel has no tracepoints for them. Locks that are free at once are not counted either, so that an uncontended lock costs nothing.",
 		"Spinlocks, read-write locks and per-CPU semaphores are covered; the peers cover only mutexes and rwsems.",
-		"The caller is the function outside the code of locks, also if a lock protects the waiters of another one, as in up_read. -s (stacks) does not exist; use offcputime for stack traces.",
+		"The caller is the function outside the code of locks, also if a lock protects the waiters of another one, as in up_read. -s N shows N functions without their offsets, at most 16.",
 		"-p is --pid, -t is --tid and -d is --duration.",
 		"-n is --locks, as in BCC.",
 	},
@@ -80,6 +84,7 @@ Waits that began before the tool started are not counted, nor those that have no
 		"klockstat -d 10                   # ten seconds, by total time",
 		"klockstat -i 5 -R -S acq_max      # every five seconds, the longest waits first",
 		"klockstat -c ext4_ -P             # callers in ext4, by thread",
+		"klockstat -n 3 -s 5               # the first three, with the functions that called them",
 		"klockstat -L cgroup_mutex         # one lock (needs CONFIG_KALLSYMS_ALL)",
 	},
 	Object: loadBpf,
@@ -92,6 +97,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if o.Sort != "" && sort == "" {
 		return nil, fmt.Errorf("--sort %s: hold times are not measured; want acq_total, acq_max, acq_count or a column", o.Sort)
 	}
+	callers := traces{env: env, all: map[string]value.Trace{}}
 	t := &source.Table[key, counts, row]{
 		Plan:       tool.Plan{Resolve: o.resolve, Keep: []system.Capability{system.CapSyslog}},
 		Rounds:     source.Rounds{Every: o.Every},
@@ -100,8 +106,11 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		TextRows:   99,
 		Cumulative: !o.Reset,
 		Columns:    []string{"caller", "lock_type", "avg_ns", "count", "max_ns", "total_ns"},
-		Label: func(k *key, _ *counts) row {
-			return row{Caller: env.KernelName(uint64(k.Caller)), Type: typeOf(k.Flags), Lock: k.Lock, PID: k.PID, TID: k.TID, Comm: k.Comm}
+		Label: func(k *key, c *counts) row {
+			return row{
+				Caller: env.KernelName(uint64(k.Caller)), Type: typeOf(k.Flags), Lock: k.Lock, PID: k.PID, TID: k.TID, Comm: k.Comm,
+				Callers: callers.trace(c.Callers[:]),
+			}
 		},
 		Fill: func(r *row, c *counts, _ time.Duration) {
 			r.Count, r.TotalNs, r.MaxNs = c.Count, value.Micros(c.TotalNs), value.Micros(c.MaxNs)
@@ -146,6 +155,11 @@ func (o *options) arrange(t *source.Table[key, counts, row]) {
 	} else {
 		t.Off = append(t.Off, "pid", "tid", "comm")
 	}
+	if o.Stacks > 1 {
+		t.Columns = append(t.Columns, "callers")
+	} else {
+		t.Off = append(t.Off, "callers")
+	}
 }
 
 // resolve looks up the lock and the addresses of the code of locks.
@@ -154,7 +168,7 @@ func (o *options) resolve(p *tool.Plan, _ *tool.Kernel) error {
 	if err != nil {
 		p.Note("the caller is unknown, because the addresses of the code of locks cannot be read: " + err.Error())
 	}
-	p.Variables = map[string]any{"lock_code": code, "lock_code_nr": uint32(len(code) / 2)}
+	p.Variables = map[string]any{"lock_code": code, "lock_code_nr": uint32(len(code) / 2), "targ_callers": max(o.Stacks, 1) - 1}
 	if o.Lock == "" {
 		return nil
 	}

@@ -2,11 +2,13 @@ package klockstat
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -28,6 +30,15 @@ func TestNeeds(t *testing.T) {
 	if !tooltest.HasTracepoint(t, "contention_begin") {
 		tooltest.Fails(t, Tool, nil, 4, "contention_begin")
 	}
+}
+
+// writevByte writes a byte with writev(2).
+func writevByte(fd int, b *byte) error {
+	vector := unix.Iovec{Base: b, Len: 1}
+	if _, _, errno := unix.Syscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(&vector)), 1); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // find returns the rows of waits for the mutex of a pipe.
@@ -94,11 +105,62 @@ func TestRows(t *testing.T) {
 	}
 	tooltest.Fails(t, Tool, []string{"-S", "hld_max"}, 2, "hold times are not measured")
 	tooltest.Fails(t, Tool, []string{"-S", "acq_max,hld_nothing,pid,tid"}, 2, "no such column")
+	tooltest.Fails(t, Tool, []string{"-S", "pid"}, 2, "no row of this run has a value")
 	reason := "no_such_lock"
 	if !system.HasKernelData("/") {
 		reason = "CONFIG_KALLSYMS_ALL"
 	}
 	tooltest.Fails(t, Tool, []string{"-L", "no_such_lock"}, 2, reason)
+}
+
+// symbols returns the functions of the column callers.
+func symbols(r tooltest.Row) (names []string) {
+	frames, _ := r["callers"].([]any)
+	for _, f := range frames {
+		name, _ := f.(map[string]any)["symbol"].(string)
+		names = append(names, name)
+	}
+	return names
+}
+
+// TestStacks waits in two system calls: the function that acquires the lock is the same, those that call
+// it differ.
+func TestStacks(t *testing.T) {
+	tooltest.AnyAttachType(t)
+	tooltest.Root(t)
+	needsTracepoint(t)
+	args := []string{"--pid", strconv.Itoa(os.Getpid()), "--filter", `caller endsWith "pipe_write"`}
+	waits := func() {
+		tooltest.WaitForPipe(t)
+		tooltest.WaitForPipeIn(t, writevByte)
+		tooltest.WaitForPipeIn(t, writevByte)
+	}
+	rows := find(tooltest.JSON(t, Tool, args, waits))
+	if len(rows) != 1 || rows[0].Num("count") != 3 || rows[0].Has("callers") {
+		t.Fatalf("rows %v, want one of 3 waits without callers", rows)
+	}
+	counts := map[string]float64{}
+	for _, r := range find(tooltest.JSON(t, Tool, append(args, "-s", "16"), waits)) {
+		names := symbols(r)
+		isVector := slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, "writev") })
+		switch {
+		case isVector:
+			counts["writev"] += r.Num("count")
+		case slices.Contains(names, "vfs_write"):
+			counts["write"] += r.Num("count")
+		}
+		if len(names) < 3 || len(names) > 15 || slices.Contains(names, r.Str("caller")) {
+			t.Errorf("caller %s, callers %q", r.Str("caller"), names)
+		}
+	}
+	if counts["write"] != 1 || counts["writev"] != 2 {
+		t.Errorf("waits in the system calls: %v, want 1 and 2", counts)
+	}
+	out := tooltest.Text(t, Tool, append(args, "-s", "3", "-n", "1"), func() { tooltest.WaitForPipe(t) })
+	if below := strings.Count(out, "\n    "); below != 2 || !strings.Contains(out, "\n    vfs_write\n") {
+		t.Errorf("text %q, want two functions below the caller", out)
+	}
+	tooltest.Fails(t, Tool, []string{"-s", "17"}, 2, "17")
 }
 
 // capacity returns the number of addresses that the program holds.
