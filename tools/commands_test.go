@@ -14,17 +14,18 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// documented is a line of testdata/commands.tsv: a command line in the documentation of BCC or
-// bpftrace, and the column names that are shown there for it.
+// documented is a line of testdata/commands.tsv: a command line in the documentation of BCC,
+// libbpf-tools or bpftrace, and the column names that the peer prints for it.
 type documented struct {
 	tool, command string
-	header        string // with single spaces; empty if no output is shown
+	header        string // with single spaces; empty if the output has none
 	source        string
 	// reason states why the tool differs:
 	//
 	//	refused: WHY        the command line is not accepted
 	//	header: adds A B    the columns A and B are additional
 	//	header: WHY         other columns are shown
+	//	unnamed: WHY        the peer's output has no column names
 	//	syntax: later       the command line is not counted
 	reason string
 }
@@ -48,9 +49,9 @@ func documentedCommands(t *testing.T) []documented {
 	return all
 }
 
-// TestDocumentedCommands checks that at least 99 % of the command lines in the documentation of BCC
-// and bpftrace are accepted, and that text output has the column names that are shown there, in
-// their order, except where the data states a reason.
+// TestDocumentedCommands checks that at least 99 % of the command lines in the documentation of BCC,
+// libbpf-tools and bpftrace are accepted, and that text output has the column names of the peer, in
+// their order, except where the data states a reason. Each line has one of the two.
 func TestDocumentedCommands(t *testing.T) {
 	var counted, refused int
 	headers := map[string]int{}
@@ -67,6 +68,8 @@ func TestDocumentedCommands(t *testing.T) {
 		switch {
 		case isRefused != (err != nil):
 			t.Errorf("%s (%s): reason %q, error %v", d.command, d.source, d.reason, err)
+		case (d.header == "") != strings.HasPrefix(d.reason, "unnamed: ") && !isRefused:
+			t.Errorf("%s (%s): header %q, reason %q: want a header or a reason that starts with unnamed", d.command, d.source, d.header, d.reason)
 		case err == nil && d.header != "":
 			kind := d.compare(header)
 			headers[kind]++

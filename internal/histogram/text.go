@@ -38,12 +38,15 @@ func (h *Histogram) barOf(slot int) int {
 	return max(0, bits.Len64(lo/h.unit.ns())-1)
 }
 
-// AppendText appends the bars in the layout of libbpf-tools, and a line with the count,
+// AppendText is AppendNamed with the name of the unit.
+func (h *Histogram) AppendText(dst []byte) []byte { return h.AppendNamed(dst, h.unit.String()) }
+
+// AppendNamed appends the bars of the values with this name in the layout of libbpf-tools, and a line with the count,
 // mean, percentiles and maximum in the unit. The numbers are exact decimals; the mean and
 // the percentiles are rounded to nanoseconds, the mean of plain numbers to two decimals. For an empty histogram it appends only the
 // line "count 0".
-func (h *Histogram) AppendText(dst []byte) []byte {
-	dst = h.appendBars(dst)
+func (h *Histogram) AppendNamed(dst []byte, name string) []byte {
+	dst = h.appendBars(dst, name)
 	dst = append(dst, "count "...)
 	dst = strconv.AppendUint(dst, h.total.Count, 10)
 	if h.total.Count > 0 {
@@ -122,7 +125,7 @@ func newLayout(bars []Bar, maxCount uint64) layout {
 	return l
 }
 
-func (h *Histogram) appendBars(dst []byte) []byte {
+func (h *Histogram) appendBars(dst []byte, name string) []byte {
 	bars := h.Bars()
 	if len(bars) == 0 {
 		return dst
@@ -132,7 +135,7 @@ func (h *Histogram) appendBars(dst []byte) []byte {
 		maxCount = max(maxCount, b.Count)
 	}
 	l := newLayout(bars, maxCount)
-	dst = fmt.Appendf(dst, "%*s%-*s : %-*s distribution\n", l.indent, "", l.title, h.unit, l.count, "count")
+	dst = fmt.Appendf(dst, "%*s%-*s : %-*s distribution\n", l.indent, "", l.title, name, l.count, "count")
 	for _, b := range bars {
 		dst = l.appendBar(dst, b, maxCount)
 	}

@@ -92,7 +92,7 @@ count 12345678902, mean 2, p50 2, p90 2, p99 2, p99.9 2, max 2
 
 func TestBarsHaveEqualWidth(t *testing.T) {
 	h := ofBars(Nanoseconds, map[int]uint64{0: 1 << 63, 5: 1<<63 - 2, 63: 1})
-	lines := strings.Split(string(h.appendBars(nil)), "\n")
+	lines := strings.Split(string(h.appendBars(nil, h.unit.String())), "\n")
 	if len(lines) != 66 {
 		t.Fatalf("%d lines, want 66", len(lines))
 	}

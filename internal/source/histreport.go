@@ -19,6 +19,7 @@ type histReport struct {
 	stamp bool
 	// percentiles, if set, are shown instead of bars and buckets.
 	percentiles Percentiles
+	name        string // of the values
 	slots       string // Hists.Slots
 }
 
@@ -72,7 +73,7 @@ func (r *histReport) write(key []column.Column, h *histogram.Histogram) error {
 		case output.CSV:
 			return r.appendCSV(b, key, h)
 		}
-		return appendTitled(b, key, h, r.slots)
+		return r.appendBars(appendTitled(b, key), h)
 	})
 	return nil
 }
@@ -88,9 +89,8 @@ func (r *histReport) appendInFormat(b []byte, key []column.Column, h *histogram.
 	return r.appendPercentiles(b, key, h)
 }
 
-// appendTitled appends a title as in libbpf-tools ("disk = vda<tab>flags = Read"), the stacks and
-// the bars.
-func appendTitled(b []byte, key []column.Column, h *histogram.Histogram, slots string) []byte {
+// appendTitled appends a title as in libbpf-tools ("disk = vda<tab>flags = Read"), and the stacks.
+func appendTitled(b []byte, key []column.Column) []byte {
 	var stacks []value.Lines
 	for i := range key {
 		if stack, ok := key[i].Value.(value.Lines); ok {
@@ -116,10 +116,14 @@ func appendTitled(b []byte, key []column.Column, h *histogram.Histogram, slots s
 	for _, stack := range stacks {
 		b = stack.AppendLines(b)
 	}
-	if slots != "" {
-		return h.AppendSlots(b, slots)
+	return b
+}
+
+func (r *histReport) appendBars(b []byte, h *histogram.Histogram) []byte {
+	if r.slots != "" {
+		return h.AppendSlots(b, r.slots)
 	}
-	return h.AppendText(b)
+	return h.AppendNamed(b, r.name)
 }
 
 // appendCSV appends a line for each bucket: time, key, unit, lo, hi, count.

@@ -44,6 +44,8 @@ type Hists[K, L comparable] struct {
 	// Keys lists the columns of L that histograms are grouped by in this run, shown in the order of
 	// L. Without keys there is one histogram.
 	Keys []string
+	// Name, if set, is the name of the values in text, as in peers. Otherwise it is that of the unit.
+	Name string
 	// Slots, if set, is the name of values that are small integers: text then has a line per value.
 	Slots string
 	// Due, if set, finds the samples of CPUs that were due and not taken. Those of an idle CPU are
@@ -68,6 +70,7 @@ type hists struct {
 	interval    *Interval
 	unit        histogram.Unit
 	stacks      *stacktrace.Frames // Hists.Stacks
+	name        string             // Hists.Name
 	slots       string
 	cumulative  bool
 	percentiles Percentiles
@@ -127,7 +130,7 @@ func (h *Hists[K, L]) Base() *tool.Plan {
 
 func (h *Hists[K, L]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
 	h.hists = hists{
-		plan: &h.Plan, interval: &h.Interval, unit: h.Unit, stacks: h.Stacks, slots: h.Slots,
+		plan: &h.Plan, interval: &h.Interval, unit: h.Unit, stacks: h.Stacks, name: h.Name, slots: h.Slots,
 		cumulative: h.Cumulative, percentiles: h.Percentiles, entry: reflect.TypeFor[histEntry[K]](), label: &h.label,
 		labelOf: func(key unsafe.Pointer) any { return h.Label(*(*K)(key)) },
 	}
@@ -183,7 +186,7 @@ func (h *hists) describe(
 // title returns the first line of a histogram, or of the table of percentiles, with single spaces.
 func (h *hists) title(keys []column.Column) string {
 	if h.percentiles == nil {
-		return cmp.Or(h.slots, h.unit.String()) + " : count distribution"
+		return cmp.Or(h.slots, h.name, h.unit.String()) + " : count distribution"
 	}
 	titles := (&histReport{percentiles: h.percentiles}).appendPercentileTitles(nil, keys)
 	return strings.Join(strings.Fields(string(titles)), " ")
@@ -307,7 +310,8 @@ func (h *hists) report(s *tool.Session) error {
 // reportRows writes the histograms as text, JSON or CSV, or passes them to a sink.
 func (h *hists) reportRows(s *tool.Session) error {
 	r := histReport{
-		Session: s, time: value.Time(time.Now().UnixNano()), stamp: h.interval.Timestamp, percentiles: h.percentiles, slots: h.slots,
+		Session: s, time: value.Time(time.Now().UnixNano()), stamp: h.interval.Timestamp, percentiles: h.percentiles,
+		name: cmp.Or(h.name, h.unit.String()), slots: h.slots,
 	}
 	r.begin(h.key.Shown)
 	var events uint64

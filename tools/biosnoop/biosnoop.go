@@ -143,8 +143,9 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	blockio.PlanFile(&plan, map[string]uint32{"file_events": levels, "events": 16 << 20})
 	return &source.Events[row]{
 		Plan: plan, Columns: o.columns(), BufferBytes: 4 << 20,
-		Widths: map[string]int{"elapsed_ns": 11},
-		Row:    row{env: env, ends: map[uint32]uint64{}, File: blockio.NewFile()},
+		Headers: map[string]string{"time": "TIMESTAMP"},
+		Widths:  map[string]int{"elapsed_ns": 11, "time": 9},
+		Row:     row{env: env, ends: map[uint32]uint64{}, File: blockio.NewFile()},
 	}, nil
 }
 

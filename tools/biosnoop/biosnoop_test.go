@@ -87,7 +87,7 @@ func TestText(t *testing.T) {
 		t.Errorf("%q", lines[5])
 	}
 	out = tooltest.TextUndisturbed(t, Tool, []string{"-d", l.Name, "-t"}, func() { tooltest.ReadBlocks(t, l.Dev, 1) })
-	if !strings.HasPrefix(out, "TIME     COMM ") {
+	if !strings.HasPrefix(out, "TIMESTAMP COMM ") {
 		t.Errorf("%q", out)
 	}
 }

@@ -57,9 +57,9 @@ var Tool = tool.Define(tool.Spec{
 }, options{}, build)
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
-	unit, keys := histogram.Milliseconds, source.Keys(o)
+	unit, name, keys := histogram.Milliseconds, "query latency (ms)", source.Keys(o)
 	if o.Microseconds {
-		unit = histogram.Microseconds
+		unit, name = histogram.Microseconds, "query latency (us)"
 	}
 	if o.Database == "" {
 		keys = append([]string{"database"}, keys...)
@@ -68,6 +68,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Plan:     o.Plan(uint64(o.Threshold)),
 		Interval: source.Interval{Rounds: source.Rounds{Every: o.Every, Count: o.Count}, Timestamp: o.Timestamp},
 		Unit:     unit,
+		Name:     name,
 		Keys:     keys,
 		Label: func(k histKey) (l label) {
 			l.Database = database.Type(k.Database)

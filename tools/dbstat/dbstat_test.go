@@ -60,7 +60,7 @@ func TestText(t *testing.T) {
 	out := tooltest.Text(t, Tool, []string{"--pid", fmt.Sprint(os.Getpid())}, func() {
 		lib.Call(function, native.Call{Args: [7]uint64{3, 0, native.Pointer(text), 8}})
 	})
-	if !strings.Contains(out, "msecs") || !strings.Contains(out, "database = mysql") {
+	if !strings.Contains(out, "query latency (ms)") || !strings.Contains(out, "database = mysql") {
 		t.Errorf("text is %q", out)
 	}
 }

@@ -102,9 +102,9 @@ func (o *options) columns() []string {
 	if o.PrintUID {
 		cols = append(cols, "uid")
 	}
-	cols = append(cols, "comm", "tid")
+	cols = append(cols, "comm", "tid", "duration_ns", "reclaimed_pages")
 	if o.Extended {
 		cols = append(cols, "free_bytes")
 	}
-	return append(cols, "duration_ns", "reclaimed_pages", "kind")
+	return append(cols, "kind")
 }

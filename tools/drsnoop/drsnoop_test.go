@@ -124,7 +124,7 @@ func TestText(t *testing.T) {
 	r := newReader(t, "corescope-reclaim-text")
 	for flags, want := range map[string]string{
 		"":         "TIME COMM TID LAT(ms) PAGES KIND",
-		"-T -U -e": "TIME(s) UID COMM TID FREE(KB) LAT(ms) PAGES KIND",
+		"-T -U -e": "TIME(s) UID COMM TID LAT(ms) PAGES FREE(KB) KIND",
 	} {
 		out := tooltest.Text(t, Tool, append(strings.Fields(flags), "--cgroup", r.dir), func() { r.read(t) })
 		header, rows, _ := strings.Cut(out, "\n")

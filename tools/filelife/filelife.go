@@ -72,8 +72,9 @@ Files are distinguished by the inode generation. On file systems without generat
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	columns := []string{"time", "pid", "comm", "age_ns", "file"}
+	headers := map[string]string{}
 	if o.FullPath {
-		columns[4] = "path"
+		columns[4], headers["path"] = "path", "FILE"
 	}
-	return &source.Events[row]{Columns: columns, BufferBytes: 4 << 20, Row: row{full: o.FullPath}}, nil
+	return &source.Events[row]{Columns: columns, Headers: headers, BufferBytes: 4 << 20, Row: row{full: o.FullPath}}, nil
 }

@@ -57,6 +57,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		}}},
 		Interval: o.Interval,
 		Unit:     histogram.Values,
+		Name:     "backlog",
 		Label:    func(k label) label { return k },
 		Keys:     append([]string{"backlog_max"}, source.Keys(o)...),
 	}, nil

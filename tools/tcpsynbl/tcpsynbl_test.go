@@ -192,7 +192,7 @@ func TestText(t *testing.T) {
 	tooltest.AnyAttachType(t)
 	_, port := listen(t, "127.0.0.1:0", 33)
 	out := tooltest.Text(t, Tool, []string{"-P", port}, func() { fill(t, "127.0.0.1", port, 3) })
-	if !strings.Contains(out, "backlog_max = 33\n     value               : count    distribution\n         0 -> 1          : 2 ") {
+	if !strings.Contains(out, "backlog_max = 33\n     backlog             : count    distribution\n         0 -> 1          : 2 ") {
 		t.Errorf("text is %q", out)
 	}
 }
