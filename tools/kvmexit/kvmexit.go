@@ -21,6 +21,7 @@ type options struct {
 	TIDs        string         `flag:"tids,T" arg:"LIST" sets:"tid" help:"only these threads, separated by commas, same as --tid"`
 	VCPU        int64          `flag:"vcpu,v" arg:"N" min:"0" help:"only this vCPU, by the name that QEMU gives to its thread, such as CPU 0/KVM"`
 	AllTIDs     bool           `flag:"alltids,a" help:"with --pid: one row per thread and reason"`
+	Debug       bool           `flag:"debug,d" sets:"verbose=true" help:"same as --verbose, for compatibility with BCC"`
 	Parallelism uint32         `flag:"max-parallelism,m" arg:"N" min:"1" help:"ignored, for compatibility with BCC"`
 	source.Ranking
 }

@@ -16,55 +16,71 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapEvents            = "events"
-	bpfMapLost              = "lost"
-	bpfMapScratch           = "scratch"
-	bpfMapStackBufs         = "stack_bufs"
-	bpfMapTargCgroupMap     = "targ_cgroup_map"
-	bpfMapTargMntnsMap      = "targ_mntns_map"
-	bpfMapUnwindCursors     = "unwind_cursors"
-	bpfMapUnwindFiles       = "unwind_files"
-	bpfMapUnwindRules       = "unwind_rules"
-	bpfMapUnwindSlabs       = "unwind_slabs"
-	bpfMapUring             = "uring"
-	bpfProgOpenBtf          = "open__btf"
-	bpfProgOpenRaw          = "open__raw"
-	bpfProgOpenTp           = "open__tp"
-	bpfProgUringBtfComplete = "uring__btf__complete"
-	bpfProgUringBtfSubmit   = "uring__btf__submit"
-	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
-	bpfVarEventPerfBuffer   = "event_perf_buffer"
-	bpfVarEventWakeupNs     = "event_wakeup_ns"
-	bpfVarLocalPidns        = "local_pidns"
-	bpfVarStackDepth        = "stack_depth"
-	bpfVarStackTypesType    = "stack_types_type"
-	bpfVarTargAccess        = "targ_access"
-	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
-	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
-	bpfVarTargByUid         = "targ_by_uid"
-	bpfVarTargCgroupId      = "targ_cgroup_id"
-	bpfVarTargComm          = "targ_comm"
-	bpfVarTargCommLen       = "targ_comm_len"
-	bpfVarTargFailed        = "targ_failed"
-	bpfVarTargFlags         = "targ_flags"
-	bpfVarTargName          = "targ_name"
-	bpfVarTargNameLen       = "targ_name_len"
-	bpfVarTargNrPids        = "targ_nr_pids"
-	bpfVarTargNrTids        = "targ_nr_tids"
-	bpfVarTargPath          = "targ_path"
-	bpfVarTargPathIsEnd     = "targ_path_is_end"
-	bpfVarTargPathLen       = "targ_path_len"
-	bpfVarTargPids          = "targ_pids"
-	bpfVarTargTids          = "targ_tids"
-	bpfVarTargUid           = "targ_uid"
-	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
-	bpfVarTaskFilter        = "task_filter"
-	bpfVarUnwindAddressMask = "unwind_address_mask"
-	bpfVarUnwindPageShift   = "unwind_page_shift"
-	bpfVarUnwindTables      = "unwind_tables"
-	bpfVarUnwindThreadSize  = "unwind_thread_size"
-	bpfVarWantFullPath      = "want_full_path"
-	bpfVarWantUserStack     = "want_user_stack"
+	bpfMapCommandProcesses     = "command_processes"
+	bpfMapEvents               = "events"
+	bpfMapLost                 = "lost"
+	bpfMapScratch              = "scratch"
+	bpfMapStackBufs            = "stack_bufs"
+	bpfMapTargCgroupMap        = "targ_cgroup_map"
+	bpfMapTargMntnsMap         = "targ_mntns_map"
+	bpfMapUnwindCursors        = "unwind_cursors"
+	bpfMapUnwindFiles          = "unwind_files"
+	bpfMapUnwindRules          = "unwind_rules"
+	bpfMapUnwindSlabs          = "unwind_slabs"
+	bpfMapUring                = "uring"
+	bpfProgCommandBtfExec      = "command__btf__exec"
+	bpfProgCommandBtfExecAgain = "command__btf__exec__again"
+	bpfProgCommandBtfExit      = "command__btf__exit"
+	bpfProgCommandBtfExitAgain = "command__btf__exit__again"
+	bpfProgCommandBtfFork      = "command__btf__fork"
+	bpfProgCommandBtfForkAgain = "command__btf__fork__again"
+	bpfProgCommandRawExec      = "command__raw__exec"
+	bpfProgCommandRawExecAgain = "command__raw__exec__again"
+	bpfProgCommandRawExit      = "command__raw__exit"
+	bpfProgCommandRawExitAgain = "command__raw__exit__again"
+	bpfProgCommandRawFork      = "command__raw__fork"
+	bpfProgCommandRawForkAgain = "command__raw__fork__again"
+	bpfProgOpenBtf             = "open__btf"
+	bpfProgOpenRaw             = "open__raw"
+	bpfProgOpenTp              = "open__tp"
+	bpfProgUringBtfComplete    = "uring__btf__complete"
+	bpfProgUringBtfSubmit      = "uring__btf__submit"
+	bpfVarCommandLevel         = "command_level"
+	bpfVarEventLastWakeupNs    = "event_last_wakeup_ns"
+	bpfVarEventPerfBuffer      = "event_perf_buffer"
+	bpfVarEventWakeupNs        = "event_wakeup_ns"
+	bpfVarLocalPidns           = "local_pidns"
+	bpfVarStackDepth           = "stack_depth"
+	bpfVarStackTypesType       = "stack_types_type"
+	bpfVarTargAccess           = "targ_access"
+	bpfVarTargByCgroupMap      = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap       = "targ_by_mntns_map"
+	bpfVarTargByUid            = "targ_by_uid"
+	bpfVarTargCgroupId         = "targ_cgroup_id"
+	bpfVarTargComm             = "targ_comm"
+	bpfVarTargCommLen          = "targ_comm_len"
+	bpfVarTargCommand          = "targ_command"
+	bpfVarTargCommandNs        = "targ_command_ns"
+	bpfVarTargFailed           = "targ_failed"
+	bpfVarTargFlags            = "targ_flags"
+	bpfVarTargName             = "targ_name"
+	bpfVarTargNameLen          = "targ_name_len"
+	bpfVarTargNrPids           = "targ_nr_pids"
+	bpfVarTargNrTids           = "targ_nr_tids"
+	bpfVarTargPath             = "targ_path"
+	bpfVarTargPathIsEnd        = "targ_path_is_end"
+	bpfVarTargPathLen          = "targ_path_len"
+	bpfVarTargPids             = "targ_pids"
+	bpfVarTargTids             = "targ_tids"
+	bpfVarTargUid              = "targ_uid"
+	bpfVarTaskCgroupSubsys     = "task_cgroup_subsys"
+	bpfVarTaskFilter           = "task_filter"
+	bpfVarUnwindAddressMask    = "unwind_address_mask"
+	bpfVarUnwindPageShift      = "unwind_page_shift"
+	bpfVarUnwindTables         = "unwind_tables"
+	bpfVarUnwindThreadSize     = "unwind_thread_size"
+	bpfVarWantFullPath         = "want_full_path"
+	bpfVarWantUserStack        = "want_user_stack"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -109,34 +125,48 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	OpenBtf          *ebpf.ProgramSpec `ebpf:"open__btf"`
-	OpenRaw          *ebpf.ProgramSpec `ebpf:"open__raw"`
-	OpenTp           *ebpf.ProgramSpec `ebpf:"open__tp"`
-	UringBtfComplete *ebpf.ProgramSpec `ebpf:"uring__btf__complete"`
-	UringBtfSubmit   *ebpf.ProgramSpec `ebpf:"uring__btf__submit"`
+	CommandBtfExec      *ebpf.ProgramSpec `ebpf:"command__btf__exec"`
+	CommandBtfExecAgain *ebpf.ProgramSpec `ebpf:"command__btf__exec__again"`
+	CommandBtfExit      *ebpf.ProgramSpec `ebpf:"command__btf__exit"`
+	CommandBtfExitAgain *ebpf.ProgramSpec `ebpf:"command__btf__exit__again"`
+	CommandBtfFork      *ebpf.ProgramSpec `ebpf:"command__btf__fork"`
+	CommandBtfForkAgain *ebpf.ProgramSpec `ebpf:"command__btf__fork__again"`
+	CommandRawExec      *ebpf.ProgramSpec `ebpf:"command__raw__exec"`
+	CommandRawExecAgain *ebpf.ProgramSpec `ebpf:"command__raw__exec__again"`
+	CommandRawExit      *ebpf.ProgramSpec `ebpf:"command__raw__exit"`
+	CommandRawExitAgain *ebpf.ProgramSpec `ebpf:"command__raw__exit__again"`
+	CommandRawFork      *ebpf.ProgramSpec `ebpf:"command__raw__fork"`
+	CommandRawForkAgain *ebpf.ProgramSpec `ebpf:"command__raw__fork__again"`
+	OpenBtf             *ebpf.ProgramSpec `ebpf:"open__btf"`
+	OpenRaw             *ebpf.ProgramSpec `ebpf:"open__raw"`
+	OpenTp              *ebpf.ProgramSpec `ebpf:"open__tp"`
+	UringBtfComplete    *ebpf.ProgramSpec `ebpf:"uring__btf__complete"`
+	UringBtfSubmit      *ebpf.ProgramSpec `ebpf:"uring__btf__submit"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Events        *ebpf.MapSpec `ebpf:"events"`
-	Lost          *ebpf.MapSpec `ebpf:"lost"`
-	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
-	StackBufs     *ebpf.MapSpec `ebpf:"stack_bufs"`
-	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
-	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
-	UnwindCursors *ebpf.MapSpec `ebpf:"unwind_cursors"`
-	UnwindFiles   *ebpf.MapSpec `ebpf:"unwind_files"`
-	UnwindRules   *ebpf.MapSpec `ebpf:"unwind_rules"`
-	UnwindSlabs   *ebpf.MapSpec `ebpf:"unwind_slabs"`
-	Uring         *ebpf.MapSpec `ebpf:"uring"`
+	CommandProcesses *ebpf.MapSpec `ebpf:"command_processes"`
+	Events           *ebpf.MapSpec `ebpf:"events"`
+	Lost             *ebpf.MapSpec `ebpf:"lost"`
+	Scratch          *ebpf.MapSpec `ebpf:"scratch"`
+	StackBufs        *ebpf.MapSpec `ebpf:"stack_bufs"`
+	TargCgroupMap    *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
+	TargMntnsMap     *ebpf.MapSpec `ebpf:"targ_mntns_map"`
+	UnwindCursors    *ebpf.MapSpec `ebpf:"unwind_cursors"`
+	UnwindFiles      *ebpf.MapSpec `ebpf:"unwind_files"`
+	UnwindRules      *ebpf.MapSpec `ebpf:"unwind_rules"`
+	UnwindSlabs      *ebpf.MapSpec `ebpf:"unwind_slabs"`
+	Uring            *ebpf.MapSpec `ebpf:"uring"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	CommandLevel      *ebpf.VariableSpec `ebpf:"command_level"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
@@ -150,6 +180,8 @@ type bpfVariableSpecs struct {
 	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
 	TargCommLen       *ebpf.VariableSpec `ebpf:"targ_comm_len"`
+	TargCommand       *ebpf.VariableSpec `ebpf:"targ_command"`
+	TargCommandNs     *ebpf.VariableSpec `ebpf:"targ_command_ns"`
 	TargFailed        *ebpf.VariableSpec `ebpf:"targ_failed"`
 	TargFlags         *ebpf.VariableSpec `ebpf:"targ_flags"`
 	TargName          *ebpf.VariableSpec `ebpf:"targ_name"`
@@ -192,21 +224,23 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Events        *ebpf.Map `ebpf:"events"`
-	Lost          *ebpf.Map `ebpf:"lost"`
-	Scratch       *ebpf.Map `ebpf:"scratch"`
-	StackBufs     *ebpf.Map `ebpf:"stack_bufs"`
-	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
-	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
-	UnwindCursors *ebpf.Map `ebpf:"unwind_cursors"`
-	UnwindFiles   *ebpf.Map `ebpf:"unwind_files"`
-	UnwindRules   *ebpf.Map `ebpf:"unwind_rules"`
-	UnwindSlabs   *ebpf.Map `ebpf:"unwind_slabs"`
-	Uring         *ebpf.Map `ebpf:"uring"`
+	CommandProcesses *ebpf.Map `ebpf:"command_processes"`
+	Events           *ebpf.Map `ebpf:"events"`
+	Lost             *ebpf.Map `ebpf:"lost"`
+	Scratch          *ebpf.Map `ebpf:"scratch"`
+	StackBufs        *ebpf.Map `ebpf:"stack_bufs"`
+	TargCgroupMap    *ebpf.Map `ebpf:"targ_cgroup_map"`
+	TargMntnsMap     *ebpf.Map `ebpf:"targ_mntns_map"`
+	UnwindCursors    *ebpf.Map `ebpf:"unwind_cursors"`
+	UnwindFiles      *ebpf.Map `ebpf:"unwind_files"`
+	UnwindRules      *ebpf.Map `ebpf:"unwind_rules"`
+	UnwindSlabs      *ebpf.Map `ebpf:"unwind_slabs"`
+	Uring            *ebpf.Map `ebpf:"uring"`
 }
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.CommandProcesses,
 		m.Events,
 		m.Lost,
 		m.Scratch,
@@ -225,6 +259,7 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	CommandLevel      *ebpf.Variable `ebpf:"command_level"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
@@ -238,6 +273,8 @@ type bpfVariables struct {
 	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
 	TargComm          *ebpf.Variable `ebpf:"targ_comm"`
 	TargCommLen       *ebpf.Variable `ebpf:"targ_comm_len"`
+	TargCommand       *ebpf.Variable `ebpf:"targ_command"`
+	TargCommandNs     *ebpf.Variable `ebpf:"targ_command_ns"`
 	TargFailed        *ebpf.Variable `ebpf:"targ_failed"`
 	TargFlags         *ebpf.Variable `ebpf:"targ_flags"`
 	TargName          *ebpf.Variable `ebpf:"targ_name"`
@@ -264,15 +301,39 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	OpenBtf          *ebpf.Program `ebpf:"open__btf"`
-	OpenRaw          *ebpf.Program `ebpf:"open__raw"`
-	OpenTp           *ebpf.Program `ebpf:"open__tp"`
-	UringBtfComplete *ebpf.Program `ebpf:"uring__btf__complete"`
-	UringBtfSubmit   *ebpf.Program `ebpf:"uring__btf__submit"`
+	CommandBtfExec      *ebpf.Program `ebpf:"command__btf__exec"`
+	CommandBtfExecAgain *ebpf.Program `ebpf:"command__btf__exec__again"`
+	CommandBtfExit      *ebpf.Program `ebpf:"command__btf__exit"`
+	CommandBtfExitAgain *ebpf.Program `ebpf:"command__btf__exit__again"`
+	CommandBtfFork      *ebpf.Program `ebpf:"command__btf__fork"`
+	CommandBtfForkAgain *ebpf.Program `ebpf:"command__btf__fork__again"`
+	CommandRawExec      *ebpf.Program `ebpf:"command__raw__exec"`
+	CommandRawExecAgain *ebpf.Program `ebpf:"command__raw__exec__again"`
+	CommandRawExit      *ebpf.Program `ebpf:"command__raw__exit"`
+	CommandRawExitAgain *ebpf.Program `ebpf:"command__raw__exit__again"`
+	CommandRawFork      *ebpf.Program `ebpf:"command__raw__fork"`
+	CommandRawForkAgain *ebpf.Program `ebpf:"command__raw__fork__again"`
+	OpenBtf             *ebpf.Program `ebpf:"open__btf"`
+	OpenRaw             *ebpf.Program `ebpf:"open__raw"`
+	OpenTp              *ebpf.Program `ebpf:"open__tp"`
+	UringBtfComplete    *ebpf.Program `ebpf:"uring__btf__complete"`
+	UringBtfSubmit      *ebpf.Program `ebpf:"uring__btf__submit"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
+		p.CommandBtfExec,
+		p.CommandBtfExecAgain,
+		p.CommandBtfExit,
+		p.CommandBtfExitAgain,
+		p.CommandBtfFork,
+		p.CommandBtfForkAgain,
+		p.CommandRawExec,
+		p.CommandRawExecAgain,
+		p.CommandRawExit,
+		p.CommandRawExitAgain,
+		p.CommandRawFork,
+		p.CommandRawForkAgain,
 		p.OpenBtf,
 		p.OpenRaw,
 		p.OpenTp,

@@ -5,6 +5,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "command.bpf.h"
 #include "compat.bpf.h"
 #include "event.bpf.h"
 #include "task.bpf.h"

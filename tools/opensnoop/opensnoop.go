@@ -24,6 +24,7 @@ type options struct {
 	Path      string   `flag:"path" arg:"PATH" help:"only this path, as given by the task; /etc/* matches a prefix, *.so a suffix"`
 	Callers   bool     `flag:"callers,c" help:"show the user stack trace of the call"`
 	FullPath  bool     `flag:"full-path,F" bpf:"want_full_path" help:"show absolute paths"`
+	Exec      string   `flag:"exec" arg:"COMMAND" help:"run this command, with a shell if it contains shell syntax, and trace the calls of all its processes until it ends; its output goes to standard error"`
 	Pages     int      `flag:"buffer-pages,b" min:"1" max:"262144" help:"size of the event buffer in pages, for compatibility with BCC"`
 	stacktrace.UserStacks
 }
@@ -63,11 +64,13 @@ var Tool = tool.Define(tool.Spec{
 
 Calls are traced by a single program at raw_syscalls:sys_exit. When a system call returns, the registers still contain its arguments, so no state is kept between entry and exit, and the kernel has just read the path. The program runs at the end of every system call and returns immediately if the call opens no file.
 
+With --exec, the calls of the command and of all its descendants are traced, from the execve of the command on, and of the shell that runs it if it contains shell syntax. A descendant that could not be tracked is counted as lost (map_full). The run ends with the command; if the command fails, the run fails too.
+
 Opens by io_uring are traced on kernel 6.4 and later (hook uring; see --explain). For a direct descriptor of io_uring, FD is the result of the request.`,
 	Peers: []string{
 		"-c shows all callers that can be unwound; libbpf-tools shows two.",
 		"-T shows the time of day, as libbpf-tools; BCC shows seconds since the start.",
-		"--exec (BCC) is not supported: --comm, --pid and --cgroup select the tasks.",
+		"--exec takes the command as one argument, such as --exec 'make -s all'; BCC uses the rest of the command line.",
 		"FLAGS are names; libbpf-tools and BCC print an octal number.",
 		"-b (BCC: pages of the perf buffer of each CPU) sets the size of the single ring buffer.",
 		"creat(2) and calls of 32-bit tasks, which the peers miss, are traced.",
@@ -77,6 +80,7 @@ Opens by io_uring are traced on kernel 6.4 and later (hook uring; see --explain)
 		"opensnoop -x --path '/etc/*'  # failed opens below /etc",
 		"opensnoop -F -p 1234          # absolute paths of one process",
 		"opensnoop -c --path '*.conf'  # which functions read configuration files",
+		"opensnoop --exec 'make -s'    # files that a command and its children open",
 	},
 	Object: loadBpf,
 	Tasks:  true,
@@ -96,7 +100,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		buffer = o.Pages * 4096
 	}
 	e := &source.Events[row]{
-		Plan:        tool.Plan{Variables: vars, Optional: []string{"uring"}},
+		Plan:        tool.Plan{Variables: vars, Optional: []string{"uring"}, Exec: o.Exec},
 		Columns:     columns(o),
 		BufferBytes: buffer,
 		Row:         row{full: o.FullPath, env: env},
