@@ -28,13 +28,15 @@ type Agent struct {
 	Version string
 	// ErrOut receives messages, one per line.
 	ErrOut io.Writer
+	// MaxCPU, if it is not 0, takes the place of the limit in the configuration.
+	MaxCPU Percent
 	// Own is set if the process exists for the agent alone. The agent then drops capabilities that no tool
 	// needs, and limits the memory of the process.
 	Own bool
 
 	host    *host
 	config  *Config
-	mutex   sync.Mutex // guards runners
+	mutex   sync.Mutex // guards config and runners
 	runners []*runner
 	reloads *reloads
 }
@@ -100,12 +102,12 @@ func (a *Agent) Run(ctx context.Context, reload <-chan os.Signal) error {
 	}); err != nil {
 		return err
 	}
-	if err := a.confine(c); err != nil {
+	if err := a.confine(); err != nil {
 		return err
 	}
 	a.apply(ctx, c)
 	a.reloads.set(nil)
-	go a.limitCPU(ctx, float64(c.MaxCPU)/100)
+	go a.limitCPU(ctx)
 	exported := make(chan error, 1)
 	exporting, endExport := context.WithCancel(context.WithoutCancel(ctx))
 	defer endExport()
@@ -128,11 +130,10 @@ func (a *Agent) Run(ctx context.Context, reload <-chan os.Signal) error {
 	}
 }
 
-func (a *Agent) confine(c *Config) error {
+func (a *Agent) confine() error {
 	if !a.Own {
 		return nil
 	}
-	debug.SetMemoryLimit(int64(c.MaxMemory))
 	_, err := system.Confine(tool.StreamNeeds(a.Tools))
 	return err
 }
@@ -224,7 +225,7 @@ func (c *Config) isReloadable(old *Config) error {
 		different bool
 	}{
 		{"listen", c.Listen != old.Listen}, {"web_config", c.WebConfig != old.WebConfig}, {"series", c.Series != old.Series},
-		{"max_memory", c.MaxMemory != old.MaxMemory}, {"max_cpu", c.MaxCPU != old.MaxCPU}, {"otlp", c.OTLP != old.OTLP}, {"pyroscope", c.Pyroscope != old.Pyroscope},
+		{"otlp", c.OTLP != old.OTLP}, {"pyroscope", c.Pyroscope != old.Pyroscope},
 	} {
 		if s.different {
 			return fmt.Errorf("%s: %w", s.key, errRestart)
@@ -252,6 +253,9 @@ func (a *Agent) apply(ctx context.Context, c *Config) {
 		if !slices.ContainsFunc(kept, func(r *runner) bool { return e.isSame(&r.entry) }) {
 			kept = append(kept, a.host.start(ctx, e, time.Duration(c.Interval)))
 		}
+	}
+	if a.Own {
+		debug.SetMemoryLimit(int64(c.MaxMemory))
 	}
 	a.mutex.Lock()
 	defer a.mutex.Unlock()

@@ -33,6 +33,7 @@ func (p *pause) Error() string { return p.reason }
 // cost is the CPU time of a tool as a share of one CPU.
 type cost struct {
 	runner   *runner
+	runs     bool // else it is paused, starts again later, or has no hooks yet
 	programs float64
 	own      float64            // its part of the agent's CPU time, by rows
 	program  map[string]float64 // the parts of programs
@@ -41,9 +42,9 @@ type cost struct {
 func (c cost) sum() float64 { return c.programs + c.own }
 
 // limitCPU measures the CPU time of programs and agent every minute until the context is done, and pauses
-// the most expensive tool when it exceeds the limit, a share of one CPU.
-func (a *Agent) limitCPU(ctx context.Context, limit float64) {
-	m := newMeter(a.all)
+// the most expensive tool when it exceeds the limit. An error that remains is reported once.
+func (a *Agent) limitCPU(ctx context.Context) {
+	m, reported := newMeter(a.all), ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -51,24 +52,36 @@ func (a *Agent) limitCPU(ctx context.Context, limit float64) {
 		case <-time.After(measureEvery - measureFor):
 		}
 		costs, err := m.measure(ctx)
-		if err != nil {
+		if err != nil && err.Error() != reported {
 			a.notify("max_cpu: the CPU time of programs is not measured, only that of the agent: %v", err)
+			reported = err.Error()
 		}
-		a.enforce(costs, limit)
+		a.enforce(costs, a.maxCPU())
 	}
 }
 
-// enforce pauses the most expensive tool if the sum exceeds the limit.
+// maxCPU returns the limit: that of the command line, or else that of the current configuration.
+func (a *Agent) maxCPU() float64 {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	return float64(cmp.Or(a.MaxCPU, a.config.MaxCPU)) / 100
+}
+
+// enforce pauses the most expensive tool of those that run if the sum exceeds the limit.
 func (a *Agent) enforce(costs []cost, limit float64) {
 	var sum float64
+	var running []cost
 	for _, c := range costs {
 		sum += c.sum()
 		c.runner.export(a.host.own, &c)
+		if c.runs {
+			running = append(running, c)
+		}
 	}
-	if sum <= limit || len(costs) == 0 {
+	if sum <= limit || len(running) == 0 {
 		return
 	}
-	most := slices.MaxFunc(costs, func(a, b cost) int { return cmp.Compare(a.sum(), b.sum()) })
+	most := slices.MaxFunc(running, func(a, b cost) int { return cmp.Compare(a.sum(), b.sum()) })
 	most.runner.pause(&pause{pauseFor, fmt.Sprintf(
 		"paused because programs and agent used %.2f %% of a CPU, more than the %.2f %% of max_cpu; this tool used %.2f %%",
 		100*sum, 100*limit, 100*most.sum(),
@@ -117,6 +130,13 @@ func (r *runner) pause(p *pause) {
 	}
 }
 
+// runs reports whether the tool runs, so that it can be paused.
+func (r *runner) runs() bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.end != nil
+}
+
 // runtimes returns the CPU time of each program of the current run.
 func (r *runner) runtimes() (map[string]time.Duration, error) {
 	r.mutex.Lock()
@@ -157,10 +177,10 @@ func (m *meter) measure(ctx context.Context) ([]cost, error) {
 	}
 	m.rows = rows
 	for i := range costs {
-		if all == 0 {
-			costs[i].own = own / float64(len(costs))
-		} else {
+		if all > 0 {
 			costs[i].own = own * float64(delivered[i]) / float64(all)
+		} else {
+			costs[i].own = own / float64(len(costs))
 		}
 	}
 	return costs, err
@@ -170,7 +190,7 @@ func (m *meter) measure(ctx context.Context) ([]cost, error) {
 func (m *meter) programs(ctx context.Context) ([]cost, error) {
 	var costs []cost
 	for _, r := range m.runners() {
-		costs = append(costs, cost{runner: r})
+		costs = append(costs, cost{runner: r, runs: r.runs()})
 	}
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {

@@ -3,11 +3,13 @@ package agent
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/corescope/corescope/internal/metric"
+	"github.com/corescope/corescope/internal/tool"
 )
 
 // budgetAgent returns an agent with runners that only record the cause of their end.
@@ -22,7 +24,7 @@ func budgetAgent(t *testing.T, names ...string) (*Agent, []context.Context) {
 	for _, name := range names {
 		ctx, end := context.WithCancelCause(context.Background())
 		r := &runner{entry: Entry{Tool: name}}
-		r.begin(nil, end)
+		r.setRun(nil, end)
 		a.runners = append(a.runners, r)
 		runs = append(runs, ctx)
 	}
@@ -42,7 +44,7 @@ func TestBudget(t *testing.T) {
 		a, runs := budgetAgent(t, "first", "second")
 		var costs []cost
 		for i, r := range a.runners {
-			costs = append(costs, cost{runner: r, programs: tt.programs[i], own: tt.own[i]})
+			costs = append(costs, cost{runner: r, runs: r.runs(), programs: tt.programs[i], own: tt.own[i]})
 		}
 		a.enforce(costs, 0.01)
 		for i, run := range runs {
@@ -58,6 +60,46 @@ func TestBudget(t *testing.T) {
 	}
 	a, _ := budgetAgent(t)
 	a.enforce(nil, 0.01)
+}
+
+// TestPauseOfATool checks that a tool that is paused already is not paused in place of one that runs, even if
+// the agent's CPU time counts as its own.
+func TestPauseOfATool(t *testing.T) {
+	a, runs := budgetAgent(t, "paused", "runs")
+	a.runners[0].setRun(nil, nil)
+	m := newMeter(a.all)
+	m.at, m.cpu = time.Now().Add(-time.Second), -time.Second
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	costs, _ := m.measure(ctx) // without privileges only the agent is measured
+	a.enforce(costs, 0.01)
+	if context.Cause(runs[0]) != nil || context.Cause(runs[1]) == nil {
+		t.Errorf("the paused tool: %v; the one that runs: %v", context.Cause(runs[0]), context.Cause(runs[1]))
+	}
+	a.runners[1].setRun(nil, nil)
+	costs, _ = m.measure(ctx)
+	a.enforce(costs, 0) // nothing runs
+}
+
+// TestMaxCPU checks that the limit of the command line takes precedence, and that a reload can change the
+// other one.
+func TestMaxCPU(t *testing.T) {
+	a := &Agent{config: &Config{MaxCPU: 2}}
+	if got := a.maxCPU(); got != 0.02 {
+		t.Errorf("limit %v, want that of the configuration", got)
+	}
+	if err := (&Config{MaxCPU: 3, MaxMemory: 1}).isReloadable(a.config); err != nil {
+		t.Errorf("reload: %v", err)
+	}
+	a.MaxCPU = 5
+	if got := a.maxCPU(); got != 0.05 {
+		t.Errorf("limit %v, want that of the command line", got)
+	}
+	var errOut strings.Builder
+	c := Command{Out: io.Discard, ErrOut: &errOut}
+	if code := c.Run(t.Context(), []string{"--max-cpu", "1"}); code != tool.ExitUsage || !strings.Contains(errOut.String(), `--max-cpu: "1" is not a percentage`) {
+		t.Errorf("--max-cpu 1: exit code %d, %s", code, errOut.String())
+	}
 }
 
 // TestReadyWhilePaused checks that an agent is ready while max_cpu pauses a tool, and not while a tool

@@ -26,6 +26,7 @@ type Command struct {
 
 type options struct {
 	Config  string `flag:"config" arg:"FILE" help:"configuration file" unset:"/etc/corescope/agent.yaml by default, or the built-in configuration if that file does not exist"`
+	MaxCPU  string `flag:"max-cpu" arg:"PERCENT" help:"limit of the CPU time of BPF programs and agent, such as 2%, in place of max_cpu of the configuration"`
 	Check   bool   `flag:"check" help:"check the configuration without loading programs, print its errors with line and column, and exit"`
 	Print   bool   `flag:"print-config" help:"print the built-in configuration, and exit"`
 	Man     bool   `flag:"man" help:"print the manual page as roff, and exit"`
@@ -57,6 +58,11 @@ func (c *Command) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("%w (see corescope agent --help)", err)
 	}
 	a := &Agent{Tools: c.Tools, Path: o.Config, Version: c.Version, ErrOut: c.ErrOut, Own: true}
+	if o.MaxCPU != "" {
+		if err := a.MaxCPU.parse(o.MaxCPU); err != nil {
+			return fmt.Errorf("%w: --max-cpu: %w", flags.ErrUsage, err)
+		}
+	}
 	switch {
 	case o.Version:
 		return c.write("corescope-agent " + c.Version + "\n")
@@ -111,7 +117,7 @@ func manualPage(set *flags.Set) *manual.Page {
 	p.Text(metricsText)
 	p.Section("SIGNALS")
 	p.Item("SIGHUP", "", "reads the configuration again. If it is valid, tools that are new or differ start, those that it no longer contains stop, and others continue. "+
-		"If not, the previous one remains in use, and corescope_config_last_reload_successful is 0. Changes of other keys than interval and tools need a restart.")
+		"If not, the previous one remains in use, and corescope_config_last_reload_successful is 0. Changes of listen, web_config, series, otlp and pyroscope need a restart.")
 	p.Item("SIGINT, SIGTERM", "", "stop all tools and end the agent.")
 	p.Section("EXIT STATUS")
 	p.Text("0 after a signal; 1 after a failure; 2 for wrong arguments or an invalid configuration.")

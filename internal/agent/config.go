@@ -94,11 +94,13 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 type Percent float64
 
 // UnmarshalYAML parses the share.
-func (p *Percent) UnmarshalYAML(n *yaml.Node) error {
-	text, ok := strings.CutSuffix(n.Value, "%")
-	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+func (p *Percent) UnmarshalYAML(n *yaml.Node) error { return p.parse(n.Value) }
+
+func (p *Percent) parse(text string) error {
+	number, ok := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if !ok || err != nil || !(v > 0) || math.IsInf(v, 0) {
-		return fmt.Errorf("%q is not a percentage above 0, such as 1%%", n.Value)
+		return fmt.Errorf("%q is not a percentage above 0, such as 1%%", text)
 	}
 	*p = Percent(v)
 	return nil

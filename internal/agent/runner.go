@@ -84,9 +84,9 @@ type runner struct {
 	rows   atomic.Uint64 // delivered so far
 
 	mutex  sync.Mutex
-	state  error // nil if all hooks are attached
-	stream *tool.Stream
-	end    context.CancelCauseFunc // ends the current run
+	state  error                   // nil if all hooks are attached
+	stream *tool.Stream            // of the current run, or nil
+	end    context.CancelCauseFunc // ends it
 
 	programs map[string]bool // with a metric
 	removed  bool            // the metrics are removed
@@ -197,15 +197,16 @@ func (h *host) run(ctx context.Context, r *runner, interval time.Duration) error
 	stream.Sink, stream.Common = s, h.common
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r.begin(stream, cancel)
+	r.setRun(stream, cancel)
+	defer r.setRun(nil, nil)
 	if err := stream.Run(ctx); err != nil {
 		return err
 	}
 	return cmp.Or(context.Cause(ctx), errEnded)
 }
 
-// begin notes the current run.
-func (r *runner) begin(stream *tool.Stream, end context.CancelCauseFunc) {
+// setRun notes the current run, or that there is none.
+func (r *runner) setRun(stream *tool.Stream, end context.CancelCauseFunc) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.stream, r.end = stream, end
