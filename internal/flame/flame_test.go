@@ -85,6 +85,9 @@ func TestPprof(t *testing.T) {
 	if err := got.CheckValid(); err != nil {
 		t.Fatal(err)
 	}
+	if cpu := got.PeriodType; cpu.Type != "cpu" || cpu.Unit != "nanoseconds" || len(got.SampleType) != 2 || got.SampleType[0].Type != "samples" {
+		t.Errorf("period in %+v, samples in %+v", cpu, got.SampleType)
+	}
 	var leaves []string
 	var samples, ns int64
 	for _, s := range got.Sample {
@@ -97,6 +100,18 @@ func TestPprof(t *testing.T) {
 	}
 	if samples != 6500 || ns != 65000 || got.Period != 10 || got.DurationNanos != 1e9 || strings.Join(leaves, " ") != "std::map<int; int> sys_read sys_read" {
 		t.Errorf("%d samples, %d ns, leaves %q: %v", samples, ns, leaves, got)
+	}
+}
+
+// TestPprofText checks that a name that is not valid UTF-8 does not make the profile unreadable.
+func TestPprofText(t *testing.T) {
+	p := &Profile{Unit: Calls, Samples: []Sample{{[]Frame{{Name: "a\xffb"}}, 1}}}
+	got, err := profile.ParseData([]byte(render(t, Pprof, p)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := got.Sample[0].Location[0].Line[0].Function.Name; name != "a\uFFFDb" {
+		t.Errorf("the function is %q", name)
 	}
 }
 
