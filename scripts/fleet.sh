@@ -2,10 +2,11 @@
 # Install the components of the named tests of test/fleet in the user's cache. What is there is not installed
 # again.
 #
-#	scripts/fleet.sh [prometheus] [collector] [kubernetes]
+#	scripts/fleet.sh [prometheus] [collector] [kubernetes] [hosts]
 #
 # Prometheus, containerd, etcd and kubectl come from Debian sid. The OpenTelemetry Collector (five minutes on
-# two CPUs), the programs of Kubernetes (ten minutes) and Helm are built from their modules.
+# two CPUs), the programs of Kubernetes (ten minutes) and Helm are built from their modules. The server of
+# OpenSSH comes from the Debian release of this machine, because it uses its libraries.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -30,10 +31,19 @@ build_kubernetes() {
 	mv "$cache/fleet/kubernetes.new" "$cache/fleet/kubernetes"
 }
 
+install_openssh() {
+	suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+	mkdir -p "$cache/fleet"
+	for package in openssh-server libwrap0; do
+		ln -sfn "$(scripts/fetch-deb.sh "$suite" "$(dpkg --print-architecture)" "$package")" "$cache/fleet/$package"
+	done
+}
+
 for component; do
 	case $component in
 	prometheus) scripts/fetch-deb.sh sid "$(dpkg --print-architecture)" prometheus ;;
 	collector) [ -x "$cache/fleet/otelcol" ] || build_collector ;;
+	hosts) install_openssh ;;
 	kubernetes)
 		scripts/fetch-root.sh fleet-root sid containerd runc etcd-server kubernetes-client containernetworking-plugins \
 			iproute2 iptables busybox-static procps ca-certificates

@@ -85,6 +85,51 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// TestIdle prints what 15 tools cost in one agent, without a load of this test. Other processes of the machine
+// are observed too.
+func TestIdle(t *testing.T) {
+	needs(t, "figures", "measures, and tests nothing")
+	tooltest.Root(t)
+	others, err := programTimes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stats.Close()
+	config := "tools:\n"
+	tools := []string{
+		"runqlat", "biolatency", "tcplife", "tcpretrans", "oomkill", "cachestat", "execsnoop", "biosnoop", "bitesize",
+		"vfsstat", "syscount", "softirqs", "hardirqs", "mountsnoop", "tcpconnect",
+	}
+	for _, name := range tools {
+		config += "  - tool: " + name + "\n"
+	}
+	_, process := startAgent(t, config)
+	before, err := programTimes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpu, begin := processCPU(t, process.Process.Pid), time.Now()
+	time.Sleep(60 * time.Second)
+	after, err := programTimes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var programs time.Duration
+	for id, d := range after {
+		if _, isOther := others[id]; !isOther {
+			programs += d - before[id]
+		}
+	}
+	elapsed := time.Since(begin)
+	t.Logf("| %d tools, CPU time of the agent | %.2f %% of a CPU |", len(tools), float64(processCPU(t, process.Process.Pid)-cpu)/float64(elapsed)*100)
+	t.Logf("| CPU time of their programs | %.2f %% of a CPU |", float64(programs)/float64(elapsed)*100)
+	t.Logf("| private memory | %.1f MB |", float64(privateKB(t, process.Process.Pid))/1000)
+}
+
 // series counts the samples whose name begins with the expression.
 func series(text []byte, prefix string) int {
 	return len(regexp.MustCompile(`(?m)^`+prefix+`[a-z].* `).FindAll(text, -1))
