@@ -170,25 +170,6 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// TestReadme runs the example commands of the README.
-func TestReadme(t *testing.T) {
-	tooltest.Root(t)
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	commands := inline(string(readme))
-	for _, command := range commands {
-		t.Run(command, func(t *testing.T) {
-			tl, args := find(command, os.Getpid())
-			execute(t, tl, args)
-		})
-	}
-	if len(commands) < 6 {
-		t.Errorf("the README has only these commands: %q", commands)
-	}
-}
-
 // TestWatcher checks that a command that cannot succeed fails.
 func TestWatcher(t *testing.T) {
 	tl, args := find("opensnoop --no-such-flag", 0)
