@@ -38,6 +38,9 @@ type Frame struct {
 	Kernel bool
 	// Reason is why Name is empty, or Named if Name is set.
 	Reason Reason
+	// Late is set if a JIT compiler can have named the address since its perf map or jitdump was
+	// read: see [Processes.Update].
+	Late bool
 }
 
 // Reason is why a frame has no name.

@@ -117,6 +117,33 @@ func (s *snapshot) hasJIT(path string) bool {
 	return slices.ContainsFunc(s.jits, func(j jitFile) bool { return j.path == path })
 }
 
+// isEarlier reports whether the process has perf maps or jitdumps, and was read before a time.
+func (s *snapshot) isEarlier(at uint64) bool { return s != nil && len(s.jits) > 0 && s.takenAt < at }
+
+// updateJIT opens the jitdumps and the perf map of a process that has exited, which can have grown
+// since they were read.
+func (ps *Processes) updateJIT(s *snapshot) {
+	s.takenAt = monotonic()
+	if s.root == nil {
+		return
+	}
+	for i := range s.jits {
+		j := &s.jits[i]
+		old := j.module.key
+		h, err := s.root.handle(j.path)
+		if err != nil {
+			continue // it is deleted
+		}
+		if h.id.dev != old.file.dev || h.id.inode != old.file.inode {
+			h.Close()
+			continue
+		}
+		module := ps.cache.module(moduleKey{file: h.id, root: old.root, kind: old.kind}, h, nil)
+		ps.cache.release(j.module)
+		j.module = module
+	}
+}
+
 // perfMap opens the perf map of the process. It ignores one that was written before the process
 // started: in containers, an earlier process with the same PID often leaves one.
 func (ps *Processes) perfMap(s *snapshot) *module {

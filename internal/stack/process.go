@@ -174,6 +174,23 @@ func (ps *Processes) Prepare(pid int, space uint32, code []Code) {
 	}
 }
 
+// Update reads the mappings of a process, its perf map and its jitdumps, unless they have been read
+// after a time (CLOCK_MONOTONIC in ns). Call it for frames that are [Frame.Late]. Of a process that
+// has exited, it reads the perf map and the jitdumps.
+func (ps *Processes) Update(pid int, at uint64) {
+	p := ps.lock(pid)
+	defer p.mu.Unlock()
+	if !p.snapshot.isEarlier(at) {
+		return
+	}
+	if p.failure != Exited {
+		_ = ps.takeSnapshot(p, false) // on failure, frames have the reason
+	}
+	if p.failure == Exited {
+		ps.updateJIT(p.snapshot)
+	}
+}
+
 // hasExeced reports whether the process has called exec since the snapshot.
 func (p *process) hasExeced() bool {
 	if p.failure == Exited || p.snapshot.program == (inodeID{}) {

@@ -68,6 +68,7 @@ func (ps *Processes) frame(p *process, addr uint64, exact bool, at uint64) locat
 	if !isFinal && ps.refresh(p) {
 		f, _ = p.lookup(addr, pc, at)
 	}
+	f.Late = f.Name == "" && p.snapshot.isEarlier(at)
 	if f.Name != "" || exact {
 		return p.located(f, pc)
 	}

@@ -24,6 +24,7 @@ type traceCache struct {
 	interned map[uint64][]weak.Pointer[value.Stack] // by a hash of the frames
 	text     []byte
 
+	late        int    // stacks that are to be symbolized again
 	drains      uint64 // completed drains
 	minSize     int    // size below which no review starts
 	threshold   int    // size above which the next review starts
@@ -36,7 +37,12 @@ type cachedTrace struct {
 	used  uint64 // value of drains when the ID was last counted
 	// isCleared is set if programs will send the stack again.
 	isCleared bool
+	// late is the stack before symbolization, if it should be symbolized again when it is used.
+	late *rawStack
 }
+
+// maxLate is the maximum number of stacks that are to be symbolized again, of at most 5 KB each.
+const maxLate = 1 << 12
 
 // cachedTraces is the size below which no entries are dropped. An entry takes about 100 bytes; the
 // frames are shared by all stacks with the same functions.
@@ -61,7 +67,47 @@ func newTraceCache(minSize int) *traceCache {
 func (c *traceCache) put(id StackID, s value.Stack) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.traces[id] = &cachedTrace{trace: c.intern(s), used: c.drains}
+	c.add(id, s)
+}
+
+// putLate adds a stack that should be symbolized again when it is used: see takeLate.
+func (c *traceCache) putLate(id StackID, s value.Stack, raw *rawStack) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.add(id, s); c.late < maxLate {
+		t.late = raw
+		c.late++
+	}
+}
+
+// takeLate returns the stack before symbolization if it is to be symbolized again, once, otherwise
+// nil.
+func (c *traceCache) takeLate(id StackID) *rawStack {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.traces[id]
+	if t == nil {
+		return nil
+	}
+	raw := t.late
+	c.forgetLate(t)
+	return raw
+}
+
+func (c *traceCache) forgetLate(t *cachedTrace) {
+	if t.late != nil {
+		t.late = nil
+		c.late--
+	}
+}
+
+func (c *traceCache) add(id StackID, s value.Stack) *cachedTrace {
+	if old := c.traces[id]; old != nil {
+		c.forgetLate(old)
+	}
+	t := &cachedTrace{trace: c.intern(s), used: c.drains}
+	c.traces[id] = t
+	return t
 }
 
 // get returns the trace of an ID that was counted. If the stack was not received, the trace has the
@@ -166,6 +212,7 @@ func (c *traceCache) dropCleared() {
 	defer c.mu.Unlock()
 	for id, t := range c.traces {
 		if t.isCleared && t.used <= c.reviewStart {
+			c.forgetLate(t)
 			delete(c.traces, id)
 		}
 		t.isCleared = false

@@ -162,9 +162,17 @@ func (t *Traces) watchMmaps() {
 
 // Trace returns the stack with an ID that programs have counted. If the stack was not received, the
 // trace has the single frame [lost stack].
+//
+// Functions that a JIT compiler has named shortly before the sample are looked up here, because the
+// goroutine that symbolizes reads the files of JIT compilers less often.
 func (t *Traces) Trace(id StackID) value.Trace {
 	if id == 0 {
 		return value.Trace{}
+	}
+	if raw := t.Cache.takeLate(id); raw != nil {
+		t.processes.Update(int(raw.pid), raw.time)
+		s, _ := t.symbolizeInto(nil, nil, raw)
+		t.Cache.put(id, s)
 	}
 	return t.Cache.get(id)
 }
@@ -204,7 +212,8 @@ func (t *Traces) Append(dst value.Stack, sample []byte) value.Stack {
 	if raw == nil {
 		return dst
 	}
-	return t.symbolize(dst, raw)
+	s, _ := t.symbolize(dst, raw)
+	return s
 }
 
 // AppendAddress symbolizes an address in a process and appends its frames. The process is numbered as
@@ -212,7 +221,8 @@ func (t *Traces) Append(dst value.Stack, sample []byte) value.Stack {
 func (t *Traces) AppendAddress(dst value.Stack, pid uint32, addr, at uint64) value.Stack {
 	raw := &rawStack{pid: pid, addrs: []uint64{addr}, depth: 2, time: at}
 	t.processes.Prepare(int(pid), 0, nil)
-	return t.symbolize(dst, raw)
+	s, _ := t.symbolize(dst, raw)
+	return s
 }
 
 // parse parses a stack, and prepares its process and files for symbolization. It returns nil if the
@@ -290,28 +300,40 @@ func (t *Traces) prepare(raw *rawStack, head *stackHead) {
 
 func (t *Traces) symbolizeAll() {
 	for raw := range t.queue {
-		t.Cache.put(raw.id, t.symbolize(nil, raw))
+		if s, isLate := t.symbolize(nil, raw); isLate {
+			t.Cache.putLate(raw.id, s, raw)
+		} else {
+			t.Cache.put(raw.id, s)
+		}
 	}
 }
 
-// symbolize symbolizes a stack and appends its frames.
-func (t *Traces) symbolize(dst value.Stack, raw *rawStack) value.Stack {
+// symbolize symbolizes a stack and appends its frames. isLate is set if a JIT compiler can have named
+// some of them since its files were read.
+func (t *Traces) symbolize(dst value.Stack, raw *rawStack) (s value.Stack, isLate bool) {
+	s, t.frames = t.symbolizeInto(dst, t.frames[:0], raw)
+	return s, slices.ContainsFunc(t.frames, func(f stack.Frame) bool { return f.Late })
+}
+
+// symbolizeInto is symbolize with a buffer for frames, which it returns. It can be called by any
+// goroutine.
+func (t *Traces) symbolizeInto(dst value.Stack, frames []stack.Frame, raw *rawStack) (value.Stack, []stack.Frame) {
 	if raw.isOutside() {
-		t.frames = outsideFrames(t.frames[:0], raw.addrs)
+		frames = outsideFrames(frames, raw.addrs)
 	} else if raw.pid == 0 {
-		t.frames = t.kernel.Append(t.frames[:0], raw.addrs)
-		t.frames = t.frames[ProgramFrames(t.frames):]
+		frames = t.kernel.Append(frames, raw.addrs)
+		frames = frames[ProgramFrames(frames):]
 	} else {
-		t.frames = t.processes.AppendCode(t.frames[:0], int(raw.pid), raw.addrs, raw.code, raw.time)
+		frames = t.processes.AppendCode(frames, int(raw.pid), raw.addrs, raw.code, raw.time)
 		// If the process has exited, its mmap records may not have been read yet.
-		if t.watch != nil && slices.ContainsFunc(t.frames, hasExited) && t.watch.Sync() == nil {
-			t.frames = t.processes.AppendCode(t.frames[:0], int(raw.pid), raw.addrs, raw.code, raw.time)
+		if t.watch != nil && slices.ContainsFunc(frames, hasExited) && t.watch.Sync() == nil {
+			frames = t.processes.AppendCode(frames[:0], int(raw.pid), raw.addrs, raw.code, raw.time)
 		}
 	}
-	dst = slices.Grow(dst, len(t.frames)+1)
+	dst = slices.Grow(dst, len(frames)+1)
 	address := 0 // index in raw; inlined functions have the address of the function that contains them
-	for i := range t.frames {
-		f := valueFrame(&t.frames[i], t.exact)
+	for i := range frames {
+		f := valueFrame(&frames[i], t.exact)
 		if t.exact && address > 0 && address < len(raw.how) {
 			f.How = raw.how[address].String()
 		}
@@ -326,7 +348,7 @@ func (t *Traces) symbolize(dst value.Stack, raw *rawStack) value.Stack {
 	case len(raw.addrs) >= raw.depth:
 		dst = append(dst, value.Frame{Symbol: "[truncated]", Kernel: raw.pid == 0})
 	}
-	return dst
+	return dst, frames
 }
 
 // outside is set in the PID of processes that are not in the PID namespace of /proc (STACK_OUTSIDE

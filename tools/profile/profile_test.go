@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	if program := os.Getenv(shortEnv); program != "" {
 		runShort(program)
 	}
+	if os.Getenv(jitEnv) != "" {
+		runJIT()
+	}
 	if ms, err := strconv.Atoi(os.Getenv(workerEnv)); err == nil {
 		runtime.LockOSThread()
 		name, _ := unix.BytePtrFromString("cs-spin")

@@ -42,3 +42,13 @@ func code() []byte {
 		0xc3, // ret
 	}
 }
+
+// spinCode returns a function without a stack frame that counts down from n.
+func spinCode(n uint32) []byte {
+	return []byte{
+		0xb9, byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24), // mov ecx, n
+		0xff, 0xc9, // dec ecx
+		0x75, 0xfc, // jnz to the dec
+		0xc3, // ret
+	}
+}

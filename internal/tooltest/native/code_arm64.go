@@ -49,3 +49,17 @@ func code() (b []byte) {
 	}
 	return b
 }
+
+// spinCode returns a function without a stack frame that counts down from n.
+func spinCode(n uint32) (code []byte) {
+	for _, instruction := range []uint32{
+		0x52800009 | n&0xffff<<5, // mov w9, the lower half of n
+		0x72a00009 | n>>16<<5,    // movk w9, the upper half, lsl 16
+		0x71000529,               // subs w9, w9, 1
+		0x54ffffe1,               // b.ne to the subs
+		0xd65f03c0,               // ret
+	} {
+		code = binary.LittleEndian.AppendUint32(code, instruction)
+	}
+	return code
+}
