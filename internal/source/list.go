@@ -14,7 +14,7 @@ import (
 )
 
 // List is a snapshot: iterator programs send a struct event for each object (list.bpf.h), and each
-// becomes an R, as with [Events]. Objects that are created or removed meanwhile may or may not be
+// becomes an R, as with [Events]; the method Next is called at the end. Objects that are created or removed meanwhile may or may not be
 // listed; all others are.
 type List[R any] struct {
 	tool.Plan
@@ -69,7 +69,10 @@ func (l *List[R]) Run(ctx context.Context, s *tool.Session) error {
 	if l.Each != nil {
 		return l.rows.read(ctx, s, l.Each)
 	}
-	return l.rows.iterate(ctx, s, programs)
+	if err := l.rows.iterate(ctx, s, programs); err != nil {
+		return err
+	}
+	return errors.Join(l.rows.showDelayed(s, true), s.Out.Flush())
 }
 
 // prepare returns the iterator programs that this kernel supports, and reports the others.

@@ -15,9 +15,14 @@ import (
 type bpfKind uint32
 
 const (
-	bpfKindKIND_PROG bpfKind = 0
-	bpfKindKIND_MAP  bpfKind = 1
-	bpfKindKIND_LINK bpfKind = 2
+	bpfKindKIND_PROG       bpfKind = 0
+	bpfKindKIND_MAP        bpfKind = 1
+	bpfKindKIND_LINK       bpfKind = 2
+	bpfKindKIND_KPROBE     bpfKind = 3
+	bpfKindKIND_UPROBE     bpfKind = 4
+	bpfKindKIND_TRACEPOINT bpfKind = 5
+	bpfKindKIND_PERF_EVENT bpfKind = 6
+	bpfKindKIND_NONE       bpfKind = 7
 )
 
 // Names of all BPF objects in the ELF.
@@ -29,6 +34,7 @@ const (
 	bpfMapReporters        = "reporters"
 	bpfMapTargCgroupMap    = "targ_cgroup_map"
 	bpfMapTargMntnsMap     = "targ_mntns_map"
+	bpfProgHeld            = "held"
 	bpfProgHolders         = "holders"
 	bpfProgLinks           = "links"
 	bpfProgMaps            = "maps"
@@ -96,6 +102,7 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
+	Held    *ebpf.ProgramSpec `ebpf:"held"`
 	Holders *ebpf.ProgramSpec `ebpf:"holders"`
 	Links   *ebpf.ProgramSpec `ebpf:"links"`
 	Maps    *ebpf.ProgramSpec `ebpf:"maps"`
@@ -204,6 +211,7 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
+	Held    *ebpf.Program `ebpf:"held"`
 	Holders *ebpf.Program `ebpf:"holders"`
 	Links   *ebpf.Program `ebpf:"links"`
 	Maps    *ebpf.Program `ebpf:"maps"`
@@ -212,6 +220,7 @@ type bpfPrograms struct {
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
+		p.Held,
 		p.Holders,
 		p.Links,
 		p.Maps,

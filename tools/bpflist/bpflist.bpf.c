@@ -17,6 +17,11 @@ enum kind {
 	KIND_PROG,
 	KIND_MAP,
 	KIND_LINK,
+	KIND_KPROBE, /* from here on only sent by held */
+	KIND_UPROBE,
+	KIND_TRACEPOINT,
+	KIND_PERF_EVENT,
+	KIND_NONE,
 };
 
 /* Keeps the type in the object: Go takes its constants from there. */
@@ -38,6 +43,8 @@ struct event {
 	__u32 key_size;
 	__u32 value_size;
 	__u32 max_entries;
+	__u32 count; /* sent by held: the functions of a link to many, otherwise 1 */
+	__u32 pad_count;
 	bool measured;
 	__u8 pad[7];
 	__u8 tag[BPF_TAG_SIZE];
@@ -160,6 +167,121 @@ int links(struct bpf_iter__bpf_link *ctx)
 	e.type = BPF_CORE_READ(link, type);
 	e.prog_id = BPF_CORE_READ(link, prog, aux, id);
 	BPF_CORE_READ_STR_INTO(&e.name, link, prog, aux, name);
+	list_send(ctx->meta->seq, &e, sizeof(e));
+	return 0;
+}
+
+/* The event of a probe. Kernels without CONFIG_EVENT_TRACING do not have the member. */
+struct perf_event___traced {
+	struct trace_event_call *tp_event;
+} __attribute__((preserve_access_index));
+
+/* The kind of probes with this name, of a PMU or of a group in tracefs. */
+static __always_inline enum kind probe_kind(const char *addr, enum kind other)
+{
+	char name[8] = {};
+
+	bpf_probe_read_kernel_str(name, sizeof(name), addr);
+	if (name[0] == 'k' && name[1] == 'p' && name[2] == 'r')
+		return KIND_KPROBE;
+	if (name[0] == 'u' && name[1] == 'p' && name[2] == 'r')
+		return KIND_UPROBE;
+	if (name[0] == 't' && name[1] == 'r' && name[2] == 'a' && name[3] == 'c' && name[4] == 'e')
+		return KIND_TRACEPOINT;
+	return other;
+}
+
+/* A perf event that runs a program. Old loaders create kprobes in tracefs, in groups of that name. */
+static __always_inline enum kind perf_kind(struct perf_event *perf)
+{
+	struct perf_event___traced *traced = (void *)perf;
+	enum kind kind;
+
+	if (!BPF_CORE_READ(perf, prog))
+		return KIND_NONE;
+	kind = probe_kind(BPF_CORE_READ(perf, pmu, name), KIND_PERF_EVENT);
+	if (kind == KIND_TRACEPOINT && bpf_core_field_exists(traced->tp_event))
+		kind = probe_kind(BPF_CORE_READ(traced, tp_event, class, system), kind);
+	return kind;
+}
+
+static __always_inline bool is_perf_event(struct file *file)
+{
+	struct dentry *dentry = BPF_CORE_READ(file, f_path.dentry);
+	char name[6] = {};
+
+	if (BPF_CORE_READ(dentry, d_parent) != dentry)
+		return false;
+	bpf_probe_read_kernel(name, sizeof(name), BPF_CORE_READ(dentry, d_name.name));
+	return name[0] == '[' && name[1] == 'p' && name[2] == 'e' && name[3] == 'r' && name[4] == 'f' &&
+	       name[5] == '_';
+}
+
+#define IS_LINK_TYPE(type, name)                                                           \
+	(bpf_core_enum_value_exists(enum bpf_link_type, name) &&                           \
+	 (type) == bpf_core_enum_value(enum bpf_link_type, name))
+
+/* A link to many functions is as many probes; it has no perf events. */
+static __always_inline void read_link(struct event *e, struct bpf_link *link)
+{
+	__u32 type = BPF_CORE_READ(link, type);
+
+	e->kind = KIND_LINK;
+	if (bpf_core_type_exists(struct bpf_kprobe_multi_link) &&
+	    IS_LINK_TYPE(type, BPF_LINK_TYPE_KPROBE_MULTI)) {
+		struct bpf_kprobe_multi_link *multi =
+			(void *)link - bpf_core_field_offset(struct bpf_kprobe_multi_link, link);
+
+		e->count = BPF_CORE_READ(multi, cnt);
+		e->type = KIND_KPROBE;
+	} else if (bpf_core_type_exists(struct bpf_uprobe_multi_link) &&
+		   IS_LINK_TYPE(type, BPF_LINK_TYPE_UPROBE_MULTI)) {
+		struct bpf_uprobe_multi_link *multi =
+			(void *)link - bpf_core_field_offset(struct bpf_uprobe_multi_link, link);
+
+		e->count = BPF_CORE_READ(multi, cnt);
+		e->type = KIND_UPROBE;
+	}
+}
+
+static __always_inline void read_held(struct event *e, struct file *file)
+{
+	e->kind = KIND_NONE;
+	e->type = KIND_NONE;
+	e->count = 1;
+	switch (bpf_file(file)) {
+	case 'p':
+		e->kind = KIND_PROG;
+		return;
+	case 'm':
+		e->kind = KIND_MAP;
+		return;
+	case 'l':
+		read_link(e, BPF_CORE_READ(file, private_data));
+		return;
+	}
+	if (is_perf_event(file))
+		e->kind = perf_kind(BPF_CORE_READ(file, private_data));
+}
+
+/* Each open file of a wanted process that is an object, or a perf event that runs a program. */
+SEC("iter/task_file")
+int held(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+	struct event e = {};
+
+	if (!task || !file)
+		return 0;
+	read_held(&e, file);
+	if (e.kind == KIND_NONE || !task_wanted(task))
+		return 0;
+	if (!reports_resource(task, BPF_CORE_READ(task, files), BPF_CORE_READ(task, group_leader, files)))
+		return 0;
+	task_info_read(&e.task, task);
+	e.task.time_ns = bpf_ktime_get_boot_ns();
+	e.fd = ctx->fd;
 	list_send(ctx->meta->seq, &e, sizeof(e));
 	return 0;
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
@@ -13,9 +14,18 @@ import (
 //go:generate ../../scripts/bpf2go.sh bpflist.bpf.c -type kind
 
 type options struct {
-	Programs bool `flag:"programs,P" help:"list programs; can be combined with --maps and --links"`
-	Maps     bool `flag:"maps,M" help:"list maps"`
-	Links    bool `flag:"links,L" help:"list links, which keep programs attached"`
+	Programs  bool        `flag:"programs,P" help:"list programs; can be combined with --maps and --links"`
+	Maps      bool        `flag:"maps,M" help:"list maps"`
+	Links     bool        `flag:"links,L" help:"list links, which keep programs attached"`
+	Verbosity flags.Count `flag:"verbosity,v" also:"count" help:"instead, count for each process its programs, maps, links and probes; twice (-vv), each probe with its name"`
+}
+
+// Check returns an error for flags that contradict each other.
+func (o *options) Check() error {
+	if o.Verbosity > 0 && (o.Programs || o.Maps || o.Links) {
+		return errors.New("--verbosity counts all kinds: it cannot be combined with --programs, --maps and --links; use --filter")
+	}
+	return nil
 }
 
 // counts mirrors struct prog_counts in prog.bpf.h.
@@ -37,6 +47,8 @@ type event struct {
 	KeyNr    uint32 `btf:"key_size"`
 	ValueNr  uint32 `btf:"value_size"`
 	MaxNr    uint32 `btf:"max_entries"`
+	Count    uint32
+	_        uint32
 	Measured bool
 	_        [7]byte
 	TagBytes [8]byte    `btf:"tag"`
@@ -45,7 +57,7 @@ type event struct {
 
 type row struct {
 	event
-	Kind       string      `json:"kind" col:"KIND,width=4" help:"prog, map or link"`
+	Kind       string      `json:"kind" col:"KIND,width=4" help:"prog, map or link; with --verbosity also kprobe, uprobe, tracepoint or perf_event (another event of perf that runs a program)"`
 	Type       string      `json:"bpf_type" col:"TYPE,width=16" help:"type of the program, map or link: name in the kernel without the common prefix"`
 	Tag        string      `json:"tag" col:"TAG,width=16" help:"of programs: hash of the instructions as loaded"`
 	Age        value.Count `json:"age_ns" col:"AGE_NS,width=16,right" help:"of programs: time since loading, at time (CLOCK_BOOTTIME)"`
@@ -68,12 +80,13 @@ func (r *row) Decode([]byte) error {
 	isProg, isMap, isLink := kind == bpfKindKIND_PROG, kind == bpfKindKIND_MAP, kind == bpfKindKIND_LINK
 	switch {
 	case isProg:
-		r.Kind, r.Type = "prog", value.ProgramType(r.TypeNr)
+		r.Type = value.ProgramType(r.TypeNr)
 	case isMap:
-		r.Kind, r.Type = "map", value.MapType(r.TypeNr)
+		r.Type = value.MapType(r.TypeNr)
 	default:
-		r.Kind, r.Type = "link", value.LinkType(r.TypeNr)
+		r.Type = value.LinkType(r.TypeNr)
 	}
+	r.Kind = kind.name()
 	r.Tag = ""
 	if isProg {
 		r.Tag = fmt.Sprintf("%x", r.TagBytes)
@@ -104,9 +117,12 @@ pid, uid, comm and cgroup describe the holder: of the processes that match the t
 
 runs and run_ns increase only while the kernel measures run times. bpftop enables the measurement and shows the values per second.
 
+With -v, each row is the number of open file descriptors of one kind in a process: prog, map and link, and perf events that run a program, as kprobe, uprobe, tracepoint or perf_event. A link to many functions (kprobe_multi, uprobe_multi) counts as a link and as that number of kprobes or uprobes. A file descriptor that a process has duplicated or inherited counts again. -vv has a row per probe, with its name in the column probe.
+
 Kernels before 5.19 cannot list links; a notice on standard error reports this. On these kernels runs are available only if /proc/kallsyms is readable and contains the kernel's variables (CONFIG_KALLSYMS_ALL).`,
 	Peers: []string{
-		"bpflist of BCC shows the number of programs and maps of each process (PID, COMM, TYPE, COUNT), and with -v that of probes; here each object is a row, and -v is --verbose.",
+		"Without -v, bpflist of BCC shows the number of programs and maps of each process (PID, COMM, TYPE, COUNT); here each object is a row. -v has BCC's columns, and -vv its list of probes, as rows.",
+		"BCC finds probes by the PID in their names in tracefs, so only its own. Here all open perf events that run a program are counted, and the functions of links to many of them.",
 		"bps (BCC) lists programs only, with its own names for their types, and without holders.",
 		"bpftool lists one kind of object at a time; IDs, names and tags are the same.",
 	},
@@ -114,13 +130,18 @@ Kernels before 5.19 cannot list links; a notice on standard error reports this. 
 		"bpflist                           # all programs, maps and links",
 		"bpflist -P --filter 'holders == 0' # programs that no process holds",
 		"bpflist --comm systemd            # objects held by systemd",
+		"bpflist -v                        # number of programs, maps, links and probes of each process",
+		"bpflist -vv --filter 'kind == \"kprobe\"'  # which kernel functions are probed, by which process",
 	},
 	Object: loadBpf,
 	Tasks:  true,
-	Shorts: map[string]string{"pid": "p"},
+	Shorts: map[string]string{"pid": "p", "verbose": ""},
 }, options{}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
+	if o.Verbosity > 0 {
+		return o.counts(env)
+	}
 	perCPU, err := env.PerCPU()
 	if err != nil && !errors.Is(err, tool.ErrUnsupported) {
 		return nil, err
