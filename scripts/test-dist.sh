@@ -6,11 +6,14 @@
 #	scripts/test-dist.sh debian [SUITE...]	# install, upgrade, remove and purge beside similar packages
 #	scripts/test-dist.sh arch		# install and remove with pacman
 #	scripts/test-dist.sh image		# digests and programs of the OCI image
-#	scripts/test-dist.sh lint		# pacman, lintian, rpmlint, rpm, the unit, versions of apk, checksums
+#	scripts/test-dist.sh lint		# pacman, lintian, rpmlint, rpm, apk, the unit, checksums
+#	scripts/test-dist.sh autopkgtest	# packaging/debian/tests in Debian 13
+#	scripts/test-dist.sh service		# the agent's service under systemd (scripts/test-service.sh)
 #
 # It tests HEAD; DIST=DIRECTORY tests the artifacts in that directory instead. Trees of Debian are kept in
-# corescope/dist in the user's cache. apk and RPM-based distributions have no tree: .rpm are installed with
-# Debian's rpm, and of .apk only the metadata is tested.
+# corescope/dist in the user's cache; MIRROR, COMPONENTS and SCRIPT (scripts/fetch-root.sh) select those of
+# Ubuntu. RPM-based distributions and Alpine have no tree: .rpm are installed with Debian's rpm into a root with
+# busybox only, and .apk are checked as apk does (scripts/dist/apk_test.go) and unpacked into such a root.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -24,6 +27,35 @@ fail() {
 # The commands that run inside a tree, with the artifacts in /dist.
 
 version_of() { dpkg-deb -f "$1" Version; }
+
+# explain COMMAND prints the tools whose --explain fails: name, exit status and last line. COMMAND is what precedes
+# the name of a tool, such as "corescope " or "corescope-".
+explain() {
+	before=$1
+	# shellcheck disable=SC2086 # several words
+	for name in $(${before%[ -]} list --names); do
+		case $name in
+		argdist) set -- -C vfs_read ;;
+		dirtop) set -- -d / ;;
+		inject) set -- --dry-run bio 'vfs_read()' ;;
+		funccount | funcinterval | funclatency | funcslower | ksnoop | stackcount | stacksnoop | trace) set -- vfs_read ;;
+		*) set -- ;;
+		esac
+		code=0
+		$before$name --explain "$@" >/tmp/explained 2>&1 || code=$?
+		[ "$code" -eq 0 ] || echo "$name $code $(tail -n 1 /tmp/explained)"
+	done
+}
+
+# explained COMMAND checks that --explain fails for the tools that it fails for outside of the tree: that depends on
+# the kernel.
+explained() {
+	explain "$1" >/tmp/inside
+	for file in /dist/.explained /tmp/inside; do
+		cut -d ' ' -f 1,2 "$file" >"/tmp/codes.$(basename "$file")"
+	done
+	diff /tmp/codes..explained /tmp/codes.inside || fail "--explain differs from that outside of the tree: $(cat /tmp/inside)"
+}
 
 # older PACKAGE.deb makes an older version in /old, whose tools include one that the new version lacks.
 older() {
@@ -45,8 +77,12 @@ listing() {
 		-o -path /var/lib/dpkg -o -path /var/log -o -path /var/cache -o -path /run \) -prune -o -print | sort
 }
 
+# Ubuntu has no libbpf-tools.
+similar() { dpkg-query -W -f '${Package}\n' | grep -Ex 'bpfcc-tools|libbpf-tools|bpftrace'; }
+
 intact() {
-	changed=$(dpkg --verify bpfcc-tools libbpf-tools bpftrace)
+	# shellcheck disable=SC2046 # one word per package
+	changed=$(dpkg --verify $(similar))
 	[ -z "$changed" ] || fail "$1 changed files of other packages: $changed"
 }
 
@@ -85,9 +121,7 @@ inside_debian() {
 	for page in corescope corescope-agent; do
 		man "$page" >/tmp/out 2>/dev/null || fail "man $page failed"
 	done
-	for name in execsnoop opensnoop runqlat; do
-		"/usr/bin/$name" --explain >/tmp/out 2>&1 || fail "$name --explain: $(cat /tmp/out)"
-	done
+	explained corescope-
 	corescope-agent --check || fail 'the agent refuses its configuration'
 	bash -n /usr/share/bash-completion/completions/corescope-tools
 
@@ -135,6 +169,64 @@ inside_rpm() {
 	[ "$(readlink -f /usr/bin/execsnoop)" = /usr/bin/corescope ] || fail 'rpm: execsnoop is not corescope after an upgrade'
 	rpm -e --nodeps --force-debian corescope-tools corescope-agent corescope
 	[ ! -e /usr/bin/corescope ] && [ ! -L /usr/bin/execsnoop ] || fail 'rpm: removal left files'
+
+	# A distribution that has nothing but a shell, and no alternatives.
+	empty_root /empty
+	rpm --root /empty --initdb
+	find /empty -xdev -path /empty/var/lib/rpm -prune -o -print | sort >/tmp/before
+	rpm --root /empty -i --nodeps --force-debian "/dist/"*".$host.rpm" /dist/*.noarch.rpm 2>/tmp/err || fail "rpm --root: $(cat /tmp/err)"
+	grep -v '^warning:' /tmp/err && fail 'rpm --root: the installation printed messages'
+	programs_run /empty
+	rpm --root /empty -V --nodeps corescope corescope-tools corescope-agent || fail 'rpm -V'
+	echo '# changed' >>/empty/etc/corescope/agent.yaml
+	rpm --root /empty -U --nodeps --force --force-debian "/dist/"*".$host.rpm" /dist/*.noarch.rpm
+	tail -n 1 /empty/etc/corescope/agent.yaml | grep -q changed || fail 'rpm: the upgrade replaced the configuration'
+	programs_run /empty
+	rpm --root /empty -e --nodeps --force-debian corescope-tools corescope-agent corescope
+	rm -f /empty/etc/corescope/agent.yaml.rpmsave
+	rmdir /empty/etc/corescope 2>/dev/null || true
+	find /empty -xdev -path /empty/var/lib/rpm -prune -o -print | sort >/tmp/after
+	grep -v -x -F -f /tmp/before /tmp/after | grep '/usr/.*corescope' && fail 'rpm: removal left files'
+	[ "$(rpm --root /empty -qa)" = '' ] || fail 'rpm: packages remain'
+}
+
+# empty_root DIRECTORY makes a root with a static busybox and nothing else.
+empty_root() {
+	mkdir -p "$1/bin" "$1/tmp" "$1/proc" "$1/sys" "$1/dev"
+	cp /dist/.busybox "$1/bin/busybox"
+	ln -s busybox "$1/bin/sh"
+	for directory in proc sys dev; do
+		mount --rbind "/$directory" "$1/$directory"
+	done
+}
+
+# programs_run ROOT runs the programs that are installed in an empty root.
+programs_run() {
+	explained "chroot $1 /usr/bin/corescope "
+	for name in $(chroot "$1" /usr/bin/corescope list --names); do
+		chroot "$1" "/usr/bin/corescope-$name" --help >/tmp/out || fail "$1: corescope-$name --help"
+	done
+	chroot "$1" /usr/bin/corescope-agent --check || fail "$1: the agent refuses its configuration"
+}
+
+inside_apk() {
+	empty_root /alpine
+	for package in /dist/*_x86_64.apk /dist/*_all.apk /dist/*_noarch.apk; do
+		[ -e "$package" ] || continue
+		tar -C /alpine --warning=no-unknown-keyword --exclude=.PKGINFO -xzf "$package" || fail "unpack $package"
+	done
+	programs_run /alpine
+}
+
+# The autopkgtest of packaging/debian with the packages of make dist. It wants a machine of its own; that the
+# programs run on this kernel is no harm.
+inside_autopkgtest() {
+	mkdir /source
+	cp -r /dist/.debian /source/debian
+	autopkgtest --ignore-restrictions=isolation-machine --output-dir /tmp/results --no-built-binaries \
+		/dist/*_amd64.deb /dist/*_all.deb /source -- null >/tmp/log 2>&1 || fail "autopkgtest: $(tail -n 40 /tmp/log)"
+	grep -q '^tools *PASS$' /tmp/results/summary || fail "autopkgtest: $(cat /tmp/results/summary)"
+	cat /tmp/results/summary
 }
 
 inside_pacman() {
@@ -174,13 +266,27 @@ reproducible() {
 	echo "test-dist: $(wc -l <"$DIST/SHA256SUMS") artifacts are equal"
 }
 
+# prepare makes what all trees need: the result of --explain on this system, and a static busybox.
+prepare() {
+	[ ! -e "$work/explained" ] || return 0
+	mkdir "$work/here"
+	tar -C "$work/here" --strip-components=1 -xzf "$DIST"/corescope-*-linux-amd64.tar.gz
+	explain "$work/here/bin/corescope " >"$work/explained"
+	! grep ' [123] ' "$work/explained" || fail '--explain of these tools fails'
+	cp "$(scripts/fetch-deb.sh bookworm amd64 busybox-static)/bin/busybox" "$work/busybox"
+}
+
 # within TREE COMMAND runs a command of this script in a copy of a tree.
 within() {
+	prepare
 	rm -rf --one-file-system "$work/tree"
 	cp -a "$1" "$work/tree"
 	mkdir "$work/tree/dist"
 	cp "$DIST"/* "$work/tree/dist"
 	cp "$root/packaging/rpmlintrc" "$work/tree/dist/.rpmlintrc"
+	cp -r "$root/packaging/debian" "$work/tree/dist/.debian"
+	cp "$work/explained" "$work/tree/dist/.explained"
+	cp "$work/busybox" "$work/tree/dist/.busybox"
 	cp "$root/scripts/test-dist.sh" "$work/tree/test-dist.sh"
 	# shellcheck disable=SC2016
 	env -i HOME=/root TERM=dumb LANG=C.UTF-8 MANPAGER=cat DEBIAN_FRONTEND=noninteractive \
@@ -205,10 +311,18 @@ within() {
 
 debian() {
 	for suite in ${*:-$suites}; do
-		tree=$(scripts/fetch-root.sh "dist/$suite" "$suite" man-db bpfcc-tools libbpf-tools bpftrace ca-certificates)
+		others='bpfcc-tools libbpf-tools bpftrace'
+		[ -z "${MIRROR:-}" ] || others='bpfcc-tools bpftrace'
+		# shellcheck disable=SC2086 # one word per package
+		tree=$(scripts/fetch-root.sh "dist/$suite" "$suite" man-db ca-certificates $others)
 		within "$tree" debian
 		echo "test-dist: $suite: installed, upgraded, removed and purged"
 	done
+}
+
+autopkgtest() {
+	within "$(scripts/fetch-root.sh dist/autopkgtest trixie autopkgtest dpkg-dev man-db)" autopkgtest
+	echo 'test-dist: the autopkgtest passed'
 }
 
 arch_linux() {
@@ -243,13 +357,12 @@ image() {
 
 lint() {
 	(cd "$DIST" && sha256sum --quiet -c SHA256SUMS)
-	within "$(scripts/fetch-root.sh dist/lint trixie perl-openssl-defaults lintian rpmlint rpm dpkg-dev systemd)" lint
+	tree=$(scripts/fetch-root.sh dist/lint trixie lintian rpmlint rpm dpkg-dev systemd)
+	within "$tree" lint
+	within "$tree" apk
 	arch_linux
 	image
-	for package in "$DIST"/*.apk; do
-		tar -xOzf "$package" .PKGINFO 2>/dev/null | grep -Eq '^pkgver = [0-9]+(\.[0-9]+)*(_(alpha|beta|rc|git)[0-9]*)*-r[0-9]+$' ||
-			fail "$package: version is not one of apk"
-	done
+	DIST=$(realpath "$DIST") go -C scripts/dist test -count=1 -run TestAPK .
 	echo 'test-dist: packages, unit and checksums are correct'
 }
 
@@ -257,7 +370,7 @@ command=${1:-all}
 [ $# -eq 0 ] || shift
 case $command in
 reproducible) reproducible ;;
-debian | lint | arch | image | all)
+debian | autopkgtest | lint | arch | image | service | all)
 	if [ "$command" = all ]; then
 		go -C scripts/dist test ./...
 		reproducible
@@ -266,9 +379,12 @@ debian | lint | arch | image | all)
 	case $command in
 	all)
 		debian
+		autopkgtest
 		lint
+		scripts/test-service.sh "$DIST"
 		;;
 	arch) arch_linux ;;
+	service) scripts/test-service.sh "$DIST" ;;
 	*) "$command" "$@" ;;
 	esac
 	;;

@@ -103,8 +103,13 @@ func (r *release) pack(p pack, format, arch string) error {
 		c := &files.Content{Destination: e.path, Source: e.link, Type: files.TypeSymlink, FileInfo: &files.ContentFileInfo{Mode: e.mode, MTime: r.time}}
 		if e.link == "" {
 			c.Source, c.Type = filepath.Join(stage, strconv.Itoa(i)), files.TypeFile
-			if e.config {
+			switch {
+			case e.config:
 				c.Type = files.TypeConfigNoReplace
+			case format == "rpm" && strings.HasPrefix(e.path, "/usr/share/man/"):
+				c.Type = files.TypeRPMDoc
+			case format == "rpm" && strings.HasPrefix(e.path, "/usr/share/licenses/"):
+				c.Type = files.TypeRPMLicense
 			}
 			if err := os.WriteFile(c.Source, e.content, 0o600); err != nil {
 				return err
@@ -114,6 +119,14 @@ func (r *release) pack(p pack, format, arch string) error {
 	}
 	if err := r.scripts(info, p.name, format, stage); err != nil {
 		return err
+	}
+	if format == "rpm" { // nfpm reads it from a file; a .deb has its own (documents)
+		info.Changelog = filepath.Join(stage, "changelog")
+		text := fmt.Sprintf("- semver: %s-1\n  date: %s\n  packager: %s\n  changes:\n    - note: Built by make dist from commit %s.\n",
+			info.Version, r.time.Format(time.RFC3339), maintainer, r.version.hash)
+		if err := os.WriteFile(info.Changelog, []byte(text), 0o600); err != nil {
+			return err
+		}
 	}
 	packager, err := nfpm.Get(format)
 	if err != nil {
