@@ -13,7 +13,7 @@ import (
 //go:generate ../../scripts/bpf2go.sh bashreadline.bpf.c
 
 type options struct {
-	Shared string `flag:"shared,s" arg:"PATH" help:"trace only this libreadline or this bash executable; with --pid an absolute path is first looked up below the root of the process"`
+	Shared string `flag:"shared,s" arg:"PATH" bare:"libreadline" help:"trace only this libreadline or this bash executable; without PATH each libreadline.so; with --pid an absolute path is first looked up below the root of the process"`
 	Any    bool   `flag:"any" bpf:"targ_any_program" help:"include lines that programs other than bash read with a shared libreadline"`
 }
 
@@ -45,6 +45,7 @@ A shell that is already waiting for input when the probe is attached is traced f
 A shell that is not interactive or has no line editing (bash -c, scripts, --noediting) does not call readline(). Nor do other shells. Lines can contain anything that users type, including passwords entered at the wrong prompt.`,
 	Peers: []string{
 		"All bash executables and libreadline files in use are traced; the peers trace only /bin/bash, or the library given with -s.",
+		"-s without PATH traces all files libreadline.so that bash uses, and no bash executable; in BCC it is /lib/libreadline.so.",
 		"The peers truncate lines at 80 bytes, and identify bash by its thread name, which a thread can change.",
 	},
 	Examples: []string{
@@ -65,6 +66,8 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	}
 	if o.Shared != "" {
 		files["bash"] = binary.Files{}
+	}
+	if o.Shared != "" && o.Shared != "libreadline" {
 		files["readline"] = binary.Files{Paths: []string{o.Shared}}
 	}
 	return &source.Events[row]{

@@ -120,6 +120,7 @@ func TestPrograms(t *testing.T) {
 	}{
 		{nil, []string{"by bash", "by rbash", "by bash-5.3"}},
 		{[]string{"-s", lib.Path}, []string{"by bash", "by rbash", "by bash-5.3"}},
+		{[]string{"-s"}, []string{"by bash", "by rbash", "by bash-5.3"}},
 		{[]string{"--any"}, []string{"by bash", "by other", "by rbash", "by bas", "by bash-5.3", "by rb"}},
 	} {
 		res := tooltest.JSON(t, Tool, tt.args, run)

@@ -50,7 +50,7 @@ func TestText(t *testing.T) {
 		{"wide", "PID     COMM             LADDR                                   LPORT RADDR                                   RPORT TX_KB  RX_KB  MS",
 			`%-7d %-16s ::1                                     %-5d ::1                                     %-5d 4.88   1205.63 \d+\.\d\d`,
 			[]string{"-w"}, "[::1]:0", "::1"},
-		{"times", "TIME(s)  TIME(s)   PID     COMM             LADDR           LPORT RADDR           RPORT TX_KB  RX_KB  MS",
+		{"times", "TIME     TIME(s)   PID     COMM             LADDR           LPORT RADDR           RPORT TX_KB  RX_KB  MS",
 			`\d\d:\d\d:\d\d \d\.\d{3}     %-7d %-16s 127.0.0.1       %-5d 127.0.0.1       %-5d 4.88   1205.63 \d+\.\d\d`,
 			[]string{"-T", "-t"}, "127.0.0.1:0", "127.0.0.1"},
 	} {

@@ -88,7 +88,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	e := &source.Events[row]{
 		Plan:        tool.Plan{MapEntries: tcp.ConnectionMaps()},
 		Columns:     o.columns(),
-		Headers:     map[string]string{"time": "TIME(s)"},
+		Headers:     o.headers(),
 		BufferBytes: bufferBytes,
 	}
 	e.Widths = o.Widths("laddr", "raddr")
@@ -99,6 +99,15 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		e.After = []tool.Iterator{{Program: "open_conns", Map: "conns"}}
 	}
 	return e, nil
+}
+
+// headers returns the titles of the peers: the time of day has that of libbpf-tools, but with seconds since
+// the start that of BCC.
+func (o *options) headers() map[string]string {
+	if o.Timestamp {
+		return nil
+	}
+	return map[string]string{"time": "TIME(s)"}
 }
 
 func (o *options) columns() []string {
