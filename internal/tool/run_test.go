@@ -85,7 +85,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"--name", strings.Repeat("x", 17)}, "--name: 17 bytes are too long"},
 		{[]string{"--hook", "open=none"}, `usage: force hook "open" to attach type "none": the hook has no such attach type; it has: btf, raw`},
 		{[]string{"--hook", "open"}, `usage: force hook "open": missing attach type, as in open=btf`},
-		{[]string{"--hook", "none=btf"}, `usage: force hook "none": the tool has no such hook; it has: open, uring`},
+		{[]string{"--hook", "none=btf"}, `usage: force hook "none": the tool has no such hook; it has: command, open, uring`},
 		{[]string{"--flag-filter", "O_NONE"}, `--flag-filter: "O_NONE" is not a flag of open(2)`},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
