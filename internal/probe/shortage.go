@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -16,7 +17,8 @@ import (
 // tried.
 func shortage(err error) error {
 	for _, errno := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
-		if errors.Is(err, errno) {
+		// ebpf 0.22 does not wrap the error of duplicating a descriptor ("can't clone map").
+		if errors.Is(err, errno) || err != nil && strings.HasSuffix(err.Error(), "can't dup fd: "+errno.Error()) {
 			return errno
 		}
 	}
