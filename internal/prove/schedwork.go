@@ -93,10 +93,18 @@ func sleeping(sum func(w *worker, slept int64, used usage)) func(*worker) error 
 	}
 }
 
-// around is how often the thread waits before and after the workload, for its start and its end.
-const around = 4
+// around is how often the thread gets a CPU from the end of the workload until it sleeps, at most: each time some
+// microseconds of work are left.
+const around = 10
 
-func (w *worker) times(used usage) row { return between(int64(w.n), used.runs+around) }
+// times is how often the thread gets a CPU while the tool observes it. It is preempted before the workload too, so
+// the runs since the process was prepared count.
+func (w *worker) times(used usage) row {
+	if now, err := usageNow(); err == nil {
+		return between(int64(w.n), now.runs-w.runs+around)
+	}
+	return between(int64(w.n), used.runs+around)
+}
 
 func offCPU(w *worker, _ int64, used usage) {
 	w.sum(row{

@@ -42,6 +42,7 @@ type worker struct {
 	terminal [2]int // both ends of "terminal"
 
 	prepared int64 // time when the process was prepared
+	runs     int64 // how often the thread had got a CPU by then
 
 	common row // columns of the task, see begin
 }
@@ -112,6 +113,7 @@ func (w *worker) serve(j job, call func(func() error) error, in *bufio.Reader, o
 		}
 	}
 	w.prepared = now()
+	_, _ = fmt.Sscan(w.taskFile("schedstat"), new(int64), new(int64), &w.runs)
 	if err := out.Encode(w.facts); err != nil {
 		return err
 	}

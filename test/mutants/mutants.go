@@ -105,7 +105,7 @@ func programs() []mutant {
 		of("exitsnoop", "the parent's thread instead of its process", "e.ppid = BPF_CORE_READ(parent, tgid);", "e.ppid = BPF_CORE_READ(parent, pid);"),
 		of("execsnoop", "wrong parent", "\te->ppid = ppid;", "\te->ppid = ppid + 1;"),
 		of("tcplife", "duration in us", "e->duration_ns = now_ns - c->start_ns;", "e->duration_ns = (now_ns - c->start_ns) / 1000;"),
-		of("tcplife", "a FIN counts as a byte", "\treturn n && fin ? n - 1 : n;", "\treturn n;"),
+		of("tcplife", "a FIN counts as a byte", "\treturn n && fin ? n - 1 : n;", "\treturn fin ? n : n;"),
 		of("tcplife", "sent and received are swapped", "\te->tx_bytes = tx_bytes(tp, c->direction, tcp_state);\n\te->rx_bytes = rx_bytes(tp);",
 			"\te->rx_bytes = tx_bytes(tp, c->direction, tcp_state);\n\te->tx_bytes = rx_bytes(tp);"),
 		of("tcpaccept", "backlog off by one", "e->backlog_max = BPF_CORE_READ(listener, sk_max_ack_backlog);", "e->backlog_max = BPF_CORE_READ(listener, sk_max_ack_backlog) + 1;"),
