@@ -18,11 +18,14 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// build builds the program and returns its path.
+// build builds the program and returns its path. In virtual machines there is one.
 func build(t *testing.T) string {
 	t.Helper()
 	tooltest.Root(t)
 	tooltest.AnyAttachType(t)
+	if built := os.Getenv("CORESCOPE"); built != "" {
+		return built
+	}
 	path := filepath.Join(t.TempDir(), "corescope")
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, "github.com/corescope/corescope/cmd/corescope")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -161,16 +164,31 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestNotPermitted runs prove without privileges.
-func TestNotPermitted(t *testing.T) {
-	program := build(t)
-	const nobody, notPermitted = 65534, 3
-	for dir := program; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+// copied returns the path of a copy of a program in dir, which all users can execute.
+func copied(t *testing.T, program, dir string) string {
+	t.Helper()
+	b, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "corescope")
+	if err := os.WriteFile(path, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return path
+}
+
+// TestNotPermitted runs prove without privileges.
+func TestNotPermitted(t *testing.T) {
+	program := build(t)
+	const nobody, notPermitted = 65534, 3
 	dir := t.TempDir()
+	program = copied(t, program, dir)
 	if err := os.Chown(dir, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}

@@ -106,10 +106,10 @@ var toolNeeds = map[string]needs{
 	"writeback":    {modules: []string{"loop", "crc32c_generic", "ext4"}},
 }
 
-// suites are the tests below test/ that do not belong to a tool. They run only if TOOLS names them:
-// faults, which needs CPUS=4 to take one of several CPUs offline, and the measurements of
-// test/bench that run in machines.
-var suites = []*tool.Tool{suite("faults"), suite("bench")}
+// suites are tests that do not belong to a tool. They run only if TOOLS names them: faults, which needs
+// CPUS=4 to take one of several CPUs offline, the measurements of test/bench that run in machines, and
+// prove, which compares all tools with known workloads.
+var suites = []*tool.Tool{suite("faults"), suite("bench"), suite("prove")}
 
 func suite(name string) *tool.Tool {
 	return &tool.Tool{Spec: tool.Spec{
@@ -124,7 +124,10 @@ func isTool(t *tool.Tool) bool { return !isSuite(t) }
 
 // folderOf returns the directory of the tool's tests.
 func folderOf(t *tool.Tool) string {
-	if isSuite(t) {
+	switch {
+	case t.Name == "prove":
+		return "internal/prove"
+	case isSuite(t):
 		return "test/" + t.Name
 	}
 	return "tools/" + t.Name

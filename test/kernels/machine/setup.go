@@ -21,6 +21,7 @@ func setUp(p *plan.Plan) error {
 	}
 	os.Setenv("PATH", "/bin")
 	os.Setenv("HOME", "/root")
+	os.Setenv("CORESCOPE", "/test/corescope")
 	os.Setenv("TMPDIR", disk)
 	if out, err := exec.Command("/bin/ifconfig", "lo", "127.0.0.1", "up").CombinedOutput(); err != nil {
 		return fmt.Errorf("set loopback up: %w: %s", err, out)
