@@ -249,9 +249,10 @@ func cgroups(names []string) []string {
 // TestDryRun checks that nothing runs.
 func TestDryRun(t *testing.T) {
 	var out bytes.Buffer
-	r := Run{Tools: []string{"opensnoop", "javagc"}, DryRun: true, Out: &out, Err: &out}
+	r := Run{Tools: []string{"opensnoop", "javagc", "exitsnoop"}, DryRun: true, Out: &out, Err: &out, Prover: Prover{Stats: true}}
 	ok, err := r.Do(t.Context())
-	if !ok || err != nil || !strings.Contains(out.String(), "corescope opensnoop --output json") || !strings.Contains(out.String(), fmt.Sprintf("javagc: %s", NotProvable)) {
+	if !ok || err != nil || !strings.Contains(out.String(), "corescope opensnoop --output json") || !strings.Contains(out.String(), fmt.Sprintf("javagc: %s", NotProvable)) ||
+		!strings.Contains(out.String(), "again; observed with: corescope exitsnoop --output json --stats -T\n") {
 		t.Errorf("%v %v: %s", ok, err, &out)
 	}
 }

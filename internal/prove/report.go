@@ -81,6 +81,9 @@ func (r *Run) plan() error {
 		if t.Workload != "" {
 			line = fmt.Sprintf("%s: %s; observed with: corescope %s\n", name, t.Workload, strings.Join(t.Args, " "))
 		}
+		if p := proofOf(name); r.Stats && p != nil && p.whole != "" {
+			line += fmt.Sprintf("%s: the same again; observed with: corescope %s\n", name, strings.Join(p.line(p.whole, nil, true), " "))
+		}
 		if _, err := io.WriteString(r.Out, line); err != nil {
 			return fmt.Errorf("write plan: %w", err)
 		}
