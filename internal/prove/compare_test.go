@@ -2,7 +2,9 @@ package prove
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -152,6 +154,9 @@ func TestProofsHaveJobs(t *testing.T) {
 
 // TestEveryToolHasReason reads the names of the tools from the tree: this package does not know them.
 func TestEveryToolHasReason(t *testing.T) {
+	if _, err := os.Stat("../../go.mod"); errors.Is(err, fs.ErrNotExist) {
+		t.Skip("the tree is not here, as in virtual machines")
+	}
 	text, err := os.ReadFile("../../tools/tools.go")
 	if err != nil {
 		t.Fatal(err)
