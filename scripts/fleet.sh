@@ -41,7 +41,11 @@ install_openssh() {
 
 for component; do
 	case $component in
-	prometheus) scripts/fetch-deb.sh sid "$(dpkg --print-architecture)" prometheus ;;
+	prometheus)
+		for package in prometheus promtool; do
+			scripts/fetch-deb.sh sid "$(dpkg --print-architecture)" "$package"
+		done
+		;;
 	collector) [ -x "$cache/fleet/otelcol" ] || build_collector ;;
 	hosts) install_openssh ;;
 	kubernetes)

@@ -30,9 +30,9 @@ func promtool(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, _ := filepath.Glob(filepath.Join(cache, "corescope/debian/*/prometheus/usr/bin/promtool")) // the pattern is valid
+	found, _ := filepath.Glob(filepath.Join(cache, "corescope/debian/*/prom*/usr/bin/promtool")) // the pattern is valid
 	if len(found) == 0 {
-		t.Skip("promtool is neither in $PROMTOOL, nor in the search path, nor in the cache of scripts/fetch-deb.sh (package prometheus)")
+		t.Skip("promtool is neither in $PROMTOOL, nor in the search path, nor in the cache of scripts/fetch-deb.sh (package promtool; in older releases, prometheus)")
 	}
 	return found[0]
 }

@@ -1,11 +1,13 @@
 package fleet
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -39,12 +41,24 @@ func startPrometheus(t *testing.T, targets ...string) *prometheus {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	promtool(t, nil, "check", "config", config)
 	address := freeAddress(t)
 	server := startProcess(t, program, "--config.file="+config, "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+address,
 		"--enable-feature=native-histograms,exemplar-storage", "--log.level=warn")
 	p := &prometheus{t, "http://" + address}
 	server.await(t, "Prometheus to be ready", func() bool { return get(t, p.url+"/-/ready") != nil })
 	return p
+}
+
+// promtool runs Prometheus' own check, which must report nothing but success.
+func promtool(t *testing.T, input []byte, args ...string) {
+	t.Helper()
+	cmd := exec.Command(component(t, "debian/sid-"+runtime.GOARCH+"/promtool/usr/bin/promtool"), args...)
+	cmd.Stdin = bytes.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil || input != nil && len(out) > 0 {
+		t.Errorf("promtool %v: %v\n%s", args, err, out)
+	}
 }
 
 // sample is a sample of an instant vector.
@@ -165,6 +179,7 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	p.checkResets()
+	promtool(t, get(t, "http://"+first+"/metrics"), "check", "metrics")
 	if execs := p.one(`sum(corescope_execsnoop_events_total)`); execs != 6 {
 		t.Errorf("%v execs, want 3 per agent", execs)
 	}
