@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -63,6 +64,9 @@ type Traces struct {
 	watched   sync.WaitGroup
 	unwinding *unwinding // nil if user stacks are unwound by frame pointers only
 	queue     chan *rawStack
+	// received and symbolized are the numbers of stacks that have been put in the queue, and of those
+	// that are in the cache.
+	received, symbolized atomic.Uint64
 
 	// Used only by the goroutine that symbolizes.
 	frames []stack.Frame
@@ -202,6 +206,7 @@ func (t *Traces) Read(r ring.Reader) error {
 // enqueue queues a stack for symbolization.
 func (t *Traces) enqueue(sample []byte) {
 	if raw := t.parse(sample); raw != nil {
+		t.received.Add(1)
 		t.queue <- raw
 	}
 }
@@ -305,6 +310,7 @@ func (t *Traces) symbolizeAll() {
 		} else {
 			t.Cache.put(raw.id, s)
 		}
+		t.symbolized.Add(1)
 	}
 }
 
@@ -388,13 +394,19 @@ func valueFrame(f *stack.Frame, exact bool) value.Frame {
 	return v
 }
 
-// Await waits until stacks have been received and symbolized, at most 200 ms because some can be
-// lost.
+// Await waits until stacks have been received and symbolized. It waits at most 200 ms for those that
+// have not been received, because some can be lost, and then until those that have been received are
+// symbolized: the symbols of large programs take time to read.
 func (t *Traces) Await(ids map[StackID]bool) {
-	const step, timeout = 5 * time.Millisecond, 200 * time.Millisecond
-	for deadline := time.Now().Add(timeout); !t.Cache.HasAll(ids) && time.Now().Before(deadline); {
-		time.Sleep(step)
+	const step, timeout, most = 5 * time.Millisecond, 200 * time.Millisecond, 30 * time.Second
+	wait := func(limit time.Duration, isPossible func() bool) {
+		for deadline := time.Now().Add(limit); !t.Cache.HasAll(ids) && isPossible() && time.Now().Before(deadline); {
+			time.Sleep(step)
+		}
 	}
+	wait(timeout, func() bool { return true })
+	received := t.received.Load()
+	wait(most, func() bool { return t.symbolized.Load() < received })
 }
 
 // Close stops reading mmap records and closes all files and tables.
