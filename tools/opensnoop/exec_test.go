@@ -5,9 +5,24 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/corescope/corescope/internal/tooltest"
 )
+
+// openUntil opens the file again and again.
+func openUntil(stop <-chan struct{}, path string) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Millisecond):
+		}
+		if f, err := os.Open(path); err == nil {
+			f.Close()
+		}
+	}
+}
 
 // TestExec checks that --exec traces the command and its children, nothing else, and that the run ends
 // with the command.
@@ -22,11 +37,14 @@ func TestExec(t *testing.T) {
 		}
 	}
 	const command = `: <"$OPENED/parent"; sh -c ': <"$OPENED/child"'; :`
-	res := tooltest.JSON(t, Tool, []string{"--exec", command}, func() {
-		if f, err := os.Open(filepath.Join(dir, "other")); err == nil {
-			f.Close()
-		}
-	})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		openUntil(stop, filepath.Join(dir, "other"))
+	}()
+	res := tooltest.JSON(t, Tool, []string{"--exec", command}, nil)
+	close(stop)
+	<-stopped
 	pids, opened := map[float64]bool{}, map[string]int{}
 	for _, r := range res.Events {
 		if name, ok := strings.CutPrefix(r.Str("path"), dir+"/"); ok {
