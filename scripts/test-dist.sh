@@ -37,6 +37,7 @@ explain() {
 		case $name in
 		argdist) set -- -C vfs_read ;;
 		dirtop) set -- -d / ;;
+		resettrace | reset-trace) continue ;; # needs tracefs, which other processes can mount meanwhile
 		inject) set -- --dry-run bio 'vfs_read()' ;;
 		funccount | funcinterval | funclatency | funcslower | ksnoop | stackcount | stacksnoop | trace) set -- vfs_read ;;
 		*) set -- ;;
@@ -156,33 +157,36 @@ inside_lint() {
 
 inside_rpm() {
 	host=x86_64
+	# Before version 4.20, the rpm of Debian refused to install anything without this option.
+	force=
+	! rpm --help | grep -q -e --force-debian || force=--force-debian
 	rpm --initdb
 	for package in /dist/*.rpm; do
 		rpm -K --nosignature "$package" >/dev/null || fail "rpm -K $package"
 		[ "$(rpm -qp --qf '%{BUILDHOST}' "$package")" = localhost ] || fail "$package names the machine that built it"
 	done
-	rpm -i --nodeps --force-debian "/dist/"*".$host.rpm" /dist/*.noarch.rpm
+	rpm -i --nodeps $force "/dist/"*".$host.rpm" /dist/*.noarch.rpm
 	[ "$(readlink -f /usr/bin/execsnoop)" = /usr/bin/corescope ] || fail 'rpm: execsnoop is not corescope'
 	corescope list >/dev/null
 	corescope-agent --check
-	rpm -U --nodeps --force --force-debian "/dist/"*".$host.rpm" /dist/*.noarch.rpm
+	rpm -U --nodeps --force $force "/dist/"*".$host.rpm" /dist/*.noarch.rpm
 	[ "$(readlink -f /usr/bin/execsnoop)" = /usr/bin/corescope ] || fail 'rpm: execsnoop is not corescope after an upgrade'
-	rpm -e --nodeps --force-debian corescope-tools corescope-agent corescope
+	rpm -e --nodeps $force corescope-tools corescope-agent corescope
 	[ ! -e /usr/bin/corescope ] && [ ! -L /usr/bin/execsnoop ] || fail 'rpm: removal left files'
 
 	# A distribution that has nothing but a shell, and no alternatives.
 	empty_root /empty
 	rpm --root /empty --initdb
 	find /empty -xdev -path /empty/var/lib/rpm -prune -o -print | sort >/tmp/before
-	rpm --root /empty -i --nodeps --force-debian "/dist/"*".$host.rpm" /dist/*.noarch.rpm 2>/tmp/err || fail "rpm --root: $(cat /tmp/err)"
+	rpm --root /empty -i --nodeps $force "/dist/"*".$host.rpm" /dist/*.noarch.rpm 2>/tmp/err || fail "rpm --root: $(cat /tmp/err)"
 	grep -v '^warning:' /tmp/err && fail 'rpm --root: the installation printed messages'
 	programs_run /empty
 	rpm --root /empty -V --nodeps corescope corescope-tools corescope-agent || fail 'rpm -V'
 	echo '# changed' >>/empty/etc/corescope/agent.yaml
-	rpm --root /empty -U --nodeps --force --force-debian "/dist/"*".$host.rpm" /dist/*.noarch.rpm
+	rpm --root /empty -U --nodeps --force $force "/dist/"*".$host.rpm" /dist/*.noarch.rpm
 	tail -n 1 /empty/etc/corescope/agent.yaml | grep -q changed || fail 'rpm: the upgrade replaced the configuration'
 	programs_run /empty
-	rpm --root /empty -e --nodeps --force-debian corescope-tools corescope-agent corescope
+	rpm --root /empty -e --nodeps $force corescope-tools corescope-agent corescope
 	rm -f /empty/etc/corescope/agent.yaml.rpmsave
 	rmdir /empty/etc/corescope 2>/dev/null || true
 	find /empty -xdev -path /empty/var/lib/rpm -prune -o -print | sort >/tmp/after
@@ -192,6 +196,8 @@ inside_rpm() {
 
 # empty_root DIRECTORY makes a root with a static busybox and nothing else.
 empty_root() {
+	mkdir -p "$1"
+	mount --bind "$1" "$1" # dirtop wants the mount of /
 	mkdir -p "$1/bin" "$1/tmp" "$1/proc" "$1/sys" "$1/dev"
 	cp /dist/.busybox "$1/bin/busybox"
 	ln -s busybox "$1/bin/sh"
