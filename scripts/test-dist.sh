@@ -188,9 +188,8 @@ inside_rpm() {
 	programs_run /empty
 	rpm --root /empty -e --nodeps $force corescope-tools corescope-agent corescope
 	rm -f /empty/etc/corescope/agent.yaml.rpmsave
-	rmdir /empty/etc/corescope 2>/dev/null || true
 	find /empty -xdev -path /empty/var/lib/rpm -prune -o -print | sort >/tmp/after
-	grep -v -x -F -f /tmp/before /tmp/after | grep '/usr/.*corescope' && fail 'rpm: removal left files'
+	! grep -v -x -F -f /tmp/before /tmp/after | grep corescope | grep -v '^/empty/etc/corescope$' || fail 'rpm: removal left files'
 	[ "$(rpm --root /empty -qa)" = '' ] || fail 'rpm: packages remain'
 }
 

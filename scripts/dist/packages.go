@@ -120,7 +120,16 @@ func (r *release) pack(p pack, format, arch string) error {
 	if err := r.scripts(info, p.name, format, stage); err != nil {
 		return err
 	}
-	if format == "rpm" { // nfpm reads it from a file; a .deb has its own (documents)
+	if format == "rpm" {
+		// Otherwise these directories remain when the package is removed.
+		for _, dir := range []string{"/usr/share/licenses/" + p.name, "/etc/corescope"} {
+			if slices.ContainsFunc(entries, func(e entry) bool { return strings.HasPrefix(e.path, dir+"/") }) {
+				info.Contents = append(info.Contents, &files.Content{
+					Destination: dir, Type: files.TypeDir, FileInfo: &files.ContentFileInfo{Mode: 0o755, MTime: r.time},
+				})
+			}
+		}
+		// nfpm reads the change log from a file; a .deb has its own (documents).
 		info.Changelog = filepath.Join(stage, "changelog")
 		text := fmt.Sprintf("- semver: %s-1\n  date: %s\n  packager: %s\n  changes:\n    - note: Built by make dist from commit %s.\n",
 			info.Version, r.time.Format(time.RFC3339), maintainer, r.version.hash)
