@@ -71,38 +71,39 @@ func attempts(t *testing.T, try func() []string) {
 // so it waits for the other one whenever that runs, and the sum of all parts is the kernel's run_delay.
 func TestCulprit(t *testing.T) {
 	cpu := schedtest.CPUs(t)[0]
-	hog := schedtest.Start(t, cpu, inCgroup(tooltest.Cgroup(t, labelled(t), "culprit-hog")))
-	victim := schedtest.Start(t, cpu, inCgroup(tooltest.Cgroup(t, labelled(t), "culprit-victim")))
+	hogs, victims := fmt.Sprint("culprit-hog-", os.Getpid()), fmt.Sprint("culprit-victim-", os.Getpid())
+	hog := schedtest.Start(t, cpu, inCgroup(tooltest.Cgroup(t, labelled(t), hogs)))
+	victim := schedtest.Start(t, cpu, inCgroup(tooltest.Cgroup(t, labelled(t), victims)))
 	attempts(t, func() (wrong []string) {
-		var hogs, victims schedtest.Facts
+		var hogFacts, facts schedtest.Facts
 		res := tooltest.JSON(t, Tool, []string{"--by", "culprit", "-L", "--cgroups", "--tid", strconv.Itoa(victim.PID)}, func() {
-			hogs, victims = hog.Facts(t), victim.Facts(t)
+			hogFacts, facts = hog.Facts(t), victim.Facts(t)
 			victim.Begin(t, "spin", 300)
 			hog.Begin(t, "spin", 200)
 			hog.End(t)
-			hogs = hog.Facts(t).Since(hogs)
+			hogFacts = hog.Facts(t).Since(hogFacts)
 			victim.End(t)
-			victims = victim.Facts(t).Since(victims)
+			facts = victim.Facts(t).Since(facts)
 		})
 		all, sum := parts(t, res, victim.PID)
 		for _, r := range res.Rows {
 			isHog := int(r.Num("culprit_pid")) == hog.PID
-			if r.Str("cgroup") != "/culprit-victim" || isHog != (r.Str("culprit_cgroup") == "/culprit-hog") {
+			if r.Str("cgroup") != "/"+victims || isHog != (r.Str("culprit_cgroup") == "/"+hogs) {
 				t.Errorf("row %v", r)
 			}
 		}
-		t.Logf("waited %v, run_delay is %v; parts %v", sum, victims.Wait, all)
+		t.Logf("waited %v, run_delay is %v; parts %v", sum, facts.Wait, all)
 		schedtest.SteadyClock(t)
-		if !schedtest.Near(sum, victims.Wait, time.Duration(victims.Hidden)*100*time.Millisecond) {
-			wrong = append(wrong, fmt.Sprintf("waited %v, run_delay is %v", sum, victims.Wait))
+		if !schedtest.Near(sum, facts.Wait, time.Duration(facts.Hidden)*100*time.Millisecond) {
+			wrong = append(wrong, fmt.Sprintf("waited %v, run_delay is %v", sum, facts.Wait))
 		}
-		for kind, ns := range all {
-			if isUnknown := kind.kind == "unknown" || kind.kind == "throttled"; isUnknown && ns > sum/20 {
-				wrong = append(wrong, fmt.Sprintf("%v are %v", ns, kind))
-			}
+		if ns := all[part{kind: "throttled"}]; ns > sum/20 {
+			wrong = append(wrong, fmt.Sprintf("throttled for %v", ns))
 		}
-		if got := all[part{"task", hog.PID}]; !schedtest.Near(got, hogs.CPU, max(0, victims.Wait-sum)) {
-			wrong = append(wrong, fmt.Sprintf("waited %v for the hog, which has used %v", got, hogs.CPU))
+		// A part is unknown if more switches than the log has entries happen in a wait, as on a busy machine.
+		got, unknown := all[part{"task", hog.PID}], all[part{kind: "unknown"}]
+		if got == 0 || !schedtest.Near(got, hogFacts.CPU, max(0, facts.Wait-sum)+unknown) {
+			wrong = append(wrong, fmt.Sprintf("waited %v for the hog, which has used %v; %v are unknown", got, hogFacts.CPU, unknown))
 		}
 		return wrong
 	})
