@@ -13,7 +13,7 @@
 # It tests HEAD; DIST=DIRECTORY tests the artifacts in that directory instead. Trees of Debian are kept in
 # corescope/dist in the user's cache; MIRROR, COMPONENTS and SCRIPT (scripts/fetch-root.sh) select those of
 # Ubuntu. RPM-based distributions and Alpine have no tree: .rpm are installed with Debian's rpm into a root with
-# busybox only, and .apk are checked as apk does (scripts/dist/apk_test.go) and unpacked into such a root.
+# busybox only, and the format of .apk is checked (scripts/dist/apk_test.go), and they are unpacked into such a root.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
