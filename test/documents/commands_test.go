@@ -42,6 +42,7 @@ func others() []executed {
 		{`make test-fleet( FLEET=(kubernetes|churn|figures))?`, "test/fleet/fleet_test.go", "FLEET"},
 		{`helm install corescope .*`, "test/fleet/kubernetes_test.go", `"helm", "install", "corescope"`},
 		{`kubectl (corescope|apply|exec).*`, "test/fleet/kubernetes_test.go", `"kubectl", "corescope"`},
+		{`scripts/test-rebuild.sh SUITE CLANG`, "scripts/test-rebuild.sh", "scripts/test-rebuild.sh SUITE CLANG"}, // itself a test
 		{`scripts/deploy.sh check`, "test/fleet/image_test.go", ""},
 		{`(sudo bin/)?corescope agent`, "internal/agent/agent_test.go", "func Test"},
 		{`curl -s http://127.0.0.1:9760/metrics \| grep runqlat`, "scripts/test-service.sh", "http://127.0.0.1:9760/metrics"},
