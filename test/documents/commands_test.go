@@ -30,7 +30,7 @@ func others() []executed {
 		{`make generate`, "scripts/check-generated.sh", "make --no-print-directory check-generated"},
 		{`go generate ./tools/exits`, "scripts/new.sh", "go generate"},
 		{`make lint|scripts/lint.sh format\|static\|race`, "scripts/test-background.sh", "scripts/lint.sh"},
-		{`(KERNELS="5.10 7.2" TOOLS=tcplife |CPUS=4 TOOLS=faults KERNELS=6.12 )?make test-kernels`, "scripts/test-kernels.sh", "./test/kernels"},
+		{`(KERNELS="5.10 7.2" TOOLS=tcplife |CPUS=4 TOOLS=faults KERNELS=6.12 |KERNELS=7.2 TOOLS=prove )?make test-kernels`, "scripts/test-kernels.sh", "./test/kernels"},
 		{`make site`, "scripts/test-background.sh", "scripts/site test"},
 		{`make dist`, "scripts/test-dist.sh", "scripts/dist.sh"},
 		{`make install|make GOARCH=arm64 all install DESTDIR=…|make VERSION=1.2.3`, "packaging/debian/rules", "install DESTDIR="},
@@ -38,8 +38,8 @@ func others() []executed {
 		{`CLANG=clang-20 .*go generate'`, "packaging/debian/rules", "xargs -n 8 go generate"},
 		{`make bench`, "test/bench/bench_test.go", "func Test"},
 		{`make stacks`, "test/stacks/stacks_test.go", "func Test"},
-		{`sudo go run ./test/mutants -list|sudo go run ./test/mutants \[-every N\] \[TOOL…\]`, "test/mutants/mutants_test.go", "func Test"},
-		{`make test-fleet( FLEET=(kubernetes|churn|figures))?`, "test/fleet/fleet_test.go", "FLEET"},
+		{`sudo go run ./test/mutants -list|sudo go run ./test/mutants \[-every N\] \[-results FILE\] \[TOOL…\]`, "test/mutants/mutants_test.go", "func Test"},
+		{`make test-fleet( FLEET=(kubernetes|churn|figures|hosts))?`, "test/fleet/fleet_test.go", "FLEET"},
 		{`helm install corescope .*`, "test/fleet/kubernetes_test.go", `"helm", "install", "corescope"`},
 		{`kubectl (corescope|apply|exec).*`, "test/fleet/kubernetes_test.go", `"kubectl", "corescope"`},
 		{`scripts/test-rebuild.sh SUITE CLANG`, "scripts/test-rebuild.sh", "scripts/test-rebuild.sh SUITE CLANG"}, // itself a test
@@ -47,7 +47,7 @@ func others() []executed {
 		{`(sudo bin/)?corescope agent`, "internal/agent/agent_test.go", "func Test"},
 		{`curl -s http://127.0.0.1:9760/metrics \| grep runqlat`, "scripts/test-service.sh", "http://127.0.0.1:9760/metrics"},
 		{`corescope --host .*`, "internal/remote/remote_test.go", "func TestText"},
-		{`(sudo )?corescope prove( opensnoop)?( -v)?`, "internal/prove/live_test.go", "func Test"},
+		{`(sudo )?corescope prove( opensnoop)?( -v)?( --stats)?`, "internal/prove/live_test.go", "func Test"},
 	}
 }
 
