@@ -74,7 +74,7 @@ func sleepLatencies(w *worker, d durations) {
 }
 
 func slowSleep(w *worker, s span) {
-	w.want(row{"time": s, "func": sleepFunction, "latency_ns": between(nap, s.ns()), "retval": 0})
+	w.want(row{"time": s, "func": sleepFunction, "latency_ns": between(nap, s.ns()), "retval": "0x0"})
 }
 
 func sleepResult(w *worker, s span) {
