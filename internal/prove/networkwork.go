@@ -235,7 +235,9 @@ func stateRows(w *worker, c *connection) {
 	handshake := span{c.connect.begin, c.accept.end}
 	established := between(c.close1.begin-handshake.end, c.close1.end-c.connect.begin)
 	w.change(c.client, c.server, "active", nil, "CLOSE", "SYN_SENT", nil, c.connect)
-	w.change(c.server, c.client, "passive", noTask, "LISTEN", "SYN_RECV", nil, handshake)
+	// Older kernels set the remote end later.
+	copied := row{"raddr": row{"any": []any{clientHost, "0.0.0.0"}}, "rport": row{"any": []any{c.client, 0}}}.with(noTask)
+	w.change(c.server, c.client, "passive", copied, "LISTEN", "SYN_RECV", nil, handshake)
 	w.change(c.server, c.client, "passive", noTask, "SYN_RECV", "ESTABLISHED", atMost(handshake.ns()), handshake)
 	w.change(c.client, c.server, "active", nil, "SYN_SENT", "ESTABLISHED", atMost(c.connect.ns()), c.connect)
 	w.change(c.client, c.server, "active", nil, "ESTABLISHED", "FIN_WAIT1", established, c.close1)
@@ -315,7 +317,8 @@ func refuses(w *worker) error {
 			return fmt.Errorf("connect to a port without a listener: %v", err)
 		}
 		r["saddr"], r["daddr"], r["sport"], r["dport"], r["netns"] = clientHost, serverHost, from, port, w.namespace()
-		r["flags"], r["reason"], r["ack"], r["family"] = []string{"SYN"}, "NO_SOCKET", 0, 4
+		r["flags"], r["ack"], r["family"] = []string{"SYN"}, 0, 4
+		r["reason"] = row{"any": []any{"NO_SOCKET", nil}} // the kernel has reasons from 5.17 on
 		w.sum(r)
 	}
 	return nil
