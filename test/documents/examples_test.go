@@ -244,7 +244,7 @@ func TestPages(t *testing.T) {
 			}
 		})
 	}
-	if n < 35 {
+	if n < 30 {
 		t.Errorf("the pages have only %d commands of tools", n)
 	}
 }
