@@ -130,6 +130,11 @@ func (m *machine) adapt(tl *tool.Tool, args []string) []string {
 // is not of the kind that the tool observes. It is empty if there is no such reason.
 func (m *machine) lacks(t *testing.T, tl *tool.Tool, args []string, message string) string {
 	t.Helper()
+	for _, arg := range args {
+		if found, err := filepath.Glob(arg); strings.Contains(arg, "*") && len(found) == 0 && err == nil && strings.Contains(message, arg) {
+			return "no file matches " + arg
+		}
+	}
 	for _, word := range regexp.MustCompile(`[A-Za-z0-9_./-]+`).FindAllString(strings.Join(args, " "), -1) {
 		if _, err := os.Stat(word); strings.HasPrefix(word, "/") && strings.Contains(message, word) && err != nil {
 			return err.Error()
