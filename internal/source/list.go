@@ -14,8 +14,8 @@ import (
 )
 
 // List is a snapshot: iterator programs send a struct event for each object (list.bpf.h), and each
-// becomes an R, as with [Events]; the method Next is called at the end. Objects that are created or removed meanwhile may or may not be
-// listed; all others are.
+// becomes an R, as with [Events]; the method Next is called at the end. Objects that are created or
+// removed meanwhile may or may not be listed; all others are.
 type List[R any] struct {
 	tool.Plan
 	// Columns lists the keys of the columns in text output.

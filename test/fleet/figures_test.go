@@ -22,14 +22,10 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestFigures prints the figures of docs/fleet.md: what the agent with its default configuration costs under
-// a fixed load, and the size of its metrics.
-func TestFigures(t *testing.T) {
-	needs(t, "figures", "measures, and tests nothing")
-	tooltest.Root(t)
-	if _, err := agentProgram(); err != nil { // not a part of the time to the first metric
-		t.Fatal(err)
-	}
+// enableStats enables the statistics of BPF programs until the test ends, and returns the times of those that
+// are loaded already.
+func enableStats(t *testing.T) map[ebpf.ProgramID]time.Duration {
+	t.Helper()
 	others, err := programTimes()
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +34,19 @@ func TestFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stats.Close()
+	t.Cleanup(func() { stats.Close() })
+	return others
+}
+
+// TestFigures prints the figures of docs/fleet.md: what the agent with its default configuration costs under
+// a fixed load, and the size of its metrics.
+func TestFigures(t *testing.T) {
+	needs(t, "figures", "measures, and tests nothing")
+	tooltest.Root(t)
+	if _, err := agentProgram(); err != nil { // not a part of the time to the first metric
+		t.Fatal(err)
+	}
+	others := enableStats(t)
 
 	config := regexp.MustCompile(`(?m)^(listen|max_cpu):.*\n`).ReplaceAllString(string(agent.DefaultConfig), "")
 	config = strings.Replace(config, "interval: 10s", "interval: 1s", 1)
@@ -90,15 +98,7 @@ func TestFigures(t *testing.T) {
 func TestIdle(t *testing.T) {
 	needs(t, "figures", "measures, and tests nothing")
 	tooltest.Root(t)
-	others, err := programTimes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stats.Close()
+	others := enableStats(t)
 	config := "tools:\n"
 	tools := []string{
 		"runqlat", "biolatency", "tcplife", "tcpretrans", "oomkill", "cachestat", "execsnoop", "biosnoop", "bitesize",

@@ -3,6 +3,7 @@ package bpflist
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -19,8 +20,12 @@ type fdQuery struct {
 // probeName returns what a perf event of a process is attached to, or "" if the kernel does not tell.
 func probeName(pid, fd uint32) string {
 	const query = 20 // BPF_TASK_FD_QUERY
-	var text [512]byte
-	q := fdQuery{PID: pid, FD: fd, BufLen: uint32(len(text)), Buf: uint64(uintptr(unsafe.Pointer(&text)))}
+	text := new([512]byte)
+	// The kernel gets the address as a number, so the array must not move.
+	var pin runtime.Pinner
+	pin.Pin(text)
+	defer pin.Unpin()
+	q := fdQuery{PID: pid, FD: fd, BufLen: uint32(len(text)), Buf: uint64(uintptr(unsafe.Pointer(text)))}
 	if _, _, errno := unix.Syscall(unix.SYS_BPF, query, uintptr(unsafe.Pointer(&q)), unsafe.Sizeof(q)); errno != 0 {
 		return ""
 	}
