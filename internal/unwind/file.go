@@ -29,13 +29,13 @@ type code struct {
 	segments []elf.ProgHeader
 }
 
-// readRows reads the unwind table of a file and returns it with file offsets.
-func readRows(f *binary.File, maxRows int) ([]Row, error) {
-	var c code
+// readCode reads the unwind table of a file.
+func readCode(f *binary.File, maxRows int) (*code, error) {
+	c := &code{}
 	if err := f.Parse(func(e *elf.File) error { return c.read(e, f.Name(), maxRows) }); err != nil {
 		return nil, err
 	}
-	return c.byOffset(), nil
+	return c, nil
 }
 
 // read reads the unwind table of a file. path is the path of a file that can be a Go program, or
@@ -59,11 +59,20 @@ func isGo(f *elf.File) bool {
 	return f.Section(".go.buildinfo") != nil || f.Section(".gopclntab") != nil
 }
 
-// byOffset converts addresses to file offsets, which do not depend on where a file is mapped. Rows
-// outside the executable segments are dropped.
-func (c *code) byOffset() []Row {
+// tree returns the unwind table by file offset. It has no levels if there are no rows. number returns
+// the index of a rule.
+func (c *code) tree(number func(Rule) uint16) *tree {
+	b := &builder{number: number}
+	if c != nil {
+		c.byOffset(b.add)
+	}
+	return b.finish()
+}
+
+// byOffset adds the rows with file offsets, which do not depend on where a file is mapped, instead of
+// addresses. Rows outside the executable segments are dropped.
+func (c *code) byOffset(add func(offset uint32, rule Rule)) {
 	slices.SortFunc(c.segments, func(a, b elf.ProgHeader) int { return cmp.Compare(a.Off, b.Off) })
-	var rows []Row
 	end := uint64(0)
 	for _, p := range c.segments {
 		if p.Off < end || p.Filesz > math.MaxUint32 || p.Off+p.Filesz > math.MaxUint32 || p.Vaddr+p.Filesz < p.Vaddr {
@@ -75,16 +84,12 @@ func (c *code) byOffset() []Row {
 		if i > 0 {
 			rule = c.rows[i-1].Rule
 		}
-		rows = appendRow(rows, uint32(p.Off), rule)
+		add(uint32(p.Off), rule)
 		for ; i < len(c.rows) && uint64(c.rows[i].PC)-p.Vaddr < p.Filesz; i++ {
-			rows = appendRow(rows, uint32(uint64(c.rows[i].PC)-p.Vaddr+p.Off), c.rows[i].Rule)
+			add(uint32(uint64(c.rows[i].PC)-p.Vaddr+p.Off), c.rows[i].Rule)
 		}
-		rows = appendRow(rows, uint32(end), 0)
+		add(uint32(end), 0)
 	}
-	if len(rows) == 1 { // no row has a rule
-		return nil
-	}
-	return rows
 }
 
 // keyOf returns the key of an open file.
@@ -96,22 +101,14 @@ func keyOf(f *binary.File) (fileKey, error) {
 	return fileKey{id: f.ID, mtime: info.ModTime().UnixNano(), size: info.Size()}, nil
 }
 
-// vdso is the vDSO as mapped by corescope's own process. All 64-bit processes have the same code.
-type vdso struct{ code code }
-
-func (v *vdso) rows() []Row {
-	if v == nil {
-		return nil
-	}
-	return v.code.byOffset()
-}
-
 const vdsoName = "[vdso]"
 
 // maxVDSO bounds the size of the vDSO in bytes.
 const maxVDSO = 64 << 10
 
-func readVDSO(maxRows int) (*vdso, error) {
+// readVDSO reads the unwind table of the vDSO as mapped by corescope's own process. All 64-bit processes
+// have the same code.
+func readVDSO(maxRows int) (*code, error) {
 	own, err := binary.OwnExecutable()
 	if err != nil {
 		return nil, err
@@ -133,8 +130,8 @@ func readVDSO(maxRows int) (*vdso, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parse the vDSO: %w", err)
 		}
-		v := &vdso{}
-		return v, v.code.read(f, "", maxRows)
+		c := &code{}
+		return c, c.read(f, "", maxRows)
 	}
 	return nil, errors.New("find the vDSO: corescope's process does not map it")
 }

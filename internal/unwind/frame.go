@@ -104,7 +104,8 @@ func (s *section) rows(maxRows int) ([]Row, error) {
 
 // functions returns the FDEs of all functions, in the order of the section.
 func (s *section) functions() ([]fde, error) {
-	var all []fde
+	const typical = 48 // bytes of an FDE
+	all := make([]fde, 0, min(len(s.data)/typical, limit.FrameFunctions))
 	cies := map[int]*cie{}
 	for at := 0; len(s.data)-at > 4; {
 		if len(all) >= limit.FrameFunctions {

@@ -186,7 +186,7 @@ func merge(frames, golang []Row) []Row {
 		return frames
 	}
 	first, last := golang[0].PC, golang[len(golang)-1].PC
-	var rows []Row
+	rows := make([]Row, 0, len(frames)+len(golang))
 	var rule Rule // of other languages, after the Go functions
 	for _, r := range frames {
 		if r.PC < first {

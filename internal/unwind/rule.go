@@ -3,7 +3,10 @@
 // manages the memory for them. It does not depend on BPF: maps are an interface.
 package unwind
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Rule describes how to find the caller's frame, in the layout of struct unwind_rules. 0 is no
 // rule.
@@ -66,6 +69,10 @@ func appendRow(rows []Row, pc uint32, rule Rule) []Row {
 	}
 	if n > 0 && rows[n-1].Rule == rule {
 		return rows
+	}
+	if len(rows) == cap(rows) {
+		// append grows large slices by a quarter only: all copies together take five times the memory.
+		rows = slices.Grow(rows, max(len(rows), 8))
 	}
 	return append(rows, Row{pc, rule})
 }

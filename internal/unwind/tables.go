@@ -61,7 +61,7 @@ type Tables struct {
 	firstUnused uint32   // blocks from this index on have never been used
 	files       map[fileKey]*file
 	ids         map[binary.KernelID]*file
-	vdso        *vdso
+	vdso        *code
 }
 
 // file is the state of a file that was added.
@@ -119,7 +119,7 @@ func (t *Tables) Add(id binary.KernelID, path, name string) error {
 		return nil
 	}
 	if id.Kind == binary.KindVDSO {
-		return t.put(id, t.file(fileKey{vdso: true}, name, t.vdso.rows()))
+		return t.put(id, t.file(fileKey{vdso: true}, name, t.vdso))
 	}
 	f, err := binary.Open(path)
 	if errors.Is(err, binary.ErrIrregular) { // a device
@@ -136,7 +136,7 @@ func (t *Tables) Add(id binary.KernelID, path, name string) error {
 	if existing := t.files[key]; existing != nil {
 		return t.put(id, existing)
 	}
-	rows, err := readRows(f, t.limits.Rows)
+	c, err := readCode(f, t.limits.Rows)
 	if errors.Is(err, ErrTooMany) {
 		large := t.file(key, name, nil)
 		var why *limit.Error // does not contain path
@@ -146,18 +146,18 @@ func (t *Tables) Add(id binary.KernelID, path, name string) error {
 		t.refuse(large, math.MaxInt, fmt.Errorf("%w: %w", ErrLarge, err))
 		return t.put(id, large)
 	}
-	// If the file cannot be parsed, rows is nil.
-	return t.put(id, t.file(key, name, rows))
+	// If the file cannot be parsed, c is nil.
+	return t.put(id, t.file(key, name, c))
 }
 
-// file writes the rows of a file to blocks, if there are enough.
-func (t *Tables) file(key fileKey, name string, rows []Row) *file {
+// file writes the unwind table of a file to blocks, if there are enough.
+func (t *Tables) file(key fileKey, name string, c *code) *file {
 	f := t.files[key]
 	if f == nil {
 		f = &file{key: key, name: name}
 		t.files[key] = f
 	}
-	tree := newTree(rows, t.rule)
+	tree := c.tree(t.rule)
 	if !t.makeRoom(len(tree.blocks)) || int(tree.levels) > t.limits.Levels {
 		t.refuse(f, len(tree.blocks), ErrFull)
 	} else if err := t.write(f, tree); err != nil {

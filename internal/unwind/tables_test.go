@@ -309,7 +309,9 @@ func TestByOffset(t *testing.T) {
 		},
 	}
 	want := []Row{{0x200, rule(1)}, {0x208, rule(2)}, {0x218, 0}, {0x800, rule(3)}, {0x810, 0}}
-	if got := c.byOffset(); !slices.Equal(got, want) {
+	var got []Row
+	c.byOffset(func(offset uint32, r Rule) { got = appendRow(got, offset, r) })
+	if !slices.Equal(got, want) {
 		t.Errorf("rows are %x, want %x", got, want)
 	}
 }

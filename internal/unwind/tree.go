@@ -1,6 +1,9 @@
 package unwind
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Sizes of blocks: UNWIND_LEAF_ROWS and UNWIND_NODE_ROWS of unwindtable.bpf.h.
 const (
@@ -24,41 +27,56 @@ type tree struct {
 // maxOffset is the largest offset in a leaf; unused rows have a larger one.
 const maxOffset = math.MaxUint16 - 1
 
-// newTree builds a tree from rows. number returns the index of a rule. Without rows, levels is 0.
-func newTree(rows []Row, number func(Rule) uint16) *tree {
-	t := &tree{}
-	if len(rows) == 0 {
-		return t
+// builder builds a tree from rows that are added in the order of their addresses. It needs no memory
+// for all rows together, which takes several times as much as the tree.
+type builder struct {
+	tree
+	number  func(Rule) uint16 // returns the index of a rule
+	pending []Row             // rows that are not in a leaf yet
+	bases   []uint32          // of the leaves
+}
+
+// add adds a row, unless it has the rule of the previous one.
+func (b *builder) add(pc uint32, rule Rule) {
+	b.pending = appendRow(b.pending, pc, rule)
+	if len(b.pending) == LeafRows+2 { // appendRow can replace the last two
+		b.addLeaf()
 	}
-	t.base = rows[0].PC
-	var bases []uint32
-	for len(rows) > 0 {
-		bases = append(bases, rows[0].PC)
-		rows = t.addLeaf(rows, number)
+}
+
+// finish returns the tree. If no row has a rule, it has no levels.
+func (b *builder) finish() *tree {
+	if len(b.bases) == 0 && len(b.pending) <= 1 {
+		return &b.tree
 	}
-	first := 0 // index of the first block of the level
-	for t.levels = 1; len(bases) > 1; t.levels++ {
-		next := len(t.blocks)
-		bases = t.addNodes(bases, first)
+	for len(b.pending) > 0 {
+		b.addLeaf()
+	}
+	b.base = b.bases[0]
+	bases, first := b.bases, 0 // first is the index of the first block of the level
+	for b.levels = 1; len(bases) > 1; b.levels++ {
+		next := len(b.blocks)
+		bases = b.addNodes(bases, first)
 		first = next
 	}
-	return t
+	return &b.tree
 }
 
 // root returns the index of the root block.
 func (t *tree) root() int { return len(t.blocks) - 1 }
 
-// addLeaf adds a leaf with as many rows as fit, and returns the others.
-func (t *tree) addLeaf(rows []Row, number func(Rule) uint16) []Row {
-	l, n, base := &Leaf{}, 0, rows[0].PC
-	for ; n < min(len(rows), LeafRows) && rows[n].PC-base <= maxOffset; n++ {
-		l.Offset[n], l.Rule[n] = uint16(rows[n].PC-base), number(rows[n].Rule)
+// addLeaf moves as many pending rows as fit to a new leaf.
+func (b *builder) addLeaf() {
+	l, n, base := &Leaf{}, 0, b.pending[0].PC
+	for ; n < min(len(b.pending), LeafRows) && b.pending[n].PC-base <= maxOffset; n++ {
+		l.Offset[n], l.Rule[n] = uint16(b.pending[n].PC-base), b.number(b.pending[n].Rule)
 	}
 	for i := n; i < LeafRows; i++ {
 		l.Offset[i], l.Rule[i] = math.MaxUint16, l.Rule[n-1]
 	}
-	t.blocks = append(t.blocks, l)
-	return rows[n:]
+	b.bases = append(b.bases, base)
+	b.blocks = append(b.blocks, l)
+	b.pending = slices.Delete(b.pending, 0, n)
 }
 
 // addNodes adds the level above blocks with the bases below, whose first index is first. It returns
