@@ -86,14 +86,34 @@ struct {
 } hists_plain SEC(".maps") USER_SPACE;
 
 /*
+ * hist_leading_zeros counts the zero bits above the highest one. It sets all bits below that and
+ * counts the others, without branches: branches cost 20 ns if values differ, and the verifier follows
+ * each of them separately. It is not __builtin_clzll, which clang 18 cannot compile for BPF; barrier_var
+ * keeps clang from replacing the count by __builtin_popcountll, which it cannot compile either.
+ */
+static __always_inline __u32 hist_leading_zeros(__u64 x)
+{
+	x |= x >> 1;
+	x |= x >> 2;
+	x |= x >> 4;
+	x |= x >> 8;
+	x |= x >> 16;
+	x |= x >> 32;
+	x = ~x;
+	x -= (x >> 1) & 0x5555555555555555;
+	x = (x & 0x3333333333333333) + ((x >> 2) & 0x3333333333333333);
+	x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0f;
+	barrier_var(x);
+	return (x * 0x0101010101010101) >> 56;
+}
+
+/*
  * The slot is x below 16; from there on there are 16 slots per power of two: 16 * shift + (x >>
- * shift), with the shift that leaves five bits of x. clang counts leading zeros without branches:
- * branches cost 20 ns if values differ, and the verifier follows each of them separately. The
- * largest slot is 975.
+ * shift), with the shift that leaves five bits of x. The largest slot is 975.
  */
 static __always_inline __u32 hist_slot_of(__u64 x)
 {
-	__u32 shift = 59 - __builtin_clzll(x | 31);
+	__u32 shift = 59 - hist_leading_zeros(x | 31);
 
 	return shift * 16 + (x >> shift);
 }
@@ -140,7 +160,7 @@ static __always_inline __u32 hist_exponential_slot_of(__u64 x)
 
 	if (!x)
 		return 0;
-	zeros = __builtin_clzll(x);
+	zeros = hist_leading_zeros(x);
 	x <<= zeros;
 	for (int i = 0; i < HIST_BOUNDS; i++)
 		below += (hist_bounds[i] - x) >> 63;
