@@ -17,6 +17,12 @@
  */
 const volatile bool want_holder = false;
 
+/*
+ * A tool with the holder's stack reads it when the holder wakes the task that waits: see
+ * lock_released_to().
+ */
+const volatile bool want_holder_stack = false;
+
 struct lock_holder {
 	__u32 tid; /* 0 if unknown */
 	__u32 pid;
@@ -108,6 +114,32 @@ static __noinline int lock_holder_read(struct lock_holder *holder)
 	holder->pid = BPF_CORE_READ(task, tgid);
 	BPF_CORE_READ_STR_INTO(&holder->comm, task, comm);
 	return 0;
+}
+
+/* Whether the current task is in a call of futex(2) that does not wait. In an interrupt it is in none. */
+static __always_inline bool futex_call_wakes(void)
+{
+	struct pt_regs *regs = syscall_regs();
+	__u32 op;
+
+	if (!regs || syscall_nr(regs) != NR_futex_native || syscall_is_compat(regs))
+		return false;
+	op = syscall_arg(regs, 1, false) & FUTEX_OP_MASK;
+	return op != FUTEX_OP_WAIT && op != FUTEX_OP_WAIT_BITSET && op != FUTEX_OP_LOCK_PI && op != FUTEX_OP_LOCK_PI2;
+}
+
+/*
+ * Whether the current task, which wakes p, is the holder of the lock that p waits for and releases it.
+ * Nothing else wakes a task that waits for a lock of the kernel, except for a fatal signal. A wait for
+ * a futex also ends by other signals, or a timer that interrupts the holder.
+ */
+static __always_inline bool lock_released_to(struct task_struct *p, const struct lock_holder *holder)
+{
+	__u32 me = bpf_get_current_pid_tgid(), waiter = BPF_CORE_READ(p, pid);
+
+	if (!holder->tid || holder->tid != me)
+		return false;
+	return bpf_map_lookup_elem(&locks_contended, &waiter) || futex_call_wakes();
 }
 
 static __always_inline int lock_contention_begin(__u64 lock, __u32 flags)

@@ -96,6 +96,14 @@ func WaitForPipe(t testing.TB) PipeWait {
 	return WaitForPipeIn(t, writeByte)
 }
 
+// HolderFunctionOfPipe is the end of the name of the function in which a thread holds the mutex of the pipe.
+const HolderFunctionOfPipe = ".holdPipe"
+
+// holdPipe is writeByte under a name of its own, for the stack of the thread that holds the mutex.
+//
+//go:noinline
+func holdPipe(fd int, b *byte) error { return writeByte(fd, b) }
+
 // writeByte writes a byte with write(2).
 func writeByte(fd int, b *byte) error {
 	if _, _, errno := unix.Syscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(b)), 1); errno != 0 {
@@ -120,7 +128,7 @@ func WaitForPipeIn(t testing.TB, wait func(fd int, b *byte) error) PipeWait {
 		tid <- unix.Gettid()
 		done <- call(pipe[1], b)
 	}
-	go write(&page.Memory[0], writeByte)
+	go write(&page.Memory[0], holdPipe)
 	w := PipeWait{HolderTID: <-tid}
 	page.Await(t)
 	go write(new(byte), wait)

@@ -48,7 +48,10 @@ const (
 	bpfProgExitRaw          = "exit__raw"
 	bpfProgExitTp           = "exit__tp"
 	bpfProgSettle           = "settle"
+	bpfProgWakingBtf        = "waking__btf"
+	bpfProgWakingRaw        = "waking__raw"
 	bpfVarByHolder          = "by_holder"
+	bpfVarByHolderStack     = "by_holder_stack"
 	bpfVarByOutcome         = "by_outcome"
 	bpfVarByThread          = "by_thread"
 	bpfVarCountEpoch        = "count_epoch"
@@ -124,15 +127,17 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	DeathBtf *ebpf.ProgramSpec `ebpf:"death__btf"`
-	DeathRaw *ebpf.ProgramSpec `ebpf:"death__raw"`
-	EnterBtf *ebpf.ProgramSpec `ebpf:"enter__btf"`
-	EnterRaw *ebpf.ProgramSpec `ebpf:"enter__raw"`
-	EnterTp  *ebpf.ProgramSpec `ebpf:"enter__tp"`
-	ExitBtf  *ebpf.ProgramSpec `ebpf:"exit__btf"`
-	ExitRaw  *ebpf.ProgramSpec `ebpf:"exit__raw"`
-	ExitTp   *ebpf.ProgramSpec `ebpf:"exit__tp"`
-	Settle   *ebpf.ProgramSpec `ebpf:"settle"`
+	DeathBtf  *ebpf.ProgramSpec `ebpf:"death__btf"`
+	DeathRaw  *ebpf.ProgramSpec `ebpf:"death__raw"`
+	EnterBtf  *ebpf.ProgramSpec `ebpf:"enter__btf"`
+	EnterRaw  *ebpf.ProgramSpec `ebpf:"enter__raw"`
+	EnterTp   *ebpf.ProgramSpec `ebpf:"enter__tp"`
+	ExitBtf   *ebpf.ProgramSpec `ebpf:"exit__btf"`
+	ExitRaw   *ebpf.ProgramSpec `ebpf:"exit__raw"`
+	ExitTp    *ebpf.ProgramSpec `ebpf:"exit__tp"`
+	Settle    *ebpf.ProgramSpec `ebpf:"settle"`
+	WakingBtf *ebpf.ProgramSpec `ebpf:"waking__btf"`
+	WakingRaw *ebpf.ProgramSpec `ebpf:"waking__raw"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -161,6 +166,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	ByHolder          *ebpf.VariableSpec `ebpf:"by_holder"`
+	ByHolderStack     *ebpf.VariableSpec `ebpf:"by_holder_stack"`
 	ByOutcome         *ebpf.VariableSpec `ebpf:"by_outcome"`
 	ByThread          *ebpf.VariableSpec `ebpf:"by_thread"`
 	CountEpoch        *ebpf.VariableSpec `ebpf:"count_epoch"`
@@ -256,6 +262,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	ByHolder          *ebpf.Variable `ebpf:"by_holder"`
+	ByHolderStack     *ebpf.Variable `ebpf:"by_holder_stack"`
 	ByOutcome         *ebpf.Variable `ebpf:"by_outcome"`
 	ByThread          *ebpf.Variable `ebpf:"by_thread"`
 	CountEpoch        *ebpf.Variable `ebpf:"count_epoch"`
@@ -293,15 +300,17 @@ type bpfVariables struct {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	DeathBtf *ebpf.Program `ebpf:"death__btf"`
-	DeathRaw *ebpf.Program `ebpf:"death__raw"`
-	EnterBtf *ebpf.Program `ebpf:"enter__btf"`
-	EnterRaw *ebpf.Program `ebpf:"enter__raw"`
-	EnterTp  *ebpf.Program `ebpf:"enter__tp"`
-	ExitBtf  *ebpf.Program `ebpf:"exit__btf"`
-	ExitRaw  *ebpf.Program `ebpf:"exit__raw"`
-	ExitTp   *ebpf.Program `ebpf:"exit__tp"`
-	Settle   *ebpf.Program `ebpf:"settle"`
+	DeathBtf  *ebpf.Program `ebpf:"death__btf"`
+	DeathRaw  *ebpf.Program `ebpf:"death__raw"`
+	EnterBtf  *ebpf.Program `ebpf:"enter__btf"`
+	EnterRaw  *ebpf.Program `ebpf:"enter__raw"`
+	EnterTp   *ebpf.Program `ebpf:"enter__tp"`
+	ExitBtf   *ebpf.Program `ebpf:"exit__btf"`
+	ExitRaw   *ebpf.Program `ebpf:"exit__raw"`
+	ExitTp    *ebpf.Program `ebpf:"exit__tp"`
+	Settle    *ebpf.Program `ebpf:"settle"`
+	WakingBtf *ebpf.Program `ebpf:"waking__btf"`
+	WakingRaw *ebpf.Program `ebpf:"waking__raw"`
 }
 
 func (p *bpfPrograms) Close() error {
@@ -315,6 +324,8 @@ func (p *bpfPrograms) Close() error {
 		p.ExitRaw,
 		p.ExitTp,
 		p.Settle,
+		p.WakingBtf,
+		p.WakingRaw,
 	)
 }
 

@@ -14,6 +14,7 @@
 const volatile bool by_thread = true;
 const volatile bool by_outcome = false;
 const volatile bool by_holder = false;
+const volatile bool by_holder_stack = false; /* only with by_holder */
 /* Only waits for this address; 0 for all. */
 const volatile __u64 targ_lock = 0;
 
@@ -25,6 +26,7 @@ enum outcome {
 
 struct hist_key {
 	stack_id_t user_stack; /* if by_thread */
+	stack_id_t holder_stack; /* user stack when it released the lock, if by_holder_stack */
 	__u64 lock;
 	__u32 pid;
 	__u32 tid; /* if by_thread */
@@ -85,6 +87,7 @@ enum { /* include/uapi/asm-generic/errno.h, include/linux/errno.h */
 struct futex_wait {
 	__u64 since_ns; /* CLOCK_MONOTONIC; 0 between a signal and the restart of the call */
 	__u64 lock;
+	stack_id_t holder_stack; /* if by_holder_stack, after the holder has woken the thread */
 	__u32 holder; /* if by_holder */
 	__u32 pad;
 	char holder_comm[TASK_COMM_LEN];
@@ -224,6 +227,7 @@ static __always_inline void count_wait(void *ctx, const struct futex_wait *wait,
 		key.outcome = outcome;
 	if (by_holder) {
 		key.holder = wait->holder;
+		key.holder_stack = wait->holder_stack;
 		__builtin_memcpy(key.holder_comm, wait->holder_comm, sizeof(key.holder_comm));
 	}
 	if (by_thread) {
@@ -271,6 +275,30 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 	return 0;
 }
 
+/* Whether the current task is in a call for this futex. In an interrupt it is in none. */
+static __always_inline bool in_call_for(__u64 lock)
+{
+	struct pt_regs *regs = syscall_regs();
+
+	return regs && syscall_nr(regs) == NR_futex && !syscall_is_compat(regs) &&
+	       syscall_arg(regs, 0, false) == lock;
+}
+
+/*
+ * Runs in the context of the task that wakes p. The last wake-up is the one that ends the wait. If the
+ * holder does so in a call for the futex, it releases the lock.
+ */
+static __always_inline int handle_waking(void *ctx, struct task_struct *p)
+{
+	__u32 tid = BPF_CORE_READ(p, pid), me = bpf_get_current_pid_tgid();
+	struct futex_wait *wait = bpf_map_lookup_elem(&waits, &tid);
+
+	if (!wait || !wait->since_ns || !wait->holder)
+		return 0;
+	wait->holder_stack = wait->holder == me && in_call_for(wait->lock) ? user_stack(ctx) : 0;
+	return 0;
+}
+
 /* A thread that is killed in a call does not return from it. */
 static __always_inline int handle_death(void)
 {
@@ -314,6 +342,18 @@ SEC("tp/raw_syscalls/sys_exit")
 int exit__tp(struct trace_event_raw_sys_exit *ctx)
 {
 	return handle_exit(ctx, syscall_regs(), syscall_number(ctx->id), ctx->ret, false);
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(waking__btf, struct task_struct *p)
+{
+	return handle_waking(ctx, p);
+}
+
+SEC("raw_tp/sched_waking")
+int BPF_PROG(waking__raw, struct task_struct *p)
+{
+	return handle_waking(ctx, p);
 }
 
 SEC("tp_btf/sched_process_exit")

@@ -20,6 +20,7 @@ type options struct {
 	Summary  bool    `flag:"summary,s" help:"one histogram per process and futex, without threads and stacks"`
 	Outcomes bool    `flag:"outcomes" bpf:"by_outcome" key:"outcome" help:"separate histograms for waits that ended by a wake-up, a timeout or a signal"`
 	Holders  bool    `flag:"holder" bpf:"by_holder" key:"holder,holder_tid" help:"separate histograms by the thread that held the lock when the wait began"`
+	Code     bool    `flag:"holder-stack" bpf:"by_holder_stack" key:"holder,holder_tid,holder_user_stack" help:"--holder, and separate histograms by its stack trace when it released the lock"`
 	stacktrace.Frames
 	stacktrace.UserStacks
 }
@@ -47,24 +48,26 @@ func (a *address) String() string {
 
 // histKey mirrors struct hist_key.
 type histKey struct {
-	Stack     stacktrace.StackID `btf:"user_stack"`
-	Lock      value.Address
-	PID, TID  uint32
-	Comm      value.Comm
-	Outcome   uint32
-	HolderTID uint32     `btf:"holder"`
-	Holder    value.Comm `btf:"holder_comm"`
+	Stack       stacktrace.StackID `btf:"user_stack"`
+	HolderStack stacktrace.StackID
+	Lock        value.Address
+	PID, TID    uint32
+	Comm        value.Comm
+	Outcome     uint32
+	HolderTID   uint32     `btf:"holder"`
+	Holder      value.Comm `btf:"holder_comm"`
 }
 
 type label struct {
-	Comm      value.Comm    `json:"comm" col:"COMM,bare" help:"name of the thread at the end of the wait; with --summary of the process (its thread-group leader)"`
-	PID       uint32        `json:"pid" help:"process that waited, in the initial PID namespace"`
-	TID       uint32        `json:"tid" help:"thread that waited, in the initial PID namespace"`
-	Lock      value.Address `json:"lock" help:"address of the futex in the process; of several (futex_waitv) the first"`
-	Outcome   string        `json:"outcome" help:"how the wait ended: woken (or the lock was acquired), timeout, or interrupted by a signal"`
-	Holder    value.Name    `json:"holder" help:"name of the thread of the process that held the lock when the wait began; absent if that is unknown"`
-	HolderTID value.Nonzero `json:"holder_tid" help:"that thread, in the initial PID namespace; absent if unknown"`
-	UserStack value.Trace   `json:"user_stack" help:"user stack trace of the wait, innermost frame first"`
+	Comm        value.Comm    `json:"comm" col:"COMM,bare" help:"name of the thread at the end of the wait; with --summary of the process (its thread-group leader)"`
+	PID         uint32        `json:"pid" help:"process that waited, in the initial PID namespace"`
+	TID         uint32        `json:"tid" help:"thread that waited, in the initial PID namespace"`
+	Lock        value.Address `json:"lock" help:"address of the futex in the process; of several (futex_waitv) the first"`
+	Outcome     string        `json:"outcome" help:"how the wait ended: woken (or the lock was acquired), timeout, or interrupted by a signal"`
+	Holder      value.Name    `json:"holder" help:"name of the thread of the process that held the lock when the wait began; absent if that is unknown"`
+	HolderTID   value.Nonzero `json:"holder_tid" help:"that thread, in the initial PID namespace; absent if unknown"`
+	HolderStack value.Trace   `json:"holder_user_stack" help:"user stack trace of that thread when it released the lock and thereby woke the waiting one, innermost frame first; absent if another thread woke it"`
+	UserStack   value.Trace   `json:"user_stack" help:"user stack trace of the wait, innermost frame first"`
 }
 
 // Tool is the definition of futexctn.
@@ -79,6 +82,8 @@ A wait is a system call that waits: futex with the operations FUTEX_WAIT, FUTEX_
 A lock that is free is acquired without a system call, so only contended locks appear. But not every wait is contention: a thread without work often waits for a condition variable. Its stack trace shows that.
 
 --holder names the thread that held the lock when the wait began, where the memory of the lock says so: mutexes of glibc, so also std::mutex of C++, in 64-bit programs, locks with priority inheritance, and read-write locks of glibc (2.25 and later) that a writer holds. That thread must be another one of the same process, among its first 512. In all other cases the holder is absent: condition variables, semaphores, locks held by readers or shared with another process, locks of other libraries and languages, and locks that were just released.
+
+--holder-stack adds the user stack trace of that thread when it released the lock: it is taken in its context when it wakes the waiting thread (sched_waking), in the system call with which it unlocks, so the thread still is in the code that held the lock. It is absent if another thread woke the waiting one, as when several threads waited and the lock passed through one of them first, if the wait ended by a timeout or a signal, and if the holder is unknown. It needs Linux 5.15; without that the run ends with exit code 4.
 
 Waits are counted when they end. Waits that began before the tool started are not counted.
 
@@ -95,6 +100,7 @@ Counters in the summary: unblocked: calls that returned at once, because the fut
 		"futexctn -s -m 5            # by process and futex, in milliseconds, every five seconds",
 		"futexctn -p 1234 --outcomes --filter 'outcome == \"woken\"'  # without timeouts",
 		"futexctn -p 1234 --holder -s 10  # who held the locks",
+		"futexctn -p 1234 --holder-stack -s 10  # in which code they held them",
 		"futexctn -l 0x7f0012345678  # waits for one lock",
 	},
 	Object: loadBpf,
@@ -105,7 +111,8 @@ Counters in the summary: unblocked: calls that returned at once, because the fut
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	h := &source.Hists[histKey, label]{
 		Plan: tool.Plan{
-			Variables: map[string]any{"by_thread": !o.Summary},
+			Variables: map[string]any{"by_thread": !o.Summary, "by_holder": o.Holders || o.Code},
+			Features:  map[string]tool.Feature{"by_holder_stack": {Hooks: []string{"waking"}}},
 			Settle:    []tool.Iterator{{Program: "settle", Map: "waits"}},
 		},
 		Interval:   o.Interval,
@@ -127,8 +134,11 @@ func (o *options) label(k histKey, t *stacktrace.Traces) label {
 	if o.Outcomes {
 		l.Outcome = [...]string{"woken", "timeout", "interrupted"}[k.Outcome%3]
 	}
-	if o.Holders {
+	if o.Holders || o.Code {
 		l.Holder, l.HolderTID = value.NameOf(k.Holder[:]), value.Nonzero(k.HolderTID)
+	}
+	if o.Code {
+		l.HolderStack = t.Trace(k.HolderStack)
 	}
 	if !o.Summary {
 		l.UserStack = t.Trace(k.Stack)

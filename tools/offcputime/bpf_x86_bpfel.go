@@ -35,6 +35,8 @@ const (
 	bpfProgContentionRawStart = "contention__raw__start"
 	bpfProgSwitchBtf          = "switch__btf"
 	bpfProgSwitchRaw          = "switch__raw"
+	bpfProgWakingBtf          = "waking__btf"
+	bpfProgWakingRaw          = "waking__raw"
 	bpfVarCountEpoch          = "count_epoch"
 	bpfVarEventLastWakeupNs   = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer     = "event_perf_buffer"
@@ -70,6 +72,7 @@ const (
 	bpfVarUserStacksOnly      = "user_stacks_only"
 	bpfVarUserThreadsOnly     = "user_threads_only"
 	bpfVarWantHolder          = "want_holder"
+	bpfVarWantHolderStack     = "want_holder_stack"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -120,6 +123,8 @@ type bpfProgramSpecs struct {
 	ContentionRawStart *ebpf.ProgramSpec `ebpf:"contention__raw__start"`
 	SwitchBtf          *ebpf.ProgramSpec `ebpf:"switch__btf"`
 	SwitchRaw          *ebpf.ProgramSpec `ebpf:"switch__raw"`
+	WakingBtf          *ebpf.ProgramSpec `ebpf:"waking__btf"`
+	WakingRaw          *ebpf.ProgramSpec `ebpf:"waking__raw"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -180,6 +185,7 @@ type bpfVariableSpecs struct {
 	UserStacksOnly    *ebpf.VariableSpec `ebpf:"user_stacks_only"`
 	UserThreadsOnly   *ebpf.VariableSpec `ebpf:"user_threads_only"`
 	WantHolder        *ebpf.VariableSpec `ebpf:"want_holder"`
+	WantHolderStack   *ebpf.VariableSpec `ebpf:"want_holder_stack"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -274,6 +280,7 @@ type bpfVariables struct {
 	UserStacksOnly    *ebpf.Variable `ebpf:"user_stacks_only"`
 	UserThreadsOnly   *ebpf.Variable `ebpf:"user_threads_only"`
 	WantHolder        *ebpf.Variable `ebpf:"want_holder"`
+	WantHolderStack   *ebpf.Variable `ebpf:"want_holder_stack"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
@@ -286,6 +293,8 @@ type bpfPrograms struct {
 	ContentionRawStart *ebpf.Program `ebpf:"contention__raw__start"`
 	SwitchBtf          *ebpf.Program `ebpf:"switch__btf"`
 	SwitchRaw          *ebpf.Program `ebpf:"switch__raw"`
+	WakingBtf          *ebpf.Program `ebpf:"waking__btf"`
+	WakingRaw          *ebpf.Program `ebpf:"waking__raw"`
 }
 
 func (p *bpfPrograms) Close() error {
@@ -296,6 +305,8 @@ func (p *bpfPrograms) Close() error {
 		p.ContentionRawStart,
 		p.SwitchBtf,
 		p.SwitchRaw,
+		p.WakingBtf,
+		p.WakingRaw,
 	)
 }
 

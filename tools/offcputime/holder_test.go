@@ -3,7 +3,9 @@ package offcputime
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,7 +60,7 @@ func TestHolder(t *testing.T) {
 	defer file.Close()
 	fd := int(file.Fd())
 	var holder, waiter int
-	args := []string{"--columns", "+holder,+holder_tid,+holder_pid", "--pid", strconv.Itoa(os.Getpid())}
+	args := []string{"--columns", "+holder,+holder_tid,+holder_pid,+holder_kernel_stack", "--pid", strconv.Itoa(os.Getpid())}
 	contend := func() {
 		stop := make(chan struct{})
 		var holds, waits <-chan struct{}
@@ -84,7 +86,7 @@ func TestHolder(t *testing.T) {
 		<-holds
 	}
 	res := tooltest.JSON(t, Tool, args, contend)
-	named, rows := 0, 0
+	named, rows, released := 0, 0, 0
 	for _, r := range res.Rows {
 		if int(r.Num("tid")) != waiter {
 			continue
@@ -93,15 +95,24 @@ func TestHolder(t *testing.T) {
 		switch tid := int(r.Num("holder_tid")); {
 		case tid == holder && r.Str("holder") == "holder" && int(r.Num("holder_pid")) == os.Getpid():
 			named++
+			if stack := strings.Join(r.Symbols("holder_kernel_stack"), " "); strings.Contains(stack, "up_write") || strings.Contains(stack, "rwsem_wake") {
+				released++
+			}
 		case tid == 0 && r["holder"] != nil:
 			t.Errorf("row %v", r)
 		}
 	}
-	if named == 0 {
-		t.Errorf("none of %d waits of thread %d names thread %d: %v", rows, waiter, holder, res.Rows)
+	if named == 0 || released == 0 {
+		t.Errorf("none of %d waits of thread %d names thread %d, with the stack in which it released the lock: %v", rows, waiter, holder, res.Rows)
 	}
-	if text := tooltest.Text(t, Tool, append(args, "--folded"), contend); !strings.Contains(text, "holder: holder;waiter;") {
-		t.Errorf("no stack has the holder as outermost frame: %s", text)
+	text := tooltest.Text(t, Tool, append(args, "--folded"), contend)
+	if !regexp.MustCompile(`(?m)^holder: holder;(.*;)?(up_write|rwsem_wake);.*;waiter;.*rwsem`).MatchString(text) {
+		t.Error("no stack has the holder and its stack outside of the waiting thread:")
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "holder: ") {
+				t.Error(line)
+			}
+		}
 	}
 }
 
@@ -111,7 +122,8 @@ func TestMutexHolder(t *testing.T) {
 	tooltest.Root(t)
 	needsTracepoint(t)
 	var w tooltest.PipeWait
-	args := []string{"--columns", "+holder_tid,+holder_pid", "--pid", strconv.Itoa(os.Getpid())}
+	columns := "+holder_tid,+holder_pid,+holder_kernel_stack,+holder_user_stack"
+	args := []string{"--columns", columns, "--pid", strconv.Itoa(os.Getpid())}
 	res := tooltest.JSON(t, Tool, args, func() { w = tooltest.WaitForPipe(t) })
 	var waited float64
 	for _, r := range res.Rows {
@@ -122,9 +134,49 @@ func TestMutexHolder(t *testing.T) {
 		if got := int(r.Num("holder_tid")); got != w.HolderTID || int(r.Num("holder_pid")) != os.Getpid() {
 			t.Errorf("thread %d of process %v holds the mutex, want thread %d of process %d", got, r["holder_pid"], w.HolderTID, os.Getpid())
 		}
+		kernel := strings.Join(r.Symbols("holder_kernel_stack"), " ")
+		if !r.HasSymbol("holder_user_stack", tooltest.HolderFunctionOfPipe) || !strings.Contains(kernel, "mutex_unlock") {
+			t.Errorf("the stack of the holder lacks %s or mutex_unlock: %v", tooltest.HolderFunctionOfPipe, r)
+		}
 		waited += r.Num("total_ns")
 	}
 	if waited < float64(w.AtLeast) {
 		t.Errorf("thread %d waited %.1f ms for the mutex, want at least %v: %v", w.WaiterTID, waited/1e6, w.AtLeast, res.Rows)
+	}
+}
+
+// TestFutexHolder checks the holders of locks of user space, and their stacks when they release the locks. The
+// map has whether waits with a known holder have its stack: it lacks if another thread, or a signal, ended the
+// wait.
+func TestFutexHolder(t *testing.T) {
+	tooltest.Root(t)
+	needsTracepoint(t)
+	program := tooltest.CompileC(t, tooltest.LockHolder, "-pthread")
+	stack, none := []bool{true}, []bool{false}
+	for kind, want := range map[string][]bool{
+		"mutex": stack, "pi": stack, "write": stack, "read": stack, "passed": none, "signal": {false, true}, "readers": nil, "cond": nil,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			p := tooltest.StartLockHolder(t, program, kind)
+			args := []string{"--columns", "+holder_tid,+holder_user_stack,+holder_kernel_stack", "--pid", strconv.Itoa(p.PID)}
+			res := tooltest.JSON(t, Tool, args, p.Run)
+			stacks := map[bool]bool{}
+			for _, r := range res.Rows {
+				hasStack := r["holder_user_stack"] != nil || r["holder_kernel_stack"] != nil
+				if int(r.Num("tid")) != p.WaiterTID || r["holder_tid"] == nil && !hasStack {
+					continue
+				}
+				isIn := r.HasSymbol("holder_user_stack", tooltest.HolderFunction) && r.HasSymbol("holder_kernel_stack", "futex")
+				if int(r.Num("holder_tid")) != p.PID || hasStack && !isIn {
+					t.Errorf("row %v: want holder %d, with a stack in %s or none", r, p.PID, tooltest.HolderFunction)
+				}
+				stacks[hasStack] = true
+			}
+			for _, has := range []bool{false, true} {
+				if stacks[has] != slices.Contains(want, has) {
+					t.Errorf("a wait for thread %d has a stack of it = %v: %v, want %v: %v", p.PID, has, stacks[has], !stacks[has], res.Rows)
+				}
+			}
+		})
 	}
 }
