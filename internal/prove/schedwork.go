@@ -38,7 +38,7 @@ func schedulerJobs() map[string]job {
 type usage struct {
 	cpu, delay, runs int64 // ns on a CPU, ns waiting for one, and how often it got one
 	when             int64
-	usual            int64 // median of the waits for a CPU after the sleeps, in ns
+	usual, longest   int64 // median and maximum of the waits for a CPU around the sleeps, in ns
 	usualCPU         int64 // median of the time on a CPU between the sleeps, in ns
 }
 
@@ -83,7 +83,8 @@ func sleeping(sum func(w *worker, slept int64, used usage)) func(*worker) error 
 		slices.Sort(delays)
 		slices.Sort(runs)
 		used := usage{
-			after.cpu - before.cpu, after.delay - before.delay, after.runs - before.runs, after.when - before.when, delays[len(delays)/2], runs[len(runs)/2],
+			after.cpu - before.cpu, after.delay - before.delay, after.runs - before.runs, after.when - before.when,
+			delays[len(delays)/2], delays[len(delays)-1], runs[len(runs)/2],
 		}
 		if used.runs < int64(w.n) {
 			return fmt.Errorf("the kernel counted %d runs of a thread that slept %d times", used.runs, w.n)
@@ -130,11 +131,15 @@ func onCPU(w *worker, _ int64, used usage) {
 
 func queued(w *worker, _ int64, used usage) {
 	// The scheduler counts the time with another clock, and up to other moments. A single long wait that the
-	// tool could not observe must not matter: see the median.
-	const least = 10
+	// tool could not observe must not matter for the sum: see the median. Around a sleep the thread can wait
+	// several times. The maximum is compared too, because it shows a wrong unit also if the sum is mostly that
+	// of a few long waits.
+	const least, waits = 10, 20
+	whole := float64(now()-w.prepared) / 1000
 	w.sum(row{
 		"count": w.times(used), "buckets": consistent,
-		"sum": between(float64(w.n)*float64(used.usual)/least/1000, float64(now()-w.prepared)/1000-float64(w.n)*nap/1000),
+		"sum": between(float64(w.n)*float64(used.usual)/least/1000, whole-float64(w.n)*nap/1000),
+		"max": between(float64(used.longest)/waits/1000, whole),
 	})
 }
 
