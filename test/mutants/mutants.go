@@ -75,7 +75,7 @@ func mutants() []mutant {
 		"opensnoop", "capable", "tcpaccept")...)
 	add(in("the filter lets all tasks pass", task, wanted, "\treturn true;",
 		"opensnoop", "statsnoop", "syncsnoop", "filegone", "setuids", "capable", "tcpaccept", "undump", "mountsnoop", "vfsstat", "syscount", "naptime")...)
-	add(in("values are one bucket too high", hist, "\treturn shift * 16 + x;", "\treturn shift * 16 + x + 1;",
+	add(in("values are one bucket too high", hist, "\treturn shift * 16 + (x >> shift);", "\treturn shift * 16 + (x >> shift) + 1;",
 		"fsdist", "biolatency", "cpudist", "runqlat")...)
 	add(in("the sum of a histogram is in us", hist, "__sync_fetch_and_add(&slot->sum, value_ns * n);", "__sync_fetch_and_add(&slot->sum, value_ns / 1000 * n);",
 		"fsdist", "biolatency", "cpudist")...)
