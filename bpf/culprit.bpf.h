@@ -480,7 +480,7 @@ static __always_inline __u64 culprit_since_ns(__u32 tid)
 
 	if (!tid || !stamp || *stamp <= SCHED_UNWANTED)
 		return 0;
-	return *stamp & ~SCHED_PREEMPTED;
+	return *stamp & SCHED_TIME;
 }
 
 /* After the begin of a wait, and when a task that waits is woken again. */

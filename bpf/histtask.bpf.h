@@ -50,23 +50,24 @@ static __always_inline void hist_add_exemplar(const struct hist_key *key, __u32 
 }
 
 /* User space removes the body from runs without exponential slots (probe.Cut). */
-static __noinline int hist_count_task(const struct hist_key *key, __u64 value, struct task_struct *task)
+static __noinline int hist_count_task(const struct hist_key *key, __u64 value, struct task_struct *task, __u64 n)
 {
 	__u32 nr = hist_exponential_slot_of(value), epoch = count_epoch;
 	struct hist_slot *slot = hist_plain ? hist_find_plain(nr, epoch) : hist_find(key, nr, epoch);
 
 	if (!slot) {
-		lost_add(map_full);
+		lost_add_n(map_full, n);
 		return 0;
 	}
 	if (!slot->count)
 		hist_add_exemplar(key, nr, epoch, value, task);
-	hist_add(slot, value, 1);
+	hist_add(slot, value, n);
 	return 0;
 }
 
-/* hist_record() of a value that belongs to this task: not always to the current one. */
-static __always_inline void hist_record_task(const struct hist_key *key, __u64 value, struct task_struct *task)
+/* hist_record_n() of a value that belongs to this task: not always to the current one. */
+static __always_inline void hist_record_task_n(const struct hist_key *key, __u64 value, struct task_struct *task,
+					       __u64 n)
 {
 	__u64 unit_ns = hist_unit_ns;
 
@@ -74,10 +75,15 @@ static __always_inline void hist_record_task(const struct hist_key *key, __u64 v
 		/* The key itself need not be in memory then. */
 		struct hist_key copy = *key;
 
-		hist_count_task(&copy, value, task);
+		hist_count_task(&copy, value, task, n);
 		return;
 	}
-	hist_count(key, hist_slot_of(hist_fixed_point(unit_ns, value)), value, 1);
+	hist_count(key, hist_slot_of(hist_fixed_point(unit_ns, value)), value, n);
+}
+
+static __always_inline void hist_record_task(const struct hist_key *key, __u64 value, struct task_struct *task)
+{
+	hist_record_task_n(key, value, task, 1);
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include "compat.bpf.h"
+#include "draw.bpf.h"
 #include "lost.bpf.h"
 #include "observing.bpf.h"
 #include "task.bpf.h"
@@ -13,8 +14,13 @@
 /* Divide waits among what used the CPU meanwhile (culprit.bpf.h). */
 const volatile bool want_culprit = false;
 
-/* In a stamp: the task was preempted. */
+/*
+ * In a stamp: the task was preempted, and the exponent of the weight of the wait (draw.bpf.h). The
+ * time has the bits below, which are enough for 36 years.
+ */
 #define SCHED_PREEMPTED (1ULL << 63)
+#define SCHED_SHIFT_BIT 60
+#define SCHED_TIME ((1ULL << SCHED_SHIFT_BIT) - 1)
 
 /*
  * Stamps that are not times. A task without a stamp (0) has not been observed since all programs
@@ -23,7 +29,7 @@ const volatile bool want_culprit = false;
 enum sched_stamp {
 	SCHED_RUNS = 1, /* on a CPU: the switch to it was observed */
 	SCHED_SLEEPS, /* off its CPU, and not on a run queue */
-	SCHED_UNWANTED, /* waits, and the filter does not select it */
+	SCHED_UNWANTED, /* waits, and the filter or the draw does not select it */
 };
 
 /*
@@ -46,6 +52,7 @@ struct {
 struct sched_wait {
 	__u64 ns;
 	__u64 now_ns; /* its end (CLOCK_MONOTONIC), with want_culprit; set for other switches too if it was read */
+	__u32 shift; /* exponent of the weight */
 	bool preempted;
 };
 
@@ -66,6 +73,19 @@ __u64 sched_begun_ns;
 static __always_inline bool sched_is_waiting(__u64 stamp)
 {
 	return stamp >= SCHED_UNWANTED;
+}
+
+/* The exponent of the weight of a wait; 0 of stamps that are not times. */
+static __always_inline __u32 sched_shift(__u64 stamp)
+{
+	return want_draw ? stamp >> SCHED_SHIFT_BIT & DRAW_MAX_SHIFT : 0;
+}
+
+static __always_inline __u64 sched_stamp(__u32 shift)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	return want_draw ? now | (__u64)shift << SCHED_SHIFT_BIT : now;
 }
 
 /*
@@ -105,6 +125,7 @@ static __always_inline void sched_note_task(struct task_struct *p)
 static __always_inline void sched_wait_begin(struct task_struct *p, __u32 tid, int on_cpu)
 {
 	__u64 *since = bpf_map_lookup_elem(&sched_waits, &tid);
+	__u32 shift;
 
 	if (on_cpu || (since && sched_is_waiting(*since)))
 		return;
@@ -114,7 +135,7 @@ static __always_inline void sched_wait_begin(struct task_struct *p, __u32 tid, i
 		return;
 	}
 	if (since)
-		*since = bpf_ktime_get_ns();
+		*since = draw_event(&shift) ? sched_stamp(shift) : SCHED_UNWANTED;
 	else
 		lost_add(map_full);
 }
@@ -128,7 +149,7 @@ static __always_inline bool sched_missed_switch(struct task_struct *prev, __u64 
 	if (!sched_begun_ns || !observing || stamp == SCHED_UNWANTED)
 		return false;
 	if (sched_is_waiting(stamp))
-		return (stamp & ~SCHED_PREEMPTED) > sched_begun_ns;
+		return (stamp & SCHED_TIME) > sched_begun_ns;
 	return stamp == SCHED_SLEEPS && task_wanted(prev);
 }
 
@@ -156,6 +177,7 @@ static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 pr
 {
 	__u64 *since = NULL, *stamp = NULL, begin = 0, now;
 	bool waits = prev_tid && runnable && task_wanted(prev);
+	__u32 shift = 0;
 
 	if (want_culprit)
 		wait->now_ns = 0;
@@ -165,7 +187,8 @@ static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 pr
 		since = bpf_map_lookup_elem(&sched_waits, &next_tid);
 	if (stamp) {
 		if (*stamp != SCHED_RUNS && sched_missed_switch(prev, *stamp))
-			lost_add(unobserved);
+			lost_add_n(unobserved, draw_weight(sched_shift(*stamp)));
+		waits = waits && draw_event(&shift);
 		if (runnable)
 			*stamp = SCHED_UNWANTED;
 		else
@@ -186,13 +209,14 @@ static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 pr
 	if (want_culprit)
 		wait->now_ns = now;
 	if (waits && stamp)
-		*stamp = now | SCHED_PREEMPTED;
+		*stamp = now | SCHED_PREEMPTED | (want_draw ? (__u64)shift << SCHED_SHIFT_BIT : 0);
 	else if (waits)
 		lost_add(map_full);
 	if (!begin)
 		return false;
 	wait->preempted = begin & SCHED_PREEMPTED;
-	begin &= ~SCHED_PREEMPTED;
+	wait->shift = sched_shift(begin);
+	begin &= SCHED_TIME;
 	/* The clocks of two CPUs can differ by some ns while NTP adjusts them. */
 	wait->ns = now > begin ? now - begin : 0;
 	return true;

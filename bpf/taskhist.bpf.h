@@ -57,8 +57,8 @@ static __always_inline void taskhist_read_key(struct hist_key *key, struct task_
 		key->cpu = bpf_get_smp_processor_id();
 }
 
-/* Counts a duration of the task, on the current CPU. */
-static __always_inline void taskhist_record(struct task_struct *p, __u32 detail, __u64 ns)
+/* Counts a duration of the task n times, on the current CPU. */
+static __always_inline void taskhist_record_n(struct task_struct *p, __u32 detail, __u64 ns, __u64 n)
 {
 	struct hist_key key = {};
 
@@ -66,7 +66,12 @@ static __always_inline void taskhist_record(struct task_struct *p, __u32 detail,
 		taskhist_read_key(&key, p);
 		key.detail = detail;
 	}
-	hist_record_task(&key, ns, p);
+	hist_record_task_n(&key, ns, p, n);
+}
+
+static __always_inline void taskhist_record(struct task_struct *p, __u32 detail, __u64 ns)
+{
+	taskhist_record_n(p, detail, ns, 1);
 }
 
 #endif

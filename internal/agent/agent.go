@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,11 +35,12 @@ type Agent struct {
 	// needs, and limits the memory of the process.
 	Own bool
 
-	host    *host
-	config  *Config
-	mutex   sync.Mutex // guards config and runners
-	runners []*runner
-	reloads *reloads
+	host     *host
+	config   *Config
+	schedule schedule   // of measurements, or the usual one
+	mutex    sync.Mutex // guards config and runners
+	runners  []*runner
+	reloads  *reloads
 }
 
 // reloads are the metrics about reloading.
@@ -107,7 +109,7 @@ func (a *Agent) Run(ctx context.Context, reload <-chan os.Signal) error {
 	}
 	a.apply(ctx, c)
 	a.reloads.set(nil)
-	go a.limitCPU(ctx)
+	go a.limitCPU(ctx, cmp.Or(a.schedule, usualSchedule))
 	exported := make(chan error, 1)
 	exporting, endExport := context.WithCancel(context.WithoutCancel(ctx))
 	defer endExport()

@@ -52,10 +52,17 @@ func (s *safeBuffer) String() string {
 // start starts an agent with this configuration and waits until it serves metrics.
 func start(t *testing.T, config string) *running {
 	t.Helper()
+	// Costs are not measured.
+	return startOn(t, config, schedule{every: 24 * time.Hour})
+}
+
+// startOn starts an agent that measures its cost on this schedule.
+func startOn(t *testing.T, config string, s schedule) *running {
+	t.Helper()
 	tooltest.Root(t)
 	r := &running{t: t, path: filepath.Join(t.TempDir(), "agent.yaml"), log: &safeBuffer{}, reload: make(chan os.Signal)}
 	r.configure(config)
-	r.agent = &Agent{Tools: tools.All(), Path: r.path, ErrOut: r.log}
+	r.agent = &Agent{Tools: tools.All(), Path: r.path, ErrOut: r.log, schedule: s}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.agent.Run(ctx, r.reload) }()

@@ -12,15 +12,21 @@ import (
 
 	"github.com/corescope/corescope/internal/metric"
 	"github.com/corescope/corescope/internal/system"
+	"github.com/corescope/corescope/internal/tool"
 )
 
-// The kernel measures the run time of programs during a second of each minute, because that slows down
-// all programs of the machine. A tool that is paused starts again after a while.
-const (
-	measureFor   = time.Second
-	measureEvery = time.Minute
-	pauseFor     = 10 * time.Minute
-)
+// pauseFor is the time after which a tool that is paused starts again.
+const pauseFor = 10 * time.Minute
+
+// schedule is when the kernel measures the run time of programs: for a part of the time only, because that
+// slows down all programs of the machine.
+type schedule struct {
+	length time.Duration // of a measurement
+	every  time.Duration // between their starts
+	next   time.Duration // the same after a tool was made to count fewer events
+}
+
+var usualSchedule = schedule{length: time.Second, every: time.Minute, next: 6 * time.Second}
 
 // pause is the cause of the end of a run that exceeds the budget.
 type pause struct {
@@ -36,27 +42,43 @@ type cost struct {
 	runs     bool // else it is paused, starts again later, or has no hooks yet
 	programs float64
 	own      float64            // its part of the agent's CPU time, by rows
+	samples  bool               // it can count one of N events
+	sample   uint32             // that N
 	program  map[string]float64 // the parts of programs
 }
 
 func (c cost) sum() float64 { return c.programs + c.own }
 
-// limitCPU measures the CPU time of programs and agent every minute until the context is done, and pauses
-// the most expensive tool when it exceeds the limit. An error that remains is reported once.
-func (a *Agent) limitCPU(ctx context.Context) {
+// canSample reports whether the tool can count fewer events than it does.
+func (c cost) canSample() bool { return c.samples && c.sample < tool.MaxSample }
+
+// avoidable returns the CPU time that would be saved at most by counting one of tool.MaxSample events.
+func (c cost) avoidable() float64 {
+	if !c.canSample() {
+		return 0
+	}
+	return c.programs * (1 - float64(c.sample)/tool.MaxSample)
+}
+
+// limitCPU measures the CPU time of programs and agent until the context is done, and enforces the limit. An
+// error that remains is reported once.
+func (a *Agent) limitCPU(ctx context.Context, s schedule) {
 	m, reported := newMeter(a.all), ""
-	for {
+	for wait := s.every; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(measureEvery - measureFor):
+		case <-time.After(wait - s.length):
 		}
-		costs, err := m.measure(ctx)
+		costs, err := m.measure(ctx, s.length)
 		if err != nil && err.Error() != reported {
 			a.notify("max_cpu: the CPU time of programs is not measured, only that of the agent: %v", err)
 			reported = err.Error()
 		}
-		a.enforce(costs, a.maxCPU())
+		wait = s.every
+		if a.enforce(costs, a.maxCPU()) {
+			wait = s.next
+		}
 	}
 }
 
@@ -67,25 +89,68 @@ func (a *Agent) maxCPU() float64 {
 	return float64(cmp.Or(a.MaxCPU, a.config.MaxCPU)) / 100
 }
 
-// enforce pauses the most expensive tool of those that run if the sum exceeds the limit.
-func (a *Agent) enforce(costs []cost, limit float64) {
-	var sum float64
+// enforce makes a tool count fewer events, or pauses it, if the sum exceeds the limit, and makes one count more
+// if there is room. It reports whether one now counts fewer, so that it should soon be measured again.
+func (a *Agent) enforce(costs []cost, limit float64) bool {
+	var sum, avoidable float64
 	var running []cost
 	for _, c := range costs {
 		sum += c.sum()
 		c.runner.export(a.host.own, &c)
 		if c.runs {
 			running = append(running, c)
+			avoidable += c.avoidable()
 		}
 	}
-	if sum <= limit || len(running) == 0 {
-		return
+	switch {
+	case len(running) == 0:
+		return false
+	case sum <= limit:
+		a.relax(running, sum, limit)
+		return false
+	}
+	reason := func(c cost) string {
+		return fmt.Sprintf(
+			"because programs and agent used %.2f %% of a CPU, more than the %.2f %% of max_cpu; this tool used %.2f %%",
+			100*sum, 100*limit, 100*c.sum(),
+		)
+	}
+	if avoidable > 0 && sum-avoidable <= limit {
+		most := slices.MaxFunc(running, func(a, b cost) int { return cmp.Compare(a.avoidable(), b.avoidable()) })
+		a.sample(most, 2*most.sample, reason(most))
+		return true
 	}
 	most := slices.MaxFunc(running, func(a, b cost) int { return cmp.Compare(a.sum(), b.sum()) })
-	most.runner.pause(&pause{pauseFor, fmt.Sprintf(
-		"paused because programs and agent used %.2f %% of a CPU, more than the %.2f %% of max_cpu; this tool used %.2f %%",
-		100*sum, 100*limit, 100*most.sum(),
-	)})
+	most.runner.pause(&pause{pauseFor, "paused " + reason(most)})
+	return false
+}
+
+// room is the part of the limit up to which a tool may count more events: less than all of it, so that a tool
+// does not change back and forth.
+const room = 0.8
+
+// relax makes the tool that counts the smallest part of its events count twice as many, if the sum then remains
+// below the limit even if that doubles the time of its programs.
+func (a *Agent) relax(running []cost, sum, limit float64) {
+	least := slices.MaxFunc(running, func(a, b cost) int { return cmp.Compare(a.sample, b.sample) })
+	if least.samples && least.sample > 1 && sum+least.programs <= room*limit {
+		a.sample(least, least.sample/2, fmt.Sprintf("because programs and agent used %.2f %% of a CPU, and max_cpu is %.2f %%", 100*sum, 100*limit))
+	}
+}
+
+// sample makes a tool count one of n events, and reports that.
+func (a *Agent) sample(c cost, n uint32, reason string) {
+	name := c.runner.entry.name()
+	if err := c.runner.setSample(n); err != nil {
+		a.notify("%s: %v", name, err)
+		return
+	}
+	a.host.own.sampling.Set(float64(n), name)
+	if n == 1 {
+		a.notify("%s: counts all events again, %s", name, reason)
+	} else {
+		a.notify("%s: counts one of %d events as %d, %s", name, n, n, reason)
+	}
 }
 
 // export updates the metrics of the cost, unless the runner has ended and removed them.
@@ -112,7 +177,7 @@ func (r *runner) remove(o *own) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	name := r.entry.name()
-	for _, g := range []*metric.Gauge{o.up, o.paused, o.cpu} {
+	for _, g := range []*metric.Gauge{o.up, o.paused, o.cpu, o.sampling} {
 		g.Remove(name)
 	}
 	for program := range r.programs {
@@ -130,11 +195,24 @@ func (r *runner) pause(p *pause) {
 	}
 }
 
-// runs reports whether the tool runs, so that it can be paused.
-func (r *runner) runs() bool {
+// setSample makes this run and those that follow count one of n events.
+func (r *runner) setSample(n uint32) error {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return r.end != nil
+	r.sample = n
+	if r.stream == nil {
+		return nil
+	}
+	return r.stream.Sample(n)
+}
+
+// cost returns what is known of the tool before it is measured. It runs if it can be paused.
+func (r *runner) cost() cost {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return cost{
+		runner: r, runs: r.end != nil, samples: r.stream != nil && r.stream.CanSample(), sample: max(1, r.sample),
+	}
 }
 
 // runtimes returns the CPU time of each program of the current run.
@@ -160,10 +238,10 @@ func newMeter(runners func() []*runner) *meter {
 	return &meter{runners: runners, at: time.Now(), cpu: system.ProcessCPU(), rows: map[*runner]uint64{}}
 }
 
-// measure measures the programs for a second, and the agent since the previous measurement. With an
+// measure measures the programs for a while, and the agent since the previous measurement. With an
 // error the result contains only the agent.
-func (m *meter) measure(ctx context.Context) ([]cost, error) {
-	costs, err := m.programs(ctx)
+func (m *meter) measure(ctx context.Context, length time.Duration) ([]cost, error) {
+	costs, err := m.programs(ctx, length)
 	now, cpu := time.Now(), system.ProcessCPU()
 	own := float64(cpu-m.cpu) / float64(now.Sub(m.at))
 	m.at, m.cpu = now, cpu
@@ -186,11 +264,11 @@ func (m *meter) measure(ctx context.Context) ([]cost, error) {
 	return costs, err
 }
 
-// programs measures the programs of all tools for a second.
-func (m *meter) programs(ctx context.Context) ([]cost, error) {
+// programs measures the programs of all tools for a while.
+func (m *meter) programs(ctx context.Context, length time.Duration) ([]cost, error) {
 	var costs []cost
 	for _, r := range m.runners() {
-		costs = append(costs, cost{runner: r, runs: r.runs()})
+		costs = append(costs, r.cost())
 	}
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
@@ -206,9 +284,9 @@ func (m *meter) programs(ctx context.Context) ([]cost, error) {
 	begun := time.Now()
 	select {
 	case <-ctx.Done():
-	case <-time.After(measureFor):
+	case <-time.After(length):
 	}
-	length := time.Since(begun)
+	length = time.Since(begun)
 	for i, c := range costs {
 		end, err := c.runner.runtimes()
 		if err != nil {

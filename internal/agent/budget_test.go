@@ -19,7 +19,7 @@ func budgetAgent(t *testing.T, names ...string) (*Agent, []context.Context) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Agent{host: &host{own: own}}
+	a := &Agent{host: &host{own: own}, ErrOut: &safeBuffer{}}
 	var runs []context.Context
 	for _, name := range names {
 		ctx, end := context.WithCancelCause(context.Background())
@@ -44,7 +44,7 @@ func TestBudget(t *testing.T) {
 		a, runs := budgetAgent(t, "first", "second")
 		var costs []cost
 		for i, r := range a.runners {
-			costs = append(costs, cost{runner: r, runs: r.runs(), programs: tt.programs[i], own: tt.own[i]})
+			costs = append(costs, cost{runner: r, runs: r.cost().runs, programs: tt.programs[i], own: tt.own[i]})
 		}
 		a.enforce(costs, 0.01)
 		for i, run := range runs {
@@ -71,13 +71,13 @@ func TestPauseOfATool(t *testing.T) {
 	m.at, m.cpu = time.Now().Add(-time.Second), -time.Second
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	costs, _ := m.measure(ctx) // without privileges only the agent is measured
+	costs, _ := m.measure(ctx, time.Second) // without privileges only the agent is measured
 	a.enforce(costs, 0.01)
 	if context.Cause(runs[0]) != nil || context.Cause(runs[1]) == nil {
 		t.Errorf("the paused tool: %v; the one that runs: %v", context.Cause(runs[0]), context.Cause(runs[1]))
 	}
 	a.runners[1].setRun(nil, nil)
-	costs, _ = m.measure(ctx)
+	costs, _ = m.measure(ctx, time.Second)
 	a.enforce(costs, 0) // nothing runs
 }
 
@@ -125,7 +125,7 @@ func TestMeter(t *testing.T) {
 	a.runners[1].rows.Add(10)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	costs, _ := m.measure(ctx) // without privileges only the agent is measured
+	costs, _ := m.measure(ctx, time.Second) // without privileges only the agent is measured
 	if len(costs) != 2 || costs[0].own <= 0 {
 		t.Fatalf("%+v", costs)
 	}

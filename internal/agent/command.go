@@ -134,9 +134,11 @@ A tool that cannot start, or that fails, is reported, and starts again after one
 
 const metricsText = `Names have the prefix corescope_ and the name of the entry. The tool's columns define the metrics: columns whose values add up become counters; the values of a histogram become a histogram in seconds or bytes, with the buckets of a native histogram (schema 3, counted in the kernel) and classic buckets that are powers of two; events are counted in corescope_NAME_events_total. Labels are columns with few values, such as disk, container or syscall, unless export.labels lists others.
 
+If CPU time exceeds max_cpu, the agent makes tools whose counts can be estimated, such as runqlat, count one of N events, chosen at random, as N. Their counts and sums are estimates while corescope_tool_sampling is more than 1: the expectation is the right number, and the standard deviation of a count n is the square root of n(N-1). Tools whose output is events count all of them, or are paused.
+
 Counters never decrease while a series exists. Series that exceed the limit are counted in one with the label otel_metric_overflow="true", so that totals stay right.
 
-About the agent itself: corescope_tool_up, corescope_tool_rows_total, corescope_tool_lost_total by reason, corescope_tool_failures_total, corescope_tool_paused and corescope_tool_cpu_ratio, each by tool, and corescope_tool_program_cpu_ratio by tool and program; corescope_config_last_reload_successful and corescope_config_reloads_total by result; corescope_export_queued_bytes and corescope_export_lost_total by signal; corescope_agent_cpu_seconds_total and corescope_agent_memory_bytes. Those about the state of a tool are removed when a reload removes the tool.`
+About the agent itself: corescope_tool_up, corescope_tool_rows_total, corescope_tool_lost_total by reason, corescope_tool_failures_total, corescope_tool_paused, corescope_tool_sampling and corescope_tool_cpu_ratio, each by tool, and corescope_tool_program_cpu_ratio by tool and program; corescope_config_last_reload_successful and corescope_config_reloads_total by result; corescope_export_queued_bytes and corescope_export_lost_total by signal; corescope_agent_cpu_seconds_total and corescope_agent_memory_bytes. Those about the state of a tool are removed when a reload removes the tool.`
 
 // describeKeys adds the keys of a struct of the configuration.
 func describeKeys(p *manual.Page, prefix string, t reflect.Type) {

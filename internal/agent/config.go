@@ -24,7 +24,7 @@ type Config struct {
 	Listen    string    `yaml:"listen" help:"address of /metrics, /healthz and /readyz"`
 	WebConfig string    `yaml:"web_config" help:"file with TLS and basic authentication, in the format of Prometheus exporters"`
 	Interval  Duration  `yaml:"interval" help:"time between reports of tools whose arguments set none"`
-	MaxCPU    Percent   `yaml:"max_cpu" help:"limit of the CPU time of BPF programs and agent, in percent of one CPU; above it, the most expensive tool is paused for ten minutes"`
+	MaxCPU    Percent   `yaml:"max_cpu" help:"limit of the CPU time of BPF programs and agent, in percent of one CPU; above it, tools whose counts can be estimated count one of up to 64 events, and if that cannot suffice, the most expensive tool is paused for ten minutes"`
 	MaxMemory Size      `yaml:"max_memory" help:"memory of the agent above which it collects garbage more often (a soft limit)"`
 	Series    Series    `yaml:"series"`
 	OTLP      OTLP      `yaml:"otlp"`

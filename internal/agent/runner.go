@@ -87,6 +87,7 @@ type runner struct {
 	state  error                   // nil if all hooks are attached
 	stream *tool.Stream            // of the current run, or nil
 	end    context.CancelCauseFunc // ends it
+	sample uint32                  // one of so many events is counted; 0 is 1
 
 	programs map[string]bool // with a metric
 	removed  bool            // the metrics are removed
@@ -128,6 +129,7 @@ func (h *host) start(ctx context.Context, e Entry, interval time.Duration) *runn
 		defer close(r.done)
 		h.own.up.Set(0, r.entry.name())
 		h.own.paused.Set(0, r.entry.name())
+		h.own.sampling.Set(1, r.entry.name())
 		h.keep(ctx, r, interval)
 		r.remove(h.own)
 	}()
@@ -197,12 +199,27 @@ func (h *host) run(ctx context.Context, r *runner, interval time.Duration) error
 	stream.Sink, stream.Common = s, h.common
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r.setRun(stream, cancel)
+	if err := r.begin(stream, cancel); err != nil {
+		return err
+	}
 	defer r.setRun(nil, nil)
 	if err := stream.Run(ctx); err != nil {
 		return err
 	}
 	return cmp.Or(context.Cause(ctx), errEnded)
+}
+
+// begin notes a run that begins. It counts as many events as the previous one.
+func (r *runner) begin(stream *tool.Stream, end context.CancelCauseFunc) error {
+	r.setRun(stream, end)
+	return r.setSample(r.sampled())
+}
+
+// sampled returns N if the tool counts one of N events.
+func (r *runner) sampled() uint32 {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return max(1, r.sample)
 }
 
 // setRun notes the current run, or that there is none.

@@ -56,13 +56,13 @@ type boundGauge struct {
 type own struct {
 	rows, lost, failures *metric.Counter
 	up, paused, cpu      *metric.Gauge
-	program              *metric.Gauge
+	sampling, program    *metric.Gauge
 	process              *process
 }
 
 func newOwn(store *metric.Store) (*own, error) {
 	var o own
-	var errs [8]error
+	var errs [9]error
 	describe := func(name, help string, unit metric.Unit, labels ...string) metric.Description {
 		return metric.Description{Name: []string{"tool", name}, Unit: unit, Help: help, Labels: labels, Permanent: true}
 	}
@@ -74,6 +74,7 @@ func newOwn(store *metric.Store) (*own, error) {
 	o.cpu, errs[5] = store.Gauge(describe("cpu", "CPU time of a tool's programs and of its share of the agent, as a share of one CPU, in the latest measurement.", metric.One, "tool"))
 	o.program, errs[6] = store.Gauge(describe("program_cpu", "CPU time of a program, as a share of one CPU, in the latest measurement.", metric.One, "tool", "program"))
 	o.process, errs[7] = newProcess(store)
+	o.sampling, errs[8] = store.Gauge(describe("sampling", "N if a tool counts one of N events as N because the CPU time exceeded max_cpu: its counts and sums are estimates then. 1 if it counts all.", "", "tool"))
 	return &o, errors.Join(errs[:]...)
 }
 

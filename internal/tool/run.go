@@ -127,8 +127,10 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 	}
 	defer s.Objects.Close()
 	s.Objects.HandOver = own
-	l.stream.setSession(s)
-	defer l.stream.setSession(nil)
+	if err := l.stream.begin(s, src.Base().Draws); err != nil {
+		return err
+	}
+	defer l.stream.end()
 	if l.common.Explain {
 		s.Objects.Stop = ctx.Done()
 		return s.explain(out)
@@ -328,6 +330,9 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	vars := l.set.Variables()
 	maps.Copy(vars, plan.Variables)
 	maps.Copy(vars, needs)
+	if plan.Draws && l.stream != nil {
+		vars["want_draw"] = true
+	}
 	plan.reduce(spec, vars)
 	if ns, _ := env.PIDNamespace(); !ns.Initial && spec.Variables["local_pidns"] != nil {
 		vars["local_pidns"] = ns.Inode

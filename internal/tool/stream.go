@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/corescope/corescope/internal/column"
 	"github.com/corescope/corescope/internal/flags"
@@ -33,7 +36,9 @@ type Stream struct {
 	Common *Common
 
 	mu      sync.Mutex
-	session *Session // while hooks are attached
+	session *Session       // while programs are loaded
+	shift   *ebpf.Variable // draw_shift of these programs, nil if they count all events
+	drawn   uint32         // its value
 }
 
 // Outline describes the output of a stream.
@@ -69,12 +74,63 @@ func (s *Stream) Runtimes() (map[string]time.Duration, error) {
 	return all, nil
 }
 
-func (s *Stream) setSession(session *Session) {
+// begin notes the session, whose programs are loaded and not attached. draws is Plan.Draws.
+func (s *Stream) begin(session *Session, draws bool) error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if draws {
+		s.shift = session.Objects.Variables["draw_shift"]
+	}
+	if err := s.setShift(); err != nil {
+		return err
+	}
+	s.session = session
+	return nil
+}
+
+func (s *Stream) end() {
 	if s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.session = session
+		s.session, s.shift = nil, nil
 	}
+}
+
+// MaxSample is the largest number for [Stream.Sample].
+const MaxSample = 64
+
+// CanSample reports whether [Stream.Sample] has an effect: programs are loaded, and the output is counts of
+// independent events, which can be estimated.
+func (s *Stream) CanSample() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shift != nil
+}
+
+// Sample makes programs count one of n events, chosen at random, as n events. Counts and sums are then estimates
+// whose expectation is the right number. n is a power of two up to MaxSample; 1 counts all events. An event that
+// is under way keeps the weight that it began with. Before the programs are loaded, it applies to them too.
+func (s *Stream) Sample(n uint32) error {
+	if n == 0 || n > MaxSample || n&(n-1) != 0 {
+		return fmt.Errorf("sample 1 of %d events: not a power of two up to %d", n, MaxSample)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drawn = uint32(bits.TrailingZeros32(n))
+	return s.setShift()
+}
+
+func (s *Stream) setShift() error {
+	if s.shift == nil {
+		return nil
+	}
+	if err := s.shift.Set(s.drawn); err != nil {
+		return fmt.Errorf("sample 1 of %d events: %w", 1<<s.drawn, err)
+	}
+	return nil
 }
 
 // errNotStreamed is returned for command lines that have no stream.

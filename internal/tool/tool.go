@@ -115,6 +115,9 @@ type Plan struct {
 	Instances []Instance
 	// Sampling sets when programs of perf events run.
 	Sampling Sampling
+	// Draws is set if the output of this run is counts of independent events, and programs can count 1 of
+	// N of them with the weight N (draw.bpf.h). Only streams do that, when they are told to.
+	Draws bool
 	// Begin lists iterator programs that run once when all hooks are attached: they note what
 	// exists then.
 	Begin []Iterator

@@ -45,12 +45,52 @@ func Export(t testing.TB, tl *tool.Tool, args []string, load func()) *ExportedRu
 // TryExport is Export that returns the error of the tool.
 func TryExport(t testing.TB, tl *tool.Tool, args []string, load func()) (*ExportedRun, error) {
 	t.Helper()
+	return export(t, tl, args, func(*tool.Stream) { load() })
+}
+
+// ExportSampled is Export of a run that counts one of n events. load can call sample to change n.
+func ExportSampled(t testing.TB, tl *tool.Tool, args []string, n uint32, load func(sample func(n uint32))) *ExportedRun {
+	t.Helper()
+	run, err := export(t, tl, args, func(s *tool.Stream) {
+		sample := func(n uint32) {
+			if err := s.Sample(n); err != nil || !s.CanSample() {
+				t.Errorf("sample 1 of %d events: %v, possible: %v", n, err, s.CanSample())
+			}
+		}
+		sample(n)
+		load(sample)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// CheckSampled compares the number of events, of which one of n was counted, with the number of those that
+// happened. The estimate is n times a binomial number with the variance all (n-1)/n^2; it is within six standard
+// deviations, but once in 500 million runs. Of all events, up to hidden may be missing.
+func CheckSampled(t testing.TB, what string, got, all, hidden uint64, n uint32) {
+	t.Helper()
+	off := 6 * math.Sqrt(float64(all)*float64(n-1))
+	t.Logf("%s: %d by 1 of %d, want %d +- %.0f, of which %d may be missing", what, got, n, all, off, hidden)
+	if got%uint64(n) != 0 {
+		t.Errorf("%s: %d is no multiple of %d", what, got, n)
+	}
+	if float64(got) > float64(all)+off || float64(got) < float64(all)-float64(hidden)-off {
+		t.Errorf("%s: %d by 1 of %d, want %d +- %.0f, of which %d may be missing", what, got, n, all, off, hidden)
+	}
+}
+
+// export runs the stream. It calls load when all hooks are attached, and ends the run then.
+func export(t testing.TB, tl *tool.Tool, args []string, load func(*tool.Stream)) (*ExportedRun, error) {
+	t.Helper()
 	Root(t)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	var stderr bytes.Buffer
-	sink := &exportSink{ready: during(load, cancel)}
-	s := tool.Stream{Tool: tl, Args: args, Sink: sink, ErrOut: &stderr}
+	s := tool.Stream{Tool: tl, Args: args, ErrOut: &stderr}
+	sink := &exportSink{ready: during(func() { load(&s) }, cancel)}
+	s.Sink = sink
 	if err := s.Run(ctx); err != nil {
 		return nil, fmt.Errorf("%s %q: %w: %s", tl.Name, args, err, &stderr)
 	}

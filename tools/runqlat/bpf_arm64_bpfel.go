@@ -53,6 +53,7 @@ const (
 	bpfVarByTid                  = "by_tid"
 	bpfVarCountEpoch             = "count_epoch"
 	bpfVarCulpritProcesses       = "culprit_processes"
+	bpfVarDrawShift              = "draw_shift"
 	bpfVarHistBounds             = "hist_bounds"
 	bpfVarHistPlain              = "hist_plain"
 	bpfVarHistUnitNs             = "hist_unit_ns"
@@ -75,6 +76,7 @@ const (
 	bpfVarTaskCgroupSubsys       = "task_cgroup_subsys"
 	bpfVarTaskFilter             = "task_filter"
 	bpfVarWantCulprit            = "want_culprit"
+	bpfVarWantDraw               = "want_draw"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -168,6 +170,7 @@ type bpfVariableSpecs struct {
 	ByTid            *ebpf.VariableSpec `ebpf:"by_tid"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	CulpritProcesses *ebpf.VariableSpec `ebpf:"culprit_processes"`
+	DrawShift        *ebpf.VariableSpec `ebpf:"draw_shift"`
 	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
@@ -190,6 +193,7 @@ type bpfVariableSpecs struct {
 	TaskCgroupSubsys *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.VariableSpec `ebpf:"task_filter"`
 	WantCulprit      *ebpf.VariableSpec `ebpf:"want_culprit"`
+	WantDraw         *ebpf.VariableSpec `ebpf:"want_draw"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -255,6 +259,7 @@ type bpfVariables struct {
 	ByTid            *ebpf.Variable `ebpf:"by_tid"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	CulpritProcesses *ebpf.Variable `ebpf:"culprit_processes"`
+	DrawShift        *ebpf.Variable `ebpf:"draw_shift"`
 	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
@@ -277,6 +282,7 @@ type bpfVariables struct {
 	TaskCgroupSubsys *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.Variable `ebpf:"task_filter"`
 	WantCulprit      *ebpf.Variable `ebpf:"want_culprit"`
+	WantDraw         *ebpf.Variable `ebpf:"want_draw"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.

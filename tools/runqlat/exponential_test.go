@@ -42,6 +42,7 @@ func counting() (*ebpf.CollectionSpec, error) {
 	p.Instructions = slices.Concat(main, asm.Instructions{
 		asm.Mov.Reg(asm.R1, asm.RFP), asm.Add.Imm(asm.R1, int32(-keyBytes)),
 		asm.Mov.Reg(asm.R2, asm.R6),
+		asm.Mov.Imm(asm.R4, 1), // once
 		asm.Call.Label("hist_count_task"),
 		asm.Mov.Imm(asm.R0, 0),
 		asm.Return(),

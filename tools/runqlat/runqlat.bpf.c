@@ -111,7 +111,7 @@ static __always_inline void sched_wait_ended(void *ctx, struct task_struct *prev
 					     const struct sched_wait *wait)
 {
 	if (!want_culprit)
-		taskhist_record(next, by_reason && wait->preempted, wait->ns);
+		taskhist_record_n(next, by_reason && wait->preempted, wait->ns, draw_weight(wait->shift));
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

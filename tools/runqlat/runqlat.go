@@ -93,6 +93,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		Variables:  map[string]any{"by_cgroup": o.ByOwner.Wanted()},
 		MapEntries: map[string]uint32{"sched_waits": system.PIDMax("/")},
 		Begin:      []tool.Iterator{{Program: "sched_begin"}},
+		Draws:      o.By == "",
 	}
 	culprit.Prepare(&plan)
 	if o.By != "" {

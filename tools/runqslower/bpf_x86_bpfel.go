@@ -44,6 +44,7 @@ const (
 	bpfProgSchedBegin            = "sched_begin"
 	bpfVarCulpritProcesses       = "culprit_processes"
 	bpfVarCulpritType            = "culprit_type"
+	bpfVarDrawShift              = "draw_shift"
 	bpfVarEventLastWakeupNs      = "event_last_wakeup_ns"
 	bpfVarEventPerfBuffer        = "event_perf_buffer"
 	bpfVarEventType              = "event_type"
@@ -67,6 +68,7 @@ const (
 	bpfVarTaskCgroupSubsys       = "task_cgroup_subsys"
 	bpfVarTaskFilter             = "task_filter"
 	bpfVarWantCulprit            = "want_culprit"
+	bpfVarWantDraw               = "want_draw"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -151,6 +153,7 @@ type bpfMapSpecs struct {
 type bpfVariableSpecs struct {
 	CulpritProcesses  *ebpf.VariableSpec `ebpf:"culprit_processes"`
 	CulpritType       *ebpf.VariableSpec `ebpf:"culprit_type"`
+	DrawShift         *ebpf.VariableSpec `ebpf:"draw_shift"`
 	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.VariableSpec `ebpf:"event_type"`
@@ -174,6 +177,7 @@ type bpfVariableSpecs struct {
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
 	WantCulprit       *ebpf.VariableSpec `ebpf:"want_culprit"`
+	WantDraw          *ebpf.VariableSpec `ebpf:"want_draw"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -227,6 +231,7 @@ func (m *bpfMaps) Close() error {
 type bpfVariables struct {
 	CulpritProcesses  *ebpf.Variable `ebpf:"culprit_processes"`
 	CulpritType       *ebpf.Variable `ebpf:"culprit_type"`
+	DrawShift         *ebpf.Variable `ebpf:"draw_shift"`
 	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
 	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
 	EventType         *ebpf.Variable `ebpf:"event_type"`
@@ -250,6 +255,7 @@ type bpfVariables struct {
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
 	WantCulprit       *ebpf.Variable `ebpf:"want_culprit"`
+	WantDraw          *ebpf.Variable `ebpf:"want_draw"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
