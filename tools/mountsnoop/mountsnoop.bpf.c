@@ -6,8 +6,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "began.bpf.h"
-#include "callset.bpf.h"
-#include "compat.bpf.h"
+#include "callsetlatency.bpf.h"
 #include "event.bpf.h"
 #include "path.bpf.h"
 #include "task.bpf.h"
@@ -82,8 +81,8 @@ static __always_inline __u32 read_args(struct event *e, struct pt_regs *regs,
 	return at;
 }
 
-static __always_inline int handle_mount(void *ctx, struct pt_regs *regs,
-					const struct callset_call *call, long ret)
+static __always_inline int call_ended(void *ctx, struct pt_regs *regs,
+				      const struct callset_call *call, long ret)
 {
 	__u32 zero = 0, len;
 	struct event *e = bpf_map_lookup_elem(&scratch, &zero);
@@ -106,58 +105,9 @@ static __always_inline int handle_mount(void *ctx, struct pt_regs *regs,
 	return 0;
 }
 
-static __always_inline int handle_enter(struct pt_regs *regs, __s32 nr, bool btf)
+static __always_inline void call_begun(struct pt_regs *regs, const struct callset_call *call)
 {
-	struct callset_call call;
-
-	if (callset_find(&call, regs, nr, btf))
-		began_put(NULL);
-	return 0;
-}
-
-static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, long ret, bool btf)
-{
-	struct callset_call call;
-
-	if (!callset_find(&call, regs, nr, btf))
-		return 0;
-	return NOT_PREEMPTED(handle_mount(ctx, regs, &call, callset_ret(&call, ret)));
-}
-
-SEC("tp_btf/sys_enter")
-int BPF_PROG(call__btf__enter, struct pt_regs *regs, long id)
-{
-	return NOT_PREEMPTED(handle_enter(regs, syscall_number(id), true));
-}
-
-SEC("tp_btf/sys_exit")
-int BPF_PROG(call__btf__exit, struct pt_regs *regs, long ret)
-{
-	return handle_exit(ctx, regs, SYSCALL_NR(regs), ret, true);
-}
-
-SEC("raw_tp/sys_enter")
-int BPF_PROG(call__raw__enter, struct pt_regs *regs, long id)
-{
-	return NOT_PREEMPTED(handle_enter(regs, syscall_number(id), false));
-}
-
-SEC("tp/raw_syscalls/sys_enter")
-int call__tp__enter(struct trace_event_raw_sys_enter *ctx)
-{
-	return NOT_PREEMPTED(handle_enter(syscall_regs(), syscall_number(ctx->id), false));
-}
-
-SEC("raw_tp/sys_exit")
-int BPF_PROG(call__raw__exit, struct pt_regs *regs, long ret)
-{
-	return handle_exit(ctx, regs, syscall_nr(regs), ret, false);
-}
-
-SEC("tp/raw_syscalls/sys_exit")
-int call__tp__exit(struct trace_event_raw_sys_exit *ctx)
-{
-	return handle_exit(ctx, syscall_regs(), syscall_number(ctx->id), ctx->ret, false);
+	began_put(NULL);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
