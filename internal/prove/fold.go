@@ -16,7 +16,7 @@ func isCounter(key string) bool {
 		slices.Contains([]string{
 			"count", "errors", "sum", "reads", "writes", "fsyncs", "opens", "creates", "unlinks", "mkdirs", "rmdirs", "bytes", "ios",
 			"hits", "misses", "dirties", "processes", "threads", "refs", "slow", "packets", "runs", "random", "sequential", "changes",
-			"samples", "allocs",
+			"samples", "allocs", "added", "dirtied",
 		}, key)
 }
 

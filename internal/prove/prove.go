@@ -232,6 +232,9 @@ func (v *Prover) run(ctx context.Context, p *proof, w *process, args []string) (
 	if stopErr := o.stop(); err == nil {
 		err = stopErr
 	}
+	if err == nil && jobs()[p.job].late != nil {
+		want, err = w.run()
+	}
 	if p.async && o.lost != nil {
 		o.lost["process 1 is hidden from BPF, runs"] = hidden
 	}

@@ -50,12 +50,12 @@ func accounted(slack int64, columns map[string]string) func(*worker) after {
 	}
 }
 
-// namespaceCounters returns the counters of /proc/net/snmp in the network namespace of the workload, by
-// PROTOCOL.COUNTER.
+// namespaceCounters returns the counters of /proc/net/snmp and /proc/net/netstat in the network namespace of the
+// workload, by PROTOCOL.COUNTER.
 func (w *worker) namespaceCounters() map[string]int64 {
 	out := map[string]int64{}
 	names := map[string][]string{}
-	for line := range strings.Lines(w.taskFile("net/snmp")) {
+	for line := range strings.Lines(w.taskFile("net/snmp") + w.taskFile("net/netstat")) {
 		protocol, rest, _ := strings.Cut(line, ":")
 		f := strings.Fields(rest)
 		if names[protocol] == nil {

@@ -28,6 +28,8 @@ type job struct {
 	run     func(w *worker) error
 	// second, if set, reads a second source before the workload, and returns a function that reads it afterwards.
 	second func(w *worker) after
+	// late, if set, completes the log when the tool has ended.
+	late func(w *worker) error
 }
 
 // worker is the process that performs a workload.
@@ -134,6 +136,15 @@ func (w *worker) serve(j job, call func(func() error) error, in *bufio.Reader, o
 	compare()
 	w.setTimes(offset)
 	w.forgetForeignIDs()
+	if err := out.Encode(w.log); err != nil {
+		return err
+	}
+	if _, err := in.ReadString('\n'); err != nil || j.late == nil {
+		return nil
+	}
+	if err := j.late(w); err != nil {
+		w.log.Error = err.Error()
+	}
 	if err := out.Encode(w.log); err != nil {
 		return err
 	}

@@ -50,6 +50,7 @@ func mutants() []mutant {
 		task   = "bpf/task.bpf.h"
 		hist   = "bpf/hist.bpf.h"
 		sock   = "bpf/sock.bpf.h"
+		cache  = "bpf/pagecache.bpf.h"
 		wanted = "\treturn !task_filter || task_wanted(task_current());"
 	)
 	var all []mutant
@@ -81,6 +82,10 @@ func mutants() []mutant {
 		"fsdist", "biolatency", "cpudist")...)
 	add(in("every value is counted twice", hist, "__sync_fetch_and_add(&slot->count, n);", "__sync_fetch_and_add(&slot->count, 2 * n);",
 		"fsdist", "biolatency", "runqlat")...)
+	add(in("added folios count as dirty", cache, "writeback_dirty_folio\", dirtied)", "mm_filemap_add_to_page_cache\", dirtied)",
+		"cachestat", "cachetop")...)
+	add(in("one value in a thousand is dropped and not counted", hist, "\t__u64 unit_ns = hist_unit_ns;\n",
+		"\t__u64 unit_ns = hist_unit_ns;\n\tstatic __u64 dropped;\n\n\tif (__sync_fetch_and_add(&dropped, 1) % 1000 == 500)\n\t\treturn;\n", "tcprtt", "fsdist")...)
 	add(in("the remote port has the wrong byte order", sock, "\tends->rport = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));",
 		"\tends->rport = BPF_CORE_READ(sk, __sk_common.skc_dport);", "tcplife", "tcpconnect", "tcptop", "tcptracer", "tcppktlat")...)
 	add(in("the local address is the remote one", sock, "addr_set_ipv4(&ends->laddr, BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr));",
@@ -158,6 +163,15 @@ func programs() []mutant {
 		of("tcpsynbl", "the new connection counts too", "hist_record(&key, backlog);", "hist_record(&key, backlog + 1);"),
 		of("ttysnoop", "wrong number of bytes", "\te->bytes = ret;", "\te->bytes = ret + 1;"),
 		of("biostacks", "time in us", "hist_record(&key, now_ns - io->owner.start_ns);", "hist_record(&key, (now_ns - io->owner.start_ns) / 1000);"),
+		of("softirqs", "runs count twice", "table_add(value, count, 1);", "table_add(value, count, 2);"),
+		of("softirqs", "time in us", "table_add(value, total_ns, ns);", "table_add(value, total_ns, ns / 1000);"),
+		of("softirqs", "the next softirq", "struct table_key key = { .vec = vec };", "struct table_key key = { .vec = vec + 1 };"),
+		of("hardirqs", "runs count twice", "table_add(value, count, 1);", "table_add(value, count, 2);"),
+		of("hardirqs", "time in us", "table_add(value, total_ns, ns);", "table_add(value, total_ns, ns / 1000);"),
+		of("cachestat", "everything counts twice", "totals_add(member, 1)", "totals_add(member, 2)"),
+		of("cachetop", "everything counts twice", "table_add(__v, member, 1);", "table_add(__v, member, 2);"),
+		of("tcprtt", "eight times the round-trip time", "(srtt_us >> 3) * 1000ULL", "srtt_us * 1000ULL"),
+		of("tcprtt", "time in us", "(srtt_us >> 3) * 1000ULL", "(srtt_us >> 3)"),
 		of("tasks", "wrong PID namespace", "\te->pidns = BPF_CORE_READ(upid, ns, ns.inum);", "\te->pidns = BPF_CORE_READ(upid, ns, ns.inum) + 1;"),
 		of("files", "wrong position", "\te->position = BPF_CORE_READ(file, f_pos);", "\te->position = 0;"),
 		of("files", "wrong descriptor", "\te->fd = fd;", "\te->fd = fd + 1;"),
