@@ -45,7 +45,7 @@ func waited(w *worker, slept int64, used usage) {
 	sum := r["sum"].(row)
 	const us = 1000
 	r[rowsSummed], r["latency_ns"] = r["count"], between(int64(sum["min"].(float64)*us), int64(sum["max"].(float64)*us))
-	for _, k := range []string{"count", "sum", "buckets"} {
+	for _, k := range []string{"count", "sum", "max", "buckets"} {
 		delete(r, k)
 	}
 	for _, k := range []string{"pid", "tid", "comm", "uid", "cgroup_id"} {
