@@ -11,9 +11,9 @@ import (
 // estimates is the range of the round-trip times that the kernel estimates for both ends of a connection, in us.
 type estimates struct{ least, most uint32 }
 
-// read adds the current estimates, and returns how many segments are not acknowledged.
-func (e *estimates) read(ends ...int) (unacked uint32) {
-	for _, fd := range ends {
+// read adds the current estimates, and returns that of the first end, and how many segments are not acknowledged.
+func (e *estimates) read(ends ...int) (first, unacked uint32) {
+	for i, fd := range ends {
 		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err != nil || info.Rtt == 0 {
 			continue
@@ -23,8 +23,11 @@ func (e *estimates) read(ends ...int) (unacked uint32) {
 		}
 		e.most = max(e.most, info.Rtt)
 		unacked += info.Unacked
+		if i == 0 {
+			first = info.Rtt
+		}
 	}
-	return unacked
+	return first, unacked
 }
 
 // pair returns both ends of a connection of the process to itself, which exist until it ends.
@@ -62,37 +65,57 @@ func roundTrips(w *worker) error {
 	}
 	before := w.namespaceCounters()
 	var all estimates
-	b := []byte{0}
+	sum := int64(0)
 	for range w.n {
-		all.read(client, server)
 		for _, ends := range [][2]int{{client, server}, {server, client}} {
-			_, errWrite := unix.Write(ends[0], b)
-			_, errRead := unix.Read(ends[1], b)
-			if err := errors.Join(errWrite, errRead); err != nil {
-				return fmt.Errorf("send a byte: %w", err)
+			estimate, _ := all.read(ends[1], ends[0])
+			sum += int64(estimate)
+			if err := sendByte(ends[0], ends[1]); err != nil {
+				return err
 			}
-			all.read(client, server)
 		}
 	}
-	// The last acknowledgement can be delayed.
-	for end := time.Now().Add(slowest); all.read(client, server) > 0; {
-		if time.Now().After(end) {
-			return fmt.Errorf("a segment was not acknowledged within %v", slowest)
-		}
-		time.Sleep(time.Millisecond)
+	if err := awaitAcks(client, server); err != nil {
+		return err
 	}
 	after := w.namespaceCounters()
 	count := after[segmentsIn] - before[segmentsIn] - after[coalesced] + before[coalesced]
-	if count < 2*int64(w.n) {
+	pure := count - 2*int64(w.n)
+	if pure < 0 {
 		return fmt.Errorf("the kernel counted %d segments for %d bytes", count, 2*w.n)
 	}
-	// Two segments can follow each other before their estimates are read.
-	const unread = 2.0
-	least, most := float64(all.least)/unread, float64(all.most)*unread
+	// An acknowledgement without data can change an estimate after it was read.
+	const unread = 2
 	w.sum(row{
-		"count": count, "bucket_count": count, "buckets": consistent, "min": between(least, most), "max": between(least, most),
-		"sum": between(float64(count)*least, float64(count)*most),
+		"count": count, "bucket_count": count, "buckets": consistent,
+		"min": atLeast(float64(all.least) / unread), "max": atMost(int64(all.most) * unread),
+		"sum": between(sum/unread, sum*unread+unread*unread*pure*int64(all.most)),
 	})
 	w.total("count", count, "/proc/net/snmp ("+segmentsIn+" - "+coalesced+")")
 	return nil
+}
+
+func sendByte(from, to int) error {
+	b := []byte{0}
+	_, errWrite := unix.Write(from, b)
+	_, errRead := unix.Read(to, b)
+	if err := errors.Join(errWrite, errRead); err != nil {
+		return fmt.Errorf("send a byte: %w", err)
+	}
+	return nil
+}
+
+// awaitAcks waits until all segments are acknowledged. The last acknowledgement can be delayed: no segment has the
+// estimate after it.
+func awaitAcks(ends ...int) error {
+	var e estimates
+	for end := time.Now().Add(slowest); ; time.Sleep(time.Millisecond) {
+		_, unacked := e.read(ends...)
+		if unacked == 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("a segment was not acknowledged within %v", slowest)
+		}
+	}
 }

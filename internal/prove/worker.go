@@ -224,6 +224,7 @@ func (w *worker) unknown(reason string, columns ...string) {
 
 // Ranges of numbers.
 func atMost[N number64](n N) row     { return row{"max": n} }
+func atLeast[N number64](n N) row    { return row{"min": n} }
 func between[N number64](a, b N) row { return row{"min": a, "max": b} }
 
 type number64 interface {

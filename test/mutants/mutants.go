@@ -85,7 +85,7 @@ func mutants() []mutant {
 	add(in("added folios count as dirty", cache, "writeback_dirty_folio\", dirtied)", "mm_filemap_add_to_page_cache\", dirtied)",
 		"cachestat", "cachetop")...)
 	add(in("one value in a thousand is dropped and not counted", hist, "\t__u64 unit_ns = hist_unit_ns;\n",
-		"\t__u64 unit_ns = hist_unit_ns;\n\tstatic __u64 dropped;\n\n\tif (__sync_fetch_and_add(&dropped, 1) % 1000 == 500)\n\t\treturn;\n", "tcprtt", "fsdist")...)
+		"\t__u64 unit_ns = hist_unit_ns;\n\tstatic __u64 dropped;\n\n\tif (__sync_fetch_and_add(&dropped, 1) % 1000 == 500)\n\t\treturn;\n", "tcprtt")...)
 	add(in("the remote port has the wrong byte order", sock, "\tends->rport = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));",
 		"\tends->rport = BPF_CORE_READ(sk, __sk_common.skc_dport);", "tcplife", "tcpconnect", "tcptop", "tcptracer", "tcppktlat")...)
 	add(in("the local address is the remote one", sock, "addr_set_ipv4(&ends->laddr, BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr));",
