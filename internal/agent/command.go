@@ -134,7 +134,7 @@ A tool that cannot start, or that fails, is reported, and starts again after one
 
 const metricsText = `Names have the prefix corescope_ and the name of the entry. The tool's columns define the metrics: columns whose values add up become counters; the values of a histogram become a histogram in seconds or bytes, with the buckets of a native histogram (schema 3, counted in the kernel) and classic buckets that are powers of two; events are counted in corescope_NAME_events_total. Labels are columns with few values, such as disk, container or syscall, unless export.labels lists others.
 
-If CPU time exceeds max_cpu, the agent makes tools whose counts can be estimated, such as runqlat, count one of N events, chosen at random, as N. Their counts and sums are estimates while corescope_tool_sampling is more than 1: the expectation is the right number, and the standard deviation of a count n is the square root of n(N-1). Tools whose output is events count all of them, or are paused.
+If CPU time exceeds max_cpu, the agent makes tools whose counts can be estimated, runqlat and syscount, count one of N events, chosen at random, as N. Their counts and sums are estimates while corescope_tool_sampling is more than 1: the expectation is the right number, and the standard deviation of a count n is the square root of n(N-1). Tools whose output is events count all of them, or are paused.
 
 Counters never decrease while a series exists. Series that exceed the limit are counted in one with the label otel_metric_overflow="true", so that totals stay right.
 

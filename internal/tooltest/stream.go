@@ -29,7 +29,17 @@ type Exported struct {
 // ExportedRun is the output of such a run.
 type ExportedRun struct {
 	Histograms []Exported
+	Rows       []map[string]any // columns, as column.Column.Any
 	Summary    output.Summary
+}
+
+// Sum sums a column of all rows.
+func (r *ExportedRun) Sum(column string) (sum uint64) {
+	for _, row := range r.Rows {
+		n, _ := row[column].(int)
+		sum += uint64(n)
+	}
+	return sum
 }
 
 // Export runs a tool whose output is exported, like JSON, and returns its histograms.
@@ -45,20 +55,18 @@ func Export(t testing.TB, tl *tool.Tool, args []string, load func()) *ExportedRu
 // TryExport is Export that returns the error of the tool.
 func TryExport(t testing.TB, tl *tool.Tool, args []string, load func()) (*ExportedRun, error) {
 	t.Helper()
-	return export(t, tl, args, func(*tool.Stream) { load() })
+	return export(t, tl, args, 1, func(*tool.Stream) { load() })
 }
 
 // ExportSampled is Export of a run that counts one of n events. load can call sample to change n.
 func ExportSampled(t testing.TB, tl *tool.Tool, args []string, n uint32, load func(sample func(n uint32))) *ExportedRun {
 	t.Helper()
-	run, err := export(t, tl, args, func(s *tool.Stream) {
-		sample := func(n uint32) {
+	run, err := export(t, tl, args, n, func(s *tool.Stream) {
+		load(func(n uint32) {
 			if err := s.Sample(n); err != nil || !s.CanSample() {
 				t.Errorf("sample 1 of %d events: %v, possible: %v", n, err, s.CanSample())
 			}
-		}
-		sample(n)
-		load(sample)
+		})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -81,14 +89,18 @@ func CheckSampled(t testing.TB, what string, got, all, hidden uint64, n uint32) 
 	}
 }
 
-// export runs the stream. It calls load when all hooks are attached, and ends the run then.
-func export(t testing.TB, tl *tool.Tool, args []string, load func(*tool.Stream)) (*ExportedRun, error) {
+// export runs a stream that counts one of n events. It calls load when all hooks are attached, and then ends
+// the run.
+func export(t testing.TB, tl *tool.Tool, args []string, n uint32, load func(*tool.Stream)) (*ExportedRun, error) {
 	t.Helper()
 	Root(t)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	var stderr bytes.Buffer
 	s := tool.Stream{Tool: tl, Args: args, ErrOut: &stderr}
+	if err := s.Sample(n); err != nil {
+		return nil, err
+	}
 	sink := &exportSink{ready: during(func() { load(&s) }, cancel)}
 	s.Sink = sink
 	if err := s.Run(ctx); err != nil {
@@ -105,11 +117,19 @@ type exportSink struct {
 	run   ExportedRun
 }
 
-func (s *exportSink) Row(string, []column.Column) error    { return nil }
 func (s *exportSink) Profile(*flame.Profile) error         { return nil }
 func (s *exportSink) Lost(output.Lost) error               { return nil }
 func (s *exportSink) Ready(output.Ready) error             { s.done.Go(s.ready); return nil }
 func (s *exportSink) Summary(summary output.Summary) error { s.run.Summary = summary; return nil }
+
+func (s *exportSink) Row(_ string, cols []column.Column) error {
+	row := map[string]any{}
+	for i := range cols {
+		row[cols[i].Key] = cols[i].Any()
+	}
+	s.run.Rows = append(s.run.Rows, row)
+	return nil
+}
 
 func (s *exportSink) Histogram(_ value.Time, key []column.Column, h *histogram.Histogram) error {
 	to := Exported{Key: map[string]string{}, Exponential: h.Exponential(), Exemplars: h.Exemplars(), Stats: h.Stats()}

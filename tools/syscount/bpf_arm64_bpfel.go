@@ -47,6 +47,7 @@ const (
 	bpfVarBySyscall            = "by_syscall"
 	bpfVarCommandLevel         = "command_level"
 	bpfVarCountEpoch           = "count_epoch"
+	bpfVarDrawShift            = "draw_shift"
 	bpfVarLocalPidns           = "local_pidns"
 	bpfVarObserving            = "observing"
 	bpfVarTableEmpty           = "table_empty"
@@ -70,6 +71,7 @@ const (
 	bpfVarTargUid              = "targ_uid"
 	bpfVarTaskCgroupSubsys     = "task_cgroup_subsys"
 	bpfVarTaskFilter           = "task_filter"
+	bpfVarWantDraw             = "want_draw"
 	bpfVarWantExecCall         = "want_exec_call"
 	bpfVarWantLatency          = "want_latency"
 )
@@ -159,6 +161,7 @@ type bpfVariableSpecs struct {
 	BySyscall        *ebpf.VariableSpec `ebpf:"by_syscall"`
 	CommandLevel     *ebpf.VariableSpec `ebpf:"command_level"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
+	DrawShift        *ebpf.VariableSpec `ebpf:"draw_shift"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
@@ -182,6 +185,7 @@ type bpfVariableSpecs struct {
 	TargUid          *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.VariableSpec `ebpf:"task_filter"`
+	WantDraw         *ebpf.VariableSpec `ebpf:"want_draw"`
 	WantExecCall     *ebpf.VariableSpec `ebpf:"want_exec_call"`
 	WantLatency      *ebpf.VariableSpec `ebpf:"want_latency"`
 }
@@ -238,6 +242,7 @@ type bpfVariables struct {
 	BySyscall        *ebpf.Variable `ebpf:"by_syscall"`
 	CommandLevel     *ebpf.Variable `ebpf:"command_level"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
+	DrawShift        *ebpf.Variable `ebpf:"draw_shift"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	Observing        *ebpf.Variable `ebpf:"observing"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
@@ -261,6 +266,7 @@ type bpfVariables struct {
 	TargUid          *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.Variable `ebpf:"task_filter"`
+	WantDraw         *ebpf.Variable `ebpf:"want_draw"`
 	WantExecCall     *ebpf.Variable `ebpf:"want_exec_call"`
 	WantLatency      *ebpf.Variable `ebpf:"want_latency"`
 }

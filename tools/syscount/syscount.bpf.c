@@ -7,6 +7,7 @@
 #include <bpf/bpf_tracing.h>
 #include "command.bpf.h"
 #include "compat.bpf.h"
+#include "draw.bpf.h"
 #include "observing.bpf.h"
 #include "syscall.bpf.h"
 #include "task.bpf.h"
@@ -217,15 +218,17 @@ static __always_inline int count(__s32 nr, bool compat, long ret)
 	struct table_key key = {};
 	struct table_value *value;
 	bool failed, missed = false;
-	__u64 ns = 0;
+	__u64 ns = 0, n;
+	__u32 shift;
 
 	if (compat)
 		ret = (__s32)ret;
 	failed = ret < 0 && ret >= -MAX_ERRNO;
 	if (want_latency)
 		ns = end_entry(&missed);
-	if (nr < 0) /* return from a signal handler */
+	if (nr < 0 || !draw_event(&shift)) /* nr is negative when a signal handler returns */
 		return 0;
+	n = draw_weight(shift);
 	nr &= ~__X32_SYSCALL_BIT;
 	/* The new task also returns from the call that created it. */
 	if (!ret && syscall_is_fork(nr, compat))
@@ -237,18 +240,20 @@ static __always_inline int count(__s32 nr, bool compat, long ret)
 	if (want_latency && !ns) {
 		counter_add(no_entry);
 		if (missed)
-			lost_add(unobserved);
+			lost_add_n(unobserved, n);
 		return 0;
 	}
 	fill_key(&key, nr, abi);
 	value = table_find(&key);
-	if (!value)
+	if (!value) {
+		lost_add_n(map_full, n - 1); /* table_find() has counted one */
 		return 0;
-	table_add(value, count, 1);
+	}
+	table_add(value, count, n);
 	if (failed)
-		table_add(value, errors, 1);
+		table_add(value, errors, n);
 	if (want_latency)
-		table_add(value, total_ns, ns);
+		table_add(value, total_ns, ns * n);
 	return 0;
 }
 

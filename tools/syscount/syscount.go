@@ -102,6 +102,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	plan.Draws = true
 	return &source.Table[key, counts, row]{
 		Plan:     plan,
 		Rounds:   source.Rounds{Every: o.Every, Count: o.Count},
