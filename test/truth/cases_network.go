@@ -26,7 +26,7 @@ func networkCases() []comparison {
 		{"tcptracer", curlProgram, "curl --write-out", needs, tcptracer},
 		{"tcpsubnet", curlProgram, "curl --write-out", needs, tcpsubnet},
 		{"tcprtt", curlProgram, "curl --write-out", needs, tcprtt},
-		{"packetsnoop", curlProgram, "tcpdump -w", []string{"curl", "tcpdump"}, packetsnoop},
+		{"packetsnoop", curlProgram, "tcpdump -w", []string{"curl", "ss", "tcpdump"}, packetsnoop},
 		{"sslsniff", "curl of openssl s_server", "SHA-256 of the file", []string{"curl", "openssl"}, sslsniff},
 	}
 }

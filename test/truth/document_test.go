@@ -36,3 +36,20 @@ func TestDocument(t *testing.T) {
 		}
 	}
 }
+
+func TestNotIn(t *testing.T) {
+	reference := []string{"a", "b", "b", "c"}
+	for _, c := range []struct {
+		packets []string
+		want    float64
+	}{
+		{[]string{"a", "b", "b", "c"}, 0},
+		{[]string{"b", "a", "c", "b"}, 0},
+		{[]string{"a", "b", "c", "c"}, 1},
+		{[]string{"b", "b", "b", "d"}, 2},
+	} {
+		if got := notIn(c.packets, reference); got != c.want {
+			t.Errorf("notIn(%v) = %v, want %v", c.packets, got, c.want)
+		}
+	}
+}
