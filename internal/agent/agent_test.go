@@ -53,16 +53,17 @@ func (s *safeBuffer) String() string {
 func start(t *testing.T, config string) *running {
 	t.Helper()
 	// Costs are not measured.
-	return startOn(t, config, schedule{every: 24 * time.Hour})
+	return startAgent(t, &Agent{Tools: tools.All(), schedule: schedule{every: 24 * time.Hour}}, config)
 }
 
-// startOn starts an agent that measures its cost on this schedule.
-func startOn(t *testing.T, config string, s schedule) *running {
+// startAgent starts an agent with this configuration.
+func startAgent(t *testing.T, a *Agent, config string) *running {
 	t.Helper()
 	tooltest.Root(t)
 	r := &running{t: t, path: filepath.Join(t.TempDir(), "agent.yaml"), log: &safeBuffer{}, reload: make(chan os.Signal)}
 	r.configure(config)
-	r.agent = &Agent{Tools: tools.All(), Path: r.path, ErrOut: r.log, schedule: s}
+	r.agent = a
+	a.Path, a.ErrOut = r.path, r.log
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.agent.Run(ctx, r.reload) }()

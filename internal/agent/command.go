@@ -128,7 +128,7 @@ func manualPage(set *flags.Set) *manual.Page {
 
 const description = `Runs tools of corescope in one process and exports what they observe: counts, distributions and numbers of events as metrics that Prometheus reads from /metrics. Each tool has the arguments of its command line, with the same filters.
 
-A tool that cannot start, or that fails, is reported, and starts again after one second, then after two, and so on up to five minutes; the others continue. Losses are metrics too, by tool and reason.
+A tool that cannot start, fails or panics is reported, in the last case with a stack, and starts again after one second, then after two, and so on up to five minutes; the others continue. Losses are metrics too, by tool and reason.
 
 /healthz answers while the process runs; /readyz answers 200 when the hooks of all tools are attached that max_cpu does not pause, otherwise 503 with the reasons. The agent listens on the loopback address unless the configuration says otherwise.`
 

@@ -167,6 +167,10 @@ func (h *host) keep(ctx context.Context, r *runner, interval time.Duration) {
 		}
 		r.setState(err)
 		h.notify("%s: %v; next start in %s", r.entry.name(), err, wait)
+		var panicked *tool.PanicError
+		if errors.As(err, &panicked) {
+			h.notify("%s: %s", r.entry.name(), panicked.Stack)
+		}
 		select {
 		case <-ctx.Done():
 			return

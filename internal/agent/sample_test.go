@@ -11,6 +11,7 @@ import (
 
 	"github.com/corescope/corescope/internal/schedtest"
 	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/tools"
 )
 
 func TestMain(m *testing.M) { schedtest.Main(m) }
@@ -191,7 +192,8 @@ func TestSamplingOfAgent(t *testing.T) {
 // well. Nothing is sampled.
 func TestLimitExceeded(t *testing.T) {
 	const short = 50 * time.Millisecond
-	r := startOn(t, "tools:\n  - tool: runqlat\n  - tool: oomkill\n", schedule{short, 2 * short, 2 * short})
+	a := &Agent{Tools: tools.All(), schedule: schedule{short, 2 * short, 2 * short}}
+	r := startAgent(t, a, "tools:\n  - tool: runqlat\n  - tool: oomkill\n")
 	r.awaitReady()
 	r.agent.mutex.Lock()
 	r.agent.MaxCPU = 1e-9

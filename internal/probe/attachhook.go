@@ -182,7 +182,7 @@ func (o *Objects) attachProgram(name string) ([]link.Link, error) {
 	var l link.Link
 	if spec := o.spec.Programs[name]; spec.Type == ebpf.PerfEvent {
 		hook, _, _ := strings.Cut(name, "__")
-		l, err = newSampler(prog, hook, o.options.Sampling)
+		l, err = newSampler(prog, hook, o.options.Sampling, o.Guarded)
 	} else {
 		l, err = attach(spec, prog)
 	}

@@ -50,6 +50,9 @@ type Options struct {
 	// Uretprobes allows uretprobes even for functions that an exception can leave
 	// (ErrUnsafeReturn).
 	Uretprobes bool
+	// Panicked, if set, is called with the value and the stack of a panic in a goroutine of the run, which
+	// would otherwise end the process.
+	Panicked func(value any, stack []byte)
 	// Kernel is required.
 	Kernel *Kernel
 }

@@ -40,6 +40,9 @@ func (o *Objects) load(name string, spec *ebpf.ProgramSpec) (*ebpf.Program, erro
 	return l.prog, nil
 }
 
+// errNotLoaded is the error of a program whose loading panicked.
+var errNotLoaded = errors.New("the program was not loaded")
+
 // loading is a program that is being loaded.
 type loading struct {
 	done chan struct{}
@@ -54,10 +57,10 @@ func (o *Objects) start(name string, spec *ebpf.ProgramSpec) (*loading, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loading{done: make(chan struct{}), maps: used}
+	l := &loading{done: make(chan struct{}), maps: used, err: errNotLoaded}
 	go func() {
-		l.prog, l.err = o.loadProgram(name, spec, used)
-		close(l.done)
+		defer close(l.done)
+		o.Guarded(func() { l.prog, l.err = o.loadProgram(name, spec, used) })()
 	}()
 	return l, nil
 }

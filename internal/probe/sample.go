@@ -55,8 +55,8 @@ type sampler struct {
 // Info returns an error, because perf events are not BPF links.
 func (s *sampler) Info() (*link.Info, error) { return nil, ebpf.ErrNotSupported }
 
-// newSampler runs the program of a hook.
-func newSampler(prog *ebpf.Program, hook string, s Sampling) (*sampler, error) {
+// newSampler runs the program of a hook. guarded is Objects.Guarded.
+func newSampler(prog *ebpf.Program, hook string, s Sampling, guarded func(func()) func()) (*sampler, error) {
 	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create eventfd: %w", err)
@@ -66,7 +66,7 @@ func newSampler(prog *ebpf.Program, hook string, s Sampling) (*sampler, error) {
 		close(p.done)
 		return nil, errors.Join(err, p.Close())
 	}
-	go p.follow()
+	go guarded(p.follow)()
 	return p, nil
 }
 

@@ -272,7 +272,7 @@ func (u *user) startFollowing() error {
 	}
 	if u.watch != nil {
 		u.done = make(chan struct{})
-		go u.follow()
+		go u.objects.Guarded(u.follow)()
 	}
 	return nil
 }
@@ -360,10 +360,14 @@ func (u *user) mapped(m *binary.Mapped) {
 			}
 			f.Close()
 		}
-		u.mu.Lock()
-		fs.observed.mapped(m)
-		u.mu.Unlock()
+		u.observe(fs, m)
 	}
+}
+
+func (u *user) observe(fs *files, m *binary.Mapped) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	fs.observed.mapped(m)
 }
 
 // attachAll attaches all programs in a file that was mapped later. It returns false if the file

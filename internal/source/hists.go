@@ -268,7 +268,7 @@ func (h *hists) run(ctx context.Context, s *tool.Session) (err error) {
 	}
 	defer cancel()
 	if h.stacks != nil {
-		h.begin()
+		h.begin(s)
 	}
 	h.epochs.due = h.due
 	if err := h.due.measure(s); err != nil {

@@ -60,10 +60,14 @@ func (r *stackReading) open(s *tool.Session, bytes int) (err error) {
 func (r *stackReading) endDrain() error { return r.traces.Cache.EndDrain(r.programs) }
 
 // begin starts to read and symbolize stacks in the background.
-func (r *stackReading) begin() {
+func (r *stackReading) begin(s *tool.Session) {
 	r.traces.AwaitTables()
 	r.read = make(chan error, 1)
-	go func() { r.read <- r.traces.Read(r.reader) }()
+	go func() {
+		var err error // nil after a panic, which ends the run
+		s.Objects.Guarded(func() { err = r.traces.Read(r.reader) })()
+		r.read <- err
+	}()
 }
 
 func (r *stackReading) close() error { return errors.Join(r.reader.Close(), r.traces.Close()) }

@@ -158,7 +158,7 @@ func (s *Stacks[K, V, R]) Run(ctx context.Context, ses *tool.Session) (err error
 		return err
 	}
 	defer cancel()
-	s.stackReading.begin()
+	s.stackReading.begin(ses)
 	if err := s.start(ses); err != nil {
 		return err
 	}

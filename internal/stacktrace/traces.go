@@ -64,6 +64,7 @@ type Traces struct {
 	watched   sync.WaitGroup
 	unwinding *unwinding // nil if user stacks are unwound by frame pointers only
 	queue     chan *rawStack
+	guarded   func(func()) func() // probe.Objects.Guarded
 	// received and symbolized are the numbers of stacks that have been put in the queue, and of those
 	// that are in the cache.
 	received, symbolized atomic.Uint64
@@ -121,6 +122,7 @@ func New(spec *ebpf.CollectionSpec, o *Frames, u *UserStacks, m Machine) (*Trace
 // fit.
 func (t *Traces) Open(objects *probe.Objects, pid uint32, tables bool, notify func(error)) {
 	t.processes.SetMaxFiles(objects.OptionalDescriptors / 2)
+	t.guarded = objects.Guarded
 	if tables {
 		t.unwinding = newUnwinding(objects, t.sizes, t.memory, notify)
 		t.requestProcess(pid)
@@ -156,12 +158,12 @@ func (t *Traces) watchMmaps() {
 		return
 	}
 	t.watch = w
-	t.watched.Go(func() {
+	t.watched.Go(t.guarded(func() {
 		_ = w.Run(func(m *mapped.Mapped) {
 			t.unwinding.prefetch(t.processes.FileOfMmap(m))
 			t.processes.RecordMmap(int(m.PID), stack.Mapping{Start: m.Start, End: m.End, Offset: m.Offset, Inode: m.Inode, Path: m.Path})
 		}, func() {})
-	})
+	}))
 }
 
 // Trace returns the stack with an ID that programs have counted. If the stack was not received, the
@@ -186,7 +188,11 @@ func (t *Traces) Trace(id StackID) value.Trace {
 func (t *Traces) Read(r ring.Reader) error {
 	t.queue = make(chan *rawStack, queued)
 	var symbolizer sync.WaitGroup
-	symbolizer.Go(t.symbolizeAll)
+	symbolizer.Go(func() {
+		t.guarded(t.symbolizeAll)()
+		for range t.queue { // after a panic: Read must not wait
+		}
+	})
 	defer symbolizer.Wait()
 	defer close(t.queue)
 	for {

@@ -34,6 +34,7 @@ type unwinding struct {
 	queued     map[binary.KernelID]bool
 	idle       sync.Cond // nothing is requested
 	busy       bool
+	abandoned  bool // no more tables are created
 
 	began time.Time
 	spent time.Duration // on prefetched files
@@ -101,7 +102,10 @@ func newUnwinding(objects *probe.Objects, sizes sizes, memory int64, notify func
 		queued: map[binary.KernelID]bool{}, began: time.Now(),
 	}
 	u.idle.L = &u.mu
-	u.ended.Go(u.run)
+	u.ended.Go(func() {
+		objects.Guarded(u.run)()
+		u.abandon() // after a panic: await must not wait
+	})
 	return u
 }
 
@@ -117,7 +121,7 @@ func (u *unwinding) queue(f *stack.File, isRequested bool) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.queued[f.ID] {
+	if u.queued[f.ID] || u.abandoned {
 		return
 	}
 	u.queued[f.ID] = true
@@ -139,7 +143,7 @@ func (u *unwinding) await() {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for len(u.requested) > 0 || u.busy {
+	for !u.abandoned && (len(u.requested) > 0 || u.busy) {
 		u.idle.Wait()
 	}
 }
@@ -151,6 +155,14 @@ func (u *unwinding) close() error {
 	close(u.stop)
 	u.ended.Wait()
 	return u.tables.Close()
+}
+
+// abandon ends the wait for requested tables, also for those that are requested later.
+func (u *unwinding) abandon() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.abandoned = true
+	u.idle.Broadcast()
 }
 
 func (u *unwinding) run() {

@@ -127,10 +127,10 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 	}
 	defer s.Objects.Close()
 	s.Objects.HandOver = own
-	if err := l.stream.begin(s, src.Base().Draws); err != nil {
+	if err := l.stream.load(s, src.Base().Draws); err != nil {
 		return err
 	}
-	defer l.stream.end()
+	defer l.stream.unload()
 	if l.common.Explain {
 		s.Objects.Stop = ctx.Done()
 		return s.explain(out)
@@ -369,7 +369,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	objects, err := probe.Load(spec, probe.Options{
 		Variables: vars, Maps: pinned, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf || plan.PerfBuffer,
 		Without: l.without(plan, vars), Optional: plan.Optional, StandIns: plan.StandIns, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
-		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Begin: plan.Begin, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes,
+		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Begin: plan.Begin, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes, Panicked: l.stream.panicked(),
 	})
 	if err != nil {
 		return nil, errors.Join(err, closeMaps(pinned))

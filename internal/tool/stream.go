@@ -39,6 +39,8 @@ type Stream struct {
 	session *Session       // while programs are loaded
 	shift   *ebpf.Variable // draw_shift of these programs, nil if they count all events
 	drawn   uint32         // its value
+
+	end context.CancelCauseFunc // ends the run
 }
 
 // Outline describes the output of a stream.
@@ -74,8 +76,8 @@ func (s *Stream) Runtimes() (map[string]time.Duration, error) {
 	return all, nil
 }
 
-// begin notes the session, whose programs are loaded and not attached. draws is Plan.Draws.
-func (s *Stream) begin(session *Session, draws bool) error {
+// load notes the session, whose programs are loaded and not attached. draws is Plan.Draws.
+func (s *Stream) load(session *Session, draws bool) error {
 	if s == nil {
 		return nil
 	}
@@ -91,7 +93,7 @@ func (s *Stream) begin(session *Session, draws bool) error {
 	return nil
 }
 
-func (s *Stream) end() {
+func (s *Stream) unload() {
 	if s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -138,8 +140,9 @@ var errNotStreamed = errors.New("not supported here")
 
 // Outline parses the command line and describes the output. It loads and attaches nothing.
 //
-// Returns flags.ErrUsage for an invalid command line.
-func (s *Stream) Outline() (*Outline, error) {
+// Returns flags.ErrUsage for an invalid command line, and PanicError.
+func (s *Stream) Outline() (_ *Outline, err error) {
+	defer recovered(&err)
 	l, src, env, err := s.source()
 	if err != nil {
 		return nil, err
@@ -211,13 +214,34 @@ func (l *line) selectColumns(all []column.Column) {
 }
 
 // Run runs the tool until ctx is done, which is no error, or until an error. Each Stream can run once.
-func (s *Stream) Run(ctx context.Context) error {
+//
+// Returns PanicError if the tool panics, in this goroutine or in another one that the run has started. Some
+// errors cannot be recovered from, and end the process: fatal errors of the Go runtime, such as a stack overflow
+// or concurrent writes to a map.
+func (s *Stream) Run(ctx context.Context) (err error) {
+	defer recovered(&err)
 	l, err := s.line()
 	if err != nil {
 		return err
 	}
-	if err = l.run(ctx, io.Discard, &shared{w: s.ErrOut}, false); err == nil || isEnd(err) && ctx.Err() != nil {
+	ctx, s.end = context.WithCancelCause(ctx)
+	defer s.end(nil)
+	err = l.run(ctx, io.Discard, &shared{w: s.ErrOut}, false)
+	var panicked *PanicError
+	switch {
+	case errors.As(context.Cause(ctx), &panicked):
+		return panicked
+	case err == nil || isEnd(err) && ctx.Err() != nil:
 		return nil
 	}
 	return fmt.Errorf("%w%s", err, l.remedy(err))
+}
+
+// panicked returns the function that ends the run after a panic in one of its goroutines. Without a stream it is
+// nil: the panic ends the process.
+func (s *Stream) panicked() func(value any, stack []byte) {
+	if s == nil {
+		return nil
+	}
+	return func(value any, stack []byte) { s.end(&PanicError{value, stack}) }
 }
