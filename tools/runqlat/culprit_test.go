@@ -74,17 +74,29 @@ func TestCulprit(t *testing.T) {
 	hogs, victims := fmt.Sprint("culprit-hog-", os.Getpid()), fmt.Sprint("culprit-victim-", os.Getpid())
 	hog := schedtest.Start(t, cpu, inCgroup(tooltest.Cgroup(t, labelled(t), hogs)))
 	victim := schedtest.Start(t, cpu, inCgroup(tooltest.Cgroup(t, labelled(t), victims)))
+	clean := 0 // attempts without a hidden process
 	attempts(t, func() (wrong []string) {
 		var hogFacts, facts schedtest.Facts
-		res := tooltest.JSON(t, Tool, []string{"--by", "culprit", "-L", "--cgroups", "--tid", strconv.Itoa(victim.PID)}, func() {
-			hogFacts, facts = hog.Facts(t), victim.Facts(t)
-			victim.Begin(t, "spin", 300)
-			hog.Begin(t, "spin", 200)
-			hog.End(t)
-			hogFacts = hog.Facts(t).Since(hogFacts)
-			victim.End(t)
-			facts = victim.Facts(t).Since(facts)
-		})
+		var res *tooltest.Result
+		// A wait that ends behind a hidden process is missing, so only without one the bound is sharp.
+		for range 4 {
+			res = tooltest.JSON(t, Tool, []string{"--by", "culprit", "-L", "--cgroups", "--tid", strconv.Itoa(victim.PID)}, func() {
+				hogFacts, facts = hog.Facts(t), victim.Facts(t)
+				victim.Begin(t, "spin", 300)
+				hog.Begin(t, "spin", 200)
+				hog.End(t)
+				hogFacts = hog.Facts(t).Since(hogFacts)
+				victim.End(t)
+				facts = victim.Facts(t).Since(facts)
+			})
+			if facts.Hidden == 0 {
+				clean++
+				break
+			}
+		}
+		if facts.Hidden > 0 && clean > 0 {
+			return []string{fmt.Sprintf("a hidden process ran %d times", facts.Hidden)}
+		}
 		all, sum := parts(t, res, victim.PID)
 		for _, r := range res.Rows {
 			isHog := int(r.Num("culprit_pid")) == hog.PID
@@ -92,7 +104,7 @@ func TestCulprit(t *testing.T) {
 				t.Errorf("row %v", r)
 			}
 		}
-		t.Logf("waited %v, run_delay is %v; parts %v", sum, facts.Wait, all)
+		t.Logf("waited %v, run_delay is %v; %d runs of hidden processes; parts %v", sum, facts.Wait, facts.Hidden, all)
 		schedtest.SteadyClock(t)
 		if !schedtest.Near(sum, facts.Wait, time.Duration(facts.Hidden)*100*time.Millisecond) {
 			wrong = append(wrong, fmt.Sprintf("waited %v, run_delay is %v", sum, facts.Wait))
