@@ -25,9 +25,7 @@ type forked struct {
 type panicking struct{ forked }
 
 func (*panicking) Decode([]byte) error {
-	var none map[string]int
-	none["decoded"]++
-	return nil
+	panic("while it decodes")
 }
 
 // inBackground panics in another goroutine than the one that runs the tool.
@@ -75,7 +73,7 @@ func TestPanic(t *testing.T) {
 		t.Errorf("execsnoop failed %v times", n)
 	}
 	for _, want := range []string{
-		`: panics: internal error .*: assignment to entry in nil map; next start in 1s\n`,
+		`: panics: internal error .*: while it decodes; next start in 1s\n`,
 		`: panics: internal error .*; next start in 2s\n`,
 		`\(\*panicking\)\.Decode\(`,
 		`: background: internal error .*: panic: in the background; next start in 1s\n`,
