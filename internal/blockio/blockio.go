@@ -6,6 +6,7 @@ import (
 
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
+	"github.com/corescope/corescope/internal/vmlinux"
 )
 
 // Options select requests.
@@ -32,6 +33,16 @@ func (o Options) Plan(env *tool.Env) (tool.Plan, error) {
 	}
 	p.Variables["targ_dev"] = dev
 	return p, nil
+}
+
+// BioQueuedFlag returns the flag of bios that are in progress; 0 if the kernel has no BTF: then bios that
+// remain at the end of a run count as not observed to end.
+func BioQueuedFlag() uint32 {
+	bit, err := vmlinux.EnumValue("BIO_TRACE_COMPLETION")
+	if err != nil {
+		return 0
+	}
+	return 1 << bit
 }
 
 // DiskName returns the name of a disk or partition. If it has none, like the hidden disks of

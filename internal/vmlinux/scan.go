@@ -48,7 +48,10 @@ var (
 	}
 )
 
-var errFormat = errors.New("unknown format")
+var (
+	errFormat  = errors.New("unknown format")
+	errNoValue = errors.New("no enum has this value")
+)
 
 // blob is a BTF file in memory.
 type blob struct {

@@ -59,7 +59,7 @@ For task filters, --cgroups and --containers, an I/O belongs to the task that su
 
 Device mapper, md, zram and NVMe multipath disks have no requests. Their latency is measured from block_bio_queue to block_bio_complete, and is a total with --stages. They are included only if I/O is grouped by disk (-D, -P) or limited to one (-d); otherwise their I/O would count twice, because it is also I/O of the underlying disks.
 
-Counters in the summary: errors; requeues; merges; partial: completions of a part; in_flight: completions of requests issued before the tool was attached; unmatched: completions without an observed issue; unended: requests whose completion was not observed; unfinished: requests still in progress when the tool ended; negative: completions before the issue. Unmatched and unended requests are lost events (unobserved): no program runs for an interrupt in the context of a process that the kernel hides from BPF. The requests issued are those shown, lost and unfinished.`,
+Counters in the summary: errors; requeues; merges; partial: completions of a part; in_flight: completions of requests issued before the tool was attached; unmatched: completions without an observed issue; unended: requests, and bios of disks without requests, whose completion was not observed; unfinished: requests and such bios still in progress when the tool ended; negative: completions before the issue. Unmatched and unended requests are lost events (unobserved): no program runs for an interrupt in the context of a process that the kernel hides from BPF. The requests issued are those shown, lost and unfinished.`,
 	Peers: []string{
 		"As in BCC, -d, --disk selects a disk and -D is --disks. libbpf-tools has --disk as the long name of both, and treats it as -D.",
 		"-F is --flags, as in BCC; --flag, as in libbpf-tools, is an alias.",
@@ -113,5 +113,8 @@ func (o *options) hooks(p *tool.Plan) {
 	if !bios {
 		p.Without = append(p.Without, "bioqueue", "biocomplete")
 		p.MapEntries["bios"] = 1
+		return
 	}
+	p.Settle = append(p.Settle, tool.Iterator{Program: "settle_bios", Map: "bios"})
+	p.Variables["bio_queued_flag"] = blockio.BioQueuedFlag()
 }

@@ -13,9 +13,14 @@
 
 #define BLK_STS_OK 0
 
+/* The flag BIO_TRACE_COMPLETION of an enum without a name: set from the queueing of a bio to its end. */
+const volatile __u32 bio_queued_flag = 0;
+
 struct bio_io {
 	struct hist_key key;
 	__u64 queue_ns;
+	__u32 op; /* REQ_OP_* */
+	__u32 pad;
 };
 
 struct {
@@ -50,6 +55,7 @@ static __always_inline void bio_begin(struct bio *bio, struct bio_io *b, const b
 		bio_key_add_flags(&b->key, bio, direct);
 	if (want_stages)
 		b->key.stage = STAGE_TOTAL;
+	b->op = block_read(direct, bio, bi_opf) & REQ_OP_MASK;
 	b->queue_ns = bpf_ktime_get_ns();
 }
 
@@ -72,29 +78,60 @@ static __always_inline bool bio_owner_wanted(struct bio *bio, struct hist_key *k
 	return task_wanted_in(task, cgrp);
 }
 
+/* Ends a bio whose completion was not observed, unless its entry was removed in the meantime. */
+static __always_inline void bio_end_unobserved(__u64 id)
+{
+	if (bpf_map_delete_elem(&bios, &id))
+		return;
+	counter_add(unended);
+	lost_add(unobserved);
+}
+
+/* A bio that is queued is in a new use, also if it is for a disk with requests. */
 static __always_inline int handle_bio_queue(struct bio *bio, const bool direct)
 {
 	struct gendisk *disk = bio_disk(bio, direct);
 	struct bio_io b = {};
 	__u64 id = (__u64)bio;
 
-	if (!disk_is_bio_based(disk, direct))
+	if (bios_noted)
+		bio_end_unobserved(id);
+	if (!disk_is_bio_based(disk, direct) || !bio_wanted(bio, disk, direct) ||
+	    !bio_owner_wanted(bio, &b.key))
 		return 0;
-	if (!bio_wanted(bio, disk, direct) || !bio_owner_wanted(bio, &b.key)) {
-		bpf_map_delete_elem(&bios, &id);
-		return 0;
-	}
 	bio_begin(bio, &b, direct);
 	if (!bios_noted)
 		bios_noted = true;
-	if (!bpf_map_update_elem(&bios, &id, &b, BPF_NOEXIST))
-		return 0;
-	if (bpf_map_update_elem(&bios, &id, &b, BPF_EXIST)) {
+	if (bpf_map_update_elem(&bios, &id, &b, BPF_ANY))
 		lost_add(map_full);
-		return 0;
+	return 0;
+}
+
+/*
+ * Called for each bio without an observed end, at the end of the run, while the hooks are still
+ * attached. The kernel clears the flag after it has traced the end. Memory that is no bio any more can
+ * have any contents.
+ */
+static __always_inline void bio_settle(__u64 id, __u32 op)
+{
+	struct bio *bio = (struct bio *)id;
+
+	if (BPF_CORE_READ(bio, bi_flags) & bio_queued_flag &&
+	    (BPF_CORE_READ(bio, bi_opf) & REQ_OP_MASK) == op) {
+		counter_add(unfinished);
+		return;
 	}
-	counter_add(unended);
-	lost_add(unobserved);
+	bio_end_unobserved(id);
+}
+
+SEC("iter/bpf_map_elem")
+int settle_bios(struct bpf_iter__bpf_map_elem *ctx)
+{
+	__u64 *id = ctx->key;
+	struct bio_io *b = ctx->value;
+
+	if (id && b)
+		bio_settle(*id, b->op);
 	return 0;
 }
 

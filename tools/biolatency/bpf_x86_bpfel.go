@@ -87,10 +87,12 @@ const (
 	bpfProgRequeueBtf      = "requeue__btf"
 	bpfProgRequeueRaw      = "requeue__raw"
 	bpfProgSettle          = "settle"
+	bpfProgSettleBios      = "settle_bios"
 	bpfProgSubmitBtf       = "submit__btf"
 	bpfProgSubmitOldbtf    = "submit__oldbtf"
 	bpfProgSubmitOldraw    = "submit__oldraw"
 	bpfProgSubmitRaw       = "submit__raw"
+	bpfVarBioQueuedFlag    = "bio_queued_flag"
 	bpfVarBiosNoted        = "bios_noted"
 	bpfVarBlockFlagType    = "block_flag_type"
 	bpfVarBlockOpType      = "block_op_type"
@@ -184,6 +186,7 @@ type bpfProgramSpecs struct {
 	RequeueBtf     *ebpf.ProgramSpec `ebpf:"requeue__btf"`
 	RequeueRaw     *ebpf.ProgramSpec `ebpf:"requeue__raw"`
 	Settle         *ebpf.ProgramSpec `ebpf:"settle"`
+	SettleBios     *ebpf.ProgramSpec `ebpf:"settle_bios"`
 	SubmitBtf      *ebpf.ProgramSpec `ebpf:"submit__btf"`
 	SubmitOldbtf   *ebpf.ProgramSpec `ebpf:"submit__oldbtf"`
 	SubmitOldraw   *ebpf.ProgramSpec `ebpf:"submit__oldraw"`
@@ -208,6 +211,7 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	BioQueuedFlag    *ebpf.VariableSpec `ebpf:"bio_queued_flag"`
 	BiosNoted        *ebpf.VariableSpec `ebpf:"bios_noted"`
 	BlockFlagType    *ebpf.VariableSpec `ebpf:"block_flag_type"`
 	BlockOpType      *ebpf.VariableSpec `ebpf:"block_op_type"`
@@ -291,6 +295,7 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	BioQueuedFlag    *ebpf.Variable `ebpf:"bio_queued_flag"`
 	BiosNoted        *ebpf.Variable `ebpf:"bios_noted"`
 	BlockFlagType    *ebpf.Variable `ebpf:"block_flag_type"`
 	BlockOpType      *ebpf.Variable `ebpf:"block_op_type"`
@@ -346,6 +351,7 @@ type bpfPrograms struct {
 	RequeueBtf     *ebpf.Program `ebpf:"requeue__btf"`
 	RequeueRaw     *ebpf.Program `ebpf:"requeue__raw"`
 	Settle         *ebpf.Program `ebpf:"settle"`
+	SettleBios     *ebpf.Program `ebpf:"settle_bios"`
 	SubmitBtf      *ebpf.Program `ebpf:"submit__btf"`
 	SubmitOldbtf   *ebpf.Program `ebpf:"submit__oldbtf"`
 	SubmitOldraw   *ebpf.Program `ebpf:"submit__oldraw"`
@@ -369,6 +375,7 @@ func (p *bpfPrograms) Close() error {
 		p.RequeueBtf,
 		p.RequeueRaw,
 		p.Settle,
+		p.SettleBios,
 		p.SubmitBtf,
 		p.SubmitOldbtf,
 		p.SubmitOldraw,

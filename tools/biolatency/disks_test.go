@@ -164,6 +164,31 @@ func TestBios(t *testing.T) {
 	}
 }
 
+// TestBiosUnended adds bios to the map that the kernel does not have, as if their ends had not been
+// observed: they are lost events.
+func TestBiosUnended(t *testing.T) {
+	tooltest.OnHooks(t, "bioqueue", "biocomplete")
+	z := zram(t)
+	const n = 3
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-d", z.name}, func() {
+		writeBlocks(t, z.dev, 10)
+		m := tooltest.OwnMap(t, "bios")
+		defer m.Close()
+		for i := range n {
+			if err := m.Put(uint64(8*i+8), make([]byte, m.ValueSize())); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if h := find(t, res, nil); h.Num("count") != 10 {
+		t.Errorf("%v writes, want 10", h.Num("count"))
+	}
+	counters := res.Summary.Object("counters")
+	if lost := res.Summary.Num("lost"); lost != n || counters.Num("unended") != n || counters.Num("unfinished") != 0 {
+		t.Errorf("%v lost of %d: %v", lost, n, res.Summary)
+	}
+}
+
 // TestEntries reuses the requests of a disk many times: the map must not have more entries than the
 // disk has requests.
 func TestEntries(t *testing.T) {

@@ -44,18 +44,19 @@ const (
 	dmRemove = 0xc138fd04
 	dmResume = 0xc138fd06
 	dmLoad   = 0xc138fd09
+	// dmSuspended is the flag of dmResume that suspends the disk.
+	dmSuspended = 1 << 1
 )
 
-// mapper creates a device mapper disk with one target on the loop device.
-func mapper(t testing.TB, l *loop, kind, params string) *loop {
+// mapperControl returns a function that sends a command for the device mapper disk on the loop device.
+func mapperControl(t testing.TB, l *loop) func(req uint, c dmCommand) (dmCommand, error) {
 	t.Helper()
-	tooltest.Root(t)
 	control, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0)
 	if err != nil {
 		t.Skipf("no device mapper: %v", err)
 	}
 	t.Cleanup(func() { control.Close() })
-	do := func(req uint, c dmCommand) (dmCommand, error) {
+	return func(req uint, c dmCommand) (dmCommand, error) {
 		c.version, c.size, c.start = [3]uint32{4}, uint32(unsafe.Sizeof(c)), uint32(unsafe.Offsetof(c.target))
 		copy(c.name[:], "corescope-"+l.name)
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, control.Fd(), uintptr(req), uintptr(unsafe.Pointer(&c)))
@@ -64,6 +65,13 @@ func mapper(t testing.TB, l *loop, kind, params string) *loop {
 		}
 		return c, nil
 	}
+}
+
+// mapper creates a device mapper disk with one target on the loop device.
+func mapper(t testing.TB, l *loop, kind, params string) *loop {
+	t.Helper()
+	tooltest.Root(t)
+	do := mapperControl(t, l)
 	made, err := do(dmCreate, dmCommand{})
 	if err != nil {
 		t.Fatalf("create device mapper disk: %v", err)
@@ -140,6 +148,39 @@ func TestMappedDelay(t *testing.T) {
 		if h.Num("count") != n || (h.Num("min") >= float64((delay-tick)/time.Microsecond)) != (late > 0) {
 			t.Errorf("%s, %d of %d held for %v: %v", disk, late, n, delay, h)
 		}
+	}
+}
+
+// TestSuspended ends the run while writes wait in a suspended disk: they are unfinished, and not lost.
+func TestSuspended(t *testing.T) {
+	tooltest.AnyAttachType(t)
+	l := newLoop(t, 0)
+	d := mapper(t, l, "linear", l.path+" 0")
+	do := mapperControl(t, l)
+	set := func(flags uint32) {
+		if _, err := do(dmResume, dmCommand{flags: flags}); err != nil {
+			t.Error(err)
+		}
+	}
+	const n = 3
+	w := &writers{t: t, disk: d}
+	t.Cleanup(w.done.Wait)
+	t.Cleanup(func() { set(0) }) // before the disk is closed
+	res := tooltest.JSON(t, Tool, []string{"-d", d.name, "--pid", pid()}, func() {
+		set(dmSuspended)
+		for i := range n {
+			w.begin(int64(i * stride))
+		}
+		await(t, func() error {
+			if got := entries(t, "bios"); got != n {
+				return fmt.Errorf("%d bios in the map, want %d", got, n)
+			}
+			return nil
+		})
+	})
+	checkCounters(t, res, map[string]int{"unfinished": n})
+	if len(res.Histograms) != 0 {
+		t.Errorf("histograms of I/O that has not ended: %v", keys(res))
 	}
 }
 
