@@ -64,6 +64,9 @@ type Table[K comparable, V any, R comparable] struct {
 	Ranking
 	// Top replaces Rounds and Ranking: text output on a terminal is then redrawn in place.
 	Top *Top
+	// MaxKeys, if set, is a bound of the number of keys. The map is then smaller, which saves memory, and
+	// time at the end of each interval: the kernel looks for entries in all of its buckets.
+	MaxKeys uint32
 	// Columns lists the keys of the columns in text output.
 	Columns []string
 	// Headers maps keys of columns to titles in text that differ from the default, such as those of
@@ -193,10 +196,30 @@ func (t *Table[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*to
 		survey: t.surveyAll,
 	}
 	t.setUpCounts()
+	if err := t.sizeMap(spec); err != nil {
+		return nil, err
+	}
 	if err := t.table.check(spec); err != nil {
 		return nil, err
 	}
 	return t.table.bind(env, t.Columns, t.Headers, t.Off)
+}
+
+// sizeMap sets the size of the map for MaxKeys: programs count each key by epoch and CPU.
+func (t *Table[K, V, R]) sizeMap(spec *ebpf.CollectionSpec) error {
+	m := spec.Maps["table"]
+	if t.MaxKeys == 0 || m == nil {
+		return nil
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("count CPUs: %w", err)
+	}
+	if t.MapEntries == nil {
+		t.MapEntries = map[string]uint32{}
+	}
+	t.MapEntries["table"] = min(m.MaxEntries, 2*uint32(cpus)*t.MaxKeys)
+	return nil
 }
 
 // surveyAll calls Survey.

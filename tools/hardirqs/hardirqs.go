@@ -105,6 +105,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Plan:    tool.Plan{MapEntries: map[string]uint32{"hists": 1, "hists_plain": 1}},
 		Rounds:  o.Rounds,
 		Ranking: o.Ranking,
+		MaxKeys: 1024, // on one CPU
 		Columns: []string{"hardirq", "irq", "cpu", "count", "total_ns", "max_ns"},
 		Label:   func(k *key, _ *counts) row { return row{Name: value.NameOf(k.Name[:]), IRQ: k.IRQ, CPU: k.CPU} },
 		Fill:    func(r *row, c *counts, _ time.Duration) { r.fill(c, uint64(o.Unit())) },

@@ -93,6 +93,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Plan:    tool.Plan{MapEntries: map[string]uint32{"hists": 1, "hists_plain": 1}},
 		Rounds:  o.Rounds,
 		Ranking: o.Ranking,
+		MaxKeys: 16, // NR_SOFTIRQS is 10
 		Columns: []string{"softirq"},
 		Label:   func(k *key, _ *counts) row { return row{Vec: value.Softirq(k.Vec), CPU: k.CPU} },
 		Fill:    func(r *row, c *counts, _ time.Duration) { r.fill(c, uint64(o.Unit())) },

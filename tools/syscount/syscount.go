@@ -103,7 +103,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		return nil, err
 	}
 	plan.Draws = true
-	return &source.Table[key, counts, row]{
+	t := &source.Table[key, counts, row]{
 		Plan:     plan,
 		Rounds:   source.Rounds{Every: o.Every, Count: o.Count},
 		Ranking:  source.Ranking{Sort: o.sort(), Rows: o.Top},
@@ -112,7 +112,11 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		Off:      o.off(),
 		Label:    func(k *key, _ *counts) row { return o.label(k, names, env) },
 		Fill:     fill,
-	}, nil
+	}
+	if !o.Process && !o.Cgroups && !o.Containers {
+		t.MaxKeys = 4096 // several times the number of calls of all ABIs
+	}
+	return t, nil
 }
 
 func (o *options) bySyscall() bool {
