@@ -196,7 +196,7 @@ func (t *Table[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*to
 		survey: t.surveyAll,
 	}
 	t.setUpCounts()
-	if err := t.sizeMap(spec); err != nil {
+	if err := sizeTable(spec, &t.Plan, t.MaxKeys); err != nil {
 		return nil, err
 	}
 	if err := t.table.check(spec); err != nil {
@@ -205,20 +205,20 @@ func (t *Table[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*to
 	return t.table.bind(env, t.Columns, t.Headers, t.Off)
 }
 
-// sizeMap sets the size of the map for MaxKeys: programs count each key by epoch and CPU.
-func (t *Table[K, V, R]) sizeMap(spec *ebpf.CollectionSpec) error {
+// sizeTable sets the size of the map for Table.MaxKeys: programs count each key by epoch and CPU.
+func sizeTable(spec *ebpf.CollectionSpec, plan *tool.Plan, keys uint32) error {
 	m := spec.Maps["table"]
-	if t.MaxKeys == 0 || m == nil {
+	if keys == 0 || m == nil {
 		return nil
 	}
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return fmt.Errorf("count CPUs: %w", err)
 	}
-	if t.MapEntries == nil {
-		t.MapEntries = map[string]uint32{}
+	if plan.MapEntries == nil {
+		plan.MapEntries = map[string]uint32{}
 	}
-	t.MapEntries["table"] = min(m.MaxEntries, 2*uint32(cpus)*t.MaxKeys)
+	plan.MapEntries["table"] = uint32(min(uint64(m.MaxEntries), 2*uint64(cpus)*uint64(keys)))
 	return nil
 }
 
