@@ -103,6 +103,36 @@ func (f *File) setPath(t *Tail, names []byte, disk string) error {
 	return nil
 }
 
+// FileKey mirrors struct file_key of filekey.bpf.h.
+type FileKey struct {
+	Ino, CgroupID  uint64
+	Dev, PID, Data uint32
+	Comm           value.Comm
+	_              uint32
+}
+
+// ByFile has the columns of tools that count by file and owner.
+type ByFile struct {
+	File      value.Name    `json:"file" col:"FILE,width=24,extra,need=want_file" help:"name of the file whose data is read or written, without directories; [metadata] of the file system, [journal], [device] for data of a disk or partition itself, [several] for requests with data of more than one file; absent if unknown, and for requests without data"`
+	FileInode value.Nonzero `json:"file_inode" col:"FILE_INODE,width=10,right,extra,need=want_file" help:"inode number of this file; absent if the requests are not for one file"`
+	FileDev   value.Device  `json:"file_device" col:"FILE_DEV,width=8,extra,need=want_file" help:"device number of the file as in stat(2), major:minor; 0:0 without a file"`
+	Owner     value.Name    `json:"owner" col:"OWNER,width=16,extra,need=want_file" help:"name of the thread that the data is from: for writes from the page cache the last one that made a clean page of the file dirty, for others the one that submitted the requests; absent if unknown, without a file, and if the data of several files is from several threads"`
+	OwnerPID  value.Nonzero `json:"owner_pid" col:"OWNER_PID,width=9,right,extra,need=want_file" help:"process of this thread, in the initial PID namespace"`
+	OwnerCG   value.Name    `json:"owner_cgroup" col:"OWNER_CGROUP,width=30,extra,need=want_file" help:"path of the cgroup of this thread, at that time; cgroup is the one that the kernel accounts the requests to"`
+}
+
+// Columns returns the columns of a key. name is that of the file.
+func (k *FileKey) Columns(name []byte, env *tool.Env) ByFile {
+	b := ByFile{File: Label(uint8(k.Data))}
+	if k.Data == DataFile {
+		b.File, b.FileInode, b.FileDev = value.NameOf(name), value.Nonzero(k.Ino), value.Device(k.Dev)
+	}
+	if k.PID != 0 {
+		b.Owner, b.OwnerPID, b.OwnerCG = value.NameOf(k.Comm[:]), value.Nonzero(k.PID), value.Name(env.CgroupPath(k.CgroupID))
+	}
+	return b
+}
+
 // PlanFile prepares a plan for the columns of the file: without them, nothing of it is loaded. sizes
 // are those of further maps with them.
 func PlanFile(plan *tool.Plan, sizes map[string]uint32) {

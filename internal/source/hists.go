@@ -39,6 +39,8 @@ type Hists[K, L comparable] struct {
 	// Label; it looks up stacks in the traces.
 	Stacks *stacktrace.Frames
 	Trace  func(K, *stacktrace.Traces) L
+	// Loaded, if set, is called when the programs and maps are loaded, for a Trace that reads a map.
+	Loaded func(*tool.Session)
 	// UserStacks is set if they contain IDs of user stacks. It has the options for unwinding.
 	UserStacks *stacktrace.UserStacks
 	// Keys lists the columns of L that histograms are grouped by in this run, shown in the order of
@@ -145,7 +147,12 @@ func (h *Hists[K, L]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.
 	return h.hists.describe(env, spec, h.Keys, h.UserStacks)
 }
 
-func (h *Hists[K, L]) Run(ctx context.Context, s *tool.Session) error { return h.hists.run(ctx, s) }
+func (h *Hists[K, L]) Run(ctx context.Context, s *tool.Session) error {
+	if h.Loaded != nil {
+		h.Loaded(s)
+	}
+	return h.hists.run(ctx, s)
+}
 
 // describe binds the columns. names lists those that histograms are grouped by.
 func (h *hists) describe(

@@ -2,6 +2,10 @@
 package biostacks
 
 import (
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+
 	"github.com/corescope/corescope/internal/blockio"
 	"github.com/corescope/corescope/internal/flags"
 	"github.com/corescope/corescope/internal/source"
@@ -17,20 +21,29 @@ type options struct {
 	source.Milliseconds
 	source.Stop
 	stacktrace.Frames
+	Files bool           `flag:"file" bpf:"want_file" key:"file,file_inode,file_device,owner,owner_pid,owner_cgroup" help:"separate histograms by the file whose data is transferred, and by the thread that the data is from"`
 	Every flags.Duration `flag:"interval" arg:"TIME" min:"1ms" help:"time between reports" unset:"one report at the end by default"`
 }
 
 // histKey mirrors struct hist_key.
 type histKey struct {
 	Stack    stacktrace.StackID
+	File     uint64
 	PID, Dev uint32
 	Comm     value.Comm
 }
 
+// fileEntry mirrors struct file_entry.
+type fileEntry struct {
+	Key  blockio.FileKey
+	Name [256]byte
+}
+
 type label struct {
-	Comm        value.Comm  `json:"comm" col:"COMM,bare" help:"name of the thread that submitted the I/O"`
-	PID         uint32      `json:"pid" col:"PID,bare" help:"process ID of this thread, in the initial PID namespace"`
-	Disk        string      `json:"disk" col:"DISK,bare" help:"disk that the I/O is for"`
+	Comm value.Comm `json:"comm" col:"COMM,bare" help:"name of the thread that submitted the I/O"`
+	PID  uint32     `json:"pid" col:"PID,bare" help:"process ID of this thread, in the initial PID namespace"`
+	Disk string     `json:"disk" col:"DISK,bare" help:"disk that the I/O is for"`
+	blockio.ByFile
 	KernelStack value.Trace `json:"kernel_stack" help:"kernel stack trace of the submission, innermost frame first"`
 }
 
@@ -45,7 +58,9 @@ The time starts at the tracepoint block_io_start (kernel 6.5 and later), otherwi
 
 Disks without requests (device mapper, md, zram) are shown as their underlying disks.
 
-The counters in the summary are those of biolatency(8).`,
+With --file, there is one histogram for each file whose data is transferred, and each thread that the data is from, in addition: of a write from the page cache, which a kernel thread submits, the last thread that made the file dirty. biosnoop(8) defines both. Nothing of that is loaded without --file. At most 16,384 files and owners are distinguished in a run: requests of others, for which files_full counts, have neither.
+
+The counters in the summary are those of biolatency(8), and with --file dirtiers_evicted and files_unread of biosnoop(8), and files_full.`,
 	Peers: []string{
 		"Kernels 5.17 to 6.4 are supported: they lack the functions that libbpf-tools attaches to, but have the tracepoints used here.",
 		"A request keeps the stack of its submission when another one is merged into it; libbpf-tools shows the stack of the last merge.",
@@ -57,6 +72,7 @@ The counters in the summary are those of biolatency(8).`,
 		"biostacks 10                        # all I/O of ten seconds",
 		"biostacks -d nvme0n1 -m --interval 5  # one disk, in milliseconds, every five seconds",
 		"biostacks --pid 1234                # I/O submitted by one process",
+		"biostacks --file 10                 # by file, and by the thread whose data is written back",
 		"biostacks --filter 'p99 > 10000' 60 # stacks with a p99 above 10 ms",
 	},
 	Object: loadBpf,
@@ -68,15 +84,33 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan.Variables["want_owner"] = true
-	return &source.Hists[histKey, label]{
+	plan.Variables["want_owner"], plan.Variables["want_file"] = true, o.Files
+	blockio.PlanFile(&plan, map[string]uint32{"io_files": mostFiles})
+	h := &source.Hists[histKey, label]{
 		Plan:     plan,
 		Interval: source.Interval{Rounds: source.Rounds{Every: o.Every}},
 		Unit:     o.Unit(),
-		Keys:     []string{"comm", "pid", "disk", "kernel_stack"},
+		Keys:     append([]string{"comm", "pid", "disk", "kernel_stack"}, source.Keys(o)...),
 		Stacks:   &o.Frames,
-		Trace: func(k histKey, t *stacktrace.Traces) label {
-			return label{Comm: k.Comm, PID: k.PID, Disk: blockio.DiskName(k.Dev, env), KernelStack: t.Trace(k.Stack)}
-		},
-	}, nil
+	}
+	var files *ebpf.Map
+	h.Loaded = func(s *tool.Session) { files = s.Objects.Maps["io_files"] }
+	h.Trace = func(k histKey, t *stacktrace.Traces) label {
+		return label{
+			Comm: k.Comm, PID: k.PID, Disk: blockio.DiskName(k.Dev, env), ByFile: byFile(files, k.File, env), KernelStack: t.Trace(k.Stack),
+		}
+	}
+	return h, nil
+}
+
+// mostFiles is the number of files and owners in a run.
+const mostFiles = 16 << 10
+
+// byFile returns the columns of a file, which are absent if it is not in the map.
+func byFile(files *ebpf.Map, id uint64, env *tool.Env) blockio.ByFile {
+	var e fileEntry
+	if id == 0 || files.Lookup(id, unsafe.Pointer(&e)) != nil {
+		return blockio.ByFile{}
+	}
+	return e.Key.Columns(e.Name[:], env)
 }

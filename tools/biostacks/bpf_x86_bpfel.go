@@ -16,70 +16,92 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapCounters          = "counters"
-	bpfMapEvents            = "events"
-	bpfMapHists             = "hists"
-	bpfMapHistsPlain        = "hists_plain"
-	bpfMapIos               = "ios"
-	bpfMapLost              = "lost"
-	bpfMapStackBufs         = "stack_bufs"
-	bpfMapStacksSent        = "stacks_sent"
-	bpfMapTargCgroupMap     = "targ_cgroup_map"
-	bpfMapTargMntnsMap      = "targ_mntns_map"
-	bpfMapUnwindCursors     = "unwind_cursors"
-	bpfMapUnwindFiles       = "unwind_files"
-	bpfMapUnwindRules       = "unwind_rules"
-	bpfMapUnwindSlabs       = "unwind_slabs"
-	bpfProgCompleteBtf      = "complete__btf"
-	bpfProgCompleteRaw      = "complete__raw"
-	bpfProgInsertBtf        = "insert__btf"
-	bpfProgInsertRaw        = "insert__raw"
-	bpfProgIssueBtf         = "issue__btf"
-	bpfProgIssueRaw         = "issue__raw"
-	bpfProgMergeBtf         = "merge__btf"
-	bpfProgMergeRaw         = "merge__raw"
-	bpfProgRequeueBtf       = "requeue__btf"
-	bpfProgRequeueRaw       = "requeue__raw"
-	bpfProgSettle           = "settle"
-	bpfProgSubmitBtf        = "submit__btf"
-	bpfProgSubmitOldbtf     = "submit__oldbtf"
-	bpfProgSubmitOldraw     = "submit__oldraw"
-	bpfProgSubmitRaw        = "submit__raw"
-	bpfVarBlockFlagType     = "block_flag_type"
-	bpfVarBlockOpType       = "block_op_type"
-	bpfVarCountEpoch        = "count_epoch"
-	bpfVarEventLastWakeupNs = "event_last_wakeup_ns"
-	bpfVarEventPerfBuffer   = "event_perf_buffer"
-	bpfVarEventWakeupNs     = "event_wakeup_ns"
-	bpfVarFirstIssueNs      = "first_issue_ns"
-	bpfVarHistBounds        = "hist_bounds"
-	bpfVarHistPlain         = "hist_plain"
-	bpfVarHistUnitNs        = "hist_unit_ns"
-	bpfVarIosCount          = "ios_count"
-	bpfVarIosKept           = "ios_kept"
-	bpfVarLocalPidns        = "local_pidns"
-	bpfVarStackDepth        = "stack_depth"
-	bpfVarStackResentNs     = "stack_resent_ns"
-	bpfVarStackTypesType    = "stack_types_type"
-	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
-	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
-	bpfVarTargByUid         = "targ_by_uid"
-	bpfVarTargCgroupId      = "targ_cgroup_id"
-	bpfVarTargComm          = "targ_comm"
-	bpfVarTargCommLen       = "targ_comm_len"
-	bpfVarTargDev           = "targ_dev"
-	bpfVarTargNrPids        = "targ_nr_pids"
-	bpfVarTargNrTids        = "targ_nr_tids"
-	bpfVarTargPids          = "targ_pids"
-	bpfVarTargTids          = "targ_tids"
-	bpfVarTargUid           = "targ_uid"
-	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
-	bpfVarTaskFilter        = "task_filter"
-	bpfVarUnwindAddressMask = "unwind_address_mask"
-	bpfVarUnwindPageShift   = "unwind_page_shift"
-	bpfVarUnwindTables      = "unwind_tables"
-	bpfVarUnwindThreadSize  = "unwind_thread_size"
-	bpfVarWantOwner         = "want_owner"
+	bpfMapCounters                 = "counters"
+	bpfMapDirtiers                 = "dirtiers"
+	bpfMapEvents                   = "events"
+	bpfMapHists                    = "hists"
+	bpfMapHistsPlain               = "hists_plain"
+	bpfMapIoFiles                  = "io_files"
+	bpfMapIos                      = "ios"
+	bpfMapLost                     = "lost"
+	bpfMapStackBufs                = "stack_bufs"
+	bpfMapStacksSent               = "stacks_sent"
+	bpfMapTargCgroupMap            = "targ_cgroup_map"
+	bpfMapTargMntnsMap             = "targ_mntns_map"
+	bpfMapUnwindCursors            = "unwind_cursors"
+	bpfMapUnwindFiles              = "unwind_files"
+	bpfMapUnwindRules              = "unwind_rules"
+	bpfMapUnwindSlabs              = "unwind_slabs"
+	bpfProgCompleteBtf             = "complete__btf"
+	bpfProgCompleteRaw             = "complete__raw"
+	bpfProgDirtyBtf                = "dirty__btf"
+	bpfProgDirtyOldbtf             = "dirty__oldbtf"
+	bpfProgDirtyOldraw             = "dirty__oldraw"
+	bpfProgDirtyRaw                = "dirty__raw"
+	bpfProgInsertBtf               = "insert__btf"
+	bpfProgInsertRaw               = "insert__raw"
+	bpfProgIssueBtf                = "issue__btf"
+	bpfProgIssueRaw                = "issue__raw"
+	bpfProgMergeBtf                = "merge__btf"
+	bpfProgMergeRaw                = "merge__raw"
+	bpfProgRequeueBtf              = "requeue__btf"
+	bpfProgRequeueRaw              = "requeue__raw"
+	bpfProgSettle                  = "settle"
+	bpfProgSettleDirtiers          = "settle_dirtiers"
+	bpfProgSubmitBtf               = "submit__btf"
+	bpfProgSubmitOldbtf            = "submit__oldbtf"
+	bpfProgSubmitOldraw            = "submit__oldraw"
+	bpfProgSubmitRaw               = "submit__raw"
+	bpfVarBlockFlagType            = "block_flag_type"
+	bpfVarBlockOpType              = "block_op_type"
+	bpfVarCountEpoch               = "count_epoch"
+	bpfVarDirtiersAdded            = "dirtiers_added"
+	bpfVarDirtiersKept             = "dirtiers_kept"
+	bpfVarEventLastWakeupNs        = "event_last_wakeup_ns"
+	bpfVarEventPerfBuffer          = "event_perf_buffer"
+	bpfVarEventWakeupNs            = "event_wakeup_ns"
+	bpfVarFileEntryZero            = "file_entry_zero"
+	bpfVarFirstIssueNs             = "first_issue_ns"
+	bpfVarHistBounds               = "hist_bounds"
+	bpfVarHistPlain                = "hist_plain"
+	bpfVarHistUnitNs               = "hist_unit_ns"
+	bpfVarIoDataType               = "io_data_type"
+	bpfVarIosCount                 = "ios_count"
+	bpfVarIosKept                  = "ios_kept"
+	bpfVarLocalPidns               = "local_pidns"
+	bpfVarStackDepth               = "stack_depth"
+	bpfVarStackResentNs            = "stack_resent_ns"
+	bpfVarStackTypesType           = "stack_types_type"
+	bpfVarTargBioChainEndio        = "targ_bio_chain_endio"
+	bpfVarTargBlkdevBioEndIo       = "targ_blkdev_bio_end_io"
+	bpfVarTargBlkdevBioEndIoAsync  = "targ_blkdev_bio_end_io_async"
+	bpfVarTargBlkdevBioEndIoSimple = "targ_blkdev_bio_end_io_simple"
+	bpfVarTargBtrfsOrigWriteEndIo  = "targ_btrfs_orig_write_end_io"
+	bpfVarTargBtrfsSimpleEndIo     = "targ_btrfs_simple_end_io"
+	bpfVarTargByCgroupMap          = "targ_by_cgroup_map"
+	bpfVarTargByMntnsMap           = "targ_by_mntns_map"
+	bpfVarTargByUid                = "targ_by_uid"
+	bpfVarTargCgroupId             = "targ_cgroup_id"
+	bpfVarTargComm                 = "targ_comm"
+	bpfVarTargCommLen              = "targ_comm_len"
+	bpfVarTargDev                  = "targ_dev"
+	bpfVarTargDioBioEndAio         = "targ_dio_bio_end_aio"
+	bpfVarTargDioBioEndIo          = "targ_dio_bio_end_io"
+	bpfVarTargIomapDioBioEndIo     = "targ_iomap_dio_bio_end_io"
+	bpfVarTargNrPids               = "targ_nr_pids"
+	bpfVarTargNrTids               = "targ_nr_tids"
+	bpfVarTargPids                 = "targ_pids"
+	bpfVarTargTids                 = "targ_tids"
+	bpfVarTargUid                  = "targ_uid"
+	bpfVarTargXlogBioEndIo         = "targ_xlog_bio_end_io"
+	bpfVarTaskCgroupSubsys         = "task_cgroup_subsys"
+	bpfVarTaskFilter               = "task_filter"
+	bpfVarUnwindAddressMask        = "unwind_address_mask"
+	bpfVarUnwindPageShift          = "unwind_page_shift"
+	bpfVarUnwindTables             = "unwind_tables"
+	bpfVarUnwindThreadSize         = "unwind_thread_size"
+	bpfVarWantFile                 = "want_file"
+	bpfVarWantOwner                = "want_owner"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -124,21 +146,26 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	CompleteBtf  *ebpf.ProgramSpec `ebpf:"complete__btf"`
-	CompleteRaw  *ebpf.ProgramSpec `ebpf:"complete__raw"`
-	InsertBtf    *ebpf.ProgramSpec `ebpf:"insert__btf"`
-	InsertRaw    *ebpf.ProgramSpec `ebpf:"insert__raw"`
-	IssueBtf     *ebpf.ProgramSpec `ebpf:"issue__btf"`
-	IssueRaw     *ebpf.ProgramSpec `ebpf:"issue__raw"`
-	MergeBtf     *ebpf.ProgramSpec `ebpf:"merge__btf"`
-	MergeRaw     *ebpf.ProgramSpec `ebpf:"merge__raw"`
-	RequeueBtf   *ebpf.ProgramSpec `ebpf:"requeue__btf"`
-	RequeueRaw   *ebpf.ProgramSpec `ebpf:"requeue__raw"`
-	Settle       *ebpf.ProgramSpec `ebpf:"settle"`
-	SubmitBtf    *ebpf.ProgramSpec `ebpf:"submit__btf"`
-	SubmitOldbtf *ebpf.ProgramSpec `ebpf:"submit__oldbtf"`
-	SubmitOldraw *ebpf.ProgramSpec `ebpf:"submit__oldraw"`
-	SubmitRaw    *ebpf.ProgramSpec `ebpf:"submit__raw"`
+	CompleteBtf    *ebpf.ProgramSpec `ebpf:"complete__btf"`
+	CompleteRaw    *ebpf.ProgramSpec `ebpf:"complete__raw"`
+	DirtyBtf       *ebpf.ProgramSpec `ebpf:"dirty__btf"`
+	DirtyOldbtf    *ebpf.ProgramSpec `ebpf:"dirty__oldbtf"`
+	DirtyOldraw    *ebpf.ProgramSpec `ebpf:"dirty__oldraw"`
+	DirtyRaw       *ebpf.ProgramSpec `ebpf:"dirty__raw"`
+	InsertBtf      *ebpf.ProgramSpec `ebpf:"insert__btf"`
+	InsertRaw      *ebpf.ProgramSpec `ebpf:"insert__raw"`
+	IssueBtf       *ebpf.ProgramSpec `ebpf:"issue__btf"`
+	IssueRaw       *ebpf.ProgramSpec `ebpf:"issue__raw"`
+	MergeBtf       *ebpf.ProgramSpec `ebpf:"merge__btf"`
+	MergeRaw       *ebpf.ProgramSpec `ebpf:"merge__raw"`
+	RequeueBtf     *ebpf.ProgramSpec `ebpf:"requeue__btf"`
+	RequeueRaw     *ebpf.ProgramSpec `ebpf:"requeue__raw"`
+	Settle         *ebpf.ProgramSpec `ebpf:"settle"`
+	SettleDirtiers *ebpf.ProgramSpec `ebpf:"settle_dirtiers"`
+	SubmitBtf      *ebpf.ProgramSpec `ebpf:"submit__btf"`
+	SubmitOldbtf   *ebpf.ProgramSpec `ebpf:"submit__oldbtf"`
+	SubmitOldraw   *ebpf.ProgramSpec `ebpf:"submit__oldraw"`
+	SubmitRaw      *ebpf.ProgramSpec `ebpf:"submit__raw"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
@@ -146,9 +173,11 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Dirtiers      *ebpf.MapSpec `ebpf:"dirtiers"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	Hists         *ebpf.MapSpec `ebpf:"hists"`
 	HistsPlain    *ebpf.MapSpec `ebpf:"hists_plain"`
+	IoFiles       *ebpf.MapSpec `ebpf:"io_files"`
 	Ios           *ebpf.MapSpec `ebpf:"ios"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
 	StackBufs     *ebpf.MapSpec `ebpf:"stack_bufs"`
@@ -165,41 +194,56 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
-	BlockFlagType     *ebpf.VariableSpec `ebpf:"block_flag_type"`
-	BlockOpType       *ebpf.VariableSpec `ebpf:"block_op_type"`
-	CountEpoch        *ebpf.VariableSpec `ebpf:"count_epoch"`
-	EventLastWakeupNs *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
-	EventPerfBuffer   *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
-	EventWakeupNs     *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
-	FirstIssueNs      *ebpf.VariableSpec `ebpf:"first_issue_ns"`
-	HistBounds        *ebpf.VariableSpec `ebpf:"hist_bounds"`
-	HistPlain         *ebpf.VariableSpec `ebpf:"hist_plain"`
-	HistUnitNs        *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
-	IosCount          *ebpf.VariableSpec `ebpf:"ios_count"`
-	IosKept           *ebpf.VariableSpec `ebpf:"ios_kept"`
-	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
-	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
-	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
-	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
-	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
-	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
-	TargByUid         *ebpf.VariableSpec `ebpf:"targ_by_uid"`
-	TargCgroupId      *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
-	TargComm          *ebpf.VariableSpec `ebpf:"targ_comm"`
-	TargCommLen       *ebpf.VariableSpec `ebpf:"targ_comm_len"`
-	TargDev           *ebpf.VariableSpec `ebpf:"targ_dev"`
-	TargNrPids        *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
-	TargNrTids        *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
-	TargPids          *ebpf.VariableSpec `ebpf:"targ_pids"`
-	TargTids          *ebpf.VariableSpec `ebpf:"targ_tids"`
-	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
-	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
-	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
-	UnwindAddressMask *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
-	UnwindPageShift   *ebpf.VariableSpec `ebpf:"unwind_page_shift"`
-	UnwindTables      *ebpf.VariableSpec `ebpf:"unwind_tables"`
-	UnwindThreadSize  *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
-	WantOwner         *ebpf.VariableSpec `ebpf:"want_owner"`
+	BlockFlagType            *ebpf.VariableSpec `ebpf:"block_flag_type"`
+	BlockOpType              *ebpf.VariableSpec `ebpf:"block_op_type"`
+	CountEpoch               *ebpf.VariableSpec `ebpf:"count_epoch"`
+	DirtiersAdded            *ebpf.VariableSpec `ebpf:"dirtiers_added"`
+	DirtiersKept             *ebpf.VariableSpec `ebpf:"dirtiers_kept"`
+	EventLastWakeupNs        *ebpf.VariableSpec `ebpf:"event_last_wakeup_ns"`
+	EventPerfBuffer          *ebpf.VariableSpec `ebpf:"event_perf_buffer"`
+	EventWakeupNs            *ebpf.VariableSpec `ebpf:"event_wakeup_ns"`
+	FileEntryZero            *ebpf.VariableSpec `ebpf:"file_entry_zero"`
+	FirstIssueNs             *ebpf.VariableSpec `ebpf:"first_issue_ns"`
+	HistBounds               *ebpf.VariableSpec `ebpf:"hist_bounds"`
+	HistPlain                *ebpf.VariableSpec `ebpf:"hist_plain"`
+	HistUnitNs               *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	IoDataType               *ebpf.VariableSpec `ebpf:"io_data_type"`
+	IosCount                 *ebpf.VariableSpec `ebpf:"ios_count"`
+	IosKept                  *ebpf.VariableSpec `ebpf:"ios_kept"`
+	LocalPidns               *ebpf.VariableSpec `ebpf:"local_pidns"`
+	StackDepth               *ebpf.VariableSpec `ebpf:"stack_depth"`
+	StackResentNs            *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
+	StackTypesType           *ebpf.VariableSpec `ebpf:"stack_types_type"`
+	TargBioChainEndio        *ebpf.VariableSpec `ebpf:"targ_bio_chain_endio"`
+	TargBlkdevBioEndIo       *ebpf.VariableSpec `ebpf:"targ_blkdev_bio_end_io"`
+	TargBlkdevBioEndIoAsync  *ebpf.VariableSpec `ebpf:"targ_blkdev_bio_end_io_async"`
+	TargBlkdevBioEndIoSimple *ebpf.VariableSpec `ebpf:"targ_blkdev_bio_end_io_simple"`
+	TargBtrfsOrigWriteEndIo  *ebpf.VariableSpec `ebpf:"targ_btrfs_orig_write_end_io"`
+	TargBtrfsSimpleEndIo     *ebpf.VariableSpec `ebpf:"targ_btrfs_simple_end_io"`
+	TargByCgroupMap          *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap           *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
+	TargByUid                *ebpf.VariableSpec `ebpf:"targ_by_uid"`
+	TargCgroupId             *ebpf.VariableSpec `ebpf:"targ_cgroup_id"`
+	TargComm                 *ebpf.VariableSpec `ebpf:"targ_comm"`
+	TargCommLen              *ebpf.VariableSpec `ebpf:"targ_comm_len"`
+	TargDev                  *ebpf.VariableSpec `ebpf:"targ_dev"`
+	TargDioBioEndAio         *ebpf.VariableSpec `ebpf:"targ_dio_bio_end_aio"`
+	TargDioBioEndIo          *ebpf.VariableSpec `ebpf:"targ_dio_bio_end_io"`
+	TargIomapDioBioEndIo     *ebpf.VariableSpec `ebpf:"targ_iomap_dio_bio_end_io"`
+	TargNrPids               *ebpf.VariableSpec `ebpf:"targ_nr_pids"`
+	TargNrTids               *ebpf.VariableSpec `ebpf:"targ_nr_tids"`
+	TargPids                 *ebpf.VariableSpec `ebpf:"targ_pids"`
+	TargTids                 *ebpf.VariableSpec `ebpf:"targ_tids"`
+	TargUid                  *ebpf.VariableSpec `ebpf:"targ_uid"`
+	TargXlogBioEndIo         *ebpf.VariableSpec `ebpf:"targ_xlog_bio_end_io"`
+	TaskCgroupSubsys         *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
+	TaskFilter               *ebpf.VariableSpec `ebpf:"task_filter"`
+	UnwindAddressMask        *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
+	UnwindPageShift          *ebpf.VariableSpec `ebpf:"unwind_page_shift"`
+	UnwindTables             *ebpf.VariableSpec `ebpf:"unwind_tables"`
+	UnwindThreadSize         *ebpf.VariableSpec `ebpf:"unwind_thread_size"`
+	WantFile                 *ebpf.VariableSpec `ebpf:"want_file"`
+	WantOwner                *ebpf.VariableSpec `ebpf:"want_owner"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -223,9 +267,11 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Counters      *ebpf.Map `ebpf:"counters"`
+	Dirtiers      *ebpf.Map `ebpf:"dirtiers"`
 	Events        *ebpf.Map `ebpf:"events"`
 	Hists         *ebpf.Map `ebpf:"hists"`
 	HistsPlain    *ebpf.Map `ebpf:"hists_plain"`
+	IoFiles       *ebpf.Map `ebpf:"io_files"`
 	Ios           *ebpf.Map `ebpf:"ios"`
 	Lost          *ebpf.Map `ebpf:"lost"`
 	StackBufs     *ebpf.Map `ebpf:"stack_bufs"`
@@ -241,9 +287,11 @@ type bpfMaps struct {
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Counters,
+		m.Dirtiers,
 		m.Events,
 		m.Hists,
 		m.HistsPlain,
+		m.IoFiles,
 		m.Ios,
 		m.Lost,
 		m.StackBufs,
@@ -261,68 +309,92 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
-	BlockFlagType     *ebpf.Variable `ebpf:"block_flag_type"`
-	BlockOpType       *ebpf.Variable `ebpf:"block_op_type"`
-	CountEpoch        *ebpf.Variable `ebpf:"count_epoch"`
-	EventLastWakeupNs *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
-	EventPerfBuffer   *ebpf.Variable `ebpf:"event_perf_buffer"`
-	EventWakeupNs     *ebpf.Variable `ebpf:"event_wakeup_ns"`
-	FirstIssueNs      *ebpf.Variable `ebpf:"first_issue_ns"`
-	HistBounds        *ebpf.Variable `ebpf:"hist_bounds"`
-	HistPlain         *ebpf.Variable `ebpf:"hist_plain"`
-	HistUnitNs        *ebpf.Variable `ebpf:"hist_unit_ns"`
-	IosCount          *ebpf.Variable `ebpf:"ios_count"`
-	IosKept           *ebpf.Variable `ebpf:"ios_kept"`
-	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
-	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
-	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
-	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`
-	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
-	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
-	TargByUid         *ebpf.Variable `ebpf:"targ_by_uid"`
-	TargCgroupId      *ebpf.Variable `ebpf:"targ_cgroup_id"`
-	TargComm          *ebpf.Variable `ebpf:"targ_comm"`
-	TargCommLen       *ebpf.Variable `ebpf:"targ_comm_len"`
-	TargDev           *ebpf.Variable `ebpf:"targ_dev"`
-	TargNrPids        *ebpf.Variable `ebpf:"targ_nr_pids"`
-	TargNrTids        *ebpf.Variable `ebpf:"targ_nr_tids"`
-	TargPids          *ebpf.Variable `ebpf:"targ_pids"`
-	TargTids          *ebpf.Variable `ebpf:"targ_tids"`
-	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
-	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
-	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
-	UnwindAddressMask *ebpf.Variable `ebpf:"unwind_address_mask"`
-	UnwindPageShift   *ebpf.Variable `ebpf:"unwind_page_shift"`
-	UnwindTables      *ebpf.Variable `ebpf:"unwind_tables"`
-	UnwindThreadSize  *ebpf.Variable `ebpf:"unwind_thread_size"`
-	WantOwner         *ebpf.Variable `ebpf:"want_owner"`
+	BlockFlagType            *ebpf.Variable `ebpf:"block_flag_type"`
+	BlockOpType              *ebpf.Variable `ebpf:"block_op_type"`
+	CountEpoch               *ebpf.Variable `ebpf:"count_epoch"`
+	DirtiersAdded            *ebpf.Variable `ebpf:"dirtiers_added"`
+	DirtiersKept             *ebpf.Variable `ebpf:"dirtiers_kept"`
+	EventLastWakeupNs        *ebpf.Variable `ebpf:"event_last_wakeup_ns"`
+	EventPerfBuffer          *ebpf.Variable `ebpf:"event_perf_buffer"`
+	EventWakeupNs            *ebpf.Variable `ebpf:"event_wakeup_ns"`
+	FileEntryZero            *ebpf.Variable `ebpf:"file_entry_zero"`
+	FirstIssueNs             *ebpf.Variable `ebpf:"first_issue_ns"`
+	HistBounds               *ebpf.Variable `ebpf:"hist_bounds"`
+	HistPlain                *ebpf.Variable `ebpf:"hist_plain"`
+	HistUnitNs               *ebpf.Variable `ebpf:"hist_unit_ns"`
+	IoDataType               *ebpf.Variable `ebpf:"io_data_type"`
+	IosCount                 *ebpf.Variable `ebpf:"ios_count"`
+	IosKept                  *ebpf.Variable `ebpf:"ios_kept"`
+	LocalPidns               *ebpf.Variable `ebpf:"local_pidns"`
+	StackDepth               *ebpf.Variable `ebpf:"stack_depth"`
+	StackResentNs            *ebpf.Variable `ebpf:"stack_resent_ns"`
+	StackTypesType           *ebpf.Variable `ebpf:"stack_types_type"`
+	TargBioChainEndio        *ebpf.Variable `ebpf:"targ_bio_chain_endio"`
+	TargBlkdevBioEndIo       *ebpf.Variable `ebpf:"targ_blkdev_bio_end_io"`
+	TargBlkdevBioEndIoAsync  *ebpf.Variable `ebpf:"targ_blkdev_bio_end_io_async"`
+	TargBlkdevBioEndIoSimple *ebpf.Variable `ebpf:"targ_blkdev_bio_end_io_simple"`
+	TargBtrfsOrigWriteEndIo  *ebpf.Variable `ebpf:"targ_btrfs_orig_write_end_io"`
+	TargBtrfsSimpleEndIo     *ebpf.Variable `ebpf:"targ_btrfs_simple_end_io"`
+	TargByCgroupMap          *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
+	TargByMntnsMap           *ebpf.Variable `ebpf:"targ_by_mntns_map"`
+	TargByUid                *ebpf.Variable `ebpf:"targ_by_uid"`
+	TargCgroupId             *ebpf.Variable `ebpf:"targ_cgroup_id"`
+	TargComm                 *ebpf.Variable `ebpf:"targ_comm"`
+	TargCommLen              *ebpf.Variable `ebpf:"targ_comm_len"`
+	TargDev                  *ebpf.Variable `ebpf:"targ_dev"`
+	TargDioBioEndAio         *ebpf.Variable `ebpf:"targ_dio_bio_end_aio"`
+	TargDioBioEndIo          *ebpf.Variable `ebpf:"targ_dio_bio_end_io"`
+	TargIomapDioBioEndIo     *ebpf.Variable `ebpf:"targ_iomap_dio_bio_end_io"`
+	TargNrPids               *ebpf.Variable `ebpf:"targ_nr_pids"`
+	TargNrTids               *ebpf.Variable `ebpf:"targ_nr_tids"`
+	TargPids                 *ebpf.Variable `ebpf:"targ_pids"`
+	TargTids                 *ebpf.Variable `ebpf:"targ_tids"`
+	TargUid                  *ebpf.Variable `ebpf:"targ_uid"`
+	TargXlogBioEndIo         *ebpf.Variable `ebpf:"targ_xlog_bio_end_io"`
+	TaskCgroupSubsys         *ebpf.Variable `ebpf:"task_cgroup_subsys"`
+	TaskFilter               *ebpf.Variable `ebpf:"task_filter"`
+	UnwindAddressMask        *ebpf.Variable `ebpf:"unwind_address_mask"`
+	UnwindPageShift          *ebpf.Variable `ebpf:"unwind_page_shift"`
+	UnwindTables             *ebpf.Variable `ebpf:"unwind_tables"`
+	UnwindThreadSize         *ebpf.Variable `ebpf:"unwind_thread_size"`
+	WantFile                 *ebpf.Variable `ebpf:"want_file"`
+	WantOwner                *ebpf.Variable `ebpf:"want_owner"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	CompleteBtf  *ebpf.Program `ebpf:"complete__btf"`
-	CompleteRaw  *ebpf.Program `ebpf:"complete__raw"`
-	InsertBtf    *ebpf.Program `ebpf:"insert__btf"`
-	InsertRaw    *ebpf.Program `ebpf:"insert__raw"`
-	IssueBtf     *ebpf.Program `ebpf:"issue__btf"`
-	IssueRaw     *ebpf.Program `ebpf:"issue__raw"`
-	MergeBtf     *ebpf.Program `ebpf:"merge__btf"`
-	MergeRaw     *ebpf.Program `ebpf:"merge__raw"`
-	RequeueBtf   *ebpf.Program `ebpf:"requeue__btf"`
-	RequeueRaw   *ebpf.Program `ebpf:"requeue__raw"`
-	Settle       *ebpf.Program `ebpf:"settle"`
-	SubmitBtf    *ebpf.Program `ebpf:"submit__btf"`
-	SubmitOldbtf *ebpf.Program `ebpf:"submit__oldbtf"`
-	SubmitOldraw *ebpf.Program `ebpf:"submit__oldraw"`
-	SubmitRaw    *ebpf.Program `ebpf:"submit__raw"`
+	CompleteBtf    *ebpf.Program `ebpf:"complete__btf"`
+	CompleteRaw    *ebpf.Program `ebpf:"complete__raw"`
+	DirtyBtf       *ebpf.Program `ebpf:"dirty__btf"`
+	DirtyOldbtf    *ebpf.Program `ebpf:"dirty__oldbtf"`
+	DirtyOldraw    *ebpf.Program `ebpf:"dirty__oldraw"`
+	DirtyRaw       *ebpf.Program `ebpf:"dirty__raw"`
+	InsertBtf      *ebpf.Program `ebpf:"insert__btf"`
+	InsertRaw      *ebpf.Program `ebpf:"insert__raw"`
+	IssueBtf       *ebpf.Program `ebpf:"issue__btf"`
+	IssueRaw       *ebpf.Program `ebpf:"issue__raw"`
+	MergeBtf       *ebpf.Program `ebpf:"merge__btf"`
+	MergeRaw       *ebpf.Program `ebpf:"merge__raw"`
+	RequeueBtf     *ebpf.Program `ebpf:"requeue__btf"`
+	RequeueRaw     *ebpf.Program `ebpf:"requeue__raw"`
+	Settle         *ebpf.Program `ebpf:"settle"`
+	SettleDirtiers *ebpf.Program `ebpf:"settle_dirtiers"`
+	SubmitBtf      *ebpf.Program `ebpf:"submit__btf"`
+	SubmitOldbtf   *ebpf.Program `ebpf:"submit__oldbtf"`
+	SubmitOldraw   *ebpf.Program `ebpf:"submit__oldraw"`
+	SubmitRaw      *ebpf.Program `ebpf:"submit__raw"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.CompleteBtf,
 		p.CompleteRaw,
+		p.DirtyBtf,
+		p.DirtyOldbtf,
+		p.DirtyOldraw,
+		p.DirtyRaw,
 		p.InsertBtf,
 		p.InsertRaw,
 		p.IssueBtf,
@@ -332,6 +404,7 @@ func (p *bpfPrograms) Close() error {
 		p.RequeueBtf,
 		p.RequeueRaw,
 		p.Settle,
+		p.SettleDirtiers,
 		p.SubmitBtf,
 		p.SubmitOldbtf,
 		p.SubmitOldraw,

@@ -4,8 +4,8 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
-#include "biofile.bpf.h"
 #include "block.bpf.h"
+#include "filekey.bpf.h"
 #include "task.bpf.h"
 
 struct submitter {
@@ -24,17 +24,6 @@ struct io_owner {
 #define RQ_ISSUED(io, rq) BIOFILE_ISSUED(io, rq)
 
 #include "rq.bpf.h"
-
-/* The file and the task that the data is from; zero without want_file. */
-struct file_key {
-	__u64 ino;
-	__u64 cgroup_id;
-	__u32 dev; /* as in stat(2) */
-	__u32 pid; /* 0 if the task is unknown */
-	__u32 data; /* enum io_data */
-	char comm[TASK_COMM_LEN];
-	__u32 pad;
-};
 
 struct table_key {
 	struct submitter task;
@@ -64,32 +53,6 @@ static __always_inline void io_owner_read(void *ctx, struct io_owner *owner,
 		io_file_begin(&owner->file, task, owner->task.cgroup_id);
 }
 
-static __always_inline void file_key_read(struct file_key *key, const struct io_file *f)
-{
-	key->data = f->data;
-	if (f->data == IO_DATA_FILE) {
-		key->ino = f->ino;
-		key->dev = f->dev;
-	}
-	if (!f->owner_known)
-		return;
-	key->cgroup_id = f->owner.cgroup_id;
-	key->pid = f->owner.pid;
-	__builtin_memcpy(key->comm, f->owner.comm, sizeof(key->comm));
-}
-
-static __always_inline void name_read(struct table_value *value, struct io_file *f)
-{
-	struct dentry *dentry;
-
-	if (f->data != IO_DATA_FILE || value->name[0])
-		return;
-	dentry = io_file_dentry(f);
-	if (dentry)
-		bpf_probe_read_kernel_str(value->name, sizeof(value->name),
-					  BPF_CORE_READ(dentry, d_name.name));
-}
-
 static __always_inline void rq_report(void *ctx, struct io *io, struct request *rq, __u32 error,
 				      __u64 now_ns, const bool direct)
 {
@@ -110,7 +73,7 @@ static __always_inline void rq_report(void *ctx, struct io *io, struct request *
 	if (!value)
 		return;
 	if (want_file)
-		name_read(value, &io->owner.file);
+		file_name_read(value->name, &io->owner.file);
 	table_add(value, ios, 1);
 	table_add(value, bytes, io->bytes);
 	table_add(value, total_ns, now_ns - io->issue_ns);

@@ -20,16 +20,8 @@ type options struct {
 // key mirrors struct table_key.
 type key struct {
 	Task    submitter
-	File    file
+	File    blockio.FileKey
 	Dev, Op uint32
-}
-
-// file mirrors struct file_key.
-type file struct {
-	Ino, CgroupID  uint64
-	Dev, PID, Data uint32
-	Comm           value.Comm
-	_              uint32
 }
 
 // submitter mirrors struct submitter.
@@ -58,13 +50,8 @@ type row struct {
 	TotalNs   value.Nanoseconds `json:"total_ns" col:"TOTALms,width=10,right" help:"sum of the device times of these requests: from the last issue to completion, CLOCK_MONOTONIC; text shows milliseconds"`
 	AverageNs value.Nanoseconds `json:"avg_ns" col:"AVGms,width=8,right" help:"mean device time per request; text shows milliseconds"`
 	Errors    uint64            `json:"errors" col:"ERRORS,width=6,right" help:"requests that failed"`
-	File      value.Name        `json:"file" col:"FILE,width=24,extra,need=want_file" help:"name of the file whose data is read or written, without directories; [metadata] of the file system, [journal], [device] for data of a disk or partition itself, [several] for requests with data of more than one file; absent if unknown, and for requests without data"`
-	FileInode value.Nonzero     `json:"file_inode" col:"FILE_INODE,width=10,right,extra,need=want_file" help:"inode number of this file; absent if the requests are not for one file"`
-	FileDev   value.Device      `json:"file_device" col:"FILE_DEV,width=8,extra,need=want_file" help:"device number of the file as in stat(2), major:minor; 0:0 without a file"`
-	Owner     value.Name        `json:"owner" col:"OWNER,width=16,extra,need=want_file" help:"name of the thread that the data is from: for writes from the page cache the last one that made a clean page of the file dirty, for others the one that submitted the requests; absent if unknown, without a file, and if the data of several files is from several threads"`
-	OwnerPID  value.Nonzero     `json:"owner_pid" col:"OWNER_PID,width=9,right,extra,need=want_file" help:"process of this thread, in the initial PID namespace"`
-	OwnerCG   value.Name        `json:"owner_cgroup" col:"OWNER_CGROUP,width=30,extra,need=want_file" help:"path of the cgroup of this thread, at that time; cgroup is the one that the kernel accounts the requests to"`
-	CgroupID  uint64            `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"ID of the cgroup that the I/O is accounted to: inode number of its directory"`
+	blockio.ByFile
+	CgroupID uint64 `json:"cgroup_id" col:"CGROUP_ID,width=10" help:"ID of the cgroup that the I/O is accounted to: inode number of its directory"`
 }
 
 // Tool is the definition of biotop.
@@ -118,19 +105,11 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 
 func label(k *key, c *counts, env *tool.Env) row {
 	disk, _ := env.Disks.Name(k.Dev)
-	r := row{
+	return row{
 		PID: k.Task.PID, UID: k.Task.UID, Comm: value.NameOf(k.Task.Comm[:]), CgroupID: k.Task.CgroupID,
 		Op: operation(k.Op), Major: k.Dev >> 20, Minor: k.Dev & (1<<20 - 1), Disk: disk,
-		File: blockio.Label(uint8(k.File.Data)),
+		ByFile: k.File.Columns(c.Name[:], env),
 	}
-	if k.File.Data == blockio.DataFile {
-		r.File, r.FileInode, r.FileDev = value.NameOf(c.Name[:]), value.Nonzero(k.File.Ino), value.Device(k.File.Dev)
-	}
-	if k.File.PID != 0 {
-		r.Owner, r.OwnerPID = value.NameOf(k.File.Comm[:]), value.Nonzero(k.File.PID)
-		r.OwnerCG = value.Name(env.CgroupPath(k.File.CgroupID))
-	}
-	return r
 }
 
 // operation returns the letter of an operation (enum block_op). All without a letter of their own
