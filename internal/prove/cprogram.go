@@ -11,12 +11,13 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strings"
 )
 
 // A C program calls functions of the C library one after the other: the workload itself has no C library. It is
 // written for each proof, so that its calls are known and no compiler is needed.
 
-// cCall is a call of a function with at most four arguments: int, cText, cBytes, cSlot or cRoutine.
+// cCall is a call of a function with at most four arguments: int, cText, cBytes, cSlot, cRoutine, cVar or cAddress.
 type cCall struct {
 	function string
 	args     []any
@@ -31,6 +32,11 @@ type (
 	cRoutine struct{}
 	// cResult is not an argument itself: the result of the call becomes an argument of a later call.
 	cResult cSlot
+	// cVar is the value of a variable, cAddress its address.
+	cVar     int
+	cAddress int
+	// cStore is not an argument itself: the result of the call is stored in a variable.
+	cStore int
 )
 
 const (
@@ -40,6 +46,7 @@ const (
 	cDataBase   = 0x800000
 	cPage       = 64 << 10 // the largest page size
 	cScratch    = 64
+	cVariables  = 8
 	symbolSize  = 24
 	relaSize    = 24
 	dynamicSize = 16
@@ -111,6 +118,9 @@ type cImage struct {
 	functions  []string
 	code, data []byte
 	table      uint64
+	slots      uint64 // addresses of the functions
+	scratch    uint64 // a place for results that nobody uses
+	variables  uint64
 }
 
 func (m *cImage) put(to *[]byte, base uint64, content ...[]byte) (address uint64) {
@@ -132,8 +142,30 @@ func words(all ...uint64) (b []byte) {
 	return b
 }
 
-// writeC writes a program that makes these calls, and returns the address of its routine.
-func writeC(path string, platform cPlatform, calls []cCall) (routine uint64, err error) {
+// withCopies adds calls that copy variables to the arguments of a call.
+func withCopies(calls []cCall) (all []cCall) {
+	const size = 8
+	for _, c := range calls {
+		var copies []cCall
+		args := slices.Clone(c.args)
+		for i, arg := range args {
+			if v, ok := arg.(cVar); ok {
+				copies = append(copies, cCall{"memcpy", []any{cSlot{0, i}, cAddress(v), size}})
+				args[i] = 0
+			}
+		}
+		for i := range copies {
+			slot := copies[i].args[0].(cSlot)
+			copies[i].args[0] = cSlot{len(copies) - i, slot.arg}
+		}
+		all = append(append(all, copies...), cCall{c.function, args})
+	}
+	return all
+}
+
+// writeC writes a program that makes these calls, and returns the address of its routine. libraries are those that
+// it needs besides the C library.
+func writeC(path string, platform cPlatform, libraries []string, calls []cCall) (routine uint64, err error) {
 	const headers = 64 + 56*4 // of the file and of its segments
 	m := &cImage{code: make([]byte, headers)}
 	for _, c := range calls {
@@ -141,28 +173,29 @@ func writeC(path string, platform cPlatform, calls []cCall) (routine uint64, err
 			m.functions = append(m.functions, c.function)
 		}
 	}
-	slots := m.putData(make([]byte, 8*len(m.functions)))
-	scratch := m.putData(make([]byte, cScratch))
+	m.slots = m.putData(make([]byte, 8*len(m.functions)))
+	m.scratch = m.putData(make([]byte, cScratch))
+	m.variables = m.putData(make([]byte, 8*cVariables))
 	m.table = m.putData(make([]byte, cEntrySize*(len(calls)+1)))
 	code, offset := cCode(m.table)
 	entry := m.putCode(code)
 	routine = entry + offset
 	for i, c := range calls {
-		m.fill(i, &c, slots, scratch, routine)
+		m.fill(i, &c, routine)
 	}
 	loader := m.putCode([]byte(platform.loader), []byte{0})
-	dynamic, size := m.dynamic(platform.library, slots)
+	dynamic, size := m.dynamic(append([]string{platform.library}, libraries...))
 	return routine, os.WriteFile(path, m.file(entry, loader, uint64(len(platform.loader)+1), dynamic, size), 0o700)
 }
 
 // fill sets an entry of the table.
-func (m *cImage) fill(i int, c *cCall, slots, scratch, routine uint64) {
+func (m *cImage) fill(i int, c *cCall, routine uint64) {
 	at := func(call, arg int) uint64 { return m.table + uint64(cEntrySize*call+8*arg) }
 	set := func(arg int, v uint64) {
 		binary.LittleEndian.PutUint64(m.data[at(i, arg)-cDataBase:], v)
 	}
-	set(0, slots+uint64(8*slices.Index(m.functions, c.function)))
-	set(1+cArgs, scratch)
+	set(0, m.slots+uint64(8*slices.Index(m.functions, c.function)))
+	set(1+cArgs, m.scratch)
 	n := 1
 	for _, arg := range c.args {
 		var v uint64
@@ -170,6 +203,11 @@ func (m *cImage) fill(i int, c *cCall, slots, scratch, routine uint64) {
 		case cResult:
 			set(1+cArgs, at(i+a.calls, 1+a.arg))
 			continue
+		case cStore:
+			set(1+cArgs, m.variables+8*uint64(a))
+			continue
+		case cAddress:
+			v = m.variables + 8*uint64(a)
 		case int:
 			v = uint64(a)
 		case cText:
@@ -187,27 +225,30 @@ func (m *cImage) fill(i int, c *cCall, slots, scratch, routine uint64) {
 }
 
 // dynamic adds what the loader needs, and returns the address and the size of the dynamic section.
-func (m *cImage) dynamic(library string, slots uint64) (address, size uint64) {
+func (m *cImage) dynamic(libraries []string) (address, size uint64) {
 	kind := uint64(elf.R_X86_64_GLOB_DAT)
 	if runtime.GOARCH == "arm64" {
 		kind = uint64(elf.R_AARCH64_GLOB_DAT)
 	}
-	names, symbols := []byte("\x00"+library+"\x00"), make([]byte, symbolSize)
-	var relocations []byte
+	names, symbols := []byte{0}, make([]byte, symbolSize)
+	var relocations, section []byte
+	for _, library := range libraries {
+		section = append(section, words(uint64(elf.DT_NEEDED), uint64(len(names)))...)
+		names = append(append(names, library...), 0)
+	}
 	for i, f := range m.functions {
 		symbols = binary.LittleEndian.AppendUint32(symbols, uint32(len(names)))
 		symbols = append(symbols, elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), 0, 0, 0)
 		symbols = append(symbols, words(0, 0)...)
 		names = append(append(names, f...), 0)
-		relocations = append(relocations, words(slots+uint64(8*i), uint64(i+1)<<32|kind, 0)...)
+		relocations = append(relocations, words(m.slots+uint64(8*i), uint64(i+1)<<32|kind, 0)...)
 	}
 	chain := uint32(len(m.functions) + 1)
 	var hash []byte // without symbols that others could use
 	for _, v := range append([]uint32{1, chain, 0}, make([]uint32, chain)...) {
 		hash = binary.LittleEndian.AppendUint32(hash, v)
 	}
-	section := words(
-		uint64(elf.DT_NEEDED), 1,
+	section = append(section, words(
 		uint64(elf.DT_STRTAB), m.putCode(names), uint64(elf.DT_STRSZ), uint64(len(names)),
 		uint64(elf.DT_SYMTAB), m.putCode(symbols), uint64(elf.DT_SYMENT), symbolSize,
 		uint64(elf.DT_HASH), m.putCode(hash),
@@ -215,7 +256,7 @@ func (m *cImage) dynamic(library string, slots uint64) (address, size uint64) {
 		uint64(elf.DT_FLAGS), uint64(elf.DF_BIND_NOW),
 		uint64(elf.DT_DEBUG), 0,
 		uint64(elf.DT_NULL), 0,
-	)
+	)...)
 	return m.putData(section), uint64(len(section))
 }
 
@@ -253,12 +294,14 @@ type cProcess struct {
 	pid     int
 	comm    string
 	routine uint64 // address
+	output  []byte // of the calls
 	in      io.Writer
 	out     io.Reader
 }
 
-// startC starts a C program that is loaded and waits before it makes the calls.
-func (w *worker) startC(calls []cCall) (*cProcess, error) {
+// startC starts a C program that is loaded and waits before it makes the calls. libraries are those that it needs
+// besides the C library.
+func (w *worker) startC(libraries []string, calls []cCall) (*cProcess, error) {
 	all := cPlatforms()
 	at := slices.IndexFunc(all, func(p cPlatform) bool { _, err := os.Stat(p.loader); return err == nil })
 	if at < 0 {
@@ -266,14 +309,14 @@ func (w *worker) startC(calls []cCall) (*cProcess, error) {
 	}
 	one := cBytes{0}
 	signal, wait := cCall{"write", []any{1, one, 1}}, cCall{"read", []any{0, one, 1}}
-	calls = slices.Concat([]cCall{signal, wait}, calls, []cCall{signal, wait})
+	calls = slices.Concat([]cCall{signal, wait}, withCopies(calls), []cCall{signal, wait})
 	c := &cProcess{comm: programName(w)}
 	path := w.path(c.comm)
 	var err error
-	if c.routine, err = writeC(path, all[at], calls); err != nil {
+	if c.routine, err = writeC(path, all[at], libraries, calls); err != nil {
 		return nil, fmt.Errorf("write program: %w", err)
 	}
-	cmd := exec.Command(path)
+	cmd := exec.Command(path) // its messages, such as that of the loader, are not shown
 	in, errIn := cmd.StdinPipe()
 	out, errOut := cmd.StdoutPipe()
 	if err := errors.Join(errIn, errOut, cmd.Start()); err != nil {
@@ -282,7 +325,10 @@ func (w *worker) startC(calls []cCall) (*cProcess, error) {
 	c.pid, c.in, c.out = cmd.Process.Pid, in, out
 	w.later(func() { in.Close(); _ = cmd.Wait() })
 	w.facts["child"] = fmt.Sprint(c.pid)
-	return c, c.await()
+	if err := c.await(); err != nil {
+		return nil, fmt.Errorf("%w; it needs %s", err, strings.Join(append(libraries, all[at].library), " and "))
+	}
+	return c, nil
 }
 
 func (c *cProcess) await() error {
@@ -292,11 +338,13 @@ func (c *cProcess) await() error {
 	return nil
 }
 
-// run lets the program make the calls.
-func (c *cProcess) run() (s span, err error) {
+// run lets the program make the calls, which write so many bytes to its output.
+func (c *cProcess) run(bytes int) (s span, err error) {
+	c.output = make([]byte, bytes)
 	s = during(func() {
 		_, errWrite := c.in.Write([]byte{0})
-		err = errors.Join(errWrite, c.await())
+		_, errRead := io.ReadFull(c.out, c.output)
+		err = errors.Join(errWrite, errRead, c.await())
 	})
 	return s, err
 }

@@ -50,7 +50,6 @@ func withoutProof() map[string]string {
 		"slabratetop":    "shows allocations of the whole kernel",
 		"softirqslower":  "shows interrupts of the whole machine",
 		"ssllatency":     "needs OpenSSL; the workload is a Go program without C libraries",
-		"sslsniff":       "needs OpenSSL; the workload is a Go program without C libraries",
 		"sslsnoop":       "needs OpenSSL; the workload is a Go program without C libraries",
 		"swapin":         "needs memory that is swapped out",
 		"tcpcong":        "needs a connection that loses packets",
