@@ -250,7 +250,7 @@ func (w *Worker) End(t testing.TB) time.Duration {
 	}
 	var ns int64
 	fmt.Sscan(line, &ns)
-	for !w.isResting(t) {
+	for !w.isReading(t) || !w.isAsleep(t) {
 		if w.cmd.Process.Signal(unix.Signal(0)) != nil {
 			t.Fatal("worker has exited")
 		}
@@ -259,10 +259,18 @@ func (w *Worker) End(t testing.TB) time.Duration {
 	return time.Duration(ns)
 }
 
-// isResting reports whether the worker blocks in read(2).
-func (w *Worker) isResting(t testing.TB) bool {
+// isReading reports whether the worker blocks in read(2): until there is a job, or for a lock.
+func (w *Worker) isReading(t testing.TB) bool {
 	t.Helper()
 	return strings.HasPrefix(w.read(t, "syscall"), fmt.Sprintf("%d 0x0 ", unix.SYS_READ))
+}
+
+// isAsleep reports whether the worker sleeps until something happens. With PREEMPT_RT it can also block
+// for a spin lock, which is another state (D, from 5.18 on: 25795ef6299f).
+func (w *Worker) isAsleep(t testing.TB) bool {
+	t.Helper()
+	stat := w.read(t, "stat")
+	return strings.HasPrefix(stat[strings.LastIndexByte(stat, ')')+1:], " S ")
 }
 
 func (w *Worker) read(t testing.TB, file string) string {
@@ -310,24 +318,54 @@ func Play(t testing.TB, a, b *Worker, trips int) [2]Facts {
 }
 
 // Spin makes the workers use this amount of CPU time each. It returns a span of time in which all of
-// them are runnable, from the time when the last one begins: none ends before it has run that long.
-func Spin(t testing.TB, all []*Worker, cpu time.Duration) (begin, end time.Time) {
+// them are runnable, from the time when the last one begins: none ends before it has run that long. A
+// worker can block in that span though, as for a spin lock with PREEMPT_RT: blocked is how often.
+func Spin(t testing.TB, all []*Worker, cpu time.Duration) (begin, end time.Time, blocked uint64) {
 	t.Helper()
+	before := facts(t, all)
 	for _, w := range all {
 		w.Begin(t, "spin", cpu.Milliseconds())
 	}
 	written := time.Now()
-	for _, w := range all {
+	for i, w := range all {
 		// A worker that is not woken yet is not runnable. One that is late has ended again.
-		for w.isResting(t) && time.Since(written) < cpu {
+		for !w.hasBegun(t, &before[i]) && time.Since(written) < cpu {
 			runtime.Gosched()
 		}
 	}
 	begin = time.Now()
+	time.Sleep(time.Until(written.Add(cpu * 9 / 10)))
+	end = written.Add(cpu)
+	if now := time.Now(); now.Before(end) {
+		end = now
+	}
+	for i, f := range facts(t, all) {
+		blocked += f.Woken - before[i].Woken
+	}
 	for _, w := range all {
 		w.End(t)
 	}
-	return begin, written.Add(cpu)
+	return begin, end, blocked
+}
+
+func facts(t testing.TB, all []*Worker) (out []Facts) {
+	t.Helper()
+	for _, w := range all {
+		out = append(out, w.Facts(t))
+	}
+	return out
+}
+
+// hasBegun reports whether the worker uses its CPU: it is runnable, and has run for some time since it was
+// woken. Then it sets the number of its sleeps.
+func (w *Worker) hasBegun(t testing.TB, f *Facts) bool {
+	t.Helper()
+	now := w.Facts(t)
+	if now.CPU-f.CPU < time.Millisecond || !strings.HasPrefix(w.read(t, "syscall"), "running") {
+		return false
+	}
+	f.Woken = now.Woken
+	return true
 }
 
 // Time returns the time of a row.

@@ -43,7 +43,7 @@ func TestCrowd(t *testing.T) {
 	checked := 0
 	for attempt := 0; attempt < 5 && checked == 0; attempt++ {
 		var begin, end time.Time
-		res := tooltest.JSON(t, Tool, []string{"-f", "199", "0.1"}, func() { begin, end = schedtest.Spin(t, all, 500*time.Millisecond) })
+		res := tooltest.JSON(t, Tool, []string{"-f", "199", "0.1"}, func() { begin, end, _ = schedtest.Spin(t, all, 500*time.Millisecond) })
 		for _, r := range res.Rows {
 			if got := r.Num("cpus"); r.Num("samples") > 0 && got != float64(n) {
 				t.Errorf("%v online CPUs, want %d: %v", got, n, r)
