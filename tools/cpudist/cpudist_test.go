@@ -109,7 +109,8 @@ func TestPingPong(t *testing.T) {
 				if mode != "" {
 					all-- // the first time off the CPU began before the tool started
 				}
-				if n > all || all-n > want[i].Hidden || all < trips {
+				// A read does not block if the other thread has written already.
+				if n > all || all-n > want[i].Hidden || all < trips/2 {
 					t.Errorf("%s %v: thread %d: %d times, want %d, of which %d may be hidden", mode, attach, w.PID, n, all, want[i].Hidden)
 				}
 			}
