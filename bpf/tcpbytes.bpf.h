@@ -8,6 +8,7 @@
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
 #include "lost.bpf.h"
+#include "observing.bpf.h"
 #include "sock.bpf.h"
 
 /*
@@ -44,16 +45,66 @@ int BPF_PROG(send__fentry, struct sock *sk, struct msghdr *msg, size_t size, int
 	return handle_tcp(sk, ret, true);
 }
 
-/* Threads in a call with MSG_PEEK, until the function returns. */
+/*
+ * tcp_cleanup_rbuf() is called whenever data was taken from the socket, by tcp_recvmsg(), splice and
+ * others. But tcp_recvmsg() calls it also while it waits for more, with what it has so far, and
+ * setsockopt() calls it for TCP_QUICKACK as for one byte. So these functions are observed too.
+ */
+enum inside {
+	OUTSIDE,
+	IN_RECVMSG,
+	IN_SETSOCKOPT,
+};
+
+/* By thread. An entry is kept from one call to the next, which saves allocation and deletion. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 14);
 	__type(key, __u32);
-	__type(value, bool);
-} peeks SEC(".maps");
+	__type(value, __u32);
+} insides SEC(".maps");
 
-/* Set when the first thread is added. */
-bool has_peeked;
+static __always_inline int enter(__u32 inside)
+{
+	__u32 tid = bpf_get_current_pid_tgid(), *is;
+
+	if (!observing)
+		return 0;
+	is = bpf_map_lookup_elem(&insides, &tid);
+	if (is)
+		*is = inside;
+	else if (bpf_map_update_elem(&insides, &tid, &inside, BPF_ANY))
+		lost_add(map_full);
+	return 0;
+}
+
+static __always_inline __u32 *inside(void)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+
+	return bpf_map_lookup_elem(&insides, &tid);
+}
+
+/* Returns whether the entry to the function was observed. */
+static __always_inline bool leave(__u32 expected)
+{
+	__u32 *is = inside();
+
+	if (!is || *is != expected)
+		return false;
+	*is = OUTSIDE;
+	return true;
+}
+
+/* A program can miss the return of setsockopt(), so not more than its byte is left out. */
+static __always_inline int handle_cleanup(const struct sock *sk, int copied)
+{
+	__u32 *is = inside();
+
+	if (is && (*is == IN_RECVMSG || (*is == IN_SETSOCKOPT && copied == 1)))
+		return 0;
+	return handle_tcp(sk, copied, false);
+}
 
 /*
  * The fourth argument of four or five or, until 5.19 (ec095263a965), the fifth of six. The number
@@ -76,38 +127,51 @@ static __always_inline int recvmsg_flags(__u64 *ctx)
 	return flags;
 }
 
-SEC("fentry/tcp_recvmsg")
-int recv__fentry__enter(__u64 *ctx)
+/* The result, with the same arguments. */
+static __always_inline __s32 recvmsg_ret(__u64 *ctx)
 {
-	__u32 tid = bpf_get_current_pid_tgid();
-	bool yes = true;
+	__u64 ret = 0;
 
-	if (!(recvmsg_flags(ctx) & MSG_PEEK))
-		return 0;
-	has_peeked = true;
-	if (bpf_map_update_elem(&peeks, &tid, &yes, BPF_ANY))
-		lost_add(map_full);
-	return 0;
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_ret)) {
+		ret = ctx[6];
+		barrier_var(ret); /* as in recvmsg_flags() */
+		return ret;
+	}
+	bpf_get_func_ret(ctx, &ret);
+	return ret;
+}
+
+SEC("fentry/tcp_recvmsg")
+int recv__fentry__enter(void *ctx)
+{
+	return enter(IN_RECVMSG);
 }
 
 SEC("fexit/tcp_recvmsg")
 int recv__fentry__leave(__u64 *ctx)
 {
-	__u32 tid = bpf_get_current_pid_tgid();
+	if (!leave(IN_RECVMSG) || recvmsg_flags(ctx) & (MSG_PEEK | MSG_ERRQUEUE))
+		return 0;
+	return handle_tcp((const struct sock *)ctx[0], recvmsg_ret(ctx), false);
+}
 
-	if (has_peeked)
-		bpf_map_delete_elem(&peeks, &tid);
+SEC("fentry/tcp_setsockopt")
+int recv__fentry__option(void *ctx)
+{
+	return enter(IN_SETSOCKOPT);
+}
+
+SEC("fexit/tcp_setsockopt")
+int recv__fentry__option_end(void *ctx)
+{
+	leave(IN_SETSOCKOPT);
 	return 0;
 }
 
 SEC("fentry/tcp_cleanup_rbuf")
 int BPF_PROG(recv__fentry__copied, struct sock *sk, int copied)
 {
-	__u32 tid = bpf_get_current_pid_tgid();
-
-	if (has_peeked && bpf_map_lookup_elem(&peeks, &tid))
-		return 0;
-	return handle_tcp(sk, copied, false);
+	return handle_cleanup(sk, copied);
 }
 
 /* Data sent by sendfile before 6.5 (1d7e4538a546). */
@@ -134,20 +198,6 @@ SEC("fexit/mptcp_sendmsg")
 int BPF_PROG(mptcp_send__fentry, struct sock *sk, struct msghdr *msg, size_t size, int ret)
 {
 	return handle_mptcp(sk, ret, true);
-}
-
-/* Same arguments as tcp_recvmsg. */
-static __always_inline __s32 recvmsg_ret(__u64 *ctx)
-{
-	__u64 ret = 0;
-
-	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_ret)) {
-		ret = ctx[6];
-		barrier_var(ret); /* as in recvmsg_flags() */
-		return ret;
-	}
-	bpf_get_func_ret(ctx, &ret);
-	return ret;
 }
 
 SEC("fexit/mptcp_recvmsg")
@@ -246,10 +296,27 @@ int BPF_KRETPROBE(send__kprobe__exit, int ret)
 	return end_call(&call) ? handle_tcp(call.sk, ret, true) : 0;
 }
 
+/*
+ * tcp_recvmsg() is not observed here: the kernel does not report all returns if many threads wait in
+ * a function.
+ */
 SEC("kprobe/tcp_cleanup_rbuf")
-int BPF_KPROBE(recv__kprobe, struct sock *sk, int copied)
+int BPF_KPROBE(recv__kprobe__copied, struct sock *sk, int copied)
 {
-	return handle_tcp(sk, copied, false);
+	return handle_cleanup(sk, copied);
+}
+
+SEC("kprobe/tcp_setsockopt")
+int recv__kprobe__option(void *ctx)
+{
+	return enter(IN_SETSOCKOPT);
+}
+
+SEC("kretprobe/tcp_setsockopt")
+int recv__kprobe__option_end(void *ctx)
+{
+	leave(IN_SETSOCKOPT);
+	return 0;
 }
 
 SEC("kprobe/mptcp_sendmsg")

@@ -17,8 +17,8 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	bpfMapCalls                 = "calls"
+	bpfMapInsides               = "insides"
 	bpfMapLost                  = "lost"
-	bpfMapPeeks                 = "peeks"
 	bpfMapTable                 = "table"
 	bpfMapTargCgroupMap         = "targ_cgroup_map"
 	bpfMapTargMntnsMap          = "targ_mntns_map"
@@ -32,7 +32,11 @@ const (
 	bpfProgRecvFentryCopied     = "recv__fentry__copied"
 	bpfProgRecvFentryEnter      = "recv__fentry__enter"
 	bpfProgRecvFentryLeave      = "recv__fentry__leave"
-	bpfProgRecvKprobe           = "recv__kprobe"
+	bpfProgRecvFentryOption     = "recv__fentry__option"
+	bpfProgRecvFentryOptionEnd  = "recv__fentry__option_end"
+	bpfProgRecvKprobeCopied     = "recv__kprobe__copied"
+	bpfProgRecvKprobeOption     = "recv__kprobe__option"
+	bpfProgRecvKprobeOptionEnd  = "recv__kprobe__option_end"
 	bpfProgRecvRaw              = "recv__raw"
 	bpfProgSendBtf              = "send__btf"
 	bpfProgSendFentry           = "send__fentry"
@@ -41,9 +45,9 @@ const (
 	bpfProgSendRaw              = "send__raw"
 	bpfProgSendpageFentry       = "sendpage__fentry"
 	bpfVarCountEpoch            = "count_epoch"
-	bpfVarHasPeeked             = "has_peeked"
 	bpfVarLocalPidns            = "local_pidns"
 	bpfVarMptcpIsTraced         = "mptcp_is_traced"
+	bpfVarObserving             = "observing"
 	bpfVarTableEmpty            = "table_empty"
 	bpfVarTargByCgroupMap       = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap        = "targ_by_mntns_map"
@@ -116,7 +120,11 @@ type bpfProgramSpecs struct {
 	RecvFentryCopied     *ebpf.ProgramSpec `ebpf:"recv__fentry__copied"`
 	RecvFentryEnter      *ebpf.ProgramSpec `ebpf:"recv__fentry__enter"`
 	RecvFentryLeave      *ebpf.ProgramSpec `ebpf:"recv__fentry__leave"`
-	RecvKprobe           *ebpf.ProgramSpec `ebpf:"recv__kprobe"`
+	RecvFentryOption     *ebpf.ProgramSpec `ebpf:"recv__fentry__option"`
+	RecvFentryOptionEnd  *ebpf.ProgramSpec `ebpf:"recv__fentry__option_end"`
+	RecvKprobeCopied     *ebpf.ProgramSpec `ebpf:"recv__kprobe__copied"`
+	RecvKprobeOption     *ebpf.ProgramSpec `ebpf:"recv__kprobe__option"`
+	RecvKprobeOptionEnd  *ebpf.ProgramSpec `ebpf:"recv__kprobe__option_end"`
 	RecvRaw              *ebpf.ProgramSpec `ebpf:"recv__raw"`
 	SendBtf              *ebpf.ProgramSpec `ebpf:"send__btf"`
 	SendFentry           *ebpf.ProgramSpec `ebpf:"send__fentry"`
@@ -131,8 +139,8 @@ type bpfProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
 	Calls         *ebpf.MapSpec `ebpf:"calls"`
+	Insides       *ebpf.MapSpec `ebpf:"insides"`
 	Lost          *ebpf.MapSpec `ebpf:"lost"`
-	Peeks         *ebpf.MapSpec `ebpf:"peeks"`
 	Table         *ebpf.MapSpec `ebpf:"table"`
 	TargCgroupMap *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
 	TargMntnsMap  *ebpf.MapSpec `ebpf:"targ_mntns_map"`
@@ -143,9 +151,9 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
-	HasPeeked        *ebpf.VariableSpec `ebpf:"has_peeked"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	MptcpIsTraced    *ebpf.VariableSpec `ebpf:"mptcp_is_traced"`
+	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -187,8 +195,8 @@ func (o *bpfObjects) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
 	Calls         *ebpf.Map `ebpf:"calls"`
+	Insides       *ebpf.Map `ebpf:"insides"`
 	Lost          *ebpf.Map `ebpf:"lost"`
-	Peeks         *ebpf.Map `ebpf:"peeks"`
 	Table         *ebpf.Map `ebpf:"table"`
 	TargCgroupMap *ebpf.Map `ebpf:"targ_cgroup_map"`
 	TargMntnsMap  *ebpf.Map `ebpf:"targ_mntns_map"`
@@ -197,8 +205,8 @@ type bpfMaps struct {
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
 		m.Calls,
+		m.Insides,
 		m.Lost,
-		m.Peeks,
 		m.Table,
 		m.TargCgroupMap,
 		m.TargMntnsMap,
@@ -210,9 +218,9 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
-	HasPeeked        *ebpf.Variable `ebpf:"has_peeked"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	MptcpIsTraced    *ebpf.Variable `ebpf:"mptcp_is_traced"`
+	Observing        *ebpf.Variable `ebpf:"observing"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
@@ -247,7 +255,11 @@ type bpfPrograms struct {
 	RecvFentryCopied     *ebpf.Program `ebpf:"recv__fentry__copied"`
 	RecvFentryEnter      *ebpf.Program `ebpf:"recv__fentry__enter"`
 	RecvFentryLeave      *ebpf.Program `ebpf:"recv__fentry__leave"`
-	RecvKprobe           *ebpf.Program `ebpf:"recv__kprobe"`
+	RecvFentryOption     *ebpf.Program `ebpf:"recv__fentry__option"`
+	RecvFentryOptionEnd  *ebpf.Program `ebpf:"recv__fentry__option_end"`
+	RecvKprobeCopied     *ebpf.Program `ebpf:"recv__kprobe__copied"`
+	RecvKprobeOption     *ebpf.Program `ebpf:"recv__kprobe__option"`
+	RecvKprobeOptionEnd  *ebpf.Program `ebpf:"recv__kprobe__option_end"`
 	RecvRaw              *ebpf.Program `ebpf:"recv__raw"`
 	SendBtf              *ebpf.Program `ebpf:"send__btf"`
 	SendFentry           *ebpf.Program `ebpf:"send__fentry"`
@@ -269,7 +281,11 @@ func (p *bpfPrograms) Close() error {
 		p.RecvFentryCopied,
 		p.RecvFentryEnter,
 		p.RecvFentryLeave,
-		p.RecvKprobe,
+		p.RecvFentryOption,
+		p.RecvFentryOptionEnd,
+		p.RecvKprobeCopied,
+		p.RecvKprobeOption,
+		p.RecvKprobeOptionEnd,
 		p.RecvRaw,
 		p.SendBtf,
 		p.SendFentry,

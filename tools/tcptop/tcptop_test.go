@@ -196,6 +196,80 @@ func TestPeekAndFull(t *testing.T) {
 	}
 }
 
+// fdOf returns the descriptor of a connection that stays open during the test.
+func fdOf(t *testing.T, c *net.TCPConn) (fd int) {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(n uintptr) { fd = int(n) })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// TestQuickAck acknowledges each byte with TCP_QUICKACK, for which the kernel calls the function that ends
+// a read, as if a byte had been read.
+func TestQuickAck(t *testing.T) {
+	client, server := connect(t, "tcp4", "127.0.0.1")
+	fd := fdOf(t, server)
+	const n = 200
+	res := tooltest.JSON(t, Tool, []string{"--pid", self()}, func() {
+		for range n {
+			for i := range 2 { // 0 delays acknowledgements, so that one is due when 1 requests it
+				if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, i); err != nil {
+					t.Error(err)
+				}
+				if i == 0 {
+					move(t, client, server, 1)
+				}
+			}
+		}
+	})
+	check(t, res.Rows, client, n, 0)
+	check(t, res.Rows, server, 0, n)
+}
+
+// TestWaitAll reads two parts with one call, which waits for the second one.
+func TestWaitAll(t *testing.T) {
+	client, server := connect(t, "tcp4", "127.0.0.1")
+	fd := fdOf(t, server)
+	if err := unix.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
+	}
+	const first, second = 300, 70
+	res := tooltest.JSON(t, Tool, []string{"--pid", self()}, func() {
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			for left := first + second; left > 0; { // Go sends signals, which end a call early
+				n, _, err := unix.Recvfrom(fd, make([]byte, left), unix.MSG_WAITALL)
+				if err != nil && !errors.Is(err, unix.EINTR) {
+					t.Error(err)
+					return
+				}
+				left -= max(n, 0)
+			}
+		})
+		for _, n := range []int{first, second} {
+			if _, err := client.Write(make([]byte, n)); err != nil {
+				t.Error(err)
+			}
+			for queued := 1; queued > 0; { // until it was read
+				var err error
+				if queued, err = unix.IoctlGetInt(fd, unix.TIOCINQ); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		reading.Wait()
+	})
+	check(t, res.Rows, client, first+second, 0)
+	if !strings.Contains(strings.Join(res.Ready.List("hooks"), " "), "recv: kprobe") { // counts the first part again
+		check(t, res.Rows, server, 0, first+second)
+	}
+}
+
 func TestSendfile(t *testing.T) {
 	client, server := connect(t, "tcp4", "127.0.0.1")
 	file, err := os.CreateTemp(t.TempDir(), "")
