@@ -62,7 +62,7 @@ func (m *machine) startPostgres(ctx context.Context) (*postgres, error) {
 	p := &postgres{root: strings.TrimSpace(path)}
 	servers, err := filepath.Glob(p.root + "/usr/lib/postgresql/*/bin/postgres")
 	if err != nil || len(servers) == 0 {
-		return nil, fmt.Errorf("%w: no PostgreSQL in %s (scripts/databases.sh installs it)", errMissing, p.root)
+		return nil, fmt.Errorf("%w: PostgreSQL is not installed (scripts/databases.sh installs it)", errMissing)
 	}
 	p.server = servers[0]
 	dir, err := os.MkdirTemp(p.root+"/tmp", "truth")

@@ -85,7 +85,7 @@ func (m *machine) language(ctx context.Context, command string, args ...string) 
 	root := strings.TrimSpace(path)
 	dir := filepath.Join(root, "tmp/truth")
 	if _, err := os.Stat(root); err != nil {
-		return nil, nil, fmt.Errorf("%w: %s does not exist (scripts/languages.sh creates it)", errMissing, root)
+		return nil, nil, fmt.Errorf("%w: the runtimes are not installed (scripts/languages.sh installs them)", errMissing)
 	}
 	defer os.RemoveAll(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

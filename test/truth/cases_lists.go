@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -152,6 +154,13 @@ func mappings(ctx context.Context, m *machine) ([]figure, error) {
 }
 
 func sockets(ctx context.Context, m *machine) ([]figure, error) {
+	opened, err := m.openSockets()
+	for _, c := range opened {
+		defer c.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
 	var figures []figure
 	for _, kind := range []struct{ what, flag, args string }{
 		{"TCP sockets", "--tcp", "-tanOH"}, {"UDP sockets", "--udp", "-uanOH"}, {"UNIX sockets", "--unix", "-xanOH"},
@@ -178,6 +187,28 @@ func sockets(ctx context.Context, m *machine) ([]figure, error) {
 		figures = append(figures, figure{kind.what + " that ss lists before and after", float64(len(want)) - missing, float64(len(want)), 0, ""})
 	}
 	return figures, nil
+}
+
+// openSockets opens some sockets of each kind, so that there are sockets to list.
+func (m *machine) openSockets() (opened []io.Closer, err error) {
+	for i := range 10 {
+		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return opened, fmt.Errorf("listen: %w", err)
+		}
+		opened = append(opened, tcp)
+		udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			return opened, fmt.Errorf("open UDP socket: %w", err)
+		}
+		opened = append(opened, udp)
+		unix, err := net.Listen("unix", m.path("socket"+strconv.Itoa(i)))
+		if err != nil {
+			return opened, fmt.Errorf("open UNIX socket: %w", err)
+		}
+		opened = append(opened, unix)
+	}
+	return opened, nil
 }
 
 // socketInode returns the inode number of the socket in a line of ss.

@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const curlProgram = "curl, 20 downloads"
@@ -34,16 +36,21 @@ func networkCases() []comparison {
 // curled is the sum of curl's reports (--write-out) of its transfers.
 type curled struct{ transfers, sent, received, seconds float64 }
 
-// serve serves a file of 1 MB from this process.
+// serve serves a file of 1 MB from this process: with the query "slow", in 3.2 s.
 func serve() (url string, stop func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, fmt.Errorf("listen: %w", err)
 	}
 	body := make([]byte, 1<<20)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body))) // avoids chunked encoding, whose headers curl does not count
-		_, _ = w.Write(body)
+		for part := range slices.Chunk(body, len(body)/32) {
+			if _, slow := r.URL.Query()["slow"]; slow {
+				time.Sleep(100 * time.Millisecond)
+			}
+			_, _ = w.Write(part)
+		}
 	})}
 	go func() { _ = server.Serve(listener) }() // returns when the server is closed
 	return "http://" + listener.Addr().String() + "/file", func() { server.Close() }, nil

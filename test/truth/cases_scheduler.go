@@ -16,7 +16,7 @@ func schedulerCases() []comparison {
 	needs := []string{"xz"}
 	return []comparison{
 		{"profile", xzProgram, "/proc/PID/schedstat", needs, profile},
-		{"offcputime", "curl --limit-rate", "wall time minus /proc/PID/schedstat", []string{"curl"}, offcputime},
+		{"offcputime", "curl of a slow server", "wall time minus /proc/PID/schedstat", []string{"curl"}, offcputime},
 		{"cpudist", xzProgram, "/proc/PID/schedstat", needs, cpudist},
 		{"runqslower", "xz, with two others running", "/proc/PID/schedstat", needs, runqslower},
 		{"pidpersec", "500 runs of true", "/proc/stat", nil, pidpersec},
@@ -73,7 +73,7 @@ func offcputime(ctx context.Context, m *machine) ([]figure, error) {
 		return nil, err
 	}
 	defer stop()
-	h, err := hold(ctx, nil, "curl", "--silent", "--limit-rate", "400k", "--output", "/dev/null", url)
+	h, err := hold(ctx, nil, "curl", "--silent", "--output", "/dev/null", url+"?slow")
 	if err != nil {
 		return nil, err
 	}

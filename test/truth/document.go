@@ -49,6 +49,7 @@ func (r result) write(figures, missing *bytes.Buffer) {
 		return
 	}
 	reason, isMissing := strings.CutPrefix(r.err.Error(), errMissing.Error()+": ")
+	reason, _, _ = strings.Cut(reason, " (the hook needs ") // in the manual of the tool
 	if !isMissing && !errors.Is(r.err, errMissing) {
 		reason = "FAILED: " + reason
 	}
@@ -85,7 +86,9 @@ const intro = `# Comparison with independent references
 Each tool observes a run of a real program. An independent reference observes the same run: another
 tracer, the program's own log, or a counter of the kernel. The table shows both numbers. The bound is
 the largest difference that counts as correct, with the reason. ` + "`make truth`" + ` generates this page and
-fails if a number is outside its bound.
+fails if a number is outside its bound; it uses the runtimes and servers that scripts/languages.sh and
+scripts/databases.sh install. Other names of a tool, such as ext4slower for fsslower, have no lines of
+their own.
 `
 
 func bound(f figure) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -50,6 +51,26 @@ func TestNotIn(t *testing.T) {
 	} {
 		if got := notIn(c.packets, reference); got != c.want {
 			t.Errorf("notIn(%v) = %v, want %v", c.packets, got, c.want)
+		}
+	}
+}
+
+// TestEveryTool checks that the page has a line for each tool.
+func TestEveryTool(t *testing.T) {
+	named := map[string]bool{}
+	for _, c := range comparisons() {
+		named[c.tool] = true
+	}
+	for _, e := range elsewheres() {
+		named[e.tool] = true
+	}
+	files, err := filepath.Glob("../../tools/*/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files of tools, %v", len(files), err)
+	}
+	for _, file := range files {
+		if tool := filepath.Base(filepath.Dir(file)); filepath.Base(file) == tool+".go" && !named[tool] {
+			t.Errorf("%s has no comparison", tool)
 		}
 	}
 }

@@ -49,6 +49,9 @@ func run(ctx context.Context) error {
 			continue
 		}
 		results = append(results, c.result(ctx, &machine{root: root, scratch: scratch}))
+		if err := ctx.Err(); err != nil {
+			return err // and keep the page
+		}
 	}
 	path := filepath.Join(root, "docs/truth.md")
 	old, err := os.ReadFile(path)
@@ -67,7 +70,7 @@ func run(ctx context.Context) error {
 			return errOutside
 		}
 	}
-	return ctx.Err()
+	return nil
 }
 
 // machine is the environment of the comparisons.
