@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,17 @@ func (h *runner) keep(r *report) error {
 		}
 	}
 	return nil
+}
+
+// keepFinished stores the results of the tools that are tested when the run is stopped.
+func (h *runner) keepFinished(r *report) error {
+	if isShort() {
+		return nil
+	}
+	part := *r
+	part.tools = maps.Clone(r.tools)
+	maps.DeleteFunc(part.tools, func(_ string, found *result) bool { return found.Error == endedEarly })
+	return h.keep(&part)
 }
 
 func (h *runner) load(kernel, tool string) (*result, error) {

@@ -9,9 +9,10 @@
 // results of some. SHORT=1 runs only the default attach types, with go test -short, and writes no
 // document. JOBS is the number of machines that run at a time, by default the number of CPUs: each
 // uses one. Downloads are kept in the user's cache. corescope/machines/KERNEL there has the console
-// of each machine and the results of each tool. Test suites that do not belong to a tool run only if
-// TOOLS names them. KERNELS=inject is a kernel that is built from Debian's sources, with options that
-// no other kernel has (inject.config): its results are not in the document.
+// of each machine and the results of each tool, which a run that is stopped keeps too. Test suites
+// that do not belong to a tool run only if TOOLS names them. KERNELS=inject is a kernel that is built
+// from Debian's sources, with options that no other kernel has (inject.config): its results are not
+// in the document.
 //
 // A machine has two CPUs, or CPUS. With CLOCK=instructions its clock counts instructions, one
 // nanosecond each, so that times in the machine do not depend on the host.
@@ -188,13 +189,14 @@ func (h *runner) test(ctx context.Context, k kernel) (*report, error) {
 		return nil, err
 	}
 	r := boot(ctx, k, h.commit, img.vmlinuz, dir)
-	if errors.Is(r.err, context.Canceled) {
-		return nil, r.err
-	}
-	if r.err != nil {
+	isStopped := errors.Is(r.err, context.Canceled)
+	if r.err != nil && !isStopped {
 		progress("%s: the machine failed", k.name)
 	}
-	if isShort() {
+	switch {
+	case isStopped:
+		return nil, errors.Join(r.err, h.keepFinished(r))
+	case isShort():
 		return r, nil
 	}
 	return r, h.keep(r)

@@ -29,6 +29,26 @@ func reportOf(checks ...plan.Check) *report {
 	}}}
 }
 
+// A run that is stopped keeps the results of the tools whose checks have ended.
+func TestKeepFinished(t *testing.T) {
+	t.Setenv("SHORT", "")
+	h := &runner{dir: t.TempDir()}
+	if err := os.Mkdir(filepath.Join(h.dir, "k"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := reportOf(plan.Check{Tool: "t", Passed: 1})
+	r.tools["ended"] = &result{Error: endedEarly}
+	if err := h.keepFinished(r); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := h.load("k", "t"); err != nil || !reflect.DeepEqual(found, r.tools["t"]) {
+		t.Errorf("result of the finished tool: %+v, %v", found, err)
+	}
+	if _, err := h.load("k", "ended"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("result of the other tool: %v", err)
+	}
+}
+
 func TestCell(t *testing.T) {
 	good := plan.Check{Tool: "t", Passed: 1}
 	bad := plan.Check{Tool: "t", Passed: 1, Failed: []plan.Test{{Name: "T"}}}
