@@ -78,14 +78,18 @@ static __always_inline bool sched_is_waiting(__u64 stamp)
 /* The exponent of the weight of a wait; 0 of stamps that are not times. */
 static __always_inline __u32 sched_shift(__u64 stamp)
 {
-	return want_draw ? stamp >> SCHED_SHIFT_BIT & DRAW_MAX_SHIFT : 0;
+	return stamp >> SCHED_SHIFT_BIT & DRAW_MAX_SHIFT;
 }
 
-static __always_inline __u64 sched_stamp(__u32 shift)
+/* Decides whether a wait that begins is counted. bits are those of its weight in the stamp. */
+static __always_inline bool sched_draw(__u64 *bits)
 {
-	__u64 now = bpf_ktime_get_ns();
+	__u32 shift;
 
-	return want_draw ? now | (__u64)shift << SCHED_SHIFT_BIT : now;
+	if (!draw_event(&shift))
+		return false;
+	*bits = (__u64)shift << SCHED_SHIFT_BIT;
+	return true;
 }
 
 /*
@@ -125,7 +129,7 @@ static __always_inline void sched_note_task(struct task_struct *p)
 static __always_inline void sched_wait_begin(struct task_struct *p, __u32 tid, int on_cpu)
 {
 	__u64 *since = bpf_map_lookup_elem(&sched_waits, &tid);
-	__u32 shift;
+	__u64 bits = 0;
 
 	if (on_cpu || (since && sched_is_waiting(*since)))
 		return;
@@ -134,10 +138,12 @@ static __always_inline void sched_wait_begin(struct task_struct *p, __u32 tid, i
 			*since = SCHED_UNWANTED;
 		return;
 	}
-	if (since)
-		*since = draw_event(&shift) ? sched_stamp(shift) : SCHED_UNWANTED;
-	else
+	if (!since)
 		lost_add(map_full);
+	else if (want_draw && !sched_draw(&bits))
+		*since = SCHED_UNWANTED;
+	else
+		*since = bpf_ktime_get_ns() | bits;
 }
 
 /*
@@ -177,7 +183,7 @@ static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 pr
 {
 	__u64 *since = NULL, *stamp = NULL, begin = 0, now;
 	bool waits = prev_tid && runnable && task_wanted(prev);
-	__u32 shift = 0;
+	__u64 bits = 0;
 
 	if (want_culprit)
 		wait->now_ns = 0;
@@ -188,7 +194,8 @@ static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 pr
 	if (stamp) {
 		if (*stamp != SCHED_RUNS && sched_missed_switch(prev, *stamp))
 			lost_add_n(unobserved, draw_weight(sched_shift(*stamp)));
-		waits = waits && draw_event(&shift);
+		if (want_draw && waits)
+			waits = sched_draw(&bits);
 		if (runnable)
 			*stamp = SCHED_UNWANTED;
 		else
@@ -209,7 +216,7 @@ static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 pr
 	if (want_culprit)
 		wait->now_ns = now;
 	if (waits && stamp)
-		*stamp = now | SCHED_PREEMPTED | (want_draw ? (__u64)shift << SCHED_SHIFT_BIT : 0);
+		*stamp = now | SCHED_PREEMPTED | bits;
 	else if (waits)
 		lost_add(map_full);
 	if (!begin)
