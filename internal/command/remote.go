@@ -76,8 +76,11 @@ func hostsOf(args []string) (list string, rest []string, ok bool) {
 	if list, ok := strings.CutPrefix(args[0], hostsFlag+"="); ok {
 		return list, args[1:], true
 	}
-	if args[0] == hostsFlag && len(args) > 1 {
-		return args[1], args[2:], true
+	switch {
+	case args[0] != hostsFlag:
+		return "", nil, false
+	case len(args) == 1: // the empty list is a usage error
+		return "", nil, true
 	}
-	return "", nil, false
+	return args[1], args[2:], true
 }

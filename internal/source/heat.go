@@ -66,7 +66,7 @@ func (h *heat) write(s *tool.Session) error {
 func heading(key []column.Column) string {
 	var parts []string
 	for i := range key {
-		text := string(key[i].AppendText(nil))
+		text := string(appendKey(nil, &key[i]))
 		if lines, ok := key[i].Value.(value.Lines); ok {
 			var frames []string
 			for line := range strings.Lines(string(lines.AppendLines(nil))) {

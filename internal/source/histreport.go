@@ -89,6 +89,14 @@ func (r *histReport) appendInFormat(b []byte, key []column.Column, h *histogram.
 	return r.appendPercentiles(b, key, h)
 }
 
+// appendKey appends the text of a column of the key. Titles have no empty values.
+func appendKey(b []byte, c *column.Column) []byte {
+	if c.Absent() {
+		return append(b, "n/a"...)
+	}
+	return c.AppendText(b)
+}
+
 // appendTitled appends a title as in libbpf-tools ("disk = vda<tab>flags = Read"), and the stacks.
 func appendTitled(b []byte, key []column.Column) []byte {
 	var stacks []value.Lines
@@ -108,7 +116,7 @@ func appendTitled(b []byte, key []column.Column) []byte {
 		if !key[i].Bare {
 			b = append(append(b, key[i].Key...), " = "...)
 		}
-		b = key[i].AppendText(b)
+		b = appendKey(b, &key[i])
 	}
 	if len(key) > 0 {
 		b = append(b, '\n')

@@ -326,8 +326,8 @@ func (h *hists) reportRows(s *tool.Session) error {
 		hist := h.byLabel[l]
 		h.set(l)
 		h.stats = hist.Stats()
-		events += hist.Count()
-		if s.Wanted(&h.cols) {
+		if h.isWanted(s, hist) {
+			events += hist.Count()
 			if err := r.write(h.key.Shown, hist); err != nil {
 				return err
 			}
@@ -339,6 +339,16 @@ func (h *hists) reportRows(s *tool.Session) error {
 		s.Events += events
 	}
 	return nil
+}
+
+// isWanted reports whether the current histogram passes --filter. An empty one is no row that it excludes.
+func (h *hists) isWanted(s *tool.Session, hist *histogram.Histogram) bool {
+	excluded := s.Excluded
+	ok := s.Wanted(&h.cols)
+	if hist.Count() == 0 {
+		s.Excluded = excluded
+	}
+	return ok
 }
 
 // reportHeat adds the histograms to the heat maps.
@@ -358,8 +368,8 @@ func (h *hists) reportHeat(s *tool.Session) {
 		hist := h.byLabel[l]
 		h.set(l)
 		h.stats = hist.Stats()
-		s.Events += hist.Count()
-		if s.Wanted(&h.cols) {
+		if h.isWanted(s, hist) {
+			s.Events += hist.Count()
 			h.heat.Add(heading(h.key.Shown), hist)
 		}
 	}

@@ -41,15 +41,21 @@ const gate = `read -r go <&3 || exit; exec 3<&-; exec "$@"`
 
 // argv returns the program of a command and its arguments. A program with plain words is executed
 // directly, as make(1) does, so that no shell is observed. Everything else needs a shell: a list, a
-// pipeline, an assignment, quotes, a built-in command.
-func argv(command string) []string {
+// pipeline, an assignment, quotes, a built-in command. Returns ErrUsage for a program that does not exist.
+func argv(command string) ([]string, error) {
+	shell := []string{"/bin/sh", "-c", command}
 	words := strings.Fields(command)
-	if len(words) > 0 && !strings.ContainsFunc(command, isShellSyntax) && !strings.Contains(words[0], "=") {
-		if _, err := exec.LookPath(words[0]); err == nil {
-			return words
-		}
+	if len(words) == 0 || strings.ContainsFunc(command, isShellSyntax) || strings.Contains(words[0], "=") {
+		return shell, nil
 	}
-	return []string{"/bin/sh", "-c", command}
+	_, err := exec.LookPath(words[0])
+	if err == nil {
+		return words, nil
+	}
+	if exec.Command("/bin/sh", "-c", `command -v "$1"`, "sh", words[0]).Run() != nil {
+		return nil, fmt.Errorf("%w: command %q: %w", flags.ErrUsage, command, errors.Unwrap(err))
+	}
+	return shell, nil // built in
 }
 
 // isShellSyntax reports whether a shell may give the character a special meaning. Spaces and tabs
@@ -61,12 +67,16 @@ func isShellSyntax(r rune) bool {
 // startCommand starts the process that will execute the command. Its output goes to standard error,
 // because standard output belongs to the tool.
 func startCommand(text string) (*command, error) {
+	words, err := argv(text)
+	if err != nil {
+		return nil, err
+	}
 	wait, hold, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start command: %w", err)
 	}
 	defer wait.Close()
-	c := &command{text: text, cmd: exec.Command("/bin/sh", append([]string{"-c", gate, "sh"}, argv(text)...)...), hold: hold, done: make(chan struct{})}
+	c := &command{text: text, cmd: exec.Command("/bin/sh", append([]string{"-c", gate, "sh"}, words...)...), hold: hold, done: make(chan struct{})}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stderr, os.Stderr
 	c.cmd.ExtraFiles = []*os.File{wait}
 	if err := c.cmd.Start(); err != nil {

@@ -1,8 +1,12 @@
 package tool
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/corescope/corescope/internal/flags"
 )
 
 // TestArgv checks that only commands without shell syntax are executed without a shell.
@@ -28,14 +32,18 @@ func TestArgv(t *testing.T) {
 		"ls `pwd`":               nil,
 		"ls # all":               nil,
 		"! ls":                   nil,
-		"no-such-program":        nil,
 		"":                       nil,
 	} {
 		if want == nil {
 			want = []string{"/bin/sh", "-c", command}
 		}
-		if got := argv(command); !slices.Equal(got, want) {
-			t.Errorf("%q is executed as %q, want %q", command, got, want)
+		if got, err := argv(command); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q is executed as %q, want %q: %v", command, got, want, err)
+		}
+	}
+	for _, command := range []string{"no-such-program", "/no/such/program -x"} {
+		if got, err := argv(command); !errors.Is(err, flags.ErrUsage) || !strings.Contains(err.Error(), command) {
+			t.Errorf("%q is executed as %q: %v", command, got, err)
 		}
 	}
 }

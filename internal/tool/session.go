@@ -43,7 +43,7 @@ type Session struct {
 	command  *command // of --exec, or nil
 	started  func()   // called when all hooks are attached, or nil
 	Missed   uint64   // events that the source knows to be missing from its rows: unobserved
-	Events   uint64   // rows that passed the filters, or values of histograms
+	Events   uint64   // rows that passed the filters, or values of histograms that did
 	Excluded uint64   // rows that --filter or the source excluded
 	Shown    uint64   // rows or reports written
 	begun    time.Time

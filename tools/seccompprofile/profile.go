@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"runtime"
@@ -20,6 +21,8 @@ type profile struct {
 	unnamed  map[string]bool // numbers without a name
 	runtime  []string        // calls of the container runtime
 	observed bool
+	file     *os.File // for the profile, or nil
+	created  bool     // the file did not exist
 }
 
 // runtimeCalls returns what runc 1.1 and crun 1.8 call between the activation of the filter and the
@@ -102,11 +105,25 @@ func (p *profile) gaps(lost uint64) (all []string) {
 // errIncomplete is returned when the profile was written, but calls can be missing.
 var errIncomplete = errors.New("the profile can be incomplete")
 
-// write writes the profile to the file, and closes it.
-func (p *profile) write(f *os.File, lost uint64) (err error) {
+// open opens the file before the run, because the run drops capabilities.
+func (p *profile) open(path string) (err error) {
+	_, err = os.Lstat(path)
+	p.created = errors.Is(err, fs.ErrNotExist)
+	p.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+	return err
+}
+
+// write writes the profile to the file, and closes it. If no call was observed, an existing file stays as
+// it is.
+func (p *profile) write(lost uint64) (err error) {
+	f := p.file
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if !p.observed {
-		return fmt.Errorf("write %s: no system call was observed", f.Name())
+		err := fmt.Errorf("write %s: no system call was observed", f.Name())
+		if p.created {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+		return err
 	}
 	text, err := json.MarshalIndent(p.document(lost), "", "  ")
 	if err != nil {

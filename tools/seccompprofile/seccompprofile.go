@@ -3,7 +3,6 @@ package seccompprofile
 
 import (
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/corescope/corescope/internal/source"
@@ -76,12 +75,8 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	}
 	plan := tool.Plan{Exec: o.Exec, RowNoun: "call"}
 	if o.File != "" {
-		var f *os.File
-		plan.Resolve = func(*tool.Plan, *tool.Kernel) (err error) {
-			f, err = os.OpenFile(o.File, os.O_CREATE|os.O_WRONLY, 0o644) // now, because the run drops capabilities
-			return err
-		}
-		plan.Finish = func(lost uint64) error { return p.write(f, lost) }
+		plan.Resolve = func(*tool.Plan, *tool.Kernel) error { return p.open(o.File) }
+		plan.Finish = p.write
 	}
 	return &source.Table[key, counts, row]{
 		Plan:    plan,

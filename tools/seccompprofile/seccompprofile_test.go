@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,11 +158,16 @@ func TestCompat(t *testing.T) {
 func TestIncomplete(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "profile.json")
 	write := func(p *profile, lost uint64) error {
-		f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o644)
-		if err != nil {
+		if err := p.open(file); err != nil {
 			t.Fatal(err)
 		}
-		return p.write(f, lost)
+		return p.write(lost)
+	}
+	if err := write(newProfile(), 0); err == nil {
+		t.Error("a profile without calls is written")
+	}
+	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a profile without calls leaves a file: %v", err)
 	}
 	p := newProfile()
 	p.observe(value.ABINative, "read")
@@ -181,5 +187,6 @@ func TestIncomplete(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	tooltest.Fails(t, Tool, []string{"--add", "nosuchcall"}, tool.ExitUsage, `unknown system call "nosuchcall"`)
+	tooltest.Fails(t, Tool, []string{"--exec", "/no/such/program"}, tool.ExitUsage, `command "/no/such/program": `)
 	tooltest.Fails(t, Tool, []string{"/no/such/dir/profile.json"}, tool.ExitFailure, "no such file")
 }

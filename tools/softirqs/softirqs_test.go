@@ -149,3 +149,11 @@ func TestUsage(t *testing.T) {
 		tooltest.Fails(t, Tool, []string{"-d", option}, tool.ExitUsage, "they apply to tables")
 	}
 }
+
+// TestFilterExcludesAll checks that a run reports histograms that --filter excludes.
+func TestFilterExcludesAll(t *testing.T) {
+	res, _ := run(t, "-d", "--filter", "p99 < 0")
+	if len(res.Rows) != 0 || res.Summary["events"] != 0.0 || !strings.Contains(res.Stderr, "no output: filters excluded ") {
+		t.Errorf("%d rows, summary %v, messages:\n%s", len(res.Rows), res.Summary, res.Stderr)
+	}
+}

@@ -130,12 +130,12 @@ func straceCounts(t *testing.T, file string) map[string]float64 {
 func TestExecFails(t *testing.T) {
 	tooltest.Root(t)
 	for command, want := range map[string]string{
-		"exit 7":                    "exit status 7",
-		"cd /nonexistent && ls":     "exit status",
-		"/nonexistent/program":      "exit status 127",
-		"kill -TERM $$":             "signal: terminated",
-		"syntax ( error":            "exit status",
-		"true; FOO=bar sh -c false": "exit status 1",
+		"exit 7":                     "exit status 7",
+		"cd /nonexistent && ls":      "exit status",
+		"true; /nonexistent/program": "exit status 127",
+		"kill -TERM $$":              "signal: terminated",
+		"syntax ( error":             "exit status",
+		"true; FOO=bar sh -c false":  "exit status 1",
 	} {
 		out, code := usage(t, "--exec", command)
 		if message := fmt.Sprintf("command %q failed: %s", command, want); code != tool.ExitFailure || !strings.Contains(out, message) {
@@ -144,6 +144,9 @@ func TestExecFails(t *testing.T) {
 		if !strings.Contains(out, "SYSCALL") {
 			t.Errorf("%s: the report is missing: %s", command, out)
 		}
+	}
+	if out, code := usage(t, "--exec", "/nonexistent/program"); code != tool.ExitUsage || !strings.Contains(out, "no such file") {
+		t.Errorf("exit code %d: %s", code, out)
 	}
 	if out, code := usage(t, "--exec", "true", "--pid", "1"); code != tool.ExitUsage {
 		t.Errorf("exit code %d: %s", code, out)
