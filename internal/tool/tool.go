@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -180,6 +181,14 @@ func (p *Plan) reduce(spec *ebpf.CollectionSpec, vars map[string]any) {
 
 // Note adds a notice about what the run observes, such as an attach point that Resolve selected.
 func (p *Plan) Note(text string) { p.notes = append(p.notes, errors.New(text)) }
+
+// NoteInterface adds a note if this network namespace has no network interface of this name, which can be a
+// mistake. Another namespace can have one.
+func (p *Plan) NoteInterface(name string) {
+	if _, err := net.InterfaceByName(name); name != "" && err != nil {
+		p.Note(fmt.Sprintf("no network interface of this network namespace is named %q: only those of others are observed", name))
+	}
+}
 
 // Instance is a hook with targets that the user selected, Target one of them. StandIn is a hook
 // that replaces another one. Kernel describes the running kernel. Iterator is an iterator program.

@@ -88,7 +88,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	if o.Throughput {
 		cols = append(cols, "bytes_per_s", "packets_per_s")
 	}
-	return &source.Table[key, counts, row]{
+	t := &source.Table[key, counts, row]{
 		Rounds: source.Rounds{Every: o.Every}, Ranking: source.Ranking{Sort: "+queue"},
 		Columns: cols,
 		Label: func(k *key, _ *counts) row {
@@ -98,7 +98,9 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 			}
 		},
 		Fill: fill,
-	}, nil
+	}
+	t.NoteInterface(o.Name)
+	return t, nil
 }
 
 func fill(r *row, c *counts, span time.Duration) {

@@ -125,3 +125,11 @@ func TestText(t *testing.T) {
 		t.Errorf("%d rows of namespace %s in %q, want 2", found, netns, out)
 	}
 }
+
+// TestNoInterface checks that a name that no interface has is reported.
+func TestNoInterface(t *testing.T) {
+	res := tooltest.JSON(t, Tool, []string{"-n", "no-such-nic"}, func() {})
+	if len(res.Rows) != 0 || !strings.Contains(res.Stderr, `no network interface of this network namespace is named "no-such-nic"`) {
+		t.Errorf("%d rows, messages:\n%s", len(res.Rows), res.Stderr)
+	}
+}

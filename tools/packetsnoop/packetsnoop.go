@@ -249,6 +249,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		Columns:     []string{"time", "pid", "comm", "interface", "direction", "protocol", "saddr", "sport", "daddr", "dport", "flags", "length_bytes"},
 		BufferBytes: bufferBytes,
 	}
+	e.NoteInterface(name)
 	if o.Write == "" {
 		return e, nil
 	}
