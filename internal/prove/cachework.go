@@ -39,7 +39,7 @@ func cachePages(note func(w *worker, r row)) func(*worker) error {
 		n := int64(w.n)
 		dirty := (fieldsOf(w.taskFile("io"))[counter] - before) / int64(os.Getpagesize())
 		if hasCounter && dirty < 2*n {
-			return fmt.Errorf("the file system of %s has no dirty pages (set TMPDIR to a directory on a disk)", w.dir)
+			return notHereError{fmt.Errorf("the file system of %s has no dirty pages (set TMPDIR to a directory on a disk)", w.dir)}
 		}
 		note(w, row{"added": between(n, n+n/2), "dirtied": between(2*n, 2*n+n/2)})
 		if hasCounter {

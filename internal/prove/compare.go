@@ -42,6 +42,7 @@ type log struct {
 	// Unknown are reasons why columns have no wanted value.
 	Unknown map[string]string `json:"unknown"`
 	Error   string            `json:"error"`
+	NotHere string            `json:"not_here"` // why the workload is not possible on this machine
 }
 
 // total is the sum of a column over all rows, by a reference that is independent of the workload's log.

@@ -92,7 +92,7 @@ func counted(path string, prepare, load func(*worker) error, rowOf func(name str
 				w.sum(r)
 			}
 			if len(w.log.Rows) == 0 {
-				return errors.New("no interrupt with a handler of its own occurred")
+				return notHereError{errors.New("no interrupt with a handler of its own occurred")}
 			}
 			return nil
 		},

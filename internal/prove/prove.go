@@ -338,6 +338,8 @@ func tempDir() string {
 	return os.TempDir()
 }
 
+const cannotRun = "the workload cannot run here"
+
 func (w *process) launch() error {
 	in, err := w.cmd.StdinPipe()
 	if err != nil {
@@ -362,7 +364,7 @@ func (w *process) launch() error {
 	if message == "" {
 		return nil
 	}
-	err = fmt.Errorf("the workload cannot run here: %s", message)
+	err = fmt.Errorf("%s: %s", cannotRun, message)
 	if w.facts[factDenied] != "" {
 		return &deniedError{err}
 	}
@@ -387,6 +389,9 @@ func (w *process) run() (*log, error) {
 	var l log
 	if err := w.out.Decode(&l); err != nil {
 		return nil, fmt.Errorf("read from the workload: %w", err)
+	}
+	if l.NotHere != "" {
+		return nil, fmt.Errorf("%s: %s", cannotRun, l.NotHere)
 	}
 	if l.Error != "" {
 		return nil, errors.New("the workload failed: " + l.Error)

@@ -130,9 +130,7 @@ func (w *worker) serve(j job, call func(func() error) error, in *bufio.Reader, o
 	if j.second != nil {
 		compare = j.second(w)
 	}
-	if err := call(func() error { return j.run(w) }); err != nil {
-		w.log.Error = err.Error()
-	}
+	w.failed(call(func() error { return j.run(w) }))
 	compare()
 	w.setTimes(offset)
 	w.forgetForeignIDs()
@@ -142,14 +140,26 @@ func (w *worker) serve(j job, call func(func() error) error, in *bufio.Reader, o
 	if _, err := in.ReadString('\n'); err != nil || j.late == nil {
 		return nil
 	}
-	if err := j.late(w); err != nil {
-		w.log.Error = err.Error()
-	}
+	w.failed(j.late(w))
 	if err := out.Encode(w.log); err != nil {
 		return err
 	}
 	_, _ = in.ReadString('\n')
 	return nil
+}
+
+// notHereError says why a workload is not possible on this machine, if that shows only while it runs.
+type notHereError struct{ error }
+
+// failed notes an error of the workload.
+func (w *worker) failed(err error) {
+	switch {
+	case err == nil:
+	case errors.As(err, new(notHereError)):
+		w.log.NotHere = err.Error()
+	default:
+		w.log.Error = err.Error()
+	}
 }
 
 func (w *worker) cleanUp() {
