@@ -155,16 +155,24 @@ int recv__fentry__leave(__u64 *ctx)
 	return handle_tcp((const struct sock *)ctx[0], recvmsg_ret(ctx), false);
 }
 
+/*
+ * The hook "option" is one of its own: before 6.1 fentry does not support the arguments of
+ * tcp_setsockopt(), so that it is traced with kprobes. There this value of the enum does not exist,
+ * so that the programs are not supported.
+ */
+#define FENTRY_SUPPORTS_STRUCTS bpf_core_enum_value(enum bpf_func_id, BPF_FUNC_user_ringbuf_drain)
+
 SEC("fentry/tcp_setsockopt")
-int recv__fentry__option(void *ctx)
+int option__fentry__enter(void *ctx)
 {
-	return enter(IN_SETSOCKOPT);
+	return FENTRY_SUPPORTS_STRUCTS ? enter(IN_SETSOCKOPT) : 0;
 }
 
 SEC("fexit/tcp_setsockopt")
-int recv__fentry__option_end(void *ctx)
+int option__fentry__leave(void *ctx)
 {
-	leave(IN_SETSOCKOPT);
+	if (FENTRY_SUPPORTS_STRUCTS)
+		leave(IN_SETSOCKOPT);
 	return 0;
 }
 
@@ -301,19 +309,19 @@ int BPF_KRETPROBE(send__kprobe__exit, int ret)
  * a function.
  */
 SEC("kprobe/tcp_cleanup_rbuf")
-int BPF_KPROBE(recv__kprobe__copied, struct sock *sk, int copied)
+int BPF_KPROBE(recv__kprobe, struct sock *sk, int copied)
 {
 	return handle_cleanup(sk, copied);
 }
 
 SEC("kprobe/tcp_setsockopt")
-int recv__kprobe__option(void *ctx)
+int option__kprobe__enter(void *ctx)
 {
 	return enter(IN_SETSOCKOPT);
 }
 
 SEC("kretprobe/tcp_setsockopt")
-int recv__kprobe__option_end(void *ctx)
+int option__kprobe__exit(void *ctx)
 {
 	leave(IN_SETSOCKOPT);
 	return 0;

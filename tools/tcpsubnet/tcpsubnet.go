@@ -141,7 +141,7 @@ Bytes are counted when the task passes them to the kernel. They differ from thos
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	list := o.selected()
 	return &source.Table[key, counts, row]{
-		Plan:    tool.Plan{Optional: []string{"sendpage", "mptcp_send"}, Without: []string{"recv", "mptcp_recv"}},
+		Plan:    tool.Plan{Optional: []string{"sendpage", "mptcp_send"}, Without: []string{"recv", "mptcp_recv", "option"}},
 		Rounds:  source.Rounds{Every: o.Every},
 		Ranking: source.Ranking{Sort: "tx_bytes"},
 		Columns: []string{"subnet", "tx_bytes"},

@@ -28,15 +28,15 @@ const (
 	bpfProgMptcpSendFentry      = "mptcp_send__fentry"
 	bpfProgMptcpSendKprobeEnter = "mptcp_send__kprobe__enter"
 	bpfProgMptcpSendKprobeExit  = "mptcp_send__kprobe__exit"
+	bpfProgOptionFentryEnter    = "option__fentry__enter"
+	bpfProgOptionFentryLeave    = "option__fentry__leave"
+	bpfProgOptionKprobeEnter    = "option__kprobe__enter"
+	bpfProgOptionKprobeExit     = "option__kprobe__exit"
 	bpfProgRecvBtf              = "recv__btf"
 	bpfProgRecvFentryCopied     = "recv__fentry__copied"
 	bpfProgRecvFentryEnter      = "recv__fentry__enter"
 	bpfProgRecvFentryLeave      = "recv__fentry__leave"
-	bpfProgRecvFentryOption     = "recv__fentry__option"
-	bpfProgRecvFentryOptionEnd  = "recv__fentry__option_end"
-	bpfProgRecvKprobeCopied     = "recv__kprobe__copied"
-	bpfProgRecvKprobeOption     = "recv__kprobe__option"
-	bpfProgRecvKprobeOptionEnd  = "recv__kprobe__option_end"
+	bpfProgRecvKprobe           = "recv__kprobe"
 	bpfProgRecvRaw              = "recv__raw"
 	bpfProgSendBtf              = "send__btf"
 	bpfProgSendFentry           = "send__fentry"
@@ -116,15 +116,15 @@ type bpfProgramSpecs struct {
 	MptcpSendFentry      *ebpf.ProgramSpec `ebpf:"mptcp_send__fentry"`
 	MptcpSendKprobeEnter *ebpf.ProgramSpec `ebpf:"mptcp_send__kprobe__enter"`
 	MptcpSendKprobeExit  *ebpf.ProgramSpec `ebpf:"mptcp_send__kprobe__exit"`
+	OptionFentryEnter    *ebpf.ProgramSpec `ebpf:"option__fentry__enter"`
+	OptionFentryLeave    *ebpf.ProgramSpec `ebpf:"option__fentry__leave"`
+	OptionKprobeEnter    *ebpf.ProgramSpec `ebpf:"option__kprobe__enter"`
+	OptionKprobeExit     *ebpf.ProgramSpec `ebpf:"option__kprobe__exit"`
 	RecvBtf              *ebpf.ProgramSpec `ebpf:"recv__btf"`
 	RecvFentryCopied     *ebpf.ProgramSpec `ebpf:"recv__fentry__copied"`
 	RecvFentryEnter      *ebpf.ProgramSpec `ebpf:"recv__fentry__enter"`
 	RecvFentryLeave      *ebpf.ProgramSpec `ebpf:"recv__fentry__leave"`
-	RecvFentryOption     *ebpf.ProgramSpec `ebpf:"recv__fentry__option"`
-	RecvFentryOptionEnd  *ebpf.ProgramSpec `ebpf:"recv__fentry__option_end"`
-	RecvKprobeCopied     *ebpf.ProgramSpec `ebpf:"recv__kprobe__copied"`
-	RecvKprobeOption     *ebpf.ProgramSpec `ebpf:"recv__kprobe__option"`
-	RecvKprobeOptionEnd  *ebpf.ProgramSpec `ebpf:"recv__kprobe__option_end"`
+	RecvKprobe           *ebpf.ProgramSpec `ebpf:"recv__kprobe"`
 	RecvRaw              *ebpf.ProgramSpec `ebpf:"recv__raw"`
 	SendBtf              *ebpf.ProgramSpec `ebpf:"send__btf"`
 	SendFentry           *ebpf.ProgramSpec `ebpf:"send__fentry"`
@@ -251,15 +251,15 @@ type bpfPrograms struct {
 	MptcpSendFentry      *ebpf.Program `ebpf:"mptcp_send__fentry"`
 	MptcpSendKprobeEnter *ebpf.Program `ebpf:"mptcp_send__kprobe__enter"`
 	MptcpSendKprobeExit  *ebpf.Program `ebpf:"mptcp_send__kprobe__exit"`
+	OptionFentryEnter    *ebpf.Program `ebpf:"option__fentry__enter"`
+	OptionFentryLeave    *ebpf.Program `ebpf:"option__fentry__leave"`
+	OptionKprobeEnter    *ebpf.Program `ebpf:"option__kprobe__enter"`
+	OptionKprobeExit     *ebpf.Program `ebpf:"option__kprobe__exit"`
 	RecvBtf              *ebpf.Program `ebpf:"recv__btf"`
 	RecvFentryCopied     *ebpf.Program `ebpf:"recv__fentry__copied"`
 	RecvFentryEnter      *ebpf.Program `ebpf:"recv__fentry__enter"`
 	RecvFentryLeave      *ebpf.Program `ebpf:"recv__fentry__leave"`
-	RecvFentryOption     *ebpf.Program `ebpf:"recv__fentry__option"`
-	RecvFentryOptionEnd  *ebpf.Program `ebpf:"recv__fentry__option_end"`
-	RecvKprobeCopied     *ebpf.Program `ebpf:"recv__kprobe__copied"`
-	RecvKprobeOption     *ebpf.Program `ebpf:"recv__kprobe__option"`
-	RecvKprobeOptionEnd  *ebpf.Program `ebpf:"recv__kprobe__option_end"`
+	RecvKprobe           *ebpf.Program `ebpf:"recv__kprobe"`
 	RecvRaw              *ebpf.Program `ebpf:"recv__raw"`
 	SendBtf              *ebpf.Program `ebpf:"send__btf"`
 	SendFentry           *ebpf.Program `ebpf:"send__fentry"`
@@ -277,15 +277,15 @@ func (p *bpfPrograms) Close() error {
 		p.MptcpSendFentry,
 		p.MptcpSendKprobeEnter,
 		p.MptcpSendKprobeExit,
+		p.OptionFentryEnter,
+		p.OptionFentryLeave,
+		p.OptionKprobeEnter,
+		p.OptionKprobeExit,
 		p.RecvBtf,
 		p.RecvFentryCopied,
 		p.RecvFentryEnter,
 		p.RecvFentryLeave,
-		p.RecvFentryOption,
-		p.RecvFentryOptionEnd,
-		p.RecvKprobeCopied,
-		p.RecvKprobeOption,
-		p.RecvKprobeOptionEnd,
+		p.RecvKprobe,
 		p.RecvRaw,
 		p.SendBtf,
 		p.SendFentry,

@@ -54,7 +54,7 @@ Bytes are counted when the process passes them to the kernel or receives them, i
 
 An MPTCP connection is one row, with the addresses of its first subflow.
 
-The hooks are the functions tcp_sendmsg, tcp_recvmsg and tcp_cleanup_rbuf, and mptcp_sendmsg and mptcp_recvmsg for MPTCP, or, if these cannot be traced, the tracepoints sock_send_length and sock_recv_length (kernel 6.3 and later). The tracepoints miss data that splice takes from a socket, and data received by mapping (TCP_ZEROCOPY_RECEIVE). Before 6.5 sendfile is traced only with fentry (hook sendpage). With kprobes, tcp_recvmsg is not traced: data read with MSG_PEEK is counted as received, and a call that waits for more data (MSG_WAITALL) can count what it had before several times.`,
+The hooks are the functions tcp_sendmsg, tcp_recvmsg and tcp_cleanup_rbuf, and mptcp_sendmsg and mptcp_recvmsg for MPTCP, or, if these cannot be traced, the tracepoints sock_send_length and sock_recv_length (kernel 6.3 and later). The tracepoints miss data that splice takes from a socket, and data received by mapping (TCP_ZEROCOPY_RECEIVE). Before 6.5 sendfile is traced only with fentry (hook sendpage). With kprobes, tcp_recvmsg is not traced: data read with MSG_PEEK is counted as received, and a call that waits for more data (MSG_WAITALL) can count what it had before several times. The hook option traces setsockopt(2), for which the kernel calls tcp_cleanup_rbuf as if a byte had been received (TCP_QUICKACK); where it cannot be attached, such a call counts as one byte.`,
 	Peers: []string{
 		"Bytes sent are those that the kernel accepted. libbpf-tools and BCC count the requested size, so a socket with a full buffer seems to send more.",
 		"IPv4 and IPv6 are in the same table; libbpf-tools and BCC have separate tables.",
@@ -75,7 +75,7 @@ The hooks are the functions tcp_sendmsg, tcp_recvmsg and tcp_cleanup_rbuf, and m
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	o.NoLoad = o.NoSummary
 	return &source.Table[key, counts, row]{
-		Plan: tool.Plan{Optional: []string{"sendpage", "mptcp_send", "mptcp_recv"}}, Top: &o.Top,
+		Plan: tool.Plan{Optional: []string{"sendpage", "mptcp_send", "mptcp_recv", "option"}}, Top: &o.Top,
 		Columns:   []string{"pid", "comm", "local", "remote", "rx_bytes", "tx_bytes"},
 		SortNames: map[string]string{"all": "total_bytes", "sent": "tx_bytes", "received": "rx_bytes"},
 		Label:     label,

@@ -233,6 +233,10 @@ func TestQuickAck(t *testing.T) {
 		}
 	})
 	check(t, res.Rows, client, n, 0)
+	hooks := strings.Join(res.Ready.List("hooks"), " ")
+	if strings.Contains(hooks, "tcp_cleanup_rbuf") && !strings.Contains(hooks, "tcp_setsockopt") {
+		t.Skip("setsockopt is not traced: ", hooks)
+	}
 	check(t, res.Rows, server, 0, n)
 }
 
