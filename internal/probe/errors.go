@@ -125,6 +125,8 @@ func Reason(err error) string {
 		return "works"
 	case errors.As(err, &verifier) && strings.Contains(err.Error(), "bad CO-RE relocation"):
 		return reasonNoType
+	case errors.As(err, &verifier) && strings.Contains(err.Error(), "type STRUCT is unsupported"):
+		return reasonUnsupported // fentry of a function with a structure as argument, before 6.1
 	case errors.As(err, &verifier):
 		return fmt.Sprintf("refused by the verifier: %v", err)
 	case errors.Is(err, fs.ErrPermission):

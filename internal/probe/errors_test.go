@@ -25,6 +25,7 @@ func TestReason(t *testing.T) {
 		{fmt.Errorf("attach x: %w", unix.EPERM), "not permitted"},
 		{fmt.Errorf("attach x: %w", unix.EACCES), "not permitted"},
 		{fmt.Errorf("load x: %w", &ebpf.VerifierError{Cause: errors.New("bad CO-RE relocation")}), "not supported by this kernel: a type or field"},
+		{&ebpf.VerifierError{Cause: unix.EINVAL, Log: []string{"The function tcp_setsockopt arg3 type STRUCT is unsupported."}}, "not supported by this kernel"},
 		{fmt.Errorf("load x: %w", ebpf.ErrNotSupported), "not supported by this kernel"},
 		{fmt.Errorf("attach x: %w", unix.EOPNOTSUPP), "not supported by this kernel"},
 		{fmt.Errorf("attach x: %w", fs.ErrNotExist), "attach point does not exist"},
