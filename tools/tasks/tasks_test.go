@@ -388,6 +388,15 @@ func TestText(t *testing.T) {
 	}
 }
 
+// TestNoReadyLine checks that a list is not announced by the line "ready: …": its rows follow at once.
+func TestNoReadyLine(t *testing.T) {
+	tooltest.Root(t)
+	var out, errOut bytes.Buffer
+	if code := tool.Run(t.Context(), Tool, []string{"-p", strconv.Itoa(os.Getpid())}, &out, &errOut); code != tool.ExitOK || strings.Contains(errOut.String(), "ready") || out.Len() == 0 {
+		t.Errorf("exit code %d, messages %q, output:\n%s", code, &errOut, &out)
+	}
+}
+
 func TestCSV(t *testing.T) {
 	out := tooltest.Text(t, Tool, []string{"--output", "csv", "--limit", "3", "--columns", "pid,threads", "--filter", "!kernel"}, nil)
 	lines := strings.Split(out, "\n")
