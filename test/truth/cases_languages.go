@@ -32,7 +32,9 @@ $n = 0; function leaf() { global $n; $n++; } function deep($i) { leaf(); if ($i)
 for ($i = 0; $i < 1000; $i++) leaf();
 deep(10);
 file_put_contents("/tmp/truth/out", "leaf $n\n");`,
-		"work.rb": `$n = 0; $o = 0
+		"work.rb": `startup = GC.count
+sleep(1) # as above
+$n = 0; $o = 0
 class Created; def initialize; $o += 1; end; end
 def leaf; $n += 1; end
 def deep(i); leaf; deep(i - 1) if i > 0; end
@@ -42,7 +44,7 @@ deep(10)
 500.times { Created.new }
 5.times { GC.start }
 200000.times { "garbage" * 3 }
-File.write("/tmp/truth/out", "leaf #{$n}\ncreated #{$o}\ngc #{GC.count}\n")
+File.write("/tmp/truth/out", "leaf #{$n}\ncreated #{$o}\ngc #{GC.count}\nstartup #{startup}\n")
 exit!(0)`,
 		"work.py": `
 n = 0
@@ -174,7 +176,7 @@ func ugc(ctx context.Context, m *machine) ([]figure, error) {
 	}
 	return []figure{
 		{"pauses of java, G1", float64(len(java.rows)) + java.lost(), log["gc"], 0, ""},
-		{"mark phases of ruby", float64(len(ruby.where("description", "GC mark stage").rows)) + ruby.lost(), counts["gc"], 0, ""},
+		{"mark phases of ruby", float64(len(ruby.where("description", "GC mark stage").rows)) + ruby.lost(), counts["gc"], counts["startup"], "collections while Ruby starts: the tool attaches when the program has begun"},
 	}, nil
 }
 

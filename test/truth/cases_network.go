@@ -36,6 +36,9 @@ func networkCases() []comparison {
 // curled is the sum of curl's reports (--write-out) of its transfers.
 type curled struct{ transfers, sent, received, seconds float64 }
 
+// slowPause is the time between two parts of a file that the server sends slowly.
+const slowPause = 100 * time.Millisecond
+
 // serve serves a file of 1 MB from this process: with the query "slow", in 3.2 s.
 func serve() (url string, stop func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +50,7 @@ func serve() (url string, stop func(), err error) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body))) // avoids chunked encoding, whose headers curl does not count
 		for part := range slices.Chunk(body, len(body)/32) {
 			if _, slow := r.URL.Query()["slow"]; slow {
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(slowPause)
 			}
 			_, _ = w.Write(part)
 		}

@@ -42,6 +42,11 @@ func run(ctx context.Context) error {
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build corescope: %w", err)
 	}
+	unmount, err := mountTracefs()
+	if err != nil {
+		return err
+	}
+	defer unmount()
 	only := strings.Fields(os.Getenv("TOOLS"))
 	var results []result
 	for _, c := range comparisons() {
@@ -92,4 +97,16 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 		return "", fmt.Errorf("run %s: %w: %s", name, err, strings.TrimSpace(stderr.String()))
 	}
 	return string(out), nil
+}
+
+// mountTracefs mounts tracefs, which some tools and references need, unless it is mounted.
+func mountTracefs() (unmount func(), err error) {
+	const path = "/sys/kernel/tracing"
+	if _, err := os.Stat(path + "/events"); err == nil {
+		return func() {}, nil
+	}
+	if err := unix.Mount("tracefs", path, "tracefs", 0, ""); err != nil {
+		return nil, fmt.Errorf("mount tracefs: %w", err)
+	}
+	return func() { _ = unix.Unmount(path, unix.MNT_DETACH) }, nil
 }
