@@ -73,6 +73,7 @@ func TestRun(t *testing.T) {
 		{"corescope completion bash", ok, "# Completion of corescope", ""},
 		{"corescope", usage, "", "Usage: corescope TOOL"},
 		{"corescope nosuch", usage, "", `usage: unknown tool or verb "nosuch"`},
+		{"corescope --host", usage, "", `--host: "" is not the name of a host`},
 		{"snoop-snoop", usage, "", "Usage: corescope TOOL"},
 		{"corescope schema doctor", ok, "{\n  \"$schema\"", ""},
 		{"corescope doctor nosuch", usage, "", `unknown tool "nosuch"`},
