@@ -375,15 +375,19 @@ func TestText(t *testing.T) {
 }
 
 // TestExported checks that a wait with a timeout is in the bucket of its duration, and has an exemplar.
+// A signal of the Go runtime can end a wait early.
 func TestExported(t *testing.T) {
 	const timeout, waits = time.Second / 64, 4 // 2^-6 s
 	l := newLock(t)
 	var took time.Duration
 	for _, args := range [][]string{nil, {"--summary"}} {
+		early := uint64(0)
 		run := tooltest.Export(t, Tool, append(args, "--pid", strconv.Itoa(os.Getpid()), "--lock", l.String()), func() {
 			begin := time.Now()
 			for range waits {
-				l.futex(wait|private, 0, timeout)
+				if l.futex(wait|private, 0, timeout) != unix.ETIMEDOUT {
+					early++
+				}
 			}
 			took = time.Since(begin)
 		})
@@ -393,8 +397,8 @@ func TestExported(t *testing.T) {
 			h.CheckTask(t, os.Getpid())
 			count += h.Exponential.Count
 			for _, b := range h.Exponential.Classic(-20, 6) {
-				if b.Le <= timeout.Seconds() && b.Count != 0 || b.Le >= took.Seconds() && b.Count != h.Exponential.Count {
-					t.Errorf("%d waits up to %v s: all took longer than %v, and %v in total", b.Count, b.Le, timeout, took)
+				if b.Le <= timeout.Seconds() && b.Count > early || b.Le >= took.Seconds() && b.Count != h.Exponential.Count {
+					t.Errorf("%d waits up to %v s: all but %d took longer than %v, and %v in total", b.Count, b.Le, early, timeout, took)
 				}
 			}
 		}
