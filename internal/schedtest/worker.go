@@ -104,12 +104,13 @@ func CPUs(t testing.TB) []int {
 	return all
 }
 
-// spin uses CPU time, and returns by how much the elapsed time exceeds it.
+// spin uses CPU time, and returns by how much the elapsed time exceeds it. It makes only raw system
+// calls: after another call that takes long, the thread waits for the Go scheduler.
 func spin(cpu time.Duration) time.Duration {
-	begin, beginCPU := now(unix.CLOCK_MONOTONIC), now(unix.CLOCK_THREAD_CPUTIME_ID)
+	begin, beginCPU := tooltest.Clock(unix.CLOCK_MONOTONIC), tooltest.Clock(unix.CLOCK_THREAD_CPUTIME_ID)
 	for {
-		if used := now(unix.CLOCK_THREAD_CPUTIME_ID) - beginCPU; used >= cpu {
-			return now(unix.CLOCK_MONOTONIC) - begin - used
+		if used := tooltest.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - beginCPU; used >= cpu.Nanoseconds() {
+			return time.Duration(tooltest.Clock(unix.CLOCK_MONOTONIC) - begin - used)
 		}
 	}
 }
@@ -126,14 +127,6 @@ func both(cpu int, each time.Duration) {
 	}()
 	spin(each)
 	<-done
-}
-
-// now reads a clock of the kernel with a raw system call. If a call through the Go scheduler takes
-// long, the thread loses its P and has to wait for one.
-func now(clock uintptr) time.Duration {
-	var ts unix.Timespec
-	unix.RawSyscall(unix.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&ts)), 0)
-	return time.Duration(ts.Nano())
 }
 
 // pass passes a byte back and forth, from descriptor 3 to 4.
@@ -176,8 +169,8 @@ func Start(t testing.TB, cpu int, change func(*exec.Cmd) *exec.Cmd) *Worker {
 		cmd = change(cmd)
 	}
 	// With a single P, the Go scheduler does not hand work to other threads, for which the first
-	// one would have to wait.
-	cmd.Env = append(os.Environ(), workerEnv+"="+strconv.Itoa(cpu), "GOMAXPROCS=1")
+	// one would have to wait. It does not preempt a thread that spins either, which would block it.
+	cmd.Env = append(os.Environ(), workerEnv+"="+strconv.Itoa(cpu), "GOMAXPROCS=1", tooltest.NoPreemption)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
