@@ -42,7 +42,7 @@ var Tool = tool.Define(tool.Spec{
 	Summary:  "Count swap-ins: memory that processes read back from swap",
 	Description: `Counts, per interval (one second by default) and by process, how often the kernel reads memory back from swap. Swap-ins are a sign that memory is short: the process waits for each of them, unless the page was read ahead.
 
-A swap-in is a call of swap_read_folio() (swap_readpage() before kernel 6.9). It belongs to the task that called it: usually the one that accessed the memory, which also reads neighbouring pages ahead, or swapoff. Memory that is still in the swap cache needs no swap-in. Reads that zswap answers from memory are counted too.
+A swap-in is a call of swap_read_folio() (swap_readpage() before kernel 6.9). It belongs to the task that called it: usually the one that accessed the memory, which also reads neighbouring pages ahead, or swapoff. Memory that is still in the swap cache needs no swap-in. Reads that need no disk are counted too: zswap has the memory, or the page was zero when it was swapped out (since kernel 6.12).
 
 The kernel has no tracepoint for this, so the tool needs fentry or kprobes.`,
 	Peers: []string{
