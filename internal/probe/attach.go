@@ -8,19 +8,20 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 )
 
 // attach attaches a program to the attach point in its section name.
-func attach(spec *ebpf.ProgramSpec, prog *ebpf.Program) (link.Link, error) {
-	l, err := attachTo(spec, prog)
+func (o *Objects) attach(spec *ebpf.ProgramSpec, prog *ebpf.Program) (link.Link, error) {
+	l, err := o.attachTo(spec, prog)
 	if err != nil {
 		return nil, fmt.Errorf("attach %s: %w", spec.SectionName, err)
 	}
 	return l, nil
 }
 
-func attachTo(spec *ebpf.ProgramSpec, prog *ebpf.Program) (link.Link, error) {
+func (o *Objects) attachTo(spec *ebpf.ProgramSpec, prog *ebpf.Program) (link.Link, error) {
 	switch spec.Type {
 	case ebpf.RawTracepoint:
 		return link.AttachRawTracepoint(link.RawTracepointOptions{Name: spec.AttachTo, Program: prog})
@@ -30,25 +31,25 @@ func attachTo(spec *ebpf.ProgramSpec, prog *ebpf.Program) (link.Link, error) {
 		group, name, _ := strings.Cut(spec.AttachTo, "/")
 		return link.Tracepoint(group, name, prog, nil)
 	case ebpf.Kprobe:
-		return attachKernel(spec.AttachTo, prog, strings.HasPrefix(spec.SectionName, "kretprobe/"), nil)
+		return o.attachKernel(spec.AttachTo, prog, strings.HasPrefix(spec.SectionName, "kretprobe/"), &link.KprobeOptions{})
 	}
 	return nil, fmt.Errorf("program type %s: %w", spec.Type, ebpf.ErrNotSupported)
 }
 
 // attachAt attaches a program to a target, with the ID of the target as the cookie.
-func attachAt(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t targetWithID) (link.Link, error) {
+func (o *Objects) attachAt(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t targetWithID) (link.Link, error) {
 	switch {
 	case spec.Type == ebpf.TracePoint:
 		group, name, _ := strings.Cut(t.Name, "/")
 		return link.Tracepoint(group, name, prog, &link.TracepointOptions{Cookie: t.id})
 	case spec.Type != ebpf.Kprobe:
-		return attachTo(spec, prog)
+		return o.attachTo(spec, prog)
 	case isUser(spec):
 		return attachUser(spec, prog, f, t)
 	case isReturn(spec):
-		return attachKernel(t.Name, prog, true, &link.KprobeOptions{Cookie: t.id})
+		return o.attachKernel(t.Name, prog, true, &link.KprobeOptions{Cookie: t.id})
 	}
-	return attachKernel(t.Name, prog, false, &link.KprobeOptions{Cookie: t.id, Offset: t.Offset})
+	return o.attachKernel(t.Name, prog, false, &link.KprobeOptions{Cookie: t.id, Offset: t.Offset})
 }
 
 // errNoKprobes is returned if the kernel has no kprobes (CONFIG_KPROBE_EVENTS).
@@ -56,14 +57,48 @@ var errNoKprobes = fmt.Errorf("kprobes: %w", ebpf.ErrNotSupported)
 
 // attachKernel attaches a program to the entry or return of a kernel function. Without perf's type for
 // kprobes (4.17) the library tries tracefs, and fails for other reasons, such as that it is not mounted.
-func attachKernel(function string, prog *ebpf.Program, isReturn bool, o *link.KprobeOptions) (link.Link, error) {
+func (o *Objects) attachKernel(function string, prog *ebpf.Program, isReturn bool, options *link.KprobeOptions) (link.Link, error) {
 	if _, err := os.Stat("/sys/bus/event_source/devices/kprobe"); errors.Is(err, fs.ErrNotExist) {
 		return nil, errNoKprobes
 	}
-	if isReturn {
-		return link.Kretprobe(function, prog, o)
+	switch {
+	case !isReturn:
+		return link.Kprobe(function, prog, options)
+	case missedReturnsCounted():
+		return link.Kretprobe(function, prog, options)
 	}
-	return link.Kprobe(function, prog, o)
+	return o.attachReturn(function, prog, options)
+}
+
+// missedReturnsCounted reports whether the kernel counts the returns that a kretprobe misses (6.7).
+func missedReturnsCounted() bool {
+	version, err := features.LinuxVersionCode()
+	return err == nil && version >= 6<<16|7<<8
+}
+
+// maxActive is the number of calls of a function in progress whose returns the kernel can report. It
+// allocates about 80 bytes for each.
+const maxActive = 1024
+
+// attachReturn attaches a program to the return of a kernel function, on kernels that do not count missed
+// returns. By default, those without preemption report the returns of only as many calls in progress as they
+// have CPUs (two for each CPU, at least ten, from 6.2 on: 3b7ddab8a19a). A larger number can be set only in
+// tracefs.
+func (o *Objects) attachReturn(function string, prog *ebpf.Program, options *link.KprobeOptions) (link.Link, error) {
+	larger := *options
+	larger.RetprobeMaxActive = maxActive
+	l, tracefsErr := link.Kretprobe(function, prog, &larger)
+	if tracefsErr == nil {
+		return l, nil
+	}
+	l, err := link.Kretprobe(function, prog, options)
+	if err == nil {
+		o.fewReturns.Do(func() {
+			o.notify(fmt.Errorf("while more tasks than CPUs are in a kernel function, its returns can be missed without "+
+				"being counted: cannot set a larger number in tracefs: %w", tracefsErr))
+		})
+	}
+	return l, err
 }
 
 func attachUser(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t targetWithID) (link.Link, error) {

@@ -184,7 +184,7 @@ func (o *Objects) attachProgram(name string) ([]link.Link, error) {
 		hook, _, _ := strings.Cut(name, "__")
 		l, err = newSampler(prog, hook, o.options.Sampling, o.Guarded)
 	} else {
-		l, err = attach(spec, prog)
+		l, err = o.attach(spec, prog)
 	}
 	if err != nil {
 		return nil, err

@@ -200,7 +200,7 @@ func (o *Objects) attachOne(v Variant, in *Instance, t targetWithID) error {
 		}
 	}
 	o.keep(links)
-	o.addSingle(o.spec.Programs[v.Programs[0]], t, links)
+	o.addSingle(v, t, links)
 	return nil
 }
 
@@ -211,7 +211,7 @@ func (o *Objects) attachProgramAt(name string, f form, in *Instance, t targetWit
 	if canShare(spec) && len(in.Targets) > 1 && !in.noCookies {
 		prog, err := o.sharedProgram(name, f, in)
 		if err == nil {
-			return attachEach(spec, prog, f, t)
+			return o.attachEach(spec, prog, f, t)
 		}
 		in.noCookies = true
 	}
@@ -224,7 +224,7 @@ func (o *Objects) attachProgramAt(name string, f form, in *Instance, t targetWit
 	if err != nil {
 		return nil, err
 	}
-	links, err := attachEach(spec, prog, f, targetWithID{Target: t.Target, offsets: t.offsets})
+	links, err := o.attachEach(spec, prog, f, targetWithID{Target: t.Target, offsets: t.offsets})
 	if err != nil {
 		return links, fmt.Errorf("attach %s: %w", spec.SectionName, err)
 	}
@@ -232,10 +232,10 @@ func (o *Objects) attachProgramAt(name string, f form, in *Instance, t targetWit
 }
 
 // attachEach attaches a program to each attach point of a target.
-func attachEach(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t targetWithID) (links []link.Link, err error) {
+func (o *Objects) attachEach(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t targetWithID) (links []link.Link, err error) {
 	for _, offset := range t.attachOffsets() {
 		t.Offset = offset
-		l, err := attachAt(spec, prog, f, t)
+		l, err := o.attachAt(spec, prog, f, t)
 		if err != nil {
 			return links, err
 		}

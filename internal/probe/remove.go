@@ -26,13 +26,18 @@ const removedHere = 16
 const removers = 32
 
 // addSingle notes links that each attach to a single target. Those through tracefs are left out, which
-// the library uses for names with a dot in old kernels: it removes their definitions when they are closed.
-func (o *Objects) addSingle(spec *ebpf.ProgramSpec, t targetWithID, links []link.Link) {
-	if isUser(spec) || spec.Type == ebpf.TracePoint || !strings.Contains(t.Name, ".") {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.single = append(o.single, links...)
+// the library uses for names with a dot and for returns in old kernels: it removes their definitions when
+// they are closed.
+func (o *Objects) addSingle(v Variant, t targetWithID, links []link.Link) {
+	for _, name := range v.Programs {
+		spec := o.spec.Programs[name]
+		if spec.Type == ebpf.Kprobe && !isUser(spec) && (strings.Contains(t.Name, ".") || isReturn(spec) && !missedReturnsCounted()) {
+			return
+		}
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.single = append(o.single, links...)
 }
 
 // handOver passes the single probes on to a process that removes them, so that this one need not wait

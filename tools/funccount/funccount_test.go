@@ -33,10 +33,7 @@ func counted(res *tooltest.Result) string {
 // attachOptions returns the options that force each attach type of user functions; with -short only
 // the default.
 func attachOptions() [][]string {
-	if testing.Short() {
-		return [][]string{nil}
-	}
-	return [][]string{nil, {"--hook", "user=uprobe", "--hook", "user_return=uprobe"}}
+	return tooltest.ArgVariants([]string{"--hook", "user=uprobe", "--hook", "user_return=uprobe"})
 }
 
 // TestUserFunctions counts calls of several functions at once, in one report and in several.

@@ -24,14 +24,8 @@ func run(t *testing.T, path string) time.Duration {
 	return time.Since(start)
 }
 
-// hooks returns the options that force each attach type of user functions; with -short only the
-// default.
-func hooks() [][]string {
-	if testing.Short() {
-		return [][]string{nil}
-	}
-	return [][]string{nil, {"--hook", "user=multi"}, {"--hook", "user=uprobe"}}
-}
+// hooks returns the options that force each attach type of user functions: the default is multi from 6.6 on.
+func hooks() [][]string { return tooltest.ArgVariants([]string{"--hook", "user=uprobe"}) }
 
 func hexadecimal(t *testing.T, text string) uint64 {
 	t.Helper()

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
@@ -137,4 +139,24 @@ func TestCalls(t *testing.T) {
 		!strings.HasSuffix(lines[1], " vfs_truncate(length=1000)") || !strings.HasSuffix(lines[2], " vfs_truncate() return=0") {
 		t.Errorf("text %q", out)
 	}
+}
+
+// TestReturns counts the returns of a function in which more tasks sleep at a time than there are CPUs.
+func TestReturns(t *testing.T) {
+	tooltest.KernelFunctions(t)
+	const processes, naps = 20, 10
+	path := (&tooltest.Native{Naps: naps, Nap: 100 * time.Millisecond}).Write(t)
+	dir := tooltest.Cgroup(t, "cgroup2", "corescope-ksnoop")
+	res := tooltest.JSON(t, Tool, []string{"--cgroup", dir, "hrtimer_nanosleep(return)"}, func() {
+		var all sync.WaitGroup
+		for range processes {
+			all.Go(func() {
+				if out, err := tooltest.InCgroup(dir, path).CombinedOutput(); err != nil {
+					t.Errorf("%v: %s", err, out)
+				}
+			})
+		}
+		all.Wait()
+	})
+	tooltest.CheckTotal(t, res.Summary, len(res.Events), processes*naps)
 }

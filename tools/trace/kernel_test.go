@@ -43,10 +43,7 @@ func TestKernelFunction(t *testing.T) {
 }
 
 func kernelAttachOptions() [][]string {
-	if testing.Short() {
-		return [][]string{nil}
-	}
-	return [][]string{nil, {"--hook", "kernel=kprobe", "--hook", "kernel_return=kprobe"}}
+	return tooltest.ArgVariants([]string{"--hook", "kernel=kprobe", "--hook", "kernel_return=kprobe"})
 }
 
 // TestSystemCallFunction checks that sys_NAME is the function of the system call, with the arguments

@@ -26,10 +26,7 @@ func run(t testing.TB, path string) {
 // attachOptions returns the options that force each attach type of user functions; with -short only
 // the default.
 func attachOptions() [][]string {
-	if testing.Short() {
-		return [][]string{nil}
-	}
-	return [][]string{nil, {"--hook", "user=uprobe", "--hook", "user_return=uprobe"}}
+	return tooltest.ArgVariants([]string{"--hook", "user=uprobe", "--hook", "user_return=uprobe"})
 }
 
 // TestUserFunction checks all hits, in order, with all arguments.
