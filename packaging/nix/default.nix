@@ -1,5 +1,5 @@
 # nix-build -E 'with import <nixpkgs> {}; callPackage ./packaging/nix {}'
-{ lib, buildGoModule, installShellFiles }:
+{ lib, buildGoModule }:
 
 buildGoModule rec {
   pname = "corescope";
