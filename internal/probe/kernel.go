@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"reflect"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -26,6 +27,9 @@ type Kernel struct {
 	missing map[string]bool // names that neither kernel nor modules have
 	// haveMapType replaces features.HaveMapType in tests.
 	haveMapType func(ebpf.MapType) error
+	// all is locked while the library relocates a program with all types. Those of modules share those of the
+	// kernel, which the library (v0.22) then decodes without a lock.
+	all sync.Mutex
 }
 
 // NewKernel returns the kernel described by the BTF file, or by its own BTF if file is empty.
@@ -185,6 +189,15 @@ func (k *Kernel) moduleTypes(prog *ebpf.ProgramSpec) []*btf.Spec {
 		return nil
 	}
 	return k.modules
+}
+
+// lockAll waits until no other program is loaded with all types, if this one needs them.
+func (k *Kernel) lockAll(prog *ebpf.ProgramSpec) (unlock func()) {
+	if k.given != nil || k.covers(prog) {
+		return func() {}
+	}
+	k.all.Lock()
+	return k.all.Unlock
 }
 
 // covers reports whether all names that the program refers to have been looked up.

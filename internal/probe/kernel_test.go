@@ -15,6 +15,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/corescope/corescope/internal/vmlinux"
 )
 
 // TestRelocate relocates each program of each tool with the types that are looked up for it, and
@@ -157,6 +159,30 @@ func TestSetFunctionIDs(t *testing.T) {
 		err := setFunctionIDs(insns, tt.ids)
 		if got := [2]int64{insns[0].Constant, insns[1].Constant}; got != tt.want || (err == nil) != tt.ok {
 			t.Errorf("%s: %x, %v; want %x", tt.name, got, err, tt.want)
+		}
+	}
+}
+
+// TestLockAll checks that programs are loaded one after the other if they need all types.
+func TestLockAll(t *testing.T) {
+	spec := &ebpf.ProgramSpec{}
+	for _, tt := range []struct {
+		kernel *Kernel
+		locks  bool
+	}{
+		{&Kernel{}, true},
+		{&Kernel{given: &btf.Spec{}}, false},
+		{&Kernel{found: &vmlinux.Found{}}, false},
+	} {
+		unlock := tt.kernel.lockAll(spec)
+		if isFree := tt.kernel.all.TryLock(); isFree == tt.locks {
+			t.Errorf("%+v: locked: %v, want %v", tt.kernel, !isFree, tt.locks)
+		} else if isFree {
+			tt.kernel.all.Unlock()
+		}
+		unlock()
+		if !tt.kernel.all.TryLock() {
+			t.Error("still locked")
 		}
 	}
 }

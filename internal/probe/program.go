@@ -166,6 +166,7 @@ func (o *Objects) loadProgram(name string, spec *ebpf.ProgramSpec, maps map[stri
 	for ref := range maps {
 		all.Maps[ref] = o.spec.Maps[ref]
 	}
+	defer kernel.lockAll(spec)()
 	coll, err := ebpf.NewCollectionWithOptions(all, ebpf.CollectionOptions{
 		Programs: ebpf.ProgramOptions{
 			KernelTypes: kernel.typesFor(spec), ExtraRelocationTargets: kernel.moduleTypes(spec),
