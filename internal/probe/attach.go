@@ -61,29 +61,19 @@ func (o *Objects) attachKernel(function string, prog *ebpf.Program, isReturn boo
 	if _, err := os.Stat("/sys/bus/event_source/devices/kprobe"); errors.Is(err, fs.ErrNotExist) {
 		return nil, errNoKprobes
 	}
-	switch {
-	case !isReturn:
-		return link.Kprobe(function, prog, options)
-	case missedReturnsCounted():
-		return link.Kretprobe(function, prog, options)
+	if isReturn {
+		return o.attachReturn(function, prog, options)
 	}
-	return o.attachReturn(function, prog, options)
-}
-
-// missedReturnsCounted reports whether the kernel counts the returns that a kretprobe misses (6.7).
-func missedReturnsCounted() bool {
-	version, err := features.LinuxVersionCode()
-	return err == nil && version >= 6<<16|7<<8
+	return link.Kprobe(function, prog, options)
 }
 
 // maxActive is the number of calls of a function in progress whose returns the kernel can report. It
 // allocates about 80 bytes for each.
 const maxActive = 1024
 
-// attachReturn attaches a program to the return of a kernel function, on kernels that do not count missed
-// returns. By default, those without preemption report the returns of only as many calls in progress as they
-// have CPUs (two for each CPU, at least ten, from 6.2 on: 3b7ddab8a19a). A larger number can be set only in
-// tracefs.
+// attachReturn attaches a program to the return of a kernel function. By default the kernel reports the
+// returns of few calls in progress: two for each CPU and at least ten, before 6.2 (3b7ddab8a19a) without
+// preemption only one for each CPU. A larger number can be set only in tracefs.
 func (o *Objects) attachReturn(function string, prog *ebpf.Program, options *link.KprobeOptions) (link.Link, error) {
 	larger := *options
 	larger.RetprobeMaxActive = maxActive
@@ -93,12 +83,24 @@ func (o *Objects) attachReturn(function string, prog *ebpf.Program, options *lin
 	}
 	l, err := link.Kretprobe(function, prog, options)
 	if err == nil {
-		o.fewReturns.Do(func() {
-			o.notify(fmt.Errorf("while more tasks than CPUs are in a kernel function, its returns can be missed without "+
-				"being counted: cannot set a larger number in tracefs: %w", tracefsErr))
-		})
+		o.noteMissedReturns(fmt.Errorf("a larger number cannot be set in tracefs: %w", tracefsErr))
 	}
 	return l, err
+}
+
+// noteMissedReturns gives a notice once if the kernel does not count the returns that it misses (6.7).
+func (o *Objects) noteMissedReturns(err error) {
+	if isBefore(6, 7) {
+		o.missedReturns.Do(func() {
+			o.notify(fmt.Errorf("while more tasks than CPUs are in a kernel function, returns can be missed without being counted: %w", err))
+		})
+	}
+}
+
+// isBefore reports whether the version of the kernel is lower.
+func isBefore(major, minor uint32) bool {
+	version, err := features.LinuxVersionCode()
+	return err == nil && version < major<<16|minor<<8
 }
 
 func attachUser(spec *ebpf.ProgramSpec, prog *ebpf.Program, f form, t targetWithID) (link.Link, error) {

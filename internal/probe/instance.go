@@ -45,7 +45,7 @@ func (o *Objects) attachInstance(h Hook, in *Instance) error {
 	}
 	all := len(rest)
 	var failed []targetError
-	for _, v := range in.variants(h) {
+	for _, v := range in.variants(h, o.multiMissesReturns(h)) {
 		failed = o.attachTargets(v, in, rest)
 		a := Attempt{Variant: v}
 		for _, t := range without(rest, failed) {
@@ -89,19 +89,37 @@ func (in *Instance) withIDs() []targetWithID {
 	return out
 }
 
-// variants returns the variants of the hook in the order in which they are tried: with many
-// targets, multi comes first.
-func (in *Instance) variants(h Hook) []Variant {
-	if len(in.Targets) <= maxTrampolines {
-		return h.Variants
+// multiMissesReturns reports whether the hook has returns of kernel functions, of which multi misses some:
+// before Linux 6.14 (4346ba160409), all functions of a link together can have two calls in progress for each
+// function and CPU.
+func (o *Objects) multiMissesReturns(h Hook) bool {
+	return isBefore(6, 14) && slices.ContainsFunc(h.Variants, func(v Variant) bool {
+		return slices.ContainsFunc(v.Programs, func(name string) bool { return isKernelReturn(o.spec.Programs[name]) })
+	})
+}
+
+// isKernelReturn reports whether the program is a kprobe at the return of functions.
+func isKernelReturn(spec *ebpf.ProgramSpec) bool {
+	return spec.Type == ebpf.Kprobe && !isUser(spec) && isReturn(spec)
+}
+
+// variants returns the variants of the hook in the order in which they are tried: with many targets, multi
+// comes first, and with few it comes last if it misses returns.
+func (in *Instance) variants(h Hook, multiMissesReturns bool) []Variant {
+	var rank int // of multi, compared with the others
+	switch {
+	case len(in.Targets) > maxTrampolines:
+		rank = -1
+	case multiMissesReturns:
+		rank = 1
 	}
 	all := slices.Clone(h.Variants)
 	slices.SortStableFunc(all, func(a, b Variant) int {
 		switch {
 		case a.Kind == multi && b.Kind != multi:
-			return -1
+			return rank
 		case a.Kind != multi && b.Kind == multi:
-			return 1
+			return -rank
 		}
 		return 0
 	})
@@ -144,6 +162,9 @@ func (o *Objects) attachAll(v Variant, in *Instance, targets []targetWithID) (fa
 // attachProgramToAll attaches a program in all its forms. A target is attached in all forms that it
 // needs, or in none.
 func (o *Objects) attachProgramToAll(name string, in *Instance, targets []targetWithID) (failed []targetError) {
+	if isKernelReturn(o.spec.Programs[name]) && isBefore(6, 7) {
+		o.noteMissedReturns(errors.New("the kernel reports those of two calls in progress for each function and CPU"))
+	}
 	var links []link.Link
 	for i, p := range o.placements(name, targets) {
 		prog, err := o.sharedProgram(name, p.form, in)

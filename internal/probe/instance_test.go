@@ -109,14 +109,21 @@ func TestProgramSections(t *testing.T) {
 	}
 }
 
-// TestVariantsOfInstances checks that multi is tried first with many targets, and the cheapest
-// attach type with few.
+// TestVariantsOfInstances checks that multi is tried first with many targets, and with few the cheapest
+// attach type that misses no returns.
 func TestVariantsOfInstances(t *testing.T) {
 	h := Hook{Variants: []Variant{{Kind: "fentry"}, {Kind: multi}, {Kind: "kprobe"}}}
 	for n, want := range map[int]string{1: "fentry", maxTrampolines: "fentry", maxTrampolines + 1: multi} {
 		in := Instance{Targets: make([]Target, n)}
-		if got := in.variants(h)[0].Kind; got != want {
+		if got := in.variants(h, false)[0].Kind; got != want {
 			t.Errorf("with %d targets, %s is tried first, want %s", n, got, want)
+		}
+	}
+	for n, want := range map[int]string{1: "kprobe", maxTrampolines + 1: multi} {
+		in := Instance{Targets: make([]Target, n)}
+		returns := Hook{Variants: h.Variants[1:]}
+		if got := in.variants(returns, true)[0].Kind; got != want {
+			t.Errorf("with %d targets and returns that multi misses, %s is tried first, want %s", n, got, want)
 		}
 	}
 	if h.Variants[0].Kind != "fentry" {

@@ -92,14 +92,14 @@ type Objects struct {
 	user      *user
 	// returns has the attach points for the returns of user functions. Another goroutine adds those
 	// of new files.
-	returns    map[returnKey]*exits
-	returnsMu  sync.Mutex
-	mu         sync.Mutex // Detach can be called by several goroutines, while another attaches in a new file
-	links      []link.Link
-	fewReturns sync.Once   // a notice was given: see attachReturn
-	single     []link.Link // those of links that attach to one target each and can be handed over
-	detached   bool
-	hookless   bool // there are no hooks to attach
+	returns       map[returnKey]*exits
+	returnsMu     sync.Mutex
+	mu            sync.Mutex // Detach can be called by several goroutines, while another attaches in a new file
+	links         []link.Link
+	single        []link.Link // those of links that attach to one target each and can be handed over
+	detached      bool
+	missedReturns sync.Once // a notice was given: see noteMissedReturns
+	hookless      bool      // there are no hooks to attach
 	// missedCalls is the sum of MissedCalls over the links that are closed.
 	missedCalls uint64
 }

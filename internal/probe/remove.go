@@ -26,12 +26,12 @@ const removedHere = 16
 const removers = 32
 
 // addSingle notes links that each attach to a single target. Those through tracefs are left out, which
-// the library uses for names with a dot and for returns in old kernels: it removes their definitions when
+// the library uses for returns, and in old kernels for names with a dot: it removes their definitions when
 // they are closed.
 func (o *Objects) addSingle(v Variant, t targetWithID, links []link.Link) {
 	for _, name := range v.Programs {
 		spec := o.spec.Programs[name]
-		if spec.Type == ebpf.Kprobe && !isUser(spec) && (strings.Contains(t.Name, ".") || isReturn(spec) && !missedReturnsCounted()) {
+		if isKernelReturn(spec) || spec.Type == ebpf.Kprobe && !isUser(spec) && strings.Contains(t.Name, ".") {
 			return
 		}
 	}

@@ -158,5 +158,6 @@ func TestReturns(t *testing.T) {
 		}
 		all.Wait()
 	})
+	t.Logf("%d rows, summary %v", len(res.Events), res.Summary)
 	tooltest.CheckTotal(t, res.Summary, len(res.Events), processes*naps)
 }
