@@ -240,6 +240,15 @@ static __always_inline void count_wait(void *ctx, const struct futex_wait *wait,
 	record_wait(&key, ns);
 }
 
+/*
+ * Whether the call that ends is the one that began the wait. It is a later one if the kernel skipped the
+ * program at the end of that one (see TRACEPOINTS_ARE_PREEMPTIBLE).
+ */
+static __always_inline bool is_same_call(struct pt_regs *regs, __s32 nr, bool compat, const struct futex_wait *wait)
+{
+	return is_restart(nr, compat) || nr == NR_futex_waitv || futex_lock(regs, nr, compat) == wait->lock;
+}
+
 /* The entry remains if restart_syscall(2) can follow. */
 static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr, __s32 ret,
 				       bool btf)
@@ -249,11 +258,16 @@ static __always_inline int handle_exit(void *ctx, struct pt_regs *regs, __s32 nr
 	struct futex_wait *wait, ended;
 	bool compat;
 
-	if (!may_wait(regs, nr & ~__X32_SYSCALL_BIT, btf, &compat))
+	nr &= ~__X32_SYSCALL_BIT;
+	if (!may_wait(regs, nr, btf, &compat))
 		return 0;
 	wait = bpf_map_lookup_elem(&waits, &tid);
 	if (!wait)
 		return 0;
+	if (!is_same_call(regs, nr, compat, wait)) {
+		bpf_map_delete_elem(&waits, &tid);
+		return 0;
+	}
 	ended = *wait;
 	since_ns = ended.since_ns;
 	if (ret == -ERESTART_RESTARTBLOCK)

@@ -136,12 +136,13 @@ func TestTimeouts(t *testing.T) {
 				all := find(res, l.String())
 				// A slow machine can reach an absolute limit before the call begins to wait.
 				isRelative := name != "waitv" && name != "bitset" && name != "futex_wait"
-				if w := all["timeout"]; w.count != n || w.sum > took || isRelative && w.min < each/2 {
-					t.Errorf("waits %v, want %d timeouts in %v", all, n, took)
+				skipped := int(res.Summary.Object("reasons").Num("program_busy"))
+				if w := all["timeout"]; w.count > n || w.count+skipped < n || w.sum > took || isRelative && w.min < each/2 {
+					t.Errorf("waits %v and %d skipped runs, want %d timeouts in %v", all, skipped, n, took)
 				}
 				delete(all, "timeout")
 				// The kernel restarts calls after most signals of the Go runtime, so they do not return EINTR.
-				if all["interrupted"].count < interrupted || len(all) > 1 || len(all) == 1 && all["interrupted"].count == 0 {
+				if all["interrupted"].count+skipped < interrupted || len(all) > 1 || len(all) == 1 && all["interrupted"].count == 0 {
 					t.Errorf("further waits %v, want at least %d interrupted", all, interrupted)
 				}
 				if lost := tooltest.Lost(res.Summary); lost != 0 {
