@@ -35,6 +35,7 @@ func others() []executed {
 		{`make dist`, "scripts/test-dist.sh", "scripts/dist.sh"},
 		{`make install|make GOARCH=arm64 all install DESTDIR=…|make VERSION=1.2.3`, "packaging/debian/rules", "install DESTDIR="},
 		{`go mod vendor|GOFLAGS='-mod=vendor -trimpath' GOPROXY=off GOTOOLCHAIN=local make`, "scripts/test-package.sh", "go mod vendor"},
+		{`scripts/test-package.sh rpm`, "scripts/test-package.sh", "build_rpm()"}, // itself a test
 		{`CLANG=clang-20 .*go generate'`, "packaging/debian/rules", "xargs -n 8 go generate"},
 		{`make bench`, "test/bench/bench_test.go", "func Test"},
 		{`make stacks`, "test/stacks/stacks_test.go", "func Test"},
