@@ -300,6 +300,15 @@ func (c session) execute(id []byte, value byte) {
 	}
 }
 
+// ping waits until the server has ended the commands of the session: it answers them before.
+func (c session) ping() {
+	c.Helper()
+	c.write(0, []byte{comPing})
+	if reply := c.read(); reply[0] != 0 {
+		c.Errorf("ping: %q", reply)
+	}
+}
+
 // TestRealStatements compares prepared statements with the slow query log.
 func TestRealStatements(t *testing.T) {
 	s := newServers(t, "mysql")
@@ -321,6 +330,9 @@ func TestRealStatements(t *testing.T) {
 		old.execute(early, 50)
 		early = old.prepare("insert into d.t values (2 + ?)")
 		old.execute(early, 60)
+		for _, s := range []session{one, two, old} {
+			s.ping()
+		}
 	})
 	s.stop(cmd)
 	var got []string
