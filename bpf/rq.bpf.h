@@ -101,6 +101,12 @@ struct {
 
 __u64 ios_count;
 
+/*
+ * Issued requests that have no entry in ios, and are not completed or requeued yet. Two completions can
+ * take the last one at the same time: then one is counted with the other loss reason.
+ */
+__s64 issued_unstored;
+
 /* Initial value of start_time_ns: later than any time. */
 #define NO_START_TIME (~0ULL)
 
@@ -125,17 +131,26 @@ static __always_inline void io_add_owner(void *ctx, struct io *io, struct bio *b
 		io_owner_read(ctx, &io->owner, task, cgrp);
 }
 
+/*
+ * Returns NULL if the map is full or the kernel has no memory for the entry. That is counted when the
+ * request completes, once: each of its stages may try it.
+ */
 static __always_inline struct io *io_new(__u64 id)
 {
 	struct io zero = {};
-	struct io *io;
 
 	if (!bpf_map_update_elem(&ios, &id, &zero, BPF_NOEXIST))
 		__sync_fetch_and_add(&ios_count, 1);
-	io = bpf_map_lookup_elem(&ios, &id);
-	if (!io)
-		lost_add(map_full);
-	return io;
+	return bpf_map_lookup_elem(&ios, &id);
+}
+
+/* Takes one request from issued_unstored, if there is one. */
+static __always_inline bool take_unstored(void)
+{
+	if (issued_unstored <= 0)
+		return false;
+	__sync_fetch_and_add(&issued_unstored, -1);
+	return true;
 }
 
 /* Ends the current use of a request. The entry must not be accessed afterwards. */
@@ -242,18 +257,22 @@ static __always_inline int handle_insert(void *ctx, struct request *rq, const bo
 static __always_inline int handle_issue(void *ctx, struct request *rq, const bool direct)
 {
 	struct io *io;
+	__u64 now_ns;
 
 	if (!rq_wanted(rq, direct))
 		return 0;
-	io = io_for_stamp(ctx, rq, true, direct);
-	if (!io)
-		return 0;
-	io->requeued = false;
-	io->issue_ns = bpf_ktime_get_ns();
-	if (!io->begin_ns)
-		io->begin_ns = io->issue_ns;
+	now_ns = bpf_ktime_get_ns();
 	if (!first_issue_ns)
-		first_issue_ns = io->issue_ns;
+		first_issue_ns = now_ns;
+	io = io_for_stamp(ctx, rq, true, direct);
+	if (!io) {
+		__sync_fetch_and_add(&issued_unstored, 1);
+		return 0;
+	}
+	io->requeued = false;
+	io->issue_ns = now_ns;
+	if (!io->begin_ns)
+		io->begin_ns = now_ns;
 	RQ_ISSUED(io, rq);
 	return 0;
 }
@@ -269,6 +288,8 @@ static __always_inline int handle_requeue(struct request *rq, const bool direct)
 	if (io) {
 		io->issue_ns = 0;
 		io->requeued = true;
+	} else {
+		take_unstored();
 	}
 	if (io_wanted(io))
 		counter_add(requeues);
@@ -332,6 +353,10 @@ static __always_inline void count_unmatched(struct request *rq, __u32 nr_bytes, 
 		return;
 	if (start_time_ns && (!first_issue_ns || start_time_ns < first_issue_ns)) {
 		counter_add(in_flight);
+		return;
+	}
+	if (take_unstored()) {
+		lost_add(map_full);
 		return;
 	}
 	counter_add(unmatched);

@@ -103,6 +103,7 @@ const (
 	bpfVarHistUnitNs       = "hist_unit_ns"
 	bpfVarIosCount         = "ios_count"
 	bpfVarIosKept          = "ios_kept"
+	bpfVarIssuedUnstored   = "issued_unstored"
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarStageType        = "stage_type"
 	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
@@ -222,6 +223,7 @@ type bpfVariableSpecs struct {
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
 	IosCount         *ebpf.VariableSpec `ebpf:"ios_count"`
 	IosKept          *ebpf.VariableSpec `ebpf:"ios_kept"`
+	IssuedUnstored   *ebpf.VariableSpec `ebpf:"issued_unstored"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	StageType        *ebpf.VariableSpec `ebpf:"stage_type"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
@@ -306,6 +308,7 @@ type bpfVariables struct {
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
 	IosCount         *ebpf.Variable `ebpf:"ios_count"`
 	IosKept          *ebpf.Variable `ebpf:"ios_kept"`
+	IssuedUnstored   *ebpf.Variable `ebpf:"issued_unstored"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	StageType        *ebpf.Variable `ebpf:"stage_type"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`

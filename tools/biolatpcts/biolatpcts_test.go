@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/blockio"
+	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
@@ -86,6 +87,28 @@ func TestPercentiles(t *testing.T) {
 				t.Errorf("%s: percentile %s is %v us, that of the reads is %v us", which, name, got, most)
 			}
 		}
+	}
+}
+
+// TestFullTable reads with a table that has space for one request. Each request that is not shown is
+// lost once, although the program tries to store it at its submission, insertion and issue.
+func TestFullTable(t *testing.T) {
+	small := tool.Define(Tool.Spec, options{Which: "on-device"}, func(o *options, env *tool.Env) (tool.Source, error) {
+		src, err := build(o, env)
+		if err == nil {
+			src.(*source.Hists[histKey, label]).MapEntries["ios"] = 1
+		}
+		return src, err
+	})
+	l := tooltest.NewLoop(t, 0)
+	const n = 50
+	res := tooltest.JSONUndisturbed(t, small, []string{l.Name}, func() { tooltest.ReadBlocks(t, l.Dev, n) })
+	count, full := 0.0, res.Summary.Object("reasons").Num("map_full")
+	for _, h := range res.Histograms {
+		count += h.Num("count")
+	}
+	if full == 0 || full != res.Summary.Num("lost") || count+full != n {
+		t.Errorf("%v requests shown and %v lost, want %d in all: %v", count, full, n, res.Summary)
 	}
 }
 

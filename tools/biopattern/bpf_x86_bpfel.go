@@ -42,6 +42,7 @@ const (
 	bpfVarFirstIssueNs     = "first_issue_ns"
 	bpfVarIosCount         = "ios_count"
 	bpfVarIosKept          = "ios_kept"
+	bpfVarIssuedUnstored   = "issued_unstored"
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarTableEmpty       = "table_empty"
 	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
@@ -141,6 +142,7 @@ type bpfVariableSpecs struct {
 	FirstIssueNs     *ebpf.VariableSpec `ebpf:"first_issue_ns"`
 	IosCount         *ebpf.VariableSpec `ebpf:"ios_count"`
 	IosKept          *ebpf.VariableSpec `ebpf:"ios_kept"`
+	IssuedUnstored   *ebpf.VariableSpec `ebpf:"issued_unstored"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
@@ -211,6 +213,7 @@ type bpfVariables struct {
 	FirstIssueNs     *ebpf.Variable `ebpf:"first_issue_ns"`
 	IosCount         *ebpf.Variable `ebpf:"ios_count"`
 	IosKept          *ebpf.Variable `ebpf:"ios_kept"`
+	IssuedUnstored   *ebpf.Variable `ebpf:"issued_unstored"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`

@@ -96,6 +96,7 @@ const (
 	bpfVarIoDataType               = "io_data_type"
 	bpfVarIosCount                 = "ios_count"
 	bpfVarIosKept                  = "ios_kept"
+	bpfVarIssuedUnstored           = "issued_unstored"
 	bpfVarLocalPidns               = "local_pidns"
 	bpfVarTargBioChainEndio        = "targ_bio_chain_endio"
 	bpfVarTargBlkdevBioEndIo       = "targ_blkdev_bio_end_io"
@@ -221,6 +222,7 @@ type bpfVariableSpecs struct {
 	IoDataType               *ebpf.VariableSpec `ebpf:"io_data_type"`
 	IosCount                 *ebpf.VariableSpec `ebpf:"ios_count"`
 	IosKept                  *ebpf.VariableSpec `ebpf:"ios_kept"`
+	IssuedUnstored           *ebpf.VariableSpec `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TargBioChainEndio        *ebpf.VariableSpec `ebpf:"targ_bio_chain_endio"`
 	TargBlkdevBioEndIo       *ebpf.VariableSpec `ebpf:"targ_blkdev_bio_end_io"`
@@ -312,6 +314,7 @@ type bpfVariables struct {
 	IoDataType               *ebpf.Variable `ebpf:"io_data_type"`
 	IosCount                 *ebpf.Variable `ebpf:"ios_count"`
 	IosKept                  *ebpf.Variable `ebpf:"ios_kept"`
+	IssuedUnstored           *ebpf.Variable `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.Variable `ebpf:"local_pidns"`
 	TargBioChainEndio        *ebpf.Variable `ebpf:"targ_bio_chain_endio"`
 	TargBlkdevBioEndIo       *ebpf.Variable `ebpf:"targ_blkdev_bio_end_io"`

@@ -68,6 +68,7 @@ const (
 	bpfVarIoDataType               = "io_data_type"
 	bpfVarIosCount                 = "ios_count"
 	bpfVarIosKept                  = "ios_kept"
+	bpfVarIssuedUnstored           = "issued_unstored"
 	bpfVarLocalPidns               = "local_pidns"
 	bpfVarStackDepth               = "stack_depth"
 	bpfVarStackResentNs            = "stack_resent_ns"
@@ -210,6 +211,7 @@ type bpfVariableSpecs struct {
 	IoDataType               *ebpf.VariableSpec `ebpf:"io_data_type"`
 	IosCount                 *ebpf.VariableSpec `ebpf:"ios_count"`
 	IosKept                  *ebpf.VariableSpec `ebpf:"ios_kept"`
+	IssuedUnstored           *ebpf.VariableSpec `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.VariableSpec `ebpf:"local_pidns"`
 	StackDepth               *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackResentNs            *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
@@ -325,6 +327,7 @@ type bpfVariables struct {
 	IoDataType               *ebpf.Variable `ebpf:"io_data_type"`
 	IosCount                 *ebpf.Variable `ebpf:"ios_count"`
 	IosKept                  *ebpf.Variable `ebpf:"ios_kept"`
+	IssuedUnstored           *ebpf.Variable `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.Variable `ebpf:"local_pidns"`
 	StackDepth               *ebpf.Variable `ebpf:"stack_depth"`
 	StackResentNs            *ebpf.Variable `ebpf:"stack_resent_ns"`

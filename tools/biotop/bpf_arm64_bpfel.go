@@ -73,6 +73,7 @@ const (
 	bpfVarIoDataType               = "io_data_type"
 	bpfVarIosCount                 = "ios_count"
 	bpfVarIosKept                  = "ios_kept"
+	bpfVarIssuedUnstored           = "issued_unstored"
 	bpfVarLocalPidns               = "local_pidns"
 	bpfVarTableEmpty               = "table_empty"
 	bpfVarTargBioChainEndio        = "targ_bio_chain_endio"
@@ -191,6 +192,7 @@ type bpfVariableSpecs struct {
 	IoDataType               *ebpf.VariableSpec `ebpf:"io_data_type"`
 	IosCount                 *ebpf.VariableSpec `ebpf:"ios_count"`
 	IosKept                  *ebpf.VariableSpec `ebpf:"ios_kept"`
+	IssuedUnstored           *ebpf.VariableSpec `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TableEmpty               *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargBioChainEndio        *ebpf.VariableSpec `ebpf:"targ_bio_chain_endio"`
@@ -275,6 +277,7 @@ type bpfVariables struct {
 	IoDataType               *ebpf.Variable `ebpf:"io_data_type"`
 	IosCount                 *ebpf.Variable `ebpf:"ios_count"`
 	IosKept                  *ebpf.Variable `ebpf:"ios_kept"`
+	IssuedUnstored           *ebpf.Variable `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.Variable `ebpf:"local_pidns"`
 	TableEmpty               *ebpf.Variable `ebpf:"table_empty"`
 	TargBioChainEndio        *ebpf.Variable `ebpf:"targ_bio_chain_endio"`
