@@ -1,6 +1,7 @@
 package source
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 
@@ -19,6 +20,25 @@ func (m Milliseconds) Unit() histogram.Unit {
 		return histogram.Milliseconds
 	}
 	return histogram.Microseconds
+}
+
+// Coarse are the options of times in nanoseconds that can be shown in larger units.
+type Coarse struct {
+	Microseconds bool `flag:"microseconds,u" help:"show microseconds instead of nanoseconds"`
+	Milliseconds bool `flag:"milliseconds,m" help:"show milliseconds instead of nanoseconds"`
+}
+
+// Unit returns the selected unit, or an error if both are selected.
+func (c Coarse) Unit() (histogram.Unit, error) {
+	switch {
+	case c.Milliseconds && c.Microseconds:
+		return 0, errors.New("-m and -u cannot be combined")
+	case c.Milliseconds:
+		return histogram.Milliseconds, nil
+	case c.Microseconds:
+		return histogram.Microseconds, nil
+	}
+	return histogram.Nanoseconds, nil
 }
 
 // ByOwner are the options of histograms that can be grouped by cgroup or container.

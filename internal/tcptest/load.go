@@ -133,6 +133,37 @@ func Connect(t testing.TB, l *net.TCPListener, host string, lport int) *Pair {
 	return &Pair{t, c, s, Port(c.LocalAddr()), Port(c.RemoteAddr())}
 }
 
+// Resets makes n connections, one after the other, and resets each. It returns the port of the
+// listener.
+func Resets(t testing.TB, n int) (port int) {
+	t.Helper()
+	l := Listen(t, "127.0.0.1:0")
+	for range n {
+		p := Connect(t, l, "127.0.0.1", 0)
+		p.Check(p.Client.SetLinger(0))
+		p.Check(p.Client.Close())
+		p.Check(p.Server.Close())
+	}
+	return Port(l.Addr())
+}
+
+// BoundPort returns the local port of a socket.
+func BoundPort(t testing.TB, fd int) int {
+	t.Helper()
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch name := name.(type) {
+	case *unix.SockaddrInet4:
+		return name.Port
+	case *unix.SockaddrInet6:
+		return name.Port
+	}
+	t.Fatalf("socket %d has address %v, want one with a port", fd, name)
+	return 0
+}
+
 // Check fails the test on an error.
 func (p *Pair) Check(err error) {
 	p.T.Helper()

@@ -35,23 +35,7 @@ func bound(t testing.TB, domain, kind int, to unix.Sockaddr, options ...[2]int) 
 	if err := unix.Bind(fd, to); err != nil {
 		t.Fatal(err)
 	}
-	return portOf(t, fd)
-}
-
-func portOf(t testing.TB, fd int) int {
-	t.Helper()
-	name, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	switch name := name.(type) {
-	case *unix.SockaddrInet4:
-		return name.Port
-	case *unix.SockaddrInet6:
-		return name.Port
-	}
-	t.Fatalf("unexpected address %v", name)
-	return 0
+	return tcptest.BoundPort(t, fd)
 }
 
 func loopback(port int) *unix.SockaddrInet4 {
@@ -110,7 +94,7 @@ func TestFailed(t *testing.T) {
 		if err := unix.Bind(fd, loopback(0)); err != nil {
 			t.Fatal(err)
 		}
-		port := portOf(t, fd)
+		port := tcptest.BoundPort(t, fd)
 		other, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -241,7 +225,7 @@ func TestCompat(t *testing.T) {
 		child.ExtraFiles = []*os.File{file}
 		res := tooltest.JSON(t, Tool, []string{"--comm", "prog386"}, func() { _ = child.Run() })
 		rows := res.Where(func(r tooltest.Row) bool { return int(r.Num("pid")) == child.Process.Pid })
-		tcptest.Fields(t, "bind", tcptest.One(t, "bind", rows), map[string]any{"lport": portOf(t, fd), "laddr": "127.0.0.1", "protocol": "tcp"})
+		tcptest.Fields(t, "bind", tcptest.One(t, "bind", rows), map[string]any{"lport": tcptest.BoundPort(t, fd), "laddr": "127.0.0.1", "protocol": "tcp"})
 	}
 }
 
@@ -266,7 +250,7 @@ func TestUring(t *testing.T) {
 		defer runtime.KeepAlive(to)
 		ret = u.Do(tooltest.UringSQE{Opcode: opBind, FD: int32(fd), Addr: uint64(uintptr(unsafe.Pointer(to))), Off: uint64(unsafe.Sizeof(*to))})
 		if ret == 0 {
-			got = portOf(t, fd)
+			got = tcptest.BoundPort(t, fd)
 		}
 		return got, ret
 	}

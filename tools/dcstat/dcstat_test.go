@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -21,11 +19,7 @@ const workerName = "dcstat-worker"
 // open tries to open n files that do not exist, on a thread with the name of the worker.
 func open(t *testing.T, dir string, n int) {
 	t.Helper()
-	runtime.LockOSThread() // never unlocked: the thread exits with the goroutine
-	b := append([]byte(workerName), 0)
-	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0); err != nil {
-		t.Error(err)
-	}
+	tooltest.RenameThread(t, workerName)
 	for i := range n {
 		if _, err := unix.Open(filepath.Join(dir, fmt.Sprintf("missing-%d", i)), unix.O_RDONLY, 0); err != unix.ENOENT {
 			t.Errorf("open: %v", err)

@@ -2,13 +2,11 @@
 package funcinterval
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/corescope/corescope/internal/flags"
-	"github.com/corescope/corescope/internal/histogram"
 	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/target"
 	"github.com/corescope/corescope/internal/tool"
@@ -17,13 +15,12 @@ import (
 //go:generate ../../scripts/bpf2go.sh funcinterval.bpf.c
 
 type options struct {
-	Pattern      string         `pos:"pattern" help:"functions, tracepoints or USDT probes, such as vfs_read, c:malloc, t:block:block_rq_issue, u:c:setjmp"`
-	Every        flags.Duration `flag:"interval,i" arg:"TIME" min:"1ms" help:"time between reports" unset:"one report at the end by default"`
-	Timestamp    bool           `flag:"timestamp,T" help:"show the time of each report"`
-	Microseconds bool           `flag:"microseconds,u" help:"show microseconds instead of nanoseconds"`
-	Milliseconds bool           `flag:"milliseconds,m" help:"show milliseconds instead of nanoseconds"`
-	Function     bool           `flag:"function,F" bpf:"by_func" help:"one histogram per function"`
-	Regexp       bool           `flag:"regexp,r" help:"the pattern is a regular expression, which is matched at the start of a name"`
+	Pattern   string         `pos:"pattern" help:"functions, tracepoints or USDT probes, such as vfs_read, c:malloc, t:block:block_rq_issue, u:c:setjmp"`
+	Every     flags.Duration `flag:"interval,i" arg:"TIME" min:"1ms" help:"time between reports" unset:"one report at the end by default"`
+	Timestamp bool           `flag:"timestamp,T" help:"show the time of each report"`
+	source.Coarse
+	Function bool `flag:"function,F" bpf:"by_func" help:"one histogram per function"`
+	Regexp   bool `flag:"regexp,r" help:"the pattern is a regular expression, which is matched at the start of a name"`
 }
 
 // histKey mirrors struct hist_key.
@@ -67,14 +64,9 @@ An interval is counted when it ends. The first call of each function ends no int
 }, options{}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
-	unit := histogram.Nanoseconds
-	switch {
-	case o.Milliseconds && o.Microseconds:
-		return nil, errors.New("-m and -u cannot be combined")
-	case o.Milliseconds:
-		unit = histogram.Milliseconds
-	case o.Microseconds:
-		unit = histogram.Microseconds
+	unit, err := o.Unit()
+	if err != nil {
+		return nil, err
 	}
 	var places []target.Place
 	h := &source.Hists[histKey, label]{

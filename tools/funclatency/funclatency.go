@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/corescope/corescope/internal/flags"
-	"github.com/corescope/corescope/internal/histogram"
 	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/target"
 	"github.com/corescope/corescope/internal/tool"
@@ -14,15 +13,14 @@ import (
 //go:generate ../../scripts/bpf2go.sh funclatency.bpf.c
 
 type options struct {
-	Pattern      string         `pos:"function" help:"functions, such as vfs_*, c:malloc or /usr/bin/bash:readline"`
-	Every        flags.Duration `flag:"interval,i" arg:"TIME" min:"1ms" help:"time between reports" unset:"one report at the end by default"`
-	Timestamp    bool           `flag:"timestamp,T" help:"show the time of each report"`
-	Microseconds bool           `flag:"microseconds,u" help:"show microseconds instead of nanoseconds"`
-	Milliseconds bool           `flag:"milliseconds,m" help:"show milliseconds instead of nanoseconds"`
-	Function     bool           `flag:"function,F" bpf:"by_func" help:"one histogram per function"`
-	Regexp       bool           `flag:"regexp,r" help:"the pattern is a regular expression, which is matched at the start of a name"`
-	Kprobes      bool           `flag:"kprobes,k" help:"use kprobes even if a cheaper attach type is available"`
-	Level        uint32         `flag:"level,l" help:"no effect, for compatibility with BCC: recursive calls are distinguished at any depth"`
+	Pattern   string         `pos:"function" help:"functions, such as vfs_*, c:malloc or /usr/bin/bash:readline"`
+	Every     flags.Duration `flag:"interval,i" arg:"TIME" min:"1ms" help:"time between reports" unset:"one report at the end by default"`
+	Timestamp bool           `flag:"timestamp,T" help:"show the time of each report"`
+	source.Coarse
+	Function bool   `flag:"function,F" bpf:"by_func" help:"one histogram per function"`
+	Regexp   bool   `flag:"regexp,r" help:"the pattern is a regular expression, which is matched at the start of a name"`
+	Kprobes  bool   `flag:"kprobes,k" help:"use kprobes even if a cheaper attach type is available"`
+	Level    uint32 `flag:"level,l" help:"no effect, for compatibility with BCC: recursive calls are distinguished at any depth"`
 }
 
 // histKey mirrors struct hist_key.
@@ -68,14 +66,9 @@ Returns of Go functions cannot be traced, because the kernel would modify return
 }, options{}, build)
 
 func build(o *options, env *tool.Env) (tool.Source, error) {
-	unit := histogram.Nanoseconds
-	switch {
-	case o.Milliseconds && o.Microseconds:
-		return nil, errors.New("-m and -u cannot be combined")
-	case o.Milliseconds:
-		unit = histogram.Milliseconds
-	case o.Microseconds:
-		unit = histogram.Microseconds
+	unit, err := o.Unit()
+	if err != nil {
+		return nil, err
 	}
 	var places []target.Place
 	h := &source.Hists[histKey, label]{

@@ -31,23 +31,7 @@ func listens(t testing.TB, domain, protocol, backlog int, to unix.Sockaddr) int 
 	if err := unix.Listen(fd, backlog); err != nil {
 		t.Fatal(err)
 	}
-	return portOf(t, fd)
-}
-
-func portOf(t testing.TB, fd int) int {
-	t.Helper()
-	name, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	switch name := name.(type) {
-	case *unix.SockaddrInet4:
-		return name.Port
-	case *unix.SockaddrInet6:
-		return name.Port
-	}
-	t.Fatalf("unexpected address %v", name)
-	return 0
+	return tcptest.BoundPort(t, fd)
 }
 
 func netns(t testing.TB) int {
@@ -159,7 +143,7 @@ func TestCompat(t *testing.T) {
 	child.ExtraFiles = []*os.File{file}
 	res := tooltest.JSON(t, Tool, []string{"--comm", "prog386"}, func() { _ = child.Run() })
 	rows := res.Where(func(r tooltest.Row) bool { return int(r.Num("pid")) == child.Process.Pid })
-	tcptest.Fields(t, "listen", tcptest.One(t, "listen", rows), map[string]any{"requested_backlog": 9, "lport": portOf(t, fd)})
+	tcptest.Fields(t, "listen", tcptest.One(t, "listen", rows), map[string]any{"requested_backlog": 9, "lport": tcptest.BoundPort(t, fd)})
 }
 
 // TestUring listens with io_uring.
@@ -174,7 +158,7 @@ func TestUring(t *testing.T) {
 		}
 		defer unix.Close(fd)
 		ret = u.Do(tooltest.UringSQE{Opcode: opListen, FD: int32(fd), Len: 6})
-		return portOf(t, fd), ret
+		return tcptest.BoundPort(t, fd), ret
 	}
 	if _, ret := do(unix.SOCK_STREAM); ret == -int32(unix.EINVAL) {
 		t.Skip("io_uring of this kernel has no listen (before 6.11)")

@@ -187,16 +187,7 @@ func TestCompat(t *testing.T) {
 func TestMany(t *testing.T) {
 	const n = 2000
 	var port int
-	res := tooltest.JSON(t, Tool, nil, func() {
-		l := tcptest.Listen(t, "127.0.0.1:0")
-		port = tcptest.Port(l.Addr())
-		for range n {
-			p := tcptest.Connect(t, l, "127.0.0.1", 0)
-			p.Check(p.Client.SetLinger(0))
-			p.Check(p.Client.Close())
-			p.Check(p.Server.Close())
-		}
-	})
+	res := tooltest.JSON(t, Tool, nil, func() { port = tcptest.Resets(t, n) })
 	tooltest.CheckTotal(t, res.Summary, len(at(res, port)), n)
 }
 
