@@ -6,6 +6,7 @@
 #include <bpf/bpf_core_read.h>
 #include "holder.bpf.h"
 #include "list.bpf.h"
+#include "owners.bpf.h"
 #include "prog.bpf.h"
 #include "task.bpf.h"
 
@@ -54,47 +55,19 @@ struct event {
 /* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
 
-/* The holder of a program, map or link: the first matching one, and the number of holders. */
-struct owner {
-	struct task_info task; /* pid 0 until a holder is found */
-	__u32 fd;
-	__u32 holders;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 16);
-	__type(key, const void *);
-	__type(value, struct owner);
-} owners SEC(".maps");
-
 /* Finds the holders: an open object is the private data of its file. */
 SEC("iter/task_file")
 int holders(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
-	struct owner none = {}, *owner;
 	__u32 fd = ctx->fd;
-	const void *object;
 
 	if (!task || !file || !bpf_file(file))
 		return 0;
 	if (!reports_resource(task, BPF_CORE_READ(task, files), BPF_CORE_READ(task, group_leader, files)))
 		return 0;
-	object = BPF_CORE_READ(file, private_data);
-	bpf_map_update_elem(&owners, &object, &none, BPF_NOEXIST);
-	owner = bpf_map_lookup_elem(&owners, &object);
-	if (!owner) {
-		lost_add(map_full);
-		return 0;
-	}
-	owner->holders++;
-	if (!owner->task.pid && task_wanted(task)) {
-		task_info_read(&owner->task, task);
-		owner->fd = fd;
-	}
+	owner_add(BPF_CORE_READ(file, private_data), task, fd);
 	return 0;
 }
 

@@ -6,6 +6,8 @@
 #include <bpf/bpf_core_read.h>
 #include "holder.bpf.h"
 #include "list.bpf.h"
+#define OWNERS_MAX (1 << 18)
+#include "owners.bpf.h"
 #include "sock.bpf.h"
 #include "task.bpf.h"
 
@@ -54,21 +56,6 @@ struct event {
 
 /* Keeps the type in the BTF of the object, for comparison with the Go type. */
 const struct event *event_type __attribute__((unused));
-
-/* The holder of a socket: the first matching one, and the number of holders. */
-struct owner {
-	struct task_info task; /* pid 0 until a holder is found */
-	__u32 fd;
-	__u32 holders;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 18);
-	__type(key, const struct socket *);
-	__type(value, struct owner);
-} owners SEC(".maps");
 
 static __always_inline __u8 sock_protocol(const struct sock *sk)
 {
@@ -209,24 +196,10 @@ int holders(struct bpf_iter__task_file *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct sock *sk = held_sock(task, ctx->file);
-	struct owner none = {}, *owner;
-	const struct socket *sock;
 	__u32 fd = ctx->fd;
 
-	if (!task || !sk)
-		return 0;
-	sock = BPF_CORE_READ(sk, sk_socket);
-	bpf_map_update_elem(&owners, &sock, &none, BPF_NOEXIST);
-	owner = bpf_map_lookup_elem(&owners, &sock);
-	if (!owner) {
-		lost_add(map_full);
-		return 0;
-	}
-	owner->holders++;
-	if (!owner->task.pid && task_wanted(task)) {
-		task_info_read(&owner->task, task);
-		owner->fd = fd;
-	}
+	if (task && sk)
+		owner_add(BPF_CORE_READ(sk, sk_socket), task, fd);
 	return 0;
 }
 
