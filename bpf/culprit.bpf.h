@@ -43,6 +43,15 @@ enum culprit_kind {
 	CULPRIT_UNKNOWN,
 };
 
+/* Waits of which a part is unknown, by reason. */
+struct counters {
+	__u64 overwritten; /* a CPU switched more often than its log has entries */
+	__u64 scattered; /* the task waited for more than CULPRIT_LEGS CPUs */
+	__u64 untracked; /* culprit_waits was full */
+};
+
+#include "counters.bpf.h"
+
 /* Cumulative times of a CPU. */
 struct culprit_times {
 	__u64 ns; /* CLOCK_MONOTONIC */
@@ -100,7 +109,7 @@ struct culprit_leg {
 struct culprit_wait {
 	struct culprit_leg legs[CULPRIT_LEGS];
 	__u32 nr_legs;
-	__u32 pad;
+	__u32 scattered; /* the time on some CPUs is unknown */
 };
 
 /* The waits in progress, by thread ID. Allocated in advance: entries are added under a run queue's lock. */
@@ -126,7 +135,9 @@ struct culprit_walk {
 	__u32 tgid;
 	__u32 serial; /* of the wait, on this CPU */
 	__u32 leg;
-	__u32 pad;
+	bool skipped; /* the begin of this leg, which is no longer in the log */
+	bool overwritten; /* a part of the log is no longer there */
+	__u8 pad[2];
 };
 
 struct {
@@ -358,6 +369,7 @@ static __always_inline void culprit_enter_leg(struct culprit_walk *walk, __u32 i
 	struct culprit_leg *leg = culprit_leg(&walk->wait, i);
 
 	walk->leg = i;
+	walk->skipped = false;
 	walk->next = culprit_is_unknown(leg) ? leg->last + 1 : leg->first;
 	__builtin_memcpy(&walk->at, &leg->from, sizeof(walk->at));
 	walk->throttlings = leg->throttled;
@@ -406,6 +418,24 @@ static __always_inline int culprit_end_scan(struct culprit_walk *walk, struct cu
 }
 
 /*
+ * The next entry of the log was overwritten. Continues with the oldest one that remains: the time until
+ * then is unknown. Another CPU can overwrite that one too, if it is not read soon enough.
+ */
+static __always_inline int culprit_skip(struct culprit_walk *walk, struct culprit_leg *leg, __u64 head)
+{
+	__u64 oldest = head - (CULPRIT_RUNS - 2 * CULPRIT_MARGIN);
+
+	walk->overwritten = true;
+	if (walk->scanning)
+		return culprit_end_scan(walk, leg);
+	if (walk->skipped || oldest > leg->last)
+		return culprit_leave_leg(walk);
+	walk->skipped = true;
+	walk->next = oldest;
+	return 1;
+}
+
+/*
  * Divides the part of the leg that belongs to the next entry of the log. Returns whether there is more.
  * It is a global function, so that the verifier checks it once and not for each entry.
  */
@@ -415,7 +445,7 @@ __noinline int culprit_step(__u32 unused)
 	struct culprit_times to;
 	struct culprit_leg *leg;
 	struct culprit_cpu *cpu;
-	__u64 nr;
+	__u64 nr, head;
 
 	if (!walk)
 		return 0;
@@ -431,10 +461,11 @@ __noinline int culprit_step(__u32 unused)
 		__builtin_memcpy(&to, &culprit_run(cpu, nr + 1)->at, sizeof(to));
 	else
 		__builtin_memcpy(&to, &leg->to, sizeof(to));
-	/* Overwritten, perhaps meanwhile: the rest is unknown. */
+	/* Overwritten, perhaps meanwhile. */
 	barrier();
-	if (cpu->head - nr > CULPRIT_RUNS - CULPRIT_MARGIN)
-		return walk->scanning ? culprit_end_scan(walk, leg) : culprit_leave_leg(walk);
+	head = cpu->head;
+	if (head - nr > CULPRIT_RUNS - CULPRIT_MARGIN)
+		return culprit_skip(walk, leg, head);
 	if (walk->scanning) {
 		culprit_scan(walk, leg);
 	} else {
@@ -498,6 +529,7 @@ static __noinline int culprit_begin(struct task_struct *p)
 		return 0;
 	culprit_begin_leg(&walk->wait.legs[0], p, BPF_CORE_READ(p, se.cfs_rq, rq, cpu), since_ns);
 	walk->wait.nr_legs = 1;
+	walk->wait.scattered = false;
 	bpf_map_update_elem(&culprit_waits, &tid, &walk->wait, BPF_ANY);
 	return 0;
 }
@@ -521,8 +553,21 @@ static __noinline int culprit_move(struct task_struct *p, __u32 nr)
 	culprit_end_leg(culprit_leg(pending, i), now_ns);
 	if (i < CULPRIT_LEGS - 1)
 		pending->nr_legs = ++i + 1;
+	else
+		pending->scattered = true;
 	culprit_begin_leg(culprit_leg(pending, i), p, nr, now_ns);
 	return 0;
+}
+
+/* Counts why a part of the wait is unknown. */
+static __always_inline void culprit_count(const struct culprit_walk *walk, bool is_tracked)
+{
+	if (!is_tracked)
+		counter_add(untracked);
+	else if (walk->overwritten)
+		counter_add(overwritten);
+	else if (walk->wait.scattered)
+		counter_add(scattered);
 }
 
 /* Divides the wait of the task that has just got this CPU. */
@@ -538,6 +583,7 @@ static __always_inline void culprit_divide(struct task_struct *p, __u32 tid,
 	walk->serial++;
 	walk->tgid = BPF_CORE_READ(p, tgid);
 	walk->left_ns = wait->ns;
+	walk->overwritten = false;
 	if (pending && pending->nr_legs && culprit_wanted(wait->ns)) {
 		culprit_end_leg(culprit_leg(pending, pending->nr_legs - 1), wait->now_ns);
 		__builtin_memcpy(&walk->wait, pending, sizeof(walk->wait));
@@ -549,8 +595,10 @@ static __always_inline void culprit_divide(struct task_struct *p, __u32 tid,
 	}
 	if (pending)
 		bpf_map_delete_elem(&culprit_waits, &tid);
-	if (walk->left_ns && culprit_wanted(wait->ns))
-		culprit_part(walk, p, CULPRIT_UNKNOWN, walk->left_ns);
+	if (!walk->left_ns || !culprit_wanted(wait->ns))
+		return;
+	culprit_part(walk, p, CULPRIT_UNKNOWN, walk->left_ns);
+	culprit_count(walk, pending);
 }
 
 /* Adds an entry to the log: from now on the CPU runs the task. prev ran before, and can be NULL. */

@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	bpfMapCounters               = "counters"
 	bpfMapCulpritCpus            = "culprit_cpus"
 	bpfMapCulpritWaits           = "culprit_waits"
 	bpfMapCulpritWalks           = "culprit_walks"
@@ -144,6 +145,7 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	CulpritCpus   *ebpf.MapSpec `ebpf:"culprit_cpus"`
 	CulpritWaits  *ebpf.MapSpec `ebpf:"culprit_waits"`
 	CulpritWalks  *ebpf.MapSpec `ebpf:"culprit_walks"`
@@ -216,6 +218,7 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
+	Counters      *ebpf.Map `ebpf:"counters"`
 	CulpritCpus   *ebpf.Map `ebpf:"culprit_cpus"`
 	CulpritWaits  *ebpf.Map `ebpf:"culprit_waits"`
 	CulpritWalks  *ebpf.Map `ebpf:"culprit_walks"`
@@ -232,6 +235,7 @@ type bpfMaps struct {
 
 func (m *bpfMaps) Close() error {
 	return _BpfClose(
+		m.Counters,
 		m.CulpritCpus,
 		m.CulpritWaits,
 		m.CulpritWalks,

@@ -187,6 +187,36 @@ func TestManyCulprits(t *testing.T) {
 	})
 }
 
+// TestLongWait makes a thread wait while two others take turns more often than the log of the CPU has
+// entries: the last turns belong to these two, what was before is unknown, and a message says so.
+func TestLongWait(t *testing.T) {
+	cpu := schedtest.CPUs(t)[0]
+	victim := schedtest.Start(t, cpu, nil)
+	ping, pong := schedtest.Pair(t, cpu, cpu, nil)
+	prefer(t, ping.PID)
+	prefer(t, pong.PID)
+	attempts(t, func() []string {
+		res := tooltest.JSON(t, Tool, []string{"--by", "culprit", "--pid", strconv.Itoa(victim.PID)}, func() {
+			victim.Begin(t, "spin", 300)
+			pong.Begin(t, "pong", 3000)
+			ping.Begin(t, "ping", 3000)
+			ping.End(t)
+			pong.End(t)
+			victim.End(t)
+		})
+		all, sum := parts(t, res, victim.PID)
+		overwritten, told := res.Summary.Object("counters").Num("overwritten"), strings.Contains(res.Stderr, "the CPU switched more than 1000 times")
+		if told != (overwritten > 0) {
+			t.Errorf("overwritten %v: messages %q", overwritten, res.Stderr)
+		}
+		known := all[part{"task", ping.PID}] + all[part{"task", pong.PID}]
+		if overwritten == 0 || known == 0 || all[part{kind: "unknown"}] == 0 {
+			return []string{fmt.Sprintf("overwritten %v, waited %v: parts %v", overwritten, sum, all)}
+		}
+		return nil
+	})
+}
+
 // throttlingIsCounted reports whether the kernel counts throttled time per run queue in a way that
 // programs can use: not in 5.19 to 6.5.
 func throttlingIsCounted(t *testing.T) bool {
