@@ -46,7 +46,7 @@ func (c *Command) prove(ctx context.Context, args []string) error {
 	}
 	program, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
+		return fmt.Errorf("find this program, which needs /proc to be mounted: %w", err)
 	}
 	run := prove.Run{
 		Prover: prove.Prover{Program: program, Stats: o.Stats}, Tools: names, Format: o.Output, Verbose: o.All, DryRun: o.DryRun, Kernel: kernelRelease(), Out: c.Out, Err: c.Err,
@@ -56,6 +56,9 @@ func (c *Command) prove(ctx context.Context, args []string) error {
 	case errors.Is(err, prove.ErrNotPermitted):
 		fmt.Fprintf(c.Err, "corescope: prove: %v\n", err)
 		return exitCode(tool.ExitNotPermitted)
+	case errors.Is(err, prove.ErrNothingProved):
+		fmt.Fprintf(c.Err, "corescope: prove: %v\n", err)
+		return exitCode(tool.ExitUnsupported)
 	case err == nil && !ok:
 		return exitCode(tool.ExitFailure)
 	}
@@ -131,7 +134,7 @@ func pageProve(p *manual.Page) {
 		"the kernel. The result of each column is proved, contradicted (with both values), or not provable here (with the",
 		"reason). --dry-run prints what would run. The workloads run in processes, cgroups, directories and network namespaces",
 		"of their own, and nothing of them is left. The exit status is 1 if a column is contradicted or the run is interrupted,",
-		"and 3 if tools lack privileges.",
+		"3 if tools lack privileges, and 4 if nothing was proved.",
 	}, " "))
 	set := flags.New("prove")
 	if err := set.Add(&proveFlags{}, nil); err == nil {

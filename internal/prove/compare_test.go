@@ -195,6 +195,27 @@ func TestInterruptedTAP(t *testing.T) {
 }
 
 // TestHidden checks that a process counts that was on a CPU at both times.
+// TestIncomplete checks which reports are errors.
+func TestIncomplete(t *testing.T) {
+	proved, contradicted := Tool{Result: Proved}, Tool{Result: Contradicted}
+	without, denied := Tool{Result: NotProvable}, Tool{Result: NotProvable, denied: true}
+	for i, c := range []struct {
+		tools []Tool
+		want  error
+	}{
+		{[]Tool{proved, without}, nil},
+		{[]Tool{without, without}, ErrNothingProved},
+		{[]Tool{denied, proved}, ErrNotPermitted},
+		{[]Tool{denied, without}, ErrNotPermitted},
+		{[]Tool{contradicted, denied}, nil},
+	} {
+		report := Report{Tools: c.tools, Contradicted: c.tools[0].Result == Contradicted}
+		if err := (&Run{Tools: make([]string, len(c.tools))}).incomplete(report); !errors.Is(err, c.want) {
+			t.Errorf("%d: %v, want %v", i, err, c.want)
+		}
+	}
+}
+
 func TestHidden(t *testing.T) {
 	for _, test := range []struct {
 		before, after usedCPU

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -24,10 +25,13 @@ type Run struct {
 // ErrNotPermitted is returned if tools cannot run because this process lacks privileges.
 var ErrNotPermitted = errors.New("not permitted")
 
+// ErrNothingProved is returned if no tool was proved and none contradicted.
+var ErrNothingProved = errors.New("nothing was proved")
+
 // Do proves the tools, and reports whether none is contradicted. It writes a report also if ctx is done before
 // the last tool.
 //
-// Returns ErrNotPermitted.
+// Returns ErrNotPermitted or ErrNothingProved.
 func (r *Run) Do(ctx context.Context) (bool, error) {
 	if r.DryRun {
 		return true, r.plan()
@@ -55,7 +59,7 @@ func (r *Run) Do(ctx context.Context) (bool, error) {
 	return !report.Contradicted, r.incomplete(report)
 }
 
-// incomplete returns an error if the run was interrupted, or not permitted.
+// incomplete returns an error if the run was interrupted, or not permitted, or has no result.
 func (r *Run) incomplete(report Report) error {
 	if report.Interrupted {
 		return fmt.Errorf("interrupted after %d of %d tools", len(report.Tools)-1, len(r.Tools))
@@ -66,7 +70,13 @@ func (r *Run) incomplete(report Report) error {
 			denied = append(denied, t.Tool)
 		}
 	}
-	if len(denied) == 0 || report.Contradicted {
+	isProved := func(t Tool) bool { return t.Result == Proved }
+	switch {
+	case report.Contradicted:
+		return nil
+	case len(denied) == 0 && !slices.ContainsFunc(report.Tools, isProved):
+		return fmt.Errorf("%w: the output has the reason for each tool", ErrNothingProved)
+	case len(denied) == 0:
 		return nil
 	}
 	return fmt.Errorf("%w: %d of %d tools, such as %s (run prove as root; corescope doctor names what is missing)",
