@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -19,9 +20,12 @@ import (
 	"github.com/corescope/corescope/tools"
 )
 
-// TestRowsMatchSchema checks that rows with random contents and all columns match the schema.
+// TestRowsMatchSchema checks that rows with random contents and all columns match the schema, and have
+// the exact bytes of all strings.
 // Histograms are tested in package tool.
 func TestRowsMatchSchema(t *testing.T) {
+	// The tools escape other bytes before they store these texts.
+	ascii := []string{"dnssnoop name", "mountsnoop call"}
 	for _, tl := range tools.All() {
 		t.Run(tl.Name, func(t *testing.T) {
 			schema := tooltest.Schema(t, tl)
@@ -42,9 +46,24 @@ func TestRowsMatchSchema(t *testing.T) {
 				if err := schema.Validate(row); err != nil {
 					t.Fatalf("%#v: %s", err, line)
 				}
+				if key := inexact(row); key != "" && !slices.Contains(ascii, tl.Name+" "+key) {
+					t.Fatalf("%s is not exact, and %s_base64 is missing: %s", key, key, line)
+				}
 			}
 		})
 	}
+}
+
+// inexact returns the key of a string or list of strings with U+FFFD, which replaces bytes that are not
+// UTF-8, if the key for the exact bytes is missing.
+func inexact(row any) string {
+	members, _ := row.(map[string]any)
+	for key, member := range members {
+		if _, ok := members[key+"_base64"]; !ok && strings.Contains(fmt.Sprint(member), "\ufffd") {
+			return key
+		}
+	}
+	return ""
 }
 
 // TestSchemaHoldsForEveryCommandLine checks that the schema of a tool accepts what the schema of a

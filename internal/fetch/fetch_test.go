@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"vfs_read":                       "vfs_read: 0 items, 0 conditions",
 		"r:c:malloc(retval) if pid == 1": "malloc returns: 1 items, 1 conditions",
-		"f(return, return > 1)":          "f returns: 1 items, 1 conditions",
+		"f(return, return > 1)":         "f returns: 1 items, 1 conditions",
 		"/x:main.(*T).Run(arg1)":         "main.(*T).Run: 1 items, 0 conditions",
 		`t:a:b "%d%%", x`:                "a:b: 1 items, 0 conditions",
 		" p::f (a == 1)":                 "f: 0 items, 1 conditions",
@@ -98,6 +98,11 @@ func TestValues(t *testing.T) {
 	if got, want := string(v.AppendJSON(nil)), `"s_base64":"/w=="}`; !strings.HasSuffix(got, want) {
 		t.Errorf("string that is not UTF-8: %s, want suffix %s", got, want)
 	}
+	v.symbols = []string{1: "f\xff", 7: ""}
+	if got, want := string(v.AppendJSON(nil)), `"u":"f\ufffd","u_base64":"Zv8="`; !strings.Contains(got, want) {
+		t.Errorf("symbol that is not UTF-8: %s, want %s", got, want)
+	}
+	v.symbols = nil
 	if got, _ := v.Any().(map[string]any); got["u"] != math.MaxInt || got["n"] != -5 {
 		t.Errorf("filters see u %v and n %v, want the maximum of int and -5", got["u"], got["n"])
 	}

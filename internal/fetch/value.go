@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"math"
 	"strconv"
@@ -209,16 +208,13 @@ func (v *Values) AppendJSON(b []byte) []byte {
 		s := &v.site.slots[i]
 		b = append(value.AppendString(comma(b), s.Name), ':')
 		b = v.appendValue(b, i, true)
-		if !s.Text {
-			continue
-		}
-		text, isCut := v.text(i)
+		text, isCut := v.untrusted(i)
 		if isCut {
 			cut = append(cut, s.Name)
 		}
 		if !utf8.Valid(text) {
 			b = append(value.AppendString(comma(b), s.Name+"_base64"), ':')
-			b = value.AppendString(b, base64.StdEncoding.EncodeToString(text))
+			b = value.AppendBase64(b, text)
 		}
 	}
 	if len(cut) > 0 {
@@ -229,6 +225,18 @@ func (v *Values) AppendJSON(b []byte) []byte {
 		b = append(b, ']')
 	}
 	return append(b, '}')
+}
+
+// untrusted returns the bytes of a string, or of the symbol of an address, and whether a string was
+// truncated. It returns nothing for other values.
+func (v *Values) untrusted(i int) (b []byte, isCut bool) {
+	switch {
+	case v.site.slots[i].Text:
+		return v.text(i)
+	case i < len(v.symbols):
+		return []byte(v.symbols[i]), false
+	}
+	return nil, false
 }
 
 func comma(b []byte) []byte {

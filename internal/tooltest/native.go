@@ -36,7 +36,18 @@ const (
 // Write writes the program to a file and returns its path.
 func (n *Native) Write(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "native")
+	return n.write(t, "native")
+}
+
+// WriteOdd writes the program to a file whose name is not UTF-8.
+func (n *Native) WriteOdd(t testing.TB) string {
+	t.Helper()
+	return n.write(t, "odd\xff\x1b[31m")
+}
+
+func (n *Native) write(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, n.file(), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -5,13 +5,16 @@ import (
 	"unicode/utf8"
 )
 
+// text is a string of Go, which may come from a path, a symbol or another untrusted source.
 type text string
 
-func (v *text) AppendText(b []byte) []byte { return AppendEscaped(b, string(*v)) }
-func (v *text) AppendJSON(b []byte) []byte { return AppendString(b, string(*v)) }
-func (v *text) Any() any                   { return string(*v) }
-func (v *text) Schema() Schema             { return Schema{Type: "string"} }
-func (v *text) Absent() bool               { return *v == "" }
+func (v *text) AppendText(b []byte) []byte   { return AppendEscaped(b, string(*v)) }
+func (v *text) AppendJSON(b []byte) []byte   { return AppendString(b, string(*v)) }
+func (v *text) Any() any                     { return string(*v) }
+func (v *text) Schema() Schema               { return Schema{Type: "string"} }
+func (v *text) Absent() bool                 { return *v == "" }
+func (v *text) Valid() bool                  { return utf8.ValidString(string(*v)) }
+func (v *text) AppendBase64(b []byte) []byte { return AppendBase64(b, string(*v)) }
 
 // Bytes is an untrusted string from the kernel or a task, such as a path or a host name.
 // It often points into a buffer that the next event overwrites.
@@ -31,7 +34,7 @@ func (v *Bytes) Any() any                     { return string(*v) }
 func (v *Bytes) Schema() Schema               { return Schema{Type: "string"} }
 func (v *Bytes) Absent() bool                 { return *v == nil }
 func (v *Bytes) Valid() bool                  { return utf8.Valid(*v) }
-func (v *Bytes) AppendBase64(b []byte) []byte { return appendBase64(b, *v) }
+func (v *Bytes) AppendBase64(b []byte) []byte { return AppendBase64(b, *v) }
 
 // Part is the start of an untrusted text, or all of it. Text shows ... after a part.
 type Part struct {
@@ -65,7 +68,7 @@ func (v *Comm) AppendJSON(b []byte) []byte   { return AppendString(b, v.bytes())
 func (v *Comm) Any() any                     { return v.String() }
 func (v *Comm) Schema() Schema               { return Schema{Type: "string"} }
 func (v *Comm) Valid() bool                  { return utf8.Valid(v.bytes()) }
-func (v *Comm) AppendBase64(b []byte) []byte { return appendBase64(b, v.bytes()) }
+func (v *Comm) AppendBase64(b []byte) []byte { return AppendBase64(b, v.bytes()) }
 
 // List is a sequence of NUL-terminated strings, such as an argument vector.
 type List []byte
@@ -133,7 +136,7 @@ func appendQuotedText(b, s []byte) []byte {
 }
 
 func (v *List) AppendJSON(b []byte) []byte   { return v.appendArray(b, AppendString[[]byte]) }
-func (v *List) AppendBase64(b []byte) []byte { return v.appendArray(b, appendBase64) }
+func (v *List) AppendBase64(b []byte) []byte { return v.appendArray(b, AppendBase64[[]byte]) }
 func (v *List) Valid() bool                  { return utf8.Valid(*v) }
 
 func (v *List) Any() any {
@@ -166,4 +169,4 @@ func (v *Name) Any() any                     { return string(*v) }
 func (v *Name) Schema() Schema               { return Schema{Type: "string"} }
 func (v *Name) Absent() bool                 { return *v == "" }
 func (v *Name) Valid() bool                  { return utf8.ValidString(string(*v)) }
-func (v *Name) AppendBase64(b []byte) []byte { return appendBase64(b, []byte(*v)) }
+func (v *Name) AppendBase64(b []byte) []byte { return AppendBase64(b, *v) }

@@ -106,10 +106,34 @@ func appendUnicode(b []byte, r rune) []byte {
 	return append(b, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
 }
 
-func appendBase64(b, s []byte) []byte {
+// AppendBase64 appends s in base64 as a JSON string.
+func AppendBase64[T ~string | ~[]byte](b []byte, s T) []byte {
 	b = append(b, '"')
-	b = base64.StdEncoding.AppendEncode(b, s)
+	b = base64.StdEncoding.AppendEncode(b, []byte(s))
 	return append(b, '"')
+}
+
+// AppendMember appends a member of a JSON object, after a comma unless b ends with the start of the
+// object. If the text is not UTF-8, KEY_base64 with the exact bytes follows, as for [Exact].
+func AppendMember[T ~string | ~[]byte](b []byte, key string, text T) []byte {
+	b = AppendString(append(appendKey(b, key), `":`...), text)
+	if utf8.ValidString(string(text)) {
+		return b
+	}
+	return AppendBase64(append(appendKey(b, key), `_base64":`...), text)
+}
+
+// appendKey appends the start of a key.
+func appendKey(b []byte, key string) []byte {
+	return append(append(appendComma(b), '"'), key...)
+}
+
+// appendComma appends a comma unless b ends with the start of an object.
+func appendComma(b []byte) []byte {
+	if b[len(b)-1] == '{' {
+		return b
+	}
+	return append(b, ',')
 }
 
 // Quoted is a text in which untrusted strings have been escaped and quoted. Unlike [Bytes] it is not

@@ -123,47 +123,34 @@ func (v *Stack) AppendJSON(b []byte) []byte {
 func (f *Frame) appendJSON(b []byte) []byte {
 	b = append(b, '{')
 	if f.Symbol != "" {
-		b = appendMember(b, "symbol", f.Symbol)
+		b = AppendMember(b, "symbol", f.Symbol)
 	}
 	if f.Symbol != "" && f.Address != 0 || f.Symbol == "" && f.Module != "" && !f.Kernel {
 		b = strconv.AppendUint(append(appendComma(b), `"offset":`...), f.Offset, 10)
 	}
 	if f.Module != "" && (f.Symbol != "" || !f.Kernel) {
-		b = appendMember(b, "module", f.Module)
+		b = AppendMember(b, "module", f.Module)
 	}
 	if f.Address != 0 {
 		b = f.Address.AppendJSON(append(appendComma(b), `"address":`...))
 	}
 	if f.BuildID != "" {
-		b = appendMember(b, "build_id", f.BuildID)
+		b = AppendMember(b, "build_id", f.BuildID)
 	}
 	if f.File != "" {
-		b = appendMember(b, "file", f.File)
+		b = AppendMember(b, "file", f.File)
 		b = strconv.AppendUint(append(b, `,"line":`...), uint64(f.Line), 10)
 	}
 	if f.Inlined {
 		b = append(b, `,"inlined":true`...)
 	}
 	if f.Symbol == "" && f.Reason != "" {
-		b = appendMember(b, "reason", f.Reason)
+		b = AppendMember(b, "reason", f.Reason)
 	}
 	if f.How != "" {
-		b = appendMember(b, "how", f.How)
+		b = AppendMember(b, "how", f.How)
 	}
 	return append(b, '}')
-}
-
-func appendMember(b []byte, key, text string) []byte {
-	b = append(append(appendComma(b), '"'), key...)
-	return AppendString(append(b, `":`...), text)
-}
-
-// appendComma appends a comma unless b ends with the start of an object.
-func appendComma(b []byte) []byte {
-	if b[len(b)-1] == '{' {
-		return b
-	}
-	return append(b, ',')
 }
 
 // Any returns the text of each frame.
@@ -177,6 +164,9 @@ func (v *Stack) Any() any {
 
 func (v *Stack) Schema() Schema {
 	text := func(help string) Schema { return Schema{Type: "string", Description: help} }
+	exact := func(key string) Schema {
+		return text("the exact bytes of " + key + " in base64; present only if they are not UTF-8")
+	}
 	return Schema{Type: "array", Items: &Schema{
 		Type: "object",
 		Properties: map[string]Schema{
@@ -190,6 +180,8 @@ func (v *Stack) Schema() Schema {
 			"inlined":  {Type: "boolean", Description: "true if the function is inlined into that of the next frame, with --inlines"},
 			"build_id": text("build-id of the module"),
 			"reason":   text("reason why there is no symbol"),
+
+			"symbol_base64": exact("symbol"), "module_base64": exact("module"), "file_base64": exact("file"),
 			"how": text("how the user frame was unwound, present with address: fp, frame pointer; eh, .eh_frame of the file; " +
 				"go, tables of a Go program; signal, registers saved for a signal handler; code, the instruction after the call; " +
 				"search, the next return address on the stack of code without unwind information; entry, caller of a function at its first instruction"),

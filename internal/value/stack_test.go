@@ -54,6 +54,22 @@ func TestStackLines(t *testing.T) {
 	}
 }
 
+// TestStackBase64 expects the exact bytes of names that are not UTF-8.
+func TestStackBase64(t *testing.T) {
+	v := &Stack{{Symbol: "f\xff", Module: "/a\xff", File: "/b\xff", Line: 7}, {Module: "/é"}}
+	want := `[{"symbol":"f\ufffd","symbol_base64":"Zv8=","offset":0,"module":"/a\ufffd","module_base64":"L2H/","address":"0x10",` +
+		`"file":"/b\ufffd","file_base64":"L2L/","line":7},{"offset":0,"module":"/é"}]`
+	(*v)[0].Address = 16
+	if got := string(v.AppendJSON(nil)); got != want {
+		t.Errorf("JSON %s, want %s", got, want)
+	}
+	for _, key := range []string{"symbol_base64", "module_base64", "file_base64"} {
+		if _, ok := v.Schema().Items.Properties[key]; !ok {
+			t.Errorf("the schema lacks %s", key)
+		}
+	}
+}
+
 func TestKernelValues(t *testing.T) {
 	addr, none, passive := Address(0xffff888100000000), Direction(0), Direction(2)
 	if text, js := string(addr.AppendText(nil)), string(addr.AppendJSON(nil)); text != "ffff888100000000" || js != `"0xffff888100000000"` {

@@ -179,7 +179,7 @@ func TestAbsent(t *testing.T) {
 
 func TestBase64IsExact(t *testing.T) {
 	for _, s := range []string{"", "plain", "é", "\xff", "a\x80b", "\xe6\x97", "\xed\xa0\x80"} {
-		for _, v := range []Value{ptr(Bytes(s)), comm(s)} {
+		for _, v := range []Value{ptr(Bytes(s)), comm(s), ptr(Name(s)), mustOf(t, ptr(s))} {
 			e := v.(Exact)
 			var back []byte
 			if err := json.Unmarshal(e.AppendBase64(nil), &back); err != nil || string(back) != s {

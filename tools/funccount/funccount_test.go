@@ -60,6 +60,20 @@ func TestUserFunctions(t *testing.T) {
 	}
 }
 
+// TestOddPath expects the exact path of a program whose name is not UTF-8, in every row.
+func TestOddPath(t *testing.T) {
+	path := (&tooltest.Native{Touches: 5}).WriteOdd(t)
+	res := tooltest.JSON(t, Tool, []string{path + ":touch"}, func() { run(t, path) })
+	if got := counted(res); got != "map[touch:5]" {
+		t.Errorf("counts %s, want 5", got)
+	}
+	for _, r := range res.Rows {
+		if got := r.Bytes(t, "module"); got != path {
+			t.Errorf("module %q, want %q", got, path)
+		}
+	}
+}
+
 func TestRegexp(t *testing.T) {
 	path := (&tooltest.Native{Touches: 5, Depth: 2}).Write(t)
 	res := tooltest.JSON(t, Tool, []string{"-r", path + ":(touch|nap)$"}, func() { run(t, path) })

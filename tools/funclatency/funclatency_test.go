@@ -72,6 +72,15 @@ func TestRecursion(t *testing.T) {
 	}
 }
 
+// TestOddPath expects the exact path of a program whose name is not UTF-8 in the key of the histogram.
+func TestOddPath(t *testing.T) {
+	path := (&tooltest.Native{Touches: 5}).WriteOdd(t)
+	res := tooltest.JSON(t, Tool, []string{"-F", path + ":touch"}, func() { run(t, path) })
+	if key := byFunc(res)["touch"].Object("key"); key.Bytes(t, "module") != path {
+		t.Errorf("key %v, want the module %q", key, path)
+	}
+}
+
 // TestExported measures naps that take longer than a bound of buckets. An exemplar of a user function is
 // of the process that called it.
 func TestExported(t *testing.T) {

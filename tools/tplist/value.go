@@ -132,7 +132,7 @@ func (v *arguments) AppendJSON(b []byte) []byte {
 			b = strconv.AppendInt(append(b, `,"offset":`...), int64(a.offset), 10)
 		}
 		if a.location != "" {
-			b = value.AppendString(append(b, `,"location":`...), a.location)
+			b = value.AppendMember(b, "location", a.location)
 		}
 		b = append(b, '}')
 	}
@@ -155,6 +155,8 @@ func (v *arguments) Schema() value.Schema {
 		"type":     {Type: "string", Description: "type in C syntax; of an argument of a USDT probe, an integer of its size, or unknown"},
 		"offset":   {Type: "integer", Description: "offset of a field in the record of a tracepoint, in bytes"},
 		"location": {Type: "string", Description: "register, memory or constant of an argument of a USDT probe at its first place, in the syntax of the assembler"},
+
+		"location_base64": {Type: "string", Description: "the exact bytes of location in base64; present only if they are not UTF-8"},
 	}}}
 }
 
@@ -204,19 +206,22 @@ func (v *places) AppendJSON(b []byte) []byte {
 			b = append(b, ',')
 		}
 		b = strconv.AppendUint(append(b, `{"offset":`...), p.offset, 10)
-		for j, operand := range p.operands {
-			if j == 0 {
-				b = append(b, `,"args":[`...)
-			} else {
-				b = append(b, ',')
-			}
-			if b = value.AppendString(b, operand); j == len(p.operands)-1 {
-				b = append(b, ']')
-			}
-		}
-		b = append(b, '}')
+		b = append(p.appendOperands(b), '}')
 	}
 	return append(b, ']')
+}
+
+// appendOperands appends the members "args", and "args_base64" if they are not UTF-8.
+func (p *place) appendOperands(b []byte) []byte {
+	if len(p.operands) == 0 {
+		return b
+	}
+	list := value.List(strings.Join(p.operands, "\x00") + "\x00")
+	b = list.AppendJSON(append(b, `,"args":`...))
+	if !list.Valid() {
+		b = list.AppendBase64(append(b, `,"args_base64":`...))
+	}
+	return b
 }
 
 // Any returns the text of each place.
@@ -233,5 +238,7 @@ func (v *places) Schema() value.Schema {
 	return value.Schema{Type: "array", Items: &value.Schema{Type: "object", Required: []string{"offset"}, Properties: map[string]value.Schema{
 		"offset": {Type: "integer", Description: "file offset in bytes"},
 		"args":   {Type: "array", Items: &value.Schema{Type: "string"}, Description: "arguments of a USDT probe at this place, as in the file: SIZE@LOCATION"},
+
+		"args_base64": {Type: "array", Items: &value.Schema{Type: "string"}, Description: "the exact bytes of args in base64; present only if they are not UTF-8"},
 	}}}
 }

@@ -66,6 +66,24 @@ func TestUserStack(t *testing.T) {
 	}
 }
 
+// TestOddPath expects the exact path of a program whose name is not UTF-8, in the row and in the stack.
+func TestOddPath(t *testing.T) {
+	path := (&tooltest.Native{Touches: 1}).WriteOdd(t)
+	res := tooltest.JSON(t, Tool, []string{"-U", path + ":touch"}, func() { run(t, path) })
+	if len(res.Events) != 1 {
+		t.Fatalf("rows %v, want 1: %v", res.Events, res.Summary)
+	}
+	row := res.Events[0]
+	frames, _ := row["user_stack"].([]any)
+	if row.Bytes(t, "module") != path || len(frames) == 0 {
+		t.Fatalf("row %v, want the module %q and a stack", row, path)
+	}
+	frame, _ := frames[0].(map[string]any)
+	if got := tooltest.Row(frame).Bytes(t, "module"); got != path {
+		t.Errorf("module %q of the frame, want %q", got, path)
+	}
+}
+
 // TestBothStacks checks that a system call has a kernel stack and a user stack.
 func TestBothStacks(t *testing.T) {
 	tooltest.Tracefs(t)
