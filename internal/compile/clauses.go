@@ -9,7 +9,7 @@ import (
 // Clauses are the expressions that follow the name of a probe:
 //
 //	(dfd, filename:str) if dfd == -100       values and a condition
-//	(skb->len > 128, skb)                    ksnoop: conditions among the values
+//	(retval) "%x", retval                    BCC: a condition that is not a comparison
 //	(arg2 == 42) "%s %d", arg1, arg2         BCC: a condition, a format and its values
 //	(int dfd, const char *name) "%s", name   BCC: a signature, which names the arguments
 type Clauses struct {
@@ -27,6 +27,8 @@ type Item struct {
 	Source string
 	// As is the representation given after a colon: "str", "x".
 	As string
+	// isAlone means that the expression is the only one in its parentheses.
+	isAlone bool
 }
 
 // Param is an argument in a signature: its name and type.
@@ -60,7 +62,9 @@ func ParseClauses(text string) (*Clauses, error) {
 			return nil, err
 		}
 	}
-	c.takeConditions(first, listed)
+	if err := c.takeConditions(first, listed); err != nil {
+		return nil, err
+	}
 	if t := p.peek(); t.kind == tokenName && t.text == "if" {
 		p.next()
 		where, err := p.expression(0)
@@ -75,25 +79,30 @@ func ParseClauses(text string) (*Clauses, error) {
 	return c, nil
 }
 
-// takeConditions makes items in parentheses conditions, as BCC does: those up to end if the format
-// has verbs only for the items after it, as in (retval) "%x", retval, and without a format those from
-// first on, if first is not negative: they follow a signature.
-func (c *Clauses) takeConditions(first, end int) {
+// takeConditions makes items that are alone in parentheses conditions, as BCC does: those up to end if
+// the format has verbs only for the items after it, as in (retval) "%x", retval, and without a format
+// those from first on, if first is not negative: they follow a signature.
+func (c *Clauses) takeConditions(first, end int) error {
 	if c.Format != "" {
 		first = 0
 	}
 	if first < 0 || c.Format != "" && c.Verbs() != len(c.Items)-end {
-		return
+		return nil
 	}
 	var rest []Item
 	for i, item := range c.Items {
-		if i < first || i >= end || item.As != "" {
-			rest = append(rest, item)
-		} else {
+		switch {
+		case i >= first && i < end && item.As == "" && item.isAlone:
 			c.Where = append(c.Where, item.Expr)
+		case i < end && c.Format != "":
+			return fmt.Errorf("%w: the format has no verb for the value %s in parentheses; to show it, add a verb; "+
+				"a condition before a format is one expression, as in (A && B)", ErrSyntax, item.Source)
+		default:
+			rest = append(rest, item)
 		}
 	}
 	c.Items = rest
+	return nil
 }
 
 // ParseItems parses expressions with commas between them.
@@ -133,9 +142,11 @@ func (c *Clauses) Verbs() int {
 	return n
 }
 
-// parenthesized parses a list up to the closing parenthesis.
+// parenthesized parses a list up to the closing parenthesis: a condition, or parameters and values.
 func (p *parser) parenthesized(text string, c *Clauses) error {
-	for n := 0; !p.accept(")"); n++ {
+	var items []Item
+	n := 0
+	for ; !p.accept(")"); n++ {
 		if n > 0 {
 			if err := p.expect(","); err != nil {
 				return err
@@ -149,9 +160,17 @@ func (p *parser) parenthesized(text string, c *Clauses) error {
 		if err != nil {
 			return err
 		}
-		if isCondition(item.Expr) && item.As == "" {
+		items = append(items, item)
+	}
+	for _, item := range items {
+		item.isAlone = n == 1
+		switch filters := isCondition(item.Expr) && item.As == ""; {
+		case filters && item.isAlone:
 			c.Where = append(c.Where, item.Expr)
-		} else {
+		case filters:
+			return fmt.Errorf("%w: the condition %s is in a list of values; write it after the list: if %s; or write %s:d to show its value",
+				ErrSyntax, item.Source, item.Source, item.Source)
+		default:
 			c.Items = append(c.Items, item)
 		}
 	}

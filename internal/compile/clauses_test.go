@@ -29,7 +29,13 @@ func TestParseClauses(t *testing.T) {
 		"":                                       "",
 		"()":                                     "",
 		"(dfd, filename:str) if dfd == -100":     `show dfd as ""; show filename as "str"; 1 conditions`,
-		"(skb->len > 128, skb)":                  `show skb as ""; 1 conditions`,
+		"(skb->len > 128) (skb)":                 `show skb as ""; 1 conditions`,
+		"(skb, skb->len > 128:d)":                `show skb as ""; show skb->len > 128 as "d"`,
+		"(!arg1)":                                "1 conditions",
+		`(!arg1) "%ld", arg1`:                    `show arg1 as ""; 1 conditions; format %ld`,
+		`(arg1, 1) "%ld %d"`:                     `show arg1 as ""; show 1 as ""; format %ld %d`,
+		`(arg1, 1) "%ld %d %d", arg1`:            `show arg1 as ""; show 1 as ""; show arg1 as ""; format %ld %d %d`,
+		"(int n, int m)(n, m)":                   `n is int; m is int; show n as ""; show m as ""`,
 		`(arg2 == 42) "%s %d", arg1, arg2`:       `show arg1 as ""; show arg2 as ""; 1 conditions; format %s %d`,
 		`(int dfd, const char *name) "%s", name`: `dfd is int; name is char*; show name as ""; format %s`,
 		`(struct file *f, size_t n) (n > 10) "%d", n`: `f is struct file*; n is size_t; show n as ""; 1 conditions; format %d`,
@@ -53,9 +59,25 @@ func TestParseClauses(t *testing.T) {
 			t.Errorf("%s is parsed as %s, want %s", text, got, want)
 		}
 	}
-	for _, text := range []string{"(", "(a", "(a b c)", `"x" y`, "if", "a", "(a:)", `"x",`, "(a,)"} {
+	for _, text := range []string{"(", "(a", "(a b c)", `"x" y`, "if", "a", "(a:)", `"x",`, "(a,)",
+		// No list filters: neither values before a format without verbs for them, nor a condition among values.
+		`(arg1, 1) "%ld", arg1`, `(1, arg1) "%ld", arg1`, `(a, b) "x"`, `(int a, b) "%d", a`, `(a:x) "%d", a`,
+		"(skb->len > 128, skb)", "(10/(int)arg1, arg2, !arg1)", "(a, b && c)", `(a, STRCMP("x", b))`, "(a > 1, b > 1)", "(int a, a > 1)",
+	} {
 		if c, err := ParseClauses(text); !errors.Is(err, ErrSyntax) {
 			t.Errorf("%s is parsed as %s, %v, want %v", text, describeClauses(c), err, ErrSyntax)
+		}
+	}
+}
+
+// TestRefusedLists expects that the message names what to write.
+func TestRefusedLists(t *testing.T) {
+	for text, want := range map[string]string{
+		"(10/(int)arg1, arg2, !arg1)": "the condition !arg1 is in a list of values; write it after the list: if !arg1; or write !arg1:d to show its value",
+		`(arg1, 1) "%ld", arg1`:       "the format has no verb for the value arg1 in parentheses",
+	} {
+		if _, err := ParseClauses(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"vfs_read":                       "vfs_read: 0 items, 0 conditions",
 		"r:c:malloc(retval) if pid == 1": "malloc returns: 1 items, 1 conditions",
-		"f(return, return > 1)":         "f returns: 1 items, 1 conditions",
+		"f(return) if return > 1":        "f returns: 1 items, 1 conditions",
 		"/x:main.(*T).Run(arg1)":         "main.(*T).Run: 1 items, 0 conditions",
 		`t:a:b "%d%%", x`:                "a:b: 1 items, 0 conditions",
 		" p::f (a == 1)":                 "f: 0 items, 1 conditions",

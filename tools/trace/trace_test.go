@@ -58,7 +58,7 @@ func TestConditions(t *testing.T) {
 	path := (&tooltest.Native{Touches: 100}).Write(t)
 	for probe, want := range map[string]int{
 		path + ":touch(arg1) if arg1 > 90":                                    10,
-		path + ":touch(arg1, arg1 % 10 == 0)":                                 10,
+		path + ":touch(arg1, arg2) if arg1 % 10 == 0":                         10,
 		"p:" + path + ":touch (arg1 < 5 && (int)arg2 == -100) \"%d\", arg1":   4,
 		path + ":touch(long n, int m, char *text) if n == 7 && m < 0":         1,
 		path + `:touch if arg3 == 0`:                                          0,
