@@ -112,7 +112,9 @@ func (d derived[T]) Schema() value.Schema       { return value.Schema{Type: "str
 func (d derived[T]) Absent() bool               { return d.lookup(*d.id) == "" }
 func (d derived[T]) Valid() bool                { return utf8.ValidString(d.lookup(*d.id)) }
 
-func (d derived[T]) AppendBase64(b []byte) []byte { return value.AppendBase64(b, d.lookup(*d.id)) }
+func (d derived[T]) AppendBase64(b []byte) []byte {
+	return value.AppendBase64(b, []byte(d.lookup(*d.id)))
+}
 
 // TaskColumns returns the columns that all rows of tasks have: the cgroup and container, also after
 // the task has exited, and the name of the user.

@@ -14,7 +14,7 @@ func (v *text) Any() any                     { return string(*v) }
 func (v *text) Schema() Schema               { return Schema{Type: "string"} }
 func (v *text) Absent() bool                 { return *v == "" }
 func (v *text) Valid() bool                  { return utf8.ValidString(string(*v)) }
-func (v *text) AppendBase64(b []byte) []byte { return AppendBase64(b, string(*v)) }
+func (v *text) AppendBase64(b []byte) []byte { return AppendBase64(b, []byte(*v)) }
 
 // Bytes is an untrusted string from the kernel or a task, such as a path or a host name.
 // It often points into a buffer that the next event overwrites.
@@ -136,7 +136,7 @@ func appendQuotedText(b, s []byte) []byte {
 }
 
 func (v *List) AppendJSON(b []byte) []byte   { return v.appendArray(b, AppendString[[]byte]) }
-func (v *List) AppendBase64(b []byte) []byte { return v.appendArray(b, AppendBase64[[]byte]) }
+func (v *List) AppendBase64(b []byte) []byte { return v.appendArray(b, AppendBase64) }
 func (v *List) Valid() bool                  { return utf8.Valid(*v) }
 
 func (v *List) Any() any {
@@ -169,4 +169,4 @@ func (v *Name) Any() any                     { return string(*v) }
 func (v *Name) Schema() Schema               { return Schema{Type: "string"} }
 func (v *Name) Absent() bool                 { return *v == "" }
 func (v *Name) Valid() bool                  { return utf8.ValidString(string(*v)) }
-func (v *Name) AppendBase64(b []byte) []byte { return AppendBase64(b, *v) }
+func (v *Name) AppendBase64(b []byte) []byte { return AppendBase64(b, []byte(*v)) }

@@ -107,20 +107,20 @@ func appendUnicode(b []byte, r rune) []byte {
 }
 
 // AppendBase64 appends s in base64 as a JSON string.
-func AppendBase64[T ~string | ~[]byte](b []byte, s T) []byte {
+func AppendBase64(b, s []byte) []byte {
 	b = append(b, '"')
-	b = base64.StdEncoding.AppendEncode(b, []byte(s))
+	b = base64.StdEncoding.AppendEncode(b, s)
 	return append(b, '"')
 }
 
 // AppendMember appends a member of a JSON object, after a comma unless b ends with the start of the
 // object. If the text is not UTF-8, KEY_base64 with the exact bytes follows, as for [Exact].
-func AppendMember[T ~string | ~[]byte](b []byte, key string, text T) []byte {
+func AppendMember(b []byte, key, text string) []byte {
 	b = AppendString(append(appendKey(b, key), `":`...), text)
-	if utf8.ValidString(string(text)) {
+	if utf8.ValidString(text) {
 		return b
 	}
-	return AppendBase64(append(appendKey(b, key), `_base64":`...), text)
+	return AppendBase64(append(appendKey(b, key), `_base64":`...), []byte(text))
 }
 
 // appendKey appends the start of a key.
