@@ -13,10 +13,7 @@ import (
 // processes and this process lacks capabilities for it. Processes that are hidden from root, such
 // as by a security module, are only reported with --verbose and at the end of a run without rows.
 func (s *Session) reportUninspected() error {
-	closed := s.Objects.Uninspected
-	if pids := s.Env.PIDs; len(pids) > 0 {
-		closed = slices.DeleteFunc(slices.Clone(closed), func(pid uint32) bool { return !slices.Contains(pids, pid) })
-	}
+	closed := s.uninspected()
 	if len(closed) == 0 {
 		return nil
 	}
@@ -26,9 +23,35 @@ func (s *Session) reportUninspected() error {
 	}
 	missing := inspectCapabilities() &^ held
 	if missing != 0 || len(s.Env.PIDs) > 0 || s.common.Verbose {
-		fmt.Fprintf(s.ErrOut, "%s: %s\n", s.tool.Name, uninspected(closed, missing))
+		fmt.Fprintf(s.ErrOut, "%s: %s\n", s.tool.Name, formatUninspected(closed, missing))
 	}
 	return nil
+}
+
+// uninspected lists the processes whose files cannot be read, of those that the run can select. The
+// processes of --exec are not among them: this process has started them.
+func (s *Session) uninspected() []uint32 {
+	if s.command != nil {
+		return nil
+	}
+	return s.Env.tasks.selectable(s.Objects.Uninspected)
+}
+
+// selectable returns those of the processes that --pid and --tid can select. Threads are in the same
+// process until they exit, while other filters depend on what a process can change, such as its name.
+func (t *tasks) selectable(pids []uint32) []uint32 {
+	if t == nil || len(t.PID)+len(t.TID) == 0 {
+		return pids
+	}
+	var threads []uint32 // the processes of the threads
+	for _, tid := range t.TID {
+		if pid, err := system.ProcessOf("/", tid); err == nil {
+			threads = append(threads, pid)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(pids), func(pid uint32) bool {
+		return len(t.PID) > 0 && !slices.Contains(t.PID, pid) || len(t.TID) > 0 && !slices.Contains(threads, pid)
+	})
 }
 
 // inspectCapabilities returns the capabilities for reading files that processes of other users map.
@@ -36,9 +59,9 @@ func inspectCapabilities() system.Capabilities {
 	return system.Set(system.CapSysPtrace, system.CapCheckpointRestore)
 }
 
-// uninspected formats a message about processes that cannot be inspected: it names the first few
+// formatUninspected formats a message about processes that cannot be inspected: it names the first few
 // of them and the missing capabilities.
-func uninspected(pids []uint32, missing system.Capabilities) string {
+func formatUninspected(pids []uint32, missing system.Capabilities) string {
 	const few = 3
 	var names []string
 	for _, pid := range pids[:min(few, len(pids))] {

@@ -47,8 +47,10 @@ func (s *Session) whyNothing(lost uint64) (out []string) {
 	for _, hook := range slices.Sorted(maps.Keys(unattached)) {
 		out = append(out, fmt.Sprintf("hook %s was not attached: no process mapped %s", hook, unattached[hook]))
 	}
-	if len(unattached) > 0 && len(s.Objects.Uninspected) > 0 {
-		out = append(out, uninspected(s.Objects.Uninspected, 0))
+	if len(unattached) > 0 {
+		if closed := s.uninspected(); len(closed) > 0 {
+			out = append(out, formatUninspected(closed, 0))
+		}
 	}
 	return append(out, s.exited()...)
 }
