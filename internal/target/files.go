@@ -44,7 +44,47 @@ func (f *Finder) files(name string) ([]*binary.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return unique(found), nil
+	found = unique(found)
+	if strings.ContainsRune(name, '/') {
+		f.noteReplaced(name, found)
+	}
+	return found, nil
+}
+
+// noteReplaced reports processes that map none of the files at the path, but one that was at the path
+// before and was deleted, as by an upgrade. Such a process never calls the functions that are traced.
+func (f *Finder) noteReplaced(name string, found []*binary.File) {
+	full, err := filepath.Abs(name)
+	if err != nil {
+		return
+	}
+	for _, pid := range f.PIDs {
+		isFound, isReplaced := false, false
+		old := f.mapped(pid, func(m *binary.Mapped, opened *binary.File) bool {
+			isFound = isFound || slices.ContainsFunc(found, func(file *binary.File) bool { return file.ID == opened.ID })
+			isReplaced = isReplaced || m.Path == full+" (deleted)"
+			return isFound
+		})
+		if old != nil {
+			old.Close()
+		}
+		if isReplaced && !isFound {
+			f.note("process %d does not map %s, but a file that had this path before and was deleted: use the name %s to trace that file",
+				pid, name, shortName(full))
+		}
+	}
+}
+
+// shortName returns the name that selects the mapped file of a path: that of a library without "lib"
+// and ".so", or that of a program.
+func shortName(full string) string {
+	base := path.Base(full)
+	short, ok := strings.CutPrefix(base, "lib")
+	name, _, isLibrary := strings.Cut(short, ".so")
+	if !ok || !isLibrary {
+		return base
+	}
+	return name
 }
 
 func openAll(path string) ([]*binary.File, error) {

@@ -3,12 +3,15 @@ package target
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/corescope/corescope/internal/tooltest"
+	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
 // TestFragments checks that a pattern does not select the part of a function that the compiler has moved
@@ -70,5 +73,35 @@ int main(void) { return 0; }
 		if err != nil && !errors.Is(err, ErrWithin) {
 			t.Errorf("probed+%d: %v, want ErrWithin", offset, err)
 		}
+	}
+}
+
+// TestReplaced checks that a notice names a process that maps a file which was at the path before, and how
+// to select that file.
+func TestReplaced(t *testing.T) {
+	dir := t.TempDir()
+	library := native.Write(t, filepath.Join(dir, "libcorescopegone.so.1"), []string{"old"})
+	library.Map(t)
+	var notes []string
+	f := &Finder{PIDs: []uint32{uint32(os.Getpid())}, Note: func(note string) { notes = append(notes, note) }}
+	if _, _, err := f.FindText(library.Path+":old", false); err != nil || len(notes) > 0 {
+		t.Errorf("mapped file: %v, notes %q, want none", err, notes)
+	}
+	if err := os.Remove(library.Path); err != nil {
+		t.Fatal(err)
+	}
+	native.Write(t, library.Path, []string{"new"})
+	if _, _, err := f.FindText(library.Path+":new", false); err != nil {
+		t.Fatal(err)
+	}
+	if len(notes) != 1 || !strings.Contains(notes[0], fmt.Sprintf("process %d does not map %s", os.Getpid(), library.Path)) ||
+		!strings.Contains(notes[0], "use the name corescopegone to") {
+		t.Errorf("replaced file: notes %q", notes)
+	}
+	if _, places, err := f.FindText("corescopegone:*", false); err != nil || len(places) != 1 || places[0].Name != "old" {
+		t.Errorf("name of the library selects %v, %v, want the mapped file", places, err)
+	}
+	if got := shortName("/x/program.solid"); got != "program.solid" {
+		t.Errorf("name of a program: %s", got)
 	}
 }
