@@ -18,7 +18,8 @@ import (
 // are mapped later.
 //
 // Returns a HookError, which is ErrNotPermitted or ErrUnsupported, ErrNoVariant and
-// ErrNoAttachPoint, but none of them if file descriptors or memory ran out.
+// ErrNoAttachPoint, but none of them if file descriptors or memory ran out. Returns ErrExited if the
+// reason is that the processes of the run have exited.
 func (o *Objects) Attach() error {
 	hooks, err := o.Hooks()
 	if err != nil {
@@ -44,11 +45,11 @@ func (o *Objects) Attach() error {
 		case errors.As(err, &missing) && slices.Contains(o.options.Optional, h.Name):
 			missed = cmp.Or(missed, err)
 		default:
-			return err
+			return o.user.cause(err)
 		}
 	}
 	if !attached {
-		return missed
+		return o.user.cause(missed)
 	}
 	if err := errors.Join(o.prepare(o.options.Begin), o.prepare(o.options.Settle)); err != nil {
 		return err

@@ -21,23 +21,46 @@ type observed struct {
 	isSelected func(pid uint32) bool
 	attached   map[binary.ID]bool
 	isObserved map[uint32]bool
-	program    map[uint32]string // paths by PID
-	unsuitable []string          // files with a matching name but none of the functions
-	late       []string          // files of processes that exited before programs were attached
+	noted      map[uint32][]binary.ID // files that processes had mapped before programs were attached
+	program    map[uint32]string      // paths by PID
+	unsuitable []string               // files with a matching name but none of the functions
+	late       []string               // files of processes that exited before programs were attached
 }
 
 func newObserved(want *binary.Files) observed {
 	return observed{
-		pids: want.PIDs, isSelected: want.Includes, attached: map[binary.ID]bool{}, isObserved: map[uint32]bool{}, program: map[uint32]string{},
+		pids: want.PIDs, isSelected: want.Includes, attached: map[binary.ID]bool{}, isObserved: map[uint32]bool{}, noted: map[uint32][]binary.ID{}, program: map[uint32]string{},
 	}
+}
+
+// note records a mapping that exists before programs are attached.
+func (o *observed) note(m *binary.Mapped) {
+	if !slices.Contains(o.pids, m.PID) {
+		return
+	}
+	if f, err := m.Open(); err == nil {
+		o.noted[m.PID] = append(o.noted[m.PID], f.ID)
+		f.Close()
+	}
+}
+
+// addExited records the processes that have exited since note as observed, if programs were attached
+// in one of their files: they can have run until then.
+func (o *observed) addExited() {
+	for pid, files := range o.noted {
+		if !isRunning(pid) && slices.ContainsFunc(files, func(id binary.ID) bool { return o.attached[id] }) {
+			o.isObserved[pid] = true
+		}
+	}
+	clear(o.noted)
 }
 
 // begin records the mappings that exist when programs are attached in the first files.
 func (o *observed) begin(fs *files) {
 	if len(o.pids) > 0 {
-		// Processes that have exited meanwhile are not observed, so errors are ignored.
-		_, _ = binary.Scan(o.pids, o.mapped)
+		_, _ = binary.Scan(o.pids, o.mapped) // errors: some processes have exited meanwhile
 	}
+	o.addExited()
 	for _, f := range fs.initial {
 		if !o.attached[f.ID] {
 			o.addUnsuitable(f)

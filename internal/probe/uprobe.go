@@ -53,38 +53,32 @@ func (u *user) attachMulti(name string, p userSection, exe *link.Executable, sit
 	if p.kind == "uretprobe" && sites[0].form == afterReturn {
 		attach = exe.UretprobeMulti
 	}
-	var links []link.Link
-	for _, pid := range u.names[p.files].want.Processes() {
+	return u.eachProcess(p, func(pid uint32) ([]link.Link, error) {
 		o.PID = 0
 		if u.owner(pid) == int(pid) { // a link for a process whose first thread has exited traces nothing
 			o.PID = pid
 		}
 		l, err := attach(nil, prog, o)
 		if err != nil {
-			closeAll(links)
 			return nil, err
 		}
-		links = append(links, l)
-	}
-	return links, nil
+		return []link.Link{l}, nil
+	})
 }
 
 // attachEach attaches a program to each site for each process. After an error it is attached to
 // none.
 func (u *user) attachEach(name string, p userSection, exe *link.Executable, sites []site) ([]link.Link, error) {
-	var links []link.Link
-	want := u.names[p.files].want
-	for _, s := range sites {
-		for _, pid := range want.Processes() {
+	return u.eachProcess(p, func(pid uint32) (links []link.Link, err error) {
+		for _, s := range sites {
 			l, err := u.attachOne(name, p, exe, s, u.owner(pid))
 			if err != nil {
-				closeAll(links)
-				return nil, err
+				return nil, errors.Join(err, closeAll(links))
 			}
 			links = append(links, l)
 		}
-	}
-	return links, nil
+		return links, nil
+	})
 }
 
 // owner returns the thread that programs are attached for, and records it.

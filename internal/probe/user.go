@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	iofs "io/fs"
@@ -90,6 +91,7 @@ func (u *user) find() error {
 	u.watch = w
 	u.objects.Uninspected, err = binary.Scan(nil, func(m *binary.Mapped) {
 		for _, fs := range u.names {
+			fs.observed.note(m)
 			fs.add(u.open(fs, m))
 		}
 	})
@@ -245,6 +247,7 @@ func (u *user) attachIn(name string, p userSection, f *binary.File) ([]link.Link
 // and begins to attach in files that are mapped later.
 func (u *user) startFollowing() error {
 	var waiting []string
+	var gone error
 	found := false
 	for _, name := range slices.Sorted(maps.Keys(u.names)) {
 		fs := u.names[name]
@@ -265,7 +268,11 @@ func (u *user) startFollowing() error {
 			found = true
 		} else if len(fs.want.Names) > 0 {
 			waiting = append(waiting, u.unattachedReason(fs))
+			gone = cmp.Or(gone, exited(&fs.want))
 		}
+	}
+	if !found && gone != nil {
+		return gone
 	}
 	if !found && len(waiting) > 0 {
 		u.objects.notify(fmt.Errorf("waiting for a file to attach to: %s", strings.Join(waiting, "; ")))

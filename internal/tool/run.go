@@ -90,7 +90,8 @@ func exitCode(err error) int {
 	case err == nil, isEnd(err):
 		return ExitOK
 	case errors.Is(err, flags.ErrUsage), errors.Is(err, column.ErrUnknown), errors.Is(err, probe.ErrTooLong),
-		errors.Is(err, probe.ErrNoVariant), errors.Is(err, probe.ErrNoAttachPoint), errors.Is(err, probe.ErrOtherBTF), errors.Is(err, probe.ErrUnsafeReturn):
+		errors.Is(err, probe.ErrNoVariant), errors.Is(err, probe.ErrNoAttachPoint), errors.Is(err, probe.ErrOtherBTF), errors.Is(err, probe.ErrUnsafeReturn),
+		errors.Is(err, probe.ErrExited):
 		return ExitUsage
 	case errors.Is(err, probe.ErrNotPermitted):
 		return ExitNotPermitted
