@@ -113,3 +113,28 @@ func TestExitedObserved(t *testing.T) {
 		t.Errorf("programs were attached in %s: %v", lib.Path, err)
 	}
 }
+
+// TestExitedUnattached reads the mapping of a process that has exited meanwhile: the reason why the hook is
+// not attached says that, and not that no process mapped such a file.
+func TestExitedUnattached(t *testing.T) {
+	lib := native.Write(t, t.TempDir()+"/corescope-exited.so", []string{"one"})
+	pid, end := startMapper(t, lib.Path)
+	o := loadUser(t, newObject().addUser("x__uprobe", "uprobe/lib:one"), binary.Files{Names: []string{"corescope-exited.so"}})
+	mapped, err := binary.Executable(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if err := o.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := o.Unattached()["x"], "no process mapped corescope-exited.so"; got != want {
+		t.Errorf("before: %q, want %q", got, want)
+	}
+	for i := range mapped {
+		o.user.open(o.user.names["lib"], &mapped[i])
+	}
+	if got, want := o.Unattached()["x"], "processes mapped "+lib.Path+", but ended"; !strings.HasPrefix(got, want) {
+		t.Errorf("after the process exited: %q, want prefix %q", got, want)
+	}
+}

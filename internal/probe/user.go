@@ -46,6 +46,7 @@ type files struct {
 	initial    []*binary.File  // files that were mapped at the start, until programs are attached
 	programs   []string        // that are attached in each file
 	paths      []string        // of files that programs are attached in
+	missed     []string        // some paths of files that could not be opened before their processes ended
 	observed   observed
 }
 
@@ -132,6 +133,9 @@ func (u *user) open(fs *files, m *binary.Mapped) *binary.File {
 	if byName && errors.Is(err, iofs.ErrPermission) && !fs.unreadable[m.Path] {
 		fs.unreadable[m.Path] = true
 		u.objects.notify(fmt.Errorf("%s of process %d is not traced: %w", m.Path, m.PID, err))
+	}
+	if byName && errors.Is(err, iofs.ErrNotExist) {
+		u.addMissed(fs, m.Path)
 	}
 	if err != nil {
 		return nil

@@ -45,7 +45,7 @@ func (s *Session) whyNothing(lost uint64) (out []string) {
 		out = append(out, plural(lost, "event was", "events were")+" lost")
 	}
 	for _, hook := range slices.Sorted(maps.Keys(unattached)) {
-		out = append(out, fmt.Sprintf("hook %s was not attached: no process mapped %s", hook, unattached[hook]))
+		out = append(out, fmt.Sprintf("hook %s was not attached: %s", hook, unattached[hook]))
 	}
 	if len(unattached) > 0 {
 		if closed := s.uninspected(); len(closed) > 0 {
