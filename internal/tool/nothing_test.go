@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -30,5 +31,12 @@ func TestNothingClaimed(t *testing.T) {
 				t.Errorf("%q, want %q", got, want)
 			}
 		}
+	}
+}
+
+// A process that exits while programs are attached has the exit status of one that does not exist.
+func TestExitedStatus(t *testing.T) {
+	if got := exitCode(fmt.Errorf("process 1 %w", probe.ErrExited)); got != ExitUsage {
+		t.Errorf("exit status %d, want %d", got, ExitUsage)
 	}
 }
