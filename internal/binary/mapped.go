@@ -27,6 +27,8 @@ type Mapped struct {
 	// Path is relative to the root directory of the process, as in /proc/PID/maps: with the suffix
 	// " (deleted)" for a deleted file.
 	Path string
+	// Time is when the mapping was created (CLOCK_MONOTONIC in ns), if a Watch reported it.
+	Time uint64
 
 	thread uint32 // whose /proc entry has the mapping, if not the thread-group leader's
 }

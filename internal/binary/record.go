@@ -45,7 +45,20 @@ func parseRecord(b []byte) (Mapped, bool) {
 		Inode:  binary.NativeEndian.Uint64(b[48:]),
 		Device: binary.NativeEndian.Uint32(b[40:])<<20 | binary.NativeEndian.Uint32(b[44:]),
 		Path:   string(name),
+		Time:   timeOf(b),
 	}
 	const exited = math.MaxUint32 // the process had exited when the kernel wrote the record
 	return m, m.PID != 0 && m.PID != exited && m.Inode != 0 && len(name) > 0 && name[0] == '/'
 }
+
+// isExec reports whether a record is the PERF_RECORD_COMM of a process that executes a new program.
+func isExec(b []byte) bool {
+	const misc, commSize = 4, recordHeader + 16 // with the shortest name and the time
+	if len(b) < commSize+8 || binary.NativeEndian.Uint32(b) != unix.PERF_RECORD_COMM {
+		return false
+	}
+	return le16(b[misc:])&unix.PERF_RECORD_MISC_COMM_EXEC != 0
+}
+
+// timeOf returns the time of a record, which is its last word.
+func timeOf(b []byte) uint64 { return binary.NativeEndian.Uint64(b[len(b)-8:]) }

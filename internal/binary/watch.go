@@ -1,6 +1,7 @@
 package binary
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,10 @@ import (
 // Watch reports new executable mappings of all processes from PERF_RECORD_MMAP2 records, without a
 // BPF program. The records are asynchronous: the process continues before they are read.
 type Watch struct {
+	// Exec, if set before Run, is called for each process that executes a new program, with the time
+	// (CLOCK_MONOTONIC in ns) when its previous mappings had been removed.
+	Exec func(pid uint32, at uint64)
+
 	epoll, stop, sync int
 	byCPU             map[int]*mmapRing
 	hotplug           *system.Hotplug
@@ -150,6 +155,14 @@ func (w *Watch) poll(fd, index int) error {
 // Run calls yield with each mapping, and missed if records were lost, until Stop is called.
 func (w *Watch) Run(yield func(*Mapped), missed func()) error {
 	defer w.update(func() { w.hasEnded = true })
+	yieldMapping := yield
+	yield = func(m *Mapped) {
+		if m.Path != "" {
+			yieldMapping(m)
+		} else if w.Exec != nil {
+			w.Exec(m.PID, m.Time)
+		}
+	}
 	events := make([]unix.EpollEvent, 64)
 	for {
 		n, err := unix.EpollWait(w.epoll, events, w.hotplug.Timeout())
@@ -247,7 +260,9 @@ type mmapRing struct {
 func newMmapRing(cpu int) (*mmapRing, error) {
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
-		Bits: unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitWatermark, Wakeup: 1,
+		Sample_type: unix.PERF_SAMPLE_TIME, Clockid: unix.CLOCK_MONOTONIC, Wakeup: 1,
+		Bits: unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec |
+			unix.PerfBitSampleIDAll | unix.PerfBitUseClockID | unix.PerfBitWatermark,
 	}
 	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
@@ -272,7 +287,9 @@ func (r *mmapRing) drain(yield func(*Mapped), missed func()) {
 		size := uint64(le16(header[6:]))
 		if size < recordHeader {
 			tail = head
-		} else if m, ok := parseRecord(copyFrom(ring, tail, size)); ok {
+		} else if record := copyFrom(ring, tail, size); isExec(record) {
+			yield(&Mapped{PID: binary.NativeEndian.Uint32(record[recordHeader:]), Time: timeOf(record)})
+		} else if m, ok := parseRecord(record); ok {
 			yield(&m)
 		} else if isLost(header) {
 			missed()

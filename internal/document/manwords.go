@@ -48,6 +48,9 @@ func (t *Tool) manualStacks(p *manual.Page) {
 	p.Text("Without a table, as in the code of JIT compilers, the unwinder follows the frame pointer, if it points up the stack and to a return address. " +
 		"On x86-64, in a file with a table, it first searches the stack of code that the table lacks, such as hand-written assembly, for the return address, and checks it against the called code and the frame above; text with --address marks such frames. It stops at an address that is not in an executable mapping. If it stops before the outermost frame, because code such as that of a JIT compiler has neither a table nor a frame pointer, the last frame is called [incomplete]; a stack with more frames than --perf-max-stack-depth ends in [truncated]. 32-bit programs are unwound by the kernel, which follows frame pointers without such checks. " +
 		"A thread has no user stack while it executes a new program or ends.")
+	p.Text("If a process unmaps a file and maps another one at the same address, as dlclose(3) and dlopen(3) do, stacks in both can have the same addresses and are then counted together. " +
+		"Frames at such addresses have no name but the reason \"file replaced\", and a message names the process; frames of single events have no name if the file that was mapped at that time cannot be told. " +
+		"This is not detected if perf events are not permitted or if the kernel loses records of mappings.")
 	p.Text("Frames that have an address in JSON (with --address or --offset in tools that count) also state how they were " +
 		"unwound: by a frame pointer (fp), by .eh_frame (eh), by the tables of a Go program (go), from the registers " +
 		"that the kernel saved for a signal handler (signal), by the code that follows a call (code), by searching the stack " +

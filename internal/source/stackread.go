@@ -77,7 +77,9 @@ func (r *stackReading) finish() error {
 	if err := r.reader.Stop(); err != nil {
 		return err
 	}
-	return <-r.read
+	err := <-r.read
+	r.traces.Settle()
+	return err
 }
 
 // addIDs adds the stack IDs of a key to ids.

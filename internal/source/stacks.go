@@ -249,6 +249,7 @@ const mostUnfolded = 1 << 16
 // fold adds the counts to the rows of their keys, so that a long run does not keep all keys. Keys whose
 // stacks are still being read or symbolized wait for these, unless all are to be folded.
 func (s *Stacks[K, V, R]) fold(all bool) {
+	s.traces.Settle()
 	ids := map[stacktrace.StackID]bool{}
 	for k, v := range s.counts {
 		clear(ids)

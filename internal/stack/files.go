@@ -195,10 +195,11 @@ func (h *handle) path() string {
 func (ps *Processes) FileOfMmap(m *binary.Mapped) *File {
 	c := Code{Start: m.Start, End: m.End, Offset: m.Offset, File: binary.KernelID{Inode: m.Inode, Device: m.Device}}
 	h, err := handleAt(m.Link())
-	if err != nil && ps.self != nil {
-		h, err = ps.self.handle(m.Path)
+	// The process can have mapped another file there since.
+	if h = c.check(h, err); h == nil && ps.self != nil {
+		h = c.check(ps.self.handle(m.Path))
 	}
-	if h = c.check(h, err); h == nil {
+	if h == nil {
 		return nil
 	}
 	c.File.Changed = h.changed

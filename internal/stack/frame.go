@@ -62,10 +62,12 @@ const (
 	Restricted
 	// Outside: the process is not in the PID namespace of /proc, so its files are not accessible.
 	Outside
+	// Replaced: the process mapped another file at the address.
+	Replaced
 )
 
 var reasons = [...]string{
-	"", "no symbols", "exited", "unreadable", "unmapped", "restricted", "in another PID namespace",
+	"", "no symbols", "exited", "unreadable", "unmapped", "restricted", "in another PID namespace", "file replaced",
 }
 
 // String returns the reason as text, "" for Named.

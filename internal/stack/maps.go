@@ -18,6 +18,9 @@ type mapping struct {
 	path       string
 	module     *module // nil if it is not a file or cannot be opened
 	reason     Reason  // why module is nil; Named if it is not a file
+	// seenFrom and seenTo are the start and the end of the time in which it was last seen
+	// (CLOCK_MONOTONIC in ns).
+	seenFrom, seenTo uint64
 }
 
 // isSame reports whether both map the same part of a file to the same address.

@@ -12,6 +12,8 @@ type Mapping struct {
 	Start, End, Offset, Inode uint64
 	// Path is relative to the root of the process.
 	Path string
+	// Time is when it was created (CLOCK_MONOTONIC in ns).
+	Time uint64
 }
 
 // maxMmaps bounds the number of mmap records that are kept per process.
@@ -22,8 +24,10 @@ const maxMmaps = 256
 type mmapRecords struct {
 	mu    sync.Mutex
 	byPID map[int][]mapping
-	size  int   // bytes of all mappings
-	order []int // PIDs, the oldest first
+	// changes are all mappings that were created, by process: see replaced.
+	changes map[int]*changes
+	size    int   // bytes of all mappings
+	order   []int // PIDs, the oldest first
 }
 
 // RecordMmap adds a mapping when it is created. It is used if the process exits before its mappings
@@ -35,7 +39,12 @@ func (ps *Processes) RecordMmap(pid int, m Mapping) {
 	defer r.mu.Unlock()
 	if r.byPID == nil {
 		r.byPID = make(map[int][]mapping)
+		r.changes = make(map[int]*changes)
 	}
+	if r.changes[pid] == nil {
+		r.changes[pid] = &changes{}
+	}
+	r.size += r.changes[pid].add(change{Mapping: m})
 	maps, ok := r.byPID[pid]
 	if !ok {
 		r.order = append(r.order, pid)
@@ -48,10 +57,14 @@ func (ps *Processes) RecordMmap(pid int, m Mapping) {
 		for i := range r.byPID[r.order[0]] {
 			r.size -= r.byPID[r.order[0]][i].bytes()
 		}
+		if c := r.changes[r.order[0]]; c != nil {
+			r.size -= c.bytes()
+		}
+		delete(r.changes, r.order[0])
 		delete(r.byPID, r.order[0])
 		r.order = r.order[1:]
 	}
-	n := mapping{start: m.Start, end: m.End, offset: m.Offset, inode: m.Inode, path: m.Path}
+	n := mapping{start: m.Start, end: m.End, offset: m.Offset, inode: m.Inode, path: m.Path, seenFrom: m.Time, seenTo: m.Time}
 	// Mappings that it overlaps do not exist any more: it replaced them, or the process called
 	// exec, or the PID was reused.
 	maps = slices.DeleteFunc(maps, func(o mapping) bool {
@@ -114,15 +127,18 @@ func (ps *Processes) takeFromMmaps(p *process) bool {
 }
 
 // path returns the path of a mapping from its mmap record, or "".
-func (r *mmapRecords) path(pid int, c *Code) string {
+func (r *mmapRecords) path(pid int, c *Code) (path string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.byPID[pid] {
 		if m := &r.byPID[pid][i]; m.start == c.Start && m.offset == c.Offset {
-			return m.path
+			path = m.path
 		}
 	}
-	return ""
+	if p := r.changes[pid].pathOf(c); p != "" {
+		return p
+	}
+	return path
 }
 
 // findByPath opens the file of a mapping by path and sets the module, or the reason Exited.

@@ -14,7 +14,7 @@ func TestMmapRecords(t *testing.T) {
 	}
 	for _, m := range living.pids[c.pid()].snapshot.maps {
 		if m.isFile() {
-			ps.RecordMmap(c.pid(), Mapping{m.start, m.end, m.offset, m.inode, m.path})
+			ps.RecordMmap(c.pid(), Mapping{Start: m.start, End: m.end, Offset: m.offset, Inode: m.inode, Path: m.path})
 		}
 	}
 	c.stop()
@@ -97,7 +97,7 @@ func TestMmapRecordsExec(t *testing.T) {
 	expect(t, ps.name(first.pid(), first.addrs[0]), "static_one", 0)
 	for _, m := range other.pids[second.pid()].snapshot.maps {
 		if m.isFile() {
-			ps.RecordMmap(first.pid(), Mapping{m.start, m.end, m.offset, m.inode, m.path})
+			ps.RecordMmap(first.pid(), Mapping{Start: m.start, End: m.end, Offset: m.offset, Inode: m.inode, Path: m.path})
 		}
 	}
 	second.stop()

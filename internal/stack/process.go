@@ -32,6 +32,7 @@ type Processes struct {
 	mmaps  mmapRecords
 	files  files
 	detail Detail
+	settle func(to uint64) // see SetSettle
 
 	vdsoOnce   sync.Once
 	vdsoMemory []byte

@@ -68,6 +68,15 @@ func (ps *Processes) frame(p *process, addr uint64, exact bool, at uint64) locat
 	if !isFinal && ps.refresh(p) {
 		f, _ = p.lookup(addr, pc, at)
 	}
+	if ps.isReplaced(p, pc, at) {
+		// A newer snapshot helps if the file was replaced before the sample.
+		if ps.refresh(p) {
+			f, _ = p.lookup(addr, pc, at)
+		}
+		if ps.isReplaced(p, pc, at) {
+			return located{Frame: Frame{Addr: addr, Reason: Replaced}}
+		}
+	}
 	f.Late = f.Name == "" && p.snapshot.isEarlier(at)
 	if f.Name != "" || exact {
 		return p.located(f, pc)

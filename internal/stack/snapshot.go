@@ -50,6 +50,7 @@ func (ps *Processes) readSnapshot(pid int, old *snapshot, allowReuse bool) (*sna
 		}
 		old = nil
 	}
+	began := monotonic()
 	maps, isAny, exceeded := d.maps()
 	if exceeded != nil && !errors.Is(exceeded, limit.ErrExceeded) {
 		return nil, exceeded
@@ -67,6 +68,9 @@ func (ps *Processes) readSnapshot(pid int, old *snapshot, allowReuse bool) (*sna
 		ps.cache.limits.Report(pid, exceeded, "code in mappings beyond the limit has no names")
 	}
 	s := &snapshot{pid: pid, takenAt: monotonic(), start: start, perfPath: perfMapPath(d.innerPID(pid)), maps: maps}
+	for i := range s.maps {
+		s.maps[i].seenFrom, s.maps[i].seenTo = began, s.takenAt
+	}
 	ps.openFiles(s, old, d)
 	return s, nil
 }

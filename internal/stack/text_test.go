@@ -89,13 +89,13 @@ func TestFrameIsSafe(t *testing.T) {
 }
 
 func TestReasonText(t *testing.T) {
-	for r := NoSymbols; r <= Outside; r++ {
+	for r := NoSymbols; r <= Replaced; r++ {
 		text, err := r.MarshalText()
 		if err != nil || len(text) == 0 || string(text) == "unknown" {
 			t.Errorf("reason %d: %q, %v", r, text, err)
 		}
 	}
-	if Named.String() != "" || (Outside+1).String() != "unknown" {
-		t.Errorf("Named is %q, want \"\"; an invalid reason is %q, want unknown", Named, Outside+1)
+	if Named.String() != "" || (Replaced+1).String() != "unknown" {
+		t.Errorf("Named is %q, want \"\"; an invalid reason is %q, want unknown", Named, Replaced+1)
 	}
 }

@@ -39,6 +39,8 @@ type cachedTrace struct {
 	isCleared bool
 	// late is the stack before symbolization, if it should be symbolized again when it is used.
 	late *rawStack
+	// origin is nil for kernel stacks.
+	origin *origin
 }
 
 // maxLate is the maximum number of stacks that are to be symbolized again, of at most 5 KB each.
@@ -68,16 +70,6 @@ func (c *traceCache) put(id StackID, s value.Stack) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(id, s)
-}
-
-// putLate adds a stack that should be symbolized again when it is used: see takeLate.
-func (c *traceCache) putLate(id StackID, s value.Stack, raw *rawStack) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := c.add(id, s); c.late < maxLate {
-		t.late = raw
-		c.late++
-	}
 }
 
 // takeLate returns the stack before symbolization if it is to be symbolized again, once, otherwise

@@ -65,6 +65,8 @@ type Traces struct {
 	unwinding *unwinding // nil if user stacks are unwound by frame pointers only
 	queue     chan *rawStack
 	guarded   func(func()) func() // probe.Objects.Guarded
+	notify    func(error)
+	settled   settled
 	// received and symbolized are the numbers of stacks that have been put in the queue, and of those
 	// that are in the cache.
 	received, symbolized atomic.Uint64
@@ -122,7 +124,7 @@ func New(spec *ebpf.CollectionSpec, o *Frames, u *UserStacks, m Machine) (*Trace
 // fit.
 func (t *Traces) Open(objects *probe.Objects, pid uint32, tables bool, notify func(error)) {
 	t.processes.SetMaxFiles(objects.OptionalDescriptors / 2)
-	t.guarded = objects.Guarded
+	t.guarded, t.notify = objects.Guarded, notify
 	if tables {
 		t.unwinding = newUnwinding(objects, t.sizes, t.memory, notify)
 		t.requestProcess(pid)
@@ -158,10 +160,12 @@ func (t *Traces) watchMmaps() {
 		return
 	}
 	t.watch = w
+	w.Exec = func(pid uint32, at uint64) { t.processes.RecordExec(int(pid), at) }
+	t.processes.SetSettle(t.settleTo)
 	t.watched.Go(t.guarded(func() {
 		_ = w.Run(func(m *mapped.Mapped) {
 			t.unwinding.prefetch(t.processes.FileOfMmap(m))
-			t.processes.RecordMmap(int(m.PID), stack.Mapping{Start: m.Start, End: m.End, Offset: m.Offset, Inode: m.Inode, Path: m.Path})
+			t.processes.RecordMmap(int(m.PID), stack.Mapping{Start: m.Start, End: m.End, Offset: m.Offset, Inode: m.Inode, Path: m.Path, Time: m.Time})
 		}, func() {})
 	}))
 }
@@ -177,10 +181,10 @@ func (t *Traces) Trace(id StackID) value.Trace {
 	}
 	if raw := t.Cache.takeLate(id); raw != nil {
 		t.processes.Update(int(raw.pid), raw.time)
-		s, _ := t.symbolizeInto(nil, nil, raw)
-		t.Cache.put(id, s)
+		s, frames := t.symbolizeInto(nil, nil, raw)
+		t.Cache.putStack(id, s, t.originOf(raw, frames), nil)
 	}
-	return t.Cache.get(id)
+	return t.Cache.intact(id, t.isReplaced)
 }
 
 // Read reads stacks until the reader is stopped, and returns when all are symbolized. Symbolization
@@ -311,11 +315,12 @@ func (t *Traces) prepare(raw *rawStack, head *stackHead) {
 
 func (t *Traces) symbolizeAll() {
 	for raw := range t.queue {
-		if s, isLate := t.symbolize(nil, raw); isLate {
-			t.Cache.putLate(raw.id, s, raw)
-		} else {
-			t.Cache.put(raw.id, s)
+		s, isLate := t.symbolize(nil, raw)
+		late := raw
+		if !isLate {
+			late = nil
 		}
+		t.Cache.putStack(raw.id, s, t.originOf(raw, t.frames), late)
 		t.symbolized.Add(1)
 	}
 }
@@ -342,6 +347,7 @@ func (t *Traces) symbolizeInto(dst value.Stack, frames []stack.Frame, raw *rawSt
 			frames = t.processes.AppendCode(frames[:0], int(raw.pid), raw.addrs, raw.code, raw.time)
 		}
 	}
+	t.noticeReplaced(raw, frames)
 	dst = slices.Grow(dst, len(frames)+1)
 	address := 0 // index in raw; inlined functions have the address of the function that contains them
 	for i := range frames {
@@ -404,6 +410,7 @@ func valueFrame(f *stack.Frame, exact bool) value.Frame {
 // have not been received, because some can be lost, and then until those that have been received are
 // symbolized: the symbols of large programs take time to read.
 func (t *Traces) Await(ids map[StackID]bool) {
+	t.Settle()
 	const step, timeout, most = 5 * time.Millisecond, 200 * time.Millisecond, 30 * time.Second
 	wait := func(limit time.Duration, isPossible func() bool) {
 		for deadline := time.Now().Add(limit); !t.Cache.HasAll(ids) && isPossible() && time.Now().Before(deadline); {
