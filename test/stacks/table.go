@@ -62,6 +62,12 @@ A frame without a name counts as found if its address is in the function. Withou
 in chain_stripped, no tool can name functions. Mangled names count as correct. corescope limits
 stacks to 512 frames, the peers to 127. Some samples of Go programs are in the Go scheduler.
 
+If a process maps another file where it has unmapped one (dlclose, dlopen), stacks in both can have
+the same addresses. They are counted together, so frames at these addresses have no name but the
+reason "file replaced", and a message names the process. Single events, such as those of trace, have the
+name in the file that was mapped at that time, or no name if that cannot be told. This is not
+detected if perf events are not permitted, or if the kernel loses records of mappings.
+
 The trampolines of CPython (-X perf) neither keep a frame pointer nor have unwind information.
 corescope unwinds them by decoding the instruction after the call, which only adjusts the stack
 pointer. "failed" means that bpftrace exited with an error, caused by the jitdump that the program
