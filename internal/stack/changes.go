@@ -93,7 +93,8 @@ func (ps *Processes) Replaced(pid int, addr, from uint64) bool {
 	return ps.mmaps.replaced(pid, addr, from, ^uint64(0), true)
 }
 
-// Replacement returns the last two different files that the process mapped at an address.
+// Replacement returns the last two different files that one program of the process mapped at an
+// address, or nothing if another program that it executed mapped the second one.
 func (ps *Processes) Replacement(pid int, addr uint64) (r Replacement) {
 	ps.mmaps.mu.Lock()
 	defer ps.mmaps.mu.Unlock()
@@ -102,13 +103,19 @@ func (ps *Processes) Replacement(pid int, addr uint64) (r Replacement) {
 		return r
 	}
 	var last *change
+	hasExeced := false
 	for i := range cs.byTime {
 		c := &cs.byTime[i]
-		if !c.holds(addr) || last != nil && c.isSame(last) {
+		switch {
+		case c.isExec:
+			last, hasExeced = nil, true
 			continue
-		}
-		if r.New = filepath.Base(c.Path); last != nil {
-			r.Old = filepath.Base(last.Path)
+		case !c.holds(addr) || last != nil && c.isSame(last):
+			continue
+		case last != nil:
+			r = Replacement{filepath.Base(last.Path), filepath.Base(c.Path)}
+		case !hasExeced:
+			r.New = filepath.Base(c.Path)
 		}
 		last = c
 	}

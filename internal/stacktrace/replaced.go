@@ -159,6 +159,10 @@ func (t *Traces) noticeReplaced(raw *rawStack, frames []stack.Frame) {
 
 // notice reports once that a process mapped two files at an address.
 func (t *Traces) notice(pid uint32, pc uint64) {
+	r := t.processes.Replacement(int(pid), pc)
+	if r.New == "" {
+		return // the process executed another program
+	}
 	t.settled.mu.Lock()
 	if t.settled.notified == nil {
 		t.settled.notified = map[uint32]bool{}
@@ -169,7 +173,7 @@ func (t *Traces) notice(pid uint32, pc uint64) {
 	}
 	t.settled.mu.Unlock()
 	if isNew && t.notify != nil {
-		t.notify(errors.New(noticeText(pid, t.processes.Replacement(int(pid), pc))))
+		t.notify(errors.New(noticeText(pid, r)))
 	}
 }
 
@@ -179,8 +183,6 @@ func noticeText(pid uint32, r stack.Replacement) string {
 		name = fmt.Sprintf(" (%q)", strings.TrimSpace(string(comm)))
 	}
 	switch {
-	case r.New == "":
-		return fmt.Sprintf("process %d%s mapped different files at the same address: functions in them are not named", pid, name)
 	case r.Old == "":
 		return fmt.Sprintf("process %d%s mapped %q where it can have had another file: functions at these addresses are not named", pid, name, r.New)
 	case r.Old == r.New:
