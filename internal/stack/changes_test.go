@@ -31,6 +31,10 @@ func TestReplaced(t *testing.T) {
 			t.Errorf("%+v: got %v", c, got)
 		}
 	}
+	ps.RecordMmap(2, Mapping{Start: 0x1000, End: 0x2000, Inode: 1, Path: "/memfd:jit (deleted)", Time: 10})
+	if ps.mmaps.replaced(2, 0x1800, 5, 20, false) {
+		t.Error("code of a JIT compiler is replaced")
+	}
 	for i := range uint64(2 * maxChanges) {
 		record(100+i, i%2)
 	}

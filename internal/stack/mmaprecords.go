@@ -2,6 +2,7 @@ package stack
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/corescope/corescope/internal/limit"
@@ -30,6 +31,12 @@ type mmapRecords struct {
 	order   []int // PIDs, the oldest first
 }
 
+// isMemory reports whether the path is that of memory without a file. JIT compilers map code there, which
+// has its names from the process (perf map).
+func isMemory(path string) bool {
+	return strings.HasPrefix(path, "/memfd:") || strings.HasPrefix(path, "/dev/zero")
+}
+
 // RecordMmap adds a mapping when it is created. It is used if the process exits before its mappings
 // are read from /proc. Its file is then opened by path below corescope's root.
 func (ps *Processes) RecordMmap(pid int, m Mapping) {
@@ -41,10 +48,12 @@ func (ps *Processes) RecordMmap(pid int, m Mapping) {
 		r.byPID = make(map[int][]mapping)
 		r.changes = make(map[int]*changes)
 	}
-	if r.changes[pid] == nil {
-		r.changes[pid] = &changes{}
+	if !isMemory(m.Path) {
+		if r.changes[pid] == nil {
+			r.changes[pid] = &changes{}
+		}
+		r.size += r.changes[pid].add(change{Mapping: m})
 	}
-	r.size += r.changes[pid].add(change{Mapping: m})
 	maps, ok := r.byPID[pid]
 	if !ok {
 		r.order = append(r.order, pid)
