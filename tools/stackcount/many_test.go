@@ -29,7 +29,7 @@ func TestManyStacks(t *testing.T) {
 	const depth = 15
 	lib := native.Open(t, "libhit.so", []string{"outer", "inner"})
 	calls := 0
-	res := tooltest.JSON(t, Tool, []string{"--duration", "60s", lib.Path + ":inner"}, func() {
+	res := tooltest.JSON(t, Tool, []string{"--duration", "1h", lib.Path + ":inner"}, func() {
 		// Counts are drained every second, and unused stacks dropped after some drains.
 		for begin := time.Now(); calls < 2<<depth || time.Since(begin) < 5*time.Second; {
 			for path := range uint(1 << depth) {
