@@ -213,8 +213,9 @@ func TestLongWait(t *testing.T) {
 		if told != (overwritten > 0) {
 			t.Errorf("overwritten %v: messages %q", overwritten, res.Stderr)
 		}
-		known := all[part{"task", ping.PID}] + all[part{"task", pong.PID}]
-		if overwritten == 0 || known == 0 || all[part{kind: "unknown"}] == 0 {
+		known, unknown := all[part{"task", ping.PID}]+all[part{"task", pong.PID}], all[part{kind: "unknown"}]
+		// The log has a sixth of the turns.
+		if overwritten == 0 || unknown == 0 || known < unknown/10 {
 			// The kernel lets real-time tasks run for 0.95 s at most before others run.
 			if each := took / turns; each > 400*time.Millisecond/logged {
 				t.Skipf("a turn takes %v: the thread runs before there are %d", each, logged)
