@@ -67,6 +67,9 @@ type Table[K comparable, V any, R comparable] struct {
 	// MaxKeys, if set, is a bound of the number of keys. The map is then smaller, which saves memory, and
 	// time at the end of each interval: the kernel looks for entries in all of its buckets.
 	MaxKeys uint32
+	// Index, if set, returns the key of an index: programs count keys with an index in the map
+	// "table_arrays", which takes less time (TABLE_INDEXES in table.bpf.h).
+	Index func(uint32) K
 	// Columns lists the keys of the columns in text output.
 	Columns []string
 	// Headers maps keys of columns to titles in text that differ from the default, such as those of
@@ -122,6 +125,7 @@ type table struct {
 	due        *Due
 	missing    func(missing) (key, value unsafe.Pointer)         // Table.Missing
 	poll       func(yield func(key, value unsafe.Pointer)) error // Table.Poll
+	index      func(uint32) unsafe.Pointer                       // Table.Index
 
 	entry, value reflect.Type // tableEntry[K] and V
 	// row points to the row of the generic type: columns are bound to it and to span.
@@ -199,6 +203,7 @@ func (t *Table[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*to
 	if err := sizeTable(spec, &t.Plan, t.MaxKeys); err != nil {
 		return nil, err
 	}
+	t.table.setUpArrays(spec, &t.Plan)
 	if err := t.table.check(spec); err != nil {
 		return nil, err
 	}
@@ -220,6 +225,20 @@ func sizeTable(spec *ebpf.CollectionSpec, plan *tool.Plan, keys uint32) error {
 	}
 	plan.MapEntries["table"] = uint32(min(uint64(m.MaxEntries), 2*uint64(cpus)*uint64(keys)))
 	return nil
+}
+
+// setUpArrays sets the variable for Table.Index, and minimizes the map of arrays if the run has none.
+func (t *table) setUpArrays(spec *ebpf.CollectionSpec, plan *tool.Plan) {
+	if spec.Maps["table_arrays"] == nil {
+		return
+	}
+	if plan.Variables == nil {
+		plan.Variables = map[string]any{}
+	}
+	plan.Variables["table_indexed"] = t.index != nil
+	if t.index == nil {
+		plan.MapEntries["table_arrays"] = 1
+	}
 }
 
 // surveyAll calls Survey.
@@ -244,6 +263,12 @@ func (t *Table[K, V, R]) setUpCounts() {
 		t.table.missing = func(m missing) (key, value unsafe.Pointer) {
 			k, v := t.Missing(m.cpu, m.idle, m.missed)
 			return unsafe.Pointer(&k), unsafe.Pointer(&v)
+		}
+	}
+	if t.Index != nil {
+		t.table.index = func(i uint32) unsafe.Pointer {
+			k := t.Index(i)
+			return unsafe.Pointer(&k)
 		}
 	}
 	if t.Poll != nil {
@@ -318,10 +343,14 @@ func (t *table) check(spec *ebpf.CollectionSpec) error {
 	if m == nil {
 		return errors.New("the object has no table")
 	}
-	return errors.Join(
+	err := errors.Join(
 		checkStruct(m.Key, t.entry),
 		checkStruct(m.Value, t.value),
 	)
+	if t.index != nil && spec.Maps["table_arrays"] == nil {
+		err = errors.Join(err, errors.New("the object has no table_arrays"))
+	}
+	return err
 }
 
 func (t *table) run(ctx context.Context, s *tool.Session) error {

@@ -79,37 +79,85 @@ func (t *table) drain(s *tool.Session) (sums, error) {
 	if t.isTotals() {
 		return t.drainTotals(s.Objects.Maps["totals"], t.epochs.hasEnded(s))
 	}
-	return t.drainKeyed(s.Objects.Maps["table"], t.epochs.hasEnded(s))
-}
-
-func (t *table) drainKeyed(m *ebpf.Map, hasEnded func(epoch uint32) bool) (sums, error) {
-	keySize := t.entry.Field(0).Type.Size()
-	epochAt := t.entry.Field(1).Offset
 	keys := map[string]unsafe.Pointer{} // values by the bytes of the key
-	old := probe.NewEntries(t.entry)
-	err := probe.EachOf(m, t.entry, t.value, func(e, v unsafe.Pointer) {
-		if !hasEnded(*(*uint32)(unsafe.Add(e, epochAt))) {
-			return
-		}
-		old.Append(e)
-		key := unsafe.Slice((*byte)(e), keySize)
-		if sum := keys[string(key)]; sum != nil {
-			t.merge(sum, v)
-		} else {
-			keys[string(key)] = t.clone(v)
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read table: %w", err)
+	hasEnded := t.epochs.hasEnded(s)
+	if err := t.drainKeyed(keys, s.Objects.Maps["table"], hasEnded); err != nil {
+		return nil, err
 	}
-	if err := old.Delete(m); err != nil {
-		return nil, fmt.Errorf("clear table: %w", err)
+	if t.index != nil {
+		if err := t.drainArrays(keys, s.Objects.Maps["table_arrays"], hasEnded); err != nil {
+			return nil, err
+		}
 	}
 	all := sums{}
 	for key, v := range keys {
 		t.addTo(all, unsafe.Pointer(unsafe.StringData(key)), v)
 	}
 	return all, nil
+}
+
+func (t *table) drainKeyed(keys map[string]unsafe.Pointer, m *ebpf.Map, hasEnded func(epoch uint32) bool) error {
+	epochAt := t.entry.Field(1).Offset
+	old := probe.NewEntries(t.entry)
+	err := probe.EachOf(m, t.entry, t.value, func(e, v unsafe.Pointer) {
+		if !hasEnded(*(*uint32)(unsafe.Add(e, epochAt))) {
+			return
+		}
+		old.Append(e)
+		t.collect(keys, e, v)
+	})
+	if err != nil {
+		return fmt.Errorf("read table: %w", err)
+	}
+	if err := old.Delete(m); err != nil {
+		return fmt.Errorf("clear table: %w", err)
+	}
+	return nil
+}
+
+// drainArrays moves the values of keys with an index.
+func (t *table) drainArrays(keys map[string]unsafe.Pointer, m *ebpf.Map, hasEnded func(epoch uint32) bool) error {
+	size := int(t.value.Size())
+	for epoch := range uint32(2) {
+		if !hasEnded(epoch) {
+			continue
+		}
+		var cpus [][]byte
+		if err := m.Lookup(epoch, &cpus); err != nil {
+			return fmt.Errorf("read arrays of table: %w", err)
+		}
+		for _, values := range cpus {
+			for i := range len(values) / size {
+				v := values[i*size:][:size]
+				if !isZero(v) {
+					t.collect(keys, t.index(uint32(i)), unsafe.Pointer(&v[0]))
+				}
+			}
+		}
+		if err := m.Put(epoch, cpus[:0]); err != nil { // zeros for all CPUs
+			return fmt.Errorf("clear arrays of table: %w", err)
+		}
+	}
+	return nil
+}
+
+func isZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// collect adds a value to that of the same key.
+func (t *table) collect(keys map[string]unsafe.Pointer, key, v unsafe.Pointer) {
+	name := unsafe.Slice((*byte)(key), t.entry.Field(0).Type.Size())
+	if sum := keys[string(name)]; sum != nil {
+		t.merge(sum, v)
+	} else {
+		keys[string(name)] = t.clone(v)
+	}
 }
 
 // clone returns a copy of a value.

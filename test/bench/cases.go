@@ -86,6 +86,9 @@ func (b *benchmark) ours(s *settings) subject {
 }
 
 func (b *benchmark) peer(s *settings) subject {
+	if s.base != "" {
+		return subject{name: peerName, args: slices.Concat([]string{s.base, b.tool}, b.options)}
+	}
 	return subject{name: peerName, root: s.peers, args: append([]string{"/usr/sbin/" + b.tool + "-libbpf"}, b.options...)}
 }
 

@@ -43,6 +43,8 @@ type settings struct {
 	isFull bool // measures everything and writes the files
 	// ours is the path of the corescope binary, peers the directory tree with libbpf-tools.
 	ours, peers string
+	// base is the path of another corescope binary that takes the place of the peers, or empty.
+	base string
 }
 
 func run(ctx context.Context) error {
@@ -96,6 +98,9 @@ func readSettings(ctx context.Context) (*settings, error) {
 	if words := strings.Fields(os.Getenv("TOOLS")); len(words) > 0 {
 		s.isFull, s.tools = false, words
 		s.cases = slices.DeleteFunc(slices.Clone(benchmarks), func(c benchmark) bool { return !s.wants(&c) })
+	}
+	if s.base = os.Getenv("BASE"); s.base != "" {
+		s.isFull = false
 	}
 	if text := os.Getenv("ROUNDS"); text != "" {
 		n, err := strconv.Atoi(text)

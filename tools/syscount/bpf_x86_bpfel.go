@@ -22,6 +22,7 @@ const (
 	bpfMapExecCalls            = "exec_calls"
 	bpfMapLost                 = "lost"
 	bpfMapTable                = "table"
+	bpfMapTableArrays          = "table_arrays"
 	bpfMapTargCgroupMap        = "targ_cgroup_map"
 	bpfMapTargMntnsMap         = "targ_mntns_map"
 	bpfProgCommandBtfExec      = "command__btf__exec"
@@ -39,6 +40,11 @@ const (
 	bpfProgEnterBtf            = "enter__btf"
 	bpfProgEnterRaw            = "enter__raw"
 	bpfProgEnterTp             = "enter__tp"
+	bpfProgExecBtf             = "exec__btf"
+	bpfProgExecBtfAgain        = "exec__btf__again"
+	bpfProgExecFentry          = "exec__fentry"
+	bpfProgExecFentryAgain     = "exec__fentry__again"
+	bpfProgExecRaw             = "exec__raw"
 	bpfProgExitBtf             = "exit__btf"
 	bpfProgExitRaw             = "exit__raw"
 	bpfProgExitTp              = "exit__tp"
@@ -51,6 +57,7 @@ const (
 	bpfVarLocalPidns           = "local_pidns"
 	bpfVarObserving            = "observing"
 	bpfVarTableEmpty           = "table_empty"
+	bpfVarTableIndexed         = "table_indexed"
 	bpfVarTargByCgroupMap      = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap       = "targ_by_mntns_map"
 	bpfVarTargBySyscall        = "targ_by_syscall"
@@ -133,6 +140,11 @@ type bpfProgramSpecs struct {
 	EnterBtf            *ebpf.ProgramSpec `ebpf:"enter__btf"`
 	EnterRaw            *ebpf.ProgramSpec `ebpf:"enter__raw"`
 	EnterTp             *ebpf.ProgramSpec `ebpf:"enter__tp"`
+	ExecBtf             *ebpf.ProgramSpec `ebpf:"exec__btf"`
+	ExecBtfAgain        *ebpf.ProgramSpec `ebpf:"exec__btf__again"`
+	ExecFentry          *ebpf.ProgramSpec `ebpf:"exec__fentry"`
+	ExecFentryAgain     *ebpf.ProgramSpec `ebpf:"exec__fentry__again"`
+	ExecRaw             *ebpf.ProgramSpec `ebpf:"exec__raw"`
 	ExitBtf             *ebpf.ProgramSpec `ebpf:"exit__btf"`
 	ExitRaw             *ebpf.ProgramSpec `ebpf:"exit__raw"`
 	ExitTp              *ebpf.ProgramSpec `ebpf:"exit__tp"`
@@ -148,6 +160,7 @@ type bpfMapSpecs struct {
 	ExecCalls        *ebpf.MapSpec `ebpf:"exec_calls"`
 	Lost             *ebpf.MapSpec `ebpf:"lost"`
 	Table            *ebpf.MapSpec `ebpf:"table"`
+	TableArrays      *ebpf.MapSpec `ebpf:"table_arrays"`
 	TargCgroupMap    *ebpf.MapSpec `ebpf:"targ_cgroup_map"`
 	TargMntnsMap     *ebpf.MapSpec `ebpf:"targ_mntns_map"`
 }
@@ -165,6 +178,7 @@ type bpfVariableSpecs struct {
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
+	TableIndexed     *ebpf.VariableSpec `ebpf:"table_indexed"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargBySyscall    *ebpf.VariableSpec `ebpf:"targ_by_syscall"`
@@ -216,6 +230,7 @@ type bpfMaps struct {
 	ExecCalls        *ebpf.Map `ebpf:"exec_calls"`
 	Lost             *ebpf.Map `ebpf:"lost"`
 	Table            *ebpf.Map `ebpf:"table"`
+	TableArrays      *ebpf.Map `ebpf:"table_arrays"`
 	TargCgroupMap    *ebpf.Map `ebpf:"targ_cgroup_map"`
 	TargMntnsMap     *ebpf.Map `ebpf:"targ_mntns_map"`
 }
@@ -228,6 +243,7 @@ func (m *bpfMaps) Close() error {
 		m.ExecCalls,
 		m.Lost,
 		m.Table,
+		m.TableArrays,
 		m.TargCgroupMap,
 		m.TargMntnsMap,
 	)
@@ -246,6 +262,7 @@ type bpfVariables struct {
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	Observing        *ebpf.Variable `ebpf:"observing"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
+	TableIndexed     *ebpf.Variable `ebpf:"table_indexed"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargBySyscall    *ebpf.Variable `ebpf:"targ_by_syscall"`
@@ -290,6 +307,11 @@ type bpfPrograms struct {
 	EnterBtf            *ebpf.Program `ebpf:"enter__btf"`
 	EnterRaw            *ebpf.Program `ebpf:"enter__raw"`
 	EnterTp             *ebpf.Program `ebpf:"enter__tp"`
+	ExecBtf             *ebpf.Program `ebpf:"exec__btf"`
+	ExecBtfAgain        *ebpf.Program `ebpf:"exec__btf__again"`
+	ExecFentry          *ebpf.Program `ebpf:"exec__fentry"`
+	ExecFentryAgain     *ebpf.Program `ebpf:"exec__fentry__again"`
+	ExecRaw             *ebpf.Program `ebpf:"exec__raw"`
 	ExitBtf             *ebpf.Program `ebpf:"exit__btf"`
 	ExitRaw             *ebpf.Program `ebpf:"exit__raw"`
 	ExitTp              *ebpf.Program `ebpf:"exit__tp"`
@@ -312,6 +334,11 @@ func (p *bpfPrograms) Close() error {
 		p.EnterBtf,
 		p.EnterRaw,
 		p.EnterTp,
+		p.ExecBtf,
+		p.ExecBtfAgain,
+		p.ExecFentry,
+		p.ExecFentryAgain,
+		p.ExecRaw,
 		p.ExitBtf,
 		p.ExitRaw,
 		p.ExitTp,

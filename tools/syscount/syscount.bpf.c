@@ -45,6 +45,12 @@ struct table_value {
 	__u64 total_ns;
 };
 
+/*
+ * Rows that are only grouped by call: those of native calls have their number as the index. All
+ * numbers are below 512 (x86 uses those from there on for x32).
+ */
+#define TABLE_INDEXES 512
+
 #include "table.bpf.h"
 
 struct counters {
@@ -131,18 +137,22 @@ static __always_inline void begin_exec(__s32 nr, bool compat)
 		bpf_map_update_elem(&exec_calls, &task, &call, BPF_ANY);
 }
 
-static __always_inline int handle_enter(struct pt_regs *regs, __s32 nr, bool btf)
+static __always_inline int handle_exec(struct pt_regs *regs, __s32 nr, bool btf)
 {
 	bool compat;
 
-	if (want_latency)
-		begin_latency();
 	if (!syscall_is_exec_in_any(nr))
 		return 0;
 	compat = syscall_is_compat_for(regs, btf);
 	if (syscall_is_exec(nr, compat))
 		begin_exec(nr, compat);
 	return 0;
+}
+
+static __always_inline int handle_enter(struct pt_regs *regs, __s32 nr, bool btf)
+{
+	begin_latency();
+	return handle_exec(regs, nr, btf);
 }
 
 static __always_inline bool task_is_wanted(void)
@@ -212,10 +222,19 @@ static __always_inline void fill_key(struct table_key *key, __s32 nr, enum sysca
 		key->cgroup_id = task_current_cgroup_id();
 }
 
+static __always_inline struct table_value *find_value(__s32 nr, enum syscall_abi abi)
+{
+	struct table_key key = {};
+
+	if (table_indexed && abi == SYSCALL_NATIVE && nr < TABLE_INDEXES)
+		return table_at(nr);
+	fill_key(&key, nr, abi);
+	return table_find(&key);
+}
+
 static __always_inline int count(__s32 nr, bool compat, long ret)
 {
 	enum syscall_abi abi = syscall_abi(nr, compat);
-	struct table_key key = {};
 	struct table_value *value;
 	bool failed, missed = false;
 	__u64 ns = 0, n;
@@ -243,8 +262,7 @@ static __always_inline int count(__s32 nr, bool compat, long ret)
 			lost_add_n(unobserved, n);
 		return 0;
 	}
-	fill_key(&key, nr, abi);
-	value = table_find(&key);
+	value = find_value(nr, abi);
 	if (!value) {
 		lost_add_n(map_full, n - 1); /* table_find() has counted one */
 		return 0;
@@ -265,6 +283,50 @@ static __always_inline int handle_exit(__s32 nr, bool compat, long ret)
 	count(nr, compat, ret);
 	preempt_on();
 	return 0;
+}
+
+/*
+ * The hook exec replaces enter without latency, so that no program runs at the entry of each call.
+ * begin_new_exec() runs before an exec replaces the registers and the ABI of the task, and so does the
+ * tracepoint in it (6.10 and later). They do not have the registers, which a helper returns from 5.15
+ * on.
+ */
+SEC("fentry/begin_new_exec")
+int exec__fentry(void *ctx)
+{
+	struct pt_regs *regs = syscall_regs();
+
+	return NOT_PREEMPTED(handle_exec(regs, syscall_nr(regs), false));
+}
+
+SEC("fentry/begin_new_exec")
+int exec__fentry__again(void *ctx)
+{
+	struct pt_regs *regs = syscall_regs();
+
+	return NOT_PREEMPTED(handle_exec(regs, syscall_nr(regs), false));
+}
+
+SEC("tp_btf/sched_prepare_exec")
+int exec__btf(void *ctx)
+{
+	struct pt_regs *regs = syscall_regs();
+
+	return NOT_PREEMPTED(handle_exec(regs, syscall_nr(regs), false));
+}
+
+SEC("tp_btf/sched_prepare_exec")
+int exec__btf__again(void *ctx)
+{
+	struct pt_regs *regs = syscall_regs();
+
+	return NOT_PREEMPTED(handle_exec(regs, syscall_nr(regs), false));
+}
+
+SEC("raw_tp/sys_enter")
+int BPF_PROG(exec__raw, struct pt_regs *regs, long nr)
+{
+	return NOT_PREEMPTED(handle_exec(regs, syscall_number(nr), false));
 }
 
 SEC("tp_btf/sys_enter")

@@ -70,7 +70,7 @@ var Tool = tool.Define(tool.Spec{
 
 Each call counts once, in the interval in which it returns. A call that creates a task returns a second time in the new task, but counts once. Calls that never return are not counted: exit, exit_group, and rt_sigreturn (sigreturn of 32-bit tasks), with which a signal handler ends: it continues the interrupted code, and no return of a call has its number. strace(1) lists these calls, because it shows calls at their entry.
 
-A successful execve or execveat is counted by the name and ABI of the call that the task made. The registers at its return do not contain them, so they are recorded at its entry (raw_syscalls:sys_enter) if rows or --syscall need them. If the entry was not observed, the call is counted as execve, and by exec_without_entry in the summary.
+A successful execve or execveat is counted by the name and ABI of the call that the task made. The registers at its return do not contain them, so they are recorded before the exec replaces them (begin_new_exec, or raw_syscalls:sys_enter with --latency and on kernels where a program cannot be attached there) if rows or --syscall need them. If that was not observed, the call is counted as execve, and by exec_without_entry in the summary.
 
 With --exec, the calls of the command and of all its descendants are counted, including descendants whose parent has exited, and the shell that runs the command if it contains shell syntax. A descendant that could not be tracked is counted as lost (map_full). The run ends with the command; if the command fails, the run fails too. Processes that are still running when the command ends are reported.
 
@@ -115,6 +115,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	}
 	if !o.Process && !o.Cgroups && !o.Containers {
 		t.MaxKeys = 4096 // several times the number of calls of all ABIs
+		t.Index = func(i uint32) key { return key{NR: i} }
 	}
 	return t, nil
 }
@@ -124,7 +125,7 @@ func (o *options) bySyscall() bool {
 }
 
 // wantsExecCall reports whether the name of successful exec calls is needed, which requires a program
-// at the entry of system calls.
+// before the exec.
 func (o *options) wantsExecCall() bool { return o.bySyscall() || o.Syscall != "" }
 
 func (o *options) plan(names *value.Syscalls) (tool.Plan, error) {
@@ -138,8 +139,11 @@ func (o *options) plan(names *value.Syscalls) (tool.Plan, error) {
 	if !o.Latency {
 		p.MapEntries["entries"] = 1
 	}
-	if !o.Latency && !o.wantsExecCall() {
-		p.Without = []string{"enter"}
+	if !o.Latency {
+		p.Without = append(p.Without, "enter")
+	}
+	if o.Latency || !o.wantsExecCall() {
+		p.Without = append(p.Without, "exec")
 	}
 	if o.List {
 		p.Print = func(w io.Writer) error {
