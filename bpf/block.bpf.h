@@ -19,6 +19,30 @@
 
 #define block_read(direct, p, field) ((direct) ? (p)->field : BPF_CORE_READ(p, field))
 
+/* IDs of the types in the kernel's BTF; 0 if they are not required (probe.setTypeIDs). */
+const volatile __u32 type_id_request = 0;
+const volatile __u32 type_id_bio = 0;
+
+/*
+ * The same pointer, but not trusted by the verifier. For each load of a pointer through a trusted one,
+ * such as an argument of the program, the verifier searches the names of all types several times (from
+ * 6.3 on, 57539b1c0ac2). That takes half of the time in which biosnoop starts.
+ */
+#define block_untrusted(p)                                     \
+	({                                                     \
+		typeof(p) __p = (p);                           \
+		__u32 __id = _Generic(__p,                     \
+			struct request *: type_id_request,     \
+			struct bio *: type_id_bio);            \
+                                                               \
+		if (__id)                                      \
+			__p = bpf_rdonly_cast(__p, __id);      \
+		__p;                                           \
+	})
+
+/* block_read of a member of an argument that is a pointer. */
+#define block_read_ptr(direct, p, field) ((direct) ? block_untrusted(p)->field : BPF_CORE_READ(p, field))
+
 /*
  * These types exist in kernels whose tracepoints have a request_queue as first argument. It was
  * removed for requests in 5.11 and 5.10.137 (a54895fa057c), and for bios in 5.11 (e8a676d61c07).
@@ -211,7 +235,7 @@ static __always_inline __u32 rq_dev(struct request *rq, const bool direct)
 
 	if (!bpf_core_field_exists(struct request_queue, disk))
 		return disk_dev(block_read(direct, old, rq_disk), direct);
-	q = block_read(direct, rq, q);
+	q = block_read_ptr(direct, rq, q);
 	return disk_dev(block_read(direct, q, disk), direct);
 }
 
@@ -238,10 +262,10 @@ static __always_inline __u32 rq_part_dev(struct request *rq, const bool direct)
 		if (hd)
 			dev = block_read(direct, hd, __dev.devt);
 	} else {
-		part = block_read(direct, rq, part);
-		bio = block_read(direct, rq, bio);
+		part = block_read_ptr(direct, rq, part);
+		bio = block_read_ptr(direct, rq, bio);
 		if (!part && bio && bpf_core_field_exists(struct bio, bi_bdev))
-			part = block_read(direct, bio, bi_bdev);
+			part = block_read_ptr(direct, bio, bi_bdev);
 		dev = bdev_dev(part, direct);
 	}
 	return dev ?: rq_dev(rq, direct);
@@ -266,7 +290,7 @@ static __always_inline struct gendisk *bio_disk(struct bio *bio, const bool dire
 
 	if (!bpf_core_field_exists(struct bio, bi_bdev))
 		return block_read(direct, old, bi_disk);
-	bdev = block_read(direct, bio, bi_bdev);
+	bdev = block_read_ptr(direct, bio, bi_bdev);
 	return bdev ? block_read(direct, bdev, bd_disk) : NULL;
 }
 
@@ -275,7 +299,7 @@ static __always_inline __u32 bio_part_dev(struct bio *bio, const bool direct)
 {
 	if (!bpf_core_field_exists(struct bio, bi_bdev))
 		return disk_dev(bio_disk(bio, direct), direct);
-	return bdev_dev(block_read(direct, bio, bi_bdev), direct);
+	return bdev_dev(block_read_ptr(direct, bio, bi_bdev), direct);
 }
 
 /* Reports whether the disk processes bios without requests: dm, md, zram. */

@@ -180,7 +180,7 @@ static __always_inline struct io *io_begin(void *ctx, struct io *io, struct requ
 	io->bytes = 0;
 	io->requeued = false;
 	io->live = true;
-	io_add_owner(ctx, io, block_read(direct, rq, bio));
+	io_add_owner(ctx, io, block_read_ptr(direct, rq, bio));
 	return io;
 }
 

@@ -294,6 +294,30 @@ func (k *Kernel) functions(prog *ebpf.ProgramSpec) (map[string]btf.TypeID, error
 	return ids, nil
 }
 
+// typeIDPrefix begins the names of variables for the BTF IDs of structs, which programs pass to
+// bpf_rdonly_cast.
+const typeIDPrefix = "type_id_"
+
+// setTypeIDs sets these variables. They stay 0 if the kernel does not have the function (before 6.2), or
+// if the IDs are unknown: all types are used, or several structs have the name.
+func (k *Kernel) setTypeIDs(spec *ebpf.CollectionSpec) error {
+	if k.found == nil || len(k.found.Func("bpf_rdonly_cast")) == 0 {
+		return nil
+	}
+	for name := range spec.Variables {
+		typ, ok := strings.CutPrefix(name, typeIDPrefix)
+		if !ok {
+			continue
+		}
+		if ids := k.found.Struct(typ); len(ids) == 1 {
+			if err := setVariable(spec, name, uint32(ids[0])); err != nil {
+				return fmt.Errorf("set variable %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
 // targetID returns the BTF ID of what a tracing program is attached to. The error wraps
 // ErrNotSupported if neither the kernel nor a module has it. ok is false if the ID is ambiguous or
 // was not looked up: the library then searches all types.

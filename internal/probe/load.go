@@ -186,6 +186,9 @@ func setUp(spec *ebpf.CollectionSpec, o Options) error {
 			m.MaxEntries = entries
 		}
 	}
+	if err := o.Kernel.setTypeIDs(spec); err != nil {
+		return err
+	}
 	preallocate(spec, o.Kernel)
 	if err := describeMaps(spec, o.Maps); err != nil {
 		return err

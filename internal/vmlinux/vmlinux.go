@@ -35,6 +35,9 @@ func (f *Found) Func(name string) []btf.TypeID { return f.ids[symbol{kindFunc, n
 // Typedef returns the type IDs of the typedefs with this name in the kernel's BTF.
 func (f *Found) Typedef(name string) []btf.TypeID { return f.ids[symbol{kindTypedef, name}] }
 
+// Struct returns the type IDs of the structs with this name in the kernel's BTF.
+func (f *Found) Struct(name string) []btf.TypeID { return f.ids[symbol{kindStruct, name}] }
+
 // Find searches the kernel, without its modules, for types and functions. The error is fs.ErrNotExist
 // if the kernel has no BTF.
 func Find(names map[string]bool) (*Found, error) {

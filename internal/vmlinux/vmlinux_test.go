@@ -39,6 +39,10 @@ func TestFind(t *testing.T) {
 			continue
 		}
 		sameStruct(t, name, got, want)
+		id, err := all.TypeID(want)
+		if ids := found.Struct(name); err != nil || len(ids) != 1 || ids[0] != id {
+			t.Errorf("IDs of struct %s are %v, want %d (%v)", name, ids, id, err)
+		}
 	}
 	var got, want *btf.Enum
 	if err := errors.Join(found.Types.TypeByName("cgroup_subsys_id", &got), all.TypeByName("cgroup_subsys_id", &want)); err != nil {

@@ -121,6 +121,8 @@ const (
 	bpfVarTargUid          = "targ_uid"
 	bpfVarTaskCgroupSubsys = "task_cgroup_subsys"
 	bpfVarTaskFilter       = "task_filter"
+	bpfVarTypeIdBio        = "type_id_bio"
+	bpfVarTypeIdRequest    = "type_id_request"
 	bpfVarWantBios         = "want_bios"
 	bpfVarWantDisk         = "want_disk"
 	bpfVarWantFlags        = "want_flags"
@@ -241,6 +243,8 @@ type bpfVariableSpecs struct {
 	TargUid          *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.VariableSpec `ebpf:"task_filter"`
+	TypeIdBio        *ebpf.VariableSpec `ebpf:"type_id_bio"`
+	TypeIdRequest    *ebpf.VariableSpec `ebpf:"type_id_request"`
 	WantBios         *ebpf.VariableSpec `ebpf:"want_bios"`
 	WantDisk         *ebpf.VariableSpec `ebpf:"want_disk"`
 	WantFlags        *ebpf.VariableSpec `ebpf:"want_flags"`
@@ -326,6 +330,8 @@ type bpfVariables struct {
 	TargUid          *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.Variable `ebpf:"task_filter"`
+	TypeIdBio        *ebpf.Variable `ebpf:"type_id_bio"`
+	TypeIdRequest    *ebpf.Variable `ebpf:"type_id_request"`
 	WantBios         *ebpf.Variable `ebpf:"want_bios"`
 	WantDisk         *ebpf.Variable `ebpf:"want_disk"`
 	WantFlags        *ebpf.Variable `ebpf:"want_flags"`

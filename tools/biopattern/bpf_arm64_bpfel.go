@@ -59,6 +59,8 @@ const (
 	bpfVarTargUid          = "targ_uid"
 	bpfVarTaskCgroupSubsys = "task_cgroup_subsys"
 	bpfVarTaskFilter       = "task_filter"
+	bpfVarTypeIdBio        = "type_id_bio"
+	bpfVarTypeIdRequest    = "type_id_request"
 	bpfVarWantOwner        = "want_owner"
 )
 
@@ -159,6 +161,8 @@ type bpfVariableSpecs struct {
 	TargUid          *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.VariableSpec `ebpf:"task_filter"`
+	TypeIdBio        *ebpf.VariableSpec `ebpf:"type_id_bio"`
+	TypeIdRequest    *ebpf.VariableSpec `ebpf:"type_id_request"`
 	WantOwner        *ebpf.VariableSpec `ebpf:"want_owner"`
 }
 
@@ -230,6 +234,8 @@ type bpfVariables struct {
 	TargUid          *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter       *ebpf.Variable `ebpf:"task_filter"`
+	TypeIdBio        *ebpf.Variable `ebpf:"type_id_bio"`
+	TypeIdRequest    *ebpf.Variable `ebpf:"type_id_request"`
 	WantOwner        *ebpf.Variable `ebpf:"want_owner"`
 }
 

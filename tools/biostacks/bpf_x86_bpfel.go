@@ -97,6 +97,8 @@ const (
 	bpfVarTargXlogBioEndIo         = "targ_xlog_bio_end_io"
 	bpfVarTaskCgroupSubsys         = "task_cgroup_subsys"
 	bpfVarTaskFilter               = "task_filter"
+	bpfVarTypeIdBio                = "type_id_bio"
+	bpfVarTypeIdRequest            = "type_id_request"
 	bpfVarUnwindAddressMask        = "unwind_address_mask"
 	bpfVarUnwindPageShift          = "unwind_page_shift"
 	bpfVarUnwindTables             = "unwind_tables"
@@ -240,6 +242,8 @@ type bpfVariableSpecs struct {
 	TargXlogBioEndIo         *ebpf.VariableSpec `ebpf:"targ_xlog_bio_end_io"`
 	TaskCgroupSubsys         *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter               *ebpf.VariableSpec `ebpf:"task_filter"`
+	TypeIdBio                *ebpf.VariableSpec `ebpf:"type_id_bio"`
+	TypeIdRequest            *ebpf.VariableSpec `ebpf:"type_id_request"`
 	UnwindAddressMask        *ebpf.VariableSpec `ebpf:"unwind_address_mask"`
 	UnwindPageShift          *ebpf.VariableSpec `ebpf:"unwind_page_shift"`
 	UnwindTables             *ebpf.VariableSpec `ebpf:"unwind_tables"`
@@ -356,6 +360,8 @@ type bpfVariables struct {
 	TargXlogBioEndIo         *ebpf.Variable `ebpf:"targ_xlog_bio_end_io"`
 	TaskCgroupSubsys         *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter               *ebpf.Variable `ebpf:"task_filter"`
+	TypeIdBio                *ebpf.Variable `ebpf:"type_id_bio"`
+	TypeIdRequest            *ebpf.Variable `ebpf:"type_id_request"`
 	UnwindAddressMask        *ebpf.Variable `ebpf:"unwind_address_mask"`
 	UnwindPageShift          *ebpf.Variable `ebpf:"unwind_page_shift"`
 	UnwindTables             *ebpf.Variable `ebpf:"unwind_tables"`

@@ -100,6 +100,8 @@ const (
 	bpfVarTargXlogBioEndIo         = "targ_xlog_bio_end_io"
 	bpfVarTaskCgroupSubsys         = "task_cgroup_subsys"
 	bpfVarTaskFilter               = "task_filter"
+	bpfVarTypeIdBio                = "type_id_bio"
+	bpfVarTypeIdRequest            = "type_id_request"
 	bpfVarWantFile                 = "want_file"
 	bpfVarWantOwner                = "want_owner"
 )
@@ -219,6 +221,8 @@ type bpfVariableSpecs struct {
 	TargXlogBioEndIo         *ebpf.VariableSpec `ebpf:"targ_xlog_bio_end_io"`
 	TaskCgroupSubsys         *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter               *ebpf.VariableSpec `ebpf:"task_filter"`
+	TypeIdBio                *ebpf.VariableSpec `ebpf:"type_id_bio"`
+	TypeIdRequest            *ebpf.VariableSpec `ebpf:"type_id_request"`
 	WantFile                 *ebpf.VariableSpec `ebpf:"want_file"`
 	WantOwner                *ebpf.VariableSpec `ebpf:"want_owner"`
 }
@@ -304,6 +308,8 @@ type bpfVariables struct {
 	TargXlogBioEndIo         *ebpf.Variable `ebpf:"targ_xlog_bio_end_io"`
 	TaskCgroupSubsys         *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter               *ebpf.Variable `ebpf:"task_filter"`
+	TypeIdBio                *ebpf.Variable `ebpf:"type_id_bio"`
+	TypeIdRequest            *ebpf.Variable `ebpf:"type_id_request"`
 	WantFile                 *ebpf.Variable `ebpf:"want_file"`
 	WantOwner                *ebpf.Variable `ebpf:"want_owner"`
 }

@@ -42,6 +42,8 @@ const (
 	bpfVarTargUid           = "targ_uid"
 	bpfVarTaskCgroupSubsys  = "task_cgroup_subsys"
 	bpfVarTaskFilter        = "task_filter"
+	bpfVarTypeIdBio         = "type_id_bio"
+	bpfVarTypeIdRequest     = "type_id_request"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -124,6 +126,8 @@ type bpfVariableSpecs struct {
 	TargUid           *ebpf.VariableSpec `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.VariableSpec `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.VariableSpec `ebpf:"task_filter"`
+	TypeIdBio         *ebpf.VariableSpec `ebpf:"type_id_bio"`
+	TypeIdRequest     *ebpf.VariableSpec `ebpf:"type_id_request"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -185,6 +189,8 @@ type bpfVariables struct {
 	TargUid           *ebpf.Variable `ebpf:"targ_uid"`
 	TaskCgroupSubsys  *ebpf.Variable `ebpf:"task_cgroup_subsys"`
 	TaskFilter        *ebpf.Variable `ebpf:"task_filter"`
+	TypeIdBio         *ebpf.Variable `ebpf:"type_id_bio"`
+	TypeIdRequest     *ebpf.Variable `ebpf:"type_id_request"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
