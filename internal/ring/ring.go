@@ -40,9 +40,9 @@ func New(events *ebpf.Map, bytes int) (Reader, error) {
 		}
 		return r, nil
 	}
-	r, err := ringbuf.NewReader(events)
+	r, err := newParked(events)
 	if err != nil {
-		return nil, fmt.Errorf("create ring buffer reader: %w", err)
+		return nil, err
 	}
 	return newRing(r), nil
 }
