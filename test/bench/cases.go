@@ -75,11 +75,21 @@ func (b *benchmark) rounds(s *settings) int {
 	return s.rounds
 }
 
-// ourName and peerName are the names of the subjects in tables.
+// ourName and peerName are the names of the subjects in tables, and baseName that of another binary of
+// corescope instead of a peer.
 const (
 	ourName  = "corescope"
 	peerName = "libbpf-tools"
+	baseName = "base"
 )
+
+// peer returns the name of what corescope is compared with.
+func (s *settings) peer() string {
+	if s.base != "" {
+		return baseName
+	}
+	return peerName
+}
 
 func (b *benchmark) ours(s *settings) subject {
 	return subject{name: ourName, args: slices.Concat([]string{s.ours, b.tool}, b.options)}
@@ -87,7 +97,7 @@ func (b *benchmark) ours(s *settings) subject {
 
 func (b *benchmark) peer(s *settings) subject {
 	if s.base != "" {
-		return subject{name: peerName, args: slices.Concat([]string{s.base, b.tool}, b.options)}
+		return subject{name: baseName, args: slices.Concat([]string{s.base, b.tool}, b.options)}
 	}
 	return subject{name: peerName, root: s.peers, args: append([]string{"/usr/sbin/" + b.tool + "-libbpf"}, b.options...)}
 }

@@ -4,8 +4,10 @@
 //
 //	TOOLS="opensnoop runqlat" ROUNDS=3 make bench
 //
-// Such a partial run prints the results, but does not write the files. PEERS=TREE is the
-// directory tree with libbpf-tools; test/peers/install.sh creates it if necessary. The test of
+// Such a partial run prints the results, but does not write the files. BASE=FILE compares with
+// another binary of corescope instead of with libbpf-tools, such as one of an earlier commit, and does
+// not write the files either. PEERS=TREE is the directory tree with libbpf-tools;
+// test/peers/install.sh creates it if necessary. The test of
 // the package runs every case once with a short load.
 //
 // Figures:

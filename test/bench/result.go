@@ -207,7 +207,10 @@ func describeMachine(s *settings, cpus int) machine {
 	return m
 }
 
-var header = []string{"tool", "figure", "unit", "corescope", "libbpf-tools", "ratio", "target", "met", "note"}
+// header returns the titles of the columns. peer is what corescope is compared with.
+func header(peer string) []string {
+	return []string{"tool", "figure", "unit", ourName, peer, "ratio", "target", "met", "note"}
+}
 
 func (r *result) cells() []string {
 	number := func(f float64) string { return fmt.Sprintf("%.4g", f) }
@@ -221,9 +224,9 @@ func (r *result) cells() []string {
 	return []string{r.Tool, r.Figure, r.Unit, ours, peer, ratio, r.target(), r.met(), r.Note}
 }
 
-func printTable(w io.Writer, all []result) error {
+func printTable(w io.Writer, peer string, all []result) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, strings.Join(header, "\t"))
+	fmt.Fprintln(tw, strings.Join(header(peer), "\t"))
 	for _, r := range all {
 		fmt.Fprintln(tw, strings.TrimRight(strings.Join(r.cells(), "\t"), "\t"))
 	}
@@ -234,7 +237,8 @@ func markdown(m machine, all []result) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s\nMeasured on %s, kernel %s, %d CPUs (%s). Medians of %d rounds.\n\n",
 		docHead, m.Date, m.Kernel, m.CPUs, m.CPU, m.Rounds)
-	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(header, " | "), strings.Repeat("---|", len(header)))
+	titles := header(peerName)
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(titles, " | "), strings.Repeat("---|", len(titles)))
 	for _, r := range all {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(r.cells(), " | "))
 	}
@@ -255,7 +259,7 @@ explains the missed targets.
 
 // writeResults prints the results and, after a full run, writes the files.
 func writeResults(all []result, s *settings) error {
-	if err := printTable(os.Stdout, all); err != nil || !s.isFull {
+	if err := printTable(os.Stdout, s.peer(), all); err != nil || !s.isFull {
 		return err
 	}
 	m := describeMachine(s, runtime.NumCPU())

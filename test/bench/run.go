@@ -90,7 +90,7 @@ func (m *measurer) close() { os.RemoveAll(m.dir) }
 // dropPeer removes the peer from the subjects if err means that it is unavailable, and reports
 // whether it did.
 func (m *measurer) dropPeer(sub *subject, err error) bool {
-	if !errors.Is(err, errUnavailable) || sub.name != peerName {
+	if !errors.Is(err, errUnavailable) || sub.name == ourName {
 		return false
 	}
 	progress("%s: peer: %v", m.name(), err)
