@@ -40,9 +40,9 @@ func New(events *ebpf.Map, bytes int) (Reader, error) {
 		}
 		return r, nil
 	}
-	r, err := newParked(events)
+	r, err := ringbuf.NewReader(events)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create ring buffer reader: %w", err)
 	}
 	return newRing(r), nil
 }
