@@ -199,7 +199,13 @@ func (e *events) run(ctx context.Context, s *tool.Session) (err error) {
 	if err := s.Ready(); err != nil {
 		return err
 	}
+	restore := func() {}
+	if e.traces == nil { // otherwise stacks are symbolized at the same time
+		restore = s.Serialize()
+	}
+	defer restore()
 	defer context.AfterFunc(ctx, func() {
+		restore()
 		// No new events are sent after this. Those in the buffer are still shown.
 		s.Objects.Detach()
 		reader.Stop()
