@@ -271,9 +271,11 @@ static __always_inline bool unwind_by_rule(struct unwind_cursor *cur, __u64 rule
 
 	/*
 	 * Only the innermost frame can be empty, on arm64; on x86 it contains at least the return
-	 * address.
+	 * address. The caller's stack is another one, at any address, only in Go functions that switch
+	 * to another stack: their rules are the only ones of Go with the frame pointer.
 	 */
-	if (sp < cur->sp || (sp == cur->sp && !cur->exact))
+	if ((rule & (UNWIND_RULE_GO | 0x7f)) != (UNWIND_RULE_GO | BASE_FP) &&
+	    (sp < cur->sp || (sp == cur->sp && !cur->exact)))
 		return false;
 	if (!unwind_return_address(cur, rule, sp, &pc))
 		return false;

@@ -111,10 +111,8 @@ func (g *goFunctions) add(i uint64) bool {
 		g.addReturn(uint32(start))
 	case flags&goTopFrame != 0 && name != "runtime.sigtramp":
 		g.rows = appendRow(g.rows, uint32(start), newRule(BaseEnd, 0, 0, 0))
-	case flags&goSPWrite != 0:
-		g.rows = appendRow(g.rows, uint32(start), 0)
 	default:
-		g.addFrames(start, end, g.number(r, frameAt))
+		g.addFrames(start, end, g.number(r, frameAt), flags&goSPWrite != 0)
 	}
 	g.rows = appendRow(g.rows, uint32(end), 0)
 	return true
@@ -136,8 +134,14 @@ func (g *goFunctions) name(at uint64) string {
 	return string(bytes.TrimSuffix(b, []byte(".abi0")))
 }
 
-// addFrames appends a row for each change of the frame size of a function.
-func (g *goFunctions) addFrames(start, end, at uint64) {
+// goPrologue is the maximum size of the instructions that set the frame pointer after the frame was
+// allocated.
+const goPrologue = 12
+
+// addFrames appends a row for each change of the frame size of a function. A function that switches to
+// another stack does so after its prologue: from there on, its frame is found by the frame pointer, and not
+// at all if it does not set one.
+func (g *goFunctions) addFrames(start, end, at uint64, switches bool) {
 	if at == 0 || at >= uint64(len(g.frames)) {
 		g.rows = appendRow(g.rows, uint32(start), 0)
 		return
@@ -150,9 +154,28 @@ func (g *goFunctions) addFrames(start, end, at uint64) {
 			break
 		}
 		size += int64(delta>>1) ^ -int64(delta&1)
-		g.rows = appendRow(g.rows, uint32(pc), g.rule(size))
-		pc += r.uleb() * g.quantum
+		next := pc + r.uleb()*g.quantum
+		switch {
+		case !switches:
+			g.rows = appendRow(g.rows, uint32(pc), g.rule(size))
+		case size <= wordSize:
+			g.rows = appendRow(g.rows, uint32(pc), 0)
+		default:
+			g.rows = appendRow(g.rows, uint32(pc), g.rule(size))
+			if pc += goPrologue; pc < next {
+				g.rows = appendRow(g.rows, uint32(pc), g.switchedRule(size))
+			}
+		}
+		pc = next
 	}
+}
+
+// switchedRule returns the rule for a frame size if the stack pointer is that of another stack.
+func (g *goFunctions) switchedRule(size int64) Rule {
+	if g.pushed {
+		return newRule(BaseFP, 2*wordSize, -2*wordSize, -wordSize).markGo()
+	}
+	return newRule(BaseFP, size+wordSize, -size-wordSize, -size).markGo()
 }
 
 // rule returns the rule for a frame size in bytes. On amd64, the return address is above the frame,

@@ -72,6 +72,27 @@ func TestGoRules(t *testing.T) {
 	}
 }
 
+// TestGoSwitching checks the rules of a function that reads the clock on the stack of its thread: by the
+// stack pointer until the prologue has set the frame pointer, and by the frame pointer at its calls.
+func TestGoSwitching(t *testing.T) {
+	f, rows := own(t)
+	g := &goFunctions{pushed: f.Machine == elf.EM_X86_64}
+	var got []Rule
+	for _, r := range rows {
+		if f := runtime.FuncForPC(uintptr(r.PC)); f != nil && f.Name() == "runtime.nanotime1" {
+			got = append(got, r.Rule)
+		}
+	}
+	sp := slices.IndexFunc(got, func(r Rule) bool { return r&0x7f == Rule(BaseSP) })
+	fp := slices.IndexFunc(got, func(r Rule) bool { return r&0x7f == Rule(BaseFP) && r&GoRule != 0 })
+	if sp < 0 || fp < sp {
+		t.Errorf("rules of runtime.nanotime1 are %x, want one by the stack pointer and then one by the frame pointer", got)
+	}
+	if want := newRule(BaseFP, 16, -16, -8).markGo(); g.pushed && fp >= 0 && got[fp] != want {
+		t.Errorf("rule by the frame pointer is %x, want %x", got[fp], want)
+	}
+}
+
 // TestGoRows checks that nearly all code has a rule, and that there are rules for outermost
 // functions and for the code that signal handlers return to.
 func TestGoRows(t *testing.T) {

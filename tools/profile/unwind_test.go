@@ -33,6 +33,54 @@ func TestFrameless(t *testing.T) {
 	}
 }
 
+// clockEnv makes the test program read the clock for a number of milliseconds of wall time.
+const clockEnv = "CORESCOPE_CLOCK"
+
+//go:noinline
+func clockOuter(d time.Duration) int { return clockInner(d) + 1 }
+
+//go:noinline
+func clockInner(d time.Duration) (n int) {
+	for begin := time.Now(); time.Since(begin) < d; {
+		n++
+	}
+	return n
+}
+
+// TestGoClock checks the stacks of a Go program that reads the clock: runtime.nanotime1 calls the vDSO on
+// another stack than its own.
+func TestGoClock(t *testing.T) {
+	tooltest.Root(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), clockEnv+"=3600000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	pid := strconv.Itoa(cmd.Process.Pid)
+	res := sample(t, []string{"-F", "499", "-U", "--pid", pid}, pid, 200)
+	var all, whole, clock float64
+	for _, r := range res.Rows {
+		stack := r.Symbols("user_stack")
+		if !slices.ContainsFunc(stack, func(name string) bool { return strings.HasPrefix(name, "runtime.nanotime1") }) {
+			continue
+		}
+		clock += r.Num("count")
+		if outer := slices.Index(stack, "github.com/corescope/corescope/tools/profile.clockOuter"); outer > 0 && outer < len(stack)-1 {
+			whole += r.Num("count")
+		}
+	}
+	for _, r := range res.Rows {
+		all += r.Num("count")
+	}
+	if clock < 0.2*all || whole < 0.98*clock {
+		t.Errorf("%.0f of %.0f stacks with runtime.nanotime1 are complete, of %.0f samples: %v", whole, clock, all, res.Rows)
+	}
+}
+
 // TestHow checks that frames with addresses also have the unwind method.
 func TestHow(t *testing.T) {
 	tooltest.Root(t)
