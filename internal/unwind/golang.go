@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/corescope/corescope/internal/limit"
 	"github.com/corescope/corescope/internal/stack"
@@ -134,18 +135,14 @@ func (g *goFunctions) name(at uint64) string {
 	return string(bytes.TrimSuffix(b, []byte(".abi0")))
 }
 
-// goPrologue is the maximum size of the instructions that set the frame pointer after the frame was
-// allocated.
-const goPrologue = 12
+// goFrame is the frame size of a function from an address on.
+type goFrame struct {
+	pc   uint64
+	size int64
+}
 
-// addFrames appends a row for each change of the frame size of a function. A function that switches to
-// another stack does so after its prologue: from there on, its frame is found by the frame pointer, and not
-// at all if it does not set one.
-func (g *goFunctions) addFrames(start, end, at uint64, switches bool) {
-	if at == 0 || at >= uint64(len(g.frames)) {
-		g.rows = appendRow(g.rows, uint32(start), 0)
-		return
-	}
+// sizes returns the frame sizes of a function.
+func (g *goFunctions) sizes(start, end, at uint64) (all []goFrame) {
 	r := &reader{data: g.frames, at: int(at), order: g.order}
 	size, pc := int64(-1), start
 	for pc < end && !r.bad {
@@ -154,19 +151,50 @@ func (g *goFunctions) addFrames(start, end, at uint64, switches bool) {
 			break
 		}
 		size += int64(delta>>1) ^ -int64(delta&1)
-		next := pc + r.uleb()*g.quantum
-		switch {
-		case !switches:
-			g.rows = appendRow(g.rows, uint32(pc), g.rule(size))
-		case size <= wordSize:
-			g.rows = appendRow(g.rows, uint32(pc), 0)
-		default:
-			g.rows = appendRow(g.rows, uint32(pc), g.rule(size))
-			if pc += goPrologue; pc < next {
-				g.rows = appendRow(g.rows, uint32(pc), g.switchedRule(size))
-			}
+		all = append(all, goFrame{pc, size})
+		pc += r.uleb() * g.quantum
+	}
+	return all
+}
+
+// addFrames appends a row for each change of the frame size of a function.
+func (g *goFunctions) addFrames(start, end, at uint64, switches bool) {
+	if at == 0 || at >= uint64(len(g.frames)) {
+		g.rows = appendRow(g.rows, uint32(start), 0)
+		return
+	}
+	frames := g.sizes(start, end, at)
+	if switches {
+		g.addSwitching(start, end, frames)
+		return
+	}
+	for _, f := range frames {
+		g.rows = appendRow(g.rows, uint32(f.pc), g.rule(f.size))
+	}
+}
+
+// goPrologue is the maximum size of the instructions that set the frame pointer after the frame was
+// allocated.
+const goPrologue = 12
+
+// addSwitching appends the rows of a function that switches to another stack. If it has a frame, it does so
+// after the prologue has set the frame pointer, and returns to its own stack before the frame is released.
+// Otherwise the stack pointer is that of either stack, and there is no rule.
+func (g *goFunctions) addSwitching(start, end uint64, frames []goFrame) {
+	hasBody := func(f goFrame) bool { return f.size > wordSize }
+	if !slices.ContainsFunc(frames, hasBody) {
+		g.rows = appendRow(g.rows, uint32(start), 0)
+		return
+	}
+	for i, f := range frames {
+		g.rows = appendRow(g.rows, uint32(f.pc), g.rule(f.size))
+		next := end
+		if i+1 < len(frames) {
+			next = frames[i+1].pc
 		}
-		pc = next
+		if switched := f.pc + goPrologue; hasBody(f) && switched < next {
+			g.rows = appendRow(g.rows, uint32(switched), g.switchedRule(f.size))
+		}
 	}
 }
 
