@@ -19,7 +19,7 @@
 
 #define block_read(direct, p, field) ((direct) ? (p)->field : BPF_CORE_READ(p, field))
 
-/* IDs of the types in the kernel's BTF; 0 if they are not required (probe.setTypeIDs). */
+/* IDs of the types in the kernel's BTF, 0 if unknown (probe.Kernel.setTypeIDs). */
 const volatile __u32 type_id_request = 0;
 const volatile __u32 type_id_bio = 0;
 

@@ -236,9 +236,13 @@ func (t *table) setUpArrays(spec *ebpf.CollectionSpec, plan *tool.Plan) {
 		plan.Variables = map[string]any{}
 	}
 	plan.Variables["table_indexed"] = t.index != nil
-	if t.index == nil {
-		plan.MapEntries["table_arrays"] = 1
+	if t.index != nil {
+		return
 	}
+	if plan.MapEntries == nil {
+		plan.MapEntries = map[string]uint32{}
+	}
+	plan.MapEntries["table_arrays"] = 1
 }
 
 // surveyAll calls Survey.

@@ -25,6 +25,7 @@ type goFunctions struct {
 	order                binary.ByteOrder
 	pushed               bool // calls push the return address
 	rows                 []Row
+	sized                []goFrame // memory for the result of sizes
 }
 
 // Flags of functions (runtime.funcFlag).
@@ -141,8 +142,9 @@ type goFrame struct {
 	size int64
 }
 
-// sizes returns the frame sizes of a function.
-func (g *goFunctions) sizes(start, end, at uint64) (all []goFrame) {
+// sizes returns the frame sizes of a function, valid until the next call.
+func (g *goFunctions) sizes(start, end, at uint64) []goFrame {
+	all := g.sized[:0]
 	r := &reader{data: g.frames, at: int(at), order: g.order}
 	size, pc := int64(-1), start
 	for pc < end && !r.bad {
@@ -154,6 +156,7 @@ func (g *goFunctions) sizes(start, end, at uint64) (all []goFrame) {
 		all = append(all, goFrame{pc, size})
 		pc += r.uleb() * g.quantum
 	}
+	g.sized = all
 	return all
 }
 
