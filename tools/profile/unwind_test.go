@@ -76,7 +76,11 @@ func TestGoClock(t *testing.T) {
 	for _, r := range res.Rows {
 		all += r.Num("count")
 	}
-	if clock < 0.2*all || whole < 0.95*clock {
+	least := 0.2 * all
+	if runtime.GOARCH != "amd64" {
+		least = 10 // the caller of the vDSO is found by the frame pointer, which skips runtime.nanotime1
+	}
+	if clock < least || whole < 0.95*clock {
 		t.Errorf("%.0f of %.0f stacks with runtime.nanotime1 are complete, of %.0f samples: %v", whole, clock, all, res.Rows)
 	}
 }
