@@ -107,6 +107,30 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// TestBase compares a binary with itself, as BASE does with another one.
+func TestBase(t *testing.T) {
+	s := oursOnly(t)
+	if s.ours == inMachine {
+		t.Skip("virtual machines of test/kernels run only TestCPUs")
+	}
+	s.base = s.ours
+	m, err := newMeasurer(&benchmark{tool: "syscount", load: "calls", unit: "call", count: 10_000, isSecondary: true}, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	results, err := m.loaded(t.Context(), 0)
+	if errors.Is(err, errUnavailable) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := results[0]; r.Ours <= 0 || r.Peer <= 0 || r.Ratio <= 0 || s.peer() != baseName {
+		t.Errorf("compared with %s: %+v, want a time of both", s.peer(), r)
+	}
+}
+
 func checkResults(t *testing.T, results []result) {
 	t.Helper()
 	for _, r := range results {

@@ -77,7 +77,7 @@ func newMeasurer(b *benchmark, s *settings) (*measurer, error) {
 		return nil, err
 	}
 	m := &measurer{benchmark: b, subjects: []subject{b.ours(s)}, rounds: b.rounds(s), dir: dir}
-	if s.peers == "" {
+	if s.peers == "" && s.base == "" {
 		m.note = "no peer installed"
 	} else {
 		m.subjects = append(m.subjects, b.peer(s))

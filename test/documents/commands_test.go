@@ -37,7 +37,7 @@ func others() []executed {
 		{`go mod vendor|GOFLAGS='-mod=vendor -trimpath' GOPROXY=off GOTOOLCHAIN=local make`, "scripts/test-package.sh", "go mod vendor"},
 		{`scripts/test-package.sh rpm`, "scripts/test-package.sh", "build_rpm()"}, // itself a test
 		{`CLANG=clang-20 .*go generate'`, "packaging/debian/rules", "xargs -n 8 go generate"},
-		{`make bench`, "test/bench/bench_test.go", "func Test"},
+		{`(BASE=FILE )?make bench`, "test/bench/bench_test.go", "BASE"},
 		{`make stacks`, "test/stacks/stacks_test.go", "func Test"},
 		{`sudo go run ./test/mutants -list|sudo go run ./test/mutants \[-every N\] \[-results FILE\] \[TOOL…\]`, "test/mutants/mutants_test.go", "func Test"},
 		{`make test-fleet( FLEET=(kubernetes|churn|figures|hosts))?`, "test/fleet/fleet_test.go", "FLEET"},
