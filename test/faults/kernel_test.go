@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,23 +94,28 @@ func TestTracefs(t *testing.T) {
 			mounts = append(mounts, f[1])
 		}
 	}
-	absent := "true"
+	slices.Reverse(mounts) // below debugfs first
+	const usual = "/sys/kernel/tracing"
+	absent, others := "true", "true"
 	for _, at := range mounts {
 		absent += " && " + hide(at)
+		if at != usual {
+			others += " && " + hide(at)
+		}
 	}
 	for name, script := range map[string]string{
 		"absent":    absent,
 		"elsewhere": absent + " && mount -t tmpfs none /mnt && mkdir /mnt/tracing && mount -t tracefs none /mnt/tracing",
-		"closed":    "mount -t tmpfs -o mode=0 none /sys/kernel/tracing",
+		"closed":    others + " && mount -t tmpfs -o mode=0 none " + usual,
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachTool(t, ownStart(t), func(s *subject) {
 				r := s.command().alone(script)
 				switch {
 				case s.tracefs > 0:
-					r.start(s).checkFailure(s, s.tracefs, "/sys/kernel/tracing")
+					r.start(s).checkFailure(s, s.tracefs, usual)
 				case tooltest.NeedsTracefs(s, s.tool):
-					r.start(s).checkFailure(s, 4, "/sys/kernel/tracing")
+					r.start(s).checkFailure(s, 4, usual)
 				default:
 					s.works(r)
 				}
