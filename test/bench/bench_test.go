@@ -87,18 +87,7 @@ func TestBench(t *testing.T) {
 	for _, b := range benchmarks {
 		b.count = max(b.count/short, short)
 		t.Run(b.name(), func(t *testing.T) {
-			m, err := newMeasurer(&b, s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer m.close()
-			results, err := m.loaded(t.Context(), 0)
-			if errors.Is(err, errUnavailable) {
-				t.Skip(err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			results := unpaced(t, &b, s)
 			checkResults(t, results)
 			if !b.isSecondary {
 				checkReported(t, results)
@@ -107,14 +96,10 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// TestBase compares a binary with itself, as BASE does with another one.
-func TestBase(t *testing.T) {
-	s := oursOnly(t)
-	if s.ours == inMachine {
-		t.Skip("virtual machines of test/kernels run only TestCPUs")
-	}
-	s.base = s.ours
-	m, err := newMeasurer(&benchmark{tool: "syscount", load: "calls", unit: "call", count: 10_000, isSecondary: true}, s)
+// unpaced runs the unpaced load of a benchmark.
+func unpaced(t *testing.T, b *benchmark, s *settings) []result {
+	t.Helper()
+	m, err := newMeasurer(b, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +111,18 @@ func TestBase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := results[0]; r.Ours <= 0 || r.Peer <= 0 || r.Ratio <= 0 || s.peer() != baseName {
+	return results
+}
+
+// TestBase compares a binary with itself, as BASE does with another one.
+func TestBase(t *testing.T) {
+	s := oursOnly(t)
+	if s.ours == inMachine {
+		t.Skip("virtual machines of test/kernels run only TestCPUs")
+	}
+	s.base = s.ours
+	b := benchmark{tool: "syscount", load: "calls", unit: "call", count: 10_000, isSecondary: true}
+	if r := unpaced(t, &b, s)[0]; r.Ours <= 0 || r.Peer <= 0 || r.Ratio <= 0 || s.peer() != baseName {
 		t.Errorf("compared with %s: %+v, want a time of both", s.peer(), r)
 	}
 }
