@@ -89,6 +89,7 @@ type Objects struct {
 	// iterators are attached iterators. They run only while they are read.
 	iterators map[Iterator]*link.Iter
 	grace     *gracePeriods
+	symbols   *kernelSymbols // or nil
 	user      *user
 	// returns has the attach points for the returns of user functions. Another goroutine adds those
 	// of new files.
@@ -278,6 +279,10 @@ func (o *Objects) Close() error {
 	}
 	errs = append(errs, o.grace.Close())
 	o.grace = nil
+	if o.symbols != nil {
+		errs = append(errs, o.symbols.Close())
+		o.symbols = nil
+	}
 	clear(o.iterators)
 	clear(o.programs)
 	clear(o.Maps)

@@ -13,6 +13,11 @@ import (
 // Linux 6.2 (9f2899fe36a6); without them, the padding would belong to the previous function.
 const pfx = "__pfx_"
 
+// isPadding reports whether a symbol is that of the padding in front of a function.
+func isPadding(name string) bool {
+	return strings.HasPrefix(name, pfx) || strings.HasPrefix(name, "__cfi_")
+}
+
 func parseKallsyms(r io.Reader) (*table, error) {
 	var p kallsymsParser
 	lines := bufio.NewScanner(r)

@@ -21,6 +21,8 @@ type Kernel struct {
 	now  func() time.Time
 
 	mu    sync.Mutex
+	ask   func(addr uint64) (string, error) // or nil: see Ask
+	known map[uint64]kernelSymbol           // answers of ask for functions of the kernel itself
 	table *table
 	err   error
 	next  time.Time // earliest time of the next read
@@ -32,8 +34,8 @@ type kernelName struct {
 	padding      bool
 }
 
-// NewKernel returns a Kernel that reads /proc/kallsyms when it is first used. It reads the file
-// again, at most once a second and for at most 5 % of the time, for addresses without a symbol and
+// NewKernel returns a Kernel that reads /proc/kallsyms when it is first used, or when Ask is not
+// sufficient. It reads the file again, at most once a second and for at most 5 % of the time, for addresses without a symbol and
 // for addresses of BPF programs, which are loaded and unloaded and reuse each other's addresses.
 // Such an address gets the symbol that it has when Append is called.
 func NewKernel() *Kernel {
@@ -95,27 +97,30 @@ func (k *Kernel) refresh() bool {
 func (k *Kernel) Append(dst []Frame, addrs []uint64) []Frame {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	err := k.load()
 	for i, addr := range addrs {
 		if addr == 0 {
 			break
 		}
 		f := Frame{Addr: addr, Module: "[kernel]", Offset: addr, Kernel: true, Reason: NoSymbols}
-		switch {
-		case errors.Is(err, ErrRestricted):
-			f.Reason = Restricted
-		case err != nil:
-			f.Reason = Unreadable
-		default:
-			k.resolve(&f, i > 0)
+		if !k.resolveAsked(&f, i > 0) {
+			k.resolveRead(&f, i > 0)
 		}
 		dst = append(dst, f)
 	}
 	return dst
 }
 
-// resolve sets the symbol of f, if there is one.
-func (k *Kernel) resolve(f *Frame, isReturn bool) {
+// resolveRead sets the symbol of f from /proc/kallsyms, or the reason why it has none.
+func (k *Kernel) resolveRead(f *Frame, isReturn bool) {
+	err := k.load()
+	if errors.Is(err, ErrRestricted) {
+		f.Reason = Restricted
+		return
+	}
+	if err != nil {
+		f.Reason = Unreadable
+		return
+	}
 	i := k.lookup(f.Addr, isReturn)
 	if (i < 0 || k.name(i).module == "[bpf]") && k.refresh() {
 		i = k.lookup(f.Addr, isReturn)
@@ -148,8 +153,7 @@ func (k *Kernel) name(i int) kernelName {
 	if !ok {
 		module = "[kernel]"
 	}
-	padding := strings.HasPrefix(name, pfx) || strings.HasPrefix(name, "__cfi_")
-	n := kernelName{demangle(name), module, padding}
+	n := kernelName{demangle(name), module, isPadding(name)}
 	if k.names == nil {
 		k.names = make(map[int]kernelName)
 	}

@@ -303,6 +303,9 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*Session
 			return nil, errors.Join(err, objects.Close())
 		}
 	}
+	if keep.Has(system.CapSyslog) {
+		env.symbols.Ask(objects.KernelSymbols())
+	}
 	s := &Session{
 		tool: t, common: l.common, Env: env, Objects: objects, keep: keep, standIns: src.Base().StandIns, rowNoun: src.Base().RowNoun, hints: src.Base().Hints, PID: l.tasks.process(), ids: l.set.IDs(),
 		losses: losses{counts: objects.Counts("lost")},
