@@ -20,6 +20,8 @@ import (
 type Kernel struct {
 	cache *btf.Cache
 	given *btf.Spec // of --btf, or nil
+	// index is set by Prefetch and used by prepare.
+	index func() (*vmlinux.Index, error)
 	// found has the types with these names. It is nil if all types are needed.
 	found   *vmlinux.Found
 	modules []*btf.Spec     // types of loaded modules with these names
@@ -89,6 +91,14 @@ func (k *Kernel) ModuleTypes(name string) (*btf.Spec, error) {
 	return spec, nil
 }
 
+// Prefetch begins to read the kernel's types in the background. It is called before Prepare.
+func (k *Kernel) Prefetch() {
+	if k.given == nil {
+		k.index = sync.OnceValues(vmlinux.NewIndex)
+		go k.index()
+	}
+}
+
 // check returns ErrNoBTF if the kernel provides no types.
 func (k *Kernel) check() error {
 	if k.found != nil {
@@ -131,7 +141,16 @@ func (k *Kernel) prepare(names map[string]bool) {
 	if k.given != nil {
 		return
 	}
-	found, err := vmlinux.Find(names)
+	open := vmlinux.NewIndex
+	if k.index != nil {
+		open, k.index = k.index, nil
+	}
+	index, err := open()
+	if err != nil {
+		return
+	}
+	defer index.Close()
+	found, err := index.Find(names)
 	if err != nil {
 		return
 	}

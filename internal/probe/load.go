@@ -10,7 +10,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/binary"
 )
@@ -53,6 +52,8 @@ type Options struct {
 	// Panicked, if set, is called with the value and the stack of a panic in a goroutine of the run, which
 	// would otherwise end the process.
 	Panicked func(value any, stack []byte)
+	// Ring is the ring buffer "events" that was created before, or nil.
+	Ring *EarlyRing
 	// Kernel is required.
 	Kernel *Kernel
 }
@@ -111,9 +112,7 @@ type Objects struct {
 // Returns ErrNotPermitted, ErrUnsupported and ErrNoBTF, but none of them if file descriptors or
 // memory ran out.
 func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
-	// Kernels before 5.11 account BPF memory as locked memory. If the limit cannot be raised and
-	// is too low, creating the maps fails.
-	_ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
+	raiseLimit()
 	if o.Kernel.found == nil {
 		o.Kernel.Prepare(spec)
 	}
@@ -132,9 +131,7 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{
-		Maps: userMaps(spec), Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
-	})
+	coll, err := createUserMaps(spec, o.Ring)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create maps: %w", Classify(err)), grace.Close())
 	}
@@ -148,6 +145,34 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 		objects.Maps[name] = m
 	}
 	return objects, nil
+}
+
+// createUserMaps creates the maps of userMaps and the variables. It uses the ring if it is the one that the
+// object needs.
+func createUserMaps(spec *ebpf.CollectionSpec, ring *EarlyRing) (*ebpf.Collection, error) {
+	maps := userMaps(spec)
+	events := maps["events"]
+	if events == nil {
+		ring = nil
+	}
+	if ring != nil {
+		delete(maps, "events")
+	}
+	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{
+		Maps: maps, Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
+	})
+	if err != nil || ring == nil {
+		return coll, err
+	}
+	m := ring.take(events)
+	if m == nil {
+		if m, err = ebpf.NewMap(events); err != nil {
+			coll.Close()
+			return nil, err
+		}
+	}
+	coll.Maps["events"] = m
+	return coll, nil
 }
 
 // Nothing returns the objects of a run without programs and maps.

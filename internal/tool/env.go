@@ -60,6 +60,13 @@ func newEnv() *Env {
 	return e
 }
 
+// prefetch begins in the background what takes time and does not depend on the options: the kernel's
+// types and the cgroups.
+func (e *Env) prefetch() {
+	e.kernel.Prefetch()
+	go e.cgroups()
+}
+
 // HasTaskFilter reports whether the command line has a task filter, so that a run does not concern all
 // tasks of the machine.
 func (e *Env) HasTaskFilter() bool { return e.tasks != nil && !reflect.ValueOf(*e.tasks).IsZero() }

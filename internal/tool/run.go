@@ -57,7 +57,13 @@ func Remove() int                  { return probe.Remove() }
 
 func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer, own bool) int {
 	errOut = &shared{w: errOut}
+	usualGC := debug.SetGCPercent(startGC)
+	object := sync.OnceValues(t.Object) // decoding it takes longer than everything until it is needed
+	go object()
 	l, err := t.parse(args)
+	l.object = object
+	l.started = func() { debug.SetGCPercent(usualGC) }
+	defer l.started()
 	switch {
 	case errors.Is(err, flags.ErrHelp):
 		err = errors.Join(err, l.help(out))
@@ -68,9 +74,6 @@ func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer
 	case err != nil:
 		err = fmt.Errorf("%w (see %s --help)", err, t.Name)
 	default:
-		usualGC := debug.SetGCPercent(startGC)
-		l.started = func() { debug.SetGCPercent(usualGC) }
-		defer l.started()
 		if err = l.run(ctx, out, errOut, own); exitCode(err) == ExitUsage && !errors.Is(err, flags.ErrUsage) {
 			err = flags.Usage(err)
 		}
@@ -138,14 +141,14 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 		s.Objects.Stop = ctx.Done()
 		return s.explain(out)
 	}
-	ctx, stop := untilClosed(ctx, out)
+	ctx, watch, stop := untilClosed(ctx, out)
 	defer stop()
 	interrupted := ctx // done by a signal, not by the end of the command
 	if l.command != nil {
 		ctx, stop = l.command.until(ctx)
 		defer stop()
 	}
-	s.command, s.started = l.command, l.started
+	s.command, s.started, s.watch = l.command, l.started, watch
 	s.Terminal, s.ErrOut, s.own = out, &Messages{Out: errOut}, own
 	env.warn = func(err error) { fmt.Fprintf(s.ErrOut, "%s: %v\n", l.tool.Name, err) }
 	s.Out = l.writer(s)
@@ -204,6 +207,8 @@ type line struct {
 	fixed     int      // number of positional arguments that an alias sets
 	stream    *Stream  // of a run with a sink, or nil
 	started   func()   // called when all hooks are attached, or nil
+	// object reads the object: Tool.Object.
+	object func() (*ebpf.CollectionSpec, error)
 }
 
 func (t *Tool) parse(args []string) (*line, error) {
@@ -243,7 +248,7 @@ func (t *Tool) Format(args []string) (output.Format, error) {
 
 // newLine returns a command line with default options.
 func (t *Tool) newLine() (*line, error) {
-	l := &line{tool: t, set: flags.New(t.Name), common: common{Output: string(output.Text)}}
+	l := &line{tool: t, object: t.Object, set: flags.New(t.Name), common: common{Output: string(output.Text)}}
 	l.options, l.build = t.build()
 	var err error
 	l.fixed, err = t.setDefaults(l.options)
@@ -265,6 +270,7 @@ func (l *line) source() (Source, *Env, error) {
 	}
 	env.kernel, env.PIDs, env.tasks, env.HasFilter = kernel, l.tasks.PID, &l.tasks, l.common.Filter != ""
 	env.IsExported = l.stream != nil
+	env.prefetch()
 	src, err := l.build(env)
 	if errors.Is(err, probe.ErrUnsupported) {
 		return nil, nil, err
@@ -280,7 +286,7 @@ func (l *line) source() (Source, *Env, error) {
 
 // open loads the object without attaching its programs.
 func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*Session, error) {
-	spec, err := t.Object()
+	spec, err := l.object()
 	if err != nil {
 		return nil, fmt.Errorf("read BPF object: %w", err)
 	}
@@ -332,6 +338,11 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	if l.tool.NoPrograms {
 		return probe.Nothing(), nil
 	}
+	var ring *probe.EarlyRing
+	if !l.common.Perf && !plan.PerfBuffer {
+		ring = probe.CreateRing(spec, plan.MapEntries["events"])
+		defer ring.Close()
+	}
 	kernel.Prepare(spec)
 	vars := l.set.Variables()
 	maps.Copy(vars, plan.Variables)
@@ -375,7 +386,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	objects, err := probe.Load(spec, probe.Options{
 		Variables: vars, Maps: pinned, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf || plan.PerfBuffer,
 		Without: l.without(plan, vars), Optional: plan.Optional, StandIns: plan.StandIns, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
-		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Begin: plan.Begin, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes, Panicked: l.stream.panicked(),
+		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Begin: plan.Begin, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes, Panicked: l.stream.panicked(), Ring: ring,
 	})
 	if err != nil {
 		return nil, errors.Join(err, closeMaps(pinned))
@@ -494,6 +505,7 @@ func (s *Session) Attach(ctx context.Context) (context.Context, context.CancelFu
 	if err := s.Objects.Attach(); err != nil {
 		return nil, nil, err
 	}
+	s.watch()
 	if d := time.Duration(s.common.Duration); d > 0 {
 		ctx, cancel := context.WithTimeout(ctx, d)
 		return ctx, cancel, nil

@@ -42,6 +42,7 @@ type Session struct {
 	stats    stats
 	command  *command // of --exec, or nil
 	started  func()   // called when all hooks are attached, or nil
+	watch    func()   // watches for the end of the output's reader
 	Missed   uint64   // events that the source knows to be missing from its rows: unobserved
 	Events   uint64   // rows that passed the filters, or values of histograms that did
 	Excluded uint64   // rows that --filter or the source excluded

@@ -99,13 +99,15 @@ func (m *moduleReader) kernel() (*blob, error) {
 	if m.base, err = parse(raw); err != nil {
 		return nil, err
 	}
-	_, err = m.base.scan(nil)
-	return m.base, err
+	return m.base, m.base.index()
 }
 
 // find adds the types and functions of a module.
 func (b *blob) find(names map[string]bool, found *InModules) error {
-	hits, err := b.scan(names)
+	if err := b.index(); err != nil {
+		return err
+	}
+	hits, err := b.search(names)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func TestModule(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := base.scan(nil); err != nil {
+	if err := base.index(); err != nil {
 		t.Fatal(err)
 	}
 	b.base = base

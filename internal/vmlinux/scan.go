@@ -59,10 +59,11 @@ type blob struct {
 	// base is the scanned BTF of the kernel, if this is the BTF of a module: the type IDs and string
 	// offsets of a module continue those of the kernel.
 	base *blob
-	// offsets are the offsets of every stride-th type, starting with the first ID; set by scan.
+	// The rest is set by index: the offsets of every stride-th type, starting with the first ID; the
+	// hashes of the names of all types; and the ID after the last one.
 	offsets []uint32
-	// next is the ID after the last one; set by scan.
-	next uint32
+	hashes  []uint16
+	next    uint32
 }
 
 // first returns the ID of the first type.
@@ -74,7 +75,7 @@ func (b *blob) first() uint32 {
 }
 
 // stride is the number of types between two entries of offsets.
-const stride = 32
+const stride = 4
 
 var order = binary.NativeEndian
 
@@ -122,32 +123,46 @@ type hit struct {
 	id uint32
 }
 
-// scan reads all types once. It returns those with one of the names, and sets offsets and next.
-func (b *blob) scan(names map[string]bool) ([]hit, error) {
+// index reads all types once.
+func (b *blob) index() error {
+	const meanSize = 16 // of a type, at least
+	b.offsets, b.hashes = nil, make([]uint16, 0, len(b.types)/meanSize)
+	for off := 0; off < len(b.types); {
+		size, err := b.sizeAt(off)
+		if err != nil {
+			return err
+		}
+		if len(b.hashes)%stride == 0 {
+			b.offsets = append(b.offsets, uint32(off))
+		}
+		hash := uint16(noName)
+		if named[b.types[off+7]&0x1f] {
+			hash = hashAt(b.textAt(order.Uint32(b.types[off:])))
+		}
+		b.hashes = append(b.hashes, hash)
+		off += size
+	}
+	b.next = b.first() + uint32(len(b.hashes))
+	return nil
+}
+
+// search returns the types with one of the names. index must have run before.
+func (b *blob) search(names map[string]bool) ([]hit, error) {
 	var hits []hit
 	filter := newSieve(names)
-	id, first := b.first(), b.first()
-	for off := 0; off < len(b.types); id++ {
-		size, err := b.sizeAt(off)
+	for i, hash := range b.hashes {
+		if !filter[hash] {
+			continue
+		}
+		id := b.first() + uint32(i)
+		record, err := b.record(id)
 		if err != nil {
 			return nil, err
 		}
-		if (id-first)%stride == 0 {
-			b.offsets = append(b.offsets, uint32(off))
+		if text := b.name(order.Uint32(record)); names[string(text)] {
+			hits = append(hits, hit{symbol{kind(record[7] & 0x1f), string(text)}, id})
 		}
-		name, k := order.Uint32(b.types[off:]), kind(b.types[off+7]&0x1f)
-		if !named[k] {
-			off += size
-			continue
-		}
-		if strings, at := b.textAt(name); filter.has(strings, at) {
-			if text := b.name(name); names[string(text)] {
-				hits = append(hits, hit{symbol{k, string(text)}, id})
-			}
-		}
-		off += size
 	}
-	b.next = id
 	return hits, nil
 }
 
@@ -172,7 +187,7 @@ func (b *blob) name(off uint32) []byte {
 	return text[:bytes.IndexByte(text, 0)]
 }
 
-// record returns the bytes of a type. scan must have run before.
+// record returns the bytes of a type. index must have run before.
 func (b *blob) record(id uint32) ([]byte, error) {
 	if b.base != nil && id < b.first() {
 		return b.base.record(id)
@@ -201,7 +216,7 @@ func (b *blob) hasString(names map[string]bool) bool {
 	filter := newSieve(names)
 	for off := 0; off < len(b.strings); {
 		text := b.strings[off : off+bytes.IndexByte(b.strings[off:], 0)]
-		if filter.has(b.strings, uint32(off)) && names[string(text)] {
+		if filter[hashAt(b.strings, uint32(off))] && names[string(text)] {
 			return true
 		}
 		off += len(text) + 1
@@ -209,31 +224,36 @@ func (b *blob) hasString(names map[string]bool) bool {
 	return false
 }
 
+// Hashes that are not those of a name: the type has no name, or its name is at the end of the strings.
+const (
+	noName = iota
+	anyName
+	firstHash
+)
+
 // sieve is a set of hashes of the first eight bytes of names. It has false positives, but excludes
-// most names of a kernel without a further comparison.
-type sieve [4096]bool
+// nearly all names of a kernel without a further comparison.
+type sieve [1 << 16]bool
 
 func newSieve(names map[string]bool) *sieve {
-	s := &sieve{}
+	s := &sieve{anyName: true}
 	for name := range names {
 		text := append([]byte(name), make([]byte, 8)...)
-		s[hashName(order.Uint64(text))] = true
+		s[hashAt(text, 0)] = true
 	}
 	return s
 }
 
-func (s *sieve) has(strings []byte, off uint32) bool {
+// hashAt returns the hash of the name at an offset: of its first eight bytes, without those after the first NUL
+// byte.
+func hashAt(strings []byte, off uint32) uint16 {
 	if int(off)+8 > len(strings) {
-		return true
+		return anyName
 	}
-	return s[hashName(order.Uint64(strings[off:]))]
-}
-
-// hashName returns the hash of a name. It ignores all bytes after the first NUL byte.
-func hashName(x uint64) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	x := order.Uint64(strings[off:])
 	if zeros := (x - ones) &^ x & highs; zeros != 0 {
 		x &= 1<<(bits.TrailingZeros64(zeros)-7) - 1
 	}
-	return int(x * 0x9e3779b97f4a7c15 >> 52)
+	return max(firstHash, uint16(x*0x9e3779b97f4a7c15>>48))
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
 
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
@@ -38,36 +40,67 @@ func (f *Found) Typedef(name string) []btf.TypeID { return f.ids[symbol{kindType
 // Struct returns the type IDs of the structs with this name in the kernel's BTF.
 func (f *Found) Struct(name string) []btf.TypeID { return f.ids[symbol{kindStruct, name}] }
 
-// Find searches the kernel, without its modules, for types and functions. The error is fs.ErrNotExist
-// if the kernel has no BTF.
-func Find(names map[string]bool) (*Found, error) {
+// Index is the BTF of the kernel, without its modules, and the hashes of all names.
+type Index struct {
+	blob *blob
+	free func()
+}
+
+// NewIndex reads the kernel's BTF. The error is fs.ErrNotExist if the kernel has none.
+func NewIndex() (*Index, error) {
 	raw, free, err := open(filepath.Join(directory, "vmlinux"))
 	if err != nil {
 		return nil, fmt.Errorf("read kernel BTF: %w", err)
 	}
-	defer free()
-	found, err := find(raw, names)
+	x, err := newIndex(raw)
+	if err != nil {
+		free()
+		return nil, err
+	}
+	x.free = sync.OnceFunc(free)
+	runtime.AddCleanup(x, func(free func()) { free() }, x.free)
+	return x, nil
+}
+
+func newIndex(raw []byte) (*Index, error) {
+	b, err := parse(raw)
+	if err == nil {
+		err = b.index()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read kernel BTF: %w", err)
 	}
-	return found, nil
+	return &Index{blob: b, free: func() {}}, nil
 }
 
-func find(raw []byte, names map[string]bool) (*Found, error) {
-	b, err := parse(raw)
+// Close frees the memory of the BTF.
+func (x *Index) Close() { x.free() }
+
+// Find searches for types and functions.
+func (x *Index) Find(names map[string]bool) (*Found, error) {
+	hits, err := x.blob.search(names)
 	if err != nil {
-		return nil, err
-	}
-	hits, err := b.scan(names)
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("search kernel BTF: %w", err)
 	}
 	f := &Found{ids: map[symbol][]btf.TypeID{}}
 	for _, h := range hits {
 		f.ids[h.symbol] = append(f.ids[h.symbol], btf.TypeID(h.id))
 	}
-	f.Types, err = b.reduce(hits)
-	return f, err
+	if f.Types, err = x.blob.reduce(hits); err != nil {
+		return nil, fmt.Errorf("search kernel BTF: %w", err)
+	}
+	return f, nil
+}
+
+// Find searches the kernel, without its modules, for types and functions. The error is fs.ErrNotExist
+// if the kernel has no BTF.
+func Find(names map[string]bool) (*Found, error) {
+	x, err := NewIndex()
+	if err != nil {
+		return nil, err
+	}
+	defer x.Close()
+	return x.Find(names)
 }
 
 // reduce returns the types among the hits and the types of their members.

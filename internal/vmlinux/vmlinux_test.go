@@ -120,12 +120,12 @@ func TestBroken(t *testing.T) {
 	}
 	defer free()
 	short := append([]byte(nil), raw[:1<<16]...)
-	if _, err := find(short, some); !errors.Is(err, errFormat) {
+	if _, err := newIndex(short); !errors.Is(err, errFormat) {
 		t.Errorf("a file that is cut short: %v", err)
 	}
 	whole := append([]byte(nil), raw...)
 	whole[24+7] = 31 // the first type's kind
-	if _, err := find(whole, some); !errors.Is(err, errFormat) {
+	if _, err := newIndex(whole); !errors.Is(err, errFormat) {
 		t.Errorf("an unknown kind: %v", err)
 	}
 }
