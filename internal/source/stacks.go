@@ -162,11 +162,18 @@ func (s *Stacks[K, V, R]) Run(ctx context.Context, ses *tool.Session) (err error
 	if err := s.start(ses); err != nil {
 		return err
 	}
+	if perSecond := s.Sampling.PerSecond(); perSecond > 0 && perSecond <= mostSerial {
+		defer ses.Serialize()()
+	}
 	s.limit(ses)
 	drains, stop := s.drains(ctx, ses)
 	defer stop()
 	return s.table.rounds.repeat(ctx, ses, &s.table.epochs, drains, func() error { return s.report(ses) })
 }
+
+// mostSerial is the number of samples per second up to which one CPU suffices to symbolize them, also if
+// all stacks are new: 50 us each.
+const mostSerial = 10_000
 
 func (s *Stacks[K, V, R]) ringBytes() int {
 	if s.RingBytes > 0 {
