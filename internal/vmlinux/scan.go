@@ -236,7 +236,8 @@ const (
 type sieve [1 << 16]bool
 
 func newSieve(names map[string]bool) *sieve {
-	s := &sieve{anyName: true}
+	s := new(sieve) // not a literal, which would be 64 KB of the binary
+	s[anyName] = true
 	for name := range names {
 		text := append([]byte(name), make([]byte, 8)...)
 		s[hashAt(text, 0)] = true

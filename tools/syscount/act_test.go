@@ -30,11 +30,35 @@ func act(name string) {
 		err = execveat(path)
 	case "wait":
 		err = waitOnFirstThread()
+	case "thread":
+		err = execFromThread(path)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, name, err)
 		os.Exit(1)
 	}
+}
+
+// execFromThread executes a file in a thread other than the leader, while the leader waits in ppoll.
+func execFromThread(path string) error {
+	failed := make(chan error)
+	var try func()
+	try = func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != os.Getpid() {
+			go try()
+			select {} // keeps the leader blocked
+		}
+		go func() {
+			for !sleeps(os.Getpid()) {
+				time.Sleep(time.Millisecond)
+			}
+			failed <- unix.Exec(path, []string{path}, nil)
+		}()
+		unix.Ppoll(nil, nil, nil)
+	}
+	go try()
+	return <-failed
 }
 
 func execveat(path string) error {
@@ -130,6 +154,20 @@ func TestLatencyOfFirstThread(t *testing.T) {
 	}
 	if n := res.Summary.Object("counters").Num("no_entry"); n != 0 {
 		t.Errorf("no_entry is %v, want 0", n)
+	}
+}
+
+// TestLatencyOfExecInThread executes a program in a thread, which takes over the ID of the leader: the
+// exec has its own entry, and so has the call in which the leader is killed.
+func TestLatencyOfExecInThread(t *testing.T) {
+	res := runAct(t, "thread /bin/true", "-L", "--strict")
+	for _, call := range []string{"ppoll", "execve"} {
+		if n := sum(res.Rows, call, "count"); n != 1 {
+			t.Errorf("%v calls of %s, want 1", n, call)
+		}
+	}
+	if n := res.Summary.Num("lost"); n != 0 {
+		t.Errorf("%v calls were lost", n)
 	}
 }
 

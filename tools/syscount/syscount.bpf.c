@@ -82,6 +82,7 @@ struct {
  * exec of a task at the same address replaces it.
  */
 struct exec_call {
+	__u64 begin_ns; /* 0 without want_latency */
 	__s32 nr;
 	bool compat;
 	__u8 pad[3];
@@ -108,32 +109,15 @@ static __always_inline void begin_latency(void)
 		lost_add(map_full);
 }
 
-/*
- * A thread that executes a program takes over the ID of its process, whose leader exits in whatever
- * call it is in: the entry of that call does not belong to the return of the exec.
- */
-static __always_inline void forget_first_thread(void)
-{
-	__u64 id = bpf_get_current_pid_tgid();
-	__u32 tid = id, pid = id >> 32;
-	__u64 *entry;
-
-	if (tid == pid)
-		return;
-	entry = bpf_map_lookup_elem(&entries, &pid);
-	if (entry && *entry)
-		*entry = BETWEEN_CALLS;
-}
-
 static __always_inline void begin_exec(__s32 nr, bool compat)
 {
 	struct exec_call call = { .nr = nr, .compat = compat };
 	__u64 task = bpf_get_current_task();
 
-	if (want_latency)
-		forget_first_thread();
+	if (want_latency && observing)
+		call.begin_ns = bpf_ktime_get_ns();
 	/* Failures are only known when the call returns: exec_without_entry. */
-	if (want_exec_call)
+	if (want_exec_call || want_latency)
 		bpf_map_update_elem(&exec_calls, &task, &call, BPF_ANY);
 }
 
@@ -164,26 +148,33 @@ static __always_inline bool task_is_wanted(void)
 	return task_current_wanted();
 }
 
-/* Replaces number and ABI by those with which the exec call was entered. */
-static __always_inline void restore_exec(__s32 *nr, bool *compat, long ret)
+/*
+ * Replaces number and ABI by those with which the exec call was entered. Returns the time of its entry,
+ * 0 if unknown: a thread that executes a program takes over the ID of its process, and with it the entry
+ * of the leader, which is still that of the call in which the leader exited.
+ */
+static __always_inline __u64 restore_exec(__s32 *nr, bool *compat, long ret)
 {
 	__u64 task = bpf_get_current_task();
 	struct exec_call *call = bpf_map_lookup_elem(&exec_calls, &task);
+	__u64 begin_ns = 0;
 
 	if (call) {
+		begin_ns = call->begin_ns;
 		*nr = call->nr;
 		*compat = call->compat;
 		bpf_map_delete_elem(&exec_calls, &task);
-	} else if (!ret && syscall_is_exec(*nr, *compat) && task_is_wanted()) {
+	} else if (want_exec_call && !ret && syscall_is_exec(*nr, *compat) && task_is_wanted()) {
 		counter_add(exec_without_entry);
 	}
+	return begin_ns;
 }
 
 /*
  * Returns the duration of the call, 0 if unknown: it was entered before this program was attached,
- * or its entry was not observed.
+ * or its entry was not observed. exec_ns is the time of the entry of an exec call.
  */
-static __always_inline __u64 end_entry(bool *missed)
+static __always_inline __u64 end_entry(__u64 exec_ns, bool *missed)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
 	__u64 *entry = bpf_map_lookup_elem(&entries, &tid);
@@ -191,7 +182,7 @@ static __always_inline __u64 end_entry(bool *missed)
 
 	if (!entry)
 		return 0;
-	begin = *entry;
+	begin = exec_ns ? exec_ns : *entry;
 	*entry = observing ? BETWEEN_CALLS : 0;
 	*missed = begin == BETWEEN_CALLS && observing;
 	if (!begin || begin == BETWEEN_CALLS)
@@ -232,7 +223,7 @@ static __always_inline struct table_value *find_value(__s32 nr, enum syscall_abi
 	return table_find(&key);
 }
 
-static __always_inline int count(__s32 nr, bool compat, long ret)
+static __always_inline int count(__s32 nr, bool compat, long ret, __u64 exec_ns)
 {
 	enum syscall_abi abi = syscall_abi(nr, compat);
 	struct table_value *value;
@@ -244,7 +235,7 @@ static __always_inline int count(__s32 nr, bool compat, long ret)
 		ret = (__s32)ret;
 	failed = ret < 0 && ret >= -MAX_ERRNO;
 	if (want_latency)
-		ns = end_entry(&missed);
+		ns = end_entry(exec_ns, &missed);
 	if (nr < 0 || !draw_event(&shift)) /* nr is negative when a signal handler returns */
 		return 0;
 	n = draw_weight(shift);
@@ -277,10 +268,12 @@ static __always_inline int count(__s32 nr, bool compat, long ret)
 
 static __always_inline int handle_exit(__s32 nr, bool compat, long ret)
 {
+	__u64 exec_ns = 0;
+
 	preempt_off();
-	if (want_exec_call && syscall_may_end_exec(nr, compat))
-		restore_exec(&nr, &compat, ret);
-	count(nr, compat, ret);
+	if ((want_exec_call || want_latency) && syscall_may_end_exec(nr, compat))
+		exec_ns = restore_exec(&nr, &compat, ret);
+	count(nr, compat, ret, exec_ns);
 	preempt_on();
 	return 0;
 }

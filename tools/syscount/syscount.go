@@ -74,7 +74,7 @@ A successful execve or execveat is counted by the name and ABI of the call that 
 
 With --exec, the calls of the command and of all its descendants are counted, including descendants whose parent has exited, and the shell that runs the command if it contains shell syntax. A descendant that could not be tracked is counted as lost (map_full). The run ends with the command; if the command fails, the run fails too. Processes that are still running when the command ends are reported.
 
-With --latency the time is measured from sys_enter to sys_exit. Calls that were entered before the tool was attached have no known time. They are not in the table, but in the summary (no_entry). So are calls whose entry was missed later, which are lost too (unobserved).`,
+With --latency the time is measured from sys_enter to sys_exit. Calls that were entered before the tool was attached have no known time. They are not in the table, but in the summary (no_entry). So are calls whose entry was missed later, which are lost too (unobserved), and those that a seccomp filter denies, whose entry the kernel does not report.`,
 	Peers: []string{
 		"-c is --cgroup, as in libbpf-tools; -c of BCC is --ppid.",
 		"clone, clone3, fork and vfork count once per call. libbpf-tools and BCC count them once more in the new task.",
