@@ -15,6 +15,7 @@ package probe
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -77,10 +78,9 @@ func Hooks(spec *ebpf.CollectionSpec) []Hook {
 		v.Programs = append(v.Programs, name)
 	}
 	var out []Hook
-	for name, variants := range hooks {
-		out = append(out, newHook(spec, name, variants))
+	for _, name := range slices.Sorted(maps.Keys(hooks)) {
+		out = append(out, newHook(spec, name, hooks[name]))
 	}
-	slices.SortFunc(out, func(a, b Hook) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -94,7 +94,10 @@ func split(program string) (hook, kind string) {
 
 func newHook(spec *ebpf.CollectionSpec, name string, variants map[string]*Variant) Hook {
 	h := Hook{Name: name}
-	for _, v := range variants {
+	byKind := slices.SortedFunc(maps.Values(variants), func(a, b *Variant) int {
+		return cmp.Or(cmp.Compare(rank(a.Kind), rank(b.Kind)), cmp.Compare(a.Kind, b.Kind))
+	})
+	for _, v := range byKind {
 		slices.SortFunc(v.Programs, func(a, b string) int {
 			return cmp.Or(cmp.Compare(stage(spec.Programs[a]), stage(spec.Programs[b])), cmp.Compare(a, b))
 		})
@@ -107,9 +110,6 @@ func newHook(spec *ebpf.CollectionSpec, name string, variants map[string]*Varian
 		v.Where = slices.Compact(v.Where)
 		h.Variants = append(h.Variants, *v)
 	}
-	slices.SortFunc(h.Variants, func(a, b Variant) int {
-		return cmp.Or(cmp.Compare(rank(a.Kind), rank(b.Kind)), cmp.Compare(a.Kind, b.Kind))
-	})
 	return h
 }
 

@@ -113,17 +113,15 @@ func (in *Instance) variants(h Hook, multiMissesReturns bool) []Variant {
 	case multiMissesReturns:
 		rank = 1
 	}
-	all := slices.Clone(h.Variants)
-	slices.SortStableFunc(all, func(a, b Variant) int {
-		switch {
-		case a.Kind == multi && b.Kind != multi:
-			return rank
-		case a.Kind != multi && b.Kind == multi:
-			return -rank
+	var first, others []Variant
+	for _, v := range h.Variants {
+		if v.Kind == multi && rank < 0 || v.Kind != multi && rank > 0 {
+			first = append(first, v)
+		} else {
+			others = append(others, v)
 		}
-		return 0
-	})
-	return all
+	}
+	return append(first, others...)
 }
 
 // attachTargets attaches the programs of a variant to the targets, and returns those that failed.

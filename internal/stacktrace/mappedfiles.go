@@ -24,7 +24,9 @@ type mappedFile struct {
 func (t *Traces) openMapped() {
 	files := filesByMappings()
 	files = files[:min(len(files), t.processes.MaxFiles()/2)] // the other half is for later files
-	slices.SortStableFunc(files, func(a, b *mappedFile) int { return cmp.Compare(b.cpus, a.cpus) })
+	slices.SortFunc(files, func(a, b *mappedFile) int {
+		return cmp.Or(cmp.Compare(b.cpus, a.cpus), cmp.Compare(b.mappings, a.mappings))
+	})
 	for _, f := range files {
 		t.unwinding.prefetch(t.processes.FileOfMmap(&f.mapping))
 	}
