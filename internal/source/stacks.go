@@ -171,8 +171,8 @@ func (s *Stacks[K, V, R]) Run(ctx context.Context, ses *tool.Session) (err error
 	return s.table.rounds.repeat(ctx, ses, &s.table.epochs, drains, func() error { return s.report(ses) })
 }
 
-// mostSerial is the number of samples per second up to which one CPU suffices to symbolize them, also if
-// all stacks are new: 50 us each.
+// mostSerial is the number of samples per second up to which Go code runs on one CPU. At higher rates,
+// symbolization can use several.
 const mostSerial = 10_000
 
 func (s *Stacks[K, V, R]) ringBytes() int {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 
 	"github.com/corescope/corescope/internal/limit"
 	"github.com/corescope/corescope/internal/probe"
@@ -63,8 +64,18 @@ func newEnv() *Env {
 // prefetch begins in the background what takes time and does not depend on the options: the kernel's
 // types and the cgroups.
 func (e *Env) prefetch() {
-	e.kernel.Prefetch()
-	go e.cgroups()
+	if hasManyDescriptors() {
+		e.kernel.Prefetch()
+		go e.cgroups()
+	}
+}
+
+// hasManyDescriptors reports whether files can be open earlier than necessary, without exceeding the limit
+// of open files.
+func hasManyDescriptors() bool {
+	const many = 1024
+	var limit unix.Rlimit
+	return unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur >= many
 }
 
 // HasTaskFilter reports whether the command line has a task filter, so that a run does not concern all

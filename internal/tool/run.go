@@ -339,7 +339,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 		return probe.Nothing(), nil
 	}
 	var ring *probe.EarlyRing
-	if !l.common.Perf && !plan.PerfBuffer {
+	if !l.common.Perf && !plan.PerfBuffer && hasManyDescriptors() {
 		ring = probe.CreateRing(spec, plan.MapEntries["events"])
 		defer ring.Close()
 	}
