@@ -86,10 +86,9 @@ func (s *kernelSymbols) Close() error {
 }
 
 // KernelSymbols returns a function that returns the symbol of a kernel address in the format of
-// [stack.Kernel.Ask]; nil if the kernel cannot be asked, before Linux 5.14, or too few
-// descriptors are left. It needs CAP_BPF and
-// CAP_PERFMON, the function needs neither. The function must not be called by several goroutines at
-// the same time.
+// [stack.Kernel.Ask]; nil if the kernel cannot be asked, before Linux 5.14, or too few descriptors are
+// left. It needs CAP_BPF and CAP_PERFMON, the function needs neither. The function must not be called by
+// several goroutines at the same time.
 func (o *Objects) KernelSymbols() func(addr uint64) (string, error) {
 	const descriptors = 3
 	if o.symbols == nil {

@@ -35,9 +35,9 @@ type kernelName struct {
 }
 
 // NewKernel returns a Kernel that reads /proc/kallsyms when it is first used, or when Ask is not
-// sufficient. It reads the file again, at most once a second and for at most 5 % of the time, for addresses without a symbol and
-// for addresses of BPF programs, which are loaded and unloaded and reuse each other's addresses.
-// Such an address gets the symbol that it has when Append is called.
+// sufficient. It reads the file again, at most once a second and for at most 5 % of the time, for
+// addresses without a symbol and for addresses of BPF programs, which are loaded and unloaded and reuse
+// each other's addresses. Such an address gets the symbol that it has when Append is called.
 func NewKernel() *Kernel {
 	return &Kernel{path: "/proc/kallsyms", now: time.Now}
 }

@@ -231,8 +231,7 @@ func (u *unwinding) dequeue() (f *stack.File, isRequested bool) {
 }
 
 // maySpend reports whether CPU time may be spent on prefetched files: 50 ms, plus 0.5 % of the time
-// since the start. It is a quarter of what profile takes in 20 s. Without its table, one stack of a file
-// is incomplete before the table is requested.
+// since the start. Without its table, a stack of a file is incomplete before the table is requested.
 func (u *unwinding) maySpend() bool {
 	const initial, part = 50 * time.Millisecond, 200
 	return u.spent < initial+time.Since(u.began)/part

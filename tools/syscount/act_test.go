@@ -39,16 +39,20 @@ func act(name string) {
 	}
 }
 
+// onFirstThread calls f on the thread-group leader. It is called in a goroutine of its own.
+func onFirstThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != os.Getpid() {
+		go onFirstThread(f)
+		select {} // keeps the other thread blocked
+	}
+	f()
+}
+
 // execFromThread executes a file in a thread other than the leader, while the leader waits in ppoll.
 func execFromThread(path string) error {
 	failed := make(chan error)
-	var try func()
-	try = func() {
-		runtime.LockOSThread()
-		if unix.Gettid() != os.Getpid() {
-			go try()
-			select {} // keeps the leader blocked
-		}
+	go onFirstThread(func() {
 		go func() {
 			for !sleeps(os.Getpid()) {
 				time.Sleep(time.Millisecond)
@@ -56,8 +60,7 @@ func execFromThread(path string) error {
 			failed <- unix.Exec(path, []string{path}, nil)
 		}()
 		unix.Ppoll(nil, nil, nil)
-	}
-	go try()
+	})
 	return <-failed
 }
 
@@ -77,16 +80,7 @@ func execveat(path string) error {
 // unmaps a page.
 func waitOnFirstThread() error {
 	done := make(chan error)
-	var try func()
-	try = func() {
-		runtime.LockOSThread()
-		if unix.Gettid() != os.Getpid() {
-			go try()
-			select {} // keeps the leader blocked
-		}
-		done <- pollUntilUnmapped()
-	}
-	go try()
+	go onFirstThread(func() { done <- pollUntilUnmapped() })
 	return <-done
 }
 
