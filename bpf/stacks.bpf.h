@@ -5,6 +5,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "event.bpf.h"
+#include "loop.bpf.h"
 #include "map.bpf.h"
 #include "stackid.bpf.h"
 #include "stackwalk.bpf.h"
@@ -30,6 +31,23 @@ struct {
 	__type(value, __u64);
 } stacks_sent SEC(".maps") USER_SPACE;
 
+struct stack_hashing {
+	const struct stack_buf *buf;
+	__u32 frames;
+	__u64 hash;
+};
+
+static __always_inline bool stack_hash_frame(void *state, __u32 i)
+{
+	struct stack_hashing *s = state;
+
+	if (i >= s->frames)
+		return false;
+	s->hash = (s->hash ^ s->buf->addrs[i % STACKS_WORDS]) * 0x9e3779b97f4a7c15ULL;
+	s->hash ^= s->hash >> 29;
+	return true;
+}
+
 /*
  * stack_hash returns the ID of the frames in the buffer. A global function, for the same reason as
  * stack_unwind().
@@ -37,20 +55,18 @@ struct {
 __noinline __u64 stack_hash(__u32 frames, __u64 seed)
 {
 	__u32 zero = 0;
-	struct stack_buf *buf = bpf_map_lookup_elem(&stack_bufs, &zero);
-	__u64 hash = seed;
+	struct stack_hashing s = {
+		.buf = bpf_map_lookup_elem(&stack_bufs, &zero),
+		.frames = frames,
+		.hash = seed,
+	};
 
-	if (!buf)
+	if (!s.buf)
 		return 0;
-	for (__u32 i = 0; i < STACKS_DEPTH; i++) {
-		if (i >= frames)
-			break;
-		hash = (hash ^ buf->addrs[i]) * 0x9e3779b97f4a7c15ULL;
-		hash ^= hash >> 29;
-	}
-	hash *= 0xbf58476d1ce4e5b9ULL;
-	hash ^= hash >> 32;
-	return hash ? hash : 1;
+	loop_while(STACKS_DEPTH, stack_hash_frame, &s);
+	s.hash *= 0xbf58476d1ce4e5b9ULL;
+	s.hash ^= s.hash >> 32;
+	return s.hash ? s.hash : 1;
 }
 
 /* stack_sent_slot returns the slot that has the ID, or the one where it is to be stored. */

@@ -6,6 +6,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
+#include "loop.bpf.h"
 #include "lost.bpf.h"
 #include "task.bpf.h"
 #include "unwind.bpf.h"
@@ -97,6 +98,42 @@ static __always_inline void stack_buf_release(struct stack_buf *buf)
 	*(volatile __u64 *)&buf->busy = 0;
 }
 
+struct stack_unwinding {
+	struct stack_buf *buf;
+	struct unwind_cursor *cur;
+	__u32 max_frames;
+	__u32 frames; /* number of entries in the buffer */
+};
+
+/* stack_unwind_frame stores frame i, and returns false if the walk ends. */
+static __always_inline bool stack_unwind_frame(void *state, __u32 i)
+{
+	struct stack_unwinding *s = state;
+	struct unwind_cursor *cur = s->cur;
+	__u32 end;
+
+	if (i >= s->max_frames)
+		return false;
+	s->buf->addrs[i % STACKS_WORDS] = cur->pc | (__u64)cur->how << UNWIND_HOW_SHIFT;
+	s->frames = i + 1;
+	switch (unwind_step()) {
+	case NEXT_FRAME:
+		if (cur->how == HOW_SEARCH && !cur->search_frames)
+			cur->search_frames = i + 1;
+		return true;
+	case NEXT_NONE:
+		return false;
+	}
+	/* From the map: the verifier would check the loop for each value of a variable. */
+	end = cur->search_frames ? cur->search_frames : i + 1;
+	s->frames = s->max_frames;
+	if (end < s->max_frames) {
+		s->buf->addrs[end % STACKS_WORDS] = (__u64)HOW_INCOMPLETE << UNWIND_HOW_SHIFT;
+		s->frames = end + 1;
+	}
+	return false;
+}
+
 /*
  * stack_unwind unwinds up to max_frames frames from the state that unwind_begin() has set, and
  * returns their number. If the walk ends before the outermost frame, an entry is added that reports
@@ -109,32 +146,16 @@ static __always_inline void stack_buf_release(struct stack_buf *buf)
 __noinline __u32 stack_unwind(__u32 max_frames)
 {
 	__u32 zero = 0;
-	struct stack_buf *buf = bpf_map_lookup_elem(&stack_bufs, &zero);
-	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
-	__u32 end;
+	struct stack_unwinding s = {
+		.buf = bpf_map_lookup_elem(&stack_bufs, &zero),
+		.cur = bpf_map_lookup_elem(&unwind_cursors, &zero),
+		.max_frames = max_frames,
+	};
 
-	if (!buf || !cur)
+	if (!s.buf || !s.cur)
 		return 0;
-	for (__u32 i = 0; i < STACKS_DEPTH; i++) {
-		if (i >= max_frames)
-			return i;
-		buf->addrs[i] = cur->pc | (__u64)cur->how << UNWIND_HOW_SHIFT;
-		switch (unwind_step()) {
-		case NEXT_FRAME:
-			if (cur->how == HOW_SEARCH && !cur->search_frames)
-				cur->search_frames = i + 1;
-			continue;
-		case NEXT_NONE:
-			return i + 1;
-		}
-		/* From the map: the verifier would check the loop for each value of a variable. */
-		end = cur->search_frames ? cur->search_frames : i + 1;
-		if (end >= max_frames)
-			return max_frames;
-		buf->addrs[end % STACKS_WORDS] = (__u64)HOW_INCOMPLETE << UNWIND_HOW_SHIFT;
-		return end + 1;
-	}
-	return STACKS_DEPTH;
+	loop_while(STACKS_DEPTH, stack_unwind_frame, &s);
+	return s.frames;
 }
 
 /* Distinguishes equal addresses in different processes, and before and after an exec. */

@@ -93,7 +93,7 @@ __noinline int unwind_step(void)
 
 	if (!cur)
 		return NEXT_UNKNOWN;
-	rule = unwind_rule(cur);
+	rule = unwind_rule(cur, unwind_code(cur));
 	switch (rule & 0x7f) {
 	case BASE_END:
 		return NEXT_NONE;
@@ -113,7 +113,7 @@ __noinline int unwind_step(void)
 		unwind_original(cur);
 	if (!cur->pc)
 		return NEXT_NONE;
-	if (!unwind_locate())
+	if (!unwind_find(unwind_code(cur)))
 		return NEXT_UNKNOWN;
 	if (cur->how != HOW_FRAME_POINTER && !cur->searched)
 		return NEXT_FRAME;
@@ -188,7 +188,7 @@ static __always_inline enum unwind_walk unwind_begin(__u32 space)
 	unwind_returns(cur);
 	if (!unwind_start(cur))
 		return WALK_BY_KERNEL;
-	return unwind_locate() ? WALK_BY_TABLES : WALK_NONE;
+	return unwind_find(unwind_code(cur)) ? WALK_BY_TABLES : WALK_NONE;
 }
 
 #endif

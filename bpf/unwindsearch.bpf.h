@@ -5,6 +5,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "loop.bpf.h"
 #include "task.bpf.h"
 #include "unwindstep.bpf.h"
 
@@ -42,11 +43,12 @@ __noinline __u64 unwind_search_rule(__u64 address)
 {
 	__u32 zero = 0;
 	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
-	struct unwind_mapping *m = cur ? unwind_mapping_find(&cur->mappings, address) : NULL;
 
-	if (!m || m->mapping.file.kind != MAPPING_FILE)
+	if (!cur || !unwind_find(address))
 		return 0;
-	return unwind_table_rule(&cur->mappings, m, address);
+	if (unwind_mapping_at(&cur->mappings, cur->mappings.at)->mapping.file.kind != MAPPING_FILE)
+		return 0;
+	return unwind_rule(cur, address);
 }
 
 static __always_inline bool unwind_has_frame(__u64 rule)
@@ -135,35 +137,50 @@ static __always_inline bool unwind_search_above(const struct unwind_cursor *cur,
 	return unwind_search_maybe(cur, pc) && unwind_search_rule(pc - 1) && unwind_search_call(pc, true);
 }
 
+struct unwind_above_search {
+	struct unwind_cursor *cur;
+	__u64 address; /* of the return address */
+	__u64 rule;
+	bool found;
+};
+
+/* unwind_search_pushed checks the frame above with the current frame pointer (0), or with a pushed word. */
+static __always_inline bool unwind_search_pushed(void *state, __u32 i)
+{
+	struct unwind_above_search *s = state;
+	__u64 *fp = &s->cur->fp;
+
+	if (i && !unwind_read(fp, sizeof(*fp), s->address - i * sizeof(*fp)))
+		return false;
+	s->found = unwind_search_above(s->cur, s->rule);
+	return !s->found && (s->rule & 0x7f) != BASE_SP;
+}
+
 /* unwind_search_word goes to the caller if the word at the address is its return address. */
 __noinline int unwind_search_word(__u64 address)
 {
 	__u32 zero = 0;
 	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
-	__u64 pc, fp, rule;
+	struct unwind_above_search s = { .cur = cur, .address = address };
+	__u64 pc, fp;
 
 	if (!cur || !cur->search_left || !unwind_read(&pc, sizeof(pc), address))
 		return 0;
 	if (!unwind_search_maybe(cur, pc))
 		return 0;
 	cur->search_left--;
-	rule = unwind_search_rule(pc - 1);
-	if (!unwind_has_frame(rule) || !unwind_search_call(pc, false))
+	s.rule = unwind_search_rule(pc - 1);
+	if (!unwind_has_frame(s.rule) || !unwind_search_call(pc, false))
 		return 0;
 	cur->pc = pc;
 	cur->sp = address + sizeof(pc);
 	cur->exact = false;
 	fp = cur->fp;
-	for (__u32 i = 0; i <= UNWIND_SEARCH_PUSHED; i++) {
-		if (i && !unwind_read(&cur->fp, sizeof(cur->fp), address - i * sizeof(pc)))
-			break;
-		if (unwind_search_above(cur, rule)) {
-			cur->how = HOW_SEARCH;
-			cur->searched = true;
-			return 1;
-		}
-		if ((rule & 0x7f) == BASE_SP)
-			break;
+	loop_while(UNWIND_SEARCH_PUSHED + 1, unwind_search_pushed, &s);
+	if (s.found) {
+		cur->how = HOW_SEARCH;
+		cur->searched = true;
+		return 1;
 	}
 	cur->pc = cur->search_pc;
 	cur->sp = cur->search_sp;
@@ -171,13 +188,27 @@ __noinline int unwind_search_word(__u64 address)
 	return 0;
 }
 
+struct unwind_searching {
+	__u64 sp;
+	bool found;
+};
+
+/* unwind_search_next returns false if the word i at the stack pointer is the return address. */
+static __always_inline bool unwind_search_next(void *state, __u32 i)
+{
+	struct unwind_searching *s = state;
+
+	s->found = unwind_search_word(s->sp + i * sizeof(s->sp));
+	return !s->found;
+}
+
 /* unwind_search returns false if it finds no caller. */
 static __always_inline bool unwind_search(struct unwind_cursor *cur)
 {
 	const struct unwind_mapping *m;
 	const struct mm_struct *mm;
+	struct unwind_searching s = {};
 	bool exact;
-	__u64 sp;
 
 #if !defined(bpf_target_x86)
 	return false;
@@ -187,21 +218,19 @@ static __always_inline bool unwind_search(struct unwind_cursor *cur)
 	m = unwind_mapping_at(&cur->mappings, cur->mappings.at);
 	if (m->mapping.file.kind != MAPPING_FILE || !m->levels)
 		return false;
-	sp = cur->sp;
+	s.sp = cur->sp;
 	exact = cur->exact;
 	cur->search_pc = cur->pc;
-	cur->search_sp = sp;
+	cur->search_sp = s.sp;
 	cur->search_left = UNWIND_SEARCH_LOOKUPS;
 	mm = BPF_CORE_READ(task_current(), mm);
 	cur->search_code = BPF_CORE_READ(mm, start_code);
 	cur->search_code_size = BPF_CORE_READ(mm, end_code) - cur->search_code;
 	cur->search_mapped = BPF_CORE_READ(mm, mmap_base);
-	for (__u32 i = 0; i < UNWIND_SEARCH_WORDS; i++) {
-		if (unwind_search_word(sp + i * sizeof(sp)))
-			return true;
-	}
-	cur->exact = exact;
-	return false;
+	loop_while(UNWIND_SEARCH_WORDS, unwind_search_next, &s);
+	if (!s.found)
+		cur->exact = exact;
+	return s.found;
 }
 
 #endif

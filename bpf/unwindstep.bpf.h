@@ -76,25 +76,34 @@ struct {
 } unwind_cursors SEC(".maps");
 
 /*
- * unwind_locate finds the executable mapping of cur->pc, and returns 0 if there is none. A return
- * address can be after the last instruction of its function, so the byte before it is looked up. A
- * global function, for the same reason as stack_unwind().
+ * unwind_find finds the executable mapping that contains the address, and returns 0 if there is
+ * none. A global function, for the same reason as stack_unwind().
  */
-__noinline int unwind_locate(void)
+__noinline int unwind_find(__u64 address)
 {
 	__u32 zero = 0;
 	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
 
-	return cur && unwind_mapping_find(&cur->mappings, cur->pc - !cur->exact);
+	return cur && unwind_mapping_find(&cur->mappings, address);
 }
 
-/* unwind_rule returns the rule for cur->pc, 0 if there is none. */
-static __always_inline __u64 unwind_rule(struct unwind_cursor *cur)
+/* unwind_rule returns the rule for an address in the mapping that was found last, 0 if there is none. */
+static __always_inline __u64 unwind_rule(struct unwind_cursor *cur, __u64 address)
 {
-	struct unwind_mapping *m = unwind_mapping_at(&cur->mappings, cur->mappings.at);
-	__u64 pc = cur->pc - !cur->exact;
+	const struct unwind_mapping *m = unwind_mapping_at(&cur->mappings, cur->mappings.at);
 
-	return cur->mappings.count && unwind_mapping_contains(m, pc) ? unwind_table_rule(&cur->mappings, m, pc) : 0;
+	if (!cur->mappings.count || !unwind_mapping_contains(m, address))
+		return 0;
+	return unwind_table_rule(&cur->mappings, m, address);
+}
+
+/*
+ * A return address can be after the last instruction of its function, so the byte before it is
+ * looked up.
+ */
+static __always_inline __u64 unwind_code(const struct unwind_cursor *cur)
+{
+	return cur->pc - !cur->exact;
 }
 
 static __always_inline bool unwind_read(void *dst, __u32 size, __u64 address)

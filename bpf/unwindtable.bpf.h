@@ -5,6 +5,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "loop.bpf.h"
 #include "task.bpf.h"
 #include "map.bpf.h"
 #include "vma.bpf.h"
@@ -188,8 +189,11 @@ static __always_inline void unwind_mapping_set_table(struct unwind_mappings *map
 		file->used_ns = mappings->now_ns;
 }
 
-/* Adds the mapping that contains the address. If there are too many, it replaces the last one. */
-static __always_inline struct unwind_mapping *unwind_mapping_add(struct unwind_mappings *mappings, __u64 address)
+/*
+ * Adds the mapping that contains the address, and returns false if there is none. If there are too
+ * many, it replaces the last one.
+ */
+static __always_inline bool unwind_mapping_add(struct unwind_mappings *mappings, __u64 address)
 {
 	struct mm_struct *mm = BPF_CORE_READ(task_current(), mm);
 	struct unwind_mapping *m;
@@ -199,11 +203,11 @@ static __always_inline struct unwind_mapping *unwind_mapping_add(struct unwind_m
 	mappings->search.address = address;
 	vma = vma_find(&mappings->search, mm);
 	if (!vma || !(BPF_CORE_READ(vma, vm_flags) & VM_EXEC))
-		return NULL;
+		return false;
 	start = BPF_CORE_READ(vma, vm_start);
 	end = BPF_CORE_READ(vma, vm_end);
 	if (address < start || address >= end)
-		return NULL;
+		return false;
 	if (mappings->count < STACK_MAPPINGS)
 		mappings->count++;
 	mappings->at = mappings->count - 1;
@@ -212,27 +216,40 @@ static __always_inline struct unwind_mapping *unwind_mapping_add(struct unwind_m
 	m->mapping.end = end;
 	unwind_mapping_read(&m->mapping, vma, mm);
 	unwind_mapping_set_table(mappings, m);
-	return m;
+	return true;
+}
+
+struct unwind_mapping_search {
+	struct unwind_mappings *mappings;
+	__u64 address;
+	bool found;
+};
+
+static __always_inline bool unwind_mapping_check(void *state, __u32 i)
+{
+	struct unwind_mapping_search *s = state;
+
+	if (i >= s->mappings->count)
+		return false;
+	if (!unwind_mapping_contains(unwind_mapping_at(s->mappings, i), s->address))
+		return true;
+	s->mappings->at = i;
+	s->found = true;
+	return false;
 }
 
 /*
- * unwind_mapping_find returns the executable mapping that contains the address, NULL if there is
- * none.
+ * unwind_mapping_find sets mappings->at to the executable mapping that contains the address, and
+ * returns false if there is none.
  */
-static __always_inline struct unwind_mapping *unwind_mapping_find(struct unwind_mappings *mappings, __u64 address)
+static __always_inline bool unwind_mapping_find(struct unwind_mappings *mappings, __u64 address)
 {
-	struct unwind_mapping *m = unwind_mapping_at(mappings, mappings->at);
+	struct unwind_mapping_search s = { .mappings = mappings, .address = address };
 
-	if (mappings->count && unwind_mapping_contains(m, address))
-		return m;
-	for (__u32 i = 0; i < STACK_MAPPINGS && i < mappings->count; i++) {
-		m = unwind_mapping_at(mappings, i);
-		if (unwind_mapping_contains(m, address)) {
-			mappings->at = i;
-			return m;
-		}
-	}
-	return unwind_mapping_add(mappings, address);
+	if (mappings->count && unwind_mapping_contains(unwind_mapping_at(mappings, mappings->at), address))
+		return true;
+	loop_while(STACK_MAPPINGS, unwind_mapping_check, &s);
+	return s.found || unwind_mapping_add(mappings, address);
 }
 
 static __always_inline void *unwind_block(__u32 number)

@@ -5,6 +5,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "loop.bpf.h"
 
 /*
  * Finds the mapping (VMA) of an address in the kernel's tree of mappings.
@@ -82,22 +83,35 @@ static __always_inline __u64 maple_slot(struct vma_search *s)
 	return s->words[(slots + s->slot) % MAPLE_WORDS];
 }
 
+struct maple_walk {
+	struct vma_search *search;
+	struct vm_area_struct *vma;
+};
+
+/* maple_step goes to the node below, and returns false at a leaf. */
+static __always_inline bool maple_step(void *state, __u32 i)
+{
+	struct maple_walk *w = state;
+	__u64 slot = maple_slot(w->search);
+
+	if (maple_type(w->search->node) == maple_leaf_64) {
+		w->vma = (void *)slot;
+		return false;
+	}
+	w->search->node = slot;
+	return true;
+}
+
 static __always_inline struct vm_area_struct *vma_in_maple_tree(struct vma_search *s,
 								const struct mm_struct *mm)
 {
 	const __u64 is_node = 2, kind = 3;
+	struct maple_walk w = { .search = s };
 
 	s->node = (__u64)BPF_CORE_READ(mm, mm_mt.ma_root);
-	if ((s->node & kind) != is_node)
-		return NULL;
-	for (int i = 0; i < MAPLE_DEPTH; i++) {
-		__u64 slot = maple_slot(s);
-
-		if (maple_type(s->node) == maple_leaf_64)
-			return (void *)slot;
-		s->node = slot;
-	}
-	return NULL;
+	if ((s->node & kind) == is_node)
+		loop_while(MAPLE_DEPTH, maple_step, &w);
+	return w.vma;
 }
 
 static __always_inline struct vm_area_struct *vma_in_rb_tree(struct vma_search *s,

@@ -7,6 +7,7 @@
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
 #include "event.bpf.h"
+#include "loop.bpf.h"
 #include "stackwalk.bpf.h"
 #include "task.bpf.h"
 
@@ -306,44 +307,70 @@ static __always_inline __u64 held_hash(struct thread *t)
 	return hash;
 }
 
+struct orders_check {
+	struct thread *thread;
+	struct order_key key;
+	__u32 slot; /* of the mutex that the thread acquires */
+	__u32 slots; /* of the mutexes whose order with it is new, as bits */
+};
+
+static __always_inline bool order_check(void *state, __u32 i)
+{
+	struct orders_check *c = state;
+	const struct mutex_id *held = held_at(c->thread, i);
+
+	if (i == c->slot || !held->address)
+		return true;
+	c->key.from.address = held->address;
+	c->key.from.generation = held->generation;
+	if (order_is_new(&c->key))
+		c->slots |= 1 << i;
+	return true;
+}
+
 /*
  * The slots of the mutexes whose order with the one that the thread acquires is new, as bits. slot
  * is that of the latter. A global function, as find_slot().
  */
 __noinline __u32 orders_new(__u32 slot)
 {
-	__u32 tid = this_tid(), slots = 0;
-	struct thread *t = bpf_map_lookup_elem(&threads, &tid);
-	struct order_key key = {};
+	__u32 tid = this_tid();
+	struct orders_check c = { .thread = bpf_map_lookup_elem(&threads, &tid), .slot = slot };
 
-	if (!t)
+	if (!c.thread)
 		return 0;
-	key.to = t->to;
-	key.held = held_hash(t);
-	key.pid = this_pid();
-	key.space = t->space;
-	for (__u32 i = 0; i < MUTEXES_MAX; i++) {
-		if (i == slot || !t->held[i].address)
-			continue;
-		key.from.address = t->held[i].address;
-		key.from.generation = t->held[i].generation;
-		if (order_is_new(&key))
-			slots |= 1 << i;
-	}
-	return slots;
+	c.key.to = c.thread->to;
+	c.key.held = held_hash(c.thread);
+	c.key.pid = this_pid();
+	c.key.space = c.thread->space;
+	loop_while(MUTEXES_MAX, order_check, &c);
+	return c.slots;
+}
+
+struct orders_sending {
+	struct pt_regs *ctx;
+	__u32 slot; /* of the mutex that the thread acquires */
+	__u32 slots; /* of mutexes whose order with it is sent, as bits */
+};
+
+static __always_inline bool order_send_next(void *state, __u32 i)
+{
+	struct orders_sending *s = state;
+
+	if (s->slots & (1 << i))
+		order_send(s->ctx, i, s->slot);
+	return true;
 }
 
 static __always_inline void orders_add(struct pt_regs *ctx, struct thread *t, __u64 mutex, __u32 slot)
 {
-	__u32 slots;
+	struct orders_sending s = { .ctx = ctx, .slot = slot };
 
 	t->to.address = mutex;
 	t->to.generation = generation_of(mutex, t->space);
-	slots = orders_new(slot);
-	for (__u32 i = 0; i < MUTEXES_MAX && slots; i++) {
-		if (slots & (1 << i))
-			order_send(ctx, i, slot);
-	}
+	s.slots = orders_new(slot);
+	if (s.slots)
+		loop_while(MUTEXES_MAX, order_send_next, &s);
 }
 
 /* The slot that a call uses: that of the mutex if the thread holds it, otherwise a free one. */

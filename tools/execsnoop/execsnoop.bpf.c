@@ -6,6 +6,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "event.bpf.h"
+#include "loop.bpf.h"
 #include "task.bpf.h"
 #include "compat.bpf.h"
 #include "syscall.bpf.h"
@@ -286,37 +287,26 @@ __noinline int step_fail(void)
 	return true;
 }
 
-static __always_inline bool args_step(void *ctx, struct event *e, int (*const step)(void))
-{
-	return (e->data_len < NAMES_SIZE || args_flush(ctx, e)) && step();
-}
+struct args_steps {
+	void *ctx;
+	struct event *event;
+	int (*step)(void);
+};
 
-/*
- * The verifier walks each iteration of a loop, which takes 40 ms, but only two or three iterations
- * of an iterator loop (6.4).
- */
-static __always_inline void args_loop(void *ctx, struct event *e, int (*const step)(void), int max)
+static __always_inline bool args_step(void *state, __u32 i)
 {
-	struct bpf_iter_num steps;
+	const struct args_steps *s = state;
 
-	if (!bpf_iter_num_new) {
-		for (int i = 0; i < max; i++)
-			if (!args_step(ctx, e, step))
-				break;
-		return;
-	}
-	bpf_iter_num_new(&steps, 0, max);
-	while (bpf_iter_num_next(&steps))
-		if (!args_step(ctx, e, step))
-			break;
-	bpf_iter_num_destroy(&steps);
+	return (s->event->data_len < NAMES_SIZE || args_flush(s->ctx, s->event)) && s->step();
 }
 
 static __always_inline int walk_args(void *ctx, struct event *e, struct args_walk *walk,
 				     int (*const step)(void), int max)
 {
+	struct args_steps s = { .ctx = ctx, .event = e, .step = step };
+
 	walk->done = false;
-	args_loop(ctx, e, step, max);
+	loop_while(max, args_step, &s);
 	e->args_truncated = !walk->done;
 	if (record_send(ctx, e))
 		lost_add(buffer_full);
