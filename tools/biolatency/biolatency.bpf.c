@@ -6,6 +6,7 @@
 #include <bpf/bpf_core_read.h>
 #include "block.bpf.h"
 #include "compat.bpf.h"
+#include "loop.bpf.h"
 #include "lost.bpf.h"
 #include "task.bpf.h"
 

@@ -162,6 +162,30 @@ __noinline int bio_end_of(__u64 id, __u32 error, __u64 now_ns)
 	return 0;
 }
 
+struct ended_bios {
+	struct bio *next;
+	__u32 left; /* bytes that ended */
+	__u32 error;
+	__u64 now_ns;
+};
+
+static __always_inline bool ended_bios_step(void *state, __u32 i)
+{
+	struct ended_bios *e = state;
+	struct bio *bio = e->next;
+	__u32 size;
+
+	if (!bio)
+		return false;
+	size = BPF_CORE_READ(bio, bi_iter.bi_size);
+	if (size > e->left)
+		return false;
+	e->left -= size;
+	bio_end_of((__u64)bio, e->error, e->now_ns);
+	e->next = BPF_CORE_READ(bio, bi_next);
+	return true;
+}
+
 /*
  * A bio that its disk passed on unchanged to a disk with requests (md without accounting, multipath
  * NVMe) ends with the request, where the kernel does not trace it.
@@ -169,20 +193,12 @@ __noinline int bio_end_of(__u64 id, __u32 error, __u64 now_ns)
 static __always_inline void bios_complete(struct request *rq, __u32 error, __u32 nr_bytes,
 					  __u64 now_ns, const bool direct)
 {
-	struct bio *bio;
-	__u32 size;
+	struct ended_bios e = { .left = nr_bytes, .error = error, .now_ns = now_ns };
 
 	if (!bios_noted || rq_is_flush_step(rq, direct))
 		return;
-	bio = BPF_CORE_READ(rq, bio);
-	for (int i = 0; i < BIOS_OF_REQUEST && bio; i++) {
-		size = BPF_CORE_READ(bio, bi_iter.bi_size);
-		if (size > nr_bytes)
-			return;
-		nr_bytes -= size;
-		bio_end_of((__u64)bio, error, now_ns);
-		bio = BPF_CORE_READ(bio, bi_next);
-	}
+	e.next = BPF_CORE_READ(rq, bio);
+	loop_while(BIOS_OF_REQUEST, ended_bios_step, &e);
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
+#include "loop.bpf.h"
 
 #define NAME_LEN 32
 
@@ -65,23 +66,28 @@ struct walk {
 };
 
 /*
- * A global function, so that the verifier checks it once, and not for each list of each caller. A
- * helper copies the state of each iteration, so that the verifier does not know its values:
- * otherwise it would follow all combinations of branches.
+ * A helper copies the state of each step, so that the verifier does not know its values: otherwise
+ * it would follow all combinations of branches.
  */
+static __always_inline bool list_step(void *state, __u32 i)
+{
+	struct walk *w = state, next = {};
+	struct scatterlist *sg = w->sg;
+
+	if (!sg)
+		return false;
+	next.sum = w->sum + (1ULL << BYTES_BITS) + BPF_CORE_READ(sg, length);
+	next.sg = next_entry(sg);
+	bpf_probe_read_kernel(w, sizeof(*w), &next);
+	return true;
+}
+
+/* A global function, so that the verifier checks it once, and not for each list of each caller. */
 __noinline __u64 list_sum(__u64 first)
 {
-	struct walk w = { .sg = (void *)first }, next = {};
-	struct scatterlist *sg;
+	struct walk w = { .sg = (void *)first };
 
-	for (int i = 0; i < BUFFERS_MAX; i++) {
-		sg = w.sg;
-		if (!sg)
-			return w.sum;
-		next.sum = w.sum + (1ULL << BYTES_BITS) + BPF_CORE_READ(sg, length);
-		next.sg = next_entry(sg);
-		bpf_probe_read_kernel(&w, sizeof(w), &next);
-	}
+	loop_while(BUFFERS_MAX, list_step, &w);
 	if (w.sg) {
 		counter_add(truncated);
 		lost_add(unobserved);
