@@ -102,7 +102,6 @@ struct stack_unwinding {
 	struct stack_buf *buf;
 	struct unwind_cursor *cur;
 	__u32 max_frames;
-	__u32 frames; /* number of entries in the buffer */
 };
 
 /* stack_unwind_frame stores frame i, and returns false if the walk ends. */
@@ -115,7 +114,7 @@ static __always_inline bool stack_unwind_frame(void *state, __u32 i)
 	if (i >= s->max_frames)
 		return false;
 	s->buf->addrs[i % STACKS_WORDS] = cur->pc | (__u64)cur->how << UNWIND_HOW_SHIFT;
-	s->frames = i + 1;
+	cur->frames = i + 1;
 	switch (unwind_step()) {
 	case NEXT_FRAME:
 		if (cur->how == HOW_SEARCH && !cur->search_frames)
@@ -125,12 +124,10 @@ static __always_inline bool stack_unwind_frame(void *state, __u32 i)
 		return false;
 	}
 	/* From the map: the verifier would check the loop for each value of a variable. */
-	end = cur->search_frames ? cur->search_frames : i + 1;
-	s->frames = s->max_frames;
-	if (end < s->max_frames) {
-		s->buf->addrs[end % STACKS_WORDS] = (__u64)HOW_INCOMPLETE << UNWIND_HOW_SHIFT;
-		s->frames = end + 1;
-	}
+	end = cur->search_frames ? cur->search_frames : cur->frames;
+	if (end < s->max_frames)
+		s->buf->addrs[end++ % STACKS_WORDS] = (__u64)HOW_INCOMPLETE << UNWIND_HOW_SHIFT;
+	cur->frames = end;
 	return false;
 }
 
@@ -154,8 +151,9 @@ __noinline __u32 stack_unwind(__u32 max_frames)
 
 	if (!s.buf || !s.cur)
 		return 0;
+	s.cur->frames = 0;
 	loop_while(STACKS_DEPTH, stack_unwind_frame, &s);
-	return s.frames;
+	return s.cur->frames;
 }
 
 /* Distinguishes equal addresses in different processes, and before and after an exec. */

@@ -139,7 +139,6 @@ static __always_inline bool unwind_search_above(const struct unwind_cursor *cur,
 
 struct unwind_above_search {
 	struct unwind_cursor *cur;
-	__u64 address; /* of the return address */
 	__u64 rule;
 	bool found;
 };
@@ -150,7 +149,7 @@ static __always_inline bool unwind_search_pushed(void *state, __u32 i)
 	struct unwind_above_search *s = state;
 	__u64 *fp = &s->cur->fp;
 
-	if (i && !unwind_read(fp, sizeof(*fp), s->address - i * sizeof(*fp)))
+	if (i && !unwind_read(fp, sizeof(*fp), s->cur->sp - (i + 1) * sizeof(*fp)))
 		return false;
 	s->found = unwind_search_above(s->cur, s->rule);
 	return !s->found && (s->rule & 0x7f) != BASE_SP;
@@ -161,7 +160,7 @@ __noinline int unwind_search_word(__u64 address)
 {
 	__u32 zero = 0;
 	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
-	struct unwind_above_search s = { .cur = cur, .address = address };
+	struct unwind_above_search s = { .cur = cur };
 	__u64 pc, fp;
 
 	if (!cur || !cur->search_left || !unwind_read(&pc, sizeof(pc), address))

@@ -64,6 +64,8 @@ struct unwind_cursor {
 	__u64 search_mapped; /* libraries are mapped below this address */
 	__u32 search_left; /* remaining lookups of words in the mappings */
 	__u32 search_frames; /* frames below the first one that a search found, 0 for none */
+	__u32 frames; /* number of frames in the buffer */
+	__u32 pad2;
 	struct unwind_mappings mappings;
 };
 

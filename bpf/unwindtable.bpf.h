@@ -190,23 +190,22 @@ static __always_inline void unwind_mapping_set_table(struct unwind_mappings *map
 }
 
 /*
- * Adds the mapping that contains the address, and returns false if there is none. If there are too
- * many, it replaces the last one.
+ * Adds the mapping that contains the address that is searched for, and returns false if there is none.
+ * If there are too many, it replaces the last one.
  */
-static __always_inline bool unwind_mapping_add(struct unwind_mappings *mappings, __u64 address)
+static __always_inline bool unwind_mapping_add(struct unwind_mappings *mappings)
 {
 	struct mm_struct *mm = BPF_CORE_READ(task_current(), mm);
 	struct unwind_mapping *m;
 	struct vm_area_struct *vma;
 	__u64 start, end;
 
-	mappings->search.address = address;
 	vma = vma_find(&mappings->search, mm);
 	if (!vma || !(BPF_CORE_READ(vma, vm_flags) & VM_EXEC))
 		return false;
 	start = BPF_CORE_READ(vma, vm_start);
 	end = BPF_CORE_READ(vma, vm_end);
-	if (address < start || address >= end)
+	if (mappings->search.address < start || mappings->search.address >= end)
 		return false;
 	if (mappings->count < STACK_MAPPINGS)
 		mappings->count++;
@@ -219,37 +218,22 @@ static __always_inline bool unwind_mapping_add(struct unwind_mappings *mappings,
 	return true;
 }
 
-struct unwind_mapping_search {
-	struct unwind_mappings *mappings;
-	__u64 address;
-	bool found;
-};
-
-static __always_inline bool unwind_mapping_check(void *state, __u32 i)
-{
-	struct unwind_mapping_search *s = state;
-
-	if (i >= s->mappings->count)
-		return false;
-	if (!unwind_mapping_contains(unwind_mapping_at(s->mappings, i), s->address))
-		return true;
-	s->mappings->at = i;
-	s->found = true;
-	return false;
-}
-
 /*
  * unwind_mapping_find sets mappings->at to the executable mapping that contains the address, and
  * returns false if there is none.
  */
 static __always_inline bool unwind_mapping_find(struct unwind_mappings *mappings, __u64 address)
 {
-	struct unwind_mapping_search s = { .mappings = mappings, .address = address };
-
 	if (mappings->count && unwind_mapping_contains(unwind_mapping_at(mappings, mappings->at), address))
 		return true;
-	loop_while(STACK_MAPPINGS, unwind_mapping_check, &s);
-	return s.found || unwind_mapping_add(mappings, address);
+	for (__u32 i = 0; i < STACK_MAPPINGS && i < mappings->count; i++) {
+		if (unwind_mapping_contains(unwind_mapping_at(mappings, i), address)) {
+			mappings->at = i;
+			return true;
+		}
+	}
+	mappings->search.address = address;
+	return unwind_mapping_add(mappings);
 }
 
 static __always_inline void *unwind_block(__u32 number)

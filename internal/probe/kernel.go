@@ -245,7 +245,7 @@ func addNames(names map[string]bool, prog *ebpf.ProgramSpec) {
 		if r := btf.CORERelocationMetadata(ins); r != nil {
 			names[relocatedType(r)] = true
 		}
-		if ins.IsKfuncCall() {
+		if ins.IsKfuncCall() && ins.Reference() != "" { // has no ID yet
 			names[ins.Reference()] = true
 		}
 	}
@@ -311,6 +311,24 @@ func (k *Kernel) functions(prog *ebpf.ProgramSpec) (map[string]btf.TypeID, error
 		}
 	}
 	return ids, nil
+}
+
+// withFunctions returns the program with the IDs of the kernel functions that it calls, for which the
+// library would decode all types of the kernel. If the IDs are not known, or if the program calls no
+// functions, it is returned as it is.
+func (k *Kernel) withFunctions(prog *ebpf.ProgramSpec) *ebpf.ProgramSpec {
+	if k.given != nil || !k.covers(prog) {
+		return prog
+	}
+	ids, err := k.functions(prog)
+	if len(ids) == 0 || err != nil {
+		return prog
+	}
+	resolved := prog.Copy()
+	if err := setFunctionIDs(resolved.Instructions, ids); err != nil {
+		return prog
+	}
+	return resolved
 }
 
 // typeIDPrefix begins the names of variables for the BTF IDs of structs, which programs pass to

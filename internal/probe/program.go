@@ -159,6 +159,7 @@ func (o *Objects) loadProgram(name string, spec *ebpf.ProgramSpec, maps map[stri
 			return prog, err
 		}
 	}
+	spec = kernel.withFunctions(spec)
 	all := &ebpf.CollectionSpec{
 		Programs: map[string]*ebpf.ProgramSpec{name: spec}, Maps: map[string]*ebpf.MapSpec{},
 		Types: o.spec.Types, ByteOrder: o.spec.ByteOrder,

@@ -105,17 +105,18 @@ func setMapFDs(insns asm.Instructions, maps map[string]*ebpf.Map) error {
 }
 
 // setFunctionIDs sets the IDs of kernel functions in calls, and in the checks whether the functions
-// exist. For a missing function the check finds 0 and the call is never reached. Other kernel
-// symbols are not supported.
+// exist. For a missing function the check finds 0 and the call is never reached. The metadata of these
+// instructions, for which the library would search the function in all types of the kernel, is removed.
+// Other kernel symbols are not supported.
 func setFunctionIDs(insns asm.Instructions, ids map[string]btf.TypeID) error {
 	for i := range insns {
 		ins := &insns[i]
 		id, ok := ids[ins.Reference()]
 		switch {
 		case ok && ins.IsKfuncCall() && id == 0:
-			*ins = noFunction.Call().WithMetadata(ins.Metadata)
+			*ins = noFunction.Call().WithSymbol(ins.Symbol())
 		case ok && (ins.IsKfuncCall() || ins.OpCode.IsDWordLoad()):
-			ins.Constant, ins.Offset = int64(id), 0
+			*ins = asm.Instruction{OpCode: ins.OpCode, Dst: ins.Dst, Src: ins.Src, Constant: int64(id)}.WithSymbol(ins.Symbol())
 		case isSymbol(ins):
 			return fmt.Errorf("symbol %s: %w", ins.Reference(), ebpf.ErrNotSupported)
 		}
