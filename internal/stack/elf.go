@@ -161,7 +161,7 @@ func (m *image) decode(s *elf.Section, names []byte, complete bool) ([]symbol, e
 	if s.FileSize/uint64(entry) > limit.Symbols {
 		return nil, &limit.Error{Input: fmt.Sprintf("section %s of %s", s.Name, m.path), Max: limit.Symbols, Unit: "symbols"}
 	}
-	in := bufio.NewReaderSize(io.NewSectionReader(s, 0, int64(s.FileSize)), 64<<10)
+	in := bufio.NewReaderSize(io.NewSectionReader(s, 0, int64(s.FileSize)), int(min(s.FileSize, 64<<10)))
 	symbols := make([]symbol, 0, s.FileSize/uint64(entry))
 	for b := make([]byte, entry); ; {
 		if _, err := io.ReadFull(in, b); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

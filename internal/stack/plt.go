@@ -133,7 +133,7 @@ func (m *image) slots() (map[uint64][]byte, error) {
 }
 
 func (m *image) addSlots(slots map[uint64][]byte, relocations, dynamic *elf.Section, names []byte) error {
-	in := bufio.NewReaderSize(io.NewSectionReader(relocations, 0, int64(relocations.FileSize)), 64<<10)
+	in := bufio.NewReaderSize(io.NewSectionReader(relocations, 0, int64(relocations.FileSize)), int(min(relocations.FileSize, 64<<10)))
 	for b := make([]byte, 24); ; {
 		if _, err := io.ReadFull(in, b); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil

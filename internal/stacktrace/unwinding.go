@@ -230,10 +230,10 @@ func (u *unwinding) dequeue() (f *stack.File, isRequested bool) {
 	return f, isRequested
 }
 
-// maySpend reports whether CPU time may be spent on prefetched files: 50 ms, plus 0.5 % of the time
+// maySpend reports whether CPU time may be spent on prefetched files: 20 ms, plus 0.5 % of the time
 // since the start. Without its table, a stack of a file is incomplete before the table is requested.
 func (u *unwinding) maySpend() bool {
-	const initial, part = 50 * time.Millisecond, 200
+	const initial, part = 20 * time.Millisecond, 200
 	return u.spent < initial+time.Since(u.began)/part
 }
 

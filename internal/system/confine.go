@@ -2,7 +2,9 @@ package system
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 	"syscall"
 	"unsafe"
 
@@ -61,6 +63,7 @@ func Confine(keep Capabilities) (left Capabilities, err error) {
 		return 0, err
 	}
 	left = d.permitted() & keep
+	defer hurry()()
 	if err := allThreads("set no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
 		return 0, err
 	}
@@ -70,6 +73,49 @@ func Confine(keep Capabilities) (left Capabilities, err error) {
 		return 0, fmt.Errorf("drop capabilities: %w", errno)
 	}
 	return left, nil
+}
+
+// hurry gives all threads the highest priority until the returned function is called, if that is
+// permitted. The Go runtime waits until each thread has run, which takes 12 ms instead of 0.2 ms if other
+// processes use all CPUs.
+func hurry() (restore func()) {
+	const highest = -20
+	usual, err := nice(0)
+	if err != nil || usual == highest {
+		return func() {}
+	}
+	renice(usual, highest)
+	return func() {
+		// A thread can start another one, with its own priority, while the threads are listed.
+		for renice(highest, usual) {
+		}
+	}
+}
+
+// renice changes the nice value of all threads that have the value from, and reports whether it changed
+// one.
+func renice(from, to int) (changed bool) {
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return false
+	}
+	for _, thread := range threads {
+		tid, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			continue
+		}
+		if has, err := nice(tid); err == nil && has == from && unix.Setpriority(unix.PRIO_PROCESS, tid, to) == nil {
+			changed = true
+		}
+	}
+	return changed
+}
+
+// nice returns the nice value of a thread, of the calling one for 0. The system call returns 20 minus the
+// value.
+func nice(tid int) (int, error) {
+	value, err := unix.Getpriority(unix.PRIO_PROCESS, tid)
+	return 20 - value, err
 }
 
 func allThreads(operation string, trap, a, b, c uintptr) error {

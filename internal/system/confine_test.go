@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -34,6 +35,10 @@ func TestConfine(t *testing.T) {
 func confineHere(t *testing.T) {
 	end := threads(4)
 	keep := Set(CapDACReadSearch)
+	usual, err := nice(0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	left, err := Confine(keep | Set(63))
 	if err != nil || left != keep {
 		t.Fatalf("Confine: %v left, %v, want %v", left, err, keep)
@@ -50,6 +55,10 @@ func confineHere(t *testing.T) {
 			if status[set] != hex(keep) {
 				t.Errorf("%s of thread %s is %s, want %s", set, e.Name(), status[set], hex(keep))
 			}
+		}
+		tid, _ := strconv.Atoi(e.Name())
+		if has, err := nice(tid); err != nil || has != usual {
+			t.Errorf("thread %d has the nice value %d, %v, want %d as before", tid, has, err, usual)
 		}
 		if status["NoNewPrivs"] != "1" || status["CapAmb"] != hex(0) || status["CapInh"] != hex(0) {
 			t.Errorf("thread %s: %v, want NoNewPrivs 1, and CapAmb and CapInh 0", e.Name(), status)

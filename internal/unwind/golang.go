@@ -109,9 +109,9 @@ func (g *goFunctions) add(i uint64) bool {
 	r := g.pairs[record:]
 	name := g.name(g.number(r, nameAt))
 	switch flags := r[g.flagAt]; {
-	case name == "runtime.sigreturn__sigaction":
+	case string(name) == "runtime.sigreturn__sigaction":
 		g.addReturn(uint32(start))
-	case flags&goTopFrame != 0 && name != "runtime.sigtramp":
+	case flags&goTopFrame != 0 && string(name) != "runtime.sigtramp":
 		g.rows = appendRow(g.rows, uint32(start), newRule(BaseEnd, 0, 0, 0))
 	default:
 		g.addFrames(start, end, g.number(r, frameAt), flags&goSPWrite != 0)
@@ -131,9 +131,9 @@ func (g *goFunctions) addReturn(start uint32) {
 }
 
 // name returns the name of a function, without the suffix of its ABI.
-func (g *goFunctions) name(at uint64) string {
+func (g *goFunctions) name(at uint64) []byte {
 	b, _, _ := bytes.Cut(g.names[min(at, uint64(len(g.names))):], []byte{0})
-	return string(bytes.TrimSuffix(b, []byte(".abi0")))
+	return bytes.TrimSuffix(b, []byte(".abi0"))
 }
 
 // goFrame is the frame size of a function from an address on.
