@@ -10,7 +10,6 @@
 #include "task.bpf.h"
 #include "dns.bpf.h"
 #include "iovec.bpf.h"
-#include "loop.bpf.h"
 
 #define MSG_PEEK 2
 #define VECTOR_MAX 8 /* messages of a sendmmsg or recvmmsg that are read */
@@ -268,34 +267,20 @@ static __always_inline void handle_msghdr(void *ctx, const struct sock *sk, cons
 	send_message(ctx, sk, &m, name, c->is_send);
 }
 
-struct msghdrs {
-	void *ctx;
-	const struct sock *sk;
-	const struct call *call;
-	__u64 addr;
-	__u32 nr;
-};
-
 /* struct mmsghdr is a struct msghdr of 28 or 56 bytes, and the size of the message. */
-static __always_inline bool msghdrs_step(void *state, __u32 i)
-{
-	const struct msghdrs *m = state;
-	const __u32 head = m->call->is_32bit ? 28 : 56, step = m->call->is_32bit ? 32 : 64;
-	__u32 size = 0;
-
-	if (i >= m->nr)
-		return false;
-	bpf_probe_read_user(&size, sizeof(size), (const void *)(m->addr + i * step + head));
-	handle_msghdr(m->ctx, m->sk, m->call, (const void *)(m->addr + i * step), size);
-	return true;
-}
-
 static __always_inline void handle_msghdrs(void *ctx, const struct sock *sk, const struct call *c,
 					   __u64 addr, __u32 nr)
 {
-	struct msghdrs m = { .ctx = ctx, .sk = sk, .call = c, .addr = addr, .nr = nr };
+	const __u32 head = c->is_32bit ? 28 : 56, step = c->is_32bit ? 32 : 64;
 
-	loop_while(VECTOR_MAX, msghdrs_step, &m);
+	for (__u32 i = 0; i < VECTOR_MAX; i++) {
+		__u32 size = 0;
+
+		if (i >= nr)
+			break;
+		bpf_probe_read_user(&size, sizeof(size), (const void *)(addr + i * step + head));
+		handle_msghdr(ctx, sk, c, (const void *)(addr + i * step), size);
+	}
 	if (nr > VECTOR_MAX)
 		lost_add_n(map_full, nr - VECTOR_MAX);
 }

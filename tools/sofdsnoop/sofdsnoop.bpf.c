@@ -8,7 +8,6 @@
 #include "compat.bpf.h"
 #include "event.bpf.h"
 #include "file.bpf.h"
-#include "loop.bpf.h"
 #include "sockcall.bpf.h"
 #include "task.bpf.h"
 
@@ -239,31 +238,17 @@ static __always_inline void send_next(void *ctx, struct scratch *s)
 	event_send(ctx, &s->event, offsetof(struct event, data) + len, s->event.task.time_ns);
 }
 
-struct messages_walk {
-	void *ctx;
-	struct scratch *scratch;
-	bool ended;
-};
-
-static __always_inline bool messages_step(void *state, __u32 i)
-{
-	struct messages_walk *m = state;
-	struct walk *w = &m->scratch->walk;
-
-	if (w->nr_fds)
-		send_next(m->ctx, m->scratch);
-	else
-		m->ended = !next_control(w) && !next_message(w);
-	return !m->ended;
-}
-
 static __always_inline void walk_messages(void *ctx, struct scratch *s)
 {
-	struct messages_walk m = { .ctx = ctx, .scratch = s };
+	struct walk *w = &s->walk;
 
-	loop_while(STEPS_MAX, messages_step, &m);
-	if (!m.ended)
-		lost_add(unobserved);
+	for (int i = 0; i < STEPS_MAX; i++) {
+		if (w->nr_fds)
+			send_next(ctx, s);
+		else if (!next_control(w) && !next_message(w))
+			return;
+	}
+	lost_add(unobserved);
 }
 
 static __always_inline bool sock_is_unix(struct file *file)
