@@ -64,7 +64,10 @@ func newKernelSymbols() (s *kernelSymbols, err error) {
 	if err != nil {
 		return s, fmt.Errorf("load program: %w", err)
 	}
-	return s, nil
+	// Before its first run of a program the library loads another one, which needs capabilities that
+	// tools have dropped when they look up symbols.
+	_, err = s.lookUp(0)
+	return s, err
 }
 
 // lookUp returns the symbol of an address as %pS prints it.

@@ -5,19 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
+
+	"github.com/corescope/corescope/internal/system"
 )
 
-// TestKernelSymbols compares the symbols of functions with /proc/kallsyms: with the names of every
-// address of the kernel and its modules, and of the byte after it.
-func TestKernelSymbols(t *testing.T) {
+// TestKernelSymbolsWithoutCapabilities looks up a symbol as tools do, without capabilities, unless the
+// kernel then refuses to read maps, too (see confine in internal/tool). It runs in a process of its own,
+// in which the library has run no program before.
+func TestKernelSymbolsWithoutCapabilities(t *testing.T) {
+	const child = "CORESCOPE_TEST_SYMBOLS"
+	symbols := loadKernelSymbols(t)
+	if os.Getenv(child) == "" {
+		cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), child+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	err := system.Try(0, func() error {
+		_, err := symbols.lookUp(0)
+		return err
+	})
+	refused := system.Try(0, func() error { return symbols.symbol.Lookup(uint32(0), make([]byte, symbolBytes)) })
+	if err != nil && refused == nil {
+		t.Error(err)
+	}
+}
+
+func loadKernelSymbols(t *testing.T) *kernelSymbols {
+	t.Helper()
 	needRoot(t)
-	names := functionNames(t)
 	symbols, err := newKernelSymbols()
 	if err != nil {
 		if errors.Is(features.HaveProgramType(ebpf.Syscall), ebpf.ErrNotSupported) {
@@ -30,6 +55,14 @@ func TestKernelSymbols(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return symbols
+}
+
+// TestKernelSymbols compares the symbols of functions with /proc/kallsyms: with the names of every
+// address of the kernel and its modules, and of the byte after it.
+func TestKernelSymbols(t *testing.T) {
+	symbols := loadKernelSymbols(t)
+	names := functionNames(t)
 	unknown := 0
 	for addr, all := range names {
 		for offset := range uint64(2) {

@@ -50,7 +50,8 @@ func (k *Kernel) askFor(addr uint64) (kernelSymbol, bool) {
 		return s, true
 	}
 	text, err := k.ask(addr)
-	if err != nil {
+	if err != nil { // the next ones would fail as well
+		k.ask = nil
 		return kernelSymbol{}, false
 	}
 	s, ok := parseSymbol(text)

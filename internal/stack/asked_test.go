@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"testing"
@@ -52,10 +53,7 @@ func TestAsk(t *testing.T) {
 	k := loadFixture(t)
 	k.Ask(func(addr uint64) (string, error) {
 		asked[addr]++
-		if answers[addr] == "" {
-			return "", errors.New("failed")
-		}
-		return answers[addr], nil
+		return cmp.Or(answers[addr], fmt.Sprintf("%#x", addr)), nil
 	})
 	const listed = 0xffffffff81000120 // see TestKernelReturnAddresses
 	tests := []struct {
@@ -85,6 +83,25 @@ func TestAsk(t *testing.T) {
 		if asked[addr] != want {
 			t.Errorf("%x: the kernel was asked %d times, want %d", addr, asked[addr], want)
 		}
+	}
+}
+
+// TestAskFails checks that the kernel is not asked again after a failure, which the next calls would repeat.
+func TestAskFails(t *testing.T) {
+	asked := 0
+	k := loadFixture(t)
+	k.Ask(func(uint64) (string, error) {
+		asked++
+		return "", errors.New("failed")
+	})
+	const listed = 0xffffffff81000120
+	for range 3 {
+		if f := k.Append(nil, []uint64{listed})[0]; f.Name != "do_one" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("the kernel was asked %d times, want 1", asked)
 	}
 }
 
