@@ -187,9 +187,6 @@ func (e *events) run(ctx context.Context, s *tool.Session) (err error) {
 	if err := e.rows.cols.Settle(s.Objects); err != nil {
 		return err
 	}
-	if e.traces != nil {
-		e.traces.AwaitTables()
-	}
 	if err := e.rows.iterate(ctx, s, e.before); err != nil {
 		return err
 	}

@@ -61,7 +61,6 @@ func (r *stackReading) endDrain() error { return r.traces.Cache.EndDrain(r.progr
 
 // begin starts to read and symbolize stacks in the background.
 func (r *stackReading) begin(s *tool.Session) {
-	r.traces.AwaitTables()
 	r.read = make(chan error, 1)
 	go func() {
 		var err error // nil after a panic, which ends the run

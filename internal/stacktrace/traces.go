@@ -118,10 +118,10 @@ func New(spec *ebpf.CollectionSpec, o *Frames, u *UserStacks, m Machine) (*Trace
 	}, nil
 }
 
-// Open is called before hooks are attached. If tables is set, user stacks are unwound by tables,
-// and those for the files of process pid are created first. If pid is 0, the run is system-wide,
-// and files that are mapped already are opened. notify is called for each file whose table does not
-// fit.
+// Open is called before hooks are attached. If tables is set, user stacks are unwound by tables. Those
+// for the files of process pid exist when Open returns, so that its first stacks are complete. If pid is
+// 0, the run is system-wide, and files that are mapped already are opened. notify is called for each file
+// whose table does not fit.
 func (t *Traces) Open(objects *probe.Objects, pid uint32, tables bool, notify func(error)) {
 	t.processes.SetMaxFiles(objects.OptionalDescriptors / 2)
 	t.guarded, t.notify = objects.Guarded, notify
@@ -133,10 +133,8 @@ func (t *Traces) Open(objects *probe.Objects, pid uint32, tables bool, notify fu
 	if tables && pid == 0 && !t.noProc {
 		t.openMapped() // after the watch, so that no file is missed in between
 	}
+	t.unwinding.await()
 }
-
-// AwaitTables waits until the requested tables exist.
-func (t *Traces) AwaitTables() { t.unwinding.await() }
 
 // requestProcess requests tables for the files that a process maps.
 func (t *Traces) requestProcess(pid uint32) {
