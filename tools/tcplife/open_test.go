@@ -2,6 +2,7 @@ package tcplife
 
 import (
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -102,16 +103,21 @@ func TestManyOpen(t *testing.T) {
 }
 
 // TestOpenOrGone checks that a connection whose close was not observed is not listed as open, nor
-// another one whose socket has the same address.
+// another one whose socket has the same address, which can also be that of a closed listener.
 func TestOpenOrGone(t *testing.T) {
 	tooltest.AnyAttachType(t)
 	const n = 50
 	l := tcptest.Listen(t, "127.0.0.1:0")
 	var old, fresh [n]*tcptest.Pair
+	var listeners [n]*net.TCPListener
 	for i := range old {
 		old[i] = tcptest.Connect(t, l, "127.0.0.1", 0)
+		listeners[i] = tcptest.Listen(t, "127.0.0.1:0")
 	}
 	res := tooltest.JSON(t, without("state"), []string{"--existing", "--active"}, func() {
+		for _, l := range listeners {
+			l.Close()
+		}
 		for _, p := range old {
 			p.Close(p.Client, p.Server)
 		}

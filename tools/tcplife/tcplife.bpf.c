@@ -144,7 +144,7 @@ int open_conns(struct bpf_iter__bpf_map_elem *ctx)
 		return 0;
 	sk = *key;
 	state = BPF_CORE_READ(sk, __sk_common.skc_state);
-	if (!state_is_open(state) || c->state == TCP_CLOSE)
+	if (!state_is_open(state) || !state_is_open(c->state))
 		return 0;
 	if (c->hash && c->hash != BPF_CORE_READ(sk, __sk_common.skc_hash))
 		return 0;
