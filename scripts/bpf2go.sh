@@ -56,9 +56,10 @@ done
 go -C "$root" run ./scripts/slimbtf "$PWD"/bpf_*_bpfel.o
 gzip -9n bpf_*_bpfel.o
 for code in bpf_*_bpfel.go; do
-	sed -i -e '/^\t"bytes"$/d' \
+	sed -i -e '/^\t"\(bytes\|fmt\)"$/d' \
 		-e 's|^\t"github.com/cilium/ebpf"$|&\n\t"github.com/corescope/corescope/internal/tool"|' \
-		-e 's|^\treader := bytes.NewReader(_BpfBytes)$|\treader := tool.Object(_BpfBytes)|' \
+		-e 's|^func loadBpf() (|func loadBpf(which ...tool.Variants) (|' \
+		-e '/^\treader := bytes.NewReader(_BpfBytes)$/,/^\treturn spec, err$/c\\treturn tool.LoadObject(_BpfBytes, which...)' \
 		-e 's|^//go:embed .*\.o$|&.gz|' "$code"
 done
 mv bpf_*_bpfel* "$here"

@@ -77,7 +77,7 @@ func TestSchemaHoldsForEveryCommandLine(t *testing.T) {
 				t.Fatal(err)
 			}
 			once := *tl
-			once.Object = func() (*ebpf.CollectionSpec, error) { return spec.Copy(), nil }
+			once.Object = func(...tool.Variants) (*ebpf.CollectionSpec, error) { return spec.Copy(), nil }
 			text, err := once.Schema()
 			if err != nil {
 				t.Fatal(err)

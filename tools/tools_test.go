@@ -69,7 +69,7 @@ func TestCheck(t *testing.T) {
 		for _, object := range objects {
 			t.Run(object, func(t *testing.T) {
 				other := *tl
-				other.Object = func() (*ebpf.CollectionSpec, error) { return loadObject(object) }
+				other.Object = func(...tool.Variants) (*ebpf.CollectionSpec, error) { return loadObject(object) }
 				if err := tool.Check(&other); err != nil {
 					t.Error(err)
 				}
@@ -83,7 +83,7 @@ func loadObject(path string) (*ebpf.CollectionSpec, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ebpf.LoadCollectionSpecFromReader(tool.Object(compressed))
+	return tool.LoadObject(compressed)
 }
 
 // TestLiveTests checks that each tool has a test that runs it: with tooltest.JSON or a variant of

@@ -121,12 +121,9 @@ func (h Hooks) Names() (names []string) {
 	return names
 }
 
-// Object loads the BPF object of a tool.
-type Object = func() (*ebpf.CollectionSpec, error)
-
 // Plan adds the files of all languages to the plan, and removes the hooks of those that are not
 // wanted. pids are the processes of the run.
-func (o *Options) Plan(p *tool.Plan, object Object, hooks Hooks, pids []uint32) error {
+func (o *Options) Plan(p *tool.Plan, object tool.Loader, hooks Hooks, pids []uint32) error {
 	if o.Language != "" && hooks[o.Language] == nil {
 		return fmt.Errorf("--language: unknown language %q: want %s", o.Language, strings.Join(hooks.Names(), ", "))
 	}

@@ -122,8 +122,21 @@ func (o *Objects) Hooks() ([]Hook, error) {
 	return dropUnforced(hooks, o.options.StandIns, o.options.Force), nil
 }
 
+// try attaches the first variant that works, and reports whether one does.
 func (o *Objects) try(h Hook) (ok bool, err error) {
-	for _, v := range h.Variants {
+	ok, err = o.tryVariants(h, h.Variants)
+	if ok || err != nil {
+		return ok, err
+	}
+	later, err := o.laterVariants(h)
+	if err != nil {
+		return false, err
+	}
+	return o.tryVariants(h, later)
+}
+
+func (o *Objects) tryVariants(h Hook, variants []Variant) (ok bool, err error) {
+	for _, v := range variants {
 		links, err := o.attachVariant(v)
 		if short := shortage(err); short != nil {
 			return false, fmt.Errorf("attach hook %s: %s: %w", h.Name, v, short)

@@ -10,6 +10,9 @@ import (
 // Explain attaches and detaches every variant of every hook, loads every iterator, and returns the
 // results by hook or by name of the iterator.
 func (o *Objects) Explain() (map[string][]Attempt, error) {
+	if err := addLater(o.spec, &o.options); err != nil {
+		return nil, err
+	}
 	hooks, err := o.Hooks()
 	if err != nil {
 		return nil, err

@@ -56,6 +56,11 @@ func TestRelocate(t *testing.T) {
 
 func readObject(t *testing.T, path string) *ebpf.CollectionSpec {
 	t.Helper()
+	return decodeObject(t, inflateObject(t, path))
+}
+
+func inflateObject(t *testing.T, path string) []byte {
+	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +74,12 @@ func readObject(t *testing.T, path string) *ebpf.CollectionSpec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(plain))
+	return plain
+}
+
+func decodeObject(t *testing.T, object []byte) *ebpf.CollectionSpec {
+	t.Helper()
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
 		t.Fatal(err)
 	}

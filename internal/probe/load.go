@@ -54,6 +54,8 @@ type Options struct {
 	Panicked func(value any, stack []byte)
 	// Ring is the ring buffer "events" that was created before, or nil.
 	Ring *EarlyRing
+	// Rest decodes the object with the programs that HideLater has hidden. It is nil if none are.
+	Rest func() (*ebpf.CollectionSpec, error)
 	// Kernel is required.
 	Kernel *Kernel
 }
@@ -118,6 +120,11 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	}
 	if err := o.Kernel.check(); err != nil {
 		return nil, err
+	}
+	if len(o.Force) > 0 || o.Kernel.preemptsTracepoints() {
+		if err := addLater(spec, &o); err != nil {
+			return nil, err
+		}
 	}
 	o.PerfBuffer = o.PerfBuffer || o.Kernel.lacksRingBuffer(spec)
 	if err := setUp(spec, o); err != nil {

@@ -144,7 +144,7 @@ func (e *events) describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Descr
 
 func (e *events) describeStacks(env *tool.Env, spec *ebpf.CollectionSpec) (err error) {
 	if e.userStacks == nil {
-		probe.Cut(spec, "user_stack_read")
+		e.plan.Cut = append(e.plan.Cut, "user_stack_read")
 		return stacktrace.Setup(spec, e.plan.MapEntries, false)
 	}
 	if e.traces, err = stacktrace.New(spec, &stacktrace.Frames{Address: true, Depth: stacktrace.MaxDepth}, e.userStacks, env.Machine()); err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/corescope/corescope/internal/histogram"
 	"github.com/corescope/corescope/internal/layout"
 	"github.com/corescope/corescope/internal/output"
-	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/stacktrace"
 	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/value"
@@ -210,8 +209,7 @@ func (h *hists) setUp(p *tool.Plan, spec *ebpf.CollectionSpec) {
 		maps.Copy(p.Variables, h.unit.ExponentialVariables())
 	} else {
 		p.Variables["hist_unit_ns"] = uint64(h.unit)
-		probe.Cut(spec, "hist_count_exponential")
-		probe.Cut(spec, "hist_count_task")
+		p.Cut = append(p.Cut, "hist_count_exponential", "hist_count_task")
 	}
 	if p.MapEntries == nil {
 		p.MapEntries = map[string]uint32{}

@@ -58,7 +58,7 @@ func (f *fake) tool() *Tool {
 	}}
 }
 
-func (f *fake) object() (*ebpf.CollectionSpec, error) {
+func (f *fake) object(...Variants) (*ebpf.CollectionSpec, error) {
 	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{}, Variables: map[string]*ebpf.VariableSpec{}}
 	for name, section := range f.programs {
 		prog := &ebpf.ProgramSpec{SectionName: section}

@@ -4,27 +4,38 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"io"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/corescope/corescope/internal/probe"
 )
 
-// Object returns a reader of a BPF object that is compressed by gzip, as in the binary. Errors are
-// reported when it is read.
-func Object(compressed []byte) io.ReaderAt { return &packed{compressed: compressed} }
+// Loader decodes the BPF object of a tool: all programs, unless told otherwise.
+type Loader func(which ...Variants) (*ebpf.CollectionSpec, error)
 
-type packed struct {
-	compressed []byte
-	plain      *bytes.Reader
-}
+// Variants selects programs of an object.
+type Variants int
 
-func (o *packed) ReadAt(b []byte, off int64) (int, error) {
-	if o.plain == nil {
-		plain, err := inflate(o.compressed)
-		if err != nil {
-			return 0, fmt.Errorf("inflate BPF object: %w", err)
-		}
-		o.plain = bytes.NewReader(plain)
+// FirstVariants leaves out programs that are needed only if others fail: see [probe.HideLater].
+const FirstVariants Variants = 1
+
+// LoadObject decodes a BPF object that is compressed by gzip, as in the binary.
+func LoadObject(compressed []byte, which ...Variants) (*ebpf.CollectionSpec, error) {
+	object, err := inflate(compressed)
+	if err != nil {
+		return nil, fmt.Errorf("inflate BPF object: %w", err)
 	}
-	return o.plain.ReadAt(b, off)
+	if slices.Contains(which, FirstVariants) {
+		if err := probe.HideLater(object); err != nil {
+			return nil, fmt.Errorf("hide programs of BPF object: %w", err)
+		}
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		return nil, fmt.Errorf("decode BPF object: %w", err)
+	}
+	return spec, nil
 }
 
 func inflate(compressed []byte) ([]byte, error) {

@@ -3,27 +3,32 @@ package tool
 import (
 	"bytes"
 	"compress/gzip"
-	"io"
+	"os"
 	"testing"
 )
 
-func TestObject(t *testing.T) {
-	want := bytes.Repeat([]byte("an object "), 10_000)
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if _, err := w.Write(want); err != nil {
+func TestLoadObject(t *testing.T) {
+	object, err := os.ReadFile("../../tools/opensnoop/bpf_x86_bpfel.o.gz")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
+	all, err := LoadObject(object)
+	if err != nil || all.Programs["open__btf"] == nil || all.Programs["open__raw"] == nil {
+		t.Errorf("%d programs, %v", len(all.Programs), err)
+	}
+	first, err := LoadObject(object, FirstVariants)
+	if err != nil || first.Programs["open__btf"] == nil || len(first.Programs) > len(all.Programs) {
+		t.Errorf("%d programs, %v", len(first.Programs), err)
+	}
+	var none bytes.Buffer
+	if err := gzip.NewWriter(&none).Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := io.ReadAll(io.NewSectionReader(Object(b.Bytes()), 0, 1<<20))
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("read %d bytes, want %d: %v", len(got), len(want), err)
-	}
-	for _, broken := range [][]byte{nil, b.Bytes()[:b.Len()-1], append([]byte("x"), b.Bytes()...)} {
-		if _, err := Object(broken).ReadAt(make([]byte, 1), 0); err == nil {
-			t.Errorf("no error for a broken object of %d bytes", len(broken))
+	for _, broken := range [][]byte{nil, object[:len(object)-1], append([]byte("x"), object...), none.Bytes()} {
+		for _, which := range [][]Variants{nil, {FirstVariants}} {
+			if _, err := LoadObject(broken, which...); err == nil {
+				t.Errorf("no error for a broken object of %d bytes", len(broken))
+			}
 		}
 	}
 }

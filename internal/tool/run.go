@@ -58,10 +58,11 @@ func Remove() int                  { return probe.Remove() }
 func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer, own bool) int {
 	errOut = &shared{w: errOut}
 	usualGC := debug.SetGCPercent(startGC)
-	object := sync.OnceValues(t.Object) // decoding it takes longer than everything until it is needed
+	// Decoding it takes longer than everything until it is needed.
+	object := sync.OnceValues(func() (*ebpf.CollectionSpec, error) { return t.Object(FirstVariants) })
 	go object()
 	l, err := t.parse(args)
-	l.object = object
+	l.object, l.rest = object, func() (*ebpf.CollectionSpec, error) { return t.Object() }
 	l.started = func() { debug.SetGCPercent(usualGC) }
 	defer l.started()
 	switch {
@@ -207,8 +208,8 @@ type line struct {
 	fixed     int      // number of positional arguments that an alias sets
 	stream    *Stream  // of a run with a sink, or nil
 	started   func()   // called when all hooks are attached, or nil
-	// object reads the object: Tool.Object.
-	object func() (*ebpf.CollectionSpec, error)
+	// object decodes the object. If that has FirstVariants only, rest decodes all, otherwise it is nil.
+	object, rest func() (*ebpf.CollectionSpec, error)
 }
 
 func (t *Tool) parse(args []string) (*line, error) {
@@ -248,7 +249,7 @@ func (t *Tool) Format(args []string) (output.Format, error) {
 
 // newLine returns a command line with default options.
 func (t *Tool) newLine() (*line, error) {
-	l := &line{tool: t, object: t.Object, set: flags.New(t.Name), common: common{Output: string(output.Text)}}
+	l := &line{tool: t, object: func() (*ebpf.CollectionSpec, error) { return t.Object() }, set: flags.New(t.Name), common: common{Output: string(output.Text)}}
 	l.options, l.build = t.build()
 	var err error
 	l.fixed, err = t.setDefaults(l.options)
@@ -286,6 +287,9 @@ func (l *line) source() (Source, *Env, error) {
 
 // open loads the object without attaching its programs.
 func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*Session, error) {
+	if l.rest != nil && (l.common.Explain || len(l.common.Hook) > 0) {
+		l.object, l.rest = l.rest, nil // other variants are needed for certain
+	}
 	spec, err := l.object()
 	if err != nil {
 		return nil, fmt.Errorf("read BPF object: %w", err)
@@ -343,14 +347,15 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 		ring = probe.CreateRing(spec, plan.MapEntries["events"])
 		defer ring.Close()
 	}
-	kernel.Prepare(spec)
 	vars := l.set.Variables()
 	maps.Copy(vars, plan.Variables)
 	maps.Copy(vars, needs)
 	if plan.Draws && l.stream != nil {
 		vars["want_draw"] = true
 	}
+	plan.Cut = append(plan.Cut, l.tasks.unused()...)
 	plan.reduce(spec, vars)
+	kernel.Prepare(spec)
 	if ns, _ := env.PIDNamespace(); !ns.Initial && spec.Variables["local_pidns"] != nil {
 		vars["local_pidns"] = ns.Inode
 	}
@@ -379,12 +384,12 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	if err != nil {
 		return nil, err
 	}
-	pinned, err := l.tasks.pinned(spec)
+	pinned, err := l.tasks.pinned()
 	if err != nil {
 		return nil, err
 	}
 	objects, err := probe.Load(spec, probe.Options{
-		Variables: vars, Maps: pinned, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf || plan.PerfBuffer,
+		Rest: l.restOf(plan, vars), Variables: vars, Maps: pinned, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf || plan.PerfBuffer,
 		Without: l.without(plan, vars), Optional: plan.Optional, StandIns: plan.StandIns, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
 		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Begin: plan.Begin, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes, Panicked: l.stream.panicked(), Ring: ring,
 	})
@@ -395,6 +400,20 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 		l.command.objects = objects
 	}
 	return objects, nil
+}
+
+// restOf returns a function that decodes the whole object, reduced as for the run; nil if the object is whole.
+func (l *line) restOf(plan *Plan, vars map[string]any) func() (*ebpf.CollectionSpec, error) {
+	if l.rest == nil {
+		return nil
+	}
+	return func() (*ebpf.CollectionSpec, error) {
+		spec, err := l.rest()
+		if err == nil {
+			plan.reduce(spec, vars)
+		}
+		return spec, err
+	}
 }
 
 // files returns the files of the plan, limited to the processes of the command line.

@@ -9,7 +9,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/corescope/corescope/internal/flags"
-	"github.com/corescope/corescope/internal/probe"
 )
 
 // maps returns the paths of --cgroupmap and --mntnsmap by the name of the map in task.bpf.h.
@@ -17,13 +16,16 @@ func (t *tasks) maps() map[string]string {
 	return map[string]string{"targ_cgroup_map": t.CgroupMap, "targ_mntns_map": t.MntNSMap}
 }
 
-// pinned opens the maps of --cgroupmap and --mntnsmap. If there are none, the object is loaded
-// without the code that reads them.
-func (t *tasks) pinned(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
+// unused returns the functions that only read the maps of --cgroupmap and --mntnsmap, if there are none.
+func (t *tasks) unused() []string {
 	if t.CgroupMap == "" && t.MntNSMap == "" {
-		probe.Cut(spec, "task_in_no_map")
-		return nil, nil
+		return []string{"task_in_no_map"}
 	}
+	return nil
+}
+
+// pinned opens the maps of --cgroupmap and --mntnsmap.
+func (t *tasks) pinned() (map[string]*ebpf.Map, error) {
 	opened := map[string]*ebpf.Map{}
 	for name, path := range t.maps() {
 		if path == "" {

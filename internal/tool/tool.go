@@ -39,8 +39,8 @@ type Spec struct {
 	// Capabilities that every run needs besides CAP_BPF and CAP_PERFMON.
 	Capabilities []system.Capability
 
-	// Object loads the BPF object.
-	Object func() (*ebpf.CollectionSpec, error)
+	// Object loads the BPF object: loadBpf of the generated code.
+	Object Loader
 	// Tasks is set if events belong to tasks. The tool then has the task filter: --pid, --tid, --uid, --comm, --cgroup and --container.
 	Tasks bool
 	// NoPrograms is set if the tool has no BPF object: user space reads what the kernel maintains
@@ -83,6 +83,8 @@ type Plan struct {
 	// Features are parts of the object that a run has only if their variable is true, keyed by it. It
 	// is set in Variables or by columns (need=want_x).
 	Features map[string]Feature
+	// Cut lists functions that the run does not need: see [probe.Cut].
+	Cut []string
 	// ForFilter lists hooks that are only needed if the task filter is used.
 	ForFilter []string
 	// Keep lists capabilities that are needed after all hooks are attached, such as to read files
@@ -167,8 +169,11 @@ func (p *Plan) without(vars map[string]any) []string {
 	return without
 }
 
-// reduce removes the features that a run with these variables does not have.
+// reduce removes the functions of Cut, and the features that a run with these variables does not have.
 func (p *Plan) reduce(spec *ebpf.CollectionSpec, vars map[string]any) {
+	for _, function := range p.Cut {
+		probe.Cut(spec, function)
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.Features)) {
 		if p.has(name, vars) {
 			continue
@@ -226,7 +231,7 @@ var ErrUnsupported = probe.ErrUnsupported
 // error of build is a usage error.
 func Define[O any](s Spec, defaults O, build func(*O, *Env) (Source, error)) *Tool {
 	if s.NoPrograms {
-		s.Object = func() (*ebpf.CollectionSpec, error) { return &ebpf.CollectionSpec{}, nil }
+		s.Object = func(...Variants) (*ebpf.CollectionSpec, error) { return &ebpf.CollectionSpec{}, nil }
 	}
 	return &Tool{Spec: s, build: func() (any, func(*Env) (Source, error)) {
 		o := defaults

@@ -26,7 +26,7 @@ func (t *Tool) shapes() ([]*document.Tool, error) {
 		return nil, fmt.Errorf("read BPF object: %w", err)
 	}
 	once := *t
-	once.Object = func() (*ebpf.CollectionSpec, error) { return spec.Copy(), nil }
+	once.Object = func(...Variants) (*ebpf.CollectionSpec, error) { return spec.Copy(), nil }
 	f, err := once.Facts()
 	if err != nil {
 		return nil, err

@@ -16,6 +16,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
+
+	"github.com/corescope/corescope/internal/tool"
 )
 
 // Programs are programs of a tool that are loaded without the tool and not attached.
@@ -27,7 +29,7 @@ type Programs struct {
 
 // LoadPrograms loads the named programs of the object that load returns. set contains values of
 // variables and can be nil.
-func LoadPrograms(t testing.TB, load func() (*ebpf.CollectionSpec, error), set map[string]any, names ...string) *Programs {
+func LoadPrograms(t testing.TB, load tool.Loader, set map[string]any, names ...string) *Programs {
 	t.Helper()
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}); err != nil {
 		t.Logf("raise RLIMIT_MEMLOCK, which limits the memory of maps before 5.11: %v", err)

@@ -114,7 +114,7 @@ var suites = []*tool.Tool{suite("faults"), suite("bench"), suite("prove")}
 func suite(name string) *tool.Tool {
 	return &tool.Tool{Spec: tool.Spec{
 		Name:   name,
-		Object: func() (*ebpf.CollectionSpec, error) { return &ebpf.CollectionSpec{}, nil },
+		Object: func(...tool.Variants) (*ebpf.CollectionSpec, error) { return &ebpf.CollectionSpec{}, nil },
 	}}
 }
 

@@ -5,7 +5,6 @@ package mountsnoop
 
 import (
 	_ "embed"
-	"fmt"
 	"io"
 
 	"github.com/cilium/ebpf"
@@ -49,14 +48,8 @@ const (
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
-func loadBpf() (*ebpf.CollectionSpec, error) {
-	reader := tool.Object(_BpfBytes)
-	spec, err := ebpf.LoadCollectionSpecFromReader(reader)
-	if err != nil {
-		return nil, fmt.Errorf("can't load bpf: %w", err)
-	}
-
-	return spec, err
+func loadBpf(which ...tool.Variants) (*ebpf.CollectionSpec, error) {
+	return tool.LoadObject(_BpfBytes, which...)
 }
 
 // loadBpfObjects loads bpf and converts it into a struct.

@@ -13,8 +13,11 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
@@ -82,6 +85,36 @@ func TestEveryCall(t *testing.T) {
 	// Other losses are skipped program runs, whose events are unknown.
 	if reasons := res.Summary.Object("reasons"); reasons.Num("buffer_full")+reasons.Num("map_full") != 0 {
 		t.Errorf("summary: %v", res.Summary)
+	}
+}
+
+// TestLaterVariant has a first attach type that fails, and uses one that is not decoded at the start.
+func TestLaterVariant(t *testing.T) {
+	tooltest.AnyAttachType(t)
+	broken := *Tool
+	broken.Object = func(which ...tool.Variants) (*ebpf.CollectionSpec, error) {
+		spec, err := loadBpf(which...)
+		if err == nil {
+			first := &spec.Programs[bpfProgOpenBtf].Instructions[0]
+			*first = asm.LoadMem(asm.R0, asm.R5, 0, asm.DWord).WithMetadata(first.Metadata) // R5 is not set
+		}
+		return spec, err
+	}
+	path := filepath.Join(t.TempDir(), "later")
+	for _, args := range [][]string{{"--full-path"}, {"--callers"}} {
+		res := tooltest.JSON(t, &broken, append(self(), append(args, "--path", path)...), func() {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Error(err)
+			}
+		})
+		if hooks := res.Ready.List("hooks"); !slices.ContainsFunc(hooks, func(h string) bool {
+			return h == "open: raw_tp/sys_exit" || h == "open: tp/raw_syscalls/sys_exit"
+		}) {
+			t.Errorf("%q: hooks %q", args, hooks)
+		}
+		if len(res.Events) != 1 || res.Events[0].Str("path") != path || len(res.Events[0].Symbols("user_stack")) == 0 && args[0] == "--callers" {
+			t.Errorf("%q: rows %v", args, res.Events)
+		}
 	}
 }
 

@@ -59,8 +59,8 @@ const tableEntries = 1 << 18
 // entry per culprit, under the lock of the run queue. Interrupts are disabled then, and the kernel
 // allocates further entries in an interrupt, so that it soon has none left (ENOMEM; measured: after 4 to
 // 52 culprits). The number of entries is that of runs that do not use the table.
-func load() (*ebpf.CollectionSpec, error) {
-	spec, err := loadBpf()
+func load(which ...tool.Variants) (*ebpf.CollectionSpec, error) {
+	spec, err := loadBpf(which...)
 	if err != nil {
 		return nil, err
 	}

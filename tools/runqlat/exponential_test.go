@@ -16,13 +16,14 @@ import (
 
 	"github.com/corescope/corescope/internal/histogram"
 	"github.com/corescope/corescope/internal/schedtest"
+	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 	"github.com/corescope/corescope/internal/value"
 )
 
 // counting is the object with a program that counts its first argument as a value of the current task.
-func counting() (*ebpf.CollectionSpec, error) {
-	spec, err := loadBpf()
+func counting(which ...tool.Variants) (*ebpf.CollectionSpec, error) {
+	spec, err := loadBpf(which...)
 	if err != nil {
 		return nil, err
 	}

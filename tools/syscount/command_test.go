@@ -197,8 +197,8 @@ func TestExecInterrupted(t *testing.T) {
 func TestExecLosses(t *testing.T) {
 	tooltest.Root(t)
 	small := *Tool
-	small.Object = func() (*ebpf.CollectionSpec, error) {
-		spec, err := loadBpf()
+	small.Object = func(which ...tool.Variants) (*ebpf.CollectionSpec, error) {
+		spec, err := loadBpf(which...)
 		if err == nil {
 			spec.Maps["command_processes"].MaxEntries = 1
 		}
