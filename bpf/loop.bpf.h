@@ -8,7 +8,9 @@
 /*
  * loop_while calls step with i from 0 to max - 1, until it returns false. The verifier walks each
  * iteration of a usual loop, but only two or three of a loop with an iterator, which all types of
- * programs can use from 6.4 on (6018e1f407cc). It does not know the maximum of i.
+ * programs can use from 6.4 on (6018e1f407cc). It does not know the maximum of i. A state that has
+ * other known values in each iteration is walked for each, as in a usual loop, but more slowly: it
+ * can take minutes, during which the process cannot be killed.
  */
 static __always_inline void loop_while(__u32 max, bool (*const step)(void *state, __u32 i), void *state)
 {

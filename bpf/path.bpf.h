@@ -5,6 +5,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "loop.bpf.h"
 
 #define PATH_MAX 4096
 #define NAME_MAX 255
@@ -42,20 +43,69 @@ static __always_inline bool dentry_is_deleted(struct dentry *dentry)
 	return BPF_CORE_READ(dentry, d_parent) != dentry && !BPF_CORE_READ(dentry, d_hash.pprev);
 }
 
+struct path_walk {
+	volatile struct path_names *out;
+	char *buf;
+	struct dentry *root_dentry;
+	struct vfsmount *root_mnt;
+	struct dentry *dentry; /* current place */
+	struct vfsmount *mnt;
+};
+
+/* path_step adds a name or goes to the mount above, and returns false at the end. */
+static __always_inline bool path_step(void *state, __u32 i)
+{
+	struct path_walk *w = state;
+	struct dentry *dentry = w->dentry; /* BPF_CORE_READ(w->dentry, ...) would relocate w->dentry */
+	struct dentry *parent = BPF_CORE_READ(dentry, d_parent);
+	struct vfsmount *mnt = w->mnt;
+	struct mount *mount, *mount_parent;
+	__u32 len = w->out->len;
+	long n;
+
+	if (len > PATH_MAX)
+		return false;
+	if (dentry == w->root_dentry && mnt == w->root_mnt) {
+		w->out->in_root = 1;
+		w->out->root_len = len;
+	}
+	if (dentry == BPF_CORE_READ(mnt, mnt_root) || dentry == parent) {
+		mount = path_mount(mnt);
+		mount_parent = BPF_CORE_READ(mount, mnt_parent);
+		if (mount_parent == mount) {
+			w->out->truncated = 0;
+			return false;
+		}
+		w->dentry = BPF_CORE_READ(mount, mnt_mountpoint);
+		w->mnt = (void *)mount_parent + bpf_core_field_offset(struct mount, mnt);
+		return true;
+	}
+	n = bpf_probe_read_kernel_str(w->buf + len, NAME_MAX + 1, BPF_CORE_READ(dentry, d_name.name));
+	if (n <= 0)
+		return false;
+	w->out->len = len + n;
+	w->dentry = parent;
+	return true;
+}
+
 /*
  * path_names walks up from start, across mount points, and writes the names to buf[PATH_BUF_SIZE].
- * The state is in *out, which is memory of a map, and not in registers: so the verifier considers
+ * The result is in *out, which is memory of a map, and not in registers: so the verifier considers
  * both branches of the loop equal. Otherwise it would check 2^PATH_DEPTH_MAX paths.
  */
 static __always_inline void path_names(volatile struct path_names *out, char *buf,
 				       const struct path *start, const struct path *root)
 {
-	struct dentry *dentry = BPF_CORE_READ(start, dentry), *parent;
-	struct dentry *root_dentry = BPF_CORE_READ(root, dentry);
+	struct dentry *dentry = BPF_CORE_READ(start, dentry);
 	struct vfsmount *mnt = BPF_CORE_READ(start, mnt);
-	struct vfsmount *root_mnt = BPF_CORE_READ(root, mnt);
-	struct mount *mount, *mount_parent;
-	__u32 len;
+	struct path_walk w = {
+		.out = out,
+		.buf = buf,
+		.root_dentry = BPF_CORE_READ(root, dentry),
+		.root_mnt = BPF_CORE_READ(root, mnt),
+		.dentry = dentry,
+		.mnt = mnt,
+	};
 	long n;
 
 	out->known = 1;
@@ -67,33 +117,7 @@ static __always_inline void path_names(volatile struct path_names *out, char *bu
 		return;
 	}
 	out->truncated = 1;
-	for (int i = 0; i < PATH_DEPTH_MAX; i++) {
-		len = out->len;
-		if (len > PATH_MAX)
-			break;
-		if (dentry == root_dentry && mnt == root_mnt) {
-			out->in_root = 1;
-			out->root_len = len;
-		}
-		parent = BPF_CORE_READ(dentry, d_parent);
-		if (dentry == BPF_CORE_READ(mnt, mnt_root) || dentry == parent) {
-			mount = path_mount(mnt);
-			mount_parent = BPF_CORE_READ(mount, mnt_parent);
-			if (mount_parent == mount) {
-				out->truncated = 0;
-				break;
-			}
-			dentry = BPF_CORE_READ(mount, mnt_mountpoint);
-			mnt = (void *)mount_parent + bpf_core_field_offset(struct mount, mnt);
-			continue;
-		}
-		n = bpf_probe_read_kernel_str(buf + len, NAME_MAX + 1,
-					      BPF_CORE_READ(dentry, d_name.name));
-		if (n <= 0)
-			break;
-		out->len = len + n;
-		dentry = parent;
-	}
+	loop_while(PATH_DEPTH_MAX, path_step, &w);
 }
 
 /* task_file returns the file that fd refers to in the task, or NULL. */
