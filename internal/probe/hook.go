@@ -1,6 +1,6 @@
 // Package probe loads the programs of a BPF object and attaches them to their hooks. A hook can
 // have several variants, one per attach type. They are tried in a fixed order until one loads and
-// attaches; the errors of the others are kept. Kernel versions are never compared, because
+// attaches; the errors of the others are kept. Kernel versions do not decide that, because
 // distributions backport features.
 //
 // Programs are named HOOK__KIND, or HOOK__KIND__PART if a variant consists of several programs. A
