@@ -138,3 +138,47 @@ func TestExitedUnattached(t *testing.T) {
 		t.Errorf("after the process exited: %q, want prefix %q", got, want)
 	}
 }
+
+// TestObservedInAnyOrder reports the mappings of a program and its library in both orders: the records
+// of several CPUs are not read in the order of their times. A library that the program before had mapped
+// does not count.
+func TestObservedInAnyOrder(t *testing.T) {
+	path := native.Write(t, t.TempDir()+"/corescope-order.so", []string{"one"}).Path
+	pid, _ := startMapper(t, path)
+	all, err := binary.Executable(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var program, library binary.Mapped
+	for _, m := range all {
+		if name, err := m.Program(); err == nil && m.Path == name {
+			program = m
+		} else if m.Path == path {
+			library = m
+		}
+	}
+	f, err := library.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, test := range []struct {
+		program, library uint64 // times
+		libraryFirst     bool
+		want             bool
+	}{{1, 2, false, true}, {1, 2, true, true}, {2, 1, true, false}} {
+		o := newObserved(&binary.Files{PIDs: []uint32{pid}})
+		o.attached[f.ID] = true
+		program.Time, library.Time = test.program, test.library
+		if test.libraryFirst {
+			o.mapped(&library)
+			o.mapped(&program)
+		} else {
+			o.mapped(&program)
+			o.mapped(&library)
+		}
+		if o.isObserved[pid] != test.want {
+			t.Errorf("%+v: observed is %v", test, o.isObserved[pid])
+		}
+	}
+}

@@ -21,6 +21,7 @@ type observed struct {
 	isSelected func(pid uint32) bool
 	attached   map[binary.ID]bool
 	isObserved map[uint32]bool
+	attachedAt map[uint32]uint64      // time of the last mapping of a file in attached
 	noted      map[uint32][]binary.ID // files that processes had mapped before programs were attached
 	program    map[uint32]string      // paths by PID
 	unsuitable []string               // files with a matching name but none of the functions
@@ -29,7 +30,7 @@ type observed struct {
 
 func newObserved(want *binary.Files) observed {
 	return observed{
-		pids: want.PIDs, isSelected: want.Includes, attached: map[binary.ID]bool{}, isObserved: map[uint32]bool{}, noted: map[uint32][]binary.ID{}, program: map[uint32]string{},
+		pids: want.PIDs, isSelected: want.Includes, attached: map[binary.ID]bool{}, isObserved: map[uint32]bool{}, attachedAt: map[uint32]uint64{}, noted: map[uint32][]binary.ID{}, program: map[uint32]string{},
 	}
 }
 
@@ -79,7 +80,7 @@ func (o *observed) addUnsuitable(f *binary.File) {
 
 // mapped records a mapping. Programs must have been attached in its file before, if it has suitable
 // functions. The mappings of a process that has exited meanwhile are still reported in order: its
-// program first, then its libraries.
+// program first, then its libraries, unless the process went to another CPU in between.
 func (o *observed) mapped(m *binary.Mapped) {
 	if len(o.pids) == 0 || !o.isSelected(m.PID) {
 		return
@@ -97,16 +98,17 @@ func (o *observed) mapped(m *binary.Mapped) {
 	switch {
 	case exited && !o.attached[f.ID] && f.IsProgram():
 		o.late = appendNew(o.late, m.Path)
-		o.isObserved[m.PID] = false
+		o.isObserved[m.PID] = o.attachedAt[m.PID] > m.Time
 	case !exited && program == m.Path && o.program[m.PID] != m.Path: // the process has called exec
 		o.program[m.PID] = m.Path
-		o.isObserved[m.PID], o.unsuitable = false, nil
+		o.isObserved[m.PID], o.unsuitable = o.attachedAt[m.PID] > m.Time, nil
 		if !o.attached[f.ID] {
 			o.addUnsuitable(f)
 		}
 	}
 	if o.attached[f.ID] {
 		o.isObserved[m.PID] = true
+		o.attachedAt[m.PID] = max(o.attachedAt[m.PID], m.Time)
 	}
 }
 
