@@ -36,6 +36,10 @@ func TestMain(m *testing.M) {
 		fmt.Println(clockOuter(time.Duration(ms) * time.Millisecond))
 		return
 	}
+	if ms, err := strconv.Atoi(os.Getenv(leafEnv)); err == nil {
+		fmt.Println(bareOuter(time.Duration(ms) * time.Millisecond))
+		return
+	}
 	if ms, err := strconv.Atoi(os.Getenv(workerEnv)); err == nil {
 		runtime.LockOSThread()
 		name, _ := unix.BytePtrFromString("cs-spin")

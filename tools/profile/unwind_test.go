@@ -47,12 +47,12 @@ func clockInner(d time.Duration) (n int) {
 	return n
 }
 
-// TestGoClock checks the stacks of a Go program that reads the clock: runtime.nanotime1 calls the vDSO on
-// another stack than its own.
-func TestGoClock(t *testing.T) {
-	tooltest.Root(t)
+// startSelf runs the test program for an hour, or until the test ends, with a variable that is a number of
+// milliseconds. It returns its PID.
+func startSelf(t *testing.T, variable string) (pid string) {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), clockEnv+"=3600000")
+	cmd.Env = append(os.Environ(), variable+"=3600000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,14 @@ func TestGoClock(t *testing.T) {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	pid := strconv.Itoa(cmd.Process.Pid)
+	return strconv.Itoa(cmd.Process.Pid)
+}
+
+// TestGoClock checks the stacks of a Go program that reads the clock: runtime.nanotime1 calls the vDSO on
+// another stack than its own.
+func TestGoClock(t *testing.T) {
+	tooltest.Root(t)
+	pid := startSelf(t, clockEnv)
 	res := sample(t, []string{"-F", "499", "-U", "--pid", pid}, pid, 200)
 	var all, whole, clock float64
 	for _, r := range res.Rows {
@@ -226,6 +233,9 @@ func bareOuter(d time.Duration) (n int) {
 	return n
 }
 
+// leafEnv makes the test program call bareOuter for a number of milliseconds.
+const leafEnv = "CORESCOPE_LEAF"
+
 // bareLeaf has no stack frame.
 //
 //go:noinline
@@ -240,24 +250,9 @@ func bareLeaf(n int) (sum int) {
 // program. Frame pointers skip the caller.
 func TestGoLeaf(t *testing.T) {
 	tooltest.Root(t)
+	pid := startSelf(t, leafEnv) // not this program, whose own samples would be more work to read
 	for _, how := range []string{"auto", "fp"} {
-		args := []string{"-F", "499", "-U", "--unwind", how, "--address", "--pid", strconv.Itoa(os.Getpid())}
-		inLeaf := func(rows []tooltest.Row) bool {
-			n := 0.0
-			for _, r := range rows {
-				if stack := r.Symbols("user_stack"); len(stack) > 1 && strings.HasSuffix(stack[0], ".bareLeaf") {
-					n += r.Num("count")
-				}
-			}
-			return n >= 100
-		}
-		res := tooltest.JSONUntil(t, Tool, append(args, "--interval", "200ms"), inLeaf, func(more func() bool) {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			for more() {
-				bareOuter(50 * time.Millisecond)
-			}
-		})
+		res := sample(t, []string{"-F", "499", "-U", "--unwind", how, "--address", "--pid", pid}, pid, 100)
 		var all, right float64
 		for _, r := range res.Rows {
 			stack := r.Symbols("user_stack")
