@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"reflect"
 	"slices"
 	"time"
@@ -69,7 +68,7 @@ type Table[K comparable, V any, R comparable] struct {
 	MaxKeys uint32
 	// Index, if set, returns the key of an index: programs count keys with an index in the map
 	// "table_arrays", which takes less time (TABLE_INDEXES in table.bpf.h).
-	Index func(uint32) K
+	Index Index[K]
 	// Columns lists the keys of the columns in text output.
 	Columns []string
 	// Headers maps keys of columns to titles in text that differ from the default, such as those of
@@ -86,7 +85,7 @@ type Table[K comparable, V any, R comparable] struct {
 	Fill func(*R, *V, time.Duration)
 	// Survey, if set, is called with all rows of a report and their values before Fill, such as to compute
 	// shares.
-	Survey func(iter.Seq2[*R, *V])
+	Survey Survey[R, V]
 	// Keep, if set, reports whether a row is shown.
 	Keep func(*R) bool
 	// Readings lists iterator programs that add what the kernel itself has counted since their
@@ -97,11 +96,11 @@ type Table[K comparable, V any, R comparable] struct {
 	// counts that they add: idle samples in which the CPU was idle, and missed ones, which are lost.
 	// It is called for each online CPU.
 	Due     *Due
-	Missing func(cpu uint32, idle, missed uint64) (K, V)
+	Missing Missing[K, V]
 	// Poll, if set, replaces the programs: it yields counters that the kernel maintains, and is
 	// called at the start and at the end of each interval, which has the differences. A key that
 	// is gone at the end is counted as unobserved, because its last counts are unknown.
-	Poll func(yield func(K, V)) error
+	Poll Poll[K, V]
 	// Cumulative is set if each report contains all counts since the start, not only those of its
 	// interval.
 	Cumulative bool
@@ -197,9 +196,8 @@ func (t *Table[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*to
 		},
 		fill:   func(value unsafe.Pointer, length time.Duration) { t.Fill(&t.row, (*V)(value), length) },
 		keep:   func() bool { return t.Keep == nil || t.Keep(&t.row) },
-		survey: t.surveyAll,
+		survey: t.Survey.read, due: t.Due, missing: t.Missing.counts, index: t.Index.key, poll: t.Poll.read,
 	}
-	t.setUpCounts()
 	if err := sizeTable(spec, &t.Plan, t.MaxKeys); err != nil {
 		return nil, err
 	}
@@ -243,43 +241,6 @@ func (t *table) setUpArrays(spec *ebpf.CollectionSpec, plan *tool.Plan) {
 		plan.MapEntries = map[string]uint32{}
 	}
 	plan.MapEntries["table_arrays"] = 1
-}
-
-// surveyAll calls Survey.
-func (t *Table[K, V, R]) surveyAll(all sums) {
-	if t.Survey == nil {
-		return
-	}
-	t.Survey(func(yield func(*R, *V) bool) {
-		for row, v := range all {
-			r := row.(R)
-			if !yield(&r, (*V)(v)) {
-				return
-			}
-		}
-	})
-}
-
-// setUpCounts sets the functions that add to the counts of the programs, or replace them.
-func (t *Table[K, V, R]) setUpCounts() {
-	t.table.due = t.Due
-	if t.Missing != nil {
-		t.table.missing = func(m missing) (key, value unsafe.Pointer) {
-			k, v := t.Missing(m.cpu, m.idle, m.missed)
-			return unsafe.Pointer(&k), unsafe.Pointer(&v)
-		}
-	}
-	if t.Index != nil {
-		t.table.index = func(i uint32) unsafe.Pointer {
-			k := t.Index(i)
-			return unsafe.Pointer(&k)
-		}
-	}
-	if t.Poll != nil {
-		t.table.poll = func(yield func(key, value unsafe.Pointer)) error {
-			return t.Poll(func(k K, v V) { yield(unsafe.Pointer(&k), unsafe.Pointer(&v)) })
-		}
-	}
 }
 
 func (t *Table[K, V, R]) Run(ctx context.Context, s *tool.Session) error { return t.table.run(ctx, s) }

@@ -59,7 +59,7 @@ The task is the one that the sample interrupts. Interrupts count for the task th
 
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return &source.Table[key, counts, row]{
-		Due: o.Due(), Missing: missing,
+		Due: o.Due(), Missing: source.MissingWith(missing),
 		Plan: o.Plan(), Rounds: o.Rounds, Ranking: source.Ranking{Sort: "+cpu"},
 		Columns: []string{"cpu", "count", "samples", "busy_percent"},
 		Label:   func(k *key, _ *counts) row { return row{CPU: k.CPU} },

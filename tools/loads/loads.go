@@ -46,7 +46,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	return &source.Table[struct{}, struct{}, row]{
 		Rounds:  o.Rounds,
 		Columns: []string{"time", "load1", "load5", "load15"},
-		Poll:    func(yield func(struct{}, struct{})) error { yield(struct{}{}, struct{}{}); return nil },
+		Poll:    source.PollWith(func(yield func(struct{}, struct{})) error { yield(struct{}{}, struct{}{}); return nil }),
 		Fill:    fill,
 	}, nil
 }

@@ -98,12 +98,12 @@ func (o *options) culprits(plan tool.Plan, env *tool.Env) (tool.Source, error) {
 		},
 	}
 	waited := map[waiter]uint64{}
-	t.Survey = func(rows iter.Seq2[*row, *counts]) {
+	t.Survey = source.SurveyWith(func(rows iter.Seq2[*row, *counts]) {
 		clear(waited)
 		for r, c := range rows {
 			waited[r.waiter] += c.TotalNs
 		}
-	}
+	})
 	t.Fill = func(r *row, c *counts, _ time.Duration) {
 		r.TotalNs, r.Waits, r.Share = value.Scaled{Ns: c.TotalNs, Unit: uint64(o.Unit())}, c.Waits, value.Percent(math.NaN())
 		if all := waited[r.waiter]; all > 0 {

@@ -98,9 +98,9 @@ func (o *options) occupancy(plan tool.Plan) tool.Source {
 	t := &source.Table[key, counts, row]{
 		Plan: plan, Rounds: o.Rounds, Ranking: source.Ranking{Sort: "occupancy_percent"},
 		Due: o.Due(),
-		Missing: func(cpu uint32, idle, _ uint64) (key, counts) {
+		Missing: source.MissingWith(func(cpu uint32, idle, _ uint64) (key, counts) {
 			return o.keyOf(cpu), counts{Samples: idle}
-		},
+		}),
 		Columns: []string{"cpu", "occupancy_percent", "samples", "queued"},
 		Label:   func(k *key, _ *counts) row { return row{CPU: k.CPU} },
 		Fill: func(r *row, c *counts, _ time.Duration) {

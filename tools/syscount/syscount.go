@@ -115,7 +115,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	}
 	if !o.Process && !o.Cgroups && !o.Containers {
 		t.MaxKeys = 4096 // several times the number of calls of all ABIs
-		t.Index = func(i uint32) key { return key{NR: i} }
+		t.Index = source.IndexWith(func(i uint32) key { return key{NR: i} })
 	}
 	return t, nil
 }

@@ -82,7 +82,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	return &source.Table[key, counts, row]{
 		Plan: plan, Top: &o.Top,
 		Columns: []string{"periods", "throttled_periods", "throttled_percent", "throttled_ns", "limit_cpus", "quota_ns", "period_ns", "container", "cgroup"},
-		Poll:    r.poll,
+		Poll:    source.PollWith(r.poll),
 		Label:   func(k *key, _ *counts) row { return row{CgroupID: k.CgroupID} },
 		Fill:    fill,
 		Keep:    func(r *row) bool { return r.Quota.Nanoseconds > 0 || r.Periods+r.Throttled+uint64(r.Time)+r.Any.N > 0 },
