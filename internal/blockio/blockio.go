@@ -17,10 +17,10 @@ type Options struct {
 // Plan returns a plan with a table that is large enough for all requests that can be in
 // flight on the disks of this machine. It returns an error if the disk does not exist.
 func (o Options) Plan(env *tool.Env) (tool.Plan, error) {
-	entries, kept := system.RequestTable("/")
 	p := tool.Plan{
-		Variables:  map[string]any{"ios_kept": kept},
-		MapEntries: map[string]uint32{"ios": entries},
+		Variables:  map[string]any{},
+		MapEntries: map[string]uint32{},
+		Resolve:    sizeRequests,
 		Optional:   []string{"merge"},
 		Settle:     []tool.Iterator{{Program: "settle", Map: "ios"}},
 	}
@@ -33,6 +33,16 @@ func (o Options) Plan(env *tool.Env) (tool.Plan, error) {
 	}
 	p.Variables["targ_dev"] = dev
 	return p, nil
+}
+
+// sizeRequests sets the size of the map of requests, unless it is set. It reads a file per hardware queue.
+func sizeRequests(p *tool.Plan, _ *tool.Kernel) error {
+	entries, kept := system.RequestTable("/")
+	p.Variables["ios_kept"] = kept
+	if p.MapEntries["ios"] == 0 {
+		p.MapEntries["ios"] = entries
+	}
+	return nil
 }
 
 // BioQueuedFlag returns the flag of bios that are in progress; 0 if the kernel has no BTF: then bios that

@@ -10,6 +10,9 @@ import (
 func TestPlan(t *testing.T) {
 	env := &tool.Env{Disks: system.NewDisks(t.TempDir())}
 	p, err := Options{}.Plan(env)
+	if err == nil {
+		err = p.Resolve(&p, nil)
+	}
 	if err != nil || p.MapEntries["ios"] < p.Variables["ios_kept"].(uint32) {
 		t.Errorf("ios has %d entries, ios_kept = %v, %v, want no more than the entries",
 			p.MapEntries["ios"], p.Variables["ios_kept"], err)

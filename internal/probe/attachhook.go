@@ -28,7 +28,6 @@ func (o *Objects) Attach() error {
 	if err := o.user.find(); err != nil {
 		return err
 	}
-	o.preload(hooks)
 	defer o.closePreloaded()
 	var missed error // of an optional hook: returned if no hook could be attached
 	o.hookless = len(hooks) == 0

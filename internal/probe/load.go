@@ -108,8 +108,8 @@ type Objects struct {
 	missedCalls uint64
 }
 
-// Load sets the variables in spec and creates the maps of the object. [Objects.Attach] loads the
-// programs.
+// Load sets the variables in spec, creates the maps of the object and begins to load its programs.
+// [Objects.Attach] waits for them.
 //
 // Returns ErrNotPermitted, ErrUnsupported and ErrNoBTF, but none of them if file descriptors or
 // memory ran out.
@@ -151,6 +151,7 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	for name, m := range o.Maps {
 		objects.Maps[name] = m
 	}
+	objects.preload()
 	return objects, nil
 }
 
@@ -302,6 +303,7 @@ func (o *Objects) Detach() error {
 
 // Close detaches the programs and frees programs and maps.
 func (o *Objects) Close() error {
+	o.closePreloaded()
 	errs := []error{o.Detach(), closeAll(slices.Collect(maps.Values(o.iterators)))}
 	for _, p := range o.programs {
 		errs = append(errs, p.Close())

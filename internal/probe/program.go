@@ -66,9 +66,13 @@ func (o *Objects) start(name string, spec *ebpf.ProgramSpec) (*loading, error) {
 }
 
 // preload begins to load the programs of the first variant of each hook, because the kernel can
-// verify several programs concurrently. It stops at the first error: loading that program again
-// later reports it.
-func (o *Objects) preload(hooks []Hook) {
+// verify several programs concurrently, and while the caller opens what it reads from. It stops at the
+// first error: Attach reports it, when it loads that program again.
+func (o *Objects) preload() {
+	hooks, err := o.Hooks()
+	if err != nil {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, h := range hooks {

@@ -35,11 +35,15 @@ func RequestTable(root string) (entries, kept uint32) {
 // each hardware queue its tags, those of the I/O scheduler, and a flush request. Disks of size 0
 // are unused.
 func countRequests(sys string) (n int) {
-	queues, _ := filepath.Glob(filepath.Join(sys, "block/*/mq/*/nr_tags"))
-	for _, queue := range queues {
-		disk := filepath.Join(filepath.Dir(queue), "../..")
-		if readCount(filepath.Join(disk, "size")) > 0 {
-			n += readCount(queue) + readCount(filepath.Join(disk, "queue/nr_requests")) + 1
+	disks, _ := filepath.Glob(filepath.Join(sys, "block/*"))
+	for _, disk := range disks {
+		if readCount(filepath.Join(disk, "size")) == 0 {
+			continue
+		}
+		scheduler := readCount(filepath.Join(disk, "queue/nr_requests"))
+		queues, _ := os.ReadDir(filepath.Join(disk, "mq"))
+		for _, queue := range queues {
+			n += readCount(filepath.Join(disk, "mq", queue.Name(), "nr_tags")) + scheduler + 1
 		}
 	}
 	return n

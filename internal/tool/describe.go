@@ -167,7 +167,7 @@ type group struct {
 
 // groups returns all flags of a command line, the tool's own first.
 func (l *line) groups() ([]group, error) {
-	src, err := l.tool.Source()
+	src, err := l.usual()
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func isCommon(options any) bool { _, ok := options.(*common); return ok }
 
 // describeOutput sets the help of --output for sources with further formats.
 func (l *line) describeOutput(set *flags.Set) {
-	src, err := l.tool.Source()
+	src, err := l.usual()
 	if err != nil {
 		return
 	}

@@ -200,10 +200,11 @@ type line struct {
 	set       *flags.Set
 	options   any
 	build     func(*Env) (Source, error)
-	command   *command // of --exec, or nil
-	fixed     int      // number of positional arguments that an alias sets
-	stream    *Stream  // of a run with a sink, or nil
-	started   func()   // called when all hooks are attached, or nil
+	usual     func() (Source, error) // the source with default options
+	command   *command               // of --exec, or nil
+	fixed     int                    // number of positional arguments that an alias sets
+	stream    *Stream                // of a run with a sink, or nil
+	started   func()                 // called when all hooks are attached, or nil
 	// object decodes the object. If that has FirstVariants only, rest decodes all, otherwise it is nil.
 	object, rest func() (*ebpf.CollectionSpec, error)
 }
@@ -246,6 +247,7 @@ func (t *Tool) Format(args []string) (output.Format, error) {
 // newLine returns a command line with default options.
 func (t *Tool) newLine() (*line, error) {
 	l := &line{tool: t, object: func() (*ebpf.CollectionSpec, error) { return t.Object() }, set: flags.New(t.Name), common: common{Output: string(output.Text)}}
+	l.usual = sync.OnceValues(t.Source)
 	l.options, l.build = t.build()
 	var err error
 	l.fixed, err = t.setDefaults(l.options)

@@ -2,6 +2,7 @@
 package biolatpcts
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -112,7 +113,8 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		plan.Hints = map[string]string{"untimed": "requests for which the kernel recorded no such time are not in the percentiles: --which " + o.Which + " needs " + need(start)}
 	}
 	if start == bpfStartSTART_FROM_ALLOC {
-		plan.Resolve = checkAllocTime
+		size := plan.Resolve
+		plan.Resolve = func(p *tool.Plan, k *tool.Kernel) error { return cmp.Or(size(p, k), checkAllocTime(p, k)) }
 	}
 	return &source.Hists[histKey, label]{
 		Plan:        plan,
