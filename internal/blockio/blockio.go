@@ -64,6 +64,10 @@ func DiskName(dev uint32, env *tool.Env) string {
 	return fmt.Sprintf("%d:%d", dev>>20, dev&(1<<20-1))
 }
 
+// UsualOperations is more than the number of operations that occur together: read, write, flush, discard and
+// write_zeroes, and zone_append and zone_reset on zoned disks.
+const UsualOperations = 8
+
 // OperationName returns the name of an operation (enum block_op), as biolatency shows it.
 func OperationName(op uint32) string {
 	names := [...]string{

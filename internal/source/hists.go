@@ -45,6 +45,9 @@ type Hists[K, L comparable] struct {
 	// Keys lists the columns of L that histograms are grouped by in this run, shown in the order of
 	// L. Without keys there is one histogram.
 	Keys []string
+	// Bounds has the largest expected numbers of values of columns of L. If each of Keys has one, the map is
+	// only as large as they require, which saves memory and time at the start.
+	Bounds map[string]uint32
 	// Name, if set, is the name of the values in text, as in peers. Otherwise it is that of the unit.
 	Name string
 	// Slots, if set, is the name of values that are small integers: text then has a line per value.
@@ -69,6 +72,7 @@ type Hists[K, L comparable] struct {
 type hists struct {
 	plan        *tool.Plan
 	interval    *Interval
+	bounds      map[string]uint32 // Hists.Bounds
 	unit        histogram.Unit
 	stacks      *stacktrace.Frames // Hists.Stacks
 	name        string             // Hists.Name
@@ -131,7 +135,7 @@ func (h *Hists[K, L]) Base() *tool.Plan {
 
 func (h *Hists[K, L]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
 	h.hists = hists{
-		plan: &h.Plan, interval: &h.Interval, unit: h.Unit, stacks: h.Stacks, name: h.Name, slots: h.Slots,
+		plan: &h.Plan, interval: &h.Interval, bounds: h.Bounds, unit: h.Unit, stacks: h.Stacks, name: h.Name, slots: h.Slots,
 		cumulative: h.Cumulative, percentiles: h.Percentiles, entry: reflect.TypeFor[histEntry[K]](), label: &h.label,
 		labelOf: func(key unsafe.Pointer) any { return h.Label(*(*K)(key)) },
 	}
@@ -178,7 +182,10 @@ func (h *hists) describe(
 	h.key = tool.Columns{All: keys, Shown: keys}
 	h.plain = len(keys) == 0
 	h.exponential = env.IsExported
-	h.setUp(h.plan, spec)
+	h.setUp(h.plan)
+	if err := h.size(spec, names); err != nil {
+		return nil, err
+	}
 	if h.stacks != nil {
 		if err := h.describeStacks(env, spec, user); err != nil {
 			return nil, err
@@ -200,7 +207,7 @@ func (h *hists) title(keys []column.Column) string {
 
 // setUp sets the variables, and minimizes the map that this run does not use: the hash map takes 16
 // bytes per possible entry, the array 31 KB per CPU.
-func (h *hists) setUp(p *tool.Plan, spec *ebpf.CollectionSpec) {
+func (h *hists) setUp(p *tool.Plan) {
 	if p.Variables == nil {
 		p.Variables = map[string]any{}
 	}
@@ -220,6 +227,28 @@ func (h *hists) setUp(p *tool.Plan, spec *ebpf.CollectionSpec) {
 	} else {
 		p.MapEntries["hists_plain"] = 1
 	}
+}
+
+// slotsPerKey is the number of slots per key, epoch and CPU that the map has space for: those of 16 octaves,
+// such as 15 us to 1 s. Few keys have values in all of these on each CPU and in two intervals.
+const slotsPerKey = 256
+
+// size sets the size of the hash map for Hists.Bounds: each slot of a key can have an entry per epoch and CPU.
+func (h *hists) size(spec *ebpf.CollectionSpec, keys []string) error {
+	entries := uint64(spec.Maps["hists"].MaxEntries)
+	bound := uint64(slotsPerKey)
+	for _, key := range keys {
+		bound = min(bound*uint64(h.bounds[key]), entries)
+	}
+	if h.plain || bound == 0 { // there is no key, or one without a bound
+		return nil
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("count CPUs: %w", err)
+	}
+	h.plan.MapEntries["hists"] = uint32(min(entries, 2*uint64(cpus)*bound))
+	return nil
 }
 
 func (h *hists) check(spec *ebpf.CollectionSpec) error {

@@ -40,6 +40,13 @@ func NewDisks(root string) *Disks {
 	return &Disks{root: filepath.Join("/", root), now: time.Now, names: map[uint32]diskName{}}
 }
 
+// Bound returns a number that that of disks and partitions will not exceed while a tool runs: there is space
+// for those that are added.
+func (d *Disks) Bound() uint32 {
+	devices, _ := os.ReadDir(filepath.Join(d.root, "sys/class/block"))
+	return uint32(2*len(devices) + 16)
+}
+
 // Name returns the kernel's name ("vda", "nvme0n1p2", "dm-0") of a device number in the kernel's
 // format, MAJOR<<20|MINOR. It reads a name, or a failed lookup, again after a second, because the
 // kernel reuses the numbers of partitions and of hot-plugged disks. A removed device keeps its last

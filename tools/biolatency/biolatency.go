@@ -95,6 +95,9 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		Unit:     o.Unit(),
 		Label:    func(k histKey) label { return o.label(k, env) },
 		Keys:     source.Keys(o),
+		Bounds: map[string]uint32{
+			"stage": 3, "disk": env.Disks.Bound(), "partition": env.Disks.Bound(), "flags": 64, "operation": blockio.UsualOperations,
+		},
 	}, nil
 }
 

@@ -122,6 +122,7 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 		Unit:        histogram.Microseconds,
 		Label:       func(k histKey) label { return label{blockio.DiskName(k.Dev, env), blockio.OperationName(k.Op)} },
 		Keys:        []string{"disk", "operation"},
+		Bounds:      map[string]uint32{"disk": env.Disks.Bound(), "operation": blockio.UsualOperations},
 		Percentiles: o.Percentiles,
 	}, nil
 }

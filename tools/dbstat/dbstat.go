@@ -70,6 +70,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Unit:     unit,
 		Name:     name,
 		Keys:     keys,
+		Bounds:   map[string]uint32{"database": 2, "command": 4},
 		Label: func(k histKey) (l label) {
 			l.Database = database.Type(k.Database)
 			if o.Commands {

@@ -70,7 +70,8 @@ func build(o *options, env *tool.Env) (tool.Source, error) {
 	plan.Variables["by_cgroup"] = o.ByOwner.Wanted()
 	return &source.Hists[histKey, label]{
 		Plan: plan, Interval: o.Interval, Unit: o.Unit(), Keys: append(source.Keys(o), "operation"),
-		Label: func(k histKey) label { return o.label(k, env) },
+		Bounds: map[string]uint32{"operation": 5, "fs": 16}, // few file systems are in use at the same time
+		Label:  func(k histKey) label { return o.label(k, env) },
 	}, nil
 }
 

@@ -76,6 +76,9 @@ The task filters select softirqs that run while such a task is current: usually 
 	Shorts: map[string]string{"sort": "", "rows": ""},
 }, options{CPU: -1}, build)
 
+// softirqs is more than NR_SOFTIRQS of the kernel, which is 10.
+const softirqs = 16
+
 func build(o *options, _ *tool.Env) (tool.Source, error) {
 	if o.Dist {
 		if err := o.Absent("distributed"); err != nil {
@@ -87,13 +90,14 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 			Unit:     o.Unit(),
 			Label:    func(k key) label { return label{value.Softirq(k.Vec), k.CPU} },
 			Keys:     append([]string{"softirq"}, source.Keys(o)...),
+			Bounds:   map[string]uint32{"softirq": softirqs, "cpu": 1}, // a CPU has only its own
 		}, nil
 	}
 	t := &source.Table[key, counts, row]{
 		Plan:    tool.Plan{MapEntries: map[string]uint32{"hists": 1, "hists_plain": 1}},
 		Rounds:  o.Rounds,
 		Ranking: o.Ranking,
-		MaxKeys: 16, // NR_SOFTIRQS is 10
+		MaxKeys: softirqs,
 		Columns: []string{"softirq"},
 		Label:   func(k *key, _ *counts) row { return row{Vec: value.Softirq(k.Vec), CPU: k.CPU} },
 		Fill:    func(r *row, c *counts, _ time.Duration) { r.fill(c, uint64(o.Unit())) },
