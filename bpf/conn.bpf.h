@@ -23,7 +23,7 @@
 
 /* The new states at which an entry is added for a socket that has none. */
 #ifndef CONN_BEGINS_LATE
-#define CONN_BEGINS_LATE(state) ((state) == TCP_ESTABLISHED)
+#define CONN_BEGINS_LATE(state) state_in(state, 1 << TCP_ESTABLISHED)
 #endif
 
 enum direction {
@@ -78,6 +78,18 @@ static __always_inline bool state_is_open(__u8 state)
 			   1 << TCP_LAST_ACK | 1 << TCP_CLOSING;
 
 	return state < 32 && open & 1 << state;
+}
+
+/*
+ * Reports whether a state is in a set of bits. After a comparison with each state, the verifier would
+ * process what follows once for each of them: its value is then known.
+ */
+static __always_inline bool state_in(__u32 state, __u32 set)
+{
+	__u32 bit = 1U << (state & 31);
+
+	barrier_var(bit);
+	return bit & set;
 }
 
 static __always_inline __u32 sock_retrans_segs(const struct sock *sk)
@@ -176,14 +188,15 @@ static __always_inline void conn_begin(void *ctx, const struct sock *sk, const s
 		return;
 	if (old && old->state != TCP_CLOSE)
 		lost_add(program_busy);
-	if (newstate == TCP_SYN_SENT)
-		c.direction = DIRECTION_ACTIVE;
-	else if (newstate == TCP_SYN_RECV)
+	if (state_in(newstate, 1 << TCP_SYN_RECV)) {
 		c.direction = DIRECTION_PASSIVE;
-	if (newstate != TCP_SYN_RECV)
+	} else {
 		conn_set_owner(&c);
-	if (newstate == TCP_SYN_SENT)
-		conn_set_subflow_owner(sk, &c);
+		if (state_in(newstate, 1 << TCP_SYN_SENT)) {
+			c.direction = DIRECTION_ACTIVE;
+			conn_set_subflow_owner(sk, &c);
+		}
+	}
 	c.start_ns = now_ns;
 	c.changed_ns = now_ns;
 	if (bpf_map_update_elem(&conns, &sk, &c, BPF_ANY)) {
@@ -192,7 +205,8 @@ static __always_inline void conn_begin(void *ctx, const struct sock *sk, const s
 		lost_add(map_full);
 	}
 	c.changed_ns = 0;
-	handle_change(ctx, sk, &c, oldstate, newstate, now_ns);
+	if (newstate != TCP_CLOSE) /* it never is, but only conn_begins() knows */
+		handle_change(ctx, sk, &c, oldstate, newstate, now_ns);
 }
 
 /*
@@ -205,9 +219,9 @@ static __always_inline struct conn *conn_begin_late(const struct sock *sk, int o
 
 	if (!sock_is_tcp(sk))
 		return NULL;
-	if (oldstate == TCP_SYN_SENT)
+	if (state_in(oldstate, 1 << TCP_SYN_SENT))
 		c.direction = DIRECTION_ACTIVE;
-	else if (oldstate == TCP_SYN_RECV)
+	else if (state_in(oldstate, 1 << TCP_SYN_RECV))
 		c.direction = DIRECTION_PASSIVE;
 	c.retrans_segs = sock_retrans_segs(sk);
 	bpf_map_update_elem(&conns, &sk, &c, BPF_NOEXIST);
@@ -249,8 +263,8 @@ static __always_inline void conn_closing(const struct sock *sk, struct conn *c)
 
 static __always_inline bool conn_begins(int oldstate, int newstate)
 {
-	return newstate == TCP_SYN_SENT || newstate == TCP_LISTEN ||
-	       (newstate == TCP_SYN_RECV && oldstate == TCP_LISTEN);
+	return state_in(newstate, 1 << TCP_SYN_SENT | 1 << TCP_LISTEN) ||
+	       (state_in(newstate, 1 << TCP_SYN_RECV) && state_in(oldstate, 1 << TCP_LISTEN));
 }
 
 /*
@@ -276,11 +290,11 @@ static __always_inline int handle_state(void *ctx, const struct sock *sk, int ol
 			return 0;
 		now_ns = bpf_ktime_get_boot_ns();
 		c->state = newstate;
-		if (oldstate == TCP_SYN_SENT && c->start_ns)
+		if (state_in(oldstate, 1 << TCP_SYN_SENT) && c->start_ns)
 			c->start_ns = sock_syn_ns(sk, c->start_ns, now_ns);
-		if (newstate == TCP_ESTABLISHED)
+		if (state_in(newstate, 1 << TCP_ESTABLISHED))
 			conn_establish(sk, c, now_ns);
-		else if (newstate == TCP_FIN_WAIT1 || newstate == TCP_LAST_ACK)
+		else if (state_in(newstate, 1 << TCP_FIN_WAIT1 | 1 << TCP_LAST_ACK))
 			conn_closing(sk, c);
 		handle_change(ctx, sk, c, oldstate, newstate, now_ns);
 		c->changed_ns = now_ns;

@@ -349,7 +349,7 @@ static __always_inline void count_unmatched(struct request *rq, __u32 nr_bytes, 
 {
 	__u64 start_time_ns = block_read(direct, rq, start_time_ns);
 
-	if (!nr_bytes && block_op(block_read(direct, rq, cmd_flags)) == BLOCK_OP_WRITE)
+	if (!nr_bytes && (block_read(direct, rq, cmd_flags) & REQ_OP_MASK) == BLOCK_OP_WRITE)
 		return;
 	if (start_time_ns && (!first_issue_ns || start_time_ns < first_issue_ns)) {
 		counter_add(in_flight);
