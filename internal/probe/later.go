@@ -11,22 +11,19 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// HideLater hides programs of an ELF object from the library: those for tracepoints that Attach tries
-// only if a program of kind btf fails. They are most of an object, and decoding them takes milliseconds.
-// The types of their sections become SHT_NULL. Sections with other programs stay. Options.Rest returns
-// the hidden programs.
+// HideUnneeded hides programs of an ELF object from the library: those of the hooks without, and those for
+// tracepoints that Attach tries only if a program of kind btf fails. They are most of an object, and
+// decoding them takes milliseconds. The types of their sections become SHT_NULL. Sections with other
+// programs stay. Options.Rest returns the hidden programs.
 //
-// Nothing is hidden from Linux 7.0 on, where other kinds can be tried first: see preferUnpreempted.
-func HideLater(object []byte) error {
-	if !canHide() {
-		return nil
-	}
-	return hideLater(object)
+// From Linux 7.0 on, where other kinds can be tried first (see preferUnpreempted), all kinds stay.
+func HideUnneeded(object []byte, without []string) error {
+	return hideUnneeded(object, without, canHide())
 }
 
 func canHide() bool { return isBefore(7, 0) }
 
-func hideLater(object []byte) error {
+func hideUnneeded(object []byte, without []string, canHide bool) error {
 	f, err := elf.NewFile(bytes.NewReader(object))
 	if err != nil {
 		return fmt.Errorf("read ELF header: %w", err)
@@ -35,17 +32,18 @@ func hideLater(object []byte) error {
 	if err != nil {
 		return fmt.Errorf("read symbols: %w", err)
 	}
-	later := laterSections(f.Sections, symbols)
+	unneeded := unneededSections(f.Sections, symbols, without, canHide)
 	for i, s := range f.Sections {
-		if later[elf.SectionIndex(i)] || s.Type == elf.SHT_REL && later[elf.SectionIndex(s.Info)] {
+		if unneeded[elf.SectionIndex(i)] || s.Type == elf.SHT_REL && unneeded[elf.SectionIndex(s.Info)] {
 			hideSection(object, i)
 		}
 	}
 	return nil
 }
 
-// laterSections returns the sections of which all programs are tried only after others.
-func laterSections(sections []*elf.Section, symbols []elf.Symbol) map[elf.SectionIndex]bool {
+// unneededSections returns the sections of which all programs belong to the hooks without or, with
+// canHide, are tried only after others.
+func unneededSections(sections []*elf.Section, symbols []elf.Symbol, without []string, canHide bool) map[elf.SectionIndex]bool {
 	symbols = slices.DeleteFunc(symbols, func(s elf.Symbol) bool {
 		return elf.ST_TYPE(s.Info) != elf.STT_FUNC || int(s.Section) >= len(sections)
 	})
@@ -57,20 +55,24 @@ func laterSections(sections []*elf.Section, symbols []elf.Symbol) map[elf.Sectio
 		}
 		kinds[hook] = append(kinds[hook], kind)
 	}
-	later := map[elf.SectionIndex]bool{}
+	unneeded := map[elf.SectionIndex]bool{}
 	for _, s := range symbols {
 		hook, kind := split(s.Name)
-		known, ok := later[s.Section]
-		later[s.Section] = (known || !ok) && isLater(kind, kinds[hook])
+		known, ok := unneeded[s.Section]
+		unneeded[s.Section] = (known || !ok) && (slices.Contains(without, hook) || canHide && isLater(kind, kinds[hook]))
 	}
-	return later
+	return unneeded
 }
 
-// isLater reports whether a kind of a hook is hidden: if the hook has btf, and no kinds after it but raw
-// and tp.
+// afterBTF are the kinds of tracepoints that are tried after btf. The old ones are for kernels without the
+// tracepoint.
+var afterBTF = []string{"raw", "tp", "oldbtf", "oldraw"}
+
+// isLater reports whether a kind of a hook is hidden: if the hook has btf, and no kinds after it but those of
+// tracepoints.
 func isLater(kind string, all []string) bool {
-	isUsual := func(kind string) bool { return slices.Contains([]string{"fentry", "btf", "raw", "tp"}, kind) }
-	return (kind == "raw" || kind == "tp") && slices.Contains(all, "btf") && !slices.ContainsFunc(all, func(kind string) bool { return !isUsual(kind) })
+	isOther := func(kind string) bool { return kind != "fentry" && kind != "btf" && !slices.Contains(afterBTF, kind) }
+	return slices.Contains(afterBTF, kind) && slices.Contains(all, "btf") && !slices.ContainsFunc(all, isOther)
 }
 
 // hideSection sets the type of a section of a 64-bit object to SHT_NULL.
@@ -80,7 +82,7 @@ func hideSection(object []byte, section int) {
 	binary.LittleEndian.PutUint32(object[table+uint64(section*headerSize+typeAt):], uint32(elf.SHT_NULL))
 }
 
-// addLater adds the programs that HideLater has hidden to the object, once.
+// addLater adds the programs that HideUnneeded has hidden to the object, once.
 func addLater(spec *ebpf.CollectionSpec, o *Options) error {
 	if o.Rest == nil || !canHide() {
 		return nil
@@ -99,7 +101,7 @@ func addLater(spec *ebpf.CollectionSpec, o *Options) error {
 	return nil
 }
 
-// laterVariants returns the variants of a hook that HideLater has hidden.
+// laterVariants returns the variants of a hook that HideUnneeded has hidden.
 func (o *Objects) laterVariants(h Hook) ([]Variant, error) {
 	if h.Variants[len(h.Variants)-1].Kind != "btf" {
 		return nil, nil

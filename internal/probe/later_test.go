@@ -75,19 +75,27 @@ func TestLaterIfExplained(t *testing.T) {
 	}
 }
 
-// TestHideLater decodes objects of tools with and without the hidden programs.
-func TestHideLater(t *testing.T) {
+// TestHideUnneeded decodes objects of tools with and without the hidden programs.
+func TestHideUnneeded(t *testing.T) {
 	for _, test := range []struct {
-		tool   string
-		hidden []string // hooks and kinds
+		tool    string
+		without []string
+		isOld   bool     // before Linux 7.0
+		hidden  []string // hooks and kinds
 	}{
-		{"opensnoop", []string{"command__raw", "open__raw", "open__tp"}},
-		{"tcplife", []string{"accept__raw", "accept__tp", "state__raw"}},
-		{"filelife", []string{"create__raw", "create__tp"}}, // not kprobe after fentry
+		{"opensnoop", nil, true, []string{"command__raw", "open__raw", "open__tp"}},
+		{"tcplife", nil, true, []string{"accept__raw", "accept__tp", "state__raw"}},
+		{"filelife", nil, true, []string{"create__raw", "create__tp"}}, // not kprobe after fentry
+		{"opensnoop", []string{"command"}, false, []string{"command__btf", "command__raw"}},
+		{"biolatency", []string{"insert", "submit"}, true, []string{
+			"biocomplete__raw", "bioqueue__raw", "complete__raw", "insert__btf", "insert__raw", "issue__raw", "merge__raw", "requeue__raw",
+			"submit__btf", "submit__oldbtf", "submit__oldraw", "submit__raw",
+		}},
+		{"biolatency", []string{"insert"}, false, nil}, // one section with submit__oldbtf
 	} {
 		object := inflateObject(t, "../../tools/"+test.tool+"/bpf_x86_bpfel.o.gz")
 		all := decodeObject(t, object)
-		if err := hideLater(object); err != nil {
+		if err := hideUnneeded(object, test.without, test.isOld); err != nil {
 			t.Fatal(err)
 		}
 		first := decodeObject(t, object)
@@ -110,7 +118,7 @@ func TestHideLater(t *testing.T) {
 			}
 		}
 	}
-	if err := hideLater([]byte("no object")); err == nil {
+	if err := hideUnneeded([]byte("no object"), nil, true); err == nil {
 		t.Error("no error for a file that is no object")
 	}
 }
@@ -118,13 +126,14 @@ func TestHideLater(t *testing.T) {
 // TestIsLater checks which kinds of a hook are hidden.
 func TestIsLater(t *testing.T) {
 	for all, want := range map[string]string{
-		"btf raw tp":    "raw tp",
-		"btf tp":        "tp",
-		"raw tp":        "",
-		"fentry btf tp": "tp",
-		"btf raw multi": "",
-		"btf raw ":      "", // a program without a target
-		"only":          "",
+		"btf raw tp":            "raw tp",
+		"btf tp":                "tp",
+		"raw tp":                "",
+		"fentry btf tp":         "tp",
+		"btf raw multi":         "",
+		"btf raw oldbtf oldraw": "raw oldbtf oldraw",
+		"btf raw ":              "", // a program without a target
+		"only":                  "",
 	} {
 		kinds := strings.Split(all, " ")
 		later := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return !isLater(kind, kinds) })

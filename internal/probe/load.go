@@ -54,7 +54,7 @@ type Options struct {
 	Panicked func(value any, stack []byte)
 	// Ring is the ring buffer "events" that was created before, or nil.
 	Ring *EarlyRing
-	// Rest decodes the object with the programs that HideLater has hidden. It is nil if none are.
+	// Rest decodes the object with the programs that HideUnneeded has hidden. It is nil if none are.
 	Rest func() (*ebpf.CollectionSpec, error)
 	// Kernel is required.
 	Kernel *Kernel

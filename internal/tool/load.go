@@ -173,14 +173,23 @@ func (l *line) files(plan *Plan) (map[string]binary.Files, error) {
 // without lists the hooks that this command line does not need. vars are the variables of the run, nil
 // for those of the plan.
 func (l *line) without(plan *Plan, vars map[string]any) []string {
-	without := plan.without(vars)
-	if plan.Exec == "" {
-		without = append(without, commandHook)
-		if reflect.ValueOf(l.tasks).IsZero() {
-			without = append(without, plan.ForFilter...)
-		}
+	return append(plan.without(vars), l.withoutFilter(plan)...)
+}
+
+// withoutAny lists the hooks that this command line does not need, whatever its variables are.
+func (l *line) withoutAny(plan *Plan) []string {
+	return slices.Concat(plan.Without, l.withoutFilter(plan))
+}
+
+// withoutFilter lists the hooks that a command line without a command, or without a task filter, does not need.
+func (l *line) withoutFilter(plan *Plan) []string {
+	switch {
+	case plan.Exec != "":
+		return nil
+	case reflect.ValueOf(l.tasks).IsZero():
+		return append([]string{commandHook}, plan.ForFilter...)
 	}
-	return without
+	return []string{commandHook}
 }
 
 // checkLengths returns a usage error for strings and lists that are longer than the variables of the

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -15,10 +14,13 @@ import (
 type Loader func(which ...Variants) (*ebpf.CollectionSpec, error)
 
 // Variants selects programs of an object.
-type Variants int
+type Variants struct {
+	without func() []string
+}
 
-// FirstVariants leaves out programs that are needed only if others fail: see [probe.HideLater].
-const FirstVariants Variants = 1
+// FirstVariants leaves out programs that are needed only if others fail, and those of the hooks that without
+// returns: see [probe.HideUnneeded]. without is called when the object is read and about to be decoded.
+func FirstVariants(without func() []string) Variants { return Variants{without} }
 
 // LoadObject decodes a BPF object that is compressed by gzip, as in the binary.
 func LoadObject(compressed []byte, which ...Variants) (*ebpf.CollectionSpec, error) {
@@ -26,8 +28,8 @@ func LoadObject(compressed []byte, which ...Variants) (*ebpf.CollectionSpec, err
 	if err != nil {
 		return nil, fmt.Errorf("inflate BPF object: %w", err)
 	}
-	if slices.Contains(which, FirstVariants) {
-		if err := probe.HideLater(object); err != nil {
+	for _, v := range which {
+		if err := probe.HideUnneeded(object, v.without()); err != nil {
 			return nil, fmt.Errorf("hide programs of BPF object: %w", err)
 		}
 	}

@@ -13,11 +13,12 @@ func TestLoadObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := LoadObject(object)
-	if err != nil || all.Programs["open__btf"] == nil || all.Programs["open__raw"] == nil {
+	if err != nil || all.Programs["open__btf"] == nil || all.Programs["open__raw"] == nil || all.Programs["uring__btf__submit"] == nil {
 		t.Errorf("%d programs, %v", len(all.Programs), err)
 	}
-	first, err := LoadObject(object, FirstVariants)
-	if err != nil || first.Programs["open__btf"] == nil || len(first.Programs) > len(all.Programs) {
+	without := FirstVariants(func() []string { return []string{"uring"} })
+	first, err := LoadObject(object, without)
+	if err != nil || first.Programs["open__btf"] == nil || first.Programs["uring__btf__submit"] != nil || len(first.Programs) > len(all.Programs) {
 		t.Errorf("%d programs, %v", len(first.Programs), err)
 	}
 	var none bytes.Buffer
@@ -25,7 +26,7 @@ func TestLoadObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, broken := range [][]byte{nil, object[:len(object)-1], append([]byte("x"), object...), none.Bytes()} {
-		for _, which := range [][]Variants{nil, {FirstVariants}} {
+		for _, which := range [][]Variants{nil, {without}} {
 			if _, err := LoadObject(broken, which...); err == nil {
 				t.Errorf("no error for a broken object of %d bytes", len(broken))
 			}

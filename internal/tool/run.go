@@ -55,10 +55,14 @@ func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer
 	errOut = &shared{w: errOut}
 	usualGC := debug.SetGCPercent(startGC)
 	// Decoding it takes longer than everything until it is needed.
-	object := sync.OnceValues(func() (*ebpf.CollectionSpec, error) { return t.Object(FirstVariants) })
+	without := make(chan []string, 1)
+	defer close(without)
+	first := FirstVariants(func() []string { return <-without })
+	object := sync.OnceValues(func() (*ebpf.CollectionSpec, error) { return t.Object(first) })
 	go object()
 	l, err := t.parse(args)
 	l.object, l.rest = object, func() (*ebpf.CollectionSpec, error) { return t.Object() }
+	l.planned = func(p *Plan) { without <- l.withoutAny(p) }
 	l.started = func() { debug.SetGCPercent(usualGC) }
 	defer l.started()
 	switch {
@@ -116,6 +120,9 @@ func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
 	}
 	if print := src.Base().Print; print != nil {
 		return print(out)
+	}
+	if l.planned != nil {
+		l.planned(src.Base())
 	}
 	if err := l.start(src.Base()); err != nil {
 		return err
@@ -205,6 +212,7 @@ type line struct {
 	fixed     int                    // number of positional arguments that an alias sets
 	stream    *Stream                // of a run with a sink, or nil
 	started   func()                 // called when all hooks are attached, or nil
+	planned   func(*Plan)            // called when the plan is known, before the object is needed, or nil
 	// object decodes the object. If that has FirstVariants only, rest decodes all, otherwise it is nil.
 	object, rest func() (*ebpf.CollectionSpec, error)
 }
