@@ -33,7 +33,7 @@ func (b *blob) enumValue(name string) (uint32, error) {
 		if err != nil {
 			return 0, err
 		}
-		for m := off + headerSize; kind(b.types[off+7]&0x1f) == kindEnum && m < off+size; m += each[kindEnum] {
+		for m := off + headerSize; kind(b.types[off+7]&0x1f) == kindEnum && m < off+size; m += int(layouts[kindEnum].each) {
 			if order.Uint32(b.types[m:]) == at {
 				return order.Uint32(b.types[m+4:]), nil
 			}

@@ -92,7 +92,7 @@ func (r *reducer) write(t ref) error {
 }
 
 func (r *reducer) members(k kind, n int, rest []byte) {
-	size := each[k]
+	size := int(layouts[k].each)
 	for i := range n {
 		m := rest[i*size : (i+1)*size]
 		name, second := r.newName(order.Uint32(m)), order.Uint32(m[4:])

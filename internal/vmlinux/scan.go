@@ -31,22 +31,28 @@ const (
 	kindDeclTag
 	kindTypeTag
 	kindEnum64
-	kinds
 )
 
 // headerSize is the size of struct btf_type: name_off, info, size or type.
 const headerSize = 12
 
-// fixed and each are the sizes that follow the header of a type: once, and for each of its members.
-var (
-	fixed = [kinds]int{kindInt: 4, kindArray: 12, kindVar: 4, kindDeclTag: 4}
-	each  = [kinds]int{kindStruct: 12, kindUnion: 12, kindEnum: 8, kindFuncProto: 8, kindDatasec: 12, kindEnum64: 12}
-	// named are the kinds that can be searched for.
-	named = [kinds]bool{
-		kindInt: true, kindStruct: true, kindUnion: true, kindEnum: true, kindTypedef: true, kindFunc: true,
-		kindFloat: true, kindEnum64: true,
-	}
-)
+// layout describes the types of a kind: their size is fixed, plus each for each member. Types of a searched
+// kind can be searched for.
+type layout struct {
+	fixed, each uint8
+	searched    bool
+}
+
+// layouts has an entry for each number that a kind can be; fixed is 0 if no kind has it.
+var layouts = [32]layout{
+	kindInt: {headerSize + 4, 0, true}, kindPtr: {headerSize, 0, false}, kindArray: {headerSize + 12, 0, false},
+	kindStruct: {headerSize, 12, true}, kindUnion: {headerSize, 12, true}, kindEnum: {headerSize, 8, true},
+	kindFwd: {headerSize, 0, false}, kindTypedef: {headerSize, 0, true}, kindVolatile: {headerSize, 0, false},
+	kindConst: {headerSize, 0, false}, kindRestrict: {headerSize, 0, false}, kindFunc: {headerSize, 0, true},
+	kindFuncProto: {headerSize, 8, false}, kindVar: {headerSize + 4, 0, false}, kindDatasec: {headerSize, 12, false},
+	kindFloat: {headerSize, 0, true}, kindDeclTag: {headerSize + 4, 0, false}, kindTypeTag: {headerSize, 0, false},
+	kindEnum64: {headerSize, 12, true},
+}
 
 var (
 	errFormat  = errors.New("unknown format")
@@ -101,17 +107,24 @@ func parse(raw []byte) (*blob, error) {
 
 func unpack(info uint32) (k kind, members int) { return kind(info >> 24 & 0x1f), int(info & 0xffff) }
 
+// sizeOf returns the size of a type, and 0 if no kind has its number.
+func sizeOf(info uint32) int {
+	l := &layouts[info>>24&0x1f]
+	return int(l.fixed) + int(info&0xffff)*int(l.each)
+}
+
 // sizeAt returns the size of the type at off.
 func (b *blob) sizeAt(off int) (int, error) {
 	if off+headerSize > len(b.types) {
 		return 0, errFormat
 	}
-	k, n := unpack(order.Uint32(b.types[off+4:]))
-	if k == 0 || k >= kinds {
+	info := order.Uint32(b.types[off+4:])
+	size := sizeOf(info)
+	switch {
+	case size == 0:
+		k, _ := unpack(info)
 		return 0, fmt.Errorf("%w: kind %d", errFormat, k)
-	}
-	size := headerSize + fixed[k] + n*each[k]
-	if off+size > len(b.types) {
+	case off+size > len(b.types):
 		return 0, errFormat
 	}
 	return size, nil
@@ -126,22 +139,30 @@ type hit struct {
 // index reads all types once.
 func (b *blob) index() error {
 	const meanSize = 16 // of a type, at least
-	b.offsets, b.hashes = nil, make([]uint16, 0, len(b.types)/meanSize)
-	for off := 0; off < len(b.types); {
-		size, err := b.sizeAt(off)
-		if err != nil {
+	hashes := make([]uint16, 0, len(b.types)/meanSize)
+	offsets := make([]uint32, 0, cap(hashes)/stride)
+	types := b.types
+	for off := 0; off < len(types); {
+		// Not sizeAt: the compiler would not inline it, and there are 150,000 types.
+		size := 0
+		if len(types)-off >= headerSize {
+			size = sizeOf(order.Uint32(types[off+4:]))
+		}
+		if size == 0 || size > len(types)-off {
+			_, err := b.sizeAt(off)
 			return err
 		}
-		if len(b.hashes)%stride == 0 {
-			b.offsets = append(b.offsets, uint32(off))
+		if len(hashes)%stride == 0 {
+			offsets = append(offsets, uint32(off))
 		}
 		hash := uint16(noName)
-		if named[b.types[off+7]&0x1f] {
-			hash = hashAt(b.textAt(order.Uint32(b.types[off:])))
+		if layouts[types[off+7]&0x1f].searched {
+			hash = hashAt(b.textAt(order.Uint32(types[off:])))
 		}
-		b.hashes = append(b.hashes, hash)
+		hashes = append(hashes, hash)
 		off += size
 	}
+	b.hashes, b.offsets = hashes, offsets
 	b.next = b.first() + uint32(len(b.hashes))
 	return nil
 }
