@@ -10,7 +10,7 @@
 /* Set by user space if "events" is a perf event array. */
 const volatile bool event_perf_buffer = false;
 
-/* The interval in which user space polls the ring buffer once it is awake. */
+/* The interval in which user space polls the ring buffer once it is awake. Tools can change it. */
 const volatile __u64 event_wakeup_ns = 40000000;
 
 /* User space sets the size, and the type in kernels without ring buffers (before 5.8). */
@@ -23,14 +23,14 @@ __u64 event_last_wakeup_ns;
 
 /*
  * Waking the reader costs several times as much as an event, so an event wakes it only if the last
- * wake-up is at least event_wakeup_ns ago. Until then the reader polls. Two CPUs can wake it at the
- * same time, which is harmless.
+ * wake-up is at least event_wakeup_ns ago, or with wake. Until then the reader polls. Two CPUs can
+ * wake it at the same time, which is harmless.
  */
-static __always_inline long event_to_ring(void *event, __u64 size, __u64 now_ns)
+static __always_inline long event_to_ring(void *event, __u64 size, __u64 now_ns, bool wake)
 {
 	long err;
 
-	if (now_ns - event_last_wakeup_ns < event_wakeup_ns)
+	if (!wake && now_ns - event_last_wakeup_ns < event_wakeup_ns)
 		return bpf_ringbuf_output(&events, event, size, BPF_RB_NO_WAKEUP);
 	err = bpf_ringbuf_output(&events, event, size, BPF_RB_FORCE_WAKEUP);
 	if (!err)
@@ -39,14 +39,19 @@ static __always_inline long event_to_ring(void *event, __u64 size, __u64 now_ns)
 }
 
 /*
- * event_output sends size bytes. now_ns is the time of the event, in the same clock for all events.
- * The caller handles the error.
+ * event_output_wake sends size bytes. now_ns is the time of the event, in the same clock for all
+ * events. wake is for events that fill the buffer quickly. The caller handles the error.
  */
-static __always_inline long event_output(void *ctx, void *event, __u64 size, __u64 now_ns)
+static __always_inline long event_output_wake(void *ctx, void *event, __u64 size, __u64 now_ns, bool wake)
 {
 	if (event_perf_buffer)
 		return bpf_perf_event_output(ctx, &events, BPF_F_CURRENT_CPU, event, size);
-	return event_to_ring(event, size, now_ns);
+	return event_to_ring(event, size, now_ns, wake);
+}
+
+static __always_inline long event_output(void *ctx, void *event, __u64 size, __u64 now_ns)
+{
+	return event_output_wake(ctx, event, size, now_ns, false);
 }
 
 /* event_send sends an event, and counts it as lost if that fails. */

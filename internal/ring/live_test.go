@@ -139,7 +139,7 @@ func next(t testing.TB, c <-chan result) result {
 
 func newReader(t testing.TB, s *sender) Reader {
 	t.Helper()
-	r, err := New(s.events, 1<<16)
+	r, err := New(s.events, 1<<16, Delay)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +404,7 @@ func TestCloseEndsRead(t *testing.T) {
 
 func TestNewRefusesOtherMaps(t *testing.T) {
 	s := newSender(t, ebpf.PerfEventArray, 0)
-	if _, err := New(s.events, 0); err == nil {
+	if _, err := New(s.events, 0, Delay); err == nil {
 		t.Error("perf buffers of 0 bytes: no error")
 	}
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
@@ -412,7 +412,7 @@ func TestNewRefusesOtherMaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	if _, err := New(m, 4096); err == nil {
+	if _, err := New(m, 4096, Delay); err == nil {
 		t.Error("reader of an array: no error")
 	}
 }

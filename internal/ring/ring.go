@@ -30,9 +30,14 @@ type Reader interface {
 	Close() error
 }
 
+// Delay is the default of event_wakeup_ns of the programs (event.bpf.h): while events arrive
+// continuously, they wake the reader of a ring buffer only that often.
+const Delay = 40 * time.Millisecond
+
 // New returns a reader of the map "events". If that is an array of perf buffers, bytes is the total
 // size of the buffers: each possible CPU has an equal share, rounded up to a power of two of pages.
-func New(events *ebpf.Map, bytes int) (Reader, error) {
+// Otherwise delay is event_wakeup_ns of the programs.
+func New(events *ebpf.Map, bytes int, delay time.Duration) (Reader, error) {
 	if events.Type() == ebpf.PerfEventArray {
 		r, err := newPerf(events, bytes)
 		if err != nil {
@@ -44,17 +49,17 @@ func New(events *ebpf.Map, bytes int) (Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create ring buffer reader: %w", err)
 	}
-	return newRing(r), nil
+	return newRing(r, delay), nil
 }
 
-// BPF programs wake the reader for an event only if the last wake-up is at least event_wakeup_ns
-// ago (40 ms, event.bpf.h). So after a wake-up the reader polls the ring once that time has passed;
-// timeouts are truncated to milliseconds, therefore 42. From then on, events wake the reader again.
-// But a program that has decided before not to wake it may have been preempted: the reader polls
-// for another second, and then at longer intervals, because each poll costs about 100 us.
+// BPF programs wake the reader for an event only if the last wake-up is at least the delay ago. So
+// after a wake-up the reader polls the ring once that time has passed; timeouts are truncated to
+// milliseconds, therefore 2 ms later. From then on, events wake the reader again. But a program that
+// has decided before not to wake it may have been preempted: the reader polls for another second, and
+// then at longer intervals, because each poll costs about 100 us.
 const (
-	pollFirst = 42 * time.Millisecond // after ErrIdle
-	pollNext  = 50 * time.Millisecond // for a second
+	pollFirst = 2 * time.Millisecond  // after ErrIdle and the delay
+	pollNext  = 10 * time.Millisecond // after the delay, for a second
 	pollIdle  = time.Second
 )
 
@@ -68,15 +73,16 @@ type source interface {
 
 type ringReader struct {
 	source   source
+	delay    time.Duration
 	record   ringbuf.Record
 	returned bool      // a sample was returned since the last ErrIdle
 	idle     time.Time // time of the last ErrIdle
 	closed   bool
 }
 
-func newRing(s source) *ringReader {
-	r := &ringReader{source: s, idle: time.Now()}
-	r.pollAfter(pollNext)
+func newRing(s source, delay time.Duration) *ringReader {
+	r := &ringReader{source: s, delay: delay, idle: time.Now()}
+	r.pollAfter(delay + pollNext)
 	return r
 }
 
@@ -89,10 +95,10 @@ func (r *ringReader) Read() ([]byte, error) {
 			return r.record.RawSample, nil
 		case errors.Is(err, os.ErrDeadlineExceeded) && r.returned:
 			r.returned, r.idle = false, time.Now()
-			r.pollAfter(pollFirst)
+			r.pollAfter(r.delay + pollFirst)
 			return nil, ErrIdle
 		case errors.Is(err, os.ErrDeadlineExceeded) && time.Since(r.idle) < pollIdle:
-			r.pollAfter(pollNext)
+			r.pollAfter(r.delay + pollNext)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			r.pollAfter(pollIdle)
 			return nil, ErrIdle

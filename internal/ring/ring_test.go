@@ -127,7 +127,7 @@ func (p *producer) send(delay time.Duration) {
 func TestReadLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newFake()
-		r := newRing(ring)
+		r := newRing(ring, Delay)
 		const events = 5000
 		go func() {
 			produce(ring, events)
@@ -147,7 +147,7 @@ func TestReadLatency(t *testing.T) {
 			}
 			read++
 			committed := time.Unix(0, int64(timeOf(data)))
-			limit := pollNext
+			limit := Delay + pollNext
 			if committed.Sub(last) >= pollIdle && numberOf(data) == notWaking {
 				limit = pollIdle
 			}
@@ -167,7 +167,7 @@ func TestReadLatency(t *testing.T) {
 func produce(ring *fakeRing, events int) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	p := &producer{ring: ring}
-	pauses := []time.Duration{0, time.Microsecond, 39900 * time.Microsecond, 40 * time.Millisecond, pollFirst, pollNext, pollIdle}
+	pauses := []time.Duration{0, time.Microsecond, Delay - 100*time.Microsecond, Delay, Delay + pollFirst, Delay + pollNext, pollIdle}
 	for range events {
 		time.Sleep(pauses[rnd.IntN(len(pauses))] + time.Duration(rnd.IntN(2000))*time.Microsecond)
 		delay := time.Duration(0)
@@ -191,7 +191,7 @@ func TestIdleIsImmediate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ring := newFake()
-				r := newRing(ring)
+				r := newRing(ring, Delay)
 				for range 3 {
 					time.Sleep(time.Second)
 					ring.commit(event(1, 1), true)
@@ -218,7 +218,7 @@ func TestIdleIsImmediate(t *testing.T) {
 func TestIdleReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newFake()
-		r := newRing(ring)
+		r := newRing(ring, Delay)
 		time.AfterFunc(time.Minute, func() { r.Stop() })
 		idle := 0
 		_, err := r.Read()
@@ -237,7 +237,7 @@ func TestIdleReader(t *testing.T) {
 func TestStopReturnsRemainingSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ring := newFake()
-		r := newRing(ring)
+		r := newRing(ring, Delay)
 		for n := range uint64(100) {
 			ring.commit(event(n, n), false)
 		}
@@ -267,7 +267,7 @@ func (b broken) ReadInto(*ringbuf.Record) error { return b.err }
 
 func TestReadErrors(t *testing.T) {
 	for _, want := range []error{os.ErrClosed, errors.New("damaged")} {
-		if _, err := newRing(broken{newFake(), want}).Read(); !errors.Is(err, want) {
+		if _, err := newRing(broken{newFake(), want}, Delay).Read(); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
 	}

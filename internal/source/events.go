@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -41,6 +42,10 @@ type Events[R any] struct {
 	// BufferBytes is the size of the ring buffer, or of all perf buffers together, rounded up to a
 	// power of two of pages.
 	BufferBytes int
+	// Delay, if set, replaces the time for which events wait in the ring buffer, if events arrive
+	// continuously: [ring.Delay]. Each wake-up of the reader costs as much as dozens of rows, so a longer
+	// time suits events that are never as frequent as to fill the buffer meanwhile.
+	Delay time.Duration
 	// UserStacks is set if events contain user stacks (user_stack_read). It has the options for
 	// unwinding.
 	UserStacks *stacktrace.UserStacks
@@ -88,7 +93,7 @@ func (e *Events[R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.De
 		return nil, errNoBuffer
 	}
 	e.events = events{
-		plan: &e.Plan, columns: e.Columns, extra: e.Extra, count: e.Count, bufferBytes: bufferSize(e.BufferBytes),
+		plan: &e.Plan, columns: e.Columns, extra: e.Extra, count: e.Count, bufferBytes: bufferSize(e.BufferBytes), delay: e.Delay,
 		userStacks: e.UserStacks, before: e.Before, after: e.After, end: e.End,
 		rows: rows{row: &e.Row, keep: kept(e.Keep, &e.Row), once: keyed(e.Once, &e.Row), sink: e.Sink, headers: e.Headers, widths: e.Widths},
 	}
@@ -109,6 +114,7 @@ type events struct {
 	columns, extra []string
 	count          []string
 	bufferBytes    int
+	delay          time.Duration
 	userStacks     *stacktrace.UserStacks
 	before, after  []tool.Iterator
 	end            func() error
@@ -124,6 +130,7 @@ func (e *events) describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Descr
 		e.plan.MapEntries = map[string]uint32{}
 	}
 	e.plan.MapEntries["events"] = uint32(e.bufferBytes)
+	e.setDelay()
 	if err := e.describeStacks(env, spec); err != nil {
 		return nil, err
 	}
@@ -140,6 +147,18 @@ func (e *events) describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Descr
 		return e.describeCounts(), nil
 	}
 	return d, err
+}
+
+// setDelay sets the delay of the programs.
+func (e *events) setDelay() {
+	if e.delay == 0 {
+		e.delay = ring.Delay
+		return
+	}
+	if e.plan.Variables == nil {
+		e.plan.Variables = map[string]any{}
+	}
+	e.plan.Variables["event_wakeup_ns"] = uint64(e.delay)
 }
 
 func (e *events) describeStacks(env *tool.Env, spec *ebpf.CollectionSpec) (err error) {
@@ -170,7 +189,7 @@ func (e *events) run(ctx context.Context, s *tool.Session) (err error) {
 		}
 		defer func() { err = errors.Join(err, e.rows.sink.Flush()) }()
 	}
-	reader, err := ring.New(s.Objects.Maps["events"], e.bufferBytes)
+	reader, err := ring.New(s.Objects.Maps["events"], e.bufferBytes, e.delay)
 	if err != nil {
 		return fmt.Errorf("read events: %w", probe.Classify(err))
 	}

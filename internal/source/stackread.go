@@ -46,7 +46,7 @@ func (r *stackReading) describe(spec *ebpf.CollectionSpec, p *tool.Plan, key ref
 
 // open creates the reader. It is called before hooks are attached, begin afterwards.
 func (r *stackReading) open(s *tool.Session, bytes int) (err error) {
-	r.reader, err = ring.New(s.Objects.Maps["events"], bufferSize(bytes))
+	r.reader, err = ring.New(s.Objects.Maps["events"], bufferSize(bytes), ring.Delay)
 	if err != nil {
 		return fmt.Errorf("read stacks: %w", probe.Classify(err))
 	}

@@ -148,7 +148,7 @@ static __noinline long record_send(void *ctx, struct event *e)
 
 	if (len > sizeof(e->data))
 		return -1;
-	return event_output(ctx, e, offsetof(struct event, data) + len, e->task.time_ns);
+	return event_output_wake(ctx, e, offsetof(struct event, data) + len, e->task.time_ns, e->args_more);
 }
 
 /*

@@ -4,6 +4,7 @@ package execsnoop
 import (
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tool"
@@ -77,6 +78,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Headers:     map[string]string{"comm": "PCOMM"},
 		Widths:      map[string]int{"pid": 6, "ppid": 6, "elapsed_ns": 8},
 		BufferBytes: o.bufferBytes,
+		Delay:       100 * time.Millisecond,
 		Row:         row{maxArgs: o.MaxArgs, quote: o.Quote, pending: map[producer]parts{}},
 		Keep:        keep,
 	}, nil

@@ -3,6 +3,7 @@ package exitsnoop
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -93,6 +94,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 	e := &source.Events[row]{
 		Headers:     map[string]string{"comm": "PCOMM"},
 		BufferBytes: 4 << 20,
+		Delay:       100 * time.Millisecond,
 		Row:         row{Label: o.Label},
 		Keep:        func(r *row) bool { r.UTC = value.UTC(r.Time); return true },
 	}
