@@ -40,8 +40,8 @@ func NewDisks(root string) *Disks {
 	return &Disks{root: filepath.Join("/", root), now: time.Now, names: map[uint32]diskName{}}
 }
 
-// Bound returns a number that that of disks and partitions will not exceed while a tool runs: there is space
-// for those that are added.
+// Bound returns more than the number of disks and partitions, with space for those that are added while a
+// tool runs.
 func (d *Disks) Bound() uint32 {
 	devices, _ := os.ReadDir(filepath.Join(d.root, "sys/class/block"))
 	return uint32(2*len(devices) + 16)

@@ -143,7 +143,7 @@ func (b *blob) index() error {
 	offsets := make([]uint32, 0, cap(hashes)/stride)
 	types := b.types
 	for off := 0; off < len(types); {
-		// Not sizeAt: the compiler would not inline it, and there are 150,000 types.
+		// Not sizeAt: the compiler would not inline it, and there are 100,000 types and more.
 		size := 0
 		if len(types)-off >= headerSize {
 			size = sizeOf(order.Uint32(types[off+4:]))
