@@ -64,15 +64,11 @@ func unneededSections(sections []*elf.Section, symbols []elf.Symbol, without []s
 	return unneeded
 }
 
-// afterBTF are the kinds of tracepoints that are tried after btf. The old ones are for kernels without the
-// tracepoint.
-var afterBTF = []string{"raw", "tp", "oldbtf", "oldraw"}
-
-// isLater reports whether a kind of a hook is hidden: if the hook has btf, and no kinds after it but those of
-// tracepoints.
+// isLater reports whether a kind of a hook is hidden: if the hook has btf, and no kinds after it but raw
+// and tp. A kind that stays would otherwise be tried before a hidden one.
 func isLater(kind string, all []string) bool {
-	isOther := func(kind string) bool { return kind != "fentry" && kind != "btf" && !slices.Contains(afterBTF, kind) }
-	return slices.Contains(afterBTF, kind) && slices.Contains(all, "btf") && !slices.ContainsFunc(all, isOther)
+	isUsual := func(kind string) bool { return slices.Contains([]string{"fentry", "btf", "raw", "tp"}, kind) }
+	return (kind == "raw" || kind == "tp") && slices.Contains(all, "btf") && !slices.ContainsFunc(all, func(kind string) bool { return !isUsual(kind) })
 }
 
 // hideSection sets the type of a section of a 64-bit object to SHT_NULL.
@@ -103,7 +99,7 @@ func addLater(spec *ebpf.CollectionSpec, o *Options) error {
 
 // laterVariants returns the variants of a hook that HideUnneeded has hidden.
 func (o *Objects) laterVariants(h Hook) ([]Variant, error) {
-	if h.Variants[len(h.Variants)-1].Kind != "btf" {
+	if !slices.ContainsFunc(h.Variants, func(v Variant) bool { return v.Kind == "btf" }) {
 		return nil, nil
 	}
 	if err := addLater(o.spec, &o.options); err != nil {
@@ -114,5 +110,7 @@ func (o *Objects) laterVariants(h Hook) ([]Variant, error) {
 		return nil, err
 	}
 	i := slices.IndexFunc(hooks, func(all Hook) bool { return all.Name == h.Name })
-	return hooks[i].Variants[len(h.Variants):], nil
+	return slices.DeleteFunc(hooks[i].Variants, func(v Variant) bool {
+		return slices.ContainsFunc(h.Variants, func(tried Variant) bool { return tried.Kind == v.Kind })
+	}), nil
 }

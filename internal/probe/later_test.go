@@ -19,6 +19,8 @@ func TestLaterVariants(t *testing.T) {
 		add("enter__btf", "no_such_tracepoint").
 		add("exit__btf", "no_such_tracepoint").
 		add("switch__btf", "sched_switch").
+		add("wakeup__btf", "no_such_tracepoint").
+		add("wakeup__raw", "sched_wakeup", invalid()...). // not hidden
 		load(t, Options{Rest: func() (*ebpf.CollectionSpec, error) {
 			decoded++
 			return newObject().
@@ -28,7 +30,10 @@ func TestLaterVariants(t *testing.T) {
 				add("exit__raw", "sys_exit", invalid()...).
 				add("exit__tp", "sys_exit").
 				add("switch__btf", "sched_switch").
-				add("switch__raw", "sched_switch").CollectionSpec, nil
+				add("switch__raw", "sched_switch").
+				add("wakeup__btf", "no_such_tracepoint").
+				add("wakeup__raw", "sched_wakeup", invalid()...).
+				add("wakeup__tp", "sched_wakeup").CollectionSpec, nil
 		}})
 	if err := o.Attach(); err != nil {
 		t.Fatal(err)
@@ -36,6 +41,7 @@ func TestLaterVariants(t *testing.T) {
 	const missing = "btf:attach point does not exist, "
 	for hook, want := range map[string]string{
 		"enter": missing + "raw:works", "exit": missing + "raw:refused by the verifier, tp:works", "switch": "btf:works",
+		"wakeup": missing + "raw:refused by the verifier, tp:works",
 	} {
 		if got := results(o.Tried[hook]); got != want {
 			t.Errorf("%s: tried %s, want %s", hook, got, want)
@@ -92,6 +98,9 @@ func TestHideUnneeded(t *testing.T) {
 			"submit__btf", "submit__oldbtf", "submit__oldraw", "submit__raw",
 		}},
 		{"biolatency", []string{"insert"}, false, nil}, // one section with submit__oldbtf
+		{"biosnoop", []string{"dirty"}, true, []string{
+			"complete__raw", "dirty__btf", "dirty__oldbtf", "dirty__oldraw", "dirty__raw", "issue__raw", "merge__raw", "requeue__raw",
+		}}, // all kinds of submit stay, and insert__raw in the section of one of them
 	} {
 		object := inflateObject(t, "../../tools/"+test.tool+"/bpf_x86_bpfel.o.gz")
 		all := decodeObject(t, object)
@@ -131,7 +140,7 @@ func TestIsLater(t *testing.T) {
 		"raw tp":                "",
 		"fentry btf tp":         "tp",
 		"btf raw multi":         "",
-		"btf raw oldbtf oldraw": "raw oldbtf oldraw",
+		"btf raw oldbtf oldraw": "", // oldbtf can be in a section with programs of another hook
 		"btf raw ":              "", // a program without a target
 		"only":                  "",
 	} {
