@@ -3,6 +3,7 @@ package probe
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -45,7 +46,8 @@ func Cut(spec *ebpf.CollectionSpec, function string) {
 		if body := functions[function]; body != nil {
 			addMaps(unused, body)
 			functions[function] = asm.Instructions{asm.LoadImm(asm.R0, 0, asm.DWord).WithMetadata(body[0].Metadata), asm.Return()}
-			prog.Instructions = called(functions, prog.Instructions[0].Symbol())
+			same := func(body asm.Instructions) asm.Instructions { return body }
+			prog.Instructions = called(functions, same, prog.Instructions[0].Symbol())
 			for _, body := range functions {
 				addMaps(unused, body)
 			}
@@ -68,21 +70,25 @@ func byFunction(program asm.Instructions) map[string]asm.Instructions {
 	return functions
 }
 
-// called returns the instructions of the function first and of all functions that it references,
-// directly or indirectly. It removes them from functions.
-func called(functions map[string]asm.Instructions, first string) asm.Instructions {
-	var out asm.Instructions
-	for next := []string{first}; len(next) > 0; next = next[1:] {
-		body := functions[next[0]]
+// called returns the instructions of these functions and of all that they reference, directly or
+// indirectly, as body returns them. It removes them from functions.
+func called(functions map[string]asm.Instructions, body func(asm.Instructions) asm.Instructions, names ...string) asm.Instructions {
+	var bodies []asm.Instructions
+	for next := names; len(next) > 0; next = next[1:] {
+		function := functions[next[0]]
+		if function == nil {
+			continue
+		}
 		delete(functions, next[0])
-		for i := range body {
-			if ins := &body[i]; ins.IsFunctionReference() && functions[ins.Reference()] != nil {
+		function = body(function)
+		for i := range function {
+			if ins := &function[i]; ins.IsFunctionReference() && functions[ins.Reference()] != nil {
 				next = append(next, ins.Reference())
 			}
 		}
-		out = append(out, body...)
+		bodies = append(bodies, function)
 	}
-	return out
+	return slices.Concat(bodies...)
 }
 
 // addMaps adds the names of the maps that the instructions reference.

@@ -29,11 +29,7 @@ func TestRelocate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	arch := map[string]string{"amd64": "x86"}[runtime.GOARCH]
-	if arch == "" {
-		arch = runtime.GOARCH
-	}
-	files, _ := filepath.Glob("../../tools/*/bpf_" + arch + "_bpfel.o.gz")
+	files, _ := filepath.Glob(objectPath(t, "*"))
 	if len(files) < 5 {
 		t.Fatalf("found only these objects of tools: %q", files)
 	}
@@ -52,6 +48,16 @@ func TestRelocate(t *testing.T) {
 			sameFixups(t, file+": "+name, prog, k.typesFor(prog), all)
 		}
 	}
+}
+
+// objectPath returns the path of the object of a tool for this machine.
+func objectPath(t *testing.T, tool string) string {
+	t.Helper()
+	arch := map[string]string{"amd64": "x86"}[runtime.GOARCH]
+	if arch == "" {
+		arch = runtime.GOARCH
+	}
+	return "../../tools/" + tool + "/bpf_" + arch + "_bpfel.o.gz"
 }
 
 func readObject(t *testing.T, path string) *ebpf.CollectionSpec {

@@ -88,6 +88,10 @@ func addLater(spec *ebpf.CollectionSpec, o *Options) error {
 		return fmt.Errorf("decode all programs: %w", err)
 	}
 	o.Rest = nil
+	for name, v := range spec.Variables {
+		rest.Variables[name] = v
+	}
+	fold(rest, o.constantsOf(rest), o.replaced())
 	useMulti(rest, o)
 	for name, prog := range rest.Programs {
 		if spec.Programs[name] == nil {

@@ -14,10 +14,15 @@ import (
 	"github.com/corescope/corescope/internal/binary"
 )
 
+// Lookups has functions that return the values of constants, by name.
+type Lookups map[string]func(*Kernel) (any, error)
+
 // Options defines how an object is loaded and attached.
 type Options struct {
 	// Variables are constants of the programs, by name.
 	Variables map[string]any
+	// Lookups return constants of the programs that the types of the kernel determine.
+	Lookups Lookups
 	// Maps replace maps of the object, by name. They belong to Objects once Load has succeeded.
 	Maps map[string]*ebpf.Map
 	// MapEntries has the sizes of maps in entries, by name; for a ring buffer in bytes.
@@ -115,8 +120,15 @@ type Objects struct {
 // memory ran out.
 func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	raiseLimit()
-	if o.Kernel.found == nil {
-		o.Kernel.Prepare(spec)
+	o.PerfBuffer = o.PerfBuffer || o.Kernel.lacksRingBuffer(spec)
+	if err := setConstants(spec, o); err != nil {
+		return nil, err
+	}
+	known := o.constantsOf(spec)
+	fold(spec, known, o.replaced())
+	o.Kernel.Prepare(spec)
+	if err := setLookups(spec, o); err != nil {
+		return nil, err
 	}
 	if err := o.Kernel.check(); err != nil {
 		return nil, err
@@ -126,8 +138,10 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 			return nil, err
 		}
 	}
-	o.PerfBuffer = o.PerfBuffer || o.Kernel.lacksRingBuffer(spec)
 	if err := setUp(spec, o); err != nil {
+		return nil, err
+	}
+	if err := unchanged(spec, known); err != nil {
 		return nil, err
 	}
 	optional, err := checkDescriptors(spec, o)
@@ -167,7 +181,7 @@ func createUserMaps(spec *ebpf.CollectionSpec, ring *EarlyRing) (*ebpf.Collectio
 		delete(maps, "events")
 	}
 	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{
-		Maps: maps, Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
+		Maps: withoutTypes(maps), Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
 	})
 	if err != nil || ring == nil {
 		return coll, err
@@ -181,6 +195,18 @@ func createUserMaps(spec *ebpf.CollectionSpec, ring *EarlyRing) (*ebpf.Collectio
 	}
 	coll.Maps["events"] = m
 	return coll, nil
+}
+
+// withoutTypes returns the maps without the types of their keys and values. The kernel does not need them for
+// maps without locks and timers, and each of these maps would have its own BTF.
+func withoutTypes(all map[string]*ebpf.MapSpec) map[string]*ebpf.MapSpec {
+	out := make(map[string]*ebpf.MapSpec, len(all))
+	for name, m := range all {
+		m := *m
+		m.Key, m.Value = nil, nil
+		out[name] = &m
+	}
+	return out
 }
 
 // Nothing returns the objects of a run without programs and maps.
@@ -209,12 +235,33 @@ func userMaps(spec *ebpf.CollectionSpec) map[string]*ebpf.MapSpec {
 	return maps
 }
 
-func setUp(spec *ebpf.CollectionSpec, o Options) error {
+// setConstants sets the variables whose values are known before the types of the kernel.
+func setConstants(spec *ebpf.CollectionSpec, o Options) error {
 	for name, val := range o.Variables {
 		if err := setVariable(spec, name, val); err != nil {
 			return fmt.Errorf("set variable %s: %w", name, err)
 		}
 	}
+	if spec.Maps["events"] != nil && o.PerfBuffer {
+		return setVariable(spec, "event_perf_buffer", true)
+	}
+	return nil
+}
+
+func setLookups(spec *ebpf.CollectionSpec, o Options) error {
+	for name, lookup := range o.Lookups {
+		val, err := lookup(o.Kernel)
+		if err != nil {
+			return err
+		}
+		if err := setVariable(spec, name, val); err != nil {
+			return fmt.Errorf("set variable %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func setUp(spec *ebpf.CollectionSpec, o Options) error {
 	for name, entries := range o.MapEntries {
 		if m := spec.Maps[name]; m != nil {
 			m.MaxEntries = entries
@@ -230,7 +277,6 @@ func setUp(spec *ebpf.CollectionSpec, o Options) error {
 	useMulti(spec, &o)
 	if m := spec.Maps["events"]; m != nil && o.PerfBuffer {
 		m.Type, m.KeySize, m.ValueSize, m.MaxEntries = ebpf.PerfEventArray, 4, 4, 0
-		return setVariable(spec, "event_perf_buffer", true)
 	}
 	return nil
 }

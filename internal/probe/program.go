@@ -119,7 +119,7 @@ func (o *Objects) createMaps(spec *ebpf.ProgramSpec) (map[string]*ebpf.Map, erro
 			missing[ref] = o.spec.Maps[ref]
 		}
 	}
-	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{Maps: missing, Types: o.spec.Types, ByteOrder: o.spec.ByteOrder})
+	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{Maps: withoutTypes(missing), Types: o.spec.Types, ByteOrder: o.spec.ByteOrder})
 	if err != nil {
 		return nil, err
 	}

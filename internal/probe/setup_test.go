@@ -138,7 +138,8 @@ func TestSetUp(t *testing.T) {
 	spec.Maps["events"] = &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096}
 	spec.Maps["hists"] = &ebpf.MapSpec{Type: ebpf.Hash, MaxEntries: 10}
 	o := Options{Variables: map[string]any{"n": uint32(7)}, MapEntries: map[string]uint32{"events": 8192, "none": 1}, Kernel: newTestKernel(t)}
-	if err := setUp(spec, o); err != nil {
+	both := func() error { return errors.Join(setConstants(spec, o), setUp(spec, o)) }
+	if err := both(); err != nil {
 		t.Fatal(err)
 	}
 	if m := spec.Maps["events"]; m.Type != ebpf.RingBuf || m.MaxEntries != 8192 || spec.Maps["hists"].MaxEntries != 10 {
@@ -148,7 +149,7 @@ func TestSetUp(t *testing.T) {
 		t.Errorf("n is %d", got)
 	}
 	o.PerfBuffer = true
-	if err := setUp(spec, o); err != nil {
+	if err := both(); err != nil {
 		t.Fatal(err)
 	}
 	if m := spec.Maps["events"]; m.Type != ebpf.PerfEventArray || m.MaxEntries != 0 || m.KeySize != 4 || m.ValueSize != 4 {
@@ -158,7 +159,7 @@ func TestSetUp(t *testing.T) {
 		t.Errorf("event_perf_buffer is %d, want 1", got)
 	}
 	o.Variables = map[string]any{"none": true}
-	if err := setUp(spec, o); err == nil || !strings.Contains(err.Error(), "none") {
+	if err := both(); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("missing variable: %v, want an error with its name", err)
 	}
 }

@@ -54,6 +54,7 @@ func loadByTypeID(spec *ebpf.ProgramSpec, target btf.TypeID, kernel *Kernel, map
 	}
 	defer handle.Close()
 	var code bytes.Buffer
+	code.Grow(2 * len(insns) * asm.InstructionSize)
 	if err := insns.Marshal(&code, spec.ByteOrder); err != nil {
 		return nil, err
 	}

@@ -86,16 +86,17 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	}
 	plan.Cut = append(plan.Cut, l.tasks.unused()...)
 	plan.reduce(spec, vars)
-	kernel.Prepare(spec)
 	if ns, _ := env.PIDNamespace(); !ns.Initial && spec.Variables["local_pidns"] != nil {
 		vars["local_pidns"] = ns.Inode
 	}
+	var lookups probe.Lookups
 	if l.tool.Tasks {
-		filter, err := l.tasks.variables(env, kernel, spec)
+		filter, subsystem, err := l.tasks.variables(env, spec)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(vars, filter)
+		lookups = subsystem
 	}
 	if err := l.followCommand(spec, plan, vars); err != nil {
 		return nil, err
@@ -120,7 +121,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 		return nil, err
 	}
 	objects, err := probe.Load(spec, probe.Options{
-		Rest: l.restOf(plan, vars), Variables: vars, Maps: pinned, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf || plan.PerfBuffer,
+		Rest: l.restOf(plan, vars), Variables: vars, Lookups: lookups, Maps: pinned, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf || plan.PerfBuffer,
 		Without: l.without(plan, vars), Optional: plan.Optional, StandIns: plan.StandIns, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
 		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Begin: plan.Begin, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes, Panicked: l.stream.panicked(), Ring: ring,
 	})

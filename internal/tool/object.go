@@ -3,6 +3,7 @@ package tool
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -46,7 +47,7 @@ func inflate(compressed []byte) ([]byte, error) {
 		return nil, err
 	}
 	var plain bytes.Buffer
-	plain.Grow(5 * len(compressed))
+	plain.Grow(int(binary.LittleEndian.Uint32(compressed[len(compressed)-4:])) + bytes.MinRead) // the file ends with its length
 	if _, err := plain.ReadFrom(r); err != nil {
 		return nil, err
 	}

@@ -98,22 +98,22 @@ type tasks struct {
 	MntNSMap  string   `flag:"mntnsmap" arg:"PATH" help:"only tasks in the mount namespaces whose inode numbers are keys of the hash map pinned at PATH"`
 }
 
-// variables returns the values of the filter's constants in BPF programs. If the selected cgroup
-// is in a v1 hierarchy, programs look up cgroups of all tasks in that hierarchy.
-func (t *tasks) variables(env *Env, kernel *probe.Kernel, spec *ebpf.CollectionSpec) (map[string]any, error) {
-	vars := map[string]any{}
+// variables returns the values of the filter's constants in BPF programs. If the selected cgroup is in a v1
+// hierarchy, programs look up cgroups of all tasks in that hierarchy: lookups return which one it is.
+func (t *tasks) variables(env *Env, spec *ebpf.CollectionSpec) (vars map[string]any, lookups probe.Lookups, err error) {
+	vars = map[string]any{}
 	if err := t.ids(vars, probe.Capacity(spec.Variables["targ_pids"])); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := t.user(env, vars); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := t.comm(vars); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	controller, err := t.cgroup(env, vars)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for name, path := range t.maps() {
 		if path != "" {
@@ -122,13 +122,9 @@ func (t *tasks) variables(env *Env, kernel *probe.Kernel, spec *ebpf.CollectionS
 	}
 	vars["task_filter"] = len(vars) > 0
 	if controller != "" {
-		index, err := subsystem(kernel, controller)
-		if err != nil {
-			return nil, err
-		}
-		vars["task_cgroup_subsys"] = index
+		lookups = probe.Lookups{"task_cgroup_subsys": func(k *probe.Kernel) (any, error) { return subsystem(k, controller) }}
 	}
-	return vars, nil
+	return vars, lookups, nil
 }
 
 // process returns the PID of --pid if there is exactly one, else 0.

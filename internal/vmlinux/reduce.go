@@ -21,9 +21,10 @@ type ref struct {
 }
 
 func newReducer(b *blob) *reducer {
-	return &reducer{
-		blob: b, roots: map[uint32]bool{}, ids: map[ref]uint32{}, texts: map[uint32]uint32{0: 0}, text: []byte{0},
-	}
+	const usual = 1024 // names and types of an object with struct sock
+	r := &reducer{blob: b, roots: map[uint32]bool{}, ids: make(map[ref]uint32, usual), texts: make(map[uint32]uint32, usual), text: []byte{0}}
+	r.texts[0] = 0
+	return r
 }
 
 // ref returns the new ID of a type and queues the type to be written.

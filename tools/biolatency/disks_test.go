@@ -137,20 +137,23 @@ func TestBios(t *testing.T) {
 	load := func() {
 		writeBlocks(t, z.dev, 100)
 		readBlocks(t, z.dev, 50)
-		left = entries(t, "bios")
 		for range 3 {
 			if err := unix.Fsync(int(z.dev.Fd())); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	res := tooltest.JSONUndisturbed(t, Tool, []string{"-D", "--operations", "--pid", pid()}, load)
+	loadAndCount := func() {
+		load()
+		left += entries(t, "bios")
+	}
+	res := tooltest.JSONUndisturbed(t, Tool, []string{"-D", "--operations", "--pid", pid()}, loadAndCount)
 	for op, n := range map[string]float64{"write": 100, "read": 50} {
 		if h := find(t, res, map[string]string{"disk": z.name, "operation": op}); h.Num("count") != n {
 			t.Errorf("%v of %s, want %v", h.Num("count"), op, n)
 		}
 	}
-	res = tooltest.JSONUndisturbed(t, Tool, []string{"--stages", "-d", z.name}, load)
+	res = tooltest.JSONUndisturbed(t, Tool, []string{"--stages", "-d", z.name}, loadAndCount)
 	if h := find(t, res, map[string]string{"stage": "total"}); h.Num("count") < 150 || len(res.Histograms) != 1 {
 		t.Errorf("histograms: %v", keys(res))
 	}

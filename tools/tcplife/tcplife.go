@@ -2,6 +2,8 @@
 package tcplife
 
 import (
+	"time"
+
 	"github.com/corescope/corescope/internal/source"
 	"github.com/corescope/corescope/internal/tcp"
 	"github.com/corescope/corescope/internal/tool"
@@ -90,6 +92,7 @@ func build(o *options, _ *tool.Env) (tool.Source, error) {
 		Columns:     o.columns(),
 		Headers:     o.headers(),
 		BufferBytes: bufferBytes,
+		Delay:       100 * time.Millisecond,
 	}
 	e.Widths = o.Widths("laddr", "raddr")
 	if o.Existing {
