@@ -1,6 +1,7 @@
 package stacktrace
 
 import (
+	"encoding/binary"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -22,7 +23,6 @@ type traceCache struct {
 	traces   map[StackID]*cachedTrace
 	seed     maphash.Seed
 	interned map[uint64][]weak.Pointer[value.Stack] // by a hash of the frames
-	text     []byte
 
 	late        int    // stacks that are to be symbolized again
 	drains      uint64 // completed drains
@@ -134,8 +134,7 @@ func (c *traceCache) HasAll(ids map[StackID]bool) bool {
 
 // intern returns a trace that stacks with the same frames share.
 func (c *traceCache) intern(s value.Stack) value.Trace {
-	c.text = s.AppendJSON(c.text[:0])
-	hash := maphash.Bytes(c.seed, c.text)
+	hash := c.hash(s)
 	for _, w := range c.interned[hash] {
 		if same := w.Value(); same != nil && slices.Equal(*same, s) {
 			return value.TraceOf(same)
@@ -143,6 +142,22 @@ func (c *traceCache) intern(s value.Stack) value.Trace {
 	}
 	c.interned[hash] = append(c.interned[hash], weak.Make(&s))
 	return value.TraceOf(&s)
+}
+
+func (c *traceCache) hash(s value.Stack) uint64 {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	var numbers [24]byte
+	for i := range s {
+		f := &s[i]
+		h.WriteString(f.Symbol)
+		h.WriteString(f.Module)
+		binary.NativeEndian.PutUint64(numbers[:], f.Offset)
+		binary.NativeEndian.PutUint64(numbers[8:], uint64(f.Address))
+		binary.NativeEndian.PutUint64(numbers[16:], uint64(f.Line))
+		h.Write(numbers[:])
+	}
+	return h.Sum64()
 }
 
 // EndDrain is called after each drain, when the IDs that it read have been looked up. If the cache
