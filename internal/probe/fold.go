@@ -30,7 +30,7 @@ func fold(spec *ebpf.CollectionSpec, known constants, keep []string) {
 
 // isCompiled reports whether the symbols of instructions are the functions of a program: others are labels.
 func isCompiled(program asm.Instructions) bool {
-	return program[0].Symbol() != "" && !slices.ContainsFunc(program, func(ins asm.Instruction) bool {
+	return len(program) > 0 && program[0].Symbol() != "" && !slices.ContainsFunc(program, func(ins asm.Instruction) bool {
 		return isBranch(&ins) && ins.Reference() != ""
 	})
 }

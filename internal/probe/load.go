@@ -113,8 +113,8 @@ type Objects struct {
 	missedCalls uint64
 }
 
-// Load sets the variables in spec, creates the maps of the object and begins to load its programs.
-// [Objects.Attach] waits for them.
+// Load sets the variables in spec, removes the code that their values rule out, creates the maps of the object
+// and begins to load its programs. [Objects.Attach] waits for them.
 //
 // Returns ErrNotPermitted, ErrUnsupported and ErrNoBTF, but none of them if file descriptors or
 // memory ran out.
