@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -106,6 +107,22 @@ func TestFold(t *testing.T) {
 		if unchanged(spec, known) == nil {
 			t.Errorf("%s: no error after the value of a constant has changed", test.name)
 		}
+	}
+}
+
+// TestLoadChangedConstant checks that Load rejects a constant that changes after programs were folded.
+func TestLoadChangedConstant(t *testing.T) {
+	spec := foldObject(append(loadConstant(asm.R1, 4, asm.Byte), asm.Mov.Imm(asm.R0, 0), asm.Return()))
+	change := func(*Kernel) (any, error) {
+		spec.Variables["seven"].Value[0] = 8
+		return true, nil
+	}
+	objects, err := Load(spec, Options{Lookups: Lookups{"found": change}, Kernel: newTestKernel(t)})
+	if err == nil {
+		objects.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "seven") {
+		t.Errorf("got %v, want an error with the name of the constant", err)
 	}
 }
 
