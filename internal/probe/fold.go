@@ -146,6 +146,8 @@ type flow struct {
 	outcomes []outcome
 	reached  []bool
 	moved    []int32
+	// By instruction: the registers that are used from it on, before they are set again.
+	used []registerSet
 	// at is the index of the instruction at each offset in units of 8 bytes, or -1.
 	at []int32
 }

@@ -92,6 +92,7 @@ func addLater(spec *ebpf.CollectionSpec, o *Options) error {
 		rest.Variables[name] = v
 	}
 	fold(rest, o.constantsOf(rest), o.replaced())
+	dropUnused(rest)
 	useMulti(rest, o)
 	for name, prog := range rest.Programs {
 		if spec.Programs[name] == nil {

@@ -126,6 +126,7 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	}
 	known := o.constantsOf(spec)
 	fold(spec, known, o.replaced())
+	dropUnused(spec)
 	o.Kernel.Prepare(spec)
 	if err := setLookups(spec, o); err != nil {
 		return nil, err
