@@ -57,6 +57,8 @@ func goRows(path string, m elf.Machine, maxRows int) ([]Row, error) {
 	if g == nil {
 		return nil, nil
 	}
+	const usual = 3 // rows of a function
+	g.rows = make([]Row, 0, min(usual*g.count, uint64(maxRows)))
 	for i := range g.count {
 		if !g.add(i) {
 			break
@@ -238,6 +240,9 @@ func (r Rule) markGo() Rule {
 func merge(frames, golang []Row) []Row {
 	if len(golang) == 0 {
 		return frames
+	}
+	if len(frames) == 0 {
+		return golang
 	}
 	first, last := golang[0].PC, golang[len(golang)-1].PC
 	rows := make([]Row, 0, len(frames)+len(golang))
