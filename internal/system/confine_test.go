@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // confined is an environment variable that makes this test binary call Confine.
@@ -37,7 +35,7 @@ func TestConfine(t *testing.T) {
 func confineHere(t *testing.T) {
 	end := threads(4)
 	keep := Set(CapDACReadSearch)
-	usual, err := unix.SchedGetAttr(0, 0)
+	usual, err := nice(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +57,8 @@ func confineHere(t *testing.T) {
 			}
 		}
 		tid, _ := strconv.Atoi(e.Name())
-		if has, err := unix.SchedGetAttr(tid, 0); err != nil || *has != *usual {
-			t.Errorf("thread %d has the priority %+v, %v, want %+v as before", tid, has, err, usual)
+		if has, err := nice(tid); err != nil || has != usual {
+			t.Errorf("thread %d has the nice value %d, %v, want %d as before", tid, has, err, usual)
 		}
 		if status["NoNewPrivs"] != "1" || status["CapAmb"] != hex(0) || status["CapInh"] != hex(0) {
 			t.Errorf("thread %s: %v, want NoNewPrivs 1, and CapAmb and CapInh 0", e.Name(), status)
