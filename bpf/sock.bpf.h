@@ -53,12 +53,12 @@ static __always_inline void sock_ends_read(struct sock_ends *ends, const struct 
 {
 	const struct inet_sock *inet = (const struct inet_sock *)sk;
 
-	if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_INET) {
-		addr_set_ipv4(&ends->laddr, BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr));
-		addr_set_ipv4(&ends->raddr, BPF_CORE_READ(sk, __sk_common.skc_daddr));
-	} else {
+	if (__builtin_expect(BPF_CORE_READ(sk, __sk_common.skc_family) != AF_INET, 1)) {
 		BPF_CORE_READ_INTO(&ends->laddr, sk, __sk_common.skc_v6_rcv_saddr);
 		BPF_CORE_READ_INTO(&ends->raddr, sk, __sk_common.skc_v6_daddr);
+	} else {
+		addr_set_ipv4(&ends->laddr, BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr));
+		addr_set_ipv4(&ends->raddr, BPF_CORE_READ(sk, __sk_common.skc_daddr));
 	}
 	ends->lport = bpf_ntohs(BPF_CORE_READ(inet, inet_sport));
 	ends->rport = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));

@@ -85,6 +85,12 @@ static __always_inline __u64 *stack_sent_slot(__u64 id)
 	return id & (1 << 20) ? a : b;
 }
 
+/*
+ * The interval in which urgent stacks wake the reader, if that of other events, event_wakeup_ns, has not
+ * passed.
+ */
+#define STACK_URGENT_WAKEUP_NS 40000000
+
 /* Minimum time between two stacks that are sent again, and the time of the last one. */
 #define STACK_RESEND_NS 20000000
 __u64 stack_resent_ns;
@@ -99,7 +105,7 @@ static __always_inline void stack_send(void *ctx, struct stack_buf *buf, __u32 b
 	struct stack_head *head = &buf->head;
 	__u64 *slot = stack_sent_slot(head->id);
 	__u32 size = sizeof(*head) + bytes;
-	bool sent;
+	bool sent, wake;
 
 	if (!slot)
 		return;
@@ -111,12 +117,13 @@ static __always_inline void stack_send(void *ctx, struct stack_buf *buf, __u32 b
 		stack_resent_ns = head->time_ns;
 	}
 	*slot = head->id;
+	wake = head->urgent && head->time_ns - event_last_wakeup_ns >= STACK_URGENT_WAKEUP_NS;
 	/*
 	 * Otherwise clang checks the operands of the sum, and the verifier does not know its
 	 * bounds.
 	 */
 	barrier_var(size);
-	if (size <= STACK_MAX_BYTES && !event_output(ctx, buf, size, head->time_ns))
+	if (size <= STACK_MAX_BYTES && !event_output_wake(ctx, buf, size, head->time_ns, wake))
 		return;
 	/* User space has the stack from before: nothing is lost. */
 	if (sent)

@@ -35,7 +35,7 @@ struct stack_head {
 	__u32 unwound; /* 1 if the highest bits of addresses are an enum unwind_how */
 	__u32 frames; /* number of addresses; they are followed by mappings */
 	__u32 unknown; /* mappings of files that user space has not read */
-	__u32 pad;
+	__u32 urgent; /* not 0 if user space needs the process to symbolize the stack */
 };
 
 #define STACK_MAX_BYTES (sizeof(struct stack_head) + STACKS_BYTES + STACKS_MAPPINGS_BYTES)
@@ -180,6 +180,7 @@ __noinline __u32 stack_add_mappings(__u32 frames)
 			buf->addrs[(frames + i * STACKS_MAPPING_WORDS + k) % STACKS_WORDS] = words[k];
 	}
 	buf->head.unknown = cur->mappings.unknown;
+	buf->head.urgent = cur->mappings.unknown | cur->mappings.anonymous;
 	return count < STACK_MAPPINGS ? count * sizeof(struct stack_mapping) : STACKS_MAPPINGS_BYTES;
 }
 
@@ -199,6 +200,7 @@ static __always_inline __u32 stack_walk(void *ctx, struct stack_buf *buf, __u32 
 	head->pid = pid;
 	head->space = stack_space(pid);
 	head->unknown = 0;
+	head->urgent = !!pid; /* unless the stack contains the mappings */
 	walk = flags & BPF_F_USER_STACK ? unwind_begin(head->space) : WALK_BY_KERNEL;
 	head->unwound = walk == WALK_BY_TABLES;
 	if (walk == WALK_NONE)

@@ -185,6 +185,7 @@ static __always_inline enum unwind_walk unwind_begin(__u32 space)
 	cur->mappings.now_ns = bpf_ktime_get_ns();
 	cur->mappings.count = 0;
 	cur->mappings.unknown = 0;
+	cur->mappings.anonymous = 0;
 	unwind_returns(cur);
 	if (!unwind_start(cur))
 		return WALK_BY_KERNEL;

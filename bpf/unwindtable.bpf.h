@@ -130,6 +130,7 @@ struct unwind_mappings {
 	__u32 count;
 	__u32 at; /* index of the last one that was found */
 	__u32 unknown; /* mappings of files that user space has not read */
+	__u32 anonymous; /* mappings without a file */
 	volatile __u32 low, high; /* of a search */
 	volatile __u32 block, base, levels; /* of a search in a tree */
 	struct vma_search search;
@@ -175,8 +176,10 @@ static __always_inline void unwind_mapping_set_table(struct unwind_mappings *map
 	struct unwind_file *file;
 
 	m->levels = 0;
-	if (m->mapping.file.kind == MAPPING_ANON)
+	if (m->mapping.file.kind == MAPPING_ANON) {
+		mappings->anonymous++;
 		return;
+	}
 	file = bpf_map_lookup_elem(&unwind_files, &m->mapping.file);
 	if (!file) {
 		mappings->unknown++;

@@ -44,7 +44,8 @@ type stackHead struct {
 	Frames uint32
 	// Unknown is the number of mappings of files that have no unwind table yet.
 	Unknown uint32
-	_       uint32 `btf:"pad"`
+	// Urgent is not 0 if the process is needed to symbolize the stack; only programs use it.
+	Urgent uint32
 }
 
 const stackHeadSize = int(unsafe.Sizeof(stackHead{}))

@@ -1,20 +1,24 @@
 package profile
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/corescope/corescope/internal/source"
+	"github.com/corescope/corescope/internal/tool"
 	"github.com/corescope/corescope/internal/tooltest"
 	"github.com/corescope/corescope/internal/tooltest/native"
 )
 
-// jitEnv makes the test binary create and run functions, which are named in its perf map.
+// jitEnv makes the test binary create and run this number of functions, which are named in its perf map.
 const jitEnv = "CORESCOPE_JIT"
 
 // jitPrefix begins the names of these functions.
@@ -22,8 +26,14 @@ const jitPrefix = "jitted_"
 
 func runJIT() {
 	runtime.LockOSThread()
-	jit, err := native.NewJIT()
+	count, err := strconv.Atoi(os.Getenv(jitEnv))
+	jit, err2 := native.NewJIT()
+	err = errors.Join(err, err2)
 	for i := 0; err == nil; i++ {
+		if i == count {
+			os.Remove(native.PerfMap(os.Getpid()))
+			os.Exit(0)
+		}
 		const iterations = 1 << 21
 		err = jit.Run(jitPrefix+strconv.Itoa(i), iterations)
 	}
@@ -37,7 +47,7 @@ func runJIT() {
 func TestJIT(t *testing.T) {
 	tooltest.Root(t)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), jitEnv+"=1")
+	cmd.Env = append(os.Environ(), jitEnv+"=-1") // without end
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +68,33 @@ func TestJIT(t *testing.T) {
 	})
 	if named, unnamed := jitted(res.Rows); unnamed > 0 || named <= enough {
 		t.Errorf("%.0f samples in functions of the perf map have their name, %.0f have none", named, unnamed)
+	}
+}
+
+// TestJITExits checks that stacks with code of a JIT compiler wake the reader although the delay has not passed:
+// they can be symbolized only while the process exists.
+func TestJITExits(t *testing.T) {
+	tooltest.Root(t)
+	slow := tool.Define(Tool.Spec, options{StackOptions: source.DefaultStacks(), Sides: source.DefaultSides(), Frequency: 49}, func(o *options, env *tool.Env) (tool.Source, error) {
+		src, err := build(o, env)
+		if err == nil {
+			src.(*source.Stacks[key, counts, row]).Delay = 100 * 365 * 24 * time.Hour
+		}
+		return src, err
+	})
+	const functions = 200
+	pid := 0
+	res := tooltest.JSON(t, slow, []string{"-F", "997", "-U"}, func() {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), jitEnv+"="+strconv.Itoa(functions))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("run functions: %v: %s", err, out)
+		}
+		pid = cmd.Process.Pid
+	})
+	own := slices.DeleteFunc(res.Rows, func(r tooltest.Row) bool { return r.Num("pid") != float64(pid) })
+	if named, unnamed := jitted(own); named == 0 {
+		t.Errorf("%.0f samples in functions of the perf map, and none has a name", unnamed)
 	}
 }
 
