@@ -13,6 +13,7 @@ import (
 // is stripped. debug/gosym is not used because it copies a name per function, which takes terabytes
 // for a malicious file, and because its caller must know the start of the text.
 type goTable struct {
+	data     []byte
 	vaddr    uint64
 	relative bool // addresses are relative to runtime.text: Go 1.18 and later
 	funcs    []symbol
@@ -21,21 +22,29 @@ type goTable struct {
 
 // goFunctions returns a table of the functions of a Go program. It returns nil if the file is not a
 // Go program, or if the address of runtime.text is uncertain.
-func (m *image) goFunctions() (*table, error) {
-	data, vaddr, err := m.pclntab()
-	t := parsePclntab(data, m.ByteOrder)
-	if t == nil {
-		return nil, err
-	}
-	t.vaddr = vaddr
-	// runtime.text is a symbol, which stripping removes. It is not the start of .text if a C linker
-	// put other code first.
-	for _, text := range m.goText(t) {
-		if m.isGoText(text, t) {
-			return t.table(text), nil
+func (m *image) goFunctions() (found *table, err error) {
+	err = m.withGoTable(func(t *goTable, text uint64) { found = t.table(text) })
+	return found, err
+}
+
+// withGoTable calls use with the function table of a Go program and the address of runtime.text,
+// unless that is uncertain. The data of the table is valid until use returns.
+func (m *image) withGoTable(use func(t *goTable, text uint64)) error {
+	return m.withPclntab(func(data []byte, vaddr uint64) {
+		t := parsePclntab(data, m.ByteOrder)
+		if t == nil {
+			return
 		}
-	}
-	return nil, nil
+		t.data, t.vaddr = data, vaddr
+		// runtime.text is a symbol, which stripping removes. It is not the start of .text if a C linker
+		// put other code first.
+		for _, text := range m.goText(t) {
+			if m.isGoText(text, t) {
+				use(t, text)
+				return
+			}
+		}
+	})
 }
 
 func (t *goTable) first() uint64 { return t.funcs[0].start }
@@ -106,20 +115,30 @@ func readPclntab(count uint64, pairs, records, names []byte, size uint64, order 
 	return t
 }
 
-// pclntab returns the function table and its address. Position-independent programs built by Go
-// before 1.26 have it in .data.rel.ro.gopclntab; if a C linker was used, it is a part of
-// .data.rel.ro.
-func (m *image) pclntab() (table []byte, vaddr uint64, exceeded error) {
+// withPclntab calls use with the function table and its address, if there is one. Position-independent
+// programs built by Go before 1.26 have it in .data.rel.ro.gopclntab; if a C linker was used, it is a
+// part of .data.rel.ro.
+func (m *image) withPclntab(use func(data []byte, vaddr uint64)) error {
+	var exceeded error
 	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab", ".data.rel.ro"} {
-		data, err := m.named(name, limit.GoTable)
+		s, found := m.Section(name), false
+		if s == nil {
+			continue
+		}
+		err := limit.WithSection(s, m.data, m.path, limit.GoTable, func(data []byte) {
+			if at := findPclntab(data); at >= 0 {
+				found = true
+				use(data[at:], s.Addr+uint64(at))
+			}
+		})
+		if found {
+			return err
+		}
 		if errors.Is(err, limit.ErrExceeded) {
 			exceeded = err
 		}
-		if at := findPclntab(data); at >= 0 {
-			return data[at:], m.Section(name).Addr + uint64(at), nil
-		}
 	}
-	return nil, 0, exceeded
+	return exceeded
 }
 
 // findPclntab returns the offset of the table's header, or -1. The header consists of a magic

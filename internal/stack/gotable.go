@@ -17,30 +17,20 @@ type GoTable struct {
 	Text uint64
 }
 
-// ReadGoTable finds the function table in an ELF file of the given size. It returns nil if the file
-// is not a Go program, or if the address of its functions is uncertain.
+// WithGoTable calls use with the function table of a Go program in an ELF file of the given size. It
+// does not if the file is not a Go program, or if the address of its functions is uncertain. Data is
+// valid until use returns, and is what [limit.WithSection] passes: use must not hold locks.
 //
 // The error is a [limit.Error] if the table is too large. path is used in errors.
-func ReadGoTable(r io.ReaderAt, size int64, path string) (g *GoTable, err error) {
+func WithGoTable(r io.ReaderAt, size int64, path string, use func(*GoTable)) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			g, err = nil, fmt.Errorf("parse ELF file: %v", p)
+			err = fmt.Errorf("parse ELF file: %v", p)
 		}
 	}()
 	m, err := openImage(r, size, path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	data, vaddr, err := m.pclntab()
-	t := parsePclntab(data, m.ByteOrder)
-	if t == nil {
-		return nil, err
-	}
-	t.vaddr = vaddr
-	for _, text := range m.goText(t) {
-		if m.isGoText(text, t) {
-			return &GoTable{data, m.ByteOrder, text}, nil
-		}
-	}
-	return nil, nil
+	return m.withGoTable(func(t *goTable, text uint64) { use(&GoTable{t.data, m.ByteOrder, text}) })
 }

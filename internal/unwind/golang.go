@@ -46,28 +46,34 @@ func goRows(path string, m elf.Machine, maxRows int) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	table, err := stack.ReadGoTable(file, info.Size(), path)
+	var rows []Row
+	err = stack.WithGoTable(file, info.Size(), path, func(table *stack.GoTable) {
+		if g := newGoFunctions(table, m); g != nil {
+			g.addAll(maxRows)
+			rows = g.rows
+		}
+	})
 	if errors.Is(err, limit.ErrExceeded) {
 		return nil, fmt.Errorf("%w: %w", ErrTooMany, err)
 	}
-	if err != nil || table == nil {
+	if err != nil {
 		return nil, err
 	}
-	g := newGoFunctions(table, m)
-	if g == nil {
-		return nil, nil
+	if len(rows) > maxRows {
+		return nil, tooMany("rules", maxRows)
 	}
+	return rows, nil
+}
+
+// addAll appends the rows of all functions, up to one that is malformed or exceeds maxRows.
+func (g *goFunctions) addAll(maxRows int) {
 	const usual = 3 // rows of a function
 	g.rows = make([]Row, 0, min(usual*g.count, uint64(maxRows)))
 	for i := range g.count {
-		if !g.add(i) {
-			break
-		}
-		if len(g.rows) > maxRows {
-			return nil, tooMany("rules", maxRows)
+		if !g.add(i) || len(g.rows) > maxRows {
+			return
 		}
 	}
-	return g.rows, nil
 }
 
 // newGoFunctions reads the header. It returns nil if the version is not supported.

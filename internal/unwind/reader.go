@@ -44,7 +44,15 @@ func (r *reader) number(size int) uint64 {
 
 func (r *reader) byte() byte { return byte(r.number(1)) }
 
-func (r *reader) uleb() (n uint64) {
+func (r *reader) uleb() uint64 {
+	if at := r.at; at < len(r.data) && r.data[at] < 0x80 { // most numbers have one byte
+		r.at++
+		return uint64(r.data[at])
+	}
+	return r.longULEB()
+}
+
+func (r *reader) longULEB() (n uint64) {
 	for shift := 0; ; shift += 7 {
 		b := r.byte()
 		n |= uint64(b&0x7f) << shift
