@@ -2,6 +2,7 @@ package source
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -26,6 +27,18 @@ func TestSampledEntries(t *testing.T) {
 	for perSecond, want := range map[uint64]uint32{1: 1 << 12, 198: 1 << 14, 1 << 40: 1 << 20} {
 		if got := sampledEntries(perSecond); got != want || want < 1<<20 && uint64(got) < 60*perSecond {
 			t.Errorf("%d samples per second: %d entries, want %d", perSecond, got, want)
+		}
+	}
+}
+
+// TestDrainInterval checks that no drain has more than 1,000 samples at low rates, and that none is later
+// than five seconds.
+func TestDrainInterval(t *testing.T) {
+	for perSecond, want := range map[uint64]time.Duration{
+		0: time.Second, 1: 5 * time.Second, 198: 5 * time.Second, 500: 2 * time.Second, 1000: time.Second, 1 << 40: time.Second,
+	} {
+		if got := drainInterval(perSecond); got != want {
+			t.Errorf("%d samples per second: %v, want %v", perSecond, got, want)
 		}
 	}
 }

@@ -84,8 +84,21 @@ type Part struct {
 // ringBytes has space for about 10,000 stacks.
 const ringBytes = 4 << 20
 
-// drainEvery is the interval at which counts are moved out of the map.
-const drainEvery = time.Second
+// drainEvery is the interval at which counts are moved out of the map. If a tool takes few samples, it
+// is longer, up to slowestDrain, because a drain takes 0.6 ms.
+const (
+	drainEvery   = time.Second
+	slowestDrain = 5 * time.Second
+)
+
+// drainInterval returns the interval in which a number of samples per second are 1,000 samples, with
+// the limits of drainEvery and slowestDrain. 0 is no sampling.
+func drainInterval(perSecond uint64) time.Duration {
+	if perSecond == 0 {
+		return drainEvery
+	}
+	return max(drainEvery, min(slowestDrain, 1000*time.Second/time.Duration(perSecond)))
+}
 
 func (s *Stacks[K, V, R]) Kind() string { return output.KindRow }
 
@@ -126,7 +139,7 @@ func (s *Stacks[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*t
 }
 
 // sampledEntries returns the size of the table for sampling tools: the number of samples per minute,
-// at least 2^12 and at most 2^20. Entries are drained every second. A larger table takes longer to
+// at least 2^12 and at most 2^20. Entries are drained at least every five seconds. A larger table takes longer to
 // create and to iterate over.
 func sampledEntries(perSecond uint64) uint32 {
 	const smallest, largest = 1 << 12, 1 << 20
@@ -212,11 +225,11 @@ func (s *Stacks[K, V, R]) start(ses *tool.Session) error {
 	return ses.Ready()
 }
 
-// drains requests a drain of the map once a second, so that a long run does not fill it.
+// drains requests drains of the map, so that a long run does not fill it.
 func (s *Stacks[K, V, R]) drains(ctx context.Context, ses *tool.Session) (<-chan func() error, func()) {
 	ctx, stop := context.WithCancel(ctx)
 	requests := make(chan func() error)
-	tick, stopTicks := ticks(drainEvery)
+	tick, stopTicks := ticks(drainInterval(s.Sampling.PerSecond()))
 	go func() {
 		defer stopTicks()
 		for {

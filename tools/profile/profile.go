@@ -21,7 +21,7 @@ type options struct {
 	Period    uint64 `flag:"count,c" arg:"NS" min:"10000" max:"9223372036854775807" help:"sample period in nanoseconds of CPU clock, instead of --frequency"`
 	Idle      bool   `flag:"include-idle,I" bpf:"include_idle" help:"include idle CPUs"`
 	CPU       []int  `flag:"cpu,C" arg:"CPU" min:"0" id:"cpu" help:"only these CPUs"`
-	HashSize  uint64 `flag:"hash-storage-size" arg:"N" help:"no effect: counts are read from the kernel's map every second"`
+	HashSize  uint64 `flag:"hash-storage-size" arg:"N" help:"no effect: counts are read from the kernel's map meanwhile"`
 }
 
 // Mirrors of struct table_key and struct table_value.
