@@ -214,7 +214,7 @@ func (r *report) problems(lines []doctor.Line) []string {
 			continue
 		}
 		listed = append(listed, cmp.Or(t.Remedy, t.Error))
-		text := strings.Join(r.sameProblem(t), ", ") + ": " + t.Error
+		text := describe(r.sameProblem(t))
 		if t.Remedy != "" {
 			text += "\n  " + t.Remedy
 		}
@@ -229,14 +229,28 @@ func (r *report) problems(lines []doctor.Line) []string {
 }
 
 // sameProblem lists the tools that fail for the same reason as t, including t.
-func (r *report) sameProblem(t *tool.Trial) []string {
-	var names []string
+func (r *report) sameProblem(t *tool.Trial) []*tool.Trial {
+	var same []*tool.Trial
 	for _, other := range r.Tools {
 		if !other.Runs && cmp.Or(other.Remedy, other.Error) == cmp.Or(t.Remedy, t.Error) {
-			names = append(names, other.Name)
+			same = append(same, other)
 		}
 	}
-	return names
+	return same
+}
+
+// describe returns the names of tools with the same problem, and their error, or that of the first one if
+// they differ, for example in the hook.
+func describe(same []*tool.Trial) string {
+	var names []string
+	which := ""
+	for _, t := range same {
+		names = append(names, t.Name)
+		if t.Error != same[0].Error {
+			which = "the error of " + same[0].Name + " is: "
+		}
+	}
+	return strings.Join(names, ", ") + ": " + which + same[0].Error
 }
 
 func (c *Command) schemaOfDoctor() error {

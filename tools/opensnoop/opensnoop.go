@@ -46,7 +46,7 @@ type row struct {
 	Errno     int32          `json:"errno" col:"ERR,width=3,right" help:"errno of a failed call, otherwise 0"`
 	Error     value.Error    `json:"error" col:"ERROR,width=8" help:"name of the errno of a failed call"`
 	FileMode  value.FileMode `json:"mode" col:"MODE,width=4" help:"requested permissions, if the flags can create a file"`
-	Path      value.Bytes    `json:"path" col:"PATH,width=40" help:"path as passed by the task; with -F absolute in the task's mount namespace, with symbolic links unresolved and without any .. that would lead above the task's root, but unchanged if it is relative to a file descriptor that is not open; absent if it could not be read because its address is not mapped"`
+	Path      value.Bytes    `json:"path" col:"PATH,width=40" help:"path as passed by the task; with -F absolute in the task's mount namespace, with symbolic links unresolved and without any .. that would lead above the task's root, but unchanged if it is relative to a file descriptor that is not open; absent if it could not be read because its address is not mapped; of a path of more than 4,095 bytes, which the kernel refuses, the first 4,095"`
 	TaskPath  value.Bytes    `json:"task_path" col:"TASK_PATH,width=40" help:"with -F: absolute path relative to the task's root directory, such as that of its chroot or container"`
 	UserStack value.Stack    `json:"user_stack" col:"USTACK,extra,need=want_user_stack" help:"with -c: user stack trace of the call, innermost frame first; text shows it below the row; in the first stacks of a process not selected by --pid, functions without frame pointers are missing"`
 
