@@ -31,9 +31,26 @@ const maxOffset = math.MaxUint16 - 1
 // for all rows together, which takes several times as much as the tree.
 type builder struct {
 	tree
-	number  func(Rule) uint16 // returns the index of a rule
+	number  func(Rule) uint16 // returns the index of a rule, 0 for no rule
 	pending []Row             // rows that are not in a leaf yet
 	bases   []uint32          // of the leaves
+	recent  [256]numbered     // results of number
+}
+
+// numbered is a rule and its index.
+type numbered struct {
+	rule  Rule
+	index uint16
+}
+
+// index returns the index of a rule. Most rules differ only in the distance of the CFA, which selects
+// the entry of recent: number takes much longer, because it looks in a map.
+func (b *builder) index(r Rule) uint16 {
+	n := &b.recent[uint8(r>>16)]
+	if n.rule != r {
+		*n = numbered{r, b.number(r)}
+	}
+	return n.index
 }
 
 // add adds a row, unless it has the rule of the previous one.
@@ -69,7 +86,7 @@ func (t *tree) root() int { return len(t.blocks) - 1 }
 func (b *builder) addLeaf() {
 	l, n, base := &Leaf{}, 0, b.pending[0].PC
 	for ; n < min(len(b.pending), LeafRows) && b.pending[n].PC-base <= maxOffset; n++ {
-		l.Offset[n], l.Rule[n] = uint16(b.pending[n].PC-base), b.number(b.pending[n].Rule)
+		l.Offset[n], l.Rule[n] = uint16(b.pending[n].PC-base), b.index(b.pending[n].Rule)
 	}
 	for i := n; i < LeafRows; i++ {
 		l.Offset[i], l.Rule[i] = math.MaxUint16, l.Rule[n-1]
