@@ -104,4 +104,6 @@ func (r *perfReader) Stop() error {
 	return r.source.wake()
 }
 
+func (r *perfReader) Wake() error { return r.source.wake() }
+
 func (r *perfReader) Close() error { return r.source.Close() }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -24,6 +25,9 @@ type Reader interface {
 	//
 	// A sample from a perf buffer can have up to 7 bytes of padding at the end.
 	Read() ([]byte, error)
+	// Wake makes Read return the samples that were sent before the call, which otherwise can wait for the
+	// delay and longer. It can be called while Read waits.
+	Wake() error
 	// Stop makes Read return the remaining samples and then os.ErrClosed. It can be called while
 	// Read waits.
 	Stop() error
@@ -77,6 +81,8 @@ type ringReader struct {
 	record   ringbuf.Record
 	returned bool      // a sample was returned since the last ErrIdle
 	idle     time.Time // time of the last ErrIdle
+	stopping atomic.Bool
+	ending   bool // all samples that are left are read, then the reader is closed
 	closed   bool
 }
 
@@ -93,6 +99,8 @@ func (r *ringReader) Read() ([]byte, error) {
 		case err == nil:
 			r.setReturned()
 			return r.record.RawSample, nil
+		case errors.Is(err, os.ErrDeadlineExceeded) && r.ending:
+			r.closed = true
 		case errors.Is(err, os.ErrDeadlineExceeded) && r.returned:
 			r.returned, r.idle = false, time.Now()
 			r.pollAfter(r.delay + pollFirst)
@@ -102,8 +110,14 @@ func (r *ringReader) Read() ([]byte, error) {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			r.pollAfter(pollIdle)
 			return nil, ErrIdle
+		case errors.Is(err, ringbuf.ErrFlushed) && r.stopping.Load():
+			// It can be the result of an earlier Wake: then samples are left that were sent before Stop.
+			r.ending = true
+			r.source.SetDeadline(time.Unix(1, 0))
 		case errors.Is(err, ringbuf.ErrFlushed):
-			r.closed = true
+			r.returned, r.idle = false, time.Now()
+			r.pollAfter(r.delay + pollFirst)
+			return nil, ErrIdle
 		default:
 			return nil, fmt.Errorf("read ring buffer: %w", err)
 		}
@@ -118,11 +132,17 @@ func (r *ringReader) pollAfter(after time.Duration) {
 
 // setReturned makes the next ReadInto return immediately if there is no further sample.
 func (r *ringReader) setReturned() {
-	if !r.returned {
+	if !r.returned && !r.ending {
 		r.returned = true
 		r.source.SetDeadline(time.Unix(1, 0))
 	}
 }
 
-func (r *ringReader) Stop() error  { return r.source.Flush() }
+func (r *ringReader) Wake() error { return r.source.Flush() }
+
+func (r *ringReader) Stop() error {
+	r.stopping.Store(true)
+	return r.source.Flush()
+}
+
 func (r *ringReader) Close() error { return r.source.Close() }

@@ -92,8 +92,7 @@ func (h *hists) awaitStacks(entries *probe.Entries, last bool) error {
 	for i := range entries.Len() {
 		h.addIDs(ids, entries.At(i))
 	}
-	h.traces.Await(ids)
-	return nil
+	return h.await(ids)
 }
 
 func (h *hists) add(key unsafe.Pointer, nr int, slot *histogram.Slot) {

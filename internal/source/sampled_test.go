@@ -31,6 +31,24 @@ func TestSampledEntries(t *testing.T) {
 	}
 }
 
+// TestSampledDelay checks that the stacks that wait have space in the ring buffer, if each sample has two
+// of the largest size.
+func TestSampledDelay(t *testing.T) {
+	const largest = 5 << 10
+	for _, perSecond := range []uint64{1, 49, 198, 500, 1000} {
+		got := sampledDelay(perSecond)
+		if waiting := got.Seconds() * float64(perSecond); got < stackDelay || got > time.Second || 2*waiting*largest > ringBytes {
+			t.Errorf("%d samples per second: %v, in which %.0f samples arrive", perSecond, got, waiting)
+		}
+	}
+	if got := sampledDelay(198); got != time.Second {
+		t.Errorf("198 samples per second: %v, want a second", got)
+	}
+	if got := sampledDelay(1 << 40); got != stackDelay {
+		t.Errorf("more samples: %v, want %v", got, stackDelay)
+	}
+}
+
 // TestDrainInterval checks that no drain has more than 1,000 samples at low rates, and that none is later
 // than five seconds.
 func TestDrainInterval(t *testing.T) {

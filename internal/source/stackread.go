@@ -96,6 +96,15 @@ func (r *stackReading) finish() error {
 	return err
 }
 
+// await waits until stacks of counts are symbolized. Those that have not been received are read now.
+func (r *stackReading) await(ids map[stacktrace.StackID]bool) error {
+	if err := r.reader.Wake(); err != nil {
+		return fmt.Errorf("read stacks: %w", err)
+	}
+	r.traces.Await(ids)
+	return nil
+}
+
 // addIDs adds the stack IDs of a key to ids.
 func (r *stackReading) addIDs(ids map[stacktrace.StackID]bool, key unsafe.Pointer) {
 	for _, offset := range r.ids {

@@ -53,8 +53,7 @@ func (s *Stacks[K, V, R]) settle(last bool) error {
 	for k := range s.counts {
 		s.addIDs(ids, unsafe.Pointer(&k))
 	}
-	s.traces.Await(ids)
-	return nil
+	return s.await(ids)
 }
 
 func (s *Stacks[K, V, R]) write(ses *tool.Session, end time.Time, length time.Duration) error {

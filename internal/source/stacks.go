@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,6 +101,15 @@ func drainInterval(perSecond uint64) time.Duration {
 	return max(drainEvery, min(slowestDrain, 1000*time.Second/time.Duration(perSecond)))
 }
 
+// sampledDelay returns the time for which stacks wait in the ring buffer: that of 200 samples, for which
+// it has space even if each has the largest stacks, at most a second. 0 is the default.
+func sampledDelay(perSecond uint64) time.Duration {
+	if perSecond == 0 {
+		return 0
+	}
+	return max(stackDelay, min(time.Second, 200*time.Second/time.Duration(perSecond)))
+}
+
 func (s *Stacks[K, V, R]) Kind() string { return output.KindRow }
 
 // Base adds the capabilities for symbolization.
@@ -110,6 +120,7 @@ func (s *Stacks[K, V, R]) Base() *tool.Plan {
 
 func (s *Stacks[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*tool.Description, error) {
 	s.unwind = s.ByTables() && !s.KernelOnly
+	s.Delay = cmp.Or(s.Delay, sampledDelay(s.Sampling.PerSecond()))
 	if err := s.stackReading.describe(spec, &s.Plan, reflect.TypeFor[K](), s.ringBytes()); err != nil {
 		return nil, err
 	}
