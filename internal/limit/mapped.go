@@ -25,8 +25,11 @@ func WithSection(s *elf.Section, r io.ReaderAt, path string, max int64, use func
 	f, isFile := r.(*os.File)
 	if isFile && s.Type != elf.SHT_NOBITS && s.Flags&elf.SHF_COMPRESSED == 0 && s.FileSize <= uint64(max) {
 		err := withMapped(f, s.Offset, s.FileSize, use)
-		if !errors.Is(err, errNotMapped) {
-			return err
+		if errors.Is(err, errNoPage) {
+			return fmt.Errorf("read section %s of %s: %w", s.Name, path, err)
+		}
+		if err == nil {
+			return nil
 		}
 	}
 	contents, err := Section(s, path, max)
@@ -37,26 +40,26 @@ func WithSection(s *elf.Section, r io.ReaderAt, path string, max int64, use func
 	return nil
 }
 
-// errNotMapped is returned for a part of a file that cannot be mapped, such as that of a file system
-// without mappings.
-var errNotMapped = errors.New("not mapped")
+// errNoPage is returned if a page of a mapping cannot be read.
+var errNoPage = errors.New("a page cannot be read: the file is too short, or its disk fails")
 
-// withMapped calls use with a part of a file, as WithSection does.
+// withMapped calls use with a part of a file, as WithSection does. It returns errNoPage, and other errors
+// for what cannot be mapped, such as a file of a file system without mappings.
 func withMapped(f *os.File, offset, size uint64, use func([]byte)) (err error) {
 	inPage := offset % uint64(os.Getpagesize())
 	if size == 0 || size > math.MaxInt64-inPage || offset > math.MaxInt64 {
-		return errNotMapped
+		return unix.EINVAL
 	}
 	pages, err := unix.Mmap(int(f.Fd()), int64(offset-inPage), int(size+inPage), unix.PROT_READ, unix.MAP_PRIVATE)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errNotMapped, err)
+		return err
 	}
 	defer unix.Munmap(pages)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		p := recover()
-		if fault, ok := p.(interface{ Addr() uintptr }); ok {
-			err = fmt.Errorf("read %s: no page at address %#x of the mapping", f.Name(), fault.Addr())
+		if _, isFault := p.(interface{ Addr() uintptr }); isFault {
+			err = errNoPage
 		} else if p != nil {
 			panic(p)
 		}
