@@ -5,7 +5,6 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
-#include "loop.bpf.h"
 #include "task.bpf.h"
 #include "unwindsearch.bpf.h"
 #include "unwindstep.bpf.h"
@@ -33,36 +32,26 @@ static __always_inline void unwind_returns(struct unwind_cursor *cur)
 }
 
 /*
- * unwind_returns_next goes to the next return instance, and returns false if there is none, or if
- * the previous one was that of this frame.
+ * unwind_original replaces the trampoline with the original return address. Instances are in the
+ * order of frames; those below this frame have returned, or belong to the same call.
  */
-static __always_inline bool unwind_returns_next(void *state, __u32 i)
+static __always_inline void unwind_original(struct unwind_cursor *cur)
 {
-	struct unwind_cursor *cur = state;
 	struct return_instance *instance = (void *)cur->returns;
 #if defined(bpf_target_x86)
 	__u64 slot = cur->sp - 8;
 #else
 	__u64 slot = cur->sp;
 #endif
-	bool found;
 
-	if (!instance)
-		return false;
-	found = BPF_CORE_READ(instance, stack) >= slot;
-	if (found)
-		cur->pc = BPF_CORE_READ(instance, orig_ret_vaddr);
-	cur->returns = (__u64)BPF_CORE_READ(instance, next);
-	return !found;
-}
-
-/*
- * unwind_original replaces the trampoline with the original return address. Instances are in the
- * order of frames; those below this frame have returned, or belong to the same call.
- */
-static __always_inline void unwind_original(struct unwind_cursor *cur)
-{
-	loop_while(MAX_RETURN_INSTANCES, unwind_returns_next, cur);
+	for (int i = 0; i < MAX_RETURN_INSTANCES && instance; i++) {
+		if (BPF_CORE_READ(instance, stack) >= slot) {
+			cur->pc = BPF_CORE_READ(instance, orig_ret_vaddr);
+			break;
+		}
+		instance = BPF_CORE_READ(instance, next);
+	}
+	cur->returns = instance ? (__u64)BPF_CORE_READ(instance, next) : 0;
 }
 
 /* The result of a step. */
@@ -104,7 +93,7 @@ __noinline int unwind_step(void)
 
 	if (!cur)
 		return NEXT_UNKNOWN;
-	rule = unwind_rule(unwind_code(cur));
+	rule = unwind_rule(cur, unwind_code(cur));
 	switch (rule & 0x7f) {
 	case BASE_END:
 		return NEXT_NONE;

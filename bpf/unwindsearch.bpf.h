@@ -48,7 +48,7 @@ __noinline __u64 unwind_search_rule(__u64 address)
 		return 0;
 	if (unwind_mapping_at(&cur->mappings, cur->mappings.at)->mapping.file.kind != MAPPING_FILE)
 		return 0;
-	return unwind_rule(address);
+	return unwind_rule(cur, address);
 }
 
 static __always_inline bool unwind_has_frame(__u64 rule)

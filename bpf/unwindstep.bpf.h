@@ -5,7 +5,6 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
-#include "loop.bpf.h"
 #include "task.bpf.h"
 #include "unwindtable.bpf.h"
 
@@ -90,61 +89,14 @@ __noinline int unwind_find(__u64 address)
 	return cur && unwind_mapping_find(&cur->mappings, address);
 }
 
-struct unwind_descent {
-	struct unwind_mappings *all;
-	__u32 offset; /* in the file */
-};
-
-/* unwind_descend goes to the block below that covers the offset, and returns false if there is none. */
-static __always_inline bool unwind_descend(void *state, __u32 i)
+/* unwind_rule returns the rule for an address in the mapping that was found last, 0 if there is none. */
+static __always_inline __u64 unwind_rule(struct unwind_cursor *cur, __u64 address)
 {
-	struct unwind_descent *d = state;
-	const struct unwind_node *node;
+	const struct unwind_mapping *m = unwind_mapping_at(&cur->mappings, cur->mappings.at);
 
-	if (d->all->levels <= 1)
-		return false;
-	node = unwind_block(d->all->block);
-	if (!node)
-		return false;
-	unwind_node_descend(d->all, node, d->offset);
-	return true;
-}
-
-/*
- * unwind_rule returns the rule for an address in the mapping that was found last, 0 if there is none.
- * A global function, for the same reason as stack_unwind().
- */
-__noinline __u64 unwind_rule(__u64 address)
-{
-	__u32 zero = 0, number;
-	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
-	const struct unwind_leaf *leaf;
-	const struct unwind_mapping *m;
-	struct unwind_mappings *all;
-	struct unwind_descent descent;
-	__u64 offset, *rule;
-
-	if (!cur || !cur->mappings.count)
+	if (!cur->mappings.count || !unwind_mapping_contains(m, address))
 		return 0;
-	all = &cur->mappings;
-	m = unwind_mapping_at(all, all->at);
-	if (!unwind_mapping_contains(m, address))
-		return 0;
-	offset = address - m->mapping.start + m->mapping.offset;
-	if (!m->levels || offset < m->base || offset > 0xffffffff)
-		return 0;
-	all->block = m->root;
-	all->base = m->base;
-	all->levels = m->levels;
-	descent.all = all;
-	descent.offset = offset;
-	loop_while(UNWIND_LEVELS, unwind_descend, &descent);
-	leaf = all->levels > 1 ? NULL : unwind_block(all->block);
-	if (!leaf)
-		return 0;
-	number = unwind_leaf_rule(all, leaf, offset - all->base);
-	rule = bpf_map_lookup_elem(&unwind_rules, &number);
-	return rule ? *rule : 0;
+	return unwind_table_rule(&cur->mappings, m, address);
 }
 
 /*

@@ -253,8 +253,8 @@ static __always_inline __u32 unwind_middle(const struct unwind_mappings *mapping
 }
 
 /* Goes from a node to the block below it that covers the file offset. */
-static __always_inline void unwind_node_descend(struct unwind_mappings *mappings, const struct unwind_node *node,
-						__u32 offset)
+static __always_inline void unwind_descend(struct unwind_mappings *mappings, const struct unwind_node *node,
+					   __u32 offset)
 {
 	__u32 at;
 
@@ -293,6 +293,37 @@ static __always_inline __u32 unwind_leaf_rule(struct unwind_mappings *mappings, 
 			mappings->high = at;
 	}
 	return leaf->rule[(mappings->low - 1) % UNWIND_LEAF_ROWS];
+}
+
+/* unwind_table_rule returns the rule for an address in the mapping, 0 if there is none. */
+static __always_inline __u64 unwind_table_rule(struct unwind_mappings *mappings, const struct unwind_mapping *m,
+					       __u64 address)
+{
+	__u64 offset = address - m->mapping.start + m->mapping.offset, *rule;
+	const struct unwind_leaf *leaf = NULL;
+	__u32 number;
+
+	if (!m->levels || offset < m->base || offset > 0xffffffff)
+		return 0;
+	mappings->block = m->root;
+	mappings->base = m->base;
+	mappings->levels = m->levels;
+	for (int i = 0; i < UNWIND_LEVELS; i++) {
+		void *block = unwind_block(mappings->block);
+
+		if (!block)
+			return 0;
+		if (mappings->levels <= 1) {
+			leaf = block;
+			break;
+		}
+		unwind_descend(mappings, block, offset);
+	}
+	if (!leaf)
+		return 0;
+	number = unwind_leaf_rule(mappings, leaf, offset - mappings->base);
+	rule = bpf_map_lookup_elem(&unwind_rules, &number);
+	return rule ? *rule : 0;
 }
 
 #endif

@@ -46,7 +46,7 @@ struct vma_search {
 	__u64 address;
 	volatile __u64 node;
 	volatile __u32 slot;
-	volatile __u32 first_pivot, pivots, first_slot; /* words of the node */
+	__u32 pad;
 	__u64 words[MAPLE_WORDS];
 };
 
@@ -61,25 +61,26 @@ static __always_inline __u32 maple_type(__u64 node)
  */
 static __always_inline __u64 maple_slot(struct vma_search *s)
 {
-	s->pivots = MAPLE_PIVOTS;
-	s->first_pivot = bpf_core_field_offset(struct maple_range_64, pivot) / 8;
-	s->first_slot = bpf_core_field_offset(struct maple_range_64, slot) / 8;
-	if (maple_type(s->node) == maple_arange_64) {
-		s->pivots = MAPLE_ARANGE_PIVOTS;
-		s->first_pivot = bpf_core_field_offset(struct maple_arange_64, pivot) / 8;
-		s->first_slot = bpf_core_field_offset(struct maple_arange_64, slot) / 8;
+	bool arange = maple_type(s->node) == maple_arange_64;
+	__u32 pivots = arange ? MAPLE_ARANGE_PIVOTS : MAPLE_PIVOTS;
+	__u32 first = bpf_core_field_offset(struct maple_range_64, pivot) / 8;
+	__u32 slots = bpf_core_field_offset(struct maple_range_64, slot) / 8;
+
+	if (arange) {
+		first = bpf_core_field_offset(struct maple_arange_64, pivot) / 8;
+		slots = bpf_core_field_offset(struct maple_arange_64, slot) / 8;
 	}
 	if (bpf_probe_read_kernel(s->words, sizeof(s->words), (void *)(s->node & ~MAPLE_NODE_MASK)))
 		return 0;
 	s->slot = 0;
 	for (__u32 i = 0; i < MAPLE_PIVOTS; i++) {
-		__u64 pivot = s->words[(s->first_pivot + i) % MAPLE_WORDS];
+		__u64 pivot = s->words[(first + i) % MAPLE_WORDS];
 
-		if (i >= s->pivots || !pivot || pivot >= s->address)
+		if (i >= pivots || !pivot || pivot >= s->address)
 			break;
 		s->slot = i + 1;
 	}
-	return s->words[(s->first_slot + s->slot) % MAPLE_WORDS];
+	return s->words[(slots + s->slot) % MAPLE_WORDS];
 }
 
 struct maple_walk {
