@@ -3,14 +3,12 @@
 #define __FSSYSCALL_BPF_H
 
 #include "fscall.bpf.h"
+#include "inode.bpf.h"
 #include "path.bpf.h"
 #include "rw.bpf.h"
 
 /* System calls as operations of fsop.bpf.h: on regular files, and fsync on directories too. */
 
-#define S_IFMT 00170000
-#define S_IFREG 0100000
-#define S_IFDIR 0040000
 #define O_APPEND 00002000
 #define EBADF 9
 #define FS_NAME_LEN 16
@@ -45,9 +43,9 @@ static __always_inline bool type_wanted(struct inode *inode)
 static __always_inline bool file_wanted(struct file *file, enum fs_op op)
 {
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
-	__u32 format = BPF_CORE_READ(inode, i_mode) & S_IFMT;
+	__u32 type = inode_type(inode);
 
-	if (!targ_all_files && format != S_IFREG && (format != S_IFDIR || op != FS_OP_FSYNC))
+	if (!targ_all_files && type != S_IFREG && (type != S_IFDIR || op != FS_OP_FSYNC))
 		return false;
 	return type_wanted(inode);
 }

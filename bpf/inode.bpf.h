@@ -13,6 +13,20 @@
 #define FUSE_SUPER_MAGIC 0x65735546
 #define OVERLAYFS_SUPER_MAGIC 0x794c7630
 
+/* Types of inodes. */
+#define S_IFMT 00170000
+#define S_IFSOCK 0140000
+#define S_IFDIR 0040000
+#define S_IFCHR 0020000
+#define S_IFBLK 0060000
+#define S_IFREG 0100000
+#define S_IFLNK 0120000
+
+static __always_inline __u32 inode_type(const struct inode *inode)
+{
+	return BPF_CORE_READ(inode, i_mode) & S_IFMT;
+}
+
 /* Types of file systems that can be modules. Their BTF is available from 5.11 on (36e68442d1af). */
 struct btrfs_root {
 	dev_t anon_dev;

@@ -5,11 +5,10 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
+#include "inode.bpf.h"
 
 #define AF_INET 2
 #define AF_INET6 10
-#define S_IFMT 00170000
-#define S_IFSOCK 0140000
 #define PORTS_WORDS (65536 / 64)
 
 /* The address family of the packets; both or neither for all. */
@@ -95,7 +94,7 @@ static __always_inline struct sock *file_sock(struct file *file)
 {
 	struct socket *sock;
 
-	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+	if (inode_type(BPF_CORE_READ(file, f_inode)) != S_IFSOCK)
 		return NULL;
 	/* A file opened with O_PATH has no socket. */
 	sock = BPF_CORE_READ(file, private_data);

@@ -174,10 +174,12 @@ __noinline __u32 stack_add_mappings(__u32 frames)
 		return 0;
 	count = cur->mappings.count;
 	for (__u32 i = 0; i < STACK_MAPPINGS && i < count; i++) {
-		const __u64 *words = (const __u64 *)&cur->mappings.entries[i].mapping;
+		__u32 at = frames + i * STACKS_MAPPING_WORDS;
 
-		for (__u32 k = 0; k < STACKS_MAPPING_WORDS; k++)
-			buf->addrs[(frames + i * STACKS_MAPPING_WORDS + k) % STACKS_WORDS] = words[k];
+		barrier_var(at); /* the verifier needs the register that is compared */
+		if (at > STACKS_WORDS - STACKS_MAPPING_WORDS)
+			break;
+		bpf_probe_read_kernel(&buf->addrs[at], sizeof(struct stack_mapping), &cur->mappings.entries[i].mapping);
 	}
 	buf->head.unknown = cur->mappings.unknown;
 	buf->head.urgent = cur->mappings.unknown | cur->mappings.anonymous;

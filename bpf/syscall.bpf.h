@@ -280,6 +280,12 @@ static __always_inline bool syscall_is_exec(__s32 nr, bool compat)
 	return syscall_exec_path_arg(nr, compat) >= 0;
 }
 
+/* Reports whether nr is an exec call in any ABI: a cheap check before the ABI is read. */
+static __always_inline bool syscall_is_exec_in_any(__s32 nr)
+{
+	return syscall_is_exec(nr, false) || syscall_is_exec(nr, true);
+}
+
 /*
  * syscall_may_end_exec reports whether this can be the return of a successful exec. On x86 the
  * number is then that of execve in the ABI of the new program, whichever call it was
@@ -288,17 +294,13 @@ static __always_inline bool syscall_is_exec(__s32 nr, bool compat)
  */
 static __always_inline bool syscall_may_end_exec(__s32 nr, bool compat)
 {
+	if (!syscall_is_exec_in_any(nr))
+		return false;
 #if defined(__TARGET_ARCH_x86)
 	return syscall_is_exec(nr, compat);
 #else
-	return syscall_is_exec(nr, false) || syscall_is_exec(nr, true);
+	return true;
 #endif
-}
-
-/* Reports whether nr is an exec call in any ABI: a cheap check before the ABI is read. */
-static __always_inline bool syscall_is_exec_in_any(__s32 nr)
-{
-	return syscall_is_exec(nr, false) || syscall_is_exec(nr, true);
 }
 
 #endif

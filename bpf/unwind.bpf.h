@@ -5,6 +5,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "loop.bpf.h"
 #include "task.bpf.h"
 #include "unwindsearch.bpf.h"
 #include "unwindstep.bpf.h"
@@ -32,26 +33,36 @@ static __always_inline void unwind_returns(struct unwind_cursor *cur)
 }
 
 /*
- * unwind_original replaces the trampoline with the original return address. Instances are in the
- * order of frames; those below this frame have returned, or belong to the same call.
+ * unwind_returns_next goes to the next return instance, and returns false if there is none, or if
+ * the previous one was that of this frame.
  */
-static __always_inline void unwind_original(struct unwind_cursor *cur)
+static __always_inline bool unwind_returns_next(void *state, __u32 i)
 {
+	struct unwind_cursor *cur = state;
 	struct return_instance *instance = (void *)cur->returns;
 #if defined(bpf_target_x86)
 	__u64 slot = cur->sp - 8;
 #else
 	__u64 slot = cur->sp;
 #endif
+	bool found;
 
-	for (int i = 0; i < MAX_RETURN_INSTANCES && instance; i++) {
-		if (BPF_CORE_READ(instance, stack) >= slot) {
-			cur->pc = BPF_CORE_READ(instance, orig_ret_vaddr);
-			break;
-		}
-		instance = BPF_CORE_READ(instance, next);
-	}
-	cur->returns = instance ? (__u64)BPF_CORE_READ(instance, next) : 0;
+	if (!instance)
+		return false;
+	found = BPF_CORE_READ(instance, stack) >= slot;
+	if (found)
+		cur->pc = BPF_CORE_READ(instance, orig_ret_vaddr);
+	cur->returns = (__u64)BPF_CORE_READ(instance, next);
+	return !found;
+}
+
+/*
+ * unwind_original replaces the trampoline with the original return address. Instances are in the
+ * order of frames; those below this frame have returned, or belong to the same call.
+ */
+static __always_inline void unwind_original(struct unwind_cursor *cur)
+{
+	loop_while(MAX_RETURN_INSTANCES, unwind_returns_next, cur);
 }
 
 /* The result of a step. */

@@ -211,24 +211,19 @@ static __always_inline bool unwind_by_code(struct unwind_cursor *cur)
 static __always_inline bool unwind_by_signal(struct unwind_cursor *cur)
 {
 #if defined(bpf_target_x86)
-	const __u32 offset = 120; /* of rbp in struct ucontext */
-	struct {
-		__u64 fp, other[4], sp, pc;
-	} saved;
+	const __u32 fp_at = 120, sp_at = 160; /* rbp, rsp and rip in struct ucontext */
 #else
-	const __u32 offset = 544; /* of x29 in struct rt_sigframe */
-	struct {
-		__u64 fp, lr, sp, pc;
-	} saved;
+	const __u32 fp_at = 544, sp_at = 560; /* x29, x30, sp and pc in struct rt_sigframe */
 #endif
+	__u64 fp_lr[2], sp_pc[2]; /* two reads, because the stack of BPF programs is small */
 
-	if (!unwind_read(&saved, sizeof(saved), cur->sp + offset))
+	if (!unwind_read(fp_lr, sizeof(fp_lr), cur->sp + fp_at) || !unwind_read(sp_pc, sizeof(sp_pc), cur->sp + sp_at))
 		return false;
-	cur->sp = saved.sp;
-	cur->fp = saved.fp;
-	cur->pc = saved.pc;
+	cur->fp = fp_lr[0];
+	cur->sp = sp_pc[0];
+	cur->pc = sp_pc[1];
 #if defined(bpf_target_arm64)
-	cur->lr = saved.lr;
+	cur->lr = fp_lr[1];
 #endif
 	cur->how = HOW_SIGNAL;
 	cur->exact = true;

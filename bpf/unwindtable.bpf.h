@@ -131,8 +131,8 @@ struct unwind_mappings {
 	__u32 at; /* index of the last one that was found */
 	__u32 unknown; /* mappings of files that user space has not read */
 	__u32 anonymous; /* mappings without a file */
-	volatile __u32 low, high; /* of a search */
 	volatile __u32 block, base, levels; /* of a search in a tree */
+	__u32 pad;
 	struct vma_search search;
 	struct unwind_mapping entries[STACK_MAPPINGS];
 };
@@ -200,22 +200,21 @@ static __always_inline bool unwind_mapping_add(struct unwind_mappings *mappings)
 {
 	struct mm_struct *mm = BPF_CORE_READ(task_current(), mm);
 	struct unwind_mapping *m;
-	struct vm_area_struct *vma;
-	__u64 start, end;
+	struct vma_search *search = &mappings->search;
+	struct vm_area_struct *vma = vma_find(search, mm);
 
-	vma = vma_find(&mappings->search, mm);
 	if (!vma || !(BPF_CORE_READ(vma, vm_flags) & VM_EXEC))
 		return false;
-	start = BPF_CORE_READ(vma, vm_start);
-	end = BPF_CORE_READ(vma, vm_end);
-	if (mappings->search.address < start || mappings->search.address >= end)
+	BPF_CORE_READ_INTO(&search->start, vma, vm_start);
+	BPF_CORE_READ_INTO(&search->end, vma, vm_end);
+	if (search->address < search->start || search->address >= search->end)
 		return false;
 	if (mappings->count < STACK_MAPPINGS)
 		mappings->count++;
 	mappings->at = mappings->count - 1;
 	m = unwind_mapping_at(mappings, mappings->at);
-	m->mapping.start = start;
-	m->mapping.end = end;
+	m->mapping.start = search->start;
+	m->mapping.end = search->end;
 	unwind_mapping_read(&m->mapping, vma, mm);
 	unwind_mapping_set_table(mappings, m);
 	return true;
@@ -247,52 +246,39 @@ static __always_inline void *unwind_block(__u32 number)
 	return blocks ? bpf_map_lookup_elem(blocks, &at) : NULL;
 }
 
-static __always_inline __u32 unwind_middle(const struct unwind_mappings *mappings)
+/*
+ * unwind_bit returns bit if value <= offset, otherwise 0. It has no branch: the verifier would follow
+ * both directions, and a CPU cannot predict those of a binary search.
+ */
+static __always_inline __u32 unwind_bit(__u32 bit, __u32 value, __u32 offset)
 {
-	return (mappings->low + mappings->high) / 2;
+	__u64 above = (__u64)value - offset - 1;
+
+	barrier_var(above); /* the compiler would replace the sign by a branch */
+	return bit & ((__s64)above >> 63);
 }
 
 /* Goes from a node to the block below it that covers the file offset. */
 static __always_inline void unwind_descend(struct unwind_mappings *mappings, const struct unwind_node *node,
 					   __u32 offset)
 {
-	__u32 at;
+	__u32 at = 0;
 
-	mappings->low = 1;
-	mappings->high = UNWIND_NODE_ROWS;
-	for (int i = 0; i < 7; i++) {
-		if (mappings->low >= mappings->high)
-			break;
-		at = unwind_middle(mappings);
-		if (node->base[at % UNWIND_NODE_ROWS] <= offset)
-			mappings->low = at + 1;
-		else
-			mappings->high = at;
-	}
-	at = (mappings->low - 1) % UNWIND_NODE_ROWS;
+	for (__u32 bit = UNWIND_NODE_ROWS / 2; bit; bit /= 2)
+		at |= unwind_bit(bit, node->base[at | bit], offset);
 	mappings->base = node->base[at];
 	mappings->block = node->block[at];
 	mappings->levels--;
 }
 
 /* Returns the number of the rule for the offset, which is not below the first row of the leaf. */
-static __always_inline __u32 unwind_leaf_rule(struct unwind_mappings *mappings, const struct unwind_leaf *leaf,
-					      __u32 offset)
+static __always_inline __u32 unwind_leaf_rule(const struct unwind_leaf *leaf, __u32 offset)
 {
-	__u32 at;
+	__u32 at = 0;
 
-	mappings->low = 1;
-	mappings->high = UNWIND_LEAF_ROWS;
-	for (int i = 0; i < 8; i++) {
-		if (mappings->low >= mappings->high)
-			break;
-		at = unwind_middle(mappings);
-		if (leaf->offset[at % UNWIND_LEAF_ROWS] <= offset)
-			mappings->low = at + 1;
-		else
-			mappings->high = at;
-	}
-	return leaf->rule[(mappings->low - 1) % UNWIND_LEAF_ROWS];
+	for (__u32 bit = UNWIND_LEAF_ROWS / 2; bit; bit /= 2)
+		at |= unwind_bit(bit, leaf->offset[at | bit], offset);
+	return leaf->rule[at];
 }
 
 /* unwind_table_rule returns the rule for an address in the mapping, 0 if there is none. */
@@ -321,7 +307,7 @@ static __always_inline __u64 unwind_table_rule(struct unwind_mappings *mappings,
 	}
 	if (!leaf)
 		return 0;
-	number = unwind_leaf_rule(mappings, leaf, offset - mappings->base);
+	number = unwind_leaf_rule(leaf, offset - mappings->base);
 	rule = bpf_map_lookup_elem(&unwind_rules, &number);
 	return rule ? *rule : 0;
 }

@@ -22,7 +22,6 @@
 /* Encoding of the nodes of a maple tree: lib/maple_tree.c, unchanged since 6.1. */
 #define MAPLE_WORDS 32 /* of a node */
 #define MAPLE_PIVOTS 15
-#define MAPLE_ARANGE_PIVOTS 9
 #define MAPLE_DEPTH 8
 #define MAPLE_NODE_MASK 255ULL
 
@@ -46,8 +45,10 @@ struct vma_search {
 	__u64 address;
 	volatile __u64 node;
 	volatile __u32 slot;
-	__u32 pad;
+	volatile __u32 first_slot; /* index of its word in the node */
 	__u64 words[MAPLE_WORDS];
+	volatile __u64 vma;
+	__u64 start, end; /* of the mapping that was found */
 };
 
 static __always_inline __u32 maple_type(__u64 node)
@@ -61,44 +62,36 @@ static __always_inline __u32 maple_type(__u64 node)
  */
 static __always_inline __u64 maple_slot(struct vma_search *s)
 {
-	bool arange = maple_type(s->node) == maple_arange_64;
-	__u32 pivots = arange ? MAPLE_ARANGE_PIVOTS : MAPLE_PIVOTS;
-	__u32 first = bpf_core_field_offset(struct maple_range_64, pivot) / 8;
-	__u32 slots = bpf_core_field_offset(struct maple_range_64, slot) / 8;
+	/* In nodes of both types the pivots are between the parent and the slots. */
+	const __u32 first = bpf_core_field_offset(struct maple_range_64, pivot) / 8;
 
-	if (arange) {
-		first = bpf_core_field_offset(struct maple_arange_64, pivot) / 8;
-		slots = bpf_core_field_offset(struct maple_arange_64, slot) / 8;
-	}
+	s->first_slot = bpf_core_field_offset(struct maple_range_64, slot) / 8;
+	if (maple_type(s->node) == maple_arange_64)
+		s->first_slot = bpf_core_field_offset(struct maple_arange_64, slot) / 8;
 	if (bpf_probe_read_kernel(s->words, sizeof(s->words), (void *)(s->node & ~MAPLE_NODE_MASK)))
 		return 0;
 	s->slot = 0;
 	for (__u32 i = 0; i < MAPLE_PIVOTS; i++) {
 		__u64 pivot = s->words[(first + i) % MAPLE_WORDS];
 
-		if (i >= pivots || !pivot || pivot >= s->address)
+		if (first + i >= s->first_slot || !pivot || pivot >= s->address)
 			break;
 		s->slot = i + 1;
 	}
-	return s->words[(slots + s->slot) % MAPLE_WORDS];
+	return s->words[(s->first_slot + s->slot) % MAPLE_WORDS];
 }
-
-struct maple_walk {
-	struct vma_search *search;
-	struct vm_area_struct *vma;
-};
 
 /* maple_step goes to the node below, and returns false at a leaf. */
 static __always_inline bool maple_step(void *state, __u32 i)
 {
-	struct maple_walk *w = state;
-	__u64 slot = maple_slot(w->search);
+	struct vma_search *s = state;
+	__u64 slot = maple_slot(s);
 
-	if (maple_type(w->search->node) == maple_leaf_64) {
-		w->vma = (void *)slot;
+	if (maple_type(s->node) == maple_leaf_64) {
+		s->vma = slot;
 		return false;
 	}
-	w->search->node = slot;
+	s->node = slot;
 	return true;
 }
 
@@ -106,12 +99,12 @@ static __always_inline struct vm_area_struct *vma_in_maple_tree(struct vma_searc
 								const struct mm_struct *mm)
 {
 	const __u64 is_node = 2, kind = 3;
-	struct maple_walk w = { .search = s };
 
+	s->vma = 0;
 	s->node = (__u64)BPF_CORE_READ(mm, mm_mt.ma_root);
 	if ((s->node & kind) == is_node)
-		loop_while(MAPLE_DEPTH, maple_step, &w);
-	return w.vma;
+		loop_while(MAPLE_DEPTH, maple_step, s);
+	return (void *)s->vma;
 }
 
 static __always_inline struct vm_area_struct *vma_in_rb_tree(struct vma_search *s,

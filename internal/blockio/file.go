@@ -10,7 +10,7 @@ import (
 	"github.com/corescope/corescope/internal/value"
 )
 
-// Kinds of data of a request: enum io_data of biofile.bpf.h.
+// Kinds of data of a request: enum io_data of biodata.bpf.h.
 const (
 	DataNone = iota
 	DataUnknown

@@ -8,9 +8,6 @@
 #define BELOW_MAX 32
 #include "below.bpf.h"
 
-#define S_IFMT 00170000
-#define S_IFREG 0100000
-
 struct table_key {
 	__u32 dir; /* index of the directory */
 };
@@ -35,7 +32,7 @@ static __always_inline void rw_done(struct file *file, bool is_write, __u64 byte
 	struct table_key key;
 	int dir;
 
-	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFREG)
+	if (inode_type(BPF_CORE_READ(file, f_inode)) != S_IFREG)
 		return;
 	dir = below_find(BPF_CORE_READ(file, f_path.dentry));
 	if (dir == BELOW_TOO_DEEP)

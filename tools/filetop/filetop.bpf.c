@@ -13,9 +13,6 @@
 #define BELOW_MAX 1
 #include "below.bpf.h"
 
-#define S_IFMT 00170000
-#define S_IFREG 0100000
-
 /* Include files that are not regular: sockets, pipes, devices. */
 const volatile bool targ_all = false;
 const volatile bool targ_reads = true;
@@ -85,17 +82,17 @@ static __always_inline void rw_done(struct file *file, bool is_write, __u64 byte
 {
 	struct table_value *value;
 	struct inode *inode;
-	__u32 mode;
+	__u32 type;
 
 	if (is_write ? !targ_writes : !targ_reads)
 		return;
 	inode = BPF_CORE_READ(file, f_inode);
-	mode = BPF_CORE_READ(inode, i_mode) & S_IFMT;
-	if (!targ_all && mode != S_IFREG)
+	type = inode_type(inode);
+	if (!targ_all && type != S_IFREG)
 		return;
 	if (targ_nr_dirs && !is_below(BPF_CORE_READ(file, f_path.dentry)))
 		return;
-	value = find(file, inode, mode);
+	value = find(file, inode, type);
 	if (!value)
 		return;
 	if (is_write) {

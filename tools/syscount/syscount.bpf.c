@@ -271,7 +271,7 @@ static __always_inline int handle_exit(__s32 nr, bool compat, long ret)
 	__u64 exec_ns = 0;
 
 	preempt_off();
-	if ((want_exec_call || want_latency) && syscall_is_exec_in_any(nr) && syscall_may_end_exec(nr, compat))
+	if ((want_exec_call || want_latency) && syscall_may_end_exec(nr, compat))
 		exec_ns = restore_exec(&nr, &compat, ret);
 	count(nr, compat, ret, exec_ns);
 	preempt_on();

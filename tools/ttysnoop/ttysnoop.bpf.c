@@ -7,12 +7,11 @@
 #include <bpf/bpf_tracing.h>
 #include "compat.bpf.h"
 #include "event.bpf.h"
+#include "inode.bpf.h"
 #include "path.bpf.h"
 #include "rw.bpf.h"
 #include "task.bpf.h"
 
-#define S_IFMT 0170000
-#define S_IFCHR 0020000
 #define DATA_MAX 4096
 #define PARTS_MAX 64
 #define IOV_MAX 1024
@@ -73,7 +72,7 @@ static __always_inline struct tty_struct *file_tty(struct file *file)
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	struct tty_file_private *private;
 
-	if (!file || (BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFCHR)
+	if (!file || inode_type(inode) != S_IFCHR)
 		return NULL;
 	private = BPF_CORE_READ(file, private_data);
 	if (!private || BPF_CORE_READ(private, file) != file)
