@@ -246,11 +246,8 @@ static __always_inline void *unwind_block(__u32 number)
 	return blocks ? bpf_map_lookup_elem(blocks, &at) : NULL;
 }
 
-/*
- * unwind_bit returns bit if value <= offset, otherwise 0. It has no branch: the verifier would follow
- * both directions, and a CPU cannot predict those of a binary search.
- */
-static __always_inline __u32 unwind_bit(__u32 bit, __u32 value, __u32 offset)
+/* unwind_bit returns bit if value <= offset, otherwise 0. */
+static __always_inline __u64 unwind_bit(__u64 bit, __u32 value, __u32 offset)
 {
 	__u64 above = (__u64)value - offset - 1;
 
@@ -258,14 +255,29 @@ static __always_inline __u32 unwind_bit(__u32 bit, __u32 value, __u32 offset)
 	return bit & ((__s64)above >> 63);
 }
 
+/*
+ * unwind_row searches count sorted rows, a power of two, for the last one that is not above the
+ * offset. The first one is not. There is no branch: the verifier would follow both directions, and
+ * a CPU cannot predict them. Bits are added, because before 6.10 (0922c78f592c) the verifier has no
+ * bounds for the result of |, which the compiler would use without the barrier.
+ */
+#define unwind_row(rows, count, offset)                                        \
+	({                                                                     \
+		__u64 at = 0;                                                  \
+									       \
+		for (__u64 bit = (count) / 2; bit; bit /= 2) {                 \
+			at += unwind_bit(bit, (rows)[at + bit], offset);       \
+			barrier_var(at);                                       \
+		}                                                              \
+		at;                                                            \
+	})
+
 /* Goes from a node to the block below it that covers the file offset. */
 static __always_inline void unwind_descend(struct unwind_mappings *mappings, const struct unwind_node *node,
 					   __u32 offset)
 {
-	__u32 at = 0;
+	__u64 at = unwind_row(node->base, UNWIND_NODE_ROWS, offset);
 
-	for (__u32 bit = UNWIND_NODE_ROWS / 2; bit; bit /= 2)
-		at |= unwind_bit(bit, node->base[at | bit], offset);
 	mappings->base = node->base[at];
 	mappings->block = node->block[at];
 	mappings->levels--;
@@ -274,11 +286,7 @@ static __always_inline void unwind_descend(struct unwind_mappings *mappings, con
 /* Returns the number of the rule for the offset, which is not below the first row of the leaf. */
 static __always_inline __u32 unwind_leaf_rule(const struct unwind_leaf *leaf, __u32 offset)
 {
-	__u32 at = 0;
-
-	for (__u32 bit = UNWIND_LEAF_ROWS / 2; bit; bit /= 2)
-		at |= unwind_bit(bit, leaf->offset[at | bit], offset);
-	return leaf->rule[at];
+	return leaf->rule[unwind_row(leaf->offset, UNWIND_LEAF_ROWS, offset)];
 }
 
 /* unwind_table_rule returns the rule for an address in the mapping, 0 if there is none. */
