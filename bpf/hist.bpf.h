@@ -120,14 +120,14 @@ static __always_inline __u32 hist_slot_of(__u64 x)
 
 /*
  * Returns value / div * 2^shift, rounded down. From 2^50 on the shift could overflow, so the
- * division comes first: the quotient still has more bits than determine the slot.
+ * division comes first: the quotient still has more bits than determine the slot. Values from 2^63
+ * on become 2^63 - 1, without a branch, because the verifier follows what comes after it once more.
  */
 static __always_inline __u64 hist_scale(__u64 value, __u32 div, __u32 shift)
 {
 	if (!(value >> 50))
 		return (value << shift) / div;
-	if (value >> 63)
-		value = ~0ULL >> 1;
+	value = (value | (__s64)value >> 63) & ~0ULL >> 1;
 	return value / div << shift;
 }
 

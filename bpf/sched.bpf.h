@@ -173,52 +173,71 @@ static __always_inline bool sched_missed_start(struct task_struct *next, __u64 s
 }
 
 /*
- * For sched_switch: prev gives the CPU to next. Returns whether that ends a wait of next. The stamp
- * of prev is overwritten in any case, so that no outdated stamp remains, in whatever order the
- * programs were attached. Idle tasks (TID 0) neither wait nor run.
+ * prev leaves its CPU, and waits for one again if it is runnable. Its stamp is overwritten in any
+ * case, so that no outdated stamp remains, in whatever order the programs were attached. Returns the
+ * time if a wait begins, otherwise 0.
+ */
+static __always_inline __u64 sched_leave(struct task_struct *prev, __u32 tid, bool runnable)
+{
+	__u64 *stamp = bpf_map_lookup_elem(&sched_waits, &tid);
+	__u64 before, now, bits = 0;
+
+	if (!stamp) {
+		if (runnable && task_wanted(prev))
+			lost_add(map_full);
+		return 0;
+	}
+	before = *stamp;
+	if (before != SCHED_RUNS && sched_missed_switch(prev, before))
+		lost_add_n(unobserved, draw_weight(sched_shift(before)));
+	if (!runnable) {
+		*stamp = sched_begun_ns ? SCHED_SLEEPS : 0;
+		return 0;
+	}
+	if (!task_wanted(prev) || (want_draw && !sched_draw(&bits))) {
+		*stamp = SCHED_UNWANTED;
+		return 0;
+	}
+	now = bpf_ktime_get_ns();
+	*stamp = now | SCHED_PREEMPTED | bits;
+	return now;
+}
+
+/* next gets a CPU. Returns its stamp if that ends a wait, otherwise 0. */
+static __always_inline __u64 sched_enter(struct task_struct *next, __u32 tid)
+{
+	__u64 *stamp = bpf_map_lookup_elem(&sched_waits, &tid);
+	__u64 begin;
+
+	if (!stamp)
+		return 0;
+	begin = *stamp;
+	*stamp = sched_begun_ns ? SCHED_RUNS : 0;
+	if (begin > SCHED_UNWANTED)
+		return begin;
+	if (sched_missed_start(next, begin))
+		lost_add(unobserved);
+	return 0;
+}
+
+/*
+ * For sched_switch: prev gives the CPU to next. Returns whether that ends a wait of next. Idle tasks
+ * (TID 0) neither wait nor run.
  */
 static __always_inline bool sched_wait_switch(struct task_struct *prev, __u32 prev_tid,
 					      bool runnable, struct task_struct *next,
 					      __u32 next_tid, struct sched_wait *wait)
 {
-	__u64 *since = NULL, *stamp = NULL, begin = 0, now;
-	bool waits = prev_tid && runnable && task_wanted(prev);
-	__u64 bits = 0;
+	__u64 now = 0, begin = 0;
 
-	if (want_culprit)
-		wait->now_ns = 0;
 	if (prev_tid)
-		stamp = bpf_map_lookup_elem(&sched_waits, &prev_tid);
+		now = sched_leave(prev, prev_tid, runnable);
 	if (next_tid)
-		since = bpf_map_lookup_elem(&sched_waits, &next_tid);
-	if (stamp) {
-		if (*stamp != SCHED_RUNS && sched_missed_switch(prev, *stamp))
-			lost_add_n(unobserved, draw_weight(sched_shift(*stamp)));
-		if (want_draw && waits)
-			waits = sched_draw(&bits);
-		if (runnable)
-			*stamp = SCHED_UNWANTED;
-		else
-			*stamp = sched_begun_ns ? SCHED_SLEEPS : 0;
-	}
-	if (since) {
-		begin = *since;
-		*since = sched_begun_ns ? SCHED_RUNS : 0;
-		if (begin <= SCHED_UNWANTED) {
-			if (sched_missed_start(next, begin))
-				lost_add(unobserved);
-			begin = 0;
-		}
-	}
-	if (!waits && !begin)
-		return false;
-	now = bpf_ktime_get_ns();
+		begin = sched_enter(next, next_tid);
+	if (begin && !now)
+		now = bpf_ktime_get_ns();
 	if (want_culprit)
 		wait->now_ns = now;
-	if (waits && stamp)
-		*stamp = now | SCHED_PREEMPTED | bits;
-	else if (waits)
-		lost_add(map_full);
 	if (!begin)
 		return false;
 	wait->preempted = begin & SCHED_PREEMPTED;
