@@ -44,8 +44,10 @@ func TestSampledDelay(t *testing.T) {
 	if got := sampledDelay(198); got != time.Second {
 		t.Errorf("198 samples per second: %v, want a second", got)
 	}
-	if got := sampledDelay(1 << 40); got != stackDelay {
-		t.Errorf("more samples: %v, want %v", got, stackDelay)
+	for _, perSecond := range []uint64{0, 1 << 40} {
+		if got := sampledDelay(perSecond); got != stackDelay {
+			t.Errorf("%d samples per second: %v, want %v", perSecond, got, stackDelay)
+		}
 	}
 }
 

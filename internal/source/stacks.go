@@ -92,22 +92,24 @@ const (
 	slowestDrain = 5 * time.Second
 )
 
-// drainInterval returns the interval in which a number of samples per second are 1,000 samples, with
-// the limits of drainEvery and slowestDrain. 0 is no sampling.
+// drainInterval is the time of 1,000 samples, with the limits of drainEvery and slowestDrain.
 func drainInterval(perSecond uint64) time.Duration {
-	if perSecond == 0 {
-		return drainEvery
-	}
-	return max(drainEvery, min(slowestDrain, 1000*time.Second/time.Duration(perSecond)))
+	return timeOfSamples(1000, perSecond, drainEvery, slowestDrain)
 }
 
 // sampledDelay returns the time for which stacks wait in the ring buffer: that of 200 samples, for which
-// it has space even if each has the largest stacks, at most a second. 0 is the default.
+// it has space even if each has the largest stacks, at most a second.
 func sampledDelay(perSecond uint64) time.Duration {
+	return timeOfSamples(200, perSecond, stackDelay, time.Second)
+}
+
+// timeOfSamples returns the time in which n samples are taken, within limits; without sampling, which is
+// 0 samples per second, the shortest.
+func timeOfSamples(n time.Duration, perSecond uint64, shortest, longest time.Duration) time.Duration {
 	if perSecond == 0 {
-		return 0
+		return shortest
 	}
-	return max(stackDelay, min(time.Second, 200*time.Second/time.Duration(perSecond)))
+	return max(shortest, min(longest, n*time.Second/time.Duration(perSecond)))
 }
 
 func (s *Stacks[K, V, R]) Kind() string { return output.KindRow }
