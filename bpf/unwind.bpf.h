@@ -99,12 +99,13 @@ __noinline int unwind_step(void)
 	__u32 zero = 0;
 	struct unwind_cursor *cur = bpf_map_lookup_elem(&unwind_cursors, &zero);
 	const struct unwind_mapping *m;
-	bool moved = false;
+	bool moved = false, unread;
 	__u64 rule;
 
 	if (!cur)
 		return NEXT_UNKNOWN;
 	rule = unwind_rule(cur, unwind_code(cur));
+	unread = unwind_mapping_at(&cur->mappings, cur->mappings.at)->unread;
 	switch (rule & 0x7f) {
 	case BASE_END:
 		return NEXT_NONE;
@@ -118,7 +119,7 @@ __noinline int unwind_step(void)
 		moved = unwind_by_rule(cur, rule);
 	}
 	if (!moved && !unwind_by_code(cur) && !(rule == 0 && unwind_search(cur)) && !unwind_by_frame_pointer(cur))
-		return rule == 0 && unwind_is_outermost(cur) ? NEXT_NONE : NEXT_UNKNOWN;
+		return rule == 0 && !unread && unwind_is_outermost(cur) ? NEXT_NONE : NEXT_UNKNOWN;
 	cur->pc &= unwind_address_mask;
 	if (cur->returns && cur->pc == cur->trampoline)
 		unwind_original(cur);

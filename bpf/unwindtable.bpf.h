@@ -121,7 +121,8 @@ struct {
 struct unwind_mapping {
 	struct stack_mapping mapping;
 	__u32 root, levels, base;
-	__u32 pad;
+	bool unread; /* user space has not read the file yet */
+	__u8 pad[3];
 };
 
 /* The mappings that a walk has found, and the state of its searches. */
@@ -176,12 +177,14 @@ static __always_inline void unwind_mapping_set_table(struct unwind_mappings *map
 	struct unwind_file *file;
 
 	m->levels = 0;
+	m->unread = false;
 	if (m->mapping.file.kind == MAPPING_ANON) {
 		mappings->anonymous++;
 		return;
 	}
 	file = bpf_map_lookup_elem(&unwind_files, &m->mapping.file);
 	if (!file) {
+		m->unread = true;
 		mappings->unknown++;
 		return;
 	}

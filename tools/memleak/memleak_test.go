@@ -1,11 +1,9 @@
 package memleak
 
 import (
-	"debug/elf"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -363,7 +361,7 @@ func TestText(t *testing.T) {
 // the shell.
 func TestCommand(t *testing.T) {
 	tooltest.OnHooks(t, "user", "exec", "ended")
-	if !isDynamic(t, "ls") {
+	if !tooltest.IsDynamic(t, "ls") {
 		t.Skip("ls is statically linked and has no symbols")
 	}
 	res := tooltest.JSON(t, Tool, []string{"-c", "ls -d /"}, nil)
@@ -384,7 +382,7 @@ func TestCommand(t *testing.T) {
 // starts.
 func TestCommandsChildren(t *testing.T) {
 	tooltest.OnHooks(t, "user", "exec", "ended")
-	if !isDynamic(t, "ls") {
+	if !tooltest.IsDynamic(t, "ls") {
 		t.Skip("ls is statically linked and has no symbols")
 	}
 	res := tooltest.JSON(t, Tool, []string{"-c", "ls -d / >/dev/null; (ls -d / >/dev/null; :); :"}, nil)
@@ -401,19 +399,4 @@ func TestCommandsChildren(t *testing.T) {
 	if n := tooltest.Lost(res.Summary); n != 0 {
 		t.Errorf("%d lost", n)
 	}
-}
-
-// isDynamic reports whether the command is dynamically linked.
-func isDynamic(t *testing.T, command string) bool {
-	t.Helper()
-	path, err := exec.LookPath(command)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
@@ -67,6 +68,54 @@ func TestShortLivedTables(t *testing.T) {
 		}
 	}
 	checkSteady(t, res.Rows, 0.98)
+}
+
+// TestForked checks that the frames of processes that live for a few milliseconds and execute no program
+// of their own have files: their mappings are in the stacks.
+func TestForked(t *testing.T) {
+	tooltest.Root(t)
+	if !tooltest.IsDynamic(t, "sh") {
+		t.Skip("sh is statically linked: stacks have one mapping")
+	}
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const comm = "cs-forks"
+	link := filepath.Join(t.TempDir(), comm)
+	if err := os.Symlink(sh, link); err != nil {
+		t.Fatal(err)
+	}
+	shell := exec.Command(link, "-c", "while :; do (i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done); done")
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		shell.Process.Kill()
+		shell.Wait()
+	})
+	ofChildren := func(rows []tooltest.Row) []tooltest.Row {
+		return slices.DeleteFunc(slices.Clone(rows), func(r tooltest.Row) bool {
+			return !r.Has("user_stack") || r.Num("pid") == float64(shell.Process.Pid)
+		})
+	}
+	isSampled := func(rows []tooltest.Row) bool { return len(ofChildren(rows)) >= 20 }
+	args := []string{"-F", "997", "-U", "--comm", comm, "--interval", "500ms"}
+	res := tooltest.JSONUntil(t, Tool, args, isSampled, func(more func() bool) {
+		for more() {
+			time.Sleep(time.Millisecond)
+		}
+	})
+	if !isSampled(res.Rows) {
+		t.Errorf("few stacks of children: %v", res.Rows)
+	}
+	for _, r := range ofChildren(res.Rows) {
+		for _, f := range r["user_stack"].([]any) {
+			if frame, _ := f.(map[string]any); frame["reason"] == "exited" {
+				t.Fatalf("a frame has no file: %v", r)
+			}
+		}
+	}
 }
 
 // TestWildFrames checks that a frame pointer register with another value causes no frames, in
