@@ -72,6 +72,16 @@ The trampolines of CPython (-X perf) neither keep a frame pointer nor have unwin
 corescope unwinds them by decoding the instruction after the call, which only adjusts the stack
 pointer. "failed" means that bpftrace exited with an error, caused by the jitdump that the program
 maps.
+
+Known limits of unwind tables, on x86-64:
+
+- Of several functions without unwind information that call each other, in a file that has some, stacks
+  contain only the innermost one, even if they use frame pointers (--unwind fp shows them).
+- Callers can be missing for samples in the few instructions of a function that find the caller by another
+  register: those that realign the stack (r10), and those that probe a large frame (r11, -fstack-clash-protection).
+- While a probe is active on a function, samples of its first instruction, which the kernel executes
+  elsewhere, are [uprobes] and [incomplete], and those of its return can have the name of the next function.
+- In stripped Go programs, the function that signal handlers return to has the name of the one before it.
 `
 
 func machine() string {
