@@ -75,16 +75,17 @@ enum unwind_next {
 /*
  * unwind_is_outermost reports whether code without a rule has no caller. The ABIs clear the frame
  * pointer in the outermost frame: in the first function of a thread, and where a program starts.
- * Other code without a rule, such as assembly, can use the register for a 0.
+ * Other code without a rule, such as assembly, can use the register for a 0, and in a file that user
+ * space has not read, any code is without a rule: then only the start of a program is recognized.
  */
-static __always_inline bool unwind_is_outermost(const struct unwind_cursor *cur)
+static __always_inline bool unwind_is_outermost(const struct unwind_cursor *cur, bool unread)
 {
 	const __u64 start_bytes = 64; /* that the first function of a program has pushed */
 	__u64 start;
 
 	if (cur->fp)
 		return false;
-	if (!cur->exact)
+	if (!cur->exact && !unread)
 		return true;
 	start = BPF_CORE_READ(task_current(), mm, start_stack);
 	return start - cur->sp < start_bytes;
@@ -119,7 +120,7 @@ __noinline int unwind_step(void)
 		moved = unwind_by_rule(cur, rule);
 	}
 	if (!moved && !unwind_by_code(cur) && !(rule == 0 && unwind_search(cur)) && !unwind_by_frame_pointer(cur))
-		return rule == 0 && !unread && unwind_is_outermost(cur) ? NEXT_NONE : NEXT_UNKNOWN;
+		return rule == 0 && unwind_is_outermost(cur, unread) ? NEXT_NONE : NEXT_UNKNOWN;
 	cur->pc &= unwind_address_mask;
 	if (cur->returns && cur->pc == cur->trampoline)
 		unwind_original(cur);
