@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/corescope/corescope/tools"
@@ -15,6 +16,21 @@ import (
 // by atomic instructions only; otherwise counts, including those of lost events, can be too low.
 func TestCountersAreAtomic(t *testing.T) {
 	atomic := 0
+	eachProgram(t, func(object, name string, prog *ebpf.ProgramSpec) {
+		n, err := counterStores(prog.Instructions)
+		if err != nil {
+			t.Errorf("%s, program %s: %v", object, name, err)
+		}
+		atomic += n
+	})
+	if atomic == 0 {
+		t.Error("no program has an atomic addition to a counter")
+	}
+}
+
+// eachProgram calls f for each program in the objects of all tools.
+func eachProgram(t *testing.T, f func(object, name string, prog *ebpf.ProgramSpec)) {
+	t.Helper()
 	for _, tl := range tools.All() {
 		objects, err := filepath.Glob(tl.Name + "/bpf_*_bpfel.o.gz")
 		if err != nil {
@@ -26,16 +42,9 @@ func TestCountersAreAtomic(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, prog := range spec.Programs {
-				n, err := counterStores(prog.Instructions)
-				if err != nil {
-					t.Errorf("%s, program %s: %v", object, name, err)
-				}
-				atomic += n
+				f(object, name, prog)
 			}
 		}
-	}
-	if atomic == 0 {
-		t.Error("no program has an atomic addition to a counter")
 	}
 }
 

@@ -3,12 +3,10 @@ package tools_test
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-
-	"github.com/corescope/corescope/tools"
 )
 
 // Limits of the verifier for a chain of calls.
@@ -23,28 +21,16 @@ const (
 // only those are removed that the constants rule out.
 func TestCallStacks(t *testing.T) {
 	deepest := callStack{}
-	for _, tl := range tools.All() {
-		objects, err := filepath.Glob(tl.Name + "/bpf_*_bpfel.o.gz")
+	eachProgram(t, func(object, name string, prog *ebpf.ProgramSpec) {
+		s, err := deepestCalls(prog.Instructions)
 		if err != nil {
-			t.Fatal(err)
+			t.Errorf("%s, program %s: %v", object, name, err)
 		}
-		for _, object := range objects {
-			spec, err := loadObject(object)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for name, prog := range spec.Programs {
-				s, err := deepestCalls(prog.Instructions)
-				if err != nil {
-					t.Errorf("%s, program %s: %v", object, name, err)
-				}
-				if s.bytes > maxCallStack || s.frames > maxCallFrames {
-					t.Errorf("%s, program %s: calls need %d bytes of stack in %d frames", object, name, s.bytes, s.frames)
-				}
-				deepest.extend(s)
-			}
+		if s.bytes > maxCallStack || s.frames > maxCallFrames {
+			t.Errorf("%s, program %s: calls need %d bytes of stack in %d frames", object, name, s.bytes, s.frames)
 		}
-	}
+		deepest.extend(s)
+	})
 	if deepest.frames < 2 || deepest.bytes < callStackAlign {
 		t.Errorf("no program calls a function with a stack: %+v", deepest)
 	}
