@@ -13,8 +13,8 @@ import (
 
 // HideUnneeded hides programs of an ELF object from the library: those of the hooks without, and those for
 // tracepoints that Attach tries only if a program of kind btf fails. They are most of an object, and
-// decoding them takes milliseconds. The types of their sections become SHT_NULL. Sections with other
-// programs stay. Options.Rest returns the hidden programs.
+// decoding them takes milliseconds. The types of their sections become SHT_NULL, and .BTF.ext does not mention
+// them any more. Sections with other programs stay. Options.Rest returns the hidden programs.
 //
 // From Linux 7.0 on, where other kinds can be tried first (see preferUnpreempted), all kinds stay.
 func HideUnneeded(object []byte, without []string) error {
@@ -33,12 +33,16 @@ func hideUnneeded(object []byte, without []string, canHide bool) error {
 		return fmt.Errorf("read symbols: %w", err)
 	}
 	unneeded := unneededSections(f.Sections, symbols, without, canHide)
+	hidden := map[string]bool{}
 	for i, s := range f.Sections {
+		if unneeded[elf.SectionIndex(i)] {
+			hidden[s.Name] = true
+		}
 		if unneeded[elf.SectionIndex(i)] || s.Type == elf.SHT_REL && unneeded[elf.SectionIndex(s.Info)] {
 			hideSection(object, i)
 		}
 	}
-	return nil
+	return hideExtInfo(object, f, hidden)
 }
 
 // unneededSections returns the sections of which all programs belong to the hooks without or, with

@@ -2,11 +2,13 @@ package probe
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 )
 
 // TestLaterVariants attaches hooks whose first variant fails, and decodes the hidden ones once.
@@ -122,14 +124,23 @@ func TestHideUnneeded(t *testing.T) {
 			t.Errorf("%s: %d maps, %d variables, want %d and %d", test.tool, len(first.Maps), len(first.Variables), len(all.Maps), len(all.Variables))
 		}
 		for name, prog := range first.Programs {
-			if len(prog.Instructions) != len(all.Programs[name].Instructions) {
-				t.Errorf("%s: %s has %d instructions, want %d", test.tool, name, len(prog.Instructions), len(all.Programs[name].Instructions))
+			if got, want := described(prog), described(all.Programs[name]); !slices.Equal(got, want) {
+				t.Errorf("%s: %s has %d instructions that differ from the %d of the whole object", test.tool, name, len(got), len(want))
 			}
 		}
 	}
 	if err := hideUnneeded([]byte("no object"), nil, true); err == nil {
 		t.Error("no error for a file that is no object")
 	}
+}
+
+// described returns the instructions of a program as text, with the types that they refer to.
+func described(prog *ebpf.ProgramSpec) (all []string) {
+	for i := range prog.Instructions {
+		ins := &prog.Instructions[i]
+		all = append(all, fmt.Sprintf("%v %q %q %v %v", ins, ins.Symbol(), ins.Reference(), btf.FuncMetadata(ins), btf.CORERelocationMetadata(ins)))
+	}
+	return all
 }
 
 // TestIsLater checks which kinds of a hook are hidden.
