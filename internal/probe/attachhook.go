@@ -33,6 +33,7 @@ func (o *Objects) Attach() error {
 	o.hookless = len(hooks) == 0
 	attached := o.hookless
 	hooks, standIns := o.splitStandIns(hooks)
+	o.largestLast(hooks)
 	for _, h := range hooks {
 		err := o.attachOrStandIn(h, standIns)
 		var missing *HookError
@@ -63,6 +64,18 @@ func (o *Objects) Attach() error {
 		return err
 	}
 	return o.user.startFollowing()
+}
+
+// largestLast sorts hooks by the size of their programs: the kernel verifies the largest ones while the others
+// are attached.
+func (o *Objects) largestLast(hooks []Hook) {
+	largest := func(h Hook) (size int) {
+		for _, name := range h.Variants[0].Programs {
+			size = max(size, o.verified(name))
+		}
+		return size
+	}
+	slices.SortStableFunc(hooks, func(a, b Hook) int { return cmp.Compare(largest(a), largest(b)) })
 }
 
 // setObserving tells the programs whether all of them are attached (observing.bpf.h).
@@ -173,7 +186,9 @@ func (o *Objects) notify(errs ...error) {
 // attached or loaded.
 func (o *Objects) attachVariant(v Variant) ([]link.Link, error) {
 	var links []link.Link
-	for _, name := range v.Programs {
+	programs := slices.Clone(v.Programs)
+	slices.SortStableFunc(programs, func(a, b string) int { return cmp.Compare(o.verified(a), o.verified(b)) })
+	for _, name := range programs {
 		more, err := o.attachProgram(name)
 		if err != nil {
 			o.unload(v, links)

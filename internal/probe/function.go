@@ -36,25 +36,37 @@ func replaceFunction(program asm.Instructions, name string, body asm.Instruction
 	return append(out, program[end:]...), nil
 }
 
-// Cut replaces the body of a function by "return 0", and removes the functions and maps that only
-// this body uses, so that they are neither verified nor created. The function is a static function
-// in C that is not inlined, like target_id.
-func Cut(spec *ebpf.CollectionSpec, function string) {
+// Cut replaces the bodies of functions by "return 0", and removes the functions and maps that only
+// these bodies use, so that they are neither verified nor created. The functions are static functions
+// in C that are not inlined, like target_id.
+func Cut(spec *ebpf.CollectionSpec, functions ...string) {
 	used, unused := map[string]bool{}, map[string]bool{}
 	for _, prog := range spec.Programs {
-		functions := byFunction(prog.Instructions)
-		if body := functions[function]; body != nil {
-			addMaps(unused, body)
-			functions[function] = asm.Instructions{asm.LoadImm(asm.R0, 0, asm.DWord).WithMetadata(body[0].Metadata), asm.Return()}
-			same := func(body asm.Instructions) asm.Instructions { return body }
-			prog.Instructions = called(functions, same, prog.Instructions[0].Symbol())
-			for _, body := range functions {
-				addMaps(unused, body)
-			}
-		}
+		cut(prog, functions, unused)
 		addMaps(used, prog.Instructions)
 	}
 	maps.DeleteFunc(spec.Maps, func(name string, _ *ebpf.MapSpec) bool { return unused[name] && !used[name] })
+}
+
+// cut replaces the bodies in a program, and adds the maps of all that it removes.
+func cut(prog *ebpf.ProgramSpec, names []string, unused map[string]bool) {
+	functions := byFunction(prog.Instructions)
+	found := false
+	for _, name := range names {
+		if body := functions[name]; body != nil {
+			addMaps(unused, body)
+			functions[name] = asm.Instructions{asm.LoadImm(asm.R0, 0, asm.DWord).WithMetadata(body[0].Metadata), asm.Return()}
+			found = true
+		}
+	}
+	if !found {
+		return
+	}
+	same := func(body asm.Instructions) asm.Instructions { return body }
+	prog.Instructions = called(functions, same, prog.Instructions[0].Symbol())
+	for _, body := range functions {
+		addMaps(unused, body)
+	}
 }
 
 // byFunction splits the instructions of a program by function.

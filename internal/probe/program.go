@@ -1,8 +1,10 @@
 package probe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 )
@@ -65,32 +67,58 @@ func (o *Objects) start(name string, spec *ebpf.ProgramSpec) (*loading, error) {
 	return l, nil
 }
 
-// preload begins to load the programs of the first variant of each hook, because the kernel can
-// verify several programs concurrently, and while the caller opens what it reads from. It stops at the
+// preload begins to load the programs that Attach needs first, the largest at the beginning, because the kernel
+// can verify several programs concurrently, and while the caller opens what it reads from. It stops at the
 // first error: Attach reports it, when it loads that program again.
 func (o *Objects) preload() {
 	hooks, err := o.Hooks()
 	if err != nil {
 		return
 	}
+	names := o.firstPrograms(hooks)
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(o.verified(b), o.verified(a)) })
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	for _, name := range names {
+		if o.programs[name] != nil {
+			continue
+		}
+		l, err := o.start(name, o.spec.Programs[name])
+		if err != nil {
+			return
+		}
+		o.preloading[name] = l
+	}
+}
+
+// firstPrograms lists the programs of the kernel in the first variant of each hook, and the iterators.
+func (o *Objects) firstPrograms(hooks []Hook) (names []string) {
 	for _, h := range hooks {
 		if len(o.instances(h)) > 0 {
 			continue
 		}
 		for _, name := range h.Variants[0].Programs {
-			spec := o.spec.Programs[name]
-			if _, ok := parseUserSection(spec.SectionName); ok || o.programs[name] != nil {
-				continue
+			if o.verified(name) > 0 {
+				names = append(names, name)
 			}
-			l, err := o.start(name, spec)
-			if err != nil {
-				return
-			}
-			o.preloading[name] = l
 		}
 	}
+	for _, i := range slices.Concat(o.options.Begin, o.options.Settle) {
+		if o.spec.Programs[i.Program] != nil {
+			names = append(names, i.Program)
+		}
+	}
+	return names
+}
+
+// verified returns how many instructions the kernel verifies, if a program is loaded without a target in user
+// space, otherwise 0.
+func (o *Objects) verified(program string) int {
+	spec := o.spec.Programs[program]
+	if _, ok := parseUserSection(spec.SectionName); ok {
+		return 0
+	}
+	return len(spec.Instructions)
 }
 
 // closePreloaded closes the preloaded programs that were not attached.

@@ -1,0 +1,69 @@
+package probe
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+)
+
+// ofSize returns instructions of a program.
+func ofSize(n int) (ins asm.Instructions) {
+	for range n - 1 {
+		ins = append(ins, asm.Mov.Imm(asm.R0, 0))
+	}
+	return append(ins, asm.Return())
+}
+
+// TestFirstPrograms checks that iterators are loaded with the first variants of the hooks, and nothing else.
+func TestFirstPrograms(t *testing.T) {
+	spec := newObject().
+		add("exit__btf", "sys_exit").add("exit__raw", "sys_exit").
+		add("enter__uprobe", "").
+		add("count__only", "sched_switch").CollectionSpec
+	spec.Programs["enter__uprobe"].SectionName = "uprobe/libc:read"
+	for _, name := range []string{"begin", "settle", "list"} {
+		spec.Programs[name] = &ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, SectionName: "iter/task", Instructions: ofSize(2)}
+	}
+	o := Objects{spec: spec, options: Options{
+		Begin: []Iterator{{Program: "begin"}}, Settle: []Iterator{{Program: "settle"}, {Program: "missing"}},
+	}}
+	hooks, err := o.Hooks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(o.firstPrograms(hooks), " "); got != "count__only exit__btf begin settle" {
+		t.Errorf("loaded first: %s", got)
+	}
+}
+
+// TestLargestLast checks that the largest program is attached last, among hooks and within one.
+func TestLargestLast(t *testing.T) {
+	o := newObject().
+		add("all__raw__large", "sched_switch", ofSize(90)...).
+		add("all__raw__small", "sched_wakeup", ofSize(30)...).
+		add("other__raw", "sys_exit", ofSize(60)...).
+		load(t, Options{})
+	if err := o.Attach(); err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for _, l := range o.links {
+		info, err := l.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, prog := range o.programs {
+			if about, err := prog.Info(); err != nil {
+				t.Fatal(err)
+			} else if id, _ := about.ID(); id == info.Program {
+				order = append(order, name)
+			}
+		}
+	}
+	if want := []string{"other__raw", "all__raw__small", "all__raw__large"}; !slices.Equal(order, want) {
+		t.Errorf("attached %q, want %q", order, want)
+	}
+}
