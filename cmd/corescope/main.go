@@ -19,6 +19,8 @@ var version = "devel"
 func main() { os.Exit(run()) }
 
 func run() int {
+	c := command.Command{Tools: tools.All(), Version: version, Objects: tools.Objects, Out: os.Stdout, Err: os.Stderr}
+	run := c.Begin(os.Args)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	// A second signal kills the process, for example if the output blocks. It must arrive at
@@ -26,6 +28,5 @@ func run() int {
 	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	// Writing to a closed pipe returns an error instead, so that the run ends cleanly.
 	signal.Ignore(syscall.SIGPIPE)
-	c := command.Command{Tools: tools.All(), Version: version, Objects: tools.Objects, Out: os.Stdout, Err: os.Stderr}
-	return c.Run(ctx, os.Args)
+	return run(ctx)
 }

@@ -23,17 +23,37 @@ type Command struct {
 	Err     io.Writer
 }
 
-// Run runs the tool or verb that args select and returns the exit code. args[0] is the name of the
-// program. See [tool.Run].
-func (c *Command) Run(ctx context.Context, args []string) int {
+// Begin begins to run the tool or verb that args select. args[0] is the name of the program. The returned
+// function must be called: it returns the exit code. See [tool.Begin].
+func (c *Command) Begin(args []string) (run func(context.Context) int) {
 	if tool.IsRemover(args) {
-		return tool.Remove()
+		return func(context.Context) int { return tool.Remove() }
 	}
+	if !isKubectlPlugin(args[0]) {
+		if t, rest := c.tool(args); t != nil {
+			return tool.Begin(t, rest, c.Out, c.Err)
+		}
+	}
+	return func(ctx context.Context) int { return c.runVerb(ctx, args) }
+}
+
+// Run is Begin with a context that exists before.
+func (c *Command) Run(ctx context.Context, args []string) int { return c.Begin(args)(ctx) }
+
+// tool returns the tool that args select, and its arguments, or nil.
+func (c *Command) tool(args []string) (t *tool.Tool, rest []string) {
+	if t := c.named(args[0]); t != nil {
+		return t, args[1:]
+	}
+	if len(args) < 2 {
+		return nil, nil
+	}
+	return c.find(args[1]), args[2:]
+}
+
+func (c *Command) runVerb(ctx context.Context, args []string) int {
 	if isKubectlPlugin(args[0]) {
 		return c.report(c.kubectl(ctx, args[1:]))
-	}
-	if t := c.named(args[0]); t != nil {
-		return tool.Main(ctx, t, args[1:], c.Out, c.Err)
 	}
 	if len(args) < 2 {
 		c.usage(c.Err)
@@ -41,9 +61,6 @@ func (c *Command) Run(ctx context.Context, args []string) int {
 	}
 	if list, rest, ok := hostsOf(args[1:]); ok {
 		return c.report(c.remote(ctx, list, rest))
-	}
-	if t := c.find(args[1]); t != nil {
-		return tool.Main(ctx, t, args[2:], c.Out, c.Err)
 	}
 	if v := findVerb(args[1]); v != nil {
 		return c.report(v.run(c, ctx, args[2:]))

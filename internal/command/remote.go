@@ -64,7 +64,7 @@ func (c *Command) onHost(ctx context.Context, args []string) error {
 		return err
 	}
 	return exitCode(remote.Serve(ctx, c.Out, func(ctx context.Context) int {
-		return tool.Main(ctx, t, args[1:], c.Out, c.Err)
+		return tool.Begin(t, args[1:], c.Out, c.Err)(ctx)
 	}))
 }
 

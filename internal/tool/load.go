@@ -21,6 +21,14 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*Session
 	if l.rest != nil && (l.common.Explain || len(l.common.Hook) > 0) {
 		l.object, l.rest = l.rest, nil // other variants are needed for certain
 	}
+	// The object is being decoded meanwhile, which takes longer.
+	plan := src.Base()
+	_, _ = env.PIDNamespace() // kept, with its error
+	if plan.Resolve != nil {
+		if err := plan.Resolve(plan, env.kernel); err != nil {
+			return nil, err
+		}
+	}
 	spec, err := l.object()
 	if err != nil {
 		return nil, fmt.Errorf("read BPF object: %w", err)
@@ -33,11 +41,11 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*Session
 	if err := d.Columns.choose(&l.common, l.selection.Columns, d.Text); err != nil {
 		return nil, flags.Usage(err)
 	}
-	objects, err := l.load(env, spec, src.Base(), d.Columns.needs(), notify)
+	objects, err := l.load(env, spec, plan, d.Columns.needs(), notify)
 	if err != nil {
 		return nil, err
 	}
-	keep := t.keep(src.Base())
+	keep := t.keep(plan)
 	if d.Columns.usesCgroups() {
 		keep |= system.Set(system.CapDACReadSearch)
 		if err := env.rememberCgroups(); err != nil {
@@ -48,7 +56,7 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*Session
 		env.symbols.Ask(objects.KernelSymbols())
 	}
 	s := &Session{
-		tool: t, common: l.common, Env: env, Objects: objects, keep: keep, standIns: src.Base().StandIns, rowNoun: src.Base().RowNoun, hints: src.Base().Hints, PID: l.tasks.process(), ids: l.set.IDs(),
+		tool: t, common: l.common, Env: env, Objects: objects, keep: keep, standIns: plan.StandIns, rowNoun: plan.RowNoun, hints: plan.Hints, PID: l.tasks.process(), ids: l.set.IDs(),
 		losses: losses{counts: objects.Counts("lost")},
 	}
 	if src.Kind() != output.KindHistogram {
@@ -61,11 +69,6 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	kernel := env.kernel
 	if err := plan.complete(needs); err != nil {
 		return nil, err
-	}
-	if plan.Resolve != nil {
-		if err := plan.Resolve(plan, kernel); err != nil {
-			return nil, err
-		}
 	}
 	for _, note := range plan.notes {
 		notify(note)

@@ -37,13 +37,15 @@ var errLost = errors.New("events were lost (--strict)")
 // the arguments after the tool's name. Rows are written to out, everything else to errOut (see
 // package output).
 func Run(ctx context.Context, t *Tool, args []string, out, errOut io.Writer) int {
-	return t.runLine(ctx, args, out, errOut, false)
+	return t.begin(args).run(ctx, out, errOut, false)
 }
 
-// Main is Run for a process that does nothing else: once all hooks are attached, it drops all
-// capabilities that the run no longer needs.
-func Main(ctx context.Context, t *Tool, args []string, out, errOut io.Writer) int {
-	return t.runLine(ctx, args, out, errOut, true)
+// Begin is Run for a process that does nothing else: once all hooks are attached, it drops all
+// capabilities that the run no longer needs. The returned function must be called; meanwhile, the object is
+// being decoded.
+func Begin(t *Tool, args []string, out, errOut io.Writer) (run func(context.Context) int) {
+	b := t.begin(args)
+	return func(ctx context.Context) int { return b.run(ctx, out, errOut, true) }
 }
 
 // IsRemover reports whether this process only removes the probes of another run, Remove does that and
@@ -51,10 +53,19 @@ func Main(ctx context.Context, t *Tool, args []string, out, errOut io.Writer) in
 func IsRemover(args []string) bool { return args[0] == probe.RemoverName }
 func Remove() int                  { return probe.Remove() }
 
-func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer, own bool) int {
-	errOut = &shared{w: errOut}
+// beginning is a command line whose object is being decoded.
+type beginning struct {
+	line     *line
+	parseErr error
+	src      Source // nil if there is an error, or nothing is observed
+	env      *Env
+	err      error // of src
+}
+
+// begin evaluates a command line. Meanwhile it begins to decode the object, which takes longer than everything
+// until it is needed.
+func (t *Tool) begin(args []string) *beginning {
 	usualGC := debug.SetGCPercent(startGC)
-	// Decoding it takes longer than everything until it is needed.
 	without := make(chan []string, 1)
 	defer close(without)
 	first := FirstVariants(func() []string { return <-without })
@@ -62,8 +73,20 @@ func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer
 	go object()
 	l, err := t.parse(args)
 	l.object, l.rest = object, func() (*ebpf.CollectionSpec, error) { return t.Object() }
-	l.planned = func(p *Plan) { without <- l.withoutAny(p) }
 	l.started = func() { debug.SetGCPercent(usualGC) }
+	b := &beginning{line: l, parseErr: err}
+	if err != nil || l.common.Usage || l.common.Version {
+		return b
+	}
+	if b.src, b.env, b.err = l.source(); b.err == nil {
+		without <- l.withoutAny(b.src.Base())
+	}
+	return b
+}
+
+func (b *beginning) run(ctx context.Context, out, errOut io.Writer, own bool) int {
+	errOut = &shared{w: errOut}
+	l, t, err := b.line, b.line.tool, b.parseErr
 	defer l.started()
 	switch {
 	case errors.Is(err, flags.ErrHelp):
@@ -75,7 +98,10 @@ func (t *Tool) runLine(ctx context.Context, args []string, out, errOut io.Writer
 	case err != nil:
 		err = fmt.Errorf("%w (see %s --help)", err, t.Name)
 	default:
-		if err = l.run(ctx, out, errOut, own); exitCode(err) == ExitUsage && !errors.Is(err, flags.ErrUsage) {
+		if err = b.err; err == nil {
+			err = l.run(ctx, b.src, b.env, out, errOut, own)
+		}
+		if exitCode(err) == ExitUsage && !errors.Is(err, flags.ErrUsage) {
 			err = flags.Usage(err)
 		}
 	}
@@ -113,16 +139,9 @@ func exitCode(err error) int {
 // collection takes a fifth of that time. Less than 16 MB are usually allocated.
 const startGC = 400
 
-func (l *line) run(ctx context.Context, out, errOut io.Writer, own bool) error {
-	src, env, err := l.source()
-	if err != nil {
-		return err
-	}
+func (l *line) run(ctx context.Context, src Source, env *Env, out, errOut io.Writer, own bool) error {
 	if print := src.Base().Print; print != nil {
 		return print(out)
-	}
-	if l.planned != nil {
-		l.planned(src.Base())
 	}
 	if err := l.start(src.Base()); err != nil {
 		return err
@@ -212,7 +231,6 @@ type line struct {
 	fixed     int                    // number of positional arguments that an alias sets
 	stream    *Stream                // of a run with a sink, or nil
 	started   func()                 // called when all hooks are attached, or nil
-	planned   func(*Plan)            // called when the plan is known, before the object is needed, or nil
 	// object decodes the object. If that has FirstVariants only, rest decodes all, otherwise it is nil.
 	object, rest func() (*ebpf.CollectionSpec, error)
 }

@@ -226,7 +226,10 @@ func (s *Stream) Run(ctx context.Context) (err error) {
 	}
 	ctx, s.end = context.WithCancelCause(ctx)
 	defer s.end(nil)
-	err = l.run(ctx, io.Discard, &shared{w: s.ErrOut}, false)
+	src, env, err := l.source()
+	if err == nil {
+		err = l.run(ctx, src, env, io.Discard, &shared{w: s.ErrOut}, false)
+	}
 	var panicked *PanicError
 	switch {
 	case errors.As(context.Cause(ctx), &panicked):

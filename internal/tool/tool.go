@@ -112,7 +112,7 @@ type Plan struct {
 	PerfBuffer bool
 	// Hook lists additional values of --hook, from the tool's own flags.
 	Hook []string
-	// Resolve, if set, completes the plan on this machine, before the object is loaded.
+	// Resolve, if set, completes the plan on this machine, while the object is being decoded.
 	Resolve func(*Plan, *Kernel) error
 	// Instances are the targets of hooks whose sections name no target.
 	Instances []Instance
@@ -171,17 +171,13 @@ func (p *Plan) without(vars map[string]any) []string {
 
 // reduce removes the functions of Cut, and the features that a run with these variables does not have.
 func (p *Plan) reduce(spec *ebpf.CollectionSpec, vars map[string]any) {
-	for _, function := range p.Cut {
-		probe.Cut(spec, function)
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.Features)) {
-		if p.has(name, vars) {
-			continue
-		}
-		for _, function := range p.Features[name].Functions {
-			probe.Cut(spec, function)
+	functions := slices.Clone(p.Cut)
+	for name, feature := range p.Features {
+		if !p.has(name, vars) {
+			functions = append(functions, feature.Functions...)
 		}
 	}
+	probe.Cut(spec, functions...)
 }
 
 // Note adds a notice about what the run observes, such as an attach point that Resolve selected.
