@@ -91,12 +91,20 @@ func (k *Kernel) ModuleTypes(name string) (*btf.Spec, error) {
 	return spec, nil
 }
 
-// Prefetch begins to read the kernel's types in the background. It is called before Prepare.
+// Prefetch begins to read the kernel's types in the background, and what the library asks the kernel before it
+// loads the first program. It is called before Prepare.
 func (k *Kernel) Prefetch() {
+	raiseLimit()
 	if k.given == nil {
 		k.index = sync.OnceValues(vmlinux.NewIndex)
-		go k.index()
 	}
+	index := k.index
+	go func() {
+		if index != nil {
+			_, _ = index()
+		}
+		_ = btf.KernelMarshalOptions() // the library keeps the answers
+	}()
 }
 
 // check returns ErrNoBTF if the kernel provides no types.

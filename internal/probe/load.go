@@ -57,8 +57,8 @@ type Options struct {
 	// Panicked, if set, is called with the value and the stack of a panic in a goroutine of the run, which
 	// would otherwise end the process.
 	Panicked func(value any, stack []byte)
-	// Ring is the ring buffer "events" that was created before, or nil.
-	Ring *EarlyRing
+	// Early has maps that were created before, or is nil.
+	Early *Early
 	// Rest decodes the object with the programs that HideUnneeded has hidden. It is nil if none are.
 	Rest func() (*ebpf.CollectionSpec, error)
 	// Kernel is required.
@@ -149,11 +149,11 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	grace, err := newGracePeriods()
+	grace, err := o.Early.takeGrace()
 	if err != nil {
 		return nil, err
 	}
-	coll, err := createUserMaps(spec, o.Ring)
+	coll, err := createUserMaps(spec, o.Early)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create maps: %w", Classify(err)), grace.Close())
 	}
@@ -170,24 +170,24 @@ func Load(spec *ebpf.CollectionSpec, o Options) (*Objects, error) {
 	return objects, nil
 }
 
-// createUserMaps creates the maps of userMaps and the variables. It uses the ring if it is the one that the
-// object needs.
-func createUserMaps(spec *ebpf.CollectionSpec, ring *EarlyRing) (*ebpf.Collection, error) {
+// createUserMaps creates the maps of userMaps and the variables. It uses the early ring buffer if it is the
+// one that the object needs.
+func createUserMaps(spec *ebpf.CollectionSpec, early *Early) (*ebpf.Collection, error) {
 	maps := userMaps(spec)
 	events := maps["events"]
 	if events == nil {
-		ring = nil
+		early = nil
 	}
-	if ring != nil {
+	if early != nil {
 		delete(maps, "events")
 	}
 	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{
 		Maps: withoutTypes(maps), Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder,
 	})
-	if err != nil || ring == nil {
+	if err != nil || early == nil {
 		return coll, err
 	}
-	m := ring.take(events)
+	m := early.takeRing(events)
 	if m == nil {
 		if m, err = ebpf.NewMap(events); err != nil {
 			coll.Close()

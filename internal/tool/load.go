@@ -76,10 +76,10 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	if l.tool.NoPrograms {
 		return probe.Nothing(), nil
 	}
-	var ring *probe.EarlyRing
+	var early *probe.Early
 	if !l.common.Perf && !plan.PerfBuffer && hasManyDescriptors() {
-		ring = probe.CreateRing(spec, plan.MapEntries["events"])
-		defer ring.Close()
+		early = probe.CreateEarly(spec, plan.MapEntries["events"])
+		defer early.Close()
 	}
 	vars := l.set.Variables()
 	maps.Copy(vars, plan.Variables)
@@ -126,7 +126,7 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	objects, err := probe.Load(spec, probe.Options{
 		Rest: l.restOf(plan, vars), Variables: vars, Lookups: lookups, Maps: pinned, MapEntries: plan.MapEntries, PerfBuffer: l.common.Perf || plan.PerfBuffer,
 		Without: l.without(plan, vars), Optional: plan.Optional, StandIns: plan.StandIns, Force: slices.Concat(l.common.Hook, plan.Hook), Kernel: kernel,
-		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Begin: plan.Begin, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes, Panicked: l.stream.panicked(), Ring: ring,
+		Files: files, Instances: plan.Instances, Sampling: plan.Sampling, Begin: plan.Begin, Settle: plan.Settle, Notify: notify, Uretprobes: l.returns.Uretprobes, Panicked: l.stream.panicked(), Early: early,
 	})
 	if err != nil {
 		return nil, errors.Join(err, closeMaps(pinned))

@@ -8,9 +8,9 @@ import (
 	"github.com/cilium/ebpf/features"
 )
 
-// TestEarlyRing checks that Load uses a ring buffer that was created before if it is the one that the
+// TestEarly checks that Load uses a ring buffer that was created before if it is the one that the
 // object needs, and that no other is left in the kernel.
-func TestEarlyRing(t *testing.T) {
+func TestEarly(t *testing.T) {
 	needRoot(t)
 	if errors.Is(features.HaveMapType(ebpf.RingBuf), ebpf.ErrNotSupported) {
 		t.Skip("no ring buffers")
@@ -37,22 +37,19 @@ func TestEarlyRing(t *testing.T) {
 				o = newObject()
 			}
 			_, before, _ := countObjects(t)
-			ring := CreateRing(o.CollectionSpec, tt.early)
-			if (ring == nil) != tt.noEvents {
-				t.Fatalf("the early ring buffer is %v", ring)
+			early := CreateEarly(o.CollectionSpec, tt.early)
+			<-early.done
+			ring, grace := early.ring, early.grace
+			if grace == nil || ring != nil && tt.noEvents {
+				t.Fatalf("created early: %v, %v", grace, ring)
 			}
-			var early *ebpf.Map
-			if ring != nil {
-				<-ring.done
-				early = ring.m
-			}
-			tt.options.Ring = ring
+			tt.options.Early = early
 			objects := o.load(t, tt.options)
 			events := objects.Maps["events"]
-			if isEarly := early != nil && events == early; isEarly != tt.isEarly {
-				t.Errorf("the early ring buffer is used: %t", isEarly)
+			if isEarly := ring != nil && events == ring; isEarly != tt.isEarly || objects.grace != grace {
+				t.Errorf("the early ring buffer is used: %t, the maps for grace periods: %t", isEarly, objects.grace == grace)
 			}
-			if err := ring.Close(); err != nil {
+			if err := early.Close(); err != nil {
 				t.Error(err)
 			}
 			if tt.want != 0 && (events.Type() != ebpf.RingBuf || events.MaxEntries() != tt.want) {
