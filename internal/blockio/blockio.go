@@ -3,6 +3,7 @@ package blockio
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/corescope/corescope/internal/system"
 	"github.com/corescope/corescope/internal/tool"
@@ -17,12 +18,17 @@ type Options struct {
 // Plan returns a plan with a table that is large enough for all requests that can be in
 // flight on the disks of this machine. It returns an error if the disk does not exist.
 func (o Options) Plan(env *tool.Env) (tool.Plan, error) {
+	size := sync.OnceValue(requestTable)
 	p := tool.Plan{
 		Variables:  map[string]any{},
 		MapEntries: map[string]uint32{},
-		Resolve:    sizeRequests,
-		Optional:   []string{"merge"},
-		Settle:     []tool.Iterator{{Program: "settle", Map: "ios"}},
+		Prefetch:   func() { size() },
+		Resolve: func(p *tool.Plan, _ *tool.Kernel) error {
+			size().set(p)
+			return nil
+		},
+		Optional: []string{"merge"},
+		Settle:   []tool.Iterator{{Program: "settle", Map: "ios"}},
 	}
 	if o.Disk == "" {
 		return p, nil
@@ -35,14 +41,21 @@ func (o Options) Plan(env *tool.Env) (tool.Plan, error) {
 	return p, nil
 }
 
-// sizeRequests sets the size of the map of requests, unless it is set. It reads a file per hardware queue.
-func sizeRequests(p *tool.Plan, _ *tool.Kernel) error {
-	entries, kept := system.RequestTable("/")
-	p.Variables["ios_kept"] = kept
+// tableSize is the size of the map of requests, and how many of its entries are kept.
+type tableSize struct{ entries, kept uint32 }
+
+// requestTable reads a file per hardware queue.
+func requestTable() (size tableSize) {
+	size.entries, size.kept = system.RequestTable("/")
+	return size
+}
+
+// set sets the size of the map of requests, unless it is set.
+func (s tableSize) set(p *tool.Plan) {
+	p.Variables["ios_kept"] = s.kept
 	if p.MapEntries["ios"] == 0 {
-		p.MapEntries["ios"] = entries
+		p.MapEntries["ios"] = s.entries
 	}
-	return nil
 }
 
 // BioQueuedFlag returns the flag of bios that are in progress; 0 if the kernel has no BTF: then bios that

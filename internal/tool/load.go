@@ -24,10 +24,8 @@ func (t *Tool) open(l *line, src Source, env *Env, notify func(error)) (*Session
 	// The object is being decoded meanwhile, which takes longer.
 	plan := src.Base()
 	_, _ = env.PIDNamespace() // kept, with its error
-	if plan.Resolve != nil {
-		if err := plan.Resolve(plan, env.kernel); err != nil {
-			return nil, err
-		}
+	if plan.Prefetch != nil {
+		plan.Prefetch()
 	}
 	spec, err := l.object()
 	if err != nil {
@@ -69,6 +67,11 @@ func (l *line) load(env *Env, spec *ebpf.CollectionSpec, plan *Plan, needs map[s
 	kernel := env.kernel
 	if err := plan.complete(needs); err != nil {
 		return nil, err
+	}
+	if plan.Resolve != nil {
+		if err := plan.Resolve(plan, kernel); err != nil {
+			return nil, err
+		}
 	}
 	for _, note := range plan.notes {
 		notify(note)

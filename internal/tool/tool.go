@@ -112,7 +112,9 @@ type Plan struct {
 	PerfBuffer bool
 	// Hook lists additional values of --hook, from the tool's own flags.
 	Hook []string
-	// Resolve, if set, completes the plan on this machine, while the object is being decoded.
+	// Prefetch, if set, reads what Resolve needs, while the object is being decoded.
+	Prefetch func()
+	// Resolve, if set, completes the plan on this machine, before the object is loaded.
 	Resolve func(*Plan, *Kernel) error
 	// Instances are the targets of hooks whose sections name no target.
 	Instances []Instance
