@@ -295,7 +295,9 @@ func (l *line) source() (Source, *Env, error) {
 	}
 	env.kernel, env.PIDs, env.tasks, env.HasFilter = kernel, l.tasks.PID, &l.tasks, l.common.Filter != ""
 	env.IsExported = l.stream != nil
-	env.prefetch()
+	if !l.tool.NoPrograms {
+		env.prefetch()
+	}
 	src, err := l.build(env)
 	if errors.Is(err, probe.ErrUnsupported) {
 		return nil, nil, err
