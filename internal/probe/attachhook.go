@@ -29,12 +29,15 @@ func (o *Objects) Attach() error {
 		return err
 	}
 	defer o.closePreloaded()
-	var missed error // of an optional hook: returned if no hook could be attached
+	var failed, missed failure // of a required hook; of an optional one, returned if no hook could be attached
 	o.hookless = len(hooks) == 0
 	attached := o.hookless
 	hooks, standIns := o.splitStandIns(hooks)
 	o.largestLast(hooks)
 	for _, h := range hooks {
+		if failed.err != nil && h.Name > failed.hook {
+			continue
+		}
 		err := o.attachOrStandIn(h, standIns)
 		var missing *HookError
 		switch {
@@ -42,14 +45,19 @@ func (o *Objects) Attach() error {
 			return ErrStopped
 		case err == nil:
 			attached = true
-		case errors.As(err, &missing) && slices.Contains(o.options.Optional, h.Name):
-			missed = cmp.Or(missed, err)
-		default:
+		case !errors.As(err, &missing):
 			return o.user.cause(err)
+		case slices.Contains(o.options.Optional, h.Name):
+			missed.note(h, err)
+		default:
+			failed.note(h, err)
 		}
 	}
+	if failed.err != nil {
+		return o.user.cause(failed.err)
+	}
 	if !attached {
-		return o.user.cause(missed)
+		return o.user.cause(missed.err)
 	}
 	if err := errors.Join(o.prepare(o.options.Begin), o.prepare(o.options.Settle)); err != nil {
 		return err
@@ -64,6 +72,19 @@ func (o *Objects) Attach() error {
 		return err
 	}
 	return o.user.startFollowing()
+}
+
+// failure is the first hook by name that could not be attached: the error does not depend on the order of
+// attaching.
+type failure struct {
+	hook string
+	err  error
+}
+
+func (f *failure) note(h Hook, err error) {
+	if f.err == nil || h.Name < f.hook {
+		*f = failure{h.Name, err}
+	}
 }
 
 // largestLast sorts hooks by the size of their programs: the kernel verifies the largest ones while the others

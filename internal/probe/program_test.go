@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -65,5 +66,27 @@ func TestLargestLast(t *testing.T) {
 	}
 	if want := []string{"other__raw", "all__raw__small", "all__raw__large"}; !slices.Equal(order, want) {
 		t.Errorf("attached %q, want %q", order, want)
+	}
+}
+
+// TestFirstFailure checks that the error is that of the first hook by name, whatever the order of attaching.
+func TestFirstFailure(t *testing.T) {
+	add := func() object {
+		return newObject().
+			add("a__raw", "sys_exit", ofSize(90)...).
+			add("b__raw", "no_such_tracepoint", ofSize(60)...).
+			add("c__raw", "no_such_tracepoint", ofSize(30)...)
+	}
+	for _, test := range []struct {
+		optional []string
+		want     string
+	}{
+		{nil, "b"}, {[]string{"b"}, "c"}, {[]string{"b", "c"}, ""}, {[]string{"a", "b"}, "c"},
+	} {
+		var failed *HookError
+		err := add().load(t, Options{Optional: test.optional}).Attach()
+		if errors.As(err, &failed); (err == nil) != (test.want == "") || err != nil && failed.Hook != test.want {
+			t.Errorf("with %q optional: %v, want the error of %q", test.optional, err, test.want)
+		}
 	}
 }
