@@ -80,7 +80,7 @@ func (o *Objects) preload() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, name := range names {
-		if o.programs[name] != nil {
+		if o.programs[name] != nil || o.preloading[name] != nil {
 			continue
 		}
 		l, err := o.start(name, o.spec.Programs[name])
