@@ -11,8 +11,9 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Attach attaches the first variant of each hook that this kernel supports. After an error, hooks
-// that were attached before it stay attached until Close.
+// Attach attaches the first variant of each hook that this kernel supports, in the order of the names of hooks,
+// because programs depend on it: if the hook for ends of operations comes first, the end of each observed begin is
+// observed. After an error, hooks that were attached before it stay attached until Close.
 //
 // Programs in user space are attached in all files that are mapped, and until Detach in files that
 // are mapped later.
@@ -29,15 +30,11 @@ func (o *Objects) Attach() error {
 		return err
 	}
 	defer o.closePreloaded()
-	var failed, missed failure // of a required hook; of an optional one, returned if no hook could be attached
+	var missed error // of an optional hook: returned if no hook could be attached
 	o.hookless = len(hooks) == 0
 	attached := o.hookless
 	hooks, standIns := o.splitStandIns(hooks)
-	o.largestLast(hooks)
 	for _, h := range hooks {
-		if failed.err != nil && h.Name > failed.hook {
-			continue
-		}
 		err := o.attachOrStandIn(h, standIns)
 		var missing *HookError
 		switch {
@@ -45,19 +42,14 @@ func (o *Objects) Attach() error {
 			return ErrStopped
 		case err == nil:
 			attached = true
-		case !errors.As(err, &missing):
-			return o.user.cause(err)
-		case slices.Contains(o.options.Optional, h.Name):
-			missed.note(h, err)
+		case errors.As(err, &missing) && slices.Contains(o.options.Optional, h.Name):
+			missed = cmp.Or(missed, err)
 		default:
-			failed.note(h, err)
+			return o.user.cause(err)
 		}
 	}
-	if failed.err != nil {
-		return o.user.cause(failed.err)
-	}
 	if !attached {
-		return o.user.cause(missed.err)
+		return o.user.cause(missed)
 	}
 	if err := errors.Join(o.prepare(o.options.Begin), o.prepare(o.options.Settle)); err != nil {
 		return err
@@ -72,31 +64,6 @@ func (o *Objects) Attach() error {
 		return err
 	}
 	return o.user.startFollowing()
-}
-
-// failure is the first hook by name that could not be attached: the error does not depend on the order of
-// attaching.
-type failure struct {
-	hook string
-	err  error
-}
-
-func (f *failure) note(h Hook, err error) {
-	if f.err == nil || h.Name < f.hook {
-		*f = failure{h.Name, err}
-	}
-}
-
-// largestLast sorts hooks by the size of their programs: the kernel verifies the largest ones while the others
-// are attached.
-func (o *Objects) largestLast(hooks []Hook) {
-	largest := func(h Hook) (size int) {
-		for _, name := range h.Variants[0].Programs {
-			size = max(size, o.verified(name))
-		}
-		return size
-	}
-	slices.SortStableFunc(hooks, func(a, b Hook) int { return cmp.Compare(largest(a), largest(b)) })
 }
 
 // setObserving tells the programs whether all of them are attached (observing.bpf.h).
@@ -203,13 +170,11 @@ func (o *Objects) notify(errs ...error) {
 	}
 }
 
-// attachVariant loads and attaches all programs of a variant. After an error none of them is
+// attachVariant loads and attaches all programs of a variant, in their order in it. After an error none of them is
 // attached or loaded.
 func (o *Objects) attachVariant(v Variant) ([]link.Link, error) {
 	var links []link.Link
-	programs := slices.Clone(v.Programs)
-	slices.SortStableFunc(programs, func(a, b string) int { return cmp.Compare(o.verified(a), o.verified(b)) })
-	for _, name := range programs {
+	for _, name := range v.Programs {
 		more, err := o.attachProgram(name)
 		if err != nil {
 			o.unload(v, links)

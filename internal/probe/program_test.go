@@ -40,12 +40,15 @@ func TestFirstPrograms(t *testing.T) {
 	}
 }
 
-// TestLargestLast checks that the largest program is attached last, among hooks and within one.
-func TestLargestLast(t *testing.T) {
+// TestAttachOrder checks that hooks, and the programs of one, are attached in the order of their names, whatever
+// their size: programs for ends of operations come first in irq.bpf.h and rq.bpf.h, and otherwise would miss ends of
+// observed begins.
+func TestAttachOrder(t *testing.T) {
 	o := newObject().
-		add("all__raw__large", "sched_switch", ofSize(90)...).
-		add("all__raw__small", "sched_wakeup", ofSize(30)...).
+		add("all__raw__done", "sched_switch", ofSize(90)...).
+		add("all__raw__start", "sched_wakeup", ofSize(30)...).
 		add("other__raw", "sys_exit", ofSize(60)...).
+		add("single__raw", "sys_enter", ofSize(10)...).
 		load(t, Options{})
 	if err := o.Attach(); err != nil {
 		t.Fatal(err)
@@ -64,12 +67,12 @@ func TestLargestLast(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"other__raw", "all__raw__small", "all__raw__large"}; !slices.Equal(order, want) {
+	if want := []string{"all__raw__done", "all__raw__start", "other__raw", "single__raw"}; !slices.Equal(order, want) {
 		t.Errorf("attached %q, want %q", order, want)
 	}
 }
 
-// TestFirstFailure checks that the error is that of the first hook by name, whatever the order of attaching.
+// TestFirstFailure checks that the error is that of the first hook by name, whatever the size of the programs.
 func TestFirstFailure(t *testing.T) {
 	add := func() object {
 		return newObject().
