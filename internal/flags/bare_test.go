@@ -10,7 +10,7 @@ func TestZeroIsNone(t *testing.T) {
 		Every Duration `flag:"interval,i" pos:"interval" zero:"none"`
 		Other Duration `flag:"other"`
 	}
-	for args, isValid := range map[string]bool{"-i 0": true, "0": true, "-i 2 -i 0": true, "-i 0s": false, "--other 0": false} {
+	for args, isValid := range map[string]bool{"-i 0": true, "0": true, "-i 0 -i 0": true, "-i 2 -i 0": false, "-i 0 -i 2": false, "-i 0s": false, "--other 0": false} {
 		var o options
 		s := New("tool")
 		if err := s.Add(&o, nil); err != nil {

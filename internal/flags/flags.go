@@ -25,7 +25,8 @@
 //	unset  added to the help if the field has no default
 //
 // Underscores and dashes in long names are equivalent, because tools of BCC use both. A long name can
-// be abbreviated as long as it is unambiguous, as argparse and argp accept it.
+// be abbreviated as long as it is unambiguous, as argparse and argp accept it. A flag with one value can
+// be repeated only with the same value; a list takes the values of all.
 package flags
 
 import (

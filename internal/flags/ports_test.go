@@ -42,3 +42,19 @@ func TestPorts(t *testing.T) {
 		}
 	}
 }
+
+// A list that parses itself and a counting flag can be repeated.
+func TestRepeated(t *testing.T) {
+	type options struct {
+		Ports   Ports `flag:"port"`
+		Verbose Count `flag:"verbose,v"`
+	}
+	var o options
+	s := New("tool")
+	if err := s.Add(&o, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Parse([]string{"--port", "1", "-vv", "--port", "2-3", "--verbose"}); err != nil || len(o.Ports) != 3 || o.Verbose != 3 {
+		t.Errorf("%+v, %v, want 3 ports and a count of 3", o, err)
+	}
+}

@@ -18,6 +18,7 @@ type field struct {
 	bounds bounds
 	zero   bool // 0 is the same as no flag
 	set    bool
+	text   string // the value that is set, as on the command line
 }
 
 func valueOf(v reflect.Value, f reflect.StructField) (*field, error) {
@@ -80,18 +81,36 @@ func (f *field) Type() string {
 }
 
 // Set parses a value. Lists are separated by commas. The first call replaces the default of a list,
-// further calls append to it.
+// further calls append to it. Other flags can be repeated only with the same value: whoever gives two
+// disks expects both, and would see only one. A bool can be repeated, so that a script can override it.
 func (f *field) Set(s string) error {
+	if f.v.Kind() == reflect.Slice && unmarshaler(f.v) == nil {
+		return f.setList(s)
+	}
+	before := f.v.Interface()
+	if err := f.setValue(s); err != nil {
+		return err
+	}
+	if f.set && f.v.Kind() != reflect.Slice && f.Type() != "bool" && !reflect.DeepEqual(before, f.v.Interface()) {
+		return fmt.Errorf("it takes one value and was given before as %q: give it once", f.text)
+	}
+	f.set, f.text = true, s
+	return nil
+}
+
+// setValue parses the value of a field that is no list, or is a list that parses itself.
+func (f *field) setValue(s string) error {
 	if f.zero && s == "0" {
 		f.v.SetZero()
 		return nil
 	}
-	if f.v.Kind() != reflect.Slice || unmarshaler(f.v) != nil {
-		if err := setScalar(f.v, s); err != nil {
-			return err
-		}
-		return f.bounds.check(f.v)
+	if err := setScalar(f.v, s); err != nil {
+		return err
 	}
+	return f.bounds.check(f.v)
+}
+
+func (f *field) setList(s string) error {
 	if !f.set {
 		f.v.SetZero()
 		f.set = true

@@ -31,12 +31,16 @@ func library(t testing.TB, name, prefix string) *native.Library {
 }
 
 func self(more ...string) []string {
-	return append([]string{"--pid", fmt.Sprint(os.Getpid()), "--older", "0"}, more...)
+	args := []string{"--pid", fmt.Sprint(os.Getpid())}
+	if !slices.Contains(more, "--older") {
+		args = append(args, "--older", "0")
+	}
+	return append(args, more...)
 }
 
 // only restricts the run to the generated library if the test process also has a real one.
 func only(lib *native.Library, more ...string) []string {
-	return append(self("--obj", lib.Path), more...)
+	return self(append([]string{"--obj", lib.Path}, more...)...)
 }
 
 const (
@@ -270,7 +274,7 @@ func TestWanted(t *testing.T) {
 		{[]string{"-z", "100", "-Z", "199"}, 100, 100},
 		{[]string{"-s", "10"}, 100 - 40, 100 + 40}, // four standard deviations
 		{[]string{"--max-allocations", "300"}, 300, 300},
-		{[]string{"-o", "600000"}, 0, 0},
+		{[]string{"--older", "600000"}, 0, 0},
 	} {
 		res := tooltest.JSON(t, Tool, only(lib, c.args...), func() {
 			for i := range uint64(1000) {

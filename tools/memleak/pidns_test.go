@@ -16,8 +16,7 @@ func TestPIDNamespace(t *testing.T) {
 	}
 	lib := library(t, "libc.so.6", "")
 	for older, want := range map[string]int{"0": 1, "3600000": 0} {
-		args := append(only(lib), "--older", older)
-		res := tooltest.JSON(t, Tool, args, func() { leak(lib, 1<<20, 10, 10) })
+		res := tooltest.JSON(t, Tool, only(lib, "--older", older), func() { leak(lib, 1<<20, 10, 10) })
 		if len(res.Rows) != want {
 			t.Errorf("older than %s ms: %d rows, want %d: %v", older, len(res.Rows), want, res.Rows)
 		}
