@@ -100,6 +100,9 @@ func TestRun(t *testing.T) {
 		{"kubectl-corescope nosuch", usage, "", `unknown tool "nosuch"`},
 		{"kubectl-corescope --node", usage, "", "--node needs a value"},
 		{"kubectl-corescope --nosuch=1 opensnoop", usage, "", "unknown flag --nosuch"},
+		{"kubectl-corescope --pod a --pod=b opensnoop", usage, "", `usage: --pod b: it takes one value and was given before as "a": give it once`},
+		{"kubectl-corescope -n a --namespace b opensnoop", usage, "", `usage: --namespace b: it takes one value and was given before as "a"`},
+		{"kubectl-corescope --node b --node a,b opensnoop", usage, "", "b is listed twice"},
 		{"kubectl-corescope --node a --pod=b opensnoop", usage, "", "--node and --pod cannot be combined"},
 	} {
 		code, out, errOut := run(t, strings.Fields(tc.args)...)

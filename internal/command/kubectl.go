@@ -71,8 +71,10 @@ func (c *Command) kubectl(ctx context.Context, args []string) error {
 	return c.runOn(ctx, remote.Run{Hosts: nodes, Transport: k, Label: "node", Args: filter}, words)
 }
 
-// kubectlFlags parses the flags before the name of the tool.
+// kubectlFlags parses the flags before the name of the tool. As those of tools, they can be repeated only if they
+// are lists, or with the same value.
 func kubectlFlags(args []string) (o kubectlOptions, words []string, err error) {
+	given := map[string]string{}
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		if args[0] == "-h" || args[0] == "--help" {
 			return kubectlOptions{}, nil, nil
@@ -85,12 +87,25 @@ func kubectlFlags(args []string) (o kubectlOptions, words []string, err error) {
 			}
 			value, args = args[0], args[1:]
 		}
+		if name == "-n" {
+			name = "--namespace"
+		}
+		before, isRepeated := given[name]
+		given[name] = value
+		switch {
+		case !isRepeated:
+		case name == "--node":
+			value = before + "," + value
+			given[name] = value
+		case before != value:
+			return o, nil, fmt.Errorf("%w: %s %s: it takes one value and was given before as %q: give it once", flags.ErrUsage, name, value, before)
+		}
 		switch name {
 		case "--node":
 			o.nodes = value
 		case "--pod":
 			o.pod = value
-		case "-n", "--namespace":
+		case "--namespace":
 			o.namespace = value
 		case "--context", "--kubeconfig":
 			o.passed = append(o.passed, name+"="+value)
