@@ -6,6 +6,7 @@
 #include "compat.bpf.h"
 #include "lost.bpf.h"
 #include "map.bpf.h"
+#include "observing.bpf.h"
 #include "task.bpf.h"
 
 /*
@@ -355,6 +356,8 @@ static __always_inline void count_unmatched(struct request *rq, __u32 nr_bytes, 
 		counter_add(in_flight);
 		return;
 	}
+	if (!observing) /* the issue may be after the end: its program can be detached first */
+		return;
 	if (take_unstored()) {
 		lost_add(map_full);
 		return;

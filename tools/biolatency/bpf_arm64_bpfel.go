@@ -104,6 +104,7 @@ const (
 	bpfVarIosKept          = "ios_kept"
 	bpfVarIssuedUnstored   = "issued_unstored"
 	bpfVarLocalPidns       = "local_pidns"
+	bpfVarObserving        = "observing"
 	bpfVarStageType        = "stage_type"
 	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
@@ -220,6 +221,7 @@ type bpfVariableSpecs struct {
 	IosKept          *ebpf.VariableSpec `ebpf:"ios_kept"`
 	IssuedUnstored   *ebpf.VariableSpec `ebpf:"issued_unstored"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	StageType        *ebpf.VariableSpec `ebpf:"stage_type"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -307,6 +309,7 @@ type bpfVariables struct {
 	IosKept          *ebpf.Variable `ebpf:"ios_kept"`
 	IssuedUnstored   *ebpf.Variable `ebpf:"issued_unstored"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	Observing        *ebpf.Variable `ebpf:"observing"`
 	StageType        *ebpf.Variable `ebpf:"stage_type"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

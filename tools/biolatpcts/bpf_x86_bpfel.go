@@ -77,6 +77,7 @@ const (
 	bpfVarIosKept          = "ios_kept"
 	bpfVarIssuedUnstored   = "issued_unstored"
 	bpfVarLocalPidns       = "local_pidns"
+	bpfVarObserving        = "observing"
 	bpfVarStartType        = "start_type"
 	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
@@ -177,6 +178,7 @@ type bpfVariableSpecs struct {
 	IosKept          *ebpf.VariableSpec `ebpf:"ios_kept"`
 	IssuedUnstored   *ebpf.VariableSpec `ebpf:"issued_unstored"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	StartType        *ebpf.VariableSpec `ebpf:"start_type"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -254,6 +256,7 @@ type bpfVariables struct {
 	IosKept          *ebpf.Variable `ebpf:"ios_kept"`
 	IssuedUnstored   *ebpf.Variable `ebpf:"issued_unstored"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	Observing        *ebpf.Variable `ebpf:"observing"`
 	StartType        *ebpf.Variable `ebpf:"start_type"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

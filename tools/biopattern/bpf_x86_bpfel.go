@@ -43,6 +43,7 @@ const (
 	bpfVarIosKept          = "ios_kept"
 	bpfVarIssuedUnstored   = "issued_unstored"
 	bpfVarLocalPidns       = "local_pidns"
+	bpfVarObserving        = "observing"
 	bpfVarTableEmpty       = "table_empty"
 	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
@@ -139,6 +140,7 @@ type bpfVariableSpecs struct {
 	IosKept          *ebpf.VariableSpec `ebpf:"ios_kept"`
 	IssuedUnstored   *ebpf.VariableSpec `ebpf:"issued_unstored"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -212,6 +214,7 @@ type bpfVariables struct {
 	IosKept          *ebpf.Variable `ebpf:"ios_kept"`
 	IssuedUnstored   *ebpf.Variable `ebpf:"issued_unstored"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	Observing        *ebpf.Variable `ebpf:"observing"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

@@ -97,6 +97,7 @@ const (
 	bpfVarIosKept                  = "ios_kept"
 	bpfVarIssuedUnstored           = "issued_unstored"
 	bpfVarLocalPidns               = "local_pidns"
+	bpfVarObserving                = "observing"
 	bpfVarTargBioChainEndio        = "targ_bio_chain_endio"
 	bpfVarTargBlkdevBioEndIo       = "targ_blkdev_bio_end_io"
 	bpfVarTargBlkdevBioEndIoAsync  = "targ_blkdev_bio_end_io_async"
@@ -219,6 +220,7 @@ type bpfVariableSpecs struct {
 	IosKept                  *ebpf.VariableSpec `ebpf:"ios_kept"`
 	IssuedUnstored           *ebpf.VariableSpec `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing                *ebpf.VariableSpec `ebpf:"observing"`
 	TargBioChainEndio        *ebpf.VariableSpec `ebpf:"targ_bio_chain_endio"`
 	TargBlkdevBioEndIo       *ebpf.VariableSpec `ebpf:"targ_blkdev_bio_end_io"`
 	TargBlkdevBioEndIoAsync  *ebpf.VariableSpec `ebpf:"targ_blkdev_bio_end_io_async"`
@@ -313,6 +315,7 @@ type bpfVariables struct {
 	IosKept                  *ebpf.Variable `ebpf:"ios_kept"`
 	IssuedUnstored           *ebpf.Variable `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.Variable `ebpf:"local_pidns"`
+	Observing                *ebpf.Variable `ebpf:"observing"`
 	TargBioChainEndio        *ebpf.Variable `ebpf:"targ_bio_chain_endio"`
 	TargBlkdevBioEndIo       *ebpf.Variable `ebpf:"targ_blkdev_bio_end_io"`
 	TargBlkdevBioEndIoAsync  *ebpf.Variable `ebpf:"targ_blkdev_bio_end_io_async"`

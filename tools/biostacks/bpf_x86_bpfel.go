@@ -69,6 +69,7 @@ const (
 	bpfVarIosKept                  = "ios_kept"
 	bpfVarIssuedUnstored           = "issued_unstored"
 	bpfVarLocalPidns               = "local_pidns"
+	bpfVarObserving                = "observing"
 	bpfVarStackDepth               = "stack_depth"
 	bpfVarStackResentNs            = "stack_resent_ns"
 	bpfVarStackTypesType           = "stack_types_type"
@@ -208,6 +209,7 @@ type bpfVariableSpecs struct {
 	IosKept                  *ebpf.VariableSpec `ebpf:"ios_kept"`
 	IssuedUnstored           *ebpf.VariableSpec `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing                *ebpf.VariableSpec `ebpf:"observing"`
 	StackDepth               *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackResentNs            *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
 	StackTypesType           *ebpf.VariableSpec `ebpf:"stack_types_type"`
@@ -326,6 +328,7 @@ type bpfVariables struct {
 	IosKept                  *ebpf.Variable `ebpf:"ios_kept"`
 	IssuedUnstored           *ebpf.Variable `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.Variable `ebpf:"local_pidns"`
+	Observing                *ebpf.Variable `ebpf:"observing"`
 	StackDepth               *ebpf.Variable `ebpf:"stack_depth"`
 	StackResentNs            *ebpf.Variable `ebpf:"stack_resent_ns"`
 	StackTypesType           *ebpf.Variable `ebpf:"stack_types_type"`

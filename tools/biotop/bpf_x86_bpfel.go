@@ -74,6 +74,7 @@ const (
 	bpfVarIosKept                  = "ios_kept"
 	bpfVarIssuedUnstored           = "issued_unstored"
 	bpfVarLocalPidns               = "local_pidns"
+	bpfVarObserving                = "observing"
 	bpfVarTableEmpty               = "table_empty"
 	bpfVarTargBioChainEndio        = "targ_bio_chain_endio"
 	bpfVarTargBlkdevBioEndIo       = "targ_blkdev_bio_end_io"
@@ -189,6 +190,7 @@ type bpfVariableSpecs struct {
 	IosKept                  *ebpf.VariableSpec `ebpf:"ios_kept"`
 	IssuedUnstored           *ebpf.VariableSpec `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing                *ebpf.VariableSpec `ebpf:"observing"`
 	TableEmpty               *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargBioChainEndio        *ebpf.VariableSpec `ebpf:"targ_bio_chain_endio"`
 	TargBlkdevBioEndIo       *ebpf.VariableSpec `ebpf:"targ_blkdev_bio_end_io"`
@@ -276,6 +278,7 @@ type bpfVariables struct {
 	IosKept                  *ebpf.Variable `ebpf:"ios_kept"`
 	IssuedUnstored           *ebpf.Variable `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.Variable `ebpf:"local_pidns"`
+	Observing                *ebpf.Variable `ebpf:"observing"`
 	TableEmpty               *ebpf.Variable `ebpf:"table_empty"`
 	TargBioChainEndio        *ebpf.Variable `ebpf:"targ_bio_chain_endio"`
 	TargBlkdevBioEndIo       *ebpf.Variable `ebpf:"targ_blkdev_bio_end_io"`

@@ -46,6 +46,7 @@ const (
 	bpfVarIosKept          = "ios_kept"
 	bpfVarIssuedUnstored   = "issued_unstored"
 	bpfVarLocalPidns       = "local_pidns"
+	bpfVarObserving        = "observing"
 	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
 	bpfVarTargByUid        = "targ_by_uid"
@@ -144,6 +145,7 @@ type bpfVariableSpecs struct {
 	IosKept          *ebpf.VariableSpec `ebpf:"ios_kept"`
 	IssuedUnstored   *ebpf.VariableSpec `ebpf:"issued_unstored"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.VariableSpec `ebpf:"targ_by_uid"`
@@ -219,6 +221,7 @@ type bpfVariables struct {
 	IosKept          *ebpf.Variable `ebpf:"ios_kept"`
 	IssuedUnstored   *ebpf.Variable `ebpf:"issued_unstored"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	Observing        *ebpf.Variable `ebpf:"observing"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`
 	TargByUid        *ebpf.Variable `ebpf:"targ_by_uid"`
