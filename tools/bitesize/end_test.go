@@ -9,8 +9,8 @@ import (
 	"github.com/corescope/corescope/internal/tooltest"
 )
 
-// TestEnd detaches the programs of issues while a disk is read, as at the end of a run, when the programs are
-// detached one after the other. Completions are counted as lost only until the end.
+// TestEnd reads from a disk without the programs of issues, as at the end of a run, when the programs are detached
+// one after the other. Completions are counted as lost only until the end.
 func TestEnd(t *testing.T) {
 	l := tooltest.NewLoop(t, 0)
 	limit(t, l)
@@ -26,20 +26,27 @@ func TestEnd(t *testing.T) {
 	if err := o.Variables["first_issue_ns"].Set(uint64(1)); err != nil {
 		t.Fatal(err)
 	}
+	// Others can read the disk too, such as udev when it appears.
 	const n = 10
 	for _, observing := range []bool{true, false} {
 		if err := o.Variables["observing"].Set(observing); err != nil {
 			t.Fatal(err)
 		}
+		before := unobserved(t, o)
 		readSizes(t, l.Dev, n, 4<<10)
-		lost, err := o.Counts("lost").Read()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if lost["unobserved"] != n {
-			t.Errorf("lost %v with observing %v, want %d unobserved", lost, observing, n)
+		if lost := unobserved(t, o) - before; observing && lost < n || !observing && lost != 0 {
+			t.Errorf("%d of %d requests lost (unobserved) with observing %v", lost, n, observing)
 		}
 	}
+}
+
+func unobserved(t *testing.T, o *probe.Objects) uint64 {
+	t.Helper()
+	lost, err := o.Counts("lost").Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lost["unobserved"]
 }
 
 // load loads and attaches the programs.
