@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -27,7 +28,7 @@ func processWorkloads() map[string]workload {
 			place: missing, job: "signal", n: 500, storm: "signal", storms: 100_000, args: byPID("-s", "WINCH"),
 		},
 		"capable": {
-			place: missing, job: "set time", n: 500, storm: "set time", storms: 200_000, args: byPID("--filter", "cap == 25"),
+			place: missing, job: "set time", n: 500, storm: "set time", storms: 200_000, args: byPID("--denied"),
 		},
 		"setuids": {
 			place: missing, job: "set fsuid", n: 500, storm: "set fsuid", storms: 50_000, args: byPID(),
@@ -91,11 +92,21 @@ func signals(n int, _ string) (int, error) {
 	return n, nil
 }
 
-// setTimes makes a capability check, and changes nothing.
+// setTimes makes a capability check that fails. The kernel also checks capabilities when the Go
+// runtime maps memory; these checks succeed.
 func setTimes(n int, _ string) (int, error) {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&head, &sets[0]); err != nil {
+		return 0, err
+	}
+	sets[0].Effective &^= 1 << unix.CAP_SYS_TIME
+	if err := unix.Capset(&head, &sets[0]); err != nil {
+		return 0, err
+	}
 	for i := range n {
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETTIMEOFDAY, 0, 0, 0); errno != 0 {
-			return i, errno
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETTIMEOFDAY, 0, 0, 0); errno != unix.EPERM {
+			return i, fmt.Errorf("settimeofday: %v", errno)
 		}
 	}
 	return n, nil
