@@ -170,13 +170,17 @@ static __always_inline __u32 hist_exponential_slot_of(__u64 x)
 /* Zero initializer, in .rodata because of the 512-byte stack limit. */
 static const struct hist_slot hist_empty = {};
 
+/* The number of entries that were added to hists so far. User space empties the map before it is full. */
+__u64 hists_added;
+
 /*
  * Another program can interrupt this one and add the same entry: then the update fails, and the
  * lookup finds that entry.
  */
 static __always_inline struct hist_slot *hist_insert(const struct hist_entry *entry)
 {
-	bpf_map_update_elem(&hists, entry, &hist_empty, BPF_NOEXIST);
+	if (!bpf_map_update_elem(&hists, entry, &hist_empty, BPF_NOEXIST))
+		__sync_fetch_and_add(&hists_added, 1);
 	return bpf_map_lookup_elem(&hists, entry);
 }
 

@@ -43,6 +43,9 @@ struct {
 /* Zero initializer, in .rodata because of the 512-byte stack limit. */
 const struct table_value table_empty = {};
 
+/* The number of entries that were added to table so far. User space empties the map before it is full. */
+__u64 table_added;
+
 /* table_find for the interval with this epoch. */
 static __always_inline struct table_value *table_find_in(const struct table_key *key, __u32 epoch)
 {
@@ -55,7 +58,8 @@ static __always_inline struct table_value *table_find_in(const struct table_key 
 
 	if (value)
 		return value;
-	bpf_map_update_elem(&table, &entry, &table_empty, BPF_NOEXIST);
+	if (!bpf_map_update_elem(&table, &entry, &table_empty, BPF_NOEXIST))
+		__sync_fetch_and_add(&table_added, 1);
 	value = bpf_map_lookup_elem(&table, &entry);
 	if (!value)
 		lost_add(map_full);

@@ -37,6 +37,9 @@ func NewExponential(unit Unit) *Histogram {
 	return &Histogram{unit: unit, exponential: true}
 }
 
+// NonEmpty returns the number of slots that have durations.
+func (h *Histogram) NonEmpty() int { return len(h.cells) }
+
 // Add adds the durations of one slot, as read from an entry of the BPF map "hists".
 // Entries for the same slot on several CPUs are summed. Add panics if slot is invalid.
 func (h *Histogram) Add(slot int, s Slot) {

@@ -31,6 +31,22 @@ func (h *hists) drain(s *tool.Session) error {
 	return h.drainExemplars(s, hasEnded)
 }
 
+// empty drains the map before it is full.
+func (h *hists) empty(s *tool.Session) error {
+	if err := h.drain(s); err != nil || h.stacks == nil {
+		return err
+	}
+	return h.endDrain()
+}
+
+// slotsKept returns the number of slots of all histograms.
+func (h *hists) slotsKept() (n int) {
+	for _, hist := range h.byLabel {
+		n += hist.NonEmpty()
+	}
+	return n
+}
+
 func (h *hists) drainPlain(m *ebpf.Map, hasEnded func(epoch uint32) bool) error {
 	noKey := reflect.New(h.entry.Field(0).Type).UnsafePointer()
 	for epoch := range uint32(2) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -233,22 +234,20 @@ func (h *hists) setUp(p *tool.Plan) {
 // such as 15 us to 1 s. Few keys have values in all of these on each CPU and in two intervals.
 const slotsPerKey = 256
 
-// size sets the size of the hash map for Hists.Bounds: each slot of a key can have an entry per epoch and CPU.
+// size sets the size of the hash map for Hists.Bounds, and how it is emptied before it is full.
 func (h *hists) size(spec *ebpf.CollectionSpec, keys []string) error {
-	entries := uint64(spec.Maps["hists"].MaxEntries)
-	bound := uint64(slotsPerKey)
-	for _, key := range keys {
-		bound = min(bound*uint64(h.bounds[key]), entries)
-	}
-	if h.plain || bound == 0 { // there is no key, or one without a bound
+	if h.plain {
 		return nil
 	}
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return fmt.Errorf("count CPUs: %w", err)
+	if f := newFilling(spec, "hists", nil); f != nil {
+		f.drain, f.kept = h.empty, h.slotsKept
+		h.epochs.filling = f
 	}
-	h.plan.MapEntries["hists"] = uint32(min(entries, 2*uint64(cpus)*bound))
-	return nil
+	bound := uint64(slotsPerKey)
+	for _, key := range keys {
+		bound = min(bound*uint64(h.bounds[key]), math.MaxUint32) // 0 if there is a key without a bound
+	}
+	return sizeCounts(spec, h.plan, "hists", h.epochs.filling, bound)
 }
 
 func (h *hists) check(spec *ebpf.CollectionSpec) error {

@@ -34,6 +34,8 @@ func (r *Rounds) repeat(ctx context.Context, s *tool.Session, e *epochs, request
 	}
 	tick, stop := ticks(every)
 	defer stop()
+	check, stopChecks := e.checks()
+	defer stopChecks()
 	for {
 		select {
 		case <-ctx.Done():
@@ -46,6 +48,11 @@ func (r *Rounds) repeat(ctx context.Context, s *tool.Session, e *epochs, request
 			return report()
 		case request := <-requests:
 			if err := request(); err != nil {
+				return err
+			}
+			continue
+		case <-check:
+			if err := e.emptyIfDue(s); err != nil {
 				return err
 			}
 			continue
@@ -82,6 +89,28 @@ type epochs struct {
 	ends intervalEnds
 	// last, if set, is called at the end of the run, while all hooks are still attached.
 	last func() error
+	// filling, if set, empties the map of counts before it is full.
+	filling *filling
+}
+
+// checks returns the times at which the map of counts is checked.
+func (e *epochs) checks() (<-chan time.Time, func()) {
+	if e.filling == nil {
+		return ticks(0)
+	}
+	return ticks(fillCheck)
+}
+
+// emptyIfDue begins another epoch and empties the map of counts if it is half full.
+func (e *epochs) emptyIfDue(s *tool.Session) error {
+	added, err := e.filling.added(s)
+	if err != nil || !e.filling.isDue(added, s.Objects.Maps[e.filling.name].MaxEntries()) {
+		return err
+	}
+	if err := e.cut(s); err != nil {
+		return err
+	}
+	return e.filling.drain(s)
 }
 
 func (e *epochs) end(s *tool.Session) error {
@@ -164,6 +193,9 @@ func (e *epochs) cut(s *tool.Session) error {
 	if epoch == nil { // held resources are not counted per interval
 		e.at = time.Now()
 		return nil
+	}
+	if err := e.filling.begin(s); err != nil {
+		return err
 	}
 	e.now ^= 1
 	if err := epoch.Set(e.now); err != nil {

@@ -144,11 +144,24 @@ func (s *Stacks[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*t
 	check := s.table.check
 	if s.Held != nil {
 		check = s.Held.check
+	} else if err := s.setFilling(spec); err != nil {
+		return nil, err
 	}
 	if err := check(spec); err != nil {
 		return nil, err
 	}
 	return s.table.bind(env, nil, nil, s.Off)
+}
+
+// setFilling sets how the table is emptied before it is full. That of samples is large enough for the time between
+// two drains.
+func (s *Stacks[K, V, R]) setFilling(spec *ebpf.CollectionSpec) error {
+	f := newFilling(spec, "table", nil)
+	if f != nil && s.due == nil {
+		f.drain, f.kept = s.drainKeys, func() int { return 0 } // rows are kept in any case
+		s.table.epochs.filling = f
+	}
+	return sizeCounts(spec, &s.Plan, "table", s.table.epochs.filling, 0)
 }
 
 // sampledEntries returns the size of the table for sampling tools: the number of samples per minute,
@@ -269,6 +282,11 @@ func (s *Stacks[K, V, R]) cut(ses *tool.Session) error {
 	if err := s.table.epochs.cut(ses); err != nil {
 		return err
 	}
+	return s.drainKeys(ses)
+}
+
+// drainKeys moves the counts until the last cut to rows.
+func (s *Stacks[K, V, R]) drainKeys(ses *tool.Session) error {
 	if err := s.drain(ses); err != nil {
 		return err
 	}

@@ -149,7 +149,9 @@ type table struct {
 	begin    time.Time // start of the interval
 	sums     sums      // sums since the start, with cumulative
 	// polled has the previous result of Poll, by the bytes of the key.
-	polled  map[string]unsafe.Pointer
+	polled map[string]unsafe.Pointer
+	// keys has the counts that are not in the map any more, by the bytes of the key.
+	keys    map[string]unsafe.Pointer
 	heading string
 	rows    []ranked
 }
@@ -198,7 +200,8 @@ func (t *Table[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*to
 		keep:   func() bool { return t.Keep == nil || t.Keep(&t.row) },
 		survey: t.Survey.read, due: t.Due, missing: t.Missing.counts, index: t.Index.key, poll: t.Poll.read,
 	}
-	if err := sizeTable(spec, &t.Plan, t.MaxKeys); err != nil {
+	t.table.setFilling(spec)
+	if err := sizeCounts(spec, &t.Plan, "table", t.table.epochs.filling, uint64(t.MaxKeys)); err != nil {
 		return nil, err
 	}
 	t.table.setUpArrays(spec, &t.Plan)
@@ -206,23 +209,6 @@ func (t *Table[K, V, R]) Describe(env *tool.Env, spec *ebpf.CollectionSpec) (*to
 		return nil, err
 	}
 	return t.table.bind(env, t.Columns, t.Headers, t.Off)
-}
-
-// sizeTable sets the size of the map for Table.MaxKeys: programs count each key by epoch and CPU.
-func sizeTable(spec *ebpf.CollectionSpec, plan *tool.Plan, keys uint32) error {
-	m := spec.Maps["table"]
-	if keys == 0 || m == nil {
-		return nil
-	}
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return fmt.Errorf("count CPUs: %w", err)
-	}
-	if plan.MapEntries == nil {
-		plan.MapEntries = map[string]uint32{}
-	}
-	plan.MapEntries["table"] = uint32(min(uint64(m.MaxEntries), 2*uint64(cpus)*uint64(keys)))
-	return nil
 }
 
 // setUpArrays sets the variable for Table.Index, and minimizes the map of arrays if the run has none.

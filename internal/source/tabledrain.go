@@ -79,24 +79,36 @@ func (t *table) drain(s *tool.Session) (sums, error) {
 	if t.isTotals() {
 		return t.drainTotals(s.Objects.Maps["totals"], t.epochs.hasEnded(s))
 	}
-	keys := map[string]unsafe.Pointer{} // values by the bytes of the key
 	hasEnded := t.epochs.hasEnded(s)
-	if err := t.drainKeyed(keys, s.Objects.Maps["table"], hasEnded); err != nil {
+	if err := t.drainKeyed(s.Objects.Maps["table"], hasEnded); err != nil {
 		return nil, err
 	}
 	if t.index != nil {
-		if err := t.drainArrays(keys, s.Objects.Maps["table_arrays"], hasEnded); err != nil {
+		if err := t.drainArrays(s.Objects.Maps["table_arrays"], hasEnded); err != nil {
 			return nil, err
 		}
 	}
 	all := sums{}
-	for key, v := range keys {
+	for key, v := range t.keys {
 		t.addTo(all, unsafe.Pointer(unsafe.StringData(key)), v)
 	}
+	t.keys = nil
 	return all, nil
 }
 
-func (t *table) drainKeyed(keys map[string]unsafe.Pointer, m *ebpf.Map, hasEnded func(epoch uint32) bool) error {
+// setFilling is for tables whose counts are drained to keys.
+func (t *table) setFilling(spec *ebpf.CollectionSpec) {
+	f := newFilling(spec, "table", t.readings)
+	if f == nil {
+		return
+	}
+	f.drain = func(s *tool.Session) error { return t.drainKeyed(s.Objects.Maps["table"], t.epochs.hasEnded(s)) }
+	f.kept = func() int { return len(t.keys) }
+	t.epochs.filling = f
+}
+
+// drainKeyed moves the counts of the epochs that have ended from the map to keys.
+func (t *table) drainKeyed(m *ebpf.Map, hasEnded func(epoch uint32) bool) error {
 	epochAt := t.entry.Field(1).Offset
 	old := probe.NewEntries(t.entry)
 	err := probe.EachOf(m, t.entry, t.value, func(e, v unsafe.Pointer) {
@@ -104,7 +116,7 @@ func (t *table) drainKeyed(keys map[string]unsafe.Pointer, m *ebpf.Map, hasEnded
 			return
 		}
 		old.Append(e)
-		t.collect(keys, e, v)
+		t.collect(e, v)
 	})
 	if err != nil {
 		return fmt.Errorf("read table: %w", err)
@@ -116,7 +128,7 @@ func (t *table) drainKeyed(keys map[string]unsafe.Pointer, m *ebpf.Map, hasEnded
 }
 
 // drainArrays moves the values of keys with an index.
-func (t *table) drainArrays(keys map[string]unsafe.Pointer, m *ebpf.Map, hasEnded func(epoch uint32) bool) error {
+func (t *table) drainArrays(m *ebpf.Map, hasEnded func(epoch uint32) bool) error {
 	size := int(t.value.Size())
 	for epoch := range uint32(2) {
 		if !hasEnded(epoch) {
@@ -130,7 +142,7 @@ func (t *table) drainArrays(keys map[string]unsafe.Pointer, m *ebpf.Map, hasEnde
 			for i := range len(values) / size {
 				v := values[i*size:][:size]
 				if !isZero(v) {
-					t.collect(keys, t.index(uint32(i)), unsafe.Pointer(&v[0]))
+					t.collect(t.index(uint32(i)), unsafe.Pointer(&v[0]))
 				}
 			}
 		}
@@ -151,12 +163,15 @@ func isZero(b []byte) bool {
 }
 
 // collect adds a value to that of the same key.
-func (t *table) collect(keys map[string]unsafe.Pointer, key, v unsafe.Pointer) {
+func (t *table) collect(key, v unsafe.Pointer) {
+	if t.keys == nil {
+		t.keys = map[string]unsafe.Pointer{}
+	}
 	name := unsafe.Slice((*byte)(key), t.entry.Field(0).Type.Size())
-	if sum := keys[string(name)]; sum != nil {
+	if sum := t.keys[string(name)]; sum != nil {
 		t.merge(sum, v)
 	} else {
-		keys[string(name)] = t.clone(v)
+		t.keys[string(name)] = t.clone(v)
 	}
 }
 

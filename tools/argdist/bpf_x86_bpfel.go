@@ -49,9 +49,11 @@ const (
 	bpfVarHistBounds             = "hist_bounds"
 	bpfVarHistPlain              = "hist_plain"
 	bpfVarHistUnitNs             = "hist_unit_ns"
+	bpfVarHistsAdded             = "hists_added"
 	bpfVarLocalPidns             = "local_pidns"
 	bpfVarObserving              = "observing"
 	bpfVarReturnFormType         = "return_form_type"
+	bpfVarTableAdded             = "table_added"
 	bpfVarTableEmpty             = "table_empty"
 	bpfVarTargByCgroupMap        = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap         = "targ_by_mntns_map"
@@ -150,9 +152,11 @@ type bpfVariableSpecs struct {
 	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.VariableSpec `ebpf:"hists_added"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	ReturnFormType   *ebpf.VariableSpec `ebpf:"return_form_type"`
+	TableAdded       *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -224,9 +228,11 @@ type bpfVariables struct {
 	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.Variable `ebpf:"hists_added"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	Observing        *ebpf.Variable `ebpf:"observing"`
 	ReturnFormType   *ebpf.Variable `ebpf:"return_form_type"`
+	TableAdded       *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

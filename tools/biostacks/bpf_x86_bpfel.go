@@ -64,6 +64,7 @@ const (
 	bpfVarHistBounds               = "hist_bounds"
 	bpfVarHistPlain                = "hist_plain"
 	bpfVarHistUnitNs               = "hist_unit_ns"
+	bpfVarHistsAdded               = "hists_added"
 	bpfVarIoDataType               = "io_data_type"
 	bpfVarIosCount                 = "ios_count"
 	bpfVarIosKept                  = "ios_kept"
@@ -204,6 +205,7 @@ type bpfVariableSpecs struct {
 	HistBounds               *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain                *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs               *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	HistsAdded               *ebpf.VariableSpec `ebpf:"hists_added"`
 	IoDataType               *ebpf.VariableSpec `ebpf:"io_data_type"`
 	IosCount                 *ebpf.VariableSpec `ebpf:"ios_count"`
 	IosKept                  *ebpf.VariableSpec `ebpf:"ios_kept"`
@@ -323,6 +325,7 @@ type bpfVariables struct {
 	HistBounds               *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain                *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs               *ebpf.Variable `ebpf:"hist_unit_ns"`
+	HistsAdded               *ebpf.Variable `ebpf:"hists_added"`
 	IoDataType               *ebpf.Variable `ebpf:"io_data_type"`
 	IosCount                 *ebpf.Variable `ebpf:"ios_count"`
 	IosKept                  *ebpf.Variable `ebpf:"ios_kept"`

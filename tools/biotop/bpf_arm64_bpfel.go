@@ -75,6 +75,7 @@ const (
 	bpfVarIssuedUnstored           = "issued_unstored"
 	bpfVarLocalPidns               = "local_pidns"
 	bpfVarObserving                = "observing"
+	bpfVarTableAdded               = "table_added"
 	bpfVarTableEmpty               = "table_empty"
 	bpfVarTargBioChainEndio        = "targ_bio_chain_endio"
 	bpfVarTargBlkdevBioEndIo       = "targ_blkdev_bio_end_io"
@@ -191,6 +192,7 @@ type bpfVariableSpecs struct {
 	IssuedUnstored           *ebpf.VariableSpec `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.VariableSpec `ebpf:"local_pidns"`
 	Observing                *ebpf.VariableSpec `ebpf:"observing"`
+	TableAdded               *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty               *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargBioChainEndio        *ebpf.VariableSpec `ebpf:"targ_bio_chain_endio"`
 	TargBlkdevBioEndIo       *ebpf.VariableSpec `ebpf:"targ_blkdev_bio_end_io"`
@@ -279,6 +281,7 @@ type bpfVariables struct {
 	IssuedUnstored           *ebpf.Variable `ebpf:"issued_unstored"`
 	LocalPidns               *ebpf.Variable `ebpf:"local_pidns"`
 	Observing                *ebpf.Variable `ebpf:"observing"`
+	TableAdded               *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty               *ebpf.Variable `ebpf:"table_empty"`
 	TargBioChainEndio        *ebpf.Variable `ebpf:"targ_bio_chain_endio"`
 	TargBlkdevBioEndIo       *ebpf.Variable `ebpf:"targ_blkdev_bio_end_io"`

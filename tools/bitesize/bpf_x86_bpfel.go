@@ -42,6 +42,7 @@ const (
 	bpfVarHistBounds       = "hist_bounds"
 	bpfVarHistPlain        = "hist_plain"
 	bpfVarHistUnitNs       = "hist_unit_ns"
+	bpfVarHistsAdded       = "hists_added"
 	bpfVarIosCount         = "ios_count"
 	bpfVarIosKept          = "ios_kept"
 	bpfVarIssuedUnstored   = "issued_unstored"
@@ -141,6 +142,7 @@ type bpfVariableSpecs struct {
 	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.VariableSpec `ebpf:"hists_added"`
 	IosCount         *ebpf.VariableSpec `ebpf:"ios_count"`
 	IosKept          *ebpf.VariableSpec `ebpf:"ios_kept"`
 	IssuedUnstored   *ebpf.VariableSpec `ebpf:"issued_unstored"`
@@ -217,6 +219,7 @@ type bpfVariables struct {
 	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.Variable `ebpf:"hists_added"`
 	IosCount         *ebpf.Variable `ebpf:"ios_count"`
 	IosKept          *ebpf.Variable `ebpf:"ios_kept"`
 	IssuedUnstored   *ebpf.Variable `ebpf:"issued_unstored"`

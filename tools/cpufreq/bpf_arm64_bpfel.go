@@ -31,6 +31,7 @@ const (
 	bpfVarHistBounds       = "hist_bounds"
 	bpfVarHistPlain        = "hist_plain"
 	bpfVarHistUnitNs       = "hist_unit_ns"
+	bpfVarHistsAdded       = "hists_added"
 	bpfVarLocalPidns       = "local_pidns"
 	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
@@ -111,6 +112,7 @@ type bpfVariableSpecs struct {
 	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.VariableSpec `ebpf:"hists_added"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -177,6 +179,7 @@ type bpfVariables struct {
 	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.Variable `ebpf:"hists_added"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

@@ -44,6 +44,7 @@ const (
 	bpfVarHistBounds           = "hist_bounds"
 	bpfVarHistPlain            = "hist_plain"
 	bpfVarHistUnitNs           = "hist_unit_ns"
+	bpfVarHistsAdded           = "hists_added"
 	bpfVarLocalPidns           = "local_pidns"
 	bpfVarObserving            = "observing"
 	bpfVarQueryCommandType     = "query_command_type"
@@ -143,6 +144,7 @@ type bpfVariableSpecs struct {
 	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.VariableSpec `ebpf:"hists_added"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	QueryCommandType *ebpf.VariableSpec `ebpf:"query_command_type"`
@@ -220,6 +222,7 @@ type bpfVariables struct {
 	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.Variable `ebpf:"hists_added"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	Observing        *ebpf.Variable `ebpf:"observing"`
 	QueryCommandType *ebpf.Variable `ebpf:"query_command_type"`

@@ -43,6 +43,7 @@ const (
 	bpfVarHistBounds           = "hist_bounds"
 	bpfVarHistPlain            = "hist_plain"
 	bpfVarHistUnitNs           = "hist_unit_ns"
+	bpfVarHistsAdded           = "hists_added"
 	bpfVarLocalPidns           = "local_pidns"
 	bpfVarObserving            = "observing"
 	bpfVarTargAllFiles         = "targ_all_files"
@@ -140,6 +141,7 @@ type bpfVariableSpecs struct {
 	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.VariableSpec `ebpf:"hists_added"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	TargAllFiles     *ebpf.VariableSpec `ebpf:"targ_all_files"`
@@ -215,6 +217,7 @@ type bpfVariables struct {
 	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.Variable `ebpf:"hists_added"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	Observing        *ebpf.Variable `ebpf:"observing"`
 	TargAllFiles     *ebpf.Variable `ebpf:"targ_all_files"`

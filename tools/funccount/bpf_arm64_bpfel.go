@@ -36,6 +36,7 @@ const (
 	bpfVarLocalPidns            = "local_pidns"
 	bpfVarObserving             = "observing"
 	bpfVarReturnFormType        = "return_form_type"
+	bpfVarTableAdded            = "table_added"
 	bpfVarTableEmpty            = "table_empty"
 	bpfVarTargByCgroupMap       = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap        = "targ_by_mntns_map"
@@ -122,6 +123,7 @@ type bpfVariableSpecs struct {
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	ReturnFormType   *ebpf.VariableSpec `ebpf:"return_form_type"`
+	TableAdded       *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -184,6 +186,7 @@ type bpfVariables struct {
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	Observing        *ebpf.Variable `ebpf:"observing"`
 	ReturnFormType   *ebpf.Variable `ebpf:"return_form_type"`
+	TableAdded       *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

@@ -60,6 +60,7 @@ const (
 	bpfVarHistBounds        = "hist_bounds"
 	bpfVarHistPlain         = "hist_plain"
 	bpfVarHistUnitNs        = "hist_unit_ns"
+	bpfVarHistsAdded        = "hists_added"
 	bpfVarLocalPidns        = "local_pidns"
 	bpfVarStackDepth        = "stack_depth"
 	bpfVarStackResentNs     = "stack_resent_ns"
@@ -169,6 +170,7 @@ type bpfVariableSpecs struct {
 	HistBounds        *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain         *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs        *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	HistsAdded        *ebpf.VariableSpec `ebpf:"hists_added"`
 	LocalPidns        *ebpf.VariableSpec `ebpf:"local_pidns"`
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
@@ -265,6 +267,7 @@ type bpfVariables struct {
 	HistBounds        *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain         *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs        *ebpf.Variable `ebpf:"hist_unit_ns"`
+	HistsAdded        *ebpf.Variable `ebpf:"hists_added"`
 	LocalPidns        *ebpf.Variable `ebpf:"local_pidns"`
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`

@@ -31,6 +31,7 @@ const (
 	bpfVarLocalPidns          = "local_pidns"
 	bpfVarLockCode            = "lock_code"
 	bpfVarLockCodeNr          = "lock_code_nr"
+	bpfVarTableAdded          = "table_added"
 	bpfVarTableEmpty          = "table_empty"
 	bpfVarTargByCgroupMap     = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap      = "targ_by_mntns_map"
@@ -113,6 +114,7 @@ type bpfVariableSpecs struct {
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	LockCode         *ebpf.VariableSpec `ebpf:"lock_code"`
 	LockCodeNr       *ebpf.VariableSpec `ebpf:"lock_code_nr"`
+	TableAdded       *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -180,6 +182,7 @@ type bpfVariables struct {
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	LockCode         *ebpf.Variable `ebpf:"lock_code"`
 	LockCodeNr       *ebpf.Variable `ebpf:"lock_code_nr"`
+	TableAdded       *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

@@ -22,6 +22,7 @@ const (
 	bpfProgTransmitBtf = "transmit__btf"
 	bpfProgTransmitRaw = "transmit__raw"
 	bpfVarCountEpoch   = "count_epoch"
+	bpfVarTableAdded   = "table_added"
 	bpfVarTableEmpty   = "table_empty"
 	bpfVarTargName     = "targ_name"
 	bpfVarTargNameLen  = "targ_name_len"
@@ -82,6 +83,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	CountEpoch  *ebpf.VariableSpec `ebpf:"count_epoch"`
+	TableAdded  *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty  *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargName    *ebpf.VariableSpec `ebpf:"targ_name"`
 	TargNameLen *ebpf.VariableSpec `ebpf:"targ_name_len"`
@@ -123,6 +125,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	CountEpoch  *ebpf.Variable `ebpf:"count_epoch"`
+	TableAdded  *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty  *ebpf.Variable `ebpf:"table_empty"`
 	TargName    *ebpf.Variable `ebpf:"targ_name"`
 	TargNameLen *ebpf.Variable `ebpf:"targ_name_len"`

@@ -57,10 +57,12 @@ const (
 	bpfVarHistBounds             = "hist_bounds"
 	bpfVarHistPlain              = "hist_plain"
 	bpfVarHistUnitNs             = "hist_unit_ns"
+	bpfVarHistsAdded             = "hists_added"
 	bpfVarKindType               = "kind_type"
 	bpfVarLocalPidns             = "local_pidns"
 	bpfVarObserving              = "observing"
 	bpfVarSchedBegunNs           = "sched_begun_ns"
+	bpfVarTableAdded             = "table_added"
 	bpfVarTableEmpty             = "table_empty"
 	bpfVarTargByCgroupMap        = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap         = "targ_by_mntns_map"
@@ -169,10 +171,12 @@ type bpfVariableSpecs struct {
 	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.VariableSpec `ebpf:"hists_added"`
 	KindType         *ebpf.VariableSpec `ebpf:"kind_type"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	SchedBegunNs     *ebpf.VariableSpec `ebpf:"sched_begun_ns"`
+	TableAdded       *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -260,10 +264,12 @@ type bpfVariables struct {
 	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.Variable `ebpf:"hists_added"`
 	KindType         *ebpf.Variable `ebpf:"kind_type"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	Observing        *ebpf.Variable `ebpf:"observing"`
 	SchedBegunNs     *ebpf.Variable `ebpf:"sched_begun_ns"`
+	TableAdded       *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

@@ -38,6 +38,7 @@ const (
 	bpfVarCommandLevel         = "command_level"
 	bpfVarCountEpoch           = "count_epoch"
 	bpfVarLocalPidns           = "local_pidns"
+	bpfVarTableAdded           = "table_added"
 	bpfVarTableEmpty           = "table_empty"
 	bpfVarTargByCgroupMap      = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap       = "targ_by_mntns_map"
@@ -127,6 +128,7 @@ type bpfVariableSpecs struct {
 	CommandLevel     *ebpf.VariableSpec `ebpf:"command_level"`
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TableAdded       *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -189,6 +191,7 @@ type bpfVariables struct {
 	CommandLevel     *ebpf.Variable `ebpf:"command_level"`
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	TableAdded       *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

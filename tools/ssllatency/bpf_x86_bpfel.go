@@ -35,6 +35,7 @@ const (
 	bpfVarHistBounds          = "hist_bounds"
 	bpfVarHistPlain           = "hist_plain"
 	bpfVarHistUnitNs          = "hist_unit_ns"
+	bpfVarHistsAdded          = "hists_added"
 	bpfVarLocalPidns          = "local_pidns"
 	bpfVarObserving           = "observing"
 	bpfVarReturnFormType      = "return_form_type"
@@ -121,6 +122,7 @@ type bpfVariableSpecs struct {
 	HistBounds       *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.VariableSpec `ebpf:"hists_added"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	Observing        *ebpf.VariableSpec `ebpf:"observing"`
 	ReturnFormType   *ebpf.VariableSpec `ebpf:"return_form_type"`
@@ -191,6 +193,7 @@ type bpfVariables struct {
 	HistBounds       *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain        *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs       *ebpf.Variable `ebpf:"hist_unit_ns"`
+	HistsAdded       *ebpf.Variable `ebpf:"hists_added"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	Observing        *ebpf.Variable `ebpf:"observing"`
 	ReturnFormType   *ebpf.Variable `ebpf:"return_form_type"`

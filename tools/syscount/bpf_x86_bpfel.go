@@ -55,6 +55,7 @@ const (
 	bpfVarDrawShift            = "draw_shift"
 	bpfVarLocalPidns           = "local_pidns"
 	bpfVarObserving            = "observing"
+	bpfVarTableAdded           = "table_added"
 	bpfVarTableEmpty           = "table_empty"
 	bpfVarTableIndexed         = "table_indexed"
 	bpfVarTargByCgroupMap      = "targ_by_cgroup_map"
@@ -170,6 +171,7 @@ type bpfVariableSpecs struct {
 	DrawShift        *ebpf.VariableSpec `ebpf:"draw_shift"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	Observing        *ebpf.VariableSpec `ebpf:"observing"`
+	TableAdded       *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TableIndexed     *ebpf.VariableSpec `ebpf:"table_indexed"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
@@ -254,6 +256,7 @@ type bpfVariables struct {
 	DrawShift        *ebpf.Variable `ebpf:"draw_shift"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	Observing        *ebpf.Variable `ebpf:"observing"`
+	TableAdded       *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TableIndexed     *ebpf.Variable `ebpf:"table_indexed"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`

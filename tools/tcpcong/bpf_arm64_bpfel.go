@@ -29,7 +29,9 @@ const (
 	bpfVarHistBounds     = "hist_bounds"
 	bpfVarHistPlain      = "hist_plain"
 	bpfVarHistUnitNs     = "hist_unit_ns"
+	bpfVarHistsAdded     = "hists_added"
 	bpfVarIntervalEndNs  = "interval_end_ns"
+	bpfVarTableAdded     = "table_added"
 	bpfVarTableEmpty     = "table_empty"
 	bpfVarTargDist       = "targ_dist"
 	bpfVarTargIpv4       = "targ_ipv4"
@@ -101,7 +103,9 @@ type bpfVariableSpecs struct {
 	HistBounds    *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain     *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	HistsAdded    *ebpf.VariableSpec `ebpf:"hists_added"`
 	IntervalEndNs *ebpf.VariableSpec `ebpf:"interval_end_ns"`
+	TableAdded    *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty    *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargDist      *ebpf.VariableSpec `ebpf:"targ_dist"`
 	TargIpv4      *ebpf.VariableSpec `ebpf:"targ_ipv4"`
@@ -156,7 +160,9 @@ type bpfVariables struct {
 	HistBounds    *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain     *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.Variable `ebpf:"hist_unit_ns"`
+	HistsAdded    *ebpf.Variable `ebpf:"hists_added"`
 	IntervalEndNs *ebpf.Variable `ebpf:"interval_end_ns"`
+	TableAdded    *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty    *ebpf.Variable `ebpf:"table_empty"`
 	TargDist      *ebpf.Variable `ebpf:"targ_dist"`
 	TargIpv4      *ebpf.Variable `ebpf:"targ_ipv4"`

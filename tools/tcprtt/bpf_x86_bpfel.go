@@ -27,6 +27,7 @@ const (
 	bpfVarHistBounds    = "hist_bounds"
 	bpfVarHistPlain     = "hist_plain"
 	bpfVarHistUnitNs    = "hist_unit_ns"
+	bpfVarHistsAdded    = "hists_added"
 	bpfVarTargIpv4      = "targ_ipv4"
 	bpfVarTargIpv6      = "targ_ipv6"
 	bpfVarTargLaddr     = "targ_laddr"
@@ -97,6 +98,7 @@ type bpfVariableSpecs struct {
 	HistBounds    *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain     *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	HistsAdded    *ebpf.VariableSpec `ebpf:"hists_added"`
 	TargIpv4      *ebpf.VariableSpec `ebpf:"targ_ipv4"`
 	TargIpv6      *ebpf.VariableSpec `ebpf:"targ_ipv6"`
 	TargLaddr     *ebpf.VariableSpec `ebpf:"targ_laddr"`
@@ -152,6 +154,7 @@ type bpfVariables struct {
 	HistBounds    *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain     *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.Variable `ebpf:"hist_unit_ns"`
+	HistsAdded    *ebpf.Variable `ebpf:"hists_added"`
 	TargIpv4      *ebpf.Variable `ebpf:"targ_ipv4"`
 	TargIpv6      *ebpf.Variable `ebpf:"targ_ipv6"`
 	TargLaddr     *ebpf.Variable `ebpf:"targ_laddr"`

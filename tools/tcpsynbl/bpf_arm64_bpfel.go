@@ -30,6 +30,7 @@ const (
 	bpfVarHistBounds           = "hist_bounds"
 	bpfVarHistPlain            = "hist_plain"
 	bpfVarHistUnitNs           = "hist_unit_ns"
+	bpfVarHistsAdded           = "hists_added"
 	bpfVarTargIpv4             = "targ_ipv4"
 	bpfVarTargIpv6             = "targ_ipv6"
 	bpfVarTargNetns            = "targ_netns"
@@ -100,6 +101,7 @@ type bpfVariableSpecs struct {
 	HistBounds    *ebpf.VariableSpec `ebpf:"hist_bounds"`
 	HistPlain     *ebpf.VariableSpec `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.VariableSpec `ebpf:"hist_unit_ns"`
+	HistsAdded    *ebpf.VariableSpec `ebpf:"hists_added"`
 	TargIpv4      *ebpf.VariableSpec `ebpf:"targ_ipv4"`
 	TargIpv6      *ebpf.VariableSpec `ebpf:"targ_ipv6"`
 	TargNetns     *ebpf.VariableSpec `ebpf:"targ_netns"`
@@ -151,6 +153,7 @@ type bpfVariables struct {
 	HistBounds    *ebpf.Variable `ebpf:"hist_bounds"`
 	HistPlain     *ebpf.Variable `ebpf:"hist_plain"`
 	HistUnitNs    *ebpf.Variable `ebpf:"hist_unit_ns"`
+	HistsAdded    *ebpf.Variable `ebpf:"hists_added"`
 	TargIpv4      *ebpf.Variable `ebpf:"targ_ipv4"`
 	TargIpv6      *ebpf.Variable `ebpf:"targ_ipv6"`
 	TargNetns     *ebpf.Variable `ebpf:"targ_netns"`

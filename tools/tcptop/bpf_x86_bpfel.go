@@ -47,6 +47,7 @@ const (
 	bpfVarLocalPidns            = "local_pidns"
 	bpfVarMptcpIsTraced         = "mptcp_is_traced"
 	bpfVarObserving             = "observing"
+	bpfVarTableAdded            = "table_added"
 	bpfVarTableEmpty            = "table_empty"
 	bpfVarTargByCgroupMap       = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap        = "targ_by_mntns_map"
@@ -147,6 +148,7 @@ type bpfVariableSpecs struct {
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	MptcpIsTraced    *ebpf.VariableSpec `ebpf:"mptcp_is_traced"`
 	Observing        *ebpf.VariableSpec `ebpf:"observing"`
+	TableAdded       *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -214,6 +216,7 @@ type bpfVariables struct {
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	MptcpIsTraced    *ebpf.Variable `ebpf:"mptcp_is_traced"`
 	Observing        *ebpf.Variable `ebpf:"observing"`
+	TableAdded       *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

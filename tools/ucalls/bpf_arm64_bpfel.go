@@ -53,6 +53,7 @@ const (
 	bpfVarLanguageType          = "language_type"
 	bpfVarLocalPidns            = "local_pidns"
 	bpfVarObserving             = "observing"
+	bpfVarTableAdded            = "table_added"
 	bpfVarTableEmpty            = "table_empty"
 	bpfVarTargByCgroupMap       = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap        = "targ_by_mntns_map"
@@ -157,6 +158,7 @@ type bpfVariableSpecs struct {
 	LanguageType     *ebpf.VariableSpec `ebpf:"language_type"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
 	Observing        *ebpf.VariableSpec `ebpf:"observing"`
+	TableAdded       *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -232,6 +234,7 @@ type bpfVariables struct {
 	LanguageType     *ebpf.Variable `ebpf:"language_type"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
 	Observing        *ebpf.Variable `ebpf:"observing"`
+	TableAdded       *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

@@ -47,6 +47,7 @@ const (
 	bpfVarKindType         = "kind_type"
 	bpfVarLanguageType     = "language_type"
 	bpfVarLocalPidns       = "local_pidns"
+	bpfVarTableAdded       = "table_added"
 	bpfVarTableEmpty       = "table_empty"
 	bpfVarTargByCgroupMap  = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap   = "targ_by_mntns_map"
@@ -131,6 +132,7 @@ type bpfVariableSpecs struct {
 	KindType         *ebpf.VariableSpec `ebpf:"kind_type"`
 	LanguageType     *ebpf.VariableSpec `ebpf:"language_type"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TableAdded       *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -197,6 +199,7 @@ type bpfVariables struct {
 	KindType         *ebpf.Variable `ebpf:"kind_type"`
 	LanguageType     *ebpf.Variable `ebpf:"language_type"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	TableAdded       *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

@@ -48,6 +48,7 @@ const (
 	bpfVarCountEpoch              = "count_epoch"
 	bpfVarLanguageType            = "language_type"
 	bpfVarLocalPidns              = "local_pidns"
+	bpfVarTableAdded              = "table_added"
 	bpfVarTableEmpty              = "table_empty"
 	bpfVarTargByCgroupMap         = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap          = "targ_by_mntns_map"
@@ -146,6 +147,7 @@ type bpfVariableSpecs struct {
 	CountEpoch       *ebpf.VariableSpec `ebpf:"count_epoch"`
 	LanguageType     *ebpf.VariableSpec `ebpf:"language_type"`
 	LocalPidns       *ebpf.VariableSpec `ebpf:"local_pidns"`
+	TableAdded       *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty       *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -207,6 +209,7 @@ type bpfVariables struct {
 	CountEpoch       *ebpf.Variable `ebpf:"count_epoch"`
 	LanguageType     *ebpf.Variable `ebpf:"language_type"`
 	LocalPidns       *ebpf.Variable `ebpf:"local_pidns"`
+	TableAdded       *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty       *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap  *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap   *ebpf.Variable `ebpf:"targ_by_mntns_map"`

@@ -31,6 +31,7 @@ const (
 	bpfProgOutFentry       = "out__fentry"
 	bpfProgOutKprobe       = "out__kprobe"
 	bpfVarCountEpoch       = "count_epoch"
+	bpfVarTableAdded       = "table_added"
 	bpfVarTableEmpty       = "table_empty"
 )
 
@@ -98,6 +99,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	CountEpoch *ebpf.VariableSpec `ebpf:"count_epoch"`
+	TableAdded *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty *ebpf.VariableSpec `ebpf:"table_empty"`
 }
 
@@ -139,6 +141,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	CountEpoch *ebpf.Variable `ebpf:"count_epoch"`
+	TableAdded *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty *ebpf.Variable `ebpf:"table_empty"`
 }
 

@@ -45,6 +45,7 @@ const (
 	bpfVarStackDepth        = "stack_depth"
 	bpfVarStackResentNs     = "stack_resent_ns"
 	bpfVarStackTypesType    = "stack_types_type"
+	bpfVarTableAdded        = "table_added"
 	bpfVarTableEmpty        = "table_empty"
 	bpfVarTargByCgroupMap   = "targ_by_cgroup_map"
 	bpfVarTargByMntnsMap    = "targ_by_mntns_map"
@@ -145,6 +146,7 @@ type bpfVariableSpecs struct {
 	StackDepth        *ebpf.VariableSpec `ebpf:"stack_depth"`
 	StackResentNs     *ebpf.VariableSpec `ebpf:"stack_resent_ns"`
 	StackTypesType    *ebpf.VariableSpec `ebpf:"stack_types_type"`
+	TableAdded        *ebpf.VariableSpec `ebpf:"table_added"`
 	TableEmpty        *ebpf.VariableSpec `ebpf:"table_empty"`
 	TargByCgroupMap   *ebpf.VariableSpec `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.VariableSpec `ebpf:"targ_by_mntns_map"`
@@ -236,6 +238,7 @@ type bpfVariables struct {
 	StackDepth        *ebpf.Variable `ebpf:"stack_depth"`
 	StackResentNs     *ebpf.Variable `ebpf:"stack_resent_ns"`
 	StackTypesType    *ebpf.Variable `ebpf:"stack_types_type"`
+	TableAdded        *ebpf.Variable `ebpf:"table_added"`
 	TableEmpty        *ebpf.Variable `ebpf:"table_empty"`
 	TargByCgroupMap   *ebpf.Variable `ebpf:"targ_by_cgroup_map"`
 	TargByMntnsMap    *ebpf.Variable `ebpf:"targ_by_mntns_map"`
