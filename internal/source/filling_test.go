@@ -1,10 +1,13 @@
 package source
 
 import (
+	"os"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
+	"github.com/corescope/corescope/internal/probe"
 	"github.com/corescope/corescope/internal/tool"
 )
 
@@ -101,5 +104,54 @@ func TestDue(t *testing.T) {
 		if got := f.isDue(tt.added, 100); got != tt.want {
 			t.Errorf("%+v: %t", tt, got)
 		}
+	}
+}
+
+// TestBegin checks that an epoch begins with the number of entries that have been added until then.
+func TestBegin(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make BPF maps")
+	}
+	coll, err := ebpf.NewCollection(&ebpf.CollectionSpec{
+		Maps: map[string]*ebpf.MapSpec{".bss": {
+			Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE,
+			Contents: []ebpf.MapKV{{Key: uint32(0), Value: make([]byte, 8)}},
+		}},
+		Variables: map[string]*ebpf.VariableSpec{"table_added": {Name: "table_added", SectionName: ".bss", Value: make([]byte, 8)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer coll.Close()
+	s := &tool.Session{Objects: &probe.Objects{Variables: coll.Variables}}
+	f := filling{name: "table"}
+	for _, n := range []uint64{0, 7, 1 << 40} {
+		if err := coll.Variables["table_added"].Set(n); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.begin(s); err != nil || f.begun != n {
+			t.Errorf("%d entries when the epoch began, %v, want %d", f.begun, err, n)
+		}
+	}
+}
+
+// TestFillingOfStacks checks that the table of a tool with stacks is emptied before it is full, but not one of
+// samples, whose size is known.
+func TestFillingOfStacks(t *testing.T) {
+	type none struct{}
+	spec := countsSpec("table", 1<<20, true)
+	all, sampled := Stacks[none, none, none]{}, Stacks[none, none, none]{due: &Due{}}
+	sampled.MapEntries = map[string]uint32{"table": 5}
+	for _, s := range []*Stacks[none, none, none]{&all, &sampled} {
+		if err := s.setFilling(spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	usual := (&filling{}).entries(spec.Maps["table"], ebpf.MustPossibleCPU())
+	if all.table.epochs.filling == nil || all.MapEntries["table"] != usual {
+		t.Errorf("without samples: %d entries, emptied: %t", all.MapEntries["table"], all.table.epochs.filling != nil)
+	}
+	if sampled.table.epochs.filling != nil || sampled.MapEntries["table"] != 5 {
+		t.Errorf("with samples: %d entries, emptied: %t", sampled.MapEntries["table"], sampled.table.epochs.filling != nil)
 	}
 }
