@@ -23,7 +23,7 @@ type filling struct {
 
 const (
 	// fillCheck is the time between two checks. When a map is not emptied yet, half of it is left for the keys
-	// until the next check: 330,000 per second or more.
+	// until the next check: 327,000 per second or more.
 	fillCheck = 200 * time.Millisecond
 	// mostKept is the number of counts in memory at which the map is not emptied any more before the next report.
 	// When it is full, events are lost.
